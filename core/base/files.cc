@@ -1,0 +1,394 @@
+#include "core/base/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+
+#ifdef __linux__
+#include <linux/fs.h>
+#endif
+
+namespace mstrain {
+namespace {
+
+[[noreturn]] void throw_errno(std::string_view path, std::string_view operation, int error) {
+  throw IoError(fmt::format("{}: cannot {}: {}", path, operation, std::strerror(error)), error);
+}
+
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags, std::string_view operation) {
+    do {
+      fd_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+    } while (fd_ < 0 && errno == EINTR);
+    if (fd_ < 0) {
+      throw_errno(path, operation, errno);
+    }
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+class RealWritableFile final : public WritableFile {
+ public:
+  RealWritableFile(std::string path, WriteMode mode)
+      : path_(std::move(path)),
+        fd_(path_, O_WRONLY | O_CREAT | (mode == WriteMode::kAppend ? O_APPEND : O_TRUNC),
+            "open for writing") {}
+
+  using WritableFile::append;
+  void append(std::span<const std::byte> bytes) override {
+    check_open();
+    while (!bytes.empty()) {
+      // Linux writes at most 2 GiB at once.
+      const ssize_t count =
+          ::write(fd_.get(), bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
+      if (count < 0) {
+        if (errno == EINTR) {
+          continue;
+        }
+        throw_errno(path_, "write", errno);
+      }
+      bytes = bytes.subspan(static_cast<size_t>(count));
+    }
+  }
+  void sync() override {
+    check_open();
+    if (::fsync(fd_.get()) != 0) {
+      throw_errno(path_, "sync", errno);
+    }
+  }
+  void close() override {
+    const int fd = fd_.release();
+    if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) {
+      throw_errno(path_, "close", errno);
+    }
+  }
+
+ private:
+  void check_open() const {
+    if (fd_.get() < 0) {
+      throw_errno(path_, "write after close", EBADF);
+    }
+  }
+  std::string path_;
+  Descriptor fd_;
+};
+
+class RealMappedFile final : public MappedFile {
+ public:
+  explicit RealMappedFile(const std::string& path) {
+    const Descriptor fd(path, O_RDONLY, "open");
+    struct stat info {};
+    if (::fstat(fd.get(), &info) != 0) {
+      throw_errno(path, "read", errno);
+    }
+    if (!S_ISREG(info.st_mode)) {
+      throw_errno(path, "map", S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
+    }
+    size_ = static_cast<size_t>(info.st_size);
+    if (size_ > 0) {
+      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+      if (data_ == MAP_FAILED) {
+        throw_errno(path, "map", errno);
+      }
+    }
+  }
+  ~RealMappedFile() override {
+    if (size_ > 0) {
+      ::munmap(data_, size_);
+    }
+  }
+  RealMappedFile(const RealMappedFile&) = delete;
+  RealMappedFile& operator=(const RealMappedFile&) = delete;
+  std::span<const std::byte> bytes() const override {
+    return {static_cast<const std::byte*>(data_), size_};
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// flock rather than fcntl: two locks in one process exclude each other, and closing another descriptor of the file
+// does not drop the lock.
+class RealFileLock final : public FileLock {
+ public:
+  explicit RealFileLock(int fd) : fd_(fd) {}
+  ~RealFileLock() override { ::close(fd_); }
+  RealFileLock(const RealFileLock&) = delete;
+  RealFileLock& operator=(const RealFileLock&) = delete;
+
+ private:
+  int fd_;
+};
+
+class RealFiles final : public FileSystem {
+ public:
+  std::string read(const std::string& path, uint64_t max_bytes) override {
+    const Descriptor fd(path, O_RDONLY, "open");
+    struct stat info {};
+    if (::fstat(fd.get(), &info) != 0) {
+      throw_errno(path, "read", errno);
+    }
+    std::string data;
+    // The size is a hint only: pipes and /proc files state none, and files grow.
+    data.resize(
+        std::min<uint64_t>(static_cast<uint64_t>(std::max<off_t>(info.st_size, 0)), max_bytes) + 1);
+    size_t used = 0;
+    for (;;) {
+      if (used == data.size()) {
+        data.resize(data.size() + data.size() / 2 + 4096);
+      }
+      const ssize_t count = ::read(fd.get(), data.data() + used,
+                                   std::min<size_t>(data.size() - used, size_t{1} << 30));
+      if (count < 0 && errno == EINTR) {
+        continue;
+      }
+      if (count < 0) {
+        throw_errno(path, "read", errno);
+      }
+      if (count == 0) {
+        break;
+      }
+      used += static_cast<size_t>(count);
+      if (used > max_bytes) {
+        throw IoError(fmt::format("{}: larger than the limit of {} bytes", path, max_bytes), EFBIG);
+      }
+    }
+    data.resize(used);
+    return data;
+  }
+
+  std::unique_ptr<MappedFile> map(const std::string& path) override {
+    return std::make_unique<RealMappedFile>(path);
+  }
+  std::unique_ptr<WritableFile> open(const std::string& path, WriteMode mode) override {
+    return std::make_unique<RealWritableFile>(path, mode);
+  }
+
+  bool exists(const std::string& path) override {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0) {
+      return true;
+    }
+    if (errno != ENOENT && errno != ENOTDIR) {
+      throw_errno(path, "look up", errno);
+    }
+    return false;
+  }
+  bool is_directory(const std::string& path) override {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0) {
+      return S_ISDIR(info.st_mode);
+    }
+    if (errno != ENOENT && errno != ENOTDIR) {
+      throw_errno(path, "look up", errno);
+    }
+    return false;
+  }
+  std::vector<std::string> list(const std::string& directory) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(directory.c_str()), ::closedir);
+    if (dir == nullptr) {
+      throw_errno(directory, "list", errno);
+    }
+    std::vector<std::string> names;
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(dir.get());
+      if (entry == nullptr) {
+        break;
+      }
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") {
+        names.emplace_back(name);
+      }
+    }
+    if (errno != 0) {
+      throw_errno(directory, "list", errno);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  uint64_t file_size(const std::string& path) override {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0) {
+      throw_errno(path, "look up", errno);
+    }
+    return static_cast<uint64_t>(info.st_size);
+  }
+  uint64_t free_space(const std::string& path) override {
+    struct statvfs info {};
+    if (::statvfs(path.c_str(), &info) != 0) {
+      throw_errno(path, "measure free space", errno);
+    }
+    return static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_frsize);
+  }
+
+  void create_directories(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) {
+      throw_errno(path, "create directory", error.value());
+    }
+  }
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      throw_errno(from, "rename to " + to, errno);
+    }
+  }
+  bool exchange(const std::string& a, const std::string& b) override {
+#ifdef RENAME_EXCHANGE
+    if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) {
+      return true;
+    }
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
+      throw_errno(a, "exchange with " + b, errno);
+    }
+#else
+    (void)a;
+    (void)b;
+#endif
+    return false;
+  }
+  void truncate(const std::string& path, uint64_t size) override {
+    if (::truncate(path.c_str(), static_cast<off_t>(size)) != 0) {
+      throw_errno(path, "truncate", errno);
+    }
+  }
+  void remove(const std::string& path) override {
+    if (::remove(path.c_str()) != 0) {
+      throw_errno(path, "remove", errno);
+    }
+  }
+  void remove_all(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) {
+      throw_errno(path, "remove", error.value());
+    }
+  }
+  void sync_directory(const std::string& path) override {
+    const Descriptor fd(path, O_RDONLY | O_DIRECTORY, "open directory");
+    // Some network file systems refuse to sync a directory and make its entries durable by themselves.
+    if (::fsync(fd.get()) != 0 && errno != EINVAL) {
+      throw_errno(path, "sync directory", errno);
+    }
+  }
+
+  std::unique_ptr<FileLock> try_lock(const std::string& path) override {
+    Descriptor fd(path, O_RDWR | O_CREAT, "open lock file");
+    while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) {
+        return nullptr;
+      }
+      if (errno != EINTR) {
+        throw_errno(path, "lock", errno);
+      }
+    }
+    return std::make_unique<RealFileLock>(fd.release());
+  }
+};
+
+}  // namespace
+
+FileSystem& real_files() {
+  static RealFiles files;
+  return files;
+}
+
+void write_file_atomic(FileSystem& files, const std::string& path,
+                       std::span<const std::byte> bytes) {
+  const std::string temporary = temporary_name(path);
+  try {
+    const std::unique_ptr<WritableFile> file = files.open(temporary, WriteMode::kTruncate);
+    file->append(bytes);
+    file->sync();
+    file->close();
+    files.rename(temporary, path);
+  } catch (...) {
+    try {
+      files.remove(temporary);
+    } catch (const IoError&) {
+      // The first error is the one to report; a leftover temporary harms nobody.
+    }
+    throw;
+  }
+  files.sync_directory(parent_path(path));
+}
+
+std::string join_path(std::string_view directory, std::string_view name) {
+  if (directory.empty() || name.starts_with('/')) {
+    return std::string(name);
+  }
+  return fmt::format("{}{}{}", directory, directory.ends_with('/') ? "" : "/", name);
+}
+
+std::string parent_path(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.remove_suffix(1);
+  }
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) {
+    return ".";
+  }
+  return slash == 0 ? "/" : std::string(path.substr(0, slash));
+}
+
+std::string file_name(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.remove_suffix(1);
+  }
+  const size_t slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+std::string temporary_name(std::string_view path) {
+  static std::atomic<uint64_t> counter{0};
+  static const uint64_t process = [] {
+    std::random_device device;
+    return (uint64_t{device()} << 32) | device();
+  }();
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.remove_suffix(1);
+  }
+  // A forked child shares `process` and the counter, hence the process id.
+  const uint64_t id =
+      hash_combine(hash_combine(process, static_cast<uint64_t>(::getpid())), ++counter);
+  return fmt::format("{}.tmp-{:016x}", path, id);
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         std::none_of(name.begin(), name.end(), [](char c) {
+           return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+         });
+}
+
+}  // namespace mstrain

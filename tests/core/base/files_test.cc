@@ -1,0 +1,192 @@
+#include "core/base/files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <thread>
+
+#include "core/base/error.h"
+#include "tests/core/base/temporary_folder.h"
+
+namespace mstrain {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+int errno_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const IoError& error) {
+    return error.error_number();
+  }
+  return 0;
+}
+
+TEST(Files, WritesAppendsAndReads) {
+  const TemporaryFolder folder;
+  FileSystem& files = real_files();
+  const std::string path = folder / "a.bin";
+  {
+    auto file = files.open(path, WriteMode::kTruncate);
+    file->append("hello ");
+    file->append(std::string_view("wor\0ld", 6));
+    file->sync();
+    file->close();
+    EXPECT_EQ(errno_of([&] { file->append("x"); }), EBADF);
+    EXPECT_EQ(errno_of([&] { file->sync(); }), EBADF);
+  }
+  EXPECT_EQ(files.read(path), std::string("hello wor\0ld", 12));
+  files.open(path, WriteMode::kAppend)->append("!");
+  EXPECT_EQ(files.file_size(path), 13U);
+  EXPECT_EQ(as_text(files.map(path)->bytes()), std::string("hello wor\0ld!", 13));
+  files.truncate(path, 5);
+  EXPECT_EQ(files.read(path), "hello");
+  files.open(path, WriteMode::kTruncate)->append("new");
+  EXPECT_EQ(files.read(path), "new");
+}
+
+TEST(Files, ReadHonoursItsLimit) {
+  const TemporaryFolder folder;
+  FileSystem& files = real_files();
+  const std::string path = folder / "a";
+  files.open(path, WriteMode::kTruncate)->append("12345");
+  EXPECT_EQ(files.read(path, 5), "12345");
+  EXPECT_EQ(errno_of([&] { files.read(path, 4); }), EFBIG);
+  EXPECT_GT(files.read("/proc/self/status").size(), 100U);  // states size 0
+  EXPECT_EQ(errno_of([&] { files.read("/dev/zero", 100000); }), EFBIG);
+}
+
+TEST(Files, EmptyFileMapsToNothing) {
+  const TemporaryFolder folder;
+  real_files().open(folder / "empty", WriteMode::kTruncate)->close();
+  EXPECT_TRUE(real_files().map(folder / "empty")->bytes().empty());
+  EXPECT_EQ(real_files().read(folder / "empty"), "");
+}
+
+TEST(Files, DirectoriesListSortedAndRemove) {
+  const TemporaryFolder folder;
+  FileSystem& files = real_files();
+  files.create_directories(folder / "x/y/z");
+  files.create_directories(folder / "x/y/z");
+  for (const char* name : {"b", "a", "c"}) {
+    files.open(folder / ("x/" + std::string(name)), WriteMode::kTruncate)->append(name);
+  }
+  EXPECT_THAT(files.list(folder / "x"), ElementsAre("a", "b", "c", "y"));
+  files.rename(folder / "x/a", folder / "x/b");
+  EXPECT_EQ(files.read(folder / "x/b"), "a");
+  EXPECT_TRUE(files.is_directory(folder / "x/y"));
+  EXPECT_FALSE(files.is_directory(folder / "x/b"));
+  EXPECT_FALSE(files.exists(folder / "x/a"));
+  EXPECT_FALSE(files.exists(folder / "x/b/below-a-file"));
+  files.remove(folder / "x/b");
+  EXPECT_EQ(errno_of([&] { files.remove(folder / "x/y"); }), ENOTEMPTY);
+  files.sync_directory(folder / "x");
+  files.remove_all(folder / "x");
+  files.remove_all(folder / "x");
+  EXPECT_FALSE(files.exists(folder / "x"));
+  EXPECT_GT(files.free_space(folder.path()), 0U);
+}
+
+TEST(Files, ExchangeSwapsFolders) {
+  const TemporaryFolder folder;
+  FileSystem& files = real_files();
+  for (const char* name : {"a", "b"}) {
+    files.create_directories(folder / name);
+    files.open(folder / (std::string(name) + "/f"), WriteMode::kTruncate)->append(name);
+  }
+  if (!files.exchange(folder / "a", folder / "b")) {
+    GTEST_SKIP() << "this file system cannot exchange entries";
+  }
+  EXPECT_EQ(files.read(folder / "a/f"), "b");
+  EXPECT_EQ(files.read(folder / "b/f"), "a");
+}
+
+TEST(Files, ErrorsNameThePathAndTheReason) {
+  FileSystem& files = real_files();
+  const std::string missing = "/nonexistent-folder/file";
+  const std::vector<std::function<void()>> calls = {
+      [&] { files.read(missing); },          [&] { files.map(missing); },
+      [&] { files.list(missing); },          [&] { files.open(missing, WriteMode::kTruncate); },
+      [&] { files.file_size(missing); },     [&] { files.free_space(missing); },
+      [&] { files.rename(missing, "/x"); },  [&] { files.truncate(missing, 0); },
+      [&] { files.remove(missing); },        [&] { files.sync_directory(missing); },
+      [&] { (void)files.try_lock(missing); }};
+  for (const auto& call : calls) {
+    try {
+      call();
+      FAIL() << "no error";
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.error_number(), ENOENT);
+      EXPECT_THAT(error.what(), testing::StartsWith(missing + ": cannot "));
+      EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
+    }
+  }
+  EXPECT_EQ(errno_of([&] { files.map("/tmp"); }), EISDIR);
+}
+
+TEST(Files, LockExcludesThisProcessAndOthersAndDiesWithItsHolder) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "LOCK";
+  auto lock = real_files().try_lock(path);
+  ASSERT_NE(lock, nullptr);
+  EXPECT_EQ(real_files().try_lock(path), nullptr);
+  lock.reset();
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto held = real_files().try_lock(path);
+    const char state = held != nullptr ? 'y' : 'n';
+    (void)!write(ready[1], &state, 1);
+    pause();
+    _exit(0);
+  }
+  char state = 0;
+  ASSERT_EQ(read(ready[0], &state, 1), 1);
+  EXPECT_EQ(state, 'y');
+  EXPECT_EQ(real_files().try_lock(path), nullptr);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_NE(real_files().try_lock(path), nullptr);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST(Files, AtomicWriteReplacesAndLeavesNoTemporary) {
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "a", "one");
+  write_file_atomic(real_files(), folder / "a", "two");
+  EXPECT_EQ(real_files().read(folder / "a"), "two");
+  EXPECT_THAT(real_files().list(folder.path()), ElementsAre("a"));
+}
+
+TEST(Paths, SplitAndJoin) {
+  EXPECT_EQ(join_path("a", "b"), "a/b");
+  EXPECT_EQ(join_path("a/", "b"), "a/b");
+  EXPECT_EQ(join_path("", "b"), "b");
+  EXPECT_EQ(join_path("a", "/b"), "/b");
+  EXPECT_EQ(parent_path("a/b"), "a");
+  EXPECT_EQ(parent_path("a/b/"), "a");
+  EXPECT_EQ(parent_path("a"), ".");
+  EXPECT_EQ(parent_path("/a"), "/");
+  EXPECT_EQ(file_name("x/y.z"), "y.z");
+  EXPECT_EQ(file_name("x/"), "x");
+  EXPECT_NE(temporary_name("a"), temporary_name("a"));
+  EXPECT_TRUE(temporary_name("d/a/").starts_with("d/a.tmp-"));
+}
+
+TEST(Paths, PlainNamesStayInTheirFolder) {
+  EXPECT_TRUE(is_plain_name("model-00001-of-00002.safetensors"));
+  for (std::string_view name : {"", ".", "..", "a/b", "/a", "a\\b", "../a", "a\n"}) {
+    EXPECT_FALSE(is_plain_name(name)) << name;
+  }
+  EXPECT_FALSE(is_plain_name(std::string_view("a\0b", 3)));
+}
+
+}  // namespace
+}  // namespace mstrain
