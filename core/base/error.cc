@@ -1,0 +1,63 @@
+#include "core/base/error.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace mstrain {
+namespace {
+
+// Levenshtein distance with adjacent transposition counted as one edit.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before_last(b.size() + 1);
+  std::vector<size_t> last(b.size() + 1);
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(last.begin(), last.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitution = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, substitution});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+      }
+    }
+    std::swap(before_last, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+std::string to_string(const SourceLocation& where) {
+  std::string_view file = where.file_name();
+  const std::string_view root = MSTRAIN_SOURCE_DIR;
+  if (file.starts_with(root)) {
+    file.remove_prefix(root.size());
+    while (file.starts_with('/')) {
+      file.remove_prefix(1);
+    }
+  }
+  return fmt::format("{}:{}", file, where.line());
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> choices) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& choice : choices) {
+    const size_t distance = edit_distance(word, choice);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = choice;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> choices) {
+  const std::string best = nearest(word, choices);
+  return best.empty() ? std::string() : fmt::format("; did you mean {}?", best);
+}
+
+}  // namespace mstrain

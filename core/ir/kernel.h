@@ -1,0 +1,51 @@
+// Kernels: what a backend offers for an operation. Prepared once for given types, attributes and strides, then run any
+// number of times on memory of that layout.
+#pragma once
+
+#include <functional>
+
+#include "core/ir/op.h"
+#include "core/runtime/context.h"
+
+namespace mstrain {
+
+// What a kernel is prepared for. Valid during prepare() only; a kernel copies what it keeps.
+struct KernelRequest {
+  const OpDef& op;
+  const Attrs& attrs;
+  std::span<const ViewType> inputs;   // dense unless the entry accepts strides
+  std::span<const ViewType> outputs;  // always dense
+  int threads = 1;
+};
+
+// Addresses for one run: element (0, …, 0) of every input and output, and scratch memory aligned to 64 bytes.
+struct KernelMemory {
+  std::span<void* const> inputs;
+  std::span<void* const> outputs;
+  void* workspace = nullptr;
+};
+
+struct Kernel {
+  // Throws Error for bad values (an id out of range), never lets one escape from a parallel region.
+  // May be called by one thread at a time.
+  std::function<void(const KernelMemory&)> run;
+  int64_t workspace_bytes = 0;
+};
+
+struct KernelEntry {
+  Kernel (*prepare)(const KernelRequest&) = nullptr;
+  // Whether it can serve these types; null: all that the operation accepts.
+  bool (*supports)(const KernelRequest&) = nullptr;
+  // Inputs may have any strides; otherwise they are made dense first.
+  bool strided_inputs = false;
+  // Pairs (output, input): the output may be written over that input where both are dense and of equal type.
+  std::vector<std::pair<int, int>> in_place = {};
+};
+
+// Fills the table of a backend; called by the backend's own registration at start-up.
+void register_kernel(Backend backend, std::string_view op, KernelEntry entry);
+
+// The backend's kernel for an operation; null where it has none.
+const KernelEntry* find_kernel(Backend backend, const OpDef& op);
+
+}  // namespace mstrain

@@ -1,0 +1,226 @@
+#include "core/ir/tensor.h"
+
+#include <atomic>
+
+#include "core/ir/arg.h"
+
+namespace mstrain {
+namespace {
+
+thread_local Trace* innermost_trace = nullptr;
+Evaluator installed_evaluator = nullptr;
+
+uint64_t next_trace_id() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+Tensors evaluate(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, const Types& outputs) {
+  check(installed_evaluator != nullptr, "{}: no backend is linked into this program", op.name);
+  return installed_evaluator(op, inputs, attrs, outputs);
+}
+
+// A tensor that is neither in memory nor in an open trace was kept from a program that has ended.
+void check_usable(const OpDef& op, const Tensor& tensor, const SourceLocation& where) {
+  check(static_cast<bool>(tensor), "{}: an argument is an empty tensor, at {}", op.name, to_string(where));
+  check(tensor.concrete() || tensor.traced(),
+        "{}: an argument of type {} was computed inside a traced function that has ended, at {}; return it from the "
+        "function instead of keeping it in a variable outside",
+        op.name, to_string(tensor.type()), to_string(where));
+}
+
+}  // namespace
+
+Tensor::Tensor(TensorType type, Buffer buffer, int64_t offset, const Shape& strides) {
+  auto impl = std::make_shared<Impl>();
+  impl->type = std::move(type);
+  impl->buffer = std::move(buffer);
+  impl->offset = offset;
+  impl->strides = strides;
+  impl_ = std::move(impl);
+}
+
+std::optional<Value> Tensor::value_in(const Trace& trace) const {
+  return impl_ != nullptr && impl_->trace == trace.id() ? std::optional(impl_->value) : std::nullopt;
+}
+
+bool Tensor::traced() const {
+  if (impl_ == nullptr || impl_->trace == 0) {
+    return false;
+  }
+  for (const Trace* trace = innermost_trace; trace != nullptr; trace = trace->outer()) {
+    if (trace->id() == impl_->trace) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Trace::Trace(Mode mode) : mode_(mode), id_(next_trace_id()), outer_(innermost_trace) { innermost_trace = this; }
+Trace::~Trace() { innermost_trace = outer_; }
+
+Trace* Trace::innermost() { return innermost_trace; }
+
+Tensor Trace::make(const TensorType& type, Value value, const Tensor& concrete) const {
+  auto impl = std::make_shared<Tensor::Impl>();
+  impl->type = type;
+  if (concrete) {
+    impl->buffer = concrete.buffer();
+    impl->offset = concrete.offset();
+    impl->strides = concrete.strides();
+  }
+  impl->trace = id_;
+  impl->value = value;
+  Tensor tensor;
+  tensor.impl_ = std::move(impl);
+  return tensor;
+}
+
+Tensor Trace::input(const TensorType& type) {
+  check(captures_.empty(), "inputs of a program are declared before it captures tensors");
+  const Value value = graph_.add_input(type);
+  tensors_.push_back({make(type, value, {})});
+  return tensors_.back()[0];
+}
+
+Value Trace::value_of(const Tensor& tensor) {
+  if (const auto value = tensor.value_in(*this)) {
+    return *value;
+  }
+  if (const auto found = captured_.find(tensor.identity()); found != captured_.end()) {
+    return found->second;
+  }
+  const Value value = graph_.add_input(tensor.type());
+  tensors_.push_back({make(tensor.type(), value, mode_ == Mode::kRecording ? tensor : Tensor())});
+  captures_.push_back(tensor);
+  captured_.emplace(tensor.identity(), value);
+  return value;
+}
+
+Tensors Trace::record(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs, Types outputs,
+                      const SourceLocation& where) {
+  std::vector<Value> values;
+  values.reserve(inputs.size());
+  bool concrete = mode_ == Mode::kRecording;
+  for (const Tensor& input : inputs) {
+    values.push_back(value_of(input));
+    concrete = concrete && input.concrete();
+  }
+  const size_t before = graph_.size();
+  const NodeId id = graph_.add(op, std::move(values), attrs, outputs, where, NameScope::path());
+  if (id < before) {
+    return tensors_[id];
+  }
+  const Tensors results = concrete ? evaluate(op, inputs, attrs, outputs) : Tensors(outputs.size());
+  Tensors recorded;
+  for (uint32_t i = 0; i < outputs.size(); ++i) {
+    recorded.push_back(make(outputs[i], {id, i}, results[i]));
+  }
+  tensors_.push_back(recorded);
+  return recorded;
+}
+
+GraphPtr Trace::finish(std::span<const Tensor> outputs) {
+  std::vector<Value> values;
+  for (const Tensor& output : outputs) {
+    values.push_back(value_of(output));
+  }
+  graph_.set_outputs(std::move(values));
+  return std::make_shared<const Graph>(std::move(graph_));
+}
+
+Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs, const SourceLocation& where) {
+  Types types;
+  types.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    check_usable(op, input, where);
+    types.push_back(input.type());
+  }
+  Types outputs;
+  try {
+    outputs = op.infer(types, attrs);
+  } catch (const ShapeError& error) {
+    fail("{}: {}, at {}{}{}", op.name, error.what(), to_string(where), error.hint().empty() ? "" : "; ", error.hint());
+  }
+  Trace* trace = Trace::innermost();
+  bool record = trace != nullptr && trace->mode() == Trace::Mode::kAbstract;
+  if (trace != nullptr && !record) {
+    for (const Tensor& input : inputs) {
+      record = record || input.value_in(*trace).has_value();
+    }
+  }
+  return record ? trace->record(op, inputs, std::move(attrs), std::move(outputs), where)
+                : evaluate(op, inputs, attrs, outputs);
+}
+
+Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, Attrs attrs, const SourceLocation& where) {
+  return apply(op, std::span(inputs.begin(), inputs.size()), std::move(attrs), where)[0];
+}
+
+void install_evaluator(Evaluator evaluator) { installed_evaluator = evaluator; }
+
+Tensors replay(const Graph& graph, std::span<const Tensor> inputs) {
+  check(inputs.size() == graph.inputs().size(), "a program of {} inputs was given {}", graph.inputs().size(),
+        inputs.size());
+  const std::vector<bool> live = graph.live();
+  std::vector<Tensors> results(graph.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    results[graph.inputs()[i].node] = {inputs[i]};
+  }
+  Tensors arguments;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (!live[id] || node.op == &kInputOp) {
+      continue;
+    }
+    arguments.clear();
+    for (const Value& value : node.inputs) {
+      arguments.push_back(results[value.node][value.output]);
+    }
+    const NameScope scope(node.scope);
+    results[id] = apply(*node.op, arguments, node.attrs, node.where);
+  }
+  Tensors outputs;
+  for (const Value& value : graph.outputs()) {
+    outputs.push_back(results[value.node][value.output]);
+  }
+  return outputs;
+}
+
+GraphPtr trace_program(std::span<const TensorType> types, const std::function<Tensors(std::span<const Tensor>)>& f,
+                       Tensors* captures) {
+  Trace trace(Trace::Mode::kAbstract);
+  Tensors inputs;
+  for (const TensorType& type : types) {
+    inputs.push_back(trace.input(type));
+  }
+  const Tensors outputs = f(inputs);
+  GraphPtr graph = trace.finish(outputs);
+  *captures = trace.captures();
+  return graph;
+}
+
+const Tensor& Arg::tensor() const {
+  check(tensor_ != nullptr, "a number was given where a tensor is needed, at {}", to_string(where_));
+  check(static_cast<bool>(*tensor_), "an empty tensor was given, at {}", to_string(where_));
+  return *tensor_;
+}
+
+namespace {
+thread_local std::string scope_path;
+}  // namespace
+
+NameScope::NameScope(std::string_view name) : previous_size_(scope_path.size()) {
+  if (!name.empty()) {
+    if (!scope_path.empty()) {
+      scope_path += '.';
+    }
+    scope_path += name;
+  }
+}
+
+NameScope::~NameScope() { scope_path.resize(previous_size_); }
+
+const std::string& NameScope::path() { return scope_path; }
+
+}  // namespace mstrain

@@ -1,0 +1,22 @@
+// Matrix products. bf16 and f16 accumulate in f32.
+#pragma once
+
+#include "core/ir/arg.h"
+
+namespace mstrain {
+
+std::span<const OpDef> matmul_ops();
+
+struct MatmulOptions {
+  bool transpose_a = false;  // a is [..., k, m]
+  bool transpose_b = false;  // b is [..., n, k]
+};
+
+// a[..., m, k] b[..., k, n] -> [..., m, n]. Leading dims broadcast. A vector is a matrix of one row (a) or column (b),
+// and that dim is dropped from the result. A b without leading dims is one product over all rows of a.
+Tensor matmul(const Arg& a, const Arg& b, const MatmulOptions& options = {});
+
+// matmul plus bias[n] in every row. The passes make it of a matmul and an add.
+extern const OpDef& kMatmulBias;
+
+}  // namespace mstrain

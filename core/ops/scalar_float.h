@@ -1,0 +1,257 @@
+// Branch-free single-precision functions that compilers turn into vector instructions (GCC: -O3 -fno-math-errno
+// -fno-trapping-math; no fast-math). Plain C++ for host and device compilers.
+//
+// Bounds are in units in the last place against the exact result, over all finite arguments, with and without fused
+// multiply-add; infinities, NaN, signed overflow and gradual underflow follow IEEE (where the hardware does not flush).
+// Polynomials are minimax fits (Lawson's algorithm, then rounded to single precision).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#if defined(__GNUC__) && !defined(__CUDACC__)
+#define MSTRAIN_SCALAR_INLINE __attribute__((always_inline)) inline
+#else
+#define MSTRAIN_SCALAR_INLINE inline
+#endif
+
+namespace mstrain::scalar {
+
+// Primary templates: scalar_math.h.
+template <class T> T exp(T x);
+template <class T> T expm1(T x);
+template <class T> T log(T x);
+template <class T> T log1p(T x);
+template <class T> T sin(T x);
+template <class T> T cos(T x);
+template <class T> T tanh(T x);
+template <class T> T erf(T x);
+template <class T> T sigmoid(T x);
+
+namespace detail {
+
+MSTRAIN_SCALAR_INLINE int32_t bits_of(float x) { return __builtin_bit_cast(int32_t, x); }
+MSTRAIN_SCALAR_INLINE float from_bits(int32_t x) { return __builtin_bit_cast(float, x); }
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kLn2High = 0x1.62e4p-1F;  // 15 bits: its product with an exponent is exact
+inline constexpr float kLn2Low = 0x1.7f7d1cp-20F;
+
+// x = n ln 2 + r with |r| <= ln(2)/2. Gives e^r - 1 and scales with 2^n = high * low, each a normal number
+// for -150 <= n <= 129.
+struct ExpParts {
+  float fraction;
+  float high;
+  float low;
+  float inverse_low;
+};
+MSTRAIN_SCALAR_INLINE ExpParts exp_parts(float x) {
+  constexpr float kRound = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
+  const float shifted = x * 0x1.715476p0F + kRound;
+  const float n = shifted - kRound;
+  const int32_t exponent = bits_of(shifted) - bits_of(kRound);
+  const float r = (x - n * kLn2High) - n * kLn2Low;
+  float p = 0x1.a1a604p-13F;
+  p = p * r + 0x1.6d7b94p-10F;
+  p = p * r + 0x1.11108cp-7F;
+  p = p * r + 0x1.5554a6p-5F;
+  p = p * r + 0x1.555556p-3F;
+  p = p * r + 0.5F;
+  const int32_t first = exponent >> 1;
+  const int32_t second = exponent - first;
+  return {(r * r) * p + r, from_bits((first + 127) << 23), from_bits((second + 127) << 23),
+          from_bits((127 - second) << 23)};
+}
+
+// log(m) of m = 1 + f in [2/3, 4/3), without its leading term f.
+MSTRAIN_SCALAR_INLINE float log_tail(float f) {
+  float p = 0x1.fa2d54p-4F;
+  p = p * f + -0x1.071bf4p-3F;
+  p = p * f + 0x1.b4b0fcp-4F;
+  p = p * f + -0x1.f384ccp-4F;
+  p = p * f + 0x1.252078p-3F;
+  p = p * f + -0x1.55993ap-3F;
+  p = p * f + 0x1.9995f6p-3F;
+  p = p * f + -0x1.ffff0ep-3F;
+  p = p * f + 0x1.555558p-2F;
+  return (f * f) * (f * p - 0.5F);
+}
+inline constexpr int32_t kTwoThirds = 0x3f2aaaab;
+inline constexpr int32_t kExponentMask = static_cast<int32_t>(0xff800000U);
+
+// x = (4 k + quadrant) π/2 + angle, |angle| <= π/4, exact to 2^-54 for every finite x.
+struct Reduced {
+  float angle;
+  int32_t quadrant;
+};
+MSTRAIN_SCALAR_INLINE Reduced reduce_angle(float x) {
+  // 28-bit pieces of 2^k 2/π mod 4, so that their products with the 24 bits of x / 2^k are exact in double.
+  struct Pieces {
+    double high[112], middle[112], low[112];
+    constexpr Pieces() : high(), middle(), low() {
+      constexpr uint64_t kWords[4] = {0x28be60db9391054a, 0x7f09d5f47d4d3770, 0x36d8a5664f10e410,
+                                      0x7f9458eaf7aef158};  // 2/π / 4 = 1/(2π), as a binary fraction
+      for (int k = 0; k < 112; ++k) {
+        double* const parts[3] = {high, middle, low};
+        double unit = 4.0;
+        for (int part = 0; part < 3; ++part) {
+          uint64_t value = 0;
+          for (int bit = k + 28 * part; bit < k + 28 * (part + 1); ++bit) {
+            value = 2 * value + ((kWords[bit / 64] >> (63 - bit % 64)) & 1U);
+          }
+          unit *= 0x1p-28;
+          parts[part][k] = static_cast<double>(value) * unit;
+        }
+      }
+    }
+  };
+  static constexpr Pieces kPieces;
+  constexpr double kRound = 0x1.8p52;
+  const int32_t exponent = ((bits_of(x) >> 23) & 255) - 150;  // |x| < 2^(exponent + 24)
+  int32_t k = exponent > 0 ? exponent : 0;
+  k = k < 104 ? k : 104;
+  const double scaled = static_cast<double>(x * from_bits((127 - k) << 23));
+  const double a = scaled * kPieces.high[k];
+  const double fours = (a * 0.25 + kRound) - kRound;
+  const double b = (a - 4.0 * fours) + (scaled * kPieces.middle[k] + scaled * kPieces.low[k]);
+  const double turns = b + kRound;
+  const double rest = b - (turns - kRound);
+  return {static_cast<float>(rest * 1.5707963267948966),
+          static_cast<int32_t>(__builtin_bit_cast(int64_t, turns) & 3)};
+}
+MSTRAIN_SCALAR_INLINE float sin_or_cos(float angle, int32_t quadrant) {
+  const float t2 = angle * angle;
+  float s = 0x1.6cd5ecp-19F;
+  s = s * t2 + -0x1.a00f94p-13F;
+  s = s * t2 + 0x1.111108p-7F;
+  s = s * t2 + -0x1.555556p-3F;
+  const float sine = (angle * t2) * s + angle;
+  float c = -0x1.24290ap-22F;
+  c = c * t2 + 0x1.a01118p-16F;
+  c = c * t2 + -0x1.6c16b8p-10F;
+  c = c * t2 + 0x1.555556p-5F;
+  const float cosine = (t2 * t2) * c + (1.0F - 0.5F * t2);
+  const float y = (quadrant & 1) != 0 ? cosine : sine;
+  return (quadrant & 2) != 0 ? -y : y;
+}
+
+}  // namespace detail
+
+// 1 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float exp(float x) {
+  x = x > 89.0F ? 89.0F : x;
+  x = x < -104.0F ? -104.0F : x;
+  const detail::ExpParts e = detail::exp_parts(x);
+  return ((e.fraction + 1.0F) * e.high) * e.low;
+}
+
+// 1.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float expm1(float x) {
+  x = x > 89.0F ? 89.0F : x;
+  x = x < -20.0F ? -20.0F : x;
+  const detail::ExpParts e = detail::exp_parts(x);
+  return (e.high * e.fraction + (e.high - e.inverse_low)) * e.low;
+}
+
+// 1 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float log(float x) {
+  const bool subnormal = x < 0x1p-126F;
+  const int32_t bits = detail::bits_of(subnormal ? x * 0x1p23F : x);
+  const int32_t exponent = (bits - detail::kTwoThirds) & detail::kExponentMask;
+  const float f = detail::from_bits(bits - exponent) - 1.0F;
+  const float n = static_cast<float>(exponent >> 23) - (subnormal ? 23.0F : 0.0F);
+  float y = n * detail::kLn2High + (f + (detail::log_tail(f) + n * detail::kLn2Low));
+  y = x < detail::kInfinity ? y : x;
+  y = x < 0.0F ? detail::kNan : y;
+  return x == 0.0F ? -detail::kInfinity : y;
+}
+
+// 1.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float log1p(float x) {
+  const float u = 1.0F + x;
+  const float small = x - (u - 1.0F);
+  const float large = 1.0F - (u - x);
+  const float rest = x < 1.0F ? small : large;  // 1 + x = u + rest
+  const int32_t exponent = (detail::bits_of(u) - detail::kTwoThirds) & detail::kExponentMask;
+  const int32_t bounded = exponent < (126 << 23) ? exponent : (126 << 23);
+  const float scale = detail::from_bits((127 << 23) - bounded);
+  const float f = (detail::from_bits(detail::bits_of(u) - exponent) - 1.0F) + rest * scale;
+  const float n = static_cast<float>(exponent >> 23);
+  float y = n * detail::kLn2High + (f + (detail::log_tail(f) + n * detail::kLn2Low));
+  y = x < detail::kInfinity ? y : x;
+  y = x < -1.0F ? detail::kNan : y;
+  return x == -1.0F ? -detail::kInfinity : y;
+}
+
+// 2 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float sin(float x) {
+  const detail::Reduced r = detail::reduce_angle(x);
+  const float y = detail::sin_or_cos(r.angle, r.quadrant);
+  return x - x == 0.0F ? y : detail::kNan;
+}
+
+// 2 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float cos(float x) {
+  const detail::Reduced r = detail::reduce_angle(x);
+  const float y = detail::sin_or_cos(r.angle, r.quadrant + 1);
+  return x - x == 0.0F ? y : detail::kNan;
+}
+
+// 1.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float tanh(float x) {
+  const float x2 = x * x;
+  float p = 0x1.246e24p-9F;
+  p = p * x2 + -0x1.0ee566p-7F;
+  p = p * x2 + 0x1.6418dap-6F;
+  p = p * x2 + -0x1.b9fa8ap-5F;
+  p = p * x2 + 0x1.11109ep-3F;
+  p = p * x2 + -0x1.555554p-2F;
+  const float small = (x * x2) * p + x;
+  float a = __builtin_fabsf(x);
+  a = a > 10.0F ? 10.0F : a;
+  const float large = __builtin_copysignf(1.0F - 2.0F / (exp<float>(2.0F * a) + 1.0F), x);
+  return a < 0.6F ? small : large;
+}
+
+// 2 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float sigmoid(float x) {
+  const float e = exp<float>(-__builtin_fabsf(x));
+  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+}
+
+// 1.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float erf(float x) {
+  const float x2 = x * x;
+  float p = 0x1.6626a2p-14F;
+  p = p * x2 + -0x1.acf87ap-11F;
+  p = p * x2 + 0x1.551402p-8F;
+  p = p * x2 + -0x1.b8162cp-6F;
+  p = p * x2 + 0x1.ce2e60p-4F;
+  p = p * x2 + -0x1.812744p-2F;
+  p = p * x2 + 0x1.06eba8p-3F;
+  const float small = x * p + x;
+  // erfc(a) = exp(-a q(a))
+  float a = __builtin_fabsf(x);
+  a = a > 4.0F ? 4.0F : a;
+  float q = 0x1.6928a0p-17F;
+  q = q * a + -0x1.4d82fep-12F;
+  q = q * a + 0x1.dadd38p-9F;
+  q = q * a + -0x1.84a1bcp-6F;
+  q = q * a + 0x1.b2f1ccp-4F;
+  q = q * a + 0x1.453682p-1F;
+  q = q * a + 0x1.20ee9ep+0F;
+  const float large = __builtin_copysignf(1.0F - exp<float>(-(a * q)), x);
+  return a < 0.9F ? small : large;
+}
+
+}  // namespace mstrain::scalar

@@ -1,0 +1,69 @@
+#include "core/ops/source.h"
+
+#include "core/ops/shape.h"
+
+namespace mstrain {
+namespace {
+
+Types infer(std::span<const TensorType> inputs, const Attrs& attrs) {
+  expect_inputs(inputs, 0);
+  return {{attrs.dtype("dtype"), attrs.ints("shape")}};
+}
+
+Types infer_iota(std::span<const TensorType> inputs, const Attrs& attrs) {
+  const Types types = infer(inputs, attrs);
+  normal_axis(attrs.integer("axis"), types[0].shape.rank());
+  return types;
+}
+
+// Nothing is batched, since there is no input.
+Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor>, std::span<const bool>, int64_t size) {
+  return {repeat_leading(apply(op, {}, attrs, SourceLocation::current())[0], size)};
+}
+
+Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs, const Attrs&) {
+  return elementwise_cost(inputs, outputs, 0);
+}
+
+std::vector<Sample> samples_full(Dtype dtype) {
+  std::vector<Sample> samples;
+  for (const Shape& shape : {Shape{}, Shape{5}, Shape{0, 3}, Shape{3, 1025}}) {
+    samples.push_back({{}, {{"value", dtype == Dtype::kBool ? 1.0 : 3.0}, {"dtype", dtype}, {"shape", shape}}});
+  }
+  return samples;
+}
+
+std::vector<Sample> samples_iota(Dtype dtype) {
+  std::vector<Sample> samples;
+  if (dtype != Dtype::kBool) {
+    for (int64_t axis : {0, 1, 2}) {
+      samples.push_back({{}, {{"axis", axis}, {"dtype", dtype}, {"shape", Shape{3, 5, 7}}}});
+    }
+  }
+  return samples;
+}
+
+const OpDef kDefs[] = {
+    {.name = "full", .kind = OpKind::kSource, .dtypes = DtypeClass::kAny, .infer = infer, .jvp = zero_derivative,
+     .batch = batch, .cost = cost, .samples = samples_full},
+    {.name = "iota", .kind = OpKind::kSource, .dtypes = DtypeClass::kAny, .infer = infer_iota, .jvp = zero_derivative,
+     .batch = batch, .cost = cost, .samples = samples_iota}};
+
+}  // namespace
+
+std::span<const OpDef> source_ops() { return kDefs; }
+
+// A constant is one scalar, repeated by strides.
+Tensor full(const Shape& shape, double value, Dtype dtype, const SourceLocation& where) {
+  const Tensor scalar = apply1(kDefs[0], {}, {{"value", value}, {"dtype", dtype}, {"shape", Shape{}}}, where);
+  return broadcast_to(scalar, shape);
+}
+
+Tensor zeros(const TensorType& type) { return full(type.shape, 0, type.dtype); }
+Tensor zeros_like(const Tensor& x) { return zeros(x.type()); }
+
+Tensor iota(const Shape& shape, int axis, Dtype dtype, const SourceLocation& where) {
+  return apply1(kDefs[1], {}, {{"axis", int64_t{axis}}, {"dtype", dtype}, {"shape", shape}}, where);
+}
+
+}  // namespace mstrain
