@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/paths.h"
+
 namespace mstrain {
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {
@@ -84,13 +86,5 @@ void write_file_atomic(FileSystem& files, const std::string& path,
 inline void write_file_atomic(FileSystem& files, const std::string& path, std::string_view text) {
   write_file_atomic(files, path, as_bytes(text));
 }
-
-std::string join_path(std::string_view directory, std::string_view name);
-std::string parent_path(std::string_view path);  // "." for a bare name
-std::string file_name(std::string_view path);    // the last component
-// A name beside `path` that no other process or thread uses: "<path>.tmp-<16 hex digits>".
-std::string temporary_name(std::string_view path);
-// True for one plain component: no separator, no "..", no ".", no control character, not empty.
-bool is_plain_name(std::string_view name);
 
 }  // namespace mstrain

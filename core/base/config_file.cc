@@ -1,0 +1,178 @@
+// From files and the command line to one layered tree, before any struct is involved.
+#include <algorithm>
+
+#include "core/base/config.h"
+#include "core/base/error.h"
+#include "core/base/files.h"
+
+namespace mstrain {
+namespace {
+
+// Maps merge key by key; anything else in `over` replaces what was below. Every node keeps the place it came from.
+void lay_over(YamlNode& below, YamlNode over) {
+  if (!below.is_map() || !over.is_map()) {
+    below = std::move(over);
+    return;
+  }
+  for (YamlNode& child : over.children) {
+    if (YamlNode* existing = below.find(child.key)) {
+      lay_over(*existing, std::move(child));
+    } else {
+      below.children.push_back(std::move(child));
+    }
+  }
+  below.file = std::move(over.file);
+  below.line = over.line;
+  below.column = over.column;
+}
+
+YamlNode load_layer(const std::string& path, std::vector<std::string>& chain) {
+  YamlNode tree = load_yaml(path);
+  if (tree.is_null()) {
+    tree.kind = YamlNode::Kind::kMap;
+  }
+  if (!tree.is_map()) {
+    yaml_fail(tree, "", "expected sections such as `model:`, found " + describe(tree));
+  }
+  const auto extends = std::find_if(tree.children.begin(), tree.children.end(),
+                                    [](const YamlNode& child) { return child.key == "extends"; });
+  if (extends == tree.children.end()) {
+    return tree;
+  }
+  const YamlNode link = *extends;
+  tree.children.erase(extends);
+  const std::string base = join_path(parent_path(path), as_string(link, "extends"));
+  if (std::find(chain.begin(), chain.end(), base) != chain.end()) {
+    yaml_fail(link, "extends", fmt::format("{} extends itself through this file", base));
+  }
+  constexpr size_t kLongestChain = 16;
+  if (chain.size() == kLongestChain) {
+    yaml_fail(link, "extends", fmt::format("more than {} files in a chain", kLongestChain));
+  }
+  chain.push_back(base);
+  YamlNode below;
+  try {
+    below = load_layer(base, chain);
+  } catch (const IoError& error) {
+    yaml_fail(link, "extends", error.what());
+  }
+  lay_over(below, std::move(tree));
+  return below;
+}
+
+void forget_lines(YamlNode& node) {
+  node.line = 0;
+  for (YamlNode& child : node.children) {
+    forget_lines(child);
+  }
+}
+
+constexpr const char* kCommandLine = "command line";
+
+void apply_override(YamlNode& tree, const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw ConfigError(fmt::format("{}: expected key.path=value, found \"{}\"", kCommandLine, text));
+  }
+  const std::string path = text.substr(0, equals);
+  YamlNode value;
+  try {
+    value = parse_yaml(text.substr(equals + 1), kCommandLine);
+  } catch (const ConfigError&) {
+    throw ConfigError(fmt::format("{}: {}: \"{}\" is no YAML value; quote it if it is text",
+                                  kCommandLine, path, text.substr(equals + 1)));
+  }
+  forget_lines(value);
+  value.file = kCommandLine;
+  YamlNode* at = &tree;
+  for (size_t begin = 0;;) {
+    const size_t dot = path.find('.', begin);
+    const std::string key = path.substr(begin, dot - begin);
+    if (key.empty()) {
+      throw ConfigError(
+          fmt::format("{}: expected key.path=value, found \"{}\"", kCommandLine, text));
+    }
+    if (at->is_null()) {
+      at->kind = YamlNode::Kind::kMap;
+    }
+    if (!at->is_map()) {
+      throw ConfigError(fmt::format("{}: {}: {} is no section but {}", kCommandLine, path,
+                                    path.substr(0, begin - 1), describe(*at)));
+    }
+    YamlNode* child = at->find(key);
+    if (child == nullptr) {
+      YamlNode empty;
+      empty.file = kCommandLine;
+      child = &at->add(key, std::move(empty));
+    }
+    if (dot == std::string::npos) {
+      value.key = key;
+      lay_over(*child, std::move(value));
+      return;
+    }
+    at = child;
+    begin = dot + 1;
+  }
+}
+
+void flatten(const YamlNode& node, const std::string& path,
+             std::vector<std::pair<std::string, std::string>>& out) {
+  if (!node.is_map() || node.children.empty()) {
+    out.emplace_back(path, to_flow(node));
+    return;
+  }
+  for (const YamlNode& child : node.children) {
+    flatten(child, path.empty() ? child.key : path + '.' + child.key, out);
+  }
+}
+
+}  // namespace
+
+YamlNode load_config(const std::string& path, std::span<const std::string> overrides) {
+  std::vector<std::string> chain{path};
+  YamlNode tree;
+  try {
+    tree = load_layer(path, chain);
+  } catch (const IoError& error) {
+    throw ConfigError(error.what());
+  }
+  apply_overrides(tree, overrides);
+  return tree;
+}
+
+void apply_overrides(YamlNode& tree, std::span<const std::string> overrides) {
+  for (const std::string& text : overrides) {
+    apply_override(tree, text);
+  }
+}
+
+const YamlNode* find_config(const YamlNode& tree, std::string_view path) {
+  const YamlNode* node = &tree;
+  while (node != nullptr) {
+    const size_t dot = path.find('.');
+    node = node->find(path.substr(0, dot));
+    if (dot == std::string_view::npos) {
+      return node;
+    }
+    path.remove_prefix(dot + 1);
+  }
+  return nullptr;
+}
+
+void config_fail(const YamlNode& tree, std::string_view path, std::string_view message) {
+  YamlNode at;
+  at.file = tree.file;
+  if (const YamlNode* node = find_config(tree, path)) {
+    at.file = node->file;
+    at.line = node->line;
+  }
+  yaml_fail(at, path, message);
+}
+
+std::vector<std::pair<std::string, std::string>> flatten_config(const YamlNode& tree) {
+  std::vector<std::pair<std::string, std::string>> out;
+  flatten(tree, "", out);
+  return out;
+}
+
+}  // namespace mstrain
