@@ -1,0 +1,97 @@
+#include "core/base/json.h"
+
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace mstrain {
+namespace {
+
+// Builds the value from events, so that depth is refused before it is built and duplicate keys are seen.
+class TreeBuilder final : public nlohmann::json_sax<Json> {
+ public:
+  TreeBuilder(std::string_view name, int max_depth) : name_(name), max_depth_(max_depth) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() override { return value(nullptr); }
+  bool boolean(bool v) override { return value(v); }
+  bool number_integer(number_integer_t v) override { return value(v); }
+  bool number_unsigned(number_unsigned_t v) override { return value(v); }
+  bool number_float(number_float_t v, const string_t&) override { return value(v); }
+  bool string(string_t& v) override { return value(std::move(v)); }
+  bool binary(binary_t&) override { fail("binary value"); }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& v) override {
+    if (open_.back()->contains(v)) {
+      fail(fmt::format("duplicate key \"{}\"", v.substr(0, 60)));
+    }
+    key_ = std::move(v);
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: what" becomes "what".
+    std::string_view text = error.what();
+    if (const size_t bracket = text.find("] "); bracket != std::string_view::npos) {
+      text.remove_prefix(bracket + 2);
+    }
+    if (text.starts_with("parse error") && text.find(": ") != std::string_view::npos) {
+      text.remove_prefix(text.find(": ") + 2);
+    }
+    throw IoError(fmt::format("{}: offset {}: {}", name_, position, text));
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view message) {
+    throw IoError(fmt::format("{}: JSON: {}", name_, message));
+  }
+  Json* place(Json&& v) {
+    if (open_.empty()) {
+      root_ = std::move(v);
+      return &root_;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(v));
+      return &parent.back();
+    }
+    Json& slot = parent[key_];
+    slot = std::move(v);
+    return &slot;
+  }
+  bool value(Json v) {
+    place(std::move(v));
+    return true;
+  }
+  bool open(Json&& container) {
+    if (static_cast<int>(open_.size()) == max_depth_) {
+      fail(fmt::format("nested deeper than {} levels", max_depth_));
+    }
+    open_.push_back(place(std::move(container)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::string_view name_;
+  int max_depth_;
+  Json root_;
+  std::string key_;
+  std::vector<Json*> open_;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view name, int max_depth) {
+  TreeBuilder builder(name, max_depth);
+  Json::sax_parse(text, &builder);
+  return builder.take();
+}
+
+}  // namespace mstrain
