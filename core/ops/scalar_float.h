@@ -170,7 +170,7 @@ MSTRAIN_SCALAR_INLINE float log(float x) {
   return x == 0.0F ? -detail::kInfinity : y;
 }
 
-// 1.5 ulp.
+// 2 ulp.
 template <>
 MSTRAIN_SCALAR_INLINE float log1p(float x) {
   const float u = 1.0F + x;
@@ -221,7 +221,7 @@ MSTRAIN_SCALAR_INLINE float tanh(float x) {
   return a < 0.6F ? small : large;
 }
 
-// 2 ulp.
+// 2.5 ulp.
 template <>
 MSTRAIN_SCALAR_INLINE float sigmoid(float x) {
   const float e = exp<float>(-__builtin_fabsf(x));

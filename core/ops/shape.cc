@@ -319,6 +319,16 @@ std::vector<Sample> samples_flip(Dtype t) {
   return {{{of(t, {5})}, {{"axes", Shape{0}}}}, {{of(t, {3, 4, 2})}, {{"axes", Shape{0, 2}}}}, {{of(t, {3, 0})}, {{"axes", Shape{1}}}}};
 }
 
+Types infer_copy(std::span<const TensorType> in, const Attrs&) {
+  expect_inputs(in, 1);
+  return {in[0]};
+}
+Tensors vjp_copy(const Application&, std::span<const Tensor> ct) { return {ct[0]}; }
+Tensors batch_copy(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t) {
+  return apply(op, in, attrs, kHere);
+}
+std::vector<Sample> samples_copy(Dtype t) { return {{{of(t, {})}}, {{of(t, {3, 1025})}}, {{of(t, {0, 2})}}}; }
+
 constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, VjpRule vjp, BatchRule batch, SampleRule samples) {
   return {.name = name, .kind = OpKind::kMovement, .dtypes = DtypeClass::kAny, .infer = infer, .jvp = jvp, .vjp = vjp,
           .linear = kLinearInAll, .batch = batch, .cost = cost, .samples = samples};
@@ -333,6 +343,7 @@ const OpDef kDefs[] = {
     movement("concat", infer_concat, jvp_concat, vjp_concat, batch_axis, samples_concat),
     movement("split", infer_split, jvp_same, vjp_split, batch_axis, samples_split),
     movement("flip", infer_flip, jvp_same, vjp_flip, batch_flip, samples_flip),
+    movement("copy", infer_copy, jvp_same, vjp_copy, batch_copy, samples_copy),
 };
 
 const OpDef& op_named(std::string_view name) {
@@ -491,6 +502,8 @@ Tensors unstack(const Arg& x, int axis) {
   }
   return parts;
 }
+
+Tensor copy(const Arg& x) { return move("copy", x.tensor(), {}, x.where()); }
 
 Tensor flip(const Arg& x, const Shape& axes) { return move("flip", x.tensor(), {{"axes", axes}}, x.where()); }
 

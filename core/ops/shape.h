@@ -33,6 +33,8 @@ Tensor stack(std::span<const Tensor> parts, int axis, const SourceLocation& wher
 Tensors split(const Arg& x, const Shape& sizes, int axis);
 Tensors unstack(const Arg& x, int axis);
 Tensor flip(const Arg& x, const Shape& axes);
+// The same values in memory of their own, laid out densely.
+Tensor copy(const Arg& x);
 
 // Whether a movement op's result can be the input's memory with other strides; gives them and the offset (elements).
 struct Aliased {

@@ -1,0 +1,45 @@
+// Which number a random operation draws: the definition that every backend follows.
+//
+// A (key, site) pair owns an endless stream of 32-bit words: word j is word j % 4 of philox(counter j / 4, stream site).
+// Element i of a result, counted in row-major order, uses
+//   bits                     word i
+//   uniform f32, f16, bf16   word i: its upper 24, 11, 8 bits as a fraction of 1, so that no rounding can give 1
+//   uniform f64              words 2i (low half), 2i + 1: the upper 53 bits
+//   normal f32, f16, bf16    words 2i, 2i + 1, as two fractions of 24 bits
+//   normal f64               words 4i … 4i + 3, as two fractions of 53 bits
+// normal is sqrt(-2 ln(1 - u)) cos(2πv) of the two fractions u, v (Box & Muller 1958).
+#pragma once
+
+#include <cmath>
+
+#include "core/base/rng.h"
+#include "core/runtime/dtype.h"
+
+namespace mstrain {
+
+struct RandomStream {
+  PhiloxKey key;
+  uint64_t site = 0;
+
+  uint32_t word(uint64_t j) const { return philox(philox_counter(j >> 2, site), key)[j & 3U]; }
+  double fraction24(uint64_t j) const { return static_cast<double>(word(j) >> 8) * 0x1p-24; }
+  double fraction53(uint64_t j) const { return to_unit_double(word(j) | (uint64_t{word(j + 1)} << 32)); }
+
+  double uniform(Dtype dtype, uint64_t i) const {
+    switch (dtype) {
+      case Dtype::kF64: return fraction53(2 * i);
+      case Dtype::kF16: return static_cast<double>(word(i) >> 21) * 0x1p-11;
+      case Dtype::kBF16: return static_cast<double>(word(i) >> 24) * 0x1p-8;
+      default: return fraction24(i);
+    }
+  }
+
+  double normal(Dtype dtype, uint64_t i) const {
+    const bool wide = dtype == Dtype::kF64;
+    const double u = wide ? fraction53(4 * i) : fraction24(2 * i);
+    const double v = wide ? fraction53(4 * i + 2) : fraction24(2 * i + 1);
+    return std::sqrt(-2 * std::log(1 - u)) * std::cos(6.283185307179586 * v);
+  }
+};
+
+}  // namespace mstrain

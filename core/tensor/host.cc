@@ -1,0 +1,164 @@
+#include "core/tensor/host.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "core/ops/shape.h"
+#include "core/runtime/context.h"
+
+namespace mstrain {
+namespace {
+
+void check_concrete(const Tensor& x, std::string_view what, const SourceLocation& where) {
+  check(static_cast<bool>(x), "{} of an empty tensor, at {}", what, to_string(where));
+  check(x.concrete(),
+        "{} of a {} that has no value yet, at {}; inside jit, vmap and loops only the program is recorded: return the "
+        "tensor and read it outside",
+        what, to_string(x.type()), to_string(where));
+}
+
+// Calls f(i, address) for each element in row-major order.
+template <class F>
+void for_each_element(const Tensor& x, const F& f) {
+  const Shape& shape = x.shape();
+  const auto* base = static_cast<const std::byte*>(x.data());
+  const int64_t size = size_of(x.dtype());
+  Shape index = Shape::filled(shape.rank(), 0);
+  const int64_t count = x.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t offset = 0;
+    for (int d = 0; d < shape.rank(); ++d) {
+      offset += index[d] * x.strides()[d];
+    }
+    f(i, base + offset * size);
+    for (int d = shape.rank() - 1; d >= 0 && ++index[d] == shape[d]; --d) {
+      index[d] = 0;
+    }
+  }
+}
+
+std::string number_text(double value, Dtype dtype) {
+  return is_floating(dtype) ? fmt::format("{:.6g}", value) : fmt::format("{}", static_cast<int64_t>(value));
+}
+
+// Row-major values from `at` on, in brackets; long rows are cut in the middle.
+void append_text(const std::vector<double>& values, const Shape& shape, int axis, Dtype dtype, size_t& at,
+                 std::string& text) {
+  if (axis == shape.rank()) {
+    text += number_text(values[at++], dtype);
+    return;
+  }
+  constexpr int64_t kShown = 8;
+  int64_t inner = 1;
+  for (int d = axis + 1; d < shape.rank(); ++d) {
+    inner *= shape[d];
+  }
+  text += '[';
+  for (int64_t i = 0; i < shape[axis]; ++i) {
+    if (shape[axis] > kShown && i == kShown / 2) {
+      const int64_t skipped = shape[axis] - kShown;
+      text += ", …";
+      i += skipped;
+      at += static_cast<size_t>(skipped * inner);
+    }
+    text += i == 0 ? "" : ", ";
+    append_text(values, shape, axis + 1, dtype, at, text);
+  }
+  text += ']';
+}
+
+}  // namespace
+
+Tensor uninitialised(const TensorType& type) {
+  return {type, Buffer::allocate(current_context().allocator, std::max<int64_t>(type.bytes(), 1)), 0,
+          contiguous_strides(type.shape)};
+}
+
+Tensor tensor_from_bytes(const void* data, const TensorType& type) {
+  Tensor result = uninitialised(type);
+  if (type.bytes() > 0) {
+    std::memcpy(result.data(), data, static_cast<size_t>(type.bytes()));
+  }
+  return result;
+}
+
+template <class T>
+Tensor tensor(std::span<const T> values, const Shape& shape) {
+  check(static_cast<int64_t>(values.size()) == shape.elements(), "tensor: {} values for shape {}", values.size(),
+        to_string(shape));
+  return tensor_from_bytes(values.data(), {dtype_of<T>, shape});
+}
+
+Tensor vector(std::initializer_list<double> values, Dtype dtype) {
+  Tensor result = uninitialised({dtype, {static_cast<int64_t>(values.size())}});
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::transform(values.begin(), values.end(), static_cast<T*>(result.data()),
+                   [](double value) { return static_cast<T>(static_cast<std::conditional_t<std::is_class_v<T>, float, T>>(value)); });
+  });
+  return result;
+}
+
+Tensor scalar(double value, Dtype dtype) { return reshape(vector({value}, dtype), {}); }
+
+template <class T>
+std::vector<T> to_vector(const Tensor& x, const SourceLocation& where) {
+  check_concrete(x, "to_vector", where);
+  check(x.dtype() == dtype_of<T>, "to_vector: the tensor is {}, not {}, at {}", name_of(x.dtype()), name_of(dtype_of<T>),
+        to_string(where));
+  std::vector<T> values(static_cast<size_t>(x.elements()));
+  for_each_element(x, [&](int64_t i, const std::byte* address) {
+    values[static_cast<size_t>(i)] = *reinterpret_cast<const T*>(address);
+  });
+  return values;
+}
+
+std::vector<double> to_doubles(const Tensor& x, const SourceLocation& where) {
+  check_concrete(x, "to_doubles", where);
+  std::vector<double> values(static_cast<size_t>(x.elements()));
+  visit_dtype(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for_each_element(x, [&](int64_t i, const std::byte* address) {
+      values[static_cast<size_t>(i)] = static_cast<double>(*reinterpret_cast<const T*>(address));
+    });
+  });
+  return values;
+}
+
+double item(const Tensor& x, const SourceLocation& where) {
+  check_concrete(x, "item", where);
+  check(x.elements() == 1, "item: {} has {} elements, at {}", to_string(x.type()), x.elements(), to_string(where));
+  return to_doubles(x, where)[0];
+}
+
+Tensor dense(const Tensor& x) { return x.concrete() && !x.view().contiguous() ? copy(x) : x; }
+
+std::string to_text(const Tensor& x) {
+  if (!x) {
+    return "(empty)";
+  }
+  std::string text = to_string(x.type()) + " ";
+  if (!x.concrete()) {
+    return text + "(traced)";
+  }
+  size_t at = 0;
+  append_text(to_doubles(x), x.shape(), 0, x.dtype(), at, text);
+  return text;
+}
+
+#define MSTRAIN_INSTANTIATE(T)                           \
+  template Tensor tensor(std::span<const T>, const Shape&); \
+  template std::vector<T> to_vector(const Tensor&, const SourceLocation&);
+MSTRAIN_INSTANTIATE(double)
+MSTRAIN_INSTANTIATE(float)
+MSTRAIN_INSTANTIATE(BFloat16)
+MSTRAIN_INSTANTIATE(Float16)
+MSTRAIN_INSTANTIATE(int64_t)
+MSTRAIN_INSTANTIATE(int32_t)
+MSTRAIN_INSTANTIATE(int8_t)
+MSTRAIN_INSTANTIATE(uint32_t)
+MSTRAIN_INSTANTIATE(uint16_t)
+MSTRAIN_INSTANTIATE(uint8_t)
+#undef MSTRAIN_INSTANTIATE
+
+}  // namespace mstrain

@@ -1,0 +1,149 @@
+// Graph mode: jit(f) records f once for each set of argument types, compiles the whole program and runs the plan.
+//
+//   auto step = jit([&](TrainState s, Batch b) { … return std::pair(s, loss); }, {.donate = {0}});
+//   std::tie(state, loss) = step(std::move(state), batch);
+//
+// Tensors that vary are arguments; anything else that f uses is fixed when it is recorded. Inside another transform a
+// jitted function is simply f. Same numbers as eager mode.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "core/tensor/tree.h"
+
+namespace mstrain {
+
+struct JitOptions {
+  std::vector<int> donate;  // arguments whose memory the results may take over; pass them with std::move
+  int level = 2;            // 0: operation by operation as in eager mode; 1: simplified; 2: fused as well
+  std::string name = "jit";
+};
+
+// What a compiled program needs, in bytes, before it runs.
+struct ProgramMemory {
+  int64_t inputs = 0;    // arguments and captured tensors
+  int64_t outputs = 0;   // results that do not take over an argument
+  int64_t arena = 0;     // everything between, workspace included
+  // The arena at its fullest moment, by what lies in it.
+  int64_t gradients = 0, saved = 0, transient = 0, workspace = 0;
+};
+
+struct ProgramCost {
+  double flops = 0;
+  double bytes = 0;
+  int64_t kernels = 0;
+};
+
+// A compiled program.
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Inputs as the graph's; `inputs` are released as soon as they are not needed. One call at a time.
+  virtual Tensors run(Tensors inputs) = 0;
+  virtual ProgramMemory memory() const = 0;
+  virtual ProgramCost cost() const = 0;
+  // The plan as text: one line a step.
+  virtual std::string describe() const = 0;
+};
+
+struct CompileOptions {
+  int level = 2;
+  std::vector<bool> donated;              // by graph input
+  std::vector<std::string> input_names;   // by graph input, for messages
+};
+using ProgramCompiler = std::unique_ptr<Program> (*)(const Graph& graph, const CompileOptions& options);
+void install_compiler(ProgramCompiler compiler);
+// Compiles for the current context; allocates nothing until it first runs.
+std::unique_ptr<Program> compile(const Graph& graph, const CompileOptions& options = {});
+
+// The untyped half of a jitted function: compiled programs by argument types.
+class JitCache {
+ public:
+  explicit JitCache(JitOptions options) : options_(std::move(options)) {}
+  struct Entry {
+    std::unique_ptr<Program> program;
+    Tensors captures;
+    std::shared_ptr<void> form;  // a result without tensors: how to put the outputs together
+  };
+  // The program for arguments `leaves`; recorded by `f` on the first call with their types. `f` also gives the form.
+  Entry& find(std::span<const Tensor> leaves, const std::vector<std::string>& paths, const std::vector<bool>& donated,
+              const std::function<Tensors(std::span<const Tensor>, std::shared_ptr<void>&)>& f);
+  // How often something was compiled, and why the last time.
+  int64_t compile_count() const { return compile_count_; }
+  const std::string& last_reason() const { return last_reason_; }
+  const JitOptions& options() const { return options_; }
+
+ private:
+  struct Key {
+    std::vector<std::string> paths;
+    Types types;
+    bool training;
+    Backend backend;
+    int threads;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  std::string reason_for(const Key& key) const;
+  JitOptions options_;
+  std::vector<std::pair<Key, Entry>> entries_;
+  int64_t compile_count_ = 0;
+  std::string last_reason_;
+};
+
+template <class F>
+class Jit {
+ public:
+  Jit(F f, JitOptions options) : f_(std::move(f)), cache_(std::make_shared<JitCache>(std::move(options))) {}
+
+  template <class... Args>
+  auto operator()(Args&&... args) const {
+    using Result = std::decay_t<std::invoke_result_t<const F&, const std::decay_t<Args>&...>>;
+    std::tuple<std::decay_t<Args>...> arguments(std::forward<Args>(args)...);
+    if (Trace::innermost() != nullptr) {
+      return std::apply([&](const auto&... a) -> Result { return f_(a...); }, arguments);
+    }
+    std::vector<std::string> paths;
+    std::vector<bool> donated;
+    Tensors leaves;
+    // Leaves are moved out, so that donated ones are held by nobody else.
+    int position = 0;
+    LeafVisitor visitor([&](const std::string& path, Tensor& leaf) {
+      paths.push_back(path);
+      leaves.push_back(std::move(leaf));
+      leaf = Tensor();
+      donated.push_back(is_donated(position));
+    });
+    std::apply([&](auto&... a) { ((visitor(std::to_string(position), a), ++position), ...); }, arguments);
+
+    JitCache::Entry& entry = cache_->find(
+        leaves, paths, donated, [&](std::span<const Tensor> traced, std::shared_ptr<void>& form) {
+          const auto inner = with_leaves(arguments, traced);
+          const Result result = std::apply([&](const auto&... a) -> Result { return f_(a...); }, inner);
+          Tensors flat = flatten_tree(result);
+          form = std::make_shared<Result>(with_leaves(result, Tensors(flat.size())));
+          return flat;
+        });
+    leaves.insert(leaves.end(), entry.captures.begin(), entry.captures.end());
+    return with_leaves(*static_cast<const Result*>(entry.form.get()), entry.program->run(std::move(leaves)));
+  }
+
+  int64_t compile_count() const { return cache_->compile_count(); }
+  const std::string& last_reason() const { return cache_->last_reason(); }
+
+ private:
+  bool is_donated(int position) const {
+    const std::vector<int>& donate = cache_->options().donate;
+    return std::find(donate.begin(), donate.end(), position) != donate.end();
+  }
+
+  F f_;
+  std::shared_ptr<JitCache> cache_;
+};
+
+template <class F>
+Jit<std::decay_t<F>> jit(F&& f, JitOptions options = {}) {
+  return Jit<std::decay_t<F>>(std::forward<F>(f), std::move(options));
+}
+
+}  // namespace mstrain

@@ -1,0 +1,75 @@
+// Named parameters of a model, declared where they are used.
+//
+//   Tensor linear(const Params& p, const Tensor& x, int64_t out) {
+//     return matmul(x, p.get("weight", {x.dim(-1), out}, normal(0.02))) + p.get("bias", {out}, zeros_init());
+//   }
+//
+// `p / "attn"` is the same set seen from a folder. Running the model once on abstract inputs declares every parameter
+// with its shape and initialiser (declare_params), so that a model is one file and weights have one name.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/ir/tensor.h"
+
+namespace mstrain {
+
+struct Init {
+  enum class Kind { kZeros, kOnes, kNormal, kUniform } kind = Kind::kZeros;
+  double scale = 0;  // normal: standard deviation; uniform: in [-scale, scale)
+};
+inline Init normal_init(double std) { return {Init::Kind::kNormal, std}; }
+inline Init uniform_init(double bound) { return {Init::Kind::kUniform, bound}; }
+inline Init zeros_init() { return {Init::Kind::kZeros, 0}; }
+inline Init ones_init() { return {Init::Kind::kOnes, 0}; }
+
+struct ParamSpec {
+  std::string name;  // full path, "h.0.attn.c_attn.weight"
+  TensorType type;
+  Init init;
+  bool decay = false;  // weight decay applies: matrices, not biases and norms
+};
+
+// A value type: copies share the tensors; operations on a copy do not change the original.
+class Params {
+ public:
+  Params();
+
+  // The folder `name` of these parameters.
+  Params operator/(std::string_view name) const;
+  Params operator/(int64_t index) const { return *this / std::to_string(index); }
+  const std::string& path() const { return prefix_; }
+  // path() + "." + name
+  std::string path_of(std::string_view name) const;
+
+  // The parameter `name` of this folder, declared here. Throws where the stored one has another shape, or none is
+  // stored, naming the nearest.
+  Tensor get(std::string_view name, const Shape& shape, const Init& init, bool decay = true) const;
+
+  // All parameters, whatever the folder, in the order of declaration.
+  size_t size() const;
+  const std::string& name(size_t i) const;
+  const Tensor& tensor(size_t i) const;
+  const Tensor* find(std::string_view full_name) const;  // null where absent
+  void set(const std::string& full_name, Tensor value);  // adds or replaces
+  // Direct access for tree traversal; makes the storage this object's own first.
+  std::vector<std::pair<std::string, Tensor>>& items();
+
+ private:
+  friend std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& model);
+  struct Store;
+  std::shared_ptr<Store> store_;
+  std::string prefix_;
+};
+
+// Runs `model` on abstract values and collects what it asks for. Nothing is allocated.
+std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& model);
+
+// Parameters with their initial values: a pure function of (seed, name, index), whatever else the model holds.
+Params init_params(std::span<const ParamSpec> specs, uint64_t seed);
+// Abstract parameters, for planning inside a trace.
+Params abstract_params(std::span<const ParamSpec> specs);
+
+}  // namespace mstrain

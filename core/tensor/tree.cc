@@ -1,0 +1,13 @@
+#include "core/tensor/tree.h"
+
+namespace mstrain {
+
+void LeafVisitor::operator()(std::string_view name, Params& params) {
+  nested(name, [&] {
+    for (auto& [key, tensor] : params.items()) {
+      leaf_(join(key), tensor);
+    }
+  });
+}
+
+}  // namespace mstrain

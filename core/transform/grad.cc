@@ -1,0 +1,64 @@
+#include "core/transform/grad.h"
+
+#include <atomic>
+
+#include "core/ops/elementwise.h"
+
+namespace mstrain {
+namespace {
+
+int64_t next_tag() {
+  static std::atomic<int64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+Tensors or_zeros(Tensors derivatives, std::span<const Tensor> like) {
+  for (size_t i = 0; i < derivatives.size(); ++i) {
+    if (!derivatives[i]) {
+      derivatives[i] = zeros_like(like[i]);
+    }
+  }
+  return derivatives;
+}
+
+}  // namespace
+
+Differentiation::Differentiation() {
+  if (Trace::innermost() == nullptr) {
+    own_.emplace(Trace::Mode::kRecording);
+  }
+}
+
+Tensors Differentiation::mark(std::span<const Tensor> inputs) {
+  Trace& trace = *Trace::innermost();
+  for (const Tensor& input : inputs) {
+    trace.value_of(input);  // a constant becomes part of the trace, so that the mark is recorded
+    marked_.push_back(tagged_identity(trace.tensor_of(trace.value_of(input)), next_tag()));
+  }
+  return marked_;
+}
+
+Tensors Differentiation::pull(std::span<const Tensor> outputs, std::span<const Tensor> cotangents) const {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    check(!cotangents[i] || cotangents[i].type() == outputs[i].type(), "a cotangent is {}, its value {}",
+          cotangents[i] ? to_string(cotangents[i].type()) : "", to_string(outputs[i].type()));
+  }
+  return or_zeros(pull_back(outputs, cotangents, marked_), marked_);
+}
+
+Tensors Differentiation::push(std::span<const Tensor> tangents, std::span<const Tensor> outputs) const {
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    check(!tangents[i] || tangents[i].type() == marked_[i].type(), "a tangent is {}, its value {}",
+          tangents[i] ? to_string(tangents[i].type()) : "", to_string(marked_[i].type()));
+  }
+  return or_zeros(push_forward(marked_, tangents, outputs), outputs);
+}
+
+Tensor unit_cotangent(const Tensor& value, std::string_view function) {
+  check(value && is_floating(value.dtype()) && value.elements() == 1,
+        "{}: the function must return one floating-point number, it returned {}", function,
+        value ? to_string(value.type()) : "an empty tensor");
+  return full(value.shape(), 1, value.dtype());
+}
+
+}  // namespace mstrain
