@@ -5,7 +5,9 @@
 
 namespace mstrain {
 
-constexpr Dtype accumulation_dtype(Dtype dtype) { return dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32; }
+constexpr Dtype accumulation_dtype(Dtype dtype) {
+  return dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32;
+}
 
 // `x` in the precision of its sums.
 inline Tensor widened(const Tensor& x) { return cast(x, accumulation_dtype(x.dtype())); }

@@ -1,10 +1,17 @@
 #include "core/ops/all.h"
 
+#include "core/ops/adamw.h"
+#include "core/ops/attention.h"
 #include "core/ops/control.h"
+#include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/index.h"
 #include "core/ops/matmul.h"
+#include "core/ops/norm.h"
+#include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/ops/softmax.h"
 #include "core/ops/source.h"
 
 namespace mstrain {
@@ -12,7 +19,8 @@ namespace mstrain {
 void register_all_ops() {
   for (const auto& family :
        {std::span<const OpDef>(&kInputOp, 1), elementwise_ops(), shape_ops(), source_ops(), reduce_ops(), matmul_ops(),
-        control_ops()}) {
+        control_ops(), index_ops(), sort_ops(), random_ops(), softmax_ops(), norm_ops(), cross_entropy_ops(),
+        attention_ops(), adamw_ops()}) {
     register_ops(family);
   }
 }

@@ -23,7 +23,8 @@ Types infer_scatter(std::span<const TensorType> in, const Attrs& attrs) {
   const Types gathered = infer_gather(in.first(2), attrs);
   expect_same_dtype(in[0], in[2]);
   if (!(in[2].shape == gathered[0].shape)) {
-    throw ShapeError(fmt::format("updates are {}, not {}", to_string(in[2].shape), to_string(gathered[0].shape)));
+    throw ShapeError(fmt::format("updates are {}, not {}", to_string(in[2].shape),
+                                 to_string(gathered[0].shape)));
   }
   return {in[0]};
 }
@@ -48,7 +49,8 @@ Types infer_scatter_along(std::span<const TensorType> in, const Attrs& attrs) {
   infer_along(in.first(2), attrs);
   expect_same_dtype(in[0], in[2]);
   if (!(in[2].shape == in[1].shape)) {
-    throw ShapeError(fmt::format("updates are {}, ids {}", to_string(in[2].shape), to_string(in[1].shape)));
+    throw ShapeError(
+        fmt::format("updates are {}, ids {}", to_string(in[2].shape), to_string(in[1].shape)));
   }
   if (in[0].dtype == Dtype::kBool) {
     throw ShapeError("is not defined for bool", "convert it with cast()");
@@ -72,11 +74,13 @@ Tensors jvp_read(const Application& node, std::span<const Tensor> t) {
 }
 
 Tensors vjp_gather(const Application& node, std::span<const Tensor> ct) {
-  return {scatter_add(zeros_like(node.inputs[0]), node.inputs[1], ct[0], axis_of(node.attrs)), Tensor()};
+  return {scatter_add(zeros_like(node.inputs[0]), node.inputs[1], ct[0], axis_of(node.attrs)),
+          Tensor()};
 }
 
 Tensors vjp_take_along(const Application& node, std::span<const Tensor> ct) {
-  return {scatter_add_along(zeros_like(node.inputs[0]), node.inputs[1], ct[0], axis_of(node.attrs)), Tensor()};
+  return {scatter_add_along(zeros_like(node.inputs[0]), node.inputs[1], ct[0], axis_of(node.attrs)),
+          Tensor()};
 }
 
 // Scatters are linear in x and updates together.
@@ -124,8 +128,8 @@ Tensor spread_ids(const Tensor& ids, Shape shape, int axis) {
   return broadcast_to(reshape(ids, thin), shape);
 }
 
-Tensors batch_gather(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,
-                     int64_t size) {
+Tensors batch_gather(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                     std::span<const bool> batched, int64_t size) {
   const int axis = axis_of(attrs);
   if (!batched[1]) {
     return apply(op, in, attrs.with("axis", int64_t{axis} + 1), kHere);
@@ -180,9 +184,10 @@ Tensors batch_scatter_set(const OpDef& op, const Attrs& attrs, std::span<const T
   return {move_axis(reshape(result, shape), 1, axis)};
 }
 
-Tensors batch_along(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,
-                    int64_t size) {
-  return apply(op, batch_all(in, batched, size), attrs.with("axis", attrs.integer("axis") + 1), kHere);
+Tensors batch_along(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                    std::span<const bool> batched, int64_t size) {
+  return apply(op, batch_all(in, batched, size), attrs.with("axis", attrs.integer("axis") + 1),
+               kHere);
 }
 
 Cost cost_read(std::span<const TensorType> in, std::span<const TensorType> out, const Attrs&) {
@@ -248,20 +253,65 @@ std::vector<Sample> samples_one_hot(Dtype t) {
 constexpr auto kIndex = OpKind::kIndex;
 
 const OpDef kDefs[] = {
-    {.name = "gather", .kind = kIndex, .dtypes = DtypeClass::kAny, .infer = infer_gather, .jvp = jvp_read,
-     .vjp = vjp_gather, .linear = 1, .batch = batch_gather, .cost = cost_read, .samples = samples_gather},
-    {.name = "scatter_add", .kind = kIndex, .dtypes = DtypeClass::kNumeric, .infer = infer_scatter_add,
-     .jvp = jvp_scatter, .vjp = vjp_scatter_add, .linear = 5, .batch = batch_scatter_add, .cost = cost_write,
+    {.name = "gather",
+     .kind = kIndex,
+     .dtypes = DtypeClass::kAny,
+     .infer = infer_gather,
+     .jvp = jvp_read,
+     .vjp = vjp_gather,
+     .linear = 1,
+     .batch = batch_gather,
+     .cost = cost_read,
+     .samples = samples_gather},
+    {.name = "scatter_add",
+     .kind = kIndex,
+     .dtypes = DtypeClass::kNumeric,
+     .infer = infer_scatter_add,
+     .jvp = jvp_scatter,
+     .vjp = vjp_scatter_add,
+     .linear = 5,
+     .batch = batch_scatter_add,
+     .cost = cost_write,
      .samples = samples_scatter},
-    {.name = "scatter_set", .kind = kIndex, .dtypes = DtypeClass::kAny, .infer = infer_scatter, .jvp = jvp_scatter,
-     .vjp = vjp_scatter_set, .linear = 5, .batch = batch_scatter_set, .cost = cost_write, .samples = samples_scatter},
-    {.name = "take_along", .kind = kIndex, .dtypes = DtypeClass::kAny, .infer = infer_along, .jvp = jvp_read,
-     .vjp = vjp_take_along, .linear = 1, .batch = batch_along, .cost = cost_read, .samples = samples_along},
-    {.name = "scatter_add_along", .kind = kIndex, .dtypes = DtypeClass::kNumeric, .infer = infer_scatter_along,
-     .jvp = jvp_scatter, .vjp = vjp_scatter_add_along, .linear = 5, .batch = batch_along, .cost = cost_write,
+    {.name = "scatter_set",
+     .kind = kIndex,
+     .dtypes = DtypeClass::kAny,
+     .infer = infer_scatter,
+     .jvp = jvp_scatter,
+     .vjp = vjp_scatter_set,
+     .linear = 5,
+     .batch = batch_scatter_set,
+     .cost = cost_write,
+     .samples = samples_scatter},
+    {.name = "take_along",
+     .kind = kIndex,
+     .dtypes = DtypeClass::kAny,
+     .infer = infer_along,
+     .jvp = jvp_read,
+     .vjp = vjp_take_along,
+     .linear = 1,
+     .batch = batch_along,
+     .cost = cost_read,
+     .samples = samples_along},
+    {.name = "scatter_add_along",
+     .kind = kIndex,
+     .dtypes = DtypeClass::kNumeric,
+     .infer = infer_scatter_along,
+     .jvp = jvp_scatter,
+     .vjp = vjp_scatter_add_along,
+     .linear = 5,
+     .batch = batch_along,
+     .cost = cost_write,
      .samples = samples_scatter_along},
-    {.name = "one_hot", .kind = kIndex, .dtypes = DtypeClass::kAny, .infer = infer_one_hot, .jvp = zero_derivative,
-     .vjp = zero_derivative, .batch = batch_leading, .cost = cost_one_hot, .samples = samples_one_hot,
+    {.name = "one_hot",
+     .kind = kIndex,
+     .dtypes = DtypeClass::kAny,
+     .infer = infer_one_hot,
+     .jvp = zero_derivative,
+     .vjp = zero_derivative,
+     .batch = batch_leading,
+     .cost = cost_one_hot,
+     .samples = samples_one_hot,
      .smooth = false},
 };
 
@@ -275,8 +325,9 @@ int along(const OpDef& op, const Arg& x, int axis) {
 Tensor scatter(const OpDef& op, const Arg& x, const Arg& ids, const Arg& updates, int axis) {
   const int normal = along(op, x, axis);
   const Shape shape = gathered_shape(x.tensor().shape(), normal, ids.tensor().shape());
-  const Tensor values = updates.is_number() ? full(shape, updates.number(), x.tensor().dtype(), x.where())
-                                            : broadcast_to(updates, shape);
+  const Tensor values = updates.is_number()
+                            ? full(shape, updates.number(), x.tensor().dtype(), x.where())
+                            : broadcast_to(updates, shape);
   return apply1(op, {x.tensor(), ids.tensor(), values}, {{"axis", int64_t{normal}}}, x.where());
 }
 
@@ -304,7 +355,8 @@ Tensor take_along(const Arg& x, const Arg& ids, int axis) {
 
 Tensor scatter_add_along(const Arg& x, const Arg& ids, const Arg& updates, int axis) {
   const OpDef& op = kDefs[4];
-  return apply1(op, {x.tensor(), ids.tensor(), updates.tensor()}, {{"axis", int64_t{along(op, x, axis)}}}, x.where());
+  return apply1(op, {x.tensor(), ids.tensor(), updates.tensor()},
+                {{"axis", int64_t{along(op, x, axis)}}}, x.where());
 }
 
 Tensor one_hot(const Arg& ids, int64_t depth, Dtype dtype) {

@@ -7,7 +7,8 @@ namespace mstrain {
 
 inline void expect_ids(const TensorType& ids) {
   if (ids.dtype != Dtype::kI32 && ids.dtype != Dtype::kI64) {
-    throw ShapeError(fmt::format("ids are {}, not i32 or i64", name_of(ids.dtype)), "convert them with cast()");
+    throw ShapeError(fmt::format("ids are {}, not i32 or i64", name_of(ids.dtype)),
+                     "convert them with cast()");
   }
 }
 
@@ -40,7 +41,8 @@ inline void expect_along(const Shape& x, const Shape& ids, int axis) {
     fits = i == axis || x[i] == ids[i];
   }
   if (!fits) {
-    throw ShapeError(fmt::format("ids {} and tensor {} differ in more than axis {}", to_string(ids), to_string(x), axis),
+    throw ShapeError(fmt::format("ids {} and tensor {} differ in more than axis {}", to_string(ids),
+                                 to_string(x), axis),
                      "gather() takes the same ids everywhere");
   }
 }

@@ -16,7 +16,8 @@ const SourceLocation kHere = SourceLocation::current();
 
 void expect_rows(const TensorType& x) {
   if (!is_floating(x.dtype)) {
-    throw ShapeError(fmt::format("is not defined for {}", name_of(x.dtype)), "convert it with cast()");
+    throw ShapeError(fmt::format("is not defined for {}", name_of(x.dtype)),
+                     "convert it with cast()");
   }
   if (x.shape.rank() == 0 || x.shape.back() == 0) {
     throw ShapeError(fmt::format("has no elements to normalise in {}", to_string(x.shape)));
@@ -26,7 +27,8 @@ void expect_rows(const TensorType& x) {
 void expect_parameter(std::string_view name, const TensorType& parameter, const TensorType& x) {
   const TensorType expected{x.dtype, {x.shape.back()}};
   if (!(parameter == expected)) {
-    throw ShapeError(fmt::format("the {} is {}, not {}", name, to_string(parameter), to_string(expected)));
+    throw ShapeError(
+        fmt::format("the {} is {}, not {}", name, to_string(parameter), to_string(expected)));
   }
 }
 
@@ -36,7 +38,8 @@ TensorType row_type(const TensorType& x) {
 
 void expect_row(std::string_view name, const TensorType& given, const TensorType& x) {
   if (!(given == row_type(x))) {
-    throw ShapeError(fmt::format("the {} is {}, not {}", name, to_string(given), to_string(row_type(x))));
+    throw ShapeError(
+        fmt::format("the {} is {}, not {}", name, to_string(given), to_string(row_type(x))));
   }
 }
 
@@ -82,7 +85,9 @@ Types infer_rms_norm_grad(std::span<const TensorType> in, const Attrs&) {
   return {in[1], in[2]};
 }
 
-Tensor row_mean(const Tensor& x) { return sum(x, {x.rank() - 1}, true) / static_cast<double>(x.dim(-1)); }
+Tensor row_mean(const Tensor& x) {
+  return sum(x, {x.rank() - 1}, true) / static_cast<double>(x.dim(-1));
+}
 
 // The sum over all rows, [n]; without leading dims there is one row.
 Tensor sum_of_rows(const Tensor& x) {
@@ -130,8 +135,8 @@ Tensors vjp_layer_norm(const Application& node, std::span<const Tensor> ct);
 Tensors vjp_rms_norm(const Application& node, std::span<const Tensor> ct);
 
 // Rows are independent where all share the parameters.
-Tensors batch_rows(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,
-                   int64_t size) {
+Tensors batch_rows(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                   std::span<const bool> batched, int64_t size) {
   for (size_t i = 1; i < in.size(); ++i) {
     if (batched[i]) {
       return batch_by_decomposition(op, attrs, in, batched, size);
@@ -151,7 +156,9 @@ Cost cost_grad(std::span<const TensorType> in, std::span<const TensorType> out, 
   return cost;
 }
 
-std::vector<Shape> sample_shapes() { return {{7}, {1}, {3, 33}, {2, 3, 64}, {5, 1}, {2, 770}, {0, 5}}; }
+std::vector<Shape> sample_shapes() {
+  return {{7}, {1}, {3, 33}, {2, 3, 64}, {5, 1}, {2, 770}, {0, 5}};
+}
 
 std::vector<Sample> samples_forward(Dtype t, bool bias) {
   std::vector<Sample> result;
@@ -186,15 +193,37 @@ std::vector<Sample> samples_layer_norm_grad(Dtype t) { return samples_backward(t
 std::vector<Sample> samples_rms_norm_grad(Dtype t) { return samples_backward(t, false); }
 
 const OpDef kDefs[] = {
-    {.name = "layer_norm", .infer = infer_layer_norm, .jvp = jvp_by_decomposition, .vjp = vjp_layer_norm,
-     .batch = batch_rows, .decompose = decompose_layer_norm, .cost = cost, .samples = samples_layer_norm},
-    {.name = "layer_norm_grad", .infer = infer_layer_norm_grad, .jvp = jvp_by_decomposition,
-     .vjp = vjp_by_decomposition, .batch = batch_by_decomposition, .decompose = decompose_layer_norm_grad,
-     .cost = cost_grad, .samples = samples_layer_norm_grad},
-    {.name = "rms_norm", .infer = infer_rms_norm, .jvp = jvp_by_decomposition, .vjp = vjp_rms_norm,
-     .batch = batch_rows, .decompose = decompose_rms_norm, .cost = cost, .samples = samples_rms_norm},
-    {.name = "rms_norm_grad", .infer = infer_rms_norm_grad, .jvp = jvp_by_decomposition, .vjp = vjp_by_decomposition,
-     .batch = batch_by_decomposition, .decompose = decompose_rms_norm_grad, .cost = cost_grad,
+    {.name = "layer_norm",
+     .infer = infer_layer_norm,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_layer_norm,
+     .batch = batch_rows,
+     .decompose = decompose_layer_norm,
+     .cost = cost,
+     .samples = samples_layer_norm},
+    {.name = "layer_norm_grad",
+     .infer = infer_layer_norm_grad,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_by_decomposition,
+     .batch = batch_by_decomposition,
+     .decompose = decompose_layer_norm_grad,
+     .cost = cost_grad,
+     .samples = samples_layer_norm_grad},
+    {.name = "rms_norm",
+     .infer = infer_rms_norm,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_rms_norm,
+     .batch = batch_rows,
+     .decompose = decompose_rms_norm,
+     .cost = cost,
+     .samples = samples_rms_norm},
+    {.name = "rms_norm_grad",
+     .infer = infer_rms_norm_grad,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_by_decomposition,
+     .batch = batch_by_decomposition,
+     .decompose = decompose_rms_norm_grad,
+     .cost = cost_grad,
      .samples = samples_rms_norm_grad},
 };
 

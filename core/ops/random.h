@@ -25,9 +25,10 @@ struct RandomOptions {
   Dtype dtype = Dtype::kF32;
 };
 
-Tensor random_bits(const Arg& key, const Shape& shape, std::string_view site = {});       // u32
-Tensor uniform(const Arg& key, const Shape& shape, const RandomOptions& options = {});    // [0, 1)
-Tensor normal(const Arg& key, const Shape& shape, const RandomOptions& options = {});     // mean 0, deviation 1
+Tensor random_bits(const Arg& key, const Shape& shape, std::string_view site = {});     // u32
+Tensor uniform(const Arg& key, const Shape& shape, const RandomOptions& options = {});  // [0, 1)
+Tensor normal(const Arg& key, const Shape& shape,
+              const RandomOptions& options = {});  // mean 0, deviation 1
 // bool of `shape`: true with probability p, a number or a tensor that broadcasts to `shape`.
 Tensor bernoulli(const Arg& key, const Arg& p, const Shape& shape, std::string_view site = {});
 // i32 [...] drawn with the probabilities softmax(logits[..., n]).

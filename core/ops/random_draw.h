@@ -23,7 +23,9 @@ struct RandomStream {
 
   uint32_t word(uint64_t j) const { return philox(philox_counter(j >> 2, site), key)[j & 3U]; }
   double fraction24(uint64_t j) const { return static_cast<double>(word(j) >> 8) * 0x1p-24; }
-  double fraction53(uint64_t j) const { return to_unit_double(word(j) | (uint64_t{word(j + 1)} << 32)); }
+  double fraction53(uint64_t j) const {
+    return to_unit_double(word(j) | (uint64_t{word(j + 1)} << 32));
+  }
 
   double uniform(Dtype dtype, uint64_t i) const {
     switch (dtype) {

@@ -14,7 +14,8 @@ const SourceLocation kHere = SourceLocation::current();
 Types infer(std::span<const TensorType> in, const Attrs&) {
   expect_inputs(in, 1);
   if (!is_floating(in[0].dtype)) {
-    throw ShapeError(fmt::format("is not defined for {}", name_of(in[0].dtype)), "convert it with cast()");
+    throw ShapeError(fmt::format("is not defined for {}", name_of(in[0].dtype)),
+                     "convert it with cast()");
   }
   if (in[0].shape.rank() == 0) {
     throw ShapeError("is not defined for a scalar");
@@ -25,7 +26,8 @@ Types infer(std::span<const TensorType> in, const Attrs&) {
 Types infer_grad(std::span<const TensorType> in, const Attrs& attrs) {
   expect_inputs(in, 2);
   if (!(in[0] == in[1])) {
-    throw ShapeError(fmt::format("result {} and cotangent {} differ", to_string(in[0]), to_string(in[1])));
+    throw ShapeError(
+        fmt::format("result {} and cotangent {} differ", to_string(in[0]), to_string(in[1])));
   }
   return infer(in.first(1), attrs);
 }
@@ -71,7 +73,8 @@ Cost cost_grad(std::span<const TensorType> in, std::span<const TensorType> out, 
 
 std::vector<Sample> samples(Dtype t) {
   std::vector<Sample> result;
-  for (const Shape& shape : {Shape{7}, Shape{1}, Shape{3, 33}, Shape{2, 3, 65}, Shape{2, 1030}, Shape{0, 5}, Shape{4, 0}}) {
+  for (const Shape& shape : {Shape{7}, Shape{1}, Shape{3, 33}, Shape{2, 3, 65}, Shape{2, 1030},
+                             Shape{0, 5}, Shape{4, 0}}) {
     result.push_back({{{{t, shape}, -4, 4}}, {}});
   }
   return result;
@@ -88,14 +91,37 @@ std::vector<Sample> samples_softmax_grad(Dtype t) { return samples_grad(t, 0, 1)
 std::vector<Sample> samples_log_softmax_grad(Dtype t) { return samples_grad(t, -5, 0); }
 
 const OpDef kDefs[] = {
-    {.name = "softmax", .infer = infer, .jvp = jvp_by_decomposition, .vjp = vjp_softmax, .batch = batch_leading,
-     .decompose = decompose_softmax, .cost = cost, .samples = samples},
-    {.name = "softmax_grad", .infer = infer_grad, .jvp = jvp_by_decomposition, .vjp = vjp_by_decomposition,
-     .batch = batch_leading, .decompose = decompose_softmax_grad, .cost = cost_grad, .samples = samples_softmax_grad},
-    {.name = "log_softmax", .infer = infer, .jvp = jvp_by_decomposition, .vjp = vjp_log_softmax,
-     .batch = batch_leading, .decompose = decompose_log_softmax, .cost = cost, .samples = samples},
-    {.name = "log_softmax_grad", .infer = infer_grad, .jvp = jvp_by_decomposition, .vjp = vjp_by_decomposition,
-     .batch = batch_leading, .decompose = decompose_log_softmax_grad, .cost = cost_grad,
+    {.name = "softmax",
+     .infer = infer,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_softmax,
+     .batch = batch_leading,
+     .decompose = decompose_softmax,
+     .cost = cost,
+     .samples = samples},
+    {.name = "softmax_grad",
+     .infer = infer_grad,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_by_decomposition,
+     .batch = batch_leading,
+     .decompose = decompose_softmax_grad,
+     .cost = cost_grad,
+     .samples = samples_softmax_grad},
+    {.name = "log_softmax",
+     .infer = infer,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_log_softmax,
+     .batch = batch_leading,
+     .decompose = decompose_log_softmax,
+     .cost = cost,
+     .samples = samples},
+    {.name = "log_softmax_grad",
+     .infer = infer_grad,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_by_decomposition,
+     .batch = batch_leading,
+     .decompose = decompose_log_softmax_grad,
+     .cost = cost_grad,
      .samples = samples_log_softmax_grad},
 };
 

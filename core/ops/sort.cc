@@ -49,7 +49,8 @@ Tensors jvp_sort(const Application& node, std::span<const Tensor> t) {
 }
 
 Tensors vjp_sort(const Application& node, std::span<const Tensor> ct) {
-  return {scatter_add_along(zeros_like(node.inputs[0]), order_of(node), ct[0], axis_of(node.attrs))};
+  return {
+      scatter_add_along(zeros_like(node.inputs[0]), order_of(node), ct[0], axis_of(node.attrs))};
 }
 
 Tensors jvp_topk(const Application& node, std::span<const Tensor> t) {
@@ -60,7 +61,8 @@ Tensors vjp_topk(const Application& node, std::span<const Tensor> ct) {
   return {ct[0] ? scatter_add_along(zeros_like(node.inputs[0]), node.outputs[1], ct[0]) : Tensor()};
 }
 
-Tensors batch_axis(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t) {
+Tensors batch_axis(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                   std::span<const bool>, int64_t) {
   return apply(op, in, attrs.with("axis", attrs.integer("axis") + 1), kHere);
 }
 
@@ -75,7 +77,9 @@ Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const
   return cost;
 }
 
-SampleInput of(Dtype dtype, const Shape& shape, bool distinct = true) { return {{dtype, shape}, -2, 2, distinct}; }
+SampleInput of(Dtype dtype, const Shape& shape, bool distinct = true) {
+  return {{dtype, shape}, -2, 2, distinct};
+}
 
 std::vector<Sample> samples_sort(Dtype t) {
   // i8 and u8 have too few values in the range for distinct ones; ties test that the order is stable.
@@ -98,20 +102,44 @@ std::vector<Sample> samples_topk(Dtype t) {
 }
 
 const OpDef kDefs[] = {
-    {.name = "sort", .kind = OpKind::kIndex, .dtypes = DtypeClass::kNumeric, .infer = infer_sort, .jvp = jvp_sort,
-     .vjp = vjp_sort, .batch = batch_axis, .cost = cost, .samples = samples_sort, .smooth = false},
-    {.name = "argsort", .kind = OpKind::kIndex, .dtypes = DtypeClass::kNumeric, .infer = infer_argsort,
-     .jvp = zero_derivative, .vjp = zero_derivative, .batch = batch_axis, .cost = cost, .samples = samples_sort,
+    {.name = "sort",
+     .kind = OpKind::kIndex,
+     .dtypes = DtypeClass::kNumeric,
+     .infer = infer_sort,
+     .jvp = jvp_sort,
+     .vjp = vjp_sort,
+     .batch = batch_axis,
+     .cost = cost,
+     .samples = samples_sort,
      .smooth = false},
-    {.name = "topk", .kind = OpKind::kIndex, .dtypes = DtypeClass::kNumeric, .infer = infer_topk, .jvp = jvp_topk,
-     .vjp = vjp_topk, .batch = batch_leading, .cost = cost, .samples = samples_topk, .smooth = false},
+    {.name = "argsort",
+     .kind = OpKind::kIndex,
+     .dtypes = DtypeClass::kNumeric,
+     .infer = infer_argsort,
+     .jvp = zero_derivative,
+     .vjp = zero_derivative,
+     .batch = batch_axis,
+     .cost = cost,
+     .samples = samples_sort,
+     .smooth = false},
+    {.name = "topk",
+     .kind = OpKind::kIndex,
+     .dtypes = DtypeClass::kNumeric,
+     .infer = infer_topk,
+     .jvp = jvp_topk,
+     .vjp = vjp_topk,
+     .batch = batch_leading,
+     .cost = cost,
+     .samples = samples_topk,
+     .smooth = false},
 };
 
 Tensor ordered(const OpDef& op, const Arg& x, int axis, bool descending) {
   const int rank = x.tensor().rank();
   check(axis >= -rank && axis < rank, "{}: axis {} is outside of {}, at {}", op.name, axis,
         to_string(x.tensor().shape()), to_string(x.where()));
-  return apply1(op, {x.tensor()}, {{"axis", int64_t{axis < 0 ? axis + rank : axis}}, {"descending", descending}},
+  return apply1(op, {x.tensor()},
+                {{"axis", int64_t{axis < 0 ? axis + rank : axis}}, {"descending", descending}},
                 x.where());
 }
 
@@ -119,8 +147,12 @@ Tensor ordered(const OpDef& op, const Arg& x, int axis, bool descending) {
 
 std::span<const OpDef> sort_ops() { return kDefs; }
 
-Tensor sort(const Arg& x, int axis, bool descending) { return ordered(kDefs[0], x, axis, descending); }
-Tensor argsort(const Arg& x, int axis, bool descending) { return ordered(kDefs[1], x, axis, descending); }
+Tensor sort(const Arg& x, int axis, bool descending) {
+  return ordered(kDefs[0], x, axis, descending);
+}
+Tensor argsort(const Arg& x, int axis, bool descending) {
+  return ordered(kDefs[1], x, axis, descending);
+}
 
 TopK topk(const Arg& x, int64_t k) {
   const Tensors results = apply(kDefs[2], std::array{x.tensor()}, {{"k", k}}, x.where());

@@ -10,8 +10,8 @@ namespace mstrain {
 namespace {
 
 const Tensor& floating(std::string_view op, const Arg& x) {
-  check(is_floating(x.tensor().dtype()), "{}: is not defined for {}, at {}; convert it with cast()", op,
-        name_of(x.tensor().dtype()), to_string(x.where()));
+  check(is_floating(x.tensor().dtype()), "{}: is not defined for {}, at {}; convert it with cast()",
+        op, name_of(x.tensor().dtype()), to_string(x.where()));
   return x.tensor();
 }
 
@@ -51,7 +51,8 @@ Tensor logsumexp(const Arg& x, const Shape& axes, bool keep_dims) {
   const Tensor wide = widened(given);
   const Tensor greatest = stop_gradient(max(wide, axes, true));
   // An infinite maximum would make inf - inf; its exponential is right without a shift.
-  const Tensor shift = where(less(abs(greatest), std::numeric_limits<double>::infinity()), greatest, 0);
+  const Tensor shift =
+      where(less(abs(greatest), std::numeric_limits<double>::infinity()), greatest, 0);
   const Tensor total = log(sum(exp(wide - shift), axes, keep_dims));
   return cast(total + reshape(shift, total.shape()), given.dtype());
 }

@@ -8,9 +8,11 @@ namespace mstrain {
 
 Tensor mean(const Arg& x, const Shape& axes = {}, bool keep_dims = false);
 // The mean square distance from the mean; `correction` is taken from the count (1: the unbiased estimate).
-Tensor variance(const Arg& x, const Shape& axes = {}, bool keep_dims = false, double correction = 0);
+Tensor variance(const Arg& x, const Shape& axes = {}, bool keep_dims = false,
+                double correction = 0);
 // Its square root. The derivative is infinite where all elements are equal.
-Tensor standard_deviation(const Arg& x, const Shape& axes = {}, bool keep_dims = false, double correction = 0);
+Tensor standard_deviation(const Arg& x, const Shape& axes = {}, bool keep_dims = false,
+                          double correction = 0);
 // ln of the sum of e^x, without overflow.
 Tensor logsumexp(const Arg& x, const Shape& axes = {}, bool keep_dims = false);
 

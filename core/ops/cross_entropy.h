@@ -1,0 +1,25 @@
+// Cross-entropy of rows of logits[..., n] and class numbers targets[...] (i32 or i64).
+//
+// loss = logsumexp - (1 - s) logits[target] - s mean(logits), with s the label smoothing, in f32 (f64 for f64). It is 0,
+// without derivative, where the target is `ignore_index`; any other target outside of [0, n) is an Error when it runs.
+#pragma once
+
+#include "core/ir/arg.h"
+
+namespace mstrain {
+
+std::span<const OpDef> cross_entropy_ops();
+
+struct CrossEntropyOptions {
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;
+};
+
+// The mean over the rows that are not ignored; 0 where there are none.
+Tensor cross_entropy(const Arg& logits, const Arg& targets,
+                     const CrossEntropyOptions& options = {});
+// The loss of every row: [...].
+Tensor cross_entropy_rows(const Arg& logits, const Arg& targets,
+                          const CrossEntropyOptions& options = {});
+
+}  // namespace mstrain
