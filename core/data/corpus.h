@@ -1,0 +1,49 @@
+// Opens what a `data` section names: the tokenizer and the token streams to train on and to
+// evaluate on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/files.h"
+#include "core/base/hash.h"
+#include "core/data/data_config.h"
+#include "core/data/source_files.h"
+#include "core/data/token_stream.h"
+#include "core/data/tokenizer.h"
+#include "core/data/windows.h"
+
+namespace mstrain {
+
+struct Corpus {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<WeightedStream> train;  // one a weighted source; without weights one of all files
+  TokenStreamPtr valid;               // null where nothing is held out
+
+  // Names, sizes, weights, split and vocabulary: a run goes on exactly only on data with the same
+  // identity. Where the files lie does not count, and their contents are not read for it.
+  Hash128 identity;
+
+  int64_t train_tokens() const;
+};
+
+// Where `data.valid` is not given, `data.split` decides what is held out of each source: a single
+// file is cut by position, its first int(tokens * split) tokens train; of several files some are
+// held out whole, chosen by a hash of their names until 1 - split of the bytes are reached, at
+// least one file. A split of 1 holds out nothing.
+//
+// The characters of a char tokenizer are those of everything that `data.train` names, held-out
+// parts included. `tokenizer`, that of a checkpoint, takes the place of a new one; it must be of
+// the type that `config` names.
+//
+// Bytes are mapped, not copied; a char tokenizer reads everything once. `files` must outlive the
+// corpus. Throws IoError naming a file that is missing, empty, in two sources, not UTF-8, or has
+// characters without an id, and Error where a source is too short for one window.
+Corpus open_corpus(FileSystem& files, const DataConfig& config,
+                   std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+
+// Which of `files` open_corpus holds out.
+std::vector<bool> held_out_files(const std::vector<SourceFile>& files, double split);
+
+}  // namespace mstrain

@@ -1,0 +1,78 @@
+#include "core/data/data_config.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace mstrain {
+namespace {
+
+bool is_weighted(const DataSource& source) { return source.weight.has_value(); }
+
+}  // namespace
+
+void ConfigCodec<std::vector<DataSource>>::read(const ConfigAt& at, std::vector<DataSource>& out) {
+  if (at.node.is_scalar()) {
+    out = {{at.node.text, std::nullopt}};
+    return;
+  }
+  if (!at.node.is_sequence() || at.node.children.empty()) {
+    at.fail_expected(type(at.rule));
+  }
+  out.clear();
+  for (const YamlNode& child : at.node.children) {
+    const ConfigAt inner = at.with(child, fmt::format("{}[{}]", at.path, out.size()));
+    DataSource source;
+    if (child.is_scalar()) {
+      source.path = child.text;
+    } else if (child.is_map()) {
+      ConfigCodec<DataSource>::read(inner, source);
+    } else {
+      inner.fail_expected("a path or {path, weight}");
+    }
+    if (!out.empty() && is_weighted(source) != is_weighted(out.front())) {
+      yaml_fail(child, inner.path, "either every source has a weight or none");
+    }
+    out.push_back(std::move(source));
+  }
+}
+
+YamlNode ConfigCodec<std::vector<DataSource>>::write(const std::vector<DataSource>& sources,
+                                                     const ConfigRule&) {
+  if (sources.size() == 1 && !is_weighted(sources[0])) {
+    return YamlNode::string(sources[0].path);
+  }
+  YamlNode list = YamlNode::sequence();
+  for (const DataSource& source : sources) {
+    if (is_weighted(source)) {
+      YamlNode& map = list.children.emplace_back(YamlNode::map());
+      map.add("path", YamlNode::string(source.path));
+      map.add("weight", YamlNode::number(*source.weight));
+    } else {
+      list.children.push_back(YamlNode::string(source.path));
+    }
+  }
+  return list;
+}
+
+std::string ConfigCodec<std::vector<DataSource>>::type(const ConfigRule&) {
+  return "a path, a list of paths or a list of {path, weight}";
+}
+
+std::string to_string(TokenizerType type) { return type == TokenizerType::kChar ? "char" : "byte"; }
+
+void check_data_config(const DataConfig& config, const YamlNode& tree) {
+  if (config.train.empty()) {
+    config_fail(tree, "data.train", "expected at least one path");
+  }
+  const auto weighted = std::count_if(config.train.begin(), config.train.end(), is_weighted);
+  if (weighted != 0 && weighted != static_cast<int64_t>(config.train.size())) {
+    config_fail(tree, "data.train", "either every source has a weight or none");
+  }
+  if (config.valid && std::any_of(config.valid->begin(), config.valid->end(), is_weighted)) {
+    config_fail(tree, "data.valid",
+                "weights do not apply here: evaluation reads every source once");
+  }
+}
+
+}  // namespace mstrain

@@ -1,0 +1,31 @@
+// From what a configuration names to a list of files: a path, a folder or a pattern.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/files.h"
+
+namespace mstrain {
+
+struct SourceFile {
+  std::string path;
+  std::string
+      name;  // relative to the folder or the pattern's fixed part: the same wherever the data lie
+  int64_t bytes = 0;
+};
+
+// The files of `source`, sorted by name:
+// - a file: itself, which must not be empty;
+// - a folder: its files at any depth that end in one of `extensions` ("h" or ".h"; "" is a name
+//   without a dot; none given: all). Links are followed, each folder is visited once, and names
+//   that begin with a dot, empty files and what is no regular file are passed over;
+// - a pattern with * ? [ ] in any component and ** for any number of folders: every match, folders
+//   as above. Throws IoError naming `source` where nothing is found, with the nearest name that
+//   exists.
+std::vector<SourceFile> find_source_files(FileSystem& files, const std::string& source,
+                                          std::span<const std::string> extensions = {});
+
+}  // namespace mstrain

@@ -1,0 +1,33 @@
+// A sequence of token ids with random access: what sampling and evaluation read. Immutable; any
+// thread may read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace mstrain {
+
+class TokenStream {
+ public:
+  virtual ~TokenStream() = default;
+  virtual int64_t size() const = 0;  // in tokens
+
+  // Tokens [begin, begin + out.size()), which must lie within the stream. Throws IoError where a
+  // file cannot be read or has changed since the stream was opened.
+  virtual void read(int64_t begin, std::span<int32_t> out) const = 0;
+};
+
+using TokenStreamPtr = std::shared_ptr<const TokenStream>;
+
+// Tokens [begin, end) of `stream`.
+TokenStreamPtr slice_stream(TokenStreamPtr stream, int64_t begin, int64_t end);
+
+// One stream after the other, with nothing between them.
+TokenStreamPtr concat_streams(std::vector<TokenStreamPtr> streams);
+
+// Tokens in memory.
+TokenStreamPtr memory_stream(std::vector<int32_t> tokens);
+
+}  // namespace mstrain

@@ -1,0 +1,23 @@
+// UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF (Unicode 15, table
+// 3-7).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mstrain {
+
+struct Utf8Character {
+  char32_t code = 0;
+  int length = 0;  // in bytes, 1 to 4; 0 where the bytes are no character
+};
+
+// The character that begins at text[at]; `at` must be below text.size().
+Utf8Character decode_utf8(std::string_view text, size_t at);
+
+void append_utf8(char32_t code, std::string& text);
+
+// For messages: 'é' (U+00E9), or U+0007 alone where the character cannot be shown.
+std::string describe_character(char32_t code);
+
+}  // namespace mstrain

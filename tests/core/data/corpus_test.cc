@@ -1,0 +1,236 @@
+#include "core/data/corpus.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/data/simple_tokenizers.h"
+#include "tests/core/data/scratch.h"
+
+namespace mstrain {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct OnlyData {
+  DataConfig data;
+  template <class V>
+  void fields(V& v) {
+    v("data", data, "");
+  }
+};
+
+DataConfig parse(const std::string& yaml) {
+  OnlyData config;
+  read_config(parse_yaml(yaml, "test.yaml"), config);
+  return config.data;
+}
+std::string resolved(const DataConfig& data) { return to_yaml(write_config(OnlyData{data})); }
+
+DataConfig config_of(std::vector<DataSource> train, TokenizerType type = TokenizerType::kByte) {
+  DataConfig config;
+  config.train = std::move(train);
+  config.tokenizer.type = type;
+  config.seq_length = 4;
+  return config;
+}
+
+std::string text_of(const Corpus& corpus, const TokenStream& stream) {
+  std::vector<int32_t> ids(stream.size());
+  stream.read(0, ids);
+  return corpus.tokenizer->decode(ids);
+}
+
+Corpus open(const DataConfig& config) { return open_corpus(real_files(), config); }
+
+TEST(DataConfig, ReadsEverySpellingOfSourcesAndWritesItBack) {
+  EXPECT_THAT(parse("data: {train: a.txt}").train, ElementsAre(DataSource{"a.txt", {}}));
+  EXPECT_THAT(parse("data: {train: [a, b]}").train,
+              ElementsAre(DataSource{"a", {}}, DataSource{"b", {}}));
+  EXPECT_THAT(parse("data: {train: [{path: a, weight: 1}, {path: b, weight: 0.5}]}").train,
+              ElementsAre(DataSource{"a", 1}, DataSource{"b", 0.5}));
+  for (const char* yaml :
+       {"data: {train: a.txt, valid: null, tokenizer: {type: char}}",
+        "data: {train: [a, b], valid: c}",
+        "data: {train: [{path: a, weight: 1}], shuffle: false, split: 1}",
+        "data: {train: x, valid: [{path: y}], extensions: [h, ''], seq_length: 7}"}) {
+    const std::string once = resolved(parse(yaml));
+    EXPECT_EQ(resolved(parse(once)), once) << yaml;
+  }
+  EXPECT_EQ(parse("data: {train: a, tokenizer: {type: char}}").tokenizer.type,
+            TokenizerType::kChar);
+}
+
+TEST(DataConfig, MistakesAreNamedWithLineAndKey) {
+  const auto error = [](const std::string& yaml) {
+    return message_of<ConfigError>(
+        [&] { check_data_config(parse(yaml), parse_yaml(yaml, "test.yaml")); });
+  };
+  EXPECT_THAT(error("data:\n  train: {}"), HasSubstr("test.yaml:2: data.train: expected a path"));
+  EXPECT_THAT(error("data:\n  train: []"), HasSubstr("data.train: expected a path"));
+  EXPECT_THAT(error("data: {seq_length: 3}"), HasSubstr("data.train: required"));
+  EXPECT_THAT(error("data: {train: [a, {path: b, weight: 1}]}"),
+              HasSubstr("data.train[1]: either every source has a weight or none"));
+  EXPECT_THAT(error("data: {train: [{path: b, weight: 0}]}"), HasSubstr("data.train[0].weight"));
+  EXPECT_THAT(error("data: {train: [{pth: b}]}"), HasSubstr("did you mean data.train[0].path?"));
+  EXPECT_THAT(error("data: {train: a, tokenizer: {type: bte}}"), HasSubstr("byte"));
+  EXPECT_THAT(error("data: {train: a, split: 0}"), HasSubstr("data.split"));
+  EXPECT_THAT(error("data: {train: a, split: 1.5}"), HasSubstr("data.split"));
+  EXPECT_THAT(error("data: {train: a, seq_length: 0}"), HasSubstr("data.seq_length"));
+  EXPECT_THAT(error("data:\n  train: a\n  valid: [{path: b, weight: 2}]"),
+              HasSubstr("test.yaml:3: data.valid: weights do not apply"));
+}
+
+TEST(Corpus, OneFileIsSplitByPositionInCharacters) {
+  const Scratch scratch;
+  const std::string file = scratch.write("a.txt", "abcdefghéüöä€xyz0123");  // 20 characters
+  Corpus corpus = open(config_of({{file, {}}}, TokenizerType::kChar));
+  EXPECT_EQ(corpus.train_tokens(), 18);
+  EXPECT_EQ(text_of(corpus, *corpus.train[0].tokens), "abcdefghéüöä€xyz01");
+  EXPECT_EQ(text_of(corpus, *corpus.valid), "23");
+  EXPECT_EQ(corpus.tokenizer->vocab_size(), 20);
+  DataConfig config = config_of({{file, {}}});
+  config.split = 1;
+  EXPECT_EQ(open(config).valid, nullptr);
+  EXPECT_EQ(open(config).train_tokens(), 26);
+}
+
+TEST(Corpus, ManyFilesAreSplitByWholeFilesWhereverTheyLie) {
+  const auto fill = [](const Scratch& scratch) {
+    for (int i = 0; i < 200; ++i) {
+      scratch.write(fmt::format("d{}/{}.txt", i % 7, i), std::string(50 + i % 11, 'a' + i % 26));
+    }
+  };
+  const Scratch one;
+  const Scratch two;
+  fill(one);
+  fill(two);
+  const auto files = find_source_files(real_files(), one.root());
+  const std::vector<bool> held_out = held_out_files(files, 0.9);
+  EXPECT_EQ(held_out, held_out_files(find_source_files(real_files(), two.root()), 0.9));
+  std::string train;
+  std::string valid;
+  for (size_t i = 0; i < files.size(); ++i) {
+    (held_out[i] ? valid : train) += real_files().read(files[i].path);
+  }
+  const Corpus corpus = open(config_of({{one.root(), {}}}));
+  EXPECT_EQ(text_of(corpus, *corpus.train[0].tokens), train);
+  EXPECT_EQ(text_of(corpus, *corpus.valid), valid);
+  EXPECT_NEAR(static_cast<double>(valid.size()), 0.1 * (train.size() + valid.size()), 70);
+  EXPECT_EQ(corpus.identity, open(config_of({{two.root(), {}}})).identity);
+}
+
+TEST(Corpus, HoldingOutTakesAtLeastOneFileAndLeavesOne) {
+  const std::vector<SourceFile> files{{"x", "x", 1000}, {"y", "y", 10}, {"z", "z", 800}};
+  EXPECT_THAT(held_out_files(files, 0.999), ElementsAre(false, true, false));
+  for (const double split : {0.001, 0.3, 0.5, 0.9}) {
+    const auto held_out = held_out_files(files, split);
+    const auto count = std::count(held_out.begin(), held_out.end(), true);
+    EXPECT_TRUE(count >= 1 && count <= 2) << split;
+  }
+}
+
+TEST(Corpus, WeightsMakeSourcesOfTheirOwn) {
+  const Scratch scratch;
+  const std::string a = scratch.write("a.txt", std::string(100, 'a'));
+  const std::string b = scratch.write("b.txt", std::string(20, 'b'));
+  const Corpus plain = open(config_of({{a, {}}, {b, {}}}));
+  ASSERT_EQ(plain.train.size(), 1U);
+  const Corpus blend = open(config_of({{a, 1}, {b, 3}}));
+  ASSERT_EQ(blend.train.size(), 2U);
+  EXPECT_EQ(blend.train[1].weight, 3);
+  EXPECT_EQ(text_of(blend, *blend.valid), std::string(10, 'a') + "bb");
+  EXPECT_NE(plain.identity, blend.identity);
+}
+
+TEST(Corpus, AValidationSetOfItsOwnLeavesTheTrainingTextWhole) {
+  const Scratch scratch;
+  const std::string train = scratch.write("train.txt", "abcabcabc");
+  const std::string valid = scratch.write("valid.txt", "cab");
+  DataConfig config = config_of({{train, {}}}, TokenizerType::kChar);
+  config.valid = {{valid, {}}};
+  const Corpus corpus = open(config);
+  EXPECT_EQ(corpus.train_tokens(), 9);
+  EXPECT_EQ(text_of(corpus, *corpus.valid), "cab");
+  scratch.write("valid.txt", "cabx");
+  EXPECT_THAT(message_of<IoError>([&] { open(config); }),
+              HasSubstr(valid + ": 'x' (U+0078) at byte 3"));
+}
+
+TEST(Corpus, ATokenizerOfACheckpointTakesThePlaceOfANewOne) {
+  const Scratch scratch;
+  const std::string file = scratch.write("a.txt", "bcbcbcbcbcbc");
+  const DataConfig config = config_of({{file, {}}}, TokenizerType::kChar);
+  const auto given = std::make_shared<CharTokenizer>(CharTokenizer::of_text("abcd"));
+  const Corpus corpus = open_corpus(real_files(), config, given);
+  EXPECT_EQ(corpus.tokenizer, given);
+  std::vector<int32_t> ids(3);
+  corpus.train[0].tokens->read(0, ids);
+  EXPECT_THAT(ids, ElementsAre(1, 2, 1));
+  EXPECT_THAT(message_of<Error>([&] {
+                open_corpus(real_files(), config_of({{file, {}}}), given);
+              }),
+              HasSubstr("of type char, but data.tokenizer.type is byte"));
+}
+
+TEST(Corpus, MistakesInTheDataAreNamed) {
+  const Scratch scratch;
+  const std::string file = scratch.write("a.txt", "abcde");
+  scratch.write("folder/b.txt", "xxxxx");
+  EXPECT_THAT(message_of<Error>([&] {
+                open(config_of({{file, {}}}));
+              }),
+              HasSubstr(file + ": 4 tokens to train on, but data.seq_length 4 needs at least 5"));
+  EXPECT_THAT(message_of<IoError>([&] {
+                open(config_of({{file, {}}, {scratch.root(), {}}}));
+              }),
+              HasSubstr(file + ": named twice by the data"));
+  EXPECT_THAT(message_of<IoError>([&] {
+                open(config_of({{scratch.path("a.tx"), {}}}));
+              }),
+              HasSubstr("did you mean " + file));
+  EXPECT_THROW(open(config_of({})), ConfigError);
+}
+
+TEST(Corpus, IdentityFollowsNamesSizesSplitAndVocabulary) {
+  const Scratch scratch;
+  const std::string file = scratch.write("a.txt", "abcdefghijklmnopqrst");
+  const Hash128 before = open(config_of({{file, {}}})).identity;
+  EXPECT_EQ(open(config_of({{file, {}}})).identity, before);
+  DataConfig other = config_of({{file, {}}});
+  other.split = 0.8;
+  EXPECT_NE(open(other).identity, before);
+  EXPECT_NE(open(config_of({{file, {}}}, TokenizerType::kChar)).identity, before);
+  scratch.write("a.txt", "abcdefghijklmnopqrstu");
+  EXPECT_NE(open(config_of({{file, {}}})).identity, before);
+}
+
+TEST(Corpus, TinyShakespeareIsTheUsualSplit) {
+  const std::string file = real_data("tinyshakespeare.txt");
+  if (file.empty()) {
+    GTEST_SKIP() << "tinyshakespeare.txt is not in MSTRAIN_TEST_DATA";
+  }
+  DataConfig config = config_of({{file, {}}}, TokenizerType::kChar);
+  config.seq_length = 64;
+  const Corpus corpus = open(config);
+  EXPECT_EQ(corpus.tokenizer->vocab_size(), 65);
+  EXPECT_EQ(corpus.train_tokens(), 1003854);
+  EXPECT_EQ(corpus.valid->size(), 111540);
+  const std::string whole = real_files().read(file);
+  EXPECT_EQ(text_of(corpus, *corpus.valid), whole.substr(1003854));
+  EXPECT_THAT(corpus.tokenizer->encode("\n !z"), ElementsAre(0, 1, 2, 64));
+}
+
+TEST(Corpus, TheStandardLibrarysHeadersAreATrainingText) {
+  const std::string folder = "/usr/include/c++";
+  if (!real_files().is_directory(folder)) {
+    GTEST_SKIP() << folder << " is not there";
+  }
+  const Corpus corpus = open(config_of({{folder, {}}}));
+  const auto total = static_cast<double>(corpus.train_tokens() + corpus.valid->size());
+  EXPECT_NEAR(static_cast<double>(corpus.valid->size()) / total, 0.1, 0.02);
+}
+
+}  // namespace
+}  // namespace mstrain

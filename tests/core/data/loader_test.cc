@@ -1,0 +1,161 @@
+#include "core/data/token_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "tests/core/data/scratch.h"
+
+namespace mstrain {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+std::shared_ptr<const WindowSource> source() {
+  std::vector<int32_t> tokens(5000);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return std::make_shared<TrainingWindows>(
+      std::vector<WeightedStream>{{memory_stream(std::move(tokens))}},
+      TrainingWindows::Options{.seq_length = 6, .seed = 3});
+}
+
+// A source whose samples take a while or fail.
+class Slow final : public WindowSource {
+ public:
+  explicit Slow(milliseconds delay, int64_t bad_sample = -1)
+      : delay_(delay), bad_sample_(bad_sample) {}
+  int64_t seq_length() const override { return 1; }
+  void read(int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
+    std::this_thread::sleep_for(delay_);
+    if (sample == bad_sample_) {
+      throw IoError("disk.txt: cannot read", 5);
+    }
+    tokens[0] = static_cast<int32_t>(sample);
+    targets[0] = static_cast<int32_t>(sample + 1);
+  }
+
+ private:
+  milliseconds delay_;
+  int64_t bad_sample_;
+};
+
+double seconds_of(const std::function<void()>& action) {
+  const auto start = std::chrono::steady_clock::now();
+  action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(TokenLoader, AnyNumberOfWorkersGivesTheSameBatches) {
+  const auto windows = source();
+  for (const int workers : {0, 1, 2, 4}) {
+    for (const int depth : {1, 3}) {
+      TokenLoader loader(windows, {.batch = 5, .workers = workers, .depth = depth});
+      for (int64_t k = 0; k < 60; ++k) {
+        const TokenBatch& batch = loader.next();
+        ASSERT_EQ(batch.batch, 5);
+        ASSERT_EQ(batch.seq, 6);
+        for (int64_t row = 0; row < 5; ++row) {
+          std::vector<int32_t> tokens(6);
+          std::vector<int32_t> targets(6);
+          windows->read(5 * k + row, tokens, targets);
+          ASSERT_TRUE(std::equal(tokens.begin(), tokens.end(), batch.tokens.begin() + 6 * row));
+          ASSERT_TRUE(std::equal(targets.begin(), targets.end(), batch.targets.begin() + 6 * row));
+        }
+        ASSERT_EQ(loader.state().samples, 5 * (k + 1));
+      }
+    }
+  }
+}
+
+TEST(TokenLoader, ResumingAnywhereEqualsGoingOn) {
+  Rng rng(8);
+  const auto windows = source();
+  for (int round = 0; round < 20; ++round) {
+    TokenLoader straight(windows, {.batch = 4, .workers = static_cast<int>(rng.below(3))});
+    for (uint64_t skipped = rng.below(900); skipped > 0; --skipped) {
+      straight.next();
+    }
+    const LoaderState state = straight.state();
+    TokenLoader resumed(windows, {.batch = 4, .workers = 2, .depth = 3}, state);
+    TokenLoader moved(windows, {.batch = 4, .workers = 2});
+    moved.next();
+    moved.restore(state);
+    for (int k = 0; k < 10; ++k) {
+      const std::vector<int32_t> expected = straight.next().tokens;
+      ASSERT_EQ(resumed.next().tokens, expected);
+      ASSERT_EQ(moved.next().tokens, expected);
+    }
+    ASSERT_EQ(resumed.state(), straight.state());
+    ASSERT_EQ(moved.state(), straight.state());
+  }
+}
+
+TEST(TokenLoader, ABatchStaysWhileTheNextOnesAreMade) {
+  TokenLoader loader(source(), {.batch = 4, .workers = 2, .depth = 2});
+  for (int k = 0; k < 20; ++k) {
+    const TokenBatch& batch = loader.next();
+    const std::vector<int32_t> before = batch.tokens;
+    std::this_thread::sleep_for(milliseconds(2));
+    ASSERT_EQ(batch.tokens, before);
+  }
+}
+
+TEST(TokenLoader, AnErrorComesInItsTurnWithTheSampleAndKeepsThePosition) {
+  for (const int workers : {0, 1, 3}) {
+    TokenLoader loader(std::make_shared<Slow>(milliseconds(0), 13),
+                       {.batch = 4, .workers = workers, .depth = 3});
+    for (int k = 0; k < 3; ++k) {
+      EXPECT_EQ(loader.next().tokens[0], 4 * k);
+    }
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(message_of<IoError>([&] { loader.next(); }),
+                "disk.txt: cannot read (while reading sample 13)");
+      EXPECT_EQ(loader.state().samples, 12);
+    }
+    loader.restore({16});
+    EXPECT_EQ(loader.next().tokens[0], 16);
+  }
+}
+
+TEST(TokenLoader, StopsWithinATenthOfASecond) {
+  auto loader = std::make_unique<TokenLoader>(std::make_shared<Slow>(milliseconds(20)),
+                                              LoaderOptions{.batch = 1000, .workers = 2});
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_LT(seconds_of([&] { loader.reset(); }), 0.1);
+}
+
+TEST(TokenLoader, WorkersOverlapTheirWaits) {
+  const auto time = [](int workers) {
+    TokenLoader loader(std::make_shared<Slow>(milliseconds(5)),
+                       {.batch = 1, .workers = workers, .depth = 4});
+    return seconds_of([&] {
+      for (int k = 0; k < 40; ++k) {
+        loader.next();
+      }
+    });
+  };
+  EXPECT_LT(time(4), 0.6 * time(1));
+}
+
+TEST(TokenLoader, WaitingHasADeadlineThatNamesTheSample) {
+  TokenLoader loader(std::make_shared<Slow>(milliseconds(150)),
+                     {.batch = 1, .workers = 1, .wait_seconds = 0.02}, {77});
+  EXPECT_THAT(message_of<Error>([&] { loader.next(); }),
+              HasSubstr("has waited 0.02 s for the batch of sample 77"));
+}
+
+TEST(TokenLoader, BadOptionsAreErrors) {
+  EXPECT_THROW(TokenLoader(source(), {.batch = 0}), Error);
+  EXPECT_THROW(TokenLoader(source(), {.workers = -1}), Error);
+  EXPECT_THROW(TokenLoader(source(), {.depth = 0}), Error);
+  EXPECT_THROW(TokenLoader(source(), {}, {-1}), Error);
+}
+
+}  // namespace
+}  // namespace mstrain

@@ -1,0 +1,65 @@
+// A folder of its own for a test, removed with it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "core/base/files.h"
+
+namespace mstrain {
+
+class Scratch {
+ public:
+  Scratch() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    root_ = temporary_name((std::filesystem::temp_directory_path() /
+                            (std::string(test->test_suite_name()) + "." + test->name()))
+                               .string());
+    std::filesystem::create_directories(root_);
+  }
+  ~Scratch() { std::filesystem::remove_all(root_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  const std::string& root() const { return root_; }
+  std::string path(const std::string& name) const { return join_path(root_, name); }
+  std::string write(const std::string& name, std::string_view contents) const {
+    const std::string file = path(name);
+    std::filesystem::create_directories(parent_path(file));
+    std::ofstream(file, std::ios::binary) << contents;
+    return file;
+  }
+
+ private:
+  std::string root_;
+};
+
+// The folder of real data; empty where it is not there, and the test should skip.
+inline std::string real_data(const std::string& file) {
+  const char* given = std::getenv("MSTRAIN_TEST_DATA");
+  const auto source_root =
+      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
+  const std::string folder =
+      given != nullptr ? given : (source_root.parent_path() / "shared/data").string();
+  const std::string path = join_path(folder, file);
+  return std::filesystem::exists(path) ? path : "";
+}
+
+// What `action` throws, as text; fails the test where it throws nothing.
+template <class Exception, class Action>
+std::string message_of(Action action) {
+  try {
+    action();
+  } catch (const Exception& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+}  // namespace mstrain

@@ -1,0 +1,168 @@
+#include "core/data/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "core/data/simple_tokenizers.h"
+#include "core/data/utf8.h"
+#include "tests/core/data/scratch.h"
+
+namespace mstrain {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string random_bytes(Rng& rng, size_t size) {
+  std::string text(size, '\0');
+  for (char& c : text) {
+    c = static_cast<char>(rng.below(256));
+  }
+  return text;
+}
+
+TEST(Utf8, EveryCharacterRoundTrips) {
+  for (char32_t code = 0; code <= 0x10FFFF; ++code) {
+    if (code >= 0xD800 && code <= 0xDFFF) {
+      continue;
+    }
+    std::string text;
+    append_utf8(code, text);
+    const Utf8Character back = decode_utf8(text, 0);
+    ASSERT_EQ(back.code, code);
+    ASSERT_EQ(back.length, static_cast<int>(text.size()));
+  }
+}
+
+TEST(Utf8, WhatIsNoCharacterHasLengthZero) {
+  for (const char* bytes :
+       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xED\xBF\xBF",
+        "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xC3", "\xE2\x82",
+        "\xF0\x9F\x98", "\xC3(", "\xE2\x82("}) {
+    EXPECT_EQ(decode_utf8(bytes, 0).length, 0) << testing::PrintToString(bytes);
+  }
+}
+
+TEST(Utf8, DecodingRandomBytesIsTheInverseOfEncodingOrRefuses) {
+  Rng rng(7);
+  for (int round = 0; round < 20000; ++round) {
+    const std::string bytes = random_bytes(rng, 1 + rng.below(5));
+    const Utf8Character character = decode_utf8(bytes, 0);
+    if (character.length > 0) {
+      std::string again;
+      append_utf8(character.code, again);
+      ASSERT_EQ(again, bytes.substr(0, character.length));
+    }
+  }
+}
+
+TEST(ByteTokenizer, EveryByteStringRoundTrips) {
+  Rng rng(1);
+  const ByteTokenizer tokenizer;
+  EXPECT_EQ(tokenizer.vocab_size(), 256);
+  for (int round = 0; round < 100; ++round) {
+    const std::string text = random_bytes(rng, rng.below(200));
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+  }
+  EXPECT_THAT(tokenizer.encode(std::string_view("\0a\xff", 3)), ElementsAre(0, 97, 255));
+}
+
+TEST(CharTokenizer, IdsFollowCodePoints) {
+  const CharTokenizer tokenizer = CharTokenizer::of_text("b€a\nb😀é");
+  EXPECT_EQ(tokenizer.vocab_size(), 6);
+  EXPECT_THAT(tokenizer.encode("\nabé€😀"), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("é😀a")), "é😀a");
+}
+
+TEST(CharTokenizer, UnknownCharacterIsNamedWithItsOffset) {
+  const CharTokenizer tokenizer = CharTokenizer::of_text("abé");
+  EXPECT_THAT(message_of<Error>([&] { tokenizer.encode("aéz"); }),
+              HasSubstr("'z' (U+007A) at byte 3 is not among the tokenizer's 3 characters"));
+  EXPECT_THAT(message_of<Error>([&] { tokenizer.encode("a\x07"); }), HasSubstr("encode: U+0007"));
+  EXPECT_THAT(message_of<Error>([&] { tokenizer.encode("ab\xff"); }),
+              HasSubstr("not valid UTF-8 at byte 2"));
+  EXPECT_THAT(message_of<Error>([] { CharTokenizer::of_text("a\xC3"); }),
+              HasSubstr("not valid UTF-8 at byte 1"));
+}
+
+TEST(CharTokenizer, CharactersMustAscendAndExist) {
+  EXPECT_THROW(CharTokenizer({}), Error);
+  EXPECT_THROW(CharTokenizer({'b', 'a'}), Error);
+  EXPECT_THROW(CharTokenizer({'a', 'a'}), Error);
+  EXPECT_THROW(CharTokenizer({0xD800}), Error);
+  EXPECT_THROW(CharTokenizer({0x110000}), Error);
+  EXPECT_EQ(CharTokenizer({0}).vocab_size(), 1);
+}
+
+TEST(Tokenizer, IdsOutsideTheVocabularyAreErrors) {
+  const std::vector<int32_t> ids[] = {{-1}, {256}, {1 << 30}};
+  for (const auto& bad : ids) {
+    EXPECT_THROW(ByteTokenizer().decode(bad), Error);
+    EXPECT_THROW(CharTokenizer({'a', 'b'}).decode(bad), Error);
+  }
+}
+
+TEST(Tokenizer, ACheckpointFolderGivesItBack) {
+  const Scratch scratch;
+  const CharTokenizer chars = CharTokenizer::of_text(std::string("\0\"\\\n\x7fé😀", 11));
+  const ByteTokenizer bytes;
+  for (const Tokenizer* tokenizer : std::initializer_list<const Tokenizer*>{&chars, &bytes}) {
+    scratch.write(std::string(kTokenizerFile), tokenizer->to_json());
+    const auto loaded = load_tokenizer(real_files(), scratch.root());
+    EXPECT_EQ(loaded->name(), tokenizer->name());
+    EXPECT_EQ(loaded->vocab_size(), tokenizer->vocab_size());
+    EXPECT_EQ(loaded->to_json(), tokenizer->to_json());
+  }
+  EXPECT_THROW(load_tokenizer(real_files(), scratch.path("none")), IoError);
+}
+
+TEST(Tokenizer, BadFilesAreRefusedWithPathAndReason) {
+  const auto refusal = [](const std::string& json) {
+    return message_of<IoError>([&] { tokenizer_from_json(json, "dir/t.json"); });
+  };
+  const auto of = [](const std::string& rest) {
+    return R"({"format":"mstrain-tokenizer","version":1,)" + rest + "}";
+  };
+  EXPECT_THAT(refusal("{"), testing::StartsWith("dir/t.json: offset "));
+  EXPECT_THAT(refusal("{}"), testing::StartsWith("dir/t.json: not a tokenizer file: "));
+  EXPECT_THAT(refusal("[1]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("expected format"));
+  EXPECT_THAT(refusal(of(R"("type":"bpe")")), HasSubstr("unknown type \"bpe\""));
+  EXPECT_THAT(refusal(of(R"("type":3)")), HasSubstr("unknown type \"\""));
+  EXPECT_THAT(refusal(of(R"("type":"char")")), HasSubstr("no list"));
+  EXPECT_THAT(refusal(of(R"("type":"char","characters":[])")), HasSubstr("at least one"));
+  EXPECT_THAT(refusal(of(R"("type":"char","characters":["a",1])")), HasSubstr("characters[1]"));
+  EXPECT_THAT(refusal(of(R"("type":"char","characters":["ab"])")), HasSubstr("not one character"));
+  EXPECT_THAT(refusal(of(R"("type":"char","characters":["b","a"])")), HasSubstr("must ascend"));
+}
+
+TEST(Tokenizer, DamagedFilesAreRefusedOrStillATokenizer) {
+  Rng rng(20);
+  const std::string good = CharTokenizer::of_text("abc\n é😀").to_json();
+  int refused = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string bad = good;
+    for (uint64_t edits = 1 + rng.below(3); edits > 0 && !bad.empty(); --edits) {
+      const size_t at = rng.below(bad.size());
+      switch (rng.below(4)) {
+        case 0: bad[at] = static_cast<char>(rng.below(256)); break;
+        case 1: bad.erase(at, 1 + rng.below(8)); break;
+        case 2: bad.insert(at, good.substr(rng.below(good.size()), rng.below(16))); break;
+        default: bad.resize(at); break;
+      }
+    }
+    try {
+      const auto tokenizer = tokenizer_from_json(bad, "t");
+      const auto again = tokenizer_from_json(tokenizer->to_json(), "t");
+      ASSERT_EQ(again->to_json(), tokenizer->to_json());
+    } catch (const IoError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 2000);
+}
+
+}  // namespace
+}  // namespace mstrain
