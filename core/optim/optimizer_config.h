@@ -1,0 +1,47 @@
+// The `optimizer` section of a run.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "core/base/config.h"
+
+namespace mstrain {
+
+enum class OptimizerType { kSgd, kAdam, kAdamW, kAdagrad, kRmsProp, kLamb };
+
+struct OptimizerConfig {
+  OptimizerType type = OptimizerType::kAdamW;
+  double lr = 1e-3;
+  std::array<double, 2> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool nesterov = false;
+  double alpha = 0.99;
+  std::optional<double> clip_grad = 1.0;
+
+  template <class V>
+  void fields(V& v) {
+    v("type", type, "update rule",
+      rule::one_of({"sgd", "adam", "adamw", "adagrad", "rmsprop", "lamb"}));
+    v("lr", lr, "peak learning rate", rule::at_least(0));
+    v("betas", betas, "adam, adamw, lamb: decay of the two moments", rule::at_least(0).below(1));
+    v("eps", eps, "added to the root of the second moment", rule::at_least(0));
+    v("weight_decay", weight_decay,
+      "of matrices; decoupled in adamw and lamb, else added to the gradient", rule::at_least(0));
+    v("momentum", momentum, "sgd, rmsprop: decay of the velocity", rule::at_least(0).below(1));
+    v("nesterov", nesterov, "sgd: look ahead by one step of momentum");
+    v("alpha", alpha, "rmsprop: decay of the second moment", rule::at_least(0).below(1));
+    v("clip_grad", clip_grad, "largest global norm of the gradients; null: no clipping",
+      rule::positive());
+  }
+};
+
+std::string_view name_of(OptimizerType type);
+
+// What one key alone cannot tell: a key that the rule does not use must have its default. Throws ConfigError, with the
+// line where `tree`, the whole configuration, is what `config` was read from.
+void check_optimizer_config(const OptimizerConfig& config, const YamlNode& tree = YamlNode());
+
+}  // namespace mstrain

@@ -1,0 +1,81 @@
+// Learning rates as functions of the step, computed on the host; the trainer passes them to the step as a tensor.
+//
+// `step` counts from 0: the first update uses learning_rate(config, peak, 0), the last one `total_steps - 1`.
+//   step < warmup_steps: peak (step + 1) / (warmup_steps + 1), so that no update is wasted on a rate of 0
+//   step >= total_steps: the lowest rate, peak * min_lr_ratio (constant: peak)
+//   between: the shape of the type, with progress r = (step - warmup_steps) / (total_steps - warmup_steps) in [0, 1).
+// The rate is `peak` at step warmup_steps, and the lowest one would be reached at step total_steps. (This is nanoGPT's
+// convention.)
+#pragma once
+
+#include "core/base/config.h"
+#include "core/base/json.h"
+
+namespace mstrain {
+
+enum class ScheduleType { kConstant, kLinear, kCosine, kPolynomial, kStep, kWsd, kPlateau };
+
+// The `schedule` section of a run.
+struct ScheduleConfig {
+  ScheduleType type = ScheduleType::kCosine;
+  int64_t warmup_steps = 0;
+  int64_t total_steps = 1000;
+  double min_lr_ratio = 0;
+  double power = 1;
+  std::optional<int64_t> step_size;
+  double gamma = 0.1;
+  std::optional<int64_t> decay_steps;
+  int64_t patience = 3;
+
+  template <class V>
+  void fields(V& v) {
+    v("type", type, "shape of the learning rate after the warm-up",
+      rule::one_of({"constant", "linear", "cosine", "polynomial", "step", "wsd", "plateau"}));
+    v("warmup_steps", warmup_steps, "steps of linear rise in front", rule::at_least(0));
+    v("total_steps", total_steps, "steps of the whole run",
+      rule::at_least(1).at_most(2147483647));
+    v("min_lr_ratio", min_lr_ratio, "lowest rate as a fraction of optimizer.lr",
+      rule::at_least(0).at_most(1));
+    v("power", power, "polynomial: exponent of 1 - progress", rule::positive());
+    v("step_size", step_size, "step: steps between two reductions by gamma", rule::at_least(1));
+    v("gamma", gamma, "step, plateau: factor of one reduction", rule::above(0).below(1));
+    v("decay_steps", decay_steps, "wsd: steps of linear decay at the end; null: a tenth",
+      rule::at_least(1));
+    v("patience", patience, "plateau: evaluations without a better loss before a reduction",
+      rule::at_least(0));
+  }
+};
+
+std::string_view name_of(ScheduleType type);
+
+// What one key alone cannot tell. Throws ConfigError, with the line where `tree`, the whole configuration, is what
+// `config` was read from.
+void check_schedule_config(const ScheduleConfig& config, const YamlNode& tree = YamlNode());
+
+// The rate of update `step` >= 0. Of a plateau: before any reduction.
+double learning_rate(const ScheduleConfig& config, double peak, int64_t step);
+
+// A schedule with what it has seen: reductions of a plateau depend on the evaluations so far. Save `state()` with the
+// run, so that it goes on alike.
+class LearningRate {
+ public:
+  LearningRate(const ScheduleConfig& config, double peak) : config_(config), peak_(peak) {}
+
+  double at(int64_t step) const;
+  // Tells the loss of an evaluation. Only a plateau listens: after more than `patience` evaluations in a row that are
+  // not better than the best one, the rate falls by `gamma`.
+  void observe(double loss);
+
+  Json state() const;
+  // Throws Error where `state` is not what state() writes.
+  void restore(const Json& state);
+
+ private:
+  ScheduleConfig config_;
+  double peak_;
+  std::optional<double> best_;
+  int64_t waited_ = 0;
+  int64_t reductions_ = 0;
+};
+
+}  // namespace mstrain

@@ -1,0 +1,84 @@
+// The `model` section of a GPT.
+#pragma once
+
+#include "core/base/config.h"
+#include "core/nn/activation.h"
+
+namespace mstrain::gpt {
+
+enum class ModelType { kGpt };
+
+struct DropoutConfig {
+  double hidden = 0;
+  double attention = 0;
+  double embedding = 0;
+
+  template <class V>
+  void fields(V& v) {
+    v("hidden", hidden, "of what attention and MLP add to the stream", rule::at_least(0).below(1));
+    v("attention", attention, "of attention probabilities", rule::at_least(0).below(1));
+    v("embedding", embedding, "of the sum of embeddings", rule::at_least(0).below(1));
+  }
+};
+
+struct NormConfig {
+  double eps = 1e-5;
+
+  template <class V>
+  void fields(V& v) {
+    v("eps", eps, "added to the variance", rule::positive());
+  }
+};
+
+struct InitConfig {
+  double std = 0.02;
+
+  template <class V>
+  void fields(V& v) {
+    v("std", std, "standard deviation of weights; 1/sqrt(2 num_layers) of it before a residual sum",
+      rule::at_least(0));
+  }
+};
+
+struct GptConfig {
+  ModelType type = ModelType::kGpt;
+  AutoOr<int64_t> vocab_size;  // auto: the tokenizer's
+  int64_t hidden_size = 768;
+  int64_t num_layers = 12;
+  int64_t num_attention_heads = 12;
+  std::optional<int64_t> ffn_hidden_size;
+  int64_t max_position_embeddings = 1024;
+  Activation activation = Activation::kGeluNew;
+  NormConfig norm;
+  DropoutConfig dropout;
+  bool tie_embeddings = true;
+  InitConfig init;
+
+  template <class V>
+  void fields(V& v) {
+    v("type", type, "model family", rule::one_of({"gpt"}));
+    v("vocab_size", vocab_size, "tokens; auto: as many as the tokenizer has", rule::at_least(1));
+    v("hidden_size", hidden_size, "width of the stream", rule::at_least(1));
+    v("num_layers", num_layers, "blocks", rule::at_least(1));
+    v("num_attention_heads", num_attention_heads, "heads; must divide hidden_size",
+      rule::at_least(1));
+    v("ffn_hidden_size", ffn_hidden_size, "width inside the MLP; null: 4 hidden_size",
+      rule::at_least(1));
+    v("max_position_embeddings", max_position_embeddings, "longest sequence", rule::at_least(1));
+    v("activation", activation, "inside the MLP",
+      rule::one_of({"gelu", "gelu_new", "relu", "silu"}));
+    v("norm", norm, "layer norms");
+    v("dropout", dropout, "probabilities of dropping an element in training");
+    v("tie_embeddings", tie_embeddings, "token embeddings are the output layer's weights too");
+    v("init", init, "initial weights");
+  }
+
+  int64_t head_dim() const { return hidden_size / num_attention_heads; }
+  int64_t ffn_dim() const { return ffn_hidden_size.value_or(4 * hidden_size); }
+};
+
+// What one key alone cannot tell. Throws ConfigError, with the line where `tree`, the whole configuration, is what
+// `config` was read from.
+void check_gpt_config(const GptConfig& config, const YamlNode& tree = YamlNode());
+
+}  // namespace mstrain::gpt

@@ -1,0 +1,37 @@
+// GPT-2 (Radford et al. 2019): a decoder of pre-norm blocks with learned positions.
+// Parameters carry the names of Hugging Face's GPT2LMHeadModel and keep their logical dims (see hf_names.h).
+#pragma once
+
+#include "core/nn/recompute.h"
+#include "core/tensor/params.h"
+#include "suites/transformer/gpt/config.h"
+
+namespace mstrain::gpt {
+
+class Gpt {
+ public:
+  // `config.vocab_size` must be a number. Throws ConfigError for a configuration that check_gpt_config() rejects.
+  explicit Gpt(const GptConfig& config, Recompute recompute = Recompute::kNone);
+
+  const GptConfig& config() const { return config_; }
+
+  // tokens[b, t] (i32 or i64), t <= max_position_embeddings -> logits[b, t, vocab].
+  Tensor operator()(const Params& p, const Tensor& tokens_bt) const;
+
+  // Mean cross-entropy of targets[b, t] (the tokens, one position ahead; -100: not counted).
+  Tensor loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
+
+  // Every parameter with its initialiser. Nothing is allocated.
+  std::vector<ParamSpec> specs() const;
+
+ private:
+  Tensor embed(const Params& p, const Tensor& tokens_bt) const;
+  Tensor block(const Params& p, const Tensor& x_btc) const;
+  Tensor self_attention(const Params& p, const Tensor& x_btc) const;
+  Tensor feed_forward(const Params& p, const Tensor& x_btc) const;
+
+  GptConfig config_;
+  Recompute recompute_;
+};
+
+}  // namespace mstrain::gpt
