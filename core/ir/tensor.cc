@@ -177,7 +177,7 @@ Tensors replay(const Graph& graph, std::span<const Tensor> inputs) {
     for (const Value& value : node.inputs) {
       arguments.push_back(results[value.node][value.output]);
     }
-    const NameScope scope(node.scope);
+    const NameScope scope = NameScope::absolute(node.scope);
     results[id] = apply(*node.op, arguments, node.attrs, node.where);
   }
   Tensors outputs;
@@ -210,7 +210,7 @@ namespace {
 thread_local std::string scope_path;
 }  // namespace
 
-NameScope::NameScope(std::string_view name) : previous_size_(scope_path.size()) {
+NameScope::NameScope(std::string_view name) : previous_(scope_path) {
   if (!name.empty()) {
     if (!scope_path.empty()) {
       scope_path += '.';
@@ -219,7 +219,11 @@ NameScope::NameScope(std::string_view name) : previous_size_(scope_path.size()) 
   }
 }
 
-NameScope::~NameScope() { scope_path.resize(previous_size_); }
+NameScope::NameScope(Whole whole) : previous_(std::exchange(scope_path, std::move(whole.path))) {}
+
+NameScope NameScope::absolute(std::string path) { return NameScope(Whole{std::move(path)}); }
+
+NameScope::~NameScope() { scope_path = std::move(previous_); }
 
 const std::string& NameScope::path() { return scope_path; }
 

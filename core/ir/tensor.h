@@ -38,6 +38,10 @@ class Tensor {
   std::optional<Value> value_in(const Trace& trace) const;
   // Whether it belongs to a trace that is still open.
   bool traced() const;
+  // Whether this handle alone holds the memory, all of it, so that it may be written.
+  bool sole_owner() const {
+    return impl_.use_count() == 1 && impl_->buffer.unique() && impl_->offset == 0 && view().contiguous();
+  }
   // Equal for copies of one handle.
   const void* identity() const { return impl_.get(); }
 
@@ -121,17 +125,28 @@ Tensors replay(const Graph& graph, std::span<const Tensor> inputs);
 GraphPtr trace_program(std::span<const TensorType> types, const std::function<Tensors(std::span<const Tensor>)>& f,
                        Tensors* captures);
 
+// The scope that derivatives are recorded in: "backward.h.3" for what was computed in "h.3".
+inline constexpr std::string_view kBackwardScope = "backward";
+// The scope of optimizer updates: what they read from outside are gradients and state.
+inline constexpr std::string_view kOptimizerScope = "optimizer";
+
 // Names the nodes that are recorded during the scope: "h.3" inside "decoder" makes "decoder.h.3".
 class NameScope {
  public:
   explicit NameScope(std::string_view name);
+  // The whole path instead of a part of it: for nodes that are recorded again.
+  static NameScope absolute(std::string path);
   ~NameScope();
   NameScope(const NameScope&) = delete;
   NameScope& operator=(const NameScope&) = delete;
   static const std::string& path();
 
  private:
-  size_t previous_size_;
+  struct Whole {
+    std::string path;
+  };
+  explicit NameScope(Whole whole);
+  std::string previous_;
 };
 
 }  // namespace mstrain

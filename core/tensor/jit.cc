@@ -55,7 +55,7 @@ JitCache::Entry& JitCache::find(std::span<const Tensor> leaves, const std::vecto
   }
   last_reason_ = reason_for(key);
   if (!entries_.empty()) {
-    log_info(fmt::format("{} is compiled again: {}", options_.name, last_reason_));
+    log_info("{} is compiled again: {}", options_.name, last_reason_);
   }
   Entry entry;
   const GraphPtr graph = trace_program(

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/runtime/context.h"
 #include "core/tensor/tree.h"
 
 namespace mstrain {

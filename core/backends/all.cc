@@ -1,0 +1,20 @@
+// What every program that links mstrain starts with: the table of operations, the kernels of each backend, eager
+// evaluation and the compiler. An object of its own, because static libraries drop objects that nobody refers to.
+#include "core/backends/cpu/register.h"
+#include "core/backends/reference/register.h"
+#include "core/exec/execute.h"
+#include "core/ops/all.h"
+
+namespace mstrain {
+namespace {
+
+[[maybe_unused]] const bool kInstalled = [] {
+  register_all_ops();
+  register_reference_kernels();
+  register_cpu_kernels();
+  install_execution();
+  return true;
+}();
+
+}  // namespace
+}  // namespace mstrain

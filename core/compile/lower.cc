@@ -1,0 +1,46 @@
+#include "core/compile/passes.h"
+#include "core/compile/rewrite.h"
+#include "core/ir/kernel.h"
+#include "core/ops/shape.h"
+
+namespace mstrain {
+namespace {
+
+// Whether the backend, or the reference backend in its place, runs the operation as it is.
+bool has_kernel(const RewriteNode& it, Backend backend) {
+  const OpDef& op = *it.node.op;
+  const KernelEntry* kernel = find_kernel(backend, op);
+  if (kernel == nullptr || kernel->supports == nullptr) {
+    return kernel != nullptr;
+  }
+  std::vector<ViewType> inputs;
+  std::vector<ViewType> outputs;
+  for (const Tensor& input : it.inputs) {
+    inputs.push_back(ViewType::dense(input.type()));
+  }
+  for (const TensorType& type : it.node.outputs) {
+    outputs.push_back(ViewType::dense(type));
+  }
+  return kernel->supports({op, it.node.attrs, inputs, outputs, 1});
+}
+
+}  // namespace
+
+GraphPtr lower(const Graph& graph, Backend backend) {
+  const Backend kernels = backend == Backend::kNull ? Backend::kCpu : backend;
+  return rewrite(graph, [&](const RewriteNode& it) -> std::optional<Tensors> {
+    if (it.node.op->decompose == nullptr || has_kernel(it, kernels)) {
+      return std::nullopt;
+    }
+    Types types;
+    for (const Tensor& input : it.inputs) {
+      types.push_back(input.type());
+    }
+    Tensors captures;
+    const GraphPtr body = trace_program(
+        types, [&](std::span<const Tensor> inputs) { return it.node.op->decompose(it.node.attrs, inputs); }, &captures);
+    return replay(*lower(*body, backend), it.inputs);
+  });
+}
+
+}  // namespace mstrain

@@ -1,0 +1,105 @@
+#include <algorithm>
+
+#include "core/compile/plan.h"
+
+namespace mstrain {
+namespace {
+
+// Bytes of the arena's buffers that live at each step, by use; the fullest step is what people are shown.
+void summarise(Plan& plan) {
+  using Use = PlanBuffer::Use;
+  const size_t steps = plan.steps.size() + 1;
+  std::vector<std::array<int64_t, 4>> change(steps + 1);
+  for (const PlanBuffer& buffer : plan.buffers) {
+    if (buffer.kind == PlanBuffer::Kind::kArena && buffer.last >= 0) {
+      const auto use = static_cast<size_t>(buffer.use);
+      change[static_cast<size_t>(buffer.first)][use] += aligned(buffer.bytes);
+      change[static_cast<size_t>(buffer.last) + 1][use] -= aligned(buffer.bytes);
+    }
+  }
+  std::array<int64_t, 4> live{};
+  std::array<int64_t, 4> fullest{};
+  const auto total = [](const std::array<int64_t, 4>& uses) { return uses[0] + uses[1] + uses[2] + uses[3]; };
+  for (const auto& step : change) {
+    for (size_t use = 0; use < live.size(); ++use) {
+      live[use] += step[use];
+    }
+    if (total(live) > total(fullest)) {
+      fullest = live;
+    }
+  }
+  plan.memory.transient = fullest[static_cast<size_t>(Use::kTransient)];
+  plan.memory.saved = fullest[static_cast<size_t>(Use::kSaved)];
+  plan.memory.gradients = fullest[static_cast<size_t>(Use::kGradient)];
+  plan.memory.workspace = fullest[static_cast<size_t>(Use::kWorkspace)];
+  plan.memory.arena = plan.arena_bytes;
+  for (size_t i = 0; i < plan.input_types.size(); ++i) {
+    plan.memory.inputs += plan.input_types[i].bytes();
+  }
+  for (size_t i = 0; i < plan.output_types.size(); ++i) {
+    plan.memory.outputs += plan.output_alias[i] < 0 ? plan.output_types[i].bytes() : 0;
+  }
+}
+
+}  // namespace
+
+// Largest first, each at the lowest offset that is free during its whole life.
+void plan_memory(Plan& plan) {
+  std::vector<PlanBuffer*> order;
+  for (PlanBuffer& buffer : plan.buffers) {
+    if (buffer.kind == PlanBuffer::Kind::kArena && buffer.last >= 0 && buffer.bytes > 0) {
+      order.push_back(&buffer);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const PlanBuffer* a, const PlanBuffer* b) { return a->bytes > b->bytes; });
+  std::vector<const PlanBuffer*> placed;  // by offset
+  for (PlanBuffer* buffer : order) {
+    int64_t offset = 0;
+    for (const PlanBuffer* other : placed) {
+      if (other->last < buffer->first || other->first > buffer->last) {
+        continue;
+      }
+      if (other->offset >= offset + aligned(buffer->bytes)) {
+        break;
+      }
+      offset = std::max(offset, other->offset + aligned(other->bytes));
+    }
+    buffer->offset = offset;
+    plan.arena_bytes = std::max(plan.arena_bytes, offset + aligned(buffer->bytes));
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), buffer,
+                                   [](const PlanBuffer* a, const PlanBuffer* b) { return a->offset < b->offset; }),
+                  buffer);
+  }
+  summarise(plan);
+}
+
+std::string describe(const Plan& plan) {
+  const auto place = [&](const PlanView& view) {
+    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(view.buffer)];
+    switch (buffer.kind) {
+      case PlanBuffer::Kind::kInput: return fmt::format("input {}", buffer.index);
+      case PlanBuffer::Kind::kOutput: return fmt::format("output {}", buffer.index);
+      case PlanBuffer::Kind::kArena: return fmt::format("@{}", buffer.offset);
+    }
+    return std::string();
+  };
+  std::string text;
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const PlanStep& step = plan.steps[s];
+    text += fmt::format("{:5} {:16} {:40} {:.3g} FLOP {:.3g} B |", s, step.op->name, step.scope, step.cost.flops,
+                        step.cost.bytes);
+    for (const PlanView& view : step.inputs) {
+      text += fmt::format(" {} {}", to_string(view.view.type), place(view));
+    }
+    text += " ->";
+    for (const PlanView& view : step.outputs) {
+      text += fmt::format(" {} {}", to_string(view.view.type), place(view));
+    }
+    text += '\n';
+  }
+  text += fmt::format("arena {} bytes, {} steps\n", plan.arena_bytes, plan.steps.size());
+  return text;
+}
+
+}  // namespace mstrain

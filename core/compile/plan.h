@@ -1,0 +1,92 @@
+// A program as data: a fixed list of kernel calls on fixed memory. Made once, run any number of times.
+#pragma once
+
+#include "core/ir/kernel.h"
+#include "core/ir/tensor.h"
+#include "core/tensor/jit.h"
+
+namespace mstrain {
+
+// Memory that steps read and write. Lives from step `first` to step `last`, both included.
+struct PlanBuffer {
+  enum class Kind : uint8_t { kArena, kInput, kOutput };
+  enum class Use : uint8_t { kTransient, kSaved, kGradient, kWorkspace };
+  Kind kind = Kind::kArena;
+  Use use = Use::kTransient;
+  int64_t bytes = 0;
+  int index = 0;       // of the program's input or output
+  int first = 0, last = -1;
+  int64_t offset = 0;  // in the arena
+};
+
+// Where a step finds a tensor.
+struct PlanView {
+  int buffer = -1;
+  int64_t offset = 0;  // bytes from the buffer's start to element (0, …, 0)
+  ViewType view;
+};
+
+struct Plan;
+
+// A loop's programs. `carries` of the body that are not updated in place are written to the workspace and copied back.
+struct LoopPlan {
+  std::unique_ptr<Plan> condition;  // null for scan
+  std::unique_ptr<Plan> body;
+  int carries = 0, constants = 0;
+  int64_t length = 0;
+  bool reverse = false, keep_carries = false;
+  std::vector<int64_t> carry_offsets;  // in the workspace; then the staging area of those not in place
+  std::vector<int64_t> staging_offsets;
+  int64_t condition_offset = 0, condition_arena = 0, body_arena = 0;  // in the workspace
+};
+
+struct PlanStep {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::string scope;
+  SourceLocation where;
+  std::vector<PlanView> inputs;
+  std::vector<PlanView> outputs;
+  int workspace = -1;  // buffer
+  Cost cost;
+  std::shared_ptr<const Kernel> kernel;  // null for loops
+  std::vector<std::pair<int, int>> in_place;  // what the kernel allows
+  std::unique_ptr<LoopPlan> loop;
+};
+
+struct Plan {
+  std::vector<PlanBuffer> buffers;
+  std::vector<PlanStep> steps;
+  std::vector<int> inputs;                 // buffer of each program input
+  std::vector<int> outputs;                // buffer of each program output
+  std::vector<TensorType> input_types, output_types;
+  std::vector<int> output_alias;           // program input whose memory an output takes over, or -1
+  int64_t arena_bytes = 0;
+  ProgramMemory memory;
+  ProgramCost cost;
+
+  // Bytes from the arena's start, for a buffer that lies in it.
+  int64_t arena_offset(int buffer) const { return buffers[static_cast<size_t>(buffer)].offset; }
+};
+
+struct PlanOptions {
+  Backend backend = Backend::kCpu;
+  int threads = 1;
+  int level = 2;
+  std::vector<bool> donated;  // by input
+  bool pair_donations = false;  // output i may only take over input i (loops)
+};
+
+// The plan of an optimised graph. Allocates nothing but the plan.
+Plan make_plan(const Graph& graph, const PlanOptions& options);
+
+// Gives every arena buffer an offset such that no two that live at the same time overlap; fills arena_bytes and memory.
+void plan_memory(Plan& plan);
+
+// One line a step: operation, scope, types, where its results lie.
+std::string describe(const Plan& plan);
+
+inline constexpr int64_t kPlanAlignment = 64;
+constexpr int64_t aligned(int64_t bytes) { return (bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment; }
+
+}  // namespace mstrain

@@ -1,0 +1,403 @@
+#include <algorithm>
+
+#include "core/compile/passes.h"
+#include "core/compile/plan.h"
+#include "core/ops/shape.h"
+
+namespace mstrain {
+namespace {
+
+bool in_scope(const std::string& path, std::string_view scope) {
+  return path.starts_with(scope) && (path.size() == scope.size() || path[scope.size()] == '.');
+}
+
+class Planner {
+ public:
+  Planner(const Graph& graph, const PlanOptions& options)
+      : graph_(graph),
+        options_(options),
+        kernels_(options.backend == Backend::kNull ? Backend::kCpu : options.backend),
+        live_(graph.live()),
+        views_(graph.size()) {}
+
+  Plan run() {
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const Value value = graph_.inputs()[i];
+      const int buffer = add_buffer(graph_.type(value).bytes(), PlanBuffer::Kind::kInput);
+      plan_.buffers.back().index = static_cast<int>(i);
+      plan_.inputs.push_back(buffer);
+      plan_.input_types.push_back(graph_.type(value));
+      views_[value.node] = {{buffer, 0, ViewType::dense(graph_.type(value))}};
+    }
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      // Constants are made where they are first needed.
+      if (live_[id] && graph_.node(id).op != &kInputOp && graph_.node(id).op->kind != OpKind::kSource) {
+        ensure(id);
+      }
+    }
+    claim_outputs();
+    find_lifetimes();
+    share_in_place();
+    take_over_inputs();
+    classify();
+    plan_memory(plan_);
+    for (const PlanStep& step : plan_.steps) {
+      plan_.cost.flops += step.cost.flops;
+      plan_.cost.bytes += step.cost.bytes;
+      ++plan_.cost.kernels;
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  using Kind = PlanBuffer::Kind;
+
+  int add_buffer(int64_t bytes, Kind kind = Kind::kArena) {
+    plan_.buffers.push_back({.kind = kind, .bytes = bytes});
+    return static_cast<int>(plan_.buffers.size()) - 1;
+  }
+
+  PlanBuffer& buffer(int id) { return plan_.buffers[static_cast<size_t>(id)]; }
+
+  PlanView fresh(const TensorType& type) { return {add_buffer(type.bytes()), 0, ViewType::dense(type)}; }
+
+  const PlanView& view_of(Value value) {
+    ensure(value.node);
+    return views_[value.node][value.output];
+  }
+
+  void ensure(NodeId id) {
+    if (!views_[id].empty()) {
+      return;
+    }
+    const Node& node = graph_.node(id);
+    std::vector<PlanView> inputs;
+    for (const Value& value : node.inputs) {
+      inputs.push_back(view_of(value));
+    }
+    if (node.op->name == "barrier") {
+      views_[id] = inputs;
+      return;
+    }
+    if (auto aliases = alias_all(node, inputs)) {
+      views_[id] = std::move(*aliases);
+      return;
+    }
+    PlanStep step{.op = node.op, .attrs = node.attrs, .scope = node.scope, .where = node.where};
+    Types input_types;
+    for (const Value& value : node.inputs) {
+      input_types.push_back(graph_.type(value));
+    }
+    if (node.op->cost != nullptr) {
+      step.cost = node.op->cost(input_types, node.outputs, node.attrs);
+    }
+    for (const TensorType& type : node.outputs) {
+      step.outputs.push_back(fresh(type));
+    }
+    const std::vector<PlanView> outputs = step.outputs;
+    if (node.op->name == "scan" || node.op->name == "while") {
+      for (PlanView& input : inputs) {
+        input = dense(input, node);
+      }
+      step.inputs = std::move(inputs);
+      plan_loop(step);
+    } else {
+      prepare(step, std::move(inputs), node);
+    }
+    plan_.steps.push_back(std::move(step));
+    views_[id] = outputs;
+  }
+
+  // Views of the input where the operation only moves elements and strides can say how.
+  static std::optional<std::vector<PlanView>> alias_all(const Node& node, const std::vector<PlanView>& inputs) {
+    if (inputs.size() != 1) {
+      return std::nullopt;
+    }
+    std::vector<PlanView> result;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const auto alias = alias_of(*node.op, node.attrs, inputs[0].view, i);
+      if (!alias) {
+        return std::nullopt;
+      }
+      const int64_t size = size_of(node.outputs[i].dtype);
+      result.push_back({inputs[0].buffer, inputs[0].offset + alias->offset * size, {node.outputs[i], alias->strides}});
+    }
+    return result;
+  }
+
+  const KernelEntry& kernel_for(const OpDef& op, const KernelRequest& request) {
+    const KernelEntry* entry = find_kernel(kernels_, op);
+    if (entry == nullptr || (entry->supports != nullptr && !entry->supports(request))) {
+      entry = find_kernel(Backend::kReference, op);
+    }
+    check(entry != nullptr, "{}: no backend has a kernel for {}", op.name,
+          request.outputs.empty() ? "" : to_string(request.outputs[0].type));
+    return *entry;
+  }
+
+  static std::vector<ViewType> views_in(const std::vector<PlanView>& views) {
+    std::vector<ViewType> result;
+    for (const PlanView& view : views) {
+      result.push_back(view.view);
+    }
+    return result;
+  }
+
+  void prepare(PlanStep& step, std::vector<PlanView> inputs, const Node& node) {
+    const std::vector<ViewType> outputs = views_in(step.outputs);
+    std::vector<ViewType> views = views_in(inputs);
+    const KernelEntry& entry = kernel_for(*step.op, {*step.op, step.attrs, views, outputs, options_.threads});
+    if (!entry.strided_inputs) {
+      for (PlanView& input : inputs) {
+        input = dense(input, node);
+      }
+      views = views_in(inputs);
+    }
+    auto kernel = std::make_shared<Kernel>(entry.prepare({*step.op, step.attrs, views, outputs, options_.threads}));
+    if (kernel->workspace_bytes > 0) {
+      step.workspace = add_buffer(kernel->workspace_bytes);
+      buffer(step.workspace).use = PlanBuffer::Use::kWorkspace;
+    }
+    step.kernel = std::move(kernel);
+    step.in_place = entry.in_place;
+    step.inputs = std::move(inputs);
+  }
+
+  PlanView dense(const PlanView& view, const Node& reason) {
+    if (view.view.contiguous()) {
+      return view;
+    }
+    const OpDef* copy = find_op("copy");
+    PlanStep step{.op = copy, .scope = reason.scope, .where = reason.where};
+    step.outputs = {fresh(view.view.type)};
+    const TensorType type = view.view.type;
+    step.cost = copy->cost(std::span(&type, 1), std::span(&type, 1), {});
+    const PlanView result = step.outputs[0];
+    prepare(step, {view}, reason);
+    plan_.steps.push_back(std::move(step));
+    return result;
+  }
+
+  void plan_loop(PlanStep& step) {
+    auto loop = std::make_unique<LoopPlan>();
+    const GraphPtr& body = step.attrs.graph("body");
+    PlanOptions inner = options_;
+    inner.pair_donations = true;
+    if (step.op->name == "scan") {
+      loop->carries = static_cast<int>(step.attrs.integer("carries"));
+      loop->constants = static_cast<int>(step.attrs.integer("constants"));
+      loop->length = step.attrs.integer("length");
+      loop->reverse = step.attrs.flag("reverse");
+      loop->keep_carries = step.attrs.flag("keep_carries");
+    } else {
+      loop->carries = static_cast<int>(body->outputs().size());
+      loop->constants = static_cast<int>(body->inputs().size()) - loop->carries;
+    }
+    inner.donated.assign(body->inputs().size(), false);
+    std::fill_n(inner.donated.begin(), loop->carries, true);
+    loop->body = std::make_unique<Plan>(make_plan(*optimise(*body, options_.level, options_.backend), inner));
+    int64_t bytes = 0;
+    const auto reserve = [&](int64_t size) {
+      const int64_t offset = bytes;
+      bytes += aligned(size);
+      return offset;
+    };
+    for (int i = 0; i < loop->carries; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const int64_t size = loop->body->input_types[at].bytes();
+      loop->carry_offsets.push_back(reserve(size));
+      loop->staging_offsets.push_back(loop->body->output_alias[at] == i ? -1 : reserve(size));
+    }
+    loop->body_arena = reserve(loop->body->arena_bytes);
+    if (step.op->name == "while") {
+      inner.donated.assign(body->inputs().size(), false);
+      const GraphPtr condition = optimise(*step.attrs.graph("condition"), options_.level, options_.backend);
+      loop->condition = std::make_unique<Plan>(make_plan(*condition, inner));
+      loop->condition_offset = reserve(1);
+      loop->condition_arena = reserve(loop->condition->arena_bytes);
+    }
+    const double runs = step.op->name == "scan" ? static_cast<double>(loop->length) : 1.0;
+    step.cost = {loop->body->cost.flops * runs, loop->body->cost.bytes * runs};
+    step.workspace = add_buffer(bytes);
+    buffer(step.workspace).use = PlanBuffer::Use::kWorkspace;
+    step.loop = std::move(loop);
+  }
+
+  // Every output gets memory of its own: that of the value where it is whole and unclaimed, else a copy.
+  void claim_outputs() {
+    for (const Value& value : graph_.outputs()) {
+      const PlanView view = view_of(value);
+      const TensorType& type = graph_.type(value);
+      plan_.output_types.push_back(type);
+      plan_.output_alias.push_back(-1);
+      const bool whole = view.offset == 0 && view.view.contiguous() && buffer(view.buffer).bytes == type.bytes();
+      int claimed = view.buffer;
+      if (!whole || buffer(claimed).kind != Kind::kArena) {
+        const OpDef* copy = find_op("copy");
+        PlanStep step{.op = copy};
+        step.outputs = {fresh(type)};
+        claimed = step.outputs[0].buffer;
+        prepare(step, {view}, graph_.node(value.node));
+        plan_.steps.push_back(std::move(step));
+      }
+      buffer(claimed).kind = Kind::kOutput;
+      buffer(claimed).index = static_cast<int>(plan_.outputs.size());
+      plan_.outputs.push_back(claimed);
+    }
+  }
+
+  void find_lifetimes() {
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      const int now = static_cast<int>(s);
+      const auto touch = [&](int id) {
+        PlanBuffer& used = buffer(id);
+        if (used.last < 0) {
+          used.first = now;
+        }
+        used.last = now;
+      };
+      for (const PlanView& view : plan_.steps[s].inputs) {
+        touch(view.buffer);
+      }
+      for (const PlanView& view : plan_.steps[s].outputs) {
+        touch(view.buffer);
+      }
+      if (plan_.steps[s].workspace >= 0) {
+        touch(plan_.steps[s].workspace);
+      }
+    }
+    for (int id : plan_.outputs) {
+      buffer(id).last = static_cast<int>(plan_.steps.size());
+    }
+  }
+
+  // Results take the place of inputs that die in the same step, where the kernel allows it.
+  void share_in_place() {
+    std::vector<int> becomes(plan_.buffers.size());
+    for (size_t i = 0; i < becomes.size(); ++i) {
+      becomes[i] = static_cast<int>(i);
+    }
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      PlanStep& step = plan_.steps[s];
+      for (auto* views : {&step.inputs, &step.outputs}) {
+        for (PlanView& view : *views) {
+          view.buffer = becomes[static_cast<size_t>(view.buffer)];
+        }
+      }
+      for (const auto& [output, input] : step.in_place) {
+        PlanView& to = step.outputs[static_cast<size_t>(output)];
+        const PlanView& from = step.inputs[static_cast<size_t>(input)];
+        if (to.buffer != from.buffer && may_share(step, from, to, static_cast<int>(s))) {
+          becomes[static_cast<size_t>(to.buffer)] = from.buffer;
+          merge(from.buffer, to.buffer);
+          to.buffer = from.buffer;
+        }
+      }
+    }
+    for (int& id : plan_.outputs) {
+      id = becomes[static_cast<size_t>(id)];
+    }
+  }
+
+  bool donated(const PlanBuffer& input) const {
+    const auto index = static_cast<size_t>(input.index);
+    return index < options_.donated.size() && options_.donated[index];
+  }
+
+  bool may_share(const PlanStep& step, const PlanView& from, const PlanView& to, int now) {
+    const PlanBuffer& source = buffer(from.buffer);
+    const PlanBuffer& target = buffer(to.buffer);
+    const bool same_place = from.offset == 0 && from.view.contiguous() && from.view.type.bytes() == source.bytes &&
+                            source.bytes == target.bytes && source.bytes > 0;
+    const auto readers = std::count_if(step.inputs.begin(), step.inputs.end(),
+                                       [&](const PlanView& view) { return view.buffer == from.buffer; });
+    const auto writers = std::count_if(step.outputs.begin(), step.outputs.end(),
+                                       [&](const PlanView& view) { return view.buffer == from.buffer; });
+    if (!same_place || source.last != now || readers != 1 || writers != 0) {
+      return false;
+    }
+    switch (source.kind) {
+      case Kind::kArena: return true;
+      case Kind::kOutput: return false;
+      case Kind::kInput:
+        return donated(source) && target.kind == Kind::kOutput &&
+               (!options_.pair_donations || source.index == target.index);
+    }
+    return false;
+  }
+
+  void merge(int into, int from) {
+    PlanBuffer& kept = buffer(into);
+    const PlanBuffer& gone = buffer(from);
+    kept.last = gone.last;
+    if (kept.kind == Kind::kInput) {
+      plan_.output_alias[static_cast<size_t>(gone.index)] = kept.index;
+    } else if (gone.kind == Kind::kOutput) {
+      kept.kind = Kind::kOutput;
+      kept.index = gone.index;
+    }
+    buffer(from).bytes = 0;
+    buffer(from).last = -1;
+  }
+
+  // A result may also take the memory of a donated input that nothing reads any more when it is first written.
+  void take_over_inputs() {
+    if (options_.pair_donations) {
+      return;
+    }
+    for (size_t o = 0; o < plan_.outputs.size(); ++o) {
+      const int out = plan_.outputs[o];
+      if (buffer(out).kind != Kind::kOutput || buffer(out).bytes == 0) {
+        continue;
+      }
+      for (int in : plan_.inputs) {
+        const PlanBuffer& source = buffer(in);
+        const bool taken = std::find(plan_.output_alias.begin(), plan_.output_alias.end(), source.index) !=
+                           plan_.output_alias.end();
+        if (donated(source) && !taken && source.bytes == buffer(out).bytes && source.last < buffer(out).first) {
+          plan_.output_alias[o] = source.index;
+          break;
+        }
+      }
+    }
+  }
+
+  // What lies in the arena, for people: see ProgramMemory.
+  void classify() {
+    std::vector<bool> forward(plan_.buffers.size(), false);
+    std::vector<bool> made_by_optimizer(plan_.buffers.size(), false);
+    for (const PlanStep& step : plan_.steps) {
+      const bool backward = in_scope(step.scope, kBackwardScope);
+      const bool optimizer = in_scope(step.scope, kOptimizerScope);
+      for (const PlanView& view : step.inputs) {
+        PlanBuffer& read = buffer(view.buffer);
+        const auto at = static_cast<size_t>(view.buffer);
+        if (read.kind != Kind::kArena || read.use == PlanBuffer::Use::kWorkspace) {
+          continue;
+        }
+        if (optimizer && !made_by_optimizer[at]) {
+          read.use = PlanBuffer::Use::kGradient;
+        } else if (backward && forward[at] && read.use == PlanBuffer::Use::kTransient) {
+          read.use = PlanBuffer::Use::kSaved;
+        }
+      }
+      for (const PlanView& view : step.outputs) {
+        forward[static_cast<size_t>(view.buffer)] = !backward && !optimizer;
+        made_by_optimizer[static_cast<size_t>(view.buffer)] = optimizer;
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const PlanOptions& options_;
+  Backend kernels_;
+  std::vector<bool> live_;
+  std::vector<std::vector<PlanView>> views_;  // by node, output
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan make_plan(const Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
+
+}  // namespace mstrain

@@ -1,0 +1,53 @@
+#include "core/compile/rewrite.h"
+
+namespace mstrain {
+
+GraphPtr rewrite(const Graph& graph, const RewriteRule& rule) {
+  Trace trace(Trace::Mode::kAbstract);
+  std::vector<Tensors> results(graph.size());
+  for (const Value& value : graph.inputs()) {
+    results[value.node] = {trace.input(graph.type(value))};
+  }
+  const std::vector<bool> live = graph.live();
+  Tensors inputs;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (!live[id] || node.op == &kInputOp) {
+      continue;
+    }
+    inputs.clear();
+    for (const Value& value : node.inputs) {
+      inputs.push_back(results[value.node][value.output]);
+    }
+    const NameScope scope = NameScope::absolute(node.scope);
+    std::optional<Tensors> replaced = rule({node, inputs});
+    results[id] = replaced ? std::move(*replaced)
+                           : trace.record(*node.op, inputs, node.attrs, node.outputs, node.where);
+  }
+  Tensors outputs;
+  for (const Value& value : graph.outputs()) {
+    outputs.push_back(results[value.node][value.output]);
+  }
+  return trace.finish(outputs);
+}
+
+const Node* producer(const Tensor& tensor) {
+  const Trace& trace = *Trace::innermost();
+  const auto value = tensor.value_in(trace);
+  if (!value) {
+    return nullptr;
+  }
+  const Node& node = trace.graph().node(value->node);
+  return node.op == &kInputOp ? nullptr : &node;
+}
+
+Tensors inputs_of(const Tensor& tensor) {
+  const Trace& trace = *Trace::innermost();
+  Tensors inputs;
+  for (const Value& value : producer(tensor)->inputs) {
+    inputs.push_back(trace.tensor_of(value));
+  }
+  return inputs;
+}
+
+}  // namespace mstrain

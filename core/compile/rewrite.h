@@ -1,0 +1,28 @@
+// Rebuilds a graph node by node: the one way in which passes change programs.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "core/ir/tensor.h"
+
+namespace mstrain {
+
+// A node of the old graph whose inputs have been rebuilt.
+struct RewriteNode {
+  const Node& node;
+  std::span<const Tensor> inputs;
+};
+
+// What stands in for a node: one tensor per output, or nothing to keep the operation as it is.
+using RewriteRule = std::function<std::optional<Tensors>(const RewriteNode& node)>;
+
+// `graph` with `rule` applied to every live node, inputs first. Inputs keep their number and order.
+GraphPtr rewrite(const Graph& graph, const RewriteRule& rule);
+
+// The node that computes `tensor` in the trace being rewritten; null for an input of the program.
+const Node* producer(const Tensor& tensor);
+// Its inputs.
+Tensors inputs_of(const Tensor& tensor);
+
+}  // namespace mstrain

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cstring>
+
+#include "core/compile/passes.h"
+#include "core/exec/execute.h"
+#include "core/exec/threads.h"
+#include "core/ops/build.h"
+#include "core/ops/shape.h"
+#include "core/tensor/host.h"
+
+namespace mstrain {
+namespace {
+
+// The value without its place in a trace, so that what runs on it is not recorded.
+Tensor untraced(const Tensor& x) { return {x.type(), x.buffer(), x.offset(), x.strides()}; }
+
+// A kernel prepared for what is asked; the last ones are kept.
+struct CachedKernel {
+  const OpDef* op;
+  Attrs attrs;
+  std::vector<ViewType> inputs;
+  std::vector<ViewType> outputs;
+  int threads;
+  Backend backend;
+  Kernel kernel;
+};
+
+class KernelCache {
+ public:
+  const Kernel& find(const KernelEntry& entry, const KernelRequest& request, Backend backend) {
+    uint64_t hash = hash_combine(reinterpret_cast<uintptr_t>(&request.op), request.attrs.hash());
+    for (const auto& views : {request.inputs, request.outputs}) {
+      for (const ViewType& view : views) {
+        hash = hash_combine(hash, static_cast<uint64_t>(view.type.dtype));
+        for (int i = 0; i < view.type.shape.rank(); ++i) {
+          hash = hash_combine(hash, static_cast<uint64_t>(view.type.shape[i]));
+          hash = hash_combine(hash, static_cast<uint64_t>(view.strides[i]));
+        }
+      }
+    }
+    hash = hash_combine(hash, static_cast<uint64_t>(request.threads) * 4 + static_cast<uint64_t>(backend));
+    const auto [begin, end] = kernels_.equal_range(hash);
+    for (auto it = begin; it != end; ++it) {
+      const CachedKernel& cached = it->second;
+      if (cached.op == &request.op && cached.threads == request.threads && cached.backend == backend &&
+          cached.attrs == request.attrs && std::ranges::equal(cached.inputs, request.inputs) &&
+          std::ranges::equal(cached.outputs, request.outputs)) {
+        return cached.kernel;
+      }
+    }
+    if (kernels_.size() >= kLimit) {
+      kernels_.clear();
+    }
+    const auto added = kernels_.emplace(
+        hash, CachedKernel{&request.op, request.attrs, {request.inputs.begin(), request.inputs.end()},
+                           {request.outputs.begin(), request.outputs.end()}, request.threads, backend,
+                           entry.prepare(request)});
+    return added->second.kernel;
+  }
+
+ private:
+  static constexpr size_t kLimit = 4096;
+  std::unordered_multimap<uint64_t, CachedKernel> kernels_;
+};
+
+Tensors run_scan(const Attrs& attrs, std::span<const Tensor> inputs, const Types& outputs) {
+  const Graph& body = *attrs.graph("body");
+  const auto carries = static_cast<size_t>(attrs.integer("carries"));
+  const size_t fixed = carries + static_cast<size_t>(attrs.integer("constants"));
+  const int64_t length = attrs.integer("length");
+  const size_t ys = body.outputs().size() - carries;
+  Tensors arguments(inputs.begin(), inputs.end());
+  Tensors results;
+  for (const TensorType& type : outputs) {
+    results.push_back(uninitialised(type));
+  }
+  const auto store = [&](size_t output, int64_t index, const Tensor& value) {
+    const Tensor whole = dense(value);
+    if (whole.type().bytes() > 0) {
+      std::memcpy(static_cast<std::byte*>(results[output].data()) + index * whole.type().bytes(), whole.data(),
+                  static_cast<size_t>(whole.type().bytes()));
+    }
+  };
+  for (int64_t t = 0; t < length; ++t) {
+    const int64_t index = attrs.flag("reverse") ? length - 1 - t : t;
+    for (size_t i = fixed; i < arguments.size(); ++i) {
+      arguments[i] = select(inputs[i], 0, index);
+    }
+    if (attrs.flag("keep_carries")) {
+      for (size_t i = 0; i < carries; ++i) {
+        store(carries + ys + i, index, arguments[i]);
+      }
+    }
+    const Tensors next = replay(body, arguments);
+    for (size_t i = 0; i < ys; ++i) {
+      store(carries + i, index, next[carries + i]);
+    }
+    std::copy_n(next.begin(), carries, arguments.begin());
+  }
+  std::copy_n(arguments.begin(), carries, results.begin());
+  return results;
+}
+
+Tensors run_while(const Attrs& attrs, std::span<const Tensor> inputs) {
+  const Graph& body = *attrs.graph("body");
+  const Graph& condition = *attrs.graph("condition");
+  Tensors arguments(inputs.begin(), inputs.end());
+  while (item(replay(condition, arguments)[0]) != 0) {
+    const Tensors next = replay(body, arguments);
+    std::copy(next.begin(), next.end(), arguments.begin());
+  }
+  arguments.resize(body.outputs().size());
+  return arguments;
+}
+
+}  // namespace
+
+Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const Attrs& attrs, const Types& types) {
+  Tensors inputs;
+  for (const Tensor& x : given) {
+    inputs.push_back(untraced(x));
+  }
+  if (op.name == "barrier") {
+    return inputs;
+  }
+  if (inputs.size() == 1) {
+    Tensors views;
+    for (size_t i = 0; i < types.size(); ++i) {
+      const auto alias = alias_of(op, attrs, inputs[0].view(), i);
+      if (!alias) {
+        break;
+      }
+      views.push_back({types[i], inputs[0].buffer(), inputs[0].offset() + alias->offset, alias->strides});
+    }
+    if (views.size() == types.size()) {
+      return views;
+    }
+  }
+  if (op.name == "scan") {
+    return run_scan(attrs, inputs, types);
+  }
+  if (op.name == "while") {
+    return run_while(attrs, inputs);
+  }
+
+  const Context& context = current_context();
+  const int threads = context.num_threads();
+  prepare_threads(threads);
+  const Backend backend = context.backend == Backend::kNull ? Backend::kCpu : context.backend;
+  std::vector<ViewType> in;
+  std::vector<ViewType> out;
+  for (const Tensor& x : inputs) {
+    in.push_back(x.view());
+  }
+  for (const TensorType& type : types) {
+    out.push_back(ViewType::dense(type));
+  }
+  const auto usable = [&](const KernelEntry* entry) {
+    return entry != nullptr && (entry->supports == nullptr || entry->supports({op, attrs, in, out, threads}));
+  };
+  const KernelEntry* entry = find_kernel(backend, op);
+  if (!usable(entry)) {
+    if (op.decompose != nullptr) {
+      return op.decompose(attrs, inputs);
+    }
+    entry = find_kernel(Backend::kReference, op);
+    check(entry != nullptr, "{}: no backend has a kernel for it", op.name);
+  }
+  if (!entry->strided_inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = dense(inputs[i]);
+      in[i] = inputs[i].view();
+    }
+  }
+  thread_local KernelCache cache;
+  const Kernel& kernel = cache.find(*entry, {op, attrs, in, out, threads}, backend);
+
+  Tensors results;
+  std::vector<void*> in_addresses;
+  std::vector<void*> out_addresses;
+  for (const Tensor& x : inputs) {
+    in_addresses.push_back(x.data());
+  }
+  for (const TensorType& type : types) {
+    results.push_back(uninitialised(type));
+    out_addresses.push_back(results.back().data());
+  }
+  const Buffer workspace =
+      kernel.workspace_bytes > 0 ? Buffer::allocate(context.allocator, kernel.workspace_bytes) : Buffer();
+  if (context.backend != Backend::kNull) {
+    kernel.run({in_addresses, out_addresses, workspace.data()});
+  }
+  return results;
+}
+
+}  // namespace mstrain

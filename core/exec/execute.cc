@@ -1,0 +1,120 @@
+#include "core/exec/execute.h"
+
+#include <cstring>
+
+namespace mstrain {
+namespace {
+
+using Addresses = std::vector<void*>;
+
+void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
+
+// Where the tensors of one step lie: carries…, constants…, xs… and carries…, ys…, kept carries….
+void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& outputs, void* workspace) {
+  const LoopPlan& loop = *step.loop;
+  const Plan& body = *loop.body;
+  const auto carries = static_cast<size_t>(loop.carries);
+  const size_t fixed = carries + static_cast<size_t>(loop.constants);
+  const size_t ys = body.outputs.size() - carries;
+  Addresses in(inputs.begin(), inputs.end());
+  Addresses out(body.outputs.size());
+  for (size_t i = 0; i < carries; ++i) {
+    in[i] = at(workspace, loop.carry_offsets[i]);
+    out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
+    std::memcpy(in[i], inputs[i], static_cast<size_t>(body.input_types[i].bytes()));
+  }
+  auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
+  for (int64_t t = 0; t < loop.length; ++t) {
+    const int64_t index = loop.reverse ? loop.length - 1 - t : t;
+    for (size_t i = fixed; i < in.size(); ++i) {
+      in[i] = at(inputs[i], index * body.input_types[i].bytes());
+    }
+    for (size_t i = 0; i < ys; ++i) {
+      out[carries + i] = at(outputs[carries + i], index * body.output_types[carries + i].bytes());
+    }
+    for (size_t i = 0; loop.keep_carries && i < carries; ++i) {
+      const int64_t bytes = body.input_types[i].bytes();
+      std::memcpy(at(outputs[carries + ys + i], index * bytes), in[i], static_cast<size_t>(bytes));
+    }
+    execute(body, in, out, arena);
+    for (size_t i = 0; i < carries; ++i) {
+      if (out[i] != in[i]) {
+        std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
+      }
+    }
+  }
+  for (size_t i = 0; i < carries; ++i) {
+    std::memcpy(outputs[i], in[i], static_cast<size_t>(body.input_types[i].bytes()));
+  }
+}
+
+void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& outputs, void* workspace) {
+  const LoopPlan& loop = *step.loop;
+  const Plan& body = *loop.body;
+  const auto carries = static_cast<size_t>(loop.carries);
+  Addresses in(inputs.begin(), inputs.end());
+  Addresses out(carries);
+  for (size_t i = 0; i < carries; ++i) {
+    in[i] = at(workspace, loop.carry_offsets[i]);
+    out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
+    std::memcpy(in[i], inputs[i], static_cast<size_t>(body.input_types[i].bytes()));
+  }
+  void* const condition = at(workspace, loop.condition_offset);
+  auto* condition_arena = static_cast<std::byte*>(at(workspace, loop.condition_arena));
+  auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
+  const auto goes_on = [&] {
+    execute(*loop.condition, in, std::span(&condition, 1), condition_arena);
+    return *static_cast<const bool*>(condition);
+  };
+  while (goes_on()) {
+    execute(body, in, out, arena);
+    for (size_t i = 0; i < carries; ++i) {
+      if (out[i] != in[i]) {
+        std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
+      }
+    }
+  }
+  for (size_t i = 0; i < carries; ++i) {
+    std::memcpy(outputs[i], in[i], static_cast<size_t>(body.input_types[i].bytes()));
+  }
+}
+
+}  // namespace
+
+void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs, std::byte* arena) {
+  const auto address = [&](const PlanView& view) {
+    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(view.buffer)];
+    switch (buffer.kind) {
+      case PlanBuffer::Kind::kInput: return at(inputs[static_cast<size_t>(buffer.index)], view.offset);
+      case PlanBuffer::Kind::kOutput: return at(outputs[static_cast<size_t>(buffer.index)], view.offset);
+      case PlanBuffer::Kind::kArena: break;
+    }
+    return at(arena, buffer.offset + view.offset);
+  };
+  thread_local Addresses in_scratch;
+  thread_local Addresses out_scratch;
+  for (const PlanStep& step : plan.steps) {
+    Addresses in = std::move(in_scratch);  // loops nest: each level needs its own
+    Addresses out = std::move(out_scratch);
+    in.clear();
+    out.clear();
+    for (const PlanView& view : step.inputs) {
+      in.push_back(address(view));
+    }
+    for (const PlanView& view : step.outputs) {
+      out.push_back(address(view));
+    }
+    void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
+    if (step.loop == nullptr) {
+      step.kernel->run({in, out, workspace});
+    } else if (step.op->name == "scan") {
+      run_scan(step, in, out, workspace);
+    } else {
+      run_while(step, in, out, workspace);
+    }
+    in_scratch = std::move(in);
+    out_scratch = std::move(out);
+  }
+}
+
+}  // namespace mstrain
