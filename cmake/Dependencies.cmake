@@ -1,8 +1,4 @@
-# Finds what mstrain is built on; scripts/deps.sh installs it.
-find_program(CCACHE ccache)
-if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
-endif()
+# Finds what mstrain is built on, for its own build and for programs that use the installed package.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Eigen3 REQUIRED NO_MODULE)

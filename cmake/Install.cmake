@@ -1,0 +1,19 @@
+# `cmake --install` gives headers, libraries and a CMake package: find_package(mstrain), target mstrain::mstrain.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+get_property(rooms GLOBAL PROPERTY MSTRAIN_ROOMS)
+install(TARGETS ${rooms} mstrain mstrain_start mstrain_options EXPORT mstrainTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/mstrain
+        OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/mstrain)
+install(EXPORT mstrainTargets NAMESPACE mstrain:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mstrain)
+install(DIRECTORY core suites DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mstrain FILES_MATCHING PATTERN "*.h"
+        PATTERN "backends" EXCLUDE)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/mstrainConfig.cmake.in
+                              ${CMAKE_CURRENT_BINARY_DIR}/mstrainConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mstrain)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/mstrainConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mstrainConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/mstrainConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/Dependencies.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mstrain)

@@ -4,6 +4,8 @@ target_include_directories(mstrain_options INTERFACE $<BUILD_INTERFACE:${PROJECT
                                                      $<INSTALL_INTERFACE:include/mstrain>)
 target_compile_features(mstrain_options INTERFACE cxx_std_20)
 
+set_property(GLOBAL PROPERTY MSTRAIN_ROOMS "")
+
 set(MSTRAIN_WARNINGS -Wall -Wextra -Wno-missing-field-initializers)
 if(MSTRAIN_WERROR)
   list(APPEND MSTRAIN_WARNINGS -Werror)
@@ -22,9 +24,8 @@ function(mstrain_room name folder)
   endif()
   add_library(mstrain_${name} STATIC ${sources})
   target_link_libraries(mstrain_${name} PUBLIC mstrain_options ${ROOM_DEPENDS})
-  foreach(dependency ${ROOM_PRIVATE_DEPENDS})
-    target_link_libraries(mstrain_${name} PRIVATE $<BUILD_INTERFACE:${dependency}>)
-  endforeach()
+  target_link_libraries(mstrain_${name} PRIVATE ${ROOM_PRIVATE_DEPENDS})
+  set_property(GLOBAL APPEND PROPERTY MSTRAIN_ROOMS mstrain_${name})
   target_compile_options(mstrain_${name} PRIVATE ${MSTRAIN_WARNINGS})
 endfunction()
 
