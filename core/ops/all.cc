@@ -3,6 +3,7 @@
 #include "core/ops/adamw.h"
 #include "core/ops/attention.h"
 #include "core/ops/control.h"
+#include "core/ops/conv.h"
 #include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
@@ -20,7 +21,7 @@ void register_all_ops() {
   for (const auto& family :
        {std::span<const OpDef>(&kInputOp, 1), elementwise_ops(), shape_ops(), source_ops(), reduce_ops(), matmul_ops(),
         control_ops(), index_ops(), sort_ops(), random_ops(), softmax_ops(), norm_ops(), cross_entropy_ops(),
-        attention_ops(), adamw_ops()}) {
+        attention_ops(), adamw_ops(), conv_ops(), pool_ops()}) {
     register_ops(family);
   }
 }

@@ -1,0 +1,43 @@
+// How the families of the reference backend are written: one plain function for each operation.
+#pragma once
+
+#include "core/backends/reference/elements.h"
+#include "core/ir/kernel.h"
+
+namespace mstrain::reference {
+
+struct Call {
+  const OpDef& op;
+  const Attrs& attrs;
+  std::span<const Elements> in;
+  std::span<const Elements> out;
+};
+using Function = void (*)(const Call&);
+
+Kernel prepare_function(const KernelRequest& request, Function function);
+
+template <Function function>
+Kernel prepare(const KernelRequest& request) {
+  return prepare_function(request, function);
+}
+
+// Registers `function` for an operation.
+template <Function function>
+void define(std::string_view op) {
+  register_kernel(Backend::kReference, op, {.prepare = prepare<function>, .strided_inputs = true});
+}
+
+// An id in [0, n), or the Error that names it.
+int64_t checked_id(const Call& call, const Elements& ids, int64_t position, int64_t n);
+
+void register_elementwise();
+void register_movement();
+void register_reductions();
+void register_matmul();
+void register_index();
+void register_sort();
+void register_convolution();
+void register_pooling();
+void register_random();
+
+}  // namespace mstrain::reference
