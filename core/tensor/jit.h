@@ -109,7 +109,7 @@ class Jit {
     Tensors leaves;
     // Leaves are moved out, so that donated ones are held by nobody else.
     int position = 0;
-    LeafVisitor visitor([&](const std::string& path, Tensor& leaf) {
+    LeafVisitor visitor(LeafVisitor::Access::kWrite, [&](const std::string& path, Tensor& leaf) {
       paths.push_back(path);
       leaves.push_back(std::move(leaf));
       leaf = Tensor();

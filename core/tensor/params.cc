@@ -79,6 +79,8 @@ std::vector<std::pair<std::string, Tensor>>& Params::items() {
   return store_->items;
 }
 
+std::vector<std::pair<std::string, Tensor>>& Params::shared_items() const { return store_->items; }
+
 std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& model) {
   const Trace trace(Trace::Mode::kAbstract);
   std::vector<ParamSpec> specs;

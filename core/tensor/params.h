@@ -59,7 +59,10 @@ class Params {
 
  private:
   friend std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& model);
+  friend class LeafVisitor;
   struct Store;
+  // As items(), without making the storage this object's own: for reading.
+  std::vector<std::pair<std::string, Tensor>>& shared_items() const;
   std::shared_ptr<Store> store_;
   std::string prefix_;
 };

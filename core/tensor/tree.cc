@@ -4,7 +4,7 @@ namespace mstrain {
 
 void LeafVisitor::operator()(std::string_view name, Params& params) {
   nested(name, [&] {
-    for (auto& [key, tensor] : params.items()) {
+    for (auto& [key, tensor] : access_ == Access::kRead ? params.shared_items() : params.items()) {
       leaf_(join(key), tensor);
     }
   });

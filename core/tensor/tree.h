@@ -22,8 +22,10 @@ namespace mstrain {
 // Visits the leaves of a tree in order, with their paths ("params.h.0.attn.weight").
 class LeafVisitor {
  public:
-  // Calls `leaf` for each tensor; it may read or replace it.
-  explicit LeafVisitor(std::function<void(const std::string& path, Tensor& leaf)> leaf) : leaf_(std::move(leaf)) {}
+  enum class Access { kRead, kWrite };
+  // Calls `leaf` for each tensor; with kWrite it may replace it.
+  LeafVisitor(Access access, std::function<void(const std::string& path, Tensor& leaf)> leaf)
+      : access_(access), leaf_(std::move(leaf)) {}
 
   void operator()(std::string_view name, Tensor& x) { leaf_(join(name), x); }
   void operator()(std::string_view name, Params& params);
@@ -67,6 +69,7 @@ class LeafVisitor {
     path_ = std::move(previous);
   }
 
+  Access access_;
   std::function<void(const std::string&, Tensor&)> leaf_;
   std::string path_;
 };
@@ -75,13 +78,13 @@ class LeafVisitor {
 template <class T>
 Tensors flatten_tree(const T& tree, std::vector<std::string>* paths = nullptr) {
   Tensors leaves;
-  LeafVisitor visitor([&](const std::string& path, Tensor& leaf) {
+  LeafVisitor visitor(LeafVisitor::Access::kRead, [&](const std::string& path, Tensor& leaf) {
     leaves.push_back(leaf);
     if (paths != nullptr) {
       paths->push_back(path);
     }
   });
-  visitor("", const_cast<T&>(tree));  // the visitor only reads
+  visitor("", const_cast<T&>(tree));  // only read
   return leaves;
 }
 
@@ -89,7 +92,10 @@ Tensors flatten_tree(const T& tree, std::vector<std::string>* paths = nullptr) {
 template <class T>
 T with_leaves(T tree, std::span<const Tensor> leaves) {
   size_t next = 0;
-  LeafVisitor visitor([&](const std::string&, Tensor& leaf) { leaf = leaves[next++]; });
+  LeafVisitor visitor([&](const std::string&, Tensor& leaf) {
+    leaf = next < leaves.size() ? leaves[next] : Tensor();
+    ++next;
+  });
   visitor("", tree);
   check(next == leaves.size(), "a tree of {} tensors was given {}", next, leaves.size());
   return tree;
