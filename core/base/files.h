@@ -80,6 +80,9 @@ class FileSystem {
 
 FileSystem& real_files();
 
+// Creates what is missing of `path` such that a crash does not undo it.
+void create_directories_durably(FileSystem& files, const std::string& path);
+
 // Writes under a temporary name beside `path`, syncs, renames, syncs the directory: `path` holds the old or the new bytes.
 void write_file_atomic(FileSystem& files, const std::string& path,
                        std::span<const std::byte> bytes);
