@@ -90,6 +90,11 @@ Value Trace::value_of(const Tensor& tensor) {
   if (const auto found = captured_.find(tensor.identity()); found != captured_.end()) {
     return found->second;
   }
+  check(static_cast<bool>(tensor), "an empty tensor is part of a traced function's arguments or results");
+  check(tensor.concrete() || tensor.traced(),
+        "a traced function uses or returns a tensor of type {} that was computed inside a traced function that has ended; "
+        "return it from that function instead of keeping it in a variable outside",
+        to_string(tensor.type()));
   const Value value = graph_.add_input(tensor.type());
   tensors_.push_back({make(tensor.type(), value, mode_ == Mode::kRecording ? tensor : Tensor())});
   captures_.push_back(tensor);

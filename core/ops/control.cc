@@ -1,5 +1,7 @@
 #include "core/ops/control.h"
 
+#include <algorithm>
+
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
@@ -148,10 +150,23 @@ Tensors scan_with(const GraphPtr& body, const Tensors& inputs, size_t carries, s
                kHere);
 }
 
+// The attributes of the loop that gives the carries which enter each step as further ys.
+Attrs kept_as_ys(const Attrs& attrs) {
+  const GraphPtr& body = attrs.graph("body");
+  const auto carries = static_cast<size_t>(attrs.integer("carries"));
+  const GraphPtr with_carries = closed_program(types_of(*body, body->inputs()), [&](std::span<const Tensor> args) {
+    Parts result;
+    result.add(replay(*body, args));
+    result.add(args.first(carries));
+    return result.all;
+  });
+  return attrs.with("body", with_carries).with("keep_carries", false);
+}
+
 // One loop over pairs (value, tangent) of everything floating.
 Tensors jvp_scan(const Application& node, std::span<const Tensor> given) {
-  const ScanForm form(node.attrs);
-  check(!form.keep, "scan: forward mode of a loop that keeps its carries is taken through the loop without them");
+  const Attrs attrs = node.attrs.flag("keep_carries") ? kept_as_ys(node.attrs) : node.attrs;
+  const ScanForm form(attrs);
   const std::span<const Tensor> in = node.inputs;
   const Tensors tangents = or_zeros(Tensors(given.begin(), given.end()), in);
   const auto section = [](std::span<const Tensor> all, size_t from, size_t count) { return all.subspan(from, count); };
@@ -440,15 +455,35 @@ Types infer_custom(std::span<const TensorType> in, const Attrs& attrs) {
 }
 
 Tensors jvp_custom(const Application&, std::span<const Tensor>) {
-  fail("custom_vjp: a function with a reverse rule of its own has no forward-mode derivative");
+  fail(
+      "custom_vjp: a function with a reverse rule of its own has no forward-mode derivative; take second derivatives in "
+      "reverse mode, as in jacobian(grad(f))");
 }
 
+// The results by the function's own rule; the residuals, which second derivatives come to, by that of what computes them.
 Tensors vjp_custom(const Application& node, std::span<const Tensor> ct) {
   const auto n = static_cast<size_t>(node.attrs.integer("outputs"));
-  Parts given;
-  given.add(node.outputs.subspan(n));
-  given.add(or_zeros(Tensors(ct.begin(), ct.begin() + static_cast<int64_t>(n)), node.outputs));
-  return replay(*node.attrs.graph("backward"), given.all);
+  const auto any = [](std::span<const Tensor> tensors) {
+    return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return static_cast<bool>(t); });
+  };
+  Tensors result(node.inputs.size());
+  if (any(ct.first(n))) {
+    Parts given;
+    given.add(node.outputs.subspan(n));
+    given.add(or_zeros(Tensors(ct.begin(), ct.begin() + static_cast<int64_t>(n)), node.outputs));
+    result = replay(*node.attrs.graph("backward"), given.all);
+  }
+  if (any(ct.subspan(n))) {
+    Tensors residuals(ct.begin(), ct.end());
+    std::fill(residuals.begin(), residuals.begin() + static_cast<int64_t>(n), Tensor());
+    const Tensors through = vjp_by_decomposition(node, residuals);
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (is_floating(node.inputs[i].dtype())) {
+        result[i] = add_or_zero(result[i], through[i]);
+      }
+    }
+  }
+  return result;
 }
 
 Tensors batch_custom(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,

@@ -92,7 +92,7 @@ Tensors flatten_tree(const T& tree, std::vector<std::string>* paths = nullptr) {
 template <class T>
 T with_leaves(T tree, std::span<const Tensor> leaves) {
   size_t next = 0;
-  LeafVisitor visitor([&](const std::string&, Tensor& leaf) {
+  LeafVisitor visitor(LeafVisitor::Access::kWrite, [&](const std::string&, Tensor& leaf) {
     leaf = next < leaves.size() ? leaves[next] : Tensor();
     ++next;
   });

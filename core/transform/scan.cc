@@ -1,0 +1,95 @@
+#include "core/transform/scan.h"
+
+#include "core/ops/control.h"
+
+namespace mstrain {
+namespace {
+
+void expect_carries(std::string_view loop, const Graph& body, const Tensors& carries,
+                    const std::vector<std::string>& paths) {
+  for (size_t i = 0; i < carries.size(); ++i) {
+    const TensorType& after = body.type(body.outputs()[i]);
+    check(carries[i].type() == after, "{}: the carry {} is {} before a step and {} after it", loop,
+          paths[i].empty() ? "" : paths[i], to_string(carries[i].type()), to_string(after));
+  }
+}
+
+}  // namespace
+
+int64_t scan_length(const Tensors& xs, const std::vector<std::string>& paths, const ScanOptions& options) {
+  int64_t length = options.length;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const TensorType& type = xs[i].type();
+    check(type.shape.rank() > 0, "scan: {} of xs is {}, without a leading dim to run over", paths[i],
+          to_string(type));
+    check(length < 0 || type.shape[0] == length, "scan: {} of xs is {}, the loop has {} steps", paths[i],
+          to_string(type), length);
+    length = type.shape[0];
+  }
+  check(length >= 0, "scan: xs holds no tensors, so that the length must be given");
+  return length;
+}
+
+Types scan_types(const Tensors& carries, const Tensors& xs) {
+  Types types = types_of(carries);
+  for (const Tensor& x : xs) {
+    types.push_back({x.dtype(), x.shape().without(0)});
+  }
+  return types;
+}
+
+Tensors scan_recorded(const GraphPtr& body, const Tensors& captures, const Tensors& carries,
+                      const std::vector<std::string>& carry_paths, const Tensors& xs, int64_t length, bool reverse) {
+  expect_carries("scan", *body, carries, carry_paths);
+  // The recorded order is carries, xs, captures; the loop wants carries, constants, xs.
+  Types types = types_of(carries);
+  for (const Tensor& capture : captures) {
+    types.push_back(capture.type());
+  }
+  for (const Tensor& x : xs) {
+    types.push_back({x.dtype(), x.shape().without(0)});
+  }
+  Tensors none;
+  const GraphPtr ordered = trace_program(
+      types,
+      [&](std::span<const Tensor> args) {
+        Tensors given(args.begin(), args.end());
+        const auto first = given.begin() + static_cast<std::ptrdiff_t>(carries.size());
+        std::rotate(first, first + static_cast<std::ptrdiff_t>(captures.size()), given.end());
+        return replay(*body, given);
+      },
+      &none);
+  return scan_program(ordered, carries, captures, xs, length, reverse);
+}
+
+Tensors while_recorded(const GraphPtr& condition, const Tensors& condition_captures, const GraphPtr& body,
+                       const Tensors& body_captures, const Tensors& carries,
+                       const std::vector<std::string>& carry_paths) {
+  expect_carries("while_loop", *body, carries, carry_paths);
+  const TensorType test = condition->type(condition->outputs()[0]);
+  check(condition->outputs().size() == 1 && test == TensorType{Dtype::kBool, {}},
+        "while_loop: the condition gives {}, not bool[]", to_string(test));
+  Tensors constants = condition_captures;
+  constants.insert(constants.end(), body_captures.begin(), body_captures.end());
+  Types types = types_of(carries);
+  for (const Tensor& constant : constants) {
+    types.push_back(constant.type());
+  }
+  // Both programs take the constants of both.
+  const auto widened = [&](const Graph& program, size_t skipped, size_t used) {
+    Tensors none;
+    return trace_program(
+        types,
+        [&](std::span<const Tensor> args) {
+          Tensors given(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(carries.size()));
+          const auto captured = args.subspan(carries.size() + skipped, used);
+          given.insert(given.end(), captured.begin(), captured.end());
+          return replay(program, given);
+        },
+        &none);
+  };
+  return while_program(widened(*condition, 0, condition_captures.size()),
+                       widened(*body, condition_captures.size(), body_captures.size()), carries, constants);
+}
+
+}  // namespace mstrain
