@@ -319,35 +319,4 @@ FileSystem& real_files() {
   return files;
 }
 
-void create_directories_durably(FileSystem& files, const std::string& path) {
-  std::vector<std::string> missing;
-  for (std::string at = path; !files.exists(at); at = parent_path(at)) {
-    missing.push_back(at);
-  }
-  files.create_directories(path);
-  for (auto it = missing.rbegin(); it != missing.rend(); ++it) {
-    files.sync_directory(parent_path(*it));
-  }
-}
-
-void write_file_atomic(FileSystem& files, const std::string& path,
-                       std::span<const std::byte> bytes) {
-  const std::string temporary = temporary_name(path);
-  try {
-    const std::unique_ptr<WritableFile> file = files.open(temporary, WriteMode::kTruncate);
-    file->append(bytes);
-    file->sync();
-    file->close();
-    files.rename(temporary, path);
-  } catch (...) {
-    try {
-      files.remove(temporary);
-    } catch (const IoError&) {
-      // The first error is the one to report; a leftover temporary harms nobody.
-    }
-    throw;
-  }
-  files.sync_directory(parent_path(path));
-}
-
 }  // namespace mstrain
