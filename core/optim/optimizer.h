@@ -8,7 +8,7 @@
 // beside them in update_rules.cc.
 #pragma once
 
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "core/optim/optimizer_config.h"
@@ -19,7 +19,7 @@ namespace mstrain {
 // A tree (core/tensor/tree.h) of which a checkpoint stores the leaf `slots[i].second` of a parameter as
 // `<parameter>.<slots[i].first>`.
 struct OptimizerState {
-  Tensor step;  // i32 []: updates done
+  Tensor step;                                        // i32 []: updates done
   std::vector<std::pair<std::string, Params>> slots;  // "exp_avg", …: shaped like the parameters
 
   template <class V>
@@ -50,8 +50,7 @@ class Optimizer {
 
  private:
   OptimizerConfig config_;
-  std::unordered_set<std::string> known_;
-  std::unordered_set<std::string> decayed_;
+  std::unordered_map<std::string, bool> decay_;  // by parameter
 };
 
 }  // namespace mstrain

@@ -2,8 +2,15 @@
 //
 // `step` counts from 0: the first update uses learning_rate(config, peak, 0), the last one `total_steps - 1`.
 //   step < warmup_steps: peak (step + 1) / (warmup_steps + 1), so that no update is wasted on a rate of 0
-//   step >= total_steps: the lowest rate, peak * min_lr_ratio (constant: peak)
-//   between: the shape of the type, with progress r = (step - warmup_steps) / (total_steps - warmup_steps) in [0, 1).
+//   then, with lowest = peak min_lr_ratio and r = (step - warmup_steps) / (total_steps - warmup_steps) in [0, 1):
+//     constant     peak
+//     linear       lowest + (peak - lowest) (1 - r)
+//     cosine       lowest + (peak - lowest) (1 + cos(pi r)) / 2
+//     polynomial   lowest + (peak - lowest) (1 - r)^power
+//     step         peak gamma^k, k = floor((step - warmup_steps) / step_size), at least lowest
+//     wsd          peak until decay_steps before the end, then linear to lowest (warm-up, stable, decay)
+//     plateau      peak gamma^k after k reductions (see LearningRate), at least lowest
+//   step >= total_steps: lowest, but for constant, step and plateau, which go on.
 // The rate is `peak` at step warmup_steps, and the lowest one would be reached at step total_steps. (This is nanoGPT's
 // convention.)
 #pragma once
@@ -32,8 +39,7 @@ struct ScheduleConfig {
     v("type", type, "shape of the learning rate after the warm-up",
       rule::one_of({"constant", "linear", "cosine", "polynomial", "step", "wsd", "plateau"}));
     v("warmup_steps", warmup_steps, "steps of linear rise in front", rule::at_least(0));
-    v("total_steps", total_steps, "steps of the whole run",
-      rule::at_least(1).at_most(2147483647));
+    v("total_steps", total_steps, "steps of the whole run", rule::at_least(1).at_most(2147483647));
     v("min_lr_ratio", min_lr_ratio, "lowest rate as a fraction of optimizer.lr",
       rule::at_least(0).at_most(1));
     v("power", power, "polynomial: exponent of 1 - progress", rule::positive());

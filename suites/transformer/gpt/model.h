@@ -29,6 +29,8 @@ class Gpt {
   Tensor block(const Params& p, const Tensor& x_btc) const;
   Tensor self_attention(const Params& p, const Tensor& x_btc) const;
   Tensor feed_forward(const Params& p, const Tensor& x_btc) const;
+  Init weights() const;
+  Init residual_weights() const;
 
   GptConfig config_;
   Recompute recompute_;

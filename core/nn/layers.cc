@@ -1,0 +1,79 @@
+#include "core/nn/layers.h"
+
+#include "core/nn/random_scope.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/matmul.h"
+#include "core/ops/shape.h"
+#include "core/runtime/context.h"
+
+namespace mstrain {
+namespace {
+
+// Dims [first, last) of `shape`.
+Shape dims(const Shape& shape, int first, int last) {
+  return Shape(std::span(shape.begin() + first, shape.begin() + last));
+}
+
+Shape joined(Shape a, const Shape& b) {
+  for (int64_t dim : b) {
+    a.push_back(dim);
+  }
+  return a;
+}
+
+}  // namespace
+
+Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOptions& options) {
+  const NameScope scope(p.path());
+  const int leading = x.rank() - options.in_dims;
+  check(leading >= 0, "{}: the input {} has less than {} dims", p.path(), to_string(x.shape()),
+        options.in_dims);
+  const Shape in = dims(x.shape(), leading, x.rank());
+  const Shape rows = dims(x.shape(), 0, leading);
+  const int64_t n_in = in.elements();
+  const int64_t n_out = out.elements();
+
+  const Init weight_init = options.weight_init.value_or(fan_in_uniform(n_in));
+  const Tensor weight = p.get("weight", joined(in, out), weight_init);
+  Tensor y = matmul(reshape(x, joined(rows, {n_in})), reshape(weight, {n_in, n_out}));
+  if (options.bias) {
+    const Init otherwise = options.weight_init ? zeros_init() : weight_init;
+    y = y + reshape(p.get("bias", out, options.bias_init.value_or(otherwise), false), {n_out});
+  }
+  return reshape(y, joined(rows, out));
+}
+
+Tensor embedding(const Params& p, const Tensor& ids, int64_t count, int64_t width,
+                 const Init& init) {
+  const NameScope scope(p.path());
+  return embedding(p.get("weight", {count, width}, init), ids);
+}
+
+Tensor layer_norm(const Params& p, const Tensor& x, double eps) {
+  const NameScope scope(p.path());
+  const Shape n{x.dim(-1)};
+  return layer_norm(x, p.get("weight", n, ones_init(), false),
+                    p.get("bias", n, zeros_init(), false), eps);
+}
+
+Tensor rms_norm(const Params& p, const Tensor& x, double eps) {
+  const NameScope scope(p.path());
+  return rms_norm(x, p.get("weight", {x.dim(-1)}, ones_init(), false), eps);
+}
+
+Tensor dropout(const Params& p, const Tensor& x, double rate) {
+  if (rate == 0 || !current_context().training) {
+    return x;
+  }
+  const NameScope scope(p.path());
+  return dropout(x, rate, RandomScope::key(p.path()));
+}
+
+Tensor mlp(const Params& p, Tensor x, const Shape& widths, Activation activation) {
+  for (int i = 0; i < widths.rank(); ++i) {
+    x = linear(p / i, i == 0 ? x : activate(activation, x), {widths[i]});
+  }
+  return x;
+}
+
+}  // namespace mstrain

@@ -1,0 +1,88 @@
+#include "suites/transformer/gpt/model.h"
+
+#include <cmath>
+
+#include "core/nn/attention.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/matmul.h"
+#include "core/ops/shape.h"
+
+namespace mstrain::gpt {
+
+Gpt::Gpt(const GptConfig& config, Recompute recompute) : config_(config), recompute_(recompute) {
+  check_gpt_config(config);
+  if (config.vocab_size.is_word()) {
+    throw ConfigError("model.vocab_size: the model needs a number");
+  }
+}
+
+Tensor Gpt::operator()(const Params& p, const Tensor& tokens_bt) const {
+  const Params transformer = p / "transformer";
+  Tensor x_btc = embed(transformer, tokens_bt);
+  for (int64_t i = 0; i < config_.num_layers; ++i) {
+    const auto layer = [&](const Tensor& x) { return block(transformer / "h" / i, x); };
+    x_btc = recomputed(recompute_, layer, x_btc);
+  }
+  x_btc = layer_norm(transformer / "ln_f", x_btc, config_.norm.eps);
+
+  const Params head = config_.tie_embeddings ? transformer / "wte" : p / "lm_head";
+  const Tensor w_vc = head.get("weight", {*config_.vocab_size.value, config_.hidden_size},
+                               normal_init(config_.init.std));
+  return matmul(x_btc, w_vc, {.transpose_b = true});
+}
+
+Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt) const {
+  const int64_t t = tokens_bt.dim(1);
+  check(t <= config_.max_position_embeddings,
+        "a sequence of {} tokens is longer than model.max_position_embeddings {}", t,
+        config_.max_position_embeddings);
+  const Init init = normal_init(config_.init.std);
+  const Tensor token_btc =
+      embedding(p / "wte", tokens_bt, *config_.vocab_size.value, config_.hidden_size, init);
+  const Tensor positions =
+      (p / "wpe").get("weight", {config_.max_position_embeddings, config_.hidden_size}, init);
+  return dropout(p / "drop", token_btc + slice(positions, 0, 0, t), config_.dropout.embedding);
+}
+
+Tensor Gpt::block(const Params& p, const Tensor& x_btc) const {
+  const double eps = config_.norm.eps;
+  const Tensor y_btc = x_btc + self_attention(p / "attn", layer_norm(p / "ln_1", x_btc, eps));
+  return y_btc + feed_forward(p / "mlp", layer_norm(p / "ln_2", y_btc, eps));
+}
+
+Tensor Gpt::self_attention(const Params& p, const Tensor& x_btc) const {
+  const Shape by_head{3, config_.num_attention_heads, config_.head_dim()};
+  const Tensor qkv_bt3hd = linear(p / "c_attn", x_btc, by_head, {.weight_init = weights()});
+  const Tensors q_k_v = unstack(qkv_bt3hd, 2);
+  const Tensor out_bthd = attention(p / "attn_dropout", q_k_v[0], q_k_v[1], q_k_v[2],
+                                    config_.dropout.attention, {.causal = true});
+  const Tensor out_btc = linear(p / "c_proj", out_bthd, {config_.hidden_size},
+                                {.in_dims = 2, .weight_init = residual_weights()});
+  return dropout(p / "resid_dropout", out_btc, config_.dropout.hidden);
+}
+
+Tensor Gpt::feed_forward(const Params& p, const Tensor& x_btc) const {
+  const Tensor inner_btf =
+      linear(p / "c_fc", x_btc, {config_.ffn_dim()}, {.weight_init = weights()});
+  const Tensor out_btc = linear(p / "c_proj", activate(config_.activation, inner_btf),
+                                {config_.hidden_size}, {.weight_init = residual_weights()});
+  return dropout(p / "dropout", out_btc, config_.dropout.hidden);
+}
+
+Init Gpt::weights() const { return normal_init(config_.init.std); }
+
+// 2L of these are summed up in the stream.
+Init Gpt::residual_weights() const {
+  return normal_init(config_.init.std / std::sqrt(2.0 * static_cast<double>(config_.num_layers)));
+}
+
+Tensor Gpt::loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const {
+  return cross_entropy((*this)(p, tokens_bt), targets_bt);
+}
+
+std::vector<ParamSpec> Gpt::specs() const {
+  return declare_params([&](const Params& p) { (*this)(p, zeros({Dtype::kI32, {1, 1}})); });
+}
+
+}  // namespace mstrain::gpt
