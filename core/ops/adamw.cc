@@ -7,7 +7,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   expect_inputs(in, 8);
@@ -82,7 +82,7 @@ std::vector<Sample> samples(Dtype t) {
   return result;
 }
 
-const OpDef kDefs[] = {{.name = "adamw",
+constexpr OpDef kDefs[] = {{.name = "adamw",
                         .infer = infer,
                         .jvp = jvp_by_decomposition,
                         .vjp = vjp_by_decomposition,

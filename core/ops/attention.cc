@@ -15,7 +15,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Inputs {
@@ -263,7 +263,7 @@ std::vector<Sample> samples_grad(Dtype t) {
   return result;
 }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "attention",
      .infer = infer,
      .jvp = jvp_by_decomposition,

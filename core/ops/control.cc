@@ -10,7 +10,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 Types types_of(const Graph& graph, const std::vector<Value>& values) {
   Types types;
@@ -511,7 +511,7 @@ constexpr auto kControl = OpKind::kControl;
 constexpr auto kAny = DtypeClass::kAny;
 
 // Sampled by tests of their own: their attributes are programs.
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "scan", .kind = kControl, .dtypes = kAny, .infer = infer_scan, .jvp = jvp_scan, .vjp = vjp_scan, .batch = batch_scan},
     {.name = "while", .kind = kControl, .dtypes = kAny, .infer = infer_while, .jvp = jvp_while, .vjp = vjp_while, .batch = batch_while},
     {.name = "checkpoint", .kind = kControl, .dtypes = kAny, .infer = infer_checkpoint, .jvp = jvp_by_decomposition,

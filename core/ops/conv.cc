@@ -11,7 +11,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 // Bounds that keep every size far from overflow.
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
@@ -235,7 +235,7 @@ std::vector<Sample> samples_weight_grad(Dtype t) {
   return result;
 }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "conv2d",
      .kind = OpKind::kContract,
      .infer = infer,

@@ -16,7 +16,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 // The type of the values that each row has.
 TensorType check_rows(const TensorType& logits, const TensorType& targets, const Attrs& attrs) {
@@ -140,7 +140,7 @@ std::vector<Sample> samples_grad(Dtype t) {
   return result;
 }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "cross_entropy",
      .infer = infer,
      .jvp = jvp_by_decomposition,

@@ -48,7 +48,7 @@ constexpr auto kFloating = DtypeClass::kFloating;
 constexpr auto kNumeric = DtypeClass::kNumeric;
 
 // d: derivative for each input times t. x: inputs, z: result.
-const ElementwiseOp kRows[] = {
+constexpr ElementwiseOp kRows[] = {
     {"neg", 1, kNumeric, {[](X, T, T t) { return -t; }}, 1, eval_neg, int_neg, {{-2, 2}}},
     {"abs", 1, kNumeric, {[](X x, T, T t) { return t * sign(x[0]); }}, 0, eval_abs, int_abs, {{-2, 2}}, false, 1, false},
     {"sign", 1, kNumeric, {zero}, 0, eval_sign, int_sign, {{-2, 2}}, false, 1, false},
@@ -131,15 +131,13 @@ const ElementwiseOp kRows[] = {
 };
 constexpr size_t kNumRows = std::size(kRows);
 
-std::array<OpDef, kNumRows> make_defs();
-const std::array<OpDef, kNumRows> kDefs = make_defs();
+extern const std::array<OpDef, kNumRows> kDefs;
 
 const ElementwiseOp& row_of(const OpDef& op) { return kRows[&op - kDefs.data()]; }
 
-Types infer(const OpDef& op, std::span<const TensorType> inputs, const Attrs& attrs) {
-  const ElementwiseOp& row = row_of(op);
+Types infer(const ElementwiseOp& row, std::span<const TensorType> inputs, const Attrs& attrs) {
   expect_inputs(inputs, row.arity);
-  const bool selects = op.name == "where";
+  const bool selects = row.name == "where";
   const TensorType& first = inputs[selects ? 1 : 0];
   for (const TensorType& type : inputs) {
     if (!(type.shape == first.shape)) {
@@ -156,7 +154,7 @@ Types infer(const OpDef& op, std::span<const TensorType> inputs, const Attrs& at
   if (selects && inputs[0].dtype != Dtype::kBool) {
     throw ShapeError(fmt::format("the condition is {}, not bool", name_of(inputs[0].dtype)), "compare it with 0");
   }
-  if (op.name == "cast") {
+  if (row.name == "cast") {
     return {{attrs.dtype("dtype"), first.shape}};
   }
   return {{row.comparison ? Dtype::kBool : first.dtype, first.shape}};
@@ -226,7 +224,7 @@ std::vector<Sample> samples(Dtype dtype) {
 }
 
 template <size_t... kRow>
-std::array<OpDef, kNumRows> make_defs(std::index_sequence<kRow...>) {
+constexpr std::array<OpDef, kNumRows> make_defs(std::index_sequence<kRow...>) {
   return {OpDef{.name = kRows[kRow].name,
                 .kind = OpKind::kElementwise,
                 .dtypes = kRows[kRow].dtypes,
@@ -239,7 +237,8 @@ std::array<OpDef, kNumRows> make_defs(std::index_sequence<kRow...>) {
                 .samples = samples<kRow>,
                 .smooth = kRows[kRow].smooth}...};
 }
-std::array<OpDef, kNumRows> make_defs() { return make_defs(std::make_index_sequence<kNumRows>()); }
+// Before any code runs, so that start-up may register the operations in any order of object files.
+constinit const std::array<OpDef, kNumRows> kDefs = make_defs(std::make_index_sequence<kNumRows>());
 
 const OpDef& def_of(std::string_view name) {
   for (const OpDef& def : kDefs) {

@@ -7,7 +7,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 int axis_of(const Attrs& attrs) { return static_cast<int>(attrs.integer("axis")); }
 
@@ -252,7 +252,7 @@ std::vector<Sample> samples_one_hot(Dtype t) {
 
 constexpr auto kIndex = OpKind::kIndex;
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "gather",
      .kind = kIndex,
      .dtypes = DtypeClass::kAny,

@@ -7,7 +7,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   expect_inputs(in, 2);
@@ -123,7 +123,7 @@ std::vector<Sample> samples_bias(Dtype t) {
   return result;
 }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "matmul", .kind = OpKind::kContract, .dtypes = DtypeClass::kNumeric, .infer = infer, .jvp = jvp, .vjp = vjp,
      .linear = 3, .batch = batch, .cost = cost, .samples = samples},
     {.name = "matmul_bias", .kind = OpKind::kComposite, .dtypes = DtypeClass::kNumeric, .infer = infer_bias,

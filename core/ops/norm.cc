@@ -12,7 +12,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 void expect_rows(const TensorType& x) {
   if (!is_floating(x.dtype)) {
@@ -192,7 +192,7 @@ std::vector<Sample> samples_backward(Dtype t, bool mean) {
 std::vector<Sample> samples_layer_norm_grad(Dtype t) { return samples_backward(t, true); }
 std::vector<Sample> samples_rms_norm_grad(Dtype t) { return samples_backward(t, false); }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "layer_norm",
      .infer = infer_layer_norm,
      .jvp = jvp_by_decomposition,

@@ -11,7 +11,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 Shape result_shape(const PoolSizes& n) { return {n.n, n.c, n.oh, n.ow}; }
 
@@ -173,7 +173,7 @@ std::vector<Sample> samples_avg_grad(Dtype t) {
   return result;
 }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "max_pool",
      .kind = OpKind::kReduce,
      .infer = infer,

@@ -63,7 +63,7 @@ std::vector<Sample> samples(Dtype t) {
   return result;
 }
 
-const OpDef kDefs[] = {{.name = "random",
+constexpr OpDef kDefs[] = {{.name = "random",
                         .kind = OpKind::kRandom,
                         .dtypes = DtypeClass::kFloating,
                         .infer = infer,

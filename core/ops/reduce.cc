@@ -7,7 +7,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 Shape without(const Shape& shape, const Shape& axes) {
   Shape result;
@@ -176,7 +176,7 @@ std::vector<Sample> samples_squares(Dtype t) { return {{{of(t, {})}}, {{of(t, {3
 constexpr auto kNumeric = DtypeClass::kNumeric;
 constexpr auto kReduce = OpKind::kReduce;
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "reduce_sum", .kind = kReduce, .dtypes = kNumeric, .infer = infer_sum, .jvp = jvp_same, .vjp = vjp_sum,
      .linear = 1, .batch = batch_axes, .cost = cost, .samples = samples_sum},
     {.name = "reduce_max", .kind = kReduce, .dtypes = kNumeric, .infer = infer_extremum, .jvp = jvp_extremum,

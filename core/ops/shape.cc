@@ -8,7 +8,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 Shape shifted(const Shape& axes) {
   Shape result;
@@ -334,7 +334,7 @@ constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, Vj
           .linear = kLinearInAll, .batch = batch, .cost = cost, .samples = samples};
 }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     movement("reshape", infer_reshape, jvp_same, vjp_reshape, batch_reshape, samples_reshape),
     movement("transpose", infer_transpose, jvp_same, vjp_transpose, batch_transpose, samples_transpose),
     movement("broadcast", infer_broadcast, jvp_same, vjp_broadcast, batch_broadcast, samples_broadcast),

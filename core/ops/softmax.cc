@@ -9,7 +9,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 Types infer(std::span<const TensorType> in, const Attrs&) {
   expect_inputs(in, 1);
@@ -90,7 +90,7 @@ std::vector<Sample> samples_grad(Dtype t, double low, double high) {
 std::vector<Sample> samples_softmax_grad(Dtype t) { return samples_grad(t, 0, 1); }
 std::vector<Sample> samples_log_softmax_grad(Dtype t) { return samples_grad(t, -5, 0); }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "softmax",
      .infer = infer,
      .jvp = jvp_by_decomposition,

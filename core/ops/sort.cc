@@ -6,7 +6,7 @@
 namespace mstrain {
 namespace {
 
-const SourceLocation kHere = SourceLocation::current();
+constexpr SourceLocation kHere = SourceLocation::current();
 
 int axis_of(const Attrs& attrs) { return static_cast<int>(attrs.integer("axis")); }
 
@@ -101,7 +101,7 @@ std::vector<Sample> samples_topk(Dtype t) {
           {{of(t, {0, 5})}, {{"k", int64_t{2}}}}};
 }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "sort",
      .kind = OpKind::kIndex,
      .dtypes = DtypeClass::kNumeric,

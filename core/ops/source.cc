@@ -43,7 +43,7 @@ std::vector<Sample> samples_iota(Dtype dtype) {
   return samples;
 }
 
-const OpDef kDefs[] = {
+constexpr OpDef kDefs[] = {
     {.name = "full", .kind = OpKind::kSource, .dtypes = DtypeClass::kAny, .infer = infer, .jvp = zero_derivative,
      .batch = batch, .cost = cost, .samples = samples_full},
     {.name = "iota", .kind = OpKind::kSource, .dtypes = DtypeClass::kAny, .infer = infer_iota, .jvp = zero_derivative,
