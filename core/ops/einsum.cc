@@ -1,0 +1,181 @@
+#include "core/ops/einsum.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/ops/build.h"
+#include "core/ops/matmul.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+
+namespace mstrain {
+namespace {
+
+bool has(std::string_view letters, char letter) {
+  return letters.find(letter) != std::string_view::npos;
+}
+
+// A tensor with the letters of its dims.
+struct Term {
+  Tensor value;
+  std::string letters;
+};
+
+struct Equation {
+  std::vector<std::string> operands;
+  std::string result;
+};
+
+Equation parse(std::string_view text, const SourceLocation& where) {
+  const auto wrong = [&](std::string_view why) {
+    fail("einsum: \"{}\" {}, at {}; write it like \"ij,jk->ik\"", text, why, to_string(where));
+  };
+  const size_t arrow = text.find("->");
+  if (arrow == std::string_view::npos) {
+    wrong("has no arrow");
+  }
+  Equation equation{{""}, ""};
+  std::string* current = &equation.operands.back();
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (i == arrow) {
+      current = &equation.result;
+      ++i;
+    } else if (c == ',' && i < arrow) {
+      current = &equation.operands.emplace_back();
+    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+      if (has(*current, c)) {
+        wrong(fmt::format("repeats {} in one tensor", c));
+      }
+      current->push_back(c);
+    } else if (c != ' ') {
+      wrong(fmt::format("contains '{}'", c));
+    }
+  }
+  for (char letter : equation.result) {
+    if (std::none_of(equation.operands.begin(), equation.operands.end(),
+                     [&](const std::string& operand) { return has(operand, letter); })) {
+      wrong(fmt::format("asks for {}, which no operand has", letter));
+    }
+  }
+  return equation;
+}
+
+// Sums over the letters that `keep` does not want.
+Term without_unused(Term term, std::string_view keep) {
+  Shape axes;
+  std::string letters;
+  for (size_t i = 0; i < term.letters.size(); ++i) {
+    if (has(keep, term.letters[i])) {
+      letters.push_back(term.letters[i]);
+    } else {
+      axes.push_back(static_cast<int64_t>(i));
+    }
+  }
+  return axes.rank() == 0 ? term : Term{sum(term.value, axes), letters};
+}
+
+Tensor ordered(const Term& term, std::string_view letters) {
+  Shape axes;
+  for (char letter : letters) {
+    axes.push_back(static_cast<int64_t>(term.letters.find(letter)));
+  }
+  return transpose(term.value, axes);
+}
+
+// Letters of `a` for which `wanted` says yes, in the order of `a`.
+template <class F>
+std::string letters_where(std::string_view a, F&& wanted) {
+  std::string result;
+  std::copy_if(a.begin(), a.end(), std::back_inserter(result), wanted);
+  return result;
+}
+
+// The sizes of batch letters, and of two groups of letters as one dim each.
+Shape as_matrices(const Tensor& x, size_t batch, size_t rows) {
+  Shape shape;
+  int64_t products[2] = {1, 1};
+  for (size_t i = 0; i < static_cast<size_t>(x.rank()); ++i) {
+    const int64_t size = x.dim(static_cast<int>(i));
+    if (i < batch) {
+      shape.push_back(size);
+    } else {
+      products[i < batch + rows ? 0 : 1] *= size;
+    }
+  }
+  shape.push_back(products[0]);
+  shape.push_back(products[1]);
+  return shape;
+}
+
+// One matrix product: letters of both that `keep` wants are its batch, other common ones are contracted.
+Term contract(Term a, Term b, std::string_view keep) {
+  a = without_unused(std::move(a), std::string(keep) + b.letters);
+  b = without_unused(std::move(b), std::string(keep) + a.letters);
+  const std::string batch =
+      letters_where(a.letters, [&](char c) { return has(b.letters, c) && has(keep, c); });
+  const std::string inner =
+      letters_where(a.letters, [&](char c) { return has(b.letters, c) && !has(keep, c); });
+  const std::string rows = letters_where(a.letters, [&](char c) { return !has(b.letters, c); });
+  const std::string columns = letters_where(b.letters, [&](char c) { return !has(a.letters, c); });
+  // The order of b in memory decides whether it is the transposed operand, so that it need not be copied.
+  const bool transposed = !inner.empty() && !columns.empty() &&
+                          b.letters.find(columns.back()) < b.letters.find(inner.back());
+  const Tensor left = ordered(a, batch + rows + inner);
+  const Tensor right = ordered(b, transposed ? batch + columns + inner : batch + inner + columns);
+  Shape shape;
+  for (size_t i = 0; i < batch.size() + rows.size(); ++i) {
+    shape.push_back(left.dim(static_cast<int>(i)));
+  }
+  for (char letter : columns) {
+    shape.push_back(b.value.dim(static_cast<int>(b.letters.find(letter))));
+  }
+  const Tensor product = matmul(
+      reshape(left, as_matrices(left, batch.size(), rows.size())),
+      reshape(right, as_matrices(right, batch.size(), transposed ? columns.size() : inner.size())),
+      {.transpose_b = transposed});
+  return {reshape(product, shape), batch + rows + columns};
+}
+
+void check_sizes(const Equation& equation, std::string_view text, std::span<const Tensor> operands,
+                 const SourceLocation& where) {
+  check(operands.size() == equation.operands.size(),
+        "einsum: \"{}\" names {} operands, {} were given, at {}", text, equation.operands.size(),
+        operands.size(), to_string(where));
+  std::map<char, int64_t> sizes;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const std::string& letters = equation.operands[i];
+    check(static_cast<bool>(operands[i]), "einsum: operand {} is an empty tensor, at {}", i,
+          to_string(where));
+    check(static_cast<size_t>(operands[i].rank()) == letters.size(),
+          "einsum: operand \"{}\" is {}, at {}", letters, to_string(operands[i].type()),
+          to_string(where));
+    check(operands[i].dtype() == operands[0].dtype(), "einsum: dtypes differ: {} and {}, at {}",
+          name_of(operands[0].dtype()), name_of(operands[i].dtype()), to_string(where));
+    for (size_t d = 0; d < letters.size(); ++d) {
+      const int64_t size = operands[i].dim(static_cast<int>(d));
+      const int64_t known = sizes.emplace(letters[d], size).first->second;
+      check(known == size, "einsum: {} of \"{}\" is {} and {}, at {}", letters[d], text, known,
+            size, to_string(where));
+    }
+  }
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view text, std::span<const Tensor> operands,
+              const SourceLocation& where) {
+  const Equation equation = parse(text, where);
+  check_sizes(equation, text, operands, where);
+  Term result{operands[0], equation.operands[0]};
+  for (size_t i = 1; i < operands.size(); ++i) {
+    std::string keep = equation.result;
+    for (size_t j = i + 1; j < operands.size(); ++j) {
+      keep += equation.operands[j];
+    }
+    result = contract(std::move(result), {operands[i], equation.operands[i]}, keep);
+  }
+  return ordered(without_unused(std::move(result), equation.result), equation.result);
+}
+
+}  // namespace mstrain
