@@ -117,6 +117,13 @@ TensorType stacked(TensorType type, int64_t length) {
 
 Types infer_scan(std::span<const TensorType> in, const Attrs& attrs) {
   const ScanForm form(attrs);
+  const size_t given = form.body->inputs().size();
+  if (form.carries > form.body->outputs().size() || form.carries > given || form.constants > given - form.carries ||
+      form.length < 0) {
+    throw ShapeError(fmt::format("{} carries and {} constants do not fit a body of {} inputs and {} outputs",
+                                 attrs.integer("carries"), attrs.integer("constants"), given,
+                                 form.body->outputs().size()));
+  }
   const Types body_in = types_of(*form.body, form.body->inputs());
   const Types body_out = types_of(*form.body, form.body->outputs());
   Types expected(body_in.begin(), body_in.begin() + static_cast<int64_t>(form.carries + form.constants));
@@ -447,6 +454,9 @@ Types infer_custom(std::span<const TensorType> in, const Attrs& attrs) {
   const auto n = static_cast<size_t>(attrs.integer("outputs"));
   expect_types("input", types_of(forward, forward.inputs()), in);
   const Types all = types_of(forward, forward.outputs());
+  if (n > all.size()) {
+    throw ShapeError(fmt::format("{} results of a function that gives {}", attrs.integer("outputs"), all.size()));
+  }
   Types given(all.begin() + static_cast<int64_t>(n), all.end());
   given.insert(given.end(), all.begin(), all.begin() + static_cast<int64_t>(n));
   expect_types("input of the backward function", given, types_of(backward, backward.inputs()));

@@ -163,7 +163,7 @@ Types infer(const ElementwiseOp& row, std::span<const TensorType> inputs, const 
 // A rule of OpDef is a plain function that knows its operation by the row's number.
 template <size_t kRow>
 Types infer_row(std::span<const TensorType> inputs, const Attrs& attrs) {
-  return infer(kDefs[kRow], inputs, attrs);
+  return infer(kRows[kRow], inputs, attrs);
 }
 
 Tensors jvp(const Application& node, std::span<const Tensor> tangents) {
