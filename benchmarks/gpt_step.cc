@@ -1,0 +1,146 @@
+// One process of the race against PyTorch (gpt_vs_pytorch.py): trains a GPT of a given size on random tokens.
+//
+//   gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads]
+//
+// Prints one JSON line after compiling; then, for every line "N" on standard input, runs N steps and prints their
+// seconds and the last loss. Ends with its input.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "core/base/rng.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/optim/optimizer.h"
+#include "core/runtime/context.h"
+#include "core/tensor/host.h"
+#include "core/tensor/jit.h"
+#include "core/transform/clip.h"
+#include "core/transform/grad.h"
+#include "suites/transformer/gpt/model.h"
+
+namespace mstrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Anonymous resident memory of this process in bytes, now.
+int64_t resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  int64_t kib = 0;
+  while (status >> word) {
+    if (word == "RssAnon:") {
+      status >> kib;
+    }
+  }
+  return kib * 1024;
+}
+
+struct State {
+  Params params;
+  OptimizerState optimizer;
+  template <class V>
+  void fields(V& v) {
+    v("params", params);
+    v("optimizer", optimizer);
+  }
+};
+
+struct Batch {
+  Tensor tokens, targets;
+  template <class V>
+  void fields(V& v) {
+    v("tokens", tokens);
+    v("targets", targets);
+  }
+};
+
+int run(int argc, char** argv) {
+  const auto start = Clock::now();
+  check(argc >= 7, "usage: gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads]");
+  const auto number = [&](int i, int64_t otherwise) { return i < argc ? std::atoll(argv[i]) : otherwise; };
+  gpt::GptConfig config;
+  config.num_layers = number(1, 0);
+  config.num_attention_heads = number(2, 0);
+  config.hidden_size = number(3, 0);
+  const int64_t seq = number(4, 0);
+  const int64_t batch_size = number(5, 0);
+  config.max_position_embeddings = seq;
+  config.vocab_size = number(6, 0);
+  Context context;
+  context.training = true;
+  context.threads = static_cast<int>(number(8, 0));
+  const ContextScope scope(context);
+
+  const gpt::Gpt model(config);
+  const auto specs = model.specs();
+  const Optimizer optimizer({.lr = 3e-4, .weight_decay = 0.1}, specs);
+  State state{init_params(specs, 1234), {}};
+  state.optimizer = optimizer.init(state.params);
+
+  const auto step = jit(
+      [&](const State& s, const Batch& b, const Tensor& lr) {
+        const auto [loss, grads] = value_and_grad([&](const Params& p) { return model.loss(p, b.tokens, b.targets); })(s.params);
+        const NameScope update(kOptimizerScope);
+        const Tensor norm = global_norm(grads);
+        const Tensor scale = minimum(1.0 / (norm + 1e-6), full({}, 1));
+        auto [params, opt] = optimizer.update(s.params, grads, s.optimizer, lr, scale);
+        return std::tuple(State{params, opt}, loss, norm);
+      },
+      {.donate = {0}, .level = static_cast<int>(number(7, 2)), .name = "step"});
+
+  Rng rng(99);
+  std::vector<int32_t> ids(static_cast<size_t>(batch_size * (seq + 1)));
+  for (int32_t& id : ids) {
+    id = static_cast<int32_t>(rng.below(static_cast<uint64_t>(*config.vocab_size.value)));
+  }
+  const Tensor all = tensor<int32_t>(ids, {batch_size, seq + 1});
+  const Batch batch{dense(slice(all, 1, 0, seq)), dense(slice(all, 1, 1, seq + 1))};
+  const Tensor lr = scalar(3e-4);
+
+  double loss = 0;
+  const auto run_steps = [&](int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      auto [next, value, norm] = step(std::move(state), batch, lr);
+      state = std::move(next);
+      loss = item(value);
+    }
+  };
+  run_steps(1);
+  std::printf("{\"first_step_seconds\": %.4f, \"loss\": %.5f}\n", seconds_since(start), loss);
+  std::fflush(stdout);
+  char line[64];
+  while (std::fgets(line, sizeof(line), stdin) != nullptr) {
+    const int64_t count = std::atoll(line);
+    const auto begin = Clock::now();
+    run_steps(count);
+    std::printf("{\"step_seconds\": %.6f, \"loss\": %.5f, \"rss_anon\": %lld}\n",
+                seconds_since(begin) / static_cast<double>(count), loss, static_cast<long long>(resident_bytes()));
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace mstrain
+
+int main(int argc, char** argv) {
+  try {
+    return mstrain::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
