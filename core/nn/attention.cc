@@ -57,11 +57,12 @@ Tensor multi_head_attention(const Params& p, const Tensor& x_btc, const Tensor& 
         p.path(), options.heads, width);
   const Shape by_head{options.heads, width / options.heads};
   const LinearOptions projection{.bias = options.bias};
-  const Tensor out = attention(p / "dropout", linear(p / "q_proj", x_btc, by_head, projection),
-                               linear(p / "k_proj", memory_bsc, by_head, projection),
-                               linear(p / "v_proj", memory_bsc, by_head, projection),
-                               options.dropout, {.causal = options.causal});
-  return linear(p / "out_proj", out, {width}, {.in_dims = 2, .bias = options.bias});
+  const Tensor q_bthd = linear(p / "q_proj", x_btc, by_head, projection);
+  const Tensor k_bshd = linear(p / "k_proj", memory_bsc, by_head, projection);
+  const Tensor v_bshd = linear(p / "v_proj", memory_bsc, by_head, projection);
+  const Tensor out_bthd =
+      attention(p / "dropout", q_bthd, k_bshd, v_bshd, options.dropout, {.causal = options.causal});
+  return linear(p / "out_proj", out_bthd, {width}, {.in_dims = 2, .bias = options.bias});
 }
 
 }  // namespace mstrain

@@ -52,8 +52,9 @@ Tensor embedding(const Params& p, const Tensor& ids, int64_t count, int64_t widt
 Tensor layer_norm(const Params& p, const Tensor& x, double eps) {
   const NameScope scope(p.path());
   const Shape n{x.dim(-1)};
-  return layer_norm(x, p.get("weight", n, ones_init(), false),
-                    p.get("bias", n, zeros_init(), false), eps);
+  const Tensor weight = p.get("weight", n, ones_init(), false);
+  const Tensor bias = p.get("bias", n, zeros_init(), false);
+  return layer_norm(x, weight, bias, eps);
 }
 
 Tensor rms_norm(const Params& p, const Tensor& x, double eps) {

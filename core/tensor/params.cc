@@ -7,6 +7,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
+#include "core/runtime/context.h"
 
 namespace mstrain {
 
@@ -82,6 +83,9 @@ std::vector<std::pair<std::string, Tensor>>& Params::items() {
 std::vector<std::pair<std::string, Tensor>>& Params::shared_items() const { return store_->items; }
 
 std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& model) {
+  Context evaluating = current_context();  // so that nothing random is asked for
+  evaluating.training = false;
+  const ContextScope scope(evaluating);
   const Trace trace(Trace::Mode::kAbstract);
   std::vector<ParamSpec> specs;
   const Params params;
