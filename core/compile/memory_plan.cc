@@ -5,7 +5,7 @@
 namespace mstrain {
 namespace {
 
-// Bytes of the arena's buffers that live at each step, by use; the fullest step is what people are shown.
+// The most bytes of each use that live at once. Uses share the arena, so that their sum may exceed it.
 void summarise(Plan& plan) {
   using Use = PlanBuffer::Use;
   const size_t steps = plan.steps.size() + 1;
@@ -19,13 +19,10 @@ void summarise(Plan& plan) {
   }
   std::array<int64_t, 4> live{};
   std::array<int64_t, 4> fullest{};
-  const auto total = [](const std::array<int64_t, 4>& uses) { return uses[0] + uses[1] + uses[2] + uses[3]; };
   for (const auto& step : change) {
     for (size_t use = 0; use < live.size(); ++use) {
       live[use] += step[use];
-    }
-    if (total(live) > total(fullest)) {
-      fullest = live;
+      fullest[use] = std::max(fullest[use], live[use]);
     }
   }
   plan.memory.transient = fullest[static_cast<size_t>(Use::kTransient)];

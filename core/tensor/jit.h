@@ -27,7 +27,7 @@ struct ProgramMemory {
   int64_t inputs = 0;    // arguments and captured tensors
   int64_t outputs = 0;   // results that do not take over an argument
   int64_t arena = 0;     // everything between, workspace included
-  // The arena at its fullest moment, by what lies in it.
+  // The most of each kind that lies in the arena at once; they take turns there, so that their sum may exceed it.
   int64_t gradients = 0, saved = 0, transient = 0, workspace = 0;
 };
 
