@@ -1,0 +1,208 @@
+#include "core/train/checkpoint.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/folder.h"
+#include "core/tensor/host.h"
+
+namespace mstrain {
+namespace {
+
+constexpr const char* kFormat = "mstrain checkpoint";
+constexpr int kVersion = 1;
+
+std::vector<int64_t> dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+void write_tensors(AtomicFolder& folder, const char* file,
+                   const std::vector<StoredTensor>& tensors) {
+  std::vector<SafetensorsWriter::Tensor> entries;
+  std::map<std::string, const StoredTensor*> by_name;
+  for (const StoredTensor& tensor : tensors) {
+    check(tensor.shape.elements() == tensor.value.elements(), "{}: {} is to be stored as {}",
+          tensor.name, to_string(tensor.value.type()), to_string(tensor.shape));
+    entries.push_back({tensor.name, tensor.value.dtype(), dims(tensor.shape)});
+    by_name[tensor.name] = &tensor;
+  }
+  SafetensorsWriter writer(folder.create(file), entries, {{"format", "pt"}});
+  for (const TensorEntry& entry : writer.entries()) {
+    const Tensor value = dense(by_name.at(entry.name)->value);
+    writer.append(entry.name,
+                  {static_cast<const std::byte*>(value.data()), static_cast<size_t>(entry.bytes)});
+  }
+  writer.finish();
+}
+
+template <class T>
+T member(const Json& json, const char* key, const std::string& name) {
+  const auto found = json.find(key);
+  if (found == json.end()) {
+    throw IoError(fmt::format("{}: \"{}\" is missing", name, key));
+  }
+  const bool fits = std::is_same_v<T, std::string> ? found->is_string()
+                    : std::is_same_v<T, uint64_t>  ? found->is_number_unsigned()
+                                                   : found->is_number_integer();
+  if (!fits) {
+    throw IoError(fmt::format("{}: \"{}\" is {}", name, key, found->type_name()));
+  }
+  return found->get<T>();
+}
+
+int64_t count(const Json& json, const char* key, const std::string& name) {
+  const auto value = member<uint64_t>(json, key, name);
+  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    throw IoError(fmt::format("{}: \"{}\" is {}", name, key, value));
+  }
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace
+
+void save_checkpoint(FileSystem& files, const std::string& folder,
+                     const CheckpointContents& contents) {
+  AtomicFolder out(files, folder);
+  for (const auto& [name, bytes] : contents.files) {
+    out.write(name, bytes);
+  }
+  write_tensors(out, kModelFile, contents.model);
+  write_tensors(out, kOptimizerFile, contents.optimizer);
+  out.write(kStateFile, print_progress(contents.progress));
+  out.commit();
+}
+
+std::string print_progress(const ProgressState& progress) {
+  const OrderedJson json{{"format", kFormat},
+                         {"version", kVersion},
+                         {"step", progress.step},
+                         {"rng", {{"algorithm", "philox4x32-10"}, {"seed", progress.seed}}},
+                         {"data", {{"samples", progress.samples}, {"identity", progress.data}}},
+                         {"micro_batch", progress.micro_batch},
+                         {"schedule", progress.schedule}};
+  return json.dump(2) + "\n";
+}
+
+ProgressState parse_progress(std::string_view text, const std::string& name) {
+  const Json json = parse_json(text, name);
+  if (!json.is_object() || member<std::string>(json, "format", name) != kFormat) {
+    throw IoError(fmt::format("{}: is no {}", name, kFormat));
+  }
+  if (const auto version = member<int64_t>(json, "version", name); version != kVersion) {
+    throw IoError(fmt::format("{}: version {}; this program reads {}", name, version, kVersion));
+  }
+  const auto section = [&](const char* key) -> const Json& {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_object()) {
+      throw IoError(fmt::format("{}: \"{}\" is missing", name, key));
+    }
+    return *found;
+  };
+  ProgressState out;
+  out.step = count(json, "step", name);
+  out.seed = member<uint64_t>(section("rng"), "seed", name);
+  out.samples = count(section("data"), "samples", name);
+  out.data = member<std::string>(section("data"), "identity", name);
+  out.micro_batch = count(json, "micro_batch", name);
+  out.schedule = section("schedule");
+  return out;
+}
+
+void load_tensors(FileSystem& files, const std::string& folder, const char* file,
+                  const std::vector<StoredTensor>& tensors) {
+  const std::string path = join_path(folder, file);
+  const SafetensorsFile stored(files, path);
+  for (const StoredTensor& tensor : tensors) {
+    const TensorEntry& entry = stored.at(tensor.name);
+    const TensorType wanted{tensor.value.dtype(), tensor.shape};
+    if (entry.dtype != wanted.dtype || entry.shape != dims(wanted.shape)) {
+      throw IoError(fmt::format("{}: {} is {}[{}]; the model needs {}", path, tensor.name,
+                                entry.dtype_name, fmt::join(entry.shape, ", "), to_string(wanted)));
+    }
+    const std::span<const std::byte> bytes = stored.data(entry);
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(tensor.value.data()));
+  }
+  if (stored.entries().size() != tensors.size()) {
+    std::vector<std::string> known;
+    for (const StoredTensor& tensor : tensors) {
+      known.push_back(tensor.name);
+    }
+    std::sort(known.begin(), known.end());
+    for (const TensorEntry& entry : stored.entries()) {
+      if (!std::binary_search(known.begin(), known.end(), entry.name)) {
+        throw IoError(fmt::format("{}: {} belongs to no parameter of the model", path, entry.name));
+      }
+    }
+  }
+}
+
+std::string checkpoint_name(int64_t step) { return fmt::format("step-{:08}", step); }
+
+std::optional<int64_t> parse_checkpoint_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix) || name.size() > 24) {
+    return std::nullopt;
+  }
+  const std::string_view digits = name.substr(kPrefix.size());
+  int64_t step = 0;
+  for (const char c : digits) {
+    if (c < '0' || c > '9' || step > std::numeric_limits<int64_t>::max() / 10 - 1) {
+      return std::nullopt;
+    }
+    step = 10 * step + (c - '0');
+  }
+  return checkpoint_name(step) == name ? std::optional(step) : std::nullopt;
+}
+
+std::vector<int64_t> list_checkpoints(FileSystem& files, const std::string& directory) {
+  std::vector<int64_t> steps;
+  if (files.is_directory(directory)) {
+    for (const std::string& name : files.list(directory)) {
+      const auto step = parse_checkpoint_name(name);
+      if (step && files.exists(join_path(join_path(directory, name), kManifestName))) {
+        steps.push_back(*step);
+      }
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<std::string> newest_checkpoint(FileSystem& files, const std::string& directory,
+                                             bool set_aside) {
+  const std::vector<int64_t> steps = list_checkpoints(files, directory);
+  std::string damage;
+  for (size_t i = steps.size(); i-- > 0;) {
+    const std::string folder = join_path(directory, checkpoint_name(steps[i]));
+    const std::vector<std::string> problems = verify_folder(files, folder);
+    if (problems.empty()) {
+      return folder;
+    }
+    damage = problems.front();
+    if (i > 0) {
+      log_warning("{}; going back to {}", damage, checkpoint_name(steps[i - 1]));
+      if (set_aside) {
+        files.remove_all(folder + ".damaged");
+        files.rename(folder, folder + ".damaged");
+        files.sync_directory(directory);
+      }
+    }
+  }
+  if (!steps.empty()) {
+    throw IoError(
+        fmt::format("{}; no sound checkpoint is left in {}: restore one, or start anew "
+                    "with another run.output_dir",
+                    damage, directory));
+  }
+  return std::nullopt;
+}
+
+void prune_checkpoints(FileSystem& files, const std::string& directory, int64_t keep) {
+  const std::vector<int64_t> steps = list_checkpoints(files, directory);
+  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
+    remove_folder(files, join_path(directory, checkpoint_name(steps[i])));
+  }
+}
+
+}  // namespace mstrain

@@ -1,0 +1,79 @@
+// A training run's state as a folder, <run directory>/checkpoints/step-00001000:
+//   model.safetensors      parameters, under the names and shapes that Hugging Face uses
+//   optimizer.safetensors  the optimizer's tensors, as <parameter>.<slot>
+//   state.json             step, seed, position in the data, schedule
+//   other files            config.json, the tokenizer: given by the suite, so that the folder opens elsewhere
+//   MANIFEST.json          size and SHA-256 of each file, written last: without it there is no checkpoint
+// Contents depend on the state alone. One writer per run directory, guarded by a lock.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/files.h"
+#include "core/base/json.h"
+#include "core/io/safetensors.h"
+#include "core/ir/tensor.h"
+
+namespace mstrain {
+
+inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kStateFile = "state.json";
+
+// A tensor as it is stored: same elements in the same order, perhaps under another shape.
+struct StoredTensor {
+  std::string name;
+  Shape shape;
+  Tensor value;  // dense, in host memory
+};
+
+// What a run is besides its tensors.
+struct ProgressState {
+  int64_t step = 0;         // updates done
+  uint64_t seed = 0;        // all random numbers are functions of it and the step
+  int64_t samples = 0;      // taken from the training data
+  int64_t micro_batch = 0;  // the order of sums depends on it
+  std::string data;         // identity of the training data
+  Json schedule;            // LearningRate::state()
+};
+
+struct CheckpointContents {
+  ProgressState progress;
+  std::vector<StoredTensor> model;
+  std::vector<StoredTensor> optimizer;
+  std::vector<std::pair<std::string, std::string>> files;  // name, bytes
+};
+
+// Writes `folder` and returns when it is durable. On an error what was there before is unchanged.
+void save_checkpoint(FileSystem& files, const std::string& folder,
+                     const CheckpointContents& contents);
+
+std::string print_progress(const ProgressState& progress);
+// Throws IoError naming `name` for anything but what print_progress writes.
+ProgressState parse_progress(std::string_view text, const std::string& name);
+
+// Copies `file` of `folder` into the memory of `tensors`, which nobody else may be reading; each must be there with its
+// shape and dtype, and nothing else may be. Throws IoError.
+void load_tensors(FileSystem& files, const std::string& folder, const char* file,
+                  const std::vector<StoredTensor>& tensors);
+
+// "step-00001000"
+std::string checkpoint_name(int64_t step);
+std::optional<int64_t> parse_checkpoint_name(std::string_view name);
+
+// Steps of the checkpoints in `directory` (those with a manifest), ascending. Empty where the directory is missing.
+std::vector<int64_t> list_checkpoints(FileSystem& files, const std::string& directory);
+
+// The newest checkpoint all of whose files have their sizes and digests. Damaged newer ones are reported with a warning;
+// where `set_aside`, they are renamed to <name>.damaged, so that the run may write that step again. Without a sound one:
+// none where there was no checkpoint at all, else IoError.
+std::optional<std::string> newest_checkpoint(FileSystem& files, const std::string& directory,
+                                             bool set_aside);
+
+// Removes the oldest but `keep`.
+void prune_checkpoints(FileSystem& files, const std::string& directory, int64_t keep);
+
+}  // namespace mstrain

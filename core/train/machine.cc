@@ -1,0 +1,113 @@
+#include "core/train/machine.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "core/base/error.h"
+#include "core/base/version.h"
+
+namespace mstrain {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) {
+      const size_t value = line.find_first_not_of(" \t:", line.find(':'));
+      return value == std::string::npos ? "" : line.substr(value);
+    }
+  }
+  return "unknown";
+}
+
+// The limit that `file` of a control group states; "max" and missing files are none.
+int64_t limit_in(const std::string& file) {
+  const std::string line = first_line(file);
+  if (line.empty() || line.size() > 18 ||
+      line.find_first_not_of("0123456789") != std::string::npos) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  return std::stoll(line);
+}
+
+// Of the control group that this process is in and of all above it (version 2, then version 1).
+int64_t control_group_limit() {
+  int64_t limit = std::numeric_limits<int64_t>::max();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) {
+      continue;
+    }
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    if (!unified && controllers.find("memory") == std::string::npos) {
+      continue;
+    }
+    const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const char* file = unified ? "/memory.max" : "/memory.limit_in_bytes";
+    // A container may see its own group as the root, so that the path leads nowhere; the root itself counts too.
+    std::string group = line.substr(second + 1);
+    while (true) {
+      limit = std::min(limit, limit_in(root + group + file));
+      if (group.empty()) {
+        break;
+      }
+      group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+    }
+  }
+  return limit;
+}
+
+}  // namespace
+
+Machine this_machine() {
+  Machine out;
+  out.processor = processor_name();
+  cpu_set_t set;
+  out.processors = sched_getaffinity(0, sizeof set, &set) == 0
+                       ? CPU_COUNT(&set)
+                       : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int64_t physical = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  out.memory_bytes = std::min(physical, control_group_limit());
+  utsname name{};
+  if (uname(&name) == 0) {
+    out.system = fmt::format("{} {} {}", name.sysname, name.release, name.machine);
+  }
+#if defined(__clang__)
+  out.compiler =
+      fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+  out.compiler = fmt::format("g++ {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+  out.version = std::string(mstrain::version());
+  return out;
+}
+
+OrderedJson to_json(const Machine& machine) {
+  return {{"processor", machine.processor},       {"processors", machine.processors},
+          {"memory_bytes", machine.memory_bytes}, {"system", machine.system},
+          {"compiler", machine.compiler},         {"version", machine.version}};
+}
+
+int64_t peak_memory_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace mstrain

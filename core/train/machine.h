@@ -1,0 +1,26 @@
+// The machine that a run finds itself on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/base/json.h"
+
+namespace mstrain {
+
+struct Machine {
+  std::string processor;     // "Intel(R) Xeon(R) …"
+  int processors = 0;        // that this process may use
+  int64_t memory_bytes = 0;  // of the machine, or of the control group where that is less
+  std::string system;        // "Linux 6.1.0 x86_64"
+  std::string compiler;      // that built this program
+  std::string version;       // of mstrain
+};
+
+Machine this_machine();
+OrderedJson to_json(const Machine& machine);
+
+// Largest resident size of this process so far, in bytes.
+int64_t peak_memory_bytes();
+
+}  // namespace mstrain

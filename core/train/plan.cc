@@ -1,0 +1,202 @@
+#include "core/train/plan.h"
+
+#include "core/base/error.h"
+#include "core/train/machine.h"
+#include "core/train/progress.h"
+
+namespace mstrain {
+namespace {
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d <= n; ++d) {
+    if (n % d == 0) {
+      out.push_back(d);
+    }
+  }
+  return out;
+}
+
+// "124,439,808"
+std::string grouped(int64_t value) {
+  std::string digits = std::to_string(value);
+  for (size_t i = digits.size(); i > 3;) {
+    i -= 3;
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+int64_t bytes_of(std::span<const TensorType> types) {
+  int64_t sum = 0;
+  for (const TensorType& type : types) {
+    sum += type.bytes();
+  }
+  return sum;
+}
+
+}  // namespace
+
+int64_t RunPlan::total() const {
+  const int64_t beside = evaluates ? evaluation.arena + evaluation.outputs : 0;
+  return step.inputs + step.outputs + step.arena + beside;
+}
+
+int64_t memory_limit(const MemoryConfig& config) {
+  return config.limit_gb.is_word() ? this_machine().memory_bytes
+                                   : static_cast<int64_t>(*config.limit_gb.value * 1e9);
+}
+
+PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
+                    int64_t limit, bool evaluates, int64_t micro) {
+  const auto with_micro = [&](int64_t rows) {
+    PlannedRun run;
+    TrainConfig planned = config;
+    planned.run.execution = Execution::kGraph;
+    if (config.run.execution == Execution::kEager) {
+      planned.fusion.level = FusionLevel::kO0;
+    }
+    run.step = std::make_unique<StepProgram>(task, planned, rows, context);
+    RunPlan& plan = run.plan;
+    plan.evaluates = evaluates;
+    if (evaluates) {
+      run.loss = std::make_unique<LossProgram>(task, planned, rows, context);
+      plan.evaluation = run.loss->program()->memory();
+    }
+    for (const ParamSpec& spec : task.parameters) {
+      plan.parameters += spec.type.elements();
+      plan.parameter_bytes += spec.type.bytes();
+    }
+    plan.optimizer_bytes = bytes_of(run.step->state_types()) - plan.parameter_bytes;
+    plan.step = run.step->program()->memory();
+    plan.batch_bytes = plan.step.inputs - plan.parameter_bytes - plan.optimizer_bytes;
+    plan.cost = run.step->program()->cost();
+    plan.samples = config.batch.global;
+    plan.micro = rows;
+    plan.tokens = config.batch.global * task.tokens_per_sample;
+    return run;
+  };
+  const auto finished = [&](PlannedRun run) {
+    if (config.run.execution == Execution::kEager) {
+      run.step = std::make_unique<StepProgram>(task, config, run.plan.micro, context);
+      run.loss = evaluates ? std::make_unique<LossProgram>(task, config, run.plan.micro, context)
+                           : nullptr;
+    }
+    return run;
+  };
+  if (micro > 0 || !config.batch.micro.is_word()) {
+    return finished(with_micro(micro > 0 ? micro : *config.batch.micro.value));
+  }
+  const std::vector<int64_t> choices = divisors(config.batch.global);
+  PlannedRun best = with_micro(choices.back());
+  if (best.plan.total() <= limit) {
+    return finished(std::move(best));
+  }
+  if (best.plan.least() > limit) {
+    return finished(with_micro(1));
+  }
+  // Memory grows with the micro-batch: the largest that fits lies between `fits` and `too_large`.
+  best = with_micro(1);
+  size_t fits = 0;
+  size_t too_large = choices.size() - 1;
+  while (best.plan.total() <= limit && too_large - fits > 1) {
+    const size_t middle = (fits + too_large) / 2;
+    PlannedRun run = with_micro(choices[middle]);
+    if (run.plan.total() <= limit) {
+      best = std::move(run);
+      fits = middle;
+    } else {
+      too_large = middle;
+    }
+  }
+  return finished(std::move(best));
+}
+
+std::string gigabytes(int64_t bytes) {
+  const double gb = static_cast<double>(bytes) / 1e9;
+  return fmt::format("{:.{}f} GB", gb, gb < 0.1 ? 4 : gb < 100 ? 2 : 0);
+}
+
+std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit) {
+  std::string out = fmt::format("{}: {} parameters\n", config.run.name, grouped(plan.parameters));
+  const auto line = [&](std::string_view name, const std::string& value, std::string_view note) {
+    out += note.empty() ? fmt::format("  {:<13}{}\n", name, value)
+                        : fmt::format("  {:<13}{}  {}\n", name, value, note);
+  };
+  const int64_t micro_batches = plan.samples / plan.micro;
+  line("step",
+       fmt::format("{} samples, {} tokens, in {} micro-batch{} of {}", grouped(plan.samples),
+                   grouped(plan.tokens), grouped(micro_batches), micro_batches == 1 ? "" : "es",
+                   grouped(plan.micro)),
+       "");
+  line("FLOPs",
+       fmt::format("{:.4g} per token, {:.4g} per step",
+                   plan.cost.flops / static_cast<double>(plan.tokens), plan.cost.flops),
+       "");
+  line("kernels", grouped(plan.cost.kernels), "per step and micro-batch");
+  out += "memory, in bytes\n";
+  const auto bytes = [&](std::string_view name, int64_t value, std::string_view note) {
+    line(name, fmt::format("{:>16} {:>10}", grouped(value), gigabytes(value)), note);
+  };
+  const ProgramMemory& step = plan.step;
+  bytes("parameters", plan.parameter_bytes, "");
+  bytes("gradients", step.gradients, "");
+  bytes("optimizer", plan.optimizer_bytes, "");
+  bytes("activations", step.saved, "kept for the backward pass");
+  bytes("transient", step.transient, "activations used at once");
+  bytes("workspace", step.workspace, "of kernels");
+  const int64_t named = step.gradients + step.saved + step.transient + step.workspace;
+  bytes("gaps", step.arena - named, "between lifetimes in the arena");
+  bytes("batch", plan.batch_bytes + step.outputs, "samples, constants and results");
+  if (plan.evaluates) {
+    bytes("evaluation", plan.evaluation.arena + plan.evaluation.outputs, "");
+  }
+  bytes("total", plan.total(),
+        fmt::format("of {} (memory.limit_gb: {})", gigabytes(limit),
+                    config.memory.limit_gb.is_word() ? "auto, this machine's" : "given"));
+  if (config.run.execution == Execution::kEager) {
+    out += "run.execution is eager: it allocates as it goes, which is more than this plan\n";
+  }
+  return out;
+}
+
+std::vector<FittingChange> fitting_changes(
+    const std::vector<std::vector<std::vector<std::string>>>& candidates, const PlanWith& plan_with,
+    int64_t limit) {
+  std::vector<FittingChange> out;
+  for (const auto& alternatives : candidates) {
+    for (const std::vector<std::string>& overrides : alternatives) {
+      const RunPlan plan = plan_with(overrides);
+      if (plan.total() <= limit) {
+        std::string text;
+        for (const std::string& item : overrides) {
+          text += (text.empty() ? "" : " ") + item;
+        }
+        out.push_back({text, plan.total()});
+        break;
+      }
+    }
+    if (out.size() == 3) {
+      break;
+    }
+  }
+  return out;
+}
+
+std::string refusal(const RunPlan& plan, int64_t limit, const std::vector<FittingChange>& changes) {
+  std::string out = fmt::format("the plan needs {}, but {} are there (memory.limit_gb)",
+                                gigabytes(plan.total()), gigabytes(limit));
+  if (changes.empty()) {
+    return out + fmt::format(
+                     "; parameters, gradients and optimizer alone take {}, so that it needs a "
+                     "machine with more memory or a smaller model",
+                     gigabytes(plan.least()));
+  }
+  out += "; what would fit:";
+  for (const FittingChange& change : changes) {
+    out += fmt::format("\n  {}   ({})", change.overrides, gigabytes(change.total));
+  }
+  return out;
+}
+
+}  // namespace mstrain

@@ -1,0 +1,68 @@
+// What a run takes, known before it starts: memory by category as the executor will allocate it, and arithmetic.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/train/step.h"
+
+namespace mstrain {
+
+// Bytes, unless said otherwise.
+struct RunPlan {
+  int64_t parameters = 0;  // elements
+  int64_t parameter_bytes = 0;
+  int64_t optimizer_bytes = 0;
+  int64_t batch_bytes = 0;   // of a step's samples, and constants
+  ProgramMemory step;        // .inputs are the four above
+  ProgramMemory evaluation;  // .arena and .outputs lie beside those of the step
+  bool evaluates = false;
+  ProgramCost cost;     // of a step
+  int64_t samples = 0;  // in a step
+  int64_t micro = 0;    // samples computed at once
+  int64_t tokens = 0;   // in a step
+
+  int64_t total() const;
+  // What no smaller batch, recomputation or shorter sequence avoids.
+  int64_t least() const { return parameter_bytes + optimizer_bytes + parameter_bytes; }
+};
+
+// The programs of a run, and their plan.
+struct PlannedRun {
+  std::unique_ptr<StepProgram> step;
+  std::unique_ptr<LossProgram> loss;  // null where nothing is held out
+  RunPlan plan;
+};
+
+// Compiles for micro-batches of `micro`; 0 stands for batch.micro, where `auto` is the largest divisor of batch.global whose
+// plan fits into `limit` bytes, or 1. Allocates nothing. In eager execution the figures are those of the graph at O0.
+PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
+                    int64_t limit, bool evaluates, int64_t micro = 0);
+
+// memory.limit_gb in bytes; `auto` is the machine's memory.
+int64_t memory_limit(const MemoryConfig& config);
+
+// A table for people.
+std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit);
+
+// Overrides "key=value key=value" with the plan that they lead to.
+struct FittingChange {
+  std::string overrides;
+  int64_t total = 0;
+};
+using PlanWith = std::function<RunPlan(const std::vector<std::string>& overrides)>;
+// Up to three of `candidates` that fit, in their order; each candidate is a list of overrides, alternatives of one kind
+// from mild to strong, of which the first that fits is taken.
+std::vector<FittingChange> fitting_changes(
+    const std::vector<std::vector<std::vector<std::string>>>& candidates, const PlanWith& plan_with,
+    int64_t limit);
+
+// What to say when a plan does not fit: the figures, then the changes that would, or what it needs.
+std::string refusal(const RunPlan& plan, int64_t limit, const std::vector<FittingChange>& changes);
+
+// "4.31 GB"
+std::string gigabytes(int64_t bytes);
+
+}  // namespace mstrain

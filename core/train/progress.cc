@@ -1,0 +1,103 @@
+#include "core/train/progress.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+namespace mstrain {
+namespace {
+
+constexpr auto kLiveInterval = std::chrono::milliseconds(100);
+constexpr auto kPlainInterval = std::chrono::seconds(2);
+constexpr const char* kClearLine = "\r\x1b[K";
+
+}  // namespace
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::min(std::max(seconds, 0.0), 3.6e8)));
+  const int64_t hours = whole / 3600;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, whole / 60 % 60, whole % 60)
+                   : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string short_number(double value) {
+  constexpr const char* kUnits[] = {"", "k", "M", "G", "T"};
+  size_t unit = 0;
+  while (std::abs(value) >= 999.5 && unit + 1 < std::size(kUnits)) {
+    value /= 1000;
+    ++unit;
+  }
+  const int digits = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f}{}", value, digits, kUnits[unit]);
+}
+
+Progress::Progress(const TrainConfig& config, int64_t tokens_per_step)
+    : config_(config), tokens_per_step_(tokens_per_step), live_(isatty(STDERR_FILENO) != 0) {
+  if (live_) {
+    previous_ = set_log_sink([this](LogLevel level, std::string_view message) {
+      clear();
+      const char* prefix = level == LogLevel::kWarning ? "warning: "
+                           : level == LogLevel::kError ? "error: "
+                                                       : "";
+      fmt::print(stderr, "{}{}\n", prefix, message);
+    });
+  }
+}
+
+Progress::~Progress() {
+  if (live_) {
+    if (visible_) {
+      std::fputc('\n', stderr);
+    }
+    set_log_sink(previous_);
+  }
+}
+
+void Progress::clear() {
+  if (visible_) {
+    std::fputs(kClearLine, stderr);
+    visible_ = false;
+  }
+}
+
+void Progress::print(const std::string& line) {
+  fmt::print(stderr, "{}{}", live_ ? kClearLine : "", line);
+  if (live_) {
+    visible_ = true;
+  } else {
+    std::fputc('\n', stderr);
+  }
+  std::fflush(stderr);
+}
+
+void Progress::on_step(const StepMetrics& metrics) {
+  // The first steps touch their memory for the first time, so that the mean starts short.
+  const double weight = std::max(1.0 / static_cast<double>(++steps_), 0.05);
+  step_seconds_ += weight * (metrics.seconds - step_seconds_);
+  const int64_t total = config_.schedule.total_steps;
+  const auto now = std::chrono::steady_clock::now();
+  const bool last = metrics.step == total;
+  const bool due = live_ ? now - last_ >= kLiveInterval
+                         : (metrics.step % config_.log.interval == 0 || steps_ == 1) &&
+                               now - last_ >= kPlainInterval;
+  if (!due && !last) {
+    return;
+  }
+  last_ = now;
+  const double rate = static_cast<double>(tokens_per_step_) / step_seconds_;
+  const double left = static_cast<double>(total - metrics.step) * step_seconds_;
+  print(fmt::format("step {}/{}  loss {:.4f}  {} tokens/s  {} left", metrics.step, total,
+                    metrics.loss, short_number(rate), clock_text(left)));
+}
+
+void Progress::show(const std::string& activity) {
+  const auto now = std::chrono::steady_clock::now();
+  if (live_ && now - last_ >= kLiveInterval) {
+    last_ = now;
+    print(activity);
+  }
+}
+
+}  // namespace mstrain

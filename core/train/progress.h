@@ -1,0 +1,44 @@
+// Where a run stands, for who watches it: one live line on a terminal, plain lines elsewhere, on standard error.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "core/base/log.h"
+#include "core/train/trainer.h"
+
+namespace mstrain {
+
+// While it lives, messages of log.h appear above the live line.
+class Progress final : public Callback {
+ public:
+  // Plain lines come every `log.interval` steps, but not more often than every two seconds.
+  Progress(const TrainConfig& config, int64_t tokens_per_step);
+  ~Progress() override;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void on_step(const StepMetrics& metrics) override;
+  // Something else is under way: "evaluating 12/80".
+  void show(const std::string& activity);
+
+ private:
+  void clear();
+  void print(const std::string& line);
+
+  const TrainConfig& config_;
+  int64_t tokens_per_step_;
+  bool live_;
+  bool visible_ = false;
+  double step_seconds_ = 0;  // moving mean
+  int64_t steps_ = 0;
+  std::chrono::steady_clock::time_point last_{};
+  LogSink previous_;
+};
+
+// "1:23:45", "4:05"
+std::string clock_text(double seconds);
+// "832", "12.3k", "4.56M"
+std::string short_number(double value);
+
+}  // namespace mstrain

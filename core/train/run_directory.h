@@ -1,0 +1,33 @@
+// The folder of a run and what lies where in it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/base/files.h"
+#include "core/base/json.h"
+
+namespace mstrain {
+
+class RunDirectory {
+ public:
+  // Creates the folder where it is missing and takes its lock, which ends with this object or the process; then removes
+  // what interrupted writers left. Throws Error where another process holds the lock.
+  RunDirectory(FileSystem& files, std::string path);
+
+  FileSystem& files() const { return files_; }
+  const std::string& path() const { return path_; }
+  std::string at(std::string_view name) const { return join_path(path_, name); }
+  std::string checkpoints() const { return at("checkpoints"); }
+
+ private:
+  FileSystem& files_;
+  std::string path_;
+  std::unique_ptr<FileLock> lock_;
+};
+
+inline constexpr const char* kConfigFile = "config.yaml";
+inline constexpr const char* kRunFile = "run.json";  // what ran where, and how far it came
+inline constexpr const char* kReportFile = "report.html";
+
+}  // namespace mstrain

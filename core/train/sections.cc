@@ -1,0 +1,69 @@
+#include "core/train/sections.h"
+
+#include <map>
+#include <set>
+
+#include "core/base/error.h"
+
+namespace mstrain {
+namespace {
+
+std::string divisors(int64_t n) {
+  std::string out;
+  int count = 0;
+  for (int64_t d = n; d >= 1 && count < 8; --d) {
+    if (n % d == 0) {
+      out += (out.empty() ? "" : ", ") + std::to_string(d);
+      ++count;
+    }
+  }
+  return out;
+}
+
+bool may_change(const std::string& key) {
+  return key.starts_with("run.") || key.starts_with("log.") || key.starts_with("checkpoint.") ||
+         key.starts_with("eval.") || key == "schedule.total_steps";
+}
+
+}  // namespace
+
+void check_train_config(const TrainConfig& config, const YamlNode& tree) {
+  const auto& [global, micro] = config.batch;
+  if (!micro.is_word() && global % *micro.value != 0) {
+    config_fail(tree, "batch.micro",
+                fmt::format("{} does not divide batch.global {}; possible: {}", *micro.value,
+                            global, divisors(global)));
+  }
+  if (config.run.directory().empty()) {
+    config_fail(tree, "run.output_dir", "expected a folder's name, found \"\"");
+  }
+  check_optimizer_config(config.optimizer, tree);
+  check_schedule_config(config.schedule, tree);
+}
+
+std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& now) {
+  std::map<std::string, std::string> old_values;
+  std::set<std::string> keys;
+  for (auto& [key, value] : flatten_config(before)) {
+    keys.insert(key);
+    old_values.emplace(key, value);
+  }
+  std::map<std::string, std::string> new_values;
+  for (auto& [key, value] : flatten_config(now)) {
+    keys.insert(key);
+    new_values.emplace(key, value);
+  }
+  std::vector<std::string> out;
+  for (const std::string& key : keys) {
+    const auto old_value = old_values.find(key);
+    const auto new_value = new_values.find(key);
+    const std::string was = old_value == old_values.end() ? "(absent)" : old_value->second;
+    const std::string is = new_value == new_values.end() ? "(absent)" : new_value->second;
+    if (was != is && !may_change(key)) {
+      out.push_back(fmt::format("{}: {}, now {}", key, was, is));
+    }
+  }
+  return out;
+}
+
+}  // namespace mstrain

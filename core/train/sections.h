@@ -1,0 +1,156 @@
+// The sections of a run's configuration that do not depend on what is trained.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/config.h"
+#include "core/nn/recompute.h"
+#include "core/optim/optimizer_config.h"
+#include "core/optim/schedule.h"
+
+namespace mstrain {
+
+enum class RunMode { kTrain, kEval, kGenerate, kBenchmark };
+enum class Execution { kEager, kGraph };
+
+struct RunConfig {
+  std::string name = "run";
+  RunMode mode = RunMode::kTrain;
+  Execution execution = Execution::kGraph;
+  AutoOr<std::string> output_dir;
+  int64_t seed = 1234;
+  AutoOr<int64_t> threads;
+
+  template <class V>
+  void fields(V& v) {
+    v("name", name, "what reports call the run");
+    v("mode", mode, "what to do; eval and generate use the newest checkpoint of output_dir",
+      rule::one_of({"train", "eval", "generate", "benchmark"}));
+    v("execution", execution, "operation by operation, or the whole step as one plan",
+      rule::one_of({"eager", "graph"}));
+    v("output_dir", output_dir, "where everything is written; auto: out/<name>");
+    v("seed", seed, "of initial weights, order of the data and dropout", rule::at_least(0));
+    v("threads", threads, "processors to use; auto: all", rule::at_least(1).at_most(1024));
+  }
+
+  std::string directory() const { return output_dir.value_or("out/" + name); }
+};
+
+struct BatchConfig {
+  int64_t global = 8;
+  AutoOr<int64_t> micro;
+
+  template <class V>
+  void fields(V& v) {
+    v("global", global, "samples in a step", rule::at_least(1));
+    v("micro", micro, "samples computed at once; auto: as many as fit into memory",
+      rule::at_least(1));
+  }
+};
+
+struct MemoryConfig {
+  AutoOr<double> limit_gb;
+  Recompute recompute = Recompute::kNone;
+
+  template <class V>
+  void fields(V& v) {
+    v("limit_gb", limit_gb, "memory that a run may take, in 10^9 bytes; auto: the machine's",
+      rule::positive());
+    v("recompute", recompute, "what the backward pass computes again instead of keeping it",
+      rule::one_of({"none", "full"}));
+  }
+};
+
+enum class FusionLevel { kO0, kO1, kO2 };
+
+struct FusionConfig {
+  FusionLevel level = FusionLevel::kO2;
+
+  template <class V>
+  void fields(V& v) {
+    v("level", level, "O0: as in eager execution; O1: simplified; O2: fused as well",
+      rule::one_of({"O0", "O1", "O2"}));
+  }
+};
+
+enum class Resume { kAuto, kNever };
+
+struct CheckpointConfig {
+  int64_t interval = 1000;
+  int64_t keep = 3;
+  Resume resume = Resume::kAuto;
+
+  template <class V>
+  void fields(V& v) {
+    v("interval", interval, "steps between two checkpoints; the last step has one besides",
+      rule::at_least(1));
+    v("keep", keep, "newest checkpoints to keep", rule::at_least(1));
+    v("resume", resume, "auto: go on from the newest checkpoint; never: refuse where there is one",
+      rule::one_of({"auto", "never"}));
+  }
+};
+
+struct EvalConfig {
+  int64_t interval = 250;
+  AllOr<int64_t> batches;
+  std::vector<std::string> prompts;
+  int64_t sample_tokens = 200;
+
+  template <class V>
+  void fields(V& v) {
+    v("interval", interval, "steps between two evaluations; the last step has one besides",
+      rule::at_least(1));
+    v("batches", batches, "batches of batch.global samples to evaluate on, or all held-out data",
+      rule::at_least(1));
+    v("prompts", prompts, "texts to continue at each evaluation, for the report");
+    v("sample_tokens", sample_tokens, "tokens to generate for each prompt", rule::at_least(1));
+  }
+};
+
+struct LogConfig {
+  int64_t interval = 10;
+
+  template <class V>
+  void fields(V& v) {
+    v("interval", interval, "steps between two rows of metrics.jsonl", rule::at_least(1));
+  }
+};
+
+// All of them; a suite's configuration puts its own sections, `model` and `data`, between `run` and the rest.
+struct TrainConfig {
+  RunConfig run;
+  BatchConfig batch;
+  MemoryConfig memory;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  FusionConfig fusion;
+  CheckpointConfig checkpoint;
+  EvalConfig eval;
+  LogConfig log;
+
+  template <class V>
+  void fields_before_model(V& v) {
+    v("run", run, "the run itself");
+  }
+  template <class V>
+  void fields_after_data(V& v) {
+    v("batch", batch, "how many samples make a step");
+    v("memory", memory, "what the run may take");
+    v("optimizer", optimizer, "update rule");
+    v("schedule", schedule, "learning rate and length");
+    v("fusion", fusion, "how far programs are optimised");
+    v("checkpoint", checkpoint, "saving and going on");
+    v("eval", eval, "evaluation while training");
+    v("log", log, "what is written down");
+  }
+};
+
+// What one key alone cannot tell. Throws ConfigError, with the line where `tree` is what `config` was read from.
+void check_train_config(const TrainConfig& config, const YamlNode& tree);
+
+// The keys whose values differ between two resolved configurations and that a run which goes on must not change: all
+// but those of run, log, checkpoint, eval, and schedule.total_steps. As "model.hidden_size: 128, now 256".
+std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& now);
+
+}  // namespace mstrain

@@ -1,0 +1,169 @@
+#include "core/train/session.h"
+
+#include <chrono>
+
+#include "core/base/error.h"
+#include "core/train/machine.h"
+#include "core/train/report.h"
+#include "core/train/saver.h"
+
+namespace mstrain {
+namespace {
+
+// What goes on: the newest sound checkpoint and its state.
+struct Previous {
+  std::string folder;
+  ProgressState progress;
+};
+
+std::optional<Previous> find_previous(const RunDirectory& directory, const TrainConfig& config,
+                                      const YamlNode& resolved) {
+  FileSystem& files = directory.files();
+  const std::optional<std::string> folder =
+      newest_checkpoint(files, directory.checkpoints(), /*set_aside=*/true);
+  if (!folder) {
+    return std::nullopt;
+  }
+  if (config.checkpoint.resume == Resume::kNever) {
+    throw ConfigError(
+        fmt::format("checkpoint.resume: never, but {} exists; choose another "
+                    "run.output_dir, or say auto to go on",
+                    *folder));
+  }
+  const std::string path = directory.at(kConfigFile);
+  if (files.exists(path)) {
+    const auto changed = changed_keys(parse_yaml(files.read(path, 1 << 20), path), resolved);
+    if (!changed.empty()) {
+      std::string list;
+      for (const std::string& change : changed) {
+        list += (list.empty() ? "" : "; ") + change;
+      }
+      throw ConfigError(
+          fmt::format("{}: this run began with other values ({}); restore them, or choose another "
+                      "run.output_dir",
+                      path, list));
+    }
+  }
+  const std::string state = join_path(*folder, kStateFile);
+  Previous previous{*folder, parse_progress(files.read(state, 1 << 20), state)};
+  if (previous.progress.seed != static_cast<uint64_t>(config.run.seed)) {
+    log_warning("run.seed: the run goes on with seed {}, which it began with",
+                previous.progress.seed);
+  }
+  return previous;
+}
+
+bool has_evaluation(const RunDirectory& directory, int64_t step) {
+  for (const Json& row : read_metrics(directory.files(), directory.at(kMetricsFile))) {
+    if (row["step"].get<int64_t>() == step && row.contains("eval_loss")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Keeps run.json and report.html up to date.
+class Reporter final : public Callback {
+ public:
+  Reporter(const RunDirectory& directory, const TrainConfig& config, const RunPlan& plan,
+           Evaluation& evaluation)
+      : directory_(directory), config_(config), plan_(plan), evaluation_(evaluation) {}
+
+  bool wants(int64_t step, Moment moment) override {
+    return moment != Moment::kStep ||
+           (step > 0 && step % config_.eval.interval == 0 && step != reported_);
+  }
+  void on_state(Trainer& trainer, Moment moment) override {
+    reported_ = trainer.step();
+    const bool cut_short = evaluation_.wants(trainer.step(), Moment::kFinished);
+    write(trainer.step(), moment == Moment::kStep                     ? "running"
+                          : moment == Moment::kFinished && !cut_short ? "finished"
+                                                                      : "interrupted");
+  }
+
+  void write(int64_t step, const char* status) {
+    FileSystem& files = directory_.files();
+    const double tokens = static_cast<double>(plan_.tokens);
+    OrderedJson run{{"name", config_.run.name},
+                    {"status", status},
+                    {"step", step},
+                    {"total_steps", config_.schedule.total_steps},
+                    {"parameters", plan_.parameters},
+                    {"tokens_per_step", plan_.tokens},
+                    {"micro_batch", plan_.micro},
+                    {"flops_per_token", plan_.cost.flops / tokens},
+                    {"planned_memory_bytes", plan_.total()},
+                    {"peak_memory_bytes", peak_memory_bytes()},
+                    {"machine", to_json(this_machine())}};
+    if (evaluation_.last()) {
+      run["eval_loss"] = evaluation_.last()->loss;
+    }
+    write_file_atomic(files, directory_.at(kRunFile), run.dump(2) + "\n");
+    const std::string path = directory_.path();
+    write_file_atomic(files, directory_.at(kReportFile), report_html(files, std::span(&path, 1)));
+  }
+
+ private:
+  const RunDirectory& directory_;
+  const TrainConfig& config_;
+  const RunPlan& plan_;
+  Evaluation& evaluation_;
+  int64_t reported_ = -1;
+};
+
+}  // namespace
+
+Context make_context(const TrainConfig& config) {
+  Context context;
+  context.threads = static_cast<int>(config.run.threads.value_or(0));
+  return context;
+}
+
+SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
+                    const TrainTask& task, const TrainData& data, const Refuse& refuse,
+                    const std::atomic<bool>& stop) {
+  const RunDirectory directory(files, config.run.directory());
+  const std::optional<Previous> previous = find_previous(directory, config, resolved);
+  const int64_t begin = previous ? previous->progress.step : 0;
+  const bool evaluates = data.evaluation != nullptr;
+  if (begin >= config.schedule.total_steps && (!evaluates || has_evaluation(directory, begin))) {
+    return {Outcome::kWasFinished, begin, std::nullopt, {}};
+  }
+
+  const Context context = make_context(config);
+  const ContextScope scope(context);
+  const int64_t limit = memory_limit(config.memory);
+  const PlannedRun run = plan_run(task, config, context, limit, evaluates,
+                                  previous ? previous->progress.micro_batch : 0);
+  if (run.plan.total() > limit) {
+    refuse(run.plan, limit);
+  }
+
+  Trainer trainer(task, data, config, *run.step);
+  if (previous) {
+    trainer.restore(files, previous->folder);
+    log_info("{}: going on from step {}", directory.path(), begin);
+  } else {
+    trainer.start(static_cast<uint64_t>(config.run.seed), run.plan.micro);
+  }
+  context.allocator->trim();
+  write_file_atomic(files, directory.at(kConfigFile), to_yaml(resolved));
+
+  MetricsLog log(directory, config, run.plan.tokens, begin);
+  Progress progress(config, run.plan.tokens);
+  Evaluation evaluation(run.loss.get(), data, config, run.plan.micro, log, progress, stop);
+  Saver saver(directory, config, log, begin);
+  Reporter reporter(directory, config, run.plan, evaluation);
+  reporter.write(begin, "running");
+  const bool finished = trainer.run({&log, &progress, &evaluation, &saver, &reporter}, stop);
+  // An evaluation that was cut short is made up for when the run is started again.
+  const bool complete = finished && (!evaluates || log.evaluated(trainer.step()));
+  SessionResult result{complete ? Outcome::kFinished : Outcome::kInterrupted, trainer.step(),
+                       std::nullopt, trainer.state().params};
+  if (evaluation.last()) {
+    result.eval_loss = evaluation.last()->loss;
+  }
+  return result;
+}
+
+}  // namespace mstrain

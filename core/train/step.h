@@ -1,0 +1,97 @@
+// The two programs of a training run: one step, and the loss of a batch. As one plan each, or operation by operation;
+// both give the same numbers.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "core/optim/optimizer.h"
+#include "core/runtime/context.h"
+#include "core/tensor/jit.h"
+#include "core/train/sections.h"
+#include "core/train/task.h"
+
+namespace mstrain {
+
+struct TrainState {
+  Params params;
+  OptimizerState optimizer;
+
+  template <class V>
+  void fields(V& v) {
+    v("params", params);
+    v("optimizer", optimizer);
+  }
+};
+
+struct StepResult {
+  TrainState state;
+  Tensor loss;       // mean over the step's samples
+  Tensor grad_norm;  // global, before clipping
+
+  template <class V>
+  void fields(V& v) {
+    v("state", state);
+    v("loss", loss);
+    v("grad_norm", grad_norm);
+  }
+};
+
+// One update on a batch of `rows` samples, computed in micro-batches of `micro`.
+class StepProgram {
+ public:
+  // `micro` divides batch.global. Traces and compiles in graph execution (for the context, which it keeps); allocates
+  // nothing.
+  StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
+              const Context& context);
+
+  // Takes the state over: pass it with std::move. `seed` and the state's step decide all random numbers.
+  StepResult run(TrainState state, Tensors batch, double lr, uint64_t seed) const;
+
+  const Optimizer& optimizer() const { return optimizer_; }
+  // Null in eager execution.
+  const Program* program() const { return program_.get(); }
+  // A state without values, and the types of its leaves.
+  const TrainState& form() const { return form_; }
+  const Types& state_types() const { return state_types_; }
+
+ private:
+  struct Arguments;
+  StepResult step(const Arguments& arguments) const;
+
+  const TrainTask& task_;
+  Context context_;
+  Optimizer optimizer_;
+  std::optional<double> clip_;
+  int64_t micro_batches_;
+  TrainState form_;
+  Types state_types_;
+  std::unique_ptr<Program> program_;
+  Tensors captures_;
+  StepResult result_form_;
+};
+
+// Sum and count of the losses of a batch of `rows` samples, without dropout.
+class LossProgram {
+ public:
+  LossProgram(const TrainTask& task, const TrainConfig& config, int64_t rows,
+              const Context& context);
+
+  struct Value {
+    double sum = 0;
+    double count = 0;
+  };
+  Value run(const Params& params, Tensors batch) const;
+  const Program* program() const { return program_.get(); }
+
+ private:
+  const TrainTask& task_;
+  Context context_;
+  std::unique_ptr<Program> program_;
+  Tensors captures_;
+};
+
+// Parameters named like `specs`, without values.
+Params named_params(std::span<const ParamSpec> specs);
+
+}  // namespace mstrain
