@@ -18,15 +18,28 @@
 namespace mstrain::scalar {
 
 // Primary templates: scalar_math.h.
-template <class T> T exp(T x);
-template <class T> T expm1(T x);
-template <class T> T log(T x);
-template <class T> T log1p(T x);
-template <class T> T sin(T x);
-template <class T> T cos(T x);
-template <class T> T tanh(T x);
-template <class T> T erf(T x);
-template <class T> T sigmoid(T x);
+template <class T>
+T exp(T x);
+template <class T>
+T expm1(T x);
+template <class T>
+T log(T x);
+template <class T>
+T log1p(T x);
+template <class T>
+T sin(T x);
+template <class T>
+T cos(T x);
+template <class T>
+T tanh(T x);
+template <class T>
+T erf(T x);
+template <class T>
+T sigmoid(T x);
+template <class T>
+T gelu_tanh(T x);
+template <class T>
+T gelu_tanh_grad(T x, T g);
 
 namespace detail {
 
@@ -90,8 +103,9 @@ MSTRAIN_SCALAR_INLINE Reduced reduce_angle(float x) {
   struct Pieces {
     double high[112], middle[112], low[112];
     constexpr Pieces() : high(), middle(), low() {
-      constexpr uint64_t kWords[4] = {0x28be60db9391054a, 0x7f09d5f47d4d3770, 0x36d8a5664f10e410,
-                                      0x7f9458eaf7aef158};  // 2/π / 4 = 1/(2π), as a binary fraction
+      constexpr uint64_t kWords[4] = {
+          0x28be60db9391054a, 0x7f09d5f47d4d3770, 0x36d8a5664f10e410,
+          0x7f9458eaf7aef158};  // 2/π / 4 = 1/(2π), as a binary fraction
       for (int k = 0; k < 112; ++k) {
         double* const parts[3] = {high, middle, low};
         double unit = 4.0;
@@ -252,6 +266,26 @@ MSTRAIN_SCALAR_INLINE float erf(float x) {
   q = q * a + 0x1.20ee9ep+0F;
   const float large = __builtin_copysignf(1.0F - exp<float>(-(a * q)), x);
   return a < 0.9F ? small : large;
+}
+
+// ½ (1 + tanh u) is sigmoid(2u), which loses nothing where x is negative. 2u of gelu_tanh:
+namespace detail {
+inline constexpr float kGeluLinear = 1.5957691F;   // 2 √(2/π)
+inline constexpr float kGeluCubic = 0.071354814F;  // 2 √(2/π) 0.044715
+}  // namespace detail
+
+// 4 ulp while |x| < 2; beyond, errors of x³ grow with it as in any form.
+template <>
+MSTRAIN_SCALAR_INLINE float gelu_tanh(float x) {
+  return x * sigmoid<float>(x * (detail::kGeluLinear + detail::kGeluCubic * (x * x)));
+}
+
+template <>
+MSTRAIN_SCALAR_INLINE float gelu_tanh_grad(float x, float g) {
+  const float x2 = x * x;
+  const float s = sigmoid<float>(x * (detail::kGeluLinear + detail::kGeluCubic * x2));
+  const float slope = detail::kGeluLinear + 3.0F * detail::kGeluCubic * x2;  // of 2u
+  return g * (s + (x * s) * ((1.0F - s) * slope));
 }
 
 }  // namespace mstrain::scalar

@@ -1,0 +1,36 @@
+// Registration of each family of kernels, and the two kernels that others are made with.
+#pragma once
+
+#include "core/ir/kernel.h"
+
+namespace mstrain::cpu {
+
+void register_elementwise();
+void register_copy();
+void register_movement();
+void register_source();
+void register_reduce();
+void register_scan();  // argmax, argmin, cumsum
+void register_matmul();
+void register_index();
+void register_conv();
+void register_pool();
+void register_random();
+void register_softmax();
+void register_norm();
+void register_cross_entropy();
+void register_attention();
+void register_attention_grad();
+void register_adamw();
+
+// A dense copy of a view, in its own type or in another one.
+Kernel copy_kernel(const ViewType& view, int threads);
+Kernel cast_kernel(const ViewType& view, Dtype dtype, int threads);
+
+// Runs a kernel of one input and one output.
+inline void run_unary(const Kernel& kernel, const void* input, void* output) {
+  void* const in = const_cast<void*>(input);
+  kernel.run({std::span(&in, 1), std::span(&output, 1), nullptr});
+}
+
+}  // namespace mstrain::cpu

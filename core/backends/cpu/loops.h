@@ -1,0 +1,138 @@
+// Vector loops of the cpu backend: plain functions on raw memory, compiled for several instruction sets (vector/) and
+// chosen once per process for the machine at hand. They run on one thread and never fail.
+#pragma once
+
+#include <cstdint>
+
+#include "core/runtime/dtype.h"
+
+namespace mstrain::cpu {
+
+inline constexpr int kTile = 1024;  // elements that a tile loop works on at most
+
+// What tiles are computed in: f32 for f32, bf16 and f16; i64 for integers and bool; bytes for conditions.
+enum class Lane : uint8_t { kF32, kF64, kI64, kU8 };
+constexpr Lane lane_of(Dtype dtype) {
+  return dtype == Dtype::kF64 ? Lane::kF64 : is_floating(dtype) ? Lane::kF32 : Lane::kI64;
+}
+// Whether memory of `dtype` is a tile of its lane as it stands.
+constexpr bool is_lane_type(Dtype dtype) {
+  return dtype == Dtype::kF64 || dtype == Dtype::kF32 || dtype == Dtype::kI64;
+}
+
+// n elements of the inputs to n elements of the output, which may be one of the inputs.
+using TileLoop = void (*)(int64_t n, const void* const* inputs, void* output);
+using ConvertLoop = void (*)(int64_t n, const void* input, void* output);
+
+// One elementwise operation; null where a lane has none.
+struct ElementwiseLoop {
+  const char* name;
+  TileLoop f32, f64, i64;
+  int weight;  // time per element relative to an addition, roughly
+};
+
+struct ElementwiseLoops {
+  const ElementwiseLoop* rows;
+  int count;
+  TileLoop logical_and, logical_or, logical_not;  // on bytes
+  ConvertLoop load[kNumDtypes];                   // from memory of a dtype to its lane
+  ConvertLoop store
+      [3]
+      [kNumDtypes];  // from a lane to memory: rounds to nearest even; float to integer truncates and saturates; integers wrap
+};
+
+// Sums are accumulated in blocks whose totals are added in double.
+template <class T>
+struct RowLoops {
+  double (*sum)(int64_t n, const T* x);
+  double (*sum_squares)(int64_t n, const T* x);
+  T (*max)(int64_t n, const T* x);  // NaN where any element is; n > 0
+  T (*min)(int64_t n, const T* x);
+  T (*prod)(int64_t n, const T* x);
+  // y[i] = y[i] op x[i]
+  void (*add_to)(int64_t n, const T* x, T* y);
+  void (*max_to)(int64_t n, const T* x, T* y);
+  void (*min_to)(int64_t n, const T* x, T* y);
+  void (*mul_to)(int64_t n, const T* x, T* y);
+  // y[j] += x[i * stride + j] for all i < rows: column sums.
+  void (*add_rows)(int64_t rows, int64_t n, const T* x, int64_t stride, T* y);
+  int64_t (*argmax)(int64_t n, const T* x);  // first among ties; NaN wins
+  int64_t (*argmin)(int64_t n, const T* x);
+
+  void (*softmax)(int64_t n, const T* x, T* y);
+  void (*log_softmax)(int64_t n, const T* x, T* y);
+  void (*softmax_grad)(int64_t n, const T* y, const T* g, T* dx);
+  void (*log_softmax_grad)(int64_t n, const T* y, const T* g, T* dx);
+  // y = (x - mean) rstd weight + bias
+  void (*layer_norm)(int64_t n, const T* x, const T* weight, const T* bias, T eps, T* y, T* mean,
+                     T* rstd);
+  // Adds to dweight and dbias.
+  void (*layer_norm_grad)(int64_t n, const T* g, const T* x, const T* weight, T mean, T rstd, T* dx,
+                          T* dweight, T* dbias);
+  void (*rms_norm)(int64_t n, const T* x, const T* weight, T eps, T* y, T* rstd);
+  void (*rms_norm_grad)(int64_t n, const T* g, const T* x, const T* weight, T rstd, T* dx,
+                        T* dweight);
+  T (*logsumexp)(int64_t n, const T* x);
+  // y = scale * exp(x - lse) + shift; y may be x.
+  void (*scaled_exp)(int64_t n, const T* x, T lse, T scale, T shift, T* y);
+};
+
+// Matrix products of small blocks in the first caches. C[m, n] (+)= A[m, k] B[k, n]; A has any strides; rows of B and C
+// are dense and readable up to the next multiple of `width` columns.
+struct BlockLoops {
+  int width;  // floats in a vector
+  void (*product)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col,
+                  const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate);
+  // b[j, i] = a[i, j] for a[rows, cols]
+  void (*transpose)(int64_t rows, int64_t cols, const float* a, int64_t lda, float* b, int64_t ldb);
+  // One row of an online softmax over `n` scores s (scaled by `scale`, plus bias where not null): replaces s by
+  // exp(s - max'), where max' = max(max, s), and rescales the running sum. Gives the factor for what was summed before.
+  float (*softmax_step)(int64_t n, float* s, float scale, const float* bias, float* max,
+                        float* sum);
+  void (*scale)(int64_t n, float factor, float* y);
+  float (*dot)(int64_t n, const float* x, const float* y);
+  // s becomes p = exp(s * scale + bias - lse), and dp becomes p * (dp - delta).
+  void (*softmax_grad_step)(int64_t n, float* s, float* dp, float scale, const float* bias,
+                            float lse, float delta);
+};
+
+struct AdamwFactors {
+  double beta1, beta2, eps, weight_decay;
+  float lr, grad_scale, correction1, correction2;
+};
+
+struct OtherLoops {
+  void (*adamw)(int64_t n, const AdamwFactors& f, const float* p, const float* g, const float* m,
+                const float* v, float* new_p, float* new_m, float* new_v);
+  // b[j, i] = a[i, j] for elements of 4 and 8 bytes
+  void (*transpose32)(int64_t rows, int64_t cols, const uint32_t* a, int64_t lda, uint32_t* b,
+                      int64_t ldb);
+  void (*transpose64)(int64_t rows, int64_t cols, const uint64_t* a, int64_t lda, uint64_t* b,
+                      int64_t ldb);
+  // Philox4x32-10 blocks: words[4 i + w] is word w of block first + i.
+  void (*philox)(int64_t blocks, uint64_t first, uint64_t stream, const uint32_t* key,
+                 uint32_t* words);
+  void (*to_uniform)(int64_t n, const uint32_t* words, float* y);  // [0, 1), one word each
+  void (*to_normal)(int64_t n, const uint32_t* words, float* y);   // two words each
+};
+
+struct Loops {
+  const ElementwiseLoops* elementwise;
+  const RowLoops<float>* f32;
+  const RowLoops<double>* f64;
+  const BlockLoops* block;
+  const OtherLoops* other;
+  template <class T>
+  const RowLoops<T>& rows() const {
+    if constexpr (sizeof(T) == 4) {
+      return *f32;
+    } else {
+      return *f64;
+    }
+  }
+};
+
+// The loops for this machine. MSTRAIN_CPU_ISA=baseline|avx2|avx512 in the environment asks for a lesser set.
+const Loops& loops();
+
+}  // namespace mstrain::cpu

@@ -1,0 +1,32 @@
+// A matrix product as loops and libraries see it.
+#pragma once
+
+#include "core/backends/cpu/kernels.h"
+#include "core/backends/cpu/nest.h"
+
+namespace mstrain::cpu {
+
+// c[batch…, m, n] = a[batch…, m, k] b[batch…, k, n] (+ bias[n]); strides in elements, c dense.
+struct Product {
+  int64_t m = 0, n = 0, k = 0;
+  Nest batch;  // operands 0 a, 1 b, 2 c
+  int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0;
+  bool bias = false;
+
+  int64_t batches() const { return batch.elements(); }
+  int64_t offset(int operand, int64_t index) const {
+    return batch.row_offset(operand, index / batch.inner()) +
+           index % batch.inner() * batch.inner_stride(operand);
+  }
+};
+
+// From views of a and b; a batch that shares b becomes further rows where strides allow it.
+Product make_product(const ViewType& a, bool transpose_a, const ViewType& b, bool transpose_b,
+                     const Shape& out);
+
+// Kernels over (a, b[, bias]) of one type. onednn_product gives no run function where oneDNN has no fast path.
+Kernel onednn_product(const Product& product, Dtype dtype, int threads);
+Kernel eigen_product(const Product& product, int threads);  // f64
+Kernel integer_product(const Product& product, Dtype dtype, int threads);
+
+}  // namespace mstrain::cpu

@@ -1,0 +1,27 @@
+#include "core/backends/cpu/register.h"
+
+#include "core/backends/cpu/kernels.h"
+
+namespace mstrain {
+
+void register_cpu_kernels() {
+  cpu::register_elementwise();
+  cpu::register_copy();
+  cpu::register_movement();
+  cpu::register_source();
+  cpu::register_reduce();
+  cpu::register_scan();
+  cpu::register_matmul();
+  cpu::register_index();
+  cpu::register_conv();
+  cpu::register_pool();
+  cpu::register_random();
+  cpu::register_softmax();
+  cpu::register_norm();
+  cpu::register_cross_entropy();
+  cpu::register_attention();
+  cpu::register_attention_grad();
+  cpu::register_adamw();
+}
+
+}  // namespace mstrain

@@ -1,0 +1,239 @@
+// Tile loops of the elementwise operations.
+#include "core/backends/cpu/vector/isa.h"
+// Other headers after it.
+#include "core/backends/cpu/loops.h"
+
+namespace mstrain::cpu::MSTRAIN_ISA {
+namespace {
+
+template <class T, T (*f)(T)>
+MSTRAIN_FLATTEN void unary(int64_t n, const void* const* inputs, void* output) {
+  const T* x = static_cast<const T*>(inputs[0]);
+  T* z = static_cast<T*>(output);
+  MSTRAIN_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = f(x[i]);
+  }
+}
+
+template <class T, T (*f)(T, T)>
+MSTRAIN_FLATTEN void binary(int64_t n, const void* const* inputs, void* output) {
+  const T* x = static_cast<const T*>(inputs[0]);
+  const T* y = static_cast<const T*>(inputs[1]);
+  T* z = static_cast<T*>(output);
+  MSTRAIN_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = f(x[i], y[i]);
+  }
+}
+
+template <class T, bool (*f)(T, T)>
+MSTRAIN_FLATTEN void compare(int64_t n, const void* const* inputs, void* output) {
+  const T* x = static_cast<const T*>(inputs[0]);
+  const T* y = static_cast<const T*>(inputs[1]);
+  uint8_t* z = static_cast<uint8_t*>(output);
+  MSTRAIN_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = f(x[i], y[i]) ? 1 : 0;
+  }
+}
+
+template <class T>
+void select(int64_t n, const void* const* inputs, void* output) {
+  const uint8_t* c = static_cast<const uint8_t*>(inputs[0]);
+  const T* x = static_cast<const T*>(inputs[1]);
+  const T* y = static_cast<const T*>(inputs[2]);
+  T* z = static_cast<T*>(output);
+  MSTRAIN_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const T a = x[i];
+    const T b = y[i];
+    z[i] = c[i] != 0 ? a : b;
+  }
+}
+
+template <class Function>
+void bytes(int64_t n, const void* const* inputs, void* output, Function f) {
+  const uint8_t* x = static_cast<const uint8_t*>(inputs[0]);
+  const uint8_t* y = static_cast<const uint8_t*>(inputs[1]);
+  uint8_t* z = static_cast<uint8_t*>(output);
+  MSTRAIN_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = f(x[i], y[i]) ? 1 : 0;
+  }
+}
+void logical_and(int64_t n, const void* const* inputs, void* output) {
+  bytes(n, inputs, output, [](uint8_t x, uint8_t y) { return (x != 0) & (y != 0); });
+}
+void logical_or(int64_t n, const void* const* inputs, void* output) {
+  bytes(n, inputs, output, [](uint8_t x, uint8_t y) { return (x | y) != 0; });
+}
+void logical_not(int64_t n, const void* const* inputs, void* output) {
+  const void* const twice[2] = {inputs[0], inputs[0]};
+  bytes(n, twice, output, [](uint8_t x, uint8_t) { return x == 0; });
+}
+
+// Time per element relative to an addition.
+constexpr int weight_of(const char* name) {
+  constexpr const char* kCheap[] = {"floor", "ceil", "round", "sqrt", "rsqrt"};
+  for (const char* cheap : kCheap) {
+    const char* a = cheap;
+    const char* b = name;
+    while (*a != 0 && *a == *b) {
+      ++a;
+      ++b;
+    }
+    if (*a == *b) {
+      return 2;
+    }
+  }
+  return 8;
+}
+
+// clang-format off
+#define MSTRAIN_ROW(name) \
+  {#name, unary<float, scalar::name<float>>, unary<double, scalar::name<double>>, unary<int64_t, scalar::name<int64_t>>, 1},
+#define MSTRAIN_ROW_FLOATING(name) \
+  {#name, unary<float, scalar::name<float>>, unary<double, scalar::name<double>>, nullptr, weight_of(#name)},
+#define MSTRAIN_ROW2(name) \
+  {#name, binary<float, scalar::name<float>>, binary<double, scalar::name<double>>, binary<int64_t, scalar::name<int64_t>>, 1},
+#define MSTRAIN_ROW2_FLOATING(name) \
+  {#name, binary<float, scalar::name<float>>, binary<double, scalar::name<double>>, nullptr, 8},
+#define MSTRAIN_ROW_COMPARE(name) \
+  {#name, compare<float, scalar::name<float>>, compare<double, scalar::name<double>>, compare<int64_t, scalar::name<int64_t>>, 1},
+// clang-format on
+
+const ElementwiseLoop kRows[] = {
+    MSTRAIN_UNARY_NUMERIC(MSTRAIN_ROW)              //
+    MSTRAIN_UNARY_FLOATING(MSTRAIN_ROW_FLOATING)    //
+    MSTRAIN_BINARY_NUMERIC(MSTRAIN_ROW2)            //
+    MSTRAIN_BINARY_FLOATING(MSTRAIN_ROW2_FLOATING)  //
+    MSTRAIN_COMPARISONS(MSTRAIN_ROW_COMPARE)        //
+    {"where", select<float>, select<double>, select<int64_t>, 1},
+};
+
+uint16_t to_bf16(float value) {
+  const uint32_t x = __builtin_bit_cast(uint32_t, value);
+  const uint32_t rounded = (x + 0x7fffU + ((x >> 16) & 1U)) >> 16;
+  const uint32_t nan = (x >> 16) | 0x40U;
+  return static_cast<uint16_t>((x & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+}
+float from_bf16(uint16_t bits) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
+}
+// As Float16 in core/runtime/dtype.h, without branches.
+uint16_t to_f16(float value) {
+  const uint32_t x = __builtin_bit_cast(uint32_t, value);
+  const uint32_t sign = (x >> 16) & 0x8000U;
+  const uint32_t magnitude = x & 0x7fffffffU;
+  const float shifted = __builtin_bit_cast(float, magnitude) + 0.5F;
+  const uint32_t subnormal = __builtin_bit_cast(uint32_t, shifted) - 0x3f000000U;
+  const uint32_t normal = (magnitude + 0xc8000fffU + ((magnitude >> 13) & 1U)) >> 13;
+  uint32_t half = magnitude < 0x38800000U ? subnormal : normal;
+  half = magnitude >= 0x477ff000U ? 0x7c00U : half;
+  half = magnitude > 0x7f800000U ? 0x7e00U : half;
+  return static_cast<uint16_t>(sign | half);
+}
+float from_f16(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
+  const uint32_t magnitude = bits & 0x7fffU;
+  const float subnormal = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24F;
+  const uint32_t normal = (magnitude << 13) + (magnitude >= 0x7c00U ? 0x70000000U : 0x38000000U);
+  const uint32_t result = magnitude < 0x400U ? __builtin_bit_cast(uint32_t, subnormal) : normal;
+  return __builtin_bit_cast(float, result | sign);
+}
+
+template <class From, class To, To (*f)(From)>
+MSTRAIN_FLATTEN void convert(int64_t n, const void* input, void* output) {
+  const From* x = static_cast<const From*>(input);
+  To* z = static_cast<To*>(output);
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = f(x[i]);
+  }
+}
+template <class From, class To>
+To wrap(From x) {
+  return static_cast<To>(x);
+}
+template <class From>
+uint8_t to_bool(From x) {
+  return x != 0 ? 1 : 0;
+}
+template <class From>
+uint16_t any_to_bf16(From x) {
+  return to_bf16(static_cast<float>(x));
+}
+template <class From>
+uint16_t any_to_f16(From x) {
+  return to_f16(static_cast<float>(x));
+}
+// Truncates towards zero and saturates; NaN gives zero.
+template <class From, class To>
+To saturate(From x) {
+  constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
+  // The largest value of To + 1 is a power of two, so exact in every floating type.
+  constexpr From kHigh = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * From(2);
+  using Wide = int64_t;
+  const bool inside = x > kLow && x < kHigh;
+  const To truncated = static_cast<To>(static_cast<Wide>(inside ? x : From(0)));
+  const To end = x >= kHigh ? std::numeric_limits<To>::max()
+                            : (x <= kLow ? std::numeric_limits<To>::min() : To(0));
+  return inside ? truncated : end;
+}
+
+template <class From>
+constexpr void fill_float_stores(ConvertLoop* stores) {
+  stores[static_cast<int>(Dtype::kF64)] = convert<From, double, wrap<From, double>>;
+  stores[static_cast<int>(Dtype::kF32)] = convert<From, float, wrap<From, float>>;
+  stores[static_cast<int>(Dtype::kBF16)] = convert<From, uint16_t, any_to_bf16<From>>;
+  stores[static_cast<int>(Dtype::kF16)] = convert<From, uint16_t, any_to_f16<From>>;
+  stores[static_cast<int>(Dtype::kBool)] = convert<From, uint8_t, to_bool<From>>;
+}
+template <class From>
+constexpr void fill_saturating_stores(ConvertLoop* stores) {
+  stores[static_cast<int>(Dtype::kI64)] = convert<From, int64_t, saturate<From, int64_t>>;
+  stores[static_cast<int>(Dtype::kI32)] = convert<From, int32_t, saturate<From, int32_t>>;
+  stores[static_cast<int>(Dtype::kI8)] = convert<From, int8_t, saturate<From, int8_t>>;
+  stores[static_cast<int>(Dtype::kU32)] = convert<From, uint32_t, saturate<From, uint32_t>>;
+  stores[static_cast<int>(Dtype::kU16)] = convert<From, uint16_t, saturate<From, uint16_t>>;
+  stores[static_cast<int>(Dtype::kU8)] = convert<From, uint8_t, saturate<From, uint8_t>>;
+}
+
+constexpr ElementwiseLoops make_loops() {
+  ElementwiseLoops loops = {
+      kRows, static_cast<int>(std::size(kRows)), logical_and, logical_or, logical_not, {}, {}};
+  ConvertLoop* load = loops.load;
+  load[static_cast<int>(Dtype::kF64)] = convert<double, double, wrap<double, double>>;
+  load[static_cast<int>(Dtype::kF32)] = convert<float, float, wrap<float, float>>;
+  load[static_cast<int>(Dtype::kBF16)] = convert<uint16_t, float, from_bf16>;
+  load[static_cast<int>(Dtype::kF16)] = convert<uint16_t, float, from_f16>;
+  load[static_cast<int>(Dtype::kI64)] = convert<int64_t, int64_t, wrap<int64_t, int64_t>>;
+  load[static_cast<int>(Dtype::kI32)] = convert<int32_t, int64_t, wrap<int32_t, int64_t>>;
+  load[static_cast<int>(Dtype::kI8)] = convert<int8_t, int64_t, wrap<int8_t, int64_t>>;
+  load[static_cast<int>(Dtype::kU32)] = convert<uint32_t, int64_t, wrap<uint32_t, int64_t>>;
+  load[static_cast<int>(Dtype::kU16)] = convert<uint16_t, int64_t, wrap<uint16_t, int64_t>>;
+  load[static_cast<int>(Dtype::kU8)] = convert<uint8_t, int64_t, wrap<uint8_t, int64_t>>;
+  load[static_cast<int>(Dtype::kBool)] = convert<uint8_t, int64_t, wrap<uint8_t, int64_t>>;
+  ConvertLoop* from_f32 = loops.store[static_cast<int>(Lane::kF32)];
+  fill_float_stores<float>(from_f32);
+  fill_saturating_stores<float>(from_f32);
+  ConvertLoop* from_f64 = loops.store[static_cast<int>(Lane::kF64)];
+  fill_float_stores<double>(from_f64);
+  fill_saturating_stores<double>(from_f64);
+  ConvertLoop* from_i64 = loops.store[static_cast<int>(Lane::kI64)];
+  fill_float_stores<int64_t>(from_i64);
+  from_i64[static_cast<int>(Dtype::kI64)] = convert<int64_t, int64_t, wrap<int64_t, int64_t>>;
+  from_i64[static_cast<int>(Dtype::kI32)] = convert<int64_t, int32_t, wrap<int64_t, int32_t>>;
+  from_i64[static_cast<int>(Dtype::kI8)] = convert<int64_t, int8_t, wrap<int64_t, int8_t>>;
+  from_i64[static_cast<int>(Dtype::kU32)] = convert<int64_t, uint32_t, wrap<int64_t, uint32_t>>;
+  from_i64[static_cast<int>(Dtype::kU16)] = convert<int64_t, uint16_t, wrap<int64_t, uint16_t>>;
+  from_i64[static_cast<int>(Dtype::kU8)] = convert<int64_t, uint8_t, wrap<int64_t, uint8_t>>;
+  return loops;
+}
+
+}  // namespace
+
+extern const ElementwiseLoops kElementwiseLoops;
+const ElementwiseLoops kElementwiseLoops = make_loops();
+
+}  // namespace mstrain::cpu::MSTRAIN_ISA

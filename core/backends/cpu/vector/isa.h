@@ -1,0 +1,59 @@
+// Included first by the sources of this folder, each of which is compiled once per instruction set with MSTRAIN_ISA
+// naming it. Everything that they define lies in a namespace of that name, also the scalar functions: the linker keeps
+// one copy of an inline function, and must not give code for newer processors to common code.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#ifndef MSTRAIN_ISA
+#error "MSTRAIN_ISA must name the instruction set that this source is compiled for"
+#endif
+
+#define MSTRAIN_JOIN_NAMES(a, b) a##b
+#define MSTRAIN_JOIN(a, b) MSTRAIN_JOIN_NAMES(a, b)
+#define scalar MSTRAIN_JOIN(scalar_, MSTRAIN_ISA)
+#include "core/ops/scalar_math.h"
+
+// One iteration never reads what another one writes; the output may be one of the inputs.
+#define MSTRAIN_INDEPENDENT _Pragma("GCC ivdep")
+// Scalar functions must be inlined before a loop can be vectorised.
+#define MSTRAIN_FLATTEN __attribute__((flatten))
+#define MSTRAIN_ALWAYS_INLINE __attribute__((always_inline)) inline
+
+namespace mstrain::cpu::MSTRAIN_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
+
+// A register full of T, and the same at any address.
+template <class T>
+struct Simd {
+  static constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+  typedef T Vector __attribute__((vector_size(kVectorBytes)));
+  typedef T Unaligned __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias));
+};
+template <class T>
+using Vector = typename Simd<T>::Vector;
+
+template <class T>
+MSTRAIN_ALWAYS_INLINE Vector<T> load(const T* p) {
+  return *reinterpret_cast<const typename Simd<T>::Unaligned*>(p);
+}
+template <class T>
+MSTRAIN_ALWAYS_INLINE void store(T* p, Vector<T> v) {
+  *reinterpret_cast<typename Simd<T>::Unaligned*>(p) = v;
+}
+template <class T>
+MSTRAIN_ALWAYS_INLINE Vector<T> splat(T x) {
+  return x - Vector<T>{};
+}
+
+}  // namespace mstrain::cpu::MSTRAIN_ISA
