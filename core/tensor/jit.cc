@@ -36,6 +36,13 @@ std::string JitCache::reason_for(const Key& key) const {
 JitCache::Entry& JitCache::find(std::span<const Tensor> leaves, const std::vector<std::string>& paths,
                                 const std::vector<bool>& donated,
                                 const std::function<Tensors(std::span<const Tensor>, std::shared_ptr<void>&)>& f) {
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    check(static_cast<bool>(leaves[i]), "{}: argument {} is an empty tensor", options_.name, paths[i]);
+    check(leaves[i].concrete(),
+          "{}: argument {} of type {} was computed inside a traced function that has ended; return it from that function "
+          "instead of keeping it in a variable outside",
+          options_.name, paths[i], to_string(leaves[i].type()));
+  }
   const Context& context = current_context();
   const auto matches = [&](const Key& key) {
     return key.training == context.training && key.backend == context.backend && key.threads == context.num_threads() &&
@@ -49,9 +56,8 @@ JitCache::Entry& JitCache::find(std::span<const Tensor> leaves, const std::vecto
     }
   }
   Key key{paths, {}, context.training, context.backend, context.num_threads()};
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    check(static_cast<bool>(leaves[i]), "{}: argument {} is an empty tensor", options_.name, paths[i]);
-    key.types.push_back(leaves[i].type());
+  for (const Tensor& leaf : leaves) {
+    key.types.push_back(leaf.type());
   }
   last_reason_ = reason_for(key);
   if (!entries_.empty()) {
