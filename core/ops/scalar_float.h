@@ -2,8 +2,8 @@
 // -fno-trapping-math; no fast-math). Plain C++ for host and device compilers.
 //
 // Bounds are in units in the last place against the exact result, over all finite arguments, with and without fused
-// multiply-add; infinities, NaN, signed overflow and gradual underflow follow IEEE (where the hardware does not flush); the sign of a zero is not
-// kept.
+// multiply-add; infinities, NaN, overflow and gradual underflow follow IEEE (where the hardware does not flush), the sign
+// of a zero result may be lost.
 // Polynomials are minimax fits (Lawson's algorithm, then rounded to single precision).
 #pragma once
 
@@ -284,9 +284,12 @@ MSTRAIN_SCALAR_INLINE float gelu_tanh(float x) {
 template <>
 MSTRAIN_SCALAR_INLINE float gelu_tanh_grad(float x, float g) {
   const float x2 = x * x;
-  const float s = sigmoid<float>(x * (detail::kGeluLinear + detail::kGeluCubic * x2));
-  const float slope = detail::kGeluLinear + 3.0F * detail::kGeluCubic * x2;  // of 2u
-  return g * (s + (x * s) * ((1.0F - s) * slope));
+  const float u2 = x * (detail::kGeluLinear + detail::kGeluCubic * x2);
+  const float e = exp<float>(-__builtin_fabsf(u2));
+  const float inverse = 1.0F / (1.0F + e);
+  const float s = (u2 < 0.0F ? e : 1.0F) * inverse;  // sigmoid; its derivative is e / (1 + e)²
+  const float slope = detail::kGeluLinear + 3.0F * detail::kGeluCubic * x2;
+  return g * (s + (x * slope) * (e * inverse * inverse));
 }
 
 }  // namespace mstrain::scalar
