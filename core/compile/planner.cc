@@ -311,9 +311,11 @@ class Planner {
                             source.bytes == target.bytes && source.bytes > 0;
     const auto readers = std::count_if(step.inputs.begin(), step.inputs.end(),
                                        [&](const PlanView& view) { return view.buffer == from.buffer; });
+    const bool taken = std::any_of(step.inputs.begin(), step.inputs.end(),
+                                   [&](const PlanView& view) { return view.buffer == to.buffer; });
     const auto writers = std::count_if(step.outputs.begin(), step.outputs.end(),
                                        [&](const PlanView& view) { return view.buffer == from.buffer; });
-    if (!same_place || source.last != now || readers != 1 || writers != 0) {
+    if (!same_place || source.last != now || readers != 1 || writers != 0 || taken) {
       return false;
     }
     switch (source.kind) {
