@@ -15,7 +15,7 @@
 
 namespace mstrain {
 
-inline constexpr int32_t kIgnoreTarget = -1;  // a target that is not scored
+inline constexpr int32_t kIgnoreTarget = -100;  // a target that cross_entropy() does not score
 
 class WindowSource {
  public:
