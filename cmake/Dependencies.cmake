@@ -9,6 +9,6 @@ find_package(ZLIB REQUIRED)
 # Debian's CMake package of oneDNN asks for OpenCL, so the library is looked up by name.
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
-add_library(dnnl_imported INTERFACE)
+add_library(dnnl_imported INTERFACE IMPORTED)
 target_include_directories(dnnl_imported SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(dnnl_imported INTERFACE ${DNNL_LIBRARY})

@@ -284,18 +284,13 @@ class Planner {
           view.buffer = becomes[static_cast<size_t>(view.buffer)];
         }
       }
-      std::vector<bool> placed(step.outputs.size(), false);
       for (const auto& [output, input] : step.in_place) {
-        if (placed[static_cast<size_t>(output)]) {
-          continue;
-        }
         PlanView& to = step.outputs[static_cast<size_t>(output)];
         const PlanView& from = step.inputs[static_cast<size_t>(input)];
         if (to.buffer != from.buffer && may_share(step, from, to, static_cast<int>(s))) {
           becomes[static_cast<size_t>(to.buffer)] = from.buffer;
           merge(from.buffer, to.buffer);
           to.buffer = from.buffer;
-          placed[static_cast<size_t>(output)] = true;
         }
       }
     }

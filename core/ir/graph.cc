@@ -11,7 +11,7 @@ Types infer_input(std::span<const TensorType>, const Attrs& attrs) {
 
 }  // namespace
 
-const OpDef kInputOp{.name = "input",
+constinit const OpDef kInputOp{.name = "input",
                      .kind = OpKind::kSource,
                      .dtypes = DtypeClass::kAny,
                      .infer = infer_input,
