@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Races one GPT training step (forward, backward, clipping, AdamW; f32) against PyTorch, eager and compiled.
+
+    python3 -m venv .venv-bench && .venv-bench/bin/pip install torch
+    .venv-bench/bin/python benchmarks/gpt_vs_pytorch.py --step build/benchmarks/gpt_step
+
+Every contender is a process of its own that waits on its input; rounds are interleaved and the ratio is the median of
+the rounds' ratios, so that a drifting machine hits all of them alike. Weights are N(0, 0.02), tokens random. Peaks are
+the highest anonymous resident memory seen after a round.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+SIZES = {  # layers, heads, width, sequence, batch, vocabulary, steps a round
+    "tiny": (4, 4, 128, 64, 12, 65, 20),
+    "baby": (6, 6, 384, 256, 16, 65, 2),
+    "small": (12, 12, 768, 256, 4, 50257, 1),
+}
+
+
+def torch_contender(spec, threads, compiled):
+    """Runs in the child process: the same protocol as gpt_step."""
+    import time
+
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    layers, heads, width, seq, batch, vocab = spec
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(1234)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.attn, self.attn_out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.fc, self.proj = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            b, t, c = x.shape
+            q, k, v = self.attn(self.ln_1(x)).split(c, dim=2)
+            q, k, v = (y.view(b, t, heads, c // heads).transpose(1, 2) for y in (q, k, v))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.attn_out(y.transpose(1, 2).reshape(b, t, c))
+            return x + self.proj(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+    class Gpt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(vocab, width), nn.Embedding(seq, width)
+            self.blocks, self.ln_f = nn.ModuleList(Block() for _ in range(layers)), nn.LayerNorm(width)
+
+        def forward(self, tokens, targets):
+            x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+            for block in self.blocks:
+                x = block(x)
+            logits = F.linear(self.ln_f(x), self.wte.weight)
+            return F.cross_entropy(logits.view(-1, vocab), targets.view(-1))
+
+    model = Gpt()
+    for parameter in model.parameters():
+        if parameter.dim() >= 2:
+            nn.init.normal_(parameter, std=0.02)
+    decay = [p for p in model.parameters() if p.dim() >= 2]
+    rest = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
+                                  lr=3e-4, fused=True)
+    step_model = torch.compile(model) if compiled else model
+    ids = torch.randint(vocab, (batch, seq + 1))
+    tokens, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+
+    def run(count):
+        for _ in range(count):
+            loss = step_model(tokens, targets)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    start = time.perf_counter()
+    loss = run(1)
+    print(json.dumps({"first_step_seconds": time.perf_counter() - start, "loss": loss}), flush=True)
+    for line in sys.stdin:
+        count = int(line)
+        start = time.perf_counter()
+        loss = run(count)
+        seconds = (time.perf_counter() - start) / count
+        rss = next(int(s.split()[1]) * 1024 for s in open("/proc/self/status") if s.startswith("RssAnon"))
+        print(json.dumps({"step_seconds": seconds, "loss": loss, "rss_anon": rss}), flush=True)
+
+
+class Contender:
+    def __init__(self, command, env):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        self.first = self.read()
+        self.seconds, self.peak = [], 0
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.process.args[0]} ended early with status {self.process.wait()}")
+        return json.loads(line)
+
+    def round(self, steps, counted=True):
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        result = self.read()
+        if counted:
+            self.seconds.append(result["step_seconds"])
+        self.peak = max(self.peak, result["rss_anon"])
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def race(name, options):
+    *spec, steps = SIZES[name]
+    env = dict(os.environ, OMP_NUM_THREADS=str(options.threads))
+    words = [str(x) for x in spec]
+    commands = {"mstrain": [options.step, *words, "2", str(options.threads)]}
+    for kind in ["eager", "compiled"] if not options.no_compile else ["eager"]:
+        commands[kind] = [sys.executable, __file__, "--contender", kind, "--threads", str(options.threads), *words]
+    racers = {kind: Contender(command, env) for kind, command in commands.items()}
+    for racer in racers.values():
+        racer.round(steps, counted=False)
+    for _ in range(options.rounds):
+        for racer in racers.values():
+            racer.round(steps)
+    ours = racers["mstrain"]
+    result = {"size": name, "threads": options.threads, "rounds": options.rounds, "steps_per_round": steps}
+    for kind, racer in racers.items():
+        result[kind] = {"step_seconds": statistics.median(racer.seconds), "peak_bytes": racer.peak,
+                        "first_step_seconds": racer.first["first_step_seconds"]}
+        if kind != "mstrain":
+            ratios = [theirs / mine for theirs, mine in zip(racer.seconds, ours.seconds)]
+            result[kind]["time_ratio"] = statistics.median(ratios)
+            result[kind]["memory_ratio"] = ours.peak / racer.peak
+        racer.close()
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--step", default="build/benchmarks/gpt_step", help="the gpt_step program")
+    parser.add_argument("--sizes", default="tiny,baby,small", help="of " + ", ".join(SIZES))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--no-compile", action="store_true", help="race eager PyTorch only")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a size")
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("spec", nargs="*", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.contender:
+        return torch_contender(options.spec, options.threads, options.contender == "compiled")
+    import torch
+
+    if not options.json:
+        print(f"PyTorch {torch.__version__}, {options.threads} threads, median of {options.rounds} rounds; "
+              "ratio > 1: mstrain is faster\n")
+        print(f"{'size':6} {'peer':9} {'mstrain s':>10} {'peer s':>10} {'time ratio':>11} {'memory':>8}")
+    for name in options.sizes.split(","):
+        if name not in SIZES:
+            raise SystemExit(f"unknown size {name}; expected one of {', '.join(SIZES)}")
+        result = race(name, options)
+        if options.json:
+            print(json.dumps(result), flush=True)
+            continue
+        for kind in ("eager", "compiled"):
+            if kind in result:
+                print(f"{name:6} {kind:9} {result['mstrain']['step_seconds']:10.5f} "
+                      f"{result[kind]['step_seconds']:10.5f} {result[kind]['time_ratio']:10.2f}x "
+                      f"{result[kind]['memory_ratio']:7.2f}x", flush=True)
+
+
+if __name__ == "__main__":
+    main()
