@@ -161,9 +161,9 @@ Tensor joined_bias(const Tensor& bias, bool batched, int64_t size, int64_t b) {
   return flatten(each, 0, 1);
 }
 
-Tensor parted(const Tensor& x, int64_t size) {
+Tensor parted(const Tensor& x, int64_t size, int64_t b) {
   Shape shape = x.shape().with_inserted(0, size);
-  shape[1] = size == 0 ? 0 : x.dim(0) / size;
+  shape[1] = b;
   return reshape(x, shape);
 }
 
@@ -179,7 +179,7 @@ Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
   }
   Tensors results = apply(op, inputs, attrs, kHere);
   for (Tensor& result : results) {
-    result = parted(result, size);
+    result = parted(result, size, b);
   }
   return results;
 }
@@ -195,7 +195,7 @@ Tensors batch_grad(const OpDef& op, const Attrs& attrs, std::span<const Tensor> 
   }
   Tensors results = apply(op, inputs, attrs, kHere);
   for (Tensor& result : results) {
-    result = parted(result, size);
+    result = parted(result, size, b);
   }
   if (biased && in[4].dim(batched[4] ? 1 : 0) == 1) {
     results[3] = sum(results[3], {1}, true);

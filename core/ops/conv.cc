@@ -134,6 +134,19 @@ Tensor from_channels(const Tensor& x, int64_t size, int64_t channels) {
   return move_axis(reshape(x, {x.dim(0), size, channels, x.dim(2), x.dim(3)}), 1, 0);
 }
 
+// Groups cannot stand for no samples.
+Tensors of_no_samples(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                      std::span<const bool> batched) {
+  Types types;
+  for (size_t i = 0; i < in.size(); ++i) {
+    types.push_back(in[i].type());
+    types[i].shape = batched[i] ? types[i].shape.without(0) : types[i].shape;
+  }
+  TensorType result = op.infer(types, attrs)[0];
+  result.shape = result.shape.with_inserted(0, 0);
+  return {zeros(result)};
+}
+
 Attrs grouped(const Attrs& attrs, int64_t size) {
   return attrs.with("groups", attrs.integer("groups") * size);
 }
@@ -144,6 +157,9 @@ Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
   if (!batched[1]) {
     return batch_as_images(op, attrs, in, size);
   }
+  if (size == 0) {
+    return of_no_samples(op, attrs, in, batched);
+  }
   const Tensors all = batch_all(in, batched, size);
   const Tensor result =
       apply1(op, {as_channels(all[0]), flatten(all[1], 0, 1)}, grouped(attrs, size), kHere);
@@ -152,6 +168,9 @@ Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
 
 Tensors batch_input_grad(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
                          std::span<const bool> batched, int64_t size) {
+  if (size == 0) {
+    return of_no_samples(op, attrs, in, batched);
+  }
   Shape shape = attrs.ints("input_shape");
   const int64_t channels = shape[1];
   shape[batched[1] ? 1 : 0] *= size;
@@ -167,6 +186,9 @@ Tensors batch_input_grad(const OpDef& op, const Attrs& attrs, std::span<const Te
 
 Tensors batch_weight_grad(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
                           std::span<const bool> batched, int64_t size) {
+  if (size == 0) {
+    return of_no_samples(op, attrs, in, batched);
+  }
   const Tensors all = batch_all(in, batched, size);
   const Shape& weight = attrs.ints("weight_shape");
   Shape wider = weight;
