@@ -24,8 +24,7 @@ struct Forward {
           values(scratch.take(n.s * padded(n.e))),
           queries(scratch.take(kQueryBlock * padded(n.d))),
           scores(scratch.take(kQueryBlock * kKeyBlock)),
-          sums(scratch.take(kQueryBlock * padded(n.e))),
-          bias(scratch.take(kKeyBlock)) {}
+          sums(scratch.take(kQueryBlock * padded(n.e))) {}
   };
 
   // Queries [first, first + rows) of the packed head, rows <= kQueryBlock.
@@ -35,8 +34,9 @@ struct Forward {
     const int64_t ld_q = padded(n.d);
     const int64_t ld_o = padded(n.e);
     const int64_t ld_k = padded(n.s);
-    float top[kQueryBlock];
-    float total[kQueryBlock];
+    alignas(64) float top[kQueryBlock];
+    alignas(64) float total[kQueryBlock];
+    alignas(64) float factor[kQueryBlock];
     std::fill_n(top, rows, -kInfinity);
     std::fill_n(total, rows, 0.0F);
     std::fill_n(buffers.sums, rows * ld_o, 0.0F);
@@ -59,18 +59,11 @@ struct Forward {
         float* const sums = buffers.sums + r * ld_o;
         loop.product(count, width, n.d, buffers.queries + r * ld_q, ld_q, 1, buffers.keys + key,
                      ld_k, scores, kKeyBlock, false);
-        for (int64_t i = 0; i < count; ++i) {
-          const int64_t seen = n.visible(first + r + i, key, keys);
-          float* const row = scores + i * kKeyBlock;
-          if (seen > 0) {
-            const float* bias_row = bias_view.at(first + r + i, key, seen, buffers.bias);
-            const float factor =
-                loop.softmax_step(seen, row, n.scale, bias_row, top + r + i, total + r + i);
-            if (key > 0 && factor != 1.0F) {
-              loop.scale(ld_o, factor, sums + i * ld_o);
-            }
-          }
-          std::fill(row + seen, row + width, 0.0F);
+        const ScoreBlock block = n.block(first + r, count, key, padded(width), scores);
+        bias_view.add_to(block, first + r, key);
+        loop.softmax_step(block, top + r, total + r, factor);
+        if (key > 0) {
+          loop.scale_rows(count, ld_o, factor, sums, ld_o);
         }
         loop.product(count, n.e, width, scores, kKeyBlock, 1, buffers.values + key * ld_o, ld_o,
                      sums, ld_o, true);
@@ -78,11 +71,11 @@ struct Forward {
     }
     for (int64_t i = 0; i < rows; ++i) {
       const bool some = total[i] > 0;
-      loop.scale(n.e, some ? 1.0F / total[i] : 0.0F, buffers.sums + i * ld_o);
-      std::memcpy(out + i * n.h * n.e, buffers.sums + i * ld_o,
-                  static_cast<size_t>(n.e) * sizeof(float));
+      factor[i] = some ? 1.0F / total[i] : total[i];
       lse[i] = some ? top[i] + std::log(total[i]) : total[i] == 0 ? -kInfinity : total[i];
     }
+    loop.scale_rows(rows, ld_o, factor, buffers.sums, ld_o);
+    loop.copy_rows(rows, n.e, 1, buffers.sums, ld_o, out, n.h * n.e, false);
   }
 
   void run_item(const KernelMemory& memory, int64_t item, const Buffers& buffers) const {
@@ -106,7 +99,7 @@ struct Forward {
     float* const lse = static_cast<float*>(memory.outputs[1]) + head * n.t;
     for (int64_t first = range.begin; first < range.end; first += kQueryBlock) {
       const int64_t rows = std::min(kQueryBlock, range.end - first);
-      pack_rows(input(0, q), q, first, rows, n.d, buffers.queries);
+      pack_rows(input(0, q), q, first, rows, n.d, buffers.queries, n.scale);
       run_block(buffers, bias_view, first, rows, out + first * n.h * n.e, lse + first);
     }
   }

@@ -35,23 +35,26 @@ struct AttentionSizes {
     const int64_t end = causal ? std::min(s, i + (s - t) + 1) : s;
     return std::clamp<int64_t>(end - first, 0, count);
   }
+  // The scores of queries i … i + rows and keys first … first + width, in rows of kKeyBlock.
+  ScoreBlock block(int64_t i, int64_t rows, int64_t first, int64_t width, float* scores) const {
+    const int64_t seen = causal ? i + (s - t) + 1 : s;
+    return {rows, width, scores, kKeyBlock, seen - first, causal ? 1 : 0};
+  }
 };
 
 // y[rows, columns padded with zeros], or its transpose y[columns, ld], of positions first … first + rows of one head.
 inline void pack_rows(const float* x, const HeadView& view, int64_t first, int64_t rows,
-                      int64_t columns, float* y) {
+                      int64_t columns, float* y, float factor = 1) {
   const int64_t ld = padded(columns);
+  const float* from = x + first * view.position;
+  if (view.element == 1) {
+    loops().block->copy_rows(rows, columns, factor, from, view.position, y, ld, true);
+    return;
+  }
   for (int64_t i = 0; i < rows; ++i) {
-    const float* from = x + (first + i) * view.position;
-    float* to = y + i * ld;
-    if (view.element == 1) {
-      std::memcpy(to, from, static_cast<size_t>(columns) * sizeof(float));
-    } else {
-      for (int64_t j = 0; j < columns; ++j) {
-        to[j] = from[j * view.element];
-      }
+    for (int64_t j = 0; j < ld; ++j) {
+      y[i * ld + j] = j < columns ? factor * from[i * view.position + j * view.element] : 0.0F;
     }
-    std::fill(to + columns, to + ld, 0.0F);
   }
 }
 inline void pack_columns(const float* x, const HeadView& view, int64_t first, int64_t rows,
@@ -71,22 +74,20 @@ inline void pack_columns(const float* x, const HeadView& view, int64_t first, in
   }
 }
 
-// The bias of one head: row i of scores, dense or gathered into `scratch`.
+// The bias of one head.
 struct BiasView {
   const float* data = nullptr;  // null: none
   int64_t row = 0, column = 1;
-  const float* at(int64_t i, int64_t first, int64_t count, float* scratch) const {
-    if (data == nullptr) {
-      return nullptr;
+  // Adds that of queries i … and keys first … to the visible scores.
+  void add_to(const ScoreBlock& block, int64_t i, int64_t first) const {
+    for (int64_t r = 0; data != nullptr && r < block.rows; ++r) {
+      const float* from = data + (i + r) * row + first * column;
+      float* to = block.s + r * block.ld;
+      const int64_t seen = std::clamp<int64_t>(block.seen + r * block.step, 0, block.n);
+      for (int64_t j = 0; j < seen; ++j) {
+        to[j] += from[j * column];
+      }
     }
-    const float* from = data + i * row + first * column;
-    if (column == 1) {
-      return from;
-    }
-    for (int64_t j = 0; j < count; ++j) {
-      scratch[j] = from[j * column];
-    }
-    return scratch;
   }
 };
 

@@ -40,7 +40,7 @@ struct Backward {
           d_queries(scratch.take(n.t * padded(n.d))),
           d_keys(scratch.take(n.s * padded(n.d))),
           d_values(scratch.take(n.s * padded(n.e))),
-          row(scratch.take(std::max(kKeyBlock, padded(n.e)))) {}
+          row(scratch.take(padded(n.e))) {}
   };
 
   void pack(const KernelMemory& memory, const Task& task, const Buffers& buffers) const {
@@ -55,14 +55,16 @@ struct Backward {
     pack_columns(input(2, k), k, 0, n.s, n.d, buffers.keys_columns);
     pack_rows(input(2, k), k, 0, n.s, n.d, buffers.keys);
     pack_columns(input(3, v), v, 0, n.s, n.e, buffers.values_columns);
-    pack_rows(input(1, q), q, task.q.begin, rows, n.d, buffers.queries + task.q.begin * ld_q);
+    pack_rows(input(1, q), q, task.q.begin, rows, n.d, buffers.queries + task.q.begin * ld_q,
+              n.scale);
     pack_rows(input(0, g), g, task.q.begin, rows, n.e, buffers.cotangents + task.q.begin * ld_o);
     const size_t results = bias.rank() == 4 ? 5 : 4;
     const float* const lse_rows =
         static_cast<const float*>(memory.inputs[results + 1]) + b * lse[0] + h * lse[1];
     for (int64_t i = task.q.begin; i < task.q.end; ++i) {
       pack_rows(input(results, out), out, i, 1, n.e, buffers.row);
-      buffers.delta[i] = loops().block->dot(n.e, buffers.row, buffers.cotangents + i * ld_o);
+      loops().block->dot_rows(1, n.e, buffers.row, 0, buffers.cotangents + i * ld_o, 0,
+                              buffers.delta + i);
       const float value = lse_rows[i * lse[2]];
       buffers.shift[i] = value > -kInfinity ? value : 0.0F;
     }
@@ -82,24 +84,19 @@ struct Backward {
       const int64_t width = n.visible(first + r + count - 1, key, keys);
       float* const scores = buffers.scores + r * kKeyBlock;
       float* const products = buffers.products + r * kKeyBlock;
+      const ScoreBlock block = n.block(first + r, count, key, padded(keys), scores);
       if (width > 0) {
         loop.product(count, width, n.d, buffers.queries + (first + r) * ld_q, ld_q, 1,
                      buffers.keys_columns + key, ld_k, scores, kKeyBlock, false);
         loop.product(count, width, n.e, buffers.cotangents + (first + r) * ld_o, ld_o, 1,
                      buffers.values_columns + key, ld_k, products, kKeyBlock, false);
       }
-      for (int64_t i = 0; i < count; ++i) {
+      bias_view.add_to(block, first + r, key);
+      loop.softmax_grad_step(block, products, buffers.shift + first + r, buffers.delta + first + r);
+      for (int64_t i = 0; d_bias != nullptr && i < count; ++i) {
         const int64_t query = first + r + i;
-        const int64_t seen = n.visible(query, key, keys);
-        float* const p = scores + i * kKeyBlock;
-        float* const ds = products + i * kKeyBlock;
-        loop.softmax_grad_step(seen, p, ds, n.scale, bias_view.at(query, key, seen, buffers.row),
-                               buffers.shift[query], buffers.delta[query]);
-        std::fill(p + seen, p + keys, 0.0F);
-        std::fill(ds + seen, ds + keys, 0.0F);
-        if (d_bias != nullptr) {
-          loops().f32->add_to(seen, ds, d_bias + query * n.s + key);
-        }
+        loops().f32->add_to(n.visible(query, key, keys), products + i * kKeyBlock,
+                            d_bias + query * n.s + key);
       }
       if (task.queries && width > 0) {
         loop.product(count, n.d, width, products, kKeyBlock, 1, buffers.keys + key * ld_q, ld_q,
@@ -158,19 +155,14 @@ struct Backward {
                            int64_t length, int64_t columns, float factor) {
       float* const to =
           static_cast<float*>(memory.outputs[output]) + b * length * n.h * columns + h * columns;
-      for (int64_t i = range.begin; i < range.end; ++i) {
-        const float* x = from + i * ld;
-        float* y = to + i * n.h * columns;
-        for (int64_t j = 0; j < columns; ++j) {
-          y[j] = x[j] * factor;
-        }
-      }
+      loops().block->copy_rows(range.end - range.begin, columns, factor, from + range.begin * ld,
+                               ld, to + range.begin * n.h * columns, n.h * columns, false);
     };
     if (task.queries) {
       write(0, buffers.d_queries, ld_q, task.q, n.t, n.d, n.scale);
     }
     if (task.keys) {
-      write(1, buffers.d_keys, ld_q, task.k, n.s, n.d, n.scale);
+      write(1, buffers.d_keys, ld_q, task.k, n.s, n.d, 1.0F);
       write(2, buffers.d_values, ld_o, task.k, n.s, n.e, 1.0F);
     }
   }

@@ -77,6 +77,14 @@ struct RowLoops {
   void (*scaled_exp)(int64_t n, const T* x, T lse, T scale, T shift, T* y);
 };
 
+// Scores s[rows, n], of which row i shows the first seen + i * step, bounded to [0, n].
+struct ScoreBlock {
+  int64_t rows, n;
+  float* s;
+  int64_t ld, seen, step;
+};
+inline constexpr int64_t kMaxScoreRows = 64;
+
 // Matrix products of small blocks in the first caches. C[m, n] (+)= A[m, k] B[k, n]; A has any strides; rows of B and C
 // are dense and readable up to the next multiple of `width` columns.
 struct BlockLoops {
@@ -85,15 +93,20 @@ struct BlockLoops {
                   const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate);
   // b[j, i] = a[i, j] for a[rows, cols]
   void (*transpose)(int64_t rows, int64_t cols, const float* a, int64_t lda, float* b, int64_t ldb);
-  // One row of an online softmax over `n` scores s (scaled by `scale`, plus bias where not null): replaces s by
-  // exp(s - max'), where max' = max(max, s), and rescales the running sum. Gives the factor for what was summed before.
-  float (*softmax_step)(int64_t n, float* s, float scale, const float* bias, float* max,
-                        float* sum);
-  void (*scale)(int64_t n, float factor, float* y);
-  float (*dot)(int64_t n, const float* x, const float* y);
-  // s becomes p = exp(s * scale + bias - lse), and dp becomes p * (dp - delta).
-  void (*softmax_grad_step)(int64_t n, float* s, float* dp, float scale, const float* bias,
-                            float lse, float delta);
+  // y = factor x for x[rows, columns]; columns of y up to the next multiple of 16 become zero where `pad`.
+  void (*copy_rows)(int64_t rows, int64_t columns, float factor, const float* x, int64_t ldx,
+                    float* y, int64_t ldy, bool pad);
+  // One block of an online softmax: replaces scores by exp(s - max'), where max' = max(max, s), zero beyond what is
+  // visible; rescales the running sums; gives each row's factor for what was summed before. n: a multiple of `width`.
+  void (*softmax_step)(const ScoreBlock& block, float* max, float* sum, float* factor);
+  // s becomes p = exp(s - lse), zero beyond what is visible, and dp becomes p (dp - delta).
+  void (*softmax_grad_step)(const ScoreBlock& block, float* dp, const float* lse,
+                            const float* delta);
+  // Row i of y times factor[i].
+  void (*scale_rows)(int64_t rows, int64_t n, const float* factor, float* y, int64_t ld);
+  // result[i] = x[i] · y[i]
+  void (*dot_rows)(int64_t rows, int64_t n, const float* x, int64_t ldx, const float* y,
+                   int64_t ldy, float* result);
 };
 
 struct AdamwFactors {

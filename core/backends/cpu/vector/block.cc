@@ -147,59 +147,122 @@ void transpose(int64_t rows, int64_t cols, const float* a, int64_t lda, float* b
               ldb);
 }
 
-void scale_by(int64_t n, float factor, float* y) {
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] *= factor;
-  }
-}
-
-MSTRAIN_FLATTEN float softmax_step(int64_t n, float* s, float scale, const float* bias, float* max,
-                                   float* sum) {
-  float top = *max;
-  if (bias != nullptr) {
-    MSTRAIN_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) {
-      s[i] = s[i] * scale + bias[i];
+void copy_rows(int64_t rows, int64_t columns, float factor, const float* x, int64_t ldx, float* y,
+               int64_t ldy, bool pad) {
+  const int64_t whole = columns / kWidth * kWidth;
+  const int64_t end = pad ? (columns + 15) / 16 * 16 : columns;
+  for (int64_t i = 0; i < rows; ++i, x += ldx, y += ldy) {
+    for (int64_t j = 0; j < whole; j += kWidth) {
+      store<float>(y + j, load(x + j) * factor);
     }
-    scale = 1;
-  } else if (scale < 0) {  // turns the order round
-    scale_by(n, scale, s);
-    scale = 1;
-  }
-  const float block_top = fold(n, s, -std::numeric_limits<float>::infinity(), Larger()) * scale;
-  top = block_top > top ? block_top : top;
-  const float shift = top == -std::numeric_limits<float>::infinity() ? 0.0F : top;
-  MSTRAIN_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    s[i] = scalar::exp<float>(s[i] * scale - shift);
-  }
-  const float block_sum = sum_block(n, s, s, [](auto a, auto) { return a; });
-  const float factor = scalar::exp<float>(*max - shift);
-  *sum = *sum * factor + block_sum;
-  *max = top;
-  return factor;
-}
-
-float dot(int64_t n, const float* x, const float* y) {
-  return sum_block(n, x, y, [](auto a, auto b) { return a * b; });
-}
-
-MSTRAIN_FLATTEN void softmax_grad_step(int64_t n, float* s, float* dp, float scale,
-                                       const float* bias, float lse, float delta) {
-  if (bias != nullptr) {
-    MSTRAIN_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) {
-      const float p = scalar::exp<float>(s[i] * scale + bias[i] - lse);
-      dp[i] = p * (dp[i] - delta);
-      s[i] = p;
+    for (int64_t j = whole; j < columns; ++j) {
+      y[j] = x[j] * factor;
     }
-    return;
+    for (int64_t j = columns; j < end; ++j) {
+      y[j] = 0;
+    }
   }
-  MSTRAIN_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    const float p = scalar::exp<float>(s[i] * scale - lse);
-    dp[i] = p * (dp[i] - delta);
-    s[i] = p;
+}
+
+void scale_rows(int64_t rows, int64_t n, const float* factor, float* y, int64_t ld) {
+  for (int64_t i = 0; i < rows; ++i, y += ld) {
+    const float f = factor[i];
+    for (int64_t j = 0; j < n; j += kWidth) {
+      store<float>(y + j, load(y + j) * f);
+    }
+  }
+}
+
+void dot_rows(int64_t rows, int64_t n, const float* x, int64_t ldx, const float* y, int64_t ldy,
+              float* result) {
+  for (int64_t i = 0; i < rows; ++i) {
+    result[i] = sum_block(n, x + i * ldx, y + i * ldy, [](auto a, auto b) { return a * b; });
+  }
+}
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+// Lanes 0, 1, 2, …
+MSTRAIN_ALWAYS_INLINE Vector<int32_t> lane_numbers() {
+  Vector<int32_t> numbers{};
+  for (int i = 0; i < kWidth; ++i) {
+    numbers[i] = i;
+  }
+  return numbers;
+}
+// x where lane `first` + i is below `seen`, else -inf.
+MSTRAIN_ALWAYS_INLINE Floats visible(Floats x, int64_t first, int64_t seen) {
+  return lane_numbers() < static_cast<int32_t>(seen - first) ? x : splat(kLowest);
+}
+MSTRAIN_ALWAYS_INLINE int64_t seen_by(const ScoreBlock& block, int64_t row) {
+  return std::min(std::max<int64_t>(block.seen + row * block.step, 0), block.n);
+}
+
+// Reductions of rows are independent, so that their latencies overlap; what each row has one of is done in vectors.
+MSTRAIN_FLATTEN void softmax_step(const ScoreBlock& block, float* max, float* sum, float* factor) {
+  alignas(64) float shift[kMaxScoreRows];
+  alignas(64) float total[kMaxScoreRows];
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const float* row = block.s + i * block.ld;
+    const int64_t seen = seen_by(block, i);
+    Floats top = splat(kLowest);
+    int64_t j = 0;
+    for (; j + kWidth <= seen; j += kWidth) {
+      top = Larger()(top, load(row + j));
+    }
+    if (j < seen) {
+      top = Larger()(top, visible(load(row + j), j, seen));
+    }
+    total[i] = fold_lanes<float>(top, Larger());
+  }
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const float top = total[i] > max[i] ? total[i] : max[i];
+    shift[i] = top == kLowest ? 0.0F : top;
+    factor[i] = scalar::exp<float>(max[i] - shift[i]);
+    max[i] = top;
+  }
+  for (int64_t i = 0; i < block.rows; ++i) {
+    float* row = block.s + i * block.ld;
+    const int64_t seen = seen_by(block, i);
+    Floats sums{};
+    int64_t j = 0;
+    for (; j + kWidth <= seen; j += kWidth) {
+      const Floats p = each_lane<scalar::exp<float>>(load(row + j) - shift[i]);
+      store<float>(row + j, p);
+      sums += p;
+    }
+    if (j < seen) {
+      const Floats p = each_lane<scalar::exp<float>>(visible(load(row + j), j, seen) - shift[i]);
+      store<float>(row + j, p);
+      sums += p;
+      j += kWidth;
+    }
+    for (; j < block.n; j += kWidth) {
+      store<float>(row + j, Floats{});
+    }
+    total[i] = sum_lanes<float>(sums);
+  }
+  for (int64_t i = 0; i < block.rows; ++i) {
+    sum[i] = sum[i] * factor[i] + total[i];
+  }
+}
+
+MSTRAIN_FLATTEN void softmax_grad_step(const ScoreBlock& block, float* dp, const float* lse,
+                                       const float* delta) {
+  for (int64_t i = 0; i < block.rows; ++i) {
+    float* row = block.s + i * block.ld;
+    float* d_row = dp + i * block.ld;
+    const int64_t seen = seen_by(block, i);
+    int64_t j = 0;
+    for (; j < seen; j += kWidth) {
+      const Floats p = each_lane<scalar::exp<float>>(visible(load(row + j), j, seen) - lse[i]);
+      store<float>(row + j, p);
+      store<float>(d_row + j, p * (load(d_row + j) - delta[i]));
+    }
+    for (; j < block.n; j += kWidth) {
+      store<float>(row + j, Floats{});
+      store<float>(d_row + j, Floats{});
+    }
   }
 }
 
@@ -282,8 +345,8 @@ MSTRAIN_FLATTEN void to_normal(int64_t n, const uint32_t* words, float* y) {
 
 extern const BlockLoops kBlockLoops;
 extern const OtherLoops kOtherLoops;
-const BlockLoops kBlockLoops = {kWidth,   product, transpose,        softmax_step,
-                                scale_by, dot,     softmax_grad_step};
+const BlockLoops kBlockLoops = {kWidth,       product,           transpose,  copy_rows,
+                                softmax_step, softmax_grad_step, scale_rows, dot_rows};
 const OtherLoops kOtherLoops = {adamw, transpose32, transpose64, philox, to_uniform, to_normal};
 
 }  // namespace mstrain::cpu::MSTRAIN_ISA

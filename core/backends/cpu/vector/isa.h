@@ -56,4 +56,60 @@ MSTRAIN_ALWAYS_INLINE Vector<T> splat(T x) {
   return x - Vector<T>{};
 }
 
+// Lanes i and i + width change places in each group of 2 width lanes.
+template <int width, class V>
+MSTRAIN_ALWAYS_INLINE V swap_lanes(V v) {
+  constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(v[0]));
+  if constexpr (kLanes == 2) {
+    return __builtin_shufflevector(v, v, 1, 0);
+  } else if constexpr (kLanes == 4) {
+    return width == 2 ? __builtin_shufflevector(v, v, 2, 3, 0, 1)
+                      : __builtin_shufflevector(v, v, 1, 0, 3, 2);
+  } else if constexpr (kLanes == 8) {
+    return width == 4   ? __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
+           : width == 2 ? __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5)
+                        : __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+  } else {
+    return width == 8
+               ? __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+           : width == 4
+               ? __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11)
+           : width == 2
+               ? __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13)
+               : __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15,
+                                         14);
+  }
+}
+
+// All lanes folded into one by the associative, commutative f.
+template <class T, class Function>
+MSTRAIN_ALWAYS_INLINE T fold_lanes(Vector<T> v, Function f) {
+  constexpr int kLanes = Simd<T>::kLanes;
+  if constexpr (kLanes == 16) {
+    v = f(v, swap_lanes<8>(v));
+  }
+  if constexpr (kLanes >= 8) {
+    v = f(v, swap_lanes<4>(v));
+  }
+  if constexpr (kLanes >= 4) {
+    v = f(v, swap_lanes<2>(v));
+  }
+  return f(v, swap_lanes<1>(v))[0];
+}
+template <class T>
+MSTRAIN_ALWAYS_INLINE T sum_lanes(Vector<T> v) {
+  return fold_lanes<T>(v, [](auto a, auto b) { return a + b; });
+}
+
+// A scalar function on every lane: compilers make one vector of it.
+template <float (*f)(float)>
+MSTRAIN_ALWAYS_INLINE Vector<float> each_lane(Vector<float> v) {
+  float lanes[Simd<float>::kLanes];
+  store(lanes, v);
+  for (float& lane : lanes) {
+    lane = f(lane);
+  }
+  return load(lanes);
+}
+
 }  // namespace mstrain::cpu::MSTRAIN_ISA

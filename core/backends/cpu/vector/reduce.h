@@ -26,15 +26,7 @@ MSTRAIN_ALWAYS_INLINE T sum_block(int64_t n, const T* x, const T* y, Function f)
   for (; i < n; ++i) {
     rest += f(x[i], y[i]);
   }
-  const Vector<T> s = (s0 + s1) + (s2 + s3);
-  T lanes[kLanes];
-  store(lanes, s);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int lane = 0; lane < width; ++lane) {
-      lanes[lane] += lanes[lane + width];
-    }
-  }
-  return lanes[0] + rest;
+  return sum_lanes<T>((s0 + s1) + (s2 + s3)) + rest;
 }
 
 // The same for rows of any length: blocks are added in double.
@@ -57,19 +49,18 @@ MSTRAIN_ALWAYS_INLINE T fold(int64_t n, const T* x, T start, Function f) {
   constexpr int kLanes = Simd<T>::kLanes;
   T result = start;
   int64_t i = 0;
-  if (n >= 2 * kLanes) {
+  if (n >= kLanes) {
     Vector<T> a = splat(start);
     Vector<T> b = splat(start);
     for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
       a = f(a, load(x + i));
       b = f(b, load(x + i + kLanes));
     }
-    a = f(a, b);
-    T lanes[kLanes];
-    store(lanes, a);
-    for (const T lane : lanes) {
-      result = f(result, lane);
+    if (i + kLanes <= n) {
+      a = f(a, load(x + i));
+      i += kLanes;
     }
+    result = fold_lanes<T>(f(a, b), f);
   }
   for (; i < n; ++i) {
     result = f(result, x[i]);

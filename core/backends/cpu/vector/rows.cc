@@ -214,10 +214,8 @@ void layer_norm_grad(int64_t n, const T* g, const T* x, const T* weight, T mean,
     dweight[i] += g[i] * h;
     dbias[i] += g[i];
   }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    u_rest += u_sum[lane];
-    uh_rest += uh_sum[lane];
-  }
+  u_rest += sum_lanes<T>(u_sum);
+  uh_rest += sum_lanes<T>(uh_sum);
   const T a = u_rest * inverse;
   const T b = uh_rest * inverse;
   MSTRAIN_INDEPENDENT
@@ -255,9 +253,7 @@ void rms_norm_grad(int64_t n, const T* g, const T* x, const T* weight, T rstd, T
     rest += gh * weight[i];
     dweight[i] += gh;
   }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    rest += uh_sum[lane];
-  }
+  rest += sum_lanes<T>(uh_sum);
   const T b = rest / static_cast<T>(n);
   MSTRAIN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
