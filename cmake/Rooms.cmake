@@ -7,6 +7,9 @@ target_compile_features(mstrain_options INTERFACE cxx_std_20)
 set_property(GLOBAL PROPERTY MSTRAIN_ROOMS "")
 
 set(MSTRAIN_WARNINGS -Wall -Wextra -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND MSTRAIN_WARNINGS -Wno-array-bounds)  # false reports inside std::vector and std::shared_ptr
+endif()
 if(MSTRAIN_WERROR)
   list(APPEND MSTRAIN_WARNINGS -Werror)
 endif()

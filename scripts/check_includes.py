@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Checks who includes whom: the rooms of core from left to right, suites above core and beside each other, and each
+external library in the one place that owns it. Prints each offence as file:line and exits with 1."""
+import pathlib
+import re
+import sys
+
+ROOMS = "base runtime io ir ops tensor transform compile exec nn optim data train".split()
+OWNERS = {
+    "yaml-cpp/": ["core/base/yaml.cc"],
+    "oneapi/": ["core/backends/cpu/"],
+    "dnnl": ["core/backends/cpu/"],
+    "Eigen/": ["core/backends/cpu/"],
+    "omp.h": ["core/backends/cpu/", "core/exec/threads.cc"],
+    "zlib.h": ["core/io/"],
+}
+BACKEND_MAY_INCLUDE = ROOMS[: ROOMS.index("ops") + 1]
+INCLUDE = re.compile(r'^\s*#include\s+([<"])([^">]+)[">]')
+
+
+def offence(path, quote, target):
+    for prefix, owners in OWNERS.items():
+        if target.startswith(prefix) and not any(path.startswith(owner) for owner in owners):
+            return f"{target} belongs to {owners[0]}"
+    if quote == "<":
+        return None
+    mine, theirs = path.split("/"), target.split("/")
+    if mine[0] == "core" and theirs[0] != "core":
+        return "core includes nothing above it"
+    if mine[0] == "suites" and theirs[0] == "suites" and mine[1] != theirs[1]:
+        return "a suite does not include another one"
+    if mine[0] != "core" or len(mine) < 3 or theirs[1] == mine[1]:
+        return None
+    if mine[1] == "backends":
+        if path == "core/backends/all.cc" or theirs[1] in BACKEND_MAY_INCLUDE:
+            return None
+        return f"a backend may include {', '.join(BACKEND_MAY_INCLUDE)}"
+    if theirs[1] == "backends":
+        return "backends are included by core/backends/all.cc alone"
+    if theirs[1] in ROOMS and ROOMS.index(theirs[1]) > ROOMS.index(mine[1]):
+        return f"core/{mine[1]} stands left of core/{theirs[1]}"
+    return None
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    found = 0
+    for folder in ("core", "suites", "launcher"):
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in {".h", ".cc"}:
+                continue
+            path = file.relative_to(root).as_posix()
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                match = INCLUDE.match(line)
+                reason = match and offence(path, *match.groups())
+                if reason:
+                    found += 1
+                    print(f"{path}:{number}: includes {match.group(2)}: {reason}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
