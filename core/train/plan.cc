@@ -2,7 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/train/machine.h"
-#include "core/train/progress.h"
+#include "core/train/numbers.h"
 
 namespace mstrain {
 namespace {
@@ -15,16 +15,6 @@ std::vector<int64_t> divisors(int64_t n) {
     }
   }
   return out;
-}
-
-// "124,439,808"
-std::string grouped(int64_t value) {
-  std::string digits = std::to_string(value);
-  for (size_t i = digits.size(); i > 3;) {
-    i -= 3;
-    digits.insert(i, ",");
-  }
-  return digits;
 }
 
 int64_t bytes_of(std::span<const TensorType> types) {
@@ -112,16 +102,11 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   return finished(std::move(best));
 }
 
-std::string gigabytes(int64_t bytes) {
-  const double gb = static_cast<double>(bytes) / 1e9;
-  return fmt::format("{:.{}f} GB", gb, gb < 0.1 ? 4 : gb < 100 ? 2 : 0);
-}
-
 std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit) {
   std::string out = fmt::format("{}: {} parameters\n", config.run.name, grouped(plan.parameters));
   const auto line = [&](std::string_view name, const std::string& value, std::string_view note) {
-    out += note.empty() ? fmt::format("  {:<13}{}\n", name, value)
-                        : fmt::format("  {:<13}{}  {}\n", name, value, note);
+    out += note.empty() ? fmt::format("  {:<15}{}\n", name, value)
+                        : fmt::format("  {:<15}{}  {}\n", name, value, note);
   };
   const int64_t micro_batches = plan.samples / plan.micro;
   line("step",
@@ -140,16 +125,15 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   };
   const ProgramMemory& step = plan.step;
   bytes("parameters", plan.parameter_bytes, "");
-  bytes("gradients", step.gradients, "");
   bytes("optimizer", plan.optimizer_bytes, "");
-  bytes("activations", step.saved, "kept for the backward pass");
-  bytes("transient", step.transient, "activations used at once");
-  bytes("workspace", step.workspace, "of kernels");
-  const int64_t named = step.gradients + step.saved + step.transient + step.workspace;
-  bytes("gaps", step.arena - named, "between lifetimes in the arena");
   bytes("batch", plan.batch_bytes + step.outputs, "samples, constants and results");
+  bytes("arena", step.arena, "one block for a step; in it, at most at once:");
+  bytes("  gradients", step.gradients, "");
+  bytes("  activations", step.saved, "kept for the backward pass");
+  bytes("  transient", step.transient, "used and gone");
+  bytes("  workspace", step.workspace, "of kernels");
   if (plan.evaluates) {
-    bytes("evaluation", plan.evaluation.arena + plan.evaluation.outputs, "");
+    bytes("evaluation", plan.evaluation.arena + plan.evaluation.outputs, "arena of its own");
   }
   bytes("total", plan.total(),
         fmt::format("of {} (memory.limit_gb: {})", gigabytes(limit),

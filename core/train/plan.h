@@ -62,7 +62,4 @@ std::vector<FittingChange> fitting_changes(
 // What to say when a plan does not fit: the figures, then the changes that would, or what it needs.
 std::string refusal(const RunPlan& plan, int64_t limit, const std::vector<FittingChange>& changes);
 
-// "4.31 GB"
-std::string gigabytes(int64_t bytes);
-
 }  // namespace mstrain

@@ -3,8 +3,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
+
+#include "core/train/numbers.h"
 
 namespace mstrain {
 namespace {
@@ -14,24 +15,6 @@ constexpr auto kPlainInterval = std::chrono::seconds(2);
 constexpr const char* kClearLine = "\r\x1b[K";
 
 }  // namespace
-
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<int64_t>(std::llround(std::min(std::max(seconds, 0.0), 3.6e8)));
-  const int64_t hours = whole / 3600;
-  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, whole / 60 % 60, whole % 60)
-                   : fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
-std::string short_number(double value) {
-  constexpr const char* kUnits[] = {"", "k", "M", "G", "T"};
-  size_t unit = 0;
-  while (std::abs(value) >= 999.5 && unit + 1 < std::size(kUnits)) {
-    value /= 1000;
-    ++unit;
-  }
-  const int digits = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  return fmt::format("{:.{}f}{}", value, digits, kUnits[unit]);
-}
 
 Progress::Progress(const TrainConfig& config, int64_t tokens_per_step)
     : config_(config), tokens_per_step_(tokens_per_step), live_(isatty(STDERR_FILENO) != 0) {

@@ -36,9 +36,4 @@ class Progress final : public Callback {
   LogSink previous_;
 };
 
-// "1:23:45", "4:05"
-std::string clock_text(double seconds);
-// "832", "12.3k", "4.56M"
-std::string short_number(double value);
-
 }  // namespace mstrain

@@ -1,0 +1,14 @@
+// Numbers as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mstrain {
+
+std::string grouped(int64_t value);      // "124,439,808"
+std::string short_number(double value);  // "832", "12.3k", "4.56M"
+std::string gigabytes(int64_t bytes);    // "4.31 GB", of 10^9 bytes
+std::string clock_text(double seconds);  // "1:23:45", "4:05"
+
+}  // namespace mstrain

@@ -1,0 +1,179 @@
+#include "launcher/inspect.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/data/tokenizer.h"
+#include "core/data/utf8.h"
+#include "core/io/events.h"
+#include "core/io/folder.h"
+#include "core/io/idx.h"
+#include "core/io/npy.h"
+#include "core/io/safetensors.h"
+#include "core/train/checkpoint.h"
+#include "core/train/metrics_file.h"
+#include "core/train/numbers.h"
+#include "core/train/run_directory.h"
+
+namespace mstrain::launcher {
+namespace {
+
+int64_t elements_of(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::string type_of(Dtype dtype, const std::vector<int64_t>& shape) {
+  return fmt::format("{}[{}]", name_of(dtype), fmt::join(shape, ", "));
+}
+
+void print_safetensors(FileSystem& files, const std::string& path, std::FILE* out) {
+  const SafetensorsFile file(files, path);
+  std::vector<TensorEntry> entries = file.entries();
+  std::sort(entries.begin(), entries.end(),
+            [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
+  int64_t elements = 0;
+  size_t width = 0;
+  for (const TensorEntry& entry : entries) {
+    elements += elements_of(entry.shape);
+    width = std::max(width, entry.name.size());
+  }
+  fmt::print(out, "{}: safetensors, {} tensors, {} elements, {} bytes\n", path, entries.size(),
+             grouped(elements), grouped(static_cast<int64_t>(files.file_size(path))));
+  for (const auto& [key, value] : file.metadata()) {
+    fmt::print(out, "  metadata {}: {}\n", key, value);
+  }
+  for (const TensorEntry& entry : entries) {
+    fmt::print(out, "  {:<{}}  {} [{}]\n", entry.name, width, entry.dtype_name,
+               fmt::join(entry.shape, ", "));
+  }
+}
+
+void print_checkpoint(FileSystem& files, const std::string& path, std::FILE* out) {
+  fmt::print(out, "{}: checkpoint\n", path);
+  if (files.exists(join_path(path, kManifestName))) {
+    const Manifest manifest = read_manifest(files, path);
+    for (const auto& [name, summary] : manifest) {
+      fmt::print(out, "  {:<24} {:>16} bytes  sha256 {}\n", name,
+                 grouped(static_cast<int64_t>(summary.size)), summary.sha256.substr(0, 16));
+    }
+    if (const auto problems = verify_folder(files, path); !problems.empty()) {
+      throw IoError(fmt::format("{}", fmt::join(problems, "\n")));
+    }
+    fmt::print(out, "  every file has the size and digest of the manifest\n");
+  }
+  if (const std::string state = join_path(path, kStateFile); files.exists(state)) {
+    const ProgressState progress = parse_progress(files.read(state, 1 << 20), state);
+    fmt::print(out, "  step {}, {} samples taken, seed {}\n", grouped(progress.step),
+               grouped(progress.samples), progress.seed);
+  }
+  if (files.exists(join_path(path, kTokenizerFile))) {
+    const auto tokenizer = load_tokenizer(files, path);
+    fmt::print(out, "  tokenizer {}, {} tokens\n", tokenizer->name(), tokenizer->vocab_size());
+  }
+  print_safetensors(files, join_path(path, kModelFile), out);
+}
+
+void print_run(FileSystem& files, const std::string& path, std::FILE* out) {
+  fmt::print(out, "{}: run directory\n", path);
+  const std::vector<Json> rows = read_metrics(files, join_path(path, kMetricsFile));
+  for (const char* key : {"loss", "eval_loss"}) {
+    const auto last = std::find_if(rows.rbegin(), rows.rend(),
+                                   [&](const Json& row) { return row.contains(key); });
+    if (last != rows.rend()) {
+      fmt::print(out, "  {} {} at step {}\n", key, last->at(key).dump(), last->at("step").dump());
+    }
+  }
+  for (const int64_t step : list_checkpoints(files, join_path(path, "checkpoints"))) {
+    const std::string folder = join_path(join_path(path, "checkpoints"), checkpoint_name(step));
+    const auto problems = verify_folder(files, folder);
+    fmt::print(out, "  checkpoints/{}: {}\n", checkpoint_name(step),
+               problems.empty() ? "sound" : problems.front());
+  }
+}
+
+void print_events(FileSystem& files, const std::string& path, std::FILE* out) {
+  const EventsContent content = read_events(files, path);
+  struct Tag {
+    size_t count = 0;
+    int64_t last_step = 0;
+    std::optional<float> last;
+  };
+  std::map<std::string, Tag> tags;
+  for (const Event& event : content.events) {
+    for (const EventValue& value : event.values) {
+      Tag& tag = tags[value.tag];
+      ++tag.count;
+      tag.last_step = event.step;
+      tag.last = value.scalar;
+    }
+  }
+  fmt::print(out, "{}: TensorBoard events, {} records{}\n", path, content.events.size(),
+             content.incomplete_tail ? ", the last one incomplete" : "");
+  for (const auto& [name, tag] : tags) {
+    fmt::print(out, "  {}: {} values, last at step {}{}\n", name, tag.count, tag.last_step,
+               tag.last ? fmt::format(": {}", *tag.last) : "");
+  }
+}
+
+void print_text(FileSystem& files, const std::string& path, std::FILE* out) {
+  const std::unique_ptr<MappedFile> mapped = files.map(path);
+  const std::string_view text = as_text(mapped->bytes());
+  std::map<char32_t, uint64_t> counts;
+  int64_t characters = 0;
+  int64_t lines = 0;
+  for (size_t at = 0; at < text.size(); ++characters) {
+    const Utf8Character character = decode_utf8(text, at);
+    if (character.length == 0) {
+      throw IoError(
+          fmt::format("{}: is no checkpoint, safetensors, npy, IDX or event file, and no "
+                      "UTF-8 text from byte {} on",
+                      path, at));
+    }
+    ++counts[character.code];
+    lines += character.code == U'\n' ? 1 : 0;
+    at += static_cast<size_t>(character.length);
+  }
+  fmt::print(out, "{}: UTF-8 text, {} bytes, {} characters, {} distinct, {} lines\n", path,
+             grouped(static_cast<int64_t>(text.size())), grouped(characters), counts.size(),
+             grouped(lines));
+}
+
+}  // namespace
+
+void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
+  if (!files.exists(path)) {
+    throw IoError(fmt::format("{}: does not exist", path));
+  }
+  if (files.is_directory(path)) {
+    if (files.exists(join_path(path, kModelFile))) {
+      print_checkpoint(files, path, out);
+    } else if (files.exists(join_path(path, kMetricsFile)) ||
+               files.exists(join_path(path, "checkpoints"))) {
+      print_run(files, path, out);
+    } else {
+      throw IoError(fmt::format("{}: is neither a checkpoint nor a run directory", path));
+    }
+    return;
+  }
+  const std::string name = file_name(path);
+  if (name.ends_with(".safetensors")) {
+    print_safetensors(files, path, out);
+  } else if (name.ends_with(".npy")) {
+    const NpyArray array = read_npy(files, path);
+    fmt::print(out, "{}: NumPy array {}\n", path, type_of(array.dtype, array.shape));
+  } else if (name.find("-ubyte") != std::string::npos || name.find(".idx") != std::string::npos) {
+    const IdxArray array = read_idx(files, path);
+    fmt::print(out, "{}: IDX array {}\n", path, type_of(array.dtype, array.shape));
+  } else if (name.starts_with("events.out.tfevents.")) {
+    print_events(files, path, out);
+  } else {
+    print_text(files, path, out);
+  }
+}
+
+}  // namespace mstrain::launcher

@@ -1,0 +1,222 @@
+#include "suites/transformer/gpt/run.h"
+
+#include "core/base/error.h"
+#include "core/data/simple_tokenizers.h"
+#include "core/train/timing.h"
+#include "suites/transformer/gpt/generate.h"
+#include "suites/transformer/gpt/stored_model.h"
+#include "suites/transformer/gpt/task.h"
+
+namespace mstrain::gpt {
+namespace {
+
+GptRunConfig with_overrides(YamlNode tree, const std::vector<std::string>& overrides,
+                            int64_t vocab) {
+  apply_overrides(tree, overrides);
+  return with_vocab(read_run_config(tree), vocab, tree);
+}
+
+// From mild to strong: smaller micro-batches, recomputation, both, then shorter sequences as well.
+std::vector<std::vector<std::vector<std::string>>> candidate_changes(const GptRunConfig& config,
+                                                                     int64_t micro) {
+  const auto micro_is = [](int64_t m) { return fmt::format("batch.micro={}", m); };
+  std::vector<std::vector<std::string>> smaller;
+  std::vector<std::vector<std::string>> recompute;
+  std::vector<std::vector<std::string>> shorter;
+  const bool is_recomputed = config.train.memory.recompute == Recompute::kFull;
+  const std::string full = "memory.recompute=full";
+  if (!is_recomputed) {
+    recompute.push_back({full});
+  }
+  for (int64_t m = micro / 2; m >= 1; m /= 2) {
+    if (config.train.batch.global % m == 0) {
+      smaller.push_back({micro_is(m)});
+      if (!is_recomputed) {
+        recompute.push_back({full, micro_is(m)});
+      }
+    }
+  }
+  for (int64_t seq = config.data.seq_length / 2; seq >= 64; seq /= 2) {
+    shorter.push_back({fmt::format("data.seq_length={}", seq), micro_is(1), full});
+  }
+  return {smaller, recompute, shorter};
+}
+
+[[noreturn]] void refuse(const GptRunConfig& config, const YamlNode& tree, const RunPlan& plan,
+                         int64_t limit) {
+  std::vector<FittingChange> changes;
+  if (plan.least() <= limit) {
+    const PlanWith plan_with = [&](const std::vector<std::string>& overrides) {
+      const GptRunConfig changed = with_overrides(tree, overrides, *config.model.vocab_size.value);
+      return plan_run(make_task(changed), changed.train, make_context(changed.train), limit,
+                      plan.evaluates)
+          .plan;
+    };
+    changes = fitting_changes(candidate_changes(config, plan.micro), plan_with, limit);
+  }
+  throw PlanError(refusal(plan, limit, changes));
+}
+
+void print_evaluation(std::FILE* out, const EvaluationResult& result) {
+  fmt::print(out, "eval_loss {:.6f}  ({} predictions, {:.1f} s)\n", result.loss, result.predictions,
+             result.seconds);
+}
+
+struct Opened {
+  GptRunConfig config;
+  Corpus corpus;
+};
+
+Opened open(const RunRequest& request, std::shared_ptr<const Tokenizer> tokenizer = nullptr) {
+  GptRunConfig config = read_run_config(request.tree);
+  Corpus corpus = open_corpus(request.files, config.data, std::move(tokenizer));
+  config = with_vocab(std::move(config), corpus.tokenizer->vocab_size(), request.tree);
+  for (const std::string& prompt : config.train.eval.prompts) {
+    try {
+      corpus.tokenizer->encode(prompt);
+    } catch (const Error& error) {
+      config_fail(request.tree, "eval.prompts", error.what());
+    }
+  }
+  return {std::move(config), std::move(corpus)};
+}
+
+Outcome train_model(const RunRequest& request) {
+  const Opened opened = open(request);
+  const GptRunConfig& config = opened.config;
+  const TrainTask task = make_task(config);
+  const TrainData data = make_data(config, opened.corpus);
+  const auto refuse_plan = [&](const RunPlan& plan, int64_t limit) {
+    refuse(config, request.tree, plan, limit);
+  };
+  const SessionResult result = train(request.files, config.train, resolved_config(request.tree),
+                                     task, data, refuse_plan, request.stop);
+  const std::string directory = config.train.run.directory();
+  switch (result.outcome) {
+    case Outcome::kWasFinished:
+      fmt::print(request.out, "{}: finished at step {}; raise schedule.total_steps to go on\n",
+                 directory, result.step);
+      break;
+    case Outcome::kInterrupted:
+      fmt::print(request.out, "{}: interrupted, saved at step {}; the same command goes on\n",
+                 directory, result.step);
+      break;
+    case Outcome::kFinished: {
+      fmt::print(request.out, "{}: finished at step {}{}\n", directory, result.step,
+                 result.eval_loss ? fmt::format(", eval loss {:.4f}", *result.eval_loss) : "");
+      fmt::print(request.out, "open {} in a browser\n", join_path(directory, kReportFile));
+      break;
+    }
+  }
+  return result.outcome;
+}
+
+void benchmark(const RunRequest& request) {
+  const Opened opened = open(request);
+  const GptRunConfig& config = opened.config;
+  const TrainTask task = make_task(config);
+  const TrainData data = make_data(config, opened.corpus);
+  const int64_t limit = memory_limit(config.train.memory);
+  const Context context = make_context(config.train);
+  const ContextScope scope(context);
+  const PlannedRun run = plan_run(task, config.train, context, limit, /*evaluates=*/false);
+  if (run.plan.total() > limit) {
+    refuse(config, request.tree, run.plan, limit);
+  }
+  const StepTimes times = time_steps(task, data, config.train, run, request.stop);
+  fmt::print(request.out,
+             "steps {}  median {:.6f} s  fastest {:.6f} s  {:.1f} tokens/s  {:.2f} GFLOP/s\n",
+             times.steps, times.median_seconds, times.fastest_seconds,
+             static_cast<double>(run.plan.tokens) / times.median_seconds,
+             run.plan.cost.flops / times.median_seconds / 1e9);
+}
+
+void continue_prompts(const RunRequest& request, const GptRunConfig& config) {
+  std::vector<std::string> prompts = config.train.eval.prompts;
+  if (prompts.empty()) {
+    prompts.push_back("\n");
+  }
+  for (const std::string& prompt : prompts) {
+    generate(request.files,
+             {config.train.run.directory(),
+              prompt,
+              config.train.eval.sample_tokens,
+              {.temperature = 0.8, .seed = static_cast<uint64_t>(config.train.run.seed)}},
+             request.out);
+  }
+}
+
+}  // namespace
+
+YamlNode resolved_config(const YamlNode& tree) { return write_config(read_run_config(tree)); }
+
+Outcome run(const RunRequest& request) {
+  const GptRunConfig config = read_run_config(request.tree);
+  switch (config.train.run.mode) {
+    case RunMode::kTrain: return train_model(request);
+    case RunMode::kEval: evaluate_checkpoint(request, config.train.run.directory()); break;
+    case RunMode::kGenerate: continue_prompts(request, config); break;
+    case RunMode::kBenchmark: benchmark(request); break;
+  }
+  return request.stop ? Outcome::kInterrupted : Outcome::kFinished;
+}
+
+void dry_run(const RunRequest& request) {
+  GptRunConfig config = read_run_config(request.tree);
+  if (config.model.vocab_size.is_word()) {
+    const int64_t size = config.data.tokenizer.type == TokenizerType::kByte
+                             ? ByteTokenizer().vocab_size()
+                             : open_corpus(request.files, config.data).tokenizer->vocab_size();
+    config = with_vocab(std::move(config), size, request.tree);
+  }
+  const bool evaluates = config.data.valid.has_value() || config.data.split < 1;
+  const int64_t limit = memory_limit(config.train.memory);
+  const Context context = make_context(config.train);
+  const ContextScope scope(context);
+  const PlannedRun run = plan_run(make_task(config), config.train, context, limit, evaluates);
+  fmt::print(request.out, "{}", describe(run.plan, config.train, limit));
+  std::fflush(request.out);
+  if (run.plan.total() > limit) {
+    refuse(config, request.tree, run.plan, limit);
+  }
+  fmt::print(request.out, "fits\n");
+}
+
+void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out) {
+  check_sampling(request.sampling);
+  check(request.tokens >= 1, "tokens {}: expected at least 1", request.tokens);
+  const StoredModel stored = load_model(files, request.checkpoint);
+  Generator generator(Gpt(stored.config), stored.tokenizer);
+  fmt::print(out, "{}", request.prompt);
+  generator.generate(stored.params, request.prompt, request.tokens, request.sampling,
+                     [&](std::string_view piece) {
+                       fmt::print(out, "{}", piece);
+                       std::fflush(out);
+                     });
+  fmt::print(out, "\n");
+}
+
+void evaluate_checkpoint(const RunRequest& request, const std::string& checkpoint) {
+  const StoredModel stored = load_model(request.files, checkpoint);
+  Opened opened = open(request, stored.tokenizer);
+  GptRunConfig& config = opened.config;
+  config.model = stored.config;
+  const TrainTask task = make_task(config);
+  const TrainData data = make_data(config, opened.corpus);
+  const Context context = make_context(config.train);
+  const ContextScope scope(context);
+  int64_t rows = config.train.batch.micro.value_or(config.train.batch.global);
+  auto program = std::make_unique<LossProgram>(task, config.train, rows, context);
+  const int64_t limit = memory_limit(config.train.memory);
+  while (rows > 1 && program->program() != nullptr &&
+         program->program()->memory().inputs + program->program()->memory().arena > limit) {
+    rows = (rows + 1) / 2;
+    program = std::make_unique<LossProgram>(task, config.train, rows, context);
+  }
+  const auto result = evaluate(*program, stored.params, data, config.train, rows, request.stop);
+  if (result) {
+    print_evaluation(request.out, *result);
+  }
+}
+
+}  // namespace mstrain::gpt

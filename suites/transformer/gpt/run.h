@@ -1,0 +1,44 @@
+// What a configuration or a command asks of a GPT: the layer between the command line and the trainer. Results go to
+// `out`, messages to core/base/log.h.
+#pragma once
+
+#include <atomic>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "core/base/files.h"
+#include "core/train/session.h"
+#include "suites/transformer/gpt/run_config.h"
+#include "suites/transformer/gpt/sampling.h"
+
+namespace mstrain::gpt {
+
+struct RunRequest {
+  FileSystem& files;
+  YamlNode tree;  // the configuration as it was given
+  const std::atomic<bool>& stop;
+  std::FILE* out;
+};
+
+// run.mode. Throws PlanError, whose message names changes that would fit, where the plan does not.
+Outcome run(const RunRequest& request);
+
+// Prints the plan; then throws PlanError where it does not fit. Opens no data where model.vocab_size is given.
+void dry_run(const RunRequest& request);
+
+// The configuration with every default filled in.
+YamlNode resolved_config(const YamlNode& tree);
+
+struct GenerateRequest {
+  std::string checkpoint;  // or a run directory
+  std::string prompt;
+  int64_t tokens = 256;
+  SamplingOptions sampling;
+};
+void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out);
+
+// Evaluates a checkpoint on the held-out data that `tree` names.
+void evaluate_checkpoint(const RunRequest& request, const std::string& checkpoint);
+
+}  // namespace mstrain::gpt

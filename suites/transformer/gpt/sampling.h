@@ -1,0 +1,26 @@
+// Choosing a token from a row of logits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "core/base/rng.h"
+
+namespace mstrain::gpt {
+
+struct SamplingOptions {
+  bool greedy = false;
+  double temperature = 1;        // > 0
+  std::optional<int64_t> top_k;  // only the k most likely
+  std::optional<double> top_p;   // then only the fewest whose probabilities sum up to p
+  uint64_t seed = 0;
+};
+
+// Throws Error naming the option that makes no sense.
+void check_sampling(const SamplingOptions& options);
+
+// Greedy: the most likely, the lowest among equals. Otherwise one draw from `rng`.
+int64_t choose_token(std::span<const float> logits, const SamplingOptions& options, Rng& rng);
+
+}  // namespace mstrain::gpt
