@@ -38,14 +38,14 @@ std::optional<Aliased> alias_reshape(const ViewType& view, const Shape& shape) {
     }
     // The old group must be one dense run; dims of size 1 do not matter.
     int64_t inner_stride = 0;
-    int64_t expected = -1;
+    std::optional<int64_t> expected;
     for (int k = i2 - 1; k >= i; --k) {
       if (old[k] == 1) {
         continue;
       }
-      if (expected < 0) {
+      if (!expected) {
         inner_stride = view.strides[k];
-      } else if (view.strides[k] != expected) {
+      } else if (view.strides[k] != *expected) {
         return std::nullopt;
       }
       expected = view.strides[k] * old[k];
