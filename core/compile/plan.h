@@ -28,15 +28,16 @@ struct PlanView {
 
 struct Plan;
 
-// A loop's programs. `carries` of the body that are not updated in place are written to the workspace and copied back.
+// A loop's programs. Carries live in the memory of the step's results; those that the body does not update in place
+// are written to the workspace and copied back.
 struct LoopPlan {
   std::unique_ptr<Plan> condition;  // null for scan
   std::unique_ptr<Plan> body;
   int carries = 0, constants = 0;
   int64_t length = 0;
   bool reverse = false, keep_carries = false;
-  std::vector<int64_t> carry_offsets;  // in the workspace; then the staging area of those not in place
-  std::vector<int64_t> staging_offsets;
+  std::vector<std::shared_ptr<const Kernel>> load;  // each carry's initial value into its place
+  std::vector<int64_t> staging_offsets;             // in the workspace; -1: updated in place
   int64_t condition_offset = 0, condition_arena = 0, body_arena = 0;  // in the workspace
 };
 

@@ -96,8 +96,10 @@ class Planner {
     }
     const std::vector<PlanView> outputs = step.outputs;
     if (node.op->name == "scan" || node.op->name == "while") {
-      for (PlanView& input : inputs) {
-        input = dense(input, node);
+      const size_t carries = step.op->name == "scan" ? static_cast<size_t>(step.attrs.integer("carries"))
+                                                     : node.outputs.size();
+      for (size_t i = carries; i < inputs.size(); ++i) {
+        inputs[i] = dense(inputs[i], node);
       }
       step.inputs = std::move(inputs);
       plan_loop(step);
@@ -178,6 +180,13 @@ class Planner {
     return result;
   }
 
+  std::shared_ptr<const Kernel> copy_kernel(const ViewType& from) {
+    const ViewType to = ViewType::dense(from.type);
+    const Attrs none;
+    const KernelRequest request{*find_op("copy"), none, std::span(&from, 1), std::span(&to, 1), options_.threads};
+    return std::make_shared<const Kernel>(kernel_for(request.op, request).prepare(request));
+  }
+
   void plan_loop(PlanStep& step) {
     auto loop = std::make_unique<LoopPlan>();
     const GraphPtr& body = step.attrs.graph("body");
@@ -205,7 +214,7 @@ class Planner {
     for (int i = 0; i < loop->carries; ++i) {
       const auto at = static_cast<size_t>(i);
       const int64_t size = loop->body->input_types[at].bytes();
-      loop->carry_offsets.push_back(reserve(size));
+      loop->load.push_back(copy_kernel(step.inputs[at].view));
       loop->staging_offsets.push_back(loop->body->output_alias[at] == i ? -1 : reserve(size));
     }
     loop->body_arena = reserve(loop->body->arena_bytes);

@@ -19,9 +19,9 @@ void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& ou
   Addresses in(inputs.begin(), inputs.end());
   Addresses out(body.outputs.size());
   for (size_t i = 0; i < carries; ++i) {
-    in[i] = at(workspace, loop.carry_offsets[i]);
+    in[i] = outputs[i];
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
-    std::memcpy(in[i], inputs[i], static_cast<size_t>(body.input_types[i].bytes()));
+    loop.load[i]->run({std::span(&inputs[i], 1), std::span(&outputs[i], 1), nullptr});
   }
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
   for (int64_t t = 0; t < loop.length; ++t) {
@@ -43,9 +43,6 @@ void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& ou
       }
     }
   }
-  for (size_t i = 0; i < carries; ++i) {
-    std::memcpy(outputs[i], in[i], static_cast<size_t>(body.input_types[i].bytes()));
-  }
 }
 
 void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& outputs, void* workspace) {
@@ -55,9 +52,9 @@ void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& o
   Addresses in(inputs.begin(), inputs.end());
   Addresses out(carries);
   for (size_t i = 0; i < carries; ++i) {
-    in[i] = at(workspace, loop.carry_offsets[i]);
+    in[i] = outputs[i];
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
-    std::memcpy(in[i], inputs[i], static_cast<size_t>(body.input_types[i].bytes()));
+    loop.load[i]->run({std::span(&inputs[i], 1), std::span(&outputs[i], 1), nullptr});
   }
   void* const condition = at(workspace, loop.condition_offset);
   auto* condition_arena = static_cast<std::byte*>(at(workspace, loop.condition_arena));
@@ -73,9 +70,6 @@ void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& o
         std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
       }
     }
-  }
-  for (size_t i = 0; i < carries; ++i) {
-    std::memcpy(outputs[i], in[i], static_cast<size_t>(body.input_types[i].bytes()));
   }
 }
 
