@@ -5,7 +5,8 @@
 
 namespace mstrain {
 
-// Live nodes with their attributes; edges carry types; programs in attributes are boxes of their own.
+// Live nodes with their attributes; edges carry types; programs in attributes are boxes of their
+// own.
 std::string to_dot(const Graph& graph);
 
 }  // namespace mstrain

@@ -1,4 +1,5 @@
-// In which precision composites compute: sums over elements of 16 bits are formed in f32, and rounded once at the end.
+// In which precision composites compute: sums over elements of 16 bits are formed in f32, and
+// rounded once at the end.
 #pragma once
 
 #include "core/ops/elementwise.h"

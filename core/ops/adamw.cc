@@ -1,4 +1,5 @@
-// adamw{beta1, beta2, eps, weight_decay}: (p, g, m, v, lr[], grad_scale[], correction1[], correction2[]) -> (p', m', v')
+// adamw{beta1, beta2, eps, weight_decay}:
+//   (p, g, m, v, lr[], grad_scale[], correction1[], correction2[]) -> (p', m', v')
 #include "core/ops/adamw.h"
 
 #include "core/ops/accumulate.h"

@@ -14,7 +14,8 @@ struct AdamwOptions {
   double weight_decay = 0;
 };
 
-// Scalars [] that change from step to step, in the accumulation type of the parameter (f32; f64 for f64).
+// Scalars [] that change from step to step, in the accumulation type of the parameter (f32; f64 for
+// f64).
 struct AdamwScalars {
   Tensor lr;
   Tensor grad_scale;   // times the gradient before anything else

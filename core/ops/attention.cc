@@ -147,7 +147,8 @@ Tensors decompose_grad(const Attrs& attrs, std::span<const Tensor> in) {
 
 Tensors vjp(const Application& node, std::span<const Tensor> ct);
 
-// Joins the batch of `x` with its first dim. One that is shared is repeated, unless it fits all of both.
+// Joins the batch of `x` with its first dim. One that is shared is repeated, unless it fits all of
+// both.
 Tensor joined(const Tensor& x, bool batched, int64_t size) {
   return flatten(batched ? x : repeat_leading(x, size), 0, 1);
 }
@@ -203,7 +204,8 @@ Tensors batch_grad(const OpDef& op, const Attrs& attrs, std::span<const Tensor> 
   return results;
 }
 
-// Products of the forward pass: scores and their sum over values. A causal mask of a square hides half.
+// Products of the forward pass: scores and their sum over values. A causal mask of a square hides
+// half.
 Cost cost_of(std::span<const TensorType> in, std::span<const TensorType> out, const TensorType& q,
              const TensorType& k, double products, const Attrs& attrs) {
   Cost cost = elementwise_cost(in, out, 0);

@@ -1,8 +1,10 @@
-// Scaled dot-product attention of many heads (Vaswani et al. 2017). A composite: fast kernels never make the scores.
+// Scaled dot-product attention of many heads (Vaswani et al. 2017). A composite: fast kernels never
+// make the scores.
 //
-// q[b, t, h, d], k[b, s, h, d], v[b, s, h, e] -> [b, t, h, e], s > 0. Any strides: q, k and v may be slices of one tensor.
-// out = softmax(scale q kᵀ + bias) v over the s keys; with `causal`, query i sees the keys j <= i + (s - t).
-// A query that sees no key (or whose scores are all -inf) gives 0.
+// q[b, t, h, d], k[b, s, h, d], v[b, s, h, e] -> [b, t, h, e], s > 0. Any strides: q, k and v may
+// be slices of one tensor.
+// out = softmax(scale q kᵀ + bias) v over the s keys; with `causal`, query i sees the keys
+// j <= i + (s - t). A query that sees no key (or whose scores are all -inf) gives 0.
 #pragma once
 
 #include <optional>

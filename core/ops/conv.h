@@ -1,4 +1,5 @@
-// Convolution and pooling of images x[n, c, h, w]. Convolution does not mirror its weight [o, c / groups, kh, kw].
+// Convolution and pooling of images x[n, c, h, w]. Convolution does not mirror its
+// weight [o, c / groups, kh, kw].
 #pragma once
 
 #include "core/ir/arg.h"
@@ -22,12 +23,14 @@ struct Pool2dOptions {
   Shape stride{2, 2};
   Shape padding{0, 0, 0, 0};  // smaller than the window
 };
-// The greatest element of each window; padding is never chosen. Of equal ones the first has the derivative.
+// The greatest element of each window; padding is never chosen. Of equal ones the first has the
+// derivative.
 Tensor max_pool2d(const Arg& x, const Pool2dOptions& options = {});
 // The mean over each window, in which padding counts as zeros.
 Tensor avg_pool2d(const Arg& x, const Pool2dOptions& options = {});
 
-// Sizes of a convolution, for kernels and costs. The attributes are stride, padding, dilation and groups.
+// Sizes of a convolution, for kernels and costs. The attributes are stride, padding, dilation and
+// groups.
 struct ConvSizes {
   int64_t n, c, h, w;  // x
   int64_t o, kh, kw;   // weight, whose second dim is c / groups

@@ -1,5 +1,5 @@
-// cross_entropy{ignore_index, label_smoothing}: (logits[..., n], targets[...]) -> (loss[...], logsumexp[...])
-// cross_entropy_grad{same}: (g[...], logits, targets, logsumexp[...]) -> dlogits
+// cross_entropy{ignore_index, label_smoothing}: (logits[..., n], targets[...]) -> (loss[...],
+// logsumexp[...]) cross_entropy_grad{same}: (g[...], logits, targets, logsumexp[...]) -> dlogits
 // logsumexp holds the true value for ignored rows too.
 #include "core/ops/cross_entropy.h"
 

@@ -1,7 +1,8 @@
 // Cross-entropy of rows of logits[..., n] and class numbers targets[...] (i32 or i64).
 //
-// loss = logsumexp - (1 - s) logits[target] - s mean(logits), with s the label smoothing, in f32 (f64 for f64). It is 0,
-// without derivative, where the target is `ignore_index`; any other target outside of [0, n) is an Error when it runs.
+// loss = logsumexp - (1 - s) logits[target] - s mean(logits), with s the label smoothing, in f32
+// (f64 for f64). It is 0, without derivative, where the target is `ignore_index`; any other target
+// outside of [0, n) is an Error when it runs.
 #pragma once
 
 #include "core/ir/arg.h"

@@ -108,7 +108,8 @@ Shape as_matrices(const Tensor& x, size_t batch, size_t rows) {
   return shape;
 }
 
-// One matrix product: letters of both that `keep` wants are its batch, other common ones are contracted.
+// One matrix product: letters of both that `keep` wants are its batch, other common ones are
+// contracted.
 Term contract(Term a, Term b, std::string_view keep) {
   a = without_unused(std::move(a), std::string(keep) + b.letters);
   b = without_unused(std::move(b), std::string(keep) + a.letters);
@@ -118,7 +119,8 @@ Term contract(Term a, Term b, std::string_view keep) {
       letters_where(a.letters, [&](char c) { return has(b.letters, c) && !has(keep, c); });
   const std::string rows = letters_where(a.letters, [&](char c) { return !has(b.letters, c); });
   const std::string columns = letters_where(b.letters, [&](char c) { return !has(a.letters, c); });
-  // The order of b in memory decides whether it is the transposed operand, so that it need not be copied.
+  // The order of b in memory decides whether it is the transposed operand, so that it need not be
+  // copied.
   const bool transposed = !inner.empty() && !columns.empty() &&
                           b.letters.find(columns.back()) < b.letters.find(inner.back());
   const Tensor left = ordered(a, batch + rows + inner);

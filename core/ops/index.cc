@@ -101,7 +101,8 @@ Tensors vjp_scatter_add_along(const Application& node, std::span<const Tensor> c
   return {ct[0], Tensor(), take_along(ct[0], node.inputs[1], axis_of(node.attrs))};
 }
 
-// x loses what was replaced; an update gets the cotangent of its place where it was the last one to write there.
+// x loses what was replaced; an update gets the cotangent of its place where it was the last one to
+// write there.
 Tensors vjp_scatter_set(const Application& node, std::span<const Tensor> ct) {
   const Tensor& x = node.inputs[0];
   const Tensor& ids = node.inputs[1];
@@ -158,7 +159,8 @@ Tensors batch_scatter_add(const OpDef& op, const Attrs& attrs, std::span<const T
   return {scatter_add_along(x, ids, reshape(updates, ids.shape()), axis)};
 }
 
-// With ids of their own, the rows of all samples are one dim; ids are checked against their own sample first.
+// With ids of their own, the rows of all samples are one dim; ids are checked against their own
+// sample first.
 Tensors batch_scatter_set(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
                           std::span<const bool> batched, int64_t size) {
   const int axis = axis_of(attrs) + 1;

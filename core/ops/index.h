@@ -1,5 +1,5 @@
-// Elements chosen by tensors of ids: i32 or i64, each in [0, n) of the dim that it chooses from. An id outside is an
-// Error when the operation runs; it names the id and its position.
+// Elements chosen by tensors of ids: i32 or i64, each in [0, n) of the dim that it chooses from. An
+// id outside is an Error when the operation runs; it names the id and its position.
 #pragma once
 
 #include "core/ir/arg.h"
@@ -15,10 +15,11 @@ Tensor gather(const Arg& x, const Arg& ids, int axis = 0);
 inline Tensor take(const Arg& x, const Arg& ids, int axis = 0) { return gather(x, ids, axis); }
 // Rows of table[n, d]: [ids…, d].
 inline Tensor embedding(const Arg& table, const Arg& ids) { return gather(table, ids, 0); }
-// x with updates (of the shape that gather gives, or broadcast to it) added at ids, in ascending order of position, so
-// that the result does not depend on threads.
+// x with updates (of the shape that gather gives, or broadcast to it) added at ids, in ascending
+// order of position, so that the result does not depend on threads.
 Tensor scatter_add(const Arg& x, const Arg& ids, const Arg& updates, int axis = 0);
-// x with updates in place of the elements at ids; of several updates of one place the last one stays.
+// x with updates in place of the elements at ids; of several updates of one place the last one
+// stays.
 Tensor scatter_set(const Arg& x, const Arg& ids, const Arg& updates, int axis = 0);
 
 // result[…, k, …] = x[…, ids[…, k, …], …]: ids has the rank of x, and its dims but for `axis`.
@@ -34,7 +35,8 @@ Tensor sort(const Arg& x, int axis = -1, bool descending = false);
 // i32 positions in the order of sort.
 Tensor argsort(const Arg& x, int axis = -1, bool descending = false);
 
-// The k greatest of the last dim in descending order with their i32 positions; ties by position, NaN last.
+// The k greatest of the last dim in descending order with their i32 positions; ties by position,
+// NaN last.
 struct TopK {
   Tensor values;
   Tensor indices;

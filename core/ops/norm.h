@@ -1,5 +1,5 @@
-// Normalisation of rows: composites over the last axis n > 0. weight[n] and bias[n] have the dtype of x; mean and
-// variance are formed in f32 (f64 for f64).
+// Normalisation of rows: composites over the last axis n > 0. weight[n] and bias[n] have the dtype
+// of x; mean and variance are formed in f32 (f64 for f64).
 #pragma once
 
 #include "core/ir/arg.h"

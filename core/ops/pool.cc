@@ -75,7 +75,8 @@ Tensor windows(const Tensor& x, const Attrs& attrs, double value) {
   return stack(taps, 0);
 }
 
-// What t holds where each window of x has its maximum: the tangent of max_pool, and the transpose of max_pool_grad.
+// What t holds where each window of x has its maximum: the tangent of max_pool, and the transpose
+// of max_pool_grad.
 Tensor at_maximum(const Tensor& x, const Tensor& t, const Attrs& attrs) {
   const Tensor place = argmax(windows(x, attrs, -std::numeric_limits<double>::infinity()), 0);
   return squeeze(take_along(windows(t, attrs, 0), expand_dims(place, 0), 0), 0);

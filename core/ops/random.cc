@@ -98,7 +98,8 @@ int64_t random_site(std::string_view site) {
 
 Tensor rng_key(uint64_t seed) { return concat(std::array{word(seed), word(seed >> 32)}, 0); }
 
-// Draws, adds the data to the first word, and draws again: neither neighbouring keys nor neighbouring data meet.
+// Draws, adds the data to the first word, and draws again: neither neighbouring keys nor
+// neighbouring data meet.
 Tensor fold_in(const Arg& key, const Arg& data) {
   check(data.is_number() || (data.tensor().rank() == 0 && is_integer(data.tensor().dtype())),
         "fold_in: data is {}, not an integer [], at {}",

@@ -1,9 +1,10 @@
-// Random numbers as values: a draw is a pure function of a key, a site and the index of the element.
+// Random numbers as values: a draw is a pure function of a key, a site and the index of the
+// element.
 //
-// A key is a u32[2] tensor. The site is a name: the path of the current NameScope and the argument `site`
-// ("h.3.attn.dropout"), so that equal layers of a model draw different numbers from one key, and recomputation, batching
-// and the order of tracing change nothing. Two draws of one kind, key and site are equal.
-// core/ops/random_draw.h defines the numbers.
+// A key is a u32[2] tensor. The site is a name: the path of the current NameScope and the argument
+// `site` ("h.3.attn.dropout"), so that equal layers of a model draw different numbers from one key,
+// and recomputation, batching and the order of tracing change nothing. Two draws of one kind, key
+// and site are equal. core/ops/random_draw.h defines the numbers.
 #pragma once
 
 #include "core/ir/arg.h"
@@ -13,8 +14,8 @@ namespace mstrain {
 std::span<const OpDef> random_ops();
 
 Tensor rng_key(uint64_t seed);
-// An independent key for each `data`, of which the lower 32 bits count: an integer, or an integer tensor [] such as the
-// step.
+// An independent key for each `data`, of which the lower 32 bits count: an integer, or an integer
+// tensor [] such as the step.
 Tensor fold_in(const Arg& key, const Arg& data);
 
 // The name under which a draw is known to its operation: a hash of the scope's path and `site`.
@@ -36,7 +37,8 @@ Tensor categorical(const Arg& key, const Arg& logits, std::string_view site = {}
 // i32 [n]: 0 … n-1 in random order.
 Tensor permutation(const Arg& key, int64_t n, std::string_view site = {});
 
-// x where kept, with probability 1 - rate, and divided by that; else 0. rate in [0, 1]; 0 is the identity.
+// x where kept, with probability 1 - rate, and divided by that; else 0. rate in [0, 1]; 0 is the
+// identity.
 Tensor dropout(const Arg& x, double rate, const Arg& key, std::string_view site = "dropout");
 
 }  // namespace mstrain

@@ -1,9 +1,9 @@
 // Which number a random operation draws: the definition that every backend follows.
 //
-// A (key, site) pair owns an endless stream of 32-bit words: word j is word j % 4 of philox(counter j / 4, stream site).
-// Element i of a result, counted in row-major order, uses
+// A (key, site) pair owns an endless stream of 32-bit words: word j is word j % 4 of
+// philox(counter j / 4, stream site). Element i of a result, counted in row-major order, uses
 //   bits                     word i
-//   uniform f32, f16, bf16   word i: its upper 24, 11, 8 bits as a fraction of 1, so that no rounding can give 1
+//   uniform f32, f16, bf16   word i: its upper 24, 11, 8 bits as a fraction; never rounds to 1
 //   uniform f64              words 2i (low half), 2i + 1: the upper 53 bits
 //   normal f32, f16, bf16    words 2i, 2i + 1, as two fractions of 24 bits
 //   normal f64               words 4i … 4i + 3, as two fractions of 53 bits

@@ -1,4 +1,5 @@
-// softmax: x[..., n]; softmax_grad: (y, g) -> y (g - Σ y g); log_softmax: x; log_softmax_grad: (y, g) -> g - e^y Σ g.
+// softmax: x[..., n]; softmax_grad: (y, g) -> y (g - Σ y g)
+// log_softmax: x; log_softmax_grad: (y, g) -> g - e^y Σ g
 #include "core/ops/softmax.h"
 
 #include "core/ops/accumulate.h"

@@ -1,5 +1,5 @@
-// Softmax and its logarithm. Composites over the last axis; the user's functions move another axis there.
-// A row of -inf alone gives NaN.
+// Softmax and its logarithm. Composites over the last axis; the user's functions move another axis
+// there. A row of -inf alone gives NaN.
 #pragma once
 
 #include "core/ir/arg.h"

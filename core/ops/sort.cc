@@ -82,7 +82,8 @@ SampleInput of(Dtype dtype, const Shape& shape, bool distinct = true) {
 }
 
 std::vector<Sample> samples_sort(Dtype t) {
-  // i8 and u8 have too few values in the range for distinct ones; ties test that the order is stable.
+  // i8 and u8 have too few values in the range for distinct ones; ties test that the order is
+  // stable.
   const bool floating = is_floating(t);
   return {{{of(t, {9}, floating)}, {{"axis", int64_t{0}}, {"descending", false}}},
           {{of(t, {1})}, {{"axis", int64_t{0}}, {"descending", true}}},

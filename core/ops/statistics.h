@@ -1,5 +1,6 @@
-// Statistics over some or all dims, written with other operations. Floating types only; bf16 and f16 are computed in
-// f32 and rounded once. Without axes: over all dims. `keep_dims` leaves dims of size 1.
+// Statistics over some or all dims, written with other operations. Floating types only; bf16 and
+// f16 are computed in f32 and rounded once. Without axes: over all dims. `keep_dims` leaves dims of
+// size 1.
 #pragma once
 
 #include "core/ir/arg.h"
@@ -7,7 +8,8 @@
 namespace mstrain {
 
 Tensor mean(const Arg& x, const Shape& axes = {}, bool keep_dims = false);
-// The mean square distance from the mean; `correction` is taken from the count (1: the unbiased estimate).
+// The mean square distance from the mean; `correction` is taken from the count (1: the unbiased
+// estimate).
 Tensor variance(const Arg& x, const Shape& axes = {}, bool keep_dims = false,
                 double correction = 0);
 // Its square root. The derivative is infinite where all elements are equal.

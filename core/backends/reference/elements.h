@@ -5,7 +5,8 @@
 
 namespace mstrain::reference {
 
-// A view of somebody else's memory. Elements are named by their position in row-major order, or by their index.
+// A view of somebody else's memory. Elements are named by their position in row-major order, or by
+// their index.
 class Elements {
  public:
   Elements(const ViewType& view, void* data) : view_(view), data_(static_cast<std::byte*>(data)) {}
@@ -21,7 +22,8 @@ class Elements {
   int64_t integer(int64_t position) const { return load_integer(address(position)); }
   int64_t integer_at(const Shape& index) const { return load_integer(address_at(index)); }
 
-  // Rounds to nearest even; to integers: truncates towards zero and saturates, NaN is 0; to bool: whether it is not 0.
+  // Rounds to nearest even; to integers: truncates towards zero and saturates, NaN is 0; to bool:
+  // whether it is not 0.
   void set(int64_t position, double value) const { store_number(address(position), value); }
   // Integers wrap.
   void set_integer(int64_t position, int64_t value) const {

@@ -35,7 +35,8 @@ void scatter_add(const Call& call, Target&& target) {
   }
 }
 
-// The element of x that gather reads for `index` of its result, whose dims axis … axis + rank(ids) - 1 are those of ids.
+// The element of x that gather reads for `index` of its result, whose dims from `axis` on are first
+// those of ids.
 Shape chosen(const Call& call, const Shape& index) {
   const Elements& x = call.in[0];
   const Elements& ids = call.in[1];

@@ -1,5 +1,5 @@
-// The reference backend: slow and obvious kernels that accumulate in double, the oracle of all others. Composites have no
-// kernel here: they run by decomposition.
+// The reference backend: slow and obvious kernels that accumulate in double, the oracle of all
+// others. Composites have no kernel here: they run by decomposition.
 #pragma once
 
 namespace mstrain {

@@ -29,8 +29,8 @@ std::vector<int64_t> order(const Elements& x, Shape index, int axis, bool descen
   return result;
 }
 
-// Gives the first `count` elements along `axis` of every line to values and their positions to indices (either may be
-// null).
+// Gives the first `count` elements along `axis` of every line to values and their positions to
+// indices (either may be null).
 void write_ordered(const Elements& x, int axis, bool descending, int64_t count,
                    const Elements* values, const Elements* indices) {
   Shape lines = x.shape();

@@ -16,7 +16,8 @@
 
 namespace mstrain {
 
-// Puts back the thread's floating-point mode: execution flushes denormal numbers, which other tests look at.
+// Puts back the thread's floating-point mode: execution flushes denormal numbers, which other tests
+// look at.
 class KeepsFloatingMode {
  public:
   KeepsFloatingMode() { std::fegetenv(&mode_); }
