@@ -70,7 +70,9 @@ struct Batch {
 int run(int argc, char** argv) {
   const auto start = Clock::now();
   check(argc >= 7, "usage: gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads]");
-  const auto number = [&](int i, int64_t otherwise) { return i < argc ? std::atoll(argv[i]) : otherwise; };
+  const auto number = [&](int i, int64_t otherwise) {
+    return i < argc ? std::atoll(argv[i]) : otherwise;
+  };
   gpt::GptConfig config;
   config.num_layers = number(1, 0);
   config.num_attention_heads = number(2, 0);
@@ -92,7 +94,8 @@ int run(int argc, char** argv) {
 
   const auto step = jit(
       [&](const State& s, const Batch& b, const Tensor& lr) {
-        const auto [loss, grads] = value_and_grad([&](const Params& p) { return model.loss(p, b.tokens, b.targets); })(s.params);
+        const auto [loss, grads] = value_and_grad(
+            [&](const Params& p) { return model.loss(p, b.tokens, b.targets); })(s.params);
         const NameScope update(kOptimizerScope);
         const Tensor norm = global_norm(grads);
         const Tensor scale = minimum(1.0 / (norm + 1e-6), full({}, 1));
@@ -127,7 +130,8 @@ int run(int argc, char** argv) {
     const auto begin = Clock::now();
     run_steps(count);
     std::printf("{\"step_seconds\": %.6f, \"loss\": %.5f, \"rss_anon\": %lld}\n",
-                seconds_since(begin) / static_cast<double>(count), loss, static_cast<long long>(resident_bytes()));
+                seconds_since(begin) / static_cast<double>(count), loss,
+                static_cast<long long>(resident_bytes()));
     std::fflush(stdout);
   }
   return 0;

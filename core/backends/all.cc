@@ -1,9 +1,9 @@
 // What every program that links mstrain starts with: the table of operations, the kernels of each backend, eager
 // evaluation and the compiler. An object of its own, because static libraries drop objects that nobody refers to.
+#include "core/ops/all.h"
 #include "core/backends/cpu/register.h"
 #include "core/backends/reference/register.h"
 #include "core/exec/execute.h"
-#include "core/ops/all.h"
 
 namespace mstrain {
 namespace {

@@ -38,7 +38,11 @@ GraphPtr lower(const Graph& graph, Backend backend) {
     }
     Tensors captures;
     const GraphPtr body = trace_program(
-        types, [&](std::span<const Tensor> inputs) { return it.node.op->decompose(it.node.attrs, inputs); }, &captures);
+        types,
+        [&](std::span<const Tensor> inputs) {
+          return it.node.op->decompose(it.node.attrs, inputs);
+        },
+        &captures);
     return replay(*lower(*body, backend), it.inputs);
   });
 }

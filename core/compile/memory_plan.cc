@@ -65,7 +65,9 @@ void plan_memory(Plan& plan) {
     buffer->offset = offset;
     plan.arena_bytes = std::max(plan.arena_bytes, offset + aligned(buffer->bytes));
     placed.insert(std::upper_bound(placed.begin(), placed.end(), buffer,
-                                   [](const PlanBuffer* a, const PlanBuffer* b) { return a->offset < b->offset; }),
+                                   [](const PlanBuffer* a, const PlanBuffer* b) {
+                                     return a->offset < b->offset;
+                                   }),
                   buffer);
   }
   summarise(plan);
@@ -84,8 +86,8 @@ std::string describe(const Plan& plan) {
   std::string text;
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
-    text += fmt::format("{:5} {:16} {:40} {:.3g} FLOP {:.3g} B |", s, step.op->name, step.scope, step.cost.flops,
-                        step.cost.bytes);
+    text += fmt::format("{:5} {:16} {:40} {:.3g} FLOP {:.3g} B |", s, step.op->name, step.scope,
+                        step.cost.flops, step.cost.bytes);
     for (const PlanView& view : step.inputs) {
       text += fmt::format(" {} {}", to_string(view.view.type), place(view));
     }

@@ -14,7 +14,7 @@ struct PlanBuffer {
   Kind kind = Kind::kArena;
   Use use = Use::kTransient;
   int64_t bytes = 0;
-  int index = 0;       // of the program's input or output
+  int index = 0;  // of the program's input or output
   int first = 0, last = -1;
   int64_t offset = 0;  // in the arena
 };
@@ -50,7 +50,7 @@ struct PlanStep {
   std::vector<PlanView> outputs;
   int workspace = -1;  // buffer
   Cost cost;
-  std::shared_ptr<const Kernel> kernel;  // null for loops
+  std::shared_ptr<const Kernel> kernel;       // null for loops
   std::vector<std::pair<int, int>> in_place;  // what the kernel allows
   std::unique_ptr<LoopPlan> loop;
 };
@@ -58,10 +58,10 @@ struct PlanStep {
 struct Plan {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanStep> steps;
-  std::vector<int> inputs;                 // buffer of each program input
-  std::vector<int> outputs;                // buffer of each program output
+  std::vector<int> inputs;   // buffer of each program input
+  std::vector<int> outputs;  // buffer of each program output
   std::vector<TensorType> input_types, output_types;
-  std::vector<int> output_alias;           // program input whose memory an output takes over, or -1
+  std::vector<int> output_alias;  // program input whose memory an output takes over, or -1
   int64_t arena_bytes = 0;
   ProgramMemory memory;
   ProgramCost cost;
@@ -74,7 +74,7 @@ struct PlanOptions {
   Backend backend = Backend::kCpu;
   int threads = 1;
   int level = 2;
-  std::vector<bool> donated;  // by input
+  std::vector<bool> donated;    // by input
   bool pair_donations = false;  // output i may only take over input i (loops)
 };
 
@@ -88,6 +88,8 @@ void plan_memory(Plan& plan);
 std::string describe(const Plan& plan);
 
 inline constexpr int64_t kPlanAlignment = 64;
-constexpr int64_t aligned(int64_t bytes) { return (bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment; }
+constexpr int64_t aligned(int64_t bytes) {
+  return (bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment;
+}
 
 }  // namespace mstrain

@@ -31,7 +31,8 @@ class Planner {
     }
     for (NodeId id = 0; id < graph_.size(); ++id) {
       // Constants are made where they are first needed.
-      if (live_[id] && graph_.node(id).op != &kInputOp && graph_.node(id).op->kind != OpKind::kSource) {
+      if (live_[id] && graph_.node(id).op != &kInputOp &&
+          graph_.node(id).op->kind != OpKind::kSource) {
         ensure(id);
       }
     }
@@ -59,7 +60,9 @@ class Planner {
 
   PlanBuffer& buffer(int id) { return plan_.buffers[static_cast<size_t>(id)]; }
 
-  PlanView fresh(const TensorType& type) { return {add_buffer(type.bytes()), 0, ViewType::dense(type)}; }
+  PlanView fresh(const TensorType& type) {
+    return {add_buffer(type.bytes()), 0, ViewType::dense(type)};
+  }
 
   const PlanView& view_of(Value value) {
     ensure(value.node);
@@ -96,8 +99,9 @@ class Planner {
     }
     const std::vector<PlanView> outputs = step.outputs;
     if (node.op->name == "scan" || node.op->name == "while") {
-      const size_t carries = step.op->name == "scan" ? static_cast<size_t>(step.attrs.integer("carries"))
-                                                     : node.outputs.size();
+      const size_t carries = step.op->name == "scan"
+                                 ? static_cast<size_t>(step.attrs.integer("carries"))
+                                 : node.outputs.size();
       for (size_t i = carries; i < inputs.size(); ++i) {
         inputs[i] = dense(inputs[i], node);
       }
@@ -111,7 +115,8 @@ class Planner {
   }
 
   // Views of the input where the operation only moves elements and strides can say how.
-  static std::optional<std::vector<PlanView>> alias_all(const Node& node, const std::vector<PlanView>& inputs) {
+  static std::optional<std::vector<PlanView>> alias_all(const Node& node,
+                                                        const std::vector<PlanView>& inputs) {
     if (inputs.size() != 1) {
       return std::nullopt;
     }
@@ -122,7 +127,9 @@ class Planner {
         return std::nullopt;
       }
       const int64_t size = size_of(node.outputs[i].dtype);
-      result.push_back({inputs[0].buffer, inputs[0].offset + alias->offset * size, {node.outputs[i], alias->strides}});
+      result.push_back({inputs[0].buffer,
+                        inputs[0].offset + alias->offset * size,
+                        {node.outputs[i], alias->strides}});
     }
     return result;
   }
@@ -148,14 +155,16 @@ class Planner {
   void prepare(PlanStep& step, std::vector<PlanView> inputs, const Node& node) {
     const std::vector<ViewType> outputs = views_in(step.outputs);
     std::vector<ViewType> views = views_in(inputs);
-    const KernelEntry& entry = kernel_for(*step.op, {*step.op, step.attrs, views, outputs, options_.threads});
+    const KernelEntry& entry =
+        kernel_for(*step.op, {*step.op, step.attrs, views, outputs, options_.threads});
     if (!entry.strided_inputs) {
       for (PlanView& input : inputs) {
         input = dense(input, node);
       }
       views = views_in(inputs);
     }
-    auto kernel = std::make_shared<Kernel>(entry.prepare({*step.op, step.attrs, views, outputs, options_.threads}));
+    auto kernel = std::make_shared<Kernel>(
+        entry.prepare({*step.op, step.attrs, views, outputs, options_.threads}));
     if (kernel->workspace_bytes > 0) {
       step.workspace = add_buffer(kernel->workspace_bytes);
       buffer(step.workspace).use = PlanBuffer::Use::kWorkspace;
@@ -183,7 +192,8 @@ class Planner {
   std::shared_ptr<const Kernel> copy_kernel(const ViewType& from) {
     const ViewType to = ViewType::dense(from.type);
     const Attrs none;
-    const KernelRequest request{*find_op("copy"), none, std::span(&from, 1), std::span(&to, 1), options_.threads};
+    const KernelRequest request{*find_op("copy"), none, std::span(&from, 1), std::span(&to, 1),
+                                options_.threads};
     return std::make_shared<const Kernel>(kernel_for(request.op, request).prepare(request));
   }
 
@@ -204,7 +214,8 @@ class Planner {
     }
     inner.donated.assign(body->inputs().size(), false);
     std::fill_n(inner.donated.begin(), loop->carries, true);
-    loop->body = std::make_unique<Plan>(make_plan(*optimise(*body, options_.level, options_.backend), inner));
+    loop->body = std::make_unique<Plan>(
+        make_plan(*optimise(*body, options_.level, options_.backend), inner));
     int64_t bytes = 0;
     const auto reserve = [&](int64_t size) {
       const int64_t offset = bytes;
@@ -220,7 +231,8 @@ class Planner {
     loop->body_arena = reserve(loop->body->arena_bytes);
     if (step.op->name == "while") {
       inner.donated.assign(body->inputs().size(), false);
-      const GraphPtr condition = optimise(*step.attrs.graph("condition"), options_.level, options_.backend);
+      const GraphPtr condition =
+          optimise(*step.attrs.graph("condition"), options_.level, options_.backend);
       loop->condition = std::make_unique<Plan>(make_plan(*condition, inner));
       loop->condition_offset = reserve(1);
       loop->condition_arena = reserve(loop->condition->arena_bytes);
@@ -239,7 +251,8 @@ class Planner {
       const TensorType& type = graph_.type(value);
       plan_.output_types.push_back(type);
       plan_.output_alias.push_back(-1);
-      const bool whole = view.offset == 0 && view.view.contiguous() && buffer(view.buffer).bytes == type.bytes();
+      const bool whole =
+          view.offset == 0 && view.view.contiguous() && buffer(view.buffer).bytes == type.bytes();
       int claimed = view.buffer;
       if (!whole || buffer(claimed).kind != Kind::kArena) {
         const OpDef* copy = find_op("copy");
@@ -316,14 +329,17 @@ class Planner {
   bool may_share(const PlanStep& step, const PlanView& from, const PlanView& to, int now) {
     const PlanBuffer& source = buffer(from.buffer);
     const PlanBuffer& target = buffer(to.buffer);
-    const bool same_place = from.offset == 0 && from.view.contiguous() && from.view.type.bytes() == source.bytes &&
+    const bool same_place = from.offset == 0 && from.view.contiguous() &&
+                            from.view.type.bytes() == source.bytes &&
                             source.bytes == target.bytes && source.bytes > 0;
-    const auto readers = std::count_if(step.inputs.begin(), step.inputs.end(),
-                                       [&](const PlanView& view) { return view.buffer == from.buffer; });
+    const auto readers =
+        std::count_if(step.inputs.begin(), step.inputs.end(),
+                      [&](const PlanView& view) { return view.buffer == from.buffer; });
     const bool taken = std::any_of(step.inputs.begin(), step.inputs.end(),
                                    [&](const PlanView& view) { return view.buffer == to.buffer; });
-    const auto writers = std::count_if(step.outputs.begin(), step.outputs.end(),
-                                       [&](const PlanView& view) { return view.buffer == from.buffer; });
+    const auto writers =
+        std::count_if(step.outputs.begin(), step.outputs.end(),
+                      [&](const PlanView& view) { return view.buffer == from.buffer; });
     if (!same_place || source.last != now || readers != 1 || writers != 0 || taken) {
       return false;
     }
@@ -363,9 +379,10 @@ class Planner {
       }
       for (int in : plan_.inputs) {
         const PlanBuffer& source = buffer(in);
-        const bool taken = std::find(plan_.output_alias.begin(), plan_.output_alias.end(), source.index) !=
-                           plan_.output_alias.end();
-        if (donated(source) && !taken && source.bytes == buffer(out).bytes && source.last < buffer(out).first) {
+        const bool taken = std::find(plan_.output_alias.begin(), plan_.output_alias.end(),
+                                     source.index) != plan_.output_alias.end();
+        if (donated(source) && !taken && source.bytes == buffer(out).bytes &&
+            source.last < buffer(out).first) {
           plan_.output_alias[o] = source.index;
           break;
         }
@@ -409,6 +426,8 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(const Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
+Plan make_plan(const Graph& graph, const PlanOptions& options) {
+  return Planner(graph, options).run();
+}
 
 }  // namespace mstrain

@@ -26,7 +26,8 @@ std::optional<double> constant_value(const Tensor& x) {
 bool is_constant(const Tensor& x, double value) { return constant_value(x) == value; }
 
 // x[ids] += updates on a zero base, added to something else: the sum starts from that instead.
-std::optional<Tensors> into_scatter(const Tensor& scatter, const Tensor& other, const SourceLocation& where) {
+std::optional<Tensors> into_scatter(const Tensor& scatter, const Tensor& other,
+                                    const SourceLocation& where) {
   const Node* node = producer(scatter);
   if (node == nullptr || node->op->name != "scatter_add") {
     return std::nullopt;
@@ -59,7 +60,8 @@ std::optional<Tensors> simplify_elementwise(const RewriteNode& it) {
     }
     return into_scatter(x[1], x[0], it.node.where);
   }
-  if ((name == "sub" && is_constant(x[1], 0)) || ((name == "mul" || name == "div") && is_constant(x[1], 1))) {
+  if ((name == "sub" && is_constant(x[1], 0)) ||
+      ((name == "mul" || name == "div") && is_constant(x[1], 1))) {
     return Tensors{x[0]};
   }
   if (name == "mul" && is_constant(x[0], 1)) {
@@ -129,7 +131,8 @@ GraphPtr simplify(const Graph& graph) {
     switch (it.node.op->kind) {
       case OpKind::kElementwise: return simplify_elementwise(it);
       case OpKind::kMovement: return simplify_movement(it);
-      case OpKind::kContract: return it.node.op->name == "matmul" ? simplify_matmul(it) : std::nullopt;
+      case OpKind::kContract:
+        return it.node.op->name == "matmul" ? simplify_matmul(it) : std::nullopt;
       default: return std::nullopt;
     }
   });

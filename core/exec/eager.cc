@@ -38,12 +38,14 @@ class KernelCache {
         }
       }
     }
-    hash = hash_combine(hash, static_cast<uint64_t>(request.threads) * 4 + static_cast<uint64_t>(backend));
+    hash = hash_combine(
+        hash, static_cast<uint64_t>(request.threads) * 4 + static_cast<uint64_t>(backend));
     const auto [begin, end] = kernels_.equal_range(hash);
     for (auto it = begin; it != end; ++it) {
       const CachedKernel& cached = it->second;
-      if (cached.op == &request.op && cached.threads == request.threads && cached.backend == backend &&
-          cached.attrs == request.attrs && std::ranges::equal(cached.inputs, request.inputs) &&
+      if (cached.op == &request.op && cached.threads == request.threads &&
+          cached.backend == backend && cached.attrs == request.attrs &&
+          std::ranges::equal(cached.inputs, request.inputs) &&
           std::ranges::equal(cached.outputs, request.outputs)) {
         return cached.kernel;
       }
@@ -51,10 +53,14 @@ class KernelCache {
     if (kernels_.size() >= kLimit) {
       kernels_.clear();
     }
-    const auto added = kernels_.emplace(
-        hash, CachedKernel{&request.op, request.attrs, {request.inputs.begin(), request.inputs.end()},
-                           {request.outputs.begin(), request.outputs.end()}, request.threads, backend,
-                           entry.prepare(request)});
+    const auto added =
+        kernels_.emplace(hash, CachedKernel{&request.op,
+                                            request.attrs,
+                                            {request.inputs.begin(), request.inputs.end()},
+                                            {request.outputs.begin(), request.outputs.end()},
+                                            request.threads,
+                                            backend,
+                                            entry.prepare(request)});
     return added->second.kernel;
   }
 
@@ -77,8 +83,8 @@ Tensors run_scan(const Attrs& attrs, std::span<const Tensor> inputs, const Types
   const auto store = [&](size_t output, int64_t index, const Tensor& value) {
     const Tensor whole = dense(value);
     if (whole.type().bytes() > 0) {
-      std::memcpy(static_cast<std::byte*>(results[output].data()) + index * whole.type().bytes(), whole.data(),
-                  static_cast<size_t>(whole.type().bytes()));
+      std::memcpy(static_cast<std::byte*>(results[output].data()) + index * whole.type().bytes(),
+                  whole.data(), static_cast<size_t>(whole.type().bytes()));
     }
   };
   for (int64_t t = 0; t < length; ++t) {
@@ -115,7 +121,8 @@ Tensors run_while(const Attrs& attrs, std::span<const Tensor> inputs) {
 
 }  // namespace
 
-Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const Attrs& attrs, const Types& types) {
+Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const Attrs& attrs,
+                         const Types& types) {
   Tensors inputs;
   for (const Tensor& x : given) {
     inputs.push_back(untraced(x));
@@ -130,7 +137,8 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
       if (!alias) {
         break;
       }
-      views.push_back({types[i], inputs[0].buffer(), inputs[0].offset() + alias->offset, alias->strides});
+      views.push_back(
+          {types[i], inputs[0].buffer(), inputs[0].offset() + alias->offset, alias->strides});
     }
     if (views.size() == types.size()) {
       return views;
@@ -156,7 +164,8 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
     out.push_back(ViewType::dense(type));
   }
   const auto usable = [&](const KernelEntry* entry) {
-    return entry != nullptr && (entry->supports == nullptr || entry->supports({op, attrs, in, out, threads}));
+    return entry != nullptr &&
+           (entry->supports == nullptr || entry->supports({op, attrs, in, out, threads}));
   };
   const KernelEntry* entry = find_kernel(backend, op);
   if (!usable(entry)) {
@@ -185,8 +194,9 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
     results.push_back(uninitialised(type));
     out_addresses.push_back(results.back().data());
   }
-  const Buffer workspace =
-      kernel.workspace_bytes > 0 ? Buffer::allocate(context.allocator, kernel.workspace_bytes) : Buffer();
+  const Buffer workspace = kernel.workspace_bytes > 0
+                               ? Buffer::allocate(context.allocator, kernel.workspace_bytes)
+                               : Buffer();
   if (context.backend != Backend::kNull) {
     kernel.run({in_addresses, out_addresses, workspace.data()});
   }

@@ -10,7 +10,8 @@ using Addresses = std::vector<void*>;
 void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
 
 // Where the tensors of one step lie: carries…, constants…, xs… and carries…, ys…, kept carries….
-void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& outputs, void* workspace) {
+void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& outputs,
+              void* workspace) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
@@ -45,7 +46,8 @@ void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& ou
   }
 }
 
-void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& outputs, void* workspace) {
+void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& outputs,
+               void* workspace) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
@@ -75,12 +77,15 @@ void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& o
 
 }  // namespace
 
-void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs, std::byte* arena) {
+void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
+             std::byte* arena) {
   const auto address = [&](const PlanView& view) {
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(view.buffer)];
     switch (buffer.kind) {
-      case PlanBuffer::Kind::kInput: return at(inputs[static_cast<size_t>(buffer.index)], view.offset);
-      case PlanBuffer::Kind::kOutput: return at(outputs[static_cast<size_t>(buffer.index)], view.offset);
+      case PlanBuffer::Kind::kInput:
+        return at(inputs[static_cast<size_t>(buffer.index)], view.offset);
+      case PlanBuffer::Kind::kOutput:
+        return at(outputs[static_cast<size_t>(buffer.index)], view.offset);
       case PlanBuffer::Kind::kArena: break;
     }
     return at(arena, buffer.offset + view.offset);

@@ -7,10 +7,12 @@ namespace mstrain {
 
 // Runs every step in order. `inputs` and `outputs` are the addresses of dense tensors as the plan declares them (an
 // output that takes over an input has the same address); `arena` has plan.arena_bytes, aligned to 64 bytes.
-void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs, std::byte* arena);
+void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
+             std::byte* arena);
 
 // Runs one operation on concrete tensors in the current context; shares memory where strides suffice.
-Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, const Types& outputs);
+Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                         const Types& outputs);
 
 // Compiles for the current context (see tensor/jit.h).
 std::unique_ptr<Program> compile_program(const Graph& graph, const CompileOptions& options);

@@ -15,14 +15,16 @@ class PlannedProgram : public Program {
   Tensors run(Tensors inputs) override {
     const ContextScope scope(context_);
     prepare_threads(context_.num_threads());
-    check(inputs.size() == plan_.inputs.size(), "a program of {} inputs was given {}", plan_.inputs.size(), inputs.size());
+    check(inputs.size() == plan_.inputs.size(), "a program of {} inputs was given {}",
+          plan_.inputs.size(), inputs.size());
     if (!arena_ && plan_.arena_bytes > 0) {
       arena_ = Buffer::allocate(context_.allocator, plan_.arena_bytes);
     }
     std::vector<void*> in(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      check(inputs[i].type() == plan_.input_types[i], "input {} is {}, the program was compiled for {}", i,
-            to_string(inputs[i].type()), to_string(plan_.input_types[i]));
+      check(inputs[i].type() == plan_.input_types[i],
+            "input {} is {}, the program was compiled for {}", i, to_string(inputs[i].type()),
+            to_string(plan_.input_types[i]));
       inputs[i] = dense(inputs[i]);
     }
     Tensors outputs;

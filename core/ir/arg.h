@@ -9,11 +9,13 @@ namespace mstrain {
 // can report where it was called. A number takes the dtype of the tensors beside it. Lives only during the call.
 class Arg {
  public:
-  Arg(const Tensor& tensor, const SourceLocation& where = SourceLocation::current())  // NOLINT: implicit by design
+  Arg(const Tensor& tensor,
+      const SourceLocation& where = SourceLocation::current())  // NOLINT: implicit by design
       : tensor_(&tensor), where_(where) {}
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Arg(T number, const SourceLocation& where = SourceLocation::current())  // NOLINT: implicit by design
+  requires std::is_arithmetic_v<T> Arg(
+      T number,
+      const SourceLocation& where = SourceLocation::current())  // NOLINT: implicit by design
       : number_(static_cast<double>(number)), where_(where) {}
 
   bool is_number() const { return tensor_ == nullptr; }

@@ -43,8 +43,9 @@ struct HashOf {
 }  // namespace
 
 void Attrs::set(std::string_view name, Attr value) {
-  const auto at = std::lower_bound(items_.begin(), items_.end(), name,
-                                   [](const auto& item, std::string_view key) { return item.first < key; });
+  const auto at =
+      std::lower_bound(items_.begin(), items_.end(), name,
+                       [](const auto& item, std::string_view key) { return item.first < key; });
   if (at != items_.end() && at->first == name) {
     at->second = std::move(value);
   } else {
@@ -85,8 +86,9 @@ Attrs Attrs::with(std::string_view name, Attr value) const {
 }
 
 bool operator==(const Attrs& a, const Attrs& b) {
-  return std::equal(a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(),
-                    [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
+  return std::equal(
+      a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(),
+      [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
 }
 
 uint64_t Attrs::hash() const {

@@ -15,7 +15,8 @@
 namespace mstrain {
 
 class Graph;
-using GraphPtr = std::shared_ptr<const Graph>;  // bodies of loops and calls; equal when structurally equal
+using GraphPtr =
+    std::shared_ptr<const Graph>;  // bodies of loops and calls; equal when structurally equal
 
 using Attr = std::variant<bool, int64_t, double, Dtype, Shape, std::string, GraphPtr>;
 

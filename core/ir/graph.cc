@@ -12,10 +12,10 @@ Types infer_input(std::span<const TensorType>, const Attrs& attrs) {
 }  // namespace
 
 constinit const OpDef kInputOp{.name = "input",
-                     .kind = OpKind::kSource,
-                     .dtypes = DtypeClass::kAny,
-                     .infer = infer_input,
-                     .jvp = zero_derivative};
+                               .kind = OpKind::kSource,
+                               .dtypes = DtypeClass::kAny,
+                               .infer = infer_input,
+                               .jvp = zero_derivative};
 
 uint64_t Graph::hash_of(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) const {
   uint64_t hash = hash_bytes(op.name).lo;
@@ -25,8 +25,8 @@ uint64_t Graph::hash_of(const OpDef& op, std::span<const Value> inputs, const At
   return hash_combine(hash, attrs.hash());
 }
 
-NodeId Graph::add(const OpDef& op, std::vector<Value> inputs, Attrs attrs, Types outputs, const SourceLocation& where,
-                  std::string scope) {
+NodeId Graph::add(const OpDef& op, std::vector<Value> inputs, Attrs attrs, Types outputs,
+                  const SourceLocation& where, std::string scope) {
   const uint64_t hash = hash_of(op, inputs, attrs);
   const auto [begin, end] = by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
@@ -36,13 +36,16 @@ NodeId Graph::add(const OpDef& op, std::vector<Value> inputs, Attrs attrs, Types
     }
   }
   const auto id = static_cast<NodeId>(nodes_.size());
-  nodes_.push_back({&op, std::move(inputs), std::move(attrs), std::move(outputs), where, std::move(scope)});
+  nodes_.push_back(
+      {&op, std::move(inputs), std::move(attrs), std::move(outputs), where, std::move(scope)});
   by_hash_.emplace(hash, id);
   return id;
 }
 
 Value Graph::add_input(const TensorType& type) {
-  const Attrs attrs{{"index", static_cast<int64_t>(inputs_.size())}, {"dtype", type.dtype}, {"shape", type.shape}};
+  const Attrs attrs{{"index", static_cast<int64_t>(inputs_.size())},
+                    {"dtype", type.dtype},
+                    {"shape", type.shape}};
   inputs_.push_back({add(kInputOp, {}, attrs, {type}), 0});
   return inputs_.back();
 }

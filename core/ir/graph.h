@@ -33,8 +33,8 @@ class Graph {
  public:
   // The node for `op` of `inputs`: an existing equal one or a new one. Node ids grow, so that inputs precede users.
   // `outputs` must be what op.infer gives.
-  NodeId add(const OpDef& op, std::vector<Value> inputs, Attrs attrs, Types outputs, const SourceLocation& where = {},
-             std::string scope = {});
+  NodeId add(const OpDef& op, std::vector<Value> inputs, Attrs attrs, Types outputs,
+             const SourceLocation& where = {}, std::string scope = {});
 
   // A new input of the program.
   Value add_input(const TensorType& type);

@@ -61,14 +61,16 @@ struct Cost {
   double flops = 0;
   double bytes = 0;  // read and written
 };
-using CostRule = Cost (*)(std::span<const TensorType> inputs, std::span<const TensorType> outputs, const Attrs& attrs);
+using CostRule = Cost (*)(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                          const Attrs& attrs);
 
 // How the conformance matrix fills one input.
 struct SampleInput {
   TensorType type;
-  double low = -1;   // values are uniform in [low, high); integers likewise, floored
+  double low = -1;  // values are uniform in [low, high); integers likewise, floored
   double high = 1;
-  bool distinct = false;  // a shuffled range instead, scaled into [low, high): no ties for sort and max
+  bool distinct =
+      false;  // a shuffled range instead, scaled into [low, high): no ties for sort and max
 };
 struct Sample {
   std::vector<SampleInput> inputs;
@@ -79,7 +81,13 @@ using SampleRule = std::vector<Sample> (*)(Dtype dtype);  // `dtype`: of the inp
 enum class OpKind : uint8_t {
   kElementwise,  // output i depends on elements i of the inputs, which all have the output's shape
   kMovement,     // output elements are input elements in other places
-  kReduce, kContract, kIndex, kRandom, kComposite, kControl, kSource
+  kReduce,
+  kContract,
+  kIndex,
+  kRandom,
+  kComposite,
+  kControl,
+  kSource
 };
 
 // Which element types an operation accepts for the inputs that may vary.
@@ -116,6 +124,7 @@ const OpDef* find_op(std::string_view name);  // null where unknown
 std::vector<const OpDef*> all_ops();          // by name
 
 // FLOPs and bytes by the usual rule: `flops_per_element` for each output element, each byte touched once.
-Cost elementwise_cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs, double flops_per_element);
+Cost elementwise_cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                      double flops_per_element);
 
 }  // namespace mstrain

@@ -15,16 +15,19 @@ uint64_t next_trace_id() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-Tensors evaluate(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, const Types& outputs) {
+Tensors evaluate(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                 const Types& outputs) {
   check(installed_evaluator != nullptr, "{}: no backend is linked into this program", op.name);
   return installed_evaluator(op, inputs, attrs, outputs);
 }
 
 // A tensor that is neither in memory nor in an open trace was kept from a program that has ended.
 void check_usable(const OpDef& op, const Tensor& tensor, const SourceLocation& where) {
-  check(static_cast<bool>(tensor), "{}: an argument is an empty tensor, at {}", op.name, to_string(where));
+  check(static_cast<bool>(tensor), "{}: an argument is an empty tensor, at {}", op.name,
+        to_string(where));
   check(tensor.concrete() || tensor.traced(),
-        "{}: an argument of type {} was computed inside a traced function that has ended, at {}; return it from the "
+        "{}: an argument of type {} was computed inside a traced function that has ended, at {}; "
+        "return it from the "
         "function instead of keeping it in a variable outside",
         op.name, to_string(tensor.type()), to_string(where));
 }
@@ -41,7 +44,8 @@ Tensor::Tensor(TensorType type, Buffer buffer, int64_t offset, const Shape& stri
 }
 
 std::optional<Value> Tensor::value_in(const Trace& trace) const {
-  return impl_ != nullptr && impl_->trace == trace.id() ? std::optional(impl_->value) : std::nullopt;
+  return impl_ != nullptr && impl_->trace == trace.id() ? std::optional(impl_->value)
+                                                        : std::nullopt;
 }
 
 bool Tensor::traced() const {
@@ -56,7 +60,9 @@ bool Tensor::traced() const {
   return false;
 }
 
-Trace::Trace(Mode mode) : mode_(mode), id_(next_trace_id()), outer_(innermost_trace) { innermost_trace = this; }
+Trace::Trace(Mode mode) : mode_(mode), id_(next_trace_id()), outer_(innermost_trace) {
+  innermost_trace = this;
+}
 Trace::~Trace() { innermost_trace = outer_; }
 
 Trace* Trace::innermost() { return innermost_trace; }
@@ -90,9 +96,11 @@ Value Trace::value_of(const Tensor& tensor) {
   if (const auto found = captured_.find(tensor.identity()); found != captured_.end()) {
     return found->second;
   }
-  check(static_cast<bool>(tensor), "an empty tensor is part of a traced function's arguments or results");
+  check(static_cast<bool>(tensor),
+        "an empty tensor is part of a traced function's arguments or results");
   check(tensor.concrete() || tensor.traced(),
-        "a traced function uses or returns a tensor of type {} that was computed inside a traced function that has ended; "
+        "a traced function uses or returns a tensor of type {} that was computed inside a traced "
+        "function that has ended; "
         "return it from that function instead of keeping it in a variable outside",
         to_string(tensor.type()));
   const Value value = graph_.add_input(tensor.type());
@@ -134,7 +142,8 @@ GraphPtr Trace::finish(std::span<const Tensor> outputs) {
   return std::make_shared<const Graph>(std::move(graph_));
 }
 
-Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs, const SourceLocation& where) {
+Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs,
+              const SourceLocation& where) {
   Types types;
   types.reserve(inputs.size());
   for (const Tensor& input : inputs) {
@@ -145,7 +154,8 @@ Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs, cons
   try {
     outputs = op.infer(types, attrs);
   } catch (const ShapeError& error) {
-    fail("{}: {}, at {}{}{}", op.name, error.what(), to_string(where), error.hint().empty() ? "" : "; ", error.hint());
+    fail("{}: {}, at {}{}{}", op.name, error.what(), to_string(where),
+         error.hint().empty() ? "" : "; ", error.hint());
   }
   Trace* trace = Trace::innermost();
   bool record = trace != nullptr && trace->mode() == Trace::Mode::kAbstract;
@@ -158,15 +168,16 @@ Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs, cons
                 : evaluate(op, inputs, attrs, outputs);
 }
 
-Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, Attrs attrs, const SourceLocation& where) {
+Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, Attrs attrs,
+              const SourceLocation& where) {
   return apply(op, std::span(inputs.begin(), inputs.size()), std::move(attrs), where)[0];
 }
 
 void install_evaluator(Evaluator evaluator) { installed_evaluator = evaluator; }
 
 Tensors replay(const Graph& graph, std::span<const Tensor> inputs) {
-  check(inputs.size() == graph.inputs().size(), "a program of {} inputs was given {}", graph.inputs().size(),
-        inputs.size());
+  check(inputs.size() == graph.inputs().size(), "a program of {} inputs was given {}",
+        graph.inputs().size(), inputs.size());
   const std::vector<bool> live = graph.live();
   std::vector<Tensors> results(graph.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -192,7 +203,8 @@ Tensors replay(const Graph& graph, std::span<const Tensor> inputs) {
   return outputs;
 }
 
-GraphPtr trace_program(std::span<const TensorType> types, const std::function<Tensors(std::span<const Tensor>)>& f,
+GraphPtr trace_program(std::span<const TensorType> types,
+                       const std::function<Tensors(std::span<const Tensor>)>& f,
                        Tensors* captures) {
   Trace trace(Trace::Mode::kAbstract);
   Tensors inputs;
@@ -206,7 +218,8 @@ GraphPtr trace_program(std::span<const TensorType> types, const std::function<Te
 }
 
 const Tensor& Arg::tensor() const {
-  check(tensor_ != nullptr, "a number was given where a tensor is needed, at {}", to_string(where_));
+  check(tensor_ != nullptr, "a number was given where a tensor is needed, at {}",
+        to_string(where_));
   check(static_cast<bool>(*tensor_), "an empty tensor was given, at {}", to_string(where_));
   return *tensor_;
 }

@@ -40,7 +40,8 @@ class Tensor {
   bool traced() const;
   // Whether this handle alone holds the memory, all of it, so that it may be written.
   bool sole_owner() const {
-    return impl_.use_count() == 1 && impl_->buffer.unique() && impl_->offset == 0 && view().contiguous();
+    return impl_.use_count() == 1 && impl_->buffer.unique() && impl_->offset == 0 &&
+           view().contiguous();
   }
   // Equal for copies of one handle.
   const void* identity() const { return impl_.get(); }
@@ -110,11 +111,14 @@ class Trace {
 
 // Applies an operation: checks the types, then records it in the innermost trace, or runs it at once.
 // Errors name the operation, the line of `where` and the types.
-Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs, const SourceLocation& where);
-Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, Attrs attrs, const SourceLocation& where);
+Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs,
+              const SourceLocation& where);
+Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, Attrs attrs,
+              const SourceLocation& where);
 
 // Runs one operation on concrete tensors in the current context. Installed once by the executor's room.
-using Evaluator = Tensors (*)(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs, const Types& outputs);
+using Evaluator = Tensors (*)(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                              const Types& outputs);
 void install_evaluator(Evaluator evaluator);
 
 // Applies the nodes of `graph` to `inputs` (one per graph input) in the current trace; returns its outputs.
@@ -122,8 +126,8 @@ Tensors replay(const Graph& graph, std::span<const Tensor> inputs);
 
 // Records `f` of abstract tensors of `types` as a program of its own. `captures` gets the outside tensors that it uses:
 // further inputs, after those of `types`.
-GraphPtr trace_program(std::span<const TensorType> types, const std::function<Tensors(std::span<const Tensor>)>& f,
-                       Tensors* captures);
+GraphPtr trace_program(std::span<const TensorType> types,
+                       const std::function<Tensors(std::span<const Tensor>)>& f, Tensors* captures);
 
 // The scope that derivatives are recorded in: "backward.h.3" for what was computed in "h.3".
 inline constexpr std::string_view kBackwardScope = "backward";

@@ -63,7 +63,8 @@ std::optional<Aliased> alias_reshape(const ViewType& view, const Shape& shape) {
 
 }  // namespace
 
-std::optional<Aliased> alias_of(const OpDef& op, const Attrs& attrs, const ViewType& input, size_t output) {
+std::optional<Aliased> alias_of(const OpDef& op, const Attrs& attrs, const ViewType& input,
+                                size_t output) {
   const Shape& x = input.type.shape;
   if (op.name == "reshape") {
     return alias_reshape(input, attrs.ints("shape"));

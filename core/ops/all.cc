@@ -19,9 +19,10 @@ namespace mstrain {
 
 void register_all_ops() {
   for (const auto& family :
-       {std::span<const OpDef>(&kInputOp, 1), elementwise_ops(), shape_ops(), source_ops(), reduce_ops(), matmul_ops(),
-        control_ops(), index_ops(), sort_ops(), random_ops(), softmax_ops(), norm_ops(), cross_entropy_ops(),
-        attention_ops(), adamw_ops(), conv_ops(), pool_ops()}) {
+       {std::span<const OpDef>(&kInputOp, 1), elementwise_ops(), shape_ops(), source_ops(),
+        reduce_ops(), matmul_ops(), control_ops(), index_ops(), sort_ops(), random_ops(),
+        softmax_ops(), norm_ops(), cross_entropy_ops(), attention_ops(), adamw_ops(), conv_ops(),
+        pool_ops()}) {
     register_ops(family);
   }
 }

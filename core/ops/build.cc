@@ -26,21 +26,23 @@ int normal_axis(int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b, const SourceLocation& where) {
+Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b,
+                      const SourceLocation& where) {
   const Shape& longer = a.rank() >= b.rank() ? a : b;
   Shape result = longer;
   for (int i = 1; i <= longer.rank(); ++i) {
     const int64_t x = i <= a.rank() ? a[a.rank() - i] : 1;
     const int64_t y = i <= b.rank() ? b[b.rank() - i] : 1;
-    check(x == y || x == 1 || y == 1, "{}: shapes {} and {} do not broadcast ({} vs {}), at {}", op, to_string(a),
-          to_string(b), x, y, to_string(where));
+    check(x == y || x == 1 || y == 1, "{}: shapes {} and {} do not broadcast ({} vs {}), at {}", op,
+          to_string(a), to_string(b), x, y, to_string(where));
     result[longer.rank() - i] = x == 1 ? y : x;
   }
   return result;
 }
 
 std::pair<Tensor, Tensor> broadcast_together(std::string_view op, const Arg& x, const Arg& y) {
-  check(!x.is_number() || !y.is_number(), "{}: both arguments are plain numbers, at {}", op, to_string(x.where()));
+  check(!x.is_number() || !y.is_number(), "{}: both arguments are plain numbers, at {}", op,
+        to_string(x.where()));
   if (x.is_number()) {
     const Tensor& b = y.tensor();
     return {full(b.shape(), x.number(), b.dtype(), x.where()), b};
@@ -53,7 +55,9 @@ std::pair<Tensor, Tensor> broadcast_together(std::string_view op, const Arg& x, 
   return {broadcast_to(x, shape), broadcast_to(y, shape)};
 }
 
-Tensor repeat_leading(const Tensor& x, int64_t size) { return broadcast_to(x, x.shape().with_inserted(0, size)); }
+Tensor repeat_leading(const Tensor& x, int64_t size) {
+  return broadcast_to(x, x.shape().with_inserted(0, size));
+}
 
 Tensors batch_all(std::span<const Tensor> inputs, std::span<const bool> batched, int64_t size) {
   Tensors result;

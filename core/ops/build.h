@@ -17,7 +17,8 @@ void expect_inputs(std::span<const TensorType> inputs, int count);
 int normal_axis(int64_t axis, int rank);
 
 // The common shape of a and b under NumPy's broadcasting; throws Error at `where`.
-Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b, const SourceLocation& where);
+Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b,
+                      const SourceLocation& where);
 
 // Both arguments as tensors of one shape; a number becomes a constant of the other's dtype.
 std::pair<Tensor, Tensor> broadcast_together(std::string_view op, const Arg& x, const Arg& y);
@@ -48,11 +49,13 @@ Tensors batch_leading(const OpDef& op, const Attrs& attrs, std::span<const Tenso
 
 // Walks the recorded nodes between `wrt` and `outputs` backwards: the cotangents of `wrt`, empty where zero.
 // All tensors belong to the innermost trace.
-Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotangents, std::span<const Tensor> wrt);
+Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotangents,
+                  std::span<const Tensor> wrt);
 // Walks them forwards: the tangents of `outputs`, empty where zero.
 Tensors push_forward(std::span<const Tensor> inputs, std::span<const Tensor> tangents,
                      std::span<const Tensor> outputs);
 // The program's outputs over inputs of which some carry a leading dim `size`; all outputs get one.
-Tensors replay_batched(const Graph& graph, std::span<const Tensor> inputs, std::span<const bool> batched, int64_t size);
+Tensors replay_batched(const Graph& graph, std::span<const Tensor> inputs,
+                       std::span<const bool> batched, int64_t size);
 
 }  // namespace mstrain

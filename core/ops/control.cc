@@ -28,13 +28,16 @@ Types types_of(std::span<const Tensor> tensors) {
   return types;
 }
 
-void expect_types(std::string_view what, std::span<const TensorType> expected, std::span<const TensorType> given) {
+void expect_types(std::string_view what, std::span<const TensorType> expected,
+                  std::span<const TensorType> given) {
   if (expected.size() != given.size()) {
-    throw ShapeError(fmt::format("{}: {} tensors instead of {}", what, given.size(), expected.size()));
+    throw ShapeError(
+        fmt::format("{}: {} tensors instead of {}", what, given.size(), expected.size()));
   }
   for (size_t i = 0; i < given.size(); ++i) {
     if (!(expected[i] == given[i])) {
-      throw ShapeError(fmt::format("{} {}: {} instead of {}", what, i, to_string(given[i]), to_string(expected[i])));
+      throw ShapeError(fmt::format("{} {}: {} instead of {}", what, i, to_string(given[i]),
+                                   to_string(expected[i])));
     }
   }
 }
@@ -42,7 +45,9 @@ void expect_types(std::string_view what, std::span<const TensorType> expected, s
 // A list of tensors with its parts, to take them apart again.
 struct Parts {
   Tensors all;
-  void add(std::span<const Tensor> tensors) { all.insert(all.end(), tensors.begin(), tensors.end()); }
+  void add(std::span<const Tensor> tensors) {
+    all.insert(all.end(), tensors.begin(), tensors.end());
+  }
 };
 
 // Indices of the floating tensors: those that have derivatives.
@@ -83,10 +88,12 @@ Tensors or_zeros(Tensors tensors, std::span<const Tensor> like) {
 }
 
 // Records `f` of values like `inputs`; what it uses from outside must be among the inputs.
-GraphPtr closed_program(const Types& types, const std::function<Tensors(std::span<const Tensor>)>& f) {
+GraphPtr closed_program(const Types& types,
+                        const std::function<Tensors(std::span<const Tensor>)>& f) {
   Tensors captures;
   GraphPtr program = trace_program(types, f, &captures);
-  check(captures.empty(), "a loop body uses {} tensors that are not among its inputs", captures.size());
+  check(captures.empty(), "a loop body uses {} tensors that are not among its inputs",
+        captures.size());
   return program;
 }
 
@@ -118,20 +125,22 @@ TensorType stacked(TensorType type, int64_t length) {
 Types infer_scan(std::span<const TensorType> in, const Attrs& attrs) {
   const ScanForm form(attrs);
   const size_t given = form.body->inputs().size();
-  if (form.carries > form.body->outputs().size() || form.carries > given || form.constants > given - form.carries ||
-      form.length < 0) {
-    throw ShapeError(fmt::format("{} carries and {} constants do not fit a body of {} inputs and {} outputs",
-                                 attrs.integer("carries"), attrs.integer("constants"), given,
-                                 form.body->outputs().size()));
+  if (form.carries > form.body->outputs().size() || form.carries > given ||
+      form.constants > given - form.carries || form.length < 0) {
+    throw ShapeError(fmt::format(
+        "{} carries and {} constants do not fit a body of {} inputs and {} outputs",
+        attrs.integer("carries"), attrs.integer("constants"), given, form.body->outputs().size()));
   }
   const Types body_in = types_of(*form.body, form.body->inputs());
   const Types body_out = types_of(*form.body, form.body->outputs());
-  Types expected(body_in.begin(), body_in.begin() + static_cast<int64_t>(form.carries + form.constants));
+  Types expected(body_in.begin(),
+                 body_in.begin() + static_cast<int64_t>(form.carries + form.constants));
   for (size_t i = form.carries + form.constants; i < body_in.size(); ++i) {
     expected.push_back(stacked(body_in[i], form.length));
   }
   expect_types("input", expected, in);
-  expect_types("carry", std::span(body_in).first(form.carries), std::span(body_out).first(form.carries));
+  expect_types("carry", std::span(body_in).first(form.carries),
+               std::span(body_out).first(form.carries));
   Types out(body_out.begin(), body_out.begin() + static_cast<int64_t>(form.carries));
   for (size_t i = form.carries; i < body_out.size(); ++i) {
     out.push_back(stacked(body_out[i], form.length));
@@ -145,8 +154,8 @@ Types infer_scan(std::span<const TensorType> in, const Attrs& attrs) {
 const OpDef& scan_op();
 
 // keep_carries: the carries that enter each step follow the ys, stacked.
-Tensors scan_with(const GraphPtr& body, const Tensors& inputs, size_t carries, size_t constants, int64_t length,
-                  bool reverse, bool keep) {
+Tensors scan_with(const GraphPtr& body, const Tensors& inputs, size_t carries, size_t constants,
+                  int64_t length, bool reverse, bool keep) {
   return apply(scan_op(), inputs,
                {{"body", body},
                 {"carries", static_cast<int64_t>(carries)},
@@ -161,12 +170,13 @@ Tensors scan_with(const GraphPtr& body, const Tensors& inputs, size_t carries, s
 Attrs kept_as_ys(const Attrs& attrs) {
   const GraphPtr& body = attrs.graph("body");
   const auto carries = static_cast<size_t>(attrs.integer("carries"));
-  const GraphPtr with_carries = closed_program(types_of(*body, body->inputs()), [&](std::span<const Tensor> args) {
-    Parts result;
-    result.add(replay(*body, args));
-    result.add(args.first(carries));
-    return result.all;
-  });
+  const GraphPtr with_carries =
+      closed_program(types_of(*body, body->inputs()), [&](std::span<const Tensor> args) {
+        Parts result;
+        result.add(replay(*body, args));
+        result.add(args.first(carries));
+        return result.all;
+      });
   return attrs.with("body", with_carries).with("keep_carries", false);
 }
 
@@ -176,7 +186,9 @@ Tensors jvp_scan(const Application& node, std::span<const Tensor> given) {
   const ScanForm form(attrs);
   const std::span<const Tensor> in = node.inputs;
   const Tensors tangents = or_zeros(Tensors(given.begin(), given.end()), in);
-  const auto section = [](std::span<const Tensor> all, size_t from, size_t count) { return all.subspan(from, count); };
+  const auto section = [](std::span<const Tensor> all, size_t from, size_t count) {
+    return all.subspan(from, count);
+  };
   const auto c = section(in, 0, form.carries);
   const auto k = section(in, form.carries, form.constants);
   const auto x = section(in, form.carries + form.constants, form.xs);
@@ -189,7 +201,8 @@ Tensors jvp_scan(const Application& node, std::span<const Tensor> given) {
   const size_t n = form.carries;
 
   Parts inputs;
-  for (const auto& part : {Tensors(c.begin(), c.end()), tc, Tensors(k.begin(), k.end()), tk, Tensors(x.begin(), x.end()), tx}) {
+  for (const auto& part : {Tensors(c.begin(), c.end()), tc, Tensors(k.begin(), k.end()), tk,
+                           Tensors(x.begin(), x.end()), tx}) {
     inputs.add(part);
   }
   Types types = types_of(inputs.all);
@@ -205,7 +218,8 @@ Tensors jvp_scan(const Application& node, std::span<const Tensor> given) {
     };
     Parts primal;
     Parts tangent;
-    for (const auto& [count, which] : {std::pair{form.carries, &fc}, {form.constants, &fk}, {form.xs, &fx}}) {
+    for (const auto& [count, which] :
+         {std::pair{form.carries, &fc}, {form.constants, &fk}, {form.xs, &fx}}) {
       primal.add(take(count));
       tangent.add(place(take(which->size()), *which, count));
     }
@@ -219,7 +233,8 @@ Tensors jvp_scan(const Application& node, std::span<const Tensor> given) {
     result.add(pick(std::span(pushed).subspan(n), fy));
     return result.all;
   });
-  const Tensors out = scan_with(body, inputs.all, n + fc.size(), form.constants + fk.size(), form.length, form.reverse, false);
+  const Tensors out = scan_with(body, inputs.all, n + fc.size(), form.constants + fk.size(),
+                                form.length, form.reverse, false);
   const std::span<const Tensor> results = out;
   Parts all;
   all.add(place(results.subspan(n, fc.size()), fc, n));
@@ -234,8 +249,8 @@ Tensors vjp_scan(const Application& node, std::span<const Tensor> given) {
   const size_t n = form.carries;
   const auto k = in.subspan(n, form.constants);
   const auto x = in.subspan(n + form.constants);
-  const Tensors kept =
-      scan_with(node.attrs.graph("body"), Tensors(in.begin(), in.end()), n, form.constants, form.length, form.reverse, true);
+  const Tensors kept = scan_with(node.attrs.graph("body"), Tensors(in.begin(), in.end()), n,
+                                 form.constants, form.length, form.reverse, true);
   const std::span<const Tensor> entering = std::span(kept).subspan(n + form.ys, n);
   const std::span<const Tensor> outputs = node.outputs;
   const Tensors ct = or_zeros(Tensors(given.begin(), given.end()), outputs);
@@ -298,7 +313,8 @@ Tensors vjp_scan(const Application& node, std::span<const Tensor> given) {
     result.add(pick(std::span(pulled).subspan(n + form.constants), fx));
     return result.all;
   });
-  const Tensors out = scan_with(body, inputs.all, carried, form.constants, form.length, !form.reverse, false);
+  const Tensors out =
+      scan_with(body, inputs.all, carried, form.constants, form.length, !form.reverse, false);
   const std::span<const Tensor> results = out;
   Parts all;
   all.add(place(results.first(fc.size()), fc, n));
@@ -307,8 +323,8 @@ Tensors vjp_scan(const Application& node, std::span<const Tensor> given) {
   return all.all;
 }
 
-Tensors batch_scan(const OpDef&, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,
-                   int64_t size) {
+Tensors batch_scan(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
+                   std::span<const bool> batched, int64_t size) {
   const ScanForm form(attrs);
   const size_t fixed = form.carries + form.constants;
   Tensors inputs = batch_all(in, batched, size);
@@ -324,7 +340,8 @@ Tensors batch_scan(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
   const GraphPtr body = closed_program(types, [&](std::span<const Tensor> args) {
     return replay_batched(*form.body, args, std::span<const bool>(all.get(), args.size()), size);
   });
-  Tensors out = scan_with(body, inputs, form.carries, form.constants, form.length, form.reverse, form.keep);
+  Tensors out =
+      scan_with(body, inputs, form.carries, form.constants, form.length, form.reverse, form.keep);
   for (size_t i = form.carries; i < out.size(); ++i) {
     out[i] = move_axis(out[i], 1, 0);
   }
@@ -380,18 +397,21 @@ Tensors jvp_while(const Application& node, std::span<const Tensor> given) {
     result.add(pick(pushed, fc));
     return result.all;
   });
-  const GraphPtr test = closed_program(types, [&](std::span<const Tensor> args) { return replay(*condition, primal_of(args)); });
+  const GraphPtr test = closed_program(
+      types, [&](std::span<const Tensor> args) { return replay(*condition, primal_of(args)); });
   const Tensors out = while_program(test, both, carries.all, rest.all);
   return place(std::span(out).subspan(n), fc, n);
 }
 
 Tensors vjp_while(const Application&, std::span<const Tensor>) {
-  fail("while: a loop of unknown length has no reverse-mode derivative; use scan with a fixed length, or jvp");
+  fail(
+      "while: a loop of unknown length has no reverse-mode derivative; use scan with a fixed "
+      "length, or jvp");
 }
 
 // The loop runs until no element wants to go on; finished elements keep their values.
-Tensors batch_while(const OpDef&, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,
-                    int64_t size) {
+Tensors batch_while(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
+                    std::span<const bool> batched, int64_t size) {
   const GraphPtr& body = attrs.graph("body");
   const GraphPtr& condition = attrs.graph("condition");
   const size_t n = body->outputs().size();
@@ -400,7 +420,9 @@ Tensors batch_while(const OpDef&, const Attrs& attrs, std::span<const Tensor> in
   const std::unique_ptr<bool[]> all(new bool[inputs.size() + 1]);
   std::fill(all.get(), all.get() + inputs.size(), true);
   const std::span<const bool> flags(all.get(), inputs.size());
-  const auto goes_on = [&](std::span<const Tensor> args) { return replay_batched(*condition, args, flags, size)[0]; };
+  const auto goes_on = [&](std::span<const Tensor> args) {
+    return replay_batched(*condition, args, flags, size)[0];
+  };
   const GraphPtr test = closed_program(types, [&](std::span<const Tensor> args) {
     return Tensors{greater(max(cast(goes_on(args), Dtype::kI32)), 0)};
   });
@@ -427,7 +449,9 @@ Types infer_checkpoint(std::span<const TensorType> in, const Attrs& attrs) {
   return types_of(body, body.outputs());
 }
 
-Tensors replay_body(const Attrs& attrs, std::span<const Tensor> in) { return replay(*attrs.graph("body"), in); }
+Tensors replay_body(const Attrs& attrs, std::span<const Tensor> in) {
+  return replay(*attrs.graph("body"), in);
+}
 
 Tensors vjp_checkpoint(const Application& node, std::span<const Tensor> ct) {
   Parts held;
@@ -445,7 +469,8 @@ Tensors vjp_checkpoint(const Application& node, std::span<const Tensor> ct) {
   for (size_t i = 0; i < nonzero.size(); ++i) {
     late_ct[nonzero[i]] = late[n + i];
   }
-  return vjp_by_decomposition({node.op, node.attrs, std::span(late).first(n), node.outputs}, late_ct);
+  return vjp_by_decomposition({node.op, node.attrs, std::span(late).first(n), node.outputs},
+                              late_ct);
 }
 
 Types infer_custom(std::span<const TensorType> in, const Attrs& attrs) {
@@ -455,7 +480,8 @@ Types infer_custom(std::span<const TensorType> in, const Attrs& attrs) {
   expect_types("input", types_of(forward, forward.inputs()), in);
   const Types all = types_of(forward, forward.outputs());
   if (n > all.size()) {
-    throw ShapeError(fmt::format("{} results of a function that gives {}", attrs.integer("outputs"), all.size()));
+    throw ShapeError(fmt::format("{} results of a function that gives {}", attrs.integer("outputs"),
+                                 all.size()));
   }
   Types given(all.begin() + static_cast<int64_t>(n), all.end());
   given.insert(given.end(), all.begin(), all.begin() + static_cast<int64_t>(n));
@@ -466,7 +492,8 @@ Types infer_custom(std::span<const TensorType> in, const Attrs& attrs) {
 
 Tensors jvp_custom(const Application&, std::span<const Tensor>) {
   fail(
-      "custom_vjp: a function with a reverse rule of its own has no forward-mode derivative; take second derivatives in "
+      "custom_vjp: a function with a reverse rule of its own has no forward-mode derivative; take "
+      "second derivatives in "
       "reverse mode, as in jacobian(grad(f))");
 }
 
@@ -474,7 +501,8 @@ Tensors jvp_custom(const Application&, std::span<const Tensor>) {
 Tensors vjp_custom(const Application& node, std::span<const Tensor> ct) {
   const auto n = static_cast<size_t>(node.attrs.integer("outputs"));
   const auto any = [](std::span<const Tensor> tensors) {
-    return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return static_cast<bool>(t); });
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [](const Tensor& t) { return static_cast<bool>(t); });
   };
   Tensors result(node.inputs.size());
   if (any(ct.first(n))) {
@@ -496,8 +524,8 @@ Tensors vjp_custom(const Application& node, std::span<const Tensor> ct) {
   return result;
 }
 
-Tensors batch_custom(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,
-                     int64_t size) {
+Tensors batch_custom(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                     std::span<const bool> batched, int64_t size) {
   const auto lift = [&](const Graph& graph) {
     Types types;
     for (const Value& value : graph.inputs()) {
@@ -510,26 +538,63 @@ Tensors batch_custom(const OpDef& op, const Attrs& attrs, std::span<const Tensor
     });
   };
   return apply(op, batch_all(in, batched, size),
-               attrs.with("forward", lift(*attrs.graph("forward"))).with("backward", lift(*attrs.graph("backward"))), kHere);
+               attrs.with("forward", lift(*attrs.graph("forward")))
+                   .with("backward", lift(*attrs.graph("backward"))),
+               kHere);
 }
 
-Types infer_barrier(std::span<const TensorType> in, const Attrs&) { return Types(in.begin(), in.end()); }
+Types infer_barrier(std::span<const TensorType> in, const Attrs&) {
+  return Types(in.begin(), in.end());
+}
 
-Tensors derive_barrier(const Application&, std::span<const Tensor> given) { return Tensors(given.begin(), given.end()); }
+Tensors derive_barrier(const Application&, std::span<const Tensor> given) {
+  return Tensors(given.begin(), given.end());
+}
 
 constexpr auto kControl = OpKind::kControl;
 constexpr auto kAny = DtypeClass::kAny;
 
 // Sampled by tests of their own: their attributes are programs.
 constexpr OpDef kDefs[] = {
-    {.name = "scan", .kind = kControl, .dtypes = kAny, .infer = infer_scan, .jvp = jvp_scan, .vjp = vjp_scan, .batch = batch_scan},
-    {.name = "while", .kind = kControl, .dtypes = kAny, .infer = infer_while, .jvp = jvp_while, .vjp = vjp_while, .batch = batch_while},
-    {.name = "checkpoint", .kind = kControl, .dtypes = kAny, .infer = infer_checkpoint, .jvp = jvp_by_decomposition,
-     .vjp = vjp_checkpoint, .batch = batch_by_decomposition, .decompose = replay_body},
-    {.name = "custom_vjp", .kind = kControl, .dtypes = kAny, .infer = infer_custom, .jvp = jvp_custom, .vjp = vjp_custom, .batch = batch_custom,
-     .decompose = [](const Attrs& attrs, std::span<const Tensor> in) { return replay(*attrs.graph("forward"), in); }},
-    {.name = "barrier", .kind = kControl, .dtypes = kAny, .infer = infer_barrier, .jvp = derive_barrier, .vjp = derive_barrier,
-     .linear = kLinearInAll, .batch = batch_leading},
+    {.name = "scan",
+     .kind = kControl,
+     .dtypes = kAny,
+     .infer = infer_scan,
+     .jvp = jvp_scan,
+     .vjp = vjp_scan,
+     .batch = batch_scan},
+    {.name = "while",
+     .kind = kControl,
+     .dtypes = kAny,
+     .infer = infer_while,
+     .jvp = jvp_while,
+     .vjp = vjp_while,
+     .batch = batch_while},
+    {.name = "checkpoint",
+     .kind = kControl,
+     .dtypes = kAny,
+     .infer = infer_checkpoint,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_checkpoint,
+     .batch = batch_by_decomposition,
+     .decompose = replay_body},
+    {.name = "custom_vjp",
+     .kind = kControl,
+     .dtypes = kAny,
+     .infer = infer_custom,
+     .jvp = jvp_custom,
+     .vjp = vjp_custom,
+     .batch = batch_custom,
+     .decompose = [](const Attrs& attrs,
+                     std::span<const Tensor> in) { return replay(*attrs.graph("forward"), in); }},
+    {.name = "barrier",
+     .kind = kControl,
+     .dtypes = kAny,
+     .infer = infer_barrier,
+     .jvp = derive_barrier,
+     .vjp = derive_barrier,
+     .linear = kLinearInAll,
+     .batch = batch_leading},
 };
 
 const OpDef& scan_op() { return kDefs[0]; }
@@ -538,8 +603,9 @@ const OpDef& scan_op() { return kDefs[0]; }
 
 std::span<const OpDef> control_ops() { return kDefs; }
 
-Tensors scan_program(const GraphPtr& body, std::span<const Tensor> carries, std::span<const Tensor> constants,
-                     std::span<const Tensor> xs, int64_t length, bool reverse) {
+Tensors scan_program(const GraphPtr& body, std::span<const Tensor> carries,
+                     std::span<const Tensor> constants, std::span<const Tensor> xs, int64_t length,
+                     bool reverse) {
   Parts inputs;
   inputs.add(carries);
   inputs.add(constants);
@@ -547,8 +613,8 @@ Tensors scan_program(const GraphPtr& body, std::span<const Tensor> carries, std:
   return scan_with(body, inputs.all, carries.size(), constants.size(), length, reverse, false);
 }
 
-Tensors while_program(const GraphPtr& condition, const GraphPtr& body, std::span<const Tensor> carries,
-                      std::span<const Tensor> constants) {
+Tensors while_program(const GraphPtr& condition, const GraphPtr& body,
+                      std::span<const Tensor> carries, std::span<const Tensor> constants) {
   Parts inputs;
   inputs.add(carries);
   inputs.add(constants);
@@ -561,7 +627,8 @@ Tensors checkpoint_program(const GraphPtr& body, std::span<const Tensor> inputs)
 
 Tensors custom_vjp_program(const GraphPtr& forward, const GraphPtr& backward, int64_t outputs,
                            std::span<const Tensor> inputs) {
-  Tensors all = apply(kDefs[3], inputs, {{"forward", forward}, {"backward", backward}, {"outputs", outputs}}, kHere);
+  Tensors all = apply(kDefs[3], inputs,
+                      {{"forward", forward}, {"backward", backward}, {"outputs", outputs}}, kHere);
   all.resize(static_cast<size_t>(outputs));
   return all;
 }

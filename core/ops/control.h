@@ -11,12 +11,13 @@ std::span<const OpDef> control_ops();
 // body(carries…, constants…, slices of xs…) -> (carries…, slices of ys…), applied `length` times, from the last slice
 // to the first where `reverse`. Inputs: initial carries, constants, xs with a leading dim of `length`.
 // Results: final carries, ys stacked. Reverse mode keeps the carries of every step and recomputes the body.
-Tensors scan_program(const GraphPtr& body, std::span<const Tensor> carries, std::span<const Tensor> constants,
-                     std::span<const Tensor> xs, int64_t length, bool reverse);
+Tensors scan_program(const GraphPtr& body, std::span<const Tensor> carries,
+                     std::span<const Tensor> constants, std::span<const Tensor> xs, int64_t length,
+                     bool reverse);
 
 // body(carries…, constants…) -> carries… while condition(carries…, constants…) -> bool[]. Forward mode only.
-Tensors while_program(const GraphPtr& condition, const GraphPtr& body, std::span<const Tensor> carries,
-                      std::span<const Tensor> constants);
+Tensors while_program(const GraphPtr& condition, const GraphPtr& body,
+                      std::span<const Tensor> carries, std::span<const Tensor> constants);
 
 // body(inputs…), whose reverse mode runs the body again instead of keeping what it computed.
 Tensors checkpoint_program(const GraphPtr& body, std::span<const Tensor> inputs);

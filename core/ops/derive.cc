@@ -30,7 +30,8 @@ struct NodeTensors {
 };
 
 // Marks the nodes in [first, last] that depend on `roots`.
-std::vector<bool> dependents(const Trace& trace, NodeId first, NodeId last, const std::vector<Value>& roots) {
+std::vector<bool> dependents(const Trace& trace, NodeId first, NodeId last,
+                             const std::vector<Value>& roots) {
   std::vector<bool> depends(last - first + 1, false);
   for (const Value& root : roots) {
     if (root.node <= last) {
@@ -49,13 +50,14 @@ std::vector<bool> dependents(const Trace& trace, NodeId first, NodeId last, cons
 }
 
 bool any(std::span<const Tensor> tensors) {
-  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return static_cast<bool>(t); });
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const Tensor& t) { return static_cast<bool>(t); });
 }
 
 // Cotangents (one per entry of `inputs`) of f(inputs), as a program that is derived abstractly and then replayed, so
 // that nothing of f that the result does not need is recorded or run.
-Tensors pull_through(const std::function<Tensors(std::span<const Tensor>)>& f, std::span<const Tensor> inputs,
-                     std::span<const Tensor> cotangents) {
+Tensors pull_through(const std::function<Tensors(std::span<const Tensor>)>& f,
+                     std::span<const Tensor> inputs, std::span<const Tensor> cotangents) {
   Types types;
   Tensors given;
   for (const Tensor& input : inputs) {
@@ -158,18 +160,23 @@ Tensors jvp_of(const Application& node, std::span<const Tensor> tangents) {
 
 // Where the derivative of a node is recorded: profiles and memory plans tell the two passes apart by it.
 std::string backward_path(const std::string& scope) {
-  const bool already = scope == kBackwardScope || scope.starts_with(std::string(kBackwardScope) + ".");
-  return already ? scope : scope.empty() ? std::string(kBackwardScope) : fmt::format("{}.{}", kBackwardScope, scope);
+  const bool already =
+      scope == kBackwardScope || scope.starts_with(std::string(kBackwardScope) + ".");
+  return already         ? scope
+         : scope.empty() ? std::string(kBackwardScope)
+                         : fmt::format("{}.{}", kBackwardScope, scope);
 }
 
-void check_type(const OpDef& op, std::string_view rule, const Tensor& derivative, const Tensor& primal) {
-  check(!derivative || derivative.type() == primal.type(), "{}: its {} gives {} for a value of {}", op.name, rule,
-        derivative ? to_string(derivative.type()) : "", to_string(primal.type()));
+void check_type(const OpDef& op, std::string_view rule, const Tensor& derivative,
+                const Tensor& primal) {
+  check(!derivative || derivative.type() == primal.type(), "{}: its {} gives {} for a value of {}",
+        op.name, rule, derivative ? to_string(derivative.type()) : "", to_string(primal.type()));
 }
 
 }  // namespace
 
-Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotangents, std::span<const Tensor> wrt) {
+Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotangents,
+                  std::span<const Tensor> wrt) {
   Trace& trace = open_trace();
   std::map<Value, Tensor> pulled;
   std::vector<Value> roots;
@@ -191,7 +198,8 @@ Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotan
   if (!roots.empty() && !pulled.empty() && last >= first) {
     const std::vector<bool> depends = dependents(trace, first, last, roots);
     for (NodeId id = last + 1; id-- > first;) {
-      const bool is_root = std::any_of(roots.begin(), roots.end(), [&](const Value& v) { return v.node == id; });
+      const bool is_root =
+          std::any_of(roots.begin(), roots.end(), [&](const Value& v) { return v.node == id; });
       if (!depends[id - first] || is_root) {
         continue;
       }
@@ -211,7 +219,8 @@ Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotan
       const Tensors results = vjp_of(application, ct);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const Value input = node.inputs[i];
-        if (results[i] && is_floating(tensors.inputs[i].dtype()) && input.node >= first && depends[input.node - first]) {
+        if (results[i] && is_floating(tensors.inputs[i].dtype()) && input.node >= first &&
+            depends[input.node - first]) {
           check_type(*node.op, "reverse rule", results[i], tensors.inputs[i]);
           pulled[input] = add_or_zero(pulled[input], results[i]);
         }
@@ -277,8 +286,9 @@ Tensors push_forward(std::span<const Tensor> inputs, std::span<const Tensor> tan
 }
 
 Tensors vjp_by_decomposition(const Application& node, std::span<const Tensor> cotangents) {
-  return pull_through([&](std::span<const Tensor> inputs) { return node.op.decompose(node.attrs, inputs); },
-                      node.inputs, cotangents);
+  return pull_through(
+      [&](std::span<const Tensor> inputs) { return node.op.decompose(node.attrs, inputs); },
+      node.inputs, cotangents);
 }
 
 Tensors jvp_by_decomposition(const Application& node, std::span<const Tensor> tangents) {
@@ -338,7 +348,8 @@ Tensors batch_by_decomposition(const OpDef& op, const Attrs& attrs, std::span<co
   }
   Tensors captures;
   const GraphPtr program = trace_program(
-      types, [&](std::span<const Tensor> arguments) { return op.decompose(attrs, arguments); }, &captures);
+      types, [&](std::span<const Tensor> arguments) { return op.decompose(attrs, arguments); },
+      &captures);
   Tensors given(inputs.begin(), inputs.end());
   given.insert(given.end(), captures.begin(), captures.end());
   std::unique_ptr<bool[]> all(new bool[given.size()]());
@@ -346,8 +357,8 @@ Tensors batch_by_decomposition(const OpDef& op, const Attrs& attrs, std::span<co
   return replay_batched(*program, given, std::span(all.get(), given.size()), size);
 }
 
-Tensors replay_batched(const Graph& graph, std::span<const Tensor> inputs, std::span<const bool> batched,
-                       int64_t size) {
+Tensors replay_batched(const Graph& graph, std::span<const Tensor> inputs,
+                       std::span<const bool> batched, int64_t size) {
   const std::vector<bool> live = graph.live();
   std::vector<Tensors> results(graph.size());
   std::vector<char> is_batched(graph.size(), 0);
@@ -374,14 +385,17 @@ Tensors replay_batched(const Graph& graph, std::span<const Tensor> inputs, std::
       results[id] = apply(*node.op, arguments, node.attrs, node.where);
       continue;
     }
-    check(node.op->batch != nullptr || node.op->decompose != nullptr, "{} has no batching rule", node.op->name);
+    check(node.op->batch != nullptr || node.op->decompose != nullptr, "{} has no batching rule",
+          node.op->name);
     const BatchRule rule = node.op->batch != nullptr ? node.op->batch : batch_by_decomposition;
-    results[id] = rule(*node.op, node.attrs, arguments, std::span(flags.get(), node.inputs.size()), size);
+    results[id] =
+        rule(*node.op, node.attrs, arguments, std::span(flags.get(), node.inputs.size()), size);
     is_batched[id] = 1;
     for (size_t i = 0; i < results[id].size(); ++i) {
-      const TensorType expected{node.outputs[i].dtype, node.outputs[i].shape.with_inserted(0, size)};
-      check(results[id][i].type() == expected, "{}: its batching rule gives {} instead of {}", node.op->name,
-            to_string(results[id][i].type()), to_string(expected));
+      const TensorType expected{node.outputs[i].dtype,
+                                node.outputs[i].shape.with_inserted(0, size)};
+      check(results[id][i].type() == expected, "{}: its batching rule gives {} instead of {}",
+            node.op->name, to_string(results[id][i].type()), to_string(expected));
     }
   }
   Tensors outputs;

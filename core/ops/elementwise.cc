@@ -48,37 +48,207 @@ constexpr auto kFloating = DtypeClass::kFloating;
 constexpr auto kNumeric = DtypeClass::kNumeric;
 
 // d: derivative for each input times t. x: inputs, z: result.
+// clang-format off: a row a line
 constexpr ElementwiseOp kRows[] = {
     {"neg", 1, kNumeric, {[](X, T, T t) { return -t; }}, 1, eval_neg, int_neg, {{-2, 2}}},
-    {"abs", 1, kNumeric, {[](X x, T, T t) { return t * sign(x[0]); }}, 0, eval_abs, int_abs, {{-2, 2}}, false, 1, false},
+    {"abs",
+     1,
+     kNumeric,
+     {[](X x, T, T t) { return t * sign(x[0]); }},
+     0,
+     eval_abs,
+     int_abs,
+     {{-2, 2}},
+     false,
+     1,
+     false},
     {"sign", 1, kNumeric, {zero}, 0, eval_sign, int_sign, {{-2, 2}}, false, 1, false},
     {"identity", 1, kAny, {[](X, T, T t) { return t; }}, 1, eval_identity, int_identity, {{-2, 2}}},
     {"stop_gradient", 1, kAny, {zero}, 0, eval_identity, int_identity, {{-2, 2}}, false, 1, false},
-    {"relu", 1, kNumeric, {[](X x, T, T t) { return where(x[0] > 0, t, 0); }}, 0, eval_relu, int_relu, {{-2, 2}}, false, 1, false},
+    {"relu",
+     1,
+     kNumeric,
+     {[](X x, T, T t) { return where(x[0] > 0, t, 0); }},
+     0,
+     eval_relu,
+     int_relu,
+     {{-2, 2}},
+     false,
+     1,
+     false},
     {"floor", 1, kFloating, {zero}, 0, eval_floor, nullptr, {{-3, 3}}, false, 1, false},
     {"ceil", 1, kFloating, {zero}, 0, eval_ceil, nullptr, {{-3, 3}}, false, 1, false},
     {"round", 1, kFloating, {zero}, 0, eval_round, nullptr, {{-3, 3}}, false, 1, false},
-    {"sqrt", 1, kFloating, {[](X, T z, T t) { return t * 0.5 / z; }}, 0, eval_sqrt, nullptr, {{0.1, 4}}, false, 2},
-    {"rsqrt", 1, kFloating, {[](X, T z, T t) { return t * -0.5 * z * z * z; }}, 0, eval_rsqrt, nullptr, {{0.1, 4}}, false, 3},
-    {"exp", 1, kFloating, {[](X, T z, T t) { return t * z; }}, 0, eval_exp, nullptr, {{-4, 4}}, false, 8},
-    {"expm1", 1, kFloating, {[](X, T z, T t) { return t * (z + 1); }}, 0, eval_expm1, nullptr, {{-4, 4}}, false, 10},
-    {"log", 1, kFloating, {[](X x, T, T t) { return t / x[0]; }}, 0, eval_log, nullptr, {{0.1, 5}}, false, 8},
-    {"log1p", 1, kFloating, {[](X x, T, T t) { return t / (x[0] + 1); }}, 0, eval_log1p, nullptr, {{-0.5, 5}}, false, 10},
-    {"sin", 1, kFloating, {[](X x, T, T t) { return t * cos(x[0]); }}, 0, eval_sin, nullptr, {{-4, 4}}, false, 10},
-    {"cos", 1, kFloating, {[](X x, T, T t) { return t * -sin(x[0]); }}, 0, eval_cos, nullptr, {{-4, 4}}, false, 10},
-    {"tanh", 1, kFloating, {[](X, T z, T t) { return t * (1 - z * z); }}, 0, eval_tanh, nullptr, {{-3, 3}}, false, 12},
-    {"erf", 1, kFloating, {[](X x, T, T t) { return t * 1.1283791670955126 * exp(-(x[0] * x[0])); }}, 0, eval_erf, nullptr, {{-3, 3}}, false, 14},
-    {"sigmoid", 1, kFloating, {[](X, T z, T t) { return t * z * (1 - z); }}, 0, eval_sigmoid, nullptr, {{-4, 4}}, false, 10},
-    {"softplus", 1, kFloating, {[](X x, T, T t) { return t * sigmoid(x[0]); }}, 0, eval_softplus, nullptr, {{-4, 4}}, false, 20},
-    {"silu", 1, kFloating, {[](X x, T z, T t) { const Tensor s = sigmoid(x[0]); return t * (s + z * (1 - s)); }}, 0, eval_silu, nullptr, {{-4, 4}}, false, 11},
-    {"gelu", 1, kFloating, {[](X x, T, T t) { return gelu_grad(x[0], t); }}, 0, eval_gelu, nullptr, {{-3, 3}}, false, 17},
-    {"gelu_tanh", 1, kFloating, {[](X x, T, T t) { return gelu_tanh_grad(x[0], t); }}, 0, eval_gelu_tanh, nullptr, {{-3, 3}}, false, 19},
+    {"sqrt",
+     1,
+     kFloating,
+     {[](X, T z, T t) { return t * 0.5 / z; }},
+     0,
+     eval_sqrt,
+     nullptr,
+     {{0.1, 4}},
+     false,
+     2},
+    {"rsqrt",
+     1,
+     kFloating,
+     {[](X, T z, T t) { return t * -0.5 * z * z * z; }},
+     0,
+     eval_rsqrt,
+     nullptr,
+     {{0.1, 4}},
+     false,
+     3},
+    {"exp",
+     1,
+     kFloating,
+     {[](X, T z, T t) { return t * z; }},
+     0,
+     eval_exp,
+     nullptr,
+     {{-4, 4}},
+     false,
+     8},
+    {"expm1",
+     1,
+     kFloating,
+     {[](X, T z, T t) { return t * (z + 1); }},
+     0,
+     eval_expm1,
+     nullptr,
+     {{-4, 4}},
+     false,
+     10},
+    {"log",
+     1,
+     kFloating,
+     {[](X x, T, T t) { return t / x[0]; }},
+     0,
+     eval_log,
+     nullptr,
+     {{0.1, 5}},
+     false,
+     8},
+    {"log1p",
+     1,
+     kFloating,
+     {[](X x, T, T t) { return t / (x[0] + 1); }},
+     0,
+     eval_log1p,
+     nullptr,
+     {{-0.5, 5}},
+     false,
+     10},
+    {"sin",
+     1,
+     kFloating,
+     {[](X x, T, T t) { return t * cos(x[0]); }},
+     0,
+     eval_sin,
+     nullptr,
+     {{-4, 4}},
+     false,
+     10},
+    {"cos",
+     1,
+     kFloating,
+     {[](X x, T, T t) { return t * -sin(x[0]); }},
+     0,
+     eval_cos,
+     nullptr,
+     {{-4, 4}},
+     false,
+     10},
+    {"tanh",
+     1,
+     kFloating,
+     {[](X, T z, T t) { return t * (1 - z * z); }},
+     0,
+     eval_tanh,
+     nullptr,
+     {{-3, 3}},
+     false,
+     12},
+    {"erf",
+     1,
+     kFloating,
+     {[](X x, T, T t) { return t * 1.1283791670955126 * exp(-(x[0] * x[0])); }},
+     0,
+     eval_erf,
+     nullptr,
+     {{-3, 3}},
+     false,
+     14},
+    {"sigmoid",
+     1,
+     kFloating,
+     {[](X, T z, T t) { return t * z * (1 - z); }},
+     0,
+     eval_sigmoid,
+     nullptr,
+     {{-4, 4}},
+     false,
+     10},
+    {"softplus",
+     1,
+     kFloating,
+     {[](X x, T, T t) { return t * sigmoid(x[0]); }},
+     0,
+     eval_softplus,
+     nullptr,
+     {{-4, 4}},
+     false,
+     20},
+    {"silu",
+     1,
+     kFloating,
+     {[](X x, T z, T t) {
+       const Tensor s = sigmoid(x[0]);
+       return t * (s + z * (1 - s));
+     }},
+     0,
+     eval_silu,
+     nullptr,
+     {{-4, 4}},
+     false,
+     11},
+    {"gelu",
+     1,
+     kFloating,
+     {[](X x, T, T t) { return gelu_grad(x[0], t); }},
+     0,
+     eval_gelu,
+     nullptr,
+     {{-3, 3}},
+     false,
+     17},
+    {"gelu_tanh",
+     1,
+     kFloating,
+     {[](X x, T, T t) { return gelu_tanh_grad(x[0], t); }},
+     0,
+     eval_gelu_tanh,
+     nullptr,
+     {{-3, 3}},
+     false,
+     19},
     // gelu''(x) = φ(x) (2 - x²)
-    {"gelu_grad", 2, kFloating,
-     {[](X x, T, T t) { return t * x[1] * (scalar::kInvSqrt2Pi * exp(-0.5 * x[0] * x[0])) * (2 - x[0] * x[0]); },
+    {"gelu_grad",
+     2,
+     kFloating,
+     {[](X x, T, T t) {
+        return t * x[1] * (scalar::kInvSqrt2Pi * exp(-0.5 * x[0] * x[0])) * (2 - x[0] * x[0]);
+      },
       [](X x, T, T t) { return gelu_grad(x[0], t); }},
-     2, eval_gelu_grad, nullptr, {{-3, 3}, {-2, 2}}, false, 25},
-    {"gelu_tanh_grad", 2, kFloating,
+     2,
+     eval_gelu_grad,
+     nullptr,
+     {{-3, 3}, {-2, 2}},
+     false,
+     25},
+    {"gelu_tanh_grad",
+     2,
+     kFloating,
      {[](X x, T, T t) {
         // u = √(2/π)(x + c x³), s = tanh u: the derivative of ½(1 + s + x s') with s' = (1 - s²)u'.
         const Tensor x2 = x[0] * x[0];
@@ -89,46 +259,188 @@ constexpr ElementwiseOp kRows[] = {
         return t * x[1] * (ds * du + 0.5 * x[0] * ds * (ddu - 2 * s * du * du));
       },
       [](X x, T, T t) { return gelu_tanh_grad(x[0], t); }},
-     2, eval_gelu_tanh_grad, nullptr, {{-3, 3}, {-2, 2}}, false, 27},
-    {"add", 2, kNumeric, {[](X, T, T t) { return t; }, [](X, T, T t) { return t; }}, 3, eval_add, int_add, {{-2, 2}, {-2, 2}}},
-    {"sub", 2, kNumeric, {[](X, T, T t) { return t; }, [](X, T, T t) { return -t; }}, 3, eval_sub, int_sub, {{-2, 2}, {-2, 2}}},
-    {"mul", 2, kNumeric, {[](X x, T, T t) { return t * x[1]; }, [](X x, T, T t) { return t * x[0]; }}, 3, eval_mul, int_mul, {{-2, 2}, {-2, 2}}},
-    {"div", 2, kNumeric, {[](X x, T, T t) { return t / x[1]; }, [](X x, T z, T t) { return -t * (z / x[1]); }}, 1, eval_div, int_div, {{-2, 2}, {0.5, 2}}},
-    {"minimum", 2, kNumeric,
-     {[](X x, T, T t) { return where(x[0] <= x[1], t, 0); }, [](X x, T, T t) { return where(x[0] <= x[1], 0, t); }},
-     0, eval_minimum, int_minimum, {{-2, 2}, {-2, 2}}, false, 1, false},
-    {"maximum", 2, kNumeric,
-     {[](X x, T, T t) { return where(x[0] >= x[1], t, 0); }, [](X x, T, T t) { return where(x[0] >= x[1], 0, t); }},
-     0, eval_maximum, int_maximum, {{-2, 2}, {-2, 2}}, false, 1, false},
-    {"remainder", 2, kNumeric,
-     {[](X, T, T t) { return t; }, [](X x, T z, T t) { return -t * stop_gradient(round((x[0] - z) / x[1])); }},
-     0, eval_remainder, int_remainder, {{-2, 2}, {0.5, 2}}, false, 4, false},
-    {"pow", 2, kFloating,
+     2,
+     eval_gelu_tanh_grad,
+     nullptr,
+     {{-3, 3}, {-2, 2}},
+     false,
+     27},
+    {"add",
+     2,
+     kNumeric,
+     {[](X, T, T t) { return t; }, [](X, T, T t) { return t; }},
+     3,
+     eval_add,
+     int_add,
+     {{-2, 2}, {-2, 2}}},
+    {"sub",
+     2,
+     kNumeric,
+     {[](X, T, T t) { return t; }, [](X, T, T t) { return -t; }},
+     3,
+     eval_sub,
+     int_sub,
+     {{-2, 2}, {-2, 2}}},
+    {"mul",
+     2,
+     kNumeric,
+     {[](X x, T, T t) { return t * x[1]; }, [](X x, T, T t) { return t * x[0]; }},
+     3,
+     eval_mul,
+     int_mul,
+     {{-2, 2}, {-2, 2}}},
+    {"div",
+     2,
+     kNumeric,
+     {[](X x, T, T t) { return t / x[1]; }, [](X x, T z, T t) { return -t * (z / x[1]); }},
+     1,
+     eval_div,
+     int_div,
+     {{-2, 2}, {0.5, 2}}},
+    {"minimum",
+     2,
+     kNumeric,
+     {[](X x, T, T t) { return where(x[0] <= x[1], t, 0); },
+      [](X x, T, T t) { return where(x[0] <= x[1], 0, t); }},
+     0,
+     eval_minimum,
+     int_minimum,
+     {{-2, 2}, {-2, 2}},
+     false,
+     1,
+     false},
+    {"maximum",
+     2,
+     kNumeric,
+     {[](X x, T, T t) { return where(x[0] >= x[1], t, 0); },
+      [](X x, T, T t) { return where(x[0] >= x[1], 0, t); }},
+     0,
+     eval_maximum,
+     int_maximum,
+     {{-2, 2}, {-2, 2}},
+     false,
+     1,
+     false},
+    {"remainder",
+     2,
+     kNumeric,
+     {[](X, T, T t) { return t; },
+      [](X x, T z, T t) { return -t * stop_gradient(round((x[0] - z) / x[1])); }},
+     0,
+     eval_remainder,
+     int_remainder,
+     {{-2, 2}, {0.5, 2}},
+     false,
+     4,
+     false},
+    {"pow",
+     2,
+     kFloating,
      {[](X x, T, T t) { return t * x[1] * pow(x[0], x[1] - 1); },
       // x = 0: x^y is constant in y > 0, although log x is not finite.
-      [](X x, T z, T t) { const Tensor positive = x[0] > 0; return where(positive, t * z * log(where(positive, x[0], 1)), 0); }},
-     0, eval_pow, nullptr, {{0.2, 3}, {-2, 2}}, false, 20},
+      [](X x, T z, T t) {
+        const Tensor positive = x[0] > 0;
+        return where(positive, t * z * log(where(positive, x[0], 1)), 0);
+      }},
+     0,
+     eval_pow,
+     nullptr,
+     {{0.2, 3}, {-2, 2}},
+     false,
+     20},
     {"equal", 2, kAny, {zero, zero}, 0, eval_equal, int_equal, {{-2, 2}, {-2, 2}}, true, 1, false},
-    {"not_equal", 2, kAny, {zero, zero}, 0, eval_not_equal, int_not_equal, {{-2, 2}, {-2, 2}}, true, 1, false},
+    {"not_equal",
+     2,
+     kAny,
+     {zero, zero},
+     0,
+     eval_not_equal,
+     int_not_equal,
+     {{-2, 2}, {-2, 2}},
+     true,
+     1,
+     false},
     {"less", 2, kAny, {zero, zero}, 0, eval_less, int_less, {{-2, 2}, {-2, 2}}, true, 1, false},
-    {"less_equal", 2, kAny, {zero, zero}, 0, eval_less_equal, int_less_equal, {{-2, 2}, {-2, 2}}, true, 1, false},
-    {"greater", 2, kAny, {zero, zero}, 0, eval_greater, int_greater, {{-2, 2}, {-2, 2}}, true, 1, false},
-    {"greater_equal", 2, kAny, {zero, zero}, 0, eval_greater_equal, int_greater_equal, {{-2, 2}, {-2, 2}}, true, 1, false},
-    {"logical_and", 2, DtypeClass::kBool, {zero, zero}, 0, eval_and, int_and, {{0, 2}, {0, 2}}, false, 1, false},
-    {"logical_or", 2, DtypeClass::kBool, {zero, zero}, 0, eval_or, int_or, {{0, 2}, {0, 2}}, false, 1, false},
+    {"less_equal",
+     2,
+     kAny,
+     {zero, zero},
+     0,
+     eval_less_equal,
+     int_less_equal,
+     {{-2, 2}, {-2, 2}},
+     true,
+     1,
+     false},
+    {"greater",
+     2,
+     kAny,
+     {zero, zero},
+     0,
+     eval_greater,
+     int_greater,
+     {{-2, 2}, {-2, 2}},
+     true,
+     1,
+     false},
+    {"greater_equal",
+     2,
+     kAny,
+     {zero, zero},
+     0,
+     eval_greater_equal,
+     int_greater_equal,
+     {{-2, 2}, {-2, 2}},
+     true,
+     1,
+     false},
+    {"logical_and",
+     2,
+     DtypeClass::kBool,
+     {zero, zero},
+     0,
+     eval_and,
+     int_and,
+     {{0, 2}, {0, 2}},
+     false,
+     1,
+     false},
+    {"logical_or",
+     2,
+     DtypeClass::kBool,
+     {zero, zero},
+     0,
+     eval_or,
+     int_or,
+     {{0, 2}, {0, 2}},
+     false,
+     1,
+     false},
     {"logical_not", 1, DtypeClass::kBool, {zero}, 0, eval_not, int_not, {{0, 2}}, false, 1, false},
-    {"where", 3, kAny,
-     {zero, [](X x, T, T t) { return where(x[0], t, 0); }, [](X x, T, T t) { return where(x[0], 0, t); }},
-     6, eval_where, int_where, {{0, 2}, {-2, 2}, {-2, 2}}},
-    {"cast", 1, kAny,
+    {"where",
+     3,
+     kAny,
+     {zero, [](X x, T, T t) { return where(x[0], t, 0); },
+      [](X x, T, T t) { return where(x[0], 0, t); }},
+     6,
+     eval_where,
+     int_where,
+     {{0, 2}, {-2, 2}, {-2, 2}}},
+    {"cast",
+     1,
+     kAny,
      {[](X x, T z, T t) -> Tensor {
        // t has the dtype of z as a tangent and is converted back as a cotangent; both directions are a cast.
        return is_floating(x[0].dtype()) && is_floating(z.dtype())
                   ? cast(t, t.dtype() == z.dtype() ? x[0].dtype() : z.dtype())
                   : Tensor();
      }},
-     1, eval_identity, int_identity, {{-3, 3}}},
+     1,
+     eval_identity,
+     int_identity,
+     {{-3, 3}}},
 };
+// clang-format on
 constexpr size_t kNumRows = std::size(kRows);
 
 extern const std::array<OpDef, kNumRows> kDefs;
@@ -141,18 +453,22 @@ Types infer(const ElementwiseOp& row, std::span<const TensorType> inputs, const 
   const TensorType& first = inputs[selects ? 1 : 0];
   for (const TensorType& type : inputs) {
     if (!(type.shape == first.shape)) {
-      throw ShapeError(fmt::format("shapes differ: {} and {}", to_string(first.shape), to_string(type.shape)));
+      throw ShapeError(
+          fmt::format("shapes differ: {} and {}", to_string(first.shape), to_string(type.shape)));
     }
     if (type.dtype != first.dtype && !(selects && &type == inputs.data())) {
-      throw ShapeError(fmt::format("dtypes differ: {} and {}", name_of(first.dtype), name_of(type.dtype)),
-                       "convert one with cast()");
+      throw ShapeError(
+          fmt::format("dtypes differ: {} and {}", name_of(first.dtype), name_of(type.dtype)),
+          "convert one with cast()");
     }
     if (!accepts(row.dtypes, type.dtype)) {
-      throw ShapeError(fmt::format("is not defined for {}", name_of(type.dtype)), "convert it with cast()");
+      throw ShapeError(fmt::format("is not defined for {}", name_of(type.dtype)),
+                       "convert it with cast()");
     }
   }
   if (selects && inputs[0].dtype != Dtype::kBool) {
-    throw ShapeError(fmt::format("the condition is {}, not bool", name_of(inputs[0].dtype)), "compare it with 0");
+    throw ShapeError(fmt::format("the condition is {}, not bool", name_of(inputs[0].dtype)),
+                     "compare it with 0");
   }
   if (row.name == "cast") {
     return {{attrs.dtype("dtype"), first.shape}};
@@ -187,8 +503,8 @@ Tensors vjp(const Application& node, std::span<const Tensor> cotangents) {
   return result;
 }
 
-Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs, std::span<const bool> batched,
-              int64_t size) {
+Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+              std::span<const bool> batched, int64_t size) {
   return apply(op, batch_all(inputs, batched, size), attrs, SourceLocation::current());
 }
 
@@ -201,7 +517,8 @@ template <size_t kRow>
 std::vector<Sample> samples(Dtype dtype) {
   const ElementwiseOp& row = kRows[kRow];
   std::vector<Sample> result;
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{3, 33}, Shape{2, 0, 3}, Shape{2, 1030}}) {
+  for (const Shape& shape :
+       {Shape{}, Shape{1}, Shape{7}, Shape{3, 33}, Shape{2, 0, 3}, Shape{2, 1030}}) {
     Sample sample;
     for (int i = 0; i < row.arity; ++i) {
       const bool condition = row.name == "where" && i == 0;
@@ -265,10 +582,10 @@ const ElementwiseOp* elementwise_op(const OpDef& op) {
 
 std::span<const OpDef> elementwise_ops() { return kDefs; }
 
-#define MSTRAIN_FUNCTION(name)            \
-  Tensor name(const Arg& x) {             \
+#define MSTRAIN_FUNCTION(name)              \
+  Tensor name(const Arg& x) {               \
     static const OpDef& op = def_of(#name); \
-    return unary(op, x);                  \
+    return unary(op, x);                    \
   }
 #define MSTRAIN_FUNCTIONS(F) \
   F(neg) F(abs) F(sign) F(relu) F(stop_gradient) F(logical_not) MSTRAIN_UNARY_FLOATING(F)
@@ -292,14 +609,17 @@ Tensor square(const Arg& x) { return mul(x, x); }
 Tensor where(const Arg& condition, const Arg& x, const Arg& y) {
   static const OpDef& op = def_of("where");
   const auto [a, b] = broadcast_together(op.name, x, y);
-  const Shape shape = broadcast_shape(op.name, condition.tensor().shape(), a.shape(), condition.where());
-  return apply1(op, {broadcast_to(condition, shape), broadcast_to(a, shape), broadcast_to(b, shape)}, {},
-                condition.where());
+  const Shape shape =
+      broadcast_shape(op.name, condition.tensor().shape(), a.shape(), condition.where());
+  return apply1(op,
+                {broadcast_to(condition, shape), broadcast_to(a, shape), broadcast_to(b, shape)},
+                {}, condition.where());
 }
 
 Tensor cast(const Arg& x, Dtype dtype) {
   static const OpDef& op = def_of("cast");
-  return x.tensor().dtype() == dtype ? x.tensor() : apply1(op, {x.tensor()}, {{"dtype", dtype}}, x.where());
+  return x.tensor().dtype() == dtype ? x.tensor()
+                                     : apply1(op, {x.tensor()}, {{"dtype", dtype}}, x.where());
 }
 
 Tensor tagged_identity(const Tensor& x, int64_t tag) {

@@ -17,7 +17,7 @@ struct ElementwiseOp {
   using Derivative = Tensor (*)(std::span<const Tensor> x, const Tensor& z, const Tensor& t);
   Derivative derivatives[3] = {};
   uint32_t linear = 0;  // bit i: linear in input i, and derivative i does not use it
-  double (*evaluate)(const double* x) = nullptr;           // the oracle
+  double (*evaluate)(const double* x) = nullptr;             // the oracle
   int64_t (*evaluate_integers)(const int64_t* x) = nullptr;  // null: floating types only
   struct Range {
     double low, high;

@@ -14,15 +14,17 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
   if (in[0].dtype != in[1].dtype) {
-    throw ShapeError(fmt::format("dtypes differ: {} and {}", name_of(in[0].dtype), name_of(in[1].dtype)),
-                     "convert one with cast()");
+    throw ShapeError(
+        fmt::format("dtypes differ: {} and {}", name_of(in[0].dtype), name_of(in[1].dtype)),
+        "convert one with cast()");
   }
   if (in[0].dtype == Dtype::kBool) {
     throw ShapeError("is not defined for bool", "convert it with cast()");
   }
   const int rank = a.rank();
   if (rank < 2 || b.rank() != rank) {
-    throw ShapeError(fmt::format("needs two tensors of one rank of at least 2: {} x {}", to_string(a), to_string(b)));
+    throw ShapeError(fmt::format("needs two tensors of one rank of at least 2: {} x {}",
+                                 to_string(a), to_string(b)));
   }
   const bool ta = attrs.flag("transpose_a");
   const bool tb = attrs.flag("transpose_b");
@@ -30,8 +32,8 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   const int64_t inner_b = b[rank - (tb ? 1 : 2)];
   if (inner_a != inner_b) {
     const bool fits = inner_a == b[rank - (tb ? 2 : 1)];
-    throw ShapeError(fmt::format("inner dimensions differ: {}{} x {}{} ({} vs {})", to_string(a), ta ? "ᵀ" : "",
-                                 to_string(b), tb ? "ᵀ" : "", inner_a, inner_b),
+    throw ShapeError(fmt::format("inner dimensions differ: {}{} x {}{} ({} vs {})", to_string(a),
+                                 ta ? "ᵀ" : "", to_string(b), tb ? "ᵀ" : "", inner_a, inner_b),
                      fits ? "did you forget transpose()?" : "");
   }
   Shape shape = a;
@@ -48,8 +50,10 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
 Types infer_bias(std::span<const TensorType> in, const Attrs& attrs) {
   expect_inputs(in, 3);
   const Types types = infer(in.first(2), attrs);
-  if (in[2].dtype != in[0].dtype || in[2].shape.rank() != 1 || in[2].shape[0] != types[0].shape.back()) {
-    throw ShapeError(fmt::format("bias {} does not fit the result {}", to_string(in[2]), to_string(types[0])));
+  if (in[2].dtype != in[0].dtype || in[2].shape.rank() != 1 ||
+      in[2].shape[0] != types[0].shape.back()) {
+    throw ShapeError(
+        fmt::format("bias {} does not fit the result {}", to_string(in[2]), to_string(types[0])));
   }
   return types;
 }
@@ -74,8 +78,8 @@ Tensors vjp(const Application& node, std::span<const Tensor> ct) {
           tb ? product(g, true, a, ta) : product(a, !ta, g, false)};
 }
 
-Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,
-              int64_t size) {
+Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+              std::span<const bool> batched, int64_t size) {
   const bool ta = attrs.flag("transpose_a");
   // A batch of left matrices against one right matrix is one taller product.
   if (batched[0] && !batched[1] && in[1].rank() == 2 && !ta) {
@@ -99,7 +103,8 @@ Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const
 std::vector<Sample> samples(Dtype t) {
   std::vector<Sample> result;
   const auto add = [&](const Shape& a, const Shape& b, bool ta, bool tb) {
-    result.push_back({{{{t, a}, -1, 1}, {{t, b}, -1, 1}}, {{"transpose_a", ta}, {"transpose_b", tb}}});
+    result.push_back(
+        {{{{t, a}, -1, 1}, {{t, b}, -1, 1}}, {{"transpose_a", ta}, {"transpose_b", tb}}});
   };
   add({3, 4}, {4, 5}, false, false);
   add({17, 9}, {17, 33}, true, false);
@@ -124,11 +129,26 @@ std::vector<Sample> samples_bias(Dtype t) {
 }
 
 constexpr OpDef kDefs[] = {
-    {.name = "matmul", .kind = OpKind::kContract, .dtypes = DtypeClass::kNumeric, .infer = infer, .jvp = jvp, .vjp = vjp,
-     .linear = 3, .batch = batch, .cost = cost, .samples = samples},
-    {.name = "matmul_bias", .kind = OpKind::kComposite, .dtypes = DtypeClass::kNumeric, .infer = infer_bias,
-     .jvp = jvp_by_decomposition, .vjp = vjp_by_decomposition, .batch = batch_by_decomposition,
-     .decompose = decompose_bias, .cost = cost, .samples = samples_bias},
+    {.name = "matmul",
+     .kind = OpKind::kContract,
+     .dtypes = DtypeClass::kNumeric,
+     .infer = infer,
+     .jvp = jvp,
+     .vjp = vjp,
+     .linear = 3,
+     .batch = batch,
+     .cost = cost,
+     .samples = samples},
+    {.name = "matmul_bias",
+     .kind = OpKind::kComposite,
+     .dtypes = DtypeClass::kNumeric,
+     .infer = infer_bias,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_by_decomposition,
+     .batch = batch_by_decomposition,
+     .decompose = decompose_bias,
+     .cost = cost,
+     .samples = samples_bias},
 };
 
 Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb) {
@@ -144,13 +164,14 @@ std::span<const OpDef> matmul_ops() { return kDefs; }
 Tensor matmul(const Arg& arg_a, const Arg& arg_b, const MatmulOptions& options) {
   Tensor a = arg_a.tensor();
   Tensor b = arg_b.tensor();
-  check(a.rank() >= 1 && b.rank() >= 1, "matmul: a scalar is no matrix: {} x {}, at {}", to_string(a.shape()),
-        to_string(b.shape()), to_string(arg_a.where()));
+  check(a.rank() >= 1 && b.rank() >= 1, "matmul: a scalar is no matrix: {} x {}, at {}",
+        to_string(a.shape()), to_string(b.shape()), to_string(arg_a.where()));
   const bool row = a.rank() == 1;
   const bool column = b.rank() == 1;
   a = row ? reshape(a, {1, a.dim(0)}) : a;
   b = column ? reshape(b, {b.dim(0), 1}) : b;
-  const Attrs attrs{{"transpose_a", options.transpose_a && !row}, {"transpose_b", options.transpose_b && !column}};
+  const Attrs attrs{{"transpose_a", options.transpose_a && !row},
+                    {"transpose_b", options.transpose_b && !column}};
 
   Tensor result;
   if (a.rank() > 2 && b.rank() == 2 && !attrs.flag("transpose_a")) {
@@ -160,8 +181,9 @@ Tensor matmul(const Arg& arg_a, const Arg& arg_b, const MatmulOptions& options) 
     shape[shape.rank() - 1] = result.dim(1);
     result = reshape(result, shape);
   } else {
-    const Shape leading = broadcast_shape("matmul", Shape(std::span(a.shape().begin(), a.shape().end() - 2)),
-                                          Shape(std::span(b.shape().begin(), b.shape().end() - 2)), arg_a.where());
+    const Shape leading =
+        broadcast_shape("matmul", Shape(std::span(a.shape().begin(), a.shape().end() - 2)),
+                        Shape(std::span(b.shape().begin(), b.shape().end() - 2)), arg_a.where());
     const auto widen = [&](const Tensor& x) {
       Shape shape = leading;
       shape.push_back(x.dim(-2));

@@ -22,8 +22,8 @@ Types infer_reshape(std::span<const TensorType> in, const Attrs& attrs) {
   expect_inputs(in, 1);
   const Shape& shape = attrs.ints("shape");
   if (shape.elements() != in[0].elements()) {
-    throw ShapeError(fmt::format("{} has {} elements, {} has {}", to_string(in[0].shape), in[0].elements(),
-                                 to_string(shape), shape.elements()));
+    throw ShapeError(fmt::format("{} has {} elements, {} has {}", to_string(in[0].shape),
+                                 in[0].elements(), to_string(shape), shape.elements()));
   }
   return {{in[0].dtype, shape}};
 }
@@ -34,8 +34,10 @@ Types infer_transpose(std::span<const TensorType> in, const Attrs& attrs) {
   std::vector<bool> seen(kMaxRank, false);
   Shape shape;
   for (int64_t axis : axes) {
-    if (axes.rank() != in[0].shape.rank() || axis < 0 || axis >= axes.rank() || seen[static_cast<size_t>(axis)]) {
-      throw ShapeError(fmt::format("{} is not an order of the dims of {}", to_string(axes), to_string(in[0].shape)));
+    if (axes.rank() != in[0].shape.rank() || axis < 0 || axis >= axes.rank() ||
+        seen[static_cast<size_t>(axis)]) {
+      throw ShapeError(fmt::format("{} is not an order of the dims of {}", to_string(axes),
+                                   to_string(in[0].shape)));
     }
     seen[static_cast<size_t>(axis)] = true;
     shape.push_back(in[0].shape[static_cast<int>(axis)]);
@@ -66,10 +68,11 @@ Types infer_slice(std::span<const TensorType> in, const Attrs& attrs) {
   const Shape& step = attrs.ints("step");
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
-    if (start.rank() != x.rank() || stop.rank() != x.rank() || step.rank() != x.rank() || start[i] < 0 ||
-        stop[i] > x[i] || start[i] > stop[i] || step[i] < 1) {
-      throw ShapeError(fmt::format("[{}, {}) in steps of {} does not lie inside {}", to_string(start), to_string(stop),
-                                   to_string(step), to_string(x)));
+    if (start.rank() != x.rank() || stop.rank() != x.rank() || step.rank() != x.rank() ||
+        start[i] < 0 || stop[i] > x[i] || start[i] > stop[i] || step[i] < 1) {
+      throw ShapeError(fmt::format("[{}, {}) in steps of {} does not lie inside {}",
+                                   to_string(start), to_string(stop), to_string(step),
+                                   to_string(x)));
     }
     shape.push_back((stop[i] - start[i] + step[i] - 1) / step[i]);
   }
@@ -83,13 +86,14 @@ Types infer_pad(std::span<const TensorType> in, const Attrs& attrs) {
   const Shape& high = attrs.ints("high");
   const Shape& inner = attrs.ints("inner");
   if (low.rank() != x.rank() || high.rank() != x.rank() || inner.rank() != x.rank()) {
-    throw ShapeError(fmt::format("padding {} {} {} does not have the rank of {}", to_string(low), to_string(high),
-                                 to_string(inner), to_string(x)));
+    throw ShapeError(fmt::format("padding {} {} {} does not have the rank of {}", to_string(low),
+                                 to_string(high), to_string(inner), to_string(x)));
   }
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
     if (low[i] < 0 || high[i] < 0 || inner[i] < 0) {
-      throw ShapeError(fmt::format("padding {} {} {} is negative", to_string(low), to_string(high), to_string(inner)));
+      throw ShapeError(fmt::format("padding {} {} {} is negative", to_string(low), to_string(high),
+                                   to_string(inner)));
     }
     shape.push_back(low[i] + x[i] + high[i] + std::max<int64_t>(x[i] - 1, 0) * inner[i]);
   }
@@ -106,7 +110,8 @@ Types infer_concat(std::span<const TensorType> in, const Attrs& attrs) {
   for (const TensorType& part : in) {
     if (part.dtype != type.dtype || part.shape.rank() != type.shape.rank() ||
         !(part.shape.without(axis) == type.shape.without(axis))) {
-      throw ShapeError(fmt::format("{} and {} differ in more than axis {}", to_string(in[0]), to_string(part), axis));
+      throw ShapeError(fmt::format("{} and {} differ in more than axis {}", to_string(in[0]),
+                                   to_string(part), axis));
     }
     type.shape[axis] += part.shape[axis];
   }
@@ -118,7 +123,8 @@ Types infer_split(std::span<const TensorType> in, const Attrs& attrs) {
   const int axis = normal_axis(attrs.integer("axis"), in[0].shape.rank());
   const Shape& sizes = attrs.ints("sizes");
   if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != in[0].shape[axis]) {
-    throw ShapeError(fmt::format("parts {} do not add up to dim {} of {}", to_string(sizes), axis, to_string(in[0].shape)));
+    throw ShapeError(fmt::format("parts {} do not add up to dim {} of {}", to_string(sizes), axis,
+                                 to_string(in[0].shape)));
   }
   Types types;
   for (int64_t size : sizes) {
@@ -240,17 +246,22 @@ Tensors vjp_split(const Application& node, std::span<const Tensor> ct) {
   return {concat(parts, static_cast<int>(node.attrs.integer("axis")))};
 }
 
-Tensors vjp_flip(const Application& node, std::span<const Tensor> ct) { return {flip(ct[0], node.attrs.ints("axes"))}; }
+Tensors vjp_flip(const Application& node, std::span<const Tensor> ct) {
+  return {flip(ct[0], node.attrs.ints("axes"))};
+}
 
-Tensors batch_reshape(const OpDef&, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t size) {
+Tensors batch_reshape(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
+                      std::span<const bool>, int64_t size) {
   return {reshape(in[0], attrs.ints("shape").with_inserted(0, size))};
 }
 
-Tensors batch_transpose(const OpDef&, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t) {
+Tensors batch_transpose(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
+                        std::span<const bool>, int64_t) {
   return {transpose(in[0], shifted(attrs.ints("axes")).with_inserted(0, 0))};
 }
 
-Tensors batch_broadcast(const OpDef&, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t size) {
+Tensors batch_broadcast(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
+                        std::span<const bool>, int64_t size) {
   // Dims of size 1 stand in for the new leading dims, between the batch and the rest.
   const Shape& to = attrs.ints("shape");
   Shape from = in[0].shape();
@@ -260,22 +271,26 @@ Tensors batch_broadcast(const OpDef&, const Attrs& attrs, std::span<const Tensor
   return {broadcast_to(reshape(in[0], from), to.with_inserted(0, size))};
 }
 
-Tensors batch_slice(const OpDef&, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t size) {
-  return {slice(in[0], attrs.ints("start").with_inserted(0, 0), attrs.ints("stop").with_inserted(0, size),
-                attrs.ints("step").with_inserted(0, 1))};
+Tensors batch_slice(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
+                    std::span<const bool>, int64_t size) {
+  return {slice(in[0], attrs.ints("start").with_inserted(0, 0),
+                attrs.ints("stop").with_inserted(0, size), attrs.ints("step").with_inserted(0, 1))};
 }
 
-Tensors batch_pad(const OpDef&, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t) {
+Tensors batch_pad(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
+                  std::span<const bool>, int64_t) {
   return {pad(in[0], attrs.ints("low").with_inserted(0, 0), attrs.ints("high").with_inserted(0, 0),
               attrs.number("value"), attrs.ints("inner").with_inserted(0, 0))};
 }
 
-Tensors batch_axis(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool> batched,
-                   int64_t size) {
-  return apply(op, batch_all(in, batched, size), attrs.with("axis", attrs.integer("axis") + 1), kHere);
+Tensors batch_axis(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                   std::span<const bool> batched, int64_t size) {
+  return apply(op, batch_all(in, batched, size), attrs.with("axis", attrs.integer("axis") + 1),
+               kHere);
 }
 
-Tensors batch_flip(const OpDef&, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t) {
+Tensors batch_flip(const OpDef&, const Attrs& attrs, std::span<const Tensor> in,
+                   std::span<const bool>, int64_t) {
   return {flip(in[0], shifted(attrs.ints("axes")))};
 }
 
@@ -286,7 +301,9 @@ Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> output
 SampleInput of(Dtype dtype, const Shape& shape) { return {{dtype, shape}, -2, 2}; }
 
 std::vector<Sample> samples_reshape(Dtype t) {
-  return {{{of(t, {2, 6})}, {{"shape", Shape{3, 4}}}}, {{of(t, {1})}, {{"shape", Shape{}}}}, {{of(t, {0, 3})}, {{"shape", Shape{5, 0}}}}};
+  return {{{of(t, {2, 6})}, {{"shape", Shape{3, 4}}}},
+          {{of(t, {1})}, {{"shape", Shape{}}}},
+          {{of(t, {0, 3})}, {{"shape", Shape{5, 0}}}}};
 }
 std::vector<Sample> samples_transpose(Dtype t) {
   return {{{of(t, {3, 5})}, {{"axes", Shape{1, 0}}}},
@@ -295,17 +312,23 @@ std::vector<Sample> samples_transpose(Dtype t) {
           {{of(t, {2, 0, 4})}, {{"axes", Shape{2, 0, 1}}}}};
 }
 std::vector<Sample> samples_broadcast(Dtype t) {
-  return {{{of(t, {})}, {{"shape", Shape{3, 2}}}}, {{of(t, {3, 1, 5})}, {{"shape", Shape{2, 3, 4, 5}}}}, {{of(t, {1})}, {{"shape", Shape{0}}}}};
+  return {{{of(t, {})}, {{"shape", Shape{3, 2}}}},
+          {{of(t, {3, 1, 5})}, {{"shape", Shape{2, 3, 4, 5}}}},
+          {{of(t, {1})}, {{"shape", Shape{0}}}}};
 }
 std::vector<Sample> samples_slice(Dtype t) {
-  return {{{of(t, {7})}, {{"start", Shape{1}}, {"stop", Shape{6}}, {"step", Shape{2}}}},
-          {{of(t, {4, 9})}, {{"start", Shape{0, 2}}, {"stop", Shape{3, 9}}, {"step", Shape{2, 3}}}},
-          {{of(t, {4, 5})}, {{"start", Shape{2, 1}}, {"stop", Shape{2, 4}}, {"step", Shape{1, 1}}}}};
+  return {
+      {{of(t, {7})}, {{"start", Shape{1}}, {"stop", Shape{6}}, {"step", Shape{2}}}},
+      {{of(t, {4, 9})}, {{"start", Shape{0, 2}}, {"stop", Shape{3, 9}}, {"step", Shape{2, 3}}}},
+      {{of(t, {4, 5})}, {{"start", Shape{2, 1}}, {"stop", Shape{2, 4}}, {"step", Shape{1, 1}}}}};
 }
 std::vector<Sample> samples_pad(Dtype t) {
-  return {{{of(t, {3})}, {{"low", Shape{2}}, {"high", Shape{1}}, {"inner", Shape{0}}, {"value", 1.0}}},
-          {{of(t, {2, 3})}, {{"low", Shape{0, 1}}, {"high", Shape{1, 0}}, {"inner", Shape{2, 1}}, {"value", 0.0}}},
-          {{of(t, {0, 2})}, {{"low", Shape{1, 1}}, {"high", Shape{1, 0}}, {"inner", Shape{1, 0}}, {"value", 1.0}}}};
+  return {
+      {{of(t, {3})}, {{"low", Shape{2}}, {"high", Shape{1}}, {"inner", Shape{0}}, {"value", 1.0}}},
+      {{of(t, {2, 3})},
+       {{"low", Shape{0, 1}}, {"high", Shape{1, 0}}, {"inner", Shape{2, 1}}, {"value", 0.0}}},
+      {{of(t, {0, 2})},
+       {{"low", Shape{1, 1}}, {"high", Shape{1, 0}}, {"inner", Shape{1, 0}}, {"value", 1.0}}}};
 }
 std::vector<Sample> samples_concat(Dtype t) {
   return {{{of(t, {2, 3}), of(t, {2, 1}), of(t, {2, 4})}, {{"axis", int64_t{1}}}},
@@ -313,10 +336,13 @@ std::vector<Sample> samples_concat(Dtype t) {
           {{of(t, {5})}, {{"axis", int64_t{0}}}}};
 }
 std::vector<Sample> samples_split(Dtype t) {
-  return {{{of(t, {2, 9, 3})}, {{"axis", int64_t{1}}, {"sizes", Shape{4, 0, 5}}}}, {{of(t, {6})}, {{"axis", int64_t{0}}, {"sizes", Shape{6}}}}};
+  return {{{of(t, {2, 9, 3})}, {{"axis", int64_t{1}}, {"sizes", Shape{4, 0, 5}}}},
+          {{of(t, {6})}, {{"axis", int64_t{0}}, {"sizes", Shape{6}}}}};
 }
 std::vector<Sample> samples_flip(Dtype t) {
-  return {{{of(t, {5})}, {{"axes", Shape{0}}}}, {{of(t, {3, 4, 2})}, {{"axes", Shape{0, 2}}}}, {{of(t, {3, 0})}, {{"axes", Shape{1}}}}};
+  return {{{of(t, {5})}, {{"axes", Shape{0}}}},
+          {{of(t, {3, 4, 2})}, {{"axes", Shape{0, 2}}}},
+          {{of(t, {3, 0})}, {{"axes", Shape{1}}}}};
 }
 
 Types infer_copy(std::span<const TensorType> in, const Attrs&) {
@@ -324,20 +350,34 @@ Types infer_copy(std::span<const TensorType> in, const Attrs&) {
   return {in[0]};
 }
 Tensors vjp_copy(const Application&, std::span<const Tensor> ct) { return {ct[0]}; }
-Tensors batch_copy(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t) {
+Tensors batch_copy(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                   std::span<const bool>, int64_t) {
   return apply(op, in, attrs, kHere);
 }
-std::vector<Sample> samples_copy(Dtype t) { return {{{of(t, {})}}, {{of(t, {3, 1025})}}, {{of(t, {0, 2})}}}; }
+std::vector<Sample> samples_copy(Dtype t) {
+  return {{{of(t, {})}}, {{of(t, {3, 1025})}}, {{of(t, {0, 2})}}};
+}
 
-constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, VjpRule vjp, BatchRule batch, SampleRule samples) {
-  return {.name = name, .kind = OpKind::kMovement, .dtypes = DtypeClass::kAny, .infer = infer, .jvp = jvp, .vjp = vjp,
-          .linear = kLinearInAll, .batch = batch, .cost = cost, .samples = samples};
+constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, VjpRule vjp,
+                         BatchRule batch, SampleRule samples) {
+  return {.name = name,
+          .kind = OpKind::kMovement,
+          .dtypes = DtypeClass::kAny,
+          .infer = infer,
+          .jvp = jvp,
+          .vjp = vjp,
+          .linear = kLinearInAll,
+          .batch = batch,
+          .cost = cost,
+          .samples = samples};
 }
 
 constexpr OpDef kDefs[] = {
     movement("reshape", infer_reshape, jvp_same, vjp_reshape, batch_reshape, samples_reshape),
-    movement("transpose", infer_transpose, jvp_same, vjp_transpose, batch_transpose, samples_transpose),
-    movement("broadcast", infer_broadcast, jvp_same, vjp_broadcast, batch_broadcast, samples_broadcast),
+    movement("transpose", infer_transpose, jvp_same, vjp_transpose, batch_transpose,
+             samples_transpose),
+    movement("broadcast", infer_broadcast, jvp_same, vjp_broadcast, batch_broadcast,
+             samples_broadcast),
     movement("slice", infer_slice, jvp_same, vjp_slice, batch_slice, samples_slice),
     movement("pad", infer_pad, jvp_pad, vjp_pad, batch_pad, samples_pad),
     movement("concat", infer_concat, jvp_concat, vjp_concat, batch_axis, samples_concat),
@@ -366,8 +406,9 @@ Tensor reshape(const Arg& arg, const Shape& shape) {
     if (shape[i] == -1) {
       full_shape[i] = 1;
       const int64_t rest = full_shape.elements();
-      check(rest != 0 && x.elements() % rest == 0 && rest > 0, "reshape: {} does not divide into {}, at {}",
-            to_string(x.shape()), to_string(shape), to_string(arg.where()));
+      check(rest != 0 && x.elements() % rest == 0 && rest > 0,
+            "reshape: {} does not divide into {}, at {}", to_string(x.shape()), to_string(shape),
+            to_string(arg.where()));
       full_shape[i] = x.elements() / rest;
       break;
     }
@@ -397,13 +438,15 @@ Tensor transpose(const Arg& x, const Shape& axes) {
     normal.push_back(axes[i] < 0 ? axes[i] + x.tensor().rank() : axes[i]);
     same = same && normal[i] == i;
   }
-  return same && axes.rank() == x.tensor().rank() ? x.tensor()
-                                                  : move("transpose", x.tensor(), {{"axes", normal}}, x.where());
+  return same && axes.rank() == x.tensor().rank()
+             ? x.tensor()
+             : move("transpose", x.tensor(), {{"axes", normal}}, x.where());
 }
 
 Tensor transpose(const Arg& x) {
   const int rank = x.tensor().rank();
-  check(rank >= 2, "transpose: {} has fewer than two dims, at {}", to_string(x.tensor().shape()), to_string(x.where()));
+  check(rank >= 2, "transpose: {} has fewer than two dims, at {}", to_string(x.tensor().shape()),
+        to_string(x.where()));
   return move_axis(x, rank - 1, rank - 2);
 }
 
@@ -420,7 +463,8 @@ Tensor move_axis(const Arg& x, int from, int to) {
 }
 
 Tensor broadcast_to(const Arg& x, const Shape& shape) {
-  return shape == x.tensor().shape() ? x.tensor() : move("broadcast", x.tensor(), {{"shape", shape}}, x.where());
+  return shape == x.tensor().shape() ? x.tensor()
+                                     : move("broadcast", x.tensor(), {{"shape", shape}}, x.where());
 }
 
 Tensor expand_dims(const Arg& x, int axis) {
@@ -431,7 +475,8 @@ Tensor expand_dims(const Arg& x, int axis) {
 Tensor squeeze(const Arg& x, int axis) {
   const Shape& shape = x.tensor().shape();
   const int at = normal_axis(axis, shape.rank());
-  check(shape[at] == 1, "squeeze: dim {} of {} is not 1, at {}", at, to_string(shape), to_string(x.where()));
+  check(shape[at] == 1, "squeeze: dim {} of {} is not 1, at {}", at, to_string(shape),
+        to_string(x.where()));
   return reshape(x, shape.without(at));
 }
 
@@ -465,7 +510,8 @@ Tensor pad(const Arg& x, const Shape& low, const Shape& high, double value, cons
   if (low == none && high == none && between == none) {
     return x.tensor();
   }
-  return move("pad", x.tensor(), {{"low", low}, {"high", high}, {"inner", between}, {"value", value}}, x.where());
+  return move("pad", x.tensor(),
+              {{"low", low}, {"high", high}, {"inner", between}, {"value", value}}, x.where());
 }
 
 Tensor concat(std::span<const Tensor> parts, int axis, const SourceLocation& where) {
@@ -484,7 +530,8 @@ Tensor stack(std::span<const Tensor> parts, int axis, const SourceLocation& wher
 
 Tensors split(const Arg& x, const Shape& sizes, int axis) {
   const int64_t at = normal_axis(axis, x.tensor().rank());
-  return apply(op_named("split"), std::span(&x.tensor(), 1), {{"axis", at}, {"sizes", sizes}}, x.where());
+  return apply(op_named("split"), std::span(&x.tensor(), 1), {{"axis", at}, {"sizes", sizes}},
+               x.where());
 }
 
 Tensors unstack(const Arg& x, int axis) {
@@ -505,6 +552,8 @@ Tensors unstack(const Arg& x, int axis) {
 
 Tensor copy(const Arg& x) { return move("copy", x.tensor(), {}, x.where()); }
 
-Tensor flip(const Arg& x, const Shape& axes) { return move("flip", x.tensor(), {{"axes", axes}}, x.where()); }
+Tensor flip(const Arg& x, const Shape& axes) {
+  return move("flip", x.tensor(), {{"axes", axes}}, x.where());
+}
 
 }  // namespace mstrain

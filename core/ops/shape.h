@@ -26,9 +26,12 @@ Tensor slice(const Arg& x, int axis, int64_t start, int64_t stop, int64_t step =
 // Index `index` of `axis`, which disappears.
 Tensor select(const Arg& x, int axis, int64_t index);
 // `low` elements before, `high` after and `inner` between the elements of each dim, all `value`.
-Tensor pad(const Arg& x, const Shape& low, const Shape& high, double value = 0, const Shape& inner = {});
-Tensor concat(std::span<const Tensor> parts, int axis, const SourceLocation& where = SourceLocation::current());
-Tensor stack(std::span<const Tensor> parts, int axis, const SourceLocation& where = SourceLocation::current());
+Tensor pad(const Arg& x, const Shape& low, const Shape& high, double value = 0,
+           const Shape& inner = {});
+Tensor concat(std::span<const Tensor> parts, int axis,
+              const SourceLocation& where = SourceLocation::current());
+Tensor stack(std::span<const Tensor> parts, int axis,
+             const SourceLocation& where = SourceLocation::current());
 // Parts of the given sizes along `axis` / of one size each and without the axis.
 Tensors split(const Arg& x, const Shape& sizes, int axis);
 Tensors unstack(const Arg& x, int axis);
@@ -41,6 +44,7 @@ struct Aliased {
   Shape strides;
   int64_t offset = 0;
 };
-std::optional<Aliased> alias_of(const OpDef& op, const Attrs& attrs, const ViewType& input, size_t output);
+std::optional<Aliased> alias_of(const OpDef& op, const Attrs& attrs, const ViewType& input,
+                                size_t output);
 
 }  // namespace mstrain

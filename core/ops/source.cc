@@ -17,7 +17,8 @@ Types infer_iota(std::span<const TensorType> inputs, const Attrs& attrs) {
 }
 
 // Nothing is batched, since there is no input.
-Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor>, std::span<const bool>, int64_t size) {
+Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor>, std::span<const bool>,
+              int64_t size) {
   return {repeat_leading(apply(op, {}, attrs, SourceLocation::current())[0], size)};
 }
 
@@ -28,7 +29,8 @@ Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> output
 std::vector<Sample> samples_full(Dtype dtype) {
   std::vector<Sample> samples;
   for (const Shape& shape : {Shape{}, Shape{5}, Shape{0, 3}, Shape{3, 1025}}) {
-    samples.push_back({{}, {{"value", dtype == Dtype::kBool ? 1.0 : 3.0}, {"dtype", dtype}, {"shape", shape}}});
+    samples.push_back(
+        {{}, {{"value", dtype == Dtype::kBool ? 1.0 : 3.0}, {"dtype", dtype}, {"shape", shape}}});
   }
   return samples;
 }
@@ -43,11 +45,22 @@ std::vector<Sample> samples_iota(Dtype dtype) {
   return samples;
 }
 
-constexpr OpDef kDefs[] = {
-    {.name = "full", .kind = OpKind::kSource, .dtypes = DtypeClass::kAny, .infer = infer, .jvp = zero_derivative,
-     .batch = batch, .cost = cost, .samples = samples_full},
-    {.name = "iota", .kind = OpKind::kSource, .dtypes = DtypeClass::kAny, .infer = infer_iota, .jvp = zero_derivative,
-     .batch = batch, .cost = cost, .samples = samples_iota}};
+constexpr OpDef kDefs[] = {{.name = "full",
+                            .kind = OpKind::kSource,
+                            .dtypes = DtypeClass::kAny,
+                            .infer = infer,
+                            .jvp = zero_derivative,
+                            .batch = batch,
+                            .cost = cost,
+                            .samples = samples_full},
+                           {.name = "iota",
+                            .kind = OpKind::kSource,
+                            .dtypes = DtypeClass::kAny,
+                            .infer = infer_iota,
+                            .jvp = zero_derivative,
+                            .batch = batch,
+                            .cost = cost,
+                            .samples = samples_iota}};
 
 }  // namespace
 
@@ -55,7 +68,8 @@ std::span<const OpDef> source_ops() { return kDefs; }
 
 // A constant is one scalar, repeated by strides.
 Tensor full(const Shape& shape, double value, Dtype dtype, const SourceLocation& where) {
-  const Tensor scalar = apply1(kDefs[0], {}, {{"value", value}, {"dtype", dtype}, {"shape", Shape{}}}, where);
+  const Tensor scalar =
+      apply1(kDefs[0], {}, {{"value", value}, {"dtype", dtype}, {"shape", Shape{}}}, where);
   return broadcast_to(scalar, shape);
 }
 

@@ -21,7 +21,8 @@ void* system_allocate(int64_t bytes) {
   void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(bytes));
   check(data != nullptr, "out of memory: {} bytes could not be allocated", bytes);
   if (bytes >= kLargeBlock) {
-    madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a hint: failure changes nothing but speed
+    madvise(data, static_cast<size_t>(bytes),
+            MADV_HUGEPAGE);  // a hint: failure changes nothing but speed
   }
   return data;
 }

@@ -11,8 +11,8 @@ namespace mstrain {
 struct MemoryStats {
   int64_t live_bytes = 0;
   int64_t peak_bytes = 0;
-  int64_t cached_bytes = 0;   // free, kept for reuse
-  int64_t allocations = 0;    // requests served since the start, from the cache or not
+  int64_t cached_bytes = 0;  // free, kept for reuse
+  int64_t allocations = 0;   // requests served since the start, from the cache or not
 };
 
 // Allocates host memory aligned to 64 bytes (2 MiB and transparent huge pages for large blocks) and keeps freed blocks

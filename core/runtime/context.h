@@ -14,7 +14,7 @@ enum class Backend : uint8_t { kReference, kCpu, kNull };
 
 struct Context {
   Backend backend = Backend::kCpu;
-  int threads = 0;        // of the OpenMP team that kernels use; 0: one per processor of the process
+  int threads = 0;  // of the OpenMP team that kernels use; 0: one per processor of the process
   bool training = false;  // dropout is active
   std::shared_ptr<Allocator> allocator = std::make_shared<Allocator>();
 

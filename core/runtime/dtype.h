@@ -63,7 +63,8 @@ struct Float16 {
       half = 0x7e00U;
     } else if (magnitude >= 0x477ff000U) {  // 65520 and above round to infinity
       half = 0x7c00U;
-    } else if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 puts the subnormal's bits in place
+    } else if (magnitude <
+               0x38800000U) {  // below 2^-14: adding 0.5 puts the subnormal's bits in place
       const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
       half = std::bit_cast<uint32_t>(shifted) - 0x3f000000U;
     } else {
@@ -87,6 +88,7 @@ struct Float16 {
   }
 };
 
+// clang-format off
 template <class T>
 struct DtypeOf;
 template <> struct DtypeOf<double> { static constexpr Dtype value = Dtype::kF64; };
@@ -100,6 +102,7 @@ template <> struct DtypeOf<uint32_t> { static constexpr Dtype value = Dtype::kU3
 template <> struct DtypeOf<uint16_t> { static constexpr Dtype value = Dtype::kU16; };
 template <> struct DtypeOf<uint8_t> { static constexpr Dtype value = Dtype::kU8; };
 template <> struct DtypeOf<bool> { static constexpr Dtype value = Dtype::kBool; };
+// clang-format on
 template <class T>
 inline constexpr Dtype dtype_of = DtypeOf<T>::value;
 

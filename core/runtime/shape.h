@@ -20,7 +20,8 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const int64_t> dims) {
-    check(dims.size() <= kMaxRank, "a shape of {} dims; at most {} are supported", dims.size(), kMaxRank);
+    check(dims.size() <= kMaxRank, "a shape of {} dims; at most {} are supported", dims.size(),
+          kMaxRank);
     rank_ = static_cast<int>(dims.size());
     std::copy(dims.begin(), dims.end(), dims_.begin());
   }
@@ -57,7 +58,9 @@ class Shape {
     return product;
   }
 
-  friend bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
 
  private:
   std::array<int64_t, kMaxRank> dims_{};

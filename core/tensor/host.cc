@@ -12,7 +12,8 @@ namespace {
 void check_concrete(const Tensor& x, std::string_view what, const SourceLocation& where) {
   check(static_cast<bool>(x), "{} of an empty tensor, at {}", what, to_string(where));
   check(x.concrete(),
-        "{} of a {} that has no value yet, at {}; inside jit, vmap and loops only the program is recorded: return the "
+        "{} of a {} that has no value yet, at {}; inside jit, vmap and loops only the program is "
+        "recorded: return the "
         "tensor and read it outside",
         what, to_string(x.type()), to_string(where));
 }
@@ -38,12 +39,13 @@ void for_each_element(const Tensor& x, const F& f) {
 }
 
 std::string number_text(double value, Dtype dtype) {
-  return is_floating(dtype) ? fmt::format("{:.6g}", value) : fmt::format("{}", static_cast<int64_t>(value));
+  return is_floating(dtype) ? fmt::format("{:.6g}", value)
+                            : fmt::format("{}", static_cast<int64_t>(value));
 }
 
 // Row-major values from `at` on, in brackets; long rows are cut in the middle.
-void append_text(const std::vector<double>& values, const Shape& shape, int axis, Dtype dtype, size_t& at,
-                 std::string& text) {
+void append_text(const std::vector<double>& values, const Shape& shape, int axis, Dtype dtype,
+                 size_t& at, std::string& text) {
   if (axis == shape.rank()) {
     text += number_text(values[at++], dtype);
     return;
@@ -70,8 +72,8 @@ void append_text(const std::vector<double>& values, const Shape& shape, int axis
 }  // namespace
 
 Tensor uninitialised(const TensorType& type) {
-  return {type, Buffer::allocate(current_context().allocator, std::max<int64_t>(type.bytes(), 1)), 0,
-          contiguous_strides(type.shape)};
+  return {type, Buffer::allocate(current_context().allocator, std::max<int64_t>(type.bytes(), 1)),
+          0, contiguous_strides(type.shape)};
 }
 
 Tensor tensor_from_bytes(const void* data, const TensorType& type) {
@@ -84,8 +86,8 @@ Tensor tensor_from_bytes(const void* data, const TensorType& type) {
 
 template <class T>
 Tensor tensor(std::span<const T> values, const Shape& shape) {
-  check(static_cast<int64_t>(values.size()) == shape.elements(), "tensor: {} values for shape {}", values.size(),
-        to_string(shape));
+  check(static_cast<int64_t>(values.size()) == shape.elements(), "tensor: {} values for shape {}",
+        values.size(), to_string(shape));
   return tensor_from_bytes(values.data(), {dtype_of<T>, shape});
 }
 
@@ -93,8 +95,9 @@ Tensor vector(std::initializer_list<double> values, Dtype dtype) {
   Tensor result = uninitialised({dtype, {static_cast<int64_t>(values.size())}});
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    std::transform(values.begin(), values.end(), static_cast<T*>(result.data()),
-                   [](double value) { return static_cast<T>(static_cast<std::conditional_t<std::is_class_v<T>, float, T>>(value)); });
+    std::transform(values.begin(), values.end(), static_cast<T*>(result.data()), [](double value) {
+      return static_cast<T>(static_cast<std::conditional_t<std::is_class_v<T>, float, T>>(value));
+    });
   });
   return result;
 }
@@ -104,8 +107,8 @@ Tensor scalar(double value, Dtype dtype) { return reshape(vector({value}, dtype)
 template <class T>
 std::vector<T> to_vector(const Tensor& x, const SourceLocation& where) {
   check_concrete(x, "to_vector", where);
-  check(x.dtype() == dtype_of<T>, "to_vector: the tensor is {}, not {}, at {}", name_of(x.dtype()), name_of(dtype_of<T>),
-        to_string(where));
+  check(x.dtype() == dtype_of<T>, "to_vector: the tensor is {}, not {}, at {}", name_of(x.dtype()),
+        name_of(dtype_of<T>), to_string(where));
   std::vector<T> values(static_cast<size_t>(x.elements()));
   for_each_element(x, [&](int64_t i, const std::byte* address) {
     values[static_cast<size_t>(i)] = *reinterpret_cast<const T*>(address);
@@ -127,7 +130,8 @@ std::vector<double> to_doubles(const Tensor& x, const SourceLocation& where) {
 
 double item(const Tensor& x, const SourceLocation& where) {
   check_concrete(x, "item", where);
-  check(x.elements() == 1, "item: {} has {} elements, at {}", to_string(x.type()), x.elements(), to_string(where));
+  check(x.elements() == 1, "item: {} has {} elements, at {}", to_string(x.type()), x.elements(),
+        to_string(where));
   return to_doubles(x, where)[0];
 }
 
@@ -146,7 +150,7 @@ std::string to_text(const Tensor& x) {
   return text;
 }
 
-#define MSTRAIN_INSTANTIATE(T)                           \
+#define MSTRAIN_INSTANTIATE(T)                              \
   template Tensor tensor(std::span<const T>, const Shape&); \
   template std::vector<T> to_vector(const Tensor&, const SourceLocation&);
 MSTRAIN_INSTANTIATE(double)

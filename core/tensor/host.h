@@ -22,7 +22,8 @@ Tensor uninitialised(const TensorType& type);
 template <class T>
 std::vector<T> to_vector(const Tensor& x, const SourceLocation& where = SourceLocation::current());
 // The elements converted to double, whatever the dtype.
-std::vector<double> to_doubles(const Tensor& x, const SourceLocation& where = SourceLocation::current());
+std::vector<double> to_doubles(const Tensor& x,
+                               const SourceLocation& where = SourceLocation::current());
 // The only element, converted to double.
 double item(const Tensor& x, const SourceLocation& where = SourceLocation::current());
 // The same values laid out densely (the tensor itself where it already is).

@@ -22,33 +22,38 @@ std::string JitCache::reason_for(const Key& key) const {
   }
   const Key& last = entries_.back().first;
   if (last.paths != key.paths) {
-    return fmt::format("the arguments hold {} tensors under other names than before ({})", key.paths.size(),
-                       last.paths.size());
+    return fmt::format("the arguments hold {} tensors under other names than before ({})",
+                       key.paths.size(), last.paths.size());
   }
   for (size_t i = 0; i < key.types.size(); ++i) {
     if (!(last.types[i] == key.types[i])) {
-      return fmt::format("argument {} is {}, was {}", key.paths[i], to_string(key.types[i]), to_string(last.types[i]));
+      return fmt::format("argument {} is {}, was {}", key.paths[i], to_string(key.types[i]),
+                         to_string(last.types[i]));
     }
   }
   return "the context changed (training, backend or threads)";
 }
 
-JitCache::Entry& JitCache::find(std::span<const Tensor> leaves, const std::vector<std::string>& paths,
-                                const std::vector<bool>& donated,
-                                const std::function<Tensors(std::span<const Tensor>, std::shared_ptr<void>&)>& f) {
+JitCache::Entry& JitCache::find(
+    std::span<const Tensor> leaves, const std::vector<std::string>& paths,
+    const std::vector<bool>& donated,
+    const std::function<Tensors(std::span<const Tensor>, std::shared_ptr<void>&)>& f) {
   for (size_t i = 0; i < leaves.size(); ++i) {
-    check(static_cast<bool>(leaves[i]), "{}: argument {} is an empty tensor", options_.name, paths[i]);
+    check(static_cast<bool>(leaves[i]), "{}: argument {} is an empty tensor", options_.name,
+          paths[i]);
     check(leaves[i].concrete(),
-          "{}: argument {} of type {} was computed inside a traced function that has ended; return it from that function "
+          "{}: argument {} of type {} was computed inside a traced function that has ended; return "
+          "it from that function "
           "instead of keeping it in a variable outside",
           options_.name, paths[i], to_string(leaves[i].type()));
   }
   const Context& context = current_context();
   const auto matches = [&](const Key& key) {
-    return key.training == context.training && key.backend == context.backend && key.threads == context.num_threads() &&
-           key.paths == paths &&
-           std::equal(key.types.begin(), key.types.end(), leaves.begin(), leaves.end(),
-                      [](const TensorType& type, const Tensor& leaf) { return type == leaf.type(); });
+    return key.training == context.training && key.backend == context.backend &&
+           key.threads == context.num_threads() && key.paths == paths &&
+           std::equal(
+               key.types.begin(), key.types.end(), leaves.begin(), leaves.end(),
+               [](const TensorType& type, const Tensor& leaf) { return type == leaf.type(); });
   };
   for (auto& [key, entry] : entries_) {
     if (matches(key)) {
@@ -65,7 +70,8 @@ JitCache::Entry& JitCache::find(std::span<const Tensor> leaves, const std::vecto
   }
   Entry entry;
   const GraphPtr graph = trace_program(
-      key.types, [&](std::span<const Tensor> traced) { return f(traced, entry.form); }, &entry.captures);
+      key.types, [&](std::span<const Tensor> traced) { return f(traced, entry.form); },
+      &entry.captures);
   CompileOptions options{options_.level, donated, paths};
   options.donated.resize(graph->inputs().size(), false);
   options.input_names.resize(graph->inputs().size(), "captured");

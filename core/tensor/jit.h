@@ -17,16 +17,17 @@
 namespace mstrain {
 
 struct JitOptions {
-  std::vector<int> donate;  // arguments whose memory the results may take over; pass them with std::move
-  int level = 2;            // 0: operation by operation as in eager mode; 1: simplified; 2: fused as well
+  std::vector<int>
+      donate;     // arguments whose memory the results may take over; pass them with std::move
+  int level = 2;  // 0: operation by operation as in eager mode; 1: simplified; 2: fused as well
   std::string name = "jit";
 };
 
 // What a compiled program needs, in bytes, before it runs.
 struct ProgramMemory {
-  int64_t inputs = 0;    // arguments and captured tensors
-  int64_t outputs = 0;   // results that do not take over an argument
-  int64_t arena = 0;     // everything between, workspace included
+  int64_t inputs = 0;   // arguments and captured tensors
+  int64_t outputs = 0;  // results that do not take over an argument
+  int64_t arena = 0;    // everything between, workspace included
   // The most of each kind that lies in the arena at once; they take turns there, so that their sum may exceed it.
   int64_t gradients = 0, saved = 0, transient = 0, workspace = 0;
 };
@@ -51,10 +52,11 @@ class Program {
 
 struct CompileOptions {
   int level = 2;
-  std::vector<bool> donated;              // by graph input
-  std::vector<std::string> input_names;   // by graph input, for messages
+  std::vector<bool> donated;             // by graph input
+  std::vector<std::string> input_names;  // by graph input, for messages
 };
-using ProgramCompiler = std::unique_ptr<Program> (*)(const Graph& graph, const CompileOptions& options);
+using ProgramCompiler = std::unique_ptr<Program> (*)(const Graph& graph,
+                                                     const CompileOptions& options);
 void install_compiler(ProgramCompiler compiler);
 // Compiles for the current context; allocates nothing until it first runs.
 std::unique_ptr<Program> compile(const Graph& graph, const CompileOptions& options = {});
@@ -69,7 +71,8 @@ class JitCache {
     std::shared_ptr<void> form;  // a result without tensors: how to put the outputs together
   };
   // The program for arguments `leaves`; recorded by `f` on the first call with their types. `f` also gives the form.
-  Entry& find(std::span<const Tensor> leaves, const std::vector<std::string>& paths, const std::vector<bool>& donated,
+  Entry& find(std::span<const Tensor> leaves, const std::vector<std::string>& paths,
+              const std::vector<bool>& donated,
               const std::function<Tensors(std::span<const Tensor>, std::shared_ptr<void>&)>& f);
   // How often something was compiled, and why the last time.
   int64_t compile_count() const { return compile_count_; }
@@ -95,7 +98,8 @@ class JitCache {
 template <class F>
 class Jit {
  public:
-  Jit(F f, JitOptions options) : f_(std::move(f)), cache_(std::make_shared<JitCache>(std::move(options))) {}
+  Jit(F f, JitOptions options)
+      : f_(std::move(f)), cache_(std::make_shared<JitCache>(std::move(options))) {}
 
   template <class... Args>
   auto operator()(Args&&... args) const {
@@ -115,18 +119,21 @@ class Jit {
       leaf = Tensor();
       donated.push_back(is_donated(position));
     });
-    std::apply([&](auto&... a) { ((visitor(std::to_string(position), a), ++position), ...); }, arguments);
+    std::apply([&](auto&... a) { ((visitor(std::to_string(position), a), ++position), ...); },
+               arguments);
 
     JitCache::Entry& entry = cache_->find(
         leaves, paths, donated, [&](std::span<const Tensor> traced, std::shared_ptr<void>& form) {
           const auto inner = with_leaves(arguments, traced);
-          const Result result = std::apply([&](const auto&... a) -> Result { return f_(a...); }, inner);
+          const Result result =
+              std::apply([&](const auto&... a) -> Result { return f_(a...); }, inner);
           Tensors flat = flatten_tree(result);
           form = std::make_shared<Result>(with_leaves(result, Tensors(flat.size())));
           return flat;
         });
     leaves.insert(leaves.end(), entry.captures.begin(), entry.captures.end());
-    return with_leaves(*static_cast<const Result*>(entry.form.get()), entry.program->run(std::move(leaves)));
+    return with_leaves(*static_cast<const Result*>(entry.form.get()),
+                       entry.program->run(std::move(leaves)));
   }
 
   int64_t compile_count() const { return cache_->compile_count(); }

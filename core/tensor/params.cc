@@ -45,8 +45,8 @@ Params Params::operator/(std::string_view name) const {
 Tensor Params::get(std::string_view name, const Shape& shape, const Init& init, bool decay) const {
   const std::string path = path_of(name);
   if (Tensor* stored = store_->find(path)) {
-    check(stored->shape() == shape, "parameter {} is {}, the model needs {}", path, to_string(stored->shape()),
-          to_string(shape));
+    check(stored->shape() == shape, "parameter {} is {}, the model needs {}", path,
+          to_string(stored->shape()), to_string(shape));
     return *stored;
   }
   if (store_->declaring == nullptr) {
@@ -66,7 +66,9 @@ Tensor Params::get(std::string_view name, const Shape& shape, const Init& init, 
 size_t Params::size() const { return store_->items.size(); }
 const std::string& Params::name(size_t i) const { return store_->items[i].first; }
 const Tensor& Params::tensor(size_t i) const { return store_->items[i].second; }
-const Tensor* Params::find(std::string_view full_name) const { return store_->find(std::string(full_name)); }
+const Tensor* Params::find(std::string_view full_name) const {
+  return store_->find(std::string(full_name));
+}
 
 void Params::set(const std::string& full_name, Tensor value) {
   items();
@@ -103,7 +105,9 @@ Params init_params(std::span<const ParamSpec> specs, uint64_t seed) {
     switch (kind) {
       case Init::Kind::kZeros: value = copy(full(spec.type.shape, 0, spec.type.dtype)); break;
       case Init::Kind::kOnes: value = copy(full(spec.type.shape, 1, spec.type.dtype)); break;
-      case Init::Kind::kNormal: value = scale * normal(key, spec.type.shape, {spec.name, spec.type.dtype}); break;
+      case Init::Kind::kNormal:
+        value = scale * normal(key, spec.type.shape, {spec.name, spec.type.dtype});
+        break;
       case Init::Kind::kUniform:
         value = scale * (2 * uniform(key, spec.type.shape, {spec.name, spec.type.dtype}) - 1);
         break;

@@ -52,14 +52,16 @@ class LeafVisitor {
     });
   }
   template <class T>
-    requires requires(T& t, LeafVisitor& v) { t.fields(v); }
+  requires requires(T& t, LeafVisitor& v) { t.fields(v); }
   void operator()(std::string_view name, T& tree) {
     nested(name, [&] { tree.fields(*this); });
   }
 
  private:
   std::string join(std::string_view name) const {
-    return path_.empty() ? std::string(name) : name.empty() ? path_ : path_ + "." + std::string(name);
+    return path_.empty()  ? std::string(name)
+           : name.empty() ? path_
+                          : path_ + "." + std::string(name);
   }
   template <class F>
   void nested(std::string_view name, const F& f) {

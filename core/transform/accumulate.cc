@@ -19,20 +19,21 @@ Types micro_types(int64_t n, const Tensors& batch, const std::vector<std::string
   for (size_t i = 0; i < batch.size(); ++i) {
     TensorType type = batch[i].type();
     check(type.shape.rank() > 0 && type.shape[0] % n == 0,
-          "accumulate: {} of the batch is {}, which does not divide into {} micro-batches", paths[i],
-          to_string(type), n);
+          "accumulate: {} of the batch is {}, which does not divide into {} micro-batches",
+          paths[i], to_string(type), n);
     type.shape[0] /= n;
     types.push_back(type);
   }
   return types;
 }
 
-Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures, const Tensors& batch) {
+Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
+                            const Tensors& batch) {
   Types values;
   for (const Value& value : program->outputs()) {
     values.push_back(program->type(value));
-    check(values.back().dtype != Dtype::kBool, "accumulate: the function returns {}, which has no sum",
-          to_string(values.back()));
+    check(values.back().dtype != Dtype::kBool,
+          "accumulate: the function returns {}, which has no sum", to_string(values.back()));
   }
   if (n == 1) {
     Tensors inputs = batch;

@@ -8,7 +8,8 @@ namespace mstrain {
 // Types of one of `n` micro-batches. Throws where a leading dim does not divide.
 Types micro_types(int64_t n, const Tensors& batch, const std::vector<std::string>& paths);
 // Sums of the program's outputs over the micro-batches.
-Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures, const Tensors& batch);
+Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
+                            const Tensors& batch);
 
 // accumulate(n, f)(batch, rest…): the sums over `n` micro-batches of f(micro-batch, rest…), a tree of numbers (gradients,
 // losses, counts). Micro-batch i holds rows [i b/n, (i+1) b/n) of the leading dim b of every tensor of the batch; rest is

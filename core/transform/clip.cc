@@ -10,7 +10,9 @@
 namespace mstrain {
 namespace {
 
-void check_limit(double limit) { check(limit > 0, "clipping to a norm of {}, which is not positive", limit); }
+void check_limit(double limit) {
+  check(limit > 0, "clipping to a norm of {}, which is not positive", limit);
+}
 
 // The square root with derivative 0 instead of 0 · ∞ at 0.
 Tensor safe_sqrt(const Tensor& x) {
@@ -34,7 +36,8 @@ Tensor global_norm_of(std::span<const Tensor> tensors) {
   check(!tensors.empty(), "global_norm: there are no tensors");
   Dtype dtype = Dtype::kF32;
   for (const Tensor& x : tensors) {
-    check(is_floating(x.dtype()), "global_norm: a tensor is {}, not floating-point", to_string(x.type()));
+    check(is_floating(x.dtype()), "global_norm: a tensor is {}, not floating-point",
+          to_string(x.type()));
     dtype = x.dtype() == Dtype::kF64 ? Dtype::kF64 : dtype;
   }
   Tensor total;

@@ -17,9 +17,11 @@ Tensors joined(std::span<const Tensor> a, std::span<const Tensor> b, std::span<c
 void expect_constants(std::string_view function, const Tensors& captures) {
   for (const Tensor& tensor : captures) {
     check(!tensor.traced(),
-          "custom_vjp: the {} function uses a tensor of type {} from outside, of which a derivative may be asked; pass "
+          "custom_vjp: the {} function uses a tensor of type {} from outside, of which a "
+          "derivative may be asked; pass "
           "it as an argument{}",
-          function, to_string(tensor.type()), function == "backward" ? " and keep it in the residuals" : "");
+          function, to_string(tensor.type()),
+          function == "backward" ? " and keep it in the residuals" : "");
   }
 }
 
@@ -34,20 +36,23 @@ GraphPtr closed(const Types& types, const std::function<Tensors(std::span<const 
 }  // namespace
 
 Tensors complete_cotangents(Tensors given, std::span<const TensorType> inputs) {
-  check(given.size() == inputs.size(), "custom_vjp: the backward function gives {} tensors for {} inputs", given.size(),
+  check(given.size() == inputs.size(),
+        "custom_vjp: the backward function gives {} tensors for {} inputs", given.size(),
         inputs.size());
   for (size_t i = 0; i < given.size(); ++i) {
     if (!given[i]) {
       given[i] = zeros(inputs[i]);
     }
-    check(given[i].type() == inputs[i], "custom_vjp: the backward function gives {} for input {} of {}",
+    check(given[i].type() == inputs[i],
+          "custom_vjp: the backward function gives {} for input {} of {}",
           to_string(given[i].type()), i, to_string(inputs[i]));
   }
   return given;
 }
 
-Tensors custom_vjp_recorded(const GraphPtr& forward, const Tensors& forward_captures, const GraphPtr& backward,
-                            const Tensors& backward_captures, size_t outputs, const Tensors& inputs) {
+Tensors custom_vjp_recorded(const GraphPtr& forward, const Tensors& forward_captures,
+                            const GraphPtr& backward, const Tensors& backward_captures,
+                            size_t outputs, const Tensors& inputs) {
   expect_constants("forward", forward_captures);
   expect_constants("backward", backward_captures);
   // Captures become inputs; those of the backward function are residuals as well.

@@ -10,8 +10,9 @@ namespace mstrain {
 Tensors complete_cotangents(Tensors given, std::span<const TensorType> inputs);
 
 // The outputs of the recorded functions; `outputs` of the forward program's results are not residuals.
-Tensors custom_vjp_recorded(const GraphPtr& forward, const Tensors& forward_captures, const GraphPtr& backward,
-                            const Tensors& backward_captures, size_t outputs, const Tensors& inputs);
+Tensors custom_vjp_recorded(const GraphPtr& forward, const Tensors& forward_captures,
+                            const GraphPtr& backward, const Tensors& backward_captures,
+                            size_t outputs, const Tensors& inputs);
 
 // custom_vjp(forward, backward)(x, y, …):
 //   forward(x, y, …) -> pair(result, residuals): trees; the call's value is the result;
@@ -39,8 +40,8 @@ auto custom_vjp(Forward forward, Backward backward) {
       return complete_cotangents(flatten_tree(backward(kept, cotangent)), input_types);
     };
     const auto back = record(flat_backward, std::make_tuple(residuals, result), types);
-    return with_leaves(result, custom_vjp_recorded(ahead.program, ahead.captures, back.program, back.captures,
-                                                   outputs, inputs));
+    return with_leaves(result, custom_vjp_recorded(ahead.program, ahead.captures, back.program,
+                                                   back.captures, outputs, inputs));
   };
 }
 

@@ -38,19 +38,22 @@ Tensors Differentiation::mark(std::span<const Tensor> inputs) {
   return marked_;
 }
 
-Tensors Differentiation::pull(std::span<const Tensor> outputs, std::span<const Tensor> cotangents) const {
-  check(cotangents.size() == outputs.size(), "{} cotangents were given for a result of {} tensors", cotangents.size(),
-        outputs.size());
+Tensors Differentiation::pull(std::span<const Tensor> outputs,
+                              std::span<const Tensor> cotangents) const {
+  check(cotangents.size() == outputs.size(), "{} cotangents were given for a result of {} tensors",
+        cotangents.size(), outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    check(!cotangents[i] || cotangents[i].type() == outputs[i].type(), "a cotangent is {}, its value {}",
-          cotangents[i] ? to_string(cotangents[i].type()) : "", to_string(outputs[i].type()));
+    check(!cotangents[i] || cotangents[i].type() == outputs[i].type(),
+          "a cotangent is {}, its value {}", cotangents[i] ? to_string(cotangents[i].type()) : "",
+          to_string(outputs[i].type()));
   }
   return or_zeros(pull_back(outputs, cotangents, marked_), marked_);
 }
 
-Tensors Differentiation::push(std::span<const Tensor> tangents, std::span<const Tensor> outputs) const {
-  check(tangents.size() == marked_.size(), "{} tangents were given for an argument of {} tensors", tangents.size(),
-        marked_.size());
+Tensors Differentiation::push(std::span<const Tensor> tangents,
+                              std::span<const Tensor> outputs) const {
+  check(tangents.size() == marked_.size(), "{} tangents were given for an argument of {} tensors",
+        tangents.size(), marked_.size());
   for (size_t i = 0; i < tangents.size(); ++i) {
     check(!tangents[i] || tangents[i].type() == marked_[i].type(), "a tangent is {}, its value {}",
           tangents[i] ? to_string(tangents[i].type()) : "", to_string(marked_[i].type()));

@@ -52,7 +52,9 @@ auto value_and_grad(F f) {
 // grad(f)(x, rest…): the gradient of the scalar f with respect to x, a tree like x.
 template <class F>
 auto grad(F f) {
-  return [f = value_and_grad(std::move(f))](const auto& x, const auto&... rest) { return f(x, rest...).second; };
+  return [f = value_and_grad(std::move(f))](const auto& x, const auto&... rest) {
+    return f(x, rest...).second;
+  };
 }
 
 // vjp(f, x, cotangent) -> (f(x), cotangent of x).
@@ -71,7 +73,8 @@ auto jvp(const F& f, const X& x, const X& tangent) {
   Differentiation differentiation;
   const X inner = with_leaves(x, differentiation.mark(flatten_tree(x)));
   auto result = f(inner);
-  auto pushed = with_leaves(result, differentiation.push(flatten_tree(tangent), flatten_tree(result)));
+  auto pushed =
+      with_leaves(result, differentiation.push(flatten_tree(tangent), flatten_tree(result)));
   return std::pair(std::move(result), std::move(pushed));
 }
 

@@ -8,7 +8,8 @@ namespace mstrain {
 namespace {
 
 void expect_floating(std::string_view what, const TensorType& type) {
-  check(is_floating(type.dtype), "jacobian: the {} is {}; only floating-point values have derivatives", what,
+  check(is_floating(type.dtype),
+        "jacobian: the {} is {}; only floating-point values have derivatives", what,
         to_string(type));
 }
 
@@ -46,7 +47,9 @@ Tensor jacobian_of(const TensorFunction& f, const Tensor& x) {
 
 Tensor jacobian_forward_of(const TensorFunction& f, const Tensor& x) {
   expect_floating("argument", x.type());
-  const auto push = [&](const Tensor& at, const Tensor& tangent) { return jvp(f, at, tangent).second; };
+  const auto push = [&](const Tensor& at, const Tensor& tangent) {
+    return jvp(f, at, tangent).second;
+  };
   const Tensor columns = vmap(push, {false, true})(x, unit_vectors(x.type()));
   expect_floating("result", columns.type());
   const Tensor last = move_axis(columns, 0, columns.rank() - 1);

@@ -36,7 +36,8 @@ auto record(const F& f, const std::tuple<Args...>& arguments, std::span<const Te
       types,
       [&](std::span<const Tensor> leaves) {
         const auto inner = with_leaves(arguments, leaves);
-        const Result result = std::apply([&](const Args&... a) -> Result { return f(a...); }, inner);
+        const Result result =
+            std::apply([&](const Args&... a) -> Result { return f(a...); }, inner);
         Tensors flat = flatten_tree(result);
         recorded.form.emplace(with_leaves(result, Tensors(flat.size())));
         return flat;

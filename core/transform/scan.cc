@@ -16,14 +16,15 @@ void expect_carries(std::string_view loop, const Graph& body, const Tensors& car
 
 }  // namespace
 
-int64_t scan_length(const Tensors& xs, const std::vector<std::string>& paths, const ScanOptions& options) {
+int64_t scan_length(const Tensors& xs, const std::vector<std::string>& paths,
+                    const ScanOptions& options) {
   int64_t length = options.length;
   for (size_t i = 0; i < xs.size(); ++i) {
     const TensorType& type = xs[i].type();
-    check(type.shape.rank() > 0, "scan: {} of xs is {}, without a leading dim to run over", paths[i],
-          to_string(type));
-    check(length < 0 || type.shape[0] == length, "scan: {} of xs is {}, the loop has {} steps", paths[i],
-          to_string(type), length);
+    check(type.shape.rank() > 0, "scan: {} of xs is {}, without a leading dim to run over",
+          paths[i], to_string(type));
+    check(length < 0 || type.shape[0] == length, "scan: {} of xs is {}, the loop has {} steps",
+          paths[i], to_string(type), length);
     length = type.shape[0];
   }
   check(length >= 0, "scan: xs holds no tensors, so that the length must be given");
@@ -39,7 +40,8 @@ Types scan_types(const Tensors& carries, const Tensors& xs) {
 }
 
 Tensors scan_recorded(const GraphPtr& body, const Tensors& captures, const Tensors& carries,
-                      const std::vector<std::string>& carry_paths, const Tensors& xs, int64_t length, bool reverse) {
+                      const std::vector<std::string>& carry_paths, const Tensors& xs,
+                      int64_t length, bool reverse) {
   expect_carries("scan", *body, carries, carry_paths);
   // The recorded order is carries, xs, captures; the loop wants carries, constants, xs.
   Types types = types_of(carries);
@@ -62,8 +64,8 @@ Tensors scan_recorded(const GraphPtr& body, const Tensors& captures, const Tenso
   return scan_program(ordered, carries, captures, xs, length, reverse);
 }
 
-Tensors while_recorded(const GraphPtr& condition, const Tensors& condition_captures, const GraphPtr& body,
-                       const Tensors& body_captures, const Tensors& carries,
+Tensors while_recorded(const GraphPtr& condition, const Tensors& condition_captures,
+                       const GraphPtr& body, const Tensors& body_captures, const Tensors& carries,
                        const std::vector<std::string>& carry_paths) {
   expect_carries("while_loop", *body, carries, carry_paths);
   const TensorType test = condition->type(condition->outputs()[0]);
@@ -89,7 +91,8 @@ Tensors while_recorded(const GraphPtr& condition, const Tensors& condition_captu
         &none);
   };
   return while_program(widened(*condition, 0, condition_captures.size()),
-                       widened(*body, condition_captures.size(), body_captures.size()), carries, constants);
+                       widened(*body, condition_captures.size(), body_captures.size()), carries,
+                       constants);
 }
 
 }  // namespace mstrain

@@ -11,12 +11,14 @@ struct ScanOptions {
 };
 
 // Steps of a loop over the leading dim of xs: `length` where it is given. Throws where they differ.
-int64_t scan_length(const Tensors& xs, const std::vector<std::string>& paths, const ScanOptions& options);
+int64_t scan_length(const Tensors& xs, const std::vector<std::string>& paths,
+                    const ScanOptions& options);
 // Types of the carries, then of a slice of each of the xs.
 Types scan_types(const Tensors& carries, const Tensors& xs);
 // Final carries, then stacked ys.
 Tensors scan_recorded(const GraphPtr& body, const Tensors& captures, const Tensors& carries,
-                      const std::vector<std::string>& carry_paths, const Tensors& xs, int64_t length, bool reverse);
+                      const std::vector<std::string>& carry_paths, const Tensors& xs,
+                      int64_t length, bool reverse);
 
 // scan(f, init, xs) with f(carry, x) -> pair(next carry, y) gives pair(last carry, ys): x runs over the slices of xs along
 // the leading dim of all its tensors, ys holds every y along a new leading dim. All are trees; std::tuple<>{} is nothing.
@@ -30,13 +32,13 @@ auto scan(const F& f, const Carry& init, const X& xs, const ScanOptions& options
   const Tensors leaves = flatten_tree(xs, &paths);
   const int64_t length = scan_length(leaves, paths, options);
   const auto recorded = record(f, std::make_tuple(init, xs), scan_types(carries, leaves));
-  return recorded.rebuild(scan_recorded(recorded.program, recorded.captures, carries, carry_paths, leaves,
-                                        length, options.reverse));
+  return recorded.rebuild(scan_recorded(recorded.program, recorded.captures, carries, carry_paths,
+                                        leaves, length, options.reverse));
 }
 
 // Final carries.
-Tensors while_recorded(const GraphPtr& condition, const Tensors& condition_captures, const GraphPtr& body,
-                       const Tensors& body_captures, const Tensors& carries,
+Tensors while_recorded(const GraphPtr& condition, const Tensors& condition_captures,
+                       const GraphPtr& body, const Tensors& body_captures, const Tensors& carries,
                        const std::vector<std::string>& carry_paths);
 
 // while_loop(condition, body, init): body(carry) -> carry as long as condition(carry), a bool [], holds. The carry is a

@@ -10,8 +10,9 @@ void BatchedLeaves::add(const std::string& path, const Tensor& leaf, bool is_map
   if (is_mapped) {
     check(leaf.rank() > 0, "vmap: argument {} is {}, without a leading dim for the samples", path,
           to_string(type));
-    check(size < 0 || leaf.dim(0) == size, "vmap: argument {} is {}, the arguments before it hold {} samples",
-          path, to_string(type), size);
+    check(size < 0 || leaf.dim(0) == size,
+          "vmap: argument {} is {}, the arguments before it hold {} samples", path, to_string(type),
+          size);
     size = leaf.dim(0);
     type.shape = type.shape.without(0);
   }

@@ -17,7 +17,8 @@ struct BatchedLeaves {
 };
 
 // The outputs of `program` for every sample, each with the batch as its leading dim.
-Tensors run_batched(const Graph& program, const BatchedLeaves& arguments, std::span<const Tensor> captures);
+Tensors run_batched(const Graph& program, const BatchedLeaves& arguments,
+                    std::span<const Tensor> captures);
 
 // vmap(f)(x, y, …): f of every sample, where the tensors of x, y, … hold the samples along their leading dim, as those
 // of the result do. `mapped[i]` false: argument i is the same for all samples, as is every tensor that f uses from
