@@ -1,7 +1,6 @@
 #include "core/backends/cpu/loops.h"
 
 #include <cstdlib>
-#include <string_view>
 
 namespace mstrain::cpu {
 
@@ -21,30 +20,34 @@ MSTRAIN_DECLARE_LOOPS(avx2)
 MSTRAIN_DECLARE_LOOPS(avx512)
 #endif
 
-namespace {
-
-const Loops& choose() {
+const Loops* loops_for(std::string_view isa) {
 #if defined(__x86_64__)
-  const char* const asked = std::getenv("MSTRAIN_CPU_ISA");
-  const std::string_view limit = asked != nullptr ? asked : "avx512";
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq");
-  if (avx512 && limit == "avx512") {
-    return avx512::kLoops;
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (isa == "avx2" && has_avx2) {
+    return &avx2::kLoops;
   }
-  if (avx2 && limit != "baseline") {
-    return avx2::kLoops;
+  if (isa == "avx512" && has_avx2 && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq")) {
+    return &avx512::kLoops;
   }
 #endif
-  return baseline::kLoops;
+  return isa == "baseline" ? &baseline::kLoops : nullptr;
 }
 
-}  // namespace
-
 const Loops& loops() {
-  static const Loops& chosen = choose();
+  static const Loops& chosen = [&]() -> const Loops& {
+    const char* const asked = std::getenv("MSTRAIN_CPU_ISA");
+    if (const Loops* found = asked != nullptr ? loops_for(asked) : nullptr) {
+      return *found;
+    }
+    for (const char* isa : {"avx512", "avx2"}) {
+      if (const Loops* found = loops_for(isa)) {
+        return *found;
+      }
+    }
+    return baseline::kLoops;
+  }();
   return chosen;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "core/runtime/dtype.h"
 
@@ -145,7 +146,10 @@ struct Loops {
   }
 };
 
-// The loops for this machine. MSTRAIN_CPU_ISA=baseline|avx2|avx512 in the environment asks for a lesser set.
+// The loops for an instruction set, baseline, avx2 or avx512; null where the processor lacks it.
+const Loops* loops_for(std::string_view isa);
+
+// The best loops for this machine. MSTRAIN_CPU_ISA in the environment asks for a lesser set.
 const Loops& loops();
 
 }  // namespace mstrain::cpu

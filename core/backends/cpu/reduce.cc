@@ -15,7 +15,9 @@ namespace {
 
 enum class Fold { kSum, kMax, kMin, kProd };
 
-constexpr int64_t kRowsPerBlock = 256;  // of a column sum, before they are added to the total
+// Column sums are formed in three levels, so that errors do not grow with the number of rows.
+constexpr int64_t kRowsPerBlock = 256;
+constexpr int64_t kMostRows = 64 * kRowsPerBlock;
 
 // How rows of one type are folded. Row: what one row folds to (sums in double).
 template <class T>
@@ -227,9 +229,16 @@ struct Reduction {
   void fold_columns(const std::byte* x, int64_t k, int64_t column, int64_t n, int64_t begin,
                     int64_t end, T* total) const {
     alignas(64) T block[kTile];
-    alignas(64) T tile[kTile];
     const T identity = static_cast<T>(fold.identity());
     std::fill_n(total, n, identity);
+    if (end - begin > kMostRows) {
+      for (int64_t r = begin; r < end; r += kMostRows) {
+        fold_columns(x, k, column, n, r, std::min(end, r + kMostRows), block);
+        fold.onto(n, block, total);
+      }
+      return;
+    }
+    alignas(64) T tile[kTile];
     const bool dense_rows = load == nullptr && groups.rank == 2 && fold.kind == Fold::kSum;
     for (int64_t r = begin; r < end; r += kRowsPerBlock) {
       const int64_t last = std::min(end, r + kRowsPerBlock);

@@ -5,7 +5,9 @@
 
 namespace mstrain::cpu::MSTRAIN_ISA {
 
-inline constexpr int64_t kSumBlock = 4096;
+// Each partial sum has 64 terms.
+template <class T>
+inline constexpr int64_t kSumBlock = 64 * 4 * Simd<T>::kLanes;
 
 // Sum of f(x[i], y[i]) in four vectors of partial sums; n is at most a few thousand.
 template <class T, class Function>
@@ -32,13 +34,13 @@ MSTRAIN_ALWAYS_INLINE T sum_block(int64_t n, const T* x, const T* y, Function f)
 // The same for rows of any length: blocks are added in double.
 template <class T, class Function>
 MSTRAIN_ALWAYS_INLINE double sum_blocks(int64_t n, const T* x, const T* y, Function f) {
-  if (n <= kSumBlock) {
+  if (n <= kSumBlock<T>) {
     return static_cast<double>(sum_block(n, x, y, f));
   }
   double total = 0;
-  for (int64_t begin = 0; begin < n; begin += kSumBlock) {
+  for (int64_t begin = 0; begin < n; begin += kSumBlock<T>) {
     total +=
-        static_cast<double>(sum_block(std::min(kSumBlock, n - begin), x + begin, y + begin, f));
+        static_cast<double>(sum_block(std::min(kSumBlock<T>, n - begin), x + begin, y + begin, f));
   }
   return total;
 }

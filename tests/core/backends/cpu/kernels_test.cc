@@ -1,0 +1,311 @@
+// Kernels at sizes beyond one tile, one block or one thread's chunk, over views and with several thread counts, against
+// the reference backend.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/base/rng.h"
+#include "core/ops/adamw.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
+#include "core/runtime/context.h"
+#include "core/tensor/host.h"
+
+namespace mstrain {
+namespace {
+
+Tensor random(const Shape& shape, uint64_t seed, double low = -1, double high = 1) {
+  Rng rng(seed);
+  std::vector<float> values(static_cast<size_t>(shape.elements()));
+  for (float& value : values) {
+    value = static_cast<float>(rng.uniform(low, high));
+  }
+  return tensor<float>(values, shape);
+}
+
+Tensor random_ids(const Shape& shape, uint64_t limit, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<int32_t> values(static_cast<size_t>(shape.elements()));
+  for (int32_t& value : values) {
+    value = static_cast<int32_t>(rng.below(limit));
+  }
+  return tensor<int32_t>(values, shape);
+}
+
+Tensors run(const char* op, const Tensors& inputs, const Attrs& attrs, Backend backend,
+            int threads = 1) {
+  Context context;
+  context.backend = backend;
+  context.threads = threads;
+  const ContextScope scope(context);
+  return apply(*find_op(op), inputs, attrs, SourceLocation::current());
+}
+
+void expect_near(const Tensor& expected, const Tensor& actual, double tolerance,
+                 const std::string& what) {
+  const std::vector<double> x = to_doubles(expected);
+  const std::vector<double> y = to_doubles(actual);
+  ASSERT_EQ(x.size(), y.size());
+  double scale = 0.1;  // results that cancel to nothing
+  for (double value : x) {
+    scale = std::isfinite(value) ? std::max(scale, std::abs(value)) : scale;
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (x[i] != y[i]) {
+      ASSERT_NEAR(x[i], y[i], tolerance * (scale + std::abs(x[i]))) << what << " at " << i;
+    }
+  }
+}
+
+// The cpu backend with 1, 2 and 3 threads is near the reference, and with one thread count the same twice.
+void expect_right(const char* op, const Tensors& inputs, const Attrs& attrs = {},
+                  double tolerance = 2e-6) {
+  const Tensors expected = run(op, inputs, attrs, Backend::kReference);
+  for (int threads : {1, 2, 3}) {
+    const Tensors actual = run(op, inputs, attrs, Backend::kCpu, threads);
+    const Tensors again = run(op, inputs, attrs, Backend::kCpu, threads);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expect_near(expected[i], actual[i], tolerance,
+                  fmt::format("{} output {}, {} threads", op, i, threads));
+      EXPECT_EQ(to_doubles(actual[i]), to_doubles(again[i])) << op << " differs between two runs";
+    }
+  }
+}
+
+TEST(CpuKernels, ReductionsOverAnyAxesOfLargeTensors) {
+  const Tensor x = random({37, 3, 41, 70}, 1);
+  for (const Shape& axes :
+       {Shape{0}, Shape{1}, Shape{3}, Shape{0, 2}, Shape{1, 3}, Shape{0, 1, 2, 3}, Shape{0, 3}}) {
+    for (const char* op : {"reduce_sum", "reduce_max", "reduce_min"}) {
+      expect_right(op, {x}, {{"axes", axes}});
+    }
+  }
+  expect_right("reduce_sum", {random({3000, 66}, 2)}, {{"axes", Shape{0}}});
+  expect_right("reduce_sum", {cast(x, Dtype::kBF16)}, {{"axes", Shape{0, 2}}}, 1e-2);
+  expect_right("sum_squares", {x});
+  expect_right("argmax", {x}, {{"axis", int64_t{2}}});
+  expect_right("cumsum", {x}, {{"axis", int64_t{0}}, {"reverse", true}});
+}
+
+TEST(CpuKernels, LongSumsKeepTheirDigits) {
+  const int64_t n = 4'000'000;
+  const Tensor x = tensor<float>(std::vector<float>(static_cast<size_t>(n), 0.1F), {n});
+  const double exact = static_cast<double>(n) * static_cast<double>(0.1F);
+  for (int threads : {1, 2}) {
+    const double sum =
+        item(run("reduce_sum", {x}, {{"axes", Shape{0}}}, Backend::kCpu, threads)[0]);
+    EXPECT_NEAR(sum / exact, 1, 1e-6);
+    const double columns = to_doubles(run("reduce_sum", {reshape(x, {n / 4, 4})},
+                                          {{"axes", Shape{0}}}, Backend::kCpu, threads)[0])[2];
+    EXPECT_NEAR(columns / (exact / 4), 1, 3e-6);
+  }
+}
+
+TEST(CpuKernels, ElementwiseOverViews) {
+  const Tensor x = random({70, 50, 30}, 3);
+  const Tensor y = random({30, 50, 70}, 4, 0.5, 2);
+  const Tensor row = broadcast_to(random({30}, 5), {70, 50, 30});
+  const Tensor column = broadcast_to(random({70, 1, 1}, 6), {70, 50, 30});
+  const Tensor scalar_view = broadcast_to(random({}, 7), {70, 50, 30});
+  const Tensor turned = transpose(y, {2, 1, 0});
+  const Tensor wide = slice(random({70, 50, 61}, 8), 2, 1, 61, 2);
+  for (const Tensor& other :
+       {y.shape() == x.shape() ? y : turned, row, column, scalar_view, wide}) {
+    expect_right("mul", {x, other});
+    expect_right("sub", {other, x});
+  }
+  expect_right("where", {greater(turned, 1), row, x});
+  expect_right("tanh", {transpose(x, {1, 0, 2})});
+  expect_right("add", {flip(x, {0, 2}), x});
+  for (const Shape& axes : {Shape{2, 1, 0}, Shape{1, 0, 2}, Shape{0, 2, 1}, Shape{2, 0, 1}}) {
+    expect_right("copy", {transpose(x, axes)});
+    expect_right("copy", {transpose(cast(x, Dtype::kF64), axes)});
+    expect_right("copy", {transpose(cast(x, Dtype::kF16), axes)});
+  }
+}
+
+TEST(CpuKernels, ProductsOfViewsInEveryOrientation) {
+  for (bool transpose_a : {false, true}) {
+    for (bool transpose_b : {false, true}) {
+      const Attrs attrs{{"transpose_a", transpose_a}, {"transpose_b", transpose_b}};
+      const Tensor a = random(transpose_a ? Shape{70, 33} : Shape{33, 70}, 9);
+      const Tensor b = random(transpose_b ? Shape{65, 70} : Shape{70, 65}, 10);
+      expect_right("matmul", {a, b}, attrs);
+      expect_right("matmul", {transpose(transpose(a) + 0), b}, attrs);
+      expect_right("matmul", {a, transpose(transpose(b) + 0)}, attrs);
+      expect_right("matmul_bias", {a, b, random({65}, 11)}, attrs);
+      expect_right("matmul", {cast(a, Dtype::kF64), cast(b, Dtype::kF64)}, attrs);
+      // Every other row and column: no library takes it.
+      const auto sparse = [](const Tensor& x) {
+        return slice(slice(x, 0, 0, x.dim(0) - x.dim(0) % 2, 2), 1, 1, x.dim(1), 2);
+      };
+      const Tensor c = random({66, 70}, 12);
+      expect_right("matmul",
+                   {sparse(transpose_a ? transpose(c) + 0 : c),
+                    sparse(transpose_b ? random({64, 71}, 13) : random({70, 64}, 13))},
+                   attrs);
+    }
+  }
+}
+
+TEST(CpuKernels, BatchedProductsOfHeadsAndSharedMatrices) {
+  const Attrs attrs{{"transpose_a", false}, {"transpose_b", true}};
+  const Tensor q = transpose(random({3, 20, 4, 16}, 14), {0, 2, 1, 3});
+  const Tensor k = transpose(random({3, 25, 4, 16}, 15), {0, 2, 1, 3});
+  expect_right("matmul", {q, k}, attrs);
+  expect_right("matmul", {q, broadcast_to(random({25, 16}, 16), {3, 4, 25, 16})}, attrs);
+  expect_right("matmul",
+               {random({3, 4, 20, 16}, 17), broadcast_to(random({25, 16}, 18), {3, 4, 25, 16})},
+               attrs);
+  expect_right("matmul", {broadcast_to(random({20, 16}, 19), {3, 4, 20, 16}), k}, attrs);
+  expect_right("matmul", {cast(q, Dtype::kF64), cast(k, Dtype::kF64)}, attrs);
+}
+
+// q, k, v are slices of one [b, t, 3, h, d] tensor.
+Tensors heads(int64_t b, int64_t t, int64_t h, int64_t d, uint64_t seed) {
+  const Tensor all = random({b, t, 3, h, d}, seed);
+  return {select(all, 2, 0), select(all, 2, 1), select(all, 2, 2)};
+}
+
+TEST(CpuKernels, AttentionOverSlicesOfOneTensor) {
+  for (bool causal : {false, true}) {
+    for (int64_t t : {1, 64, 150}) {
+      const Attrs attrs{{"causal", causal}, {"scale", 0.3}};
+      // One head: queries and keys are spread over threads; six: heads are.
+      for (int64_t h : {1, 3}) {
+        Tensors inputs = heads(h == 1 ? 1 : 2, t, h, 20, 20);
+        expect_right("attention", inputs, attrs, 5e-6);
+        const Tensors out = run("attention", inputs, attrs, Backend::kReference);
+        inputs.insert(inputs.begin(), random(out[0].shape(), 21));
+        inputs.insert(inputs.end(), {out[0], out[1]});
+        expect_right("attention_grad", inputs, attrs, 5e-6);
+      }
+    }
+  }
+}
+
+TEST(CpuKernels, AttentionOfFewerQueriesOfOtherWidthWithBias) {
+  for (bool causal : {false, true}) {
+    for (const Shape& bias :
+         {Shape{1, 1, 70, 133}, Shape{2, 1, 70, 133}, Shape{1, 3, 70, 133}, Shape{2, 3, 70, 133}}) {
+      const Attrs attrs{{"causal", causal}, {"scale", -0.4}};
+      Tensors inputs{random({2, 70, 3, 24}, 22), random({2, 133, 3, 24}, 23),
+                     random({2, 133, 3, 40}, 24), random(bias, 25)};
+      expect_right("attention", inputs, attrs, 5e-6);
+      const Tensors out = run("attention", inputs, attrs, Backend::kReference);
+      inputs.insert(inputs.begin(), random(out[0].shape(), 26));
+      inputs.insert(inputs.end(), {out[0], out[1]});
+      expect_right("attention_grad", inputs, attrs, 5e-6);
+    }
+  }
+}
+
+TEST(CpuKernels, AttentionOfMoreQueriesThanKeysLeavesTheFirstOnesEmpty) {
+  const Attrs attrs{{"causal", true}, {"scale", 0.2}};
+  Tensors inputs{random({1, 90, 2, 16}, 27), random({1, 20, 2, 16}, 28),
+                 random({1, 20, 2, 16}, 29)};
+  expect_right("attention", inputs, attrs, 5e-6);
+  const Tensors out = run("attention", inputs, attrs, Backend::kReference);
+  inputs.insert(inputs.begin(), random(out[0].shape(), 30));
+  inputs.insert(inputs.end(), {out[0], out[1]});
+  expect_right("attention_grad", inputs, attrs, 5e-6);
+}
+
+TEST(CpuKernels, AttentionIsTheSameForEveryThreadCount) {
+  const Attrs attrs{{"causal", true}, {"scale", 0.25}};
+  Tensors inputs = heads(1, 200, 1, 32, 31);
+  const Tensors one = run("attention", inputs, attrs, Backend::kCpu, 1);
+  inputs.insert(inputs.begin(), random(one[0].shape(), 32));
+  inputs.insert(inputs.end(), {one[0], one[1]});
+  const Tensors grads = run("attention_grad", inputs, attrs, Backend::kCpu, 1);
+  for (int threads : {2, 3, 5}) {
+    const Tensors again = run("attention_grad", inputs, attrs, Backend::kCpu, threads);
+    for (size_t i = 0; i < grads.size(); ++i) {
+      EXPECT_EQ(to_doubles(grads[i]), to_doubles(again[i])) << threads;
+    }
+  }
+}
+
+TEST(CpuKernels, RowsOfManyLengths) {
+  for (int64_t n : {1, 15, 65, 1030, 5000}) {
+    const int64_t rows = 150000 / n / 4 + 3;
+    const Tensor x = random({rows, n}, 33, -4, 4);
+    const Tensor g = random({rows, n}, 34);
+    const Tensor weight = random({n}, 35);
+    expect_right("softmax", {x});
+    expect_right("log_softmax", {x});
+    expect_right("softmax_grad", {x, g}, {}, 1e-5);
+    const Tensors norm =
+        run("layer_norm", {x, weight, weight}, {{"eps", 1e-5}}, Backend::kReference);
+    // One element has no variance: its reciprocal is 1 / sqrt(eps).
+    expect_right("layer_norm", {x, weight, weight}, {{"eps", 1e-5}}, 1e-5);
+    if (n > 1) {
+      expect_right("layer_norm_grad", {g, x, weight, norm[1], norm[2]}, {}, 1e-5);
+    }
+    const Tensor targets = random_ids({rows}, static_cast<uint64_t>(n), 36);
+    const Attrs loss{{"ignore_index", int64_t{0}}, {"label_smoothing", 0.1}};
+    expect_right("cross_entropy", {x, targets}, loss);
+    const Tensors out = run("cross_entropy", {x, targets}, loss, Backend::kReference);
+    expect_right("cross_entropy_grad", {random({rows}, 37), x, targets, out[1]}, loss);
+  }
+}
+
+TEST(CpuKernels, CrossEntropyOfScoresThatGrowAlongTheRow) {
+  const int64_t n = 4000;
+  std::vector<float> values;
+  for (int64_t i = 0; i < n; ++i) {
+    values.push_back(static_cast<float>(i) * 0.05F - 100.0F);
+  }
+  expect_right("cross_entropy", {tensor<float>(values, {1, n}), random_ids({1}, 4000, 38)},
+               {{"ignore_index", int64_t{-1}}, {"label_smoothing", 0.0}});
+}
+
+TEST(CpuKernels, GatherAndScatterAddOfRepeatedRows) {
+  const Tensor x = random({50, 77}, 39);
+  const Tensor ids = random_ids({40, 25}, 50, 40);
+  expect_right("gather", {x, ids}, {{"axis", int64_t{0}}});
+  expect_right("scatter_add", {x, ids, random({40, 25, 77}, 41)}, {{"axis", int64_t{0}}}, 1e-5);
+  expect_right("scatter_add", {random({6, 50, 9}, 42), ids, random({6, 40, 25, 9}, 43)},
+               {{"axis", int64_t{1}}}, 1e-5);
+}
+
+TEST(CpuKernels, WrongIdsAreNamedAndNothingIsWritten) {
+  const Tensor ids = tensor<int32_t>(std::vector<int32_t>{3, 0, 70}, {3});
+  try {
+    run("gather", {random({65, 4}, 44), ids}, {{"axis", int64_t{0}}}, Backend::kCpu, 2);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("gather: id 70 at position 2 is outside of [0, 65)"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(run("cross_entropy", {random({3, 65}, 45), ids},
+                   {{"ignore_index", int64_t{-1}}, {"label_smoothing", 0.0}}, Backend::kCpu, 2),
+               Error);
+}
+
+TEST(CpuKernels, AdamwAndRandomOverSeveralChunks) {
+  const Shape shape{300, 401};
+  const auto number = [](float value) { return tensor<float>(std::vector<float>{value}, {}); };
+  expect_right("adamw",
+               {random(shape, 46), random(shape, 47), random(shape, 48), random(shape, 49, 0, 1),
+                number(0.01F), number(0.5F), number(0.3F), number(0.2F)},
+               {{"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-8}, {"weight_decay", 0.1}});
+  const Tensor keys = tensor<uint32_t>(std::vector<uint32_t>{1, 2, 3, 4}, {2, 2});
+  for (const char* kind : {"uniform", "normal"}) {
+    expect_right("random", {keys},
+                 {{"kind", std::string(kind)},
+                  {"dtype", Dtype::kF32},
+                  {"shape", Shape{9001}},
+                  {"site", int64_t{-5}}});
+  }
+  expect_right("random", {keys},
+               {{"kind", std::string("bits")},
+                {"dtype", Dtype::kU32},
+                {"shape", Shape{9001}},
+                {"site", int64_t{-5}}},
+               0);
+}
+
+}  // namespace
+}  // namespace mstrain

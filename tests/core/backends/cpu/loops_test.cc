@@ -1,0 +1,174 @@
+// The vector loops of every instruction set that this processor has, against the plain ones.
+#include "core/backends/cpu/loops.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/base/rng.h"
+
+namespace mstrain::cpu {
+namespace {
+
+constexpr int64_t kCount = 203;  // no multiple of any vector
+
+std::vector<const Loops*> others() {
+  std::vector<const Loops*> result;
+  for (const char* isa : {"avx2", "avx512"}) {
+    if (const Loops* found = loops_for(isa)) {
+      result.push_back(found);
+    }
+  }
+  return result;
+}
+
+std::vector<float> random_floats(int64_t count, uint64_t seed, double low = -3, double high = 3) {
+  Rng rng(seed);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) {
+    value = static_cast<float>(rng.uniform(low, high));
+  }
+  return values;
+}
+
+// A few units in the last place: fused multiply-add differs from its two steps.
+void expect_near(const std::vector<float>& expected, const std::vector<float>& actual,
+                 const std::string& what) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(actual[i])) << what << " at " << i;
+    } else {
+      EXPECT_NEAR(expected[i], actual[i], 1e-5F * (1 + std::abs(expected[i])))
+          << what << " at " << i;
+    }
+  }
+}
+
+TEST(Loops, BaselineExistsAndUnknownNamesDoNot) {
+  EXPECT_NE(loops_for("baseline"), nullptr);
+  EXPECT_EQ(loops_for("avx1024"), nullptr);
+}
+
+TEST(Loops, ElementwiseRowsAgreeBetweenInstructionSets) {
+  const ElementwiseLoops& plain = *loops_for("baseline")->elementwise;
+  const std::vector<float> x = random_floats(kCount, 1);
+  const std::vector<float> y = random_floats(kCount, 2, 0.25, 2);
+  const std::vector<uint8_t> condition(static_cast<size_t>(kCount), 1);
+  for (const Loops* loops : others()) {
+    const ElementwiseLoops& wide = *loops->elementwise;
+    ASSERT_EQ(wide.count, plain.count);
+    for (int i = 0; i < plain.count; ++i) {
+      const std::string name = plain.rows[i].name;
+      const bool where = name == "where";
+      const void* const inputs[3] = {where ? static_cast<const void*>(condition.data()) : x.data(),
+                                     where ? x.data() : y.data(), y.data()};
+      std::vector<float> expected(static_cast<size_t>(kCount)), actual(expected);
+      plain.rows[i].f32(kCount, inputs, expected.data());
+      wide.rows[i].f32(kCount, inputs, actual.data());
+      expect_near(expected, actual, name);
+    }
+  }
+}
+
+TEST(Loops, ConversionsAgreeBitForBitBetweenInstructionSets) {
+  const ElementwiseLoops& plain = *loops_for("baseline")->elementwise;
+  std::vector<float> x = random_floats(kCount, 3, -70000, 70000);
+  x[0] = std::numeric_limits<float>::quiet_NaN();
+  x[1] = std::numeric_limits<float>::infinity();
+  x[2] = -x[1];
+  x[3] = 1e-7F;
+  x[4] = 6.1e-5F;
+  x[5] = 65519.9F;
+  for (const Loops* loops : others()) {
+    for (Dtype dtype : kAllDtypes) {
+      const auto at = static_cast<size_t>(dtype);
+      std::vector<std::byte> expected(kCount * 8), actual(kCount * 8);
+      plain.store[static_cast<int>(Lane::kF32)][at](kCount, x.data(), expected.data());
+      loops->elementwise->store[static_cast<int>(Lane::kF32)][at](kCount, x.data(), actual.data());
+      EXPECT_EQ(expected, actual) << name_of(dtype);
+      std::vector<std::byte> back_expected(kCount * 8), back_actual(kCount * 8);
+      plain.load[at](kCount, expected.data(), back_expected.data());
+      loops->elementwise->load[at](kCount, expected.data(), back_actual.data());
+      EXPECT_EQ(back_expected, back_actual) << name_of(dtype);
+    }
+  }
+}
+
+TEST(Loops, BlockProductsOfEverySizeAgreeWithThreeLoops) {
+  std::vector<const Loops*> all = others();
+  all.push_back(loops_for("baseline"));
+  for (const Loops* loops : all) {
+    const BlockLoops& block = *loops->block;
+    for (int64_t m = 1; m <= 14; ++m) {
+      for (int64_t n : {1, 5, 16, 17, 33, 63, 64, 80}) {
+        for (int64_t k : {0, 1, 7, 40}) {
+          const int64_t ld = (n + 15) / 16 * 16;
+          const std::vector<float> a = random_floats(m * std::max<int64_t>(k, 1), 4);
+          const std::vector<float> b = random_floats(std::max<int64_t>(k, 1) * ld, 5);
+          std::vector<float> c = random_floats(m * ld, 6);
+          std::vector<float> expected = c;
+          const bool transposed = m % 2 == 0;
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              for (int64_t l = 0; l < k; ++l) {
+                expected[static_cast<size_t>(i * ld + j)] +=
+                    a[static_cast<size_t>(transposed ? l * m + i : i * k + l)] *
+                    b[static_cast<size_t>(l * ld + j)];
+              }
+            }
+          }
+          block.product(m, n, k, a.data(), transposed ? 1 : k, transposed ? m : 1, b.data(), ld,
+                        c.data(), ld, true);
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              const auto at = static_cast<size_t>(i * ld + j);
+              ASSERT_NEAR(c[at], expected[at], 1e-4) << m << " x " << n << " x " << k;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Loops, TransposesMoveEveryElement) {
+  for (const Loops* loops : others()) {
+    for (int64_t rows : {1, 7, 8, 30}) {
+      for (int64_t columns : {1, 8, 9, 41}) {
+        std::vector<uint32_t> a(static_cast<size_t>(rows * columns)), b(a.size());
+        for (size_t i = 0; i < a.size(); ++i) {
+          a[i] = static_cast<uint32_t>(i);
+        }
+        loops->other->transpose32(rows, columns, a.data(), columns, b.data(), rows);
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < columns; ++j) {
+            ASSERT_EQ(b[static_cast<size_t>(j * rows + i)],
+                      a[static_cast<size_t>(i * columns + j)]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Loops, PhiloxIsThatOfTheDefinition) {
+  std::vector<const Loops*> all = others();
+  all.push_back(loops_for("baseline"));
+  const uint32_t key[2] = {0x12345678U, 0x9abcdef0U};
+  const uint64_t first = 0xfffffffeU;  // the counter carries into its second word
+  const uint64_t stream = 0x0123456789abcdefU;
+  for (const Loops* loops : all) {
+    uint32_t words[4 * 21];
+    loops->other->philox(21, first, stream, key, words);
+    for (uint64_t i = 0; i < 21; ++i) {
+      const PhiloxCounter expected = philox(philox_counter(first + i, stream), {key[0], key[1]});
+      for (size_t w = 0; w < 4; ++w) {
+        ASSERT_EQ(words[4 * i + w], expected[w]) << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::cpu
