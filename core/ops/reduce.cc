@@ -77,7 +77,8 @@ Types infer_cumsum(std::span<const TensorType> in, const Attrs& attrs) {
 Types infer_squares(std::span<const TensorType> in, const Attrs&) {
   expect_inputs(in, 1);
   if (!is_floating(in[0].dtype)) {
-    throw ShapeError(fmt::format("is not defined for {}", name_of(in[0].dtype)), "convert it with cast()");
+    throw ShapeError(fmt::format("is not defined for {}", name_of(in[0].dtype)),
+                     "convert it with cast()");
   }
   return {{in[0].dtype == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32, {}}};
 }
@@ -121,7 +122,8 @@ Tensors jvp_squares(const Application& node, std::span<const Tensor> t) {
   return {sum(2 * cast(x, wide) * cast(t[0], wide))};
 }
 
-Tensors batch_axes(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t) {
+Tensors batch_axes(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                   std::span<const bool>, int64_t) {
   Shape axes;
   for (int64_t axis : attrs.ints("axes")) {
     axes.push_back(axis + 1);
@@ -129,7 +131,8 @@ Tensors batch_axes(const OpDef& op, const Attrs& attrs, std::span<const Tensor> 
   return apply(op, in, attrs.with("axes", axes), kHere);
 }
 
-Tensors batch_axis(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in, std::span<const bool>, int64_t) {
+Tensors batch_axis(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+                   std::span<const bool>, int64_t) {
   return apply(op, in, attrs.with("axis", attrs.integer("axis") + 1), kHere);
 }
 
@@ -149,9 +152,12 @@ SampleInput of(Dtype dtype, const Shape& shape, double low = -2, bool distinct =
 }
 
 std::vector<Sample> samples_sum(Dtype t) {
-  return {{{of(t, {7})}, {{"axes", Shape{0}}}},           {{of(t, {})}, {{"axes", Shape{}}}},
-          {{of(t, {33, 17})}, {{"axes", Shape{0}}}},      {{of(t, {5, 130})}, {{"axes", Shape{1}}}},
-          {{of(t, {3, 4, 5, 6})}, {{"axes", Shape{0, 2}}}}, {{of(t, {3, 0, 2})}, {{"axes", Shape{1}}}},
+  return {{{of(t, {7})}, {{"axes", Shape{0}}}},
+          {{of(t, {})}, {{"axes", Shape{}}}},
+          {{of(t, {33, 17})}, {{"axes", Shape{0}}}},
+          {{of(t, {5, 130})}, {{"axes", Shape{1}}}},
+          {{of(t, {3, 4, 5, 6})}, {{"axes", Shape{0, 2}}}},
+          {{of(t, {3, 0, 2})}, {{"axes", Shape{1}}}},
           {{of(t, {2, 3})}, {{"axes", Shape{0, 1}}}}};
 }
 std::vector<Sample> samples_extremum(Dtype t) {
@@ -161,38 +167,103 @@ std::vector<Sample> samples_extremum(Dtype t) {
           {{of(t, {0, 3}, -2, true)}, {{"axes", Shape{1}}}}};
 }
 std::vector<Sample> samples_prod(Dtype t) {
-  return {{{of(t, {4}, 0.5)}, {{"axes", Shape{0}}}}, {{of(t, {3, 4, 2}, 0.5)}, {{"axes", Shape{0, 2}}}}, {{of(t, {2, 0})}, {{"axes", Shape{1}}}}};
+  return {{{of(t, {4}, 0.5)}, {{"axes", Shape{0}}}},
+          {{of(t, {3, 4, 2}, 0.5)}, {{"axes", Shape{0, 2}}}},
+          {{of(t, {2, 0})}, {{"axes", Shape{1}}}}};
 }
 std::vector<Sample> samples_arg(Dtype t) {
-  return {{{of(t, {9}, -2, true)}, {{"axis", int64_t{0}}}}, {{of(t, {4, 5, 3})}, {{"axis", int64_t{1}}}}, {{of(t, {6, 31})}, {{"axis", int64_t{1}}}}};
+  return {{{of(t, {9}, -2, true)}, {{"axis", int64_t{0}}}},
+          {{of(t, {4, 5, 3})}, {{"axis", int64_t{1}}}},
+          {{of(t, {6, 31})}, {{"axis", int64_t{1}}}},
+          {{of(t, {0, 3})}, {{"axis", int64_t{1}}}}};
 }
 std::vector<Sample> samples_cumsum(Dtype t) {
   return {{{of(t, {9})}, {{"axis", int64_t{0}}, {"reverse", false}}},
           {{of(t, {3, 5, 2})}, {{"axis", int64_t{1}}, {"reverse", true}}},
           {{of(t, {2, 0})}, {{"axis", int64_t{1}}, {"reverse", false}}}};
 }
-std::vector<Sample> samples_squares(Dtype t) { return {{{of(t, {})}}, {{of(t, {3, 700})}}, {{of(t, {0})}}}; }
+std::vector<Sample> samples_squares(Dtype t) {
+  return {{{of(t, {})}}, {{of(t, {3, 700})}}, {{of(t, {0})}}};
+}
 
 constexpr auto kNumeric = DtypeClass::kNumeric;
 constexpr auto kReduce = OpKind::kReduce;
 
 constexpr OpDef kDefs[] = {
-    {.name = "reduce_sum", .kind = kReduce, .dtypes = kNumeric, .infer = infer_sum, .jvp = jvp_same, .vjp = vjp_sum,
-     .linear = 1, .batch = batch_axes, .cost = cost, .samples = samples_sum},
-    {.name = "reduce_max", .kind = kReduce, .dtypes = kNumeric, .infer = infer_extremum, .jvp = jvp_extremum,
-     .batch = batch_axes, .cost = cost, .samples = samples_extremum, .smooth = false},
-    {.name = "reduce_min", .kind = kReduce, .dtypes = kNumeric, .infer = infer_extremum, .jvp = jvp_extremum,
-     .batch = batch_axes, .cost = cost, .samples = samples_extremum, .smooth = false},
-    {.name = "reduce_prod", .kind = kReduce, .dtypes = kNumeric, .infer = infer_sum, .jvp = jvp_prod,
-     .batch = batch_axes, .cost = cost, .samples = samples_prod},
-    {.name = "argmax", .kind = kReduce, .dtypes = kNumeric, .infer = infer_arg, .jvp = zero_derivative,
-     .vjp = zero_derivative, .batch = batch_axis, .cost = cost, .samples = samples_arg, .smooth = false},
-    {.name = "argmin", .kind = kReduce, .dtypes = kNumeric, .infer = infer_arg, .jvp = zero_derivative,
-     .vjp = zero_derivative, .batch = batch_axis, .cost = cost, .samples = samples_arg, .smooth = false},
-    {.name = "cumsum", .kind = kReduce, .dtypes = kNumeric, .infer = infer_cumsum, .jvp = jvp_same, .vjp = vjp_cumsum,
-     .linear = 1, .batch = batch_axis, .cost = cost, .samples = samples_cumsum},
-    {.name = "sum_squares", .kind = kReduce, .dtypes = DtypeClass::kFloating, .infer = infer_squares,
-     .jvp = jvp_squares, .batch = batch_by_decomposition, .decompose = decompose_squares, .cost = cost,
+    {.name = "reduce_sum",
+     .kind = kReduce,
+     .dtypes = kNumeric,
+     .infer = infer_sum,
+     .jvp = jvp_same,
+     .vjp = vjp_sum,
+     .linear = 1,
+     .batch = batch_axes,
+     .cost = cost,
+     .samples = samples_sum},
+    {.name = "reduce_max",
+     .kind = kReduce,
+     .dtypes = kNumeric,
+     .infer = infer_extremum,
+     .jvp = jvp_extremum,
+     .batch = batch_axes,
+     .cost = cost,
+     .samples = samples_extremum,
+     .smooth = false},
+    {.name = "reduce_min",
+     .kind = kReduce,
+     .dtypes = kNumeric,
+     .infer = infer_extremum,
+     .jvp = jvp_extremum,
+     .batch = batch_axes,
+     .cost = cost,
+     .samples = samples_extremum,
+     .smooth = false},
+    {.name = "reduce_prod",
+     .kind = kReduce,
+     .dtypes = kNumeric,
+     .infer = infer_sum,
+     .jvp = jvp_prod,
+     .batch = batch_axes,
+     .cost = cost,
+     .samples = samples_prod},
+    {.name = "argmax",
+     .kind = kReduce,
+     .dtypes = kNumeric,
+     .infer = infer_arg,
+     .jvp = zero_derivative,
+     .vjp = zero_derivative,
+     .batch = batch_axis,
+     .cost = cost,
+     .samples = samples_arg,
+     .smooth = false},
+    {.name = "argmin",
+     .kind = kReduce,
+     .dtypes = kNumeric,
+     .infer = infer_arg,
+     .jvp = zero_derivative,
+     .vjp = zero_derivative,
+     .batch = batch_axis,
+     .cost = cost,
+     .samples = samples_arg,
+     .smooth = false},
+    {.name = "cumsum",
+     .kind = kReduce,
+     .dtypes = kNumeric,
+     .infer = infer_cumsum,
+     .jvp = jvp_same,
+     .vjp = vjp_cumsum,
+     .linear = 1,
+     .batch = batch_axis,
+     .cost = cost,
+     .samples = samples_cumsum},
+    {.name = "sum_squares",
+     .kind = kReduce,
+     .dtypes = DtypeClass::kFloating,
+     .infer = infer_squares,
+     .jvp = jvp_squares,
+     .batch = batch_by_decomposition,
+     .decompose = decompose_squares,
+     .cost = cost,
      .samples = samples_squares},
 };
 
@@ -200,8 +271,8 @@ Tensor reduce(const OpDef& op, const Arg& arg, const Shape& axes, bool keep_dims
   const Tensor& x = arg.tensor();
   std::array<bool, kMaxRank> reduced{};
   for (int64_t axis : axes) {
-    check(axis >= -x.rank() && axis < x.rank(), "{}: axis {} is outside of {}, at {}", op.name, axis,
-          to_string(x.shape()), to_string(arg.where()));
+    check(axis >= -x.rank() && axis < x.rank(), "{}: axis {} is outside of {}, at {}", op.name,
+          axis, to_string(x.shape()), to_string(arg.where()));
     reduced[static_cast<size_t>(axis < 0 ? axis + x.rank() : axis)] = true;
   }
   Shape sorted;
@@ -226,13 +297,23 @@ Tensor along(const OpDef& op, const Arg& x, int axis, Attrs attrs) {
 
 std::span<const OpDef> reduce_ops() { return kDefs; }
 
-Tensor sum(const Arg& x, const Shape& axes, bool keep_dims) { return reduce(kDefs[0], x, axes, keep_dims); }
-Tensor max(const Arg& x, const Shape& axes, bool keep_dims) { return reduce(kDefs[1], x, axes, keep_dims); }
-Tensor min(const Arg& x, const Shape& axes, bool keep_dims) { return reduce(kDefs[2], x, axes, keep_dims); }
-Tensor prod(const Arg& x, const Shape& axes, bool keep_dims) { return reduce(kDefs[3], x, axes, keep_dims); }
+Tensor sum(const Arg& x, const Shape& axes, bool keep_dims) {
+  return reduce(kDefs[0], x, axes, keep_dims);
+}
+Tensor max(const Arg& x, const Shape& axes, bool keep_dims) {
+  return reduce(kDefs[1], x, axes, keep_dims);
+}
+Tensor min(const Arg& x, const Shape& axes, bool keep_dims) {
+  return reduce(kDefs[2], x, axes, keep_dims);
+}
+Tensor prod(const Arg& x, const Shape& axes, bool keep_dims) {
+  return reduce(kDefs[3], x, axes, keep_dims);
+}
 Tensor argmax(const Arg& x, int axis) { return along(kDefs[4], x, axis, {}); }
 Tensor argmin(const Arg& x, int axis) { return along(kDefs[5], x, axis, {}); }
-Tensor cumsum(const Arg& x, int axis, bool reverse) { return along(kDefs[6], x, axis, {{"reverse", reverse}}); }
+Tensor cumsum(const Arg& x, int axis, bool reverse) {
+  return along(kDefs[6], x, axis, {{"reverse", reverse}});
+}
 Tensor sum_squares(const Arg& x) { return apply1(kDefs[7], {x.tensor()}, {}, x.where()); }
 
 }  // namespace mstrain

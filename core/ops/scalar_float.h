@@ -42,6 +42,13 @@ T gelu_tanh(T x);
 template <class T>
 T gelu_tanh_grad(T x, T g);
 
+// Beyond ±100 the derivatives of gelu are 0 and 1, and their terms would overflow. NaN stays NaN.
+template <class T>
+MSTRAIN_SCALAR_INLINE T within_gelu(T x) {
+  x = x > T(100) ? T(100) : x;
+  return x < T(-100) ? T(-100) : x;
+}
+
 namespace detail {
 
 MSTRAIN_SCALAR_INLINE int32_t bits_of(float x) { return __builtin_bit_cast(int32_t, x); }
@@ -283,6 +290,7 @@ MSTRAIN_SCALAR_INLINE float gelu_tanh(float x) {
 
 template <>
 MSTRAIN_SCALAR_INLINE float gelu_tanh_grad(float x, float g) {
+  x = within_gelu(x);
   const float x2 = x * x;
   const float u2 = x * (detail::kGeluLinear + detail::kGeluCubic * x2);
   const float e = exp<float>(-__builtin_fabsf(u2));
