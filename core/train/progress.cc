@@ -46,13 +46,13 @@ void Progress::clear() {
 }
 
 void Progress::print(const std::string& line) {
-  fmt::print(stderr, "{}{}", live_ ? kClearLine : "", line);
   if (live_) {
+    fmt::print(stderr, "{}{}", kClearLine, line);
+    std::fflush(stderr);
     visible_ = true;
   } else {
-    std::fputc('\n', stderr);
+    log_info("{}", line);
   }
-  std::fflush(stderr);
 }
 
 void Progress::on_step(const StepMetrics& metrics) {

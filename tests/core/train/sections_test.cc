@@ -1,0 +1,66 @@
+#include "core/train/sections.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "tests/core/train/small_task.h"
+
+namespace mstrain {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string error_of(const std::string& yaml) {
+  try {
+    const YamlNode tree = parse_yaml(yaml, "my.yaml");
+    WholeConfig config;
+    read_config(tree, config);
+    check_train_config(config.train, tree);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Sections, MistakesNameLineKeyAndChoice) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"run: {execution: graf}",
+       "my.yaml:1: run.execution: expected one of eager, graph, found "
+       "\"graf\"; did you mean graph?"},
+      {"batch:\n  global: 12\n  micro: 5",
+       "my.yaml:3: batch.micro: 5 does not divide batch.global 12; possible: 12, 6, 4, 3, 2, 1"},
+      {"batch:\n  glbal: 12", "my.yaml:2: batch.glbal: unknown key; did you mean batch.global?"},
+      {"memory: {recompute: half}", "expected one of none, full"},
+      {"parallel: {tensor: 8}", "parallel: unknown key"},
+      {"checkpoint: {keep: 0}", "my.yaml:1: checkpoint.keep: expected an integer >= 1, found"},
+      {"eval: {batches: some}", "eval.batches: expected all or an integer >= 1"},
+      {"run: {seed: -1}", "run.seed: expected an integer >= 0"},
+      {"fusion: {level: 2}", "fusion.level: expected one of O0, O1, O2"},
+      {"run: {output_dir: \"\"}", "run.output_dir: expected a folder's name"},
+  };
+  for (const auto& [yaml, expected] : kCases) {
+    EXPECT_THAT(error_of(yaml), HasSubstr(expected)) << yaml;
+  }
+  EXPECT_EQ(error_of("batch: {global: 12, micro: 4}"), "");
+}
+
+TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
+  const TrainConfig before = small_config("a");
+  TrainConfig now = before;
+  now.run.output_dir = std::string("b");
+  now.checkpoint.keep = 7;
+  now.eval.interval = 9;
+  now.log.interval = 9;
+  now.schedule.total_steps = 99;
+  EXPECT_THAT(changed_keys(resolved(before), resolved(now)), ElementsAre());
+  now.schedule.warmup_steps = 4;
+  now.optimizer.betas = {0.5, 0.6};
+  EXPECT_THAT(changed_keys(resolved(before), resolved(now)),
+              ElementsAre("optimizer.betas: [0.9, 0.999], now [0.5, 0.6]",
+                          "schedule.warmup_steps: 3, now 4"));
+}
+
+}  // namespace
+}  // namespace mstrain

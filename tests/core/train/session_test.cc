@@ -1,0 +1,323 @@
+// Whole runs of a small task: going on, stopping, failing.
+#include "core/train/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "core/base/files_fault.h"
+#include "core/base/log.h"
+#include "tests/core/base/temporary_folder.h"
+#include "tests/core/train/memory_disk.h"
+#include "tests/core/train/small_task.h"
+
+namespace mstrain {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Session : public testing::Test {
+ protected:
+  Session() {
+    previous_ = set_log_sink([](LogLevel, std::string_view) {});
+  }
+  ~Session() override { set_log_sink(previous_); }
+
+  // Both directories hold the same run, bit for bit.
+  static void expect_same_run(const std::string& a, const std::string& b, int64_t step) {
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json",
+                             "config.json", "MANIFEST.json"}) {
+      EXPECT_EQ(checkpoint_file(a, step, file), checkpoint_file(b, step, file)) << file;
+    }
+    EXPECT_EQ(timeless_metrics(a), timeless_metrics(b));
+  }
+
+  template <class E, class F>
+  static std::string message_of(const F& f) {
+    try {
+      f();
+    } catch (const E& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  }
+
+  TemporaryFolder folder_;
+  LogSink previous_;
+};
+
+TEST_F(Session, WritesWhatARunDirectoryHolds) {
+  const std::string directory = folder_ / "run";
+  const SessionResult result = run_small(small_config(directory));
+  EXPECT_EQ(result.outcome, Outcome::kFinished);
+  EXPECT_EQ(result.step, 20);
+  for (const char* name : {"config.yaml", "metrics.jsonl", "run.json", "report.html"}) {
+    EXPECT_TRUE(real_files().exists(join_path(directory, name))) << name;
+  }
+  EXPECT_THAT(list_checkpoints(real_files(), join_path(directory, "checkpoints")),
+              ElementsAre(10, 15, 20));
+  std::vector<int64_t> training;
+  std::vector<int64_t> evaluation;
+  for (const Json& row : read_metrics(real_files(), join_path(directory, kMetricsFile))) {
+    if (row.contains("eval_loss")) {
+      evaluation.push_back(row["step"]);
+      EXPECT_EQ(row["eval_loss"].is_number(), true);
+    } else {
+      training.push_back(row["step"]);
+      for (const char* key : {"loss", "lr", "grad_norm", "tokens_per_second", "step_seconds"}) {
+        EXPECT_TRUE(row[key].is_number()) << key;
+      }
+    }
+  }
+  EXPECT_THAT(training, ElementsAre(1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20));
+  EXPECT_THAT(evaluation, ElementsAre(4, 8, 12, 16, 20));
+}
+
+TEST_F(Session, LearnsItsTask) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.schedule.total_steps = 300;
+  config.eval.interval = 300;
+  config.checkpoint.interval = 300;
+  const SessionResult result = run_small(config, real_files(), small_data(), small_task(0));
+  EXPECT_LT(*result.eval_loss, 0.1);  // the targets' variance is 0.6
+}
+
+TEST_F(Session, GoingOnEqualsNeverHavingStopped) {
+  const TrainConfig straight = small_config(folder_ / "straight");
+  run_small(straight);
+  for (const int64_t stop_at : {1, 4, 9, 13}) {
+    TrainConfig config = small_config(folder_ / ("stopped_" + std::to_string(stop_at)));
+    std::atomic<bool> stop = false;
+    const auto stop_there = [&](int64_t sample) { stop = sample >= stop_at * 8; };
+    const SessionResult first =
+        run_small(config, real_files(), small_data(stop_there), small_task(), &stop);
+    EXPECT_EQ(first.outcome, Outcome::kInterrupted);
+    EXPECT_EQ(first.step, stop_at + 1);
+    EXPECT_EQ(run_small(config).outcome, Outcome::kFinished);
+    expect_same_run(straight.run.directory(), config.run.directory(), 20);
+  }
+}
+
+TEST_F(Session, TheStatesOfEveryScheduleAndRuleGoOn) {
+  const auto both = [&](const char* name, const auto& change) {
+    TrainConfig straight = small_config(folder_ / (std::string(name) + "_straight"));
+    TrainConfig stopped = small_config(folder_ / (std::string(name) + "_stopped"));
+    change(straight);
+    change(stopped);
+    run_small(straight);
+    std::atomic<bool> stop = false;
+    const auto stop_there = [&](int64_t sample) { stop = sample >= 10 * 8; };
+    run_small(stopped, real_files(), small_data(stop_there), small_task(), &stop);
+    run_small(stopped);
+    SCOPED_TRACE(name);
+    expect_same_run(straight.run.directory(), stopped.run.directory(), 20);
+  };
+  both("plateau", [](TrainConfig& config) {
+    config.schedule.type = ScheduleType::kPlateau;
+    config.schedule.patience = 0;
+    config.optimizer.lr = 0.5;
+  });
+  both("momentum", [](TrainConfig& config) {
+    config.optimizer.type = OptimizerType::kSgd;
+    config.optimizer.momentum = 0.9;
+  });
+  both("eager", [](TrainConfig& config) { config.run.execution = Execution::kEager; });
+  both("micro-batches", [](TrainConfig& config) { config.batch.micro = 2; });
+}
+
+// The process ends without a word at each file operation in turn, as under kill -9, and the run goes on each time.
+TEST_F(Session, DyingAnywhereChangesNothing) {
+  const auto with_steps = [&](const std::string& directory) {
+    TrainConfig config = small_config(directory);
+    config.schedule.total_steps = 6;
+    config.schedule.warmup_steps = 1;
+    config.checkpoint.interval = 2;
+    config.eval.interval = 3;
+    return config;
+  };
+  const TrainConfig straight = with_steps(folder_ / "straight");
+  run_small(straight);
+  FaultyFiles files(real_files());
+  const TrainConfig config = with_steps(folder_ / "dying");
+  int64_t deaths = 0;
+  for (int64_t n = 0;; n += 7) {
+    real_files().remove_all(config.run.directory());
+    files.reset({.power_off_operation = n});
+    try {
+      run_small(config, files);
+      break;
+    } catch (const IoError&) {
+      ++deaths;
+    }
+    EXPECT_EQ(run_small(config).outcome != Outcome::kInterrupted, true);
+    expect_same_run(straight.run.directory(), config.run.directory(), 6);
+  }
+  EXPECT_GT(deaths, 20);
+}
+
+TEST_F(Session, AFullDiskStopsTheRunAndKeepsTheLastCheckpoint) {
+  const TrainConfig straight = small_config(folder_ / "straight");
+  run_small(straight);
+  for (const int64_t bytes : {100, 60000, 120000, 150000}) {
+    const TrainConfig config = small_config(folder_ / ("full_" + std::to_string(bytes)));
+    FaultyFiles files(real_files(), {.enospc_after_bytes = bytes, .short_writes = true});
+    const std::string message = message_of<IoError>([&] { run_small(config, files); });
+    EXPECT_THAT(message, HasSubstr("No space left on device"));
+    EXPECT_THAT(message, testing::StartsWith(config.run.directory()));
+    EXPECT_NO_THROW(
+        newest_checkpoint(real_files(), join_path(config.run.directory(), "checkpoints"), false));
+    EXPECT_EQ(run_small(config).outcome, Outcome::kFinished);
+    expect_same_run(straight.run.directory(), config.run.directory(), 20);
+  }
+}
+
+TEST_F(Session, ADamagedCheckpointIsReplacedByWhatTheRunComputesAgain) {
+  const TrainConfig straight = small_config(folder_ / "straight");
+  run_small(straight);
+  TrainConfig config = small_config(folder_ / "damaged");
+  std::atomic<bool> stop = false;
+  const auto stop_there = [&](int64_t sample) { stop = sample >= 11 * 8; };
+  run_small(config, real_files(), small_data(stop_there), small_task(), &stop);
+  const std::string newest = join_path(config.run.directory(), "checkpoints/step-00000012");
+  real_files().open(join_path(newest, kOptimizerFile), WriteMode::kAppend)->append("one more line");
+  std::string warning;
+  set_log_sink([&](LogLevel level, std::string_view message) {
+    warning += level == LogLevel::kWarning ? std::string(message) : "";
+  });
+  EXPECT_EQ(run_small(config).outcome, Outcome::kFinished);
+  EXPECT_THAT(warning, HasSubstr("optimizer.safetensors has"));
+  EXPECT_THAT(warning, HasSubstr("going back to step-00000010"));
+  expect_same_run(straight.run.directory(), config.run.directory(), 20);
+}
+
+TEST_F(Session, AFinishedRunSaysSoAndMoreStepsGoOn) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  const std::string before = checkpoint_file(config.run.directory(), 20, "MANIFEST.json");
+  const auto fails_if_used = [](int64_t) { FAIL() << "a finished run took data"; };
+  const SessionResult again = run_small(config, real_files(), small_data(fails_if_used));
+  EXPECT_EQ(again.outcome, Outcome::kWasFinished);
+  EXPECT_EQ(checkpoint_file(config.run.directory(), 20, "MANIFEST.json"), before);
+  config.schedule.total_steps = 25;
+  EXPECT_EQ(run_small(config).step, 25);
+}
+
+TEST_F(Session, KeysThatWouldMakeAnotherRunAreRefusedByName) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  TrainConfig changed = config;
+  changed.optimizer.lr = 0.5;
+  changed.batch.global = 4;
+  changed.log.interval = 7;
+  changed.schedule.total_steps = 30;
+  const std::string message = message_of<ConfigError>([&] { run_small(changed); });
+  EXPECT_THAT(message, HasSubstr("batch.global: 8, now 4; optimizer.lr: 0.01, now 0.5"));
+  EXPECT_THAT(message, testing::Not(HasSubstr("log.interval")));
+  changed = config;
+  changed.log.interval = 7;
+  changed.run.name = "renamed";
+  changed.schedule.total_steps = 22;
+  EXPECT_EQ(run_small(changed).step, 22);
+}
+
+TEST_F(Session, OtherDataAreRefused) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  config.schedule.total_steps = 25;
+  TrainData data = small_data();
+  data.identity = "others";
+  EXPECT_THAT(message_of<Error>([&] { run_small(config, real_files(), data); }),
+              HasSubstr("other data"));
+}
+
+TEST_F(Session, OneProcessAtATime) {
+  const TrainConfig config = small_config(folder_ / "run");
+  const RunDirectory held(real_files(), config.run.directory());
+  EXPECT_THAT(message_of<Error>([&] { run_small(config); }),
+              HasSubstr("another mstrain is at work here"));
+}
+
+TEST_F(Session, NeverMeansNeverToGoOn) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  config.checkpoint.resume = Resume::kNever;
+  config.schedule.total_steps = 30;
+  EXPECT_THAT(message_of<ConfigError>([&] { run_small(config); }),
+              HasSubstr("checkpoint.resume: never"));
+}
+
+TEST_F(Session, ALossThatIsNoNumberStopsTheRunAtItsStep) {
+  TrainConfig config = small_config(folder_ / "run");
+  TrainData data = small_data();
+  class Poisoned final : public BatchStream {
+   public:
+    explicit Poisoned(std::unique_ptr<BatchStream> inner) : inner_(std::move(inner)) {}
+    Tensors next() override {
+      Tensors batch = inner_->next();
+      if (inner_->samples() == 7 * 8) {
+        batch[1] = full({8, 1}, std::numeric_limits<double>::quiet_NaN());
+      }
+      return batch;
+    }
+    int64_t samples() const override { return inner_->samples(); }
+
+   private:
+    std::unique_ptr<BatchStream> inner_;
+  };
+  data.training = [inner = data.training](uint64_t seed, int64_t rows, int64_t first) {
+    return std::make_unique<Poisoned>(inner(seed, rows, first));
+  };
+  EXPECT_THAT(message_of<Error>([&] { run_small(config, real_files(), data); }),
+              HasSubstr("step 7: the loss is nan"));
+  EXPECT_THAT(list_checkpoints(real_files(), join_path(config.run.directory(), "checkpoints")),
+              ElementsAre(5));
+}
+
+TEST_F(Session, EagerAndGraphTrainAlike) {
+  TrainConfig eager = small_config(folder_ / "eager");
+  eager.run.execution = Execution::kEager;
+  TrainConfig graph = small_config(folder_ / "graph");
+  graph.fusion.level = FusionLevel::kO0;
+  run_small(eager);
+  run_small(graph);
+  EXPECT_EQ(timeless_metrics(eager.run.directory()), timeless_metrics(graph.run.directory()));
+  EXPECT_EQ(checkpoint_file(eager.run.directory(), 20, kModelFile),
+            checkpoint_file(graph.run.directory(), 20, kModelFile));
+}
+
+TEST_F(Session, MicroBatchesAddUpToTheStep) {
+  TrainConfig whole = small_config(folder_ / "whole");
+  TrainConfig parts = small_config(folder_ / "parts");
+  parts.batch.micro = 2;
+  run_small(whole, real_files(), small_data(), small_task(0));
+  run_small(parts, real_files(), small_data(), small_task(0));
+  const auto last_loss = [](const TrainConfig& config) {
+    return read_metrics(real_files(), join_path(config.run.directory(), kMetricsFile))
+        .back()["eval_loss"]
+        .get<double>();
+  };
+  // Sums of floats in another order, over 20 updates.
+  EXPECT_NEAR(last_loss(whole), last_loss(parts), 1e-4);
+}
+
+TEST_F(Session, EvaluatingDoesNotChangeTraining) {
+  TrainConfig often = small_config(folder_ / "often");
+  often.eval.interval = 1;
+  TrainConfig seldom = small_config(folder_ / "seldom");
+  seldom.eval.interval = 1000;
+  run_small(often);
+  run_small(seldom);
+  EXPECT_EQ(checkpoint_file(often.run.directory(), 20, kModelFile),
+            checkpoint_file(seldom.run.directory(), 20, kModelFile));
+}
+
+TEST_F(Session, APlanThatDoesNotFitIsRefusedBeforeTheFirstStep) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.memory.limit_gb = 1e-7;
+  EXPECT_THAT(message_of<PlanError>([&] { run_small(config); }), HasSubstr("memory.limit_gb"));
+}
+
+}  // namespace
+}  // namespace mstrain

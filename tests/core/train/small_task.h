@@ -1,0 +1,147 @@
+// A task that trains in microseconds: regression by two layers with dropout, on data that are a function of their index.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/nn/layers.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/matmul.h"
+#include "core/ops/reduce.h"
+#include "core/ops/statistics.h"
+#include "core/tensor/host.h"
+#include "core/train/session.h"
+
+namespace mstrain {
+
+class IndexedBatches final : public BatchStream {
+ public:
+  using Hook = std::function<void(int64_t first_sample)>;
+  IndexedBatches(uint64_t seed, int64_t rows, int64_t first, Hook hook)
+      : seed_(seed), rows_(rows), next_(first), hook_(std::move(hook)) {}
+
+  Tensors next() override {
+    if (hook_ != nullptr) {
+      hook_(next_);
+    }
+    std::vector<float> x;
+    std::vector<float> y;
+    for (int64_t row = 0; row < rows_; ++row, ++next_) {
+      Rng rng(seed_, static_cast<uint64_t>(next_));
+      float sum = 0;
+      for (int i = 0; i < 4; ++i) {
+        x.push_back(static_cast<float>(rng.normal()));
+        sum += x.back();
+      }
+      y.push_back(std::tanh(sum));
+    }
+    return {tensor<float>(x, {rows_, 4}), tensor<float>(y, {rows_, 1})};
+  }
+  int64_t samples() const override { return next_; }
+
+ private:
+  uint64_t seed_;
+  int64_t rows_;
+  int64_t next_;
+  Hook hook_;
+};
+
+inline TrainTask small_task(double dropout_rate = 0.1) {
+  const auto model = [dropout_rate](const Params& p, const Tensor& x) {
+    const Tensor hidden = dropout(p / "drop", tanh(linear(p / "in", x, {8})), dropout_rate);
+    return linear(p / "out", hidden, {1});
+  };
+  TrainTask task;
+  task.parameters = declare_params([&](const Params& p) {
+    model(p, zeros({Dtype::kF32, {1, 4}}));
+  });
+  for (const ParamSpec& spec : task.parameters) {
+    task.stored_shapes.push_back(spec.type.shape);
+  }
+  task.batch_types = [](int64_t rows) {
+    return Types{{Dtype::kF32, {rows, 4}}, {Dtype::kF32, {rows, 1}}};
+  };
+  task.loss = [model](const Params& p, std::span<const Tensor> batch) {
+    return mean(square(model(p, batch[0]) - batch[1]));
+  };
+  task.evaluate = [model](const Params& p, std::span<const Tensor> batch) {
+    const Tensor errors = square(model(p, batch[0]) - batch[1]);
+    return LossSum{sum(errors), full({}, static_cast<double>(errors.elements()))};
+  };
+  return task;
+}
+
+// `hook` is called before each training batch with the number of its first sample.
+inline TrainData small_data(IndexedBatches::Hook hook = nullptr) {
+  TrainData data;
+  data.training = [hook](uint64_t seed, int64_t rows, int64_t first) {
+    return std::make_unique<IndexedBatches>(seed, rows, first, hook);
+  };
+  data.evaluation = [](int64_t rows) {
+    return std::make_unique<IndexedBatches>(99, rows, 0, nullptr);
+  };
+  data.evaluation_batches = [](int64_t rows) { return 16 / rows; };
+  data.identity = "indexed";
+  data.checkpoint_files = {{"config.json", "{}\n"}};
+  return data;
+}
+
+inline TrainConfig small_config(const std::string& directory) {
+  TrainConfig config;
+  config.run.name = "small";
+  config.run.output_dir = directory;
+  config.run.threads = 1;
+  config.batch.global = 8;
+  config.optimizer.lr = 1e-2;
+  config.schedule.total_steps = 20;
+  config.schedule.warmup_steps = 3;
+  config.checkpoint.interval = 5;
+  config.eval.interval = 4;
+  config.log.interval = 2;
+  return config;
+}
+
+struct WholeConfig {
+  TrainConfig train;
+  template <class V>
+  void fields(V& v) {
+    train.fields_before_model(v);
+    train.fields_after_data(v);
+  }
+};
+
+inline YamlNode resolved(const TrainConfig& config) { return write_config(WholeConfig{config}); }
+
+inline SessionResult run_small(const TrainConfig& config, FileSystem& files = real_files(),
+                               const TrainData& data = small_data(),
+                               const TrainTask& task = small_task(),
+                               const std::atomic<bool>* stop = nullptr) {
+  static const std::atomic<bool> never = false;
+  return train(
+      files, config, resolved(config), task, data,
+      [](const RunPlan& plan, int64_t limit) { throw PlanError(refusal(plan, limit, {})); },
+      stop != nullptr ? *stop : never);
+}
+
+// The file `name` of the checkpoint at `step`.
+inline std::string checkpoint_file(const std::string& directory, int64_t step, const char* name) {
+  return real_files().read(
+      join_path(join_path(join_path(directory, "checkpoints"), checkpoint_name(step)), name));
+}
+
+// What metrics.jsonl says apart from times: those of two runs of one configuration are equal.
+inline std::vector<std::string> timeless_metrics(const std::string& directory) {
+  std::vector<std::string> out;
+  for (Json row : read_metrics(real_files(), join_path(directory, kMetricsFile))) {
+    for (const char* key : {"time", "step_seconds", "tokens_per_second", "eval_seconds"}) {
+      row.erase(key);
+    }
+    out.push_back(row.dump());
+  }
+  return out;
+}
+
+}  // namespace mstrain
