@@ -43,10 +43,14 @@ std::string to_string(const SourceLocation& where) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> choices) {
+  // Among equally near ones, the one of like length: a wrong letter is likelier than a missing one.
+  const auto length_difference = [&](const std::string& choice) {
+    return choice.size() > word.size() ? choice.size() - word.size() : word.size() - choice.size();
+  };
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  std::pair<size_t, size_t> best_distance{std::max<size_t>(2, word.size() / 3) + 1, 0};
   for (const std::string& choice : choices) {
-    const size_t distance = edit_distance(word, choice);
+    const std::pair distance{edit_distance(word, choice), length_difference(choice)};
     if (distance < best_distance) {
       best_distance = distance;
       best = choice;
