@@ -1,5 +1,9 @@
 #include "core/train/plan.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/train/machine.h"
 #include "core/train/numbers.h"
@@ -118,7 +122,6 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
        fmt::format("{:.4g} per token, {:.4g} per step",
                    plan.cost.flops / static_cast<double>(plan.tokens), plan.cost.flops),
        "");
-  line("kernels", grouped(plan.cost.kernels), "per step and micro-batch");
   out += "memory, in bytes\n";
   const auto bytes = [&](std::string_view name, int64_t value, std::string_view note) {
     line(name, fmt::format("{:>16} {:>10}", grouped(value), gigabytes(value)), note);
@@ -144,40 +147,41 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   return out;
 }
 
-std::vector<FittingChange> fitting_changes(
-    const std::vector<std::vector<std::vector<std::string>>>& candidates, const PlanWith& plan_with,
-    int64_t limit) {
-  std::vector<FittingChange> out;
+Changes fitting_changes(const std::vector<std::vector<std::vector<std::string>>>& candidates,
+                        const PlanWith& plan_with, int64_t limit) {
+  Changes out;
+  const auto total_with = [&](const std::vector<std::string>& overrides) {
+    const int64_t total = plan_with(overrides).total();
+    out.least = out.least == 0 ? total : std::min(out.least, total);
+    return total;
+  };
   for (const auto& alternatives : candidates) {
+    // Where the strongest does not fit, none of its kind does.
+    if (alternatives.empty() || out.fitting.size() == 3 ||
+        total_with(alternatives.back()) > limit) {
+      continue;
+    }
     for (const std::vector<std::string>& overrides : alternatives) {
-      const RunPlan plan = plan_with(overrides);
-      if (plan.total() <= limit) {
-        std::string text;
-        for (const std::string& item : overrides) {
-          text += (text.empty() ? "" : " ") + item;
-        }
-        out.push_back({text, plan.total()});
+      if (const int64_t total = total_with(overrides); total <= limit) {
+        out.fitting.push_back({fmt::format("{}", fmt::join(overrides, " ")), total});
         break;
       }
-    }
-    if (out.size() == 3) {
-      break;
     }
   }
   return out;
 }
 
-std::string refusal(const RunPlan& plan, int64_t limit, const std::vector<FittingChange>& changes) {
+std::string refusal(const RunPlan& plan, int64_t limit, const Changes& changes) {
   std::string out = fmt::format("the plan needs {}, but {} are there (memory.limit_gb)",
                                 gigabytes(plan.total()), gigabytes(limit));
-  if (changes.empty()) {
+  if (changes.fitting.empty()) {
     return out + fmt::format(
-                     "; parameters, gradients and optimizer alone take {}, so that it needs a "
-                     "machine with more memory or a smaller model",
-                     gigabytes(plan.least()));
+                     "; no batch, recomputation or sequence makes it fit: it needs a machine "
+                     "with {} or a smaller model",
+                     gigabytes(changes.least > 0 ? changes.least : plan.total()));
   }
   out += "; what would fit:";
-  for (const FittingChange& change : changes) {
+  for (const FittingChange& change : changes.fitting) {
     out += fmt::format("\n  {}   ({})", change.overrides, gigabytes(change.total));
   }
   return out;

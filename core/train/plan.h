@@ -47,19 +47,22 @@ int64_t memory_limit(const MemoryConfig& config);
 // A table for people.
 std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit);
 
-// Overrides "key=value key=value" with the plan that they lead to.
+// Overrides "key=value key=value" with what the plan that they lead to takes.
 struct FittingChange {
   std::string overrides;
   int64_t total = 0;
 };
+struct Changes {
+  std::vector<FittingChange> fitting;  // at most three
+  int64_t least = 0;  // the least that any change tried leads to; 0: none was tried
+};
 using PlanWith = std::function<RunPlan(const std::vector<std::string>& overrides)>;
-// Up to three of `candidates` that fit, in their order; each candidate is a list of overrides, alternatives of one kind
-// from mild to strong, of which the first that fits is taken.
-std::vector<FittingChange> fitting_changes(
-    const std::vector<std::vector<std::vector<std::string>>>& candidates, const PlanWith& plan_with,
-    int64_t limit);
+// `candidates` are kinds of changes, the ones of a kind from mild to strong, each a list of overrides. Of each kind the
+// mildest that fits is taken.
+Changes fitting_changes(const std::vector<std::vector<std::vector<std::string>>>& candidates,
+                        const PlanWith& plan_with, int64_t limit);
 
-// What to say when a plan does not fit: the figures, then the changes that would, or what it needs.
-std::string refusal(const RunPlan& plan, int64_t limit, const std::vector<FittingChange>& changes);
+// What to say when a plan does not fit: the figures, then the changes that would fit, or what it needs.
+std::string refusal(const RunPlan& plan, int64_t limit, const Changes& changes);
 
 }  // namespace mstrain

@@ -16,35 +16,33 @@ GptRunConfig with_overrides(YamlNode tree, const std::vector<std::string>& overr
   return with_vocab(read_run_config(tree), vocab, tree);
 }
 
-// From mild to strong: smaller micro-batches, recomputation, both, then shorter sequences as well.
+// Smaller micro-batches, recomputation, both, and shorter sequences as well; each kind from mild to strong.
 std::vector<std::vector<std::vector<std::string>>> candidate_changes(const GptRunConfig& config,
                                                                      int64_t micro) {
-  const auto micro_is = [](int64_t m) { return fmt::format("batch.micro={}", m); };
-  std::vector<std::vector<std::string>> smaller;
-  std::vector<std::vector<std::string>> recompute;
-  std::vector<std::vector<std::string>> shorter;
-  const bool is_recomputed = config.train.memory.recompute == Recompute::kFull;
   const std::string full = "memory.recompute=full";
-  if (!is_recomputed) {
-    recompute.push_back({full});
-  }
+  const bool can_recompute = config.train.memory.recompute == Recompute::kNone;
+  std::vector<std::vector<std::string>> smaller;
+  std::vector<std::vector<std::string>> both;
   for (int64_t m = micro / 2; m >= 1; m /= 2) {
     if (config.train.batch.global % m == 0) {
-      smaller.push_back({micro_is(m)});
-      if (!is_recomputed) {
-        recompute.push_back({full, micro_is(m)});
-      }
+      const std::string change = fmt::format("batch.micro={}", m);
+      smaller.push_back({change});
+      both.push_back({full, change});
     }
   }
-  for (int64_t seq = config.data.seq_length / 2; seq >= 64; seq /= 2) {
-    shorter.push_back({fmt::format("data.seq_length={}", seq), micro_is(1), full});
+  std::vector<std::vector<std::string>> shorter;
+  for (int64_t seq = config.data.seq_length / 2; seq >= 128; seq /= 2) {
+    shorter.push_back({fmt::format("data.seq_length={}", seq), "batch.micro=1", full});
   }
-  return {smaller, recompute, shorter};
+  if (!can_recompute) {
+    return {smaller, shorter};
+  }
+  return {smaller, {{full}}, both, shorter};
 }
 
 [[noreturn]] void refuse(const GptRunConfig& config, const YamlNode& tree, const RunPlan& plan,
                          int64_t limit) {
-  std::vector<FittingChange> changes;
+  Changes changes;
   if (plan.least() <= limit) {
     const PlanWith plan_with = [&](const std::vector<std::string>& overrides) {
       const GptRunConfig changed = with_overrides(tree, overrides, *config.model.vocab_size.value);

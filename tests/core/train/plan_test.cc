@@ -62,11 +62,12 @@ TEST(Plan, ARefusalNamesChangesThatWouldFit) {
   };
   const auto changes =
       fitting_changes({{{"a=1"}, {"a=1", "b=2"}}, {{"c=1"}}, {{"d=1", "e=1"}}}, plan_with, 500);
-  ASSERT_EQ(changes.size(), 2U);
-  EXPECT_EQ(changes[0].overrides, "a=1 b=2");
-  EXPECT_EQ(changes[1].overrides, "d=1 e=1");
+  ASSERT_EQ(changes.fitting.size(), 2U);
+  EXPECT_EQ(changes.fitting[0].overrides, "a=1 b=2");
+  EXPECT_EQ(changes.fitting[1].overrides, "d=1 e=1");
+  EXPECT_EQ(changes.least, 400);
   EXPECT_THAT(refusal(plan, 500, changes), HasSubstr("\n  a=1 b=2 "));
-  EXPECT_THAT(refusal(plan, 500, {}), HasSubstr("more memory or a smaller model"));
+  EXPECT_THAT(refusal(plan, 500, {}), HasSubstr("or a smaller model"));
 }
 
 TEST(Numbers, AreWrittenForPeople) {

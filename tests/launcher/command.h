@@ -1,0 +1,130 @@
+// Runs the mstrain command that was built, as a user would.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/base/files.h"
+#include "tests/core/base/temporary_folder.h"
+
+namespace mstrain {
+
+struct CommandResult {
+  int status = -1;  // exit status, or 128 + signal
+  std::string out;
+  std::string err;
+};
+
+// A running command; its output goes to files in a folder of its own.
+class RunningCommand {
+ public:
+  explicit RunningCommand(const std::vector<std::string>& arguments) {
+    std::vector<char*> argv{const_cast<char*>(MSTRAIN_COMMAND)};
+    for (const std::string& argument : arguments) {
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    }
+    argv.push_back(nullptr);
+    const std::string out = folder_ / "out";
+    const std::string err = folder_ / "err";
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(open(out.c_str(), O_CREAT | O_WRONLY, 0600), STDOUT_FILENO);
+      dup2(open(err.c_str(), O_CREAT | O_WRONLY, 0600), STDERR_FILENO);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+  }
+  ~RunningCommand() {
+    if (!ended_) {
+      signal(SIGKILL);
+      wait();
+    }
+  }
+  RunningCommand(const RunningCommand&) = delete;
+  RunningCommand& operator=(const RunningCommand&) = delete;
+
+  void signal(int number) const { kill(pid_, number); }
+
+  bool ended() {
+    if (!ended_ && waitpid(pid_, &wait_status_, WNOHANG) == pid_) {
+      ended_ = true;
+    }
+    return ended_;
+  }
+
+  CommandResult wait() {
+    if (!ended_) {
+      waitpid(pid_, &wait_status_, 0);
+      ended_ = true;
+    }
+    const int status =
+        WIFEXITED(wait_status_) ? WEXITSTATUS(wait_status_) : 128 + WTERMSIG(wait_status_);
+    return {status, real_files().read(folder_ / "out"), real_files().read(folder_ / "err")};
+  }
+
+ private:
+  TemporaryFolder folder_;
+  pid_t pid_ = -1;
+  int wait_status_ = 0;
+  bool ended_ = false;
+};
+
+inline CommandResult run_command(const std::vector<std::string>& arguments) {
+  return RunningCommand(arguments).wait();
+}
+
+inline void write_text(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(parent_path(path));
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// A text of words in no particular order, and a configuration that trains on it in moments.
+class SmallRun {
+ public:
+  SmallRun() {
+    std::string text;
+    uint32_t state = 1;
+    while (text.size() < 20000) {
+      state = state * 1664525U + 1013904223U;
+      static constexpr const char* kWords[] = {"the ", "cat ", "sat ", "on ", "a ", "mat.\n"};
+      text += kWords[(state >> 16) % 6];
+    }
+    write_text(folder_ / "text.txt", text);
+    write_text(config(),
+               "run: {name: small, threads: 1}\n"
+               "model: {type: gpt, hidden_size: 16, num_layers: 2, num_attention_heads: 2,\n"
+               "        max_position_embeddings: 16, dropout: {hidden: 0.1}}\n"
+               "data: {train: " +
+                   (folder_ / "text.txt") +
+                   ", tokenizer: {type: char}, seq_length: 16}\n"
+                   "batch: {global: 4, micro: 2}\n"
+                   "optimizer: {type: adamw, lr: 1.0e-2, weight_decay: 0.1}\n"
+                   "schedule: {warmup_steps: 5, total_steps: 40, min_lr_ratio: 0.1}\n"
+                   "checkpoint: {interval: 10}\n"
+                   "eval: {interval: 20, batches: 4, prompts: [\"the \"], sample_tokens: 8}\n"
+                   "log: {interval: 5}\n");
+  }
+
+  std::string config() const { return folder_ / "small.yaml"; }
+  std::string path(const std::string& name) const { return folder_ / name; }
+
+  // mstrain --config FILE run.output_dir=<folder>/<name> …
+  std::vector<std::string> arguments(const std::string& name,
+                                     const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> out{"--config", config(), "run.output_dir=" + path(name)};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace mstrain

@@ -1,0 +1,268 @@
+// What the command prints, accepts and refuses, and with which exit status.
+#include <gmock/gmock.h>
+
+#include "core/base/json.h"
+#include "core/base/yaml.h"
+#include "core/io/events.h"
+#include "core/train/metrics_file.h"
+#include "tests/core/train/memory_disk.h"
+#include "tests/launcher/command.h"
+
+namespace mstrain {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+std::string shipped(const std::string& name) {
+  return std::string(MSTRAIN_SOURCE_DIR) + "/configs/" + name;
+}
+
+TEST(Command, SaysWhatItIs) {
+  const CommandResult version = run_command({"--version"});
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.out, AllOf(StartsWith("mstrain "), HasSubstr("\ncompiler "),
+                                 HasSubstr("\nbackend reference "), HasSubstr("\nbackend cpu ")));
+  const CommandResult help = run_command({"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* word : {"--config", "--dry-run", "--print-config", "generate", "eval", "inspect",
+                           "report", "130"}) {
+    EXPECT_THAT(help.out, HasSubstr(word));
+  }
+}
+
+TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
+  const SmallRun run;
+  const std::pair<std::vector<std::string>, const char*> kCases[] = {
+      {{}, "--config FILE is missing"},
+      {{"genrate"}, "genrate: unknown command; did you mean generate?"},
+      {{"--confg", "x.yaml"}, "--confg: unknown option; did you mean --config?"},
+      {{"--config"}, "--config: expected FILE after it"},
+      {{"--config", run.path("none.yaml")}, "none.yaml"},
+      {{"--config", run.config(), "model.hidden_size"}, "expected key.path=value"},
+      {{"--dry-run=yes"}, "--dry-run: takes no value"},
+      {{"generate", "--checkpoint", "x"}, "--prompt TEXT is missing"},
+      {{"generate", "--checkpoint", "x", "--prompt", "a", "--tokens", "many"},
+       "--tokens: expected an integer, found \"many\""},
+      {{"generate", "--checkpoint", "x", "--prompt", "a", "--temperature", "0"}, "--temperature 0"},
+      {{"generate", "--checkpoint", "x", "--prompt", "a", "--greedy", "--top-k", "3"}, "--greedy"},
+      {{"eval"}, "--checkpoint DIR is missing"},
+      {{"inspect"}, "inspect: expected one PATH"},
+      {{"report"}, "report: expected RUN_DIR"},
+  };
+  for (const auto& [arguments, expected] : kCases) {
+    const CommandResult result = run_command(arguments);
+    EXPECT_EQ(result.status, 2) << expected;
+    EXPECT_THAT(result.err, HasSubstr(expected));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(Command, MistakesInAConfigurationNameFileLineKeyAndChoice) {
+  const SmallRun run;
+  const std::string good = real_files().read(run.config());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    write_text(run.path("bad.yaml"), text);
+    return run_command({"--config", run.path("bad.yaml"), "--print-config"});
+  };
+  const struct {
+    const char *from, *to, *expected;
+  } kCases[] = {
+      {"num_layers: 2", "num_layer: 2",
+       "bad.yaml:2: model.num_layer: unknown key; did you mean model.num_layers?"},
+      {"num_layers: 2", "num_layers: two",
+       "bad.yaml:2: model.num_layers: expected an integer >= 1"},
+      {"num_layers: 2", "num_layers: 0", "bad.yaml:2: model.num_layers: expected an integer >= 1"},
+      {"num_attention_heads: 2", "num_attention_heads: 3", "bad.yaml:2: model.num_attention_heads"},
+      {"seq_length: 16", "seq_length: 17",
+       "bad.yaml:4: data.seq_length: 17 is more than model.max_position_embeddings 16"},
+      {"micro: 2", "micro: 3", "bad.yaml:5: batch.micro: 3 does not divide batch.global 4"},
+      {"type: adamw", "type: adamwx",
+       "bad.yaml:6: optimizer.type: expected one of sgd, adam, adamw, adagrad, rmsprop, lamb, "
+       "found \"adamwx\"; did you mean adamw?"},
+      {"log:", "logs:", "bad.yaml:10: logs: unknown key; did you mean log?"},
+      {"log:", "parallel: {tensor: 2}\nlog:", "bad.yaml:10: parallel: unknown key"},
+      {"type: char", "type: bpe", "data.tokenizer.type: expected one of char, byte"},
+  };
+  for (const auto& [from, to, expected] : kCases) {
+    const CommandResult result = with(from, to);
+    EXPECT_EQ(result.status, 2) << to;
+    EXPECT_THAT(result.err, StartsWith(run.path("bad.yaml"))) << to;
+    EXPECT_THAT(result.err, HasSubstr(expected)) << to;
+  }
+}
+
+TEST(Command, TheResolvedConfigurationReadsBackAsItself) {
+  const SmallRun run;
+  write_text(run.path("child.yaml"), "extends: small.yaml\nmodel: {hidden_size: 32}\n");
+  const CommandResult first =
+      run_command({"--config", run.path("child.yaml"), "optimizer.lr=0.25", "--print-config"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out, AllOf(HasSubstr("hidden_size: 32"), HasSubstr("lr: 0.25"),
+                               HasSubstr("num_layers: 2"), HasSubstr("seed: 1234")));
+  write_text(run.path("resolved.yaml"), first.out);
+  EXPECT_EQ(run_command({"--config", run.path("resolved.yaml"), "--print-config"}).out, first.out);
+}
+
+TEST(DryRun, CountsThePublishedModels) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"gpt_124m.yaml", "124,439,808 parameters"},   {"gpt_355m.yaml", "354,823,168 parameters"},
+      {"gpt_774m.yaml", "774,030,080 parameters"},   {"gpt_1558m.yaml", "1,557,611,200 parameters"},
+      {"gpt_10b.yaml", "11,274,946,560 parameters"},
+  };
+  for (const auto& [name, expected] : kCases) {
+    const CommandResult result =
+        run_command({"--config", shipped(name), "--dry-run", "memory.limit_gb=100000"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr(expected));
+    for (const char* category : {"gradients", "optimizer", "activations", "transient", "workspace",
+                                 "per token", "per step"}) {
+      EXPECT_THAT(result.out, HasSubstr(category)) << name;
+    }
+  }
+}
+
+TEST(DryRun, EveryShippedConfigurationHasAPlan) {
+  int count = 0;
+  for (const std::string& name : real_files().list(shipped(""))) {
+    if (!name.ends_with(".yaml")) {
+      continue;
+    }
+    ++count;
+    // The vocabulary stands for data that a test machine does not have.
+    const CommandResult result = run_command({"--config", shipped(name), "--dry-run",
+                                              "memory.limit_gb=100000", "model.vocab_size=50257"});
+    EXPECT_EQ(result.status, 0) << name << ": " << result.err;
+    EXPECT_THAT(result.out, HasSubstr("\nfits\n")) << name;
+  }
+  EXPECT_GE(count, 7);
+}
+
+TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
+  const CommandResult large =
+      run_command({"--config", shipped("gpt_10b.yaml"), "--dry-run", "memory.limit_gb=20"});
+  EXPECT_EQ(large.status, 3);
+  EXPECT_THAT(large.out, HasSubstr("11,274,946,560 parameters"));
+  EXPECT_THAT(large.out, Not(HasSubstr("fits")));
+  EXPECT_THAT(large.err, HasSubstr("or a smaller model"));
+  // States take 2 GB; the activations of 8 samples more than what is left.
+  const CommandResult tight = run_command({"--config", shipped("gpt_124m.yaml"), "--dry-run",
+                                           "memory.limit_gb=6", "batch.micro=8", "batch.global=8"});
+  EXPECT_EQ(tight.status, 3);
+  EXPECT_THAT(tight.err, AllOf(HasSubstr("what would fit:"), HasSubstr("batch.micro="),
+                               HasSubstr("memory.recompute=full")));
+}
+
+TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
+  const SmallRun run;
+  const CommandResult trained = run_command(run.arguments("run"));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("finished at step 40, eval loss "),
+                                 HasSubstr("run/report.html in a browser")));
+  EXPECT_THAT(trained.err, AllOf(HasSubstr("step 40/40  loss "), HasSubstr(" tokens/s  0:00 left"),
+                                 HasSubstr("step 20  eval loss ")));
+  const CommandResult again = run_command(run.arguments("run"));
+  EXPECT_EQ(again.status, 0);
+  EXPECT_THAT(again.out, HasSubstr("finished at step 40; raise schedule.total_steps to go on"));
+
+  const CommandResult other = run_command(run.arguments("run", {"model.hidden_size=32"}));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("model.hidden_size: 16, now 32"));
+
+  const std::string checkpoint = run.path("run/checkpoints/step-00000040");
+  double eval_loss = 0;
+  for (const Json& row : read_metrics(real_files(), run.path("run/metrics.jsonl"))) {
+    eval_loss = row.value("eval_loss", eval_loss);
+  }
+  // From the checkpoint itself, from the run, and with a configuration by name.
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"eval", "--checkpoint", checkpoint},
+        std::vector<std::string>{"eval", "--checkpoint", run.path("run")},
+        std::vector<std::string>{"eval", "--checkpoint", checkpoint, "--config", run.config()}}) {
+    const CommandResult evaluated = run_command(arguments);
+    ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+    EXPECT_THAT(evaluated.out, StartsWith("eval_loss "));
+    EXPECT_NEAR(std::stod(evaluated.out.substr(10)), eval_loss, 1e-5);
+  }
+
+  const auto generate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"generate", "--checkpoint", checkpoint, "--prompt", "the cat "});
+    const CommandResult result = run_command(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, StartsWith("the cat "));
+    return result.out;
+  };
+  const std::string greedy = generate({"--greedy", "--tokens", "30"});
+  EXPECT_EQ(greedy.size(), 8 + 30 + 1U);  // prompt, tokens, line end
+  EXPECT_EQ(generate({"--greedy", "--tokens", "30"}), greedy);
+  EXPECT_EQ(generate({"--top-k", "1", "--tokens", "30"}), greedy);
+  const std::string drawn = generate({"--seed", "3", "--tokens", "60", "--top-p", "0.95"});
+  EXPECT_EQ(generate({"--seed", "3", "--tokens", "60", "--top-p", "0.95"}), drawn);
+  EXPECT_NE(generate({"--seed", "4", "--tokens", "60", "--top-p", "0.95"}), drawn);
+  EXPECT_THAT(run_command({"generate", "--checkpoint", checkpoint, "--prompt", "XYZ"}).err,
+              HasSubstr("'X'"));
+
+  EXPECT_THAT(
+      run_command({"inspect", checkpoint}).out,
+      AllOf(HasSubstr("every file has the size and digest"), HasSubstr("step 40, 160 samples"),
+            HasSubstr("transformer.h.1.attn.c_attn.weight  F32 [16, 48]")));
+  EXPECT_THAT(run_command({"inspect", run.path("run")}).out, HasSubstr("step-00000040: sound"));
+  EXPECT_THAT(run_command({"inspect", join_path(checkpoint, "optimizer.safetensors")}).out,
+              HasSubstr("transformer.wte.weight.exp_avg_sq"));
+  EXPECT_THAT(run_command({"inspect", run.path("text.txt")}).out, HasSubstr("UTF-8 text"));
+  const CommandResult missing = run_command({"inspect", run.path("nothing")});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.err, HasSubstr("nothing: does not exist"));
+
+  const CommandResult report =
+      run_command({"report", run.path("run"), run.path("run"), "--output", run.path("two.html")});
+  EXPECT_EQ(report.status, 0) << report.err;
+  EXPECT_THAT(real_files().read(run.path("two.html")), StartsWith("<!doctype html>"));
+
+  int event_files = 0;
+  for (const std::string& name : real_files().list(run.path("run"))) {
+    if (name.starts_with("events.out.tfevents.")) {
+      ++event_files;
+      EXPECT_GT(read_events(real_files(), run.path("run/" + name)).events.size(), 10U);
+    }
+  }
+  EXPECT_EQ(event_files, 1);
+}
+
+TEST(Command, ModesOfAConfiguration) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run")).status, 0);
+  EXPECT_THAT(run_command(run.arguments("run", {"run.mode=eval"})).out, StartsWith("eval_loss "));
+  EXPECT_THAT(run_command(run.arguments("run", {"run.mode=generate"})).out, StartsWith("the "));
+  EXPECT_THAT(run_command(run.arguments("none", {"run.mode=benchmark"})).out,
+              StartsWith("steps 40  median "));
+  EXPECT_FALSE(real_files().exists(run.path("none")));
+}
+
+TEST(Command, FailuresWhileRunningAreStatus1) {
+  const SmallRun run;
+  const CommandResult no_data = run_command(run.arguments("run", {"data.train=/nowhere/text.txt"}));
+  EXPECT_EQ(no_data.status, 1);
+  EXPECT_THAT(no_data.err, StartsWith("/nowhere/text.txt"));
+  const CommandResult unwritable =
+      run_command({"--config", run.config(), "run.output_dir=/proc/nothing/run"});
+  EXPECT_EQ(unwritable.status, 1);
+  EXPECT_THAT(unwritable.err, StartsWith("/proc/nothing"));
+  const CommandResult locked = [&] {
+    const auto lock = [&] {
+      real_files().create_directories(run.path("run"));
+      return real_files().try_lock(run.path("run/.lock"));
+    }();
+    return run_command(run.arguments("run"));
+  }();
+  EXPECT_EQ(locked.status, 1);
+  EXPECT_THAT(locked.err, HasSubstr("another mstrain is at work here"));
+}
+
+}  // namespace
+}  // namespace mstrain
