@@ -17,6 +17,21 @@ void summarise(Plan& plan) {
       change[static_cast<size_t>(buffer.last) + 1][use] -= aligned(buffer.bytes);
     }
   }
+  // A loop's workspace is the memory of its body, by use.
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    if (plan.steps[s].loop != nullptr) {
+      const ProgramMemory& body = plan.steps[s].loop->body->memory;
+      const std::pair<Use, int64_t> parts[] = {{Use::kTransient, body.transient},
+                                               {Use::kSaved, body.saved},
+                                               {Use::kGradient, body.gradients}};
+      for (const auto& [use, bytes] : parts) {
+        for (const auto& [part, sign] : {std::pair(use, 1), std::pair(Use::kWorkspace, -1)}) {
+          change[s][static_cast<size_t>(part)] += sign * bytes;
+          change[s + 1][static_cast<size_t>(part)] -= sign * bytes;
+        }
+      }
+    }
+  }
   std::array<int64_t, 4> live{};
   std::array<int64_t, 4> fullest{};
   for (const auto& step : change) {

@@ -394,6 +394,7 @@ class Planner {
   void classify() {
     std::vector<bool> forward(plan_.buffers.size(), false);
     std::vector<bool> made_by_optimizer(plan_.buffers.size(), false);
+    std::vector<bool> made_backward(plan_.buffers.size(), false);
     for (const PlanStep& step : plan_.steps) {
       const bool backward = in_scope(step.scope, kBackwardScope);
       const bool optimizer = in_scope(step.scope, kOptimizerScope);
@@ -403,7 +404,7 @@ class Planner {
         if (read.kind != Kind::kArena || read.use == PlanBuffer::Use::kWorkspace) {
           continue;
         }
-        if (optimizer && !made_by_optimizer[at]) {
+        if ((optimizer && !made_by_optimizer[at]) || (!backward && made_backward[at])) {
           read.use = PlanBuffer::Use::kGradient;
         } else if (backward && forward[at] && read.use == PlanBuffer::Use::kTransient) {
           read.use = PlanBuffer::Use::kSaved;
@@ -412,6 +413,7 @@ class Planner {
       for (const PlanView& view : step.outputs) {
         forward[static_cast<size_t>(view.buffer)] = !backward && !optimizer;
         made_by_optimizer[static_cast<size_t>(view.buffer)] = optimizer;
+        made_backward[static_cast<size_t>(view.buffer)] = backward;
       }
     }
   }
