@@ -9,4 +9,4 @@ cmake -S . -B build -G Ninja -DMSTRAIN_TESTS=OFF -DMSTRAIN_BENCHMARKS=OFF >build
   { cat build-configure.log >&2; exit 1; }
 rm -f build-configure.log
 cmake --build build
-build/launcher/mstrain --config configs/gpt_quickstart.yaml "$@"
+build/bin/mstrain --config configs/gpt_quickstart.yaml "$@"
