@@ -1,6 +1,7 @@
 #include "core/ir/tensor.h"
 
 #include <atomic>
+#include <utility>
 
 #include "core/ir/arg.h"
 
@@ -18,6 +19,11 @@ uint64_t next_trace_id() {
 Tensors evaluate(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
                  const Types& outputs) {
   check(installed_evaluator != nullptr, "{}: no backend is linked into this program", op.name);
+  // What the operation does inside, such as the steps of a loop, is no part of the program.
+  struct Pause {
+    Trace* trace = std::exchange(innermost_trace, nullptr);
+    ~Pause() { innermost_trace = trace; }
+  } const pause;
   return installed_evaluator(op, inputs, attrs, outputs);
 }
 
@@ -157,15 +163,11 @@ Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs,
     fail("{}: {}, at {}{}{}", op.name, error.what(), to_string(where),
          error.hint().empty() ? "" : "; ", error.hint());
   }
+  // Constants are recorded too: what is equal must become one node in eager mode as it does in graph mode, or derivatives
+  // would sum in another order.
   Trace* trace = Trace::innermost();
-  bool record = trace != nullptr && trace->mode() == Trace::Mode::kAbstract;
-  if (trace != nullptr && !record) {
-    for (const Tensor& input : inputs) {
-      record = record || input.value_in(*trace).has_value();
-    }
-  }
-  return record ? trace->record(op, inputs, std::move(attrs), std::move(outputs), where)
-                : evaluate(op, inputs, attrs, outputs);
+  return trace != nullptr ? trace->record(op, inputs, std::move(attrs), std::move(outputs), where)
+                          : evaluate(op, inputs, attrs, outputs);
 }
 
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, Attrs attrs,

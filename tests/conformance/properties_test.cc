@@ -1,0 +1,340 @@
+// What must hold for any program. Each failure prints the seed of its program.
+#include <cmath>
+#include <map>
+
+#include "core/compile/passes.h"
+#include "core/compile/plan.h"
+#include "core/ir/text.h"
+#include "core/ir/verify.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/tensor/host.h"
+#include "core/tensor/jit.h"
+#include "core/transform/grad.h"
+#include "tests/conformance/random_programs.h"
+
+namespace mstrain {
+namespace {
+
+constexpr uint64_t kFirstSeed = 1000;
+uint64_t number_of_programs() { return long_tests() ? 5000 : 250; }
+
+// Calls f(program) for many programs, until one fails.
+template <class F>
+void for_programs(ProgramOptions options, uint64_t count, const F& f) {
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + count; ++seed) {
+    SCOPED_TRACE(fmt::format("program of seed {}", seed));
+    f(RandomProgram(seed, options));
+    if (testing::Test::HasFailure()) {
+      return;
+    }
+  }
+}
+
+// The program's values and the gradient of its scalar.
+Tensors values_and_gradients(const RandomProgram& program, const Tensors& x) {
+  const auto f = [&](const Tensors& in) {
+    Tensors results = program(in);
+    return std::pair(results[1], results[0]);
+  };
+  const auto [values, gradients] = value_and_grad(f)(x);
+  Tensors all{values.first, values.second};
+  all.insert(all.end(), gradients.begin(), gradients.end());
+  return all;
+}
+
+// The same program with its gradient, as a graph.
+GraphPtr gradient_graph(const RandomProgram& program) {
+  Tensors captures;
+  Types types;
+  for (const Tensor& x : program.inputs()) {
+    types.push_back(x.type());
+  }
+  return trace_program(
+      types,
+      [&](std::span<const Tensor> in) {
+        return values_and_gradients(program, Tensors(in.begin(), in.end()));
+      },
+      &captures);
+}
+
+void expect_bits(const Tensors& actual, const Tensors& expected, const char* what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_EQ(bit_difference(actual[i], expected[i]), "") << what << ", result " << i;
+  }
+}
+
+void expect_close(const Tensors& actual, const Tensors& expected, double tolerance,
+                  const char* what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    double scale = 1;
+    for (double value : to_doubles(expected[i])) {
+      scale = std::isfinite(value) ? std::max(scale, std::abs(value)) : scale;
+    }
+    ASSERT_EQ(difference(actual[i], expected[i], {tolerance, scale}), "")
+        << what << ", result " << i;
+  }
+}
+
+TEST(Properties, ProgramsGiveTheSameInEagerModeGraphModeAndOnTheReference) {
+  for_programs({}, number_of_programs(), [](const RandomProgram& program) {
+    const Tensors x = program.inputs();
+    const auto f = [&](const Tensors& in) { return values_and_gradients(program, in); };
+    const auto on = [&](Backend backend, const auto& g) {
+      const ContextScope scope(context_of(backend));
+      return g(x);
+    };
+    const Tensors eager = on(Backend::kCpu, f);
+    expect_bits(on(Backend::kCpu, jit(f, {.level = 0})), eager, "graph mode");
+    // Operations that are good to 1e-13, a dozen deep, and their derivatives.
+    expect_close(on(Backend::kCpu, jit(f)), eager, 1e-9, "optimised graph");
+    expect_close(on(Backend::kReference, f), eager, 1e-9, "reference");
+  });
+}
+
+TEST(Properties, ProgramsThatJumpGiveTheSameBitsInBothModes) {
+  for (Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
+    for_programs({.smooth = false, .dtype = dtype}, number_of_programs() / 2,
+                 [](const RandomProgram& program) {
+                   const ContextScope scope(context_of(Backend::kCpu));
+                   const Tensors x = program.inputs();
+                   expect_bits(jit(program, {.level = 0})(x), program(x), "graph mode");
+                 });
+  }
+}
+
+TEST(Properties, ResultsAreReproducibleForOneThreadCount) {
+  for_programs({.smooth = false, .dtype = Dtype::kF32}, number_of_programs() / 4,
+               [](const RandomProgram& program) {
+                 const Tensors x = program.inputs();
+                 for (int threads : {1, 2}) {
+                   const ContextScope scope(context_of(Backend::kCpu, threads));
+                   const auto compiled = jit(program);
+                   const Tensors first = compiled(x);
+                   expect_bits(compiled(x), first, "a second run");
+                   expect_bits(jit(program)(x), first, "a second compilation");
+                   expect_bits(program(x), program(x), "eager mode");
+                 }
+               });
+}
+
+double dot(const Tensors& a, const Tensors& b) {
+  double total = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::vector<double> x = to_doubles(a[i]);
+    const std::vector<double> y = to_doubles(b[i]);
+    for (size_t j = 0; j < x.size(); ++j) {
+      total += x[j] * y[j];
+    }
+  }
+  return total;
+}
+
+Tensors random_like_all(const Tensors& tensors, uint64_t seed) {
+  Tensors result;
+  for (const Tensor& x : tensors) {
+    result.push_back(random_like(x, seed + result.size()));
+  }
+  return result;
+}
+
+// ⟨J v, w⟩ = ⟨v, Jᵀ w⟩, whatever J is.
+TEST(Properties, ForwardAndReverseModeAreTransposes) {
+  const ContextScope scope(context_of(Backend::kCpu));
+  for_programs({}, number_of_programs(), [](const RandomProgram& program) {
+    const Tensors x = program.inputs();
+    const Tensors v = random_like_all(x, 10);
+    const auto [y, pushed] = jvp(program, x, v);
+    const Tensors w = random_like_all(y, 20);
+    const auto [same, pulled] = vjp(program, x, w);
+    expect_bits(same, y, "the value");
+    const double expected = dot(v, pulled);
+    ASSERT_NEAR(dot(pushed, w), expected, 1e-9 * std::max(1.0, std::abs(expected)));
+  });
+}
+
+TEST(Properties, GradientsAreSlopes) {
+  const ContextScope scope(context_of(Backend::kReference));
+  for_programs({}, number_of_programs() / 4, [](const RandomProgram& program) {
+    const Tensors x = program.inputs();
+    const Tensors v = random_like_all(x, 30);
+    const auto f = [&](const Tensors& in) { return program(in)[1]; };
+    const auto at = [&](double s) {
+      Tensors moved;
+      for (size_t i = 0; i < x.size(); ++i) {
+        moved.push_back(x[i] + s * v[i]);
+      }
+      return item(f(moved));
+    };
+    const auto central = [&](double h) { return (at(h) - at(-h)) / (2 * h); };
+    const double expected = (4 * central(5e-5) - central(1e-4)) / 3;
+    // Ids that are made of numbers jump; such programs show by slopes that depend on the step.
+    if (std::abs(central(1e-4) - central(5e-5)) < 1e-4) {
+      ASSERT_NEAR(dot(grad(f)(x), v), expected, 1e-6 * std::max(1.0, std::abs(expected)));
+    }
+  });
+}
+
+TEST(Properties, ThePrintedGraphParsesBackToTheSame) {
+  for_programs({.smooth = false}, number_of_programs(), [](const RandomProgram& program) {
+    const GraphPtr graph = graph_of(program);
+    const std::string text = to_text(*graph);
+    const GraphPtr parsed = parse_graph(text);
+    ASSERT_EQ(parsed->hash(), graph->hash()) << text;
+    ASSERT_TRUE(*parsed == *graph) << text;
+    ASSERT_EQ(to_text(*parsed), text);
+  });
+  for_programs({}, number_of_programs() / 4, [](const RandomProgram& program) {
+    const GraphPtr graph = gradient_graph(program);
+    const GraphPtr parsed = parse_graph(to_text(*graph));
+    ASSERT_EQ(parsed->hash(), graph->hash());
+    ASSERT_TRUE(*parsed == *graph);
+  });
+}
+
+TEST(Properties, GraphsOfEveryLevelAreSound) {
+  for_programs({}, number_of_programs() / 2, [](const RandomProgram& program) {
+    const GraphPtr graph = gradient_graph(program);
+    ASSERT_NO_THROW(verify(*graph));
+    for (int level : {0, 1, 2}) {
+      for (Backend backend : {Backend::kCpu, Backend::kReference}) {
+        ASSERT_NO_THROW(verify(*optimise(*graph, level, backend))) << "level " << level;
+      }
+    }
+  });
+}
+
+// Plays a plan on memory that remembers for each byte which buffer was written there last: what a step reads must be
+// what was written for it. Knows nothing of lifetimes.
+class Shadow {
+ public:
+  explicit Shadow(const Plan& plan) : plan_(plan) {
+    for (int id : plan.inputs) {
+      write(id);
+    }
+  }
+
+  void play() {
+    for (const PlanStep& step : plan_.steps) {
+      std::vector<int> touched;
+      for (const PlanView& view : step.inputs) {
+        ASSERT_TRUE(holds(view.buffer)) << step.op->name << " reads what was overwritten";
+        touched.push_back(view.buffer);
+      }
+      for (const PlanView& view : step.outputs) {
+        touched.push_back(view.buffer);
+      }
+      if (step.workspace >= 0) {
+        touched.push_back(step.workspace);
+      }
+      for (int a : touched) {
+        for (int b : touched) {
+          ASSERT_TRUE(a == b || !overlap(a, b))
+              << step.op->name << " uses one place for two things";
+        }
+      }
+      for (const PlanView& view : step.outputs) {
+        write(view.buffer);
+      }
+      if (step.workspace >= 0) {
+        write(step.workspace);
+      }
+      if (step.loop != nullptr) {
+        Shadow(*step.loop->body).play();
+        if (step.loop->condition != nullptr) {
+          Shadow(*step.loop->condition).play();
+        }
+      }
+    }
+    for (int id : plan_.outputs) {
+      ASSERT_TRUE(holds(id)) << "a result was overwritten";
+    }
+  }
+
+ private:
+  struct Range {
+    int space;  // -1: the arena; 0 …: inputs, then outputs that take over none
+    int64_t begin, end;
+  };
+
+  Range range_of(int id) const {
+    const PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+    switch (buffer.kind) {
+      case PlanBuffer::Kind::kInput: return {buffer.index, 0, buffer.bytes};
+      case PlanBuffer::Kind::kOutput: {
+        const int taken = plan_.output_alias[static_cast<size_t>(buffer.index)];
+        const int own = static_cast<int>(plan_.inputs.size()) + buffer.index;
+        return {taken >= 0 ? taken : own, 0, buffer.bytes};
+      }
+      case PlanBuffer::Kind::kArena: break;
+    }
+    EXPECT_GE(buffer.offset, 0);
+    EXPECT_LE(buffer.offset + buffer.bytes, plan_.arena_bytes);
+    EXPECT_EQ(buffer.offset % kPlanAlignment, 0);
+    return {-1, buffer.offset, buffer.offset + buffer.bytes};
+  }
+
+  bool overlap(int a, int b) const {
+    const Range x = range_of(a);
+    const Range y = range_of(b);
+    return x.space == y.space && x.begin < y.end && y.begin < x.end;
+  }
+
+  void write(int id) {
+    const Range range = range_of(id);
+    for (int64_t byte = range.begin; byte < range.end; ++byte) {
+      owner_[{range.space, byte}] = id;
+    }
+  }
+
+  bool holds(int id) const {
+    const Range range = range_of(id);
+    for (int64_t byte = range.begin; byte < range.end; ++byte) {
+      const auto found = owner_.find({range.space, byte});
+      if (found == owner_.end() || found->second != id) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const Plan& plan_;
+  std::map<std::pair<int, int64_t>, int> owner_;
+};
+
+TEST(Properties, PlansNeverOverwriteWhatIsStillRead) {
+  for_programs({}, number_of_programs() / 2, [](const RandomProgram& program) {
+    const GraphPtr graph = gradient_graph(program);
+    for (bool donated : {false, true}) {
+      PlanOptions options{.backend = Backend::kCpu};
+      options.donated.assign(graph->inputs().size(), donated);
+      Shadow(make_plan(*optimise(*graph, 2, Backend::kCpu), options)).play();
+    }
+  });
+}
+
+// What results take over from donated arguments changes no result.
+TEST(Properties, DonatedArgumentsGiveTheSameResults) {
+  const ContextScope scope(context_of(Backend::kCpu));
+  for_programs({}, number_of_programs() / 4, [](const RandomProgram& program) {
+    // Results like the arguments, as an update of parameters gives them.
+    const auto update = [&](const Tensors& x) {
+      Tensors gradients = grad([&](const Tensors& in) { return program(in)[1]; })(x);
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        gradients[i] = x[i] - gradients[i];
+      }
+      return gradients;
+    };
+    const Tensors expected = jit(update)(program.inputs());
+    Tensors own;
+    for (const Tensor& x : program.inputs()) {
+      own.push_back(tensor_from_bytes(x.data(), x.type()));
+    }
+    expect_bits(jit(update, {.donate = {0}})(std::move(own)), expected, "donated");
+  });
+}
+
+}  // namespace
+}  // namespace mstrain
