@@ -84,13 +84,13 @@ std::vector<Sample> samples(Dtype t) {
 }
 
 constexpr OpDef kDefs[] = {{.name = "adamw",
-                        .infer = infer,
-                        .jvp = jvp_by_decomposition,
-                        .vjp = vjp_by_decomposition,
-                        .batch = batch,
-                        .decompose = decompose,
-                        .cost = cost,
-                        .samples = samples}};
+                            .infer = infer,
+                            .jvp = jvp_by_decomposition,
+                            .vjp = vjp_by_decomposition,
+                            .batch = batch,
+                            .decompose = decompose,
+                            .cost = cost,
+                            .samples = samples}};
 
 }  // namespace
 

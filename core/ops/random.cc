@@ -64,15 +64,15 @@ std::vector<Sample> samples(Dtype t) {
 }
 
 constexpr OpDef kDefs[] = {{.name = "random",
-                        .kind = OpKind::kRandom,
-                        .dtypes = DtypeClass::kFloating,
-                        .infer = infer,
-                        .jvp = zero_derivative,
-                        .vjp = zero_derivative,
-                        .batch = batch_leading,
-                        .cost = cost,
-                        .samples = samples,
-                        .smooth = false}};
+                            .kind = OpKind::kRandom,
+                            .dtypes = DtypeClass::kFloating,
+                            .infer = infer,
+                            .jvp = zero_derivative,
+                            .vjp = zero_derivative,
+                            .batch = batch_leading,
+                            .cost = cost,
+                            .samples = samples,
+                            .smooth = false}};
 
 Tensor draw(const Arg& key, const char* kind, Dtype dtype, const Shape& shape, int64_t site) {
   return apply1(kDefs[0], {key.tensor()},

@@ -9,7 +9,8 @@ std::span<const OpDef> reduce_ops();
 
 // Without axes: over all dims. `keep_dims` leaves dims of size 1.
 Tensor sum(const Arg& x, const Shape& axes = {}, bool keep_dims = false);
-Tensor max(const Arg& x, const Shape& axes = {}, bool keep_dims = false);  // ties share the derivative
+Tensor max(const Arg& x, const Shape& axes = {},
+           bool keep_dims = false);  // ties share the derivative
 Tensor min(const Arg& x, const Shape& axes = {}, bool keep_dims = false);
 Tensor prod(const Arg& x, const Shape& axes = {}, bool keep_dims = false);
 

@@ -131,7 +131,8 @@ template <class T>
 T gelu_grad(T x, T g) {
   x = within_gelu(x);
   // One product in the sum, so that every compiled loop contracts it alike.
-  return g * T(0.5) * ((T(1) + erf(x * T(kInvSqrt2))) + x * T(2 * kInvSqrt2Pi) * exp(T(-0.5) * x * x));
+  return g * T(0.5) *
+         ((T(1) + erf(x * T(kInvSqrt2))) + x * T(2 * kInvSqrt2Pi) * exp(T(-0.5) * x * x));
 }
 template <class T>
 T gelu_tanh_grad(T x, T g) {
@@ -236,9 +237,10 @@ bool greater_equal(T x, T y) {
 
 // The operations by the kernels that they need: F(name) for each.
 #define MSTRAIN_UNARY_NUMERIC(F) F(neg) F(abs) F(sign) F(identity) F(relu)
-#define MSTRAIN_UNARY_FLOATING(F)                                                                \
-  F(floor)                                                                                       \
-  F(ceil) F(round) F(sqrt) F(rsqrt) F(exp) F(expm1) F(log) F(log1p) F(sin) F(cos) F(tanh) F(erf) \
+#define MSTRAIN_UNARY_FLOATING(F)                                                        \
+  F(floor)                                                                               \
+  F(ceil)                                                                                \
+  F(round) F(sqrt) F(rsqrt) F(exp) F(expm1) F(log) F(log1p) F(sin) F(cos) F(tanh) F(erf) \
       F(sigmoid) F(softplus) F(silu) F(gelu) F(gelu_tanh)
 #define MSTRAIN_BINARY_NUMERIC(F) F(add) F(sub) F(mul) F(div) F(minimum) F(maximum) F(remainder)
 #define MSTRAIN_BINARY_FLOATING(F) F(pow) F(gelu_grad) F(gelu_tanh_grad)

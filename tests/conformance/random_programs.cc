@@ -78,7 +78,9 @@ Tensor adapted(const Tensor& x, const SampleInput& input) {
   }
   const double low = is_signed(dtype) ? input.low : std::max(input.low, 0.0);
   const Tensor ranged = low + (input.high - low) * sigmoid(shaped);
-  return is_floating(dtype) ? cast(ranged, dtype) : cast(floor(ranged), dtype);
+  // A sigmoid may round to 1.
+  return is_floating(dtype) ? cast(ranged, dtype)
+                            : minimum(cast(floor(ranged), dtype), std::ceil(input.high) - 1);
 }
 
 class Builder {
@@ -195,7 +197,8 @@ class Builder {
 }  // namespace
 
 // The list is made before any program is recorded, since it reads values.
-RandomProgram::RandomProgram(uint64_t seed, const ProgramOptions& options) : seed_(seed), options_(options) {
+RandomProgram::RandomProgram(uint64_t seed, const ProgramOptions& options)
+    : seed_(seed), options_(options) {
   candidates_for(options);
 }
 
