@@ -98,8 +98,17 @@ MSTRAIN_SCALAR_INLINE float log_tail(float f) {
   p = p * f + 0x1.555558p-2F;
   return (f * f) * (f * p - 0.5F);
 }
-inline constexpr int32_t kTwoThirds = 0x3f2aaaab;
-inline constexpr int32_t kExponentMask = static_cast<int32_t>(0xff800000U);
+
+// x = m 2^n with m in [2/3, 4/3); in bits, n stands where exponents stand. Any float goes in.
+struct LogParts {
+  float mantissa;
+  int32_t exponent;
+};
+MSTRAIN_SCALAR_INLINE LogParts log_parts(float x) {
+  const auto bits = static_cast<uint32_t>(bits_of(x));
+  const uint32_t exponent = (bits - 0x3f2aaaabU) & 0xff800000U;
+  return {from_bits(static_cast<int32_t>(bits - exponent)), static_cast<int32_t>(exponent)};
+}
 
 // x = (4 k + quadrant) π/2 + angle, |angle| <= π/4, exact to 2^-54 for every finite x.
 struct Reduced {
@@ -182,10 +191,9 @@ MSTRAIN_SCALAR_INLINE float expm1(float x) {
 template <>
 MSTRAIN_SCALAR_INLINE float log(float x) {
   const bool subnormal = x < 0x1p-126F;
-  const int32_t bits = detail::bits_of(subnormal ? x * 0x1p23F : x);
-  const int32_t exponent = (bits - detail::kTwoThirds) & detail::kExponentMask;
-  const float f = detail::from_bits(bits - exponent) - 1.0F;
-  const float n = static_cast<float>(exponent >> 23) - (subnormal ? 23.0F : 0.0F);
+  const detail::LogParts parts = detail::log_parts(subnormal ? x * 0x1p23F : x);
+  const float f = parts.mantissa - 1.0F;
+  const float n = static_cast<float>(parts.exponent >> 23) - (subnormal ? 23.0F : 0.0F);
   float y = n * detail::kLn2High + (f + (detail::log_tail(f) + n * detail::kLn2Low));
   y = x < detail::kInfinity ? y : x;
   y = x < 0.0F ? detail::kNan : y;
@@ -199,11 +207,12 @@ MSTRAIN_SCALAR_INLINE float log1p(float x) {
   const float small = x - (u - 1.0F);
   const float large = 1.0F - (u - x);
   const float rest = x < 1.0F ? small : large;  // 1 + x = u + rest
-  const int32_t exponent = (detail::bits_of(u) - detail::kTwoThirds) & detail::kExponentMask;
-  const int32_t bounded = exponent < (126 << 23) ? exponent : (126 << 23);
-  const float scale = detail::from_bits((127 << 23) - bounded);
-  const float f = (detail::from_bits(detail::bits_of(u) - exponent) - 1.0F) + rest * scale;
-  const float n = static_cast<float>(exponent >> 23);
+  const detail::LogParts parts = detail::log_parts(u);
+  const int32_t bounded = parts.exponent < (126 << 23) ? parts.exponent : (126 << 23);
+  const float scale =
+      detail::from_bits(static_cast<int32_t>((127U << 23) - static_cast<uint32_t>(bounded)));
+  const float f = (parts.mantissa - 1.0F) + rest * scale;
+  const float n = static_cast<float>(parts.exponent >> 23);
   float y = n * detail::kLn2High + (f + (detail::log_tail(f) + n * detail::kLn2Low));
   y = x < detail::kInfinity ? y : x;
   y = x < -1.0F ? detail::kNan : y;

@@ -61,10 +61,17 @@ struct Backward {
     const size_t results = bias.rank() == 4 ? 5 : 4;
     const float* const lse_rows =
         static_cast<const float*>(memory.inputs[results + 1]) + b * lse[0] + h * lse[1];
+    if (out.element == 1) {
+      loops().block->dot_rows(rows, n.e, input(results, out) + task.q.begin * out.position,
+                              out.position, buffers.cotangents + task.q.begin * ld_o, ld_o,
+                              buffers.delta + task.q.begin);
+    }
     for (int64_t i = task.q.begin; i < task.q.end; ++i) {
-      pack_rows(input(results, out), out, i, 1, n.e, buffers.row);
-      loops().block->dot_rows(1, n.e, buffers.row, 0, buffers.cotangents + i * ld_o, 0,
-                              buffers.delta + i);
+      if (out.element != 1) {
+        pack_rows(input(results, out), out, i, 1, n.e, buffers.row);
+        loops().block->dot_rows(1, n.e, buffers.row, 0, buffers.cotangents + i * ld_o, 0,
+                                buffers.delta + i);
+      }
       const float value = lse_rows[i * lse[2]];
       buffers.shift[i] = value > -kInfinity ? value : 0.0F;
     }

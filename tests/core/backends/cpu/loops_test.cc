@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "core/base/rng.h"
@@ -67,6 +68,35 @@ TEST(Loops, ElementwiseRowsAgreeBetweenInstructionSets) {
       plain.rows[i].f32(kCount, inputs, expected.data());
       wide.rows[i].f32(kCount, inputs, actual.data());
       expect_near(expected, actual, name);
+    }
+  }
+}
+
+TEST(Loops, AnElementIsTheSameWhereverItStands) {
+  std::vector<const Loops*> all = others();
+  all.push_back(loops_for("baseline"));
+  const std::vector<float> x = random_floats(kCount, 7);
+  const std::vector<float> y = random_floats(kCount, 8, 0.25, 2);
+  for (const Loops* loops : all) {
+    for (int i = 0; i < loops->elementwise->count; ++i) {
+      const ElementwiseLoop& row = loops->elementwise->rows[i];
+      if (std::string_view(row.name) == "where") {
+        continue;
+      }
+      std::vector<float> together(static_cast<size_t>(kCount)), alone(together);
+      const void* const inputs[2] = {x.data(), y.data()};
+      row.f32(kCount, inputs, together.data());
+      const bool is_bool =
+          i >= loops->elementwise->count - 7;  // comparisons are the last rows before where
+      const size_t out_size = is_bool ? 1 : sizeof(float);
+      for (int64_t at = 0; at < kCount; ++at) {
+        const void* const single[2] = {x.data() + at, y.data() + at};
+        row.f32(1, single,
+                reinterpret_cast<std::byte*>(alone.data()) + static_cast<size_t>(at) * out_size);
+      }
+      EXPECT_EQ(std::memcmp(together.data(), alone.data(), static_cast<size_t>(kCount) * out_size),
+                0)
+          << row.name;
     }
   }
 }
