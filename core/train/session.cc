@@ -160,9 +160,7 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   const bool complete = finished && (!evaluates || log.evaluated(trainer.step()));
   SessionResult result{complete ? Outcome::kFinished : Outcome::kInterrupted, trainer.step(),
                        std::nullopt, trainer.state().params};
-  if (evaluation.last()) {
-    result.eval_loss = evaluation.last()->loss;
-  }
+  result.evaluation = evaluation.last();
   return result;
 }
 

@@ -15,8 +15,8 @@ enum class Outcome { kFinished, kWasFinished, kInterrupted };
 struct SessionResult {
   Outcome outcome = Outcome::kFinished;
   int64_t step = 0;
-  std::optional<double> eval_loss;  // of this session's last evaluation
-  Params params;                    // at the end; empty where the run was finished before
+  std::optional<EvaluationRow> evaluation;  // this session's last one
+  Params params;                            // at the end; empty where the run was finished before
 };
 
 // Called for a plan that does not fit; throws PlanError.

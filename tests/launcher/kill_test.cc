@@ -75,7 +75,7 @@ TEST(Kill, AtAnyMomentChangesNothing) {
     RunningCommand command(run.arguments("killed", more));
     if (i < kKills && i % 2 == 0) {
       // A quarter of the run's share: the machine may be faster now than it was for the straight run.
-      sleep(rng.uniform() * whole / (4 * kKills));
+      sleep(0.02 + rng.uniform() * whole / (4 * kKills));
     } else {
       // Inside a save, some time after the process has begun to train. A leftover of the kill before does not count.
       sleep(0.02 + rng.uniform() * 0.02);

@@ -1,6 +1,7 @@
 #include "suites/transformer/gpt/run.h"
 
 #include "core/base/error.h"
+#include "core/base/json.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/train/timing.h"
 #include "suites/transformer/gpt/generate.h"
@@ -100,8 +101,15 @@ Outcome train_model(const RunRequest& request) {
                  directory, result.step);
       break;
     case Outcome::kFinished: {
-      fmt::print(request.out, "{}: finished at step {}{}\n", directory, result.step,
-                 result.eval_loss ? fmt::format(", eval loss {:.4f}", *result.eval_loss) : "");
+      if (result.evaluation) {
+        for (const auto& [prompt, text] : result.evaluation->samples) {
+          fmt::print(request.out, "---- generated after {} ----\n{}{}\n----\n", Json(prompt).dump(),
+                     prompt, text);
+        }
+      }
+      fmt::print(
+          request.out, "{}: finished at step {}{}\n", directory, result.step,
+          result.evaluation ? fmt::format(", eval loss {:.4f}", result.evaluation->loss) : "");
       fmt::print(request.out, "open {} in a browser\n", join_path(directory, kReportFile));
       break;
     }
