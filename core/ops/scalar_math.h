@@ -237,7 +237,7 @@ bool greater_equal(T x, T y) {
 
 // The operations by the kernels that they need: F(name) for each.
 #define MSTRAIN_UNARY_NUMERIC(F) F(neg) F(abs) F(sign) F(identity) F(relu)
-// clang-format off: it never agrees with itself on this macro
+// clang-format off
 #define MSTRAIN_UNARY_FLOATING(F)                                                          \
   F(floor)                                                                                 \
   F(ceil)                                                                                  \
