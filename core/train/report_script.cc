@@ -21,6 +21,7 @@ const svg = (tag, attrs = {}, text) => {
 };
 const colour = i => `var(--c${i % 8})`;
 const many = runs.length > 1;
+if (new Set(runs.map(r => r.name)).size < runs.length) runs.forEach(r => { r.name = r.directory; });
 const finite = v => typeof v === "number" && isFinite(v);
 
 // Numbers for people.
@@ -28,14 +29,15 @@ const group = v => Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 const short = v => {
   const a = Math.abs(v), units = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
   for (const [n, u] of units) if (a >= n) return trim((v / n).toPrecision(3)) + u;
-  return a === 0 ? "0" : a < 1e-3 ? v.toExponential(1).replace("e-", "e−") : trim(v.toPrecision(3));
+  return a === 0 ? "0" : a < 0.01 ? trim(v.toExponential(1).replace(/e.*/, "")) + "e−" + v.toExponential(1).split("e-")[1] : trim(v.toPrecision(3));
 };
 const trim = s => s.includes(".") && !s.includes("e") ? s.replace(/\.?0+$/, "") : s;
 const bytes = v => v >= 1e9 ? (v / 1e9).toFixed(2) + " GB" : (v / 1e6).toFixed(1) + " MB";
 const duration = s => s >= 3600 ? `${Math.floor(s / 3600)} h ${Math.round(s % 3600 / 60)} min` : s >= 60 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : `${s.toFixed(1)} s`;
 
 // State that all charts share.
-const view = { hidden: new Set(), smooth: 0.6, logLoss: false, zoom: null };
+const points = Math.max(...runs.map(r => r.train.step.length));
+const view = { hidden: new Set(), smooth: points > 400 ? 0.9 : points > 100 ? 0.7 : 0.3, logLoss: false, zoom: null };
 const smoothed = ys => {
   if (view.smooth === 0) return ys;
   let mean = 0, weight = 0;
@@ -183,11 +185,12 @@ const trained = run => {
 };
 const facts = run => {
   const r = run.run, rates = run.train.tokens_per_second.filter(finite).sort((a, b) => a - b), out = [];
-  if (r.step !== undefined) out.push([`${group(r.step)} / ${group(r.total_steps)}`, "steps"]);
-  if (last(run.train.loss) !== null) out.push([last(run.train.loss).toFixed(4), "training loss, last"]);
-  if (last(run.eval.eval_loss) !== null) out.push([last(run.eval.eval_loss).toFixed(4), `held-out loss · best ${lowest(run.eval.eval_loss).toFixed(4)}`]);
-  if (rates.length) out.push([short(rates[rates.length >> 1]), "tokens per second, median"]);
-  if (rates.length) out.push([duration(trained(run)), "in training steps"]);
+  if (r.step !== undefined) out.push([group(r.step), many ? "steps" : `of ${group(r.total_steps)} steps`]);
+  if (last(run.train.loss) !== null) out.push([last(run.train.loss).toFixed(4), "training loss"]);
+  const held = last(run.eval.eval_loss), best = lowest(run.eval.eval_loss);
+  if (held !== null) out.push([held.toFixed(4), "held-out loss" + (best < held ? ` · best ${best.toFixed(4)}` : "")]);
+  if (rates.length) out.push([short(rates[rates.length >> 1]), "tokens per second"]);
+  if (rates.length) out.push([duration(trained(run)), "training time"]);
   if (r.parameters) out.push([short(r.parameters), "parameters"]);
   return out;
 };
@@ -244,15 +247,13 @@ if (texts.length) {
 const keys = [...new Set(runs.flatMap(run => run.config.map(([k]) => k)))];
 const maps = runs.map(run => new Map(run.config)), differs = k => many && new Set(maps.map(m => m.get(k))).size > 1;
 let only = false;
+const heads = first => el("tr", {}, el("th", {}, first), ...runs.map((r, i) => el("th", {}, swatch(i), r.name)));
 const drawConfig = () => {
-  const host = el("div", many ? {} : { class: "columns" });
-  for (const section of [...new Set(keys.map(k => k.split(".")[0]))]) {
-    const mine = keys.filter(k => k.split(".")[0] === section && (!only || differs(k)));
-    if (!mine.length) continue;
-    const table = el("table", {}, el("tr", {}, el("th", {}, section), ...(many ? runs.map((r, i) => el("th", {}, swatch(i), r.name)) : [el("th")])));
-    for (const k of mine) table.append(el("tr", { class: differs(k) ? "differs" : "" }, el("td", {}, k.slice(section.length + 1) || k), ...maps.map(m => el("td", { class: "value" }, m.get(k) ?? "–"))));
-    host.append(table);
-  }
+  const shown = keys.filter(k => !only || differs(k)), host = el("div", many ? {} : { class: "columns" });
+  const row = (k, name) => el("tr", { class: differs(k) ? "differs" : "" }, el("td", {}, name), ...maps.map(m => el("td", { class: "value" }, m.get(k) ?? "–")));
+  if (many) host.append(el("table", {}, heads("key"), ...shown.map(k => row(k, k))));
+  else for (const section of new Set(shown.map(k => k.split(".")[0])))
+    host.append(el("table", {}, el("tr", {}, el("th", { colspan: 2 }, section)), ...shown.filter(k => k.split(".")[0] === section).map(k => row(k, k.slice(section.length + 1) || k))));
   $("config").replaceChildren(host);
 };
 if (many) {
@@ -263,12 +264,9 @@ drawConfig();
 const machineOf = r => r.machine ? [["processor", r.machine.processor], ["processors", r.machine.processors], ["memory", bytes(r.machine.memory_bytes)], ["system", r.machine.system],
   ["compiler", r.machine.compiler], ["mstrain", r.machine.version], ["planned memory", bytes(r.planned_memory_bytes)], ["peak memory", bytes(r.peak_memory_bytes)],
   ["FLOPs per token", short(r.flops_per_token)], ["tokens per step", group(r.tokens_per_step)], ["micro-batch", group(r.micro_batch)]] : [];
-runs.forEach((run, i) => {
-  const table = el("table");
-  if (many) table.append(el("tr", {}, el("th", { colspan: 2 }, swatch(i), run.name)));
-  for (const [k, v] of machineOf(run.run)) table.append(el("tr", {}, el("td", {}, k), el("td", { class: "value" }, String(v))));
-  $("machine").append(table);
-});
+const machines = runs.map(run => new Map(machineOf(run.run))), facets = [...new Set(machines.flatMap(m => [...m.keys()]))];
+$("machine").append(el("table", {}, ...(many ? [heads("")] : []), ...facets.map(k => el("tr", {}, el("td", {}, k), ...machines.map(m => el("td", { class: "value" }, String(m.get(k) ?? "–")))))));
+if (many) $("facts").classList.remove("pair");
 $("footer").textContent = "Drag over a chart to zoom, double-click to see everything. " + runs.map(r => r.directory).join(", ");
 
 const setTheme = dark => { document.documentElement.dataset.theme = dark ? "dark" : "light"; $("theme").textContent = dark ? "Light" : "Dark"; };

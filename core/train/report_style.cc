@@ -34,7 +34,7 @@ button, select {
 }
 button:hover { color: var(--ink); } button[aria-pressed="true"] { color: var(--ink); border-color: var(--ink-3); }
 button:focus-visible, input:focus-visible, select:focus-visible { outline: 2px solid var(--c0); outline-offset: 1px; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: 12px; margin-bottom: 16px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin-bottom: 16px; }
 .tile, .card { background: var(--card); border: 1px solid var(--line); border-radius: 12px; box-shadow: var(--shadow); }
 .tile { padding: 12px 16px; }
 .tile b { display: block; font-size: 21px; font-weight: 640; letter-spacing: -0.01em; line-height: 1.3; }
@@ -82,7 +82,7 @@ const char* const kReportBody = R"html(<main>
 <section id="tiles" class="tiles"></section>
 <section id="charts" class="charts"></section>
 <section id="samples" class="card below" hidden><div class="card-head"><h2>Generated text</h2><span class="spacer"></span><select id="which" aria-label="Step"></select></div><div id="texts"></div></section>
-<section class="pair below"><div class="card"><div class="card-head"><h2>Configuration</h2><span class="spacer"></span>
+<section id="facts" class="pair below"><div class="card"><div class="card-head"><h2>Configuration</h2><span class="spacer"></span>
 <button id="only" type="button" aria-pressed="false" hidden>Only differences</button></div><div id="config"></div></div>
 <div class="card"><div class="card-head"><h2>Machine and plan</h2></div><div id="machine"></div></div></section>
 <footer id="footer"></footer>
