@@ -45,14 +45,14 @@ void expect_loop(const Case& it, uint64_t subset) {
   }
 }
 
-TEST_P(BatchOfOp, IsTheLoopOverSamples) {
+void expect_loops(const OpDef& op) {
   std::vector<Dtype> dtypes{Dtype::kF64, Dtype::kI32};
-  if (long_tests() || !accepts(op().dtypes, Dtype::kF64)) {
+  if (long_tests() || !accepts(op.dtypes, Dtype::kF64)) {
     dtypes.assign(std::begin(kAllDtypes), std::end(kAllDtypes));
   }
   for (Backend backend : {Backend::kCpu, Backend::kReference}) {
     const ContextScope scope(context_of(backend));
-    for (const Case& it : some(cases_of(op(), dtypes), backend == Backend::kCpu ? 14 : 5)) {
+    for (const Case& it : some(cases_of(op, dtypes), backend == Backend::kCpu ? 14 : 5)) {
       SCOPED_TRACE(to_string(it));
       const size_t count = it.sample.inputs.size();
       const uint64_t all = (uint64_t{1} << count) - 1;
@@ -63,7 +63,7 @@ TEST_P(BatchOfOp, IsTheLoopOverSamples) {
         if (chosen) {
           expect_loop(it, subset);
         }
-        if (HasFatalFailure()) {
+        if (testing::Test::HasFatalFailure()) {
           return;
         }
       }
@@ -71,10 +71,10 @@ TEST_P(BatchOfOp, IsTheLoopOverSamples) {
   }
 }
 
-TEST_P(BatchOfOp, OfNoSamplesIsEmpty) {
+void expect_empty(const OpDef& op) {
   const ContextScope scope(context_of(Backend::kCpu));
-  const Dtype dtype = accepts(op().dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
-  for (const Case& it : some(cases_of(op(), std::span(&dtype, 1)), 3)) {
+  const Dtype dtype = accepts(op.dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
+  for (const Case& it : some(cases_of(op, std::span(&dtype, 1)), 3)) {
     SCOPED_TRACE(to_string(it));
     BatchedLeaves batch;
     Types types;
@@ -89,6 +89,11 @@ TEST_P(BatchOfOp, OfNoSamplesIsEmpty) {
       EXPECT_EQ(result.dim(0), 0);
     }
   }
+}
+
+TEST_P(BatchOfOp, IsTheLoopOverSamples) {
+  expect_loops(op());
+  expect_empty(op());
 }
 
 MSTRAIN_FOR_OPS(BatchOfOp,

@@ -10,59 +10,54 @@ using DeclaredOp = OpTest;
 
 bool is_control(const OpDef& op) { return op.kind == OpKind::kControl || op.name == "input"; }
 
-TEST_P(DeclaredOp, StatesItsRules) {
-  EXPECT_NE(op().infer, nullptr);
-  EXPECT_TRUE(op().jvp != nullptr || op().vjp != nullptr || op().decompose != nullptr)
+void expect_rules(const OpDef& op) {
+  EXPECT_NE(op.infer, nullptr);
+  EXPECT_TRUE(op.jvp != nullptr || op.vjp != nullptr || op.decompose != nullptr)
       << "states no derivative; zero_derivative is a statement";
-  if (op().linear != 0 && op().vjp == nullptr) {
-    EXPECT_NE(op().jvp, nullptr) << "is linear, but states neither a transpose nor a tangent";
+  if (op.linear != 0 && op.vjp == nullptr) {
+    EXPECT_NE(op.jvp, nullptr) << "is linear, but states neither a transpose nor a tangent";
   }
-  if (op().name != "input") {
-    EXPECT_TRUE(op().batch != nullptr || op().decompose != nullptr) << "states no batching rule";
+  if (op.name != "input") {
+    EXPECT_TRUE(op.batch != nullptr || op.decompose != nullptr) << "states no batching rule";
   }
-  if (!is_control(op())) {
-    EXPECT_NE(op().cost, nullptr) << "states no cost";
-    ASSERT_NE(op().samples, nullptr) << "states no samples";
+  if (!is_control(op)) {
+    EXPECT_NE(op.cost, nullptr) << "states no cost";
+    ASSERT_NE(op.samples, nullptr) << "states no samples";
     for (Dtype dtype : kAllDtypes) {
-      if (accepts(op().dtypes, dtype)) {
+      if (accepts(op.dtypes, dtype)) {
         // A range of bool is no range.
-        EXPECT_TRUE(!op().samples(dtype).empty() || (op().name == "iota" && dtype == Dtype::kBool))
+        EXPECT_TRUE(!op.samples(dtype).empty() || (op.name == "iota" && dtype == Dtype::kBool))
             << "states no samples for " << name_of(dtype);
       }
     }
   }
 }
 
-TEST_P(DeclaredOp, SamplesAreAcceptedAndCosted) {
-  for (const Case& it : cases_of(op())) {
+void expect_accepted_samples(const OpDef& op) {
+  for (const Case& it : cases_of(op)) {
     SCOPED_TRACE(to_string(it));
     Types types;
     for (const SampleInput& input : it.sample.inputs) {
       types.push_back(input.type);
     }
-    const Types outputs = op().infer(types, it.sample.attrs);
+    const Types outputs = op.infer(types, it.sample.attrs);
     EXPECT_FALSE(outputs.empty());
-    const Cost cost = op().cost(types, outputs, it.sample.attrs);
+    const Cost cost = op.cost(types, outputs, it.sample.attrs);
     EXPECT_GE(cost.flops, 0);
     EXPECT_GE(cost.bytes, 0);
   }
 }
 
 // Empty tensors are where loops and divisions go wrong.
-TEST_P(DeclaredOp, OneSampleIsEmpty) {
-  // Along the axis of an argmax there must be something; iota's shape is full; a convolution of nothing has no place to
-  // put its window, although a batch of nothing has.
-  if (is_control(op()) || op().name == "iota") {
-    GTEST_SKIP() << "has no empty form";
-  }
+void expect_empty_sample(const OpDef& op) {
   bool found = false;
   for (const Sample& sample :
-       op().samples(accepts(op().dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool)) {
+       op.samples(accepts(op.dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool)) {
     Types types;
     for (const SampleInput& input : sample.inputs) {
       types.push_back(input.type);
     }
-    for (const TensorType& type : op().infer(types, sample.attrs)) {
+    for (const TensorType& type : op.infer(types, sample.attrs)) {
       found = found || type.elements() == 0;
     }
     for (const TensorType& type : types) {
@@ -70,6 +65,16 @@ TEST_P(DeclaredOp, OneSampleIsEmpty) {
     }
   }
   EXPECT_TRUE(found) << "states no sample with an empty tensor";
+}
+
+TEST_P(DeclaredOp, StatesItsRulesAndSamples) {
+  expect_rules(op());
+  if (!is_control(op()) && !HasFailure()) {
+    expect_accepted_samples(op());
+    if (op().name != "iota") {  // its axis has a length
+      expect_empty_sample(op());
+    }
+  }
 }
 
 MSTRAIN_FOR_OPS(DeclaredOp, [](const OpDef&) { return true; });

@@ -153,5 +153,34 @@ TEST_P(KernelOfOp, StaysInItsMemoryAndWritesAllOfIt) {
 
 MSTRAIN_FOR_OPS(KernelOfOp, has_samples);
 
+// The check itself: kernels that do what they must not.
+TEST(KernelCheck, SeesWhatAKernelMustNotDo) {
+  const Case it = cases_of(*find_op("neg"), std::array{Dtype::kF32})[2];
+  const Tensors inputs = inputs_of(it);
+  const int64_t bytes = inputs[0].type().bytes();
+  static int64_t at;
+  const auto writes = [&](void* (*where)(const KernelMemory&), int64_t offset) {
+    static void* (*place)(const KernelMemory&);
+    place = where;
+    at = offset;
+    KernelEntry entry;
+    entry.prepare = [](const KernelRequest&) {
+      return Kernel{[](const KernelMemory& memory) { static_cast<char*>(place(memory))[at] = 1; },
+                    64};
+    };
+    return GuardedRun(it, entry, 1, inputs, std::byte{0});
+  };
+  const auto output = [](const KernelMemory& memory) -> void* { return memory.outputs[0]; };
+  const auto input = [](const KernelMemory& memory) -> void* { return memory.inputs[0]; };
+  const auto workspace = [](const KernelMemory& memory) -> void* { return memory.workspace; };
+  EXPECT_TRUE(writes(output, bytes - 1).intact);
+  EXPECT_FALSE(writes(output, bytes).intact);
+  EXPECT_FALSE(writes(output, -1).intact);
+  EXPECT_FALSE(writes(input, bytes).intact);
+  EXPECT_FALSE(writes(workspace, 64).intact);
+  EXPECT_FALSE(writes(input, 0).inputs_unchanged);
+  EXPECT_TRUE(writes(workspace, 63).intact && writes(workspace, 63).inputs_unchanged);
+}
+
 }  // namespace
 }  // namespace mstrain

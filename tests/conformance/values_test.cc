@@ -34,8 +34,8 @@ void expect_close(const Case& it, const Tensors& actual, const Tensors& inputs,
   }
 }
 
-TEST_P(ValueOfOp, CpuAgreesWithReference) {
-  for (const Case& it : cases_of(op())) {
+void expect_cpu_agrees(const OpDef& op) {
+  for (const Case& it : cases_of(op)) {
     SCOPED_TRACE(to_string(it));
     const Tensors inputs = inputs_of(it);
     const Tensors expected = reference_of(it, inputs);
@@ -47,7 +47,7 @@ TEST_P(ValueOfOp, CpuAgreesWithReference) {
       for (size_t i = 0; i < actual.size(); ++i) {
         ASSERT_EQ(bit_difference(again[i], actual[i]), "") << "a second run differs";
       }
-      if (HasFatalFailure()) {
+      if (testing::Test::HasFatalFailure()) {
         return;
       }
     }
@@ -94,10 +94,10 @@ int64_t largest(const Tensors& tensors) {
   return elements;
 }
 
-TEST_P(ValueOfOp, ManySamplesAtOnceAgreeForOneAndTwoThreads) {
+void expect_many_samples(const OpDef& op) {
   constexpr int64_t kElements = 60000;
-  const Dtype dtype = accepts(op().dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
-  for (const Case& it : some(cases_of(op(), std::span(&dtype, 1)), 3)) {
+  const Dtype dtype = accepts(op.dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
+  for (const Case& it : some(cases_of(op, std::span(&dtype, 1)), 3)) {
     SCOPED_TRACE(to_string(it));
     const Tensors inputs = inputs_of(it);
     const int64_t most = std::max(largest(inputs), largest(reference_of(it, inputs)));
@@ -124,10 +124,10 @@ TEST_P(ValueOfOp, ManySamplesAtOnceAgreeForOneAndTwoThreads) {
   }
 }
 
-TEST_P(ValueOfOp, OneLongDimAgreesForOneAndTwoThreads) {
+void expect_long_dim(const OpDef& op) {
   constexpr int64_t kLength = 25013;  // a prime, so that no block fits
-  const Dtype dtype = accepts(op().dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
-  for (Case it : cases_of(op(), std::span(&dtype, 1))) {
+  const Dtype dtype = accepts(op.dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
+  for (Case it : cases_of(op, std::span(&dtype, 1))) {
     bool stretched = !it.sample.inputs.empty();
     Types types;
     for (SampleInput& input : it.sample.inputs) {
@@ -138,8 +138,7 @@ TEST_P(ValueOfOp, OneLongDimAgreesForOneAndTwoThreads) {
       types.push_back(input.type);
     }
     try {
-      stretched =
-          stretched && !op().infer(types, it.sample.attrs).empty() && types[0].elements() > 1;
+      stretched = stretched && !op.infer(types, it.sample.attrs).empty() && types[0].elements() > 1;
     } catch (const ShapeError&) {
       stretched = false;  // the attributes fix the length
     }
@@ -155,10 +154,10 @@ TEST_P(ValueOfOp, OneLongDimAgreesForOneAndTwoThreads) {
   }
 }
 
-TEST_P(ValueOfOp, GraphModeGivesTheBitsOfEagerMode) {
+void expect_graph_mode(const OpDef& op) {
   for (Backend backend : {Backend::kReference, Backend::kCpu}) {
     const ContextScope scope(context_of(backend));
-    for (const Case& it : some(cases_of(op()), backend == Backend::kCpu ? 80 : 20)) {
+    for (const Case& it : some(cases_of(op), backend == Backend::kCpu ? 80 : 20)) {
       SCOPED_TRACE(to_string(it));
       const Tensors inputs = inputs_of(it);
       const Tensors eager = run(it, inputs);
@@ -174,11 +173,11 @@ TEST_P(ValueOfOp, GraphModeGivesTheBitsOfEagerMode) {
   }
 }
 
-TEST_P(ValueOfOp, ThePlanOfNullComputesNothingButFits) {
+void expect_null_plan(const OpDef& op) {
   Context context = context_of(Backend::kCpu);
   context.backend = Backend::kNull;
   const ContextScope scope(context);
-  for (const Case& it : some(cases_of(op()), 8)) {
+  for (const Case& it : some(cases_of(op), 8)) {
     SCOPED_TRACE(to_string(it));
     const Tensors inputs = inputs_of(it);
     Types types;
@@ -186,12 +185,20 @@ TEST_P(ValueOfOp, ThePlanOfNullComputesNothingButFits) {
       types.push_back(x.type());
     }
     const Tensors outputs = run_jitted(it, inputs, 2);
-    const Types expected = op().infer(types, it.sample.attrs);
+    const Types expected = op.infer(types, it.sample.attrs);
     ASSERT_EQ(outputs.size(), expected.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       EXPECT_EQ(outputs[i].type(), expected[i]);
     }
   }
+}
+
+TEST_P(ValueOfOp, IsThatOfTheReferenceForEveryThreadCountAndMode) {
+  expect_cpu_agrees(op());
+  expect_many_samples(op());
+  expect_long_dim(op());
+  expect_graph_mode(op());
+  expect_null_plan(op());
 }
 
 MSTRAIN_FOR_OPS(ValueOfOp, has_samples);
