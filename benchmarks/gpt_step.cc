@@ -4,13 +4,9 @@
 //
 // Prints one JSON line after compiling; then, for every line "N" on standard input, runs N steps and prints their
 // seconds and the last loss. Ends with its input.
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "core/base/rng.h"
@@ -33,19 +29,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Anonymous resident memory of this process in bytes, now.
-int64_t resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  int64_t kib = 0;
-  while (status >> word) {
-    if (word == "RssAnon:") {
-      status >> kib;
-    }
-  }
-  return kib * 1024;
 }
 
 struct State {
@@ -129,9 +112,8 @@ int run(int argc, char** argv) {
     const int64_t count = std::atoll(line);
     const auto begin = Clock::now();
     run_steps(count);
-    std::printf("{\"step_seconds\": %.6f, \"loss\": %.5f, \"rss_anon\": %lld}\n",
-                seconds_since(begin) / static_cast<double>(count), loss,
-                static_cast<long long>(resident_bytes()));
+    std::printf("{\"step_seconds\": %.6f, \"loss\": %.5f}\n",
+                seconds_since(begin) / static_cast<double>(count), loss);
     std::fflush(stdout);
   }
   return 0;
