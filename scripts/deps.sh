@@ -31,5 +31,9 @@ if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || { echo "Run as root: apt-get install ${missing[*]}" >&2; exit 1; }
   run=(sudo)
 fi
-"${run[@]}" apt-get update -qq
-DEBIAN_FRONTEND=noninteractive "${run[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+{ "${run[@]}" apt-get update -qq &&
+  "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+} >"$log" 2>&1 || { cat "$log" >&2; echo "apt-get could not install: ${missing[*]}" >&2; exit 1; }
+echo "installed"

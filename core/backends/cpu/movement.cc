@@ -29,9 +29,11 @@ Kernel prepare_concat(const KernelRequest& request) {
       for (int64_t o = begin; o < end; ++o) {
         std::byte* to = y + o * row;
         for (size_t i = 0; i < bytes.size(); ++i) {
-          std::memcpy(to, static_cast<const std::byte*>(memory.inputs[i]) + o * bytes[i],
-                      static_cast<size_t>(bytes[i]));
-          to += bytes[i];
+          if (bytes[i] > 0) {  // what is empty has no address
+            std::memcpy(to, static_cast<const std::byte*>(memory.inputs[i]) + o * bytes[i],
+                        static_cast<size_t>(bytes[i]));
+            to += bytes[i];
+          }
         }
       }
     });
