@@ -10,6 +10,7 @@ packages=(
   libyaml-cpp-dev                     # configuration
   libdnnl-dev libeigen3-dev           # matrix products
   zlib1g-dev                          # compressed data sets
+  librocksdb-dev                      # the embedding cache on disk
   libgtest-dev libgmock-dev           # tests
   libbenchmark-dev                    # benchmarks
   dataset-fashion-mnist               # data of an example and its tests

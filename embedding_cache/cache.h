@@ -1,0 +1,186 @@
+// Embedding tables larger than memory. Rows with their optimizer state live in tiers (host memory, then a store on disk), are
+// fetched ahead for batches that are known, updated in place, and committed all at once.
+//
+//   Cache cache = Cache::open(options);                       // empty, or where the newest complete commit ended
+//   Ticket next = cache.prefetch(table, ids, step);           // returns at once; rows arrive behind the scenes
+//   ...
+//   cache.wait(ticket);
+//   cache.gather(ticket, out, width);                         // out[positions, width]
+//   cache.update(ticket, gradients, LazyAdam{.lr = 1e-3F});   // gradients[positions, width]
+//   cache.release(std::move(ticket));
+//   CommitId id = cache.commit_step(step, user_blob);              // between steps, no ticket open
+//
+// What holds, whatever the sizes of the tiers, the depth of prefetch and the number of threads:
+//   a row held by an open ticket stays where it is;
+//   gather sees every update of earlier steps (or, with bounded_staleness k, all but those of the last k tickets: otherwise an error);
+//   the first value of a row depends on (seed, table, id) alone, and the gradients of an id are added in the order of positions.
+//
+// Calls are thread-safe as long as no two use one ticket at the same time (gather and rows may). Errors are mstrain::Error for wrong use,
+// which leaves everything as it was, and IoError for a tier that failed, after which every call repeats that error: open again to go on from
+// the last commit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "embedding_cache/options.h"
+#include "embedding_cache/row.h"
+#include "embedding_cache/stats.h"
+#include "embedding_cache/update.h"
+
+namespace mstrain::embedding_cache {
+
+class Core;
+struct TicketState;
+
+enum class Use : uint8_t {
+  kTrain,  // counts for admission, may be updated; steps never decrease
+  kRead    // evaluation: sees the rows of now and changes nothing
+};
+
+// Holds the rows of one batch in memory until it is released. Dropping a ticket of training that was neither updated nor released gives
+// its rows free and makes the next prefetch or commit report it.
+class Ticket {
+ public:
+  Ticket();  // holds nothing
+  Ticket(Ticket&& other) noexcept;
+  Ticket& operator=(Ticket&& other) noexcept;
+  ~Ticket();
+
+  bool is_open() const { return state_ != nullptr; }
+  uint64_t step() const;
+  size_t positions() const;         // ids given to prefetch
+  std::span<const Id> ids() const;  // the distinct ones, in the order of their first occurrence
+  std::span<const uint32_t> inverse() const;  // per position: index into ids()
+
+ private:
+  friend class Cache;
+  explicit Ticket(std::unique_ptr<TicketState> state);
+  const TicketState& state() const;  // Error when nothing is held
+  void drop() noexcept;
+  std::unique_ptr<TicketState> state_;
+};
+
+// Positions [begin, end) of a batch.
+struct Tile {
+  size_t begin = 0;
+  size_t end = ~size_t{0};
+};
+
+// Applies gradients to records; records[i] learns from gradients[i].
+using RowKernel =
+    std::function<void(std::byte* const* records, const float* const* gradients, size_t count)>;
+
+enum class GradientsOf : uint8_t { kPositions, kDistinctIds };
+
+struct ExportSummary {
+  uint64_t rows = 0;
+  uint64_t tombstones = 0;
+};
+
+class Cache {
+ public:
+  // Opens the directory and goes on from its newest complete commit; a damaged one is passed over with a warning. What was not
+  // committed is gone. Errors: ConfigError, a directory of something else or of other tables, a directory in use.
+  static Cache open(const Options& options);
+  // From commit `id` exactly; newer ones are abandoned (removed with the next commit). Error where it is missing or damaged.
+  static Cache resume(const Options& options, CommitId id);
+  Cache(Cache&&) noexcept;
+  Cache& operator=(Cache&&) noexcept;
+  ~Cache();
+
+  const Options& options() const;
+  CommitId last_commit() const;                  // resumed from or made; 0: none
+  uint64_t last_step() const;                    // of that commit
+  std::span<const std::byte> user_blob() const;  // of the commit that was resumed
+  uint32_t table(std::string_view name) const;
+  const RowLayout& layout(uint32_t table) const;
+
+  // Tells a batch of training that will be prefetched later, in the order of the prefetches: eviction then spares what is needed soonest.
+  void announce(uint32_t table, std::span<const Id> ids);
+  // Starts to bring the rows of `ids` into memory and holds them. Ids of announced batches must be prefetched as they were announced.
+  // Error when they do not fit beside what other tickets hold.
+  Ticket prefetch(uint32_t table, std::span<const Id> ids, uint64_t step, Use use = Use::kTrain);
+  // Returns when the rows are in memory; Error after options.wait_seconds.
+  void wait(const Ticket& ticket);
+
+  // After wait: weights of positions [tile) to out[(p - tile.begin) * stride ..]. No I/O.
+  void gather(const Ticket& ticket, float* out, size_t stride, Tile tile = {}) const;
+  // After wait: where the weights of each distinct id are, without a copy; valid until release. An id that was not admitted has a row of
+  // zeros that it shares with others. Writing there is an error that nobody detects.
+  void rows(const Ticket& ticket, std::vector<const float*>& out) const;
+
+  // Once per ticket, in the order of the prefetches. `gradients` is [positions, width] or [ids().size(), width]; one update type per segment.
+  template <class... Updates>
+  requires(sizeof...(Updates) > 0) void update(Ticket& ticket, std::span<const float> gradients,
+                                               GradientsOf of, const Updates&... updates) {
+    const RowLayout& layout = layout_of(ticket);
+    const std::array<OptimizerKind, sizeof...(Updates)> kinds{Updates::kKind...};
+    const auto prepared = std::make_tuple(updates.at(ticket.step())...);
+    update_rows(ticket, gradients, of, kinds,
+                [&](std::byte* const* records, const float* const* rows, size_t count) {
+                  for (size_t i = 0; i < count; ++i) {
+                    apply(layout, records[i], rows[i], prepared,
+                          std::index_sequence_for<Updates...>());
+                  }
+                });
+  }
+  template <class... Updates>
+  requires(sizeof...(Updates) > 0) void update(Ticket& ticket, std::span<const float> gradients,
+                                               const Updates&... updates) {
+    update(ticket, gradients, GradientsOf::kPositions, updates...);
+  }
+  // With the optimizers that the options name, each learning rate times `lr_scale`; the fastest code for this processor.
+  void update(Ticket& ticket, std::span<const float> gradients,
+              GradientsOf of = GradientsOf::kPositions, float lr_scale = 1.0F);
+  void release(Ticket&& ticket);
+
+  // Between steps: no ticket may be open. prepare() writes a commit and returns when it is durable; commit(id) says that whoever asked for
+  // it will resume from there, and removes all but the newest options.keep and abandoned ones. Steps of later batches must be greater.
+  CommitId prepare(uint64_t step, std::span<const std::byte> user_blob = {});
+  void commit(CommitId id);
+  CommitId commit_step(uint64_t step, std::span<const std::byte> user_blob = {});  // both
+
+  // Forgets rows that no update has touched for their table's ttl_steps; returns how many. No ticket may be open.
+  uint64_t evict(uint64_t step);
+
+  // Writes what changed after commit `since` (0: everything) as one file; tombstones name the rows that are gone. `with_state` decides
+  // whether the optimizer state goes along. No ticket may be open.
+  ExportSummary export_delta(CommitId since, const std::string& path, bool with_state = true);
+  // Takes over the rows and tombstones of a file that has the state. No ticket may be open.
+  ExportSummary import_delta(const std::string& path);
+  // Bulk load: records (layout().record_bytes() each, updates > 0) of ascending ids. No ticket may be open.
+  void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
+
+  // Every row with at least one update, ascending by id, with its record. No ticket may be open.
+  void scan(uint32_t table, const std::function<void(Id, const std::byte*)>& visit);
+  // SHA-256 over all rows, states and counters of all tables: equal for equal training, whatever the sizes. No ticket may be open.
+  std::string digest();
+  Stats stats() const;
+
+ private:
+  explicit Cache(std::shared_ptr<Core> core);
+  const RowLayout& layout_of(const Ticket& ticket) const;
+  void update_rows(Ticket& ticket, std::span<const float> gradients, GradientsOf of,
+                   std::span<const OptimizerKind> kinds, const RowKernel& kernel);
+
+  template <class Tuple, size_t... I>
+  static void apply(const RowLayout& layout, std::byte* record, const float* gradient,
+                    const Tuple& updates, std::index_sequence<I...>) {
+    float* floats = weights_of(record);
+    (std::get<I>(updates)(floats + layout.parts()[I].weights, floats + layout.parts()[I].state,
+                          gradient + layout.parts()[I].weights, layout.parts()[I].width),
+     ...);
+  }
+
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace mstrain::embedding_cache

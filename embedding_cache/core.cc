@@ -1,0 +1,280 @@
+// Life of a cache: opening, waiting, failing, closing; and the small calls.
+#include "embedding_cache/core.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/digest.h"
+
+namespace mstrain::embedding_cache {
+
+Table::Table(const TableOptions& table_options, uint64_t cache_seed)
+    : options(table_options),
+      layout(table_options),
+      seed(table_seed(cache_seed, table_options.name)),
+      host(table_options.host_rows, layout.record_bytes(), table_options.policy),
+      admission(table_options.admission, seed),
+      zeros(layout.record_bytes()) {}
+
+Core::Core(const Options& given) : options(given) {
+  check_options(options);
+  files = options.files == nullptr ? &real_files() : options.files;
+  for (const TableOptions& table : options.tables) {
+    tables.push_back(std::make_unique<Table>(table, options.seed));
+    context_.record_bytes.push_back(tables.back()->layout.record_bytes());
+  }
+  workers_ = std::make_unique<ThreadPool>(options.threads - 1);
+  readers_ = std::make_unique<ThreadPool>(options.store.read_threads);
+  writer_ = std::make_unique<ThreadPool>(1);
+  context_.options = options.store;
+  context_.files = files;
+  context_.workers = workers_.get();
+  write_back_.reset(context_.record_bytes, options.store.write_back_rows);
+}
+
+Core::~Core() { close(); }
+
+void Core::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) {
+      return;
+    }
+    closed_ = true;
+    if (failure_.empty()) {
+      failure_ = "the cache was closed";
+    }
+  }
+  changed_.notify_all();
+  writer_.reset();
+  readers_.reset();
+  store_.reset();
+  workers_.reset();
+  lock_file_.reset();
+}
+
+Table& Core::at(uint32_t table) {
+  check(table < tables.size(), "embedding_cache: table {} of {}", table, tables.size());
+  return *tables[table];
+}
+
+void Core::require_healthy() const {
+  if (!failure_.empty()) [[unlikely]] {
+    if (failure_error_) {
+      std::rethrow_exception(failure_error_);
+    }
+    throw Error("embedding_cache: " + failure_);
+  }
+}
+
+void Core::poison(const std::string& message, std::exception_ptr error) {
+  if (failure_.empty()) {
+    failure_ = message;
+    failure_error_ = std::move(error);
+  }
+  changed_.notify_all();
+}
+
+void Core::wait_until(Lock& lock, const std::function<bool()>& done, const std::string& what) {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                            std::chrono::duration<double>(options.wait_seconds));
+  while (!done()) {
+    require_healthy();
+    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !done()) {
+      require_healthy();
+      fail("embedding_cache: {} is late by {} s: {} fetches and {} bytes of writes are under way",
+           what, options.wait_seconds, fetches_.size(), write_back_.bytes());
+    }
+  }
+  require_healthy();
+}
+
+void Core::require_quiet(Lock& lock, const char* call) {
+  require_healthy();
+  if (!dropped_.empty()) {
+    throw Error(std::exchange(dropped_, {}));
+  }
+  if (open_tickets_ > 0) {
+    std::string steps;
+    for (const auto& table : tables) {
+      for (const TicketState* ticket : table->training) {
+        steps += fmt::format(" step {} of table \"{}\"", ticket->step, table->options.name);
+      }
+    }
+    fail("embedding_cache: {}: {} tickets are open; release them first{}{}", call, open_tickets_,
+         steps.empty() ? "" : "; not updated yet:", steps);
+  }
+  wait_until(
+      lock, [this] { return fetches_.empty(); }, call);
+}
+
+void Core::check_ticket(const TicketState& ticket, const char* call) const {
+  check(ticket.core.get() == this, "embedding_cache: {}: the ticket belongs to another cache",
+        call);
+}
+
+void Core::announce(uint32_t index, std::span<const Id> ids) {
+  Table& table = at(index);
+  const std::lock_guard lock(mutex_);
+  require_healthy();
+  LookAhead::Entry entry;
+  entry.hash = hash_bytes(std::as_bytes(ids));
+  table.dedup.run(ids, entry.batch);
+  const uint64_t number = table.host.now() + 1 + table.window.size();
+  check(table.window.size() < 4096, "embedding_cache: more than 4096 batches are announced");
+  std::vector<Slot> slots(entry.batch.unique.size());
+  table.host.find(entry.batch.unique, slots.data());
+  table.window.push(std::move(entry), number, [&](size_t u) {
+    if (slots[u] != kNoSlot) {
+      table.host.expect(slots[u], number);
+    }
+  });
+}
+
+void Core::release(TicketState& ticket) {
+  check_ticket(ticket, "release");
+  const std::lock_guard lock(mutex_);
+  unpin_all(ticket);
+}
+
+void Core::unpin_all(TicketState& ticket) {
+  Table& table = at(ticket.table);
+  for (const Slot slot : ticket.slots) {
+    if (slot != kNoSlot) {
+      table.host.unpin(slot);
+    }
+  }
+  std::erase(table.training, &ticket);
+  --open_tickets_;
+  changed_.notify_all();
+}
+
+void Core::drop(TicketState& ticket, bool unwinding) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!unwinding && ticket.use == Use::kTrain && !ticket.updated && !closed_) {
+    dropped_ = fmt::format(
+        "embedding_cache: a ticket of table \"{}\", step {}, was dropped without update or "
+        "release: "
+        "that batch was not learned",
+        at(ticket.table).options.name, ticket.step);
+  }
+  unpin_all(ticket);
+}
+
+void Core::scan(uint32_t index, const RowVisitor& visit) {
+  at(index);
+  Lock lock(mutex_);
+  require_quiet(lock, "scan");
+  flush_dirty(lock);
+  lock.unlock();
+  store_->scan(index, visit);
+}
+
+std::string Core::digest() {
+  Sha256 sha;
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    sha.add(as_bytes(tables[t]->options.name)).add(as_bytes(tables[t]->layout.schema()));
+    scan(t, [&](Id id, const std::byte* record) {
+      sha.add(std::as_bytes(std::span(&id, 1)));
+      sha.add({record, tables[t]->layout.record_bytes()});
+    });
+    const std::string filter = tables[t]->admission.save();
+    sha.add(as_bytes(filter));
+  }
+  return sha.finish_hex();
+}
+
+Stats Core::stats() {
+  const std::lock_guard lock(mutex_);
+  Stats out = times_;
+  for (const auto& table : tables) {
+    TableStats stats = table->stats;
+    stats.name = table->options.name;
+    stats.rows = table->rows;
+    stats.host_rows = table->host.used();
+    stats.host_capacity = table->host.capacity();
+    stats.pinned_rows = table->host.pinned();
+    stats.record_bytes = table->layout.record_bytes();
+    stats.overhead_bytes = table->host.overhead_bytes();
+    stats.tombstones = table->tombstones.size();
+    out.tables.push_back(stats);
+  }
+  if (store_) {
+    out.store_name = store_->name();
+    out.store = store_->stats();
+  }
+  out.open_tickets = open_tickets_;
+  out.write_back_bytes = write_back_.bytes();
+  return out;
+}
+
+// ---- the writer -----------------------------------------------------------------------------
+
+void Core::start_writer() {
+  if (!writer_running_ && write_back_.has_sealed()) {
+    writer_running_ = true;
+    writer_->submit([this] { run_writer(); });
+  }
+}
+
+void Core::run_writer() {
+  Lock lock(mutex_);
+  while (write_back_.has_sealed() && failure_.empty()) {
+    const std::vector<RowWrite> rows = write_back_.take();
+    lock.unlock();
+    std::exception_ptr error;
+    std::string message;
+    try {
+      store_->write(rows);
+    } catch (const std::exception& caught) {
+      error = std::current_exception();
+      message = caught.what();
+    }
+    lock.lock();
+    if (error) {
+      poison(message, error);
+      break;
+    }
+    write_back_.confirm();
+    changed_.notify_all();
+  }
+  writer_running_ = false;
+  changed_.notify_all();
+}
+
+void Core::write_out(Lock& lock) {
+  write_back_.seal();
+  start_writer();
+  wait_until(
+      lock, [this] { return write_back_.empty() && !writer_running_; }, "writing rows back");
+}
+
+void Core::flush_dirty(Lock& lock) {
+  write_out(lock);
+  std::vector<RowWrite> rows;
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    HostTier& host = tables[t]->host;
+    const size_t begin = rows.size();
+    host.each([&](Slot slot) {
+      if (host.is_dirty(slot)) {
+        rows.push_back({t, host.id(slot), host.record(slot)});
+      }
+    });
+    std::sort(rows.begin() + static_cast<std::ptrdiff_t>(begin), rows.end(),
+              [](const RowWrite& a, const RowWrite& b) { return a.id < b.id; });
+  }
+  try {
+    store_->write(rows);
+  } catch (const std::exception& error) {
+    poison(error.what(), std::current_exception());
+    throw;
+  }
+  for (const auto& table : tables) {
+    table->host.each([&](Slot slot) { table->host.set_dirty(slot, false); });
+  }
+}
+
+}  // namespace mstrain::embedding_cache

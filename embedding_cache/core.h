@@ -1,0 +1,173 @@
+// The state behind a Cache; not for users. One mutex guards all bookkeeping; rows themselves are ordered by pins and fetches:
+// a fetch writes the slots that its ticket pinned before anyone waits for it, updates write slots whose ticket is open, and what leaves is
+// copied out under the mutex when nobody holds it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/thread_pool.h"
+#include "embedding_cache/admission.h"
+#include "embedding_cache/cache.h"
+#include "embedding_cache/commit.h"
+#include "embedding_cache/dedup.h"
+#include "embedding_cache/host_tier.h"
+#include "embedding_cache/look_ahead.h"
+#include "embedding_cache/row_store.h"
+#include "embedding_cache/write_back.h"
+
+namespace mstrain::embedding_cache {
+
+struct Table {
+  Table(const TableOptions& table_options, uint64_t seed);
+
+  TableOptions options;
+  RowLayout layout;
+  uint64_t seed;
+  HostTier host;
+  Dedup dedup;
+  LookAhead window;
+  AdmissionFilter admission;
+  IdMap tombstones;        // id -> step at which the row was forgotten
+  uint64_t last_step = 0;  // of the newest training ticket
+  uint64_t rows = 0;
+  std::vector<std::byte> zeros;  // the row of ids without one
+  std::deque<TicketState*>
+      training;  // open tickets of training without an update yet, in the order of prefetch
+  std::unordered_map<Id, std::vector<std::byte>> shadow;
+  uint64_t loaded = 0;  // rows that came by ascending loads alone
+  Id last_loaded = 0;
+  TableStats stats;
+};
+
+struct TicketState {
+  std::shared_ptr<Core> core;
+  uint32_t table = 0;
+  uint64_t step = 0;
+  Use use = Use::kTrain;
+  Batch batch;
+  std::vector<Slot> slots;          // per distinct id; kNoSlot without a row
+  std::vector<std::byte*> records;  // likewise
+  uint64_t needs_fetch = 0;         // this and all earlier fetches must have ended
+  bool waited = false;
+  bool updated = false;
+};
+
+// Rows of one prefetch that come from the store.
+struct Fetch {
+  uint64_t number = 0;
+  uint32_t table = 0;
+  std::vector<Id> ids;  // ascending
+  std::vector<std::byte*> into;
+  size_t chunks_left = 0;
+};
+
+class Core : public std::enable_shared_from_this<Core> {
+ public:
+  explicit Core(const Options& options);
+  ~Core();
+  void open(CommitId wanted);  // 0: the newest
+  void close();
+
+  void announce(uint32_t table, std::span<const Id> ids);
+  std::unique_ptr<TicketState> prefetch(uint32_t table, std::span<const Id> ids, uint64_t step,
+                                        Use use);
+  void wait(TicketState& ticket);
+  void gather(const TicketState& ticket, float* out, size_t stride, Tile tile);
+  void rows(const TicketState& ticket, std::vector<const float*>& out);
+  void update(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
+              std::span<const OptimizerKind> kinds, const RowKernel& kernel);
+  void release(TicketState& ticket);
+  void drop(TicketState& ticket, bool unwinding) noexcept;
+
+  CommitId prepare(uint64_t step, std::span<const std::byte> user_blob);
+  void commit(CommitId id);
+  uint64_t evict(uint64_t step);
+  ExportSummary export_delta(CommitId since, const std::string& path, bool with_state);
+  ExportSummary import_delta(const std::string& path);
+  void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
+  void scan(uint32_t table, const RowVisitor& visit);
+  std::string digest();
+  Stats stats();
+
+  Table& at(uint32_t table);
+
+  Options options;
+  FileSystem* files = nullptr;
+  std::vector<std::unique_ptr<Table>> tables;
+  CommitId committed = 0;
+  CommitId newest = 0;  // id in use on disk
+  uint64_t committed_step = 0;
+  std::string user_blob;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  void require_healthy() const;
+  void poison(const std::string& message, std::exception_ptr error);
+  // Waits until `done()`; throws Error("<what> ... after N s") past the deadline, or the error that poisoned the cache.
+  void wait_until(Lock& lock, const std::function<bool()>& done, const std::string& what);
+  void require_quiet(Lock& lock, const char* call);  // no open ticket, no fetch under way
+  void check_ticket(const TicketState& ticket, const char* call) const;
+  void check_order(const TicketState& ticket, const char* call);
+
+  void check_step(const Table& table, uint64_t step) const;
+  // Slots of the ids that have one; throws where the others would not fit. Marks ids that get no row in `refused`.
+  void plan_batch(const Table& table, TicketState& ticket, std::vector<bool>& refused);
+  void evict_for(uint32_t table, uint64_t missing);
+  void bring_in(TicketState& ticket, const std::vector<uint32_t>& missing,
+                const std::vector<uint64_t>& next);
+  void start_fetch(const std::shared_ptr<Fetch>& fetch);
+  void run_chunk(const std::shared_ptr<Fetch>& fetch, size_t begin, size_t end);
+  void end_chunk(Fetch& fetch, std::exception_ptr error);
+  void unpin_all(TicketState& ticket);
+  void sum_and_apply(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
+                     const RowKernel& kernel);
+  void check_shadow(const TicketState& ticket);
+
+  void write_out(Lock& lock);    // everything on its way out is in the store on return
+  void flush_dirty(Lock& lock);  // and every changed row of the host tier too
+  void start_writer();
+  void run_writer();
+  std::string save_state() const;
+  void load_state(std::string_view bytes, const std::string& name);
+  void open_store(const CommitInfo* from);
+  void check_same_tables(const CommitInfo& info) const;
+  void load_shadow();
+  void apply_rows(uint32_t table, std::span<const Id> ids, const std::byte* records);
+  void forget_rows(uint32_t table, std::span<const Id> ids, uint64_t step);
+
+  std::unique_ptr<FileLock> lock_file_;
+  std::unique_ptr<ThreadPool> workers_;  // compute and writing of sorted files
+  std::unique_ptr<RowStore> store_;
+  StoreContext context_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string failure_;  // what poisoned the cache
+  std::exception_ptr failure_error_;
+  std::string dropped_;  // a training ticket that was dropped, to be reported once
+  uint64_t open_tickets_ = 0;
+  std::map<uint64_t, std::shared_ptr<Fetch>> fetches_;  // under way, by number
+  uint64_t next_fetch_ = 1;
+  WriteBack write_back_;
+  bool writer_running_ = false;
+  Stats times_;
+  std::vector<CommitId> kept_;       // complete commits of this line, ascending
+  std::vector<CommitId> abandoned_;  // newer than the one resumed from
+  bool closed_ = false;
+
+  std::unique_ptr<ThreadPool> readers_;
+  std::unique_ptr<ThreadPool> writer_;  // last: joined first
+};
+
+RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale);
+
+}  // namespace mstrain::embedding_cache

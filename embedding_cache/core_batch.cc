@@ -1,0 +1,406 @@
+// Bringing the rows of a batch into memory and handing them out.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "embedding_cache/core.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+constexpr uint64_t kWriteBackBytes =
+    256 << 20;                    // rows on their way out before prefetch waits for the store
+constexpr size_t kChunkMin = 16;  // keys of one read
+constexpr size_t kChunkMax = 128;
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total) : total_(total) {}
+  ~Stopwatch() {
+    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& total_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// memcpy with the width known where it is a usual one: a call costs as much as a short row.
+template <size_t kWidth>
+void copy_rows(std::byte* const* records, const uint32_t* inverse, size_t count, float* out,
+               size_t stride, size_t width) {
+  constexpr size_t kAhead = 8;
+  const size_t bytes = kWidth == 0 ? width * 4 : kWidth * 4;
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) {
+      const std::byte* next = records[inverse[i + kAhead]];
+      for (size_t line = 0; line < bytes + kHeaderBytes; line += 64) {
+        __builtin_prefetch(next + line);
+      }
+    }
+    std::memcpy(out + i * stride, records[inverse[i]] + kHeaderBytes, bytes);
+  }
+}
+
+void copy_rows(std::byte* const* records, const uint32_t* inverse, size_t count, float* out,
+               size_t stride, size_t width) {
+  switch (width) {
+    case 1: return copy_rows<1>(records, inverse, count, out, stride, width);
+    case 8: return copy_rows<8>(records, inverse, count, out, stride, width);
+    case 16: return copy_rows<16>(records, inverse, count, out, stride, width);
+    case 17: return copy_rows<17>(records, inverse, count, out, stride, width);
+    case 32: return copy_rows<32>(records, inverse, count, out, stride, width);
+    case 64: return copy_rows<64>(records, inverse, count, out, stride, width);
+    case 80: return copy_rows<80>(records, inverse, count, out, stride, width);
+    case 81: return copy_rows<81>(records, inverse, count, out, stride, width);
+    case 128: return copy_rows<128>(records, inverse, count, out, stride, width);
+    default: return copy_rows<0>(records, inverse, count, out, stride, width);
+  }
+}
+
+}  // namespace
+
+void Core::check_step(const Table& table, uint64_t step) const {
+  check(step > 0 && step <= 0xffffffffU, "embedding_cache: step {}; steps are from 1 to 2^32 - 1",
+        step);
+  check(step > committed_step,
+        "embedding_cache: prefetch of step {}, but the last commit holds step {}; later batches "
+        "need later steps",
+        step, committed_step);
+  check(step >= table.last_step,
+        "embedding_cache: table \"{}\": prefetch of step {} after step {}; steps never decrease",
+        table.options.name, step, table.last_step);
+}
+
+void Core::plan_batch(const Table& table, TicketState& ticket, std::vector<bool>& refused) {
+  const std::vector<Id>& ids = ticket.batch.unique;
+  const bool filtered = table.options.admission.kind != AdmissionKind::kNone;
+  ticket.slots.resize(ids.size());
+  table.host.find(ids, ticket.slots.data());
+  refused.assign(filtered ? ids.size() : 0, false);
+  uint64_t missing = 0;
+  uint64_t newly_pinned = 0;
+  for (size_t u = 0; u < ids.size(); ++u) {
+    if (filtered && !(ticket.use == Use::kTrain ? table.admission.would_admit(ids[u], ticket.step)
+                                                : table.admission.is_admitted(ids[u]))) {
+      refused[u] = true;
+      ticket.slots[u] = kNoSlot;
+    } else if (ticket.slots[u] == kNoSlot) {
+      ++missing;
+    } else {
+      check(table.host.may_pin(ticket.slots[u]),
+            "embedding_cache: row {} of table \"{}\" is held by {} open tickets; release some",
+            ids[u], table.options.name, HostTier::kMaxPins);
+      newly_pinned += table.host.is_pinned(ticket.slots[u]) ? 0 : 1;
+    }
+  }
+  const uint64_t held = table.host.pinned();
+  check(held + newly_pinned + missing <= table.host.capacity(),
+        "embedding_cache: table \"{}\": a batch with {} distinct ids does not fit: of {} rows in "
+        "host memory, {} are held by "
+        "open tickets and this batch needs {} more; raise host_rows, or release before prefetching "
+        "so far ahead",
+        table.options.name, ids.size(), table.host.capacity(), held, newly_pinned + missing);
+}
+
+std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> ids, uint64_t step,
+                                            Use use) {
+  Table& table = at(index);
+  Lock lock(mutex_);
+  const Stopwatch watch(times_.prefetch_seconds);
+  require_healthy();
+  if (!dropped_.empty()) {
+    throw Error(std::exchange(dropped_, {}));
+  }
+  const bool train = use == Use::kTrain;
+  if (train) {
+    check_step(table, step);
+  }
+  wait_until(
+      lock, [this] { return write_back_.bytes() <= kWriteBackBytes; }, "writing rows back");
+
+  auto ticket = std::make_unique<TicketState>();
+  ticket->table = index;
+  ticket->step = step;
+  ticket->use = use;
+  const bool announced = train && table.window.size() > 0;
+  if (announced) {
+    check(table.window.front().hash == hash_bytes(std::as_bytes(ids)),
+          "embedding_cache: table \"{}\": the batch of step {} is not the one that was announced "
+          "next",
+          table.options.name, step);
+    ticket->batch = table.window.front().batch;
+  } else {
+    table.dedup.run(ids, ticket->batch);
+  }
+  std::vector<bool> refused;
+  plan_batch(table, *ticket, refused);
+
+  // From here on nothing fails.
+  std::vector<uint64_t> next;
+  if (train) {
+    if (announced) {
+      next = table.window.pop().next;
+    }
+    table.last_step = step;
+    table.host.advance();
+    table.stats.batches += 1;
+    if (!refused.empty()) {
+      for (const Id id : ticket->batch.unique) {
+        table.admission.count(id, step);
+      }
+    }
+  }
+  std::vector<uint32_t> missing;
+  for (uint32_t u = 0; u < ticket->slots.size(); ++u) {
+    const Slot slot = ticket->slots[u];
+    if (slot == kNoSlot) {
+      if (refused.empty() || !refused[u]) {
+        missing.push_back(u);
+      } else {
+        ++table.stats.refused;
+      }
+      continue;
+    }
+    table.host.pin(slot);
+    if (train || !table.host.is_expected(slot)) {
+      table.host.use(slot);
+    }
+    if (!next.empty() && next[u] != 0) {
+      table.host.expect(slot, next[u]);
+    }
+  }
+  table.stats.ids += ticket->batch.unique.size();
+  table.stats.id_hits += ticket->batch.unique.size() - missing.size();
+  table.stats.positions += ids.size();
+  table.stats.position_hits += ids.size();
+  if (!missing.empty()) {
+    std::vector<bool> is_missing(ticket->slots.size());
+    for (const uint32_t u : missing) {
+      is_missing[u] = true;
+    }
+    table.stats.position_hits -= static_cast<uint64_t>(
+        std::count_if(ticket->batch.inverse.begin(), ticket->batch.inverse.end(),
+                      [&](uint32_t u) { return is_missing[u]; }));
+  }
+  evict_for(index, missing.size());
+  bring_in(*ticket, missing, next);
+  ticket->records.resize(ticket->slots.size());
+  for (size_t u = 0; u < ticket->slots.size(); ++u) {
+    ticket->records[u] =
+        ticket->slots[u] == kNoSlot ? table.zeros.data() : table.host.record(ticket->slots[u]);
+  }
+  ticket->needs_fetch = next_fetch_ - 1;
+  ticket->core = shared_from_this();
+  if (train) {
+    table.training.push_back(ticket.get());
+  }
+  ++open_tickets_;
+  return ticket;
+}
+
+void Core::evict_for(uint32_t index, uint64_t missing) {
+  Table& table = *tables[index];
+  const uint64_t free = table.host.capacity() - table.host.used();
+  if (missing <= free) {
+    return;
+  }
+  std::vector<Slot> victims;
+  table.host.choose_victims(missing - free, victims);
+  for (const Slot slot : victims) {
+    if (table.host.is_dirty(slot)) {
+      write_back_.add(index, table.host.id(slot), table.host.record(slot));
+      ++table.stats.evicted_dirty;
+    } else {
+      ++table.stats.evicted_clean;
+    }
+    table.host.erase(slot);
+  }
+  start_writer();
+}
+
+// A slot for every missing row; what is on its way out is taken back, the rest is read.
+void Core::bring_in(TicketState& ticket, const std::vector<uint32_t>& missing,
+                    const std::vector<uint64_t>& next) {
+  Table& table = *tables[ticket.table];
+  std::vector<std::pair<Id, std::byte*>> wanted;
+  wanted.reserve(missing.size());
+  for (const uint32_t u : missing) {
+    const Id id = ticket.batch.unique[u];
+    const Slot slot = table.host.insert(id);
+    ticket.slots[u] = slot;
+    table.host.pin(slot);
+    table.host.use(slot);
+    if (!next.empty() && next[u] != 0) {
+      table.host.expect(slot, next[u]);
+    }
+    const std::byte* leaving = write_back_.find(ticket.table, id);
+    if (leaving != nullptr) {
+      // Clean: that write still comes, before any later one of this row.
+      std::memcpy(table.host.record(slot), leaving, table.layout.record_bytes());
+      ++table.stats.write_back_hits;
+    } else {
+      wanted.emplace_back(id, table.host.record(slot));
+    }
+  }
+  if (wanted.empty()) {
+    return;
+  }
+  std::sort(wanted.begin(), wanted.end());
+  const auto fetch = std::make_shared<Fetch>();
+  fetch->number = next_fetch_++;
+  fetch->table = ticket.table;
+  for (const auto& [id, into] : wanted) {
+    fetch->ids.push_back(id);
+    fetch->into.push_back(into);
+  }
+  start_fetch(fetch);
+}
+
+void Core::start_fetch(const std::shared_ptr<Fetch>& fetch) {
+  fetches_[fetch->number] = fetch;
+  const size_t count = fetch->ids.size();
+  const auto threads = static_cast<size_t>(options.store.read_threads);
+  const size_t chunk = std::clamp((count + threads - 1) / threads, kChunkMin, kChunkMax);
+  fetch->chunks_left = (count + chunk - 1) / chunk;
+  for (size_t begin = 0; begin < count; begin += chunk) {
+    readers_->submit([this, fetch, begin, end = std::min(count, begin + chunk)] {
+      run_chunk(fetch, begin, end);
+    });
+  }
+}
+
+void Core::run_chunk(const std::shared_ptr<Fetch>& fetch, size_t begin, size_t end) {
+  std::exception_ptr error;
+  try {
+    const std::span<const Id> ids = std::span(fetch->ids).subspan(begin, end - begin);
+    bool found[kChunkMax] = {};
+    store_->multi_get(fetch->table, ids, &fetch->into[begin], found);
+    const Table& table = *tables[fetch->table];
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (!found[i]) {
+        table.layout.initialise(table.seed, ids[i], fetch->into[begin + i]);
+      }
+    }
+  } catch (const std::exception&) {
+    error = std::current_exception();
+  }
+  end_chunk(*fetch, error);
+}
+
+void Core::end_chunk(Fetch& fetch, std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (error) {
+    poison("a fetch failed", std::move(error));
+  }
+  if (--fetch.chunks_left == 0) {
+    fetches_.erase(fetch.number);
+    changed_.notify_all();
+  }
+}
+
+void Core::wait(TicketState& ticket) {
+  check_ticket(ticket, "wait");
+  Lock lock(mutex_);
+  const Stopwatch watch(times_.wait_seconds);
+  wait_until(
+      lock, [&] { return fetches_.empty() || fetches_.begin()->first > ticket.needs_fetch; },
+      "a fetch of rows");
+  ticket.waited = true;
+}
+
+// Older batches of training that have not been learned yet.
+void Core::check_order(const TicketState& ticket, const char* call) {
+  require_healthy();
+  check(ticket.waited, "embedding_cache: {} of step {} before wait", call, ticket.step);
+  const auto& training = at(ticket.table).training;
+  const auto mine = std::find(training.begin(), training.end(), &ticket);
+  if (mine == training.end()) {
+    return;
+  }
+  const auto older = static_cast<uint64_t>(mine - training.begin());
+  check(older <= options.bounded_staleness,
+        "embedding_cache: {} of step {} while {} earlier batches of table \"{}\" (from step {}) "
+        "are not updated yet, and "
+        "bounded_staleness is {}; update or release them first",
+        call, ticket.step, older, at(ticket.table).options.name, training.front()->step,
+        options.bounded_staleness);
+}
+
+void Core::gather(const TicketState& ticket, float* out, size_t stride, Tile tile) {
+  check_ticket(ticket, "gather");
+  const auto start = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    check_order(ticket, "gather");
+  }
+  check_shadow(ticket);
+  const size_t width = at(ticket.table).layout.width();
+  check(stride >= width, "embedding_cache: gather: rows of {} floats do not fit a stride of {}",
+        width, stride);
+  const size_t count = ticket.batch.inverse.size();
+  const size_t end = std::min(tile.end, count);
+  check(tile.begin <= end, "embedding_cache: gather: positions [{}, {}) of {}", tile.begin, end,
+        count);
+  const auto copy = [&](int64_t from, int64_t to) {
+    copy_rows(ticket.records.data(), ticket.batch.inverse.data() + tile.begin + from,
+              static_cast<size_t>(to - from), out + static_cast<size_t>(from) * stride, stride,
+              width);
+  };
+  const auto rows = static_cast<int64_t>(end - tile.begin);
+  if (workers_->size() == 0 || rows < 4096) {
+    copy(0, rows);
+  } else {
+    workers_->parallel_for(rows, 2048, copy);
+  }
+  const std::lock_guard lock(mutex_);
+  times_.gather_seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Core::rows(const TicketState& ticket, std::vector<const float*>& out) {
+  check_ticket(ticket, "rows");
+  {
+    const std::lock_guard lock(mutex_);
+    check_order(ticket, "rows");
+  }
+  check_shadow(ticket);
+  out.resize(ticket.records.size());
+  std::transform(ticket.records.begin(), ticket.records.end(), out.begin(),
+                 [](std::byte* record) { return weights_of(record); });
+}
+
+void Core::check_shadow(const TicketState& ticket) {
+  if (!options.check_shadow) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  const Table& table = at(ticket.table);
+  const uint32_t bytes = table.layout.record_bytes();
+  std::vector<std::byte> first(bytes);
+  for (size_t u = 0; u < ticket.slots.size(); ++u) {
+    if (ticket.slots[u] == kNoSlot) {
+      continue;
+    }
+    const Id id = ticket.batch.unique[u];
+    const auto known = table.shadow.find(id);
+    const std::byte* expected = nullptr;
+    if (known != table.shadow.end()) {
+      expected = known->second.data();
+    } else {
+      table.layout.initialise(table.seed, id, first.data());
+      expected = first.data();
+    }
+    const auto [a, b] = std::mismatch(expected, expected + bytes, ticket.records[u]);
+    check(a == expected + bytes,
+          "embedding_cache: shadow check: table \"{}\", id {}, step {}: byte {} of the record "
+          "differs from the flat table",
+          table.options.name, id, ticket.step, a - expected);
+  }
+}
+
+}  // namespace mstrain::embedding_cache

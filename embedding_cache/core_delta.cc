@@ -1,0 +1,171 @@
+// Rows that come from and go to somewhere else.
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "embedding_cache/core.h"
+#include "embedding_cache/delta.h"
+
+namespace mstrain::embedding_cache {
+
+ExportSummary Core::export_delta(CommitId since, const std::string& path, bool with_state) {
+  Lock lock(mutex_);
+  require_quiet(lock, "export_delta");
+  uint64_t since_step = 0;
+  if (since != 0) {
+    check(std::binary_search(kept_.begin(), kept_.end(), since),
+          "embedding_cache: export_delta since commit {}, which is not there; {}", since,
+          kept_.empty() ? std::string("there is none")
+                        : fmt::format("there are {} to {}", kept_.front(), kept_.back()));
+    since_step = read_manifest(*files, options.directory, since).step;
+  }
+  flush_dirty(lock);
+  DeltaHead head{.since = since, .since_step = since_step, .with_state = with_state};
+  for (const auto& table : tables) {
+    head.step = std::max(head.step, table->last_step);
+    head.tables.push_back(
+        {.name = table->options.name,
+         .schema = table->layout.schema(),
+         .width = table->layout.width(),
+         .row_bytes = with_state ? table->layout.record_bytes() : table->layout.width() * 4});
+  }
+  DeltaWriter writer(*files, path, head);
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    Table& table = *tables[t];
+    std::vector<Id> gone;
+    store_->scan(t, [&](Id id, const std::byte* record) {
+      table.tombstones.erase(id);  // the row has come back
+      if (since == 0 || load_header(record).step > since_step) {
+        writer.add(t, id, with_state ? record : record + kHeaderBytes);
+      }
+    });
+    table.tombstones.each([&](Id id, uint64_t step) {
+      if (since != 0 && step > since_step) {
+        gone.push_back(id);
+      }
+    });
+    std::sort(gone.begin(), gone.end());
+    for (const Id id : gone) {
+      writer.add_tombstone(t, id);
+    }
+  }
+  writer.finish();
+  return {.rows = writer.rows(), .tombstones = writer.tombstones()};
+}
+
+ExportSummary Core::import_delta(const std::string& path) {
+  const DeltaReader reader(*files, path);
+  const DeltaHead& head = reader.head();
+  check(head.with_state,
+        "{}: holds weights alone; a cache that trains needs the optimizer state too", path);
+  check(head.tables.size() == tables.size(), "{}: holds {} tables, this cache has {}", path,
+        head.tables.size(), tables.size());
+  for (size_t t = 0; t < tables.size(); ++t) {
+    check(head.tables[t].name == tables[t]->options.name &&
+              head.tables[t].schema == tables[t]->layout.schema() &&
+              head.tables[t].row_bytes == tables[t]->layout.record_bytes(),
+          "{}: its table {} is \"{}\" with rows [{}], this cache has \"{}\" with [{}]", path, t,
+          head.tables[t].name, head.tables[t].schema, tables[t]->options.name,
+          tables[t]->layout.schema());
+  }
+  Lock lock(mutex_);
+  require_quiet(lock, "import_delta");
+  flush_dirty(lock);
+  ExportSummary summary;
+  reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {
+    if (rows != nullptr) {
+      apply_rows(table, ids, rows);
+      summary.rows += ids.size();
+      return;
+    }
+    std::vector<Id> there;
+    std::vector<std::byte> record(tables[table]->layout.record_bytes());
+    for (const Id id : ids) {
+      std::byte* into = record.data();
+      bool found = false;
+      store_->multi_get(table, std::span(&id, 1), &into, &found);
+      if (found) {
+        there.push_back(id);
+      }
+    }
+    forget_rows(table, there, head.step);
+    summary.tombstones += ids.size();
+  });
+  for (const auto& table : tables) {
+    table->last_step = std::max(table->last_step, head.step);
+  }
+  return summary;
+}
+
+void Core::load(uint32_t index, std::span<const Id> ids, std::span<const std::byte> records) {
+  Table& table = at(index);
+  const uint32_t bytes = table.layout.record_bytes();
+  check(records.size() == ids.size() * bytes,
+        "embedding_cache: load: {} bytes for {} rows of {} bytes", records.size(), ids.size(),
+        bytes);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    check(i == 0 || ids[i - 1] < ids[i], "embedding_cache: load: ids must ascend; {} follows {}",
+          ids[i], i == 0 ? 0 : ids[i - 1]);
+    check(load_header(records.data() + i * bytes).updates > 0,
+          "embedding_cache: load: the record of id {} states no update", ids[i]);
+  }
+  Lock lock(mutex_);
+  require_quiet(lock, "load");
+  flush_dirty(lock);
+  apply_rows(index, ids, records.data());
+}
+
+// Everything is quiet and flushed. Rows replace what is there.
+void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* records) {
+  if (ids.empty()) {
+    return;
+  }
+  Table& table = *tables[index];
+  const uint32_t bytes = table.layout.record_bytes();
+  uint64_t known = 0;
+  // Rows loaded in ascending order into a fresh table are new; otherwise the store is asked.
+  if (table.rows != table.loaded || (table.loaded > 0 && ids.front() <= table.last_loaded)) {
+    std::vector<std::byte> space(ids.size() * bytes);
+    std::vector<std::byte*> into(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      into[i] = space.data() + i * bytes;
+    }
+    const auto found = std::make_unique<bool[]>(ids.size());
+    store_->multi_get(index, ids, into.data(), found.get());
+    known = static_cast<uint64_t>(std::count(found.get(), found.get() + ids.size(), true));
+  } else {
+    table.loaded += ids.size();
+    table.last_loaded = ids.back();
+  }
+  std::vector<RowWrite> rows;
+  rows.reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    rows.push_back({index, ids[i], records + i * bytes});
+  }
+  try {
+    store_->write(rows);
+  } catch (const std::exception& error) {
+    poison(error.what(), std::current_exception());
+    throw;
+  }
+  table.rows += ids.size() - known;
+  if (table.host.used() > 0) {
+    std::vector<Slot> slots(ids.size());
+    table.host.find(ids, slots.data());
+    for (const Slot slot : slots) {
+      if (slot != kNoSlot) {
+        table.host.erase(slot);
+      }
+    }
+  }
+  const bool filtered = table.options.admission.kind != AdmissionKind::kNone;
+  for (size_t i = 0; i < ids.size() && (filtered || options.check_shadow); ++i) {
+    if (filtered) {
+      table.admission.add(ids[i]);
+    }
+    if (options.check_shadow) {
+      table.shadow[ids[i]].assign(records + i * bytes, records + (i + 1) * bytes);
+    }
+  }
+}
+
+}  // namespace mstrain::embedding_cache

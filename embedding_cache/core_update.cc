@@ -1,0 +1,130 @@
+// Gradients of a batch into its rows.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+
+#include "core/base/error.h"
+#include "embedding_cache/core.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+constexpr int64_t kChunkRows = 256;
+
+void add_rows(float* __restrict sum, const float* __restrict row, size_t width) {
+  for (size_t i = 0; i < width; ++i) {
+    sum[i] += row[i];
+  }
+}
+
+}  // namespace
+
+void Core::update(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
+                  std::span<const OptimizerKind> kinds, const RowKernel& kernel) {
+  check_ticket(ticket, "update");
+  const auto start = std::chrono::steady_clock::now();
+  Table& table = at(ticket.table);
+  const auto& parts = table.layout.parts();
+  check(ticket.use == Use::kTrain,
+        "embedding_cache: update of a ticket that was prefetched to read");
+  check(!ticket.updated, "embedding_cache: the ticket of step {} was updated already", ticket.step);
+  check(kinds.size() == parts.size(),
+        "embedding_cache: table \"{}\" has {} segments, update was given {} update types",
+        table.options.name, parts.size(), kinds.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    check(kinds[i] == parts[i].options.optimizer.kind,
+          "embedding_cache: segment {} of table \"{}\" holds the state of another update type ({})",
+          i, table.options.name, table.layout.schema());
+  }
+  const size_t count =
+      of == GradientsOf::kPositions ? ticket.batch.inverse.size() : ticket.batch.unique.size();
+  check(gradients.size() == count * table.layout.width(),
+        "embedding_cache: update of table \"{}\": {} floats were given, expected [{}, {}] = {}",
+        table.options.name, gradients.size(), count, table.layout.width(),
+        count * table.layout.width());
+  {
+    const std::lock_guard lock(mutex_);
+    check_order(ticket, "update");
+    check(table.training.empty() || table.training.front() == &ticket,
+          "embedding_cache: update of step {} before step {}, which was prefetched earlier",
+          ticket.step, table.training.front()->step);
+  }
+  try {
+    sum_and_apply(ticket, gradients, of, kernel);
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    poison(fmt::format("update of step {} failed half-way: {}", ticket.step, error.what()),
+           nullptr);
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  ticket.updated = true;
+  std::erase(table.training, &ticket);
+  for (size_t u = 0; u < ticket.slots.size(); ++u) {
+    if (ticket.slots[u] == kNoSlot) {
+      continue;
+    }
+    table.host.set_dirty(ticket.slots[u], true);
+    ++table.stats.updates;
+    if (options.check_shadow) {
+      const std::byte* record = ticket.records[u];
+      table.shadow[ticket.batch.unique[u]].assign(record, record + table.layout.record_bytes());
+    }
+  }
+  times_.update_seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Core::sum_and_apply(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
+                         const RowKernel& kernel) {
+  const size_t width = at(ticket.table).layout.width();
+  const bool by_position = of == GradientsOf::kPositions;
+  const Positions positions = by_position ? positions_by_id(ticket.batch) : Positions();
+  std::atomic<uint64_t> new_rows = 0;
+  const auto body = [&](int64_t begin, int64_t end) {
+    std::vector<float> sums;
+    std::vector<std::byte*> records;
+    std::vector<const float*> rows;
+    sums.reserve(static_cast<size_t>(kChunkRows) * width);  // never grows: pointers into it stay
+    uint64_t made = 0;
+    for (auto u = static_cast<size_t>(begin); u < static_cast<size_t>(end); ++u) {
+      if (ticket.slots[u] == kNoSlot) {
+        continue;
+      }
+      std::byte* record = ticket.records[u];
+      __builtin_prefetch(record);
+      records.push_back(record);
+      if (!by_position) {
+        rows.push_back(gradients.data() + u * width);
+        continue;
+      }
+      const uint32_t first = positions.begin[u];
+      const uint32_t last = positions.begin[u + 1];
+      const float* row = gradients.data() + size_t{positions.order[first]} * width;
+      if (last - first == 1) {
+        rows.push_back(row);
+        continue;
+      }
+      sums.insert(sums.end(), row, row + width);
+      float* sum = sums.data() + sums.size() - width;
+      for (uint32_t i = first + 1; i < last; ++i) {
+        add_rows(sum, gradients.data() + size_t{positions.order[i]} * width, width);
+      }
+      rows.push_back(sum);
+    }
+    kernel(records.data(), rows.data(), records.size());
+    for (std::byte* record : records) {
+      const RowHeader header = load_header(record);
+      made += header.updates == 0 ? 1 : 0;
+      store_header(record, {.step = static_cast<uint32_t>(ticket.step),
+                            .updates = header.updates + (header.updates == 0xffffffffU ? 0U : 1U)});
+    }
+    new_rows += made;
+  };
+  workers_->parallel_for(static_cast<int64_t>(ticket.slots.size()), kChunkRows, body);
+  const std::lock_guard lock(mutex_);
+  at(ticket.table).rows += new_rows;
+}
+
+}  // namespace mstrain::embedding_cache

@@ -1,0 +1,193 @@
+#include "embedding_cache/delta.h"
+
+#include <cstring>
+
+#include "core/base/error.h"
+#include "core/base/json.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+constexpr std::string_view kMagic = "MSECDEL1";
+constexpr uint32_t kRows = 1;
+constexpr uint32_t kTombstones = 2;
+constexpr uint32_t kEnd = 0xffffffffU;
+constexpr uint64_t kBlockRows = 8192;
+
+template <class T>
+void put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+template <class T>
+T load(const std::byte* at) {
+  T value{};
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+std::string print_head(const DeltaHead& head) {
+  OrderedJson json;
+  json["since"] = head.since;
+  json["since_step"] = head.since_step;
+  json["step"] = head.step;
+  json["with_state"] = head.with_state;
+  json["tables"] = OrderedJson::array();
+  for (const DeltaTable& table : head.tables) {
+    json["tables"].push_back({{"name", table.name},
+                              {"schema", table.schema},
+                              {"width", table.width},
+                              {"row_bytes", table.row_bytes}});
+  }
+  return json.dump();
+}
+
+DeltaHead parse_head(std::string_view text, const std::string& path) {
+  const Json json = parse_json(text, path);
+  DeltaHead head;
+  try {
+    head.since = json.at("since").get<uint64_t>();
+    head.since_step = json.at("since_step").get<uint64_t>();
+    head.step = json.at("step").get<uint64_t>();
+    head.with_state = json.at("with_state").get<bool>();
+    for (const Json& table : json.at("tables")) {
+      head.tables.push_back({.name = table.at("name").get<std::string>(),
+                             .schema = table.at("schema").get<std::string>(),
+                             .width = table.at("width").get<uint32_t>(),
+                             .row_bytes = table.at("row_bytes").get<uint32_t>()});
+      const DeltaTable& last = head.tables.back();
+      if (last.width == 0 || last.row_bytes > (1U << 20) || last.width > last.row_bytes / 4) {
+        throw IoError(fmt::format("{}: its head states an impossible row", path));
+      }
+    }
+  } catch (const Json::exception&) {
+    throw IoError(fmt::format("{}: its head lacks a field or has one of a wrong type", path));
+  }
+  return head;
+}
+
+}  // namespace
+
+DeltaWriter::DeltaWriter(FileSystem& files, const std::string& path, const DeltaHead& head)
+    : file_(files, path) {
+  for (const DeltaTable& table : head.tables) {
+    row_bytes_.push_back(table.row_bytes);
+  }
+  const std::string text = print_head(head);
+  std::string out(kMagic);
+  put(out, static_cast<uint32_t>(text.size()));
+  write(out + text);
+}
+
+void DeltaWriter::write(std::string_view bytes) {
+  file_.append(bytes);
+  crc_ = crc32c(as_bytes(bytes), crc_);
+}
+
+void DeltaWriter::flush() {
+  if (pending_ > 0) {
+    std::string head;
+    put(head, table_);
+    put(head, kind_);
+    put(head, pending_);
+    write(head);
+    write(ids_);
+    write(payload_);
+  }
+  ids_.clear();
+  payload_.clear();
+  pending_ = 0;
+}
+
+void DeltaWriter::add(uint32_t table, Id id, const std::byte* row) {
+  if (table != table_ || kind_ != kRows || pending_ == kBlockRows) {
+    flush();
+    table_ = table;
+    kind_ = kRows;
+  }
+  put(ids_, id);
+  payload_.append(reinterpret_cast<const char*>(row), row_bytes_[table]);
+  ++pending_;
+  ++rows_;
+}
+
+void DeltaWriter::add_tombstone(uint32_t table, Id id) {
+  if (table != table_ || kind_ != kTombstones || pending_ == kBlockRows) {
+    flush();
+    table_ = table;
+    kind_ = kTombstones;
+  }
+  put(ids_, id);
+  ++pending_;
+  ++tombstones_;
+}
+
+void DeltaWriter::finish() {
+  flush();
+  std::string end;
+  put(end, kEnd);
+  put(end, uint32_t{0});
+  put(end, uint64_t{0});
+  write(end);
+  std::string crc;
+  put(crc, crc_);
+  file_.append(crc);
+  file_.commit();
+}
+
+DeltaReader::DeltaReader(FileSystem& files, const std::string& path)
+    : path_(path), file_(files.map(path)) {
+  const std::span<const std::byte> bytes = file_->bytes();
+  const auto require = [&](bool condition, const char* message) {
+    if (!condition) {
+      throw IoError(fmt::format("{}: {}", path_, message));
+    }
+  };
+  require(bytes.size() >= 12 + 16 + 4 && as_text(bytes.first(8)) == kMagic, "not a delta of rows");
+  const std::span<const std::byte> checked = bytes.first(bytes.size() - 4);
+  require(crc32c(checked) == load<uint32_t>(bytes.data() + checked.size()),
+          "does not match its checksum");
+  const auto length = load<uint32_t>(bytes.data() + 8);
+  require(length <= checked.size() - 12, "its head is cut short");
+  head_ = parse_head(as_text(checked.subspan(12, length)), path_);
+  body_ = checked.subspan(12 + size_t{length});
+  walk(nullptr);
+}
+
+void DeltaReader::read(const DeltaVisitor& visit) const { walk(&visit); }
+
+void DeltaReader::walk(const DeltaVisitor* visit) const {
+  const auto require = [&](bool condition, const char* message) {
+    if (!condition) {
+      throw IoError(fmt::format("{}: {}", path_, message));
+    }
+  };
+  std::span<const std::byte> rest = body_;
+  std::vector<Id> ids;
+  for (;;) {
+    require(rest.size() >= 16, "cut short");
+    const auto table = load<uint32_t>(rest.data());
+    const auto kind = load<uint32_t>(rest.data() + 4);
+    const auto count = load<uint64_t>(rest.data() + 8);
+    rest = rest.subspan(16);
+    if (table == kEnd) {
+      require(rest.empty(), "has bytes behind its end");
+      return;
+    }
+    require(table < head_.tables.size(), "names a table that its head lacks");
+    require(kind == kRows || kind == kTombstones, "has a block of an unknown kind");
+    const uint64_t each = 8 + (kind == kRows ? head_.tables[table].row_bytes : 0);
+    require(count > 0 && count <= rest.size() / each, "a block is cut short");
+    ids.resize(count);
+    std::memcpy(ids.data(), rest.data(), count * 8);
+    for (size_t i = 1; i < ids.size(); ++i) {
+      require(ids[i - 1] < ids[i], "ids of a block do not ascend");
+    }
+    if (visit != nullptr) {
+      (*visit)(table, ids, kind == kRows ? rest.data() + count * 8 : nullptr);
+    }
+    rest = rest.subspan(count * each);
+  }
+}
+
+}  // namespace mstrain::embedding_cache

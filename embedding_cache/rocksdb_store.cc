@@ -1,0 +1,538 @@
+// The store on disk: RocksDB, which only this file includes. Keys are the table (2 bytes) and the id (8 bytes), big-endian.
+//
+// The live database runs without a write-ahead log, because a commit is a checkpoint: what was written since the last one must not
+// survive a crash. Large sorted writes go straight into sorted files that are ingested (no memtable, no rewrite); small ones through the
+// memtable. RocksDB computes the CRC-32C of each sorted file as it writes it; a checkpoint links the files and reports those digests.
+#include "core/base/error.h"
+#include "embedding_cache/row_store.h"
+
+#ifdef MSTRAIN_HAS_ROCKSDB
+
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/file_checksum.h>
+#include <rocksdb/file_system.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/sst_file_writer.h>
+#include <rocksdb/table.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "core/base/thread_pool.h"
+#include "core/io/digest.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+constexpr size_t kKeyBytes = 10;
+constexpr uint64_t kIngestBytes = 1 << 20;  // writes of so much become a sorted file
+constexpr uint64_t kFileBytes = 256 << 20;  // of one sorted file at most
+
+void encode_key(uint32_t table, Id id, char* out) {
+  out[0] = static_cast<char>(table >> 8);
+  out[1] = static_cast<char>(table);
+  for (int i = 0; i < 8; ++i) {
+    out[2 + i] = static_cast<char>(id >> (56 - 8 * i));
+  }
+}
+
+Id decode_id(const rocksdb::Slice& key) {
+  Id id = 0;
+  for (int i = 0; i < 8; ++i) {
+    id = id << 8 | static_cast<uint8_t>(key[2 + static_cast<size_t>(i)]);
+  }
+  return id;
+}
+
+// ---- a file system that asks the hook first -------------------------------------------------
+
+rocksdb::IOStatus ask(const IoHook& hook, std::string_view operation, const std::string& path,
+                      uint64_t bytes) {
+  const int error = hook(operation, path, bytes);
+  if (error == 0) {
+    return rocksdb::IOStatus::OK();
+  }
+  return error == ENOSPC ? rocksdb::IOStatus::NoSpace(path, std::strerror(error))
+                         : rocksdb::IOStatus::IOError(path, std::strerror(error));
+}
+
+class HookedWritable final : public rocksdb::FSWritableFileOwnerWrapper {
+ public:
+  HookedWritable(std::unique_ptr<rocksdb::FSWritableFile>&& inner, const IoHook& hook,
+                 std::string path)
+      : FSWritableFileOwnerWrapper(std::move(inner)), hook_(hook), path_(std::move(path)) {}
+  using FSWritableFileOwnerWrapper::Append;
+  using FSWritableFileOwnerWrapper::PositionedAppend;
+
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                           rocksdb::IODebugContext* debug) override {
+    const rocksdb::IOStatus status = ask(hook_, "write", path_, data.size());
+    return status.ok() ? FSWritableFileOwnerWrapper::Append(data, options, debug) : status;
+  }
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                           const rocksdb::DataVerificationInfo&,
+                           rocksdb::IODebugContext* debug) override {
+    return Append(data, options, debug);
+  }
+  rocksdb::IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset,
+                                     const rocksdb::IOOptions& options,
+                                     rocksdb::IODebugContext* debug) override {
+    const rocksdb::IOStatus status = ask(hook_, "write", path_, data.size());
+    return status.ok() ? FSWritableFileOwnerWrapper::PositionedAppend(data, offset, options, debug)
+                       : status;
+  }
+  rocksdb::IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset,
+                                     const rocksdb::IOOptions& options,
+                                     const rocksdb::DataVerificationInfo&,
+                                     rocksdb::IODebugContext* debug) override {
+    return PositionedAppend(data, offset, options, debug);
+  }
+  rocksdb::IOStatus Sync(const rocksdb::IOOptions& options,
+                         rocksdb::IODebugContext* debug) override {
+    const rocksdb::IOStatus status = ask(hook_, "sync", path_, 0);
+    return status.ok() ? FSWritableFileOwnerWrapper::Sync(options, debug) : status;
+  }
+  rocksdb::IOStatus Fsync(const rocksdb::IOOptions& options,
+                          rocksdb::IODebugContext* debug) override {
+    const rocksdb::IOStatus status = ask(hook_, "sync", path_, 0);
+    return status.ok() ? FSWritableFileOwnerWrapper::Fsync(options, debug) : status;
+  }
+
+ private:
+  const IoHook& hook_;
+  std::string path_;
+};
+
+class HookedReadable final : public rocksdb::FSRandomAccessFileOwnerWrapper {
+ public:
+  HookedReadable(std::unique_ptr<rocksdb::FSRandomAccessFile>&& inner, const IoHook& hook,
+                 std::string path)
+      : FSRandomAccessFileOwnerWrapper(std::move(inner)), hook_(hook), path_(std::move(path)) {}
+  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
+                         rocksdb::Slice* result, char* scratch,
+                         rocksdb::IODebugContext* debug) const override {
+    const rocksdb::IOStatus status = ask(hook_, "read", path_, n);
+    return status.ok()
+               ? FSRandomAccessFileOwnerWrapper::Read(offset, n, options, result, scratch, debug)
+               : status;
+  }
+  rocksdb::IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count,
+                              const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override {
+    for (size_t i = 0; i < count; ++i) {
+      requests[i].status = Read(requests[i].offset, requests[i].len, options, &requests[i].result,
+                                requests[i].scratch, debug);
+    }
+    return rocksdb::IOStatus::OK();
+  }
+
+ private:
+  const IoHook& hook_;
+  std::string path_;
+};
+
+class HookedFiles final : public rocksdb::FileSystemWrapper {
+ public:
+  explicit HookedFiles(IoHook hook)
+      : FileSystemWrapper(rocksdb::FileSystem::Default()), hook_(std::move(hook)) {}
+  const char* Name() const override { return "hooked"; }
+
+  rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* out,
+                                    rocksdb::IODebugContext* debug) override {
+    rocksdb::IOStatus status = ask(hook_, "create", path, 0);
+    if (status.ok()) {
+      status = FileSystemWrapper::NewWritableFile(path, options, out, debug);
+    }
+    if (status.ok()) {
+      *out = std::make_unique<HookedWritable>(std::move(*out), hook_, path);
+    }
+    return status;
+  }
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
+                                        const rocksdb::FileOptions& options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* out,
+                                        rocksdb::IODebugContext* debug) override {
+    rocksdb::IOStatus status = ask(hook_, "open", path, 0);
+    if (status.ok()) {
+      status = FileSystemWrapper::NewRandomAccessFile(path, options, out, debug);
+    }
+    if (status.ok()) {
+      *out = std::make_unique<HookedReadable>(std::move(*out), hook_, path);
+    }
+    return status;
+  }
+  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override {
+    const rocksdb::IOStatus status = ask(hook_, "rename", from, 0);
+    return status.ok() ? FileSystemWrapper::RenameFile(from, to, options, debug) : status;
+  }
+  rocksdb::IOStatus LinkFile(const std::string& from, const std::string& to,
+                             const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* debug) override {
+    const rocksdb::IOStatus status = ask(hook_, "link", from, 0);
+    return status.ok() ? FileSystemWrapper::LinkFile(from, to, options, debug) : status;
+  }
+
+ private:
+  IoHook hook_;
+};
+
+// ---- the store ------------------------------------------------------------------------------
+
+rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
+  rocksdb::Options out;
+  out.create_if_missing = !read_only;
+  out.compression = rocksdb::kNoCompression;
+  out.compaction_style = rocksdb::kCompactionStyleUniversal;
+  out.compaction_options_universal.max_size_amplification_percent = 400;
+  out.level0_file_num_compaction_trigger = 8;
+  out.level0_slowdown_writes_trigger = 64;
+  out.level0_stop_writes_trigger = 256;
+  out.write_buffer_size = 64 << 20;
+  out.max_background_jobs = 2;
+  out.max_open_files = -1;
+  out.use_direct_reads = options.direct_io;
+  out.use_direct_io_for_flush_and_compaction = options.direct_io;
+  out.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
+  out.info_log_level = rocksdb::ERROR_LEVEL;
+  out.keep_log_file_num = 1;
+  out.stats_dump_period_sec = 0;
+  rocksdb::BlockBasedTableOptions table;
+  table.block_size = size_t{options.block_kib} << 10;
+  table.no_block_cache = true;  // the host tier is the cache
+  table.checksum = rocksdb::kXXH3;
+  table.format_version = 5;
+  if (options.bloom_bits > 0) {
+    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(options.bloom_bits, false));
+  }
+  out.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return out;
+}
+
+class RocksdbStore final : public RowStore {
+ public:
+  RocksdbStore(const StoreContext& context, std::string path, bool read_only)
+      : context_(context),
+        path_(std::move(path)),
+        options_(database_options(context.options, read_only)) {
+    if (context.options.io_hook) {
+      files_ = std::make_shared<HookedFiles>(context.options.io_hook);
+      env_ = rocksdb::NewCompositeEnv(files_);
+      options_.env = env_.get();
+    }
+    rocksdb::DB* db = nullptr;
+    if (read_only) {
+      require(rocksdb::DB::OpenForReadOnly(options_, path_, &db), "open", 0);
+    } else {
+      require(rocksdb::DB::Open(options_, path_, &db), "open", 0);
+    }
+    db_.reset(db);
+  }
+
+  const char* name() const override { return "rocksdb"; }
+
+  void multi_get(uint32_t table, std::span<const Id> ids, std::byte* const* into,
+                 bool* found) override {
+    std::vector<char> keys(ids.size() * kKeyBytes);
+    std::vector<rocksdb::Slice> slices(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      encode_key(table, ids[i], &keys[i * kKeyBytes]);
+      slices[i] = rocksdb::Slice(&keys[i * kKeyBytes], kKeyBytes);
+    }
+    std::vector<rocksdb::PinnableSlice> values(ids.size());
+    std::vector<rocksdb::Status> statuses(ids.size());
+    db_->MultiGet(rocksdb::ReadOptions(), db_->DefaultColumnFamily(), ids.size(), slices.data(),
+                  values.data(), statuses.data(), true);
+    uint64_t hits = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      found[i] = statuses[i].ok();
+      if (!found[i]) {
+        if (!statuses[i].IsNotFound()) {
+          require(statuses[i], "read", ids.size());
+        }
+        continue;
+      }
+      check_size(table, ids[i], values[i].size());
+      std::memcpy(into[i], values[i].data(), values[i].size());
+      ++hits;
+    }
+    rows_read_ += ids.size();
+    rows_found_ += hits;
+  }
+
+  void write(std::span<const RowWrite> rows) override {
+    const std::lock_guard lock(write_mutex_);
+    uint64_t bytes = 0;
+    for (const RowWrite& row : rows) {
+      bytes += row.record == nullptr ? 0 : context_.record_bytes[row.table];
+    }
+    if (bytes >= kIngestBytes) {
+      ingest(rows, bytes);
+    } else if (!rows.empty()) {
+      put(rows);
+    }
+    rows_written_ += rows.size();
+    bytes_written_ += bytes;
+  }
+
+  void scan(uint32_t table, const RowVisitor& visit) override {
+    char first[kKeyBytes];
+    encode_key(table, 0, first);
+    rocksdb::ReadOptions read;
+    read.readahead_size = 2 << 20;
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read));
+    for (it->Seek(rocksdb::Slice(first, kKeyBytes));
+         it->Valid() && it->key().size() == kKeyBytes && it->key()[0] == first[0] &&
+         it->key()[1] == first[1];
+         it->Next()) {
+      const Id id = decode_id(it->key());
+      check_size(table, id, it->value().size());
+      visit(id, reinterpret_cast<const std::byte*>(it->value().data()));
+    }
+    require(it->status(), "scan", 0);
+  }
+
+  std::vector<StoreFile> checkpoint(const std::string& folder) override {
+    require(db_->DisableFileDeletions(), "checkpoint", 0);
+    std::vector<StoreFile> out;
+    try {
+      out = link_files(folder);
+    } catch (...) {
+      db_->EnableFileDeletions(false).PermitUncheckedError();
+      throw;
+    }
+    require(db_->EnableFileDeletions(false), "checkpoint", 0);
+    return out;
+  }
+
+  StoreStats stats() const override {
+    return {.rows_read = rows_read_,
+            .rows_found = rows_found_,
+            .rows_written = rows_written_,
+            .bytes_written = bytes_written_};
+  }
+
+ private:
+  void require(const rocksdb::Status& status, const char* what, size_t rows) const {
+    if (status.ok()) {
+      return;
+    }
+    const int error = status.IsNoSpace() ? ENOSPC : status.IsIOError() ? EIO : 0;
+    throw IoError(
+        fmt::format("{}: rocksdb: cannot {}{}: {}", path_, what,
+                    rows == 0 ? std::string() : fmt::format(" {} rows", rows), status.ToString()),
+        error);
+  }
+  void check_size(uint32_t table, Id id, size_t size) const {
+    if (size != context_.record_bytes[table]) {
+      throw IoError(fmt::format("{}: rocksdb: row {} of table {} has {} bytes, expected {}", path_,
+                                id, table, size, context_.record_bytes[table]));
+    }
+  }
+
+  void put(std::span<const RowWrite> rows) {
+    rocksdb::WriteOptions options;
+    options.disableWAL = true;
+    rocksdb::WriteBatch batch;
+    char key[kKeyBytes];
+    for (const RowWrite& row : rows) {
+      encode_key(row.table, row.id, key);
+      const rocksdb::Slice name(key, kKeyBytes);
+      require(row.record == nullptr
+                  ? batch.Delete(name)
+                  : batch.Put(name, rocksdb::Slice(reinterpret_cast<const char*>(row.record),
+                                                   context_.record_bytes[row.table])),
+              "write", rows.size());
+    }
+    require(db_->Write(options, &batch), "write", rows.size());
+  }
+
+  // Sorted files side by side, one per worker, then one ingestion that makes all of them visible.
+  void ingest(std::span<const RowWrite> rows, uint64_t bytes) {
+    const auto threads = static_cast<uint64_t>(context_.workers->size()) + 1;
+    const uint64_t parts =
+        std::max((bytes + kFileBytes - 1) / kFileBytes, std::min(threads, bytes / (16 << 20) + 1));
+    const uint64_t each = (rows.size() + parts - 1) / parts;
+    rocksdb::IngestExternalFileArg arg;
+    arg.column_family = db_->DefaultColumnFamily();
+    arg.options.move_files = true;
+    arg.options.write_global_seqno = false;
+    arg.options.verify_file_checksum = false;
+    const auto count = static_cast<int64_t>((rows.size() + each - 1) / each);
+    arg.external_files.resize(static_cast<size_t>(count));
+    arg.files_checksums.resize(static_cast<size_t>(count));
+    arg.files_checksum_func_names.resize(static_cast<size_t>(count));
+    for (std::string& file : arg.external_files) {
+      file = fmt::format("{}/ingest-{}.sst", path_, next_file_++);
+    }
+    try {
+      context_.workers->parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+          const size_t first = i * each;
+          rocksdb::ExternalSstFileInfo info;
+          write_sorted(rows.subspan(first, std::min<size_t>(each, rows.size() - first)),
+                       arg.external_files[i], info);
+          arg.files_checksums[i] = info.file_checksum;
+          arg.files_checksum_func_names[i] = info.file_checksum_func_name;
+        }
+      });
+      require(db_->IngestExternalFiles({arg}), "ingest", rows.size());
+    } catch (...) {
+      for (const std::string& file : arg.external_files) {
+        std::error_code
+            ignored;  // the first error is the one to report; opening again deletes what is left
+        std::filesystem::remove(file, ignored);
+      }
+      throw;
+    }
+  }
+
+  void write_sorted(std::span<const RowWrite> rows, const std::string& file,
+                    rocksdb::ExternalSstFileInfo& info) {
+    rocksdb::SstFileWriter writer(rocksdb::EnvOptions(options_), options_,
+                                  db_->DefaultColumnFamily());
+    require(writer.Open(file), "write", rows.size());
+    char key[kKeyBytes];
+    for (const RowWrite& row : rows) {
+      encode_key(row.table, row.id, key);
+      const rocksdb::Slice name(key, kKeyBytes);
+      const rocksdb::Status status =
+          row.record == nullptr
+              ? writer.Delete(name)
+              : writer.Put(name, rocksdb::Slice(reinterpret_cast<const char*>(row.record),
+                                                context_.record_bytes[row.table]));
+      require(status, "write", rows.size());
+    }
+    require(writer.Finish(&info), "write", rows.size());
+  }
+
+  std::vector<StoreFile> link_files(const std::string& folder) {
+    rocksdb::LiveFilesStorageInfoOptions info_options;
+    info_options.include_checksum_info = true;
+    std::vector<rocksdb::LiveFileStorageInfo> infos;
+    require(db_->GetLiveFilesStorageInfo(info_options, &infos), "checkpoint", 0);
+    FileSystem& files = *context_.files;
+    files.create_directories(folder);
+    std::vector<StoreFile> out;
+    for (const rocksdb::LiveFileStorageInfo& info : infos) {
+      if (info.file_type == rocksdb::kWalFile) {
+        continue;  // empty: nothing is ever logged
+      }
+      const std::string target = join_path(folder, info.relative_filename);
+      const std::string source = join_path(info.directory, info.relative_filename);
+      if (info.file_type == rocksdb::kTableFile && info.file_checksum.size() == 4) {
+        link(source, target);
+        // RocksDB stores the CRC most significant byte first.
+        uint32_t crc = 0;
+        for (const char c : info.file_checksum) {
+          crc = crc << 8 | static_cast<uint8_t>(c);
+        }
+        out.push_back({.name = info.relative_filename,
+                       .size = info.size,
+                       .digest = fmt::format("crc32c:{:08x}", crc)});
+        continue;
+      }
+      std::string content =
+          info.replacement_contents.empty() ? files.read(source) : info.replacement_contents;
+      if (info.trim_to_size && content.size() > info.size) {
+        content.resize(info.size);
+      }
+      const auto file = files.open(target, WriteMode::kTruncate);
+      file->append(content);
+      file->sync();
+      file->close();
+      out.push_back({.name = info.relative_filename,
+                     .size = content.size(),
+                     .digest = fmt::format("crc32c:{:08x}", crc32c(as_bytes(content)))});
+    }
+    files.sync_directory(folder);
+    return out;
+  }
+
+  void link(const std::string& source, const std::string& target) const {
+    if (context_.options.io_hook) {
+      const int error = context_.options.io_hook("link", target, 0);
+      if (error != 0) {
+        throw IoError(fmt::format("{}: cannot link: {}", target, std::strerror(error)), error);
+      }
+    }
+    std::error_code error;
+    std::filesystem::create_hard_link(source, target, error);
+    if (error) {
+      throw IoError(fmt::format("{}: cannot link to {}: {}", source, target, error.message()),
+                    error.value());
+    }
+  }
+
+  StoreContext context_;
+  std::string path_;
+  rocksdb::Options options_;
+  std::shared_ptr<HookedFiles> files_;
+  std::unique_ptr<rocksdb::Env> env_;
+  std::unique_ptr<rocksdb::DB> db_;  // before what it uses
+  std::mutex write_mutex_;
+  uint64_t next_file_ = 0;
+  std::atomic<uint64_t> rows_read_ = 0;
+  std::atomic<uint64_t> rows_found_ = 0;
+  std::atomic<uint64_t> rows_written_ = 0;
+  std::atomic<uint64_t> bytes_written_ = 0;
+};
+
+}  // namespace
+
+bool has_rocksdb() { return true; }
+
+std::unique_ptr<RowStore> open_rocksdb_store(const StoreContext& context, const std::string& live,
+                                             const std::string& from) {
+  FileSystem& files = *context.files;
+  files.remove_all(live);
+  files.create_directories(live);
+  if (!from.empty()) {
+    for (const std::string& name : files.list(from)) {
+      const std::string source = join_path(from, name);
+      const std::string target = join_path(live, name);
+      std::error_code error;
+      if (name.ends_with(".sst")) {
+        std::filesystem::create_hard_link(source, target, error);
+      } else {  // RocksDB writes to these
+        std::filesystem::copy_file(source, target, error);
+      }
+      if (error) {
+        throw IoError(fmt::format("{}: cannot bring it to {}: {}", source, live, error.message()),
+                      error.value());
+      }
+    }
+  }
+  return std::make_unique<RocksdbStore>(context, live, false);
+}
+
+std::unique_ptr<RowStore> open_rocksdb_read_only(const StoreContext& context,
+                                                 const std::string& from) {
+  return std::make_unique<RocksdbStore>(context, from, true);
+}
+
+}  // namespace mstrain::embedding_cache
+
+#else
+
+namespace mstrain::embedding_cache {
+
+bool has_rocksdb() { return false; }
+
+std::unique_ptr<RowStore> open_rocksdb_store(const StoreContext&, const std::string& live,
+                                             const std::string&) {
+  fail("{}: embedding_cache was built without RocksDB; use store.kind: memory", live);
+}
+std::unique_ptr<RowStore> open_rocksdb_read_only(const StoreContext&, const std::string& from) {
+  fail("{}: embedding_cache was built without RocksDB", from);
+}
+
+}  // namespace mstrain::embedding_cache
+
+#endif

@@ -1,0 +1,126 @@
+// The update types: how one row learns from the sum of its gradients. Each is a small struct that the compiler inlines into
+// the loop over rows; Cache::update takes one per segment of the table. To write your own, give it the same three members.
+//
+//   kKind         whose state layout it uses; must be the table's
+//   at(step)      the struct prepared for one step (from 1): a copy with what depends on the step alone
+//   operator()    weights w[n], state s[state_floats(kKind, n)], gradient g[n]; no two of them overlap
+//
+// Step sizes follow the papers and frameworks named at each. No two builds may differ in a bit: floats are added in a fixed order and
+// the library is compiled without contraction to fused multiply-add; compile your own code with -ffp-contract=off likewise.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "embedding_cache/options.h"
+
+namespace mstrain::embedding_cache {
+
+struct Sgd {
+  static constexpr OptimizerKind kKind = OptimizerKind::kSgd;
+  float lr = 0.01F;
+
+  const Sgd& at(uint64_t) const { return *this; }
+  [[gnu::always_inline]] inline void operator()(float* __restrict w, float*,
+                                                const float* __restrict g, uint32_t n) const {
+    for (uint32_t i = 0; i < n; ++i) {
+      w[i] -= lr * g[i];
+    }
+  }
+};
+
+// Duchi et al. 2011, as in PyTorch: the sum of squares, then lr * g / (root + eps).
+struct Adagrad {
+  static constexpr OptimizerKind kKind = OptimizerKind::kAdagrad;
+  float lr = 0.01F;
+  float eps = 1e-10F;
+
+  const Adagrad& at(uint64_t) const { return *this; }
+  [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
+                                                const float* __restrict g, uint32_t n) const {
+    for (uint32_t i = 0; i < n; ++i) {
+      const float sum = s[i] + g[i] * g[i];
+      s[i] = sum;
+      w[i] -= lr * g[i] / (std::sqrt(sum) + eps);
+    }
+  }
+};
+
+// One sum per row: the mean of the squares (Naumov et al. 2019, "DLRM"). The mean is added in eight lanes, then across them.
+struct RowwiseAdagrad {
+  static constexpr OptimizerKind kKind = OptimizerKind::kRowwiseAdagrad;
+  float lr = 0.01F;
+  float eps = 1e-10F;
+
+  const RowwiseAdagrad& at(uint64_t) const { return *this; }
+  [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
+                                                const float* __restrict g, uint32_t n) const {
+    float lanes[8] = {};
+    for (uint32_t i = 0; i < n; ++i) {
+      lanes[i % 8] += g[i] * g[i];
+    }
+    const float sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+                      ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+    s[0] += sum / static_cast<float>(n);
+    const float size = lr / (std::sqrt(s[0]) + eps);
+    for (uint32_t i = 0; i < n; ++i) {
+      w[i] -= size * g[i];
+    }
+  }
+};
+
+// McMahan et al. 2013 with power -1/2, as in TensorFlow and MindSpore: state is the sums n, then the z.
+struct Ftrl {
+  static constexpr OptimizerKind kKind = OptimizerKind::kFtrl;
+  float lr = 0.05F;
+  float l1 = 0;
+  float l2 = 0;
+
+  const Ftrl& at(uint64_t) const { return *this; }
+  [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
+                                                const float* __restrict g, uint32_t n) const {
+    float* __restrict z = s + n;
+    for (uint32_t i = 0; i < n; ++i) {
+      const float sum = s[i] + g[i] * g[i];
+      const float root = std::sqrt(sum);
+      const float linear = z[i] + g[i] - (root - std::sqrt(s[i])) / lr * w[i];
+      s[i] = sum;
+      z[i] = linear;
+      const float shrunk = linear > 0 ? linear - l1 : linear + l1;
+      w[i] = std::fabs(linear) <= l1 ? 0.0F : -shrunk / (root / lr + 2 * l2);
+    }
+  }
+};
+
+// Kingma & Ba 2015 on the rows of the batch only; the correction uses the global step, as PyTorch's SparseAdam does when it is
+// fed every step. State is the first moments, then the second.
+struct LazyAdam {
+  static constexpr OptimizerKind kKind = OptimizerKind::kLazyAdam;
+  float lr = 1e-3F;
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float eps = 1e-8F;
+
+  struct Prepared {
+    float size, beta1, rest1, beta2, rest2, eps;
+    [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
+                                                  const float* __restrict g, uint32_t n) const {
+      float* __restrict v = s + n;
+      for (uint32_t i = 0; i < n; ++i) {
+        const float first = beta1 * s[i] + rest1 * g[i];
+        const float second = beta2 * v[i] + rest2 * (g[i] * g[i]);
+        s[i] = first;
+        v[i] = second;
+        w[i] -= size * first / (std::sqrt(second) + eps);
+      }
+    }
+  };
+  Prepared at(uint64_t step) const {
+    const auto t = static_cast<double>(step);
+    const double size =
+        lr * std::sqrt(1 - std::pow(double{beta2}, t)) / (1 - std::pow(double{beta1}, t));
+    return {static_cast<float>(size), beta1, 1 - beta1, beta2, 1 - beta2, eps};
+  }
+};
+
+}  // namespace mstrain::embedding_cache

@@ -1,0 +1,49 @@
+// Rows on their way from the host tier to the store. A row that is wanted again before its write has ended is found here, so that no one
+// ever reads what the store does not have yet. Batches are written in the order of eviction. Guarded by the owner's mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "embedding_cache/id_map.h"
+#include "embedding_cache/row_store.h"
+
+namespace mstrain::embedding_cache {
+
+class WriteBack {
+ public:
+  // By table: record sizes. Batches are sealed at `batch_rows` rows.
+  void reset(std::vector<uint32_t> record_bytes, uint64_t batch_rows);
+
+  void add(uint32_t table, Id id, const std::byte* record);
+  const std::byte* find(uint32_t table, Id id) const;  // the newest copy, or null
+  uint64_t bytes() const { return bytes_; }
+  bool empty() const { return batches_.empty(); }
+  void seal();  // what was added so far may be written
+  bool has_sealed() const { return sealed_ > 0; }
+
+  // The sealed batches as one sorted list with only the newest copy of each row; valid until confirm(). At most one list at a time.
+  std::vector<RowWrite> take();
+  void confirm();  // the store has them
+
+ private:
+  struct Batch {
+    uint32_t table;
+    uint64_t rows = 0;
+    std::vector<Id> ids;
+    std::unique_ptr<std::byte[]> records;
+  };
+  std::vector<uint32_t> record_bytes_;
+  uint64_t batch_rows_ = 1;
+  std::deque<Batch> batches_;  // taken ones first, then sealed ones, then open ones
+  uint64_t first_ = 0;         // number of batches_.front()
+  size_t taken_ = 0;
+  size_t sealed_ = 0;          // beyond the taken ones
+  std::vector<IdMap> newest_;  // by table: id -> batch number << 32 | row
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace mstrain::embedding_cache

@@ -1,0 +1,170 @@
+// Neither the sizes of the tiers nor depth, threads, store, policy or look-ahead change a bit of the result.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/base/error.h"
+#include "embedding_cache/rehearsal.h"
+#include "tests/embedding_cache/temp_directory.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+std::vector<StoreKind> stores() {
+  return has_rocksdb() ? std::vector{StoreKind::kMemory, StoreKind::kRocksdb}
+                       : std::vector{StoreKind::kMemory};
+}
+
+TEST(Exactness, EqualityMatrix) {
+  std::map<std::string, std::string> digests;
+  for (const StoreKind store : stores()) {
+    for (const double share : {0.02, 0.1, 1.0}) {
+      for (const uint32_t depth : {0U, 1U, 3U}) {
+        for (const int threads : {1, 2}) {
+          const TempDirectory directory;
+          const Rehearsal rehearsal{
+              .steps = 30, .evict_every = 10, .depth = depth, .vocabulary = 4000, .positions = 60};
+          Options options = rehearsal.cache_options(directory.path(), share, store);
+          options.threads = threads;
+          Cache cache = Cache::open(options);
+          rehearsal.run(cache);
+          const std::string name = fmt::format("store {} share {} depth {} threads {}",
+                                               static_cast<int>(store), share, depth, threads);
+          digests[name] = cache.digest();
+          if (share < 1) {
+            const Stats stats = cache.stats();
+            EXPECT_GT(stats.tables[0].evicted_dirty, 0U) << name << ": nothing was evicted";
+            EXPECT_GT(stats.tables[0].tombstones + stats.tables[1].tombstones, 0U);
+            EXPECT_GT(stats.tables[1].refused, 0U);
+          }
+        }
+      }
+    }
+  }
+  for (const auto& [name, digest] : digests) {
+    EXPECT_EQ(digest, digests.begin()->second)
+        << name << " differs from " << digests.begin()->first;
+  }
+  EXPECT_EQ(digests.size(), 18 * stores().size());
+}
+
+TEST(Exactness, PolicyAndLookAheadChangeNothing) {
+  std::string first;
+  for (const Policy policy : {Policy::kLru, Policy::kLfu, Policy::kLookAhead}) {
+    for (const uint32_t look_ahead : {0U, 2U, 7U}) {
+      const TempDirectory directory;
+      const Rehearsal rehearsal{.steps = 30, .depth = 2, .look_ahead = look_ahead, .positions = 80};
+      Options options = rehearsal.cache_options(directory.path(), 0.1, StoreKind::kMemory);
+      for (TableOptions& table : options.tables) {
+        table.policy = policy;
+      }
+      options.check_shadow = true;
+      Cache cache = Cache::open(options);
+      rehearsal.run(cache);
+      const std::string digest = cache.digest();
+      first = first.empty() ? digest : first;
+      EXPECT_EQ(digest, first) << static_cast<int>(policy) << " " << look_ahead;
+    }
+  }
+}
+
+TEST(Exactness, ResumeEqualsContinue) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory straight;
+    const TempDirectory stopped;
+    Rehearsal rehearsal{.steps = 40, .evict_every = 20};
+    std::string expected;
+    {
+      Cache cache = Cache::open(rehearsal.cache_options(straight.path(), 0.1, store));
+      rehearsal.run(cache);
+      expected = cache.digest();
+    }
+    const Options options = rehearsal.cache_options(stopped.path(), 0.1, store);
+    for (const uint64_t until : {10, 27, 33, 40}) {  // 27 and 33 leave steps without a commit
+      Rehearsal part = rehearsal;
+      part.steps = until;
+      Cache cache = Cache::open(options);
+      EXPECT_EQ(cache.last_step(), (until == 10 ? 0 : until == 27 ? 10 : until == 33 ? 20 : 30));
+      part.run(cache);
+    }
+    Cache cache = Cache::open(options);
+    EXPECT_EQ(cache.digest(), expected);
+  }
+}
+
+TEST(Exactness, ResumeOfAnOlderCommitAbandonsTheNewerOnes) {
+  const TempDirectory directory;
+  const Rehearsal rehearsal{.steps = 40};
+  Options options = rehearsal.cache_options(directory.path(), 0.1, stores().back());
+  options.keep = 10;
+  std::string expected;
+  {
+    Cache cache = Cache::open(options);
+    rehearsal.run(cache);
+    EXPECT_EQ(cache.last_commit(), 4U);
+    expected = cache.digest();
+  }
+  {
+    Cache cache = Cache::resume(options, 2);
+    EXPECT_EQ(cache.last_step(), 20U);
+    rehearsal.run(cache);
+    EXPECT_EQ(cache.last_commit(), 6U);
+    EXPECT_EQ(cache.digest(), expected);
+  }
+  EXPECT_THROW(Cache::resume(options, 3), IoError);
+  Cache cache = Cache::open(options);
+  EXPECT_EQ(cache.last_commit(), 6U);
+  EXPECT_EQ(cache.digest(), expected);
+}
+
+// bounded_staleness: a gather may miss the updates of the last k batches; one more is an error.
+TEST(Exactness, StalenessIsBounded) {
+  for (const uint32_t bound : {0U, 2U}) {
+    Options options;
+    options.bounded_staleness = bound;
+    options.store.kind = StoreKind::kMemory;
+    options.tables = {{.name = "t", .host_rows = 100, .segments = {{.width = 2}}}};
+    Cache cache = Cache::open(options);
+    const std::vector<Id> ids{1, 2, 3};
+    std::vector<float> out(6);
+    std::vector<Ticket> tickets;
+    for (uint64_t step = 1; step <= bound + 2; ++step) {
+      tickets.push_back(cache.prefetch(0, ids, step));
+      cache.wait(tickets.back());
+    }
+    for (uint64_t i = 0; i <= bound; ++i) {
+      cache.gather(tickets[i], out.data(), 2);
+    }
+    EXPECT_THROW(cache.gather(tickets[bound + 1], out.data(), 2), Error);
+    cache.update(tickets[0], std::vector<float>(6, 1.0F));
+    cache.gather(tickets[bound + 1], out.data(), 2);
+    for (Ticket& ticket : tickets) {
+      cache.release(std::move(ticket));
+    }
+  }
+}
+
+TEST(Exactness, ShadowCheckNamesARowThatSomebodyChanged) {
+  Options options;
+  options.check_shadow = true;
+  options.tables = {{.name = "t", .host_rows = 100, .segments = {{.width = 2}}}};
+  options.store.kind = StoreKind::kMemory;
+  Cache cache = Cache::open(options);
+  const std::vector<Id> ids{1, 2, 3};
+  Ticket ticket = cache.prefetch(0, ids, 1);
+  cache.wait(ticket);
+  std::vector<const float*> rows;
+  cache.rows(ticket, rows);
+  const_cast<float*>(rows[1])[1] += 1.0F;
+  std::vector<float> out(6);
+  try {
+    cache.gather(ticket, out.data(), 2);
+    FAIL() << "the change was not noticed";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("id 2"), std::string::npos) << error.what();
+  }
+  cache.release(std::move(ticket));
+}
+
+}  // namespace
+}  // namespace mstrain::embedding_cache

@@ -1,0 +1,427 @@
+// The parts of the cache by themselves, each against something obvious.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "embedding_cache/admission.h"
+#include "embedding_cache/dedup.h"
+#include "embedding_cache/host_tier.h"
+#include "embedding_cache/look_ahead.h"
+#include "embedding_cache/row.h"
+#include "embedding_cache/update.h"
+#include "embedding_cache/write_back.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+constexpr uint64_t kSeed = 20260107;
+
+class Parts : public testing::Test {
+ protected:
+  Parts() { RecordProperty("seed", static_cast<int>(kSeed)); }
+  Rng rng_{kSeed};
+};
+
+TEST_F(Parts, DedupNumbersIdsByFirstOccurrence) {
+  Dedup dedup;
+  Batch batch;
+  for (int round = 0; round < 60; ++round) {
+    const size_t count = rng_.below(20000);
+    const uint64_t range = 1 + rng_.below(30000);
+    std::vector<Id> ids(count);
+    for (Id& id : ids) {
+      id = rng_.below(range) * (round % 2 == 0 ? 1 : 0x100000001ULL);
+    }
+    dedup.run(ids, batch);
+    std::unordered_map<Id, uint32_t> known;
+    std::vector<Id> unique;
+    for (size_t i = 0; i < count; ++i) {
+      const auto [it, fresh] = known.try_emplace(ids[i], unique.size());
+      if (fresh) {
+        unique.push_back(ids[i]);
+      }
+      ASSERT_EQ(batch.inverse[i], it->second) << "round " << round << " seed " << kSeed;
+    }
+    ASSERT_EQ(batch.unique, unique);
+    const Positions positions = positions_by_id(batch);
+    for (size_t u = 0; u < unique.size(); ++u) {
+      for (uint32_t i = positions.begin[u]; i < positions.begin[u + 1]; ++i) {
+        ASSERT_EQ(ids[positions.order[i]], unique[u]);
+        ASSERT_TRUE(i == positions.begin[u] || positions.order[i - 1] < positions.order[i]);
+      }
+    }
+  }
+}
+
+TEST_F(Parts, IdMapEqualsAPlainMap) {
+  IdMap map;
+  std::unordered_map<Id, uint64_t> plain;
+  for (int i = 0; i < 200000; ++i) {
+    const Id id = rng_.below(500) * 0x9e3779b97f4a7c15U;
+    switch (rng_.below(3)) {
+      case 0:
+        map.set(id, static_cast<uint64_t>(i));
+        plain[id] = static_cast<uint64_t>(i);
+        break;
+      case 1: ASSERT_EQ(map.erase(id), plain.erase(id) == 1); break;
+      default: {
+        const auto it = plain.find(id);
+        ASSERT_EQ(map.find(id), it == plain.end() ? IdMap::kNone : it->second);
+      }
+    }
+    ASSERT_EQ(map.size(), plain.size());
+  }
+}
+
+// Random inserts, erasures, pins and uses against a plain map; victims are unpinned and the least recently used.
+TEST_F(Parts, HostTierEqualsAPlainMap) {
+  constexpr uint64_t kRows = 700;
+  HostTier host(kRows, 16, Policy::kLru);
+  struct Row {
+    Slot slot;
+    uint64_t used;
+    int pins;
+  };
+  std::map<Id, Row> plain;
+  const auto random_id = [&] { return rng_.below(3000) * 0x9e3779b97f4a7c15U; };
+  for (int i = 0; i < 40000; ++i) {
+    const Id id = random_id();
+    Slot slot = kNoSlot;
+    host.find(std::span(&id, 1), &slot);
+    const auto it = plain.find(id);
+    ASSERT_EQ(slot, it == plain.end() ? kNoSlot : it->second.slot) << i;
+    if (it == plain.end()) {
+      if (host.used() == kRows) {
+        const uint64_t count = 1 + rng_.below(5);
+        std::vector<Slot> victims;
+        host.choose_victims(count, victims);
+        ASSERT_EQ(victims.size(), count);
+        for (const Slot victim : victims) {
+          const Id gone = host.id(victim);
+          ASSERT_EQ(plain.at(gone).pins, 0);
+          const uint64_t used = plain.at(gone).used;
+          host.erase(victim);
+          plain.erase(gone);
+          for (const auto& [other, row] : plain) {
+            const bool also_leaves =
+                std::find(victims.begin(), victims.end(), row.slot) != victims.end();
+            ASSERT_TRUE(row.pins > 0 || row.used >= used || also_leaves) << i;
+          }
+        }
+      }
+      const Slot fresh = host.insert(id);
+      host.use(fresh);
+      plain[id] = {fresh, host.now(), 0};
+    } else if (rng_.below(4) == 0 && it->second.pins < 3) {
+      host.pin(slot);
+      ++it->second.pins;
+    } else if (it->second.pins > 0) {
+      host.unpin(slot);
+      --it->second.pins;
+    } else {
+      host.use(slot);
+      it->second.used = host.now();
+    }
+    ASSERT_EQ(host.used(), plain.size());
+    ASSERT_EQ(host.pinned(),
+              static_cast<uint64_t>(std::count_if(plain.begin(), plain.end(), [](const auto& row) {
+                return row.second.pins > 0;
+              })));
+    if (i % 3 == 0) {
+      host.advance();
+    }
+  }
+}
+
+TEST_F(Parts, HostTierForgetsAgesOnlyBeyondItsHorizon) {
+  HostTier host(4, 8, Policy::kLru);
+  for (Id id = 0; id < 4; ++id) {
+    host.use(host.insert(id));
+  }
+  for (int i = 0; i < 200000; ++i) {
+    host.advance();
+    host.use(static_cast<Slot>(i % 3));  // slot 3 is never used again
+  }
+  std::vector<Slot> victims;
+  host.choose_victims(1, victims);
+  EXPECT_EQ(victims[0], 3U);
+}
+
+TEST_F(Parts, HostTierCostsAtMostSixteenBytesBesideARecord) {
+  constexpr uint64_t kRows = 1000000;
+  const HostTier host(kRows, 980, Policy::kLookAhead);
+  EXPECT_LE(static_cast<double>(host.overhead_bytes()) / kRows, 16.0);
+}
+
+TEST_F(Parts, LeastUsedRowLeavesFirst) {
+  HostTier host(3, 8, Policy::kLfu);
+  for (Id id = 0; id < 3; ++id) {
+    const Slot slot = host.insert(id);
+    for (Id use = 0; use < 5 - id; ++use) {
+      host.use(slot);
+    }
+  }
+  std::vector<Slot> victims;
+  host.choose_victims(2, victims);
+  EXPECT_EQ(host.id(victims[0]), 2U);
+  EXPECT_EQ(host.id(victims[1]), 1U);
+}
+
+TEST_F(Parts, LookAheadKnowsTheNextBatchOfEachId) {
+  LookAhead window;
+  std::vector<std::vector<Id>> batches(40);
+  uint64_t pushed = 0;
+  Dedup dedup;
+  for (size_t b = 0; b < batches.size(); ++b) {
+    for (int i = 0; i < 30; ++i) {
+      batches[b].push_back(rng_.below(100));
+    }
+  }
+  for (size_t b = 0; b < batches.size(); ++b) {
+    while (pushed < std::min(batches.size(), b + 6)) {
+      LookAhead::Entry entry;
+      dedup.run(batches[pushed], entry.batch);
+      window.push(std::move(entry), pushed + 1, [](size_t) {});
+      ++pushed;
+    }
+    const LookAhead::Entry entry = window.pop();
+    for (size_t u = 0; u < entry.batch.unique.size(); ++u) {
+      uint64_t next = 0;
+      for (size_t later = b + 1; later < pushed && next == 0; ++later) {
+        const auto& ids = batches[later];
+        next =
+            std::find(ids.begin(), ids.end(), entry.batch.unique[u]) == ids.end() ? 0 : later + 1;
+      }
+      ASSERT_EQ(entry.next[u], next);
+    }
+  }
+}
+
+TEST_F(Parts, WriteBackGivesTheNewestCopyUntilTheStoreHasIt) {
+  WriteBack out;
+  out.reset({8, 4}, 5);
+  std::map<std::pair<uint32_t, Id>, uint64_t> pending;
+  std::map<std::pair<uint32_t, Id>, uint64_t> taken;
+  bool writing = false;
+  for (uint64_t i = 1; i < 20000; ++i) {
+    const auto table = static_cast<uint32_t>(rng_.below(2));
+    const Id id = rng_.below(40);
+    const uint64_t value = i & 0xffffffffU;
+    switch (rng_.below(8)) {
+      case 0:
+        if (!writing) {
+          out.seal();
+          taken = pending;
+          const std::vector<RowWrite> rows = out.take();
+          ASSERT_TRUE(std::is_sorted(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+            return std::pair(a.table, a.id) < std::pair(b.table, b.id);
+          }));
+          ASSERT_EQ(rows.size(), taken.size());
+          for (const RowWrite& row : rows) {
+            uint32_t found = 0;
+            std::memcpy(&found, row.record, 4);
+            ASSERT_EQ(found, taken.at({row.table, row.id}));
+          }
+          writing = true;
+        }
+        break;
+      case 1:
+        if (writing) {
+          out.confirm();
+          for (const auto& [key, written] : taken) {
+            if (pending.at(key) == written) {
+              pending.erase(key);
+            }
+          }
+          writing = false;
+        }
+        break;
+      default:
+        out.add(table, id, reinterpret_cast<const std::byte*>(&value));
+        pending[{table, id}] = value;
+    }
+    const auto known = pending.find({table, id});
+    const std::byte* found = out.find(table, id);
+    ASSERT_EQ(found != nullptr, known != pending.end()) << i;
+    if (found != nullptr) {
+      uint32_t read = 0;
+      std::memcpy(&read, found, 4);
+      ASSERT_EQ(read, known->second);
+    }
+  }
+}
+
+TEST_F(Parts, FirstValuesDependOnSeedTableAndIdAlone) {
+  TableOptions table{.name = "t", .host_rows = 1};
+  table.segments = {{.width = 64, .init = {.kind = InitKind::kNormal, .scale = 0.5F}},
+                    {.width = 33, .init = {.kind = InitKind::kUniform, .scale = 2.0F}},
+                    {.width = 2,
+                     .optimizer = {.kind = OptimizerKind::kFtrl, .initial_accumulator = 0.25F},
+                     .init = {.kind = InitKind::kConstant, .scale = 7.0F}}};
+  const RowLayout layout(table);
+  EXPECT_EQ(layout.record_bytes(), 8U + 4U * (64 + 33 + 2 + 4));
+  std::vector<std::byte> a(layout.record_bytes());
+  std::vector<std::byte> b(layout.record_bytes());
+  double sum = 0;
+  double squares = 0;
+  double widest = 0;
+  for (Id id = 0; id < 2000; ++id) {
+    layout.initialise(table_seed(3, "t"), id, a.data());
+    layout.initialise(table_seed(3, "t"), id, b.data());
+    ASSERT_EQ(a, b);
+    const float* w = weights_of(a.data());
+    for (int i = 0; i < 64; ++i) {
+      sum += w[i];
+      squares += double{w[i]} * w[i];
+    }
+    for (int i = 64; i < 97; ++i) {
+      widest = std::max(widest, std::fabs(double{w[i]}));
+    }
+    ASSERT_EQ(w[97], 7.0F);
+    ASSERT_EQ(w[99], 0.25F);
+    ASSERT_EQ(w[101], 0.0F);
+  }
+  const double n = 2000 * 64;
+  EXPECT_NEAR(sum / n, 0, 5 * 0.5 / std::sqrt(n));  // five standard errors
+  EXPECT_NEAR(std::sqrt(squares / n), 0.5, 0.005);
+  EXPECT_LE(widest, 2.0);
+  EXPECT_GT(widest, 1.99);
+  layout.initialise(table_seed(3, "u"), 1, a.data());
+  layout.initialise(table_seed(3, "t"), 1, b.data());
+  EXPECT_NE(a, b);
+  layout.initialise(table_seed(4, "t"), 1, a.data());
+  EXPECT_NE(a, b);
+}
+
+// The update types against their papers' formulas in double.
+TEST_F(Parts, UpdateTypesFollowTheirFormulas) {
+  constexpr int kWidth = 5;
+  float w[5][kWidth];
+  float s[5][2 * kWidth] = {};
+  double rw[5][kWidth];
+  double rs[5][2 * kWidth] = {};
+  for (int k = 0; k < 5; ++k) {
+    for (int i = 0; i < kWidth; ++i) {
+      rw[k][i] = w[k][i] = static_cast<float>(rng_.uniform(-1, 1));
+    }
+  }
+  for (int i = 0; i < kWidth; ++i) {
+    rs[3][i] = s[3][i] = 0.1F;  // FTRL's sums must not be zero for its first root
+  }
+  for (uint64_t step = 1; step <= 20; ++step) {
+    float g[kWidth];
+    double mean = 0;
+    for (float& x : g) {
+      x = static_cast<float>(rng_.uniform(-1, 1));
+      mean += double{x} * x / kWidth;
+    }
+    Sgd{0.1F}.at(step)(w[0], s[0], g, kWidth);
+    Adagrad{0.1F, 1e-3F}.at(step)(w[1], s[1], g, kWidth);
+    RowwiseAdagrad{0.1F, 1e-3F}.at(step)(w[2], s[2], g, kWidth);
+    Ftrl{0.1F, 0.05F, 0.02F}.at(step)(w[3], s[3], g, kWidth);
+    LazyAdam{0.1F, 0.9F, 0.99F, 1e-6F}.at(step)(w[4], s[4], g, kWidth);
+    rs[2][0] += mean;
+    for (int i = 0; i < kWidth; ++i) {
+      const double x = g[i];
+      rw[0][i] -= 0.1 * x;
+      rs[1][i] += x * x;
+      rw[1][i] -= 0.1 * x / (std::sqrt(rs[1][i]) + 1e-3);
+      rw[2][i] -= 0.1 * x / (std::sqrt(rs[2][0]) + 1e-3);
+      double& sum = rs[3][i];
+      double& z = rs[3][kWidth + i];
+      z += x - (std::sqrt(sum + x * x) - std::sqrt(sum)) / 0.1 * rw[3][i];
+      sum += x * x;
+      rw[3][i] = std::fabs(z) <= 0.05
+                     ? 0
+                     : ((z > 0 ? 0.05 : -0.05) - z) / (std::sqrt(sum) / 0.1 + 2 * 0.02);
+      double& m = rs[4][i];
+      double& v = rs[4][kWidth + i];
+      m = 0.9 * m + 0.1 * x;
+      v = 0.99 * v + 0.01 * x * x;
+      const double corrected = m / (1 - std::pow(0.9, step));
+      rw[4][i] -= 0.1 * corrected / (std::sqrt(v / (1 - std::pow(0.99, step))) + 1e-6);
+    }
+    for (int k = 0; k < 5; ++k) {
+      for (int i = 0; i < kWidth; ++i) {
+        // 20 steps of float32 rounding on values of about 1.
+        ASSERT_NEAR(w[k][i], rw[k][i], 2e-4) << "type " << k << " step " << step;
+      }
+    }
+  }
+}
+
+TEST_F(Parts, AdmissionByCountAdmitsOnTheCountedBatch) {
+  AdmissionFilter filter({.kind = AdmissionKind::kCount, .count = 3}, 1);
+  for (int batch = 1; batch <= 5; ++batch) {
+    EXPECT_EQ(filter.would_admit(7, 1), batch >= 3);
+    EXPECT_EQ(filter.is_admitted(7), batch > 3);
+    filter.count(7, 1);
+  }
+  filter.forget(7);
+  EXPECT_FALSE(filter.would_admit(7, 1));
+}
+
+TEST_F(Parts, AdmissionByChanceAdmitsAboutThatShare) {
+  AdmissionFilter filter({.kind = AdmissionKind::kProbability, .probability = 0.3}, 1);
+  int admitted = 0;
+  for (Id id = 0; id < 20000; ++id) {
+    const bool would = filter.would_admit(id, 5);
+    filter.count(id, 5);
+    EXPECT_EQ(filter.is_admitted(id), would);
+    admitted += would ? 1 : 0;
+  }
+  EXPECT_NEAR(admitted, 6000, 5 * std::sqrt(20000 * 0.3 * 0.7));  // five standard deviations
+}
+
+TEST_F(Parts, BloomFilterNeverAdmitsLate) {
+  AdmissionFilter filter({.kind = AdmissionKind::kBloom, .count = 3, .bloom_counters = 1 << 16}, 9);
+  int early = 0;
+  for (Id id = 0; id < 4000; ++id) {
+    filter.count(id, 1);
+    early += filter.would_admit(id, 2) ? 1 : 0;  // would be its second batch
+    filter.count(id, 2);
+    EXPECT_TRUE(filter.would_admit(id, 3));
+  }
+  EXPECT_LT(early, 100);
+}
+
+TEST_F(Parts, AdmissionStateSurvivesItsFileAndNothingElseIsRead) {
+  for (const AdmissionKind kind : {AdmissionKind::kNone, AdmissionKind::kCount,
+                                   AdmissionKind::kProbability, AdmissionKind::kBloom}) {
+    const AdmissionOptions options{.kind = kind, .count = 2, .bloom_counters = 256};
+    AdmissionFilter filter(options, 4);
+    for (int i = 0; i < 300; ++i) {
+      filter.count(rng_.below(100), static_cast<uint64_t>(i));
+    }
+    filter.add(1000);
+    const std::string bytes = filter.save();
+    AdmissionFilter copy(options, 4);
+    copy.load(bytes, "state");
+    EXPECT_EQ(copy.save(), bytes);
+    for (Id id = 0; id < 120; ++id) {
+      EXPECT_EQ(copy.is_admitted(id), filter.is_admitted(id));
+    }
+    for (size_t length = 0; length < bytes.size(); length += 1 + rng_.below(20)) {
+      EXPECT_THROW(copy.load(bytes.substr(0, length), "state"), IoError);
+    }
+    for (int round = 0; round < 2000; ++round) {  // any bytes: an error or a state, never a crash
+      std::string damaged = bytes;
+      for (int flips = 0; flips < 3; ++flips) {
+        damaged[rng_.below(damaged.size())] = static_cast<char>(rng_.next_u32());
+      }
+      try {
+        copy.load(damaged, "state");
+      } catch (const IoError&) {
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::embedding_cache
