@@ -1,11 +1,18 @@
 #include "core/exec/execute.h"
 
+#include <chrono>
 #include <cstring>
 
 namespace mstrain {
 namespace {
 
 using Addresses = std::vector<void*>;
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
 
@@ -37,7 +44,7 @@ void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& ou
       const int64_t bytes = body.input_types[i].bytes();
       std::memcpy(at(outputs[carries + ys + i], index * bytes), in[i], static_cast<size_t>(bytes));
     }
-    execute(body, in, out, arena);
+    execute(body, in, out, arena, times);
     for (size_t i = 0; i < carries; ++i) {
       if (out[i] != in[i]) {
         std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
@@ -47,7 +54,7 @@ void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& ou
 }
 
 void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& outputs,
-               void* workspace) {
+               void* workspace, std::vector<KernelTime>* times) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
@@ -62,11 +69,11 @@ void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& o
   auto* condition_arena = static_cast<std::byte*>(at(workspace, loop.condition_arena));
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
   const auto goes_on = [&] {
-    execute(*loop.condition, in, std::span(&condition, 1), condition_arena);
+    execute(*loop.condition, in, std::span(&condition, 1), condition_arena, times);
     return *static_cast<const bool*>(condition);
   };
   while (goes_on()) {
-    execute(body, in, out, arena);
+    execute(body, in, out, arena, times);
     for (size_t i = 0; i < carries; ++i) {
       if (out[i] != in[i]) {
         std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
@@ -78,7 +85,7 @@ void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& o
 }  // namespace
 
 void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
-             std::byte* arena) {
+             std::byte* arena, std::vector<KernelTime>* times) {
   const auto address = [&](const PlanView& view) {
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(view.buffer)];
     switch (buffer.kind) {
@@ -105,11 +112,16 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
     }
     void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
     if (step.loop == nullptr) {
+      const int64_t begin = times == nullptr ? 0 : now();
       step.kernel->run({in, out, workspace});
+      if (times != nullptr) {
+        times->push_back(
+            {step.op->name, step.scope, begin, now(), step.cost.flops, step.cost.bytes});
+      }
     } else if (step.op->name == "scan") {
-      run_scan(step, in, out, workspace);
+      run_scan(step, in, out, workspace, times);
     } else {
-      run_while(step, in, out, workspace);
+      run_while(step, in, out, workspace, times);
     }
     in_scratch = std::move(in);
     out_scratch = std::move(out);

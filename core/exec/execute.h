@@ -6,9 +6,10 @@
 namespace mstrain {
 
 // Runs every step in order. `inputs` and `outputs` are the addresses of dense tensors as the plan declares them (an
-// output that takes over an input has the same address); `arena` has plan.arena_bytes, aligned to 64 bytes.
+// output that takes over an input has the same address); `arena` has plan.arena_bytes, aligned to 64 bytes. Appends
+// every kernel to `times` where it is not null.
 void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
-             std::byte* arena);
+             std::byte* arena, std::vector<KernelTime>* times = nullptr);
 
 // Runs one operation on concrete tensors in the current context; shares memory where strides suffice.
 Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,

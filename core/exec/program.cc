@@ -42,7 +42,7 @@ class PlannedProgram : public Program {
       in[i] = inputs[i].data();
     }
     if (context_.backend != Backend::kNull) {
-      execute(plan_, in, out, arena_.data());
+      execute(plan_, in, out, arena_.data(), times_);
     }
     for (size_t o = 0; o < outputs.size(); ++o) {
       // A result that takes over an argument may have another shape of the same size.
@@ -57,6 +57,7 @@ class PlannedProgram : public Program {
   ProgramMemory memory() const override { return plan_.memory; }
   ProgramCost cost() const override { return plan_.cost; }
   std::string describe() const override { return mstrain::describe(plan_); }
+  void profile(std::vector<KernelTime>* times) override { times_ = times; }
   const Plan& plan() const { return plan_; }
 
  private:
@@ -83,6 +84,7 @@ class PlannedProgram : public Program {
   Context context_;
   Buffer arena_;
   Tensors kept_;
+  std::vector<KernelTime>* times_ = nullptr;
 };
 
 }  // namespace

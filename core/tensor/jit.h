@@ -38,6 +38,13 @@ struct ProgramCost {
   int64_t kernels = 0;
 };
 
+// One kernel as it ran. The texts live as long as the program.
+struct KernelTime {
+  std::string_view op, scope;
+  int64_t begin = 0, end = 0;  // nanoseconds of the steady clock
+  double flops = 0, bytes = 0;
+};
+
 // A compiled program.
 class Program {
  public:
@@ -48,6 +55,8 @@ class Program {
   virtual ProgramCost cost() const = 0;
   // The plan as text: one line a step.
   virtual std::string describe() const = 0;
+  // Appends every kernel that runs to `times`, which the caller owns, until called with null.
+  virtual void profile(std::vector<KernelTime>* times) = 0;
 };
 
 struct CompileOptions {
