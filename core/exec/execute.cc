@@ -18,7 +18,7 @@ void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + of
 
 // Where the tensors of one step lie: carries…, constants…, xs… and carries…, ys…, kept carries….
 void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& outputs,
-              void* workspace) {
+              void* workspace, std::vector<KernelTime>* times) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
