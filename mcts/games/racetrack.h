@@ -1,8 +1,9 @@
 // Racetrack (M. Gardner, 1973; as a stochastic problem R. Sutton and A. Barto, "Reinforcement Learning", exercise 5.12):
 // each move changes the car's speed by at most one in each direction, then the car drives; one time in ten the road is
-// slippery and the speed stays. Leaving the track ends the race.
+// slippery and the speed stays. A car that would leave the track stands at its edge and has lost all speed.
 //
-// A move costs 1/32. A crash, like the end of time, costs (10 + the king's moves left to the finish) / 32 besides.
+// A move costs 1/8, one that ends at the edge 3/8; time is up after 40 moves, which costs 1/8 for each king's move that
+// is left to the finish.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +25,14 @@ class Racetrack {
  public:
   static constexpr std::string_view kName = "racetrack";
   static constexpr int kPlayers = 1;
-  static constexpr uint32_t kMaxActions =
-      11;  // 3 * (dy + 1) + dx + 1; for chance 9 the road grips, 10 the car slips
-  static constexpr float kMinReturn = -4;
+  // 3 * (dy + 1) + dx + 1; for chance 9: the road grips, 10: the car slips.
+  static constexpr uint32_t kMaxActions = 11;
+  static constexpr float kMinReturn = -20;
   static constexpr float kMaxReturn = 0;
-  static constexpr int kMaxMoves = 60;
+  static constexpr int kMaxMoves = 40;
   static constexpr int kMaxSpeed = 3;
   static constexpr float kSlip = 0.1F;
-  static constexpr float kCost = 1.0F / 32;
+  static constexpr float kCost = 1.0F / 8;
   static constexpr int kObservationSize = 5;
 
   static constexpr int kColumns = 16;
@@ -68,7 +69,7 @@ class Racetrack {
     if (chosen_ >= 0) {
       return kChance;
     }
-    return crashed_ || finished_ || moves_ == kMaxMoves ? kTerminal : 0;
+    return finished_ || moves_ == kMaxMoves ? kTerminal : 0;
   }
   void legal(ActionBuffer& out) const {
     for (Action a = 0; a < 9; ++a) {
@@ -96,7 +97,7 @@ class Racetrack {
   }
   Returns<1> rewards() const { return {-kCost * static_cast<float>(paid_)}; }
   Returns<1> returns() const {
-    return {finished_ ? 0.0F : -kCost * static_cast<float>(10 + distance(car_.column, car_.row))};
+    return {finished_ ? 0.0F : -kCost * static_cast<float>(distance(car_.column, car_.row))};
   }
   void chance(ChanceBuffer& out) const {
     out.push({kGrips, 1 - kSlip});
@@ -106,7 +107,7 @@ class Racetrack {
     uint64_t out = static_cast<uint64_t>(car_.row * kColumns + car_.column);
     out = hash_combine(out, static_cast<uint64_t>((car_.dx + 8) * 32 + car_.dy + 8));
     out = hash_combine(out, static_cast<uint64_t>(moves_ * 16 + chosen_ + 1));
-    return hash_combine(out, (crashed_ ? 1U : 0U) + (finished_ ? 2U : 0U));
+    return hash_combine(out, finished_ ? 1U : 0U);
   }
 
   void observe(int, std::span<float> out) const {
@@ -128,9 +129,7 @@ class Racetrack {
   std::string position() const {
     return fmt::format("{} {} {} {} {}{}{}", car_.column, car_.row, car_.dx, car_.dy, moves_,
                        chosen_ >= 0 ? " " + action_to_string(static_cast<Action>(chosen_)) : "",
-                       crashed_    ? " crashed"
-                       : finished_ ? " finished"
-                                   : "");
+                       finished_ ? " finished" : "");
   }
   static Racetrack from_position(std::string_view text);
   std::string draw() const {
@@ -138,7 +137,7 @@ class Racetrack {
     for (int row = 0; row < kRows; ++row) {
       std::string line(kTrack[static_cast<size_t>(row)]);
       if (row == car_.row) {
-        line[static_cast<size_t>(car_.column)] = crashed_ ? 'X' : 'C';
+        line[static_cast<size_t>(car_.column)] = 'C';
       }
       out += "  " + line + "\n";
     }
@@ -149,7 +148,7 @@ class Racetrack {
   static constexpr Action kGrips = 9;
   static constexpr Action kSlips = 10;
 
-  // Moves the car along the straight line to its goal, cell by cell, to the first cell that ends the race.
+  // Moves the car along the straight line to its goal, cell by cell, to the first cell that stops it.
   void drive() {
     const Car from = car_;
     const int steps = std::max(std::abs(from.dx), std::abs(from.dy));
@@ -157,7 +156,8 @@ class Racetrack {
       const int column = from.column + rounded(from.dx * i, steps);
       const int row = from.row + rounded(from.dy * i, steps);
       if (!on_track(column, row)) {
-        crashed_ = true;
+        car_.dx = car_.dy = 0;
+        paid_ = 3;
         return;
       }
       car_.column = column;
@@ -202,7 +202,6 @@ class Racetrack {
   int moves_ = 0;
   int paid_ = 0;
   int8_t chosen_ = -1;  // change of speed that waits for the road's answer
-  bool crashed_ = false;
   bool finished_ = false;
 };
 
@@ -224,9 +223,7 @@ inline Racetrack Racetrack::from_position(std::string_view text) {
   const char cell = kTrack[static_cast<size_t>(out.car_.row)][static_cast<size_t>(out.car_.column)];
   const std::string_view rest = text.substr(static_cast<size_t>(read));
   out.finished_ = cell == 'F';
-  if (rest == " crashed") {
-    out.crashed_ = true;
-  } else if (!rest.empty() && rest != " finished") {
+  if (!rest.empty() && rest != " finished") {
     check(rest[0] == ' ' && out.player() == 0, "position: expected a change of speed, found \"{}\"",
           rest);
     out.chosen_ = static_cast<int8_t>(out.parse_action(rest.substr(1)));
