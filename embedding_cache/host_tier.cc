@@ -196,13 +196,13 @@ void HostTier::refill(uint64_t count) {
       ++counts[rank(times_[slot])];
     }
   }
-  // Enough for many batches, but of the expected ones only what is needed now: their order changes.
-  const uint64_t plenty = std::max(count, capacity_ / 32);
+  // Many at once, in little memory; but of the expected ones only what is needed now: their order changes.
+  const uint64_t plenty = std::max<uint64_t>(capacity_ / 64, 16);
   uint64_t total = 0;
   uint32_t last = 0;
   uint64_t of_last = 0;  // how many of the last rank are taken
   for (uint32_t r = 0; r < counts.size(); ++r) {
-    const uint64_t limit = r <= kLastTime ? plenty : count;
+    const uint64_t limit = r <= kLastTime ? plenty : std::min(count, plenty);
     if (total >= limit) {
       break;
     }
@@ -210,6 +210,7 @@ void HostTier::refill(uint64_t count) {
     of_last = std::min<uint64_t>(counts[r], limit - total);
     total += of_last;
   }
+  queue_.reserve(total);
   for (Slot slot = 0; slot < touched_ && queue_.size() < total; ++slot) {
     if (flags_[slot] != 0 && flags_[slot] != kDirty) {
       continue;

@@ -18,6 +18,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -183,6 +184,13 @@ class HookedFiles final : public rocksdb::FileSystemWrapper {
   IoHook hook_;
 };
 
+// RocksDB would write a LOG beside its files, into commits too.
+class SilentLog final : public rocksdb::Logger {
+ public:
+  using rocksdb::Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
 // ---- the store ------------------------------------------------------------------------------
 
 rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
@@ -200,8 +208,7 @@ rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
   out.use_direct_reads = options.direct_io;
   out.use_direct_io_for_flush_and_compaction = options.direct_io;
   out.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
-  out.info_log_level = rocksdb::ERROR_LEVEL;
-  out.keep_log_file_num = 1;
+  out.info_log = std::make_shared<SilentLog>();
   out.stats_dump_period_sec = 0;
   rocksdb::BlockBasedTableOptions table;
   table.block_size = size_t{options.block_kib} << 10;

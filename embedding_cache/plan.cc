@@ -1,0 +1,129 @@
+#include "embedding_cache/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "embedding_cache/row.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+constexpr uint64_t kExactRanks = 4096;  // summed one by one; the tail by the integral over slices
+
+// Sum of f(rank) over ranks [first, last], f smooth and falling: exact for the head, then the midpoint of ever wider slices.
+template <class F>
+double sum_over_ranks(uint64_t first, uint64_t last, F&& f) {
+  double sum = 0;
+  uint64_t rank = first;
+  for (; rank <= last && rank <= kExactRanks; ++rank) {
+    sum += f(static_cast<double>(rank));
+  }
+  while (rank <= last) {
+    const uint64_t width = std::min(std::max<uint64_t>(rank / 512, 1), last - rank + 1);
+    const double middle = static_cast<double>(rank) + (static_cast<double>(width) - 1) / 2;
+    sum += static_cast<double>(width) * f(middle);
+    rank += width;
+  }
+  return sum;
+}
+
+double total_weight(uint64_t rows, double alpha) {
+  return sum_over_ranks(1, rows, [&](double rank) { return std::pow(rank, -alpha); });
+}
+
+}  // namespace
+
+double zipf_share(uint64_t rows, double alpha, uint64_t hottest) {
+  if (hottest >= rows) {
+    return 1;
+  }
+  return total_weight(hottest, alpha) / total_weight(rows, alpha);
+}
+
+double zipf_distinct(uint64_t rows, double alpha, uint64_t draws) {
+  const double total = total_weight(rows, alpha);
+  const auto n = static_cast<double>(draws);
+  return sum_over_ranks(1, rows, [&](double rank) {
+    return -std::expm1(n * std::log1p(-std::pow(rank, -alpha) / total));
+  });
+}
+
+Plan plan(const Options& options, const std::vector<Workload>& workloads) {
+  check_options(options);
+  check(workloads.size() == options.tables.size(),
+        "embedding_cache: plan: {} workloads for {} tables", workloads.size(),
+        options.tables.size());
+  Plan out;
+  for (size_t t = 0; t < workloads.size(); ++t) {
+    const Workload& load = workloads[t];
+    const TableOptions& table = options.tables[t];
+    check(
+        load.rows > 0 && load.alpha > 0 && load.reads_per_second > 0 && load.writes_per_second > 0,
+        "embedding_cache: plan: table \"{}\": rows, alpha and rates must be positive", table.name);
+    TablePlan p{.name = table.name, .rows = load.rows};
+    p.record_bytes = RowLayout(table).record_bytes();
+    p.host_rows = std::min(table.host_rows, load.rows);
+    p.host_bytes = table.host_rows * p.record_bytes;
+    p.host_overhead_bytes = static_cast<uint64_t>(static_cast<double>(table.host_rows) * 15.8);
+    p.store_bytes = load.rows * (p.record_bytes + 10);
+    p.commit_bytes = p.host_rows * p.record_bytes;
+    p.distinct_per_batch = zipf_distinct(load.rows, load.alpha, load.draws_per_batch);
+    p.hits_per_lookup = zipf_share(load.rows, load.alpha, table.host_rows);
+    // A batch draws a cold id at most about once, so misses per batch are nearly the lookups that miss; distinct ids count those once.
+    const double total = total_weight(load.rows, load.alpha);
+    const auto draws = static_cast<double>(load.draws_per_batch);
+    p.misses_per_batch = sum_over_ranks(p.host_rows + 1, load.rows, [&](double rank) {
+      return -std::expm1(draws * std::log1p(-std::pow(rank, -load.alpha) / total));
+    });
+    p.hits_per_id = p.distinct_per_batch > 0 ? 1 - p.misses_per_batch / p.distinct_per_batch : 1;
+    const double block = static_cast<double>(options.store.block_kib) * 1024;
+    p.read_bytes_per_batch =
+        p.misses_per_batch * (std::ceil(static_cast<double>(p.record_bytes) / block) * block);
+    p.write_bytes_per_batch = p.misses_per_batch * static_cast<double>(p.record_bytes);
+    p.read_seconds = p.misses_per_batch / load.reads_per_second;
+    p.write_seconds = p.misses_per_batch / load.writes_per_second;
+    out.compute_seconds += load.compute_seconds;
+    out.read_seconds += p.read_seconds;
+    out.tables.push_back(p);
+  }
+  if (out.compute_seconds > 0) {
+    double writing = 0;
+    for (const TablePlan& p : out.tables) {
+      writing += p.write_seconds;
+    }
+    out.step_seconds = std::max(out.compute_seconds + writing / 2, out.read_seconds);
+    out.step_seconds_without_prefetch = out.compute_seconds + writing / 2 + out.read_seconds;
+  }
+  return out;
+}
+
+std::string print_plan(const Plan& plan) {
+  const auto mib = [](auto bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  std::string out = fmt::format("{:<14}{:>12}{:>9}{:>12}{:>12}{:>10}{:>12}\n", "table", "rows",
+                                "B/row", "rows in RAM", "RAM MiB", "+ MiB", "disk MiB");
+  for (const TablePlan& p : plan.tables) {
+    out += fmt::format("{:<14}{:>12}{:>9}{:>12}{:>12.1f}{:>10.1f}{:>12.1f}\n", p.name, p.rows,
+                       p.record_bytes, p.host_rows, mib(p.host_bytes), mib(p.host_overhead_bytes),
+                       mib(p.store_bytes));
+  }
+  out += fmt::format("\n{:<14}{:>12}{:>12}{:>10}{:>12}{:>12}{:>12}{:>10}\n", "a batch", "distinct",
+                     "hits/lookup", "hits/id", "misses", "read MiB", "write MiB", "read s");
+  for (const TablePlan& p : plan.tables) {
+    out += fmt::format("{:<14}{:>12.0f}{:>11.1f}%{:>9.1f}%{:>12.0f}{:>12.1f}{:>12.1f}{:>10.3f}\n",
+                       p.name, p.distinct_per_batch, 100 * p.hits_per_lookup, 100 * p.hits_per_id,
+                       p.misses_per_batch, mib(p.read_bytes_per_batch),
+                       mib(p.write_bytes_per_batch), p.read_seconds);
+  }
+  if (plan.step_seconds > 0) {
+    out += fmt::format(
+        "\na step: compute {:.3f} s, reads {:.3f} s: {:.3f} s with prefetch ({}), {:.3f} s "
+        "without\n",
+        plan.compute_seconds, plan.read_seconds, plan.step_seconds,
+        plan.read_seconds <= plan.compute_seconds ? "reads are hidden" : "reads are the limit",
+        plan.step_seconds_without_prefetch);
+  }
+  return out;
+}
+
+}  // namespace mstrain::embedding_cache

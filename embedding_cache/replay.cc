@@ -1,0 +1,236 @@
+#include "embedding_cache/replay.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+#include <unordered_map>
+
+#include "core/base/error.h"
+#include "embedding_cache/dedup.h"
+#include "embedding_cache/host_tier.h"
+#include "embedding_cache/look_ahead.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+const char* name_of(Policy policy) {
+  return policy == Policy::kLru ? "lru" : policy == Policy::kLfu ? "lfu" : "look-ahead";
+}
+
+void check_replay(std::span<const Id> log, const ReplayOptions& options) {
+  check(options.batch > 0 && options.host_rows > 0, "replay: batch and host_rows must be positive");
+  check(!log.empty(), "replay: the log holds no ids");
+}
+
+// Counts one batch whose distinct ids are `found` or not.
+void count(ReplayResult& result, const Batch& batch, const std::vector<bool>& found) {
+  result.batches += 1;
+  result.ids += batch.unique.size();
+  result.id_hits += static_cast<uint64_t>(std::count(found.begin(), found.end(), true));
+  result.lookups += batch.inverse.size();
+  result.lookup_hits += static_cast<uint64_t>(std::count_if(
+      batch.inverse.begin(), batch.inverse.end(), [&](uint32_t u) { return found[u]; }));
+}
+
+void check_fits(const Batch& batch, const ReplayOptions& options) {
+  check(batch.unique.size() <= options.host_rows,
+        "replay: a batch has {} distinct ids and does not fit into {} rows", batch.unique.size(),
+        options.host_rows);
+}
+
+}  // namespace
+
+ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions& options) {
+  check_replay(log, options);
+  ReplayResult result{.policy = name_of(policy), .host_rows = options.host_rows};
+  HostTier host(options.host_rows, 4, policy);  // records play no part
+  Dedup dedup;
+  LookAhead window;
+  const uint64_t batches = (log.size() + options.batch - 1) / options.batch;
+  uint64_t told = 0;
+  std::vector<Slot> slots;
+  std::vector<Slot> victims;
+  for (uint64_t b = 0; b < batches; ++b) {
+    for (; told < std::min(batches, b + 1 + options.look_ahead); ++told) {
+      const auto ids = log.subspan(
+          told * options.batch, std::min<size_t>(options.batch, log.size() - told * options.batch));
+      LookAhead::Entry entry;
+      dedup.run(ids, entry.batch);
+      slots.resize(entry.batch.unique.size());
+      host.find(entry.batch.unique, slots.data());
+      const uint64_t number = told + 1;
+      window.push(std::move(entry), number, [&](size_t u) {
+        if (slots[u] != kNoSlot) {
+          host.expect(slots[u], number);
+        }
+      });
+    }
+    const LookAhead::Entry entry = window.pop();
+    const std::vector<Id>& ids = entry.batch.unique;
+    check_fits(entry.batch, options);
+    host.advance();
+    slots.resize(ids.size());
+    host.find(ids, slots.data());
+    std::vector<bool> found(ids.size());
+    uint64_t missing = 0;
+    const auto use = [&](size_t u) {
+      host.use(slots[u]);
+      if (entry.next[u] != 0) {
+        host.expect(slots[u], entry.next[u]);
+      }
+    };
+    for (size_t u = 0; u < ids.size(); ++u) {
+      found[u] = slots[u] != kNoSlot;
+      if (found[u]) {
+        host.pin(slots[u]);
+        use(u);
+      } else {
+        ++missing;
+      }
+    }
+    const uint64_t free = host.capacity() - host.used();
+    if (missing > free) {
+      host.choose_victims(missing - free, victims);
+      for (const Slot victim : victims) {
+        host.erase(victim);
+      }
+      result.evictions += b >= options.skip_batches ? victims.size() : 0;
+    }
+    for (size_t u = 0; u < ids.size(); ++u) {
+      if (found[u]) {
+        host.unpin(slots[u]);
+      } else {
+        slots[u] = host.insert(ids[u]);
+        use(u);
+      }
+    }
+    if (b >= options.skip_batches) {
+      count(result, entry.batch, found);
+    }
+  }
+  return result;
+}
+
+ReplayResult replay_optimum(std::span<const Id> log, const ReplayOptions& options) {
+  check_replay(log, options);
+  ReplayResult result{.policy = "optimum", .host_rows = options.host_rows};
+  const uint64_t batches = (log.size() + options.batch - 1) / options.batch;
+  std::vector<Batch> all(batches);
+  Dedup dedup;
+  for (uint64_t b = 0; b < batches; ++b) {
+    dedup.run(log.subspan(b * options.batch,
+                          std::min<size_t>(options.batch, log.size() - b * options.batch)),
+              all[b]);
+  }
+  // For each batch and id, the next batch with it: from the end.
+  std::vector<std::vector<uint64_t>> next(batches);
+  std::unordered_map<Id, uint64_t> seen;
+  for (uint64_t b = batches; b-- > 0;) {
+    next[b].resize(all[b].unique.size());
+    for (size_t u = 0; u < next[b].size(); ++u) {
+      const auto [it, fresh] = seen.try_emplace(all[b].unique[u], b);
+      next[b][u] = fresh ? ~uint64_t{0} : it->second;
+      it->second = b;
+    }
+  }
+  struct Row {
+    uint64_t used;
+    uint64_t next;
+  };
+  std::unordered_map<Id, Row> rows;
+  // Rows by use: those without a use in the window leave by last use; `by_next` finds the farthest of the others.
+  std::set<std::pair<uint64_t, Id>> by_used;
+  std::set<std::pair<uint64_t, Id>> by_next;
+  std::vector<std::vector<Id>> enters(batches +
+                                      1);  // ids whose next use comes into the window then
+  for (uint64_t b = 0; b < batches; ++b) {
+    check_fits(all[b], options);
+    const uint64_t horizon = b + options.look_ahead;
+    for (const Id id : enters[b]) {
+      const auto row = rows.find(id);
+      if (row != rows.end() && row->second.next != ~uint64_t{0} && row->second.next <= horizon &&
+          row->second.next > b) {
+        by_used.erase({row->second.used, id});
+        by_next.insert({row->second.next, id});
+      }
+    }
+    const std::vector<Id>& ids = all[b].unique;
+    std::vector<bool> found(ids.size());
+    // Rows of this batch are held while it is brought in.
+    for (size_t u = 0; u < ids.size(); ++u) {
+      const auto row = rows.find(ids[u]);
+      found[u] = row != rows.end();
+      if (found[u]) {
+        by_used.erase({row->second.used, ids[u]});
+        by_next.erase({row->second.next, ids[u]});
+      }
+    }
+    uint64_t missing = static_cast<uint64_t>(std::count(found.begin(), found.end(), false));
+    for (; rows.size() + missing > options.host_rows;) {
+      Id victim = 0;
+      if (!by_used.empty()) {
+        victim = by_used.begin()->second;
+        by_used.erase(by_used.begin());
+      } else {
+        victim = std::prev(by_next.end())->second;
+        by_next.erase(std::prev(by_next.end()));
+      }
+      rows.erase(victim);
+      result.evictions += b >= options.skip_batches ? 1 : 0;
+    }
+    for (size_t u = 0; u < ids.size(); ++u) {
+      rows[ids[u]] = {b, next[b][u]};
+      if (next[b][u] <= horizon) {
+        by_next.insert({next[b][u], ids[u]});
+      } else {
+        by_used.insert({b, ids[u]});
+        if (next[b][u] != ~uint64_t{0}) {
+          enters[next[b][u] - options.look_ahead].push_back(ids[u]);
+        }
+      }
+    }
+    if (b >= options.skip_batches) {
+      count(result, all[b], found);
+    }
+  }
+  return result;
+}
+
+std::vector<Id> read_id_log(FileSystem& files, const std::string& path) {
+  const auto file = files.map(path);
+  const std::span<const std::byte> bytes = file->bytes();
+  const std::string_view text = as_text(bytes);
+  std::vector<Id> out;
+  const bool is_text = std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || c == '\n' || c == '\r';
+  });
+  if (!is_text) {
+    if (bytes.size() % 8 != 0) {
+      throw IoError(
+          fmt::format("{}: neither text with one id a line nor ids of 8 bytes: it has {} bytes",
+                      path, bytes.size()));
+    }
+    out.resize(bytes.size() / 8);
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return out;
+  }
+  size_t line = 0;
+  for (const char* at = text.data(); at < text.data() + text.size();) {
+    ++line;
+    const char* end = std::find(at, text.data() + text.size(), '\n');
+    const char* last = end > at && end[-1] == '\r' ? end - 1 : end;
+    if (last > at) {
+      Id id = 0;
+      const auto [stop, error] = std::from_chars(at, last, id);
+      if (error != std::errc() || stop != last) {
+        throw IoError(fmt::format("{}:{}: expected an id below 2^64", path, line));
+      }
+      out.push_back(id);
+    }
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace mstrain::embedding_cache

@@ -1,0 +1,338 @@
+// ec_tool: look into, check, move and size embedding caches.
+#include <algorithm>
+#include <cstdio>
+
+#include "core/base/error.h"
+
+#include "embedding_cache/cache.h"
+#include "embedding_cache/commit_store.h"
+#include "embedding_cache/delta.h"
+#include "embedding_cache/plan.h"
+#include "embedding_cache/replay.h"
+#include "embedding_cache/tools/arguments.h"
+#include "embedding_cache/tools/kill_test.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+constexpr const char* kHelp = R"(ec_tool COMMAND ...
+  stats DIR                               commits, tables, rows, bytes
+  verify DIR [--commit N] [--deep]        every file against its digest; --deep reads every row too
+  dump DIR --table T [--commit N] [--limit K]       id, step, updates and weights, one row a line
+  export DIR FILE [--commit N] [--since N] [--weights-only]   a commit, or what changed since another one
+  import DIR FILE [--config YAML]         rows and tombstones of FILE, as a new commit; --config for a new directory
+  plan --config YAML [--rows N] [--alpha A] [--draws N] [--compute S] [--reads N] [--writes N]
+                                          bytes by tier, hit rates, I/O of a batch; the workload holds for every table
+  replay LOG --rows N,N,... [--batch N] [--look-ahead N] [--skip N] [--record-bytes N] [--reads N] [--compute S] [--html FILE] [--optimum]
+                                          hit rates of an id log (8 bytes an id, or one a line) for several sizes
+  killtest [--rounds N] [--seed S] [--store rocksdb|memory] [--steps N] [--dir DIR]
+  rehearse DIR [--seed S] [--store ...] [--steps N]  what killtest runs: train made-up batches, print the digest
+Exit status: 0 done, 1 failed or damaged, 2 bad usage.
+)";
+
+StoreKind store_of(const std::string& name) {
+  if (name == "rocksdb") {
+    return StoreKind::kRocksdb;
+  }
+  if (name == "memory") {
+    return StoreKind::kMemory;
+  }
+  if (name == "auto") {
+    return StoreKind::kAuto;
+  }
+  throw ConfigError(fmt::format("--store: expected rocksdb, memory or auto, found \"{}\"", name));
+}
+
+int stats(const Arguments& args) {
+  const std::string& directory = args.word(1, "DIR");
+  FileSystem& files = real_files();
+  require_directory(files, directory);
+  for (const CommitId id : list_commit_folders(files, directory)) {
+    if (!has_manifest(files, directory, id)) {
+      fmt::print("commit {:>6}  incomplete\n", id);
+      continue;
+    }
+    const CommitInfo info = read_manifest(files, directory, id);
+    uint64_t bytes = 0;
+    for (const StoreFile& file : info.files) {
+      bytes += file.size;
+    }
+    fmt::print("commit {:>6}  step {:>10}  after {:>6}  {}  {} files  {} bytes\n", id, info.step,
+               info.parent, info.store, info.files.size(), bytes);
+    for (const CommitTable& table : info.tables) {
+      fmt::print("    {:<20} {:>12} rows  {}\n", table.name, table.rows, table.schema);
+    }
+  }
+  return 0;
+}
+
+// Rows against what the manifest says of them.
+std::vector<std::string> verify_rows(const std::string& directory, CommitId id) {
+  const CommitStore commit = open_commit(real_files(), directory, id);
+  std::vector<std::string> problems;
+  for (uint32_t t = 0; t < commit.layouts.size(); ++t) {
+    uint64_t rows = 0;
+    uint64_t later = 0;
+    uint64_t untouched = 0;
+    commit.store->scan(t, [&](Id, const std::byte* record) {
+      const RowHeader header = load_header(record);
+      ++rows;
+      later += header.step > commit.info.step ? 1 : 0;
+      untouched += header.updates == 0 ? 1 : 0;
+    });
+    const std::string where =
+        fmt::format("{}: table \"{}\": ", commit_folder(directory, id), commit.info.tables[t].name);
+    if (rows != commit.info.tables[t].rows) {
+      problems.push_back(
+          fmt::format("{}{} rows, the manifest says {}", where, rows, commit.info.tables[t].rows));
+    }
+    if (later > 0 || untouched > 0) {
+      problems.push_back(fmt::format("{}{} rows are of a later step, {} state no update", where,
+                                     later, untouched));
+    }
+  }
+  return problems;
+}
+
+int verify(const Arguments& args) {
+  const std::string& directory = args.word(1, "DIR");
+  const CommitId wanted = args.number("--commit", 0);
+  FileSystem& files = real_files();
+  require_directory(files, directory);
+  bool intact = true;
+  uint64_t seen = 0;
+  for (const CommitId id : list_commit_folders(files, directory)) {
+    if ((wanted != 0 && id != wanted) || !has_manifest(files, directory, id)) {
+      continue;
+    }
+    ++seen;
+    std::vector<std::string> problems = verify_commit(files, directory, id);
+    if (problems.empty() && args.has("--deep")) {
+      problems = verify_rows(directory, id);
+    }
+    for (const std::string& problem : problems) {
+      fmt::print("{}\n", problem);
+    }
+    fmt::print("commit {} {}\n", id, problems.empty() ? "is intact" : "is DAMAGED");
+    intact = intact && problems.empty();
+  }
+  check(wanted == 0 || seen > 0, "{}: holds no commit {}", directory, wanted);
+  return intact ? 0 : 1;
+}
+
+int dump(const Arguments& args) {
+  const CommitStore commit =
+      open_commit(real_files(), args.word(1, "DIR"), args.number("--commit", 0));
+  const uint32_t table = commit.table(args.text("--table", commit.options.tables[0].name));
+  const uint64_t limit = args.number("--limit", ~uint64_t{0});
+  uint64_t printed = 0;
+  commit.store->scan(table, [&](Id id, const std::byte* record) {
+    if (printed == limit) {
+      return;
+    }
+    ++printed;
+    const RowHeader header = load_header(record);
+    std::string line = fmt::format("{}\t{}\t{}", id, header.step, header.updates);
+    for (uint32_t i = 0; i < commit.layouts[table].width(); ++i) {
+      line += fmt::format("{}{}", i == 0 ? '\t' : ' ', weights_of(record)[i]);
+    }
+    fmt::print("{}\n", line);
+  });
+  return 0;
+}
+
+int export_commit(const Arguments& args) {
+  const std::string& directory = args.word(1, "DIR");
+  const std::string& path = args.word(2, "FILE");
+  FileSystem& files = real_files();
+  const CommitStore commit = open_commit(files, directory, args.number("--commit", 0));
+  const CommitId since = args.number("--since", 0);
+  const bool with_state = !args.has("--weights-only");
+  DeltaHead head{.since = since, .step = commit.info.step, .with_state = with_state};
+  if (since != 0) {
+    const CommitInfo before = read_manifest(files, directory, since);
+    check(before.step <= commit.info.step, "--since {}: commit {} is not newer", since,
+          commit.info.id);
+    head.since_step = before.step;
+  }
+  for (uint32_t t = 0; t < commit.layouts.size(); ++t) {
+    const RowLayout& layout = commit.layouts[t];
+    head.tables.push_back({.name = commit.info.tables[t].name,
+                           .schema = layout.schema(),
+                           .width = layout.width(),
+                           .row_bytes = with_state ? layout.record_bytes() : layout.width() * 4});
+  }
+  const std::string state = join_path(commit_folder(directory, commit.info.id), "state.bin");
+  const std::vector<TableState> states = parse_state(files.read(state), state);
+  DeltaWriter writer(files, path, head);
+  for (uint32_t t = 0; t < commit.layouts.size(); ++t) {
+    std::vector<Id> back;  // forgotten once, but there again
+    const auto& tombstones = states.at(t).tombstones;
+    commit.store->scan(t, [&](Id id, const std::byte* record) {
+      if (since == 0 || load_header(record).step > head.since_step) {
+        writer.add(t, id, with_state ? record : record + kHeaderBytes);
+      }
+      if (std::binary_search(tombstones.begin(), tombstones.end(), std::pair(id, uint64_t{0}),
+                             [](const auto& a, const auto& b) { return a.first < b.first; })) {
+        back.push_back(id);
+      }
+    });
+    for (const auto& [id, step] : tombstones) {
+      if (since != 0 && step > head.since_step &&
+          !std::binary_search(back.begin(), back.end(), id)) {
+        writer.add_tombstone(t, id);
+      }
+    }
+  }
+  writer.finish();
+  fmt::print("{}: {} rows, {} tombstones of step {}\n", path, writer.rows(), writer.tombstones(),
+             head.step);
+  return 0;
+}
+
+int import_file(const Arguments& args) {
+  const std::string& directory = args.word(1, "DIR");
+  const std::string& path = args.word(2, "FILE");
+  Options options;
+  if (args.has("--config")) {
+    const std::string config = args.text("--config", "");
+    options = parse_options(real_files().read(config), config);
+  } else {
+    options = open_commit(real_files(), directory, 0).options;
+  }
+  options.directory = directory;
+  Cache cache = Cache::open(options);
+  const ExportSummary summary = cache.import_delta(path);
+  const uint64_t step = std::max(cache.last_step(), DeltaReader(real_files(), path).head().step);
+  const std::string blob(as_text(cache.user_blob()));
+  const CommitId id = cache.commit_step(step, as_bytes(blob));
+  fmt::print("{}: {} rows, {} tombstones; commit {} of step {}\n", directory, summary.rows,
+             summary.tombstones, id, step);
+  return 0;
+}
+
+int print_plan_of(const Arguments& args) {
+  const std::string config = args.text("--config", "");
+  if (config.empty()) {
+    throw ConfigError("plan needs --config YAML");
+  }
+  const Options options = parse_options(real_files().read(config), config);
+  Workload load;
+  load.rows = args.number("--rows", load.rows);
+  load.alpha = args.real("--alpha", load.alpha);
+  load.draws_per_batch = args.number("--draws", load.draws_per_batch);
+  load.compute_seconds = args.real("--compute", 0) / static_cast<double>(options.tables.size());
+  load.reads_per_second = args.real("--reads", load.reads_per_second);
+  load.writes_per_second = args.real("--writes", load.writes_per_second);
+  const std::vector<Workload> loads(options.tables.size(), load);
+  fmt::print("{}", print_plan(plan(options, loads)));
+  return 0;
+}
+
+int replay_log(const Arguments& args) {
+  const std::string& path = args.word(1, "LOG");
+  const std::vector<Id> log = read_id_log(real_files(), path);
+  ReplayOptions options{.batch = args.number("--batch", 16000),
+                        .look_ahead = static_cast<uint32_t>(args.number("--look-ahead", 8)),
+                        .skip_batches = args.number("--skip", 0)};
+  const ReplayCost cost{.record_bytes = args.number("--record-bytes", 328),
+                        .reads_per_second = args.real("--reads", 60'000),
+                        .compute_seconds = args.real("--compute", 0)};
+  std::vector<uint64_t> sizes;
+  const std::string list = args.text("--rows", "");
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    std::string word = list.substr(begin, end - begin);
+    std::string name = "--rows";
+    char* argv[] = {name.data(), word.data()};
+    sizes.push_back(Arguments(2, argv, {"--rows"}, {}).number("--rows", 0));
+    begin = end + 1;
+  }
+  if (sizes.empty()) {
+    throw ConfigError("replay needs --rows N,N,...: the sizes to try");
+  }
+  std::vector<ReplayResult> results;
+  for (const uint64_t rows : sizes) {
+    options.host_rows = rows;
+    for (const Policy policy : {Policy::kLru, Policy::kLfu, Policy::kLookAhead}) {
+      results.push_back(replay(log, policy, options));
+    }
+    if (args.has("--optimum")) {
+      results.push_back(replay_optimum(log, options));
+    }
+  }
+  fmt::print("{} ids, {} batches of {}, {} batches of look-ahead\n{}", log.size(),
+             (log.size() + options.batch - 1) / options.batch, options.batch, options.look_ahead,
+             print_replay(results, cost));
+  if (args.has("--html")) {
+    write_file_atomic(real_files(), args.text("--html", ""),
+                      replay_page(results, cost, "Hit rates of " + file_name(path)));
+  }
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  const Arguments args(
+      argc - 1, argv + 1,
+      {"--commit",       "--table",   "--limit",  "--since",  "--config", "--rows",       "--alpha",
+       "--draws",        "--compute", "--reads",  "--writes", "--batch",  "--look-ahead", "--skip",
+       "--record-bytes", "--html",    "--rounds", "--seed",   "--store",  "--steps",      "--dir"},
+      {"--deep", "--weights-only", "--optimum", "--help"});
+  if (args.has("--help") || args.words().empty()) {
+    fmt::print("{}", kHelp);
+    return args.has("--help") ? 0 : 2;
+  }
+  const std::string& command = args.words()[0];
+  if (command == "stats") {
+    return stats(args);
+  }
+  if (command == "verify") {
+    return verify(args);
+  }
+  if (command == "dump") {
+    return dump(args);
+  }
+  if (command == "export") {
+    return export_commit(args);
+  }
+  if (command == "import") {
+    return import_file(args);
+  }
+  if (command == "plan") {
+    return print_plan_of(args);
+  }
+  if (command == "replay") {
+    return replay_log(args);
+  }
+  const StoreKind store = store_of(args.text("--store", "auto"));
+  if (command == "rehearse") {
+    return rehearse(args.word(1, "DIR"), store, args.number("--seed", 1),
+                    args.number("--steps", 120));
+  }
+  if (command == "killtest") {
+    return run_kill_test({.rounds = args.number("--rounds", 30),
+                          .seed = args.number("--seed", 1),
+                          .store = store,
+                          .directory = args.text("--dir", ""),
+                          .steps = args.number("--steps", 120)});
+  }
+  const std::vector<std::string> commands{"stats", "verify", "dump",     "export",  "import",
+                                          "plan",  "replay", "killtest", "rehearse"};
+  throw ConfigError(fmt::format("{}: unknown command{}; see ec_tool --help", command,
+                                did_you_mean(command, commands)));
+}
+
+}  // namespace
+}  // namespace mstrain::embedding_cache
+
+int main(int argc, char** argv) {
+  try {
+    return mstrain::embedding_cache::run(argc, argv);
+  } catch (const mstrain::ConfigError& error) {
+    fmt::print(stderr, "ec_tool: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "ec_tool: {}\n", error.what());
+    return 1;
+  }
+}

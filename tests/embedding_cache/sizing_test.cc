@@ -1,0 +1,159 @@
+// What is said about sizes before training agrees with what happens.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "embedding_cache/cache.h"
+#include "embedding_cache/plan.h"
+#include "embedding_cache/replay.h"
+#include "tests/embedding_cache/temp_directory.h"
+
+namespace mstrain::embedding_cache {
+namespace {
+
+constexpr uint64_t kSeed = 42;
+
+// Ids by Zipf's law through the inverse of its sums.
+std::vector<Id> zipf_log(uint64_t rows, double alpha, size_t count, uint64_t seed) {
+  std::vector<double> sums(rows);
+  double sum = 0;
+  for (uint64_t k = 0; k < rows; ++k) {
+    sums[k] = sum += std::pow(static_cast<double>(k + 1), -alpha);
+  }
+  Rng rng(seed);
+  std::vector<Id> ids(count);
+  for (Id& id : ids) {
+    id = static_cast<Id>(std::lower_bound(sums.begin(), sums.end(), rng.uniform() * sum) -
+                         sums.begin());
+  }
+  return ids;
+}
+
+TEST(Sizing, ZipfSumsAgreeWithAddingThemUp) {
+  for (const double alpha : {0.9, 1.05, 1.3}) {
+    constexpr uint64_t kRows = 300000;
+    double total = 0;
+    double head = 0;
+    for (uint64_t k = 1; k <= kRows; ++k) {
+      const double weight = std::pow(static_cast<double>(k), -alpha);
+      total += weight;
+      head += k <= 30000 ? weight : 0;
+    }
+    double distinct = 0;
+    for (uint64_t k = 1; k <= kRows; ++k) {
+      distinct += 1 - std::pow(1 - std::pow(static_cast<double>(k), -alpha) / total, 50000);
+    }
+    EXPECT_NEAR(zipf_share(kRows, alpha, 30000), head / total, 1e-5);
+    EXPECT_NEAR(zipf_distinct(kRows, alpha, 50000) / distinct, 1, 1e-4);
+  }
+  // Published figures for 5.86 M rows at 1.05.
+  EXPECT_NEAR(zipf_share(5'860'000, 1.05, 586'000), 0.902, 0.0006);
+  EXPECT_NEAR(zipf_distinct(5'860'000, 1.05, 416'000), 118'100, 100);
+}
+
+TEST(Sizing, PlanForeseesBytesHitsAndMisses) {
+  constexpr uint64_t kRows = 40000;
+  constexpr uint64_t kDraws = 4000;
+  Options options;
+  options.store.kind = StoreKind::kMemory;
+  options.tables = {{.name = "t", .host_rows = 8000, .segments = {{.width = 4}}}};
+  const Plan foreseen = plan(
+      options, {{.rows = kRows, .alpha = 1.05, .draws_per_batch = kDraws, .compute_seconds = 1}});
+  const TablePlan& p = foreseen.tables[0];
+  EXPECT_EQ(p.record_bytes, 24U);
+  EXPECT_EQ(p.host_bytes, 8000U * 24);
+  EXPECT_GT(foreseen.step_seconds_without_prefetch, foreseen.step_seconds);
+  EXPECT_NE(print_plan(foreseen).find("reads are hidden"), std::string::npos);
+
+  Cache cache = Cache::open(options);
+  const std::vector<Id> log = zipf_log(kRows, 1.05, kDraws * 60, kSeed);
+  Stats before;
+  for (uint64_t step = 1; step <= 60; ++step) {
+    Ticket ticket = cache.prefetch(0, std::span(log).subspan((step - 1) * kDraws, kDraws), step);
+    cache.wait(ticket);
+    cache.release(std::move(ticket));
+    if (step == 30) {
+      before = cache.stats();
+    }
+  }
+  const TableStats after = cache.stats().tables[0];
+  const double lookups = static_cast<double>(after.positions - before.tables[0].positions);
+  const double hits = static_cast<double>(after.position_hits - before.tables[0].position_hits);
+  const double distinct = static_cast<double>(after.ids - before.tables[0].ids) / 30;
+  EXPECT_NEAR(distinct / p.distinct_per_batch, 1, 0.02);
+  // The plan assumes the hottest rows in memory; least recently used is a few points worse and never better.
+  EXPECT_LE(hits / lookups, p.hits_per_lookup + 0.005);
+  EXPECT_GE(hits / lookups, p.hits_per_lookup - 0.06);
+  EXPECT_LE(after.overhead_bytes, after.host_capacity * 16);
+}
+
+TEST(Sizing, LookAheadHitsAtLeastAsOftenAsLruAndNearlyAsOftenAsTheOptimum) {
+  const std::vector<Id> log = zipf_log(60000, 1.05, 60 * 3000, kSeed);
+  for (const uint64_t rows : {2000, 4000, 8000, 16000, 60000}) {
+    const ReplayOptions options{
+        .host_rows = rows, .batch = 3000, .look_ahead = 6, .skip_batches = 10};
+    const ReplayResult lru = replay(log, Policy::kLru, options);
+    const ReplayResult ahead = replay(log, Policy::kLookAhead, options);
+    const ReplayResult optimum = replay_optimum(log, options);
+    EXPECT_EQ(lru.lookups, 50U * 3000);
+    EXPECT_GE(ahead.hits_per_lookup(), lru.hits_per_lookup()) << rows;
+    EXPECT_GE(ahead.hits_per_lookup(), optimum.hits_per_lookup() - 0.01) << rows;
+    EXPECT_EQ(ahead.ids, optimum.ids);
+  }
+  EXPECT_THROW(replay(log, Policy::kLru, {.host_rows = 100, .batch = 3000}), Error);
+}
+
+// Batches of one id, so that no two rows are equally old.
+TEST(Sizing, ReplayOfLruEqualsAPlainList) {
+  const std::vector<Id> log = zipf_log(3000, 0.9, 8000, kSeed);
+  std::vector<Id> list;  // most recently used first
+  uint64_t hits = 0;
+  for (const Id id : log) {
+    const auto at = std::find(list.begin(), list.end(), id);
+    if (at != list.end()) {
+      ++hits;
+      list.erase(at);
+    } else if (list.size() == 400) {
+      list.pop_back();
+    }
+    list.insert(list.begin(), id);
+  }
+  EXPECT_EQ(replay(log, Policy::kLru, {.host_rows = 400, .batch = 1, .look_ahead = 0}).id_hits,
+            hits);
+}
+
+TEST(Sizing, IdLogsAreBytesOrLines) {
+  const TempDirectory directory;
+  std::filesystem::create_directories(directory.path());
+  const auto read = [&](std::string_view content) {
+    const auto file = real_files().open(directory / "log", WriteMode::kTruncate);
+    file->append(content);
+    file->close();
+    return read_id_log(real_files(), directory / "log");
+  };
+  EXPECT_EQ(read("12\n7\r\n18446744073709551615"), (std::vector<Id>{12, 7, ~Id{0}}));
+  EXPECT_EQ(read(std::string("\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\2", 16)),
+            (std::vector<Id>{1, Id{2} << 56}));
+  EXPECT_THROW(read("12\n18446744073709551616\n"), IoError);
+  EXPECT_THROW(read("12\nx\n"), IoError);
+  EXPECT_TRUE(read("").empty());
+}
+
+TEST(Sizing, ReplayPageIsOnePage) {
+  const std::vector<Id> log = zipf_log(1000, 1.0, 4000, kSeed);
+  std::vector<ReplayResult> results;
+  for (const uint64_t rows : {200, 500}) {
+    results.push_back(replay(log, Policy::kLru, {.host_rows = rows, .batch = 100}));
+  }
+  const std::string page =
+      replay_page(results, {.record_bytes = 100, .compute_seconds = 0.5}, "a<b");
+  EXPECT_NE(page.find("<svg"), std::string::npos);
+  EXPECT_NE(page.find("a&lt;b"), std::string::npos);
+  EXPECT_EQ(page.find("http"), std::string::npos) << "loads nothing";
+}
+
+}  // namespace
+}  // namespace mstrain::embedding_cache
