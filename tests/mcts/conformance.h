@@ -330,13 +330,17 @@ class Checker {
   // The result of uniformly random play by legal() and apply(), rewards included.
   ReturnsOf<S> slow_rollout(S state) {
     ReturnsOf<S> total{};
-    while (state.player() != kTerminal) {
-      A action;
+    for (int ply = 0; state.player() != kTerminal; ++ply) {
+      A action{};
       if (state.player() == kChance) {
         action = draw_outcome(state);
       } else {
         ActionBufferOf<S> actions;
         state.legal(actions);
+        if (actions.empty() || ply > options_.max_plies) {
+          ADD_FAILURE() << "random play does not end; it stands at\n" << describe(state);
+          return total;
+        }
         action = actions[rng_.below(static_cast<uint32_t>(actions.size()))];
       }
       state.apply(action);
@@ -379,7 +383,7 @@ class Checker {
       constexpr int kSamples = 200;
       Mean fast;
       Mean slow;
-      for (int i = 0; i < kSamples; ++i) {
+      for (int i = 0; i < kSamples && !::testing::Test::HasFailure(); ++i) {
         const ReturnsOf<S> result = state.rollout(rng_);
         check_range(result);
         fast.add(static_cast<double>(result[0]));
