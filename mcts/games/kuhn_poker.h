@@ -103,20 +103,26 @@ class KuhnPoker {
     for (int i = 0; i < dealt_; ++i) {
       out += std::string(i == 0 ? "" : " ") + "JQK"[cards_[static_cast<size_t>(i)]];
     }
+    return out + bets();
+  }
+  static KuhnPoker from_position(std::string_view text) { return play_moves(KuhnPoker(), text); }
+  std::string draw() const { return draw_cards(true, true); }
+  std::string draw_for(int player) const { return draw_cards(player == 0, player == 1); }
+
+ private:
+  std::string bets() const {
+    std::string out;
     for (int i = 0; i < moves_; ++i) {
       out += move(i) == kPass ? " pass" : " bet";
     }
     return out;
   }
-  static KuhnPoker from_position(std::string_view text) { return play_moves(KuhnPoker(), text); }
-  std::string draw() const {
-    const auto card = [this](int player) {
-      return card_key(player) == 0 ? '-' : "?JQK"[card_key(player)];
+  std::string draw_cards(bool first, bool second) const {
+    const auto card = [this](int player, bool open) {
+      return card_key(player) == 0 ? '-' : open ? "?JQK"[card_key(player)] : '*';
     };
-    return fmt::format("cards {} {}  {}\n", card(0), card(1), position());
+    return fmt::format("cards {} {} {}\n", card(0, first), card(1, second), bets());
   }
-
- private:
   uint32_t move(int i) const { return bets_ >> i & 1U; }
   uint64_t card_key(int player) const {
     return player < dealt_ ? cards_[static_cast<size_t>(player)] + 1U : 0;

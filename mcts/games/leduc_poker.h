@@ -123,8 +123,7 @@ class LeducPoker {
 
   // "Ks Qh raise call Kh call call": the players' cards, bets, the middle card, bets.
   std::string action_to_string(Action a) const {
-    static constexpr std::array<const char*, 3> kNames = {"fold", "call", "raise"};
-    return player() == kChance ? card_name(a) : kNames[a];
+    return player() == kChance ? card_name(a) : kMoveNames[a];
   }
   Action parse_action(std::string_view text) const { return parse_listed(*this, text); }
   std::string position() const {
@@ -140,12 +139,21 @@ class LeducPoker {
     return out;
   }
   static LeducPoker from_position(std::string_view text) { return play_moves(LeducPoker(), text); }
-  std::string draw() const {
-    return fmt::format("cards {} {}, middle {}; chips {} {}; {}\n", shown(0), shown(1), shown(2),
-                       chips_[0], chips_[1], position());
-  }
+  std::string draw() const { return draw_cards(true, true); }
+  std::string draw_for(int player) const { return draw_cards(player == 0, player == 1); }
 
  private:
+  static constexpr std::array<const char*, 3> kMoveNames = {"fold", "call", "raise"};
+
+  std::string draw_cards(bool first, bool second) const {
+    std::string bets;
+    for (size_t i = 0; i < moves_; ++i) {
+      bets += std::string(" ") + kMoveNames[history_[i]];
+    }
+    return fmt::format("cards {} {}, middle {}; chips {} {};{}\n",
+                       first || dealt_ < 1 ? shown(0) : "*", second || dealt_ < 2 ? shown(1) : "*",
+                       shown(2), chips_[0], chips_[1], bets);
+  }
   static std::string card_name(Action card) { return {"JQK"[card / 2], "sh"[card % 2]}; }
   std::string shown(size_t i) const { return i < dealt_ ? card_name(cards_[i]) : "-"; }
   uint64_t card_key(int player) const {
