@@ -41,7 +41,7 @@ Tensor probabilities(const Tensor& q_bhtd, const Tensor& k_bhsd, const Attention
 Tensor attention(const Params& p, const Tensor& q_bthd, const Tensor& k_bshd, const Tensor& v_bshe,
                  double dropout_rate, const AttentionOptions& options) {
   if (dropout_rate == 0 || !current_context().training) {
-    const NameScope scope(p.path());
+    const NameScope scope = NameScope::absolute(p.path());
     return attention(q_bthd, k_bshd, v_bshe, options);
   }
   const auto by_head = [](const Tensor& x) { return transpose(x, {0, 2, 1, 3}); };

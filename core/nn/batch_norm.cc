@@ -9,7 +9,7 @@ namespace mstrain {
 
 Tensor batch_norm(const Params& p, Params& state, const Tensor& x,
                   const BatchNormOptions& options) {
-  const NameScope scope(p.path());
+  const NameScope scope = NameScope::absolute(p.path());
   check(x.rank() >= 2, "{}: an input {} has no dim of channels", p.path(), to_string(x.shape()));
   const int64_t channels = x.dim(1);
   const std::string mean_name = p.path_of("running_mean");

@@ -7,7 +7,7 @@ namespace mstrain {
 
 Tensor conv2d(const Params& p, const Tensor& x_nchw, int64_t channels, const Shape& kernel,
               const ConvLayerOptions& options) {
-  const NameScope scope(p.path());
+  const NameScope scope = NameScope::absolute(p.path());
   check(x_nchw.rank() == 4 && kernel.rank() == 2 && options.conv.groups > 0 &&
             x_nchw.dim(1) % options.conv.groups == 0,
         "{}: an input {} does not fit a kernel {} in {} groups", p.path(),

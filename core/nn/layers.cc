@@ -24,7 +24,7 @@ Shape joined(Shape a, const Shape& b) {
 }  // namespace
 
 Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOptions& options) {
-  const NameScope scope(p.path());
+  const NameScope scope = NameScope::absolute(p.path());
   const int leading = x.rank() - options.in_dims;
   check(leading >= 0, "{}: the input {} has less than {} dims", p.path(), to_string(x.shape()),
         options.in_dims);
@@ -45,12 +45,12 @@ Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOp
 
 Tensor embedding(const Params& p, const Tensor& ids, int64_t count, int64_t width,
                  const Init& init) {
-  const NameScope scope(p.path());
+  const NameScope scope = NameScope::absolute(p.path());
   return embedding(p.get("weight", {count, width}, init), ids);
 }
 
 Tensor layer_norm(const Params& p, const Tensor& x, double eps) {
-  const NameScope scope(p.path());
+  const NameScope scope = NameScope::absolute(p.path());
   const Shape n{x.dim(-1)};
   const Tensor weight = p.get("weight", n, ones_init(), false);
   const Tensor bias = p.get("bias", n, zeros_init(), false);
@@ -58,7 +58,7 @@ Tensor layer_norm(const Params& p, const Tensor& x, double eps) {
 }
 
 Tensor rms_norm(const Params& p, const Tensor& x, double eps) {
-  const NameScope scope(p.path());
+  const NameScope scope = NameScope::absolute(p.path());
   return rms_norm(x, p.get("weight", {x.dim(-1)}, ones_init(), false), eps);
 }
 
@@ -66,7 +66,7 @@ Tensor dropout(const Params& p, const Tensor& x, double rate) {
   if (rate == 0 || !current_context().training) {
     return x;
   }
-  const NameScope scope(p.path());
+  const NameScope scope = NameScope::absolute(p.path());
   return dropout(x, rate, RandomScope::key(p.path()));
 }
 

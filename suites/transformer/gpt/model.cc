@@ -29,10 +29,12 @@ Tensor Gpt::operator()(const Params& p, const Tensor& tokens_bt) const {
   const Params head = config_.tie_embeddings ? transformer / "wte" : p / "lm_head";
   const Tensor w_vc = head.get("weight", {*config_.vocab_size.value, config_.hidden_size},
                                normal_init(config_.init.std));
+  const NameScope scope("lm_head");
   return matmul(x_btc, w_vc, {.transpose_b = true});
 }
 
 Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt) const {
+  const NameScope scope = NameScope::absolute(p.path());
   const int64_t t = tokens_bt.dim(1);
   check(t <= config_.max_position_embeddings,
         "a sequence of {} tokens is longer than model.max_position_embeddings {}", t,
@@ -46,12 +48,14 @@ Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt) const {
 }
 
 Tensor Gpt::block(const Params& p, const Tensor& x_btc) const {
+  const NameScope scope = NameScope::absolute(p.path());
   const double eps = config_.norm.eps;
   const Tensor y_btc = x_btc + self_attention(p / "attn", layer_norm(p / "ln_1", x_btc, eps));
   return y_btc + feed_forward(p / "mlp", layer_norm(p / "ln_2", y_btc, eps));
 }
 
 Tensor Gpt::self_attention(const Params& p, const Tensor& x_btc) const {
+  const NameScope scope = NameScope::absolute(p.path());
   const Shape by_head{3, config_.num_attention_heads, config_.head_dim()};
   const Tensor qkv_bt3hd = linear(p / "c_attn", x_btc, by_head, {.weight_init = weights()});
   const Tensors q_k_v = unstack(qkv_bt3hd, 2);
@@ -63,6 +67,7 @@ Tensor Gpt::self_attention(const Params& p, const Tensor& x_btc) const {
 }
 
 Tensor Gpt::feed_forward(const Params& p, const Tensor& x_btc) const {
+  const NameScope scope = NameScope::absolute(p.path());
   const Tensor inner_btf =
       linear(p / "c_fc", x_btc, {config_.ffn_dim()}, {.weight_init = weights()});
   const Tensor out_btc = linear(p / "c_proj", activate(config_.activation, inner_btf),
@@ -78,7 +83,9 @@ Init Gpt::residual_weights() const {
 }
 
 Tensor Gpt::loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const {
-  return cross_entropy((*this)(p, tokens_bt), targets_bt);
+  const Tensor logits_btv = (*this)(p, tokens_bt);
+  const NameScope scope("loss");
+  return cross_entropy(logits_btv, targets_bt);
 }
 
 std::vector<ParamSpec> Gpt::specs() const {
