@@ -142,6 +142,7 @@ constexpr const char* kHelp = R"(mstrain trains models from a YAML file.
 
 usage: mstrain --config FILE [key.path=value ...]   run what the file says (run.mode: train, eval, generate or benchmark)
                --dry-run         plan only: parameters, memory, FLOPs; computes and allocates nothing
+               --plan FILE       with --dry-run: writes every kernel and buffer of the plan to FILE
                --print-config    the resolved YAML, every default filled in
        mstrain --help
        mstrain --version         version, compiler, backends
@@ -161,6 +162,7 @@ Exit status: 0 done, 1 failed while running, 2 bad usage or configuration, 3 the
 
 int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> config;
+  std::optional<std::string> plan_file;
   bool is_dry = false;
   bool prints = false;
   bool helps = false;
@@ -168,6 +170,7 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   const auto flag = [](bool& out) { return [&out](const std::string&) { out = true; }; };
   const std::vector<Option> options{text_option("--config", "FILE", config),
                                     {"--dry-run", "", flag(is_dry)},
+                                    text_option("--plan", "FILE", plan_file),
                                     {"--print-config", "", flag(prints)},
                                     {"--help", "", flag(helps)},
                                     {"--version", "", flag(shows_version)}};
@@ -191,13 +194,16 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
     }
     usage_error("--config FILE is missing; see mstrain --help");
   }
+  if (plan_file && !is_dry) {
+    usage_error("--plan: goes with --dry-run");
+  }
   const gpt::RunRequest request{real_files(), load_config(*config, overrides), stop, stdout};
   if (prints) {
     fmt::print("{}", to_yaml(gpt::resolved_config(request.tree)));
     return kDone;
   }
   if (is_dry) {
-    gpt::dry_run(request);
+    gpt::dry_run(request, plan_file);
     return kDone;
   }
   return gpt::run(request) == Outcome::kInterrupted ? kInterrupted : kDone;

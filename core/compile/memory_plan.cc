@@ -88,32 +88,4 @@ void plan_memory(Plan& plan) {
   summarise(plan);
 }
 
-std::string describe(const Plan& plan) {
-  const auto place = [&](const PlanView& view) {
-    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(view.buffer)];
-    switch (buffer.kind) {
-      case PlanBuffer::Kind::kInput: return fmt::format("input {}", buffer.index);
-      case PlanBuffer::Kind::kOutput: return fmt::format("output {}", buffer.index);
-      case PlanBuffer::Kind::kArena: return fmt::format("@{}", buffer.offset);
-    }
-    return std::string();
-  };
-  std::string text;
-  for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const PlanStep& step = plan.steps[s];
-    text += fmt::format("{:5} {:16} {:40} {:.3g} FLOP {:.3g} B |", s, step.op->name, step.scope,
-                        step.cost.flops, step.cost.bytes);
-    for (const PlanView& view : step.inputs) {
-      text += fmt::format(" {} {}", to_string(view.view.type), place(view));
-    }
-    text += " ->";
-    for (const PlanView& view : step.outputs) {
-      text += fmt::format(" {} {}", to_string(view.view.type), place(view));
-    }
-    text += '\n';
-  }
-  text += fmt::format("arena {} bytes, {} steps\n", plan.arena_bytes, plan.steps.size());
-  return text;
-}
-
 }  // namespace mstrain

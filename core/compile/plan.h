@@ -84,7 +84,13 @@ Plan make_plan(const Graph& graph, const PlanOptions& options);
 // Gives every arena buffer an offset such that no two that live at the same time overlap; fills arena_bytes and memory.
 void plan_memory(Plan& plan);
 
-// One line a step: operation, scope, types, where its results lie.
+// What a plan amounts to, one figure a line: FLOPs, memory, steps of each operation, and a digest of all inputs, outputs,
+// buffers and steps. The same on every machine: kernels' workspaces, which depend on the processor and its threads, and
+// offsets, which depend on workspaces, do not count.
+std::string summary(const Plan& plan);
+
+// The summary, then every input, output, buffer and step with its operation, attributes, types, memory, cost and scope,
+// a line each; the plans of a loop stand indented below it. Equal plans give equal texts in every process.
 std::string describe(const Plan& plan);
 
 inline constexpr int64_t kPlanAlignment = 64;

@@ -106,6 +106,18 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   return finished(std::move(best));
 }
 
+std::string plan_text(const PlannedRun& run) {
+  if (run.step->program() == nullptr) {
+    throw ConfigError(
+        "run.execution: eager runs operation by operation, without a plan; say graph");
+  }
+  std::string text = "== step\n" + run.step->program()->describe();
+  if (run.loss != nullptr) {
+    text += "\n== evaluation\n" + run.loss->program()->describe();
+  }
+  return text;
+}
+
 std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit) {
   std::string out = fmt::format("{}: {} parameters\n", config.run.name, grouped(plan.parameters));
   const auto line = [&](std::string_view name, const std::string& value, std::string_view note) {

@@ -41,6 +41,9 @@ struct PlannedRun {
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
                     int64_t limit, bool evaluates, int64_t micro = 0);
 
+// The plans of its programs, step by step (see core/compile/plan.h). Throws ConfigError for eager execution: it has none.
+std::string plan_text(const PlannedRun& run);
+
 // memory.limit_gb in bytes; `auto` is the machine's memory.
 int64_t memory_limit(const MemoryConfig& config);
 

@@ -167,7 +167,7 @@ Outcome run(const RunRequest& request) {
   return request.stop ? Outcome::kInterrupted : Outcome::kFinished;
 }
 
-void dry_run(const RunRequest& request) {
+void dry_run(const RunRequest& request, const std::optional<std::string>& plan_file) {
   GptRunConfig config = read_run_config(request.tree);
   if (config.model.vocab_size.is_word()) {
     const int64_t size = config.data.tokenizer.type == TokenizerType::kByte
@@ -182,6 +182,9 @@ void dry_run(const RunRequest& request) {
   const PlannedRun run = plan_run(make_task(config), config.train, context, limit, evaluates);
   fmt::print(request.out, "{}", describe(run.plan, config.train, limit));
   std::fflush(request.out);
+  if (plan_file) {
+    write_file_atomic(request.files, *plan_file, plan_text(run));
+  }
   if (run.plan.total() > limit) {
     refuse(config, request.tree, run.plan, limit);
   }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,9 @@ struct RunRequest {
 // run.mode. Throws PlanError, whose message names changes that would fit, where the plan does not.
 Outcome run(const RunRequest& request);
 
-// Prints the plan; then throws PlanError where it does not fit. Opens no data where model.vocab_size is given.
-void dry_run(const RunRequest& request);
+// Prints the plan, and writes every step of it to `plan_file` where that is given; then throws PlanError where it does not
+// fit. Opens no data where model.vocab_size is given.
+void dry_run(const RunRequest& request, const std::optional<std::string>& plan_file);
 
 // The configuration with every default filled in.
 YamlNode resolved_config(const YamlNode& tree);
