@@ -23,4 +23,17 @@ OrderedJson to_json(const Machine& machine);
 // Largest resident size of this process so far, in bytes.
 int64_t peak_memory_bytes();
 
+// Memory that comes and goes during its life does not count in peak_memory_bytes(), where the system can forget a peak
+// (Linux with /proc).
+class UncountedMemory {
+ public:
+  UncountedMemory() : peak_(peak_memory_bytes()) {}
+  ~UncountedMemory();
+  UncountedMemory(const UncountedMemory&) = delete;
+  UncountedMemory& operator=(const UncountedMemory&) = delete;
+
+ private:
+  int64_t peak_;
+};
+
 }  // namespace mstrain

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/train/metrics_file.h"
+#include "core/train/profile.h"
 #include "core/train/run_directory.h"
 
 namespace mstrain {
@@ -77,13 +78,16 @@ OrderedJson data_of(FileSystem& files, const std::string& directory) {
   while (samples.size() > kMaxSamples) {
     samples.erase(0);
   }
+  const std::optional<ProfileSummary> profile =
+      read_profile(files, join_path(directory, kProfileFile));
   return {{"directory", directory},
           {"run", run_facts(files, join_path(directory, kRunFile))},
           {"config", config_of(files, config)},
           {"train", columns(training, {"step", "loss", "lr", "grad_norm", "tokens_per_second",
                                        "step_seconds"})},
           {"eval", columns(evaluation, {"step", "eval_loss"})},
-          {"samples", samples}};
+          {"samples", samples},
+          {"profile", profile ? to_json(*profile) : OrderedJson()}};
 }
 
 // For text inside <script>: no tag may end it.
@@ -122,9 +126,10 @@ std::string report_html(FileSystem& files, std::span<const std::string> run_dire
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{} · mstrain</title>\n<style>{}</style>\n</head>\n<body>\n{}\n"
-      "<script type=\"application/json\" id=\"data\">{}</script>\n<script>{}</script>\n"
+      "<script type=\"application/json\" id=\"data\">{}</script>\n<script>{}{}</script>\n"
       "</body>\n</html>\n",
-      html_safe(title), kReportStyle, kReportBody, script_safe(json), kReportScript);
+      html_safe(title), kReportStyle, kReportBody, script_safe(json), kReportProfileScript,
+      kReportScript);
 }
 
 }  // namespace mstrain

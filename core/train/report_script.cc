@@ -230,6 +230,8 @@ specs.forEach((spec, index) => {
   charts.push({ spec, host, index });
 });
 
+drawProfiles($("profile"), runs, many, el);
+
 // Generated text.
 const texts = runs.flatMap(run => run.samples.map(s => ({ run, ...s })));
 if (texts.length) {

@@ -71,6 +71,20 @@ td.value { font-size: 12.5px; overflow-wrap: anywhere; } tr.differs td.value { c
 .swatch { display: inline-block; width: 9px; height: 9px; border-radius: 3px; margin-right: 7px; }
 pre { margin: 8px 0 0; padding: 12px 14px; font-size: 12.5px; line-height: 1.55; background: var(--page); border: 1px solid var(--line); border-radius: 8px; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 420px; overflow: auto; }
 pre em { font-style: normal; color: var(--ink-3); }
+.stack { display: flex; gap: 2px; height: 14px; border-radius: 7px; overflow: hidden; margin: 4px 0 8px; }
+.stack i { display: block; min-width: 1px; } .stack-legend { margin-bottom: 12px; }
+.legend i.box { width: 9px; height: 9px; border: 0; border-radius: 3px; vertical-align: baseline; }
+.scroll { overflow-x: auto; }
+.figures { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.figures th, .figures td { text-align: right; padding-left: 10px; } .figures th:first-child, .figures td:first-child { text-align: left; padding-left: 0; }
+.figures th { vertical-align: bottom; } .figures small { font-weight: 400; color: var(--ink-3); margin-left: 5px; }
+.figures td:first-child { color: var(--ink); } .figures .faint td { color: var(--ink-3); } .figures .last td { font-weight: 600; border-top-color: var(--ink-3); }
+.figures .nearer { font-weight: 600; }
+.figures .share { text-align: left; width: 26%; padding-left: 24px; }
+.share i { display: inline-block; height: 7px; border-radius: 2px; background: var(--c0); opacity: 0.75; vertical-align: middle; min-width: 1px; max-width: calc(100% - 62px); }
+.share span { display: inline-block; width: 48px; margin-right: 10px; text-align: right; }
+h3 { font-size: 13.5px; font-weight: 600; margin: 14px 0 6px; }
+.note { color: var(--ink-2); font-size: 12.5px; margin: 10px 0 0; max-width: 90ch; }
 footer { color: var(--ink-3); font-size: 12.5px; margin-top: 24px; }
 @media (max-width: 820px) { main { padding: 18px 14px 40px; } .charts, .pair { grid-template-columns: minmax(0, 1fr); } .columns { columns: 1; } }
 @media print { button, .control { display: none !important; } .card, .tile { box-shadow: none; break-inside: avoid; } }
@@ -81,6 +95,7 @@ const char* const kReportBody = R"html(<main>
 <div id="runs" class="legend"></div><button id="theme" type="button" aria-label="Switch between light and dark">Dark</button></header>
 <section id="tiles" class="tiles"></section>
 <section id="charts" class="charts"></section>
+<section id="profile" class="card below" hidden></section>
 <section id="samples" class="card below" hidden><div class="card-head"><h2>Generated text</h2><span class="spacer"></span><select id="which" aria-label="Step"></select></div><div id="texts"></div></section>
 <section id="facts" class="pair below"><div class="card"><div class="card-head"><h2>Configuration</h2><span class="spacer"></span>
 <button id="only" type="button" aria-pressed="false" hidden>Only differences</button></div><div id="config"></div></div>

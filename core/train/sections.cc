@@ -21,8 +21,9 @@ std::string divisors(int64_t n) {
 }
 
 bool may_change(const std::string& key) {
-  return key.starts_with("run.") || key.starts_with("log.") || key.starts_with("checkpoint.") ||
-         key.starts_with("eval.") || key == "schedule.total_steps";
+  return key.starts_with("run.") || key.starts_with("log.") || key.starts_with("profile.") ||
+         key.starts_with("checkpoint.") || key.starts_with("eval.") ||
+         key == "schedule.total_steps";
 }
 
 }  // namespace
@@ -36,6 +37,14 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
   }
   if (config.run.directory().empty()) {
     config_fail(tree, "run.output_dir", "expected a folder's name, found \"\"");
+  }
+  if (config.profile.steps > 0 && config.run.execution == Execution::kEager) {
+    config_fail(tree, "profile.steps",
+                "run.execution: eager has no plan whose kernels could be timed; say graph");
+  }
+  if (config.profile.steps > 0 && config.run.mode == RunMode::kBenchmark) {
+    config_fail(tree, "profile.steps",
+                "run.mode: benchmark writes nothing and times whole steps; say train");
   }
   check_optimizer_config(config.optimizer, tree);
   check_schedule_config(config.schedule, tree);

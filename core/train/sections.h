@@ -117,6 +117,19 @@ struct LogConfig {
   }
 };
 
+struct ProfileConfig {
+  int64_t steps = 0;
+  int64_t first = 10;
+
+  template <class V>
+  void fields(V& v) {
+    v("steps", steps, "steps whose kernels are timed one by one, into profile.json; 0: none",
+      rule::at_least(0));
+    v("first", first, "the first of them, counted from where the run begins or goes on",
+      rule::at_least(1));
+  }
+};
+
 // All of them; a suite's configuration puts its own sections, `model` and `data`, between `run` and the rest.
 struct TrainConfig {
   RunConfig run;
@@ -128,6 +141,7 @@ struct TrainConfig {
   CheckpointConfig checkpoint;
   EvalConfig eval;
   LogConfig log;
+  ProfileConfig profile;
 
   template <class V>
   void fields_before_model(V& v) {
@@ -143,6 +157,7 @@ struct TrainConfig {
     v("checkpoint", checkpoint, "saving and going on");
     v("eval", eval, "evaluation while training");
     v("log", log, "what is written down");
+    v("profile", profile, "where the time of a step goes");
   }
 };
 
@@ -150,7 +165,7 @@ struct TrainConfig {
 void check_train_config(const TrainConfig& config, const YamlNode& tree);
 
 // The keys whose values differ between two resolved configurations and that a run which goes on must not change: all
-// but those of run, log, checkpoint, eval, and schedule.total_steps. As "model.hidden_size: 128, now 256".
+// but those of run, log, profile, checkpoint, eval, and schedule.total_steps. As "model.hidden_size: 128, now 256".
 std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& now);
 
 }  // namespace mstrain

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/train/machine.h"
+#include "core/train/profiler.h"
 #include "core/train/report.h"
 #include "core/train/saver.h"
 
@@ -153,9 +154,11 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   Progress progress(config, run.plan.tokens);
   Evaluation evaluation(run.loss.get(), data, config, run.plan.micro, log, progress, stop);
   Saver saver(directory, config, log, begin);
+  Profiler profiler(directory, config, *run.step, begin);
   Reporter reporter(directory, config, run.plan, evaluation);
   reporter.write(begin, "running");
-  const bool finished = trainer.run({&log, &progress, &evaluation, &saver, &reporter}, stop);
+  const bool finished =
+      trainer.run({&log, &progress, &profiler, &evaluation, &saver, &reporter}, stop);
   // An evaluation that was cut short is made up for when the run is started again.
   const bool complete = finished && (!evaluates || log.evaluated(trainer.step()));
   SessionResult result{complete ? Outcome::kFinished : Outcome::kInterrupted, trainer.step(),

@@ -124,6 +124,12 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   program_ = compile(*graph, options);
 }
 
+std::pair<Tensor, Tensor> StepProgram::clipping(const Params& gradient, double share) const {
+  const NameScope scope(fmt::format("{}.clip_grad", kOptimizerScope));
+  const Tensor norm = share * global_norm(gradient);
+  return {norm, clip_ ? share * (*clip_ / maximum(norm, *clip_)) : full({}, share)};
+}
+
 StepResult StepProgram::step(const Arguments& arguments) const {
   const auto& [state, batch, lr, key] = arguments;
   const Tensor step_key = fold_in(key, state.optimizer.step);
@@ -138,11 +144,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const LossAndGradient sum = micro_batches_ == 1 ? one(all) : accumulate(micro_batches_, one)(all);
 
   const double share = 1.0 / static_cast<double>(micro_batches_);
-  const Tensor norm = share * global_norm(sum.gradient);
-  Tensor scale = full({}, share);
-  if (clip_) {
-    scale = share * (*clip_ / maximum(norm, *clip_));
-  }
+  const auto [norm, scale] = clipping(sum.gradient, share);
   auto [params, optimizer] =
       optimizer_.update(state.params, sum.gradient, state.optimizer, lr, scale);
   return {{std::move(params), std::move(optimizer)}, share * sum.loss, norm};
@@ -164,6 +166,12 @@ StepResult StepProgram::run(TrainState state, Tensors batch, double lr, uint64_t
   inputs.push_back(key);
   inputs.insert(inputs.end(), captures_.begin(), captures_.end());
   return with_leaves(result_form_, program_->run(std::move(inputs)));
+}
+
+void StepProgram::profile(std::vector<KernelTime>* times) const {
+  if (program_ != nullptr) {
+    program_->profile(times);
+  }
 }
 
 LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64_t rows,

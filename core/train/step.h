@@ -48,6 +48,9 @@ class StepProgram {
   // Takes the state over: pass it with std::move. `seed` and the state's step decide all random numbers.
   StepResult run(TrainState state, Tensors batch, double lr, uint64_t seed) const;
 
+  // Appends every kernel of the steps that follow to `times`, until called with null. Nothing in eager execution.
+  void profile(std::vector<KernelTime>* times) const;
+
   const Optimizer& optimizer() const { return optimizer_; }
   // Null in eager execution.
   const Program* program() const { return program_.get(); }
@@ -58,6 +61,8 @@ class StepProgram {
  private:
   struct Arguments;
   StepResult step(const Arguments& arguments) const;
+  // The norm of `share` times the summed gradients, and the factor that brings them there and within the limit.
+  std::pair<Tensor, Tensor> clipping(const Params& gradient, double share) const;
 
   const TrainTask& task_;
   Context context_;

@@ -92,6 +92,9 @@ CheckpointContents Trainer::checkpoint() const {
 void Trainer::advance(Pending& pending) {
   pending.metrics = {};
   pending.begin = Clock::now();
+  pending.metrics.begin =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(pending.begin.time_since_epoch())
+          .count();
   pending.metrics.lr = lr_.at(progress_.step);
   StepResult result =
       program_.run(std::move(state_), batches_->next(), pending.metrics.lr, progress_.seed);

@@ -21,6 +21,7 @@ struct StepMetrics {
   double grad_norm = 0;
   double lr = 0;
   double seconds = 0;  // of the step, without evaluation and saving
+  int64_t begin = 0;   // nanoseconds of the steady clock
 };
 
 enum class Moment {

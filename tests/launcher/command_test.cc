@@ -158,6 +158,28 @@ TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
                                HasSubstr("memory.recompute=full")));
 }
 
+TEST(DryRun, WritesEveryStepOfThePlanOnRequest) {
+  const SmallRun run;
+  const std::vector<std::string> dry{"--config", run.config(), "--dry-run", "--plan",
+                                     run.path("plan.txt")};
+  const CommandResult result = run_command(dry);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::string text = real_files().read(run.path("plan.txt"));
+  EXPECT_THAT(text, AllOf(StartsWith("== step\ndigest "), HasSubstr("\n== evaluation\ndigest "),
+                          HasSubstr("matmul"), HasSubstr("@backward.transformer.h.1.mlp.c_fc")));
+  ASSERT_EQ(run_command(dry).status, 0);
+  EXPECT_EQ(real_files().read(run.path("plan.txt")), text);
+
+  std::vector<std::string> eager = dry;
+  eager.push_back("run.execution=eager");
+  EXPECT_EQ(run_command(eager).status, 2);
+  EXPECT_THAT(run_command(eager).err, HasSubstr("run.execution: eager"));
+  const CommandResult not_dry =
+      run_command({"--config", run.config(), "--plan", run.path("other.txt")});
+  EXPECT_EQ(not_dry.status, 2);
+  EXPECT_THAT(not_dry.err, HasSubstr("--plan: goes with --dry-run"));
+}
+
 TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
   const SmallRun run;
   const CommandResult trained = run_command(run.arguments("run"));
@@ -232,6 +254,16 @@ TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
     }
   }
   EXPECT_EQ(event_files, 1);
+}
+
+TEST(Command, ProfilesOnRequest) {
+  const SmallRun run;
+  const CommandResult result = run_command(run.arguments("run", {"profile.steps=2"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("profile of steps 10 to 11: " + run.path("run/profile.json")));
+  const std::string text = real_files().read(run.path("run/profile.json"));
+  EXPECT_THAT(text, HasSubstr("\"name\":\"transformer.h.1.mlp.c_fc matmul"));
+  EXPECT_GT(parse_json(text, "profile.json").at("traceEvents").size(), 100U);
 }
 
 TEST(Command, ModesOfAConfiguration) {

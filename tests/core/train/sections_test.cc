@@ -39,11 +39,16 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
       {"run: {seed: -1}", "run.seed: expected an integer >= 0"},
       {"fusion: {level: 2}", "fusion.level: expected one of O0, O1, O2"},
       {"run: {output_dir: \"\"}", "run.output_dir: expected a folder's name"},
+      {"run: {execution: eager}\nprofile: {steps: 2}",
+       "my.yaml:2: profile.steps: run.execution: eager has no plan whose kernels could be timed"},
+      {"run: {mode: benchmark}\nprofile: {steps: 2}", "my.yaml:2: profile.steps: run.mode"},
+      {"profile: {first: 0}", "profile.first: expected an integer >= 1"},
   };
   for (const auto& [yaml, expected] : kCases) {
     EXPECT_THAT(error_of(yaml), HasSubstr(expected)) << yaml;
   }
   EXPECT_EQ(error_of("batch: {global: 12, micro: 4}"), "");
+  EXPECT_EQ(error_of("run: {execution: eager}\nprofile: {steps: 0}"), "");
 }
 
 TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
@@ -53,6 +58,7 @@ TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
   now.checkpoint.keep = 7;
   now.eval.interval = 9;
   now.log.interval = 9;
+  now.profile.steps = 1;
   now.schedule.total_steps = 99;
   EXPECT_THAT(changed_keys(resolved(before), resolved(now)), ElementsAre());
   now.schedule.warmup_steps = 4;

@@ -1,0 +1,65 @@
+// Where the time of training steps went, kernel by kernel: a trace for people to look at, and totals for the report.
+// Format: Trace Event Format (Google), the JSON object form with complete events; chrome://tracing and
+// https://ui.perfetto.dev open it. The totals are its `otherData`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/files.h"
+#include "core/base/json.h"
+#include "core/tensor/jit.h"
+#include "core/train/machine_limits.h"
+
+namespace mstrain {
+
+inline constexpr const char* kProfileFile = "profile.json";
+
+struct ProfiledStep {
+  int64_t step = 0;
+  int64_t begin = 0, end = 0;  // nanoseconds of the steady clock
+  size_t kernels = 0;          // of all recorded kernels, those up to this one's end
+};
+
+// Of an operation, a layer or a part of the step, for a mean step.
+struct ProfileTotal {
+  std::string name;
+  double calls = 0;
+  double seconds = 0;
+  double flops = 0;
+  double bytes = 0;
+};
+
+struct ProfileSummary {
+  int64_t first_step = 0;
+  int64_t steps = 0;
+  int64_t threads = 0;
+  double step_seconds = 0;  // with what is outside kernels: taking a batch, dispatch
+  MachineLimits limits;
+  // Each sorted by time, longest first; the calls of each list are all kernels of a step.
+  std::vector<ProfileTotal> parts;       // forward, backward, optimizer, other
+  std::vector<ProfileTotal> operations;  // matmul, layer_norm, …
+  std::vector<ProfileTotal> layers;      // scopes, with `*` for numbers: transformer.h.*.mlp.c_fc
+};
+
+// "forward", "backward" or "optimizer"; "other" for kernels outside every scope.
+std::string_view part_of(const KernelTime& kernel);
+// The layer's scope, without the part, and the operation: "transformer.h.3.mlp.c_fc matmul".
+std::string display_name(const KernelTime& kernel);
+
+// `steps` lie one after the other, `kernels` in the order in which they ran, all within the steps.
+ProfileSummary summarise(std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels,
+                         int64_t threads, const MachineLimits& limits);
+
+OrderedJson to_json(const ProfileSummary& summary);
+
+// The whole file: one event a line, times in microseconds from the first step's begin.
+std::string trace_text(std::string_view run, const ProfileSummary& summary,
+                       std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels);
+
+// The totals in the profile at `path`; nothing where there is none. Of a file that is damaged or that another program
+// wrote, it logs a warning and takes nothing.
+std::optional<ProfileSummary> read_profile(FileSystem& files, const std::string& path);
+
+}  // namespace mstrain

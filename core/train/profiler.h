@@ -1,0 +1,37 @@
+// Records some steps of a run kernel by kernel, into profile.json of its directory.
+#pragma once
+
+#include <vector>
+
+#include "core/train/profile.h"
+#include "core/train/run_directory.h"
+#include "core/train/trainer.h"
+
+namespace mstrain {
+
+class Profiler final : public Callback {
+ public:
+  // For a run that begins, or goes on, after step `begin`. All arguments must outlive the profiler.
+  Profiler(const RunDirectory& directory, const TrainConfig& config, const StepProgram& program,
+           int64_t begin);
+  ~Profiler() override { program_.profile(nullptr); }
+  Profiler(const Profiler&) = delete;
+  Profiler& operator=(const Profiler&) = delete;
+
+  void on_step(const StepMetrics& metrics) override;
+  bool wants(int64_t step, Moment moment) override;
+  void on_state(Trainer& trainer, Moment moment) override;
+
+ private:
+  void write();
+
+  const RunDirectory& directory_;
+  const TrainConfig& config_;
+  const StepProgram& program_;
+  int64_t first_, last_;  // steps to record
+  bool done_;
+  std::vector<ProfiledStep> steps_;
+  std::vector<KernelTime> kernels_;
+};
+
+}  // namespace mstrain

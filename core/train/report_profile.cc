@@ -1,0 +1,76 @@
+// The report's section "Where the time goes": parts of a step, then operations or layers against the machine's limits.
+#include "core/train/report.h"
+
+namespace mstrain {
+
+const char* const kReportProfileScript = R"js("use strict";
+// Fills `section` from runs with a profile. `el` makes elements, `many` says that there are several runs.
+const drawProfiles = (section, runs, many, el) => {
+  const profiled = runs.filter(run => run.profile);
+  if (!profiled.length) return;
+  section.hidden = false;
+  const MAX_ROWS = 14, GIGA = 1e9;
+  const three = v => v >= 1000 ? Math.round(v).toString() : v === 0 ? "0" : v < 0.01 ? "< 0.01" : (+v.toPrecision(3)).toString();
+  const percent = v => (v * 100).toFixed(v < 0.0995 ? 1 : 0) + " %";
+  const sum = list => list.reduce((a, b) => ({ calls: a.calls + b.calls, seconds: a.seconds + b.seconds, flops: a.flops + b.flops, bytes: a.bytes + b.bytes }), { calls: 0, seconds: 0, flops: 0, bytes: 0 });
+  const colours = { forward: "var(--c0)", backward: "var(--c1)", optimizer: "var(--c2)", other: "var(--c4)", "outside kernels": "var(--ink-3)" };
+  let layers = false;
+
+  const bar = p => {
+    const outside = { name: "outside kernels", seconds: Math.max(0, p.step_seconds - sum(p.parts).seconds) };
+    const order = Object.keys(colours), parts = [...p.parts, outside].filter(part => part.seconds > 0.0005 * p.step_seconds);
+    parts.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
+    const host = el("div", { class: "stack", role: "img", "aria-label": parts.map(part => `${part.name} ${percent(part.seconds / p.step_seconds)}`).join(", ") });
+    const legend = el("div", { class: "legend stack-legend" });
+    for (const part of parts) {
+      const share = part.seconds / p.step_seconds;
+      host.append(el("i", { style: `width:${(share * 100).toFixed(3)}%;background:${colours[part.name]}`, title: `${part.name} ${percent(share)}` }));
+      legend.append(el("span", {}, el("i", { class: "box", style: `background:${colours[part.name]}` }), `${part.name} ${percent(share)}`));
+    }
+    return [host, legend];
+  };
+
+  const table = p => {
+    const all = layers ? p.layers : p.operations, shown = all.length > MAX_ROWS ? all.slice(0, MAX_ROWS - 1) : all;
+    const rows = shown.length < all.length ? [...shown, { name: `${all.length - shown.length} more`, ...sum(all.slice(shown.length)), faint: true }] : [...shown];
+    const { flops_per_second: peak, bytes_per_second: copy } = p.limits;
+    const longest = Math.max(...rows.map(r => r.seconds)) / p.step_seconds || 1;
+    const head = (text, note) => el("th", {}, text, ...(note ? [el("small", {}, note)] : []));
+    const out = el("table", { class: "figures" }, el("tr", {}, head(layers ? "Layer" : "Operation"), head("Calls"), head("Milliseconds"), el("th", { class: "share" }, "Share of the step"),
+      head("GFLOP/s"), head("of limit", three(peak / GIGA)), head("GB/s"), head("of limit", three(copy / GIGA))));
+    const row = (r, last) => {
+      const flops = r.seconds > 0 ? r.flops / r.seconds : 0, bytes = r.seconds > 0 ? r.bytes / r.seconds : 0;
+      const compute = peak > 0 ? flops / peak : 0, memory = copy > 0 ? bytes / copy : 0, share = r.seconds / p.step_seconds;
+      const rate = (value, of, nearer) => value > 0 ? [el("td", {}, three(value / GIGA)), el("td", { class: nearer ? "nearer" : "" }, of > 0 ? percent(of) : "–")] : [el("td", {}, "–"), el("td", {}, "–")];
+      out.append(el("tr", { class: last ? "last" : r.faint ? "faint" : "" }, el("td", {}, r.name), el("td", {}, r.calls === undefined ? "" : three(r.calls)), el("td", {}, three(r.seconds * 1e3)),
+        el("td", { class: "share" }, el("span", {}, percent(share)), ...(last ? [] : [el("i", { style: `width:${(share / longest * 100).toFixed(2)}%` })])),
+        ...(r.flops === undefined ? [el("td"), el("td"), el("td"), el("td")] : [...rate(flops, compute, compute >= memory), ...rate(bytes, memory, memory > compute)])));
+    };
+    rows.forEach(r => row(r, false));
+    const kernels = sum(all);
+    if (p.step_seconds > kernels.seconds) row({ name: "outside kernels", seconds: p.step_seconds - kernels.seconds, faint: true }, false);
+    row({ name: "whole step", ...kernels, seconds: p.step_seconds }, true);
+    return el("div", { class: "scroll" }, out);
+  };
+
+  const caption = p => `Mean of step${p.steps > 1 ? `s ${p.first_step} to ${p.first_step + p.steps - 1}` : ` ${p.first_step}`} on ${p.threads} thread${p.threads > 1 ? "s" : ""}. ` +
+    `Limits, measured by the run itself: ${three(p.limits.flops_per_second / GIGA)} GFLOP/s in the product of two f32 matrices of ${p.limits.product_size} × ${p.limits.product_size}, ` +
+    `${three(p.limits.bytes_per_second / GIGA)} GB/s read and written in a copy of ${Math.round(p.limits.copied_bytes / 2 ** 20)} MiB. ` +
+    `Tensors that are still in the processor’s caches move faster than that. profile.json shows every kernel in ui.perfetto.dev or chrome://tracing.`;
+
+  const buttons = [["By operation", false], ["By layer", true]].map(([text, value]) => {
+    const button = el("button", { type: "button" }, text);
+    button.addEventListener("click", () => { layers = value; draw(); });
+    return [button, value];
+  });
+  const host = el("div");
+  section.append(el("div", { class: "card-head" }, el("h2", {}, "Where the time goes"), el("span", { class: "spacer" }), ...buttons.map(([button]) => button)), host);
+  const draw = () => {
+    buttons.forEach(([button, value]) => button.setAttribute("aria-pressed", value === layers));
+    host.replaceChildren(...profiled.flatMap(run => [...(many ? [el("h3", {}, run.name)] : []), ...bar(run.profile), table(run.profile), el("p", { class: "note" }, caption(run.profile))]));
+  };
+  draw();
+};
+)js";
+
+}  // namespace mstrain
