@@ -30,7 +30,7 @@ Core::Core(const Options& given) : options(given) {
   writer_ = std::make_unique<ThreadPool>(1);
   context_.options = options.store;
   context_.files = files;
-  context_.workers = workers_.get();
+  context_.workers = readers_.get();
   write_back_.reset(context_.record_bytes, options.store.write_back_rows);
 }
 

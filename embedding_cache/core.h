@@ -145,7 +145,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void forget_rows(uint32_t table, std::span<const Id> ids, uint64_t step);
 
   std::unique_ptr<FileLock> lock_file_;
-  std::unique_ptr<ThreadPool> workers_;  // compute and writing of sorted files
+  std::unique_ptr<ThreadPool> workers_;  // compute
   std::unique_ptr<RowStore> store_;
   StoreContext context_;
 
@@ -164,7 +164,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<CommitId> abandoned_;  // newer than the one resumed from
   bool closed_ = false;
 
-  std::unique_ptr<ThreadPool> readers_;
+  std::unique_ptr<ThreadPool> readers_;  // reads, and writing of sorted files
   std::unique_ptr<ThreadPool> writer_;  // last: joined first
 };
 

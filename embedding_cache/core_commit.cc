@@ -65,9 +65,10 @@ void Core::open(CommitId wanted) {
         chosen = *id;
         break;
       }
-      for (const std::string& problem : problems) {
-        log_warning("{}; going back to the commit before {}", problem, *id);
-      }
+      log_warning("{}{}; going back to the commit before {}", problems.front(),
+                  problems.size() == 1 ? std::string()
+                                       : fmt::format(" (and {} more files)", problems.size() - 1),
+                  *id);
     }
     if (chosen == 0 && !complete.empty()) {
       throw IoError(

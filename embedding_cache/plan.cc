@@ -115,6 +115,15 @@ std::string print_plan(const Plan& plan) {
                        p.misses_per_batch, mib(p.read_bytes_per_batch),
                        mib(p.write_bytes_per_batch), p.read_seconds);
   }
+  for (const TablePlan& p : plan.tables) {
+    if (p.distinct_per_batch > static_cast<double>(p.host_rows) && p.host_rows < p.rows) {
+      out += fmt::format(
+          "\n{}: a batch needs about {:.0f} rows in memory at once and {} fit: raise host_rows, "
+          "more so for "
+          "batches ahead\n",
+          p.name, p.distinct_per_batch, p.host_rows);
+    }
+  }
   if (plan.step_seconds > 0) {
     out += fmt::format(
         "\na step: compute {:.3f} s, reads {:.3f} s: {:.3f} s with prefetch ({}), {:.3f} s "

@@ -68,6 +68,13 @@ TEST(Sizing, PlanForeseesBytesHitsAndMisses) {
   EXPECT_GT(foreseen.step_seconds_without_prefetch, foreseen.step_seconds);
   EXPECT_NE(print_plan(foreseen).find("reads are hidden"), std::string::npos);
 
+  EXPECT_EQ(print_plan(foreseen).find("raise host_rows"), std::string::npos);
+  Options tiny = options;
+  tiny.tables[0].host_rows = 500;
+  EXPECT_NE(
+      print_plan(plan(tiny, {{.rows = kRows, .draws_per_batch = kDraws}})).find("raise host_rows"),
+      std::string::npos);
+
   Cache cache = Cache::open(options);
   const std::vector<Id> log = zipf_log(kRows, 1.05, kDraws * 60, kSeed);
   Stats before;
