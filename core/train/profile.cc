@@ -171,8 +171,8 @@ OrderedJson to_json(const ProfileSummary& summary) {
 
 std::string trace_text(std::string_view run, const ProfileSummary& summary,
                        std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels) {
-  std::string text = "{\"displayTimeUnit\":\"ms\",\n\"otherData\":" + to_json(summary).dump() +
-                     ",\n\"traceEvents\":[\n";
+  // The events come first, since Perfetto's importer stops at a key that it does not know.
+  std::string text = "{\"traceEvents\":[\n";
   // Steps and each part have a row of their own.
   const auto name_row = [&](size_t row, std::string_view name) {
     text += fmt::format(
@@ -218,7 +218,7 @@ std::string trace_text(std::string_view run, const ProfileSummary& summary,
                         kernel.flops, kernel.bytes, kernel.flops / giga, kernel.bytes / giga));
     }
   }
-  return text + "\n]}\n";
+  return text + "\n],\n\"otherData\":" + to_json(summary).dump() + "}\n";
 }
 
 std::optional<ProfileSummary> read_profile(FileSystem& files, const std::string& path) {

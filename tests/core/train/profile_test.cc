@@ -71,6 +71,8 @@ TEST(Profile, HoldsTheStepsAskedForWithTheirKernelsInOrder) {
   const TrainConfig config = profiled_config(folder / "run");
   run_small(config);
   EXPECT_THAT(messages.all(), HasSubstr("profile of steps 4 to 6: " + (folder / "run")));
+  EXPECT_THAT(real_files().read(join_path(config.run.directory(), kProfileFile)),
+              StartsWith("{\"traceEvents\":["));
   const Json trace = profile_of(config);
   const std::vector<Json> steps = events_of(trace, "step");
   const std::vector<Json> kernels = events_of(trace, "kernels");
@@ -266,7 +268,8 @@ TEST(Profile, IsInTheReportAndADamagedOneIsLeftOut) {
     Rng rng(kSeed, round);
     std::string text = good;
     for (uint64_t i = 0; i <= rng.below(4); ++i) {
-      text[rng.below(round % 2 == 0 ? text.size() : 2000)] = static_cast<char>(rng.below(256));
+      const uint64_t from_end = rng.below(round % 2 == 0 ? text.size() : 2000);  // in the totals
+      text[text.size() - 1 - from_end] = static_cast<char>(rng.below(256));
     }
     if (round % 5 == 0) {
       text.resize(rng.below(text.size()));
