@@ -112,7 +112,8 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
   Table& table = at(index);
   Lock lock(mutex_);
   const Stopwatch watch(times_.prefetch_seconds);
-  require_healthy();
+  wait_until(
+      lock, [this] { return write_back_.bytes() <= kWriteBackBytes; }, "writing rows back");
   if (!dropped_.empty()) {
     throw Error(std::exchange(dropped_, {}));
   }
@@ -120,8 +121,6 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
   if (train) {
     check_step(table, step);
   }
-  wait_until(
-      lock, [this] { return write_back_.bytes() <= kWriteBackBytes; }, "writing rows back");
 
   auto ticket = std::make_unique<TicketState>();
   ticket->table = index;

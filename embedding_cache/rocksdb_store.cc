@@ -21,6 +21,7 @@
 #include <cstdarg>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 
 #include "core/base/thread_pool.h"
@@ -224,8 +225,9 @@ rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
   out.compaction_style = rocksdb::kCompactionStyleUniversal;
   out.compaction_options_universal.max_size_amplification_percent = 400;
   out.level0_file_num_compaction_trigger = 8;
-  out.level0_slowdown_writes_trigger = 64;
-  out.level0_stop_writes_trigger = 256;
+  out.level0_slowdown_writes_trigger =
+      512;  // filters keep reads cheap meanwhile; a stalled write stops training
+  out.level0_stop_writes_trigger = 2048;
   out.write_buffer_size = 64 << 20;
   out.max_background_jobs = 2;
   out.max_open_files = -1;
@@ -453,8 +455,13 @@ class RocksdbStore final : public RowStore {
   }
 
   std::vector<StoreFile> link_files(const std::string& folder) {
+    // Not the flush that asking for the files would do: that one waits for compaction where many files have come in, for minutes.
+    rocksdb::FlushOptions flush;
+    flush.allow_write_stall = true;
+    require(db_->Flush(flush), "checkpoint", 0);
     rocksdb::LiveFilesStorageInfoOptions info_options;
     info_options.include_checksum_info = true;
+    info_options.wal_size_for_flush = std::numeric_limits<uint64_t>::max();
     std::vector<rocksdb::LiveFileStorageInfo> infos;
     require(db_->GetLiveFilesStorageInfo(info_options, &infos), "checkpoint", 0);
     FileSystem& files = *context_.files;
