@@ -15,6 +15,13 @@ class Random {
   explicit Random(uint64_t seed, uint64_t tree = 0, uint64_t simulation = 0)
       : state_(hash_mix(hash_mix(hash_mix(seed) + tree) + simulation)) {}
 
+  // An independent generator for item `index`.
+  Random split(uint64_t index) const {
+    Random other = *this;
+    other.state_ = hash_mix(state_ + (index + 1) * 0xd1342543de82ef95U);
+    return other;
+  }
+
   uint64_t next_u64() {
     uint64_t x = state_ += 0x9e3779b97f4a7c15U;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;

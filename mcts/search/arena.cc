@@ -1,0 +1,45 @@
+#include "mcts/search/arena.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace mstrain::mcts {
+namespace {
+
+constexpr size_t kTail = 4096;
+constexpr size_t kLargest = size_t{1} << 34U;
+
+}  // namespace
+
+Arena::Arena(size_t limit, bool huge_pages) {
+  check(limit >= 1024 && limit <= kLargest,
+        "search memory: {} bytes asked, 1 KiB to 16 GiB possible", limit);
+  limit_ = limit / kWord;
+  reserved_ = limit + kTail;
+  void* range = mmap(nullptr, reserved_, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  check(range != MAP_FAILED, "search memory: cannot reserve {} bytes of addresses: {}", reserved_,
+        std::strerror(errno));
+  base_ = static_cast<std::byte*>(range);
+  if (huge_pages) {
+    madvise(range, reserved_, MADV_HUGEPAGE);  // a hint: a kernel without them serves small pages
+  }
+}
+
+Arena::~Arena() {
+  if (base_ != nullptr) {
+    munmap(base_, reserved_);
+  }
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)),
+      limit_(other.limit_),
+      reserved_(other.reserved_),
+      used_(other.used_.load(std::memory_order_relaxed)) {}
+
+}  // namespace mstrain::mcts

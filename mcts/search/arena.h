@@ -1,0 +1,58 @@
+// The memory of a tree: one reserved range of addresses that is filled from the bottom and emptied at once.
+// Places are 32-bit indices of 4-byte words, so a tree may hold 16 GiB; index 0 is never given out and means "nothing".
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace mstrain::mcts {
+
+class Arena {
+ public:
+  static constexpr size_t kWord = 4;
+  static constexpr uint32_t kFirst = 2;  // index of the first place
+
+  // Reserves addresses for `limit` bytes (pages are taken when first touched). Throws Error where that fails.
+  explicit Arena(size_t limit, bool huge_pages = false);
+  ~Arena();
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&&) = delete;
+
+  // A place for `words` words, not cleared, or 0 when the limit would be passed. The second form may be called by
+  // several threads at once.
+  uint32_t allocate(uint32_t words) {
+    const uint64_t begin = used_.load(std::memory_order_relaxed);
+    if (begin + words > limit_) [[unlikely]] {
+      return 0;
+    }
+    used_.store(begin + words, std::memory_order_relaxed);
+    return static_cast<uint32_t>(begin);
+  }
+  uint32_t allocate_shared(uint32_t words) {
+    uint64_t begin = used_.load(std::memory_order_relaxed);
+    do {
+      if (begin + words > limit_) {
+        return 0;
+      }
+    } while (!used_.compare_exchange_weak(begin, begin + words, std::memory_order_relaxed));
+    return static_cast<uint32_t>(begin);
+  }
+
+  std::byte* at(uint32_t index) const { return base_ + index * kWord; }
+  void reset() { truncate(kFirst); }
+  // Gives back every word from `end` on.
+  void truncate(uint32_t end) { used_.store(end, std::memory_order_relaxed); }
+
+  uint32_t end() const { return static_cast<uint32_t>(used_.load(std::memory_order_relaxed)); }
+  size_t used_bytes() const { return (end() - kFirst) * kWord; }
+  size_t limit_bytes() const { return limit_ * kWord; }
+
+ private:
+  std::byte* base_ = nullptr;
+  uint64_t limit_ = 0;   // in words
+  size_t reserved_ = 0;  // in bytes: the limit and a tail that vector loads may touch
+  std::atomic<uint64_t> used_{kFirst};
+};
+
+}  // namespace mstrain::mcts

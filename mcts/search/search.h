@@ -1,0 +1,150 @@
+// A search for one game: run() for those who want an answer, gather()/scatter() for hosts that own the loop.
+//
+//   Search<ConnectFour> search({.seed = 1});
+//   RandomRollout rollout;
+//   auto result = search.run(ConnectFour{}, rollout, Budget::sims(10000));
+//   search.advance(*result.action);                      // keeps the subtree
+//   result = search.run(rollout, Budget::milliseconds(50));
+//
+// A run uses the threads and the kind of parallelism of its configuration (config.h). Only one thread may call into a Search
+// at a time. Exceptions of the game or of the evaluator come out of run() and scatter(); the tree is then empty, and the
+// search may be used again from set_root().
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/thread_pool.h"
+#include "mcts/eval_batch.h"
+#include "mcts/search/pacer.h"
+#include "mcts/search/tree.h"
+
+namespace mstrain::mcts {
+
+template <GameState S, class P = UctPolicies>
+class Search {
+ public:
+  using A = ActionOf<S>;
+  using Result = SearchResult<A, S::kPlayers>;
+  using Descent = typename Tree<S, P>::Descent;
+
+  explicit Search(const SearchConfig& config) : config_(config) {
+    check(config.threads >= 1, "search.threads is {}; at least 1 is needed", config.threads);
+    check(!(config.parallelism == Parallelism::kTree && (P::kGumbel || Tree<S, P>::kGrows)),
+          "search.parallelism: tree: Gumbel roots and sampled actions need serial, root or "
+          "deterministic");
+    const bool several = config.parallelism == Parallelism::kRoot;
+    const int64_t trees = several ? (config.trees > 0 ? config.trees : config.threads) : 1;
+    for (int64_t i = 0; i < trees; ++i) {
+      trees_.push_back(std::make_unique<Tree<S, P>>(config, i));
+    }
+    if (config.parallelism != Parallelism::kSerial && config.threads > 1) {
+      pool_ = std::make_unique<ThreadPool>(static_cast<int>(config.threads - 1));
+    }
+  }
+
+  // Forgets everything and starts at `root`: what follows depends on the seed alone, not on earlier searches.
+  void set_root(const S& root) {
+    gathered_ = 0;
+    simulation_ = runs_ = 0;
+    for (auto& tree : trees_) {
+      tree->set_root(root);
+    }
+  }
+
+  // Plays an action at the root (also a chance outcome) and keeps what is known below it.
+  void advance(A action) {
+    check(gathered_ == 0, "search: advance() between gather() and scatter()");
+    for (auto& tree : trees_) {
+      tree->advance(action);
+    }
+  }
+
+  // Searches from `root` with an empty tree, or from the present root with what is known.
+  template <Evaluator<S> E>
+  Result run(const S& root, E& evaluator, const Budget& budget) {
+    set_root(root);
+    return run(evaluator, budget);
+  }
+  template <Evaluator<S> E>
+  Result run(E& evaluator, const Budget& budget);
+
+  // Up to `max_leaves` different leaves of the tree, under virtual loss; may be fewer, and none where all descents ended in
+  // terminal states. `with_priors`: the items ask for priors. Follow with scatter() of the same batch.
+  size_t gather(EvalBatch<S>& batch, size_t max_leaves, bool with_priors = ColumnsOf<P>::kPrior);
+  void scatter(const EvalBatch<S>& batch);
+
+  // What is known now.
+  Result result() const;
+  const Tree<S, P>& tree(size_t i = 0) const { return *trees_[i]; }
+  SearchCounters counters() const;
+  const SearchConfig& config() const { return config_; }
+
+ private:
+  template <class E>
+  static constexpr bool is_eager() {
+    return (ColumnsOf<P>::kPrior && gives_priors<E>()) || P::kGumbel;
+  }
+
+  template <class E>
+  void evaluate(E& evaluator, std::span<EvalItem<S>> items, SearchCounters& counters) {
+    EvalBatch<S> batch{items};
+    if (!is_thread_safe<E>() && pool_ != nullptr) {
+      const std::lock_guard lock(evaluator_mutex_);
+      evaluator.evaluate(batch);
+    } else {
+      evaluator.evaluate(batch);
+    }
+    counters.evaluations += items.size();
+    ++counters.batches;
+  }
+
+  Descent& descent(size_t i) {
+    while (descents_.size() <= i) {
+      descents_.push_back(std::make_unique<Descent>());
+    }
+    return *descents_[i];
+  }
+
+  template <class E>
+  void run_serial(Tree<S, P>& tree, Descent& d, E& evaluator, Pacer& pacer);
+  template <class E>
+  void run_root(E& evaluator, const Budget& budget, Pacer& pacer);
+  template <class E>
+  void run_leaf(E& evaluator, Pacer& pacer);
+  template <class E>
+  void run_tree(E& evaluator, Pacer& pacer);
+  template <class E>
+  void run_deterministic(E& evaluator, Pacer& pacer);
+  template <class E>
+  void evaluate_parallel(E& evaluator, std::span<EvalItem<S>> items);
+  void gather_leaves(size_t max_leaves, size_t max_finished, bool eager);
+  void merge_trees(Result& result) const;
+  void reset_after_error() {
+    const S root = trees_[0]->root();
+    set_root(root);
+  }
+
+  SearchConfig config_;
+  std::vector<std::unique_ptr<Tree<S, P>>> trees_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::mutex evaluator_mutex_;
+  std::vector<std::unique_ptr<Descent>> descents_;
+  std::vector<EvalItem<S>> items_;
+  size_t gathered_ = 0;
+  uint64_t simulation_ = 0;  // number of the next descent: keys its random numbers
+  uint64_t runs_ = 0;
+  SearchCounters extra_;  // of batches
+  Stop stop_ = Stop::kSimulations;
+};
+
+}  // namespace mstrain::mcts
+
+#include "mcts/search/search_run.h"  // IWYU pragma: export

@@ -1,0 +1,141 @@
+// Batched self-play: many games at once, one search tree each, evaluated in common batches; what AlphaZero learns from.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "mcts/search/batch_search.h"
+
+namespace mstrain::mcts {
+
+struct SelfPlayOptions {
+  BatchOptions batch;
+  int64_t games = 256;        // to be played in all
+  int64_t simulations = 100;  // for each move
+  int64_t max_moves = 1 << 20;
+  bool reuse = true;              // keep the subtree of the move played
+  int64_t temperature_moves = 8;  // moves sampled from the visits; the best one afterwards
+};
+
+// One move of one game.
+template <class S>
+struct PlayedMove {
+  S state;  // before the move
+  ActionOf<S> action;
+  std::vector<RootEdge<ActionOf<S>>> edges;  // their weights are the target of a policy head
+  double value = 0;                          // of the search, for the player to move
+};
+
+template <class S>
+struct PlayedGame {
+  int64_t number = 0;
+  std::vector<PlayedMove<S>> moves;
+  ReturnsOf<S> returns{};
+  bool finished = false;  // false: cut at max_moves
+};
+
+// Plays options.games games from start(number) and gives each to `sink` (one call at a time) when it ends. Chance states
+// are played by their probabilities. The games are the same for any number of threads, groups or trees of equal seeds where
+// the evaluator's answer for a state does not depend on the rest of its batch.
+template <class P = PuctPolicies, GameState S, Evaluator<S> E>
+SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& options,
+                         const std::function<S(int64_t)>& start, E& evaluator,
+                         const std::function<void(PlayedGame<S>&&)>& sink, double* busy = nullptr) {
+  const int64_t trees = std::min(options.batch.trees, options.games);
+  BatchOptions batch = options.batch;
+  batch.trees = trees;
+  batch.groups = std::min(batch.groups, trees);
+  BatchSearch<S, P> search(config, batch);
+  struct Board {
+    PlayedGame<S> game;
+    Random rng;
+    bool active = false;
+  };
+  std::vector<Board> boards(static_cast<size_t>(trees));
+  std::mutex mutex;
+
+  // Game n is played on board n % trees, so which games share a board does not depend on which ends first.
+  const auto play_chance = [&](int64_t i) {
+    ChanceBufferOf<S> outcomes;
+    while (search.tree(i).root().player() == kChance) {
+      search.advance(i, draw_chance(search.tree(i).root(), outcomes, boards[i].rng));
+    }
+  };
+  const auto begin_game = [&](int64_t i, int64_t number) {
+    boards[i].game = {.number = number};
+    boards[i].rng = Random(config.seed, ~static_cast<uint64_t>(number));
+    boards[i].active = true;
+    search.begin_game(i, static_cast<uint64_t>(number));
+    search.set_root(i, start(number));
+    play_chance(i);
+  };
+  for (int64_t i = 0; i < trees; ++i) {
+    begin_game(i, i);
+  }
+  const auto turn = [&](int64_t i) {
+    Board& board = boards[i];
+    if (!board.active) {
+      return false;
+    }
+    const Tree<S, P>& tree = search.tree(i);
+    const S root = tree.root();
+    if (root.player() != kTerminal) {
+      PlayedMove<S> move{root, {}, tree.root_edges(), tree.root_value()};
+      check(!move.edges.empty(), "self-play: {} simulations do not reach any action",
+            options.simulations);
+      std::vector<FinalEdge> edges;
+      for (const auto& e : move.edges) {
+        edges.push_back({static_cast<double>(e.visits), e.value, e.prior, e.proven});
+      }
+      const bool sample = static_cast<int64_t>(board.game.moves.size()) < options.temperature_moves;
+      size_t chosen = 0;
+      if (const auto gumbel = tree.gumbel_edge()) {
+        chosen = *gumbel;
+      } else if (sample) {
+        chosen =
+            ProportionalVisits(config).choose(edges, max_return<S>(), min_return<S>(), board.rng);
+      } else {
+        chosen =
+            typename P::Final(config).choose(edges, max_return<S>(), min_return<S>(), board.rng);
+      }
+      move.action = move.edges[chosen].action;
+      if (options.reuse) {
+        search.advance(i, move.action);
+      } else {
+        S next = root;
+        next.apply(move.action);
+        search.set_root(i, next);
+      }
+      board.game.moves.push_back(std::move(move));
+      play_chance(i);
+    }
+    const bool finished = search.tree(i).root().player() == kTerminal;
+    if (finished || static_cast<int64_t>(board.game.moves.size()) >= options.max_moves) {
+      board.game.finished = finished;
+      if (finished) {
+        board.game.returns = search.tree(i).root().returns();
+      }
+      const int64_t next = board.game.number + trees;
+      {
+        const std::lock_guard lock(mutex);
+        sink(std::move(board.game));
+      }
+      if (next >= options.games) {
+        board.active = false;
+        return false;
+      }
+      begin_game(i, next);
+    }
+    return true;
+  };
+  search.run_until(
+      evaluator, [&](int64_t) { return options.simulations; }, turn);
+  if (busy != nullptr) {
+    *busy = search.evaluator_busy_seconds() / search.run_seconds();
+  }
+  return search.counters();
+}
+
+}  // namespace mstrain::mcts

@@ -1,0 +1,202 @@
+// The way up: marks of visits under way, values, proven bounds. Included by tree.h.
+#pragma once
+
+#include "mcts/search/tree.h"
+
+namespace mstrain::mcts {
+
+template <GameState S, class P>
+template <Access kAccess>
+void Tree<S, P>::mark(const Block& block, uint32_t edge) {
+  if constexpr (kAccess == Access::kPlain) {
+    return;
+  } else if constexpr (Columns::kInFlight) {
+    add<kAccess>(
+        reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + edge, 1);
+  } else {
+    add<kAccess>(block.visits() + edge, 1);
+    if (virtual_loss_ != 0) {
+      update<kAccess>(block.sums() + edge, [&](float sum) { return sum - virtual_loss_; });
+    }
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+void Tree<S, P>::abandon(Descent& d) {
+  for (const Step& step : d.path) {
+    const Block block = at(step.block);
+    if constexpr (Columns::kInFlight) {
+      add<kAccess>(
+          reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + step.edge,
+          -1);
+    } else {
+      add<kAccess>(block.visits() + step.edge, -1);
+      update<kAccess>(block.sums() + step.edge, [&](float sum) { return sum + virtual_loss_; });
+    }
+  }
+  add<kAccess>(&root_visits_, -1);
+  ++d.counters.collisions;
+  leave(d);
+}
+
+// Back to the root state by undo, where the game wants that.
+template <GameState S, class P>
+void Tree<S, P>::leave(Descent& d) {
+  if constexpr (prefers_undo<S>()) {
+    for (size_t i = d.moves.size(); i > 0; --i) {
+      d.state->undo(d.moves[i - 1]);
+    }
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
+  for (const Values& each : values) {
+    for (int p = 0; p < S::kPlayers; ++p) {
+      check(std::isfinite(each[p]), "evaluator: the value for player {} is {}", p, each[p]);
+    }
+  }
+  if (d.owns_leaf) {
+    uint32_t index = kNoBlock;
+    if (!read<kAccess>(&full_)) {
+      index = build_for<kAccess>(d.state->player(), d.actions.span(),
+                                 static_cast<uint32_t>(d.actions.size()));
+    }
+    if (index != kNoBlock) {
+      ++d.counters.expansions;
+      const Block block(arena_.at(index));
+      store_priors(d, block);
+      if (d.path.empty()) {
+        prepare_block(block);
+      }
+    }
+    write_child<kAccess>(slot(d), index);
+  }
+  for (const Values& each : values) {
+    back_up<kAccess>(d, each);
+  }
+  leave(d);
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+void Tree<S, P>::back_up(Descent& d, Values value) {
+  const Values leaf = value;
+  if constexpr (HasChance<S> || HasSampleChance<S>) {
+    for (int p = 0; p < S::kPlayers; ++p) {
+      value[p] = d.tail[p] + d.tail_discount * value[p];
+    }
+  }
+  if constexpr (Columns::kAmaf) {
+    start_amaf(d);
+  }
+  const size_t depth = d.path.size();
+  for (size_t i = depth; i > 0; --i) {
+    const Step step = d.path[i - 1];
+    const Block block = at(step.block);
+    if constexpr (HasRewards<S>) {
+      for (int p = 0; p < S::kPlayers; ++p) {
+        value[p] = d.rewards[i - 1][p] + discount_ * value[p];
+      }
+    } else if (discount_ != 1) {
+      for (float& v : value) {
+        v *= discount_;
+      }
+    }
+    const float v = value[std::max(static_cast<int>(block.header().player), 0)];
+    uint32_t* visits = block.visits() + step.edge;
+    float given_back = 0;
+    if constexpr (kAccess == Access::kPlain) {
+      ++*visits;
+    } else if constexpr (Columns::kInFlight) {
+      add<kAccess>(visits, 1);
+      add<kAccess>(
+          reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + step.edge,
+          -1);
+    } else {
+      given_back = virtual_loss_;
+    }
+    const auto n = static_cast<float>(read<kAccess>(visits));
+    update<kAccess>(block.sums() + step.edge,
+                    [&](float sum) { return backup_.sum(sum + given_back, n, v); });
+    if constexpr (Columns::kSquare) {
+      update<kAccess>(block.policy_column(Columns::kSquareSum) + step.edge,
+                      [&](float sum) { return sum + v * v; });
+    }
+    if constexpr (Columns::kAmaf) {
+      back_up_amaf<kAccess>(d, block, i - 1, v);
+    }
+  }
+  if constexpr (kAccess == Access::kPlain) {
+    ++root_visits_;
+  }
+  if (config_.solve && d.exact) {
+    back_up_bounds<kAccess>(d, leaf);
+  }
+  ++d.counters.simulations;
+  d.counters.depth_sum += depth;
+  d.counters.max_depth = std::max(d.counters.max_depth, static_cast<uint32_t>(depth));
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+void Tree<S, P>::back_up_bounds(Descent& d, const Values& exact) {
+  for (size_t i = d.path.size(); i > 0; --i) {
+    const Step step = d.path[i - 1];
+    const Block block = at(step.block);
+    bool changed = false;
+    if (i == d.path.size()) {
+      const int player = block.header().player;
+      changed = Solver::template tighten<kAccess>(block, format_, step.edge,
+                                                  Solver::exact(exact, player), player);
+    } else {
+      const Block child = at(d.path[i].block);
+      changed = Solver::template tighten<kAccess>(block, format_, step.edge,
+                                                  Solver::template bounds<kAccess>(child, format_),
+                                                  child.header().player);
+    }
+    if (!changed) {
+      return;
+    }
+  }
+}
+
+// Notes what was played below the leaf.
+template <GameState S, class P>
+void Tree<S, P>::start_amaf(Descent& d) {
+  static_assert(HasDenseActions<S>, "RAVE needs S::kMaxActions");
+  d.played.resize(size_t{S::kPlayers} * S::kMaxActions, 0);
+  if (++d.descent == 0) {
+    std::fill(d.played.begin(), d.played.end(), 0);
+    d.descent = 1;
+  }
+  for (const auto& [player, action] : d.trace) {
+    if (player >= 0) {
+      d.played[static_cast<size_t>(player) * S::kMaxActions + action] = d.descent;
+    }
+  }
+  d.trace.clear();
+}
+
+// Credits every edge of the block whose action its player took here or later.
+template <GameState S, class P>
+template <Access kAccess>
+void Tree<S, P>::back_up_amaf(Descent& d, const Block& block, size_t step, float value) {
+  const int player = block.header().player;
+  if (player < 0) {
+    return;
+  }
+  uint32_t* played = d.played.data() + static_cast<size_t>(player) * S::kMaxActions;
+  played[d.moves[step]] = d.descent;
+  for (uint32_t i = 0; i < block.header().count; ++i) {
+    if (played[action(block, i)] == d.descent) {
+      update<kAccess>(block.policy_column(Columns::kAmafVisits) + i, [](float n) { return n + 1; });
+      update<kAccess>(block.policy_column(Columns::kAmafSum) + i,
+                      [&](float sum) { return sum + value; });
+    }
+  }
+}
+
+}  // namespace mstrain::mcts

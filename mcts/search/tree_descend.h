@@ -1,0 +1,352 @@
+// The way down: Tree::descend and what it calls. Included by tree.h.
+#pragma once
+
+#include "mcts/search/tree.h"
+
+namespace mstrain::mcts {
+
+template <GameState S, class P>
+void Tree<S, P>::enter_root(Descent& d, uint64_t simulation) {
+  d.rng = random_.split(simulation);
+  d.path.clear();
+  d.rewards.clear();
+  d.moves.clear();
+  d.item.actions = {};
+  d.owns_leaf = false;
+  d.exact = false;
+  if constexpr (Columns::kAmaf) {
+    d.item.trace = &d.trace;
+  }
+  if constexpr (HasChance<S> || HasSampleChance<S>) {
+    d.tail = {};
+    d.tail_discount = 1;
+  }
+  if (!prefers_undo<S>() || d.generation != generation_) {
+    d.state = *root_;
+    d.generation = generation_;
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
+  enter_root(d, simulation);
+  S& state = *d.state;
+  uint32_t* slot = &root_child_;
+  uint32_t visits = read<kAccess>(&root_visits_);
+  if constexpr (kAccess != Access::kPlain) {
+    add<kAccess>(&root_visits_, 1);
+  }
+  for (;;) {
+    const int player = state.player();
+    if (player == kTerminal) {
+      d.item.values = state.returns();
+      d.exact = true;
+      return Outcome::kTerminal;
+    }
+    if (player < kChance || player >= S::kPlayers) [[unlikely]] {
+      fail("game: player() is {}, with {} players", player, S::kPlayers);
+    }
+    uint32_t index = read_child<kAccess>(slot);
+    if (index <= kPending) {
+      if (player == kChance || (!eager && visits > 0)) {
+        index = expand<kAccess>(d, slot, player);
+      }
+      if (index <= kPending) {
+        if (player == kChance) {
+          pass_chance(d);
+          if (state.player() == kTerminal) {
+            d.item.values = state.returns();
+            return Outcome::kTerminal;
+          }
+        } else if (eager) {
+          if (index == kPending || !claim_child<kAccess>(slot, kNoBlock, kPending)) {
+            return Outcome::kCollision;
+          }
+          d.owns_leaf = true;
+          d.actions.clear();
+          expand_.actions(state, d.actions, d.rng);
+          check(!d.actions.empty(), "game: player {} is to move and has no legal action", player);
+          d.priors.resize(d.actions.size());
+          d.item.actions = d.actions.span();
+          d.item.priors = d.priors;
+        }
+        d.item.state = &state;
+        d.item.rng = d.rng.split(0);
+        return Outcome::kLeaf;
+      }
+    }
+    const uint32_t edge = choose<kAccess>(d, slot, index, visits);
+    const Block block = at(index);
+    if (block.header().player != player) [[unlikely]] {
+      fail("game: the same actions led to player {} and to player {}",
+           static_cast<int>(block.header().player), player);
+    }
+    d.path.push({index, edge});
+    const A taken = action(block, edge);
+    visits = read<kAccess>(block.visits() + edge);
+    mark<kAccess>(block, edge);
+    state.apply(taken);
+    if constexpr (kKeepsMoves) {
+      d.moves.push(taken);
+    }
+    if constexpr (HasRewards<S>) {
+      d.rewards.push(state.rewards());
+    }
+    slot = block.children() + edge;
+  }
+}
+
+// Goes on from a chance state that found no room in the tree to the next state with a player.
+template <GameState S, class P>
+void Tree<S, P>::pass_chance(Descent& d) {
+  S& state = *d.state;
+  while (state.player() == kChance) {
+    const A taken = draw_chance(state, d.outcomes, d.rng);
+    state.apply(taken);
+    if constexpr (kKeepsMoves) {
+      d.moves.push(taken);
+    }
+    if constexpr (HasRewards<S>) {
+      const Values paid = state.rewards();
+      for (int p = 0; p < S::kPlayers; ++p) {
+        d.tail[p] += d.tail_discount * paid[p];
+      }
+    }
+    d.tail_discount *= discount_;
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_t visits) {
+  Block block = at(index);
+  BlockHeader& header = block.header();
+  if (header.player < 0) {
+    return choose_chance(d, slot, index);
+  }
+  if constexpr (P::kGumbel) {
+    if (slot == &root_child_) {
+      return gumbel_.choose(block, format_);
+    }
+    const uint32_t edge = choose_improved(block, format_, gumbel_scale_);
+    if (edge == header.opened) {
+      ++header.opened;
+    }
+    return edge;
+  } else {
+    const auto n = static_cast<float>(visits);
+    const uint32_t allowed = expand_.limit(n);
+    if constexpr (kSamples) {
+      if (header.opened >= header.count && allowed > header.count && header.count < 0xffffU) {
+        const A fresh = d.state->sample_action(d.rng);
+        if (find(block, fresh) == header.count && append(slot, index, fresh) != kNoBlock) {
+          block = at(index);
+          return block.header().opened++;
+        }
+        check(header.count > 0, "search: memory_limit is too small for this game");
+      }
+    }
+    const uint32_t limit = std::min<uint32_t>(header.count, allowed);
+    if constexpr (P::Select::kOpening == Opening::kFirst) {
+      if (const uint32_t edge = claim_edge<kAccess>(&header.opened, limit); edge < limit) {
+        return edge;
+      }
+    }
+    const uint32_t open =
+        P::Select::kOpening == Opening::kAll ? limit : read<kAccess>(&header.opened);
+    if constexpr (requires { select_.explore(d.rng); }) {
+      if (select_.explore(d.rng)) {
+        return d.rng.below(open);
+      }
+    }
+    Bound bound;
+    if (config_.solve) {
+      bound = {Solver::template floor<kAccess>(block, format_, open),
+               2 * Solver::pair_of(header.player) + 1};
+    }
+    const typename P::Select::Node node = select_.node(n);
+    const Scan scan = scan_block<P, kAccess>(block, format_, select_, node, open, bound);
+    if constexpr (P::Select::kOpening == Opening::kBestPrior) {
+      if (open < limit) {
+        const float value = scan.visits > 0 ? scan.value / scan.visits : 0.0F;
+        const float prior = unpack_prior(block.priors(format_)[open]);
+        if (scan.best < 0 || select_.unvisited(prior, value, scan.prior, node) > scan.score) {
+          if (const uint32_t edge = claim_edge<kAccess>(&header.opened, limit); edge < limit) {
+            return edge;
+          }
+        }
+      }
+    }
+    if (scan.best >= 0) {
+      return static_cast<uint32_t>(scan.best);
+    }
+    // Every edge is proven (or scored NaN): the best of them.
+    uint32_t best = 0;
+    if (config_.solve) {
+      const float* low = Solver::low(block, format_, Solver::pair_of(header.player));
+      for (uint32_t i = 1; i < open; ++i) {
+        if (read<kAccess>(low + i) > read<kAccess>(low + best)) {
+          best = i;
+        }
+      }
+    }
+    return best;
+  }
+}
+
+template <GameState S, class P>
+uint32_t Tree<S, P>::find(const Block& block, A wanted) const {
+  const uint32_t count = block.header().count;
+  uint32_t i = 0;
+  while (i < count && !(action(block, i) == wanted)) {
+    ++i;
+  }
+  return i;
+}
+
+template <GameState S, class P>
+uint32_t Tree<S, P>::choose_chance(Descent& d, uint32_t* slot, uint32_t& index) {
+  uint32_t place = 0;
+  const A drawn = draw_chance(*d.state, d.outcomes, d.rng, &place);
+  Block block = at(index);
+  const uint32_t count = block.header().count;
+  if (!HasSampleChance<S> && place < count && action(block, place) == drawn) {
+    return place;
+  }
+  const uint32_t edge = find(block, drawn);
+  if (edge < count) {
+    return edge;
+  }
+  if constexpr (kGrows) {
+    if (append(slot, index, drawn) != kNoBlock) {
+      block = at(index);
+      block.header().opened = block.header().count;
+      return count;
+    }
+    check(count > 0, "search: memory_limit is too small for this game");
+    return d.rng.below(count);
+  } else {
+    fail("game: chance outcome {} was not among those listed before", action_text(*d.state, drawn));
+  }
+}
+
+// Adds an edge to a block, which moves where it is full. 0 where there is no room.
+template <GameState S, class P>
+uint32_t Tree<S, P>::append(uint32_t* slot, uint32_t& index, A action) {
+  Block block = at(index);
+  const uint32_t count = block.header().count;
+  if (count == block.header().capacity) {
+    const uint32_t capacity = std::min<uint32_t>(0xffffU, std::max(4U, 2 * count));
+    if (capacity == count) {
+      return kNoBlock;
+    }
+    const uint32_t larger_index = build(block.header().player, {}, capacity);
+    if (larger_index == kNoBlock) {
+      return kNoBlock;
+    }
+    const Block larger(arena_.at(larger_index));
+    const auto copy = [&](void* to, const void* from, size_t bytes) {
+      std::memcpy(to, from, bytes * count);
+    };
+    copy(larger.visits(), block.visits(), 4);
+    copy(larger.sums(), block.sums(), 4);
+    copy(larger.children(), block.children(), 4);
+    for (uint32_t i = 0; i < format_.policy_columns + format_.bound_columns; ++i) {
+      copy(larger.policy_column(i), block.policy_column(i), 4);
+    }
+    copy(larger.priors(format_), block.priors(format_), format_.prior_bytes);
+    copy(larger.actions(format_), block.actions(format_), format_.action_bytes);
+    larger.header().count = block.header().count;
+    larger.header().opened = block.header().opened;
+    block.header().flags |= kMovedFlag;
+    std::memcpy(&block.header(), &larger_index, sizeof larger_index);
+    *slot = index = larger_index;
+    block = larger;
+  }
+  store_action(block, count, action);
+  if constexpr (Columns::kPrior) {
+    block.priors(format_)[count] = pack_prior(1.0F);
+  }
+  ++block.header().count;
+  return index;
+}
+
+// Gives the state at `slot` its block. kPending where another thread is doing so, kNoBlock where memory is full.
+template <GameState S, class P>
+template <Access kAccess>
+uint32_t Tree<S, P>::expand(Descent& d, uint32_t* slot, int player) {
+  if (read<kAccess>(&full_)) {
+    return kNoBlock;
+  }
+  if (!claim_child<kAccess>(slot, kNoBlock, kPending)) {
+    const uint32_t now = read_child<kAccess>(slot);
+    return now;
+  }
+  d.actions.clear();
+  if (player == kChance) {
+    if constexpr (HasChance<S>) {
+      d.outcomes.clear();
+      d.state->chance(d.outcomes);
+      double total = 0;
+      for (const auto& outcome : d.outcomes) {
+        check(outcome.probability >= 0, "game: a chance outcome has probability {}",
+              outcome.probability);
+        total += static_cast<double>(outcome.probability);
+        d.actions.push(outcome.action);
+      }
+      check(std::abs(total - 1) < 1e-3, "game: the probabilities of a chance state sum to {}",
+            total);
+    }
+  } else if constexpr (!kSamples) {
+    expand_.actions(*d.state, d.actions, d.rng);
+    check(!d.actions.empty(), "game: player {} is to move and has no legal action", player);
+  }
+  const uint32_t index = build_for<kAccess>(player, d.actions.span(),
+                                            std::max<uint32_t>(4U * kGrows, d.actions.size()));
+  if (index != kNoBlock) {
+    ++d.counters.expansions;
+    if constexpr (Columns::kPrior) {
+      const Block block(arena_.at(index));
+      const auto uniform = 1.0F / static_cast<float>(std::max<size_t>(1, d.actions.size()));
+      std::fill_n(block.priors(format_), d.actions.size(), pack_prior(uniform));
+      if (slot == &root_child_) {
+        prepare_block(block);
+      }
+    }
+  }
+  write_child<kAccess>(slot, index);
+  return index;
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+uint32_t Tree<S, P>::build_for(int player, std::span<const A> actions, uint32_t capacity) {
+  check(capacity <= 0xffffU, "game: {} actions in one state; 65535 are possible", capacity);
+  const uint32_t words = format_.words(capacity);
+  const uint32_t index =
+      kAccess == Access::kShared ? arena_.allocate_shared(words) : arena_.allocate(words);
+  if (index == 0) {
+    write<kAccess>(&full_, true);
+    return kNoBlock;
+  }
+  std::byte* base = arena_.at(index);
+  std::memset(base, 0, size_t{words} * Arena::kWord);
+  auto& header = *reinterpret_cast<BlockHeader*>(base);
+  header.capacity = static_cast<uint16_t>(capacity);
+  header.count = static_cast<uint16_t>(actions.size());
+  header.player = static_cast<int8_t>(player);
+  if (P::Select::kOpening == Opening::kAll || player < 0) {
+    header.opened = header.count;
+  }
+  const Block block(base);
+  for (uint32_t i = 0; i < actions.size(); ++i) {
+    store_action(block, i, actions[i]);
+  }
+  if (config_.solve) {
+    Solver::clear(block, format_, 0, capacity);
+  }
+  return index;
+}
+
+}  // namespace mstrain::mcts

@@ -1,0 +1,194 @@
+// What a game or an evaluator does wrong ends in an error that says so, never in a hang or a leak; the search lives on. And a
+// tree that threads share without locks: run under the thread sanitizer.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "mcts/evaluators.h"
+#include "mcts/search/search.h"
+#include "tests/mcts/engine_games.h"
+
+namespace mstrain::mcts {
+namespace {
+
+using namespace testing;  // NOLINT: the games of this folder
+
+struct WuPolicies : UctPolicies {
+  using Collide = WuUct;
+};
+
+std::vector<SearchConfig> every_mode() {
+  std::vector<SearchConfig> all;
+  for (const Parallelism kind : {Parallelism::kSerial, Parallelism::kRoot, Parallelism::kLeaf,
+                                 Parallelism::kTree, Parallelism::kDeterministic}) {
+    all.push_back({.seed = 1, .parallelism = kind, .threads = 3});
+  }
+  return all;
+}
+
+template <class Run>
+std::string message_of(Run run) {
+  try {
+    run();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(BrokenGames, EndInAnErrorInEveryMode) {
+  const std::pair<Fault, const char*> faults[] = {
+      {Fault::kThrowInApply, "apply broke"},     {Fault::kThrowInLegal, "legal broke"},
+      {Fault::kThrowInReturns, "returns broke"}, {Fault::kNoLegal, "has no legal action"},
+      {Fault::kBadPlayer, "player() is 7"},      {Fault::kBadAction, "action 1000000"},
+  };
+  for (const SearchConfig& config : every_mode()) {
+    for (const auto& [fault, words] : faults) {
+      Search<Broken> search(config);
+      RandomRollout rollout;
+      const std::string message =
+          message_of([&] { search.run(Broken{.fault = fault}, rollout, Budget::sims(5000)); });
+      EXPECT_NE(message.find(words), std::string::npos)
+          << message << " in mode " << static_cast<int>(config.parallelism);
+      // An innocent game on the same search.
+      const auto result = search.run(Broken{.when = 100}, rollout, Budget::sims(50));
+      EXPECT_EQ(result.counters.simulations, 50U);
+    }
+  }
+}
+
+struct BadEvaluator {
+  static constexpr bool kPriors = true;
+  static constexpr bool kThreads = true;
+  enum class Kind { kNanValue, kInfiniteValue, kNanPrior, kNegativePrior, kThrows } kind;
+  void evaluate(EvalBatch<Nim>& batch) {
+    for (auto& item : batch.items) {
+      item.values = {0, 0};
+      std::fill(item.priors.begin(), item.priors.end(), 1.0F);
+      if (item.state->stones < 8 && !item.priors.empty()) {
+        switch (kind) {
+          case Kind::kNanValue: item.values[1] = NAN; break;
+          case Kind::kInfiniteValue: item.values[0] = INFINITY; break;
+          case Kind::kNanPrior: item.priors[0] = NAN; break;
+          case Kind::kNegativePrior: item.priors[0] = -0.1F; break;
+          case Kind::kThrows: throw Error("evaluator: out of memory");
+        }
+      }
+    }
+  }
+};
+
+TEST(BrokenEvaluators, EndInAnErrorInEveryMode) {
+  using Kind = BadEvaluator::Kind;
+  for (const SearchConfig& config : every_mode()) {
+    for (const Kind kind : {Kind::kNanValue, Kind::kInfiniteValue, Kind::kNanPrior,
+                            Kind::kNegativePrior, Kind::kThrows}) {
+      Search<Nim, PuctPolicies> search(config);
+      BadEvaluator bad{kind};
+      const std::string message = message_of([&] { search.run(Nim{}, bad, Budget::sims(500)); });
+      EXPECT_EQ(message.find("evaluator:"), 0U) << message;
+      RandomRollout rollout;
+      EXPECT_EQ(search.run(Nim{}, rollout, Budget::sims(50)).counters.simulations, 50U);
+    }
+  }
+}
+
+TEST(BrokenEvaluators, CallbacksOfTheWrongSizeAreNamed) {
+  Search<Nim, PuctPolicies> search({.seed = 1});
+  CallbackEvaluator right{
+      [](std::span<const float> observations, size_t count, NetworkOutput& out) {
+        EXPECT_EQ(observations.size(), count * 2);
+        out.values.assign(count * 2, 0.0F);
+        out.priors.assign(count * 4, 1.0F);
+      }};
+  EXPECT_EQ(search.run(Nim{}, right, Budget::sims(100)).counters.simulations, 100U);
+  CallbackEvaluator values{[](std::span<const float>, size_t count, NetworkOutput& out) {
+    out.values.assign(count, 0.0F);
+  }};
+  EXPECT_NE(message_of([&] {
+              search.run(Nim{}, values, Budget::sims(100));
+            }).find("1 values for a batch of 1"),
+            std::string::npos);
+  CallbackEvaluator priors{[](std::span<const float>, size_t count, NetworkOutput& out) {
+    out.values.assign(count * 2, 0.0F);
+    out.priors.assign(count * 3, 1.0F);
+  }};
+  EXPECT_NE(message_of([&] {
+              search.run(Nim{}, priors, Budget::sims(100));
+            }).find("3 priors for a batch of 1"),
+            std::string::npos);
+}
+
+TEST(Usage, MistakesAreNamed) {
+  Search<Nim> search({.seed = 1});
+  RandomRollout rollout;
+  EXPECT_THROW(search.run(rollout, Budget::sims(10)), Error);                    // no root
+  EXPECT_THROW(search.run(Nim{.stones = 0}, rollout, Budget::sims(10)), Error);  // finished
+  EXPECT_THROW(search.run(Nim{}, rollout, Budget{}), Error);                     // no budget
+  search.run(Nim{}, rollout, Budget::sims(10));
+  EXPECT_THROW(search.advance(9), Error);
+  search.advance(2);
+  EXPECT_EQ(search.tree().root().stones, 8);
+  EXPECT_THROW(Search<Nim>({.memory_limit = 10}), Error);
+  EXPECT_THROW((Search<Corridor>({.solve = true})), Error);
+}
+
+// Threads meet at every node of a small tree: real contention.
+template <class P>
+void contend() {
+  RandomRollout rollout;
+  for (const bool solve : {false, true}) {
+    SearchConfig config{.seed = 1, .solve = solve, .parallelism = Parallelism::kTree, .threads = 4};
+    Search<HashTree<4, 5>, P> search(config);
+    const auto result = search.run(HashTree<4, 5>{}, rollout, Budget::sims(20000));
+    uint64_t visits = 0;
+    for (const auto& e : result.edges) {
+      visits += e.visits;
+      EXPECT_LE(std::abs(e.value), 1.001);
+    }
+    if (!solve) {
+      EXPECT_EQ(visits + 1, 20000U);
+      EXPECT_EQ(result.counters.simulations, 20000U);
+    }
+  }
+}
+TEST(TreeParallel, VisitsAddUpUnderContention) { contend<UctPolicies>(); }
+TEST(TreeParallel, VisitsAddUpUnderContentionWithPriors) { contend<PuctPolicies>(); }
+TEST(TreeParallel, VisitsAddUpUnderContentionUnobserved) { contend<WuPolicies>(); }
+
+struct SlowPrior {
+  static constexpr bool kPriors = true;
+  static constexpr bool kThreads = true;
+  void evaluate(EvalBatch<HashTree<4, 5>>& batch) {
+    for (auto& item : batch.items) {
+      item.values = {0.25F, -0.25F};
+      std::fill(item.priors.begin(), item.priors.end(), 1.0F);
+    }
+  }
+};
+
+TEST(TreeParallel, LeavesUnderEvaluationAreNotEvaluatedTwice) {
+  SlowPrior evaluator;
+  SearchConfig config{.seed = 1, .parallelism = Parallelism::kTree, .threads = 4};
+  Search<HashTree<4, 5>, PuctPolicies> search(config);
+  const auto result = search.run(HashTree<4, 5>{}, evaluator, Budget::sims(3000));
+  EXPECT_EQ(result.counters.simulations, 3000U);
+  EXPECT_EQ(result.counters.evaluations, result.counters.expansions);
+  uint64_t visits = 0;
+  for (const auto& e : result.edges) {
+    visits += e.visits;
+  }
+  EXPECT_EQ(visits + 1, 3000U);
+}
+
+TEST(TreeParallel, FindsTheSameMoveAsOneThread) {
+  RandomRollout rollout;
+  for (const int stones : {5, 7, 10}) {
+    Search<Nim> search({.seed = 3, .uct_c = 1, .parallelism = Parallelism::kTree, .threads = 3});
+    EXPECT_EQ(search.run(Nim{.stones = stones}, rollout, Budget::sims(8000)).action,
+              static_cast<Action>(stones % 4));
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::mcts
