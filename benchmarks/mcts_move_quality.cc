@@ -1,0 +1,111 @@
+// How good the moves of connect four's UCT are, against a solver: random open positions (uniformly random play that no one
+// has won), one rollout for each leaf, uct_c 2, solver off.
+//
+//   mcts_move_quality [positions=400] [seed=1]
+//
+// "kept": the chosen move keeps the position's value (win, draw or loss). "exact": it also wins as soon, or loses as late,
+// as possible. "trivial" positions, where every move keeps the value, count as kept; their share is printed.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "mcts/evaluators.h"
+#include "mcts/search/search.h"
+#include "tests/mcts/connect_four_solver.h"
+
+namespace mstrain::mcts {
+namespace {
+
+struct Judged {
+  ConnectFour state;
+  std::vector<int> scores;  // of the move in each column; kIllegal where it is full
+  int best = 0;
+};
+constexpr int kIllegal = -1000;
+
+ConnectFour random_open_position(int plies, Random& rng) {
+  for (;;) {
+    ConnectFour state;
+    while (state.plies() < plies && state.player() != kTerminal) {
+      ActionBuffer actions;
+      state.legal(actions);
+      state.apply(actions[rng.below(static_cast<uint32_t>(actions.size()))]);
+    }
+    if (state.player() != kTerminal) {
+      return state;
+    }
+  }
+}
+
+Judged judge(const ConnectFour& state, ConnectFourSolver& solver) {
+  Judged out{state, std::vector<int>(7, kIllegal), kIllegal};
+  ActionBuffer actions;
+  state.legal(actions);
+  for (const Action column : actions) {
+    ConnectFour next = state;
+    next.apply(column);
+    int& score = out.scores[column];
+    if (next.player() != kTerminal) {
+      score = -solver.score(next);
+    } else {
+      const bool won = next.returns()[static_cast<size_t>(state.player())] > 0;
+      score = won ? (43 - state.plies()) / 2 : 0;
+    }
+    out.best = std::max(out.best, score);
+  }
+  return out;
+}
+
+int sign(int x) { return (x > 0) - (x < 0); }
+
+void measure(int plies, int positions, uint64_t seed) {
+  Random rng(seed, static_cast<uint64_t>(plies));
+  ConnectFourSolver solver(size_t{1} << 22);
+  std::vector<Judged> set;
+  int trivial = 0;
+  for (int i = 0; i < positions; ++i) {
+    set.push_back(judge(random_open_position(plies, rng), solver));
+    const Judged& j = set.back();
+    trivial += std::all_of(j.scores.begin(), j.scores.end(),
+                           [&](int s) { return s == kIllegal || sign(s) == sign(j.best); })
+                   ? 1
+                   : 0;
+  }
+  fmt::print("{} plies, {} positions, seed {} ({:.1f} % trivial)\n", plies, positions, seed,
+             100.0 * trivial / positions);
+  for (const int64_t sims : {100, 1'000, 10'000}) {
+    int kept = 0;
+    int exact = 0;
+    const auto start = std::chrono::steady_clock::now();
+    for (const Judged& j : set) {
+      Search<ConnectFour> search({.seed = seed});
+      RandomRollout rollout;
+      const auto result = search.run(j.state, rollout, Budget::sims(sims));
+      const int score = j.scores[result.action.value()];
+      kept += sign(score) == sign(j.best) ? 1 : 0;
+      exact += score == j.best ? 1 : 0;
+    }
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double share = static_cast<double>(kept) / positions;
+    fmt::print("  {:>6} simulations: value kept {:.2f} % (+- {:.2f}), exact {:.2f} %, {:.2f} s\n",
+               sims, 100 * share, 100 * std::sqrt(share * (1 - share) / positions),
+               100.0 * exact / positions, seconds);
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::mcts
+
+int main(int argc, char** argv) {
+  const int positions = argc > 1 ? std::atoi(argv[1]) : 400;
+  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  mstrain::check(positions >= 200, "positions: expected at least 200, found {}", positions);
+  for (const int plies : {14, 20}) {
+    mstrain::mcts::measure(plies, positions, seed);
+  }
+}
