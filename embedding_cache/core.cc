@@ -148,6 +148,9 @@ void Core::unpin_all(TicketState& ticket) {
     }
   }
   std::erase(table.training, &ticket);
+  if (!ticket.waited && !fetches_.empty() && fetches_.begin()->first <= ticket.needs_fetch) {
+    unawaited_ = std::max(unawaited_, ticket.needs_fetch);
+  }
   --open_tickets_;
   changed_.notify_all();
 }

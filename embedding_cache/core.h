@@ -157,6 +157,8 @@ class Core : public std::enable_shared_from_this<Core> {
   uint64_t open_tickets_ = 0;
   std::map<uint64_t, std::shared_ptr<Fetch>> fetches_;  // under way, by number
   uint64_t next_fetch_ = 1;
+  uint64_t unawaited_ =
+      0;  // the slots of fetches up to here may have no pin left: none is reused before those have ended
   WriteBack write_back_;
   bool writer_running_ = false;
   Stats times_;
@@ -165,7 +167,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool closed_ = false;
 
   std::unique_ptr<ThreadPool> readers_;  // reads, and writing of sorted files
-  std::unique_ptr<ThreadPool> writer_;  // last: joined first
+  std::unique_ptr<ThreadPool> writer_;   // last: joined first
 };
 
 RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale);

@@ -113,7 +113,12 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
   Lock lock(mutex_);
   const Stopwatch watch(times_.prefetch_seconds);
   wait_until(
-      lock, [this] { return write_back_.bytes() <= kWriteBackBytes; }, "writing rows back");
+      lock,
+      [this] {
+        const bool still_filling = !fetches_.empty() && fetches_.begin()->first <= unawaited_;
+        return write_back_.bytes() <= kWriteBackBytes && !still_filling;
+      },
+      "writing rows back, or a fetch whose ticket was released early,");
   if (!dropped_.empty()) {
     throw Error(std::exchange(dropped_, {}));
   }

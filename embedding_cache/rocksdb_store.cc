@@ -27,6 +27,11 @@
 #include "core/base/thread_pool.h"
 #include "core/io/digest.h"
 
+#ifdef __SANITIZE_THREAD__
+// The installed RocksDB is not built with the sanitizer, which sees its copies and comparisons but not the atomics that order them.
+extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:librocksdb.so\n"; }
+#endif
+
 namespace mstrain::embedding_cache {
 namespace {
 

@@ -164,6 +164,18 @@ TEST(Commit, FlippedBitIsNamedAndTheCommitBeforeIsUsed) {
       }
       EXPECT_THROW(Cache::resume(options, 3), IoError) << file;
       flip_bit(file, bit);
+      // A file that reads short, and one that is gone.
+      const std::string whole = real_files().read(file);
+      std::filesystem::resize_file(file, whole.size() - 1);
+      EXPECT_EQ(Cache::open(options).last_commit(), 2U) << file << " cut short";
+      std::filesystem::remove(file);
+      {
+        // Without its manifest a commit does not exist, and opening clears its folder away: only looked at here.
+        const std::vector<std::string> problems = verify_commit(real_files(), directory.path(), 3);
+        ASSERT_FALSE(problems.empty()) << file << " removed";
+        EXPECT_NE(problems.front().find(file_name(file)), std::string::npos) << problems.front();
+      }
+      write_file_atomic(real_files(), file, whole);
     }
     EXPECT_EQ(Cache::open(options).last_commit(), 3U);
   }

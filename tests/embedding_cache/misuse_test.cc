@@ -255,6 +255,41 @@ TEST(Misuse, SlowStoreIsAnErrorAfterTheDeadline) {
   cache.release(std::move(ticket));
 }
 
+// Its rows are still coming when it is given up: their slots may not be filled under the next owner's feet.
+TEST(Misuse, TicketReleasedBeforeItsRowsCame) {
+  if (!has_rocksdb()) {
+    GTEST_SKIP() << "built without RocksDB";
+  }
+  const TempDirectory directory;
+  Options options = small_options(directory.path());
+  options.store.kind = StoreKind::kRocksdb;
+  options.check_shadow = true;
+  std::atomic<bool> slow = false;
+  options.store.io_hook = [&](std::string_view what, const std::string&, uint64_t) {
+    if (what == "read" && slow.exchange(false)) {  // the first read, not those of the next batch
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    return 0;
+  };
+  Cache cache = Cache::open(options);
+  Ticket ticket = cache.prefetch(0, ids_from(0, 10), 1);
+  cache.wait(ticket);
+  cache.update(ticket, std::vector<float>(20, 1.0F));
+  cache.release(std::move(ticket));
+  cache.commit_step(1);
+  ticket = cache.prefetch(0, ids_from(10, 10), 2);
+  cache.wait(ticket);
+  cache.release(std::move(ticket));
+  slow = true;
+  cache.release(cache.prefetch(0, ids_from(0, 10), 3));
+  ticket = cache.prefetch(0, ids_from(20, 10), 4);
+  cache.wait(ticket);
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // whatever was late has come
+  std::vector<float> out(20);
+  cache.gather(ticket, out.data(), 2);  // compared with the shadow
+  cache.release(std::move(ticket));
+}
+
 TEST(Misuse, TicketMayOutliveItsCache) {
   Ticket ticket;
   {

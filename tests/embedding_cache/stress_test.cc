@@ -47,7 +47,7 @@ class Stress {
       case 1: return die();
       case 2: return evict();
       case 3: return read();
-      case 4: return announce();
+      case 4: return rng_.below(2) == 0 ? announce() : abandon();
       case 5:
       case 6:
       case 7:
@@ -91,6 +91,13 @@ class Stress {
     if (announced_.size() < 4) {
       announced_.push_back(random_batch());
       cache_->announce(0, announced_.back());
+    }
+  }
+  // Given up before its rows have come.
+  void abandon() {
+    if (!tickets_.empty()) {
+      cache_->release(std::move(tickets_.back().ticket));
+      tickets_.pop_back();
     }
   }
   void prefetch() {
