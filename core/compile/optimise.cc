@@ -16,7 +16,7 @@ constexpr NamedPass kPasses[] = {
     {"inline_programs", 0, inline_programs},
     {"simplify", 1, simplify},
     {"simplify", 1, simplify},  // moves that the first round brought together
-    {"fuse_bias", 2, fuse_bias},
+    {"fuse_products", 2, fuse_products},
 };
 
 // Builds with assertions check every pass.

@@ -13,8 +13,8 @@ GraphPtr inline_programs(const Graph& graph);
 // two steps (sums of scattered rows). Values agree to rounding.
 GraphPtr simplify(const Graph& graph);
 
-// Joins a product and the bias added to it into matmul_bias.
-GraphPtr fuse_bias(const Graph& graph);
+// Joins a product with the bias and the tensor added to it: matmul_bias, matmul_add, matmul_bias_add.
+GraphPtr fuse_products(const Graph& graph);
 
 // Decomposes composites that `backend` has no kernel for.
 GraphPtr lower(const Graph& graph, Backend backend);

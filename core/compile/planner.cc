@@ -2,6 +2,7 @@
 
 #include "core/compile/passes.h"
 #include "core/compile/plan.h"
+#include "core/compile/schedule.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -17,7 +18,6 @@ class Planner {
       : graph_(graph),
         options_(options),
         kernels_(options.backend == Backend::kNull ? Backend::kCpu : options.backend),
-        live_(graph.live()),
         views_(graph.size()) {}
 
   Plan run() {
@@ -29,12 +29,8 @@ class Planner {
       plan_.input_types.push_back(graph_.type(value));
       views_[value.node] = {{buffer, 0, ViewType::dense(graph_.type(value))}};
     }
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      // Constants are made where they are first needed.
-      if (live_[id] && graph_.node(id).op != &kInputOp &&
-          graph_.node(id).op->kind != OpKind::kSource) {
-        ensure(id);
-      }
+    for (NodeId id : schedule(graph_, options_.donated)) {
+      ensure(id);  // and constants where they are first needed
     }
     claim_outputs();
     find_lifetimes();
@@ -421,7 +417,6 @@ class Planner {
   const Graph& graph_;
   const PlanOptions& options_;
   Backend kernels_;
-  std::vector<bool> live_;
   std::vector<std::vector<PlanView>> views_;  // by node, output
   Plan plan_;
 };

@@ -9,4 +9,9 @@ Tensor recomputed(Recompute rule, const std::function<Tensor(const Tensor&)>& la
   return rule == Recompute::kFull ? checkpoint(layer)(x) : layer(x);
 }
 
+Tensor recomputed_cheaply(Recompute rule, const std::function<Tensor(const Tensor&)>& product,
+                          const Tensor& x) {
+  return rule == Recompute::kSelective ? checkpoint(product)(x) : product(x);
+}
+
 }  // namespace mstrain

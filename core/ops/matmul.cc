@@ -58,6 +58,16 @@ Types infer_bias(std::span<const TensorType> in, const Attrs& attrs) {
   return types;
 }
 
+Types infer_add(std::span<const TensorType> in, const Attrs& attrs) {
+  check(in.size() >= 3, "needs a, b and c");
+  const Types types = in.size() == 3 ? infer(in.first(2), attrs) : infer_bias(in.first(3), attrs);
+  if (!(in.back() == types[0])) {
+    throw ShapeError(fmt::format("addend {} differs from the result {}", to_string(in.back()),
+                                 to_string(types[0])));
+  }
+  return types;
+}
+
 Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb);
 
 Tensors jvp(const Application& node, std::span<const Tensor> t) {
@@ -91,8 +101,13 @@ Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
   return apply(op, batch_all(in, batched, size), attrs, kHere);
 }
 
-Tensors decompose_bias(const Attrs& attrs, std::span<const Tensor> in) {
-  return {product(in[0], attrs.flag("transpose_a"), in[1], attrs.flag("transpose_b")) + in[2]};
+// The product and what is added to it, one after the other.
+Tensors decompose_sum(const Attrs& attrs, std::span<const Tensor> in) {
+  Tensor sum = product(in[0], attrs.flag("transpose_a"), in[1], attrs.flag("transpose_b"));
+  for (const Tensor& term : in.subspan(2)) {
+    sum = sum + term;
+  }
+  return {sum};
 }
 
 Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const Attrs& attrs) {
@@ -128,6 +143,32 @@ std::vector<Sample> samples_bias(Dtype t) {
   return result;
 }
 
+std::vector<Sample> with_addend(std::vector<Sample> result, InferRule rule) {
+  for (Sample& sample : result) {
+    Types types;
+    for (const SampleInput& input : sample.inputs) {
+      types.push_back(input.type);
+    }
+    sample.inputs.push_back({rule(types, sample.attrs)[0], -1, 1});
+  }
+  return result;
+}
+std::vector<Sample> samples_add(Dtype t) { return with_addend(samples(t), infer); }
+std::vector<Sample> samples_bias_add(Dtype t) { return with_addend(samples_bias(t), infer_bias); }
+
+constexpr OpDef sum_op(std::string_view name, InferRule infer, SampleRule samples) {
+  return {.name = name,
+          .kind = OpKind::kComposite,
+          .dtypes = DtypeClass::kNumeric,
+          .infer = infer,
+          .jvp = jvp_by_decomposition,
+          .vjp = vjp_by_decomposition,
+          .batch = batch_by_decomposition,
+          .decompose = decompose_sum,
+          .cost = cost,
+          .samples = samples};
+}
+
 constexpr OpDef kDefs[] = {
     {.name = "matmul",
      .kind = OpKind::kContract,
@@ -139,16 +180,9 @@ constexpr OpDef kDefs[] = {
      .batch = batch,
      .cost = cost,
      .samples = samples},
-    {.name = "matmul_bias",
-     .kind = OpKind::kComposite,
-     .dtypes = DtypeClass::kNumeric,
-     .infer = infer_bias,
-     .jvp = jvp_by_decomposition,
-     .vjp = vjp_by_decomposition,
-     .batch = batch_by_decomposition,
-     .decompose = decompose_bias,
-     .cost = cost,
-     .samples = samples_bias},
+    sum_op("matmul_bias", infer_bias, samples_bias),
+    sum_op("matmul_add", infer_add, samples_add),
+    sum_op("matmul_bias_add", infer_add, samples_bias_add),
 };
 
 Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb) {
@@ -158,6 +192,8 @@ Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb) {
 }  // namespace
 
 const OpDef& kMatmulBias = kDefs[1];
+const OpDef& kMatmulAdd = kDefs[2];
+const OpDef& kMatmulBiasAdd = kDefs[3];
 
 std::span<const OpDef> matmul_ops() { return kDefs; }
 

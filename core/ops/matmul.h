@@ -16,7 +16,9 @@ struct MatmulOptions {
 // and that dim is dropped from the result. A b without leading dims is one product over all rows of a.
 Tensor matmul(const Arg& a, const Arg& b, const MatmulOptions& options = {});
 
-// matmul plus bias[n] in every row. The passes make it of a matmul and an add.
-extern const OpDef& kMatmulBias;
+// What passes make of a product and the additions after it: matmul(a, b) + bias[n] in every row, + c[..., m, n].
+extern const OpDef& kMatmulBias;     // a, b, bias
+extern const OpDef& kMatmulAdd;      // a, b, c
+extern const OpDef& kMatmulBiasAdd;  // a, b, bias, c
 
 }  // namespace mstrain

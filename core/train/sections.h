@@ -58,7 +58,7 @@ struct MemoryConfig {
     v("limit_gb", limit_gb, "memory that a run may take, in 10^9 bytes; auto: the machine's",
       rule::positive());
     v("recompute", recompute, "what the backward pass computes again instead of keeping it",
-      rule::one_of({"none", "full"}));
+      rule::one_of({"none", "selective", "full"}));
   }
 };
 

@@ -38,7 +38,7 @@ bool is_matrix(const ViewType& view) {
   return dense_along(rank - 1, rank - 2) || dense_along(rank - 2, rank - 1);
 }
 
-Kernel prepare_in(const KernelRequest& request, Dtype dtype) {
+Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = false) {
   const Dtype given = request.inputs[0].type.dtype;
   int64_t workspace = 0;
   const auto reserve = [&](int64_t bytes) {
@@ -62,6 +62,7 @@ Kernel prepare_in(const KernelRequest& request, Dtype dtype) {
   Product product = make_product(operands[0].view, request.attrs.flag("transpose_a"),
                                  operands[1].view, request.attrs.flag("transpose_b"), out.shape);
   product.bias = operands.size() == 3;
+  product.accumulate = accumulate;
   Kernel kernel;
   if (dtype == Dtype::kF32 || dtype == Dtype::kBF16) {
     kernel = onednn_product(product, dtype, request.threads);
@@ -132,6 +133,30 @@ Kernel prepare(const KernelRequest& request) {
   return kernel.run ? kernel : prepare_in(request, Dtype::kF32);
 }
 
+// Sums are made where the addend lies: its own memory, or a copy of it in the result's.
+bool can_add(const KernelRequest& request) {
+  const TensorType& out = request.outputs[0].type;
+  return out.dtype == Dtype::kF32 && out.shape.rank() == 2 && out.elements() > 0 &&
+         request.inputs[0].type.elements() > 0;
+}
+
+Kernel prepare_add(const KernelRequest& request) {
+  const size_t addend = request.inputs.size() - 1;
+  KernelRequest rest = request;
+  rest.inputs = request.inputs.first(addend);
+  const Kernel product = prepare_in(rest, Dtype::kF32, true);
+  check(product.run != nullptr, "{}: no product adds to {}", request.op.name,
+        to_string(request.outputs[0].type));
+  return {[product, addend, copy = copy_kernel(request.inputs[addend], request.threads)](
+              const KernelMemory& memory) {
+            if (memory.inputs[addend] != memory.outputs[0]) {
+              run_unary(copy, memory.inputs[addend], memory.outputs[0]);
+            }
+            product.run({memory.inputs.first(addend), memory.outputs, memory.workspace});
+          },
+          product.workspace_bytes};
+}
+
 }  // namespace
 
 Product make_product(const ViewType& a, bool transpose_a, const ViewType& b, bool transpose_b,
@@ -184,6 +209,15 @@ Product make_product(const ViewType& a, bool transpose_a, const ViewType& b, boo
 void register_matmul() {
   register_kernel(Backend::kCpu, "matmul", {.prepare = prepare, .strided_inputs = true});
   register_kernel(Backend::kCpu, "matmul_bias", {.prepare = prepare, .strided_inputs = true});
+  const auto add = [](std::string_view op, int addend) {
+    register_kernel(Backend::kCpu, op,
+                    {.prepare = prepare_add,
+                     .supports = can_add,
+                     .strided_inputs = true,
+                     .in_place = {{0, addend}}});
+  };
+  add("matmul_add", 2);
+  add("matmul_bias_add", 3);
 }
 
 }  // namespace mstrain::cpu

@@ -25,11 +25,12 @@ Kernel gemm(const Product& p, int threads) {
   const bool b_transposed = p.b_column != 1;
   const int64_t lda = a_transposed ? p.a_column : p.a_row;
   const int64_t ldb = b_transposed ? p.b_column : p.b_row;
+  const float beta = p.accumulate ? 1.0F : 0.0F;
   return {[=](const KernelMemory& memory) {
     const TeamSize team(threads);
     onednn_check(dnnl_sgemm(a_transposed ? 'T' : 'N', b_transposed ? 'T' : 'N', p.m, p.n, p.k, 1.0F,
                             static_cast<const float*>(memory.inputs[0]), lda,
-                            static_cast<const float*>(memory.inputs[1]), ldb, 0.0F,
+                            static_cast<const float*>(memory.inputs[1]), ldb, beta,
                             static_cast<float*>(memory.outputs[0]), p.n));
   }};
 }
@@ -38,7 +39,8 @@ Kernel gemm(const Product& p, int threads) {
 
 Kernel onednn_product(const Product& p, Dtype dtype, int threads) {
   const bool one = p.batches() == 1;
-  if (dtype == Dtype::kF32 && one && !p.bias && prefers_gemm(p)) {
+  const bool gemm_serves = dtype == Dtype::kF32 && one && !p.bias;
+  if (gemm_serves && prefers_gemm(p)) {
     return gemm(p, threads);
   }
   const auto type = dtype == Dtype::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
@@ -71,9 +73,15 @@ Kernel onednn_product(const Product& p, Dtype dtype, int threads) {
   try {
     const dnnl::matmul::desc desc =
         p.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-    const dnnl::matmul::primitive_desc primitive(desc, onednn_attributes(), onednn_engine());
+    dnnl::primitive_attr attributes = onednn_attributes();
+    if (p.accumulate) {
+      dnnl::post_ops after;
+      after.append_sum(1.0F);
+      attributes.set_post_ops(after);
+    }
+    const dnnl::matmul::primitive_desc primitive(desc, attributes, onednn_engine());
     if (std::string_view(primitive.impl_info_str()).find("ref") != std::string_view::npos) {
-      return {};
+      return gemm_serves ? gemm(p, threads) : Kernel{};
     }
     std::vector<OneDnnArgument> arguments = {
         {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}};

@@ -49,15 +49,19 @@ Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt) const {
 
 Tensor Gpt::block(const Params& p, const Tensor& x_btc) const {
   const NameScope scope = NameScope::absolute(p.path());
-  const double eps = config_.norm.eps;
-  const Tensor y_btc = x_btc + self_attention(p / "attn", layer_norm(p / "ln_1", x_btc, eps));
-  return y_btc + feed_forward(p / "mlp", layer_norm(p / "ln_2", y_btc, eps));
+  const Tensor y_btc = x_btc + self_attention(p, x_btc);
+  return y_btc + feed_forward(p, y_btc);
 }
 
-Tensor Gpt::self_attention(const Params& p, const Tensor& x_btc) const {
+Tensor Gpt::self_attention(const Params& block, const Tensor& x_btc) const {
+  const Params p = block / "attn";
   const NameScope scope = NameScope::absolute(p.path());
   const Shape by_head{3, config_.num_attention_heads, config_.head_dim()};
-  const Tensor qkv_bt3hd = linear(p / "c_attn", x_btc, by_head, {.weight_init = weights()});
+  const auto project = [&](const Tensor& x) {
+    return linear(p / "c_attn", layer_norm(block / "ln_1", x, config_.norm.eps), by_head,
+                  {.weight_init = weights()});
+  };
+  const Tensor qkv_bt3hd = recomputed_cheaply(recompute_, project, x_btc);
   const Tensors q_k_v = unstack(qkv_bt3hd, 2);
   const Tensor out_bthd = attention(p / "attn_dropout", q_k_v[0], q_k_v[1], q_k_v[2],
                                     config_.dropout.attention, {.causal = true});
@@ -66,12 +70,19 @@ Tensor Gpt::self_attention(const Params& p, const Tensor& x_btc) const {
   return dropout(p / "resid_dropout", out_btc, config_.dropout.hidden);
 }
 
-Tensor Gpt::feed_forward(const Params& p, const Tensor& x_btc) const {
+Tensor Gpt::feed_forward(const Params& block, const Tensor& x_btc) const {
+  const Params p = block / "mlp";
   const NameScope scope = NameScope::absolute(p.path());
-  const Tensor inner_btf =
-      linear(p / "c_fc", x_btc, {config_.ffn_dim()}, {.weight_init = weights()});
-  const Tensor out_btc = linear(p / "c_proj", activate(config_.activation, inner_btf),
-                                {config_.hidden_size}, {.weight_init = residual_weights()});
+  const auto widen = [&](const Tensor& x) {
+    return linear(p / "c_fc", layer_norm(block / "ln_2", x, config_.norm.eps), {config_.ffn_dim()},
+                  {.weight_init = weights()});
+  };
+  const auto narrow = [&](const Tensor& x) {
+    return linear(p / "c_proj", activate(config_.activation, x), {config_.hidden_size},
+                  {.weight_init = residual_weights()});
+  };
+  const Tensor out_btc =
+      recomputed_cheaply(recompute_, narrow, recomputed_cheaply(recompute_, widen, x_btc));
   return dropout(p / "dropout", out_btc, config_.dropout.hidden);
 }
 

@@ -27,8 +27,8 @@ class Gpt {
  private:
   Tensor embed(const Params& p, const Tensor& tokens_bt) const;
   Tensor block(const Params& p, const Tensor& x_btc) const;
-  Tensor self_attention(const Params& p, const Tensor& x_btc) const;
-  Tensor feed_forward(const Params& p, const Tensor& x_btc) const;
+  Tensor self_attention(const Params& block, const Tensor& x_btc) const;  // of the norm of x
+  Tensor feed_forward(const Params& block, const Tensor& x_btc) const;    // likewise
   Init weights() const;
   Init residual_weights() const;
 

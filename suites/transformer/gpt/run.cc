@@ -21,7 +21,7 @@ GptRunConfig with_overrides(YamlNode tree, const std::vector<std::string>& overr
 std::vector<std::vector<std::vector<std::string>>> candidate_changes(const GptRunConfig& config,
                                                                      int64_t micro) {
   const std::string full = "memory.recompute=full";
-  const bool can_recompute = config.train.memory.recompute == Recompute::kNone;
+  const Recompute given = config.train.memory.recompute;
   std::vector<std::vector<std::string>> smaller;
   std::vector<std::vector<std::string>> both;
   for (int64_t m = micro / 2; m >= 1; m /= 2) {
@@ -35,10 +35,13 @@ std::vector<std::vector<std::vector<std::string>>> candidate_changes(const GptRu
   for (int64_t seq = config.data.seq_length / 2; seq >= 128; seq /= 2) {
     shorter.push_back({fmt::format("data.seq_length={}", seq), "batch.micro=1", full});
   }
-  if (!can_recompute) {
-    return {smaller, shorter};
+  switch (given) {
+    case Recompute::kNone:
+      return {smaller, {{"memory.recompute=selective"}}, {{full}}, both, shorter};
+    case Recompute::kSelective: return {smaller, {{full}}, both, shorter};
+    case Recompute::kFull: break;
   }
-  return {smaller, {{full}}, both, shorter};
+  return {smaller, shorter};
 }
 
 [[noreturn]] void refuse(const GptRunConfig& config, const YamlNode& tree, const RunPlan& plan,

@@ -32,7 +32,7 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
       {"batch:\n  global: 12\n  micro: 5",
        "my.yaml:3: batch.micro: 5 does not divide batch.global 12; possible: 12, 6, 4, 3, 2, 1"},
       {"batch:\n  glbal: 12", "my.yaml:2: batch.glbal: unknown key; did you mean batch.global?"},
-      {"memory: {recompute: half}", "expected one of none, full"},
+      {"memory: {recompute: half}", "expected one of none, selective, full"},
       {"parallel: {tensor: 8}", "parallel: unknown key"},
       {"checkpoint: {keep: 0}", "my.yaml:1: checkpoint.keep: expected an integer >= 1, found"},
       {"eval: {batches: some}", "eval.batches: expected all or an integer >= 1"},

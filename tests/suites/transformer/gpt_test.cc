@@ -96,6 +96,7 @@ TEST(Gpt, EqualsHuggingFacesImplementation) {
 
 TEST(Gpt, RecomputedEqualsHuggingFacesImplementation) {
   expect_golden(Gpt(tiny(), Recompute::kFull), Dtype::kF64, 1e-12);
+  expect_golden(Gpt(tiny(), Recompute::kSelective), Dtype::kF64, 1e-12);
 }
 
 int64_t parameter_count(int64_t width, int64_t layers, int64_t heads) {
@@ -203,9 +204,11 @@ TEST_F(GptDropout, DrawsTheSameWhenRecomputed) {
     return flatten_tree(jit(grad(loss))(golden_params(model, Dtype::kF64), rng_key(3)));
   };
   const Tensors expected = gradients(Recompute::kNone);
-  const Tensors actual = gradients(Recompute::kFull);
-  for (size_t i = 0; i < expected.size(); ++i) {
-    expect_near(actual[i], expected[i]);
+  for (Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
+    const Tensors actual = gradients(recompute);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expect_near(actual[i], expected[i]);
+    }
   }
 }
 

@@ -1,0 +1,95 @@
+#include "core/compile/passes.h"
+
+#include <map>
+
+#include "core/exec/execute.h"
+#include "core/ops/build.h"
+#include "tests/core/transform/support.h"
+
+namespace mstrain {
+namespace {
+
+using Function = std::function<Tensors(std::span<const Tensor>)>;
+
+std::map<std::string, int> operations_of(const Graph& graph) {
+  std::map<std::string, int> counts;
+  const std::vector<bool> live = graph.live();
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    counts[std::string(graph.node(id).op->name)] += live[id] ? 1 : 0;
+  }
+  return counts;
+}
+
+std::map<std::string, int> fused(const Types& types, const Function& f) {
+  Tensors captures;
+  return operations_of(*fuse_products(*trace_program(types, f, &captures)));
+}
+
+const TensorType kA{Dtype::kF32, {5, 7}};
+const TensorType kB{Dtype::kF32, {7, 6}};
+const TensorType kC{Dtype::kF32, {5, 6}};
+const TensorType kBias{Dtype::kF32, {6}};
+
+TEST(FuseProducts, JoinsABiasAndATensorThatNobodyElseReads) {
+  const auto counts = fused({kA, kB, kBias, kC}, [](std::span<const Tensor> x) {
+    return Tensors{matmul(x[0], x[1]) + x[2] + x[3]};
+  });
+  EXPECT_EQ(counts.at("matmul_bias_add"), 1);
+  EXPECT_FALSE(counts.contains("matmul"));
+  EXPECT_FALSE(counts.contains("add"));
+}
+
+TEST(FuseProducts, LooksThroughShapes) {
+  const TensorType sum{Dtype::kF32, {5, 2, 3}};
+  const auto counts = fused({kA, kB, sum}, [](std::span<const Tensor> x) {
+    return Tensors{x[2] + reshape(matmul(x[0], x[1]), {5, 2, 3})};
+  });
+  EXPECT_EQ(counts.at("matmul_add"), 1);
+}
+
+TEST(FuseProducts, LeavesAProductThatIsReadTwice) {
+  const auto counts = fused({kA, kB, kC}, [](std::span<const Tensor> x) {
+    const Tensor product = matmul(x[0], x[1]);
+    return Tensors{product + x[2], exp(product)};
+  });
+  EXPECT_EQ(counts.at("matmul"), 1);
+  EXPECT_EQ(counts.at("add"), 1);
+}
+
+TEST(FuseProducts, LeavesAnAddendThatIsReadAgain) {
+  const auto counts = fused({kA, kB, kC}, [](std::span<const Tensor> x) {
+    const Tensor stream = exp(x[2]);
+    return Tensors{matmul(x[0], x[1]) + stream, sin(stream)};
+  });
+  EXPECT_EQ(counts.at("add"), 1);
+}
+
+// The sum of two products: one of them is the addend of the other.
+TEST(FuseProducts, AddsTheSecondProductToTheFirst) {
+  const auto counts = fused({kA, kB, kA}, [](std::span<const Tensor> x) {
+    return Tensors{matmul(x[0], x[1]) + matmul(x[2], x[1])};
+  });
+  EXPECT_EQ(counts.at("matmul"), 1);
+  EXPECT_EQ(counts.at("matmul_add"), 1);
+}
+
+TEST(FuseProducts, ChangesNoValue) {
+  const auto f = [](const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& c) {
+    const Tensor sum = matmul(a, b) + bias + c;
+    return std::pair(sum, matmul(sum, b, {.transpose_b = true}) + a);
+  };
+  for (Dtype dtype : {Dtype::kF32, Dtype::kF64, Dtype::kBF16}) {
+    const auto of = [&](const TensorType& type, uint64_t seed) {
+      return cast(random_tensor(type.shape, seed), dtype);
+    };
+    const Tensor a = of(kA, 1), b = of(kB, 2), bias = of(kBias, 3), c = of(kC, 4);
+    const auto [sum, back] = f(a, b, bias, c);
+    const auto [fused_sum, fused_back] = jit(f)(a, b, bias, c);
+    const double tolerance = dtype == Dtype::kF64 ? 1e-14 : dtype == Dtype::kF32 ? 1e-6 : 0.02;
+    expect_near(fused_sum, sum, tolerance);
+    expect_near(fused_back, back, tolerance * 8);  // of seven products of such sums
+  }
+}
+
+}  // namespace
+}  // namespace mstrain
