@@ -159,7 +159,8 @@ class Cache {
   // Bulk load: records (layout().record_bytes() each, updates > 0) of ascending ids. No ticket may be open.
   void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
 
-  // Every row with at least one update, ascending by id, with its record. No ticket may be open.
+  // Every row with at least one update, ascending by id, with its record, which may lie at any address: copy the floats before using them
+  // as such. No ticket may be open.
   void scan(uint32_t table, const std::function<void(Id, const std::byte*)>& visit);
   // SHA-256 over all rows, states and counters of all tables: equal for equal training, whatever the sizes. No ticket may be open.
   std::string digest();

@@ -39,6 +39,7 @@ struct StoreStats {
   uint64_t bytes_written = 0;  // of records handed over
 };
 
+// Records that a scan shows may lie at any address: copy the floats before using them as such.
 using RowVisitor = std::function<void(Id id, const std::byte* record)>;
 
 // Thread-safe, with at most one write, checkpoint or scan at a time.

@@ -1,6 +1,7 @@
 // ec_tool: look into, check, move and size embedding caches.
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "core/base/error.h"
 
@@ -133,8 +134,10 @@ int dump(const Arguments& args) {
     ++printed;
     const RowHeader header = load_header(record);
     std::string line = fmt::format("{}\t{}\t{}", id, header.step, header.updates);
-    for (uint32_t i = 0; i < commit.layouts[table].width(); ++i) {
-      line += fmt::format("{}{}", i == 0 ? '\t' : ' ', weights_of(record)[i]);
+    std::vector<float> weights(commit.layouts[table].width());
+    std::memcpy(weights.data(), record + kHeaderBytes, weights.size() * sizeof(float));
+    for (size_t i = 0; i < weights.size(); ++i) {
+      line += fmt::format("{}{}", i == 0 ? '\t' : ' ', weights[i]);
     }
     fmt::print("{}\n", line);
   });
