@@ -77,6 +77,8 @@ template <class P, Access kAccess, class F>
     const auto* from = static_cast<const Word*>(column) + i;
     if constexpr (kAccess != Access::kShared) {
       load(from, pack);
+    } else if constexpr (kPacked && kLoadsShared) {
+      load_shared(from, pack);
     } else if constexpr (kPacked) {
       for (uint32_t lane = 0; lane < kStep && i + lane < open; ++lane) {
         pack[lane] = __atomic_load_n(from + lane, __ATOMIC_RELAXED);

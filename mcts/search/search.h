@@ -54,6 +54,10 @@ class Search {
   void set_root(const S& root) {
     gathered_ = 0;
     simulation_ = runs_ = 0;
+    for (auto& d : descents_) {  // what an error left there
+      d->gathered.clear();
+      d->gathered_roots = 0;
+    }
     for (auto& tree : trees_) {
       tree->set_root(root);
     }

@@ -200,6 +200,7 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
         tree.template finish<Access::kShared>(d);
         ++i;
       }
+      tree.settle(d);
       const std::lock_guard lock(mutex);
       under_way -= share;
       stopped = stopped || !pacer.go_on(share) || root_is_done(tree, pacer);

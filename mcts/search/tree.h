@@ -14,6 +14,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -48,9 +49,25 @@ class Tree {
     return false;
   }();
 
+  // What a shared tree does with an edge while a visit of it is under way: edges with few visits are marked, so that threads
+  // spread over the leaves; the many visits of the others drown one more; and what happens to the busiest edges is
+  // gathered by each thread and written now and then, or threads would spend their time passing cache lines.
+  enum class Care : uint8_t { kMark, kUpdate, kGather };
+  static constexpr uint32_t kMarkBelow = 64;
+  static constexpr uint32_t kGatherFrom = 1024;
+  // Sums can be gathered where nothing but a sum is kept.
+  static constexpr bool kGathers =
+      std::is_same_v<typename P::Backup, MeanBackup> && Columns::kCount == 0;
   struct Step {
     uint32_t block;
+    uint16_t edge;
+    Care care = Care::kMark;
+  };
+  struct Gathered {
+    uint32_t block;
     uint32_t edge;
+    uint32_t visits;
+    float sum;
   };
 
   // One simulation under way.
@@ -66,6 +83,8 @@ class Tree {
     std::vector<float> priors;
     std::vector<std::pair<int, A>> trace;
     EvalItem<S> item;
+    std::vector<Gathered> gathered;  // by this thread, not yet in the tree
+    uint32_t gathered_roots = 0;
     bool owns_leaf = false;  // and is to give it a block
     bool exact = false;      // the path itself ends in a terminal state
     Values
@@ -179,6 +198,9 @@ class Tree {
   void finish(Descent& d) {
     finish<kAccess>(d, {&d.item.values, 1});
   }
+
+  // Writes what a thread gathered in a shared tree.
+  void settle(Descent& d);
 
   // Takes back the marks of a descent that will not be finished.
   template <Access kAccess>
@@ -304,7 +326,8 @@ class Tree {
   uint32_t find(const Block& block, A action) const;
   uint32_t append(uint32_t* slot, uint32_t& index, A action);
   template <Access kAccess>
-  void mark(const Block& block, uint32_t edge);
+  Care mark(const Block& block, uint32_t edge, uint32_t visits);
+  void gather(Descent& d, const Step& step, float value);
   template <Access kAccess>
   void back_up(Descent& d, Values value);
   template <Access kAccess>

@@ -7,17 +7,53 @@ namespace mstrain::mcts {
 
 template <GameState S, class P>
 template <Access kAccess>
-void Tree<S, P>::mark(const Block& block, uint32_t edge) {
+typename Tree<S, P>::Care Tree<S, P>::mark(const Block& block, uint32_t edge, uint32_t visits) {
   if constexpr (kAccess == Access::kPlain) {
-    return;
+    return Care::kUpdate;
   } else if constexpr (Columns::kInFlight) {
     add<kAccess>(
         reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + edge, 1);
+    return Care::kMark;
   } else {
+    if constexpr (kAccess == Access::kShared && kGathers) {
+      if (visits >= kMarkBelow) {
+        return visits >= kGatherFrom ? Care::kGather : Care::kUpdate;
+      }
+    }
     add<kAccess>(block.visits() + edge, 1);
     if (virtual_loss_ != 0) {
       update<kAccess>(block.sums() + edge, [&](float sum) { return sum - virtual_loss_; });
     }
+    return Care::kMark;
+  }
+}
+
+template <GameState S, class P>
+void Tree<S, P>::gather(Descent& d, const Step& step, float value) {
+  for (Gathered& g : d.gathered) {
+    if (g.block == step.block && g.edge == step.edge) {
+      ++g.visits;
+      g.sum += value;
+      return;
+    }
+  }
+  d.gathered.push_back({step.block, step.edge, 1, value});
+  if (d.gathered.size() >= 48) {
+    settle(d);
+  }
+}
+
+template <GameState S, class P>
+void Tree<S, P>::settle(Descent& d) {
+  for (const Gathered& g : d.gathered) {
+    const Block block = at(g.block);
+    add<Access::kShared>(block.visits() + g.edge, g.visits);
+    update<Access::kShared>(block.sums() + g.edge, [&](float sum) { return sum + g.sum; });
+  }
+  d.gathered.clear();
+  if (d.gathered_roots > 0) {
+    add<Access::kShared>(&root_visits_, d.gathered_roots);
+    d.gathered_roots = 0;
   }
 }
 
@@ -30,12 +66,16 @@ void Tree<S, P>::abandon(Descent& d) {
       add<kAccess>(
           reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + step.edge,
           -1);
-    } else {
+    } else if (step.care == Care::kMark) {
       add<kAccess>(block.visits() + step.edge, -1);
       update<kAccess>(block.sums() + step.edge, [&](float sum) { return sum + virtual_loss_; });
     }
   }
-  add<kAccess>(&root_visits_, -1);
+  if (d.gathered_roots > 0) {
+    --d.gathered_roots;
+  } else {
+    add<kAccess>(&root_visits_, -1);
+  }
   ++d.counters.collisions;
   leave(d);
 }
@@ -115,6 +155,12 @@ void Tree<S, P>::back_up(Descent& d, Values value) {
       add<kAccess>(
           reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + step.edge,
           -1);
+    } else if (kAccess == Access::kShared && step.care != Care::kMark) {
+      if (step.care == Care::kGather) {
+        gather(d, step, v);
+        continue;
+      }
+      add<kAccess>(visits, 1);
     } else {
       given_back = virtual_loss_;
     }

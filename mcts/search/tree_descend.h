@@ -35,7 +35,11 @@ Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
   uint32_t* slot = &root_child_;
   uint32_t visits = read<kAccess>(&root_visits_);
   if constexpr (kAccess != Access::kPlain) {
-    add<kAccess>(&root_visits_, 1);
+    if (kAccess == Access::kShared && kGathers && visits >= kGatherFrom) {
+      ++d.gathered_roots;
+    } else {
+      add<kAccess>(&root_visits_, 1);
+    }
   }
   for (;;) {
     const int player = state.player();
@@ -82,10 +86,9 @@ Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
       fail("game: the same actions led to player {} and to player {}",
            static_cast<int>(block.header().player), player);
     }
-    d.path.push({index, edge});
     const A taken = action(block, edge);
     visits = read<kAccess>(block.visits() + edge);
-    mark<kAccess>(block, edge);
+    d.path.push({index, static_cast<uint16_t>(edge), mark<kAccess>(block, edge, visits)});
     state.apply(taken);
     if constexpr (kKeepsMoves) {
       d.moves.push(taken);
