@@ -147,7 +147,10 @@ void contend() {
       EXPECT_LE(std::abs(e.value), 1.001);
     }
     if (!solve) {
-      EXPECT_EQ(visits + 1, 20000U);
+      // A thread that arrives while the root is being expanded evaluates it once more and takes no edge.
+      EXPECT_LT(visits, 20000U);
+      EXPECT_GT(visits, 19000U);
+      EXPECT_EQ(search.tree().root_visits(), 20000U);
       EXPECT_EQ(result.counters.simulations, 20000U);
     }
   }
