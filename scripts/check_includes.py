@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: the rooms of core from left to right, suites above core and beside each other, and each
-external library in the one place that owns it. Prints each offence as file:line and exits with 1."""
+"""Checks who includes whom: the rooms of core from left to right, suites above core and beside each other, the
+libraries that stand alone on what they may use, and each external library in the one place that owns it. Prints each
+offence as file:line and exits with 1."""
 import pathlib
 import re
 import sys
@@ -13,6 +14,11 @@ OWNERS = {
     "Eigen/": ["core/backends/cpu/"],
     "omp.h": ["core/backends/cpu/", "core/exec/threads.cc"],
     "zlib.h": ["core/io/"],
+    "rocksdb/": ["embedding_cache/rocksdb_store.cc"],
+}
+ALONE = {
+    "mcts": ["mcts/", "core/base/"],
+    "embedding_cache": ["embedding_cache/", "core/base/", "core/runtime/", "core/io/"],
 }
 BACKEND_MAY_INCLUDE = ROOMS[: ROOMS.index("ops") + 1]
 INCLUDE = re.compile(r'^\s*#include\s+([<"])([^">]+)[">]')
@@ -25,6 +31,8 @@ def offence(path, quote, target):
     if quote == "<":
         return None
     mine, theirs = path.split("/"), target.split("/")
+    if mine[0] in ALONE and len(theirs) > 1 and not target.startswith(tuple(ALONE[mine[0]])):
+        return f"{mine[0]} uses {', '.join(ALONE[mine[0]])} only"
     if mine[0] == "core" and theirs[0] != "core":
         return "core includes nothing above it"
     if mine[0] == "suites" and theirs[0] == "suites" and mine[1] != theirs[1]:
@@ -45,7 +53,7 @@ def offence(path, quote, target):
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     found = 0
-    for folder in ("core", "suites", "launcher"):
+    for folder in ("core", "suites", "launcher", *ALONE):
         for file in sorted((root / folder).rglob("*")):
             if file.suffix not in {".h", ".cc"}:
                 continue

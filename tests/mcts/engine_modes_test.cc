@@ -265,7 +265,8 @@ TEST(InformationSearch, DoesNotPeek) {
     const auto result = search.run(HiddenCoin{.coin = coin}, rollout, Budget::sims(4000));
     EXPECT_EQ(result.action, 1U);
     for (const auto& e : result.edges) {
-      EXPECT_NEAR(e.value, e.action == 1 ? 0.4 : -0.4, 4 / std::sqrt(e.visits));  // four standard errors
+      EXPECT_NEAR(e.value, e.action == 1 ? 0.4 : -0.4,
+                  4 / std::sqrt(e.visits));  // four standard errors
     }
     const auto shares = search.policy(HiddenCoin{});
     ASSERT_EQ(shares.size(), 2U);
