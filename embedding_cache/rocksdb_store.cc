@@ -29,7 +29,7 @@
 
 #ifdef __SANITIZE_THREAD__
 // The installed RocksDB is not built with the sanitizer, which sees its copies and comparisons but not the atomics that order them.
-extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:librocksdb.so\n"; }
+extern "C" const char* __tsan_default_suppressions() { return "race:librocksdb.so\n"; }
 #endif
 
 namespace mstrain::embedding_cache {
