@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a clean machine to a trained model: installs what is missing, builds the mstrain command and trains a small GPT for about 90
-# seconds on the C++ headers of this machine.
+# From a clean machine to a trained model: installs what is missing, builds the mstrain command and trains a small GPT
+# for about 90 seconds on the C++ headers of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
