@@ -109,7 +109,9 @@ Kernel nothing_to_multiply(const KernelRequest& request) {
   const int64_t rows = n == 0 ? 0 : out.elements() / n;
   if (request.inputs.size() == 2) {
     return {[bytes = static_cast<size_t>(out.bytes())](const KernelMemory& memory) {
-      std::memset(memory.outputs[0], 0, bytes);
+      if (bytes > 0) {  // what is empty has no address
+        std::memset(memory.outputs[0], 0, bytes);
+      }
     }};
   }
   // An empty sum leaves the bias in every row.
