@@ -6,22 +6,6 @@
 namespace mstrain {
 namespace {
 
-// How often each value is read, outputs included.
-std::vector<std::vector<int>> count_uses(const Graph& graph) {
-  std::vector<std::vector<int>> uses(graph.size());
-  const std::vector<bool> live = graph.live();
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    uses[id].resize(graph.node(id).outputs.size());
-    for (const Value& value : graph.node(id).inputs) {
-      uses[value.node][value.output] += live[id] ? 1 : 0;
-    }
-  }
-  for (const Value& value : graph.outputs()) {
-    ++uses[value.node][value.output];
-  }
-  return uses;
-}
-
 // The vector of `size` that a value repeats over all but its last dims; empty where it does not. A bias of logical dims
 // [h, d] added to [b, t, h, d] is a vector of h·d.
 Tensor as_row_vector(const Tensor& x, int64_t size) {
@@ -45,7 +29,7 @@ Tensor as_row_vector(const Tensor& x, int64_t size) {
 
 class ProductFuser {
  public:
-  explicit ProductFuser(const Graph& graph) : graph_(graph), uses_(count_uses(graph)) {}
+  explicit ProductFuser(const Graph& graph) : graph_(graph), uses_(uses_of(graph)) {}
 
   // add(reshape*(matmul), broadcast(bias))
   std::optional<Tensors> bias(const RewriteNode& it) const {
@@ -85,6 +69,7 @@ class ProductFuser {
   static std::optional<Tensors> join(const RewriteNode& it, const OpDef& op, const Tensor& product,
                                      const Tensor& term) {
     const Node& node = *producer(product);
+    const NameScope scope = NameScope::absolute(node.scope);  // where most of the time goes
     Tensors inputs = inputs_of(product);
     inputs.push_back(term);
     const Tensor joined = apply(op, inputs, node.attrs, node.where)[0];

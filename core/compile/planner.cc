@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "core/compile/passes.h"
 #include "core/compile/plan.h"
@@ -82,6 +83,10 @@ class Planner {
       views_[id] = std::move(*aliases);
       return;
     }
+    if (node.op->name == "full" && node.outputs[0].elements() > 1) {
+      views_[id] = {repeated_number(node)};
+      return;
+    }
     PlanStep step{.op = node.op, .attrs = node.attrs, .scope = node.scope, .where = node.where};
     Types input_types;
     for (const Value& value : node.inputs) {
@@ -102,12 +107,31 @@ class Planner {
         inputs[i] = dense(inputs[i], node);
       }
       step.inputs = std::move(inputs);
+      for (size_t i = 0; i < carries; ++i) {
+        step.in_place.push_back({static_cast<int>(i), static_cast<int>(i)});
+      }
       plan_loop(step);
     } else {
       prepare(step, std::move(inputs), node);
     }
     plan_.steps.push_back(std::move(step));
     views_[id] = outputs;
+  }
+
+  // A constant is one element, repeated by strides; what needs it dense makes it so.
+  PlanView repeated_number(const Node& node) {
+    const TensorType& type = node.outputs[0];
+    PlanStep step{.op = node.op,
+                  .attrs = node.attrs.with("shape", Shape{}),
+                  .scope = node.scope,
+                  .where = node.where};
+    PlanView view = fresh({type.dtype, {}});
+    step.outputs = {view};
+    step.cost = node.op->cost({}, std::span(&view.view.type, 1), step.attrs);
+    prepare(step, {}, node);
+    plan_.steps.push_back(std::move(step));
+    view.view = {type, Shape::filled(type.shape.rank(), 0)};
+    return view;
   }
 
   // Views of the input where the operation only moves elements and strides can say how.
@@ -171,13 +195,14 @@ class Planner {
   }
 
   PlanView dense(const PlanView& view, const Node& reason) {
-    if (view.view.contiguous()) {
-      return view;
-    }
+    return view.view.contiguous() ? view : copied(view, reason);
+  }
+
+  PlanView copied(const PlanView& view, const Node& reason) {
     const OpDef* copy = find_op("copy");
     PlanStep step{.op = copy, .scope = reason.scope, .where = reason.where};
-    step.outputs = {fresh(view.view.type)};
     const TensorType type = view.view.type;
+    step.outputs = {fresh(type)};
     step.cost = copy->cost(std::span(&type, 1), std::span(&type, 1), {});
     const PlanView result = step.outputs[0];
     prepare(step, {view}, reason);
@@ -251,12 +276,7 @@ class Planner {
           view.offset == 0 && view.view.contiguous() && buffer(view.buffer).bytes == type.bytes();
       int claimed = view.buffer;
       if (!whole || buffer(claimed).kind != Kind::kArena) {
-        const OpDef* copy = find_op("copy");
-        PlanStep step{.op = copy};
-        step.outputs = {fresh(type)};
-        claimed = step.outputs[0].buffer;
-        prepare(step, {view}, graph_.node(value.node));
-        plan_.steps.push_back(std::move(step));
+        claimed = copied(view, graph_.node(value.node)).buffer;
       }
       buffer(claimed).kind = Kind::kOutput;
       buffer(claimed).index = static_cast<int>(plan_.outputs.size());
@@ -289,12 +309,17 @@ class Planner {
     }
   }
 
-  // Results take the place of inputs that die in the same step, where the kernel allows it.
+  // Results take the place of operands that die in the same step, where the kernel allows it: the program's results of
+  // donated inputs, then all of what lies in the arena, then chains of such steps that end in a result of inputs.
   void share_in_place() {
+    share_in_place(Kind::kInput);
+    share_in_place(Kind::kArena);
+    share_in_place(Kind::kInput);
+  }
+
+  void share_in_place(Kind sources) {
     std::vector<int> becomes(plan_.buffers.size());
-    for (size_t i = 0; i < becomes.size(); ++i) {
-      becomes[i] = static_cast<int>(i);
-    }
+    std::iota(becomes.begin(), becomes.end(), 0);
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       PlanStep& step = plan_.steps[s];
       for (auto* views : {&step.inputs, &step.outputs}) {
@@ -305,7 +330,8 @@ class Planner {
       for (const auto& [output, input] : step.in_place) {
         PlanView& to = step.outputs[static_cast<size_t>(output)];
         const PlanView& from = step.inputs[static_cast<size_t>(input)];
-        if (to.buffer != from.buffer && may_share(step, from, to, static_cast<int>(s))) {
+        if (to.buffer != from.buffer && buffer(from.buffer).kind == sources &&
+            may_share(step, from, to, static_cast<int>(s))) {
           becomes[static_cast<size_t>(to.buffer)] = from.buffer;
           merge(from.buffer, to.buffer);
           to.buffer = from.buffer;
@@ -336,7 +362,8 @@ class Planner {
     const auto writers =
         std::count_if(step.outputs.begin(), step.outputs.end(),
                       [&](const PlanView& view) { return view.buffer == from.buffer; });
-    if (!same_place || source.last != now || readers != 1 || writers != 0 || taken) {
+    if (!same_place || source.last != now || target.first != now || readers != 1 || writers != 0 ||
+        taken) {
       return false;
     }
     switch (source.kind) {

@@ -50,4 +50,19 @@ Tensors inputs_of(const Tensor& tensor) {
   return inputs;
 }
 
+std::vector<std::vector<int>> uses_of(const Graph& graph) {
+  std::vector<std::vector<int>> uses(graph.size());
+  const std::vector<bool> live = graph.live();
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    uses[id].resize(graph.node(id).outputs.size());
+    for (const Value& value : graph.node(id).inputs) {
+      uses[value.node][value.output] += live[id] ? 1 : 0;
+    }
+  }
+  for (const Value& value : graph.outputs()) {
+    ++uses[value.node][value.output];
+  }
+  return uses;
+}
+
 }  // namespace mstrain

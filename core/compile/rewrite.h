@@ -25,4 +25,7 @@ const Node* producer(const Tensor& tensor);
 // Its inputs.
 Tensors inputs_of(const Tensor& tensor);
 
+// How often each value is read by live nodes and as an output: by node, output.
+std::vector<std::vector<int>> uses_of(const Graph& graph);
+
 }  // namespace mstrain

@@ -8,6 +8,8 @@
 namespace mstrain {
 namespace {
 
+using Uses = std::vector<std::vector<int>>;
+
 // The number that every element of `x` is, where it is a (broadcast) constant.
 std::optional<double> constant_value(const Tensor& x) {
   const Node* node = producer(x);
@@ -25,21 +27,28 @@ std::optional<double> constant_value(const Tensor& x) {
 
 bool is_constant(const Tensor& x, double value) { return constant_value(x) == value; }
 
-// x[ids] += updates on a zero base, added to something else: the sum starts from that instead.
-std::optional<Tensors> into_scatter(const Tensor& scatter, const Tensor& other,
-                                    const SourceLocation& where) {
+// scatter + other, where nobody else reads the scatter: x[ids] += updates starts from the other term. Where x is zero
+// that term is the base; else base and term meet first, so that sums over micro-batches, and the gradients of a matrix
+// that is read both by ids and by a product, run into one place.
+std::optional<Tensors> into_scatter(const RewriteNode& it, const Uses& uses, size_t i) {
+  const Tensor& scatter = it.inputs[i];
+  const Tensor& other = it.inputs[1 - i];
   const Node* node = producer(scatter);
   if (node == nullptr || node->op->name != "scatter_add") {
     return std::nullopt;
   }
   const Tensors inputs = inputs_of(scatter);
-  if (!is_constant(inputs[0], 0)) {
+  const bool zero = is_constant(inputs[0], 0);
+  const Value& value = it.node.inputs[i];
+  if (!zero && uses[value.node][value.output] != 1) {
     return std::nullopt;
   }
-  return apply(*node->op, std::vector<Tensor>{other, inputs[1], inputs[2]}, node->attrs, where);
+  const Tensor base = zero ? other : add(other, inputs[0]);
+  return apply(*node->op, std::vector<Tensor>{base, inputs[1], inputs[2]}, node->attrs,
+               it.node.where);
 }
 
-std::optional<Tensors> simplify_elementwise(const RewriteNode& it) {
+std::optional<Tensors> simplify_elementwise(const RewriteNode& it, const Uses& uses) {
   const std::string_view name = it.node.op->name;
   const auto x = it.inputs;
   if (name == "identity" || name == "stop_gradient") {
@@ -55,10 +64,8 @@ std::optional<Tensors> simplify_elementwise(const RewriteNode& it) {
     if (is_constant(x[1], 0)) {
       return Tensors{x[0]};
     }
-    if (auto scattered = into_scatter(x[0], x[1], it.node.where)) {
-      return scattered;
-    }
-    return into_scatter(x[1], x[0], it.node.where);
+    auto scattered = into_scatter(it, uses, 0);
+    return scattered ? scattered : into_scatter(it, uses, 1);
   }
   if ((name == "sub" && is_constant(x[1], 0)) ||
       ((name == "mul" || name == "div") && is_constant(x[1], 1))) {
@@ -127,9 +134,10 @@ std::optional<Tensors> simplify_matmul(const RewriteNode& it) {
 }  // namespace
 
 GraphPtr simplify(const Graph& graph) {
-  return rewrite(graph, [](const RewriteNode& it) -> std::optional<Tensors> {
+  const Uses uses = uses_of(graph);
+  return rewrite(graph, [&](const RewriteNode& it) -> std::optional<Tensors> {
     switch (it.node.op->kind) {
-      case OpKind::kElementwise: return simplify_elementwise(it);
+      case OpKind::kElementwise: return simplify_elementwise(it, uses);
       case OpKind::kMovement: return simplify_movement(it);
       case OpKind::kContract:
         return it.node.op->name == "matmul" ? simplify_matmul(it) : std::nullopt;

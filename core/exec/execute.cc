@@ -16,6 +16,13 @@ int64_t now() {
 
 void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
 
+// A carry's initial value in its place, where it does not lie there already.
+void load_carry(const LoopPlan& loop, size_t i, const Addresses& inputs, const Addresses& outputs) {
+  if (inputs[i] != outputs[i]) {
+    loop.load[i]->run({std::span(&inputs[i], 1), std::span(&outputs[i], 1), nullptr});
+  }
+}
+
 // Where the tensors of one step lie: carries…, constants…, xs… and carries…, ys…, kept carries….
 void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& outputs,
               void* workspace, std::vector<KernelTime>* times) {
@@ -29,7 +36,7 @@ void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& ou
   for (size_t i = 0; i < carries; ++i) {
     in[i] = outputs[i];
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
-    loop.load[i]->run({std::span(&inputs[i], 1), std::span(&outputs[i], 1), nullptr});
+    load_carry(loop, i, inputs, outputs);
   }
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
   for (int64_t t = 0; t < loop.length; ++t) {
@@ -63,7 +70,7 @@ void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& o
   for (size_t i = 0; i < carries; ++i) {
     in[i] = outputs[i];
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
-    loop.load[i]->run({std::span(&inputs[i], 1), std::span(&outputs[i], 1), nullptr});
+    load_carry(loop, i, inputs, outputs);
   }
   void* const condition = at(workspace, loop.condition_offset);
   auto* condition_arena = static_cast<std::byte*>(at(workspace, loop.condition_arena));

@@ -1,0 +1,112 @@
+// What takes memory in a plan, and what shares it.
+#include "core/compile/plan.h"
+
+#include "core/exec/execute.h"
+#include "core/ops/build.h"
+#include "core/ops/control.h"
+#include "core/ops/cross_entropy.h"
+#include "core/ops/index.h"
+#include "core/transform/accumulate.h"
+#include "tests/core/transform/support.h"
+
+namespace mstrain {
+namespace {
+
+using Function = std::function<Tensors(std::span<const Tensor>)>;
+
+std::unique_ptr<Program> compiled(const Types& types, const Function& f,
+                                  std::vector<bool> donated = {}) {
+  Tensors captures;
+  return compile(*trace_program(types, f, &captures), {.donated = std::move(donated)});
+}
+
+const PlanStep* find_step(const Plan& plan, std::string_view op) {
+  for (const PlanStep& step : plan.steps) {
+    if (step.op->name == op) {
+      return &step;
+    }
+  }
+  return nullptr;
+}
+
+// A constant whose node says its whole shape is one element as well.
+TEST(Planner, AConstantTakesOneElement) {
+  const TensorType matrix{Dtype::kF32, {512, 512}};
+  const auto program = compiled({matrix}, [&](std::span<const Tensor> x) {
+    const Attrs attrs{{"value", 3.0}, {"dtype", matrix.dtype}, {"shape", matrix.shape}};
+    return Tensors{x[0] * apply(*find_op("full"), {}, attrs, SourceLocation::current())[0]};
+  });
+  EXPECT_LE(program->memory().arena, 1024);
+  const Tensor x = cast(random_tensor(matrix.shape, 1), Dtype::kF32);
+  expect_equal(program->run({x})[0], 3 * x);
+}
+
+TEST(Planner, CopiesOfResultsHaveCosts) {
+  const TensorType matrix{Dtype::kF32, {64, 64}};
+  const auto program = compiled({matrix}, [](std::span<const Tensor> x) { return Tensors{x[0]}; });
+  const PlanStep* copy = find_step(plan_of(*program), "copy");
+  ASSERT_NE(copy, nullptr);
+  EXPECT_EQ(copy->cost.bytes, 2.0 * static_cast<double>(matrix.bytes()));
+}
+
+// The initial value of a carry that nothing else reads becomes the carry.
+TEST(Planner, ALoopTakesOverWhatItStartsFrom) {
+  const TensorType matrix{Dtype::kF32, {256, 256}};
+  Tensors captures;
+  const GraphPtr body = trace_program(
+      {{matrix, TensorType{Dtype::kF32, {256}}}},
+      [](std::span<const Tensor> x) { return Tensors{x[0] + x[1]}; }, &captures);
+  const auto f = [&](const Tensor& x, const Tensor& rows) {
+    const Tensor start = exp(x);
+    return sum(scan_program(body, {{start}}, {}, {{rows}}, 7, false)[0], {0});
+  };
+  const auto program = compiled({matrix, {Dtype::kF32, {7, 256}}},
+                                [&](std::span<const Tensor> x) { return Tensors{f(x[0], x[1])}; });
+  const PlanStep* loop = find_step(plan_of(*program), "scan");
+  ASSERT_NE(loop, nullptr);
+  EXPECT_EQ(loop->inputs[0].buffer, loop->outputs[0].buffer);
+  EXPECT_LT(program->memory().arena, 2 * matrix.bytes());
+  const Tensor x = cast(random_tensor(matrix.shape, 1), Dtype::kF32);
+  const Tensor rows = cast(random_tensor({7, 256}, 2), Dtype::kF32);
+  expect_near(program->run({x, rows})[0], f(x, rows), 1e-5);
+  // A loop whose start is read again leaves it alone.
+  const auto twice = [&](std::span<const Tensor> in) {
+    const Tensor start = exp(in[0]);
+    const Tensor end = scan_program(body, {{start}}, {}, {{in[1]}}, 7, false)[0];
+    return Tensors{end - start};
+  };
+  const Tensors given{x, rows};
+  expect_near(compiled({matrix, {Dtype::kF32, {7, 256}}}, twice)->run(given)[0], twice(given)[0],
+              1e-5);
+}
+
+// A matrix that is read by ids and by a product, over micro-batches: both gradients run into the one sum.
+TEST(Planner, SumsOfATiedMatrixTakeOnePlace) {
+  constexpr int64_t kRows = 2000, kWidth = 64;
+  const TensorType matrix{Dtype::kF32, {kRows, kWidth}};
+  const TensorType tokens{Dtype::kI32, {4, 16}};
+  const auto f = [](const Tensor& w, const Tensor& ids) {
+    const auto one = [&](const Tensor& micro) {
+      return grad([&](const Tensor& weight) {
+        const Tensor x = tanh(gather(weight, micro, 0));
+        return cross_entropy(matmul(x, weight, {.transpose_b = true}), micro);
+      })(w);
+    };
+    return accumulate(4, one)(ids);
+  };
+  const auto program =
+      compiled({matrix, tokens}, [&](std::span<const Tensor> x) { return Tensors{f(x[0], x[1])}; });
+  EXPECT_EQ(program->memory().outputs, matrix.bytes());
+  EXPECT_LT(program->memory().arena, matrix.bytes());
+  const Tensor w = cast(random_tensor(matrix.shape, 1), Dtype::kF32);
+  std::vector<int32_t> ids(64);
+  Rng rng(2);
+  for (int32_t& id : ids) {
+    id = static_cast<int32_t>(rng.below(kRows));
+  }
+  const Tensor batch = tensor<int32_t>(ids, tokens.shape);
+  expect_near(program->run({w, batch})[0], f(w, batch), 1e-6);
+}
+
+}  // namespace
+}  // namespace mstrain
