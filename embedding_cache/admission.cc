@@ -1,24 +1,19 @@
 #include "embedding_cache/admission.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/base/rng.h"
+#include "embedding_cache/bytes.h"
 
 namespace mstrain::embedding_cache {
 namespace {
-
-void put(std::string& out, uint64_t value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
 
 void put_sorted(std::string& out, const IdMap& map) {
   std::vector<std::pair<Id, uint64_t>> entries;
   map.each([&](Id id, uint64_t value) { entries.emplace_back(id, value); });
   std::sort(entries.begin(), entries.end());
-  put(out, entries.size());
+  put(out, uint64_t{entries.size()});
   for (const auto& [id, value] : entries) {
     put(out, id);
     put(out, value);
@@ -136,42 +131,30 @@ std::string AdmissionFilter::save() const {
   put(out, static_cast<uint64_t>(options_.kind));
   put_sorted(out, counts_);
   put_sorted(out, imported_);
-  put(out, counters_.size());
+  put(out, uint64_t{counters_.size()});
   out.append(reinterpret_cast<const char*>(counters_.data()), counters_.size());
   return out;
 }
 
 void AdmissionFilter::load(std::string_view bytes, const std::string& name) {
-  const auto require = [&](bool condition, const char* message) {
-    if (!condition) {
-      throw IoError(fmt::format("{}: admission filter: {}", name, message));
-    }
-  };
-  const auto take = [&] {
-    require(bytes.size() >= 8, "cut short");
-    uint64_t value = 0;
-    std::memcpy(&value, bytes.data(), 8);
-    bytes.remove_prefix(8);
-    return value;
-  };
-  require(take() == static_cast<uint64_t>(options_.kind), "of another kind than the options say");
+  ByteReader in(bytes, name + ": admission filter");
+  in.require(in.take<uint64_t>() == static_cast<uint64_t>(options_.kind),
+             "of another kind than the options say");
   for (IdMap* map : {&counts_, &imported_}) {
     map->clear();
-    const uint64_t count = take();
-    require(count <= bytes.size() / 16, "cut short");
+    const uint64_t count = in.take_count(16);
     for (uint64_t i = 0; i < count; ++i) {
-      const Id id = take();
-      const uint64_t value = take();
-      require(value <= 255, "a count is too large");
+      const auto id = in.take<Id>();
+      const auto value = in.take<uint64_t>();
+      in.require(value <= 255, "a count is too large");
       map->set(id, value);
     }
-    require(map->size() == count, "an id occurs twice");
+    in.require(map->size() == count, "an id occurs twice");
   }
-  require(take() == counters_.size() && bytes.size() == counters_.size(),
-          "of another size than the options say");
-  if (!counters_.empty()) {
-    std::memcpy(counters_.data(), bytes.data(), bytes.size());
-  }
+  in.require(in.take<uint64_t>() == counters_.size() && in.left() == counters_.size(),
+             "of another size than the options say");
+  const std::string_view counters = in.take_text(counters_.size());
+  std::copy(counters.begin(), counters.end(), counters_.begin());
 }
 
 }  // namespace mstrain::embedding_cache

@@ -1,9 +1,8 @@
 #include "embedding_cache/delta.h"
 
-#include <cstring>
-
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "embedding_cache/bytes.h"
 
 namespace mstrain::embedding_cache {
 namespace {
@@ -13,18 +12,6 @@ constexpr uint32_t kRows = 1;
 constexpr uint32_t kTombstones = 2;
 constexpr uint32_t kEnd = 0xffffffffU;
 constexpr uint64_t kBlockRows = 8192;
-
-template <class T>
-void put(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-template <class T>
-T load(const std::byte* at) {
-  T value{};
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
 
 std::string print_head(const DeltaHead& head) {
   OrderedJson json;
@@ -137,19 +124,14 @@ void DeltaWriter::finish() {
 
 DeltaReader::DeltaReader(FileSystem& files, const std::string& path)
     : path_(path), file_(files.map(path)) {
-  const std::span<const std::byte> bytes = file_->bytes();
-  const auto require = [&](bool condition, const char* message) {
-    if (!condition) {
-      throw IoError(fmt::format("{}: {}", path_, message));
-    }
-  };
-  require(bytes.size() >= 12 + 16 + 4 && as_text(bytes.first(8)) == kMagic, "not a delta of rows");
-  const std::span<const std::byte> checked = bytes.first(bytes.size() - 4);
-  require(crc32c(checked) == load<uint32_t>(bytes.data() + checked.size()),
-          "does not match its checksum");
-  const auto length = load<uint32_t>(bytes.data() + 8);
-  require(length <= checked.size() - 12, "its head is cut short");
-  head_ = parse_head(as_text(checked.subspan(12, length)), path_);
+  ByteReader in(file_->bytes(), path_);
+  in.require(in.left() >= 12 + 16 + 4 && in.take_text(8) == kMagic, "not a delta of rows");
+  const std::span<const std::byte> checked = file_->bytes().first(file_->bytes().size() - 4);
+  in.require(crc32c(checked) == ByteReader(file_->bytes().last(4), path_).take<uint32_t>(),
+             "does not match its checksum");
+  const auto length = in.take<uint32_t>();
+  in.require(length <= checked.size() - 12, "its head is cut short");
+  head_ = parse_head(in.take_text(length), path_);
   body_ = checked.subspan(12 + size_t{length});
   walk(nullptr);
 }
@@ -157,36 +139,29 @@ DeltaReader::DeltaReader(FileSystem& files, const std::string& path)
 void DeltaReader::read(const DeltaVisitor& visit) const { walk(&visit); }
 
 void DeltaReader::walk(const DeltaVisitor* visit) const {
-  const auto require = [&](bool condition, const char* message) {
-    if (!condition) {
-      throw IoError(fmt::format("{}: {}", path_, message));
-    }
-  };
-  std::span<const std::byte> rest = body_;
+  ByteReader in(body_, path_);
   std::vector<Id> ids;
   for (;;) {
-    require(rest.size() >= 16, "cut short");
-    const auto table = load<uint32_t>(rest.data());
-    const auto kind = load<uint32_t>(rest.data() + 4);
-    const auto count = load<uint64_t>(rest.data() + 8);
-    rest = rest.subspan(16);
+    const auto table = in.take<uint32_t>();
+    const auto kind = in.take<uint32_t>();
+    const auto count = in.take<uint64_t>();
     if (table == kEnd) {
-      require(rest.empty(), "has bytes behind its end");
+      in.require(in.left() == 0, "has bytes behind its end");
       return;
     }
-    require(table < head_.tables.size(), "names a table that its head lacks");
-    require(kind == kRows || kind == kTombstones, "has a block of an unknown kind");
-    const uint64_t each = 8 + (kind == kRows ? head_.tables[table].row_bytes : 0);
-    require(count > 0 && count <= rest.size() / each, "a block is cut short");
+    in.require(table < head_.tables.size(), "names a table that its head lacks");
+    in.require(kind == kRows || kind == kTombstones, "has a block of an unknown kind");
+    const uint64_t row_bytes = kind == kRows ? head_.tables[table].row_bytes : 0;
+    in.require(count > 0 && count <= in.left() / (8 + row_bytes), "a block is cut short");
     ids.resize(count);
-    std::memcpy(ids.data(), rest.data(), count * 8);
+    std::memcpy(ids.data(), in.take_bytes(count * 8).data(), count * 8);
     for (size_t i = 1; i < ids.size(); ++i) {
-      require(ids[i - 1] < ids[i], "ids of a block do not ascend");
+      in.require(ids[i - 1] < ids[i], "ids of a block do not ascend");
     }
+    const std::byte* rows = in.take_bytes(count * row_bytes).data();
     if (visit != nullptr) {
-      (*visit)(table, ids, kind == kRows ? rest.data() + count * 8 : nullptr);
+      (*visit)(table, ids, kind == kRows ? rows : nullptr);
     }
-    rest = rest.subspan(count * each);
   }
 }
 

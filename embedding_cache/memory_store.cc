@@ -2,13 +2,12 @@
 //
 // rows-<table>.bin, little-endian: "MSECROW1", record bytes (u32), table (u32), rows (u64), then per row the id (u64) and the record.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
 
-#include "core/base/error.h"
 #include "core/io/digest.h"
+#include "embedding_cache/bytes.h"
 #include "embedding_cache/id_map.h"
 #include "embedding_cache/row_store.h"
 
@@ -18,11 +17,6 @@ namespace {
 constexpr std::string_view kMagic = "MSECROW1";
 constexpr size_t kHeader = 24;
 constexpr size_t kChunkRows = 4096;  // rows per allocation, and per append to a file
-
-template <class T>
-void put(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
 
 class MemoryTable {
  public:
@@ -182,31 +176,20 @@ class MemoryStore final : public RowStore {
  private:
   void load(uint32_t table, const std::string& path) {
     const auto file = files_.map(path);
-    const std::span<const std::byte> bytes = file->bytes();
-    const auto require = [&](bool condition, const char* message) {
-      if (!condition) {
-        throw IoError(fmt::format("{}: {}", path, message));
-      }
-    };
-    require(bytes.size() >= kHeader && as_text(bytes.first(8)) == kMagic, "not a file of rows");
-    uint32_t record_bytes = 0;
-    uint32_t number = 0;
-    uint64_t count = 0;
-    std::memcpy(&record_bytes, bytes.data() + 8, 4);
-    std::memcpy(&number, bytes.data() + 12, 4);
-    std::memcpy(&count, bytes.data() + 16, 8);
-    require(record_bytes == tables_[table].record_bytes(), "rows of another width");
-    require(number == table, "rows of another table");
+    ByteReader in(file->bytes(), path);
+    in.require(in.left() >= kHeader && in.take_text(kMagic.size()) == kMagic, "not a file of rows");
+    const auto record_bytes = in.take<uint32_t>();
+    in.require(record_bytes == tables_[table].record_bytes(), "rows of another width");
+    in.require(in.take<uint32_t>() == table, "rows of another table");
+    const auto count = in.take<uint64_t>();
     const size_t stride = 8 + size_t{record_bytes};
-    require((bytes.size() - kHeader) % stride == 0 && (bytes.size() - kHeader) / stride == count,
-            "its size does not fit its number of rows");
+    in.require(in.left() % stride == 0 && in.left() / stride == count,
+               "its size does not fit its number of rows");
     for (uint64_t i = 0; i < count; ++i) {
-      const std::byte* row = bytes.data() + kHeader + i * stride;
-      Id id = 0;
-      std::memcpy(&id, row, 8);
-      tables_[table].put(id, row + 8);
+      const auto id = in.take<Id>();
+      tables_[table].put(id, in.take_bytes(record_bytes).data());
     }
-    require(tables_[table].size() == count, "an id occurs twice");
+    in.require(tables_[table].size() == count, "an id occurs twice");
   }
 
   FileSystem& files_;
