@@ -26,7 +26,7 @@
 #include "embedding_cache/cache.h"
 #include "embedding_cache/commit_store.h"
 #include "embedding_cache/dedup.h"
-#include "embedding_cache/host_tier.h"
+#include "embedding_cache/host_slots.h"
 #include "embedding_cache/id_map.h"
 #include "embedding_cache/replay.h"
 
@@ -328,7 +328,7 @@ void bench_memory() {
   constexpr uint64_t kRows = 5'000'000;  // so that a huge page more or less does not count
   constexpr uint32_t kRecord = 980;
   const uint64_t before = resident_bytes();
-  HostTier host(kRows, kRecord, Policy::kLookAhead);
+  HostSlots host(kRows, kRecord, Policy::kLookAhead);
   for (Id id = 0; id < kRows; ++id) {
     const Slot slot = host.insert(hash_mix(id));
     std::memset(host.record(slot), 1, kRecord);

@@ -23,6 +23,7 @@ Core::Core(const Options& given) : options(given) {
   files = options.files == nullptr ? &real_files() : options.files;
   for (const TableOptions& table : options.tables) {
     tables.push_back(std::make_unique<Table>(table, options.seed));
+    host_.add_table(tables.back()->host);
     context_.record_bytes.push_back(tables.back()->layout.record_bytes());
   }
   workers_ = std::make_unique<ThreadPool>(options.threads - 1);
@@ -258,25 +259,24 @@ void Core::write_out(Lock& lock) {
 void Core::flush_dirty(Lock& lock) {
   write_out(lock);
   std::vector<RowWrite> rows;
-  for (uint32_t t = 0; t < tables.size(); ++t) {
-    HostTier& host = tables[t]->host;
-    const size_t begin = rows.size();
-    host.each([&](Slot slot) {
-      if (host.is_dirty(slot)) {
-        rows.push_back({t, host.id(slot), host.record(slot)});
-      }
-    });
-    std::sort(rows.begin() + static_cast<std::ptrdiff_t>(begin), rows.end(),
-              [](const RowWrite& a, const RowWrite& b) { return a.id < b.id; });
+  host_.each_dirty([&](uint32_t t, Slot slot) {
+    rows.push_back({t, tables[t]->host.id(slot), tables[t]->host.record(slot)});
+  });
+  std::sort(rows.begin(), rows.end(), [](const RowWrite& a, const RowWrite& b) {
+    return a.table != b.table ? a.table < b.table : a.id < b.id;
+  });
+  write_to(below(), rows);
+  for (const auto& table : tables) {
+    table->host.each([&](Slot slot) { table->host.set_dirty(slot, false); });
   }
+}
+
+void Core::write_to(std::span<Tier* const> tiers, std::span<const RowWrite> rows) {
   try {
-    store_->write(rows);
+    write_through(tiers, rows);
   } catch (const std::exception& error) {
     poison(error.what(), std::current_exception());
     throw;
-  }
-  for (const auto& table : tables) {
-    table->host.each([&](Slot slot) { table->host.set_dirty(slot, false); });
   }
 }
 

@@ -32,7 +32,7 @@ struct Table {
   TableOptions options;
   RowLayout layout;
   uint64_t seed;
-  HostTier host;
+  HostSlots host;
   Dedup dedup;
   LookAhead window;
   AdmissionFilter admission;
@@ -134,6 +134,8 @@ class Core : public std::enable_shared_from_this<Core> {
 
   void write_out(Lock& lock);    // everything on its way out is in the store on return
   void flush_dirty(Lock& lock);  // and every changed row of the host tier too
+  std::span<Tier* const> below() const { return std::span(tiers_).subspan(1); }
+  void write_to(std::span<Tier* const> tiers, std::span<const RowWrite> rows);  // poisons on error
   void start_writer();
   void run_writer();
   std::string save_state() const;
@@ -142,11 +144,14 @@ class Core : public std::enable_shared_from_this<Core> {
   void check_same_tables(const CommitInfo& info) const;
   void load_shadow();
   void apply_rows(uint32_t table, std::span<const Id> ids, const std::byte* records);
+  std::vector<Id> those_there(uint32_t table, std::span<const Id> ids);  // which have a row
   void forget_rows(uint32_t table, std::span<const Id> ids, uint64_t step);
 
   std::unique_ptr<FileLock> lock_file_;
   std::unique_ptr<ThreadPool> workers_;  // compute
+  HostTier host_;
   std::unique_ptr<RowStore> store_;
+  std::vector<Tier*> tiers_;  // fastest first
   StoreContext context_;
 
   mutable std::mutex mutex_;

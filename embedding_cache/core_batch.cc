@@ -94,7 +94,7 @@ void Core::plan_batch(const Table& table, TicketState& ticket, std::vector<bool>
     } else {
       check(table.host.may_pin(ticket.slots[u]),
             "embedding_cache: row {} of table \"{}\" is held by {} open tickets; release some",
-            ids[u], table.options.name, HostTier::kMaxPins);
+            ids[u], table.options.name, HostSlots::kMaxPins);
       newly_pinned += table.host.is_pinned(ticket.slots[u]) ? 0 : 1;
     }
   }
@@ -283,7 +283,7 @@ void Core::run_chunk(const std::shared_ptr<Fetch>& fetch, size_t begin, size_t e
   try {
     const std::span<const Id> ids = std::span(fetch->ids).subspan(begin, end - begin);
     bool found[kChunkMax] = {};
-    store_->multi_get(fetch->table, ids, &fetch->into[begin], found);
+    read_through(below(), fetch->table, ids, &fetch->into[begin], found);
     const Table& table = *tables[fetch->table];
     for (size_t i = 0; i < ids.size(); ++i) {
       if (!found[i]) {

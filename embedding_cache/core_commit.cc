@@ -137,6 +137,7 @@ void Core::open_store(const CommitInfo* from) {
     check(!options.directory.empty(), "embedding_cache: a rocksdb store needs a directory");
     store_ = open_rocksdb_store(context_, join_path(options.directory, "live"), rows);
   }
+  tiers_ = {&host_, store_.get()};
 }
 
 std::string Core::save_state() const {
@@ -293,25 +294,15 @@ void Core::forget_rows(uint32_t index, std::span<const Id> ids, uint64_t step) {
   for (size_t begin = 0; begin < ids.size(); begin += kDeletesAtOnce) {
     const auto part = ids.subspan(begin, std::min(kDeletesAtOnce, ids.size() - begin));
     std::vector<RowWrite> deletes;
-    std::vector<Slot> slots(part.size());
-    table.host.find(part, slots.data());
     for (const Id id : part) {
       deletes.push_back({index, id, nullptr});
     }
-    try {
-      store_->write(deletes);
-    } catch (const std::exception& error) {
-      poison(error.what(), std::current_exception());
-      throw;
-    }
-    for (size_t i = 0; i < part.size(); ++i) {
-      if (slots[i] != kNoSlot) {
-        table.host.erase(slots[i]);
-      }
+    write_to(tiers_, deletes);
+    for (const Id id : part) {
       // Later than the last commit, so that a delta since that one tells it.
-      table.tombstones.set(part[i], std::max(step, committed_step + 1));
-      table.admission.forget(part[i]);
-      table.shadow.erase(part[i]);
+      table.tombstones.set(id, std::max(step, committed_step + 1));
+      table.admission.forget(id);
+      table.shadow.erase(id);
     }
     table.rows -= part.size();
   }

@@ -77,17 +77,7 @@ ExportSummary Core::import_delta(const std::string& path) {
       summary.rows += ids.size();
       return;
     }
-    std::vector<Id> there;
-    std::vector<std::byte> record(tables[table]->layout.record_bytes());
-    for (const Id id : ids) {
-      std::byte* into = record.data();
-      bool found = false;
-      store_->multi_get(table, std::span(&id, 1), &into, &found);
-      if (found) {
-        there.push_back(id);
-      }
-    }
-    forget_rows(table, there, head.step);
+    forget_rows(table, those_there(table, ids), head.step);
     summary.tombstones += ids.size();
   });
   for (const auto& table : tables) {
@@ -114,6 +104,24 @@ void Core::load(uint32_t index, std::span<const Id> ids, std::span<const std::by
   apply_rows(index, ids, records.data());
 }
 
+std::vector<Id> Core::those_there(uint32_t index, std::span<const Id> ids) {
+  const uint32_t bytes = at(index).layout.record_bytes();
+  std::vector<std::byte> space(ids.size() * bytes);
+  std::vector<std::byte*> into(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    into[i] = space.data() + i * bytes;
+  }
+  const auto found = std::make_unique<bool[]>(ids.size());
+  read_through(tiers_, index, ids, into.data(), found.get());
+  std::vector<Id> out;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (found[i]) {
+      out.push_back(ids[i]);
+    }
+  }
+  return out;
+}
+
 // Everything is quiet and flushed. Rows replace what is there.
 void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* records) {
   if (ids.empty()) {
@@ -124,14 +132,7 @@ void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* 
   uint64_t known = 0;
   // Rows loaded in ascending order into a fresh table are new; otherwise the store is asked.
   if (table.rows != table.loaded || (table.loaded > 0 && ids.front() <= table.last_loaded)) {
-    std::vector<std::byte> space(ids.size() * bytes);
-    std::vector<std::byte*> into(ids.size());
-    for (size_t i = 0; i < ids.size(); ++i) {
-      into[i] = space.data() + i * bytes;
-    }
-    const auto found = std::make_unique<bool[]>(ids.size());
-    store_->multi_get(index, ids, into.data(), found.get());
-    known = static_cast<uint64_t>(std::count(found.get(), found.get() + ids.size(), true));
+    known = those_there(index, ids).size();
   } else {
     table.loaded += ids.size();
     table.last_loaded = ids.back();
@@ -141,22 +142,8 @@ void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* 
   for (size_t i = 0; i < ids.size(); ++i) {
     rows.push_back({index, ids[i], records + i * bytes});
   }
-  try {
-    store_->write(rows);
-  } catch (const std::exception& error) {
-    poison(error.what(), std::current_exception());
-    throw;
-  }
+  write_to(tiers_, rows);
   table.rows += ids.size() - known;
-  if (table.host.used() > 0) {
-    std::vector<Slot> slots(ids.size());
-    table.host.find(ids, slots.data());
-    for (const Slot slot : slots) {
-      if (slot != kNoSlot) {
-        table.host.erase(slot);
-      }
-    }
-  }
   const bool filtered = table.options.admission.kind != AdmissionKind::kNone;
   for (size_t i = 0; i < ids.size() && (filtered || options.check_shadow); ++i) {
     if (filtered) {

@@ -91,8 +91,7 @@ class MemoryStore final : public RowStore {
 
   const char* name() const override { return "memory"; }
 
-  void multi_get(uint32_t table, std::span<const Id> ids, std::byte* const* into,
-                 bool* found) override {
+  void read(uint32_t table, std::span<const Id> ids, std::byte* const* into, bool* found) override {
     const std::shared_lock lock(mutex_);
     const MemoryTable& rows = tables_[table];
     uint64_t hits = 0;

@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "embedding_cache/commit_store.h"
 #include "embedding_cache/delta.h"
-#include "embedding_cache/host_tier.h"
+#include "embedding_cache/host_slots.h"
 #include "embedding_cache/id_map.h"
 
 namespace mstrain::embedding_cache {
@@ -26,7 +26,7 @@ size_t shard_of(Id id) { return (id * 0x9e3779b97f4a7c15U) >> 60; }
 struct Shard {
   Shard(uint64_t rows, uint32_t width) : host(rows, width * 4, Policy::kLru) {}
   std::mutex mutex;
-  HostTier host;
+  HostSlots host;
 };
 
 struct ReaderTable {
@@ -118,9 +118,8 @@ void Reader::State::fetch(uint32_t index, const std::vector<std::pair<Id, size_t
         for (int64_t i = begin; i < end; ++i) {
           into.push_back(records.data() + static_cast<size_t>(i) * bytes);
         }
-        from.store->multi_get(index,
-                              std::span(ids).subspan(static_cast<size_t>(begin), into.size()),
-                              into.data(), there.get() + begin);
+        from.store->read(index, std::span(ids).subspan(static_cast<size_t>(begin), into.size()),
+                         into.data(), there.get() + begin);
       });
   size_t at_id = 0;
   for (const auto& [id, position] : wanted) {

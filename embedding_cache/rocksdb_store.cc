@@ -276,8 +276,7 @@ class RocksdbStore final : public RowStore {
 
   const char* name() const override { return "rocksdb"; }
 
-  void multi_get(uint32_t table, std::span<const Id> ids, std::byte* const* into,
-                 bool* found) override {
+  void read(uint32_t table, std::span<const Id> ids, std::byte* const* into, bool* found) override {
     std::vector<char> keys(ids.size() * kKeyBytes);
     std::vector<rocksdb::Slice> slices(ids.size());
     for (size_t i = 0; i < ids.size(); ++i) {

@@ -1,29 +1,19 @@
-// The tier below memory: a map from (table, id) to records. Two are provided: memory_store.cc and rocksdb_store.cc.
+// The last tier: a map from (table, id) to records. Two are provided: memory_store.cc and rocksdb_store.cc.
 // What a store holds while it is open is disposable; only what checkpoint() wrote survives.
-// Errors are IoError with the store's name, the operation, how many rows, and the errno where there is one.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "embedding_cache/options.h"
+#include "embedding_cache/tier.h"
 
 namespace mstrain {
 class ThreadPool;
 }
 
 namespace mstrain::embedding_cache {
-
-// A row to be written, or deleted where `record` is null.
-struct RowWrite {
-  uint32_t table;
-  Id id;
-  const std::byte* record;
-};
 
 // A file of a checkpoint with its size and digest, "crc32c:" and eight hexadecimal digits.
 struct StoreFile {
@@ -43,16 +33,8 @@ struct StoreStats {
 using RowVisitor = std::function<void(Id id, const std::byte* record)>;
 
 // Thread-safe, with at most one write, checkpoint or scan at a time.
-class RowStore {
+class RowStore : public Tier {
  public:
-  virtual ~RowStore() = default;
-  virtual const char* name() const = 0;
-
-  // Copies the record of each of `ids` (ascending, of one table) to into[i], and sets found[i]. Where there is none, into[i] is as it was.
-  virtual void multi_get(uint32_t table, std::span<const Id> ids, std::byte* const* into,
-                         bool* found) = 0;
-  // `rows` ascend by (table, id) and are distinct. When this returns, multi_get finds them.
-  virtual void write(std::span<const RowWrite> rows) = 0;
   virtual void scan(uint32_t table, const RowVisitor& visit) = 0;  // ascending ids
   // Writes everything into the new directory `folder`; its files are durable on return, its name is not.
   virtual std::vector<StoreFile> checkpoint(const std::string& folder) = 0;

@@ -11,7 +11,7 @@
 #include "core/base/rng.h"
 #include "embedding_cache/admission.h"
 #include "embedding_cache/dedup.h"
-#include "embedding_cache/host_tier.h"
+#include "embedding_cache/host_slots.h"
 #include "embedding_cache/look_ahead.h"
 #include "embedding_cache/row.h"
 #include "embedding_cache/update.h"
@@ -82,7 +82,7 @@ TEST_F(Parts, IdMapEqualsAPlainMap) {
 // Random inserts, erasures, pins and uses against a plain map; victims are unpinned and the least recently used.
 TEST_F(Parts, HostTierEqualsAPlainMap) {
   constexpr uint64_t kRows = 700;
-  HostTier host(kRows, 16, Policy::kLru);
+  HostSlots host(kRows, 16, Policy::kLru);
   struct Row {
     Slot slot;
     uint64_t used;
@@ -140,7 +140,7 @@ TEST_F(Parts, HostTierEqualsAPlainMap) {
 }
 
 TEST_F(Parts, HostTierForgetsAgesOnlyBeyondItsHorizon) {
-  HostTier host(4, 8, Policy::kLru);
+  HostSlots host(4, 8, Policy::kLru);
   for (Id id = 0; id < 4; ++id) {
     host.use(host.insert(id));
   }
@@ -155,12 +155,12 @@ TEST_F(Parts, HostTierForgetsAgesOnlyBeyondItsHorizon) {
 
 TEST_F(Parts, HostTierCostsAtMostSixteenBytesBesideARecord) {
   constexpr uint64_t kRows = 1000000;
-  const HostTier host(kRows, 980, Policy::kLookAhead);
+  const HostSlots host(kRows, 980, Policy::kLookAhead);
   EXPECT_LE(static_cast<double>(host.overhead_bytes()) / kRows, 16.0);
 }
 
 TEST_F(Parts, LeastUsedRowLeavesFirst) {
-  HostTier host(3, 8, Policy::kLfu);
+  HostSlots host(3, 8, Policy::kLfu);
   for (Id id = 0; id < 3; ++id) {
     const Slot slot = host.insert(id);
     for (Id use = 0; use < 5 - id; ++use) {
