@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "embedding_cache/dedup.h"
-#include "embedding_cache/host_tier.h"
+#include "embedding_cache/host_slots.h"
 #include "embedding_cache/look_ahead.h"
 
 namespace mstrain::embedding_cache {
@@ -44,7 +44,7 @@ void check_fits(const Batch& batch, const ReplayOptions& options) {
 ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions& options) {
   check_replay(log, options);
   ReplayResult result{.policy = name_of(policy), .host_rows = options.host_rows};
-  HostTier host(options.host_rows, 4, policy);  // records play no part
+  HostSlots host(options.host_rows, 4, policy);  // records play no part
   Dedup dedup;
   LookAhead window;
   const uint64_t batches = (log.size() + options.batch - 1) / options.batch;
