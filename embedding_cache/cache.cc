@@ -63,8 +63,8 @@ Cache Cache::resume(const Options& options, CommitId id) {
 }
 
 const Options& Cache::options() const { return core_->options; }
-CommitId Cache::last_commit() const { return core_->committed; }
-uint64_t Cache::last_step() const { return core_->committed_step; }
+CommitId Cache::last_commit() const { return core_->last_commit(); }
+uint64_t Cache::last_step() const { return core_->last_step(); }
 std::span<const std::byte> Cache::user_blob() const { return as_bytes(core_->user_blob); }
 const RowLayout& Cache::layout(uint32_t table) const { return core_->at(table).layout; }
 
@@ -116,6 +116,10 @@ void Cache::release(Ticket&& ticket) {
   ticket.state_.reset();
 }
 
+CommitId Cache::start_commit(uint64_t step, std::span<const std::byte> user_blob) {
+  return core_->start_commit(step, user_blob);
+}
+void Cache::wait_commit(CommitId id) { core_->wait_commit(id); }
 CommitId Cache::prepare(uint64_t step, std::span<const std::byte> user_blob) {
   return core_->prepare(step, user_blob);
 }

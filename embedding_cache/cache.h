@@ -8,7 +8,7 @@
 //   cache.gather(ticket, out, width);                         // out[positions, width]
 //   cache.update(ticket, gradients, LazyAdam{.lr = 1e-3F});   // gradients[positions, width]
 //   cache.release(std::move(ticket));
-//   CommitId id = cache.commit_step(step, user_blob);              // between steps, no ticket open
+//   CommitId id = cache.commit_step(step, user_blob);         // between steps, no ticket open
 //
 // What holds, whatever the sizes of the tiers, the depth of prefetch and the number of threads:
 //   a row held by an open ticket stays where it is;
@@ -97,9 +97,9 @@ class Cache {
   ~Cache();
 
   const Options& options() const;
-  CommitId last_commit() const;                  // resumed from or made; 0: none
+  CommitId last_commit() const;                  // resumed from or durable since; 0: none
   uint64_t last_step() const;                    // of that commit
-  std::span<const std::byte> user_blob() const;  // of the commit that was resumed
+  std::span<const std::byte> user_blob() const;  // of the commit that was resumed from
   uint32_t table(std::string_view name) const;
   const RowLayout& layout(uint32_t table) const;
 
@@ -144,7 +144,12 @@ class Cache {
 
   // Between steps: no ticket may be open. prepare() writes a commit and returns when it is durable; commit(id) says that whoever asked for
   // it will resume from there, and removes all but the newest options.keep and abandoned ones. Steps of later batches must be greater.
+  // start_commit() is a prepare() that returns at once: what has been learned so far is written while training goes on, with as much memory
+  // as changes meanwhile and up to 256 MiB. It is durable when wait_commit(id) or commit(id) has returned; both throw what it failed with,
+  // or else the next commit does. Closing waits for it.
   CommitId prepare(uint64_t step, std::span<const std::byte> user_blob = {});
+  CommitId start_commit(uint64_t step, std::span<const std::byte> user_blob = {});
+  void wait_commit(CommitId id);
   void commit(CommitId id);
   CommitId commit_step(uint64_t step, std::span<const std::byte> user_blob = {});  // both
 

@@ -12,6 +12,9 @@
 
 namespace mstrain::embedding_cache {
 
+inline constexpr const char* kStateFile = "state.bin";
+inline constexpr const char* kUserFile = "user.bin";
+
 struct CommitTable {
   std::string name;
   std::string schema;

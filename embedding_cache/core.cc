@@ -39,9 +39,18 @@ Core::~Core() { close(); }
 
 void Core::close() {
   {
-    const std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (closed_) {
       return;
+    }
+    // A commit that was started is ended, unless the cache has failed.
+    if (pending_ != nullptr) {
+      changed_.wait_for(lock, std::chrono::duration<double>(options.wait_seconds),
+                        [this] { return pending_->done || !failure_.empty(); });
+      if (pending_->error) {
+        log_warning("embedding_cache: commit {} failed, and nobody asked for it",
+                    pending_->info.id);
+      }
     }
     closed_ = true;
     if (failure_.empty()) {
@@ -218,32 +227,43 @@ Stats Core::stats() {
 // ---- the writer -----------------------------------------------------------------------------
 
 void Core::start_writer() {
-  if (!writer_running_ && write_back_.has_sealed()) {
+  const bool commits = pending_ != nullptr && !pending_->done;
+  if (!writer_running_ && (write_back_.has_sealed() || commits)) {
     writer_running_ = true;
     writer_->submit([this] { run_writer(); });
   }
 }
 
+// Rows in the order in which they left; a commit after those that left before it, and before those that did later.
 void Core::run_writer() {
   Lock lock(mutex_);
-  while (write_back_.has_sealed() && failure_.empty()) {
-    const std::vector<RowWrite> rows = write_back_.take();
-    lock.unlock();
-    std::exception_ptr error;
-    std::string message;
-    try {
-      store_->write(rows);
-    } catch (const std::exception& caught) {
-      error = std::current_exception();
-      message = caught.what();
-    }
-    lock.lock();
-    if (error) {
-      poison(message, error);
+  while (failure_.empty()) {
+    if (write_back_.has_sealed()) {
+      const std::vector<RowWrite> rows = write_back_.take();
+      lock.unlock();
+      std::exception_ptr error;
+      std::string message;
+      try {
+        write_through(below(), rows);
+      } catch (const std::exception& caught) {
+        error = std::current_exception();
+        message = caught.what();
+      }
+      lock.lock();
+      if (error) {
+        poison(message, error);
+        break;
+      }
+      write_back_.confirm();
+      changed_.notify_all();
+    } else if (pending_ != nullptr && !pending_->done) {
+      lock.unlock();
+      run_pending();
+      lock.lock();
+      changed_.notify_all();
+    } else {
       break;
     }
-    write_back_.confirm();
-    changed_.notify_all();
   }
   writer_running_ = false;
   changed_.notify_all();

@@ -22,6 +22,7 @@
 #include "embedding_cache/host_tier.h"
 #include "embedding_cache/look_ahead.h"
 #include "embedding_cache/row_store.h"
+#include "embedding_cache/snapshot.h"
 #include "embedding_cache/write_back.h"
 
 namespace mstrain::embedding_cache {
@@ -70,6 +71,25 @@ struct Fetch {
   size_t chunks_left = 0;
 };
 
+// A commit that is written while training goes on.
+struct PendingCommit {
+  // What a table is besides its rows, as it was.
+  struct TableCopy {
+    uint64_t rows;
+    uint64_t last_step;
+    AdmissionFilter admission;
+    IdMap tombstones;
+  };
+  CommitInfo info;
+  std::string user_blob;
+  std::vector<TableCopy> tables;
+  Snapshot rows;
+  bool in_store = false;  // all rows: from here on nothing need be saved
+  bool done = false;
+  std::exception_ptr error;
+  uint64_t progress = 0;
+};
+
 class Core : public std::enable_shared_from_this<Core> {
  public:
   explicit Core(const Options& options);
@@ -88,8 +108,12 @@ class Core : public std::enable_shared_from_this<Core> {
   void release(TicketState& ticket);
   void drop(TicketState& ticket, bool unwinding) noexcept;
 
+  CommitId start_commit(uint64_t step, std::span<const std::byte> user_blob);
+  void wait_commit(CommitId id);
   CommitId prepare(uint64_t step, std::span<const std::byte> user_blob);
   void commit(CommitId id);
+  CommitId last_commit() const;
+  uint64_t last_step() const;
   uint64_t evict(uint64_t step);
   ExportSummary export_delta(CommitId since, const std::string& path, bool with_state);
   ExportSummary import_delta(const std::string& path);
@@ -103,10 +127,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Options options;
   FileSystem* files = nullptr;
   std::vector<std::unique_ptr<Table>> tables;
-  CommitId committed = 0;
-  CommitId newest = 0;  // id in use on disk
-  uint64_t committed_step = 0;
-  std::string user_blob;
+  std::string user_blob;  // of the commit resumed from
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -132,13 +153,22 @@ class Core : public std::enable_shared_from_this<Core> {
                      const RowKernel& kernel);
   void check_shadow(const TicketState& ticket);
 
+  // What prepare and start_commit have in common: checks, and what a manifest says.
+  CommitInfo begin_commit(Lock& lock, uint64_t step);
+  void write_commit(CommitInfo& info, const std::vector<TableState>& states, std::string_view blob);
+  void add_commit(const CommitInfo& info);
+  // Waits for the commit under way; throws what it failed with.
+  void settle(Lock& lock);
+  void save_frozen(uint32_t table, std::span<const Slot> slots);
+  void run_pending();  // in the writer's thread
+  void store_pending_rows(std::span<const Snapshot::Row> rows, std::byte* space);
+
   void write_out(Lock& lock);    // everything on its way out is in the store on return
   void flush_dirty(Lock& lock);  // and every changed row of the host tier too
   std::span<Tier* const> below() const { return std::span(tiers_).subspan(1); }
   void write_to(std::span<Tier* const> tiers, std::span<const RowWrite> rows);  // poisons on error
   void start_writer();
   void run_writer();
-  std::string save_state() const;
   void load_state(std::string_view bytes, const std::string& name);
   void open_store(const CommitInfo* from);
   void check_same_tables(const CommitInfo& info) const;
@@ -167,6 +197,12 @@ class Core : public std::enable_shared_from_this<Core> {
   WriteBack write_back_;
   bool writer_running_ = false;
   Stats times_;
+  CommitId committed_ = 0;       // resumed from or made
+  uint64_t committed_step_ = 0;  // of that one
+  uint64_t barrier_step_ =
+      0;                 // of the newest commit, complete or not: later batches have later steps
+  CommitId newest_ = 0;  // id in use on disk
+  std::unique_ptr<PendingCommit> pending_;
   std::vector<CommitId> kept_;       // complete commits of this line, ascending
   std::vector<CommitId> abandoned_;  // newer than the one resumed from
   bool closed_ = false;

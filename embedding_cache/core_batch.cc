@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "embedding_cache/core.h"
+#include "embedding_cache/stopwatch.h"
 
 namespace mstrain::embedding_cache {
 namespace {
@@ -14,20 +15,6 @@ constexpr uint64_t kWriteBackBytes =
     256 << 20;                    // rows on their way out before prefetch waits for the store
 constexpr size_t kChunkMin = 16;  // keys of one read
 constexpr size_t kChunkMax = 128;
-
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total) : total_(total) {}
-  ~Stopwatch() {
-    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& total_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // memcpy with the width known where it is a usual one: a call costs as much as a short row.
 template <size_t kWidth>
@@ -67,10 +54,10 @@ void copy_rows(std::byte* const* records, const uint32_t* inverse, size_t count,
 void Core::check_step(const Table& table, uint64_t step) const {
   check(step > 0 && step <= 0xffffffffU, "embedding_cache: step {}; steps are from 1 to 2^32 - 1",
         step);
-  check(step > committed_step,
+  check(step > barrier_step_,
         "embedding_cache: prefetch of step {}, but the last commit holds step {}; later batches "
         "need later steps",
-        step, committed_step);
+        step, barrier_step_);
   check(step >= table.last_step,
         "embedding_cache: table \"{}\": prefetch of step {} after step {}; steps never decrease",
         table.options.name, step, table.last_step);
@@ -216,6 +203,10 @@ void Core::evict_for(uint32_t index, uint64_t missing) {
   std::vector<Slot> victims;
   table.host.choose_victims(missing - free, victims);
   for (const Slot slot : victims) {
+    if (table.host.is_frozen(slot)) {
+      write_back_.hide(index, table.host.id(slot));
+      save_frozen(index, std::span(&slot, 1));
+    }
     if (table.host.is_dirty(slot)) {
       write_back_.add(index, table.host.id(slot), table.host.record(slot));
       ++table.stats.evicted_dirty;
@@ -243,6 +234,9 @@ void Core::bring_in(TicketState& ticket, const std::vector<uint32_t>& missing,
       table.host.expect(slot, next[u]);
     }
     const std::byte* leaving = write_back_.find(ticket.table, id);
+    if (leaving == nullptr && pending_ != nullptr && !pending_->in_store) {
+      leaving = pending_->rows.find(ticket.table, id);
+    }
     if (leaving != nullptr) {
       // Clean: that write still comes, before any later one of this row.
       std::memcpy(table.host.record(slot), leaving, table.layout.record_bytes());

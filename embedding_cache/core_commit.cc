@@ -1,17 +1,17 @@
-// Opening a directory, writing commits into it, and forgetting rows.
+// Writing commits, at once or while training goes on.
 #include <algorithm>
-#include <chrono>
+#include <cstring>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "embedding_cache/core.h"
+#include "embedding_cache/stopwatch.h"
 
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr const char* kState = "state.bin";
-constexpr const char* kUser = "user.bin";
-constexpr size_t kDeletesAtOnce = 65536;
+constexpr uint64_t kSliceBytes = 256 << 20;  // rows of a commit under way that are copied at once
+constexpr size_t kCopyRows = 512;            // copied in one hold of the mutex
 
 StoreFile write_file(FileSystem& files, const std::string& folder, const std::string& name,
                      std::string_view content) {
@@ -22,218 +22,241 @@ StoreFile write_file(FileSystem& files, const std::string& folder, const std::st
   return summarise_store_file(files, folder, name);
 }
 
+TableState state_of(uint64_t rows, uint64_t last_step, const AdmissionFilter& admission,
+                    const IdMap& tombstones) {
+  TableState state{.rows = rows, .last_step = last_step, .admission = admission.save()};
+  tombstones.each([&](Id id, uint64_t step) { state.tombstones.emplace_back(id, step); });
+  std::sort(state.tombstones.begin(), state.tombstones.end());
+  return state;
+}
+
 }  // namespace
 
-void Core::open(CommitId wanted) {
-  const std::string& directory = options.directory;
-  if (directory.empty()) {
-    check(wanted == 0, "embedding_cache: commit {} is asked for, but no directory is given",
-          wanted);
-    open_store(nullptr);
-    return;
-  }
-  claim_directory(*files, directory);
-  lock_file_ = files->try_lock(join_path(directory, "LOCK"));
-  if (lock_file_ == nullptr) {
-    throw IoError(fmt::format("{}: in use by another embedding cache", directory));
-  }
-  std::vector<CommitId> complete;
-  for (const CommitId id : list_commit_folders(*files, directory)) {
-    newest = std::max(newest, id);
-    if (has_manifest(*files, directory, id)) {
-      complete.push_back(id);
-    } else {
-      files->remove_all(commit_folder(directory, id));
-    }
-  }
-  CommitId chosen = wanted;
-  if (wanted != 0) {
-    if (!std::binary_search(complete.begin(), complete.end(), wanted)) {
-      throw IoError(fmt::format("{}: holds no commit {}; {}", directory, wanted,
-                                complete.empty()
-                                    ? std::string("it holds none")
-                                    : fmt::format("it holds {} to {}", complete.front(), newest)));
-    }
-    const std::vector<std::string> problems = verify_commit(*files, directory, wanted);
-    if (!problems.empty()) {
-      throw IoError(problems.front());
-    }
-  } else {
-    for (auto id = complete.rbegin(); id != complete.rend() && chosen == 0; ++id) {
-      const std::vector<std::string> problems = verify_commit(*files, directory, *id);
-      if (problems.empty()) {
-        chosen = *id;
-        break;
-      }
-      log_warning("{}{}; going back to the commit before {}", problems.front(),
-                  problems.size() == 1 ? std::string()
-                                       : fmt::format(" (and {} more files)", problems.size() - 1),
-                  *id);
-    }
-    if (chosen == 0 && !complete.empty()) {
-      throw IoError(
-          fmt::format("{}: none of its {} commits is intact", directory, complete.size()));
-    }
-  }
-  for (const CommitId id : complete) {
-    (id > chosen ? abandoned_ : kept_).push_back(id);
-  }
-  if (chosen == 0) {
-    open_store(nullptr);
-    return;
-  }
-  const CommitInfo info = read_manifest(*files, directory, chosen);
-  check_same_tables(info);
-  const std::string folder = commit_folder(directory, chosen);
-  open_store(&info);
-  const std::string state = join_path(folder, kState);
-  load_state(files->read(state), state);
-  user_blob = files->read(join_path(folder, kUser));
-  committed = chosen;
-  committed_step = info.step;
-  if (options.check_shadow) {
-    load_shadow();
-  }
+CommitId Core::last_commit() const {
+  const std::lock_guard lock(mutex_);
+  return committed_;
+}
+uint64_t Core::last_step() const {
+  const std::lock_guard lock(mutex_);
+  return committed_step_;
 }
 
-void Core::check_same_tables(const CommitInfo& info) const {
-  const std::string where = commit_folder(options.directory, info.id);
-  const auto require = [&](bool condition, const std::string& message) {
-    if (!condition) {
-      throw Error(where + ": " + message);
-    }
-  };
-  require(info.seed == options.seed,
-          fmt::format("made with seed {}, the options say {}", info.seed, options.seed));
-  require(info.tables.size() == tables.size(),
-          fmt::format("holds {} tables, the options name {}", info.tables.size(), tables.size()));
-  for (size_t t = 0; t < tables.size(); ++t) {
-    require(info.tables[t].name == tables[t]->options.name,
-            fmt::format("table {} is \"{}\", the options say \"{}\"", t, info.tables[t].name,
-                        tables[t]->options.name));
-    require(info.tables[t].schema == tables[t]->layout.schema(),
-            fmt::format("rows of table \"{}\" are [{}], the options say [{}]", info.tables[t].name,
-                        info.tables[t].schema, tables[t]->layout.schema()));
-  }
-}
-
-void Core::open_store(const CommitInfo* from) {
-  StoreKind kind = options.store.kind;
-  if (kind == StoreKind::kAuto) {
-    const bool disk =
-        from != nullptr ? from->store == "rocksdb" : has_rocksdb() && !options.directory.empty();
-    kind = disk ? StoreKind::kRocksdb : StoreKind::kMemory;
-  }
-  const char* name = kind == StoreKind::kRocksdb ? "rocksdb" : "memory";
-  std::string rows;
-  if (from != nullptr) {
-    check(from->store == name, "{}: its rows are in a {} store, the options say {}",
-          commit_folder(options.directory, from->id), from->store, name);
-    rows = join_path(commit_folder(options.directory, from->id), "rows");
-  }
-  if (kind == StoreKind::kMemory) {
-    store_ = open_memory_store(context_, rows);
-  } else {
-    check(!options.directory.empty(), "embedding_cache: a rocksdb store needs a directory");
-    store_ = open_rocksdb_store(context_, join_path(options.directory, "live"), rows);
-  }
-  tiers_ = {&host_, store_.get()};
-}
-
-std::string Core::save_state() const {
-  std::vector<TableState> states;
-  for (const auto& table : tables) {
-    TableState state{
-        .rows = table->rows, .last_step = table->last_step, .admission = table->admission.save()};
-    table->tombstones.each([&](Id id, uint64_t step) { state.tombstones.emplace_back(id, step); });
-    std::sort(state.tombstones.begin(), state.tombstones.end());
-    states.push_back(std::move(state));
-  }
-  return print_state(states);
-}
-
-void Core::load_state(std::string_view bytes, const std::string& name) {
-  const std::vector<TableState> states = parse_state(bytes, name);
-  if (states.size() != tables.size()) {
-    throw IoError(
-        fmt::format("{}: holds {} tables, expected {}", name, states.size(), tables.size()));
-  }
-  for (size_t t = 0; t < tables.size(); ++t) {
-    Table& table = *tables[t];
-    table.rows = states[t].rows;
-    table.last_step = states[t].last_step;
-    table.admission.load(states[t].admission, name);
-    for (const auto& [id, step] : states[t].tombstones) {
-      table.tombstones.set(id, step);
-    }
-  }
-}
-
-void Core::load_shadow() {
-  for (uint32_t t = 0; t < tables.size(); ++t) {
-    Table& table = *tables[t];
-    store_->scan(t, [&](Id id, const std::byte* record) {
-      table.shadow[id].assign(record, record + table.layout.record_bytes());
-    });
-  }
-}
-
-CommitId Core::prepare(uint64_t step, std::span<const std::byte> blob) {
-  Lock lock(mutex_);
-  const auto start = std::chrono::steady_clock::now();
+CommitInfo Core::begin_commit(Lock& lock, uint64_t step) {
   check(!options.directory.empty(), "embedding_cache: a commit needs options.directory");
+  settle(lock);
   require_quiet(lock, "commit");
-  check(step <= 0xffffffffU && step >= committed_step,
-        "embedding_cache: commit of step {} after commit {} of step {}", step, committed,
-        committed_step);
+  check(step <= 0xffffffffU && step >= barrier_step_,
+        "embedding_cache: commit of step {} after commit {} of step {}", step, committed_,
+        barrier_step_);
+  CommitInfo info{.id = newest_ + 1,
+                  .parent = committed_,
+                  .step = step,
+                  .seed = options.seed,
+                  .store = store_->name(),
+                  .options = print_options(options)};
   for (const auto& table : tables) {
     check(table->last_step <= step,
           "embedding_cache: commit of step {}, but table \"{}\" has learned step {}", step,
           table->options.name, table->last_step);
+    info.tables.push_back({table->options.name, table->layout.schema(), table->rows});
   }
-  flush_dirty(lock);
-  const CommitId id = newest + 1;
-  const std::string folder = commit_folder(options.directory, id);
+  return info;
+}
+
+// The store holds the rows of the commit and no later ones.
+void Core::write_commit(CommitInfo& info, const std::vector<TableState>& states,
+                        std::string_view blob) {
+  const std::string folder = commit_folder(options.directory, info.id);
   try {
     files->remove_all(folder);
     files->create_directories(folder);
-    CommitInfo info{.id = id,
-                    .parent = committed,
-                    .step = step,
-                    .seed = options.seed,
-                    .store = store_->name(),
-                    .options = print_options(options)};
-    for (const auto& table : tables) {
-      info.tables.push_back({table->options.name, table->layout.schema(), table->rows});
-    }
     info.files = store_->checkpoint(join_path(folder, "rows"));
     for (StoreFile& file : info.files) {
       file.name = "rows/" + file.name;
     }
-    info.files.push_back(write_file(*files, folder, kState, save_state()));
-    info.files.push_back(write_file(*files, folder, kUser, as_text(blob)));
+    info.files.push_back(write_file(*files, folder, kStateFile, print_state(states)));
+    info.files.push_back(write_file(*files, folder, kUserFile, blob));
     write_manifest(*files, options.directory, info);
   } catch (...) {
     try {
-      remove_commit(*files, options.directory, id);
+      remove_commit(*files, options.directory, info.id);
     } catch (const IoError&) {
       // The first error is the one to report; opening removes folders without a manifest.
     }
     throw;
   }
-  newest = id;
-  committed = id;
-  committed_step = step;
-  kept_.push_back(id);
-  user_blob = as_text(blob);
-  times_.commit_seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return id;
+}
+
+void Core::add_commit(const CommitInfo& info) {
+  newest_ = info.id;
+  committed_ = info.id;
+  committed_step_ = info.step;
+  kept_.push_back(info.id);
+}
+
+CommitId Core::prepare(uint64_t step, std::span<const std::byte> blob) {
+  Lock lock(mutex_);
+  const Stopwatch watch(times_.commit_seconds);
+  CommitInfo info = begin_commit(lock, step);
+  flush_dirty(lock);
+  std::vector<TableState> states;
+  for (const auto& table : tables) {
+    states.push_back(state_of(table->rows, table->last_step, table->admission, table->tombstones));
+  }
+  write_commit(info, states, as_text(blob));
+  barrier_step_ = step;
+  add_commit(info);
+  return info.id;
+}
+
+CommitId Core::start_commit(uint64_t step, std::span<const std::byte> blob) {
+  Lock lock(mutex_);
+  const Stopwatch watch(times_.commit_seconds);
+  auto pending =
+      std::make_unique<PendingCommit>(PendingCommit{.info = begin_commit(lock, step),
+                                                    .user_blob = std::string(as_text(blob)),
+                                                    .rows = Snapshot(context_.record_bytes)});
+  for (const auto& table : tables) {
+    pending->tables.push_back({table->rows, table->last_step, table->admission, table->tombstones});
+  }
+  host_.each_dirty([&](uint32_t t, Slot slot) {
+    HostSlots& host = tables[t]->host;
+    pending->rows.add({t, slot, host.id(slot)});
+    host.set_dirty(slot, false);
+    host.set_frozen(slot, true);
+  });
+  write_back_.hold();
+  barrier_step_ = step;
+  pending_ = std::move(pending);
+  start_writer();
+  return pending_->info.id;
+}
+
+void Core::save_frozen(uint32_t index, std::span<const Slot> slots) {
+  if (pending_ == nullptr || pending_->in_store) {
+    return;
+  }
+  HostSlots& host = tables[index]->host;
+  for (const Slot slot : slots) {
+    if (slot != kNoSlot && host.is_frozen(slot)) {
+      pending_->rows.save(index, host.id(slot), host.record(slot));
+      host.set_frozen(slot, false);
+    }
+  }
+}
+
+void Core::run_pending() {
+  PendingCommit& pending = *pending_;
+  std::exception_ptr error;
+  try {
+    pending.rows.sort();
+    const std::span<const Snapshot::Row> rows = pending.rows.rows();
+    std::unique_ptr<std::byte[]> space;
+    for (size_t begin = 0; begin < rows.size();) {
+      uint64_t bytes = 0;
+      size_t end = begin;
+      while (end < rows.size() && (end == begin || bytes < kSliceBytes)) {
+        bytes += context_.record_bytes[rows[end++].table];
+      }
+      if (space == nullptr) {  // the first slice is the largest
+        space = std::make_unique_for_overwrite<std::byte[]>(bytes + (1 << 20));
+      }
+      store_pending_rows(rows.subspan(begin, end - begin), space.get());
+      begin = end;
+    }
+    space.reset();
+    {
+      const std::lock_guard lock(mutex_);
+      pending.in_store = true;
+      pending.rows.forget_saved();
+    }
+    std::vector<TableState> states;
+    for (const PendingCommit::TableCopy& table : pending.tables) {
+      states.push_back(state_of(table.rows, table.last_step, table.admission, table.tombstones));
+    }
+    write_commit(pending.info, states, pending.user_blob);
+  } catch (const std::exception&) {
+    error = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  pending.error = error;
+  pending.done = true;
+  if (!error) {
+    add_commit(pending.info);
+  }
+  write_back_.let_go();
+}
+
+// Copies the rows as they were when the commit was started, and writes them. They stay frozen until the store has them: one that leaves
+// host memory meanwhile must be found.
+void Core::store_pending_rows(std::span<const Snapshot::Row> rows, std::byte* space) {
+  std::vector<RowWrite> writes;
+  writes.reserve(rows.size());
+  const auto is_here = [this](const Snapshot::Row& row) {
+    const HostSlots& host = tables[row.table]->host;
+    return host.is_frozen(row.slot) && host.id(row.slot) == row.id;
+  };
+  for (size_t begin = 0; begin < rows.size(); begin += kCopyRows) {
+    const std::lock_guard lock(mutex_);
+    require_healthy();
+    for (const Snapshot::Row& row : rows.subspan(begin, std::min(kCopyRows, rows.size() - begin))) {
+      const std::byte* record = is_here(row) ? tables[row.table]->host.record(row.slot)
+                                             : pending_->rows.find(row.table, row.id);
+      const uint32_t bytes = context_.record_bytes[row.table];
+      std::memcpy(space, record, bytes);
+      writes.push_back({row.table, row.id, space});
+      space += bytes;
+    }
+  }
+  try {
+    write_through(below(), writes);
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    poison(error.what(), std::current_exception());
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  ++pending_->progress;
+  for (const Snapshot::Row& row : rows) {
+    if (is_here(row)) {
+      tables[row.table]->host.set_frozen(row.slot, false);
+    }
+  }
+}
+
+void Core::settle(Lock& lock) {
+  if (pending_ == nullptr) {
+    return;
+  }
+  while (!pending_->done) {  // however long it takes, as long as it gets on
+    const uint64_t progress = pending_->progress;
+    wait_until(
+        lock, [&] { return pending_->done || pending_->progress != progress; },
+        fmt::format("commit {}", pending_->info.id));
+  }
+  const std::unique_ptr<PendingCommit> ended = std::move(pending_);
+  if (ended->error) {
+    std::rethrow_exception(ended->error);
+  }
+}
+
+void Core::wait_commit(CommitId id) {
+  Lock lock(mutex_);
+  const Stopwatch watch(times_.commit_seconds);
+  require_healthy();
+  if (pending_ != nullptr && pending_->info.id == id) {
+    settle(lock);
+  }
+  check(std::binary_search(kept_.begin(), kept_.end(), id),
+        "embedding_cache: there is no commit {}", id);
 }
 
 void Core::commit(CommitId id) {
-  const std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   require_healthy();
+  if (pending_ != nullptr && pending_->info.id == id) {
+    settle(lock);
+  }
   check(std::binary_search(kept_.begin(), kept_.end(), id),
         "embedding_cache: there is no prepared commit {}", id);
   // Where removing fails, the commits are intact all the same and are removed next time.
@@ -255,56 +278,6 @@ void Core::commit(CommitId id) {
       break;
     }
     kept_.erase(kept_.begin());
-  }
-}
-
-uint64_t Core::evict(uint64_t step) {
-  Lock lock(mutex_);
-  require_quiet(lock, "evict");
-  flush_dirty(lock);
-  uint64_t total = 0;
-  for (uint32_t t = 0; t < tables.size(); ++t) {
-    const EvictionOptions& rule = tables[t]->options.eviction;
-    if (rule.ttl_steps == 0) {
-      continue;
-    }
-    std::vector<std::pair<uint32_t, Id>> old;  // step, id: the oldest go first, equals by id
-    store_->scan(t, [&](Id id, const std::byte* record) {
-      const uint32_t last = load_header(record).step;
-      if (uint64_t{last} + rule.ttl_steps <= step) {
-        old.emplace_back(last, id);
-      }
-    });
-    const uint64_t rows = tables[t]->rows;
-    const uint64_t most = rows > rule.min_keep_rows ? rows - rule.min_keep_rows : 0;
-    std::sort(old.begin(), old.end());
-    old.resize(std::min<size_t>(old.size(), most));
-    std::vector<Id> ids(old.size());
-    std::transform(old.begin(), old.end(), ids.begin(), [](const auto& row) { return row.second; });
-    std::sort(ids.begin(), ids.end());
-    forget_rows(t, ids, step);
-    total += ids.size();
-  }
-  return total;
-}
-
-// Rows that exist, ascending. The store and the host tier hold the same.
-void Core::forget_rows(uint32_t index, std::span<const Id> ids, uint64_t step) {
-  Table& table = *tables[index];
-  for (size_t begin = 0; begin < ids.size(); begin += kDeletesAtOnce) {
-    const auto part = ids.subspan(begin, std::min(kDeletesAtOnce, ids.size() - begin));
-    std::vector<RowWrite> deletes;
-    for (const Id id : part) {
-      deletes.push_back({index, id, nullptr});
-    }
-    write_to(tiers_, deletes);
-    for (const Id id : part) {
-      // Later than the last commit, so that a delta since that one tells it.
-      table.tombstones.set(id, std::max(step, committed_step + 1));
-      table.admission.forget(id);
-      table.shadow.erase(id);
-    }
-    table.rows -= part.size();
   }
 }
 

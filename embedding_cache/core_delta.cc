@@ -12,6 +12,9 @@ ExportSummary Core::export_delta(CommitId since, const std::string& path, bool w
   require_quiet(lock, "export_delta");
   uint64_t since_step = 0;
   if (since != 0) {
+    if (pending_ != nullptr && pending_->info.id == since) {
+      settle(lock);
+    }
     check(std::binary_search(kept_.begin(), kept_.end(), since),
           "embedding_cache: export_delta since commit {}, which is not there; {}", since,
           kept_.empty() ? std::string("there is none")

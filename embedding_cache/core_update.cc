@@ -49,6 +49,7 @@ void Core::update(TicketState& ticket, std::span<const float> gradients, Gradien
     check(table.training.empty() || table.training.front() == &ticket,
           "embedding_cache: update of step {} before step {}, which was prefetched earlier",
           ticket.step, table.training.front()->step);
+    save_frozen(ticket.table, ticket.slots);
   }
   try {
     sum_and_apply(ticket, gradients, of, kernel);

@@ -103,10 +103,6 @@ void HostSlots::unpin(Slot slot) {
   }
 }
 
-void HostSlots::set_dirty(Slot slot, bool dirty) {
-  flags_[slot] = static_cast<uint8_t>(dirty ? flags_[slot] | kDirty : flags_[slot] & ~kDirty);
-}
-
 void HostSlots::advance() {
   ++now_;
   if (now_ - base_ > kRebaseAt) {
@@ -192,7 +188,7 @@ void HostSlots::refill(uint64_t count) {
   queue_.clear();
   std::vector<uint32_t> counts(2 * (uint32_t{kLastTime} + 1), 0);
   for (Slot slot = 0; slot < touched_; ++slot) {
-    if (flags_[slot] == 0 || flags_[slot] == kDirty) {
+    if (pins(slot) == 0) {
       ++counts[rank(times_[slot])];
     }
   }
@@ -212,7 +208,7 @@ void HostSlots::refill(uint64_t count) {
   }
   queue_.reserve(total);
   for (Slot slot = 0; slot < touched_ && queue_.size() < total; ++slot) {
-    if (flags_[slot] != 0 && flags_[slot] != kDirty) {
+    if (pins(slot) != 0) {
       continue;
     }
     const uint32_t r = rank(times_[slot]);
@@ -238,15 +234,14 @@ void HostSlots::choose_victims(uint64_t count, std::vector<Slot>& out) {
     }
     const Victim victim = queue_.back();
     queue_.pop_back();
-    const bool unpinned = flags_[victim.slot] == 0 || flags_[victim.slot] == kDirty;
     // A queue that is refilled in this call must not name the ones already chosen: they get a pin's mark meanwhile.
-    if (unpinned && times_[victim.slot] == victim.time) {
+    if (pins(victim.slot) == 0 && times_[victim.slot] == victim.time) {
       flags_[victim.slot] |= kPins - 1;
       out.push_back(victim.slot);
     }
   }
   for (const Slot slot : out) {
-    flags_[slot] &= kDirty;
+    flags_[slot] &= kDirty | kFrozen;
   }
 }
 

@@ -38,7 +38,7 @@ class HostSlots {
   // The slot of each id, or kNoSlot.
   void find(std::span<const Id> ids, Slot* slots) const;
 
-  static constexpr uint32_t kMaxPins = 100;
+  static constexpr uint32_t kMaxPins = 60;
   bool is_used(Slot slot) const { return pins(slot) != kFree; }
   bool is_pinned(Slot slot) const { return pins(slot) != 0 && pins(slot) != kFree; }
   bool may_pin(Slot slot) const { return pins(slot) < kMaxPins; }
@@ -48,7 +48,10 @@ class HostSlots {
   }
   void unpin(Slot slot);
   bool is_dirty(Slot slot) const { return (flags_[slot] & kDirty) != 0; }
-  void set_dirty(Slot slot, bool dirty);
+  void set_dirty(Slot slot, bool dirty) { set(slot, kDirty, dirty); }
+  // A frozen row must be saved for a commit before it changes or leaves. The owner sees to that.
+  bool is_frozen(Slot slot) const { return (flags_[slot] & kFrozen) != 0; }
+  void set_frozen(Slot slot, bool frozen) { set(slot, kFrozen, frozen); }
 
   // The batches that have been prefetched so far; uses are stamped with this time.
   uint64_t now() const { return now_; }
@@ -75,9 +78,13 @@ class HostSlots {
 
  private:
   static constexpr uint8_t kDirty = 0x80;
-  static constexpr uint8_t kPins = 0x7f;
-  static constexpr uint8_t kFree = 0x7f;
+  static constexpr uint8_t kFrozen = 0x40;
+  static constexpr uint8_t kPins = 0x3f;
+  static constexpr uint8_t kFree = 0x3f;
   uint8_t pins(Slot slot) const { return flags_[slot] & kPins; }
+  void set(Slot slot, uint8_t flag, bool on) {
+    flags_[slot] = static_cast<uint8_t>(on ? flags_[slot] | flag : flags_[slot] & ~flag);
+  }
 
   uint64_t home(Id id, uint32_t& tag) const;
   uint32_t rank(uint16_t time) const;  // lower leaves first

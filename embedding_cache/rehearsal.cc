@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <utility>
 
 #include "core/base/hash.h"
 #include "core/base/rng.h"
@@ -64,6 +65,12 @@ void Rehearsal::run(Cache& cache) const {
   uint64_t told = cache.last_step() + 1;   // next step to announce
   std::deque<std::vector<Ticket>> open;
   std::vector<float> values;
+  CommitId started = 0;
+  const auto await_started = [&] {
+    if (started != 0) {
+      cache.commit(std::exchange(started, 0));
+    }
+  };
   for (uint64_t step = cache.last_step() + 1; step <= steps; ++step) {
     // No ticket crosses a commit.
     const uint64_t barrier =
@@ -99,9 +106,15 @@ void Rehearsal::run(Cache& cache) const {
       if (evict_every != 0 && step % evict_every == 0) {
         cache.evict(step);
       }
-      cache.commit_step(step);
+      await_started();
+      if (commit_behind) {
+        started = cache.start_commit(step);
+      } else {
+        cache.commit_step(step);
+      }
     }
   }
+  await_started();
 }
 
 }  // namespace mstrain::embedding_cache

@@ -10,6 +10,7 @@ struct Rehearsal {
   uint64_t seed = 1;
   uint64_t steps = 60;
   uint64_t commit_every = 10;  // 0: never
+  bool commit_behind = false;  // commits are started, and awaited when the next one is due
   uint64_t evict_every = 0;    // forget old rows at such commits' steps; a multiple of commit_every
   uint32_t depth = 1;          // batches prefetched beyond the one that is learned
   uint32_t look_ahead = 0;     // batches announced beyond those

@@ -44,17 +44,27 @@ const std::byte* WriteBack::find(uint32_t table, Id id) const {
 
 void WriteBack::seal() { sealed_ = batches_.size() - taken_; }
 
+void WriteBack::hold() {
+  seal();
+  held_from_ = first_ + batches_.size();
+}
+
+size_t WriteBack::takable() const {
+  return static_cast<size_t>(std::min(first_ + taken_ + sealed_, held_from_) - (first_ + taken_));
+}
+
 std::vector<RowWrite> WriteBack::take() {
+  const size_t count = takable();
   std::vector<RowWrite> rows;
-  for (size_t b = taken_; b < taken_ + sealed_; ++b) {
+  for (size_t b = taken_; b < taken_ + count; ++b) {
     const Batch& batch = batches_[b];
     for (uint64_t r = 0; r < batch.rows; ++r) {
       rows.push_back(
           {batch.table, batch.ids[r], batch.records.get() + r * record_bytes_[batch.table]});
     }
   }
-  taken_ += sealed_;
-  sealed_ = 0;
+  taken_ += count;
+  sealed_ -= count;
   // Stable: of equal rows the last one is the newest.
   std::stable_sort(rows.begin(), rows.end(), [](const RowWrite& a, const RowWrite& b) {
     return a.table != b.table ? a.table < b.table : a.id < b.id;

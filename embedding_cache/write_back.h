@@ -20,12 +20,16 @@ class WriteBack {
 
   void add(uint32_t table, Id id, const std::byte* record);
   const std::byte* find(uint32_t table, Id id) const;  // the newest copy, or null
+  // There is a newer copy elsewhere: not found here any more, but still written.
+  void hide(uint32_t table, Id id) { newest_[table].erase(id); }
   uint64_t bytes() const { return bytes_; }
   bool empty() const { return batches_.empty(); }
   void seal();  // what was added so far may be written
-  bool has_sealed() const { return sealed_ > 0; }
+  bool has_sealed() const { return takable() > 0; }
+  void hold();  // what is added from here on stays until let_go()
+  void let_go() { held_from_ = ~uint64_t{0}; }
 
-  // The sealed batches as one sorted list with only the newest copy of each row; valid until confirm(). At most one list at a time.
+  // The sealed batches that are not held as one sorted list with only the newest copy of each row; valid until confirm(). At most one list at a time.
   std::vector<RowWrite> take();
   void confirm();  // the store has them
 
@@ -36,13 +40,16 @@ class WriteBack {
     std::vector<Id> ids;
     std::unique_ptr<std::byte[]> records;
   };
+  size_t takable() const;
+
   std::vector<uint32_t> record_bytes_;
   uint64_t batch_rows_ = 1;
   std::deque<Batch> batches_;  // taken ones first, then sealed ones, then open ones
   uint64_t first_ = 0;         // number of batches_.front()
   size_t taken_ = 0;
-  size_t sealed_ = 0;          // beyond the taken ones
-  std::vector<IdMap> newest_;  // by table: id -> batch number << 32 | row
+  size_t sealed_ = 0;                  // beyond the taken ones
+  uint64_t held_from_ = ~uint64_t{0};  // number of the first batch that is held
+  std::vector<IdMap> newest_;          // by table: id -> batch number << 32 | row
   uint64_t bytes_ = 0;
 };
 

@@ -31,6 +31,7 @@ Rehearsal rehearsal_of(uint64_t seed, uint64_t steps) {
   return {.seed = seed,
           .steps = steps,
           .commit_every = 8,
+          .commit_behind = (seed >> 8) % 2 == 1,
           .evict_every = 16,
           .depth = static_cast<uint32_t>(seed % 4),
           .look_ahead = static_cast<uint32_t>(seed % 3),

@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/files_fault.h"
@@ -18,6 +20,7 @@
 #include "core/base/rng.h"
 #include "embedding_cache/commit.h"
 #include "embedding_cache/rehearsal.h"
+#include "tests/embedding_cache/hooked_files.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -129,6 +132,91 @@ TEST(Commit, KeepsTheNewestOfThem) {
   EXPECT_EQ(list_commit_folders(real_files(), directory.path()), (std::vector<CommitId>{5, 6, 7}));
   cache.commit(id);
   EXPECT_EQ(list_commit_folders(real_files(), directory.path()), (std::vector<CommitId>{6, 7}));
+}
+
+// What a commit holds that is written behind is what was learned when it was started, however slow the disk and whatever came after.
+TEST(Commit, StartedHoldsWhatWasLearnedThen) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    HookedFiles files([](std::string_view, const std::string&) {
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    });
+    const Rehearsal rehearsal{.steps = 60,
+                              .commit_every = 6,
+                              .commit_behind = true,
+                              .evict_every = 30,
+                              .depth = 2,
+                              .vocabulary = 800,
+                              .positions = 60};
+    Options options = rehearsal.cache_options(directory.path(), 0.1, store);
+    options.keep = 100;
+    options.check_shadow = true;
+    Rehearsal plain = rehearsal;
+    plain.commit_behind = false;
+    const auto golden = golden_digests(plain, store);
+    options.files = &files;
+    {
+      Cache cache = Cache::open(options);
+      rehearsal.run(cache);
+      EXPECT_GT(cache.stats().tables[0].evicted_dirty, 0U);
+      EXPECT_EQ(cache.digest(), golden.at(60));
+    }
+    options.files = nullptr;
+    const std::vector<CommitId> ids = list_commit_folders(real_files(), directory.path());
+    EXPECT_EQ(ids.size(), 10U);
+    for (const CommitId id : ids) {
+      Cache cache = Cache::resume(options, id);
+      EXPECT_EQ(cache.digest(), golden.at(cache.last_step())) << "commit " << id;
+    }
+  }
+}
+
+TEST(Commit, StartedReturnsBeforeTheDiskDoesAndIsToldApart) {
+  const TempDirectory directory;
+  std::atomic<bool> stuck = true;
+  std::atomic<bool> broken = false;
+  HookedFiles files([&](std::string_view what, const std::string& path) {
+    if (path.find("commits") != std::string::npos) {
+      while (stuck) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      if (broken && what == "append") {
+        throw IoError("the disk broke", EIO);
+      }
+    }
+  });
+  stuck = false;
+  const Rehearsal rehearsal{.steps = 5, .commit_every = 0, .positions = 40};
+  Options options = rehearsal.cache_options(directory.path(), 0.5, StoreKind::kMemory);
+  options.files = &files;
+  std::string expected;
+  {
+    Cache cache = Cache::open(options);
+    rehearsal.run(cache);
+    stuck = true;
+    const CommitId first = cache.start_commit(5);
+    EXPECT_EQ(first, 1U);
+    EXPECT_EQ(cache.last_commit(), 0U) << "not durable yet";
+    EXPECT_THROW(cache.prefetch(0, std::vector<Id>{1}, 5), Error) << "step 5 belongs to the commit";
+    stuck = false;
+    cache.wait_commit(first);
+    EXPECT_EQ(cache.last_commit(), 1U);
+    cache.wait_commit(first);
+    EXPECT_THROW(cache.wait_commit(7), Error);
+    // One that fails says so where it is awaited, or where the next one is started; the cache goes on.
+    broken = true;
+    const CommitId second = cache.start_commit(6);
+    EXPECT_THROW(cache.wait_commit(second), IoError);
+    cache.start_commit(6);
+    EXPECT_THROW(cache.start_commit(6), IoError);
+    broken = false;
+    expected = cache.digest();
+    EXPECT_EQ(cache.last_commit(), 1U);
+    cache.start_commit(6);
+  }  // ended by closing
+  Cache cache = Cache::open(options);
+  EXPECT_EQ(cache.last_step(), 6U);
+  EXPECT_EQ(cache.digest(), expected);
 }
 
 // One flipped bit in each file of the newest commit: named, and the commit before is used; asked for by id, it is an error.
@@ -393,70 +481,6 @@ TEST(Commit, PowerCutBelowRocksdb) {
   }
 }
 
-// Our own file operations, with a kill before the n-th.
-class KillingFiles final : public FileSystem {
- public:
-  explicit KillingFiles(int64_t n) : left_(n) {}
-  std::string read(const std::string& p, uint64_t m) override {
-    return hit(), real_files().read(p, m);
-  }
-  std::unique_ptr<MappedFile> map(const std::string& p) override {
-    return hit(), real_files().map(p);
-  }
-  std::unique_ptr<WritableFile> open(const std::string& p, WriteMode m) override {
-    hit();
-    return std::make_unique<File>(*this, real_files().open(p, m));
-  }
-  bool exists(const std::string& p) override { return real_files().exists(p); }
-  bool is_directory(const std::string& p) override { return real_files().is_directory(p); }
-  std::vector<std::string> list(const std::string& p) override {
-    return hit(), real_files().list(p);
-  }
-  uint64_t file_size(const std::string& p) override { return real_files().file_size(p); }
-  uint64_t free_space(const std::string& p) override { return real_files().free_space(p); }
-  void create_directories(const std::string& p) override {
-    hit(), real_files().create_directories(p);
-  }
-  void rename(const std::string& a, const std::string& b) override {
-    hit(), real_files().rename(a, b);
-  }
-  bool exchange(const std::string& a, const std::string& b) override {
-    return hit(), real_files().exchange(a, b);
-  }
-  void truncate(const std::string& p, uint64_t n) override { hit(), real_files().truncate(p, n); }
-  void remove(const std::string& p) override { hit(), real_files().remove(p); }
-  void remove_all(const std::string& p) override { hit(), real_files().remove_all(p); }
-  void sync_directory(const std::string& p) override { hit(), real_files().sync_directory(p); }
-  std::unique_ptr<FileLock> try_lock(const std::string& p) override {
-    return real_files().try_lock(p);
-  }
-  void hit() {
-    if (left_-- == 0) {
-      ::raise(SIGKILL);
-    }
-  }
-
- private:
-  class File final : public WritableFile {
-   public:
-    File(KillingFiles& files, std::unique_ptr<WritableFile> inner)
-        : files_(files), inner_(std::move(inner)) {}
-    using WritableFile::append;
-    void append(std::span<const std::byte> bytes) override {
-      inner_->append(bytes.first(bytes.size() / 2));  // killed half-way through a write
-      files_.hit();
-      inner_->append(bytes.subspan(bytes.size() / 2));
-    }
-    void sync() override { files_.hit(), inner_->sync(); }
-    void close() override { files_.hit(), inner_->close(); }
-
-   private:
-    KillingFiles& files_;
-    std::unique_ptr<WritableFile> inner_;
-  };
-  std::atomic<int64_t> left_;
-};
-
 constexpr const char* kChild = "MSTRAIN_EC_CHILD";  // "<directory> <store> <operation>"
 
 const Rehearsal kKilled{.steps = 9, .commit_every = 3, .vocabulary = 300, .positions = 30};
@@ -470,7 +494,12 @@ TEST(Commit, DISABLED_TrainUntilKilled) {
   int store = 0;
   int64_t operation = 0;
   in >> directory >> store >> operation;
-  KillingFiles files(operation);
+  std::atomic<int64_t> left = operation;
+  HookedFiles files([&](std::string_view, const std::string&) {
+    if (left-- == 0) {
+      ::raise(SIGKILL);
+    }
+  });
   Options options = kKilled.cache_options(directory, 0.2, static_cast<StoreKind>(store));
   options.files = &files;
   Cache cache = Cache::open(options);

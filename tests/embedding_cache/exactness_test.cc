@@ -22,8 +22,12 @@ TEST(Exactness, EqualityMatrix) {
       for (const uint32_t depth : {0U, 1U, 3U}) {
         for (const int threads : {1, 2}) {
           const TempDirectory directory;
-          const Rehearsal rehearsal{
-              .steps = 30, .evict_every = 10, .depth = depth, .vocabulary = 4000, .positions = 60};
+          const Rehearsal rehearsal{.steps = 30,
+                                    .commit_behind = threads == 2,
+                                    .evict_every = 10,
+                                    .depth = depth,
+                                    .vocabulary = 4000,
+                                    .positions = 60};
           Options options = rehearsal.cache_options(directory.path(), share, store);
           options.threads = threads;
           Cache cache = Cache::open(options);

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
@@ -46,7 +47,7 @@ class Stress {
       case 0: return commit();
       case 1: return die();
       case 2: return evict();
-      case 3: return read();
+      case 3: return rng_.below(8) == 0 ? await_commit() : read();
       case 4: return rng_.below(2) == 0 ? announce() : abandon();
       case 5:
       case 6:
@@ -192,11 +193,22 @@ class Stress {
       return;
     }
     drain();
-    cache_->commit_step(next_step_ - 1);
+    if (rng_.below(2) == 0) {
+      cache_->commit_step(next_step_ - 1);
+      started_ = 0;
+    } else {
+      started_ = cache_->start_commit(next_step_ - 1);
+    }
     committed_ = model_;
     committed_step_ = next_step_ - 1;
   }
-  // Closing without a commit is what a kill leaves: the live store is disposable.
+  void await_commit() {
+    if (started_ != 0) {
+      cache_->commit(std::exchange(started_, 0));
+      ASSERT_EQ(cache_->last_step(), committed_step_);
+    }
+  }
+  // Closing without a commit is what a kill leaves: the live store is disposable. A commit that was started is ended.
   void die() {
     if (rng_.below(6) != 0) {
       return;
@@ -206,6 +218,7 @@ class Stress {
     }
     tickets_.clear();
     announced_.clear();
+    started_ = 0;
     cache_.reset();
     cache_.emplace(Cache::open(options_));
     model_ = committed_;
@@ -254,6 +267,7 @@ class Stress {
   Model committed_;
   uint64_t next_step_ = 1;
   uint64_t committed_step_ = 0;
+  CommitId started_ = 0;
 };
 
 TEST(Stress, RandomUseEqualsAPlainMap) {
