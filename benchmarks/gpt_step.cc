@@ -1,6 +1,6 @@
 // One process of the race against PyTorch (gpt_vs_pytorch.py): trains a GPT of a given size on random tokens.
 //
-//   gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads]
+//   gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads] [loss_chunks]
 //
 // Prints one JSON line after compiling; then, for every line "N" on standard input, runs N steps and prints their
 // seconds and the last loss. Ends with its input.
@@ -52,7 +52,8 @@ struct Batch {
 
 int run(int argc, char** argv) {
   const auto start = Clock::now();
-  check(argc >= 7, "usage: gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads]");
+  check(argc >= 7,
+        "usage: gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads] [loss_chunks]");
   const auto number = [&](int i, int64_t otherwise) {
     return i < argc ? std::atoll(argv[i]) : otherwise;
   };
@@ -85,7 +86,10 @@ int run(int argc, char** argv) {
         auto [params, opt] = optimizer.update(s.params, grads, s.optimizer, lr, scale);
         return std::tuple(State{params, opt}, loss, norm);
       },
-      {.donate = {0}, .level = static_cast<int>(number(7, 2)), .name = "step"});
+      {.donate = {0},
+       .level = static_cast<int>(number(7, 2)),
+       .name = "step",
+       .loss_chunks = number(9, kAutoChunks)});
 
   Rng rng(99);
   std::vector<int32_t> ids(static_cast<size_t>(batch_size * (seq + 1)));

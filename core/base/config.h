@@ -98,10 +98,15 @@ struct AutoWord {
 struct AllWord {
   static constexpr const char* kText = "all";
 };
+struct NoneWord {
+  static constexpr const char* kText = "none";
+};
 template <class T>
 using AutoOr = OrWord<T, AutoWord>;
 template <class T>
 using AllOr = OrWord<T, AllWord>;
+template <class T>
+using NoneOr = OrWord<T, NoneWord>;
 
 struct WeightedPath {
   std::string path;

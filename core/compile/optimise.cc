@@ -4,19 +4,30 @@
 namespace mstrain {
 namespace {
 
-using Pass = GraphPtr (*)(const Graph&);
-
 struct NamedPass {
   std::string_view name;
   int level;  // from which it runs
-  Pass pass;
+  GraphPtr (*run)(const Graph&, const OptimiseOptions&);
 };
 
+template <GraphPtr (*pass)(const Graph&)>
+GraphPtr plain(const Graph& graph, const OptimiseOptions&) {
+  return pass(graph);
+}
+GraphPtr chunking(const Graph& graph, const OptimiseOptions& options) {
+  return chunk_loss(graph, options.loss_chunks);
+}
+GraphPtr lowering(const Graph& graph, const OptimiseOptions& options) {
+  return lower(graph, options.backend);
+}
+
 constexpr NamedPass kPasses[] = {
-    {"inline_programs", 0, inline_programs},
-    {"simplify", 1, simplify},
-    {"simplify", 1, simplify},  // moves that the first round brought together
-    {"fuse_products", 2, fuse_products},
+    {"inline_programs", 0, plain<inline_programs>},
+    {"simplify", 1, plain<simplify>},
+    {"simplify", 1, plain<simplify>},  // moves that the first round brought together
+    {"fuse_products", 2, plain<fuse_products>},
+    {"chunk_loss", 1, chunking},
+    {"lower", 0, lowering},
 };
 
 // Builds with assertions check every pass.
@@ -29,14 +40,14 @@ GraphPtr checked([[maybe_unused]] std::string_view pass, GraphPtr graph) {
 
 }  // namespace
 
-GraphPtr optimise(const Graph& graph, int level, Backend backend) {
+GraphPtr optimise(const Graph& graph, const OptimiseOptions& options) {
   GraphPtr result;
   for (const NamedPass& it : kPasses) {
-    if (level >= it.level) {
-      result = checked(it.name, it.pass(result == nullptr ? graph : *result));
+    if (options.level >= it.level) {
+      result = checked(it.name, it.run(result == nullptr ? graph : *result, options));
     }
   }
-  return checked("lower", lower(*result, backend));
+  return result;
 }
 
 }  // namespace mstrain

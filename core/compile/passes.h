@@ -3,6 +3,7 @@
 
 #include "core/ir/tensor.h"
 #include "core/runtime/context.h"
+#include "core/tensor/jit.h"
 
 namespace mstrain {
 
@@ -19,7 +20,16 @@ GraphPtr fuse_products(const Graph& graph);
 // Decomposes composites that `backend` has no kernel for.
 GraphPtr lower(const Graph& graph, Backend backend);
 
+// Computes the loss of wide logits, and its gradient, in chunks of rows; see the file. `chunks` may be kAutoChunks.
+GraphPtr chunk_loss(const Graph& graph, int64_t chunks);
+
+struct OptimiseOptions {
+  int level = 2;
+  Backend backend = Backend::kCpu;
+  int64_t loss_chunks = kAutoChunks;
+};
+
 // The passes of an optimisation level, in order. Every result is verified in debug builds.
-GraphPtr optimise(const Graph& graph, int level, Backend backend);
+GraphPtr optimise(const Graph& graph, const OptimiseOptions& options);
 
 }  // namespace mstrain

@@ -1,6 +1,7 @@
 // A program as data: a fixed list of kernel calls on fixed memory. Made once, run any number of times.
 #pragma once
 
+#include "core/compile/passes.h"
 #include "core/ir/kernel.h"
 #include "core/ir/tensor.h"
 #include "core/tensor/jit.h"
@@ -76,6 +77,7 @@ struct PlanOptions {
   int level = 2;
   std::vector<bool> donated;    // by input
   bool pair_donations = false;  // output i may only take over input i (loops)
+  int64_t loss_chunks = kAutoChunks;
 };
 
 // The plan of an optimised graph. Allocates nothing but the plan.

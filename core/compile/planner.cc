@@ -218,11 +218,18 @@ class Planner {
     return std::make_shared<const Kernel>(kernel_for(request.op, request).prepare(request));
   }
 
+  static OptimiseOptions optimisation(const PlanOptions& options) {
+    return {.level = options.level, .backend = options.backend, .loss_chunks = options.loss_chunks};
+  }
+
   void plan_loop(PlanStep& step) {
     auto loop = std::make_unique<LoopPlan>();
     const GraphPtr& body = step.attrs.graph("body");
     PlanOptions inner = options_;
     inner.pair_donations = true;
+    if (step.attrs.find("loss_chunks") != nullptr) {
+      inner.loss_chunks = 1;  // the body is a chunk
+    }
     if (step.op->name == "scan") {
       loop->carries = static_cast<int>(step.attrs.integer("carries"));
       loop->constants = static_cast<int>(step.attrs.integer("constants"));
@@ -235,8 +242,7 @@ class Planner {
     }
     inner.donated.assign(body->inputs().size(), false);
     std::fill_n(inner.donated.begin(), loop->carries, true);
-    loop->body = std::make_unique<Plan>(
-        make_plan(*optimise(*body, options_.level, options_.backend), inner));
+    loop->body = std::make_unique<Plan>(make_plan(*optimise(*body, optimisation(inner)), inner));
     int64_t bytes = 0;
     const auto reserve = [&](int64_t size) {
       const int64_t offset = bytes;
@@ -252,8 +258,7 @@ class Planner {
     loop->body_arena = reserve(loop->body->arena_bytes);
     if (step.op->name == "while") {
       inner.donated.assign(body->inputs().size(), false);
-      const GraphPtr condition =
-          optimise(*step.attrs.graph("condition"), options_.level, options_.backend);
+      const GraphPtr condition = optimise(*step.attrs.graph("condition"), optimisation(inner));
       loop->condition = std::make_unique<Plan>(make_plan(*condition, inner));
       loop->condition_offset = reserve(1);
       loop->condition_arena = reserve(loop->condition->arena_bytes);

@@ -2,7 +2,7 @@
 
 namespace mstrain {
 
-GraphPtr rewrite(const Graph& graph, const RewriteRule& rule) {
+GraphPtr rewrite(const Graph& graph, const RewriteRule& rule, std::span<const NodeId> order) {
   Trace trace(Trace::Mode::kAbstract);
   std::vector<Tensors> results(graph.size());
   for (const Value& value : graph.inputs()) {
@@ -10,7 +10,8 @@ GraphPtr rewrite(const Graph& graph, const RewriteRule& rule) {
   }
   const std::vector<bool> live = graph.live();
   Tensors inputs;
-  for (NodeId id = 0; id < graph.size(); ++id) {
+  for (size_t i = 0; i < graph.size(); ++i) {
+    const NodeId id = order.empty() ? static_cast<NodeId>(i) : order[i];
     const Node& node = graph.node(id);
     if (!live[id] || node.op == &kInputOp) {
       continue;
@@ -20,7 +21,7 @@ GraphPtr rewrite(const Graph& graph, const RewriteRule& rule) {
       inputs.push_back(results[value.node][value.output]);
     }
     const NameScope scope = NameScope::absolute(node.scope);
-    std::optional<Tensors> replaced = rule({node, inputs});
+    std::optional<Tensors> replaced = rule({node, inputs, results});
     results[id] = replaced ? std::move(*replaced)
                            : trace.record(*node.op, inputs, node.attrs, node.outputs, node.where);
   }

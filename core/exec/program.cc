@@ -91,8 +91,14 @@ class PlannedProgram : public Program {
 
 std::unique_ptr<Program> compile_program(const Graph& graph, const CompileOptions& options) {
   const Context& context = current_context();
-  const GraphPtr optimised = optimise(graph, options.level, context.backend);
-  PlanOptions plan_options{context.backend, context.num_threads(), options.level, options.donated};
+  const GraphPtr optimised = optimise(
+      graph,
+      {.level = options.level, .backend = context.backend, .loss_chunks = options.loss_chunks});
+  const PlanOptions plan_options{.backend = context.backend,
+                                 .threads = context.num_threads(),
+                                 .level = options.level,
+                                 .donated = options.donated,
+                                 .loss_chunks = options.loss_chunks};
   return std::make_unique<PlannedProgram>(make_plan(*optimised, plan_options), context);
 }
 

@@ -16,11 +16,15 @@
 
 namespace mstrain {
 
+// Wide logits are chunked from a size on.
+inline constexpr int64_t kAutoChunks = 0;
+
 struct JitOptions {
   std::vector<int>
       donate;     // arguments whose memory the results may take over; pass them with std::move
   int level = 2;  // 0: operation by operation as in eager mode; 1: simplified; 2: fused as well
   std::string name = "jit";
+  int64_t loss_chunks = kAutoChunks;  // see CompileOptions
 };
 
 // What a compiled program needs, in bytes, before it runs.
@@ -63,6 +67,9 @@ struct CompileOptions {
   int level = 2;
   std::vector<bool> donated;             // by graph input
   std::vector<std::string> input_names;  // by graph input, for messages
+  // From level 1 on: in how many chunks of rows the loss of a head and its gradients are computed, so that its logits
+  // never exist as a whole. 1: in one.
+  int64_t loss_chunks = kAutoChunks;
 };
 using ProgramCompiler = std::unique_ptr<Program> (*)(const Graph& graph,
                                                      const CompileOptions& options);

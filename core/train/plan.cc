@@ -159,6 +159,18 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   return out;
 }
 
+std::string describe(std::span<const Alternative> alternatives, const Alternative& base) {
+  std::string out = fmt::format("choices, against {}\n", base.choice);
+  for (const auto& [choice, plan] : alternatives) {
+    const int64_t saved = base.plan.total() - plan.total();
+    const double added = plan.cost.flops - base.plan.cost.flops;
+    out += fmt::format("  {:<28} saves {:>15} {:>10}, adds {:.4g} FLOPs to a step ({:.2f} %)\n",
+                       choice, grouped(saved), gigabytes(saved), added,
+                       100 * added / base.plan.cost.flops);
+  }
+  return out;
+}
+
 Changes fitting_changes(const std::vector<std::vector<std::vector<std::string>>>& candidates,
                         const PlanWith& plan_with, int64_t limit) {
   Changes out;

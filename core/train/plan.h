@@ -50,6 +50,14 @@ int64_t memory_limit(const MemoryConfig& config);
 // A table for people.
 std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit);
 
+// What another choice would come to with the same micro-batches.
+struct Alternative {
+  std::string choice;
+  RunPlan plan;
+};
+// What each saves and adds against `base`, a line each.
+std::string describe(std::span<const Alternative> alternatives, const Alternative& base);
+
 // Overrides "key=value key=value" with what the plan that they lead to takes.
 struct FittingChange {
   std::string overrides;

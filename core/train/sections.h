@@ -8,6 +8,7 @@
 #include "core/nn/recompute.h"
 #include "core/optim/optimizer_config.h"
 #include "core/optim/schedule.h"
+#include "core/tensor/jit.h"
 
 namespace mstrain {
 
@@ -52,6 +53,7 @@ struct BatchConfig {
 struct MemoryConfig {
   AutoOr<double> limit_gb;
   Recompute recompute = Recompute::kNone;
+  AutoOr<NoneOr<int64_t>> loss_chunks;
 
   template <class V>
   void fields(V& v) {
@@ -59,6 +61,15 @@ struct MemoryConfig {
       rule::positive());
     v("recompute", recompute, "what the backward pass computes again instead of keeping it",
       rule::one_of({"none", "selective", "full"}));
+    v("loss_chunks", loss_chunks,
+      "parts of its rows in which a wide head's loss is computed, so that its logits never exist "
+      "as a whole; auto: from 64 MiB of logits on; none: at once, as level O0 does always",
+      rule::at_least(1));
+  }
+
+  // As the compiler takes it.
+  int64_t chunks() const {
+    return loss_chunks.is_word() ? kAutoChunks : loss_chunks.value->value_or(1);
   }
 };
 

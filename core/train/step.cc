@@ -13,7 +13,9 @@
 namespace mstrain {
 namespace {
 
-int level_of(FusionLevel level) { return static_cast<int>(level); }
+CompileOptions options_of(const TrainConfig& config) {
+  return {.level = static_cast<int>(config.fusion.level), .loss_chunks = config.memory.chunks()};
+}
 
 Context with_training(Context context, bool training) {
   context.training = training;
@@ -116,7 +118,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
         return flat;
       },
       &captures_);
-  CompileOptions options{level_of(config.fusion.level)};
+  CompileOptions options = options_of(config);
   options.donated.assign(state_types_.size(), true);
   options.donated.resize(types.size() + captures_.size(), false);
   options.input_names = names_of(form_, batch.size());
@@ -197,7 +199,7 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
         return Tensors{loss.sum, loss.count};
       },
       &captures_);
-  program_ = compile(*graph, {level_of(config.fusion.level)});
+  program_ = compile(*graph, options_of(config));
 }
 
 LossProgram::Value LossProgram::run(const Params& params, Tensors batch) const {

@@ -200,7 +200,7 @@ TEST(Properties, GraphsOfEveryLevelAreSound) {
     ASSERT_NO_THROW(verify(*graph));
     for (int level : {0, 1, 2}) {
       for (Backend backend : {Backend::kCpu, Backend::kReference}) {
-        ASSERT_NO_THROW(verify(*optimise(*graph, level, backend))) << "level " << level;
+        ASSERT_NO_THROW(verify(*optimise(*graph, {level, backend}))) << "level " << level;
       }
     }
   });
@@ -325,7 +325,7 @@ TEST(Properties, PlansNeverOverwriteWhatIsStillRead) {
     for (bool donated : {false, true}) {
       PlanOptions options{.backend = Backend::kCpu};
       options.donated.assign(graph->inputs().size(), donated);
-      ASSERT_EQ(Shadow(make_plan(*optimise(*graph, 2, Backend::kCpu), options)).play(), "");
+      ASSERT_EQ(Shadow(make_plan(*optimise(*graph, {}), options)).play(), "");
     }
   });
 }
@@ -333,9 +333,9 @@ TEST(Properties, PlansNeverOverwriteWhatIsStillRead) {
 TEST(Properties, ThePlanCheckSeesWhatOverlaps) {
   const GraphPtr graph = gradient_graph(RandomProgram(kFirstSeed, {}));
   int noticed = 0;
-  const size_t buffers = make_plan(*optimise(*graph, 2, Backend::kCpu), {}).buffers.size();
+  const size_t buffers = make_plan(*optimise(*graph, {}), {}).buffers.size();
   for (size_t i = 0; i < buffers; ++i) {
-    Plan plan = make_plan(*optimise(*graph, 2, Backend::kCpu), {});
+    Plan plan = make_plan(*optimise(*graph, {}), {});
     PlanBuffer& moved = plan.buffers[i];
     for (const PlanBuffer& other : plan.buffers) {
       const bool both_live = moved.kind == PlanBuffer::Kind::kArena &&

@@ -143,6 +143,33 @@ TEST(DryRun, EveryShippedConfigurationHasAPlan) {
   EXPECT_GE(count, 7);
 }
 
+// What recomputation and chunks of the loss save is known before anything runs.
+TEST(DryRun, SaysWhatChoicesSaveAndCost) {
+  const CommandResult result =
+      run_command({"--config", shipped("gpt_124m.yaml"), "--dry-run", "memory.limit_gb=100000",
+                   "batch.global=8", "batch.micro=8"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto number_after = [&](const std::string& choice, const std::string& word) {
+    const size_t line = result.out.find("  " + choice);
+    EXPECT_NE(line, std::string::npos) << choice;
+    std::string digits;
+    for (size_t i = result.out.find(word, line) + word.size();
+         result.out[i] != ' ' || digits.empty(); ++i) {
+      if (result.out[i] != ',' && result.out[i] != ' ') {
+        digits += result.out[i];
+      }
+    }
+    return std::stod(digits);
+  };
+  const double selective = number_after("memory.recompute=selective", "saves");
+  EXPECT_GT(selective, 1e8);
+  EXPECT_GT(number_after("memory.recompute=full", "saves"), selective);
+  EXPECT_GT(number_after("memory.recompute=selective", "adds"), 0);
+  EXPECT_GT(number_after("memory.recompute=full", "adds"),
+            number_after("memory.recompute=selective", "adds") * 10);
+  EXPECT_GT(number_after("memory.loss_chunks=auto", "saves"), 1e9);  // of 1.6 GB of logits
+}
+
 TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
   const CommandResult large =
       run_command({"--config", shipped("gpt_10b.yaml"), "--dry-run", "memory.limit_gb=20"});

@@ -59,6 +59,24 @@ std::vector<std::vector<std::vector<std::string>>> candidate_changes(const GptRu
   throw PlanError(refusal(plan, limit, changes));
 }
 
+// What the choices of the section `memory` save and cost.
+void print_choices(const RunRequest& request, const GptRunConfig& config, const RunPlan& plan,
+                   int64_t limit) {
+  const auto with = [&](const std::string& choice) {
+    const GptRunConfig changed =
+        with_overrides(request.tree, {choice}, *config.model.vocab_size.value);
+    return Alternative{
+        choice, plan_run(make_task(changed), changed.train, make_context(changed.train), limit,
+                         plan.evaluates, plan.micro)
+                    .plan};
+  };
+  const Alternative recomputed[] = {with("memory.recompute=selective"),
+                                    with("memory.recompute=full")};
+  const Alternative chunked[] = {with("memory.loss_chunks=auto")};
+  fmt::print(request.out, "{}{}", describe(recomputed, with("memory.recompute=none")),
+             describe(chunked, with("memory.loss_chunks=none")));
+}
+
 void print_evaluation(std::FILE* out, const EvaluationResult& result) {
   fmt::print(out, "eval_loss {:.6f}  ({} predictions, {:.1f} s)\n", result.loss, result.predictions,
              result.seconds);
@@ -184,6 +202,9 @@ void dry_run(const RunRequest& request, const std::optional<std::string>& plan_f
   const ContextScope scope(context);
   const PlannedRun run = plan_run(make_task(config), config.train, context, limit, evaluates);
   fmt::print(request.out, "{}", describe(run.plan, config.train, limit));
+  if (config.train.run.execution == Execution::kGraph) {
+    print_choices(request, config, run.plan, limit);
+  }
   std::fflush(request.out);
   if (plan_file) {
     write_file_atomic(request.files, *plan_file, plan_text(run));

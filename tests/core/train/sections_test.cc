@@ -33,6 +33,8 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
        "my.yaml:3: batch.micro: 5 does not divide batch.global 12; possible: 12, 6, 4, 3, 2, 1"},
       {"batch:\n  glbal: 12", "my.yaml:2: batch.glbal: unknown key; did you mean batch.global?"},
       {"memory: {recompute: half}", "expected one of none, selective, full"},
+      {"memory: {loss_chunks: 0}", "memory.loss_chunks"},
+      {"memory: {loss_chunks: all}", "expected auto or none or an integer"},
       {"parallel: {tensor: 8}", "parallel: unknown key"},
       {"checkpoint: {keep: 0}", "my.yaml:1: checkpoint.keep: expected an integer >= 1, found"},
       {"eval: {batches: some}", "eval.batches: expected all or an integer >= 1"},
