@@ -51,6 +51,7 @@ class RunningCommand {
   RunningCommand& operator=(const RunningCommand&) = delete;
 
   void signal(int number) const { kill(pid_, number); }
+  pid_t pid() const { return pid_; }
 
   bool ended() {
     if (!ended_ && waitpid(pid_, &wait_status_, WNOHANG) == pid_) {

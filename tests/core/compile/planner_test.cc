@@ -80,6 +80,45 @@ TEST(Planner, ALoopTakesOverWhatItStartsFrom) {
               1e-5);
 }
 
+// What a program says that it needs is what it asks the allocator for, and nothing more on later runs.
+TEST(Planner, ProgramsAllocateWhatTheyPlan) {
+  const TensorType matrix{Dtype::kF32, {300, 200}};
+  const auto f = [](std::span<const Tensor> x) {
+    const auto gradient = grad([&](const Tensor& w) {
+      const Tensor h = tanh(matmul(x[0], w, {.transpose_b = true}));
+      return sum(sum(exp(matmul(h, x[0])), {0}) * 3);
+    })(x[1]);
+    return Tensors{x[1] - gradient, sum(gradient)};
+  };
+  for (const int level : {0, 1, 2}) {
+    for (const bool donated : {false, true}) {
+      Context context;
+      const ContextScope scope(context);
+      Tensors captures;
+      const auto program = compile(*trace_program({{matrix, matrix}}, f, &captures),
+                                   {.level = level, .donated = {false, donated}});
+      const ProgramMemory planned = program->memory();
+      const Tensor x = copy(cast(random_tensor(matrix.shape, 1), Dtype::kF32));
+      Tensor w = copy(cast(random_tensor(matrix.shape, 2), Dtype::kF32));
+      const auto given = [&] { return Tensors{x, donated ? std::move(w) : w}; };
+      const MemoryStats before = context.allocator->stats();
+      Tensors results = program->run(given());
+      const int64_t matrix_bytes = donated ? 0 : matrix.bytes();
+      EXPECT_EQ(planned.outputs, matrix_bytes + 4);
+      const int64_t expected = Allocator::rounded(planned.arena) + Allocator::rounded(4) +
+                               (donated ? 0 : Allocator::rounded(matrix_bytes));
+      const MemoryStats after = context.allocator->stats();
+      EXPECT_EQ(after.live_bytes - before.live_bytes, expected);
+      EXPECT_EQ(after.allocations - before.allocations, donated ? 2 : 3);
+      // Another run finds its memory.
+      w = donated ? std::move(results[0]) : w;
+      results.clear();
+      program->run(given());
+      EXPECT_EQ(context.allocator->stats().allocations, after.allocations);
+    }
+  }
+}
+
 // A matrix that is read by ids and by a product, over micro-batches: both gradients run into the one sum.
 TEST(Planner, SumsOfATiedMatrixTakeOnePlace) {
   constexpr int64_t kRows = 2000, kWidth = 64;

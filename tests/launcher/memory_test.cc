@@ -1,0 +1,77 @@
+// What --dry-run promises against what the system says of the process that then runs.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/launcher/command.h"
+
+namespace mstrain {
+namespace {
+
+// Sanitizers keep memory of their own beside that of the program.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Anonymous memory that a process has in use; 0 once it has ended.
+int64_t anonymous_bytes(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) {
+      return std::stoll(line.substr(8)) * 1024;
+    }
+  }
+  return 0;
+}
+
+// The number after `name` in the plan: "  total   1,234 …".
+int64_t planned(const std::string& plan, const std::string& name) {
+  const size_t line = plan.find("\n  " + name + " ");
+  EXPECT_NE(line, std::string::npos) << plan;
+  size_t at = plan.find_first_of("0123456789", line);
+  std::string digits;
+  for (; plan[at] == ',' || std::isdigit(static_cast<unsigned char>(plan[at])); ++at) {
+    if (plan[at] != ',') {
+      digits += plan[at];
+    }
+  }
+  return std::stoll(digits);
+}
+
+class Memory : public testing::TestWithParam<const char*> {};
+
+TEST_P(Memory, IsWhatTheDryRunSays) {
+  if (kSanitized || !std::filesystem::exists("/proc/self/status")) {
+    GTEST_SKIP() << "the process's memory is not that of its program alone";
+  }
+  const SmallRun run;
+  const std::vector<std::string> arguments = run.arguments(
+      "run", {"model.hidden_size=128", "model.num_layers=6", "model.max_position_embeddings=256",
+              "data.seq_length=256", "batch.global=16", "batch.micro=16", "run.threads=2",
+              "schedule.total_steps=3", "schedule.warmup_steps=1", "eval.prompts=[]",
+              std::string("memory.recompute=") + GetParam()});
+  std::vector<std::string> dry = arguments;
+  dry.push_back("--dry-run");
+  const CommandResult plan = run_command(dry);
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  const auto total = static_cast<double>(planned(plan.out, "total"));
+  EXPECT_GT(planned(plan.out, "arena"), 40e6);
+
+  RunningCommand command(arguments);
+  int64_t peak = 0;
+  while (!command.ended()) {
+    peak = std::max(peak, anonymous_bytes(command.pid()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const CommandResult result = command.wait();
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NEAR(static_cast<double>(peak), total, 0.05 * total + (64 << 20)) << plan.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Recompute, Memory, testing::Values("none", "full"));
+
+}  // namespace
+}  // namespace mstrain
