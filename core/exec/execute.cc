@@ -1,12 +1,11 @@
 #include "core/exec/execute.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
 namespace mstrain {
 namespace {
-
-using Addresses = std::vector<void*>;
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -17,22 +16,24 @@ int64_t now() {
 void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
 
 // A carry's initial value in its place, where it does not lie there already.
-void load_carry(const LoopPlan& loop, size_t i, const Addresses& inputs, const Addresses& outputs) {
+void load_carry(const LoopPlan& loop, size_t i, std::span<void* const> inputs,
+                std::span<void* const> outputs) {
   if (inputs[i] != outputs[i]) {
     loop.load[i]->run({std::span(&inputs[i], 1), std::span(&outputs[i], 1), nullptr});
   }
 }
 
 // Where the tensors of one step lie: carries…, constants…, xs… and carries…, ys…, kept carries….
-void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& outputs,
-              void* workspace, std::vector<KernelTime>* times) {
+void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<void* const> outputs,
+              void* workspace, PlanAddresses::Loop& addresses, std::vector<KernelTime>* times) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
   const size_t fixed = carries + static_cast<size_t>(loop.constants);
   const size_t ys = body.outputs.size() - carries;
-  Addresses in(inputs.begin(), inputs.end());
-  Addresses out(body.outputs.size());
+  PlanAddresses::List& in = addresses.inputs;
+  PlanAddresses::List& out = addresses.outputs;
+  std::copy(inputs.begin(), inputs.end(), in.begin());
   for (size_t i = 0; i < carries; ++i) {
     in[i] = outputs[i];
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
@@ -51,7 +52,7 @@ void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& ou
       const int64_t bytes = body.input_types[i].bytes();
       std::memcpy(at(outputs[carries + ys + i], index * bytes), in[i], static_cast<size_t>(bytes));
     }
-    execute(body, in, out, arena, times);
+    execute(body, in, out, arena, *addresses.body, times);
     for (size_t i = 0; i < carries; ++i) {
       if (out[i] != in[i]) {
         std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
@@ -60,13 +61,14 @@ void run_scan(const PlanStep& step, const Addresses& inputs, const Addresses& ou
   }
 }
 
-void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& outputs,
-               void* workspace, std::vector<KernelTime>* times) {
+void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<void* const> outputs,
+               void* workspace, PlanAddresses::Loop& addresses, std::vector<KernelTime>* times) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
-  Addresses in(inputs.begin(), inputs.end());
-  Addresses out(carries);
+  PlanAddresses::List& in = addresses.inputs;
+  PlanAddresses::List& out = addresses.outputs;
+  std::copy(inputs.begin(), inputs.end(), in.begin());
   for (size_t i = 0; i < carries; ++i) {
     in[i] = outputs[i];
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
@@ -76,11 +78,12 @@ void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& o
   auto* condition_arena = static_cast<std::byte*>(at(workspace, loop.condition_arena));
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
   const auto goes_on = [&] {
-    execute(*loop.condition, in, std::span(&condition, 1), condition_arena, times);
+    execute(*loop.condition, in, std::span(&condition, 1), condition_arena, *addresses.condition,
+            times);
     return *static_cast<const bool*>(condition);
   };
   while (goes_on()) {
-    execute(body, in, out, arena, times);
+    execute(body, in, out, arena, *addresses.body, times);
     for (size_t i = 0; i < carries; ++i) {
       if (out[i] != in[i]) {
         std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
@@ -91,8 +94,26 @@ void run_while(const PlanStep& step, const Addresses& inputs, const Addresses& o
 
 }  // namespace
 
+PlanAddresses::PlanAddresses(const Plan& plan) : loops(plan.steps.size()) {
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const PlanStep& step = plan.steps[s];
+    inputs.resize(std::max(inputs.size(), step.inputs.size()));
+    outputs.resize(std::max(outputs.size(), step.outputs.size()));
+    if (step.loop != nullptr) {
+      const LoopPlan& loop = *step.loop;
+      loops[s] = std::make_unique<Loop>();
+      loops[s]->inputs.resize(loop.body->inputs.size());
+      loops[s]->outputs.resize(loop.body->outputs.size());
+      loops[s]->body = std::make_unique<PlanAddresses>(*loop.body);
+      if (loop.condition != nullptr) {
+        loops[s]->condition = std::make_unique<PlanAddresses>(*loop.condition);
+      }
+    }
+  }
+}
+
 void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
-             std::byte* arena, std::vector<KernelTime>* times) {
+             std::byte* arena, PlanAddresses& addresses, std::vector<KernelTime>* times) {
   const auto address = [&](const PlanView& view) {
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(view.buffer)];
     switch (buffer.kind) {
@@ -104,19 +125,14 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
     }
     return at(arena, buffer.offset + view.offset);
   };
-  thread_local Addresses in_scratch;
-  thread_local Addresses out_scratch;
-  for (const PlanStep& step : plan.steps) {
-    Addresses in = std::move(in_scratch);  // loops nest: each level needs its own
-    Addresses out = std::move(out_scratch);
-    in.clear();
-    out.clear();
-    for (const PlanView& view : step.inputs) {
-      in.push_back(address(view));
-    }
-    for (const PlanView& view : step.outputs) {
-      out.push_back(address(view));
-    }
+  const auto resolve = [&](const std::vector<PlanView>& views, PlanAddresses::List& list) {
+    std::transform(views.begin(), views.end(), list.begin(), address);
+    return std::span<void* const>(list.data(), views.size());
+  };
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const PlanStep& step = plan.steps[s];
+    const auto in = resolve(step.inputs, addresses.inputs);
+    const auto out = resolve(step.outputs, addresses.outputs);
     void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
     if (step.loop == nullptr) {
       const int64_t begin = times == nullptr ? 0 : now();
@@ -126,12 +142,10 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
             {step.op->name, step.scope, begin, now(), step.cost.flops, step.cost.bytes});
       }
     } else if (step.op->name == "scan") {
-      run_scan(step, in, out, workspace, times);
+      run_scan(step, in, out, workspace, *addresses.loops[s], times);
     } else {
-      run_while(step, in, out, workspace, times);
+      run_while(step, in, out, workspace, *addresses.loops[s], times);
     }
-    in_scratch = std::move(in);
-    out_scratch = std::move(out);
   }
 }
 

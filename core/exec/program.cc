@@ -1,3 +1,5 @@
+#include <array>
+
 #include "core/compile/passes.h"
 #include "core/exec/execute.h"
 #include "core/exec/threads.h"
@@ -10,8 +12,15 @@ namespace {
 class PlannedProgram : public Program {
  public:
   PlannedProgram(Plan plan, const Context& context)
-      : plan_(std::move(plan)), context_(context), kept_(plan_.outputs.size()) {}
+      : plan_(std::move(plan)),
+        context_(context),
+        addresses_(plan_),
+        in_(plan_.inputs.size()),
+        out_(plan_.outputs.size()),
+        results_(plan_.outputs.size()),
+        kept_(plan_.outputs.size()) {}
 
+  // The results return in the list that brought the arguments: where they are no more than those, nothing is allocated.
   Tensors run(Tensors inputs) override {
     const ContextScope scope(context_);
     prepare_threads(context_.num_threads());
@@ -20,38 +29,36 @@ class PlannedProgram : public Program {
     if (!arena_ && plan_.arena_bytes > 0) {
       arena_ = Buffer::allocate(context_.allocator, plan_.arena_bytes);
     }
-    std::vector<void*> in(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      check(inputs[i].type() == plan_.input_types[i],
-            "input {} is {}, the program was compiled for {}", i, to_string(inputs[i].type()),
-            to_string(plan_.input_types[i]));
+      if (!(inputs[i].type() == plan_.input_types[i])) {
+        fail("input {} is {}, the program was compiled for {}", i, to_string(inputs[i].type()),
+             to_string(plan_.input_types[i]));
+      }
       inputs[i] = dense(inputs[i]);
     }
-    Tensors outputs;
-    std::vector<void*> out;
-    for (size_t o = 0; o < plan_.outputs.size(); ++o) {
+    std::fill(results_.begin(), results_.end(), Tensor());  // of a run that failed
+    for (size_t o = 0; o < results_.size(); ++o) {
       const int input = plan_.output_alias[o];
-      if (input >= 0) {
-        outputs.push_back(take_over(inputs[static_cast<size_t>(input)]));
-      } else {
-        outputs.push_back(output(o));
-      }
-      out.push_back(outputs.back().data());
+      results_[o] = input >= 0 ? take_over(inputs[static_cast<size_t>(input)]) : output(o);
+      out_[o] = results_[o].data();
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
-      in[i] = inputs[i].data();
+      in_[i] = inputs[i].data();
     }
     if (context_.backend != Backend::kNull) {
-      execute(plan_, in, out, arena_.data(), times_);
+      execute(plan_, in_, out_, arena_.data(), addresses_, times_);
     }
-    for (size_t o = 0; o < outputs.size(); ++o) {
+    inputs.clear();
+    for (size_t o = 0; o < results_.size(); ++o) {
+      Tensor result = std::move(results_[o]);
       // A result that takes over an argument may have another shape of the same size.
-      if (!(outputs[o].type() == plan_.output_types[o])) {
-        outputs[o] = Tensor(plan_.output_types[o], outputs[o].buffer(), outputs[o].offset(),
-                            contiguous_strides(plan_.output_types[o].shape));
+      if (!(result.type() == plan_.output_types[o])) {
+        result = Tensor(plan_.output_types[o], result.buffer(), result.offset(),
+                        contiguous_strides(plan_.output_types[o].shape));
       }
+      inputs.push_back(std::move(result));
     }
-    return outputs;
+    return inputs;
   }
 
   ProgramMemory memory() const override { return plan_.memory; }
@@ -71,19 +78,25 @@ class PlannedProgram : public Program {
     return kept;
   }
 
-  // Memory for result `o`: that of the last run where the caller has dropped it.
+  // Memory for result `o`: that of one of the last two runs which the caller has dropped.
   Tensor output(size_t o) {
-    Tensor& last = kept_[o];
-    if (!last || !last.sole_owner()) {
-      last = uninitialised(plan_.output_types[o]);
+    for (Tensor& last : kept_[o]) {
+      if (last && last.sole_owner()) {
+        return last;
+      }
     }
-    return last;
+    std::swap(kept_[o][0], kept_[o][1]);
+    kept_[o][0] = uninitialised(plan_.output_types[o]);
+    return kept_[o][0];
   }
 
   Plan plan_;
   Context context_;
   Buffer arena_;
-  Tensors kept_;
+  PlanAddresses addresses_;
+  std::vector<void*> in_, out_;
+  Tensors results_;  // of the run; empty between runs
+  std::vector<std::array<Tensor, 2>> kept_;
   std::vector<KernelTime>* times_ = nullptr;
 };
 

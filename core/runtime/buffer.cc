@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -31,7 +32,10 @@ void* system_allocate(int64_t bytes) {
 
 struct Allocator::State {
   mutable std::mutex mutex;
-  std::multimap<int64_t, void*> free;  // by size
+  using Free = std::multimap<int64_t, void*>;
+  Free free;  // by size
+  std::vector<Free::node_type>
+      spare;  // of blocks in use, so that giving them back allocates nothing
   int64_t cache_limit = 0;
   MemoryStats stats;
 
@@ -64,7 +68,7 @@ void* Allocator::allocate(int64_t bytes) {
   if (const auto found = state_->free.find(bytes); found != state_->free.end()) {
     data = found->second;
     state_->stats.cached_bytes -= bytes;
-    state_->free.erase(found);
+    state_->spare.push_back(state_->free.extract(found));
   } else {
     data = system_allocate(bytes);
   }
@@ -79,7 +83,15 @@ void Allocator::release(void* data, int64_t bytes) {
   const std::lock_guard lock(state_->mutex);
   state_->stats.live_bytes -= bytes;
   state_->stats.cached_bytes += bytes;
-  state_->free.emplace(bytes, data);
+  if (state_->spare.empty()) {
+    state_->free.emplace(bytes, data);
+  } else {
+    State::Free::node_type node = std::move(state_->spare.back());
+    state_->spare.pop_back();
+    node.key() = bytes;
+    node.mapped() = data;
+    state_->free.insert(std::move(node));
+  }
   state_->trim_to(state_->cache_limit);
 }
 
