@@ -1,17 +1,12 @@
 #include "core/exec/execute.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+
+#include "core/base/clock.h"
 
 namespace mstrain {
 namespace {
-
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
 
@@ -135,11 +130,11 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
     const auto out = resolve(step.outputs, addresses.outputs);
     void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
     if (step.loop == nullptr) {
-      const int64_t begin = times == nullptr ? 0 : now();
+      const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
       step.kernel->run({in, out, workspace});
       if (times != nullptr) {
-        times->push_back(
-            {step.op->name, step.scope, begin, now(), step.cost.flops, step.cost.bytes});
+        times->push_back({step.op->name, step.scope, begin, nanoseconds_now(), step.cost.flops,
+                          step.cost.bytes});
       }
     } else if (step.op->name == "scan") {
       run_scan(step, in, out, workspace, *addresses.loops[s], times);

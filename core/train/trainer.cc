@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/tensor/host.h"
 
@@ -92,9 +93,7 @@ CheckpointContents Trainer::checkpoint() const {
 void Trainer::advance(Pending& pending) {
   pending.metrics = {};
   pending.begin = Clock::now();
-  pending.metrics.begin =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(pending.begin.time_since_epoch())
-          .count();
+  pending.metrics.begin = nanoseconds(pending.begin);
   pending.metrics.lr = lr_.at(progress_.step);
   StepResult result =
       program_.run(std::move(state_), batches_->next(), pending.metrics.lr, progress_.seed);
