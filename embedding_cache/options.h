@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -127,11 +126,6 @@ struct TableOptions {
   }
 };
 
-// Called before each file operation of RocksDB with what is done ("write", "sync", "read", ...), the path and the byte count; a result
-// other than 0 is the errno with which the operation fails. For tests of failing disks; must be thread-safe.
-using IoHook =
-    std::function<int(std::string_view operation, const std::string& path, uint64_t bytes)>;
-
 struct StoreOptions {
   StoreKind kind =
       StoreKind::kAuto;    // auto: RocksDB where it was built in and a directory is given
@@ -140,7 +134,6 @@ struct StoreOptions {
   uint32_t block_kib = 4;
   int bloom_bits = 10;
   uint32_t write_back_rows = 8192;  // evicted rows that go to the store in one sorted batch
-  IoHook io_hook;
 
   template <class V>
   void fields(V& v) {
@@ -164,7 +157,7 @@ struct Options {
   bool check_shadow = false;       // compare every gather with a flat table in memory; slow
   double wait_seconds = 120;       // after which a wait is an error
   int keep = 3;                    // newest commits that are kept
-  FileSystem* files = nullptr;     // of everything but RocksDB's own files; null: real_files()
+  FileSystem* files = nullptr;     // null: real_files(), where RocksDB takes its own, faster ways
 
   template <class V>
   void fields(V& v) {

@@ -55,140 +55,247 @@ Id decode_id(const rocksdb::Slice& key) {
   return id;
 }
 
-// ---- a file system that asks the hook first -------------------------------------------------
+// ---- RocksDB on our file system -------------------------------------------------------------
 
-rocksdb::IOStatus ask(const IoHook& hook, std::string_view operation, const std::string& path,
-                      uint64_t bytes) {
-  const int error = hook(operation, path, bytes);
-  if (error == 0) {
-    return rocksdb::IOStatus::OK();
+// Where the cache is given a FileSystem of its own, RocksDB's files go through it as well, by plain reads and appends: slower than RocksDB's
+// own ways, which are taken on the real one. Hard links, which the seam does not know, become copies.
+
+template <class F>
+rocksdb::IOStatus as_status(const F& body) {
+  try {
+    return body();
+  } catch (const IoError& error) {
+    switch (error.error_number()) {
+      case ENOSPC: return rocksdb::IOStatus::NoSpace(error.what());
+      case ENOENT: return rocksdb::IOStatus::PathNotFound(error.what());
+      default: return rocksdb::IOStatus::IOError(error.what());
+    }
   }
-  return error == ENOSPC ? rocksdb::IOStatus::NoSpace(path, std::strerror(error))
-                         : rocksdb::IOStatus::IOError(path, std::strerror(error));
 }
 
-class HookedWritable final : public rocksdb::FSWritableFileOwnerWrapper {
- public:
-  HookedWritable(std::unique_ptr<rocksdb::FSWritableFile>&& inner, const IoHook& hook,
-                 std::string path)
-      : FSWritableFileOwnerWrapper(std::move(inner)), hook_(hook), path_(std::move(path)) {}
-  using FSWritableFileOwnerWrapper::Append;
-  using FSWritableFileOwnerWrapper::PositionedAppend;
-
-  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
-                           rocksdb::IODebugContext* debug) override {
-    const rocksdb::IOStatus status = ask(hook_, "write", path_, data.size());
-    return status.ok() ? FSWritableFileOwnerWrapper::Append(data, options, debug) : status;
-  }
-  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
-                           const rocksdb::DataVerificationInfo&,
-                           rocksdb::IODebugContext* debug) override {
-    return Append(data, options, debug);
-  }
-  rocksdb::IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset,
-                                     const rocksdb::IOOptions& options,
-                                     rocksdb::IODebugContext* debug) override {
-    const rocksdb::IOStatus status = ask(hook_, "write", path_, data.size());
-    return status.ok() ? FSWritableFileOwnerWrapper::PositionedAppend(data, offset, options, debug)
-                       : status;
-  }
-  rocksdb::IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset,
-                                     const rocksdb::IOOptions& options,
-                                     const rocksdb::DataVerificationInfo&,
-                                     rocksdb::IODebugContext* debug) override {
-    return PositionedAppend(data, offset, options, debug);
-  }
-  rocksdb::IOStatus Sync(const rocksdb::IOOptions& options,
-                         rocksdb::IODebugContext* debug) override {
-    const rocksdb::IOStatus status = ask(hook_, "sync", path_, 0);
-    return status.ok() ? FSWritableFileOwnerWrapper::Sync(options, debug) : status;
-  }
-  rocksdb::IOStatus Fsync(const rocksdb::IOOptions& options,
-                          rocksdb::IODebugContext* debug) override {
-    const rocksdb::IOStatus status = ask(hook_, "sync", path_, 0);
-    return status.ok() ? FSWritableFileOwnerWrapper::Fsync(options, debug) : status;
-  }
-
- private:
-  const IoHook& hook_;
-  std::string path_;
-};
-
-class HookedReadable final : public rocksdb::FSRandomAccessFileOwnerWrapper {
- public:
-  HookedReadable(std::unique_ptr<rocksdb::FSRandomAccessFile>&& inner, const IoHook& hook,
-                 std::string path)
-      : FSRandomAccessFileOwnerWrapper(std::move(inner)), hook_(hook), path_(std::move(path)) {}
-  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
-                         rocksdb::Slice* result, char* scratch,
-                         rocksdb::IODebugContext* debug) const override {
-    const rocksdb::IOStatus status = ask(hook_, "read", path_, n);
-    return status.ok()
-               ? FSRandomAccessFileOwnerWrapper::Read(offset, n, options, result, scratch, debug)
-               : status;
-  }
-  rocksdb::IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count,
-                              const rocksdb::IOOptions& options,
-                              rocksdb::IODebugContext* debug) override {
-    for (size_t i = 0; i < count; ++i) {
-      requests[i].status = Read(requests[i].offset, requests[i].len, options, &requests[i].result,
-                                requests[i].scratch, debug);
+// Fewer bytes than asked for mean the end of the file to RocksDB: a read that is short before it is an error here.
+rocksdb::IOStatus read_at(FileSystem& files, const std::string& path, uint64_t offset, size_t n,
+                          rocksdb::Slice* result, char* scratch) {
+  return as_status([&] {
+    const uint64_t size = files.file_size(path);
+    const auto file = files.map(path);
+    const std::string_view bytes = as_text(file->bytes());
+    if (bytes.size() < size) {
+      return rocksdb::IOStatus::IOError(
+          fmt::format("{}: cannot read: {} of {} bytes came", path, bytes.size(), size));
     }
+    const std::string_view part =
+        offset < bytes.size() ? bytes.substr(offset, n) : std::string_view();
+    std::copy(part.begin(), part.end(), scratch);
+    *result = rocksdb::Slice(scratch, part.size());
+    return rocksdb::IOStatus::OK();
+  });
+}
+
+class SeamSequential final : public rocksdb::FSSequentialFile {
+ public:
+  SeamSequential(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+  rocksdb::IOStatus Read(size_t n, const rocksdb::IOOptions&, rocksdb::Slice* result, char* scratch,
+                         rocksdb::IODebugContext*) override {
+    rocksdb::IOStatus status = read_at(files_, path_, offset_, n, result, scratch);
+    offset_ += status.ok() ? result->size() : 0;
+    return status;
+  }
+  rocksdb::IOStatus Skip(uint64_t n) override {
+    offset_ += n;
     return rocksdb::IOStatus::OK();
   }
 
  private:
-  const IoHook& hook_;
+  FileSystem& files_;
   std::string path_;
+  uint64_t offset_ = 0;
 };
 
-class HookedFiles final : public rocksdb::FileSystemWrapper {
+class SeamRandom final : public rocksdb::FSRandomAccessFile {
  public:
-  explicit HookedFiles(IoHook hook)
-      : FileSystemWrapper(rocksdb::FileSystem::Default()), hook_(std::move(hook)) {}
-  const char* Name() const override { return "hooked"; }
-
-  rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
-                                    std::unique_ptr<rocksdb::FSWritableFile>* out,
-                                    rocksdb::IODebugContext* debug) override {
-    rocksdb::IOStatus status = ask(hook_, "create", path, 0);
-    if (status.ok()) {
-      status = FileSystemWrapper::NewWritableFile(path, options, out, debug);
-    }
-    if (status.ok()) {
-      *out = std::make_unique<HookedWritable>(std::move(*out), hook_, path);
-    }
-    return status;
-  }
-  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
-                                        const rocksdb::FileOptions& options,
-                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* out,
-                                        rocksdb::IODebugContext* debug) override {
-    rocksdb::IOStatus status = ask(hook_, "open", path, 0);
-    if (status.ok()) {
-      status = FileSystemWrapper::NewRandomAccessFile(path, options, out, debug);
-    }
-    if (status.ok()) {
-      *out = std::make_unique<HookedReadable>(std::move(*out), hook_, path);
-    }
-    return status;
-  }
-  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
-                               const rocksdb::IOOptions& options,
-                               rocksdb::IODebugContext* debug) override {
-    const rocksdb::IOStatus status = ask(hook_, "rename", from, 0);
-    return status.ok() ? FileSystemWrapper::RenameFile(from, to, options, debug) : status;
-  }
-  rocksdb::IOStatus LinkFile(const std::string& from, const std::string& to,
-                             const rocksdb::IOOptions& options,
-                             rocksdb::IODebugContext* debug) override {
-    const rocksdb::IOStatus status = ask(hook_, "link", from, 0);
-    return status.ok() ? FileSystemWrapper::LinkFile(from, to, options, debug) : status;
+  SeamRandom(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions&,
+                         rocksdb::Slice* result, char* scratch,
+                         rocksdb::IODebugContext*) const override {
+    return read_at(files_, path_, offset, n, result, scratch);
   }
 
  private:
-  IoHook hook_;
+  FileSystem& files_;
+  std::string path_;
 };
+
+class SeamWritable final : public rocksdb::FSWritableFile {
+ public:
+  SeamWritable(std::unique_ptr<WritableFile> file, uint64_t size)
+      : file_(std::move(file)), size_(size) {}
+  using FSWritableFile::Append;
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions&,
+                           rocksdb::IODebugContext*) override {
+    return as_status([&] {
+      file_->append(std::string_view(data.data(), data.size()));
+      size_ += data.size();
+      return rocksdb::IOStatus::OK();
+    });
+  }
+  rocksdb::IOStatus Flush(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
+    return rocksdb::IOStatus::OK();
+  }
+  rocksdb::IOStatus Sync(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
+    return as_status([&] { return file_->sync(), rocksdb::IOStatus::OK(); });
+  }
+  rocksdb::IOStatus Close(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
+    return as_status([&] { return file_->close(), rocksdb::IOStatus::OK(); });
+  }
+  uint64_t GetFileSize(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
+    return size_;
+  }
+
+ private:
+  std::unique_ptr<WritableFile> file_;
+  uint64_t size_;
+};
+
+class SeamDirectory final : public rocksdb::FSDirectory {
+ public:
+  SeamDirectory(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+  rocksdb::IOStatus Fsync(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
+    return as_status([&] { return files_.sync_directory(path_), rocksdb::IOStatus::OK(); });
+  }
+  rocksdb::IOStatus Close(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
+    return rocksdb::IOStatus::OK();
+  }
+
+ private:
+  FileSystem& files_;
+  std::string path_;
+};
+
+class SeamFiles final : public rocksdb::FileSystemWrapper {
+  using Status = rocksdb::IOStatus;
+  using Options = rocksdb::IOOptions;
+  using Debug = rocksdb::IODebugContext;
+
+ public:
+  explicit SeamFiles(mstrain::FileSystem& files)
+      : FileSystemWrapper(rocksdb::FileSystem::Default()), files_(files) {}
+  const char* Name() const override { return "mstrain_files"; }
+
+  Status NewSequentialFile(const std::string& path, const rocksdb::FileOptions&,
+                           std::unique_ptr<rocksdb::FSSequentialFile>* out, Debug*) override {
+    return open(path, [&] { *out = std::make_unique<SeamSequential>(files_, path); });
+  }
+  Status NewRandomAccessFile(const std::string& path, const rocksdb::FileOptions&,
+                             std::unique_ptr<rocksdb::FSRandomAccessFile>* out, Debug*) override {
+    return open(path, [&] { *out = std::make_unique<SeamRandom>(files_, path); });
+  }
+  Status NewWritableFile(const std::string& path, const rocksdb::FileOptions&,
+                         std::unique_ptr<rocksdb::FSWritableFile>* out, Debug*) override {
+    return done(
+        [&] { *out = std::make_unique<SeamWritable>(files_.open(path, WriteMode::kTruncate), 0); });
+  }
+  Status ReopenWritableFile(const std::string& path, const rocksdb::FileOptions&,
+                            std::unique_ptr<rocksdb::FSWritableFile>* out, Debug*) override {
+    return done([&] {
+      const uint64_t size = files_.exists(path) ? files_.file_size(path) : 0;
+      *out = std::make_unique<SeamWritable>(files_.open(path, WriteMode::kAppend), size);
+    });
+  }
+  Status ReuseWritableFile(const std::string& path, const std::string& old,
+                           const rocksdb::FileOptions& options,
+                           std::unique_ptr<rocksdb::FSWritableFile>* out, Debug* debug) override {
+    Status status = RenameFile(old, path, {}, debug);
+    return status.ok() ? NewWritableFile(path, options, out, debug) : status;
+  }
+  Status NewRandomRWFile(const std::string& path, const rocksdb::FileOptions&,
+                         std::unique_ptr<rocksdb::FSRandomRWFile>*, Debug*) override {
+    return Status::NotSupported(path);
+  }
+  Status NewDirectory(const std::string& path, const Options&,
+                      std::unique_ptr<rocksdb::FSDirectory>* out, Debug*) override {
+    *out = std::make_unique<SeamDirectory>(files_, path);
+    return Status::OK();
+  }
+  Status FileExists(const std::string& path, const Options&, Debug*) override {
+    return as_status([&] { return files_.exists(path) ? Status::OK() : Status::NotFound(path); });
+  }
+  Status GetChildren(const std::string& path, const Options&, std::vector<std::string>* out,
+                     Debug*) override {
+    return done([&] { *out = files_.list(path); });
+  }
+  Status DeleteFile(const std::string& path, const Options&, Debug*) override {
+    return done([&] { files_.remove(path); });
+  }
+  Status Truncate(const std::string& path, size_t size, const Options&, Debug*) override {
+    return done([&] { files_.truncate(path, size); });
+  }
+  Status CreateDir(const std::string& path, const Options&, Debug*) override {
+    return done([&] { files_.create_directories(path); });
+  }
+  Status CreateDirIfMissing(const std::string& path, const Options&, Debug*) override {
+    return done([&] { files_.create_directories(path); });
+  }
+  Status DeleteDir(const std::string& path, const Options&, Debug*) override {
+    return done([&] { files_.remove(path); });
+  }
+  Status GetFileSize(const std::string& path, const Options&, uint64_t* size, Debug*) override {
+    return done([&] { *size = files_.file_size(path); });
+  }
+  Status RenameFile(const std::string& from, const std::string& to, const Options&,
+                    Debug*) override {
+    return done([&] { files_.rename(from, to); });
+  }
+  Status LinkFile(const std::string& from, const std::string&, const Options&, Debug*) override {
+    return Status::NotSupported(from);
+  }
+
+ private:
+  template <class F>
+  static Status done(const F& body) {
+    return as_status([&] { return body(), Status::OK(); });
+  }
+  template <class F>
+  Status open(const std::string& path, const F& body) {
+    return as_status([&] {
+      if (!files_.exists(path)) {
+        return Status::PathNotFound(path);
+      }
+      body();
+      return Status::OK();
+    });
+  }
+  mstrain::FileSystem& files_;
+};
+
+bool is_seam(const StoreContext& context) { return context.files != &real_files(); }
+
+void copy(FileSystem& files, const std::string& source, const std::string& target) {
+  const auto from = files.map(source);
+  const auto to = files.open(target, WriteMode::kTruncate);
+  to->append(from->bytes());
+  to->sync();
+  to->close();
+}
+
+// A second name for a file that no longer changes; a durable copy where there can be none.
+void link_or_copy(FileSystem& files, const std::string& source, const std::string& target) {
+  if (&files == &real_files()) {
+    std::error_code error;
+    std::filesystem::create_hard_link(source, target, error);
+    const int number = error.value();
+    const bool cannot =
+        number == EXDEV || number == EPERM || number == EMLINK || number == EOPNOTSUPP;
+    if (error && !cannot) {
+      throw IoError(fmt::format("{}: cannot link to {}: {}", source, target, error.message()),
+                    number);
+    }
+    if (!error) {
+      return;
+    }
+  }
+  copy(files, source, target);
+}
 
 // RocksDB would write a LOG beside its files, into commits too.
 class SilentLog final : public rocksdb::Logger {
@@ -260,10 +367,11 @@ class RocksdbStore final : public RowStore {
       : context_(context),
         path_(std::move(path)),
         options_(database_options(context.options, read_only)) {
-    if (context.options.io_hook) {
-      files_ = std::make_shared<HookedFiles>(context.options.io_hook);
-      env_ = rocksdb::NewCompositeEnv(files_);
+    if (is_seam(context)) {
+      env_ = rocksdb::NewCompositeEnv(std::make_shared<SeamFiles>(*context.files));
       options_.env = env_.get();
+      options_.use_direct_reads = false;
+      options_.use_direct_io_for_flush_and_compaction = false;
     }
     rocksdb::DB* db = nullptr;
     if (read_only) {
@@ -423,9 +531,13 @@ class RocksdbStore final : public RowStore {
       require(db_->IngestExternalFiles({arg}), "ingest", rows.size());
     } catch (...) {
       for (const std::string& file : arg.external_files) {
-        std::error_code
-            ignored;  // the first error is the one to report; opening again deletes what is left
-        std::filesystem::remove(file, ignored);
+        try {
+          if (context_.files->exists(file)) {
+            context_.files->remove(file);
+          }
+        } catch (const IoError&) {
+          // The first error is the one to report; opening again deletes what is left.
+        }
       }
       throw;
     }
@@ -478,7 +590,7 @@ class RocksdbStore final : public RowStore {
       const std::string target = join_path(folder, info.relative_filename);
       const std::string source = join_path(info.directory, info.relative_filename);
       if (info.file_type == rocksdb::kTableFile && info.file_checksum.starts_with("crc32c:")) {
-        link(source, target);
+        link_or_copy(files, source, target);
         out.push_back(
             {.name = info.relative_filename, .size = info.size, .digest = info.file_checksum});
         continue;
@@ -500,25 +612,9 @@ class RocksdbStore final : public RowStore {
     return out;
   }
 
-  void link(const std::string& source, const std::string& target) const {
-    if (context_.options.io_hook) {
-      const int error = context_.options.io_hook("link", target, 0);
-      if (error != 0) {
-        throw IoError(fmt::format("{}: cannot link: {}", target, std::strerror(error)), error);
-      }
-    }
-    std::error_code error;
-    std::filesystem::create_hard_link(source, target, error);
-    if (error) {
-      throw IoError(fmt::format("{}: cannot link to {}: {}", source, target, error.message()),
-                    error.value());
-    }
-  }
-
   StoreContext context_;
   std::string path_;
   rocksdb::Options options_;
-  std::shared_ptr<HookedFiles> files_;
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<rocksdb::DB> db_;  // before what it uses
   std::mutex write_mutex_;
@@ -542,15 +638,10 @@ std::unique_ptr<RowStore> open_rocksdb_store(const StoreContext& context, const 
     for (const std::string& name : files.list(from)) {
       const std::string source = join_path(from, name);
       const std::string target = join_path(live, name);
-      std::error_code error;
       if (name.ends_with(".sst")) {
-        std::filesystem::create_hard_link(source, target, error);
+        link_or_copy(files, source, target);
       } else {  // RocksDB writes to these
-        std::filesystem::copy_file(source, target, error);
-      }
-      if (error) {
-        throw IoError(fmt::format("{}: cannot bring it to {}: {}", source, live, error.message()),
-                      error.value());
+        copy(files, source, target);
       }
     }
   }

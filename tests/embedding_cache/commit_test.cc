@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <mutex>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -219,6 +219,52 @@ TEST(Commit, StartedReturnsBeforeTheDiskDoesAndIsToldApart) {
   EXPECT_EQ(cache.digest(), expected);
 }
 
+// A row that left before a commit was started, came back, learned, and left again: what is on its way to the store is older than what was
+// saved for the commit.
+TEST(Commit, StartedKeepsTheNewestOfARowThatLeftTwice) {
+  if (!has_rocksdb()) {
+    GTEST_SKIP() << "built without RocksDB";
+  }
+  constexpr uint64_t kRows = 100;
+  const TempDirectory directory;
+  std::atomic<bool> stuck = false;
+  HookedFiles files([&](std::string_view what, const std::string& path) {
+    while (stuck && what == "append" && path.ends_with(".sst")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  Options options;
+  options.directory = directory.path();
+  options.files = &files;
+  options.check_shadow = true;
+  options.store.kind = StoreKind::kRocksdb;
+  options.store.write_back_rows = 80;
+  options.tables = {{.name = "t", .host_rows = kRows, .segments = {{.width = 4096}}}};
+  Cache cache = Cache::open(options);
+  const std::shared_ptr<void> at_last(nullptr, [&](void*) { stuck = false; });  // closing waits
+  uint64_t step = 0;
+  const auto learn = [&](Id first, uint64_t count) {
+    std::vector<Id> ids(count);
+    std::iota(ids.begin(), ids.end(), first);
+    Ticket ticket = cache.prefetch(0, ids, ++step);
+    cache.wait(ticket);
+    std::vector<float> values(count * 4096);
+    cache.gather(ticket, values.data(), 4096);  // compared with the shadow
+    cache.update(ticket, values);
+    cache.release(std::move(ticket));
+  };
+  learn(0, kRows);
+  stuck = true;
+  learn(1000, kRows);  // drives the first ones out; 80 of them, more than a mebibyte, are stuck
+  learn(0, 10);        // back again
+  const CommitId id = cache.start_commit(step);
+  learn(2000, kRows);
+  learn(0, 10);
+  stuck = false;
+  cache.commit(id);
+  learn(0, kRows);
+}
+
 // One flipped bit in each file of the newest commit: named, and the commit before is used; asked for by id, it is an error.
 TEST(Commit, FlippedBitIsNamedAndTheCommitBeforeIsUsed) {
   Rng rng(kSeed);
@@ -335,25 +381,25 @@ TEST(Commit, MemoryRowsOfAnyBytesAreErrors) {
   }
 }
 
-// Every file operation of a run fails in turn; what remains is a complete commit of that run.
-TEST(Commit, FailingDiskLeavesTheNewestCompleteCommit) {
-  const Rehearsal rehearsal{.steps = 9, .commit_every = 3, .vocabulary = 300, .positions = 30};
-  const auto golden = golden_digests(rehearsal, StoreKind::kMemory);
-  for (const char* kind : {"EIO", "ENOSPC", "short write", "power cut"}) {
-    int failures = 0;
-    const int64_t stride = long_tests() ? 1 : 3;
-    for (int64_t n = 0;; n += kind[1] == 'N' ? 997 * stride : stride) {
-      const TempDirectory directory;
-      FaultyFiles files(real_files());
-      Options options = rehearsal.cache_options(directory.path(), 0.2, StoreKind::kMemory);
-      options.files = &files;
-      const std::string_view name = kind;
-      files.reset(name == "EIO"      ? Faults{.fail_operation = n}
-                  : name == "ENOSPC" ? Faults{.enospc_after_bytes = n}
-                  : name == "short write"
-                      ? Faults{.enospc_after_bytes = n * 331, .short_writes = true}
-                      : Faults{.power_off_operation = n});
-      bool failed = false;
+// File operations of a run fail in turn, ours and RocksDB's; what remains is a complete commit of that run.
+void fail_in_turn(StoreKind store, const std::string& kind, int64_t stride) {
+  const Rehearsal plain{.steps = 9, .commit_every = 3, .vocabulary = 300, .positions = 30};
+  Rehearsal rehearsal = plain;
+  const auto golden = golden_digests(plain, store);
+  int failures = 0;
+  for (int64_t n = 0;; n += stride) {
+    rehearsal.commit_behind = n / stride % 2 == 1;
+    const TempDirectory directory;
+    FaultyFiles files(real_files());
+    Options options = rehearsal.cache_options(directory.path(), 0.2, store);
+    options.files = &files;
+    files.reset(kind == "EIO"      ? Faults{.fail_operation = n}
+                : kind == "ENOSPC" ? Faults{.enospc_after_bytes = n * 331}
+                : kind == "short write"
+                    ? Faults{.enospc_after_bytes = n * 331, .short_writes = true}
+                    : Faults{.power_off_operation = n});
+    bool failed = false;
+    {
       const Warnings warnings;  // what could not be removed is only told
       try {
         Cache cache = Cache::open(options);
@@ -362,122 +408,78 @@ TEST(Commit, FailingDiskLeavesTheNewestCompleteCommit) {
         failed = true;
         EXPECT_NE(std::string(error.what()).find("cannot"), std::string::npos) << error.what();
       }
-      if (name == "power cut") {
-        files.crash();
-      }
-      files.reset();
-      Cache cache = Cache::open(options);
-      ASSERT_EQ(cache.digest(), golden.at(cache.last_step())) << kind << " at " << n;
-      rehearsal.run(cache);
-      ASSERT_EQ(cache.digest(), golden.at(9)) << kind << " at " << n;
-      failures += failed ? 1 : 0;
-      if (!failed && (name != "EIO" || n >= 400)) {
-        break;
-      }
     }
-    EXPECT_GT(failures, 3) << kind;
+    const int64_t operations = files.operations();
+    if (kind == "power cut") {
+      files.crash();
+    }
+    files.reset();
+    Cache cache = Cache::open(options);
+    ASSERT_EQ(cache.digest(), golden.at(cache.last_step())) << kind << " at " << n;
+    rehearsal.run(cache);
+    ASSERT_EQ(cache.digest(), golden.at(9)) << kind << " at " << n;
+    failures += failed ? 1 : 0;
+    // A failure while old commits are removed, or while RocksDB tidies up, is not one of the run.
+    if (kind == "EIO" ? n > operations : !failed) {
+      break;
+    }
+  }
+  EXPECT_GT(failures, 2) << kind;
+}
+
+TEST(Commit, FailingDiskLeavesTheNewestCompleteCommit) {
+  for (const char* kind : {"EIO", "ENOSPC", "short write", "power cut"}) {
+    fail_in_turn(StoreKind::kMemory, kind, long_tests() ? 1 : 5);
   }
 }
 
-// The same below RocksDB: its own reads, writes, syncs, renames and links.
 TEST(Commit, FailingDiskBelowRocksdb) {
   if (!has_rocksdb()) {
     GTEST_SKIP() << "built without RocksDB";
   }
-  const Rehearsal rehearsal{.steps = 9, .commit_every = 3, .vocabulary = 300, .positions = 30};
-  const auto golden = golden_digests(rehearsal, StoreKind::kRocksdb);
-  for (const int error_number : {EIO, ENOSPC}) {
-    int failures = 0;
-    const int64_t stride = long_tests() ? 1 : 31;
-    for (int64_t n = 0;; n += stride) {
-      const TempDirectory directory;
-      std::atomic<int64_t> operation = 0;
-      std::atomic<bool> armed = true;
-      Options options = rehearsal.cache_options(directory.path(), 0.2, StoreKind::kRocksdb);
-      options.store.io_hook = [&](std::string_view, const std::string&, uint64_t) {
-        return armed && operation++ >= n ? error_number : 0;
-      };
-      bool failed = false;
+  const auto stride = [](int64_t few) { return long_tests() ? 1 : few; };
+  fail_in_turn(StoreKind::kRocksdb, "EIO", stride(17));
+  fail_in_turn(StoreKind::kRocksdb, "power cut", stride(17));
+  // RocksDB may look for space for five seconds before it closes.
+  fail_in_turn(StoreKind::kRocksdb, "ENOSPC", stride(97));
+  fail_in_turn(StoreKind::kRocksdb, "short write", stride(61));
+}
+
+// Reads that give fewer bytes than the file has, one after another: an error that says so, or the commit before; never other rows.
+TEST(Commit, ShortReadsAreNoticed) {
+  for (const StoreKind store : stores()) {
+    const Rehearsal rehearsal{.steps = 9, .commit_every = 3, .vocabulary = 300, .positions = 30};
+    const auto golden = golden_digests(rehearsal, store);
+    const TempDirectory directory;
+    Options options = rehearsal.cache_options(directory.path(), 0.2, store);
+    std::atomic<int64_t> left = -1;
+    HookedFiles files(
+        [](std::string_view, const std::string&) {},
+        [&](const std::string&, size_t size) { return left-- == 0 ? size / 2 : size; });
+    options.files = &files;
+    {
+      Cache cache = Cache::open(options);
+      rehearsal.run(cache);
+    }
+    int noticed = 0;
+    for (int64_t n = 0;; n += long_tests() || store == StoreKind::kMemory ? 1 : 7) {
+      left = n;
+      const Warnings warnings;
       try {
         Cache cache = Cache::open(options);
-        rehearsal.run(cache);
+        ASSERT_EQ(cache.digest(), golden.at(cache.last_step())) << "read " << n;
+        noticed += warnings.text().empty() ? 0 : 1;
       } catch (const IoError&) {
-        failed = true;
+        ++noticed;
       }
-      armed = false;
-      options.store.io_hook = nullptr;
-      Cache cache = Cache::open(options);
-      ASSERT_EQ(cache.digest(), golden.at(cache.last_step())) << error_number << " at " << n;
-      rehearsal.run(cache);
-      ASSERT_EQ(cache.digest(), golden.at(9)) << error_number << " at " << n;
-      failures += failed ? 1 : 0;
-      if (!failed) {
+      if (left >= 0) {
         break;
       }
     }
-    EXPECT_GT(failures, 2);
-  }
-}
-
-// Power is cut at some operation: what RocksDB wrote since its last sync of a file is gone.
-TEST(Commit, PowerCutBelowRocksdb) {
-  if (!has_rocksdb()) {
-    GTEST_SKIP() << "built without RocksDB";
-  }
-  const Rehearsal rehearsal{.steps = 9, .commit_every = 3, .vocabulary = 300, .positions = 30};
-  const auto golden = golden_digests(rehearsal, StoreKind::kRocksdb);
-  const int64_t stride = long_tests() ? 1 : 29;
-  for (int64_t n = 0;; n += stride) {
-    const TempDirectory directory;
-    FaultyFiles files(real_files());
-    std::mutex mutex;
-    int64_t operation = 0;
-    bool armed = true;
-    struct File {
-      uint64_t written = 0;
-      uint64_t synced = 0;
-    };
-    std::map<std::string, File> written;  // by RocksDB, by path; hard links are the same file
-    Options options = rehearsal.cache_options(directory.path(), 0.2, StoreKind::kRocksdb);
-    options.files = &files;
-    options.store.io_hook = [&](std::string_view what, const std::string& path, uint64_t bytes) {
-      const std::lock_guard lock(mutex);
-      if (!armed) {
-        return 0;
-      }
-      if (operation++ >= n) {
-        return EIO;
-      }
-      if (what == "write") {
-        written[path].written += bytes;
-      } else if (what == "sync") {
-        written[path].synced = written[path].written;
-      }
-      return 0;
-    };
-    bool failed = false;
-    try {
-      Cache cache = Cache::open(options);
-      rehearsal.run(cache);
-    } catch (const IoError&) {
-      failed = true;
-    }
-    armed = false;
-    for (const auto& [path, file] : written) {
-      if (file.synced < file.written && std::filesystem::exists(path) &&
-          std::filesystem::file_size(path) > file.synced) {
-        std::filesystem::resize_file(path, file.synced);
-      }
-    }
-    files.crash();
-    options.store.io_hook = nullptr;
+    EXPECT_GT(noticed, 2) << static_cast<int>(store);
+    left = -1;
     Cache cache = Cache::open(options);
-    ASSERT_EQ(cache.digest(), golden.at(cache.last_step())) << n;
-    rehearsal.run(cache);
-    ASSERT_EQ(cache.digest(), golden.at(9)) << n;
-    if (!failed) {
-      break;
-    }
+    EXPECT_EQ(cache.digest(), golden.at(9));
   }
 }
 
@@ -532,7 +534,8 @@ TEST(Commit, KillAtEveryFileOperationOfACommit) {
   for (const StoreKind store : stores()) {
     const auto golden = golden_digests(kKilled, store);
     int64_t n = 0;
-    for (bool done = false; !done; n += long_tests() ? 1 : 2) {
+    const int64_t stride = long_tests() ? 1 : store == StoreKind::kMemory ? 2 : 11;
+    for (bool done = false; !done; n += stride) {
       const TempDirectory directory;
       done = trains_to_its_end(directory.path(), store, n);
       Cache cache = Cache::open(kKilled.cache_options(directory.path(), 0.2, store));

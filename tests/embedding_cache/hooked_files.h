@@ -17,13 +17,18 @@ class HookedFiles final : public FileSystem {
   // `operation` is the method's name. Looking up names is not announced. An append is announced before each half of its bytes is written.
   // Must be thread-safe.
   using Hook = std::function<void(std::string_view operation, const std::string& path)>;
-  explicit HookedFiles(Hook hook) : hook_(std::move(hook)) {}
+  // How many bytes of a mapped file of `size` bytes are seen.
+  using Cut = std::function<size_t(const std::string& path, size_t size)>;
+  explicit HookedFiles(Hook hook, Cut cut = {}) : hook_(std::move(hook)), cut_(std::move(cut)) {}
 
   std::string read(const std::string& path, uint64_t max_bytes) override {
     return hook_("read", path), real_files().read(path, max_bytes);
   }
   std::unique_ptr<MappedFile> map(const std::string& path) override {
-    return hook_("map", path), real_files().map(path);
+    hook_("map", path);
+    auto file = real_files().map(path);
+    const size_t size = file->bytes().size();
+    return std::make_unique<Mapped>(std::move(file), cut_ ? cut_(path, size) : size);
   }
   std::unique_ptr<WritableFile> open(const std::string& path, WriteMode mode) override {
     hook_("open", path);
@@ -62,6 +67,16 @@ class HookedFiles final : public FileSystem {
   }
 
  private:
+  class Mapped final : public MappedFile {
+   public:
+    Mapped(std::unique_ptr<MappedFile> inner, size_t size)
+        : inner_(std::move(inner)), size_(size) {}
+    std::span<const std::byte> bytes() const override { return inner_->bytes().first(size_); }
+
+   private:
+    std::unique_ptr<MappedFile> inner_;
+    size_t size_;
+  };
   class File final : public WritableFile {
    public:
     File(const Hook& hook, std::string path, std::unique_ptr<WritableFile> inner)
@@ -82,6 +97,7 @@ class HookedFiles final : public FileSystem {
     std::unique_ptr<WritableFile> inner_;
   };
   Hook hook_;
+  Cut cut_;
 };
 
 }  // namespace mstrain::embedding_cache

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "embedding_cache/commit.h"
 #include "embedding_cache/rehearsal.h"
+#include "tests/embedding_cache/hooked_files.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -196,9 +197,12 @@ TEST(Misuse, FailedReadIsReportedByWaitAndEverythingAfter) {
   Options options = small_options(directory.path());
   options.store.kind = StoreKind::kRocksdb;
   std::atomic<bool> broken = false;
-  options.store.io_hook = [&](std::string_view what, const std::string&, uint64_t) {
-    return broken && what == "read" ? EIO : 0;
-  };
+  HookedFiles files([&](std::string_view what, const std::string& path) {
+    if (broken && what == "map" && path.ends_with(".sst")) {
+      throw IoError(path + ": cannot read", EIO);
+    }
+  });
+  options.files = &files;
   {
     Cache cache = Cache::open(options);
     Ticket ticket = cache.prefetch(0, ids_from(0, 10), 1);
@@ -235,12 +239,12 @@ TEST(Misuse, SlowStoreIsAnErrorAfterTheDeadline) {
   options.store.kind = StoreKind::kRocksdb;
   options.wait_seconds = 0.2;
   std::atomic<bool> slow = false;
-  options.store.io_hook = [&](std::string_view what, const std::string&, uint64_t) {
-    if (slow && what == "read") {
+  HookedFiles files([&](std::string_view what, const std::string& path) {
+    if (slow && what == "map" && path.ends_with(".sst")) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     }
-    return 0;
-  };
+  });
+  options.files = &files;
   Cache cache = Cache::open(options);
   Ticket ticket = cache.prefetch(0, ids_from(0, 10), 1);
   cache.wait(ticket);
@@ -265,12 +269,13 @@ TEST(Misuse, TicketReleasedBeforeItsRowsCame) {
   options.store.kind = StoreKind::kRocksdb;
   options.check_shadow = true;
   std::atomic<bool> slow = false;
-  options.store.io_hook = [&](std::string_view what, const std::string&, uint64_t) {
-    if (what == "read" && slow.exchange(false)) {  // the first read, not those of the next batch
+  HookedFiles files([&](std::string_view what, const std::string& path) {
+    // The first read, not those of the next batch.
+    if (what == "map" && path.ends_with(".sst") && slow.exchange(false)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
-    return 0;
-  };
+  });
+  options.files = &files;
   Cache cache = Cache::open(options);
   Ticket ticket = cache.prefetch(0, ids_from(0, 10), 1);
   cache.wait(ticket);
