@@ -1,11 +1,12 @@
 // The scalar functions behind elementwise operations: one definition for every backend.
 //
 // double follows the C library and is the oracle. float is branch-free polynomial code that compilers turn into vector
-// instructions; the bounds beside each function are tested over all exponents. int64_t serves every integer type.
+// instructions; kErrorBounds says how exact it is. int64_t serves every integer type.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "core/ops/scalar_float.h"
 
@@ -142,6 +143,35 @@ T gelu_tanh_grad(T x, T g) {
   const T dt = (T(1) - t * t) * T(kSqrt2OverPi) * (T(1) + T(3 * kGeluCubic) * x2);
   return g * T(0.5) * (T(1) + t + x * dt);
 }
+
+// How far the float functions may be from the exact value, in units in the last place: of the result, or of the larger
+// of it and the argument where the result cancels (gelu of negative numbers). For |x| up to `within`; what overflows or
+// is not a number is so exactly. Tested for the vector loops of every instruction set, over all exponents and signs.
+struct ErrorBound {
+  const char* name;
+  double ulps;
+  bool of_argument = false;
+  float within = std::numeric_limits<float>::infinity();
+};
+inline constexpr ErrorBound kErrorBounds[] = {
+    {"sqrt", 0.5},
+    {"rsqrt", 1.5},
+    {"exp", 1.0},
+    {"expm1", 1.5},
+    {"log", 1.0},
+    {"log1p", 2.0},
+    {"sin", 2.0},
+    {"cos", 2.0},
+    {"tanh", 1.5},
+    {"erf", 1.5},
+    {"sigmoid", 2.5},
+    {"softplus", 2.0},
+    {"silu", 3.5, false, 80.0F},
+    {"gelu", 2.5, true},
+    {"gelu_tanh", 8.0, false, 2.0F},
+    {"gelu_tanh", 40.0, false, 5.0F},  // an error of the exponent's argument grows with it
+    {"gelu_tanh", 2.5, true},
+};
 
 // Integers wrap around, and divide towards minus infinity; a division by zero gives zero.
 template <class T>
