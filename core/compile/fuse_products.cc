@@ -109,11 +109,16 @@ class ProductFuser {
 
 }  // namespace
 
-GraphPtr fuse_products(const Graph& graph) {
-  const ProductFuser biases(graph);
-  const GraphPtr biased = rewrite(graph, [&](const RewriteNode& it) { return biases.bias(it); });
-  const ProductFuser addends(*biased);
-  return rewrite(*biased, [&](const RewriteNode& it) { return addends.addend(it); });
+GraphPtr fuse_products(const Graph& graph, const FuseOptions& options) {
+  const auto applied = [&](std::string_view rule, const Graph& to,
+                           std::optional<Tensors> (ProductFuser::*join)(const RewriteNode&) const) {
+    const ProductFuser fuser(to);
+    return rewrite(to, [&](const RewriteNode& it) {
+      return options.off.contains(rule) ? std::nullopt : (fuser.*join)(it);
+    });
+  };
+  const GraphPtr biased = applied("bias", graph, &ProductFuser::bias);
+  return applied("addend", *biased, &ProductFuser::addend);
 }
 
 }  // namespace mstrain

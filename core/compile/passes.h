@@ -1,6 +1,9 @@
 // Passes from graph to graph. Each keeps the program's inputs and the values of its outputs.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "core/ir/tensor.h"
 #include "core/runtime/context.h"
 #include "core/tensor/jit.h"
@@ -14,8 +17,26 @@ GraphPtr inline_programs(const Graph& graph);
 // two steps (sums of scattered rows). Values agree to rounding.
 GraphPtr simplify(const Graph& graph);
 
+class FusionLog;
+
+// A way of fusing operations, to be switched off by name.
+struct FusionRule {
+  std::string_view name;
+  std::string_view allows;
+};
+// All of them: of groups (core/compile/fuse.h) and of products.
+std::vector<FusionRule> fusion_rules();
+
+struct FuseOptions {
+  std::set<std::string, std::less<>> off;  // rules that are not used
+  FusionLog* log = nullptr;                // hears what was fused and what was not
+};
+
 // Joins a product with the bias and the tensor added to it: matmul_bias, matmul_add, matmul_bias_add.
-GraphPtr fuse_products(const Graph& graph);
+GraphPtr fuse_products(const Graph& graph, const FuseOptions& options = {});
+
+// Puts elementwise operations, reductions and operations on rows into groups that run in one pass over memory.
+GraphPtr fuse(const Graph& graph, const FuseOptions& options = {});
 
 // Decomposes composites that `backend` has no kernel for.
 GraphPtr lower(const Graph& graph, Backend backend);
@@ -26,10 +47,12 @@ GraphPtr chunk_loss(const Graph& graph, int64_t chunks);
 struct OptimiseOptions {
   int level = 2;
   Backend backend = Backend::kCpu;
+  FuseOptions fusion;
   int64_t loss_chunks = kAutoChunks;
 };
 
-// The passes of an optimisation level, in order. Every result is verified in debug builds.
+// The passes of an optimisation level, in order. Every result is verified in debug builds. Throws Error for a rule that
+// does not exist.
 GraphPtr optimise(const Graph& graph, const OptimiseOptions& options);
 
 }  // namespace mstrain

@@ -44,6 +44,7 @@ struct LoopPlan {
 
 struct PlanStep {
   const OpDef* op = nullptr;
+  std::string name;  // for people: the operation's, or what was fused
   Attrs attrs;
   std::string scope;
   SourceLocation where;
@@ -75,6 +76,7 @@ struct PlanOptions {
   Backend backend = Backend::kCpu;
   int threads = 1;
   int level = 2;
+  FuseOptions fusion;
   std::vector<bool> donated;    // by input
   bool pair_donations = false;  // output i may only take over input i (loops)
   int64_t loss_chunks = kAutoChunks;

@@ -114,11 +114,11 @@ class Printer {
     return text;
   }
 
-  // The programs of a loop are printed as plans below it.
+  // Programs are printed below the step: those of a loop as plans, that of a group as it is.
   std::string attributes(const PlanStep& step) const {
     std::string text;
     for (const auto& [name, value] : step.attrs.items()) {
-      if (step.loop == nullptr || !std::holds_alternative<GraphPtr>(value)) {
+      if (!std::holds_alternative<GraphPtr>(value)) {
         text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, to_text(value, indent_));
       }
     }
@@ -131,9 +131,12 @@ class Printer {
       const PlanBuffer& buffer = buffer_of(plan_, step.workspace);
       workspace = fmt::format(", workspace {} bytes{}", buffer.bytes, place(buffer));
     }
-    line("{} {}{}({}) -> {}; {:.0f} FLOP, {:.0f} bytes{}{}", number, step.op->name,
-         attributes(step), print(step.inputs), print(step.outputs), step.cost.flops,
-         step.cost.bytes, workspace, step.scope.empty() ? "" : "  @" + step.scope);
+    line("{} {}{}({}) -> {}; {:.0f} FLOP, {:.0f} bytes{}{}", number, step.name, attributes(step),
+         print(step.inputs), print(step.outputs), step.cost.flops, step.cost.bytes, workspace,
+         step.scope.empty() ? "" : "  @" + step.scope);
+    if (step.op->name == "fused") {
+      line("  {}", to_text(Attr(step.attrs.graph("body")), indent_ + 2));
+    }
     if (step.loop != nullptr) {
       if (step.loop->condition != nullptr) {
         line("  condition");
@@ -159,7 +162,7 @@ struct Count {
 
 void count(const Plan& plan, double runs, Count& out) {
   for (const PlanStep& step : plan.steps) {
-    ++out.steps[step.op->name];
+    ++out.steps[step.name];
     if (step.loop == nullptr) {
       out.kernels += runs;
       continue;

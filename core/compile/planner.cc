@@ -4,6 +4,7 @@
 #include "core/compile/passes.h"
 #include "core/compile/plan.h"
 #include "core/compile/schedule.h"
+#include "core/ops/fused.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -39,7 +40,9 @@ class Planner {
     take_over_inputs();
     classify();
     plan_memory(plan_);
-    for (const PlanStep& step : plan_.steps) {
+    for (PlanStep& step : plan_.steps) {
+      step.name = step.op->name == "fused" ? fused_name(*step.attrs.graph("body"))
+                                           : std::string(step.op->name);
       plan_.cost.flops += step.cost.flops;
       plan_.cost.bytes += step.cost.bytes;
       ++plan_.cost.kernels;
@@ -191,6 +194,8 @@ class Planner {
     }
     step.kernel = std::move(kernel);
     step.in_place = entry.in_place;
+    step.in_place.insert(step.in_place.end(), step.kernel->in_place.begin(),
+                         step.kernel->in_place.end());
     step.inputs = std::move(inputs);
   }
 
@@ -219,7 +224,7 @@ class Planner {
   }
 
   static OptimiseOptions optimisation(const PlanOptions& options) {
-    return {.level = options.level, .backend = options.backend, .loss_chunks = options.loss_chunks};
+    return {options.level, options.backend, options.fusion, options.loss_chunks};
   }
 
   void plan_loop(PlanStep& step) {

@@ -133,8 +133,8 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
       const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
       step.kernel->run({in, out, workspace});
       if (times != nullptr) {
-        times->push_back({step.op->name, step.scope, begin, nanoseconds_now(), step.cost.flops,
-                          step.cost.bytes});
+        times->push_back(
+            {step.name, step.scope, begin, nanoseconds_now(), step.cost.flops, step.cost.bytes});
       }
     } else if (step.op->name == "scan") {
       run_scan(step, in, out, workspace, *addresses.loops[s], times);

@@ -1,6 +1,6 @@
 #include <array>
 
-#include "core/compile/passes.h"
+#include "core/compile/fuse.h"
 #include "core/exec/execute.h"
 #include "core/exec/threads.h"
 #include "core/ops/shape.h"
@@ -11,14 +11,15 @@ namespace {
 
 class PlannedProgram : public Program {
  public:
-  PlannedProgram(Plan plan, const Context& context)
+  PlannedProgram(Plan plan, const Context& context, std::string fusion)
       : plan_(std::move(plan)),
         context_(context),
         addresses_(plan_),
         in_(plan_.inputs.size()),
         out_(plan_.outputs.size()),
         results_(plan_.outputs.size()),
-        kept_(plan_.outputs.size()) {}
+        kept_(plan_.outputs.size()),
+        fusion_(std::move(fusion)) {}
 
   // The results return in the list that brought the arguments: where they are no more than those, nothing is allocated.
   Tensors run(Tensors inputs) override {
@@ -65,6 +66,7 @@ class PlannedProgram : public Program {
   ProgramCost cost() const override { return plan_.cost; }
   std::string describe() const override { return mstrain::describe(plan_); }
   void profile(std::vector<KernelTime>* times) override { times_ = times; }
+  std::string fusion() const override { return fusion_; }
   const Plan& plan() const { return plan_; }
 
  private:
@@ -97,6 +99,7 @@ class PlannedProgram : public Program {
   std::vector<void*> in_, out_;
   Tensors results_;  // of the run; empty between runs
   std::vector<std::array<Tensor, 2>> kept_;
+  std::string fusion_;
   std::vector<KernelTime>* times_ = nullptr;
 };
 
@@ -104,15 +107,17 @@ class PlannedProgram : public Program {
 
 std::unique_ptr<Program> compile_program(const Graph& graph, const CompileOptions& options) {
   const Context& context = current_context();
-  const GraphPtr optimised = optimise(
-      graph,
-      {.level = options.level, .backend = context.backend, .loss_chunks = options.loss_chunks});
-  const PlanOptions plan_options{.backend = context.backend,
-                                 .threads = context.num_threads(),
-                                 .level = options.level,
-                                 .donated = options.donated,
-                                 .loss_chunks = options.loss_chunks};
-  return std::make_unique<PlannedProgram>(make_plan(*optimised, plan_options), context);
+  FusionLog log;
+  const FuseOptions fusion{{options.rules_off.begin(), options.rules_off.end()},
+                           options.explain_fusion ? &log : nullptr};
+  const GraphPtr optimised =
+      optimise(graph, {options.level, context.backend, fusion, options.loss_chunks});
+  PlanOptions plan_options{context.backend, context.num_threads(), options.level, fusion,
+                           options.donated};
+  plan_options.loss_chunks = options.loss_chunks;
+  Plan plan = make_plan(*optimised, plan_options);
+  return std::make_unique<PlannedProgram>(std::move(plan), context,
+                                          options.explain_fusion ? log.text() : "");
 }
 
 const Plan& plan_of(const Program& program) {

@@ -30,6 +30,8 @@ struct Kernel {
   // May be called by one thread at a time.
   std::function<void(const KernelMemory&)> run;
   int64_t workspace_bytes = 0;
+  // Pairs (output, input) as in KernelEntry, known once it is prepared.
+  std::vector<std::pair<int, int>> in_place = {};
 };
 
 struct KernelEntry {

@@ -6,6 +6,7 @@
 #include "core/ops/conv.h"
 #include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/fused.h"
 #include "core/ops/index.h"
 #include "core/ops/matmul.h"
 #include "core/ops/norm.h"
@@ -22,7 +23,7 @@ void register_all_ops() {
        {std::span<const OpDef>(&kInputOp, 1), elementwise_ops(), shape_ops(), source_ops(),
         reduce_ops(), matmul_ops(), control_ops(), index_ops(), sort_ops(), random_ops(),
         softmax_ops(), norm_ops(), cross_entropy_ops(), attention_ops(), adamw_ops(), conv_ops(),
-        pool_ops()}) {
+        pool_ops(), fused_ops()}) {
     register_ops(family);
   }
 }

@@ -26,6 +26,8 @@ std::pair<Tensor, Tensor> broadcast_together(std::string_view op, const Arg& x, 
 // A constant: every element of `shape` is `value`.
 Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::kF32,
             const SourceLocation& where = SourceLocation::current());
+// The same as a single node, where full() repeats one number.
+Tensor filled(const TensorType& type, double value);
 Tensor zeros(const TensorType& type);
 Tensor zeros_like(const Tensor& x);
 // 0, 1, 2, … along `axis`.

@@ -67,6 +67,11 @@ constexpr OpDef kDefs[] = {{.name = "full",
 std::span<const OpDef> source_ops() { return kDefs; }
 
 // A constant is one scalar, repeated by strides.
+Tensor filled(const TensorType& type, double value) {
+  return apply1(kDefs[0], {}, {{"value", value}, {"dtype", type.dtype}, {"shape", type.shape}},
+                SourceLocation::current());
+}
+
 Tensor full(const Shape& shape, double value, Dtype dtype, const SourceLocation& where) {
   const Tensor scalar =
       apply1(kDefs[0], {}, {{"value", value}, {"dtype", dtype}, {"shape", Shape{}}}, where);

@@ -24,7 +24,8 @@ struct JitOptions {
       donate;     // arguments whose memory the results may take over; pass them with std::move
   int level = 2;  // 0: operation by operation as in eager mode; 1: simplified; 2: fused as well
   std::string name = "jit";
-  int64_t loss_chunks = kAutoChunks;  // see CompileOptions
+  std::vector<std::string> rules_off = {};  // rules of fusion that are not used
+  int64_t loss_chunks = kAutoChunks;        // see CompileOptions
 };
 
 // What a compiled program needs, in bytes, before it runs.
@@ -59,14 +60,18 @@ class Program {
   virtual ProgramCost cost() const = 0;
   // The plan as text: one line a step.
   virtual std::string describe() const = 0;
+  // What was fused and what was not, and why, where CompileOptions::explain_fusion asked for it.
+  virtual std::string fusion() const = 0;
   // Appends every kernel that runs to `times`, which the caller owns, until called with null.
   virtual void profile(std::vector<KernelTime>* times) = 0;
 };
 
 struct CompileOptions {
   int level = 2;
-  std::vector<bool> donated;             // by graph input
-  std::vector<std::string> input_names;  // by graph input, for messages
+  std::vector<std::string> rules_off = {};  // rules of fusion (core/compile/passes.h) not to use
+  bool explain_fusion = false;              // keep what Program::fusion() tells
+  std::vector<bool> donated;                // by graph input
+  std::vector<std::string> input_names;     // by graph input, for messages
   // From level 1 on: in how many chunks of rows the loss of a head and its gradients are computed, so that its logits
   // never exist as a whole. 1: in one.
   int64_t loss_chunks = kAutoChunks;

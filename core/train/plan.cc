@@ -118,6 +118,14 @@ std::string plan_text(const PlannedRun& run) {
   return text;
 }
 
+std::string fusion_text(const PlannedRun& run) {
+  std::string text = "== step\n" + run.step->program()->fusion();
+  if (run.loss != nullptr) {
+    text += "\n== evaluation\n" + run.loss->program()->fusion();
+  }
+  return text;
+}
+
 std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit) {
   std::string out = fmt::format("{}: {} parameters\n", config.run.name, grouped(plan.parameters));
   const auto line = [&](std::string_view name, const std::string& value, std::string_view note) {

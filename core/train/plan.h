@@ -44,6 +44,9 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
 // The plans of its programs, step by step (see core/compile/plan.h). Throws ConfigError for eager execution: it has none.
 std::string plan_text(const PlannedRun& run);
 
+// What its programs fuse and what not, and why, where fusion.explain asks for it.
+std::string fusion_text(const PlannedRun& run);
+
 // memory.limit_gb in bytes; `auto` is the machine's memory.
 int64_t memory_limit(const MemoryConfig& config);
 

@@ -29,5 +29,6 @@ class RunDirectory {
 inline constexpr const char* kConfigFile = "config.yaml";
 inline constexpr const char* kRunFile = "run.json";  // what ran where, and how far it came
 inline constexpr const char* kReportFile = "report.html";
+inline constexpr const char* kFusionFile = "fusion.txt";  // where fusion.explain asks for it
 
 }  // namespace mstrain

@@ -1,9 +1,13 @@
 #include "core/train/sections.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "core/base/error.h"
+#include "core/compile/passes.h"
 
 namespace mstrain {
 namespace {
@@ -23,7 +27,24 @@ std::string divisors(int64_t n) {
 bool may_change(const std::string& key) {
   return key.starts_with("run.") || key.starts_with("log.") || key.starts_with("profile.") ||
          key.starts_with("checkpoint.") || key.starts_with("eval.") ||
-         key == "schedule.total_steps";
+         key == "schedule.total_steps" || key == "fusion.explain";
+}
+
+void check_fusion_config(const FusionConfig& config, const YamlNode& tree) {
+  std::vector<std::string> names;
+  for (const FusionRule& rule : fusion_rules()) {
+    names.emplace_back(rule.name);
+  }
+  for (const std::string& name : config.off) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      continue;
+    }
+    const std::string near = nearest(name, names);
+    config_fail(tree, "fusion.off",
+                fmt::format("there is no rule '{}'{}; there are {}", name,
+                            near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+                            fmt::join(names, ", ")));
+  }
 }
 
 }  // namespace
@@ -37,6 +58,11 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
   }
   if (config.run.directory().empty()) {
     config_fail(tree, "run.output_dir", "expected a folder's name, found \"\"");
+  }
+  check_fusion_config(config.fusion, tree);
+  if (config.fusion.explain && config.run.execution == Execution::kEager) {
+    config_fail(tree, "fusion.explain",
+                "run.execution: eager fuses nothing that could be explained; say graph");
   }
   if (config.profile.steps > 0 && config.run.execution == Execution::kEager) {
     config_fail(tree, "profile.steps",

@@ -77,11 +77,16 @@ enum class FusionLevel { kO0, kO1, kO2 };
 
 struct FusionConfig {
   FusionLevel level = FusionLevel::kO2;
+  std::vector<std::string> off;
+  bool explain = false;
 
   template <class V>
   void fields(V& v) {
     v("level", level, "O0: as in eager execution; O1: simplified; O2: fused as well",
       rule::one_of({"O0", "O1", "O2"}));
+    v("off", off, "rules of fusion that are not used; docs/fusion.md names them");
+    v("explain", explain,
+      "say what was fused and what was not, and why: in a dry run, and in fusion.txt of the run");
   }
 };
 
@@ -176,7 +181,7 @@ struct TrainConfig {
 void check_train_config(const TrainConfig& config, const YamlNode& tree);
 
 // The keys whose values differ between two resolved configurations and that a run which goes on must not change: all
-// but those of run, log, profile, checkpoint, eval, and schedule.total_steps. As "model.hidden_size: 128, now 256".
+// but those of run, log, profile, checkpoint, eval, schedule.total_steps and fusion.explain. As "model.hidden_size: 128, now 256".
 std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& now);
 
 }  // namespace mstrain

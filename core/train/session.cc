@@ -149,6 +149,9 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   }
   context.allocator->trim();
   write_file_atomic(files, directory.at(kConfigFile), to_yaml(resolved));
+  if (config.fusion.explain) {
+    write_file_atomic(files, directory.at(kFusionFile), fusion_text(run));
+  }
 
   MetricsLog log(directory, config, run.plan.tokens, begin);
   Progress progress(config, run.plan.tokens);

@@ -14,7 +14,10 @@ namespace mstrain {
 namespace {
 
 CompileOptions options_of(const TrainConfig& config) {
-  return {.level = static_cast<int>(config.fusion.level), .loss_chunks = config.memory.chunks()};
+  return {.level = static_cast<int>(config.fusion.level),
+          .rules_off = config.fusion.off,
+          .explain_fusion = config.fusion.explain,
+          .loss_chunks = config.memory.chunks()};
 }
 
 Context with_training(Context context, bool training) {

@@ -200,7 +200,7 @@ TEST(Properties, GraphsOfEveryLevelAreSound) {
     ASSERT_NO_THROW(verify(*graph));
     for (int level : {0, 1, 2}) {
       for (Backend backend : {Backend::kCpu, Backend::kReference}) {
-        ASSERT_NO_THROW(verify(*optimise(*graph, {level, backend}))) << "level " << level;
+        ASSERT_NO_THROW(verify(*optimise(*graph, {level, backend, {}}))) << "level " << level;
       }
     }
   });

@@ -6,6 +6,7 @@
 namespace mstrain::cpu {
 
 void register_elementwise();
+void register_fused();
 void register_copy();
 void register_movement();
 void register_source();
@@ -28,9 +29,10 @@ Kernel copy_kernel(const ViewType& view, int threads);
 Kernel cast_kernel(const ViewType& view, Dtype dtype, int threads);
 
 // Runs a kernel of one input and one output.
-inline void run_unary(const Kernel& kernel, const void* input, void* output) {
+inline void run_unary(const Kernel& kernel, const void* input, void* output,
+                      void* workspace = nullptr) {
   void* const in = const_cast<void*>(input);
-  kernel.run({std::span(&in, 1), std::span(&output, 1), nullptr});
+  kernel.run({std::span(&in, 1), std::span(&output, 1), workspace});
 }
 
 }  // namespace mstrain::cpu

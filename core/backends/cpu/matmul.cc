@@ -46,6 +46,7 @@ Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = f
     workspace += padded(bytes);
     return offset;
   };
+  int64_t scratch_bytes = 0;  // of conversions, which take turns
   std::vector<Operand> operands;
   for (const ViewType& view : request.inputs) {
     Operand operand{view, {}, -1};
@@ -55,6 +56,7 @@ Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = f
                                        : cast_kernel(view, dtype, request.threads);
       operand.view = ViewType::dense({dtype, view.type.shape});
       operand.offset = reserve(operand.view.type.bytes());
+      scratch_bytes = std::max(scratch_bytes, operand.convert.workspace_bytes);
     }
     operands.push_back(std::move(operand));
   }
@@ -79,7 +81,9 @@ Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = f
   if (given != dtype) {
     result = reserve(out.elements() * size_of(dtype));
     restore = cast_kernel(ViewType::dense({dtype, out.shape}), given, request.threads);
+    scratch_bytes = std::max(scratch_bytes, restore.workspace_bytes);
   }
+  const int64_t scratch = reserve(scratch_bytes);
   const int64_t inner_workspace = reserve(kernel.workspace_bytes);
   if (workspace == inner_workspace && inner_workspace == 0) {
     return kernel;
@@ -90,14 +94,14 @@ Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = f
             for (size_t i = 0; i < operands.size(); ++i) {
               inputs[i] = operands[i].address(memory, i);
               if (operands[i].offset >= 0) {
-                run_unary(operands[i].convert, memory.inputs[i], inputs[i]);
+                run_unary(operands[i].convert, memory.inputs[i], inputs[i], base + scratch);
               }
             }
             void* output = result < 0 ? memory.outputs[0] : base + result;
             kernel.run({std::span(inputs, operands.size()), std::span(&output, 1),
                         base + inner_workspace});
             if (result >= 0) {
-              run_unary(restore, output, memory.outputs[0]);
+              run_unary(restore, output, memory.outputs[0], base + scratch);
             }
           },
           workspace};

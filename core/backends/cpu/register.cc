@@ -6,6 +6,7 @@ namespace mstrain {
 
 void register_cpu_kernels() {
   cpu::register_elementwise();
+  cpu::register_fused();
   cpu::register_copy();
   cpu::register_movement();
   cpu::register_source();

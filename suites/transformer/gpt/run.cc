@@ -204,6 +204,9 @@ void dry_run(const RunRequest& request, const std::optional<std::string>& plan_f
   fmt::print(request.out, "{}", describe(run.plan, config.train, limit));
   if (config.train.run.execution == Execution::kGraph) {
     print_choices(request, config, run.plan, limit);
+    if (config.train.fusion.explain) {
+      fmt::print(request.out, "{}", fusion_text(run));
+    }
   }
   std::fflush(request.out);
   if (plan_file) {

@@ -114,7 +114,7 @@ TEST(Profile, NamesAndTotalsAreThoseOfThePlan) {
     const std::function<void(const Plan&)> walk = [&](const Plan& inner) {
       for (const PlanStep& step : inner.steps) {
         if (step.loop == nullptr) {
-          names.push_back(display_name({step.op->name, step.scope}));
+          names.push_back(display_name({step.name, step.scope}));
         }
         for (int64_t t = 0; step.loop != nullptr && t < step.loop->length; ++t) {
           walk(*step.loop->body);

@@ -1,0 +1,41 @@
+// Groups of operations in one pass over memory.
+#include <algorithm>
+
+#include "core/backends/cpu/kernels.h"
+#include "core/backends/cpu/tile_program.h"
+
+namespace mstrain::cpu {
+namespace {
+
+// Every other group runs operation by operation.
+bool supports(const KernelRequest& request) {
+  const Graph& body = *request.attrs.graph("body");
+  if (request.attrs.integer("rows") * request.attrs.integer("n") == 0) {
+    return false;
+  }
+  const std::vector<bool> live = body.live();
+  for (NodeId id = 0; id < body.size(); ++id) {
+    const Node& node = body.node(id);
+    if (live[id] && node.op->kind == OpKind::kElementwise) {
+      const Value& worked = node.inputs[node.op->name == "where" ? 1 : 0];
+      if (!has_tile_loop(node.op->name, body.type(worked).dtype)) {
+        return false;
+      }
+    }
+  }
+  // A sum over rows has one place to go to.
+  std::vector<Value> outputs = body.outputs();
+  std::sort(outputs.begin(), outputs.end());
+  return std::adjacent_find(outputs.begin(), outputs.end()) == outputs.end();
+}
+
+Kernel prepare(const KernelRequest& request) { return tile_kernel(fused_program(request)); }
+
+}  // namespace
+
+void register_fused() {
+  register_kernel(Backend::kCpu, "fused",
+                  {.prepare = prepare, .supports = supports, .strided_inputs = true});
+}
+
+}  // namespace mstrain::cpu
