@@ -1,10 +1,13 @@
 // Neither the sizes of the tiers nor depth, threads, store, policy or look-ahead change a bit of the result.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "core/base/error.h"
+#include "core/base/rng.h"
 #include "embedding_cache/rehearsal.h"
+#include "embedding_cache/stream.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -50,6 +53,57 @@ TEST(Exactness, EqualityMatrix) {
         << name << " differs from " << digests.begin()->first;
   }
   EXPECT_EQ(digests.size(), 18 * stores().size());
+}
+
+// The loop that the library offers learns as one written out does, whatever its depth, and however often it is stopped.
+TEST(Exactness, StreamEqualsTheLoopWrittenOut) {
+  constexpr uint64_t kSteps = 47;
+  const auto ids_of = [](uint64_t step) {
+    std::vector<Id> ids(30);
+    Rng rng(5, step);
+    std::generate(ids.begin(), ids.end(), [&] { return rng.below(200); });
+    return ids;
+  };
+  const auto options_in = [](const std::string& directory) {
+    Options options;
+    options.directory = directory;
+    options.store.kind = StoreKind::kMemory;
+    options.tables = {{.name = "t", .host_rows = 150, .segments = {{.width = 3}}}};
+    options.tables[0].segments[0].optimizer.kind = OptimizerKind::kAdagrad;
+    return options;
+  };
+  const TempDirectory plain;
+  Cache loop = Cache::open(options_in(plain.path()));
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    Ticket ticket = loop.prefetch(0, ids_of(step), step);
+    loop.wait(ticket);
+    std::vector<float> values(90);
+    loop.gather(ticket, values.data(), 3);
+    loop.update(ticket, values, GradientsOf::kPositions, 0.5F);
+    loop.release(std::move(ticket));
+  }
+  for (const uint32_t depth : {0U, 1U, 3U}) {
+    const TempDirectory directory;
+    std::vector<uint64_t> commits;
+    for (const uint64_t until : {20U, 23U, 40U, 47U}) {
+      Cache cache = Cache::open(options_in(directory.path()));
+      std::vector<Id> ids;
+      Stream stream(cache, 0, {.steps = until, .commit_every = 10, .depth = depth},
+                    [&](uint64_t step) -> std::span<const Id> { return ids = ids_of(step); });
+      while (stream.next()) {
+        EXPECT_THROW(stream.next(), Error) << "the batch has not learned";
+        if (stream.learn(stream.values(), 0.5F)) {
+          commits.push_back(stream.step());
+          cache.commit_step(stream.step());
+        }
+        EXPECT_THROW(stream.learn({}), Error) << "the batch has learned";
+      }
+      if (until == kSteps) {
+        EXPECT_EQ(cache.digest(), loop.digest()) << "depth " << depth;
+      }
+    }
+    EXPECT_EQ(commits, (std::vector<uint64_t>{10, 20, 23, 30, 40, 47}));
+  }
 }
 
 TEST(Exactness, PolicyAndLookAheadChangeNothing) {

@@ -1,5 +1,5 @@
-// Random prefetches, updates, releases, reads, evictions, commits and deaths against a plain map, from a printed seed. A few seconds;
-// with MSTRAIN_STRESS_SECONDS as long as that says.
+// Random prefetches, updates, releases, reads, evictions, commits and deaths against a plain map, from printed seeds: for a minute, with
+// MSTRAIN_LONG_TESTS for an hour, or for MSTRAIN_STRESS_SECONDS; from seed MSTRAIN_STRESS_SEED on.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -272,12 +272,15 @@ class Stress {
 
 TEST(Stress, RandomUseEqualsAPlainMap) {
   const char* wanted = std::getenv("MSTRAIN_STRESS_SECONDS");
-  const double seconds = wanted == nullptr ? 4 : std::atof(wanted);
+  const double usual = std::getenv("MSTRAIN_LONG_TESTS") == nullptr ? 60 : 3600;
+  const double seconds = wanted == nullptr ? usual : std::atof(wanted);
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  uint64_t seed = 1000;
+  const char* start_seed = std::getenv("MSTRAIN_STRESS_SEED");
+  const uint64_t first = start_seed == nullptr ? 1000 : std::strtoull(start_seed, nullptr, 10);
+  uint64_t seed = first;
   for (; elapsed() < seconds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Stress stress(seed, has_rocksdb() && seed % 4 == 0 ? StoreKind::kRocksdb : StoreKind::kMemory);
@@ -292,7 +295,7 @@ TEST(Stress, RandomUseEqualsAPlainMap) {
       return;
     }
   }
-  fmt::print("seeds 1000 to {}\n", seed - 1);
+  fmt::print("seeds {} to {}\n", first, seed - 1);
 }
 
 }  // namespace
