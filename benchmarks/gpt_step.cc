@@ -2,14 +2,17 @@
 //
 //   gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads] [loss_chunks]
 //
-// Prints one JSON line after compiling; then, for every line "N" on standard input, runs N steps and prints their
-// seconds and the last loss. Ends with its input.
+// Prints one JSON line after the first step; then, for every line "N" on standard input, runs N steps and prints their
+// seconds and the last loss; for the line "products", times the matrix products of its own plan in oneDNN alone. Ends with
+// its input.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "benchmarks/product_rate.h"
 #include "core/base/rng.h"
+#include "core/exec/execute.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
@@ -50,6 +53,15 @@ struct Batch {
   }
 };
 
+// The program that was compiled last.
+const Program* g_compiled = nullptr;
+
+std::unique_ptr<Program> compile_and_remember(const Graph& graph, const CompileOptions& options) {
+  auto program = compile_program(graph, options);
+  g_compiled = program.get();
+  return program;
+}
+
 int run(int argc, char** argv) {
   const auto start = Clock::now();
   check(argc >= 7,
@@ -69,6 +81,7 @@ int run(int argc, char** argv) {
   context.training = true;
   context.threads = static_cast<int>(number(8, 0));
   const ContextScope scope(context);
+  install_compiler(compile_and_remember);
 
   const gpt::Gpt model(config);
   const auto specs = model.specs();
@@ -113,6 +126,16 @@ int run(int argc, char** argv) {
   std::fflush(stdout);
   char line[64];
   while (std::fgets(line, sizeof(line), stdin) != nullptr) {
+    if (std::string_view(line).starts_with("products")) {
+      const Plan& plan = plan_of(*g_compiled);
+      const ProductRate rate = product_rate(plan, context.num_threads());
+      std::printf(
+          "{\"product_flops\": %.6g, \"product_seconds\": %.6f, \"attention_flops\": %.6g, "
+          "\"shapes\": %d}\n",
+          rate.flops, rate.seconds, attention_flops(plan), rate.shapes);
+      std::fflush(stdout);
+      continue;
+    }
     const int64_t count = std::atoll(line);
     const auto begin = Clock::now();
     run_steps(count);

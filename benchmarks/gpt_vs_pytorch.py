@@ -6,7 +6,12 @@
 
 Every contender is a process of its own that waits on its input; rounds are interleaved and the ratio is the median of
 the rounds' ratios, so that a drifting machine hits all of them alike. Weights are N(0, 0.02), tokens random. Peaks are
-the highest anonymous resident memory (RssAnon), sampled every 5 ms while the steps run. The start is what comes before the first step: process, weights, compiling.
+the highest anonymous resident memory (RssAnon), sampled every 5 ms while the steps run. The start is what comes before
+the first step: process, weights, compiling.
+
+The last line of a size compares the step with its own matrix products: oneDNN alone on the same shapes, timed between the
+rounds by the same process. Its rate is what the machine reaches; the step's rate counts the FLOPs of products and of
+attention.
 """
 import argparse
 import json
@@ -20,6 +25,7 @@ SIZES = {  # layers, heads, width, sequence, batch, vocabulary, steps a round
     "tiny": (4, 4, 128, 64, 12, 65, 20),
     "baby": (6, 6, 384, 256, 16, 65, 2),
     "small": (12, 12, 768, 256, 4, 50257, 1),
+    "long": (6, 6, 384, 1024, 2, 65, 2),
 }
 
 
@@ -105,7 +111,7 @@ class Contender:
     def __init__(self, command, env):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         self.first = self.read()
-        self.seconds, self.peak = [], 0
+        self.seconds, self.peak, self.timed_products = [], 0, False
 
     def read(self):
         line = self.process.stdout.readline()
@@ -117,10 +123,17 @@ class Contender:
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
         while not select.select([self.process.stdout], [], [], 0.005)[0]:
-            self.peak = max(self.peak, resident_bytes(self.process.pid))
+            if not self.timed_products:  # whose operands are no part of a step
+                self.peak = max(self.peak, resident_bytes(self.process.pid))
         result = self.read()
         if counted:
             self.seconds.append(result["step_seconds"])
+
+    def products(self):
+        self.timed_products = True
+        self.process.stdin.write("products\n")
+        self.process.stdin.flush()
+        return self.read()
 
     def close(self):
         self.process.stdin.close()
@@ -137,10 +150,12 @@ def race(name, options):
     racers = {kind: Contender(command, env) for kind, command in commands.items()}
     for racer in racers.values():
         racer.round(steps, counted=False)
-    for _ in range(options.rounds):
+    ours, products = racers["mstrain"], []
+    for turn in range(options.rounds):
         for racer in racers.values():
             racer.round(steps)
-    ours = racers["mstrain"]
+        if turn % 3 == 0:
+            products.append(ours.products())
     result = {"size": name, "threads": options.threads, "rounds": options.rounds, "steps_per_round": steps}
     for kind, racer in racers.items():
         step_seconds = statistics.median(racer.seconds)
@@ -151,6 +166,12 @@ def race(name, options):
             result[kind]["time_ratio"] = statistics.median(ratios)
             result[kind]["memory_ratio"] = ours.peak / racer.peak
         racer.close()
+    alone = statistics.median(p["product_seconds"] for p in products)
+    flops = products[0]["product_flops"]
+    rate = (flops + products[0]["attention_flops"]) / result["mstrain"]["step_seconds"]
+    result["gemm"] = {"flops_per_second": flops / alone, "step_flops_per_second": rate,
+                      "ratio": rate * alone / flops, "products_share_of_step": alone / result["mstrain"]["step_seconds"]}
+    result["mstrain"]["first_step_seconds"] = ours.first["first_step_seconds"]
     return result
 
 
@@ -185,6 +206,10 @@ def main():
                 print(f"{name:6} {kind:9} {result['mstrain']['step_seconds']:10.5f} "
                       f"{result[kind]['step_seconds']:10.5f} {result[kind]['time_ratio']:10.2f}x "
                       f"{result[kind]['memory_ratio']:7.2f}x {result['mstrain']['start_seconds']:8.2f}", flush=True)
+        gemm, ours = result["gemm"], result["mstrain"]
+        print(f"{name:6} step {gemm['step_flops_per_second'] / 1e9:.0f} GFLOP/s, its products in oneDNN alone "
+              f"{gemm['flops_per_second'] / 1e9:.0f} GFLOP/s: {100 * gemm['ratio']:.0f} %; peak {ours['peak_bytes'] / 1e6:.0f} MB, "
+              f"first step done {1e3 * ours['first_step_seconds']:.0f} ms after start", flush=True)
 
 
 if __name__ == "__main__":
