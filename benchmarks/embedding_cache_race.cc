@@ -701,6 +701,17 @@ void bench_commit(const std::string& directory) {
     fmt::print("  waited for: pause {:.3f} s, disk alone {:.3f} s\n", pause, disk);
     if (round > 0) {
       waited.push_back(pause / disk);
+    } else {
+      learn(cache, ids, ++step);
+      const std::string file = directory + "/delta";
+      ExportSummary some;
+      const double took =
+          seconds([&] { some = cache.export_delta(cache.last_commit(), file, false); });
+      ExportSummary all;
+      const double whole = seconds([&] { all = cache.export_delta(0, file, false); });
+      std::filesystem::remove(file);
+      fmt::print("  weights of the {} changed rows to a file {:.2f} s, of all {} rows {:.2f} s\n",
+                 some.rows, took, all.rows, whole);
     }
     for (int i = 0; i < 5; ++i) {
       plain_steps.push_back(seconds([&] { learn(cache, batch, ++step); }));

@@ -153,15 +153,18 @@ class Cache {
   void commit(CommitId id);
   CommitId commit_step(uint64_t step, std::span<const std::byte> user_blob = {});  // both
 
-  // Forgets rows that no update has touched for their table's ttl_steps; returns how many. No ticket may be open.
+  // Forgets rows that no update has touched for their table's ttl_steps; returns how many. Reads every row of tables with such a rule. No
+  // ticket may be open.
   uint64_t evict(uint64_t step);
 
-  // Writes what changed after commit `since` (0: everything) as one file; tombstones name the rows that are gone. `with_state` decides
-  // whether the optimizer state goes along. No ticket may be open.
+  // Writes the rows that learned after commit `since` (0: all) as one file; tombstones name the rows that are gone. `with_state` decides
+  // whether the optimizer state goes along. Reads the sorted files with such rows, not the others. No ticket may be open.
   ExportSummary export_delta(CommitId since, const std::string& path, bool with_state = true);
-  // Takes over the rows and tombstones of a file that has the state. No ticket may be open.
+  // Takes over the rows and tombstones of a file that has the state. A row that is here must not be newer. No
+  // ticket may be open.
   ExportSummary import_delta(const std::string& path);
-  // Bulk load: records (layout().record_bytes() each, updates > 0) of ascending ids. No ticket may be open.
+  // Bulk load: records (layout().record_bytes() each, updates > 0) of ascending ids, none older than the row that it replaces. No ticket may
+  // be open.
   void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
 
   // Every row with at least one update, ascending by id, with its record, which may lie at any address: copy the floats before using them

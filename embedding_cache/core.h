@@ -174,8 +174,14 @@ class Core : public std::enable_shared_from_this<Core> {
   void check_same_tables(const CommitInfo& info) const;
   void load_shadow();
   void apply_rows(uint32_t table, std::span<const Id> ids, const std::byte* records);
-  std::vector<Id> those_there(uint32_t table, std::span<const Id> ids);  // which have a row
-  void forget_rows(uint32_t table, std::span<const Id> ids, uint64_t step);
+  static bool may_replace(const Table& table, std::span<const Id> ids);
+  void check_not_older(uint32_t table, std::span<const Id> ids, const std::byte* records);
+  struct KnownRow {
+    Id id;
+    uint32_t step;
+  };
+  std::vector<KnownRow> known_rows(uint32_t table, std::span<const Id> ids);  // those there are
+  void forget_rows(uint32_t table, std::span<const Id> ids);
 
   std::unique_ptr<FileLock> lock_file_;
   std::unique_ptr<ThreadPool> workers_;  // compute

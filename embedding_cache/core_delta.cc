@@ -35,11 +35,9 @@ ExportSummary Core::export_delta(CommitId since, const std::string& path, bool w
   for (uint32_t t = 0; t < tables.size(); ++t) {
     Table& table = *tables[t];
     std::vector<Id> gone;
-    store_->scan(t, [&](Id id, const std::byte* record) {
+    store_->scan(t, since_step, [&](Id id, const std::byte* record) {
       table.tombstones.erase(id);  // the row has come back
-      if (since == 0 || load_header(record).step > since_step) {
-        writer.add(t, id, with_state ? record : record + kHeaderBytes);
-      }
+      writer.add(t, id, with_state ? record : record + kHeaderBytes);
     });
     table.tombstones.each([&](Id id, uint64_t step) {
       if (since != 0 && step > since_step) {
@@ -73,6 +71,14 @@ ExportSummary Core::import_delta(const std::string& path) {
   Lock lock(mutex_);
   require_quiet(lock, "import_delta");
   flush_dirty(lock);
+  reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {
+    if (rows != nullptr) {
+      check_not_older(table, ids, rows);
+    }
+  });
+  for (const auto& table : tables) {
+    table->last_step = std::max(table->last_step, head.step);
+  }
   ExportSummary summary;
   reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {
     if (rows != nullptr) {
@@ -80,12 +86,13 @@ ExportSummary Core::import_delta(const std::string& path) {
       summary.rows += ids.size();
       return;
     }
-    forget_rows(table, those_there(table, ids), head.step);
+    std::vector<Id> there;
+    for (const KnownRow& row : known_rows(table, ids)) {
+      there.push_back(row.id);
+    }
+    forget_rows(table, there);
     summary.tombstones += ids.size();
   });
-  for (const auto& table : tables) {
-    table->last_step = std::max(table->last_step, head.step);
-  }
   return summary;
 }
 
@@ -104,10 +111,11 @@ void Core::load(uint32_t index, std::span<const Id> ids, std::span<const std::by
   Lock lock(mutex_);
   require_quiet(lock, "load");
   flush_dirty(lock);
+  check_not_older(index, ids, records.data());
   apply_rows(index, ids, records.data());
 }
 
-std::vector<Id> Core::those_there(uint32_t index, std::span<const Id> ids) {
+std::vector<Core::KnownRow> Core::known_rows(uint32_t index, std::span<const Id> ids) {
   const uint32_t bytes = at(index).layout.record_bytes();
   std::vector<std::byte> space(ids.size() * bytes);
   std::vector<std::byte*> into(ids.size());
@@ -116,13 +124,34 @@ std::vector<Id> Core::those_there(uint32_t index, std::span<const Id> ids) {
   }
   const auto found = std::make_unique<bool[]>(ids.size());
   read_through(tiers_, index, ids, into.data(), found.get());
-  std::vector<Id> out;
+  std::vector<KnownRow> out;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (found[i]) {
-      out.push_back(ids[i]);
+      out.push_back({ids[i], load_header(into[i]).step});
     }
   }
   return out;
+}
+
+// Rows loaded in ascending order into a fresh table are new; otherwise the store is asked.
+bool Core::may_replace(const Table& table, std::span<const Id> ids) {
+  return table.rows != table.loaded || (table.loaded > 0 && ids.front() <= table.last_loaded);
+}
+
+void Core::check_not_older(uint32_t index, std::span<const Id> ids, const std::byte* records) {
+  const Table& table = at(index);
+  if (ids.empty() || !may_replace(table, ids)) {
+    return;
+  }
+  for (const KnownRow& row : known_rows(index, ids)) {
+    const auto i =
+        static_cast<size_t>(std::lower_bound(ids.begin(), ids.end(), row.id) - ids.begin());
+    const uint32_t step = load_header(records + i * table.layout.record_bytes()).step;
+    check(step >= row.step,
+          "embedding_cache: row {} of table \"{}\" was learned at step {}; one of step {} cannot "
+          "replace it",
+          row.id, table.options.name, row.step, step);
+  }
 }
 
 // Everything is quiet and flushed. Rows replace what is there.
@@ -133,9 +162,8 @@ void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* 
   Table& table = *tables[index];
   const uint32_t bytes = table.layout.record_bytes();
   uint64_t known = 0;
-  // Rows loaded in ascending order into a fresh table are new; otherwise the store is asked.
-  if (table.rows != table.loaded || (table.loaded > 0 && ids.front() <= table.last_loaded)) {
-    known = those_there(index, ids).size();
+  if (may_replace(table, ids)) {
+    known = known_rows(index, ids).size();
   } else {
     table.loaded += ids.size();
     table.last_loaded = ids.back();
@@ -146,6 +174,9 @@ void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* 
     rows.push_back({index, ids[i], records + i * bytes});
   }
   write_to(tiers_, rows);
+  for (const Id id : ids) {
+    table.tombstones.erase(id);
+  }
   table.rows += ids.size() - known;
   const bool filtered = table.options.admission.kind != AdmissionKind::kNone;
   for (size_t i = 0; i < ids.size() && (filtered || options.check_shadow); ++i) {

@@ -34,14 +34,14 @@ uint64_t Core::evict(uint64_t step) {
     std::vector<Id> ids(old.size());
     std::transform(old.begin(), old.end(), ids.begin(), [](const auto& row) { return row.second; });
     std::sort(ids.begin(), ids.end());
-    forget_rows(t, ids, step);
+    forget_rows(t, ids);
     total += ids.size();
   }
   return total;
 }
 
 // Rows that exist, ascending. The store and the host tier hold the same.
-void Core::forget_rows(uint32_t index, std::span<const Id> ids, uint64_t step) {
+void Core::forget_rows(uint32_t index, std::span<const Id> ids) {
   Table& table = *tables[index];
   for (size_t begin = 0; begin < ids.size(); begin += kDeletesAtOnce) {
     const auto part = ids.subspan(begin, std::min(kDeletesAtOnce, ids.size() - begin));
@@ -51,8 +51,8 @@ void Core::forget_rows(uint32_t index, std::span<const Id> ids, uint64_t step) {
     }
     write_to(tiers_, deletes);
     for (const Id id : part) {
-      // Later than the last commit, so that a delta since that one tells it.
-      table.tombstones.set(id, std::max(step, barrier_step_ + 1));
+      // Later than the last commit, so that a delta since that one tells it; no later than the next one, or than the row if it comes back.
+      table.tombstones.set(id, std::max(table.last_step, barrier_step_ + 1));
       table.admission.forget(id);
       table.shadow.erase(id);
     }

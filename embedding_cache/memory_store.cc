@@ -9,6 +9,7 @@
 #include "core/io/digest.h"
 #include "embedding_cache/bytes.h"
 #include "embedding_cache/id_map.h"
+#include "embedding_cache/row.h"
 #include "embedding_cache/row_store.h"
 
 namespace mstrain::embedding_cache {
@@ -123,10 +124,14 @@ class MemoryStore final : public RowStore {
     stats_.rows_written += rows.size();
   }
 
-  void scan(uint32_t table, const RowVisitor& visit) override {
+  using RowStore::scan;
+  void scan(uint32_t table, uint64_t after_step, const RowVisitor& visit) override {
     const std::shared_lock lock(mutex_);
     for (const Id id : tables_[table].sorted_ids()) {
-      visit(id, tables_[table].find(id));
+      const std::byte* record = tables_[table].find(id);
+      if (after_step == 0 || load_header(record).step > after_step) {
+        visit(id, record);
+      }
     }
   }
 

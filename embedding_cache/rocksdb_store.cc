@@ -4,6 +4,7 @@
 // survive a crash. Large sorted writes go straight into sorted files that are ingested (no memtable, no rewrite); small ones through the
 // memtable. The CRC-32C of each sorted file is computed as it is written; a checkpoint links the files and reports those digests.
 #include "core/base/error.h"
+#include "embedding_cache/row.h"
 #include "embedding_cache/row_store.h"
 
 #ifdef MSTRAIN_HAS_ROCKSDB
@@ -18,6 +19,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdarg>
 #include <cstring>
 #include <filesystem>
@@ -328,6 +330,52 @@ class FileCrcs final : public rocksdb::FileChecksumGenFactory {
   const char* Name() const override { return "mstrain_crc32c"; }
 };
 
+// Each sorted file states the newest step of its rows, so that a scan for what changed reads only files that hold some of it. Deleted rows
+// count as newest: they must hide what older files hold.
+constexpr const char* kNewestStep = "mstrain.newest_step";
+constexpr uint64_t kUnknownStep = ~uint64_t{0};
+
+class NewestStep final : public rocksdb::TablePropertiesCollector {
+ public:
+  rocksdb::Status AddUserKey(const rocksdb::Slice&, const rocksdb::Slice& value,
+                             rocksdb::EntryType type, rocksdb::SequenceNumber, uint64_t) override {
+    const bool is_row = type == rocksdb::kEntryPut && value.size() >= kHeaderBytes;
+    newest_ = std::max<uint64_t>(
+        newest_,
+        is_row ? load_header(reinterpret_cast<const std::byte*>(value.data())).step : kUnknownStep);
+    return rocksdb::Status::OK();
+  }
+  rocksdb::Status Finish(rocksdb::UserCollectedProperties* out) override {
+    *out = GetReadableProperties();
+    return rocksdb::Status::OK();
+  }
+  rocksdb::UserCollectedProperties GetReadableProperties() const override {
+    return {{kNewestStep, std::to_string(newest_)}};
+  }
+  const char* Name() const override { return "mstrain_newest_step"; }
+
+ private:
+  uint64_t newest_ = 0;
+};
+
+class NewestSteps final : public rocksdb::TablePropertiesCollectorFactory {
+ public:
+  rocksdb::TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
+    return new NewestStep();  // RocksDB deletes it
+  }
+  const char* Name() const override { return "mstrain_newest_step"; }
+};
+
+uint64_t newest_step(const rocksdb::TableProperties& properties) {
+  const auto found = properties.user_collected_properties.find(kNewestStep);
+  uint64_t step = kUnknownStep;
+  if (found != properties.user_collected_properties.end()) {
+    const std::string& text = found->second;
+    std::from_chars(text.data(), text.data() + text.size(), step);
+  }
+  return step;
+}
+
 // ---- the store ------------------------------------------------------------------------------
 
 rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
@@ -346,6 +394,7 @@ rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
   out.use_direct_reads = options.direct_io;
   out.use_direct_io_for_flush_and_compaction = options.direct_io;
   out.file_checksum_gen_factory = std::make_shared<FileCrcs>();
+  out.table_properties_collector_factories = {std::make_shared<NewestSteps>()};
   out.writable_file_max_buffer_size = 4 << 20;
   out.info_log = std::make_shared<SilentLog>();
   out.stats_dump_period_sec = 0;
@@ -427,11 +476,17 @@ class RocksdbStore final : public RowStore {
     bytes_written_ += bytes;
   }
 
-  void scan(uint32_t table, const RowVisitor& visit) override {
+  using RowStore::scan;
+  void scan(uint32_t table, uint64_t after_step, const RowVisitor& visit) override {
     char first[kKeyBytes];
     encode_key(table, 0, first);
     rocksdb::ReadOptions read;
     read.readahead_size = 2 << 20;
+    if (after_step > 0) {
+      read.table_filter = [after_step](const rocksdb::TableProperties& properties) {
+        return newest_step(properties) > after_step;
+      };
+    }
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read));
     for (it->Seek(rocksdb::Slice(first, kKeyBytes));
          it->Valid() && it->key().size() == kKeyBytes && it->key()[0] == first[0] &&
@@ -439,7 +494,10 @@ class RocksdbStore final : public RowStore {
          it->Next()) {
       const Id id = decode_id(it->key());
       check_size(table, id, it->value().size());
-      visit(id, reinterpret_cast<const std::byte*>(it->value().data()));
+      const auto* record = reinterpret_cast<const std::byte*>(it->value().data());
+      if (after_step == 0 || load_header(record).step > after_step) {
+        visit(id, record);
+      }
     }
     require(it->status(), "scan", 0);
   }

@@ -35,7 +35,10 @@ using RowVisitor = std::function<void(Id id, const std::byte* record)>;
 // Thread-safe, with at most one write, checkpoint or scan at a time.
 class RowStore : public Tier {
  public:
-  virtual void scan(uint32_t table, const RowVisitor& visit) = 0;  // ascending ids
+  // Rows by ascending ids; with `after_step` those alone that were learned later than it, without reading what holds no such rows. This
+  // relies on write() never putting a row back to an earlier step.
+  virtual void scan(uint32_t table, uint64_t after_step, const RowVisitor& visit) = 0;
+  void scan(uint32_t table, const RowVisitor& visit) { scan(table, 0, visit); }
   // Writes everything into the new directory `folder`; its files are durable on return, its name is not.
   virtual std::vector<StoreFile> checkpoint(const std::string& folder) = 0;
   virtual StoreStats stats() const = 0;

@@ -171,10 +171,8 @@ int export_commit(const Arguments& args) {
   for (uint32_t t = 0; t < commit.layouts.size(); ++t) {
     std::vector<Id> back;  // forgotten once, but there again
     const auto& tombstones = states.at(t).tombstones;
-    commit.store->scan(t, [&](Id id, const std::byte* record) {
-      if (since == 0 || load_header(record).step > head.since_step) {
-        writer.add(t, id, with_state ? record : record + kHeaderBytes);
-      }
+    commit.store->scan(t, head.since_step, [&](Id id, const std::byte* record) {
+      writer.add(t, id, with_state ? record : record + kHeaderBytes);
       if (std::binary_search(tombstones.begin(), tombstones.end(), std::pair(id, uint64_t{0}),
                              [](const auto& a, const auto& b) { return a.first < b.first; })) {
         back.push_back(id);

@@ -7,11 +7,13 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "embedding_cache/cache.h"
+#include "embedding_cache/delta.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -48,7 +50,7 @@ class Stress {
       case 1: return die();
       case 2: return evict();
       case 3: return rng_.below(8) == 0 ? await_commit() : read();
-      case 4: return rng_.below(2) == 0 ? announce() : abandon();
+      case 4: return rng_.below(2) == 0 ? announce() : rng_.below(6) == 0 ? delta() : abandon();
       case 5:
       case 6:
       case 7:
@@ -244,6 +246,43 @@ class Stress {
       model_.erase(id);
     }
     ASSERT_EQ(cache_->evict(now), old.size());
+  }
+  // What has changed since the newest commit.
+  void delta() {
+    await_commit();
+    if (committed_step_ == 0) {
+      return;
+    }
+    drain();
+    const std::string path = directory_ / "delta";
+    cache_->export_delta(cache_->last_commit(), path);
+    Model rows;
+    std::set<Id> gone;
+    DeltaReader(real_files(), path)
+        .read([&](uint32_t, std::span<const Id> ids, const std::byte* records) {
+          for (size_t i = 0; i < ids.size(); ++i) {
+            if (records == nullptr) {
+              gone.insert(ids[i]);
+            } else {
+              const std::byte* record = records + i * cache_->layout(0).record_bytes();
+              rows[ids[i]].record.assign(record, record + cache_->layout(0).record_bytes());
+            }
+          }
+        });
+    std::filesystem::remove(path);
+    for (const auto& [id, row] : model_) {
+      const bool changed = load_header(row.record.data()).step > committed_step_;
+      ASSERT_EQ(rows.count(id), changed ? 1 : 0) << "id " << id;
+      ASSERT_TRUE(!changed || rows[id].record == row.record) << "id " << id;
+      ASSERT_EQ(gone.count(id), 0) << "id " << id;
+    }
+    for (const auto& [id, row] : rows) {
+      ASSERT_EQ(model_.count(id), 1) << "id " << id << " was forgotten";
+    }
+    for (const auto& [id, row] : committed_) {
+      ASSERT_TRUE(model_.count(id) == 1 || gone.count(id) == 1)
+          << "id " << id << " lacks a tombstone";
+    }
   }
   void compare_all() {
     auto row = model_.begin();

@@ -1,7 +1,9 @@
 // Every tier keeps the same contract, and a stack of tiers acts like its last one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 
@@ -9,7 +11,9 @@
 #include "core/base/rng.h"
 #include "core/base/thread_pool.h"
 #include "embedding_cache/host_tier.h"
+#include "embedding_cache/row.h"
 #include "embedding_cache/row_store.h"
+#include "tests/embedding_cache/hooked_files.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -116,6 +120,52 @@ TEST_F(Tiers, StoresFindWhatWasWritten) {
       compare(std::span(&tier, 1), true);
     }
   }
+}
+
+// A scan for what changed must not cost what the whole table does.
+TEST_F(Tiers, ScanAfterAStepReadsOnlyFilesWithSuchRows) {
+  if (!has_rocksdb()) {
+    GTEST_SKIP() << "built without RocksDB";
+  }
+  std::atomic<uint64_t> reads = 0;
+  HookedFiles files([&](std::string_view what, const std::string& path) {
+    reads += what == "map" && path.ends_with(".sst") ? 1 : 0;
+  });
+  context_.files = &files;
+  constexpr uint64_t kRows =
+      100'000;  // 2.4 MB: sorted files of their own, with thousands of blocks
+  const auto store = open_rocksdb_store(context_, directory_ / "live", "");
+  std::vector<Record> records(kRows);
+  std::vector<RowWrite> rows;
+  for (Id id = 0; id < kRows; ++id) {
+    store_header(records[id].data(), {.step = 3, .updates = 1});
+    rows.push_back({kTable, id, records[id].data()});
+  }
+  store->write(rows);
+  const auto later = std::span(rows).first(50'000);
+  for (Id id = 0; id < later.size(); ++id) {
+    store_header(records[id].data(), {.step = id % 10 == 0 ? 7U : 3U, .updates = 2});
+  }
+  store->write(later);
+  store->write(std::vector<RowWrite>{{kTable, 20, nullptr}});
+  store->checkpoint(directory_ / "checkpoint");  // what was in memory is a file now
+  const auto scan = [&](uint64_t after_step, uint64_t& reads_of_it) {
+    std::vector<Id> ids;
+    reads = 0;
+    store->scan(kTable, after_step, [&](Id id, const std::byte*) { ids.push_back(id); });
+    reads_of_it = reads;
+    return ids;
+  };
+  uint64_t all = 0;
+  uint64_t some = 0;
+  uint64_t none = 0;
+  EXPECT_EQ(scan(0, all).size(), kRows - 1);
+  const std::vector<Id> changed = scan(5, some);
+  EXPECT_EQ(changed.size(), 5000U - 1);
+  EXPECT_TRUE(std::all_of(changed.begin(), changed.end(), [](Id id) { return id % 10 == 0; }));
+  EXPECT_TRUE(scan(7, none).empty());
+  EXPECT_LT(some, all * 3 / 4);
+  EXPECT_LT(none, all / 4);
 }
 
 TEST_F(Tiers, HostMemoryOverAStoreActsLikeTheStore) {

@@ -296,7 +296,17 @@ TEST(Vocabulary, BulkLoadedRowsAreRows) {
     cache.gather(ticket, out.data(), 2);
     EXPECT_EQ(out[0], 10.0F);
     EXPECT_EQ(out[2], 2997.0F);
+    cache.update(ticket, std::vector<float>(4, 1.0F));
     cache.release(std::move(ticket));
+    const std::string learned = cache.digest();
+    try {
+      cache.load(0, std::span(ids).first(20), std::span(records).first(20 * bytes));
+      FAIL() << "row 30 went back in time";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("row 30 of table"), std::string::npos)
+          << error.what();
+    }
+    EXPECT_EQ(cache.digest(), learned);
     std::swap(ids[0], ids[1]);
     EXPECT_THROW(cache.load(0, ids, records), Error);
     store_header(records.data(), {});
