@@ -27,20 +27,6 @@ struct Judged {
 };
 constexpr int kIllegal = -1000;
 
-ConnectFour random_open_position(int plies, Random& rng) {
-  for (;;) {
-    ConnectFour state;
-    while (state.plies() < plies && state.player() != kTerminal) {
-      ActionBuffer actions;
-      state.legal(actions);
-      state.apply(actions[rng.below(static_cast<uint32_t>(actions.size()))]);
-    }
-    if (state.player() != kTerminal) {
-      return state;
-    }
-  }
-}
-
 Judged judge(const ConnectFour& state, ConnectFourSolver& solver) {
   Judged out{state, std::vector<int>(7, kIllegal), kIllegal};
   ActionBuffer actions;

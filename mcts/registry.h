@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "mcts/search/search.h"
+#include "mcts/search/self_play.h"
 
 namespace mstrain::mcts {
 
@@ -56,6 +57,15 @@ class AnySearch {
   virtual Result result() const = 0;
 };
 
+// AnyEvaluator as a search sees an evaluator that gives priors, or none.
+template <GameState S, bool kWithPriors>
+struct AnyEvaluatorAs {
+  static constexpr bool kPriors = kWithPriors;
+  static constexpr bool kThreads = true;
+  AnyEvaluator<S>& evaluator;
+  void evaluate(EvalBatch<S>& batch) { evaluator.evaluate(batch); }
+};
+
 template <GameState S, class P>
 class SearchWith final : public AnySearch<S> {
  public:
@@ -66,10 +76,10 @@ class SearchWith final : public AnySearch<S> {
   void advance(A action) override { search_.advance(action); }
   Result run(AnyEvaluator<S>& evaluator, const Budget& budget) override {
     if (evaluator.priors()) {
-      As<true> as{evaluator};
+      AnyEvaluatorAs<S, true> as{evaluator};
       return search_.run(as, budget);
     }
-    As<false> as{evaluator};
+    AnyEvaluatorAs<S, false> as{evaluator};
     return search_.run(as, budget);
   }
   size_t gather(EvalBatch<S>& batch, size_t max_leaves) override {
@@ -79,13 +89,6 @@ class SearchWith final : public AnySearch<S> {
   Result result() const override { return search_.result(); }
 
  private:
-  template <bool kWithPriors>
-  struct As {
-    static constexpr bool kPriors = kWithPriors;
-    static constexpr bool kThreads = true;
-    AnyEvaluator<S>& evaluator;
-    void evaluate(EvalBatch<S>& batch) { evaluator.evaluate(batch); }
-  };
   Search<S, P> search_;
 };
 
@@ -112,7 +115,7 @@ struct WideningPolicies : UctPolicies {
 template <GameState S>
 class SearchRegistry {
  public:
-  using Factory = std::function<std::unique_ptr<AnySearch<S>>(const SearchConfig&)>;
+  using Sink = std::function<void(PlayedGame<S>&&)>;
 
   SearchRegistry() {
     add<UctPolicies>("uct");
@@ -130,35 +133,62 @@ class SearchRegistry {
   // A bundle of your own. A name that is taken is an Error.
   template <class P>
   void add(const std::string& name) {
-    check(factories_
-              .emplace(name,
-                       [](const SearchConfig& config) {
-                         return std::make_unique<SearchWith<S, P>>(config);
-                       })
-              .second,
-          "search registry: {} is there already", name);
+    const bool is_new =
+        bundles_
+            .emplace(name, Bundle{[](const SearchConfig& config) {
+                                    return std::make_unique<SearchWith<S, P>>(config);
+                                  },
+                                  &SearchRegistry::template play_with<P>})
+            .second;
+    check(is_new, "search registry: {} is there already", name);
   }
 
   // Throws Error for a name that nobody added.
   std::unique_ptr<AnySearch<S>> make(const std::string& name, const SearchConfig& config) const {
-    const auto factory = factories_.find(name);
-    if (factory == factories_.end()) {
-      const std::vector<std::string> all = names();
-      fail("search: there is no policy {}{}", name, did_you_mean(name, all));
-    }
-    return factory->second(config);
+    return find(name).make(config);
+  }
+  // self_play() of the policies of that name: many games, one evaluator batch.
+  SearchCounters self_play(const std::string& name, const SearchConfig& config,
+                           const SelfPlayOptions& options, const std::function<S(int64_t)>& start,
+                           AnyEvaluator<S>& evaluator, const Sink& sink) const {
+    return find(name).play(config, options, start, evaluator, sink);
   }
 
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const auto& [name, factory] : factories_) {
+    for (const auto& [name, bundle] : bundles_) {
       all.push_back(name);
     }
     return all;
   }
 
  private:
-  std::map<std::string, Factory> factories_;
+  struct Bundle {
+    std::function<std::unique_ptr<AnySearch<S>>(const SearchConfig&)> make;
+    SearchCounters (*play)(const SearchConfig&, const SelfPlayOptions&,
+                           const std::function<S(int64_t)>&, AnyEvaluator<S>&, const Sink&);
+  };
+  template <class P>
+  static SearchCounters play_with(const SearchConfig& config, const SelfPlayOptions& options,
+                                  const std::function<S(int64_t)>& start,
+                                  AnyEvaluator<S>& evaluator, const Sink& sink) {
+    if (evaluator.priors()) {
+      AnyEvaluatorAs<S, true> as{evaluator};
+      return mcts::self_play<P, S>(config, options, start, as, sink);
+    }
+    AnyEvaluatorAs<S, false> as{evaluator};
+    return mcts::self_play<P, S>(config, options, start, as, sink);
+  }
+  const Bundle& find(const std::string& name) const {
+    const auto bundle = bundles_.find(name);
+    if (bundle == bundles_.end()) {
+      const std::vector<std::string> all = names();
+      fail("search: there is no policy {}{}", name, did_you_mean(name, all));
+    }
+    return bundle->second;
+  }
+
+  std::map<std::string, Bundle> bundles_;
 };
 
 }  // namespace mstrain::mcts

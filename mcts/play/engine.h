@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -10,6 +11,7 @@
 #include "core/base/error.h"
 #include "mcts/evaluators.h"
 #include "mcts/games/text.h"
+#include "mcts/play/boxed_game.h"
 #include "mcts/play/options.h"
 #include "mcts/play/report.h"
 #include "mcts/play/tree_painter.h"
@@ -45,22 +47,50 @@ class Engine {
   using A = ActionOf<S>;
 
   Engine(const Options& options, uint64_t seed, int64_t simulations)
-      : search_(usable(options.search, seed)), budget_(options.budget(simulations)) {
+      : budget_(options.budget(simulations)) {
     rollout_.rollouts = options.rollouts;
     rollout_.discount = static_cast<float>(options.search.discount);
+    const SearchConfig config = usable(options.search, seed);
+    try {
+      if constexpr (!kHidden) {
+        if (options.policy != "uct") {
+          named_ = boxed_registry<Box>().make(options.policy, config);
+          return;
+        }
+      }
+      if (options.policy != "uct") {
+        throw ConfigError(fmt::format(
+            "--policy: {} has hidden cards, which information-set search looks through; expected "
+            "uct",
+            S::kName));
+      }
+      search_.emplace(config);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const Error& error) {  // choices that do not go together
+      throw ConfigError(error.what());
+    }
   }
 
   static constexpr bool kHidden = HasInformation<S>;
 
   void set_root(const S& state) {
     if constexpr (!kHidden) {
-      search_.set_root(state);
+      if (named_) {
+        named_->set_root(Box(state));
+      } else {
+        search_->set_root(state);
+      }
     }
     root_ = state;
   }
   void advance(A action) {
     if constexpr (!kHidden) {
-      search_.advance(action);
+      if (named_) {
+        named_->advance(action);
+      } else {
+        search_->advance(action);
+      }
     }
     root_->apply(action);
   }
@@ -100,15 +130,17 @@ class Engine {
     out.board = a.drawing;
     out.low = static_cast<double>(min_return<S>());
     out.high = static_cast<double>(max_return<S>());
-    if constexpr (
-        kHidden) {  // what a player does not know has no single tree: the root's actions alone
+    if constexpr (!kHidden) {
+      if (search_) {
+        out.root = TreePainter(search_->tree()).paint(nodes, a.value);
+      }
+    }
+    if (kHidden || !search_) {  // no single tree, or one behind virtual calls: the root's actions
       out.root = {.player = -2, .visits = a.simulations, .value = a.value};
       for (const ActionRow& row : a.root) {
         out.root.children.push_back(
             {.action = row.action, .player = a.player, .visits = row.visits, .value = row.value});
       }
-    } else {
-      out.root = TreePainter(search_.tree()).paint(nodes, a.value);
     }
     if constexpr (HasRewards<
                       S>) {  // results are open at the top, so the colours span what was found
@@ -120,12 +152,16 @@ class Engine {
 
  private:
   using SearchOf = std::conditional_t<kHidden, InformationSearch<S>, Search<S>>;
+  using Box = typename BoxFor<S>::type;
 
   typename SearchOf::Result run(const Budget& budget) {
     if constexpr (kHidden) {
-      return search_.run(*root_, rollout_, budget);
+      return search_->run(*root_, rollout_, budget);
+    } else if (named_) {
+      AnyEvaluator<Box> any(rollout_);
+      return named_->run(any, budget);
     } else {
-      return search_.run(rollout_, budget);
+      return search_->run(rollout_, budget);
     }
   }
   static SearchConfig usable(SearchConfig config, uint64_t seed) {
@@ -191,7 +227,8 @@ class Engine {
     return out;
   }
 
-  SearchOf search_;
+  std::optional<SearchOf> search_;         // of the default policy,
+  std::unique_ptr<AnySearch<Box>> named_;  // or of another one
   RandomRollout rollout_;
   Budget budget_;
   std::optional<S> root_;

@@ -82,6 +82,10 @@ class GameProgram : public Program {
     return state;
   }
 
+  // Games in common batches (parallelism: batched).
+  static SelfPlay self_play_batched(const Options& options, const S& root);
+  static void count(SelfPlay& out, const ReturnsOf<S>& total, int64_t plies);
+
   static void add(ReturnsOf<S>& total, const ReturnsOf<S>& values) {
     for (size_t p = 0; p < total.size(); ++p) {
       total[p] += values[p];
@@ -118,6 +122,11 @@ SelfPlay GameProgram<S>::self_play(const Options& options) {
   if (root.player() == kTerminal) {
     throw ConfigError("position: the game is over; nothing is left to play");
   }
+  if (options.search.parallelism == Parallelism::kBatched) {
+    out = self_play_batched(options, root);
+    out.seconds = seconds_since(start);
+    return out;
+  }
   for (int64_t game = 0; game < options.games; ++game) {
     Random rng(options.search.seed, 2, static_cast<uint64_t>(game));
     std::vector<std::unique_ptr<Engine<S>>> engines;
@@ -149,21 +158,60 @@ SelfPlay GameProgram<S>::self_play(const Options& options) {
       }
     }
     add(total, state.returns());
-    const auto best = std::max_element(total.begin(), total.end());
-    if (S::kPlayers > 1 && std::count(total.begin(), total.end(), *best) == 1) {
-      ++out.wins[static_cast<size_t>(best - total.begin())];
-    } else {
-      ++out.draws;
-    }
-    for (size_t p = 0; p < total.size(); ++p) {
-      out.mean_return[p] += static_cast<double>(total[p]) / static_cast<double>(options.games);
-    }
-    out.lowest = game == 0 ? total[0] : std::min<double>(out.lowest, total[0]);
-    out.highest = game == 0 ? total[0] : std::max<double>(out.highest, total[0]);
-    out.mean_plies += static_cast<double>(plies) / static_cast<double>(options.games);
+    count(out, total, plies);
   }
   out.seconds = seconds_since(start);
   return out;
+}
+
+// One game more of out.games.
+template <GameState S>
+void GameProgram<S>::count(SelfPlay& out, const ReturnsOf<S>& total, int64_t plies) {
+  const bool first = out.mean_plies == 0;
+  const auto best = std::max_element(total.begin(), total.end());
+  if (S::kPlayers > 1 && std::count(total.begin(), total.end(), *best) == 1) {
+    ++out.wins[static_cast<size_t>(best - total.begin())];
+  } else {
+    ++out.draws;
+  }
+  for (size_t p = 0; p < total.size(); ++p) {
+    out.mean_return[p] += static_cast<double>(total[p]) / static_cast<double>(out.games);
+  }
+  out.lowest = first ? total[0] : std::min<double>(out.lowest, total[0]);
+  out.highest = first ? total[0] : std::max<double>(out.highest, total[0]);
+  out.mean_plies += static_cast<double>(plies) / static_cast<double>(out.games);
+}
+
+template <GameState S>
+SelfPlay GameProgram<S>::self_play_batched(const Options& options,
+                                           [[maybe_unused]] const S& root) {
+  SelfPlay out;
+  out.game = S::kName;
+  out.games = options.games;
+  out.wins.assign(S::kPlayers, 0);
+  out.mean_return.assign(S::kPlayers, 0);
+  if constexpr (HasInformation<S> || HasRewards<S>) {
+    throw ConfigError(fmt::format(
+        "--parallelism: {} has hidden cards or rewards on the way, which a batch does not keep; "
+        "expected serial",
+        S::kName));
+  } else {
+    using Box = typename BoxFor<S>::type;
+    RandomRollout rollout{.rollouts = options.rollouts};
+    AnyEvaluator<Box> evaluator(rollout);
+    const int64_t trees = std::min<int64_t>(options.games, 256);
+    const SelfPlayOptions plan{
+        .batch = {.trees = trees, .groups = 1, .threads = options.search.threads},
+        .games = options.games,
+        .simulations = std::max<int64_t>(options.simulations, 2),
+        .temperature_moves = 0};
+    boxed_registry<Box>().self_play(
+        options.policy, options.search, plan, [&](int64_t) { return Box(root); }, evaluator,
+        [&](PlayedGame<Box>&& game) {
+          count(out, game.returns, static_cast<int64_t>(game.moves.size()));
+        });
+    return out;
+  }
 }
 
 template <GameState S>

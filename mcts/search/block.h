@@ -1,10 +1,10 @@
 // An expanded node is a block: a header and one column for each number that its edges carry. Edges are nodes: what is
-// known about a child that is not expanded itself stands in its parent's block, so a node of plain UCT costs 14 bytes
-// and its share of the header.
+// known about a child that is not expanded itself stands in its parent's block, so a node of plain UCT costs 13 bytes in a
+// game of at most 256 actions, and its share of the header.
 //
-//   header 8 | visits u32[c] | value sums f32[c] | child blocks u32[c] | policy columns f32[c]... | bounds f32[c]...
-//          | priors u16[c] | actions[c] | trailer  c = capacity; the first `count` edges exist, the first `opened` of
-//                                                  them are or were visited
+//   header 12 | visits u32[c] | value sums f32[c] | child blocks u32[c] | policy columns f32[c]... | bounds f32[c]...
+//           | priors u16[c] | actions[c] | trailer  c = capacity; the first `count` edges exist, the first `opened` of
+//                                                   them are or were visited
 //
 // The value sum of an edge is seen by the player of its block (player 0 in a chance block).
 #pragma once
@@ -28,8 +28,13 @@ struct BlockHeader {
   int8_t player;
   uint8_t flags;
   uint16_t capacity;
+  uint16_t
+      ahead;  // 1 + the edge that the next descent takes, where it is already known; 0: to be chosen
+  uint16_t claim;  // kFree, kTaken or kOpen; see tree_claim.h
 };
-static_assert(sizeof(BlockHeader) == 8);
+static_assert(sizeof(BlockHeader) == 12);
+
+inline constexpr uint32_t kHeaderBytes = sizeof(BlockHeader);
 
 inline constexpr uint8_t kLiveFlag = 1;  // used while compacting
 inline constexpr uint8_t kMovedFlag =
@@ -50,14 +55,14 @@ struct BlockFormat {
   uint32_t policy_columns = 0;
   uint32_t bound_columns = 0;
   uint32_t prior_bytes = 0;   // 0 or 2
-  uint32_t action_bytes = 2;  // 2, 4 or 8
+  uint32_t action_bytes = 2;  // 1, 2, 4 or 8
   uint32_t trailer_words = 0;
 
   uint32_t edge_bytes() const {
     return 12 + 4 * (policy_columns + bound_columns) + prior_bytes + action_bytes;
   }
   uint32_t words(uint32_t capacity) const {
-    return (8 + capacity * edge_bytes() + 3) / 4 + trailer_words;
+    return (kHeaderBytes + capacity * edge_bytes() + 3) / 4 + trailer_words;
   }
 };
 
@@ -68,10 +73,10 @@ class Block {
       : base_(base), capacity_(reinterpret_cast<BlockHeader*>(base)->capacity) {}
 
   BlockHeader& header() const { return *reinterpret_cast<BlockHeader*>(base_); }
-  uint32_t* visits() const { return reinterpret_cast<uint32_t*>(base_ + 8); }
+  uint32_t* visits() const { return reinterpret_cast<uint32_t*>(base_ + kHeaderBytes); }
   float* sums() const { return column(1); }
   uint32_t* children() const {
-    return reinterpret_cast<uint32_t*>(base_ + 8 + size_t{8} * capacity_);
+    return reinterpret_cast<uint32_t*>(base_ + kHeaderBytes + size_t{8} * capacity_);
   }
   float* policy_column(uint32_t i) const { return column(3 + i); }
   float* bound_column(const BlockFormat& format, uint32_t i) const {
@@ -89,7 +94,7 @@ class Block {
 
  private:
   float* column(uint32_t i) const {
-    return reinterpret_cast<float*>(base_ + 8 + size_t{4} * i * capacity_);
+    return reinterpret_cast<float*>(base_ + kHeaderBytes + size_t{4} * i * capacity_);
   }
 
   std::byte* base_;

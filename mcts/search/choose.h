@@ -1,8 +1,12 @@
 // The inner loop of every search: the edge of a block with the largest score, several edges at a time.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "mcts/search/access.h"
 #include "mcts/search/block.h"
@@ -51,22 +55,21 @@ struct Scan {
 
 // Which edges are still worth following: those whose upper bound (in bound column `column`) lies above `floor`.
 struct Bound {
-  float floor = -std::numeric_limits<float>::infinity();  // infinite: all
-  uint32_t column = 1;
+  float floor;
+  uint32_t column;
 };
 
-// Scores edges [0, open) of a block.
-template <class P, Access kAccess, class F>
+// Scores edges [0, open) of a block: F is float or FloatPack.
+template <class P, Access kAccess, class F, bool kBounded>
 [[gnu::always_inline]] inline Scan scan_edges(const Block& block, const BlockFormat& format,
                                               const typename P::Select& select,
                                               const typename P::Select::Node& node, uint32_t open,
-                                              const Bound& bound) {
+                                              const Bound* bound) {
   using Columns = ColumnsOf<P>;
   constexpr bool kTotals = P::Select::kOpening == Opening::kBestPrior;
   constexpr bool kPacked = !std::is_same_v<F, float>;
   constexpr uint32_t kStep = kPacked ? kLanes : 1;
   using I = std::conditional_t<kPacked, IntPack, int32_t>;
-  const bool bounded = bound.floor > -std::numeric_limits<float>::infinity();
   const uint32_t* visits = block.visits();
   const float* sums = block.sums();
   const uint16_t* priors = block.priors(format);
@@ -75,7 +78,7 @@ template <class P, Access kAccess, class F>
     using Word = int32_t __attribute__((may_alias));
     I pack{};
     const auto* from = static_cast<const Word*>(column) + i;
-    if constexpr (kAccess != Access::kShared) {
+    if constexpr (kAccess == Access::kPlain || kAccess == Access::kTracked) {
       load(from, pack);
     } else if constexpr (kPacked && kLoadsShared) {
       load_shared(from, pack);
@@ -97,21 +100,14 @@ template <class P, Access kAccess, class F>
     }
   };
 
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  const F lowest = F{} + kLowest;
-  F best_score = lowest;
-  F best_index{};  // as floats: exact, and there are instructions for their minimum
   F visit_total{};
   F sum_total{};
   F prior_total{};
-  I index{};
-  if constexpr (kPacked) {
-    index = lane_numbers();
-  }
-  for (uint32_t i = 0; i < open; i += kStep, index += static_cast<int32_t>(kStep)) {
+  // Scores of the edges from `i` on; not a number where there is none or it may not be followed.
+  const auto score_at = [&](uint32_t i) {
     I mask{};
     if constexpr (kPacked) {
-      mask = index < static_cast<int32_t>(open);
+      mask = kLaneNumbers + static_cast<int32_t>(i) < static_cast<int32_t>(open);
     } else {
       mask = -1;
     }
@@ -152,55 +148,81 @@ template <class P, Access kAccess, class F>
       edge.square_mean =
           floats(ints(block.policy_column(Columns::kSquareSum), i) & mask) / larger(n, F{} + 1.0F);
     }
-    F score = select.score(edge, node);
-    if (bounded) {
-      const F upper = floats(ints(block.bound_column(format, bound.column), i) & mask);
+    const F score = select.score(edge, node);
+    if constexpr (kBounded) {
+      const F upper = floats(ints(block.bound_column(format, bound->column), i) & mask);
       if constexpr (kPacked) {
-        mask &= upper > bound.floor;
+        mask &= upper > bound->floor;
       } else {
-        mask = upper > bound.floor ? -1 : 0;
+        mask = upper > bound->floor ? -1 : 0;
       }
     }
-    if constexpr (kPacked) {
-      score = mask != 0 ? score : lowest;
-      const IntPack better = score > best_score;
-      best_index = better ? __builtin_convertvector(index, FloatPack) : best_index;
-      best_score = larger(score, best_score);
-    } else if (mask != 0 && score > best_score) {
-      best_score = score;
-      best_index = static_cast<float>(i);
-    }
-  }
+    return floats(std::bit_cast<I>(score) | ~mask);
+  };
 
+  // The first of the largest scores among some packs: what lies behind `open` scores as not a number.
   Scan found;
   if constexpr (kPacked) {
-    const FloatPack top = largest_lane(best_score);
-    const FloatPack none = FloatPack{} + static_cast<float>(1 << 24);
-    found.score = top[0];
-    found.best = static_cast<int32_t>(smallest_lane(best_score == top ? best_index : none)[0]);
-    if constexpr (kTotals) {
-      found.visits = lane_sum(visit_total);
-      found.value = lane_sum(sum_total);
-      found.prior = lane_sum(prior_total);
+    const auto look_at = [&]<uint32_t kPacks>(uint32_t begin) __attribute__((always_inline)) {
+      static_assert(kPacks * kStep < 32);
+      std::array<F, kPacks> scores;
+      F top = F{} - std::numeric_limits<float>::infinity();
+#pragma GCC unroll 3
+      for (uint32_t pack = 0; pack < kPacks; ++pack) {
+        scores[pack] = score_at(begin + pack * kStep);
+        top = larger(scores[pack], top);
+      }
+      top = largest_lane(top);
+      uint32_t equal = uint32_t{1} << 31U;  // where all are no numbers
+#pragma GCC unroll 3
+      for (uint32_t pack = 0; pack < kPacks; ++pack) {
+        equal |= lane_bits(scores[pack] == top) << (pack * kStep);
+      }
+      return Scan{.best = static_cast<int32_t>(begin) + std::countr_zero(equal), .score = top[0]};
+    };
+    if (open <= kStep) {
+      found = look_at.template operator()<1>(0);
+    } else if (open <= 2 * kStep) {
+      found = look_at.template operator()<2>(0);
+    } else {
+      found = look_at.template operator()<3>(0);
+      for (uint32_t begin = 3 * kStep; begin < open; begin += 3 * kStep) {
+        const Scan more = look_at.template operator()<3>(begin);
+        if (more.score > found.score) {
+          found = more;
+        }
+      }
     }
   } else {
-    found = {static_cast<int32_t>(best_index), best_score, visit_total, sum_total, prior_total};
+    for (uint32_t i = 0; i < open; ++i) {
+      if (const float score = score_at(i); score > found.score) {
+        found.score = score;
+        found.best = static_cast<int32_t>(i);
+      }
+    }
   }
-  if (!(found.score > kLowest)) {
+  if constexpr (kTotals) {
+    found.visits = lane_sum(visit_total);
+    found.value = lane_sum(sum_total);
+    found.prior = lane_sum(prior_total);
+  }
+  if (!(found.score > -std::numeric_limits<float>::infinity())) {
     found.best = -1;
   }
   return found;
 }
 
-// The same, in packs where the policy can.
+// The same, in packs where the policy can. Without `bound` every edge is followed.
 template <class P, Access kAccess>
-Scan scan_block(const Block& block, const BlockFormat& format, const typename P::Select& select,
-                const typename P::Select::Node& node, uint32_t open, const Bound& bound) {
-  if constexpr (ScoresPacks<typename P::Select>) {
-    return scan_edges<P, kAccess, FloatPack>(block, format, select, node, open, bound);
-  } else {
-    return scan_edges<P, kAccess, float>(block, format, select, node, open, bound);
+[[gnu::always_inline]] inline Scan scan_block(const Block& block, const BlockFormat& format,
+                                              const typename P::Select& select,
+                                              const typename P::Select::Node& node, uint32_t open,
+                                              const Bound* bound) {
+  using F = std::conditional_t<ScoresPacks<typename P::Select>, FloatPack, float>;
+  if (bound != nullptr) {
+    return scan_edges<P, kAccess, F, true>(block, format, select, node, open, bound);
   }
+  return scan_edges<P, kAccess, F, false>(block, format, select, node, open, bound);
 }
 
 }  // namespace mstrain::mcts

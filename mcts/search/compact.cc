@@ -45,7 +45,7 @@ uint32_t compact(Arena& arena, const BlockFormat& format, uint32_t root, uint32_
     const Block block(arena.at(index));
     const uint32_t first_word = index == root ? word(arena, root) : word(arena, word(arena, index));
     const uint32_t count = first_word & 0xffffU;
-    const uint32_t slots = index + 2 + 2 * block.header().capacity;
+    const uint32_t slots = index + kHeaderBytes / 4 + 2 * block.header().capacity;
     for (uint32_t i = 0; i < count; ++i) {
       Word& slot = word(arena, slots + i);
       const uint32_t child = slot;

@@ -18,8 +18,9 @@ namespace mstrain::mcts {
 //   tree           one tree, all threads in it without locks. Fast, not reproducible.
 //   deterministic  one tree; `batch` leaves are gathered in a fixed order under virtual loss, evaluated by all threads and
 //                  backed up in that order. Bit-reproducible for any number of threads.
-// Many trees that share one evaluator batch: batch_search.h.
-enum class Parallelism { kSerial, kRoot, kLeaf, kTree, kDeterministic };
+//   batched        many roots, one evaluator batch: BatchSearch and self_play(), not Search. Bit-reproducible for any number
+//                  of threads
+enum class Parallelism { kSerial, kRoot, kLeaf, kTree, kDeterministic, kBatched };
 
 // The value of an edge that was not visited yet.
 enum class FirstPlay { kInfinite, kParent, kReduced, kLoss, kDraw };
@@ -87,7 +88,7 @@ struct SearchConfig {
     v("discount", discount, "of rewards", rule::above(0).at_most(1));
     v("solve", solve, "propagate proven values");
     v("parallelism", parallelism, "how threads are used",
-      rule::one_of({"serial", "root", "leaf", "tree", "deterministic"}));
+      rule::one_of({"serial", "root", "leaf", "tree", "deterministic", "batched"}));
     v("threads", threads, "that search", rule::at_least(1).at_most(1024));
     v("trees", trees, "of root parallelism; 0: one for each thread", rule::at_least(0));
     v("leaf_evaluations", leaf_evaluations, "of each leaf in leaf parallelism", rule::at_least(1));

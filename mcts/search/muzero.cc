@@ -22,7 +22,7 @@ struct Top {
 Top largest(const float* row, size_t padded) {
   FloatPack best = FloatPack{} + kNever;
   FloatPack place{};
-  IntPack index = lane_numbers();
+  IntPack index = kLaneNumbers;
   for (size_t i = 0; i < padded; i += kLanes, index += kLanes) {
     FloatPack x;
     load(row + i, x);

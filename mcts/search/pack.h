@@ -20,7 +20,13 @@ inline constexpr int kLanes = 4;
 using FloatPack = float __attribute__((vector_size(kLanes * sizeof(float))));
 using IntPack = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
 
-inline float square_root(float x) { return std::sqrt(x); }
+inline float square_root(float x) {
+#if defined(__SSE2__)
+  return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));  // std::sqrt looks for negative x first
+#else
+  return std::sqrt(x);
+#endif
+}
 inline FloatPack square_root(FloatPack x) {
 #if defined(__AVX__)
   return _mm256_sqrt_ps(x);
@@ -34,8 +40,15 @@ inline FloatPack square_root(FloatPack x) {
 #endif
 }
 
+// b where one of them is no number.
 inline float smaller(float a, float b) { return a < b ? a : b; }
-inline float larger(float a, float b) { return a > b ? a : b; }
+inline float larger(float a, float b) {
+#if defined(__SSE2__)
+  return _mm_cvtss_f32(_mm_max_ss(_mm_set_ss(a), _mm_set_ss(b)));  // without a branch
+#else
+  return a > b ? a : b;
+#endif
+}
 inline FloatPack smaller(FloatPack a, FloatPack b) {
 #if defined(__AVX__)
   return _mm256_min_ps(a, b);
@@ -80,17 +93,31 @@ inline FloatPack largest_lane(FloatPack x) {
 inline FloatPack smallest_lane(FloatPack x) {
   return across(x, [](FloatPack a, FloatPack b) { return smaller(a, b); });
 }
+inline float lane_sum(float x) { return x; }
 inline float lane_sum(FloatPack x) {
   return across(x, [](FloatPack a, FloatPack b) { return a + b; })[0];
 }
 
-inline IntPack lane_numbers() {
-  IntPack lanes;
+// Bit i is set where lane i of a comparison holds.
+inline uint32_t lane_bits(IntPack truth) {
+#if defined(__AVX__)
+  return static_cast<uint32_t>(_mm256_movemask_ps(std::bit_cast<__m256>(truth)));
+#elif defined(__SSE2__)
+  return static_cast<uint32_t>(_mm_movemask_ps(std::bit_cast<__m128>(truth)));
+#else
+  uint32_t bits = 0;
   for (int i = 0; i < kLanes; ++i) {
-    lanes[i] = i;
+    bits |= (truth[i] != 0 ? 1U : 0U) << i;
   }
-  return lanes;
+  return bits;
+#endif
 }
+
+#if defined(__AVX__)
+inline constexpr IntPack kLaneNumbers = {0, 1, 2, 3, 4, 5, 6, 7};
+#else
+inline constexpr IntPack kLaneNumbers = {0, 1, 2, 3};
+#endif
 
 template <class T>
 inline void load(const void* from, T& pack) {
@@ -139,9 +166,16 @@ inline constexpr float kLog[7] = {-2.09964785F,  4.20523484F,  -3.6471204F,   2.
 // A polynomial through the Chebyshev nodes of [1, 2], without the division of the usual series: this sits on the path from
 // one node of a tree to the next.
 inline float fast_log(float x) {
+#if defined(__SSE2__)  // the same steps without a detour through integer registers
+  const __m128i bits = _mm_castps_si128(_mm_set_ss(x));
+  const float exponent = _mm_cvtss_f32(_mm_cvtepi32_ps(_mm_srli_epi32(bits, 23))) - 127.0F;
+  const float m = _mm_cvtss_f32(_mm_castsi128_ps(
+      _mm_or_si128(_mm_and_si128(bits, _mm_set1_epi32(0x7fffff)), _mm_set1_epi32(0x3f800000))));
+#else
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const auto exponent = static_cast<float>(static_cast<int32_t>(bits >> 23) - 127);
   const float m = std::bit_cast<float>((bits & 0x7fffffU) | 0x3f800000U);
+#endif
   const float m2 = m * m;
   const float low = kLog[0] + kLog[1] * m;
   const float middle = kLog[2] + kLog[3] * m;

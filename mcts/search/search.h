@@ -40,6 +40,9 @@ class Search {
     check(!(config.parallelism == Parallelism::kTree && (P::kGumbel || Tree<S, P>::kGrows)),
           "search.parallelism: tree: Gumbel roots and sampled actions need serial, root or "
           "deterministic");
+    check(config.parallelism != Parallelism::kBatched,
+          "search.parallelism: batched searches many roots at once; one root needs serial, root, "
+          "leaf, tree or deterministic (many: BatchSearch)");
     const bool several = config.parallelism == Parallelism::kRoot;
     const int64_t trees = several ? (config.trees > 0 ? config.trees : config.threads) : 1;
     for (int64_t i = 0; i < trees; ++i) {

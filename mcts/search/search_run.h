@@ -47,6 +47,7 @@ typename Search<S, P>::Result Search<S, P>::run(E& evaluator, const Budget& budg
       case Parallelism::kLeaf: run_leaf(evaluator, pacer); break;
       case Parallelism::kTree: run_tree(evaluator, pacer); break;
       case Parallelism::kDeterministic: run_deterministic(evaluator, pacer); break;
+      case Parallelism::kBatched: break;  // the constructor refuses it
     }
   } catch (...) {
     reset_after_error();
@@ -163,16 +164,27 @@ void Search<S, P>::evaluate_parallel(E& evaluator, std::span<EvalItem<S>> items)
   }
 }
 
-// All threads descend in one tree. The pacer is asked once for some tens of microseconds of work.
+// All threads descend in one tree. The pacer is asked once for some tens of microseconds of work. Where simulations are short
+// and the tree has grown some, the threads work by subtrees (tree_claim.h): what a path costs in atomics would otherwise cost
+// more than the second thread brings.
 template <GameState S, class P>
 template <class E>
 void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
   Tree<S, P>& tree = *trees_[0];
-  descent(static_cast<size_t>(config_.threads) - 1);
+  descent(2 * static_cast<size_t>(config_.threads) - 1);
   std::mutex mutex;
   bool stopped = root_is_done(tree, pacer);
+  constexpr uint32_t kClaimFrom = 2048;  // visits of the root
+  constexpr int64_t kShort = 2;          // simulations of the pacer's share
+  std::atomic<bool> failed = false;
+  bool by_subtrees = false;
+  bool change_over = false;
   int64_t under_way = 0;
-  const auto work = [&](Descent& d) {
+  const auto work = [&](Descent& d, Descent& inner) {
+    const auto evaluate_leaf = [&](Descent& leaf) {
+      evaluate(evaluator, {&leaf.item, 1}, leaf.counters);
+    };
+    d.claims = by_subtrees;
     for (;;) {
       int64_t share = 0;
       uint64_t simulation = 0;
@@ -182,11 +194,25 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
         if (stopped || share <= 0 || tree.wants_room()) {
           return;
         }
+        if (!by_subtrees && !is_eager<E>() && tree.claims() && share >= kShort &&
+            tree.root_visits() >= kClaimFrom) {
+          change_over = true;
+          return;
+        }
         under_way += share;
         simulation = simulation_;
         simulation_ += static_cast<uint64_t>(share);
       }
-      for (int64_t i = 0; i < share;) {
+      for (int64_t i = 0; i < share && by_subtrees && !failed;) {
+        const uint32_t made =
+            tree.simulate(d, inner, simulation + static_cast<uint64_t>(i),
+                          static_cast<uint32_t>(std::min<int64_t>(share - i, 16)), evaluate_leaf);
+        i += made;
+        if (made == 0) {
+          std::this_thread::yield();
+        }
+      }
+      for (int64_t i = 0; i < share && !by_subtrees;) {
         const Outcome outcome = tree.template descend<Access::kShared>(
             d, simulation + static_cast<uint64_t>(i), is_eager<E>());
         if (outcome == Outcome::kCollision) {
@@ -209,8 +235,9 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
   const auto guarded = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       try {
-        work(*descents_[i]);
+        work(*descents_[2 * i], *descents_[2 * i + 1]);
       } catch (...) {
+        failed = true;
         const std::lock_guard lock(mutex);
         stopped = true;
         throw;
@@ -228,6 +255,10 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
         tree.stop_growing();
       }
       make_room(tree, pacer, extra_);
+    }
+    if (std::exchange(change_over, false)) {
+      by_subtrees = true;
+      tree.open_root();
     }
   }
 }

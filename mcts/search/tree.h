@@ -32,7 +32,7 @@
 
 namespace mstrain::mcts {
 
-enum class Outcome { kLeaf, kTerminal, kCollision };
+enum class Outcome { kLeaf, kTerminal, kCollision, kSubtree };
 
 template <GameState S, class P>
 class Tree {
@@ -42,12 +42,20 @@ class Tree {
   using Columns = ColumnsOf<P>;
   static constexpr bool kSamples = P::Expand::kSamples && HasSampleAction<S>;
   static constexpr bool kGrows = kSamples || (HasSampleChance<S> && !HasChance<S>);
-  static constexpr bool kShortActions = [] {
+  // Actions below a known number are kept in as many bytes as they need.
+  static constexpr uint32_t kActionBytes = [] {
     if constexpr (HasDenseActions<S>) {
-      return S::kMaxActions <= 65536;
+      return S::kMaxActions <= 256 ? 1 : S::kMaxActions <= 65536 ? 2 : sizeof(A);
+    } else {
+      return sizeof(A);
     }
-    return false;
   }();
+  static constexpr bool kExplores = requires(const typename P::Select& select, Random& rng) {
+    select.explore(rng);
+  };
+  // One thread that finishes each descent before the next may choose the edges of the next one while it backs a value up:
+  // the choices at all nodes of the path are then independent of each other, and the way down is a chain of loads.
+  static constexpr bool kAhead = !P::kGumbel && !kSamples && !kExplores;
 
   // What a shared tree does with an edge while a visit of it is under way: edges with few visits are marked, so that threads
   // spread over the leaves; the many visits of the others drown one more; and what happens to the busiest edges is
@@ -85,6 +93,11 @@ class Tree {
     EvalItem<S> item;
     std::vector<Gathered> gathered;  // by this thread, not yet in the tree
     uint32_t gathered_roots = 0;
+    uint32_t* origin = nullptr;  // visits of the node where the path begins
+    uint32_t above = 0;          // steps from the root to there
+    bool claims = false;         // stops at subtrees that one thread works in at a time
+    uint32_t entry = 0;          // block of the subtree that it took
+    uint32_t entry_visits = 0;
     bool owns_leaf = false;  // and is to give it a block
     bool exact = false;      // the path itself ends in a terminal state
     Values
@@ -115,7 +128,7 @@ class Tree {
     format_ = {.policy_columns = Columns::kCount,
                .bound_columns = config.solve ? Solver::kColumns : 0,
                .prior_bytes = Columns::kPrior ? 2U : 0U,
-               .action_bytes = kShortActions ? 2U : static_cast<uint32_t>(sizeof(A)),
+               .action_bytes = kActionBytes,
                .trailer_words = P::kGumbel ? 1U : 0U};
   }
 
@@ -202,6 +215,16 @@ class Tree {
   // Writes what a thread gathered in a shared tree.
   void settle(Descent& d);
 
+  // True where threads may work by subtrees (tree_claim.h) in this tree.
+  bool claims() const { return kGathers && !config_.solve; }
+  // Up to `most` simulations of a thread that works by subtrees, of numbers `simulation` and up; `inner` is its own too.
+  // Returns how many were made: 0 where another thread has the subtree.
+  template <class Evaluate>
+  uint32_t simulate(Descent& d, Descent& inner, uint64_t simulation, uint32_t most,
+                    const Evaluate& evaluate);
+  // Every thread may pass the root from now on.
+  void open_root();
+
   // Takes back the marks of a descent that will not be finished.
   template <Access kAccess>
   void abandon(Descent& d);
@@ -259,8 +282,10 @@ class Tree {
   const BlockFormat& format() const { return format_; }
   uint32_t root_block() const { return root_child_; }
   A action(const Block& block, uint32_t edge) const {
-    const std::byte* from = block.actions(format_) + size_t{format_.action_bytes} * edge;
-    if constexpr (kShortActions) {
+    const std::byte* from = block.actions(format_) + size_t{kActionBytes} * edge;
+    if constexpr (kActionBytes == 1) {
+      return static_cast<A>(*from);
+    } else if constexpr (kActionBytes == 2) {
       uint16_t small = 0;
       std::memcpy(&small, from, sizeof small);
       return static_cast<A>(small);
@@ -301,17 +326,25 @@ class Tree {
   }
 
   void store_action(const Block& block, uint32_t edge, A action) {
-    std::byte* to = block.actions(format_) + size_t{format_.action_bytes} * edge;
-    if constexpr (kShortActions) {
-      check(action <= 0xffffU, "game: action {} is not below kMaxActions", action);
-      const auto small = static_cast<uint16_t>(action);
-      std::memcpy(to, &small, sizeof small);
+    std::byte* to = block.actions(format_) + size_t{kActionBytes} * edge;
+    if constexpr (kActionBytes < sizeof(A)) {
+      check(action < S::kMaxActions, "game: action {} is not below kMaxActions {}", action,
+            S::kMaxActions);
+      if constexpr (kActionBytes == 1) {
+        *to = static_cast<std::byte>(action);
+      } else {
+        const auto small = static_cast<uint16_t>(action);
+        std::memcpy(to, &small, sizeof small);
+      }
     } else {
       std::memcpy(to, &action, sizeof action);
     }
   }
 
+  void enter(Descent& d, uint64_t simulation, uint32_t* origin);
   void enter_root(Descent& d, uint64_t simulation);
+  template <Access kAccess>
+  Outcome go_down(Descent& d, uint32_t* slot, uint32_t visits, bool eager);
   template <Access kAccess>
   uint32_t expand(Descent& d, uint32_t* slot, int player);
   template <Access kAccess>
@@ -322,6 +355,11 @@ class Tree {
   void store_priors(Descent& d, const Block& block);
   template <Access kAccess>
   uint32_t choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_t visits);
+  template <Access kAccess>
+  uint32_t pick(const Block& block, float visits, uint32_t limit);
+  template <Access kAccess>
+  void choose_ahead(const Descent& d);
+  Outcome claim(uint32_t index);
   uint32_t choose_chance(Descent& d, uint32_t* slot, uint32_t& index);
   uint32_t find(const Block& block, A action) const;
   uint32_t append(uint32_t* slot, uint32_t& index, A action);
@@ -329,7 +367,9 @@ class Tree {
   Care mark(const Block& block, uint32_t edge, uint32_t visits);
   void gather(Descent& d, const Step& step, float value);
   template <Access kAccess>
-  void back_up(Descent& d, Values value);
+  Values back_up(Descent& d, Values value);
+  void back_up_open(Descent& d, Values total, uint32_t many);
+  static void check_values(const Values& values);
   template <Access kAccess>
   void back_up_bounds(Descent& d, const Values& exact);
   void start_amaf(Descent& d);
@@ -365,5 +405,6 @@ class Tree {
 }  // namespace mstrain::mcts
 
 #include "mcts/search/tree_backup.h"   // IWYU pragma: export
+#include "mcts/search/tree_claim.h"    // IWYU pragma: export
 #include "mcts/search/tree_descend.h"  // IWYU pragma: export
 #include "mcts/search/tree_root.h"     // IWYU pragma: export

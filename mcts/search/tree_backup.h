@@ -8,7 +8,7 @@ namespace mstrain::mcts {
 template <GameState S, class P>
 template <Access kAccess>
 typename Tree<S, P>::Care Tree<S, P>::mark(const Block& block, uint32_t edge, uint32_t visits) {
-  if constexpr (kAccess == Access::kPlain) {
+  if constexpr (is_alone(kAccess)) {
     return Care::kUpdate;
   } else if constexpr (Columns::kInFlight) {
     add<kAccess>(
@@ -94,13 +94,11 @@ template <GameState S, class P>
 template <Access kAccess>
 void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
   for (const Values& each : values) {
-    for (int p = 0; p < S::kPlayers; ++p) {
-      check(std::isfinite(each[p]), "evaluator: the value for player {} is {}", p, each[p]);
-    }
+    check_values(each);
   }
   if (d.owns_leaf) {
     uint32_t index = kNoBlock;
-    if (!read<kAccess>(&full_)) {
+    if (!read<of_tree(kAccess)>(&full_)) {
       index = build_for<kAccess>(d.state->player(), d.actions.span(),
                                  static_cast<uint32_t>(d.actions.size()));
     }
@@ -117,12 +115,39 @@ void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
   for (const Values& each : values) {
     back_up<kAccess>(d, each);
   }
+  if constexpr (kAhead && is_alone(kAccess)) {
+    choose_ahead<kAccess>(d);
+  }
   leave(d);
 }
 
 template <GameState S, class P>
+void Tree<S, P>::check_values(const Values& values) {
+  for (int p = 0; p < S::kPlayers; ++p) {
+    check(std::isfinite(values[p]), "evaluator: the value for player {} is {}", p, values[p]);
+  }
+}
+
+// Nothing but the nodes of the path has changed, so what the next descent will choose at each of them is known now.
+template <GameState S, class P>
 template <Access kAccess>
-void Tree<S, P>::back_up(Descent& d, Values value) {
+void Tree<S, P>::choose_ahead(const Descent& d) {
+  uint32_t visits = *d.origin;
+  for (const Step& step : d.path) {
+    const Block block = at(step.block);
+    BlockHeader& header = block.header();
+    if (header.player >= 0) {
+      const auto n = static_cast<float>(visits);
+      const uint32_t limit = std::min<uint32_t>(header.count, expand_.limit(n));
+      header.ahead = static_cast<uint16_t>(1 + pick<kAccess>(block, n, limit));
+    }
+    visits = block.visits()[step.edge];
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+ReturnsOf<S> Tree<S, P>::back_up(Descent& d, Values value) {
   const Values leaf = value;
   if constexpr (HasChance<S> || HasSampleChance<S>) {
     for (int p = 0; p < S::kPlayers; ++p) {
@@ -148,7 +173,7 @@ void Tree<S, P>::back_up(Descent& d, Values value) {
     const float v = value[std::max(static_cast<int>(block.header().player), 0)];
     uint32_t* visits = block.visits() + step.edge;
     float given_back = 0;
-    if constexpr (kAccess == Access::kPlain) {
+    if constexpr (is_alone(kAccess)) {
       ++*visits;
     } else if constexpr (Columns::kInFlight) {
       add<kAccess>(visits, 1);
@@ -175,15 +200,17 @@ void Tree<S, P>::back_up(Descent& d, Values value) {
       back_up_amaf<kAccess>(d, block, i - 1, v);
     }
   }
-  if constexpr (kAccess == Access::kPlain) {
-    ++root_visits_;
+  if constexpr (is_alone(kAccess)) {
+    ++*d.origin;
   }
   if (config_.solve && d.exact) {
     back_up_bounds<kAccess>(d, leaf);
   }
   ++d.counters.simulations;
-  d.counters.depth_sum += depth;
-  d.counters.max_depth = std::max(d.counters.max_depth, static_cast<uint32_t>(depth));
+  const auto steps = static_cast<uint32_t>(depth) + d.above;
+  d.counters.depth_sum += steps;
+  d.counters.max_depth = std::max(d.counters.max_depth, steps);
+  return value;
 }
 
 template <GameState S, class P>

@@ -6,7 +6,8 @@
 namespace mstrain::mcts {
 
 template <GameState S, class P>
-void Tree<S, P>::enter_root(Descent& d, uint64_t simulation) {
+void Tree<S, P>::enter(Descent& d, uint64_t simulation, uint32_t* origin) {
+  d.origin = origin;
   d.rng = random_.split(simulation);
   d.path.clear();
   d.rewards.clear();
@@ -21,6 +22,11 @@ void Tree<S, P>::enter_root(Descent& d, uint64_t simulation) {
     d.tail = {};
     d.tail_discount = 1;
   }
+}
+
+template <GameState S, class P>
+void Tree<S, P>::enter_root(Descent& d, uint64_t simulation) {
+  enter(d, simulation, &root_visits_);
   if (!prefers_undo<S>() || d.generation != generation_) {
     d.state = *root_;
     d.generation = generation_;
@@ -31,9 +37,7 @@ template <GameState S, class P>
 template <Access kAccess>
 Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
   enter_root(d, simulation);
-  S& state = *d.state;
-  uint32_t* slot = &root_child_;
-  uint32_t visits = read<kAccess>(&root_visits_);
+  const uint32_t visits = read<kAccess>(&root_visits_);
   if constexpr (kAccess != Access::kPlain) {
     if (kAccess == Access::kShared && kGathers && visits >= kGatherFrom) {
       ++d.gathered_roots;
@@ -41,6 +45,13 @@ Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
       add<kAccess>(&root_visits_, 1);
     }
   }
+  return go_down<kAccess>(d, &root_child_, visits, eager);
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+Outcome Tree<S, P>::go_down(Descent& d, uint32_t* slot, uint32_t visits, bool eager) {
+  S& state = *d.state;
   for (;;) {
     const int player = state.player();
     if (player == kTerminal) {
@@ -80,6 +91,15 @@ Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
         return Outcome::kLeaf;
       }
     }
+    if constexpr (kAccess == Access::kShared && kGathers) {
+      if (d.claims) {
+        if (const Outcome taken = claim(index); taken != Outcome::kLeaf) {
+          d.entry = index;
+          d.entry_visits = visits;
+          return taken;
+        }
+      }
+    }
     const uint32_t edge = choose<kAccess>(d, slot, index, visits);
     const Block block = at(index);
     if (block.header().player != player) [[unlikely]] {
@@ -88,7 +108,9 @@ Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
     }
     const A taken = action(block, edge);
     visits = read<kAccess>(block.visits() + edge);
-    d.path.push({index, static_cast<uint16_t>(edge), mark<kAccess>(block, edge, visits)});
+    const Care care =
+        kAccess == Access::kShared && d.claims ? Care::kUpdate : mark<kAccess>(block, edge, visits);
+    d.path.push({index, static_cast<uint16_t>(edge), care});
     state.apply(taken);
     if constexpr (kKeepsMoves) {
       d.moves.push(taken);
@@ -138,6 +160,13 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_
     }
     return edge;
   } else {
+    if constexpr (kAhead && kAccess != Access::kShared) {
+      const uint32_t ahead = std::exchange(header.ahead, uint16_t{0});
+      if (is_alone(kAccess) && ahead != 0) {
+        header.opened += header.opened == ahead - 1 ? 1 : 0;
+        return ahead - 1;
+      }
+    }
     const auto n = static_cast<float>(visits);
     const uint32_t allowed = expand_.limit(n);
     if constexpr (kSamples) {
@@ -151,51 +180,70 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_
       }
     }
     const uint32_t limit = std::min<uint32_t>(header.count, allowed);
-    if constexpr (P::Select::kOpening == Opening::kFirst) {
-      if (const uint32_t edge = claim_edge<kAccess>(&header.opened, limit); edge < limit) {
+    for (;;) {
+      const uint32_t open = read<kAccess>(&header.opened);
+      if constexpr (kExplores) {
+        if (open >= limit && select_.explore(d.rng)) {
+          return d.rng.below(open);
+        }
+      }
+      uint32_t edge = pick<kAccess>(block, n, limit);
+      if (edge < open) {
+        return edge;
+      }
+      edge = claim_edge<kAccess>(&header.opened, limit);
+      if (edge < limit) {
         return edge;
       }
     }
-    const uint32_t open =
-        P::Select::kOpening == Opening::kAll ? limit : read<kAccess>(&header.opened);
-    if constexpr (requires { select_.explore(d.rng); }) {
-      if (select_.explore(d.rng)) {
-        return d.rng.below(open);
-      }
-    }
-    Bound bound;
-    if (config_.solve) {
-      bound = {Solver::template floor<kAccess>(block, format_, open),
-               2 * Solver::pair_of(header.player) + 1};
-    }
-    const typename P::Select::Node node = select_.node(n);
-    const Scan scan = scan_block<P, kAccess>(block, format_, select_, node, open, bound);
-    if constexpr (P::Select::kOpening == Opening::kBestPrior) {
-      if (open < limit) {
-        const float value = scan.visits > 0 ? scan.value / scan.visits : 0.0F;
-        const float prior = unpack_prior(block.priors(format_)[open]);
-        if (scan.best < 0 || select_.unvisited(prior, value, scan.prior, node) > scan.score) {
-          if (const uint32_t edge = claim_edge<kAccess>(&header.opened, limit); edge < limit) {
-            return edge;
-          }
-        }
-      }
-    }
-    if (scan.best >= 0) {
-      return static_cast<uint32_t>(scan.best);
-    }
-    // Every edge is proven (or scored NaN): the best of them.
-    uint32_t best = 0;
-    if (config_.solve) {
-      const float* low = Solver::low(block, format_, Solver::pair_of(header.player));
-      for (uint32_t i = 1; i < open; ++i) {
-        if (read<kAccess>(low + i) > read<kAccess>(low + best)) {
-          best = i;
-        }
-      }
-    }
-    return best;
   }
+}
+
+// The edge to follow at a node visited `visits` times of which `limit` edges may be open; the first unopened one where that is to be opened.
+// Changes nothing.
+template <GameState S, class P>
+template <Access kAccess>
+[[gnu::always_inline]] inline uint32_t Tree<S, P>::pick(const Block& block, float visits,
+                                                        uint32_t limit) {
+  const BlockHeader& header = block.header();
+  const uint32_t open =
+      P::Select::kOpening == Opening::kAll ? limit : read<kAccess>(&header.opened);
+  if constexpr (P::Select::kOpening == Opening::kFirst) {
+    if (open < limit) {
+      return open;
+    }
+  }
+  Bound bound{};
+  if (config_.solve) {
+    bound = {Solver::template floor<kAccess>(block, format_, open),
+             2 * Solver::pair_of(header.player) + 1};
+  }
+  const typename P::Select::Node node = select_.node(visits);
+  const Scan scan =
+      scan_block<P, kAccess>(block, format_, select_, node, open, config_.solve ? &bound : nullptr);
+  if constexpr (P::Select::kOpening == Opening::kBestPrior) {
+    if (open < limit) {
+      const float value = scan.visits > 0 ? scan.value / scan.visits : 0.0F;
+      const float prior = unpack_prior(block.priors(format_)[open]);
+      if (scan.best < 0 || select_.unvisited(prior, value, scan.prior, node) > scan.score) {
+        return open;
+      }
+    }
+  }
+  if (scan.best >= 0) {
+    return static_cast<uint32_t>(scan.best);
+  }
+  // Every edge is proven (or scored NaN): the best of them.
+  uint32_t best = 0;
+  if (config_.solve) {
+    const float* low = Solver::low(block, format_, Solver::pair_of(header.player));
+    for (uint32_t i = 1; i < open; ++i) {
+      if (read<kAccess>(low + i) > read<kAccess>(low + best)) {
+        best = i;
+      }
+    }
+  }
+  return best;
 }
 
 template <GameState S, class P>
@@ -279,7 +327,7 @@ uint32_t Tree<S, P>::append(uint32_t* slot, uint32_t& index, A action) {
 template <GameState S, class P>
 template <Access kAccess>
 uint32_t Tree<S, P>::expand(Descent& d, uint32_t* slot, int player) {
-  if (read<kAccess>(&full_)) {
+  if (read<of_tree(kAccess)>(&full_)) {
     return kNoBlock;
   }
   if (!claim_child<kAccess>(slot, kNoBlock, kPending)) {
@@ -328,9 +376,9 @@ uint32_t Tree<S, P>::build_for(int player, std::span<const A> actions, uint32_t 
   check(capacity <= 0xffffU, "game: {} actions in one state; 65535 are possible", capacity);
   const uint32_t words = format_.words(capacity);
   const uint32_t index =
-      kAccess == Access::kShared ? arena_.allocate_shared(words) : arena_.allocate(words);
+      of_tree(kAccess) == Access::kShared ? arena_.allocate_shared(words) : arena_.allocate(words);
   if (index == 0) {
-    write<kAccess>(&full_, true);
+    write<of_tree(kAccess)>(&full_, true);
     return kNoBlock;
   }
   std::byte* base = arena_.at(index);

@@ -49,6 +49,7 @@ void Tree<S, P>::prepare_block(const Block& block) {
   if (block.header().player < 0 || count == 0) {
     return;
   }
+  block.header().ahead = 0;
   if constexpr (Columns::kPrior && !P::kGumbel) {
     uint16_t* priors = block.priors(format_);
     if (config_.noise_fraction > 0 && noised_ != generation_) {

@@ -1,7 +1,9 @@
-// Solves connect four: negamax with alpha-beta on bitboards, a transposition table, forced replies and moves ordered by
-// the threats they make. The truth that searches are measured against; of no use to the library itself.
+// Solves connect four: negamax with alpha-beta on bitboards, a transposition table that knows mirrored positions as one, forced
+// replies, and moves ordered by the threats they make and by how often they refuted others. The truth that searches are
+// measured against; of no use to the library itself.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -20,15 +22,25 @@ class ConnectFourSolver {
 
   // 1, 0 or -1: who wins; much faster. Of a finished game too.
   int outcome(const ConnectFour& state);
+  // Halves of that question, for the player to move: faster still.
+  bool wins(const ConnectFour& state);
+  bool loses(const ConnectFour& state);
 
   uint64_t nodes() const { return nodes_; }
 
  private:
   // Exact where alpha < result < beta, else a bound. The mover has no immediate win.
   int search(uint64_t mine, uint64_t filled, int plies, int alpha, int beta);
+  // The two entries where a position may stand: the first keeps what was dear, the second what came last.
+  uint64_t* bucket(uint64_t key) { return table_.data() + key % (table_.size() / 2) * 2; }
+  void store(uint64_t key, int plies, int bound);
 
-  std::vector<uint64_t> table_;  // key << 8 | bound; 0 is free
+  std::vector<uint64_t> table_;                       // key << 14 | plies << 8 | bound; 0 is free
+  std::array<std::array<int32_t, 49>, 2> history_{};  // of each player's moves, by cell
   uint64_t nodes_ = 0;
 };
+
+// Uniformly random play of `plies` moves that no one has won.
+ConnectFour random_open_position(int plies, Random& rng);
 
 }  // namespace mstrain::mcts

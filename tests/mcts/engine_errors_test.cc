@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "mcts/evaluators.h"
+#include "mcts/registry.h"
 #include "mcts/search/search.h"
 #include "tests/mcts/engine_games.h"
 
@@ -12,10 +13,6 @@ namespace mstrain::mcts {
 namespace {
 
 using namespace testing;  // NOLINT: the games of this folder
-
-struct WuPolicies : UctPolicies {
-  using Collide = WuUct;
-};
 
 std::vector<SearchConfig> every_mode() {
   std::vector<SearchConfig> all;
@@ -157,7 +154,7 @@ void contend() {
 }
 TEST(TreeParallel, VisitsAddUpUnderContention) { contend<UctPolicies>(); }
 TEST(TreeParallel, VisitsAddUpUnderContentionWithPriors) { contend<PuctPolicies>(); }
-TEST(TreeParallel, VisitsAddUpUnderContentionUnobserved) { contend<WuPolicies>(); }
+TEST(TreeParallel, VisitsAddUpUnderContentionUnobserved) { contend<WuUctPolicies>(); }
 
 struct SlowPrior {
   static constexpr bool kPriors = true;

@@ -56,19 +56,6 @@ TEST(Solve, FindsASingleLastPeg) {
   EXPECT_EQ(proven_value(cross, 20'000), 1);
 }
 
-ConnectFour random_open_position(int plies, Random& rng) {
-  for (;;) {
-    ConnectFour state;
-    while (state.plies() < plies && state.player() != kTerminal) {
-      const auto actions = actions_of(state);
-      state.apply(actions[rng.below(static_cast<uint32_t>(actions.size()))]);
-    }
-    if (state.player() != kTerminal) {
-      return state;
-    }
-  }
-}
-
 TEST(Solve, ProvesWhatTheSolverOfConnectFourSays) {
   Random rng(3);
   ConnectFourSolver solver(1 << 18);
@@ -80,7 +67,7 @@ TEST(Solve, ProvesWhatTheSolverOfConnectFourSays) {
 
 // The share of positions whose value the chosen move keeps. Its standard error is below 2 % for 200 positions; measured by
 // benchmarks/mcts_move_quality on 1000: 96.5 % at 14 plies, 99.0 % at 20.
-double share_kept(int plies, int64_t simulations) {
+double share_kept(int plies, int64_t simulations, const SearchConfig& config = {.seed = 1}) {
   constexpr int kPositions = 200;
   Random rng(20261121, static_cast<uint64_t>(plies));
   ConnectFourSolver solver;
@@ -88,7 +75,7 @@ double share_kept(int plies, int64_t simulations) {
   for (int i = 0; i < kPositions; ++i) {
     const ConnectFour state = random_open_position(plies, rng);
     ConnectFour next = state;
-    next.apply(searched(state, simulations, {.seed = 1}).action.value());
+    next.apply(searched(state, simulations, config).action.value());
     kept += -solver.outcome(next) == solver.outcome(state) ? 1 : 0;
   }
   return static_cast<double>(kept) / kPositions;
@@ -96,6 +83,10 @@ double share_kept(int plies, int64_t simulations) {
 TEST(MoveQuality, TenThousandSimulationsKeepTheValueOfConnectFourPositions) {
   EXPECT_GE(share_kept(14, 10'000), 0.92);
   EXPECT_GE(share_kept(20, 10'000), 0.97);
+}
+TEST(MoveQuality, ThreadsThatWorkBySubtreesPlayAsWell) {
+  const SearchConfig config{.seed = 1, .parallelism = Parallelism::kTree, .threads = 2};
+  EXPECT_GE(share_kept(20, 10'000, config), 0.96);
 }
 
 TEST(MoveQuality, GomokuCompletesFiveAndStopsFour) {

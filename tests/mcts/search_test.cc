@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "mcts/evaluators.h"
+#include "mcts/registry.h"
 #include "tests/mcts/engine_games.h"
 
 namespace mstrain::mcts {
@@ -38,25 +39,6 @@ void expect_equal(const SearchResult<A, kN>& a, const SearchResult<A, kN>& b) {
   }
 }
 
-struct TunedPolicies : UctPolicies {
-  using Select = Ucb1Tuned;
-};
-struct RavePolicies : UctPolicies {
-  using Select = Rave;
-};
-struct GreedyPolicies : UctPolicies {
-  using Select = EpsilonGreedy;
-};
-struct GumbelPolicies : PuctPolicies {
-  static constexpr bool kGumbel = true;
-};
-struct WuPolicies : UctPolicies {
-  using Collide = WuUct;
-};
-struct WidenPolicies : UctPolicies {
-  using Expand = Widen;
-};
-
 struct NimOracle {
   static constexpr bool kPriors = true;
   void evaluate(EvalBatch<Nim>& batch) {
@@ -71,8 +53,8 @@ struct NimOracle {
 
 template <class P>
 class EveryPolicy : public ::testing::Test {};
-using Policies = ::testing::Types<UctPolicies, TunedPolicies, PuctPolicies, RavePolicies,
-                                  GreedyPolicies, GumbelPolicies, WuPolicies>;
+using Policies = ::testing::Types<UctPolicies, UctTunedPolicies, PuctPolicies, RavePolicies,
+                                  EpsilonGreedyPolicies, GumbelPolicies, WuUctPolicies>;
 TYPED_TEST_SUITE(EveryPolicy, Policies);
 
 TYPED_TEST(EveryPolicy, WinsAtNim) {
@@ -146,6 +128,34 @@ TYPED_TEST(EveryPolicy, ReproducibleWithAnyNumberOfThreads) {
     const auto a = one.run(Tree10{}, rollout, Budget::sims(1000));
     expect_equal(a, three.run(Tree10{}, rollout, Budget::sims(1000)));
     EXPECT_EQ(a.counters.simulations, 1000U);
+  }
+}
+
+// A run chooses the edges of the next descent while it backs a value up; gathered leaves choose on the way down.
+TYPED_TEST(EveryPolicy, ChoosesAheadWhatItWouldChooseOnTheWay) {
+  if (TypeParam::kGumbel) {
+    GTEST_SKIP() << "its root is planned for the simulations of a run";
+  }
+  RandomRollout rollout;
+  for (const bool solve : {false, true}) {
+    Search<Tree10, TypeParam> ahead({.seed = 6, .solve = solve});
+    Search<Tree10, TypeParam> on_the_way({.seed = 6, .solve = solve, .virtual_loss = 0});
+    const auto a = ahead.run(Tree10{}, rollout, Budget::sims(3000));
+    on_the_way.set_root(Tree10{});
+    EvalBatch<Tree10> batch;
+    while (on_the_way.counters().simulations < a.counters.simulations) {
+      on_the_way.gather(batch, 1, false);
+      rollout.evaluate(batch);
+      on_the_way.scatter(batch);
+    }
+    if (on_the_way.counters().simulations == a.counters.simulations) {
+      expect_equal(a, on_the_way.result());
+    }
+    // One search may go both ways.
+    ahead.gather(batch, 3, false);
+    rollout.evaluate(batch);
+    ahead.scatter(batch);
+    EXPECT_EQ(ahead.run(rollout, Budget::sims(200)).counters.simulations, 200U);
   }
 }
 
@@ -262,7 +272,7 @@ TEST(Search, RewardsOnTheWayAreDiscounted) {
 
 TEST(Search, WideningFindsTheBestOfInfinitelyManyActions) {
   RandomRollout rollout;
-  Search<Target, WidenPolicies> search(
+  Search<Target, WideningPolicies> search(
       {.seed = 6, .uct_c = 0.3, .widening_k = 2, .widening_alpha = 0.5});
   const auto result = search.run(Target{}, rollout, Budget::sims(4000));
   ASSERT_TRUE(result.action.has_value());
@@ -273,7 +283,7 @@ TEST(Search, WideningFindsTheBestOfInfinitelyManyActions) {
   // The same with several descents under way while blocks grow.
   SearchConfig config{
       .seed = 6, .uct_c = 0.3, .widening_k = 2, .parallelism = Parallelism::kDeterministic};
-  Search<Target, WidenPolicies> batched(config);
+  Search<Target, WideningPolicies> batched(config);
   const auto same = batched.run(Target{}, rollout, Budget::sims(4000));
   EXPECT_NEAR(*same.action, 0.7, 0.02);
   EXPECT_EQ(edge_visits(same) + 1, 4000U);
@@ -281,7 +291,7 @@ TEST(Search, WideningFindsTheBestOfInfinitelyManyActions) {
 
 TEST(Search, WideningLimitsTheOpenEdgesOfADiscreteGame) {
   RandomRollout rollout;
-  Search<HashTree<200, 3>, WidenPolicies> search(
+  Search<HashTree<200, 3>, WideningPolicies> search(
       {.seed = 6, .widening_k = 1, .widening_alpha = 0.5});
   const auto result = search.run(HashTree<200, 3>{}, rollout, Budget::sims(400));
   const auto open = std::count_if(result.edges.begin(), result.edges.end(),
