@@ -194,14 +194,18 @@ std::vector<std::string> verify_commit(FileSystem& files, const std::string& dir
   return problems;
 }
 
-void remove_commit(FileSystem& files, const std::string& directory, CommitId id) {
+void retract_commit(FileSystem& files, const std::string& directory, CommitId id) {
   const std::string folder = commit_folder(directory, id);
   const std::string manifest = join_path(folder, kManifest);
   if (files.exists(manifest)) {
     files.remove(manifest);
     files.sync_directory(folder);
   }
-  files.remove_all(folder);
+}
+
+void remove_commit(FileSystem& files, const std::string& directory, CommitId id) {
+  retract_commit(files, directory, id);
+  files.remove_all(commit_folder(directory, id));
 }
 
 }  // namespace mstrain::embedding_cache

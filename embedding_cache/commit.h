@@ -59,7 +59,9 @@ CommitInfo parse_manifest(std::string_view text, const std::string& name);
 // What is wrong with a commit, one line each; empty when every file has its size and digest.
 std::vector<std::string> verify_commit(FileSystem& files, const std::string& directory,
                                        CommitId id);
-// Removes the manifest first, so that a crash leaves no half commit.
+// Removes the manifest: what is left is no commit any more, and opening the directory clears it away.
+void retract_commit(FileSystem& files, const std::string& directory, CommitId id);
+// And then the rest.
 void remove_commit(FileSystem& files, const std::string& directory, CommitId id);
 
 }  // namespace mstrain::embedding_cache

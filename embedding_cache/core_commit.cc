@@ -262,12 +262,20 @@ void Core::commit(CommitId id) {
   // Where removing fails, the commits are intact all the same and are removed next time.
   const auto remove = [&](CommitId old) {
     try {
-      remove_commit(*files, options.directory, old);
-      return true;
+      retract_commit(*files, options.directory, old);
     } catch (const IoError& error) {
       log_warning("{}; commit {} could not be removed", error.what(), old);
       return false;
     }
+    readers_->submit([this, old] {  // freeing gigabytes takes the file system a while
+      try {
+        remove_commit(*files, options.directory, old);
+      } catch (const IoError& error) {
+        log_warning("{}; opening the directory again removes what is left of commit {}",
+                    error.what(), old);
+      }
+    });
+    return true;
   };
   std::erase_if(abandoned_, remove);
   const size_t place =

@@ -1,17 +1,8 @@
 # What the top of the suite does for all its rooms, for the three below this one.
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
-endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
-set(CMAKE_CXX_STANDARD 20)
-set(CMAKE_CXX_STANDARD_REQUIRED ON)
-set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-option(MSTRAIN_WERROR "Treat compiler warnings as errors" OFF)
-option(MSTRAIN_TESTS "Build the tests" OFF)
-set(MSTRAIN_SANITIZE "" CACHE STRING "Sanitizers to build with, such as address,undefined")
-
 cmake_path(GET CMAKE_CURRENT_SOURCE_DIR PARENT_PATH root)
+include(${root}/cmake/Settings.cmake)
+option(MSTRAIN_TESTS "Build the tests" OFF)
+
 list(APPEND CMAKE_MODULE_PATH ${root}/cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/Needs.cmake)
 include(Rooms)

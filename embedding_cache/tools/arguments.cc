@@ -1,36 +1,28 @@
 #include "embedding_cache/tools/arguments.h"
 
-#include <algorithm>
 #include <charconv>
 
+#include "core/base/arguments.h"
 #include "core/base/error.h"
 
 namespace mstrain::embedding_cache {
 
 Arguments::Arguments(int argc, char** argv, const std::vector<std::string>& options,
                      const std::vector<std::string>& switches) {
-  const auto contains = [](const std::vector<std::string>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  for (int i = 0; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (!argument.starts_with("--")) {
-      words_.push_back(argument);
-      continue;
+  std::vector<Option> known;
+  for (const auto* names : {&options, &switches}) {
+    for (const std::string& name : *names) {
+      known.push_back({name, names == &options ? "a value" : "",
+                       [this, name](const std::string& value) { values_[name] = value; }});
     }
-    if (contains(switches, argument)) {
-      values_[argument] = "";
-      continue;
+  }
+  const std::vector<std::string> arguments(argv, argv + argc);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with("--")) {
+      i = take_option(arguments, i, known, "ec_tool");
+    } else {
+      words_.push_back(arguments[i]);
     }
-    if (!contains(options, argument)) {
-      std::vector<std::string> all = options;
-      all.insert(all.end(), switches.begin(), switches.end());
-      throw ConfigError(fmt::format("{}: unknown option{}", argument, did_you_mean(argument, all)));
-    }
-    if (i + 1 == argc) {
-      throw ConfigError(fmt::format("{}: needs a value", argument));
-    }
-    values_[argument] = argv[++i];
   }
 }
 
