@@ -231,7 +231,11 @@ void add_memory() {
   const ViewType x = f32({10'000'000});
   const ViewType scalar = f32({});
   add_op("10M", Bound::kBytes, "adamw", {x, x, x, x, scalar, scalar, scalar, scalar},
-         {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}});
+         {{"beta1", 0.9},
+          {"beta2", 0.95},
+          {"eps", 1e-8},
+          {"weight_decay", 0.1},
+          {"decayed", int64_t{1}}});
   add_op("10M", Bound::kBytes, "sum_squares", {x});
   add_op("10M", Bound::kBytes, "add", {x, x});
   add_op("10M", Bound::kBytes, "exp", {x});

@@ -35,6 +35,7 @@ constexpr NamedPass kPasses[] = {
     {"simplify", 1, plain<simplify>},
     {"simplify", 1, plain<simplify>},  // moves that the first round brought together
     {"fuse_products", 2, fusing<fuse_products>},
+    {"merge_updates", 2, fusing<merge_updates>},
     {"chunk_loss", 1, chunking},
     {"lower", 0, lowering},
     {"fuse", 2, fusing<fuse>},
@@ -66,7 +67,8 @@ void check_rules(const FuseOptions& options) {
 std::vector<FusionRule> fusion_rules() {
   std::vector<FusionRule> rules = {
       {"bias", "a product with the vector that is added to its rows"},
-      {"addend", "a product with the tensor that is added to it and read nowhere else"}};
+      {"addend", "a product with the tensor that is added to it and read nowhere else"},
+      {"updates", "the updates of all parameters, where gradients are clipped together"}};
   rules.insert(rules.end(), group_rules().begin(), group_rules().end());
   return rules;
 }

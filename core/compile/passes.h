@@ -35,6 +35,9 @@ struct FuseOptions {
 // Joins a product with the bias and the tensor added to it: matmul_bias, matmul_add, matmul_bias_add.
 GraphPtr fuse_products(const Graph& graph, const FuseOptions& options = {});
 
+// Joins the updates of all parameters that share their scalars, where a clipping factor waits for all gradients anyway.
+GraphPtr merge_updates(const Graph& graph, const FuseOptions& options = {});
+
 // Puts elementwise operations, reductions and operations on rows into groups that run in one pass over memory.
 GraphPtr fuse(const Graph& graph, const FuseOptions& options = {});
 

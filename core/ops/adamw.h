@@ -1,4 +1,5 @@
-// One step of AdamW (Loshchilov & Hutter 2019) on one parameter: a composite over whole tensors.
+// One step of AdamW (Loshchilov & Hutter 2019): a composite over whole tensors, of one parameter or of many that share
+// their scalars.
 #pragma once
 
 #include "core/ir/arg.h"

@@ -290,7 +290,11 @@ TEST(CpuKernels, AdamwAndRandomOverSeveralChunks) {
   expect_right("adamw",
                {random(shape, 46), random(shape, 47), random(shape, 48), random(shape, 49, 0, 1),
                 number(0.01F), number(0.5F), number(0.3F), number(0.2F)},
-               {{"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-8}, {"weight_decay", 0.1}});
+               {{"beta1", 0.9},
+                {"beta2", 0.99},
+                {"eps", 1e-8},
+                {"weight_decay", 0.1},
+                {"decayed", int64_t{1}}});
   const Tensor keys = tensor<uint32_t>(std::vector<uint32_t>{1, 2, 3, 4}, {2, 2});
   for (const char* kind : {"uniform", "normal"}) {
     expect_right("random", {keys},
