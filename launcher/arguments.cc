@@ -1,7 +1,5 @@
 #include "launcher/arguments.h"
 
-#include <algorithm>
-
 #include "core/base/error.h"
 #include "core/base/yaml_scalar.h"
 
@@ -21,30 +19,7 @@ std::vector<std::string> parse_arguments(std::span<const std::string> arguments,
       rest.push_back(argument);
       continue;
     }
-    const size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals);
-    const auto option = std::find_if(options.begin(), options.end(),
-                                     [&](const Option& known) { return known.name == name; });
-    if (option == options.end()) {
-      std::vector<std::string> names;
-      for (const Option& known : options) {
-        names.push_back(known.name);
-      }
-      throw ConfigError(
-          fmt::format("{}: unknown option{}; see mstrain --help", name, did_you_mean(name, names)));
-    }
-    if (option->placeholder.empty()) {
-      if (equals != std::string::npos) {
-        throw ConfigError(fmt::format("{}: takes no value", name));
-      }
-      option->set("");
-    } else if (equals != std::string::npos) {
-      option->set(argument.substr(equals + 1));
-    } else if (i + 1 < arguments.size()) {
-      option->set(arguments[++i]);
-    } else {
-      throw ConfigError(fmt::format("{}: expected {} after it", name, option->placeholder));
-    }
+    i = take_option(arguments, i, options, "mstrain");
   }
   return rest;
 }

@@ -1,19 +1,14 @@
 // Command lines: options with values, flags, and what remains.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace mstrain::launcher {
+#include "core/base/arguments.h"
 
-struct Option {
-  std::string name;                             // "--seed"
-  std::string placeholder;                      // "S"; empty for a flag
-  std::function<void(const std::string&)> set;  // a flag gets ""
-};
+namespace mstrain::launcher {
 
 // Calls the options' setters in the order of `arguments` ("--seed 3" or "--seed=3") and returns the rest; what follows
 // "--" is the rest as it is. Throws ConfigError for an unknown option, with the nearest known one, and for a value that

@@ -34,8 +34,8 @@ void expect_nothing(const std::vector<std::string>& rest) {
   }
 }
 
-Option text_option(const char* name, const char* placeholder, std::optional<std::string>& out) {
-  return {name, placeholder, [&out](const std::string& text) { out = text; }};
+Option text_option(const char* name, const char* value_name, std::optional<std::string>& out) {
+  return {name, value_name, [&out](const std::string& text) { out = text; }};
 }
 
 const std::string& required(const std::optional<std::string>& value, const char* what) {

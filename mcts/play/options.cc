@@ -4,14 +4,15 @@
 #include <charconv>
 #include <functional>
 
+#include "core/base/arguments.h"
 #include "core/base/error.h"
 
 namespace mstrain::mcts::play {
 namespace {
 
-struct Option {
+struct Described {
   std::string name;
-  std::string placeholder;  // empty for a flag
+  std::string value_name;
   std::string help;
   std::function<void(const std::string&)> set;
 };
@@ -44,7 +45,27 @@ std::string choice(const std::string& option, const std::string& text,
 
 constexpr int64_t kMost = 1'000'000'000;
 
-std::vector<Option> options_for(Options& o, std::optional<Parallelism>& parallelism) {
+const std::vector<std::string> kPolicies = {"uct",  "uct_tuned",      "puct",   "gumbel",
+                                            "rave", "epsilon_greedy", "wu_uct", "widening"};
+const std::vector<std::string> kKinds = {"serial", "root",          "leaf",
+                                         "tree",   "deterministic", "batched"};
+
+void read_file(const std::string& path, Options& o, std::optional<Parallelism>& parallelism) {
+  const YamlNode tree = load_config(path);
+  ConfigFile file;
+  read_config(tree, file);
+  o.game = file.game;
+  o.policy = file.policy;
+  o.simulations = file.simulations;
+  o.milliseconds = file.milliseconds;
+  o.rollouts = static_cast<int>(file.rollouts);
+  o.search = file.search;
+  if (find_config(tree, "search.parallelism") != nullptr) {
+    parallelism = file.search.parallelism;
+  }
+}
+
+std::vector<Described> options_for(Options& o, std::optional<Parallelism>& parallelism) {
   const auto task = [&o](Task to) {
     if (o.task != Task::kPlay && o.task != to) {
       throw ConfigError("expected one of --analyze, --selfplay, --bench, not several");
@@ -53,6 +74,11 @@ std::vector<Option> options_for(Options& o, std::optional<Parallelism>& parallel
   };
   return {
       {"--game", "NAME", "the game; --list names them", [&o](const auto& v) { o.game = v; }},
+      {"--config", "FILE", "YAML with game, policy, simulations, search: ...; options win over it",
+       [&o, &parallelism](const auto& v) { read_file(v, o, parallelism); }},
+      {"--policy", "NAME",
+       "uct (default), uct_tuned, puct, gumbel, rave, epsilon_greedy, wu_uct or widening",
+       [&o](const auto& v) { o.policy = choice("--policy", v, kPolicies); }},
       {"--list", "", "name the games", [task](const auto&) { task(Task::kList); }},
       {"--analyze", "POSITION",
        "search a position: the moves from the start (connect four: columns, as 4453), or a board",
@@ -86,12 +112,12 @@ std::vector<Option> options_for(Options& o, std::optional<Parallelism>& parallel
       {"--threads", "N", "threads of the search (default 1)",
        [&o](const auto& v) { o.search.threads = number<int64_t>("--threads", v, 1, 1024); }},
       {"--parallelism", "KIND",
-       "serial, root, leaf, tree or deterministic (default: tree with several threads)",
+       "serial, root, leaf, tree, deterministic (default: tree with several threads), or batched "
+       "for --selfplay",
        [&parallelism](const auto& v) {
-         const std::vector<std::string> kinds = {"serial", "root", "leaf", "tree", "deterministic"};
-         const std::string kind = choice("--parallelism", v, kinds);
-         parallelism =
-             static_cast<Parallelism>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+         const std::string kind = choice("--parallelism", v, kKinds);
+         parallelism = static_cast<Parallelism>(std::find(kKinds.begin(), kKinds.end(), kind) -
+                                                kKinds.begin());
        }},
       {"--uct_c", "C", "exploration (default 2)",
        [&o](const auto& v) { o.search.uct_c = number<double>("--uct_c", v, 0, 1e6); }},
@@ -133,35 +159,21 @@ Budget Options::budget(int64_t simulations_of_player) const {
 Options parse_options(std::span<const std::string> arguments) {
   Options out;
   std::optional<Parallelism> parallelism;
-  const std::vector<Option> known = options_for(out, parallelism);
+  std::vector<Option> known;
+  for (const Described& each : options_for(out, parallelism)) {
+    known.push_back({each.name, each.value_name, each.set});
+  }
+  // The file first: what stands on the command line wins.
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--config" || arguments[i].starts_with("--config=")) {
+      i = take_option(arguments, i, known, "mcts_play");
+    }
+  }
+  const auto config = std::find_if(known.begin(), known.end(),
+                                   [](const Option& each) { return each.name == "--config"; });
+  config->set = [](const auto&) {};
   for (size_t i = 0; i < arguments.size() && out.task != Task::kHelp; ++i) {
-    const std::string& argument = arguments[i];
-    const size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals);
-    const auto option = std::find_if(known.begin(), known.end(),
-                                     [&](const Option& each) { return each.name == name; });
-    if (option == known.end()) {
-      std::vector<std::string> names;
-      for (const Option& each : known) {
-        names.push_back(each.name);
-      }
-      throw ConfigError(
-          fmt::format("{}: {}{}; see mcts_play --help", argument,
-                      argument.starts_with('-') ? "unknown option" : "expected an option",
-                      did_you_mean(name, names)));
-    }
-    if (option->placeholder.empty()) {
-      if (equals != std::string::npos) {
-        throw ConfigError(fmt::format("{}: takes no value", name));
-      }
-      option->set("");
-    } else if (equals != std::string::npos) {
-      option->set(argument.substr(equals + 1));
-    } else if (i + 1 < arguments.size()) {
-      option->set(arguments[++i]);
-    } else {
-      throw ConfigError(fmt::format("{}: expected {} after it", name, option->placeholder));
-    }
+    i = take_option(arguments, i, known, "mcts_play");
   }
   if (out.simulations == 0 && (out.milliseconds == 0 || out.task == Task::kBench)) {
     out.simulations = out.task == Task::kBench ? 100'000 : 10'000;
@@ -171,6 +183,12 @@ Options parse_options(std::span<const std::string> arguments) {
   }
   if (!out.tree_file.empty() && out.task != Task::kAnalyze) {
     throw ConfigError("--tree: belongs to --analyze");
+  }
+  if (parallelism == Parallelism::kBatched &&
+      (out.task != Task::kSelfPlay || out.opponent_simulations > 0)) {
+    throw ConfigError(
+        "--parallelism: batched plays many games at once: it belongs to --selfplay without "
+        "--opponent-sims");
   }
   if (out.json && out.task == Task::kPlay) {
     throw ConfigError("--json: belongs to --analyze, --selfplay or --bench");
@@ -189,8 +207,8 @@ std::string help_text() {
       "  mcts_play --game NAME --analyze POSITION          search one position\n"
       "  mcts_play --game NAME --selfplay N                let it play against itself\n"
       "  mcts_play --game NAME --bench                     measure it\n\n";
-  for (const Option& option : options_for(ignored, parallelism)) {
-    out += fmt::format("  {:<22} {}\n", option.name + " " + option.placeholder, option.help);
+  for (const Described& option : options_for(ignored, parallelism)) {
+    out += fmt::format("  {:<22} {}\n", option.name + " " + option.value_name, option.help);
   }
   return out;
 }
