@@ -129,6 +129,14 @@ Tensor random_like(const Tensor& x, uint64_t seed) {
   return fill({x.type(), -1, 1}, rng);
 }
 
+Tensors random_like_all(const Tensors& tensors, uint64_t seed) {
+  Tensors result;
+  for (const Tensor& x : tensors) {
+    result.push_back(random_like(x, seed + result.size() * 1000));
+  }
+  return result;
+}
+
 Tensors run(const Case& it, std::span<const Tensor> inputs) {
   return apply(*it.op, inputs, it.sample.attrs, SourceLocation::current());
 }

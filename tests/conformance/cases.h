@@ -31,6 +31,7 @@ bool long_tests();
 Tensors inputs_of(const Case& it, uint64_t variant = 0);
 // Uniform in [-1, 1): directions and cotangents.
 Tensor random_like(const Tensor& x, uint64_t seed);
+Tensors random_like_all(const Tensors& tensors, uint64_t seed);
 
 Tensors run(const Case& it, std::span<const Tensor> inputs);
 // The same inside jit at an optimisation level.

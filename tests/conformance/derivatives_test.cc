@@ -52,14 +52,6 @@ struct Function {
   }
 };
 
-Tensors random_like_all(const Tensors& tensors, uint64_t seed) {
-  Tensors result;
-  for (const Tensor& x : tensors) {
-    result.push_back(random_like(x, seed + result.size() * 1000));
-  }
-  return result;
-}
-
 // Like y, but 0 where y is infinite, as the logsumexp of nothing is: such elements take no part.
 Tensors random_weights(const Tensors& y, uint64_t seed) {
   Tensors result = random_like_all(y, seed);

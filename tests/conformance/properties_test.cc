@@ -94,6 +94,17 @@ TEST(Properties, ProgramsGiveTheSameInEagerModeGraphModeAndOnTheReference) {
   });
 }
 
+// The compiler on many more programs than the matrix of modes has time for.
+TEST(Properties, ThousandsOfProgramsGiveTheSameAtEveryLevel) {
+  const ContextScope scope(context_of(Backend::kCpu));
+  for_programs({}, long_tests() ? 20000 : 2000, [](const RandomProgram& program) {
+    const Tensors x = program.inputs();
+    const Tensors eager = program(x);
+    expect_close(jit(program, {.level = 1})(x), eager, 1e-9, "simplified");
+    expect_close(jit(program, {.level = 2})(x), eager, 1e-9, "fused");
+  });
+}
+
 TEST(Properties, ProgramsThatJumpGiveTheSameBitsInBothModes) {
   for (Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
     for_programs({.smooth = false, .dtype = dtype}, number_of_programs() / 2,
@@ -130,14 +141,6 @@ double dot(const Tensors& a, const Tensors& b) {
     }
   }
   return total;
-}
-
-Tensors random_like_all(const Tensors& tensors, uint64_t seed) {
-  Tensors result;
-  for (const Tensor& x : tensors) {
-    result.push_back(random_like(x, seed + result.size()));
-  }
-  return result;
 }
 
 // ⟨J v, w⟩ = ⟨v, Jᵀ w⟩, whatever J is.

@@ -10,29 +10,29 @@
 namespace mstrain {
 namespace {
 
-struct Recorded {
-  GraphPtr graph;
-  Types types;
-};
-
-Recorded record(const Types& types, const std::function<Tensors(std::span<const Tensor>)>& f) {
+GraphPtr record(const Types& types, const std::function<Tensors(std::span<const Tensor>)>& f) {
   Tensors captures;
-  return {trace_program(types, f, &captures), types};
+  return trace_program(types, f, &captures);
 }
 
-// Layers of square matrices; their gradients are added to running sums at the very end.
-Tensors sums_at_the_end(std::span<const Tensor> x, size_t layers) {
+// The gradient of a chain of layers with respect to its square matrices.
+Params gradients_of(std::span<const Tensor> matrices, const Tensor& batch) {
   Params weights;
-  for (size_t i = 0; i < layers; ++i) {
-    weights.set(std::to_string(i), x[i]);
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    weights.set(std::to_string(i), matrices[i]);
   }
-  const Params gradients = grad([&](const Params& w) {
-    Tensor h = x[2 * layers];
-    for (size_t i = 0; i < layers; ++i) {
+  return grad([&](const Params& w) {
+    Tensor h = batch;
+    for (size_t i = 0; i < matrices.size(); ++i) {
       h = tanh(matmul(h, *w.find(std::to_string(i))));
     }
     return sum(h);
   })(weights);
+}
+
+// Layers of square matrices; their gradients are added to running sums at the very end.
+Tensors sums_at_the_end(std::span<const Tensor> x, size_t layers) {
+  const Params gradients = gradients_of(x.first(layers), x[2 * layers]);
   Tensors result;
   for (size_t i = 0; i < layers; ++i) {
     result.push_back(x[layers + i] + *gradients.find(std::to_string(i)));
@@ -44,7 +44,7 @@ TEST(Schedule, EveryNodeComesOnceAndAfterWhatItReads) {
   constexpr size_t kLayers = 5;
   Types types(2 * kLayers, {Dtype::kF32, {64, 64}});
   types.push_back({Dtype::kF32, {32, 64}});
-  const auto [graph, unused] =
+  const GraphPtr graph =
       record(types, [&](std::span<const Tensor> x) { return sums_at_the_end(x, kLayers); });
   const std::vector<NodeId> order = schedule(*graph, std::vector<bool>(types.size(), true));
   const std::vector<bool> live = graph->live();
@@ -67,13 +67,13 @@ TEST(Schedule, EveryNodeComesOnceAndAfterWhatItReads) {
   }
 }
 
-// With sums donated, no more than one gradient is there at a time; without, each stays until it has a sum.
+// With sums donated, no more than one gradient is there at a time.
 TEST(Schedule, AddsGradientsToTheirSumsWhenTheyAreMade) {
   constexpr size_t kLayers = 8;
   const TensorType matrix{Dtype::kF32, {256, 256}};
   Types types(2 * kLayers, matrix);
   types.push_back({Dtype::kF32, {4, 256}});
-  const auto [graph, unused] =
+  const GraphPtr graph =
       record(types, [&](std::span<const Tensor> x) { return sums_at_the_end(x, kLayers); });
   std::vector<bool> donated(types.size(), false);
   std::fill_n(donated.begin() + kLayers, kLayers, true);
@@ -91,20 +91,8 @@ TEST(Schedule, KeepsOneSetOfGradientsInLoops) {
   const TensorType matrix{Dtype::kF32, {kWidth, kWidth}};
   Types types(kLayers, matrix);
   types.push_back({Dtype::kF32, {8, kWidth}});
-  const auto [graph, unused] = record(types, [&](std::span<const Tensor> x) {
-    const auto one = [&](const Tensor& batch) {
-      Params weights;
-      for (size_t i = 0; i < kLayers; ++i) {
-        weights.set(std::to_string(i), x[i]);
-      }
-      return grad([&](const Params& w) {
-        Tensor h = batch;
-        for (size_t i = 0; i < kLayers; ++i) {
-          h = tanh(matmul(h, *w.find(std::to_string(i))));
-        }
-        return sum(h);
-      })(weights);
-    };
+  const GraphPtr graph = record(types, [&](std::span<const Tensor> x) {
+    const auto one = [&](const Tensor& batch) { return gradients_of(x.first(kLayers), batch); };
     return flatten_tree(accumulate(4, one)(x[kLayers]));
   });
   const auto program = compile(*graph, {});

@@ -125,6 +125,9 @@ TEST_F(Session, TheStatesOfEveryScheduleAndRuleGoOn) {
   });
   both("eager", [](TrainConfig& config) { config.run.execution = Execution::kEager; });
   both("micro-batches", [](TrainConfig& config) { config.batch.micro = 2; });
+  both("O0", [](TrainConfig& config) { config.fusion.level = FusionLevel::kO0; });
+  both("O1", [](TrainConfig& config) { config.fusion.level = FusionLevel::kO1; });
+  both("two threads", [](TrainConfig& config) { config.run.threads = 2; });
 }
 
 // The process ends without a word at each file operation in turn, as under kill -9, and the run goes on each time.
