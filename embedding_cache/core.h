@@ -142,6 +142,11 @@ class Core : public std::enable_shared_from_this<Core> {
   void check_step(const Table& table, uint64_t step) const;
   // Slots of the ids that have one; throws where the others would not fit. Marks ids that get no row in `refused`.
   void plan_batch(const Table& table, TicketState& ticket, std::vector<bool>& refused);
+  std::vector<uint32_t> hold_resident(Table& table, const TicketState& ticket,
+                                      const std::vector<bool>& refused,
+                                      const std::vector<uint64_t>& next);
+  static void count_hits(Table& table, const TicketState& ticket,
+                         const std::vector<uint32_t>& missing);
   void evict_for(uint32_t table, uint64_t missing);
   void bring_in(TicketState& ticket, const std::vector<uint32_t>& missing,
                 const std::vector<uint64_t>& next);
@@ -170,6 +175,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void start_writer();
   void run_writer();
   void load_state(std::string_view bytes, const std::string& name);
+  // The wanted one, or the newest that is intact; 0 where there is none at all.
+  CommitId choose_commit(CommitId wanted, const std::vector<CommitId>& complete) const;
   void open_store(const CommitInfo* from);
   void check_same_tables(const CommitInfo& info) const;
   void load_shadow();

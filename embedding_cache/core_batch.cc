@@ -132,11 +132,8 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
   plan_batch(table, *ticket, refused);
 
   // From here on nothing fails.
-  std::vector<uint64_t> next;
+  const std::vector<uint64_t> next = announced ? table.window.pop().next : std::vector<uint64_t>();
   if (train) {
-    if (announced) {
-      next = table.window.pop().next;
-    }
     table.last_step = step;
     table.host.advance();
     table.stats.batches += 1;
@@ -146,38 +143,8 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
       }
     }
   }
-  std::vector<uint32_t> missing;
-  for (uint32_t u = 0; u < ticket->slots.size(); ++u) {
-    const Slot slot = ticket->slots[u];
-    if (slot == kNoSlot) {
-      if (refused.empty() || !refused[u]) {
-        missing.push_back(u);
-      } else {
-        ++table.stats.refused;
-      }
-      continue;
-    }
-    table.host.pin(slot);
-    if (train || !table.host.is_expected(slot)) {
-      table.host.use(slot);
-    }
-    if (!next.empty() && next[u] != 0) {
-      table.host.expect(slot, next[u]);
-    }
-  }
-  table.stats.ids += ticket->batch.unique.size();
-  table.stats.id_hits += ticket->batch.unique.size() - missing.size();
-  table.stats.positions += ids.size();
-  table.stats.position_hits += ids.size();
-  if (!missing.empty()) {
-    std::vector<bool> is_missing(ticket->slots.size());
-    for (const uint32_t u : missing) {
-      is_missing[u] = true;
-    }
-    table.stats.position_hits -= static_cast<uint64_t>(
-        std::count_if(ticket->batch.inverse.begin(), ticket->batch.inverse.end(),
-                      [&](uint32_t u) { return is_missing[u]; }));
-  }
+  const std::vector<uint32_t> missing = hold_resident(table, *ticket, refused, next);
+  count_hits(table, *ticket, missing);
   evict_for(index, missing.size());
   bring_in(*ticket, missing, next);
   ticket->records.resize(ticket->slots.size());
@@ -192,6 +159,49 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
   }
   ++open_tickets_;
   return ticket;
+}
+
+// Pins the rows that are here; returns the indices of those that are not and get a row.
+std::vector<uint32_t> Core::hold_resident(Table& table, const TicketState& ticket,
+                                          const std::vector<bool>& refused,
+                                          const std::vector<uint64_t>& next) {
+  std::vector<uint32_t> missing;
+  for (uint32_t u = 0; u < ticket.slots.size(); ++u) {
+    const Slot slot = ticket.slots[u];
+    if (slot == kNoSlot) {
+      if (refused.empty() || !refused[u]) {
+        missing.push_back(u);
+      } else {
+        ++table.stats.refused;
+      }
+      continue;
+    }
+    table.host.pin(slot);
+    if (ticket.use == Use::kTrain || !table.host.is_expected(slot)) {
+      table.host.use(slot);
+    }
+    if (!next.empty() && next[u] != 0) {
+      table.host.expect(slot, next[u]);
+    }
+  }
+  return missing;
+}
+
+void Core::count_hits(Table& table, const TicketState& ticket,
+                      const std::vector<uint32_t>& missing) {
+  table.stats.ids += ticket.batch.unique.size();
+  table.stats.id_hits += ticket.batch.unique.size() - missing.size();
+  table.stats.positions += ticket.batch.inverse.size();
+  table.stats.position_hits += ticket.batch.inverse.size();
+  if (!missing.empty()) {
+    std::vector<bool> is_missing(ticket.slots.size());
+    for (const uint32_t u : missing) {
+      is_missing[u] = true;
+    }
+    table.stats.position_hits -= static_cast<uint64_t>(
+        std::count_if(ticket.batch.inverse.begin(), ticket.batch.inverse.end(),
+                      [&](uint32_t u) { return is_missing[u]; }));
+  }
 }
 
 void Core::evict_for(uint32_t index, uint64_t missing) {

@@ -29,35 +29,7 @@ void Core::open(CommitId wanted) {
       files->remove_all(commit_folder(directory, id));
     }
   }
-  CommitId chosen = wanted;
-  if (wanted != 0) {
-    if (!std::binary_search(complete.begin(), complete.end(), wanted)) {
-      throw IoError(fmt::format("{}: holds no commit {}; {}", directory, wanted,
-                                complete.empty()
-                                    ? std::string("it holds none")
-                                    : fmt::format("it holds {} to {}", complete.front(), newest_)));
-    }
-    const std::vector<std::string> problems = verify_commit(*files, directory, wanted);
-    if (!problems.empty()) {
-      throw IoError(problems.front());
-    }
-  } else {
-    for (auto id = complete.rbegin(); id != complete.rend() && chosen == 0; ++id) {
-      const std::vector<std::string> problems = verify_commit(*files, directory, *id);
-      if (problems.empty()) {
-        chosen = *id;
-        break;
-      }
-      log_warning("{}{}; going back to the commit before {}", problems.front(),
-                  problems.size() == 1 ? std::string()
-                                       : fmt::format(" (and {} more files)", problems.size() - 1),
-                  *id);
-    }
-    if (chosen == 0 && !complete.empty()) {
-      throw IoError(
-          fmt::format("{}: none of its {} commits is intact", directory, complete.size()));
-    }
-  }
+  const CommitId chosen = choose_commit(wanted, complete);
   for (const CommitId id : complete) {
     (id > chosen ? abandoned_ : kept_).push_back(id);
   }
@@ -78,6 +50,37 @@ void Core::open(CommitId wanted) {
   if (options.check_shadow) {
     load_shadow();
   }
+}
+
+CommitId Core::choose_commit(CommitId wanted, const std::vector<CommitId>& complete) const {
+  const std::string& directory = options.directory;
+  if (wanted != 0) {
+    if (!std::binary_search(complete.begin(), complete.end(), wanted)) {
+      throw IoError(fmt::format("{}: holds no commit {}; {}", directory, wanted,
+                                complete.empty()
+                                    ? std::string("it holds none")
+                                    : fmt::format("it holds {} to {}", complete.front(), newest_)));
+    }
+    const std::vector<std::string> problems = verify_commit(*files, directory, wanted);
+    if (!problems.empty()) {
+      throw IoError(problems.front());
+    }
+    return wanted;
+  }
+  for (auto id = complete.rbegin(); id != complete.rend(); ++id) {
+    const std::vector<std::string> problems = verify_commit(*files, directory, *id);
+    if (problems.empty()) {
+      return *id;
+    }
+    log_warning("{}{}; going back to the commit before {}", problems.front(),
+                problems.size() == 1 ? std::string()
+                                     : fmt::format(" (and {} more files)", problems.size() - 1),
+                *id);
+  }
+  if (!complete.empty()) {
+    throw IoError(fmt::format("{}: none of its {} commits is intact", directory, complete.size()));
+  }
+  return 0;
 }
 
 void Core::check_same_tables(const CommitInfo& info) const {
