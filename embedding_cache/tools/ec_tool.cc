@@ -153,6 +153,8 @@ int export_commit(const Arguments& args) {
   const bool with_state = !args.has("--weights-only");
   DeltaHead head{.since = since, .step = commit.info.step, .with_state = with_state};
   if (since != 0) {
+    check(has_manifest(files, directory, since), "--since {}: {} holds no such commit", since,
+          directory);
     const CommitInfo before = read_manifest(files, directory, since);
     check(before.step <= commit.info.step, "--since {}: commit {} is not newer", since,
           commit.info.id);
@@ -202,9 +204,10 @@ int import_file(const Arguments& args) {
     options = open_commit(real_files(), directory, 0).options;
   }
   options.directory = directory;
+  const uint64_t file_step = DeltaReader(real_files(), path).head().step;
   Cache cache = Cache::open(options);
   const ExportSummary summary = cache.import_delta(path);
-  const uint64_t step = std::max(cache.last_step(), DeltaReader(real_files(), path).head().step);
+  const uint64_t step = std::max(cache.last_step(), file_step);
   const std::string blob(as_text(cache.user_blob()));
   const CommitId id = cache.commit_step(step, as_bytes(blob));
   fmt::print("{}: {} rows, {} tombstones; commit {} of step {}\n", directory, summary.rows,
@@ -272,55 +275,71 @@ int replay_log(const Arguments& args) {
   return 0;
 }
 
+int rehearse_here(const Arguments& args) {
+  return rehearse(args.word(1, "DIR"), store_of(args.text("--store", "auto")),
+                  args.number("--seed", 1), args.number("--steps", 120));
+}
+
+int kill_test(const Arguments& args) {
+  return run_kill_test({.rounds = args.number("--rounds", 30),
+                        .seed = args.number("--seed", 1),
+                        .store = store_of(args.text("--store", "auto")),
+                        .directory = args.text("--dir", ""),
+                        .steps = args.number("--steps", 120)});
+}
+
+struct Command {
+  std::string name;
+  int (*run)(const Arguments&);
+  std::vector<std::string> options;  // that take a value
+  std::vector<std::string> switches;
+};
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all{
+      {"stats", stats, {}, {}},
+      {"verify", verify, {"--commit"}, {"--deep"}},
+      {"dump", dump, {"--table", "--commit", "--limit"}, {}},
+      {"export", export_commit, {"--commit", "--since"}, {"--weights-only"}},
+      {"import", import_file, {"--config"}, {}},
+      {"plan",
+       print_plan_of,
+       {"--config", "--rows", "--alpha", "--draws", "--compute", "--reads", "--writes"},
+       {}},
+      {"replay",
+       replay_log,
+       {"--rows", "--batch", "--look-ahead", "--skip", "--record-bytes", "--reads", "--compute",
+        "--html"},
+       {"--optimum"}},
+      {"killtest", kill_test, {"--rounds", "--seed", "--store", "--steps", "--dir"}, {}},
+      {"rehearse", rehearse_here, {"--seed", "--store", "--steps"}, {}}};
+  return all;
+}
+
 int run(int argc, char** argv) {
-  const Arguments args(
-      argc - 1, argv + 1,
-      {"--commit",       "--table",   "--limit",  "--since",  "--config", "--rows",       "--alpha",
-       "--draws",        "--compute", "--reads",  "--writes", "--batch",  "--look-ahead", "--skip",
-       "--record-bytes", "--html",    "--rounds", "--seed",   "--store",  "--steps",      "--dir"},
-      {"--deep", "--weights-only", "--optimum", "--help"});
-  if (args.has("--help") || args.words().empty()) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  for (const Command& command : commands()) {
+    if (command.name == name) {
+      std::vector<std::string> switches = command.switches;
+      switches.emplace_back("--help");
+      const Arguments args(argc - 1, argv + 1, command.options, switches);
+      if (args.has("--help")) {
+        fmt::print("{}", kHelp);
+        return 0;
+      }
+      return command.run(args);
+    }
+  }
+  if (name.empty() || name == "--help") {
     fmt::print("{}", kHelp);
-    return args.has("--help") ? 0 : 2;
+    return name.empty() ? 2 : 0;
   }
-  const std::string& command = args.words()[0];
-  if (command == "stats") {
-    return stats(args);
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    names.push_back(command.name);
   }
-  if (command == "verify") {
-    return verify(args);
-  }
-  if (command == "dump") {
-    return dump(args);
-  }
-  if (command == "export") {
-    return export_commit(args);
-  }
-  if (command == "import") {
-    return import_file(args);
-  }
-  if (command == "plan") {
-    return print_plan_of(args);
-  }
-  if (command == "replay") {
-    return replay_log(args);
-  }
-  const StoreKind store = store_of(args.text("--store", "auto"));
-  if (command == "rehearse") {
-    return rehearse(args.word(1, "DIR"), store, args.number("--seed", 1),
-                    args.number("--steps", 120));
-  }
-  if (command == "killtest") {
-    return run_kill_test({.rounds = args.number("--rounds", 30),
-                          .seed = args.number("--seed", 1),
-                          .store = store,
-                          .directory = args.text("--dir", ""),
-                          .steps = args.number("--steps", 120)});
-  }
-  const std::vector<std::string> commands{"stats", "verify", "dump",     "export",  "import",
-                                          "plan",  "replay", "killtest", "rehearse"};
-  throw ConfigError(fmt::format("{}: unknown command{}; see ec_tool --help", command,
-                                did_you_mean(command, commands)));
+  throw ConfigError(
+      fmt::format("{}: unknown command{}; see ec_tool --help", name, did_you_mean(name, names)));
 }
 
 }  // namespace

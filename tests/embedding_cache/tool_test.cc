@@ -98,6 +98,7 @@ TEST(Tool, BadUsageIsStatusTwo) {
   EXPECT_EQ(tool("verify").status, 2);
   EXPECT_EQ(tool("verify x --commit two").status, 2);
   EXPECT_EQ(tool("verify x --comit 2").status, 2);
+  EXPECT_EQ(tool("stats x --limit 2").status, 2) << "an option of another command";
   EXPECT_EQ(tool("verify /no/such/place").status, 1);
 }
 
