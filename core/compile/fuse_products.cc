@@ -40,6 +40,22 @@ class ProductFuser {
     return it.node.op->name == "add" ? either(it, &ProductFuser::with_addend) : std::nullopt;
   }
 
+  // activation(reshape*(matmul_bias))
+  std::optional<Tensors> activation(const RewriteNode& it) const {
+    const auto* known =
+        std::find(std::begin(kProductActivations), std::end(kProductActivations), it.node.op->name);
+    const Tensor product =
+        known == std::end(kProductActivations) ? Tensor() : product_behind(it, 0);
+    if (!product || producer(product)->op->name != "matmul_bias" ||
+        product.dtype() != Dtype::kF32) {
+      return std::nullopt;
+    }
+    const Node& node = *producer(product);
+    const Tensor joined = apply(kMatmulBiasActivation, inputs_of(product),
+                                node.attrs.with("activation", std::string(*known)), node.where)[0];
+    return Tensors{reshape(joined, it.node.outputs[0].shape)};
+  }
+
  private:
   bool used_once(const Value& value) const { return uses_[value.node][value.output] == 1; }
 
@@ -118,7 +134,8 @@ GraphPtr fuse_products(const Graph& graph, const FuseOptions& options) {
     });
   };
   const GraphPtr biased = applied("bias", graph, &ProductFuser::bias);
-  return applied("addend", *biased, &ProductFuser::addend);
+  const GraphPtr activated = applied("activation", *biased, &ProductFuser::activation);
+  return applied("addend", *activated, &ProductFuser::addend);
 }
 
 }  // namespace mstrain

@@ -68,6 +68,7 @@ std::vector<FusionRule> fusion_rules() {
   std::vector<FusionRule> rules = {
       {"bias", "a product with the vector that is added to its rows"},
       {"addend", "a product with the tensor that is added to it and read nowhere else"},
+      {"activation", "a product and its bias with the activation that alone reads them"},
       {"updates", "the updates of all parameters, where gradients are clipped together"}};
   rules.insert(rules.end(), group_rules().begin(), group_rules().end());
   return rules;

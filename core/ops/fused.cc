@@ -61,8 +61,11 @@ Folding folding_of(const OpDef& op, const Attrs& attrs, const Shape& shape) {
   return result;
 }
 
-std::optional<FusedRole> fold_role(const Folding& folding, bool sum, const FusedExtent& extent) {
-  if (folding.trailing && folding.kept == extent.rows && folding.folded == extent.n &&
+std::optional<FusedRole> fold_role(const Folding& folding, const OpDef& op,
+                                   const FusedExtent& extent) {
+  const bool squares = op.name == "sum_squares";
+  const bool sum = is_sum(op);
+  if (!squares && folding.trailing && folding.kept == extent.rows && folding.folded == extent.n &&
       extent.n <= kMaxFusedRow) {
     return FusedRole::kFoldRow;
   }
@@ -217,7 +220,9 @@ std::optional<FusedExtent> fused_extent(const OpDef& op, const Attrs& attrs,
   }
   if (is_fold(op) && is_floating(inputs[0].dtype)) {
     const Folding folding = folding_of(op, attrs, inputs[0].shape);
-    if (folding.kept == 1 && is_sum(op) && folding.folded > kMaxFusedRow) {
+    // What sums up everything has no rows to ask for; a short reduce_sum does, so that others may read its result.
+    if (folding.kept == 1 && is_sum(op) &&
+        (op.name == "sum_squares" || folding.folded > kMaxFusedRow)) {
       return std::nullopt;
     }
     return folding.trailing ? FusedExtent{folding.kept, folding.folded}
@@ -257,7 +262,7 @@ std::optional<FusedRole> fused_role(const OpDef& op, const Attrs& attrs,
     return rows ? std::optional(FusedRole::kRow) : std::nullopt;
   }
   if (is_fold(op) && is_floating(inputs[0].dtype)) {
-    return fold_role(folding_of(op, attrs, inputs[0].shape), is_sum(op), extent);
+    return fold_role(folding_of(op, attrs, inputs[0].shape), op, extent);
   }
   return std::nullopt;
 }

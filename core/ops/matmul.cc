@@ -68,6 +68,19 @@ Types infer_add(std::span<const TensorType> in, const Attrs& attrs) {
   return types;
 }
 
+Types infer_activation(std::span<const TensorType> in, const Attrs& attrs) {
+  const std::string& name = attrs.text("activation");
+  const auto* known =
+      std::find(std::begin(kProductActivations), std::end(kProductActivations), name);
+  if (known == std::end(kProductActivations)) {
+    throw ShapeError(fmt::format("'{}' is no activation of a product", name));
+  }
+  if (!in.empty() && !is_floating(in[0].dtype)) {
+    throw ShapeError(fmt::format("is not defined for {}", name_of(in[0].dtype)));
+  }
+  return infer_bias(in, attrs);
+}
+
 Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb);
 
 Tensors jvp(const Application& node, std::span<const Tensor> t) {
@@ -108,6 +121,10 @@ Tensors decompose_sum(const Attrs& attrs, std::span<const Tensor> in) {
     sum = sum + term;
   }
   return {sum};
+}
+
+Tensors decompose_activation(const Attrs& attrs, std::span<const Tensor> in) {
+  return apply(*find_op(attrs.text("activation")), decompose_sum(attrs, in), {}, kHere);
 }
 
 Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const Attrs& attrs) {
@@ -156,6 +173,17 @@ std::vector<Sample> with_addend(std::vector<Sample> result, InferRule rule) {
 std::vector<Sample> samples_add(Dtype t) { return with_addend(samples(t), infer); }
 std::vector<Sample> samples_bias_add(Dtype t) { return with_addend(samples_bias(t), infer_bias); }
 
+std::vector<Sample> samples_activation(Dtype t) {
+  std::vector<Sample> result;
+  for (std::string_view name : kProductActivations) {
+    for (Sample& sample : samples_bias(t)) {
+      sample.attrs.set("activation", std::string(name));
+      result.push_back(std::move(sample));
+    }
+  }
+  return result;
+}
+
 constexpr OpDef sum_op(std::string_view name, InferRule infer, SampleRule samples) {
   return {.name = name,
           .kind = OpKind::kComposite,
@@ -183,6 +211,16 @@ constexpr OpDef kDefs[] = {
     sum_op("matmul_bias", infer_bias, samples_bias),
     sum_op("matmul_add", infer_add, samples_add),
     sum_op("matmul_bias_add", infer_add, samples_bias_add),
+    {.name = "matmul_bias_activation",
+     .kind = OpKind::kComposite,
+     .infer = infer_activation,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_by_decomposition,
+     .batch = batch_by_decomposition,
+     .decompose = decompose_activation,
+     .cost = cost,
+     .samples = samples_activation,
+     .smooth = false},  // relu
 };
 
 Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb) {
@@ -194,6 +232,7 @@ Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb) {
 const OpDef& kMatmulBias = kDefs[1];
 const OpDef& kMatmulAdd = kDefs[2];
 const OpDef& kMatmulBiasAdd = kDefs[3];
+const OpDef& kMatmulBiasActivation = kDefs[4];
 
 std::span<const OpDef> matmul_ops() { return kDefs; }
 

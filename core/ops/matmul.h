@@ -20,5 +20,8 @@ Tensor matmul(const Arg& a, const Arg& b, const MatmulOptions& options = {});
 extern const OpDef& kMatmulBias;     // a, b, bias
 extern const OpDef& kMatmulAdd;      // a, b, c
 extern const OpDef& kMatmulBiasAdd;  // a, b, bias, c
+// activation(matmul(a, b) + bias); the attribute `activation` names an elementwise operation of kProductActivations.
+extern const OpDef& kMatmulBiasActivation;  // a, b, bias
+inline constexpr std::string_view kProductActivations[] = {"gelu", "gelu_tanh", "relu", "silu"};
 
 }  // namespace mstrain

@@ -5,6 +5,7 @@
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/parallel.h"
 #include "core/backends/cpu/product.h"
+#include "core/ops/matmul.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -38,7 +39,8 @@ bool is_matrix(const ViewType& view) {
   return dense_along(rank - 1, rank - 2) || dense_along(rank - 2, rank - 1);
 }
 
-Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = false) {
+Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = false,
+                  std::string_view activation = {}) {
   const Dtype given = request.inputs[0].type.dtype;
   int64_t workspace = 0;
   const auto reserve = [&](int64_t bytes) {
@@ -65,6 +67,7 @@ Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = f
                                  operands[1].view, request.attrs.flag("transpose_b"), out.shape);
   product.bias = operands.size() == 3;
   product.accumulate = accumulate;
+  product.activation = activation;
   Kernel kernel;
   if (dtype == Dtype::kF32 || dtype == Dtype::kBF16) {
     kernel = onednn_product(product, dtype, request.threads);
@@ -163,6 +166,32 @@ Kernel prepare_add(const KernelRequest& request) {
           product.workspace_bytes};
 }
 
+bool can_activate(const KernelRequest& request) {
+  return request.outputs[0].type.dtype == Dtype::kF32 && request.outputs[0].type.elements() > 0 &&
+         request.inputs[0].type.elements() > 0;
+}
+
+// The library's post-operation, or the activation after the product where it has none for these layouts.
+Kernel prepare_activation(const KernelRequest& request) {
+  const std::string& text = request.attrs.text("activation");
+  const std::string_view name =
+      *std::find(std::begin(kProductActivations), std::end(kProductActivations), text);
+  if (Kernel joined = prepare_in(request, Dtype::kF32, false, name); joined.run) {
+    return joined;
+  }
+  const Kernel product = prepare(request);
+  const Attrs none;
+  const ViewType& out = request.outputs[0];
+  const Kernel activation = find_kernel(Backend::kCpu, *find_op(name))
+                                ->prepare({*find_op(name), none, std::span(&out, 1),
+                                           std::span(&out, 1), request.threads});
+  return {[product, activation](const KernelMemory& memory) {
+            product.run(memory);
+            run_unary(activation, memory.outputs[0], memory.outputs[0], memory.workspace);
+          },
+          std::max(product.workspace_bytes, activation.workspace_bytes)};
+}
+
 }  // namespace
 
 Product make_product(const ViewType& a, bool transpose_a, const ViewType& b, bool transpose_b,
@@ -215,6 +244,9 @@ Product make_product(const ViewType& a, bool transpose_a, const ViewType& b, boo
 void register_matmul() {
   register_kernel(Backend::kCpu, "matmul", {.prepare = prepare, .strided_inputs = true});
   register_kernel(Backend::kCpu, "matmul_bias", {.prepare = prepare, .strided_inputs = true});
+  register_kernel(
+      Backend::kCpu, "matmul_bias_activation",
+      {.prepare = prepare_activation, .supports = can_activate, .strided_inputs = true});
   const auto add = [](std::string_view op, int addend) {
     register_kernel(Backend::kCpu, op,
                     {.prepare = prepare_add,

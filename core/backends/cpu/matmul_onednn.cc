@@ -20,6 +20,16 @@ bool prefers_gemm(const Product& p) {
   return a_transposed || (!b_transposed && p.k * p.n >= kLargeMatrix);
 }
 
+// GELU, ReLU and SiLU are post-operations of the library.
+void append_activation(dnnl::post_ops& after, std::string_view name) {
+  using dnnl::algorithm;
+  const algorithm kind = name == "gelu"        ? algorithm::eltwise_gelu_erf
+                         : name == "gelu_tanh" ? algorithm::eltwise_gelu_tanh
+                         : name == "silu"      ? algorithm::eltwise_swish
+                                               : algorithm::eltwise_relu;
+  after.append_eltwise(1.0F, kind, name == "silu" ? 1.0F : 0.0F, 0.0F);
+}
+
 Kernel gemm(const Product& p, int threads) {
   const bool a_transposed = p.a_column != 1;
   const bool b_transposed = p.b_column != 1;
@@ -39,7 +49,7 @@ Kernel gemm(const Product& p, int threads) {
 
 Kernel onednn_product(const Product& p, Dtype dtype, int threads) {
   const bool one = p.batches() == 1;
-  const bool gemm_serves = dtype == Dtype::kF32 && one && !p.bias;
+  const bool gemm_serves = dtype == Dtype::kF32 && one && !p.bias && p.activation.empty();
   if (gemm_serves && prefers_gemm(p)) {
     return gemm(p, threads);
   }
@@ -74,11 +84,14 @@ Kernel onednn_product(const Product& p, Dtype dtype, int threads) {
     const dnnl::matmul::desc desc =
         p.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
     dnnl::primitive_attr attributes = onednn_attributes();
+    dnnl::post_ops after;
     if (p.accumulate) {
-      dnnl::post_ops after;
       after.append_sum(1.0F);
-      attributes.set_post_ops(after);
     }
+    if (!p.activation.empty()) {
+      append_activation(after, p.activation);
+    }
+    attributes.set_post_ops(after);
     const dnnl::matmul::primitive_desc primitive(desc, attributes, onednn_engine());
     if (std::string_view(primitive.impl_info_str()).find("ref") != std::string_view::npos) {
       return gemm_serves ? gemm(p, threads) : Kernel{};

@@ -73,6 +73,38 @@ TEST(FuseProducts, AddsTheSecondProductToTheFirst) {
   EXPECT_EQ(counts.at("matmul_add"), 1);
 }
 
+TEST(FuseProducts, JoinsAnActivationThatAloneReadsTheSum) {
+  const auto alone = fused({kA, kB, kBias}, [](std::span<const Tensor> x) {
+    return Tensors{gelu_tanh(matmul(x[0], x[1]) + x[2])};
+  });
+  EXPECT_EQ(alone.at("matmul_bias_activation"), 1);
+  EXPECT_FALSE(alone.contains("gelu_tanh"));
+  const auto kept = fused({kA, kB, kBias}, [](std::span<const Tensor> x) {
+    const Tensor before = matmul(x[0], x[1]) + x[2];
+    return Tensors{gelu_tanh(before), before};
+  });
+  EXPECT_EQ(kept.at("matmul_bias"), 1);
+  EXPECT_EQ(kept.at("gelu_tanh"), 1);
+}
+
+TEST(FuseProducts, EachRuleCanBeSwitchedOff) {
+  const auto counts = [](const std::string& off) {
+    Tensors captures;
+    const GraphPtr graph = trace_program(
+        {{kA, kB, kBias, kC}},
+        [](std::span<const Tensor> x) {
+          return Tensors{matmul(x[0], x[1]) + x[2] + x[3], silu(matmul(x[0], 2 * x[1]) + x[2])};
+        },
+        &captures);
+    return operations_of(*fuse_products(*graph, {.off = {off}}));
+  };
+  EXPECT_EQ(counts("").at("matmul_bias_add"), 1);
+  EXPECT_EQ(counts("").at("matmul_bias_activation"), 1);
+  EXPECT_FALSE(counts("bias").contains("matmul_bias_add"));
+  EXPECT_FALSE(counts("addend").contains("matmul_bias_add"));
+  EXPECT_FALSE(counts("activation").contains("matmul_bias_activation"));
+}
+
 TEST(FuseProducts, ChangesNoValue) {
   const auto f = [](const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& c) {
     const Tensor sum = matmul(a, b) + bias + c;
