@@ -13,6 +13,14 @@ Tensor add_or_zero(const Tensor& a, const Tensor& b) {
   return add(a, b);
 }
 
+Types types_of(std::span<const Tensor> tensors) {
+  Types types;
+  for (const Tensor& tensor : tensors) {
+    types.push_back(tensor.type());
+  }
+  return types;
+}
+
 void expect_inputs(std::span<const TensorType> inputs, int count) {
   if (static_cast<int>(inputs.size()) != count) {
     throw ShapeError(fmt::format("takes {} inputs, was given {}", count, inputs.size()));

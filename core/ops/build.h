@@ -10,6 +10,8 @@ namespace mstrain {
 // a + b, where an empty tensor is zero.
 Tensor add_or_zero(const Tensor& a, const Tensor& b);
 
+Types types_of(std::span<const Tensor> tensors);
+
 // Throws ShapeError unless exactly `count` inputs are given.
 void expect_inputs(std::span<const TensorType> inputs, int count);
 

@@ -3,11 +3,10 @@
 
 #include <optional>
 
+#include "core/ops/build.h"
 #include "core/tensor/tree.h"
 
 namespace mstrain {
-
-Types types_of(std::span<const Tensor> tensors);
 
 // A function that was recorded on abstract values.
 template <class Result>
