@@ -139,6 +139,7 @@ class Tree {
     arena_.reset();
     root_child_ = kNoBlock;
     root_visits_ = 0;
+    edges_ = 0;
     full_ = stuck_ = false;
     gumbel_.clear();
   }
@@ -146,7 +147,7 @@ class Tree {
   void reseed(uint64_t number) { random_ = Random(config_.seed, number); }
   bool has_root() const { return root_.has_value(); }
   const S& root() const { return *root_; }
-  uint32_t root_visits() const { return root_visits_; }
+  uint32_t root_visits() const { return read<Access::kShared>(&root_visits_); }
 
   // Makes the child by `action` the root and keeps what was found below it. The action must be legal where the root
   // was expanded with all its actions; Error otherwise.
@@ -185,9 +186,11 @@ class Tree {
     root_visits_ = visits;
     if (child > kPending) {
       root_child_ = compact(arena_, format_, child);
+      edges_ = static_cast<uint32_t>(count_edges(arena_, root_child_));
     } else {
       arena_.reset();
       root_child_ = kNoBlock;
+      edges_ = 0;
     }
   }
 
@@ -236,6 +239,7 @@ class Tree {
     if (root_child_ > kPending) {
       root_child_ =
           compact(arena_, format_, root_child_, pruning_threshold(arena_, format_, root_child_));
+      edges_ = static_cast<uint32_t>(count_edges(arena_, root_child_));
     }
     full_ = stuck_ = arena_.used_bytes() > arena_.limit_bytes() / 4 * 3;
   }
@@ -244,9 +248,7 @@ class Tree {
   void stop_growing() { stuck_ = true; }
 
   size_t used_bytes() const { return arena_.used_bytes(); }
-  uint64_t count_nodes() const {
-    return 1 + (root_child_ > kPending ? count_edges(arena_, root_child_) : 0);
-  }
+  uint64_t count_nodes() const { return 1 + uint64_t{edges_}; }
   bool root_solved() const {
     const uint32_t root = read_child<Access::kShared>(&root_child_);
     return config_.solve && root > kPending &&
@@ -394,6 +396,7 @@ class Tree {
   uint64_t generation_ = 0;
   uint32_t root_child_ = kNoBlock;
   uint32_t root_visits_ = 0;
+  uint32_t edges_ = 0;
   int64_t planned_ = 0;
   bool full_ = false;
   bool stuck_ = false;

@@ -320,6 +320,7 @@ uint32_t Tree<S, P>::append(uint32_t* slot, uint32_t& index, A action) {
     block.priors(format_)[count] = pack_prior(1.0F);
   }
   ++block.header().count;
+  ++edges_;
   return index;
 }
 
@@ -386,6 +387,7 @@ uint32_t Tree<S, P>::build_for(int player, std::span<const A> actions, uint32_t 
   auto& header = *reinterpret_cast<BlockHeader*>(base);
   header.capacity = static_cast<uint16_t>(capacity);
   header.count = static_cast<uint16_t>(actions.size());
+  add<of_tree(kAccess)>(&edges_, static_cast<uint32_t>(actions.size()));
   header.player = static_cast<int8_t>(player);
   if (P::Select::kOpening == Opening::kAll || player < 0) {
     header.opened = header.count;

@@ -412,6 +412,53 @@ TEST(Search, TimeBudgetsAreKept) {
       << "worst " << worst;  // the median: another process may take the core
 }
 
+// Half a millisecond for a leaf.
+struct SlowEvaluator {
+  static constexpr bool kPriors = false;
+  static constexpr bool kThreads = true;
+  template <class S>
+  void evaluate(EvalBatch<S>& batch) {
+    for (auto& item : batch.items) {
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      item.values = {};
+    }
+  }
+};
+
+TEST(Search, TimeBudgetsAreKeptBySlowEvaluatorsAndFullTrees) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "sanitizers slow the search down, not the clock";
+#endif
+  const auto median_over = [](auto&& run) {
+    std::vector<double> over;
+    for (int i = 0; i < 9; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      run(Budget::milliseconds(10));
+      over.push_back(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+              .count() -
+          10);
+    }
+    std::sort(over.begin(), over.end());
+    return over[over.size() / 2];
+  };
+  RandomRollout rollout;
+  SlowEvaluator slow;
+  using Wide = HashTree<10, 12>;
+  for (const Parallelism kind : {Parallelism::kSerial, Parallelism::kRoot, Parallelism::kTree}) {
+    SearchConfig config{.seed = 1, .parallelism = kind, .threads = 2};
+    Search<Wide> search(config);
+    EXPECT_LT(median_over([&](const Budget& b) { search.run(Wide{}, slow, b); }), 2)
+        << "slow evaluator, " << static_cast<int>(kind);
+    config.memory_limit = 1 << 22;
+    Search<Wide> full(config);
+    full.run(Wide{}, rollout, Budget::sims(400'000));
+    EXPECT_GT(full.result().counters.prunings, 0U) << static_cast<int>(kind);
+    EXPECT_LT(median_over([&](const Budget& b) { full.run(rollout, b); }), 2)
+        << "full tree, " << static_cast<int>(kind);
+  }
+}
+
 TEST(Search, StopsWhenTheLeaderIsStable) {
   RandomRollout rollout;
   Search<Nim> search({.seed = 3});
