@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -41,7 +42,7 @@ struct Loop {
         next = count;
         if (!error || begin < failed_at) {
           failed_at = begin;
-          error = thrown;
+          error = std::move(thrown);
         }
       }
     }
@@ -117,7 +118,7 @@ void ThreadPool::parallel_for(int64_t count, int64_t chunk,
   std::unique_lock lock(loop->mutex);
   loop->done.wait(lock, [&] { return loop->running == 0 && loop->next >= loop->count; });
   if (loop->error) {
-    std::rethrow_exception(loop->error);
+    std::rethrow_exception(std::move(loop->error));  // no helper holds the last reference
   }
 }
 
