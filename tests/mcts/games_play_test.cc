@@ -176,6 +176,55 @@ TEST_F(PlayTest, PlaysAgainstItself) {
   EXPECT_GE(parse_json(uneven.out, "mcts_play")["wins"][0].get<int>(), 8);
 }
 
+TEST_F(PlayTest, SearchesWithEveryPolicyByName) {
+  for (const char* policy :
+       {"uct", "uct_tuned", "puct", "gumbel", "rave", "epsilon_greedy", "wu_uct", "widening"}) {
+    for (const char* game : {"connect_four", "peg_solitaire", "2048"}) {
+      std::vector<std::string> arguments = {"--game", game, "--analyze", "", "--sims", "300"};
+      arguments.insert(arguments.end(), {"--policy", policy});
+      const Json found = analysed(arguments);
+      EXPECT_GT(found["root"].size(), 0U) << policy << ' ' << game;
+    }
+  }
+}
+
+TEST_F(PlayTest, ReadsAConfiguration) {
+  const std::string path = (folder_ / "play.yaml").string();
+  std::ofstream(path) << "game: connect_four\npolicy: puct\nsimulations: 400\n"
+                         "search: {puct_c: 2.0, first_play: parent, noise_fraction: 0.25,\n"
+                         "         parallelism: deterministic, threads: 2, batch: 8}\n";
+  const Json found = analysed({"--config", path, "--analyze", "4453"});
+  EXPECT_EQ(found["game"], "connect_four");
+  uint64_t visits = 0;
+  for (const Json& row : found["root"]) {
+    visits += row["visits"].get<uint64_t>();
+  }
+  EXPECT_EQ(visits, 399U);
+  // The command line wins, wherever it stands.
+  EXPECT_EQ(analysed({"--game", "tic_tac_toe", "--config", path, "--analyze", ""})["game"],
+            "tic_tac_toe");
+  std::ofstream(path) << "game: connect_four\nsearch: {uct_cc: 1}\n";
+  expect_refused({"--config", path, "--analyze", ""}, {path + ":2", "uct_cc", "uct_c?"});
+  std::ofstream(path) << "policy: gumbl\n";
+  expect_refused({"--config", path, "--analyze", ""}, {"policy", "gumbel"});
+  std::ofstream(path) << "search: {parallelism: batch}\n";
+  expect_refused({"--config", path, "--analyze", ""}, {"search.parallelism", "batched"});
+}
+
+TEST_F(PlayTest, PlaysManyGamesInOneBatch) {
+  const Ran ran = run({"--game", "tic_tac_toe", "--selfplay", "20", "--sims", "100", "--policy",
+                       "puct", "--parallelism", "batched", "--json"});
+  ASSERT_EQ(ran.status, 0) << ran.errors;
+  const Json played = parse_json(ran.out, "mcts_play");
+  EXPECT_EQ(played["games"], 20);
+  EXPECT_EQ(
+      played["draws"].get<int>() + played["wins"][0].get<int>() + played["wins"][1].get<int>(), 20);
+  expect_refused({"--game", "tic_tac_toe", "--analyze", "5", "--parallelism", "batched"},
+                 {"--parallelism", "--selfplay"});
+  expect_refused({"--game", "connect_four", "--analyze", "4", "--policy", "gumbel", "--solve"},
+                 {"search.solve", "Gumbel"});
+}
+
 TEST_F(PlayTest, Measures) {
   const Ran ran = run({"--game", "connect_four", "--bench", "--sims", "5000", "--json"});
   ASSERT_EQ(ran.status, 0) << ran.errors;

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 NEEDS = """
-import numpy, pip, setuptools
+import setuptools, numpy, pip
 version = tuple(int(part) for part in setuptools.__version__.split(".")[:2])
 assert version >= (64, 0)
 if version < (70, 1):
