@@ -183,8 +183,7 @@ void GameProgram<S>::count(SelfPlay& out, const ReturnsOf<S>& total, int64_t pli
 }
 
 template <GameState S>
-SelfPlay GameProgram<S>::self_play_batched(const Options& options,
-                                           [[maybe_unused]] const S& root) {
+SelfPlay GameProgram<S>::self_play_batched(const Options& options, [[maybe_unused]] const S& root) {
   SelfPlay out;
   out.game = S::kName;
   out.games = options.games;
