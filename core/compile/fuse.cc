@@ -28,6 +28,7 @@ int phase_of(const Node& node) {
 struct Form {
   std::optional<FusedExtent> extent;  // where some member needs rows
   std::set<int64_t> counts;           // elements of values that are walked
+  std::optional<int64_t> summed;      // of a value that is summed up as a whole: no number a row
 
   // Empty where both agree, after which this is the form of both; else why not.
   std::string join(const Form& other) {
@@ -38,6 +39,12 @@ struct Form {
         return fmt::format("rows of {} and of {} elements", both.extent->n, other.extent->n);
       }
       both.extent = other.extent;
+    }
+    if (other.summed) {
+      both.summed = other.summed;
+    }
+    if (both.extent && both.summed && *both.summed != both.extent->elements()) {
+      return "a sum over everything takes no numbers of rows";
     }
     for (int64_t count : both.counts) {
       const bool fits = both.extent ? count == both.extent->elements() || count == both.extent->rows
@@ -172,6 +179,9 @@ class Grouper {
       return std::nullopt;
     }
     form.counts = {map ? node.outputs[0].elements() : inputs[0].elements()};
+    if (total) {
+      form.summed = *form.counts.begin();
+    }
     return *form.counts.begin() == 0 ? std::nullopt : std::optional(form);
   }
 

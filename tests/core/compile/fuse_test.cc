@@ -178,6 +178,16 @@ TEST(Fuse, ReadsSumsOverRowsFromOutside) {
   EXPECT_THAT(groups({kX}, f), ElementsAre("exp + reduce_sum"));
 }
 
+// What is summed up is one number a row for what repeats it: it cannot be both.
+TEST(Fuse, SumsUpNoNumbersOfRows) {
+  const auto f = [](std::span<const Tensor> x) {
+    const Tensor y = exp(x[0]);
+    const Tensor total = sum_squares(y);
+    return Tensors{total, x[1] * broadcast_to(y, {10})};
+  };
+  EXPECT_THAT(groups({{Dtype::kF32, {1}}, kRow}, f), ElementsAre("exp + sum_squares"));
+}
+
 TEST(Fuse, SaysWhatItRefusesAndWhy) {
   FusionLog log;
   FuseOptions options;
