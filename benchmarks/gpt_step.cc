@@ -1,6 +1,6 @@
 // One process of the race against PyTorch (gpt_vs_pytorch.py): trains a GPT of a given size on random tokens.
 //
-//   gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads] [loss_chunks]
+//   gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads] [recompute] [loss_chunks]
 //
 // Prints one JSON line after the first step; then, for every line "N" on standard input, runs N steps and prints their
 // seconds and the last loss; for the line "products", times the matrix products of its own plan in oneDNN alone. Ends with
@@ -65,7 +65,8 @@ std::unique_ptr<Program> compile_and_remember(const Graph& graph, const CompileO
 int run(int argc, char** argv) {
   const auto start = Clock::now();
   check(argc >= 7,
-        "usage: gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads] [loss_chunks]");
+        "usage: gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads] "
+        "[none | selective | full] [loss_chunks]");
   const auto number = [&](int i, int64_t otherwise) {
     return i < argc ? std::atoll(argv[i]) : otherwise;
   };
@@ -83,7 +84,13 @@ int run(int argc, char** argv) {
   const ContextScope scope(context);
   install_compiler(compile_and_remember);
 
-  const gpt::Gpt model(config);
+  const std::string_view word = argc > 9 ? argv[9] : "none";
+  check(word == "none" || word == "selective" || word == "full",
+        "recompute '{}': expected none, selective or full", word);
+  const Recompute recompute = word == "full"        ? Recompute::kFull
+                              : word == "selective" ? Recompute::kSelective
+                                                    : Recompute::kNone;
+  const gpt::Gpt model(config, recompute);
   const auto specs = model.specs();
   const Optimizer optimizer({.lr = 3e-4, .weight_decay = 0.1}, specs);
   State state{init_params(specs, 1234), {}};
@@ -102,7 +109,7 @@ int run(int argc, char** argv) {
       {.donate = {0},
        .level = static_cast<int>(number(7, 2)),
        .name = "step",
-       .loss_chunks = number(9, kAutoChunks)});
+       .loss_chunks = number(10, kAutoChunks)});
 
   Rng rng(99);
   std::vector<int32_t> ids(static_cast<size_t>(batch_size * (seq + 1)));

@@ -144,7 +144,7 @@ def race(name, options):
     *spec, steps = SIZES[name]
     env = dict(os.environ, OMP_NUM_THREADS=str(options.threads))
     words = [str(x) for x in spec]
-    commands = {"mstrain": [options.step, *words, "2", str(options.threads)]}
+    commands = {"mstrain": [options.step, *words, "2", str(options.threads), options.recompute]}
     for kind in ["eager", "compiled"] if not options.no_compile else ["eager"]:
         commands[kind] = [sys.executable, __file__, "--contender", kind, "--threads", str(options.threads), *words]
     racers = {kind: Contender(command, env) for kind, command in commands.items()}
@@ -156,7 +156,8 @@ def race(name, options):
             racer.round(steps)
         if turn % 3 == 0:
             products.append(ours.products())
-    result = {"size": name, "threads": options.threads, "rounds": options.rounds, "steps_per_round": steps}
+    result = {"size": name, "threads": options.threads, "rounds": options.rounds, "steps_per_round": steps,
+              "recompute": options.recompute}
     for kind, racer in racers.items():
         step_seconds = statistics.median(racer.seconds)
         result[kind] = {"step_seconds": step_seconds, "peak_bytes": racer.peak,
@@ -181,6 +182,7 @@ def main():
     parser.add_argument("--sizes", default="tiny,baby,small", help="of " + ", ".join(SIZES))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--recompute", default="none", help="mstrain's memory.recompute: none, selective or full")
     parser.add_argument("--no-compile", action="store_true", help="race eager PyTorch only")
     parser.add_argument("--json", action="store_true", help="print one JSON object a size")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
