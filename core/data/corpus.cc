@@ -174,7 +174,10 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
     corpus.train.push_back({std::move(train), sources[i].weight});
   }
   Hasher identity;
-  identity.add(corpus.tokenizer->to_json()).add(split);
+  for (const TokenizerFile& file : corpus.tokenizer->files()) {
+    identity.add(file.bytes);
+  }
+  identity.add(split);
   add_to(identity, sources);
   if (config.valid) {
     const std::vector<Source> held_out = find_sources(files, *config.valid, config.extensions);

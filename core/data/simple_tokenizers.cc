@@ -1,6 +1,7 @@
 #include "core/data/simple_tokenizers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "core/base/error.h"
@@ -23,11 +24,13 @@ OrderedJson header(std::string_view type) {
 
 }  // namespace
 
-std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
-  std::vector<int32_t> ids(text.size());
-  std::transform(text.begin(), text.end(), ids.begin(),
+size_t ByteTokenizer::encode_some(std::string_view text, bool, EncodeState& state,
+                                  std::vector<int32_t>& ids) const {
+  ids.reserve(ids.size() + text.size());
+  std::transform(text.begin(), text.end(), std::back_inserter(ids),
                  [](char c) { return static_cast<unsigned char>(c); });
-  return ids;
+  state.offset += static_cast<int64_t>(text.size());
+  return text.size();
 }
 
 std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
@@ -40,7 +43,9 @@ std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-std::string ByteTokenizer::to_json() const { return to_text(header(name())); }
+std::vector<TokenizerFile> ByteTokenizer::files() const {
+  return {{std::string(kTokenizerFile), to_text(header(name()))}};
+}
 
 CharTokenizer::CharTokenizer(std::vector<char32_t> characters)
     : characters_(std::move(characters)) {
@@ -72,19 +77,21 @@ CharTokenizer CharTokenizer::of_text(std::string_view text) {
   return CharTokenizer(std::vector<char32_t>(seen.begin(), seen.end()));
 }
 
-std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
-  std::vector<int32_t> ids;
-  ids.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
+size_t CharTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
+                                  std::vector<int32_t>& ids) const {
+  size_t at = 0;
+  while (at < text.size() && (last || text.size() - at >= 4)) {
     const Utf8Character character = decode_utf8(text, at);
-    check(character.length > 0, "encode: the text is not valid UTF-8 at byte {}", at);
+    const int64_t offset = state.offset + static_cast<int64_t>(at);
+    check(character.length > 0, "encode: the text is not valid UTF-8 at byte {}", offset);
     const int32_t id = id_of(character.code);
     check(id >= 0, "encode: {} at byte {} is not among the tokenizer's {} characters",
-          describe_character(character.code), at, vocab_size());
+          describe_character(character.code), offset, vocab_size());
     ids.push_back(id);
     at += character.length;
   }
-  return ids;
+  state.offset += static_cast<int64_t>(at);
+  return at;
 }
 
 std::string CharTokenizer::decode(std::span<const int32_t> ids) const {
@@ -97,7 +104,7 @@ std::string CharTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-std::string CharTokenizer::to_json() const {
+std::vector<TokenizerFile> CharTokenizer::files() const {
   OrderedJson json = header(name());
   OrderedJson& list = json["characters"] = OrderedJson::array();
   for (const char32_t code : characters_) {
@@ -105,7 +112,7 @@ std::string CharTokenizer::to_json() const {
     append_utf8(code, character);
     list.push_back(character);
   }
-  return to_text(json);
+  return {{std::string(kTokenizerFile), to_text(json)}};
 }
 
 }  // namespace mstrain

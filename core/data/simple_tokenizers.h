@@ -15,9 +15,10 @@ class ByteTokenizer final : public Tokenizer {
  public:
   std::string_view name() const override { return "byte"; }
   int64_t vocab_size() const override { return 256; }
-  std::vector<int32_t> encode(std::string_view text) const override;
+  size_t encode_some(std::string_view text, bool last, EncodeState& state,
+                     std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
-  std::string to_json() const override;
+  std::vector<TokenizerFile> files() const override;
 };
 
 // One id per Unicode character, numbered by code point. Text is UTF-8; invalid bytes are an error
@@ -32,9 +33,10 @@ class CharTokenizer final : public Tokenizer {
 
   std::string_view name() const override { return "char"; }
   int64_t vocab_size() const override { return static_cast<int64_t>(characters_.size()); }
-  std::vector<int32_t> encode(std::string_view text) const override;
+  size_t encode_some(std::string_view text, bool last, EncodeState& state,
+                     std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
-  std::string to_json() const override;
+  std::vector<TokenizerFile> files() const override;
 
   // -1 where `character` has no id.
   int32_t id_of(char32_t character) const {

@@ -1,75 +1,160 @@
 #include "core/data/tokenizer.h"
 
+#include <algorithm>
+#include <array>
+
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/data/simple_tokenizers.h"
-#include "core/data/utf8.h"
+#include "core/data/tokenizer_files.h"
 
 namespace mstrain {
 namespace {
 
-[[noreturn]] void reject(std::string_view path, std::string_view why) {
-  throw IoError(fmt::format("{}: not a tokenizer file: {}", path, why));
+constexpr uint64_t kLargest = uint64_t{1} << 28;  // of a tokenizer's file, in bytes
+
+struct Pair {
+  const char* vocab;
+  const char* merges;
+};
+constexpr std::array<Pair, 2> kPairs{{{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}}};
+constexpr const char* kHfFile = "tokenizer.json";
+constexpr const char* kAddedFile = "added_tokens.json";
+
+std::shared_ptr<const Tokenizer> load_pair(FileSystem& files, const std::string& vocab,
+                                           const std::string& merges) {
+  const std::string vocab_text = files.read(vocab, kLargest);
+  const std::string merges_text = files.read(merges, kLargest);
+  const std::string added = join_path(parent_path(vocab), kAddedFile);
+  if (!files.exists(added)) {
+    return tokenizer_from_pair({vocab, vocab_text}, {merges, merges_text});
+  }
+  const std::string added_text = files.read(added, kLargest);
+  return tokenizer_from_pair({vocab, vocab_text}, {merges, merges_text}, {added, added_text});
 }
 
-// Empty where there is no such string.
-std::string string_at(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+// The file that makes a pair with `path`. Throws where it is missing.
+std::string partner(FileSystem& files, const std::string& path, bool is_vocab) {
+  std::vector<std::string> wanted;
+  for (const Pair& pair : kPairs) {
+    if (file_name(path) == (is_vocab ? pair.vocab : pair.merges)) {
+      wanted = {is_vocab ? pair.merges : pair.vocab};
+      break;
+    }
+    wanted.push_back(is_vocab ? pair.merges : pair.vocab);
+  }
+  for (const std::string& name : wanted) {
+    const std::string beside = join_path(parent_path(path), name);
+    if (files.exists(beside)) {
+      return beside;
+    }
+  }
+  throw IoError(fmt::format("{}: is {} of a byte-pair encoding, but {} is not beside it", path,
+                            is_vocab ? "the vocabulary" : "the list of merges",
+                            wanted.size() == 1 ? wanted[0] : wanted[0] + " or " + wanted[1]));
 }
 
-std::vector<char32_t> read_characters(const Json& json, std::string_view path) {
-  const auto list = json.find("characters");
-  if (list == json.end() || !list->is_array()) {
-    reject(path, "it has no list `characters`");
-  }
-  std::vector<char32_t> characters;
-  for (const Json& item : *list) {
-    const auto* text = item.get_ptr<const std::string*>();
-    if (text == nullptr || text->empty()) {
-      reject(path, fmt::format("characters[{}] is no character", characters.size()));
+// Null where the folder holds no tokenizer.
+std::shared_ptr<const Tokenizer> load_folder(FileSystem& files, const std::string& folder) {
+  const auto in = [&](std::string_view name) { return join_path(folder, name); };
+  for (const std::string& name : {std::string(kTokenizerFile), std::string(kHfFile)}) {
+    if (files.exists(in(name))) {
+      return load_tokenizer(files, in(name));
     }
-    const Utf8Character character = decode_utf8(*text, 0);
-    if (character.length != static_cast<int>(text->size())) {
-      reject(path, fmt::format("characters[{}] is not one character", characters.size()));
-    }
-    characters.push_back(character.code);
   }
-  return characters;
+  for (const Pair& pair : kPairs) {
+    if (files.exists(in(pair.vocab)) && files.exists(in(pair.merges))) {
+      return load_pair(files, in(pair.vocab), in(pair.merges));
+    }
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const Tokenizer> load_json(FileSystem& files, const std::string& path,
+                                           const std::string& text) {
+  const std::string name = file_name(path);
+  if (name == kHfFile) {
+    return tokenizer_from_hf({path, text});
+  }
+  const Json json = parse_json(text, path);
+  if (json.is_object() && json.contains("format")) {
+    return tokenizer_from_json(text, path);
+  }
+  if (json.is_object() && json.contains("model")) {
+    return tokenizer_from_hf({path, text});
+  }
+  return load_pair(files, path, partner(files, path, /*is_vocab=*/true));
+}
+
+std::shared_ptr<const Tokenizer> load_file(FileSystem& files, const std::string& path) {
+  const std::string text = files.read(path, kLargest);
+  const size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  if (first < text.size() && text[first] == '{') {
+    return load_json(files, path, text);
+  }
+  if (text.starts_with("#version") || path.ends_with(".bpe") || file_name(path) == "merges.txt") {
+    return load_pair(files, partner(files, path, /*is_vocab=*/false), path);
+  }
+  throw IoError(
+      fmt::format("{}: is no tokenizer: expected tokenizer.json, vocab.json and "
+                  "merges.txt, encoder.json and vocab.bpe, or {}",
+                  path, kTokenizerFile));
+}
+
+[[noreturn]] void fail_missing(FileSystem& files, const std::string& path) {
+  std::vector<std::string> names{"byte"};
+  if (const std::string parent = parent_path(path); files.is_directory(parent)) {
+    for (const std::string& name : files.list(parent)) {
+      names.push_back(parent == "." && !path.starts_with("./") ? name : join_path(parent, name));
+    }
+  }
+  throw IoError(fmt::format("{}: no such tokenizer: expected a file, a folder or byte{}", path,
+                            did_you_mean(path, names)),
+                ENOENT);
 }
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text, std::string_view path) {
-  const Json json = parse_json(text, path);
-  if (!json.is_object()) {
-    reject(path, "it holds no JSON object");
-  }
-  const auto version = json.find("version");
-  if (string_at(json, "format") != "mstrain-tokenizer" || version == json.end() ||
-      !version->is_number_unsigned() || version->get<uint64_t>() != 1) {
-    reject(path, "expected format mstrain-tokenizer, version 1");
-  }
-  const std::string type = string_at(json, "type");
-  if (type == "byte") {
-    return std::make_shared<ByteTokenizer>();
-  }
-  if (type == "char") {
-    try {
-      return std::make_shared<CharTokenizer>(read_characters(json, path));
-    } catch (const IoError&) {
-      throw;
-    } catch (const Error& error) {
-      reject(path, error.what());
-    }
-  }
-  reject(path, fmt::format("unknown type \"{}\"; expected char or byte", type));
+std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids;
+  EncodeState state;
+  encode_some(text, /*last=*/true, state, ids);
+  return ids;
 }
 
-std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& files, const std::string& folder) {
-  const std::string path = join_path(folder, kTokenizerFile);
-  // Every Unicode character in quotes takes 8 MB.
-  return tokenizer_from_json(files.read(path, /*max_bytes=*/uint64_t{1} << 26), path);
+std::string Tokenizer::to_json() const {
+  std::vector<TokenizerFile> all = files();
+  check(all.size() == 1, "a tokenizer of type {} has {} files instead of one", name(), all.size());
+  return std::move(all[0].bytes);
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& files, const std::string& path) {
+  if (path == "byte") {
+    return std::make_shared<ByteTokenizer>();
+  }
+  check(path != "char", "char: a tokenizer of characters is made of a text; name its {}",
+        kTokenizerFile);
+  if (!files.exists(path)) {
+    fail_missing(files, path);
+  }
+  if (!files.is_directory(path)) {
+    return load_file(files, path);
+  }
+  if (auto found = load_folder(files, path)) {
+    return found;
+  }
+  throw IoError(
+      fmt::format("{}: the folder holds no tokenizer: neither {}, {}, vocab.json and "
+                  "merges.txt nor encoder.json and vocab.bpe",
+                  path, kTokenizerFile, kHfFile));
+}
+
+bool has_tokenizer(FileSystem& files, const std::string& folder) {
+  const auto has = [&](std::string_view name) { return files.exists(join_path(folder, name)); };
+  return files.is_directory(folder) &&
+         (has(kTokenizerFile) || has(kHfFile) ||
+          std::any_of(kPairs.begin(), kPairs.end(),
+                      [&](const Pair& pair) { return has(pair.vocab) && has(pair.merges); }));
 }
 
 }  // namespace mstrain

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace mstrain {
 
 Utf8Character decode_utf8(std::string_view text, size_t at) {
@@ -27,6 +29,44 @@ Utf8Character decode_utf8(std::string_view text, size_t at) {
     return {};
   }
   return {code, length};
+}
+
+size_t find_invalid_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const int length =
+        static_cast<unsigned char>(text[at]) < 0x80 ? 1 : decode_utf8(text, at).length;
+    if (length == 0) {
+      return at;
+    }
+    at += length;
+  }
+  return text.npos;
+}
+
+std::string replace_invalid_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (;;) {
+    const size_t bad = std::min(find_invalid_utf8(text), text.size());
+    out += text.substr(0, bad);
+    text.remove_prefix(bad);
+    if (text.empty()) {
+      return out;
+    }
+    out += "\xEF\xBF\xBD";
+    // The longest start of some character; what follows the second byte is any continuation byte.
+    size_t length = 1;
+    for (size_t known = std::min<size_t>(3, text.size()); known > 1 && length == 1; --known) {
+      char bytes[4] = {'\x80', '\x80', '\x80', '\x80'};
+      std::copy_n(text.begin(), known, bytes);
+      for (size_t size = known + 1; size <= 4; ++size) {
+        if (decode_utf8({bytes, size}, 0).length == static_cast<int>(size)) {
+          length = known;
+        }
+      }
+    }
+    text.remove_prefix(length);
+  }
 }
 
 void append_utf8(char32_t code, std::string& text) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -48,6 +49,20 @@ inline std::string real_data(const std::string& file) {
       given != nullptr ? given : (source_root.parent_path() / "shared/data").string();
   const std::string path = join_path(folder, file);
   return std::filesystem::exists(path) ? path : "";
+}
+
+// CRC-32 of ids as 16 bits each, little-endian.
+inline uint32_t crc32_of_u16(std::span<const int32_t> ids) {
+  uint32_t crc = ~0U;
+  for (const int32_t id : ids) {
+    for (const int shift : {0, 8}) {
+      crc ^= (static_cast<uint32_t>(id) >> shift) & 0xFFU;
+      for (int bit = 0; bit < 8; ++bit) {
+        crc = crc >> 1 ^ (crc & 1U ? 0xEDB88320U : 0U);
+      }
+    }
+  }
+  return ~crc;
 }
 
 // What `action` throws, as text; fails the test where it throws nothing.

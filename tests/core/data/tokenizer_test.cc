@@ -6,22 +6,16 @@
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/data/simple_tokenizers.h"
+#include "core/data/tokenizer_files.h"
 #include "core/data/utf8.h"
 #include "tests/core/data/scratch.h"
+#include "tests/core/data/small_tokenizers.h"
 
 namespace mstrain {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string random_bytes(Rng& rng, size_t size) {
-  std::string text(size, '\0');
-  for (char& c : text) {
-    c = static_cast<char>(rng.below(256));
-  }
-  return text;
-}
 
 TEST(Utf8, EveryCharacterRoundTrips) {
   for (char32_t code = 0; code <= 0x10FFFF; ++code) {
@@ -56,6 +50,20 @@ TEST(Utf8, DecodingRandomBytesIsTheInverseOfEncodingOrRefuses) {
       ASSERT_EQ(again, bytes.substr(0, character.length));
     }
   }
+}
+
+TEST(Utf8, WhatIsNoCharacterIsReplacedByMaximalSubparts) {
+  const std::string sign = "\xEF\xBF\xBD";
+  EXPECT_EQ(replace_invalid_utf8("aé世🙂"), "aé世🙂");
+  EXPECT_EQ(replace_invalid_utf8("a\xff\xfe"), "a" + sign + sign);
+  EXPECT_EQ(replace_invalid_utf8("\xe2\x82z"), sign + "z");
+  EXPECT_EQ(replace_invalid_utf8("\xf0\x9f\x98"), sign);
+  EXPECT_EQ(replace_invalid_utf8("\xed\xa0\x80"), sign + sign + sign);  // a surrogate
+  // Unicode 15, table 3-8.
+  EXPECT_EQ(replace_invalid_utf8("a\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64"),
+            "a" + sign + sign + sign + "b" + sign + "c" + sign + sign + "d");
+  EXPECT_EQ(find_invalid_utf8("aé\xff"), 3u);
+  EXPECT_EQ(find_invalid_utf8("aé"), std::string::npos);
 }
 
 TEST(ByteTokenizer, EveryByteStringRoundTrips) {
@@ -143,16 +151,7 @@ TEST(Tokenizer, DamagedFilesAreRefusedOrStillATokenizer) {
   const std::string good = CharTokenizer::of_text("abc\n é😀").to_json();
   int refused = 0;
   for (int round = 0; round < 4000; ++round) {
-    std::string bad = good;
-    for (uint64_t edits = 1 + rng.below(3); edits > 0 && !bad.empty(); --edits) {
-      const size_t at = rng.below(bad.size());
-      switch (rng.below(4)) {
-        case 0: bad[at] = static_cast<char>(rng.below(256)); break;
-        case 1: bad.erase(at, 1 + rng.below(8)); break;
-        case 2: bad.insert(at, good.substr(rng.below(good.size()), rng.below(16))); break;
-        default: bad.resize(at); break;
-      }
-    }
+    const std::string bad = damaged(rng, good);
     try {
       const auto tokenizer = tokenizer_from_json(bad, "t");
       const auto again = tokenizer_from_json(tokenizer->to_json(), "t");

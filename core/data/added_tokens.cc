@@ -1,0 +1,120 @@
+#include "core/data/added_tokens.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/data/unicode_class.h"
+#include "core/data/utf8.h"
+
+namespace mstrain {
+namespace {
+
+// Length of the white space character at text[at]; 0: there is none.
+size_t space_at(std::string_view text, size_t at) {
+  const Utf8Character character = decode_utf8(text, at);
+  return character.length > 0 && char_class(character.code) == CharClass::kSpace
+             ? static_cast<size_t>(character.length)
+             : 0;
+}
+
+size_t skip_spaces(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const size_t length = space_at(text, at);
+    if (length == 0) {
+      break;
+    }
+    at += length;
+  }
+  return at;
+}
+
+size_t skip_spaces_back(std::string_view text, size_t from, size_t at) {
+  while (at > from) {
+    size_t begin = at - 1;
+    while (begin > from && at - begin < 4 && (static_cast<unsigned char>(text[begin]) >> 6) == 2) {
+      --begin;
+    }
+    if (space_at(text.substr(0, at), begin) != at - begin) {
+      break;
+    }
+    at = begin;
+  }
+  return at;
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::sort(tokens_.begin(), tokens_.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
+  first_.assign(257, 0);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const std::string& content = tokens_[i].content;
+    check(!content.empty(), "the added token with id {} is empty", tokens_[i].id);
+    check(i == 0 || content != tokens_[i - 1].content, "two added tokens have the content \"{}\"",
+          content);
+    ++first_[static_cast<unsigned char>(content[0]) + 1];
+    longest_ = std::max(longest_, content.size());
+    starts_[static_cast<unsigned char>(content[0])] = true;
+  }
+  for (size_t byte = 1; byte < first_.size(); ++byte) {
+    first_[byte] += first_[byte - 1];
+  }
+  if (!tokens_.empty() && tokens_.front().content[0] == tokens_.back().content[0]) {
+    only_start_ = tokens_.front().content[0];
+  }
+}
+
+const AddedToken* AddedTokens::match_at(std::string_view text, size_t at) const {
+  const auto byte = static_cast<unsigned char>(text[at]);
+  auto low = tokens_.begin() + first_[byte];
+  auto high = tokens_.begin() + first_[byte + 1];
+  const AddedToken* best = nullptr;
+  for (size_t depth = 1; low != high; ++depth) {
+    if (low->content.size() == depth) {
+      best = &*low++;
+    }
+    if (at + depth >= text.size()) {
+      break;
+    }
+    // All of [low, high) are longer than `depth` and agree on that many bytes.
+    const auto wanted = static_cast<unsigned char>(text[at + depth]);
+    const auto byte_of = [depth](const AddedToken& token) {
+      return static_cast<unsigned char>(token.content[depth]);
+    };
+    low = std::partition_point(low, high, [&](const AddedToken& t) { return byte_of(t) < wanted; });
+    high =
+        std::partition_point(low, high, [&](const AddedToken& t) { return byte_of(t) == wanted; });
+  }
+  return best;
+}
+
+std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, size_t from) const {
+  if (tokens_.empty()) {
+    return std::nullopt;
+  }
+  for (size_t at = from;; ++at) {
+    if (only_start_) {
+      at = std::min(text.find(*only_start_, at), text.size());
+    } else {
+      while (at < text.size() && !starts_[static_cast<unsigned char>(text[at])]) {
+        ++at;
+      }
+    }
+    if (at == text.size()) {
+      return std::nullopt;
+    }
+    if (const AddedToken* token = match_at(text, at); token != nullptr) {
+      Match match{at, at + token->content.size(), at, token->id};
+      if (token->lstrip) {
+        match.begin = skip_spaces_back(text, from, at);
+      }
+      if (token->rstrip) {
+        match.end = skip_spaces(text, match.end);
+      }
+      return match;
+    }
+  }
+}
+
+}  // namespace mstrain

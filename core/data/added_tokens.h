@@ -1,0 +1,52 @@
+// Tokens that are found in a text as they are, before anything else is done with it: special tokens
+// such as <|endoftext|>, and words that were added to a vocabulary.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mstrain {
+
+struct AddedToken {
+  std::string content;
+  int32_t id = 0;
+  bool lstrip = false;      // takes white space before it with it
+  bool rstrip = false;      // and after it
+  bool normalized = false;  // is looked for in the normalised text
+  bool special = false;
+};
+
+class AddedTokens {
+ public:
+  // Contents must not be empty, and no two equal; Error otherwise.
+  explicit AddedTokens(std::vector<AddedToken> tokens = {});
+
+  struct Match {
+    size_t begin = 0;  // of the text that it takes, white space included
+    size_t end = 0;
+    size_t content = 0;  // where its own text begins
+    int32_t id = 0;
+  };
+  // The first match at or after `from`; of those that begin at one place, the longest. White space
+  // before `from` is not taken. Time is proportional to the text passed over times the length of
+  // the tokens that begin like it.
+  std::optional<Match> find(std::string_view text, size_t from) const;
+
+  bool empty() const { return tokens_.empty(); }
+  size_t longest() const { return longest_; }  // in bytes, white space not counted
+
+ private:
+  const AddedToken* match_at(std::string_view text, size_t at) const;
+
+  std::vector<AddedToken> tokens_;  // sorted by content
+  std::vector<uint32_t> first_;     // by first byte: where its tokens begin; 257 entries
+  std::array<bool, 256> starts_{};  // by first byte: whether any token begins with it
+  std::optional<char> only_start_;
+  size_t longest_ = 0;
+};
+
+}  // namespace mstrain

@@ -1,0 +1,291 @@
+#include "core/data/bpe_tokenizer.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/data/byte_alphabet.h"
+
+namespace mstrain {
+namespace {
+
+constexpr size_t kLongestPiece = size_t{1} << 30;  // what indices of 32 bits reach, with room
+
+}  // namespace
+
+struct BpeTokenizer::Call {
+  Work& work;
+  EncodeState& state;
+  std::vector<int32_t>& ids;
+  const char* begin;  // of the text given
+};
+
+BpeTokenizer::BpeTokenizer(BpeSpec spec)
+    : source_(spec.source),
+      add_prefix_space_(spec.add_prefix_space),
+      splits_(spec.split),
+      ignore_merges_(spec.ignore_merges),
+      fuse_unk_(spec.fuse_unk),
+      files_(std::move(spec.files)) {
+  index_vocab(spec);
+  index_merges(spec);
+  index_added(spec);
+  if (spec.special) {
+    special_ = *spec.special;
+  } else if (end_of_text_) {
+    special_.after = {*end_of_text_};
+  }
+}
+
+void BpeTokenizer::index_vocab(const BpeSpec& spec) {
+  // Ids may have gaps, but not so many that a table over them exceeds the file by far.
+  const size_t most = 16 * (spec.vocab.size() + spec.added.size()) + 1024;
+  std::vector<const std::string*> by_id;
+  const auto place = [&](const std::string& token, int32_t id) {
+    if (id < 0 || static_cast<size_t>(id) >= most) {
+      throw IoError(fmt::format("{}: token \"{}\" has id {}, far outside a vocabulary of {} tokens",
+                                source_, token, id, spec.vocab.size() + spec.added.size()));
+    }
+    if (by_id.size() <= static_cast<size_t>(id)) {
+      by_id.resize(id + 1);
+    }
+    const std::string*& at = by_id[id];
+    if (at != nullptr && *at != token) {
+      throw IoError(
+          fmt::format("{}: id {} belongs to both \"{}\" and \"{}\"", source_, id, *at, token));
+    }
+    at = &token;
+  };
+  for (const auto& [token, id] : spec.vocab) {
+    place(token, id);
+  }
+  std::vector<bool> as_it_is(by_id.size());
+  for (const AddedToken& token : spec.added) {
+    place(token.content, token.id);
+    as_it_is.resize(by_id.size());
+    as_it_is[token.id] = true;
+  }
+  byte_ids_.fill(-1);
+  begin_of_.push_back(0);
+  for (size_t id = 0; id < by_id.size(); ++id) {
+    if (by_id[id] != nullptr) {
+      const auto bytes = as_it_is[id] ? std::nullopt : unspell_bytes(*by_id[id]);
+      const std::string& token = bytes ? *bytes : *by_id[id];
+      bytes_ += token;
+      if (bytes && token.size() == 1) {
+        byte_ids_[static_cast<unsigned char>(token[0])] = static_cast<int32_t>(id);
+      }
+      if (bytes && ignore_merges_) {
+        whole_.emplace(token, static_cast<int32_t>(id));
+      }
+    }
+    begin_of_.push_back(bytes_.size());
+  }
+  if (by_id.empty()) {
+    throw IoError(fmt::format("{}: the vocabulary is empty", source_));
+  }
+}
+
+void BpeTokenizer::index_merges(const BpeSpec& spec) {
+  std::unordered_map<std::string_view, int32_t> ids;
+  for (const auto& [token, id] : spec.vocab) {
+    ids.emplace(token, id);
+  }
+  if (spec.unk_token) {
+    const auto found = ids.find(*spec.unk_token);
+    if (found == ids.end()) {
+      throw IoError(
+          fmt::format("{}: unk_token \"{}\" is not in the vocabulary", source_, *spec.unk_token));
+    }
+    unk_id_ = found->second;
+  }
+  std::vector<BpeMerges::Merge> merges;
+  merges.reserve(spec.merges.size());
+  const auto id_of = [&](const std::string& token) {
+    const auto found = ids.find(token);
+    if (found == ids.end()) {
+      throw IoError(fmt::format("{}: merges[{}] names \"{}\", which is not in the vocabulary",
+                                source_, merges.size(), token));
+    }
+    return found->second;
+  };
+  for (const auto& [left, right] : spec.merges) {
+    merges.push_back({id_of(left), id_of(right), id_of(left + right)});
+  }
+  merges_.emplace(merges);
+}
+
+void BpeTokenizer::index_added(BpeSpec& spec) {
+  std::unordered_map<std::string_view, int32_t> ids;
+  for (const auto& [token, id] : spec.vocab) {
+    ids.emplace(token, id);
+  }
+  std::vector<AddedToken> levels[2];
+  for (AddedToken& token : spec.added) {
+    const auto found = ids.find(token.content);
+    if (found != ids.end() && found->second != token.id) {
+      throw IoError(fmt::format("{}: the added token \"{}\" has id {}, but {} in the vocabulary",
+                                source_, token.content, token.id, found->second));
+    }
+    if (token.content == "<|endoftext|>") {
+      end_of_text_ = token.id;
+    }
+    levels[token.normalized ? 1 : 0].push_back(token);
+  }
+  try {
+    levels_[0] = AddedTokens(std::move(levels[0]));
+    levels_[1] = AddedTokens(std::move(levels[1]));
+  } catch (const Error& error) {
+    throw IoError(fmt::format("{}: {}", source_, error.what()));
+  }
+  margin_ = Gpt2Split::kLookahead + std::max(levels_[0].longest(), levels_[1].longest());
+}
+
+std::unique_ptr<BpeTokenizer::Work> BpeTokenizer::take_work() const {
+  const std::lock_guard lock(mutex_);
+  if (pool_.empty()) {
+    return std::make_unique<Work>();
+  }
+  std::unique_ptr<Work> work = std::move(pool_.back());
+  pool_.pop_back();
+  return work;
+}
+
+size_t BpeTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
+                                 std::vector<int32_t>& ids) const {
+  std::unique_ptr<Work> work = take_work();
+  Call call{*work, state, ids, text.data()};
+  const size_t taken = encode_level(call, 0, text, last);
+  state.offset += static_cast<int64_t>(taken);
+  const std::lock_guard lock(mutex_);
+  pool_.push_back(std::move(work));
+  return taken;
+}
+
+// Cuts the text at the added tokens of `level`; what lies between goes to the next level.
+size_t BpeTokenizer::encode_level(Call& call, int level, std::string_view text, bool last) const {
+  if (level == 2) {
+    return encode_segment(call, text, last);
+  }
+  const AddedTokens& tokens = levels_[level];
+  size_t at = 0;
+  while (at < text.size()) {
+    const auto match = tokens.find(text, at);
+    if (!match) {
+      return at + encode_level(call, level + 1, text.substr(at), last);
+    }
+    // A longer token, or more white space that belongs to this one, may follow.
+    const bool decided =
+        last || (match->content + tokens.longest() <= text.size() && match->end + 4 <= text.size());
+    const std::string_view before = text.substr(at, match->begin - at);
+    if (!decided) {
+      return at + encode_level(call, level + 1, before, false);
+    }
+    encode_level(call, level + 1, before, true);
+    call.ids.push_back(match->id);
+    call.state.in_segment = false;
+    at = match->end;
+  }
+  return at;
+}
+
+// `text` holds no added tokens; `last`: the segment ends with it.
+size_t BpeTokenizer::encode_segment(Call& call, std::string_view text, bool last) const {
+  if (text.empty()) {
+    return 0;
+  }
+  const int64_t offset = call.state.offset + (text.data() - call.begin);
+  size_t taken;
+  if (add_prefix_space_ && !call.state.in_segment && text[0] != ' ') {
+    const std::string prefixed = " " + std::string(text);
+    const size_t with_space = encode_pieces(call, prefixed, offset - 1, last);
+    taken = with_space == 0 ? 0 : with_space - 1;
+  } else {
+    taken = encode_pieces(call, text, offset, last);
+  }
+  call.state.in_segment = !last && (call.state.in_segment || taken > 0);
+  return taken;
+}
+
+// `offset`: of text[0] in the whole text.
+size_t BpeTokenizer::encode_pieces(Call& call, std::string_view text, int64_t offset,
+                                   bool last) const {
+  if (!splits_) {
+    if (last) {
+      encode_piece(call, text, offset);
+    }
+    return last ? text.size() : 0;
+  }
+  const size_t limit = last ? text.size() : text.size() < margin_ ? 0 : text.size() - margin_;
+  size_t at = 0;
+  while (at < limit) {
+    const size_t end = split_.end_of_piece(text, at);
+    if (end > limit) {
+      break;
+    }
+    encode_piece(call, text.substr(at, end - at), offset + static_cast<int64_t>(at));
+    at = end;
+  }
+  return at;
+}
+
+void BpeTokenizer::encode_piece(Call& call, std::string_view piece, int64_t offset) const {
+  Work& work = call.work;
+  if (piece.size() > WordCache::kLongestWord) {
+    merge_piece(work, piece, offset);
+    call.ids.insert(call.ids.end(), work.word.begin(), work.word.end());
+    return;
+  }
+  WordCache::Slot& slot = work.cache.find(piece);
+  if (slot.size == 0) {
+    merge_piece(work, piece, offset);
+    call.ids.insert(call.ids.end(), work.word.begin(), work.word.end());
+    work.cache.insert(slot, piece, work.word);
+    return;
+  }
+  const std::span<const int32_t> known = work.cache.ids_of(slot);
+  if (known.size() == 1) {
+    call.ids.push_back(known[0]);
+  } else {
+    call.ids.insert(call.ids.end(), known.begin(), known.end());
+  }
+}
+
+// Leaves the ids of `piece` in work.word.
+void BpeTokenizer::merge_piece(Work& work, std::string_view piece, int64_t offset) const {
+  std::vector<int32_t>& word = work.word;
+  word.clear();
+  if (ignore_merges_) {
+    if (const auto found = whole_.find(std::string(piece)); found != whole_.end()) {
+      word.push_back(found->second);
+      return;
+    }
+  }
+  check(piece.size() <= kLongestPiece, "encode: a piece of {} bytes without a break, from byte {}",
+        piece.size(), offset);
+  bool after_unknown = false;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(piece[i]);
+    const bool unknown = byte_ids_[byte] < 0;
+    if (!unknown) {
+      word.push_back(byte_ids_[byte]);
+    } else if (!(after_unknown && fuse_unk_)) {
+      check(unk_id_ >= 0, "encode: {} has no token for the byte 0x{:02X}, at byte {}", source_,
+            byte, offset + static_cast<int64_t>(i));
+      word.push_back(unk_id_);
+    }
+    after_unknown = unknown;
+  }
+  merges_->apply(word, work.merge);
+}
+
+std::string BpeTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string out;
+  for (const int32_t id : ids) {
+    check(id >= 0 && id < vocab_size(), "decode: id {} is not below the vocabulary's size {}", id,
+          vocab_size());
+    out.append(bytes_, begin_of_[id], begin_of_[id + 1] - begin_of_[id]);
+  }
+  return out;
+}
+
+}  // namespace mstrain

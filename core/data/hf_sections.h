@@ -1,0 +1,23 @@
+// The parts of a tokenizer.json that do not depend on the kind of its model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/data/added_tokens.h"
+#include "core/data/json_fields.h"
+#include "core/data/tokenizer.h"
+
+namespace mstrain::hf {
+
+// An id of a token: an integer from 0 to below 2^31. `where` names it in the error.
+int32_t token_id(const Json& json, const std::string& where);
+
+std::vector<AddedToken> read_added_tokens(JsonFields& top);
+
+// What stands around a single text. None where the file does not say: no post-processor, or one
+// that concerns offsets alone.
+std::optional<SpecialIds> read_post_processor(JsonFields& top);
+
+}  // namespace mstrain::hf

@@ -1,0 +1,92 @@
+// Tokenizers of the tests' own making, and damage to do to their files.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/rng.h"
+#include "core/data/byte_alphabet.h"
+
+namespace mstrain {
+
+// A GPT-2-like tokenizer.json: the 256 bytes as ids 0 … 255, then one token for each merge, then
+// <|endoftext|>.
+inline Json small_bpe(const std::vector<std::pair<std::string, std::string>>& merges) {
+  Json vocab = Json::object();
+  for (int byte = 0; byte < 256; ++byte) {
+    vocab[spell_bytes(std::string(1, static_cast<char>(byte)))] = byte;
+  }
+  Json list = Json::array();
+  for (const auto& [left, right] : merges) {
+    const std::string a = spell_bytes(left);
+    const std::string b = spell_bytes(right);
+    if (!vocab.contains(a + b)) {
+      const auto id = vocab.size();
+      vocab[a + b] = id;
+    }
+    list.push_back(a + " " + b);
+  }
+  const Json end{
+      {"id", vocab.size()}, {"content", "<|endoftext|>"}, {"single_word", false}, {"lstrip", false},
+      {"rstrip", false},    {"normalized", false},        {"special", true}};
+  const Json level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", Json::array({end})},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", level},
+          {"post_processor", level},
+          {"decoder", level},
+          {"model", Json{{"type", "BPE"},
+                         {"dropout", nullptr},
+                         {"unk_token", nullptr},
+                         {"continuing_subword_prefix", ""},
+                         {"end_of_word_suffix", ""},
+                         {"fuse_unk", false},
+                         {"vocab", vocab},
+                         {"merges", list}}}};
+}
+
+inline std::string random_bytes(Rng& rng, size_t size) {
+  std::string text(size, '\0');
+  for (char& c : text) {
+    c = static_cast<char>(rng.below(256));
+  }
+  return text;
+}
+
+// Words, numbers, signs, white space of several kinds, other scripts, and now and then a byte that
+// is no character.
+inline std::string random_text(Rng& rng, size_t parts) {
+  static const std::vector<std::string> kParts{
+      "the", " cat", "a",      "ab",   " ",        "  ",     "\n",
+      "\t",  "'s",   "'re",    "'",    "12",       "é",      "ß",
+      "мир", "世界", "🙂",   "½",    "٣",        "\u00a0", "\u3000",
+      "...", " (",   "\u0301", "\xff", "\xe2\x82", "\r\n",   "<|endoftext|>",
+      "<",   "A",    "zz",     " 7"};
+  std::string text;
+  for (size_t i = 0; i < parts; ++i) {
+    text += kParts[rng.below(kParts.size())];
+  }
+  return text;
+}
+
+// One to three edits: a byte changed, bytes cut out, a part of the file copied in, or its end lost.
+inline std::string damaged(Rng& rng, const std::string& good) {
+  std::string bad = good;
+  for (uint64_t edits = 1 + rng.below(3); edits > 0 && !bad.empty(); --edits) {
+    const size_t at = rng.below(bad.size());
+    switch (rng.below(4)) {
+      case 0: bad[at] = static_cast<char>(rng.below(256)); break;
+      case 1: bad.erase(at, 1 + rng.below(8)); break;
+      case 2: bad.insert(at, good.substr(rng.below(good.size()), rng.below(16))); break;
+      default: bad.resize(at); break;
+    }
+  }
+  return bad;
+}
+
+}  // namespace mstrain
