@@ -3,6 +3,8 @@
 //
 //   mcts_move_quality [positions=400] [seed=1]
 //
+// Each number of simulations is spent by one thread and by two in one tree, which must not choose worse: the difference and
+// its standard error are taken over the positions, each with both.
 // "kept": the chosen move keeps the position's value (win, draw or loss). "exact": it also wins as soon, or loses as late,
 // as possible. "trivial" positions, where every move keeps the value, count as kept; their share is printed.
 #include <fmt/core.h>
@@ -48,6 +50,37 @@ Judged judge(const ConnectFour& state, ConnectFourSolver& solver) {
 
 int sign(int x) { return (x > 0) - (x < 0); }
 
+struct Answers {
+  std::vector<bool> kept;
+  int exact = 0;
+  double seconds = 0;
+};
+
+Answers answer(const std::vector<Judged>& set, const SearchConfig& config, int64_t simulations) {
+  Answers out;
+  const auto start = std::chrono::steady_clock::now();
+  Search<ConnectFour> search(config);
+  for (const Judged& j : set) {
+    RandomRollout rollout;
+    const auto result = search.run(j.state, rollout, Budget::sims(simulations));
+    const int score = j.scores[result.action.value()];
+    out.kept.push_back(sign(score) == sign(j.best));
+    out.exact += score == j.best ? 1 : 0;
+  }
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+void report(const char* who, int64_t simulations, const Answers& a) {
+  const auto positions = static_cast<double>(a.kept.size());
+  const double share =
+      static_cast<double>(std::count(a.kept.begin(), a.kept.end(), true)) / positions;
+  fmt::print(
+      "  {:>6} simulations, {:<13}: value kept {:.2f} % (+- {:.2f}), exact {:.2f} %, {:.2f} s\n",
+      simulations, who, 100 * share, 100 * std::sqrt(share * (1 - share) / positions),
+      100.0 * a.exact / positions, a.seconds);
+}
+
 void measure(int plies, int positions, uint64_t seed) {
   Random rng(seed, static_cast<uint64_t>(plies));
   ConnectFourSolver solver(size_t{1} << 22);
@@ -63,24 +96,22 @@ void measure(int plies, int positions, uint64_t seed) {
   }
   fmt::print("{} plies, {} positions, seed {} ({:.1f} % trivial)\n", plies, positions, seed,
              100.0 * trivial / positions);
-  for (const int64_t sims : {100, 1'000, 10'000}) {
-    int kept = 0;
-    int exact = 0;
-    const auto start = std::chrono::steady_clock::now();
-    for (const Judged& j : set) {
-      Search<ConnectFour> search({.seed = seed});
-      RandomRollout rollout;
-      const auto result = search.run(j.state, rollout, Budget::sims(sims));
-      const int score = j.scores[result.action.value()];
-      kept += sign(score) == sign(j.best) ? 1 : 0;
-      exact += score == j.best ? 1 : 0;
+  for (const int64_t sims : {100, 1'000, 10'000, 100'000}) {
+    const Answers one = answer(set, {.seed = seed}, sims);
+    const Answers two =
+        answer(set, {.seed = seed, .parallelism = Parallelism::kTree, .threads = 2}, sims);
+    report("one thread", sims, one);
+    report("two, one tree", sims, two);
+    double sum = 0;
+    double squares = 0;
+    for (size_t i = 0; i < set.size(); ++i) {
+      const double difference = int{two.kept[i]} - int{one.kept[i]};
+      sum += difference;
+      squares += difference * difference;
     }
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const double share = static_cast<double>(kept) / positions;
-    fmt::print("  {:>6} simulations: value kept {:.2f} % (+- {:.2f}), exact {:.2f} %, {:.2f} s\n",
-               sims, 100 * share, 100 * std::sqrt(share * (1 - share) / positions),
-               100.0 * exact / positions, seconds);
+    const double mean = sum / positions;
+    fmt::print("          two threads keep {:+.2f} points (+- {:.2f})\n", 100 * mean,
+               100 * std::sqrt((squares / positions - mean * mean) / positions));
   }
 }
 

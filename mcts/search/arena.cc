@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -34,6 +35,32 @@ Arena::~Arena() {
   if (base_ != nullptr) {
     munmap(base_, reserved_);
   }
+}
+
+Arena::Chunk Arena::open(uint32_t words) {
+  constexpr uint64_t kLargestChunk = 4096;
+  constexpr uint64_t kShare = 64;  // of what is in use
+  uint64_t begin = used_.load(std::memory_order_relaxed);
+  uint64_t end = 0;
+  do {
+    end = begin + std::max<uint64_t>(words, std::min(kLargestChunk, begin / kShare));
+    if (end > limit_) {
+      end = begin + words;
+    }
+    if (end > limit_) {
+      return {};
+    }
+  } while (!used_.compare_exchange_weak(begin, end, std::memory_order_relaxed));
+  return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
+}
+
+void Arena::close(Chunk& chunk) {
+  const auto [begin, end] = std::exchange(chunk, {});
+  uint64_t expected = end;
+  if (begin == end || used_.compare_exchange_strong(expected, begin, std::memory_order_relaxed)) {
+    return;
+  }
+  std::memset(at(begin), 0xff, size_t{end - begin} * kWord);
 }
 
 Arena::Arena(Arena&& other) noexcept

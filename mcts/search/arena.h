@@ -11,7 +11,14 @@ namespace mstrain::mcts {
 class Arena {
  public:
   static constexpr size_t kWord = 4;
-  static constexpr uint32_t kFirst = 2;  // index of the first place
+  static constexpr uint32_t kFirst = 2;             // index of the first place
+  static constexpr uint32_t kFiller = 0xffffffffU;  // what words between places hold
+
+  // A range of places that one thread fills: indices [begin, end).
+  struct Chunk {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+  };
 
   // Reserves addresses for `limit` bytes (pages are taken when first touched). Throws Error where that fails.
   explicit Arena(size_t limit, bool huge_pages = false);
@@ -19,8 +26,7 @@ class Arena {
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&&) = delete;
 
-  // A place for `words` words, not cleared, or 0 when the limit would be passed. The second form may be called by
-  // several threads at once.
+  // A place for `words` words, not cleared, or 0 when the limit would be passed. One thread.
   uint32_t allocate(uint32_t words) {
     const uint64_t begin = used_.load(std::memory_order_relaxed);
     if (begin + words > limit_) [[unlikely]] {
@@ -29,15 +35,11 @@ class Arena {
     used_.store(begin + words, std::memory_order_relaxed);
     return static_cast<uint32_t>(begin);
   }
-  uint32_t allocate_shared(uint32_t words) {
-    uint64_t begin = used_.load(std::memory_order_relaxed);
-    do {
-      if (begin + words > limit_) {
-        return 0;
-      }
-    } while (!used_.compare_exchange_weak(begin, begin + words, std::memory_order_relaxed));
-    return static_cast<uint32_t>(begin);
-  }
+  // A chunk of at least `words` words, larger in a larger arena; empty when the limit would be passed. Several threads may
+  // open and close chunks at once; all are closed before anything else is asked of the arena.
+  Chunk open(uint32_t words);
+  // Gives back what is left, or fills it with kFiller where others have taken places behind it. Empties `chunk`.
+  void close(Chunk& chunk);
 
   std::byte* at(uint32_t index) const { return base_ + index * kWord; }
   void reset() { truncate(kFirst); }

@@ -35,6 +35,7 @@ struct BlockHeader {
 static_assert(sizeof(BlockHeader) == 12);
 
 inline constexpr uint32_t kHeaderBytes = sizeof(BlockHeader);
+inline constexpr uint32_t kMostEdges = 0xfffeU;  // so that no header looks like Arena::kFiller
 
 inline constexpr uint8_t kLiveFlag = 1;  // used while compacting
 inline constexpr uint8_t kMovedFlag =

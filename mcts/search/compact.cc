@@ -66,6 +66,10 @@ uint32_t compact(Arena& arena, const BlockFormat& format, uint32_t root, uint32_
   uint32_t new_root = root;
   uint32_t to = Arena::kFirst;
   for (uint32_t from = Arena::kFirst; from < end;) {
+    if (word(arena, from) == Arena::kFiller) {
+      ++from;
+      continue;
+    }
     const BlockHeader& header = Block(arena.at(from)).header();
     const uint32_t size = format.words(header.capacity);
     if ((header.flags & kLiveFlag) != 0) {
@@ -81,6 +85,10 @@ uint32_t compact(Arena& arena, const BlockFormat& format, uint32_t root, uint32_
 
   to = Arena::kFirst;
   for (uint32_t from = Arena::kFirst; from < end;) {
+    if (word(arena, from) == Arena::kFiller) {
+      ++from;
+      continue;
+    }
     BlockHeader& header = Block(arena.at(from)).header();
     const uint32_t size = format.words(header.capacity);
     if ((header.flags & kLiveFlag) != 0) {

@@ -37,14 +37,14 @@ class Pacer {
   }
   bool wants_leader() const { return done_ >= next_leader_; }
 
-  // Simulations that one of `threads` threads may do before it asks again: some 30 microseconds' worth.
+  // Simulations that one of `threads` threads may do before it asks again: some 60 microseconds' worth.
   int64_t share(int64_t threads) const {
     if (done_ == 0) {
       return 1;
     }
     const std::chrono::nanoseconds each = (Clock::now() - start_) * threads / done_;
     return std::clamp<int64_t>(
-        std::chrono::microseconds(30) / std::max(each, std::chrono::nanoseconds(1)), 1, 256);
+        std::chrono::microseconds(60) / std::max(each, std::chrono::nanoseconds(1)), 1, 512);
   }
 
   // To be called after each simulation or batch: true where the run is to go on.

@@ -60,6 +60,8 @@ class Search {
     for (auto& d : descents_) {  // what an error left there
       d->gathered.clear();
       d->gathered_roots = 0;
+      d->fresh_edges = 0;
+      d->chunk = {};
     }
     for (auto& tree : trees_) {
       tree->set_root(root);

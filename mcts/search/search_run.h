@@ -204,9 +204,8 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
         simulation_ += static_cast<uint64_t>(share);
       }
       for (int64_t i = 0; i < share && by_subtrees && !failed;) {
-        const uint32_t made =
-            tree.simulate(d, inner, simulation + static_cast<uint64_t>(i),
-                          static_cast<uint32_t>(std::min<int64_t>(share - i, 16)), evaluate_leaf);
+        const uint32_t made = tree.simulate(d, inner, simulation + static_cast<uint64_t>(i),
+                                            static_cast<uint32_t>(share - i), evaluate_leaf);
         i += made;
         if (made == 0) {
           std::this_thread::yield();
@@ -235,7 +234,11 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
   const auto guarded = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       try {
-        work(*descents_[2 * i], *descents_[2 * i + 1]);
+        Descent& d = *descents_[2 * i];
+        Descent& inner = *descents_[2 * i + 1];
+        work(d, inner);
+        tree.retire(d);
+        tree.retire(inner);
       } catch (...) {
         failed = true;
         const std::lock_guard lock(mutex);
@@ -258,7 +261,7 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
     }
     if (std::exchange(change_over, false)) {
       by_subtrees = true;
-      tree.open_root();
+      tree.open_root(config_.threads);
     }
   }
 }

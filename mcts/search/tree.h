@@ -78,8 +78,16 @@ class Tree {
     float sum;
   };
 
-  // One simulation under way.
-  struct Descent {
+  // What a batch of simulations under way adds to an edge above it until it is backed up.
+  struct Mark {
+    uint32_t block;
+    uint32_t edge;
+    uint32_t visits;
+    float sum;
+  };
+
+  // One simulation under way. No two share a cache line.
+  struct alignas(64) Descent {
     Buffer<Step> path;
     std::optional<S> state;
     uint64_t generation = 0;  // of the root that `state` was copied from; 0: no copy
@@ -98,8 +106,11 @@ class Tree {
     bool claims = false;         // stops at subtrees that one thread works in at a time
     uint32_t entry = 0;          // block of the subtree that it took
     uint32_t entry_visits = 0;
-    bool owns_leaf = false;  // and is to give it a block
-    bool exact = false;      // the path itself ends in a terminal state
+    std::vector<Mark> marks;
+    Arena::Chunk chunk;        // memory for what this thread adds to a shared tree
+    uint32_t fresh_edges = 0;  // added there and not yet counted in the tree
+    bool owns_leaf = false;    // and is to give it a block
+    bool exact = false;        // the path itself ends in a terminal state
     Values
         tail{};  // paid, and discount due, on a way below the last step that the tree has no room for
     float tail_discount = 1;
@@ -217,16 +228,19 @@ class Tree {
 
   // Writes what a thread gathered in a shared tree.
   void settle(Descent& d);
+  // The same, and gives back what is left of the thread's memory: its last words about this tree.
+  void retire(Descent& d);
 
-  // True where threads may work by subtrees (tree_claim.h) in this tree.
-  bool claims() const { return kGathers && !config_.solve; }
+  // True where threads may work by subtrees (tree_claim.h) in this tree. Not below chance: a batch there would weigh one
+  // outcome more, the more it was drawn before.
+  bool claims() const { return kGathers && !config_.solve && !HasChance<S> && !HasSampleChance<S>; }
   // Up to `most` simulations of a thread that works by subtrees, of numbers `simulation` and up; `inner` is its own too.
   // Returns how many were made: 0 where another thread has the subtree.
   template <class Evaluate>
   uint32_t simulate(Descent& d, Descent& inner, uint64_t simulation, uint32_t most,
                     const Evaluate& evaluate);
-  // Every thread may pass the root from now on.
-  void open_root();
+  // The number of threads decides how many nodes are open. Every thread may pass the root from now on.
+  void open_root(int64_t threads);
 
   // Takes back the marks of a descent that will not be finished.
   template <Access kAccess>
@@ -349,11 +363,11 @@ class Tree {
   Outcome go_down(Descent& d, uint32_t* slot, uint32_t visits, bool eager);
   template <Access kAccess>
   uint32_t expand(Descent& d, uint32_t* slot, int player);
+  // The place of a block of so many words, 0 where memory is full.
   template <Access kAccess>
-  uint32_t build_for(int player, std::span<const A> actions, uint32_t capacity);
-  uint32_t build(int player, std::span<const A> actions, uint32_t capacity) {
-    return build_for<Access::kPlain>(player, actions, capacity);
-  }
+  uint32_t allocate(Descent& d, uint32_t words);
+  template <Access kAccess>
+  uint32_t build(Descent& d, int player, std::span<const A> actions, uint32_t capacity);
   void store_priors(Descent& d, const Block& block);
   template <Access kAccess>
   uint32_t choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_t visits);
@@ -364,12 +378,14 @@ class Tree {
   Outcome claim(uint32_t index);
   uint32_t choose_chance(Descent& d, uint32_t* slot, uint32_t& index);
   uint32_t find(const Block& block, A action) const;
-  uint32_t append(uint32_t* slot, uint32_t& index, A action);
+  uint32_t append(Descent& d, uint32_t* slot, uint32_t& index, A action);
   template <Access kAccess>
   Care mark(const Block& block, uint32_t edge, uint32_t visits);
   void gather(Descent& d, const Step& step, float value);
   template <Access kAccess>
   Values back_up(Descent& d, Values value);
+  void mark_path(Descent& d, uint32_t many);
+  void unmark(Descent& d, size_t from, size_t to);
   void back_up_open(Descent& d, Values total, uint32_t many);
   static void check_values(const Values& values);
   template <Access kAccess>
@@ -395,14 +411,16 @@ class Tree {
   std::optional<S> root_;
   uint64_t generation_ = 0;
   uint32_t root_child_ = kNoBlock;
-  uint32_t root_visits_ = 0;
-  uint32_t edges_ = 0;
   int64_t planned_ = 0;
+  uint32_t open_share_ = 64;  // a node with this part of all visits is opened to all threads
   bool full_ = false;
   bool stuck_ = false;
   uint64_t noised_ = 0;  // generation whose root has its noise
   GumbelRoot gumbel_;
   GumbelScale gumbel_scale_;
+  // Written by every thread: away from what all of them read.
+  alignas(64) uint32_t root_visits_ = 0;
+  uint32_t edges_ = 0;
 };
 
 }  // namespace mstrain::mcts

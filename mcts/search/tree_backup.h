@@ -55,6 +55,13 @@ void Tree<S, P>::settle(Descent& d) {
     add<Access::kShared>(&root_visits_, d.gathered_roots);
     d.gathered_roots = 0;
   }
+  add<Access::kShared>(&edges_, std::exchange(d.fresh_edges, 0U));
+}
+
+template <GameState S, class P>
+void Tree<S, P>::retire(Descent& d) {
+  settle(d);
+  arena_.close(d.chunk);
 }
 
 template <GameState S, class P>
@@ -99,8 +106,8 @@ void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
   if (d.owns_leaf) {
     uint32_t index = kNoBlock;
     if (!read<of_tree(kAccess)>(&full_)) {
-      index = build_for<kAccess>(d.state->player(), d.actions.span(),
-                                 static_cast<uint32_t>(d.actions.size()));
+      index = build<kAccess>(d, d.state->player(), d.actions.span(),
+                             static_cast<uint32_t>(d.actions.size()));
     }
     if (index != kNoBlock) {
       ++d.counters.expansions;

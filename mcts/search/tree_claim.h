@@ -1,10 +1,12 @@
 // Threads in one tree that work by subtrees. Included by tree.h.
 //
 // The nodes near the root are open: every thread passes them and changes them by atomic sums. A node below them is free
-// or taken: a thread that comes to it takes it with all that lies under it, makes some simulations there as if it were alone
-// (no atomics, choices made ahead, the same memory again and again), adds their sum to the open nodes above and lets it go.
-// A node is opened when it has its share of the visits, so that there are always many more free subtrees than threads.
-// Who finds a subtree taken tries again from the root; nobody ever waits while holding one.
+// or taken: a thread that comes to it takes it with all that lies under it, makes a batch of simulations there as if it were
+// alone (no atomics, choices made ahead, the same memory again and again), adds their sum to the open nodes above and lets it
+// go. While it works, the batch stands on the path to it as visits of the mean that was known, so that the others go where a
+// single thread would go after it. Who finds a subtree taken leaves the same marks and tries again from the root; nobody ever
+// waits while holding one. A node is opened when it has its share of the visits, so that there are always many more free
+// subtrees than threads, and few of the steps of a simulation are made in open nodes.
 //
 // Taking acquires and letting go releases what was written below; opened nodes are never taken again.
 #pragma once
@@ -16,6 +18,7 @@ namespace mstrain::mcts {
 inline constexpr uint16_t kFree = 0;
 inline constexpr uint16_t kTaken = 1;
 inline constexpr uint16_t kOpen = 2;
+inline constexpr uint32_t kFewestShares = 16;
 
 // kLeaf: the node is open; kSubtree: taken for the caller; kCollision: somebody else has it.
 template <GameState S, class P>
@@ -30,7 +33,9 @@ Outcome Tree<S, P>::claim(uint32_t index) {
 }
 
 template <GameState S, class P>
-void Tree<S, P>::open_root() {
+void Tree<S, P>::open_root(int64_t threads) {
+  constexpr int64_t kSharesOfThread = 8;
+  open_share_ = static_cast<uint32_t>(std::max<int64_t>(kFewestShares, kSharesOfThread * threads));
   if (root_child_ > kPending) {
     at(root_child_).header().claim = kOpen;
   }
@@ -40,33 +45,47 @@ template <GameState S, class P>
 template <class Evaluate>
 uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, uint32_t most,
                               const Evaluate& evaluate) {
-  constexpr uint32_t kOpenShare = 64;   // a node with this part of all visits is opened,
-  constexpr uint32_t kFewest = 64;      // but none with fewer visits
-  constexpr uint32_t kBatchShare = 32;  // simulations at a time: this part of a subtree's visits
-  enter_root(d, simulation);
-  const Outcome outcome =
-      go_down<Access::kShared>(d, &root_child_, read<Access::kShared>(&root_visits_), false);
-  if (outcome == Outcome::kCollision) {
-    ++d.counters.collisions;
-    leave(d);
-    return 0;
+  constexpr uint32_t kFewest = 64;     // visits of an opened node
+  constexpr uint32_t kBatchShare = 16;  // simulations at a time: this part of a subtree's visits
+  constexpr int kTries = 8;
+  const auto batch_of = [&](uint32_t visits) { return std::clamp(visits / kBatchShare, 1U, most); };
+  d.marks.clear();
+  Outcome outcome = Outcome::kCollision;
+  for (int tries = 0; outcome == Outcome::kCollision; ++tries) {
+    if (tries == kTries) {
+      unmark(d, 0, d.marks.size());
+      return 0;
+    }
+    enter_root(d, simulation);
+    outcome =
+        go_down<Access::kShared>(d, &root_child_, read<Access::kShared>(&root_visits_), false);
+    if (outcome == Outcome::kCollision) {
+      ++d.counters.collisions;
+      mark_path(d, batch_of(d.entry_visits));
+      leave(d);
+    }
   }
   if (outcome != Outcome::kSubtree) {
+    unmark(d, 0, d.marks.size());
+    uint32_t many = 1;
     if (outcome == Outcome::kLeaf) {
       evaluate(d);
+    } else if (!d.path.empty()) {  // the game is over there: every visit brings the same
+      const Step& last = d.path[d.path.size() - 1];
+      many = batch_of(read<Access::kShared>(at(last.block).visits() + last.edge));
     }
     check_values(d.item.values);
-    Values value = d.item.values;
-    if constexpr (HasChance<S> || HasSampleChance<S>) {
-      for (int p = 0; p < S::kPlayers; ++p) {
-        value[p] = d.tail[p] + d.tail_discount * value[p];
-      }
+    Values total = d.item.values;
+    for (float& value : total) {
+      value *= static_cast<float>(many);
     }
-    back_up_open(d, value, 1);
-    ++d.counters.simulations;
-    d.counters.depth_sum += d.path.size();
+    back_up_open(d, total, many);
+    d.counters.simulations += many;
+    const auto steps = static_cast<uint32_t>(d.path.size());
+    d.counters.depth_sum += uint64_t{many} * steps;
+    d.counters.max_depth = std::max(d.counters.max_depth, steps);
     leave(d);
-    return 1;
+    return many;
   }
 
   struct Letting {
@@ -74,7 +93,10 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
     uint16_t next = kFree;
     ~Letting() { __atomic_store_n(claim, next, __ATOMIC_RELEASE); }
   } letting{&at(d.entry).header().claim};
-  const uint32_t many = std::clamp(d.entry_visits / kBatchShare, 1U, most);
+  const uint32_t many = batch_of(d.entry_visits);
+  const size_t elsewhere = d.marks.size();
+  mark_path(d, many);
+  unmark(d, 0, elsewhere);
   inner.above = static_cast<uint32_t>(d.path.size());
   uint32_t visits = d.entry_visits;
   Values total{};
@@ -97,12 +119,41 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
       total[p] += value[p];
     }
   }
+  unmark(d, elsewhere, d.marks.size());
   back_up_open(d, total, many);
-  if (visits >= std::max(kFewest, read<Access::kShared>(&root_visits_) / kOpenShare)) {
+  const BlockHeader& header = at(d.entry).header();
+  const bool tried = P::Select::kOpening != Opening::kFirst ||
+                     header.opened >= std::min<uint32_t>(header.count, expand_.limit(visits));
+  if (tried && visits >= std::max(kFewest, read<Access::kShared>(&root_visits_) / open_share_)) {
     letting.next = kOpen;
   }
   leave(d);
   return many;
+}
+
+// Lets `many` visits stand on the path until they are taken back; they leave the means as they are.
+template <GameState S, class P>
+void Tree<S, P>::mark_path(Descent& d, uint32_t many) {
+  const auto weight = static_cast<float>(many);
+  for (const Step& step : d.path) {
+    const Block block = at(step.block);
+    const auto n = static_cast<float>(read<Access::kShared>(block.visits() + step.edge));
+    const float given =
+        n > 0 ? weight * (read<Access::kShared>(block.sums() + step.edge) / n) : 0.0F;
+    add<Access::kShared>(block.visits() + step.edge, many);
+    update<Access::kShared>(block.sums() + step.edge, [&](float sum) { return sum + given; });
+    d.marks.push_back({step.block, step.edge, many, given});
+  }
+}
+
+template <GameState S, class P>
+void Tree<S, P>::unmark(Descent& d, size_t from, size_t to) {
+  for (size_t i = from; i < to; ++i) {
+    const Mark& mark = d.marks[i];
+    const Block block = at(mark.block);
+    add<Access::kShared>(block.visits() + mark.edge, 0 - mark.visits);
+    update<Access::kShared>(block.sums() + mark.edge, [&](float sum) { return sum - mark.sum; });
+  }
 }
 
 // Adds the sum of `many` results to the open nodes above them.

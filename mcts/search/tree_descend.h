@@ -170,9 +170,9 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_
     const auto n = static_cast<float>(visits);
     const uint32_t allowed = expand_.limit(n);
     if constexpr (kSamples) {
-      if (header.opened >= header.count && allowed > header.count && header.count < 0xffffU) {
+      if (header.opened >= header.count && allowed > header.count && header.count < kMostEdges) {
         const A fresh = d.state->sample_action(d.rng);
-        if (find(block, fresh) == header.count && append(slot, index, fresh) != kNoBlock) {
+        if (find(block, fresh) == header.count && append(d, slot, index, fresh) != kNoBlock) {
           block = at(index);
           return block.header().opened++;
         }
@@ -270,7 +270,7 @@ uint32_t Tree<S, P>::choose_chance(Descent& d, uint32_t* slot, uint32_t& index) 
     return edge;
   }
   if constexpr (kGrows) {
-    if (append(slot, index, drawn) != kNoBlock) {
+    if (append(d, slot, index, drawn) != kNoBlock) {
       block = at(index);
       block.header().opened = block.header().count;
       return count;
@@ -284,15 +284,15 @@ uint32_t Tree<S, P>::choose_chance(Descent& d, uint32_t* slot, uint32_t& index) 
 
 // Adds an edge to a block, which moves where it is full. 0 where there is no room.
 template <GameState S, class P>
-uint32_t Tree<S, P>::append(uint32_t* slot, uint32_t& index, A action) {
+uint32_t Tree<S, P>::append(Descent& d, uint32_t* slot, uint32_t& index, A action) {
   Block block = at(index);
   const uint32_t count = block.header().count;
   if (count == block.header().capacity) {
-    const uint32_t capacity = std::min<uint32_t>(0xffffU, std::max(4U, 2 * count));
+    const uint32_t capacity = std::min<uint32_t>(kMostEdges, std::max(4U, 2 * count));
     if (capacity == count) {
       return kNoBlock;
     }
-    const uint32_t larger_index = build(block.header().player, {}, capacity);
+    const uint32_t larger_index = build<Access::kPlain>(d, block.header().player, {}, capacity);
     if (larger_index == kNoBlock) {
       return kNoBlock;
     }
@@ -354,8 +354,8 @@ uint32_t Tree<S, P>::expand(Descent& d, uint32_t* slot, int player) {
     expand_.actions(*d.state, d.actions, d.rng);
     check(!d.actions.empty(), "game: player {} is to move and has no legal action", player);
   }
-  const uint32_t index = build_for<kAccess>(player, d.actions.span(),
-                                            std::max<uint32_t>(4U * kGrows, d.actions.size()));
+  const uint32_t index = build<kAccess>(d, player, d.actions.span(),
+                                        std::max<uint32_t>(4U * kGrows, d.actions.size()));
   if (index != kNoBlock) {
     ++d.counters.expansions;
     if constexpr (Columns::kPrior) {
@@ -371,13 +371,31 @@ uint32_t Tree<S, P>::expand(Descent& d, uint32_t* slot, int player) {
   return index;
 }
 
+// Threads that share the tree take memory by chunks, or they would pass the arena's end and each other's blocks to and fro.
 template <GameState S, class P>
 template <Access kAccess>
-uint32_t Tree<S, P>::build_for(int player, std::span<const A> actions, uint32_t capacity) {
-  check(capacity <= 0xffffU, "game: {} actions in one state; 65535 are possible", capacity);
+uint32_t Tree<S, P>::allocate(Descent& d, uint32_t words) {
+  if constexpr (of_tree(kAccess) != Access::kShared) {
+    return arena_.allocate(words);
+  } else {
+    if (d.chunk.end - d.chunk.begin < words) [[unlikely]] {
+      arena_.close(d.chunk);
+      d.chunk = arena_.open(words);
+      if (d.chunk.end == d.chunk.begin) {
+        return 0;
+      }
+    }
+    return std::exchange(d.chunk.begin, d.chunk.begin + words);
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+uint32_t Tree<S, P>::build(Descent& d, int player, std::span<const A> actions, uint32_t capacity) {
+  check(capacity <= kMostEdges, "game: {} actions in one state; {} are possible", capacity,
+        kMostEdges);
   const uint32_t words = format_.words(capacity);
-  const uint32_t index =
-      of_tree(kAccess) == Access::kShared ? arena_.allocate_shared(words) : arena_.allocate(words);
+  const uint32_t index = allocate<kAccess>(d, words);
   if (index == 0) {
     write<of_tree(kAccess)>(&full_, true);
     return kNoBlock;
@@ -387,7 +405,8 @@ uint32_t Tree<S, P>::build_for(int player, std::span<const A> actions, uint32_t 
   auto& header = *reinterpret_cast<BlockHeader*>(base);
   header.capacity = static_cast<uint16_t>(capacity);
   header.count = static_cast<uint16_t>(actions.size());
-  add<of_tree(kAccess)>(&edges_, static_cast<uint32_t>(actions.size()));
+  (of_tree(kAccess) == Access::kShared ? d.fresh_edges : edges_) +=
+      static_cast<uint32_t>(actions.size());
   header.player = static_cast<int8_t>(player);
   if (P::Select::kOpening == Opening::kAll || player < 0) {
     header.opened = header.count;
