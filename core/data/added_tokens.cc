@@ -89,6 +89,12 @@ const AddedToken* AddedTokens::match_at(std::string_view text, size_t at) const 
   return best;
 }
 
+std::optional<AddedTokens::Match> AddedTokens::at(std::string_view text, size_t at) const {
+  const AddedToken* token = at < text.size() ? match_at(text, at) : nullptr;
+  return token == nullptr ? std::nullopt
+                          : std::optional(Match{at, at + token->content.size(), at, token->id});
+}
+
 std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, size_t from) const {
   if (tokens_.empty()) {
     return std::nullopt;

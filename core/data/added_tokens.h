@@ -36,6 +36,9 @@ class AddedTokens {
   // the tokens that begin like it.
   std::optional<Match> find(std::string_view text, size_t from) const;
 
+  // The longest token that begins at text[at], white space not considered.
+  std::optional<Match> at(std::string_view text, size_t at) const;
+
   bool empty() const { return tokens_.empty(); }
   size_t longest() const { return longest_; }  // in bytes, white space not counted
 

@@ -194,15 +194,19 @@ size_t BpeTokenizer::encode_segment(Call& call, std::string_view text, bool last
     return 0;
   }
   const int64_t offset = call.state.offset + (text.data() - call.begin);
-  size_t taken;
-  if (add_prefix_space_ && !call.state.in_segment && text[0] != ' ') {
+  size_t taken = 0;
+  bool began = call.state.in_segment;
+  if (add_prefix_space_ && !began && text[0] != ' ') {
+    // The space may be a piece by itself.
     const std::string prefixed = " " + std::string(text);
     const size_t with_space = encode_pieces(call, prefixed, offset - 1, last);
-    taken = with_space == 0 ? 0 : with_space - 1;
+    began = with_space > 0;
+    taken = began ? with_space - 1 : 0;
   } else {
     taken = encode_pieces(call, text, offset, last);
+    began = began || taken > 0;
   }
-  call.state.in_segment = !last && (call.state.in_segment || taken > 0);
+  call.state.in_segment = !last && began;
   return taken;
 }
 

@@ -3,6 +3,7 @@
 #include "core/base/json.h"
 #include "core/data/bpe_tokenizer.h"
 #include "core/data/hf_sections.h"
+#include "core/data/hf_unigram.h"
 #include "core/data/json_fields.h"
 #include "core/data/tokenizer_files.h"
 
@@ -154,24 +155,31 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file) {
   JsonFields model(top.required("model"), top.at("model"));
   std::string type = model.text("type", "");
   if (type.empty()) {  // files of before 2021
-    type = model.find("merges") != nullptr ? "BPE" : "";
+    const Json* vocab = model.find("vocab");
+    type = model.find("merges") != nullptr         ? "BPE"
+           : vocab != nullptr && vocab->is_array() ? "Unigram"
+                                                   : "";
   }
-  const std::vector<AddedToken> added = hf::read_added_tokens(top);
-  const std::optional<SpecialIds> special = hf::read_post_processor(top);
-  const std::vector<TokenizerFile> files{{"tokenizer.json", std::string(file.text)}};
+  hf::HfCommon common{file.path,
+                      hf::read_added_tokens(top),
+                      hf::read_post_processor(top),
+                      {{"tokenizer.json", std::string(file.text)}}};
   for (const char* key : {"normalizer", "pre_tokenizer", "decoder"}) {
     top.find(key);  // read below
   }
   top.finish();
   if (type == "BPE") {
     BpeSpec spec;
-    spec.source = file.path;
-    spec.added = added;
-    spec.special = special;
-    spec.files = files;
+    spec.source = std::move(common.source);
+    spec.added = std::move(common.added);
+    spec.special = std::move(common.special);
+    spec.files = std::move(common.files);
     return read_bpe(top, model, std::move(spec));
   }
-  model.refuse("type", fmt::format("\"{}\" is not implemented; BPE is", type));
+  if (type == "Unigram") {
+    return hf::read_unigram(top, model, std::move(common));
+  }
+  model.refuse("type", fmt::format("\"{}\" is not implemented; BPE and Unigram are", type));
 }
 
 }  // namespace mstrain

@@ -54,6 +54,26 @@ std::string partner(FileSystem& files, const std::string& path, bool is_vocab) {
                             wanted.size() == 1 ? wanted[0] : wanted[0] + " or " + wanted[1]));
 }
 
+std::shared_ptr<const Tokenizer> load_model(FileSystem& files, const std::string& path) {
+  const std::string text = files.read(path, kLargest);
+  const std::string config = join_path(parent_path(path), "tokenizer_config.json");
+  if (!files.exists(config)) {
+    return tokenizer_from_sentencepiece({path, text});
+  }
+  const std::string config_text = files.read(config, kLargest);
+  return tokenizer_from_sentencepiece({path, text}, {config, config_text});
+}
+
+std::vector<std::string> models_in(FileSystem& files, const std::string& folder) {
+  std::vector<std::string> out;
+  for (const std::string& name : files.list(folder)) {
+    if (name.ends_with(".model") && !name.starts_with('.')) {
+      out.push_back(join_path(folder, name));
+    }
+  }
+  return out;
+}
+
 // Null where the folder holds no tokenizer.
 std::shared_ptr<const Tokenizer> load_folder(FileSystem& files, const std::string& folder) {
   const auto in = [&](std::string_view name) { return join_path(folder, name); };
@@ -67,7 +87,12 @@ std::shared_ptr<const Tokenizer> load_folder(FileSystem& files, const std::strin
       return load_pair(files, in(pair.vocab), in(pair.merges));
     }
   }
-  return nullptr;
+  const std::vector<std::string> models = models_in(files, folder);
+  if (models.size() > 1) {
+    throw IoError(fmt::format("{}: holds {} files *.model; name one of them, such as {}", folder,
+                              models.size(), models[0]));
+  }
+  return models.empty() ? nullptr : load_model(files, models[0]);
 }
 
 std::shared_ptr<const Tokenizer> load_json(FileSystem& files, const std::string& path,
@@ -87,6 +112,9 @@ std::shared_ptr<const Tokenizer> load_json(FileSystem& files, const std::string&
 }
 
 std::shared_ptr<const Tokenizer> load_file(FileSystem& files, const std::string& path) {
+  if (path.ends_with(".model")) {
+    return load_model(files, path);
+  }
   const std::string text = files.read(path, kLargest);
   const size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   if (first < text.size() && text[first] == '{') {
@@ -97,7 +125,7 @@ std::shared_ptr<const Tokenizer> load_file(FileSystem& files, const std::string&
   }
   throw IoError(
       fmt::format("{}: is no tokenizer: expected tokenizer.json, vocab.json and "
-                  "merges.txt, encoder.json and vocab.bpe, or {}",
+                  "merges.txt, encoder.json and vocab.bpe, *.model, or {}",
                   path, kTokenizerFile));
 }
 
@@ -145,7 +173,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& files, const std::st
   }
   throw IoError(
       fmt::format("{}: the folder holds no tokenizer: neither {}, {}, vocab.json and "
-                  "merges.txt nor encoder.json and vocab.bpe",
+                  "merges.txt, encoder.json and vocab.bpe nor *.model",
                   path, kTokenizerFile, kHfFile));
 }
 
@@ -154,7 +182,8 @@ bool has_tokenizer(FileSystem& files, const std::string& folder) {
   return files.is_directory(folder) &&
          (has(kTokenizerFile) || has(kHfFile) ||
           std::any_of(kPairs.begin(), kPairs.end(),
-                      [&](const Pair& pair) { return has(pair.vocab) && has(pair.merges); }));
+                      [&](const Pair& pair) { return has(pair.vocab) && has(pair.merges); }) ||
+          !models_in(files, folder).empty());
 }
 
 }  // namespace mstrain

@@ -27,8 +27,14 @@ std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
                                                      const NamedText& merges,
                                                      const NamedText& added = {});
 
-// Hugging Face's tokenizer.json, version 1.0: byte-level BPE. Fields that are not
+// Hugging Face's tokenizer.json, version 1.0: byte-level BPE and Unigram. Fields that are not
 // implemented are refused by name.
 std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& json);
+
+// SentencePiece's .model with a unigram model. `config` is a tokenizer_config.json that lies beside
+// it, empty where there is none: of it `extra_ids` counts, T5's sentinels <extra_id_0>,
+// <extra_id_1>, …, which take the last ids downwards.
+std::shared_ptr<const Tokenizer> tokenizer_from_sentencepiece(const NamedText& model,
+                                                              const NamedText& config = {});
 
 }  // namespace mstrain

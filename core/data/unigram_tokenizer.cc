@@ -1,0 +1,343 @@
+#include "core/data/unigram_tokenizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "core/base/error.h"
+#include "core/data/unicode_class.h"
+#include "core/data/utf8.h"
+
+namespace mstrain {
+namespace {
+
+using Kind = UnigramSpec::Kind;
+using Prefix = UnigramSpec::Prefix;
+
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+constexpr double kUnknownPenalty = 10;
+
+std::string with_spaces(std::string_view piece) {
+  std::string out;
+  for (size_t at = 0; at < piece.size();) {
+    if (piece.substr(at).starts_with(kSpace)) {
+      out.push_back(' ');
+      at += kSpace.size();
+    } else {
+      out.push_back(piece[at++]);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+struct UnigramTokenizer::Call {
+  Work& work;
+  EncodeState& state;
+  std::vector<int32_t>& ids;
+  const char* begin;  // of the text given
+};
+
+UnigramTokenizer::UnigramTokenizer(UnigramSpec spec)
+    : spec_(std::move(spec)), charsmap_(spec_.charsmap, spec_.source) {
+  try {
+    index_pieces();
+    index_added();
+  } catch (const IoError&) {
+    throw;
+  } catch (const Error& error) {
+    throw IoError(fmt::format("{}: {}", spec_.source, error.what()));
+  }
+}
+
+void UnigramTokenizer::index_pieces() {
+  check(!spec_.pieces.empty(), "the vocabulary is empty");
+  double least = std::numeric_limits<double>::infinity();
+  double most = -least;
+  for (const UnigramSpec::Piece& piece : spec_.pieces) {
+    const auto id = &piece - spec_.pieces.data();
+    check(!piece.text.empty(), "piece {} is empty", id);
+    check(find_invalid_utf8(piece.text) == piece.text.npos, "piece {} is not valid UTF-8", id);
+    check(std::isfinite(piece.score), "piece {} \"{}\" has the score {}", id, piece.text,
+          piece.score);
+    if (piece.kind == Kind::kNormal) {
+      least = std::min(least, piece.score);
+      most = std::max(most, piece.score);
+    }
+  }
+  check(least <= most, "no piece is a normal one");
+  std::vector<UnigramModel::Piece> pieces;
+  std::vector<AddedToken> users;
+  std::vector<int32_t> byte_ids(256, -1);
+  bool has_space = false;
+  for (size_t i = 0; i < spec_.pieces.size(); ++i) {
+    const auto& [text, score, kind] = spec_.pieces[i];
+    const auto id = static_cast<int32_t>(i);
+    decoded_.push_back(kind == Kind::kControl   ? ""
+                       : kind == Kind::kUnknown ? spec_.shown_unknown
+                                                : with_spaces(text));
+    if (kind == Kind::kNormal || kind == Kind::kUser) {
+      // A user's piece wins over every other way to cut its text.
+      const double bonus = static_cast<double>(text.size()) * most - 0.1;
+      pieces.push_back({text, kind == Kind::kUser ? bonus : score, id});
+      by_words_ = by_words_ && text.find(kSpace, 1) == text.npos;
+      has_space = has_space || text == kSpace;
+    }
+    if (kind == Kind::kUser) {
+      users.push_back({.content = with_spaces(text), .id = id});
+    }
+    unsigned byte = 0;
+    if (text.size() == 6 && text.starts_with("<0x") && text[5] == '>' &&
+        std::sscanf(text.c_str(), "<0x%2X>", &byte) == 1) {
+      byte_ids[byte] = id;
+      if (spec_.byte_fallback) {
+        decoded_.back() = std::string(1, static_cast<char>(byte));
+      }
+    }
+  }
+  by_words_ = by_words_ && has_space;  // else unknown characters may fuse over the start of a word
+  if (spec_.byte_fallback) {
+    const auto missing = std::find(byte_ids.begin(), byte_ids.end(), -1) - byte_ids.begin();
+    check(missing == 256, "byte_fallback needs all bytes, but there is no piece <0x{:02X}>",
+          missing);
+    byte_ids_ = std::move(byte_ids);
+  }
+  users_ = AddedTokens(std::move(users));
+  model_.emplace(pieces, least - kUnknownPenalty);
+}
+
+void UnigramTokenizer::index_added() {
+  std::vector<AddedToken> levels[2];
+  const size_t most = 16 * (spec_.pieces.size() + spec_.added.size()) + 1024;
+  for (const AddedToken& token : spec_.added) {
+    const auto id = static_cast<size_t>(token.id);
+    check(id < most, "the added token \"{}\" has id {}, far outside a vocabulary of {} tokens",
+          token.content, id, spec_.pieces.size());
+    check(id >= spec_.pieces.size() || spec_.pieces[id].text == token.content,
+          "id {} belongs to both \"{}\" and \"{}\"", id,
+          id < spec_.pieces.size() ? spec_.pieces[id].text : "", token.content);
+    if (decoded_.size() <= id) {
+      decoded_.resize(id + 1);
+    }
+    decoded_[id] = token.content;
+    levels[token.normalized ? 1 : 0].push_back(token);
+  }
+  levels_[0] = AddedTokens(std::move(levels[0]));
+  levels_[1] = AddedTokens(std::move(levels[1]));
+  margin_ = Charsmap::kLongestKey + users_.longest() +
+            std::max(levels_[0].longest(), levels_[1].longest());
+}
+
+size_t UnigramTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
+                                     std::vector<int32_t>& ids) const {
+  std::unique_ptr<Work> work;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!pool_.empty()) {
+      work = std::move(pool_.back());
+      pool_.pop_back();
+    }
+  }
+  if (work == nullptr) {
+    work = std::make_unique<Work>();
+  }
+  Call call{*work, state, ids, text.data()};
+  const size_t taken = encode_level(call, 0, text, last);
+  state.offset += static_cast<int64_t>(taken);
+  const std::lock_guard lock(mutex_);
+  pool_.push_back(std::move(work));
+  return taken;
+}
+
+// Cuts the text at the added tokens of `level`; what lies between goes to the next level.
+size_t UnigramTokenizer::encode_level(Call& call, int level, std::string_view text,
+                                      bool last) const {
+  if (level == 2) {
+    return encode_segment(call, text, last);
+  }
+  const AddedTokens& tokens = levels_[level];
+  size_t at = 0;
+  while (at < text.size()) {
+    const auto match = tokens.find(text, at);
+    if (!match) {
+      return at + encode_level(call, level + 1, text.substr(at), last);
+    }
+    const bool decided =
+        last || (match->content + tokens.longest() <= text.size() && match->end + 4 <= text.size());
+    const std::string_view before = text.substr(at, match->begin - at);
+    if (!decided) {
+      return at + encode_level(call, level + 1, before, false);
+    }
+    encode_level(call, level + 1, before, true);
+    call.ids.push_back(match->id);
+    call.state.in_segment = false;
+    at = match->end;
+  }
+  return at;
+}
+
+size_t UnigramTokenizer::encode_segment(Call& call, std::string_view text, bool last) const {
+  if (text.empty() || (!last && !by_words_)) {
+    return 0;
+  }
+  const size_t taken = normalise(call, text, last);
+  encode_normal(call, call.work.normal);
+  call.state.in_segment = !last && (call.state.in_segment || taken > 0);
+  return taken;
+}
+
+// Leaves the normal form of the start of `text` in work.normal and returns how much that is: all
+// where the segment ends with it, else up to the start of a word that what follows cannot change.
+size_t UnigramTokenizer::normalise(Call& call, std::string_view text, bool last) const {
+  std::string& out = call.work.normal;
+  out.clear();
+  const bool at_start = !call.state.in_segment;
+  const bool is_first = at_start && call.state.offset == 0 && text.data() == call.begin;
+  bool needs_prefix =
+      at_start && (spec_.prefix == Prefix::kAlways || spec_.prefix == Prefix::kIfMissing ||
+                   (spec_.prefix == Prefix::kFirst && is_first));
+  const bool only_missing = spec_.prefix != Prefix::kAlways;
+  bool stripping = at_start && spec_.strip_left;
+  bool after_space = false;
+  size_t taken = 0;  // the last start of a word, in `text`
+  size_t kept = 0;   // and in `out`
+  const auto put_space = [&] {
+    if (stripping || (spec_.collapse_spaces && after_space)) {
+      return;
+    }
+    needs_prefix = needs_prefix && !only_missing;
+    if (needs_prefix) {
+      out += kSpace;
+      needs_prefix = false;
+    }
+    out += kSpace;
+    after_space = true;
+  };
+  const auto put = [&](std::string_view bytes) {
+    if (needs_prefix && !(only_missing && bytes == kSpace)) {
+      out += kSpace;
+    }
+    needs_prefix = false;
+    out += bytes;
+    after_space = false;
+    stripping = false;
+  };
+  const size_t limit = last ? text.size() : text.size() < margin_ ? 0 : text.size() - margin_;
+  for (size_t at = 0; at < limit;) {
+    std::string_view rest = text.substr(at);
+    std::string_view unit;
+    size_t length = 0;
+    if (const auto user = users_.empty() ? std::nullopt : users_.at(rest, 0); user) {
+      length = user->end;
+      unit = rest.substr(0, length);
+    } else if (const Charsmap::Found found = charsmap_.longest(rest); found.length > 0) {
+      length = found.length;
+      unit = found.replacement;
+    } else {
+      const int size = decode_utf8(rest, 0).length;
+      length = std::max(1, size);
+      unit = size == 0 ? kReplacement : rest.substr(0, length);
+    }
+    for (size_t i = 0; i < unit.size();) {
+      const int size = std::max(1, decode_utf8(unit, i).length);
+      const std::string_view character = unit.substr(i, size);
+      const bool space =
+          character == " " ||
+          (spec_.any_white_space && char_class(decode_utf8(unit, i).code) == CharClass::kSpace);
+      if (space && i == 0 && !after_space && !out.empty()) {
+        taken = at;
+        kept = out.size();
+      }
+      if (space) {
+        put_space();
+      } else {
+        put(character);
+      }
+      i += size;
+    }
+    at += length;
+  }
+  if (!last) {
+    out.resize(kept);
+    return taken;
+  }
+  while (spec_.strip_right && out.ends_with(kSpace)) {
+    out.resize(out.size() - kSpace.size());
+  }
+  return text.size();
+}
+
+void UnigramTokenizer::encode_normal(Call& call, std::string_view normal) const {
+  Work& work = call.work;
+  for (size_t at = 0; at < normal.size();) {
+    const size_t end =
+        by_words_ ? std::min(normal.find(kSpace, at + 1), normal.size()) : normal.size();
+    const std::string_view word = normal.substr(at, end - at);
+    at = end;
+    if (word.size() > WordCache::kLongestWord) {
+      cut_word(work, word);
+      call.ids.insert(call.ids.end(), work.word.begin(), work.word.end());
+      continue;
+    }
+    WordCache::Slot& slot = work.cache.find(word);
+    if (slot.size == 0) {
+      cut_word(work, word);
+      call.ids.insert(call.ids.end(), work.word.begin(), work.word.end());
+      work.cache.insert(slot, word, work.word);
+    } else {
+      const std::span<const int32_t> known = work.cache.ids_of(slot);
+      call.ids.insert(call.ids.end(), known.begin(), known.end());
+    }
+  }
+}
+
+// Leaves the ids of `word` in work.word.
+void UnigramTokenizer::cut_word(Work& work, std::string_view word) const {
+  model_->cut(word, work.model);
+  work.word.clear();
+  bool after_unknown = false;
+  size_t at = 0;
+  for (const UnigramModel::Part& part : work.model.parts) {
+    if (part.id != UnigramModel::kUnknown) {
+      work.word.push_back(part.id);
+      after_unknown = false;
+    } else {
+      append_unknown(work, word.substr(at, part.size), after_unknown);
+    }
+    at += part.size;
+  }
+}
+
+void UnigramTokenizer::append_unknown(Work& work, std::string_view character,
+                                      bool& after_unknown) const {
+  if (!byte_ids_.empty()) {
+    for (const char c : character) {
+      work.word.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+    }
+    return;
+  }
+  if (!after_unknown) {  // several in a row are one
+    check(spec_.unknown.has_value(), "encode: {} has no piece for {} and none for the unknown",
+          spec_.source, describe_character(decode_utf8(character, 0).code));
+    work.word.push_back(*spec_.unknown);
+  }
+  after_unknown = true;
+}
+
+std::string UnigramTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string out;
+  for (const int32_t id : ids) {
+    check(id >= 0 && id < vocab_size(), "decode: id {} is not below the vocabulary's size {}", id,
+          vocab_size());
+    out += decoded_[id];
+  }
+  if (spec_.decode_strips_prefix && out.starts_with(' ')) {
+    out.erase(0, 1);
+  }
+  return out;
+}
+
+}  // namespace mstrain
