@@ -40,6 +40,7 @@ class SafetensorsFile {
   // A file in memory that outlives this object; `name` is used in errors.
   SafetensorsFile(std::span<const std::byte> file, std::string name);
 
+  const std::string& name() const { return name_; }                     // as errors call it
   const std::vector<TensorEntry>& entries() const { return entries_; }  // in the order of the data
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   bool contains(std::string_view name) const { return by_name_.contains(name); }
