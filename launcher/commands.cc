@@ -12,6 +12,7 @@
 #include "launcher/arguments.h"
 #include "launcher/inspect.h"
 #include "launcher/version.h"
+#include "suites/transformer/gpt/forward.h"
 #include "suites/transformer/gpt/run.h"
 
 namespace mstrain::launcher {
@@ -52,6 +53,7 @@ int generate(Arguments arguments, const std::atomic<bool>&) {
   gpt::SamplingOptions& sampling = request.sampling;
   const std::vector<Option> options{
       text_option("--checkpoint", "DIR", checkpoint),
+      text_option("--model", "DIR", checkpoint),
       text_option("--prompt", "TEXT", prompt),
       {"--tokens", "N",
        [&](const std::string& text) { request.tokens = integer_value("--tokens", text); }},
@@ -89,6 +91,7 @@ int evaluate(Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> checkpoint;
   std::optional<std::string> config;
   const std::vector<Option> options{text_option("--checkpoint", "DIR", checkpoint),
+                                    text_option("--model", "DIR", checkpoint),
                                     text_option("--config", "FILE", config)};
   const std::vector<std::string> overrides = parse_arguments(arguments, options);
   const std::string folder = required(checkpoint, "--checkpoint DIR");
@@ -108,6 +111,25 @@ int evaluate(Arguments arguments, const std::atomic<bool>& stop) {
   }
   gpt::evaluate_checkpoint({files, load_config(*config, overrides), stop, stdout}, folder);
   return stop ? kInterrupted : kDone;
+}
+
+int forward(Arguments arguments, const std::atomic<bool>&) {
+  std::optional<std::string> model;
+  std::optional<std::string> input;
+  std::optional<std::string> output;
+  gpt::ForwardRequest request;
+  const std::vector<Option> options{
+      text_option("--model", "DIR", model),
+      text_option("--checkpoint", "DIR", model),
+      text_option("--input", "FILE", input),
+      text_option("--output", "FILE", output),
+      {"--grads", "", [&](const std::string&) { request.gradients = true; }}};
+  expect_nothing(parse_arguments(arguments, options));
+  request.model = required(model, "--model DIR");
+  request.input = required(input, "--input FILE");
+  request.output = required(output, "--output FILE");
+  gpt::forward(real_files(), request);
+  return kDone;
 }
 
 int inspect(Arguments arguments, const std::atomic<bool>&) {
@@ -135,8 +157,11 @@ int report(Arguments arguments, const std::atomic<bool>&) {
   return kDone;
 }
 
-const Command kCommands[] = {
-    {"generate", generate}, {"eval", evaluate}, {"inspect", inspect}, {"report", report}};
+const Command kCommands[] = {{"generate", generate},
+                             {"eval", evaluate},
+                             {"forward", forward},
+                             {"inspect", inspect},
+                             {"report", report}};
 
 constexpr const char* kHelp = R"(mstrain trains models from a YAML file.
 
@@ -152,11 +177,15 @@ usage: mstrain --config FILE [key.path=value ...]   run what the file says (run.
                                  continue a text
        mstrain eval --checkpoint DIR [--config FILE] [key.path=value ...]
                                  the loss on held-out data; without FILE, on that of the run
+       mstrain forward --model DIR --input in.safetensors --output out.safetensors [--grads]
+                                 a model on given tensors: input_ids, attention_mask, position_ids, labels to
+                                 logits, loss and gradients
        mstrain inspect PATH      what a checkpoint, safetensors file or data file holds
        mstrain report RUN_DIR... [--output FILE]
                                  one self-contained HTML page with the curves of one or several runs
 
-DIR is a checkpoint, or a run directory: its newest checkpoint.
+DIR is a checkpoint, a run directory (its newest checkpoint) or a Hugging Face model directory. --model and --checkpoint
+mean the same.
 Exit status: 0 done, 1 failed while running, 2 bad usage or configuration, 3 the plan does not fit, 130 interrupted.
 )";
 
@@ -199,7 +228,7 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   }
   const gpt::RunRequest request{real_files(), load_config(*config, overrides), stop, stdout};
   if (prints) {
-    fmt::print("{}", to_yaml(gpt::resolved_config(request.tree)));
+    fmt::print("{}", to_yaml(gpt::resolved_config(request.files, request.tree)));
     return kDone;
   }
   if (is_dry) {

@@ -5,7 +5,8 @@
 
 namespace mstrain {
 
-enum class Activation { kGelu, kGeluNew, kRelu, kSilu };  // gelu_new: GPT-2's tanh approximation
+// gelu_new: GPT-2's tanh approximation
+enum class Activation { kGelu, kGeluNew, kRelu, kSilu, kTanh };
 
 Tensor activate(Activation activation, const Arg& x);
 

@@ -22,6 +22,8 @@ struct TrainTask {
   std::vector<ParamSpec> parameters;
   // The shape under which checkpoints store parameter i: the same elements in the same order.
   std::vector<Shape> stored_shapes;
+  // The weights that a run begins with; null: those of the initialisers.
+  std::function<Params()> initial;
 
   // Types of the tensors of a batch of `rows` samples; the first dim of each is `rows`.
   std::function<Types(int64_t rows)> batch_types;

@@ -37,7 +37,7 @@ Trainer::Trainer(const TrainTask& task, const TrainData& data, const TrainConfig
 void Trainer::start(uint64_t seed, int64_t micro) {
   progress_ = {0, seed, 0, micro, data_.identity, lr_.state()};
   state_ = {};
-  state_.params = init_params(task_.parameters, seed);
+  state_.params = task_.initial != nullptr ? task_.initial() : init_params(task_.parameters, seed);
   state_.optimizer = program_.optimizer().init(state_.params);
   batches_ = data_.training(seed, config_.batch.global, 0);
 }

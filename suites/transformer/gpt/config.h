@@ -32,11 +32,15 @@ struct NormConfig {
 
 struct InitConfig {
   double std = 0.02;
+  std::optional<std::string> from;
 
   template <class V>
   void fields(V& v) {
     v("std", std, "standard deviation of weights; 1/sqrt(2 num_layers) of it before a residual sum",
       rule::at_least(0));
+    v("from", from,
+      "a Hugging Face model directory, a checkpoint or a run to begin with; the other keys of "
+      "`model` are taken from it, and may be left out");
   }
 };
 
@@ -49,6 +53,8 @@ struct GptConfig {
   std::optional<int64_t> ffn_hidden_size;
   int64_t max_position_embeddings = 1024;
   Activation activation = Activation::kGeluNew;
+  bool scale_attn_weights = true;
+  bool scale_attn_by_inverse_layer_idx = false;
   NormConfig norm;
   DropoutConfig dropout;
   bool tie_embeddings = true;
@@ -66,7 +72,10 @@ struct GptConfig {
       rule::at_least(1));
     v("max_position_embeddings", max_position_embeddings, "longest sequence", rule::at_least(1));
     v("activation", activation, "inside the MLP",
-      rule::one_of({"gelu", "gelu_new", "relu", "silu"}));
+      rule::one_of({"gelu", "gelu_new", "relu", "silu", "tanh"}));
+    v("scale_attn_weights", scale_attn_weights, "attention scores are divided by sqrt(head_dim)");
+    v("scale_attn_by_inverse_layer_idx", scale_attn_by_inverse_layer_idx,
+      "and by the number of the layer, from 1");
     v("norm", norm, "layer norms");
     v("dropout", dropout, "probabilities of dropping an element in training");
     v("tie_embeddings", tie_embeddings, "token embeddings are the output layer's weights too");
@@ -74,6 +83,8 @@ struct GptConfig {
   }
 
   int64_t head_dim() const { return hidden_size / num_attention_heads; }
+  // The factor of the attention scores of layer i, from 0.
+  double attention_scale(int64_t layer) const;
   int64_t ffn_dim() const { return ffn_hidden_size.value_or(4 * hidden_size); }
 };
 

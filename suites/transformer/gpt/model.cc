@@ -17,23 +17,29 @@ Gpt::Gpt(const GptConfig& config, Recompute recompute) : config_(config), recomp
   }
 }
 
-Tensor Gpt::operator()(const Params& p, const Tensor& tokens_bt) const {
+Tensor Gpt::operator()(const Params& p, const Tensor& tokens_bt, const GptView& view) const {
+  return logits(p, features(p, tokens_bt, view));
+}
+
+Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const GptView& view) const {
   const Params transformer = p / "transformer";
-  Tensor x_btc = embed(transformer, tokens_bt);
+  Tensor x_btc = embed(transformer, tokens_bt, view.positions_bt);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
-    const auto layer = [&](const Tensor& x) { return block(transformer / "h" / i, x); };
+    const auto layer = [&](const Tensor& x) { return block(transformer / "h" / i, x, i, view); };
     x_btc = recomputed(recompute_, layer, x_btc);
   }
-  x_btc = layer_norm(transformer / "ln_f", x_btc, config_.norm.eps);
+  return layer_norm(transformer / "ln_f", x_btc, config_.norm.eps);
+}
 
-  const Params head = config_.tie_embeddings ? transformer / "wte" : p / "lm_head";
+Tensor Gpt::logits(const Params& p, const Tensor& features) const {
+  const Params head = config_.tie_embeddings ? p / "transformer" / "wte" : p / "lm_head";
   const Tensor w_vc = head.get("weight", {*config_.vocab_size.value, config_.hidden_size},
                                normal_init(config_.init.std));
   const NameScope scope("lm_head");
-  return matmul(x_btc, w_vc, {.transpose_b = true});
+  return matmul(features, w_vc, {.transpose_b = true});
 }
 
-Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt) const {
+Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt, const Tensor& positions_bt) const {
   const NameScope scope = NameScope::absolute(p.path());
   const int64_t t = tokens_bt.dim(1);
   check(t <= config_.max_position_embeddings,
@@ -44,16 +50,19 @@ Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt) const {
       embedding(p / "wte", tokens_bt, *config_.vocab_size.value, config_.hidden_size, init);
   const Tensor positions =
       (p / "wpe").get("weight", {config_.max_position_embeddings, config_.hidden_size}, init);
-  return dropout(p / "drop", token_btc + slice(positions, 0, 0, t), config_.dropout.embedding);
+  const Tensor position_btc =
+      positions_bt ? embedding(positions, positions_bt) : slice(positions, 0, 0, t);
+  return dropout(p / "drop", token_btc + position_btc, config_.dropout.embedding);
 }
 
-Tensor Gpt::block(const Params& p, const Tensor& x_btc) const {
+Tensor Gpt::block(const Params& p, const Tensor& x_btc, int64_t layer, const GptView& view) const {
   const NameScope scope = NameScope::absolute(p.path());
-  const Tensor y_btc = x_btc + self_attention(p, x_btc);
+  const Tensor y_btc = x_btc + self_attention(p, x_btc, layer, view);
   return y_btc + feed_forward(p, y_btc);
 }
 
-Tensor Gpt::self_attention(const Params& block, const Tensor& x_btc) const {
+Tensor Gpt::self_attention(const Params& block, const Tensor& x_btc, int64_t layer,
+                           const GptView& view) const {
   const Params p = block / "attn";
   const NameScope scope = NameScope::absolute(p.path());
   const Shape by_head{3, config_.num_attention_heads, config_.head_dim()};
@@ -63,8 +72,13 @@ Tensor Gpt::self_attention(const Params& block, const Tensor& x_btc) const {
   };
   const Tensor qkv_bt3hd = recomputed_cheaply(recompute_, project, x_btc);
   const Tensors q_k_v = unstack(qkv_bt3hd, 2);
-  const Tensor out_bthd = attention(p / "attn_dropout", q_k_v[0], q_k_v[1], q_k_v[2],
-                                    config_.dropout.attention, {.causal = true});
+  const Tensor& q = q_k_v[0];
+  const Tensor& k = q_k_v[1];
+  const Tensor& v = q_k_v[2];
+  const Tensor out_bthd =
+      view.attend ? view.attend(layer, q, k, v)
+                  : attention(p / "attn_dropout", q, k, v, config_.dropout.attention,
+                              {.causal = true, .scale = config_.attention_scale(layer)});
   const Tensor out_btc = linear(p / "c_proj", out_bthd, {config_.hidden_size},
                                 {.in_dims = 2, .weight_init = residual_weights()});
   return dropout(p / "resid_dropout", out_btc, config_.dropout.hidden);

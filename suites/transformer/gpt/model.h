@@ -2,11 +2,22 @@
 // Parameters carry the names of Hugging Face's GPT2LMHeadModel and keep their logical dims (see hf_names.h).
 #pragma once
 
+#include <functional>
+
 #include "core/nn/recompute.h"
 #include "core/tensor/params.h"
 #include "suites/transformer/gpt/config.h"
 
 namespace mstrain::gpt {
+
+// What a pass over tokens sees besides them, where that is not simply each token and those before it.
+struct GptView {
+  Tensor positions_bt;  // i32, where in their sequence the tokens stand; null: 0, 1, …
+  // out[b, t, heads, head_dim] of the queries, keys and values of a layer; null: causal attention, with dropout.
+  std::function<Tensor(int64_t layer, const Tensor& q_bthd, const Tensor& k_bthd,
+                       const Tensor& v_bthd)>
+      attend;
+};
 
 class Gpt {
  public:
@@ -16,7 +27,10 @@ class Gpt {
   const GptConfig& config() const { return config_; }
 
   // tokens[b, t] (i32 or i64), t <= max_position_embeddings -> logits[b, t, vocab].
-  Tensor operator()(const Params& p, const Tensor& tokens_bt) const;
+  Tensor operator()(const Params& p, const Tensor& tokens_bt, const GptView& view = {}) const;
+  // Its two halves: tokens[b, t] -> features[b, t, hidden_size], and features[..., hidden_size] -> logits[..., vocab].
+  Tensor features(const Params& p, const Tensor& tokens_bt, const GptView& view = {}) const;
+  Tensor logits(const Params& p, const Tensor& features) const;
 
   // Mean cross-entropy of targets[b, t] (the tokens, one position ahead; -100: not counted).
   Tensor loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
@@ -25,10 +39,12 @@ class Gpt {
   std::vector<ParamSpec> specs() const;
 
  private:
-  Tensor embed(const Params& p, const Tensor& tokens_bt) const;
-  Tensor block(const Params& p, const Tensor& x_btc) const;
-  Tensor self_attention(const Params& block, const Tensor& x_btc) const;  // of the norm of x
-  Tensor feed_forward(const Params& block, const Tensor& x_btc) const;    // likewise
+  Tensor embed(const Params& p, const Tensor& tokens_bt, const Tensor& positions_bt) const;
+  Tensor block(const Params& p, const Tensor& x_btc, int64_t layer, const GptView& view) const;
+  // Both of the norm of x.
+  Tensor self_attention(const Params& block, const Tensor& x_btc, int64_t layer,
+                        const GptView& view) const;
+  Tensor feed_forward(const Params& block, const Tensor& x_btc) const;
   Init weights() const;
   Init residual_weights() const;
 

@@ -84,11 +84,26 @@ void print_evaluation(std::FILE* out, const EvaluationResult& result) {
 
 struct Opened {
   GptRunConfig config;
-  Corpus corpus;
+  TrainTask task;
+  TrainData data;
 };
 
-Opened open(const RunRequest& request, std::shared_ptr<const Tokenizer> tokenizer = nullptr) {
+// The weights of model.init.from are read when the run begins.
+TrainTask task_of(FileSystem& files, const GptRunConfig& config) {
+  TrainTask task = make_task(config);
+  if (const auto& from = config.model.init.from) {
+    task.initial = [&files, path = *from] { return load_params(files, open_model(files, path)); };
+  }
+  return task;
+}
+
+// `model`: what is evaluated instead of the configuration's network.
+Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   GptRunConfig config = read_run_config(request.tree);
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (model != nullptr) {
+    tokenizer = stored_tokenizer(request.files, *model);
+  }
   Corpus corpus = open_corpus(request.files, config.data, std::move(tokenizer));
   config = with_vocab(std::move(config), corpus.tokenizer->vocab_size(), request.tree);
   for (const std::string& prompt : config.train.eval.prompts) {
@@ -98,19 +113,25 @@ Opened open(const RunRequest& request, std::shared_ptr<const Tokenizer> tokenize
       config_fail(request.tree, "eval.prompts", error.what());
     }
   }
-  return {std::move(config), std::move(corpus)};
+  const auto& from = config.model.init.from;
+  const Json source = from ? open_model(request.files, *from).description : Json::object();
+  if (model != nullptr) {
+    config.model = model->config;
+  }
+  TrainTask task = task_of(request.files, config);
+  TrainData data = make_data(config, corpus, source);
+  return {std::move(config), std::move(task), std::move(data)};
 }
 
 Outcome train_model(const RunRequest& request) {
   const Opened opened = open(request);
   const GptRunConfig& config = opened.config;
-  const TrainTask task = make_task(config);
-  const TrainData data = make_data(config, opened.corpus);
   const auto refuse_plan = [&](const RunPlan& plan, int64_t limit) {
     refuse(config, request.tree, plan, limit);
   };
-  const SessionResult result = train(request.files, config.train, resolved_config(request.tree),
-                                     task, data, refuse_plan, request.stop);
+  const SessionResult result =
+      train(request.files, config.train, write_config(read_run_config(request.tree)), opened.task,
+            opened.data, refuse_plan, request.stop);
   const std::string directory = config.train.run.directory();
   switch (result.outcome) {
     case Outcome::kWasFinished:
@@ -141,16 +162,14 @@ Outcome train_model(const RunRequest& request) {
 void benchmark(const RunRequest& request) {
   const Opened opened = open(request);
   const GptRunConfig& config = opened.config;
-  const TrainTask task = make_task(config);
-  const TrainData data = make_data(config, opened.corpus);
   const int64_t limit = memory_limit(config.train.memory);
   const Context context = make_context(config.train);
   const ContextScope scope(context);
-  const PlannedRun run = plan_run(task, config.train, context, limit, /*evaluates=*/false);
+  const PlannedRun run = plan_run(opened.task, config.train, context, limit, /*evaluates=*/false);
   if (run.plan.total() > limit) {
     refuse(config, request.tree, run.plan, limit);
   }
-  const StepTimes times = time_steps(task, data, config.train, run, request.stop);
+  const StepTimes times = time_steps(opened.task, opened.data, config.train, run, request.stop);
   fmt::print(request.out,
              "steps {}  median {:.6f} s  fastest {:.6f} s  {:.1f} tokens/s  {:.2f} GFLOP/s\n",
              times.steps, times.median_seconds, times.fastest_seconds,
@@ -173,11 +192,18 @@ void continue_prompts(const RunRequest& request, const GptRunConfig& config) {
   }
 }
 
+RunRequest resolved(const RunRequest& request) {
+  return {request.files, with_stored_model(request.files, request.tree), request.stop, request.out};
+}
+
 }  // namespace
 
-YamlNode resolved_config(const YamlNode& tree) { return write_config(read_run_config(tree)); }
+YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {
+  return write_config(read_run_config(with_stored_model(files, tree)));
+}
 
-Outcome run(const RunRequest& request) {
+Outcome run(const RunRequest& given) {
+  const RunRequest request = resolved(given);
   const GptRunConfig config = read_run_config(request.tree);
   switch (config.train.run.mode) {
     case RunMode::kTrain: return train_model(request);
@@ -188,7 +214,8 @@ Outcome run(const RunRequest& request) {
   return request.stop ? Outcome::kInterrupted : Outcome::kFinished;
 }
 
-void dry_run(const RunRequest& request, const std::optional<std::string>& plan_file) {
+void dry_run(const RunRequest& given, const std::optional<std::string>& plan_file) {
+  const RunRequest request = resolved(given);
   GptRunConfig config = read_run_config(request.tree);
   if (config.model.vocab_size.is_word()) {
     const int64_t size = config.data.tokenizer.type == TokenizerType::kByte
@@ -221,10 +248,15 @@ void dry_run(const RunRequest& request, const std::optional<std::string>& plan_f
 void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out) {
   check_sampling(request.sampling);
   check(request.tokens >= 1, "tokens {}: expected at least 1", request.tokens);
-  const StoredModel stored = load_model(files, request.checkpoint);
-  Generator generator(Gpt(stored.config), stored.tokenizer);
+  const StoredModel stored = open_model(files, request.checkpoint);
+  const auto tokenizer = stored_tokenizer(files, stored);
+  if (tokenizer == nullptr) {
+    throw IoError(fmt::format("{}: holds no tokenizer ({})", stored.folder, kTokenizerFile));
+  }
+  const Params params = load_params(files, stored);
+  Generator generator(Gpt(stored.config), tokenizer);
   fmt::print(out, "{}", request.prompt);
-  generator.generate(stored.params, request.prompt, request.tokens, request.sampling,
+  generator.generate(params, request.prompt, request.tokens, request.sampling,
                      [&](std::string_view piece) {
                        fmt::print(out, "{}", piece);
                        std::fflush(out);
@@ -232,24 +264,23 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
   fmt::print(out, "\n");
 }
 
-void evaluate_checkpoint(const RunRequest& request, const std::string& checkpoint) {
-  const StoredModel stored = load_model(request.files, checkpoint);
-  Opened opened = open(request, stored.tokenizer);
-  GptRunConfig& config = opened.config;
-  config.model = stored.config;
-  const TrainTask task = make_task(config);
-  const TrainData data = make_data(config, opened.corpus);
+void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint) {
+  const RunRequest request = resolved(given);
+  const StoredModel stored = open_model(request.files, checkpoint);
+  const Params params = load_params(request.files, stored);
+  const Opened opened = open(request, &stored);
+  const GptRunConfig& config = opened.config;
   const Context context = make_context(config.train);
   const ContextScope scope(context);
   int64_t rows = config.train.batch.micro.value_or(config.train.batch.global);
-  auto program = std::make_unique<LossProgram>(task, config.train, rows, context);
+  auto program = std::make_unique<LossProgram>(opened.task, config.train, rows, context);
   const int64_t limit = memory_limit(config.train.memory);
   while (rows > 1 && program->program() != nullptr &&
          program->program()->memory().inputs + program->program()->memory().arena > limit) {
     rows = (rows + 1) / 2;
-    program = std::make_unique<LossProgram>(task, config.train, rows, context);
+    program = std::make_unique<LossProgram>(opened.task, config.train, rows, context);
   }
-  const auto result = evaluate(*program, stored.params, data, config.train, rows, request.stop);
+  const auto result = evaluate(*program, params, opened.data, config.train, rows, request.stop);
   if (result) {
     print_evaluation(request.out, *result);
   }

@@ -29,8 +29,8 @@ Outcome run(const RunRequest& request);
 // fit. Opens no data where model.vocab_size is given.
 void dry_run(const RunRequest& request, const std::optional<std::string>& plan_file);
 
-// The configuration with every default filled in.
-YamlNode resolved_config(const YamlNode& tree);
+// The configuration with every default filled in, and `model` from model.init.from.
+YamlNode resolved_config(FileSystem& files, const YamlNode& tree);
 
 struct GenerateRequest {
   std::string checkpoint;  // or a run directory

@@ -1,8 +1,14 @@
-// A trained GPT on disk: a checkpoint of ours, or a Hugging Face model directory with a tokenizer that we know.
+// A GPT on disk: a checkpoint of ours, or a Hugging Face model directory.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <string>
+
 #include "core/base/files.h"
+#include "core/base/json.h"
 #include "core/data/tokenizer.h"
+#include "core/io/safetensors_folder.h"
 #include "core/tensor/params.h"
 #include "suites/transformer/gpt/config.h"
 
@@ -10,15 +16,29 @@ namespace mstrain::gpt {
 
 struct StoredModel {
   std::string folder;
+  Json description;  // config.json as it stands
   GptConfig config;
-  Params params;
-  std::shared_ptr<const Tokenizer> tokenizer;
 };
 
-// The checkpoint that `path` means: itself, or the newest sound one of a run directory. Throws IoError.
+// The folder with weights that `path` means: itself, or the newest sound checkpoint of a run directory. Throws IoError.
 std::string find_checkpoint(FileSystem& files, const std::string& path);
 
-// Reads the folder that find_checkpoint gives. Files that a manifest lists are compared with it. Throws IoError.
-StoredModel load_model(FileSystem& files, const std::string& path);
+// Reads config.json of the folder that find_checkpoint gives. Throws IoError, or Error for another kind of model.
+StoredModel open_model(FileSystem& files, const std::string& path);
+
+// Its tokenizer; null where the folder holds none that we know. Throws IoError.
+std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const StoredModel& model);
+
+// Its weights, in f32. Files that a manifest lists are compared with it first. Throws IoError naming parameters that are
+// missing, of another shape, or unknown.
+Params load_params(FileSystem& files, const StoredModel& model);
+
+// The name that the weight file has for each parameter, by our name.
+std::map<std::string, std::string> stored_names(FileSystem& files, const StoredModel& model);
+
+// Lays `model.*` of a configuration that names `model.init.from` over what that directory says. Throws ConfigError where
+// both name different networks; what is dropped out and how weights would be drawn may differ. Other configurations
+// come back as they are.
+YamlNode with_stored_model(FileSystem& files, YamlNode tree);
 
 }  // namespace mstrain::gpt

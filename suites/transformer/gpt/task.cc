@@ -66,7 +66,7 @@ TrainTask make_task(const GptRunConfig& config) {
   return task;
 }
 
-TrainData make_data(const GptRunConfig& config, const Corpus& corpus) {
+TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json& source) {
   const int64_t seq = config.data.seq_length;
   const bool shuffle = config.data.shuffle;
   TrainData data;
@@ -86,7 +86,7 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus) {
     };
   }
   data.identity = to_string(corpus.identity);
-  data.checkpoint_files = {{"config.json", hf_config(config.model).dump(2) + "\n"},
+  data.checkpoint_files = {{"config.json", hf_config(config.model, source).dump(2) + "\n"},
                            {std::string(kTokenizerFile), corpus.tokenizer->to_json()}};
   const auto generator =
       std::make_shared<Generator>(Gpt(config.model), corpus.tokenizer, config.train.run.execution);

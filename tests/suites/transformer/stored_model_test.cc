@@ -1,0 +1,238 @@
+#include "suites/transformer/gpt/stored_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/train/metrics_file.h"
+#include "suites/transformer/gpt/forward.h"
+#include "suites/transformer/gpt/run.h"
+#include "tests/core/base/temporary_folder.h"
+#include "tests/golden/gpt_hf.h"
+#include "tests/suites/transformer/hf_directory.h"
+
+namespace mstrain::gpt {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::ThrowsMessage;
+
+class StoredModelTest : public testing::Test {
+ protected:
+  static constexpr int64_t kBatch = 2, kLength = 6;
+
+  void write_input(const std::vector<std::string>& names, bool masked = false) {
+    std::map<std::string, std::vector<int64_t>> all;
+    for (int64_t b = 0; b < kBatch; ++b) {
+      for (int64_t t = 0; t < kLength; ++t) {
+        const bool hidden = masked && b == 1 && t >= 4;
+        all["input_ids"].push_back((7 * b + 3 * t + b * t) % 11);
+        all["labels"].push_back((b == 0 && t == 2) || hidden ? -100 : (5 * b + 4 * t + 1) % 11);
+        all["attention_mask"].push_back(hidden ? 0 : 1);
+      }
+    }
+    std::map<std::string, std::pair<Shape, std::string>> tensors;
+    for (const std::string& name : names) {
+      tensors[name] = {{kBatch, kLength}, bytes_of(all.at(name))};
+    }
+    write_safetensors(folder_ / "in.safetensors", tensors, Dtype::kI64);
+  }
+  std::vector<float> read(const std::string& name) {
+    const SafetensorsFile file(real_files(), folder_ / "out.safetensors");
+    const TensorEntry& entry = file.at(name);
+    EXPECT_EQ(entry.dtype, Dtype::kF32);
+    std::vector<float> values(entry.bytes / sizeof(float));
+    std::memcpy(values.data(), file.data(entry).data(), entry.bytes);
+    return values;
+  }
+  void run_forward(bool gradients = true) {
+    forward(real_files(),
+            {folder_.path(), folder_ / "in.safetensors", folder_ / "out.safetensors", gradients});
+  }
+  template <class F>
+  static std::string error_of(F&& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(StoredModelTest, ForwardEqualsHuggingFace) {
+  for (const golden::HfCase& expected : golden::kHfCases) {
+    SCOPED_TRACE(expected.name);
+    write_model(folder_.path(), tiny_config(Json::parse(expected.options)));
+    write_input(expected.masked ? std::vector<std::string>{"input_ids", "labels", "attention_mask"}
+                                : std::vector<std::string>{"input_ids", "labels"},
+                expected.masked);
+    run_forward();
+    ASSERT_EQ(read("loss").size(), 1U);
+    EXPECT_NEAR(read("loss")[0], expected.loss, 1e-5);
+    const std::vector<float> logits = read("logits");
+    ASSERT_EQ(logits.size(), 2U * 6 * 11);
+    for (size_t i = 0; i < 11; ++i) {
+      EXPECT_NEAR(logits[(6 + 3) * 11 + i], expected.logits[i], 1e-4);
+    }
+    for (const golden::HfGradient& gradient : expected.gradients) {
+      const std::vector<float> values = read("grad." + std::string(gradient.name));
+      double squares = 0;
+      for (const float value : values) {
+        squares += static_cast<double>(value) * value;
+      }
+      const double tolerance = 1e-4 * gradient.greatest;
+      EXPECT_NEAR(values[values.size() / 2], gradient.middle, tolerance) << gradient.name;
+      EXPECT_NEAR(std::sqrt(squares), gradient.norm, 1e-4 * gradient.norm) << gradient.name;
+    }
+  }
+}
+
+TEST_F(StoredModelTest, ForwardWritesWhatIsAskedFor) {
+  write_model(folder_.path(), tiny_config());
+  const auto names = [&] {
+    std::vector<std::string> out;
+    const SafetensorsFile file(real_files(), folder_ / "out.safetensors");
+    for (const TensorEntry& entry : file.entries()) {
+      out.push_back(entry.name);
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  write_input({"input_ids"});
+  run_forward(false);
+  EXPECT_THAT(names(), testing::ElementsAre("logits"));
+  write_input({"input_ids", "labels"});
+  run_forward(false);
+  EXPECT_THAT(names(), testing::ElementsAre("logits", "loss"));
+  run_forward(true);
+  EXPECT_EQ(names().size(),
+            2 + Gpt(open_model(real_files(), folder_.path()).config).specs().size());
+}
+
+TEST_F(StoredModelTest, ForwardNamesTheInputThatDoesNotFit) {
+  write_model(folder_.path(), tiny_config());
+  const std::string in = folder_ / "in.safetensors";
+  const auto error = [&](const char* name, const Shape& shape, const std::vector<int64_t>& values,
+                         bool gradients = false) {
+    std::map<std::string, std::pair<Shape, std::string>> tensors;
+    tensors["input_ids"] = {{1, 2}, bytes_of(std::vector<int64_t>{1, 2})};
+    tensors[name] = {shape, bytes_of(values)};
+    write_safetensors(in, tensors, Dtype::kI64);
+    return error_of([&] { run_forward(gradients); });
+  };
+  EXPECT_EQ(error("input_ids", {1, 2}, {3, 11}),
+            in + ": input_ids holds 11 at [0, 1], expected 0 … 10");
+  EXPECT_EQ(error("input_ids", {2}, {3, 1}),
+            in + ": input_ids is I64 [2], expected integers [batch, time]");
+  EXPECT_EQ(error("labels", {1, 2}, {-1, 1}),
+            in + ": labels holds -1 at [0, 0], expected 0 … 10 or -100");
+  EXPECT_EQ(error("labels", {2, 1}, {1, 1}),
+            in + ": labels is I64 [2, 1], expected integers [1, 2]");
+  EXPECT_EQ(error("attention_mask", {1, 2}, {1, 2}),
+            in + ": attention_mask holds 2 at [0, 1], expected 0 … 1");
+  EXPECT_EQ(error("position_ids", {1, 2}, {1, 8}),
+            in + ": position_ids holds 8 at [0, 1], expected 0 … 7");
+  EXPECT_THAT(error("label", {1, 2}, {1, 1}),
+              StartsWith(in + ": the model takes no tensor label; did you mean labels?"));
+  EXPECT_THAT(error("input_ids", {1, 9}, {1, 1, 1, 1, 1, 1, 1, 1, 1}),
+              HasSubstr("input_ids has 9 positions, the model 8"));
+  EXPECT_THAT(error("input_ids", {0, 2}, {}), HasSubstr("input_ids is empty"));
+  EXPECT_THAT(error("input_ids", {1, 1}, {1}, true),
+              HasSubstr("has no labels, which --grads needs"));
+  EXPECT_FALSE(real_files().exists(folder_ / "out.safetensors"));
+}
+
+TEST_F(StoredModelTest, NamesWhatTheWeightsLack) {
+  write_model(folder_.path(), tiny_config());
+  const auto error_with = [&](const Json& options) {
+    write_file_atomic(real_files(), folder_ / "config.json", tiny_config(options).dump());
+    return error_of([&] { load_params(real_files(), open_model(real_files(), folder_.path())); });
+  };
+  EXPECT_THAT(error_with({{"n_layer", 1}}),
+              HasSubstr("tensors that belong to no parameter: transformer.h.1.attn.c_attn.bias, "));
+  EXPECT_THAT(error_with({{"n_layer", 3}}),
+              HasSubstr("parameters that the weights lack: transformer.h.2.attn.c_attn.bias, "));
+  EXPECT_THAT(error_with({{"n_inner", 20}}),
+              HasSubstr("transformer.h.0.mlp.c_fc.bias is F32 [48], expected [20]"));
+  EXPECT_THAT(error_with({{"tie_word_embeddings", false}}),
+              HasSubstr("parameters that the weights lack: lm_head.weight"));
+  // Nothing of this size may be tried.
+  EXPECT_THAT(error_with({{"n_layer", 200000000}}), HasSubstr("tells of 200000000 layers"));
+  EXPECT_THAT(
+      error_with({{"vocab_size", 200000000}, {"n_embd", 180000000}, {"n_positions", 100000000}}),
+      HasSubstr("expected [180000000, 540000000]"));
+}
+
+std::string run_text(const std::string& folder, const std::string& model) {
+  return "run: {output_dir: " + folder + "/run, threads: 1}\nmodel: " + model +
+         "\ndata: {train: " + folder +
+         "/text.txt, split: 1.0, tokenizer: {type: byte}, seq_length: 8, shuffle: false}\n"
+         "batch: {global: 4}\n"
+         "optimizer: {type: adamw, lr: 3.0e-3, betas: [0.9, 0.95], weight_decay: 0.1}\n"
+         "schedule: {type: constant, total_steps: 5}\n"
+         "log: {interval: 1}\n";
+}
+
+class FineTuningTest : public StoredModelTest {
+ protected:
+  FineTuningTest() {
+    write_model(folder_.path(), tiny_config({{"vocab_size", 257}}));
+    write_file_atomic(real_files(), folder_ / "text.txt", golden::kHfText);
+  }
+  YamlNode tree(const std::string& model) {
+    return parse_yaml(run_text(folder_.path(), model), "run.yaml");
+  }
+  std::atomic<bool> stop_ = false;
+};
+
+TEST_F(FineTuningTest, FiveStepsTrackPyTorch) {
+  const YamlNode config = tree("{init: {from: " + folder_.path() + "}}");
+  std::FILE* const out = std::tmpfile();
+  EXPECT_EQ(run({real_files(), config, stop_, out}), Outcome::kFinished);
+  std::fclose(out);
+  const std::vector<Json> rows = read_metrics(real_files(), folder_ / "run/metrics.jsonl");
+  ASSERT_EQ(rows.size(), std::size(golden::kHfStepLosses));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_NEAR(rows[i]["loss"].get<double>(), golden::kHfStepLosses[i], 1e-4) << i;
+  }
+  const StoredModel saved = open_model(real_files(), folder_ / "run");
+  EXPECT_THAT(saved.folder, HasSubstr("step-00000005"));
+  EXPECT_EQ(saved.description["eos_token_id"], 5);
+  EXPECT_EQ(saved.config.hidden_size, 12);
+}
+
+TEST_F(FineTuningTest, TheNetworkIsTakenFromTheDirectory) {
+  const YamlNode config = resolved_config(
+      real_files(), tree("{dropout: {hidden: 0.3}, num_layers: 2, vocab_size: auto, "
+                         "ffn_hidden_size: 48, init: {from: " +
+                         folder_.path() + "}}"));
+  EXPECT_EQ(find_config(config, "model.hidden_size")->text, "12");
+  EXPECT_EQ(find_config(config, "model.vocab_size")->text, "257");
+  EXPECT_EQ(find_config(config, "model.dropout.hidden")->text, "0.3");
+  EXPECT_EQ(find_config(config, "model.init.from")->text, folder_.path());
+  EXPECT_TRUE(resolved_config(real_files(), config).same_value(config));
+}
+
+TEST_F(FineTuningTest, AnotherNetworkIsAnErrorOfTheConfiguration) {
+  const auto error = [&](const std::string& keys) {
+    return error_of([&] {
+      resolved_config(real_files(), tree("{" + keys + ", init: {from: " + folder_.path() + "}}"));
+    });
+  };
+  EXPECT_EQ(error("hidden_size: 24"), "run.yaml:2: model.hidden_size: 24 differs from 12 in " +
+                                          folder_.path() +
+                                          "/config.json; leave it out to take that");
+  EXPECT_THAT(error("ffn_hidden_size: 40"), HasSubstr("model.ffn_hidden_size: 40 differs from 48"));
+  EXPECT_THAT(error("norm: {eps: 0.1}"), HasSubstr("model.norm.eps: 0.1 differs from"));
+  EXPECT_THAT(error("hiden_size: 12"), HasSubstr("did you mean model.hidden_size?"));
+  EXPECT_THAT(error_of([&] { resolved_config(real_files(), tree("{init: {from: /nowhere}}")); }),
+              StartsWith("run.yaml:2: model.init.from: /nowhere: does not exist"));
+}
+
+}  // namespace
+}  // namespace mstrain::gpt

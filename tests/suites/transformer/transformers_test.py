@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Tiny random GPT-2 models made by Hugging Face's `transformers` mean the same to mstrain, and go back unchanged.
+
+Usage: transformers_test.py MSTRAIN. Exits with 77 (skipped) where `torch`, `transformers` or `safetensors` is missing; set
+MSTRAIN_TRANSFORMERS_PYTHON to an interpreter that has them, or create the virtual environment .venv-transformers."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+NEEDED = "import torch, transformers, safetensors.torch"
+SIZES = dict(vocab_size=257, n_positions=16, n_embd=24, n_layer=3, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0,
+             attn_pdrop=0.0, bos_token_id=1, eos_token_id=2)
+MODELS = {
+    "plain": {},
+    "inner": {"n_inner": 40, "layer_norm_epsilon": 1e-3},
+    "untied": {"tie_word_embeddings": False},
+    "by_layer": {"scale_attn_by_inverse_layer_idx": True},
+    "unscaled": {"scale_attn_weights": False},
+    "reordered": {"reorder_and_upcast_attn": True, "scale_attn_by_inverse_layer_idx": True},
+    "gelu": {"activation_function": "gelu"},
+    "pytorch_tanh": {"activation_function": "gelu_pytorch_tanh"},
+    "relu": {"activation_function": "relu"},
+    "silu": {"activation_function": "silu"},
+    "tanh": {"activation_function": "tanh"},
+}
+STEPS = 5
+
+
+def with_transformers():
+    """Starts this program again under an interpreter that has the packages."""
+    for candidate in [os.environ.get("MSTRAIN_TRANSFORMERS_PYTHON"), ROOT / ".venv-transformers/bin/python"]:
+        if candidate and pathlib.Path(candidate).exists() and str(candidate) != sys.executable:
+            if subprocess.run([candidate, "-c", NEEDED], capture_output=True).returncode == 0:
+                os.execv(candidate, [str(candidate), *sys.argv])
+    print("skipped: the Python packages `torch`, `transformers` and `safetensors` are not installed")
+    sys.exit(77)
+
+
+try:
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+    from transformers import GPT2Config, GPT2LMHeadModel
+except ImportError:
+    with_transformers()
+
+torch.set_num_threads(1)
+transformers.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+MSTRAIN = str(pathlib.Path(sys.argv[1]).resolve())
+
+
+def mstrain(*arguments, folder):
+    done = subprocess.run([MSTRAIN, *map(str, arguments)], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, (arguments, done.stderr)
+    return done.stdout
+
+
+def make_model(seed=0, **options):
+    torch.manual_seed(seed)
+    model = GPT2LMHeadModel(GPT2Config(**{**SIZES, **options})).eval()
+    with torch.no_grad():  # as they come, biases are zero and scores almost equal
+        for name, p in model.named_parameters():
+            p.normal_(1.0 if ".ln_" in name and name.endswith("weight") else 0.0, 0.25)
+    return model
+
+
+def example(seed=1, mask=None):
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, SIZES["vocab_size"], (3, 11), generator=generator)
+    labels = ids.clone()
+    labels[1, 3:6] = -100
+    batch = {"input_ids": ids, "labels": labels}
+    if mask:
+        batch["attention_mask"] = torch.ones_like(ids)
+        for row, hidden in enumerate((0, 3, 5)):
+            if mask == "right":
+                batch["attention_mask"][row, ids.shape[1] - hidden:] = 0
+            else:
+                batch["attention_mask"][row, :hidden] = 0
+            labels[row][batch["attention_mask"][row] == 0] = -100
+    return batch
+
+
+def difference(a, b):
+    return (a.float() - b.float()).abs().max().item()
+
+
+def check_forward(folder, directory, batch, keys=None, dtype=torch.float32):
+    """logits, loss and gradients of `mstrain forward` against those of the directory as transformers opens it."""
+    model = GPT2LMHeadModel.from_pretrained(folder / directory, dtype=dtype).float().eval()
+    save_file(batch, folder / "in.safetensors")
+    mstrain("forward", "--model", directory, "--input", "in.safetensors", "--output", "out.safetensors", "--grads",
+            folder=folder)
+    out = load_file(folder / "out.safetensors")
+    result = model(**batch)
+    result.loss.backward()
+    assert out["loss"].shape == torch.Size([])
+    assert difference(out["logits"], result.logits) <= 1e-4, (directory, difference(out["logits"], result.logits))
+    assert abs(out["loss"].item() - result.loss.item()) <= 1e-5, (directory, out["loss"], result.loss)
+    wanted = {name: p.grad for name, p in model.named_parameters()}
+    if keys:
+        wanted = {keys(name): grad for name, grad in wanted.items()}
+    assert {f"grad.{name}" for name in wanted} == set(out) - {"logits", "loss"}, (set(wanted), set(out))
+    for name, grad in wanted.items():
+        assert out[f"grad.{name}"].shape == grad.shape, name
+        limit = 1e-4 * grad.abs().max().item()
+        assert difference(out[f"grad.{name}"], grad) <= limit, (directory, name)
+
+
+def raw_tensors(directory):
+    """Every tensor of a directory as (dtype, shape, bytes)."""
+    tensors = {}
+    for path in sorted(directory.glob("model*.safetensors")):
+        data = path.read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        for name, entry in json.loads(data[8:8 + size]).items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                tensors[name] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
+    return tensors
+
+
+def check_options(folder):
+    for name, options in MODELS.items():
+        make_model(**options).save_pretrained(folder / name)
+        check_forward(folder, name, example())
+    for side in ("right", "left"):
+        check_forward(folder, "plain", example(mask=side))
+    batch = example()
+    batch["position_ids"] = torch.arange(11).flip(0).repeat(3, 1)
+    check_forward(folder, "plain", batch)
+
+
+def check_forms(folder):
+    """The same weights in other files."""
+    model = make_model()
+    for dtype in (torch.float16, torch.bfloat16):
+        name = str(dtype).split(".")[1]
+        make_model().to(dtype).save_pretrained(folder / name)
+        check_forward(folder, name, example(), dtype=dtype)
+    model.save_pretrained(folder / "sharded", max_shard_size="20KB")
+    assert len(list((folder / "sharded").glob("model-*.safetensors"))) > 2
+    check_forward(folder, "sharded", example())
+
+    bare = {name.removeprefix("transformer."): p.contiguous() for name, p in model.state_dict().items()
+            if name != "lm_head.weight"}
+    for layer in range(SIZES["n_layer"]):
+        bare[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 16, 16, dtype=torch.bool).tril()
+        bare[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    (folder / "bare").mkdir()
+    save_file(bare, folder / "bare/model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "plain/config.json").read_text())
+    (folder / "bare/config.json").write_text(json.dumps(config))
+    check_forward(folder, "bare", example(), keys=lambda name: name.removeprefix("transformer."))
+
+
+def train_with_torch(directory, text):
+    """Losses of the steps, and the model after them, on windows that follow each other."""
+    model = GPT2LMHeadModel.from_pretrained(directory)
+    ids = torch.tensor(list(text))
+    tokens, targets = ids[:-1].reshape(4, 8), ids[1:].reshape(4, 8)
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() == 1]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},
+                                   {"params": others, "weight_decay": 0.0}], lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
+    losses = []
+    for _ in range(STEPS):
+        loss = torch.nn.functional.cross_entropy(model(tokens).logits.flatten(0, 1), targets.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, model
+
+
+def check_fine_tuning(folder):
+    text = b"the cat sat on the mat, and so on"
+    assert len(text) == 33
+    (folder / "text.txt").write_bytes(text)
+    for start in ("plain", "untied", "by_layer", "bare"):
+        (folder / "run.yaml").write_text(f"""
+run: {{output_dir: run_{start}, threads: 1}}
+model: {{init: {{from: {start}}}}}
+data: {{train: text.txt, split: 1.0, tokenizer: {{type: byte}}, seq_length: 8, shuffle: false}}
+batch: {{global: 4}}
+optimizer: {{type: adamw, lr: 3.0e-3, betas: [0.9, 0.95], weight_decay: 0.1, clip_grad: 1.0}}
+schedule: {{type: constant, total_steps: {STEPS}}}
+log: {{interval: 1}}
+""")
+        mstrain("--config", "run.yaml", folder=folder)
+        rows = [json.loads(line) for line in (folder / f"run_{start}/metrics.jsonl").read_text().splitlines()]
+        losses, trained = train_with_torch(folder / start, text)
+        assert len(rows) == STEPS
+        for row, loss in zip(rows, losses):
+            assert abs(row["loss"] - loss) <= 1e-4, (start, row, loss)
+        checkpoint = folder / f"run_{start}/checkpoints/step-{STEPS:08}"
+        saved = GPT2LMHeadModel.from_pretrained(checkpoint)
+        assert saved.config.eos_token_id == SIZES["eos_token_id"]
+        for (name, p), q in zip(trained.named_parameters(), saved.parameters()):
+            if name.endswith("c_attn.bias"):  # nothing depends on that of the keys: AdamW walks after rounding there
+                p, q = p.reshape(3, -1)[::2], q.reshape(3, -1)[::2]
+            assert difference(p, q) <= 2e-4, (start, name, difference(p, q))
+        check_forward(folder, checkpoint, example())
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_options(folder)
+        check_forms(folder)
+        check_fine_tuning(folder)
+    print(f"transformers {transformers.__version__} and mstrain agree on {len(MODELS)} models and {STEPS} steps")
+
+
+if __name__ == "__main__":
+    main()
