@@ -27,6 +27,15 @@ struct PlanView {
   ViewType view;
 };
 
+// A packed form of one of a plan's inputs (see PackedInput), for all steps that ask for it.
+struct PlanPack {
+  int input = -1;                        // of the plan
+  int64_t offset = 0;                    // bytes from its element (0, …, 0)
+  ViewType view;                         // what is packed
+  int64_t place = 0;                     // bytes from the start of the packed memory
+  std::shared_ptr<const Kernel> kernel;  // the first that asks for it
+};
+
 struct Plan;
 
 // A loop's programs. Carries live in the memory of the step's results; those that the body does not update in place
@@ -40,6 +49,8 @@ struct LoopPlan {
   std::vector<std::shared_ptr<const Kernel>> load;  // each carry's initial value into its place
   std::vector<int64_t> staging_offsets;             // in the workspace; -1: updated in place
   int64_t condition_offset = 0, condition_arena = 0, body_arena = 0;  // in the workspace
+  int64_t packed =
+      0;  // in the workspace: what the body's steps share, made before the first of them
 };
 
 struct PlanStep {
@@ -51,6 +62,7 @@ struct PlanStep {
   std::vector<PlanView> inputs;
   std::vector<PlanView> outputs;
   int workspace = -1;  // buffer
+  int pack = -1;       // of the plan's
   Cost cost;
   std::shared_ptr<const Kernel> kernel;       // null for loops
   std::vector<std::pair<int, int>> in_place;  // what the kernel allows
@@ -64,6 +76,8 @@ struct Plan {
   std::vector<int> outputs;  // buffer of each program output
   std::vector<TensorType> input_types, output_types;
   std::vector<int> output_alias;  // program input whose memory an output takes over, or -1
+  std::vector<PlanPack> packs;    // of the inputs that a loop's body keeps
+  int64_t packed_bytes = 0;
   int64_t arena_bytes = 0;
   ProgramMemory memory;
   ProgramCost cost;
@@ -80,6 +94,8 @@ struct PlanOptions {
   std::vector<bool> donated;    // by input
   bool pair_donations = false;  // output i may only take over input i (loops)
   int64_t loss_chunks = kAutoChunks;
+  int64_t packed_bytes = kPackedBytes;  // see CompileOptions
+  std::vector<bool> kept = {};  // by input: the same in the many runs of a loop, which keeps packs
 };
 
 // The plan of an optimised graph. Allocates nothing but the plan.

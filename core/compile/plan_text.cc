@@ -190,6 +190,7 @@ int64_t bare_arena(const Plan& plan) {
       bytes = 0;
       continue;
     }
+    bytes -= step.loop->body->packed_bytes;
     for (const Plan* inner : {step.loop->condition.get(), step.loop->body.get()}) {
       bytes += inner == nullptr ? 0 : aligned(bare_arena(*inner)) - aligned(inner->arena_bytes);
     }

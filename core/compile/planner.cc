@@ -186,17 +186,49 @@ class Planner {
       }
       views = views_in(inputs);
     }
-    auto kernel = std::make_shared<Kernel>(
-        entry.prepare({*step.op, step.attrs, views, outputs, options_.threads}));
+    auto kernel = std::make_shared<Kernel>(entry.prepare(
+        {*step.op, step.attrs, views, outputs, options_.threads, kept_among(inputs)}));
     if (kernel->workspace_bytes > 0) {
       step.workspace = add_buffer(kernel->workspace_bytes);
       buffer(step.workspace).use = PlanBuffer::Use::kWorkspace;
+    }
+    if (const int packed = kernel->packed.input; packed >= 0) {
+      step.pack = pack(inputs[static_cast<size_t>(packed)], kernel);
     }
     step.kernel = std::move(kernel);
     step.in_place = entry.in_place;
     step.in_place.insert(step.in_place.end(), step.kernel->in_place.begin(),
                          step.kernel->in_place.end());
     step.inputs = std::move(inputs);
+  }
+
+  // A bit for each input that a packed form may be kept of: what the loop keeps, within its budget.
+  uint32_t kept_among(const std::vector<PlanView>& inputs) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < std::min<size_t>(inputs.size(), 32); ++i) {
+      const PlanBuffer& source = buffer(inputs[i].buffer);
+      const auto index = static_cast<size_t>(source.index);
+      if (source.kind == Kind::kInput && index < options_.kept.size() && options_.kept[index] &&
+          plan_.packed_bytes + inputs[i].view.type.bytes() <= options_.packed_bytes) {
+        bits |= uint32_t{1} << i;
+      }
+    }
+    return bits;
+  }
+
+  // The pack that `kernel` asks for, shared by all that ask for the same.
+  int pack(const PlanView& from, const std::shared_ptr<const Kernel>& kernel) {
+    const int input = buffer(from.buffer).index;
+    for (size_t i = 0; i < plan_.packs.size(); ++i) {
+      const PlanPack& other = plan_.packs[i];
+      if (other.input == input && other.offset == from.offset && other.view == from.view &&
+          other.kernel->packed.layout == kernel->packed.layout) {
+        return static_cast<int>(i);
+      }
+    }
+    plan_.packs.push_back({input, from.offset, from.view, plan_.packed_bytes, kernel});
+    plan_.packed_bytes += aligned(kernel->packed.bytes);
+    return static_cast<int>(plan_.packs.size()) - 1;
   }
 
   PlanView dense(const PlanView& view, const Node& reason) {
@@ -247,6 +279,11 @@ class Planner {
     }
     inner.donated.assign(body->inputs().size(), false);
     std::fill_n(inner.donated.begin(), loop->carries, true);
+    inner.kept.assign(body->inputs().size(), false);
+    // Chunks of a loss are there to save memory, and O0 runs the kernels of eager mode.
+    if (options_.level > 0 && loop->length != 1 && step.attrs.find("loss_chunks") == nullptr) {
+      std::fill_n(inner.kept.begin() + loop->carries, loop->constants, true);
+    }
     loop->body = std::make_unique<Plan>(make_plan(*optimise(*body, optimisation(inner)), inner));
     int64_t bytes = 0;
     const auto reserve = [&](int64_t size) {
@@ -261,8 +298,10 @@ class Planner {
       loop->staging_offsets.push_back(loop->body->output_alias[at] == i ? -1 : reserve(size));
     }
     loop->body_arena = reserve(loop->body->arena_bytes);
+    loop->packed = reserve(loop->body->packed_bytes);
     if (step.op->name == "while") {
       inner.donated.assign(body->inputs().size(), false);
+      inner.kept.clear();
       const GraphPtr condition = optimise(*step.attrs.graph("condition"), optimisation(inner));
       loop->condition = std::make_unique<Plan>(make_plan(*condition, inner));
       loop->condition_offset = reserve(1);

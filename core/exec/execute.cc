@@ -18,6 +18,24 @@ void load_carry(const LoopPlan& loop, size_t i, std::span<void* const> inputs,
   }
 }
 
+// What the steps of a loop's body share, made of its constants.
+void make_packs(const PlanStep& step, std::span<void* const> inputs, void* workspace,
+                PlanAddresses& addresses, std::vector<KernelTime>* times) {
+  const Plan& body = *step.loop->body;
+  for (size_t i = 0; i < body.packs.size(); ++i) {
+    const PlanPack& pack = body.packs[i];
+    const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
+    addresses.packs[i] = at(workspace, step.loop->packed + pack.place);
+    pack.kernel->packed.pack(at(inputs[static_cast<size_t>(pack.input)], pack.offset),
+                             addresses.packs[i]);
+    if (times != nullptr) {
+      const auto bytes = pack.view.type.bytes() + pack.kernel->packed.bytes;
+      times->push_back(
+          {"pack", step.scope, begin, nanoseconds_now(), 0, static_cast<double>(bytes)});
+    }
+  }
+}
+
 // Where the tensors of one step lie: carries…, constants…, xs… and carries…, ys…, kept carries….
 void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<void* const> outputs,
               void* workspace, PlanAddresses::Loop& addresses, std::vector<KernelTime>* times) {
@@ -34,6 +52,7 @@ void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<voi
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
     load_carry(loop, i, inputs, outputs);
   }
+  make_packs(step, inputs, workspace, *addresses.body, times);
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
   for (int64_t t = 0; t < loop.length; ++t) {
     const int64_t index = loop.reverse ? loop.length - 1 - t : t;
@@ -69,6 +88,7 @@ void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<vo
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
     load_carry(loop, i, inputs, outputs);
   }
+  make_packs(step, inputs, workspace, *addresses.body, times);
   void* const condition = at(workspace, loop.condition_offset);
   auto* condition_arena = static_cast<std::byte*>(at(workspace, loop.condition_arena));
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
@@ -89,7 +109,8 @@ void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<vo
 
 }  // namespace
 
-PlanAddresses::PlanAddresses(const Plan& plan) : loops(plan.steps.size()) {
+PlanAddresses::PlanAddresses(const Plan& plan)
+    : packs(plan.packs.size()), loops(plan.steps.size()) {
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
     inputs.resize(std::max(inputs.size(), step.inputs.size()));
@@ -131,7 +152,9 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
     void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
     if (step.loop == nullptr) {
       const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
-      step.kernel->run({in, out, workspace});
+      void* const packed =
+          step.pack < 0 ? nullptr : addresses.packs[static_cast<size_t>(step.pack)];
+      step.kernel->run({in, out, workspace, packed});
       if (times != nullptr) {
         times->push_back(
             {step.name, step.scope, begin, nanoseconds_now(), step.cost.flops, step.cost.bytes});

@@ -17,6 +17,7 @@ class PlanAddresses {
     std::unique_ptr<PlanAddresses> condition, body;
   };
   List inputs, outputs;                      // of a step: room for the most that any has
+  List packs;                                // of the plan
   std::vector<std::unique_ptr<Loop>> loops;  // by step; null where it is none
 };
 

@@ -115,6 +115,7 @@ std::unique_ptr<Program> compile_program(const Graph& graph, const CompileOption
   PlanOptions plan_options{context.backend, context.num_threads(), options.level, fusion,
                            options.donated};
   plan_options.loss_chunks = options.loss_chunks;
+  plan_options.packed_bytes = options.packed_bytes;
   Plan plan = make_plan(*optimised, plan_options);
   return std::make_unique<PlannedProgram>(std::move(plan), context,
                                           options.explain_fusion ? log.text() : "");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "core/ir/op.h"
 #include "core/runtime/context.h"
@@ -16,13 +17,25 @@ struct KernelRequest {
   std::span<const ViewType> inputs;   // dense unless the entry accepts strides
   std::span<const ViewType> outputs;  // always dense
   int threads = 1;
+  // Bit i: input i stays as it is for many runs, and the caller would keep a packed form of it.
+  uint32_t kept = 0;
 };
 
-// Addresses for one run: element (0, …, 0) of every input and output, and scratch memory aligned to 64 bytes.
+// A form that a kernel wants of one input, made of that input alone: a matrix in a library's own layout.
+struct PackedInput {
+  int input = -1;  // none
+  int64_t bytes = 0;
+  std::string layout;  // how it is read and how packed: kernels that say the same can share it
+  std::function<void(const void* input, void* packed)> pack;
+};
+
+// Addresses for one run: element (0, …, 0) of every input and output, scratch memory aligned to 64 bytes, and the packed
+// input where the kernel asked for one.
 struct KernelMemory {
   std::span<void* const> inputs;
   std::span<void* const> outputs;
   void* workspace = nullptr;
+  void* packed = nullptr;
 };
 
 struct Kernel {
@@ -32,6 +45,8 @@ struct Kernel {
   int64_t workspace_bytes = 0;
   // Pairs (output, input) as in KernelEntry, known once it is prepared.
   std::vector<std::pair<int, int>> in_place = {};
+  // One of the inputs that the request says are kept. Its address in KernelMemory::inputs is then not read.
+  PackedInput packed = {};
 };
 
 struct KernelEntry {

@@ -18,6 +18,7 @@ namespace mstrain {
 
 // Wide logits are chunked from a size on.
 inline constexpr int64_t kAutoChunks = 0;
+inline constexpr int64_t kPackedBytes = 1'000'000'000;
 
 struct JitOptions {
   std::vector<int>
@@ -75,6 +76,9 @@ struct CompileOptions {
   // From level 1 on: in how many chunks of rows the loss of a head and its gradients are computed, so that its logits
   // never exist as a whole. 1: in one.
   int64_t loss_chunks = kAutoChunks;
+  // From level 1 on: the most bytes that a loop takes for weights in the layout that the machine's products like best,
+  // made once for all rounds; the weights come in the order of the program.
+  int64_t packed_bytes = kPackedBytes;
 };
 using ProgramCompiler = std::unique_ptr<Program> (*)(const Graph& graph,
                                                      const CompileOptions& options);

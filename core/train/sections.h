@@ -54,6 +54,7 @@ struct MemoryConfig {
   AutoOr<double> limit_gb;
   Recompute recompute = Recompute::kNone;
   AutoOr<NoneOr<int64_t>> loss_chunks;
+  double packed_weights_gb = static_cast<double>(kPackedBytes) / 1e9;
 
   template <class V>
   void fields(V& v) {
@@ -65,12 +66,17 @@ struct MemoryConfig {
       "parts of its rows in which a wide head's loss is computed, so that its logits never exist "
       "as a whole; auto: from 64 MiB of logits on; none: at once, as level O0 does always",
       rule::at_least(1));
+    v("packed_weights_gb", packed_weights_gb,
+      "memory, in 10^9 bytes, for weights in the layout that products like best, packed once a "
+      "step for all its micro-batches; 0: none",
+      rule::at_least(0));
   }
 
   // As the compiler takes it.
   int64_t chunks() const {
     return loss_chunks.is_word() ? kAutoChunks : loss_chunks.value->value_or(1);
   }
+  int64_t packed_bytes() const { return static_cast<int64_t>(packed_weights_gb * 1e9); }
 };
 
 enum class FusionLevel { kO0, kO1, kO2 };

@@ -17,7 +17,8 @@ CompileOptions options_of(const TrainConfig& config) {
   return {.level = static_cast<int>(config.fusion.level),
           .rules_off = config.fusion.off,
           .explain_fusion = config.fusion.explain,
-          .loss_chunks = config.memory.chunks()};
+          .loss_chunks = config.memory.chunks(),
+          .packed_bytes = config.memory.packed_bytes()};
 }
 
 Context with_training(Context context, bool training) {

@@ -68,9 +68,10 @@ Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = f
   product.bias = operands.size() == 3;
   product.accumulate = accumulate;
   product.activation = activation;
+  const bool b_is_kept = (request.kept >> 1 & 1) != 0 && operands[1].offset < 0;
   Kernel kernel;
   if (dtype == Dtype::kF32 || dtype == Dtype::kBF16) {
-    kernel = onednn_product(product, dtype, request.threads);
+    kernel = onednn_product(product, dtype, request.threads, b_is_kept);
     if (!kernel.run) {
       return kernel;
     }
@@ -102,12 +103,14 @@ Kernel prepare_in(const KernelRequest& request, Dtype dtype, bool accumulate = f
             }
             void* output = result < 0 ? memory.outputs[0] : base + result;
             kernel.run({std::span(inputs, operands.size()), std::span(&output, 1),
-                        base + inner_workspace});
+                        base + inner_workspace, memory.packed});
             if (result >= 0) {
               run_unary(restore, output, memory.outputs[0], base + scratch);
             }
           },
-          workspace};
+          workspace,
+          {},
+          kernel.packed};
 }
 
 Kernel nothing_to_multiply(const KernelRequest& request) {
@@ -156,14 +159,17 @@ Kernel prepare_add(const KernelRequest& request) {
   const Kernel product = prepare_in(rest, Dtype::kF32, true);
   check(product.run != nullptr, "{}: no product adds to {}", request.op.name,
         to_string(request.outputs[0].type));
-  return {[product, addend, copy = copy_kernel(request.inputs[addend], request.threads)](
-              const KernelMemory& memory) {
-            if (memory.inputs[addend] != memory.outputs[0]) {
-              run_unary(copy, memory.inputs[addend], memory.outputs[0]);
-            }
-            product.run({memory.inputs.first(addend), memory.outputs, memory.workspace});
-          },
-          product.workspace_bytes};
+  return {
+      [product, addend,
+       copy = copy_kernel(request.inputs[addend], request.threads)](const KernelMemory& memory) {
+        if (memory.inputs[addend] != memory.outputs[0]) {
+          run_unary(copy, memory.inputs[addend], memory.outputs[0]);
+        }
+        product.run({memory.inputs.first(addend), memory.outputs, memory.workspace, memory.packed});
+      },
+      product.workspace_bytes,
+      {},
+      product.packed};
 }
 
 bool can_activate(const KernelRequest& request) {
@@ -189,7 +195,9 @@ Kernel prepare_activation(const KernelRequest& request) {
             product.run(memory);
             run_unary(activation, memory.outputs[0], memory.outputs[0], memory.workspace);
           },
-          std::max(product.workspace_bytes, activation.workspace_bytes)};
+          std::max(product.workspace_bytes, activation.workspace_bytes),
+          {},
+          product.packed};
 }
 
 }  // namespace

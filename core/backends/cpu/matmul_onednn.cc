@@ -1,6 +1,11 @@
-// Matrix products by oneDNN. Its matmul primitive reads the operands where they lie, or packs b; its older gemm driver
-// packs both (a few MiB that it allocates itself), which is faster by 5 to 25 % where a is transposed or b is far larger
-// than the second cache.
+// Matrix products by oneDNN. Its matmul primitive reads the operands where they lie, packing b piece by piece, or takes b
+// packed as a whole; its older gemm driver packs both (a few MiB that it allocates itself). Which is the fastest was
+// measured for f32 on two cores with AVX-512, rows m from 256 to 4,096, matrices b of 0.2 to 9 MiB:
+//   a packed b of which the packing does not count is the fastest, by up to 10 %, and far ahead at few rows;
+//   packing b takes the time of 30 (not transposed) to 60 (transposed) rows of the product;
+//   gemm is ahead of the primitive by 5 to 25 % where a is transposed, or where b is far larger than the second cache.
+#include <fmt/ranges.h>
+
 #include <string_view>
 
 #include "core/backends/cpu/onednn.h"
@@ -13,11 +18,20 @@ using dnnl::memory;
 
 constexpr int64_t kLibraryRank = 12;
 constexpr int64_t kLargeMatrix = (2 << 20) / sizeof(float);
+constexpr int64_t kLargestPacked = (32 << 20) / sizeof(float);  // by a kernel itself
+constexpr int64_t kRowsToPack = 512;
+constexpr int64_t kRowsToPackTransposed = 2048;
 
 bool prefers_gemm(const Product& p) {
   const bool a_transposed = p.a_column != 1;
   const bool b_transposed = p.b_column != 1;
   return a_transposed || (!b_transposed && p.k * p.n >= kLargeMatrix);
+}
+
+// Whether packing b pays for a single product.
+bool worth_packing(const Product& p) {
+  return p.k * p.n <= kLargestPacked &&
+         p.m >= (p.b_column == 1 ? kRowsToPack : kRowsToPackTransposed);
 }
 
 // GELU, ReLU and SiLU are post-operations of the library.
@@ -45,78 +59,187 @@ Kernel gemm(const Product& p, int threads) {
   }};
 }
 
-}  // namespace
+// b's way from where it lies into the layout that a primitive wants; absent where none is needed.
+struct Packing {
+  std::shared_ptr<OneDnnCall> call;
+  int64_t bytes = 0;
+  std::string layout;
+};
 
-Kernel onednn_product(const Product& p, Dtype dtype, int threads) {
-  const bool one = p.batches() == 1;
-  const bool gemm_serves = dtype == Dtype::kF32 && one && !p.bias && p.activation.empty();
-  if (gemm_serves && prefers_gemm(p)) {
-    return gemm(p, threads);
-  }
-  const auto type = dtype == Dtype::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
-  const int batch_rank = one ? 0 : p.batch.rank;
-  if (batch_rank + 2 > kLibraryRank) {
+std::string name_of(const memory::desc& desc) {
+  const dnnl_memory_desc_t& d = desc.data;
+  const dnnl_blocking_desc_t& blocks = d.format_desc.blocking;
+  return fmt::format("{} {} {} {} {}", static_cast<int>(d.data_type),
+                     fmt::join(d.padded_dims, d.padded_dims + d.ndims, ","),
+                     fmt::join(blocks.strides, blocks.strides + d.ndims, ","),
+                     fmt::join(blocks.inner_blks, blocks.inner_blks + blocks.inner_nblks, ","),
+                     fmt::join(blocks.inner_idxs, blocks.inner_idxs + blocks.inner_nblks, ","));
+}
+
+Packing make_packing(const memory::desc& from, const memory::desc& to, int threads) {
+  const dnnl::reorder::primitive_desc primitive(onednn_engine(), from, onednn_engine(), to,
+                                                onednn_attributes());
+  if (from == to || primitive.scratchpad_desc().get_size() > 0) {
     return {};
   }
+  return {std::make_shared<OneDnnCall>(
+              dnnl::reorder(primitive),
+              std::vector<OneDnnArgument>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, threads),
+          static_cast<int64_t>(to.get_size()), fmt::format("{} as {}", name_of(from), name_of(to))};
+}
+
+class Builder {
+ public:
+  Builder(const Product& product, Dtype dtype, int threads)
+      : p_(product),
+        threads_(threads),
+        type_(dtype == Dtype::kF32 ? memory::data_type::f32 : memory::data_type::bf16),
+        a_(describe(0, p_.m, p_.k, p_.a_row, p_.a_column)),
+        b_(describe(1, p_.k, p_.n, p_.b_row, p_.b_column)),
+        c_(describe(2, p_.m, p_.n, p_.n, 1)) {}
+
+  // Neither gives a run function where the library has no fast path.
+  Kernel plain() const {
+    const dnnl::matmul::primitive_desc primitive = make(b_);
+    if (is_slow(primitive)) {
+      return {};
+    }
+    return {[call = call(primitive), with_bias = p_.bias](const KernelMemory& memory) {
+              run(*call, memory, memory.inputs[1], memory.workspace, with_bias);
+            },
+            scratch_bytes(primitive)};
+  }
+
+  Kernel packed(bool by_caller) const {
+    const memory::desc any({p_.k, p_.n}, type_, memory::format_tag::any);
+    const dnnl::matmul::primitive_desc primitive = make(any);
+    if (is_slow(primitive)) {
+      return {};
+    }
+    const Packing packing = make_packing(b_, primitive.weights_desc(), threads_);
+    if (packing.call == nullptr) {
+      return {};
+    }
+    const auto product = call(primitive);
+    const bool with_bias = p_.bias;
+    if (by_caller) {
+      return {[product, with_bias](const KernelMemory& memory) {
+                run(*product, memory, memory.packed, memory.workspace, with_bias);
+              },
+              scratch_bytes(primitive),
+              {},
+              {1, packing.bytes, packing.layout, [packing](const void* b, void* to) {
+                 packing.call->run({const_cast<void*>(b), to});
+               }}};
+    }
+    const int64_t room = (packing.bytes + 63) / 64 * 64;
+    return {[product, packing, room, with_bias](const KernelMemory& memory) {
+              packing.call->run({memory.inputs[1], memory.workspace});
+              run(*product, memory, memory.workspace,
+                  static_cast<std::byte*>(memory.workspace) + room, with_bias);
+            },
+            room + scratch_bytes(primitive)};
+  }
+
+ private:
+  static void run(OneDnnCall& call, const KernelMemory& memory, void* b, void* scratch,
+                  bool with_bias) {
+    if (with_bias) {
+      call.run({memory.inputs[0], b, memory.outputs[0], memory.inputs[2], scratch});
+    } else {
+      call.run({memory.inputs[0], b, memory.outputs[0], scratch});
+    }
+  }
+
+  static int64_t scratch_bytes(const dnnl::matmul::primitive_desc& primitive) {
+    return static_cast<int64_t>(primitive.scratchpad_desc().get_size());
+  }
+
+  static bool is_slow(const dnnl::matmul::primitive_desc& primitive) {
+    return std::string_view(primitive.impl_info_str()).find("ref") != std::string_view::npos;
+  }
+
+  int batch_rank() const { return p_.batches() == 1 ? 0 : p_.batch.rank; }
+
   // A batch stride of zero is a dim of size 1 to oneDNN.
-  const auto describe = [&](int operand, int64_t rows, int64_t columns, int64_t row,
-                            int64_t column) {
+  memory::desc describe(int operand, int64_t rows, int64_t columns, int64_t row,
+                        int64_t column) const {
     memory::dims dims, strides;
-    for (int d = 0; d < batch_rank; ++d) {
-      const int64_t stride = p.batch.strides[static_cast<size_t>(operand)][static_cast<size_t>(d)];
-      dims.push_back(stride == 0 ? 1 : p.batch.dims[static_cast<size_t>(d)]);
+    for (int d = 0; d < batch_rank(); ++d) {
+      const int64_t stride = p_.batch.strides[static_cast<size_t>(operand)][static_cast<size_t>(d)];
+      dims.push_back(stride == 0 ? 1 : p_.batch.dims[static_cast<size_t>(d)]);
       strides.push_back(stride == 0 ? rows * columns : stride);
     }
     dims.insert(dims.end(), {rows, columns});
     strides.insert(strides.end(), {row, column});
-    return memory::desc(dims, type, strides);
-  };
-  const memory::desc a = describe(0, p.m, p.k, p.a_row, p.a_column);
-  const memory::desc b = describe(1, p.k, p.n, p.b_row, p.b_column);
-  const memory::desc c = describe(2, p.m, p.n, p.n, 1);
-  memory::dims ones(static_cast<size_t>(batch_rank) + 1, 1);
-  ones.push_back(p.n);
-  memory::dims bias_strides(static_cast<size_t>(batch_rank) + 1, p.n);
-  bias_strides.push_back(1);
-  const memory::desc bias(ones, type, bias_strides);
-  const TeamSize team(threads);
-  try {
-    const dnnl::matmul::desc desc =
-        p.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+    return {dims, type_, strides};
+  }
+
+  memory::desc bias() const {
+    memory::dims ones(static_cast<size_t>(batch_rank()) + 1, 1);
+    ones.push_back(p_.n);
+    memory::dims strides(static_cast<size_t>(batch_rank()) + 1, p_.n);
+    strides.push_back(1);
+    return {ones, type_, strides};
+  }
+
+  dnnl::matmul::primitive_desc make(const memory::desc& b) const {
     dnnl::primitive_attr attributes = onednn_attributes();
     dnnl::post_ops after;
-    if (p.accumulate) {
+    if (p_.accumulate) {
       after.append_sum(1.0F);
     }
-    if (!p.activation.empty()) {
-      append_activation(after, p.activation);
+    if (!p_.activation.empty()) {
+      append_activation(after, p_.activation);
     }
     attributes.set_post_ops(after);
-    const dnnl::matmul::primitive_desc primitive(desc, attributes, onednn_engine());
-    if (std::string_view(primitive.impl_info_str()).find("ref") != std::string_view::npos) {
-      return gemm_serves ? gemm(p, threads) : Kernel{};
-    }
+    return {p_.bias ? dnnl::matmul::desc(a_, b, bias(), c_) : dnnl::matmul::desc(a_, b, c_),
+            attributes, onednn_engine()};
+  }
+
+  std::shared_ptr<OneDnnCall> call(const dnnl::matmul::primitive_desc& primitive) const {
     std::vector<OneDnnArgument> arguments = {
-        {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}};
-    const memory::desc scratch = primitive.scratchpad_desc();
-    const auto scratch_bytes = static_cast<int64_t>(scratch.get_size());
-    if (p.bias) {
-      arguments.push_back({DNNL_ARG_BIAS, bias});
+        {DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, primitive.weights_desc()}, {DNNL_ARG_DST, c_}};
+    if (p_.bias) {
+      arguments.push_back({DNNL_ARG_BIAS, bias()});
     }
-    if (scratch_bytes > 0) {
-      arguments.push_back({DNNL_ARG_SCRATCHPAD, scratch});
+    if (scratch_bytes(primitive) > 0) {
+      arguments.push_back({DNNL_ARG_SCRATCHPAD, primitive.scratchpad_desc()});
     }
-    auto call = std::make_shared<OneDnnCall>(dnnl::matmul(primitive), arguments, threads);
-    return {
-        [call, with_bias = p.bias](const KernelMemory& memory) {
-          if (with_bias) {
-            call->run({memory.inputs[0], memory.inputs[1], memory.outputs[0], memory.inputs[2],
-                       memory.workspace});
-          } else {
-            call->run({memory.inputs[0], memory.inputs[1], memory.outputs[0], memory.workspace});
-          }
-        },
-        scratch_bytes};
+    return std::make_shared<OneDnnCall>(dnnl::matmul(primitive), arguments, threads_);
+  }
+
+  const Product& p_;
+  int threads_;
+  memory::data_type type_;
+  memory::desc a_, b_, c_;
+};
+
+}  // namespace
+
+Kernel onednn_product(const Product& p, Dtype dtype, int threads, bool b_is_kept) {
+  const bool one = p.batches() == 1;
+  const bool gemm_serves = dtype == Dtype::kF32 && one && !p.bias && p.activation.empty();
+  const bool can_pack = one && p.a_column == 1;
+  const bool by_caller = can_pack && b_is_kept;
+  if (gemm_serves && prefers_gemm(p) && !by_caller) {
+    return gemm(p, threads);
+  }
+  if (!one && p.batch.rank + 2 > kLibraryRank) {
+    return {};
+  }
+  const TeamSize team(threads);
+  try {
+    const Builder builder(p, dtype, threads);
+    if (by_caller || (can_pack && worth_packing(p))) {
+      if (Kernel kernel = builder.packed(by_caller); kernel.run) {
+        return kernel;
+      }
+    }
+    if (Kernel kernel = builder.plain(); kernel.run) {
+      return kernel;
+    }
+    return gemm_serves ? gemm(p, threads) : Kernel{};
   } catch (const dnnl::error&) {
     return {};
   }

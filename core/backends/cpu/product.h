@@ -26,8 +26,9 @@ struct Product {
 Product make_product(const ViewType& a, bool transpose_a, const ViewType& b, bool transpose_b,
                      const Shape& out);
 
-// Kernels over (a, b[, bias]) of one type; only oneDNN's accumulate and activate. onednn_product gives no run function where oneDNN has no fast path.
-Kernel onednn_product(const Product& product, Dtype dtype, int threads);
+// Kernels over (a, b[, bias]) of one type; only oneDNN's accumulate and activate. onednn_product gives no run function
+// where oneDNN has no fast path, and wants b packed where it is kept and the library has a layout for it.
+Kernel onednn_product(const Product& product, Dtype dtype, int threads, bool b_is_kept);
 Kernel eigen_product(const Product& product, int threads);  // f64
 Kernel integer_product(const Product& product, Dtype dtype, int threads);
 

@@ -133,8 +133,12 @@ TEST(Planner, SumsOfATiedMatrixTakeOnePlace) {
     };
     return accumulate(4, one)(ids);
   };
+  Tensors captures;
   const auto program =
-      compiled({matrix, tokens}, [&](std::span<const Tensor> x) { return Tensors{f(x[0], x[1])}; });
+      compile(*trace_program(
+                  {{matrix, tokens}},
+                  [&](std::span<const Tensor> x) { return Tensors{f(x[0], x[1])}; }, &captures),
+              {.packed_bytes = 0});
   EXPECT_EQ(program->memory().outputs, matrix.bytes());
   EXPECT_LT(program->memory().arena, matrix.bytes());
   const Tensor w = cast(random_tensor(matrix.shape, 1), Dtype::kF32);
@@ -145,6 +149,54 @@ TEST(Planner, SumsOfATiedMatrixTakeOnePlace) {
   }
   const Tensor batch = tensor<int32_t>(ids, tokens.shape);
   expect_near(program->run({w, batch})[0], f(w, batch), 1e-6);
+}
+
+// Two layers over micro-batches; each weight is read as it is by the forward pass, the second also transposed by the
+// backward pass: three packs, whatever the number of micro-batches and of readers. Square, so that only the reading tells
+// the last two apart.
+TEST(Planner, MicroBatchesSharePackedWeights) {
+  constexpr int64_t kWidth = 128;
+  const TensorType matrix{Dtype::kF32, {kWidth, kWidth}};
+  const TensorType rows{Dtype::kF32, {24, kWidth}};
+  const auto f = [](const Tensor& w1, const Tensor& w2, const Tensor& x) {
+    const auto one = [&](const Tensor& micro) {
+      return grad([&](const std::vector<Tensor>& w) {
+        return sum(square(matmul(tanh(matmul(micro, w[0])), w[1])) +
+                   matmul(matmul(micro, stop_gradient(w[0])), stop_gradient(w[1])));
+      })(std::vector<Tensor>{w1, w2});
+    };
+    return accumulate(4, one)(x);
+  };
+  Tensors captures;
+  const GraphPtr graph = trace_program(
+      {{matrix, matrix, rows}}, [&](std::span<const Tensor> x) { return f(x[0], x[1], x[2]); },
+      &captures);
+  const auto body_of = [](const Program& program) -> const Plan& {
+    return *find_step(plan_of(program), "scan")->loop->body;
+  };
+  const auto packs_of = [&](const Program& program) { return body_of(program).packs.size(); };
+  const auto program = compile(*graph);
+  if (packs_of(*program) == 0) {
+    GTEST_SKIP() << "the library packs nothing on this processor";
+  }
+  EXPECT_EQ(packs_of(*program), 3u);
+  EXPECT_EQ(packs_of(*compile(*graph, {.packed_bytes = 2 * matrix.bytes()})), 2u);
+  const auto none = compile(*graph, {.packed_bytes = 0});
+  EXPECT_EQ(packs_of(*none), 0u);
+  EXPECT_EQ(packs_of(*compile(*graph, {.level = 0})), 0u);
+  EXPECT_EQ(body_of(*program).packed_bytes, 3 * matrix.bytes());
+  EXPECT_EQ(program->describe().substr(0, program->describe().find("workspaces")),
+            none->describe().substr(0, none->describe().find("workspaces")));
+  // Other weights in the next run.
+  for (uint64_t seed : {1, 2}) {
+    const Tensor w1 = cast(random_tensor(matrix.shape, seed), Dtype::kF32);
+    const Tensor w2 = cast(random_tensor(matrix.shape, seed + 10), Dtype::kF32);
+    const Tensor x = cast(random_tensor(rows.shape, seed + 20), Dtype::kF32);
+    const Tensors results = program->run({w1, w2, x});
+    const std::vector<Tensor> expected = f(w1, w2, x);
+    expect_near(results[0], expected[0], 1e-4);
+    expect_near(results[1], expected[1], 1e-4);
+  }
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST(Schedule, KeepsOneSetOfGradientsInLoops) {
     const auto one = [&](const Tensor& batch) { return gradients_of(x.first(kLayers), batch); };
     return flatten_tree(accumulate(4, one)(x[kLayers]));
   });
-  const auto program = compile(*graph, {});
+  const auto program = compile(*graph, {.packed_bytes = 0});
   const int64_t sums = static_cast<int64_t>(kLayers) * matrix.bytes();
   EXPECT_EQ(program->memory().outputs, sums);
   EXPECT_LT(program->memory().arena, sums / 2);

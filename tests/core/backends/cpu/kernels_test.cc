@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/rng.h"
+#include "core/ir/kernel.h"
 #include "core/ops/adamw.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
@@ -145,6 +146,82 @@ TEST(CpuKernels, ProductsOfViewsInEveryOrientation) {
                     sparse(transpose_b ? random({64, 71}, 13) : random({70, 64}, 13))},
                    attrs);
     }
+  }
+}
+
+// The product with b packed beforehand, from memory that b has left; false where the library takes b as it lies.
+bool check_packed(const char* name, const Tensors& inputs, const Attrs& attrs, double tolerance) {
+  const OpDef& op = *find_op(name);
+  const Tensor expected = run(name, inputs, attrs, Backend::kReference)[0];
+  std::vector<ViewType> views;
+  std::vector<void*> addresses;
+  for (const Tensor& input : inputs) {
+    views.push_back(input.view());
+    addresses.push_back(input.data());
+  }
+  const ViewType out = ViewType::dense(expected.type());
+  for (int threads : {1, 2}) {
+    const Kernel kernel =
+        find_kernel(Backend::kCpu, op)
+            ->prepare({op, attrs, views, std::span(&out, 1), threads, uint32_t{1} << 1});
+    if (kernel.packed.input < 0) {
+      return false;
+    }
+    EXPECT_EQ(kernel.packed.input, 1);
+    const Tensor packed = tensor<uint8_t>(
+        std::vector<uint8_t>(static_cast<size_t>(kernel.packed.bytes)), {kernel.packed.bytes});
+    const Tensor workspace =
+        tensor<uint8_t>(std::vector<uint8_t>(static_cast<size_t>(kernel.workspace_bytes)),
+                        {kernel.workspace_bytes});
+    kernel.packed.pack(inputs[1].data(), packed.data());
+    addresses[1] = nullptr;
+    const Tensor result =
+        copy(inputs.size() > 3 || op.name == "matmul_add" ? inputs.back() : expected);
+    void* const to = result.data();
+    kernel.run({addresses, std::span(&to, 1), workspace.data(), packed.data()});
+    expect_near(expected, result, tolerance, fmt::format("{} packed, {} threads", name, threads));
+    addresses[1] = inputs[1].data();
+  }
+  return true;
+}
+
+TEST(CpuKernels, ProductsWithAPackedMatrix) {
+  int packed = 0;
+  for (bool transpose_b : {false, true}) {
+    const Attrs attrs{{"transpose_a", false}, {"transpose_b", transpose_b}};
+    for (int64_t rows : {1, 7, 300}) {
+      for (Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
+        const double tolerance = dtype == Dtype::kF32 ? 2e-6 : 1e-2;
+        const Tensor a = cast(random({rows, 70}, 20), dtype);
+        const Tensor b = cast(random(transpose_b ? Shape{65, 70} : Shape{70, 65}, 21), dtype);
+        const Tensor bias = cast(random({65}, 22), dtype);
+        packed += check_packed("matmul", {a, b}, attrs, tolerance);
+        packed += check_packed("matmul_bias", {a, b, bias}, attrs, tolerance);
+        if (dtype == Dtype::kF32) {
+          const Tensor addend = random({rows, 65}, 23);
+          packed += check_packed("matmul_add", {a, b, addend}, attrs, tolerance);
+          packed += check_packed("matmul_bias_add", {a, b, bias, addend}, attrs, tolerance);
+          for (const char* activation : {"gelu", "gelu_tanh", "relu", "silu"}) {
+            packed += check_packed("matmul_bias_activation", {a, b, bias},
+                                   attrs.with("activation", std::string(activation)), tolerance);
+          }
+        }
+      }
+    }
+  }
+  if (packed == 0) {
+    GTEST_SKIP() << "the library packs nothing on this processor";
+  }
+}
+
+// Rows enough that kernels pack b themselves.
+TEST(CpuKernels, ProductsOfManyRows) {
+  for (bool transpose_b : {false, true}) {
+    const Attrs attrs{{"transpose_a", false}, {"transpose_b", transpose_b}};
+    const Tensor a = random({2100, 24}, 24);
+    const Tensor b = random(transpose_b ? Shape{40, 24} : Shape{24, 40}, 25);
+    expect_right("matmul", {a, b}, attrs);
+    expect_right("matmul_bias", {a, b, random({40}, 26)}, attrs);
   }
 }
 
