@@ -12,6 +12,7 @@
 #include "launcher/arguments.h"
 #include "launcher/inspect.h"
 #include "launcher/version.h"
+#include "suites/transformer/gpt/export.h"
 #include "suites/transformer/gpt/forward.h"
 #include "suites/transformer/gpt/run.h"
 
@@ -132,6 +133,18 @@ int forward(Arguments arguments, const std::atomic<bool>&) {
   return kDone;
 }
 
+int export_weights(Arguments arguments, const std::atomic<bool>&) {
+  std::optional<std::string> model;
+  std::optional<std::string> output;
+  const std::vector<Option> options{text_option("--checkpoint", "DIR", model),
+                                    text_option("--model", "DIR", model),
+                                    text_option("--output", "DIR", output)};
+  expect_nothing(parse_arguments(arguments, options));
+  gpt::export_model(real_files(), required(model, "--checkpoint DIR"),
+                    required(output, "--output DIR"));
+  return kDone;
+}
+
 int inspect(Arguments arguments, const std::atomic<bool>&) {
   const std::vector<std::string> rest = parse_arguments(arguments, {});
   if (rest.size() != 1) {
@@ -157,11 +170,8 @@ int report(Arguments arguments, const std::atomic<bool>&) {
   return kDone;
 }
 
-const Command kCommands[] = {{"generate", generate},
-                             {"eval", evaluate},
-                             {"forward", forward},
-                             {"inspect", inspect},
-                             {"report", report}};
+const Command kCommands[] = {{"generate", generate},     {"eval", evaluate},   {"forward", forward},
+                             {"export", export_weights}, {"inspect", inspect}, {"report", report}};
 
 constexpr const char* kHelp = R"(mstrain trains models from a YAML file.
 
@@ -180,6 +190,8 @@ usage: mstrain --config FILE [key.path=value ...]   run what the file says (run.
        mstrain forward --model DIR --input in.safetensors --output out.safetensors [--grads]
                                  a model on given tensors: input_ids, attention_mask, position_ids, labels to
                                  logits, loss and gradients
+       mstrain export --checkpoint DIR --output DIR
+                                 weights, configuration and tokenizer alone, for transformers
        mstrain inspect PATH      what a checkpoint, safetensors file or data file holds
        mstrain report RUN_DIR... [--output FILE]
                                  one self-contained HTML page with the curves of one or several runs

@@ -251,7 +251,7 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
   const StoredModel stored = open_model(files, request.checkpoint);
   const auto tokenizer = stored_tokenizer(files, stored);
   if (tokenizer == nullptr) {
-    throw IoError(fmt::format("{}: holds no tokenizer ({})", stored.folder, kTokenizerFile));
+    load_tokenizer(files, stored.folder);  // says what it looks for
   }
   const Params params = load_params(files, stored);
   Generator generator(Gpt(stored.config), tokenizer);

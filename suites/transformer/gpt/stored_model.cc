@@ -89,8 +89,7 @@ StoredModel open_model(FileSystem& files, const std::string& path) {
 }
 
 std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const StoredModel& model) {
-  return files.exists(join_path(model.folder, kTokenizerFile)) ? load_tokenizer(files, model.folder)
-                                                               : nullptr;
+  return has_tokenizer(files, model.folder) ? load_tokenizer(files, model.folder) : nullptr;
 }
 
 Params load_params(FileSystem& files, const StoredModel& model) {

@@ -86,8 +86,10 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json
     };
   }
   data.identity = to_string(corpus.identity);
-  data.checkpoint_files = {{"config.json", hf_config(config.model, source).dump(2) + "\n"},
-                           {std::string(kTokenizerFile), corpus.tokenizer->to_json()}};
+  data.checkpoint_files = {{"config.json", hf_config(config.model, source).dump(2) + "\n"}};
+  for (TokenizerFile& file : corpus.tokenizer->files()) {
+    data.checkpoint_files.emplace_back(std::move(file.name), std::move(file.bytes));
+  }
   const auto generator =
       std::make_shared<Generator>(Gpt(config.model), corpus.tokenizer, config.train.run.execution);
   data.sample = [generator](const Params& params, const std::string& prompt, int64_t tokens) {

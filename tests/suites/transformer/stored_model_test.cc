@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/base/files_fault.h"
 #include "core/train/metrics_file.h"
+#include "suites/transformer/gpt/export.h"
 #include "suites/transformer/gpt/forward.h"
 #include "suites/transformer/gpt/run.h"
 #include "tests/core/base/temporary_folder.h"
@@ -166,6 +168,36 @@ TEST_F(StoredModelTest, NamesWhatTheWeightsLack) {
   EXPECT_THAT(
       error_with({{"vocab_size", 200000000}, {"n_embd", 180000000}, {"n_positions", 100000000}}),
       HasSubstr("expected [180000000, 540000000]"));
+}
+
+TEST_F(StoredModelTest, ExportKeepsBytesAndNeverReplacesWhatExists) {
+  write_model(folder_.path(), tiny_config({{"bos_token_id", 4}}));
+  write_file_atomic(real_files(), folder_ / "generation_config.json", "{}");
+  const std::string out = folder_ / "out";
+  export_model(real_files(), folder_.path(), out);
+  EXPECT_EQ(real_files().read(join_path(out, "generation_config.json")), "{}");
+  const SafetensorsFolder before(real_files(), folder_.path());
+  const SafetensorsFolder after(real_files(), out);
+  ASSERT_EQ(before.items().size(), after.items().size());
+  for (size_t i = 0; i < before.items().size(); ++i) {
+    EXPECT_EQ(before.items()[i].entry->name, after.items()[i].entry->name);
+    EXPECT_TRUE(std::ranges::equal(before.data(before.items()[i]), after.data(after.items()[i])));
+  }
+  EXPECT_EQ(open_model(real_files(), out).description["bos_token_id"], 4);
+  EXPECT_EQ(error_of([&] { export_model(real_files(), folder_.path(), out); }),
+            out + ": exists already; name a new directory");
+  EXPECT_EQ(error_of([&] { export_model(real_files(), out, out + "/config.json"); }),
+            out + "/config.json: exists already; name a new directory");
+}
+
+TEST_F(StoredModelTest, ExportWithoutSpaceLeavesNothing) {
+  write_model(folder_.path(), tiny_config());
+  for (int64_t limit = 0; limit < 12000; limit += 1500) {
+    FaultyFiles files(real_files(), {.enospc_after_bytes = limit});
+    EXPECT_THROW(export_model(files, folder_.path(), folder_ / "out"), IoError);
+    EXPECT_THAT(real_files().list(folder_.path()),
+                testing::ElementsAre("config.json", kWeightsFile));
+  }
 }
 
 std::string run_text(const std::string& folder, const std::string& model) {

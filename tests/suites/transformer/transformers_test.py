@@ -159,6 +159,18 @@ def check_forms(folder):
     check_forward(folder, "bare", example(), keys=lambda name: name.removeprefix("transformer."))
 
 
+def check_export(folder):
+    """What came in goes out byte for byte, and opens where it came from."""
+    for name in ("plain", "untied", "float16", "bfloat16", "sharded", "bare"):
+        mstrain("export", "--checkpoint", name, "--output", f"{name}_out", folder=folder)
+        given = {key if key.startswith(("transformer.", "lm_head.")) else f"transformer.{key}": value
+                 for key, value in raw_tensors(folder / name).items() if not key.endswith((".attn.bias", ".masked_bias"))}
+        assert raw_tensors(folder / f"{name}_out") == given, name
+        a, b = (GPT2LMHeadModel.from_pretrained(folder / each) for each in ("plain" if name == "bare" else name, f"{name}_out"))
+        assert a.config.eos_token_id == b.config.eos_token_id and a.dtype == b.dtype, (name, a.dtype, b.dtype)
+        assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters())), name
+
+
 def train_with_torch(directory, text):
     """Losses of the steps, and the model after them, on windows that follow each other."""
     model = GPT2LMHeadModel.from_pretrained(directory)
@@ -207,6 +219,8 @@ log: {{interval: 1}}
                 p, q = p.reshape(3, -1)[::2], q.reshape(3, -1)[::2]
             assert difference(p, q) <= 2e-4, (start, name, difference(p, q))
         check_forward(folder, checkpoint, example())
+        mstrain("export", "--checkpoint", f"run_{start}", "--output", f"tuned_{start}", folder=folder)
+        assert raw_tensors(folder / f"tuned_{start}") == raw_tensors(checkpoint), start
 
 
 def main():
@@ -214,6 +228,7 @@ def main():
         folder = pathlib.Path(name)
         check_options(folder)
         check_forms(folder)
+        check_export(folder)
         check_fine_tuning(folder)
     print(f"transformers {transformers.__version__} and mstrain agree on {len(MODELS)} models and {STEPS} steps")
 

@@ -1,0 +1,79 @@
+#include "suites/transformer/gpt/export.h"
+
+#include "core/base/error.h"
+#include "core/data/tokenizer.h"
+#include "core/io/folder.h"
+#include "suites/transformer/gpt/hf_names.h"
+#include "suites/transformer/gpt/stored_model.h"
+
+namespace mstrain::gpt {
+namespace {
+
+// What else Hugging Face keeps beside weights; none of it changes them.
+constexpr const char* kCompanions[] = {"generation_config.json", "tokenizer_config.json",
+                                       "special_tokens_map.json", "added_tokens.json"};
+constexpr uint64_t kMaxCompanionBytes = 16 << 20;
+
+void check_output(FileSystem& files, const std::string& output) {
+  if (files.exists(output) && (!files.is_directory(output) || !files.list(output).empty())) {
+    throw IoError(fmt::format("{}: exists already; name a new directory", output));
+  }
+}
+
+// The name in config.json of the element type that all tensors have; of several it is the widest.
+std::string dtype_name(const std::vector<TensorEntry>& entries) {
+  int bytes = 0;
+  std::string name = "float32";
+  for (const TensorEntry& entry : entries) {
+    if (size_of(*entry.dtype) > bytes) {
+      bytes = size_of(*entry.dtype);
+      name = *entry.dtype == Dtype::kF64    ? "float64"
+             : *entry.dtype == Dtype::kF32  ? "float32"
+             : *entry.dtype == Dtype::kBF16 ? "bfloat16"
+                                            : "float16";
+    }
+  }
+  return name;
+}
+
+}  // namespace
+
+void export_model(FileSystem& files, const std::string& model, const std::string& output) {
+  check_output(files, output);
+  const StoredModel stored = open_model(files, model);
+  load_params(files, stored);  // for its checks
+
+  const SafetensorsFolder weights(files, stored.folder);
+  std::map<std::string, const SafetensorsFolder::Item*> parameters;
+  std::vector<SafetensorsWriter::Tensor> tensors;
+  for (const SafetensorsFolder::Item& item : weights.items()) {
+    const StoredMeaning is = hf_meaning(item.entry->name, stored.config.tie_embeddings);
+    if (is.kind == StoredMeaning::Kind::kParameter) {
+      parameters[is.name] = &item;
+      tensors.push_back({is.name, *item.entry->dtype, item.entry->shape});
+    }
+  }
+
+  AtomicFolder folder(files, output);
+  SafetensorsWriter writer(folder.create(kWeightsFile), tensors, {{"format", "pt"}});
+  for (const TensorEntry& entry : writer.entries()) {
+    writer.append(entry.name, weights.data(*parameters.at(entry.name)));
+  }
+  writer.finish();
+  OrderedJson config = hf_config(stored.config, stored.description);
+  config["dtype"] = dtype_name(writer.entries());
+  folder.write("config.json", config.dump(2) + "\n");
+  if (const auto tokenizer = stored_tokenizer(files, stored)) {
+    for (const TokenizerFile& file : tokenizer->files()) {
+      folder.write(file.name, file.bytes);
+    }
+  }
+  for (const char* name : kCompanions) {
+    if (const std::string path = join_path(stored.folder, name); files.exists(path)) {
+      folder.write(name, files.read(path, kMaxCompanionBytes));
+    }
+  }
+  folder.commit();
+}
+
+}  // namespace mstrain::gpt
