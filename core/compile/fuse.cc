@@ -15,10 +15,6 @@ bool is_place_keeping_move(const Node& node) {
   return node.op->name == "reshape" || node.op->name == "broadcast";
 }
 
-bool in_scope(const std::string& path, std::string_view scope) {
-  return path.starts_with(scope) && (path.size() == scope.size() || path[scope.size()] == '.');
-}
-
 // The passes of a training step do not mix: memory is told apart by them.
 int phase_of(const Node& node) {
   return in_scope(node.scope, kBackwardScope) ? 1 : in_scope(node.scope, kOptimizerScope) ? 2 : 0;
@@ -158,14 +154,6 @@ class Grouper {
     }
   }
 
-  Types input_types(const Node& node) const {
-    Types types;
-    for (const Value& value : node.inputs) {
-      types.push_back(graph_.type(value));
-    }
-    return types;
-  }
-
   // What a node says about sizes; nothing where it is never a member.
   std::optional<Form> form_of(const Node& node, const Types& inputs) const {
     const bool map = node.op->kind == OpKind::kElementwise;
@@ -206,7 +194,7 @@ class Grouper {
 
   void place(NodeId id) {
     const Node& node = graph_.node(id);
-    const Types inputs = input_types(node);
+    const Types inputs = graph_.types(node.inputs);
     const std::optional<Form> form = form_of(node, inputs);
     if (!form) {
       stop_at(id);
@@ -264,7 +252,7 @@ class Grouper {
   bool moves_fit(Value value, const FusedExtent& extent) const {
     while (result_.origin[value.node]) {
       const Node& move = graph_.node(value.node);
-      if (!role_in(move, input_types(move), extent)) {
+      if (!role_in(move, graph_.types(move.inputs), extent)) {
         return false;
       }
       value = move.inputs[0];

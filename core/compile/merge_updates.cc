@@ -1,4 +1,5 @@
 // All parameters' updates as one: one loop over memory instead of hundreds of kernels.
+#include <algorithm>
 #include <map>
 
 #include "core/compile/fuse.h"
@@ -8,6 +9,7 @@ namespace mstrain {
 namespace {
 
 constexpr size_t kTensors = 4;  // of a parameter among the inputs; as many scalars follow
+constexpr size_t kResults = 3;
 
 // What updates must share to become one.
 struct Shared {
@@ -94,59 +96,60 @@ class Merger {
 
   // Updates come last, since nothing reads their results.
   GraphPtr write(const std::map<Shared, Updates>& all, const std::vector<bool>& merged) {
-    Trace trace(Trace::Mode::kAbstract);
-    std::vector<Tensors> results(graph_.size());
-    for (const Value& value : graph_.inputs()) {
-      results[value.node] = {trace.input(graph_.type(value))};
-    }
-    const auto inputs_of = [&](const Node& node, size_t count) {
-      Tensors inputs;
-      for (size_t i = 0; i < count; ++i) {
-        inputs.push_back(results[node.inputs[i].node][node.inputs[i].output]);
-      }
-      return inputs;
-    };
+    std::vector<NodeId> order;
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      const Node& node = graph_.node(id);
-      if (!live_[id] || node.op == &kInputOp || merged[id]) {
-        continue;
-      }
-      const NameScope scope = NameScope::absolute(node.scope);
-      results[id] = trace.record(*node.op, inputs_of(node, node.inputs.size()), node.attrs,
-                                 node.outputs, node.where);
-    }
-    for (const auto& [shared, updates] : all) {
-      std::vector<NodeId> members = updates.decayed;
-      members.insert(members.end(), updates.plain.begin(), updates.plain.end());
-      if (members.empty()) {
-        continue;
-      }
-      const Node& first = graph_.node(members[0]);
-      Tensors inputs;
-      for (NodeId id : members) {
-        const Tensors own = inputs_of(graph_.node(id), kTensors);
-        inputs.insert(inputs.end(), own.begin(), own.end());
-      }
-      for (const Value& value : shared.scalars) {
-        inputs.push_back(results[value.node][value.output]);
-      }
-      const NameScope scope = NameScope::absolute(first.scope);
-      const Attrs attrs = first.attrs.with("weight_decay", updates.weight_decay)
-                              .with("decayed", static_cast<int64_t>(updates.decayed.size()));
-      const Tensors made = apply(*first.op, inputs, attrs, first.where);
-      for (size_t i = 0; i < members.size(); ++i) {
-        results[members[i]].assign(made.begin() + static_cast<int64_t>(3 * i),
-                                   made.begin() + static_cast<int64_t>(3 * i + 3));
-      }
-      if (log_ != nullptr && members.size() > 1) {
-        log_->add_group(fmt::format("{} updates of adamw", members.size()), first.scope);
+      if (!merged[id]) {
+        order.push_back(id);
       }
     }
-    Tensors outputs;
-    for (const Value& value : graph_.outputs()) {
-      outputs.push_back(results[value.node][value.output]);
+    std::map<const Node*, const std::pair<const Shared, Updates>*> group_of;
+    for (const auto& group : all) {
+      for (const auto* members : {&group.second.decayed, &group.second.plain}) {
+        for (NodeId id : *members) {
+          order.push_back(id);
+          group_of[&graph_.node(id)] = &group;
+        }
+      }
     }
-    return trace.finish(outputs);
+    Tensors made;  // by the update that stands for the members of a group
+    size_t next = 0;
+    return rewrite(
+        graph_,
+        [&](const RewriteNode& it) -> std::optional<Tensors> {
+          const auto group = group_of.find(&it.node);
+          if (group == group_of.end()) {
+            return std::nullopt;
+          }
+          if (next == made.size()) {
+            made = update(group->second->first, group->second->second, it);
+            next = 0;
+          }
+          const auto own = made.begin() + static_cast<int64_t>(next);
+          next += kResults;
+          return Tensors(own, own + kResults);
+        },
+        order);
+  }
+
+  // Results of all members, in their order; `it`: the first one.
+  Tensors update(const Shared& shared, const Updates& updates, const RewriteNode& it) const {
+    Tensors inputs;
+    const auto add = [&](const Value& value) {
+      inputs.push_back(it.rebuilt[value.node][value.output]);
+    };
+    for (const auto* members : {&updates.decayed, &updates.plain}) {
+      for (NodeId id : *members) {
+        std::for_each_n(graph_.node(id).inputs.begin(), kTensors, add);
+      }
+    }
+    std::for_each(shared.scalars.begin(), shared.scalars.end(), add);
+    const size_t count = updates.decayed.size() + updates.plain.size();
+    if (log_ != nullptr && count > 1) {
+      log_->add_group(fmt::format("{} updates of adamw", count), it.node.scope);
+    }
+    const Attrs attrs = it.node.attrs.with("weight_decay", updates.weight_decay)
+                            .with("decayed", static_cast<int64_t>(updates.decayed.size()));
+    return apply(*it.node.op, inputs, attrs, it.node.where);
   }
 
   const Graph& graph_;

@@ -10,10 +10,6 @@
 namespace mstrain {
 namespace {
 
-bool in_scope(const std::string& path, std::string_view scope) {
-  return path.starts_with(scope) && (path.size() == scope.size() || path[scope.size()] == '.');
-}
-
 class Planner {
  public:
   Planner(const Graph& graph, const PlanOptions& options)
@@ -91,12 +87,8 @@ class Planner {
       return;
     }
     PlanStep step{.op = node.op, .attrs = node.attrs, .scope = node.scope, .where = node.where};
-    Types input_types;
-    for (const Value& value : node.inputs) {
-      input_types.push_back(graph_.type(value));
-    }
     if (node.op->cost != nullptr) {
-      step.cost = node.op->cost(input_types, node.outputs, node.attrs);
+      step.cost = node.op->cost(graph_.types(node.inputs), node.outputs, node.attrs);
     }
     for (const TensorType& type : node.outputs) {
       step.outputs.push_back(fresh(type));

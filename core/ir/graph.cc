@@ -50,6 +50,14 @@ Value Graph::add_input(const TensorType& type) {
   return inputs_.back();
 }
 
+Types Graph::types(std::span<const Value> values) const {
+  Types types;
+  for (const Value& value : values) {
+    types.push_back(type(value));
+  }
+  return types;
+}
+
 std::vector<bool> Graph::live() const {
   std::vector<bool> live(nodes_.size(), false);
   for (const Value& value : outputs_) {

@@ -43,6 +43,7 @@ class Graph {
   size_t size() const { return nodes_.size(); }
   const Node& node(NodeId id) const { return nodes_[id]; }
   const TensorType& type(Value value) const { return nodes_[value.node].outputs[value.output]; }
+  Types types(std::span<const Value> values) const;
   const std::vector<Value>& inputs() const { return inputs_; }
   const std::vector<Value>& outputs() const { return outputs_; }
 

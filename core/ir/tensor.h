@@ -133,6 +133,10 @@ GraphPtr trace_program(std::span<const TensorType> types,
 inline constexpr std::string_view kBackwardScope = "backward";
 // The scope of optimizer updates: what they read from outside are gradients and state.
 inline constexpr std::string_view kOptimizerScope = "optimizer";
+// Whether a node's scope is `scope` or lies inside it.
+inline bool in_scope(std::string_view path, std::string_view scope) {
+  return path.starts_with(scope) && (path.size() == scope.size() || path[scope.size()] == '.');
+}
 
 // Names the nodes that are recorded during the scope: "h.3" inside "decoder" makes "decoder.h.3".
 class NameScope {

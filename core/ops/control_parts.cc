@@ -2,14 +2,6 @@
 
 namespace mstrain::control {
 
-Types types_of(const Graph& graph, const std::vector<Value>& values) {
-  Types types;
-  for (const Value& value : values) {
-    types.push_back(graph.type(value));
-  }
-  return types;
-}
-
 void expect_types(std::string_view what, std::span<const TensorType> expected,
                   std::span<const TensorType> given) {
   if (expected.size() != given.size()) {

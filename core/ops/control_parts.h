@@ -6,8 +6,6 @@
 
 namespace mstrain::control {
 
-using mstrain::types_of;
-Types types_of(const Graph& graph, const std::vector<Value>& values);
 // Throws ShapeError where the types differ; `what`: what the tensors are.
 void expect_types(std::string_view what, std::span<const TensorType> expected,
                   std::span<const TensorType> given);

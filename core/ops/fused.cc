@@ -96,20 +96,12 @@ bool spreads_rows(const Shape& from, const Shape& to, const FusedExtent& extent)
   return repeated == extent.n;
 }
 
-Types types_of(const Graph& graph, const std::vector<Value>& values) {
-  Types types;
-  for (const Value& value : values) {
-    types.push_back(graph.type(value));
-  }
-  return types;
-}
-
 FusedExtent extent_in(const Attrs& attrs) { return {attrs.integer("rows"), attrs.integer("n")}; }
 
 Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   const Graph& body = *attrs.graph("body");
   const FusedExtent extent = extent_in(attrs);
-  const Types expected = types_of(body, body.inputs());
+  const Types expected = body.types(body.inputs());
   if (!std::equal(in.begin(), in.end(), expected.begin(), expected.end())) {
     throw ShapeError("the inputs are not those of the body");
   }
@@ -117,12 +109,12 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   for (NodeId id = 0; id < body.size(); ++id) {
     const Node& node = body.node(id);
     if (live[id] && node.op != &kInputOp &&
-        !fused_role(*node.op, node.attrs, types_of(body, node.inputs), node.outputs, extent)) {
+        !fused_role(*node.op, node.attrs, body.types(node.inputs), node.outputs, extent)) {
       throw ShapeError(fmt::format("{} of {} has no place among {} rows of {}", node.op->name,
                                    to_string(node.outputs[0]), extent.rows, extent.n));
     }
   }
-  return types_of(body, body.outputs());
+  return body.types(body.outputs());
 }
 
 Tensors decompose(const Attrs& attrs, std::span<const Tensor> in) {
@@ -136,7 +128,7 @@ Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const
   for (NodeId id = 0; id < body.size(); ++id) {
     const Node& node = body.node(id);
     if (live[id] && node.op->cost != nullptr) {
-      total.flops += node.op->cost(types_of(body, node.inputs), node.outputs, node.attrs).flops;
+      total.flops += node.op->cost(body.types(node.inputs), node.outputs, node.attrs).flops;
     }
   }
   return total;

@@ -12,8 +12,8 @@ constexpr SourceLocation kHere = SourceLocation::current();
 
 Types infer_checkpoint(std::span<const TensorType> in, const Attrs& attrs) {
   const Graph& body = *attrs.graph("body");
-  expect_types("input", types_of(body, body.inputs()), in);
-  return types_of(body, body.outputs());
+  expect_types("input", body.types(body.inputs()), in);
+  return body.types(body.outputs());
 }
 
 Tensors replay_body(const Attrs& attrs, std::span<const Tensor> in) {
@@ -44,16 +44,16 @@ Types infer_custom(std::span<const TensorType> in, const Attrs& attrs) {
   const Graph& forward = *attrs.graph("forward");
   const Graph& backward = *attrs.graph("backward");
   const auto n = static_cast<size_t>(attrs.integer("outputs"));
-  expect_types("input", types_of(forward, forward.inputs()), in);
-  const Types all = types_of(forward, forward.outputs());
+  expect_types("input", forward.types(forward.inputs()), in);
+  const Types all = forward.types(forward.outputs());
   if (n > all.size()) {
     throw ShapeError(fmt::format("{} results of a function that gives {}", attrs.integer("outputs"),
                                  all.size()));
   }
   Types given(all.begin() + static_cast<int64_t>(n), all.end());
   given.insert(given.end(), all.begin(), all.begin() + static_cast<int64_t>(n));
-  expect_types("input of the backward function", given, types_of(backward, backward.inputs()));
-  expect_types("cotangent", in, types_of(backward, backward.outputs()));
+  expect_types("input of the backward function", given, backward.types(backward.inputs()));
+  expect_types("cotangent", in, backward.types(backward.outputs()));
   return all;
 }
 

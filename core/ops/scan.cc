@@ -33,7 +33,7 @@ Attrs kept_as_ys(const Attrs& attrs) {
   const GraphPtr& body = attrs.graph("body");
   const auto carries = static_cast<size_t>(attrs.integer("carries"));
   const GraphPtr with_carries =
-      closed_program(types_of(*body, body->inputs()), [&](std::span<const Tensor> args) {
+      closed_program(body->types(body->inputs()), [&](std::span<const Tensor> args) {
         Parts result;
         result.add(replay(*body, args));
         result.add(args.first(carries));
@@ -53,8 +53,8 @@ Types infer_scan(std::span<const TensorType> in, const Attrs& attrs) {
         "{} carries and {} constants do not fit a body of {} inputs and {} outputs",
         attrs.integer("carries"), attrs.integer("constants"), given, form.body->outputs().size()));
   }
-  const Types body_in = types_of(*form.body, form.body->inputs());
-  const Types body_out = types_of(*form.body, form.body->outputs());
+  const Types body_in = form.body->types(form.body->inputs());
+  const Types body_out = form.body->types(form.body->outputs());
   Types expected(body_in.begin(),
                  body_in.begin() + static_cast<int64_t>(form.carries + form.constants));
   for (size_t i = form.carries + form.constants; i < body_in.size(); ++i) {

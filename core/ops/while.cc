@@ -11,10 +11,10 @@ namespace mstrain::control {
 Types infer_while(std::span<const TensorType> in, const Attrs& attrs) {
   const Graph& body = *attrs.graph("body");
   const Graph& condition = *attrs.graph("condition");
-  expect_types("input", types_of(body, body.inputs()), in);
-  expect_types("condition's input", types_of(condition, condition.inputs()), in);
-  expect_types("condition", Types{{Dtype::kBool, {}}}, types_of(condition, condition.outputs()));
-  const Types out = types_of(body, body.outputs());
+  expect_types("input", body.types(body.inputs()), in);
+  expect_types("condition's input", condition.types(condition.inputs()), in);
+  expect_types("condition", Types{{Dtype::kBool, {}}}, condition.types(condition.outputs()));
+  const Types out = body.types(body.outputs());
   expect_types("carry", in.first(std::min(in.size(), out.size())), out);
   return out;
 }
