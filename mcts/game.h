@@ -15,6 +15,7 @@
 // Optional members, each with the concept below that names it:
 //   using Action = ...                      another action type: trivially copyable, 8 bytes at most, with ==
 //   static constexpr uint32_t kMaxActions   every action is below it (dense ids: tables, network heads, 2-byte storage)
+//   uint32_t max_actions() const            the same, known at run time alone: RAVE needs one of the two
 //   static constexpr std::string_view kName
 //   static constexpr float kMinReturn, kMaxReturn   range of returns() (default -1, 1); the solver takes them as loss and win
 //   void undo(Action a)                     takes back the last apply(a); with kPreferUndo = true the search uses it
@@ -22,6 +23,7 @@
 //   uint64_t hash() const                   equal for equal positions (with the player to move): transpositions, cache
 //   void chance(ChanceBuffer& out) const    appends outcomes with probabilities that sum to 1 where player() == kChance
 //   Action sample_chance(Random& rng) const a draw from them, where listing is slow
+//   bool meets_chance() const               false where no state will be one of chance, known at run time alone
 //   Returns<kPlayers> rewards() const       what the last apply paid; a game's result is then the (discounted) sum of
 //                                           rewards, plus returns() at the end
 //   Returns<kPlayers> rollout(Random& rng) const   result of random play from here (not called on terminal states)
@@ -140,6 +142,21 @@ template <class S>
 concept HasDenseActions = requires {
   { S::kMaxActions } -> std::convertible_to<uint32_t>;
 };
+// The same number, where it is known at run time alone; equal for all states of a search.
+template <class S>
+concept HasCountedActions = requires(const S s) {
+  { s.max_actions() } -> std::convertible_to<uint32_t>;
+};
+template <class S>
+concept NumbersActions = HasDenseActions<S> || HasCountedActions<S>;
+template <NumbersActions S>
+uint32_t max_actions_of(const S& state) {
+  if constexpr (HasDenseActions<S>) {
+    return S::kMaxActions;
+  } else {
+    return state.max_actions();
+  }
+}
 template <class S>
 concept HasUndo = requires(S s, ActionOf<S> a) {
   s.undo(a);
@@ -156,6 +173,17 @@ template <class S>
 concept HasSampleChance = requires(const S s, Random& rng) {
   { s.sample_chance(rng) } -> std::same_as<ActionOf<S>>;
 };
+// Whether games from `state` on may meet chance.
+template <class S>
+bool meets_chance(const S& state) {
+  if constexpr (requires {
+                  { state.meets_chance() } -> std::same_as<bool>;
+                }) {
+    return state.meets_chance();
+  } else {
+    return HasChance<S> || HasSampleChance<S>;
+  }
+}
 template <class S>
 concept HasRewards = requires(const S s) {
   { s.rewards() } -> std::same_as<ReturnsOf<S>>;

@@ -111,7 +111,8 @@ struct WideningPolicies : UctPolicies {
   using Expand = Widen;
 };
 
-// Starts with uct, uct_tuned, puct, gumbel, rave (games with kMaxActions), epsilon_greedy, wu_uct, widening.
+// Starts with uct (also as ucb1), uct_tuned (also as ucb1_tuned), puct, gumbel, rave (games that number their actions),
+// epsilon_greedy, wu_uct, widening.
 template <GameState S>
 class SearchRegistry {
  public:
@@ -119,10 +120,12 @@ class SearchRegistry {
 
   SearchRegistry() {
     add<UctPolicies>("uct");
+    add<UctPolicies>("ucb1");
     add<UctTunedPolicies>("uct_tuned");
+    add<UctTunedPolicies>("ucb1_tuned");
     add<PuctPolicies>("puct");
     add<GumbelPolicies>("gumbel");
-    if constexpr (HasDenseActions<S>) {
+    if constexpr (NumbersActions<S>) {
       add<RavePolicies>("rave");
     }
     add<EpsilonGreedyPolicies>("epsilon_greedy");

@@ -32,7 +32,16 @@ class AbiState {
     std::memcpy(bytes_.data(), state, bytes_.size());
   }
 
-  int player() const { return game_->player(game_->context, data()); }
+  int player() const {
+    const int player = game_->player(game_->context, data());
+    if (player < MST_MCTS_TERMINAL || player >= static_cast<int>(game_->players)) {
+      throw GameError(
+          fmt::format("game: player gave {}; there are {} players", player, game_->players));
+    }
+    return player;
+  }
+  bool meets_chance() const { return game_->chance != nullptr; }
+  uint32_t max_actions() const { return game_->max_actions; }
   void legal(ActionBuffer& out) const {
     const size_t before = out.size();
     out.resize(before + game_->max_actions);
@@ -61,6 +70,7 @@ class AbiState {
          game_->chance(game_->context, data(), actions.data(), probabilities.data(), &count));
     room("chance", count);
     for (uint32_t i = 0; i < count; ++i) {
+      known("chance", actions[i]);
       out.push({actions[i], probabilities[i]});
     }
   }
@@ -113,11 +123,14 @@ class AbiSearch {
   mst_mcts_game game{};
 };
 
-std::unique_ptr<AbiSearch> make_abi_search_one(const mst_mcts_game& game, const std::string& policy,
-                                               const SearchConfig& c);
-std::unique_ptr<AbiSearch> make_abi_search_two(const mst_mcts_game& game, const std::string& policy,
-                                               const SearchConfig& c);
-std::unique_ptr<AbiSearch> make_abi_search_many(const mst_mcts_game& game,
-                                                const std::string& policy, const SearchConfig& c);
+using AbiPuzzle = AbiState<1, false>;
+using AbiPaying = AbiState<1, true>;
+using AbiTwo = AbiState<2, false>;
+using AbiMany = AbiState<8, false>;
+
+// Compiled for each kind of state in a file of its own. Throws Error for a policy that is not there.
+template <class S>
+std::unique_ptr<AbiSearch> make_abi_search(const mst_mcts_game& game, const std::string& policy,
+                                           const SearchConfig& config);
 
 }  // namespace mstrain::mcts

@@ -72,17 +72,17 @@ struct AbiEvaluator {
   }
 };
 
-// Random play: the game's own rollout where it has one.
+// Random play: the game's own rollout where it has one, move by move where the search asks for the moves (RAVE).
 template <class S>
 struct AbiRollout {
   static constexpr bool kPriors = false;
   static constexpr bool kThreads = true;
-  float discount;
+  float discount = 1;
   void evaluate(EvalBatch<S>& batch) {
     for (EvalItem<S>& item : batch.items) {
       const mst_mcts_game& game = item.state->game();
-      if (game.rollout == nullptr) {
-        item.values = random_rollout(*item.state, item.rng, discount);
+      if (game.rollout == nullptr || item.trace != nullptr) {
+        item.values = random_rollout(*item.state, item.rng, discount, item.trace);
         continue;
       }
       item.values = {};
@@ -95,30 +95,33 @@ struct AbiRollout {
   }
 };
 
-template <class S, class P>
+template <class S>
 class AbiSearchOf final : public AbiSearch {
  public:
-  AbiSearchOf(const mst_mcts_game& table, const SearchConfig& config) : search_(config) {
+  AbiSearchOf(const mst_mcts_game& table, const std::string& policy, const SearchConfig& config)
+      : search_(SearchRegistry<S>().make(policy, config)),
+        discount_(static_cast<float>(config.discount)) {
     game = table;
   }
 
-  void set_root(const void* state) override { search_.set_root(S(game, state)); }
-  void advance(uint32_t action) override { search_.advance(action); }
+  void set_root(const void* state) override { search_->set_root(S(game, state)); }
+  void advance(uint32_t action) override { search_->advance(action); }
   void run(const Budget& budget, mst_mcts_evaluate evaluate, void* context,
            bool with_priors) override {
+    const auto with = [&](auto evaluator) {
+      AnyEvaluator<S> any(evaluator);
+      search_->run(any, budget);
+    };
     if (evaluate == nullptr) {
-      AbiRollout<S> rollout{static_cast<float>(search_.config().discount)};
-      search_.run(rollout, budget);
+      with(AbiRollout<S>{discount_});
     } else if (with_priors) {
-      AbiEvaluator<S, true> evaluator{evaluate, context};
-      search_.run(evaluator, budget);
+      with(AbiEvaluator<S, true>{evaluate, context});
     } else {
-      AbiEvaluator<S, false> evaluator{evaluate, context};
-      search_.run(evaluator, budget);
+      with(AbiEvaluator<S, false>{evaluate, context});
     }
   }
   uint32_t gather(uint32_t max_leaves, const void** states, float* observations) override {
-    search_.gather(batch_, max_leaves);
+    search_->gather(batch_, max_leaves);
     for (size_t i = 0; i < batch_.items.size(); ++i) {
       if (states != nullptr) {
         states[i] = batch_.items[i].state->data();
@@ -136,11 +139,11 @@ class AbiSearchOf final : public AbiSearch {
       AbiEvaluator<S, true>::take(batch_.items[i], values + i * game.players,
                                   priors == nullptr ? nullptr : priors + i * game.max_actions);
     }
-    search_.scatter(batch_);
+    search_->scatter(batch_);
     batch_.items = {};
   }
   mst_mcts_summary summary() const override {
-    const auto r = search_.result();
+    const auto r = search_->result();
     return {.best_action = r.action ? static_cast<int64_t>(*r.action) : -1,
             .value = r.value,
             .proven = r.proven ? 1 : 0,
@@ -154,34 +157,25 @@ class AbiSearchOf final : public AbiSearch {
   }
   std::vector<mst_mcts_edge> edges() const override {
     std::vector<mst_mcts_edge> out;
-    for (const auto& e : search_.result().edges) {
+    for (const auto& e : search_->result().edges) {
       out.push_back({e.action, e.visits, e.value, e.prior, e.weight, e.proven ? 1 : 0});
     }
     return out;
   }
   std::vector<uint32_t> principal_variation() const override {
-    return search_.result().principal_variation;
+    return search_->result().principal_variation;
   }
 
  private:
-  Search<S, P> search_;
+  std::unique_ptr<AnySearch<S>> search_;
+  float discount_;
   EvalBatch<S> batch_;
 };
 
 template <class S>
 std::unique_ptr<AbiSearch> make_abi_search(const mst_mcts_game& game, const std::string& policy,
                                            const SearchConfig& config) {
-  if (policy == "uct") {
-    return std::make_unique<AbiSearchOf<S, UctPolicies>>(game, config);
-  }
-  if (policy == "puct") {
-    return std::make_unique<AbiSearchOf<S, PuctPolicies>>(game, config);
-  }
-  if (policy == "gumbel") {
-    return std::make_unique<AbiSearchOf<S, GumbelPolicies>>(game, config);
-  }
-  const std::vector<std::string> names{"uct", "puct", "gumbel"};
-  fail("search: there is no policy {}{}", policy, did_you_mean(policy, names));
+  return std::make_unique<AbiSearchOf<S>>(game, policy, config);
 }
 
 }  // namespace mstrain::mcts

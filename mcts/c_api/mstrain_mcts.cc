@@ -112,14 +112,16 @@ int mst_mcts_initial_state(const mst_mcts_game* game, void* state) {
 int mst_mcts_create(const mst_mcts_game* game, const char* policy, const char* config,
                     mst_mcts_search** search) {
   return call([&] {
+    using namespace mstrain::mcts;  // NOLINT: kinds of games
     check_pointer(policy, "policy");
     check_pointer(search, "search");
     check_game(game);
     const mstrain::mcts::SearchConfig parsed = parse(config);
-    auto made = game->players == 1   ? mstrain::mcts::make_abi_search_one(*game, policy, parsed)
-                : game->players == 2 ? mstrain::mcts::make_abi_search_two(*game, policy, parsed)
-                                     : mstrain::mcts::make_abi_search_many(*game, policy, parsed);
-    *search = new mst_mcts_search{std::move(made)};
+    const auto make = game->rewards != nullptr ? make_abi_search<AbiPaying>
+                      : game->players == 1     ? make_abi_search<AbiPuzzle>
+                      : game->players == 2     ? make_abi_search<AbiTwo>
+                                               : make_abi_search<AbiMany>;
+    *search = new mst_mcts_search{make(*game, policy, parsed)};
   });
 }
 

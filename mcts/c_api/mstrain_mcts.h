@@ -98,7 +98,7 @@ int mst_mcts_find_game(const char* name, const mst_mcts_game** game);
 /* Writes the first state of a game of mst_mcts_find_game(). */
 int mst_mcts_initial_state(const mst_mcts_game* game, void* state);
 
-/* policy: uct, puct or gumbel. config: YAML such as "{seed: 7, uct_c: 1.4, threads: 2, parallelism: tree}", or null; its keys are
+/* policy: uct (or ucb1), uct_tuned (or ucb1_tuned), puct, gumbel, rave, epsilon_greedy, wu_uct or widening. config: YAML such as "{seed: 7, uct_c: 1.4, threads: 2, parallelism: tree}", or null; its keys are
  * those of SearchConfig. `game` is copied; its context must outlive the search. */
 int mst_mcts_create(const mst_mcts_game* game, const char* policy, const char* config,
                     mst_mcts_search** search);

@@ -67,9 +67,21 @@ class SearchTest(unittest.TestCase):
                 search.advance(action)
         self.assertEqual(float(self.game.returns(state).sum()), 0)
 
+    def test_every_policy_finds_the_winning_cell(self):
+        state = self.game.initial_state()
+        for action in (0, 3, 2, 4):  # x wins between its two stones
+            state = self.game.apply(state, action)
+        for policy in ("ucb1", "ucb1_tuned", "puct", "gumbel", "rave", "epsilon_greedy", "wu_uct", "widening"):
+            search = Search(self.game, policy=policy, seed=3, uct_c=1, widening_k=9)
+            search.set_root(state)
+            search.run(simulations=3000)
+            self.assertEqual(search.best_action, 1, policy)
+
     def test_mistakes_are_named(self):
         with self.assertRaisesRegex(SearchError, "did you mean tic_tac_toe"):
             Game("tic_tac_to")
+        with self.assertRaisesRegex(SearchError, "did you mean puct"):
+            Search(self.game, policy="puctt")
         with self.assertRaisesRegex(SearchError, "did you mean seed"):
             Search(self.game, sed=1)
         with self.assertRaisesRegex(SearchError, "not a legal action"):

@@ -233,7 +233,7 @@ class Tree {
 
   // True where threads may work by subtrees (tree_claim.h) in this tree. Not below chance: a batch there would weigh one
   // outcome more, the more it was drawn before.
-  bool claims() const { return kGathers && !config_.solve && !HasChance<S> && !HasSampleChance<S>; }
+  bool claims() const { return kGathers && !config_.solve && !meets_chance(*root_); }
   // Up to `most` simulations of a thread that works by subtrees, of numbers `simulation` and up; `inner` is its own too.
   // Returns how many were made: 0 where another thread has the subtree.
   template <class Evaluate>
@@ -387,7 +387,7 @@ class Tree {
   void mark_path(Descent& d, uint32_t many);
   void unmark(Descent& d, size_t from, size_t to);
   void back_up_open(Descent& d, Values total, uint32_t many);
-  static void check_values(const Values& values);
+  static void check_values(const Descent& d, const Values& values);
   template <Access kAccess>
   void back_up_bounds(Descent& d, const Values& exact);
   void start_amaf(Descent& d);

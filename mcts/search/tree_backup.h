@@ -101,7 +101,7 @@ template <GameState S, class P>
 template <Access kAccess>
 void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
   for (const Values& each : values) {
-    check_values(each);
+    check_values(d, each);
   }
   if (d.owns_leaf) {
     uint32_t index = kNoBlock;
@@ -129,9 +129,10 @@ void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
 }
 
 template <GameState S, class P>
-void Tree<S, P>::check_values(const Values& values) {
+void Tree<S, P>::check_values(const Descent& d, const Values& values) {
   for (int p = 0; p < S::kPlayers; ++p) {
-    check(std::isfinite(values[p]), "evaluator: the value for player {} is {}", p, values[p]);
+    check(std::isfinite(values[p]), "{} for player {} is {}",
+          d.exact ? "game: the result" : "evaluator: the value", p, values[p]);
   }
 }
 
@@ -246,15 +247,16 @@ void Tree<S, P>::back_up_bounds(Descent& d, const Values& exact) {
 // Notes what was played below the leaf.
 template <GameState S, class P>
 void Tree<S, P>::start_amaf(Descent& d) {
-  static_assert(HasDenseActions<S>, "RAVE needs S::kMaxActions");
-  d.played.resize(size_t{S::kPlayers} * S::kMaxActions, 0);
+  static_assert(NumbersActions<S>, "RAVE needs S::kMaxActions, or max_actions() of a state");
+  const size_t actions = max_actions_of(*root_);
+  d.played.resize(size_t{S::kPlayers} * actions, 0);
   if (++d.descent == 0) {
     std::fill(d.played.begin(), d.played.end(), 0);
     d.descent = 1;
   }
   for (const auto& [player, action] : d.trace) {
     if (player >= 0) {
-      d.played[static_cast<size_t>(player) * S::kMaxActions + action] = d.descent;
+      d.played[static_cast<size_t>(player) * actions + action] = d.descent;
     }
   }
   d.trace.clear();
@@ -268,7 +270,7 @@ void Tree<S, P>::back_up_amaf(Descent& d, const Block& block, size_t step, float
   if (player < 0) {
     return;
   }
-  uint32_t* played = d.played.data() + static_cast<size_t>(player) * S::kMaxActions;
+  uint32_t* played = d.played.data() + static_cast<size_t>(player) * max_actions_of(*root_);
   played[d.moves[step]] = d.descent;
   for (uint32_t i = 0; i < block.header().count; ++i) {
     if (played[action(block, i)] == d.descent) {

@@ -45,7 +45,7 @@ template <GameState S, class P>
 template <class Evaluate>
 uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, uint32_t most,
                               const Evaluate& evaluate) {
-  constexpr uint32_t kFewest = 64;     // visits of an opened node
+  constexpr uint32_t kFewest = 64;      // visits of an opened node
   constexpr uint32_t kBatchShare = 16;  // simulations at a time: this part of a subtree's visits
   constexpr int kTries = 8;
   const auto batch_of = [&](uint32_t visits) { return std::clamp(visits / kBatchShare, 1U, most); };
@@ -74,7 +74,7 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
       const Step& last = d.path[d.path.size() - 1];
       many = batch_of(read<Access::kShared>(at(last.block).visits() + last.edge));
     }
-    check_values(d.item.values);
+    check_values(d, d.item.values);
     Values total = d.item.values;
     for (float& value : total) {
       value *= static_cast<float>(many);
@@ -109,7 +109,7 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
     if (go_down<Access::kOwned>(inner, &slot, visits, false) == Outcome::kLeaf) {
       evaluate(inner);
     }
-    check_values(inner.item.values);
+    check_values(inner, inner.item.values);
     const Values value = back_up<Access::kOwned>(inner, inner.item.values);
     if constexpr (kAhead) {
       choose_ahead<Access::kOwned>(inner);

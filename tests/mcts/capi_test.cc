@@ -63,6 +63,28 @@ TEST(CApi, SearchesLikeTheCxxLibrary) {
   EXPECT_EQ(mst_mcts_advance(h.search, 99), MST_MCTS_USAGE);
 }
 
+TEST(CApi, EveryPolicyHasItsName) {
+  const mst_mcts_game* game = nullptr;
+  ASSERT_EQ(mst_mcts_find_game("tic_tac_toe", &game), MST_MCTS_OK);
+  // x in two corners of a row and to move: the cell between them wins.
+  std::vector<char> state = first_state(*game);
+  for (const uint32_t action : {0U, 3U, 2U, 4U}) {
+    ASSERT_EQ(game->apply(game->context, state.data(), action), 0);
+  }
+  for (const char* policy : {"uct", "ucb1", "uct_tuned", "ucb1_tuned", "puct", "gumbel", "rave",
+                             "epsilon_greedy", "wu_uct", "widening"}) {
+    Handle h(game, policy, "{seed: 3, uct_c: 1, widening_k: 9}");
+    ASSERT_EQ(mst_mcts_set_root(h.search, state.data()), MST_MCTS_OK);
+    const mst_mcts_budget budget{4000, 0, 0};
+    ASSERT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_OK)
+        << policy << ": " << mst_mcts_last_error();
+    mst_mcts_summary summary{};
+    ASSERT_EQ(mst_mcts_result(h.search, &summary), MST_MCTS_OK);
+    EXPECT_EQ(summary.simulations, 4000U);
+    EXPECT_EQ(summary.best_action, 1) << policy;
+  }
+}
+
 int constant(void* context, uint32_t count, const void* const*, const float* observations,
              float* values, float* priors) {
   if (context != nullptr) {

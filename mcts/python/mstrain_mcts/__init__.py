@@ -163,7 +163,8 @@ def _answer(output, count, players, actions, movers):
 
 
 class Search:
-    """One tree. `settings` are the keys of the library's SearchConfig: seed, uct_c, puct_c, threads, parallelism, ..."""
+    """One tree. `policy`: uct (or ucb1), uct_tuned (or ucb1_tuned), puct, gumbel, rave, epsilon_greedy, wu_uct, widening.
+    `settings` are the keys of the library's SearchConfig: seed, uct_c, puct_c, threads, parallelism, ..."""
 
     def __init__(self, game, policy="uct", by_mover=False, **settings):
         self.game, self.by_mover = game, by_mover
