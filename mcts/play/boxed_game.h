@@ -115,14 +115,14 @@ struct BoxFor {
   static_assert(type::template fits<S>() || HasInformation<S>);
 };
 
-// Searches of boxes by name, compiled in boxed_*.cc.
+// Searches of boxes by name; each kind of box is compiled in a file of its own.
 template <class Box>
-const SearchRegistry<Box>& boxed_registry();
-template <>
-const SearchRegistry<TwoPlayerBox>& boxed_registry<TwoPlayerBox>();
-template <>
-const SearchRegistry<PuzzleBox>& boxed_registry<PuzzleBox>();
-template <>
-const SearchRegistry<PayingBox>& boxed_registry<PayingBox>();
+const SearchRegistry<Box>& boxed_registry() {
+  static const SearchRegistry<Box> kRegistry;
+  return kRegistry;
+}
+extern template const SearchRegistry<TwoPlayerBox>& boxed_registry<TwoPlayerBox>();
+extern template const SearchRegistry<PuzzleBox>& boxed_registry<PuzzleBox>();
+extern template const SearchRegistry<PayingBox>& boxed_registry<PayingBox>();
 
 }  // namespace mstrain::mcts::play

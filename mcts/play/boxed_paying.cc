@@ -1,11 +1,4 @@
 #include "mcts/play/boxed_game.h"
 
-namespace mstrain::mcts::play {
-
-template <>
-const SearchRegistry<PayingBox>& boxed_registry<PayingBox>() {
-  static const SearchRegistry<PayingBox> kRegistry;
-  return kRegistry;
-}
-
-}  // namespace mstrain::mcts::play
+template const mstrain::mcts::SearchRegistry<mstrain::mcts::play::PayingBox>&
+mstrain::mcts::play::boxed_registry<mstrain::mcts::play::PayingBox>();

@@ -1,11 +1,4 @@
 #include "mcts/play/boxed_game.h"
 
-namespace mstrain::mcts::play {
-
-template <>
-const SearchRegistry<PuzzleBox>& boxed_registry<PuzzleBox>() {
-  static const SearchRegistry<PuzzleBox> kRegistry;
-  return kRegistry;
-}
-
-}  // namespace mstrain::mcts::play
+template const mstrain::mcts::SearchRegistry<mstrain::mcts::play::PuzzleBox>&
+mstrain::mcts::play::boxed_registry<mstrain::mcts::play::PuzzleBox>();

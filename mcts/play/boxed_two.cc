@@ -1,11 +1,4 @@
 #include "mcts/play/boxed_game.h"
 
-namespace mstrain::mcts::play {
-
-template <>
-const SearchRegistry<TwoPlayerBox>& boxed_registry<TwoPlayerBox>() {
-  static const SearchRegistry<TwoPlayerBox> kRegistry;
-  return kRegistry;
-}
-
-}  // namespace mstrain::mcts::play
+template const mstrain::mcts::SearchRegistry<mstrain::mcts::play::TwoPlayerBox>&
+mstrain::mcts::play::boxed_registry<mstrain::mcts::play::TwoPlayerBox>();
