@@ -51,6 +51,8 @@ struct MuZeroConfig {
   int64_t threads = 1;
 };
 
+struct MuZeroTree;
+
 class MuZeroSearch {
  public:
   explicit MuZeroSearch(const MuZeroConfig& config);  // throws Error for sizes below 1
@@ -82,18 +84,16 @@ class MuZeroSearch {
   uint64_t bytes_moved() const;
 
  private:
-  struct Tree;
   template <class Body>
   void for_each_root(const Body& body);
 
   MuZeroConfig config_;
-  std::vector<std::unique_ptr<Tree>> trees_;
+  std::vector<std::unique_ptr<MuZeroTree>> trees_;
   std::unique_ptr<ThreadPool> pool_;
   int64_t done_ = 0;
   uint64_t games_ = 0;
   bool started_ = false;
   bool gathered_ = false;
-  std::vector<uint32_t> schedule_;
 };
 
 // A network as this search wants it. Rows are batched; hidden states have hidden_size() floats.
