@@ -1,7 +1,7 @@
 // What the search library costs. Modes:
 //   uct GAME SIMS SEED    one thread, JSON: simulations_per_second, bytes_per_node (raced with a peer by mcts_uct.py)
-//   tree                  two threads in one tree against one, connect four; beside it two searches that share nothing:
-//                         what the machine gives two threads
+//   tree                  two threads in one tree against one, connect four; beside it one thread that works by subtrees
+//                         too, and two searches that share nothing: what the machine gives two threads
 //   muzero                a tree step over a learned model, 18 and 362 actions, no network
 //   selfplay              batched self-play with an evaluator that takes 1 ms for 256 leaves: its busy share
 // Ratios are medians over alternating rounds.
@@ -49,9 +49,9 @@ void uct(const std::string& name, int64_t simulations, uint64_t seed) {
       static_cast<double>(result.tree_bytes) / static_cast<double>(result.nodes));
 }
 
-double tree_rate(int64_t threads, int64_t simulations) {
+double tree_rate(Parallelism parallelism, int64_t threads, int64_t simulations) {
   SearchConfig config{.seed = 1, .uct_c = 2};
-  config.parallelism = threads > 1 ? Parallelism::kTree : Parallelism::kSerial;
+  config.parallelism = parallelism;
   config.threads = threads;
   RandomRollout rollout;
   Search<ConnectFour> search(config);
@@ -62,29 +62,32 @@ double tree_rate(int64_t threads, int64_t simulations) {
 
 double independent_rate(int64_t simulations) {
   const auto begin = Clock::now();
-  std::thread other([&] { tree_rate(1, simulations); });
-  tree_rate(1, simulations);
+  std::thread other([&] { tree_rate(Parallelism::kSerial, 1, simulations); });
+  tree_rate(Parallelism::kSerial, 1, simulations);
   other.join();
   return 2 * static_cast<double>(simulations) / seconds_since(begin);
 }
 
 void tree() {
-  for (const int64_t simulations : {100'000, 500'000}) {
+  for (const int64_t simulations : {100'000, 1'000'000}) {
     std::vector<double> ratios;
     std::vector<double> limits;
+    std::vector<double> alone;
     std::vector<double> one;
     std::vector<double> two;
     for (int round = 0; round < 9; ++round) {
-      one.push_back(tree_rate(1, simulations));
-      two.push_back(tree_rate(2, simulations));
+      one.push_back(tree_rate(Parallelism::kSerial, 1, simulations));
+      two.push_back(tree_rate(Parallelism::kTree, 2, simulations));
       ratios.push_back(two.back() / one.back());
+      alone.push_back(tree_rate(Parallelism::kTree, 1, simulations) / one.back());
       limits.push_back(independent_rate(simulations) / one.back());
     }
     std::printf(
         "connect four, %ldk simulations, uct_c 2, one rollout: serial %.2f M/s, tree with 2 "
-        "threads %.2f M/s, ratio %.2f; two searches that share nothing: %.2f\n",
+        "threads %.2f M/s, ratio %.2f; tree with 1 thread: %.2f; two searches that share nothing: "
+        "%.2f\n",
         static_cast<long>(simulations / 1000), median(one) / 1e6, median(two) / 1e6, median(ratios),
-        median(limits));
+        median(alone), median(limits));
   }
 }
 
