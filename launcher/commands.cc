@@ -49,13 +49,14 @@ const std::string& required(const std::optional<std::string>& value, const char*
 
 int generate(Arguments arguments, const std::atomic<bool>&) {
   std::optional<std::string> checkpoint;
-  std::optional<std::string> prompt;
   gpt::GenerateRequest request;
   gpt::SamplingOptions& sampling = request.sampling;
   const std::vector<Option> options{
       text_option("--checkpoint", "DIR", checkpoint),
       text_option("--model", "DIR", checkpoint),
-      text_option("--prompt", "TEXT", prompt),
+      {"--prompt", "TEXT", [&](const std::string& text) { request.prompts.push_back(text); }},
+      {"--stop", "ID",
+       [&](const std::string& text) { request.stop.push_back(integer_value("--stop", text)); }},
       {"--tokens", "N",
        [&](const std::string& text) { request.tokens = integer_value("--tokens", text); }},
       {"--greedy", "", [&](const std::string&) { sampling.greedy = true; }},
@@ -72,7 +73,9 @@ int generate(Arguments arguments, const std::atomic<bool>&) {
        }}};
   expect_nothing(parse_arguments(arguments, options));
   request.checkpoint = required(checkpoint, "--checkpoint DIR");
-  request.prompt = required(prompt, "--prompt TEXT");
+  if (request.prompts.empty()) {
+    usage_error("--prompt TEXT is missing");
+  }
   if (sampling.greedy && (sampling.temperature != 1 || sampling.top_k || sampling.top_p)) {
     usage_error("--greedy: takes no --temperature, --top-k or --top-p");
   }
@@ -182,9 +185,9 @@ usage: mstrain --config FILE [key.path=value ...]   run what the file says (run.
        mstrain --help
        mstrain --version         version, compiler, backends
 
-       mstrain generate --checkpoint DIR --prompt TEXT [--tokens N]
+       mstrain generate --checkpoint DIR --prompt TEXT... [--tokens N] [--stop ID...]
                         [--greedy | --temperature T --top-k K --top-p P] [--seed S]
-                                 continue a text
+                                 continue texts (--prompt once for each) up to an ID or the end that the model knows
        mstrain eval --checkpoint DIR [--config FILE] [key.path=value ...]
                                  the loss on held-out data; without FILE, on that of the run
        mstrain forward --model DIR --input in.safetensors --output out.safetensors [--grads]

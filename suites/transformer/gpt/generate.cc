@@ -1,98 +1,147 @@
 #include "suites/transformer/gpt/generate.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/error.h"
-#include "core/ops/index.h"
-#include "core/ops/shape.h"
-#include "core/tensor/host.h"
-#include "core/train/step.h"
+#include "core/base/hash.h"
 
 namespace mstrain::gpt {
 namespace {
 
-constexpr int64_t kShortestWindow = 64;
+// One text: its tokens, of which the model sees those from `first` on. One that has ended goes on unseen as long as
+// another one does.
+struct Row {
+  std::vector<int32_t> ids;
+  size_t prompt = 0;
+  size_t first = 0;
+  Rng rng;
+  std::optional<size_t> end;  // of what is text
 
-Context for_inference() {
-  Context context = current_context();
-  context.training = false;
-  return context;
-}
+  std::span<const int32_t> seen() const { return std::span(ids).subspan(first); }
+};
+
+class Continuation {
+ public:
+  Continuation(Decoder& decoder, const Params& params, const ContinueOptions& options,
+               int64_t known, const OnToken& on_token)
+      : decoder_(decoder),
+        params_(params),
+        options_(options),
+        known_(static_cast<size_t>(std::min(known, *decoder.config().vocab_size.value))),
+        on_token_(on_token),
+        longest_(static_cast<size_t>(decoder.config().max_position_embeddings)) {}
+
+  std::vector<std::vector<int32_t>> run(std::span<const std::vector<int32_t>> prompts) {
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const size_t size = prompts[i].size();
+      rows_.push_back({prompts[i], size, size > longest_ ? size - longest_ : 0,
+                       Rng(options_.sampling.seed, hash_bytes("sampling").lo + i)});
+    }
+    std::vector<float> logits;
+    for (int64_t step = 0; step < options_.tokens && !all_ended(); ++step) {
+      logits = step == 0 || forget() ? start(options_.tokens - step) : next();
+      choose(logits);
+    }
+    std::vector<std::vector<int32_t>> out;
+    for (const Row& row : rows_) {
+      out.emplace_back(row.ids.begin() + static_cast<ptrdiff_t>(row.prompt),
+                       row.ids.begin() + static_cast<ptrdiff_t>(row.end.value_or(row.ids.size())));
+    }
+    return out;
+  }
+
+ private:
+  bool all_ended() const {
+    return std::all_of(rows_.begin(), rows_.end(),
+                       [](const Row& row) { return row.end.has_value(); });
+  }
+  // Whether a row had filled its positions; the newer half of them is read again.
+  bool forget() {
+    bool forgot = false;
+    for (Row& row : rows_) {
+      if (row.seen().size() > longest_) {
+        row.first = row.ids.size() - std::max<size_t>(longest_ / 2, 1);
+        forgot = true;
+      }
+    }
+    return forgot;
+  }
+  std::vector<float> start(int64_t more) {
+    std::vector<std::span<const int32_t>> seen;
+    size_t most = 0;
+    for (const Row& row : rows_) {
+      seen.push_back(row.seen());
+      most = std::max(most, seen.back().size());
+    }
+    return decoder_.start(
+        params_, seen,
+        std::min(static_cast<int64_t>(most) + more - 1, static_cast<int64_t>(longest_)));
+  }
+  std::vector<float> next() {
+    std::vector<int32_t> last;
+    for (const Row& row : rows_) {
+      last.push_back(row.ids.back());
+    }
+    return decoder_.next(params_, last);
+  }
+  void choose(std::span<const float> logits) {
+    const size_t vocab = logits.size() / rows_.size();
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      Row& row = rows_[i];
+      const auto id = static_cast<int32_t>(
+          choose_token(logits.subspan(i * vocab, known_), options_.sampling, row.rng));
+      const auto& stop = options_.stop;
+      if (!row.end && std::find(stop.begin(), stop.end(), id) != stop.end()) {
+        row.end = row.ids.size();
+      }
+      row.ids.push_back(id);
+      if (!row.end && on_token_ != nullptr) {
+        on_token_(i, id);
+      }
+    }
+  }
+
+  Decoder& decoder_;
+  const Params& params_;
+  const ContinueOptions& options_;
+  size_t known_;
+  const OnToken& on_token_;
+  size_t longest_;
+  std::vector<Row> rows_;
+};
 
 }  // namespace
 
-Generator::Generator(Gpt model, std::shared_ptr<const Tokenizer> tokenizer, Execution execution)
-    : model_(std::move(model)), tokenizer_(std::move(tokenizer)), execution_(execution) {}
-
-std::vector<float> Generator::next_logits(const Params& params, std::span<const int32_t> ids) {
-  const auto length = static_cast<int64_t>(ids.size());
-  int64_t window = kShortestWindow;
-  while (window < length) {
-    window *= 2;
-  }
-  window = std::min(window, model_.config().max_position_embeddings);
-  // Attention is causal: what stands after the last token changes nothing.
-  std::vector<int32_t> padded(ids.begin(), ids.end());
-  padded.resize(static_cast<size_t>(window), 0);
-  const Tensor tokens = tensor<int32_t>(padded, {1, window});
-  const Tensor last = scalar(static_cast<double>(length - 1), Dtype::kI32);
-  const auto logits = [&](const Params& p, const Tensor& tokens_1t, const Tensor& position) {
-    return gather(select(model_(p, tokens_1t), 0, 0), position, 0);
-  };
-  if (execution_ == Execution::kEager) {
-    return to_vector<float>(logits(params, tokens, last));
-  }
-  Compiled& compiled = programs_[window];
-  if (compiled.program == nullptr) {
-    Tensors inputs = flatten_tree(params);
-    Types types;
-    for (const Tensor& input : inputs) {
-      types.push_back(input.type());
-    }
-    types.push_back(tokens.type());
-    types.push_back(last.type());
-    const GraphPtr graph = trace_program(
-        types,
-        [&](std::span<const Tensor> leaves) {
-          const size_t parameters = leaves.size() - 2;
-          const Params p = with_leaves(params, leaves.first(parameters));
-          return Tensors{logits(p, leaves[parameters], leaves[parameters + 1])};
-        },
-        &compiled.captures);
-    compiled.program = compile(*graph);
-  }
-  Tensors inputs = flatten_tree(params);
-  inputs.push_back(tokens);
-  inputs.push_back(last);
-  inputs.insert(inputs.end(), compiled.captures.begin(), compiled.captures.end());
-  return to_vector<float>(compiled.program->run(std::move(inputs)).at(0));
+std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
+                                                  std::span<const std::vector<int32_t>> prompts,
+                                                  const ContinueOptions& options, int64_t known,
+                                                  const OnToken& on_token) {
+  check_sampling(options.sampling);
+  return Continuation(decoder, params, options, known, on_token).run(prompts);
 }
 
-std::string Generator::generate(const Params& params, const std::string& prompt, int64_t tokens,
-                                const SamplingOptions& options,
-                                const std::function<void(std::string_view)>& on_text) {
-  check_sampling(options);
-  const Context context = for_inference();
-  const ContextScope scope(context);
-  std::vector<int32_t> ids = tokenizer_->encode(prompt.empty() ? "\n" : prompt);
-  const auto longest = static_cast<size_t>(model_.config().max_position_embeddings);
-  // A model may have more logits than its tokenizer has tokens.
-  const auto known = static_cast<size_t>(tokenizer_->vocab_size());
-  Rng rng(options.seed, hash_bytes("sampling").lo);
-  std::string text;
-  for (int64_t i = 0; i < tokens; ++i) {
-    const size_t first = ids.size() > longest ? ids.size() - longest : 0;
-    const std::vector<float> logits = next_logits(params, std::span(ids).subspan(first));
-    const int64_t id =
-        choose_token(std::span(logits).first(std::min(known, logits.size())), options, rng);
-    ids.push_back(static_cast<int32_t>(id));
-    const std::string piece = tokenizer_->decode(std::span(ids).last(1));
-    text += piece;
-    if (on_text != nullptr) {
-      on_text(piece);
-    }
+Generator::Generator(Gpt model, std::shared_ptr<const Tokenizer> tokenizer, Execution execution)
+    : decoder_(std::move(model), execution), tokenizer_(std::move(tokenizer)) {}
+
+std::vector<std::string> Generator::generate(
+    const Params& params, std::span<const std::string> prompts, const ContinueOptions& options,
+    const std::function<void(size_t row, std::string_view)>& on_text) {
+  std::vector<std::vector<int32_t>> ids;
+  for (const std::string& prompt : prompts) {
+    ids.push_back(tokenizer_->encode(prompt.empty() ? "\n" : prompt));
   }
-  return text;
+  std::vector<std::string> texts(prompts.size());
+  // A model may have more logits than its tokenizer has tokens.
+  continue_tokens(decoder_, params, ids, options, tokenizer_->vocab_size(),
+                  [&](size_t row, int32_t id) {
+                    const std::string piece = tokenizer_->decode(std::span(&id, 1));
+                    texts[row] += piece;
+                    if (on_text != nullptr) {
+                      on_text(row, piece);
+                    }
+                  });
+  return texts;
 }
 
 }  // namespace mstrain::gpt

@@ -1,45 +1,50 @@
-// Continues text with a GPT: the whole window is computed for each token, padded to a few fixed lengths so that no more
-// than a few programs are compiled.
+// Continues texts with a GPT.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "core/data/tokenizer.h"
 #include "core/runtime/context.h"
-#include "core/tensor/jit.h"
-#include "core/train/sections.h"
-#include "suites/transformer/gpt/model.h"
+#include "suites/transformer/gpt/decoder.h"
 #include "suites/transformer/gpt/sampling.h"
 
 namespace mstrain::gpt {
+
+struct ContinueOptions {
+  int64_t tokens = 0;  // at most
+  SamplingOptions sampling;
+  std::vector<int32_t> stop;  // a text ends before any of these
+};
+
+// `id` follows in text `row`.
+using OnToken = std::function<void(size_t row, int32_t id)>;
+
+// The tokens that follow each of `prompts`, none of which is empty. A text depends on its own prompt and place among them
+// alone. Where a text has filled the model's positions, the older half of what the model sees is forgotten.
+// Runs in the current context. `known`: ids from there on are never chosen.
+std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
+                                                  std::span<const std::vector<int32_t>> prompts,
+                                                  const ContinueOptions& options, int64_t known,
+                                                  const OnToken& on_token = nullptr);
 
 class Generator {
  public:
   Generator(Gpt model, std::shared_ptr<const Tokenizer> tokenizer,
             Execution execution = Execution::kGraph);
 
-  // `tokens` more tokens after `prompt` as text; an empty prompt stands for a line's end. `on_text` gets each piece as it
-  // comes. What no longer fits into the model's window is forgotten, oldest first. Runs in the current context, without
-  // dropout. Throws Error where the prompt has characters that the tokenizer does not know.
-  std::string generate(const Params& params, const std::string& prompt, int64_t tokens,
-                       const SamplingOptions& options,
-                       const std::function<void(std::string_view)>& on_text = nullptr);
+  // What follows each of `prompts`, as bytes; an empty prompt stands for a line's end. `on_text` gets each piece as it
+  // comes. Throws Error where a prompt has characters that the tokenizer does not know.
+  std::vector<std::string> generate(
+      const Params& params, std::span<const std::string> prompts, const ContinueOptions& options,
+      const std::function<void(size_t row, std::string_view)>& on_text = nullptr);
+
+  int64_t compile_count() const { return decoder_.compile_count(); }
 
  private:
-  // Logits of the token after the last of `ids`, of which there are 1 … max_position_embeddings.
-  std::vector<float> next_logits(const Params& params, std::span<const int32_t> ids);
-
-  Gpt model_;
+  Decoder decoder_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  Execution execution_;
-  struct Compiled {
-    std::unique_ptr<Program> program;
-    Tensors captures;
-  };
-  std::map<int64_t, Compiled> programs_;  // by length of the window
 };
 
 }  // namespace mstrain::gpt

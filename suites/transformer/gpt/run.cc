@@ -82,6 +82,27 @@ void print_evaluation(std::FILE* out, const EvaluationResult& result) {
              result.seconds);
 }
 
+void print_sample(std::FILE* out, const std::string& prompt, const std::string& text) {
+  fmt::print(out, "---- generated after {} ----\n{}{}\n----\n",
+             Json(prompt).dump(-1, ' ', false, Json::error_handler_t::replace), prompt, text);
+}
+
+// What ends a text: ids that were asked for, and the model's own.
+std::vector<int32_t> stop_ids(const StoredModel& stored, const std::vector<int64_t>& asked) {
+  std::vector<int32_t> out;
+  const int64_t vocab = *stored.config.vocab_size.value;
+  for (const int64_t id : asked) {
+    check(id >= 0 && id < vocab, "stop {}: the model has ids from 0 to {}", id, vocab - 1);
+    out.push_back(static_cast<int32_t>(id));
+  }
+  const auto own = stored.description.find("eos_token_id");
+  if (own != stored.description.end() && own->is_number_unsigned() &&
+      own->get<uint64_t>() < static_cast<uint64_t>(vocab)) {
+    out.push_back(own->get<int32_t>());
+  }
+  return out;
+}
+
 struct Opened {
   GptRunConfig config;
   TrainTask task;
@@ -145,8 +166,7 @@ Outcome train_model(const RunRequest& request) {
     case Outcome::kFinished: {
       if (result.evaluation) {
         for (const auto& [prompt, text] : result.evaluation->samples) {
-          fmt::print(request.out, "---- generated after {} ----\n{}{}\n----\n", Json(prompt).dump(),
-                     prompt, text);
+          print_sample(request.out, prompt, text);
         }
       }
       fmt::print(
@@ -182,14 +202,13 @@ void continue_prompts(const RunRequest& request, const GptRunConfig& config) {
   if (prompts.empty()) {
     prompts.push_back("\n");
   }
-  for (const std::string& prompt : prompts) {
-    generate(request.files,
-             {config.train.run.directory(),
-              prompt,
-              config.train.eval.sample_tokens,
-              {.temperature = 0.8, .seed = static_cast<uint64_t>(config.train.run.seed)}},
-             request.out);
-  }
+  generate(request.files,
+           {config.train.run.directory(),
+            std::move(prompts),
+            config.train.eval.sample_tokens,
+            {.temperature = 0.8, .seed = static_cast<uint64_t>(config.train.run.seed)},
+            {}},
+           request.out);
 }
 
 RunRequest resolved(const RunRequest& request) {
@@ -253,15 +272,23 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
   if (tokenizer == nullptr) {
     load_tokenizer(files, stored.folder);  // says what it looks for
   }
+  const ContinueOptions options{request.tokens, request.sampling, stop_ids(stored, request.stop)};
   const Params params = load_params(files, stored);
   Generator generator(Gpt(stored.config), tokenizer);
-  fmt::print(out, "{}", request.prompt);
-  generator.generate(params, request.prompt, request.tokens, request.sampling,
-                     [&](std::string_view piece) {
-                       fmt::print(out, "{}", piece);
-                       std::fflush(out);
-                     });
-  fmt::print(out, "\n");
+  const std::vector<std::string>& prompts = request.prompts;
+  if (prompts.size() == 1) {
+    fmt::print(out, "{}", prompts[0]);
+    generator.generate(params, prompts, options, [&](size_t, std::string_view piece) {
+      fmt::print(out, "{}", piece);
+      std::fflush(out);
+    });
+    fmt::print(out, "\n");
+    return;
+  }
+  const std::vector<std::string> texts = generator.generate(params, prompts, options);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    print_sample(out, prompts[i], texts[i]);
+  }
 }
 
 void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint) {

@@ -33,11 +33,13 @@ void dry_run(const RunRequest& request, const std::optional<std::string>& plan_f
 YamlNode resolved_config(FileSystem& files, const YamlNode& tree);
 
 struct GenerateRequest {
-  std::string checkpoint;  // or a run directory
-  std::string prompt;
-  int64_t tokens = 256;
+  std::string checkpoint;  // or a run, or a Hugging Face model directory
+  std::vector<std::string> prompts;
+  int64_t tokens = 256;  // at most
   SamplingOptions sampling;
+  std::vector<int64_t> stop;  // ids that end a text, besides eos_token_id of config.json
 };
+// Prints a single prompt and what follows as it comes; of several, each with what follows when all are done.
 void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out);
 
 // Evaluates a checkpoint on the held-out data that `tree` names.

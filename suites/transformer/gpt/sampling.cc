@@ -8,6 +8,18 @@
 #include "core/base/error.h"
 
 namespace mstrain::gpt {
+namespace {
+
+// The `count` most likely first; equals in the order of their ids, so that a seed always means the same text.
+void sort_most_likely(std::span<const float> logits, std::vector<int64_t>& ids, int64_t count) {
+  std::partial_sort(ids.begin(), ids.begin() + count, ids.end(), [&](int64_t a, int64_t b) {
+    const float x = logits[static_cast<size_t>(a)];
+    const float y = logits[static_cast<size_t>(b)];
+    return x > y || (x == y && a < b);
+  });
+}
+
+}  // namespace
 
 void check_sampling(const SamplingOptions& options) {
   check(options.temperature > 0 && std::isfinite(options.temperature),
@@ -25,39 +37,44 @@ int64_t choose_token(std::span<const float> logits, const SamplingOptions& optio
   if (options.greedy) {
     return std::max_element(logits.begin(), logits.end()) - logits.begin();
   }
-  // Most likely first; equals in the order of their ids, so that a seed always means the same text.
+  const auto weight = [&, largest = *std::max_element(logits.begin(), logits.end())](int64_t id) {
+    return std::exp((static_cast<double>(logits[static_cast<size_t>(id)]) - largest) /
+                    options.temperature);
+  };
+  const auto count = static_cast<int64_t>(logits.size());
   std::vector<int64_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::stable_sort(ids.begin(), ids.end(), [&](int64_t a, int64_t b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
-  });
-  if (options.top_k && *options.top_k < static_cast<int64_t>(ids.size())) {
+  if (options.top_k && *options.top_k < count) {
+    sort_most_likely(logits, ids, *options.top_k);
     ids.resize(static_cast<size_t>(*options.top_k));
   }
-  std::vector<double> weights;
-  const double largest = logits[static_cast<size_t>(ids.front())];
   double total = 0;
   for (const int64_t id : ids) {
-    weights.push_back(std::exp((logits[static_cast<size_t>(id)] - largest) / options.temperature));
-    total += weights.back();
+    total += weight(id);
   }
   if (options.top_p) {
+    // Few tokens make up most of what is likely: more are sorted only where they are needed.
     double kept = 0;
-    size_t count = 0;
-    while (count < weights.size() && (count == 0 || kept < *options.top_p * total)) {
-      kept += weights[count++];
+    size_t taken = 0;
+    size_t sorted = 0;
+    while (taken < ids.size() && (taken == 0 || kept < *options.top_p * total)) {
+      if (taken == sorted) {
+        sorted = std::min(ids.size(), std::max<size_t>(64, 4 * sorted));
+        sort_most_likely(logits, ids, static_cast<int64_t>(sorted));
+      }
+      kept += weight(ids[taken++]);
     }
-    weights.resize(count);
+    ids.resize(taken);
     total = kept;
   }
   double left = rng.uniform() * total;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    left -= weights[i];
+  for (const int64_t id : ids) {
+    left -= weight(id);
     if (left < 0) {
-      return ids[i];
+      return id;
     }
   }
-  return ids[weights.size() - 1];
+  return ids.back();
 }
 
 }  // namespace mstrain::gpt

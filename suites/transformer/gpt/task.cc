@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/data/token_loader.h"
+#include "core/data/utf8.h"
 #include "core/ops/build.h"
 #include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
@@ -93,7 +94,9 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json
   const auto generator =
       std::make_shared<Generator>(Gpt(config.model), corpus.tokenizer, config.train.run.execution);
   data.sample = [generator](const Params& params, const std::string& prompt, int64_t tokens) {
-    return generator->generate(params, prompt, tokens, {.temperature = 0.8, .seed = 1});
+    const ContinueOptions options{tokens, {.temperature = 0.8, .seed = 1}, {}};
+    return replace_invalid_utf8(
+        generator->generate(params, std::span(&prompt, 1), options).front());
   };
   return data;
 }

@@ -1,0 +1,153 @@
+#include "suites/transformer/gpt/decoder.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/base/error.h"
+#include "core/nn/attention.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/index.h"
+#include "core/ops/shape.h"
+#include "core/tensor/host.h"
+
+namespace mstrain::gpt {
+namespace {
+
+constexpr int64_t kLeastBucket = 64;
+
+Context for_inference() {
+  Context context = current_context();
+  context.training = false;
+  return context;
+}
+
+// [b]: the number of the row, times `stride`.
+Tensor row_offsets(int64_t rows, int64_t stride) { return iota({rows}, 0) * stride; }
+
+}  // namespace
+
+// The capacity enters read() as the length of a tensor without elements, since it decides the types of the results.
+Decoder::Decoder(Gpt model, Execution execution)
+    : model_(std::move(model)),
+      execution_(execution),
+      read_([this](const Params& p, const Tensor& tokens, const Tensor& lengths,
+                   const Tensor& room) { return read(p, tokens, lengths, room.dim(0)); },
+            {.name = "read"}),
+      write_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
+                    const Tensor& positions) { return write(p, cache, tokens, positions); },
+             {.donate = {1}, .name = "write"}) {}
+
+int64_t Decoder::bucket(int64_t length) const {
+  int64_t bucket = kLeastBucket;
+  while (bucket < length) {
+    bucket *= 2;
+  }
+  return std::min(bucket, config().max_position_embeddings);
+}
+
+DecoderStep Decoder::read(const Params& p, const Tensor& tokens_bt, const Tensor& lengths_b,
+                          int64_t capacity) const {
+  const int64_t b = tokens_bt.dim(0);
+  const int64_t t = tokens_bt.dim(1);
+  DecoderStep out;
+  // Attention is causal: padding after a prompt changes nothing in it, and is kept as zeros.
+  const Tensor is_token = reshape(less(iota({b, t}, 1), reshape(lengths_b, {b, 1})), {b, t, 1, 1});
+  const auto kept = [&](const Tensor& x_bthd) {
+    return pad(where(is_token, x_bthd, 0), {0, 0, 0, 0}, {0, capacity - t, 0, 0});
+  };
+  GptView view;
+  view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
+    out.cache.keys.push_back(kept(k));
+    out.cache.values.push_back(kept(v));
+    return attention(q, k, v, {.causal = true, .scale = config().attention_scale(layer)});
+  };
+  const Tensor x_btc = model_.features(p, tokens_bt, view);
+  const Tensor last_b = row_offsets(b, t) + lengths_b - 1;
+  out.logits = model_.logits(p, gather(flatten(x_btc, 0, 1), last_b, 0));
+  return out;
+}
+
+DecoderStep Decoder::write(const Params& p, const KeyValueCache& cache, const Tensor& tokens_b,
+                           const Tensor& positions_b) const {
+  const int64_t b = tokens_b.dim(0);
+  const int64_t s = cache.keys.at(0).dim(1);
+  DecoderStep out;
+  const Tensor slots_b = row_offsets(b, s) + positions_b;
+  const Tensor seen =
+      less_equal(reshape(iota({s}, 0), {1, 1, 1, s}), reshape(positions_b, {b, 1, 1, 1}));
+  const Tensor bias = where(seen, full({}, 0), full({}, -std::numeric_limits<double>::infinity()));
+  // The slot was zero, so that adding, which happens in place, sets it.
+  const auto extended = [&](const Tensor& kept_bshd, const Tensor& x_bthd) {
+    return reshape(scatter_add(flatten(kept_bshd, 0, 1), slots_b, flatten(x_bthd, 0, 1), 0),
+                   kept_bshd.shape());
+  };
+  GptView view{.positions_bt = reshape(positions_b, {b, 1})};
+  view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
+    const auto i = static_cast<size_t>(layer);
+    out.cache.keys.push_back(extended(cache.keys[i], k));
+    out.cache.values.push_back(extended(cache.values[i], v));
+    return attention(q, out.cache.keys[i], out.cache.values[i],
+                     {.scale = config().attention_scale(layer), .bias = bias});
+  };
+  const Tensor x_btc = model_.features(p, reshape(tokens_b, {b, 1}), view);
+  out.logits = model_.logits(p, flatten(x_btc, 0, 1));
+  return out;
+}
+
+std::vector<float> Decoder::start(const Params& params,
+                                  std::span<const std::span<const int32_t>> prompts,
+                                  int64_t capacity) {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  check(!prompts.empty(), "there is no prompt");
+  int64_t longest = 0;
+  for (const auto& prompt : prompts) {
+    check(!prompt.empty(), "a prompt has no token");
+    longest = std::max(longest, static_cast<int64_t>(prompt.size()));
+  }
+  capacity_ = bucket(std::max(longest, capacity));
+  check(longest <= capacity_, "a prompt of {} tokens is longer than the model's {}", longest,
+        config().max_position_embeddings);
+  const auto t = static_cast<size_t>(bucket(longest));
+  std::vector<int32_t> tokens;
+  lengths_.clear();
+  for (const auto& prompt : prompts) {
+    tokens.insert(tokens.end(), prompt.begin(), prompt.end());
+    tokens.resize(tokens.size() + t - prompt.size(), 0);
+    lengths_.push_back(static_cast<int32_t>(prompt.size()));
+  }
+  const auto rows = static_cast<int64_t>(prompts.size());
+  const Tensor tokens_bt = tensor<int32_t>(tokens, {rows, static_cast<int64_t>(t)});
+  const Tensor lengths_b = tensor<int32_t>(lengths_, {rows});
+  cache_ = {};
+  return take(execution_ == Execution::kEager
+                  ? read(params, tokens_bt, lengths_b, capacity_)
+                  : read_(params, tokens_bt, lengths_b, full({capacity_, 0}, 0)));
+}
+
+std::vector<float> Decoder::next(const Params& params, std::span<const int32_t> tokens) {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  check(tokens.size() == lengths_.size(), "{} tokens for {} sequences", tokens.size(),
+        lengths_.size());
+  for (const int32_t length : lengths_) {
+    check(length < capacity_, "a sequence has no room for more than {} tokens", capacity_);
+  }
+  const Shape rows{static_cast<int64_t>(tokens.size())};
+  const Tensor tokens_b = tensor<int32_t>(tokens, rows);
+  const Tensor positions_b = tensor<int32_t>(lengths_, rows);
+  for (int32_t& length : lengths_) {
+    ++length;
+  }
+  return take(execution_ == Execution::kEager
+                  ? write(params, cache_, tokens_b, positions_b)
+                  : write_(params, std::move(cache_), tokens_b, positions_b));
+}
+
+std::vector<float> Decoder::take(DecoderStep step) {
+  cache_ = std::move(step.cache);
+  return to_vector<float>(step.logits);
+}
+
+}  // namespace mstrain::gpt

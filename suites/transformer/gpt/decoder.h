@@ -1,0 +1,81 @@
+// A GPT that reads and writes token by token: keys and values of what it has seen are kept (Pope et al. 2022), so that a
+// further token costs one pass over the weights.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/tensor/jit.h"
+#include "core/train/sections.h"
+#include "suites/transformer/gpt/model.h"
+
+namespace mstrain::gpt {
+
+// Keys and values of `rows` sequences in every layer: [rows, capacity, heads, head_dim], zero where nothing was seen yet.
+struct KeyValueCache {
+  Tensors keys, values;
+
+  template <class V>
+  void fields(V& v) {
+    v("keys", keys);
+    v("values", values);
+  }
+};
+
+struct DecoderStep {
+  Tensor logits;  // [rows, vocab], of the token that follows
+  KeyValueCache cache;
+
+  template <class V>
+  void fields(V& v) {
+    v("logits", logits);
+    v("cache", cache);
+  }
+};
+
+// One thread at a time. Runs in the current context, without dropout.
+class Decoder {
+ public:
+  Decoder(Gpt model, Execution execution);
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  const GptConfig& config() const { return model_.config(); }
+
+  // The declared lengths of prompts and caches: 64, 128, 256, … and max_position_embeddings. The least that is enough.
+  int64_t bucket(int64_t length) const;
+
+  // Begins with `prompts`, each of 1 … max_position_embeddings tokens, and room for `capacity` tokens in each sequence.
+  // Gives the logits of the tokens that follow, row by row: [prompts, vocab].
+  std::vector<float> start(const Params& params, std::span<const std::span<const int32_t>> prompts,
+                           int64_t capacity);
+  // Appends one token to each sequence; likewise. Throws Error where a sequence has no room left.
+  std::vector<float> next(const Params& params, std::span<const int32_t> tokens);
+
+  // Programs compiled so far: one for each bucket and number of rows that start() or next() met.
+  int64_t compile_count() const { return read_.compile_count() + write_.compile_count(); }
+
+ private:
+  DecoderStep read(const Params& p, const Tensor& tokens_bt, const Tensor& lengths_b,
+                   int64_t capacity) const;
+  DecoderStep write(const Params& p, const KeyValueCache& cache, const Tensor& tokens_b,
+                    const Tensor& positions_b) const;
+  std::vector<float> take(DecoderStep step);
+
+  using Read =
+      std::function<DecoderStep(const Params&, const Tensor&, const Tensor&, const Tensor&)>;
+  using Write =
+      std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&, const Tensor&)>;
+
+  Gpt model_;
+  Execution execution_;
+  Jit<Read> read_;
+  Jit<Write> write_;
+  KeyValueCache cache_;
+  int64_t capacity_ = 0;
+  std::vector<int32_t> lengths_;  // of the sequences
+};
+
+}  // namespace mstrain::gpt

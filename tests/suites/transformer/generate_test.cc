@@ -1,0 +1,257 @@
+#include "suites/transformer/gpt/generate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/data/simple_tokenizers.h"
+#include "core/tensor/host.h"
+
+namespace mstrain::gpt {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr int64_t kVocab = 300;
+
+GptConfig small(int64_t positions) {
+  GptConfig config;
+  config.vocab_size = kVocab;
+  config.hidden_size = 24;
+  config.num_layers = 2;
+  config.num_attention_heads = 3;
+  config.max_position_embeddings = positions;
+  config.scale_attn_by_inverse_layer_idx = true;
+  config.dropout = {0.5, 0.5, 0.5};  // not in inference
+  config.init.std = 0.4;             // so that texts differ
+  return config;
+}
+
+std::vector<int32_t> random_ids(size_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < count; ++i) {
+    ids.push_back(static_cast<int32_t>(rng.below(kVocab)));
+  }
+  return ids;
+}
+
+// Logits of what follows `ids`, by the whole model.
+std::vector<float> uncached(const Gpt& model, const Params& params, std::span<const int32_t> ids) {
+  const auto t = static_cast<int64_t>(ids.size());
+  const std::vector<float> all = to_vector<float>(model(params, tensor<int32_t>(ids, {1, t})));
+  return {all.end() - kVocab, all.end()};
+}
+
+int32_t likeliest(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+class DecoderTest : public testing::TestWithParam<Execution> {};
+INSTANTIATE_TEST_SUITE_P(Modes, DecoderTest, testing::Values(Execution::kEager, Execution::kGraph));
+
+TEST_P(DecoderTest, EqualsTheUncachedForwardInEveryRow) {
+  const Gpt model(small(150));
+  const Params params = init_params(model.specs(), 7);
+  Decoder decoder(model, GetParam());
+  std::vector<std::vector<int32_t>> texts{random_ids(3, 1), random_ids(70, 2), random_ids(1, 3)};
+  std::vector<std::span<const int32_t>> prompts(texts.begin(), texts.end());
+  std::vector<float> logits = decoder.start(params, prompts, 90);
+  for (int step = 0; step < 20; ++step) {
+    std::vector<int32_t> next;
+    for (size_t row = 0; row < texts.size(); ++row) {
+      const std::vector<float> expected = uncached(model, params, texts[row]);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(logits[row * kVocab + i], expected[i], 2e-4) << step << " " << row;
+      }
+      next.push_back(likeliest(expected));
+      texts[row].push_back(next.back());
+    }
+    logits = decoder.next(params, next);
+  }
+}
+
+TEST(Decoder, HasDeclaredBucketsAndRefusesMore) {
+  const Gpt model(small(150));
+  const Params params = init_params(model.specs(), 7);
+  Decoder decoder(model, Execution::kGraph);
+  EXPECT_EQ(decoder.bucket(1), 64);
+  EXPECT_EQ(decoder.bucket(64), 64);
+  EXPECT_EQ(decoder.bucket(65), 128);
+  EXPECT_EQ(decoder.bucket(129), 150);
+  EXPECT_EQ(Decoder(Gpt(small(40)), Execution::kGraph).bucket(1), 40);
+  const std::vector<int32_t> prompt = random_ids(63, 1);
+  const std::span<const int32_t> prompts[] = {prompt};
+  decoder.start(params, prompts, 63);
+  const int32_t id = 5;
+  decoder.next(params, std::span(&id, 1));
+  EXPECT_THROW(decoder.next(params, std::span(&id, 1)), Error);
+  const std::span<const int32_t> empty[] = {std::span<const int32_t>()};
+  EXPECT_THROW(decoder.start(params, empty, 63), Error);
+  const std::vector<int32_t> foreign{kVocab};
+  const std::span<const int32_t> unknown[] = {foreign};
+  EXPECT_THROW(decoder.start(params, unknown, 63), Error);
+}
+
+TEST(Generation, NothingIsCompiledAgainAsTheTextGrows) {
+  const Gpt model(small(256));
+  const Params params = init_params(model.specs(), 7);
+  Decoder decoder(model, Execution::kGraph);
+  const std::vector<int32_t> prompt = random_ids(5, 1);
+  const ContinueOptions options{120, {.greedy = true}, {}};
+  continue_tokens(decoder, params, std::span(&prompt, 1), options, kVocab);
+  EXPECT_EQ(decoder.compile_count(), 2);  // a prompt of up to 64 tokens, a token with room for 128
+  for (size_t length : {1U, 8U, 60U}) {
+    const std::vector<int32_t> other = random_ids(length, length);
+    continue_tokens(decoder, params, std::span(&other, 1), {65, {.seed = 3}, {}}, kVocab);
+  }
+  EXPECT_EQ(decoder.compile_count(), 2);
+}
+
+TEST(Generation, ForgetsTheOlderHalfOfAFullWindow) {
+  const Gpt model(small(16));
+  const Params params = init_params(model.specs(), 9);
+  Decoder decoder(model, Execution::kGraph);
+  const std::vector<int32_t> prompt = random_ids(11, 4);
+  std::vector<int32_t> text = prompt;
+  size_t first = 0;
+  for (int i = 0; i < 40; ++i) {
+    if (text.size() - first > 16) {
+      first = text.size() - 8;
+    }
+    text.push_back(likeliest(uncached(model, params, std::span(text).subspan(first))));
+  }
+  const auto out =
+      continue_tokens(decoder, params, std::span(&prompt, 1), {40, {.greedy = true}, {}}, kVocab);
+  EXPECT_EQ(out.at(0), std::vector<int32_t>(text.begin() + 11, text.end()));
+  EXPECT_EQ(decoder.compile_count(), 2);
+}
+
+TEST(Generation, ATextDoesNotDependOnThoseBesideIt) {
+  const Gpt model(small(64));
+  const Params params = init_params(model.specs(), 9);
+  Decoder decoder(model, Execution::kGraph);
+  const std::vector<std::vector<int32_t>> prompts{random_ids(9, 1), random_ids(30, 2),
+                                                  random_ids(2, 3)};
+  for (const SamplingOptions& sampling :
+       {SamplingOptions{.greedy = true}, SamplingOptions{.temperature = 0.7, .seed = 5}}) {
+    const ContinueOptions options{50, sampling, {}};
+    const auto together = continue_tokens(decoder, params, prompts, options, kVocab);
+    EXPECT_EQ(together.at(0),
+              continue_tokens(decoder, params, std::span(prompts).first(1), options, kVocab).at(0));
+    EXPECT_EQ(together, continue_tokens(decoder, params, prompts, options, kVocab));
+    if (sampling.greedy) {
+      for (size_t i = 1; i < prompts.size(); ++i) {
+        EXPECT_EQ(together.at(i), continue_tokens(decoder, params, std::span(prompts).subspan(i, 1),
+                                                  options, kVocab)
+                                      .at(0));
+      }
+    }
+  }
+}
+
+TEST(Generation, StopsBeforeAnyOfTheStopTokens) {
+  const Gpt model(small(64));
+  const Params params = init_params(model.specs(), 9);
+  Decoder decoder(model, Execution::kGraph);
+  const std::vector<std::vector<int32_t>> prompts{random_ids(4, 1), random_ids(6, 2)};
+  const SamplingOptions sampling{.temperature = 1.5, .seed = 2};
+  const auto whole = continue_tokens(decoder, params, prompts, {30, sampling, {}}, kVocab);
+  const int32_t stop = whole[0][12];
+  std::vector<std::vector<int32_t>> seen(2);
+  const auto out = continue_tokens(decoder, params, prompts, {30, sampling, {299, stop}}, kVocab,
+                                   [&](size_t row, int32_t id) { seen[row].push_back(id); });
+  EXPECT_EQ(out, seen);
+  for (size_t row : {0U, 1U}) {
+    size_t length = 0;
+    while (length < whole[row].size() && whole[row][length] != stop && whole[row][length] != 299) {
+      ++length;
+    }
+    EXPECT_EQ(out[row], std::vector<int32_t>(whole[row].begin(),
+                                             whole[row].begin() + static_cast<ptrdiff_t>(length)));
+  }
+  EXPECT_LE(out[0].size(), 12U);
+}
+
+TEST(Generation, TextsAreThoseOfTheTokens) {
+  const Gpt model(small(64));
+  const Params params = init_params(model.specs(), 9);
+  const auto tokenizer = std::make_shared<ByteTokenizer>();
+  Generator generator(model, tokenizer);
+  const std::string prompts[] = {"abc", ""};
+  const ContinueOptions options{20, {.seed = 4}, {}};
+  std::string streamed;
+  const auto texts = generator.generate(
+      params, prompts, options,
+      [&](size_t row, std::string_view piece) { streamed += row == 1 ? piece : ""; });
+  EXPECT_EQ(texts[0].size(), 20U);  // a byte each: ids above those of the tokenizer are not chosen
+  EXPECT_EQ(texts[1], streamed);
+  Decoder decoder(model, Execution::kGraph);
+  const std::vector<std::vector<int32_t>> ids{tokenizer->encode("abc"), tokenizer->encode("\n")};
+  const auto out = continue_tokens(decoder, params, ids, options, tokenizer->vocab_size());
+  EXPECT_EQ(texts[0], tokenizer->decode(out[0]));
+  EXPECT_EQ(texts[1], tokenizer->decode(out[1]));
+}
+
+// How often each id is chosen, of 4000.
+std::vector<int> draws(const std::vector<float>& logits, SamplingOptions options) {
+  std::vector<int> counts(logits.size());
+  Rng rng(17);
+  for (int i = 0; i < 4000; ++i) {
+    ++counts[static_cast<size_t>(choose_token(logits, options, rng))];
+  }
+  return counts;
+}
+
+TEST(Sampling, FollowsTheProbabilities) {
+  // 0.5, 0.25, 0.125, 0.125; a binomial count of 4000 strays by less than 5 sqrt(4000 / 4) = 158.
+  const std::vector<float> logits{std::log(2.0F), std::log(4.0F), 0, 0};
+  const auto expect = [&](const SamplingOptions& options, std::vector<double> shares) {
+    const std::vector<int> counts = draws(logits, options);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      EXPECT_NEAR(counts[i], 4000 * shares[i], shares[i] == 0 ? 0 : 158) << i;
+    }
+  };
+  expect({}, {0.25, 0.5, 0.125, 0.125});
+  expect({.temperature = 0.5}, {4 / 22., 16 / 22., 1 / 22., 1 / 22.});
+  expect({.top_k = 2}, {1 / 3., 2 / 3., 0, 0});
+  expect({.top_k = 3}, {2 / 7., 4 / 7., 1 / 7., 0});
+  expect({.top_p = 0.5}, {0, 1, 0, 0});
+  expect({.top_p = 0.51}, {1 / 3., 2 / 3., 0, 0});
+  expect({.top_k = 3, .top_p = 0.9}, {2 / 7., 4 / 7., 1 / 7., 0});
+  expect({.top_k = 3, .top_p = 0.8}, {1 / 3., 2 / 3., 0, 0});
+  expect({.top_k = 100, .top_p = 1}, {0.25, 0.5, 0.125, 0.125});
+  expect({.greedy = true}, {0, 1, 0, 0});
+}
+
+TEST(Sampling, TopPSortsAsFarAsItMust) {
+  // 1000 tokens that are equally likely but for noise: 90 % of them are kept.
+  Rng rng(3);
+  std::vector<float> logits;
+  for (int i = 0; i < 1000; ++i) {
+    logits.push_back(static_cast<float>(rng.uniform()) * 1e-3F);
+  }
+  const std::vector<int> counts = draws(logits, {.top_p = 0.3});
+  std::vector<size_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::sort(ids.begin(), ids.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  for (size_t i = 301; i < ids.size(); ++i) {
+    EXPECT_EQ(counts[ids[i]], 0) << i;
+  }
+  EXPECT_GT(
+      std::count_if(ids.begin(), ids.begin() + 300, [&](size_t id) { return counts[id] > 0; }),
+      290);
+}
+
+TEST(Sampling, RefusesWhatMakesNoSense) {
+  Rng rng(1);
+  EXPECT_THROW(choose_token({}, {}, rng), Error);
+  EXPECT_THROW(choose_token(std::vector<float>{1, NAN}, {}, rng), Error);
+  EXPECT_THROW(check_sampling({.temperature = 0}), Error);
+  EXPECT_THROW(check_sampling({.top_k = 0}), Error);
+  EXPECT_THROW(check_sampling({.top_p = 1.5}), Error);
+}
+
+}  // namespace
+}  // namespace mstrain::gpt
