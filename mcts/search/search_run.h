@@ -211,7 +211,7 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
           std::this_thread::yield();
         }
       }
-      for (int64_t i = 0; i < share && !by_subtrees;) {
+      for (int64_t i = 0; i < share && !by_subtrees && !failed;) {
         const Outcome outcome = tree.template descend<Access::kShared>(
             d, simulation + static_cast<uint64_t>(i), is_eager<E>());
         if (outcome == Outcome::kCollision) {

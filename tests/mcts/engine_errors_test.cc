@@ -181,6 +181,31 @@ TEST(TreeParallel, LeavesUnderEvaluationAreNotEvaluatedTwice) {
   EXPECT_EQ(visits + 1, 3000U);
 }
 
+struct Constant {
+  static constexpr bool kPriors = false;
+  static constexpr bool kThreads = true;
+  void evaluate(EvalBatch<HashTree<10, 8>>& batch) {
+    for (auto& item : batch.items) {
+      item.values = {0.3F, -0.3F};
+    }
+  }
+};
+
+// Batches stand on the open path while they run; what they put there is taken back. No descent comes to an end of the game.
+TEST(TreeParallel, BatchesUnderWayLeaveNoTrace) {
+  Constant constant;
+  Search<HashTree<10, 8>> search({.seed = 1, .parallelism = Parallelism::kTree, .threads = 4});
+  const auto result = search.run(HashTree<10, 8>{}, constant, Budget::sims(100'000));
+  uint64_t visits = 0;
+  for (const auto& e : result.edges) {
+    visits += e.visits;
+    EXPECT_NEAR(e.value, 0.3, 1e-3);
+    EXPECT_GT(e.visits, 5000U);  // of equal actions none is left behind
+  }
+  EXPECT_GT(visits, 99'900U);
+  EXPECT_LT(visits, 100'000U);
+}
+
 TEST(TreeParallel, FindsTheSameMoveAsOneThread) {
   RandomRollout rollout;
   for (const int stones : {5, 7, 10}) {
