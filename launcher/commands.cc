@@ -11,6 +11,7 @@
 #include "core/train/run_directory.h"
 #include "launcher/arguments.h"
 #include "launcher/inspect.h"
+#include "launcher/tokenize.h"
 #include "launcher/version.h"
 #include "suites/transformer/gpt/export.h"
 #include "suites/transformer/gpt/forward.h"
@@ -173,8 +174,9 @@ int report(Arguments arguments, const std::atomic<bool>&) {
   return kDone;
 }
 
-const Command kCommands[] = {{"generate", generate},     {"eval", evaluate},   {"forward", forward},
-                             {"export", export_weights}, {"inspect", inspect}, {"report", report}};
+const Command kCommands[] = {
+    {"generate", generate}, {"eval", evaluate},   {"forward", forward}, {"export", export_weights},
+    {"tokenize", tokenize}, {"inspect", inspect}, {"report", report}};
 
 constexpr const char* kHelp = R"(mstrain trains models from a YAML file.
 
@@ -195,6 +197,10 @@ usage: mstrain --config FILE [key.path=value ...]   run what the file says (run.
                                  logits, loss and gradients
        mstrain export --checkpoint DIR --output DIR
                                  weights, configuration and tokenizer alone, for transformers
+       mstrain tokenize --tokenizer X --input F --output F.bin [--format nanogpt | llmc | megatron | jsonl]
+                        [--add-special]
+                                 text files or JSON lines to ids; X is a tokenizer's file or folder, char or byte; an
+                                 output of - is standard output; after a kill the same command goes on
        mstrain inspect PATH      what a checkpoint, safetensors file or data file holds
        mstrain report RUN_DIR... [--output FILE]
                                  one self-contained HTML page with the curves of one or several runs

@@ -7,7 +7,11 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/data/documents.h"
+#include "core/data/encoded_text.h"
 #include "core/data/text_stream.h"
+#include "core/data/token_files.h"
+#include "core/data/tokenize_files.h"
 
 namespace mstrain {
 namespace {
@@ -19,6 +23,17 @@ struct Source {
   std::vector<SourceFile> files;
 };
 
+// "owt_document" stands for Megatron's pair owt_document.bin and owt_document.idx.
+std::string data_path(FileSystem& files, const std::string& path) {
+  const bool pair =
+      !files.exists(path) && files.exists(path + ".bin") && files.exists(path + ".idx");
+  return pair ? path + ".bin" : path;
+}
+
+bool is_index_of_pair(FileSystem& files, const std::string& path) {
+  return path.ends_with(".idx") && files.exists(path.substr(0, path.size() - 4) + ".bin");
+}
+
 std::vector<Source> find_sources(FileSystem& files, const std::vector<DataSource>& wanted,
                                  const std::vector<std::string>& extensions) {
   std::vector<Source> sources;
@@ -27,7 +42,10 @@ std::vector<Source> find_sources(FileSystem& files, const std::vector<DataSource
     if (sources.empty() || entry.weight.has_value()) {
       sources.push_back({entry.path, entry.weight.value_or(1), {}});
     }
-    for (SourceFile& file : find_source_files(files, entry.path, extensions)) {
+    for (SourceFile& file : find_source_files(files, data_path(files, entry.path), extensions)) {
+      if (is_index_of_pair(files, file.path)) {
+        continue;
+      }
       std::error_code error;
       const std::filesystem::path real = std::filesystem::canonical(file.path, error);
       if (!error && !seen.insert(real.string()).second) {
@@ -40,59 +58,122 @@ std::vector<Source> find_sources(FileSystem& files, const std::vector<DataSource
   return sources;
 }
 
-// Bytes with what the tokenizer needs to know of them.
-struct Text {
-  std::shared_ptr<const MappedFiles> bytes;
-  std::shared_ptr<const CharIndex> index;  // for char
-};
+enum class FileKind { kText, kJsonLines, kTokens };
 
-Text open_text(FileSystem& files, std::vector<SourceFile> sources, bool characters) {
-  Text text{std::make_shared<MappedFiles>(files, std::move(sources)), nullptr};
-  if (characters) {
-    text.index = std::make_shared<CharIndex>(text.bytes);
-  }
-  return text;
+FileKind kind_of(const SourceFile& file) {
+  return is_token_file(file.path)   ? FileKind::kTokens
+         : is_json_lines(file.path) ? FileKind::kJsonLines
+                                    : FileKind::kText;
 }
 
-TokenStreamPtr tokenize(const Text& text, const std::shared_ptr<const Tokenizer>& tokenizer) {
-  if (text.index == nullptr) {
-    return byte_stream(text.bytes);
+// Consecutive files of one kind, with what the tokenizer needs to know of them.
+struct Part {
+  FileKind kind = FileKind::kText;
+  std::vector<SourceFile> files;
+  std::shared_ptr<const CharIndex> index;  // of text, for char
+};
+using Parts = std::vector<Part>;
+
+Parts make_parts(FileSystem& files, std::vector<SourceFile> sources, TokenizerType type) {
+  Parts parts;
+  for (SourceFile& file : sources) {
+    const FileKind kind = kind_of(file);
+    if (parts.empty() || parts.back().kind != kind) {
+      parts.push_back({.kind = kind});
+    }
+    parts.back().files.push_back(std::move(file));
   }
-  return char_stream(text.index, std::dynamic_pointer_cast<const CharTokenizer>(tokenizer));
+  for (Part& part : parts) {
+    if (type == TokenizerType::kChar && part.kind == FileKind::kText) {
+      part.index = std::make_shared<CharIndex>(std::make_shared<MappedFiles>(files, part.files));
+    }
+  }
+  return parts;
 }
 
-struct SourceTexts {
-  Text train;
-  Text held_out;  // empty where the split is by position, or none
+TokenStreamPtr tokenize(FileSystem& files, const Part& part,
+                        const std::shared_ptr<const Tokenizer>& tokenizer) {
+  if (part.kind == FileKind::kText && part.index != nullptr) {
+    return char_stream(part.index, std::dynamic_pointer_cast<const CharTokenizer>(tokenizer));
+  }
+  if (part.kind == FileKind::kText && tokenizer->name() == "byte") {
+    return byte_stream(std::make_shared<MappedFiles>(files, part.files));
+  }
+  if (part.kind != FileKind::kTokens) {
+    return encoded_text(part.files, *tokenizer);
+  }
+  std::vector<TokenStreamPtr> streams;
+  for (const SourceFile& file : part.files) {
+    streams.push_back(open_token_file(files, file, tokenizer->vocab_size()));
+  }
+  return concat_streams(std::move(streams));
+}
+
+TokenStreamPtr tokenize(FileSystem& files, const Parts& parts,
+                        const std::shared_ptr<const Tokenizer>& tokenizer) {
+  std::vector<TokenStreamPtr> streams;
+  for (const Part& part : parts) {
+    streams.push_back(tokenize(files, part, tokenizer));
+  }
+  return concat_streams(std::move(streams));
+}
+
+struct SourceParts {
+  Parts train;
+  Parts held_out;  // empty where the split is by position, or none
 };
 
-SourceTexts open_source(FileSystem& files, const Source& source, double split, bool characters) {
+SourceParts open_source(FileSystem& files, const Source& source, double split, TokenizerType type) {
   if (source.files.size() == 1 || split >= 1) {
-    return {open_text(files, source.files, characters), {}};
+    return {make_parts(files, source.files, type), {}};
   }
   const std::vector<bool> held_out = held_out_files(source.files, split);
-  std::vector<SourceFile> parts[2];
+  std::vector<SourceFile> sides[2];
   for (size_t i = 0; i < source.files.size(); ++i) {
-    parts[held_out[i] ? 1 : 0].push_back(source.files[i]);
+    sides[held_out[i] ? 1 : 0].push_back(source.files[i]);
   }
-  return {open_text(files, std::move(parts[0]), characters),
-          open_text(files, std::move(parts[1]), characters)};
+  return {make_parts(files, std::move(sides[0]), type),
+          make_parts(files, std::move(sides[1]), type)};
 }
 
-std::shared_ptr<const Tokenizer> make_tokenizer(const std::vector<SourceTexts>& texts) {
-  if (texts[0].train.index == nullptr) {
-    return std::make_shared<ByteTokenizer>();
+std::shared_ptr<const Tokenizer> tokenizer_at(FileSystem& files, const TokenizerConfig& config) {
+  std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(files, *config.path);
+  if (!fits(config.type, tokenizer->name())) {
+    throw IoError(fmt::format("{}: holds a tokenizer of type {}, but data.tokenizer.type is {}",
+                              *config.path, tokenizer->name(), to_string(config.type)));
   }
+  return tokenizer;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of_characters(const std::vector<SourceParts>& sources) {
   std::set<char32_t> characters;
-  for (const SourceTexts& source : texts) {
-    for (const Text* text : {&source.train, &source.held_out}) {
-      if (text->index != nullptr) {
-        characters.insert(text->index->characters().begin(), text->index->characters().end());
+  for (const SourceParts& source : sources) {
+    for (const Parts* parts : {&source.train, &source.held_out}) {
+      for (const Part& part : *parts) {
+        std::vector<char32_t> found;
+        if (part.index != nullptr) {
+          found = part.index->characters();
+        } else if (part.kind == FileKind::kJsonLines) {
+          found = characters_of(part.files);
+        }
+        characters.insert(found.begin(), found.end());
       }
     }
   }
+  check(!characters.empty(),
+        "data.tokenizer: char is made of text, but the data hold ids alone; "
+        "name the file of their tokenizer as data.tokenizer.path");
   return std::make_shared<CharTokenizer>(
       std::vector<char32_t>(characters.begin(), characters.end()));
+}
+
+std::shared_ptr<const Tokenizer> make_tokenizer(FileSystem& files, const TokenizerConfig& config,
+                                                const std::vector<SourceParts>& sources) {
+  if (config.path) {
+    return tokenizer_at(files, config);
+  }
+  return config.type == TokenizerType::kByte ? std::make_shared<ByteTokenizer>()
+                                             : tokenizer_of_characters(sources);
 }
 
 void add_to(Hasher& hasher, const std::vector<Source>& sources) {
@@ -141,27 +222,37 @@ int64_t Corpus::train_tokens() const {
       [](int64_t sum, const WeightedStream& stream) { return sum + stream.tokens->size(); });
 }
 
+std::optional<int64_t> known_vocab_size(FileSystem& files, const DataConfig& config) {
+  check_data_config(config);
+  if (config.tokenizer.path) {
+    return tokenizer_at(files, config.tokenizer)->vocab_size();
+  }
+  return config.tokenizer.type == TokenizerType::kByte ? std::optional(ByteTokenizer().vocab_size())
+                                                       : std::nullopt;
+}
+
 Corpus open_corpus(FileSystem& files, const DataConfig& config,
                    std::shared_ptr<const Tokenizer> tokenizer) {
   check_data_config(config);
-  check(tokenizer == nullptr || tokenizer->name() == to_string(config.tokenizer.type),
+  check(tokenizer == nullptr || fits(config.tokenizer.type, tokenizer->name()),
         "the tokenizer given is of type {}, but data.tokenizer.type is {}",
         tokenizer == nullptr ? "" : tokenizer->name(), to_string(config.tokenizer.type));
-  const bool characters = config.tokenizer.type == TokenizerType::kChar;
+  const TokenizerType type = config.tokenizer.type;
   const double split = config.valid ? 1.0 : config.split;
   const std::vector<Source> sources = find_sources(files, config.train, config.extensions);
-  std::vector<SourceTexts> texts;
+  std::vector<SourceParts> parts;
   for (const Source& source : sources) {
-    texts.push_back(open_source(files, source, split, characters));
+    parts.push_back(open_source(files, source, split, type));
   }
 
   Corpus corpus;
-  corpus.tokenizer = tokenizer != nullptr ? std::move(tokenizer) : make_tokenizer(texts);
+  corpus.tokenizer =
+      tokenizer != nullptr ? std::move(tokenizer) : make_tokenizer(files, config.tokenizer, parts);
   std::vector<TokenStreamPtr> valid;
   for (size_t i = 0; i < sources.size(); ++i) {
-    TokenStreamPtr train = tokenize(texts[i].train, corpus.tokenizer);
-    if (texts[i].held_out.bytes != nullptr) {
-      valid.push_back(tokenize(texts[i].held_out, corpus.tokenizer));
+    TokenStreamPtr train = tokenize(files, parts[i].train, corpus.tokenizer);
+    if (!parts[i].held_out.empty()) {
+      valid.push_back(tokenize(files, parts[i].held_out, corpus.tokenizer));
     } else if (split < 1) {
       const int64_t size = train->size();
       const auto cut = static_cast<int64_t>(static_cast<double>(size) * split);
@@ -182,7 +273,7 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
   if (config.valid) {
     const std::vector<Source> held_out = find_sources(files, *config.valid, config.extensions);
     for (const Source& source : held_out) {
-      valid.push_back(tokenize(open_text(files, source.files, characters), corpus.tokenizer));
+      valid.push_back(tokenize(files, make_parts(files, source.files, type), corpus.tokenizer));
     }
     add_to(identity, held_out);
   }

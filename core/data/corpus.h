@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,15 +34,20 @@ struct Corpus {
 // held out whole, chosen by a hash of their names until 1 - split of the bytes are reached, at
 // least one file. A split of 1 holds out nothing.
 //
-// The characters of a char tokenizer are those of everything that `data.train` names, held-out
-// parts included. `tokenizer`, that of a checkpoint, takes the place of a new one; it must be of
-// the type that `config` names.
+// The tokenizer is that of `data.tokenizer.path`. Without a path the characters of a char tokenizer
+// are those of all text that `data.train` names, held-out parts included. `tokenizer`, that of a
+// checkpoint, takes the place of a new one; it must be of the type that `config` names.
 //
-// Bytes are mapped, not copied; a char tokenizer reads everything once. `files` must outlive the
-// corpus. Throws IoError naming a file that is missing, empty, in two sources, not UTF-8, or has
+// Text is bytes or characters that are mapped, not copied, or is encoded as a whole, see
+// core/data/encoded_text.h; files of ids (.bin, or the name of a Megatron pair without its ending)
+// are mapped; a char tokenizer reads everything once. `files` must outlive the corpus. Throws
+// IoError naming a file that is missing, empty, in two sources, damaged, not UTF-8, or has
 // characters without an id, and Error where a source is too short for one window.
 Corpus open_corpus(FileSystem& files, const DataConfig& config,
                    std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+
+// The vocabulary's size where it can be told without opening data; none: it is made of the text.
+std::optional<int64_t> known_vocab_size(FileSystem& files, const DataConfig& config);
 
 // Which of `files` open_corpus holds out.
 std::vector<bool> held_out_files(const std::vector<SourceFile>& files, double split);

@@ -59,11 +59,28 @@ std::string ConfigCodec<std::vector<DataSource>>::type(const ConfigRule&) {
   return "a path, a list of paths or a list of {path, weight}";
 }
 
-std::string to_string(TokenizerType type) { return type == TokenizerType::kChar ? "char" : "byte"; }
+std::string to_string(TokenizerType type) {
+  static constexpr const char* kNames[] = {"char", "byte", "hf", "bpe", "unigram"};
+  return kNames[static_cast<int>(type)];
+}
+
+bool fits(TokenizerType type, std::string_view tokenizer_name) {
+  return type == TokenizerType::kHf || to_string(type) == tokenizer_name;
+}
 
 void check_data_config(const DataConfig& config, const YamlNode& tree) {
   if (config.train.empty()) {
     config_fail(tree, "data.train", "expected at least one path");
+  }
+  const TokenizerConfig& tokenizer = config.tokenizer;
+  if (tokenizer.type == TokenizerType::kByte && tokenizer.path) {
+    config_fail(tree, "data.tokenizer.path", "a byte tokenizer has no file; did you mean type hf?");
+  }
+  if (tokenizer.type != TokenizerType::kByte && tokenizer.type != TokenizerType::kChar &&
+      !tokenizer.path) {
+    config_fail(tree, "data.tokenizer.type",
+                fmt::format("{} needs data.tokenizer.path, a tokenizer's file or folder",
+                            to_string(tokenizer.type)));
   }
   const auto weighted = std::count_if(config.train.begin(), config.train.end(), is_weighted);
   if (weighted != 0 && weighted != static_cast<int64_t>(config.train.size())) {

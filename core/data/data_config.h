@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/config.h"
@@ -31,15 +32,22 @@ struct ConfigCodec<std::vector<DataSource>> {
   static std::string type(const ConfigRule& rule);
 };
 
-enum class TokenizerType { kChar, kByte };
+enum class TokenizerType { kChar, kByte, kHf, kBpe, kUnigram };
 
 struct TokenizerConfig {
   TokenizerType type = TokenizerType::kByte;
+  std::optional<std::string> path;
 
   template <class V>
   void fields(V& v) {
-    v("type", type, "one id per Unicode character of the training text, or per byte",
-      rule::one_of({"char", "byte"}));
+    v("type", type,
+      "one id per Unicode character of the training text (char) or per byte; hf: what path holds, "
+      "which bpe and unigram insist on",
+      rule::one_of({"char", "byte", "hf", "bpe", "unigram"}));
+    v("path", path,
+      "a tokenizer's file or folder: tokenizer.json, vocab.json + merges.txt, encoder.json + "
+      "vocab.bpe, *.model, or a checkpoint; for char what mstrain tokenize wrote, null: made of "
+      "the text");
   }
 };
 
@@ -54,9 +62,11 @@ struct DataConfig {
 
   template <class V>
   void fields(V& v) {
-    v("train", train, "text to train on; blended by weight, without weights one after the other",
+    v("train", train,
+      "text, JSON lines (.jsonl) or ids (.bin of nanoGPT, llm.c, Megatron) to train on; blended by "
+      "weight, without weights one after the other",
       rule::required());
-    v("valid", valid, "text to evaluate on; null: what split holds out");
+    v("valid", valid, "the same to evaluate on; null: what split holds out");
     v("split", split,
       "part of the training text to train on where valid is null: of one file by position, of "
       "several by holding out whole files; 1: hold out nothing",
@@ -69,6 +79,9 @@ struct DataConfig {
 };
 
 std::string to_string(TokenizerType type);
+
+// Whether a tokenizer of this name is what `type` asks for.
+bool fits(TokenizerType type, std::string_view tokenizer_name);
 
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree` is what `config`
 // was read from.

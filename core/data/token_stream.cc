@@ -17,6 +17,16 @@ class Slice final : public TokenStream {
           "tokens {} to {} lie outside a part of {} tokens", begin, begin + out.size(), size());
     stream_->read(begin_ + begin, out);
   }
+  std::vector<int64_t> document_ends() const override {
+    std::vector<int64_t> ends;
+    for (const int64_t end : stream_->document_ends()) {
+      if (end > begin_ && end < end_) {
+        ends.push_back(end - begin_);
+      }
+    }
+    ends.push_back(size());
+    return ends;
+  }
 
  private:
   TokenStreamPtr stream_;
@@ -43,24 +53,39 @@ class Concat final : public TokenStream {
       begin += static_cast<int64_t>(n);
     }
   }
+  std::vector<int64_t> document_ends() const override {
+    std::vector<int64_t> ends;
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      for (const int64_t end : streams_[i]->document_ends()) {
+        ends.push_back(ends_[i] - streams_[i]->size() + end);
+      }
+    }
+    return ends;
+  }
 
  private:
   std::vector<TokenStreamPtr> streams_;
   std::vector<int64_t> ends_;
 };
 
+template <class T>
 class Memory final : public TokenStream {
  public:
-  explicit Memory(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
+  Memory(std::vector<T> tokens, std::vector<int64_t> ends)
+      : tokens_(std::move(tokens)), ends_(std::move(ends)) {}
   int64_t size() const override { return static_cast<int64_t>(tokens_.size()); }
   void read(int64_t begin, std::span<int32_t> out) const override {
     check(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= size(),
           "tokens {} to {} lie outside a stream of {} tokens", begin, begin + out.size(), size());
     std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
   }
+  std::vector<int64_t> document_ends() const override {
+    return ends_.empty() ? TokenStream::document_ends() : ends_;
+  }
 
  private:
-  std::vector<int32_t> tokens_;
+  std::vector<T> tokens_;
+  std::vector<int64_t> ends_;
 };
 
 }  // namespace
@@ -75,8 +100,11 @@ TokenStreamPtr concat_streams(std::vector<TokenStreamPtr> streams) {
   return streams.size() == 1 ? std::move(streams[0]) : std::make_shared<Concat>(std::move(streams));
 }
 
-TokenStreamPtr memory_stream(std::vector<int32_t> tokens) {
-  return std::make_shared<Memory>(std::move(tokens));
+TokenStreamPtr memory_stream(std::vector<int32_t> tokens, std::vector<int64_t> ends) {
+  return std::make_shared<Memory<int32_t>>(std::move(tokens), std::move(ends));
+}
+TokenStreamPtr memory_stream(std::vector<uint16_t> tokens, std::vector<int64_t> ends) {
+  return std::make_shared<Memory<uint16_t>>(std::move(tokens), std::move(ends));
 }
 
 }  // namespace mstrain

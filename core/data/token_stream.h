@@ -17,6 +17,9 @@ class TokenStream {
   // Tokens [begin, begin + out.size()), which must lie within the stream. Throws IoError where a
   // file cannot be read or has changed since the stream was opened.
   virtual void read(int64_t begin, std::span<int32_t> out) const = 0;
+
+  // Where documents end, ascending, the last at size(); one document where nothing else is known.
+  virtual std::vector<int64_t> document_ends() const { return {size()}; }
 };
 
 using TokenStreamPtr = std::shared_ptr<const TokenStream>;
@@ -27,7 +30,9 @@ TokenStreamPtr slice_stream(TokenStreamPtr stream, int64_t begin, int64_t end);
 // One stream after the other, with nothing between them.
 TokenStreamPtr concat_streams(std::vector<TokenStreamPtr> streams);
 
-// Tokens in memory.
-TokenStreamPtr memory_stream(std::vector<int32_t> tokens);
+// Tokens in memory; one document, or those that end at `ends`.
+TokenStreamPtr memory_stream(std::vector<int32_t> tokens, std::vector<int64_t> ends = {});
+// As two bytes each.
+TokenStreamPtr memory_stream(std::vector<uint16_t> tokens, std::vector<int64_t> ends);
 
 }  // namespace mstrain

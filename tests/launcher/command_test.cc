@@ -87,7 +87,7 @@ TEST(Command, MistakesInAConfigurationNameFileLineKeyAndChoice) {
        "found \"adamwx\"; did you mean adamw?"},
       {"log:", "logs:", "bad.yaml:10: logs: unknown key; did you mean log?"},
       {"log:", "parallel: {tensor: 2}\nlog:", "bad.yaml:10: parallel: unknown key"},
-      {"type: char", "type: bpe", "data.tokenizer.type: expected one of char, byte"},
+      {"type: char", "type: bpp", "did you mean bpe?"},
   };
   for (const auto& [from, to, expected] : kCases) {
     const CommandResult result = with(from, to);

@@ -1,0 +1,199 @@
+#include "core/data/tokenize_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/base/files_fault.h"
+#include "core/data/encoded_text.h"
+#include "core/data/simple_tokenizers.h"
+#include "core/data/token_files.h"
+#include "core/data/tokenizer_files.h"
+#include "tests/core/data/scratch.h"
+#include "tests/core/data/small_tokenizers.h"
+
+namespace mstrain {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::shared_ptr<const Tokenizer> small() {
+  const std::string json =
+      small_bpe({{"t", "h"}, {"th", "e"}, {" ", "c"}, {" c", "a"}, {" ca", "t"}, {" ", " "}})
+          .dump();
+  return tokenizer_from_hf({"t.json", json});
+}
+
+class TokenizeFiles : public testing::Test {
+ protected:
+  TokenizeFiles() {
+    Rng rng(51);
+    while (text_.size() < (9 << 17)) {
+      text_ += random_text(rng, 100);
+    }
+    for (int i = 0; i < 200; ++i) {
+      lines_ += Json{{"text", fmt::format("the cat {} é\n", i)}}.dump() + "\n";
+    }
+    scratch_.write("data/a.txt", text_);
+    scratch_.write("data/b.jsonl", lines_);
+    scratch_.write("data/c.txt", "the end");
+  }
+  TokenizeJob job(TokenFormat format, const std::string& output) const {
+    TokenizeJob out;
+    out.sources = find_source_files(real_files(), scratch_.path("data"));
+    out.output = scratch_.path(output);
+    out.format = format;
+    out.tokenizer = small();
+    out.bytes_between_saves = 1 << 18;
+    return out;
+  }
+  static bool run(FileSystem& files, const TokenizeJob& job, const std::atomic<bool>& stop = no()) {
+    TokenizeProgress progress;
+    return tokenize_files(files, job, stop, progress);
+  }
+  static const std::atomic<bool>& no() {
+    static const std::atomic<bool> stop = false;
+    return stop;
+  }
+  std::string contents(const std::string& name) const {
+    return real_files().read(scratch_.path(name));
+  }
+
+  Scratch scratch_;
+  std::string text_;
+  std::string lines_;
+};
+
+TEST_F(TokenizeFiles, GivesTheIdsOfTheDocuments) {
+  TokenizeJob plain = job(TokenFormat::kMegatron, "out.bin");
+  ASSERT_TRUE(run(real_files(), plain));
+  const SourceFile written{scratch_.path("out.bin"), "out.bin",
+                           static_cast<int64_t>(contents("out.bin").size())};
+  const TokenStreamPtr stream =
+      open_token_file(real_files(), written, plain.tokenizer->vocab_size());
+  std::vector<int32_t> ids(stream->size());
+  stream->read(0, ids);
+  std::vector<int32_t> expected = plain.tokenizer->encode(text_);
+  EXPECT_EQ(stream->document_ends().front(), static_cast<int64_t>(expected.size()));
+  EXPECT_EQ(stream->document_ends().size(), 202);
+  for (int i = 0; i < 200; ++i) {
+    const auto more = plain.tokenizer->encode(fmt::format("the cat {} é\n", i));
+    expected.insert(expected.end(), more.begin(), more.end());
+  }
+  const auto end = plain.tokenizer->encode("the end");
+  expected.insert(expected.end(), end.begin(), end.end());
+  EXPECT_TRUE(ids == expected);
+
+  plain.sources = {plain.sources[2]};
+  plain.output = scratch_.path("special.json");
+  plain.format = TokenFormat::kJsonl;
+  plain.add_special = true;
+  ASSERT_TRUE(run(real_files(), plain));
+  EXPECT_EQ(contents("special.json"), "[257, 32, 101, 110, 100, 262]\n");
+}
+
+TEST_F(TokenizeFiles, WhoeverIsKilledAnywhereGoesOnToTheSameBytes) {
+  for (const TokenFormat format :
+       {TokenFormat::kNanogpt, TokenFormat::kLlmc, TokenFormat::kMegatron, TokenFormat::kJsonl}) {
+    ASSERT_TRUE(run(real_files(), job(format, "whole.bin")));
+    const TokenizeJob again = job(format, "killed.bin");
+    int64_t operation = 0;
+    for (bool finished = false; !finished; operation += 9) {
+      FaultyFiles files(real_files());
+      files.reset({.power_off_operation = operation});
+      try {
+        finished = run(files, again);
+      } catch (const IoError&) {
+        files.crash();
+        ASSERT_TRUE(!real_files().exists(again.output) ||
+                    contents("killed.bin") == contents("whole.bin"))
+            << "operation " << operation;
+        ASSERT_TRUE(run(real_files(), again)) << "operation " << operation;
+      }
+      ASSERT_TRUE(contents("killed.bin") == contents("whole.bin")) << "operation " << operation;
+      if (format == TokenFormat::kMegatron) {
+        ASSERT_TRUE(contents("killed.idx") == contents("whole.idx")) << "operation " << operation;
+      }
+      std::filesystem::remove(again.output);
+    }
+    EXPECT_GT(operation, 30);
+  }
+}
+
+TEST_F(TokenizeFiles, WhoeverIsStoppedGoesOnFromThere) {
+  ASSERT_TRUE(run(real_files(), job(TokenFormat::kNanogpt, "whole.bin")));
+  std::atomic<bool> stop = false;
+  TokenizeJob stopped = job(TokenFormat::kNanogpt, "stopped.bin");
+  int64_t reached = 0;
+  stopped.report = [&](const TokenizeProgress& progress) {
+    reached = progress.bytes;
+    stop = true;
+  };
+  EXPECT_FALSE(run(real_files(), stopped, stop));
+  EXPECT_GT(reached, 0);
+  EXPECT_FALSE(real_files().exists(stopped.output));
+  int64_t first = -1;
+  stopped.report = [&](const TokenizeProgress& progress) {
+    first = first < 0 ? progress.bytes : first;
+  };
+  EXPECT_TRUE(run(real_files(), stopped));
+  EXPECT_GT(first, reached);
+  EXPECT_TRUE(contents("stopped.bin") == contents("whole.bin"));
+  EXPECT_FALSE(real_files().exists(stopped.output + ".progress"));
+  EXPECT_FALSE(real_files().exists(stopped.output + ".partial"));
+}
+
+TEST_F(TokenizeFiles, WhatAnotherJobLeftIsNotGoneOnFrom) {
+  std::atomic<bool> stop = true;
+  const auto leave = [&] {
+    EXPECT_FALSE(run(real_files(), job(TokenFormat::kNanogpt, "x.bin"), stop));
+  };
+  ASSERT_TRUE(run(real_files(), job(TokenFormat::kNanogpt, "whole.bin")));
+  leave();  // a job with other options
+  TokenizeJob other = job(TokenFormat::kNanogpt, "x.bin");
+  other.add_special = true;
+  ASSERT_TRUE(run(real_files(), other));
+  EXPECT_EQ(contents("x.bin").size(), contents("whole.bin").size() + 2 * 202);
+  leave();  // a damaged output
+  std::string partial = contents("x.bin.partial");
+  partial[partial.size() - 3] ^= 1;
+  scratch_.write("x.bin.partial", partial);
+  ASSERT_TRUE(run(real_files(), job(TokenFormat::kNanogpt, "x.bin")));
+  EXPECT_TRUE(contents("x.bin") == contents("whole.bin"));
+  Rng rng(9);  // a damaged progress file
+  for (int round = 0; round < 10; ++round) {
+    leave();
+    scratch_.write("x.bin.progress", damaged(rng, contents("x.bin.progress")));
+    ASSERT_TRUE(run(real_files(), job(TokenFormat::kNanogpt, "x.bin")));
+    ASSERT_TRUE(contents("x.bin") == contents("whole.bin")) << round;
+  }
+}
+
+TEST_F(TokenizeFiles, ErrorsNameFileAndOffset) {
+  TokenizeJob chars = job(TokenFormat::kNanogpt, "x.bin");
+  chars.tokenizer = std::make_shared<CharTokenizer>(CharTokenizer::of_text("the "));
+  chars.sources = {chars.sources[2]};
+  EXPECT_THAT(message_of<IoError>([&] { run(real_files(), chars); }),
+              testing::AllOf(HasSubstr("c.txt: "), HasSubstr("at byte 5")));
+  EXPECT_THAT(characters_of(chars.sources), ElementsAre(' ', 'd', 'e', 'h', 'n', 't'));
+  EXPECT_THAT(message_of<IoError>([&] {
+                characters_of(find_source_files(real_files(), scratch_.path("data/a.txt")));
+              }),
+              HasSubstr("a.txt: not valid UTF-8 at byte"));
+}
+
+TEST_F(TokenizeFiles, TextInMemoryHasTokensBetweenDocuments) {
+  const auto tokenizer = small();
+  const auto sources = job(TokenFormat::kNanogpt, "x.bin").sources;
+  const TokenStreamPtr stream = encoded_text({sources[2], sources[1]}, *tokenizer);
+  std::vector<int32_t> ids(stream->size());
+  stream->read(0, ids);
+  EXPECT_EQ(tokenizer->decode(std::span(ids).first(15)),
+            "the end<|endoftext|>the cat 0 é\n<|endoftext|>");
+  EXPECT_EQ(stream->document_ends().size(), 201);
+  EXPECT_EQ(stream->document_ends().back(), stream->size());
+}
+
+}  // namespace
+}  // namespace mstrain

@@ -1,0 +1,105 @@
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launcher/command.h"
+
+namespace mstrain {
+namespace {
+
+using testing::HasSubstr;
+
+// Three tokens beyond the bytes: "th", "the", <|endoftext|>.
+void write_small_bpe(const std::string& folder) {
+  std::string vocab = "{";
+  char32_t next = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool plain = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    vocab += fmt::format("\"\\u{:04x}\":{},", static_cast<uint32_t>(plain ? byte : next++), byte);
+  }
+  write_text(join_path(folder, "vocab.json"), vocab + R"("th":256,"the":257,"<|endoftext|>":258})");
+  write_text(join_path(folder, "merges.txt"), "#version: 0.2\nt h\nth e\n");
+}
+
+class TokenizeCommand : public testing::Test {
+ protected:
+  TokenizeCommand() {
+    write_small_bpe(folder_ / "tokenizer");
+    write_text(folder_ / "a.txt", "the end");
+    write_text(folder_ / "b.jsonl", "{\"text\": \"the\"}\n{\"text\": \"\"}\n{\"text\": \"é\"}\n");
+  }
+  CommandResult run(const std::string& tokenizer, const std::string& input,
+                    const std::string& output, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"tokenize", "--tokenizer", tokenizer, "--input", folder_ / input,
+                               "--output", output});
+    return run_command(more);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(TokenizeCommand, WritesIdsToStandardOutputAndProgressToStandardError) {
+  const CommandResult lines =
+      run(folder_ / "tokenizer", "b.jsonl", "-", {"--format", "jsonl", "--add-special"});
+  EXPECT_EQ(lines.status, 0) << lines.err;
+  EXPECT_EQ(lines.out, "[257, 258]\n[258]\n[195, 169, 258]\n");
+  EXPECT_THAT(lines.err, HasSubstr("6 tokens, 3 documents"));
+  EXPECT_EQ(run("byte", "a.txt", "-").out, std::string("t\0h\0e\0 \0e\0n\0d\0", 14));
+}
+
+TEST_F(TokenizeCommand, WritesFilesThatTrainingReads) {
+  for (const char* format : {"nanogpt", "llmc", "megatron"}) {
+    const std::string output = folder_ / (std::string(format) + ".bin");
+    const CommandResult result = run(folder_ / "tokenizer", "a.txt", output, {"--format", format});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_TRUE(real_files().exists(output));
+    EXPECT_FALSE(real_files().exists(output + ".partial"));
+  }
+  EXPECT_EQ(run("char", "a.txt", folder_ / "c.bin").status, 0);
+  const std::string kept = folder_ / "c.bin.tokenizer.json";
+  EXPECT_EQ(run(kept, "a.txt", "-", {"--format", "jsonl"}).out, "[5, 3, 2, 0, 2, 4, 1]\n");
+}
+
+TEST_F(TokenizeCommand, MistakesAreNamed) {
+  const auto says = [](const CommandResult& result, int status, const char* text) {
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(text));
+  };
+  says(run_command({"tokenize"}), 2, "--tokenizer X is missing");
+  says(run("byte", "a.txt", "-", {"--format", "lmc"}), 2, "did you mean llmc?");
+  says(run("byte", "a.txt", "-", {"--format", "megatron"}), 2, "cannot go to standard output");
+  says(run("byt", "a.txt", "-"), 1, "did you mean byte?");
+  says(run("byte", "c.txt", "-"), 1, "did you mean");
+  says(run(folder_ / "tokeniser", "a.txt", "-"), 1, "did you mean");
+  write_text(folder_ / "d.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n");
+  says(run("byte", "d.jsonl", "-"), 1, "d.jsonl:2: from byte 14: expected a JSON object");
+}
+
+// A run on a text under a byte-pair encoding, and one on the ids that the command makes of it.
+TEST_F(TokenizeCommand, TrainingOnTextAndOnItsIdsIsTheSame) {
+  const SmallRun small;
+  const std::string tokenizer = folder_ / "tokenizer";
+  const std::string ids = small.path("ids.bin");
+  ASSERT_EQ(run_command({"tokenize", "--tokenizer", tokenizer, "--input", small.path("text.txt"),
+                         "--output", ids, "--format", "llmc"})
+                .status,
+            0);
+  const auto train = [&](const std::string& name, const std::string& data) {
+    const CommandResult result = run_command(
+        small.arguments(name, {"data.train=" + data, "data.tokenizer.type=hf",
+                               "data.tokenizer.path=" + tokenizer, "schedule.total_steps=10"}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::string weights = small.path(name + "/checkpoints/step-00000010/model.safetensors");
+    return real_files().exists(weights) ? real_files().read(weights) : "";
+  };
+  const std::string on_text = train("on_text", small.path("text.txt"));
+  EXPECT_FALSE(on_text.empty());
+  EXPECT_TRUE(train("on_ids", ids) == on_text);
+  EXPECT_TRUE(real_files().exists(small.path("on_ids/checkpoints/step-00000010/vocab.json")));
+  const CommandResult text = run_command(
+      {"generate", "--checkpoint", small.path("on_ids"), "--prompt", "the cat", "--tokens", "4"});
+  EXPECT_EQ(text.status, 0) << text.err;
+}
+
+}  // namespace
+}  // namespace mstrain
