@@ -2,10 +2,10 @@
 #include "embedding_cache/core.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/wait.h"
 #include "core/io/digest.h"
 
 namespace mstrain::embedding_cache {
@@ -45,8 +45,8 @@ void Core::close() {
     }
     // A commit that was started is ended, unless the cache has failed.
     if (pending_ != nullptr) {
-      changed_.wait_for(lock, std::chrono::duration<double>(options.wait_seconds),
-                        [this] { return pending_->done || !failure_.empty(); });
+      wait_with_deadline(changed_, lock, options.wait_seconds,
+                         [this] { return pending_->done || !failure_.empty(); });
       if (pending_->error) {
         log_warning("embedding_cache: commit {} failed, and nobody asked for it",
                     pending_->info.id);
@@ -88,18 +88,12 @@ void Core::poison(const std::string& message, std::exception_ptr error) {
 }
 
 void Core::wait_until(Lock& lock, const std::function<bool()>& done, const std::string& what) {
-  const auto deadline = std::chrono::steady_clock::now() +
-                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                            std::chrono::duration<double>(options.wait_seconds));
-  while (!done()) {
-    require_healthy();
-    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !done()) {
-      require_healthy();
-      fail("embedding_cache: {} is late by {} s: {} fetches and {} bytes of writes are under way",
-           what, options.wait_seconds, fetches_.size(), write_back_.bytes());
-    }
-  }
+  const bool in_time = wait_with_deadline(changed_, lock, options.wait_seconds,
+                                          [&] { return done() || !failure_.empty(); });
   require_healthy();
+  check(in_time,
+        "embedding_cache: {} is late by {} s: {} fetches and {} bytes of writes are under way",
+        what, options.wait_seconds, fetches_.size(), write_back_.bytes());
 }
 
 void Core::require_quiet(Lock& lock, const char* call) {

@@ -1,8 +1,7 @@
 #include "core/data/batch_queue.h"
 
-#include <chrono>
-
 #include "core/base/error.h"
+#include "core/base/wait.h"
 
 namespace mstrain {
 namespace {
@@ -116,9 +115,8 @@ int BatchQueue::next() {
   if (options_.workers == 0) {
     make(batch, slot);
   } else {
-    const bool ready =
-        wake_taker_.wait_for(lock, std::chrono::duration<double>(options_.wait_seconds),
-                             [&] { return slots_[slot].ready == batch; });
+    const bool ready = wait_with_deadline(wake_taker_, lock, options_.wait_seconds,
+                                          [&] { return slots_[slot].ready == batch; });
     check(ready, "the data loader has waited {} s for the batch of sample {}; is the disk stuck?",
           options_.wait_seconds, state_.samples);
   }
