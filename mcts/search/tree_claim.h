@@ -4,7 +4,7 @@
 // or taken: a thread that comes to it takes it with all that lies under it, makes a batch of simulations there as if it were
 // alone (no atomics, choices made ahead, the same memory again and again), adds their sum to the open nodes above and lets it
 // go. While it works, the batch stands on the path to it as visits of the mean that was known, so that the others go where a
-// single thread would go after it. Who finds a subtree taken leaves the same marks and tries again from the root; nobody ever
+// single thread would go after it. Who finds a subtree taken leaves larger marks and tries again from the root; nobody ever
 // waits while holding one. A node is opened when it has its share of the visits, so that there are always many more free
 // subtrees than threads, and few of the steps of a simulation are made in open nodes.
 //
@@ -61,7 +61,8 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
         go_down<Access::kShared>(d, &root_child_, read<Access::kShared>(&root_visits_), false);
     if (outcome == Outcome::kCollision) {
       ++d.counters.collisions;
-      mark_path(d, batch_of(d.entry_visits));
+      // More each time: a batch that is small beside its subtree would not turn the choice.
+      mark_path(d, std::max(1U, d.entry_visits / kBatchShare) << tries);
       leave(d);
     }
   }
