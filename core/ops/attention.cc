@@ -244,6 +244,8 @@ std::vector<Sample> samples(Dtype t) {
   add(2, 3, 4, 2, 4, 5, false, Shape{2, 1, 3, 4});
   add(1, 1, 1, 1, 1, 1, true, {});
   add(1, 33, 33, 1, 16, 16, true, {});
+  add(2, 1, 21, 2, 5, 16, false, Shape{2, 1, 1, 21});  // the next token of each text
+  add(1, 3, 40, 2, 16, 32, true, {});
   add(0, 3, 3, 2, 4, 4, true, {});
   add(2, 0, 3, 2, 4, 4, false, {});
   return result;

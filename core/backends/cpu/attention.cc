@@ -132,6 +132,9 @@ Kernel prepare(const KernelRequest& request) {
       }
     }
   }
+  if (Kernel few = attention_of_few_queries(request, n, forward.bias); few.run) {
+    return few;
+  }
   const int64_t blocks = (n.t + kQueryBlock - 1) / kQueryBlock;
   forward.threads =
       useful_threads(request.threads, n.heads() * blocks, n.heads() * n.t * n.s * (n.d + n.e));

@@ -14,6 +14,7 @@ inline constexpr int64_t kQueryBlock = 64;
 inline constexpr int64_t kKeyBlock = 64;
 // Rows of a block on the causal diagonal that share one width; a multiple of the register block of BlockLoops.
 inline constexpr int64_t kDiagonalRows = 12;
+inline constexpr int64_t kFewQueries = 4;
 inline constexpr int64_t kPad = 16;  // floats in the widest vector
 
 inline int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
@@ -106,5 +107,11 @@ class Scratch {
   float* base_;
   int64_t used_ = 0;
 };
+
+// A kernel that packs neither keys nor values; none (no run function) where the layout or the number of queries asks for
+// the one that does.
+// `bias_strides` has rank 0 without a bias.
+Kernel attention_of_few_queries(const KernelRequest& request, const AttentionSizes& n,
+                                const Shape& bias_strides);
 
 }  // namespace mstrain::cpu

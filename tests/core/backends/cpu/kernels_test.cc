@@ -288,6 +288,27 @@ TEST(CpuKernels, AttentionOfMoreQueriesThanKeysLeavesTheFirstOnesEmpty) {
   expect_right("attention_grad", inputs, attrs, 5e-6);
 }
 
+// As in generation: few queries over a cache whose end a bias hides, or all of it.
+TEST(CpuKernels, AttentionOfAFewQueriesOverPartOfACache) {
+  for (int64_t t : {1, 3, 4, 5}) {
+    for (int64_t seen : {0, 1, 17, 90, 133}) {
+      std::vector<float> hidden;
+      for (int64_t j = 0; j < 2 * 133; ++j) {
+        const int64_t last = j < 133 ? seen : 133;
+        const bool gap = j % 133 == 5;
+        hidden.push_back(j % 133 < last && !gap ? 0.25F : -std::numeric_limits<float>::infinity());
+      }
+      const Tensor bias = copy(broadcast_to(tensor<float>(hidden, {2, 1, 1, 133}), {2, 1, t, 133}));
+      const Tensor keys = slice(random({2, 140, 3, 24}, 33), 1, 4, 137);
+      const Tensor values = slice(random({2, 133, 3, 48}, 34), 3, 8, 40);
+      expect_right("attention", {random({2, t, 3, 24}, 32), keys, values, bias},
+                   {{"causal", false}, {"scale", 0.3}}, 5e-6);
+      expect_right("attention", {random({2, t, 3, 24}, 32), keys, values},
+                   {{"causal", true}, {"scale", 0.3}}, 5e-6);
+    }
+  }
+}
+
 TEST(CpuKernels, AttentionIsTheSameForEveryThreadCount) {
   const Attrs attrs{{"causal", true}, {"scale", 0.25}};
   Tensors inputs = heads(1, 200, 1, 32, 31);
