@@ -59,6 +59,7 @@ struct DataConfig {
   TokenizerConfig tokenizer;
   int64_t seq_length = 1024;
   bool shuffle = true;
+  bool packing = true;
 
   template <class V>
   void fields(V& v) {
@@ -75,6 +76,9 @@ struct DataConfig {
     v("tokenizer", tokenizer, "how text becomes ids");
     v("seq_length", seq_length, "tokens in a sample", rule::at_least(1));
     v("shuffle", shuffle, "draw samples in a new random order in every pass over the text");
+    v("packing", packing,
+      "samples run on over the ends of documents; false: each lies in one document, and what it "
+      "leaves empty is not scored");
   }
 };
 

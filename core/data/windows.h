@@ -2,8 +2,9 @@
 // its target.
 //
 // Sample i is a pure function of the data, the options and i, so any thread may make any sample in
-// any order and the position of a run is the number of samples taken. Windows may cross the
-// boundaries of files.
+// any order and the position of a run is the number of samples taken. Packed windows cross the ends
+// of documents and files; without packing each lies in one document, and positions after its end
+// have token 0 and target kIgnoreTarget.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,26 @@ class WindowSource {
                     std::span<int32_t> targets) const = 0;
 };
 
+// Windows of seq_length tokens that follow each other within each document, from its first token
+// on: where packing is off. A document of n tokens has (n - 1) / seq_length windows, rounded up.
+class DocumentWindows {
+ public:
+  DocumentWindows(std::vector<int64_t> document_ends, int64_t seq_length);
+
+  struct Window {
+    int64_t start = 0;
+    int64_t scored = 0;  // tokens that have a next one in the document, at most seq_length
+  };
+  int64_t count() const { return windows_.empty() ? 0 : windows_.back(); }
+  int64_t scored() const;                  // of all windows
+  Window operator[](int64_t index) const;  // 0 <= index < count()
+
+ private:
+  std::vector<int64_t> ends_;     // of documents
+  std::vector<int64_t> windows_;  // up to each document's last
+  int64_t seq_length_;
+};
+
 struct WeightedStream {
   TokenStreamPtr tokens;
   double weight = 1;
@@ -45,14 +66,17 @@ class TrainingWindows final : public WindowSource {
     int64_t seq_length = 0;
     bool shuffle = true;
     uint64_t seed = 0;
+    bool packing = true;  // false: windows always begin where DocumentWindows says
   };
   struct Place {
     int stream = 0;
     int64_t epoch = 0;
-    int64_t start = 0;  // of the first token
+    int64_t start = 0;   // of the first token
+    int64_t scored = 0;  // tokens that have a target
   };
 
-  // Throws Error where a stream is shorter than seq_length + 1.
+  // Throws Error where a stream is shorter than seq_length + 1, or without packing has no document
+  // of two tokens.
   TrainingWindows(std::vector<WeightedStream> streams, const Options& options);
 
   int64_t seq_length() const override { return options_.seq_length; }
@@ -63,6 +87,7 @@ class TrainingWindows final : public WindowSource {
 
  private:
   std::vector<WeightedStream> streams_;
+  std::vector<DocumentWindows> documents_;  // without packing, for each stream
   Options options_;
   Blend blend_;
 };
@@ -72,9 +97,10 @@ class TrainingWindows final : public WindowSource {
 // samples() on (to fill the last batch).
 class EvaluationWindows final : public WindowSource {
  public:
-  // At most `max_samples` windows, evenly spaced over the stream; negative: all. Throws Error below
-  // 2 tokens.
-  EvaluationWindows(TokenStreamPtr stream, int64_t seq_length, int64_t max_samples = -1);
+  // At most `max_samples` windows, evenly spaced over the stream; negative: all. Without packing the
+  // first token of each document is not scored. Throws Error where nothing can be scored.
+  EvaluationWindows(TokenStreamPtr stream, int64_t seq_length, int64_t max_samples = -1,
+                    bool packing = true);
 
   int64_t seq_length() const override { return seq_length_; }
   int64_t samples() const { return samples_; }
@@ -82,11 +108,11 @@ class EvaluationWindows final : public WindowSource {
   void read(int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
 
  private:
-  int64_t start_of(int64_t sample) const;
+  DocumentWindows::Window window_of(int64_t sample) const;
 
   TokenStreamPtr stream_;
   int64_t seq_length_;
-  int64_t windows_;
+  DocumentWindows windows_;  // packed, the stream is one document
   int64_t samples_;
 };
 

@@ -2,7 +2,6 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
-#include "core/data/simple_tokenizers.h"
 #include "core/train/timing.h"
 #include "suites/transformer/gpt/generate.h"
 #include "suites/transformer/gpt/stored_model.h"
@@ -237,10 +236,11 @@ void dry_run(const RunRequest& given, const std::optional<std::string>& plan_fil
   const RunRequest request = resolved(given);
   GptRunConfig config = read_run_config(request.tree);
   if (config.model.vocab_size.is_word()) {
-    const int64_t size = config.data.tokenizer.type == TokenizerType::kByte
-                             ? ByteTokenizer().vocab_size()
-                             : open_corpus(request.files, config.data).tokenizer->vocab_size();
-    config = with_vocab(std::move(config), size, request.tree);
+    auto size = known_vocab_size(request.files, config.data);
+    if (!size) {
+      size = open_corpus(request.files, config.data).tokenizer->vocab_size();
+    }
+    config = with_vocab(std::move(config), *size, request.tree);
   }
   const bool evaluates = config.data.valid.has_value() || config.data.split < 1;
   const int64_t limit = memory_limit(config.train.memory);

@@ -70,15 +70,16 @@ TrainTask make_task(const GptRunConfig& config) {
 TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json& source) {
   const int64_t seq = config.data.seq_length;
   const bool shuffle = config.data.shuffle;
+  const bool packing = config.data.packing;
   TrainData data;
-  data.training = [corpus, seq, shuffle](uint64_t seed, int64_t rows, int64_t first) {
+  data.training = [corpus, seq, shuffle, packing](uint64_t seed, int64_t rows, int64_t first) {
     auto windows = std::make_shared<TrainingWindows>(
-        corpus.train,
-        TrainingWindows::Options{.seq_length = seq, .shuffle = shuffle, .seed = seed});
+        corpus.train, TrainingWindows::Options{
+                          .seq_length = seq, .shuffle = shuffle, .seed = seed, .packing = packing});
     return std::make_unique<TokenBatches>(std::move(windows), rows, first);
   };
   if (corpus.valid != nullptr) {
-    const auto windows = std::make_shared<EvaluationWindows>(corpus.valid, seq);
+    const auto windows = std::make_shared<EvaluationWindows>(corpus.valid, seq, -1, packing);
     data.evaluation = [windows](int64_t rows) {
       return std::make_unique<TokenBatches>(windows, rows, 0);
     };

@@ -366,10 +366,11 @@ TEST(BpeTokenizer, TheCacheForgetsAndGoesOn) {
 
 TEST(BpeFiles, DamagedFilesAreRefusedOrStillATokenizer) {
   Rng rng(29);
-  const std::string json = words().dump();
-  const std::string vocab = words()["model"]["vocab"].dump();
+  const Json whole = words();
+  const std::string json = whole.dump();
+  const std::string vocab = whole["model"]["vocab"].dump();
   std::string merges = "#version: 0.2\n";
-  for (const std::string merge : words()["model"]["merges"]) {
+  for (const std::string merge : whole["model"]["merges"]) {
     merges += merge + "\n";
   }
   int refused = 0;

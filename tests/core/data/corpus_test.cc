@@ -5,7 +5,9 @@
 
 #include "core/base/error.h"
 #include "core/data/simple_tokenizers.h"
+#include "core/data/token_writer.h"
 #include "tests/core/data/scratch.h"
+#include "tests/core/data/small_tokenizers.h"
 
 namespace mstrain {
 namespace {
@@ -75,6 +77,8 @@ TEST(DataConfig, MistakesAreNamedWithLineAndKey) {
   EXPECT_THAT(error("data: {train: [{path: b, weight: 0}]}"), HasSubstr("data.train[0].weight"));
   EXPECT_THAT(error("data: {train: [{pth: b}]}"), HasSubstr("did you mean data.train[0].path?"));
   EXPECT_THAT(error("data: {train: a, tokenizer: {type: bte}}"), HasSubstr("byte"));
+  EXPECT_THAT(error("data: {train: a, tokenizer: {type: hf}}"), HasSubstr("hf needs data.token"));
+  EXPECT_THAT(error("data: {train: a, tokenizer: {path: x}}"), HasSubstr("did you mean type hf?"));
   EXPECT_THAT(error("data: {train: a, split: 0}"), HasSubstr("data.split"));
   EXPECT_THAT(error("data: {train: a, split: 1.5}"), HasSubstr("data.split"));
   EXPECT_THAT(error("data: {train: a, seq_length: 0}"), HasSubstr("data.seq_length"));
@@ -204,6 +208,112 @@ TEST(Corpus, IdentityFollowsNamesSizesSplitAndVocabulary) {
   EXPECT_NE(open(config_of({{file, {}}}, TokenizerType::kChar)).identity, before);
   scratch.write("a.txt", "abcdefghijklmnopqrstu");
   EXPECT_NE(open(config_of({{file, {}}})).identity, before);
+}
+
+DataConfig with_tokenizer(std::vector<DataSource> train, TokenizerType type,
+                          const std::string& path) {
+  DataConfig config = config_of(std::move(train), type);
+  config.tokenizer.path = path;
+  config.split = 1;
+  return config;
+}
+
+std::vector<int32_t> ids_of(const TokenStream& stream) {
+  std::vector<int32_t> ids(stream.size());
+  stream.read(0, ids);
+  return ids;
+}
+
+TEST(Corpus, TextJsonLinesAndIdsMixUnderOneTokenizer) {
+  const Scratch scratch;
+  const std::string tokenizer =
+      scratch.write("tokenizer.json", small_bpe({{"t", "h"}, {"th", "e"}}).dump());
+  scratch.write("data/a.txt", "the end");
+  scratch.write("data/b.jsonl", "{\"text\":\"the\"}\n{\"text\":\"é\"}\n");
+  TokenWriter nano(real_files(), scratch.path("data/c.bin"), TokenFormat::kNanogpt, 259);
+  nano.add(std::vector<int32_t>{1, 2, 258});
+  nano.finish();
+  TokenWriter megatron(real_files(), scratch.path("data/d.bin"), TokenFormat::kMegatron, 259);
+  for (const int32_t id : {7, 8}) {
+    megatron.add(std::vector<int32_t>{id});
+    megatron.end_document();
+  }
+  megatron.finish();
+  const DataConfig config =
+      with_tokenizer({{scratch.path("data"), {}}}, TokenizerType::kBpe, tokenizer);
+  EXPECT_EQ(known_vocab_size(real_files(), config), 259);
+  const Corpus corpus = open(config);
+  EXPECT_THAT(ids_of(*corpus.train[0].tokens),
+              ElementsAre(257, 32, 101, 110, 100, 257, 258, 195, 169, 1, 2, 258, 7, 8));
+  EXPECT_THAT(corpus.train[0].tokens->document_ends(), ElementsAre(5, 7, 9, 12, 13, 14));
+
+  // Megatron's pair by the name without its endings.
+  DataConfig pair = with_tokenizer({{scratch.path("data/d"), {}}}, TokenizerType::kHf, tokenizer);
+  pair.seq_length = 1;
+  EXPECT_THAT(ids_of(*open(pair).train[0].tokens), ElementsAre(7, 8));
+  EXPECT_NE(open(pair).identity, corpus.identity);
+
+  EXPECT_THAT(message_of<IoError>(
+                  [&] { open(with_tokenizer(config.train, TokenizerType::kUnigram, tokenizer)); }),
+              HasSubstr("holds a tokenizer of type bpe, but data.tokenizer.type is unigram"));
+  EXPECT_THAT(message_of<Error>([&] {
+                open(config_of({{scratch.path("data/c.bin"), {}}}, TokenizerType::kChar));
+              }),
+              HasSubstr("the data hold ids alone"));
+  DataConfig bytes = config_of({{scratch.path("data/c.bin"), {}}});
+  bytes.split = 1;
+  bytes.seq_length = 2;
+  EXPECT_THAT(message_of<IoError>([&] { ids_of(*open(bytes).train[0].tokens); }),
+              HasSubstr("c.bin: offset 4: id 258 is not below"));
+}
+
+TEST(Corpus, CharactersOfJsonLinesCountAndAFileOfThemIsTaken) {
+  const Scratch scratch;
+  scratch.write("data/a.txt", "ababa");
+  scratch.write("data/b.jsonl", "{\"text\":\"zé\"}\n");
+  DataConfig config = config_of({{scratch.path("data"), {}}}, TokenizerType::kChar);
+  config.split = 1;
+  const Corpus corpus = open(config);
+  EXPECT_EQ(corpus.tokenizer->vocab_size(), 4);
+  EXPECT_THAT(ids_of(*corpus.train[0].tokens), ElementsAre(0, 1, 0, 1, 0, 2, 3));
+  const std::string kept = scratch.write("kept.json", corpus.tokenizer->to_json());
+  EXPECT_THAT(
+      ids_of(*open(with_tokenizer({{scratch.path("data/a.txt"), {}}}, TokenizerType::kChar, kept))
+                  .train[0]
+                  .tokens),
+      ElementsAre(0, 1, 0, 1, 0));
+}
+
+TEST(Corpus, WithoutPackingEachSampleLiesInOneDocument) {
+  const Scratch scratch;
+  DataConfig config = config_of(
+      {{scratch.write(
+            "a.jsonl",
+            "{\"text\":\"abcdefgh\"}\n{\"text\":\"x\"}\n{\"text\":\"\"}\n{\"text\":\"123456\"}\n"),
+        {}}});
+  config.split = 1;
+  config.packing = false;
+  const Corpus corpus = open(config);
+  const TrainingWindows windows(corpus.train,
+                                {.seq_length = 4, .shuffle = false, .packing = false});
+  EXPECT_EQ(windows.windows_per_epoch(0), 4);
+  std::vector<std::string> samples;
+  for (int64_t i = 0; i < 5; ++i) {
+    std::vector<int32_t> tokens(4);
+    std::vector<int32_t> targets(4);
+    windows.read(i, tokens, targets);
+    std::string text;
+    for (size_t j = 0; j < 4; ++j) {
+      text.push_back(targets[j] == kIgnoreTarget ? '-' : static_cast<char>(targets[j]));
+      EXPECT_TRUE(targets[j] != kIgnoreTarget || j == 0 || targets[j - 1] == kIgnoreTarget ||
+                  tokens[j] == 0 || tokens[j] == targets[j - 1]);
+    }
+    samples.push_back(text);
+  }
+  EXPECT_THAT(samples, ElementsAre("bcde", "fgh-", "2345", "6---", "bcde"));
+  const EvaluationWindows evaluation(corpus.train[0].tokens, 4, -1, /*packing=*/false);
+  EXPECT_EQ(evaluation.samples(), 4);
+  EXPECT_EQ(evaluation.scored_tokens(), 7 + 0 + 5);
 }
 
 TEST(Corpus, TinyShakespeareIsTheUsualSplit) {

@@ -99,7 +99,7 @@ TEST_F(TokenizeFiles, WhoeverIsKilledAnywhereGoesOnToTheSameBytes) {
     ASSERT_TRUE(run(real_files(), job(format, "whole.bin")));
     const TokenizeJob again = job(format, "killed.bin");
     int64_t operation = 0;
-    for (bool finished = false; !finished; operation += 9) {
+    for (bool finished = false; !finished; operation += 4) {
       FaultyFiles files(real_files());
       files.reset({.power_off_operation = operation});
       try {
@@ -117,7 +117,7 @@ TEST_F(TokenizeFiles, WhoeverIsKilledAnywhereGoesOnToTheSameBytes) {
       }
       std::filesystem::remove(again.output);
     }
-    EXPECT_GT(operation, 30);
+    EXPECT_GT(operation, 20);
   }
 }
 
