@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "mcts/evaluators.h"
 #include "mcts/registry.h"
 #include "tests/mcts/engine_games.h"

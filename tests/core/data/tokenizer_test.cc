@@ -126,6 +126,48 @@ TEST(Tokenizer, ACheckpointFolderGivesItBack) {
   EXPECT_THROW(load_tokenizer(real_files(), scratch.path("none")), IoError);
 }
 
+TEST(Tokenizer, IsFoundByNameFileAndFolder) {
+  const Scratch scratch;
+  const Json bpe = small_bpe({{"t", "h"}});
+  const std::string vocab = bpe["model"]["vocab"].dump();
+  scratch.write("hf/tokenizer.json", bpe.dump());
+  scratch.write("old/encoder.json", vocab);
+  scratch.write("old/vocab.bpe", "#version: 0.2\nt h\n");
+  scratch.write("new/vocab.json", vocab);
+  scratch.write("new/merges.txt", "t h\n");
+  scratch.write("new/added_tokens.json", R"({"<|endoftext|>": 257, "<|im|>": 258})");
+  scratch.write("half/vocab.json", vocab);
+  scratch.write("any.json", bpe.dump());
+  scratch.write("chars.json", CharTokenizer::of_text("ab").to_json());
+  scratch.write("empty/readme", "");
+  const auto load = [&](const std::string& name) {
+    return load_tokenizer(real_files(), scratch.path(name));
+  };
+  for (const char* name : {"hf", "hf/tokenizer.json", "any.json", "old", "old/encoder.json",
+                           "old/vocab.bpe", "new", "new/vocab.json", "new/merges.txt"}) {
+    EXPECT_THAT(load(name)->encode("th"), ElementsAre(256)) << name;
+  }
+  EXPECT_THAT(load("new")->encode("<|im|><|endoftext|>"), ElementsAre(258, 257));
+  EXPECT_EQ(load("new")->files().size(), 3);
+  EXPECT_EQ(load("chars.json")->name(), "char");
+  EXPECT_EQ(load_tokenizer(real_files(), "byte")->name(), "byte");
+  for (const char* name : {"hf", "old", "new"}) {
+    EXPECT_TRUE(has_tokenizer(real_files(), scratch.path(name)));
+  }
+  for (const char* name : {"half", "empty", "none", "any.json"}) {
+    EXPECT_FALSE(has_tokenizer(real_files(), scratch.path(name)));
+  }
+  const auto refusal = [&](const std::string& name) {
+    return message_of<IoError>([&] { load(name); });
+  };
+  EXPECT_THAT(refusal("empty"), HasSubstr("the folder holds no tokenizer"));
+  EXPECT_THAT(refusal("half/vocab.json"), HasSubstr("but merges.txt is not beside it"));
+  EXPECT_THAT(refusal("odl"), HasSubstr("did you mean"));
+  EXPECT_THAT(refusal("empty/readme"), HasSubstr("is no tokenizer"));
+  EXPECT_THAT(message_of<Error>([] { load_tokenizer(real_files(), "char"); }),
+              HasSubstr("is made of a text"));
+}
+
 TEST(Tokenizer, BadFilesAreRefusedWithPathAndReason) {
   const auto refusal = [](const std::string& json) {
     return message_of<IoError>([&] { tokenizer_from_json(json, "dir/t.json"); });
