@@ -15,15 +15,18 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kLargeBlock = int64_t{4} << 20;
+constexpr int64_t kPage = int64_t{4} << 10;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
 void* system_allocate(int64_t bytes) {
-  const int64_t alignment = bytes >= kLargeBlock ? kHugePage : kAlignment;
-  void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(bytes));
-  check(data != nullptr, "out of memory: {} bytes could not be allocated", bytes);
-  if (bytes >= kLargeBlock) {
-    madvise(data, static_cast<size_t>(bytes),
-            MADV_HUGEPAGE);  // a hint: failure changes nothing but speed
+  const bool large = bytes >= kLargeBlock;
+  void* data = nullptr;
+  const int error = posix_memalign(&data, static_cast<size_t>(large ? kHugePage : kAlignment),
+                                   static_cast<size_t>(bytes));
+  check(error == 0, "out of memory: {} bytes could not be allocated", bytes);
+  if (large) {
+    // A hint: failure changes nothing but speed. A huge page that the block fills in part only would cost memory.
+    madvise(data, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
   }
   return data;
 }
@@ -56,7 +59,7 @@ Allocator::Allocator(int64_t cache_limit) : state_(std::make_unique<State>()) {
 Allocator::~Allocator() { state_->trim_to(0); }
 
 int64_t Allocator::rounded(int64_t bytes) {
-  const int64_t unit = bytes >= kLargeBlock ? kHugePage : kAlignment;
+  const int64_t unit = bytes >= kLargeBlock ? kPage : kAlignment;
   return std::max(unit, (bytes + unit - 1) / unit * unit);
 }
 
