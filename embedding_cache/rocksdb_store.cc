@@ -1,4 +1,4 @@
-// The store on disk: RocksDB, which only this file includes. Keys are the table (2 bytes) and the id (8 bytes), big-endian.
+// The store on disk: RocksDB, which only rocksdb_*.{h,cc} include. Keys are the table (2 bytes) and the id (8 bytes), big-endian.
 //
 // The live database runs without a write-ahead log, because a commit is a checkpoint: what was written since the last one must not
 // survive a crash. Large sorted writes go straight into sorted files that are ingested (no memtable, no rewrite); small ones through the
@@ -10,24 +10,21 @@
 #ifdef MSTRAIN_HAS_ROCKSDB
 
 #include <rocksdb/db.h>
-#include <rocksdb/env.h>
-#include <rocksdb/file_checksum.h>
-#include <rocksdb/file_system.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
 
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdarg>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <mutex>
 
 #include "core/base/thread_pool.h"
 #include "core/io/digest.h"
+#include "embedding_cache/rocksdb_facts.h"
+#include "embedding_cache/rocksdb_files.h"
 
 #ifdef __SANITIZE_THREAD__
 // The installed RocksDB is not built with the sanitizer, which sees its copies and comparisons but not the atomics that order them.
@@ -57,326 +54,12 @@ Id decode_id(const rocksdb::Slice& key) {
   return id;
 }
 
-// ---- RocksDB on our file system -------------------------------------------------------------
-
-// Where the cache is given a FileSystem of its own, RocksDB's files go through it as well, by plain reads and appends: slower than RocksDB's
-// own ways, which are taken on the real one. Hard links, which the seam does not know, become copies.
-
-template <class F>
-rocksdb::IOStatus as_status(const F& body) {
-  try {
-    return body();
-  } catch (const IoError& error) {
-    switch (error.error_number()) {
-      case ENOSPC: return rocksdb::IOStatus::NoSpace(error.what());
-      case ENOENT: return rocksdb::IOStatus::PathNotFound(error.what());
-      default: return rocksdb::IOStatus::IOError(error.what());
-    }
-  }
-}
-
-// Fewer bytes than asked for mean the end of the file to RocksDB: a read that is short before it is an error here.
-rocksdb::IOStatus read_at(FileSystem& files, const std::string& path, uint64_t offset, size_t n,
-                          rocksdb::Slice* result, char* scratch) {
-  return as_status([&] {
-    const uint64_t size = files.file_size(path);
-    const auto file = files.map(path);
-    const std::string_view bytes = as_text(file->bytes());
-    if (bytes.size() < size) {
-      return rocksdb::IOStatus::IOError(
-          fmt::format("{}: cannot read: {} of {} bytes came", path, bytes.size(), size));
-    }
-    const std::string_view part =
-        offset < bytes.size() ? bytes.substr(offset, n) : std::string_view();
-    std::copy(part.begin(), part.end(), scratch);
-    *result = rocksdb::Slice(scratch, part.size());
-    return rocksdb::IOStatus::OK();
-  });
-}
-
-class SeamSequential final : public rocksdb::FSSequentialFile {
- public:
-  SeamSequential(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
-  rocksdb::IOStatus Read(size_t n, const rocksdb::IOOptions&, rocksdb::Slice* result, char* scratch,
-                         rocksdb::IODebugContext*) override {
-    rocksdb::IOStatus status = read_at(files_, path_, offset_, n, result, scratch);
-    offset_ += status.ok() ? result->size() : 0;
-    return status;
-  }
-  rocksdb::IOStatus Skip(uint64_t n) override {
-    offset_ += n;
-    return rocksdb::IOStatus::OK();
-  }
-
- private:
-  FileSystem& files_;
-  std::string path_;
-  uint64_t offset_ = 0;
-};
-
-class SeamRandom final : public rocksdb::FSRandomAccessFile {
- public:
-  SeamRandom(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
-  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions&,
-                         rocksdb::Slice* result, char* scratch,
-                         rocksdb::IODebugContext*) const override {
-    return read_at(files_, path_, offset, n, result, scratch);
-  }
-
- private:
-  FileSystem& files_;
-  std::string path_;
-};
-
-class SeamWritable final : public rocksdb::FSWritableFile {
- public:
-  SeamWritable(std::unique_ptr<WritableFile> file, uint64_t size)
-      : file_(std::move(file)), size_(size) {}
-  using FSWritableFile::Append;
-  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions&,
-                           rocksdb::IODebugContext*) override {
-    return as_status([&] {
-      file_->append(std::string_view(data.data(), data.size()));
-      size_ += data.size();
-      return rocksdb::IOStatus::OK();
-    });
-  }
-  rocksdb::IOStatus Flush(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
-    return rocksdb::IOStatus::OK();
-  }
-  rocksdb::IOStatus Sync(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
-    return as_status([&] { return file_->sync(), rocksdb::IOStatus::OK(); });
-  }
-  rocksdb::IOStatus Close(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
-    return as_status([&] { return file_->close(), rocksdb::IOStatus::OK(); });
-  }
-  uint64_t GetFileSize(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
-    return size_;
-  }
-
- private:
-  std::unique_ptr<WritableFile> file_;
-  uint64_t size_;
-};
-
-class SeamDirectory final : public rocksdb::FSDirectory {
- public:
-  SeamDirectory(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
-  rocksdb::IOStatus Fsync(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
-    return as_status([&] { return files_.sync_directory(path_), rocksdb::IOStatus::OK(); });
-  }
-  rocksdb::IOStatus Close(const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {
-    return rocksdb::IOStatus::OK();
-  }
-
- private:
-  FileSystem& files_;
-  std::string path_;
-};
-
-class SeamFiles final : public rocksdb::FileSystemWrapper {
-  using Status = rocksdb::IOStatus;
-  using Options = rocksdb::IOOptions;
-  using Debug = rocksdb::IODebugContext;
-
- public:
-  explicit SeamFiles(mstrain::FileSystem& files)
-      : FileSystemWrapper(rocksdb::FileSystem::Default()), files_(files) {}
-  const char* Name() const override { return "mstrain_files"; }
-
-  Status NewSequentialFile(const std::string& path, const rocksdb::FileOptions&,
-                           std::unique_ptr<rocksdb::FSSequentialFile>* out, Debug*) override {
-    return open(path, [&] { *out = std::make_unique<SeamSequential>(files_, path); });
-  }
-  Status NewRandomAccessFile(const std::string& path, const rocksdb::FileOptions&,
-                             std::unique_ptr<rocksdb::FSRandomAccessFile>* out, Debug*) override {
-    return open(path, [&] { *out = std::make_unique<SeamRandom>(files_, path); });
-  }
-  Status NewWritableFile(const std::string& path, const rocksdb::FileOptions&,
-                         std::unique_ptr<rocksdb::FSWritableFile>* out, Debug*) override {
-    return done(
-        [&] { *out = std::make_unique<SeamWritable>(files_.open(path, WriteMode::kTruncate), 0); });
-  }
-  Status ReopenWritableFile(const std::string& path, const rocksdb::FileOptions&,
-                            std::unique_ptr<rocksdb::FSWritableFile>* out, Debug*) override {
-    return done([&] {
-      const uint64_t size = files_.exists(path) ? files_.file_size(path) : 0;
-      *out = std::make_unique<SeamWritable>(files_.open(path, WriteMode::kAppend), size);
-    });
-  }
-  Status ReuseWritableFile(const std::string& path, const std::string& old,
-                           const rocksdb::FileOptions& options,
-                           std::unique_ptr<rocksdb::FSWritableFile>* out, Debug* debug) override {
-    Status status = RenameFile(old, path, {}, debug);
-    return status.ok() ? NewWritableFile(path, options, out, debug) : status;
-  }
-  Status NewRandomRWFile(const std::string& path, const rocksdb::FileOptions&,
-                         std::unique_ptr<rocksdb::FSRandomRWFile>*, Debug*) override {
-    return Status::NotSupported(path);
-  }
-  Status NewDirectory(const std::string& path, const Options&,
-                      std::unique_ptr<rocksdb::FSDirectory>* out, Debug*) override {
-    *out = std::make_unique<SeamDirectory>(files_, path);
-    return Status::OK();
-  }
-  Status FileExists(const std::string& path, const Options&, Debug*) override {
-    return as_status([&] { return files_.exists(path) ? Status::OK() : Status::NotFound(path); });
-  }
-  Status GetChildren(const std::string& path, const Options&, std::vector<std::string>* out,
-                     Debug*) override {
-    return done([&] { *out = files_.list(path); });
-  }
-  Status DeleteFile(const std::string& path, const Options&, Debug*) override {
-    return done([&] { files_.remove(path); });
-  }
-  Status Truncate(const std::string& path, size_t size, const Options&, Debug*) override {
-    return done([&] { files_.truncate(path, size); });
-  }
-  Status CreateDir(const std::string& path, const Options&, Debug*) override {
-    return done([&] { files_.create_directories(path); });
-  }
-  Status CreateDirIfMissing(const std::string& path, const Options&, Debug*) override {
-    return done([&] { files_.create_directories(path); });
-  }
-  Status DeleteDir(const std::string& path, const Options&, Debug*) override {
-    return done([&] { files_.remove(path); });
-  }
-  Status GetFileSize(const std::string& path, const Options&, uint64_t* size, Debug*) override {
-    return done([&] { *size = files_.file_size(path); });
-  }
-  Status RenameFile(const std::string& from, const std::string& to, const Options&,
-                    Debug*) override {
-    return done([&] { files_.rename(from, to); });
-  }
-  Status LinkFile(const std::string& from, const std::string&, const Options&, Debug*) override {
-    return Status::NotSupported(from);
-  }
-
- private:
-  template <class F>
-  static Status done(const F& body) {
-    return as_status([&] { return body(), Status::OK(); });
-  }
-  template <class F>
-  Status open(const std::string& path, const F& body) {
-    return as_status([&] {
-      if (!files_.exists(path)) {
-        return Status::PathNotFound(path);
-      }
-      body();
-      return Status::OK();
-    });
-  }
-  mstrain::FileSystem& files_;
-};
-
-bool is_seam(const StoreContext& context) { return context.files != &real_files(); }
-
-void copy(FileSystem& files, const std::string& source, const std::string& target) {
-  const auto from = files.map(source);
-  const auto to = files.open(target, WriteMode::kTruncate);
-  to->append(from->bytes());
-  to->sync();
-  to->close();
-}
-
-// A second name for a file that no longer changes; a durable copy where there can be none.
-void link_or_copy(FileSystem& files, const std::string& source, const std::string& target) {
-  if (&files == &real_files()) {
-    std::error_code error;
-    std::filesystem::create_hard_link(source, target, error);
-    const int number = error.value();
-    const bool cannot =
-        number == EXDEV || number == EPERM || number == EMLINK || number == EOPNOTSUPP;
-    if (error && !cannot) {
-      throw IoError(fmt::format("{}: cannot link to {}: {}", source, target, error.message()),
-                    number);
-    }
-    if (!error) {
-      return;
-    }
-  }
-  copy(files, source, target);
-}
-
 // RocksDB would write a LOG beside its files, into commits too.
 class SilentLog final : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
   void Logv(const char*, va_list) override {}
 };
-
-// RocksDB computes this as it writes a file; its own CRC-32C is slow where the library was built for any processor.
-class FileCrc final : public rocksdb::FileChecksumGenerator {
- public:
-  void Update(const char* data, size_t count) override {
-    crc_ = crc32c(as_bytes(std::string_view(data, count)), crc_);
-  }
-  void Finalize() override { text_ = fmt::format("crc32c:{:08x}", crc_); }
-  std::string GetChecksum() const override { return text_; }
-  const char* Name() const override { return "mstrain_crc32c"; }
-
- private:
-  uint32_t crc_ = 0;
-  std::string text_;
-};
-
-class FileCrcs final : public rocksdb::FileChecksumGenFactory {
- public:
-  std::unique_ptr<rocksdb::FileChecksumGenerator> CreateFileChecksumGenerator(
-      const rocksdb::FileChecksumGenContext&) override {
-    return std::make_unique<FileCrc>();
-  }
-  const char* Name() const override { return "mstrain_crc32c"; }
-};
-
-// Each sorted file states the newest step of its rows, so that a scan for what changed reads only files that hold some of it. Deleted rows
-// count as newest: they must hide what older files hold.
-constexpr const char* kNewestStep = "mstrain.newest_step";
-constexpr uint64_t kUnknownStep = ~uint64_t{0};
-
-class NewestStep final : public rocksdb::TablePropertiesCollector {
- public:
-  rocksdb::Status AddUserKey(const rocksdb::Slice&, const rocksdb::Slice& value,
-                             rocksdb::EntryType type, rocksdb::SequenceNumber, uint64_t) override {
-    const bool is_row = type == rocksdb::kEntryPut && value.size() >= kHeaderBytes;
-    newest_ = std::max<uint64_t>(
-        newest_,
-        is_row ? load_header(reinterpret_cast<const std::byte*>(value.data())).step : kUnknownStep);
-    return rocksdb::Status::OK();
-  }
-  rocksdb::Status Finish(rocksdb::UserCollectedProperties* out) override {
-    *out = GetReadableProperties();
-    return rocksdb::Status::OK();
-  }
-  rocksdb::UserCollectedProperties GetReadableProperties() const override {
-    return {{kNewestStep, std::to_string(newest_)}};
-  }
-  const char* Name() const override { return "mstrain_newest_step"; }
-
- private:
-  uint64_t newest_ = 0;
-};
-
-class NewestSteps final : public rocksdb::TablePropertiesCollectorFactory {
- public:
-  rocksdb::TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
-    return new NewestStep();  // RocksDB deletes it
-  }
-  const char* Name() const override { return "mstrain_newest_step"; }
-};
-
-uint64_t newest_step(const rocksdb::TableProperties& properties) {
-  const auto found = properties.user_collected_properties.find(kNewestStep);
-  uint64_t step = kUnknownStep;
-  if (found != properties.user_collected_properties.end()) {
-    const std::string& text = found->second;
-    std::from_chars(text.data(), text.data() + text.size(), step);
-  }
-  return step;
-}
-
-// ---- the store ------------------------------------------------------------------------------
 
 rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
   rocksdb::Options out;
@@ -393,8 +76,7 @@ rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
   out.max_open_files = -1;
   out.use_direct_reads = options.direct_io;
   out.use_direct_io_for_flush_and_compaction = options.direct_io;
-  out.file_checksum_gen_factory = std::make_shared<FileCrcs>();
-  out.table_properties_collector_factories = {std::make_shared<NewestSteps>()};
+  state_facts(out);
   out.writable_file_max_buffer_size = 4 << 20;
   out.info_log = std::make_shared<SilentLog>();
   out.stats_dump_period_sec = 0;
@@ -416,8 +98,8 @@ class RocksdbStore final : public RowStore {
       : context_(context),
         path_(std::move(path)),
         options_(database_options(context.options, read_only)) {
-    if (is_seam(context)) {
-      env_ = rocksdb::NewCompositeEnv(std::make_shared<SeamFiles>(*context.files));
+    if (context.files != &real_files()) {
+      env_ = env_of(*context.files);
       options_.env = env_.get();
       options_.use_direct_reads = false;
       options_.use_direct_io_for_flush_and_compaction = false;
@@ -699,7 +381,7 @@ std::unique_ptr<RowStore> open_rocksdb_store(const StoreContext& context, const 
       if (name.ends_with(".sst")) {
         link_or_copy(files, source, target);
       } else {  // RocksDB writes to these
-        copy(files, source, target);
+        copy_file(files, source, target);
       }
     }
   }

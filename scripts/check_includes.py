@@ -14,7 +14,7 @@ OWNERS = {
     "Eigen/": ["core/backends/cpu/"],
     "omp.h": ["core/backends/cpu/", "core/exec/threads.cc"],
     "zlib.h": ["core/io/"],
-    "rocksdb/": ["embedding_cache/rocksdb_store.cc"],
+    "rocksdb/": ["embedding_cache/rocksdb_"],
 }
 ALONE = {
     "mcts": ["mcts/", "core/base/"],
