@@ -12,8 +12,8 @@
 namespace mstrain {
 namespace {
 
-[[noreturn]] void refuse(const std::string& name, const std::string& message) {
-  throw IoError(fmt::format("{}: {}", name, message));
+[[noreturn]] void refuse(const std::string& name, uint64_t offset, const std::string& message) {
+  throw IoError(fmt::format("{}: offset {}: {}", name, offset, message));
 }
 
 // Hands out the bytes of a file, inflated where it is a gzip stream.
@@ -24,7 +24,7 @@ class Source {
     if (gzip_) {
       constexpr int kGzipWindow = 15 + 16;
       if (inflateInit2(&stream_, kGzipWindow) != Z_OK) {
-        refuse(name_, "cannot start zlib");
+        refuse(name_, 0, "cannot start zlib");
       }
     }
   }
@@ -54,15 +54,20 @@ class Source {
     }
   }
 
-  // After the last byte: nothing may follow, and a gzip stream must be whole.
-  void expect_end() {
+  // After the last byte, number `count`: nothing may follow, and a gzip stream must be whole.
+  void expect_end(uint64_t count) {
     std::byte extra{};
     if ((gzip_ ? inflate_some(&extra, 1) : copy_some(&extra, 1)) != 0) {
-      refuse(name_, "holds more data than its header says");
+      fail(count, "holds more data than its header says");
     }
     if (gzip_ && at_ != file_.size()) {
-      refuse(name_, "data follows the gzip stream");
+      refuse(name_, at_, "data follows the gzip stream");
     }
+  }
+
+  // Throws an error at a byte of what read() hands out.
+  [[noreturn]] void fail(uint64_t offset, const std::string& message) const {
+    refuse(name_, offset, gzip_ ? "inflated: " + message : message);
   }
 
  private:
@@ -85,10 +90,11 @@ class Source {
         ended_ = true;
       } else if (status == Z_BUF_ERROR ||
                  (status == Z_OK && at_ == file_.size() && stream_.avail_out > 0)) {
-        refuse(name_, "the gzip stream is cut short");
+        refuse(name_, at_, "the gzip stream is cut short");
       } else if (status != Z_OK) {
-        refuse(name_, fmt::format("the gzip stream is damaged ({})",
-                                  stream_.msg != nullptr ? stream_.msg : "zlib error"));
+        refuse(name_, at_,
+               fmt::format("the gzip stream is damaged ({})",
+                           stream_.msg != nullptr ? stream_.msg : "zlib error"));
       }
     }
     return count - stream_.avail_out;
@@ -120,22 +126,22 @@ IdxArray parse_idx(std::span<const std::byte> file, const std::string& name, uin
   std::vector<std::byte> head;
   source.read(4, head);
   if (head.size() < 4 || head[0] != std::byte{0} || head[1] != std::byte{0}) {
-    refuse(name, "not an IDX file");
+    source.fail(0, "not an IDX file");
   }
   const auto code = static_cast<uint8_t>(head[2]);
   const auto rank = static_cast<size_t>(head[3]);
   const std::optional<Dtype> dtype = dtype_of_code(code);
   if (!dtype) {
-    refuse(name, code == 0x0B ? "IDX type 0x0B (i16) is not supported"
-                              : fmt::format("not an IDX file: type 0x{:02X}", code));
+    source.fail(2, code == 0x0B ? "IDX type 0x0B (i16) is not supported"
+                                : fmt::format("not an IDX file: type 0x{:02X}", code));
   }
   if (rank == 0 || rank > 8) {
-    refuse(name, fmt::format("{} dimensions, expected 1 to 8", rank));
+    source.fail(3, fmt::format("{} dimensions, expected 1 to 8", rank));
   }
   std::vector<std::byte> sizes;
   source.read(4 * rank, sizes);
   if (sizes.size() < 4 * rank) {
-    refuse(name, "cut short in its header");
+    source.fail(4 + sizes.size(), "cut short in its header");
   }
   IdxArray array;
   array.dtype = *dtype;
@@ -148,18 +154,20 @@ IdxArray parse_idx(std::span<const std::byte> file, const std::string& name, uin
     }
     array.shape.push_back(size);
     if (__builtin_mul_overflow(bytes, uint64_t{size}, &bytes)) {
-      refuse(name, "the sizes overflow");
+      source.fail(4 + 4 * d, "the sizes overflow");
     }
   }
   if (bytes > max_bytes) {
-    refuse(name, fmt::format("{} bytes of data, at most {} are read", bytes, max_bytes));
+    source.fail(4, fmt::format("{} bytes of data, at most {} are read", bytes, max_bytes));
   }
+  const uint64_t begin = 4 + 4 * rank;
   source.read(bytes, array.data);
   if (array.data.size() < bytes) {
-    refuse(name, fmt::format("the header takes {} bytes of data, the file holds {}", bytes,
-                             array.data.size()));
+    source.fail(begin + array.data.size(),
+                fmt::format("the header takes {} bytes of data, the file holds {}", bytes,
+                            array.data.size()));
   }
-  source.expect_end();
+  source.expect_end(begin + bytes);
   if constexpr (std::endian::native == std::endian::little) {
     for (size_t i = 0; i < array.data.size(); i += element) {
       std::reverse(array.data.begin() + static_cast<ptrdiff_t>(i),
@@ -177,19 +185,21 @@ LabeledImages read_labeled_images(FileSystem& files, const std::string& images_p
                                   const std::string& labels_path, int classes) {
   LabeledImages out{read_idx(files, images_path), read_idx(files, labels_path)};
   if (out.images.dtype != Dtype::kU8 || out.images.shape.size() != 3) {
-    refuse(images_path, "no file of 8-bit images");
+    refuse(images_path, 2, "no file of 8-bit images");
   }
   if (out.labels.dtype != Dtype::kU8 || out.labels.shape.size() != 1) {
-    refuse(labels_path, "no file of 8-bit labels");
+    refuse(labels_path, 2, "no file of 8-bit labels");
   }
   if (out.images.shape[0] != out.labels.shape[0]) {
-    refuse(labels_path, fmt::format("{} labels for {} images of {}", out.labels.shape[0],
-                                    out.images.shape[0], images_path));
+    refuse(labels_path, 4,
+           fmt::format("{} labels for {} images of {}", out.labels.shape[0], out.images.shape[0],
+                       images_path));
   }
   for (size_t i = 0; i < out.labels.data.size(); ++i) {
     if (static_cast<int>(out.labels.data[i]) >= classes) {
-      refuse(labels_path, fmt::format("label {} at {}, expected below {}",
-                                      static_cast<int>(out.labels.data[i]), i, classes));
+      refuse(labels_path, 8 + i,
+             fmt::format("label {} of image {}, expected below {}",
+                         static_cast<int>(out.labels.data[i]), i, classes));
     }
   }
   return out;

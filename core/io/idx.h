@@ -19,9 +19,9 @@ struct IdxArray {
   std::vector<std::byte> data;  // row-major, in the machine's byte order
 };
 
-// Throws IoError that starts with the path for a wrong magic, 0 or more than 8 dimensions, sizes that overflow or exceed
-// `max_bytes`, data shorter or longer than the sizes say, and damaged gzip streams. A gzip stream is inflated no further
-// than its header says.
+// Throws IoError that starts with the path and the offset (of the inflated data, where it says so) for a wrong magic, 0 or
+// more than 8 dimensions, sizes that overflow or exceed `max_bytes`, data shorter or longer than the sizes say, and
+// damaged gzip streams. A gzip stream is inflated no further than its header says.
 IdxArray read_idx(FileSystem& files, const std::string& path,
                   uint64_t max_bytes = uint64_t{1} << 30);
 IdxArray parse_idx(std::span<const std::byte> file, const std::string& name,

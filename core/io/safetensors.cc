@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/io/json_place.h"
 #include "core/io/safetensors_dtype.h"
 
 namespace mstrain {
@@ -17,9 +18,13 @@ namespace {
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr uint64_t kLargestExact = uint64_t{1}
                                    << 53;  // JSON readers elsewhere hold numbers as doubles
+constexpr size_t kHeaderBegin = 8;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& message) {
   throw IoError(fmt::format("{}: {}", file, message));
+}
+[[noreturn]] void refuse(const std::string& file, uint64_t offset, const std::string& message) {
+  refuse(file, fmt::format("offset {}: {}", offset, message));
 }
 
 uint64_t load_u64(std::span<const std::byte> bytes) {
@@ -33,8 +38,9 @@ uint64_t load_u64(std::span<const std::byte> bytes) {
 // One header entry on the way to a TensorEntry.
 class EntryReader {
  public:
-  EntryReader(const std::string& file, const std::string& name, const Json& json)
-      : file_(file), name_(name), json_(json) {}
+  EntryReader(const std::string& file, std::string_view header, const std::string& name,
+              const Json& json)
+      : file_(file), header_(header), name_(name), json_(json) {}
 
   TensorEntry read() const {
     if (!json_.is_object() || json_.size() != 3 || !json_.contains("dtype") ||
@@ -80,7 +86,8 @@ class EntryReader {
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
-    refuse(file_, fmt::format("tensor \"{}\": {}", name_, message));
+    refuse(file_, kHeaderBegin + place_of_key(header_, name_),
+           fmt::format("tensor \"{}\": {}", name_, message));
   }
   int read_dtype(TensorEntry& entry) const {
     if (!json_["dtype"].is_string()) {
@@ -103,6 +110,7 @@ class EntryReader {
   }
 
   const std::string& file_;
+  std::string_view header_;
   const std::string& name_;
   const Json& json_;
 };
@@ -133,37 +141,42 @@ SafetensorsFile::SafetensorsFile(std::span<const std::byte> file, std::string na
 }
 
 void SafetensorsFile::parse() {
-  if (file_.size() < 8) {
-    refuse(name_, fmt::format("{} bytes are too few for a safetensors file", file_.size()));
+  if (file_.size() < kHeaderBegin) {
+    refuse(name_, 0, fmt::format("{} bytes are too few for a safetensors file", file_.size()));
   }
   const uint64_t header_bytes = load_u64(file_);
   if (header_bytes == 0 || header_bytes > kMaxHeaderBytes) {
-    refuse(name_, fmt::format("not a safetensors file: a header of {} bytes", header_bytes));
+    refuse(name_, 0, fmt::format("not a safetensors file: a header of {} bytes", header_bytes));
   }
-  if (header_bytes > file_.size() - 8) {
-    refuse(name_, fmt::format("cut short: a header of {} bytes in a file of {}", header_bytes,
-                              file_.size()));
+  if (header_bytes > file_.size() - kHeaderBegin) {
+    refuse(
+        name_, 0,
+        fmt::format("cut short: a header of {} bytes in a file of {}", header_bytes, file_.size()));
   }
-  const std::string_view header = as_text(file_.subspan(8, header_bytes));
+  const std::string_view header = as_text(file_.subspan(kHeaderBegin, header_bytes));
   if (header.front() != '{') {
-    refuse(name_, "not a safetensors file: the header does not begin with {");
+    refuse(name_, kHeaderBegin, "not a safetensors file: the header does not begin with {");
   }
-  data_ = file_.subspan(8 + header_bytes);
-  const Json json = parse_json(header, name_, 4);
+  const uint64_t data_begin = kHeaderBegin + header_bytes;
+  data_ = file_.subspan(data_begin);
+  const Json json = parse_json(header, name_ + ": header at offset 8", 4);
   for (const auto& [name, value] : json.items()) {
     if (name == "__metadata__") {
+      const auto refuse_metadata = [&](const std::string& message) {
+        refuse(name_, kHeaderBegin + place_of_key(header, name), "__metadata__" + message);
+      };
       if (!value.is_object()) {
-        refuse(name_, "__metadata__ is no map");
+        refuse_metadata(" is no map");
       }
       for (const auto& [key, text] : value.items()) {
         if (!text.is_string()) {
-          refuse(name_, fmt::format("__metadata__: {} is no text", key));
+          refuse_metadata(fmt::format(": {} is no text", key));
         }
         metadata_[key] = text.get<std::string>();
       }
       continue;
     }
-    entries_.push_back(EntryReader(name_, name, value).read());
+    entries_.push_back(EntryReader(name_, header, name, value).read());
   }
   std::sort(entries_.begin(), entries_.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tuple(a.offset, a.bytes, std::string_view(a.name)) <
@@ -173,7 +186,7 @@ void SafetensorsFile::parse() {
   for (size_t i = 0; i < entries_.size(); ++i) {
     const TensorEntry& entry = entries_[i];
     if (entry.offset != end) {
-      refuse(name_,
+      refuse(name_, data_begin + end,
              fmt::format("tensor \"{}\" begins at {}, where {} was expected ({})", entry.name,
                          entry.offset, end, entry.offset < end ? "overlap" : "hole"));
     }
@@ -181,8 +194,9 @@ void SafetensorsFile::parse() {
     by_name_[entry.name] = i;
   }
   if (end != data_.size()) {
-    refuse(name_, fmt::format("tensors fill {} bytes, the file holds {}{}", end, data_.size(),
-                              end > data_.size() ? ": cut short" : ""));
+    refuse(name_, data_begin + std::min<uint64_t>(end, data_.size()),
+           fmt::format("tensors fill {} bytes, the file holds {}{}", end, data_.size(),
+                       end > data_.size() ? ": cut short" : ""));
   }
 }
 

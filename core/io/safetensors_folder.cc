@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/io/json_place.h"
 
 namespace mstrain {
 namespace {
@@ -41,20 +42,24 @@ bool has_safetensors(FileSystem& files, const std::string& folder) {
 std::map<std::string, std::vector<std::string>> parse_safetensors_index(std::string_view text,
                                                                         const std::string& name) {
   const Json json = parse_json(text, name, 8);
+  const auto at = [&](const std::string& key, const std::string& message) {
+    return fmt::format("offset {}: {}", place_of_key(text, key), message);
+  };
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
-    refuse(name, "not an index of safetensors: there is no map weight_map");
+    refuse(name, at("weight_map", "not an index of safetensors: there is no map weight_map"));
   }
   for (const auto& [key, value] : json.items()) {
     if (key != "weight_map" && key != "metadata") {
-      refuse(name, fmt::format("unknown key {}; expected weight_map and metadata",
-                               OrderedJson(key).dump()));
+      refuse(name, at(key, fmt::format("unknown key {}; expected weight_map and metadata",
+                                       OrderedJson(key).dump())));
     }
   }
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
     if (!file.is_string() || !is_plain_name(file.get_ref<const std::string&>())) {
-      refuse(name, fmt::format("weight_map: the file of \"{}\" is {}, not a name in this directory",
-                               tensor, file.dump()));
+      refuse(name, at(tensor, fmt::format("weight_map: the file of \"{}\" is {}, not a name in "
+                                          "this directory",
+                                          tensor, file.dump())));
     }
     shards[file.get<std::string>()].push_back(tensor);
   }

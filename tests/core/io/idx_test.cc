@@ -68,7 +68,7 @@ TEST(Idx, RefusesEveryKnownTrap) {
   EXPECT_THAT(error_of(std::string("\0\0\x08\x09", 4)), HasSubstr("9 dimensions"));
   EXPECT_THAT(error_of(kPlain.substr(0, 10)), HasSubstr("cut short"));
   EXPECT_THAT(error_of(kPlain.substr(0, 17)), HasSubstr("takes 6 bytes of data, the file holds 5"));
-  EXPECT_THAT(error_of(kPlain + "x"), HasSubstr("more data"));
+  EXPECT_THAT(error_of(kPlain + "x"), HasSubstr("offset 18: holds more data"));
   EXPECT_THAT(error_of(kPlain, 5), HasSubstr("at most 5"));
   EXPECT_THAT(error_of(std::string("\0\0\x08\x03", 4) + std::string(12, '\xff')),
               HasSubstr("overflow"));
@@ -105,7 +105,8 @@ TEST(Idx, FuzzedFilesNeverCrash) {
       const IdxArray array = parse_idx(as_bytes(file), "fuzz", 1 << 20);
       ++accepted;
       ASSERT_LE(array.data.size(), 1U << 20);
-    } catch (const IoError&) {
+    } catch (const IoError& error) {
+      ASSERT_THAT(error.what(), testing::StartsWith("fuzz: offset "));
     }
   }
   EXPECT_GT(accepted, 1000);
@@ -128,7 +129,8 @@ TEST(Idx, LabelsMustFitTheirImages) {
   labels("\x03");
   EXPECT_THROW(read(), IoError);
   labels("\x03\x0a");
-  EXPECT_THROW(read(), IoError);
+  EXPECT_THAT([&] { read(); },
+              testing::ThrowsMessage<IoError>(HasSubstr("labels: offset 9: label 10 of image 1")));
   write_file_atomic(real_files(), folder / "labels", kPlain);
   EXPECT_THROW(read(), IoError);
 }

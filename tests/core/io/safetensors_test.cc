@@ -11,8 +11,10 @@
 namespace mstrain {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::string file_of(std::string_view header, std::string_view data) {
   std::string out;
@@ -218,6 +220,20 @@ TEST(Safetensors, RefusesEveryKnownTrap) {
   EXPECT_THAT(error_of(file_of(two("[0,2]", "[3,5]"), "12345")), HasSubstr("hole"));
 }
 
+TEST(Safetensors, ErrorsTellWhereInTheFile) {
+  EXPECT_THAT(error_of("1234567"), StartsWith("m.safetensors: offset 0: 7 bytes are too few"));
+  EXPECT_THAT(error_of(file_of("[]", "")), StartsWith("m.safetensors: offset 8: "));
+  EXPECT_THAT(error_of(file_of("{\"a\" 1}", "")),
+              StartsWith("m.safetensors: header at offset 8: offset 6: "));
+  EXPECT_THAT(error_of(file_of("{  \"a\":1}", "")), StartsWith("m.safetensors: offset 11: "));
+  const std::string bad = entry("U8", "[1]", "[1,2]");
+  EXPECT_THAT(error_of(file_of(bad, "1")),
+              StartsWith(fmt::format("m.safetensors: offset {}: ", 8 + bad.size())));
+  const std::string good = entry("U8", "[1]", "[0,1]");
+  EXPECT_THAT(error_of(file_of(good, "12")),
+              StartsWith(fmt::format("m.safetensors: offset {}: ", 8 + good.size() + 1)));
+}
+
 TEST(Safetensors, FuzzedFilesNeverCrash) {
   Rng rng(51);
   std::string seed = file_of(
@@ -248,7 +264,8 @@ TEST(Safetensors, FuzzedFilesNeverCrash) {
         }
       }
       ASSERT_LE(total, file.size());
-    } catch (const IoError&) {
+    } catch (const IoError& error) {
+      ASSERT_THAT(error.what(), AllOf(StartsWith("fuzz: "), HasSubstr("offset ")));
     }
   }
   EXPECT_GT(accepted, 1000);
