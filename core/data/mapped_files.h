@@ -21,6 +21,7 @@ class MappedFiles {
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
   const std::vector<SourceFile>& sources() const { return sources_; }
+  const std::vector<int64_t>& ends() const { return ends_; }  // of the files, in the sequence
 
   struct Piece {
     std::string_view bytes;                   // from the offset asked for to the end of its file

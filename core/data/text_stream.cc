@@ -49,6 +49,7 @@ class ByteStream final : public TokenStream {
  public:
   explicit ByteStream(std::shared_ptr<const MappedFiles> text) : text_(std::move(text)) {}
   int64_t size() const override { return text_->size(); }
+  std::vector<int64_t> document_ends() const override { return text_->ends(); }
   void read(int64_t begin, std::span<int32_t> out) const override {
     check_range(begin, out.size(), size());
     while (!out.empty()) {
@@ -70,6 +71,7 @@ class CharStream final : public TokenStream {
   CharStream(std::shared_ptr<const CharIndex> index, std::shared_ptr<const CharTokenizer> tokenizer)
       : index_(std::move(index)), tokenizer_(std::move(tokenizer)) {}
   int64_t size() const override { return index_->size(); }
+  std::vector<int64_t> document_ends() const override { return index_->ends(); }
   void read(int64_t begin, std::span<int32_t> out) const override {
     check_range(begin, out.size(), size());
     if (out.empty()) {
@@ -103,7 +105,11 @@ TokenStreamPtr byte_stream(std::shared_ptr<const MappedFiles> text) {
 
 CharIndex::CharIndex(std::shared_ptr<const MappedFiles> text) : text_(std::move(text)) {
   std::vector<bool> seen(0x110000);
+  size_t source = 0;
   for_each_character(*text_, 0, [&](char32_t code, const char* at, const auto& piece) {
+    for (; source < piece.source; ++source) {
+      ends_.push_back(size_);
+    }
     if (size_ % kStride == 0) {
       marks_.push_back(piece.begin + (at - as_text(piece.owner->bytes()).data()));
     }
@@ -111,6 +117,7 @@ CharIndex::CharIndex(std::shared_ptr<const MappedFiles> text) : text_(std::move(
     ++size_;
     return true;
   });
+  ends_.resize(text_->sources().size(), size_);
   for (char32_t code = 0; code < seen.size(); ++code) {
     if (seen[code]) {
       characters_.push_back(code);

@@ -1,5 +1,5 @@
 // Text files as token streams under the byte and char tokenizers. The files follow each other with
-// nothing between them.
+// nothing between them; each is a document.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,8 @@ class CharIndex {
   explicit CharIndex(std::shared_ptr<const MappedFiles> text);
 
   const std::shared_ptr<const MappedFiles>& text() const { return text_; }
-  int64_t size() const { return size_; }  // in characters
+  int64_t size() const { return size_; }                      // in characters
+  const std::vector<int64_t>& ends() const { return ends_; }  // of the files, in characters
   const std::vector<char32_t>& characters() const { return characters_; }
 
   // Byte offset of character `index`, 0 <= index < size().
@@ -31,6 +32,7 @@ class CharIndex {
  private:
   std::shared_ptr<const MappedFiles> text_;
   int64_t size_ = 0;
+  std::vector<int64_t> ends_;
   std::vector<char32_t> characters_;  // distinct, ascending
   std::vector<int64_t>
       marks_;  // offset of every kStride-th character; empty where all are one byte

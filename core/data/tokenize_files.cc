@@ -1,105 +1,14 @@
 #include "core/data/tokenize_files.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <optional>
 
 #include "core/base/error.h"
-#include "core/base/hash.h"
-#include "core/base/json.h"
 #include "core/data/documents.h"
+#include "core/data/tokenize_progress.h"
 #include "core/data/utf8.h"
 
 namespace mstrain {
 namespace {
-
-constexpr int64_t kTail = 4096;  // bytes before a position that must read as they did
-
-// Where a job stands: what a progress file holds.
-struct Place {
-  size_t source = 0;
-  int64_t offset = 0;  // in the source
-  int64_t line = 0;    // lines before it, of JSON lines
-  bool in_document = false;
-  EncodeState state;
-  TokenWriter::Position position;
-};
-
-std::string progress_path(const TokenizeJob& job) { return job.output + ".progress"; }
-
-// The bytes before `end`.
-std::string tail_of(const std::string& path, int64_t end) {
-  const int64_t begin = std::max<int64_t>(0, end - kTail);
-  ChunkReader reader(path, begin);
-  reader.more();
-  return to_string(hash_bytes(reader.text().substr(0, static_cast<size_t>(end - begin))));
-}
-
-std::string identity_of(const TokenizeJob& job) {
-  Hasher hasher;
-  hasher.add(job.format).add(job.add_special).add(job.sources.size());
-  for (const SourceFile& source : job.sources) {
-    std::error_code error;
-    const auto time = std::filesystem::last_write_time(source.path, error);
-    hasher.add(source.path)
-        .add(source.bytes)
-        .add(static_cast<int64_t>(error ? 0 : time.time_since_epoch().count()));
-  }
-  for (const TokenizerFile& file : job.tokenizer->files()) {
-    hasher.add(file.bytes);
-  }
-  return to_string(hasher.finish());
-}
-
-void save(FileSystem& files, const TokenizeJob& job, const Place& place) {
-  const auto& position = place.position;
-  const OrderedJson json{
-      {"format", "mstrain-tokenize"},
-      {"version", 1},
-      {"identity", identity_of(job)},
-      {"source", place.source},
-      {"offset", place.offset},
-      {"line", place.line},
-      {"in_document", place.in_document},
-      {"state", {place.state.offset, place.state.in_segment ? 1 : 0}},
-      {"bytes", position.bytes},
-      {"tokens", position.tokens},
-      {"documents", position.documents},
-      {"document_tokens", position.document_tokens},
-      {"input_tail", tail_of(job.sources[place.source].path, place.offset)},
-      {"output_tail", tail_of(TokenWriter::partial_path(job.output), position.bytes)}};
-  write_file_atomic(files, progress_path(job), json.dump(1) + "\n");
-}
-
-// Where an earlier run of the same job left off; none: there was none, or something has changed.
-std::optional<Place> resume(FileSystem& files, const TokenizeJob& job) {
-  const std::string path = progress_path(job);
-  if (!files.exists(path)) {
-    return std::nullopt;
-  }
-  try {
-    const Json json = parse_json(files.read(path, 1 << 20), path);
-    Place place;
-    place.source = json.at("source").get<size_t>();
-    place.offset = json.at("offset").get<int64_t>();
-    place.line = json.at("line").get<int64_t>();
-    place.in_document = json.at("in_document").get<bool>();
-    place.state = {json.at("state").at(0).get<int64_t>(), json.at("state").at(1).get<int>() != 0};
-    place.position = {json.at("bytes").get<int64_t>(), json.at("tokens").get<int64_t>(),
-                      json.at("documents").get<int64_t>(),
-                      json.at("document_tokens").get<int64_t>()};
-    const bool same =
-        json.at("identity") == identity_of(job) && place.source < job.sources.size() &&
-        json.at("input_tail") == tail_of(job.sources[place.source].path, place.offset) &&
-        json.at("output_tail") ==
-            tail_of(TokenWriter::partial_path(job.output), place.position.bytes);
-    return same ? std::optional(place) : std::nullopt;
-  } catch (const Error&) {  // of another job, or damaged: begin anew
-    return std::nullopt;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  }
-}
 
 class Run {
  public:
@@ -110,7 +19,7 @@ class Run {
         stop_(stop),
         progress_(progress),
         saves_(job.output != "-"),
-        place_(saves_ ? resume(files, job).value_or(Place{}) : Place{}),
+        place_(saves_ ? load_progress(files, job).value_or(TokenizePlace{}) : TokenizePlace{}),
         special_(job.add_special ? job.tokenizer->special() : SpecialIds{}),
         writer_(files, job.output, job.format, job.tokenizer->vocab_size(), place_.position) {
     for (size_t i = 0; i < job.sources.size(); ++i) {
@@ -229,7 +138,7 @@ class Run {
     place_.position = writer_.sync();
     progress_.position = place_.position;
     if (saves_) {
-      save(files_, job_, place_);
+      save_progress(files_, job_, place_);
     }
   }
 
@@ -238,7 +147,7 @@ class Run {
   const std::atomic<bool>& stop_;
   TokenizeProgress& progress_;
   bool saves_;
-  Place place_;
+  TokenizePlace place_;
   SpecialIds special_;
   TokenWriter writer_;
   std::vector<int32_t> ids_;

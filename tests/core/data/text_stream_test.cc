@@ -70,6 +70,18 @@ TEST(TextStream, CharactersAcrossFilesAreThoseOfTheWholeText) {
   }
 }
 
+TEST(TextStream, EachFileIsADocument) {
+  const Scratch scratch;
+  scratch.write("a.txt", "aé");
+  scratch.write("b.txt", "€");
+  scratch.write("c.txt", "xyz");
+  const auto text = map_all(scratch.root());
+  const auto index = std::make_shared<CharIndex>(text);
+  const auto tokenizer = std::make_shared<CharTokenizer>(index->characters());
+  EXPECT_THAT(byte_stream(text)->document_ends(), testing::ElementsAre(3, 6, 9));
+  EXPECT_THAT(char_stream(index, tokenizer)->document_ends(), testing::ElementsAre(2, 3, 6));
+}
+
 TEST(TextStream, ManyThreadsReadWhatOneReads) {
   Rng rng(4);
   const Scratch scratch;

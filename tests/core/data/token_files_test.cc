@@ -161,7 +161,7 @@ TEST(TokenFiles, DamagedFilesAreRefusedOrStillIds) {
     const std::string bin = real_files().read(scratch.path("g.bin"));
     const bool pair = format == TokenFormat::kMegatron;
     const std::string idx = pair ? real_files().read(scratch.path("g.idx")) : "";
-    for (int round = 0; round < 1500; ++round) {
+    for (int round = 0; round < 600; ++round) {
       scratch.write("g.bin", pair && round % 2 == 0 ? bin : damaged(rng, bin));
       if (pair) {
         scratch.write("g.idx", round % 2 == 0 ? damaged(rng, idx) : idx);
@@ -172,11 +172,11 @@ TEST(TokenFiles, DamagedFilesAreRefusedOrStillIds) {
         all_of(*stream);
       } catch (const IoError& error) {
         ++refused;
-        ASSERT_THAT(error.what(), testing::AnyOf(HasSubstr("offset"), HasSubstr("g.")));
+        ASSERT_THAT(error.what(), testing::AllOf(HasSubstr("g."), HasSubstr(": offset ")));
       }
     }
   }
-  EXPECT_GT(refused, 1500);
+  EXPECT_GT(refused, 600);
 }
 
 TEST(JsonLines, GivesEachTextAndNamesWhatIsNone) {

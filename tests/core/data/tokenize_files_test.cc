@@ -162,12 +162,23 @@ TEST_F(TokenizeFiles, WhatAnotherJobLeftIsNotGoneOnFrom) {
   ASSERT_TRUE(run(real_files(), job(TokenFormat::kNanogpt, "x.bin")));
   EXPECT_TRUE(contents("x.bin") == contents("whole.bin"));
   Rng rng(9);  // a damaged progress file
-  for (int round = 0; round < 10; ++round) {
-    leave();
-    scratch_.write("x.bin.progress", damaged(rng, contents("x.bin.progress")));
-    ASSERT_TRUE(run(real_files(), job(TokenFormat::kNanogpt, "x.bin")));
-    ASSERT_TRUE(contents("x.bin") == contents("whole.bin")) << round;
+  for (const TokenFormat format : {TokenFormat::kLlmc, TokenFormat::kMegatron}) {
+    ASSERT_TRUE(run(real_files(), job(format, "sound.bin")));
+    for (int round = 0; round < 5; ++round) {
+      ASSERT_FALSE(run(real_files(), job(format, "y.bin"), stop));
+      scratch_.write("y.bin.progress", damaged(rng, contents("y.bin.progress")));
+      ASSERT_TRUE(run(real_files(), job(format, "y.bin")));
+      ASSERT_TRUE(contents("y.bin") == contents("sound.bin")) << round;
+    }
+    ASSERT_FALSE(run(real_files(), job(format, "y.bin"), stop));  // a number that is another one
+    std::string progress = contents("y.bin.progress");
+    const size_t at = progress.find("\"tokens\": ") + 10;
+    progress[at] = progress[at] == '1' ? '2' : '1';
+    scratch_.write("y.bin.progress", progress);
+    ASSERT_TRUE(run(real_files(), job(format, "y.bin")));
+    ASSERT_TRUE(contents("y.bin") == contents("sound.bin"));
   }
+  EXPECT_TRUE(contents("y.idx") == contents("sound.idx"));
 }
 
 TEST_F(TokenizeFiles, ErrorsNameFileAndOffset) {
