@@ -57,9 +57,11 @@ std::vector<std::pair<std::string, std::string>> read_merges(const NamedText& fi
 
 std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
                                                      const NamedText& merges,
-                                                     const NamedText& added) {
+                                                     const NamedText& added,
+                                                     const NamedText& config) {
   BpeSpec spec;
   spec.source = vocab.path;
+  spec.merges_source = merges.path;
   spec.vocab = read_ids(vocab);
   spec.merges = read_merges(merges);
   // What transformers looks for.
@@ -78,6 +80,11 @@ std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
       }
     }
     spec.files.push_back({"added_tokens.json", std::string(added.text)});
+  }
+  if (!config.path.empty()) {
+    const Json json = parse_json(config.text, config.path);
+    spec.add_prefix_space = JsonFields(json, config.path).boolean("add_prefix_space", false);
+    spec.files.push_back({"tokenizer_config.json", std::string(config.text)});
   }
   return std::make_shared<BpeTokenizer>(std::move(spec));
 }

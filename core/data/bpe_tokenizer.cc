@@ -104,7 +104,8 @@ void BpeTokenizer::index_merges(const BpeSpec& spec) {
     const auto found = ids.find(token);
     if (found == ids.end()) {
       throw IoError(fmt::format("{}: merges[{}] names \"{}\", which is not in the vocabulary",
-                                source_, merges.size(), token));
+                                spec.merges_source.empty() ? source_ : spec.merges_source,
+                                merges.size(), token));
     }
     return found->second;
   };

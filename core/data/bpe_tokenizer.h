@@ -25,6 +25,7 @@ namespace mstrain {
 // What the files of a byte-level BPE say.
 struct BpeSpec {
   std::string source;                                       // names the files in errors
+  std::string merges_source;                                // of the merges; empty: the same
   std::vector<std::pair<std::string, int32_t>> vocab;       // spelled in the byte alphabet
   std::vector<std::pair<std::string, std::string>> merges;  // spelled alike, first ones first
   std::vector<AddedToken> added;

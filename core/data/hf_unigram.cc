@@ -9,9 +9,7 @@
 namespace mstrain::hf {
 namespace {
 
-using Prefix = UnigramSpec::Prefix;
-
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
+using Prefix = NormaliserSpec::Prefix;
 
 std::string decode_base64(std::string_view text, const JsonFields& fields, const std::string& key) {
   std::string out;
@@ -53,17 +51,18 @@ void read_normalizer(const Json& json, const std::string& where, UnigramSpec& sp
     }
     return;
   }
-  const bool later = spec.collapse_spaces || spec.strip_left || spec.strip_right;
+  const bool later =
+      spec.normal.collapse_spaces || spec.normal.strip_left || spec.normal.strip_right;
   if (type == "Precompiled") {
-    if (later || !spec.charsmap.empty()) {
+    if (later || !spec.normal.charsmap.empty()) {
       fields.refuse("type", "\"Precompiled\" is not implemented after another step");
     }
     if (const std::string map = fields.text("precompiled_charsmap", ""); !map.empty()) {
-      spec.charsmap = decode_base64(map, fields, "precompiled_charsmap");
+      spec.normal.charsmap = decode_base64(map, fields, "precompiled_charsmap");
     }
   } else if (type == "Strip") {
-    spec.strip_left = fields.boolean("strip_left", true);
-    spec.strip_right = fields.boolean("strip_right", true);
+    spec.normal.strip_left = fields.boolean("strip_left", true);
+    spec.normal.strip_right = fields.boolean("strip_right", true);
   } else if (type == "Replace") {
     JsonFields pattern(fields.required("pattern"), fields.at("pattern"));
     const std::string content = fields.text("content");
@@ -72,11 +71,11 @@ void read_normalizer(const Json& json, const std::string& where, UnigramSpec& sp
                      fmt::format("{} is not implemented; \" {{2,}}\" is", shown(Json(regex))));
     }
     pattern.finish();
-    if (content != kSpace && content != " ") {
-      fields.refuse("content",
-                    fmt::format("{} is not implemented; \"{}\" is", shown(Json(content)), kSpace));
+    if (content != kSpaceSign && content != " ") {
+      fields.refuse("content", fmt::format("{} is not implemented; \"{}\" is", shown(Json(content)),
+                                           kSpaceSign));
     }
-    spec.collapse_spaces = true;
+    spec.normal.collapse_spaces = true;
   } else {
     fields.refuse("type",
                   fmt::format("\"{}\" is not implemented for Unigram; Precompiled, Strip and "
@@ -93,9 +92,9 @@ struct Metaspace {
 
 Metaspace read_metaspace(JsonFields& fields) {
   Metaspace out;
-  if (const std::string sign = fields.text("replacement"); sign != kSpace) {
+  if (const std::string sign = fields.text("replacement"); sign != kSpaceSign) {
     fields.refuse("replacement",
-                  fmt::format("{} is not implemented; \"{}\" is", shown(Json(sign)), kSpace));
+                  fmt::format("{} is not implemented; \"{}\" is", shown(Json(sign)), kSpaceSign));
   }
   fields.text("str_rep", "");  // files of before 2024 repeat the replacement
   const bool adds = fields.boolean("add_prefix_space", true);
@@ -117,7 +116,7 @@ void read_pre_tokenizer(const Json& json, const std::string& where, UnigramSpec&
   const std::string type = fields.text("type");
   if (type == "Metaspace") {
     const Metaspace metaspace = read_metaspace(fields);
-    spec.prefix = metaspace.prefix;
+    spec.normal.prefix = metaspace.prefix;
     if (!metaspace.split) {
       fields.refuse("split", "false is not implemented");
     }
@@ -145,14 +144,14 @@ void read_pre_tokenizer(const Json& json, const std::string& where, UnigramSpec&
     last.refuse("type", fmt::format("\"{}\" is not implemented for Unigram; Metaspace is", kind));
   }
   const Metaspace metaspace = read_metaspace(last);
-  spec.prefix = metaspace.prefix;
+  spec.normal.prefix = metaspace.prefix;
   if (list.size() == 2) {
     // White space separates words and is gone; each word begins with the sign.
     if (metaspace.prefix != Prefix::kIfMissing) {
       last.refuse("prepend_scheme", "only \"always\" is implemented after WhitespaceSplit");
     }
-    spec.any_white_space = true;
-    spec.collapse_spaces = spec.strip_left = spec.strip_right = true;
+    spec.normal.any_white_space = true;
+    spec.normal.collapse_spaces = spec.normal.strip_left = spec.normal.strip_right = true;
   } else if (!metaspace.split) {
     last.refuse("split", "false is not implemented");
   }
@@ -195,7 +194,7 @@ std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model
   spec.source = std::move(common.source);
   spec.files = std::move(common.files);
   spec.added = std::move(common.added);
-  spec.prefix = Prefix::kNone;
+  spec.normal.prefix = Prefix::kNone;
   spec.decode_strips_prefix = false;
   if (const Json* normalizer = top.find("normalizer"); normalizer != nullptr) {
     read_normalizer(*normalizer, top.at("normalizer"), spec);

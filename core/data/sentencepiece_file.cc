@@ -68,15 +68,16 @@ void read_normalizer(std::string_view message, UnigramSpec& spec) {
   bool remove_extra = true;
   for (ProtobufReader reader(message); reader.next();) {
     switch (reader.field()) {
-      case 2: spec.charsmap = reader.bytes(); break;
+      case 2: spec.normal.charsmap = reader.bytes(); break;
       case 3: dummy_prefix = reader.varint() != 0; break;
       case 4: remove_extra = reader.varint() != 0; break;
       case 5: check(reader.varint() != 0, "escape_whitespaces false is not implemented"); break;
       default: break;  // the name, and the rules that the character map was made of
     }
   }
-  spec.prefix = dummy_prefix ? UnigramSpec::Prefix::kAlways : UnigramSpec::Prefix::kNone;
-  spec.collapse_spaces = spec.strip_left = spec.strip_right = remove_extra;
+  spec.normal.prefix =
+      dummy_prefix ? NormaliserSpec::Prefix::kAlways : NormaliserSpec::Prefix::kNone;
+  spec.normal.collapse_spaces = spec.normal.strip_left = spec.normal.strip_right = remove_extra;
   spec.decode_strips_prefix = dummy_prefix || remove_extra;
 }
 
@@ -93,9 +94,11 @@ void add_sentinels(const NamedText& config, UnigramSpec& spec) {
   if (extra == json.end()) {
     return;
   }
-  if (!extra->is_number_unsigned() || extra->get<uint64_t>() > 1 << 20) {
-    throw IoError(fmt::format("{}: extra_ids: expected an integer from 0 to 2^20, found {}",
-                              config.path, extra->dump().substr(0, 100)));
+  // T5 has 100; what a few bytes ask for must not exceed what the model's file holds by far.
+  const uint64_t most = spec.pieces.size() + 1024;
+  if (!extra->is_number_unsigned() || extra->get<uint64_t>() > most) {
+    throw IoError(fmt::format("{}: extra_ids: expected an integer from 0 to {}, found {}",
+                              config.path, most, extra->dump().substr(0, 100)));
   }
   const auto count = extra->get<int32_t>();
   const auto pieces = static_cast<int32_t>(spec.pieces.size());
@@ -123,7 +126,10 @@ std::shared_ptr<const Tokenizer> tokenizer_from_sentencepiece(const NamedText& m
       const std::string_view message = reader.bytes();
       at = message.data();
       switch (reader.field()) {
-        case kPieces: spec.pieces.push_back(read_piece(message)); break;
+        case kPieces:
+          spec.pieces.push_back(read_piece(message));
+          check_piece(spec.pieces.back(), spec.pieces.size() - 1);
+          break;
         case kTrainer: trainer = read_trainer(message); break;
         case kNormalizer: read_normalizer(message, spec); break;
         default: check_denormalizer(message); break;

@@ -19,18 +19,31 @@ struct Pair {
 };
 constexpr std::array<Pair, 2> kPairs{{{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}}};
 constexpr const char* kHfFile = "tokenizer.json";
-constexpr const char* kAddedFile = "added_tokens.json";
+constexpr const char* kConfigFile = "tokenizer_config.json";
+
+// A file that may lie beside a tokenizer's own.
+struct Companion {
+  Companion(FileSystem& files, const std::string& beside, const char* name) {
+    const std::string found = join_path(parent_path(beside), name);
+    if (files.exists(found)) {
+      path = found;
+      text = files.read(found, kLargest);
+    }
+  }
+  NamedText named() const { return {path, text}; }
+
+  std::string path;  // empty: there is none
+  std::string text;
+};
 
 std::shared_ptr<const Tokenizer> load_pair(FileSystem& files, const std::string& vocab,
                                            const std::string& merges) {
   const std::string vocab_text = files.read(vocab, kLargest);
   const std::string merges_text = files.read(merges, kLargest);
-  const std::string added = join_path(parent_path(vocab), kAddedFile);
-  if (!files.exists(added)) {
-    return tokenizer_from_pair({vocab, vocab_text}, {merges, merges_text});
-  }
-  const std::string added_text = files.read(added, kLargest);
-  return tokenizer_from_pair({vocab, vocab_text}, {merges, merges_text}, {added, added_text});
+  const Companion added(files, vocab, "added_tokens.json");
+  const Companion config(files, vocab, kConfigFile);
+  return tokenizer_from_pair({vocab, vocab_text}, {merges, merges_text}, added.named(),
+                             config.named());
 }
 
 // The file that makes a pair with `path`. Throws where it is missing.
@@ -56,12 +69,8 @@ std::string partner(FileSystem& files, const std::string& path, bool is_vocab) {
 
 std::shared_ptr<const Tokenizer> load_model(FileSystem& files, const std::string& path) {
   const std::string text = files.read(path, kLargest);
-  const std::string config = join_path(parent_path(path), "tokenizer_config.json");
-  if (!files.exists(config)) {
-    return tokenizer_from_sentencepiece({path, text});
-  }
-  const std::string config_text = files.read(config, kLargest);
-  return tokenizer_from_sentencepiece({path, text}, {config, config_text});
+  const Companion config(files, path, kConfigFile);
+  return tokenizer_from_sentencepiece({path, text}, config.named());
 }
 
 std::vector<std::string> models_in(FileSystem& files, const std::string& folder) {

@@ -57,6 +57,9 @@ class Tokenizer {
   // where an id is not below vocab_size().
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
 
+  // As decode(), for ids that follow others: a space before the first word is kept.
+  virtual std::string decode_further(std::span<const int32_t> ids) const { return decode(ids); }
+
   // What the files say belongs around a document, or, where they say nothing, the token that ends a
   // text (<|endoftext|>) after it.
   virtual SpecialIds special() const { return {}; }

@@ -21,11 +21,12 @@ struct NamedText {
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, std::string_view path);
 
 // GPT-2's pair: token to id, and one merge a line below a line "#version". They are
-// encoder.json and vocab.bpe, or vocab.json and merges.txt. `added` is an added_tokens.json, empty
-// where there is none.
+// encoder.json and vocab.bpe, or vocab.json and merges.txt. `added` is an added_tokens.json,
+// `config` a tokenizer_config.json, of which `add_prefix_space` counts; empty where there is none.
 std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
                                                      const NamedText& merges,
-                                                     const NamedText& added = {});
+                                                     const NamedText& added = {},
+                                                     const NamedText& config = {});
 
 // Hugging Face's tokenizer.json, version 1.0: byte-level BPE and Unigram. Fields that are not
 // implemented are refused by name.

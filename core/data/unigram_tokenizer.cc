@@ -3,28 +3,23 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <unordered_map>
 
 #include "core/base/error.h"
-#include "core/data/unicode_class.h"
 #include "core/data/utf8.h"
 
 namespace mstrain {
 namespace {
 
 using Kind = UnigramSpec::Kind;
-using Prefix = UnigramSpec::Prefix;
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr double kUnknownPenalty = 10;
 
 std::string with_spaces(std::string_view piece) {
   std::string out;
   for (size_t at = 0; at < piece.size();) {
-    if (piece.substr(at).starts_with(kSpace)) {
+    if (piece.substr(at).starts_with(kSpaceSign)) {
       out.push_back(' ');
-      at += kSpace.size();
+      at += kSpaceSign.size();
     } else {
       out.push_back(piece[at++]);
     }
@@ -34,6 +29,13 @@ std::string with_spaces(std::string_view piece) {
 
 }  // namespace
 
+void check_piece(const UnigramSpec::Piece& piece, size_t id) {
+  check(!piece.text.empty(), "piece {} is empty", id);
+  check(find_invalid_utf8(piece.text) == piece.text.npos, "piece {} is not valid UTF-8", id);
+  check(std::isfinite(piece.score), "piece {} \"{}\" has the score {}", id, piece.text,
+        piece.score);
+}
+
 struct UnigramTokenizer::Call {
   Work& work;
   EncodeState& state;
@@ -41,8 +43,7 @@ struct UnigramTokenizer::Call {
   const char* begin;  // of the text given
 };
 
-UnigramTokenizer::UnigramTokenizer(UnigramSpec spec)
-    : spec_(std::move(spec)), charsmap_(spec_.charsmap, spec_.source) {
+UnigramTokenizer::UnigramTokenizer(UnigramSpec spec) : spec_(std::move(spec)) {
   try {
     index_pieces();
     index_added();
@@ -58,11 +59,7 @@ void UnigramTokenizer::index_pieces() {
   double least = std::numeric_limits<double>::infinity();
   double most = -least;
   for (const UnigramSpec::Piece& piece : spec_.pieces) {
-    const auto id = &piece - spec_.pieces.data();
-    check(!piece.text.empty(), "piece {} is empty", id);
-    check(find_invalid_utf8(piece.text) == piece.text.npos, "piece {} is not valid UTF-8", id);
-    check(std::isfinite(piece.score), "piece {} \"{}\" has the score {}", id, piece.text,
-          piece.score);
+    check_piece(piece, static_cast<size_t>(&piece - spec_.pieces.data()));
     if (piece.kind == Kind::kNormal) {
       least = std::min(least, piece.score);
       most = std::max(most, piece.score);
@@ -83,8 +80,8 @@ void UnigramTokenizer::index_pieces() {
       // A user's piece wins over every other way to cut its text.
       const double bonus = static_cast<double>(text.size()) * most - 0.1;
       pieces.push_back({text, kind == Kind::kUser ? bonus : score, id});
-      by_words_ = by_words_ && text.find(kSpace, 1) == text.npos;
-      has_space = has_space || text == kSpace;
+      by_words_ = by_words_ && text.find(kSpaceSign, 1) == text.npos;
+      has_space = has_space || text == kSpaceSign;
     }
     if (kind == Kind::kUser) {
       users.push_back({.content = with_spaces(text), .id = id});
@@ -105,7 +102,7 @@ void UnigramTokenizer::index_pieces() {
           missing);
     byte_ids_ = std::move(byte_ids);
   }
-  users_ = AddedTokens(std::move(users));
+  normaliser_.emplace(spec_.normal, spec_.source, std::move(users));
   model_.emplace(pieces, least - kUnknownPenalty);
 }
 
@@ -127,8 +124,7 @@ void UnigramTokenizer::index_added() {
   }
   levels_[0] = AddedTokens(std::move(levels[0]));
   levels_[1] = AddedTokens(std::move(levels[1]));
-  margin_ = Charsmap::kLongestKey + users_.longest() +
-            std::max(levels_[0].longest(), levels_[1].longest());
+  normaliser_->widen_margin(std::max(levels_[0].longest(), levels_[1].longest()));
 }
 
 size_t UnigramTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
@@ -183,98 +179,19 @@ size_t UnigramTokenizer::encode_segment(Call& call, std::string_view text, bool 
   if (text.empty() || (!last && !by_words_)) {
     return 0;
   }
-  const size_t taken = normalise(call, text, last);
+  const bool begins_segment = !call.state.in_segment;
+  const bool begins_text = begins_segment && call.state.offset == 0 && text.data() == call.begin;
+  const size_t taken = (*normaliser_)(text, {begins_segment, begins_text, last}, call.work.normal);
   encode_normal(call, call.work.normal);
   call.state.in_segment = !last && (call.state.in_segment || taken > 0);
   return taken;
-}
-
-// Leaves the normal form of the start of `text` in work.normal and returns how much that is: all
-// where the segment ends with it, else up to the start of a word that what follows cannot change.
-size_t UnigramTokenizer::normalise(Call& call, std::string_view text, bool last) const {
-  std::string& out = call.work.normal;
-  out.clear();
-  const bool at_start = !call.state.in_segment;
-  const bool is_first = at_start && call.state.offset == 0 && text.data() == call.begin;
-  bool needs_prefix =
-      at_start && (spec_.prefix == Prefix::kAlways || spec_.prefix == Prefix::kIfMissing ||
-                   (spec_.prefix == Prefix::kFirst && is_first));
-  const bool only_missing = spec_.prefix != Prefix::kAlways;
-  bool stripping = at_start && spec_.strip_left;
-  bool after_space = false;
-  size_t taken = 0;  // the last start of a word, in `text`
-  size_t kept = 0;   // and in `out`
-  const auto put_space = [&] {
-    if (stripping || (spec_.collapse_spaces && after_space)) {
-      return;
-    }
-    needs_prefix = needs_prefix && !only_missing;
-    if (needs_prefix) {
-      out += kSpace;
-      needs_prefix = false;
-    }
-    out += kSpace;
-    after_space = true;
-  };
-  const auto put = [&](std::string_view bytes) {
-    if (needs_prefix && !(only_missing && bytes == kSpace)) {
-      out += kSpace;
-    }
-    needs_prefix = false;
-    out += bytes;
-    after_space = false;
-    stripping = false;
-  };
-  const size_t limit = last ? text.size() : text.size() < margin_ ? 0 : text.size() - margin_;
-  for (size_t at = 0; at < limit;) {
-    std::string_view rest = text.substr(at);
-    std::string_view unit;
-    size_t length = 0;
-    if (const auto user = users_.empty() ? std::nullopt : users_.at(rest, 0); user) {
-      length = user->end;
-      unit = rest.substr(0, length);
-    } else if (const Charsmap::Found found = charsmap_.longest(rest); found.length > 0) {
-      length = found.length;
-      unit = found.replacement;
-    } else {
-      const int size = decode_utf8(rest, 0).length;
-      length = std::max(1, size);
-      unit = size == 0 ? kReplacement : rest.substr(0, length);
-    }
-    for (size_t i = 0; i < unit.size();) {
-      const int size = std::max(1, decode_utf8(unit, i).length);
-      const std::string_view character = unit.substr(i, size);
-      const bool space =
-          character == " " ||
-          (spec_.any_white_space && char_class(decode_utf8(unit, i).code) == CharClass::kSpace);
-      if (space && i == 0 && !after_space && !out.empty()) {
-        taken = at;
-        kept = out.size();
-      }
-      if (space) {
-        put_space();
-      } else {
-        put(character);
-      }
-      i += size;
-    }
-    at += length;
-  }
-  if (!last) {
-    out.resize(kept);
-    return taken;
-  }
-  while (spec_.strip_right && out.ends_with(kSpace)) {
-    out.resize(out.size() - kSpace.size());
-  }
-  return text.size();
 }
 
 void UnigramTokenizer::encode_normal(Call& call, std::string_view normal) const {
   Work& work = call.work;
   for (size_t at = 0; at < normal.size();) {
     const size_t end =
-        by_words_ ? std::min(normal.find(kSpace, at + 1), normal.size()) : normal.size();
+        by_words_ ? std::min(normal.find(kSpaceSign, at + 1), normal.size()) : normal.size();
     const std::string_view word = normal.substr(at, end - at);
     at = end;
     if (word.size() > WordCache::kLongestWord) {
@@ -328,14 +245,19 @@ void UnigramTokenizer::append_unknown(Work& work, std::string_view character,
 }
 
 std::string UnigramTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string out = decode_further(ids);
+  if (spec_.decode_strips_prefix && out.starts_with(' ')) {
+    out.erase(0, 1);
+  }
+  return out;
+}
+
+std::string UnigramTokenizer::decode_further(std::span<const int32_t> ids) const {
   std::string out;
   for (const int32_t id : ids) {
     check(id >= 0 && id < vocab_size(), "decode: id {} is not below the vocabulary's size {}", id,
           vocab_size());
     out += decoded_[id];
-  }
-  if (spec_.decode_strips_prefix && out.starts_with(' ')) {
-    out.erase(0, 1);
   }
   return out;
 }

@@ -1,9 +1,8 @@
-// Unigram tokenizers, as T5 uses them: text is normalised, white space becomes U+2581, and each
-// word is cut into its most probable pieces.
+// Unigram tokenizers, as T5 uses them: text is normalised, and each word is cut into its most
+// probable pieces.
 //
 // Sources: SentencePiece (Kudo and Richardson, 2018; github.com/google/sentencepiece) for .model
-// files, github.com/huggingface/tokenizers for tokenizer.json. Where both read a character map
-// differently (keys of several characters), this follows SentencePiece: the longest key counts.
+// files, github.com/huggingface/tokenizers for tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -13,9 +12,9 @@
 #include <vector>
 
 #include "core/data/added_tokens.h"
-#include "core/data/charsmap.h"
 #include "core/data/tokenizer.h"
 #include "core/data/unigram_model.h"
+#include "core/data/unigram_normaliser.h"
 #include "core/data/word_cache.h"
 
 namespace mstrain {
@@ -27,23 +26,12 @@ struct UnigramSpec {
     double score = 0;
     Kind kind = Kind::kNormal;
   };
-  enum class Prefix {
-    kNone,
-    kAlways,
-    kIfMissing,
-    kFirst
-  };  // kFirst: if missing, at the text's start
 
   std::string source;         // names the file in errors
   std::vector<Piece> pieces;  // by id
   std::optional<int32_t> unknown;
-  bool byte_fallback = false;       // unknown characters become their bytes, where all are pieces
-  std::string charsmap;             // see core/data/charsmap.h
-  bool collapse_spaces = false;     // several in a row count as one
-  bool strip_left = false;          // white space at the start of a segment does not count
-  bool strip_right = false;         // nor at its end
-  bool any_white_space = false;     // every character with White_Space counts as a space
-  Prefix prefix = Prefix::kAlways;  // a space before a segment
+  bool byte_fallback = false;  // unknown characters become their bytes, where all are pieces
+  NormaliserSpec normal;
   bool decode_strips_prefix = true;
   std::string shown_unknown;  // what the unknown piece decodes to
   std::vector<AddedToken> added;
@@ -51,6 +39,9 @@ struct UnigramSpec {
   std::optional<int32_t> end_of_text;
   std::vector<TokenizerFile> files;
 };
+
+// Throws Error where piece number `id` is empty or no UTF-8, or its score is not finite.
+void check_piece(const UnigramSpec::Piece& piece, size_t id);
 
 class UnigramTokenizer final : public Tokenizer {
  public:
@@ -60,10 +51,10 @@ class UnigramTokenizer final : public Tokenizer {
 
   std::string_view name() const override { return "unigram"; }
   int64_t vocab_size() const override { return static_cast<int64_t>(decoded_.size()); }
-  // Bytes that are no UTF-8 count as U+FFFD, one each.
   size_t encode_some(std::string_view text, bool last, EncodeState& state,
                      std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
+  std::string decode_further(std::span<const int32_t> ids) const override;
   SpecialIds special() const override { return spec_.special; }
   std::optional<int32_t> end_of_text() const override { return spec_.end_of_text; }
   std::vector<TokenizerFile> files() const override { return spec_.files; }
@@ -81,20 +72,17 @@ class UnigramTokenizer final : public Tokenizer {
   void index_added();
   size_t encode_level(Call& call, int level, std::string_view text, bool last) const;
   size_t encode_segment(Call& call, std::string_view text, bool last) const;
-  size_t normalise(Call& call, std::string_view text, bool last) const;
   void encode_normal(Call& call, std::string_view normal) const;
   void cut_word(Work& work, std::string_view word) const;
   void append_unknown(Work& work, std::string_view character, bool& after_unknown) const;
 
   UnigramSpec spec_;
-  Charsmap charsmap_;
-  AddedTokens users_;      // pieces that the normaliser leaves alone
+  std::optional<UnigramNormaliser> normaliser_;
   AddedTokens levels_[2];  // found in the text before others; found in what those leave
   std::optional<UnigramModel> model_;
   std::vector<int32_t> byte_ids_;     // 256, or none
   std::vector<std::string> decoded_;  // by id
   bool by_words_ = true;              // no piece reaches over the start of a word
-  size_t margin_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Work>> pool_;
 };

@@ -18,48 +18,6 @@ using testing::IsEmpty;
 
 using Ids = std::vector<int32_t>;
 
-std::vector<std::string> pieces_of(std::string_view text) {
-  const Gpt2Split split;
-  std::vector<std::string> out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = split.end_of_piece(text, at);
-    out.emplace_back(text.substr(at, end - at));
-    at = end;
-  }
-  return out;
-}
-
-TEST(Gpt2Split, CutsAsThePatternDoes) {
-  EXPECT_THAT(pieces_of("Hello, I'm here!!"), ElementsAre("Hello", ",", " I", "'m", " here", "!!"));
-  EXPECT_THAT(pieces_of("  two  spaces\n\n\tand tabs "),
-              ElementsAre(" ", " two", " ", " spaces", "\n\n", "\t", "and", " tabs", " "));
-  EXPECT_THAT(pieces_of("we'll'LL're'r 've"),
-              ElementsAre("we", "'ll", "'", "LL", "'re", "'", "r", " '", "ve"));
-  EXPECT_THAT(pieces_of("a1½٣ 4x"), ElementsAre("a", "1½٣", " 4", "x"));
-  EXPECT_THAT(pieces_of("мир 世界🙂é"), ElementsAre("мир", " 世界", "🙂", "é"));
-  EXPECT_THAT(pieces_of("e\u0301x"), ElementsAre("e", "\u0301", "x"));
-  EXPECT_THAT(pieces_of("a\u00a0\u3000b"), ElementsAre("a", "\u00a0", "\u3000", "b"));
-  EXPECT_THAT(pieces_of(" "), ElementsAre(" "));
-  EXPECT_THAT(pieces_of("   "), ElementsAre("   "));
-  EXPECT_THAT(pieces_of("a\x1c z"), ElementsAre("a", "\x1c", " z"));  // no white space
-  EXPECT_THAT(pieces_of("a\xff\xe2\x82z"), ElementsAre("a", "\xff\xe2\x82", "z"));
-}
-
-TEST(UnicodeClass, KnowsCategoriesOfUnicode15) {
-  EXPECT_EQ(char_class(U'a'), CharClass::kLetter);
-  EXPECT_EQ(char_class(U'ª'), CharClass::kLetter);
-  EXPECT_EQ(char_class(0x31350), CharClass::kLetter);  // CJK extension H, new in 15.0
-  EXPECT_EQ(char_class(0x1E4F0), CharClass::kNumber);  // Nag Mundari digit, new in 15.0
-  EXPECT_EQ(char_class(0x2EBF0), CharClass::kOther);   // extension I came in 15.1
-  EXPECT_EQ(char_class(0x10FFFF), CharClass::kOther);
-  EXPECT_EQ(char_class(0xAC01), CharClass::kLetter);
-  int spaces = 0;
-  for (char32_t code = 0; code <= 0x10FFFF; ++code) {
-    spaces += char_class(code) == CharClass::kSpace ? 1 : 0;
-  }
-  EXPECT_EQ(spaces, 25);
-}
-
 // Merges as the definition says, one after the other.
 void merge_slowly(Ids& ids, const std::vector<BpeMerges::Merge>& merges) {
   for (;;) {
@@ -113,20 +71,6 @@ TEST(BpeMerges, ShortAndLongWordsMergeAsTheDefinitionSays) {
 
 std::shared_ptr<const Tokenizer> make(const Json& json) {
   return tokenizer_from_hf({"t.json", json.dump()});
-}
-
-Json words() {
-  return small_bpe({{"t", "h"},
-                    {"th", "e"},
-                    {" ", "c"},
-                    {" c", "a"},
-                    {"a", "b"},
-                    {"z", "z"},
-                    {"\xd0", "\xbc"},
-                    {" ", " "},
-                    {"1", "2"},
-                    {"a", "t"},
-                    {" ca", "t"}});
 }
 
 TEST(BpeTokenizer, EncodesAndDecodes) {
@@ -284,57 +228,6 @@ TEST(BpeTokenizer, OptionsOfTheFileAreHonoured) {
   EXPECT_THAT(make(templated)->special().after, IsEmpty());
 }
 
-TEST(BpeTokenizer, WhatIsNotImplementedIsRefusedByName) {
-  const auto refusal = [](const char* pointer, const char* value) {
-    Json json = words();
-    json[Json::json_pointer(pointer)] = Json::parse(value);
-    return message_of<IoError>([&] { make(json); });
-  };
-  EXPECT_THAT(refusal("/version", R"("2.0")"), HasSubstr("t.json.version: \"2.0\" is unknown"));
-  EXPECT_THAT(refusal("/truncation", R"({"max_length":5})"), HasSubstr("truncation: is not"));
-  EXPECT_THAT(refusal("/padding", R"({})"), HasSubstr("padding: is not"));
-  EXPECT_THAT(refusal("/normaliser", "null"), HasSubstr("did you mean normalizer?"));
-  EXPECT_THAT(refusal("/normalizer", R"({"type":"NFD"})"), HasSubstr("\"NFD\" is not implemented"));
-  EXPECT_THAT(refusal("/pre_tokenizer", "null"), HasSubstr("pre_tokenizer: null is not"));
-  EXPECT_THAT(refusal("/pre_tokenizer/type", R"("Digits")"), HasSubstr("\"Digits\" is not"));
-  EXPECT_THAT(refusal("/pre_tokenizer/x", "1"), HasSubstr("pre_tokenizer.x: unknown field"));
-  EXPECT_THAT(refusal("/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Split",
-                      "pattern":{"Regex":"\\p{L}+"},"behavior":"Isolated"},{"type":"ByteLevel"}]})"),
-              HasSubstr("\\p{L}+\" is not implemented; GPT-2's pattern"));
-  EXPECT_THAT(refusal("/decoder/type", R"("WordPiece")"), HasSubstr("\"WordPiece\" is not"));
-  EXPECT_THAT(refusal("/post_processor/type", R"("BertProcessing")"), HasSubstr("BertProcessing"));
-  EXPECT_THAT(refusal("/model/type", R"("WordPiece")"), HasSubstr("\"WordPiece\" is not"));
-  EXPECT_THAT(refusal("/model/dropout", "0.1"), HasSubstr("model.dropout: is not"));
-  EXPECT_THAT(refusal("/model/byte_fallback", "true"), HasSubstr("model.byte_fallback"));
-  EXPECT_THAT(refusal("/model/end_of_word_suffix", R"("</w>")"), HasSubstr("\"</w>\""));
-  EXPECT_THAT(refusal("/model/extra", "1"), HasSubstr("model.extra: unknown field"));
-  EXPECT_THAT(refusal("/added_tokens/0/single_word", "true"),
-              HasSubstr("single_word: true is not"));
-}
-
-TEST(BpeTokenizer, ContradictionsAreRefused) {
-  const auto refusal = [](const char* pointer, const char* value) {
-    Json json = words();
-    json[Json::json_pointer(pointer)] = Json::parse(value);
-    return message_of<IoError>([&] { make(json); });
-  };
-  EXPECT_THAT(refusal("/model/vocab/the", "5"), HasSubstr("id 5 belongs to both"));
-  EXPECT_THAT(refusal("/model/vocab/the", "2147483648"), HasSubstr("an id below 2^31"));
-  EXPECT_THAT(refusal("/model/vocab/the", "-1"), HasSubstr("an id below 2^31"));
-  EXPECT_THAT(refusal("/model/vocab/the", "1.5"), HasSubstr("an id below 2^31"));
-  EXPECT_THAT(refusal("/model/vocab/the", "2000000000"), HasSubstr("far outside a vocabulary"));
-  EXPECT_THAT(refusal("/model/vocab", "[]"), HasSubstr("model.vocab: expected an object"));
-  EXPECT_THAT(refusal("/model/merges/0", R"("x y")"), HasSubstr("merges[0] names \"xy\""));
-  EXPECT_THAT(refusal("/model/merges/1", R"("qq y")"), HasSubstr("merges[1] names \"qq\""));
-  EXPECT_THAT(refusal("/model/merges/1", R"("a b c")"), HasSubstr("merges[1]: expected two"));
-  EXPECT_THAT(refusal("/model/merges/1", "[1, 2]"), HasSubstr("merges[1]: expected two"));
-  EXPECT_THAT(refusal("/model/unk_token", R"("no")"), HasSubstr("unk_token \"no\""));
-  EXPECT_THAT(refusal("/added_tokens/0/id", "3"), HasSubstr("id 3 belongs to both"));
-  EXPECT_THAT(refusal("/added_tokens/0/content", R"("the")"), HasSubstr("has id 267, but 257"));
-  EXPECT_THAT(refusal("/added_tokens/0/content", R"("")"), HasSubstr("is empty"));
-  EXPECT_THAT(refusal("/added_tokens/0/content", R"(7)"), HasSubstr("expected a string"));
-}
-
 TEST(BpeTokenizer, IdsMayHaveGaps) {
   Json json = words();
   json["added_tokens"][0]["id"] = 300;
@@ -362,97 +255,6 @@ TEST(BpeTokenizer, TheCacheForgetsAndGoesOn) {
   const Ids ids = tokenizer->encode(text);
   EXPECT_EQ(tokenizer->decode(ids), text);
   EXPECT_EQ(tokenizer->encode(text), ids);
-}
-
-TEST(BpeFiles, DamagedFilesAreRefusedOrStillATokenizer) {
-  Rng rng(29);
-  const Json whole = words();
-  const std::string json = whole.dump();
-  const std::string vocab = whole["model"]["vocab"].dump();
-  std::string merges = "#version: 0.2\n";
-  for (const std::string merge : whole["model"]["merges"]) {
-    merges += merge + "\n";
-  }
-  int refused = 0;
-  const auto attempt = [&](auto load) {
-    try {
-      const std::shared_ptr<const Tokenizer> tokenizer = load();
-      tokenizer->encode("the cat мир");
-      tokenizer->decode(Ids{0, 1});
-    } catch (const Error& error) {
-      ++refused;
-      EXPECT_THAT(error.what(), testing::AnyOf(HasSubstr("t."), HasSubstr("no token for")));
-    }
-  };
-  for (int round = 0; round < 1500; ++round) {
-    attempt([&] { return tokenizer_from_hf({"t.json", damaged(rng, json)}); });
-    attempt([&] {
-      return tokenizer_from_pair({"t.vocab", damaged(rng, vocab)}, {"t.merges", merges});
-    });
-    attempt([&] {
-      return tokenizer_from_pair({"t.vocab", vocab}, {"t.merges", damaged(rng, merges)});
-    });
-  }
-  EXPECT_GT(refused, 2000);
-  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
-  EXPECT_THAT(message_of<IoError>([&] {
-                tokenizer_from_hf({"t.json", deep});
-              }),
-              HasSubstr("nested deeper"));
-  EXPECT_THROW(tokenizer_from_pair({"t.vocab", "{\"a\":0,\"a\":1}"}, {"t.merges", ""}), IoError);
-  EXPECT_THAT(message_of<IoError>([&] {
-                tokenizer_from_pair({"t.vocab", "{\"a\":0}"}, {"t.merges", "a\n"});
-              }),
-              HasSubstr("t.merges:1: offset 0: expected two tokens"));
-  EXPECT_THROW(tokenizer_from_hf({"t.json", R"({"model":{"vocab":{"\ud800":0}}})"}), IoError);
-}
-
-// GPT-2's own tokenizer.
-class Gpt2 : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = real_data("gpt2");
-    if (folder_.empty()) {
-      GTEST_SKIP() << "GPT-2's files are not in MSTRAIN_TEST_DATA";
-    }
-    tokenizer_ = load_tokenizer(real_files(), folder_);
-  }
-  std::string folder_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
-};
-
-TEST_F(Gpt2, GivesTheKnownIds) {
-  EXPECT_EQ(tokenizer_->vocab_size(), 50257);
-  EXPECT_THAT(tokenizer_->encode("Hello world"), ElementsAre(15496, 995));
-  EXPECT_THAT(tokenizer_->encode("Hello, I'm a language model,"),
-              ElementsAre(15496, 11, 314, 1101, 257, 3303, 2746, 11));
-  EXPECT_THAT(tokenizer_->encode("  two  spaces\n\n\tand tabs "),
-              ElementsAre(220, 734, 220, 9029, 628, 197, 392, 22524, 220));
-  EXPECT_THAT(tokenizer_->encode("1234567890"), ElementsAre(10163, 2231, 30924, 3829));
-  EXPECT_THAT(tokenizer_->encode("<|endoftext|>"), ElementsAre(50256));
-}
-
-TEST_F(Gpt2, GivesTheKnownIdsOfAWholeText) {
-  const std::string path = real_data("tinyshakespeare.txt");
-  if (path.empty()) {
-    GTEST_SKIP() << "tinyshakespeare.txt is not in MSTRAIN_TEST_DATA";
-  }
-  const std::string text = real_files().read(path);
-  const Ids ids = tokenizer_->encode(text);
-  EXPECT_EQ(ids.size(), 338025);
-  EXPECT_EQ(crc32_of_u16(ids), 0x44F1519Au);
-  EXPECT_EQ(tokenizer_->decode(ids), text);
-}
-
-TEST_F(Gpt2, ItsFilesMakeItAgain) {
-  const Scratch scratch;
-  for (const TokenizerFile& file : tokenizer_->files()) {
-    scratch.write(file.name, file.bytes);
-  }
-  const auto again = load_tokenizer(real_files(), scratch.root());
-  EXPECT_EQ(again->vocab_size(), tokenizer_->vocab_size());
-  EXPECT_EQ(again->encode("Hello мир"), tokenizer_->encode("Hello мир"));
-  EXPECT_TRUE(has_tokenizer(real_files(), scratch.root()));
 }
 
 }  // namespace

@@ -51,18 +51,25 @@ inline std::string real_data(const std::string& file) {
   return std::filesystem::exists(path) ? path : "";
 }
 
-// CRC-32 of ids as 16 bits each, little-endian.
-inline uint32_t crc32_of_u16(std::span<const int32_t> ids) {
+inline uint32_t crc32_of_bytes(std::string_view bytes) {
   uint32_t crc = ~0U;
-  for (const int32_t id : ids) {
-    for (const int shift : {0, 8}) {
-      crc ^= (static_cast<uint32_t>(id) >> shift) & 0xFFU;
-      for (int bit = 0; bit < 8; ++bit) {
-        crc = crc >> 1 ^ (crc & 1U ? 0xEDB88320U : 0U);
-      }
+  for (const char c : bytes) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = crc >> 1 ^ (crc & 1U ? 0xEDB88320U : 0U);
     }
   }
   return ~crc;
+}
+
+// CRC-32 of ids as 16 bits each, little-endian.
+inline uint32_t crc32_of_u16(std::span<const int32_t> ids) {
+  std::string bytes;
+  for (const int32_t id : ids) {
+    bytes.push_back(static_cast<char>(id));
+    bytes.push_back(static_cast<char>(id >> 8));
+  }
+  return crc32_of_bytes(bytes);
 }
 
 // What `action` throws, as text; fails the test where it throws nothing.

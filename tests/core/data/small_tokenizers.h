@@ -50,6 +50,21 @@ inline Json small_bpe(const std::vector<std::pair<std::string, std::string>>& me
                          {"merges", list}}}};
 }
 
+// Of a few words, with 268 ids.
+inline Json words() {
+  return small_bpe({{"t", "h"},
+                    {"th", "e"},
+                    {" ", "c"},
+                    {" c", "a"},
+                    {"a", "b"},
+                    {"z", "z"},
+                    {"\xd0", "\xbc"},
+                    {" ", " "},
+                    {"1", "2"},
+                    {"a", "t"},
+                    {" ca", "t"}});
+}
+
 inline std::string random_bytes(Rng& rng, size_t size) {
   std::string text(size, '\0');
   for (char& c : text) {

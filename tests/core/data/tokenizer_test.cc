@@ -149,6 +149,9 @@ TEST(Tokenizer, IsFoundByNameFileAndFolder) {
   }
   EXPECT_THAT(load("new")->encode("<|im|><|endoftext|>"), ElementsAre(258, 257));
   EXPECT_EQ(load("new")->files().size(), 3);
+  scratch.write("new/tokenizer_config.json", R"({"add_prefix_space": true, "pad_token": null})");
+  EXPECT_THAT(load("new")->encode("th"), ElementsAre(' ', 256));
+  EXPECT_EQ(load("new")->files().size(), 4);
   EXPECT_EQ(load("chars.json")->name(), "char");
   EXPECT_EQ(load_tokenizer(real_files(), "byte")->name(), "byte");
   for (const char* name : {"hf", "old", "new"}) {
@@ -163,6 +166,8 @@ TEST(Tokenizer, IsFoundByNameFileAndFolder) {
   EXPECT_THAT(refusal("empty"), HasSubstr("the folder holds no tokenizer"));
   EXPECT_THAT(refusal("half/vocab.json"), HasSubstr("but merges.txt is not beside it"));
   EXPECT_THAT(refusal("odl"), HasSubstr("did you mean"));
+  scratch.write("new/tokenizer_config.json", R"({"add_prefix_space": 1})");
+  EXPECT_THAT(refusal("new"), HasSubstr("add_prefix_space: expected true or false, found 1"));
   EXPECT_THAT(refusal("empty/readme"), HasSubstr("is no tokenizer"));
   EXPECT_THAT(message_of<Error>([] { load_tokenizer(real_files(), "char"); }),
               HasSubstr("is made of a text"));
