@@ -1,5 +1,6 @@
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
+#include "core/compile/widen.h"
 #include "core/ir/kernel.h"
 #include "core/ops/shape.h"
 
@@ -29,7 +30,14 @@ bool has_kernel(const RewriteNode& it, Backend backend) {
 GraphPtr lower(const Graph& graph, Backend backend) {
   const Backend kernels = backend == Backend::kNull ? Backend::kCpu : backend;
   return rewrite(graph, [&](const RewriteNode& it) -> std::optional<Tensors> {
-    if (it.node.op->decompose == nullptr || has_kernel(it, kernels)) {
+    if (has_kernel(it, kernels)) {
+      return std::nullopt;
+    }
+    if (auto wide = apply_widened(*it.node.op, it.inputs, it.node.attrs, it.node.outputs, kernels,
+                                  it.node.where)) {
+      return wide;
+    }
+    if (it.node.op->decompose == nullptr) {
       return std::nullopt;
     }
     Types types;

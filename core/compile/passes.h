@@ -42,7 +42,8 @@ GraphPtr merge_updates(const Graph& graph, const FuseOptions& options = {});
 // Puts elementwise operations, reductions and operations on rows into groups that run in one pass over memory.
 GraphPtr fuse(const Graph& graph, const FuseOptions& options = {});
 
-// Decomposes composites that `backend` has no kernel for.
+// Puts operations that `backend` has no kernel for through f32 where it has one for that (core/compile/widen.h), and
+// decomposes composites otherwise.
 GraphPtr lower(const Graph& graph, Backend backend);
 
 // Computes the loss of wide logits, and its gradient, in chunks of rows; see the file. `chunks` may be kAutoChunks.

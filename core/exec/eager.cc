@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "core/compile/passes.h"
+#include "core/compile/widen.h"
 #include "core/exec/execute.h"
 #include "core/exec/threads.h"
 #include "core/ops/build.h"
@@ -169,6 +170,9 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
   };
   const KernelEntry* entry = find_kernel(backend, op);
   if (!usable(entry)) {
+    if (auto wide = apply_widened(op, inputs, attrs, types, backend, SourceLocation::current())) {
+      return std::move(*wide);
+    }
     if (op.decompose != nullptr) {
       return op.decompose(attrs, inputs);
     }

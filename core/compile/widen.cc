@@ -1,0 +1,71 @@
+#include "core/compile/widen.h"
+
+#include "core/ir/kernel.h"
+#include "core/ops/accumulate.h"
+
+namespace mstrain {
+namespace {
+
+bool is_short(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF16; }
+
+TensorType wide(TensorType type) {
+  type.dtype = is_short(type.dtype) ? accumulation_dtype(type.dtype) : type.dtype;
+  return type;
+}
+
+std::vector<ViewType> dense_views(const Types& types) {
+  std::vector<ViewType> views;
+  for (const TensorType& type : types) {
+    views.push_back(ViewType::dense(type));
+  }
+  return views;
+}
+
+bool has_wide_kernel(const OpDef& op, const Attrs& attrs, const Types& inputs,
+                     std::span<const TensorType> outputs, Backend backend) {
+  const KernelEntry* entry = find_kernel(backend, op);
+  if (entry == nullptr || op.name == "fused") {  // what is fused names its types in its body
+    return false;
+  }
+  Types results;
+  for (const TensorType& type : outputs) {
+    results.push_back(wide(type));
+  }
+  try {
+    if (op.infer(inputs, attrs) != results) {
+      return false;
+    }
+  } catch (const Error&) {  // the attributes ask for these types
+    return false;
+  }
+  const std::vector<ViewType> in = dense_views(inputs);
+  const std::vector<ViewType> out = dense_views(results);
+  return entry->supports == nullptr || entry->supports({op, attrs, in, out, 1});
+}
+
+}  // namespace
+
+std::optional<Tensors> apply_widened(const OpDef& op, std::span<const Tensor> inputs,
+                                     const Attrs& attrs, std::span<const TensorType> outputs,
+                                     Backend backend, const SourceLocation& where) {
+  Types types;
+  bool any = false;
+  for (const Tensor& input : inputs) {
+    types.push_back(wide(input.type()));
+    any = any || is_short(input.dtype());
+  }
+  if (!any || !has_wide_kernel(op, attrs, types, outputs, backend)) {
+    return std::nullopt;
+  }
+  Tensors widened;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    widened.push_back(cast(inputs[i], types[i].dtype));
+  }
+  Tensors results = apply(op, widened, attrs, where);
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i] = cast(results[i], outputs[i].dtype);
+  }
+  return results;
+}
+
+}  // namespace mstrain
