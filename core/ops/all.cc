@@ -1,6 +1,7 @@
 #include "core/ops/all.h"
 
 #include "core/ops/adamw.h"
+#include "core/ops/adamw_stored.h"
 #include "core/ops/attention.h"
 #include "core/ops/control.h"
 #include "core/ops/conv.h"
@@ -12,6 +13,7 @@
 #include "core/ops/norm.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
+#include "core/ops/rounding.h"
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
 #include "core/ops/source.h"
@@ -19,11 +21,26 @@
 namespace mstrain {
 
 void register_all_ops() {
-  for (const auto& family :
-       {std::span<const OpDef>(&kInputOp, 1), elementwise_ops(), shape_ops(), source_ops(),
-        reduce_ops(), matmul_ops(), control_ops(), index_ops(), sort_ops(), random_ops(),
-        softmax_ops(), norm_ops(), cross_entropy_ops(), attention_ops(), adamw_ops(), conv_ops(),
-        pool_ops(), fused_ops()}) {
+  for (const auto& family : {std::span<const OpDef>(&kInputOp, 1),
+                             elementwise_ops(),
+                             shape_ops(),
+                             source_ops(),
+                             reduce_ops(),
+                             matmul_ops(),
+                             control_ops(),
+                             index_ops(),
+                             sort_ops(),
+                             random_ops(),
+                             softmax_ops(),
+                             norm_ops(),
+                             cross_entropy_ops(),
+                             attention_ops(),
+                             adamw_ops(),
+                             rounding_ops(),
+                             adamw_stored_ops(),
+                             conv_ops(),
+                             pool_ops(),
+                             fused_ops()}) {
     register_ops(family);
   }
 }

@@ -23,6 +23,8 @@ void register_cross_entropy();
 void register_attention();
 void register_attention_grad();
 void register_adamw();
+void register_rounding();
+void register_adamw_stored();
 
 // A dense copy of a view, in its own type or in another one.
 Kernel copy_kernel(const ViewType& view, int threads);

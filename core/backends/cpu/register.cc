@@ -23,6 +23,8 @@ void register_cpu_kernels() {
   cpu::register_attention();
   cpu::register_attention_grad();
   cpu::register_adamw();
+  cpu::register_rounding();
+  cpu::register_adamw_stored();
 }
 
 }  // namespace mstrain

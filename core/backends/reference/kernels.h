@@ -39,5 +39,6 @@ void register_sort();
 void register_convolution();
 void register_pooling();
 void register_random();
+void register_rounding();
 
 }  // namespace mstrain::reference

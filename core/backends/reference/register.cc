@@ -43,6 +43,7 @@ void register_reference_kernels() {
   reference::register_convolution();
   reference::register_pooling();
   reference::register_random();
+  reference::register_rounding();
 }
 
 }  // namespace mstrain
