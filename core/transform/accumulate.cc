@@ -28,7 +28,7 @@ Types micro_types(int64_t n, const Tensors& batch, const std::vector<std::string
 }
 
 Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
-                            const Tensors& batch) {
+                            const Tensors& batch, bool in_own_type) {
   Types values;
   for (const Value& value : program->outputs()) {
     values.push_back(program->type(value));
@@ -42,7 +42,7 @@ Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& c
   }
   Tensors sums;
   for (const TensorType& type : values) {
-    sums.push_back(full(type.shape, 0, sum_dtype(type.dtype)));
+    sums.push_back(full(type.shape, 0, in_own_type ? type.dtype : sum_dtype(type.dtype)));
   }
   Tensors micro;
   Types types = types_of(sums);

@@ -9,22 +9,23 @@ namespace mstrain {
 Types micro_types(int64_t n, const Tensors& batch, const std::vector<std::string>& paths);
 // Sums of the program's outputs over the micro-batches.
 Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
-                            const Tensors& batch);
+                            const Tensors& batch, bool in_own_type = false);
 
 // accumulate(n, f)(batch, rest…): the sums over `n` micro-batches of f(micro-batch, rest…), a tree of numbers (gradients,
 // losses, counts). Micro-batch i holds rows [i b/n, (i+1) b/n) of the leading dim b of every tensor of the batch; rest is
 // the same for all. The caller divides by n for a mean.
 //
 // The sum is formed in the order of the index, ((v_0 + v_1) + v_2) + …: a tree that depends on n alone. bf16 and f16 are
-// summed in f32 and rounded once at the end.
+// summed in f32 and rounded once at the end; `in_own_type`, which takes half the memory, rounds after every addition.
 template <class F>
-auto accumulate(int64_t n, F f) {
-  return [n, f = std::move(f)](const auto& batch, const auto&... rest) {
+auto accumulate(int64_t n, F f, bool in_own_type = false) {
+  return [n, in_own_type, f = std::move(f)](const auto& batch, const auto&... rest) {
     std::vector<std::string> paths;
     const Tensors leaves = flatten_tree(batch, &paths);
     const auto one = [&](const auto& micro) { return f(micro, rest...); };
     const auto recorded = record(one, std::make_tuple(batch), micro_types(n, leaves, paths));
-    return recorded.rebuild(accumulate_recorded(n, recorded.program, recorded.captures, leaves));
+    return recorded.rebuild(
+        accumulate_recorded(n, recorded.program, recorded.captures, leaves, in_own_type));
   };
 }
 
