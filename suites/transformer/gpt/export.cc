@@ -1,5 +1,7 @@
 #include "suites/transformer/gpt/export.h"
 
+#include <set>
+
 #include "core/base/error.h"
 #include "core/data/tokenizer.h"
 #include "core/io/folder.h"
@@ -44,10 +46,11 @@ void export_model(FileSystem& files, const std::string& model, const std::string
   load_params(files, stored);  // for its checks
 
   const SafetensorsFolder weights(files, stored.folder);
+  const Meaning meaning = meaning_in(weights, stored.config.tie_embeddings);
   std::map<std::string, const SafetensorsFolder::Item*> parameters;
   std::vector<SafetensorsWriter::Tensor> tensors;
   for (const SafetensorsFolder::Item& item : weights.items()) {
-    const StoredMeaning is = hf_meaning(item.entry->name, stored.config.tie_embeddings);
+    const StoredMeaning is = meaning(item.entry->name);
     if (is.kind == StoredMeaning::Kind::kParameter) {
       parameters[is.name] = &item;
       tensors.push_back({is.name, *item.entry->dtype, item.entry->shape});
@@ -63,13 +66,16 @@ void export_model(FileSystem& files, const std::string& model, const std::string
   OrderedJson config = hf_config(stored.config, stored.description);
   config["dtype"] = dtype_name(writer.entries());
   folder.write("config.json", config.dump(2) + "\n");
+  std::set<std::string> written;
   if (const auto tokenizer = stored_tokenizer(files, stored)) {
     for (const TokenizerFile& file : tokenizer->files()) {
       folder.write(file.name, file.bytes);
+      written.insert(file.name);
     }
   }
   for (const char* name : kCompanions) {
-    if (const std::string path = join_path(stored.folder, name); files.exists(path)) {
+    const std::string path = join_path(stored.folder, name);
+    if (!written.contains(name) && files.exists(path)) {
       folder.write(name, files.read(path, kMaxCompanionBytes));
     }
   }

@@ -135,7 +135,7 @@ std::vector<std::string> Generator::generate(
   // A model may have more logits than its tokenizer has tokens.
   continue_tokens(decoder_, params, ids, options, tokenizer_->vocab_size(),
                   [&](size_t row, int32_t id) {
-                    const std::string piece = tokenizer_->decode(std::span(&id, 1));
+                    const std::string piece = tokenizer_->decode_further(std::span(&id, 1));
                     texts[row] += piece;
                     if (on_text != nullptr) {
                       on_text(row, piece);

@@ -1,5 +1,7 @@
 #include "suites/transformer/gpt/stored_model.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
@@ -109,16 +111,31 @@ Params load_params(FileSystem& files, const StoredModel& model) {
   for (const ParamSpec& spec : specs) {
     shapes.push_back(hf_shape(spec.name, spec.type.shape));
   }
-  return load_pretrained(weights, model.folder, specs, shapes, [&](const std::string& stored) {
-    return hf_meaning(stored, model.config.tie_embeddings);
-  });
+  return load_pretrained(weights, model.folder, specs, shapes,
+                         meaning_in(weights, model.config.tie_embeddings));
+}
+
+Meaning meaning_in(const SafetensorsFolder& weights, bool tied) {
+  const bool has_embedding = std::any_of(
+      weights.items().begin(), weights.items().end(), [&](const SafetensorsFolder::Item& item) {
+        const std::string_view name = item.entry->name;
+        return name == "wte.weight" || name == "transformer.wte.weight";
+      });
+  return [tied, has_embedding](const std::string& stored) {
+    StoredMeaning is = hf_meaning(stored, tied);
+    if (is.kind == StoredMeaning::Kind::kCopy && !has_embedding) {
+      is.kind = StoredMeaning::Kind::kParameter;
+    }
+    return is;
+  };
 }
 
 std::map<std::string, std::string> stored_names(FileSystem& files, const StoredModel& model) {
   std::map<std::string, std::string> names;
   const SafetensorsFolder weights(files, model.folder);
+  const Meaning meaning = meaning_in(weights, model.config.tie_embeddings);
   for (const SafetensorsFolder::Item& item : weights.items()) {
-    const StoredMeaning is = hf_meaning(item.entry->name, model.config.tie_embeddings);
+    const StoredMeaning is = meaning(item.entry->name);
     if (is.kind == StoredMeaning::Kind::kParameter) {
       names[is.name] = item.entry->name;
     }

@@ -10,6 +10,7 @@
 #include "core/data/tokenizer.h"
 #include "core/io/safetensors_folder.h"
 #include "core/tensor/params.h"
+#include "core/train/pretrained.h"
 #include "suites/transformer/gpt/config.h"
 
 namespace mstrain::gpt {
@@ -32,6 +33,10 @@ std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const Store
 // Its weights, in f32. Files that a manifest lists are compared with it first. Throws IoError naming parameters that are
 // missing, of another shape, or unknown.
 Params load_params(FileSystem& files, const StoredModel& model);
+
+// What each tensor of `weights` is, as hf_meaning() says; but the head of a tied model is the embedding itself where the
+// file holds it alone.
+Meaning meaning_in(const SafetensorsFolder& weights, bool tied);
 
 // The name that the weight file has for each parameter, by our name.
 std::map<std::string, std::string> stored_names(FileSystem& files, const StoredModel& model);

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/tensor/host.h"
+#include "tests/core/data/small_unigram.h"
 
 namespace mstrain::gpt {
 namespace {
@@ -192,6 +193,23 @@ TEST(Generation, TextsAreThoseOfTheTokens) {
   const auto out = continue_tokens(decoder, params, ids, options, tokenizer->vocab_size());
   EXPECT_EQ(texts[0], tokenizer->decode(out[0]));
   EXPECT_EQ(texts[1], tokenizer->decode(out[1]));
+}
+
+TEST(Generation, SpacesBetweenWordsStay) {
+  const Gpt model(small(64));
+  const Params params = init_params(model.specs(), 9);
+  const auto tokenizer = make_unigram(model_bytes(kPieces));
+  Generator generator(model, tokenizer);
+  const std::string prompts[] = {"the a"};
+  const ContinueOptions options{40, {.temperature = 2, .seed = 6}, {}};
+  const std::string text = generator.generate(params, prompts, options).front();
+  Decoder decoder(model, Execution::kGraph);
+  const std::vector<std::vector<int32_t>> ids{tokenizer->encode(prompts[0])};
+  auto all = ids[0];
+  const auto out = continue_tokens(decoder, params, ids, options, tokenizer->vocab_size());
+  all.insert(all.end(), out[0].begin(), out[0].end());
+  EXPECT_EQ(prompts[0] + text, tokenizer->decode(all));
+  EXPECT_THAT(text, HasSubstr(" the"));
 }
 
 // How often each id is chosen, of 4000.

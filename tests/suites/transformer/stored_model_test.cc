@@ -170,12 +170,47 @@ TEST_F(StoredModelTest, NamesWhatTheWeightsLack) {
       HasSubstr("expected [180000000, 540000000]"));
 }
 
+// safetensors' own save_model() keeps the first of two names for one tensor.
+TEST_F(StoredModelTest, ATiedModelMayBeStoredByItsHead) {
+  write_model(folder_.path(), tiny_config());
+  write_input({"input_ids", "labels"});
+  run_forward();
+  const std::vector<float> logits = read("logits");
+  const std::vector<float> gradient = read("grad.transformer.wte.weight");
+  std::map<std::string, std::pair<Shape, std::string>> tensors;
+  {
+    const SafetensorsFolder weights(real_files(), folder_.path());
+    for (const SafetensorsFolder::Item& item : weights.items()) {
+      const std::string& name = item.entry->name;
+      tensors[name == "transformer.wte.weight" ? "lm_head.weight" : name] = {
+          Shape(item.entry->shape), std::string(as_text(weights.data(item)))};
+    }
+  }
+  write_safetensors(folder_ / kWeightsFile, tensors, Dtype::kF32);
+  run_forward();
+  EXPECT_EQ(read("logits"), logits);
+  EXPECT_EQ(read("grad.lm_head.weight"), gradient);
+  export_model(real_files(), folder_.path(), folder_ / "out");
+  const SafetensorsFolder out(real_files(), folder_ / "out");
+  EXPECT_TRUE(out.items()[0].file->contains("transformer.wte.weight"));
+  EXPECT_FALSE(out.items()[0].file->contains("lm_head.weight"));
+}
+
 TEST_F(StoredModelTest, ExportKeepsBytesAndNeverReplacesWhatExists) {
   write_model(folder_.path(), tiny_config({{"bos_token_id", 4}}));
-  write_file_atomic(real_files(), folder_ / "generation_config.json", "{}");
+  const std::map<std::string, std::string> companions{{"generation_config.json", "{}"},
+                                                      {"vocab.json", R"({"a": 0, "b": 1})"},
+                                                      {"merges.txt", "#version: 0.2\n"},
+                                                      {"added_tokens.json", R"({"<x>": 2})"},
+                                                      {"tokenizer_config.json", R"({"b": 1})"}};
+  for (const auto& [name, text] : companions) {
+    write_file_atomic(real_files(), folder_ / name, text);
+  }
   const std::string out = folder_ / "out";
   export_model(real_files(), folder_.path(), out);
-  EXPECT_EQ(real_files().read(join_path(out, "generation_config.json")), "{}");
+  for (const auto& [name, text] : companions) {
+    EXPECT_EQ(real_files().read(join_path(out, name)), text);
+  }
   const SafetensorsFolder before(real_files(), folder_.path());
   const SafetensorsFolder after(real_files(), out);
   ASSERT_EQ(before.items().size(), after.items().size());

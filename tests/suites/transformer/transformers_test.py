@@ -43,7 +43,7 @@ def with_transformers():
 try:
     import torch
     import transformers
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_file, save_file, save_model
     from transformers import GPT2Config, GPT2LMHeadModel
 except ImportError:
     with_transformers()
@@ -223,12 +223,52 @@ log: {{interval: 1}}
         assert raw_tensors(folder / f"tuned_{start}") == raw_tensors(checkpoint), start
 
 
+def write_byte_tokenizer(folder):
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in printable]
+    vocab = {chr(b) if b in printable else chr(256 + others.index(b)): b for b in range(256)}
+    (folder / "vocab.json").write_text(json.dumps({**vocab, "<|endoftext|>": 256}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+
+
+def check_generation(folder):
+    """The likeliest continuations, byte for byte."""
+    for name in ("plain", "untied", "by_layer", "gelu"):
+        write_byte_tokenizer(folder / name)
+        model = GPT2LMHeadModel.from_pretrained(folder / name).eval()
+        for prompt in (b"a", b"the c", b"0123456789ab"):
+            count = SIZES["n_positions"] - len(prompt)
+            ids = torch.tensor([list(prompt)])
+            out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count,
+                                 pad_token_id=0)[0].tolist()[len(prompt):]
+            out = out[:-1] if out[-1] == SIZES["eos_token_id"] else out
+            text = b"".join(b"<|endoftext|>" if i == 256 else bytes([i]) for i in out)
+            done = subprocess.run([MSTRAIN, "generate", "--model", name, "--prompt", prompt.decode(), "--tokens",
+                                   str(count), "--greedy"], cwd=folder, capture_output=True)
+            assert done.returncode == 0 and done.stdout == prompt + text + b"\n", (name, prompt, out, done)
+
+
+def check_head_alone(folder):
+    """safetensors' save_model() keeps one of the two names of a tied weight."""
+    (folder / "head").mkdir()
+    save_model(make_model(), str(folder / "head/model.safetensors"))
+    (folder / "head/config.json").write_text((folder / "plain/config.json").read_text())
+    names = set(raw_tensors(folder / "head"))
+    assert len(names & {"lm_head.weight", "transformer.wte.weight"}) == 1, names
+    save_file(example(), folder / "in.safetensors")
+    for name in ("plain", "head"):
+        mstrain("forward", "--model", name, "--input", "in.safetensors", "--output", f"{name}.safetensors", folder=folder)
+    assert (folder / "plain.safetensors").read_bytes() == (folder / "head.safetensors").read_bytes()
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         check_options(folder)
         check_forms(folder)
+        check_head_alone(folder)
         check_export(folder)
+        check_generation(folder)
         check_fine_tuning(folder)
     print(f"transformers {transformers.__version__} and mstrain agree on {len(MODELS)} models and {STEPS} steps")
 
