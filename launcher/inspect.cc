@@ -8,17 +8,18 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/data/token_files.h"
 #include "core/data/tokenizer.h"
-#include "core/data/utf8.h"
 #include "core/io/events.h"
 #include "core/io/folder.h"
 #include "core/io/idx.h"
 #include "core/io/npy.h"
-#include "core/io/safetensors.h"
+#include "core/io/safetensors_folder.h"
 #include "core/train/checkpoint.h"
 #include "core/train/metrics_file.h"
 #include "core/train/numbers.h"
 #include "core/train/run_directory.h"
+#include "launcher/inspect_data.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -71,11 +72,19 @@ void print_checkpoint(FileSystem& files, const std::string& path, std::FILE* out
     fmt::print(out, "  step {}, {} samples taken, seed {}\n", grouped(progress.step),
                grouped(progress.samples), progress.seed);
   }
-  if (files.exists(join_path(path, kTokenizerFile))) {
-    const auto tokenizer = load_tokenizer(files, path);
-    fmt::print(out, "  tokenizer {}, {} tokens\n", tokenizer->name(), tokenizer->vocab_size());
+  std::vector<std::string> shards;
+  const SafetensorsFolder weights(files, path);
+  for (const SafetensorsFolder::Item& item : weights.items()) {
+    shards.push_back(item.file->name());
   }
-  print_safetensors(files, join_path(path, kModelFile), out);
+  std::sort(shards.begin(), shards.end());
+  shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
+  for (const std::string& shard : shards) {
+    print_safetensors(files, shard, out);
+  }
+  if (has_tokenizer(files, path)) {
+    print_tokenizer(files, path, out);
+  }
 }
 
 void print_run(FileSystem& files, const std::string& path, std::FILE* out) {
@@ -120,29 +129,6 @@ void print_events(FileSystem& files, const std::string& path, std::FILE* out) {
   }
 }
 
-void print_text(FileSystem& files, const std::string& path, std::FILE* out) {
-  const std::unique_ptr<MappedFile> mapped = files.map(path);
-  const std::string_view text = as_text(mapped->bytes());
-  std::map<char32_t, uint64_t> counts;
-  int64_t characters = 0;
-  int64_t lines = 0;
-  for (size_t at = 0; at < text.size(); ++characters) {
-    const Utf8Character character = decode_utf8(text, at);
-    if (character.length == 0) {
-      throw IoError(
-          fmt::format("{}: is no checkpoint, safetensors, npy, IDX or event file, and no "
-                      "UTF-8 text from byte {} on",
-                      path, at));
-    }
-    ++counts[character.code];
-    lines += character.code == U'\n' ? 1 : 0;
-    at += static_cast<size_t>(character.length);
-  }
-  fmt::print(out, "{}: UTF-8 text, {} bytes, {} characters, {} distinct, {} lines\n", path,
-             grouped(static_cast<int64_t>(text.size())), grouped(characters), counts.size(),
-             grouped(lines));
-}
-
 }  // namespace
 
 void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
@@ -150,13 +136,16 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
     throw IoError(fmt::format("{}: does not exist", path));
   }
   if (files.is_directory(path)) {
-    if (files.exists(join_path(path, kModelFile))) {
+    if (has_safetensors(files, path)) {
       print_checkpoint(files, path, out);
     } else if (files.exists(join_path(path, kMetricsFile)) ||
                files.exists(join_path(path, "checkpoints"))) {
       print_run(files, path, out);
+    } else if (has_tokenizer(files, path)) {
+      print_tokenizer(files, path, out);
     } else {
-      throw IoError(fmt::format("{}: is neither a checkpoint nor a run directory", path));
+      throw IoError(
+          fmt::format("{}: is neither a checkpoint nor a run directory nor a tokenizer", path));
     }
     return;
   }
@@ -166,11 +155,17 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
   } else if (name.ends_with(".npy")) {
     const NpyArray array = read_npy(files, path);
     fmt::print(out, "{}: NumPy array {}\n", path, type_of(array.dtype, array.shape));
+  } else if (is_token_file(path) || is_megatron_index(files, path)) {
+    print_token_file(files, path, out);
   } else if (name.find("-ubyte") != std::string::npos || name.find(".idx") != std::string::npos) {
     const IdxArray array = read_idx(files, path);
     fmt::print(out, "{}: IDX array {}\n", path, type_of(array.dtype, array.shape));
   } else if (name.starts_with("events.out.tfevents.")) {
     print_events(files, path, out);
+  } else if (holds_documents(path)) {
+    print_json_lines(path, out);
+  } else if (is_tokenizer_file(name)) {
+    print_tokenizer(files, path, out);
   } else {
     print_text(files, path, out);
   }

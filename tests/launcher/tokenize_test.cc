@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <csignal>
+
 #include "tests/launcher/command.h"
 
 namespace mstrain {
@@ -73,6 +76,117 @@ TEST_F(TokenizeCommand, MistakesAreNamed) {
   says(run(folder_ / "tokeniser", "a.txt", "-"), 1, "did you mean");
   write_text(folder_ / "d.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n");
   says(run("byte", "d.jsonl", "-"), 1, "d.jsonl:2: from byte 14: expected a JSON object");
+}
+
+TEST_F(TokenizeCommand, InspectSaysWhatFilesHold) {
+  const std::string tokenizer = folder_ / "tokenizer";
+  const auto says = [&](const std::string& path, const char* text) {
+    const CommandResult result = run_command({"inspect", path});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr(text));
+  };
+  for (const char* format : {"nanogpt", "llmc", "megatron"}) {
+    const std::string output = folder_ / (std::string(format) + ".bin");
+    ASSERT_EQ(run(tokenizer, "b.jsonl", output, {"--format", format}).status, 0);
+  }
+  says(folder_ / "nanogpt.bin", "nanogpt.bin: ids as nanoGPT writes them, 3 tokens of 16 bits\n");
+  says(folder_ / "llmc.bin", "ids as llm.c writes them, 3 tokens of 16 bits\n");
+  says(folder_ / "megatron.bin", "as Megatron writes them, 3 tokens of 16 bits, 3 documents");
+  says(folder_ / "megatron.idx", "megatron.bin: ids as Megatron writes them");
+  says(folder_ / "b.jsonl", "JSON lines, 3 documents, 5 bytes of text");
+  says(tokenizer, "tokenizer bpe, 259 tokens, 258 ends a text");
+  says(join_path(tokenizer, "vocab.json"), "tokenizer bpe, 259 tokens");
+  write_text(folder_ / "odd.bin", "abc");
+  const CommandResult odd = run_command({"inspect", folder_ / "odd.bin"});
+  EXPECT_EQ(odd.status, 1);
+  EXPECT_THAT(odd.err, HasSubstr("odd.bin: offset 2: ids of 16 bits"));
+}
+
+// 24 MiB of words, and now and then a long one.
+std::string long_text() {
+  std::string text;
+  uint32_t state = 7;
+  while (text.size() < (24 << 20)) {
+    state = state * 1664525U + 1013904223U;
+    static constexpr const char* kWords[] = {"the ", "cat ", "théâtre ", "on ", "a ", "mat.\n"};
+    text += state >> 20 == 0 ? std::string(3000, 'z') : kWords[(state >> 16) % 6];
+  }
+  return text;
+}
+
+// Sanitizers keep memory of their own beside that of the program.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// The most memory that a process has had in use; 0 before it has become the command, and once it has ended.
+int64_t peak_bytes(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Name:") && line.find("launcher_test") != line.npos) {
+      return 0;
+    }
+    if (line.starts_with("VmHWM:")) {
+      return std::stoll(line.substr(6)) * 1024;
+    }
+  }
+  return 0;
+}
+
+TEST_F(TokenizeCommand, MemoryDoesNotGrowWithTheInputAndAnInterruptedRunGoesOn) {
+  const std::string text = long_text();
+  write_text(folder_ / "long.txt", text);
+  write_text(folder_ / "short.txt", text.substr(0, 2 << 20));
+  const std::string tokenizer = folder_ / "tokenizer";
+  const auto arguments = [&](const char* input, const std::string& output) {
+    return std::vector<std::string>{"tokenize", "--tokenizer",   tokenizer,
+                                    "--input",  folder_ / input, "--output",
+                                    output,     "--format",      "nanogpt"};
+  };
+  const auto peak_of = [&](const char* input) {
+    RunningCommand command(arguments(input, folder_ / (std::string(input) + ".ids")));
+    int64_t peak = 0;
+    while (!command.ended()) {
+      peak = std::max(peak, peak_bytes(command.pid()));
+      usleep(1000);
+    }
+    EXPECT_EQ(command.wait().status, 0);
+    return peak;
+  };
+  const int64_t small = peak_of("short.txt");
+  const int64_t large = peak_of("long.txt");
+  if (!kSanitized && small > 0) {
+    EXPECT_LT(large, small + (8 << 20));
+  }
+  const std::string whole = real_files().read(folder_ / "long.txt.ids");
+  ASSERT_GT(whole.size(), text.size());
+
+  // Killed where nothing was saved, then stopped after a save, then to the end.
+  const std::string output = folder_ / "again.ids";
+  const std::string partial = output + ".partial";
+  for (const int number : {SIGKILL, SIGTERM}) {
+    RunningCommand command(arguments("long.txt", output));
+    while (!command.ended() &&
+           !(real_files().exists(partial) && real_files().file_size(partial) > (1 << 20))) {
+      usleep(500);
+    }
+    command.signal(number);
+    const CommandResult result = command.wait();
+    if (result.status == 0) {
+      GTEST_SKIP() << "it ended before it could be stopped";
+    }
+    ASSERT_EQ(result.status, number == SIGKILL ? 128 + SIGKILL : 130) << result.err;
+    EXPECT_FALSE(real_files().exists(output));
+    if (number == SIGKILL) {
+      real_files().remove(partial);
+    }
+  }
+  EXPECT_TRUE(real_files().exists(output + ".progress"));
+  ASSERT_EQ(run_command(arguments("long.txt", output)).status, 0);
+  EXPECT_TRUE(real_files().read(output) == whole);
+  EXPECT_FALSE(real_files().exists(partial));
 }
 
 // A run on a text under a byte-pair encoding, and one on the ids that the command makes of it.
