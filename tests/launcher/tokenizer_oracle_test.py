@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`mstrain tokenize` gives the ids that tiktoken, tokenizers and sentencepiece give, over random Unicode text.
+"""`mstrain tokenize` gives the ids that tiktoken, tokenizers and sentencepiece give, for every character and over random
+Unicode text.
 
 Usage: tokenizer_oracle_test.py MSTRAIN. Exits with 77 (skipped) where the packages or GPT-2's files (MSTRAIN_TEST_DATA)
 are missing; set MSTRAIN_TOKENIZERS_PYTHON to an interpreter that has tiktoken, tokenizers and sentencepiece, or create
@@ -15,6 +16,7 @@ import unicodedata
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DATA = pathlib.Path(os.environ.get("MSTRAIN_TEST_DATA", ROOT.parent / "shared/data"))
+UNICODE = pathlib.Path(os.environ.get("MSTRAIN_UNICODE_DATA", "/usr/share/unicode"))  # Debian's unicode-data
 SEED = 7
 TEXTS = 4000
 
@@ -35,11 +37,65 @@ def with_packages():
     skip("the Python packages tiktoken, tokenizers and sentencepiece are not installed")
 
 
-def random_texts():
+def assigned_characters():
+    """Those of Unicode 15.0, or of an older version where Python and the system know no other. What came later has no
+    class here, and what has none may have one in the peers."""
+    ages = UNICODE / "DerivedAge.txt"
+    if ages.exists():
+        codes = set()
+        for line in ages.read_text().splitlines():
+            span, _, age = line.split("#")[0].partition(";")
+            if age.strip() and float(age) <= 15.0:
+                begin, _, end = span.strip().partition("..")
+                codes.update(range(int(begin, 16), int(end or begin, 16) + 1))
+        version = "15.0"
+    else:
+        version = unicodedata.unidata_version
+        if tuple(map(int, version.split("."))) > (15, 0, 0):
+            print(f"Python's Unicode {version} is newer than 15.0 and {ages} is not there: ASCII alone is compared")
+            return [chr(c) for c in range(128)]
+        codes = {c for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Co")}
+    private = {*range(0xE000, 0xF900), *range(0xF0000, 0x110000)}
+    surrogates = range(0xD800, 0xE000)
+    characters = [chr(c) for c in sorted(codes - private - set(surrogates))]
+    print(f"{len(characters)} characters of Unicode {version}")
+    return characters
+
+
+def telling_tokenizer():
+    """A byte-level BPE whose ids tell where text was cut: the last byte of a character becomes one token with an x, 1 or !
+    behind it, and its first byte with a space before it, where both are in one piece."""
+    import tiktoken
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    import tokenizers_vs_python as peers
+    pairs = dict.fromkeys([bytes([b]) + c for b in range(256) for c in (b"x", b"1", b"!")] +
+                          [b" " + bytes([b]) for b in range(256)])
+    ranks = {bytes([b]): b for b in range(256)} | {pair: 256 + i for i, pair in enumerate(pairs)}
+    spelled = {b: c for c, b in peers.byte_alphabet().items()}
+    spell = lambda bytes_: "".join(spelled[b] for b in bytes_)  # noqa: E731
+    bpe = Tokenizer(models.BPE(vocab={spell(token): i for token, i in ranks.items()},
+                               merges=[(spell(p[:1]), spell(p[1:])) for p in pairs]))
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    encoding = tiktoken.Encoding("telling", pat_str=peers.PATTERN, mergeable_ranks=ranks, special_tokens={})
+    return bpe, encoding.encode_ordinary
+
+
+def check_every_character(mstrain, characters):
+    texts = ["".join(f"x{c}x1{c}1!{c}! {c} {c}{c}\n" for c in characters[i:i + 100])
+             for i in range(0, len(characters), 100)]
+    bpe, with_tiktoken = telling_tokenizer()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "tokenizer.json")
+        bpe.save(str(path))
+        found = ours(mstrain, path, texts)
+    compare("every character, tiktoken", texts, found, with_tiktoken)
+    compare("every character, tokenizers", texts, found, lambda t: bpe.encode(t).ids)
+
+
+def random_texts(assigned):
     rng = random.Random(SEED)
-    print(f"seed {SEED}, {TEXTS} texts, Unicode {unicodedata.unidata_version}")
-    # Characters that are newer than the peers' tables would be an unfair question.
-    assigned = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
+    print(f"seed {SEED}, {TEXTS} texts")
     spaces = [c for c in assigned if c.isspace()]
     words = ["12", "'ll", "'re", " the", "!?", "é", "e\u0301", "ﬁ", "１", "  ", "한국", "👩‍👩‍👧"]
 
@@ -86,9 +142,64 @@ def train_small():
     return {"tokenizers, own BPE": bpe, "tokenizers, own Unigram": unigram}
 
 
+def fields(message):
+    """(number, value) of each field of a protocol buffer."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(message):
+        key = varint()
+        size = {0: 0, 1: 8, 5: 4}.get(key & 7)
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        size = varint() if size is None else size
+        yield key >> 3, message[at:at + size]
+        at += size
+
+
+def converted(model):
+    """A SentencePiece model as `transformers` makes a tokenizer.json of T5's."""
+    import sentencepiece
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    normalizer = dict(fields(dict(fields(model.read_bytes()))[3]))
+    unigram = Tokenizer(models.Unigram([(processor.id_to_piece(i), processor.get_score(i))
+                                        for i in range(len(processor))], unk_id=processor.unk_id()))
+    unigram.normalizer = normalizers.Sequence([
+        normalizers.Precompiled(normalizer[2]), normalizers.Strip(left=False, right=True),
+        normalizers.Replace(Regex(" {2,}"), "▁")])
+    unigram.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    unigram.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    return unigram
+
+
+def check_sentencepiece(mstrain, model, texts):
+    import sentencepiece
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    lines = (model.parent / "botchan.txt").read_text().splitlines()
+    compare("sentencepiece", lines + texts, ours(mstrain, model, lines + texts), processor.encode)
+    lines += ["Ｆｕｌｌ　ｗｉｄｔｈ", "naïve café", "ﬁne ①②", "한국어 テキスト", "  two  spaces ", "tab\tnew"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "tokenizer.json")
+        unigram = converted(model)
+        unigram.save(str(path))
+        compare("tokenizers, Unigram with a character map", lines, ours(mstrain, path, lines),
+                lambda t: unigram.encode(t).ids)
+
+
 def main():
     try:
-        import sentencepiece
+        import sentencepiece  # noqa: F401
         import tiktoken  # noqa: F401
         import tokenizers  # noqa: F401
     except ImportError:
@@ -96,7 +207,9 @@ def main():
     sys.path.insert(0, str(ROOT / "benchmarks"))
     import tokenizers_vs_python as peers
     mstrain = str(pathlib.Path(sys.argv[1]).resolve())
-    texts = random_texts()
+    characters = assigned_characters()
+    check_every_character(mstrain, characters)
+    texts = random_texts(characters)
     with tempfile.TemporaryDirectory() as folder:
         for name, tokenizer in train_small().items():
             path = pathlib.Path(folder, "tokenizer.json")
@@ -108,13 +221,14 @@ def main():
     if not (DATA / "gpt2/encoder.json").exists():
         skip("GPT-2's files are not in MSTRAIN_TEST_DATA")
     found = ours(mstrain, DATA / "gpt2", texts)
-    compare("tiktoken", texts, found, peers.with_tiktoken(DATA / "gpt2"))
+    with_tiktoken = peers.with_tiktoken(DATA / "gpt2")
+    compare("tiktoken", texts, found, with_tiktoken)
     compare("tokenizers", texts[:1000], found[:1000], peers.with_tokenizers(DATA / "gpt2"))
-    model = DATA / "unigram/test_model.model"
-    if model.exists():
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-        lines = (DATA / "unigram/botchan.txt").read_text().splitlines() + texts
-        compare("sentencepiece", lines, ours(mstrain, model, lines), processor.encode)
+    special = [f"{a}<|endoftext|>{b}" for a, b in zip(texts[::2], texts[1::2])]
+    compare("tiktoken, special", special, ours(mstrain, DATA / "gpt2", special),
+            lambda t: with_tiktoken.__self__.encode(t, allowed_special="all"))
+    if (DATA / "unigram/test_model.model").exists():
+        check_sentencepiece(mstrain, DATA / "unigram/test_model.model", texts)
 
 
 if __name__ == "__main__":
