@@ -74,13 +74,22 @@ void save_checkpoint(FileSystem& files, const std::string& folder,
 }
 
 std::string print_progress(const ProgressState& progress) {
-  const OrderedJson json{{"format", kFormat},
-                         {"version", kVersion},
-                         {"step", progress.step},
-                         {"rng", {{"algorithm", "philox4x32-10"}, {"seed", progress.seed}}},
-                         {"data", {{"samples", progress.samples}, {"identity", progress.data}}},
-                         {"micro_batch", progress.micro_batch},
-                         {"schedule", progress.schedule}};
+  OrderedJson json{{"format", kFormat},
+                   {"version", kVersion},
+                   {"step", progress.step},
+                   {"rng", {{"algorithm", "philox4x32-10"}, {"seed", progress.seed}}},
+                   {"data", {{"samples", progress.samples}, {"identity", progress.data}}},
+                   {"micro_batch", progress.micro_batch},
+                   {"schedule", progress.schedule}};
+  if (!progress.guard.is_null()) {
+    json["guard"] = progress.guard;
+  }
+  if (!progress.loss_scale.is_null()) {
+    json["loss_scale"] = progress.loss_scale;
+  }
+  if (!progress.callbacks.empty()) {
+    json["callbacks"] = progress.callbacks;
+  }
   return json.dump(2) + "\n";
 }
 
@@ -106,6 +115,15 @@ ProgressState parse_progress(std::string_view text, const std::string& name) {
   out.data = member<std::string>(section("data"), "identity", name);
   out.micro_batch = count(json, "micro_batch", name);
   out.schedule = section("schedule");
+  if (json.contains("guard")) {
+    out.guard = section("guard");
+  }
+  if (json.contains("loss_scale")) {
+    out.loss_scale = section("loss_scale");
+  }
+  if (json.contains("callbacks")) {
+    out.callbacks = section("callbacks");
+  }
   return out;
 }
 
@@ -198,10 +216,13 @@ std::optional<std::string> newest_checkpoint(FileSystem& files, const std::strin
   return std::nullopt;
 }
 
-void prune_checkpoints(FileSystem& files, const std::string& directory, int64_t keep) {
+void prune_checkpoints(FileSystem& files, const std::string& directory, int64_t keep,
+                       std::span<const int64_t> besides) {
   const std::vector<int64_t> steps = list_checkpoints(files, directory);
   for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
-    remove_folder(files, join_path(directory, checkpoint_name(steps[i])));
+    if (std::find(besides.begin(), besides.end(), steps[i]) == besides.end()) {
+      remove_folder(files, join_path(directory, checkpoint_name(steps[i])));
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,12 +33,15 @@ struct StoredTensor {
 
 // What a run is besides its tensors.
 struct ProgressState {
-  int64_t step = 0;         // updates done
-  uint64_t seed = 0;        // all random numbers are functions of it and the step
-  int64_t samples = 0;      // taken from the training data
-  int64_t micro_batch = 0;  // the order of sums depends on it
-  std::string data;         // identity of the training data
-  Json schedule;            // LearningRate::state()
+  int64_t step = 0;                 // updates done
+  uint64_t seed = 0;                // all random numbers are functions of it and the step
+  int64_t samples = 0;              // taken from the training data
+  int64_t micro_batch = 0;          // the order of sums depends on it
+  std::string data;                 // identity of the training data
+  Json schedule;                    // LearningRate::state()
+  Json guard = nullptr;             // StepGuard::state(), where steps may be skipped
+  Json loss_scale = nullptr;        // {scale, taken} (core/optim/loss_scale.h), where it is dynamic
+  Json callbacks = Json::object();  // Callback::state() by name
 };
 
 struct CheckpointContents {
@@ -73,7 +77,8 @@ std::vector<int64_t> list_checkpoints(FileSystem& files, const std::string& dire
 std::optional<std::string> newest_checkpoint(FileSystem& files, const std::string& directory,
                                              bool set_aside);
 
-// Removes the oldest but `keep`.
-void prune_checkpoints(FileSystem& files, const std::string& directory, int64_t keep);
+// Removes the oldest but `keep`, and but those of the steps `besides`.
+void prune_checkpoints(FileSystem& files, const std::string& directory, int64_t keep,
+                       std::span<const int64_t> besides = {});
 
 }  // namespace mstrain

@@ -1,4 +1,4 @@
-// The loss over held-out data, every `eval.interval` steps and at the end.
+// The loss and other measures over held-out data, every `eval.interval` steps and at the end, and what the model writes.
 #pragma once
 
 #include <atomic>
@@ -10,30 +10,44 @@
 namespace mstrain {
 
 struct EvaluationResult {
-  double loss = 0;  // mean over all predictions
+  std::vector<Metric> metrics;  // means over all predictions; the loss first
   int64_t predictions = 0;
   double seconds = 0;
 };
 
+// "eval loss 1.2345  perplexity 3.437"
+std::string describe(std::span<const Metric> metrics);
+
+// What an evaluation of `task` on `data` gives, by name; empty where nothing is held out.
+std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data);
+
 // Over `eval.batches`. None when `stop` was set meanwhile. `progress` may be null. Throws Error where nothing is held out.
 std::optional<EvaluationResult> evaluate(const LossProgram& program, const Params& params,
-                                         const TrainData& data, const TrainConfig& config,
-                                         int64_t rows, const std::atomic<bool>& stop,
+                                         const TrainTask& task, const TrainData& data,
+                                         const TrainConfig& config, int64_t rows,
+                                         const std::atomic<bool>& stop,
                                          Progress* progress = nullptr);
 
 class Evaluation final : public Callback {
  public:
   // All arguments must outlive it. `rows`: samples computed at once. Without held-out data `program` may be null.
-  Evaluation(const LossProgram* program, const TrainData& data, const TrainConfig& config,
-             int64_t rows, MetricsLog& log, Progress& progress, const std::atomic<bool>& stop);
+  Evaluation(const LossProgram* program, const TrainTask& task, const TrainData& data,
+             const TrainConfig& config, int64_t rows, MetricsLog& log, Progress& progress,
+             const std::atomic<bool>& stop);
 
   bool wants(int64_t step, Moment moment) override;
   void on_state(Trainer& trainer, Moment moment) override;
 
+  // Whether what is held out is to be evaluated now.
+  bool evaluates(int64_t step, Moment moment) const;
   const std::optional<EvaluationRow>& last() const { return last_; }
+  const std::vector<Continuation>& samples() const { return samples_; }  // the last ones
 
  private:
+  bool writes(int64_t step, Moment moment) const;
+
   const LossProgram* program_;
+  const TrainTask& task_;
   const TrainData& data_;
   const TrainConfig& config_;
   int64_t rows_;
@@ -41,6 +55,7 @@ class Evaluation final : public Callback {
   Progress& progress_;
   const std::atomic<bool>& stop_;
   std::optional<EvaluationRow> last_;
+  std::vector<Continuation> samples_;
 };
 
 }  // namespace mstrain

@@ -46,17 +46,21 @@ std::vector<Json> read_metrics(FileSystem& files, const std::string& path) {
   return rows;
 }
 
-MetricsFile::MetricsFile(FileSystem& files, std::string path, int64_t last_step) {
+int64_t MetricsKept::of(const Json& row) const {
+  return row.contains("eval_loss") ? evaluation : row.contains("samples") ? samples : training;
+}
+
+MetricsFile::MetricsFile(FileSystem& files, std::string path, const MetricsKept& kept) {
   if (files.exists(path)) {
     const std::string text = files.read(path);
-    std::string kept;
+    std::string rest;
     for_each_row(text, [&](std::string_view line, const Json& row) {
-      if (row["step"].get<int64_t>() <= last_step) {
-        kept.append(line).push_back('\n');
+      if (row["step"].get<int64_t>() <= kept.of(row)) {
+        rest.append(line).push_back('\n');
       }
     });
-    if (kept != text) {
-      write_file_atomic(files, path, kept);
+    if (rest != text) {
+      write_file_atomic(files, path, rest);
     }
   }
   file_ = files.open(path, WriteMode::kAppend);
@@ -65,7 +69,5 @@ MetricsFile::MetricsFile(FileSystem& files, std::string path, int64_t last_step)
 void MetricsFile::write(const OrderedJson& row) {
   file_->append(row.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
-
-void MetricsFile::sync() { file_->sync(); }
 
 }  // namespace mstrain

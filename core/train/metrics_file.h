@@ -1,6 +1,7 @@
 // metrics.jsonl: what a run measured, one JSON object a line, in the order of steps.
 // Training rows have step, loss, lr, grad_norm, tokens_per_second, step_seconds and time (seconds since 1970);
-// evaluation rows have step, eval_loss, eval_seconds, time and perhaps samples.
+// with skipped_steps where steps may be skipped; evaluation rows have step, eval_loss and what else is measured
+// (kMetricKinds), eval_seconds, time and perhaps samples. Samples between evaluations are rows of their own.
 #pragma once
 
 #include <memory>
@@ -18,14 +19,23 @@ inline constexpr const char* kMetricsFile = "metrics.jsonl";
 // leave half a line.
 std::vector<Json> read_metrics(FileSystem& files, const std::string& path);
 
+// The last steps of which rows are kept, by kind.
+struct MetricsKept {
+  int64_t training, evaluation, samples;
+  MetricsKept(int64_t step) : training(step), evaluation(step), samples(step) {}  // NOLINT: of all
+  MetricsKept(int64_t training_step, int64_t evaluation_step, int64_t samples_step)
+      : training(training_step), evaluation(evaluation_step), samples(samples_step) {}
+
+  int64_t of(const Json& row) const;
+};
+
 class MetricsFile {
  public:
-  // Cuts `path` back to rows of `last_step` and before, then appends. Throws IoError, as all methods do.
-  MetricsFile(FileSystem& files, std::string path, int64_t last_step);
+  // Cuts `path` back to what is `kept`, then appends. Throws IoError, as all methods do.
+  MetricsFile(FileSystem& files, std::string path, const MetricsKept& kept);
 
   // Appends one line in one piece.
   void write(const OrderedJson& row);
-  void sync();
 
  private:
   std::unique_ptr<WritableFile> file_;

@@ -2,15 +2,16 @@
 
 #include <chrono>
 
-#include "core/base/error.h"
+#include "core/train/state_fields.h"
 
 namespace mstrain {
 namespace {
 
-int64_t last_evaluated_step(const std::vector<Json>& rows, int64_t last_step) {
-  int64_t step = -1;
+// The step of the last row that has `key`; 0: none has.
+int64_t last_with(const std::vector<Json>& rows, const char* key) {
+  int64_t step = 0;
   for (const Json& row : rows) {
-    if (row.contains("eval_loss") && row["step"].get<int64_t>() <= last_step) {
+    if (row.contains(key)) {
       step = std::max(step, row["step"].get<int64_t>());
     }
   }
@@ -24,23 +25,37 @@ double wall_clock() {
 }
 
 MetricsLog::MetricsLog(const RunDirectory& directory, const TrainConfig& config,
-                       int64_t tokens_per_step, int64_t last_step)
+                       int64_t tokens_per_step, const MetricsKept& kept)
     : config_(config),
       tokens_per_step_(tokens_per_step),
-      last_evaluation_(last_evaluated_step(
-          read_metrics(directory.files(), directory.at(kMetricsFile)), last_step)),
-      file_(directory.files(), directory.at(kMetricsFile), last_step),
-      events_(directory.files(), directory.at(events_file_name(wall_clock())), wall_clock()) {
-  if (last_step > 0) {
-    events_.restart(last_step + 1, wall_clock());
+      metrics_path_(directory.at(kMetricsFile)),
+      events_path_(directory.at(events_file_name(wall_clock()))),
+      file_(directory.files(), metrics_path_, kept),
+      events_(directory.files(), events_path_, wall_clock()) {
+  const std::vector<Json> rows = read_metrics(directory.files(), metrics_path_);
+  last_evaluation_ = last_with(rows, kEvalLoss);
+  last_samples_ = last_with(rows, "samples");
+  if (kept.training > 0) {
+    events_.restart(kept.training + 1, wall_clock());
   }
+}
+
+MetricsKept MetricsLog::kept(int64_t step, const Json& callbacks) {
+  const auto found = callbacks.find(kName);
+  return found == callbacks.end() ? MetricsKept(step)
+                                  : MetricsKept(step, state_count(*found, "evaluation", kName),
+                                                state_count(*found, "samples", kName));
+}
+
+Json MetricsLog::state() const {
+  return {{"evaluation", last_evaluation_}, {"samples", last_samples_}};
 }
 
 bool MetricsLog::is_logged(int64_t step) const {
   return step == 1 || step % config_.log.interval == 0 || step == config_.schedule.total_steps;
 }
 
-void MetricsLog::on_step(const StepMetrics& metrics) {
+void MetricsLog::on_step(Trainer&, const StepMetrics& metrics) {
   seconds_ += metrics.seconds;
   ++steps_;
   if (!is_logged(metrics.step)) {
@@ -49,13 +64,20 @@ void MetricsLog::on_step(const StepMetrics& metrics) {
   const auto steps = static_cast<double>(steps_);
   const double rate = static_cast<double>(tokens_per_step_) * steps / seconds_;
   const double now = wall_clock();
-  file_.write({{"step", metrics.step},
-               {"loss", metrics.loss},
-               {"lr", metrics.lr},
-               {"grad_norm", metrics.grad_norm},
-               {"tokens_per_second", rate},
-               {"step_seconds", seconds_ / steps},
-               {"time", now}});
+  OrderedJson row{{"step", metrics.step},      {"loss", metrics.loss},
+                  {"lr", metrics.lr},          {"grad_norm", metrics.grad_norm},
+                  {"tokens_per_second", rate}, {"step_seconds", seconds_ / steps}};
+  if (metrics.skipped_steps) {
+    row["skipped_steps"] = *metrics.skipped_steps;
+    events_.scalar("train/skipped_steps", static_cast<double>(*metrics.skipped_steps), metrics.step,
+                   now);
+  }
+  if (metrics.loss_scale) {
+    row["loss_scale"] = *metrics.loss_scale;
+    events_.scalar("train/loss_scale", *metrics.loss_scale, metrics.step, now);
+  }
+  row["time"] = now;
+  file_.write(row);
   events_.scalar("train/loss", metrics.loss, metrics.step, now);
   events_.scalar("train/lr", metrics.lr, metrics.step, now);
   events_.scalar("train/grad_norm", metrics.grad_norm, metrics.step, now);
@@ -66,20 +88,22 @@ void MetricsLog::on_step(const StepMetrics& metrics) {
 
 void MetricsLog::evaluation(const EvaluationRow& row) {
   const double now = wall_clock();
-  OrderedJson json{
-      {"step", row.step}, {"eval_loss", row.loss}, {"eval_seconds", row.seconds}, {"time", now}};
+  OrderedJson json{{"step", row.step}};
+  for (const auto& [kind, value] : row.metrics) {
+    json[kind->name] = value;
+    events_.scalar(kind->tag, value, row.step, now);
+  }
+  if (!row.metrics.empty()) {
+    json["eval_seconds"] = row.seconds;
+    last_evaluation_ = row.step;
+  }
+  json["time"] = now;
   for (const auto& [prompt, text] : row.samples) {
     json["samples"].push_back({{"prompt", prompt}, {"text", text}});
     events_.text("sample/" + prompt, text, row.step, now);
+    last_samples_ = row.step;
   }
   file_.write(json);
-  events_.scalar("eval/loss", row.loss, row.step, now);
-  last_evaluation_ = row.step;
-}
-
-void MetricsLog::sync() {
-  file_.sync();
-  events_.sync();
 }
 
 }  // namespace mstrain

@@ -1,7 +1,7 @@
 // Writes down what a run measures: metrics.jsonl, and the same for TensorBoard.
 #pragma once
 
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/io/events.h"
@@ -11,40 +11,40 @@
 
 namespace mstrain {
 
-struct Continuation {
-  std::string prompt;
-  std::string text;
-};
-
-struct EvaluationRow {
-  int64_t step = 0;
-  double loss = 0;
-  double seconds = 0;
-  std::vector<Continuation> samples;
-};
-
 // A row for the first step, every `log.interval` steps and the last: loss, lr and grad_norm of that step; step_seconds
 // and tokens_per_second are means since the row before.
 class MetricsLog final : public Callback {
  public:
-  // Goes on after `last_step`: later rows are cut off.
+  // Goes on after what is `kept`: later rows are cut off.
   MetricsLog(const RunDirectory& directory, const TrainConfig& config, int64_t tokens_per_step,
-             int64_t last_step);
+             const MetricsKept& kept);
+  // What a run keeps that goes on from a checkpoint of `step`. An evaluation that came after the checkpoint of its own
+  // step is made again: the state of other callbacks has not seen it.
+  static MetricsKept kept(int64_t step, const Json& callbacks);
 
-  void on_step(const StepMetrics& metrics) override;
+  void on_step(Trainer& trainer, const StepMetrics& metrics) override;
   void evaluation(const EvaluationRow& row);
-  // Returns when all rows are durable.
-  void sync();
+  // The files whose rows are durable when they are synced.
+  std::vector<std::string> paths() const { return {metrics_path_, events_path_}; }
 
-  // Whether `step` has an evaluation row.
+  // Whether `step` has an evaluation row, or one with samples.
   bool evaluated(int64_t step) const { return last_evaluation_ >= step; }
+  bool sampled(int64_t step) const { return last_samples_ >= step; }
   // Whether on_step writes a row for `step`.
   bool is_logged(int64_t step) const;
 
+  std::string name() const override { return kName; }
+  Json state() const override;
+
  private:
+  static constexpr const char* kName = "log";
+
   const TrainConfig& config_;
   int64_t tokens_per_step_;
-  int64_t last_evaluation_ = -1;
+  int64_t last_evaluation_ = 0;
+  int64_t last_samples_ = 0;
+  std::string metrics_path_;
+  std::string events_path_;
   MetricsFile file_;
   EventsWriter events_;
   double seconds_ = 0;  // since the last row

@@ -29,11 +29,16 @@ int64_t bytes_of(std::span<const TensorType> types) {
   return sum;
 }
 
+// All but what are numbers in state.json.
+int64_t copied_bytes(const RunPlan& plan) {
+  return plan.parameter_bytes + plan.optimizer_bytes - plan.number_bytes;
+}
+
 }  // namespace
 
 int64_t RunPlan::total() const {
   const int64_t beside = evaluates ? evaluation.arena + evaluation.outputs : 0;
-  return step.inputs + step.outputs + step.arena + beside;
+  return step.inputs + step.outputs + step.arena + beside + snapshot_bytes;
 }
 
 int64_t memory_limit(const MemoryConfig& config) {
@@ -59,11 +64,20 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     }
     for (const ParamSpec& spec : task.parameters) {
       plan.parameters += spec.type.elements();
-      plan.parameter_bytes += spec.type.bytes();
     }
-    plan.optimizer_bytes = bytes_of(run.step->state_types()) - plan.parameter_bytes;
+    const std::span<const TensorType> state(run.step->state_types());
+    plan.parameter_bytes = bytes_of(state.first(task.parameters.size()));
+    plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
+    // The count of updates; a loss scale, and the count of steps taken with it.
+    plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1);
+    plan.master_bytes = config.precision.has_master() ? size_of(Dtype::kF32) * plan.parameters : 0;
+    plan.gradient_bytes =
+        config.batch.global == rows || config.precision.params == config.precision.grads
+            ? plan.parameter_bytes
+            : size_of(config.precision.grad_dtype()) * plan.parameters;
     plan.step = run.step->program()->memory();
     plan.batch_bytes = plan.step.inputs - plan.parameter_bytes - plan.optimizer_bytes;
+    plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? copied_bytes(plan) : 0;
     plan.cost = run.step->program()->cost();
     plan.samples = config.batch.global;
     plan.micro = rows;
@@ -71,6 +85,10 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     return run;
   };
   const auto finished = [&](PlannedRun run) {
+    const int64_t copied = copied_bytes(run.plan);
+    if (config.checkpoint.async.is_word() && run.plan.total() + copied <= limit) {
+      run.plan.snapshot_bytes = copied;
+    }
     if (config.run.execution == Execution::kEager) {
       run.step = std::make_unique<StepProgram>(task, config, run.plan.micro, context);
       run.loss = evaluates ? std::make_unique<LossProgram>(task, config, run.plan.micro, context)
@@ -142,6 +160,16 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
        fmt::format("{:.4g} per token, {:.4g} per step",
                    plan.cost.flops / static_cast<double>(plan.tokens), plan.cost.flops),
        "");
+  const auto each = [&](int64_t total) {
+    return static_cast<double>(total) / static_cast<double>(plan.parameters);
+  };
+  line("per parameter",
+       fmt::format("{:.2f} bytes: {:.2f} parameter, {:.2f} gradient, {:.2f} master, {:.2f} moments",
+                   each(plan.parameter_bytes + plan.gradient_bytes + plan.optimizer_bytes -
+                        plan.number_bytes),
+                   each(plan.parameter_bytes), each(plan.gradient_bytes), each(plan.master_bytes),
+                   each(plan.optimizer_bytes - plan.number_bytes - plan.master_bytes)),
+       "");
   out += "memory, in bytes\n";
   const auto bytes = [&](std::string_view name, int64_t value, std::string_view note) {
     line(name, fmt::format("{:>16} {:>10}", grouped(value), gigabytes(value)), note);
@@ -157,6 +185,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   bytes("  workspace", step.workspace, "of kernels");
   if (plan.evaluates) {
     bytes("evaluation", plan.evaluation.arena + plan.evaluation.outputs, "arena of its own");
+  }
+  if (plan.snapshot_bytes > 0) {
+    bytes("snapshot", plan.snapshot_bytes, "copy of the state, while a checkpoint is written");
   }
   bytes("total", plan.total(),
         fmt::format("of {} (memory.limit_gb: {})", gigabytes(limit),

@@ -15,18 +15,22 @@ struct RunPlan {
   int64_t parameters = 0;  // elements
   int64_t parameter_bytes = 0;
   int64_t optimizer_bytes = 0;
-  int64_t batch_bytes = 0;   // of a step's samples, and constants
-  ProgramMemory step;        // .inputs are the four above
-  ProgramMemory evaluation;  // .arena and .outputs lie beside those of the step
+  int64_t master_bytes = 0;    // of these
+  int64_t number_bytes = 0;    // of these: what is stored as numbers in state.json
+  int64_t gradient_bytes = 0;  // of all gradients, were they in memory at once
+  int64_t batch_bytes = 0;     // of a step's samples, and constants
+  ProgramMemory step;          // .inputs are the four above
+  ProgramMemory evaluation;    // .arena and .outputs lie beside those of the step
   bool evaluates = false;
-  ProgramCost cost;     // of a step
-  int64_t samples = 0;  // in a step
-  int64_t micro = 0;    // samples computed at once
-  int64_t tokens = 0;   // in a step
+  int64_t snapshot_bytes = 0;  // copy of parameters and optimizer that a checkpoint is written from
+  ProgramCost cost;            // of a step
+  int64_t samples = 0;         // in a step
+  int64_t micro = 0;           // samples computed at once
+  int64_t tokens = 0;          // in a step
 
   int64_t total() const;
   // What no smaller batch, recomputation or shorter sequence avoids.
-  int64_t least() const { return parameter_bytes + optimizer_bytes + parameter_bytes; }
+  int64_t least() const { return parameter_bytes + optimizer_bytes + gradient_bytes; }
 };
 
 // The programs of a run, and their plan.
@@ -37,7 +41,8 @@ struct PlannedRun {
 };
 
 // Compiles for micro-batches of `micro`; 0 stands for batch.micro, where `auto` is the largest divisor of batch.global whose
-// plan fits into `limit` bytes, or 1. Allocates nothing. In eager execution the figures are those of the graph at O0.
+// plan fits into `limit` bytes, or 1. A snapshot that checkpoint.async leaves open comes in where the plan then still fits.
+// Allocates nothing. In eager execution the figures are those of the graph at O0.
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
                     int64_t limit, bool evaluates, int64_t micro = 0);
 

@@ -15,7 +15,7 @@ Profiler::Profiler(const RunDirectory& directory, const TrainConfig& config,
       last_(first_ + config.profile.steps - 1),
       done_(config.profile.steps == 0) {}
 
-void Profiler::on_step(const StepMetrics& metrics) {
+void Profiler::on_step(Trainer&, const StepMetrics& metrics) {
   if (!done_ && metrics.step >= first_) {
     const auto length = static_cast<int64_t>(std::llround(metrics.seconds * 1e9));
     steps_.push_back({metrics.step, metrics.begin, metrics.begin + length, kernels_.size()});

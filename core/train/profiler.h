@@ -18,7 +18,7 @@ class Profiler final : public Callback {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  void on_step(const StepMetrics& metrics) override;
+  void on_step(Trainer& trainer, const StepMetrics& metrics) override;
   bool wants(int64_t step, Moment moment) override;
   void on_state(Trainer& trainer, Moment moment) override;
 

@@ -20,6 +20,7 @@ Progress::Progress(const TrainConfig& config, int64_t tokens_per_step)
     : config_(config), tokens_per_step_(tokens_per_step), live_(isatty(STDERR_FILENO) != 0) {
   if (live_) {
     previous_ = set_log_sink([this](LogLevel level, std::string_view message) {
+      const std::lock_guard lock(mutex_);
       clear();
       const char* prefix = level == LogLevel::kWarning ? "warning: "
                            : level == LogLevel::kError ? "error: "
@@ -47,6 +48,7 @@ void Progress::clear() {
 
 void Progress::print(const std::string& line) {
   if (live_) {
+    const std::lock_guard lock(mutex_);
     fmt::print(stderr, "{}{}", kClearLine, line);
     std::fflush(stderr);
     visible_ = true;
@@ -55,7 +57,7 @@ void Progress::print(const std::string& line) {
   }
 }
 
-void Progress::on_step(const StepMetrics& metrics) {
+void Progress::on_step(Trainer&, const StepMetrics& metrics) {
   // The first steps touch their memory for the first time, so that the mean starts short.
   const double weight = std::max(1.0 / static_cast<double>(++steps_), 0.05);
   step_seconds_ += weight * (metrics.seconds - step_seconds_);

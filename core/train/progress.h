@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 #include <string>
 
 #include "core/base/log.h"
@@ -18,7 +19,7 @@ class Progress final : public Callback {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void on_step(const StepMetrics& metrics) override;
+  void on_step(Trainer& trainer, const StepMetrics& metrics) override;
   // Something else is under way: "evaluating 12/80".
   void show(const std::string& activity);
 
@@ -29,6 +30,7 @@ class Progress final : public Callback {
   const TrainConfig& config_;
   int64_t tokens_per_step_;
   bool live_;
+  std::mutex mutex_;  // of the line: messages may come from any thread
   bool visible_ = false;
   double step_seconds_ = 0;  // moving mean
   int64_t steps_ = 0;

@@ -69,9 +69,9 @@ OrderedJson data_of(FileSystem& files, const std::string& directory) {
     }
     if (row.contains("eval_loss")) {
       evaluation.push_back(&row);
-      if (const auto found = row.find("samples"); found != row.end() && found->is_array()) {
-        samples.push_back({{"step", row["step"]}, {"texts", *found}});
-      }
+    }
+    if (const auto found = row.find("samples"); found != row.end() && found->is_array()) {
+      samples.push_back({{"step", row["step"]}, {"texts", *found}});
     }
   }
   constexpr size_t kMaxSamples = 12;  // the newest; a run may have thousands
@@ -85,7 +85,8 @@ OrderedJson data_of(FileSystem& files, const std::string& directory) {
           {"config", config_of(files, config)},
           {"train", columns(training, {"step", "loss", "lr", "grad_norm", "tokens_per_second",
                                        "step_seconds"})},
-          {"eval", columns(evaluation, {"step", "eval_loss"})},
+          {"eval", columns(evaluation, {"step", "eval_loss", "eval_perplexity",
+                                        "eval_bits_per_byte", "eval_accuracy"})},
           {"samples", samples},
           {"profile", profile ? to_json(*profile) : OrderedJson()}};
 }

@@ -71,8 +71,13 @@ const lossSeries = () => runs.flatMap((run, i) => {
 });
 const plain = (key, smooth) => () => runs.map((run, i) => ({
   run: i, name: "", xs: run.train.step, raw: smooth && view.smooth ? run.train[key] : null, ys: smooth ? smoothed(run.train[key]) : run.train[key], colour: colour(i) }));
+const held = key => () => runs.map((run, i) => ({ run: i, name: "", xs: run.eval.step, ys: run.eval[key], colour: colour(many ? i : 1), dots: true }));
+const measured = key => runs.some(run => (run.eval[key] || []).some(finite));
 const specs = [
   { title: "Loss", unit: "nats per token", series: lossSeries, wide: true, height: 330, log: () => view.logLoss, digits: v => v.toFixed(4) },
+  { title: "Perplexity", unit: "held out", series: held("eval_perplexity"), shown: () => measured("eval_perplexity"), digits: v => v.toPrecision(4) },
+  { title: "Bits per byte", unit: "held out", series: held("eval_bits_per_byte"), shown: () => measured("eval_bits_per_byte"), digits: v => v.toFixed(4) },
+  { title: "Accuracy", unit: "held out, of the next token", series: held("eval_accuracy"), shown: () => measured("eval_accuracy"), digits: v => (v * 100).toFixed(2) + " %" },
   { title: "Throughput", unit: "tokens per second", series: plain("tokens_per_second"), zero: true, digits: short },
   { title: "Learning rate", unit: "", series: plain("lr"), zero: true, digits: v => v.toPrecision(4) },
   { title: "Gradient norm", unit: "before clipping", series: plain("grad_norm", true), zero: true, digits: v => v.toPrecision(4) },
@@ -212,7 +217,7 @@ if (many) {
   if (status) { $("status").textContent = status; $("status").classList.add(status); $("status").hidden = false; }
 }
 
-specs.forEach((spec, index) => {
+specs.filter(spec => !spec.shown || spec.shown()).forEach((spec, index) => {
   const head = el("div", { class: "card-head" }, el("h2", {}, spec.title), el("span", { class: "unit" }, spec.unit));
   const host = el("div");
   if (index === 0) {

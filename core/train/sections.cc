@@ -47,6 +47,23 @@ void check_fusion_config(const FusionConfig& config, const YamlNode& tree) {
   }
 }
 
+void check_callback_config(const TrainConfig& config, const YamlNode& tree) {
+  if (config.eval.early_stopping) {
+    check_monitor(tree, "eval.early_stopping.monitor", config.eval.early_stopping->monitor);
+  }
+  if (config.checkpoint.best) {
+    check_monitor(tree, "checkpoint.best", *config.checkpoint.best);
+  }
+  const auto& reduce = config.schedule.reduce_on_plateau;
+  if (reduce) {
+    check_monitor(tree, "schedule.reduce_on_plateau.monitor", reduce->monitor);
+  }
+  if (reduce && config.schedule.type == ScheduleType::kPlateau) {
+    config_fail(tree, "schedule.reduce_on_plateau",
+                "schedule.type: plateau does the same with fewer choices; say constant");
+  }
+}
+
 }  // namespace
 
 void check_train_config(const TrainConfig& config, const YamlNode& tree) {
@@ -72,8 +89,10 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
     config_fail(tree, "profile.steps",
                 "run.mode: benchmark writes nothing and times whole steps; say train");
   }
+  check_precision_config(config.precision, tree);
   check_optimizer_config(config.optimizer, tree);
   check_schedule_config(config.schedule, tree);
+  check_callback_config(config, tree);
 }
 
 std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& now) {

@@ -6,9 +6,9 @@
 
 #include "core/base/config.h"
 #include "core/nn/recompute.h"
-#include "core/optim/optimizer_config.h"
-#include "core/optim/schedule.h"
+#include "core/optim/precision_config.h"
 #include "core/tensor/jit.h"
+#include "core/train/callback_sections.h"
 
 namespace mstrain {
 
@@ -22,6 +22,7 @@ struct RunConfig {
   AutoOr<std::string> output_dir;
   int64_t seed = 1234;
   AutoOr<int64_t> threads;
+  std::optional<double> time_limit_hours;
 
   template <class V>
   void fields(V& v) {
@@ -33,6 +34,9 @@ struct RunConfig {
     v("output_dir", output_dir, "where everything is written; auto: out/<name>");
     v("seed", seed, "of initial weights, order of the data and dropout", rule::at_least(0));
     v("threads", threads, "processors to use; auto: all", rule::at_least(1).at_most(1024));
+    v("time_limit_hours", time_limit_hours,
+      "the run saves and ends as if interrupted after so many hours; the same command goes on",
+      rule::positive());
   }
 
   std::string directory() const { return output_dir.value_or("out/" + name); }
@@ -101,6 +105,8 @@ enum class Resume { kAuto, kNever };
 struct CheckpointConfig {
   int64_t interval = 1000;
   int64_t keep = 3;
+  std::optional<std::string> best;
+  AutoOr<bool> async;
   Resume resume = Resume::kAuto;
 
   template <class V>
@@ -108,6 +114,11 @@ struct CheckpointConfig {
     v("interval", interval, "steps between two checkpoints; the last step has one besides",
       rule::at_least(1));
     v("keep", keep, "newest checkpoints to keep", rule::at_least(1));
+    v("best", best,
+      "metric of the evaluations by which the best checkpoint is saved and kept besides");
+    v("async", async,
+      "training goes on while a copy of the state is written; auto: where memory for the copy is "
+      "left");
     v("resume", resume, "auto: go on from the newest checkpoint; never: refuse where there is one",
       rule::one_of({"auto", "never"}));
   }
@@ -118,6 +129,8 @@ struct EvalConfig {
   AllOr<int64_t> batches;
   std::vector<std::string> prompts;
   int64_t sample_tokens = 200;
+  AutoOr<int64_t> sample_interval;
+  std::optional<EarlyStoppingConfig> early_stopping;
 
   template <class V>
   void fields(V& v) {
@@ -125,8 +138,12 @@ struct EvalConfig {
       rule::at_least(1));
     v("batches", batches, "batches of batch.global samples to evaluate on, or all held-out data",
       rule::at_least(1));
-    v("prompts", prompts, "texts to continue at each evaluation, for the report");
+    v("prompts", prompts, "texts to continue as training goes, for log and report");
     v("sample_tokens", sample_tokens, "tokens to generate for each prompt", rule::at_least(1));
+    v("sample_interval", sample_interval,
+      "steps between two times; the last step has one besides; auto: eval.interval",
+      rule::at_least(1));
+    v("early_stopping", early_stopping, "end the run when evaluations get no better");
   }
 };
 
@@ -157,8 +174,9 @@ struct TrainConfig {
   RunConfig run;
   BatchConfig batch;
   MemoryConfig memory;
-  OptimizerConfig optimizer;
-  ScheduleConfig schedule;
+  PrecisionConfig precision;
+  UpdateConfig optimizer;
+  RateConfig schedule;
   FusionConfig fusion;
   CheckpointConfig checkpoint;
   EvalConfig eval;
@@ -173,6 +191,7 @@ struct TrainConfig {
   void fields_after_data(V& v) {
     v("batch", batch, "how many samples make a step");
     v("memory", memory, "what the run may take");
+    v("precision", precision, "in which types it is computed and stored");
     v("optimizer", optimizer, "update rule");
     v("schedule", schedule, "learning rate and length");
     v("fusion", fusion, "how far programs are optimised");

@@ -1,12 +1,16 @@
 #include "core/train/session.h"
 
-#include <chrono>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "core/base/error.h"
+#include "core/train/early_stopping.h"
 #include "core/train/machine.h"
 #include "core/train/profiler.h"
+#include "core/train/reduce_on_plateau.h"
 #include "core/train/report.h"
-#include "core/train/saver.h"
+#include "core/train/time_limit.h"
 
 namespace mstrain {
 namespace {
@@ -67,8 +71,12 @@ bool has_evaluation(const RunDirectory& directory, int64_t step) {
 class Reporter final : public Callback {
  public:
   Reporter(const RunDirectory& directory, const TrainConfig& config, const RunPlan& plan,
-           Evaluation& evaluation)
-      : directory_(directory), config_(config), plan_(plan), evaluation_(evaluation) {}
+           const Evaluation& evaluation, const Saver& saver)
+      : directory_(directory),
+        config_(config),
+        plan_(plan),
+        evaluation_(evaluation),
+        saver_(saver) {}
 
   bool wants(int64_t step, Moment moment) override {
     return moment != Moment::kStep ||
@@ -76,7 +84,7 @@ class Reporter final : public Callback {
   }
   void on_state(Trainer& trainer, Moment moment) override {
     reported_ = trainer.step();
-    const bool cut_short = evaluation_.wants(trainer.step(), Moment::kFinished);
+    const bool cut_short = evaluation_.evaluates(trainer.step(), Moment::kFinished);
     write(trainer.step(), moment == Moment::kStep                     ? "running"
                           : moment == Moment::kFinished && !cut_short ? "finished"
                                                                       : "interrupted");
@@ -97,7 +105,15 @@ class Reporter final : public Callback {
                     {"peak_memory_bytes", peak_memory_bytes()},
                     {"machine", to_json(this_machine())}};
     if (evaluation_.last()) {
-      run["eval_loss"] = evaluation_.last()->loss;
+      for (const auto& [kind, value] : evaluation_.last()->metrics) {
+        run[kind->name] = value;
+      }
+    }
+    if (const auto best = saver_.best()) {
+      run["best"] = {{"metric", best->metric},
+                     {"value", best->value},
+                     {"step", best->step},
+                     {"checkpoint", "checkpoints/" + checkpoint_name(best->step)}};
     }
     write_file_atomic(files, directory_.at(kRunFile), run.dump(2) + "\n");
     const std::string path = directory_.path();
@@ -108,9 +124,39 @@ class Reporter final : public Callback {
   const RunDirectory& directory_;
   const TrainConfig& config_;
   const RunPlan& plan_;
-  Evaluation& evaluation_;
+  const Evaluation& evaluation_;
+  const Saver& saver_;
   int64_t reported_ = -1;
 };
+
+// Monitors watch what the evaluations of this run measure.
+void check_monitors(const TrainConfig& config, const TrainTask& task, const TrainData& data) {
+  const std::vector<std::string> measured = metrics_of(task, data);
+  const auto check_one = [&](const char* key, const std::string& name) {
+    if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
+      throw ConfigError(
+          measured.empty()
+              ? fmt::format("{}: {} needs evaluations: give data.valid, or a data.split below 1",
+                            key, name)
+              : fmt::format("{}: this run measures no {}; it measures {}", key, name,
+                            fmt::join(measured, ", ")));
+    }
+  };
+  if (config.eval.early_stopping) {
+    check_one("eval.early_stopping.monitor", config.eval.early_stopping->monitor);
+  }
+  if (config.checkpoint.best) {
+    check_one("checkpoint.best", *config.checkpoint.best);
+  }
+  if (config.schedule.reduce_on_plateau) {
+    check_one("schedule.reduce_on_plateau.monitor", config.schedule.reduce_on_plateau->monitor);
+  }
+}
+
+bool ended_early(const TrainConfig& config, const std::optional<Previous>& previous) {
+  return previous && config.eval.early_stopping &&
+         EarlyStopping::has_ended(*config.eval.early_stopping, previous->progress.callbacks);
+}
 
 }  // namespace
 
@@ -122,13 +168,20 @@ Context make_context(const TrainConfig& config) {
 
 SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
                     const TrainTask& task, const TrainData& data, const Refuse& refuse,
-                    const std::atomic<bool>& stop) {
+                    const std::atomic<bool>& stop, const std::vector<Callback*>& more) {
+  const auto clock_begin = TimeLimit::Clock::now();
+  check_monitors(config, task, data);
   const RunDirectory directory(files, config.run.directory());
   const std::optional<Previous> previous = find_previous(directory, config, resolved);
   const int64_t begin = previous ? previous->progress.step : 0;
   const bool evaluates = data.evaluation != nullptr;
+  SessionResult result{.outcome = Outcome::kWasFinished, .step = begin};
+  if (ended_early(config, previous)) {
+    result.end_reason = "early stopping; raise eval.early_stopping.patience to go on";
+    return result;
+  }
   if (begin >= config.schedule.total_steps && (!evaluates || has_evaluation(directory, begin))) {
-    return {Outcome::kWasFinished, begin, std::nullopt, {}};
+    return result;
   }
 
   const Context context = make_context(config);
@@ -153,20 +206,41 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
     write_file_atomic(files, directory.at(kFusionFile), fusion_text(run));
   }
 
-  MetricsLog log(directory, config, run.plan.tokens, begin);
+  MetricsLog log(directory, config, run.plan.tokens,
+                 previous ? MetricsLog::kept(begin, previous->progress.callbacks) : MetricsKept(0));
   Progress progress(config, run.plan.tokens);
-  Evaluation evaluation(run.loss.get(), data, config, run.plan.micro, log, progress, stop);
-  Saver saver(directory, config, log, begin);
+  Evaluation evaluation(run.loss.get(), task, data, config, run.plan.micro, log, progress, stop);
+  Saver saver(directory, config, log, /*asynchronous=*/run.plan.snapshot_bytes > 0, begin);
   Profiler profiler(directory, config, *run.step, begin);
-  Reporter reporter(directory, config, run.plan, evaluation);
+  Reporter reporter(directory, config, run.plan, evaluation, saver);
+  // Each sees what those before it did: a checkpoint holds what an evaluation led to, the report what was saved.
+  std::vector<Callback*> callbacks{&log, &progress, &profiler, &evaluation};
+  std::optional<TimeLimit> time_limit;
+  if (config.run.time_limit_hours) {
+    callbacks.push_back(&time_limit.emplace(*config.run.time_limit_hours, clock_begin));
+  }
+  std::optional<ReduceOnPlateau> reduce;
+  if (config.schedule.reduce_on_plateau) {
+    callbacks.push_back(&reduce.emplace(*config.schedule.reduce_on_plateau));
+  }
+  std::optional<EarlyStopping> early_stopping;
+  if (config.eval.early_stopping) {
+    callbacks.push_back(&early_stopping.emplace(*config.eval.early_stopping, saver));
+  }
+  callbacks.insert(callbacks.end(), more.begin(), more.end());
+  callbacks.insert(callbacks.end(), {&saver, &reporter});
   reporter.write(begin, "running");
-  const bool finished =
-      trainer.run({&log, &progress, &profiler, &evaluation, &saver, &reporter}, stop);
+  const bool finished = trainer.run(callbacks, stop);
   // An evaluation that was cut short is made up for when the run is started again.
   const bool complete = finished && (!evaluates || log.evaluated(trainer.step()));
-  SessionResult result{complete ? Outcome::kFinished : Outcome::kInterrupted, trainer.step(),
-                       std::nullopt, trainer.state().params};
+  result.outcome = complete ? Outcome::kFinished : Outcome::kInterrupted;
+  result.step = trainer.step();
   result.evaluation = evaluation.last();
+  result.samples = evaluation.samples();
+  result.params = trainer.state().params;
+  result.end_reason = trainer.end_reason();
+  result.restored = early_stopping ? early_stopping->restored() : std::nullopt;
+  result.best = saver.best();
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include "core/train/evaluation.h"
 #include "core/train/plan.h"
 #include "core/train/run_directory.h"
+#include "core/train/saver.h"
 
 namespace mstrain {
 
@@ -16,17 +17,22 @@ struct SessionResult {
   Outcome outcome = Outcome::kFinished;
   int64_t step = 0;
   std::optional<EvaluationRow> evaluation;  // this session's last one
+  std::vector<Continuation> samples;        // the last ones
   Params params;                            // at the end; empty where the run was finished before
+  std::string end_reason;                   // where a callback ended the run
+  std::optional<int64_t> restored;          // the step whose weights the run ended with
+  std::optional<Saver::Best> best;          // of checkpoint.best
 };
 
 // Called for a plan that does not fit; throws PlanError.
 using Refuse = std::function<void(const RunPlan&, int64_t limit)>;
 
 // `resolved` is the whole configuration, every default filled in. Throws ConfigError for keys that a run which goes on must
-// not change, PlanError through `refuse`, IoError and Error. Whatever it throws, the newest checkpoint is intact.
+// not change and for monitors of what is not measured, PlanError through `refuse`, IoError and Error. Whatever it throws,
+// the newest checkpoint is intact. `more` are told before the checkpoint is written; those with a name have state in checkpoints.
 SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
                     const TrainTask& task, const TrainData& data, const Refuse& refuse,
-                    const std::atomic<bool>& stop);
+                    const std::atomic<bool>& stop, const std::vector<Callback*>& more = {});
 
 // What a configuration says to run on.
 Context make_context(const TrainConfig& config);

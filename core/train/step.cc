@@ -9,6 +9,7 @@
 #include "core/transform/accumulate.h"
 #include "core/transform/clip.h"
 #include "core/transform/grad.h"
+#include "core/transform/precision.h"
 
 namespace mstrain {
 namespace {
@@ -49,13 +50,16 @@ struct LossAndGradient {
   }
 };
 
-std::vector<std::string> names_of(const TrainState& form, size_t batch) {
+std::vector<std::string> names_of(const TrainState& form, size_t batch, bool may_skip) {
   std::vector<std::string> names;
   flatten_tree(form, &names);
   for (size_t i = 0; i < batch; ++i) {
     names.push_back(fmt::format("batch.{}", i));
   }
-  names.insert(names.end(), {"lr", "key"});
+  names.insert(names.end(), {"lr", "key", "step"});
+  if (may_skip) {
+    names.emplace_back("norm_limit");
+  }
   return names;
 }
 
@@ -64,8 +68,10 @@ std::vector<std::string> names_of(const TrainState& form, size_t batch) {
 struct StepProgram::Arguments {
   TrainState state;
   Tensors batch;
-  Tensor lr;   // f32 []
-  Tensor key;  // u32 [2]
+  Tensor lr;           // f32 []
+  Tensor key;          // u32 [2]
+  Tensor step;         // i32 []
+  Tensors norm_limit;  // f32 [], where steps may be skipped
 
   template <class V>
   void fields(V& v) {
@@ -73,8 +79,17 @@ struct StepProgram::Arguments {
     v("batch", batch);
     v("lr", lr);
     v("key", key);
+    v("step", step);
+    v("norm_limit", norm_limit);
   }
 };
+
+Params cast_params(Params params, Dtype dtype) {
+  for (auto& [name, value] : params.items()) {
+    value = cast(value, dtype);
+  }
+  return params;
+}
 
 Params named_params(std::span<const ParamSpec> specs) {
   Params params;
@@ -88,8 +103,10 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
                          const Context& context)
     : task_(task),
       context_(with_training(context, true)),
-      optimizer_(config.optimizer, task.parameters),
+      precision_(config.precision),
+      optimizer_(config.optimizer, task.parameters, config.precision),
       clip_(config.optimizer.clip_grad),
+      may_skip_(config.optimizer.may_skip() || config.precision.scales_dynamically()),
       micro_batches_(config.batch.global / micro) {
   check(micro > 0 && config.batch.global % micro == 0, "micro-batches of {} do not make up {}",
         micro, config.batch.global);
@@ -97,6 +114,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
     const Trace trace(Trace::Mode::kAbstract);
     TrainState abstract{abstract_params(task.parameters), {}};
     abstract.optimizer = optimizer_.init(abstract.params);
+    abstract.params = optimizer_.stored(abstract.params);
     const Tensors leaves = flatten_tree(abstract);
     for (const Tensor& leaf : leaves) {
       state_types_.push_back(leaf.type());
@@ -112,7 +130,12 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   types.insert(types.end(), batch.begin(), batch.end());
   types.push_back({Dtype::kF32, {}});
   types.push_back({Dtype::kU32, {2}});
-  const Arguments form{form_, Tensors(batch.size()), Tensor(), Tensor()};
+  types.push_back({Dtype::kI32, {}});
+  if (may_skip_) {
+    types.push_back({Dtype::kF32, {}});
+  }
+  const Arguments form{form_,    Tensors(batch.size()),     Tensor(), Tensor(),
+                       Tensor(), Tensors(may_skip_ ? 1 : 0)};
   const GraphPtr graph = trace_program(
       types,
       [&](std::span<const Tensor> leaves) {
@@ -125,51 +148,86 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   CompileOptions options = options_of(config);
   options.donated.assign(state_types_.size(), true);
   options.donated.resize(types.size() + captures_.size(), false);
-  options.input_names = names_of(form_, batch.size());
+  options.input_names = names_of(form_, batch.size(), may_skip_);
   options.input_names.resize(types.size() + captures_.size());
   program_ = compile(*graph, options);
 }
 
-std::pair<Tensor, Tensor> StepProgram::clipping(const Params& gradient, double share) const {
+Tensor StepProgram::loss_scale_of(const TrainState& state) const {
+  if (state.optimizer.loss_scale) {
+    return state.optimizer.loss_scale->scale;
+  }
+  const double scale = precision_.first_loss_scale();
+  return scale == 1 ? Tensor() : full({}, scale);
+}
+
+std::pair<Tensor, Tensor> StepProgram::clipping(const Params& gradient, double share,
+                                                const Tensor& loss_scale) const {
   const NameScope scope(fmt::format("{}.clip_grad", kOptimizerScope));
-  const Tensor norm = share * global_norm(gradient);
-  return {norm, clip_ ? share * (*clip_ / maximum(norm, *clip_)) : full({}, share)};
+  Tensor norm = share * global_norm(gradient);
+  norm = loss_scale ? norm / loss_scale : norm;
+  const Tensor scale = clip_ ? share * (*clip_ / maximum(norm, *clip_)) : full({}, share);
+  return {norm, loss_scale ? scale / loss_scale : scale};
 }
 
 StepResult StepProgram::step(const Arguments& arguments) const {
-  const auto& [state, batch, lr, key] = arguments;
-  const Tensor step_key = fold_in(key, state.optimizer.step);
+  const auto& [state, batch, lr, key, number, norm_limit] = arguments;
+  const Tensor step_key = fold_in(key, number);
+  const Tensor loss_scale = loss_scale_of(state);
+  const bool own_type = micro_batches_ == 1 || precision_.grads == precision_.params;
   const auto one = [&](const MicroBatch& micro) {
     // Every micro-batch draws its own numbers, those of its first sample.
     const RandomScope random(fold_in(step_key, select(micro.rows, 0, 0)));
-    auto [loss, gradient] = value_and_grad(
-        [&](const Params& params) { return task_.loss(params, micro.samples); })(state.params);
-    return LossAndGradient{loss, gradient};
+    const auto loss_of = in_precision(
+        precision_.param_dtype(),
+        [&](const Params& params) -> Tensor { return task_.loss(params, micro.samples); });
+    auto [loss, gradient] = value_and_grad([&](const Params& params) {
+      return loss_scale ? loss_of(params) * loss_scale : loss_of(params);
+    })(state.params);
+    return LossAndGradient{loss, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
   };
   const MicroBatch all{batch, iota({batch.at(0).dim(0)}, 0)};
-  const LossAndGradient sum = micro_batches_ == 1 ? one(all) : accumulate(micro_batches_, one)(all);
+  const LossAndGradient sum =
+      micro_batches_ == 1 ? one(all) : accumulate(micro_batches_, one, own_type)(all);
 
   const double share = 1.0 / static_cast<double>(micro_batches_);
-  const auto [norm, scale] = clipping(sum.gradient, share);
-  auto [params, optimizer] =
-      optimizer_.update(state.params, sum.gradient, state.optimizer, lr, scale);
-  return {{std::move(params), std::move(optimizer)}, share * sum.loss, norm};
+  const auto [norm, scale] = clipping(sum.gradient, share, loss_scale);
+  const Tensor loss = loss_scale ? share * sum.loss / loss_scale : share * sum.loss;
+  const double largest = std::numeric_limits<float>::max();
+  UpdateControl control{.apply = {}, .key = step_key};
+  if (may_skip_) {
+    control.apply = logical_and(norm <= norm_limit[0], abs(loss) <= largest);
+  }
+  TrainState next;
+  std::tie(next.params, next.optimizer) =
+      optimizer_.update(state.params, sum.gradient, state.optimizer, lr, scale, control);
+  if (const auto& scaling = state.optimizer.loss_scale) {
+    const Tensor finite = logical_and(norm <= largest, abs(loss) <= largest);
+    next.optimizer.loss_scale = next_loss_scale(precision_, *scaling, finite);
+    return {std::move(next), loss, norm, {loss_scale}};
+  }
+  return {std::move(next), loss, norm, {}};
 }
 
-StepResult StepProgram::run(TrainState state, Tensors batch, double lr, uint64_t seed) const {
+StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& numbers) const {
   const ContextScope scope(context_);
-  const Tensor rate = scalar(lr);
-  const Tensor key = rng_key(seed);
+  Tensors scalars{scalar(numbers.lr), rng_key(numbers.seed),
+                  scalar(static_cast<double>(numbers.step), Dtype::kI32)};
+  Tensors norm_limit;
+  if (may_skip_) {
+    norm_limit.push_back(scalar(static_cast<double>(numbers.norm_limit)));
+  }
   if (program_ == nullptr) {
-    return step({std::move(state), std::move(batch), rate, key});
+    return step({std::move(state), std::move(batch), scalars[0], scalars[1], scalars[2],
+                 std::move(norm_limit)});
   }
   Tensors inputs;
   LeafVisitor take(LeafVisitor::Access::kWrite,
                    [&](const std::string&, Tensor& leaf) { inputs.push_back(std::move(leaf)); });
   take("", state);
   inputs.insert(inputs.end(), batch.begin(), batch.end());
-  inputs.push_back(rate);
-  inputs.push_back(key);
+  inputs.insert(inputs.end(), scalars.begin(), scalars.end());
+  inputs.insert(inputs.end(), norm_limit.begin(), norm_limit.end());
   inputs.insert(inputs.end(), captures_.begin(), captures_.end());
   return with_leaves(result_form_, program_->run(std::move(inputs)));
 }
@@ -182,7 +240,7 @@ void StepProgram::profile(std::vector<KernelTime>* times) const {
 
 LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64_t rows,
                          const Context& context)
-    : task_(task), context_(with_training(context, false)) {
+    : task_(task), context_(with_training(context, false)), dtype_(config.precision.param_dtype()) {
   if (config.run.execution == Execution::kEager) {
     return;
   }
@@ -190,7 +248,7 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
   const Params form = named_params(task.parameters);
   Types types;
   for (const ParamSpec& spec : task.parameters) {
-    types.push_back(spec.type);
+    types.push_back({dtype_ == Dtype::kF32 ? spec.type.dtype : dtype_, spec.type.shape});
   }
   const size_t parameters = types.size();
   const Types batch = task.batch_types(rows);
@@ -198,27 +256,35 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
   const GraphPtr graph = trace_program(
       types,
       [&](std::span<const Tensor> leaves) {
-        const LossSum loss =
-            task.evaluate(with_leaves(form, leaves.first(parameters)), leaves.subspan(parameters));
-        return Tensors{loss.sum, loss.count};
+        return evaluate(with_leaves(form, leaves.first(parameters)), leaves.subspan(parameters));
       },
       &captures_);
   program_ = compile(*graph, options_of(config));
 }
 
-LossProgram::Value LossProgram::run(const Params& params, Tensors batch) const {
+Tensors LossProgram::evaluate(const Params& params, std::span<const Tensor> batch) const {
+  return in_precision(dtype_, [&](const Params& p) -> Tensors {
+    const LossSum loss = task_.evaluate(p, batch);
+    return loss.correct ? Tensors{loss.sum, loss.count, loss.correct}
+                        : Tensors{loss.sum, loss.count};
+  })(params);
+}
+
+LossProgram::Value LossProgram::run(Params params, Tensors batch) const {
   const ContextScope scope(context_);
+  if (dtype_ != Dtype::kF32) {
+    params = cast_params(std::move(params), dtype_);
+  }
   Tensors result;
   if (program_ == nullptr) {
-    const LossSum loss = task_.evaluate(params, batch);
-    result = {loss.sum, loss.count};
+    result = evaluate(params, batch);
   } else {
     Tensors inputs = flatten_tree(params);
     inputs.insert(inputs.end(), batch.begin(), batch.end());
     inputs.insert(inputs.end(), captures_.begin(), captures_.end());
     result = program_->run(std::move(inputs));
   }
-  return {item(result[0]), item(result[1])};
+  return {item(result[0]), item(result[1]), result.size() > 2 ? item(result[2]) : 0};
 }
 
 }  // namespace mstrain

@@ -2,6 +2,7 @@
 // both give the same numbers.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -26,15 +27,27 @@ struct TrainState {
 
 struct StepResult {
   TrainState state;
-  Tensor loss;       // mean over the step's samples
-  Tensor grad_norm;  // global, before clipping
+  Tensor loss;         // mean over the step's samples
+  Tensor grad_norm;    // global, before clipping, without the loss scale
+  Tensors loss_scale;  // f32 []: that of this step, where it is dynamic
 
   template <class V>
   void fields(V& v) {
     v("state", state);
     v("loss", loss);
     v("grad_norm", grad_norm);
+    v("loss_scale", loss_scale);
   }
+};
+
+// What changes from step to step besides state and batch.
+struct StepNumbers {
+  double lr = 0;
+  uint64_t seed = 0;  // it and the step decide all random numbers
+  int64_t step = 0;   // steps before this one
+  // Where the configuration lets steps be skipped: the largest gradient norm with which an update is made. None is made
+  // where the norm or the loss is no finite number.
+  float norm_limit = std::numeric_limits<float>::max();
 };
 
 // One update on a batch of `rows` samples, computed in micro-batches of `micro`.
@@ -45,8 +58,8 @@ class StepProgram {
   StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
               const Context& context);
 
-  // Takes the state over: pass it with std::move. `seed` and the state's step decide all random numbers.
-  StepResult run(TrainState state, Tensors batch, double lr, uint64_t seed) const;
+  // Takes the state over: pass it with std::move.
+  StepResult run(TrainState state, Tensors batch, const StepNumbers& numbers) const;
 
   // Appends every kernel of the steps that follow to `times`, until called with null. Nothing in eager execution.
   void profile(std::vector<KernelTime>* times) const;
@@ -61,13 +74,19 @@ class StepProgram {
  private:
   struct Arguments;
   StepResult step(const Arguments& arguments) const;
-  // The norm of `share` times the summed gradients, and the factor that brings them there and within the limit.
-  std::pair<Tensor, Tensor> clipping(const Params& gradient, double share) const;
+  // The norm of `share` times the summed gradients without the loss scale, if there is one, and the factor that brings them
+  // there and within the limit.
+  std::pair<Tensor, Tensor> clipping(const Params& gradient, double share,
+                                     const Tensor& loss_scale) const;
+  // The factor of the loss; empty: none.
+  Tensor loss_scale_of(const TrainState& state) const;
 
   const TrainTask& task_;
   Context context_;
+  PrecisionConfig precision_;
   Optimizer optimizer_;
   std::optional<double> clip_;
+  bool may_skip_;
   int64_t micro_batches_;
   TrainState form_;
   Types state_types_;
@@ -76,7 +95,7 @@ class StepProgram {
   StepResult result_form_;
 };
 
-// Sum and count of the losses of a batch of `rows` samples, without dropout.
+// What TrainTask::evaluate counts in a batch of `rows` samples, without dropout.
 class LossProgram {
  public:
   LossProgram(const TrainTask& task, const TrainConfig& config, int64_t rows,
@@ -85,16 +104,25 @@ class LossProgram {
   struct Value {
     double sum = 0;
     double count = 0;
+    double correct = 0;  // where the task counts it
   };
-  Value run(const Params& params, Tensors batch) const;
+  // `params` in f32 or in precision.params.
+  Value run(Params params, Tensors batch) const;
   const Program* program() const { return program_.get(); }
 
  private:
+  // Sum, count and what else the task counts.
+  Tensors evaluate(const Params& params, std::span<const Tensor> batch) const;
+
   const TrainTask& task_;
   Context context_;
+  Dtype dtype_;
   std::unique_ptr<Program> program_;
   Tensors captures_;
 };
+
+// `params` in `dtype`.
+Params cast_params(Params params, Dtype dtype);
 
 // Parameters named like `specs`, without values.
 Params named_params(std::span<const ParamSpec> specs);

@@ -12,10 +12,19 @@
 
 namespace mstrain {
 
-// Sum of the losses of `count` predictions, both scalars [].
+// Sum of the losses of `count` predictions, all scalars [].
 struct LossSum {
   Tensor sum;
   Tensor count;
+  Tensor
+      correct{};  // predictions whose likeliest outcome came true; null without TrainTask::counts_correct
+
+  template <class V>
+  void fields(V& v) {
+    v("sum", sum);
+    v("count", count);
+    v("correct", correct);
+  }
 };
 
 struct TrainTask {
@@ -31,6 +40,9 @@ struct TrainTask {
   std::function<Tensor(const Params&, std::span<const Tensor> batch)> loss;
   // The same without dropout, exact over batches with different counts.
   std::function<LossSum(const Params&, std::span<const Tensor> batch)> evaluate;
+
+  bool loss_in_nats = false;    // of a prediction's logarithm: perplexity is its exponential
+  bool counts_correct = false;  // evaluate() gives LossSum::correct
 
   int64_t tokens_per_sample = 1;  // what throughput counts
 };
@@ -50,6 +62,8 @@ struct TrainData {
   // Held-out data from its start; null where there is none. After `evaluation_batches` all of it has been seen.
   std::function<std::unique_ptr<BatchStream>(int64_t rows)> evaluation;
   std::function<int64_t(int64_t rows)> evaluation_batches;
+  // Bytes of the text whose predictions a batch of it scores; null where the data are no text.
+  std::function<int64_t(std::span<const Tensor> batch)> scored_bytes;
 
   std::string identity;                                               // equal for equal data
   std::vector<std::pair<std::string, std::string>> checkpoint_files;  // config.json, tokenizer

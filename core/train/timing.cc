@@ -12,7 +12,7 @@ constexpr int64_t kWarmUp = 3;
 
 class Stopwatch final : public Callback {
  public:
-  void on_step(const StepMetrics& metrics) override {
+  void on_step(Trainer&, const StepMetrics& metrics) override {
     if (metrics.step > kWarmUp) {
       seconds.push_back(metrics.seconds);
     }

@@ -1,11 +1,13 @@
 #include "core/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/tensor/host.h"
+#include "core/train/state_fields.h"
 
 namespace mstrain {
 namespace {
@@ -16,6 +18,24 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+Json saved_loss_scale(const LossScaleState& state) {
+  return {{"scale", item(state.scale)}, {"taken", static_cast<int64_t>(item(state.taken))}};
+}
+
+std::optional<LossScaleState> restored_loss_scale(const PrecisionConfig& config,
+                                                  const Json& saved) {
+  if (!config.scales_dynamically()) {
+    return std::nullopt;
+  }
+  constexpr const char* kOwner = "loss scale";
+  const auto scale = saved.is_object() ? saved.find("scale") : saved.end();
+  check(scale != saved.end() && scale->is_number() && scale->get<double>() > 0,
+        "{}: the saved state has none", kOwner);
+  return LossScaleState{
+      scalar(scale->get<double>()),
+      scalar(static_cast<double>(state_count(saved, "taken", kOwner)), Dtype::kI32)};
+}
+
 }  // namespace
 
 // A step whose numbers have not been read yet.
@@ -23,6 +43,7 @@ struct Trainer::Pending {
   StepMetrics metrics;
   Tensor loss;
   Tensor grad_norm;
+  Tensors loss_scale;
   Clock::time_point begin = Clock::now();
 };
 
@@ -32,13 +53,18 @@ Trainer::Trainer(const TrainTask& task, const TrainData& data, const TrainConfig
       data_(data),
       config_(config),
       program_(program),
-      lr_(config.schedule, config.optimizer.lr) {}
+      lr_(config.schedule, config.optimizer.lr),
+      guard_(config.optimizer, config.precision.loss_scale_min) {}
 
 void Trainer::start(uint64_t seed, int64_t micro) {
-  progress_ = {0, seed, 0, micro, data_.identity, lr_.state()};
+  progress_ = {};
+  progress_.seed = seed;
+  progress_.micro_batch = micro;
+  progress_.data = data_.identity;
   state_ = {};
   state_.params = task_.initial != nullptr ? task_.initial() : init_params(task_.parameters, seed);
   state_.optimizer = program_.optimizer().init(state_.params);
+  state_.params = program_.optimizer().stored(std::move(state_.params));
   batches_ = data_.training(seed, config_.batch.global, 0);
 }
 
@@ -52,6 +78,16 @@ void Trainer::restore(FileSystem& files, const std::string& folder) {
         folder);
   }
   lr_.restore(progress_.schedule);
+  if (!progress_.guard.is_null()) {
+    guard_.restore(progress_.guard);
+  }
+  state_.optimizer.loss_scale = restored_loss_scale(config_.precision, progress_.loss_scale);
+  load_tensors_of(files, folder);
+  batches_ = data_.training(progress_.seed, config_.batch.global, progress_.samples);
+}
+
+void Trainer::load_tensors_of(FileSystem& files, const std::string& folder) {
+  const std::optional<LossScaleState> loss_scale = state_.optimizer.loss_scale;
   state_ = program_.form();
   size_t leaf = 0;
   LeafVisitor allocate(LeafVisitor::Access::kWrite, [&](const std::string&, Tensor& tensor) {
@@ -60,8 +96,9 @@ void Trainer::restore(FileSystem& files, const std::string& folder) {
   allocate("", state_);
   load_tensors(files, folder, kModelFile, stored_model());
   load_tensors(files, folder, kOptimizerFile, stored_optimizer());
-  state_.optimizer.step = scalar(static_cast<double>(progress_.step), Dtype::kI32);
-  batches_ = data_.training(progress_.seed, config_.batch.global, progress_.samples);
+  const int64_t updates = progress_.step - guard_.skipped();
+  state_.optimizer.step = scalar(static_cast<double>(updates), Dtype::kI32);
+  state_.optimizer.loss_scale = loss_scale;
 }
 
 std::vector<StoredTensor> Trainer::stored_model() const {
@@ -78,7 +115,9 @@ std::vector<StoredTensor> Trainer::stored_optimizer() const {
   for (const auto& [slot, values] : state_.optimizer.slots) {
     for (size_t i = 0; i < task_.parameters.size(); ++i) {
       const std::string& name = task_.parameters[i].name;
-      out.push_back({name + "." + slot, task_.stored_shapes[i], *values.find(name)});
+      const Tensor& value = *values.find(name);
+      out.push_back(
+          {name + "." + slot, is_scale_slot(slot) ? value.shape() : task_.stored_shapes[i], value});
     }
   }
   return out;
@@ -87,24 +126,72 @@ std::vector<StoredTensor> Trainer::stored_optimizer() const {
 CheckpointContents Trainer::checkpoint() const {
   ProgressState progress = progress_;
   progress.schedule = lr_.state();
+  if (config_.optimizer.may_skip() || state_.optimizer.loss_scale) {
+    progress.guard = guard_.state();
+  }
+  if (const auto& scaling = state_.optimizer.loss_scale) {
+    progress.loss_scale = saved_loss_scale(*scaling);
+  }
+  // What a callback that takes no part now had saved is not kept: it would be out of date.
+  progress.callbacks = Json::object();
+  for (const Callback* callback : callbacks_) {
+    if (const std::string name = callback->name(); !name.empty()) {
+      progress.callbacks[name] = callback->state();
+    }
+  }
   return {progress, stored_model(), stored_optimizer(), data_.checkpoint_files};
+}
+
+double Trainer::learning_rate(int64_t step) const {
+  const double rate = lr_.at(step);
+  return lr_factor_ == 1 ? rate : std::max(rate * lr_factor_, std::min(rate, lr_lowest_));
+}
+
+void Trainer::scale_learning_rate(double factor, double lowest) {
+  lr_factor_ = factor;
+  lr_lowest_ = lowest;
+}
+
+void Trainer::end(End how, const std::string& reason) {
+  if (!end_) {
+    end_ = how;
+    end_reason_ = reason;
+    log_info("step {}: {}", progress_.step, reason);
+  }
+}
+
+void Trainer::evaluated(const EvaluationRow& row) {
+  lr_.observe(row.loss());
+  for (Callback* callback : callbacks_) {
+    callback->on_evaluation(*this, row);
+  }
+}
+
+void Trainer::saved(int64_t step, const std::string& folder) {
+  for (Callback* callback : callbacks_) {
+    callback->on_save(*this, step, folder);
+  }
 }
 
 void Trainer::advance(Pending& pending) {
   pending.metrics = {};
   pending.begin = Clock::now();
   pending.metrics.begin = nanoseconds(pending.begin);
-  pending.metrics.lr = lr_.at(progress_.step);
-  StepResult result =
-      program_.run(std::move(state_), batches_->next(), pending.metrics.lr, progress_.seed);
+  pending.metrics.lr = learning_rate(progress_.step);
+  StepResult result = program_.run(std::move(state_), batches_->next(),
+                                   {.lr = pending.metrics.lr,
+                                    .seed = progress_.seed,
+                                    .step = progress_.step,
+                                    .norm_limit = guard_.limit(progress_.step + 1)});
   state_ = std::move(result.state);
   pending.loss = std::move(result.loss);
   pending.grad_norm = std::move(result.grad_norm);
+  pending.loss_scale = std::move(result.loss_scale);
   pending.metrics.step = ++progress_.step;
   progress_.samples = batches_->samples();
 }
 
-void Trainer::tell(Pending& pending, Callbacks callbacks) {
+void Trainer::tell(Pending& pending) {
   if (!pending.loss) {
     return;
   }
@@ -113,51 +200,69 @@ void Trainer::tell(Pending& pending, Callbacks callbacks) {
   metrics.grad_norm = item(pending.grad_norm);
   pending.loss = Tensor();
   pending.grad_norm = Tensor();
-  if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm)) {
-    fail(
-        "step {}: the loss is {} and the gradient's norm {}; the last checkpoint is from before. "
-        "Try a "
-        "lower optimizer.lr, a longer schedule.warmup_steps or a lower optimizer.clip_grad",
-        metrics.step, metrics.loss, metrics.grad_norm);
+  if (!pending.loss_scale.empty()) {
+    metrics.loss_scale = item(pending.loss_scale[0]);
   }
-  for (Callback* callback : callbacks) {
-    callback->on_step(metrics);
+  guard_.observe(metrics.step, metrics.loss, metrics.grad_norm, metrics.loss_scale);
+  if (config_.optimizer.may_skip() || metrics.loss_scale) {
+    metrics.skipped_steps = guard_.skipped();
+  }
+  for (Callback* callback : callbacks_) {
+    callback->on_step(*this, metrics);
   }
 }
 
-void Trainer::visit(Callbacks callbacks, Moment moment) {
-  for (Callback* callback : callbacks) {
-    if (callback->wants(progress_.step, moment)) {
+bool Trainer::wanted(Moment moment) {
+  bool any = false;
+  for (Callback* callback : callbacks_) {
+    any = callback->wants(progress_.step, moment) || any;
+  }
+  return any;
+}
+
+// Where a callback ends the run, those after it see the state in the visit that ends it.
+void Trainer::visit(Moment moment) {
+  for (Callback* callback : callbacks_) {
+    if ((moment != Moment::kStep || !end_) && callback->wants(progress_.step, moment)) {
       callback->on_state(*this, moment);
     }
   }
 }
 
-bool Trainer::run(Callbacks callbacks, const std::atomic<bool>& stop) {
+bool Trainer::run(const std::vector<Callback*>& callbacks, const std::atomic<bool>& stop) {
   const int64_t total = config_.schedule.total_steps;
-  const auto wanted = [&](Moment moment) {
-    bool any = false;
-    for (Callback* callback : callbacks) {
-      any = callback->wants(progress_.step, moment) || any;
-    }
-    return any;
-  };
-  visit(callbacks, Moment::kStep);  // what a run that went on had not done yet
-  Pending last;
-  while (progress_.step < total && !stop) {
-    Pending next;
-    advance(next);
-    tell(last, callbacks);
-    next.metrics.seconds = seconds_since(next.begin);
-    last = std::move(next);
-    if (wanted(Moment::kStep)) {
-      tell(last, callbacks);
-      visit(callbacks, Moment::kStep);
+  callbacks_ = callbacks;
+  for (Callback* callback : callbacks_) {
+    const auto saved = progress_.callbacks.find(callback->name());
+    if (saved != progress_.callbacks.end()) {
+      callback->restore(*saved);
     }
   }
-  tell(last, callbacks);
-  const bool finished = progress_.step >= total;
-  visit(callbacks, finished ? Moment::kFinished : Moment::kInterrupted);
+  for (Callback* callback : callbacks_) {
+    callback->on_start(*this);
+  }
+  const auto goes_on = [&] { return progress_.step < total && !end_; };
+  if (goes_on()) {
+    visit(Moment::kStep);  // what a run that went on had not done yet
+  }
+  Pending last;
+  while (goes_on() && !stop) {
+    Pending next;
+    advance(next);
+    tell(last);
+    next.metrics.seconds = seconds_since(next.begin);
+    last = std::move(next);
+    if (goes_on() && wanted(Moment::kStep)) {
+      tell(last);
+      visit(Moment::kStep);
+    }
+  }
+  tell(last);
+  const bool finished = progress_.step >= total || end_ == End::kFinished;
+  visit(finished ? Moment::kFinished : Moment::kInterrupted);
+  for (Callback* callback : callbacks_) {
+    callback->on_stop(*this);
+  }
   return finished;
 }
 

@@ -6,43 +6,16 @@
 #pragma once
 
 #include <atomic>
-#include <initializer_list>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "core/train/callback.h"
 #include "core/train/checkpoint.h"
 #include "core/train/step.h"
+#include "core/train/step_guard.h"
 
 namespace mstrain {
-
-struct StepMetrics {
-  int64_t step = 0;  // from 1
-  double loss = 0;
-  double grad_norm = 0;
-  double lr = 0;
-  double seconds = 0;  // of the step, without evaluation and saving
-  int64_t begin = 0;   // nanoseconds of the steady clock
-};
-
-enum class Moment {
-  kStep,         // after a step
-  kFinished,     // after the last one
-  kInterrupted,  // the run is asked to stop
-};
-
-class Trainer;
-
-class Callback {
- public:
-  virtual ~Callback() = default;
-  // Every step, in order, one step late: the next step is already under way.
-  virtual void on_step(const StepMetrics&) {}
-  // Whether on_state is to be called now. All callbacks are asked at every moment.
-  virtual bool wants(int64_t /*step*/, Moment) { return false; }
-  // The state after `trainer.step()` updates, when the metrics of all of them have been told. May take its time: it is
-  // not counted as training.
-  virtual void on_state(Trainer&, Moment) {}
-};
 
 class Trainer {
  public:
@@ -55,22 +28,39 @@ class Trainer {
   // The state of a checkpoint, bit for bit. Throws IoError; Error where it comes from other data.
   void restore(FileSystem& files, const std::string& folder);
 
-  // Trains up to schedule.total_steps or until `stop`; returns whether the end was reached. Throws Error when a loss is
-  // not finite, naming the step, before any callback sees that state.
-  bool run(std::initializer_list<Callback*> callbacks, const std::atomic<bool>& stop);
+  // Trains up to schedule.total_steps, until a callback ends the run or until `stop`; returns whether it finished. Throws
+  // Error when a loss is not finite and not to be skipped, naming the step, before any callback sees that state.
+  bool run(const std::vector<Callback*>& callbacks, const std::atomic<bool>& stop);
 
   int64_t step() const { return progress_.step; }
   const ProgressState& progress() const { return progress_; }
   const TrainState& state() const { return state_; }
-  LearningRate& learning_rate() { return lr_; }
+  // The whole run, as it is now. Its tensors are those of state().
   CheckpointContents checkpoint() const;
 
+  // What callbacks may do.
+  enum class End { kFinished, kInterrupted };
+  // No further step begins; the run ends as after its last step, or as one that was asked to stop. The first call counts.
+  void end(End how, const std::string& reason);
+  // Why a callback ended the run; empty: none did.
+  const std::string& end_reason() const { return end_reason_; }
+  // The rate of later steps is the schedule's times `factor`, but not brought below `lowest` by that.
+  void scale_learning_rate(double factor, double lowest);
+  double next_learning_rate() const { return learning_rate(progress_.step); }
+  // Weights and optimizer state of a checkpoint of this run; step and position in the data stay. Throws IoError.
+  void load_tensors_of(FileSystem& files, const std::string& folder);
+  // Tells all callbacks.
+  void evaluated(const EvaluationRow& row);
+  void saved(int64_t step, const std::string& folder);
+
  private:
-  using Callbacks = std::initializer_list<Callback*>;
   struct Pending;
   void advance(Pending& pending);
-  void tell(Pending& pending, Callbacks callbacks);
-  void visit(Callbacks callbacks, Moment moment);
+  void tell(Pending& pending);
+  bool wanted(Moment moment);
+  void visit(Moment moment);
+  double learning_rate(int64_t step) const;
+  void allocate_state();
   std::vector<StoredTensor> stored_model() const;
   std::vector<StoredTensor> stored_optimizer() const;
 
@@ -79,6 +69,12 @@ class Trainer {
   const TrainConfig& config_;
   const StepProgram& program_;
   LearningRate lr_;
+  double lr_factor_ = 1;
+  double lr_lowest_ = 0;
+  StepGuard guard_;
+  std::vector<Callback*> callbacks_;  // of the run under way
+  std::optional<End> end_;
+  std::string end_reason_;
   ProgressState progress_;
   TrainState state_;
   std::unique_ptr<BatchStream> batches_;

@@ -51,6 +51,10 @@ std::set<std::string> checkpoint_folders(const std::string& directory) {
   return {names.begin(), names.end()};
 }
 
+std::vector<int64_t> checkpoints_of(const std::string& directory) {
+  return list_checkpoints(real_files(), join_path(directory, "checkpoints"));
+}
+
 bool is_unfinished(const std::string& name) { return name.find(".tmp-") != std::string::npos; }
 
 // A run to be killed, watched through what it writes: moments are counted in its own progress, so that they are as
@@ -132,7 +136,10 @@ TEST(Kill, AtAnyMomentChangesNothing) {
 
   Rng rng(20260726);
   for (int i = 0; i < kKills && !HasFatalFailure(); ++i) {
-    Victim victim(run.arguments("killed", more), run.path("killed"));
+    // Checkpoints are written beside training, or while it waits.
+    std::vector<std::string> how = more;
+    how.emplace_back(i % 4 < 2 ? "checkpoint.async=true" : "checkpoint.async=false");
+    Victim victim(run.arguments("killed", how), run.path("killed"));
     if (i % 2 == 0) {
       // The first dies before anything is saved, others after some steps and within the next ones.
       victim.await_checkpoints(i == 0 ? 0 : rng.below(5));
@@ -141,7 +148,13 @@ TEST(Kill, AtAnyMomentChangesNothing) {
       victim.await_checkpoints(rng.below(3));
       victim.stop_inside_a_save(rng.uniform() * 0.0005);
     }
+    const std::vector<int64_t> before = checkpoints_of(run.path("killed"));
     victim.kill();
+    // What was there is there, sound.
+    const std::vector<int64_t> after = checkpoints_of(run.path("killed"));
+    ASSERT_TRUE(before.empty() || (!after.empty() && after.back() >= before.back()));
+    ASSERT_EQ(newest_checkpoint(real_files(), run.path("killed/checkpoints"), false).has_value(),
+              !after.empty());
   }
   const CommandResult last = run_command(run.arguments("killed", more));
   ASSERT_EQ(last.status, 0) << last.err;

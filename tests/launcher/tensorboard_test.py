@@ -21,7 +21,8 @@ eval: {interval: 10, batches: 2, prompts: ["the"], sample_tokens: 4}
 log: {interval: 5}
 """
 TAGS = {"loss": "train/loss", "lr": "train/lr", "grad_norm": "train/grad_norm",
-        "tokens_per_second": "train/tokens_per_second", "eval_loss": "eval/loss"}
+        "tokens_per_second": "train/tokens_per_second", "eval_loss": "eval/loss",
+        "eval_perplexity": "eval/perplexity", "eval_bits_per_byte": "eval/bits_per_byte", "eval_accuracy": "eval/accuracy"}
 
 
 def with_tensorboard():

@@ -16,7 +16,7 @@ GptRunConfig with_overrides(YamlNode tree, const std::vector<std::string>& overr
   return with_vocab(read_run_config(tree), vocab, tree);
 }
 
-// Smaller micro-batches, recomputation, both, and shorter sequences as well; each kind from mild to strong.
+// No copy for checkpoints, smaller micro-batches, recomputation, both, and shorter sequences as well; each kind from mild to strong.
 std::vector<std::vector<std::vector<std::string>>> candidate_changes(const GptRunConfig& config,
                                                                      int64_t micro) {
   const std::string full = "memory.recompute=full";
@@ -30,17 +30,21 @@ std::vector<std::vector<std::vector<std::string>>> candidate_changes(const GptRu
       both.push_back({full, change});
     }
   }
+  std::vector<std::vector<std::string>> no_copy;
+  if (config.train.checkpoint.async.value_or(false)) {
+    no_copy.push_back({"checkpoint.async=false"});
+  }
   std::vector<std::vector<std::string>> shorter;
   for (int64_t seq = config.data.seq_length / 2; seq >= 128; seq /= 2) {
     shorter.push_back({fmt::format("data.seq_length={}", seq), "batch.micro=1", full});
   }
   switch (given) {
     case Recompute::kNone:
-      return {smaller, {{"memory.recompute=selective"}}, {{full}}, both, shorter};
-    case Recompute::kSelective: return {smaller, {{full}}, both, shorter};
+      return {no_copy, smaller, {{"memory.recompute=selective"}}, {{full}}, both, shorter};
+    case Recompute::kSelective: return {no_copy, smaller, {{full}}, both, shorter};
     case Recompute::kFull: break;
   }
-  return {smaller, shorter};
+  return {no_copy, smaller, shorter};
 }
 
 [[noreturn]] void refuse(const GptRunConfig& config, const YamlNode& tree, const RunPlan& plan,
@@ -77,8 +81,13 @@ void print_choices(const RunRequest& request, const GptRunConfig& config, const 
 }
 
 void print_evaluation(std::FILE* out, const EvaluationResult& result) {
-  fmt::print(out, "eval_loss {:.6f}  ({} predictions, {:.1f} s)\n", result.loss, result.predictions,
-             result.seconds);
+  for (const auto& [kind, value] : result.metrics) {
+    const bool first = kind->name == std::string_view(kEvalLoss);
+    fmt::print(out, "{} {:.6f}{}\n", kind->name, value,
+               first
+                   ? fmt::format("  ({} predictions, {:.1f} s)", result.predictions, result.seconds)
+                   : "");
+  }
 }
 
 void print_sample(std::FILE* out, const std::string& prompt, const std::string& text) {
@@ -155,22 +164,30 @@ Outcome train_model(const RunRequest& request) {
   const std::string directory = config.train.run.directory();
   switch (result.outcome) {
     case Outcome::kWasFinished:
-      fmt::print(request.out, "{}: finished at step {}; raise schedule.total_steps to go on\n",
-                 directory, result.step);
+      fmt::print(request.out, "{}: finished at step {}{}\n", directory, result.step,
+                 result.end_reason.empty() ? "; raise schedule.total_steps to go on"
+                                           : " by " + result.end_reason);
       break;
     case Outcome::kInterrupted:
       fmt::print(request.out, "{}: interrupted, saved at step {}; the same command goes on\n",
                  directory, result.step);
       break;
     case Outcome::kFinished: {
-      if (result.evaluation) {
-        for (const auto& [prompt, text] : result.evaluation->samples) {
-          print_sample(request.out, prompt, text);
-        }
+      for (const auto& [prompt, text] : result.samples) {
+        print_sample(request.out, prompt, text);
       }
-      fmt::print(
-          request.out, "{}: finished at step {}{}\n", directory, result.step,
-          result.evaluation ? fmt::format(", eval loss {:.4f}", result.evaluation->loss) : "");
+      fmt::print(request.out, "{}: finished at step {}{}{}{}\n", directory, result.step,
+                 result.evaluation ? ", " + describe(result.evaluation->metrics) : "",
+                 result.end_reason.empty() ? "" : " (" + result.end_reason + ")",
+                 result.restored
+                     ? fmt::format("; the weights are those of step {}", *result.restored)
+                     : "");
+      if (result.best) {
+        fmt::print(
+            request.out, "best {} {:.6f} at step {}: {}\n", result.best->metric, result.best->value,
+            result.best->step,
+            join_path(join_path(directory, "checkpoints"), checkpoint_name(result.best->step)));
+      }
       fmt::print(request.out, "open {} in a browser\n", join_path(directory, kReportFile));
       break;
     }
@@ -307,7 +324,8 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
     rows = (rows + 1) / 2;
     program = std::make_unique<LossProgram>(opened.task, config.train, rows, context);
   }
-  const auto result = evaluate(*program, params, opened.data, config.train, rows, request.stop);
+  const auto result =
+      evaluate(*program, params, opened.task, opened.data, config.train, rows, request.stop);
   if (result) {
     print_evaluation(request.out, *result);
   }

@@ -1,5 +1,7 @@
 #include "suites/transformer/gpt/task.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/data/token_loader.h"
 #include "core/data/utf8.h"
@@ -9,6 +11,9 @@
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
+#include "core/tensor/jit.h"
+#include "core/train/step.h"
+#include "core/transform/accumulate.h"
 #include "suites/transformer/gpt/generate.h"
 #include "suites/transformer/gpt/hf_names.h"
 #include "suites/transformer/gpt/model.h"
@@ -31,6 +36,71 @@ class TokenBatches final : public BatchStream {
  private:
   TokenLoader loader_;
 };
+
+// A part of the predictions of a batch.
+struct Scored {
+  Tensor features;  // [n, hidden]
+  Tensor targets;   // [n]
+
+  template <class V>
+  void fields(V& v) {
+    v("features", features);
+    v("targets", targets);
+  }
+};
+
+// Into how many equal parts `rows` predictions are cut, so that no more than kPartBytes of logits exist at once. The
+// compiler cuts up the loss of a wide head by itself, but only where nothing else reads its logits.
+constexpr int64_t kPartBytes = int64_t{64} << 20;
+int64_t parts_of(int64_t rows, int64_t vocab, int64_t asked) {
+  const int64_t bytes = rows * vocab * static_cast<int64_t>(sizeof(float));
+  int64_t parts = asked == kAutoChunks ? (bytes + kPartBytes - 1) / kPartBytes : asked;
+  for (parts = std::clamp<int64_t>(parts, 1, rows); rows % parts != 0; ++parts) {
+  }
+  return parts;
+}
+
+// Of loss, predictions and those that come true, over a batch.
+LossSum score(const Gpt& model, const Params& params, std::span<const Tensor> batch,
+              int64_t chunks) {
+  const Tensor features_btc = model.features(params, batch[0]);
+  const int64_t rows = batch[1].elements();
+  const Scored all{reshape(features_btc, {rows, features_btc.dim(2)}), reshape(batch[1], {rows})};
+  const auto one = [&](const Scored& part) {
+    const Tensor logits = model.logits(params, part.features);
+    const Tensor losses = cross_entropy_rows(logits, part.targets, {.ignore_index = kIgnoreTarget});
+    const Tensor scored = not_equal(part.targets, kIgnoreTarget);
+    const Tensor correct = logical_and(scored, equal(argmax(logits), part.targets));
+    return LossSum{sum(losses), sum(cast(scored, Dtype::kF32)), sum(cast(correct, Dtype::kF32))};
+  };
+  const int64_t parts = parts_of(rows, *model.config().vocab_size.value, chunks);
+  return parts == 1 ? one(all) : accumulate(parts, one)(all);
+}
+
+// Bytes of the text behind the targets of a batch. Each row is decoded after its first token, so that what a tokenizer
+// leaves out in front of a text is left out on both sides; the token between two documents stands for no text.
+int64_t bytes_of(const Tokenizer& tokenizer, std::span<const Tensor> batch) {
+  const std::vector<int32_t> tokens = to_vector<int32_t>(batch[0]);
+  const std::vector<int32_t> targets = to_vector<int32_t>(batch[1]);
+  const auto rows = static_cast<size_t>(batch[0].dim(0));
+  const size_t seq = tokens.size() / rows;
+  const std::optional<int32_t> between = tokenizer.end_of_text();
+  int64_t bytes = 0;
+  std::vector<int32_t> text;
+  for (size_t row = 0; row < rows; ++row) {
+    text.clear();
+    const auto add = [&](int32_t id) {
+      if (id != kIgnoreTarget && id != between) {
+        text.push_back(id);
+      }
+    };
+    add(tokens[row * seq]);
+    bytes -= static_cast<int64_t>(tokenizer.decode(text).size());
+    std::for_each_n(targets.begin() + static_cast<ptrdiff_t>(row * seq), seq, add);
+    bytes += static_cast<int64_t>(tokenizer.decode(text).size());
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -58,11 +128,12 @@ TrainTask make_task(const GptRunConfig& config) {
   task.loss = [model](const Params& params, std::span<const Tensor> batch) {
     return model.loss(params, batch[0], batch[1]);
   };
-  task.evaluate = [model](const Params& params, std::span<const Tensor> batch) {
-    const Tensor losses =
-        cross_entropy_rows(model(params, batch[0]), batch[1], {.ignore_index = kIgnoreTarget});
-    return LossSum{sum(losses), sum(cast(not_equal(batch[1], kIgnoreTarget), Dtype::kF32))};
+  task.evaluate = [model, chunks = config.train.memory.chunks()](const Params& params,
+                                                                 std::span<const Tensor> batch) {
+    return score(model, params, batch, chunks);
   };
+  task.loss_in_nats = true;
+  task.counts_correct = true;
   task.tokens_per_sample = seq;
   return task;
 }
@@ -87,8 +158,15 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json
       return (windows->samples() + rows - 1) / rows;
     };
   }
+  data.scored_bytes = [tokenizer = corpus.tokenizer](std::span<const Tensor> batch) {
+    return bytes_of(*tokenizer, batch);
+  };
   data.identity = to_string(corpus.identity);
-  data.checkpoint_files = {{"config.json", hf_config(config.model, source).dump(2) + "\n"}};
+  OrderedJson description = hf_config(config.model, source);
+  if (const FloatType type = config.train.precision.params; type != FloatType::kFp32) {
+    description["dtype"] = type == FloatType::kBf16 ? "bfloat16" : "float16";
+  }
+  data.checkpoint_files = {{"config.json", description.dump(2) + "\n"}};
   for (TokenizerFile& file : corpus.tokenizer->files()) {
     data.checkpoint_files.emplace_back(std::move(file.name), std::move(file.bytes));
   }
@@ -97,7 +175,8 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json
   data.sample = [generator](const Params& params, const std::string& prompt, int64_t tokens) {
     const ContinueOptions options{tokens, {.temperature = 0.8, .seed = 1}, {}};
     return replace_invalid_utf8(
-        generator->generate(params, std::span(&prompt, 1), options).front());
+        generator->generate(cast_params(params, Dtype::kF32), std::span(&prompt, 1), options)
+            .front());
   };
   return data;
 }

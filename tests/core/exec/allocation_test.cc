@@ -156,6 +156,7 @@ TEST_P(Step, AllocatesNothing) {
   const StepProgram program(task, config.train, *config.train.batch.micro.value, context);
   TrainState state{init_params(task.parameters, 1), {}};
   state.optimizer = program.optimizer().init(state.params);
+  state.params = program.optimizer().stored(std::move(state.params));
   std::vector<int32_t> ids(8 * 64);
   Rng rng(1);
   for (int32_t& id : ids) {
@@ -166,7 +167,7 @@ TEST_P(Step, AllocatesNothing) {
   for (int i = 0; i < 6; ++i) {
     Tensors inputs = flatten_tree(state);
     state = {};
-    inputs.insert(inputs.end(), {tokens, tokens, scalar(1e-3), rng_key(7)});
+    inputs.insert(inputs.end(), {tokens, tokens, scalar(1e-3), rng_key(7), scalar(i, Dtype::kI32)});
     Tensors results;
     const auto seen = allocations_in(
         [&] { results = const_cast<Program*>(program.program())->run(std::move(inputs)); });
@@ -189,6 +190,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Overrides{"memory.recompute=selective", "memory.loss_chunks=3"},
                     Overrides{"batch.micro=4", "memory.loss_chunks=3"},
                     Overrides{"fusion.level=O0"}, Overrides{"fusion.level=O1"},
+                    Overrides{"precision={params: bf16, moments: int8}", "batch.micro=4"},
+                    Overrides{"precision={params: bf16, grads: bf16, master: none, moments: bf16}"},
                     Overrides{"run.threads=1"}));
 
 }  // namespace

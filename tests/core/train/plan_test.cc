@@ -40,6 +40,7 @@ TEST(Plan, AutoTakesTheLargestMicroBatchThatFits) {
   const TrainTask task = small_task();
   TrainConfig config = small_config("unused");
   config.batch.global = 4096;
+  config.checkpoint.async = false;
   const Context context = make_context(config);
   const auto total = [&](int64_t micro) {
     return plan_run(task, config, context, kPlenty, true, micro).plan.total();
@@ -49,6 +50,27 @@ TEST(Plan, AutoTakesTheLargestMicroBatchThatFits) {
   EXPECT_EQ(plan_run(task, config, context, total(512), true).plan.micro, 512);
   EXPECT_EQ(plan_run(task, config, context, total(512) - 1, true).plan.micro, 256);
   EXPECT_EQ(plan_run(task, config, context, 1, true).plan.micro, 1);
+}
+
+TEST(Plan, ACopyForCheckpointsIsCountedAndNeverCostsMore) {
+  const TrainTask task = small_task();
+  TrainConfig config = small_config("unused");
+  const Context context = make_context(config);
+  const auto plan = [&](int64_t limit) {
+    return plan_run(task, config, context, limit, true).plan;
+  };
+  const RunPlan with = plan(kPlenty);
+  EXPECT_EQ(with.snapshot_bytes, 3 * with.parameter_bytes);  // and two moments
+  EXPECT_THAT(describe(with, config, kPlenty), HasSubstr("snapshot"));
+  EXPECT_EQ(plan(with.total()).snapshot_bytes, with.snapshot_bytes);
+  const RunPlan tight = plan(with.total() - 1);
+  EXPECT_EQ(tight.snapshot_bytes, 0);
+  EXPECT_EQ(tight.micro, with.micro);
+  EXPECT_EQ(tight.total(), with.total() - with.snapshot_bytes);
+  config.checkpoint.async = false;
+  EXPECT_EQ(plan(kPlenty).snapshot_bytes, 0);
+  config.checkpoint.async = true;
+  EXPECT_EQ(plan(with.total() - 1).snapshot_bytes, with.snapshot_bytes);
 }
 
 TEST(Plan, ARefusalNamesChangesThatWouldFit) {

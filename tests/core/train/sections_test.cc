@@ -45,11 +45,25 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
        "my.yaml:2: profile.steps: run.execution: eager has no plan whose kernels could be timed"},
       {"run: {mode: benchmark}\nprofile: {steps: 2}", "my.yaml:2: profile.steps: run.mode"},
       {"profile: {first: 0}", "profile.first: expected an integer >= 1"},
+      {"eval:\n  early_stopping: {monitor: eval_los}",
+       "my.yaml:2: eval.early_stopping.monitor: 'eval_los' is none of the metrics eval_loss, "
+       "eval_perplexity, eval_bits_per_byte, eval_accuracy; did you mean eval_loss?"},
+      {"eval: {early_stopping: {patiens: 3}}",
+       "eval.early_stopping.patiens: unknown key; did you mean eval.early_stopping.patience?"},
+      {"eval: {early_stopping: {mode: less}}", "expected one of auto, min, max"},
+      {"checkpoint: {best: accuracy}", "checkpoint.best: 'accuracy' is none of the metrics"},
+      {"schedule: {reduce_on_plateau: {monitor: loss}}",
+       "schedule.reduce_on_plateau.monitor: 'loss' is none of the metrics"},
+      {"schedule: {reduce_on_plateau: {factor: 1}}", "schedule.reduce_on_plateau.factor"},
+      {"schedule: {type: plateau, reduce_on_plateau: {}}", "schedule.reduce_on_plateau"},
+      {"optimizer: {not_finite: ignore}", "expected one of stop, skip"},
+      {"checkpoint: {async: maybe}", "checkpoint.async: expected auto or true or false"},
   };
   for (const auto& [yaml, expected] : kCases) {
     EXPECT_THAT(error_of(yaml), HasSubstr(expected)) << yaml;
   }
   EXPECT_EQ(error_of("batch: {global: 12, micro: 4}"), "");
+  EXPECT_EQ(error_of("eval: {early_stopping: {}}\nschedule: {reduce_on_plateau: null}"), "");
   EXPECT_EQ(error_of("run: {execution: eager}\nprofile: {steps: 0}"), "");
 }
 

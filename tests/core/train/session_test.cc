@@ -81,7 +81,7 @@ TEST_F(Session, LearnsItsTask) {
   config.eval.interval = 300;
   config.checkpoint.interval = 300;
   const SessionResult result = run_small(config, real_files(), small_data(), small_task(0));
-  EXPECT_LT(result.evaluation->loss, 0.1);  // the targets' variance is 0.6
+  EXPECT_LT(result.evaluation->loss(), 0.1);  // the targets' variance is 0.6
 }
 
 TEST_F(Session, GoingOnEqualsNeverHavingStopped) {

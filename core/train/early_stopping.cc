@@ -1,0 +1,101 @@
+#include "core/train/early_stopping.h"
+
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/train/state_fields.h"
+
+namespace mstrain {
+
+EarlyStopping::EarlyStopping(const EarlyStoppingConfig& config, Saver& saver)
+    : config_(config), saver_(saver), monitor_(config.monitor, config.mode, config.min_delta) {}
+
+std::string EarlyStopping::reason() const {
+  const std::string best = best_ ? fmt::format("the best is {:.6g} at step {}", *best_, best_step_)
+                                 : "none was a number";
+  return fmt::format("early stopping: {} evaluation{} without a better {}; {}", waited_,
+                     waited_ == 1 ? "" : "s", config_.monitor, best);
+}
+
+void EarlyStopping::on_start(Trainer& trainer) {
+  if (config_.restore_best && best_) {
+    saver_.keep(kName, best_step_);
+  }
+  ended_ = false;  // by a configuration that was more patient since
+  if (is_over()) {
+    trainer.end(Trainer::End::kFinished, reason());
+  }
+}
+
+void EarlyStopping::on_evaluation(Trainer& trainer, const EvaluationRow& row) {
+  const double value = monitor_.value_in(row.metrics);
+  if (!std::isfinite(value)) {
+    log_warning("step {}: {} is {}, which is no improvement", row.step, config_.monitor, value);
+  }
+  bool improved = monitor_.better(value, best_);
+  if (improved) {
+    best_ = value;
+    best_step_ = row.step;
+    if (config_.restore_best) {
+      saver_.keep(kName, row.step);
+    }
+    improved = !config_.baseline || monitor_.better(value, *config_.baseline);
+  }
+  waited_ = improved ? 0 : waited_ + 1;
+  if (is_over()) {
+    trainer.end(Trainer::End::kFinished, reason());
+  }
+}
+
+bool EarlyStopping::wants(int64_t, Moment moment) { return moment == Moment::kFinished; }
+
+void EarlyStopping::on_state(Trainer& trainer, Moment) {
+  if (is_over()) {
+    ended_ = true;
+    saver_.save_again();
+  }
+  if (!config_.restore_best || !best_ || best_step_ == trainer.step()) {
+    return;
+  }
+  saver_.wait(trainer);
+  const std::string folder = saver_.folder_of(best_step_);
+  if (!saver_.files().exists(folder)) {
+    log_warning("{}: is gone; the run ends with its last weights", folder);
+    return;
+  }
+  trainer.load_tensors_of(saver_.files(), folder);
+  saver_.save_again();
+  restored_ = best_step_;
+  log_info("the weights are those of step {} again, with {} {:.6g}", best_step_, config_.monitor,
+           *best_);
+}
+
+Json EarlyStopping::state() const {
+  return {{"monitor", config_.monitor},
+          {"best", to_state(best_)},
+          {"best_step", best_step_},
+          {"waited", waited_},
+          {"ended", ended_}};
+}
+
+void EarlyStopping::restore(const Json& state) {
+  if (state_text(state, "monitor", kName) != config_.monitor) {
+    return;  // another metric: what was seen of the old one says nothing
+  }
+  best_ = state_optional(state, "best", kName);
+  best_step_ = state_count(state, "best_step", kName);
+  waited_ = state_count(state, "waited", kName);
+  ended_ = state_flag(state, "ended", kName);
+}
+
+bool EarlyStopping::has_ended(const EarlyStoppingConfig& config, const Json& callbacks) {
+  const auto found = callbacks.find(kName);
+  if (found == callbacks.end() || state_text(*found, "monitor", kName) != config.monitor) {
+    return false;
+  }
+  const int64_t waited = state_count(*found, "waited", kName);
+  return state_flag(*found, "ended", kName) && waited > 0 && waited >= config.patience;
+}
+
+}  // namespace mstrain

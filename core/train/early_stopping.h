@@ -1,0 +1,50 @@
+// Ends a run whose evaluations get no better, and puts back its best weights.
+//
+// Each evaluation is an improvement where it is better than the best one before by more than min_delta, and than the
+// baseline where there is one. The run stops at an evaluation that is none when it is the patience-th in a row.
+#pragma once
+
+#include "core/train/callback_sections.h"
+#include "core/train/saver.h"
+
+namespace mstrain {
+
+class EarlyStopping final : public Callback {
+ public:
+  // All arguments must outlive it.
+  EarlyStopping(const EarlyStoppingConfig& config, Saver& saver);
+
+  void on_start(Trainer& trainer) override;
+  void on_evaluation(Trainer& trainer, const EvaluationRow& row) override;
+  bool wants(int64_t step, Moment moment) override;
+  void on_state(Trainer& trainer, Moment moment) override;
+
+  std::string name() const override { return kName; }
+  Json state() const override;
+  void restore(const Json& state) override;
+
+  std::optional<double> best() const { return best_; }
+  int64_t best_step() const { return best_step_; }
+  // The step whose weights the run ended with, where that is not its last one.
+  std::optional<int64_t> restored() const { return restored_; }
+
+  // Whether a run whose checkpoint holds `callbacks` was ended here and `config` does not let it go on.
+  static bool has_ended(const EarlyStoppingConfig& config, const Json& callbacks);
+
+ private:
+  static constexpr const char* kName = "early_stopping";
+
+  bool is_over() const { return waited_ > 0 && waited_ >= config_.patience; }
+  std::string reason() const;
+
+  const EarlyStoppingConfig& config_;
+  Saver& saver_;
+  Monitor monitor_;
+  std::optional<double> best_;
+  int64_t best_step_ = 0;
+  int64_t waited_ = 0;
+  bool ended_ = false;
+  std::optional<int64_t> restored_;
+};
+
+}  // namespace mstrain

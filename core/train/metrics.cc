@@ -1,0 +1,58 @@
+#include "core/train/metrics.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+
+namespace mstrain {
+namespace {
+
+const MetricKind* find_kind(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kMetricKinds), std::end(kMetricKinds),
+                                         [&](const MetricKind& kind) { return kind.name == name; });
+  return found == std::end(kMetricKinds) ? nullptr : found;
+}
+
+}  // namespace
+
+Monitor::Monitor(std::string name, MonitorMode mode, double min_delta)
+    : name_(std::move(name)), larger_(mode == MonitorMode::kMax), min_delta_(min_delta) {
+  const MetricKind* const kind = find_kind(name_);
+  check(kind != nullptr, "there is no metric {}", name_);
+  if (mode == MonitorMode::kAuto) {
+    larger_ = kind->larger_is_better;
+  }
+}
+
+double Monitor::value_in(std::span<const Metric> metrics) const {
+  const auto found = std::find_if(metrics.begin(), metrics.end(),
+                                  [&](const Metric& metric) { return metric.kind->name == name_; });
+  check(found != metrics.end(), "the evaluation gives no {}", name_);
+  return found->value;
+}
+
+bool Monitor::better(double value, double than) const {
+  return std::isfinite(value) && (larger_ ? value > than + min_delta_ : value < than - min_delta_);
+}
+
+bool Monitor::better(double value, const std::optional<double>& best) const {
+  return best ? better(value, *best) : std::isfinite(value);
+}
+
+void check_monitor(const YamlNode& tree, std::string_view key, const std::string& name) {
+  if (find_kind(name) != nullptr) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const MetricKind& kind : kMetricKinds) {
+    names.emplace_back(kind.name);
+  }
+  config_fail(tree, key,
+              fmt::format("'{}' is none of the metrics {}{}", name, fmt::join(names, ", "),
+                          did_you_mean(name, names)));
+}
+
+}  // namespace mstrain

@@ -1,0 +1,57 @@
+// The measures of an evaluation, and what watches one of them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/config.h"
+
+namespace mstrain {
+
+struct MetricKind {
+  const char* name;   // in metrics.jsonl, and what `monitor` calls it
+  const char* tag;    // in TensorBoard
+  const char* title;  // for people
+  bool larger_is_better;
+};
+
+inline constexpr const char* kEvalLoss = "eval_loss";
+inline constexpr MetricKind kMetricKinds[] = {
+    {kEvalLoss, "eval/loss", "eval loss", false},
+    {"eval_perplexity", "eval/perplexity", "perplexity", false},
+    {"eval_bits_per_byte", "eval/bits_per_byte", "bits per byte", false},
+    {"eval_accuracy", "eval/accuracy", "accuracy", true}};
+
+struct Metric {
+  const MetricKind* kind;
+  double value = 0;
+};
+
+enum class MonitorMode { kAuto, kMin, kMax };
+
+// A metric and when a value of it is better than another one.
+class Monitor {
+ public:
+  // `name` is one of kMetricKinds; with kAuto the kind says which way is better.
+  Monitor(std::string name, MonitorMode mode, double min_delta = 0);
+
+  const std::string& name() const { return name_; }
+  // The value among `metrics`; Error where it is missing.
+  double value_in(std::span<const Metric> metrics) const;
+  // By more than min_delta. What is no number, or infinite, is never better.
+  bool better(double value, double than) const;
+  bool better(double value, const std::optional<double>& best) const;
+
+ private:
+  std::string name_;
+  bool larger_;
+  double min_delta_;
+};
+
+// Throws ConfigError at `key` of `tree` where `name` is no metric, with the nearest one.
+void check_monitor(const YamlNode& tree, std::string_view key, const std::string& name);
+
+}  // namespace mstrain
