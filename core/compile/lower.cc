@@ -2,6 +2,7 @@
 #include "core/compile/rewrite.h"
 #include "core/compile/widen.h"
 #include "core/ir/kernel.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -25,6 +26,20 @@ bool has_kernel(const RewriteNode& it, Backend backend) {
   return kernel->supports({op, it.node.attrs, inputs, outputs, 1});
 }
 
+// What the backward pass converts to f32 is not what the forward pass has converted: else the wide form, not the tensor
+// of 16 bits, would be kept from the one to the other.
+Tensors operands_of(const RewriteNode& it) {
+  constexpr int64_t kBackwardTag = -1;
+  Tensors operands(it.inputs.begin(), it.inputs.end());
+  if (in_scope(it.node.scope, kBackwardScope)) {
+    for (Tensor& x : operands) {
+      const bool converts = x.dtype() == Dtype::kBF16 || x.dtype() == Dtype::kF16;
+      x = converts ? tagged_identity(x, kBackwardTag) : x;
+    }
+  }
+  return operands;
+}
+
 }  // namespace
 
 GraphPtr lower(const Graph& graph, Backend backend) {
@@ -33,8 +48,8 @@ GraphPtr lower(const Graph& graph, Backend backend) {
     if (has_kernel(it, kernels)) {
       return std::nullopt;
     }
-    if (auto wide = apply_widened(*it.node.op, it.inputs, it.node.attrs, it.node.outputs, kernels,
-                                  it.node.where)) {
+    if (auto wide = apply_widened(*it.node.op, operands_of(it), it.node.attrs, it.node.outputs,
+                                  kernels, it.node.where)) {
       return wide;
     }
     if (it.node.op->decompose == nullptr) {
