@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/rng.h"
 #include "core/io/safetensors_folder.h"
@@ -65,6 +66,17 @@ inline void write_model(const std::string& folder, const Json& config) {
                           bytes_of(philox_weights(spec, stream++))};
   }
   write_safetensors(join_path(folder, kWeightsFile), tensors, Dtype::kF32);
+}
+
+// What `f` throws, as text.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 }  // namespace mstrain::gpt

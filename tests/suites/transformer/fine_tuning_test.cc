@@ -1,0 +1,86 @@
+// Training that begins with a Hugging Face directory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/train/metrics_file.h"
+#include "suites/transformer/gpt/run.h"
+#include "suites/transformer/gpt/stored_model.h"
+#include "tests/core/base/temporary_folder.h"
+#include "tests/golden/gpt_hf.h"
+#include "tests/suites/transformer/hf_directory.h"
+
+namespace mstrain::gpt {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string run_text(const std::string& folder, const std::string& model) {
+  return "run: {output_dir: " + folder + "/run, threads: 1}\nmodel: " + model +
+         "\ndata: {train: " + folder +
+         "/text.txt, split: 1.0, tokenizer: {type: byte}, seq_length: 8, shuffle: false}\n"
+         "batch: {global: 4}\n"
+         "optimizer: {type: adamw, lr: 3.0e-3, betas: [0.9, 0.95], weight_decay: 0.1}\n"
+         "schedule: {type: constant, total_steps: 5}\n"
+         "log: {interval: 1}\n";
+}
+
+class FineTuningTest : public testing::Test {
+ protected:
+  FineTuningTest() {
+    write_model(folder_.path(), tiny_config({{"vocab_size", 257}}));
+    write_file_atomic(real_files(), folder_ / "text.txt", golden::kHfText);
+  }
+  YamlNode tree(const std::string& model) {
+    return parse_yaml(run_text(folder_.path(), model), "run.yaml");
+  }
+  TemporaryFolder folder_;
+  std::atomic<bool> stop_ = false;
+};
+
+TEST_F(FineTuningTest, FiveStepsTrackPyTorch) {
+  const YamlNode config = tree("{init: {from: " + folder_.path() + "}}");
+  std::FILE* const out = std::tmpfile();
+  EXPECT_EQ(run({real_files(), config, stop_, out}), Outcome::kFinished);
+  std::fclose(out);
+  const std::vector<Json> rows = read_metrics(real_files(), folder_ / "run/metrics.jsonl");
+  ASSERT_EQ(rows.size(), std::size(golden::kHfStepLosses));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_NEAR(rows[i]["loss"].get<double>(), golden::kHfStepLosses[i], 1e-4) << i;
+  }
+  const StoredModel saved = open_model(real_files(), folder_ / "run");
+  EXPECT_THAT(saved.folder, HasSubstr("step-00000005"));
+  EXPECT_EQ(saved.description["eos_token_id"], 5);
+  EXPECT_EQ(saved.config.hidden_size, 12);
+}
+
+TEST_F(FineTuningTest, TheNetworkIsTakenFromTheDirectory) {
+  const YamlNode config = resolved_config(
+      real_files(), tree("{dropout: {hidden: 0.3}, num_layers: 2, vocab_size: auto, "
+                         "ffn_hidden_size: 48, init: {from: " +
+                         folder_.path() + "}}"));
+  EXPECT_EQ(find_config(config, "model.hidden_size")->text, "12");
+  EXPECT_EQ(find_config(config, "model.vocab_size")->text, "257");
+  EXPECT_EQ(find_config(config, "model.dropout.hidden")->text, "0.3");
+  EXPECT_EQ(find_config(config, "model.init.from")->text, folder_.path());
+  EXPECT_TRUE(resolved_config(real_files(), config).same_value(config));
+}
+
+TEST_F(FineTuningTest, AnotherNetworkIsAnErrorOfTheConfiguration) {
+  const auto error = [&](const std::string& keys) {
+    return error_of([&] {
+      resolved_config(real_files(), tree("{" + keys + ", init: {from: " + folder_.path() + "}}"));
+    });
+  };
+  EXPECT_EQ(error("hidden_size: 24"), "run.yaml:2: model.hidden_size: 24 differs from 12 in " +
+                                          folder_.path() +
+                                          "/config.json; leave it out to take that");
+  EXPECT_THAT(error("ffn_hidden_size: 40"), HasSubstr("model.ffn_hidden_size: 40 differs from 48"));
+  EXPECT_THAT(error("norm: {eps: 0.1}"), HasSubstr("model.norm.eps: 0.1 differs from"));
+  EXPECT_THAT(error("hiden_size: 12"), HasSubstr("did you mean model.hidden_size?"));
+  EXPECT_THAT(error_of([&] { resolved_config(real_files(), tree("{init: {from: /nowhere}}")); }),
+              StartsWith("run.yaml:2: model.init.from: /nowhere: does not exist"));
+}
+
+}  // namespace
+}  // namespace mstrain::gpt
