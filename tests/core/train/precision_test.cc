@@ -37,15 +37,15 @@ std::vector<Mode> modes() {
   constexpr auto none = MasterType::kNone, master = MasterType::kFp32;
   constexpr auto m32 = MomentType::kFp32, m16 = MomentType::kBf16, m8 = MomentType::kInt8;
   return {{"fp32", precision_of(fp32, fp32, master, m32), 16, 0},
-          {"fp32_moments_int8", precision_of(fp32, fp32, master, m8), 10, 0.1},
-          {"bf16_grads_fp32", precision_of(bf16, fp32, master, m32), 16, 0.1},
-          {"bf16_moments_bf16", precision_of(bf16, bf16, master, m16), 12, 0.1},
-          {"bf16_moments_int8", precision_of(bf16, bf16, master, m8), 10, 0.15},
-          {"bf16_alone_moments_fp32", precision_of(bf16, bf16, none, m32), 12, 0.3},
-          {"bf16_alone_moments_bf16", precision_of(bf16, bf16, none, m16), 8, 0.3},
-          {"bf16_alone_moments_int8", precision_of(bf16, bf16, none, m8), 6, 0.3},
-          {"fp16", precision_of(fp16, fp32, master, m32), 16, 0.05},
-          {"fp16_grads_fp16", precision_of(fp16, fp16, master, m32), 16, 0.05}};
+          {"fp32_moments_int8", precision_of(fp32, fp32, master, m8), 10, 0.03},
+          {"bf16_grads_fp32", precision_of(bf16, fp32, master, m32), 16, 0.03},
+          {"bf16_moments_bf16", precision_of(bf16, bf16, master, m16), 12, 0.03},
+          {"bf16_moments_int8", precision_of(bf16, bf16, master, m8), 10, 0.03},
+          {"bf16_alone_moments_fp32", precision_of(bf16, bf16, none, m32), 12, 0.05},
+          {"bf16_alone_moments_bf16", precision_of(bf16, bf16, none, m16), 8, 0.05},
+          {"bf16_alone_moments_int8", precision_of(bf16, bf16, none, m8), 6, 0.05},
+          {"fp16", precision_of(fp16, fp32, master, m32), 16, 0.03},
+          {"fp16_grads_fp16", precision_of(fp16, fp16, master, m32), 16, 0.03}};
 }
 
 class Precision : public testing::TestWithParam<Mode> {
