@@ -45,6 +45,20 @@ TEST(Report, HoldsTheCurvesOfEveryRun) {
   EXPECT_TRUE(data["runs"][1]["train"]["lr"][0].is_null());
 }
 
+TEST(Report, HoldsWhatEvaluationsMeasuredAndSamplesBetweenThem) {
+  const TemporaryFolder folder;
+  write(folder / "a/metrics.jsonl",
+        "{\"step\":5,\"samples\":[{\"prompt\":\"a\",\"text\":\"b\"}]}\n"
+        "{\"step\":10,\"eval_loss\":2,\"eval_perplexity\":7.5,\"eval_accuracy\":0}\n");
+  const std::string path = folder / "a";
+  const Json run = data_of(report_html(real_files(), std::span(&path, 1)))["runs"][0];
+  EXPECT_EQ(run["eval"]["step"], Json({10}));
+  EXPECT_EQ(run["eval"]["eval_perplexity"], Json({7.5}));
+  EXPECT_EQ(run["eval"]["eval_accuracy"], Json({0.0}));
+  EXPECT_EQ(run["eval"]["eval_bits_per_byte"], Json({nullptr}));
+  EXPECT_EQ(run["samples"][0]["step"], 5);
+}
+
 TEST(Report, NeedsNothingFromOutside) {
   const TemporaryFolder folder;
   write(folder / "a/metrics.jsonl", "");
