@@ -73,6 +73,43 @@ TEST(TokenLoader, AnyNumberOfWorkersGivesTheSameBatches) {
   }
 }
 
+// Blends of sources by weight, with samples that stay inside documents and without.
+TEST(TokenLoader, BlendsGiveTheSameBatchesToAnyNumberOfWorkersAndFromAnyPlace) {
+  std::vector<WeightedStream> blend;
+  Rng rng(12);
+  for (const double weight : {1.0, 0.3, 2.5}) {
+    std::vector<int32_t> tokens;
+    std::vector<int64_t> ends;
+    for (int document = 0; document < 60; ++document) {
+      for (uint64_t i = rng.below(20); i > 0; --i) {
+        tokens.push_back(static_cast<int32_t>(rng.below(1000)));
+      }
+      ends.push_back(static_cast<int64_t>(tokens.size()));
+    }
+    blend.push_back({memory_stream(std::move(tokens), std::move(ends)), weight});
+  }
+  for (const bool packing : {true, false}) {
+    const auto windows = std::make_shared<TrainingWindows>(
+        blend, TrainingWindows::Options{.seq_length = 7, .seed = 5, .packing = packing});
+    TokenLoader straight(windows, {.batch = 6, .workers = 0});
+    std::vector<TokenBatch> batches;
+    std::vector<LoaderState> states;
+    for (int k = 0; k < 80; ++k) {
+      states.push_back(straight.state());
+      batches.push_back(straight.next());
+    }
+    for (const int workers : {1, 2, 5}) {
+      const size_t from = rng.below(70);
+      TokenLoader resumed(windows, {.batch = 6, .workers = workers, .depth = 2}, states[from]);
+      for (size_t k = from; k < batches.size(); ++k) {
+        const TokenBatch& batch = resumed.next();
+        ASSERT_EQ(batch.tokens, batches[k].tokens) << packing << " " << workers << " " << k;
+        ASSERT_EQ(batch.targets, batches[k].targets);
+      }
+    }
+  }
+}
+
 TEST(TokenLoader, ResumingAnywhereEqualsGoingOn) {
   Rng rng(8);
   const auto windows = source();
