@@ -1,11 +1,14 @@
-// Matrix products by oneDNN. Its matmul primitive reads the operands where they lie, packing b piece by piece, or takes b
-// packed as a whole; its older gemm driver packs both (a few MiB that it allocates itself). Which is the fastest was
-// measured for f32 on two cores with AVX-512, rows m from 256 to 4,096, matrices b of 0.2 to 9 MiB:
+// Matrix products by oneDNN's matmul primitive, which reads the operands where they lie, packing b piece by piece, or takes b
+// packed as a whole. Its gemm driver serves where the primitive has no fast path: it packs into memory that it allocates.
+// What is the fastest was measured for f32 on two cores with AVX-512, rows m from 256 to 4,096, matrices b of 0.2 to 150 MiB:
 //   a packed b of which the packing does not count is the fastest, by up to 10 %, and far ahead at few rows;
 //   packing b takes the time of 30 (not transposed) to 60 (transposed) rows of the product;
-//   gemm is ahead of the primitive by 5 to 25 % where a is transposed, or where b is far larger than the second cache.
+//   where a is transposed, or b is larger than the second cache, the primitive loses up to 35 % to gemm, and nothing
+//   in parts of 384 columns or some more.
 #include <fmt/ranges.h>
 
+#include <array>
+#include <map>
 #include <string_view>
 
 #include "core/backends/cpu/onednn.h"
@@ -19,13 +22,25 @@ using dnnl::memory;
 constexpr int64_t kLibraryRank = 12;
 constexpr int64_t kLargeMatrix = (2 << 20) / sizeof(float);
 constexpr int64_t kLargestPacked = (32 << 20) / sizeof(float);  // by a kernel itself
+constexpr int64_t kPartOfMatrix = 1 << 20;                      // elements of b
+constexpr int64_t kLeastColumns = 384;                          // of a part
+constexpr int64_t kMostRows = 3072;                             // of a part, where a is transposed
 constexpr int64_t kRowsToPack = 512;
 constexpr int64_t kRowsToPackTransposed = 2048;
 
-bool prefers_gemm(const Product& p) {
+struct Parts {
+  int64_t rows = 1, columns = 1;
+};
+
+// The parts that a single product is made in.
+Parts parts_of(const Product& p) {
   const bool a_transposed = p.a_column != 1;
-  const bool b_transposed = p.b_column != 1;
-  return a_transposed || (!b_transposed && p.k * p.n >= kLargeMatrix);
+  const bool large = p.b_column == 1 && p.k * p.n >= kLargeMatrix;
+  if (!a_transposed && !large) {
+    return {};
+  }
+  const int64_t columns = std::max(kLeastColumns, kPartOfMatrix / p.k);
+  return {a_transposed ? (p.m + kMostRows - 1) / kMostRows : 1, (p.n + columns - 1) / columns};
 }
 
 // Whether packing b pays for a single product.
@@ -90,13 +105,14 @@ Packing make_packing(const memory::desc& from, const memory::desc& to, int threa
 
 class Builder {
  public:
-  Builder(const Product& product, Dtype dtype, int threads)
+  // Rows of c begin `c_row` elements apart.
+  Builder(const Product& product, Dtype dtype, int threads, int64_t c_row)
       : p_(product),
         threads_(threads),
         type_(dtype == Dtype::kF32 ? memory::data_type::f32 : memory::data_type::bf16),
         a_(describe(0, p_.m, p_.k, p_.a_row, p_.a_column)),
         b_(describe(1, p_.k, p_.n, p_.b_row, p_.b_column)),
-        c_(describe(2, p_.m, p_.n, p_.n, 1)) {}
+        c_(describe(2, p_.m, p_.n, c_row, 1)) {}
 
   // Neither gives a run function where the library has no fast path.
   Kernel plain() const {
@@ -215,31 +231,80 @@ class Builder {
   memory::desc a_, b_, c_;
 };
 
+int64_t part_size(int64_t size, int64_t parts) {
+  constexpr int64_t kMultiple = 64;
+  return (size + parts * kMultiple - 1) / (parts * kMultiple) * kMultiple;
+}
+
+void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
+
+// The product part by part, one after the other; no run function where the library has no fast path.
+Kernel in_parts(const Product& p, Dtype dtype, int threads, const Parts& parts) {
+  struct Part {
+    Kernel kernel;
+    int64_t a, b, c, bias;  // bytes from where they begin
+  };
+  const auto element = static_cast<int64_t>(size_of(dtype));
+  const int64_t rows = part_size(p.m, parts.rows);
+  const int64_t columns = part_size(p.n, parts.columns);
+  std::map<std::pair<int64_t, int64_t>, Kernel> kernels;  // by size
+  std::vector<Part> made;
+  int64_t scratch = 0;
+  for (int64_t i = 0; i < p.m; i += rows) {
+    for (int64_t j = 0; j < p.n; j += columns) {
+      Product part = p;
+      part.m = std::min(rows, p.m - i);
+      part.n = std::min(columns, p.n - j);
+      Kernel& kernel = kernels[{part.m, part.n}];
+      if (!kernel.run) {
+        kernel = Builder(part, dtype, threads, p.n).plain();
+      }
+      if (!kernel.run) {
+        return {};
+      }
+      scratch = std::max(scratch, kernel.workspace_bytes);
+      made.push_back({kernel, i * p.a_row * element, j * p.b_column * element,
+                      (i * p.n + j) * element, j * element});
+    }
+  }
+  return {[made = std::move(made)](const KernelMemory& memory) {
+            for (const Part& part : made) {
+              const std::array<void*, 3> inputs = {
+                  at(memory.inputs[0], part.a), at(memory.inputs[1], part.b),
+                  memory.inputs.size() > 2 ? at(memory.inputs[2], part.bias) : nullptr};
+              void* const output = at(memory.outputs[0], part.c);
+              part.kernel.run({std::span(inputs).first(memory.inputs.size()), std::span(&output, 1),
+                               memory.workspace});
+            }
+          },
+          scratch};
+}
+
 }  // namespace
 
 Kernel onednn_product(const Product& p, Dtype dtype, int threads, bool b_is_kept) {
   const bool one = p.batches() == 1;
-  const bool gemm_serves = dtype == Dtype::kF32 && one && !p.bias && p.activation.empty();
   const bool can_pack = one && p.a_column == 1;
   const bool by_caller = can_pack && b_is_kept;
-  if (gemm_serves && prefers_gemm(p) && !by_caller) {
-    return gemm(p, threads);
-  }
   if (!one && p.batch.rank + 2 > kLibraryRank) {
     return {};
   }
   const TeamSize team(threads);
   try {
-    const Builder builder(p, dtype, threads);
+    const Builder builder(p, dtype, threads, p.n);
     if (by_caller || (can_pack && worth_packing(p))) {
       if (Kernel kernel = builder.packed(by_caller); kernel.run) {
         return kernel;
       }
     }
-    if (Kernel kernel = builder.plain(); kernel.run) {
+    const Parts parts = one && dtype == Dtype::kF32 ? parts_of(p) : Parts{};
+    if (Kernel kernel =
+            parts.rows * parts.columns > 1 ? in_parts(p, dtype, threads, parts) : builder.plain();
+        kernel.run) {
       return kernel;
     }
-    return gemm_serves ? gemm(p, threads) : Kernel{};
+    return dtype == Dtype::kF32 && one && !p.bias && p.activation.empty() ? gemm(p, threads)
+                                                                          : Kernel{};
   } catch (const dnnl::error&) {
     return {};
   }

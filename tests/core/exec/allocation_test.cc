@@ -1,6 +1,6 @@
-// A compiled step makes no heap allocation in this project's code, and none of 4 KiB or more in any library but for one:
-// oneDNN's gemm driver packs what it multiplies into pages of its own. The program's own malloc and its relatives stand
-// before those of the C library and count while a program runs; who asked is told by the return address.
+// A compiled step makes no heap allocation in this project's code, and none of 4 KiB or more in any library. The program's own
+// malloc and its relatives stand before those of the C library and count while a program runs; who asked is told by the
+// return address.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ namespace {
 
 struct Request {
   void* caller;
-  size_t bytes, alignment;
+  size_t bytes;
 };
 constexpr size_t kMost = 100000;
 constexpr size_t kPage = 4096;
@@ -36,11 +36,11 @@ Request g_requests[kMost];
 std::atomic<size_t> g_count{0};
 std::atomic<bool> g_counting{false};
 
-void note(void* caller, size_t bytes, size_t alignment = 1) {
+void note(void* caller, size_t bytes) {
   if (g_counting.load(std::memory_order_relaxed)) {
     const size_t at = g_count.fetch_add(1);
     if (at < kMost) {
-      g_requests[at] = {caller, bytes, alignment};
+      g_requests[at] = {caller, bytes};
     }
   }
 }
@@ -61,15 +61,15 @@ void* realloc(void* old, size_t bytes) {
   return __libc_realloc(old, bytes);
 }
 void* memalign(size_t alignment, size_t bytes) {
-  note(__builtin_return_address(0), bytes, alignment);
+  note(__builtin_return_address(0), bytes);
   return __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) {
-  note(__builtin_return_address(0), bytes, alignment);
+  note(__builtin_return_address(0), bytes);
   return __libc_memalign(alignment, bytes);
 }
 int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  note(__builtin_return_address(0), bytes, alignment);
+  note(__builtin_return_address(0), bytes);
   *out = __libc_memalign(alignment, bytes);
   return *out == nullptr ? ENOMEM : 0;
 }
@@ -99,8 +99,7 @@ bool is_library(const std::string& file) {
 
 struct Allocations {
   size_t ours = 0;
-  size_t largest = 0;  // in libraries, without packing
-  size_t packed = 0;   // bytes
+  size_t largest = 0;  // in libraries
   std::string first;
 };
 
@@ -114,11 +113,7 @@ Allocations allocations_in(const F& f) {
   Allocations result;
   for (size_t i = 0; i < std::min<size_t>(g_count, kMost); ++i) {
     const std::string file = file_of(g_requests[i].caller);
-    const bool packing =
-        file.find("libdnnl") != std::string::npos && g_requests[i].alignment == kPage;
-    if (packing) {
-      result.packed += g_requests[i].bytes;
-    } else if (is_library(file)) {
+    if (is_library(file)) {
       result.largest = std::max(result.largest, g_requests[i].bytes);
     } else if (++result.ours == 1) {
       result.first = fmt::format("{} bytes for {}", g_requests[i].bytes, file);
@@ -174,7 +169,6 @@ TEST_P(Step, AllocatesNothing) {
     if (i >= 3) {
       EXPECT_EQ(seen.ours, 0U) << "step " << i << ", first " << seen.first;
       EXPECT_LT(seen.largest, kPage) << "step " << i;
-      RecordProperty("packed_bytes", static_cast<int>(seen.packed));
     }
     held = results[results.size() - 2];
     results.resize(results.size() - 2);

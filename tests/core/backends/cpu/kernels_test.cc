@@ -225,6 +225,26 @@ TEST(CpuKernels, ProductsOfManyRows) {
   }
 }
 
+// Products that are made in parts: of columns where b is large, of rows too where a is transposed.
+TEST(CpuKernels, ProductsInParts) {
+  const Attrs plain{{"transpose_a", false}, {"transpose_b", false}};
+  const Tensor b = random({2800, 450}, 28);
+  const Tensor bias = random({450}, 29);
+  const Tensor addend = random({20, 450}, 30);
+  for (bool transpose_a : {false, true}) {
+    const Attrs attrs = plain.with("transpose_a", transpose_a);
+    const Tensor a = random(transpose_a ? Shape{2800, 20} : Shape{20, 2800}, 27);
+    expect_right("matmul", {a, b}, attrs);
+    expect_right("matmul_bias", {a, b, bias}, attrs);
+    expect_right("matmul_bias_add", {a, b, bias, addend}, attrs);
+    expect_right("matmul_bias_activation", {a, b, bias},
+                 attrs.with("activation", std::string("relu")));
+  }
+  const Attrs transposed = plain.with("transpose_a", true);
+  expect_right("matmul", {random({9, 6200}, 31), random({9, 11}, 32)}, transposed);
+  expect_right("matmul", {random({2800, 3100}, 33), random({2800, 3}, 34)}, transposed);
+}
+
 TEST(CpuKernels, BatchedProductsOfHeadsAndSharedMatrices) {
   const Attrs attrs{{"transpose_a", false}, {"transpose_b", true}};
   const Tensor q = transpose(random({3, 20, 4, 16}, 14), {0, 2, 1, 3});
