@@ -47,6 +47,16 @@ void check_fusion_config(const FusionConfig& config, const YamlNode& tree) {
   }
 }
 
+struct Sections {
+  TrainConfig config;
+
+  template <class V>
+  void fields(V& v) {
+    config.fields_before_model(v);
+    config.fields_after_data(v);
+  }
+};
+
 void check_callback_config(const TrainConfig& config, const YamlNode& tree) {
   if (config.eval.early_stopping) {
     check_monitor(tree, "eval.early_stopping.monitor", config.eval.early_stopping->monitor);
@@ -100,6 +110,10 @@ std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& no
   std::set<std::string> keys;
   for (auto& [key, value] : flatten_config(before)) {
     keys.insert(key);
+    old_values.emplace(key, value);
+  }
+  // A run of an earlier version did not know keys that came later.
+  for (auto& [key, value] : flatten_config(write_config(Sections{}))) {
     old_values.emplace(key, value);
   }
   std::map<std::string, std::string> new_values;

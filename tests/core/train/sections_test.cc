@@ -67,6 +67,18 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
   EXPECT_EQ(error_of("run: {execution: eager}\nprofile: {steps: 0}"), "");
 }
 
+TEST(Sections, ARunOfAnEarlierVersionGoesOnWithTheDefaultsOfNewKeys) {
+  const TrainConfig config = small_config("a");
+  YamlNode before = resolved(config);
+  auto& keys = before.find("optimizer")->children;
+  std::erase_if(keys, [](const YamlNode& key) { return key.key == "not_finite"; });
+  EXPECT_THAT(changed_keys(before, resolved(config)), ElementsAre());
+  TrainConfig changed = config;
+  changed.optimizer.not_finite = NotFinite::kSkip;
+  EXPECT_THAT(changed_keys(before, resolved(changed)),
+              ElementsAre("optimizer.not_finite: stop, now skip"));
+}
+
 TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
   const TrainConfig before = small_config("a");
   TrainConfig now = before;
