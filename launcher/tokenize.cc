@@ -32,18 +32,19 @@ TokenFormat format_of(const std::string& name) {
 class Meter {
  public:
   void operator()(const TokenizeProgress& progress) {
-    if (first_bytes_ < 0) {
-      first_bytes_ = progress.bytes;
-    }
     if (seconds_now() - last_ >= kSecondsBetweenLines) {
       last_ = seconds_now();
       print(progress);
     }
   }
-  void print(const TokenizeProgress& progress) const {
+  void print(const TokenizeProgress& progress) {
+    if (shown_ == progress.position) {
+      return;
+    }
+    shown_ = progress.position;
     const double taken = std::max(1e-9, seconds_now() - begin_);
     const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-    const int64_t own = progress.bytes - std::max<int64_t>(0, first_bytes_);
+    const int64_t own = progress.bytes - progress.resumed_bytes;
     fmt::print(stderr, "{:.1f} of {:.1f} MB, {} tokens, {} documents, {:.1f} MB/s\n",
                megabytes(progress.bytes), megabytes(progress.total_bytes),
                grouped(progress.position.tokens), grouped(progress.position.documents),
@@ -53,7 +54,7 @@ class Meter {
  private:
   double begin_ = seconds_now();
   double last_ = begin_;
-  int64_t first_bytes_ = -1;
+  std::optional<TokenPosition> shown_;
 };
 
 }  // namespace

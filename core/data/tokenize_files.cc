@@ -26,7 +26,7 @@ class Run {
       progress_.total_bytes += job.sources[i].bytes;
       before_ += i < place_.source ? job.sources[i].bytes : 0;
     }
-    saved_at_ = before_ + place_.offset;
+    saved_at_ = progress_.resumed_bytes = before_ + place_.offset;
   }
 
   bool operator()() {

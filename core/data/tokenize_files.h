@@ -16,7 +16,8 @@
 namespace mstrain {
 
 struct TokenizeProgress {
-  int64_t bytes = 0;  // of the input, done
+  int64_t bytes = 0;          // of the input, done
+  int64_t resumed_bytes = 0;  // of them by an earlier run
   int64_t total_bytes = 0;
   TokenWriter::Position position;
 };

@@ -46,6 +46,7 @@ TEST_F(TokenizeCommand, WritesIdsToStandardOutputAndProgressToStandardError) {
   EXPECT_EQ(lines.status, 0) << lines.err;
   EXPECT_EQ(lines.out, "[257, 258]\n[258]\n[195, 169, 258]\n");
   EXPECT_THAT(lines.err, HasSubstr("6 tokens, 3 documents"));
+  EXPECT_EQ(std::count(lines.err.begin(), lines.err.end(), '\n'), 1);
   EXPECT_EQ(run("byte", "a.txt", "-").out, std::string("t\0h\0e\0 \0e\0n\0d\0", 14));
 }
 

@@ -136,6 +136,7 @@ TEST_F(TokenizeFiles, WhoeverIsStoppedGoesOnFromThere) {
   int64_t first = -1;
   stopped.report = [&](const TokenizeProgress& progress) {
     first = first < 0 ? progress.bytes : first;
+    EXPECT_EQ(progress.resumed_bytes, reached);
   };
   EXPECT_TRUE(run(real_files(), stopped));
   EXPECT_GT(first, reached);
