@@ -11,12 +11,9 @@
 // The largest magnitude is exact. Code 0 is 0. A block that holds NaN or an infinity reads back as NaN.
 #pragma once
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
-#include "core/base/rng.h"
 #include "core/runtime/dtype.h"
 
 namespace mstrain {
@@ -52,7 +49,7 @@ struct BlockCode {
   static float magnitude(uint32_t code) {
     const uint32_t fraction = code & ((1U << kMantissa) - 1);
     const uint32_t hidden = code >> kMantissa == 0 ? 0 : 1U << kMantissa;
-    return static_cast<float>(hidden + fraction) * step(code);
+    return static_cast<float>(static_cast<int32_t>(hidden + fraction)) * step(code);
   }
 
   // The code of x, whose magnitude is at most `scale`; `word` decides between the neighbours.
@@ -60,14 +57,18 @@ struct BlockCode {
     if (!(scale > 0)) {
       return 0;
     }
-    const float y = std::min(std::abs(x) / scale * kMost, kMost);
+    const float magnitude_of_x = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7fffffffU);
+    const float ratio = magnitude_of_x / scale * kMost;
+    const float y = ratio < kMost ? ratio : kMost;
     // Below 2^(kMantissa + 1) codes are the magnitudes themselves; above, they are y's own upper bits.
     constexpr uint32_t kOffset = (127U + kMantissa - 1) << kMantissa;
-    uint32_t code = y < static_cast<float>(2U << kMantissa)
-                        ? static_cast<uint32_t>(y)
-                        : (std::bit_cast<uint32_t>(y) >> (23 - kMantissa)) - kOffset;
+    constexpr float kPlain = static_cast<float>(2U << kMantissa);
+    const auto plain = static_cast<uint32_t>(static_cast<int32_t>(y < kPlain ? y : kPlain));
+    uint32_t code = y < kPlain ? plain : (std::bit_cast<uint32_t>(y) >> (23 - kMantissa)) - kOffset;
     const float rest = (y - magnitude(code)) / step(code);
-    code += to_unit_float(word) < rest ? 1 : 0;
+    // 24 bits as a fraction.
+    const float unit = static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24F;
+    code += unit < rest ? 1 : 0;
     return static_cast<uint8_t>(is_signed && x < 0 ? code | 0x80U : code);
   }
   static float decode(uint8_t code, float scale) {

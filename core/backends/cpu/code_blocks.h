@@ -19,38 +19,19 @@ struct BlockWords {
 };
 
 inline void round_block(int64_t n, const float* x, const BlockWords& random, BFloat16* y) {
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] = stochastic_bf16(x[i], random.words[i]);
-  }
-}
-
-// The block's scale. NaN where an element is.
-inline float largest(int64_t n, const float* x) {
-  float most = 0;
-  bool regular = true;
-  for (int64_t i = 0; i < n; ++i) {
-    const float magnitude = std::abs(x[i]);
-    most = std::max(most, magnitude);
-    regular = regular && magnitude == magnitude;
-  }
-  return regular ? block_scale(most) : block_scale(std::bit_cast<float>(0x7fc00000U));
+  loops().storage->round(n, x, random.words, y);
 }
 
 template <bool is_signed>
 void encode_block(int64_t n, const float* x, const BlockWords& random, uint8_t* codes,
                   float* scale) {
-  *scale = largest(n, x);
-  for (int64_t i = 0; i < n; ++i) {
-    codes[i] =
-        BlockCode<is_signed>::encode(is_signed ? x[i] : std::abs(x[i]), *scale, random.words[i]);
-  }
+  *scale = loops().storage->scale(n, x);
+  loops().storage->encode[is_signed](n, x, *scale, random.words, codes);
 }
 
 template <bool is_signed>
 void decode_block(int64_t n, const uint8_t* codes, float scale, float* x) {
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] = BlockCode<is_signed>::decode(codes[i], scale);
-  }
+  loops().storage->decode[is_signed](n, codes, scale, x);
 }
 
 }  // namespace mstrain::cpu

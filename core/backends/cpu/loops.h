@@ -130,12 +130,22 @@ struct OtherLoops {
   void (*to_normal)(int64_t n, const uint32_t* words, float* y);   // two words each
 };
 
+// Blocks of numbers in fewer bits; core/ops/block_code.h defines them. `words`: a random word for each element.
+struct StorageLoops {
+  void (*round)(int64_t n, const float* x, const uint32_t* words, BFloat16* y);
+  float (*scale)(int64_t n, const float* x);
+  // By whether the numbers have signs.
+  void (*encode[2])(int64_t n, const float* x, float scale, const uint32_t* words, uint8_t* codes);
+  void (*decode[2])(int64_t n, const uint8_t* codes, float scale, float* x);
+};
+
 struct Loops {
   const ElementwiseLoops* elementwise;
   const RowLoops<float>* f32;
   const RowLoops<double>* f64;
   const BlockLoops* block;
   const OtherLoops* other;
+  const StorageLoops* storage;
   template <class T>
   const RowLoops<T>& rows() const {
     if constexpr (sizeof(T) == 4) {

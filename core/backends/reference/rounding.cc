@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "core/backends/reference/kernels.h"
 #include "core/ops/block_code.h"
 #include "core/ops/random_draw.h"

@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "core/base/rng.h"
+#include "core/ops/block_code.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -197,6 +199,46 @@ TEST(Loops, PhiloxIsThatOfTheDefinition) {
         ASSERT_EQ(words[4 * i + w], expected[w]) << i;
       }
     }
+  }
+}
+
+// Bit by bit, for every instruction set: states of a run must not depend on the machine.
+TEST(Loops, NumbersInFewerBitsAreThoseOfTheDefinition) {
+  std::vector<const Loops*> all = others();
+  all.push_back(loops_for("baseline"));
+  Rng rng(11);
+  std::vector<float> x(kCount);
+  std::vector<uint32_t> words(kCount);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(rng.normal() * std::exp2(rng.uniform(-30, 3)));
+    words[i] = rng.next_u32();
+  }
+  x[7] = 0;
+  for (const Loops* loops : all) {
+    std::vector<BFloat16> rounded(kCount);
+    loops->storage->round(kCount, x.data(), words.data(), rounded.data());
+    const float scale = loops->storage->scale(kCount, x.data());
+    const auto coded = [&]<bool is_signed>(std::bool_constant<is_signed>) {
+      std::vector<uint8_t> codes(kCount);
+      std::vector<float> back(kCount);
+      loops->storage->encode[is_signed](kCount, x.data(), scale, words.data(), codes.data());
+      loops->storage->decode[is_signed](kCount, codes.data(), scale, back.data());
+      for (size_t i = 0; i < x.size(); ++i) {
+        ASSERT_EQ(codes[i], BlockCode<is_signed>::encode(x[i], scale, words[i])) << x[i];
+        ASSERT_EQ(back[i], BlockCode<is_signed>::decode(codes[i], scale)) << int{codes[i]};
+      }
+    };
+    coded(std::true_type());
+    coded(std::false_type());
+    float most = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_EQ(rounded[i].bits, stochastic_bf16(x[i], words[i]).bits) << x[i];
+      most = std::max(most, std::abs(x[i]));
+    }
+    EXPECT_EQ(scale, most);
+    x[100] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(loops->storage->scale(kCount, x.data())));
+    x[100] = 1;
   }
 }
 
