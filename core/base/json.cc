@@ -1,5 +1,6 @@
 #include "core/base/json.h"
 
+#include <iterator>
 #include <vector>
 
 #include "core/base/error.h"
@@ -7,11 +8,35 @@
 namespace mstrain {
 namespace {
 
+// Goes through a text and tells how far the parser has read.
+class Reader {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Reader(const char* at, const char** seen) : at_(at), seen_(seen) {}
+  reference operator*() const { return *at_; }
+  Reader& operator++() {
+    *seen_ = ++at_;
+    return *this;
+  }
+  bool operator==(const Reader& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  const char** seen_;
+};
+
 // Builds the value from events, so that depth is refused before it is built and duplicate keys are seen.
 class TreeBuilder final : public nlohmann::json_sax<Json> {
  public:
-  TreeBuilder(std::string_view name, int max_depth) : name_(name), max_depth_(max_depth) {}
+  TreeBuilder(std::string_view text, std::string_view name, int max_depth)
+      : name_(name), max_depth_(max_depth), begin_(text.data()), seen_(text.data()) {}
 
+  const char** seen() { return &seen_; }
   Json take() { return std::move(root_); }
 
   bool null() override { return value(nullptr); }
@@ -47,7 +72,7 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
 
  private:
   [[noreturn]] void fail(std::string_view message) {
-    throw IoError(fmt::format("{}: JSON: {}", name_, message));
+    throw IoError(fmt::format("{}: offset {}: JSON: {}", name_, seen_ - begin_, message));
   }
   Json* place(Json&& v) {
     if (open_.empty()) {
@@ -81,6 +106,8 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
 
   std::string_view name_;
   int max_depth_;
+  const char* begin_;
+  const char* seen_;  // up to here the parser has read
   Json root_;
   std::string key_;
   std::vector<Json*> open_;
@@ -89,8 +116,9 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view name, int max_depth) {
-  TreeBuilder builder(name, max_depth);
-  Json::sax_parse(text, &builder);
+  TreeBuilder builder(text, name, max_depth);
+  Json::sax_parse(Reader(text.data(), builder.seen()),
+                  Reader(text.data() + text.size(), builder.seen()), &builder);
   return builder.take();
 }
 
