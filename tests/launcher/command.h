@@ -31,15 +31,18 @@ class RunningCommand {
       argv.push_back(const_cast<char*>(argument.c_str()));
     }
     argv.push_back(nullptr);
-    const std::string out = folder_ / "out";
-    const std::string err = folder_ / "err";
+    // Opened here, so that they exist however soon the command is killed.
+    const int out = open((folder_ / "out").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    const int err = open((folder_ / "err").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     pid_ = fork();
     if (pid_ == 0) {
-      dup2(open(out.c_str(), O_CREAT | O_WRONLY, 0600), STDOUT_FILENO);
-      dup2(open(err.c_str(), O_CREAT | O_WRONLY, 0600), STDERR_FILENO);
+      dup2(out, STDOUT_FILENO);
+      dup2(err, STDERR_FILENO);
       execv(argv[0], argv.data());
       _exit(127);
     }
+    close(out);
+    close(err);
   }
   ~RunningCommand() {
     if (!ended_) {
