@@ -191,7 +191,8 @@ usage: mstrain --config FILE [key.path=value ...]   run what the file says (run.
                         [--greedy | --temperature T --top-k K --top-p P] [--seed S]
                                  continue texts (--prompt once for each) up to an ID or the end that the model knows
        mstrain eval --checkpoint DIR [--config FILE] [key.path=value ...]
-                                 the loss on held-out data; without FILE, on that of the run
+                                 loss, perplexity, bits per byte and accuracy on held-out data; without FILE, on
+                                 that of the run
        mstrain forward --model DIR --input in.safetensors --output out.safetensors [--grads]
                                  a model on given tensors: input_ids, attention_mask, position_ids, labels to
                                  logits, loss and gradients

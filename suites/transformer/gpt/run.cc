@@ -103,10 +103,11 @@ std::vector<int32_t> stop_ids(const StoredModel& stored, const std::vector<int64
     check(id >= 0 && id < vocab, "stop {}: the model has ids from 0 to {}", id, vocab - 1);
     out.push_back(static_cast<int32_t>(id));
   }
-  const auto own = stored.description.find("eos_token_id");
-  if (own != stored.description.end() && own->is_number_unsigned() &&
-      own->get<uint64_t>() < static_cast<uint64_t>(vocab)) {
-    out.push_back(own->get<int32_t>());
+  const Json own = stored.description.value("eos_token_id", Json());  // one id or several
+  for (const Json& id : own.is_array() ? own : Json::array({own})) {
+    if (id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(vocab)) {
+      out.push_back(id.get<int32_t>());
+    }
   }
   return out;
 }
