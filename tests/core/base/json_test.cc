@@ -37,7 +37,8 @@ TEST(Json, ErrorsNameFileAndOffset) {
               AllOf(StartsWith("m.json: offset 7: "), HasSubstr("invalid literal")));
   EXPECT_THAT(error_of(""), HasSubstr("m.json: offset 1: "));
   EXPECT_THAT(error_of("{} {}"), StartsWith("m.json: offset 4: "));
-  EXPECT_THAT(error_of("{\"a\":1,\"a\":2}"), StartsWith("m.json: offset 10: JSON: duplicate key \"a\""));
+  EXPECT_THAT(error_of("{\"a\":1,\"a\":2}"),
+              StartsWith("m.json: offset 10: JSON: duplicate key \"a\""));
   EXPECT_THAT(error_of("{\"a\":{\"b\":[{\"c\":1,\"d\":2,\"c\":3}]}}"),
               HasSubstr("duplicate key \"c\""));
   EXPECT_THAT(error_of("\"\xff\""), HasSubstr("UTF-8"));
