@@ -123,4 +123,57 @@ std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, size_
   }
 }
 
+AddedTokenLevels::AddedTokenLevels(const std::vector<AddedToken>& tokens) {
+  std::array<std::vector<AddedToken>, 2> levels;
+  for (const AddedToken& token : tokens) {
+    levels[token.normalized ? 1 : 0].push_back(token);
+  }
+  for (size_t i = 0; i < levels.size(); ++i) {
+    levels_[i] = AddedTokens(std::move(levels[i]));
+  }
+}
+
+struct AddedTokenLevels::Call {
+  EncodeState& state;
+  std::vector<int32_t>& ids;
+  const EncodeSegment& encode_segment;
+};
+
+size_t AddedTokenLevels::encode_some(std::string_view text, bool last, EncodeState& state,
+                                     std::vector<int32_t>& ids,
+                                     const EncodeSegment& encode_segment) const {
+  Call call{state, ids, encode_segment};
+  const size_t taken = encode_level(call, 0, text, last);
+  state.offset += static_cast<int64_t>(taken);
+  return taken;
+}
+
+// Cuts the text at the tokens of `level`; what lies between goes to the next level.
+size_t AddedTokenLevels::encode_level(Call& call, size_t level, std::string_view text,
+                                      bool last) const {
+  if (level == levels_.size()) {
+    return call.encode_segment(text, last);
+  }
+  const AddedTokens& tokens = levels_[level];
+  size_t at = 0;
+  while (at < text.size()) {
+    const auto match = tokens.find(text, at);
+    if (!match) {
+      return at + encode_level(call, level + 1, text.substr(at), last);
+    }
+    // A longer token, or more white space that belongs to this one, may follow.
+    const bool decided =
+        last || (match->content + tokens.longest() <= text.size() && match->end + 4 <= text.size());
+    const std::string_view before = text.substr(at, match->begin - at);
+    if (!decided) {
+      return at + encode_level(call, level + 1, before, false);
+    }
+    encode_level(call, level + 1, before, true);
+    call.ids.push_back(match->id);
+    call.state.in_segment = false;
+    at = match->end;
+  }
+  return at;
+}
+
 }  // namespace mstrain

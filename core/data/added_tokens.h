@@ -2,12 +2,16 @@
 // such as <|endoftext|>, and words that were added to a vocabulary.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/data/tokenizer.h"
 
 namespace mstrain {
 
@@ -50,6 +54,29 @@ class AddedTokens {
   std::array<bool, 256> starts_{};  // by first byte: whether any token begins with it
   std::optional<char> only_start_;
   size_t longest_ = 0;
+};
+
+// The added tokens of a tokenizer: those that are found in the text before others, and those that are looked for in what
+// the first ones leave.
+class AddedTokenLevels {
+ public:
+  AddedTokenLevels() = default;
+  // Error as of AddedTokens, which each level is.
+  explicit AddedTokenLevels(const std::vector<AddedToken>& tokens);
+
+  size_t longest() const { return std::max(levels_[0].longest(), levels_[1].longest()); }
+
+  // Encodes text without added tokens, from its start, and returns how many bytes it took; `last`: a segment ends with it.
+  using EncodeSegment = std::function<size_t(std::string_view text, bool last)>;
+  // Tokenizer::encode_some(), where `encode_segment` knows the rest.
+  size_t encode_some(std::string_view text, bool last, EncodeState& state,
+                     std::vector<int32_t>& ids, const EncodeSegment& encode_segment) const;
+
+ private:
+  struct Call;
+  size_t encode_level(Call& call, size_t level, std::string_view text, bool last) const;
+
+  std::array<AddedTokens, 2> levels_;
 };
 
 }  // namespace mstrain

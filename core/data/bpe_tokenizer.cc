@@ -115,13 +115,12 @@ void BpeTokenizer::index_merges(const BpeSpec& spec) {
   merges_.emplace(merges);
 }
 
-void BpeTokenizer::index_added(BpeSpec& spec) {
+void BpeTokenizer::index_added(const BpeSpec& spec) {
   std::unordered_map<std::string_view, int32_t> ids;
   for (const auto& [token, id] : spec.vocab) {
     ids.emplace(token, id);
   }
-  std::vector<AddedToken> levels[2];
-  for (AddedToken& token : spec.added) {
+  for (const AddedToken& token : spec.added) {
     const auto found = ids.find(token.content);
     if (found != ids.end() && found->second != token.id) {
       throw IoError(fmt::format("{}: the added token \"{}\" has id {}, but {} in the vocabulary",
@@ -130,63 +129,23 @@ void BpeTokenizer::index_added(BpeSpec& spec) {
     if (token.content == "<|endoftext|>") {
       end_of_text_ = token.id;
     }
-    levels[token.normalized ? 1 : 0].push_back(token);
   }
   try {
-    levels_[0] = AddedTokens(std::move(levels[0]));
-    levels_[1] = AddedTokens(std::move(levels[1]));
+    added_ = AddedTokenLevels(spec.added);
   } catch (const Error& error) {
     throw IoError(fmt::format("{}: {}", source_, error.what()));
   }
-  margin_ = Gpt2Split::kLookahead + std::max(levels_[0].longest(), levels_[1].longest());
-}
-
-std::unique_ptr<BpeTokenizer::Work> BpeTokenizer::take_work() const {
-  const std::lock_guard lock(mutex_);
-  if (pool_.empty()) {
-    return std::make_unique<Work>();
-  }
-  std::unique_ptr<Work> work = std::move(pool_.back());
-  pool_.pop_back();
-  return work;
+  margin_ = Gpt2Split::kLookahead + added_.longest();
 }
 
 size_t BpeTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
                                  std::vector<int32_t>& ids) const {
-  std::unique_ptr<Work> work = take_work();
-  Call call{*work, state, ids, text.data()};
-  const size_t taken = encode_level(call, 0, text, last);
-  state.offset += static_cast<int64_t>(taken);
-  const std::lock_guard lock(mutex_);
-  pool_.push_back(std::move(work));
-  return taken;
-}
-
-// Cuts the text at the added tokens of `level`; what lies between goes to the next level.
-size_t BpeTokenizer::encode_level(Call& call, int level, std::string_view text, bool last) const {
-  if (level == 2) {
-    return encode_segment(call, text, last);
-  }
-  const AddedTokens& tokens = levels_[level];
-  size_t at = 0;
-  while (at < text.size()) {
-    const auto match = tokens.find(text, at);
-    if (!match) {
-      return at + encode_level(call, level + 1, text.substr(at), last);
-    }
-    // A longer token, or more white space that belongs to this one, may follow.
-    const bool decided =
-        last || (match->content + tokens.longest() <= text.size() && match->end + 4 <= text.size());
-    const std::string_view before = text.substr(at, match->begin - at);
-    if (!decided) {
-      return at + encode_level(call, level + 1, before, false);
-    }
-    encode_level(call, level + 1, before, true);
-    call.ids.push_back(match->id);
-    call.state.in_segment = false;
-    at = match->end;
-  }
-  return at;
+  return works_.run([&](Work& work) {
+    Call call{work, state, ids, text.data()};
+    return added_.encode_some(text, last, state, ids, [&](std::string_view part, bool ends) {
+      return encode_segment(call, part, ends);
+    });
+  });
 }
 
 // `text` holds no added tokens; `last`: the segment ends with it.
@@ -235,24 +194,10 @@ size_t BpeTokenizer::encode_pieces(Call& call, std::string_view text, int64_t of
 
 void BpeTokenizer::encode_piece(Call& call, std::string_view piece, int64_t offset) const {
   Work& work = call.work;
-  if (piece.size() > WordCache::kLongestWord) {
+  work.cache.append_ids(piece, call.ids, [&]() -> const std::vector<int32_t>& {
     merge_piece(work, piece, offset);
-    call.ids.insert(call.ids.end(), work.word.begin(), work.word.end());
-    return;
-  }
-  WordCache::Slot& slot = work.cache.find(piece);
-  if (slot.size == 0) {
-    merge_piece(work, piece, offset);
-    call.ids.insert(call.ids.end(), work.word.begin(), work.word.end());
-    work.cache.insert(slot, piece, work.word);
-    return;
-  }
-  const std::span<const int32_t> known = work.cache.ids_of(slot);
-  if (known.size() == 1) {
-    call.ids.push_back(known[0]);
-  } else {
-    call.ids.insert(call.ids.end(), known.begin(), known.end());
-  }
+    return work.word;
+  });
 }
 
 // Leaves the ids of `piece` in work.word.

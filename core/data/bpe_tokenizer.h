@@ -6,8 +6,6 @@
 #pragma once
 
 #include <array>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -19,6 +17,7 @@
 #include "core/data/gpt2_split.h"
 #include "core/data/tokenizer.h"
 #include "core/data/word_cache.h"
+#include "core/data/work_pool.h"
 
 namespace mstrain {
 
@@ -64,13 +63,11 @@ class BpeTokenizer final : public Tokenizer {
 
   void index_vocab(const BpeSpec& spec);
   void index_merges(const BpeSpec& spec);
-  void index_added(BpeSpec& spec);
-  size_t encode_level(Call& call, int level, std::string_view text, bool last) const;
+  void index_added(const BpeSpec& spec);
   size_t encode_segment(Call& call, std::string_view text, bool last) const;
   size_t encode_pieces(Call& call, std::string_view text, int64_t offset, bool last) const;
   void encode_piece(Call& call, std::string_view piece, int64_t offset) const;
   void merge_piece(Work& work, std::string_view piece, int64_t offset) const;
-  std::unique_ptr<Work> take_work() const;
 
   std::string source_;
   bool add_prefix_space_;
@@ -81,7 +78,7 @@ class BpeTokenizer final : public Tokenizer {
   int32_t unk_id_ = -1;
   std::optional<BpeMerges> merges_;
   std::unordered_map<std::string, int32_t> whole_;  // by bytes; where merges may be ignored
-  AddedTokens levels_[2];           // found in the text before others; found in what those leave
+  AddedTokenLevels added_;
   size_t margin_ = 0;               // what must follow a piece before it is final
   std::string bytes_;               // of all tokens, in the order of ids
   std::vector<uint64_t> begin_of_;  // by id, in bytes_; one more at the end
@@ -89,8 +86,7 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<int32_t> end_of_text_;
   std::vector<TokenizerFile> files_;
   Gpt2Split split_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Work>> pool_;
+  mutable WorkPool<Work> works_;
 };
 
 }  // namespace mstrain

@@ -107,7 +107,6 @@ void UnigramTokenizer::index_pieces() {
 }
 
 void UnigramTokenizer::index_added() {
-  std::vector<AddedToken> levels[2];
   const size_t most = 16 * (spec_.pieces.size() + spec_.added.size()) + 1024;
   for (const AddedToken& token : spec_.added) {
     const auto id = static_cast<size_t>(token.id);
@@ -120,59 +119,19 @@ void UnigramTokenizer::index_added() {
       decoded_.resize(id + 1);
     }
     decoded_[id] = token.content;
-    levels[token.normalized ? 1 : 0].push_back(token);
   }
-  levels_[0] = AddedTokens(std::move(levels[0]));
-  levels_[1] = AddedTokens(std::move(levels[1]));
-  normaliser_->widen_margin(std::max(levels_[0].longest(), levels_[1].longest()));
+  added_ = AddedTokenLevels(spec_.added);
+  normaliser_->widen_margin(added_.longest());
 }
 
 size_t UnigramTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
                                      std::vector<int32_t>& ids) const {
-  std::unique_ptr<Work> work;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!pool_.empty()) {
-      work = std::move(pool_.back());
-      pool_.pop_back();
-    }
-  }
-  if (work == nullptr) {
-    work = std::make_unique<Work>();
-  }
-  Call call{*work, state, ids, text.data()};
-  const size_t taken = encode_level(call, 0, text, last);
-  state.offset += static_cast<int64_t>(taken);
-  const std::lock_guard lock(mutex_);
-  pool_.push_back(std::move(work));
-  return taken;
-}
-
-// Cuts the text at the added tokens of `level`; what lies between goes to the next level.
-size_t UnigramTokenizer::encode_level(Call& call, int level, std::string_view text,
-                                      bool last) const {
-  if (level == 2) {
-    return encode_segment(call, text, last);
-  }
-  const AddedTokens& tokens = levels_[level];
-  size_t at = 0;
-  while (at < text.size()) {
-    const auto match = tokens.find(text, at);
-    if (!match) {
-      return at + encode_level(call, level + 1, text.substr(at), last);
-    }
-    const bool decided =
-        last || (match->content + tokens.longest() <= text.size() && match->end + 4 <= text.size());
-    const std::string_view before = text.substr(at, match->begin - at);
-    if (!decided) {
-      return at + encode_level(call, level + 1, before, false);
-    }
-    encode_level(call, level + 1, before, true);
-    call.ids.push_back(match->id);
-    call.state.in_segment = false;
-    at = match->end;
-  }
-  return at;
+  return works_.run([&](Work& work) {
+    Call call{work, state, ids, text.data()};
+    return added_.encode_some(text, last, state, ids, [&](std::string_view part, bool ends) {
+      return encode_segment(call, part, ends);
+    });
+  });
 }
 
 size_t UnigramTokenizer::encode_segment(Call& call, std::string_view text, bool last) const {
@@ -194,20 +153,10 @@ void UnigramTokenizer::encode_normal(Call& call, std::string_view normal) const 
         by_words_ ? std::min(normal.find(kSpaceSign, at + 1), normal.size()) : normal.size();
     const std::string_view word = normal.substr(at, end - at);
     at = end;
-    if (word.size() > WordCache::kLongestWord) {
+    work.cache.append_ids(word, call.ids, [&]() -> const std::vector<int32_t>& {
       cut_word(work, word);
-      call.ids.insert(call.ids.end(), work.word.begin(), work.word.end());
-      continue;
-    }
-    WordCache::Slot& slot = work.cache.find(word);
-    if (slot.size == 0) {
-      cut_word(work, word);
-      call.ids.insert(call.ids.end(), work.word.begin(), work.word.end());
-      work.cache.insert(slot, word, work.word);
-    } else {
-      const std::span<const int32_t> known = work.cache.ids_of(slot);
-      call.ids.insert(call.ids.end(), known.begin(), known.end());
-    }
+      return work.word;
+    });
   }
 }
 

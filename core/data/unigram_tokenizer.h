@@ -5,8 +5,6 @@
 // files, github.com/huggingface/tokenizers for tokenizer.json.
 #pragma once
 
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "core/data/unigram_model.h"
 #include "core/data/unigram_normaliser.h"
 #include "core/data/word_cache.h"
+#include "core/data/work_pool.h"
 
 namespace mstrain {
 
@@ -70,7 +69,6 @@ class UnigramTokenizer final : public Tokenizer {
 
   void index_pieces();
   void index_added();
-  size_t encode_level(Call& call, int level, std::string_view text, bool last) const;
   size_t encode_segment(Call& call, std::string_view text, bool last) const;
   void encode_normal(Call& call, std::string_view normal) const;
   void cut_word(Work& work, std::string_view word) const;
@@ -78,13 +76,12 @@ class UnigramTokenizer final : public Tokenizer {
 
   UnigramSpec spec_;
   std::optional<UnigramNormaliser> normaliser_;
-  AddedTokens levels_[2];  // found in the text before others; found in what those leave
+  AddedTokenLevels added_;
   std::optional<UnigramModel> model_;
   std::vector<int32_t> byte_ids_;     // 256, or none
   std::vector<std::string> decoded_;  // by id
   bool by_words_ = true;              // no piece reaches over the start of a word
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Work>> pool_;
+  mutable WorkPool<Work> works_;
 };
 
 }  // namespace mstrain

@@ -23,6 +23,29 @@ class WordCache {
 
   WordCache() : slots_(kSlots) {}
 
+  // Appends the ids of `word`, which is not empty, to `ids`: those that are known, or else what make() gives, a vector of
+  // them, which is then known.
+  template <class Make>
+  void append_ids(std::string_view word, std::vector<int32_t>& ids, const Make& make) {
+    if (word.size() > kLongestWord) {
+      const std::vector<int32_t>& made = make();
+      ids.insert(ids.end(), made.begin(), made.end());
+      return;
+    }
+    Slot& slot = find(word);
+    if (slot.size == 0) {
+      const std::vector<int32_t>& made = make();
+      ids.insert(ids.end(), made.begin(), made.end());
+      insert(slot, word, made);
+    } else if (slot.count == 1) {
+      ids.push_back(arena_[slot.where]);
+    } else {
+      const auto known = arena_.begin() + slot.where;
+      ids.insert(ids.end(), known, known + slot.count);
+    }
+  }
+
+ private:
   struct Slot {
     uint64_t head = 0;   // the first eight bytes, or all of them
     uint64_t tail = 0;   // the last eight of at most 16
@@ -50,14 +73,9 @@ class WordCache {
     }
   }
 
-  std::span<const int32_t> ids_of(const Slot& slot) const {
-    return {arena_.data() + slot.where, slot.count};
-  }
-
   // Fills the free `slot` that find(word) gave. Lists longer than kMostIds are not kept.
   void insert(Slot& slot, std::string_view word, std::span<const int32_t> ids);
 
- private:
   static uint64_t load(const char* bytes, size_t size) {
     uint64_t out = 0;
     std::memcpy(&out, bytes, size < 8 ? size : 8);
