@@ -86,15 +86,15 @@ std::optional<SpecialIds> read_processor(const Json& json, const std::string& wh
       const std::string inner = fields.at(fmt::format("processors[{}]", i));
       if (auto found = read_processor(list[i], inner, 1)) {
         if (out) {
-          throw IoError(fmt::format("{}: a second template is not implemented", inner));
+          throw IoError(fmt::format("{}: a second template is not supported", inner));
         }
         out = std::move(found);
       }
     }
     return out;
   }
-  fields.refuse(
-      "type", fmt::format("\"{}\" is not implemented; ByteLevel and TemplateProcessing are", type));
+  fields.refuse("type",
+                fmt::format("\"{}\" is not supported; ByteLevel and TemplateProcessing are", type));
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ std::vector<AddedToken> read_added_tokens(JsonFields& top) {
     token.special = fields.boolean("special", false);
     token.normalized = fields.boolean("normalized", !token.special);
     if (fields.boolean("single_word", false)) {
-      fields.refuse("single_word", "true is not implemented");
+      fields.refuse("single_word", "true is not supported");
     }
     fields.finish();
     out.push_back(std::move(token));

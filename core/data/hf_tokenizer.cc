@@ -26,7 +26,7 @@ void read_bpe_pre_tokenizer(const Json& json, const std::string& where, BpeSpec&
     return;
   }
   if (type != "Sequence") {
-    fields.refuse("type", fmt::format("\"{}\" is not implemented for BPE; ByteLevel is", type));
+    fields.refuse("type", fmt::format("\"{}\" is not supported for BPE; ByteLevel is", type));
   }
   const Json& steps = fields.required("pretokenizers");
   fields.finish();
@@ -40,12 +40,11 @@ void read_bpe_pre_tokenizer(const Json& json, const std::string& where, BpeSpec&
   JsonFields split(steps[0], fields.at("pretokenizers[0]"));
   const std::string first = split.text("type");
   if (first != "Split") {
-    split.refuse("type",
-                 fmt::format("\"{}\" is not implemented before ByteLevel; Split is", first));
+    split.refuse("type", fmt::format("\"{}\" is not supported before ByteLevel; Split is", first));
   }
   JsonFields pattern(split.required("pattern"), split.at("pattern"));
   if (const std::string regex = pattern.text("Regex"); regex != kGpt2Pattern) {
-    pattern.refuse("Regex", fmt::format("{} is not implemented; GPT-2's pattern {} is",
+    pattern.refuse("Regex", fmt::format("{} is not supported; GPT-2's pattern {} is",
                                         shown(Json(regex)), kGpt2Pattern));
   }
   pattern.finish();
@@ -53,33 +52,32 @@ void read_bpe_pre_tokenizer(const Json& json, const std::string& where, BpeSpec&
   const std::string behavior = split.text("behavior");
   const bool invert = split.boolean("invert", false);
   if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert)) {
-    split.refuse("behavior", fmt::format("\"{}\" with invert {} is not implemented; \"Isolated\" "
+    split.refuse("behavior", fmt::format("\"{}\" with invert {} is not supported; \"Isolated\" "
                                          "with invert false is",
                                          behavior, invert));
   }
   split.finish();
   JsonFields bytes(steps[1], fields.at("pretokenizers[1]"));
   if (const std::string second = bytes.text("type"); second != "ByteLevel") {
-    bytes.refuse("type",
-                 fmt::format("\"{}\" is not implemented after Split; ByteLevel is", second));
+    bytes.refuse("type", fmt::format("\"{}\" is not supported after Split; ByteLevel is", second));
   }
   if (byte_level(bytes) || spec.add_prefix_space) {
     bytes.refuse(spec.add_prefix_space ? "add_prefix_space" : "use_regex",
-                 "true is not implemented after Split");
+                 "true is not supported after Split");
   }
 }
 
 void read_bpe_model(JsonFields& model, BpeSpec& spec) {
   if (const Json* dropout = model.find("dropout"); dropout != nullptr && *dropout != 0) {
-    model.refuse("dropout", "is not implemented; only null is");
+    model.refuse("dropout", "is not supported; only null is");
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (const std::string affix = model.text(key, ""); !affix.empty()) {
-      model.refuse(key, fmt::format("\"{}\" is not implemented; only null is", affix));
+      model.refuse(key, fmt::format("\"{}\" is not supported; only null is", affix));
     }
   }
   if (model.boolean("byte_fallback", false)) {
-    model.refuse("byte_fallback", "true is not implemented for byte-level BPE");
+    model.refuse("byte_fallback", "true is not supported for byte-level BPE");
   }
   if (const std::string unk = model.text("unk_token", ""); !unk.empty()) {
     spec.unk_token = unk;
@@ -121,18 +119,18 @@ void read_bpe_model(JsonFields& model, BpeSpec& spec) {
 std::shared_ptr<const Tokenizer> read_bpe(JsonFields& top, JsonFields& model, BpeSpec spec) {
   if (const Json* normalizer = top.find("normalizer"); normalizer != nullptr) {
     JsonFields fields(*normalizer, top.at("normalizer"));
-    fields.refuse("type", fmt::format("\"{}\" is not implemented for BPE; only null is",
-                                      fields.text("type")));
+    fields.refuse(
+        "type", fmt::format("\"{}\" is not supported for BPE; only null is", fields.text("type")));
   }
   const Json* pre = top.find("pre_tokenizer");
   if (pre == nullptr) {
-    top.refuse("pre_tokenizer", "null is not implemented for BPE; ByteLevel is");
+    top.refuse("pre_tokenizer", "null is not supported for BPE; ByteLevel is");
   }
   read_bpe_pre_tokenizer(*pre, top.at("pre_tokenizer"), spec);
   if (const Json* decoder = top.find("decoder"); decoder != nullptr) {
     JsonFields fields(*decoder, top.at("decoder"));
     if (const std::string type = fields.text("type"); type != "ByteLevel") {
-      fields.refuse("type", fmt::format("\"{}\" is not implemented for BPE; ByteLevel is", type));
+      fields.refuse("type", fmt::format("\"{}\" is not supported for BPE; ByteLevel is", type));
     }
   }
   read_bpe_model(model, spec);
@@ -149,7 +147,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file) {
   }
   for (const char* key : {"truncation", "padding"}) {
     if (top.find(key) != nullptr) {
-      top.refuse(key, "is not implemented; set it to null");
+      top.refuse(key, "is not supported; set it to null");
     }
   }
   JsonFields model(top.required("model"), top.at("model"));
@@ -179,7 +177,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file) {
   if (type == "Unigram") {
     return hf::read_unigram(top, model, std::move(common));
   }
-  model.refuse("type", fmt::format("\"{}\" is not implemented; BPE and Unigram are", type));
+  model.refuse("type", fmt::format("\"{}\" is not supported; BPE and Unigram are", type));
 }
 
 }  // namespace mstrain

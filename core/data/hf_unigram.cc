@@ -55,7 +55,7 @@ void read_normalizer(const Json& json, const std::string& where, UnigramSpec& sp
       spec.normal.collapse_spaces || spec.normal.strip_left || spec.normal.strip_right;
   if (type == "Precompiled") {
     if (later || !spec.normal.charsmap.empty()) {
-      fields.refuse("type", "\"Precompiled\" is not implemented after another step");
+      fields.refuse("type", "\"Precompiled\" is not supported after another step");
     }
     if (const std::string map = fields.text("precompiled_charsmap", ""); !map.empty()) {
       spec.normal.charsmap = decode_base64(map, fields, "precompiled_charsmap");
@@ -68,19 +68,18 @@ void read_normalizer(const Json& json, const std::string& where, UnigramSpec& sp
     const std::string content = fields.text("content");
     if (const std::string regex = pattern.text("Regex", ""); regex != " {2,}") {
       pattern.refuse("Regex",
-                     fmt::format("{} is not implemented; \" {{2,}}\" is", shown(Json(regex))));
+                     fmt::format("{} is not supported; \" {{2,}}\" is", shown(Json(regex))));
     }
     pattern.finish();
     if (content != kSpaceSign && content != " ") {
-      fields.refuse("content", fmt::format("{} is not implemented; \"{}\" is", shown(Json(content)),
+      fields.refuse("content", fmt::format("{} is not supported; \"{}\" is", shown(Json(content)),
                                            kSpaceSign));
     }
     spec.normal.collapse_spaces = true;
   } else {
-    fields.refuse("type",
-                  fmt::format("\"{}\" is not implemented for Unigram; Precompiled, Strip and "
-                              "Replace are",
-                              type));
+    fields.refuse("type", fmt::format("\"{}\" is not supported for Unigram; Precompiled, Strip and "
+                                      "Replace are",
+                                      type));
   }
   fields.finish();
 }
@@ -94,7 +93,7 @@ Metaspace read_metaspace(JsonFields& fields) {
   Metaspace out;
   if (const std::string sign = fields.text("replacement"); sign != kSpaceSign) {
     fields.refuse("replacement",
-                  fmt::format("{} is not implemented; \"{}\" is", shown(Json(sign)), kSpaceSign));
+                  fmt::format("{} is not supported; \"{}\" is", shown(Json(sign)), kSpaceSign));
   }
   fields.text("str_rep", "");  // files of before 2024 repeat the replacement
   const bool adds = fields.boolean("add_prefix_space", true);
@@ -118,12 +117,12 @@ void read_pre_tokenizer(const Json& json, const std::string& where, UnigramSpec&
     const Metaspace metaspace = read_metaspace(fields);
     spec.normal.prefix = metaspace.prefix;
     if (!metaspace.split) {
-      fields.refuse("split", "false is not implemented");
+      fields.refuse("split", "false is not supported");
     }
     return;
   }
   if (type != "Sequence") {
-    fields.refuse("type", fmt::format("\"{}\" is not implemented for Unigram; Metaspace is", type));
+    fields.refuse("type", fmt::format("\"{}\" is not supported for Unigram; Metaspace is", type));
   }
   const Json& list = fields.required("pretokenizers");
   fields.finish();
@@ -133,7 +132,7 @@ void read_pre_tokenizer(const Json& json, const std::string& where, UnigramSpec&
   if (list.size() == 2) {
     JsonFields first(list[0], fields.at("pretokenizers[0]"));
     if (const std::string kind = first.text("type"); kind != "WhitespaceSplit") {
-      first.refuse("type", fmt::format("\"{}\" is not implemented before Metaspace; "
+      first.refuse("type", fmt::format("\"{}\" is not supported before Metaspace; "
                                        "WhitespaceSplit is",
                                        kind));
     }
@@ -141,7 +140,7 @@ void read_pre_tokenizer(const Json& json, const std::string& where, UnigramSpec&
   }
   JsonFields last(list.back(), fields.at(fmt::format("pretokenizers[{}]", list.size() - 1)));
   if (const std::string kind = last.text("type"); kind != "Metaspace") {
-    last.refuse("type", fmt::format("\"{}\" is not implemented for Unigram; Metaspace is", kind));
+    last.refuse("type", fmt::format("\"{}\" is not supported for Unigram; Metaspace is", kind));
   }
   const Metaspace metaspace = read_metaspace(last);
   spec.normal.prefix = metaspace.prefix;
@@ -153,14 +152,14 @@ void read_pre_tokenizer(const Json& json, const std::string& where, UnigramSpec&
     spec.normal.any_white_space = true;
     spec.normal.collapse_spaces = spec.normal.strip_left = spec.normal.strip_right = true;
   } else if (!metaspace.split) {
-    last.refuse("split", "false is not implemented");
+    last.refuse("split", "false is not supported");
   }
 }
 
 void read_decoder(const Json& json, const std::string& where, UnigramSpec& spec) {
   JsonFields fields(json, where);
   if (const std::string type = fields.text("type"); type != "Metaspace") {
-    fields.refuse("type", fmt::format("\"{}\" is not implemented for Unigram; Metaspace is", type));
+    fields.refuse("type", fmt::format("\"{}\" is not supported for Unigram; Metaspace is", type));
   }
   spec.decode_strips_prefix = read_metaspace(fields).prefix != Prefix::kNone;
 }
@@ -201,7 +200,7 @@ std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model
   }
   const Json* pre = top.find("pre_tokenizer");
   if (pre == nullptr) {
-    top.refuse("pre_tokenizer", "null is not implemented for Unigram; Metaspace is");
+    top.refuse("pre_tokenizer", "null is not supported for Unigram; Metaspace is");
   }
   read_pre_tokenizer(*pre, top.at("pre_tokenizer"), spec);
   if (const Json* decoder = top.find("decoder"); decoder != nullptr) {

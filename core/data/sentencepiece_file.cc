@@ -49,11 +49,11 @@ Trainer read_trainer(std::string_view message) {
       case 3: {
         const uint64_t type = reader.varint();
         const char* const names[] = {"0", "unigram", "bpe", "word", "char"};
-        check(type == 1, "model_type {} is not implemented; unigram is",
+        check(type == 1, "model_type {} is not supported; unigram is",
               type < std::size(names) ? names[type] : std::to_string(type));
         break;
       }
-      case 24: check(reader.varint() == 0, "treat_whitespace_as_suffix is not implemented"); break;
+      case 24: check(reader.varint() == 0, "treat_whitespace_as_suffix is not supported"); break;
       case 35: trainer.byte_fallback = reader.varint() != 0; break;
       case 44: trainer.unknown_surface = reader.bytes(); break;
       case 47: trainer.end_piece = reader.bytes(); break;
@@ -71,7 +71,7 @@ void read_normalizer(std::string_view message, UnigramSpec& spec) {
       case 2: spec.normal.charsmap = reader.bytes(); break;
       case 3: dummy_prefix = reader.varint() != 0; break;
       case 4: remove_extra = reader.varint() != 0; break;
-      case 5: check(reader.varint() != 0, "escape_whitespaces false is not implemented"); break;
+      case 5: check(reader.varint() != 0, "escape_whitespaces false is not supported"); break;
       default: break;  // the name, and the rules that the character map was made of
     }
   }
@@ -84,7 +84,7 @@ void read_normalizer(std::string_view message, UnigramSpec& spec) {
 // A normaliser for decode(): none may be asked for.
 void check_denormalizer(std::string_view message) {
   for (ProtobufReader reader(message); reader.next();) {
-    check(reader.field() != 2 || reader.bytes().empty(), "denormalizer_spec is not implemented");
+    check(reader.field() != 2 || reader.bytes().empty(), "denormalizer_spec is not supported");
   }
 }
 

@@ -81,7 +81,7 @@ class Tokenizer {
 // - one of those files (of a pair, the other lies beside it), under any name where its content
 //   tells what it is.
 // `char` is made of a text, see CharTokenizer::of_text. Throws IoError naming the file and the
-// offset or key where it is damaged or asks for something that is not implemented, and where there
+// offset or key where it is damaged or asks for something that is not supported, and where there
 // is none, with the nearest name that exists.
 std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& files, const std::string& path);
 

@@ -1,5 +1,5 @@
 // The files that tokenizers come in. Each function throws IoError naming the file and the offset,
-// line or key where it is damaged or asks for what is not implemented; nothing allocates more than
+// line or key where it is damaged or asks for what is not supported; nothing allocates more than
 // a fixed multiple of the bytes given.
 #pragma once
 

@@ -29,13 +29,13 @@ TEST(BpeFiles, WhatIsNotImplementedIsRefusedByName) {
   EXPECT_THAT(refusal("/truncation", R"({"max_length":5})"), HasSubstr("truncation: is not"));
   EXPECT_THAT(refusal("/padding", R"({})"), HasSubstr("padding: is not"));
   EXPECT_THAT(refusal("/normaliser", "null"), HasSubstr("did you mean normalizer?"));
-  EXPECT_THAT(refusal("/normalizer", R"({"type":"NFD"})"), HasSubstr("\"NFD\" is not implemented"));
+  EXPECT_THAT(refusal("/normalizer", R"({"type":"NFD"})"), HasSubstr("\"NFD\" is not supported"));
   EXPECT_THAT(refusal("/pre_tokenizer", "null"), HasSubstr("pre_tokenizer: null is not"));
   EXPECT_THAT(refusal("/pre_tokenizer/type", R"("Digits")"), HasSubstr("\"Digits\" is not"));
   EXPECT_THAT(refusal("/pre_tokenizer/x", "1"), HasSubstr("pre_tokenizer.x: unknown field"));
   EXPECT_THAT(refusal("/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Split",
                       "pattern":{"Regex":"\\p{L}+"},"behavior":"Isolated"},{"type":"ByteLevel"}]})"),
-              HasSubstr("\\p{L}+\" is not implemented; GPT-2's pattern"));
+              HasSubstr("\\p{L}+\" is not supported; GPT-2's pattern"));
   EXPECT_THAT(refusal("/decoder/type", R"("WordPiece")"), HasSubstr("\"WordPiece\" is not"));
   EXPECT_THAT(refusal("/post_processor/type", R"("BertProcessing")"), HasSubstr("BertProcessing"));
   EXPECT_THAT(refusal("/model/type", R"("WordPiece")"), HasSubstr("\"WordPiece\" is not"));

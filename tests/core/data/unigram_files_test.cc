@@ -22,11 +22,11 @@ TEST(UnigramFiles, WhatIsNotImplementedIsRefusedByName) {
     json[Json::json_pointer(pointer)] = Json::parse(value);
     return message_of<IoError>([&] { make_unigram(json); });
   };
-  EXPECT_THAT(refusal("/normalizer/type", R"("NFD")"), HasSubstr("\"NFD\" is not implemented"));
+  EXPECT_THAT(refusal("/normalizer/type", R"("NFD")"), HasSubstr("\"NFD\" is not supported"));
   EXPECT_THAT(refusal("/normalizer/precompiled_charsmap", R"("a*")"), HasSubstr("no base64 at"));
   EXPECT_THAT(refusal("/normalizer/precompiled_charsmap", R"("AAAAAAA")"), HasSubstr("has a trie"));
   EXPECT_THAT(refusal("/pre_tokenizer", R"({"type":"BertPreTokenizer"})"), HasSubstr("Bert"));
-  EXPECT_THAT(refusal("/decoder/replacement", R"("_")"), HasSubstr("\"_\" is not implemented"));
+  EXPECT_THAT(refusal("/decoder/replacement", R"("_")"), HasSubstr("\"_\" is not supported"));
   EXPECT_THAT(refusal("/model/unk_id", "99"), HasSubstr("99 is no piece"));
   EXPECT_THAT(refusal("/model/vocab/3", R"(["x"])"), HasSubstr("vocab[3]: expected a piece"));
   EXPECT_THAT(refusal("/model/vocab/3", R"(["a", 1])"), HasSubstr("\"a\" occurs twice"));

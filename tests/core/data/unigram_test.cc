@@ -96,7 +96,7 @@ TEST(UnigramTokenizer, OptionsOfTheModelAreHonoured) {
   const auto bare = make_unigram(model_bytes(kPieces, /*extra=*/true, /*prefix=*/false));
   EXPECT_THAT(bare->encode(" ab a"), ElementsAre(6, 7));
   EXPECT_THAT(message_of<IoError>([] { make_unigram(model_bytes(kPieces, true, true, 2)); }),
-              HasSubstr("model_type bpe is not implemented"));
+              HasSubstr("model_type bpe is not supported"));
 }
 
 TEST(UnigramTokenizer, SentinelsComeFromTheConfigurationBesideIt) {
