@@ -177,16 +177,28 @@ class Loader {
   Complaint differs_{"tensors that differ from the weight they stand for"};
 };
 
+Loader checked(const SafetensorsFolder& weights, const std::string& folder,
+               std::span<const ParamSpec> specs, std::span<const Shape> stored_shapes,
+               const Meaning& meaning) {
+  Loader loader(weights, specs, stored_shapes);
+  loader.assign(meaning);
+  loader.compare();
+  loader.complain(folder);
+  return loader;
+}
+
 }  // namespace
 
 Params load_pretrained(const SafetensorsFolder& weights, const std::string& folder,
                        std::span<const ParamSpec> specs, std::span<const Shape> stored_shapes,
                        const Meaning& meaning) {
-  Loader loader(weights, specs, stored_shapes);
-  loader.assign(meaning);
-  loader.compare();
-  loader.complain(folder);
-  return loader.read();
+  return checked(weights, folder, specs, stored_shapes, meaning).read();
+}
+
+void check_pretrained(const SafetensorsFolder& weights, const std::string& folder,
+                      std::span<const ParamSpec> specs, std::span<const Shape> stored_shapes,
+                      const Meaning& meaning) {
+  checked(weights, folder, specs, stored_shapes, meaning);
 }
 
 }  // namespace mstrain

@@ -30,4 +30,9 @@ Params load_pretrained(const SafetensorsFolder& weights, const std::string& fold
                        std::span<const ParamSpec> specs, std::span<const Shape> stored_shapes,
                        const Meaning& meaning);
 
+// Throws what load_pretrained() would, and reads no tensor but those that are stored twice.
+void check_pretrained(const SafetensorsFolder& weights, const std::string& folder,
+                      std::span<const ParamSpec> specs, std::span<const Shape> stored_shapes,
+                      const Meaning& meaning);
+
 }  // namespace mstrain

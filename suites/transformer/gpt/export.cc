@@ -43,7 +43,7 @@ std::string dtype_name(const std::vector<TensorEntry>& entries) {
 void export_model(FileSystem& files, const std::string& model, const std::string& output) {
   check_output(files, output);
   const StoredModel stored = open_model(files, model);
-  load_params(files, stored);  // for its checks
+  check_params(files, stored);
 
   const SafetensorsFolder weights(files, stored.folder);
   const Meaning meaning = meaning_in(weights, stored.config.tie_embeddings);

@@ -59,6 +59,29 @@ void compare(const YamlNode& tree, const ModelSection& given, const ModelSection
   }
 }
 
+// What `use`, which is load_pretrained or check_pretrained, gives for the model's weights.
+template <class Use>
+auto with_weights(FileSystem& files, const StoredModel& model, const Use& use) {
+  if (files.exists(join_path(model.folder, kManifestName))) {
+    if (const auto problems = verify_folder(files, model.folder); !problems.empty()) {
+      throw IoError(problems.front());
+    }
+  }
+  const SafetensorsFolder weights(files, model.folder);
+  // Each layer has tensors of its own: a number of layers that no file could hold is not tried.
+  if (model.config.num_layers > static_cast<int64_t>(weights.items().size())) {
+    throw IoError(fmt::format("{}: config.json tells of {} layers, the weights are {} tensors",
+                              model.folder, model.config.num_layers, weights.items().size()));
+  }
+  const std::vector<ParamSpec> specs = Gpt(model.config).specs();
+  std::vector<Shape> shapes;
+  for (const ParamSpec& spec : specs) {
+    shapes.push_back(hf_shape(spec.name, spec.type.shape));
+  }
+  return use(weights, model.folder, specs, shapes,
+             meaning_in(weights, model.config.tie_embeddings));
+}
+
 }  // namespace
 
 std::string find_checkpoint(FileSystem& files, const std::string& path) {
@@ -95,24 +118,11 @@ std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const Store
 }
 
 Params load_params(FileSystem& files, const StoredModel& model) {
-  if (files.exists(join_path(model.folder, kManifestName))) {
-    if (const auto problems = verify_folder(files, model.folder); !problems.empty()) {
-      throw IoError(problems.front());
-    }
-  }
-  const SafetensorsFolder weights(files, model.folder);
-  // Each layer has tensors of its own: a number of layers that no file could hold is not tried.
-  if (model.config.num_layers > static_cast<int64_t>(weights.items().size())) {
-    throw IoError(fmt::format("{}: config.json tells of {} layers, the weights are {} tensors",
-                              model.folder, model.config.num_layers, weights.items().size()));
-  }
-  const std::vector<ParamSpec> specs = Gpt(model.config).specs();
-  std::vector<Shape> shapes;
-  for (const ParamSpec& spec : specs) {
-    shapes.push_back(hf_shape(spec.name, spec.type.shape));
-  }
-  return load_pretrained(weights, model.folder, specs, shapes,
-                         meaning_in(weights, model.config.tie_embeddings));
+  return with_weights(files, model, load_pretrained);
+}
+
+void check_params(FileSystem& files, const StoredModel& model) {
+  with_weights(files, model, check_pretrained);
 }
 
 Meaning meaning_in(const SafetensorsFolder& weights, bool tied) {

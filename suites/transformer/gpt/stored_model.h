@@ -33,6 +33,8 @@ std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const Store
 // Its weights, in f32. Files that a manifest lists are compared with it first. Throws IoError naming parameters that are
 // missing, of another shape, or unknown.
 Params load_params(FileSystem& files, const StoredModel& model);
+// Throws what load_params() would, and takes no memory for the weights.
+void check_params(FileSystem& files, const StoredModel& model);
 
 // What each tensor of `weights` is, as hf_meaning() says; but the head of a tied model is the embedding itself where the
 // file holds it alone.
