@@ -2,6 +2,7 @@
 #include "core/compile/rewrite.h"
 #include "core/compile/widen.h"
 #include "core/ir/kernel.h"
+#include "core/ops/accumulate.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 
@@ -33,8 +34,7 @@ Tensors operands_of(const RewriteNode& it) {
   Tensors operands(it.inputs.begin(), it.inputs.end());
   if (in_scope(it.node.scope, kBackwardScope)) {
     for (Tensor& x : operands) {
-      const bool converts = x.dtype() == Dtype::kBF16 || x.dtype() == Dtype::kF16;
-      x = converts ? tagged_identity(x, kBackwardTag) : x;
+      x = is_short(x.dtype()) ? tagged_identity(x, kBackwardTag) : x;
     }
   }
   return operands;

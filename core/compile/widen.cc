@@ -6,8 +6,6 @@
 namespace mstrain {
 namespace {
 
-bool is_short(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF16; }
-
 TensorType wide(TensorType type) {
   type.dtype = is_short(type.dtype) ? accumulation_dtype(type.dtype) : type.dtype;
   return type;

@@ -1,7 +1,5 @@
 #include "core/train/early_stopping.h"
 
-#include <cmath>
-
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/train/state_fields.h"
@@ -29,10 +27,7 @@ void EarlyStopping::on_start(Trainer& trainer) {
 }
 
 void EarlyStopping::on_evaluation(Trainer& trainer, const EvaluationRow& row) {
-  const double value = monitor_.value_in(row.metrics);
-  if (!std::isfinite(value)) {
-    log_warning("step {}: {} is {}, which is no improvement", row.step, config_.monitor, value);
-  }
+  const double value = monitor_.watch(row.step, row.metrics);
   bool improved = monitor_.better(value, best_);
   if (improved) {
     best_ = value;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace mstrain {
 namespace {
@@ -32,6 +33,14 @@ double Monitor::value_in(std::span<const Metric> metrics) const {
                                   [&](const Metric& metric) { return metric.kind->name == name_; });
   check(found != metrics.end(), "the evaluation gives no {}", name_);
   return found->value;
+}
+
+double Monitor::watch(int64_t step, std::span<const Metric> metrics) const {
+  const double value = value_in(metrics);
+  if (!std::isfinite(value)) {
+    log_warning("step {}: {} is {}, which is no improvement", step, name_, value);
+  }
+  return value;
 }
 
 bool Monitor::better(double value, double than) const {

@@ -41,6 +41,8 @@ class Monitor {
   const std::string& name() const { return name_; }
   // The value among `metrics`; Error where it is missing.
   double value_in(std::span<const Metric> metrics) const;
+  // As value_in(), of the evaluation at `step`; warns where it is no improvement because it is no number, or infinite.
+  double watch(int64_t step, std::span<const Metric> metrics) const;
   // By more than min_delta. What is no number, or infinite, is never better.
   bool better(double value, double than) const;
   bool better(double value, const std::optional<double>& best) const;

@@ -1,7 +1,5 @@
 #include "core/train/reduce_on_plateau.h"
 
-#include <cmath>
-
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/train/state_fields.h"
@@ -16,10 +14,7 @@ void ReduceOnPlateau::on_start(Trainer& trainer) {
 }
 
 void ReduceOnPlateau::on_evaluation(Trainer& trainer, const EvaluationRow& row) {
-  const double value = monitor_.value_in(row.metrics);
-  if (!std::isfinite(value)) {
-    log_warning("step {}: {} is {}, which is no improvement", row.step, config_.monitor, value);
-  }
+  const double value = monitor_.watch(row.step, row.metrics);
   const bool counts = cooling_ == 0;
   cooling_ -= counts ? 0 : 1;
   if (monitor_.better(value, best_)) {

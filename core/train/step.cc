@@ -112,9 +112,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
         micro, config.batch.global);
   {
     const Trace trace(Trace::Mode::kAbstract);
-    TrainState abstract{abstract_params(task.parameters), {}};
-    abstract.optimizer = optimizer_.init(abstract.params);
-    abstract.params = optimizer_.stored(abstract.params);
+    const TrainState abstract = first_state(abstract_params(task.parameters));
     const Tensors leaves = flatten_tree(abstract);
     for (const Tensor& leaf : leaves) {
       state_types_.push_back(leaf.type());
@@ -151,6 +149,13 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   options.input_names = names_of(form_, batch.size(), may_skip_);
   options.input_names.resize(types.size() + captures_.size());
   program_ = compile(*graph, options);
+}
+
+TrainState StepProgram::first_state(Params params) const {
+  TrainState state;
+  state.optimizer = optimizer_.init(params);
+  state.params = optimizer_.stored(std::move(params));
+  return state;
 }
 
 Tensor StepProgram::loss_scale_of(const TrainState& state) const {

@@ -58,6 +58,9 @@ class StepProgram {
   StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
               const Context& context);
 
+  // The state before the first step.
+  TrainState first_state(Params params) const;
+
   // Takes the state over: pass it with std::move.
   StepResult run(TrainState state, Tensors batch, const StepNumbers& numbers) const;
 

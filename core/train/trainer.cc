@@ -62,9 +62,8 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   progress_.micro_batch = micro;
   progress_.data = data_.identity;
   state_ = {};
-  state_.params = task_.initial != nullptr ? task_.initial() : init_params(task_.parameters, seed);
-  state_.optimizer = program_.optimizer().init(state_.params);
-  state_.params = program_.optimizer().stored(std::move(state_.params));
+  state_ = program_.first_state(task_.initial != nullptr ? task_.initial()
+                                                         : init_params(task_.parameters, seed));
   batches_ = data_.training(seed, config_.batch.global, 0);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ops/accumulate.h"
 #include "core/ops/elementwise.h"
 
 namespace mstrain {
@@ -16,8 +17,6 @@ constexpr std::string_view kAsWritten[] = {"scan", "while", "custom_vjp"};
 bool among(std::span<const std::string_view> names, const OpDef& op) {
   return std::find(names.begin(), names.end(), op.name) != names.end();
 }
-
-bool is_short(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF16; }
 
 class PrecisionReplay {
  public:

@@ -7,22 +7,13 @@
 #include "mcts/search/batch_search.h"
 #include "mcts/search/search.h"
 #include "mcts/search/self_play.h"
+#include "tests/core/base/message_of.h"
 #include "tests/mcts/engine_games.h"
 
 namespace mstrain::mcts {
 namespace {
 
 using namespace testing;  // NOLINT: the games of this folder
-
-template <class Run>
-std::string message_of(Run run) {
-  try {
-    run();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 const BatchOptions kOptions[] = {{6, 1, 1}, {6, 3, 1}, {6, 2, 3}};
 
@@ -45,7 +36,7 @@ TEST(BatchSearch, ABrokenGameEndsTheRun) {
       BatchSearch<Broken, UctPolicies> search({.seed = 1}, options);
       set_roots(search, Broken{.when = 100});
       search.set_root(4, Broken{.fault = fault});  // one of six
-      const std::string message = message_of([&] { search.run(rollout, 2000); });
+      const std::string message = message_of<std::exception>([&] { search.run(rollout, 2000); });
       EXPECT_NE(message.find(words), std::string::npos) << message;
       set_roots(search, Broken{.when = 100});
       search.run(rollout, 50);
@@ -76,7 +67,7 @@ TEST(BatchSearch, NumbersThatAreNoneEndTheRun) {
       BatchSearch<Nim> search({.seed = 1}, options);
       set_roots(search, Nim{});
       BadRow bad{value, prior};
-      const std::string message = message_of([&] { search.run(bad, 200); });
+      const std::string message = message_of<std::exception>([&] { search.run(bad, 200); });
       EXPECT_EQ(message.find("evaluator:"), 0U) << message;
       set_roots(search, Nim{});
       BadRow good{0, 1, 1 << 20};
@@ -94,7 +85,7 @@ TEST(BatchSearch, ACallbackOfTheWrongSizeIsNamed) {
       out.values.assign(count * 2 + 1, 0.0F);
       out.priors.assign(count * 4, 1.0F);
     }};
-    const std::string message = message_of([&] { search.run(wrong, 10); });
+    const std::string message = message_of<std::exception>([&] { search.run(wrong, 10); });
     EXPECT_NE(message.find("values for a batch of"), std::string::npos) << message;
   }
 }
@@ -104,7 +95,7 @@ TEST(SelfPlay, ABrokenGameComesOut) {
   const std::function<Broken(int64_t)> start = [](int64_t number) {
     return Broken{.fault = Fault::kThrowInApply, .when = number == 7 ? 3 : 100};
   };
-  const std::string message = message_of([&] {
+  const std::string message = message_of<std::exception>([&] {
     self_play<UctPolicies, Broken>({.seed = 1},
                                    {.batch = kOptions[2], .games = 12, .simulations = 20}, start,
                                    rollout, [](PlayedGame<Broken>&&) {});
@@ -119,13 +110,14 @@ TEST(CallbackEvaluator, OfTheWrongSizeIsNamedInEveryMode) {
     CallbackEvaluator values{[](std::span<const float>, size_t count, NetworkOutput& out) {
       out.values.assign(count * 2 - 1, 0.0F);
     }};
-    std::string message = message_of([&] { search.run(Nim{}, values, Budget::sims(100)); });
+    std::string message =
+        message_of<std::exception>([&] { search.run(Nim{}, values, Budget::sims(100)); });
     EXPECT_NE(message.find("values for a batch of"), std::string::npos) << message;
     CallbackEvaluator priors{[](std::span<const float>, size_t count, NetworkOutput& out) {
       out.values.assign(count * 2, 0.0F);
       out.priors.assign(count * 3, 1.0F);
     }};
-    message = message_of([&] { search.run(Nim{}, priors, Budget::sims(100)); });
+    message = message_of<std::exception>([&] { search.run(Nim{}, priors, Budget::sims(100)); });
     EXPECT_NE(message.find("priors for a batch of"), std::string::npos) << message;
   }
 }
@@ -140,7 +132,7 @@ TEST(GatherAndScatter, SurviveWhatIsWrong) {
     }
   };
   broken.set_root(Broken{.fault = Fault::kThrowInApply});
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(message_of<std::exception>([&] {
               for (int round = 0; round < 200; ++round) {
                 broken.gather(leaves, 4);
                 fill(leaves);
@@ -158,7 +150,8 @@ TEST(GatherAndScatter, SurviveWhatIsWrong) {
   ASSERT_GT(search.gather(batch, 3), 1U);
   fill(batch);
   batch.items[1].values[0] = NAN;
-  EXPECT_EQ(message_of([&] { search.scatter(batch); }), "evaluator: the value for player 0 is nan");
+  EXPECT_EQ(message_of<std::exception>([&] { search.scatter(batch); }),
+            "evaluator: the value for player 0 is nan");
   const uint64_t before = search.counters().simulations;
   EXPECT_EQ(search.tree().root_visits(), 0U);  // a new tree
   search.gather(batch, 3);

@@ -7,6 +7,7 @@
 #include "mcts/evaluators.h"
 #include "mcts/registry.h"
 #include "mcts/search/search.h"
+#include "tests/core/base/message_of.h"
 #include "tests/mcts/engine_games.h"
 
 namespace mstrain::mcts {
@@ -23,16 +24,6 @@ std::vector<SearchConfig> every_mode() {
   return all;
 }
 
-template <class Run>
-std::string message_of(Run run) {
-  try {
-    run();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(BrokenGames, EndInAnErrorInEveryMode) {
   const std::pair<Fault, const char*> faults[] = {
       {Fault::kThrowInApply, "apply broke"},     {Fault::kThrowInLegal, "legal broke"},
@@ -43,8 +34,8 @@ TEST(BrokenGames, EndInAnErrorInEveryMode) {
     for (const auto& [fault, words] : faults) {
       Search<Broken> search(config);
       RandomRollout rollout;
-      const std::string message =
-          message_of([&] { search.run(Broken{.fault = fault}, rollout, Budget::sims(5000)); });
+      const std::string message = message_of<std::exception>(
+          [&] { search.run(Broken{.fault = fault}, rollout, Budget::sims(5000)); });
       EXPECT_NE(message.find(words), std::string::npos)
           << message << " in mode " << static_cast<int>(config.parallelism);
       // An innocent game on the same search.
@@ -82,7 +73,8 @@ TEST(BrokenEvaluators, EndInAnErrorInEveryMode) {
                             Kind::kNegativePrior, Kind::kThrows}) {
       Search<Nim, PuctPolicies> search(config);
       BadEvaluator bad{kind};
-      const std::string message = message_of([&] { search.run(Nim{}, bad, Budget::sims(500)); });
+      const std::string message =
+          message_of<std::exception>([&] { search.run(Nim{}, bad, Budget::sims(500)); });
       EXPECT_EQ(message.find("evaluator:"), 0U) << message;
       RandomRollout rollout;
       EXPECT_EQ(search.run(Nim{}, rollout, Budget::sims(50)).counters.simulations, 50U);
@@ -102,7 +94,7 @@ TEST(BrokenEvaluators, CallbacksOfTheWrongSizeAreNamed) {
   CallbackEvaluator values{[](std::span<const float>, size_t count, NetworkOutput& out) {
     out.values.assign(count, 0.0F);
   }};
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(message_of<std::exception>([&] {
               search.run(Nim{}, values, Budget::sims(100));
             }).find("1 values for a batch of 1"),
             std::string::npos);
@@ -110,7 +102,7 @@ TEST(BrokenEvaluators, CallbacksOfTheWrongSizeAreNamed) {
     out.values.assign(count * 2, 0.0F);
     out.priors.assign(count * 3, 1.0F);
   }};
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(message_of<std::exception>([&] {
               search.run(Nim{}, priors, Budget::sims(100));
             }).find("3 priors for a batch of 1"),
             std::string::npos);

@@ -10,6 +10,8 @@
 
 namespace mstrain::cpu {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
 inline constexpr int64_t kQueryBlock = 64;
 inline constexpr int64_t kKeyBlock = 64;
 // Rows of a block on the causal diagonal that share one width; a multiple of the register block of BlockLoops.

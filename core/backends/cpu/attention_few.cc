@@ -7,8 +7,6 @@
 namespace mstrain::cpu {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 struct FewQueries {
   AttentionSizes n;
   HeadView q, k, v;

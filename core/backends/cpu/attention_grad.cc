@@ -5,8 +5,6 @@
 namespace mstrain::cpu {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 // The part of one head's gradients that a task computes: those of queries [q.begin, q.end) where `queries`, and of keys
 // [k.begin, k.end) where `keys`.
 struct Task {

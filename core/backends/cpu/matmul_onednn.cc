@@ -28,6 +28,8 @@ constexpr int64_t kMostRows = 3072;                             // of a part, wh
 constexpr int64_t kRowsToPack = 512;
 constexpr int64_t kRowsToPackTransposed = 2048;
 
+void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
+
 struct Parts {
   int64_t rows = 1, columns = 1;
 };
@@ -151,8 +153,7 @@ class Builder {
     const int64_t room = (packing.bytes + 63) / 64 * 64;
     return {[product, packing, room, with_bias](const KernelMemory& memory) {
               packing.call->run({memory.inputs[1], memory.workspace});
-              run(*product, memory, memory.workspace,
-                  static_cast<std::byte*>(memory.workspace) + room, with_bias);
+              run(*product, memory, memory.workspace, at(memory.workspace, room), with_bias);
             },
             room + scratch_bytes(primitive)};
   }
@@ -235,8 +236,6 @@ int64_t part_size(int64_t size, int64_t parts) {
   constexpr int64_t kMultiple = 64;
   return (size + parts * kMultiple - 1) / (parts * kMultiple) * kMultiple;
 }
-
-void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
 
 // The product part by part, one after the other; no run function where the library has no fast path.
 Kernel in_parts(const Product& p, Dtype dtype, int threads, const Parts& parts) {

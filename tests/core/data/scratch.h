@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/base/files.h"
+#include "tests/core/base/message_of.h"
 
 namespace mstrain {
 
@@ -70,18 +71,6 @@ inline uint32_t crc32_of_u16(std::span<const int32_t> ids) {
     bytes.push_back(static_cast<char>(id >> 8));
   }
   return crc32_of_bytes(bytes);
-}
-
-// What `action` throws, as text; fails the test where it throws nothing.
-template <class Exception, class Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const Exception& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 }  // namespace mstrain

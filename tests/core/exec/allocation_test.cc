@@ -149,9 +149,7 @@ TEST_P(Step, AllocatesNothing) {
   const Context context = make_context(config.train);
   const ContextScope scope(context);
   const StepProgram program(task, config.train, *config.train.batch.micro.value, context);
-  TrainState state{init_params(task.parameters, 1), {}};
-  state.optimizer = program.optimizer().init(state.params);
-  state.params = program.optimizer().stored(std::move(state.params));
+  TrainState state = program.first_state(init_params(task.parameters, 1));
   std::vector<int32_t> ids(8 * 64);
   Rng rng(1);
   for (int32_t& id : ids) {

@@ -8,6 +8,7 @@
 
 #include "core/base/files_fault.h"
 #include "core/base/log.h"
+#include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/core/train/memory_disk.h"
 #include "tests/core/train/small_task.h"
@@ -24,25 +25,6 @@ class Session : public testing::Test {
     previous_ = set_log_sink([](LogLevel, std::string_view) {});
   }
   ~Session() override { set_log_sink(previous_); }
-
-  // Both directories hold the same run, bit for bit.
-  static void expect_same_run(const std::string& a, const std::string& b, int64_t step) {
-    for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json",
-                             "config.json", "MANIFEST.json"}) {
-      EXPECT_EQ(checkpoint_file(a, step, file), checkpoint_file(b, step, file)) << file;
-    }
-    EXPECT_EQ(timeless_metrics(a), timeless_metrics(b));
-  }
-
-  template <class E, class F>
-  static std::string message_of(const F& f) {
-    try {
-      f();
-    } catch (const E& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
-  }
 
   TemporaryFolder folder_;
   LogSink previous_;
@@ -253,26 +235,7 @@ TEST_F(Session, NeverMeansNeverToGoOn) {
 
 TEST_F(Session, ALossThatIsNoNumberStopsTheRunAtItsStep) {
   TrainConfig config = small_config(folder_ / "run");
-  TrainData data = small_data();
-  class Poisoned final : public BatchStream {
-   public:
-    explicit Poisoned(std::unique_ptr<BatchStream> inner) : inner_(std::move(inner)) {}
-    Tensors next() override {
-      Tensors batch = inner_->next();
-      if (inner_->samples() == 7 * 8) {
-        batch[1] = full({8, 1}, std::numeric_limits<double>::quiet_NaN());
-      }
-      return batch;
-    }
-    int64_t samples() const override { return inner_->samples(); }
-
-   private:
-    std::unique_ptr<BatchStream> inner_;
-  };
-  data.training = [inner = data.training](uint64_t seed, int64_t rows, int64_t first) {
-    return std::make_unique<Poisoned>(inner(seed, rows, first));
-  };
-  EXPECT_THAT(message_of<Error>([&] { run_small(config, real_files(), data); }),
+  EXPECT_THAT(message_of<Error>([&] { run_small(config, real_files(), poisoned_data({7})); }),
               HasSubstr("step 7: the loss is nan"));
   EXPECT_THAT(list_checkpoints(real_files(), join_path(config.run.directory(), "checkpoints")),
               ElementsAre(5));

@@ -1,7 +1,10 @@
 // A task that trains in microseconds: regression by two layers with dropout, on data that are a function of their index.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -89,6 +92,35 @@ inline TrainData small_data(IndexedBatches::Hook hook = nullptr) {
   return data;
 }
 
+// small_data() in which the batches of these steps, of 8 samples each, have targets without a number.
+inline TrainData poisoned_data(std::vector<int64_t> steps, IndexedBatches::Hook hook = nullptr) {
+  class Poisoned final : public BatchStream {
+   public:
+    Poisoned(std::unique_ptr<BatchStream> inner, std::vector<int64_t> steps)
+        : inner_(std::move(inner)), steps_(std::move(steps)) {}
+    Tensors next() override {
+      Tensors batch = inner_->next();
+      for (const int64_t step : steps_) {
+        if (inner_->samples() == step * 8) {
+          batch[1] = full({8, 1}, std::numeric_limits<double>::quiet_NaN());
+        }
+      }
+      return batch;
+    }
+    int64_t samples() const override { return inner_->samples(); }
+
+   private:
+    std::unique_ptr<BatchStream> inner_;
+    std::vector<int64_t> steps_;
+  };
+  TrainData data = small_data(std::move(hook));
+  data.training = [inner = data.training, steps = std::move(steps)](uint64_t seed, int64_t rows,
+                                                                    int64_t first) {
+    return std::make_unique<Poisoned>(inner(seed, rows, first), steps);
+  };
+  return data;
+}
+
 inline TrainConfig small_config(const std::string& directory) {
   TrainConfig config;
   config.run.name = "small";
@@ -142,6 +174,15 @@ inline std::vector<std::string> timeless_metrics(const std::string& directory) {
     out.push_back(row.dump());
   }
   return out;
+}
+
+// Both directories hold the same run, bit for bit.
+inline void expect_same_run(const std::string& a, const std::string& b, int64_t step) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json",
+                           "config.json", "MANIFEST.json"}) {
+    EXPECT_EQ(checkpoint_file(a, step, file), checkpoint_file(b, step, file)) << file;
+  }
+  EXPECT_EQ(timeless_metrics(a), timeless_metrics(b));
 }
 
 }  // namespace mstrain

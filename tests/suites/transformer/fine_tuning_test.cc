@@ -5,6 +5,7 @@
 #include "core/train/metrics_file.h"
 #include "suites/transformer/gpt/run.h"
 #include "suites/transformer/gpt/stored_model.h"
+#include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/golden/gpt_hf.h"
 #include "tests/suites/transformer/hf_directory.h"
@@ -68,7 +69,7 @@ TEST_F(FineTuningTest, TheNetworkIsTakenFromTheDirectory) {
 
 TEST_F(FineTuningTest, AnotherNetworkIsAnErrorOfTheConfiguration) {
   const auto error = [&](const std::string& keys) {
-    return error_of([&] {
+    return message_of<Error>([&] {
       resolved_config(real_files(), tree("{" + keys + ", init: {from: " + folder_.path() + "}}"));
     });
   };
@@ -78,8 +79,9 @@ TEST_F(FineTuningTest, AnotherNetworkIsAnErrorOfTheConfiguration) {
   EXPECT_THAT(error("ffn_hidden_size: 40"), HasSubstr("model.ffn_hidden_size: 40 differs from 48"));
   EXPECT_THAT(error("norm: {eps: 0.1}"), HasSubstr("model.norm.eps: 0.1 differs from"));
   EXPECT_THAT(error("hiden_size: 12"), HasSubstr("did you mean model.hidden_size?"));
-  EXPECT_THAT(error_of([&] { resolved_config(real_files(), tree("{init: {from: /nowhere}}")); }),
-              StartsWith("run.yaml:2: model.init.from: /nowhere: does not exist"));
+  EXPECT_THAT(
+      message_of<Error>([&] { resolved_config(real_files(), tree("{init: {from: /nowhere}}")); }),
+      StartsWith("run.yaml:2: model.init.from: /nowhere: does not exist"));
 }
 
 }  // namespace

@@ -68,15 +68,4 @@ inline void write_model(const std::string& folder, const Json& config) {
   write_safetensors(join_path(folder, kWeightsFile), tensors, Dtype::kF32);
 }
 
-// What `f` throws, as text.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace mstrain::gpt

@@ -39,9 +39,7 @@ Steps run_steps(Overrides overrides, const std::string& more) {
   const Context context = make_context(config.train);
   const ContextScope scope(context);
   const StepProgram program(task, config.train, *config.train.batch.micro.value, context);
-  TrainState state{init_params(task.parameters, 1), {}};
-  state.optimizer = program.optimizer().init(state.params);
-  state.params = program.optimizer().stored(std::move(state.params));
+  TrainState state = program.first_state(init_params(task.parameters, 1));
   Steps result;
   for (int64_t step = 0; step < 4; ++step) {
     std::vector<int32_t> ids(4 * 17);

@@ -9,6 +9,7 @@
 #include "core/base/files_fault.h"
 #include "suites/transformer/gpt/export.h"
 #include "suites/transformer/gpt/forward.h"
+#include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/golden/gpt_hf.h"
 #include "tests/suites/transformer/hf_directory.h"
@@ -113,7 +114,7 @@ TEST_F(StoredModelTest, ForwardNamesTheInputThatDoesNotFit) {
     tensors["input_ids"] = {{1, 2}, bytes_of(std::vector<int64_t>{1, 2})};
     tensors[name] = {shape, bytes_of(values)};
     write_safetensors(in, tensors, Dtype::kI64);
-    return error_of([&] { run_forward(gradients); });
+    return message_of<Error>([&] { run_forward(gradients); });
   };
   EXPECT_EQ(error("input_ids", {1, 2}, {3, 11}),
             in + ": input_ids holds 11 at [0, 1], expected 0 … 10");
@@ -141,7 +142,8 @@ TEST_F(StoredModelTest, NamesWhatTheWeightsLack) {
   write_model(folder_.path(), tiny_config());
   const auto error_with = [&](const Json& options) {
     write_file_atomic(real_files(), folder_ / "config.json", tiny_config(options).dump());
-    return error_of([&] { load_params(real_files(), open_model(real_files(), folder_.path())); });
+    return message_of<Error>(
+        [&] { load_params(real_files(), open_model(real_files(), folder_.path())); });
   };
   EXPECT_THAT(error_with({{"n_layer", 1}}),
               HasSubstr("tensors that belong to no parameter: transformer.h.1.attn.c_attn.bias, "));
@@ -207,9 +209,9 @@ TEST_F(StoredModelTest, ExportKeepsBytesAndNeverReplacesWhatExists) {
     EXPECT_TRUE(std::ranges::equal(before.data(before.items()[i]), after.data(after.items()[i])));
   }
   EXPECT_EQ(open_model(real_files(), out).description["bos_token_id"], 4);
-  EXPECT_EQ(error_of([&] { export_model(real_files(), folder_.path(), out); }),
+  EXPECT_EQ(message_of<Error>([&] { export_model(real_files(), folder_.path(), out); }),
             out + ": exists already; name a new directory");
-  EXPECT_EQ(error_of([&] { export_model(real_files(), out, out + "/config.json"); }),
+  EXPECT_EQ(message_of<Error>([&] { export_model(real_files(), out, out + "/config.json"); }),
             out + "/config.json: exists already; name a new directory");
 }
 
