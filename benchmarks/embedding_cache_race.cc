@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "benchmarks/embedding_cache_race.h"
+#include "benchmarks/run_main.h"
 
 namespace mstrain::embedding_cache {
 namespace {
@@ -51,10 +52,5 @@ int run(int argc, char** argv) {
 }  // namespace mstrain::embedding_cache
 
 int main(int argc, char** argv) {
-  try {
-    return mstrain::embedding_cache::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  return mstrain::run_main(mstrain::embedding_cache::run, argc, argv);
 }

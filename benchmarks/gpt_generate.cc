@@ -15,6 +15,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "benchmarks/run_main.h"
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/runtime/context.h"
@@ -128,11 +129,4 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace mstrain
 
-int main(int argc, char** argv) {
-  try {
-    return mstrain::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return mstrain::run_main(mstrain::run, argc, argv); }

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "benchmarks/product_rate.h"
+#include "benchmarks/run_main.h"
 #include "core/base/rng.h"
 #include "core/exec/execute.h"
 #include "core/ops/build.h"
@@ -160,11 +161,4 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace mstrain
 
-int main(int argc, char** argv) {
-  try {
-    return mstrain::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return mstrain::run_main(mstrain::run, argc, argv); }
