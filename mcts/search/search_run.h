@@ -180,6 +180,26 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
   bool by_subtrees = false;
   bool change_over = false;
   int64_t under_way = 0;
+  // False where another thread has the leaf.
+  const auto simulate = [&](Descent& d, uint64_t simulation) {
+    const Outcome outcome = tree.template descend<Access::kShared>(d, simulation, is_eager<E>());
+    if (outcome == Outcome::kCollision) {
+      tree.template abandon<Access::kShared>(d);
+      std::this_thread::yield();
+      return false;
+    }
+    if (outcome == Outcome::kLeaf) {
+      evaluate(evaluator, {&d.item, 1}, d.counters);
+    }
+    tree.template finish<Access::kShared>(d);
+    return true;
+  };
+  // The root gets its block before the others start: who met it half made would only evaluate the root once more.
+  while (!stopped && tree.root_block() <= kPending && !tree.full()) {
+    simulate(*descents_[0], simulation_++);
+    stopped = !pacer.go_on(1) || root_is_done(tree, pacer);
+  }
+  tree.retire(*descents_[0]);
   const auto work = [&](Descent& d, Descent& inner) {
     const auto evaluate_leaf = [&](Descent& leaf) {
       evaluate(evaluator, {&leaf.item, 1}, leaf.counters);
@@ -212,18 +232,7 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
         }
       }
       for (int64_t i = 0; i < share && !by_subtrees && !failed;) {
-        const Outcome outcome = tree.template descend<Access::kShared>(
-            d, simulation + static_cast<uint64_t>(i), is_eager<E>());
-        if (outcome == Outcome::kCollision) {
-          tree.template abandon<Access::kShared>(d);
-          std::this_thread::yield();
-          continue;
-        }
-        if (outcome == Outcome::kLeaf) {
-          evaluate(evaluator, {&d.item, 1}, d.counters);
-        }
-        tree.template finish<Access::kShared>(d);
-        ++i;
+        i += simulate(d, simulation + static_cast<uint64_t>(i)) ? 1 : 0;
       }
       tree.settle(d);
       const std::lock_guard lock(mutex);
