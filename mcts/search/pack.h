@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #ifdef __SSE2__
 #include <immintrin.h>
 #endif
@@ -68,14 +69,14 @@ inline FloatPack larger(FloatPack a, FloatPack b) {
 #endif
 }
 
+template <int group, int... lane>
+FloatPack exchange(FloatPack x, std::integer_sequence<int, lane...> /*lanes*/) {
+  return __builtin_shufflevector(x, x, (lane ^ group)...);
+}
 // The same pack with its lanes exchanged in groups of `group`, as a butterfly does it.
 template <int group>
 FloatPack exchange(FloatPack x) {
-  IntPack lanes;
-  for (int i = 0; i < kLanes; ++i) {
-    lanes[i] = i ^ group;
-  }
-  return __builtin_shuffle(x, lanes);
+  return exchange<group>(x, std::make_integer_sequence<int, kLanes>{});
 }
 
 // The largest, smallest and sum of the lanes.
