@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -25,31 +30,20 @@ std::shared_ptr<const WindowSource> source() {
       TrainingWindows::Options{.seq_length = 6, .seed = 3});
 }
 
-// A source whose samples take a while or fail.
-class Slow final : public WindowSource {
+// A source that calls `before` ahead of each sample: to wait, to count or to fail there.
+class Hooked final : public WindowSource {
  public:
-  explicit Slow(milliseconds delay, int64_t bad_sample = -1)
-      : delay_(delay), bad_sample_(bad_sample) {}
+  explicit Hooked(std::function<void(int64_t sample)> before) : before_(std::move(before)) {}
   int64_t seq_length() const override { return 1; }
   void read(int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
-    std::this_thread::sleep_for(delay_);
-    if (sample == bad_sample_) {
-      throw IoError("disk.txt: cannot read", 5);
-    }
+    before_(sample);
     tokens[0] = static_cast<int32_t>(sample);
     targets[0] = static_cast<int32_t>(sample + 1);
   }
 
  private:
-  milliseconds delay_;
-  int64_t bad_sample_;
+  std::function<void(int64_t)> before_;
 };
-
-double seconds_of(const std::function<void()>& action) {
-  const auto start = std::chrono::steady_clock::now();
-  action();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 TEST(TokenLoader, AnyNumberOfWorkersGivesTheSameBatches) {
   const auto windows = source();
@@ -145,7 +139,12 @@ TEST(TokenLoader, ABatchStaysWhileTheNextOnesAreMade) {
 
 TEST(TokenLoader, AnErrorComesInItsTurnWithTheSampleAndKeepsThePosition) {
   for (const int workers : {0, 1, 3}) {
-    TokenLoader loader(std::make_shared<Slow>(milliseconds(0), 13),
+    const auto fail_at_13 = [](int64_t sample) {
+      if (sample == 13) {
+        throw IoError("disk.txt: cannot read", 5);
+      }
+    };
+    TokenLoader loader(std::make_shared<Hooked>(fail_at_13),
                        {.batch = 4, .workers = workers, .depth = 3});
     for (int k = 0; k < 3; ++k) {
       EXPECT_EQ(loader.next().tokens[0], 4 * k);
@@ -160,31 +159,46 @@ TEST(TokenLoader, AnErrorComesInItsTurnWithTheSampleAndKeepsThePosition) {
   }
 }
 
-TEST(TokenLoader, StopsWithinATenthOfASecond) {
-  auto loader = std::make_unique<TokenLoader>(std::make_shared<Slow>(milliseconds(20)),
-                                              LoaderOptions{.batch = 1000, .workers = 2});
-  std::this_thread::sleep_for(milliseconds(50));
-  EXPECT_LT(seconds_of([&] { loader.reset(); }), 0.1);
+TEST(TokenLoader, StopsBetweenSamplesNotAfterTheBatch) {
+  std::atomic<int> begun = 0;
+  const auto count_slowly = [&](int64_t) {
+    ++begun;
+    std::this_thread::sleep_for(milliseconds(10));
+  };
+  {
+    TokenLoader loader(std::make_shared<Hooked>(count_slowly), {.batch = 1000, .workers = 2});
+    while (begun == 0) {
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_LT(begun, 500);  // each worker had a thousand before it
 }
 
-TEST(TokenLoader, WorkersOverlapTheirWaits) {
-  const auto time = [](int workers) {
-    TokenLoader loader(std::make_shared<Slow>(milliseconds(5)),
-                       {.batch = 1, .workers = workers, .depth = 4});
-    return seconds_of([&] {
-      for (int k = 0; k < 40; ++k) {
-        loader.next();
-      }
-    });
+TEST(TokenLoader, WorkersReadAtTheSameTime) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int arrived = 0;
+  bool met = false;
+  const auto wait_for_another = [&](int64_t) {
+    std::unique_lock lock(mutex);
+    ++arrived;
+    changed.notify_all();
+    met = changed.wait_for(lock, std::chrono::seconds(20), [&] { return arrived >= 2; });
   };
-  EXPECT_LT(time(4), 0.6 * time(1));
+  TokenLoader loader(std::make_shared<Hooked>(wait_for_another),
+                     {.batch = 1, .workers = 4, .depth = 4});
+  loader.next();
+  EXPECT_TRUE(met);
 }
 
 TEST(TokenLoader, WaitingHasADeadlineThatNamesTheSample) {
-  TokenLoader loader(std::make_shared<Slow>(milliseconds(150)),
+  std::promise<void> release;
+  const auto wait = [released = release.get_future().share()](int64_t) { released.wait(); };
+  TokenLoader loader(std::make_shared<Hooked>(wait),
                      {.batch = 1, .workers = 1, .wait_seconds = 0.02}, {77});
   EXPECT_THAT(message_of<Error>([&] { loader.next(); }),
               HasSubstr("has waited 0.02 s for the batch of sample 77"));
+  release.set_value();
 }
 
 TEST(TokenLoader, BadOptionsAreErrors) {
