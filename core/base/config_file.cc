@@ -1,5 +1,6 @@
 // From files and the command line to one layered tree, before any struct is involved.
 #include <algorithm>
+#include <utility>
 
 #include "core/base/config.h"
 #include "core/base/error.h"
@@ -39,7 +40,7 @@ YamlNode load_layer(const std::string& path, std::vector<std::string>& chain) {
   if (extends == tree.children.end()) {
     return tree;
   }
-  const YamlNode link = *extends;
+  const YamlNode link = std::move(*extends);
   tree.children.erase(extends);
   const std::string base = join_path(parent_path(path), as_string(link, "extends"));
   if (std::find(chain.begin(), chain.end(), base) != chain.end()) {

@@ -89,7 +89,7 @@ void append_utf8(char32_t code, std::string& text) {
 }
 
 std::string describe_character(char32_t code) {
-  const std::string number = fmt::format("U+{:04X}", static_cast<uint32_t>(code));
+  std::string number = fmt::format("U+{:04X}", static_cast<uint32_t>(code));
   const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
   if (control) {
     return number;

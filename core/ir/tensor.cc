@@ -42,7 +42,7 @@ void check_usable(const OpDef& op, const Tensor& tensor, const SourceLocation& w
 
 Tensor::Tensor(TensorType type, Buffer buffer, int64_t offset, const Shape& strides) {
   auto impl = std::make_shared<Impl>();
-  impl->type = std::move(type);
+  impl->type = type;
   impl->buffer = std::move(buffer);
   impl->offset = offset;
   impl->strides = strides;
@@ -116,8 +116,8 @@ Value Trace::value_of(const Tensor& tensor) {
   return value;
 }
 
-Tensors Trace::record(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs, Types outputs,
-                      const SourceLocation& where) {
+Tensors Trace::record(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                      const Types& outputs, const SourceLocation& where) {
   std::vector<Value> values;
   values.reserve(inputs.size());
   bool concrete = mode_ == Mode::kRecording;
@@ -148,7 +148,7 @@ GraphPtr Trace::finish(std::span<const Tensor> outputs) {
   return std::make_shared<const Graph>(std::move(graph_));
 }
 
-Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs,
+Tensors apply(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
               const SourceLocation& where) {
   Types types;
   types.reserve(inputs.size());
@@ -166,13 +166,13 @@ Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs,
   // Constants are recorded too: what is equal must become one node in eager mode as it does in graph mode, or derivatives
   // would sum in another order.
   Trace* trace = Trace::innermost();
-  return trace != nullptr ? trace->record(op, inputs, std::move(attrs), std::move(outputs), where)
+  return trace != nullptr ? trace->record(op, inputs, attrs, outputs, where)
                           : evaluate(op, inputs, attrs, outputs);
 }
 
-Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, Attrs attrs,
+Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs,
               const SourceLocation& where) {
-  return apply(op, std::span(inputs.begin(), inputs.size()), std::move(attrs), where)[0];
+  return apply(op, std::span(inputs.begin(), inputs.size()), attrs, where)[0];
 }
 
 void install_evaluator(Evaluator evaluator) { installed_evaluator = evaluator; }

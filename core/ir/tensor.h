@@ -94,8 +94,8 @@ class Trace {
   GraphPtr finish(std::span<const Tensor> outputs);
 
   // Records `op`; runs it too where the trace is recording and every input is concrete.
-  Tensors record(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs, Types outputs,
-                 const SourceLocation& where);
+  Tensors record(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
+                 const Types& outputs, const SourceLocation& where);
 
  private:
   Tensor make(const TensorType& type, Value value, const Tensor& concrete) const;
@@ -111,9 +111,9 @@ class Trace {
 
 // Applies an operation: checks the types, then records it in the innermost trace, or runs it at once.
 // Errors name the operation, the line of `where` and the types.
-Tensors apply(const OpDef& op, std::span<const Tensor> inputs, Attrs attrs,
+Tensors apply(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
               const SourceLocation& where);
-Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, Attrs attrs,
+Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs,
               const SourceLocation& where);
 
 // Runs one operation on concrete tensors in the current context. Installed once by the executor's room.

@@ -16,7 +16,7 @@ Tensor conv2d(const Params& p, const Tensor& x_nchw, int64_t channels, const Sha
   const Init standard = fan_in_uniform(group * kernel.elements());
   const Tensor weight = p.get("weight", {channels, group, kernel[0], kernel[1]},
                               options.weight_init.value_or(standard));
-  const Tensor y = conv2d(x_nchw, weight, options.conv);
+  Tensor y = conv2d(x_nchw, weight, options.conv);
   if (!options.bias) {
     return y;
   }

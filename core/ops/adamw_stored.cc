@@ -134,7 +134,7 @@ std::vector<Sample> samples(Dtype t) {
                     {"weight_decay", decay}, {"copy", copy},  {"site", int64_t{-11}}};
     result.push_back(std::move(sample));
   };
-  constexpr Dtype f32 = Dtype::kF32, bf16 = Dtype::kBF16, f16 = Dtype::kF16, u8 = Dtype::kU8;
+  const Dtype f32 = Dtype::kF32, bf16 = Dtype::kBF16, f16 = Dtype::kF16, u8 = Dtype::kU8;
   add({}, f32, f32, bf16, 0.1);
   add({3, 33}, f32, f32, f32, 0.1);
   add({3, 33}, f32, f32, f16, 0);

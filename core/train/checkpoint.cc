@@ -192,7 +192,7 @@ std::optional<std::string> newest_checkpoint(FileSystem& files, const std::strin
   const std::vector<int64_t> steps = list_checkpoints(files, directory);
   std::string damage;
   for (size_t i = steps.size(); i-- > 0;) {
-    const std::string folder = join_path(directory, checkpoint_name(steps[i]));
+    std::string folder = join_path(directory, checkpoint_name(steps[i]));
     const std::vector<std::string> problems = verify_folder(files, folder);
     if (problems.empty()) {
       return folder;

@@ -50,7 +50,7 @@ int64_t MetricsKept::of(const Json& row) const {
   return row.contains("eval_loss") ? evaluation : row.contains("samples") ? samples : training;
 }
 
-MetricsFile::MetricsFile(FileSystem& files, std::string path, const MetricsKept& kept) {
+MetricsFile::MetricsFile(FileSystem& files, const std::string& path, const MetricsKept& kept) {
   if (files.exists(path)) {
     const std::string text = files.read(path);
     std::string rest;

@@ -32,7 +32,7 @@ struct MetricsKept {
 class MetricsFile {
  public:
   // Cuts `path` back to what is `kept`, then appends. Throws IoError, as all methods do.
-  MetricsFile(FileSystem& files, std::string path, const MetricsKept& kept);
+  MetricsFile(FileSystem& files, const std::string& path, const MetricsKept& kept);
 
   // Appends one line in one piece.
   void write(const OrderedJson& row);

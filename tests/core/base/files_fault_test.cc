@@ -12,7 +12,6 @@ namespace mstrain {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 void write(FileSystem& files, const std::string& path, std::string_view text, bool sync) {
   const auto file = files.open(path, WriteMode::kTruncate);
