@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/base/missing_file.h"
 #include "core/data/token_files.h"
 #include "core/data/tokenizer.h"
 #include "core/io/events.h"
@@ -133,7 +134,7 @@ void print_events(FileSystem& files, const std::string& path, std::FILE* out) {
 
 void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
   if (!files.exists(path)) {
-    throw IoError(fmt::format("{}: does not exist", path));
+    fail_missing(files, path);
   }
   if (files.is_directory(path)) {
     if (has_safetensors(files, path)) {

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/files.h"
+#include "core/base/missing_file.h"
 
 namespace mstrain {
 namespace {
@@ -178,6 +179,9 @@ YamlNode parse_yaml(std::string_view text, const std::string& file) {
 }
 
 YamlNode load_yaml(const std::string& path) {
+  if (!real_files().exists(path)) {
+    fail_missing(real_files(), path);
+  }
   return parse_yaml(real_files().read(path, kMaxBytes), path);
 }
 

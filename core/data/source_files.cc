@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/base/missing_file.h"
 
 namespace mstrain {
 namespace {
@@ -134,32 +135,6 @@ std::pair<std::string, std::vector<std::string>> split_pattern(const std::string
     }
   }
   return {base.empty() ? "." : base, components};
-}
-
-// Names the deepest folder on the way to `path` that exists, and what in it comes nearest.
-[[noreturn]] void fail_missing(FileSystem& files, const std::string& path) {
-  std::string missing = path;
-  while (missing.size() > 1 && missing.ends_with('/')) {
-    missing.pop_back();
-  }
-  for (std::string parent = parent_path(missing); parent != missing;
-       parent = parent_path(missing)) {
-    if (!files.exists(parent)) {
-      missing = parent;
-      continue;
-    }
-    std::string hint;
-    if (files.is_directory(parent)) {
-      const std::vector<std::string> names = files.list(parent);
-      const std::string best = nearest(file_name(missing), names);
-      if (!best.empty()) {
-        hint = fmt::format("; did you mean {}?", parent == "." ? best : join_path(parent, best));
-      }
-    }
-    const std::string what = missing == path ? "" : fmt::format(" ({} is missing)", missing);
-    throw IoError(fmt::format("{}: no such file or folder{}{}", path, what, hint), ENOENT);
-  }
-  throw IoError(fmt::format("{}: no such file or folder", path), ENOENT);
 }
 
 }  // namespace

@@ -266,7 +266,7 @@ TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
   EXPECT_THAT(run_command({"inspect", run.path("text.txt")}).out, HasSubstr("UTF-8 text"));
   const CommandResult missing = run_command({"inspect", run.path("nothing")});
   EXPECT_EQ(missing.status, 1);
-  EXPECT_THAT(missing.err, HasSubstr("nothing: does not exist"));
+  EXPECT_THAT(missing.err, HasSubstr("nothing: no such file"));
 
   const CommandResult report =
       run_command({"report", run.path("run"), run.path("run"), "--output", run.path("two.html")});

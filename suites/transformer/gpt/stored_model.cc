@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/missing_file.h"
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
 #include "suites/transformer/gpt/hf_names.h"
@@ -95,7 +96,7 @@ std::string find_checkpoint(FileSystem& files, const std::string& path) {
     }
   }
   if (!files.exists(path)) {
-    throw IoError(fmt::format("{}: does not exist", path));
+    fail_missing(files, path);
   }
   if (files.exists(join_path(path, "config.json"))) {
     const SafetensorsFolder weights(files, path);  // says what is missing

@@ -257,7 +257,10 @@ TEST_F(ConfigTest, ExtendsCyclesAndMissingFilesAreErrors) {
   EXPECT_EQ(error("extends: my.yaml\n"),
             "my.yaml:1: extends: my.yaml extends itself through this file");
   EXPECT_THAT(error("\nextends: none.yaml\n"),
-              HasSubstr("my.yaml:2: extends: none.yaml: cannot open"));
+              HasSubstr("my.yaml:2: extends: none.yaml: no such file"));
+  EXPECT_THAT(error("extends: bb.yaml\n"),
+              testing::AllOf(HasSubstr("bb.yaml: no such file or folder; did you mean "),
+                             testing::EndsWith("b.yaml?")));
   EXPECT_THROW(load_config(folder_ / "none.yaml"), ConfigError);
   EXPECT_THAT(error("- 1\n"), HasSubstr("my.yaml:1: expected sections"));
 }

@@ -81,7 +81,7 @@ TEST_F(FineTuningTest, AnotherNetworkIsAnErrorOfTheConfiguration) {
   EXPECT_THAT(error("hiden_size: 12"), HasSubstr("did you mean model.hidden_size?"));
   EXPECT_THAT(
       message_of<Error>([&] { resolved_config(real_files(), tree("{init: {from: /nowhere}}")); }),
-      StartsWith("run.yaml:2: model.init.from: /nowhere: does not exist"));
+      StartsWith("run.yaml:2: model.init.from: /nowhere: no such file"));
 }
 
 }  // namespace
