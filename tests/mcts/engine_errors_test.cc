@@ -183,22 +183,25 @@ struct Constant {
   }
 };
 
-// Batches stand on the open path while they run; what they put there is taken back. How the visits are spread is the
-// scheduler's doing: a thread that rests with a batch under way keeps the others from its path. No descent comes to an end
+// Batches stand on the open path while they run; what they put there is taken back. How several threads spread their visits
+// is the scheduler's doing: one that rests with a batch under way keeps the others from its path. No descent comes to an end
 // of the game.
 TEST(TreeParallel, BatchesUnderWayLeaveNoTrace) {
   constexpr uint64_t kSimulations = 100'000;
   Constant constant;
-  Search<HashTree<10, 8>> search({.seed = 1, .parallelism = Parallelism::kTree, .threads = 4});
-  const auto result = search.run(HashTree<10, 8>{}, constant, Budget::sims(kSimulations));
-  EXPECT_EQ(result.counters.simulations, kSimulations);
-  uint64_t visits = 0;
-  for (const auto& e : result.edges) {
-    visits += e.visits;
-    EXPECT_NEAR(e.value, 0.3, 1e-3);
-    EXPECT_GT(e.visits, 0U);
+  for (const int threads : {1, 4}) {
+    Search<HashTree<10, 8>> search(
+        {.seed = 1, .parallelism = Parallelism::kTree, .threads = threads});
+    const auto result = search.run(HashTree<10, 8>{}, constant, Budget::sims(kSimulations));
+    EXPECT_EQ(result.counters.simulations, kSimulations);
+    uint64_t visits = 0;
+    for (const auto& e : result.edges) {
+      visits += e.visits;
+      EXPECT_NEAR(e.value, 0.3, 1e-3);
+      EXPECT_GT(e.visits, threads == 1 ? 5000U : 0U);  // of equal actions none is left behind
+    }
+    EXPECT_EQ(visits + 1, kSimulations);  // the first one ends at the root
   }
-  EXPECT_EQ(visits + 1, kSimulations);  // the first one ends at the root
 }
 
 TEST(TreeParallel, FindsTheSameMoveAsOneThread) {
