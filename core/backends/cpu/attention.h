@@ -10,7 +10,7 @@
 
 namespace mstrain::cpu {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 inline constexpr int64_t kQueryBlock = 64;
 inline constexpr int64_t kKeyBlock = 64;

@@ -19,7 +19,7 @@ std::shared_ptr<const Tokenizer> make(const Json& json) {
   return tokenizer_from_hf({"t.json", json.dump()});
 }
 
-TEST(BpeFiles, WhatIsNotImplementedIsRefusedByName) {
+TEST(BpeFiles, WhatIsNotSupportedIsRefusedByName) {
   const auto refusal = [](const char* pointer, const char* value) {
     Json json = words();
     json[Json::json_pointer(pointer)] = Json::parse(value);

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 using Ids = std::vector<int32_t>;
 
-TEST(UnigramFiles, WhatIsNotImplementedIsRefusedByName) {
+TEST(UnigramFiles, WhatIsNotSupportedIsRefusedByName) {
   const auto refusal = [](const char* pointer, const char* value) {
     Json json = small_unigram();
     json[Json::json_pointer(pointer)] = Json::parse(value);
