@@ -67,7 +67,8 @@ Tensor dropout(const Params& p, const Tensor& x, double rate) {
     return x;
   }
   const NameScope scope = NameScope::absolute(p.path());
-  return dropout(x, rate, RandomScope::key(p.path()));
+  return dropout(x, rate, RandomScope::key(p.path()),
+                 {.site = "dropout", .part = RandomScope::part(p.path(), x.shape())});
 }
 
 Tensor mlp(const Params& p, Tensor x, const Shape& widths, Activation activation) {

@@ -35,7 +35,8 @@ Tensor layer_norm(const Params& p, const Tensor& x, double eps = 1e-5);
 Tensor rms_norm(const Params& p, const Tensor& x, double eps = 1e-6);
 
 // Zeroes elements with probability `rate` and scales the rest by 1 / (1 - rate). The identity where `rate` is 0 or the
-// context is not training. Draws with the key of the RandomScope at the site p.path(): every layer has its own.
+// context is not training. Draws with the key of the RandomScope at the site p.path(): every layer has its own. The leading
+// dim of x counts samples (or equally many rows of each), whose place in the whole batch decides what is drawn.
 Tensor dropout(const Params& p, const Tensor& x, double rate);
 
 // Linear layers of the given widths, "0", "1", …, with the activation between them.

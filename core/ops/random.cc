@@ -12,9 +12,30 @@
 namespace mstrain {
 namespace {
 
-// The dims of `key` before its two words are those of a batch; each key fills one `shape`.
+// Throws ShapeError unless `shape` can be a part of attribute `whole` at offsets of this type, one for each key.
+void check_part(const TensorType& key, const TensorType& offset, const Shape& shape,
+                const Shape& whole) {
+  Shape expected = key.shape.without(key.shape.rank() - 1);
+  expected.push_back(shape.rank());
+  if (offset.dtype != Dtype::kI32 || !(offset.shape == expected)) {
+    throw ShapeError(fmt::format("the offset of a part {} is {}, not i32{}", to_string(shape),
+                                 to_string(offset), to_string(expected)));
+  }
+  bool fits = whole.rank() == shape.rank();
+  for (int i = 0; fits && i < shape.rank(); ++i) {
+    fits = shape[i] <= whole[i];
+  }
+  if (!fits) {
+    throw ShapeError(fmt::format("{} is no part of {}", to_string(shape), to_string(whole)));
+  }
+}
+
+// random{kind, dtype, shape, site}: (key) -> numbers; random{…, whole}: (key, offset) -> a part.
+// The dims of `key` before its two words are those of a batch; each key, and its offset, fills one `shape`.
 Types infer(std::span<const TensorType> in, const Attrs& attrs) {
-  expect_inputs(in, 1);
+  if (in.size() != 2) {
+    expect_inputs(in, 1);
+  }
   const int rank = in[0].shape.rank();
   if (in[0].dtype != Dtype::kU32 || rank < 1 || in[0].shape[rank - 1] != 2) {
     throw ShapeError(fmt::format("the key is {}, not u32[2]", to_string(in[0])),
@@ -27,10 +48,10 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
                      : !is_floating(dtype) || (kind != "uniform" && kind != "normal")) {
     throw ShapeError(fmt::format("does not draw {} of {}", kind, name_of(dtype)));
   }
-  Shape shape;
-  for (int i = 0; i + 1 < rank; ++i) {
-    shape.push_back(in[0].shape[i]);
+  if (in.size() == 2) {
+    check_part(in[0], in[1], attrs.ints("shape"), attrs.ints("whole"));
   }
+  Shape shape = in[0].shape.without(rank - 1);
   for (int64_t dim : attrs.ints("shape")) {
     shape.push_back(dim);
   }
@@ -60,6 +81,24 @@ std::vector<Sample> samples(Dtype t) {
   }
   add(key, "bits", Dtype::kU32, {2, 7}, 11);
   add(keys, "bits", Dtype::kU32, {9}, 12);
+  // Parts, at offsets below `reach` along each dim.
+  const auto add_part = [&](const SampleInput& input, const char* kind, Dtype dtype,
+                            const Shape& shape, const Shape& whole, double reach) {
+    add(input, kind, dtype, shape, 5);
+    Sample& sample = result.back();
+    Shape offsets = input.type.shape.without(input.type.shape.rank() - 1);
+    offsets.push_back(shape.rank());
+    sample.inputs.push_back({{Dtype::kI32, offsets}, 0, reach});
+    sample.attrs.set("whole", whole);
+  };
+  for (const char* kind : {"uniform", "normal"}) {
+    add_part(key, kind, t, {2, 3, 5}, {4, 5, 7}, 3);
+    add_part(keys, kind, t, {1100}, {4000}, 2901);
+    add_part(key, kind, t, {2, 1029}, {5, 1032}, 4);
+    add_part(key, kind, t, {}, {}, 1);
+    add_part(key, kind, t, {0, 3}, {2, 4}, 2);
+  }
+  add_part(key, "bits", Dtype::kU32, {3, 3}, {5, 4}, 2);
   return result;
 }
 
@@ -74,10 +113,15 @@ constexpr OpDef kDefs[] = {{.name = "random",
                             .samples = samples,
                             .smooth = false}};
 
-Tensor draw(const Arg& key, const char* kind, Dtype dtype, const Shape& shape, int64_t site) {
-  return apply1(kDefs[0], {key.tensor()},
-                {{"kind", std::string(kind)}, {"dtype", dtype}, {"shape", shape}, {"site", site}},
-                key.where());
+Tensor draw(const Arg& key, const char* kind, Dtype dtype, const Shape& shape, int64_t site,
+            const std::optional<RandomPart>& part = {}) {
+  Attrs attrs{{"kind", std::string(kind)}, {"dtype", dtype}, {"shape", shape}, {"site", site}};
+  Tensors inputs{key.tensor()};
+  if (part) {
+    inputs.push_back(part->offset);
+    attrs.set("whole", part->whole);
+  }
+  return apply(kDefs[0], inputs, attrs, key.where())[0];
 }
 
 int64_t hash_of(std::string_view path) { return static_cast<int64_t>(hash_bytes(path).lo); }
@@ -115,36 +159,36 @@ Tensor fold_in(const Arg& key, const Arg& data) {
               hash_of("fold_in.again"));
 }
 
-Tensor random_bits(const Arg& key, const Shape& shape, std::string_view site) {
-  return draw(key, "bits", Dtype::kU32, shape, random_site(site));
+Tensor random_bits(const Arg& key, const Shape& shape, const RandomOptions& options) {
+  return draw(key, "bits", Dtype::kU32, shape, random_site(options.site), options.part);
 }
 
 Tensor uniform(const Arg& key, const Shape& shape, const RandomOptions& options) {
-  return draw(key, "uniform", options.dtype, shape, random_site(options.site));
+  return draw(key, "uniform", options.dtype, shape, random_site(options.site), options.part);
 }
 
 Tensor normal(const Arg& key, const Shape& shape, const RandomOptions& options) {
-  return draw(key, "normal", options.dtype, shape, random_site(options.site));
+  return draw(key, "normal", options.dtype, shape, random_site(options.site), options.part);
 }
 
-Tensor bernoulli(const Arg& key, const Arg& p, const Shape& shape, std::string_view site) {
+Tensor bernoulli(const Arg& key, const Arg& p, const Shape& shape, const RandomOptions& options) {
   const Dtype dtype = p.is_number() ? Dtype::kF32 : accumulation_dtype(p.tensor().dtype());
-  const Tensor u = draw(key, "uniform", dtype, shape, random_site(site));
+  const Tensor u = uniform(key, shape, {options.site, options.part, dtype});
   return p.is_number() ? less(u, p) : less(u, cast(p, dtype));
 }
 
 // Gumbel's trick: the argmax of logits - ln(-ln u) has the distribution softmax(logits).
-Tensor categorical(const Arg& key, const Arg& logits, std::string_view site) {
+Tensor categorical(const Arg& key, const Arg& logits, const RandomOptions& options) {
   const Tensor x = widened(logits);
-  const Tensor u = draw(key, "uniform", x.dtype(), x.shape(), random_site(site));
+  const Tensor u = uniform(key, x.shape(), {options.site, options.part, x.dtype()});
   return argmax(x - log(-log(u)), -1);
 }
 
 Tensor permutation(const Arg& key, int64_t n, std::string_view site) {
-  return argsort(random_bits(key, {n}, site), 0);
+  return argsort(random_bits(key, {n}, {.site = site}), 0);
 }
 
-Tensor dropout(const Arg& x, double rate, const Arg& key, std::string_view site) {
+Tensor dropout(const Arg& x, double rate, const Arg& key, const RandomOptions& options) {
   check(rate >= 0 && rate <= 1, "dropout: a rate of {} is outside of [0, 1], at {}", rate,
         to_string(x.where()));
   if (rate == 0) {
@@ -153,7 +197,7 @@ Tensor dropout(const Arg& x, double rate, const Arg& key, std::string_view site)
   if (rate == 1) {
     return zeros_like(x.tensor());
   }
-  const Tensor kept = bernoulli(key, 1 - rate, x.tensor().shape(), site);
+  const Tensor kept = bernoulli(key, 1 - rate, x.tensor().shape(), options);
   return where(kept, x * (1 / (1 - rate)), 0);
 }
 

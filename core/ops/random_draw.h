@@ -8,12 +8,15 @@
 //   normal f32, f16, bf16    words 2i, 2i + 1, as two fractions of 24 bits
 //   normal f64               words 4i … 4i + 3, as two fractions of 53 bits
 // normal is sqrt(-2 ln(1 - u)) cos(2πv) of the two fractions u, v (Box & Muller 1958).
+// Of a part of a larger draw, i counts the elements of the whole: whole_index().
 #pragma once
 
 #include <cmath>
 
+#include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/runtime/dtype.h"
+#include "core/runtime/shape.h"
 
 namespace mstrain {
 
@@ -43,5 +46,27 @@ struct RandomStream {
     return std::sqrt(-2 * std::log(1 - u)) * std::cos(6.283185307179586 * v);
   }
 };
+
+// The place in `whole` of element i of `shape` (both row-major) when element 0 stands at `offset`.
+inline uint64_t whole_index(int64_t i, const Shape& shape, const Shape& whole,
+                            const int32_t* offset) {
+  int64_t index = 0;
+  int64_t stride = 1;
+  for (int dim = shape.rank(); dim-- > 0;) {
+    index += (offset[dim] + i % shape[dim]) * stride;
+    i /= shape[dim];
+    stride *= whole[dim];
+  }
+  return static_cast<uint64_t>(index);
+}
+
+// Throws Error unless `shape` lies within `whole` at `offset`.
+inline void check_within(const Shape& shape, const Shape& whole, const int32_t* offset) {
+  for (int dim = 0; dim < shape.rank(); ++dim) {
+    check(offset[dim] >= 0 && offset[dim] <= whole[dim] - shape[dim],
+          "random: a part {} of {} at {} of dim {}", to_string(shape), to_string(whole),
+          offset[dim], dim);
+  }
+}
 
 }  // namespace mstrain

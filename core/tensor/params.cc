@@ -106,10 +106,12 @@ Params init_params(std::span<const ParamSpec> specs, uint64_t seed) {
       case Init::Kind::kZeros: value = copy(full(spec.type.shape, 0, spec.type.dtype)); break;
       case Init::Kind::kOnes: value = copy(full(spec.type.shape, 1, spec.type.dtype)); break;
       case Init::Kind::kNormal:
-        value = scale * normal(key, spec.type.shape, {spec.name, spec.type.dtype});
+        value = scale * normal(key, spec.type.shape, {.site = spec.name, .dtype = spec.type.dtype});
         break;
       case Init::Kind::kUniform:
-        value = scale * (2 * uniform(key, spec.type.shape, {spec.name, spec.type.dtype}) - 1);
+        value =
+            scale *
+            (2 * uniform(key, spec.type.shape, {.site = spec.name, .dtype = spec.type.dtype}) - 1);
         break;
     }
     params.set(spec.name, value);

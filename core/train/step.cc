@@ -180,9 +180,14 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const Tensor step_key = fold_in(key, number);
   const Tensor loss_scale = loss_scale_of(state);
   const bool own_type = micro_batches_ == 1 || precision_.grads == precision_.params;
+  const auto part_of = [&](const MicroBatch& micro) -> std::optional<SamplePart> {
+    if (micro_batches_ == 1) {
+      return std::nullopt;
+    }
+    return SamplePart{select(micro.rows, 0, 0), micro.rows.dim(0), batch.at(0).dim(0)};
+  };
   const auto one = [&](const MicroBatch& micro) {
-    // Every micro-batch draws its own numbers, those of its first sample.
-    const RandomScope random(fold_in(step_key, select(micro.rows, 0, 0)));
+    const RandomScope random(step_key, part_of(micro));
     const auto loss_of = in_precision(
         precision_.param_dtype(),
         [&](const Params& params) -> Tensor { return task_.loss(params, micro.samples); });

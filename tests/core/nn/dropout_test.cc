@@ -2,6 +2,9 @@
 #include "core/nn/random_scope.h"
 #include "core/ops/statistics.h"
 #include "core/runtime/context.h"
+#include "core/transform/checkpoint.h"
+#include "core/transform/scan.h"
+#include "core/transform/vmap.h"
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -86,6 +89,83 @@ TEST_F(Dropout, TakesANewKeyInACompiledStep) {
     expect_equal(step(rng_key(seed), x), f(rng_key(seed), x));
   }
   EXPECT_EQ(step.compile_count(), 1);
+}
+
+// What a batch of 12 samples [5, 3] keeps, computed by `run` from samples and their numbers [12].
+class DropoutByPlace : public Dropout {
+ protected:
+  static constexpr int64_t kSamples = 12;
+  static Tensor layer(const Tensor& x) {
+    const Params p;
+    return dropout(p / "b", tanh(dropout(p / "a", x, 0.3)), 0.4);
+  }
+  // `layer` on `rows` samples of which the first has this number.
+  static Tensor layer_on(const Tensor& x, const Tensor& first, int64_t rows) {
+    const RandomScope random(rng_key(9), SamplePart{first, rows, kSamples});
+    return layer(x);
+  }
+  void expect_the_whole(const std::function<Tensor(const Tensor& x, const Tensor& numbers)>& run) {
+    const ContextScope scope(context_);
+    const Tensor x = random_tensor({kSamples, 5, 3}, 4);
+    const Tensor numbers = iota({kSamples}, 0);
+    const auto whole = [](const Tensor& x) {
+      const RandomScope random(rng_key(9));
+      return layer(x);
+    };
+    expect_equal(run(x, numbers), whole(x));
+    expect_equal(jit(run)(x, numbers), whole(x));
+  }
+};
+
+TEST_F(DropoutByPlace, IsOfTheBatchInAnyMicroBatches) {
+  for (const int64_t n : {2, 3, 4, 6, 12}) {
+    const int64_t rows = kSamples / n;
+    expect_the_whole([&](const Tensor& x, const Tensor& numbers) {
+      const auto micro = [&](const std::tuple<>&, const std::tuple<Tensor, Tensor>& part) {
+        const auto& [samples, number] = part;
+        return std::pair(std::tuple<>{}, layer_on(samples, select(number, 0, 0), rows));
+      };
+      const auto parts = std::make_tuple(reshape(x, {n, rows, 5, 3}), reshape(numbers, {n, rows}));
+      return reshape(scan(micro, std::tuple<>{}, parts).second, x.shape());
+    });
+  }
+}
+
+TEST_F(DropoutByPlace, IsOfTheBatchInEveryLaneOfVmap) {
+  expect_the_whole([](const Tensor& x, const Tensor& numbers) {
+    const auto one = [](const Tensor& sample, const Tensor& number) {
+      return squeeze(layer_on(expand_dims(sample, 0), number, 1), 0);
+    };
+    return vmap(one)(x, numbers);
+  });
+}
+
+TEST_F(DropoutByPlace, IsTheSameWhenComputedAgain) {
+  const ContextScope scope(context_);
+  const auto half = [](const Tensor& x) { return layer_on(x, scalar(6, Dtype::kI32), 6); };
+  const auto loss = [](const auto& f) {
+    return [f](const Tensor& x) { return sum(square(f(x))); };
+  };
+  const Tensor x = random_tensor({6, 5, 3}, 4);
+  expect_equal(grad(loss(checkpoint(half)))(x), grad(loss(half))(x));
+}
+
+TEST_F(DropoutByPlace, NamesTheLayerWhoseDrawDoesNotCountSamples) {
+  const ContextScope scope(context_);
+  const RandomScope random(rng_key(1), SamplePart{scalar(0, Dtype::kI32), 4, 8});
+  EXPECT_THAT(
+      [&] {
+        dropout(root_ / "drop", f64({1, 2, 3}), 0.5);
+      },
+      ThrowsMessage<Error>(HasSubstr("drop: draws [3] for 4 samples")));
+}
+
+// Rows of a sample: [b t, c] drops what [b, t, c] does.
+TEST_F(DropoutByPlace, CountsTheRowsOfEachSample) {
+  const ContextScope scope(context_);
+  const Tensor x = random_tensor({4, 5, 3}, 4);
+  const Tensor rows = layer_on(reshape(x, {20, 3}), scalar(8, Dtype::kI32), 4);
+  expect_equal(reshape(rows, x.shape()), layer_on(x, scalar(8, Dtype::kI32), 4));
 }
 
 class DroppedAttention : public Dropout {

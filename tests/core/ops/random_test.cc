@@ -17,8 +17,9 @@ using Random = OnReference;
 TEST_F(Random, ElementsAreTheWordsOfTheirStream) {
   const Tensor key = rng_key(0x1234567890);
   const RandomStream stream{philox_key(0x1234567890), static_cast<uint64_t>(random_site("x"))};
-  const std::vector<double> bits = to_doubles(random_bits(key, {2, 5}, "x"));
-  const std::vector<double> wide = to_doubles(normal(key, {3}, {"x", Dtype::kF64}));
+  const std::vector<double> bits = to_doubles(random_bits(key, {2, 5}, {.site = "x"}));
+  const std::vector<double> wide =
+      to_doubles(normal(key, {3}, {.site = "x", .dtype = Dtype::kF64}));
   for (uint64_t i = 0; i < bits.size(); ++i) {
     EXPECT_EQ(bits[i], stream.word(i));
   }
@@ -97,6 +98,72 @@ TEST_F(Random, DropoutKeepsTheMean) {
   EXPECT_EQ(item(max(abs(dropout(x, 1, rng_key(6))))), 0);
   EXPECT_THAT(error_of([&] { dropout(x, 1.5, rng_key(6)); }),
               HasSubstr("dropout: a rate of 1.5 is outside of [0, 1]"));
+}
+
+Tensor offset_of(std::initializer_list<int32_t> dims) {
+  const std::vector<int32_t> values(dims);
+  return tensor<int32_t>(values, {static_cast<int64_t>(values.size())});
+}
+
+// Shapes of parts: whole rows, from within a block of words and longer than a tile; parts of every dim; one element.
+TEST(RandomPart, IsWhatTheWholeDrawHasThere) {
+  struct Part {
+    Shape shape, whole;
+    std::vector<int32_t> offset;
+  };
+  const Part parts[] = {{{2, 3, 7}, {9, 3, 7}, {5, 0, 0}},
+                        {{3, 1033}, {8, 1033}, {3, 0}},
+                        {{2, 3, 5}, {4, 7, 6}, {1, 3, 1}},
+                        {{1, 1}, {3, 5}, {2, 4}},
+                        {{2, 2, 3}, {2, 6, 3}, {0, 4, 0}}};
+  const Tensor key = rng_key(77);
+  for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
+    Context context = current_context();
+    context.backend = backend;
+    const ContextScope scope(context);
+    for (const auto& [shape, whole, offset] : parts) {
+      for (const Dtype dtype : {Dtype::kF64, Dtype::kF32, Dtype::kBF16}) {
+        for (const auto draw : {uniform, normal}) {
+          const RandomPart part{tensor<int32_t>(offset, {shape.rank()}), whole};
+          Tensor expected = draw(key, whole, {.site = "x", .dtype = dtype});
+          for (int dim = 0; dim < shape.rank(); ++dim) {
+            const int64_t from = offset[static_cast<size_t>(dim)];
+            expected = slice(expected, dim, from, from + shape[dim]);
+          }
+          const Tensor drawn = draw(key, shape, {.site = "x", .part = part, .dtype = dtype});
+          EXPECT_EQ(to_doubles(drawn), to_doubles(expected))
+              << to_string(shape) << " of " << to_string(whole) << " " << name_of(dtype);
+        }
+      }
+    }
+  }
+}
+
+TEST(RandomPart, BeyondFourThousandMillionElementsIsCountedRight) {
+  const RandomPart part{offset_of({3'000'000, 0}), {4'000'000, 3000}};
+  const std::vector<double> drawn = to_doubles(random_bits(rng_key(5), {1, 3000}, {.part = part}));
+  const RandomStream stream{philox_key(5), static_cast<uint64_t>(random_site(""))};
+  for (uint64_t i = 0; i < drawn.size(); ++i) {
+    ASSERT_EQ(drawn[i], stream.word(9'000'000'000 + i)) << i;
+  }
+}
+
+TEST(RandomPart, OutsideOfItsWholeIsAnError) {
+  const auto draw = [](const Tensor& offset, const Shape& whole) {
+    return error_of([&] {
+      to_doubles(uniform(rng_key(1), {2, 3}, {.part = RandomPart{offset, whole}}));
+    });
+  };
+  for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
+    Context context = current_context();
+    context.backend = backend;
+    const ContextScope scope(context);
+    EXPECT_THAT(draw(offset_of({3, 0}), {4, 3}),
+                HasSubstr("a part [2, 3] of [4, 3] at 3 of dim 0"));
+    EXPECT_THAT(draw(offset_of({0, -1}), {4, 5}), HasSubstr("at -1 of dim 1"));
+  }
+  EXPECT_THAT(draw(offset_of({0, 0}), {4, 2}), HasSubstr("[2, 3] is no part of [4, 2]"));
+  EXPECT_THAT(draw(offset_of({0}), {4, 3}), HasSubstr("is i32[1], not i32[2]"));
 }
 
 TEST_F(Random, KeysMustBeKeys) {
