@@ -1,5 +1,6 @@
 #include "embedding_cache/cache.h"
 
+#include <cmath>
 #include <exception>
 
 #include "core/base/error.h"
@@ -103,6 +104,7 @@ void Cache::update_rows(Ticket& ticket, std::span<const float> gradients, Gradie
 }
 void Cache::update(Ticket& ticket, std::span<const float> gradients, GradientsOf of,
                    float lr_scale) {
+  check(std::isfinite(lr_scale), "embedding_cache: update: lr_scale is {}", lr_scale);
   const RowLayout& layout = layout_of(ticket);
   std::vector<OptimizerKind> kinds;
   for (const RowLayout::Part& part : layout.parts()) {

@@ -15,7 +15,8 @@
 //   gather sees every update of earlier steps (or, with bounded_staleness k, all but those of the last k tickets: otherwise an error);
 //   the first value of a row depends on (seed, table, id) alone, and the gradients of an id are added in the order of positions.
 //
-// Calls are thread-safe as long as no two use one ticket at the same time (gather and rows may). Errors are mstrain::Error for wrong use,
+// Calls are thread-safe as long as no two use one ticket at the same time (gather and rows may). Calls that want no open ticket are errors
+// where there is one; one that would be opened by another thread meanwhile waits. Errors are mstrain::Error for wrong use,
 // which leaves everything as it was, and IoError for a tier that failed, after which every call repeats that error: open again to go on from
 // the last commit.
 #pragma once
@@ -108,13 +109,13 @@ class Cache {
   // Starts to bring the rows of `ids` into memory and holds them. Ids of announced batches must be prefetched as they were announced.
   // Error when they do not fit beside what other tickets hold.
   Ticket prefetch(uint32_t table, std::span<const Id> ids, uint64_t step, Use use = Use::kTrain);
-  // Returns when the rows are in memory; Error after options.wait_seconds.
+  // Returns when the rows are in memory; Error where the store gets nowhere for options.wait_seconds.
   void wait(const Ticket& ticket);
 
   // After wait: weights of positions [tile) to out[(p - tile.begin) * stride ..]. No I/O.
   void gather(const Ticket& ticket, float* out, size_t stride, Tile tile = {}) const;
   // After wait: where the weights of each distinct id are, without a copy; valid until release. An id that was not admitted has a row of
-  // zeros that it shares with others. Writing there is an error that nobody detects.
+  // zeros that it shares with others. Writing there is an error that nobody detects, and so is reading while another thread updates the table.
   void rows(const Ticket& ticket, std::vector<const float*>& out) const;
 
   // Once per ticket, in the order of the prefetches. `gradients` is [positions, width] or [ids().size(), width]; one update type per segment.
@@ -138,6 +139,7 @@ class Cache {
     update(ticket, gradients, GradientsOf::kPositions, updates...);
   }
   // With the optimizers that the options name, each learning rate times `lr_scale`; the fastest code for this processor.
+  // Rows whose gradients, once added up, are infinite or NaN do not learn: an Error names them when all others have.
   void update(Ticket& ticket, std::span<const float> gradients,
               GradientsOf of = GradientsOf::kPositions, float lr_scale = 1.0F);
   void release(Ticket&& ticket);
@@ -145,8 +147,9 @@ class Cache {
   // Between steps: no ticket may be open. prepare() writes a commit and returns when it is durable; commit(id) says that whoever asked for
   // it will resume from there, and removes all but the newest options.keep and abandoned ones. Steps of later batches must be greater.
   // start_commit() is a prepare() that returns at once: what has been learned so far is written while training goes on, with as much memory
-  // as changes meanwhile and up to 256 MiB. It is durable when wait_commit(id) or commit(id) has returned; both throw what it failed with,
-  // or else the next commit does. Closing waits for it.
+  // as changes meanwhile and up to store.write_back_mib. It is durable when wait_commit(id) or commit(id) has returned; both throw what it
+  // failed with, or else the next commit does, and no row of it is lost to later ones. Closing waits for it as long as it gets on; where it
+  // has not for options.wait_seconds, a warning says that it is given up.
   CommitId prepare(uint64_t step, std::span<const std::byte> user_blob = {});
   CommitId start_commit(uint64_t step, std::span<const std::byte> user_blob = {});
   void wait_commit(CommitId id);

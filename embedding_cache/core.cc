@@ -9,6 +9,19 @@
 #include "core/io/digest.h"
 
 namespace mstrain::embedding_cache {
+namespace {
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& caught) {
+    return caught.what();
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+}  // namespace
 
 Table::Table(const TableOptions& table_options, uint64_t cache_seed)
     : options(table_options),
@@ -32,7 +45,8 @@ Core::Core(const Options& given) : options(given) {
   context_.options = options.store;
   context_.files = files;
   context_.workers = readers_.get();
-  write_back_.reset(context_.record_bytes, options.store.write_back_rows);
+  write_back_.reset(context_.record_bytes, options.store.write_back_rows,
+                    write_back_bytes(options.store) / 8);
 }
 
 Core::~Core() { close(); }
@@ -45,11 +59,15 @@ void Core::close() {
     }
     // A commit that was started is ended, unless the cache has failed.
     if (pending_ != nullptr) {
-      wait_with_deadline(changed_, lock, options.wait_seconds,
-                         [this] { return pending_->done || !failure_.empty(); });
-      if (pending_->error) {
-        log_warning("embedding_cache: commit {} failed, and nobody asked for it",
-                    pending_->info.id);
+      const bool ended = wait_for(lock, [this] { return pending_->done || !failure_.empty(); });
+      if (!ended) {
+        log_warning(
+            "embedding_cache: closing gives up commit {} of step {}, which has got nowhere for {} "
+            "s",
+            pending_->info.id, pending_->info.step, options.wait_seconds);
+      } else if (pending_->error) {
+        log_warning("embedding_cache: commit {} failed, and nobody asked for it: {}",
+                    pending_->info.id, message_of(pending_->error));
       }
     }
     closed_ = true;
@@ -87,17 +105,27 @@ void Core::poison(const std::string& message, std::exception_ptr error) {
   changed_.notify_all();
 }
 
+bool Core::wait_for(Lock& lock, const std::function<bool()>& done) {
+  for (;;) {
+    const uint64_t before = store_->progress();
+    if (wait_with_deadline(changed_, lock, options.wait_seconds, done)) {
+      return true;
+    }
+    if (store_->progress() == before) {
+      return false;
+    }
+  }
+}
+
 void Core::wait_until(Lock& lock, const std::function<bool()>& done, const std::string& what) {
-  const bool in_time = wait_with_deadline(changed_, lock, options.wait_seconds,
-                                          [&] { return done() || !failure_.empty(); });
+  const bool in_time = wait_for(lock, [&] { return done() || !failure_.empty(); });
   require_healthy();
   check(in_time,
         "embedding_cache: {} is late by {} s: {} fetches and {} bytes of writes are under way",
         what, options.wait_seconds, fetches_.size(), write_back_.bytes());
 }
 
-void Core::require_quiet(Lock& lock, const char* call) {
-  require_healthy();
+void Core::require_no_tickets(const char* call) {
   if (!dropped_.empty()) {
     throw Error(std::exchange(dropped_, {}));
   }
@@ -111,8 +139,32 @@ void Core::require_quiet(Lock& lock, const char* call) {
     fail("embedding_cache: {}: {} tickets are open; release them first{}{}", call, open_tickets_,
          steps.empty() ? "" : "; not updated yet:", steps);
   }
-  wait_until(
-      lock, [this] { return fetches_.empty(); }, call);
+}
+
+Core::Quiet::Quiet(Core& core, Lock& lock, const char* call) : core_(core), lock_(lock) {
+  core.require_healthy();
+  check(!core.quiet_ || core.quiet_thread_ != std::this_thread::get_id(),
+        "embedding_cache: {} from inside a scan's visitor", call);
+  core.wait_until(
+      lock, [&] { return !core.quiet_; }, call);
+  core.require_no_tickets(call);
+  core.quiet_ = true;
+  core.quiet_thread_ = std::this_thread::get_id();
+  try {
+    core.wait_until(
+        lock, [&] { return core.fetches_.empty(); }, call);
+  } catch (...) {
+    core.quiet_ = false;
+    throw;
+  }
+}
+
+Core::Quiet::~Quiet() {
+  if (!lock_.owns_lock()) {
+    lock_.lock();
+  }
+  core_.quiet_ = false;
+  core_.changed_.notify_all();
 }
 
 void Core::check_ticket(const TicketState& ticket, const char* call) const {
@@ -174,9 +226,9 @@ void Core::drop(TicketState& ticket, bool unwinding) noexcept {
 void Core::scan(uint32_t index, const RowVisitor& visit) {
   at(index);
   Lock lock(mutex_);
-  require_quiet(lock, "scan");
+  const Quiet quiet(*this, lock, "scan");
   flush_dirty(lock);
-  lock.unlock();
+  lock.unlock();  // the visitor may ask for what does not change
   store_->scan(index, visit);
 }
 
@@ -188,6 +240,7 @@ std::string Core::digest() {
       sha.add(std::as_bytes(std::span(&id, 1)));
       sha.add({record, tables[t]->layout.record_bytes()});
     });
+    const std::lock_guard lock(mutex_);
     const std::string filter = tables[t]->admission.save();
     sha.add(as_bytes(filter));
   }
@@ -236,16 +289,14 @@ void Core::run_writer() {
       const std::vector<RowWrite> rows = write_back_.take();
       lock.unlock();
       std::exception_ptr error;
-      std::string message;
       try {
         write_through(below(), rows);
-      } catch (const std::exception& caught) {
+      } catch (...) {
         error = std::current_exception();
-        message = caught.what();
       }
       lock.lock();
       if (error) {
-        poison(message, error);
+        poison(message_of(error), error);
         break;
       }
       write_back_.confirm();
@@ -288,8 +339,8 @@ void Core::flush_dirty(Lock& lock) {
 void Core::write_to(std::span<Tier* const> tiers, std::span<const RowWrite> rows) {
   try {
     write_through(tiers, rows);
-  } catch (const std::exception& error) {
-    poison(error.what(), std::current_exception());
+  } catch (...) {
+    poison(message_of(std::current_exception()), std::current_exception());
     throw;
   }
 }

@@ -1,6 +1,6 @@
 // The state behind a Cache; not for users. One mutex guards all bookkeeping; rows themselves are ordered by pins and fetches:
-// a fetch writes the slots that its ticket pinned before anyone waits for it, updates write slots whose ticket is open, and what leaves is
-// copied out under the mutex when nobody holds it.
+// a fetch writes the slots that its ticket pinned before anyone waits for it, updates write slots whose ticket is open while nobody else reads
+// rows of that table, and what leaves is copied out under the mutex when nobody holds it.
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +10,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +43,8 @@ struct Table {
   uint64_t last_step = 0;  // of the newest training ticket
   uint64_t rows = 0;
   std::vector<std::byte> zeros;  // the row of ids without one
+  std::shared_mutex
+      learning;  // held by who writes to rows of open tickets, shared by who reads them; before the owner's mutex
   std::deque<TicketState*>
       training;  // open tickets of training without an update yet, in the order of prefetch
   std::unordered_map<Id, std::vector<std::byte>> shadow;
@@ -87,7 +91,6 @@ struct PendingCommit {
   bool in_store = false;  // all rows: from here on nothing need be saved
   bool done = false;
   std::exception_ptr error;
-  uint64_t progress = 0;
 };
 
 class Core : public std::enable_shared_from_this<Core> {
@@ -133,9 +136,23 @@ class Core : public std::enable_shared_from_this<Core> {
   using Lock = std::unique_lock<std::mutex>;
   void require_healthy() const;
   void poison(const std::string& message, std::exception_ptr error);
-  // Waits until `done()`; throws Error("<what> ... after N s") past the deadline, or the error that poisoned the cache.
+  // Waits until `done()`, as long as the store gets on; false where it has not for options.wait_seconds.
+  bool wait_for(Lock& lock, const std::function<bool()>& done);
+  // Likewise; throws Error("<what> is late ...") instead, or the error that poisoned the cache.
   void wait_until(Lock& lock, const std::function<bool()>& done, const std::string& what);
-  void require_quiet(Lock& lock, const char* call);  // no open ticket, no fetch under way
+  // No open ticket and no fetch under way, as long as it lives: calls of other threads that would change that wait.
+  class Quiet {
+   public:
+    Quiet(Core& core, Lock& lock, const char* call);
+    ~Quiet();
+    Quiet(const Quiet&) = delete;
+    Quiet& operator=(const Quiet&) = delete;
+
+   private:
+    Core& core_;
+    Lock& lock_;
+  };
+  void require_no_tickets(const char* call);
   void check_ticket(const TicketState& ticket, const char* call) const;
   void check_order(const TicketState& ticket, const char* call);
 
@@ -145,27 +162,32 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<uint32_t> hold_resident(Table& table, const TicketState& ticket,
                                       const std::vector<bool>& refused,
                                       const std::vector<uint64_t>& next);
-  static void count_hits(Table& table, const TicketState& ticket,
+  static void count_hits(Table& table, const TicketState& ticket, const std::vector<bool>& refused,
                          const std::vector<uint32_t>& missing);
   void evict_for(uint32_t table, uint64_t missing);
   void bring_in(TicketState& ticket, const std::vector<uint32_t>& missing,
                 const std::vector<uint64_t>& next);
+  std::unique_ptr<TicketState> hold_batch(std::unique_ptr<TicketState> ticket, bool announced,
+                                          const std::vector<bool>& refused);
   void start_fetch(const std::shared_ptr<Fetch>& fetch);
   void run_chunk(const std::shared_ptr<Fetch>& fetch, size_t begin, size_t end);
   void end_chunk(Fetch& fetch, std::exception_ptr error);
   void unpin_all(TicketState& ticket);
-  void sum_and_apply(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
-                     const RowKernel& kernel);
+  // Returns the ids whose gradients are not finite and that have not learned, as ascending indices.
+  std::vector<uint32_t> sum_and_apply(TicketState& ticket, std::span<const float> gradients,
+                                      GradientsOf of, const RowKernel& kernel);
   void check_shadow(const TicketState& ticket);
 
   // What prepare and start_commit have in common: checks, and what a manifest says.
-  CommitInfo begin_commit(Lock& lock, uint64_t step);
+  CommitInfo begin_commit(uint64_t step);
   void write_commit(CommitInfo& info, const std::vector<TableState>& states, std::string_view blob);
   void add_commit(const CommitInfo& info);
   // Waits for the commit under way; throws what it failed with.
   void settle(Lock& lock);
   void save_frozen(uint32_t table, std::span<const Slot> slots);
   void run_pending();  // in the writer's thread
+  void write_pending();
+  void undo_pending();
   void store_pending_rows(std::span<const Snapshot::Row> rows, std::byte* space);
 
   void write_out(Lock& lock);    // everything on its way out is in the store on return
@@ -203,6 +225,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::exception_ptr failure_error_;
   std::string dropped_;  // a training ticket that was dropped, to be reported once
   uint64_t open_tickets_ = 0;
+  bool quiet_ = false;                                  // a call that wants no ticket is under way
+  std::thread::id quiet_thread_;                        // in this thread
   std::map<uint64_t, std::shared_ptr<Fetch>> fetches_;  // under way, by number
   uint64_t next_fetch_ = 1;
   uint64_t unawaited_ =
@@ -223,6 +247,10 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<ThreadPool> readers_;  // reads, and writing of sorted files
   std::unique_ptr<ThreadPool> writer_;   // last: joined first
 };
+
+inline uint64_t write_back_bytes(const StoreOptions& store) {
+  return uint64_t{store.write_back_mib} << 20;
+}
 
 RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale);
 

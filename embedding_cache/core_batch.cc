@@ -11,8 +11,6 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr uint64_t kWriteBackBytes =
-    256 << 20;                    // rows on their way out before prefetch waits for the store
 constexpr size_t kChunkMin = 16;  // keys of one read
 constexpr size_t kChunkMax = 128;
 
@@ -99,13 +97,16 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
   Table& table = at(index);
   Lock lock(mutex_);
   const Stopwatch watch(times_.prefetch_seconds);
+  check(!quiet_ || quiet_thread_ != std::this_thread::get_id(),
+        "embedding_cache: prefetch from inside a scan's visitor");
   wait_until(
       lock,
       [this] {
         const bool still_filling = !fetches_.empty() && fetches_.begin()->first <= unawaited_;
-        return write_back_.bytes() <= kWriteBackBytes && !still_filling;
+        return write_back_.bytes() <= write_back_bytes(options.store) && !still_filling && !quiet_;
       },
-      "writing rows back, or a fetch whose ticket was released early,");
+      "writing rows back, a fetch whose ticket was released early, or a call that wants no "
+      "ticket,");
   if (!dropped_.empty()) {
     throw Error(std::exchange(dropped_, {}));
   }
@@ -131,21 +132,33 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
   std::vector<bool> refused;
   plan_batch(table, *ticket, refused);
 
-  // From here on nothing fails.
+  try {
+    return hold_batch(std::move(ticket), announced, refused);
+  } catch (...) {  // want of memory, half-way
+    poison(fmt::format("prefetch of step {} failed half-way", step), nullptr);
+    throw;
+  }
+}
+
+// Brings in a batch that fits.
+std::unique_ptr<TicketState> Core::hold_batch(std::unique_ptr<TicketState> ticket, bool announced,
+                                              const std::vector<bool>& refused) {
+  Table& table = *tables[ticket->table];
+  const bool train = ticket->use == Use::kTrain;
   const std::vector<uint64_t> next = announced ? table.window.pop().next : std::vector<uint64_t>();
   if (train) {
-    table.last_step = step;
+    table.last_step = ticket->step;
     table.host.advance();
     table.stats.batches += 1;
     if (!refused.empty()) {
       for (const Id id : ticket->batch.unique) {
-        table.admission.count(id, step);
+        table.admission.count(id, ticket->step);
       }
     }
   }
   const std::vector<uint32_t> missing = hold_resident(table, *ticket, refused, next);
-  count_hits(table, *ticket, missing);
-  evict_for(index, missing.size());
+  count_hits(table, *ticket, refused, missing);
+  evict_for(ticket->table, missing.size());
   bring_in(*ticket, missing, next);
   ticket->records.resize(ticket->slots.size());
   for (size_t u = 0; u < ticket->slots.size(); ++u) {
@@ -171,8 +184,6 @@ std::vector<uint32_t> Core::hold_resident(Table& table, const TicketState& ticke
     if (slot == kNoSlot) {
       if (refused.empty() || !refused[u]) {
         missing.push_back(u);
-      } else {
-        ++table.stats.refused;
       }
       continue;
     }
@@ -187,21 +198,33 @@ std::vector<uint32_t> Core::hold_resident(Table& table, const TicketState& ticke
   return missing;
 }
 
-void Core::count_hits(Table& table, const TicketState& ticket,
+void Core::count_hits(Table& table, const TicketState& ticket, const std::vector<bool>& refused,
                       const std::vector<uint32_t>& missing) {
-  table.stats.ids += ticket.batch.unique.size();
-  table.stats.id_hits += ticket.batch.unique.size() - missing.size();
-  table.stats.positions += ticket.batch.inverse.size();
-  table.stats.position_hits += ticket.batch.inverse.size();
-  if (!missing.empty()) {
-    std::vector<bool> is_missing(ticket.slots.size());
-    for (const uint32_t u : missing) {
-      is_missing[u] = true;
-    }
-    table.stats.position_hits -= static_cast<uint64_t>(
-        std::count_if(ticket.batch.inverse.begin(), ticket.batch.inverse.end(),
-                      [&](uint32_t u) { return is_missing[u]; }));
+  const Batch& batch = ticket.batch;
+  TableStats& stats = table.stats;
+  const auto turned_away = static_cast<uint64_t>(std::count(refused.begin(), refused.end(), true));
+  stats.refused += turned_away;
+  stats.ids += batch.unique.size() - turned_away;
+  stats.id_hits += batch.unique.size() - turned_away - missing.size();
+  stats.positions += batch.inverse.size();
+  stats.position_hits += batch.inverse.size();
+  if (missing.empty() && turned_away == 0) {
+    return;
   }
+  const auto positions_of = [&](const std::vector<bool>& some) {
+    return static_cast<uint64_t>(std::count_if(batch.inverse.begin(), batch.inverse.end(),
+                                               [&](uint32_t u) { return some[u]; }));
+  };
+  if (turned_away > 0) {
+    const uint64_t count = positions_of(refused);
+    stats.positions -= count;
+    stats.position_hits -= count;
+  }
+  std::vector<bool> is_missing(batch.unique.size());
+  for (const uint32_t u : missing) {
+    is_missing[u] = true;
+  }
+  stats.position_hits -= positions_of(is_missing);
 }
 
 void Core::evict_for(uint32_t index, uint64_t missing) {
@@ -294,7 +317,7 @@ void Core::run_chunk(const std::shared_ptr<Fetch>& fetch, size_t begin, size_t e
         table.layout.initialise(table.seed, ids[i], fetch->into[begin + i]);
       }
     }
-  } catch (const std::exception&) {
+  } catch (...) {
     error = std::current_exception();
   }
   end_chunk(*fetch, error);
@@ -346,6 +369,7 @@ void Core::gather(const TicketState& ticket, float* out, size_t stride, Tile til
     const std::lock_guard lock(mutex_);
     check_order(ticket, "gather");
   }
+  const std::shared_lock learning(at(ticket.table).learning);
   check_shadow(ticket);
   const size_t width = at(ticket.table).layout.width();
   check(stride >= width, "embedding_cache: gather: rows of {} floats do not fit a stride of {}",
@@ -376,6 +400,7 @@ void Core::rows(const TicketState& ticket, std::vector<const float*>& out) {
     const std::lock_guard lock(mutex_);
     check_order(ticket, "rows");
   }
+  const std::shared_lock learning(at(ticket.table).learning);
   check_shadow(ticket);
   out.resize(ticket.records.size());
   std::transform(ticket.records.begin(), ticket.records.end(), out.begin(),

@@ -10,8 +10,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr uint64_t kSliceBytes = 256 << 20;  // rows of a commit under way that are copied at once
-constexpr size_t kCopyRows = 512;            // copied in one hold of the mutex
+constexpr size_t kCopyRows = 512;  // of a commit under way, copied in one hold of the mutex
 
 StoreFile write_file(FileSystem& files, const std::string& folder, const std::string& name,
                      std::string_view content) {
@@ -41,10 +40,7 @@ uint64_t Core::last_step() const {
   return committed_step_;
 }
 
-CommitInfo Core::begin_commit(Lock& lock, uint64_t step) {
-  check(!options.directory.empty(), "embedding_cache: a commit needs options.directory");
-  settle(lock);
-  require_quiet(lock, "commit");
+CommitInfo Core::begin_commit(uint64_t step) {
   check(step <= 0xffffffffU && step >= barrier_step_,
         "embedding_cache: commit of step {} after commit {} of step {}", step, committed_,
         barrier_step_);
@@ -97,7 +93,10 @@ void Core::add_commit(const CommitInfo& info) {
 CommitId Core::prepare(uint64_t step, std::span<const std::byte> blob) {
   Lock lock(mutex_);
   const Stopwatch watch(times_.commit_seconds);
-  CommitInfo info = begin_commit(lock, step);
+  check(!options.directory.empty(), "embedding_cache: a commit needs options.directory");
+  const Quiet quiet(*this, lock, "commit");
+  settle(lock);
+  CommitInfo info = begin_commit(step);
   flush_dirty(lock);
   std::vector<TableState> states;
   for (const auto& table : tables) {
@@ -112,19 +111,24 @@ CommitId Core::prepare(uint64_t step, std::span<const std::byte> blob) {
 CommitId Core::start_commit(uint64_t step, std::span<const std::byte> blob) {
   Lock lock(mutex_);
   const Stopwatch watch(times_.commit_seconds);
+  check(!options.directory.empty(), "embedding_cache: a commit needs options.directory");
+  const Quiet quiet(*this, lock, "commit");
+  settle(lock);
   auto pending =
-      std::make_unique<PendingCommit>(PendingCommit{.info = begin_commit(lock, step),
+      std::make_unique<PendingCommit>(PendingCommit{.info = begin_commit(step),
                                                     .user_blob = std::string(as_text(blob)),
                                                     .rows = Snapshot(context_.record_bytes)});
   for (const auto& table : tables) {
     pending->tables.push_back({table->rows, table->last_step, table->admission, table->tombstones});
   }
   host_.each_dirty([&](uint32_t t, Slot slot) {
-    HostSlots& host = tables[t]->host;
-    pending->rows.add({t, slot, host.id(slot)});
-    host.set_dirty(slot, false);
-    host.set_frozen(slot, true);
+    pending->rows.add({t, slot, tables[t]->host.id(slot)});
   });
+  // From here on nothing fails.
+  for (const Snapshot::Row& row : pending->rows.rows()) {
+    tables[row.table]->host.set_dirty(row.slot, false);
+    tables[row.table]->host.set_frozen(row.slot, true);
+  }
   write_back_.hold();
   barrier_step_ = step;
   pending_ = std::move(pending);
@@ -146,45 +150,76 @@ void Core::save_frozen(uint32_t index, std::span<const Slot> slots) {
 }
 
 void Core::run_pending() {
-  PendingCommit& pending = *pending_;
   std::exception_ptr error;
   try {
-    pending.rows.sort();
-    const std::span<const Snapshot::Row> rows = pending.rows.rows();
-    std::unique_ptr<std::byte[]> space;
-    for (size_t begin = 0; begin < rows.size();) {
-      uint64_t bytes = 0;
-      size_t end = begin;
-      while (end < rows.size() && (end == begin || bytes < kSliceBytes)) {
-        bytes += context_.record_bytes[rows[end++].table];
-      }
-      if (space == nullptr) {  // the first slice is the largest
-        space = std::make_unique_for_overwrite<std::byte[]>(bytes + (1 << 20));
-      }
-      store_pending_rows(rows.subspan(begin, end - begin), space.get());
-      begin = end;
-    }
-    space.reset();
-    {
-      const std::lock_guard lock(mutex_);
-      pending.in_store = true;
-      pending.rows.forget_saved();
-    }
-    std::vector<TableState> states;
-    for (const PendingCommit::TableCopy& table : pending.tables) {
-      states.push_back(state_of(table.rows, table.last_step, table.admission, table.tombstones));
-    }
-    write_commit(pending.info, states, pending.user_blob);
-  } catch (const std::exception&) {
+    write_pending();
+  } catch (...) {
     error = std::current_exception();
   }
   const std::lock_guard lock(mutex_);
-  pending.error = error;
-  pending.done = true;
+  if (error && !pending_->in_store) {
+    try {
+      undo_pending();
+    } catch (...) {
+      poison("a commit failed for want of memory, and so did keeping its rows", error);
+    }
+  }
+  pending_->error = error;
+  pending_->done = true;
   if (!error) {
-    add_commit(pending.info);
+    add_commit(pending_->info);
   }
   write_back_.let_go();
+}
+
+void Core::write_pending() {
+  PendingCommit& pending = *pending_;
+  pending.rows.sort();
+  const std::span<const Snapshot::Row> rows = pending.rows.rows();
+  const uint64_t slice_bytes = write_back_bytes(options.store);
+  std::unique_ptr<std::byte[]> space;
+  for (size_t begin = 0; begin < rows.size();) {
+    uint64_t bytes = 0;
+    size_t end = begin;
+    while (end < rows.size() && (end == begin || bytes < slice_bytes)) {
+      bytes += context_.record_bytes[rows[end++].table];
+    }
+    if (space == nullptr) {  // no slice is larger than the first one by more than a row
+      space = std::make_unique_for_overwrite<std::byte[]>(bytes + (1 << 20));
+    }
+    store_pending_rows(rows.subspan(begin, end - begin), space.get());
+    begin = end;
+  }
+  space.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    pending.in_store = true;
+    pending.rows.forget_saved();
+  }
+  std::vector<TableState> states;
+  for (const PendingCommit::TableCopy& table : pending.tables) {
+    states.push_back(state_of(table.rows, table.last_step, table.admission, table.tombstones));
+  }
+  write_commit(pending.info, states, pending.user_blob);
+}
+
+// The store does not have all rows of a commit that failed: they count as changed again, so that the next one has them.
+void Core::undo_pending() {
+  for (const Snapshot::Row& row : pending_->rows.rows()) {
+    HostSlots& host = tables[row.table]->host;
+    Slot slot = kNoSlot;
+    host.find(std::span(&row.id, 1), &slot);
+    if (slot != kNoSlot) {
+      host.set_frozen(slot, false);
+      host.set_dirty(slot, true);
+    } else if (write_back_.find(row.table, row.id) == nullptr) {
+      const std::byte* saved = pending_->rows.find(row.table, row.id);
+      if (saved != nullptr) {  // else the store has it
+        write_back_.add(row.table, row.id, saved);
+      }
+    }
+  }
+  pending_->rows.forget_saved();
 }
 
 // Copies the rows as they were when the commit was started, and writes them. They stay frozen until the store has them: one that leaves
@@ -210,13 +245,12 @@ void Core::store_pending_rows(std::span<const Snapshot::Row> rows, std::byte* sp
   }
   try {
     write_through(below(), writes);
-  } catch (const std::exception& error) {
+  } catch (...) {
     const std::lock_guard lock(mutex_);
-    poison(error.what(), std::current_exception());
+    poison("writing the rows of a commit failed", std::current_exception());
     throw;
   }
   const std::lock_guard lock(mutex_);
-  ++pending_->progress;
   for (const Snapshot::Row& row : rows) {
     if (is_here(row)) {
       tables[row.table]->host.set_frozen(row.slot, false);
@@ -228,11 +262,12 @@ void Core::settle(Lock& lock) {
   if (pending_ == nullptr) {
     return;
   }
-  while (!pending_->done) {  // however long it takes, as long as it gets on
-    const uint64_t progress = pending_->progress;
-    wait_until(
-        lock, [&] { return pending_->done || pending_->progress != progress; },
-        fmt::format("commit {}", pending_->info.id));
+  const CommitId id = pending_->info.id;
+  const auto is_settled = [&] { return pending_ == nullptr || pending_->info.id != id; };
+  wait_until(
+      lock, [&] { return is_settled() || pending_->done; }, fmt::format("commit {}", id));
+  if (is_settled()) {
+    return;  // by another thread
   }
   const std::unique_ptr<PendingCommit> ended = std::move(pending_);
   if (ended->error) {

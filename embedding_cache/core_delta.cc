@@ -9,7 +9,7 @@ namespace mstrain::embedding_cache {
 
 ExportSummary Core::export_delta(CommitId since, const std::string& path, bool with_state) {
   Lock lock(mutex_);
-  require_quiet(lock, "export_delta");
+  const Quiet quiet(*this, lock, "export_delta");
   uint64_t since_step = 0;
   if (since != 0) {
     if (pending_ != nullptr && pending_->info.id == since) {
@@ -69,7 +69,7 @@ ExportSummary Core::import_delta(const std::string& path) {
           tables[t]->layout.schema());
   }
   Lock lock(mutex_);
-  require_quiet(lock, "import_delta");
+  const Quiet quiet(*this, lock, "import_delta");
   flush_dirty(lock);
   reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {
     if (rows != nullptr) {
@@ -109,7 +109,7 @@ void Core::load(uint32_t index, std::span<const Id> ids, std::span<const std::by
           "embedding_cache: load: the record of id {} states no update", ids[i]);
   }
   Lock lock(mutex_);
-  require_quiet(lock, "load");
+  const Quiet quiet(*this, lock, "load");
   flush_dirty(lock);
   check_not_older(index, ids, records.data());
   apply_rows(index, ids, records.data());

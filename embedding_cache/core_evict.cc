@@ -12,7 +12,7 @@ constexpr size_t kDeletesAtOnce = 65536;
 
 uint64_t Core::evict(uint64_t step) {
   Lock lock(mutex_);
-  require_quiet(lock, "evict");
+  const Quiet quiet(*this, lock, "evict");
   flush_dirty(lock);
   uint64_t total = 0;
   for (uint32_t t = 0; t < tables.size(); ++t) {

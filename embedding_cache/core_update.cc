@@ -12,6 +12,18 @@ namespace {
 
 constexpr int64_t kChunkRows = 256;
 
+// Neither infinite nor NaN: no exponent of all ones.
+bool is_finite(const float* row, size_t width) {
+  constexpr uint32_t kExponent = 0x7f800000U;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < width; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, row + i, sizeof bits);
+    bad |= (bits & kExponent) == kExponent ? 1U : 0U;
+  }
+  return bad == 0;
+}
+
 void add_rows(float* __restrict sum, const float* __restrict row, size_t width) {
   for (size_t i = 0; i < width; ++i) {
     sum[i] += row[i];
@@ -51,19 +63,25 @@ void Core::update(TicketState& ticket, std::span<const float> gradients, Gradien
           ticket.step, table.training.front()->step);
     save_frozen(ticket.table, ticket.slots);
   }
+  const std::lock_guard learning(table.learning);
+  std::vector<uint32_t> skipped;
   try {
-    sum_and_apply(ticket, gradients, of, kernel);
-  } catch (const std::exception& error) {
+    skipped = sum_and_apply(ticket, gradients, of, kernel);
+  } catch (...) {
     const std::lock_guard lock(mutex_);
-    poison(fmt::format("update of step {} failed half-way: {}", ticket.step, error.what()),
-           nullptr);
+    poison(fmt::format("update of step {} failed half-way", ticket.step), nullptr);
     throw;
   }
   const std::lock_guard lock(mutex_);
   ticket.updated = true;
   std::erase(table.training, &ticket);
+  auto next_skipped = skipped.begin();
   for (size_t u = 0; u < ticket.slots.size(); ++u) {
     if (ticket.slots[u] == kNoSlot) {
+      continue;
+    }
+    if (next_skipped != skipped.end() && *next_skipped == u) {
+      ++next_skipped;
       continue;
     }
     table.host.set_dirty(ticket.slots[u], true);
@@ -75,14 +93,22 @@ void Core::update(TicketState& ticket, std::span<const float> gradients, Gradien
   }
   times_.update_seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  check(skipped.empty(),
+        "embedding_cache: update of step {}: the gradients of {} of the {} ids of table \"{}\" are "
+        "not "
+        "finite, of id {} first; those rows are as they were, the others have learned",
+        ticket.step, skipped.size(), ticket.batch.unique.size(), table.options.name,
+        skipped.empty() ? 0 : ticket.batch.unique[skipped.front()]);
 }
 
-void Core::sum_and_apply(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
-                         const RowKernel& kernel) {
+std::vector<uint32_t> Core::sum_and_apply(TicketState& ticket, std::span<const float> gradients,
+                                          GradientsOf of, const RowKernel& kernel) {
   const size_t width = at(ticket.table).layout.width();
   const bool by_position = of == GradientsOf::kPositions;
   const Positions positions = by_position ? positions_by_id(ticket.batch) : Positions();
   std::atomic<uint64_t> new_rows = 0;
+  std::mutex skipped_mutex;
+  std::vector<uint32_t> skipped;
   const auto body = [&](int64_t begin, int64_t end) {
     std::vector<float> sums;
     std::vector<std::byte*> records;
@@ -95,24 +121,25 @@ void Core::sum_and_apply(TicketState& ticket, std::span<const float> gradients, 
       }
       std::byte* record = ticket.records[u];
       __builtin_prefetch(record);
+      const uint32_t first = by_position ? positions.begin[u] : 0;
+      const uint32_t last = by_position ? positions.begin[u + 1] : 1;
+      const float* row =
+          gradients.data() + (by_position ? size_t{positions.order[first]} : u) * width;
+      if (last - first > 1) {
+        sums.insert(sums.end(), row, row + width);
+        float* sum = sums.data() + sums.size() - width;
+        for (uint32_t i = first + 1; i < last; ++i) {
+          add_rows(sum, gradients.data() + size_t{positions.order[i]} * width, width);
+        }
+        row = sum;
+      }
+      if (!is_finite(row, width)) [[unlikely]] {
+        const std::lock_guard lock(skipped_mutex);
+        skipped.push_back(static_cast<uint32_t>(u));
+        continue;
+      }
       records.push_back(record);
-      if (!by_position) {
-        rows.push_back(gradients.data() + u * width);
-        continue;
-      }
-      const uint32_t first = positions.begin[u];
-      const uint32_t last = positions.begin[u + 1];
-      const float* row = gradients.data() + size_t{positions.order[first]} * width;
-      if (last - first == 1) {
-        rows.push_back(row);
-        continue;
-      }
-      sums.insert(sums.end(), row, row + width);
-      float* sum = sums.data() + sums.size() - width;
-      for (uint32_t i = first + 1; i < last; ++i) {
-        add_rows(sum, gradients.data() + size_t{positions.order[i]} * width, width);
-      }
-      rows.push_back(sum);
+      rows.push_back(row);
     }
     kernel(records.data(), rows.data(), records.size());
     for (std::byte* record : records) {
@@ -124,8 +151,12 @@ void Core::sum_and_apply(TicketState& ticket, std::span<const float> gradients, 
     new_rows += made;
   };
   workers_->parallel_for(static_cast<int64_t>(ticket.slots.size()), kChunkRows, body);
-  const std::lock_guard lock(mutex_);
-  at(ticket.table).rows += new_rows;
+  {
+    const std::lock_guard lock(mutex_);
+    at(ticket.table).rows += new_rows;
+  }
+  std::sort(skipped.begin(), skipped.end());
+  return skipped;
 }
 
 }  // namespace mstrain::embedding_cache

@@ -104,6 +104,7 @@ class MemoryStore final : public RowStore {
         ++hits;
       }
     }
+    get_on();
     const std::lock_guard stats_lock(stats_mutex_);
     stats_.rows_read += ids.size();
     stats_.rows_found += hits;
@@ -122,6 +123,7 @@ class MemoryStore final : public RowStore {
       }
     }
     stats_.rows_written += rows.size();
+    get_on();
   }
 
   using RowStore::scan;
@@ -129,6 +131,7 @@ class MemoryStore final : public RowStore {
     const std::shared_lock lock(mutex_);
     for (const Id id : tables_[table].sorted_ids()) {
       const std::byte* record = tables_[table].find(id);
+      get_on();
       if (after_step == 0 || load_header(record).step > after_step) {
         visit(id, record);
       }
@@ -154,6 +157,7 @@ class MemoryStore final : public RowStore {
         crc = crc32c(as_bytes(chunk), crc);
         summary.size += chunk.size();
         chunk.clear();
+        get_on();
       };
       for (const Id id : table.sorted_ids()) {
         put(chunk, id);

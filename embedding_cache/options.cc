@@ -58,6 +58,7 @@ void check_options(const Options& options) {
   require(options.keep >= 1, "keep: at least 1");
   require(options.store.read_threads >= 1, "store.read_threads: at least 1");
   require(options.store.write_back_rows >= 1, "store.write_back_rows: at least 1");
+  require(options.store.write_back_mib >= 1, "store.write_back_mib: at least 1");
   require(options.wait_seconds > 0, "wait_seconds: must be positive");
 }
 

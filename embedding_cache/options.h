@@ -134,6 +134,7 @@ struct StoreOptions {
   uint32_t block_kib = 4;
   int bloom_bits = 10;
   uint32_t write_back_rows = 8192;  // evicted rows that go to the store in one sorted batch
+  uint32_t write_back_mib = 256;    // of rows on their way out before prefetch waits for the store
 
   template <class V>
   void fields(V& v) {
@@ -144,6 +145,8 @@ struct StoreOptions {
     v("block_kib", block_kib, "size of a block", rule::at_least(1).at_most(1024));
     v("bloom_bits", bloom_bits, "filter bits a row", rule::at_least(0).at_most(32));
     v("write_back_rows", write_back_rows, "rows of a batch written back", rule::at_least(1));
+    v("write_back_mib", write_back_mib, "rows on their way out before prefetch waits",
+      rule::at_least(1));
   }
 };
 
@@ -155,7 +158,7 @@ struct Options {
   int threads = 1;                 // that gather, update and write; the caller is one of them
   uint32_t bounded_staleness = 0;  // updates of earlier steps that a gather may miss; 0: exact
   bool check_shadow = false;       // compare every gather with a flat table in memory; slow
-  double wait_seconds = 120;       // after which a wait is an error
+  double wait_seconds = 120;       // in which the store gets nowhere, and a wait is an error
   int keep = 3;                    // newest commits that are kept
   FileSystem* files = nullptr;     // null: real_files(), where RocksDB takes its own, faster ways
 
@@ -168,7 +171,7 @@ struct Options {
     v("threads", threads, "threads that gather and update", rule::at_least(1).at_most(1024));
     v("bounded_staleness", bounded_staleness, "updates that a gather may miss; 0: exact");
     v("check_shadow", check_shadow, "compare every gather with a flat table");
-    v("wait_seconds", wait_seconds, "longest wait", rule::positive());
+    v("wait_seconds", wait_seconds, "longest wait for a store that gets nowhere", rule::positive());
     v("keep", keep, "commits kept", rule::at_least(1));
   }
 };

@@ -36,6 +36,7 @@ namespace {
 
 constexpr size_t kKeyBytes = 10;
 constexpr uint64_t kIngestBytes = 1 << 20;  // writes of so much become a sorted file
+constexpr uint64_t kStretch = 1024;         // rows that count as getting on
 constexpr uint64_t kFileBytes = 256 << 20;  // of one sorted file at most
 
 void encode_key(uint32_t table, Id id, char* out) {
@@ -141,6 +142,7 @@ class RocksdbStore final : public RowStore {
     }
     rows_read_ += ids.size();
     rows_found_ += hits;
+    get_on();
   }
 
   void write(std::span<const RowWrite> rows) override {
@@ -156,6 +158,7 @@ class RocksdbStore final : public RowStore {
     }
     rows_written_ += rows.size();
     bytes_written_ += bytes;
+    get_on();
   }
 
   using RowStore::scan;
@@ -169,6 +172,7 @@ class RocksdbStore final : public RowStore {
         return newest_step(properties) > after_step;
       };
     }
+    uint64_t seen = 0;
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read));
     for (it->Seek(rocksdb::Slice(first, kKeyBytes));
          it->Valid() && it->key().size() == kKeyBytes && it->key()[0] == first[0] &&
@@ -176,6 +180,9 @@ class RocksdbStore final : public RowStore {
          it->Next()) {
       const Id id = decode_id(it->key());
       check_size(table, id, it->value().size());
+      if (++seen % kStretch == 0) {
+        get_on();
+      }
       const auto* record = reinterpret_cast<const std::byte*>(it->value().data());
       if (after_step == 0 || load_header(record).step > after_step) {
         visit(id, record);
@@ -299,6 +306,9 @@ class RocksdbStore final : public RowStore {
       }
       const RowWrite& row = rows[i];
       encode_key(row.table, row.id, key);
+      if (i % kStretch == 0) {
+        get_on();
+      }
       const rocksdb::Slice name(key, kKeyBytes);
       const rocksdb::Status status =
           row.record == nullptr
@@ -324,6 +334,7 @@ class RocksdbStore final : public RowStore {
     files.create_directories(folder);
     std::vector<StoreFile> out;
     for (const rocksdb::LiveFileStorageInfo& info : infos) {
+      get_on();
       if (info.file_type == rocksdb::kWalFile) {
         continue;  // empty: nothing is ever logged
       }

@@ -2,6 +2,7 @@
 // What a store holds while it is open is disposable; only what checkpoint() wrote survives.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -42,6 +43,15 @@ class RowStore : public Tier {
   // Writes everything into the new directory `folder`; its files are durable on return, its name is not.
   virtual std::vector<StoreFile> checkpoint(const std::string& folder) = 0;
   virtual StoreStats stats() const = 0;
+
+  // Grows while reads, writes, scans and checkpoints get on: who waits for one of them gives up when it no longer does.
+  uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+
+ protected:
+  void get_on() { progress_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> progress_ = 0;
 };
 
 struct StoreContext {

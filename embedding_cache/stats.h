@@ -1,4 +1,5 @@
 // What a cache has done since it was opened, by table and in all. A hit is counted twice: by position of a batch, and by distinct id.
+// Ids that admission turned away have no row: they are neither hits nor misses, and counted by themselves.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 namespace mstrain::embedding_cache {
 
 Stream::Stream(Cache& cache, uint32_t table, const StreamOptions& options, IdsOfStep ids_of_step)
-    : cache_(cache),
+    : cache_(&cache),
       table_(table),
       options_(options),
       ids_of_step_(std::move(ids_of_step)),
@@ -22,7 +22,7 @@ uint64_t Stream::commit_at(uint64_t step) const {
 void Stream::prefetch() {
   const uint64_t last = std::min(step_ + options_.depth, commit_at(step_));
   for (; ahead_ < last; ++ahead_) {
-    open_.push_back(cache_.prefetch(table_, ids_of_step_(ahead_ + 1), ahead_ + 1));
+    open_.push_back(cache_->prefetch(table_, ids_of_step_(ahead_ + 1), ahead_ + 1));
   }
 }
 
@@ -35,18 +35,18 @@ bool Stream::next() {
   ++step_;
   prefetch();
   const Ticket& ticket = open_.front();
-  cache_.wait(ticket);
-  const size_t width = cache_.layout(table_).width();
+  cache_->wait(ticket);
+  const size_t width = cache_->layout(table_).width();
   values_.resize(ticket.positions() * width);
-  cache_.gather(ticket, values_.data(), width);
+  cache_->gather(ticket, values_.data(), width);
   return true;
 }
 
 bool Stream::learn(std::span<const float> gradients, float lr_scale) {
   check(!open_.empty() && open_.front().step() == step_,
         "embedding_cache: stream: step {} has learned, or next() was not called", step_);
-  cache_.update(open_.front(), gradients, GradientsOf::kPositions, lr_scale);
-  cache_.release(std::move(open_.front()));
+  cache_->update(open_.front(), gradients, GradientsOf::kPositions, lr_scale);
+  cache_->release(std::move(open_.front()));
   open_.pop_front();
   return step_ == commit_at(step_);
 }

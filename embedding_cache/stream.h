@@ -30,7 +30,10 @@ class Stream {
  public:
   // The ids of a step's batch, asked for once, in order; they need to stay only until the next call.
   using IdsOfStep = std::function<std::span<const Id>(uint64_t step)>;
+  // `cache` must stay where it is. Streams of several tables of one cache may run side by side.
   Stream(Cache& cache, uint32_t table, const StreamOptions& options, IdsOfStep ids_of_step);
+  Stream(Stream&&) noexcept = default;
+  Stream& operator=(Stream&&) noexcept = default;
 
   // Moves to the next batch and waits for its rows; false after the last step. The one before must have learned.
   bool next();
@@ -45,7 +48,7 @@ class Stream {
   uint64_t commit_at(uint64_t step) const;  // the first commit at or after it
   void prefetch();
 
-  Cache& cache_;
+  Cache* cache_;
   uint32_t table_;
   StreamOptions options_;
   IdsOfStep ids_of_step_;

@@ -1,5 +1,6 @@
-// A level where records live. A cache keeps its tiers fastest first: host memory, then a store; memory of a device would stand before both.
-// What a batch needs is brought up into the first one, what finds no room there sinks to the next, and the last one holds everything.
+// A level where records live: host memory, which is the first, and below it a store. Reads and writes return when they are done; who must not
+// wait for them calls from another thread. What a batch needs is brought up into host memory, where it is used in place; what finds no room
+// there sinks to the store, which holds everything else.
 // Errors are IoError with the tier's name, the operation, how many rows, and the errno where there is one.
 #pragma once
 

@@ -4,42 +4,50 @@
 #include <cstring>
 
 namespace mstrain::embedding_cache {
+namespace {
 
-void WriteBack::reset(std::vector<uint32_t> record_bytes, uint64_t batch_rows) {
+constexpr uint64_t kChunkBytes = 256 << 10;
+
+}  // namespace
+
+void WriteBack::reset(std::vector<uint32_t> record_bytes, uint64_t batch_rows,
+                      uint64_t batch_bytes) {
   record_bytes_ = std::move(record_bytes);
   batch_rows_ = batch_rows;
+  batch_bytes_ = batch_bytes;
   newest_.assign(record_bytes_.size(), {});
 }
 
+std::byte* WriteBack::room(Batch& batch, uint64_t bytes) {
+  if (batch.left < bytes) {
+    const uint64_t size = std::max(bytes, std::min(kChunkBytes, batch_rows_ * bytes));
+    batch.chunks.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
+    batch.next = batch.chunks.back().get();
+    batch.left = size;
+    batch.bytes += size;
+    bytes_ += size;
+  }
+  batch.left -= bytes;
+  return std::exchange(batch.next, batch.next + bytes);
+}
+
 void WriteBack::add(uint32_t table, Id id, const std::byte* record) {
-  const size_t done = taken_ + sealed_;
-  // One open batch per run of rows of the same table.
-  if (batches_.size() == done || batches_.back().table != table ||
-      batches_.back().rows == batch_rows_) {
-    seal();
-    batches_.push_back({.table = table});
-    batches_.back().ids.reserve(batch_rows_);
-    batches_.back().records =
-        std::make_unique_for_overwrite<std::byte[]>(batch_rows_ * record_bytes_[table]);
-    bytes_ += batch_rows_ * record_bytes_[table];
+  if (batches_.size() == taken_ + sealed_) {
+    batches_.emplace_back();
   }
   Batch& batch = batches_.back();
-  std::memcpy(batch.records.get() + batch.rows * record_bytes_[table], record,
-              record_bytes_[table]);
-  batch.ids.push_back(id);
-  newest_[table].set(id, (first_ + batches_.size() - 1) << 32 | batch.rows);
-  if (++batch.rows == batch_rows_) {
+  std::byte* copy = room(batch, record_bytes_[table]);
+  std::memcpy(copy, record, record_bytes_[table]);
+  batch.rows.push_back({table, id, copy});
+  newest_[table].set(id, (first_ + batches_.size() - 1) << 32 | (batch.rows.size() - 1));
+  if (batch.rows.size() == batch_rows_ || batch.bytes >= batch_bytes_) {
     seal();
   }
 }
 
 const std::byte* WriteBack::find(uint32_t table, Id id) const {
   const uint64_t at = newest_[table].find(id);
-  if (at == IdMap::kNone) {
-    return nullptr;
-  }
-  const Batch& batch = batches_[(at >> 32) - first_];
-  return batch.records.get() + (at & 0xffffffffU) * record_bytes_[table];
+  return at == IdMap::kNone ? nullptr : batches_[(at >> 32) - first_].rows[at & 0xffffffffU].record;
 }
 
 void WriteBack::seal() { sealed_ = batches_.size() - taken_; }
@@ -57,11 +65,7 @@ std::vector<RowWrite> WriteBack::take() {
   const size_t count = takable();
   std::vector<RowWrite> rows;
   for (size_t b = taken_; b < taken_ + count; ++b) {
-    const Batch& batch = batches_[b];
-    for (uint64_t r = 0; r < batch.rows; ++r) {
-      rows.push_back(
-          {batch.table, batch.ids[r], batch.records.get() + r * record_bytes_[batch.table]});
-    }
+    rows.insert(rows.end(), batches_[b].rows.begin(), batches_[b].rows.end());
   }
   taken_ += count;
   sealed_ -= count;
@@ -84,13 +88,13 @@ std::vector<RowWrite> WriteBack::take() {
 void WriteBack::confirm() {
   for (; taken_ > 0; --taken_, ++first_) {
     const Batch& batch = batches_.front();
-    for (uint64_t r = 0; r < batch.rows; ++r) {
-      const uint64_t at = newest_[batch.table].find(batch.ids[r]);
-      if (at == (first_ << 32 | r)) {
-        newest_[batch.table].erase(batch.ids[r]);
+    for (uint64_t r = 0; r < batch.rows.size(); ++r) {
+      IdMap& newest = newest_[batch.rows[r].table];
+      if (newest.find(batch.rows[r].id) == (first_ << 32 | r)) {
+        newest.erase(batch.rows[r].id);
       }
     }
-    bytes_ -= batch_rows_ * record_bytes_[batch.table];
+    bytes_ -= batch.bytes;
     batches_.pop_front();
   }
 }

@@ -274,6 +274,98 @@ TEST(Commit, StartedKeepsTheNewestOfARowThatLeftTwice) {
   learn(0, kRows);
 }
 
+// A store in which every sorted file takes a tenth of a second, and a commit of some twenty of them.
+struct SlowCommits {
+  TempDirectory directory;
+  std::atomic<bool> slow = false;
+  std::atomic<bool> stuck = false;
+  HookedFiles files{[this](std::string_view what, const std::string& path) {
+    if (what == "sync" && path.find("ingest-") != std::string::npos) {
+      if (slow) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+      stuck.wait(true);
+    }
+  }};
+  Options options;
+  uint64_t step = 0;
+
+  SlowCommits() {
+    options.directory = directory.path();
+    options.files = &files;
+    options.store.kind = StoreKind::kRocksdb;
+    options.store.write_back_mib = 1;
+    options.wait_seconds = 0.7;
+    options.tables = {{.name = "t", .host_rows = 300, .segments = {{.width = 16384}}}};
+  }
+  void learn(Cache& cache, Id first, uint64_t count) {
+    std::vector<Id> ids(count);
+    std::iota(ids.begin(), ids.end(), first);
+    Ticket ticket = cache.prefetch(0, ids, ++step);
+    cache.wait(ticket);
+    cache.update(ticket, std::vector<float>(count * 16384, 1.0F));
+    cache.release(std::move(ticket));
+  }
+};
+
+TEST(Commit, ClosingWaitsForAStartedOneAsLongAsItGetsOn) {
+  if (!has_rocksdb()) {
+    GTEST_SKIP() << "built without RocksDB";
+  }
+  SlowCommits run;
+  {
+    Cache cache = Cache::open(run.options);
+    run.learn(cache, 0, 300);
+    run.slow = true;
+    cache.start_commit(1);
+  }
+  run.slow = false;
+  Cache cache = Cache::open(run.options);
+  EXPECT_EQ(cache.last_step(), 1U);
+  EXPECT_EQ(cache.stats().tables[0].rows, 300U);
+}
+
+TEST(Commit, PrefetchWaitsBehindOneAsLongAsItGetsOn) {
+  if (!has_rocksdb()) {
+    GTEST_SKIP() << "built without RocksDB";
+  }
+  SlowCommits run;
+  Cache cache = Cache::open(run.options);
+  run.learn(cache, 0, 300);
+  run.slow = true;
+  cache.start_commit(1);
+  run.learn(cache, 0, 300);
+  run.learn(cache, 1000, 50);  // 3 MiB on their way out, which the commit holds back
+  run.learn(cache, 1050, 1);
+  run.slow = false;
+  EXPECT_EQ(cache.last_commit(), 1U) << "more than a mebibyte goes only after it";
+  cache.commit_step(run.step);
+}
+
+TEST(Commit, ClosingSaysThatItGivesUpOneThatGetsNowhere) {
+  if (!has_rocksdb()) {
+    GTEST_SKIP() << "built without RocksDB";
+  }
+  SlowCommits run;
+  run.options.wait_seconds = 0.2;
+  std::string said;
+  const LogSink before = set_log_sink([&](LogLevel, std::string_view text) {
+    said += text;
+    run.stuck = false;
+    run.stuck.notify_all();
+  });
+  {
+    Cache cache = Cache::open(run.options);
+    run.learn(cache, 0, 300);
+    run.stuck = true;
+    cache.start_commit(1);
+  }
+  set_log_sink(before);
+  EXPECT_NE(said.find("closing gives up commit 1 of step 1"), std::string::npos) << said;
+  Cache cache = Cache::open(run.options);
+  EXPECT_EQ(cache.last_step(), 0U);
+}
+
 // One flipped bit in each file of the newest commit: named, and the commit before is used; asked for by id, it is an error.
 TEST(Commit, FlippedBitIsNamedAndTheCommitBeforeIsUsed) {
   Rng rng(kSeed);

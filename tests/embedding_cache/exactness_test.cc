@@ -106,6 +106,42 @@ TEST(Exactness, StreamEqualsTheLoopWrittenOut) {
   }
 }
 
+// One stream a table, side by side, as a model with several tables needs them.
+TEST(Exactness, StreamsOfSeveralTablesShareACache) {
+  std::string first;
+  for (const uint32_t depth : {0U, 2U}) {
+    const TempDirectory directory;
+    Options options;
+    options.directory = directory.path();
+    options.store.kind = StoreKind::kMemory;
+    for (const char* name : {"a", "b", "c"}) {
+      options.tables.push_back({.name = name, .host_rows = 100, .segments = {{.width = 2}}});
+    }
+    Cache cache = Cache::open(options);
+    std::vector<Stream> streams;
+    std::vector<std::vector<Id>> ids(3);
+    for (uint32_t t = 0; t < 3; ++t) {
+      streams.emplace_back(cache, t, StreamOptions{.steps = 25, .commit_every = 10, .depth = depth},
+                           [&ids, t](uint64_t step) -> std::span<const Id> {
+                             return ids[t] = {step % 7, step % 5 + t, step * 3};
+                           });
+    }
+    std::swap(streams[0], streams[2]);
+    while (std::all_of(streams.begin(), streams.end(), [](Stream& s) { return s.next(); })) {
+      bool commit = false;
+      for (Stream& stream : streams) {
+        commit = stream.learn(stream.values());
+      }
+      if (commit) {
+        cache.commit_step(streams[0].step());
+      }
+    }
+    EXPECT_EQ(cache.last_commit(), 3U);
+    first = first.empty() ? cache.digest() : first;
+    EXPECT_EQ(cache.digest(), first);
+  }
+}
+
 TEST(Exactness, PolicyAndLookAheadChangeNothing) {
   std::string first;
   for (const Policy policy : {Policy::kLru, Policy::kLfu, Policy::kLookAhead}) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <thread>
 
 #include "core/base/error.h"
@@ -132,6 +133,45 @@ TEST(Misuse, WrongShapesStepsTypesAndTables) {
                 cache.prefetch(0, ids_from(6, 2), 9);
               }),
               HasSubstr("not the one that was announced"));
+}
+
+TEST(Misuse, GradientsThatAreNotFiniteEnterNoRow) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const GradientsOf of : {GradientsOf::kPositions, GradientsOf::kDistinctIds}) {
+    const TempDirectory directory;
+    Cache cache = Cache::open(small_options(directory.path()));
+    Ticket ticket = cache.prefetch(0, ids_from(5, 4), 1);
+    cache.wait(ticket);
+    std::vector<float> before(8);
+    cache.gather(ticket, before.data(), 2);
+    EXPECT_THAT(error_of([&] {
+                  cache.update(ticket, std::vector<float>{1, 1, kNan, 1, 1, -kInfinity, 1, 1}, of);
+                }),
+                HasSubstr("2 of the 4 ids of table \"ads\" are not finite, of id 6 first"));
+    std::vector<float> after(8);
+    cache.gather(ticket, after.data(), 2);
+    for (size_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(after[i], i >= 2 && i < 6 ? before[i] : before[i] - 0.01F) << i;
+    }
+    EXPECT_THAT(error_of([&] { cache.update(ticket, before, of); }), HasSubstr("updated already"));
+    cache.release(std::move(ticket));
+    EXPECT_EQ(cache.stats().tables[0].rows, 2U);
+    cache.commit_step(1);
+    uint64_t rows = 0;
+    cache.scan(0, [&](Id, const std::byte* record) { rows += load_header(record).updates; });
+    EXPECT_EQ(rows, 2U) << "rows that did not learn are not stored";
+    // Sums count: two large ones of one id.
+    ticket = cache.prefetch(0, std::vector<Id>{1, 1}, 2);
+    cache.wait(ticket);
+    EXPECT_THAT(error_of([&] {
+                  cache.update(ticket, std::vector<float>{3e38F, 0, 3e38F, 0});
+                }),
+                HasSubstr("not finite"));
+    EXPECT_THAT(error_of([&] { cache.update(ticket, before, GradientsOf::kPositions, kNan); }),
+                HasSubstr("lr_scale is nan"));
+    cache.release(std::move(ticket));
+  }
 }
 
 TEST(Misuse, CommitsWantOrder) {

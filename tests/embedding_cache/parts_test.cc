@@ -205,7 +205,7 @@ TEST_F(Parts, LookAheadKnowsTheNextBatchOfEachId) {
 
 TEST_F(Parts, WriteBackGivesTheNewestCopyUntilTheStoreHasIt) {
   WriteBack out;
-  out.reset({8, 4}, 5);
+  out.reset({8, 4}, 5, 1 << 20);
   std::map<std::pair<uint32_t, Id>, uint64_t> pending;
   std::map<std::pair<uint32_t, Id>, uint64_t> taken;
   bool writing = false;
@@ -255,6 +255,35 @@ TEST_F(Parts, WriteBackGivesTheNewestCopyUntilTheStoreHasIt) {
       ASSERT_EQ(read, known->second);
     }
   }
+}
+
+// Batches of many tables in turn: memory is taken for rows, not for the batches that they might fill.
+TEST_F(Parts, WriteBackTakesMemoryForItsRowsWhateverTheirTables) {
+  constexpr uint32_t kTables = 33;
+  constexpr uint64_t kBytes = 980;
+  WriteBack out;
+  out.reset(std::vector<uint32_t>(kTables, kBytes), 8192, 32 << 20);
+  const std::vector<std::byte> record(kBytes);
+  for (uint64_t round = 1; round <= 100; ++round) {
+    for (uint32_t t = 0; t < kTables; ++t) {
+      out.add(t, round, record.data());
+    }
+    EXPECT_LE(out.bytes(), round * kTables * kBytes * 11 / 10 + (256 << 10));
+  }
+  EXPECT_FALSE(out.has_sealed()) << "3300 rows are no batch of 8192";
+  for (Id id = 1000; !out.has_sealed(); ++id) {
+    out.add(0, id, record.data());
+  }
+  EXPECT_EQ(out.take().size(), 8192U);
+  out.confirm();
+  EXPECT_EQ(out.bytes(), 0U);
+  out.reset({1 << 20}, 8192, 4 << 20);
+  const std::vector<std::byte> wide(1 << 20);
+  for (Id id = 0; id < 4; ++id) {
+    EXPECT_FALSE(out.has_sealed());
+    out.add(0, id, wide.data());
+  }
+  EXPECT_TRUE(out.has_sealed()) << "a batch of wide rows is full by its bytes";
 }
 
 TEST_F(Parts, FirstValuesDependOnSeedTableAndIdAlone) {

@@ -82,6 +82,26 @@ TEST(Vocabulary, RefusedIdsReadAsZerosAndLearnNothing) {
   }
 }
 
+TEST(Vocabulary, RefusedIdsAreNeitherHitsNorMisses) {
+  Options options = one_table("");
+  options.tables[0].admission = {.kind = AdmissionKind::kCount, .count = 2};
+  Cache cache = Cache::open(options);
+  learn(cache, 0, std::vector<Id>{1, 1, 2, 3}, 1);
+  TableStats stats = cache.stats().tables[0];
+  EXPECT_EQ(stats.refused, 3U);
+  EXPECT_EQ(stats.ids, 0U);
+  EXPECT_EQ(stats.positions, 0U);
+  EXPECT_EQ(stats.id_hits + stats.position_hits, 0U);
+  learn(cache, 0, std::vector<Id>{1, 1, 2, 9, 9}, 2);  // 1 and 2 get rows
+  learn(cache, 0, std::vector<Id>{1, 1, 5}, 3);        // 1 is there
+  stats = cache.stats().tables[0];
+  EXPECT_EQ(stats.refused, 5U);
+  EXPECT_EQ(stats.ids, 3U);
+  EXPECT_EQ(stats.id_hits, 1U);
+  EXPECT_EQ(stats.positions, 5U);
+  EXPECT_EQ(stats.position_hits, 2U);
+}
+
 TEST(Vocabulary, RowsExpireOldestFirstDownToTheFloor) {
   for (const StoreKind store : stores()) {
     const TempDirectory directory;
