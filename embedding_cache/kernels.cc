@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "core/base/error.h"
+#include "core/base/isa.h"
 #include "embedding_cache/core.h"
 
 namespace mstrain::embedding_cache {
@@ -40,20 +41,13 @@ template <class U>
                       const float* const* gradients, size_t count) {                      \
     run(update, part, records, gradients, count);                                         \
   }
-MSTRAIN_FOR_TARGET(run_baseline, )
 #if defined(__x86_64__)
 MSTRAIN_FOR_TARGET(run_avx2, [[gnu::target("avx2")]])
 MSTRAIN_FOR_TARGET(run_avx512, [[gnu::target("avx512f,prefer-vector-width=512")]])
+#else
+MSTRAIN_FOR_TARGET(run_baseline, )
 #endif
 #undef MSTRAIN_FOR_TARGET
-
-int target() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") != 0 ? 2 : __builtin_cpu_supports("avx2") != 0 ? 1 : 0;
-#else
-  return 0;
-#endif
-}
 
 PartUpdate make_part(const RowLayout::Part& part, uint64_t step, float lr_scale) {
   const OptimizerOptions& o = part.options.optimizer;
@@ -78,18 +72,19 @@ RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale) {
   for (const RowLayout::Part& part : layout.parts()) {
     parts.push_back(make_part(part, step, lr_scale));
   }
-  return [parts = std::move(parts), chosen = target()](
-             std::byte* const* records, const float* const* gradients, size_t count) {
+  return [parts = std::move(parts), chosen = isa()](std::byte* const* records,
+                                                    const float* const* gradients, size_t count) {
     for (const PartUpdate& part : parts) {
       std::visit(
           [&](const auto& update) {
-            switch (chosen) {
 #if defined(__x86_64__)
-              case 2: return run_avx512(update, part, records, gradients, count);
-              case 1: return run_avx2(update, part, records, gradients, count);
-#endif
-              default: return run_baseline(update, part, records, gradients, count);
+            if (chosen >= Isa::kAvx512) {
+              return run_avx512(update, part, records, gradients, count);
             }
+            run_avx2(update, part, records, gradients, count);
+#else
+            run_baseline(update, part, records, gradients, count);
+#endif
           },
           part.update);
     }

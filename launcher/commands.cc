@@ -185,7 +185,7 @@ usage: mstrain --config FILE [key.path=value ...]   run what the file says (run.
                --plan FILE       with --dry-run: writes every kernel and buffer of the plan to FILE
                --print-config    the resolved YAML, every default filled in
        mstrain --help
-       mstrain --version         version, compiler, backends
+       mstrain --version         version, compiler, instruction set, backends
 
        mstrain generate --checkpoint DIR --prompt TEXT... [--tokens N] [--stop ID...]
                         [--greedy | --temperature T --top-k K --top-p P] [--seed S]
@@ -208,6 +208,7 @@ usage: mstrain --config FILE [key.path=value ...]   run what the file says (run.
 
 DIR is a checkpoint, a run directory (its newest checkpoint) or a Hugging Face model directory. --model and --checkpoint
 mean the same.
+MSTRAIN_ISA=avx2|avx512|avx512_bf16|amx in the environment limits the vector instructions that are used.
 Exit status: 0 done, 1 failed while running, 2 bad usage or configuration, 3 the plan does not fit, 130 interrupted.
 )";
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/isa.h"
 #include "launcher/commands.h"
 
 namespace {
@@ -51,6 +52,7 @@ int main(int argc, char** argv) {
   limit_spinning(argv);
   catch_signals();
   try {
+    mstrain::isa();  // a machine that will not do says so before anything begins
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     return mstrain::launcher::run_command_line(arguments, stop_requested);
   } catch (const mstrain::ConfigError& error) {

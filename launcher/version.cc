@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "core/base/isa.h"
 #include "core/base/version.h"
 #include "core/ir/kernel.h"
 #include "core/train/machine.h"
@@ -21,6 +22,10 @@ size_t kernels_of(Backend backend) {
 
 void print_version(std::FILE* out) {
   fmt::print(out, "mstrain {}\ncompiler {}\n", version(), this_machine().compiler);
+  fmt::print(out, "instruction set {}{}\n", to_string(isa()),
+             isa() == best_isa()
+                 ? ""
+                 : fmt::format(" by MSTRAIN_ISA; this machine has {}", to_string(best_isa())));
   constexpr std::pair<const char*, Backend> kBackends[] = {{"reference", Backend::kReference},
                                                            {"cpu", Backend::kCpu}};
   for (const auto& [name, backend] : kBackends) {

@@ -5,7 +5,7 @@
 
 namespace mstrain::launcher {
 
-// Version, compiler, and each backend with how many operations it has kernels for.
+// Version, compiler, the instruction set in use, and each backend with how many operations it has kernels for.
 void print_version(std::FILE* out);
 
 }  // namespace mstrain::launcher

@@ -5,6 +5,8 @@
 #include <xmmintrin.h>
 #endif
 
+#include "core/base/isa.h"
+
 namespace mstrain {
 namespace {
 
@@ -23,6 +25,7 @@ void prepare_threads(int threads) {
   if (prepared >= threads) {
     return;
   }
+  isa();  // throws here where the machine will not do, not inside a kernel's threads
 #pragma omp parallel num_threads(threads)
   flush_denormals();
   prepared = threads;

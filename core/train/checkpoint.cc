@@ -80,6 +80,7 @@ std::string print_progress(const ProgressState& progress) {
                    {"rng", {{"algorithm", "philox4x32-10"}, {"seed", progress.seed}}},
                    {"data", {{"samples", progress.samples}, {"identity", progress.data}}},
                    {"micro_batch", progress.micro_batch},
+                   {"machine", {{"isa", progress.isa}, {"threads", progress.threads}}},
                    {"schedule", progress.schedule}};
   if (!progress.guard.is_null()) {
     json["guard"] = progress.guard;
@@ -115,6 +116,10 @@ ProgressState parse_progress(std::string_view text, const std::string& name) {
   out.data = member<std::string>(section("data"), "identity", name);
   out.micro_batch = count(json, "micro_batch", name);
   out.schedule = section("schedule");
+  if (json.contains("machine")) {
+    out.isa = member<std::string>(section("machine"), "isa", name);
+    out.threads = count(section("machine"), "threads", name);
+  }
   if (json.contains("guard")) {
     out.guard = section("guard");
   }

@@ -1,10 +1,10 @@
 // A training run's state as a folder, <run directory>/checkpoints/step-00001000:
 //   model.safetensors      parameters, under the names and shapes that Hugging Face uses
 //   optimizer.safetensors  the optimizer's tensors, as <parameter>.<slot>
-//   state.json             step, seed, position in the data, schedule
+//   state.json             step, seed, position in the data, schedule; instruction set and threads that made it
 //   other files            config.json, the tokenizer: given by the suite, so that the folder opens elsewhere
 //   MANIFEST.json          size and SHA-256 of each file, written last: without it there is no checkpoint
-// Contents depend on the state alone. One writer per run directory, guarded by a lock.
+// Contents depend on the state alone, of which the instruction set and the number of threads are part. One writer per run directory, guarded by a lock.
 #pragma once
 
 #include <optional>
@@ -33,14 +33,16 @@ struct StoredTensor {
 
 // What a run is besides its tensors.
 struct ProgressState {
-  int64_t step = 0;                 // updates done
-  uint64_t seed = 0;                // all random numbers are functions of it and the step
-  int64_t samples = 0;              // taken from the training data
-  int64_t micro_batch = 0;          // the order of sums depends on it
-  std::string data;                 // identity of the training data
-  Json schedule;                    // LearningRate::state()
-  Json guard = nullptr;             // StepGuard::state(), where steps may be skipped
-  Json loss_scale = nullptr;        // {scale, taken} (core/optim/loss_scale.h), where it is dynamic
+  int64_t step = 0;           // updates done
+  uint64_t seed = 0;          // all random numbers are functions of it and the step
+  int64_t samples = 0;        // taken from the training data
+  int64_t micro_batch = 0;    // the order of sums depends on it
+  std::string data;           // identity of the training data
+  std::string isa;            // instruction set of the last steps; empty where it is not known
+  int64_t threads = 0;        // of the last steps; 0 where it is not known
+  Json schedule;              // LearningRate::state()
+  Json guard = nullptr;       // StepGuard::state(), where steps may be skipped
+  Json loss_scale = nullptr;  // {scale, taken} (core/optim/loss_scale.h), where it is dynamic
   Json callbacks = Json::object();  // Callback::state() by name
 };
 

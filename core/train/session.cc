@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/isa.h"
+#include "core/base/log.h"
 #include "core/train/early_stopping.h"
 #include "core/train/machine.h"
 #include "core/train/profiler.h"
@@ -158,6 +160,20 @@ bool ended_early(const TrainConfig& config, const std::optional<Previous>& previ
          EarlyStopping::has_ended(*config.eval.early_stopping, previous->progress.callbacks);
 }
 
+// Sums are made in another order on another machine.
+void warn_of_another_machine(const Previous& previous) {
+  const ProgressState& then = previous.progress;
+  const int threads = current_context().num_threads();
+  if (then.threads > 0 && (then.isa != to_string(isa()) || then.threads != threads)) {
+    log_warning(
+        "{}: made with {} and {} thread{}, going on with {} and {}: numbers differ in their last "
+        "bits from those of a run that "
+        "never stopped",
+        previous.folder, then.isa, then.threads, then.threads == 1 ? "" : "s", to_string(isa()),
+        threads);
+  }
+}
+
 }  // namespace
 
 Context make_context(const TrainConfig& config) {
@@ -195,6 +211,7 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
 
   Trainer trainer(task, data, config, *run.step);
   if (previous) {
+    warn_of_another_machine(*previous);
     trainer.restore(files, previous->folder);
     log_info("{}: going on from step {}", directory.path(), begin);
   } else {

@@ -5,6 +5,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/isa.h"
 #include "core/base/log.h"
 #include "core/tensor/host.h"
 #include "core/train/state_fields.h"
@@ -125,6 +126,8 @@ std::vector<StoredTensor> Trainer::stored_optimizer() const {
 CheckpointContents Trainer::checkpoint() const {
   ProgressState progress = progress_;
   progress.schedule = lr_.state();
+  progress.isa = to_string(isa());
+  progress.threads = current_context().num_threads();
   if (config_.optimizer.may_skip() || state_.optimizer.loss_scale) {
     progress.guard = guard_.state();
   }

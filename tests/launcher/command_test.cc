@@ -1,6 +1,7 @@
 // What the command prints, accepts and refuses, and with which exit status.
 #include <gmock/gmock.h>
 
+#include "core/base/isa.h"
 #include "core/base/json.h"
 #include "core/base/yaml.h"
 #include "core/io/events.h"
@@ -25,6 +26,7 @@ TEST(Command, SaysWhatItIs) {
   const CommandResult version = run_command({"--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_THAT(version.out, AllOf(StartsWith("mstrain "), HasSubstr("\ncompiler "),
+                                 HasSubstr("\ninstruction set " + std::string(to_string(isa()))),
                                  HasSubstr("\nbackend reference "), HasSubstr("\nbackend cpu ")));
   const CommandResult help = run_command({"--help"});
   EXPECT_EQ(help.status, 0);
@@ -32,6 +34,56 @@ TEST(Command, SaysWhatItIs) {
                            "report", "130"}) {
     EXPECT_THAT(help.out, HasSubstr(word));
   }
+}
+
+// The value of an environment variable, for the commands that begin as long as this lives.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) {
+      before_ = before;
+    }
+    setenv(name, value, 1);
+  }
+  ~Environment() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(Processor, TheEnvironmentLimitsTheInstructionSet) {
+  const Environment limit("MSTRAIN_ISA", "avx2");
+  EXPECT_THAT(run_command({"--version"}).out, HasSubstr("\ninstruction set avx2"));
+}
+
+TEST(Processor, AnUnknownInstructionSetIsStatus2BeforeAnythingBegins) {
+  const Environment limit("MSTRAIN_ISA", "avx3");
+  const CommandResult result = run_command({"--version"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err,
+              StartsWith("MSTRAIN_ISA=avx3: unknown instruction set; did you mean avx2"));
+}
+
+TEST(Processor, ARunThatGoesOnUnderAnotherNumberOfThreadsWarnsOnce) {
+  const SmallRun run;
+  const std::string threads = "run.threads=";
+  const CommandResult first =
+      run_command(run.arguments("run", {"run.time_limit_hours=1.0e-9", threads + "1"}));
+  ASSERT_EQ(first.status, 130) << first.err;
+  const CommandResult same =
+      run_command(run.arguments("run", {"run.time_limit_hours=1.0e-9", threads + "1"}));
+  EXPECT_THAT(same.err, Not(HasSubstr("last bits")));
+  const CommandResult other = run_command(run.arguments("run", {threads + "2"}));
+  EXPECT_EQ(other.status, 0) << other.err;
+  const std::string set(to_string(isa()));
+  const std::string warning = "made with " + set + " and 1 thread, going on with " + set +
+                              " and 2: numbers differ in their last bits";
+  EXPECT_THAT(other.err, HasSubstr(warning));
+  EXPECT_EQ(other.err.find(warning), other.err.rfind(warning));
 }
 
 TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {

@@ -1,7 +1,5 @@
 #include "core/backends/cpu/loops.h"
 
-#include <cstdlib>
-
 namespace mstrain::cpu {
 
 #define MSTRAIN_DECLARE_LOOPS(isa)                                          \
@@ -21,34 +19,23 @@ MSTRAIN_DECLARE_LOOPS(avx2)
 MSTRAIN_DECLARE_LOOPS(avx512)
 #endif
 
-const Loops* loops_for(std::string_view isa) {
-#if defined(__x86_64__)
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (isa == "avx2" && has_avx2) {
-    return &avx2::kLoops;
+const Loops* loops_for(Isa isa) {
+  if (!has_isa(isa)) {
+    return nullptr;
   }
-  if (isa == "avx512" && has_avx2 && __builtin_cpu_supports("avx512f") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq")) {
+#if defined(__x86_64__)
+  if (isa >= Isa::kAvx512) {
     return &avx512::kLoops;
   }
+  if (isa == Isa::kAvx2) {
+    return &avx2::kLoops;
+  }
 #endif
-  return isa == "baseline" ? &baseline::kLoops : nullptr;
+  return &baseline::kLoops;
 }
 
 const Loops& loops() {
-  static const Loops& chosen = [&]() -> const Loops& {
-    const char* const asked = std::getenv("MSTRAIN_CPU_ISA");
-    if (const Loops* found = asked != nullptr ? loops_for(asked) : nullptr) {
-      return *found;
-    }
-    for (const char* isa : {"avx512", "avx2"}) {
-      if (const Loops* found = loops_for(isa)) {
-        return *found;
-      }
-    }
-    return baseline::kLoops;
-  }();
+  static const Loops& chosen = *loops_for(isa());
   return chosen;
 }
 

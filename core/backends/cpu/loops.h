@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
+#include "core/base/isa.h"
 #include "core/runtime/dtype.h"
 
 namespace mstrain::cpu {
@@ -156,10 +156,10 @@ struct Loops {
   }
 };
 
-// The loops for an instruction set, baseline, avx2 or avx512; null where the processor lacks it.
-const Loops* loops_for(std::string_view isa);
+// The loops for an instruction set; null where the processor lacks it.
+const Loops* loops_for(Isa isa);
 
-// The best loops for this machine. MSTRAIN_CPU_ISA in the environment asks for a lesser set.
+// Those for isa(); throws as it does.
 const Loops& loops();
 
 }  // namespace mstrain::cpu

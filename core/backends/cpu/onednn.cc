@@ -3,11 +3,37 @@
 #include <oneapi/dnnl/dnnl_debug.h>
 
 #include "core/base/error.h"
+#include "core/base/isa.h"
 
 namespace mstrain::cpu {
 
+namespace {
+
+dnnl_cpu_isa_t limit_of(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline: break;
+    case Isa::kAvx2: return dnnl_cpu_isa_avx2;
+    case Isa::kAvx512: return dnnl_cpu_isa_avx512_core;
+    case Isa::kAvx512Bf16: return dnnl_cpu_isa_avx512_core_bf16;
+    case Isa::kAmx: return dnnl_cpu_isa_avx512_core_amx;
+  }
+  return dnnl_cpu_isa_all;
+}
+
+// The library takes a limit only before it looks at the processor for the first time: a program that used it before does
+// without one where it would exclude nothing.
+dnnl::engine make_engine() {
+  const bool limited = dnnl_set_max_cpu_isa(limit_of(isa())) == dnnl_success;
+  check(limited || isa() == best_isa(),
+        "MSTRAIN_ISA={}: oneDNN was used before mstrain, and can no longer be limited",
+        to_string(isa()));
+  return {dnnl::engine::kind::cpu, 0};
+}
+
+}  // namespace
+
 const dnnl::engine& onednn_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine engine = make_engine();
   return engine;
 }
 

@@ -15,8 +15,8 @@ using Walk = TileWindow::Walk;
 // Rows that are dense inside are used where they lie from this length on; of shorter ones several make a tile.
 constexpr int64_t kLongRow = 256;
 
-const ElementwiseLoop* find_loop(std::string_view name) {
-  const ElementwiseLoops& table = *loops().elementwise;
+const ElementwiseLoop* find_loop(std::string_view name,
+                                 const ElementwiseLoops& table = *loops().elementwise) {
   for (int i = 0; i < table.count; ++i) {
     if (name == table.rows[i].name) {
       return &table.rows[i];
@@ -25,8 +25,7 @@ const ElementwiseLoop* find_loop(std::string_view name) {
   return nullptr;
 }
 
-TileLoop logical_loop(std::string_view name) {
-  const ElementwiseLoops& table = *loops().elementwise;
+TileLoop logical_loop(std::string_view name, const ElementwiseLoops& table = *loops().elementwise) {
   return name == "logical_and"   ? table.logical_and
          : name == "logical_or"  ? table.logical_or
          : name == "logical_not" ? table.logical_not
@@ -378,10 +377,12 @@ void TileBuilder::rename(Register from, Register to) {
 }
 
 bool has_tile_loop(std::string_view op, Dtype dtype) {
-  if (op == "cast" || op == "stop_gradient" || logical_loop(op) != nullptr) {
+  // The same in every set. Kernels are registered before anybody could be told that the processor will not do.
+  const ElementwiseLoops& table = *loops_for(Isa::kBaseline)->elementwise;
+  if (op == "cast" || op == "stop_gradient" || logical_loop(op, table) != nullptr) {
     return true;
   }
-  const ElementwiseLoop* row = find_loop(op);
+  const ElementwiseLoop* row = find_loop(op, table);
   return row != nullptr && loop_in(*row, lane_of(dtype)) != nullptr;
 }
 

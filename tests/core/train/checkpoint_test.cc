@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 CheckpointContents contents(int64_t step) {
   CheckpointContents out;
-  out.progress = {step, 7, step * 8, 4, "data", Json{{"best", nullptr}}};
+  out.progress = {step, 7, step * 8, 4, "data", "avx2", 3, Json{{"best", nullptr}}};
   const auto value = static_cast<double>(step);
   out.model = {{"w", {4}, vector({1, 2, value, 4})},
                {"a.matrix", {2, 3}, tensor<float>(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2})}};
@@ -72,6 +72,8 @@ TEST(Checkpoint, ReadsBackWhatWasSaved) {
   EXPECT_EQ(progress.samples, 24);
   EXPECT_EQ(progress.micro_batch, 4);
   EXPECT_EQ(progress.data, "data");
+  EXPECT_EQ(progress.isa, "avx2");
+  EXPECT_EQ(progress.threads, 3);
 }
 
 TEST(Checkpoint, DependsOnTheStateAlone) {

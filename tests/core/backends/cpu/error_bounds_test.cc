@@ -117,11 +117,11 @@ TEST_P(ErrorBounds, HoldInTheLoopsOfEveryInstructionSet) {
       float at = 0;
     };
     std::map<std::string, std::pair<TileLoop, Worst>> sets;
-    for (const char* isa : {"baseline", "avx2", "avx512"}) {
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
       const Loops* loops = loops_for(isa);
       for (int i = 0; loops != nullptr && i < loops->elementwise->count; ++i) {
         if (std::string_view(loops->elementwise->rows[i].name) == bound.name) {
-          sets[isa].first = loops->elementwise->rows[i].f32;
+          sets[std::string(to_string(isa))].first = loops->elementwise->rows[i].f32;
         }
       }
     }

@@ -18,7 +18,7 @@ constexpr int64_t kCount = 203;  // no multiple of any vector
 
 std::vector<const Loops*> others() {
   std::vector<const Loops*> result;
-  for (const char* isa : {"avx2", "avx512"}) {
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
     if (const Loops* found = loops_for(isa)) {
       result.push_back(found);
     }
@@ -48,13 +48,16 @@ void expect_near(const std::vector<float>& expected, const std::vector<float>& a
   }
 }
 
-TEST(Loops, BaselineExistsAndUnknownNamesDoNot) {
-  EXPECT_NE(loops_for("baseline"), nullptr);
-  EXPECT_EQ(loops_for("avx1024"), nullptr);
+TEST(Loops, ExistForEverySetOfTheMachineAndNoOther) {
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
+    EXPECT_EQ(loops_for(isa) != nullptr, has_isa(isa)) << to_string(isa);
+  }
 }
 
+TEST(Loops, AreThoseOfTheSetInUse) { EXPECT_EQ(&loops(), loops_for(isa())); }
+
 TEST(Loops, ElementwiseRowsAgreeBetweenInstructionSets) {
-  const ElementwiseLoops& plain = *loops_for("baseline")->elementwise;
+  const ElementwiseLoops& plain = *loops_for(Isa::kBaseline)->elementwise;
   const std::vector<float> x = random_floats(kCount, 1);
   const std::vector<float> y = random_floats(kCount, 2, 0.25, 2);
   const std::vector<uint8_t> condition(static_cast<size_t>(kCount), 1);
@@ -74,9 +77,29 @@ TEST(Loops, ElementwiseRowsAgreeBetweenInstructionSets) {
   }
 }
 
+TEST(Loops, ElementwiseRowsAreTheSameBitsInAllSetsWithFusedMultiplyAdd) {
+  const std::vector<const Loops*> sets = others();
+  const std::vector<float> x = random_floats(kCount, 1);
+  const std::vector<float> y = random_floats(kCount, 2, 0.25, 2);
+  const std::vector<uint8_t> condition(static_cast<size_t>(kCount), 1);
+  for (size_t set = 1; set < sets.size(); ++set) {
+    for (int i = 0; i < sets[0]->elementwise->count; ++i) {
+      const std::string name = sets[0]->elementwise->rows[i].name;
+      const bool where = name == "where";
+      const void* const inputs[3] = {where ? static_cast<const void*>(condition.data()) : x.data(),
+                                     where ? x.data() : y.data(), y.data()};
+      std::vector<float> expected(static_cast<size_t>(kCount)), actual(expected);
+      sets[0]->elementwise->rows[i].f32(kCount, inputs, expected.data());
+      sets[set]->elementwise->rows[i].f32(kCount, inputs, actual.data());
+      EXPECT_EQ(std::memcmp(expected.data(), actual.data(), expected.size() * sizeof(float)), 0)
+          << name;
+    }
+  }
+}
+
 TEST(Loops, AnElementIsTheSameWhereverItStands) {
   std::vector<const Loops*> all = others();
-  all.push_back(loops_for("baseline"));
+  all.push_back(loops_for(Isa::kBaseline));
   const std::vector<float> x = random_floats(kCount, 7);
   const std::vector<float> y = random_floats(kCount, 8, 0.25, 2);
   for (const Loops* loops : all) {
@@ -104,7 +127,7 @@ TEST(Loops, AnElementIsTheSameWhereverItStands) {
 }
 
 TEST(Loops, ConversionsAgreeBitForBitBetweenInstructionSets) {
-  const ElementwiseLoops& plain = *loops_for("baseline")->elementwise;
+  const ElementwiseLoops& plain = *loops_for(Isa::kBaseline)->elementwise;
   std::vector<float> x = random_floats(kCount, 3, -70000, 70000);
   x[0] = std::numeric_limits<float>::quiet_NaN();
   x[1] = std::numeric_limits<float>::infinity();
@@ -129,7 +152,7 @@ TEST(Loops, ConversionsAgreeBitForBitBetweenInstructionSets) {
 
 TEST(Loops, BlockProductsOfEverySizeAgreeWithThreeLoops) {
   std::vector<const Loops*> all = others();
-  all.push_back(loops_for("baseline"));
+  all.push_back(loops_for(Isa::kBaseline));
   for (const Loops* loops : all) {
     const BlockLoops& block = *loops->block;
     for (int64_t m = 1; m <= 14; ++m) {
@@ -186,7 +209,7 @@ TEST(Loops, TransposesMoveEveryElement) {
 
 TEST(Loops, PhiloxIsThatOfTheDefinition) {
   std::vector<const Loops*> all = others();
-  all.push_back(loops_for("baseline"));
+  all.push_back(loops_for(Isa::kBaseline));
   const uint32_t key[2] = {0x12345678U, 0x9abcdef0U};
   const uint64_t first = 0xfffffffeU;  // the counter carries into its second word
   const uint64_t stream = 0x0123456789abcdefU;
@@ -205,7 +228,7 @@ TEST(Loops, PhiloxIsThatOfTheDefinition) {
 // Bit by bit, for every instruction set: states of a run must not depend on the machine.
 TEST(Loops, NumbersInFewerBitsAreThoseOfTheDefinition) {
   std::vector<const Loops*> all = others();
-  all.push_back(loops_for("baseline"));
+  all.push_back(loops_for(Isa::kBaseline));
   Rng rng(11);
   std::vector<float> x(kCount);
   std::vector<uint32_t> words(kCount);
