@@ -1,12 +1,36 @@
 #include "launcher/arguments.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/base/yaml_scalar.h"
 
 namespace mstrain::launcher {
+namespace {
 
-std::vector<std::string> parse_arguments(std::span<const std::string> arguments,
-                                         std::span<const Option> options) {
+std::string signature(const Option& option) {
+  return option.value_name.empty() ? option.name
+                                   : fmt::format("{} {}", option.name, option.value_name);
+}
+
+}  // namespace
+
+bool asks_for_help(std::span<const std::string> arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  return std::any_of(arguments.begin(), end, [](const std::string& argument) {
+    return argument == "--help" || argument == "-h";
+  });
+}
+
+std::optional<std::vector<std::string>> parse_arguments(const Usage& usage,
+                                                        std::span<const std::string> arguments,
+                                                        std::span<const Option> options) {
+  if (asks_for_help(arguments)) {
+    const std::string list = describe(options);
+    fmt::print("usage: mstrain {} {}\n\n{}\n{}{}", usage.name, usage.synopsis, usage.about,
+               list.empty() ? "" : "\n", list);
+    return std::nullopt;
+  }
   std::vector<std::string> rest;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
@@ -19,9 +43,49 @@ std::vector<std::string> parse_arguments(std::span<const std::string> arguments,
       rest.push_back(argument);
       continue;
     }
-    i = take_option(arguments, i, options, "mstrain");
+    const std::string program =
+        *usage.name == '\0' ? "mstrain" : fmt::format("mstrain {}", usage.name);
+    i = take_option(arguments, i, options, program);
   }
   return rest;
+}
+
+bool parse_options(const Usage& usage, std::span<const std::string> arguments,
+                   std::span<const Option> options) {
+  const auto rest = parse_arguments(usage, arguments, options);
+  if (rest && !rest->empty()) {
+    throw ConfigError(
+        fmt::format("{}: is not expected here; see mstrain {} --help", rest->front(), usage.name));
+  }
+  return rest.has_value();
+}
+
+std::string describe(std::span<const Option> options) {
+  size_t width = 0;
+  for (const Option& option : options) {
+    width = std::max(width, signature(option).size());
+  }
+  std::string out;
+  for (const Option& option : options) {
+    out += fmt::format("  {:<{}}  {}\n", signature(option), width, option.help);
+  }
+  return out;
+}
+
+Option text_option(const char* name, const char* value_name, std::optional<std::string>& out,
+                   const char* help) {
+  return {name, value_name, [&out](const std::string& text) { out = text; }, help};
+}
+
+Option flag(const char* name, bool& out, const char* help) {
+  return {name, "", [&out](const std::string&) { out = true; }, help};
+}
+
+const std::string& required(const std::optional<std::string>& value, const char* what) {
+  if (!value) {
+    throw ConfigError(fmt::format("{} is missing", what));
+  }
+  return *value;
 }
 
 int64_t integer_value(const std::string& option, const std::string& text) {

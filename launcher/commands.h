@@ -1,14 +1,30 @@
-// What `mstrain` can be asked to do.
+// What `mstrain` can be asked to do. Results go to standard output. Each function returns the exit status: 0 done, 130
+// interrupted. They throw ConfigError for bad usage or a bad configuration, PlanError where a plan does not fit, Error else.
 #pragma once
 
 #include <atomic>
 #include <span>
 #include <string>
 
+#include "launcher/arguments.h"
+
 namespace mstrain::launcher {
 
-// Runs the command line without the program's name. Results go to standard output. Returns the exit status: 0 done, 130
-// interrupted. Throws ConfigError for bad usage or a bad configuration, PlanError where a plan does not fit, Error else.
-int run_command_line(std::span<const std::string> arguments, const std::atomic<bool>& stop);
+using Arguments = std::span<const std::string>;
+
+inline constexpr int kDone = 0;
+inline constexpr int kInterrupted = 130;
+
+// With the arguments after the command's name.
+int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
+int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
+int forward(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
+int export_weights(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
+int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
+int inspect(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
+int report(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
+
+// Runs the command line without the program's name.
+int run_command_line(Arguments arguments, const std::atomic<bool>& stop);
 
 }  // namespace mstrain::launcher

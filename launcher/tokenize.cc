@@ -1,5 +1,3 @@
-#include "launcher/tokenize.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 #include "core/data/simple_tokenizers.h"
 #include "core/data/tokenize_files.h"
 #include "core/train/numbers.h"
-#include "launcher/arguments.h"
+#include "launcher/commands.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -59,28 +57,24 @@ class Meter {
 
 }  // namespace
 
-int tokenize(std::span<const std::string> arguments, const std::atomic<bool>& stop) {
+int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> name;
   std::optional<std::string> input;
   TokenizeJob job;
-  const auto text = [](std::optional<std::string>& out) {
-    return [&out](const std::string& value) { out = value; };
-  };
+  std::optional<std::string> output;
   const std::vector<Option> options{
-      {"--tokenizer", "X", text(name)},
-      {"--input", "F", text(input)},
-      {"--output", "F", [&](const std::string& value) { job.output = value; }},
-      {"--format", "FORMAT", [&](const std::string& value) { job.format = format_of(value); }},
-      {"--add-special", "", [&](const std::string&) { job.add_special = true; }}};
-  const std::vector<std::string> rest = parse_arguments(arguments, options);
-  if (!rest.empty()) {
-    throw ConfigError(fmt::format("{}: is not expected here; see mstrain --help", rest.front()));
+      text_option("--tokenizer", "X", name, "a tokenizer's file or folder, char or byte"),
+      text_option("--input", "F", input, "a text file, JSON lines, a folder or a pattern"),
+      text_option("--output", "F", output, "the file of ids; - is standard output"),
+      {"--format", "FORMAT", [&](const std::string& value) { job.format = format_of(value); },
+       "nanogpt (default), llmc, megatron or jsonl"},
+      flag("--add-special", job.add_special, "special tokens around each document")};
+  if (!parse_options(usage, arguments, options)) {
+    return kDone;
   }
-  if (!name || !input || job.output.empty()) {
-    throw ConfigError(fmt::format("{} is missing", !name    ? "--tokenizer X"
-                                                   : !input ? "--input F"
-                                                            : "--output F"));
-  }
+  required(name, "--tokenizer X");
+  required(input, "--input F");
+  job.output = required(output, "--output F");
   FileSystem& files = real_files();
   job.sources = find_source_files(files, *input);
   if (*name == "char") {
@@ -100,9 +94,9 @@ int tokenize(std::span<const std::string> arguments, const std::atomic<bool>& st
   meter.print(progress);
   if (!done) {
     fmt::print(stderr, "interrupted; the same command goes on\n");
-    return 130;
+    return kInterrupted;
   }
-  return 0;
+  return kDone;
 }
 
 }  // namespace mstrain::launcher

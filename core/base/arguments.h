@@ -13,6 +13,7 @@ struct Option {
   std::string name;                             // "--seed"
   std::string value_name;                       // "S"; empty for a flag
   std::function<void(const std::string&)> set;  // a flag gets ""
+  std::string help{};                           // what it is for, where a program lists its options
 };
 
 // Calls the setter of the option that stands at arguments[at], as "--seed 3" or "--seed=3", and returns the index of the last

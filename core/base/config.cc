@@ -1,5 +1,7 @@
 #include "core/base/config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "core/base/error.h"
@@ -11,20 +13,42 @@ std::string child_path(std::string_view path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
-void collect_paths(const ConfigFields& fields, const std::string& path,
-                   std::vector<std::string>& out) {
+// Calls visit(path, entry) for every key at any depth.
+template <class F>
+void for_each_key(const ConfigFields& fields, const std::string& path, const F& visit) {
   for (const ConfigFields::Entry& entry : fields.entries()) {
     const std::string full = child_path(path, entry.key);
-    out.push_back(full);
+    visit(full, entry);
     if (const auto section = entry.field->section()) {
-      collect_paths(*section, full, out);
+      for_each_key(*section, full, visit);
     }
   }
 }
 
-// The nearest key of this section; else keys of the same name elsewhere; else all keys of this section.
+// Of the keys that other programs call `key` those below `path`, or all where there are none.
+std::string same_elsewhere(const std::string& key, const std::string& path,
+                           const ConfigFields& root) {
+  std::vector<std::string> all;
+  std::vector<std::string> below;
+  for_each_key(root, "", [&](const std::string& full, const ConfigFields::Entry& entry) {
+    const auto& names = entry.rule.elsewhere;
+    if (std::find(names.begin(), names.end(), key) != names.end()) {
+      all.push_back(full);
+      if (full.starts_with(path + '.')) {
+        below.push_back(full);
+      }
+    }
+  });
+  return fmt::format("{}", fmt::join(below.empty() ? all : below, " and "));
+}
+
+// What the name means elsewhere; else the nearest key of this section; else keys of the same name elsewhere; else all keys of
+// this section.
 std::string suggest(const std::string& key, const std::string& path, const ConfigFields& fields,
                     const ConfigFields& root) {
+  if (const std::string same = same_elsewhere(key, path, root); !same.empty()) {
+    return fmt::format("; here that is {}", same);
+  }
   std::vector<std::string> here;
   for (const ConfigFields::Entry& entry : fields.entries()) {
     here.push_back(entry.key);
@@ -32,12 +56,14 @@ std::string suggest(const std::string& key, const std::string& path, const Confi
   if (const std::string best = nearest(key, here); !best.empty()) {
     return fmt::format("; did you mean {}?", child_path(path, best));
   }
-  std::vector<std::string> everywhere;
-  collect_paths(root, "", everywhere);
-  for (const std::string& candidate : everywhere) {
-    if (candidate.ends_with('.' + key)) {
-      return fmt::format("; did you mean {}?", candidate);
+  std::string namesake;
+  for_each_key(root, "", [&](const std::string& full, const ConfigFields::Entry& entry) {
+    if (namesake.empty() && entry.key == key) {
+      namesake = full;
     }
+  });
+  if (!namesake.empty()) {
+    return fmt::format("; did you mean {}?", namesake);
   }
   std::string list;
   for (const std::string& name : here) {
@@ -80,6 +106,17 @@ ConfigRule ConfigRule::one_of(std::initializer_list<const char*> choices) const 
 ConfigRule ConfigRule::required() const {
   ConfigRule out = *this;
   out.is_required = true;
+  return out;
+}
+
+ConfigRule ConfigRule::path() const {
+  ConfigRule out = *this;
+  out.is_path = true;
+  return out;
+}
+ConfigRule ConfigRule::elsewhere_called(std::initializer_list<const char*> names_there) const {
+  ConfigRule out = *this;
+  out.elsewhere.assign(names_there.begin(), names_there.end());
   return out;
 }
 

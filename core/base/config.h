@@ -61,6 +61,8 @@ struct ConfigRule {
   bool max_open = false;
   std::vector<std::string> names;  // of an enum's values, or the strings allowed
   bool is_required = false;
+  bool is_path = false;                // of text: `~` in front of it is the home folder
+  std::vector<std::string> elsewhere;  // what other programs call the key
 
   ConfigRule at_least(double bound) const;
   ConfigRule above(double bound) const;
@@ -68,6 +70,8 @@ struct ConfigRule {
   ConfigRule below(double bound) const;
   ConfigRule one_of(std::initializer_list<const char*> choices) const;
   ConfigRule required() const;
+  ConfigRule path() const;
+  ConfigRule elsewhere_called(std::initializer_list<const char*> names) const;
 };
 
 namespace rule {
@@ -80,6 +84,11 @@ inline ConfigRule one_of(std::initializer_list<const char*> choices) {
   return ConfigRule().one_of(choices);
 }
 inline ConfigRule required() { return ConfigRule().required(); }  // the key must be in the file
+inline ConfigRule path() { return ConfigRule().path(); }          // a file or folder
+// Who writes such a name is told the key.
+inline ConfigRule elsewhere_called(std::initializer_list<const char*> names) {
+  return ConfigRule().elsewhere_called(names);
+}
 }  // namespace rule
 
 // A value, or a word that stands for a choice made later.
@@ -196,6 +205,9 @@ YamlNode write_config(const T& config) {
 
 // The node at "a.b.c", or null.
 const YamlNode* find_config(const YamlNode& tree, std::string_view path);
+
+// "<file:line where the key was set, else the file>: <path>"
+std::string config_where(const YamlNode& tree, std::string_view path);
 
 // Throws "<file:line where the key was set, else the file>: <path>: <message>".
 [[noreturn]] void config_fail(const YamlNode& tree, std::string_view path,

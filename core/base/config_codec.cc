@@ -4,6 +4,7 @@
 
 #include "core/base/config.h"
 #include "core/base/error.h"
+#include "core/base/paths.h"
 #include "core/base/yaml_scalar.h"
 
 namespace mstrain {
@@ -91,7 +92,7 @@ std::string read_string(const ConfigAt& at) {
   if (!at.node.is_scalar()) {
     at.fail_expected("text");
   }
-  return at.node.text;
+  return at.rule.is_path ? expand_home(at.node.text) : at.node.text;
 }
 
 size_t read_name(const ConfigAt& at) {

@@ -160,14 +160,14 @@ const YamlNode* find_config(const YamlNode& tree, std::string_view path) {
   return nullptr;
 }
 
+std::string config_where(const YamlNode& tree, std::string_view path) {
+  const YamlNode* const node = find_config(tree, path);
+  const std::string where = node != nullptr && !node->file.empty() ? node->where() : tree.file;
+  return where.empty() ? std::string(path) : fmt::format("{}: {}", where, path);
+}
+
 void config_fail(const YamlNode& tree, std::string_view path, std::string_view message) {
-  YamlNode at;
-  at.file = tree.file;
-  if (const YamlNode* node = find_config(tree, path)) {
-    at.file = node->file;
-    at.line = node->line;
-  }
-  yaml_fail(at, path, message);
+  throw ConfigError(fmt::format("{}: {}", config_where(tree, path), message));
 }
 
 std::vector<std::pair<std::string, std::string>> flatten_config(const YamlNode& tree) {

@@ -1,11 +1,13 @@
 #include "core/base/paths.h"
 
 #include <fmt/core.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 
 #include "core/base/hash.h"
@@ -36,6 +38,18 @@ std::string file_name(std::string_view path) {
   }
   const size_t slash = path.rfind('/');
   return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+std::string expand_home(const std::string& path) {
+  if (path != "~" && !path.starts_with("~/")) {
+    return path;
+  }
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') {
+    const passwd* user = getpwuid(getuid());
+    home = user == nullptr ? nullptr : user->pw_dir;
+  }
+  return home == nullptr ? path : home + path.substr(1);
 }
 
 std::string temporary_name(std::string_view path) {

@@ -5,11 +5,14 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "core/base/error.h"
 #include "core/base/files.h"
 #include "core/base/missing_file.h"
+#include "core/base/yaml_mistake.h"
 
 namespace mstrain {
 namespace {
@@ -20,82 +23,107 @@ constexpr size_t kMaxDepth = 64;
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const std::string& file) : file_(file) {}
+  explicit TreeBuilder(const std::string& file) : file_(file) { root_.file = file; }
 
   YamlNode take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    YamlNode node = make(mark, "", anchor);
-    close(std::move(node));
+    close(make(mark, ""), anchor);
   }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { reject_anchor(mark); }
+  // A copy, whose values say where they were written.
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const YamlNode here = make(mark, "");
+    const auto found = anchored_.find(anchor);
+    if (found == anchored_.end()) {
+      reject(here, "an alias inside of what it stands for");
+    }
+    count_ += found->second.size.nodes;
+    check_count(here);
+    check_depth(here, found->second.size.depth);
+    close(found->second.node, 0);
+  }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    YamlNode node = make(mark, tag, anchor);
+    YamlNode node = make(mark, tag);
     node.kind = YamlNode::Kind::kScalar;
     node.quoted = tag == "!";
     node.text = value;
-    close(std::move(node));
+    close(std::move(node), anchor);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open(make(mark, tag, anchor), YamlNode::Kind::kSequence);
+    open(make(mark, tag), anchor, YamlNode::Kind::kSequence);
   }
   void OnSequenceEnd() override { close_top(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open(make(mark, tag, anchor), YamlNode::Kind::kMap);
+    open(make(mark, tag), anchor, YamlNode::Kind::kMap);
   }
   void OnMapEnd() override { close_top(); }
 
  private:
   struct Level {
     YamlNode node;
-    YamlNode pending_key;
+    YAML::anchor_t anchor = 0;
+    YamlNode pending_key{};
     bool has_key = false;
+  };
+  struct Size {
+    size_t nodes = 1;
+    size_t depth = 0;  // of lists and maps in each other
+  };
+  struct Anchored {
+    YamlNode node;
+    Size size;
   };
 
   [[noreturn]] void reject(const YamlNode& at, std::string_view message) const {
     throw ConfigError(fmt::format("{}: {}", at.where(), message));
   }
-  [[noreturn]] void reject_anchor(const YAML::Mark& mark) {
-    reject(
-        make(mark, "", 0),
-        "anchors and aliases (& and *) are not supported; quote the text if it is meant literally");
+  void check_count(const YamlNode& at) const {
+    if (count_ > kMaxNodes) {
+      reject(at, fmt::format("more than {} values", kMaxNodes));
+    }
   }
 
-  YamlNode make(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+  void check_depth(const YamlNode& at, size_t more) const {
+    if (levels_.size() + more > kMaxDepth) {
+      reject(at, fmt::format("nested deeper than {} levels", kMaxDepth));
+    }
+  }
+
+  YamlNode make(const YAML::Mark& mark, const std::string& tag) {
     YamlNode node;
     node.file = file_;
     node.line = mark.line + 1;
     node.column = mark.column + 1;
-    if (++count_ > kMaxNodes) {
-      reject(node, fmt::format("more than {} values", kMaxNodes));
-    }
-    if (anchor != 0) {
-      reject_anchor(mark);
-    }
+    ++count_;
+    check_count(node);
     if (!tag.empty() && tag != "?" && tag != "!") {
       reject(node, fmt::format("tags are not supported: {}", tag));
     }
     return node;
   }
 
-  void open(YamlNode node, YamlNode::Kind kind) {
+  void open(YamlNode node, YAML::anchor_t anchor, YamlNode::Kind kind) {
     node.kind = kind;
-    if (levels_.size() == kMaxDepth) {
-      reject(node, fmt::format("nested deeper than {} levels", kMaxDepth));
-    }
-    levels_.push_back({std::move(node), {}, false});
+    check_depth(node, 1);
+    levels_.push_back({std::move(node), anchor});
   }
   void close_top() {
-    YamlNode node = std::move(levels_.back().node);
+    Level level = std::move(levels_.back());
     levels_.pop_back();
-    close(std::move(node));
+    if (level.node.is_map()) {
+      merge(level.node);
+    }
+    close(std::move(level.node), level.anchor);
   }
-  void close(YamlNode node) {
+  void close(YamlNode node, YAML::anchor_t anchor) {
+    if (anchor != 0) {
+      anchored_[anchor] = {node, size_of(node)};
+    }
     if (levels_.empty()) {
       root_ = std::move(node);
       return;
@@ -124,8 +152,49 @@ class TreeBuilder final : public YAML::EventHandler {
     level.has_key = true;
   }
 
+  // `<<: *base` or `<<: [*a, *b]`: their keys, where the map and those before have none.
+  void merge(YamlNode& map) {
+    const auto found = std::find_if(map.children.begin(), map.children.end(),
+                                    [](const YamlNode& child) { return child.key == kMergeKey; });
+    if (found == map.children.end()) {
+      return;
+    }
+    YamlNode merged = std::move(*found);
+    map.children.erase(found);
+    std::vector<YamlNode> sources;
+    if (merged.is_sequence()) {
+      sources = std::move(merged.children);
+    } else {
+      sources.push_back(std::move(merged));
+    }
+    for (YamlNode& source : sources) {
+      if (!source.is_map()) {
+        reject(source, fmt::format("{}: expected a map or a list of maps, found {}", kMergeKey,
+                                   describe(source)));
+      }
+      for (YamlNode& child : source.children) {
+        if (map.find(child.key) == nullptr) {
+          map.children.push_back(std::move(child));
+        }
+      }
+    }
+  }
+
+  static Size size_of(const YamlNode& node) {
+    Size size{1, node.is_map() || node.is_sequence() ? size_t{1} : size_t{0}};
+    for (const YamlNode& child : node.children) {
+      const Size inner = size_of(child);
+      size.nodes += inner.nodes;
+      size.depth = std::max(size.depth, inner.depth + 1);
+    }
+    return size;
+  }
+
+  static constexpr const char* kMergeKey = "<<";
+
   const std::string& file_;
   std::vector<Level> levels_;
+  std::map<YAML::anchor_t, Anchored> anchored_;
   YamlNode root_;
   size_t count_ = 0;
 };
@@ -171,6 +240,9 @@ YamlNode parse_yaml(std::string_view text, const std::string& file) {
     RejectAll rest(file);
     parser.HandleNextDocument(rest);
   } catch (const YAML::Exception& error) {
+    if (const auto mistake = yaml_mistake(text)) {
+      throw ConfigError(fmt::format("{}:{}: {}", file, mistake->line, mistake->what));
+    }
     throw ConfigError(error.mark.is_null()
                           ? fmt::format("{}: {}", file, error.msg)
                           : fmt::format("{}:{}: {}", file, error.mark.line + 1, error.msg));

@@ -1,6 +1,7 @@
 // YAML read into a plain tree that remembers where each value stood, so that every later error can name file and line.
 // The subset that configurations need: one document; maps with unique plain keys, lists, scalars, null; block and flow
-// style. Anchors, aliases, tags and further documents are errors. Depth, size and count of nodes are limited.
+// style; anchors, aliases and `<<: *base`, which stand for copies. Tags and further documents are errors. Depth, size and
+// count of nodes, copies included, are limited.
 // Scalars follow the YAML 1.2 core schema: true, false, null, ~, integers, floats, .inf, .nan; anything else is a string.
 #pragma once
 
@@ -54,7 +55,7 @@ struct YamlNode {
   static YamlNode of_kind(Kind kind);
 };
 
-// Throws ConfigError that starts with `file:line:`. An empty text is null.
+// Throws ConfigError that starts with `file:line:`. An empty text is a null that knows its file.
 YamlNode parse_yaml(std::string_view text, const std::string& file);
 YamlNode load_yaml(const std::string& path);  // IoError if it cannot be read
 
@@ -66,7 +67,7 @@ const std::string& as_string(const YamlNode& node, std::string_view name);
 
 // Throws ConfigError("<where>: <name>: <message>").
 [[noreturn]] void yaml_fail(const YamlNode& node, std::string_view name, std::string_view message);
-// What an error says was found: `"abc"`, `a list`, `a map`, `null`.
+// What an error says was found: `"abc"`, `"8" in quotes, which make it text`, `a list`, `a map`, `null`.
 std::string describe(const YamlNode& node);
 
 // Text that parse_yaml turns back into the same values. Maps at the top in block style, what is inside in flow style

@@ -139,6 +139,9 @@ std::string describe(const YamlNode& node) {
     case YamlNode::Kind::kNull: return "null";
     case YamlNode::Kind::kScalar: {
       constexpr size_t kShown = 60;
+      if (node.quoted && !is_text(YamlNode::scalar(node.text))) {
+        return yaml_scalar::quote(node.text) + " in quotes, which make it text";
+      }
       return node.text.size() <= kShown ? yaml_scalar::quote(node.text)
                                         : yaml_scalar::quote(node.text.substr(0, kShown)) + "...";
     }

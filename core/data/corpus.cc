@@ -16,6 +16,20 @@
 namespace mstrain {
 namespace {
 
+// f(); what stops it names the key that asked for it.
+template <class F>
+auto for_key(const YamlNode& tree, const char* key, const F& f) {
+  try {
+    return f();
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{}: {}", config_where(tree, key), error.what()),
+                  error.error_number());
+  }
+}
+constexpr const char* kTrainKey = "data.train";
+constexpr const char* kValidKey = "data.valid";
+constexpr const char* kTokenizerKey = "data.tokenizer";
+
 // Files that become one stream, or two where some of them are held out.
 struct Source {
   std::string name;
@@ -232,27 +246,36 @@ std::optional<int64_t> known_vocab_size(FileSystem& files, const DataConfig& con
 }
 
 Corpus open_corpus(FileSystem& files, const DataConfig& config,
-                   std::shared_ptr<const Tokenizer> tokenizer) {
-  check_data_config(config);
+                   std::shared_ptr<const Tokenizer> tokenizer, const YamlNode& tree) {
+  check_data_config(config, tree);
   check(tokenizer == nullptr || fits(config.tokenizer.type, tokenizer->name()),
         "the tokenizer given is of type {}, but data.tokenizer.type is {}",
         tokenizer == nullptr ? "" : tokenizer->name(), to_string(config.tokenizer.type));
   const TokenizerType type = config.tokenizer.type;
   const double split = config.valid ? 1.0 : config.split;
-  const std::vector<Source> sources = find_sources(files, config.train, config.extensions);
-  std::vector<SourceParts> parts;
-  for (const Source& source : sources) {
-    parts.push_back(open_source(files, source, split, type));
-  }
+  const std::vector<Source> sources = for_key(
+      tree, kTrainKey, [&] { return find_sources(files, config.train, config.extensions); });
+  const auto parts = for_key(tree, kTrainKey, [&] {
+    std::vector<SourceParts> out;
+    for (const Source& source : sources) {
+      out.push_back(open_source(files, source, split, type));
+    }
+    return out;
+  });
 
   Corpus corpus;
   corpus.tokenizer =
-      tokenizer != nullptr ? std::move(tokenizer) : make_tokenizer(files, config.tokenizer, parts);
+      tokenizer != nullptr ? std::move(tokenizer) : for_key(tree, kTokenizerKey, [&] {
+        return make_tokenizer(files, config.tokenizer, parts);
+      });
+  const auto encode = [&](const char* key, const Parts& text) {
+    return for_key(tree, key, [&] { return tokenize(files, text, corpus.tokenizer); });
+  };
   std::vector<TokenStreamPtr> valid;
   for (size_t i = 0; i < sources.size(); ++i) {
-    TokenStreamPtr train = tokenize(files, parts[i].train, corpus.tokenizer);
+    TokenStreamPtr train = encode(kTrainKey, parts[i].train);
     if (!parts[i].held_out.empty()) {
-      valid.push_back(tokenize(files, parts[i].held_out, corpus.tokenizer));
+      valid.push_back(encode(kTrainKey, parts[i].held_out));
     } else if (split < 1) {
       const int64_t size = train->size();
       const auto cut = static_cast<int64_t>(static_cast<double>(size) * split);
@@ -271,9 +294,12 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
   identity.add(split);
   add_to(identity, sources);
   if (config.valid) {
-    const std::vector<Source> held_out = find_sources(files, *config.valid, config.extensions);
+    const std::vector<Source> held_out = for_key(
+        tree, kValidKey, [&] { return find_sources(files, *config.valid, config.extensions); });
     for (const Source& source : held_out) {
-      valid.push_back(tokenize(files, make_parts(files, source.files, type), corpus.tokenizer));
+      const Parts text =
+          for_key(tree, kValidKey, [&] { return make_parts(files, source.files, type); });
+      valid.push_back(encode(kValidKey, text));
     }
     add_to(identity, held_out);
   }

@@ -41,10 +41,12 @@ struct Corpus {
 // Text is bytes or characters that are mapped, not copied, or is encoded as a whole, see
 // core/data/encoded_text.h; files of ids (.bin, or the name of a Megatron pair without its ending)
 // are mapped; a char tokenizer reads everything once. `files` must outlive the corpus. Throws
-// IoError naming a file that is missing, empty, in two sources, damaged, not UTF-8, or has
-// characters without an id, and Error where a source is too short for one window.
+// IoError naming the key, with its line where `tree` is what `config` was read from, and a file
+// that is missing, empty, in two sources, damaged, not UTF-8, or has characters without an id, and
+// Error where a source is too short for one window.
 Corpus open_corpus(FileSystem& files, const DataConfig& config,
-                   std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+                   std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+                   const YamlNode& tree = YamlNode());
 
 // The vocabulary's size where it can be told without opening data; none: it is made of the text.
 std::optional<int64_t> known_vocab_size(FileSystem& files, const DataConfig& config);

@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/paths.h"
 
 namespace mstrain {
 namespace {
+
+constexpr const char* kTokenizerTypes[] = {"char", "byte", "hf", "bpe", "unigram"};
 
 bool is_weighted(const DataSource& source) { return source.weight.has_value(); }
 
@@ -13,7 +16,7 @@ bool is_weighted(const DataSource& source) { return source.weight.has_value(); }
 
 void ConfigCodec<std::vector<DataSource>>::read(const ConfigAt& at, std::vector<DataSource>& out) {
   if (at.node.is_scalar()) {
-    out = {{at.node.text, std::nullopt}};
+    out = {{config_detail::read_string(at), std::nullopt}};
     return;
   }
   if (!at.node.is_sequence() || at.node.children.empty()) {
@@ -24,7 +27,7 @@ void ConfigCodec<std::vector<DataSource>>::read(const ConfigAt& at, std::vector<
     const ConfigAt inner = at.with(child, fmt::format("{}[{}]", at.path, out.size()));
     DataSource source;
     if (child.is_scalar()) {
-      source.path = child.text;
+      source.path = config_detail::read_string(inner);
     } else if (child.is_map()) {
       ConfigCodec<DataSource>::read(inner, source);
     } else {
@@ -59,10 +62,23 @@ std::string ConfigCodec<std::vector<DataSource>>::type(const ConfigRule&) {
   return "a path, a list of paths or a list of {path, weight}";
 }
 
-std::string to_string(TokenizerType type) {
-  static constexpr const char* kNames[] = {"char", "byte", "hf", "bpe", "unigram"};
-  return kNames[static_cast<int>(type)];
+void ConfigCodec<TokenizerConfig>::read(const ConfigAt& at, TokenizerConfig& out) {
+  if (!at.node.is_scalar()) {
+    config_detail::read_section(at, config_fields(out));
+    return;
+  }
+  const auto* const name =
+      std::find(std::begin(kTokenizerTypes), std::end(kTokenizerTypes), at.node.text);
+  out = name == std::end(kTokenizerTypes)
+            ? TokenizerConfig{TokenizerType::kHf, expand_home(at.node.text)}
+            : TokenizerConfig{static_cast<TokenizerType>(name - std::begin(kTokenizerTypes)), {}};
 }
+
+std::string ConfigCodec<TokenizerConfig>::type(const ConfigRule&) {
+  return "a section, char, byte or a tokenizer's file or folder";
+}
+
+std::string to_string(TokenizerType type) { return kTokenizerTypes[static_cast<int>(type)]; }
 
 bool fits(TokenizerType type, std::string_view tokenizer_name) {
   return type == TokenizerType::kHf || to_string(type) == tokenizer_name;

@@ -18,7 +18,7 @@ struct DataSource {
 
   template <class V>
   void fields(V& v) {
-    v("path", path, "file, folder or pattern", rule::required());
+    v("path", path, "file, folder or pattern", rule::required().path());
     v("weight", weight, "share of the samples, relative to the other sources", rule::positive());
   }
 };
@@ -47,8 +47,19 @@ struct TokenizerConfig {
     v("path", path,
       "a tokenizer's file or folder: tokenizer.json, vocab.json + merges.txt, encoder.json + "
       "vocab.bpe, *.model, or a checkpoint; for char what mstrain tokenize wrote, null: made of "
-      "the text");
+      "the text",
+      rule::path().elsewhere_called({"tokenizer_name", "tokenizer_model", "vocab_file"}));
   }
+};
+
+// In YAML a section, or in short `char`, `byte`, or the path of what type `hf` holds.
+template <>
+struct ConfigCodec<TokenizerConfig> {
+  static void read(const ConfigAt& at, TokenizerConfig& out);
+  static YamlNode write(const TokenizerConfig& value, const ConfigRule&) {
+    return write_config(value);
+  }
+  static std::string type(const ConfigRule& rule);
 };
 
 struct DataConfig {
@@ -66,15 +77,20 @@ struct DataConfig {
     v("train", train,
       "text, JSON lines (.jsonl) or ids (.bin of nanoGPT, llm.c, Megatron) to train on; blended by "
       "weight, without weights one after the other",
-      rule::required());
-    v("valid", valid, "the same to evaluate on; null: what split holds out");
+      rule::required().path().elsewhere_called({"dataset", "dataset_name", "data_path", "data_dir",
+                                                "train_file", "train_data", "text_file"}));
+    v("valid", valid, "the same to evaluate on; null: what split holds out",
+      rule::path().elsewhere_called(
+          {"validation_file", "valid_file", "eval_file", "val_data", "validation_data"}));
     v("split", split,
       "part of the training text to train on where valid is null: of one file by position, of "
       "several by holding out whole files; 1: hold out nothing",
       rule::above(0).at_most(1));
     v("extensions", extensions, "endings of the files to take from folders; none: all files");
     v("tokenizer", tokenizer, "how text becomes ids");
-    v("seq_length", seq_length, "tokens in a sample", rule::at_least(1));
+    v("seq_length", seq_length, "tokens in a sample",
+      rule::at_least(1).elsewhere_called({"block_size", "max_seq_length", "seq_len",
+                                          "sequence_length", "context_length", "max_seq_len"}));
     v("shuffle", shuffle, "draw samples in a new random order in every pass over the text");
     v("packing", packing,
       "samples run on over the ends of documents; false: each lies in one document, and what it "

@@ -139,14 +139,14 @@ std::shared_ptr<const Tokenizer> load_file(FileSystem& files, const std::string&
 }
 
 [[noreturn]] void fail_missing(FileSystem& files, const std::string& path) {
-  std::vector<std::string> names{"byte"};
+  std::vector<std::string> names{"byte", "char"};
   if (const std::string parent = parent_path(path); files.is_directory(parent)) {
     for (const std::string& name : files.list(parent)) {
       names.push_back(parent == "." && !path.starts_with("./") ? name : join_path(parent, name));
     }
   }
-  throw IoError(fmt::format("{}: no such tokenizer: expected a file, a folder or byte{}", path,
-                            did_you_mean(path, names)),
+  throw IoError(fmt::format("{}: no such tokenizer: expected a file, a folder, byte or char{}",
+                            path, did_you_mean(path, names)),
                 ENOENT);
 }
 

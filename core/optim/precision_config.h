@@ -30,7 +30,8 @@ struct PrecisionConfig {
   template <class V>
   void fields(V& v) {
     v("params", params, "of parameters and of what is computed with them",
-      rule::one_of({"fp32", "bf16", "fp16"}));
+      rule::one_of({"fp32", "bf16", "fp16"})
+          .elsewhere_called({"dtype", "torch_dtype", "bf16", "fp16", "mixed_precision"}));
     v("grads", grads, "of gradients summed up over micro-batches: fp32, or that of params",
       rule::one_of({"fp32", "bf16", "fp16"}));
     v("master", master,

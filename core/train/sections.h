@@ -26,14 +26,19 @@ struct RunConfig {
 
   template <class V>
   void fields(V& v) {
-    v("name", name, "what reports call the run");
+    v("name", name, "what reports call the run",
+      rule::elsewhere_called({"run_name", "wandb_run_name", "experiment_name"}));
     v("mode", mode, "what to do; eval and generate use the newest checkpoint of output_dir",
-      rule::one_of({"train", "eval", "generate", "benchmark"}));
+      rule::one_of({"train", "eval", "generate", "benchmark"})
+          .elsewhere_called({"eval_only", "do_train", "do_eval"}));
     v("execution", execution, "operation by operation, or the whole step as one plan",
-      rule::one_of({"eager", "graph"}));
-    v("output_dir", output_dir, "where everything is written; auto: out/<name>");
-    v("seed", seed, "of initial weights, order of the data and dropout", rule::at_least(0));
-    v("threads", threads, "processors to use; auto: all", rule::at_least(1).at_most(1024));
+      rule::one_of({"eager", "graph"}).elsewhere_called({"compile", "torch_compile"}));
+    v("output_dir", output_dir, "where everything is written; auto: out/<name>",
+      rule::path().elsewhere_called({"out_dir", "output", "save_dir", "log_dir", "logging_dir"}));
+    v("seed", seed, "of initial weights, order of the data and dropout",
+      rule::at_least(0).elsewhere_called({"random_seed", "data_seed", "rng_seed"}));
+    v("threads", threads, "processors to use; auto: all",
+      rule::at_least(1).at_most(1024).elsewhere_called({"num_threads", "n_threads"}));
     v("time_limit_hours", time_limit_hours,
       "the run saves and ends as if interrupted after so many hours; the same command goes on",
       rule::positive());
@@ -48,9 +53,12 @@ struct BatchConfig {
 
   template <class V>
   void fields(V& v) {
-    v("global", global, "samples in a step", rule::at_least(1));
+    v("global", global, "samples in a step",
+      rule::at_least(1).elsewhere_called({"gradient_accumulation_steps", "global_batch_size",
+                                          "train_batch_size", "total_batch_size"}));
     v("micro", micro, "samples computed at once; auto: as many as fit into memory",
-      rule::at_least(1));
+      rule::at_least(1).elsewhere_called(
+          {"batch_size", "per_device_train_batch_size", "micro_batch_size", "device_batch_size"}));
   }
 };
 
@@ -65,7 +73,9 @@ struct MemoryConfig {
     v("limit_gb", limit_gb, "memory that a run may take, in 10^9 bytes; auto: the machine's",
       rule::positive());
     v("recompute", recompute, "what the backward pass computes again instead of keeping it",
-      rule::one_of({"none", "selective", "full"}));
+      rule::one_of({"none", "selective", "full"})
+          .elsewhere_called(
+              {"gradient_checkpointing", "activation_checkpointing", "recompute_granularity"}));
     v("loss_chunks", loss_chunks,
       "parts of its rows in which a wide head's loss is computed, so that its logits never exist "
       "as a whole; auto: from 64 MiB of logits on; none: at once, as level O0 does always",
@@ -112,15 +122,17 @@ struct CheckpointConfig {
   template <class V>
   void fields(V& v) {
     v("interval", interval, "steps between two checkpoints; the last step has one besides",
-      rule::at_least(1));
-    v("keep", keep, "newest checkpoints to keep", rule::at_least(1));
+      rule::at_least(1).elsewhere_called({"save_steps", "save_interval", "checkpoint_interval"}));
+    v("keep", keep, "newest checkpoints to keep",
+      rule::at_least(1).elsewhere_called({"save_total_limit"}));
     v("best", best,
-      "metric of the evaluations by which the best checkpoint is saved and kept besides");
+      "metric of the evaluations by which the best checkpoint is saved and kept besides",
+      rule::elsewhere_called({"metric_for_best_model"}));
     v("async", async,
       "training goes on while a copy of the state is written; auto: where memory for the copy is "
       "left");
     v("resume", resume, "auto: go on from the newest checkpoint; never: refuse where there is one",
-      rule::one_of({"auto", "never"}));
+      rule::one_of({"auto", "never"}).elsewhere_called({"resume_from_checkpoint"}));
   }
 };
 
@@ -135,15 +147,16 @@ struct EvalConfig {
   template <class V>
   void fields(V& v) {
     v("interval", interval, "steps between two evaluations; the last step has one besides",
-      rule::at_least(1));
+      rule::at_least(1).elsewhere_called({"eval_interval", "eval_steps"}));
     v("batches", batches, "batches of batch.global samples to evaluate on, or all held-out data",
-      rule::at_least(1));
+      rule::at_least(1).elsewhere_called({"eval_iters", "max_eval_samples"}));
     v("prompts", prompts, "texts to continue as training goes, for log and report");
     v("sample_tokens", sample_tokens, "tokens to generate for each prompt", rule::at_least(1));
     v("sample_interval", sample_interval,
       "steps between two times; the last step has one besides; auto: eval.interval",
       rule::at_least(1));
-    v("early_stopping", early_stopping, "end the run when evaluations get no better");
+    v("early_stopping", early_stopping, "end the run when evaluations get no better",
+      rule::elsewhere_called({"early_stopping_patience", "load_best_model_at_end"}));
   }
 };
 
@@ -152,7 +165,8 @@ struct LogConfig {
 
   template <class V>
   void fields(V& v) {
-    v("interval", interval, "steps between two rows of metrics.jsonl", rule::at_least(1));
+    v("interval", interval, "steps between two rows of metrics.jsonl",
+      rule::at_least(1).elsewhere_called({"log_interval", "logging_steps"}));
   }
 };
 

@@ -86,6 +86,21 @@ TEST(Processor, ARunThatGoesOnUnderAnotherNumberOfThreadsWarnsOnce) {
   EXPECT_EQ(other.err.find(warning), other.err.rfind(warning));
 }
 
+TEST(Command, EachCommandHasHelpOfItsOwn) {
+  const CommandResult all = run_command({"--help"});
+  for (const char* name :
+       {"generate", "eval", "forward", "export", "tokenize", "inspect", "report"}) {
+    EXPECT_THAT(all.out, HasSubstr(std::string("\n  ") + name));
+    const CommandResult own = run_command({name, "--help"});
+    EXPECT_EQ(own.status, 0) << own.err;
+    EXPECT_THAT(own.out, StartsWith(std::string("usage: mstrain ") + name + " "));
+    EXPECT_THAT(own.out, Not(HasSubstr("Exit status")));
+  }
+  // Beside other arguments as well, and nothing is done.
+  EXPECT_THAT(run_command({"generate", "--checkpoint", "x", "-h"}).out,
+              AllOf(HasSubstr("--temperature T"), HasSubstr("0: the most likely token")));
+}
+
 TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
   const SmallRun run;
   const std::pair<std::vector<std::string>, const char*> kCases[] = {
@@ -99,7 +114,11 @@ TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
       {{"generate", "--checkpoint", "x"}, "--prompt TEXT is missing"},
       {{"generate", "--checkpoint", "x", "--prompt", "a", "--tokens", "many"},
        "--tokens: expected an integer, found \"many\""},
-      {{"generate", "--checkpoint", "x", "--prompt", "a", "--temperature", "0"}, "--temperature 0"},
+      {{"generate", "--checkpoint", "x", "--prompt", "a", "--temperature", "-1"},
+       "--temperature -1"},
+      {{"generate", "--checkpoint", "x", "--prompt", "a", "--greedy", "--temperature", "1"},
+       "--greedy: takes no --temperature"},
+      {{"generate", "--checkpont", "x"}, "did you mean --checkpoint?; see mstrain generate --help"},
       {{"generate", "--checkpoint", "x", "--prompt", "a", "--greedy", "--top-k", "3"}, "--greedy"},
       {{"eval"}, "--checkpoint DIR is missing"},
       {{"inspect"}, "inspect: expected one PATH"},
@@ -140,6 +159,23 @@ TEST(Command, MistakesInAConfigurationNameFileLineKeyAndChoice) {
       {"log:", "logs:", "bad.yaml:10: logs: unknown key; did you mean log?"},
       {"log:", "parallel: {tensor: 2}\nlog:", "bad.yaml:10: parallel: unknown key"},
       {"type: char", "type: bpp", "did you mean bpe?"},
+      {"num_layers: 2", "num_layers: \"2\"",
+       "bad.yaml:2: model.num_layers: expected an integer >= 1, found \"2\" in quotes, which make "
+       "it text"},
+      {"batch:", "\tbatch:", "bad.yaml:5: a tab indents this line"},
+      {"lr: 1.0e-2, weight_decay: 0.1}", "lr: 1.0e-2", "bad.yaml:6: this '{' is never closed"},
+      // What nanoGPT and Hugging Face call it.
+      {"num_layers: 2", "n_layer: 2",
+       "bad.yaml:2: model.n_layer: unknown key; here that is model.num_layers"},
+      {"hidden_size: 16", "n_embd: 16", "here that is model.hidden_size\n"},
+      {"seq_length: 16", "block_size: 16", "here that is data.seq_length\n"},
+      {"log:", "block_size: 16\nlog:",
+       "here that is model.max_position_embeddings and data.seq_length\n"},
+      {"log:", "max_iters: 40\nlog:", "here that is schedule.total_steps\n"},
+      {"lr: 1.0e-2", "learning_rate: 1.0e-2", "here that is optimizer.lr\n"},
+      {"micro: 2", "per_device_train_batch_size: 2", "here that is batch.micro\n"},
+      {"log:", "weight_decay: 0.1\nlog:",
+       "weight_decay: unknown key; did you mean optimizer.weight_decay?"},
   };
   for (const auto& [from, to, expected] : kCases) {
     const CommandResult result = with(from, to);
@@ -147,6 +183,83 @@ TEST(Command, MistakesInAConfigurationNameFileLineKeyAndChoice) {
     EXPECT_THAT(result.err, StartsWith(run.path("bad.yaml"))) << to;
     EXPECT_THAT(result.err, HasSubstr(expected)) << to;
   }
+}
+
+TEST(Command, AnEmptyConfigurationIsNamed) {
+  const SmallRun run;
+  write_text(run.path("empty.yaml"), "# nothing yet\n");
+  const CommandResult result = run_command({"--config", run.path("empty.yaml")});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, StartsWith(run.path("empty.yaml") + ": data.train: required key"));
+}
+
+TEST(Command, ErrorsOfTheDataNameTheirKey) {
+  const SmallRun run;
+  const std::string text = run.path("text.txt");
+  write_text(run.path("home/notes.txt"), "a text at home");
+  const auto failing = [&](const std::string& override) {
+    const CommandResult result = run_command(run.arguments("run", {override}));
+    EXPECT_EQ(result.status, 1) << override;
+    return result.err;
+  };
+  EXPECT_THAT(failing("data.train=" + run.path("txet.txt")),
+              StartsWith("command line: data.train: " + run.path("txet.txt") +
+                         ": no such file or folder; did you mean " + text));
+  EXPECT_THAT(failing("data.valid=" + run.path("none.txt")),
+              StartsWith("command line: data.valid: "));
+  EXPECT_THAT(failing("data.tokenizer={type: hf, path: nowhere}"),
+              StartsWith("command line: data.tokenizer: nowhere: no such tokenizer"));
+  write_text(run.path("bad.txt"), "\xff\xfe");
+  EXPECT_THAT(failing("data.train=" + run.path("bad.txt")),
+              StartsWith("command line: data.train: "));
+}
+
+TEST(Command, ATildeIsTheHomeFolder) {
+  const SmallRun run;
+  const Environment home("HOME", run.path("").c_str());
+  const CommandResult result = run_command({"--config", run.config(), "data.train=~/text.txt",
+                                            "run.output_dir=~/there", "schedule.total_steps=6"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(real_files().exists(run.path("there/report.html")));
+}
+
+TEST(Command, ATokenizerHasAShortForm) {
+  const SmallRun run;
+  for (const char* name : {"char", "byte"}) {
+    const CommandResult result = run_command(
+        {"--config", run.config(), std::string("data.tokenizer=") + name, "--print-config"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr(std::string("tokenizer: {type: ") + name + ", path: null}"));
+  }
+  const CommandResult path = run_command(
+      {"--config", run.config(), "data.tokenizer=some/tokenizer.json", "--print-config"});
+  EXPECT_THAT(path.out, HasSubstr("tokenizer: {type: hf, path: some/tokenizer.json}"));
+}
+
+TEST(Command, ATemperatureOfZeroIsGreedyAndExportSaysWhatItWrote) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run", {"schedule.total_steps=6"})).status, 0);
+  const auto generate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"generate", "--checkpoint", run.path("run"), "--prompt", "the cat",
+                               "--tokens", "30"});
+    const CommandResult result = run_command(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_EQ(generate({"--temperature", "0", "--seed", "5"}), generate({"--greedy"}));
+
+  const CommandResult exported =
+      run_command({"export", "--checkpoint", run.path("run"), "--output", run.path("out")});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  EXPECT_THAT(exported.out,
+              AllOf(HasSubstr(run.path("out/model.safetensors") + ": "),
+                    HasSubstr(run.path("out/config.json") + ": "), HasSubstr(" bytes\n")));
+}
+
+TEST(Command, EvalOfWhatIsMissingSaysSo) {
+  const CommandResult result = run_command({"eval", "--checkpoint", "nosuch"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, StartsWith("nosuch: no such file or folder"));
 }
 
 TEST(Command, TheResolvedConfigurationReadsBackAsItself) {
@@ -359,7 +472,7 @@ TEST(Command, FailuresWhileRunningAreStatus1) {
   const SmallRun run;
   const CommandResult no_data = run_command(run.arguments("run", {"data.train=/nowhere/text.txt"}));
   EXPECT_EQ(no_data.status, 1);
-  EXPECT_THAT(no_data.err, StartsWith("/nowhere/text.txt"));
+  EXPECT_THAT(no_data.err, StartsWith("command line: data.train: /nowhere/text.txt"));
   const CommandResult unwritable =
       run_command({"--config", run.config(), "run.output_dir=/proc/nothing/run"});
   EXPECT_EQ(unwritable.status, 1);

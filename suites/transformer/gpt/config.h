@@ -15,9 +15,13 @@ struct DropoutConfig {
 
   template <class V>
   void fields(V& v) {
-    v("hidden", hidden, "of what attention and MLP add to the stream", rule::at_least(0).below(1));
-    v("attention", attention, "of attention probabilities", rule::at_least(0).below(1));
-    v("embedding", embedding, "of the sum of embeddings", rule::at_least(0).below(1));
+    v("hidden", hidden, "of what attention and MLP add to the stream",
+      rule::at_least(0).below(1).elsewhere_called({"resid_pdrop", "hidden_dropout_prob"}));
+    v("attention", attention, "of attention probabilities",
+      rule::at_least(0).below(1).elsewhere_called(
+          {"attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"}));
+    v("embedding", embedding, "of the sum of embeddings",
+      rule::at_least(0).below(1).elsewhere_called({"embd_pdrop"}));
   }
 };
 
@@ -26,7 +30,9 @@ struct NormConfig {
 
   template <class V>
   void fields(V& v) {
-    v("eps", eps, "added to the variance", rule::positive());
+    v("eps", eps, "added to the variance",
+      rule::positive().elsewhere_called(
+          {"layer_norm_epsilon", "layer_norm_eps", "layernorm_epsilon", "norm_eps"}));
   }
 };
 
@@ -37,10 +43,12 @@ struct InitConfig {
   template <class V>
   void fields(V& v) {
     v("std", std, "standard deviation of weights; 1/sqrt(2 num_layers) of it before a residual sum",
-      rule::at_least(0));
+      rule::at_least(0).elsewhere_called({"initializer_range", "init_method_std"}));
     v("from", from,
       "a Hugging Face model directory, a checkpoint or a run to begin with; the other keys of "
-      "`model` are taken from it, and may be left out");
+      "`model` are taken from it, and may be left out",
+      rule::path().elsewhere_called(
+          {"init_from", "model_name_or_path", "pretrained_model_name_or_path", "load"}));
   }
 };
 
@@ -62,23 +70,29 @@ struct GptConfig {
 
   template <class V>
   void fields(V& v) {
-    v("type", type, "model family", rule::one_of({"gpt"}));
-    v("vocab_size", vocab_size, "tokens; auto: as many as the tokenizer has", rule::at_least(1));
-    v("hidden_size", hidden_size, "width of the stream", rule::at_least(1));
-    v("num_layers", num_layers, "blocks", rule::at_least(1));
+    v("type", type, "model family", rule::one_of({"gpt"}).elsewhere_called({"model_type"}));
+    v("vocab_size", vocab_size, "tokens; auto: as many as the tokenizer has",
+      rule::at_least(1).elsewhere_called({"padded_vocab_size", "n_vocab"}));
+    v("hidden_size", hidden_size, "width of the stream",
+      rule::at_least(1).elsewhere_called({"n_embd", "d_model", "n_embed", "embed_dim", "dim"}));
+    v("num_layers", num_layers, "blocks",
+      rule::at_least(1).elsewhere_called({"n_layer", "num_hidden_layers", "n_layers", "depth"}));
     v("num_attention_heads", num_attention_heads, "heads; must divide hidden_size",
-      rule::at_least(1));
+      rule::at_least(1).elsewhere_called({"n_head", "n_heads", "num_heads"}));
     v("ffn_hidden_size", ffn_hidden_size, "width inside the MLP; null: 4 hidden_size",
-      rule::at_least(1));
-    v("max_position_embeddings", max_position_embeddings, "longest sequence", rule::at_least(1));
+      rule::at_least(1).elsewhere_called({"n_inner", "intermediate_size", "d_ff"}));
+    v("max_position_embeddings", max_position_embeddings, "longest sequence",
+      rule::at_least(1).elsewhere_called({"n_positions", "n_ctx", "block_size", "context_length"}));
     v("activation", activation, "inside the MLP",
-      rule::one_of({"gelu", "gelu_new", "relu", "silu", "tanh"}));
+      rule::one_of({"gelu", "gelu_new", "relu", "silu", "tanh"})
+          .elsewhere_called({"activation_function", "hidden_act"}));
     v("scale_attn_weights", scale_attn_weights, "attention scores are divided by sqrt(head_dim)");
     v("scale_attn_by_inverse_layer_idx", scale_attn_by_inverse_layer_idx,
       "and by the number of the layer, from 1");
     v("norm", norm, "layer norms");
     v("dropout", dropout, "probabilities of dropping an element in training");
-    v("tie_embeddings", tie_embeddings, "token embeddings are the output layer's weights too");
+    v("tie_embeddings", tie_embeddings, "token embeddings are the output layer's weights too",
+      rule::elsewhere_called({"tie_word_embeddings", "untie_embeddings_and_output_weights"}));
     v("init", init, "initial weights");
   }
 

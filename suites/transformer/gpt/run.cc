@@ -134,7 +134,7 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   if (model != nullptr) {
     tokenizer = stored_tokenizer(request.files, *model);
   }
-  Corpus corpus = open_corpus(request.files, config.data, std::move(tokenizer));
+  Corpus corpus = open_corpus(request.files, config.data, std::move(tokenizer), request.tree);
   config = with_vocab(std::move(config), corpus.tokenizer->vocab_size(), request.tree);
   for (const std::string& prompt : config.train.eval.prompts) {
     try {

@@ -99,18 +99,61 @@ TEST(Yaml, ErrorsNameFileLineKeyAndWhatWasFound) {
 TEST(Yaml, RejectsWhatAConfigurationShouldNotHold) {
   EXPECT_THAT(error_of("a: 1\nb: 2\na: 3\n"),
               HasSubstr("a.yaml:3: a: duplicate key; the first is in line 1"));
-  EXPECT_THAT(error_of("a: &x 1\nb: *x\n"), HasSubstr("a.yaml:1: anchors and aliases"));
   EXPECT_THAT(error_of("a: *x\n"), HasSubstr("a.yaml:1: "));
   EXPECT_THAT(error_of("a: !!python/object x\n"), HasSubstr("tags are not supported"));
   EXPECT_THAT(error_of("a: 1\n---\nb: 2\n"), HasSubstr("second document"));
-  EXPECT_THAT(error_of("a: [1, 2\n"), HasSubstr("a.yaml:2: "));
+  EXPECT_THAT(error_of("a: [1, 2\n"), HasSubstr("a.yaml:1: this '[' is never"));
   EXPECT_THAT(error_of("? [1]\n: 2\n"), HasSubstr("expected a key, found a list"));
   EXPECT_THAT(error_of("~: 2\n"), HasSubstr("expected a key, found null"));
   EXPECT_THAT(error_of(std::string_view("a\0b", 3)), HasSubstr("zero byte"));
   EXPECT_THAT(error_of(std::string(2 << 20, 'a')), HasSubstr("larger than"));
 }
 
+TEST(Yaml, MistakesOfFormAreNamedWhereTheyWereMade) {
+  EXPECT_EQ(error_of("a:\n\tb: 1\n"),
+            "a.yaml:2: a tab indents this line; YAML indents with spaces");
+  EXPECT_EQ(error_of("a: 1\nb: {c: 1,\n    d: [2, 3]\ne: 4\n"),
+            "a.yaml:2: this '{' is never closed");
+  EXPECT_EQ(error_of("a: {b: 1\nc: }x: {\n"), "a.yaml:2: this '{' is never closed");
+  EXPECT_EQ(error_of("a: {b: [1, 2}\n"),
+            "a.yaml:1: this '}' comes before the '[' of line 1 is closed");
+  EXPECT_EQ(error_of("a: 1\nb: ]\n"), "a.yaml:2: this ']' closes nothing that is open");
+  EXPECT_EQ(error_of("a: 1\nb: [\"text]\nc: 2\n"),
+            "a.yaml:2: the quote \" that begins here is never closed");
+  // Signs in texts, comments and literal blocks open nothing.
+  EXPECT_EQ(error_of("a: it's {x # [\nb: |\n  {\n  \"\nc:\n \td: 1\n"),
+            "a.yaml:6: a tab indents this line; YAML indents with spaces");
+}
+
+TEST(Yaml, AnchorsStandForCopies) {
+  const YamlNode tree = parse_yaml(
+      "a: &base {x: 1, y: [1, 2]}\n"
+      "b: *base\n"
+      "c: {<<: *base, x: 3}\n"
+      "d: &n null\n"
+      "e: [*n, &s text, *s]\n"
+      "f: {<<: [{z: 1}, *base, {x: 9}], w: 0}\n",
+      "a.yaml");
+  EXPECT_EQ(to_flow(*tree.find("b")), "{x: 1, y: [1, 2]}");
+  EXPECT_EQ(to_flow(*tree.find("c")), "{x: 3, y: [1, 2]}");
+  EXPECT_EQ(to_flow(*tree.find("e")), "[null, text, text]");
+  EXPECT_EQ(to_flow(*tree.find("f")), "{w: 0, z: 1, x: 1, y: [1, 2]}");
+  EXPECT_EQ(tree.find("b")->find("x")->line, 1);  // where the value is written
+  EXPECT_EQ(tree.find("b")->line, 2);
+  EXPECT_THAT(error_of("a: {<<: 3}\n"), HasSubstr("a.yaml:1: <<: expected a map"));
+  EXPECT_THAT(error_of("a: &x [*x]\n"), HasSubstr("a.yaml:1: an alias inside of what it"));
+}
+
 TEST(Yaml, BombsAreRefused) {
+  std::string laughs = "a0: &a0 [1, 1, 1, 1]\n";
+  std::string tower = "t0: &t0 [1]\n";
+  for (int i = 1; i < 100; ++i) {
+    laughs += fmt::format("a{}: &a{} [*a{}, *a{}]\n", i, i, i - 1, i - 1);
+    tower += fmt::format("t{}: &t{} [*t{}]\n", i, i, i - 1);
+  }
+  EXPECT_THAT(error_of(laughs), HasSubstr("more than 20000 values"));
+  EXPECT_THAT(error_of(tower), HasSubstr("nested deeper"));
+
   EXPECT_THAT(error_of(std::string(100, '[') + std::string(100, ']')), HasSubstr("nested deeper"));
   EXPECT_NE(error_of(std::string(100000, '[')), "no error");
   EXPECT_NE(error_of(std::string(100000, '{')), "no error");

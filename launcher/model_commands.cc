@@ -1,0 +1,154 @@
+// The commands that use a stored model.
+#include <fmt/core.h>
+
+#include "core/base/error.h"
+#include "core/base/files.h"
+#include "core/base/missing_file.h"
+#include "core/train/numbers.h"
+#include "core/train/run_directory.h"
+#include "launcher/commands.h"
+#include "suites/transformer/gpt/export.h"
+#include "suites/transformer/gpt/forward.h"
+#include "suites/transformer/gpt/run.h"
+
+namespace mstrain::launcher {
+namespace {
+
+constexpr const char* kModelHelp =
+    "a checkpoint, a run (its newest checkpoint) or a model directory";
+
+}  // namespace
+
+int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
+  std::optional<std::string> checkpoint;
+  std::optional<double> temperature;
+  gpt::GenerateRequest request;
+  gpt::SamplingOptions& sampling = request.sampling;
+  const std::vector<Option> options{
+      text_option("--checkpoint", "DIR", checkpoint, kModelHelp),
+      text_option("--model", "DIR", checkpoint, "the same"),
+      {"--prompt", "TEXT", [&](const std::string& text) { request.prompts.push_back(text); },
+       "a text to continue; once for each"},
+      {"--stop", "ID",
+       [&](const std::string& text) { request.stop.push_back(integer_value("--stop", text)); },
+       "a token that ends a text, besides the model's own; once for each"},
+      {"--tokens", "N",
+       [&](const std::string& text) { request.tokens = integer_value("--tokens", text); },
+       "at most so many more tokens (default 256)"},
+      flag("--greedy", sampling.greedy, "always the most likely token"),
+      {"--temperature", "T",
+       [&](const std::string& text) { temperature = number_value("--temperature", text); },
+       "logits are divided by it (default 1); 0: the most likely token"},
+      {"--top-k", "K",
+       [&](const std::string& text) { sampling.top_k = integer_value("--top-k", text); },
+       "only of the K most likely tokens"},
+      {"--top-p", "P",
+       [&](const std::string& text) { sampling.top_p = number_value("--top-p", text); },
+       "only of the fewest tokens whose probabilities sum up to P"},
+      {"--seed", "S",
+       [&](const std::string& text) {
+         sampling.seed = static_cast<uint64_t>(integer_value("--seed", text));
+       },
+       "of the draws (default 0)"}};
+  if (!parse_options(usage, arguments, options)) {
+    return kDone;
+  }
+  request.checkpoint = required(checkpoint, "--checkpoint DIR");
+  if (request.prompts.empty()) {
+    throw ConfigError("--prompt TEXT is missing");
+  }
+  if (sampling.greedy && (temperature || sampling.top_k || sampling.top_p)) {
+    throw ConfigError("--greedy: takes no --temperature, --top-k or --top-p");
+  }
+  if (request.tokens < 1) {
+    throw ConfigError(fmt::format("--tokens: expected at least 1, found {}", request.tokens));
+  }
+  if (temperature == 0.0) {
+    sampling.greedy = true;
+  } else {
+    sampling.temperature = temperature.value_or(1);
+  }
+  try {
+    gpt::check_sampling(sampling);
+  } catch (const Error& error) {
+    throw ConfigError(fmt::format("--{}", error.what()));
+  }
+  gpt::generate(real_files(), request, stdout);
+  return kDone;
+}
+
+int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
+  std::optional<std::string> checkpoint;
+  std::optional<std::string> config;
+  const std::vector<Option> options{
+      text_option("--checkpoint", "DIR", checkpoint, kModelHelp),
+      text_option("--model", "DIR", checkpoint, "the same"),
+      text_option("--config", "FILE", config, "names the data; without it those of the run")};
+  const auto overrides = parse_arguments(usage, arguments, options);
+  if (!overrides) {
+    return kDone;
+  }
+  const std::string folder = required(checkpoint, "--checkpoint DIR");
+  FileSystem& files = real_files();
+  if (!files.exists(folder)) {
+    fail_missing(files, folder);
+  }
+  if (!config) {
+    // A run directory, a checkpoint in its folder `checkpoints`, or what `.` stands for below either.
+    for (const char* above : {"", "/..", "/../.."}) {
+      const std::string candidate = join_path(folder + above, kConfigFile);
+      if (files.exists(candidate)) {
+        config = candidate;
+        break;
+      }
+    }
+  }
+  if (!config) {
+    throw ConfigError(fmt::format("--config FILE is missing: {} lies in no run directory", folder));
+  }
+  gpt::evaluate_checkpoint({files, load_config(*config, *overrides), stop, stdout}, folder);
+  return stop ? kInterrupted : kDone;
+}
+
+int forward(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
+  std::optional<std::string> model;
+  std::optional<std::string> input;
+  std::optional<std::string> output;
+  gpt::ForwardRequest request;
+  const std::vector<Option> options{
+      text_option("--model", "DIR", model, kModelHelp),
+      text_option("--checkpoint", "DIR", model, "the same"),
+      text_option("--input", "FILE", input, "safetensors: input_ids, attention_mask, labels, ..."),
+      text_option("--output", "FILE", output, "safetensors: logits, loss"),
+      flag("--grads", request.gradients, "and a gradient for each parameter")};
+  if (!parse_options(usage, arguments, options)) {
+    return kDone;
+  }
+  request.model = required(model, "--model DIR");
+  request.input = required(input, "--input FILE");
+  request.output = required(output, "--output FILE");
+  gpt::forward(real_files(), request);
+  return kDone;
+}
+
+int export_weights(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
+  std::optional<std::string> model;
+  std::optional<std::string> output;
+  const std::vector<Option> options{
+      text_option("--checkpoint", "DIR", model, kModelHelp),
+      text_option("--model", "DIR", model, "the same"),
+      text_option("--output", "DIR", output, "a new folder, or an empty one")};
+  if (!parse_options(usage, arguments, options)) {
+    return kDone;
+  }
+  FileSystem& files = real_files();
+  const std::string& folder = required(output, "--output DIR");
+  gpt::export_model(files, required(model, "--checkpoint DIR"), folder);
+  for (const std::string& name : files.list(folder)) {
+    const std::string path = join_path(folder, name);
+    fmt::print("{}: {} bytes\n", path, grouped(static_cast<int64_t>(files.file_size(path))));
+  }
+  return kDone;
+}
+
+}  // namespace mstrain::launcher
