@@ -6,9 +6,10 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(ZLIB REQUIRED)
-# Debian's CMake package of oneDNN asks for OpenCL, so the library is looked up by name.
-find_library(DNNL_LIBRARY dnnl REQUIRED)
-find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
-add_library(dnnl_imported INTERFACE IMPORTED)
-target_include_directories(dnnl_imported SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
-target_link_libraries(dnnl_imported INTERFACE ${DNNL_LIBRARY})
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+
+# What Debian has without a CMake package (oneDNN's asks for OpenCL) is looked up by name.
+include(${CMAKE_CURRENT_LIST_DIR}/ImportedLibrary.cmake)
+mstrain_imported_library(dnnl oneapi/dnnl/dnnl.hpp)
+mstrain_imported_library(isal isa-l/crc.h)
+mstrain_imported_library(utf8proc utf8proc.h)

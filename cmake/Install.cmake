@@ -15,5 +15,5 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/mstrainConfig.cmake.in
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/mstrainConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mstrainConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/mstrainConfigVersion.cmake
-              ${CMAKE_CURRENT_LIST_DIR}/Dependencies.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/Dependencies.cmake ${CMAKE_CURRENT_LIST_DIR}/ImportedLibrary.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mstrain)

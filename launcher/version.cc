@@ -4,6 +4,7 @@
 
 #include "core/base/isa.h"
 #include "core/base/version.h"
+#include "core/data/unicode_class.h"
 #include "core/ir/kernel.h"
 #include "core/train/machine.h"
 
@@ -26,6 +27,7 @@ void print_version(std::FILE* out) {
              isa() == best_isa()
                  ? ""
                  : fmt::format(" by MSTRAIN_ISA; this machine has {}", to_string(best_isa())));
+  fmt::print(out, "unicode {}\n", unicode_version());
   constexpr std::pair<const char*, Backend> kBackends[] = {{"reference", Backend::kReference},
                                                            {"cpu", Backend::kCpu}};
   for (const auto& [name, backend] : kBackends) {

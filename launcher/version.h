@@ -5,7 +5,8 @@
 
 namespace mstrain::launcher {
 
-// Version, compiler, the instruction set in use, and each backend with how many operations it has kernels for.
+// Version, compiler, the instruction set in use, the Unicode of tokenizers, and each backend with how many operations it
+// has kernels for.
 void print_version(std::FILE* out);
 
 }  // namespace mstrain::launcher

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Installs what mstrain is built and tested with, from Debian's packages. Does nothing where all of it is there.
 #   scripts/deps.sh         to build, test and run
-#   scripts/deps.sh --ci    also what continuous integration checks with
+#   scripts/deps.sh --ci    also what continuous integration checks with, the Python packages of tests/requirements.txt among
+#                           it, in the virtual environment .venv; where pip cannot fetch them, tests that need them are skipped
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 packages=(
   g++ cmake ninja-build ccache        # compiler and build
@@ -10,31 +12,49 @@ packages=(
   libyaml-cpp-dev                     # configuration
   libdnnl-dev libeigen3-dev           # matrix products
   zlib1g-dev                          # compressed data sets
+  libssl-dev libisal-dev              # SHA-256, CRC-32C
+  libutf8proc-dev                     # classes of characters
   librocksdb-dev                      # the embedding cache on disk
   libgtest-dev libgmock-dev           # tests
   libbenchmark-dev                    # benchmarks
   dataset-fashion-mnist               # data of an example and its tests
 )
 if [ "${1:-}" = --ci ]; then
-  packages+=(clang-format python3)    # format and include checks
+  packages+=(git clang-format python3 # format and include checks
+             python3-venv unicode-data)  # peers that tests compare with, the characters to compare
 fi
 
-missing=()
-for package in "${packages[@]}"; do
-  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-done
-if [ ${#missing[@]} -eq 0 ]; then
-  exit 0
+install_missing() {
+  local missing=() package run=() log
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  echo "mstrain needs these Debian packages, which are not installed: ${missing[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "Run as root: apt-get install ${missing[*]}" >&2; exit 1; }
+    run=(sudo)
+  fi
+  log=$(mktemp)
+  { "${run[@]}" apt-get update -qq &&
+    "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  } >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; echo "apt-get could not install: ${missing[*]}" >&2; exit 1; }
+  rm -f "$log"
+  echo "installed"
+}
+
+# Made anew when the list of packages changes.
+make_venv() {
+  cmp -s tests/requirements.txt .venv/requirements.txt && return
+  echo "making .venv with: $(grep -v '^#' tests/requirements.txt | tr '\n' ' ')"
+  if python3 -m venv --clear .venv && .venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt; then
+    cp tests/requirements.txt .venv/
+  else
+    echo "pip could not fetch them: tests that need them will be skipped" >&2
+  fi
+}
+
+install_missing
+if [ "${1:-}" = --ci ]; then
+  make_venv
 fi
-echo "mstrain needs these Debian packages, which are not installed: ${missing[*]}"
-run=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "Run as root: apt-get install ${missing[*]}" >&2; exit 1; }
-  run=(sudo)
-fi
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-{ "${run[@]}" apt-get update -qq &&
-  "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
-} >"$log" 2>&1 || { cat "$log" >&2; echo "apt-get could not install: ${missing[*]}" >&2; exit 1; }
-echo "installed"

@@ -1,19 +1,42 @@
 #include "core/data/unicode_class.h"
 
+#include <utf8proc.h>
+
 #include <map>
 
-namespace mstrain::unicode_detail {
+namespace mstrain {
+namespace {
+
+CharClass class_of(int32_t code) {
+  switch (utf8proc_category(code)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO: return CharClass::kLetter;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO: return CharClass::kNumber;
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP: return CharClass::kSpace;
+    default:  // White_Space has six control characters besides
+      return (code >= 0x09 && code <= 0x0D) || code == 0x85 ? CharClass::kSpace : CharClass::kOther;
+  }
+}
+
+}  // namespace
+
+std::string_view unicode_version() { return utf8proc_unicode_version(); }
+
+namespace unicode_detail {
 
 ClassTable::ClassTable() {
   std::map<std::array<CharClass, 256>, uint16_t> seen;
-  size_t run = 0;
   for (uint32_t index = 0; index < block.size(); ++index) {
     std::array<CharClass, 256> cell{};
     for (uint32_t i = 0; i < 256; ++i) {
-      while (run + 1 < kRunCount && kRuns[run + 1] >> 2 <= index * 256 + i) {
-        ++run;
-      }
-      cell[i] = static_cast<CharClass>(kRuns[run] & 3);
+      cell[i] = class_of(static_cast<int32_t>(index * 256 + i));
     }
     const auto [at, is_new] = seen.emplace(cell, static_cast<uint16_t>(cells.size()));
     if (is_new) {
@@ -28,4 +51,5 @@ const ClassTable& class_table() {
   return table;
 }
 
-}  // namespace mstrain::unicode_detail
+}  // namespace unicode_detail
+}  // namespace mstrain

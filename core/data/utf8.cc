@@ -1,34 +1,22 @@
 #include "core/data/utf8.h"
 
 #include <fmt/core.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 
 namespace mstrain {
 
 Utf8Character decode_utf8(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) {
-    return {first, 1};
+  const auto* begin = reinterpret_cast<const unsigned char*>(text.data() + at);
+  if (*begin < 0x80) {
+    return {*begin, 1};
   }
-  const int length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() - at < static_cast<size_t>(length)) {
-    return {};
-  }
-  char32_t code = first & (0x7FU >> length);
-  for (int i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) {
-      return {};
-    }
-    code = code << 6 | (byte(i) & 0x3FU);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  if (overlong || surrogate || code > 0x10FFFF) {
-    return {};
-  }
-  return {code, length};
+  utf8proc_int32_t code = 0;
+  const auto left = static_cast<utf8proc_ssize_t>(std::min<size_t>(text.size() - at, 4));
+  const utf8proc_ssize_t length = utf8proc_iterate(begin, left, &code);
+  return length > 0 ? Utf8Character{static_cast<char32_t>(code), static_cast<int>(length)}
+                    : Utf8Character{};
 }
 
 size_t find_invalid_utf8(std::string_view text) {
@@ -70,22 +58,9 @@ std::string replace_invalid_utf8(std::string_view text) {
 }
 
 void append_utf8(char32_t code, std::string& text) {
-  const auto put = [&](char32_t byte) { text.push_back(static_cast<char>(byte)); };
-  if (code < 0x80) {
-    put(code);
-  } else if (code < 0x800) {
-    put(0xC0 | code >> 6);
-    put(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    put(0xE0 | code >> 12);
-    put(0x80 | (code >> 6 & 0x3F));
-    put(0x80 | (code & 0x3F));
-  } else {
-    put(0xF0 | code >> 18);
-    put(0x80 | (code >> 12 & 0x3F));
-    put(0x80 | (code >> 6 & 0x3F));
-    put(0x80 | (code & 0x3F));
-  }
+  utf8proc_uint8_t bytes[4];
+  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes);
+  text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
 }
 
 std::string describe_character(char32_t code) {

@@ -11,4 +11,4 @@ mstrain_room(base ${root}/core/base DEPENDS fmt::fmt Threads::Threads nlohmann_j
              PRIVATE_DEPENDS yaml-cpp)
 target_compile_definitions(mstrain_base PRIVATE MSTRAIN_SOURCE_DIR="${root}" MSTRAIN_VERSION="${PROJECT_VERSION}")
 mstrain_room(runtime ${root}/core/runtime DEPENDS mstrain_base)
-mstrain_room(io ${root}/core/io DEPENDS mstrain_runtime PRIVATE_DEPENDS ZLIB::ZLIB)
+mstrain_room(io ${root}/core/io DEPENDS mstrain_runtime PRIVATE_DEPENDS ZLIB::ZLIB OpenSSL::Crypto isal_imported)

@@ -27,27 +27,23 @@ TEST(Sha256, KnownAnswers) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Digest, FastAndPortableAgreeHoweverTheDataIsCut) {
+TEST(Digest, DoesNotDependOnHowTheDataIsCut) {
   Rng rng(1);
   for (int round = 0; round < 200; ++round) {
     std::string data(rng.below(400), '\0');
     for (char& c : data) {
       c = static_cast<char>(rng.next_u32());
     }
-    EXPECT_EQ(crc32c(as_bytes(data)), digest_detail::crc32c_portable(as_bytes(data), 0));
     Sha256 pieces;
+    uint32_t crc = 0;
     for (size_t at = 0; at < data.size();) {
       const size_t size = std::min<size_t>(data.size() - at, rng.below(130));
       pieces.add(as_bytes(data).subspan(at, size));
+      crc = crc32c(as_bytes(data).subspan(at, size), crc);
       at += size;
     }
     EXPECT_EQ(pieces.finish_hex(), sha256_hex(data));
-    std::array<uint32_t, 8> fast{1, 2, 3, 4, 5, 6, 7, 8};
-    std::array<uint32_t, 8> slow = fast;
-    const auto* bytes = reinterpret_cast<const uint8_t*>(data.data());
-    digest_detail::sha256_blocks(fast, bytes, data.size() / 64);
-    digest_detail::sha256_blocks_portable(slow, bytes, data.size() / 64);
-    EXPECT_EQ(fast, slow);
+    EXPECT_EQ(crc, crc32c(as_bytes(data)));
   }
 }
 

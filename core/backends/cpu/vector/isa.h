@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #ifndef MSTRAIN_ISA
 #error "MSTRAIN_ISA must name the instruction set that this source is compiled for"
@@ -56,29 +58,15 @@ MSTRAIN_ALWAYS_INLINE Vector<T> splat(T x) {
   return x - Vector<T>{};
 }
 
-// Lanes i and i + width change places in each group of 2 width lanes.
+// Lanes i and i + width change places in each group of 2 width lanes. One instruction; Highway would bring vector types
+// of its own for it.
 template <int width, class V>
 MSTRAIN_ALWAYS_INLINE V swap_lanes(V v) {
-  constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(v[0]));
-  if constexpr (kLanes == 2) {
-    return __builtin_shufflevector(v, v, 1, 0);
-  } else if constexpr (kLanes == 4) {
-    return width == 2 ? __builtin_shufflevector(v, v, 2, 3, 0, 1)
-                      : __builtin_shufflevector(v, v, 1, 0, 3, 2);
-  } else if constexpr (kLanes == 8) {
-    return width == 4   ? __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
-           : width == 2 ? __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5)
-                        : __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
-  } else {
-    return width == 8
-               ? __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
-           : width == 4
-               ? __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11)
-           : width == 2
-               ? __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13)
-               : __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15,
-                                         14);
+  constexpr size_t kLanes = sizeof(v) / sizeof(v[0]);
+  return [&]<size_t... lane>(std::index_sequence<lane...>) __attribute__((always_inline)) {
+    return __builtin_shufflevector(v, v, (static_cast<int>(lane) ^ width)...);
   }
+  (std::make_index_sequence<kLanes>());
 }
 
 // All lanes folded into one by the associative, commutative f.

@@ -1,0 +1,11 @@
+# mstrain_imported_library(<name> <header>): target <name>_imported of a library that has no CMake package.
+function(mstrain_imported_library name header)
+  if(TARGET ${name}_imported)
+    return()
+  endif()
+  find_library(${name}_LIBRARY ${name} REQUIRED)
+  find_path(${name}_INCLUDE_DIR ${header} REQUIRED)
+  add_library(${name}_imported INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${name}_imported SYSTEM INTERFACE ${${name}_INCLUDE_DIR})
+  target_link_libraries(${name}_imported INTERFACE ${${name}_LIBRARY})
+endfunction()
