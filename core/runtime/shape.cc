@@ -36,11 +36,11 @@ Shape contiguous_strides(const Shape& shape) {
 }
 
 bool is_contiguous(const Shape& shape, const Shape& strides) {
+  if (shape.elements() == 0) {
+    return true;
+  }
   int64_t expected = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] == 0) {
-      return true;
-    }
     if (shape[i] != 1 && strides[i] != expected) {
       return false;
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the wheel, installs it into a folder of its own and runs the module's test from there.
-Usage: python_wheel_test.py <folder of the module> <built library>. Exits with 77 where this Python cannot build wheels."""
-import importlib.util
+Usage: python_wheel_test.py <folder of the module> <built library>. Skipped where no Python can build wheels
+(tests/interpreter.py)."""
 import os
 import pathlib
 import shutil
@@ -9,11 +9,10 @@ import subprocess
 import sys
 import tempfile
 
-needed = [name for name in ("pip", "setuptools", "wheel") if importlib.util.find_spec(name) is None]
-if needed:
-    print(f"skipped: {sys.executable} lacks {', '.join(needed)}")
-    sys.exit(77)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import interpreter  # noqa: E402
 
+interpreter.need("pip", "setuptools>=64", "wheel")
 source, library = sys.argv[1:]
 environment = {**os.environ, "MSTRAIN_EMBEDDING_CACHE_LIBRARY": library}
 with tempfile.TemporaryDirectory() as scratch:

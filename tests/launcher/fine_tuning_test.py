@@ -2,8 +2,7 @@
 """docs/fine_tuning.md does what it says: its files are written, its commands run in order on a tiny GPT-2 directory, and
 what comes out opens in `transformers`, where Python has that; everywhere the bytes of the tensors are compared.
 
-Usage: fine_tuning_test.py MSTRAIN. Set MSTRAIN_TRANSFORMERS_PYTHON to an interpreter that has torch and transformers, or
-create the virtual environment .venv-transformers."""
+Usage: fine_tuning_test.py MSTRAIN."""
 import json
 import math
 import os
@@ -14,6 +13,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import interpreter  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/fine_tuning.md"
@@ -84,17 +86,6 @@ def tensors(path):
             for name, entry in header.items() if name != "__metadata__"}
 
 
-def with_transformers():
-    """An interpreter that has what the page's Python needs, or None."""
-    for candidate in (os.environ.get("MSTRAIN_TRANSFORMERS_PYTHON"), ROOT / ".venv-transformers/bin/python",
-                      sys.executable):
-        if candidate and pathlib.Path(candidate).exists():
-            probe = [str(candidate), "-c", "import torch, transformers"]
-            if subprocess.run(probe, capture_output=True).returncode == 0:
-                return str(candidate)
-    return None
-
-
 def run(command, folder, path):
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace",
                           env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "HF_HUB_OFFLINE": "1"})
@@ -131,12 +122,12 @@ def main():
         assert all(tuned[n][2] != before[n][2] for n in before)
         for file in ("vocab.json", "merges.txt"):
             assert (folder / "tuned" / file).read_bytes() == (folder / "gpt2" / file).read_bytes()
-        interpreter = with_transformers()
+        python_of_page = interpreter.find("torch", "transformers")
         if interpreter is None:
             print("the Python packages `torch` and `transformers` are not installed: bytes alone were compared")
         else:
             greedy, = (out for command, out in outputs.items() if command.endswith("--greedy"))
-            opened = run([interpreter, "-c", python[0]], folder, mstrain.parent)
+            opened = run([python_of_page, "-c", python[0]], folder, mstrain.parent)
             assert opened == greedy, (opened, greedy)
             print("transformers continues the text with the same tokens")
     print(f"ran {len(outputs)} commands of {PAGE.name}: eval loss {losses[1]:.3f} before, {losses[0]:.3f} after")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """TensorBoard's own reader finds in the event files of a run what metrics.jsonl says, also after the run went on.
 
-Usage: tensorboard_test.py MSTRAIN. Exits with 77 (skipped) where the `tensorboard` package is missing; set
-MSTRAIN_TENSORBOARD_PYTHON to an interpreter that has it, or create the virtual environment .venv-tensorboard."""
+Usage: tensorboard_test.py MSTRAIN. Skipped where no Python has `tensorboard` (tests/interpreter.py)."""
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import interpreter  # noqa: E402
+
 CONFIG = """
 run: {name: small, threads: 1, output_dir: run}
 model: {hidden_size: 16, num_layers: 1, num_attention_heads: 2, max_position_embeddings: 16}
@@ -25,22 +25,9 @@ TAGS = {"loss": "train/loss", "lr": "train/lr", "grad_norm": "train/grad_norm",
         "eval_perplexity": "eval/perplexity", "eval_bits_per_byte": "eval/bits_per_byte", "eval_accuracy": "eval/accuracy"}
 
 
-def with_tensorboard():
-    """Starts this program again under an interpreter that has the package."""
-    candidates = [os.environ.get("MSTRAIN_TENSORBOARD_PYTHON"), ROOT / ".venv-tensorboard/bin/python"]
-    for candidate in candidates:
-        if candidate and pathlib.Path(candidate).exists() and str(candidate) != sys.executable:
-            if subprocess.run([candidate, "-c", "import tensorboard"], capture_output=True).returncode == 0:
-                os.execv(candidate, [str(candidate), *sys.argv])
-    print("skipped: the Python package `tensorboard` is not installed")
-    sys.exit(77)
-
-
 def main():
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    except ImportError:
-        with_tensorboard()
+    interpreter.need("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     mstrain = str(pathlib.Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "text.txt").write_text("the cat sat on the mat\n" * 200)

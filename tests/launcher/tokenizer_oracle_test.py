@@ -2,9 +2,8 @@
 """`mstrain tokenize` gives the ids that tiktoken, tokenizers and sentencepiece give, for every character and over random
 Unicode text.
 
-Usage: tokenizer_oracle_test.py MSTRAIN. Exits with 77 (skipped) where the packages or GPT-2's files (MSTRAIN_TEST_DATA)
-are missing; set MSTRAIN_TOKENIZERS_PYTHON to an interpreter that has tiktoken, tokenizers and sentencepiece, or create
-the virtual environment .venv-tokenizers."""
+Usage: tokenizer_oracle_test.py MSTRAIN. Skipped where no Python has the packages (tests/interpreter.py), or GPT-2's files
+(MSTRAIN_TEST_DATA) are missing."""
 import json
 import os
 import pathlib
@@ -14,27 +13,14 @@ import sys
 import tempfile
 import unicodedata
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import interpreter  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DATA = pathlib.Path(os.environ.get("MSTRAIN_TEST_DATA", ROOT.parent / "shared/data"))
 UNICODE = pathlib.Path(os.environ.get("MSTRAIN_UNICODE_DATA", "/usr/share/unicode"))  # Debian's unicode-data
 SEED = 7
 TEXTS = 4000
-
-
-def skip(why):
-    print(f"skipped: {why}")
-    sys.exit(77)
-
-
-def with_packages():
-    """Starts this program again under an interpreter that has the packages."""
-    candidates = [os.environ.get("MSTRAIN_TOKENIZERS_PYTHON"), ROOT / ".venv-tokenizers/bin/python"]
-    for candidate in candidates:
-        if candidate and pathlib.Path(candidate).exists() and str(candidate) != sys.executable:
-            probe = [candidate, "-c", "import tiktoken, tokenizers, sentencepiece"]
-            if subprocess.run(probe, capture_output=True).returncode == 0:
-                os.execv(candidate, [str(candidate), *sys.argv])
-    skip("the Python packages tiktoken, tokenizers and sentencepiece are not installed")
 
 
 def assigned_characters():
@@ -198,12 +184,7 @@ def check_sentencepiece(mstrain, model, texts):
 
 
 def main():
-    try:
-        import sentencepiece  # noqa: F401
-        import tiktoken  # noqa: F401
-        import tokenizers  # noqa: F401
-    except ImportError:
-        with_packages()
+    interpreter.need("sentencepiece", "tiktoken", "tokenizers")
     sys.path.insert(0, str(ROOT / "benchmarks"))
     import tokenizers_vs_python as peers
     mstrain = str(pathlib.Path(sys.argv[1]).resolve())
@@ -219,7 +200,7 @@ def main():
                 compare(name + ", special", texts, ours(mstrain, path, texts, "--add-special"),
                         lambda t: tokenizer.encode(t).ids)
     if not (DATA / "gpt2/encoder.json").exists():
-        skip("GPT-2's files are not in MSTRAIN_TEST_DATA")
+        interpreter.skip("GPT-2's files are not in MSTRAIN_TEST_DATA")
     found = ours(mstrain, DATA / "gpt2", texts)
     with_tiktoken = peers.with_tiktoken(DATA / "gpt2")
     compare("tiktoken", texts, found, with_tiktoken)

@@ -1,6 +1,6 @@
 """usage: python_wheel_test.py SOURCE_FOLDER
-Builds the wheel of the Python module, installs it into an empty folder and runs its tests there. Exits with 77 where this
-Python lacks NumPy, pip or setuptools. Nothing is fetched. MSTRAIN_PYTHON names another interpreter."""
+Builds the wheel of the Python module, installs it into an empty folder and runs its tests there. Skipped where no
+Python has NumPy, pip, setuptools and wheel (tests/interpreter.py). Nothing is fetched."""
 import os
 import pathlib
 import shutil
@@ -8,21 +8,17 @@ import subprocess
 import sys
 import tempfile
 
-NEEDS = """
-import setuptools, numpy, pip
-version = tuple(int(part) for part in setuptools.__version__.split(".")[:2])
-assert version >= (64, 0)
-if version < (70, 1):
-    import wheel
-"""
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import interpreter  # noqa: E402
+
+NEEDS = "numpy", "pip", "setuptools>=64", "wheel"
 
 
 def main():
     source = pathlib.Path(sys.argv[1]).resolve()
-    python = os.environ.get("MSTRAIN_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", NEEDS], capture_output=True).returncode != 0:
-        print(f"skipped: {python} has not all of numpy, pip, setuptools >= 64 and wheel")
-        return 77
+    python = interpreter.find(*NEEDS)
+    if python is None:
+        interpreter.skip_without(*NEEDS)
     with tempfile.TemporaryDirectory() as folder:
         wheels, site = pathlib.Path(folder, "wheels"), pathlib.Path(folder, "site")
         offline = ["--no-index", "--no-deps", "--disable-pip-version-check", "-q"]

@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 """Tiny random GPT-2 models made by Hugging Face's `transformers` mean the same to mstrain, and go back unchanged.
 
-Usage: transformers_test.py MSTRAIN. Exits with 77 (skipped) where `torch`, `transformers` or `safetensors` is missing; set
-MSTRAIN_TRANSFORMERS_PYTHON to an interpreter that has them, or create the virtual environment .venv-transformers."""
+Usage: transformers_test.py MSTRAIN. Skipped where no Python has torch, transformers and safetensors (tests/interpreter.py)."""
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-NEEDED = "import torch, transformers, safetensors.torch"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import interpreter  # noqa: E402
+
+interpreter.need("torch", "transformers", "safetensors.torch")
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from safetensors.torch import load_file, save_file, save_model  # noqa: E402
+from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
+
 SIZES = dict(vocab_size=257, n_positions=16, n_embd=24, n_layer=3, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0,
              attn_pdrop=0.0, bos_token_id=1, eos_token_id=2)
 MODELS = {
@@ -29,24 +34,6 @@ MODELS = {
 }
 STEPS = 5
 
-
-def with_transformers():
-    """Starts this program again under an interpreter that has the packages."""
-    for candidate in [os.environ.get("MSTRAIN_TRANSFORMERS_PYTHON"), ROOT / ".venv-transformers/bin/python"]:
-        if candidate and pathlib.Path(candidate).exists() and str(candidate) != sys.executable:
-            if subprocess.run([candidate, "-c", NEEDED], capture_output=True).returncode == 0:
-                os.execv(candidate, [str(candidate), *sys.argv])
-    print("skipped: the Python packages `torch`, `transformers` and `safetensors` are not installed")
-    sys.exit(77)
-
-
-try:
-    import torch
-    import transformers
-    from safetensors.torch import load_file, save_file, save_model
-    from transformers import GPT2Config, GPT2LMHeadModel
-except ImportError:
-    with_transformers()
 
 torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()
