@@ -6,12 +6,12 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr std::string_view kMagic = "MSECSTA1";
+constexpr std::string_view kStateMagic = "MSECSTA1";
 
 }  // namespace
 
 std::string print_state(const std::vector<TableState>& tables) {
-  std::string out(kMagic);
+  std::string out(kStateMagic);
   put(out, uint64_t{tables.size()});
   for (const TableState& table : tables) {
     put(out, table.rows);
@@ -29,8 +29,8 @@ std::string print_state(const std::vector<TableState>& tables) {
 
 std::vector<TableState> parse_state(std::string_view bytes, const std::string& name) {
   ByteReader in(bytes, name);
-  in.require(bytes.starts_with(kMagic), "not the state of an embedding cache");
-  in.take_bytes(kMagic.size());
+  in.require(bytes.starts_with(kStateMagic), "not the state of an embedding cache");
+  in.take_bytes(kStateMagic.size());
   const auto count = in.take<uint64_t>();
   in.require(count <= 65535, "too many tables");
   std::vector<TableState> out(count);

@@ -7,7 +7,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr std::string_view kMagic = "MSECDEL1";
+constexpr std::string_view kDeltaMagic = "MSECDEL1";
 constexpr uint32_t kRows = 1;
 constexpr uint32_t kTombstones = 2;
 constexpr uint32_t kEnd = 0xffffffffU;
@@ -61,7 +61,7 @@ DeltaWriter::DeltaWriter(FileSystem& files, const std::string& path, const Delta
     row_bytes_.push_back(table.row_bytes);
   }
   const std::string text = print_head(head);
-  std::string out(kMagic);
+  std::string out(kDeltaMagic);
   put(out, static_cast<uint32_t>(text.size()));
   write(out + text);
 }
@@ -125,7 +125,7 @@ void DeltaWriter::finish() {
 DeltaReader::DeltaReader(FileSystem& files, const std::string& path)
     : path_(path), file_(files.map(path)) {
   ByteReader in(file_->bytes(), path_);
-  in.require(in.left() >= 12 + 16 + 4 && in.take_text(8) == kMagic, "not a delta of rows");
+  in.require(in.left() >= 12 + 16 + 4 && in.take_text(8) == kDeltaMagic, "not a delta of rows");
   const std::span<const std::byte> checked = file_->bytes().first(file_->bytes().size() - 4);
   in.require(crc32c(checked) == ByteReader(file_->bytes().last(4), path_).take<uint32_t>(),
              "does not match its checksum");

@@ -15,7 +15,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr std::string_view kMagic = "MSECROW1";
+constexpr std::string_view kRowsMagic = "MSECROW1";
 constexpr size_t kHeader = 24;
 constexpr size_t kChunkRows = 4096;  // rows per allocation, and per append to a file
 
@@ -146,7 +146,7 @@ class MemoryStore final : public RowStore {
       const MemoryTable& table = tables_[t];
       const std::string name = file_of(t);
       const auto file = files_.open(join_path(folder, name), WriteMode::kTruncate);
-      std::string chunk(kMagic);
+      std::string chunk(kRowsMagic);
       put(chunk, table.record_bytes());
       put(chunk, static_cast<uint32_t>(t));
       put(chunk, static_cast<uint64_t>(table.size()));
@@ -185,7 +185,8 @@ class MemoryStore final : public RowStore {
   void load(uint32_t table, const std::string& path) {
     const auto file = files_.map(path);
     ByteReader in(file->bytes(), path);
-    in.require(in.left() >= kHeader && in.take_text(kMagic.size()) == kMagic, "not a file of rows");
+    in.require(in.left() >= kHeader && in.take_text(kRowsMagic.size()) == kRowsMagic,
+               "not a file of rows");
     const auto record_bytes = in.take<uint32_t>();
     in.require(record_bytes == tables_[table].record_bytes(), "rows of another width");
     in.require(in.take<uint32_t>() == table, "rows of another table");

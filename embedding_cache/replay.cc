@@ -14,7 +14,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-const char* name_of(Policy policy) {
+const char* policy_name(Policy policy) {
   return policy == Policy::kLru ? "lru" : policy == Policy::kLfu ? "lfu" : "look-ahead";
 }
 
@@ -43,7 +43,7 @@ void check_fits(const Batch& batch, const ReplayOptions& options) {
 
 ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions& options) {
   check_replay(log, options);
-  ReplayResult result{.policy = name_of(policy), .host_rows = options.host_rows};
+  ReplayResult result{.policy = policy_name(policy), .host_rows = options.host_rows};
   HostSlots host(options.host_rows, 4, policy);  // records play no part
   Dedup dedup;
   LookAhead window;

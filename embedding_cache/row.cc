@@ -11,7 +11,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-const char* name_of(OptimizerKind kind) {
+const char* optimizer_name(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::kSgd: return "sgd";
     case OptimizerKind::kAdagrad: return "adagrad";
@@ -82,8 +82,9 @@ RowLayout::RowLayout(const TableOptions& table) {
                       .state_width = state_floats(segment.optimizer.kind, segment.width),
                       .options = segment});
     width_ += segment.width;
-    schema_ += fmt::format("{}{}:{}:{}", schema_.empty() ? "" : " + ",
-                           name_of(segment.optimizer.kind), segment.width, describe(segment.init));
+    schema_ +=
+        fmt::format("{}{}:{}:{}", schema_.empty() ? "" : " + ",
+                    optimizer_name(segment.optimizer.kind), segment.width, describe(segment.init));
   }
   uint32_t floats = width_;
   for (Part& part : parts_) {

@@ -6,7 +6,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr uint64_t kChunkRows = 1024;
+constexpr uint64_t kSnapshotRows = 1024;
 
 }  // namespace
 
@@ -23,15 +23,15 @@ void Snapshot::sort() {
 }
 
 std::byte* Snapshot::Saved::record(uint64_t number) const {
-  return chunks[number / kChunkRows].get() + number % kChunkRows * record_bytes;
+  return chunks[number / kSnapshotRows].get() + number % kSnapshotRows * record_bytes;
 }
 
 void Snapshot::save(uint32_t table, Id id, const std::byte* record) {
   Saved& saved = saved_[table];
   const uint64_t number = saved.numbers.size();
-  if (number % kChunkRows == 0) {
+  if (number % kSnapshotRows == 0) {
     saved.chunks.push_back(
-        std::make_unique_for_overwrite<std::byte[]>(kChunkRows * saved.record_bytes));
+        std::make_unique_for_overwrite<std::byte[]>(kSnapshotRows * saved.record_bytes));
   }
   std::memcpy(saved.record(number), record, saved.record_bytes);
   saved.numbers.set(id, number);

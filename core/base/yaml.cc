@@ -21,9 +21,9 @@ constexpr size_t kMaxBytes = 1 << 20;
 constexpr size_t kMaxNodes = 20'000;
 constexpr size_t kMaxDepth = 64;
 
-class TreeBuilder final : public YAML::EventHandler {
+class YamlTreeBuilder final : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const std::string& file) : file_(file) { root_.file = file; }
+  explicit YamlTreeBuilder(const std::string& file) : file_(file) { root_.file = file; }
 
   YamlNode take() { return std::move(root_); }
 
@@ -233,7 +233,7 @@ YamlNode parse_yaml(std::string_view text, const std::string& file) {
     throw ConfigError(fmt::format("{}: holds a zero byte; is it a text file?", file));
   }
   std::istringstream stream{std::string(text)};
-  TreeBuilder builder(file);
+  YamlTreeBuilder builder(file);
   try {
     YAML::Parser parser(stream);
     parser.HandleNextDocument(builder);

@@ -8,7 +8,7 @@
 namespace mstrain {
 namespace {
 
-uint64_t key_of(int32_t left, int32_t right) {
+uint64_t pair_key(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 
@@ -19,12 +19,12 @@ BpeMerges::BpeMerges(std::span<const Merge> merges)
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const Merge& merge = merges[rank];
     auto& entry = const_cast<Entry&>(find(merge.left, merge.right));
-    entry = {key_of(merge.left, merge.right), static_cast<uint32_t>(rank), merge.result};
+    entry = {pair_key(merge.left, merge.right), static_cast<uint32_t>(rank), merge.result};
   }
 }
 
 const BpeMerges::Entry& BpeMerges::find(int32_t left, int32_t right) const {
-  const uint64_t key = key_of(left, right);
+  const uint64_t key = pair_key(left, right);
   const size_t mask = table_.size() - 1;
   for (size_t i = hash_mix(key) & mask;; i = (i + 1) & mask) {
     const Entry& entry = table_[i];

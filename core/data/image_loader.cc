@@ -9,7 +9,7 @@
 namespace mstrain {
 namespace {
 
-std::vector<ImageBatch> make_slots(const ImageDataset& images, const LoaderOptions& options) {
+std::vector<ImageBatch> make_image_slots(const ImageDataset& images, const LoaderOptions& options) {
   const int slots = BatchQueue::slots_for(options);
   ImageBatch empty{options.batch, images.height(), images.width(), {}, {}};
   empty.images.resize(options.batch * images.height() * images.width());
@@ -80,7 +80,7 @@ ImageLoader::ImageLoader(std::shared_ptr<const ImageDataset> images, ImageOrder 
     : images_(std::move(images)),
       order_(order),
       seed_(seed),
-      slots_(make_slots(*images_, options)),
+      slots_(make_image_slots(*images_, options)),
       queue_([this](int64_t sample, int slot, int64_t row) { fill(sample, slots_[slot], row); },
              options, state) {}
 

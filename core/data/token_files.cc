@@ -10,8 +10,6 @@
 namespace mstrain {
 namespace {
 
-std::string index_path(const std::string& path) { return path.substr(0, path.size() - 4) + ".idx"; }
-
 // Megatron's index, checked whole: every sequence follows the one before it.
 class MegatronIndex {
  public:

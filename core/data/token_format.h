@@ -25,6 +25,11 @@ inline constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
 inline constexpr size_t kMegatronHeader = 9 + 8 + 1 + 8 + 8;
 enum MegatronType : uint8_t { kMegatronI32 = 4, kMegatronU16 = 8 };
 
+// Beside NAME.bin.
+inline std::string index_path(const std::string& path) {
+  return (path.ends_with(".bin") ? path.substr(0, path.size() - 4) : path) + ".idx";
+}
+
 template <class T>
 void append_little_endian(std::string& out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) {

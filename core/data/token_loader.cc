@@ -5,7 +5,7 @@
 namespace mstrain {
 namespace {
 
-std::vector<TokenBatch> make_slots(const LoaderOptions& options, int64_t seq) {
+std::vector<TokenBatch> make_token_slots(const LoaderOptions& options, int64_t seq) {
   const auto size = static_cast<size_t>(options.batch * seq);
   const TokenBatch empty{options.batch, seq, std::vector<int32_t>(size),
                          std::vector<int32_t>(size)};
@@ -17,7 +17,7 @@ std::vector<TokenBatch> make_slots(const LoaderOptions& options, int64_t seq) {
 TokenLoader::TokenLoader(std::shared_ptr<const WindowSource> source, const LoaderOptions& options,
                          LoaderState state)
     : source_(std::move(source)),
-      slots_(make_slots(options, source_->seq_length())),
+      slots_(make_token_slots(options, source_->seq_length())),
       queue_(
           [this](int64_t sample, int slot, int64_t row) {
             TokenBatch& batch = slots_[slot];

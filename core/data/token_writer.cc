@@ -61,10 +61,6 @@ std::unique_ptr<WritableFile> reopen(FileSystem& files, const std::string& path,
   return files.open(path, WriteMode::kAppend);
 }
 
-std::string index_path(const std::string& path) {
-  return path.ends_with(".bin") ? path.substr(0, path.size() - 4) + ".idx" : path + ".idx";
-}
-
 int width_of(TokenFormat format, int64_t vocab_size) {
   constexpr int64_t k16 = 65536;
   switch (format) {

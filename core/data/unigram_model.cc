@@ -9,7 +9,7 @@
 namespace mstrain {
 namespace {
 
-uint64_t key_of(uint32_t node, uint8_t byte) { return uint64_t{node} << 8 | byte; }
+uint64_t edge_key(uint32_t node, uint8_t byte) { return uint64_t{node} << 8 | byte; }
 
 }  // namespace
 
@@ -27,7 +27,7 @@ UnigramModel::UnigramModel(const std::vector<Piece>& pieces, double unknown_scor
 }
 
 uint32_t UnigramModel::child(uint32_t node, uint8_t byte) const {
-  const uint64_t key = key_of(node, byte);
+  const uint64_t key = edge_key(node, byte);
   const size_t mask = edges_.size() - 1;
   for (size_t i = hash_mix(key) & mask;; i = (i + 1) & mask) {
     if (edges_[i].from == key) {
@@ -62,7 +62,7 @@ uint32_t UnigramModel::add_child(uint32_t node, uint8_t byte) {
   }
   const auto created = static_cast<uint32_t>(nodes_.size());
   nodes_.emplace_back();
-  insert({key_of(node, byte), created});
+  insert({edge_key(node, byte), created});
   return created;
 }
 

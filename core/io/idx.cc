@@ -8,13 +8,10 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/io/refuse.h"
 
 namespace mstrain {
 namespace {
-
-[[noreturn]] void refuse(const std::string& name, uint64_t offset, const std::string& message) {
-  throw IoError(fmt::format("{}: offset {}: {}", name, offset, message));
-}
 
 // Hands out the bytes of a file, inflated where it is a gzip stream.
 class Source {

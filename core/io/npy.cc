@@ -10,7 +10,7 @@ namespace mstrain {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kMaxHeaderBytes = 10'000;  // NumPy's own limit for files that are not trusted
+constexpr size_t kMaxNpyHeaderBytes = 10'000;  // NumPy's own limit for files that are not trusted
 constexpr size_t kMaxRank = 64;
 
 struct Descr {
@@ -190,8 +190,9 @@ NpyArray parse_npy(std::span<const std::byte> file, const std::string& name) {
   for (size_t i = 0; i < length_bytes; ++i) {
     header_bytes |= byte(8 + i) << (8 * i);
   }
-  if (header_bytes > kMaxHeaderBytes) {
-    refuse(fmt::format("a header of {} bytes, at most {} are read", header_bytes, kMaxHeaderBytes));
+  if (header_bytes > kMaxNpyHeaderBytes) {
+    refuse(
+        fmt::format("a header of {} bytes, at most {} are read", header_bytes, kMaxNpyHeaderBytes));
   }
   if (header_bytes > text.size() - begin) {
     refuse("cut short in its header");

@@ -4,9 +4,9 @@
 #include <bit>
 #include <tuple>
 
-#include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/io/json_place.h"
+#include "core/io/refuse.h"
 #include "core/io/safetensors_dtype.h"
 
 namespace mstrain {
@@ -19,13 +19,6 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr uint64_t kLargestExact = uint64_t{1}
                                    << 53;  // JSON readers elsewhere hold numbers as doubles
 constexpr size_t kHeaderBegin = 8;
-
-[[noreturn]] void refuse(const std::string& file, const std::string& message) {
-  throw IoError(fmt::format("{}: {}", file, message));
-}
-[[noreturn]] void refuse(const std::string& file, uint64_t offset, const std::string& message) {
-  refuse(file, fmt::format("offset {}: {}", offset, message));
-}
 
 uint64_t load_u64(std::span<const std::byte> bytes) {
   uint64_t value = 0;

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/io/json_place.h"
+#include "core/io/refuse.h"
 
 namespace mstrain {
 namespace {
 
 constexpr uint64_t kMaxIndexBytes = 100'000'000;  // as of a header
-
-[[noreturn]] void refuse(const std::string& file, const std::string& message) {
-  throw IoError(fmt::format("{}: {}", file, message));
-}
 
 // The header of a shard names the tensors that the index gives it, and no others.
 void check_shard(const SafetensorsFile& shard, const std::string& path,

@@ -12,7 +12,7 @@
 namespace mstrain {
 namespace {
 
-std::string divisors(int64_t n) {
+std::string list_divisors(int64_t n) {
   std::string out;
   int count = 0;
   for (int64_t d = n; d >= 1 && count < 8; --d) {
@@ -81,7 +81,7 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
   if (!micro.is_word() && global % *micro.value != 0) {
     config_fail(tree, "batch.micro",
                 fmt::format("{} does not divide batch.global {}; possible: {}", *micro.value,
-                            global, divisors(global)));
+                            global, list_divisors(global)));
   }
   if (config.run.directory().empty()) {
     config_fail(tree, "run.output_dir", "expected a folder's name, found \"\"");

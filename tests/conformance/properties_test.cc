@@ -131,7 +131,7 @@ TEST(Properties, ResultsAreReproducibleForOneThreadCount) {
                });
 }
 
-double dot(const Tensors& a, const Tensors& b) {
+double inner_product_of(const Tensors& a, const Tensors& b) {
   double total = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const std::vector<double> x = to_doubles(a[i]);
@@ -153,8 +153,8 @@ TEST(Properties, ForwardAndReverseModeAreTransposes) {
     const Tensors w = random_like_all(y, 20);
     const auto [same, pulled] = vjp(program, x, w);
     expect_bits(same, y, "the value");
-    const double expected = dot(v, pulled);
-    ASSERT_NEAR(dot(pushed, w), expected, 1e-9 * std::max(1.0, std::abs(expected)));
+    const double expected = inner_product_of(v, pulled);
+    ASSERT_NEAR(inner_product_of(pushed, w), expected, 1e-9 * std::max(1.0, std::abs(expected)));
   });
 }
 
@@ -175,7 +175,8 @@ TEST(Properties, GradientsAreSlopes) {
     const double expected = (4 * central(5e-5) - central(1e-4)) / 3;
     // Ids that are made of numbers jump; such programs show by slopes that depend on the step.
     if (std::abs(central(1e-4) - central(5e-5)) < 1e-4) {
-      ASSERT_NEAR(dot(grad(f)(x), v), expected, 1e-6 * std::max(1.0, std::abs(expected)));
+      ASSERT_NEAR(inner_product_of(grad(f)(x), v), expected,
+                  1e-6 * std::max(1.0, std::abs(expected)));
     }
   });
 }

@@ -76,7 +76,7 @@ void expect_same_for_both_teams(const std::function<Tensors()>& f, double relati
   }
 }
 
-double greatest(const Tensors& tensors) {
+double greatest_of(const Tensors& tensors) {
   double result = 0;
   for (const Tensor& tensor : tensors) {
     for (double value : to_doubles(tensor)) {
@@ -119,7 +119,7 @@ void expect_many_samples(const OpDef& op) {
     Tensors captures;
     const GraphPtr program = trace_program(
         batch.types, [&](std::span<const Tensor> in) { return run(it, in); }, &captures);
-    const double scale = std::max(1.0, greatest(reference_of(it, inputs)));
+    const double scale = std::max(1.0, greatest_of(reference_of(it, inputs)));
     expect_same_for_both_teams([&] { return run_batched(*program, batch, captures); }, 2e-5, scale);
   }
 }
@@ -148,7 +148,8 @@ void expect_long_dim(const OpDef& op) {
     SCOPED_TRACE(to_string(it));
     const Tensors inputs = inputs_of(it);
     // A sum of n random numbers has the size of √n of them.
-    const double scale = std::sqrt(static_cast<double>(kLength)) * std::max(1.0, greatest(inputs));
+    const double scale =
+        std::sqrt(static_cast<double>(kLength)) * std::max(1.0, greatest_of(inputs));
     expect_same_for_both_teams([&] { return run(it, inputs); }, 1e-6, scale);
     break;
   }

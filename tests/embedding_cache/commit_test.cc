@@ -21,17 +21,13 @@
 #include "embedding_cache/commit.h"
 #include "embedding_cache/rehearsal.h"
 #include "tests/embedding_cache/hooked_files.h"
+#include "tests/embedding_cache/stores.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr uint64_t kSeed = 77;
-
-std::vector<StoreKind> stores() {
-  return has_rocksdb() ? std::vector{StoreKind::kMemory, StoreKind::kRocksdb}
-                       : std::vector{StoreKind::kMemory};
-}
+constexpr uint64_t kCommitSeed = 77;
 
 bool long_tests() { return std::getenv("MSTRAIN_LONG_TESTS") != nullptr; }
 
@@ -368,7 +364,7 @@ TEST(Commit, ClosingSaysThatItGivesUpOneThatGetsNowhere) {
 
 // One flipped bit in each file of the newest commit: named, and the commit before is used; asked for by id, it is an error.
 TEST(Commit, FlippedBitIsNamedAndTheCommitBeforeIsUsed) {
-  Rng rng(kSeed);
+  Rng rng(kCommitSeed);
   for (const StoreKind store : stores()) {
     const TempDirectory directory;
     const Rehearsal rehearsal{.steps = 20, .vocabulary = 800, .positions = 60};
@@ -417,7 +413,7 @@ TEST(Commit, FlippedBitIsNamedAndTheCommitBeforeIsUsed) {
 }
 
 TEST(Commit, ManifestsAndStatesOfAnyBytesAreErrorsOrWhole) {
-  Rng rng(kSeed);
+  Rng rng(kCommitSeed);
   const TempDirectory directory;
   const Rehearsal rehearsal{.steps = 20, .evict_every = 20};
   {
@@ -456,7 +452,7 @@ TEST(Commit, ManifestsAndStatesOfAnyBytesAreErrorsOrWhole) {
 }
 
 TEST(Commit, MemoryRowsOfAnyBytesAreErrors) {
-  Rng rng(kSeed);
+  Rng rng(kCommitSeed);
   const TempDirectory directory;
   StoreContext context{.record_bytes = {16}, .files = &real_files()};
   const auto store = open_memory_store(context, "");

@@ -8,15 +8,11 @@
 #include "core/base/rng.h"
 #include "embedding_cache/rehearsal.h"
 #include "embedding_cache/stream.h"
+#include "tests/embedding_cache/stores.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
 namespace {
-
-std::vector<StoreKind> stores() {
-  return has_rocksdb() ? std::vector{StoreKind::kMemory, StoreKind::kRocksdb}
-                       : std::vector{StoreKind::kMemory};
-}
 
 TEST(Exactness, EqualityMatrix) {
   std::map<std::string, std::string> digests;

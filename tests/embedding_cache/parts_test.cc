@@ -20,12 +20,12 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr uint64_t kSeed = 20260107;
+constexpr uint64_t kPartsSeed = 20260107;
 
 class Parts : public testing::Test {
  protected:
-  Parts() { RecordProperty("seed", static_cast<int>(kSeed)); }
-  Rng rng_{kSeed};
+  Parts() { RecordProperty("seed", static_cast<int>(kPartsSeed)); }
+  Rng rng_{kPartsSeed};
 };
 
 TEST_F(Parts, DedupNumbersIdsByFirstOccurrence) {
@@ -46,7 +46,7 @@ TEST_F(Parts, DedupNumbersIdsByFirstOccurrence) {
       if (fresh) {
         unique.push_back(ids[i]);
       }
-      ASSERT_EQ(batch.inverse[i], it->second) << "round " << round << " seed " << kSeed;
+      ASSERT_EQ(batch.inverse[i], it->second) << "round " << round << " seed " << kPartsSeed;
     }
     ASSERT_EQ(batch.unique, unique);
     const Positions positions = positions_by_id(batch);

@@ -14,7 +14,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr uint64_t kSeed = 42;
+constexpr uint64_t kSizingSeed = 42;
 
 // Ids by Zipf's law through the inverse of its sums.
 std::vector<Id> zipf_log(uint64_t rows, double alpha, size_t count, uint64_t seed) {
@@ -76,7 +76,7 @@ TEST(Sizing, PlanForeseesBytesHitsAndMisses) {
       std::string::npos);
 
   Cache cache = Cache::open(options);
-  const std::vector<Id> log = zipf_log(kRows, 1.05, kDraws * 60, kSeed);
+  const std::vector<Id> log = zipf_log(kRows, 1.05, kDraws * 60, kSizingSeed);
   Stats before;
   for (uint64_t step = 1; step <= 60; ++step) {
     Ticket ticket = cache.prefetch(0, std::span(log).subspan((step - 1) * kDraws, kDraws), step);
@@ -98,7 +98,7 @@ TEST(Sizing, PlanForeseesBytesHitsAndMisses) {
 }
 
 TEST(Sizing, LookAheadHitsAtLeastAsOftenAsLruAndNearlyAsOftenAsTheOptimum) {
-  const std::vector<Id> log = zipf_log(60000, 1.05, 60 * 3000, kSeed);
+  const std::vector<Id> log = zipf_log(60000, 1.05, 60 * 3000, kSizingSeed);
   for (const uint64_t rows : {2000, 4000, 8000, 16000, 60000}) {
     const ReplayOptions options{
         .host_rows = rows, .batch = 3000, .look_ahead = 6, .skip_batches = 10};
@@ -115,7 +115,7 @@ TEST(Sizing, LookAheadHitsAtLeastAsOftenAsLruAndNearlyAsOftenAsTheOptimum) {
 
 // Batches of one id, so that no two rows are equally old.
 TEST(Sizing, ReplayOfLruEqualsAPlainList) {
-  const std::vector<Id> log = zipf_log(3000, 0.9, 8000, kSeed);
+  const std::vector<Id> log = zipf_log(3000, 0.9, 8000, kSizingSeed);
   std::vector<Id> list;  // most recently used first
   uint64_t hits = 0;
   for (const Id id : log) {
@@ -150,7 +150,7 @@ TEST(Sizing, IdLogsAreBytesOrLines) {
 }
 
 TEST(Sizing, ReplayPageIsOnePage) {
-  const std::vector<Id> log = zipf_log(1000, 1.0, 4000, kSeed);
+  const std::vector<Id> log = zipf_log(1000, 1.0, 4000, kSizingSeed);
   std::vector<ReplayResult> results;
   for (const uint64_t rows : {200, 500}) {
     results.push_back(replay(log, Policy::kLru, {.host_rows = rows, .batch = 100}));

@@ -19,7 +19,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr uint64_t kSeed = 31;
+constexpr uint64_t kTierSeed = 31;
 constexpr uint32_t kTable = 1;
 constexpr uint32_t kBytes = 24;
 constexpr Id kIds = 150;
@@ -100,7 +100,7 @@ class Tiers : public testing::Test {
   HostSlots other_{5, 16, Policy::kLru};
   HostSlots slots_{60, kBytes, Policy::kLru};
   HostTier host_;
-  Rng rng_{kSeed};
+  Rng rng_{kTierSeed};
   std::map<Id, Record> model_;
 };
 
@@ -111,7 +111,7 @@ TEST_F(Tiers, StoresFindWhatWasWritten) {
     stores.push_back(open_rocksdb_store(context_, directory_ / "live", ""));
   }
   for (const auto& store : stores) {
-    SCOPED_TRACE(fmt::format("{}, seed {}", store->name(), kSeed));
+    SCOPED_TRACE(fmt::format("{}, seed {}", store->name(), kTierSeed));
     Tier* const tier = store.get();
     model_.clear();
     write_all(std::span(&tier, 1));
@@ -180,7 +180,7 @@ TEST_F(Tiers, HostMemoryOverAStoreActsLikeTheStore) {
   EXPECT_EQ(slots_.used(), 50U);
   size_t found = 0;
   for (int round = 0; round < 200; ++round) {
-    SCOPED_TRACE(fmt::format("round {}, seed {}", round, kSeed));
+    SCOPED_TRACE(fmt::format("round {}, seed {}", round, kTierSeed));
     write_some(stack);
     compare(stack, true);
     found +=

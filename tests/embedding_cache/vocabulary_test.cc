@@ -12,17 +12,13 @@
 #include "embedding_cache/delta.h"
 #include "embedding_cache/reader.h"
 #include "embedding_cache/rehearsal.h"
+#include "tests/embedding_cache/stores.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr uint64_t kSeed = 5;
-
-std::vector<StoreKind> stores() {
-  return has_rocksdb() ? std::vector{StoreKind::kMemory, StoreKind::kRocksdb}
-                       : std::vector{StoreKind::kMemory};
-}
+constexpr uint64_t kVocabularySeed = 5;
 
 using Rows = std::map<std::pair<uint32_t, Id>, std::vector<float>>;
 
@@ -205,7 +201,7 @@ TEST(Vocabulary, DeltasCarryRowsAndTombstones) {
 }
 
 TEST(Vocabulary, DeltaFilesOfAnyBytesAreErrors) {
-  Rng rng(kSeed);
+  Rng rng(kVocabularySeed);
   const TempDirectory directory;
   std::filesystem::create_directories(directory.path());
   Cache cache = Cache::open(one_table(directory / "cache"));

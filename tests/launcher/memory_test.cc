@@ -9,13 +9,6 @@
 namespace mstrain {
 namespace {
 
-// Sanitizers keep memory of their own beside that of the program.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 // Anonymous memory that a process has in use; 0 once it has ended.
 int64_t anonymous_bytes(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");

@@ -115,13 +115,6 @@ std::string long_text() {
   return text;
 }
 
-// Sanitizers keep memory of their own beside that of the program.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 // The most memory that a process has had in use; 0 before it has become the command, and once it has ended.
 int64_t peak_bytes(pid_t pid) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");

@@ -16,12 +16,12 @@
 namespace mstrain::mcts {
 namespace {
 
-struct Handle {
+struct GameHandle {
   mst_mcts_search* search = nullptr;
-  Handle(const mst_mcts_game* game, const char* policy, const char* config) {
+  GameHandle(const mst_mcts_game* game, const char* policy, const char* config) {
     EXPECT_EQ(mst_mcts_create(game, policy, config, &search), MST_MCTS_OK) << mst_mcts_last_error();
   }
-  ~Handle() { mst_mcts_destroy(search); }
+  ~GameHandle() { mst_mcts_destroy(search); }
 };
 
 const mst_mcts_game& connect_four() {
@@ -38,7 +38,7 @@ std::vector<char> first_state(const mst_mcts_game& game) {
 
 TEST(CApi, SearchesLikeTheCxxLibrary) {
   const mst_mcts_game& game = connect_four();
-  Handle h(&game, "uct", "{seed: 3, uct_c: 1.5}");
+  GameHandle h(&game, "uct", "{seed: 3, uct_c: 1.5}");
   ASSERT_EQ(mst_mcts_set_root(h.search, first_state(game).data()), MST_MCTS_OK);
   const mst_mcts_budget budget{2000, 0, 0};
   ASSERT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_OK)
@@ -73,7 +73,7 @@ TEST(CApi, EveryPolicyHasItsName) {
   }
   for (const char* policy : {"uct", "ucb1", "uct_tuned", "ucb1_tuned", "puct", "gumbel", "rave",
                              "epsilon_greedy", "wu_uct", "widening"}) {
-    Handle h(game, policy, "{seed: 3, uct_c: 1, widening_k: 9}");
+    GameHandle h(game, policy, "{seed: 3, uct_c: 1, widening_k: 9}");
     ASSERT_EQ(mst_mcts_set_root(h.search, state.data()), MST_MCTS_OK);
     const mst_mcts_budget budget{4000, 0, 0};
     ASSERT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_OK)
@@ -103,7 +103,7 @@ int constant(void* context, uint32_t count, const void* const*, const float* obs
 
 TEST(CApi, EvaluatorsAnswerInBatchesAndTheirErrorsAreCodes) {
   const mst_mcts_game& game = connect_four();
-  Handle h(&game, "puct", "{seed: 3, parallelism: deterministic, batch: 8}");
+  GameHandle h(&game, "puct", "{seed: 3, parallelism: deterministic, batch: 8}");
   mst_mcts_set_root(h.search, first_state(game).data());
   const mst_mcts_budget budget{300, 0, 0};
   ASSERT_EQ(mst_mcts_run(h.search, &budget, constant, nullptr, 1), MST_MCTS_OK)
@@ -126,8 +126,8 @@ TEST(CApi, EvaluatorsAnswerInBatchesAndTheirErrorsAreCodes) {
 
 TEST(CApi, ManySearchesShareABatch) {
   const mst_mcts_game& game = connect_four();
-  Handle a(&game, "puct", "{seed: 1}");
-  Handle b(&game, "puct", "{seed: 2}");
+  GameHandle a(&game, "puct", "{seed: 1}");
+  GameHandle b(&game, "puct", "{seed: 2}");
   mst_mcts_search* both[] = {a.search, b.search};
   for (mst_mcts_search* s : both) {
     mst_mcts_set_root(s, first_state(game).data());
@@ -188,7 +188,7 @@ mst_mcts_game walk_game() {
 
 TEST(CApi, RewardsAreSummed) {
   const mst_mcts_game game = walk_game();
-  Handle h(&game, "uct", "{seed: 1, uct_c: 0.3}");
+  GameHandle h(&game, "uct", "{seed: 1, uct_c: 0.3}");
   const Walk start{0, 0};
   mst_mcts_set_root(h.search, &start);
   const mst_mcts_budget budget{3000, 0, 0};
@@ -209,7 +209,7 @@ TEST(CApi, BrokenGamesAndWrongArgumentsAreCodes) {
     return 0;
   };
   {
-    Handle h(&game, "uct", nullptr);
+    GameHandle h(&game, "uct", nullptr);
     mst_mcts_set_root(h.search, &start);
     EXPECT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_GAME);
     EXPECT_NE(std::string(mst_mcts_last_error()).find("no legal action"), std::string::npos);
@@ -217,7 +217,7 @@ TEST(CApi, BrokenGamesAndWrongArgumentsAreCodes) {
   game = walk_game();
   game.apply = [](void*, void*, uint32_t) { return 5; };
   {
-    Handle h(&game, "uct", nullptr);
+    GameHandle h(&game, "uct", nullptr);
     mst_mcts_set_root(h.search, &start);
     EXPECT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_GAME);
     EXPECT_EQ(std::string(mst_mcts_last_error()), "game: apply returned 5");

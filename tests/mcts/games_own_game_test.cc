@@ -14,7 +14,7 @@ namespace {
 
 TEST(OwnGame, Conforms) { conformance::check_game<Nim>({.playouts = 50}); }
 
-std::string contents(const std::string& path) {
+std::string file_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream out;
   out << file.rdbuf();
@@ -23,14 +23,15 @@ std::string contents(const std::string& path) {
 
 TEST(OwnGame, IsTheOneInTheDocumentation) {
   const std::string root = MSTRAIN_SOURCE_DIR;
-  const std::string header = contents(root + "/tests/mcts/nim.h");
+  const std::string header = file_text(root + "/tests/mcts/nim.h");
   const size_t begin = header.find("// Take one, two");
   ASSERT_NE(begin, std::string::npos);
-  EXPECT_NE(contents(root + "/docs/adding_a_game.md").find(header.substr(begin)), std::string::npos)
+  EXPECT_NE(file_text(root + "/docs/adding_a_game.md").find(header.substr(begin)),
+            std::string::npos)
       << "docs/adding_a_game.md shows another Nim than tests/mcts/nim.h";
 }
 
-enum class Fault {
+enum class GameFault {
   kNone,
   kListsTwice,
   kOutOfRange,
@@ -50,23 +51,23 @@ enum class Fault {
 
 int shared_stones = 0;
 
-template <Fault kFault>
+template <GameFault kFault>
 struct FaultyNim : Nim {
   static constexpr int kSymmetries = 1;
-  int player() const { return kFault == Fault::kEndless ? mover : Nim::player(); }
+  int player() const { return kFault == GameFault::kEndless ? mover : Nim::player(); }
   void legal(ActionBuffer& out) const {
-    if (kFault == Fault::kEndless) {
+    if (kFault == GameFault::kEndless) {
       out.push(0);
       return;
     }
-    if (kFault == Fault::kNoAction && stones == 1) {
+    if (kFault == GameFault::kNoAction && stones == 1) {
       return;
     }
     Nim::legal(out);
-    if (kFault == Fault::kListsTwice && stones == 2) {
+    if (kFault == GameFault::kListsTwice && stones == 2) {
       out.push(2);
     }
-    if (kFault == Fault::kOutOfRange && stones >= 4) {
+    if (kFault == GameFault::kOutOfRange && stones >= 4) {
       out.push(4);
     }
   }
@@ -76,37 +77,37 @@ struct FaultyNim : Nim {
   }
   void undo(Action n) {
     Nim::undo(n);
-    if (kFault == Fault::kUndo && n == 3) {
+    if (kFault == GameFault::kUndo && n == 3) {
       mover = 1 - mover;
     }
   }
   uint64_t hash() const {
-    return kFault == Fault::kHash            ? hash_mix(static_cast<uint64_t>(shared_stones))
-           : kFault == Fault::kHashTooCoarse ? static_cast<uint64_t>(stones / 2)
-                                             : Nim::hash();
+    return kFault == GameFault::kHash            ? hash_mix(static_cast<uint64_t>(shared_stones))
+           : kFault == GameFault::kHashTooCoarse ? static_cast<uint64_t>(stones / 2)
+                                                 : Nim::hash();
   }
   std::string action_to_string(Action n) const {
-    return kFault == Fault::kNotation && n == 3 ? "2" : Nim::action_to_string(n);
+    return kFault == GameFault::kNotation && n == 3 ? "2" : Nim::action_to_string(n);
   }
   Action parse_action(std::string_view text) const { return parse_listed(*this, text); }
   std::string position() const {
     FaultyNim shown = *this;
-    shown.stones = kFault == Fault::kSharedState ? shared_stones : stones;
+    shown.stones = kFault == GameFault::kSharedState ? shared_stones : stones;
     return shown.Nim::position();
   }
   static FaultyNim from_position(std::string_view text) {
-    if (kFault == Fault::kCrashesOnText && text.size() < 2) {
+    if (kFault == GameFault::kCrashesOnText && text.size() < 2) {
       throw std::out_of_range("text");
     }
     FaultyNim out;
     static_cast<Nim&>(out) = Nim::from_position(text);
-    if (kFault == Fault::kPosition) {
+    if (kFault == GameFault::kPosition) {
       out.mover = 0;
     }
     return out;
   }
   Returns<2> returns() const {
-    return kFault == Fault::kReturns ? Returns<2>{2, -2} : Nim::returns();
+    return kFault == GameFault::kReturns ? Returns<2>{2, -2} : Nim::returns();
   }
   Returns<2> rollout(Random& rng) const {
     Nim state = *this;
@@ -114,19 +115,19 @@ struct FaultyNim : Nim {
       ActionBuffer actions;
       state.legal(actions);
       const auto count = static_cast<uint32_t>(actions.size());
-      state.apply(actions[kFault == Fault::kRollout ? count - 1 : rng.below(count)]);
+      state.apply(actions[kFault == GameFault::kRollout ? count - 1 : rng.below(count)]);
     }
     return state.returns();
   }
   FaultyNim symmetry(int) const {
     FaultyNim out = *this;
-    out.mover = kFault == Fault::kSymmetry ? 1 - mover : mover;
+    out.mover = kFault == GameFault::kSymmetry ? 1 - mover : mover;
     return out;
   }
   static Action symmetry_action(int, Action n) { return n; }
 };
 
-template <Fault kFault>
+template <GameFault kFault>
 bool finds_fault() {
   ::testing::TestPartResultArray found;
   {
@@ -147,21 +148,21 @@ bool finds_fault() {
 }
 
 TEST(Conformance, FindsEveryPlantedFault) {
-  EXPECT_FALSE(finds_fault<Fault::kNone>());
-  EXPECT_TRUE(finds_fault<Fault::kListsTwice>());
-  EXPECT_TRUE(finds_fault<Fault::kOutOfRange>());
-  EXPECT_TRUE(finds_fault<Fault::kNoAction>());
-  EXPECT_TRUE(finds_fault<Fault::kUndo>());
-  EXPECT_TRUE(finds_fault<Fault::kHash>());
-  EXPECT_TRUE(finds_fault<Fault::kHashTooCoarse>());
-  EXPECT_TRUE(finds_fault<Fault::kSharedState>());
-  EXPECT_TRUE(finds_fault<Fault::kNotation>());
-  EXPECT_TRUE(finds_fault<Fault::kPosition>());
-  EXPECT_TRUE(finds_fault<Fault::kCrashesOnText>());
-  EXPECT_TRUE(finds_fault<Fault::kReturns>());
-  EXPECT_TRUE(finds_fault<Fault::kRollout>());
-  EXPECT_TRUE(finds_fault<Fault::kSymmetry>());
-  EXPECT_TRUE(finds_fault<Fault::kEndless>());
+  EXPECT_FALSE(finds_fault<GameFault::kNone>());
+  EXPECT_TRUE(finds_fault<GameFault::kListsTwice>());
+  EXPECT_TRUE(finds_fault<GameFault::kOutOfRange>());
+  EXPECT_TRUE(finds_fault<GameFault::kNoAction>());
+  EXPECT_TRUE(finds_fault<GameFault::kUndo>());
+  EXPECT_TRUE(finds_fault<GameFault::kHash>());
+  EXPECT_TRUE(finds_fault<GameFault::kHashTooCoarse>());
+  EXPECT_TRUE(finds_fault<GameFault::kSharedState>());
+  EXPECT_TRUE(finds_fault<GameFault::kNotation>());
+  EXPECT_TRUE(finds_fault<GameFault::kPosition>());
+  EXPECT_TRUE(finds_fault<GameFault::kCrashesOnText>());
+  EXPECT_TRUE(finds_fault<GameFault::kReturns>());
+  EXPECT_TRUE(finds_fault<GameFault::kRollout>());
+  EXPECT_TRUE(finds_fault<GameFault::kSymmetry>());
+  EXPECT_TRUE(finds_fault<GameFault::kEndless>());
 }
 
 }  // namespace

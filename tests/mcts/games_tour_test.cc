@@ -36,7 +36,7 @@ int tour() {
 
 namespace {
 
-std::string contents(const std::string& path) {
+std::string tour_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream out;
   out << file.rdbuf();
@@ -47,11 +47,11 @@ TEST(Tour, PlaysAGameToItsEnd) { EXPECT_LE(std::abs(tour()), 1); }
 
 TEST(Tour, IsTheOneInTheDocumentation) {
   const std::string root = MSTRAIN_SOURCE_DIR;
-  const std::string here = contents(root + "/tests/mcts/games_tour_test.cc");
+  const std::string here = tour_text(root + "/tests/mcts/games_tour_test.cc");
   const size_t begin = here.find("// tour begins\n") + 15;
   const size_t end = here.find("// tour ends\n");
   ASSERT_LT(begin, end);
-  EXPECT_NE(contents(root + "/docs/mcts.md").find(here.substr(begin, end - begin)),
+  EXPECT_NE(tour_text(root + "/docs/mcts.md").find(here.substr(begin, end - begin)),
             std::string::npos)
       << "docs/mcts.md shows another program than tests/mcts/games_tour_test.cc";
 }

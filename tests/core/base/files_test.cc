@@ -142,7 +142,7 @@ TEST(Files, LockExcludesThisProcessAndOthersAndDiesWithItsHolder) {
   if (child == 0) {
     const auto held = real_files().try_lock(path);
     const char state = held != nullptr ? 'y' : 'n';
-    (void)!write(ready[1], &state, 1);
+    (void)!::write(ready[1], &state, 1);
     pause();
     _exit(0);
   }

@@ -13,7 +13,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string error_of(std::string_view text) {
+std::string json_error(std::string_view text) {
   try {
     parse_json(text, "m.json");
   } catch (const IoError& error) {
@@ -33,29 +33,29 @@ TEST(Json, KeepsKindsOfNumbers) {
 }
 
 TEST(Json, ErrorsNameFileAndOffset) {
-  EXPECT_THAT(error_of("{\"a\": x}"),
+  EXPECT_THAT(json_error("{\"a\": x}"),
               AllOf(StartsWith("m.json: offset 7: "), HasSubstr("invalid literal")));
-  EXPECT_THAT(error_of(""), HasSubstr("m.json: offset 1: "));
-  EXPECT_THAT(error_of("{} {}"), StartsWith("m.json: offset 4: "));
-  EXPECT_THAT(error_of("{\"a\":1,\"a\":2}"),
+  EXPECT_THAT(json_error(""), HasSubstr("m.json: offset 1: "));
+  EXPECT_THAT(json_error("{} {}"), StartsWith("m.json: offset 4: "));
+  EXPECT_THAT(json_error("{\"a\":1,\"a\":2}"),
               StartsWith("m.json: offset 10: JSON: duplicate key \"a\""));
-  EXPECT_THAT(error_of("{\"a\":{\"b\":[{\"c\":1,\"d\":2,\"c\":3}]}}"),
+  EXPECT_THAT(json_error("{\"a\":{\"b\":[{\"c\":1,\"d\":2,\"c\":3}]}}"),
               HasSubstr("duplicate key \"c\""));
-  EXPECT_THAT(error_of("\"\xff\""), HasSubstr("UTF-8"));
-  EXPECT_THAT(error_of("\"\\ud800\""), StartsWith("m.json: offset "));
-  EXPECT_THAT(error_of("1e999"), StartsWith("m.json: offset "));
-  EXPECT_THAT(error_of("[1,]"), StartsWith("m.json: offset "));
-  EXPECT_THAT(error_of("NaN"), StartsWith("m.json: offset "));
+  EXPECT_THAT(json_error("\"\xff\""), HasSubstr("UTF-8"));
+  EXPECT_THAT(json_error("\"\\ud800\""), StartsWith("m.json: offset "));
+  EXPECT_THAT(json_error("1e999"), StartsWith("m.json: offset "));
+  EXPECT_THAT(json_error("[1,]"), StartsWith("m.json: offset "));
+  EXPECT_THAT(json_error("NaN"), StartsWith("m.json: offset "));
 }
 
 TEST(Json, NestingBombsAreRefused) {
-  EXPECT_THAT(error_of(std::string(1000000, '[')), HasSubstr("nested deeper than 64 levels"));
+  EXPECT_THAT(json_error(std::string(1000000, '[')), HasSubstr("nested deeper than 64 levels"));
   std::string text;
   for (int i = 0; i < 100000; ++i) {
     text += "{\"a\":";
   }
-  EXPECT_THAT(error_of(text), HasSubstr("nested deeper"));
-  EXPECT_EQ(error_of(std::string(64, '[') + std::string(64, ']')), "no error");
+  EXPECT_THAT(json_error(text), HasSubstr("nested deeper"));
+  EXPECT_EQ(json_error(std::string(64, '[') + std::string(64, ']')), "no error");
   EXPECT_THROW(parse_json("[[1]]", "n", 1), IoError);
 }
 

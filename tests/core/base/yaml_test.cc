@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string error_of(std::string_view text) {
+std::string yaml_error(std::string_view text) {
   try {
     parse_yaml(text, "a.yaml");
   } catch (const ConfigError& error) {
@@ -97,31 +97,31 @@ TEST(Yaml, ErrorsNameFileLineKeyAndWhatWasFound) {
 }
 
 TEST(Yaml, RejectsWhatAConfigurationShouldNotHold) {
-  EXPECT_THAT(error_of("a: 1\nb: 2\na: 3\n"),
+  EXPECT_THAT(yaml_error("a: 1\nb: 2\na: 3\n"),
               HasSubstr("a.yaml:3: a: duplicate key; the first is in line 1"));
-  EXPECT_THAT(error_of("a: *x\n"), HasSubstr("a.yaml:1: "));
-  EXPECT_THAT(error_of("a: !!python/object x\n"), HasSubstr("tags are not supported"));
-  EXPECT_THAT(error_of("a: 1\n---\nb: 2\n"), HasSubstr("second document"));
-  EXPECT_THAT(error_of("a: [1, 2\n"), HasSubstr("a.yaml:1: this '[' is never"));
-  EXPECT_THAT(error_of("? [1]\n: 2\n"), HasSubstr("expected a key, found a list"));
-  EXPECT_THAT(error_of("~: 2\n"), HasSubstr("expected a key, found null"));
-  EXPECT_THAT(error_of(std::string_view("a\0b", 3)), HasSubstr("zero byte"));
-  EXPECT_THAT(error_of(std::string(2 << 20, 'a')), HasSubstr("larger than"));
+  EXPECT_THAT(yaml_error("a: *x\n"), HasSubstr("a.yaml:1: "));
+  EXPECT_THAT(yaml_error("a: !!python/object x\n"), HasSubstr("tags are not supported"));
+  EXPECT_THAT(yaml_error("a: 1\n---\nb: 2\n"), HasSubstr("second document"));
+  EXPECT_THAT(yaml_error("a: [1, 2\n"), HasSubstr("a.yaml:1: this '[' is never"));
+  EXPECT_THAT(yaml_error("? [1]\n: 2\n"), HasSubstr("expected a key, found a list"));
+  EXPECT_THAT(yaml_error("~: 2\n"), HasSubstr("expected a key, found null"));
+  EXPECT_THAT(yaml_error(std::string_view("a\0b", 3)), HasSubstr("zero byte"));
+  EXPECT_THAT(yaml_error(std::string(2 << 20, 'a')), HasSubstr("larger than"));
 }
 
 TEST(Yaml, MistakesOfFormAreNamedWhereTheyWereMade) {
-  EXPECT_EQ(error_of("a:\n\tb: 1\n"),
+  EXPECT_EQ(yaml_error("a:\n\tb: 1\n"),
             "a.yaml:2: a tab indents this line; YAML indents with spaces");
-  EXPECT_EQ(error_of("a: 1\nb: {c: 1,\n    d: [2, 3]\ne: 4\n"),
+  EXPECT_EQ(yaml_error("a: 1\nb: {c: 1,\n    d: [2, 3]\ne: 4\n"),
             "a.yaml:2: this '{' is never closed");
-  EXPECT_EQ(error_of("a: {b: 1\nc: }x: {\n"), "a.yaml:2: this '{' is never closed");
-  EXPECT_EQ(error_of("a: {b: [1, 2}\n"),
+  EXPECT_EQ(yaml_error("a: {b: 1\nc: }x: {\n"), "a.yaml:2: this '{' is never closed");
+  EXPECT_EQ(yaml_error("a: {b: [1, 2}\n"),
             "a.yaml:1: this '}' comes before the '[' of line 1 is closed");
-  EXPECT_EQ(error_of("a: 1\nb: ]\n"), "a.yaml:2: this ']' closes nothing that is open");
-  EXPECT_EQ(error_of("a: 1\nb: [\"text]\nc: 2\n"),
+  EXPECT_EQ(yaml_error("a: 1\nb: ]\n"), "a.yaml:2: this ']' closes nothing that is open");
+  EXPECT_EQ(yaml_error("a: 1\nb: [\"text]\nc: 2\n"),
             "a.yaml:2: the quote \" that begins here is never closed");
   // Signs in texts, comments and literal blocks open nothing.
-  EXPECT_EQ(error_of("a: it's {x # [\nb: |\n  {\n  \"\nc:\n \td: 1\n"),
+  EXPECT_EQ(yaml_error("a: it's {x # [\nb: |\n  {\n  \"\nc:\n \td: 1\n"),
             "a.yaml:6: a tab indents this line; YAML indents with spaces");
 }
 
@@ -140,8 +140,8 @@ TEST(Yaml, AnchorsStandForCopies) {
   EXPECT_EQ(to_flow(*tree.find("f")), "{w: 0, z: 1, x: 1, y: [1, 2]}");
   EXPECT_EQ(tree.find("b")->find("x")->line, 1);  // where the value is written
   EXPECT_EQ(tree.find("b")->line, 2);
-  EXPECT_THAT(error_of("a: {<<: 3}\n"), HasSubstr("a.yaml:1: <<: expected a map"));
-  EXPECT_THAT(error_of("a: &x [*x]\n"), HasSubstr("a.yaml:1: an alias inside of what it"));
+  EXPECT_THAT(yaml_error("a: {<<: 3}\n"), HasSubstr("a.yaml:1: <<: expected a map"));
+  EXPECT_THAT(yaml_error("a: &x [*x]\n"), HasSubstr("a.yaml:1: an alias inside of what it"));
 }
 
 TEST(Yaml, BombsAreRefused) {
@@ -151,22 +151,23 @@ TEST(Yaml, BombsAreRefused) {
     laughs += fmt::format("a{}: &a{} [*a{}, *a{}]\n", i, i, i - 1, i - 1);
     tower += fmt::format("t{}: &t{} [*t{}]\n", i, i, i - 1);
   }
-  EXPECT_THAT(error_of(laughs), HasSubstr("more than 20000 values"));
-  EXPECT_THAT(error_of(tower), HasSubstr("nested deeper"));
+  EXPECT_THAT(yaml_error(laughs), HasSubstr("more than 20000 values"));
+  EXPECT_THAT(yaml_error(tower), HasSubstr("nested deeper"));
 
-  EXPECT_THAT(error_of(std::string(100, '[') + std::string(100, ']')), HasSubstr("nested deeper"));
-  EXPECT_NE(error_of(std::string(100000, '[')), "no error");
-  EXPECT_NE(error_of(std::string(100000, '{')), "no error");
+  EXPECT_THAT(yaml_error(std::string(100, '[') + std::string(100, ']')),
+              HasSubstr("nested deeper"));
+  EXPECT_NE(yaml_error(std::string(100000, '[')), "no error");
+  EXPECT_NE(yaml_error(std::string(100000, '{')), "no error");
   std::string deep;
   for (int i = 0; i < 400; ++i) {
     deep += std::string(static_cast<size_t>(i), ' ') + "a:\n";
   }
-  EXPECT_THAT(error_of(deep), HasSubstr("nested deeper"));
+  EXPECT_THAT(yaml_error(deep), HasSubstr("nested deeper"));
   std::string many = "[";
   for (int i = 0; i < 30000; ++i) {
     many += "1,";
   }
-  EXPECT_THAT(error_of(many + "]"), HasSubstr("more than"));
+  EXPECT_THAT(yaml_error(many + "]"), HasSubstr("more than"));
 }
 
 TEST(Yaml, PrinterIsReadable) {

@@ -15,15 +15,11 @@ using testing::HasSubstr;
 
 using Ids = std::vector<int32_t>;
 
-std::shared_ptr<const Tokenizer> make(const Json& json) {
-  return tokenizer_from_hf({"t.json", json.dump()});
-}
-
 TEST(BpeFiles, WhatIsNotSupportedIsRefusedByName) {
   const auto refusal = [](const char* pointer, const char* value) {
     Json json = words();
     json[Json::json_pointer(pointer)] = Json::parse(value);
-    return message_of<IoError>([&] { make(json); });
+    return message_of<IoError>([&] { read_tokenizer(json); });
   };
   EXPECT_THAT(refusal("/version", R"("2.0")"), HasSubstr("t.json.version: \"2.0\" is unknown"));
   EXPECT_THAT(refusal("/truncation", R"({"max_length":5})"), HasSubstr("truncation: is not"));
@@ -51,7 +47,7 @@ TEST(BpeFiles, ContradictionsAreRefused) {
   const auto refusal = [](const char* pointer, const char* value) {
     Json json = words();
     json[Json::json_pointer(pointer)] = Json::parse(value);
-    return message_of<IoError>([&] { make(json); });
+    return message_of<IoError>([&] { read_tokenizer(json); });
   };
   EXPECT_THAT(refusal("/model/vocab/the", "5"), HasSubstr("id 5 belongs to both"));
   EXPECT_THAT(refusal("/model/vocab/the", "2147483648"), HasSubstr("an id below 2^31"));

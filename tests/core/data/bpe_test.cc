@@ -69,12 +69,8 @@ TEST(BpeMerges, ShortAndLongWordsMergeAsTheDefinitionSays) {
   }
 }
 
-std::shared_ptr<const Tokenizer> make(const Json& json) {
-  return tokenizer_from_hf({"t.json", json.dump()});
-}
-
 TEST(BpeTokenizer, EncodesAndDecodes) {
-  const auto tokenizer = make(words());
+  const auto tokenizer = read_tokenizer(words());
   EXPECT_EQ(tokenizer->name(), "bpe");
   EXPECT_EQ(tokenizer->vocab_size(), 268);
   EXPECT_THAT(tokenizer->encode("the cat"), ElementsAre(257, 266));
@@ -88,7 +84,7 @@ TEST(BpeTokenizer, EncodesAndDecodes) {
 }
 
 TEST(BpeTokenizer, EveryByteStringRoundTrips) {
-  const auto tokenizer = make(words());
+  const auto tokenizer = read_tokenizer(words());
   Rng rng(3);
   for (int round = 0; round < 300; ++round) {
     const std::string text =
@@ -129,7 +125,7 @@ TEST(BpeTokenizer, PartsOfATextGiveTheIdsOfTheWhole) {
   add("...", true, true, false);
   for (const bool prefix : {false, true}) {
     json["pre_tokenizer"]["add_prefix_space"] = prefix;
-    const auto tokenizer = make(json);
+    const auto tokenizer = read_tokenizer(json);
     Rng rng(5);
     for (int round = 0; round < 400; ++round) {
       const std::string text = random_text(rng, rng.below(60));
@@ -152,7 +148,7 @@ TEST(BpeTokenizer, AddedTokensAreFoundFirst) {
   add(268, "LL", "lstrip");
   add(269, "RR", "rstrip");
   add(270, "<|endoftext|>R", "special");
-  const auto tokenizer = make(json);
+  const auto tokenizer = read_tokenizer(json);
   EXPECT_THAT(tokenizer->encode("a \n\u00a0LL b"), ElementsAre('a', 268, ' ', 'b'));
   EXPECT_THAT(tokenizer->encode("aRR \t\u3000b"), ElementsAre('a', 269, 'b'));
   EXPECT_THAT(tokenizer->encode("<|endoftext|>RR"), ElementsAre(270, 'R'));  // the longest first
@@ -162,12 +158,12 @@ TEST(BpeTokenizer, AddedTokensAreFoundFirst) {
 TEST(BpeTokenizer, OptionsOfTheFileAreHonoured) {
   const std::string text = "the cat\nab";
   Json json = words();
-  const Ids plain = make(json)->encode(text);
+  const Ids plain = read_tokenizer(json)->encode(text);
 
   Json prefixed = json;
   prefixed["pre_tokenizer"]["add_prefix_space"] = true;
-  EXPECT_EQ(make(prefixed)->encode(text), make(json)->encode(" " + text));
-  EXPECT_EQ(make(prefixed)->encode(" a"), make(json)->encode(" a"));
+  EXPECT_EQ(read_tokenizer(prefixed)->encode(text), read_tokenizer(json)->encode(" " + text));
+  EXPECT_EQ(read_tokenizer(prefixed)->encode(" a"), read_tokenizer(json)->encode(" a"));
 
   Json pairs = json;
   for (Json& merge : pairs["model"]["merges"]) {
@@ -175,7 +171,7 @@ TEST(BpeTokenizer, OptionsOfTheFileAreHonoured) {
     const size_t space = both.find(' ');
     merge = Json::array({both.substr(0, space), both.substr(space + 1)});
   }
-  EXPECT_EQ(make(pairs)->encode(text), plain);
+  EXPECT_EQ(read_tokenizer(pairs)->encode(text), plain);
 
   Json sequence = json;
   sequence["pre_tokenizer"] = {
@@ -188,7 +184,7 @@ TEST(BpeTokenizer, OptionsOfTheFileAreHonoured) {
                                           {"add_prefix_space", false},
                                           {"trim_offsets", true},
                                           {"use_regex", false}}})}};
-  EXPECT_EQ(make(sequence)->encode(text), plain);
+  EXPECT_EQ(read_tokenizer(sequence)->encode(text), plain);
 
   Json whole = json;
   whole["pre_tokenizer"]["use_regex"] = false;
@@ -197,23 +193,23 @@ TEST(BpeTokenizer, OptionsOfTheFileAreHonoured) {
   whole["model"]["vocab"][spell_bytes("e ")] = 270;
   whole["model"]["merges"].insert(whole["model"]["merges"].begin(), {spell_bytes("e ") + " c"});
   whole["model"]["merges"].insert(whole["model"]["merges"].begin(), "e " + spell_bytes(" "));
-  EXPECT_THAT(make(whole)->encode("the cab"), ElementsAre(256, 269, 260));
+  EXPECT_THAT(read_tokenizer(whole)->encode("the cab"), ElementsAre(256, 269, 260));
 
   // A token that no merge leads to.
   Json ignoring = json;
   ignoring["model"]["vocab"]["cab"] = 268;
-  EXPECT_THAT(make(ignoring)->encode("cab"), ElementsAre('c', 260));
+  EXPECT_THAT(read_tokenizer(ignoring)->encode("cab"), ElementsAre('c', 260));
   ignoring["model"]["ignore_merges"] = true;
-  EXPECT_THAT(make(ignoring)->encode("cab"), ElementsAre(268));
+  EXPECT_THAT(read_tokenizer(ignoring)->encode("cab"), ElementsAre(268));
 
   Json unknown = json;
   unknown["model"]["vocab"].erase("x");
-  EXPECT_THAT(message_of<Error>([&] { make(unknown)->encode("abx"); }),
+  EXPECT_THAT(message_of<Error>([&] { read_tokenizer(unknown)->encode("abx"); }),
               HasSubstr("no token for the byte 0x78, at byte 2"));
   unknown["model"]["unk_token"] = "the";
-  EXPECT_THAT(make(unknown)->encode("axxb"), ElementsAre('a', 257, 257, 'b'));
+  EXPECT_THAT(read_tokenizer(unknown)->encode("axxb"), ElementsAre('a', 257, 257, 'b'));
   unknown["model"]["fuse_unk"] = true;
-  EXPECT_THAT(make(unknown)->encode("axxb"), ElementsAre('a', 257, 'b'));
+  EXPECT_THAT(read_tokenizer(unknown)->encode("axxb"), ElementsAre('a', 257, 'b'));
 
   Json templated = json;
   templated["post_processor"] = {
@@ -224,20 +220,20 @@ TEST(BpeTokenizer, OptionsOfTheFileAreHonoured) {
       {"special_tokens",
        {{"<|endoftext|>",
          {{"id", "<|endoftext|>"}, {"ids", {267}}, {"tokens", {"<|endoftext|>"}}}}}}};
-  EXPECT_THAT(make(templated)->special().before, ElementsAre(267));
-  EXPECT_THAT(make(templated)->special().after, IsEmpty());
+  EXPECT_THAT(read_tokenizer(templated)->special().before, ElementsAre(267));
+  EXPECT_THAT(read_tokenizer(templated)->special().after, IsEmpty());
 }
 
 TEST(BpeTokenizer, IdsMayHaveGaps) {
   Json json = words();
   json["added_tokens"][0]["id"] = 300;
-  const auto tokenizer = make(json);
+  const auto tokenizer = read_tokenizer(json);
   EXPECT_EQ(tokenizer->vocab_size(), 301);
   EXPECT_EQ(tokenizer->decode(Ids{257, 280, 260}), "theab");
 }
 
 TEST(BpeTokenizer, ALongRunOfLettersIsNotQuadratic) {
-  const auto tokenizer = make(words());
+  const auto tokenizer = read_tokenizer(words());
   std::string text;
   while (text.size() < (1 << 20)) {
     text += "abatthezz";
@@ -247,7 +243,7 @@ TEST(BpeTokenizer, ALongRunOfLettersIsNotQuadratic) {
 }
 
 TEST(BpeTokenizer, TheCacheForgetsAndGoesOn) {
-  const auto tokenizer = make(words());
+  const auto tokenizer = read_tokenizer(words());
   std::string text;
   for (int i = 0; i < 100000; ++i) {
     text += fmt::format("the{}ab ", i);

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Image i is 1 x 2 pixels: 2 i, 2 i + 1; its label is i modulo 10.
-LabeledImages small(int64_t count) {
+LabeledImages small_images(int64_t count) {
   LabeledImages data;
   data.images.shape = {count, 1, 2};
   data.labels.shape = {count};
@@ -29,11 +29,11 @@ LabeledImages small(int64_t count) {
 }
 
 std::shared_ptr<const ImageDataset> dataset(int64_t count) {
-  return std::make_shared<ImageDataset>(small(count), PixelScale{0, 1.0F / 255});
+  return std::make_shared<ImageDataset>(small_images(count), PixelScale{0, 1.0F / 255});
 }
 
 TEST(ImageDataset, PixelsAreScaledByMeanAndDeviation) {
-  const LabeledImages data = small(2);  // pixels 0 1 2 3
+  const LabeledImages data = small_images(2);  // pixels 0 1 2 3
   const PixelScale scale = pixel_scale(data);
   EXPECT_FLOAT_EQ(scale.mean, 1.5F / 255);
   EXPECT_FLOAT_EQ(scale.deviation, std::sqrt(1.25F) / 255);
@@ -49,11 +49,11 @@ TEST(ImageDataset, PixelsAreScaledByMeanAndDeviation) {
 
 TEST(ImageDataset, WhatIsNoSetOfImagesIsRefused) {
   EXPECT_THROW(ImageDataset(LabeledImages{}), Error);
-  EXPECT_THROW(ImageDataset(small(0)), Error);
-  LabeledImages fewer = small(3);
+  EXPECT_THROW(ImageDataset(small_images(0)), Error);
+  LabeledImages fewer = small_images(3);
   fewer.labels.shape = {2};
   EXPECT_THROW(ImageDataset{fewer}, Error);
-  EXPECT_THROW(ImageDataset(small(3), {0, 0}), Error);
+  EXPECT_THROW(ImageDataset(small_images(3), {0, 0}), Error);
 }
 
 TEST(ImageLoader, EachPassShowsEveryImageOnceInAnOrderOfItsOwn) {

@@ -1,6 +1,7 @@
 // Tokenizers of the tests' own making, and damage to do to their files.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "core/base/json.h"
 #include "core/base/rng.h"
 #include "core/data/byte_alphabet.h"
+#include "core/data/tokenizer_files.h"
 
 namespace mstrain {
 
@@ -63,6 +65,10 @@ inline Json words() {
                     {"1", "2"},
                     {"a", "t"},
                     {" ca", "t"}});
+}
+
+inline std::shared_ptr<const Tokenizer> read_tokenizer(const Json& json) {
+  return tokenizer_from_hf({"t.json", json.dump()});
 }
 
 inline std::string random_bytes(Rng& rng, size_t size) {

@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::shared_ptr<const Tokenizer> small() {
+std::shared_ptr<const Tokenizer> small_tokenizer() {
   const std::string json =
       small_bpe({{"t", "h"}, {"th", "e"}, {" ", "c"}, {" c", "a"}, {" ca", "t"}, {" ", " "}})
           .dump();
@@ -44,7 +44,7 @@ class TokenizeFiles : public testing::Test {
     out.sources = find_source_files(real_files(), scratch_.path("data"));
     out.output = scratch_.path(output);
     out.format = format;
-    out.tokenizer = small();
+    out.tokenizer = small_tokenizer();
     out.bytes_between_saves = 1 << 18;
     return out;
   }
@@ -196,7 +196,7 @@ TEST_F(TokenizeFiles, ErrorsNameFileAndOffset) {
 }
 
 TEST_F(TokenizeFiles, TextInMemoryHasTokensBetweenDocuments) {
-  const auto tokenizer = small();
+  const auto tokenizer = small_tokenizer();
   const auto sources = job(TokenFormat::kNanogpt, "x.bin").sources;
   const TokenStreamPtr stream = encoded_text({sources[2], sources[1]}, *tokenizer);
   std::vector<int32_t> ids(stream->size());

@@ -26,7 +26,7 @@ const std::string kZipped(
     "\x94\xd4\x34\x00\x83\xda\x46\x2f\x12\x00\x00\x00",
     35);
 
-std::string error_of(std::string_view file, uint64_t max_bytes = 1 << 20) {
+std::string idx_error(std::string_view file, uint64_t max_bytes = 1 << 20) {
   try {
     parse_idx(as_bytes(file), "x.idx", max_bytes);
   } catch (const IoError& error) {
@@ -60,34 +60,35 @@ TEST(Idx, WideTypesAreSwapped) {
 }
 
 TEST(Idx, RefusesEveryKnownTrap) {
-  EXPECT_THAT(error_of(""), HasSubstr("not an IDX file"));
-  EXPECT_THAT(error_of(std::string("\0\1\x08\1", 4)), HasSubstr("not an IDX file"));
-  EXPECT_THAT(error_of(std::string("\0\0\x07\1", 4)), HasSubstr("type 0x07"));
-  EXPECT_THAT(error_of(std::string("\0\0\x0b\1", 4)), HasSubstr("i16"));
-  EXPECT_THAT(error_of(std::string("\0\0\x08\0", 4)), HasSubstr("0 dimensions"));
-  EXPECT_THAT(error_of(std::string("\0\0\x08\x09", 4)), HasSubstr("9 dimensions"));
-  EXPECT_THAT(error_of(kPlain.substr(0, 10)), HasSubstr("cut short"));
-  EXPECT_THAT(error_of(kPlain.substr(0, 17)), HasSubstr("takes 6 bytes of data, the file holds 5"));
-  EXPECT_THAT(error_of(kPlain + "x"), HasSubstr("offset 18: holds more data"));
-  EXPECT_THAT(error_of(kPlain, 5), HasSubstr("at most 5"));
-  EXPECT_THAT(error_of(std::string("\0\0\x08\x03", 4) + std::string(12, '\xff')),
+  EXPECT_THAT(idx_error(""), HasSubstr("not an IDX file"));
+  EXPECT_THAT(idx_error(std::string("\0\1\x08\1", 4)), HasSubstr("not an IDX file"));
+  EXPECT_THAT(idx_error(std::string("\0\0\x07\1", 4)), HasSubstr("type 0x07"));
+  EXPECT_THAT(idx_error(std::string("\0\0\x0b\1", 4)), HasSubstr("i16"));
+  EXPECT_THAT(idx_error(std::string("\0\0\x08\0", 4)), HasSubstr("0 dimensions"));
+  EXPECT_THAT(idx_error(std::string("\0\0\x08\x09", 4)), HasSubstr("9 dimensions"));
+  EXPECT_THAT(idx_error(kPlain.substr(0, 10)), HasSubstr("cut short"));
+  EXPECT_THAT(idx_error(kPlain.substr(0, 17)),
+              HasSubstr("takes 6 bytes of data, the file holds 5"));
+  EXPECT_THAT(idx_error(kPlain + "x"), HasSubstr("offset 18: holds more data"));
+  EXPECT_THAT(idx_error(kPlain, 5), HasSubstr("at most 5"));
+  EXPECT_THAT(idx_error(std::string("\0\0\x08\x03", 4) + std::string(12, '\xff')),
               HasSubstr("overflow"));
-  EXPECT_THAT(error_of(std::string("\0\0\x08\1\xff\xff\xff\xff", 8), UINT64_MAX),
+  EXPECT_THAT(idx_error(std::string("\0\0\x08\1\xff\xff\xff\xff", 8), UINT64_MAX),
               HasSubstr("the file holds 0"));
 }
 
 TEST(Idx, RefusesDamagedGzip) {
   for (size_t size = 2; size < kZipped.size(); ++size) {
-    EXPECT_NE(error_of(kZipped.substr(0, size)), "no error") << size;
+    EXPECT_NE(idx_error(kZipped.substr(0, size)), "no error") << size;
   }
   std::string wrong_crc = kZipped;
   wrong_crc[kZipped.size() - 8] = static_cast<char>(wrong_crc[kZipped.size() - 8] ^ 1);
-  EXPECT_THAT(error_of(wrong_crc), HasSubstr("damaged"));
+  EXPECT_THAT(idx_error(wrong_crc), HasSubstr("damaged"));
   std::string wrong_size = kZipped;
   wrong_size[kZipped.size() - 4] = 0x13;
-  EXPECT_THAT(error_of(wrong_size), HasSubstr("damaged"));
-  EXPECT_THAT(error_of(kZipped + kZipped), HasSubstr("follows the gzip stream"));
-  EXPECT_THAT(error_of(kZipped + "x"), HasSubstr("follows the gzip stream"));
+  EXPECT_THAT(idx_error(wrong_size), HasSubstr("damaged"));
+  EXPECT_THAT(idx_error(kZipped + kZipped), HasSubstr("follows the gzip stream"));
+  EXPECT_THAT(idx_error(kZipped + "x"), HasSubstr("follows the gzip stream"));
 }
 
 TEST(Idx, FuzzedFilesNeverCrash) {

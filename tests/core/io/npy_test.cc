@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string file_of(std::string header, std::string_view data, char version = 1) {
+std::string npy_of(std::string header, std::string_view data, char version = 1) {
   std::string out = "\x93NUMPY";
   out += version;
   out += '\0';
@@ -27,7 +27,7 @@ std::string file_of(std::string header, std::string_view data, char version = 1)
   return out + header + std::string(data);
 }
 
-std::string error_of(std::string_view file) {
+std::string npy_error(std::string_view file) {
   try {
     parse_npy(as_bytes(file), "x.npy");
   } catch (const IoError& error) {
@@ -46,7 +46,7 @@ std::string numpy_file() {
     const auto value = static_cast<float>(i);
     data.append(reinterpret_cast<const char*>(&value), 4);
   }
-  return file_of(header + '\n', data);
+  return npy_of(header + '\n', data);
 }
 
 TEST(Npy, WritesWhatNumpyWrites) {
@@ -89,17 +89,17 @@ TEST(Npy, EveryDtypeAndRankRoundTrips) {
 TEST(Npy, TakesKeysInAnyOrderAndOtherVersions) {
   for (const char version : {1, 2, 3}) {
     const std::string file =
-        file_of("{\"shape\":(2,),'fortran_order':False , 'descr':'|u1'}", "ab", version);
+        npy_of("{\"shape\":(2,),'fortran_order':False , 'descr':'|u1'}", "ab", version);
     EXPECT_EQ(as_text(parse_npy(as_bytes(file), "x").data), "ab");
   }
 }
 
 TEST(Npy, ColumnMajorBecomesRowMajor) {
   const std::string file =
-      file_of("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3)}", "adbecf");
+      npy_of("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3)}", "adbecf");
   EXPECT_EQ(as_text(parse_npy(as_bytes(file), "x").data), "abcdef");
   const std::string cube =
-      file_of("{'descr': '<u2', 'fortran_order': True, 'shape': (2, 1, 2)}", "a0c0b0d0");
+      npy_of("{'descr': '<u2', 'fortran_order': True, 'shape': (2, 1, 2)}", "a0c0b0d0");
   EXPECT_EQ(as_text(parse_npy(as_bytes(cube), "x").data), "a0b0c0d0");
 }
 
@@ -107,42 +107,42 @@ TEST(Npy, RefusesEveryKnownTrap) {
   const auto header = [](const std::string& descr, const std::string& shape) {
     return "{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + "}";
   };
-  EXPECT_THAT(error_of("hello"), HasSubstr("not a NumPy file"));
-  EXPECT_THAT(error_of(file_of("", "", 4)), HasSubstr("format 4.0"));
-  EXPECT_THAT(error_of(std::string("\x93NUMPY\1\0\xff\x1f{}", 12)), HasSubstr("cut short"));
-  EXPECT_THAT(error_of(std::string("\x93NUMPY\2\0\xff\xff\xff\xff{}", 14)),
+  EXPECT_THAT(npy_error("hello"), HasSubstr("not a NumPy file"));
+  EXPECT_THAT(npy_error(npy_of("", "", 4)), HasSubstr("format 4.0"));
+  EXPECT_THAT(npy_error(std::string("\x93NUMPY\1\0\xff\x1f{}", 12)), HasSubstr("cut short"));
+  EXPECT_THAT(npy_error(std::string("\x93NUMPY\2\0\xff\xff\xff\xff{}", 14)),
               HasSubstr("at most 10000"));
-  EXPECT_THAT(error_of(std::string("\x93NUMPY\2\0\1\0", 10)), HasSubstr("cut short"));
-  EXPECT_THAT(error_of(file_of(header("'|O'", "(1,)"), "12345678")), HasSubstr("can run code"));
-  EXPECT_THAT(error_of(file_of(header("'>f4'", "(1,)"), "1234")), HasSubstr("big-endian"));
-  EXPECT_THAT(error_of(file_of(header("'<c8'", "(1,)"), "12345678")),
+  EXPECT_THAT(npy_error(std::string("\x93NUMPY\2\0\1\0", 10)), HasSubstr("cut short"));
+  EXPECT_THAT(npy_error(npy_of(header("'|O'", "(1,)"), "12345678")), HasSubstr("can run code"));
+  EXPECT_THAT(npy_error(npy_of(header("'>f4'", "(1,)"), "1234")), HasSubstr("big-endian"));
+  EXPECT_THAT(npy_error(npy_of(header("'<c8'", "(1,)"), "12345678")),
               HasSubstr("'<c8' is not supported"));
-  EXPECT_THAT(error_of(file_of(header("''", "(1,)"), "1")), HasSubstr("'' is not supported"));
-  EXPECT_THAT(error_of(file_of(header("[('a', '<f4')]", "(1,)"), "1234")), HasSubstr("structured"));
-  EXPECT_THAT(error_of(file_of(header("'|u1'", "(-1,)"), "")), HasSubstr("expected a size"));
-  EXPECT_THAT(error_of(file_of(header("'|u1'", "(99999999999999999999,)"), "")),
+  EXPECT_THAT(npy_error(npy_of(header("''", "(1,)"), "1")), HasSubstr("'' is not supported"));
+  EXPECT_THAT(npy_error(npy_of(header("[('a', '<f4')]", "(1,)"), "1234")), HasSubstr("structured"));
+  EXPECT_THAT(npy_error(npy_of(header("'|u1'", "(-1,)"), "")), HasSubstr("expected a size"));
+  EXPECT_THAT(npy_error(npy_of(header("'|u1'", "(99999999999999999999,)"), "")),
               HasSubstr("overflows"));
-  EXPECT_THAT(error_of(file_of(header("'<f8'", "(4294967296, 4294967296)"), "")),
+  EXPECT_THAT(npy_error(npy_of(header("'<f8'", "(4294967296, 4294967296)"), "")),
               HasSubstr("overflows"));
-  EXPECT_THAT(error_of(file_of(header("'|u1'", "(3,)"), "ab")),
+  EXPECT_THAT(npy_error(npy_of(header("'|u1'", "(3,)"), "ab")),
               HasSubstr("takes 3 bytes, the file holds 2"));
-  EXPECT_THAT(error_of(file_of(header("'|u1'", "(1,)"), "ab")),
+  EXPECT_THAT(npy_error(npy_of(header("'|u1'", "(1,)"), "ab")),
               HasSubstr("takes 1 bytes, the file holds 2"));
   EXPECT_THAT(
-      error_of(file_of("{'descr': '|u1', 'fortran_order': False, 'shape': (1,), 'x': 1}", "a")),
+      npy_error(npy_of("{'descr': '|u1', 'fortran_order': False, 'shape': (1,), 'x': 1}", "a")),
       HasSubstr("unexpected key 'x'"));
-  EXPECT_THAT(error_of(file_of("{'descr': '|u1', 'descr': '|u1'}", "a")),
+  EXPECT_THAT(npy_error(npy_of("{'descr': '|u1', 'descr': '|u1'}", "a")),
               HasSubstr("unexpected key"));
-  EXPECT_THAT(error_of(file_of("{'descr': '|u1', 'fortran_order': 0}", "a")),
+  EXPECT_THAT(npy_error(npy_of("{'descr': '|u1', 'fortran_order': 0}", "a")),
               HasSubstr("neither True nor False"));
-  EXPECT_THAT(error_of(file_of("{}", "")), HasSubstr("expected descr"));
-  EXPECT_THAT(error_of(file_of("{'descr", "")), HasSubstr("without end"));
+  EXPECT_THAT(npy_error(npy_of("{}", "")), HasSubstr("expected descr"));
+  EXPECT_THAT(npy_error(npy_of("{'descr", "")), HasSubstr("without end"));
 }
 
 TEST(Npy, FuzzedFilesNeverCrash) {
   Rng rng(60);
   const std::string seed =
-      file_of("{'descr': '<u2', 'fortran_order': True, 'shape': (2, 3), }", "abcdefghijkl");
+      npy_of("{'descr': '<u2', 'fortran_order': True, 'shape': (2, 3), }", "abcdefghijkl");
   int accepted = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string file = seed;

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string file_of(std::string_view header, std::string_view data) {
+std::string safetensors_of(std::string_view header, std::string_view data) {
   std::string out;
   for (int i = 0; i < 8; ++i) {
     out += static_cast<char>(header.size() >> (8 * i));
@@ -24,7 +24,7 @@ std::string file_of(std::string_view header, std::string_view data) {
   return out + std::string(header) + std::string(data);
 }
 
-std::string error_of(std::string_view file) {
+std::string safetensors_error(std::string_view file) {
   try {
     const SafetensorsFile reader(as_bytes(file), "m.safetensors");
   } catch (const IoError& error) {
@@ -138,7 +138,7 @@ TEST(Safetensors, EmptyFileOfTensorsIsLegal) {
 }
 
 TEST(Safetensors, ForeignDtypesAreListedButNotRead) {
-  const std::string bytes = file_of(entry("F8_E4M3", "[4]", "[0,4]"), "1234");
+  const std::string bytes = safetensors_of(entry("F8_E4M3", "[4]", "[0,4]"), "1234");
   const SafetensorsFile file(as_bytes(bytes), "m");
   EXPECT_EQ(file.at("a").dtype_name, "F8_E4M3");
   EXPECT_FALSE(file.at("a").dtype.has_value());
@@ -148,14 +148,15 @@ TEST(Safetensors, ForeignDtypesAreListedButNotRead) {
   } catch (const IoError& error) {
     EXPECT_STREQ(error.what(), "m: tensor \"a\" has dtype F8_E4M3, which is not supported");
   }
-  EXPECT_THAT(error_of(file_of(entry("F8_E4M3", "[5]", "[0,4]"), "1234")),
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("F8_E4M3", "[5]", "[0,4]"), "1234")),
               HasSubstr("do not hold 5 bytes"));
-  EXPECT_THAT(error_of(file_of(entry("F4", "[8]", "[0,4]"), "1234")), HasSubstr("unknown dtype"));
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("F4", "[8]", "[0,4]"), "1234")),
+              HasSubstr("unknown dtype"));
 }
 
 TEST(Safetensors, MissingNamesGetASuggestion) {
   const std::string bytes =
-      file_of(R"({"wte.weight":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "1");
+      safetensors_of(R"({"wte.weight":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "1");
   const SafetensorsFile file(as_bytes(bytes), "m");
   try {
     file.at("wte.wieght");
@@ -166,77 +167,95 @@ TEST(Safetensors, MissingNamesGetASuggestion) {
 }
 
 TEST(Safetensors, RefusesEveryKnownTrap) {
-  EXPECT_THAT(error_of("1234567"), HasSubstr("too few"));
-  EXPECT_THAT(error_of(std::string(8, '\0')), HasSubstr("header of 0 bytes"));
-  EXPECT_THAT(error_of(std::string(8, '\xff') + "{}"), HasSubstr("not a safetensors file"));
-  EXPECT_THAT(error_of(std::string("\x10\0\0\0\0\0\0\0{}", 10)), HasSubstr("cut short"));
-  EXPECT_THAT(error_of(file_of(" {}", "")), HasSubstr("does not begin with {"));
-  EXPECT_THAT(error_of(file_of("[]", "")), HasSubstr("does not begin with {"));
-  EXPECT_THAT(error_of(file_of("{\"a\xff\":1}", "")), HasSubstr("UTF-8"));
-  EXPECT_THAT(error_of(file_of("{} x", "")), HasSubstr("offset"));
-  EXPECT_THAT(error_of(file_of("{", "")), HasSubstr("offset"));
-  EXPECT_THAT(error_of(file_of("{" + std::string(100000, '['), "")), HasSubstr("offset"));
-  EXPECT_THAT(error_of(file_of(R"({"a":)" + std::string(100000, '[') + "}", "")),
+  EXPECT_THAT(safetensors_error("1234567"), HasSubstr("too few"));
+  EXPECT_THAT(safetensors_error(std::string(8, '\0')), HasSubstr("header of 0 bytes"));
+  EXPECT_THAT(safetensors_error(std::string(8, '\xff') + "{}"),
+              HasSubstr("not a safetensors file"));
+  EXPECT_THAT(safetensors_error(std::string("\x10\0\0\0\0\0\0\0{}", 10)), HasSubstr("cut short"));
+  EXPECT_THAT(safetensors_error(safetensors_of(" {}", "")), HasSubstr("does not begin with {"));
+  EXPECT_THAT(safetensors_error(safetensors_of("[]", "")), HasSubstr("does not begin with {"));
+  EXPECT_THAT(safetensors_error(safetensors_of("{\"a\xff\":1}", "")), HasSubstr("UTF-8"));
+  EXPECT_THAT(safetensors_error(safetensors_of("{} x", "")), HasSubstr("offset"));
+  EXPECT_THAT(safetensors_error(safetensors_of("{", "")), HasSubstr("offset"));
+  EXPECT_THAT(safetensors_error(safetensors_of("{" + std::string(100000, '['), "")),
+              HasSubstr("offset"));
+  EXPECT_THAT(safetensors_error(safetensors_of(R"({"a":)" + std::string(100000, '[') + "}", "")),
               HasSubstr("nested deeper"));
   const std::string item = R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
-  EXPECT_THAT(error_of(file_of("{\"a\":" + item + ",\"a\":" + item + "}", "1")),
+  EXPECT_THAT(safetensors_error(safetensors_of("{\"a\":" + item + ",\"a\":" + item + "}", "1")),
               HasSubstr("duplicate key"));
-  EXPECT_THAT(error_of(file_of(R"({"a":1})", "")), HasSubstr("exactly the keys"));
-  EXPECT_THAT(
-      error_of(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})", "1")),
-      HasSubstr("exactly the keys"));
-  EXPECT_THAT(error_of(file_of(R"({"__metadata__":{"a":1}})", "")), HasSubstr("is no text"));
-  EXPECT_THAT(error_of(file_of(R"({"__metadata__":[]})", "")), HasSubstr("is no map"));
-  EXPECT_THAT(error_of(file_of(entry("XYZ", "[1]", "[0,1]"), "1")), HasSubstr("unknown dtype"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[1]", "[1,0]"), "1")), HasSubstr("do not hold"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[1]", "[0,2]"), "12")), HasSubstr("do not hold"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[1]", "[0,1]"), "12")),
+  EXPECT_THAT(safetensors_error(safetensors_of(R"({"a":1})", "")), HasSubstr("exactly the keys"));
+  EXPECT_THAT(safetensors_error(safetensors_of(
+                  R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})", "1")),
+              HasSubstr("exactly the keys"));
+  EXPECT_THAT(safetensors_error(safetensors_of(R"({"__metadata__":{"a":1}})", "")),
+              HasSubstr("is no text"));
+  EXPECT_THAT(safetensors_error(safetensors_of(R"({"__metadata__":[]})", "")),
+              HasSubstr("is no map"));
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("XYZ", "[1]", "[0,1]"), "1")),
+              HasSubstr("unknown dtype"));
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[1]", "[1,0]"), "1")),
+              HasSubstr("do not hold"));
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[1]", "[0,2]"), "12")),
+              HasSubstr("do not hold"));
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[1]", "[0,1]"), "12")),
               HasSubstr("tensors fill 1 bytes"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[3]", "[0,3]"), "12")), HasSubstr("cut short"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[1]", "[1,2]"), "12")), HasSubstr("hole"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[-1]", "[0,1]"), "1")),
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[3]", "[0,3]"), "12")),
+              HasSubstr("cut short"));
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[1]", "[1,2]"), "12")),
+              HasSubstr("hole"));
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[-1]", "[0,1]"), "1")),
               HasSubstr("expected an integer"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[1.0]", "[0,1]"), "1")),
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[1.0]", "[0,1]"), "1")),
               HasSubstr("expected an integer"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[9007199254740993]", "[0,1]"), "1")),
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[9007199254740993]", "[0,1]"), "1")),
               HasSubstr("expected an integer"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[4294967296,4294967296]", "[0,0]"), "")),
+  EXPECT_THAT(
+      safetensors_error(safetensors_of(entry("U8", "[4294967296,4294967296]", "[0,0]"), "")),
+      HasSubstr("overflows"));
+  EXPECT_THAT(
+      safetensors_error(safetensors_of(entry("F64", "[9007199254740992,512]", "[0,0]"), "")),
+      HasSubstr("overflows"));
+  EXPECT_THAT(safetensors_error(safetensors_of(
+                  entry("F64", "[0,9007199254740992,9007199254740992]", "[0,0]"), "")),
               HasSubstr("overflows"));
-  EXPECT_THAT(error_of(file_of(entry("F64", "[9007199254740992,512]", "[0,0]"), "")),
-              HasSubstr("overflows"));
-  EXPECT_THAT(error_of(file_of(entry("F64", "[0,9007199254740992,9007199254740992]", "[0,0]"), "")),
-              HasSubstr("overflows"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "[1]", "[0]"), "1")), HasSubstr("no pair"));
-  EXPECT_THAT(error_of(file_of(entry("U8", "1", "[0,1]"), "1")), HasSubstr("shape is no list"));
-  EXPECT_THAT(error_of(file_of(R"({"a":{"dtype":1,"shape":[1],"data_offsets":[0,1]}})", "1")),
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "[1]", "[0]"), "1")),
+              HasSubstr("no pair"));
+  EXPECT_THAT(safetensors_error(safetensors_of(entry("U8", "1", "[0,1]"), "1")),
+              HasSubstr("shape is no list"));
+  EXPECT_THAT(safetensors_error(
+                  safetensors_of(R"({"a":{"dtype":1,"shape":[1],"data_offsets":[0,1]}})", "1")),
               HasSubstr("dtype is no text"));
   const auto two = [](const char* first, const char* second) {
     return std::string(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)") + first +
            R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + second + "}}";
   };
-  EXPECT_EQ(error_of(file_of(two("[2,4]", "[0,2]"), "1234")), "no error");
-  EXPECT_THAT(error_of(file_of(two("[0,2]", "[1,3]"), "123")), HasSubstr("overlap"));
-  EXPECT_THAT(error_of(file_of(two("[0,2]", "[0,2]"), "12")), HasSubstr("overlap"));
-  EXPECT_THAT(error_of(file_of(two("[0,2]", "[3,5]"), "12345")), HasSubstr("hole"));
+  EXPECT_EQ(safetensors_error(safetensors_of(two("[2,4]", "[0,2]"), "1234")), "no error");
+  EXPECT_THAT(safetensors_error(safetensors_of(two("[0,2]", "[1,3]"), "123")),
+              HasSubstr("overlap"));
+  EXPECT_THAT(safetensors_error(safetensors_of(two("[0,2]", "[0,2]"), "12")), HasSubstr("overlap"));
+  EXPECT_THAT(safetensors_error(safetensors_of(two("[0,2]", "[3,5]"), "12345")), HasSubstr("hole"));
 }
 
 TEST(Safetensors, ErrorsTellWhereInTheFile) {
-  EXPECT_THAT(error_of("1234567"), StartsWith("m.safetensors: offset 0: 7 bytes are too few"));
-  EXPECT_THAT(error_of(file_of("[]", "")), StartsWith("m.safetensors: offset 8: "));
-  EXPECT_THAT(error_of(file_of("{\"a\" 1}", "")),
+  EXPECT_THAT(safetensors_error("1234567"),
+              StartsWith("m.safetensors: offset 0: 7 bytes are too few"));
+  EXPECT_THAT(safetensors_error(safetensors_of("[]", "")), StartsWith("m.safetensors: offset 8: "));
+  EXPECT_THAT(safetensors_error(safetensors_of("{\"a\" 1}", "")),
               StartsWith("m.safetensors: header at offset 8: offset 6: "));
-  EXPECT_THAT(error_of(file_of("{  \"a\":1}", "")), StartsWith("m.safetensors: offset 11: "));
+  EXPECT_THAT(safetensors_error(safetensors_of("{  \"a\":1}", "")),
+              StartsWith("m.safetensors: offset 11: "));
   const std::string bad = entry("U8", "[1]", "[1,2]");
-  EXPECT_THAT(error_of(file_of(bad, "1")),
+  EXPECT_THAT(safetensors_error(safetensors_of(bad, "1")),
               StartsWith(fmt::format("m.safetensors: offset {}: ", 8 + bad.size())));
   const std::string good = entry("U8", "[1]", "[0,1]");
-  EXPECT_THAT(error_of(file_of(good, "12")),
+  EXPECT_THAT(safetensors_error(safetensors_of(good, "12")),
               StartsWith(fmt::format("m.safetensors: offset {}: ", 8 + good.size() + 1)));
 }
 
 TEST(Safetensors, FuzzedFilesNeverCrash) {
   Rng rng(51);
-  std::string seed = file_of(
+  std::string seed = safetensors_of(
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
       R"("b":{"dtype":"BF16","shape":[],"data_offsets":[24,26]},"c":{"dtype":"I64","shape":[0],"data_offsets":[26,26]}})",
       std::string(26, 'x'));

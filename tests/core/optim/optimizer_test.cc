@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-const std::vector<ParamSpec>& specs() {
+const std::vector<ParamSpec>& layer_specs() {
   static const std::vector<ParamSpec> specs{
       {"layer.weight", {Dtype::kF64, {2, 3}}, zeros_init(), true},
       {"layer.bias", {Dtype::kF64, {3}}, zeros_init(), false}};
@@ -76,7 +76,7 @@ OptimizerConfig config_of(OptimizerType type) {
 }
 
 void expect_updates(const OptimizerConfig& config, const golden::Updated& expected) {
-  const Optimizer optimizer(config, specs());
+  const Optimizer optimizer(config, layer_specs());
   const auto update = [&](Params p, Params g, OptimizerState s, const Tensor& lr,
                           const Tensor& scale) {
     return optimizer.update(std::move(p), std::move(g), std::move(s), lr, scale);
@@ -127,7 +127,7 @@ TEST(Optimizer, LambEqualsItsFormulas) {
 }
 
 TEST(Optimizer, LambStandsStillWhereDirectionAndParameterAreZero) {
-  const Optimizer optimizer({.type = OptimizerType::kLamb}, specs());
+  const Optimizer optimizer({.type = OptimizerType::kLamb}, layer_specs());
   Params params;
   params.set("layer.weight", zeros({Dtype::kF32, {2, 3}}));
   Params grads;
@@ -139,7 +139,7 @@ TEST(Optimizer, LambStandsStillWhereDirectionAndParameterAreZero) {
 
 TEST(Optimizer, CorrectsTheFirstStepToFullPrecision) {
   // The first Adam step has length lr whatever the gradient; 1 - beta2 in f32 alone would be wrong by 1e-5.
-  const Optimizer optimizer({.eps = 0}, specs());
+  const Optimizer optimizer({.eps = 0}, layer_specs());
   Params params = start(Dtype::kF32);
   const auto [updated, state] = optimizer.update(params, gradients(0, 1, Dtype::kF32),
                                                  optimizer.init(params), scalar(1), scalar(1));
@@ -153,17 +153,17 @@ TEST(Optimizer, CorrectsTheFirstStepToFullPrecision) {
 }
 
 TEST(Optimizer, StateHasANameForEachTensor) {
-  const Optimizer optimizer({.type = OptimizerType::kRmsProp, .momentum = 0.5}, specs());
+  const Optimizer optimizer({.type = OptimizerType::kRmsProp, .momentum = 0.5}, layer_specs());
   std::vector<std::string> paths;
   flatten_tree(optimizer.init(start(Dtype::kF32)), &paths);
   EXPECT_THAT(paths, ElementsAre("step", "square_avg.layer.weight", "square_avg.layer.bias",
                                  "momentum_buffer.layer.weight", "momentum_buffer.layer.bias"));
-  EXPECT_THAT(Optimizer({.type = OptimizerType::kSgd}, specs()).slot_names(), ElementsAre());
-  EXPECT_THAT(Optimizer({}, specs()).slot_names(), ElementsAre("exp_avg", "exp_avg_sq"));
+  EXPECT_THAT(Optimizer({.type = OptimizerType::kSgd}, layer_specs()).slot_names(), ElementsAre());
+  EXPECT_THAT(Optimizer({}, layer_specs()).slot_names(), ElementsAre("exp_avg", "exp_avg_sq"));
 }
 
 TEST(Optimizer, LeavesItsArgumentsAsTheyWere) {
-  const Optimizer optimizer({}, specs());
+  const Optimizer optimizer({}, layer_specs());
   const Params params = start(Dtype::kF32);
   const Params grads = gradients(0, 1, Dtype::kF32);
   const OptimizerState state = optimizer.init(params);
@@ -174,7 +174,7 @@ TEST(Optimizer, LeavesItsArgumentsAsTheyWere) {
 }
 
 TEST(Optimizer, NamesTheParameterThatDoesNotFit) {
-  const Optimizer optimizer({}, specs());
+  const Optimizer optimizer({}, layer_specs());
   const Params params = start(Dtype::kF32);
   const OptimizerState state = optimizer.init(params);
   const auto update = [&](const Params& p, const Params& g, const OptimizerState& s) {

@@ -16,7 +16,7 @@ using ::testing::ThrowsMessage;
 
 constexpr int64_t kSize = 700;  // two whole blocks and a part
 
-const std::vector<ParamSpec>& specs() {
+const std::vector<ParamSpec>& long_specs() {
   static const std::vector<ParamSpec> specs{{"weight", {Dtype::kF32, {kSize}}, zeros_init(), true},
                                             {"bias", {Dtype::kF32, {3}}, zeros_init(), false}};
   return specs;
@@ -94,7 +94,7 @@ Params gradient_at(const Params& params, const PrecisionConfig& precision, int s
 
 Trained train(const OptimizerConfig& config, const PrecisionConfig& precision, int steps,
               bool compiled = false) {
-  const Optimizer optimizer(config, specs(), precision);
+  const Optimizer optimizer(config, long_specs(), precision);
   Trained now{numbers(1), {}};
   now.state = optimizer.init(now.params);
   now.params = optimizer.stored(now.params);
@@ -138,7 +138,7 @@ TEST(StoredState, HasTheTypesThatTheSectionSays) {
   PrecisionConfig precision;
   precision.params = FloatType::kBf16;
   precision.moments = MomentType::kInt8;
-  const Optimizer optimizer({}, specs(), precision);
+  const Optimizer optimizer({}, long_specs(), precision);
   EXPECT_THAT(optimizer.slot_names(),
               ElementsAre("master", "exp_avg", "exp_avg_scale", "exp_avg_sq", "exp_avg_sq_scale"));
   const Params params = numbers(1);
@@ -219,7 +219,7 @@ TEST(StoredState, AStepThatIsNotAppliedChangesNothing) {
   for (const OptimizerConfig& config : kRules) {
     for (const Mode& mode : modes()) {
       SCOPED_TRACE(fmt::format("{}, {}", name_of(config.type), mode.name));
-      const Optimizer optimizer(config, specs(), mode.precision);
+      const Optimizer optimizer(config, long_specs(), mode.precision);
       const Trained before = train(config, mode.precision, 2);
       Params gradients;
       for (size_t i = 0; i < before.params.size(); ++i) {
@@ -283,7 +283,7 @@ TEST(StoredState, DependsOnNoThreads) {
 TEST(StoredState, NeedsAKeyWhereItRoundsStochastically) {
   PrecisionConfig precision;
   precision.moments = MomentType::kBf16;
-  const Optimizer optimizer({}, specs(), precision);
+  const Optimizer optimizer({}, long_specs(), precision);
   const Params params = numbers(1);
   EXPECT_THAT(
       [&] { optimizer.update(params, numbers(2), optimizer.init(params), scalar(0.1), scalar(1)); },

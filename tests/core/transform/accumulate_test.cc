@@ -16,20 +16,23 @@ struct Batch {
   }
 };
 
-Tensor loss(const Tensor& w, const Batch& b) { return sum(square(tanh(matmul(b.x, w)) - b.y)); }
+Tensor squared_loss(const Tensor& w, const Batch& b) {
+  return sum(square(tanh(matmul(b.x, w)) - b.y));
+}
 
 Batch batch(int64_t rows) { return {random_tensor({rows, 3}, 1), random_tensor({rows, 2}, 2)}; }
 
 auto gradients(int64_t n) {
   return [n](const Tensor& w, const Batch& b) {
-    return accumulate(n, [&](const Batch& micro) { return value_and_grad(loss)(w, micro); })(b);
+    return accumulate(
+        n, [&](const Batch& micro) { return value_and_grad(squared_loss)(w, micro); })(b);
   };
 }
 
 TEST(Accumulate, MicroBatchesAddUpToTheBatch) {
   const Tensor w = random_tensor({3, 2}, 3);
   const Batch all = batch(12);
-  const auto [value, gradient] = value_and_grad(loss)(w, all);
+  const auto [value, gradient] = value_and_grad(squared_loss)(w, all);
   for (int64_t n : {1, 2, 3, 4, 6, 12}) {
     const auto [sum_value, sum_gradient] = in_both_modes(gradients(n), w, all);
     expect_near(sum_value, value, 1e-13);
@@ -83,9 +86,9 @@ TEST(Accumulate, HasDerivatives) {
   const Tensor w = random_tensor({3, 2}, 5);
   const Batch all = batch(6);
   const auto total = [&](const Tensor& v) {
-    return accumulate(3, [&](const Batch& micro) { return loss(v, micro); })(all);
+    return accumulate(3, [&](const Batch& micro) { return squared_loss(v, micro); })(all);
   };
-  expect_near(in_both_modes(grad(total), w), grad(loss)(w, all), 1e-13);
+  expect_near(in_both_modes(grad(total), w), grad(squared_loss)(w, all), 1e-13);
 }
 
 TEST(Accumulate, SaysWhatDoesNotFit) {

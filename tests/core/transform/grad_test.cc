@@ -93,7 +93,7 @@ struct Layer {
   }
 };
 
-Tensor loss(const Layer& p, const Tensor& x) {
+Tensor layer_loss(const Layer& p, const Tensor& x) {
   return sum(square(tanh(matmul(x, p.weight) + p.bias)));
 }
 
@@ -101,15 +101,15 @@ TEST(Grad, OfATreeIsATree) {
   const Layer layer{random_tensor({4, 2}, 5), random_tensor({2}, 6)};
   const Tensor x = random_tensor({5, 4}, 7);
   const auto [value, gradient] = in_both_modes(
-      [&](const Layer& p, const Tensor& t) { return value_and_grad(loss)(p, t); }, layer, x);
-  expect_equal(value, loss(layer, x));
+      [&](const Layer& p, const Tensor& t) { return value_and_grad(layer_loss)(p, t); }, layer, x);
+  expect_equal(value, layer_loss(layer, x));
   const double h = 1e-6;
   for (int64_t i = 0; i < 2; ++i) {
     std::vector<double> step(2, 0.0);
     step[static_cast<size_t>(i)] = h;
     const Tensor delta = tensor<double>(step, {2});
-    const double slope = (item(loss({layer.weight, layer.bias + delta}, x)) -
-                          item(loss({layer.weight, layer.bias - delta}, x))) /
+    const double slope = (item(layer_loss({layer.weight, layer.bias + delta}, x)) -
+                          item(layer_loss({layer.weight, layer.bias - delta}, x))) /
                          (2 * h);
     EXPECT_NEAR(to_doubles(gradient.bias)[static_cast<size_t>(i)], slope, 1e-8);
   }
@@ -211,7 +211,7 @@ TEST(Grad, IntegerArgumentsHaveZeroDerivatives) {
   EXPECT_THAT(to_doubles(to_x), testing::ElementsAre(1, 2, 3));
 }
 
-Tensor network(const Tensor& x) {
+Tensor tanh_network(const Tensor& x) {
   const Tensor w = random_tensor({4, 3}, 10);
   return tanh(matmul(sin(x), w)) * exp(sum(x, {1}, true) * 0.1);
 }
@@ -222,10 +222,10 @@ TEST(Grad, ForwardAndReverseAgree) {
     const Tensor v = random_tensor({2, 4}, 200 + seed);
     const Tensor w = random_tensor({2, 3}, 300 + seed);
     const auto [value, tangent] =
-        in_both_modes([&](const Tensor& t) { return jvp(network, t, v); }, x);
+        in_both_modes([&](const Tensor& t) { return jvp(tanh_network, t, v); }, x);
     const auto [again, cotangent] =
-        in_both_modes([&](const Tensor& t) { return vjp(network, t, w); }, x);
-    expect_equal(value, network(x));
+        in_both_modes([&](const Tensor& t) { return vjp(tanh_network, t, w); }, x);
+    expect_equal(value, tanh_network(x));
     expect_equal(again, value);
     EXPECT_NEAR(dot(tangent, w), dot(v, cotangent), 1e-12);
   }
@@ -233,11 +233,11 @@ TEST(Grad, ForwardAndReverseAgree) {
 
 TEST(Grad, CotangentsAndTangentsAreChecked) {
   EXPECT_THAT(error_of([] {
-                vjp(network, random_tensor({2, 4}, 1), random_tensor({2, 4}, 2));
+                vjp(tanh_network, random_tensor({2, 4}, 1), random_tensor({2, 4}, 2));
               }),
               HasSubstr("a cotangent is f64[2, 4], its value f64[2, 3]"));
   EXPECT_THAT(error_of([] {
-                jvp(network, random_tensor({2, 4}, 1), random_tensor({4, 2}, 2));
+                jvp(tanh_network, random_tensor({2, 4}, 1), random_tensor({4, 2}, 2));
               }),
               HasSubstr("a tangent is f64[4, 2], its value f64[2, 4]"));
   const auto f = [](const std::vector<Tensor>& xs) { return xs[0]; };
@@ -248,7 +248,7 @@ TEST(Grad, CotangentsAndTangentsAreChecked) {
 }
 
 TEST(Grad, HessianVectorProductsAgreeWithTheDenseHessian) {
-  const auto f = [](const Tensor& x) { return sum(network(reshape(x, {2, 4}))); };
+  const auto f = [](const Tensor& x) { return sum(tanh_network(reshape(x, {2, 4}))); };
   const Tensor x = random_tensor({8}, 11);
   const Tensor v = random_tensor({8}, 12);
   const Tensor dense = in_both_modes(hessian(f), x);

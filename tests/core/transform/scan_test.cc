@@ -50,7 +50,7 @@ Inputs inputs() {
 }
 
 template <class F>
-auto loss(const F& f, bool reverse) {
+auto scan_loss(const F& f, bool reverse) {
   return [f, reverse](const Inputs& p) {
     const auto [carry, ys] = f(p.w, p.h, p.xs, reverse);
     return sum(carry * carry) + sum(sin(ys));
@@ -77,8 +77,8 @@ TEST(Scan, IsTheUnrolledLoop) {
 TEST(Scan, GradientsAreThoseOfTheUnrolledLoop) {
   for (bool reverse : {false, true}) {
     const auto of = [](const auto& f) { return [f](const Inputs& p) { return grad(f)(p); }; };
-    const Inputs expected = of(loss(unrolled, reverse))(inputs());
-    expect_near_inputs(in_both_modes(of(loss(scanned, reverse)), inputs()), expected, 1e-12);
+    const Inputs expected = of(scan_loss(unrolled, reverse))(inputs());
+    expect_near_inputs(in_both_modes(of(scan_loss(scanned, reverse)), inputs()), expected, 1e-12);
   }
 }
 
@@ -87,14 +87,14 @@ TEST(Scan, ForwardModeAndSecondOrder) {
   const auto tangent = [&](const auto& f) {
     return [&, f](const Inputs& p) { return jvp(f, p, v).second; };
   };
-  expect_near(in_both_modes(tangent(loss(scanned, false)), inputs()),
-              tangent(loss(unrolled, false))(inputs()), 1e-12);
+  expect_near(in_both_modes(tangent(scan_loss(scanned, false)), inputs()),
+              tangent(scan_loss(unrolled, false))(inputs()), 1e-12);
   const auto forward_over_reverse = [&](const auto& f) {
     return [&, f](const Inputs& p) { return jvp(grad(f), p, v).second; };
   };
-  const Inputs expected = forward_over_reverse(loss(unrolled, true))(inputs());
-  expect_near_inputs(in_both_modes(forward_over_reverse(loss(scanned, true)), inputs()), expected,
-                     1e-11);
+  const Inputs expected = forward_over_reverse(scan_loss(unrolled, true))(inputs());
+  expect_near_inputs(in_both_modes(forward_over_reverse(scan_loss(scanned, true)), inputs()),
+                     expected, 1e-11);
   const auto reverse_over_reverse = [&](const auto& f) {
     return [&, f](const Inputs& p) {
       return grad([&, f](const Inputs& q) {
@@ -103,8 +103,8 @@ TEST(Scan, ForwardModeAndSecondOrder) {
       })(p);
     };
   };
-  expect_near_inputs(in_both_modes(reverse_over_reverse(loss(scanned, true)), inputs()), expected,
-                     1e-11);
+  expect_near_inputs(in_both_modes(reverse_over_reverse(scan_loss(scanned, true)), inputs()),
+                     expected, 1e-11);
 }
 
 TEST(Scan, ThirdOrder) {

@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Tensor loss(const Tensor& w, const Tensor& x, const Tensor& y) {
+Tensor row_loss(const Tensor& w, const Tensor& x, const Tensor& y) {
   return sum(square(tanh(matmul(x, w)) - y));
 }
 
@@ -59,13 +59,15 @@ TEST(Vmap, PerSampleGradients) {
   const Tensor w = random_tensor({4, 2}, 8);
   const Tensor x = random_tensor({6, 3, 4}, 9);
   const Tensor y = random_tensor({6, 3, 2}, 10);
-  const Tensor each = in_both_modes(vmap(grad(loss), {false, true, true}), w, x, y);
+  const Tensor each = in_both_modes(vmap(grad(row_loss), {false, true, true}), w, x, y);
   ASSERT_EQ(each.shape(), Shape({6, 4, 2}));
   for (int64_t i = 0; i < 6; ++i) {
-    expect_near(select(each, 0, i), grad(loss)(w, select(x, 0, i), select(y, 0, i)), 1e-13);
+    expect_near(select(each, 0, i), grad(row_loss)(w, select(x, 0, i), select(y, 0, i)), 1e-13);
   }
   // Their sum is the gradient of the sum.
-  const auto total = [&](const Tensor& v) { return sum(vmap(loss, {false, true, true})(v, x, y)); };
+  const auto total = [&](const Tensor& v) {
+    return sum(vmap(row_loss, {false, true, true})(v, x, y));
+  };
   expect_near(in_both_modes(grad(total), w), sum(each, {0}), 1e-12);
 }
 

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-GptConfig tiny() {
+GptConfig one_layer() {
   GptConfig config;
   config.vocab_size = 11;
   config.hidden_size = 12;
@@ -45,14 +45,14 @@ TEST(GptHfNames, ShapesAreTheTwoDimensionalOnes) {
       {"transformer.ln_f.bias", {12}},
   };
   std::map<std::string, Shape> actual;
-  for (const ParamSpec& spec : Gpt(tiny()).specs()) {
+  for (const ParamSpec& spec : Gpt(one_layer()).specs()) {
     actual[spec.name] = hf_shape(spec.name, spec.type.shape);
   }
   EXPECT_EQ(actual, expected);
 }
 
 TEST(GptHfNames, LogicalDimsKeepHeadsApart) {
-  for (const ParamSpec& spec : Gpt(tiny()).specs()) {
+  for (const ParamSpec& spec : Gpt(one_layer()).specs()) {
     if (spec.name.ends_with("c_attn.weight")) {
       EXPECT_EQ(spec.type.shape, (Shape{12, 3, 3, 4}));
     } else if (spec.name.ends_with("c_attn.bias")) {
@@ -64,7 +64,7 @@ TEST(GptHfNames, LogicalDimsKeepHeadsApart) {
 }
 
 TEST(GptHfNames, ConfigurationReadsBack) {
-  GptConfig config = tiny();
+  GptConfig config = one_layer();
   config.ffn_hidden_size = 20;
   config.activation = Activation::kSilu;
   config.scale_attn_weights = false;
@@ -73,7 +73,7 @@ TEST(GptHfNames, ConfigurationReadsBack) {
   config.dropout = {0.1, 0.2, 0.3};
   config.tie_embeddings = false;
   config.init.std = 0.01;
-  for (const GptConfig& each : {tiny(), config}) {
+  for (const GptConfig& each : {one_layer(), config}) {
     const Json json = Json::parse(hf_config(each).dump());
     EXPECT_EQ(to_yaml(write_config(config_from_hf(json, "config.json"))),
               to_yaml(write_config(each)));
@@ -115,7 +115,7 @@ TEST(GptHfNames, KnowsTheOtherNamesOfKeysAndActivations) {
 }
 
 TEST(GptHfNames, ScalesScoresAsTheOptionsSay) {
-  GptConfig config = tiny();
+  GptConfig config = one_layer();
   EXPECT_EQ(config.attention_scale(3), 0.5);
   config.scale_attn_by_inverse_layer_idx = true;
   EXPECT_EQ(config.attention_scale(3), 0.125);
@@ -127,7 +127,7 @@ TEST(GptHfNames, TakesOverWhatChangesNoNumbers) {
   const Json source = Json::parse(R"({"eos_token_id": 7, "bos_token_id": 3, "summary_type": "mean",
       "n_embd": 999, "hidden_size": 999, "_name_or_path": "/home/me", "torch_dtype": "float16",
       "reorder_and_upcast_attn": true, "transformers_version": "4.0"})");
-  const OrderedJson json = hf_config(tiny(), source);
+  const OrderedJson json = hf_config(one_layer(), source);
   EXPECT_EQ(json["eos_token_id"], 7);
   EXPECT_EQ(json["bos_token_id"], 3);
   EXPECT_EQ(json["summary_type"], "mean");
@@ -156,7 +156,7 @@ TEST(GptHfNames, KnowsWhatATensorIs) {
 }
 
 TEST(GptHfNames, RefusesAnotherModelByNameOfTheKey) {
-  const Json good = Json::parse(hf_config(tiny()).dump());
+  const Json good = Json::parse(hf_config(one_layer()).dump());
   const auto expect_refused = [&](const char* key, Json value, const char* message) {
     Json json = good;
     json[key] = std::move(value);
@@ -194,7 +194,7 @@ TEST(GptHfNames, RefusesAnotherModelByNameOfTheKey) {
 // Values of every kind in every place: an Error or a configuration, nothing else.
 TEST(GptHfNames, SurvivesArbitraryValues) {
   Rng rng(5);
-  const Json good = Json::parse(hf_config(tiny()).dump());
+  const Json good = Json::parse(hf_config(one_layer()).dump());
   const Json values[] = {
       nullptr,         true, -1, 0, 1, 1e300, "gelu", "", Json::array({1}), Json::object(),
       int64_t{1} << 62};

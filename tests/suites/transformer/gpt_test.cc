@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-GptConfig tiny() {
+GptConfig tiny_gpt() {
   GptConfig config;
   config.vocab_size = 11;
   config.hidden_size = 12;
@@ -90,13 +90,13 @@ void expect_golden(const Gpt& model, Dtype dtype, double tolerance) {
 }
 
 TEST(Gpt, EqualsHuggingFacesImplementation) {
-  expect_golden(Gpt(tiny()), Dtype::kF64, 1e-12);
-  expect_golden(Gpt(tiny()), Dtype::kF32, 1e-5);
+  expect_golden(Gpt(tiny_gpt()), Dtype::kF64, 1e-12);
+  expect_golden(Gpt(tiny_gpt()), Dtype::kF32, 1e-5);
 }
 
 TEST(Gpt, RecomputedEqualsHuggingFacesImplementation) {
-  expect_golden(Gpt(tiny(), Recompute::kFull), Dtype::kF64, 1e-12);
-  expect_golden(Gpt(tiny(), Recompute::kSelective), Dtype::kF64, 1e-12);
+  expect_golden(Gpt(tiny_gpt(), Recompute::kFull), Dtype::kF64, 1e-12);
+  expect_golden(Gpt(tiny_gpt(), Recompute::kSelective), Dtype::kF64, 1e-12);
 }
 
 int64_t parameter_count(int64_t width, int64_t layers, int64_t heads) {
@@ -122,7 +122,7 @@ TEST(Gpt, HasTheKnownNumbersOfParameters) {
 
 TEST(Gpt, DecaysMatricesOnlyAndShrinksResidualWeights) {
   const double residual = 0.02 / std::sqrt(4.0);
-  for (const ParamSpec& spec : Gpt(tiny()).specs()) {
+  for (const ParamSpec& spec : Gpt(tiny_gpt()).specs()) {
     const bool matrix =
         spec.name.ends_with("weight") && spec.name.find(".ln_") == std::string::npos;
     EXPECT_EQ(spec.decay, matrix) << spec.name;
@@ -135,13 +135,13 @@ TEST(Gpt, DecaysMatricesOnlyAndShrinksResidualWeights) {
 }
 
 TEST(Gpt, StartsNearTheEntropyOfItsVocabulary) {
-  const Gpt model(tiny());
+  const Gpt model(tiny_gpt());
   const auto [tokens, targets] = golden_example();
   EXPECT_NEAR(item(model.loss(init_params(model.specs(), 1), tokens, targets)), std::log(11), 0.05);
 }
 
 TEST(Gpt, DoesNotSeeTheFuture) {
-  const Gpt model(tiny());
+  const Gpt model(tiny_gpt());
   const Params p = golden_params(model, Dtype::kF64);
   const auto [tokens, targets] = golden_example();
   const Tensor changed =
@@ -153,12 +153,12 @@ TEST(Gpt, DoesNotSeeTheFuture) {
 }
 
 TEST(Gpt, UntiedHeadHasItsOwnWeight) {
-  GptConfig config = tiny();
+  GptConfig config = tiny_gpt();
   config.tie_embeddings = false;
   const auto specs = Gpt(config).specs();
   EXPECT_EQ(specs.back().name, "lm_head.weight");
   EXPECT_EQ(specs.back().type.shape, (Shape{11, 12}));
-  EXPECT_EQ(specs.size(), Gpt(tiny()).specs().size() + 1);
+  EXPECT_EQ(specs.size(), Gpt(tiny_gpt()).specs().size() + 1);
 }
 
 class GptDropout : public ::testing::Test {
@@ -166,7 +166,7 @@ class GptDropout : public ::testing::Test {
   GptDropout() : context_(current_context()), scope_(context_) { context_.training = true; }
 
   static GptConfig config(const DropoutConfig& dropout) {
-    GptConfig config = tiny();
+    GptConfig config = tiny_gpt();
     config.dropout = dropout;
     return config;
   }
@@ -213,14 +213,14 @@ TEST_F(GptDropout, DrawsTheSameWhenRecomputed) {
 }
 
 TEST(Gpt, RefusesWhatCannotBe) {
-  GptConfig config = tiny();
+  GptConfig config = tiny_gpt();
   config.num_attention_heads = 5;
   EXPECT_THAT([&] { Gpt{config}; },
               ThrowsMessage<ConfigError>(HasSubstr("model.num_attention_heads: 5 heads do not")));
-  config = tiny();
+  config = tiny_gpt();
   config.vocab_size = {};
   EXPECT_THAT([&] { Gpt{config}; }, ThrowsMessage<ConfigError>(HasSubstr("model.vocab_size")));
-  const Gpt model(tiny());
+  const Gpt model(tiny_gpt());
   const Params p = golden_params(model, Dtype::kF32);
   EXPECT_THAT(
       [&] {

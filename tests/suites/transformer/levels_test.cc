@@ -15,7 +15,7 @@
 namespace mstrain::gpt {
 namespace {
 
-struct Example {
+struct ShortExample {
   Tensor tokens, targets;
   template <class V>
   void fields(V& v) {
@@ -47,8 +47,8 @@ class Levels : public testing::TestWithParam<int64_t> {
   // Sums over two micro-batches of loss and gradients.
   Tensors step(Recompute recompute, int level, int64_t chunks) const {
     const Gpt model(config_, recompute);
-    const auto f = [&](const Params& p, const Example& e) {
-      const auto one = [&](const Example& micro) {
+    const auto f = [&](const Params& p, const ShortExample& e) {
+      const auto one = [&](const ShortExample& micro) {
         const auto [loss, gradient] = value_and_grad(
             [&](const Params& q) { return model.loss(q, micro.tokens, micro.targets); })(p);
         return std::pair(loss, gradient);
@@ -60,7 +60,7 @@ class Levels : public testing::TestWithParam<int64_t> {
 
   GptConfig config_;
   Params params_;
-  Example example_;
+  ShortExample example_;
 };
 
 TEST_P(Levels, AgreeWithTheReference) {
