@@ -12,7 +12,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import interpreter  # noqa: E402
 
-interpreter.need("pip", "setuptools>=64", "wheel")
+interpreter.need("setuptools>=64", "pip", "wheel")  # after pip, setuptools cannot be imported
 source, library = sys.argv[1:]
 environment = {**os.environ, "MSTRAIN_EMBEDDING_CACHE_LIBRARY": library}
 with tempfile.TemporaryDirectory() as scratch:

@@ -11,7 +11,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import interpreter  # noqa: E402
 
-NEEDS = "numpy", "pip", "setuptools>=64", "wheel"
+NEEDS = "setuptools>=64", "pip", "numpy", "wheel"  # after pip, setuptools cannot be imported
 
 
 def main():
