@@ -96,8 +96,8 @@ double best_seconds(int repeats, F&& f) {
 struct Limits {
   double flops = 0, bytes = 0;
   Limits() {
-    Case product("matmul", {f32({2048, 2048}), f32({2048, 2048})},
-                 {{"transpose_a", false}, {"transpose_b", false}});
+    Case product("dot_general", {f32({2048, 2048}), f32({2048, 2048})},
+                 {{"dims", std::string("ab,bc->ac")}});
     flops = 2 * 2048.0 * 2048 * 2048 / best_seconds(10, [&] { product.run(); });
     const int64_t n = int64_t{1} << 24;
     std::vector<Buffer> buffers;
@@ -170,12 +170,12 @@ void add_products(const Size& n) {
   const int64_t rows = n.batch * n.length;
   const auto add_layer = [&](const char* layer, int64_t in, int64_t out) {
     const std::string name = std::string(n.name) + "/" + layer;
-    add_op(name + "/y", Bound::kFlops, "matmul_bias", {f32({rows, in}), f32({in, out}), f32({out})},
-           {{"transpose_a", false}, {"transpose_b", false}});
-    add_op(name + "/dx", Bound::kFlops, "matmul", {f32({rows, out}), f32({in, out})},
-           {{"transpose_a", false}, {"transpose_b", true}});
-    add_op(name + "/dw", Bound::kFlops, "matmul", {f32({rows, in}), f32({rows, out})},
-           {{"transpose_a", true}, {"transpose_b", false}});
+    add_op(name + "/y", Bound::kFlops, "dot_general", {f32({rows, in}), f32({in, out}), f32({out})},
+           {{"dims", std::string("ab,bc->ac")}, {"epilogue", std::string("bias")}});
+    add_op(name + "/dx", Bound::kFlops, "dot_general", {f32({rows, out}), f32({in, out})},
+           {{"dims", std::string("ab,cb->ac")}});
+    add_op(name + "/dw", Bound::kFlops, "dot_general", {f32({rows, in}), f32({rows, out})},
+           {{"dims", std::string("ba,bc->ac")}});
   };
   add_layer("qkv", n.width, 3 * n.width);
   add_layer("projection", n.width, n.width);
@@ -183,13 +183,14 @@ void add_products(const Size& n) {
   add_layer("mlp_down", 4 * n.width, n.width);
   // The head shares the weight of the embedding, [vocabulary, width].
   const std::string head = std::string(n.name) + "/head";
-  add_op(head + "/y", Bound::kFlops, "matmul", {f32({rows, n.width}), f32({n.vocabulary, n.width})},
-         {{"transpose_a", false}, {"transpose_b", true}});
-  add_op(head + "/dx", Bound::kFlops, "matmul",
+  add_op(head + "/y", Bound::kFlops, "dot_general",
+         {f32({rows, n.width}), f32({n.vocabulary, n.width})},
+         {{"dims", std::string("ab,cb->ac")}});
+  add_op(head + "/dx", Bound::kFlops, "dot_general",
          {f32({rows, n.vocabulary}), f32({n.vocabulary, n.width})},
-         {{"transpose_a", false}, {"transpose_b", false}});
-  add_op(head + "/dw", Bound::kFlops, "matmul", {f32({rows, n.vocabulary}), f32({rows, n.width})},
-         {{"transpose_a", true}, {"transpose_b", false}});
+         {{"dims", std::string("ab,bc->ac")}});
+  add_op(head + "/dw", Bound::kFlops, "dot_general",
+         {f32({rows, n.vocabulary}), f32({rows, n.width})}, {{"dims", std::string("ba,bc->ac")}});
 }
 
 void add_attention(const Size& n) {

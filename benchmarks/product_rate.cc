@@ -8,6 +8,8 @@
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "core/ops/dot_general.h"
+
 namespace mstrain {
 namespace {
 
@@ -20,7 +22,7 @@ struct Shape3 {
   friend auto operator<=>(const Shape3&, const Shape3&) = default;
 };
 
-bool is_product(const PlanStep& step) { return step.op->name.starts_with("matmul"); }
+bool is_product(const PlanStep& step) { return step.op == &kDotGeneral; }
 
 // Calls f(step, how often it runs) for every kernel.
 void for_steps(const Plan& plan, double runs,
@@ -36,16 +38,28 @@ void for_steps(const Plan& plan, double runs,
 }
 
 Shape3 shape_of(const PlanStep& step) {
-  const mstrain::Shape& a = step.inputs[0].view.type.shape;
-  const mstrain::Shape& out = step.outputs[0].view.type.shape;
-  const int rank = out.rank();
-  const bool ta = step.attrs.flag("transpose_a");
-  const bool tb = step.attrs.flag("transpose_b");
-  int64_t batch = 1;
-  for (int d = 0; d < rank - 2; ++d) {
-    batch *= out[d];
+  DotDims dims = dot_dims(step.attrs);
+  const auto has = [](const std::string& letters, char letter) {
+    return letters.find(letter) != std::string::npos;
+  };
+  std::map<char, int64_t> sizes;
+  for (const auto& [i, letters] : {std::pair{size_t{0}, dims.a}, {size_t{1}, dims.b}}) {
+    for (size_t d = 0; d < letters.size(); ++d) {
+      sizes[letters[d]] = step.inputs[i].view.type.shape[static_cast<int>(d)];
+    }
   }
-  return {batch, out[rank - 2], out[rank - 1], a[ta ? rank - 2 : rank - 1], ta, tb};
+  if (!dims.out.empty() && !has(dims.b, dims.out.back())) {
+    std::swap(dims.a, dims.b);  // columns are those of b
+  }
+  Shape3 shape{1, 1, 1, 1, false, false};
+  for (const auto& [letter, size] : sizes) {
+    const bool summed = !has(dims.out, letter);
+    const bool batch = has(dims.a, letter) && has(dims.b, letter);
+    (summed ? shape.k : batch ? shape.batch : has(dims.a, letter) ? shape.m : shape.n) *= size;
+  }
+  shape.transpose_a = has(dims.out, dims.a.back());
+  shape.transpose_b = !has(dims.out, dims.b.back());
+  return shape;
 }
 
 // The median over some runs of at least 10 ms each.

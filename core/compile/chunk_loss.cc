@@ -15,7 +15,6 @@
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
 #include "core/ops/elementwise.h"
-#include "core/ops/matmul.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -89,7 +88,7 @@ class Chunker {
     for (const Value& value : by_row_.values) {
       const Tensor x = rebuilt(value);
       const bool matrix = value == by_row_.values[x_] || is_other(value);
-      rows.push_back(matrix ? x : shaped(x, {head_.rows}));
+      rows.push_back(shaped(x, matrix ? by_rows(x.shape()) : Shape{head_.rows}));
       first_rows.push_back(slice(rows.back(), 0, 0, first));
       const Tensor after = slice(rows.back(), 0, first, head_.rows);
       Shape shape = rows.back().shape().without(0).with_inserted(0, head_.chunk);
@@ -134,6 +133,12 @@ class Chunker {
     return x.shape() == shape ? x : reshape(x, shape);
   }
 
+  // The shape of an operand whose first dims are rows.
+  Shape by_rows(const Shape& shape) const {
+    const Shape rest(std::span(shape.begin() + head_.leading, shape.end()));
+    return rest.with_inserted(0, head_.rows);
+  }
+
   bool is_other(const Value& value) const {
     return std::any_of(head_.readers.begin(), head_.readers.end(), [&](const Reader& reader) {
       return reader.kind == Reader::Kind::kSum && reader.other == value;
@@ -149,13 +154,15 @@ class Chunker {
     for (size_t i = 1; i < product.inputs.size(); ++i) {
       operands.push_back(whole[whole_.find(product.inputs[i])]);
     }
-    const Tensor logits = same(product, operands)[0];
-    const Tensors losses = same(loss, {logits, rows[targets_]});
+    const Tensor logits =
+        same(product, operands, product.attrs.with("dims", to_text(head_.dims)))[0];
+    const Tensors losses = same(loss, {logits, rows[targets_]}, loss.attrs);
     Tensors result;
     Tensors of_rows(losses);
     if (head_.gradient) {
+      const Node& gradient = graph_.node(*head_.gradient);
       const Tensor dlogits =
-          same(graph_.node(*head_.gradient), {rows[g_], logits, rows[targets_], losses[1]})[0];
+          same(gradient, {rows[g_], logits, rows[targets_], losses[1]}, gradient.attrs)[0];
       size_t sum = 0;
       for (size_t i = 0; i < head_.readers.size(); ++i) {
         const Reader& reader = head_.readers[i];
@@ -170,25 +177,25 @@ class Chunker {
         const Tensor& other = (reader.kind == Reader::Kind::kRows ? whole : rows)[others_[i]];
         Tensors factors{other, other};
         factors[reader.logits] = dlogits;
-        const OpDef* op = find_op("matmul");
+        Attrs attrs{{"dims", to_text(reader.dims)}};
         if (reader.kind == Reader::Kind::kSum) {
           const Tensor& before = sums[sum++];
           if (before) {
             factors.push_back(before);
-            op = &kMatmulAdd;
+            attrs = with_epilogue(attrs, "add");
           }
         }
         (reader.kind == Reader::Kind::kRows ? of_rows : result)
-            .push_back(apply(*op, factors, node.attrs, node.where)[0]);
+            .push_back(apply(kDotGeneral, factors, attrs, node.where)[0]);
       }
     }
     result.insert(result.end(), of_rows.begin(), of_rows.end());
     return result;
   }
 
-  static Tensors same(const Node& node, const Tensors& inputs) {
+  static Tensors same(const Node& node, const Tensors& inputs, const Attrs& attrs) {
     const NameScope scope = NameScope::absolute(node.scope);
-    return apply(*node.op, inputs, node.attrs, node.where);
+    return apply(*node.op, inputs, attrs, node.where);
   }
 
   Result collected(const Tensors& begun, const Tensors& out, size_t carries) const {

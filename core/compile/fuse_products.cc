@@ -1,59 +1,58 @@
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
-#include "core/ops/matmul.h"
+#include "core/ops/dot_general.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
 namespace {
 
-// The vector of `size` that a value repeats over all but its last dims; empty where it does not. A bias of logical dims
-// [h, d] added to [b, t, h, d] is a vector of h·d.
-Tensor as_row_vector(const Tensor& x, int64_t size) {
+// What a value repeats over all but its last dims, in the form of the last dims of `shape`; empty where it does not. A bias
+// of h·d elements that is added to [b, t, h·d] after a reshape has the dims [h, d] of the product before it.
+Tensor as_last_dims(const Tensor& x, const Shape& shape) {
   const Node* node = producer(x);
   if (node == nullptr || node->op->name != "broadcast") {
     return {};
   }
   const Tensor origin = inputs_of(x)[0];
-  if (origin.elements() != size) {
-    return {};
-  }
   int64_t trailing = 1;
   for (int i = 1; i <= origin.rank(); ++i) {
-    if (origin.dim(-i) != x.dim(-i) && trailing != size) {
+    if (origin.dim(-i) != x.dim(-i) && trailing != origin.elements()) {
       return {};
     }
     trailing *= origin.dim(-i);
   }
-  return reshape(origin, {size});
+  for (int first = shape.rank() - 1; first >= 0; --first) {
+    const Shape last(std::span(shape.begin() + first, shape.end()));
+    if (last.elements() == origin.elements()) {
+      return reshape(origin, last);
+    }
+  }
+  return {};
 }
 
 class ProductFuser {
  public:
   explicit ProductFuser(const Graph& graph) : graph_(graph), uses_(uses_of(graph)) {}
 
-  // add(reshape*(matmul), broadcast(bias))
+  // add(reshape*(product), broadcast(bias))
   std::optional<Tensors> bias(const RewriteNode& it) const {
     return it.node.op->name == "add" ? either(it, &ProductFuser::with_bias) : std::nullopt;
   }
-  // add(reshape*(matmul or matmul_bias), c)
+  // add(reshape*(product), c)
   std::optional<Tensors> addend(const RewriteNode& it) const {
     return it.node.op->name == "add" ? either(it, &ProductFuser::with_addend) : std::nullopt;
   }
-
-  // activation(reshape*(matmul_bias))
+  // mul(reshape*(product), constant)
+  std::optional<Tensors> scale(const RewriteNode& it) const {
+    return it.node.op->name == "mul" ? either(it, &ProductFuser::with_scale) : std::nullopt;
+  }
+  // activation(reshape*(product))
   std::optional<Tensors> activation(const RewriteNode& it) const {
-    const auto* known =
-        std::find(std::begin(kProductActivations), std::end(kProductActivations), it.node.op->name);
-    const Tensor product =
-        known == std::end(kProductActivations) ? Tensor() : product_behind(it, 0);
-    if (!product || producer(product)->op->name != "matmul_bias" ||
-        product.dtype() != Dtype::kF32) {
+    const Tensor product = is_product_activation(*it.node.op) ? product_behind(it, 0) : Tensor();
+    if (!product || has(product, Epilogue::Kind::kActivation) || product.dtype() != Dtype::kF32) {
       return std::nullopt;
     }
-    const Node& node = *producer(product);
-    const Tensor joined = apply(kMatmulBiasActivation, inputs_of(product),
-                                node.attrs.with("activation", std::string(*known)), node.where)[0];
-    return Tensors{reshape(joined, it.node.outputs[0].shape)};
+    return appended(it, product, with_epilogue(producer(product)->attrs, it.node.op->name));
   }
 
  private:
@@ -70,7 +69,7 @@ class ProductFuser {
       value = graph_.node(value.node).inputs[0];
       node = producer(product);
     }
-    return node != nullptr && used_once(value) && product.rank() == 2 ? product : Tensor();
+    return node != nullptr && node->op == &kDotGeneral && used_once(value) ? product : Tensor();
   }
 
   // The later operand first: the other one exists when the product runs.
@@ -82,29 +81,50 @@ class ProductFuser {
     return joined ? joined : (this->*join)(it, 1 - later);
   }
 
-  static std::optional<Tensors> join(const RewriteNode& it, const OpDef& op, const Tensor& product,
-                                     const Tensor& term) {
+  static bool has(const Tensor& product, Epilogue::Kind kind) {
+    const std::vector<Epilogue> epilogues = epilogues_of(producer(product)->attrs);
+    return std::any_of(epilogues.begin(), epilogues.end(),
+                       [&](const Epilogue& epilogue) { return epilogue.kind == kind; });
+  }
+  static bool is_plain(const Tensor& product) {
+    return epilogues_of(producer(product)->attrs).empty();
+  }
+
+  static std::optional<Tensors> appended(const RewriteNode& it, const Tensor& product,
+                                         const Attrs& attrs, const Tensor& term = {}) {
     const Node& node = *producer(product);
     const NameScope scope = NameScope::absolute(node.scope);  // where most of the time goes
     Tensors inputs = inputs_of(product);
-    inputs.push_back(term);
-    const Tensor joined = apply(op, inputs, node.attrs, node.where)[0];
+    if (term) {
+      inputs.push_back(term);
+    }
+    const Tensor joined = apply(kDotGeneral, inputs, attrs, node.where)[0];
     return Tensors{reshape(joined, it.node.outputs[0].shape)};
   }
 
   std::optional<Tensors> with_bias(const RewriteNode& it, size_t i) const {
     const Tensor product = product_behind(it, i);
-    if (!product || producer(product)->op->name != "matmul") {
+    if (!product || !is_plain(product)) {
       return std::nullopt;
     }
-    const Tensor bias = as_row_vector(it.inputs[1 - i], product.dim(1));
-    return bias ? join(it, kMatmulBias, product, bias) : std::nullopt;
+    const Tensor bias = as_last_dims(it.inputs[1 - i], product.shape());
+    return bias ? appended(it, product, with_epilogue(producer(product)->attrs, "bias"), bias)
+                : std::nullopt;
+  }
+
+  std::optional<Tensors> with_scale(const RewriteNode& it, size_t i) const {
+    const Tensor product = product_behind(it, i);
+    const auto number = constant_value(it.inputs[1 - i]);
+    if (!product || !number || !is_plain(product) || product.dtype() != Dtype::kF32) {
+      return std::nullopt;
+    }
+    return appended(it, product,
+                    with_epilogue(producer(product)->attrs, "scale").with("scale", *number));
   }
 
   std::optional<Tensors> with_addend(const RewriteNode& it, size_t i) const {
     const Tensor product = product_behind(it, i);
-    const std::string_view name = product ? producer(product)->op->name : "";
-    if ((name != "matmul" && name != "matmul_bias") || product.dtype() != Dtype::kF32) {
+    if (!product || has(product, Epilogue::Kind::kAdd) || product.dtype() != Dtype::kF32) {
       return std::nullopt;
     }
     // What is read again cannot become the sum; copying it costs what the addition did.
@@ -115,8 +135,8 @@ class ProductFuser {
     if (!used_once(addend)) {
       return std::nullopt;
     }
-    return join(it, name == "matmul" ? kMatmulAdd : kMatmulBiasAdd, product,
-                reshape(it.inputs[1 - i], product.shape()));
+    return appended(it, product, with_epilogue(producer(product)->attrs, "add"),
+                    reshape(it.inputs[1 - i], product.shape()));
   }
 
   const Graph& graph_;
@@ -134,7 +154,8 @@ GraphPtr fuse_products(const Graph& graph, const FuseOptions& options) {
     });
   };
   const GraphPtr biased = applied("bias", graph, &ProductFuser::bias);
-  const GraphPtr activated = applied("activation", *biased, &ProductFuser::activation);
+  const GraphPtr scaled = applied("scale", *biased, &ProductFuser::scale);
+  const GraphPtr activated = applied("activation", *scaled, &ProductFuser::activation);
   return applied("addend", *activated, &ProductFuser::addend);
 }
 

@@ -17,8 +17,26 @@ constexpr int64_t kChunkBytes = int64_t{64} << 20;
 // Products run best on whole tiles of rows.
 constexpr int64_t kTileRows = 16;
 
-bool is_product(const Node& node) {
-  return node.op->name == "matmul" || node.op->name == "matmul_bias";
+// Whether a node is a product with no epilogue, or with this one.
+bool is_product(const Node& node, std::string_view epilogue) {
+  const Attr* after = node.op == &kDotGeneral ? node.attrs.find("epilogue") : nullptr;
+  return node.op == &kDotGeneral && (after == nullptr || std::get<std::string>(*after) == epilogue);
+}
+
+// The dims of a product with the first `count` of an operand, of all tensors that begin with them, as one; nothing where a
+// tensor has them in another way.
+std::optional<DotDims> over_rows(DotDims dims, size_t operand, int count) {
+  const std::string rows = (operand == 0 ? dims.a : dims.b).substr(0, static_cast<size_t>(count));
+  for (std::string* letters : {&dims.a, &dims.b, &dims.out}) {
+    const bool begins = letters->starts_with(rows);
+    if (begins) {
+      letters->erase(1, rows.size() - 1);
+    }
+    if (letters->find_first_of(rows, begins ? 1 : 0) != std::string::npos) {
+      return std::nullopt;
+    }
+  }
+  return dims;
 }
 
 int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunks) {
@@ -132,12 +150,20 @@ class Finder {
     }
     const Node& made = graph_.node(product);
     const TensorType& logits = made.outputs[0];
-    if (!is_product(made) || logits.shape.rank() != 2 || made.attrs.flag("transpose_a") ||
-        logits.shape[1] != graph_.type(node.inputs[0]).shape.back()) {
+    const int leading = logits.shape.rank() - 1;
+    if (!is_product(made, "bias") || leading < 1 ||
+        logits.shape.back() != graph_.type(node.inputs[0]).shape.back()) {
       return std::nullopt;
     }
-    Head head{.product = product, .loss = loss, .rows = logits.shape[0]};
-    head.chunk = rows_of_chunk(head.rows, logits.shape[1] * size_of(logits.dtype), chunks_);
+    const auto dims = over_rows(dot_dims(made.attrs), 0, leading);
+    const bool by_rows = dims && dims->out.starts_with(dims->a.front()) && dims->out.size() == 2 &&
+                         dims->b.find(dims->a.front()) == std::string::npos;
+    if (!by_rows) {
+      return std::nullopt;
+    }
+    const int64_t rows = logits.shape.elements() / std::max<int64_t>(logits.shape.back(), 1);
+    Head head{.product = product, .loss = loss, .dims = *dims, .leading = leading, .rows = rows};
+    head.chunk = rows_of_chunk(rows, logits.shape.back() * size_of(logits.dtype), chunks_);
     if (head.chunk >= head.rows) {
       return std::nullopt;
     }
@@ -194,28 +220,32 @@ class Finder {
     if (node.op->name == "reduce_sum") {
       const Shape& axes = node.attrs.ints("axes");
       bool all_rows =
-          axes.rank() == given.shape.rank() - 1 && given.shape.back() == logits.shape[1];
+          axes.rank() == given.shape.rank() - 1 && given.shape.back() == logits.shape.back();
       for (int i = 0; i < axes.rank(); ++i) {
         all_rows = all_rows && axes[i] == i;
       }
       reader.kind = Reader::Kind::kRowSum;
       return all_rows && sums_exactly ? std::optional(reader) : std::nullopt;
     }
-    const bool adds = node.op->name == "matmul_add";
-    if ((node.op->name != "matmul" && !adds) || !(given == logits) || at > 1) {
+    if (!is_product(node, "add") || !(given == logits) || at > 1) {
       return std::nullopt;
     }
+    const auto dims = over_rows(dot_dims(node.attrs), at, logits.shape.rank() - 1);
+    if (!dims) {
+      return std::nullopt;
+    }
+    reader.dims = *dims;
     reader.other = node.inputs[1 - at];
-    if (adds) {
+    if (node.inputs.size() > 2) {
       reader.addend = node.inputs[2];
     }
-    const bool ta = node.attrs.flag("transpose_a");
-    const bool tb = node.attrs.flag("transpose_b");
-    if (at == 0 && !ta) {
-      return reader;
+    const char row = (at == 0 ? dims->a : dims->b).front();
+    const std::string& other = at == 0 ? dims->b : dims->a;
+    if (dims->out.starts_with(row)) {
+      return other.find(row) == std::string::npos ? std::optional(reader) : std::nullopt;
     }
     reader.kind = Reader::Kind::kSum;
-    return ta && !tb && sums_exactly ? std::optional(reader) : std::nullopt;
+    return other.starts_with(row) && sums_exactly ? std::optional(reader) : std::nullopt;
   }
 
   // Nodes that need the loss or what is made of dlogits.

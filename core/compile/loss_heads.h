@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/ir/graph.h"
+#include "core/ops/dot_general.h"
 
 namespace mstrain {
 
@@ -18,12 +19,15 @@ struct LogitsReader {
   NodeId id = 0;
   size_t logits = 0;  // the operand that is dlogits
   Value other;        // B
+  DotDims dims;       // of the product, over rows
   std::optional<Value> addend;
   bool adds_in_place = false;  // the addend exists before the loss
 };
 
 struct LossHead {
   NodeId product = 0, loss = 0;
+  DotDims dims;     // of the product, over rows
+  int leading = 0;  // dims of the logits that are its rows
   std::optional<NodeId> gradient;
   std::vector<LogitsReader> readers;
   std::vector<NodeId> before;  // all that the chunks need, in order

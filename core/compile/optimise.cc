@@ -68,7 +68,8 @@ std::vector<FusionRule> fusion_rules() {
   std::vector<FusionRule> rules = {
       {"bias", "a product with the vector that is added to its rows"},
       {"addend", "a product with the tensor that is added to it and read nowhere else"},
-      {"activation", "a product and its bias with the activation that alone reads them"},
+      {"scale", "a product with the number that it is multiplied by"},
+      {"activation", "a product with the activation that alone reads it"},
       {"updates", "the updates of all parameters, where gradients are clipped together"}};
   rules.insert(rules.end(), group_rules().begin(), group_rules().end());
   return rules;

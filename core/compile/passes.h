@@ -32,8 +32,8 @@ struct FuseOptions {
   FusionLog* log = nullptr;                // hears what was fused and what was not
 };
 
-// Joins a product with the bias and the tensor added to it: matmul_bias, matmul_add, matmul_bias_add; with
-// a bias and the activation that alone reads it: matmul_bias_activation.
+// Makes what alone reads a product one of its epilogues: a bias, a number that multiplies it, an activation, and the addition
+// of a tensor that nothing else reads.
 GraphPtr fuse_products(const Graph& graph, const FuseOptions& options = {});
 
 // Joins the updates of all parameters that share their scalars, where a clipping factor waits for all gradients anyway.

@@ -37,8 +37,7 @@ class Planner {
     classify();
     plan_memory(plan_);
     for (PlanStep& step : plan_.steps) {
-      step.name = step.op->name == "fused" ? fused_name(*step.attrs.graph("body"))
-                                           : std::string(step.op->name);
+      step.name = name_of(step);
       plan_.cost.flops += step.cost.flops;
       plan_.cost.bytes += step.cost.bytes;
       ++plan_.cost.kernels;
@@ -48,6 +47,21 @@ class Planner {
 
  private:
   using Kind = PlanBuffer::Kind;
+
+  // The operation, and what it does besides: "add + layer_norm", "dot_general + bias + gelu".
+  static std::string name_of(const PlanStep& step) {
+    if (step.op->name == "fused") {
+      return fused_name(*step.attrs.graph("body"));
+    }
+    std::string name(step.op->name);
+    if (const Attr* epilogue = step.attrs.find("epilogue")) {
+      name += ' ' + std::get<std::string>(*epilogue);
+    }
+    for (size_t at = name.find(' '); at != std::string::npos; at = name.find(' ', at + 3)) {
+      name.replace(at, 1, " + ");
+    }
+    return name;
+  }
 
   int add_buffer(int64_t bytes, Kind kind = Kind::kArena) {
     plan_.buffers.push_back({.kind = kind, .bytes = bytes});

@@ -51,6 +51,20 @@ Tensors inputs_of(const Tensor& tensor) {
   return inputs;
 }
 
+std::optional<double> constant_value(const Tensor& tensor) {
+  const Node* node = producer(tensor);
+  if (node == nullptr) {
+    return std::nullopt;
+  }
+  if (node->op->name == "full") {
+    return node->attrs.number("value");
+  }
+  if (node->op->name == "broadcast" || node->op->name == "reshape") {
+    return constant_value(inputs_of(tensor)[0]);
+  }
+  return std::nullopt;
+}
+
 std::vector<std::vector<int>> uses_of(const Graph& graph) {
   std::vector<std::vector<int>> uses(graph.size());
   const std::vector<bool> live = graph.live();

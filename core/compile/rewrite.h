@@ -28,6 +28,9 @@ const Node* producer(const Tensor& tensor);
 // Its inputs.
 Tensors inputs_of(const Tensor& tensor);
 
+// The number that every element of `tensor` is, where it is a (repeated) constant.
+std::optional<double> constant_value(const Tensor& tensor);
+
 // How often each value is read by live nodes and as an output: by node, output.
 std::vector<std::vector<int>> uses_of(const Graph& graph);
 

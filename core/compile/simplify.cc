@@ -2,6 +2,7 @@
 
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
+#include "core/ops/dot_general.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 
@@ -9,21 +10,6 @@ namespace mstrain {
 namespace {
 
 using Uses = std::vector<std::vector<int>>;
-
-// The number that every element of `x` is, where it is a (broadcast) constant.
-std::optional<double> constant_value(const Tensor& x) {
-  const Node* node = producer(x);
-  if (node == nullptr) {
-    return std::nullopt;
-  }
-  if (node->op->name == "full") {
-    return node->attrs.number("value");
-  }
-  if (node->op->name == "broadcast" || node->op->name == "reshape") {
-    return constant_value(inputs_of(x)[0]);
-  }
-  return std::nullopt;
-}
 
 bool is_constant(const Tensor& x, double value) { return constant_value(x) == value; }
 
@@ -106,29 +92,27 @@ std::optional<Tensors> simplify_movement(const RewriteNode& it) {
   return std::nullopt;
 }
 
-// A product with a transposed matrix is a product that reads it the other way round.
-std::optional<Tensors> simplify_matmul(const RewriteNode& it) {
+// A product of a transposed tensor is a product of that tensor with its dims named in another order.
+std::optional<Tensors> simplify_product(const RewriteNode& it) {
   Tensors inputs(it.inputs.begin(), it.inputs.end());
-  Attrs attrs = it.node.attrs;
+  DotDims dims = dot_dims(it.node.attrs);
   bool changed = false;
-  for (const auto& [i, flag] : {std::pair{0, "transpose_a"}, {1, "transpose_b"}}) {
-    const Node* before = producer(inputs[static_cast<size_t>(i)]);
+  for (const auto& [i, letters] : {std::pair{size_t{0}, &dims.a}, {size_t{1}, &dims.b}}) {
+    const Node* before = producer(inputs[i]);
     if (before == nullptr || before->op->name != "transpose") {
       continue;
     }
     const Shape& axes = before->attrs.ints("axes");
-    const int rank = axes.rank();
-    bool swaps_last = rank >= 2 && axes[rank - 1] == rank - 2 && axes[rank - 2] == rank - 1;
-    for (int d = 0; d < rank - 2; ++d) {
-      swaps_last = swaps_last && axes[d] == d;
+    const std::string seen = *letters;
+    for (int d = 0; d < axes.rank(); ++d) {
+      (*letters)[static_cast<size_t>(axes[d])] = seen[static_cast<size_t>(d)];
     }
-    if (swaps_last) {
-      inputs[static_cast<size_t>(i)] = inputs_of(inputs[static_cast<size_t>(i)])[0];
-      attrs.set(flag, !attrs.flag(flag));
-      changed = true;
-    }
+    inputs[i] = inputs_of(inputs[i])[0];
+    changed = true;
   }
-  return changed ? std::optional(apply(*it.node.op, inputs, attrs, it.node.where)) : std::nullopt;
+  return changed ? std::optional(apply(*it.node.op, inputs,
+                                       it.node.attrs.with("dims", to_text(dims)), it.node.where))
+                 : std::nullopt;
 }
 
 }  // namespace
@@ -140,7 +124,7 @@ GraphPtr simplify(const Graph& graph) {
       case OpKind::kElementwise: return simplify_elementwise(it, uses);
       case OpKind::kMovement: return simplify_movement(it);
       case OpKind::kContract:
-        return it.node.op->name == "matmul" ? simplify_matmul(it) : std::nullopt;
+        return it.node.op == &kDotGeneral ? simplify_product(it) : std::nullopt;
       default: return std::nullopt;
     }
   });

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "core/ops/build.h"
+#include "core/ops/einsum.h"
 #include "core/ops/elementwise.h"
-#include "core/ops/matmul.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
@@ -15,13 +15,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// softmax of the scaled, biased and masked scores; rows without a visible key are 0.
-Tensor probabilities(const Tensor& q_bhtd, const Tensor& k_bhsd, const AttentionOptions& options) {
-  const int64_t t = q_bhtd.dim(2);
-  const int64_t s = k_bhsd.dim(2);
+// softmax of the scaled, biased and masked scores [b, h, t, s]; rows without a visible key are 0.
+Tensor probabilities(const Tensor& q_bthd, const Tensor& k_bshd, const AttentionOptions& options) {
+  const int64_t t = q_bthd.dim(1);
+  const int64_t s = k_bshd.dim(1);
   const double scale = options.scale.value_or(
-      1 / std::sqrt(static_cast<double>(std::max<int64_t>(q_bhtd.dim(3), 1))));
-  Tensor scores = matmul(q_bhtd, k_bhsd, {.transpose_b = true}) * scale;
+      1 / std::sqrt(static_cast<double>(std::max<int64_t>(q_bthd.dim(3), 1))));
+  Tensor scores = einsum("bthd,bshd->bhts", {q_bthd, k_bshd}) * scale;
   if (options.bias) {
     scores = scores + options.bias;
   }
@@ -44,10 +44,8 @@ Tensor attention(const Params& p, const Tensor& q_bthd, const Tensor& k_bshd, co
     const NameScope scope = NameScope::absolute(p.path());
     return attention(q_bthd, k_bshd, v_bshe, options);
   }
-  const auto by_head = [](const Tensor& x) { return transpose(x, {0, 2, 1, 3}); };
-  const Tensor kept =
-      dropout(p, probabilities(by_head(q_bthd), by_head(k_bshd), options), dropout_rate);
-  return by_head(matmul(kept, by_head(v_bshe)));
+  const Tensor kept = dropout(p, probabilities(q_bthd, k_bshd, options), dropout_rate);
+  return einsum("bhts,bshe->bthe", {kept, v_bshe});
 }
 
 Tensor multi_head_attention(const Params& p, const Tensor& x_btc, const Tensor& memory_bsc,

@@ -1,8 +1,8 @@
 #include "core/nn/layers.h"
 
 #include "core/nn/random_scope.h"
+#include "core/ops/dot_general.h"
 #include "core/ops/elementwise.h"
-#include "core/ops/matmul.h"
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
 
@@ -29,18 +29,25 @@ Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOp
   check(leading >= 0, "{}: the input {} has less than {} dims", p.path(), to_string(x.shape()),
         options.in_dims);
   const Shape in = dims(x.shape(), leading, x.rank());
-  const Shape rows = dims(x.shape(), 0, leading);
-  const int64_t n_in = in.elements();
-  const int64_t n_out = out.elements();
-
-  const Init weight_init = options.weight_init.value_or(fan_in_uniform(n_in));
+  const Init weight_init = options.weight_init.value_or(fan_in_uniform(in.elements()));
   const Tensor weight = p.get("weight", joined(in, out), weight_init);
-  Tensor y = matmul(reshape(x, joined(rows, {n_in})), reshape(weight, {n_in, n_out}));
-  if (options.bias) {
-    const Init otherwise = options.weight_init ? zeros_init() : weight_init;
-    y = y + reshape(p.get("bias", out, options.bias_init.value_or(otherwise), false), {n_out});
+  // Every dim keeps its letter: rows, what is summed over, what comes out.
+  const auto letters = [](char first, int count) {
+    std::string result;
+    for (int i = 0; i < count; ++i) {
+      result.push_back(static_cast<char>(first + i));
+    }
+    return result;
+  };
+  const std::string row = letters('a', leading);
+  const std::string from = letters('k', options.in_dims);
+  const std::string to = letters('A', out.rank());
+  const Tensor y = dot_general(x, weight, {row + from, from + to, row + to});
+  if (!options.bias) {
+    return y;
   }
-  return reshape(y, joined(rows, out));
+  const Init otherwise = options.weight_init ? zeros_init() : weight_init;
+  return y + p.get("bias", out, options.bias_init.value_or(otherwise), false);
 }
 
 Tensor embedding(const Params& p, const Tensor& ids, int64_t count, int64_t width,

@@ -6,10 +6,10 @@
 #include "core/ops/control.h"
 #include "core/ops/conv.h"
 #include "core/ops/cross_entropy.h"
+#include "core/ops/dot_general.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/fused.h"
 #include "core/ops/index.h"
-#include "core/ops/matmul.h"
 #include "core/ops/norm.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
@@ -26,7 +26,7 @@ void register_all_ops() {
                              shape_ops(),
                              source_ops(),
                              reduce_ops(),
-                             matmul_ops(),
+                             dot_general_ops(),
                              control_ops(),
                              index_ops(),
                              sort_ops(),

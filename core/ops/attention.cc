@@ -8,7 +8,7 @@
 
 #include "core/ops/accumulate.h"
 #include "core/ops/build.h"
-#include "core/ops/matmul.h"
+#include "core/ops/dot_general.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -84,13 +84,9 @@ Types infer_grad(std::span<const TensorType> in, const Attrs& attrs) {
   return Types(forward.begin(), forward.end());
 }
 
-// [b, t, h, d] as [b, h, t, d], or back, in the accumulation type.
-Tensor by_head(const Tensor& x) { return transpose(widened(x), {0, 2, 1, 3}); }
-Tensor by_position(const Tensor& x, Dtype dtype) { return cast(transpose(x, {0, 2, 1, 3}), dtype); }
-
 // [b, h, t, s]: scaled, biased, and -inf where a key is not visible.
 Tensor scores(const Attrs& attrs, const Tensor& q, const Tensor& k, const Tensor* bias) {
-  Tensor x = matmul(q, k, {.transpose_b = true}) * attrs.number("scale");
+  Tensor x = dot_general(q, k, {"bthd", "bshd", "bhts"}) * attrs.number("scale");
   if (bias != nullptr) {
     x = x + widened(*bias);
   }
@@ -104,8 +100,7 @@ Tensor scores(const Attrs& attrs, const Tensor& q, const Tensor& k, const Tensor
 }
 
 Tensors decompose(const Attrs& attrs, std::span<const Tensor> in) {
-  const Tensor v = by_head(in[2]);
-  const Tensor x = scores(attrs, by_head(in[0]), by_head(in[1]), in.size() == 4 ? &in[3] : nullptr);
+  const Tensor x = scores(attrs, widened(in[0]), widened(in[1]), in.size() == 4 ? &in[3] : nullptr);
   const Tensor greatest = stop_gradient(max(x, {3}, true));
   const Tensor shift = where(greater(greatest, -kInfinity), greatest, 0);
   const Tensor e = exp(x - shift);
@@ -113,26 +108,28 @@ Tensors decompose(const Attrs& attrs, std::span<const Tensor> in) {
   const Tensor some = greater(total, 0);
   const Tensor divisor = where(some, total, 1);
   const Tensor lse = where(some, log(divisor) + shift, -kInfinity);
-  return {by_position(matmul(e / divisor, v), in[0].dtype()), squeeze(lse, 3)};
+  const Tensor out = dot_general(e / divisor, widened(in[2]), {"bhts", "bshe", "bthe"});
+  return {cast(out, in[0].dtype()), squeeze(lse, 3)};
 }
 
 // Flash attention's backward formulas (Dao et al. 2022): p from lse, dS = p (dP - Σ g out).
 Tensors decompose_grad(const Attrs& attrs, std::span<const Tensor> in) {
   const bool biased = in.size() == 7;
-  const Tensor g = by_head(in[0]);
-  const Tensor q = by_head(in[1]);
-  const Tensor k = by_head(in[2]);
-  const Tensor v = by_head(in[3]);
-  const Tensor out = by_head(in[in.size() - 2]);
+  const Tensor g = widened(in[0]);
+  const Tensor q = widened(in[1]);
+  const Tensor k = widened(in[2]);
+  const Tensor v = widened(in[3]);
+  const Tensor out = widened(in[in.size() - 2]);
   const Tensor lse = expand_dims(in[in.size() - 1], 3);
   const Tensor shift = where(greater(lse, -kInfinity), lse, 0);
   const Tensor p = exp(scores(attrs, q, k, biased ? &in[4] : nullptr) - shift);
-  const Tensor dp = matmul(g, v, {.transpose_b = true});
-  const Tensor ds = p * (dp - sum(g * out, {3}, true));
+  const Tensor dp = dot_general(g, v, {"bthe", "bshe", "bhts"});
+  const Tensor delta = expand_dims(transpose(sum(g * out, {3}), {0, 2, 1}), 3);
+  const Tensor ds = p * (dp - delta);
   const double scale = attrs.number("scale");
-  Tensors result{by_position(matmul(ds, k) * scale, in[1].dtype()),
-                 by_position(matmul(ds, q, {.transpose_a = true}) * scale, in[2].dtype()),
-                 by_position(matmul(p, g, {.transpose_a = true}), in[3].dtype())};
+  Tensors result{cast(dot_general(ds, k, {"bhts", "bshd", "bthd"}) * scale, in[1].dtype()),
+                 cast(dot_general(ds, q, {"bhts", "bthd", "bshd"}) * scale, in[2].dtype()),
+                 cast(dot_general(p, g, {"bhts", "bthe", "bshe"}), in[3].dtype())};
   if (biased) {
     Shape repeated;
     for (int i : {0, 1}) {

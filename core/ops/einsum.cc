@@ -4,7 +4,7 @@
 #include <map>
 
 #include "core/ops/build.h"
-#include "core/ops/matmul.h"
+#include "core/ops/dot_general.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -91,52 +91,18 @@ std::string letters_where(std::string_view a, F&& wanted) {
   return result;
 }
 
-// The sizes of batch letters, and of two groups of letters as one dim each.
-Shape as_matrices(const Tensor& x, size_t batch, size_t rows) {
-  Shape shape;
-  int64_t products[2] = {1, 1};
-  for (size_t i = 0; i < static_cast<size_t>(x.rank()); ++i) {
-    const int64_t size = x.dim(static_cast<int>(i));
-    if (i < batch) {
-      shape.push_back(size);
-    } else {
-      products[i < batch + rows ? 0 : 1] *= size;
-    }
-  }
-  shape.push_back(products[0]);
-  shape.push_back(products[1]);
-  return shape;
-}
-
-// One matrix product: letters of both that `keep` wants are its batch, other common ones are
-// contracted.
-Term contract(Term a, Term b, std::string_view keep) {
+// One product: letters of both that `keep` has not are summed over. The result has the letters of `wanted` in that order where
+// it has all of them.
+Term contract(Term a, Term b, std::string_view keep, std::string_view wanted) {
   a = without_unused(std::move(a), std::string(keep) + b.letters);
   b = without_unused(std::move(b), std::string(keep) + a.letters);
-  const std::string batch =
-      letters_where(a.letters, [&](char c) { return has(b.letters, c) && has(keep, c); });
-  const std::string inner =
-      letters_where(a.letters, [&](char c) { return has(b.letters, c) && !has(keep, c); });
-  const std::string rows = letters_where(a.letters, [&](char c) { return !has(b.letters, c); });
-  const std::string columns = letters_where(b.letters, [&](char c) { return !has(a.letters, c); });
-  // The order of b in memory decides whether it is the transposed operand, so that it need not be
-  // copied.
-  const bool transposed = !inner.empty() && !columns.empty() &&
-                          b.letters.find(columns.back()) < b.letters.find(inner.back());
-  const Tensor left = ordered(a, batch + rows + inner);
-  const Tensor right = ordered(b, transposed ? batch + columns + inner : batch + inner + columns);
-  Shape shape;
-  for (size_t i = 0; i < batch.size() + rows.size(); ++i) {
-    shape.push_back(left.dim(static_cast<int>(i)));
+  const auto kept = [&](char c) { return has(keep, c); };
+  std::string letters = letters_where(a.letters, kept);
+  letters += letters_where(b.letters, [&](char c) { return kept(c) && !has(a.letters, c); });
+  if (std::is_permutation(letters.begin(), letters.end(), wanted.begin(), wanted.end())) {
+    letters = wanted;
   }
-  for (char letter : columns) {
-    shape.push_back(b.value.dim(static_cast<int>(b.letters.find(letter))));
-  }
-  const Tensor product = matmul(
-      reshape(left, as_matrices(left, batch.size(), rows.size())),
-      reshape(right, as_matrices(right, batch.size(), transposed ? columns.size() : inner.size())),
-      {.transpose_b = transposed});
-  return {reshape(product, shape), batch + rows + columns};
+  return {dot_general(a.value, b.value, {a.letters, b.letters, letters}), letters};
 }
 
 void check_sizes(const Equation& equation, std::string_view text, std::span<const Tensor> operands,
@@ -175,7 +141,8 @@ Tensor einsum(std::string_view text, std::span<const Tensor> operands,
     for (size_t j = i + 1; j < operands.size(); ++j) {
       keep += equation.operands[j];
     }
-    result = contract(std::move(result), {operands[i], equation.operands[i]}, keep);
+    result =
+        contract(std::move(result), {operands[i], equation.operands[i]}, keep, equation.result);
   }
   return ordered(without_unused(std::move(result), equation.result), equation.result);
 }

@@ -1,4 +1,5 @@
-// Sums of products written with index letters, onto transpose, reshape, sum and matmul.
+// Sums of products written with index letters: dot_general for each two operands, and sum and transpose for what these
+// leave.
 #pragma once
 
 #include "core/ir/arg.h"

@@ -39,13 +39,13 @@ struct ProfileSummary {
   MachineLimits limits;
   // Each sorted by time, longest first; the calls of each list are all kernels of a step.
   std::vector<ProfileTotal> parts;       // forward, backward, optimizer, other
-  std::vector<ProfileTotal> operations;  // matmul, layer_norm, …
+  std::vector<ProfileTotal> operations;  // dot_general, layer_norm, …
   std::vector<ProfileTotal> layers;      // scopes, with `*` for numbers: transformer.h.*.mlp.c_fc
 };
 
 // "forward", "backward" or "optimizer"; "other" for kernels outside every scope.
 std::string_view part_of(const KernelTime& kernel);
-// The layer's scope, without the part, and the operation: "transformer.h.3.mlp.c_fc matmul".
+// The layer's scope, without the part, and the operation: "transformer.h.3.mlp.c_fc dot_general".
 std::string display_name(const KernelTime& kernel);
 
 // `steps` lie one after the other, `kernels` in the order in which they ran, all within the steps.

@@ -3,7 +3,7 @@
 //   auto loss16 = in_precision(Dtype::kBF16, loss);     // loss16(params in bf16, batch in f32)
 //
 // f is recorded as if its 16-bit arguments were f32, and each of its operations is then applied again:
-//   products    matmul, attention, convolutions: their f32 operands are rounded to the dtype
+//   products    dot_general, attention, convolutions: their f32 operands are rounded to the dtype
 //   sums        sums, softmax, exp, log, powers: their 16-bit operands are widened, and the result is f32
 //   others      run in 16 bits where all operands have them, else in f32; constants follow the rest, and where one is not
 //               exact in 16 bits, the result is rounded instead of it

@@ -17,7 +17,7 @@ struct Case {
   size_t index = 0;  // of the sample
   Sample sample;
 };
-// "matmul f32 sample 3: f32[4, 3], f32[5, 4]"
+// "dot_general f32 sample 3: f32[4, 3], f32[5, 4]"
 std::string to_string(const Case& it);
 
 std::vector<Case> cases_of(const OpDef& op, std::span<const Dtype> dtypes = kAllDtypes);

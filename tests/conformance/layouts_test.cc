@@ -64,8 +64,8 @@ const Layout kLayouts[] = {
 using LayoutOfOp = OpTest;
 
 bool has_products(const OpDef& op) {
-  return op.kind == OpKind::kContract || op.name == "matmul_bias" ||
-         op.name.starts_with("attention") || op.name.starts_with("conv2d");
+  return op.kind == OpKind::kContract || op.name.starts_with("attention") ||
+         op.name.starts_with("conv2d");
 }
 
 void expect_same_results(const Case& it, const Tensors& inputs, const Tensors& expected,

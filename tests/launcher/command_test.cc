@@ -357,8 +357,9 @@ TEST(DryRun, WritesEveryStepOfThePlanOnRequest) {
   const CommandResult result = run_command(dry);
   ASSERT_EQ(result.status, 0) << result.err;
   const std::string text = real_files().read(run.path("plan.txt"));
-  EXPECT_THAT(text, AllOf(StartsWith("== step\ndigest "), HasSubstr("\n== evaluation\ndigest "),
-                          HasSubstr("matmul"), HasSubstr("@backward.transformer.h.1.mlp.c_fc")));
+  EXPECT_THAT(text,
+              AllOf(StartsWith("== step\ndigest "), HasSubstr("\n== evaluation\ndigest "),
+                    HasSubstr("dot_general"), HasSubstr("@backward.transformer.h.1.mlp.c_fc")));
   ASSERT_EQ(run_command(dry).status, 0);
   EXPECT_EQ(real_files().read(run.path("plan.txt")), text);
 
@@ -454,7 +455,7 @@ TEST(Command, ProfilesOnRequest) {
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("profile of steps 10 to 11: " + run.path("run/profile.json")));
   const std::string text = real_files().read(run.path("run/profile.json"));
-  EXPECT_THAT(text, HasSubstr("\"name\":\"transformer.h.1.mlp.c_fc matmul"));
+  EXPECT_THAT(text, HasSubstr("\"name\":\"transformer.h.1.mlp.c_fc dot_general"));
   EXPECT_GT(parse_json(text, "profile.json").at("traceEvents").size(), 100U);
 }
 

@@ -12,7 +12,7 @@ void register_movement();
 void register_source();
 void register_reduce();
 void register_scan();  // argmax, argmin, cumsum
-void register_matmul();
+void register_dot_general();
 void register_index();
 void register_conv();
 void register_pool();

@@ -7,6 +7,7 @@
 //   in parts of 384 columns or some more.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string_view>
@@ -51,28 +52,53 @@ bool worth_packing(const Product& p) {
          p.m >= (p.b_column == 1 ? kRowsToPack : kRowsToPackTransposed);
 }
 
-// GELU, ReLU and SiLU are post-operations of the library.
-void append_activation(dnnl::post_ops& after, std::string_view name) {
+dnnl::algorithm algorithm_of(std::string_view activation) {
   using dnnl::algorithm;
-  const algorithm kind = name == "gelu"        ? algorithm::eltwise_gelu_erf
-                         : name == "gelu_tanh" ? algorithm::eltwise_gelu_tanh
-                         : name == "silu"      ? algorithm::eltwise_swish
-                                               : algorithm::eltwise_relu;
-  after.append_eltwise(1.0F, kind, name == "silu" ? 1.0F : 0.0F, 0.0F);
+  return activation == "gelu"        ? algorithm::eltwise_gelu_erf
+         : activation == "gelu_tanh" ? algorithm::eltwise_gelu_tanh
+         : activation == "silu"      ? algorithm::eltwise_swish
+                                     : algorithm::eltwise_relu;
 }
 
+dnnl::post_ops post_operations(const std::vector<Epilogue>& after) {
+  dnnl::post_ops result;
+  for (const Epilogue& epilogue : after) {
+    if (epilogue.kind == Epilogue::Kind::kAdd) {
+      result.append_sum(1.0F);
+    } else if (epilogue.kind == Epilogue::Kind::kScale) {
+      result.append_eltwise(1.0F, dnnl::algorithm::eltwise_linear,
+                            static_cast<float>(epilogue.scale), 0.0F);
+    } else {
+      const dnnl::algorithm algorithm = algorithm_of(epilogue.activation->name);
+      const bool swish = algorithm == dnnl::algorithm::eltwise_swish;
+      result.append_eltwise(1.0F, algorithm, swish ? 1.0F : 0.0F, 0.0F);
+    }
+  }
+  return result;
+}
+
+bool only_adds(const Product& p) {
+  return std::all_of(p.after.begin(), p.after.end(), [](const Epilogue& epilogue) {
+    return epilogue.kind == Epilogue::Kind::kAdd;
+  });
+}
+
+// Adds at most what lies in c.
 Kernel gemm(const Product& p, int threads) {
   const bool a_transposed = p.a_column != 1;
   const bool b_transposed = p.b_column != 1;
   const int64_t lda = a_transposed ? p.a_column : p.a_row;
   const int64_t ldb = b_transposed ? p.b_column : p.b_row;
-  const float beta = p.accumulate ? 1.0F : 0.0F;
+  const float beta = p.after.empty() ? 0.0F : 1.0F;
   return {[=](const KernelMemory& memory) {
     const TeamSize team(threads);
-    onednn_check(dnnl_sgemm(a_transposed ? 'T' : 'N', b_transposed ? 'T' : 'N', p.m, p.n, p.k, 1.0F,
-                            static_cast<const float*>(memory.inputs[0]), lda,
-                            static_cast<const float*>(memory.inputs[1]), ldb, beta,
-                            static_cast<float*>(memory.outputs[0]), p.n));
+    for (int64_t i = 0; i < p.batches(); ++i) {
+      onednn_check(dnnl_sgemm(a_transposed ? 'T' : 'N', b_transposed ? 'T' : 'N', p.m, p.n, p.k,
+                              1.0F, static_cast<const float*>(memory.inputs[0]) + p.offset(0, i),
+                              lda, static_cast<const float*>(memory.inputs[1]) + p.offset(1, i),
+                              ldb, beta, static_cast<float*>(memory.outputs[0]) + p.offset(2, i),
+                              p.c_row));
+    }
   }};
 }
 
@@ -107,14 +133,12 @@ Packing make_packing(const memory::desc& from, const memory::desc& to, int threa
 
 class Builder {
  public:
-  // Rows of c begin `c_row` elements apart.
-  Builder(const Product& product, Dtype dtype, int threads, int64_t c_row)
+  Builder(const Product& product, int threads)
       : p_(product),
         threads_(threads),
-        type_(dtype == Dtype::kF32 ? memory::data_type::f32 : memory::data_type::bf16),
         a_(describe(0, p_.m, p_.k, p_.a_row, p_.a_column)),
         b_(describe(1, p_.k, p_.n, p_.b_row, p_.b_column)),
-        c_(describe(2, p_.m, p_.n, c_row, 1)) {}
+        c_(describe(2, p_.m, p_.n, p_.c_row, 1)) {}
 
   // Neither gives a run function where the library has no fast path.
   Kernel plain() const {
@@ -129,7 +153,7 @@ class Builder {
   }
 
   Kernel packed(bool by_caller) const {
-    const memory::desc any({p_.k, p_.n}, type_, memory::format_tag::any);
+    const memory::desc any({p_.k, p_.n}, type_of(p_.dtype), memory::format_tag::any);
     const dnnl::matmul::primitive_desc primitive = make(any);
     if (is_slow(primitive)) {
       return {};
@@ -176,6 +200,10 @@ class Builder {
     return std::string_view(primitive.impl_info_str()).find("ref") != std::string_view::npos;
   }
 
+  static memory::data_type type_of(Dtype dtype) {
+    return dtype == Dtype::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
+  }
+
   int batch_rank() const { return p_.batches() == 1 ? 0 : p_.batch.rank; }
 
   // A batch stride of zero is a dim of size 1 to oneDNN.
@@ -189,7 +217,7 @@ class Builder {
     }
     dims.insert(dims.end(), {rows, columns});
     strides.insert(strides.end(), {row, column});
-    return {dims, type_, strides};
+    return {dims, type_of(operand == 2 ? p_.result : p_.dtype), strides};
   }
 
   memory::desc bias() const {
@@ -197,19 +225,12 @@ class Builder {
     ones.push_back(p_.n);
     memory::dims strides(static_cast<size_t>(batch_rank()) + 1, p_.n);
     strides.push_back(1);
-    return {ones, type_, strides};
+    return {ones, type_of(p_.result), strides};
   }
 
   dnnl::matmul::primitive_desc make(const memory::desc& b) const {
     dnnl::primitive_attr attributes = onednn_attributes();
-    dnnl::post_ops after;
-    if (p_.accumulate) {
-      after.append_sum(1.0F);
-    }
-    if (!p_.activation.empty()) {
-      append_activation(after, p_.activation);
-    }
-    attributes.set_post_ops(after);
+    attributes.set_post_ops(post_operations(p_.after));
     return {p_.bias ? dnnl::matmul::desc(a_, b, bias(), c_) : dnnl::matmul::desc(a_, b, c_),
             attributes, onednn_engine()};
   }
@@ -228,7 +249,6 @@ class Builder {
 
   const Product& p_;
   int threads_;
-  memory::data_type type_;
   memory::desc a_, b_, c_;
 };
 
@@ -237,13 +257,13 @@ int64_t part_size(int64_t size, int64_t parts) {
   return (size + parts * kMultiple - 1) / (parts * kMultiple) * kMultiple;
 }
 
-// The product part by part, one after the other; no run function where the library has no fast path.
-Kernel in_parts(const Product& p, Dtype dtype, int threads, const Parts& parts) {
+// An f32 product part by part, one after the other; no run function where the library has no fast path.
+Kernel in_parts(const Product& p, int threads, const Parts& parts) {
   struct Part {
     Kernel kernel;
     int64_t a, b, c, bias;  // bytes from where they begin
   };
-  const auto element = static_cast<int64_t>(size_of(dtype));
+  constexpr int64_t kElement = sizeof(float);
   const int64_t rows = part_size(p.m, parts.rows);
   const int64_t columns = part_size(p.n, parts.columns);
   std::map<std::pair<int64_t, int64_t>, Kernel> kernels;  // by size
@@ -256,14 +276,14 @@ Kernel in_parts(const Product& p, Dtype dtype, int threads, const Parts& parts) 
       part.n = std::min(columns, p.n - j);
       Kernel& kernel = kernels[{part.m, part.n}];
       if (!kernel.run) {
-        kernel = Builder(part, dtype, threads, p.n).plain();
+        kernel = Builder(part, threads).plain();
       }
       if (!kernel.run) {
         return {};
       }
       scratch = std::max(scratch, kernel.workspace_bytes);
-      made.push_back({kernel, i * p.a_row * element, j * p.b_column * element,
-                      (i * p.n + j) * element, j * element});
+      made.push_back({kernel, i * p.a_row * kElement, j * p.b_column * kElement,
+                      (i * p.c_row + j) * kElement, j * kElement});
     }
   }
   return {[made = std::move(made)](const KernelMemory& memory) {
@@ -281,8 +301,9 @@ Kernel in_parts(const Product& p, Dtype dtype, int threads, const Parts& parts) 
 
 }  // namespace
 
-Kernel onednn_product(const Product& p, Dtype dtype, int threads, bool b_is_kept) {
+Kernel onednn_product(const Product& p, int threads, bool b_is_kept) {
   const bool one = p.batches() == 1;
+  const bool floats = p.dtype == Dtype::kF32;
   const bool can_pack = one && p.a_column == 1;
   const bool by_caller = can_pack && b_is_kept;
   if (!one && p.batch.rank + 2 > kLibraryRank) {
@@ -290,20 +311,19 @@ Kernel onednn_product(const Product& p, Dtype dtype, int threads, bool b_is_kept
   }
   const TeamSize team(threads);
   try {
-    const Builder builder(p, dtype, threads, p.n);
+    const Builder builder(p, threads);
     if (by_caller || (can_pack && worth_packing(p))) {
       if (Kernel kernel = builder.packed(by_caller); kernel.run) {
         return kernel;
       }
     }
-    const Parts parts = one && dtype == Dtype::kF32 ? parts_of(p) : Parts{};
+    const Parts parts = one && floats ? parts_of(p) : Parts{};
     if (Kernel kernel =
-            parts.rows * parts.columns > 1 ? in_parts(p, dtype, threads, parts) : builder.plain();
+            parts.rows * parts.columns > 1 ? in_parts(p, threads, parts) : builder.plain();
         kernel.run) {
       return kernel;
     }
-    return dtype == Dtype::kF32 && one && !p.bias && p.activation.empty() ? gemm(p, threads)
-                                                                          : Kernel{};
+    return floats && !p.bias && only_adds(p) ? gemm(p, threads) : Kernel{};
   } catch (const dnnl::error&) {
     return {};
   }

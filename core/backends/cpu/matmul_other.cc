@@ -16,7 +16,7 @@ using ColumnMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen:
 template <class A, class B>
 void multiply(const Product& p, int64_t a_step, const double* a, int64_t b_step, const double* b,
               double* c) {
-  Eigen::Map<RowMajor>(c, p.m, p.n).noalias() =
+  Eigen::Map<RowMajor, 0, Stride>(c, p.m, p.n, Stride(p.c_row)).noalias() =
       View<A>(a, p.m, p.k, Stride(a_step)) * View<B>(b, p.k, p.n, Stride(b_step));
 }
 
@@ -35,16 +35,15 @@ void multiply(const Product& p, const double* a, const double* b, double* c) {
 }
 
 template <class T>
-void multiply_integers(const Product& p, int64_t begin, int64_t end, const T* a, const T* b,
-                       const T* bias, T* c) {
+void multiply_integers(const Product& p, int64_t begin, int64_t end, const T* a, const T* b, T* c) {
   for (int64_t row = begin; row < end; ++row) {
     const int64_t batch = row / p.m;
     const int64_t i = row % p.m;
     const T* left = a + p.offset(0, batch) + i * p.a_row;
     const T* right = b + p.offset(1, batch);
-    T* out = c + row * p.n;
+    T* out = c + p.offset(2, batch) + i * p.c_row;
     for (int64_t j = 0; j < p.n; ++j) {
-      uint64_t sum = bias != nullptr ? static_cast<uint64_t>(bias[j]) : 0;
+      uint64_t sum = 0;
       for (int64_t l = 0; l < p.k; ++l) {
         sum += static_cast<uint64_t>(left[l * p.a_column]) *
                static_cast<uint64_t>(right[l * p.b_row + j * p.b_column]);
@@ -73,32 +72,23 @@ Kernel eigen_product(const Product& p, int threads) {
         multiply(p, a + p.offset(0, i), b + p.offset(1, i), c + p.offset(2, i));
       }
     });
-    if (p.bias) {
-      const double* bias = static_cast<const double*>(memory.inputs[2]);
-      for (int64_t row = 0; row < p.batches() * p.m; ++row) {
-        for (int64_t j = 0; j < p.n; ++j) {
-          c[row * p.n + j] += bias[j];
-        }
-      }
-    }
   }};
 }
 
-Kernel integer_product(const Product& p, Dtype dtype, int threads) {
-  return visit_dtype(dtype, [&]<class T>(T) -> Kernel {
+Kernel integer_product(const Product& p, int threads) {
+  return visit_dtype(p.dtype, [&]<class T>(T) -> Kernel {
     if constexpr (std::is_integral_v<T>) {
       const int64_t rows = p.batches() * p.m;
       const int team = useful_threads(threads, rows, rows * p.n * p.k);
       return {[p, rows, team](const KernelMemory& memory) {
-        const T* bias = p.bias ? static_cast<const T*>(memory.inputs[2]) : nullptr;
         parallel_chunks(team, rows, 1, [&](int64_t begin, int64_t end, int) {
           multiply_integers(p, begin, end, static_cast<const T*>(memory.inputs[0]),
-                            static_cast<const T*>(memory.inputs[1]), bias,
+                            static_cast<const T*>(memory.inputs[1]),
                             static_cast<T*>(memory.outputs[0]));
         });
       }};
     } else {
-      fail("no integer product of {}", name_of(dtype));
+      fail("no integer product of {}", name_of(p.dtype));
     }
   });
 }

@@ -1,19 +1,22 @@
-// A matrix product as loops and libraries see it.
+// A product as loops and libraries see it: matrices, perhaps many of them.
 #pragma once
 
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/nest.h"
+#include "core/ops/dot_general.h"
 
 namespace mstrain::cpu {
 
-// c[batch…, m, n] = activation(a[batch…, m, k] b[batch…, k, n] (+ bias[n]) (+ c)); strides in elements, c dense.
+// c[batch…, m, n] = a[batch…, m, k] b[batch…, k, n] (+ bias[n]), then what is `after` it; strides in elements, columns of c
+// are dense.
 struct Product {
-  int64_t m = 0, n = 0, k = 0;
+  int64_t m = 1, n = 1, k = 1;
   Nest batch;  // operands 0 a, 1 b, 2 c
-  int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0;
+  int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0, c_row = 0;
+  Dtype dtype = Dtype::kF32;   // of a and b
+  Dtype result = Dtype::kF32;  // of c and the bias
   bool bias = false;
-  bool accumulate = false;
-  std::string_view activation = {};  // of kProductActivations; none where empty
+  std::vector<Epilogue> after = {};  // kScale, kActivation, and kAdd of what lies in c
 
   int64_t batches() const { return batch.elements(); }
   int64_t offset(int operand, int64_t index) const {
@@ -22,14 +25,26 @@ struct Product {
   }
 };
 
-// From views of a and b; a batch that shares b becomes further rows where strides allow it.
-Product make_product(const ViewType& a, bool transpose_a, const ViewType& b, bool transpose_b,
-                     const Shape& out);
+// How the tensors of a dot_general become a product.
+struct ProductLayout {
+  Product product;
+  bool swapped = false;  // the product's a is the second operand, its b the first
+  // By operand: the dims (letters) of a dense copy to be read in its place; none where it is read as it lies.
+  std::array<std::optional<std::string>, 2> copied;
+  // Letters of c from the slowest to the fastest; none where the result's own order serves.
+  std::optional<std::string> result;
+  // The dims that n runs over, where n is all columns of the result.
+  std::optional<std::string> columns;
+};
 
-// Kernels over (a, b[, bias]) of one type; only oneDNN's accumulate and activate. onednn_product gives no run function
-// where oneDNN has no fast path, and wants b packed where it is kept and the library has a layout for it.
-Kernel onednn_product(const Product& product, Dtype dtype, int threads, bool b_is_kept);
-Kernel eigen_product(const Product& product, int threads);  // f64
-Kernel integer_product(const Product& product, Dtype dtype, int threads);
+// `converted`: operands whose elements are made anew in any case. No dim that matters has size 0.
+ProductLayout layout_of(const DotDims& dims, const ViewType& a, const ViewType& b, const Shape& out,
+                        std::array<bool, 2> converted);
+
+// Kernels over (a, b[, bias]); only oneDNN's have a bias and what comes after. onednn_product gives no run function where
+// oneDNN has no fast path, and wants b packed where it is kept and the library has a layout for it.
+Kernel onednn_product(const Product& product, int threads, bool b_is_kept);  // f32, bf16
+Kernel eigen_product(const Product& product, int threads);                   // f64
+Kernel integer_product(const Product& product, int threads);
 
 }  // namespace mstrain::cpu

@@ -12,7 +12,7 @@ void register_cpu_kernels() {
   cpu::register_source();
   cpu::register_reduce();
   cpu::register_scan();
-  cpu::register_matmul();
+  cpu::register_dot_general();
   cpu::register_index();
   cpu::register_conv();
   cpu::register_pool();

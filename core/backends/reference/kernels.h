@@ -33,7 +33,7 @@ int64_t checked_id(const Call& call, const Elements& ids, int64_t position, int6
 void register_elementwise();
 void register_movement();
 void register_reductions();
-void register_matmul();
+void register_dot_general();
 void register_index();
 void register_sort();
 void register_convolution();

@@ -37,7 +37,7 @@ void register_reference_kernels() {
   reference::register_elementwise();
   reference::register_movement();
   reference::register_reductions();
-  reference::register_matmul();
+  reference::register_dot_general();
   reference::register_index();
   reference::register_sort();
   reference::register_convolution();

@@ -204,9 +204,9 @@ TEST(Fuse, SaysWhatItRefusesAndWhy) {
       options);
   const std::string text = log.text();
   EXPECT_THAT(text, HasSubstr("1 × exp + add  (first in net)"));
-  EXPECT_THAT(text, HasSubstr("matmul with add: matmul is never part of a group"));
-  EXPECT_THAT(text, HasSubstr("sin with matmul: matmul is never part of a group"));
-  EXPECT_THAT(text, HasSubstr("tanh with add: matmul had read from it"));
+  EXPECT_THAT(text, HasSubstr("dot_general with add: dot_general is never part of a group"));
+  EXPECT_THAT(text, HasSubstr("sin with dot_general: dot_general is never part of a group"));
+  EXPECT_THAT(text, HasSubstr("tanh with add: dot_general had read from it"));
 }
 
 TEST(Fuse, RefusesARuleThatDoesNotExist) {

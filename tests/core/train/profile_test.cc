@@ -167,13 +167,14 @@ TEST(Profile, NamesAndTotalsAreThoseOfThePlan) {
 }
 
 TEST(Profile, LayersAndPartsAreReadOffTheScopes) {
-  const KernelTime forward{"matmul", "transformer.h.3.mlp.c_fc", 0, 4'000'000'000, 8, 2};
-  const KernelTime other{"matmul", "transformer.h.10.mlp.c_fc", 5'000'000'000, 6'000'000'000, 8, 2};
+  const KernelTime forward{"dot_general", "transformer.h.3.mlp.c_fc", 0, 4'000'000'000, 8, 2};
+  const KernelTime other{
+      "dot_general", "transformer.h.10.mlp.c_fc", 5'000'000'000, 6'000'000'000, 8, 2};
   const KernelTime backward{"layer_norm_grad", "backward.transformer.ln_f", 6'000'000'000,
                             8'000'000'000};
   const KernelTime optimizer{"adamw", "optimizer", 8'000'000'000, 9'000'000'000};
   const KernelTime bare{"add", "", 9'000'000'000, 9'500'000'000};
-  EXPECT_EQ(display_name(forward), "transformer.h.3.mlp.c_fc matmul");
+  EXPECT_EQ(display_name(forward), "transformer.h.3.mlp.c_fc dot_general");
   EXPECT_EQ(display_name(backward), "transformer.ln_f layer_norm_grad");
   EXPECT_EQ(display_name(bare), "add");
   EXPECT_EQ(part_of({"add", "backward"}), "backward");
@@ -190,7 +191,8 @@ TEST(Profile, LayersAndPartsAreReadOffTheScopes) {
     return out;
   };
   EXPECT_THAT(names(summary.parts), ElementsAre("forward", "backward", "optimizer", "other"));
-  EXPECT_THAT(names(summary.operations), ElementsAre("matmul", "layer_norm_grad", "adamw", "add"));
+  EXPECT_THAT(names(summary.operations),
+              ElementsAre("dot_general", "layer_norm_grad", "adamw", "add"));
   EXPECT_THAT(names(summary.layers), ElementsAre("transformer.h.*.mlp.c_fc", "transformer.ln_f",
                                                  "optimizer", "(no layer)"));
   EXPECT_DOUBLE_EQ(summary.step_seconds, 5.5);

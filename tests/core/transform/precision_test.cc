@@ -50,7 +50,7 @@ TEST(Precision, ProductsRunIn16BitsAndSumsInF32) {
     const Tensor y = matmul(x[1], x[0]) * 0.5;
     return sum(softmax(y) * exp(y));
   };
-  EXPECT_THAT(types_of_op(f, in, "matmul"), ElementsAre("bf16 bf16 -> bf16"));
+  EXPECT_THAT(types_of_op(f, in, "dot_general"), ElementsAre("bf16 bf16 -> bf16"));
   EXPECT_THAT(types_of_op(f, in, "softmax"), ElementsAre("f32 -> f32"));
   EXPECT_THAT(types_of_op(f, in, "exp"), ElementsAre("f32 -> f32"));
   EXPECT_THAT(types_of_op(f, in, "reduce_sum"), ElementsAre("f32 -> f32"));
