@@ -1,4 +1,4 @@
-// state.bin, little-endian u64 unless said: "MSECSTA1", tables; per table rows, last step, tombstones, (id, step) each, length of the
+// state.bin, little-endian u64 unless said: "MSECSTA2", tables; per table rows, last step, tombstones, (id, step) each, length of the
 // admission state, its bytes.
 #include "embedding_cache/bytes.h"
 #include "embedding_cache/commit.h"
@@ -6,7 +6,7 @@
 namespace mstrain::embedding_cache {
 namespace {
 
-constexpr std::string_view kStateMagic = "MSECSTA1";
+constexpr std::string_view kStateMagic = "MSECSTA2";
 
 }  // namespace
 
@@ -29,6 +29,7 @@ std::string print_state(const std::vector<TableState>& tables) {
 
 std::vector<TableState> parse_state(std::string_view bytes, const std::string& name) {
   ByteReader in(bytes, name);
+  in.require(!bytes.starts_with("MSECSTA1"), "written in form 1, this library reads form 2");
   in.require(bytes.starts_with(kStateMagic), "not the state of an embedding cache");
   in.take_bytes(kStateMagic.size());
   const auto count = in.take<uint64_t>();

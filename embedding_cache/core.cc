@@ -28,7 +28,9 @@ Table::Table(const TableOptions& table_options, uint64_t cache_seed)
       layout(table_options),
       seed(table_seed(cache_seed, table_options.name)),
       host(table_options.host_rows, layout.record_bytes(), table_options.policy),
-      admission(table_options.admission, seed),
+      admission(table_options.admission, seed,
+                table_options.admission.window_steps != 0 ? table_options.admission.window_steps
+                                                          : table_options.eviction.ttl_steps),
       zeros(layout.record_bytes()) {}
 
 Core::Core(const Options& given) : options(given) {
@@ -233,15 +235,19 @@ void Core::scan(uint32_t index, const RowVisitor& visit) {
 }
 
 std::string Core::digest() {
+  Lock lock(mutex_);
+  const Quiet quiet(*this, lock, "digest");
+  flush_dirty(lock);
+  lock.unlock();
   Sha256 sha;
   for (uint32_t t = 0; t < tables.size(); ++t) {
-    sha.add(as_bytes(tables[t]->options.name)).add(as_bytes(tables[t]->layout.schema()));
-    scan(t, [&](Id id, const std::byte* record) {
+    const Table& table = *tables[t];
+    sha.add(as_bytes(table.options.name)).add(as_bytes(table.layout.schema()));
+    store_->scan(t, [&](Id id, const std::byte* record) {
       sha.add(std::as_bytes(std::span(&id, 1)));
-      sha.add({record, tables[t]->layout.record_bytes()});
+      sha.add({record, table.layout.record_bytes()});
     });
-    const std::lock_guard lock(mutex_);
-    const std::string filter = tables[t]->admission.save();
+    const std::string filter = table.admission.save();
     sha.add(as_bytes(filter));
   }
   return sha.finish_hex();
@@ -260,6 +266,7 @@ Stats Core::stats() {
     stats.record_bytes = table->layout.record_bytes();
     stats.overhead_bytes = table->host.overhead_bytes();
     stats.tombstones = table->tombstones.size();
+    stats.filter_ids = table->admission.size();
     out.tables.push_back(stats);
   }
   if (store_) {

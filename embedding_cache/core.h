@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -21,6 +20,7 @@
 #include "embedding_cache/cache.h"
 #include "embedding_cache/commit.h"
 #include "embedding_cache/dedup.h"
+#include "embedding_cache/fair_mutex.h"
 #include "embedding_cache/host_tier.h"
 #include "embedding_cache/look_ahead.h"
 #include "embedding_cache/row_store.h"
@@ -39,11 +39,12 @@ struct Table {
   Dedup dedup;
   LookAhead window;
   AdmissionFilter admission;
-  IdMap tombstones;        // id -> step at which the row was forgotten
+  SharedIdMap
+      tombstones;  // id -> step at which the row was forgotten, later than that of a commit that is kept
   uint64_t last_step = 0;  // of the newest training ticket
   uint64_t rows = 0;
   std::vector<std::byte> zeros;  // the row of ids without one
-  std::shared_mutex
+  FairSharedMutex
       learning;  // held by who writes to rows of open tickets, shared by who reads them; before the owner's mutex
   std::deque<TicketState*>
       training;  // open tickets of training without an update yet, in the order of prefetch
@@ -77,16 +78,16 @@ struct Fetch {
 
 // A commit that is written while training goes on.
 struct PendingCommit {
-  // What a table is besides its rows, as it was.
-  struct TableCopy {
+  // What a table is besides its rows, as it was; the table's own filter and tombstones are frozen meanwhile.
+  struct TableView {
     uint64_t rows;
     uint64_t last_step;
-    AdmissionFilter admission;
-    IdMap tombstones;
+    AdmissionFilter::View admission;
+    SharedIdMap::View tombstones;
   };
   CommitInfo info;
   std::string user_blob;
-  std::vector<TableCopy> tables;
+  std::vector<TableView> tables;
   Snapshot rows;
   bool in_store = false;  // all rows: from here on nothing need be saved
   bool done = false;
@@ -187,6 +188,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void save_frozen(uint32_t table, std::span<const Slot> slots);
   void run_pending();  // in the writer's thread
   void write_pending();
+  void thaw_tables();
   void undo_pending();
   void store_pending_rows(std::span<const Snapshot::Row> rows, std::byte* space);
 
@@ -210,6 +212,8 @@ class Core : public std::enable_shared_from_this<Core> {
     uint32_t step;
   };
   std::vector<KnownRow> known_rows(uint32_t table, std::span<const Id> ids);  // those there are
+  uint64_t newest_step() const;  // that any table has seen
+  void prune_tombstones();
   void forget_rows(uint32_t table, std::span<const Id> ids);
 
   std::unique_ptr<FileLock> lock_file_;
@@ -240,8 +244,8 @@ class Core : public std::enable_shared_from_this<Core> {
       0;                 // of the newest commit, complete or not: later batches have later steps
   CommitId newest_ = 0;  // id in use on disk
   std::unique_ptr<PendingCommit> pending_;
-  std::vector<CommitId> kept_;       // complete commits of this line, ascending
-  std::vector<CommitId> abandoned_;  // newer than the one resumed from
+  std::map<CommitId, uint64_t> kept_;  // complete commits of this line, and their steps
+  std::vector<CommitId> abandoned_;    // newer than the one resumed from
   bool closed_ = false;
 
   std::unique_ptr<ThreadPool> readers_;  // reads, and writing of sorted files

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <shared_mutex>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"

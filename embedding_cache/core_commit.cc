@@ -21,9 +21,9 @@ StoreFile write_file(FileSystem& files, const std::string& folder, const std::st
   return summarise_store_file(files, folder, name);
 }
 
-TableState state_of(uint64_t rows, uint64_t last_step, const AdmissionFilter& admission,
+TableState state_of(uint64_t rows, uint64_t last_step, std::string admission,
                     const IdMap& tombstones) {
-  TableState state{.rows = rows, .last_step = last_step, .admission = admission.save()};
+  TableState state{.rows = rows, .last_step = last_step, .admission = std::move(admission)};
   tombstones.each([&](Id id, uint64_t step) { state.tombstones.emplace_back(id, step); });
   std::sort(state.tombstones.begin(), state.tombstones.end());
   return state;
@@ -87,7 +87,7 @@ void Core::add_commit(const CommitInfo& info) {
   newest_ = info.id;
   committed_ = info.id;
   committed_step_ = info.step;
-  kept_.push_back(info.id);
+  kept_[info.id] = info.step;
 }
 
 CommitId Core::prepare(uint64_t step, std::span<const std::byte> blob) {
@@ -100,7 +100,8 @@ CommitId Core::prepare(uint64_t step, std::span<const std::byte> blob) {
   flush_dirty(lock);
   std::vector<TableState> states;
   for (const auto& table : tables) {
-    states.push_back(state_of(table->rows, table->last_step, table->admission, table->tombstones));
+    states.push_back(state_of(table->rows, table->last_step, table->admission.save(),
+                              *table->tombstones.view()));
   }
   write_commit(info, states, as_text(blob));
   barrier_step_ = step;
@@ -118,9 +119,7 @@ CommitId Core::start_commit(uint64_t step, std::span<const std::byte> blob) {
       std::make_unique<PendingCommit>(PendingCommit{.info = begin_commit(step),
                                                     .user_blob = std::string(as_text(blob)),
                                                     .rows = Snapshot(context_.record_bytes)});
-  for (const auto& table : tables) {
-    pending->tables.push_back({table->rows, table->last_step, table->admission, table->tombstones});
-  }
+  pending->tables.reserve(tables.size());
   host_.each_dirty([&](uint32_t t, Slot slot) {
     pending->rows.add({t, slot, tables[t]->host.id(slot)});
   });
@@ -128,6 +127,10 @@ CommitId Core::start_commit(uint64_t step, std::span<const std::byte> blob) {
   for (const Snapshot::Row& row : pending->rows.rows()) {
     tables[row.table]->host.set_dirty(row.slot, false);
     tables[row.table]->host.set_frozen(row.slot, true);
+  }
+  for (const auto& table : tables) {
+    pending->tables.push_back(
+        {table->rows, table->last_step, table->admission.freeze(), table->tombstones.freeze()});
   }
   write_back_.hold();
   barrier_step_ = step;
@@ -157,12 +160,13 @@ void Core::run_pending() {
     error = std::current_exception();
   }
   const std::lock_guard lock(mutex_);
-  if (error && !pending_->in_store) {
-    try {
+  try {
+    thaw_tables();
+    if (error && !pending_->in_store) {
       undo_pending();
-    } catch (...) {
-      poison("a commit failed for want of memory, and so did keeping its rows", error);
     }
+  } catch (...) {
+    poison("want of memory at the end of a commit", std::current_exception());
   }
   pending_->error = error;
   pending_->done = true;
@@ -197,10 +201,19 @@ void Core::write_pending() {
     pending.rows.forget_saved();
   }
   std::vector<TableState> states;
-  for (const PendingCommit::TableCopy& table : pending.tables) {
-    states.push_back(state_of(table.rows, table.last_step, table.admission, table.tombstones));
+  for (const PendingCommit::TableView& table : pending.tables) {
+    states.push_back(
+        state_of(table.rows, table.last_step, table.admission.save(), *table.tombstones));
   }
   write_commit(pending.info, states, pending.user_blob);
+}
+
+void Core::thaw_tables() {
+  pending_->tables.clear();
+  for (const auto& table : tables) {
+    table->admission.thaw();
+    table->tombstones.thaw();
+  }
 }
 
 // The store does not have all rows of a commit that failed: they count as changed again, so that the next one has them.
@@ -282,8 +295,7 @@ void Core::wait_commit(CommitId id) {
   if (pending_ != nullptr && pending_->info.id == id) {
     settle(lock);
   }
-  check(std::binary_search(kept_.begin(), kept_.end(), id),
-        "embedding_cache: there is no commit {}", id);
+  check(kept_.contains(id), "embedding_cache: there is no commit {}", id);
 }
 
 void Core::commit(CommitId id) {
@@ -292,8 +304,7 @@ void Core::commit(CommitId id) {
   if (pending_ != nullptr && pending_->info.id == id) {
     settle(lock);
   }
-  check(std::binary_search(kept_.begin(), kept_.end(), id),
-        "embedding_cache: there is no prepared commit {}", id);
+  check(kept_.contains(id), "embedding_cache: there is no prepared commit {}", id);
   // Where removing fails, the commits are intact all the same and are removed next time.
   const auto remove = [&](CommitId old) {
     try {
@@ -313,14 +324,34 @@ void Core::commit(CommitId id) {
     return true;
   };
   std::erase_if(abandoned_, remove);
-  const size_t place =
-      static_cast<size_t>(std::lower_bound(kept_.begin(), kept_.end(), id) - kept_.begin());
+  const auto place = static_cast<size_t>(std::distance(kept_.begin(), kept_.find(id)));
   const auto keep = static_cast<size_t>(options.keep);
   for (size_t excess = place + 1 > keep ? place + 1 - keep : 0; excess > 0; --excess) {
-    if (!remove(kept_.front())) {
+    if (!remove(kept_.begin()->first)) {
       break;
     }
     kept_.erase(kept_.begin());
+  }
+  prune_tombstones();
+}
+
+// No delta since a commit that is left tells what was forgotten before the oldest of them.
+void Core::prune_tombstones() {
+  const uint64_t oldest = kept_.begin()->second;
+  for (const auto& table : tables) {
+    SharedIdMap& tombstones = table->tombstones;
+    bool any = false;
+    tombstones.each([&](Id, uint64_t step) { any = any || step <= oldest; });
+    if (!any || tombstones.is_frozen()) {  // then with the next commit
+      continue;
+    }
+    SharedIdMap left;
+    tombstones.each([&](Id id, uint64_t step) {
+      if (step > oldest) {
+        left.set(id, step);
+      }
+    });
+    tombstones = std::move(left);
   }
 }
 

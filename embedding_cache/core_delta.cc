@@ -15,16 +15,17 @@ ExportSummary Core::export_delta(CommitId since, const std::string& path, bool w
     if (pending_ != nullptr && pending_->info.id == since) {
       settle(lock);
     }
-    check(std::binary_search(kept_.begin(), kept_.end(), since),
+    check(kept_.contains(since),
           "embedding_cache: export_delta since commit {}, which is not there; {}", since,
-          kept_.empty() ? std::string("there is none")
-                        : fmt::format("there are {} to {}", kept_.front(), kept_.back()));
+          kept_.empty()
+              ? std::string("there is none")
+              : fmt::format("there are {} to {}", kept_.begin()->first, kept_.rbegin()->first));
     since_step = read_manifest(*files, options.directory, since).step;
   }
   flush_dirty(lock);
-  DeltaHead head{.since = since, .since_step = since_step, .with_state = with_state};
+  DeltaHead head{
+      .since = since, .since_step = since_step, .step = newest_step(), .with_state = with_state};
   for (const auto& table : tables) {
-    head.step = std::max(head.step, table->last_step);
     head.tables.push_back(
         {.name = table->options.name,
          .schema = table->layout.schema(),
@@ -70,6 +71,10 @@ ExportSummary Core::import_delta(const std::string& path) {
   }
   Lock lock(mutex_);
   const Quiet quiet(*this, lock, "import_delta");
+  check(head.since_step <= newest_step(),
+        "{}: starts after step {} (commit {} where it was made), this cache holds step {}; import "
+        "what lies between first, or an export of everything",
+        path, head.since_step, head.since, newest_step());
   flush_dirty(lock);
   reader.read([&](uint32_t table, std::span<const Id> ids, const std::byte* rows) {
     if (rows != nullptr) {
@@ -94,6 +99,14 @@ ExportSummary Core::import_delta(const std::string& path) {
     summary.tombstones += ids.size();
   });
   return summary;
+}
+
+uint64_t Core::newest_step() const {
+  uint64_t step = barrier_step_;
+  for (const auto& table : tables) {
+    step = std::max(step, table->last_step);
+  }
+  return step;
 }
 
 void Core::load(uint32_t index, std::span<const Id> ids, std::span<const std::byte> records) {

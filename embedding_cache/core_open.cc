@@ -31,7 +31,16 @@ void Core::open(CommitId wanted) {
   }
   const CommitId chosen = choose_commit(wanted, complete);
   for (const CommitId id : complete) {
-    (id > chosen ? abandoned_ : kept_).push_back(id);
+    if (id > chosen) {
+      abandoned_.push_back(id);
+      continue;
+    }
+    kept_[id] = 0;
+    try {
+      kept_[id] = read_manifest(*files, directory, id).step;
+    } catch (const IoError&) {
+      // A damaged one that was passed over: what was forgotten since stays known.
+    }
   }
   if (chosen == 0) {
     open_store(nullptr);

@@ -50,6 +50,9 @@ class MemoryTable {
     return ids;
   }
   uint32_t record_bytes() const { return record_bytes_; }
+  uint64_t memory_bytes() const {
+    return chunks_.size() * kChunkRows * record_bytes_ + index_.bytes() + free_.capacity() * 8;
+  }
 
  private:
   static constexpr uint64_t kNew = IdMap::kNone - 1;
@@ -177,8 +180,13 @@ class MemoryStore final : public RowStore {
   }
 
   StoreStats stats() const override {
-    const std::lock_guard lock(stats_mutex_);
-    return stats_;
+    const std::shared_lock lock(mutex_);
+    const std::lock_guard stats_lock(stats_mutex_);
+    StoreStats out = stats_;
+    for (const MemoryTable& table : tables_) {
+      out.memory_bytes += table.memory_bytes();
+    }
+    return out;
   }
 
  private:

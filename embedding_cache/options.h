@@ -22,6 +22,7 @@ enum class OptimizerKind : uint8_t { kSgd, kAdagrad, kRowwiseAdagrad, kFtrl, kLa
 enum class InitKind : uint8_t { kZero, kConstant, kUniform, kNormal };
 enum class Policy : uint8_t { kLru, kLfu, kLookAhead };
 enum class AdmissionKind : uint8_t { kNone, kCount, kProbability, kBloom };
+enum class Untrained : uint8_t { kAsInTraining, kZeros };
 enum class StoreKind : uint8_t { kAuto, kMemory, kRocksdb };
 
 // How a segment learns. Only what the kind names is used; the update types of update.h are made from it.
@@ -83,6 +84,8 @@ struct AdmissionOptions {
   uint32_t count = 3;  // count, bloom: batches that an id must have been in, this one included
   double probability = 0.3;           // of each batch to admit an id that it holds
   uint64_t bloom_counters = 1 << 20;  // bytes of the counting Bloom filter
+  uint64_t window_steps =
+      0;  // count, bloom: batches count for so many steps, at most twice that; 0: the table's ttl_steps
 
   template <class V>
   void fields(V& v) {
@@ -90,6 +93,7 @@ struct AdmissionOptions {
     v("count", count, "batches with the id", rule::at_least(1).at_most(255));
     v("probability", probability, "chance per batch", rule::at_least(0).at_most(1));
     v("bloom_counters", bloom_counters, "counters, a byte each", rule::at_least(64).at_most(1e12));
+    v("window_steps", window_steps, "steps for which a batch counts; 0: ttl_steps of the table");
   }
 };
 
@@ -112,6 +116,8 @@ struct TableOptions {
   Policy policy = Policy::kLookAhead;
   AdmissionOptions admission;
   EvictionOptions eviction;
+  // What a Reader gives for an id without a row: what training sees (its first value, or zeros where admission turns new ids away), or zeros.
+  Untrained untrained = Untrained::kAsInTraining;
 
   template <class V>
   void fields(V& v) {
@@ -123,6 +129,8 @@ struct TableOptions {
       rule::one_of({"lru", "lfu", "lookahead_lru"}));
     v("admission", admission, "which ids get a row");
     v("eviction", eviction, "which rows are forgotten");
+    v("untrained", untrained, "what a reader gives for ids without a row",
+      rule::one_of({"as_in_training", "zeros"}));
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "embedding_cache/row.h"
+#include "embedding_cache/row_store.h"
 
 namespace mstrain::embedding_cache {
 namespace {
@@ -26,6 +27,16 @@ double sum_over_ranks(uint64_t first, uint64_t last, F&& f) {
     rank += width;
   }
   return sum;
+}
+
+// What RocksDB keeps in memory for each row of its files: filter bits, and its share of the index, which has one key for each block.
+double index_and_filter_bytes(const StoreOptions& options, uint64_t record_bytes) {
+  constexpr double kRowOverhead = 21;  // beside the record: key, sequence number, lengths
+  constexpr double kIndexEntry = 25;   // key, place and length of a block, and how to find it
+  const double row = static_cast<double>(record_bytes) + kRowOverhead;
+  const double rows_of_block =
+      std::max(1.0, std::ceil(static_cast<double>(options.block_kib) * 1024 / row));
+  return options.bloom_bits / 8.0 + kIndexEntry / rows_of_block;
 }
 
 double total_weight(uint64_t rows, double alpha) {
@@ -55,6 +66,11 @@ Plan plan(const Options& options, const std::vector<Workload>& workloads) {
         "embedding_cache: plan: {} workloads for {} tables", workloads.size(),
         options.tables.size());
   Plan out;
+  const bool in_memory = options.store.kind == StoreKind::kMemory ||
+                         (options.store.kind == StoreKind::kAuto && !has_rocksdb());
+  out.buffer_bytes =
+      (uint64_t{options.store.write_back_mib} << 20) + (in_memory ? 0 : 2 * kWriteBufferBytes);
+  out.memory_bytes = out.buffer_bytes;
   for (size_t t = 0; t < workloads.size(); ++t) {
     const Workload& load = workloads[t];
     const TableOptions& table = options.tables[t];
@@ -66,7 +82,14 @@ Plan plan(const Options& options, const std::vector<Workload>& workloads) {
     p.host_rows = std::min(table.host_rows, load.rows);
     p.host_bytes = table.host_rows * p.record_bytes;
     p.host_overhead_bytes = static_cast<uint64_t>(static_cast<double>(table.host_rows) * 15.8);
-    p.store_bytes = load.rows * (p.record_bytes + 10);
+    if (in_memory) {  // with an index at most half full
+      p.store_memory_bytes = load.rows * (p.record_bytes + 48);
+    } else {
+      p.store_bytes = load.rows * (p.record_bytes + 10);
+      p.store_memory_bytes = static_cast<uint64_t>(
+          static_cast<double>(load.rows) * index_and_filter_bytes(options.store, p.record_bytes));
+    }
+    out.memory_bytes += p.host_bytes + p.host_overhead_bytes + p.store_memory_bytes;
     p.commit_bytes = p.host_rows * p.record_bytes;
     p.distinct_per_batch = zipf_distinct(load.rows, load.alpha, load.draws_per_batch);
     p.hits_per_lookup = zipf_share(load.rows, load.alpha, table.host_rows);
@@ -100,13 +123,18 @@ Plan plan(const Options& options, const std::vector<Workload>& workloads) {
 
 std::string print_plan(const Plan& plan) {
   const auto mib = [](auto bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  std::string out = fmt::format("{:<14}{:>12}{:>9}{:>12}{:>12}{:>10}{:>12}\n", "table", "rows",
-                                "B/row", "rows in RAM", "RAM MiB", "+ MiB", "disk MiB");
+  std::string out =
+      fmt::format("{:<14}{:>12}{:>9}{:>12}{:>12}{:>10}{:>12}{:>12}\n", "table", "rows", "B/row",
+                  "rows in RAM", "RAM MiB", "+ MiB", "store MiB", "disk MiB");
   for (const TablePlan& p : plan.tables) {
-    out += fmt::format("{:<14}{:>12}{:>9}{:>12}{:>12.1f}{:>10.1f}{:>12.1f}\n", p.name, p.rows,
-                       p.record_bytes, p.host_rows, mib(p.host_bytes), mib(p.host_overhead_bytes),
-                       mib(p.store_bytes));
+    out += fmt::format("{:<14}{:>12}{:>9}{:>12}{:>12.1f}{:>10.1f}{:>12.1f}{:>12.1f}\n", p.name,
+                       p.rows, p.record_bytes, p.host_rows, mib(p.host_bytes),
+                       mib(p.host_overhead_bytes), mib(p.store_memory_bytes), mib(p.store_bytes));
   }
+  out += fmt::format(
+      "memory in all: {:.1f} MiB, of which up to {:.1f} MiB are rows on their way to the store\n"
+      "(+: index of the rows in RAM; store: what the store keeps in RAM for its rows)\n",
+      mib(plan.memory_bytes), mib(plan.buffer_bytes));
   out += fmt::format("\n{:<14}{:>12}{:>12}{:>10}{:>12}{:>12}{:>12}{:>10}\n", "a batch", "distinct",
                      "hits/lookup", "hits/id", "misses", "read MiB", "write MiB", "read s");
   for (const TablePlan& p : plan.tables) {

@@ -27,7 +27,9 @@ struct TablePlan {
   uint64_t host_rows = 0;
   uint64_t host_bytes = 0;           // records of the host tier
   uint64_t host_overhead_bytes = 0;  // index and bookkeeping
-  uint64_t store_bytes = 0;          // all rows on disk, once
+  uint64_t store_bytes = 0;          // all rows on disk, once; 0 where the store is memory
+  uint64_t store_memory_bytes =
+      0;  // what the store keeps in memory for them: RocksDB's index and filters, or all rows
   uint64_t commit_bytes = 0;  // what a commit writes if every row of the host tier has changed
   double distinct_per_batch = 0;
   double hits_per_lookup = 0;  // ideal cache of the hottest rows
@@ -41,6 +43,8 @@ struct TablePlan {
 
 struct Plan {
   std::vector<TablePlan> tables;
+  uint64_t buffer_bytes = 0;  // rows on their way out and RocksDB's newest writes, at most
+  uint64_t memory_bytes = 0;  // all of it
   double compute_seconds = 0;
   double read_seconds = 0;  // of all tables
   double step_seconds = 0;  // where prefetch overlaps compute; 0: compute is unknown

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "embedding_cache/commit_store.h"
 #include "embedding_cache/delta.h"
+#include "embedding_cache/fair_mutex.h"
 #include "embedding_cache/host_slots.h"
 #include "embedding_cache/id_map.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr size_t kShards = 16;
 constexpr int64_t kReadAtOnce = 64;
+constexpr size_t kWarmAtOnce = 8192;
 constexpr uint64_t kGone = IdMap::kNone - 1;  // in a delta: the row was forgotten
 
 size_t shard_of(Id id) { return (id * 0x9e3779b97f4a7c15U) >> 60; }
@@ -30,41 +32,131 @@ struct Shard {
 };
 
 struct ReaderTable {
-  ReaderTable(const TableOptions& options, uint64_t host_rows)
-      : name(options.name), layout(options) {
+  ReaderTable(const TableOptions& options, uint64_t cache_seed, uint64_t host_rows)
+      : name(options.name),
+        layout(options),
+        seed(table_seed(cache_seed, options.name)),
+        zeros(options.untrained == Untrained::kZeros ||
+              options.admission.kind != AdmissionKind::kNone) {
     for (auto& shard : shards) {
       shard = std::make_unique<Shard>(std::max<uint64_t>(host_rows / kShards, 1), layout.width());
     }
   }
+  // Weights of an id without a row.
+  void untrained(Id id, float* out) const {
+    const size_t bytes = layout.width() * sizeof(float);
+    if (zeros) {
+      std::memset(out, 0, bytes);
+      return;
+    }
+    std::vector<std::byte> record(layout.record_bytes());
+    layout.initialise(seed, id, record.data());
+    std::memcpy(out, record.data() + kHeaderBytes, bytes);
+  }
+  void remember(Id id, const float* weights) const;
+
   std::string name;
   RowLayout layout;
+  uint64_t seed;
+  bool zeros;
   std::array<std::unique_ptr<Shard>, kShards> shards;
   IdMap delta;  // id -> row of delta_weights, or kGone
   std::vector<float> delta_weights;
 };
 
-}  // namespace
+void ReaderTable::remember(Id id, const float* weights) const {
+  Shard& shard = *shards[shard_of(id)];
+  const std::lock_guard lock(shard.mutex);
+  Slot slot = kNoSlot;
+  shard.host.find(std::span(&id, 1), &slot);
+  if (slot != kNoSlot) {
+    return;  // another thread was faster
+  }
+  if (shard.host.used() == shard.host.capacity()) {
+    std::vector<Slot> victims;
+    shard.host.choose_victims(1, victims);
+    shard.host.erase(victims[0]);
+  }
+  slot = shard.host.insert(id);
+  shard.host.use(slot);
+  std::memcpy(shard.host.record(slot), weights, layout.width() * sizeof(float));
+}
 
-struct Reader::State {
-  FileSystem* files = nullptr;
+// A commit and the deltas on top of it.
+struct Generation {
   CommitStore from;
   std::vector<std::unique_ptr<ReaderTable>> tables;
-  mutable std::shared_mutex delta_mutex;  // lookups share it
-  mutable std::mutex
-      gate;  // passed by everyone on the way to delta_mutex, so that lookups cannot starve a delta
   uint64_t step = 0;
-  mutable std::atomic<uint64_t> lookups = 0;
-  mutable std::atomic<uint64_t> hits = 0;
-  mutable std::atomic<uint64_t> missing = 0;
 
-  std::shared_lock<std::shared_mutex> share() const {
-    const std::lock_guard pass(gate);
-    return std::shared_lock(delta_mutex);
-  }
   const ReaderTable& at(uint32_t table) const {
     check(table < tables.size(), "embedding_cache: table {} of {}", table, tables.size());
     return *tables[table];
   }
+  // Whole records of ascending ids, several reads at a time.
+  void read(uint32_t table, std::span<const Id> ids, std::byte* records, bool* there) const {
+    const uint32_t bytes = at(table).layout.record_bytes();
+    from.pool->parallel_for(
+        static_cast<int64_t>(ids.size()), kReadAtOnce, [&](int64_t begin, int64_t end) {
+          std::vector<std::byte*> into;
+          for (int64_t i = begin; i < end; ++i) {
+            into.push_back(records + static_cast<size_t>(i) * bytes);
+          }
+          from.store->read(table, ids.subspan(static_cast<size_t>(begin), into.size()), into.data(),
+                           there + begin);
+        });
+  }
+  void warm_up(const Generation& before) const;
+};
+
+// Brings the rows into memory that were there before.
+void Generation::warm_up(const Generation& before) const {
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    std::vector<Id> ids;
+    for (const auto& shard : before.tables[t]->shards) {
+      const std::lock_guard lock(shard->mutex);
+      shard->host.each([&](Slot slot) { ids.push_back(shard->host.id(slot)); });
+    }
+    std::sort(ids.begin(), ids.end());
+    const uint32_t bytes = tables[t]->layout.record_bytes();
+    std::vector<std::byte> records(std::min(ids.size(), kWarmAtOnce) * bytes);
+    const auto there = std::make_unique<bool[]>(kWarmAtOnce);
+    for (size_t begin = 0; begin < ids.size(); begin += kWarmAtOnce) {
+      const auto part = std::span(ids).subspan(begin, std::min(kWarmAtOnce, ids.size() - begin));
+      read(t, part, records.data(), there.get());
+      for (size_t i = 0; i < part.size(); ++i) {
+        if (there[i]) {
+          tables[t]->remember(part[i], weights_of(records.data() + i * bytes));
+        }
+      }
+    }
+  }
+}
+
+std::unique_ptr<Generation> open_generation(FileSystem& files, const ReaderOptions& options,
+                                            CommitId commit) {
+  auto out = std::make_unique<Generation>();
+  out->from =
+      open_commit(files, options.directory, commit, options.read_threads, options.direct_io);
+  for (const TableOptions& table : out->from.options.tables) {
+    out->tables.push_back(
+        std::make_unique<ReaderTable>(table, out->from.info.seed, options.host_rows));
+  }
+  out->step = out->from.info.step;
+  return out;
+}
+
+}  // namespace
+
+struct Reader::State {
+  ReaderOptions options;
+  FileSystem* files = nullptr;
+  std::mutex moving;  // one move at a time; before the others
+  std::unique_ptr<Generation> now;
+  mutable FairSharedMutex mutex;  // of `now` and its deltas; lookups share it
+  mutable std::atomic<uint64_t> lookups = 0;
+  mutable std::atomic<uint64_t> hits = 0;
+  mutable std::atomic<uint64_t> missing = 0;
+
   void fetch(uint32_t table, const std::vector<std::pair<Id, size_t>>& wanted, float* out,
              size_t stride, bool* found) const;
 };
@@ -76,32 +168,68 @@ Reader::~Reader() = default;
 
 Reader Reader::open(const ReaderOptions& options) {
   auto state = std::make_unique<State>();
+  state->options = options;
   state->files = options.files == nullptr ? &real_files() : options.files;
-  FileSystem& files = *state->files;
   check(options.read_threads >= 1 && options.host_rows >= 1,
         "embedding_cache: reader: {} threads and {} rows in memory", options.read_threads,
         options.host_rows);
-  state->from = open_commit(files, options.directory, options.commit, options.read_threads,
-                            options.direct_io);
-  for (const TableOptions& table : state->from.options.tables) {
-    state->tables.push_back(std::make_unique<ReaderTable>(table, options.host_rows));
-  }
-  state->step = state->from.info.step;
+  state->now = open_generation(*state->files, options, options.commit);
   return Reader(std::move(state));
 }
 
-CommitId Reader::commit() const { return state_->from.info.id; }
-uint64_t Reader::step() const {
-  const std::shared_lock lock = state_->share();
-  return state_->step;
+CommitId Reader::commit() const {
+  const std::shared_lock lock(state_->mutex);
+  return state_->now->from.info.id;
 }
-uint32_t Reader::width(uint32_t table) const { return state_->at(table).layout.width(); }
-uint32_t Reader::table(std::string_view name) const { return state_->from.table(name); }
+uint64_t Reader::step() const {
+  const std::shared_lock lock(state_->mutex);
+  return state_->now->step;
+}
+uint32_t Reader::width(uint32_t table) const {
+  const std::shared_lock lock(state_->mutex);
+  return state_->now->at(table).layout.width();
+}
+uint32_t Reader::table(std::string_view name) const {
+  const std::shared_lock lock(state_->mutex);
+  return state_->now->from.table(name);
+}
+
+bool Reader::move_to(CommitId commit) {
+  State& state = *state_;
+  const std::lock_guard moving(state.moving);  // so that `now` is replaced here alone
+  const Generation& before = *state.now;
+  if (commit == 0) {
+    const std::vector<CommitId> ids = list_commit_folders(*state.files, state.options.directory);
+    if (!ids.empty() && ids.back() <= before.from.info.id) {
+      return false;
+    }
+  }
+  std::unique_ptr<Generation> next = open_generation(*state.files, state.options, commit);
+  const std::string where = commit_folder(state.options.directory, next->from.info.id);
+  check(next->tables.size() == before.tables.size(), "{}: holds {} tables, this reader has {}",
+        where, next->tables.size(), before.tables.size());
+  for (size_t t = 0; t < next->tables.size(); ++t) {
+    check(next->tables[t]->name == before.tables[t]->name &&
+              next->tables[t]->layout.schema() == before.tables[t]->layout.schema(),
+          "{}: its table {} is \"{}\" with rows [{}], this reader has \"{}\" with [{}]", where, t,
+          next->tables[t]->name, next->tables[t]->layout.schema(), before.tables[t]->name,
+          before.tables[t]->layout.schema());
+  }
+  next->warm_up(before);
+  {
+    const std::lock_guard lock(state.mutex);
+    if (commit == 0 && next->step <= state.now->step) {
+      return false;
+    }
+    state.now.swap(next);
+  }
+  return true;  // the one before is closed without a lock
+}
 
 // Rows from the store, each id once and in order, several reads at a time; then into memory.
 void Reader::State::fetch(uint32_t index, const std::vector<std::pair<Id, size_t>>& wanted,
                           float* out, size_t stride, bool* found) const {
-  const ReaderTable& table = at(index);
+  const ReaderTable& table = now->at(index);
   const uint32_t width = table.layout.width();
   const uint32_t bytes = table.layout.record_bytes();
   std::vector<Id> ids;
@@ -112,15 +240,7 @@ void Reader::State::fetch(uint32_t index, const std::vector<std::pair<Id, size_t
   }
   std::vector<std::byte> records(ids.size() * bytes);
   const auto there = std::make_unique<bool[]>(ids.size());
-  from.pool->parallel_for(
-      static_cast<int64_t>(ids.size()), kReadAtOnce, [&](int64_t begin, int64_t end) {
-        std::vector<std::byte*> into;
-        for (int64_t i = begin; i < end; ++i) {
-          into.push_back(records.data() + static_cast<size_t>(i) * bytes);
-        }
-        from.store->read(index, std::span(ids).subspan(static_cast<size_t>(begin), into.size()),
-                         into.data(), there.get() + begin);
-      });
+  now->read(index, ids, records.data(), there.get());
   size_t at_id = 0;
   for (const auto& [id, position] : wanted) {
     at_id += ids[at_id] == id ? 0 : 1;
@@ -131,44 +251,28 @@ void Reader::State::fetch(uint32_t index, const std::vector<std::pair<Id, size_t
         found[position] = true;
       }
     } else {
+      table.untrained(id, out + position * stride);
       ++missing;
     }
   }
-  std::vector<Slot> victims;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (!there[i]) {
-      continue;
+    if (there[i]) {
+      table.remember(ids[i], weights_of(records.data() + i * bytes));
     }
-    Shard& shard = *table.shards[shard_of(ids[i])];
-    const std::lock_guard lock(shard.mutex);
-    Slot slot = kNoSlot;
-    shard.host.find(std::span(&ids[i], 1), &slot);
-    if (slot != kNoSlot) {
-      continue;  // another thread was faster
-    }
-    if (shard.host.used() == shard.host.capacity()) {
-      shard.host.choose_victims(1, victims);
-      shard.host.erase(victims[0]);
-    }
-    slot = shard.host.insert(ids[i]);
-    shard.host.use(slot);
-    std::memcpy(shard.host.record(slot), records.data() + i * bytes + kHeaderBytes,
-                width * sizeof(float));
   }
 }
 
 void Reader::lookup(uint32_t index, std::span<const Id> ids, float* out, size_t stride,
                     bool* found) const {
-  const ReaderTable& table = state_->at(index);
+  const std::shared_lock lock_of_all(state_->mutex);
+  const ReaderTable& table = state_->now->at(index);
   const uint32_t width = table.layout.width();
   check(stride >= width, "embedding_cache: lookup: rows of {} floats do not fit a stride of {}",
         width, stride);
-  const std::shared_lock delta_lock = state_->share();
   uint64_t hits = 0;
   uint64_t gone = 0;
   std::array<std::vector<std::pair<Id, size_t>>, kShards> by_shard;
   for (size_t i = 0; i < ids.size(); ++i) {
-    std::fill_n(out + i * stride, width, 0.0F);
     if (found != nullptr) {
       found[i] = false;
     }
@@ -176,6 +280,7 @@ void Reader::lookup(uint32_t index, std::span<const Id> ids, float* out, size_t 
     if (newer == IdMap::kNone) {
       by_shard[shard_of(ids[i])].emplace_back(ids[i], i);
     } else if (newer == kGone) {
+      table.untrained(ids[i], out + i * stride);
       ++gone;
     } else {
       std::memcpy(out + i * stride, table.delta_weights.data() + newer * width,
@@ -221,10 +326,12 @@ void Reader::lookup(uint32_t index, std::span<const Id> ids, float* out, size_t 
 ExportSummary Reader::apply_delta(const std::string& path) {
   const DeltaReader delta(*state_->files, path);
   const DeltaHead& head = delta.head();
-  check(head.tables.size() == state_->tables.size(), "{}: holds {} tables, this reader has {}",
-        path, head.tables.size(), state_->tables.size());
+  const std::lock_guard lock(state_->mutex);
+  Generation& now = *state_->now;
+  check(head.tables.size() == now.tables.size(), "{}: holds {} tables, this reader has {}", path,
+        head.tables.size(), now.tables.size());
   for (size_t t = 0; t < head.tables.size(); ++t) {
-    const ReaderTable& table = *state_->tables[t];
+    const ReaderTable& table = *now.tables[t];
     const uint32_t expected =
         head.with_state ? table.layout.record_bytes() : table.layout.width() * 4;
     check(head.tables[t].name == table.name && head.tables[t].schema == table.layout.schema() &&
@@ -232,16 +339,14 @@ ExportSummary Reader::apply_delta(const std::string& path) {
           "{}: its table {} is \"{}\" with rows [{}], this reader has \"{}\" with [{}]", path, t,
           head.tables[t].name, head.tables[t].schema, table.name, table.layout.schema());
   }
-  const std::lock_guard pass(state_->gate);
-  const std::unique_lock lock(state_->delta_mutex);
-  check(head.since_step <= state_->step,
+  check(head.since_step <= now.step,
         "{}: starts after step {}, this reader holds step {}; apply the deltas between first", path,
-        head.since_step, state_->step);
-  check(head.step >= state_->step, "{}: ends at step {}, this reader holds step {} already", path,
-        head.step, state_->step);
+        head.since_step, now.step);
+  check(head.step >= now.step, "{}: ends at step {}, this reader holds step {} already", path,
+        head.step, now.step);
   ExportSummary summary;
   delta.read([&](uint32_t t, std::span<const Id> ids, const std::byte* rows) {
-    ReaderTable& table = *state_->tables[t];
+    ReaderTable& table = *now.tables[t];
     const uint32_t width = table.layout.width();
     const uint32_t row_bytes = head.tables[t].row_bytes;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -260,14 +365,14 @@ ExportSummary Reader::apply_delta(const std::string& path) {
     }
     (rows == nullptr ? summary.tombstones : summary.rows) += ids.size();
   });
-  state_->step = head.step;
+  now.step = head.step;
   return summary;
 }
 
 ReaderStats Reader::stats() const {
-  const std::shared_lock lock = state_->share();
+  const std::shared_lock lock(state_->mutex);
   ReaderStats out{.lookups = state_->lookups, .hits = state_->hits, .missing = state_->missing};
-  for (const auto& table : state_->tables) {
+  for (const auto& table : state_->now->tables) {
     out.delta_rows += table->delta.size();
   }
   return out;

@@ -1,5 +1,5 @@
 // Serving: the weights of a commit, for any number of threads, while training goes on elsewhere. Nothing is written; several processes
-// may read one directory. Deltas exported by the trainer bring a reader up to date: a lookup sees all of a delta or nothing of it.
+// may read one directory. Newer commits, and deltas exported by the trainer, bring a reader up to date: a lookup sees all of one or nothing.
 #pragma once
 
 #include <memory>
@@ -34,17 +34,22 @@ class Reader {
   Reader& operator=(Reader&&) noexcept;
   ~Reader();
 
-  CommitId commit() const;
-  uint64_t step() const;  // of the commit, or of the newest delta
+  CommitId commit() const;  // that it has moved to last
+  uint64_t step() const;    // of the commit, or of the newest delta
   uint32_t table(std::string_view name) const;
   uint32_t width(uint32_t table) const;
 
-  // Weights of ids[i] to out + i * stride: zeros where there is no row, and found[i] says so if `found` is given. Thread-safe.
+  // Weights of ids[i] to out + i * stride; where there is no row, what the table's option `untrained` says, and found[i] is false if `found`
+  // is given. Thread-safe.
   void lookup(uint32_t table, std::span<const Id> ids, float* out, size_t stride,
               bool* found = nullptr) const;
   // Rows and tombstones of a delta that starts at or before step(); kept in memory. Error for one that leaves a gap, IoError for a damaged
   // file, with nothing changed. Thread-safe.
   ExportSummary apply_delta(const std::string& path);
+  // Moves to commit `commit` of the directory, or with 0 to the newest that is intact, where that is of a later step than step(); true if it
+  // moved. Rows in memory are read anew before lookups see the commit; deltas taken so far are dropped. IoError where a commit asked for by id
+  // is missing or damaged, with nothing changed. Thread-safe.
+  bool move_to(CommitId commit = 0);
   ReaderStats stats() const;
 
  private:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <set>
+#include <queue>
 #include <unordered_map>
 
 #include "core/base/error.h"
@@ -115,6 +115,7 @@ ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions&
 ReplayResult replay_optimum(std::span<const Id> log, const ReplayOptions& options) {
   check_replay(log, options);
   ReplayResult result{.policy = "optimum", .host_rows = options.host_rows};
+  constexpr uint64_t kNever = ~uint64_t{0};
   const uint64_t batches = (log.size() + options.batch - 1) / options.batch;
   std::vector<Batch> all(batches);
   Dedup dedup;
@@ -122,73 +123,51 @@ ReplayResult replay_optimum(std::span<const Id> log, const ReplayOptions& option
     dedup.run(log.subspan(b * options.batch,
                           std::min<size_t>(options.batch, log.size() - b * options.batch)),
               all[b]);
+    check_fits(all[b], options);
   }
-  // For each batch and id, the next batch with it: from the end.
+  // For each batch and id, the next batch with it that counts: from the end.
   std::vector<std::vector<uint64_t>> next(batches);
   std::unordered_map<Id, uint64_t> seen;
   for (uint64_t b = batches; b-- > 0;) {
-    next[b].resize(all[b].unique.size());
-    for (size_t u = 0; u < next[b].size(); ++u) {
-      const auto [it, fresh] = seen.try_emplace(all[b].unique[u], b);
-      next[b][u] = fresh ? ~uint64_t{0} : it->second;
-      it->second = b;
+    for (const Id id : all[b].unique) {
+      const auto it = seen.find(id);
+      next[b].push_back(it == seen.end() ? kNever : it->second);
+      if (b >= options.skip_batches) {
+        seen[id] = b;
+      }
     }
   }
   struct Row {
-    uint64_t used;
     uint64_t next;
+    uint64_t held_by;  // batch
   };
   std::unordered_map<Id, Row> rows;
-  // Rows by use: those without a use in the window leave by last use; `by_next` finds the farthest of the others.
-  std::set<std::pair<uint64_t, Id>> by_used;
-  std::set<std::pair<uint64_t, Id>> by_next;
-  std::vector<std::vector<Id>> enters(batches +
-                                      1);  // ids whose next use comes into the window then
+  std::priority_queue<std::pair<uint64_t, Id>>
+      farthest;  // those that no longer say `next` are void
   for (uint64_t b = 0; b < batches; ++b) {
-    check_fits(all[b], options);
-    const uint64_t horizon = b + options.look_ahead;
-    for (const Id id : enters[b]) {
-      const auto row = rows.find(id);
-      if (row != rows.end() && row->second.next != ~uint64_t{0} && row->second.next <= horizon &&
-          row->second.next > b) {
-        by_used.erase({row->second.used, id});
-        by_next.insert({row->second.next, id});
-      }
-    }
     const std::vector<Id>& ids = all[b].unique;
     std::vector<bool> found(ids.size());
-    // Rows of this batch are held while it is brought in.
+    uint64_t missing = 0;
     for (size_t u = 0; u < ids.size(); ++u) {
       const auto row = rows.find(ids[u]);
       found[u] = row != rows.end();
+      missing += found[u] ? 0 : 1;
       if (found[u]) {
-        by_used.erase({row->second.used, ids[u]});
-        by_next.erase({row->second.next, ids[u]});
+        row->second.held_by = b;
       }
     }
-    uint64_t missing = static_cast<uint64_t>(std::count(found.begin(), found.end(), false));
-    for (; rows.size() + missing > options.host_rows;) {
-      Id victim = 0;
-      if (!by_used.empty()) {
-        victim = by_used.begin()->second;
-        by_used.erase(by_used.begin());
-      } else {
-        victim = std::prev(by_next.end())->second;
-        by_next.erase(std::prev(by_next.end()));
+    while (rows.size() + missing > options.host_rows) {
+      const auto [at, id] = farthest.top();
+      farthest.pop();
+      const auto row = rows.find(id);
+      if (row != rows.end() && row->second.next == at && row->second.held_by != b) {
+        rows.erase(row);
+        result.evictions += b >= options.skip_batches ? 1 : 0;
       }
-      rows.erase(victim);
-      result.evictions += b >= options.skip_batches ? 1 : 0;
     }
     for (size_t u = 0; u < ids.size(); ++u) {
-      rows[ids[u]] = {b, next[b][u]};
-      if (next[b][u] <= horizon) {
-        by_next.insert({next[b][u], ids[u]});
-      } else {
-        by_used.insert({b, ids[u]});
-        if (next[b][u] != ~uint64_t{0}) {
-          enters[next[b][u] - options.look_ahead].push_back(ids[u]);
-        }
-      }
+      rows[ids[u]] = {next[b][u], b};
+      farthest.emplace(next[b][u], ids[u]);
     }
     if (b >= options.skip_batches) {
       count(result, all[b], found);

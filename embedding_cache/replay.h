@@ -1,5 +1,5 @@
 // Hit rates of an id log: what a host tier of some size would have found in memory. The tier's own code decides who leaves, so that the
-// answer is what training will see; Belady's optimum for the same window is simulated row by row beside it.
+// answer is what training will see; beside it stands the optimum (Belady 1966), which knows the whole log.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,9 @@ struct ReplayOptions {
 
 // Throws Error where a batch does not fit.
 ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions& options);
-// Evicts, one row at a time, the row whose next use lies farthest ahead within the window; of rows without one, the least recently used.
+// The fewest rows that must be brought in after the skipped batches, whoever decides who leaves and whatever he knows: the row leaves whose
+// next use lies farthest ahead in the log. No policy has more hits per id. Hits per lookup are those of the same choice, and no bound: a
+// row counts there as often as its batch asks for it.
 ReplayResult replay_optimum(std::span<const Id> log, const ReplayOptions& options);
 
 // Ids as 8 bytes each, little-endian; or text, one id a line.

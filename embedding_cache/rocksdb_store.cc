@@ -72,7 +72,7 @@ rocksdb::Options database_options(const StoreOptions& options, bool read_only) {
   out.level0_slowdown_writes_trigger =
       512;  // filters keep reads cheap meanwhile; a stalled write stops training
   out.level0_stop_writes_trigger = 2048;
-  out.write_buffer_size = 64 << 20;
+  out.write_buffer_size = kWriteBufferBytes;
   out.max_background_jobs = 2;
   out.max_open_files = -1;
   out.use_direct_reads = options.direct_io;
@@ -205,10 +205,15 @@ class RocksdbStore final : public RowStore {
   }
 
   StoreStats stats() const override {
+    uint64_t tables = 0;
+    uint64_t buffers = 0;
+    db_->GetIntProperty(rocksdb::DB::Properties::kEstimateTableReadersMem, &tables);
+    db_->GetIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables, &buffers);
     return {.rows_read = rows_read_,
             .rows_found = rows_found_,
             .rows_written = rows_written_,
-            .bytes_written = bytes_written_};
+            .bytes_written = bytes_written_,
+            .memory_bytes = tables + buffers};
   }
 
  private:

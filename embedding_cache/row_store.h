@@ -28,7 +28,12 @@ struct StoreStats {
   uint64_t rows_found = 0;
   uint64_t rows_written = 0;
   uint64_t bytes_written = 0;  // of records handed over
+  uint64_t memory_bytes =
+      0;  // what the store keeps in memory: RocksDB's index, filters and newest writes
 };
+
+// RocksDB's buffer of writes that are not in a file yet; two may exist.
+inline constexpr uint64_t kWriteBufferBytes = 64 << 20;
 
 // Records that a scan shows may lie at any address: copy the floats before using them as such.
 using RowVisitor = std::function<void(Id id, const std::byte* record)>;

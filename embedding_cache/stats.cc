@@ -40,7 +40,8 @@ std::string print_stats_json(const Stats& stats) {
                    {"rows_read", stats.store.rows_read},
                    {"rows_found", stats.store.rows_found},
                    {"rows_written", stats.store.rows_written},
-                   {"bytes_written", stats.store.bytes_written}};
+                   {"bytes_written", stats.store.bytes_written},
+                   {"memory_bytes", stats.store.memory_bytes}};
   json["open_tickets"] = stats.open_tickets;
   json["write_back_bytes"] = stats.write_back_bytes;
   json["seconds"] = {{"prefetch", stats.prefetch_seconds},
@@ -67,7 +68,8 @@ std::string print_stats_json(const Stats& stats) {
                               {"evicted_clean", t.evicted_clean},
                               {"evicted_dirty", t.evicted_dirty},
                               {"updates", t.updates},
-                              {"tombstones", t.tombstones}});
+                              {"tombstones", t.tombstones},
+                              {"filter_ids", t.filter_ids}});
   }
   return json.dump();
 }

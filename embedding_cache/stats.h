@@ -29,6 +29,7 @@ struct TableStats {
   uint64_t evicted_dirty = 0;
   uint64_t updates = 0;  // of rows
   uint64_t tombstones = 0;
+  uint64_t filter_ids = 0;  // that the admission filter remembers
 };
 
 struct Stats {

@@ -25,7 +25,8 @@ constexpr const char* kHelp = R"(ec_tool COMMAND ...
   plan --config YAML [--rows N] [--alpha A] [--draws N] [--compute S] [--reads N] [--writes N]
                                           bytes by tier, hit rates, I/O of a batch; the workload holds for every table
   replay LOG --rows N,N,... [--batch N] [--look-ahead N] [--skip N] [--record-bytes N] [--reads N] [--compute S] [--html FILE] [--optimum]
-                                          hit rates of an id log (8 bytes an id, or one a line) for several sizes
+                                          hit rates of an id log (8 bytes an id, or one a line) for several sizes;
+                                          --optimum: and of who knows the whole log, which none exceeds per id
   killtest [--rounds N] [--seed S] [--store rocksdb|memory] [--steps N] [--dir DIR]
   rehearse DIR [--seed S] [--store ...] [--steps N]  what killtest runs: train made-up batches, print the digest
 Exit status: 0 done, 1 failed or damaged, 2 bad usage.

@@ -386,7 +386,7 @@ TEST_F(Parts, UpdateTypesFollowTheirFormulas) {
 }
 
 TEST_F(Parts, AdmissionByCountAdmitsOnTheCountedBatch) {
-  AdmissionFilter filter({.kind = AdmissionKind::kCount, .count = 3}, 1);
+  AdmissionFilter filter({.kind = AdmissionKind::kCount, .count = 3}, 1, 0);
   for (int batch = 1; batch <= 5; ++batch) {
     EXPECT_EQ(filter.would_admit(7, 1), batch >= 3);
     EXPECT_EQ(filter.is_admitted(7), batch > 3);
@@ -397,7 +397,7 @@ TEST_F(Parts, AdmissionByCountAdmitsOnTheCountedBatch) {
 }
 
 TEST_F(Parts, AdmissionByChanceAdmitsAboutThatShare) {
-  AdmissionFilter filter({.kind = AdmissionKind::kProbability, .probability = 0.3}, 1);
+  AdmissionFilter filter({.kind = AdmissionKind::kProbability, .probability = 0.3}, 1, 0);
   int admitted = 0;
   for (Id id = 0; id < 20000; ++id) {
     const bool would = filter.would_admit(id, 5);
@@ -409,7 +409,8 @@ TEST_F(Parts, AdmissionByChanceAdmitsAboutThatShare) {
 }
 
 TEST_F(Parts, BloomFilterNeverAdmitsLate) {
-  AdmissionFilter filter({.kind = AdmissionKind::kBloom, .count = 3, .bloom_counters = 1 << 16}, 9);
+  AdmissionFilter filter({.kind = AdmissionKind::kBloom, .count = 3, .bloom_counters = 1 << 16}, 9,
+                         0);
   int early = 0;
   for (Id id = 0; id < 4000; ++id) {
     filter.count(id, 1);
@@ -420,17 +421,99 @@ TEST_F(Parts, BloomFilterNeverAdmitsLate) {
   EXPECT_LT(early, 100);
 }
 
+// Ids that are seen once and never again must not fill memory, nor the counters of a Bloom filter.
+TEST_F(Parts, AdmissionForgetsWhatWasSeenLongAgo) {
+  constexpr uint64_t kWindow = 100;
+  for (const AdmissionKind kind : {AdmissionKind::kCount, AdmissionKind::kBloom}) {
+    AdmissionFilter filter({.kind = kind, .count = 3, .bloom_counters = 1 << 14}, 9, kWindow);
+    uint64_t early = 0;
+    for (uint64_t step = 1; step <= 3000; ++step) {
+      for (Id id = step * 10; id < step * 10 + 10; ++id) {
+        early += filter.would_admit(id, step) ? 1 : 0;
+        filter.count(id, step);
+      }
+      EXPECT_LE(filter.size(), 2 * kWindow * 10 + early + 2);
+      if (step % 250 == 1) {
+        EXPECT_FALSE(filter.would_admit(1, step)) << "seen every 250 steps";
+        filter.count(1, step);
+      }
+      if (step % 40 == 1) {
+        filter.count(2, step);
+      }
+    }
+    EXPECT_TRUE(filter.is_admitted(2)) << "seen every 40 steps";
+    // A filter of 16,384 counters in which 1,000 to 2,000 ids are counted admits none of them on sight but by rare chance.
+    EXPECT_LT(early, 30U) << static_cast<int>(kind);
+  }
+  AdmissionFilter filter({.kind = AdmissionKind::kCount, .count = 2}, 9, kWindow);
+  filter.count(5, 150);
+  EXPECT_TRUE(filter.would_admit(5, 299)) << "counted in the window before";
+  EXPECT_FALSE(filter.would_admit(5, 300));
+  EXPECT_TRUE(filter.would_admit(5, 299)) << "asking changes nothing";
+}
+
+// What was handed out stays as it was, what is asked sees every change, and both meet again.
+TEST_F(Parts, FrozenBookkeepingGoesOn) {
+  SharedIdMap map;
+  SharedCounters counters(64);
+  std::unordered_map<Id, uint64_t> plain;
+  std::vector<uint8_t> plain_counters(64);
+  for (int round = 0; round < 40; ++round) {
+    const std::unordered_map<Id, uint64_t> then = plain;
+    const std::vector<uint8_t> counters_then = plain_counters;
+    SharedIdMap::View view;
+    SharedCounters::View counters_view;
+    if (round % 2 == 1) {
+      view = map.freeze();
+      counters_view = counters.freeze();
+    }
+    for (int i = 0; i < 500; ++i) {
+      const Id id = rng_.below(200);
+      if (rng_.below(3) == 0) {
+        ASSERT_EQ(map.erase(id), plain.erase(id) == 1);
+      } else {
+        map.set(id, rng_.below(1000));
+        plain[id] = map.find(id);
+      }
+      const uint64_t cell = rng_.below(64);
+      counters.set(cell, static_cast<uint8_t>(i));
+      plain_counters[cell] = counters.at(cell);
+      ASSERT_EQ(map.size(), plain.size());
+    }
+    uint64_t seen = 0;
+    map.each([&](Id id, uint64_t value) {
+      ++seen;
+      ASSERT_EQ(plain.at(id), value);
+    });
+    ASSERT_EQ(seen, plain.size());
+    if (view != nullptr) {
+      ASSERT_EQ(view->size(), then.size());
+      view->each([&](Id id, uint64_t value) { ASSERT_EQ(then.at(id), value); });
+      ASSERT_EQ(*counters_view, counters_then);
+      view.reset();
+      counters_view.reset();
+      map.thaw();
+      counters.thaw();
+    }
+    for (Id id = 0; id < 200; ++id) {
+      const auto it = plain.find(id);
+      ASSERT_EQ(map.find(id), it == plain.end() ? IdMap::kNone : it->second);
+    }
+    ASSERT_EQ(*counters.view(), plain_counters);
+  }
+}
+
 TEST_F(Parts, AdmissionStateSurvivesItsFileAndNothingElseIsRead) {
   for (const AdmissionKind kind : {AdmissionKind::kNone, AdmissionKind::kCount,
                                    AdmissionKind::kProbability, AdmissionKind::kBloom}) {
     const AdmissionOptions options{.kind = kind, .count = 2, .bloom_counters = 256};
-    AdmissionFilter filter(options, 4);
+    AdmissionFilter filter(options, 4, 50);
     for (int i = 0; i < 300; ++i) {
-      filter.count(rng_.below(100), static_cast<uint64_t>(i));
+      filter.count(rng_.below(400), static_cast<uint64_t>(i));
     }
     filter.add(1000);
     const std::string bytes = filter.save();
-    AdmissionFilter copy(options, 4);
+    AdmissionFilter copy(options, 4, 50);
     copy.load(bytes, "state");
     EXPECT_EQ(copy.save(), bytes);
     for (Id id = 0; id < 120; ++id) {

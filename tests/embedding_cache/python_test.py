@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""The Python module and with it the C wrapper: training, resuming, errors. Needs nothing but the standard library.
+"""The Python module and with it the C wrapper: training, resuming, serving, errors. NumPy and PyTorch are used where they are there.
 Usage: python_test.py <folder of the module> <library>"""
 import array
+import gc
+import importlib.util
 import os
 import sys
 import tempfile
+import warnings
 
 os.environ["MSTRAIN_EMBEDDING_CACHE_LIBRARY"] = sys.argv[2]
 sys.path.insert(0, sys.argv[1])
@@ -54,7 +57,9 @@ with tempfile.TemporaryDirectory() as scratch:
         assert resumed.digest() == expected
         ids = array.array("Q", [1, 2])
         fails("did you mean ads?", lambda: resumed.prefetch("adds", ids, 30))
-        fails("ids: expected", lambda: resumed.prefetch("ads", array.array("f", [1.0]), 30))
+        fails("ids: expected 64-bit integers, found 'f'", lambda: resumed.prefetch("ads", array.array("f", [1.0]), 30))
+        fails("ids: expected 64-bit integers, found 'i'", lambda: resumed.prefetch("ads", array.array("i", [1]), 30))
+        fails("found dict", lambda: resumed.prefetch("ads", {}, 30))
         ticket = resumed.prefetch("ads", ids, 30)
         ticket.wait()
         fails("expected 2 x 3", lambda: resumed.gather(ticket, array.array("f", [0.0])))
@@ -63,4 +68,117 @@ with tempfile.TemporaryDirectory() as scratch:
         fails("was released", ticket.release)
     fails("was closed", lambda: resumed.digest())
     fails("at least one is needed", lambda: ec.Cache("tables: []"))
-print("ok")
+
+    # What is dropped gives back what it held: tickets their rows, caches their directory.
+    dropped = ec.Cache(options(scratch + "/dropped"))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for step in range(1, 20):  # 20 rows each; 40 fit
+            ticket = dropped.prefetch("ads", range(20 * step, 20 * step + 20), step)
+        del ticket
+        gc.collect()
+    assert len(said) == 19 and all(w.category is ResourceWarning and "'ads'" in str(w.message) for w in said), said
+    assert dropped.stats()["tables"][0]["pinned_rows"] == 0
+    ticket = dropped.prefetch("ads", [1, 2], 30)
+    dropped.commit  # an open ticket keeps its cache
+    del dropped
+    gc.collect()
+    fails("in use", lambda: ec.Cache(options(scratch + "/dropped")))
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        del ticket
+        gc.collect()
+    reopened = ec.Cache(options(scratch + "/dropped"))
+    held = reopened.prefetch("ads", [1], 1)
+    reopened.close()  # whatever is open
+    fails("the cache was closed", held.wait)
+    del reopened, held
+
+    # Ids that come and go, commits behind, deltas, serving.
+    text = options(scratch + "/trainer").replace("host_rows: 40,", "host_rows: 40, eviction: {ttl_steps: 3},")
+    with ec.Cache(text) as trainer, ec.Cache(options(scratch + "/copy")) as copy:
+        for step in range(1, 4):
+            ids = array.array("q", [-step, 1000 + step, 7])
+            trainer.announce("ads", ids)
+            with trainer.prefetch("ads", ids, step) as ticket:
+                trainer.update(ticket, trainer.gather(ticket))
+        first = trainer.start_commit(3, b"3")
+        trainer.wait_commit(first)
+        trainer.confirm_commit(first)
+        trainer.export_delta(scratch + "/all")
+        copy.import_delta(scratch + "/all")
+        with ec.Reader(scratch + "/trainer", host_rows=100, read_threads=2) as reader:
+            assert (reader.commit, reader.step, reader.width("ads")) == (first, 3, 3)
+            ids = array.array("q", [-1, -2, 7, 12345])
+            found = bytearray(4)
+            before = reader.lookup("ads", ids, found=found)
+            assert found == b"\1\1\1\0"
+            with trainer.prefetch("ads", ids, 4, training=False) as ticket:
+                assert trainer.gather(ticket) == before  # that without a row too
+            with trainer.prefetch("ads", [7], 5) as ticket:
+                trainer.update(ticket, array.array("f", [1, 2, 3]))
+            assert trainer.evict(5) == 4  # of steps 1 and 2
+            trainer.export_delta(scratch + "/since", since=first)
+            copy.import_delta(scratch + "/since")
+            assert copy.stats()["tables"][0]["rows"] == trainer.stats()["tables"][0]["rows"] == 3
+            reader.apply_delta(scratch + "/since")
+            assert reader.step == 5 and reader.lookup("ads", ids, found=found) != before
+            assert found == b"\0\0\1\0" and reader.stats()["delta_rows"] > 0
+            trainer.commit(6)
+            assert reader.move_to() and not reader.move_to() and reader.step == 6
+            reader.lookup("ads", ids, found=found)
+            assert found == b"\0\0\1\0" and reader.stats()["delta_rows"] == 0
+            assert len(reader.lookup("ads", [])) == 0
+            fails("did you mean ads?", lambda: reader.lookup("adds", ids))
+            fails("expected 4 x 3", lambda: reader.lookup("ads", ids, array.array("f", [0])))
+        fails("reader was closed", lambda: reader.step)
+    with ec.Cache(options(scratch + "/gap")) as gap:
+        fails("starts after step 3", lambda: gap.import_delta(scratch + "/since"))
+    fails("not a directory of an embedding cache", lambda: ec.Reader(scratch))
+
+    def tried(name, make_ids, zeros, ones, copied):
+        """Training with arrays of a library gives what training with plain ones does."""
+        with ec.Cache(options(scratch + "/" + name)) as cache, ec.Cache(options(scratch + "/plain-" + name)) as plain:
+            for step in range(1, 5):
+                numbers = [step * 3 + i * i for i in range(10)]
+                ids, out = make_ids(numbers), zeros(10, 3)
+                with cache.prefetch("ads", ids, step) as ticket:
+                    assert cache.gather(ticket, out) is out
+                    cache.update(ticket, ones(10, 3))
+                with plain.prefetch("ads", array.array("Q", numbers), step) as ticket:
+                    assert list(plain.gather(ticket)) == copied(out)
+                    plain.update(ticket, array.array("f", [1.0] * 30))
+            assert cache.digest() == plain.digest()
+
+    libraries = []
+    if importlib.util.find_spec("numpy"):
+        import numpy
+        libraries.append("NumPy")
+        for dtype in (numpy.int64, numpy.uint64):
+            tried(f"numpy-{dtype.__name__}", lambda n, t=dtype: numpy.array(n, dtype=t), lambda *s: numpy.zeros(s, numpy.float32),
+                  lambda *s: numpy.ones(s, numpy.float32), lambda x: x.ravel().tolist())
+        with ec.Cache(options(scratch + "/numpy")) as cache:
+            fails("expected 64-bit integers", lambda: cache.prefetch("ads", numpy.arange(3, dtype=numpy.int32), 1))
+            fails("contiguous", lambda: cache.prefetch("ads", numpy.arange(6)[::2], 1))
+            frozen = numpy.arange(3)
+            frozen.flags.writeable = False
+            with cache.prefetch("ads", frozen, 1) as ticket:
+                fails("expected float32", lambda: cache.gather(ticket, numpy.zeros((3, 3))))
+                fails("contiguous", lambda: cache.gather(ticket, numpy.zeros((3, 3), numpy.float32).T))
+    if importlib.util.find_spec("torch"):
+        import torch
+        libraries.append("PyTorch")
+        tried("torch", lambda n: torch.tensor(n), lambda *s: torch.zeros(s), lambda *s: torch.ones(s), lambda x: x.flatten().tolist())
+        with ec.Cache(options(scratch + "/torch")) as cache:
+            fails("expected 64-bit integers, found int32", lambda: cache.prefetch("ads", torch.arange(3, dtype=torch.int32), 1))
+            fails("expected contiguous memory", lambda: cache.prefetch("ads", torch.arange(6)[::2], 1))
+            with cache.prefetch("ads", torch.arange(12)[4:8], 1) as ticket:
+                fails("expected float32, found bfloat16", lambda: cache.gather(ticket, torch.zeros(4, 3, dtype=torch.bfloat16)))
+                parameter = cache.gather(ticket, torch.empty(4, 3)).requires_grad_()
+                (parameter * torch.arange(12.0).view(4, 3)).sum().backward()
+                cache.update(ticket, parameter.grad)
+            assert cache.stats()["tables"][0]["rows"] == 4
+            with ec.Cache(options(scratch + "/torch-read")) as other:
+                with other.prefetch("ads", [], 1) as ticket:
+                    assert len(other.gather(ticket)) == 0
+print("ok, with " + (" and ".join(libraries) if libraries else "the standard library alone"))

@@ -57,6 +57,13 @@ TEST(Tool, LooksChecksAndMoves) {
   result = tool("import " + (copy / "cache") + " " + (copy / "rows.delta") + " --config " +
                 (copy / "options.yaml"));
   EXPECT_EQ(result.status, 0) << result.output;
+  result = tool("export " + directory.path() + " " + (copy / "later.delta") + " --since 1");
+  EXPECT_EQ(result.status, 0) << result.output;
+  result = tool("import " + (copy / "empty") + " " + (copy / "later.delta") + " --config " +
+                (copy / "options.yaml"));
+  EXPECT_EQ(result.status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("starts after step 10 (commit 1 where it was made)"));
+  EXPECT_THAT(tool("stats " + (copy / "empty")).output, testing::Not(HasSubstr("commit")));
   const std::string a = tool("dump --table deep " + directory.path()).output;
   EXPECT_EQ(tool("dump --table deep " + (copy / "cache")).output, a);
   EXPECT_GT(a.size(), 1000U);
@@ -100,6 +107,22 @@ TEST(Tool, BadUsageIsStatusTwo) {
   EXPECT_EQ(tool("verify x --comit 2").status, 2);
   EXPECT_EQ(tool("stats x --limit 2").status, 2) << "an option of another command";
   EXPECT_EQ(tool("verify /no/such/place").status, 1);
+}
+
+// A program that has another copy of one of our libraries, or of fmt, must not meet ours in here.
+TEST(Tool, LibraryForOtherLanguagesExportsItsFunctionsAlone) {
+  const std::string command = std::string(MSTRAIN_NM) + " -D --defined-only " + MSTRAIN_EC_LIBRARY;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  char address[64];
+  char kind[8];
+  char name[4096];
+  int functions = 0;
+  while (std::fscanf(pipe, "%63s %7s %4095s", address, kind, name) == 3) {
+    EXPECT_EQ(std::string_view(name).substr(0, 3), "ec_") << name;
+    ++functions;
+  }
+  EXPECT_EQ(::pclose(pipe), 0);
+  EXPECT_EQ(functions, 22) << "of c_api.h";
 }
 
 TEST(Tool, KilledRunsEndEqual) {

@@ -187,8 +187,15 @@ TEST(Vocabulary, DeltasCarryRowsAndTombstones) {
       for (size_t i = 0; i < ids.size(); ++i) {
         const auto row = expected.find({t, ids[i]});
         ASSERT_EQ(found[i], row != expected.end()) << t << " " << i;
+        std::vector<float> untrained(width);
+        if (t == 0) {  // ids of the other one are admitted before they get a row
+          std::vector<std::byte> record(trained.layout(t).record_bytes());
+          trained.layout(t).initialise(table_seed(options.seed, "deep"), ids[i], record.data());
+          std::copy_n(weights_of(record.data()), width, untrained.begin());
+        }
         ASSERT_EQ(std::vector<float>(&out[i * width], &out[(i + 1) * width]),
-                  row == expected.end() ? std::vector<float>(width) : row->second);
+                  row == expected.end() ? untrained : row->second)
+            << "table " << t << " id " << ids[i];
       }
     }
     EXPECT_THROW(copy.import_delta(files + "weights"), Error);
@@ -198,6 +205,107 @@ TEST(Vocabulary, DeltasCarryRowsAndTombstones) {
     EXPECT_THROW(late.apply_delta(files + "gap"), Error);
     std::filesystem::remove_all(other_directory.path() + "-files");
   }
+}
+
+// A reader gives for new ids what training would start from, unless the table says zeros.
+TEST(Vocabulary, ReadersSeeWhatTrainingSees) {
+  for (const Untrained untrained : {Untrained::kAsInTraining, Untrained::kZeros}) {
+    const TempDirectory directory;
+    Options options = one_table(directory.path());
+    options.tables[0].untrained = untrained;
+    options.tables[0].eviction = {.ttl_steps = 1};
+    Cache cache = Cache::open(options);
+    learn(cache, 0, std::vector<Id>{1, 2, 3}, 1);
+    cache.commit_step(1);
+    Reader reader = Reader::open({.directory = directory.path()});
+    learn(cache, 0, std::vector<Id>{3}, 2);
+    cache.evict(2);  // 1 and 2 are gone
+    cache.export_delta(1, directory / "delta", false);
+    reader.apply_delta(directory / "delta");
+    const std::vector<Id> ids{1, 2, 3, 77};
+    std::vector<float> served(8, 9.0F);
+    bool found[4];
+    reader.lookup(0, ids, served.data(), 2, found);
+    std::vector<float> trained(8);
+    Ticket ticket = cache.prefetch(0, ids, 3, Use::kRead);
+    cache.wait(ticket);
+    cache.gather(ticket, trained.data(), 2);
+    cache.release(std::move(ticket));
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(found[i], i == 2);
+      for (size_t j = 2 * i; j < 2 * i + 2; ++j) {
+        EXPECT_EQ(served[j], untrained == Untrained::kZeros && i != 2 ? 0.0F : trained[j]);
+      }
+    }
+    EXPECT_EQ(reader.stats().missing, 3U);
+    cache.commit_step(2);
+    EXPECT_FALSE(reader.move_to()) << "the delta was of the same step";
+    learn(cache, 0, std::vector<Id>{2}, 3);
+    cache.commit_step(3);
+    EXPECT_TRUE(reader.move_to());
+    reader.lookup(0, ids, served.data(), 2, found);
+    EXPECT_TRUE(found[1]);
+    EXPECT_EQ(reader.stats().delta_rows, 0U);
+  }
+}
+
+TEST(Vocabulary, DeltasAreTakenWithoutGaps) {
+  const TempDirectory directory;
+  std::filesystem::create_directories(directory.path());
+  Options options = one_table(directory / "from");
+  options.keep = 9;
+  Cache cache = Cache::open(options);
+  learn(cache, 0, std::vector<Id>{1, 2}, 1);
+  cache.commit_step(5);  // later than any row
+  cache.export_delta(0, directory / "all");
+  learn(cache, 0, std::vector<Id>{3}, 6);
+  cache.commit_step(6);
+  cache.export_delta(1, directory / "second");
+  learn(cache, 0, std::vector<Id>{4}, 7);
+  cache.export_delta(2, directory / "third");
+  Cache copy = Cache::open(one_table(directory / "to"));
+  for (const char* early : {"second", "third"}) {
+    try {
+      copy.import_delta(directory / early);
+      FAIL() << early;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("this cache holds step 0")) << early;
+    }
+  }
+  EXPECT_EQ(copy.stats().tables[0].rows, 0U);
+  copy.import_delta(directory / "all");
+  EXPECT_THROW(copy.import_delta(directory / "third"), Error);
+  copy.import_delta(directory / "second");
+  copy.import_delta(directory / "third");
+  EXPECT_EQ(copy.digest(), cache.digest());
+}
+
+// A tombstone is needed as long as some delta may have to tell it.
+TEST(Vocabulary, TombstonesGoWithTheCommitsThatNeedThem) {
+  const TempDirectory directory;
+  Options options = one_table(directory.path());
+  options.keep = 2;
+  options.tables[0].eviction = {.ttl_steps = 1};
+  Cache cache = Cache::open(options);
+  uint64_t step = 0;
+  const auto advance = [&](Id id) {
+    learn(cache, 0, std::vector<Id>{id}, ++step);
+    cache.evict(step);
+    return cache.commit_step(step);
+  };
+  for (Id id = 1; id <= 40; ++id) {
+    advance(id);
+    EXPECT_LE(cache.stats().tables[0].tombstones, 2U) << "of the newest two commits";
+  }
+  const CommitId oldest = cache.last_commit() - 1;
+  std::filesystem::create_directories(directory / "files");
+  EXPECT_EQ(cache.export_delta(oldest, directory / "files/delta").tombstones, 1U);
+  cache = Cache::open(one_table(TempDirectory().path()));
+  options.keep = 1;
+  cache = Cache::open(options);
+  EXPECT_LE(cache.stats().tables[0].tombstones, 2U);
+  advance(100);
+  EXPECT_EQ(cache.stats().tables[0].tombstones, 0U);
 }
 
 TEST(Vocabulary, DeltaFilesOfAnyBytesAreErrors) {

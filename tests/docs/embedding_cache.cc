@@ -1,0 +1,44 @@
+// What the snippets of docs/embedding_cache.md take for granted; scripts/check_docs.py puts them here, compiles and runs them.
+#include <algorithm>
+#include <vector>
+
+// @includes
+
+namespace {
+
+const std::vector<Id> ids{7, 1, 7, 42, 1'000'000'007, 3};
+
+std::span<const Id> ids_of(uint64_t step) { return std::span(ids).subspan(step % 3); }
+
+void forward_and_backward(std::span<const float> values, std::vector<float>& gradients) {
+  gradients.assign(values.begin(), values.end());
+}
+
+void train_and_serve() {
+  constexpr uint64_t step = 1;
+  constexpr float lr = 1e-3F;
+  const std::vector<std::byte> user_blob(5);
+  std::vector<float> out(ids.size() * 81);
+  std::vector<float> gradients(ids.size() * 81, 0.5F);
+  {
+    // @cpp 1
+    mstrain::check(id == 1 && out[0] != 0, "the first snippet did not learn");
+    // @cpp 2
+    mstrain::check(cache.last_step() == 10'000, "the second stopped at {}", cache.last_step());
+  }
+  {
+    // @cpp 3
+    mstrain::check(out[0] == out[2 * 81] && reader.step() == 10'000, "the third serves others");
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    train_and_serve();
+  } catch (const std::exception& error) {
+    fmt::print("{}\n", error.what());
+    return 1;
+  }
+}
