@@ -15,14 +15,15 @@
 #include "embedding_cache/id_map.h"
 
 namespace mstrain::embedding_cache {
-namespace {
+// Named, because a member of Reader::State has these types.
+namespace reader_detail {
 
 constexpr size_t kShards = 16;
 constexpr int64_t kReadAtOnce = 64;
 constexpr size_t kWarmAtOnce = 8192;
 constexpr uint64_t kGone = IdMap::kNone - 1;  // in a delta: the row was forgotten
 
-size_t shard_of(Id id) { return (id * 0x9e3779b97f4a7c15U) >> 60; }
+inline size_t shard_of(Id id) { return (id * 0x9e3779b97f4a7c15U) >> 60; }
 
 // A piece of the weights in memory. A row that is missing in the commit is not remembered.
 struct Shard {
@@ -132,8 +133,8 @@ void Generation::warm_up(const Generation& before) const {
   }
 }
 
-std::unique_ptr<Generation> open_generation(FileSystem& files, const ReaderOptions& options,
-                                            CommitId commit) {
+static std::unique_ptr<Generation> open_generation(FileSystem& files, const ReaderOptions& options,
+                                                   CommitId commit) {
   auto out = std::make_unique<Generation>();
   out->from =
       open_commit(files, options.directory, commit, options.read_threads, options.direct_io);
@@ -145,13 +146,13 @@ std::unique_ptr<Generation> open_generation(FileSystem& files, const ReaderOptio
   return out;
 }
 
-}  // namespace
+}  // namespace reader_detail
 
 struct Reader::State {
   ReaderOptions options;
   FileSystem* files = nullptr;
   std::mutex moving;  // one move at a time; before the others
-  std::unique_ptr<Generation> now;
+  std::unique_ptr<reader_detail::Generation> now;
   mutable FairSharedMutex mutex;  // of `now` and its deltas; lookups share it
   mutable std::atomic<uint64_t> lookups = 0;
   mutable std::atomic<uint64_t> hits = 0;
@@ -173,7 +174,7 @@ Reader Reader::open(const ReaderOptions& options) {
   check(options.read_threads >= 1 && options.host_rows >= 1,
         "embedding_cache: reader: {} threads and {} rows in memory", options.read_threads,
         options.host_rows);
-  state->now = open_generation(*state->files, options, options.commit);
+  state->now = reader_detail::open_generation(*state->files, options, options.commit);
   return Reader(std::move(state));
 }
 
@@ -197,14 +198,15 @@ uint32_t Reader::table(std::string_view name) const {
 bool Reader::move_to(CommitId commit) {
   State& state = *state_;
   const std::lock_guard moving(state.moving);  // so that `now` is replaced here alone
-  const Generation& before = *state.now;
+  const reader_detail::Generation& before = *state.now;
   if (commit == 0) {
     const std::vector<CommitId> ids = list_commit_folders(*state.files, state.options.directory);
     if (!ids.empty() && ids.back() <= before.from.info.id) {
       return false;
     }
   }
-  std::unique_ptr<Generation> next = open_generation(*state.files, state.options, commit);
+  std::unique_ptr<reader_detail::Generation> next =
+      reader_detail::open_generation(*state.files, state.options, commit);
   const std::string where = commit_folder(state.options.directory, next->from.info.id);
   check(next->tables.size() == before.tables.size(), "{}: holds {} tables, this reader has {}",
         where, next->tables.size(), before.tables.size());
@@ -229,7 +231,7 @@ bool Reader::move_to(CommitId commit) {
 // Rows from the store, each id once and in order, several reads at a time; then into memory.
 void Reader::State::fetch(uint32_t index, const std::vector<std::pair<Id, size_t>>& wanted,
                           float* out, size_t stride, bool* found) const {
-  const ReaderTable& table = now->at(index);
+  const reader_detail::ReaderTable& table = now->at(index);
   const uint32_t width = table.layout.width();
   const uint32_t bytes = table.layout.record_bytes();
   std::vector<Id> ids;
@@ -265,21 +267,21 @@ void Reader::State::fetch(uint32_t index, const std::vector<std::pair<Id, size_t
 void Reader::lookup(uint32_t index, std::span<const Id> ids, float* out, size_t stride,
                     bool* found) const {
   const std::shared_lock lock_of_all(state_->mutex);
-  const ReaderTable& table = state_->now->at(index);
+  const reader_detail::ReaderTable& table = state_->now->at(index);
   const uint32_t width = table.layout.width();
   check(stride >= width, "embedding_cache: lookup: rows of {} floats do not fit a stride of {}",
         width, stride);
   uint64_t hits = 0;
   uint64_t gone = 0;
-  std::array<std::vector<std::pair<Id, size_t>>, kShards> by_shard;
+  std::array<std::vector<std::pair<Id, size_t>>, reader_detail::kShards> by_shard;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (found != nullptr) {
       found[i] = false;
     }
     const uint64_t newer = table.delta.find(ids[i]);
     if (newer == IdMap::kNone) {
-      by_shard[shard_of(ids[i])].emplace_back(ids[i], i);
-    } else if (newer == kGone) {
+      by_shard[reader_detail::shard_of(ids[i])].emplace_back(ids[i], i);
+    } else if (newer == reader_detail::kGone) {
       table.untrained(ids[i], out + i * stride);
       ++gone;
     } else {
@@ -292,11 +294,11 @@ void Reader::lookup(uint32_t index, std::span<const Id> ids, float* out, size_t 
     }
   }
   std::vector<std::pair<Id, size_t>> wanted;
-  for (size_t s = 0; s < kShards; ++s) {
+  for (size_t s = 0; s < reader_detail::kShards; ++s) {
     if (by_shard[s].empty()) {
       continue;
     }
-    Shard& shard = *table.shards[s];
+    reader_detail::Shard& shard = *table.shards[s];
     const std::lock_guard lock(shard.mutex);
     shard.host.advance();
     for (const auto& [id, position] : by_shard[s]) {
@@ -327,11 +329,11 @@ ExportSummary Reader::apply_delta(const std::string& path) {
   const DeltaReader delta(*state_->files, path);
   const DeltaHead& head = delta.head();
   const std::lock_guard lock(state_->mutex);
-  Generation& now = *state_->now;
+  reader_detail::Generation& now = *state_->now;
   check(head.tables.size() == now.tables.size(), "{}: holds {} tables, this reader has {}", path,
         head.tables.size(), now.tables.size());
   for (size_t t = 0; t < head.tables.size(); ++t) {
-    const ReaderTable& table = *now.tables[t];
+    const reader_detail::ReaderTable& table = *now.tables[t];
     const uint32_t expected =
         head.with_state ? table.layout.record_bytes() : table.layout.width() * 4;
     check(head.tables[t].name == table.name && head.tables[t].schema == table.layout.schema() &&
@@ -346,16 +348,16 @@ ExportSummary Reader::apply_delta(const std::string& path) {
         head.step, now.step);
   ExportSummary summary;
   delta.read([&](uint32_t t, std::span<const Id> ids, const std::byte* rows) {
-    ReaderTable& table = *now.tables[t];
+    reader_detail::ReaderTable& table = *now.tables[t];
     const uint32_t width = table.layout.width();
     const uint32_t row_bytes = head.tables[t].row_bytes;
     for (size_t i = 0; i < ids.size(); ++i) {
-      uint64_t& at = table.delta.at(ids[i], kGone);
+      uint64_t& at = table.delta.at(ids[i], reader_detail::kGone);
       if (rows == nullptr) {
-        at = kGone;
+        at = reader_detail::kGone;
         continue;
       }
-      if (at == kGone) {
+      if (at == reader_detail::kGone) {
         at = table.delta_weights.size() / width;
         table.delta_weights.resize(table.delta_weights.size() + width);
       }
