@@ -10,6 +10,9 @@ set(MSTRAIN_WARNINGS -Wall -Wextra -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND MSTRAIN_WARNINGS -Wno-array-bounds)  # false reports inside std::vector and std::shared_ptr
 endif()
+if(CMAKE_UNITY_BUILD)
+  list(APPEND MSTRAIN_WARNINGS -Wno-subobject-linkage)  # a source that is included may keep things to itself as well
+endif()
 if(MSTRAIN_WERROR)
   list(APPEND MSTRAIN_WARNINGS -Werror)
 endif()
