@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/deps.sh
-cmake -S . -B build -G Ninja -DMSTRAIN_TESTS=OFF -DMSTRAIN_BENCHMARKS=OFF >build-configure.log 2>&1 ||
+cmake -S . -B build -G Ninja -DMSTRAIN_TESTS=OFF -DMSTRAIN_BENCHMARKS=OFF -DCMAKE_UNITY_BUILD=ON >build-configure.log 2>&1 ||
   { cat build-configure.log >&2; exit 1; }
 rm -f build-configure.log
 cmake --build build --target mstrain_command

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/deps.sh
-cmake -S . -B build -G Ninja -DMSTRAIN_TESTS=ON -DMSTRAIN_BENCHMARKS=ON \
+cmake -S . -B build -G Ninja -DMSTRAIN_TESTS=ON -DMSTRAIN_BENCHMARKS=ON -DCMAKE_UNITY_BUILD=ON \
   ${MSTRAIN_CMAKE_OPTIONS:-}
 cmake --build build
 ctest --test-dir build --output-on-failure -j "$(nproc)" "$@"
