@@ -9,6 +9,7 @@
 #include "core/ops/einsum.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
+#include "core/ops/linear_cross_entropy.h"
 #include "core/ops/matmul.h"
 #include "core/ops/norm.h"
 #include "core/ops/random.h"

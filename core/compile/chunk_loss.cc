@@ -1,284 +1,249 @@
-// The loss of a wide head in chunks of rows, so that its logits never exist as a whole:
+// linear_cross_entropy and its gradient, where they meet: the logits of both are made once. Wide ones in chunks of rows, so
+// that they never exist as a whole:
 //
-//   logits = x Wᵀ (+ b)                      for each chunk of rows:
-//   loss, lse = cross_entropy(logits)   ->     logits, loss, lse, dlogits of these rows
-//   dlogits = cross_entropy_grad(g, …)         dx of these rows; dW += dlogitsᵀ x; db += Σ dlogits
-//   dx = dlogits W; dW = dlogitsᵀ x
+//   logits = x W (+ b)                       for each chunk of rows:
+//   loss, lse = cross_entropy(logits)    ->    logits, loss, lse, dlogits of these rows
+//   dlogits = cross_entropy_grad(g, …)         dx of these rows; dW += xᵀ dlogits; db += Σ dlogits
+//   dx = dlogits Wᵀ; dW = xᵀ dlogits
 //
 // The first chunk comes before the loop: it has what rows do not divide, and its products write the sums that the loop
-// goes on with in place. Without a backward pass the loop gives the losses alone. A head is left as it is where anything
-// else reads its logits or their gradient, or where g depends on the loss.
+// goes on with in place; a tensor that dW alone is added to is what the sum begins with. A gradient whose g depends on a
+// loss comes after it, and makes the logits again.
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "core/compile/loss_heads.h"
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
+#include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/linear_cross_entropy.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
 namespace {
 
-using Reader = LogitsReader;
-using Head = LossHead;
-
-// Distinct values in the order of their first mention.
-struct Operands {
-  std::vector<Value> values;
-  size_t add(const Value& value) {
-    const size_t at = find(value);
-    if (at == values.size()) {
-      values.push_back(value);
-    }
-    return at;
-  }
-  size_t find(const Value& value) const {
-    return static_cast<size_t>(std::find(values.begin(), values.end(), value) - values.begin());
-  }
-};
-
-class Chunker {
+// Writes the programs of a head with operations.
+class Writer {
  public:
-  Chunker(const Graph& graph, const Head& head, const std::vector<Tensors>& rebuilt)
-      : graph_(graph), head_(head), rebuilt_(rebuilt) {
-    const Node& product = graph.node(head.product);
-    x_ = by_row_.add(product.inputs[0]);
-    for (size_t i = 1; i < product.inputs.size(); ++i) {
-      whole_.add(product.inputs[i]);
-    }
-    targets_ = by_row_.add(graph.node(head.loss).inputs[1]);
-    if (head.gradient) {
-      g_ = by_row_.add(graph.node(*head.gradient).inputs[0]);
-    }
-    for (const Reader& reader : head.readers) {
-      if (reader.kind != Reader::Kind::kRowSum) {
-        others_.push_back(
-            (reader.kind == Reader::Kind::kRows ? whole_ : by_row_).add(reader.other));
-      } else {
-        others_.push_back(0);
-      }
-    }
+  Writer(const Graph& graph, const LossHeads& heads, const LossHead& head,
+         const std::vector<Tensors>& rebuilt)
+      : graph_(graph), head_(head), attrs_(graph.node(head.place()).attrs), rebuilt_(rebuilt) {
+    const auto used = [&](const std::optional<NodeId>& node, size_t output) {
+      return node && output < graph.node(*node).outputs.size() && heads.used(*node, output);
+    };
+    gives_loss_ = used(head.loss, 0);
+    gives_logsumexp_ = used(head.loss, 1);
+    gives_best_ = used(head.loss, 2);
+    gives_dx_ = used(head.gradient, 0);
+    sums_weight_ = used(head.gradient, 1);
+    sums_bias_ = used(head.gradient, 2);
   }
 
-  // What stands for the loss node, and for every reader of dlogits.
+  // By output of the operations; what nobody reads is empty.
   struct Result {
-    Tensors loss;
-    Tensors readers;
+    Tensors loss{3}, gradient{3};
   };
 
   Result run() const {
-    const int64_t loops = (head_.rows - 1) / head_.chunk;
-    const int64_t first = head_.rows - loops * head_.chunk;
-    Tensors sums;
-    for (const Reader& reader : head_.readers) {
-      if (reader.kind != Reader::Kind::kRows) {
-        sums.push_back(reader.adds_in_place ? rebuilt(*reader.addend) : Tensor());
-      }
+    const Tensor x = rebuilt(head_.x);
+    Rows rows{shaped(x, {head_.rows, x.dim(-1)}), per_row(head_.targets), {}, {}};
+    rows.g = head_.g ? per_row(*head_.g) : Tensor();
+    rows.logsumexp = head_.loss ? Tensor() : per_row(*head_.logsumexp);
+    const Whole whole{rebuilt(head_.weight), head_.bias ? rebuilt(*head_.bias) : Tensor()};
+    Sums before;
+    if (head_.addend) {
+      before.weight = shaped(rebuilt(*head_.addend), whole.weight.shape());
     }
-    const size_t carries = sums.size();
-    Tensors whole;
-    for (const Value& value : whole_.values) {
-      whole.push_back(rebuilt(value));
-    }
-    Tensors rows;
-    Tensors first_rows;
-    Tensors rest;
-    for (const Value& value : by_row_.values) {
-      const Tensor x = rebuilt(value);
-      const bool matrix = value == by_row_.values[x_] || is_other(value);
-      rows.push_back(shaped(x, matrix ? by_rows(x.shape()) : Shape{head_.rows}));
-      first_rows.push_back(slice(rows.back(), 0, 0, first));
-      const Tensor after = slice(rows.back(), 0, first, head_.rows);
-      Shape shape = rows.back().shape().without(0).with_inserted(0, head_.chunk);
-      rest.push_back(reshape(after, shape.with_inserted(0, loops)));
-    }
-    const Tensors begun = one_chunk(sums, whole, first_rows);
-    // The loop over all other chunks: carries the sums, gives rows.
-    Tensors inputs(begun.begin(), begun.begin() + static_cast<int64_t>(carries));
-    inputs.insert(inputs.end(), whole.begin(), whole.end());
-    Types types;
-    for (const Tensor& x : inputs) {
-      types.push_back(x.type());
-    }
-    for (const Tensor& x : rest) {
-      types.push_back({x.dtype(), x.shape().without(0)});
-    }
-    inputs.insert(inputs.end(), rest.begin(), rest.end());
-    Tensors none;
-    const GraphPtr body = trace_program(
-        types,
-        [&](std::span<const Tensor> args) {
-          return one_chunk(args.first(carries), args.subspan(carries, whole.size()),
-                           args.subspan(carries + whole.size()));
-        },
-        &none);
-    const Tensors out = apply(*find_op("scan"), inputs,
-                              {{"body", body},
-                               {"carries", static_cast<int64_t>(carries)},
-                               {"constants", static_cast<int64_t>(whole.size())},
-                               {"length", loops},
-                               {"reverse", false},
-                               {"keep_carries", false},
-                               {"loss_chunks", true}},
-                              graph_.node(head_.loss).where);
-    return collected(begun, out, carries);
+    return in_shape(head_.chunk >= head_.rows ? part(before, whole, rows)
+                                              : chunked(before, whole, rows));
   }
 
  private:
-  const Tensor& rebuilt(const Value& value) const { return rebuilt_[value.node][value.output]; }
+  // Empty tensors are not there.
+  struct Whole {
+    Tensor weight, bias;
+  };
+  struct Rows {
+    Tensor x, targets, g, logsumexp;
+  };
+  struct Sums {
+    Tensor weight, bias;
+  };
+  struct Part {
+    Sums sums;
+    Tensor loss, logsumexp, best, dx;
+  };
 
+  const Tensor& rebuilt(const Value& value) const { return rebuilt_[value.node][value.output]; }
   static Tensor shaped(const Tensor& x, const Shape& shape) {
     return x.shape() == shape ? x : reshape(x, shape);
   }
+  Tensor per_row(const Value& value) const { return shaped(rebuilt(value), {head_.rows}); }
 
-  // The shape of an operand whose first dims are rows.
-  Shape by_rows(const Shape& shape) const {
-    const Shape rest(std::span(shape.begin() + head_.leading, shape.end()));
-    return rest.with_inserted(0, head_.rows);
-  }
-
-  bool is_other(const Value& value) const {
-    return std::any_of(head_.readers.begin(), head_.readers.end(), [&](const Reader& reader) {
-      return reader.kind == Reader::Kind::kSum && reader.other == value;
-    });
-  }
-
-  // Sums over the rows so far, then loss, logsumexp and the products that have these rows. An empty sum begins.
-  Tensors one_chunk(std::span<const Tensor> sums, std::span<const Tensor> whole,
-                    std::span<const Tensor> rows) const {
-    const Node& product = graph_.node(head_.product);
-    const Node& loss = graph_.node(head_.loss);
-    Tensors operands{rows[x_]};
-    for (size_t i = 1; i < product.inputs.size(); ++i) {
-      operands.push_back(whole[whole_.find(product.inputs[i])]);
+  // Sums over the rows so far and these, and what each of these has.
+  Part part(const Sums& before, const Whole& whole, const Rows& rows) const {
+    Part out;
+    const Tensor logits = linear_head::logits(attrs_, rows.x, whole.weight, whole.bias);
+    Tensor logsumexp = rows.logsumexp;
+    if (head_.loss) {
+      const Tensors losses = linear_head::losses(attrs_, logits, rows.targets);
+      logsumexp = losses[1];
+      out.loss = gives_loss_ ? losses[0] : Tensor();
+      out.logsumexp = gives_logsumexp_ ? losses[1] : Tensor();
+      out.best = gives_best_ ? argmax(logits) : Tensor();
     }
-    const Tensor logits =
-        same(product, operands, product.attrs.with("dims", to_text(head_.dims)))[0];
-    const Tensors losses = same(loss, {logits, rows[targets_]}, loss.attrs);
-    Tensors result;
-    Tensors of_rows(losses);
     if (head_.gradient) {
-      const Node& gradient = graph_.node(*head_.gradient);
-      const Tensor dlogits =
-          same(gradient, {rows[g_], logits, rows[targets_], losses[1]}, gradient.attrs)[0];
-      size_t sum = 0;
-      for (size_t i = 0; i < head_.readers.size(); ++i) {
-        const Reader& reader = head_.readers[i];
-        const Node& node = graph_.node(reader.id);
-        const NameScope scope = NameScope::absolute(node.scope);
-        if (reader.kind == Reader::Kind::kRowSum) {
-          const Tensor total = mstrain::sum(dlogits, {0});
-          const Tensor& before = sums[sum++];
-          result.push_back(before ? before + total : total);
-          continue;
-        }
-        const Tensor& other = (reader.kind == Reader::Kind::kRows ? whole : rows)[others_[i]];
-        Tensors factors{other, other};
-        factors[reader.logits] = dlogits;
-        Attrs attrs{{"dims", to_text(reader.dims)}};
-        if (reader.kind == Reader::Kind::kSum) {
-          const Tensor& before = sums[sum++];
-          if (before) {
-            factors.push_back(before);
-            attrs = with_epilogue(attrs, "add");
-          }
-        }
-        (reader.kind == Reader::Kind::kRows ? of_rows : result)
-            .push_back(apply(kDotGeneral, factors, attrs, node.where)[0]);
+      const NameScope scope = NameScope::absolute(graph_.node(*head_.gradient).scope);
+      const Tensor d =
+          linear_head::logits_gradient(attrs_, rows.g, logits, rows.targets, logsumexp);
+      if (gives_dx_) {
+        out.dx = linear_head::x_gradient(attrs_, d, whole.weight);
+      }
+      if (sums_weight_) {
+        const Tensor sum = linear_head::weight_gradient(attrs_, d, rows.x);
+        out.sums.weight = before.weight ? before.weight + sum : sum;
+      }
+      if (sums_bias_) {
+        const Tensor sum = mstrain::sum(d, {0});
+        out.sums.bias = before.bias ? before.bias + sum : sum;
       }
     }
-    result.insert(result.end(), of_rows.begin(), of_rows.end());
-    return result;
+    return out;
   }
 
-  static Tensors same(const Node& node, const Tensors& inputs, const Attrs& attrs) {
-    const NameScope scope = NameScope::absolute(node.scope);
-    return apply(*node.op, inputs, attrs, node.where);
+  // The members that are there, in one order.
+  static Tensors pack(std::initializer_list<Tensor> members) {
+    Tensors out;
+    std::copy_if(members.begin(), members.end(), std::back_inserter(out),
+                 [](const Tensor& x) { return static_cast<bool>(x); });
+    return out;
+  }
+  static Tensors pack(const Part& part) {
+    return pack({part.sums.weight, part.sums.bias, part.loss, part.logsumexp, part.best, part.dx});
+  }
+  // Replaces the members of a part that are there, from `values` on.
+  static Part unpack(Part like, std::span<const Tensor> values) {
+    for (Tensor* member :
+         {&like.sums.weight, &like.sums.bias, &like.loss, &like.logsumexp, &like.best, &like.dx}) {
+      if (*member) {
+        *member = values[0];
+        values = values.subspan(1);
+      }
+    }
+    return like;
   }
 
-  Result collected(const Tensors& begun, const Tensors& out, size_t carries) const {
-    size_t next = carries;
-    // [first, …] and [loops, chunk, …] as [rows, …]
-    const auto joined = [&](const Shape& shape) {
-      const Tensor& head = begun[next];
-      const Tensor& rest = out[next++];
-      const Tensors parts{head, flatten(rest, 0, 1)};
-      return shaped(concat(parts, 0), shape);
+  Part chunked(const Sums& before, const Whole& whole, const Rows& rows) const {
+    const int64_t loops = (head_.rows - 1) / head_.chunk;
+    const int64_t first = head_.rows - loops * head_.chunk;
+    const auto begin = [&](const Tensor& x) { return x ? slice(x, 0, 0, first) : x; };
+    const Part begun = part(
+        before, whole, {begin(rows.x), begin(rows.targets), begin(rows.g), begin(rows.logsumexp)});
+    // The loop over all other chunks: carries the sums, gives rows.
+    const Tensors sums = pack({begun.sums.weight, begun.sums.bias});
+    const Tensors constants = pack({whole.weight, whole.bias});
+    Tensors inputs = sums;
+    inputs.insert(inputs.end(), constants.begin(), constants.end());
+    Types types = types_of(inputs);
+    for (const Tensor& x : pack({rows.x, rows.targets, rows.g, rows.logsumexp})) {
+      const Tensor rest = slice(x, 0, first, head_.rows);
+      const Shape chunk = x.shape().without(0).with_inserted(0, head_.chunk);
+      types.push_back({x.dtype(), chunk});
+      inputs.push_back(reshape(rest, chunk.with_inserted(0, loops)));
+    }
+    Tensors none;
+    const GraphPtr body = trace_program(
+        types, [&](std::span<const Tensor> args) { return pack(turn(args, begun, whole, rows)); },
+        &none);
+    const Tensors after = apply(*find_op("scan"), inputs,
+                                {{"body", body},
+                                 {"carries", static_cast<int64_t>(sums.size())},
+                                 {"constants", static_cast<int64_t>(constants.size())},
+                                 {"length", loops},
+                                 {"reverse", false},
+                                 {"keep_carries", false},
+                                 {"loss_chunks", true}},
+                                graph_.node(head_.place()).where);
+    Tensors joined(after.begin(), after.begin() + static_cast<int64_t>(sums.size()));
+    const Tensors heads = pack(begun);
+    for (size_t i = sums.size(); i < after.size(); ++i) {
+      joined.push_back(concat(std::array{heads[i], flatten(after[i], 0, 1)}, 0));
+    }
+    return unpack(begun, joined);
+  }
+
+  // A turn of the loop on `args`: sums, constants and rows, as far as they are there.
+  Part turn(std::span<const Tensor> args, const Part& begun, const Whole& whole,
+            const Rows& rows) const {
+    const auto take = [&](const Tensor& like) {
+      if (!like) {
+        return Tensor();
+      }
+      const Tensor taken = args[0];
+      args = args.subspan(1);
+      return taken;
     };
-    const Node& loss = graph_.node(head_.loss);
+    Sums sums;
+    sums.weight = take(begun.sums.weight);
+    sums.bias = take(begun.sums.bias);
+    Whole constants;
+    constants.weight = take(whole.weight);
+    constants.bias = take(whole.bias);
+    Rows chunk;
+    chunk.x = take(rows.x);
+    chunk.targets = take(rows.targets);
+    chunk.g = take(rows.g);
+    chunk.logsumexp = take(rows.logsumexp);
+    return part(sums, constants, chunk);
+  }
+
+  Result in_shape(const Part& part) const {
+    const Shape& rows = graph_.type(head_.targets).shape;
+    const auto each = [&](const Tensor& x) { return x ? shaped(x, rows) : x; };
     Result result;
-    for (const TensorType& type : loss.outputs) {
-      result.loss.push_back(joined(type.shape));
-    }
-    size_t sum = 0;
-    for (const Reader& reader : head_.readers) {
-      const Node& node = graph_.node(reader.id);
-      const NameScope scope = NameScope::absolute(node.scope);
-      const Tensor value =
-          reader.kind == Reader::Kind::kRows ? joined(node.outputs[0].shape) : out[sum++];
-      result.readers.push_back(value);
-    }
+    result.loss = {each(part.loss), each(part.logsumexp), each(part.best)};
+    const Tensor dx = part.dx ? shaped(part.dx, graph_.type(head_.x).shape) : Tensor();
+    result.gradient = {dx, part.sums.weight, part.sums.bias};
     return result;
   }
 
   const Graph& graph_;
-  const Head& head_;
+  const LossHead& head_;
+  const Attrs& attrs_;
   const std::vector<Tensors>& rebuilt_;
-  Operands by_row_, whole_;
-  size_t x_ = 0, targets_ = 0, g_ = 0;
-  std::vector<size_t> others_;  // by reader
+  bool gives_loss_ = false, gives_logsumexp_ = false, gives_best_ = false;
+  bool gives_dx_ = false, sums_weight_ = false, sums_bias_ = false;
 };
-
-// The graph's nodes such that what a head needs comes before its loss.
-std::vector<NodeId> order_for(const Graph& graph, const std::vector<Head>& heads) {
-  std::vector<NodeId> order;
-  std::vector<bool> placed(graph.size(), false);
-  const auto place = [&](NodeId id) {
-    if (!placed[id]) {
-      placed[id] = true;
-      order.push_back(id);
-    }
-  };
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    for (const Head& head : heads) {
-      if (head.loss == id) {
-        std::for_each(head.before.begin(), head.before.end(), place);
-      }
-    }
-    place(id);
-  }
-  return order;
-}
 
 }  // namespace
 
 GraphPtr chunk_loss(const Graph& graph, int64_t chunks) {
-  const std::vector<Head> heads = find_loss_heads(graph, chunks);
-  std::map<const Node*, Tensor> made;
+  const LossHeads heads(graph, chunks);
+  std::map<const Node*, Tensors> made;  // of gradients that came with their loss
   return rewrite(
       graph,
       [&](const RewriteNode& it) -> std::optional<Tensors> {
-        for (const Head& head : heads) {
-          if (&graph.node(head.loss) == &it.node) {
-            const Chunker::Result result = Chunker(graph, head, it.rebuilt).run();
-            for (size_t i = 0; i < head.readers.size(); ++i) {
-              made[&graph.node(head.readers[i].id)] = result.readers[i];
+        for (const LossHead& head : heads.all()) {
+          if (&graph.node(head.place()) == &it.node) {
+            const Writer::Result result = Writer(graph, heads, head, it.rebuilt).run();
+            if (head.loss && head.gradient) {
+              made[&graph.node(*head.gradient)] = result.gradient;
             }
-            return result.loss;
+            return head.loss ? result.loss : result.gradient;
           }
-          for (const Reader& reader : head.readers) {
-            if (&graph.node(reader.id) == &it.node) {
-              const Tensor& value = made.at(&it.node);
-              const bool adds = reader.addend && !reader.adds_in_place;
-              return Tensors{adds ? value + it.inputs[2] : value};
-            }
+          if (head.gradient && &graph.node(*head.gradient) == &it.node) {
+            return made.at(&it.node);
+          }
+          if (head.addition && &graph.node(*head.addition) == &it.node) {
+            return Tensors{reshape(it.rebuilt[*head.gradient][1], it.node.outputs[0].shape)};
           }
         }
         return std::nullopt;
       },
-      order_for(graph, heads));
+      heads.order());
 }
 
 }  // namespace mstrain

@@ -1,41 +1,51 @@
-// Heads of programs: wide logits that cross-entropy and its gradient read, and nothing else does.
+// The nodes linear_cross_entropy and linear_cross_entropy_grad of a program, those that can be computed together in one.
 #pragma once
 
 #include <optional>
 
 #include "core/ir/graph.h"
-#include "core/ops/dot_general.h"
+#include "core/tensor/jit.h"
 
 namespace mstrain {
 
-// What is made of dlogits.
-struct LogitsReader {
-  enum class Kind : uint8_t {
-    kRows,   // dlogits B
-    kSum,    // dlogitsᵀ B or Bᵀ dlogits
-    kRowSum  // the sum of dlogits over its rows
-  };
-  Kind kind = Kind::kRows;
-  NodeId id = 0;
-  size_t logits = 0;  // the operand that is dlogits
-  Value other;        // B
-  DotDims dims;       // of the product, over rows
-  std::optional<Value> addend;
-  bool adds_in_place = false;  // the addend exists before the loss
-};
-
+// One of the two operations, or both. Operands are those of the old graph.
 struct LossHead {
-  NodeId product = 0, loss = 0;
-  DotDims dims;     // of the product, over rows
-  int leading = 0;  // dims of the logits that are its rows
-  std::optional<NodeId> gradient;
-  std::vector<LogitsReader> readers;
-  std::vector<NodeId> before;  // all that the chunks need, in order
+  std::optional<NodeId> loss, gradient;
+  Value x, weight, targets;
+  std::optional<Value> bias, g, logsumexp;
+  std::optional<Value> addend;     // exists before the head, and is added to dW
+  std::optional<NodeId> addition;  // the node that adds it
   int64_t rows = 0, chunk = 0;
+
+  NodeId place() const { return loss ? *loss : *gradient; }
 };
 
-// The heads whose rows are to be computed in several chunks (see CompileOptions::loss_chunks) and can be: none needs what
-// another one gives.
-std::vector<LossHead> find_loss_heads(const Graph& graph, int64_t chunks);
+class LossHeads {
+ public:
+  // `chunks` is CompileOptions::loss_chunks.
+  LossHeads(const Graph& graph, int64_t chunks);
+
+  const std::vector<LossHead>& all() const { return heads_; }
+  bool used(NodeId node, size_t output) const { return uses_[node][output] > 0; }
+  // The graph's nodes such that what a head needs comes before it.
+  std::vector<NodeId> order() const;
+
+ private:
+  void find_nodes();
+  void find_dependents();
+  void join_gradient(LossHead& gradient);
+  void set_chunk(LossHead& head) const;
+  void find_addend(LossHead& head) const;
+  bool used_once(const Value& value) const { return uses_[value.node][value.output] == 1; }
+  Value origin(Value value) const;
+  std::vector<NodeId> needed_by(const LossHead& head) const;
+
+  const Graph& graph_;
+  int64_t chunks_;
+  std::vector<bool> live_;
+  std::vector<std::vector<int>> uses_;
+  std::vector<bool> after_;  // which nodes need what any head gives
+  std::vector<LossHead> heads_;
+};
 
 }  // namespace mstrain

@@ -33,10 +33,10 @@ GraphPtr lowering(const Graph& graph, const OptimiseOptions& options) {
 constexpr NamedPass kPasses[] = {
     {"inline_programs", 0, plain<inline_programs>},
     {"simplify", 1, plain<simplify>},
-    {"simplify", 1, plain<simplify>},  // moves that the first round brought together
+    {"chunk_loss", 1, chunking},
+    {"simplify", 1, plain<simplify>},  // what came together since
     {"fuse_products", 2, fusing<fuse_products>},
     {"merge_updates", 2, fusing<merge_updates>},
-    {"chunk_loss", 1, chunking},
     {"lower", 0, lowering},
     {"fuse", 2, fusing<fuse>},
     {"lower", 2, lowering},  // groups that the backend has no kernel for

@@ -46,7 +46,8 @@ GraphPtr fuse(const Graph& graph, const FuseOptions& options = {});
 // decomposes composites otherwise.
 GraphPtr lower(const Graph& graph, Backend backend);
 
-// Computes the loss of wide logits, and its gradient, in chunks of rows; see the file. `chunks` may be kAutoChunks.
+// Writes linear_cross_entropy and its gradient as the operations that they consist of, wide ones in chunks of rows; see the
+// file. `chunks` may be kAutoChunks.
 GraphPtr chunk_loss(const Graph& graph, int64_t chunks);
 
 struct OptimiseOptions {

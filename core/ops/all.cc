@@ -10,6 +10,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/fused.h"
 #include "core/ops/index.h"
+#include "core/ops/linear_cross_entropy.h"
 #include "core/ops/norm.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
@@ -34,6 +35,7 @@ void register_all_ops() {
                              softmax_ops(),
                              norm_ops(),
                              cross_entropy_ops(),
+                             linear_cross_entropy_ops(),
                              attention_ops(),
                              adamw_ops(),
                              rounding_ops(),

@@ -8,7 +8,8 @@
 namespace mstrain {
 namespace {
 
-constexpr std::string_view kProducts[] = {"dot_general", "attention", "conv2d"};
+constexpr std::string_view kProducts[] = {"dot_general", "attention", "conv2d",
+                                          "linear_cross_entropy"};
 constexpr std::string_view kSums[] = {"reduce_sum", "reduce_prod", "sum_squares", "cumsum",
                                       "softmax",    "log_softmax", "exp",         "expm1",
                                       "log",        "log1p",       "pow",         "softplus"};

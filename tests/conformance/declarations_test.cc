@@ -107,6 +107,8 @@ TEST(Declarations, TheTableHasEveryOperationThatIsPromised) {
                            "iota",
                            "layer_norm",
                            "layer_norm_grad",
+                           "linear_cross_entropy",
+                           "linear_cross_entropy_grad",
                            "log_softmax",
                            "max_pool",
                            "avg_pool",

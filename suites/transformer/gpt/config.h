@@ -65,6 +65,7 @@ struct GptConfig {
   bool scale_attn_by_inverse_layer_idx = false;
   NormConfig norm;
   DropoutConfig dropout;
+  double label_smoothing = 0;
   bool tie_embeddings = true;
   InitConfig init;
 
@@ -91,6 +92,9 @@ struct GptConfig {
       "and by the number of the layer, from 1");
     v("norm", norm, "layer norms");
     v("dropout", dropout, "probabilities of dropping an element in training");
+    v("label_smoothing", label_smoothing,
+      "share of a target's probability that training spreads over all tokens",
+      rule::at_least(0).below(1));
     v("tie_embeddings", tie_embeddings, "token embeddings are the output layer's weights too",
       rule::elsewhere_called({"tie_word_embeddings", "untie_embeddings_and_output_weights"}));
     v("init", init, "initial weights");

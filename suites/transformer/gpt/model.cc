@@ -7,6 +7,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/matmul.h"
 #include "core/ops/shape.h"
+#include "core/runtime/context.h"
 
 namespace mstrain::gpt {
 
@@ -31,10 +32,14 @@ Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const GptView& vi
   return layer_norm(transformer / "ln_f", x_btc, config_.norm.eps);
 }
 
-Tensor Gpt::logits(const Params& p, const Tensor& features) const {
+Tensor Gpt::head_weight(const Params& p) const {
   const Params head = config_.tie_embeddings ? p / "transformer" / "wte" : p / "lm_head";
-  const Tensor w_vc = head.get("weight", {*config_.vocab_size.value, config_.hidden_size},
-                               normal_init(config_.init.std));
+  return head.get("weight", {*config_.vocab_size.value, config_.hidden_size},
+                  normal_init(config_.init.std));
+}
+
+Tensor Gpt::logits(const Params& p, const Tensor& features) const {
+  const Tensor w_vc = head_weight(p);
   const NameScope scope("lm_head");
   return matmul(features, w_vc, {.transpose_b = true});
 }
@@ -107,10 +112,20 @@ Init Gpt::residual_weights() const {
   return normal_init(config_.init.std / std::sqrt(2.0 * static_cast<double>(config_.num_layers)));
 }
 
+CrossEntropySums Gpt::losses(const Params& p, const Tensor& tokens_bt,
+                             const Tensor& targets_bt) const {
+  const Tensor features_btc = features(p, tokens_bt);
+  const Tensor w_vc = head_weight(p);
+  const NameScope scope("lm_head");
+  return linear_cross_entropy(
+      features_btc, w_vc, targets_bt,
+      {.transpose_weight = true,
+       .label_smoothing = current_context().training ? config_.label_smoothing : 0.0});
+}
+
 Tensor Gpt::loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const {
-  const Tensor logits_btv = (*this)(p, tokens_bt);
-  const NameScope scope("loss");
-  return cross_entropy(logits_btv, targets_bt);
+  const CrossEntropySums sums = losses(p, tokens_bt, targets_bt);
+  return sums.loss / cast(maximum(sums.count, 1), sums.loss.dtype());
 }
 
 std::vector<ParamSpec> Gpt::specs() const {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/nn/recompute.h"
+#include "core/ops/linear_cross_entropy.h"
 #include "core/tensor/params.h"
 #include "suites/transformer/gpt/config.h"
 
@@ -32,7 +33,9 @@ class Gpt {
   Tensor features(const Params& p, const Tensor& tokens_bt, const GptView& view = {}) const;
   Tensor logits(const Params& p, const Tensor& features) const;
 
-  // Mean cross-entropy of targets[b, t] (the tokens, one position ahead; -100: not counted).
+  // Cross-entropy of targets[b, t] (the tokens, one position ahead; -100: not counted): sums, and their mean. Labels are
+  // smoothed in a context that is training.
+  CrossEntropySums losses(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
   Tensor loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
 
   // Every parameter with its initialiser. Nothing is allocated.
@@ -41,6 +44,7 @@ class Gpt {
  private:
   Tensor embed(const Params& p, const Tensor& tokens_bt, const Tensor& positions_bt) const;
   Tensor block(const Params& p, const Tensor& x_btc, int64_t layer, const GptView& view) const;
+  Tensor head_weight(const Params& p) const;  // [vocab, hidden_size]
   // Both of the norm of x.
   Tensor self_attention(const Params& block, const Tensor& x_btc, int64_t layer,
                         const GptView& view) const;

@@ -1,7 +1,7 @@
 #include "core/compile/passes.h"
 #include "core/ops/build.h"
-#include "core/ops/cross_entropy.h"
 #include "core/ops/index.h"
+#include "core/ops/linear_cross_entropy.h"
 #include "core/transform/accumulate.h"
 #include "tests/core/transform/support.h"
 
@@ -46,13 +46,15 @@ struct Micro {
   }
 };
 
+LinearCrossEntropyOptions options_of(const Form& form, const Head& head) {
+  return {.bias = form.bias ? head.b : Tensor(),
+          .transpose_weight = !form.transposed,
+          .ignore_index = form.ignored,
+          .label_smoothing = form.smoothing};
+}
+
 Tensor rows_of(const Form& form, const Head& head, const Tensor& x, const Tensor& targets) {
-  Tensor logits = matmul(x, head.w, {.transpose_b = !form.transposed});
-  if (form.bias) {
-    logits = logits + head.b;
-  }
-  return cross_entropy_rows(logits, targets,
-                            {.ignore_index = form.ignored, .label_smoothing = form.smoothing});
+  return linear_cross_entropy_rows(x, head.w, targets, options_of(form, head)).loss;
 }
 
 // Mean loss and gradients of everything; over micro-batches their sums.
@@ -148,7 +150,7 @@ void expect_same(const Form& form, uint64_t seed) {
   }
 }
 
-TEST(ChunkLoss, FindsHeadsOfEveryForm) {
+TEST(ChunkLoss, CutsHeadsOfEveryForm) {
   for (const bool bias : {false, true}) {
     for (const bool transposed : {false, true}) {
       for (const int64_t micro : {1, 3}) {
@@ -213,47 +215,101 @@ TEST(ChunkLoss, HoldsForRandomForms) {
   }
 }
 
-// No gradient: losses and their logsumexp, of any precision.
+// No gradient: losses, and which predictions come true, of any precision.
 TEST(ChunkLoss, EvaluationIsChunkedToo) {
   for (const Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
     const Form form{.rows = 23, .width = 8, .classes = 40, .chunks = kChunks, .dtype = dtype};
     const Head head = values_of(form, 3);
     const Tensor targets = targets_of(form, 3);
-    const auto f = [&](const Head& h, const Tensor& t) { return rows_of(form, h, h.x, t); };
+    const auto f = [&](const Head& h, const Tensor& t) {
+      const CrossEntropySums sums = linear_cross_entropy(h.x, h.w, t, options_of(form, h));
+      return Tensors{sums.loss, sums.count, sums.correct};
+    };
     const GraphPtr graph = graph_of(
         [&](std::span<const Tensor> x) {
-          return Tensors{f(Head{x[0], x[1], x[2]}, x[3])};
+          return f(Head{x[0], x[1], x[2]}, x[3]);
         },
         {head.x.type(), head.w.type(), head.b.type(), targets.type()});
     EXPECT_EQ(chunked_in(*graph), 1);
-    expect_near(jit(f, {.loss_chunks = kChunks})(head, targets),
-                jit(f, {.loss_chunks = 1})(head, targets), 1e-5);
+    const Tensors chunked = jit(f, {.loss_chunks = kChunks})(head, targets);
+    const Tensors whole = jit(f, {.loss_chunks = 1})(head, targets);
+    expect_near(chunked[0], whole[0], 1e-5);
+    expect_equal(chunked[1], whole[1]);
+    expect_equal(chunked[2], whole[2]);
   }
 }
 
-TEST(ChunkLoss, LeavesLogitsThatSomethingElseReads) {
+// The cotangent of a function of the loss is known only when all rows are: the logits are made again, in chunks too.
+TEST(ChunkLoss, HoldsWhereTheGradientNeedsTheLoss) {
+  const Form form{.rows = 12, .width = 6, .classes = 31, .bias = true};
+  const auto f = [&](const Head& h, const Tensor& t) {
+    return grad([&](const Head& at) { return square(sum(rows_of(form, at, at.x, t))); })(h);
+  };
+  const Head head = values_of(form, 1);
+  const Tensor targets = targets_of(form, 1);
+  const GraphPtr graph = graph_of(
+      [&](std::span<const Tensor> x) {
+        return flatten_tree(f(Head{x[0], x[1], x[2]}, x[3]));
+      },
+      {head.x.type(), head.w.type(), head.b.type(), targets.type()});
+  EXPECT_EQ(chunked_in(*graph), 2);
+  const Tensors chunked = flatten_tree(jit(f, {.loss_chunks = kChunks})(head, targets));
+  const Tensors whole = flatten_tree(f(head, targets));
+  for (size_t i = 0; i < whole.size(); ++i) {
+    expect_near(chunked[i], whole[i], 1e-4);
+  }
+}
+
+// Two heads of one weight, each of whose gradients reads the other one's loss.
+TEST(ChunkLoss, HoldsForHeadsThatNeedEachOther) {
+  const Form form{.rows = 12, .width = 6, .classes = 31};
+  const Head head = values_of(form, 2);
+  const Tensor targets = targets_of(form, 2);
+  for (const bool product : {true, false}) {
+    const auto f = [&](const Head& h, const Tensor& t) {
+      return grad([&](const Head& at) {
+        const Tensor a = sum(rows_of(form, at, at.x, t));
+        const Tensor b = sum(rows_of(form, at, tanh(at.x), t));
+        return product ? a * b : a + b;
+      })(h);
+    };
+    const Tensors chunked = flatten_tree(jit(f, {.loss_chunks = kChunks})(head, targets));
+    const Tensors whole = flatten_tree(f(head, targets));
+    for (size_t i = 0; i < whole.size(); ++i) {
+      expect_near(chunked[i], whole[i], 1e-4);
+    }
+  }
+}
+
+// What nobody reads is not computed: the gradient of the weight alone takes two products, not three.
+TEST(ChunkLoss, MakesNoGradientThatNobodyReads) {
   const Form form{.rows = 12, .width = 6, .classes = 31};
   const Head head = values_of(form, 1);
-  const Types types{head.x.type(), head.w.type(), targets_of(form, 1).type()};
-  const auto chunks = [&](const std::function<Tensors(std::span<const Tensor>)>& f) {
-    return chunked_in(*graph_of(f, types));
+  const Tensor targets = targets_of(form, 1);
+  const auto products = [&](const std::function<Tensors(std::span<const Tensor>)>& f) {
+    const GraphPtr optimised =
+        optimise(*graph_of(f, {head.x.type(), head.w.type(), targets.type()}), {.loss_chunks = 1});
+    int64_t count = 0;
+    const std::vector<bool> live = optimised->live();
+    for (NodeId id = 0; id < optimised->size(); ++id) {
+      count += live[id] && optimised->node(id).op->name == "dot_general" ? 1 : 0;
+    }
+    return count;
   };
-  const auto logits = [](std::span<const Tensor> x) {
-    return matmul(x[0], x[1], {.transpose_b = true});
+  const auto loss = [&](const Tensor& x, const Tensor& w, const Tensor& t) {
+    return linear_cross_entropy(x, w, t, {.transpose_weight = true}).loss;
   };
-  EXPECT_EQ(chunks([&](auto x) { return Tensors{cross_entropy(logits(x), x[2])}; }), 1);
-  EXPECT_EQ(chunks([&](auto x) { return Tensors{cross_entropy(logits(x), x[2]), logits(x)}; }), 0);
-  EXPECT_EQ(chunks([&](auto x) {
-              return Tensors{cross_entropy(logits(x), x[2]), argmax(logits(x))};
+  EXPECT_EQ(products([&](auto in) { return Tensors{loss(in[0], in[1], in[2])}; }), 1);
+  EXPECT_EQ(products([&](auto in) {
+              const auto of_weight = [&](const Tensor& w) { return loss(in[0], w, in[2]); };
+              return Tensors{grad(of_weight)(in[1])};
             }),
-            0);
-  // A loss of the loss: its cotangent is known only when all rows are.
-  EXPECT_EQ(chunks([&](auto x) {
-              return Tensors{grad([&](const Tensor& w) {
-                return square(cross_entropy(matmul(x[0], w, {.transpose_b = true}), x[2]));
-              })(x[1])};
+            2);
+  EXPECT_EQ(products([&](auto in) {
+              const auto of_both = [&](const Tensors& xw) { return loss(xw[0], xw[1], in[2]); };
+              return grad(of_both)(Tensors{in[0], in[1]});
             }),
-            0);
+            3);
 }
 
 // Beside the weight's gradient there is never more than a chunk of logits.
