@@ -106,7 +106,7 @@ int run(int argc, char** argv) {
             [&](const Params& p) { return model.loss(p, b.tokens, b.targets); })(s.params);
         const NameScope update(kOptimizerScope);
         const Tensor norm = global_norm(grads);
-        const Tensor scale = minimum(1.0 / (norm + 1e-6), full({}, 1));
+        const Tensor scale = clip_factor(norm, 1);
         auto [params, opt] = optimizer.update(s.params, grads, s.optimizer, lr, scale);
         return std::tuple(State{params, opt}, loss, norm);
       },

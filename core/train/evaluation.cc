@@ -1,7 +1,9 @@
 #include "core/train/evaluation.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 #include "core/base/error.h"
@@ -9,33 +11,39 @@
 namespace mstrain {
 namespace {
 
-// Each kind of metric where the task and its data give it, from what was counted.
 struct Counted {
-  double loss_sum = 0;
-  double predictions = 0;
-  double correct = 0;
+  std::vector<LossProgram::Value> sums;  // the loss, then the task's metrics
   double bytes = 0;
 };
 
+double mean(const LossProgram::Value& value) { return value.sum / value.count; }
+
+// Of what an evaluation counts: those that follow from the loss, and those that the task names.
 struct Measure {
-  bool (*given)(const TrainTask& task, const TrainData& data);
-  double (*value)(const Counted& counted);
+  const MetricKind* kind;
+  std::function<double(const Counted&)> value;
 };
 
-double mean_loss(const Counted& counted) { return counted.loss_sum / counted.predictions; }
-
-// In the order of kMetricKinds.
-constexpr Measure kMeasures[] = {
-    {[](const TrainTask&, const TrainData&) { return true; }, mean_loss},
-    {[](const TrainTask& task, const TrainData&) { return task.loss_in_nats; },
-     [](const Counted& counted) { return std::exp(mean_loss(counted)); }},
-    {[](const TrainTask& task, const TrainData& data) {
-       return task.loss_in_nats && data.scored_bytes != nullptr;
-     },
-     [](const Counted& counted) { return counted.loss_sum / std::numbers::ln2 / counted.bytes; }},
-    {[](const TrainTask& task, const TrainData&) { return task.counts_correct; },
-     [](const Counted& counted) { return counted.correct / counted.predictions; }}};
-static_assert(std::size(kMeasures) == std::size(kMetricKinds));
+std::vector<Measure> measures_of(const TrainTask& task, const TrainData& data) {
+  std::vector<Measure> measures;
+  const auto mean_loss = [](const Counted& counted) { return mean(counted.sums[0]); };
+  for (const MetricKind& kind : kMetricKinds) {
+    const std::string_view name = kind.name;
+    const auto at = std::find(task.metrics.begin(), task.metrics.end(), name);
+    if (at != task.metrics.end()) {
+      const auto index = static_cast<size_t>(at - task.metrics.begin()) + 1;
+      measures.push_back({&kind, [index](const Counted& c) { return mean(c.sums[index]); }});
+    } else if (name == kEvalLoss) {
+      measures.push_back({&kind, mean_loss});
+    } else if (name == kEvalPerplexity && task.loss_in_nats) {
+      measures.push_back({&kind, [=](const Counted& c) { return std::exp(mean_loss(c)); }});
+    } else if (name == kEvalBitsPerByte && task.loss_in_nats && data.scored_bytes != nullptr) {
+      measures.push_back(
+          {&kind, [](const Counted& c) { return c.sums[0].sum / std::numbers::ln2 / c.bytes; }});
+    }
+  }
+  return measures;
+}
 
 std::string one_line(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -53,9 +61,9 @@ std::string describe(std::span<const Metric> metrics) {
 
 std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < std::size(kMeasures); ++i) {
-    if (data.evaluation != nullptr && kMeasures[i].given(task, data)) {
-      names.emplace_back(kMetricKinds[i].name);
+  if (data.evaluation != nullptr) {
+    for (const Measure& measure : measures_of(task, data)) {
+      names.emplace_back(measure.kind->name);
     }
   }
   return names;
@@ -68,33 +76,33 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
   check(data.evaluation != nullptr,
         "there is nothing to evaluate on: give data.valid, or a data.split below 1");
   const auto begin = std::chrono::steady_clock::now();
-  int64_t batches = data.evaluation_batches(rows);
+  int64_t samples = data.evaluation_samples;
   if (!config.eval.batches.is_word()) {
-    const int64_t samples = *config.eval.batches.value * config.batch.global;
-    batches = std::min(batches, (samples + rows - 1) / rows);
+    samples = std::min(samples, *config.eval.batches.value * config.batch.global);
   }
-  const std::unique_ptr<BatchStream> stream = data.evaluation(rows);
+  const int64_t batches = (samples + rows - 1) / rows;
+  const std::unique_ptr<BatchStream> stream = data.evaluation(rows, samples);
   Counted total;
+  total.sums.resize(1 + task.metrics.size());
   for (int64_t i = 0; i < batches; ++i) {
     if (stop) {
       return std::nullopt;
     }
     const Tensors batch = stream->next();
-    const LossProgram::Value value = program.run(params, batch);
-    total.loss_sum += value.sum;
-    total.predictions += value.count;
-    total.correct += value.correct;
+    const std::vector<LossProgram::Value> sums = program.run(params, batch);
+    for (size_t at = 0; at < sums.size(); ++at) {
+      total.sums[at].sum += sums[at].sum;
+      total.sums[at].count += sums[at].count;
+    }
     total.bytes += data.scored_bytes != nullptr ? static_cast<double>(data.scored_bytes(batch)) : 0;
     if (progress != nullptr) {
       progress->show(fmt::format("evaluating {}/{}", i + 1, batches));
     }
   }
   const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin);
-  EvaluationResult result{{}, static_cast<int64_t>(total.predictions), seconds.count()};
-  for (size_t i = 0; i < std::size(kMeasures); ++i) {
-    if (kMeasures[i].given(task, data)) {
-      result.metrics.push_back({&kMetricKinds[i], kMeasures[i].value(total)});
-    }
+  EvaluationResult result{{}, static_cast<int64_t>(total.sums[0].count), seconds.count()};
+  for (const Measure& measure : measures_of(task, data)) {
+    result.metrics.push_back({measure.kind, measure.value(total)});
   }
   return result;
 }

@@ -19,11 +19,14 @@ struct MetricKind {
 };
 
 inline constexpr const char* kEvalLoss = "eval_loss";
+inline constexpr const char* kEvalPerplexity = "eval_perplexity";
+inline constexpr const char* kEvalBitsPerByte = "eval_bits_per_byte";
+inline constexpr const char* kEvalAccuracy = "eval_accuracy";
 inline constexpr MetricKind kMetricKinds[] = {
     {kEvalLoss, "eval/loss", "eval loss", false},
-    {"eval_perplexity", "eval/perplexity", "perplexity", false},
-    {"eval_bits_per_byte", "eval/bits_per_byte", "bits per byte", false},
-    {"eval_accuracy", "eval/accuracy", "accuracy", true}};
+    {kEvalPerplexity, "eval/perplexity", "perplexity", false},
+    {kEvalBitsPerByte, "eval/bits_per_byte", "bits per byte", false},
+    {kEvalAccuracy, "eval/accuracy", "accuracy", true}};
 
 struct Metric {
   const MetricKind* kind;

@@ -26,7 +26,7 @@ std::string list_divisors(int64_t n) {
 
 bool may_change(const std::string& key) {
   return key.starts_with("run.") || key.starts_with("log.") || key.starts_with("profile.") ||
-         key.starts_with("checkpoint.") || key.starts_with("eval.") ||
+         key.starts_with("checkpoint.") || key.starts_with("eval.") || key == "batch.micro" ||
          key == "schedule.total_steps" || key == "fusion.explain";
 }
 

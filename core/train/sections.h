@@ -220,7 +220,8 @@ struct TrainConfig {
 void check_train_config(const TrainConfig& config, const YamlNode& tree);
 
 // The keys whose values differ between two resolved configurations and that a run which goes on must not change: all
-// but those of run, log, profile, checkpoint, eval, schedule.total_steps and fusion.explain. As "model.hidden_size: 128, now 256".
+// but those of run, log, profile, checkpoint, eval, batch.micro, schedule.total_steps and fusion.explain. As
+// "model.hidden_size: 128, now 256".
 // A key of these sections that is missing from `before` had its default.
 std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& now);
 

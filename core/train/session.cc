@@ -203,8 +203,17 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   const Context context = make_context(config);
   const ContextScope scope(context);
   const int64_t limit = memory_limit(config.memory);
-  const PlannedRun run = plan_run(task, config, context, limit, evaluates,
-                                  previous ? previous->progress.micro_batch : 0);
+  // `auto` keeps to what the run began with, so that it goes on bit for bit.
+  const int64_t kept =
+      previous && config.batch.micro.is_word() ? previous->progress.micro_batch : 0;
+  PlannedRun run = plan_run(task, config, context, limit, evaluates, kept);
+  if (kept > 0 && run.plan.total() > limit) {
+    run = plan_run(task, config, context, limit, evaluates);
+  }
+  if (previous && run.plan.micro != previous->progress.micro_batch) {
+    log_info("batch.micro: {}, was {}: sums are formed in another order from here on",
+             run.plan.micro, previous->progress.micro_batch);
+  }
   if (run.plan.total() > limit) {
     refuse(run.plan, limit);
   }
@@ -212,7 +221,7 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   Trainer trainer(task, data, config, *run.step);
   if (previous) {
     warn_of_another_machine(*previous);
-    trainer.restore(files, previous->folder);
+    trainer.restore(files, previous->folder, run.plan.micro);
     log_info("{}: going on from step {}", directory.path(), begin);
   } else {
     trainer.start(static_cast<uint64_t>(config.run.seed), run.plan.micro);

@@ -1,5 +1,7 @@
 #include "core/train/step.h"
 
+#include <cmath>
+
 #include "core/nn/random_scope.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
@@ -40,7 +42,7 @@ struct MicroBatch {
 };
 
 struct LossAndGradient {
-  Tensor loss;
+  Sum loss;
   Params gradient;
 
   template <class V>
@@ -49,6 +51,11 @@ struct LossAndGradient {
     v("gradient", gradient);
   }
 };
+
+// The largest power of two that is no more than 1 / count: multiplying by it rounds nothing.
+double unit_for(int64_t count) {
+  return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
+}
 
 std::vector<std::string> names_of(const TrainState& form, size_t batch, bool may_skip) {
   std::vector<std::string> names;
@@ -107,7 +114,8 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       optimizer_(config.optimizer, task.parameters, config.precision),
       clip_(config.optimizer.clip_grad),
       may_skip_(config.optimizer.may_skip() || config.precision.scales_dynamically()),
-      micro_batches_(config.batch.global / micro) {
+      micro_batches_(config.batch.global / micro),
+      unit_(unit_for(config.batch.global * task.tokens_per_sample)) {
   check(micro > 0 && config.batch.global % micro == 0, "micro-batches of {} do not make up {}",
         micro, config.batch.global);
   {
@@ -166,13 +174,11 @@ Tensor StepProgram::loss_scale_of(const TrainState& state) const {
   return scale == 1 ? Tensor() : full({}, scale);
 }
 
-std::pair<Tensor, Tensor> StepProgram::clipping(const Params& gradient, double share,
-                                                const Tensor& loss_scale) const {
+std::pair<Tensor, Tensor> StepProgram::clipping(const Params& gradient, const Tensor& share) const {
   const NameScope scope(fmt::format("{}.clip_grad", kOptimizerScope));
-  Tensor norm = share * global_norm(gradient);
-  norm = loss_scale ? norm / loss_scale : norm;
-  const Tensor scale = clip_ ? share * (*clip_ / maximum(norm, *clip_)) : full({}, share);
-  return {norm, loss_scale ? scale / loss_scale : scale};
+  const Tensor sum = global_norm(gradient);
+  const Tensor norm = cast(share, sum.dtype()) * sum;
+  return {norm, clip_ ? share * cast(clip_factor(norm, *clip_), share.dtype()) : share};
 }
 
 StepResult StepProgram::step(const Arguments& arguments) const {
@@ -188,25 +194,32 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   };
   const auto one = [&](const MicroBatch& micro) {
     const RandomScope random(step_key, part_of(micro));
-    const auto loss_of = in_precision(
-        precision_.param_dtype(),
-        [&](const Params& params) -> Tensor { return task_.loss(params, micro.samples); });
-    auto [loss, gradient] = value_and_grad([&](const Params& params) {
-      return loss_scale ? loss_of(params) * loss_scale : loss_of(params);
+    const auto loss_of = in_precision(precision_.param_dtype(), [&](const Params& params) -> Sum {
+      return task_.sums(params, micro.samples).loss;
+    });
+    // The sum is differentiated in units that keep gradients of 16 bits as far from the ends of their range as those of the
+    // mean are.
+    auto [result, gradient] = value_and_grad([&](const Params& params) {
+      const Sum loss = loss_of(params);
+      const Tensor scaled = loss.sum * unit_;
+      return std::pair(loss_scale ? scaled * loss_scale : scaled, loss);
     })(state.params);
-    return LossAndGradient{loss, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
+    return LossAndGradient{result.second, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
   };
   const MicroBatch all{batch, iota({batch.at(0).dim(0)}, 0)};
   const LossAndGradient sum =
       micro_batches_ == 1 ? one(all) : accumulate(micro_batches_, one, own_type)(all);
 
-  const double share = 1.0 / static_cast<double>(micro_batches_);
-  const auto [norm, scale] = clipping(sum.gradient, share, loss_scale);
-  const Tensor loss = loss_scale ? share * sum.loss / loss_scale : share * sum.loss;
+  const Tensor count = cast(sum.loss.count, sum.loss.sum.dtype());
+  const Tensor divisor = where(equal(count, 0), 1, count);
+  const Tensor loss = sum.loss.sum / divisor;
+  Tensor share = 1 / (unit_ * divisor);
+  share = loss_scale ? share / loss_scale : share;
+  const auto [norm, scale] = clipping(sum.gradient, share);
   const double largest = std::numeric_limits<float>::max();
   UpdateControl control{.apply = {}, .key = step_key};
   if (may_skip_) {
-    control.apply = logical_and(norm <= norm_limit[0], abs(loss) <= largest);
+    control.apply = logical_and(norm <= cast(norm_limit[0], norm.dtype()), abs(loss) <= largest);
   }
   TrainState next;
   std::tie(next.params, next.optimizer) =
@@ -274,13 +287,14 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
 
 Tensors LossProgram::evaluate(const Params& params, std::span<const Tensor> batch) const {
   return in_precision(dtype_, [&](const Params& p) -> Tensors {
-    const LossSum loss = task_.evaluate(p, batch);
-    return loss.correct ? Tensors{loss.sum, loss.count, loss.correct}
-                        : Tensors{loss.sum, loss.count};
+    const TaskSums sums = task_.sums(p, batch);
+    check(sums.metrics.size() == task_.metrics.size(), "the task names {} metrics and gives {}",
+          task_.metrics.size(), sums.metrics.size());
+    return flatten_tree(sums);
   })(params);
 }
 
-LossProgram::Value LossProgram::run(Params params, Tensors batch) const {
+std::vector<LossProgram::Value> LossProgram::run(Params params, Tensors batch) const {
   const ContextScope scope(context_);
   if (dtype_ != Dtype::kF32) {
     params = cast_params(std::move(params), dtype_);
@@ -294,7 +308,11 @@ LossProgram::Value LossProgram::run(Params params, Tensors batch) const {
     inputs.insert(inputs.end(), captures_.begin(), captures_.end());
     result = program_->run(std::move(inputs));
   }
-  return {item(result[0]), item(result[1]), result.size() > 2 ? item(result[2]) : 0};
+  std::vector<Value> values;
+  for (size_t i = 0; i < result.size(); i += 2) {
+    values.push_back({item(result[i]), item(result[i + 1])});
+  }
+  return values;
 }
 
 }  // namespace mstrain

@@ -27,7 +27,7 @@ struct TrainState {
 
 struct StepResult {
   TrainState state;
-  Tensor loss;         // mean over the step's samples
+  Tensor loss;         // mean over all predictions of the step; 0 where there are none
   Tensor grad_norm;    // global, before clipping, without the loss scale
   Tensors loss_scale;  // f32 []: that of this step, where it is dynamic
 
@@ -50,7 +50,8 @@ struct StepNumbers {
   float norm_limit = std::numeric_limits<float>::max();
 };
 
-// One update on a batch of `rows` samples, computed in micro-batches of `micro`.
+// One update on a batch of `rows` samples, computed in micro-batches of `micro`. These sum up what they find, and the step
+// divides once: loss and gradients are functions of the batch, whatever `micro` is, but for the order of sums.
 class StepProgram {
  public:
   // `micro` divides batch.global. Traces and compiles in graph execution (for the context, which it keeps); allocates
@@ -77,10 +78,8 @@ class StepProgram {
  private:
   struct Arguments;
   StepResult step(const Arguments& arguments) const;
-  // The norm of `share` times the summed gradients without the loss scale, if there is one, and the factor that brings them
-  // there and within the limit.
-  std::pair<Tensor, Tensor> clipping(const Params& gradient, double share,
-                                     const Tensor& loss_scale) const;
+  // The norm of `share` times the summed gradients, and the factor that brings them there and within the limit.
+  std::pair<Tensor, Tensor> clipping(const Params& gradient, const Tensor& share) const;
   // The factor of the loss; empty: none.
   Tensor loss_scale_of(const TrainState& state) const;
 
@@ -91,6 +90,7 @@ class StepProgram {
   std::optional<double> clip_;
   bool may_skip_;
   int64_t micro_batches_;
+  double unit_;  // of the summed gradients: a power of two near the mean's share of the sum
   TrainState form_;
   Types state_types_;
   std::unique_ptr<Program> program_;
@@ -98,7 +98,7 @@ class StepProgram {
   StepResult result_form_;
 };
 
-// What TrainTask::evaluate counts in a batch of `rows` samples, without dropout.
+// What TrainTask::sums finds in a batch of `rows` samples, without dropout.
 class LossProgram {
  public:
   LossProgram(const TrainTask& task, const TrainConfig& config, int64_t rows,
@@ -107,14 +107,13 @@ class LossProgram {
   struct Value {
     double sum = 0;
     double count = 0;
-    double correct = 0;  // where the task counts it
   };
-  // `params` in f32 or in precision.params.
-  Value run(Params params, Tensors batch) const;
+  // The loss, then the task's metrics. `params` in f32 or in precision.params.
+  std::vector<Value> run(Params params, Tensors batch) const;
   const Program* program() const { return program_.get(); }
 
  private:
-  // Sum, count and what else the task counts.
+  // Sum and count of each.
   Tensors evaluate(const Params& params, std::span<const Tensor> batch) const;
 
   const TrainTask& task_;

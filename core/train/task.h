@@ -12,18 +12,27 @@
 
 namespace mstrain {
 
-// Sum of the losses of `count` predictions, all scalars [].
-struct LossSum {
+// What a mean is made of: sum / count, scalars [] of any type.
+struct Sum {
   Tensor sum;
   Tensor count;
-  Tensor
-      correct{};  // predictions whose likeliest outcome came true; null without TrainTask::counts_correct
 
   template <class V>
   void fields(V& v) {
     v("sum", sum);
     v("count", count);
-    v("correct", correct);
+  }
+};
+
+// What a task finds in some samples of a batch.
+struct TaskSums {
+  Sum loss;                  // over predictions
+  std::vector<Sum> metrics;  // those of TrainTask::metrics
+
+  template <class V>
+  void fields(V& v) {
+    v("loss", loss);
+    v("metrics", metrics);
   }
 };
 
@@ -36,13 +45,13 @@ struct TrainTask {
 
   // Types of the tensors of a batch of `rows` samples; the first dim of each is `rows`.
   std::function<Types(int64_t rows)> batch_types;
-  // The mean loss of a batch, a scalar []. Pure; draws from the RandomScope.
-  std::function<Tensor(const Params&, std::span<const Tensor> batch)> loss;
-  // The same without dropout, exact over batches with different counts.
-  std::function<LossSum(const Params&, std::span<const Tensor> batch)> evaluate;
+  // Over a batch, or a part of its samples: sums, never means, so that whoever adds up the parts divides once, by the count of
+  // all of them. Pure. In a context that is training it drops out, drawing from the RandomScope, and smooths labels; in any
+  // other it does neither.
+  std::function<TaskSums(const Params&, std::span<const Tensor> batch)> sums;
+  std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
 
-  bool loss_in_nats = false;    // of a prediction's logarithm: perplexity is its exponential
-  bool counts_correct = false;  // evaluate() gives LossSum::correct
+  bool loss_in_nats = false;  // of a prediction's logarithm: perplexity is its exponential
 
   int64_t tokens_per_sample = 1;  // what throughput counts
 };
@@ -59,9 +68,10 @@ class BatchStream {
 struct TrainData {
   // Batches of `rows` samples from sample `first` on, in an order that `seed` decides.
   std::function<std::unique_ptr<BatchStream>(uint64_t seed, int64_t rows, int64_t first)> training;
-  // Held-out data from its start; null where there is none. After `evaluation_batches` all of it has been seen.
-  std::function<std::unique_ptr<BatchStream>(int64_t rows)> evaluation;
-  std::function<int64_t(int64_t rows)> evaluation_batches;
+  // The first `samples` of the held-out data, which has `evaluation_samples`; null where there is none. Samples after these,
+  // which fill up the last batch, count nothing.
+  std::function<std::unique_ptr<BatchStream>(int64_t rows, int64_t samples)> evaluation;
+  int64_t evaluation_samples = 0;
   // Bytes of the text whose predictions a batch of it scores; null where the data are no text.
   std::function<int64_t(std::span<const Tensor> batch)> scored_bytes;
 

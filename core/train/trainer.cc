@@ -68,9 +68,10 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   batches_ = data_.training(seed, config_.batch.global, 0);
 }
 
-void Trainer::restore(FileSystem& files, const std::string& folder) {
+void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micro) {
   const std::string path = join_path(folder, kStateFile);
   progress_ = parse_progress(files.read(path, 1 << 20), path);
+  progress_.micro_batch = micro;
   if (progress_.data != data_.identity) {
     fail(
         "{}: was trained on other data than this configuration names (other files, sizes or "

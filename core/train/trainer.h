@@ -1,7 +1,7 @@
 // The loop: batches in, steps done, callbacks told.
 //
 //   Trainer trainer(task, data, config, step_program);
-//   trainer.start(seed, micro);                      // or trainer.restore(checkpoint folder)
+//   trainer.start(seed, micro);                      // or trainer.restore(files, checkpoint folder, micro)
 //   trainer.run({&log, &evaluation, &checkpoints}, stop);
 #pragma once
 
@@ -26,7 +26,7 @@ class Trainer {
   // Initial weights, from the beginning of the data.
   void start(uint64_t seed, int64_t micro);
   // The state of a checkpoint, bit for bit. Throws IoError; Error where it comes from other data.
-  void restore(FileSystem& files, const std::string& folder);
+  void restore(FileSystem& files, const std::string& folder, int64_t micro);
 
   // Trains up to schedule.total_steps, until a callback ends the run or until `stop`; returns whether it finished. Throws
   // Error when a loss is not finite and not to be skipped, naming the step, before any callback sees that state.

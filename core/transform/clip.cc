@@ -20,17 +20,18 @@ Tensor safe_sqrt(const Tensor& x) {
   return where(zero, 0, sqrt(where(zero, 1, x)));
 }
 
-Tensor factor(const Tensor& norm, double limit) {
-  const Tensor finite = norm < std::numeric_limits<double>::infinity();
-  return where(finite, limit / maximum(where(finite, norm, 1), limit), 1);
-}
-
 Tensor scaled(const Tensor& x, const Tensor& by) {
   const Tensor wide = widened(x);
   return cast(wide * cast(by, wide.dtype()), x.dtype());
 }
 
 }  // namespace
+
+Tensor clip_factor(const Tensor& norm, double limit) {
+  check_limit(limit);
+  const Tensor finite = norm < std::numeric_limits<double>::infinity();
+  return where(finite, limit / maximum(where(finite, norm, 1), limit), 1);
+}
 
 Tensor global_norm_of(std::span<const Tensor> tensors) {
   check(!tensors.empty(), "global_norm: there are no tensors");
@@ -56,16 +57,14 @@ Tensors clipped_by_value(Tensors tensors, double low, double high) {
 }
 
 Tensors clipped_by_norm(Tensors tensors, double limit) {
-  check_limit(limit);
   for (Tensor& x : tensors) {
-    x = scaled(x, factor(global_norm_of(std::span(&x, 1)), limit));
+    x = scaled(x, clip_factor(global_norm_of(std::span(&x, 1)), limit));
   }
   return tensors;
 }
 
 Tensors clipped_by_global_norm(Tensors tensors, double limit, const Tensor& norm) {
-  check_limit(limit);
-  const Tensor by = factor(norm, limit);
+  const Tensor by = clip_factor(norm, limit);
   for (Tensor& x : tensors) {
     x = scaled(x, by);
   }

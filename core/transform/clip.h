@@ -11,6 +11,8 @@ namespace mstrain {
 
 // One number [] over all tensors, summed in their order. Its derivative at 0 is 0.
 Tensor global_norm_of(std::span<const Tensor> tensors);
+// What a gradient of this norm [] is multiplied by.
+Tensor clip_factor(const Tensor& norm, double limit);
 Tensors clipped_by_value(Tensors tensors, double low, double high);
 Tensors clipped_by_norm(Tensors tensors, double limit);
 Tensors clipped_by_global_norm(Tensors tensors, double limit, const Tensor& norm);

@@ -38,6 +38,7 @@ void lay_over(YamlNode& under, const YamlNode& over) {
 // Whether two models with different values of the key may have the same weights.
 bool may_differ(const std::string& key) {
   return key.starts_with("model.dropout.") || key.starts_with("model.init.") ||
+         key == "model.label_smoothing" ||
          key == "model.ffn_hidden_size";  // null has a meaning: compared apart
 }
 

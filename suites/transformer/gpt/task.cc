@@ -5,15 +5,8 @@
 #include "core/base/error.h"
 #include "core/data/token_loader.h"
 #include "core/data/utf8.h"
-#include "core/ops/build.h"
-#include "core/ops/cross_entropy.h"
-#include "core/ops/elementwise.h"
-#include "core/ops/reduce.h"
-#include "core/ops/shape.h"
 #include "core/tensor/host.h"
-#include "core/tensor/jit.h"
 #include "core/train/step.h"
-#include "core/transform/accumulate.h"
 #include "suites/transformer/gpt/generate.h"
 #include "suites/transformer/gpt/hf_names.h"
 #include "suites/transformer/gpt/model.h"
@@ -37,45 +30,21 @@ class TokenBatches final : public BatchStream {
   TokenLoader loader_;
 };
 
-// A part of the predictions of a batch.
-struct Scored {
-  Tensor features;  // [n, hidden]
-  Tensor targets;   // [n]
+// The first windows of held-out data; those after them score nothing.
+class FirstWindows final : public WindowSource {
+ public:
+  FirstWindows(std::shared_ptr<const EvaluationWindows> all, int64_t samples)
+      : all_(std::move(all)), samples_(samples) {}
 
-  template <class V>
-  void fields(V& v) {
-    v("features", features);
-    v("targets", targets);
+  int64_t seq_length() const override { return all_->seq_length(); }
+  void read(int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
+    all_->read(sample < samples_ ? sample : std::max(sample, all_->samples()), tokens, targets);
   }
+
+ private:
+  std::shared_ptr<const EvaluationWindows> all_;
+  int64_t samples_;
 };
-
-// Into how many equal parts `rows` predictions are cut, so that no more than kPartBytes of logits exist at once. The
-// compiler cuts up the loss of a wide head by itself, but only where nothing else reads its logits.
-constexpr int64_t kPartBytes = int64_t{64} << 20;
-int64_t parts_of(int64_t rows, int64_t vocab, int64_t asked) {
-  const int64_t bytes = rows * vocab * static_cast<int64_t>(sizeof(float));
-  int64_t parts = asked == kAutoChunks ? (bytes + kPartBytes - 1) / kPartBytes : asked;
-  for (parts = std::clamp<int64_t>(parts, 1, rows); rows % parts != 0; ++parts) {
-  }
-  return parts;
-}
-
-// Of loss, predictions and those that come true, over a batch.
-LossSum score(const Gpt& model, const Params& params, std::span<const Tensor> batch,
-              int64_t chunks) {
-  const Tensor features_btc = model.features(params, batch[0]);
-  const int64_t rows = batch[1].elements();
-  const Scored all{reshape(features_btc, {rows, features_btc.dim(2)}), reshape(batch[1], {rows})};
-  const auto one = [&](const Scored& part) {
-    const Tensor logits = model.logits(params, part.features);
-    const Tensor losses = cross_entropy_rows(logits, part.targets, {.ignore_index = kIgnoreTarget});
-    const Tensor scored = not_equal(part.targets, kIgnoreTarget);
-    const Tensor correct = logical_and(scored, equal(argmax(logits), part.targets));
-    return LossSum{sum(losses), sum(cast(scored, Dtype::kF32)), sum(cast(correct, Dtype::kF32))};
-  };
-  const int64_t parts = parts_of(rows, *model.config().vocab_size.value, chunks);
-  return parts == 1 ? one(all) : accumulate(parts, one)(all);
-}
 
 // Bytes of the text behind the targets of a batch. Each row is decoded after its first token, so that what a tokenizer
 // leaves out in front of a text is left out on both sides; the token between two documents stands for no text.
@@ -125,15 +94,12 @@ TrainTask make_task(const GptRunConfig& config) {
     task.stored_shapes.push_back(hf_shape(spec.name, spec.type.shape));
   }
   task.batch_types = [seq](int64_t rows) { return Types(2, TensorType{Dtype::kI32, {rows, seq}}); };
-  task.loss = [model](const Params& params, std::span<const Tensor> batch) {
-    return model.loss(params, batch[0], batch[1]);
+  task.sums = [model](const Params& params, std::span<const Tensor> batch) {
+    const CrossEntropySums sums = model.losses(params, batch[0], batch[1]);
+    return TaskSums{{sums.loss, sums.count}, {{sums.correct, sums.count}}};
   };
-  task.evaluate = [model, chunks = config.train.memory.chunks()](const Params& params,
-                                                                 std::span<const Tensor> batch) {
-    return score(model, params, batch, chunks);
-  };
+  task.metrics = {kEvalAccuracy};
   task.loss_in_nats = true;
-  task.counts_correct = true;
   task.tokens_per_sample = seq;
   return task;
 }
@@ -151,12 +117,11 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json
   };
   if (corpus.valid != nullptr) {
     const auto windows = std::make_shared<EvaluationWindows>(corpus.valid, seq, -1, packing);
-    data.evaluation = [windows](int64_t rows) {
-      return std::make_unique<TokenBatches>(windows, rows, 0);
+    data.evaluation = [windows](int64_t rows, int64_t samples) {
+      return std::make_unique<TokenBatches>(std::make_shared<FirstWindows>(windows, samples), rows,
+                                            0);
     };
-    data.evaluation_batches = [windows](int64_t rows) {
-      return (windows->samples() + rows - 1) / rows;
-    };
+    data.evaluation_samples = windows->samples();
   }
   data.scored_bytes = [tokenizer = corpus.tokenizer](std::span<const Tensor> batch) {
     return bytes_of(*tokenizer, batch);

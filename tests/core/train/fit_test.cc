@@ -159,7 +159,6 @@ TEST_F(Fit, ValidationOrNoneTheWeightsAreTheSame) {
   const TrainConfig without = small_config(folder_ / "without");
   TrainData no_validation = small_data();
   no_validation.evaluation = nullptr;
-  no_validation.evaluation_batches = nullptr;
   run_small(with);
   run_small(without, real_files(), no_validation);
   for (const char* file : {kModelFile, kOptimizerFile}) {
@@ -185,13 +184,15 @@ TEST_F(Fit, TheBestCheckpointStaysBesidesTheNewest) {
     int64_t rows_;
   };
   TrainTask task = small_task();
-  task.evaluate = [](const Params&, std::span<const Tensor> batch) {
-    return LossSum{sum(batch[1]), full({}, static_cast<double>(batch[1].elements()))};
+  task.sums = [trained = task.sums](const Params& p, std::span<const Tensor> batch) {
+    return current_context().training
+               ? trained(p, batch)
+               : TaskSums{{sum(batch[1]), full({}, static_cast<double>(batch[1].elements()))}, {}};
   };
   const std::vector<double> values{4, 1, 2, 1, 1, 0.5, 3};
   size_t evaluations = 0;
   TrainData data = small_data();
-  data.evaluation = [&](int64_t rows) {
+  data.evaluation = [&](int64_t rows, int64_t) {
     return std::make_unique<Constant>(values.at(evaluations++), rows);
   };
   std::atomic<bool> stop = false;

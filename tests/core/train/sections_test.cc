@@ -88,6 +88,7 @@ TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
   now.log.interval = 9;
   now.profile.steps = 1;
   now.schedule.total_steps = 99;
+  now.batch.micro = 2;
   EXPECT_THAT(changed_keys(resolved(before), resolved(now)), ElementsAre());
   now.schedule.warmup_steps = 4;
   now.optimizer.betas = {0.5, 0.6};

@@ -67,12 +67,9 @@ inline TrainTask small_task(double dropout_rate = 0.1) {
   task.batch_types = [](int64_t rows) {
     return Types{{Dtype::kF32, {rows, 4}}, {Dtype::kF32, {rows, 1}}};
   };
-  task.loss = [model](const Params& p, std::span<const Tensor> batch) {
-    return mean(square(model(p, batch[0]) - batch[1]));
-  };
-  task.evaluate = [model](const Params& p, std::span<const Tensor> batch) {
+  task.sums = [model](const Params& p, std::span<const Tensor> batch) {
     const Tensor errors = square(model(p, batch[0]) - batch[1]);
-    return LossSum{sum(errors), full({}, static_cast<double>(errors.elements()))};
+    return TaskSums{{sum(errors), full({}, static_cast<double>(errors.elements()))}, {}};
   };
   return task;
 }
@@ -83,10 +80,11 @@ inline TrainData small_data(IndexedBatches::Hook hook = nullptr) {
   data.training = [hook](uint64_t seed, int64_t rows, int64_t first) {
     return std::make_unique<IndexedBatches>(seed, rows, first, hook);
   };
-  data.evaluation = [](int64_t rows) {
+  data.evaluation = [](int64_t rows, int64_t samples) {
+    check(samples % rows == 0, "{} samples in batches of {}", samples, rows);
     return std::make_unique<IndexedBatches>(99, rows, 0, nullptr);
   };
-  data.evaluation_batches = [](int64_t rows) { return 16 / rows; };
+  data.evaluation_samples = 16;
   data.identity = "indexed";
   data.checkpoint_files = {{"config.json", "{}\n"}};
   return data;
