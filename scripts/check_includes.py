@@ -9,6 +9,9 @@ import sys
 ROOMS = "base runtime io ir ops tensor transform compile exec nn optim data train".split()
 OWNERS = {
     "yaml-cpp/": ["core/base/yaml.cc"],
+    "openssl/": ["core/io/digest.cc"],
+    "isa-l/": ["core/io/digest.cc"],
+    "utf8proc.h": ["core/data/unicode_class.cc", "core/data/utf8.cc"],
     "oneapi/": ["core/backends/cpu/"],
     "dnnl": ["core/backends/cpu/"],
     "Eigen/": ["core/backends/cpu/"],
