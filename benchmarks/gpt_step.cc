@@ -104,7 +104,7 @@ int run(int argc, char** argv) {
       [&](const State& s, const Batch& b, const Tensor& lr) {
         const auto [loss, grads] = value_and_grad(
             [&](const Params& p) { return model.loss(p, b.tokens, b.targets); })(s.params);
-        const NameScope update(kOptimizerScope);
+        const PartScope update(StepPart::kUpdate);
         const Tensor norm = global_norm(grads);
         const Tensor scale = clip_factor(norm, 1);
         auto [params, opt] = optimizer.update(s.params, grads, s.optimizer, lr, scale);

@@ -96,7 +96,7 @@ class Writer {
       out.best = gives_best_ ? argmax(logits) : Tensor();
     }
     if (head_.gradient) {
-      const NameScope scope = NameScope::absolute(graph_.node(*head_.gradient).scope);
+      const PlaceScope place(graph_.node(*head_.gradient).place);
       const Tensor d =
           linear_head::logits_gradient(attrs_, rows.g, logits, rows.targets, logsumexp);
       if (gives_dx_) {

@@ -11,15 +11,6 @@ namespace {
 constexpr size_t kMostInputs = 64;
 constexpr size_t kMostMembers = 128;
 
-bool is_place_keeping_move(const Node& node) {
-  return node.op->name == "reshape" || node.op->name == "broadcast";
-}
-
-// The passes of a training step do not mix: memory is told apart by them.
-int phase_of(const Node& node) {
-  return in_scope(node.scope, kBackwardScope) ? 1 : in_scope(node.scope, kOptimizerScope) ? 2 : 0;
-}
-
 // What groups and nodes that may join them say about their sizes.
 struct Form {
   std::optional<FusedExtent> extent;  // where some member needs rows
@@ -71,7 +62,7 @@ class Grouper {
       if (!live_[id] || node.op == &kInputOp || node.op->kind == OpKind::kSource) {
         continue;
       }
-      if (is_place_keeping_move(node)) {
+      if (node.op->order != Order::kOther) {
         follow(id);
       } else if (node.op->kind == OpKind::kMovement) {
         read_from_outside(id, fmt::format("{} moves elements", node.op->name));
@@ -87,7 +78,7 @@ class Grouper {
     std::vector<NodeId> members;
     Form form;
     std::set<Value> inputs;
-    int phase = 0;
+    StepPart part = StepPart::kForward;  // memory is told apart by the parts: they do not mix
     bool open = true;
     std::string closed_by;
     int merged_into = -1;
@@ -123,7 +114,7 @@ class Grouper {
   void refuse(const Value& value, NodeId reader, const std::string& reason) const {
     if (options_.log != nullptr) {
       const Node& node = graph_.node(reader);
-      options_.log->add_refusal(name_of(value), node.op->name, reason, node.scope);
+      options_.log->add_refusal(name_of(value), node.op->name, reason, to_string(node.place));
     }
   }
 
@@ -230,8 +221,8 @@ class Grouper {
     if (is_fused_parameter(*node.op, i)) {
       return "it is a parameter of every row";
     }
-    if (group.phase != phase_of(node)) {
-      return "it belongs to another pass of the step";
+    if (group.part != node.place.part) {
+      return "it belongs to another part of the step";
     }
     const int64_t from = graph_.type(origin_of(value)).elements();
     const int64_t to = graph_.type(value).elements();
@@ -332,7 +323,7 @@ class Grouper {
     if (target < 0) {
       target = static_cast<int>(groups_.size());
       groups_.push_back({});
-      at(target).phase = phase_of(graph_.node(id));
+      at(target).part = graph_.node(id).place.part;
       open_.insert(target);
     }
     for (size_t i = 1; i < joined.size(); ++i) {
@@ -414,8 +405,8 @@ GraphPtr fuse(const Graph& graph, const FuseOptions& options) {
     const std::vector<bool> live = result->live();
     for (NodeId id = 0; id < result->size(); ++id) {
       const Node& node = result->node(id);
-      if (live[id] && node.op->name == "fused") {
-        options.log->add_group(fused_name(*node.attrs.graph("body")), node.scope);
+      if (live[id] && node.op == &fused_op()) {
+        options.log->add_group(title_of(*node.op, node.attrs), to_string(node.place));
       }
     }
   }

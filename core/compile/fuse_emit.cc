@@ -53,7 +53,7 @@ class Emitter {
     for (const Value& value : node.inputs) {
       inputs.push_back(tensor(value));
     }
-    const NameScope scope = NameScope::absolute(node.scope);
+    const PlaceScope place(node.place);
     results_[id] = trace_.record(*node.op, inputs, node.attrs, node.outputs, node.where);
   }
 
@@ -97,12 +97,11 @@ class Emitter {
 
   // The number that a value is everywhere.
   std::optional<double> constant(Value value) const {
-    while (graph_.node(value.node).op->name == "reshape" ||
-           graph_.node(value.node).op->name == "broadcast") {
+    while (graph_.node(value.node).op->order != Order::kOther) {
       value = graph_.node(value.node).inputs[0];
     }
     const Node& node = graph_.node(value.node);
-    return node.op->name == "full" ? std::optional(node.attrs.number("value")) : std::nullopt;
+    return node.op->repeats_number ? std::optional(node.attrs.number("value")) : std::nullopt;
   }
 
   // A group's program: what it takes, what it gives.
@@ -138,7 +137,7 @@ class Emitter {
     const GraphPtr program = trace_program(
         types, [&](std::span<const Tensor> in) { return replay_members(group, body, in); },
         &captures);
-    const NameScope scope = NameScope::absolute(graph_.node(named_after(group)).scope);
+    const PlaceScope place(graph_.node(named_after(group)).place);
     const Tensors results = fused_program(program, group.extent, given);
     for (size_t i = 0; i < body.outputs.size(); ++i) {
       Tensors& all = results_[body.outputs[i].node];
@@ -162,7 +161,7 @@ class Emitter {
         return known[value] = filled(graph_.type(value), *number);
       }
       const Tensor moved = get(node.inputs[0]);
-      const NameScope scope = NameScope::absolute(node.scope);
+      const PlaceScope place(node.place);
       return known[value] = trace.record(*node.op, std::span(&moved, 1), node.attrs, node.outputs,
                                          node.where)[0];
     };
@@ -172,7 +171,7 @@ class Emitter {
       for (const Value& value : node.inputs) {
         inputs.push_back(get(value));
       }
-      const NameScope scope = NameScope::absolute(node.scope);
+      const PlaceScope place(node.place);
       const Tensors made = trace.record(*node.op, inputs, node.attrs, node.outputs, node.where);
       for (uint32_t i = 0; i < made.size(); ++i) {
         known[{id, i}] = made[i];

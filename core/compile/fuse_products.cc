@@ -93,7 +93,7 @@ class ProductFuser {
   static std::optional<Tensors> appended(const RewriteNode& it, const Tensor& product,
                                          const Attrs& attrs, const Tensor& term = {}) {
     const Node& node = *producer(product);
-    const NameScope scope = NameScope::absolute(node.scope);  // where most of the time goes
+    const PlaceScope place(node.place);  // where most of the time goes
     Tensors inputs = inputs_of(product);
     if (term) {
       inputs.push_back(term);

@@ -5,13 +5,10 @@ namespace mstrain {
 
 GraphPtr inline_programs(const Graph& graph) {
   return rewrite(graph, [](const RewriteNode& it) -> std::optional<Tensors> {
-    if (it.node.op->name == "checkpoint") {
-      return replay(*inline_programs(*it.node.attrs.graph("body")), it.inputs);
-    }
-    if (it.node.op->name == "custom_vjp") {
-      return replay(*inline_programs(*it.node.attrs.graph("forward")), it.inputs);
-    }
-    return std::nullopt;
+    const std::string_view program = it.node.op->inlined;
+    return program.empty()
+               ? std::nullopt
+               : std::optional(replay(*inline_programs(*it.node.attrs.graph(program)), it.inputs));
   });
 }
 

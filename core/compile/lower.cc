@@ -2,7 +2,7 @@
 #include "core/compile/rewrite.h"
 #include "core/compile/widen.h"
 #include "core/ir/kernel.h"
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 
@@ -30,11 +30,10 @@ bool has_kernel(const RewriteNode& it, Backend backend) {
 // What the backward pass converts to f32 is not what the forward pass has converted: else the wide form, not the tensor
 // of 16 bits, would be kept from the one to the other.
 Tensors operands_of(const RewriteNode& it) {
-  constexpr int64_t kBackwardTag = -1;
   Tensors operands(it.inputs.begin(), it.inputs.end());
-  if (in_scope(it.node.scope, kBackwardScope)) {
+  if (it.node.place.part == StepPart::kBackward) {
     for (Tensor& x : operands) {
-      x = is_short(x.dtype()) ? tagged_identity(x, kBackwardTag) : x;
+      x = is_short(x.dtype()) ? identity(x) : x;
     }
   }
   return operands;

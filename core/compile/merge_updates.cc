@@ -75,7 +75,7 @@ class Merger {
 
   void refuse(const Node& node, const std::string& why) const {
     if (log_ != nullptr) {
-      log_->add_refusal("adamw", "adamw", why, node.scope);
+      log_->add_refusal("adamw", "adamw", why, to_string(node.place));
     }
   }
 
@@ -145,7 +145,7 @@ class Merger {
     std::for_each(shared.scalars.begin(), shared.scalars.end(), add);
     const size_t count = updates.decayed.size() + updates.plain.size();
     if (log_ != nullptr && count > 1) {
-      log_->add_group(fmt::format("{} updates of adamw", count), it.node.scope);
+      log_->add_group(fmt::format("{} updates of adamw", count), to_string(it.node.place));
     }
     const Attrs attrs = it.node.attrs.with("weight_decay", updates.weight_decay)
                             .with("decayed", static_cast<int64_t>(updates.decayed.size()));

@@ -33,6 +33,7 @@ GraphPtr lowering(const Graph& graph, const OptimiseOptions& options) {
 constexpr NamedPass kPasses[] = {
     {"inline_programs", 0, plain<inline_programs>},
     {"simplify", 1, plain<simplify>},
+    {"sum_into_scatter", 1, plain<sum_into_scatter>},
     {"chunk_loss", 1, chunking},
     {"simplify", 1, plain<simplify>},  // what came together since
     {"fuse_products", 2, fusing<fuse_products>},

@@ -10,12 +10,14 @@
 
 namespace mstrain {
 
-// Puts the bodies of checkpoint and custom_vjp in their place.
+// Puts the bodies of recompute and custom_vjp in their place.
 GraphPtr inline_programs(const Graph& graph);
 
-// Removes what has no effect (identities, moves of moves, adding zero, multiplying by one) and shortens what is said in
-// two steps (sums of scattered rows). Values agree to rounding.
+// Removes what has no effect (identities, moves of moves, adding zero, multiplying by one).
 GraphPtr simplify(const Graph& graph);
+
+// Sums of scattered rows and something else start from the latter. Values agree to rounding.
+GraphPtr sum_into_scatter(const Graph& graph);
 
 class FusionLog;
 

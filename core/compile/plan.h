@@ -57,7 +57,7 @@ struct PlanStep {
   const OpDef* op = nullptr;
   std::string name;  // for people: the operation's, or what was fused
   Attrs attrs;
-  std::string scope;
+  Place place;
   SourceLocation where;
   std::vector<PlanView> inputs;
   std::vector<PlanView> outputs;

@@ -133,9 +133,13 @@ class Printer {
     }
     line("{} {}{}({}) -> {}; {:.0f} FLOP, {:.0f} bytes{}{}", number, step.name, attributes(step),
          print(step.inputs), print(step.outputs), step.cost.flops, step.cost.bytes, workspace,
-         step.scope.empty() ? "" : "  @" + step.scope);
-    if (step.op->name == "fused") {
-      line("  {}", to_text(Attr(step.attrs.graph("body")), indent_ + 2));
+         step.place.scope.empty() && step.place.part == StepPart::kForward
+             ? ""
+             : "  @" + to_string(step.place));
+    for (const auto& [name, value] : step.attrs.items()) {
+      if (step.loop == nullptr && std::holds_alternative<GraphPtr>(value)) {
+        line("  {}", to_text(value, indent_ + 2));
+      }
     }
     if (step.loop != nullptr) {
       if (step.loop->condition != nullptr) {

@@ -4,7 +4,6 @@
 #include "core/compile/passes.h"
 #include "core/compile/plan.h"
 #include "core/compile/schedule.h"
-#include "core/ops/fused.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -37,7 +36,7 @@ class Planner {
     classify();
     plan_memory(plan_);
     for (PlanStep& step : plan_.steps) {
-      step.name = name_of(step);
+      step.name = title_of(*step.op, step.attrs);
       plan_.cost.flops += step.cost.flops;
       plan_.cost.bytes += step.cost.bytes;
       ++plan_.cost.kernels;
@@ -47,21 +46,6 @@ class Planner {
 
  private:
   using Kind = PlanBuffer::Kind;
-
-  // The operation, and what it does besides: "add + layer_norm", "dot_general + bias + gelu".
-  static std::string name_of(const PlanStep& step) {
-    if (step.op->name == "fused") {
-      return fused_name(*step.attrs.graph("body"));
-    }
-    std::string name(step.op->name);
-    if (const Attr* epilogue = step.attrs.find("epilogue")) {
-      name += ' ' + std::get<std::string>(*epilogue);
-    }
-    for (size_t at = name.find(' '); at != std::string::npos; at = name.find(' ', at + 3)) {
-      name.replace(at, 1, " + ");
-    }
-    return name;
-  }
 
   int add_buffer(int64_t bytes, Kind kind = Kind::kArena) {
     plan_.buffers.push_back({.kind = kind, .bytes = bytes});
@@ -88,19 +72,15 @@ class Planner {
     for (const Value& value : node.inputs) {
       inputs.push_back(view_of(value));
     }
-    if (node.op->name == "barrier") {
-      views_[id] = inputs;
-      return;
-    }
     if (auto aliases = alias_all(node, inputs)) {
       views_[id] = std::move(*aliases);
       return;
     }
-    if (node.op->name == "full" && node.outputs[0].elements() > 1) {
+    if (node.op->repeats_number && node.outputs[0].elements() > 1) {
       views_[id] = {repeated_number(node)};
       return;
     }
-    PlanStep step{.op = node.op, .attrs = node.attrs, .scope = node.scope, .where = node.where};
+    PlanStep step{.op = node.op, .attrs = node.attrs, .place = node.place, .where = node.where};
     if (node.op->cost != nullptr) {
       step.cost = node.op->cost(graph_.types(node.inputs), node.outputs, node.attrs);
     }
@@ -108,18 +88,16 @@ class Planner {
       step.outputs.push_back(fresh(type));
     }
     const std::vector<PlanView> outputs = step.outputs;
-    if (node.op->name == "scan" || node.op->name == "while") {
-      const size_t carries = step.op->name == "scan"
-                                 ? static_cast<size_t>(step.attrs.integer("carries"))
-                                 : node.outputs.size();
-      for (size_t i = carries; i < inputs.size(); ++i) {
+    if (node.op->loop != nullptr) {
+      const LoopForm form = node.op->loop(node.attrs);
+      for (size_t i = static_cast<size_t>(form.carries); i < inputs.size(); ++i) {
         inputs[i] = dense(inputs[i], node);
       }
       step.inputs = std::move(inputs);
-      for (size_t i = 0; i < carries; ++i) {
-        step.in_place.push_back({static_cast<int>(i), static_cast<int>(i)});
+      for (int i = 0; i < form.carries; ++i) {
+        step.in_place.push_back({i, i});
       }
-      plan_loop(step);
+      plan_loop(step, form);
     } else {
       prepare(step, std::move(inputs), node);
     }
@@ -132,7 +110,7 @@ class Planner {
     const TensorType& type = node.outputs[0];
     PlanStep step{.op = node.op,
                   .attrs = node.attrs.with("shape", Shape{}),
-                  .scope = node.scope,
+                  .place = node.place,
                   .where = node.where};
     PlanView view = fresh({type.dtype, {}});
     step.outputs = {view};
@@ -143,22 +121,23 @@ class Planner {
     return view;
   }
 
-  // Views of the input where the operation only moves elements and strides can say how.
+  // Views of the inputs where the operation only moves elements and strides can say how.
   static std::optional<std::vector<PlanView>> alias_all(const Node& node,
                                                         const std::vector<PlanView>& inputs) {
-    if (inputs.size() != 1) {
+    if (node.op->alias == nullptr) {
       return std::nullopt;
     }
+    const std::vector<ViewType> views = views_in(inputs);
     std::vector<PlanView> result;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const auto alias = alias_of(*node.op, node.attrs, inputs[0].view, i);
+      const auto alias = node.op->alias(node.attrs, views, i);
       if (!alias) {
         return std::nullopt;
       }
+      const PlanView& from = inputs[alias->input];
       const int64_t size = size_of(node.outputs[i].dtype);
-      result.push_back({inputs[0].buffer,
-                        inputs[0].offset + alias->offset * size,
-                        {node.outputs[i], alias->strides}});
+      result.push_back(
+          {from.buffer, from.offset + alias->offset * size, {node.outputs[i], alias->strides}});
     }
     return result;
   }
@@ -242,11 +221,10 @@ class Planner {
   }
 
   PlanView copied(const PlanView& view, const Node& reason) {
-    const OpDef* copy = find_op("copy");
-    PlanStep step{.op = copy, .scope = reason.scope, .where = reason.where};
+    PlanStep step{.op = &copy_op(), .place = reason.place, .where = reason.where};
     const TensorType type = view.view.type;
     step.outputs = {fresh(type)};
-    step.cost = copy->cost(std::span(&type, 1), std::span(&type, 1), {});
+    step.cost = copy_op().cost(std::span(&type, 1), std::span(&type, 1), {});
     const PlanView result = step.outputs[0];
     prepare(step, {view}, reason);
     plan_.steps.push_back(std::move(step));
@@ -256,7 +234,7 @@ class Planner {
   std::shared_ptr<const Kernel> copy_kernel(const ViewType& from) {
     const ViewType to = ViewType::dense(from.type);
     const Attrs none;
-    const KernelRequest request{*find_op("copy"), none, std::span(&from, 1), std::span(&to, 1),
+    const KernelRequest request{copy_op(), none, std::span(&from, 1), std::span(&to, 1),
                                 options_.threads};
     return std::make_shared<const Kernel>(kernel_for(request.op, request).prepare(request));
   }
@@ -265,24 +243,19 @@ class Planner {
     return {options.level, options.backend, options.fusion, options.loss_chunks};
   }
 
-  void plan_loop(PlanStep& step) {
+  void plan_loop(PlanStep& step, const LoopForm& form) {
     auto loop = std::make_unique<LoopPlan>();
-    const GraphPtr& body = step.attrs.graph("body");
+    const GraphPtr& body = form.body;
     PlanOptions inner = options_;
     inner.pair_donations = true;
     if (step.attrs.find("loss_chunks") != nullptr) {
       inner.loss_chunks = 1;  // the body is a chunk
     }
-    if (step.op->name == "scan") {
-      loop->carries = static_cast<int>(step.attrs.integer("carries"));
-      loop->constants = static_cast<int>(step.attrs.integer("constants"));
-      loop->length = step.attrs.integer("length");
-      loop->reverse = step.attrs.flag("reverse");
-      loop->keep_carries = step.attrs.flag("keep_carries");
-    } else {
-      loop->carries = static_cast<int>(body->outputs().size());
-      loop->constants = static_cast<int>(body->inputs().size()) - loop->carries;
-    }
+    loop->carries = form.carries;
+    loop->constants = form.constants;
+    loop->length = form.length;
+    loop->reverse = form.reverse;
+    loop->keep_carries = form.keep_carries;
     inner.donated.assign(body->inputs().size(), false);
     std::fill_n(inner.donated.begin(), loop->carries, true);
     inner.kept.assign(body->inputs().size(), false);
@@ -305,15 +278,15 @@ class Planner {
     }
     loop->body_arena = reserve(loop->body->arena_bytes);
     loop->packed = reserve(loop->body->packed_bytes);
-    if (step.op->name == "while") {
+    if (form.condition != nullptr) {
       inner.donated.assign(body->inputs().size(), false);
       inner.kept.clear();
-      const GraphPtr condition = optimise(*step.attrs.graph("condition"), optimisation(inner));
+      const GraphPtr condition = optimise(*form.condition, optimisation(inner));
       loop->condition = std::make_unique<Plan>(make_plan(*condition, inner));
       loop->condition_offset = reserve(1);
       loop->condition_arena = reserve(loop->condition->arena_bytes);
     }
-    const double runs = step.op->name == "scan" ? static_cast<double>(loop->length) : 1.0;
+    const double runs = form.condition == nullptr ? static_cast<double>(loop->length) : 1.0;
     step.cost = {loop->body->cost.flops * runs, loop->body->cost.bytes * runs};
     step.workspace = add_buffer(bytes);
     buffer(step.workspace).use = PlanBuffer::Use::kWorkspace;
@@ -474,8 +447,8 @@ class Planner {
     std::vector<bool> made_by_optimizer(plan_.buffers.size(), false);
     std::vector<bool> made_backward(plan_.buffers.size(), false);
     for (const PlanStep& step : plan_.steps) {
-      const bool backward = in_scope(step.scope, kBackwardScope);
-      const bool optimizer = in_scope(step.scope, kOptimizerScope);
+      const bool backward = step.place.part == StepPart::kBackward;
+      const bool optimizer = step.place.part == StepPart::kUpdate;
       for (const PlanView& view : step.inputs) {
         PlanBuffer& read = buffer(view.buffer);
         const auto at = static_cast<size_t>(view.buffer);

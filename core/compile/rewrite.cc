@@ -20,7 +20,7 @@ GraphPtr rewrite(const Graph& graph, const RewriteRule& rule, std::span<const No
     for (const Value& value : node.inputs) {
       inputs.push_back(results[value.node][value.output]);
     }
-    const NameScope scope = NameScope::absolute(node.scope);
+    const PlaceScope place(node.place);
     std::optional<Tensors> replaced = rule({node, inputs, results});
     results[id] = replaced ? std::move(*replaced)
                            : trace.record(*node.op, inputs, node.attrs, node.outputs, node.where);
@@ -56,13 +56,10 @@ std::optional<double> constant_value(const Tensor& tensor) {
   if (node == nullptr) {
     return std::nullopt;
   }
-  if (node->op->name == "full") {
+  if (node->op->repeats_number) {
     return node->attrs.number("value");
   }
-  if (node->op->name == "broadcast" || node->op->name == "reshape") {
-    return constant_value(inputs_of(tensor)[0]);
-  }
-  return std::nullopt;
+  return node->op->order == Order::kOther ? std::nullopt : constant_value(inputs_of(tensor)[0]);
 }
 
 std::vector<std::vector<int>> uses_of(const Graph& graph) {

@@ -1,95 +1,45 @@
-#include <algorithm>
-
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
 #include "core/ops/dot_general.h"
-#include "core/ops/elementwise.h"
-#include "core/ops/shape.h"
 
 namespace mstrain {
 namespace {
 
-using Uses = std::vector<std::vector<int>>;
-
 bool is_constant(const Tensor& x, double value) { return constant_value(x) == value; }
 
-// scatter + other, where nobody else reads the scatter: x[ids] += updates starts from the other term. Where x is zero
-// that term is the base; else base and term meet first, so that sums over micro-batches, and the gradients of a matrix
-// that is read both by ids and by a product, run into one place.
-std::optional<Tensors> into_scatter(const RewriteNode& it, const Uses& uses, size_t i) {
-  const Tensor& scatter = it.inputs[i];
-  const Tensor& other = it.inputs[1 - i];
-  const Node* node = producer(scatter);
-  if (node == nullptr || node->op->name != "scatter_add") {
-    return std::nullopt;
+// Whether the node's operation on `operand` would give it back as it lies.
+bool changes_nothing(const Node& node, const Attrs& attrs, const Tensor& operand) {
+  if (node.op->alias == nullptr || node.inputs.size() != 1 || node.outputs.size() != 1 ||
+      node.outputs[0] != operand.type()) {
+    return false;
   }
-  const Tensors inputs = inputs_of(scatter);
-  const bool zero = is_constant(inputs[0], 0);
-  const Value& value = it.node.inputs[i];
-  if (!zero && uses[value.node][value.output] != 1) {
-    return std::nullopt;
-  }
-  const Tensor base = zero ? other : add(other, inputs[0]);
-  return apply(*node->op, std::vector<Tensor>{base, inputs[1], inputs[2]}, node->attrs,
-               it.node.where);
+  const ViewType x = ViewType::dense(operand.type());
+  const auto alias = node.op->alias(attrs, std::span(&x, 1), 0);
+  return alias && alias->offset == 0 && ViewType{x.type, alias->strides}.contiguous();
 }
 
-std::optional<Tensors> simplify_elementwise(const RewriteNode& it, const Uses& uses) {
-  const std::string_view name = it.node.op->name;
-  const auto x = it.inputs;
-  if (name == "identity" || name == "stop_gradient") {
-    return Tensors{x[0]};
-  }
-  if (name == "cast" && x[0].dtype() == it.node.attrs.dtype("dtype")) {
-    return Tensors{x[0]};
-  }
-  if (name == "add") {
-    if (is_constant(x[0], 0)) {
-      return Tensors{x[1]};
+// x + 0, x * 1 and the like.
+std::optional<Tensors> without_neutral(const RewriteNode& it) {
+  const Neutral& neutral = it.node.op->neutral;
+  for (size_t i = 0; i < 2; ++i) {
+    if (((neutral.inputs >> i) & 1U) != 0 && is_constant(it.inputs[i], neutral.value)) {
+      return Tensors{it.inputs[1 - i]};
     }
-    if (is_constant(x[1], 0)) {
-      return Tensors{x[0]};
-    }
-    auto scattered = into_scatter(it, uses, 0);
-    return scattered ? scattered : into_scatter(it, uses, 1);
-  }
-  if ((name == "sub" && is_constant(x[1], 0)) ||
-      ((name == "mul" || name == "div") && is_constant(x[1], 1))) {
-    return Tensors{x[0]};
-  }
-  if (name == "mul" && is_constant(x[0], 1)) {
-    return Tensors{x[1]};
   }
   return std::nullopt;
 }
 
-std::optional<Tensors> simplify_movement(const RewriteNode& it) {
-  const std::string_view name = it.node.op->name;
-  const Tensor& x = it.inputs[0];
-  const Node* before = producer(x);
-  const bool same_type = it.node.outputs.size() == 1 && it.node.outputs[0] == x.type();
-  if (same_type && (name == "reshape" || name == "broadcast" || name == "concat")) {
-    return Tensors{x};
-  }
-  if (before == nullptr || before->op->name != name) {
+// Two moves of a kind are one.
+std::optional<Tensors> composed(const RewriteNode& it) {
+  const Node* before = producer(it.inputs[0]);
+  if (before == nullptr || before->op != it.node.op) {
     return std::nullopt;
   }
-  const Tensor origin = inputs_of(x)[0];
-  if (name == "reshape") {
-    return Tensors{reshape(origin, it.node.attrs.ints("shape"))};
-  }
-  if (name == "broadcast") {
-    return Tensors{broadcast_to(origin, it.node.attrs.ints("shape"))};
-  }
-  if (name == "transpose") {
-    const Shape& first = before->attrs.ints("axes");
-    Shape axes;
-    for (int64_t axis : it.node.attrs.ints("axes")) {
-      axes.push_back(first[static_cast<int>(axis)]);
-    }
-    return Tensors{transpose(origin, axes)};
-  }
-  return std::nullopt;
+  const Tensors origin = inputs_of(it.inputs[0]);
+  const Attrs attrs = it.node.op->compose(before->attrs, it.node.attrs);
+  return changes_nothing(it.node, attrs, origin[0])
+             ? origin
+             : apply(*it.node.op, origin, attrs, it.node.where);
 }
 
 // A product of a transposed tensor is a product of that tensor with its dims named in another order.
@@ -118,15 +68,17 @@ std::optional<Tensors> simplify_product(const RewriteNode& it) {
 }  // namespace
 
 GraphPtr simplify(const Graph& graph) {
-  const Uses uses = uses_of(graph);
   return rewrite(graph, [&](const RewriteNode& it) -> std::optional<Tensors> {
-    switch (it.node.op->kind) {
-      case OpKind::kElementwise: return simplify_elementwise(it, uses);
-      case OpKind::kMovement: return simplify_movement(it);
-      case OpKind::kContract:
-        return it.node.op == &kDotGeneral ? simplify_product(it) : std::nullopt;
-      default: return std::nullopt;
+    if (it.inputs.size() == 1 && changes_nothing(it.node, it.node.attrs, it.inputs[0])) {
+      return Tensors{it.inputs[0]};
     }
+    if (it.node.op->neutral.inputs != 0) {
+      return without_neutral(it);
+    }
+    if (it.node.op->compose != nullptr) {
+      return composed(it);
+    }
+    return it.node.op == &kDotGeneral ? simplify_product(it) : std::nullopt;
   });
 }
 

@@ -1,7 +1,9 @@
 #include "core/compile/widen.h"
 
+#include <algorithm>
+
 #include "core/ir/kernel.h"
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 
 namespace mstrain {
 namespace {
@@ -22,7 +24,10 @@ std::vector<ViewType> dense_views(const Types& types) {
 bool has_wide_kernel(const OpDef& op, const Attrs& attrs, const Types& inputs,
                      std::span<const TensorType> outputs, Backend backend) {
   const KernelEntry* entry = find_kernel(backend, op);
-  if (entry == nullptr || op.name == "fused") {  // what is fused names its types in its body
+  const bool holds_program = std::ranges::any_of(attrs.items(), [](const auto& item) {
+    return std::holds_alternative<GraphPtr>(item.second);  // which names its types
+  });
+  if (entry == nullptr || holds_program) {
     return false;
   }
   Types results;

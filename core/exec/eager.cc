@@ -70,11 +70,11 @@ class KernelCache {
   std::unordered_multimap<uint64_t, CachedKernel> kernels_;
 };
 
-Tensors run_scan(const Attrs& attrs, std::span<const Tensor> inputs, const Types& outputs) {
-  const Graph& body = *attrs.graph("body");
-  const auto carries = static_cast<size_t>(attrs.integer("carries"));
-  const size_t fixed = carries + static_cast<size_t>(attrs.integer("constants"));
-  const int64_t length = attrs.integer("length");
+Tensors run_scan(const LoopForm& loop, std::span<const Tensor> inputs, const Types& outputs) {
+  const Graph& body = *loop.body;
+  const auto carries = static_cast<size_t>(loop.carries);
+  const size_t fixed = carries + static_cast<size_t>(loop.constants);
+  const int64_t length = loop.length;
   const size_t ys = body.outputs().size() - carries;
   Tensors arguments(inputs.begin(), inputs.end());
   Tensors results;
@@ -89,11 +89,11 @@ Tensors run_scan(const Attrs& attrs, std::span<const Tensor> inputs, const Types
     }
   };
   for (int64_t t = 0; t < length; ++t) {
-    const int64_t index = attrs.flag("reverse") ? length - 1 - t : t;
+    const int64_t index = loop.reverse ? length - 1 - t : t;
     for (size_t i = fixed; i < arguments.size(); ++i) {
       arguments[i] = select(inputs[i], 0, index);
     }
-    if (attrs.flag("keep_carries")) {
+    if (loop.keep_carries) {
       for (size_t i = 0; i < carries; ++i) {
         store(carries + ys + i, index, arguments[i]);
       }
@@ -108,9 +108,9 @@ Tensors run_scan(const Attrs& attrs, std::span<const Tensor> inputs, const Types
   return results;
 }
 
-Tensors run_while(const Attrs& attrs, std::span<const Tensor> inputs) {
-  const Graph& body = *attrs.graph("body");
-  const Graph& condition = *attrs.graph("condition");
+Tensors run_while(const LoopForm& loop, std::span<const Tensor> inputs) {
+  const Graph& body = *loop.body;
+  const Graph& condition = *loop.condition;
   Tensors arguments(inputs.begin(), inputs.end());
   while (item(replay(condition, arguments)[0]) != 0) {
     const Tensors next = replay(body, arguments);
@@ -128,39 +128,34 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
   for (const Tensor& x : given) {
     inputs.push_back(untraced(x));
   }
-  if (op.name == "barrier") {
-    return inputs;
+  if (op.loop != nullptr) {
+    const LoopForm loop = op.loop(attrs);
+    return loop.condition == nullptr ? run_scan(loop, inputs, types) : run_while(loop, inputs);
   }
-  if (inputs.size() == 1) {
+  std::vector<ViewType> in;
+  for (const Tensor& x : inputs) {
+    in.push_back(x.view());
+  }
+  if (op.alias != nullptr) {
     Tensors views;
     for (size_t i = 0; i < types.size(); ++i) {
-      const auto alias = alias_of(op, attrs, inputs[0].view(), i);
+      const auto alias = op.alias(attrs, in, i);
       if (!alias) {
         break;
       }
-      views.push_back(
-          {types[i], inputs[0].buffer(), inputs[0].offset() + alias->offset, alias->strides});
+      const Tensor& from = inputs[alias->input];
+      views.push_back({types[i], from.buffer(), from.offset() + alias->offset, alias->strides});
     }
     if (views.size() == types.size()) {
       return views;
     }
-  }
-  if (op.name == "scan") {
-    return run_scan(attrs, inputs, types);
-  }
-  if (op.name == "while") {
-    return run_while(attrs, inputs);
   }
 
   const Context& context = current_context();
   const int threads = context.num_threads();
   prepare_threads(threads);
   const Backend backend = context.backend == Backend::kNull ? Backend::kCpu : context.backend;
-  std::vector<ViewType> in;
   std::vector<ViewType> out;
-  for (const Tensor& x : inputs) {
-    in.push_back(x.view());
-  }
   for (const TensorType& type : types) {
     out.push_back(ViewType::dense(type));
   }

@@ -30,8 +30,8 @@ void make_packs(const PlanStep& step, std::span<void* const> inputs, void* works
                              addresses.packs[i]);
     if (times != nullptr) {
       const auto bytes = pack.view.type.bytes() + pack.kernel->packed.bytes;
-      times->push_back(
-          {"pack", step.scope, begin, nanoseconds_now(), 0, static_cast<double>(bytes)});
+      times->push_back({"pack", step.place.scope, step.place.part, begin, nanoseconds_now(), 0,
+                        static_cast<double>(bytes)});
     }
   }
 }
@@ -156,10 +156,10 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
           step.pack < 0 ? nullptr : addresses.packs[static_cast<size_t>(step.pack)];
       step.kernel->run({in, out, workspace, packed});
       if (times != nullptr) {
-        times->push_back(
-            {step.name, step.scope, begin, nanoseconds_now(), step.cost.flops, step.cost.bytes});
+        times->push_back({step.name, step.place.scope, step.place.part, begin, nanoseconds_now(),
+                          step.cost.flops, step.cost.bytes});
       }
-    } else if (step.op->name == "scan") {
+    } else if (step.loop->condition == nullptr) {
       run_scan(step, in, out, workspace, *addresses.loops[s], times);
     } else {
       run_while(step, in, out, workspace, *addresses.loops[s], times);

@@ -47,7 +47,8 @@ void write(const Graph& graph, const std::string& prefix, std::string& text) {
     const Node& node = graph.node(id);
     const std::string name = fmt::format("{}{}", prefix, id);
     text += fmt::format("  {} [label=\"{}\", shape={}, tooltip=\"{}\"];\n", name, label_of(node),
-                        node.op->kind == OpKind::kSource ? "ellipse" : "box", escaped(node.scope));
+                        node.op->kind == OpKind::kSource ? "ellipse" : "box",
+                        escaped(to_string(node.place)));
     for (const Value& value : node.inputs) {
       edge(value, name);
     }

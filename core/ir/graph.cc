@@ -17,6 +17,18 @@ constinit const OpDef kInputOp{.name = "input",
                                .infer = infer_input,
                                .jvp = zero_derivative};
 
+std::string_view name_of(StepPart part) {
+  constexpr std::string_view kNames[] = {"forward", "backward", "update"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+std::string to_string(const Place& place) {
+  if (place.scope.empty()) {
+    return std::string(place.part == StepPart::kForward ? "" : name_of(place.part));
+  }
+  return place.part == StepPart::kBackward ? fmt::format("backward.{}", place.scope) : place.scope;
+}
+
 uint64_t Graph::hash_of(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) const {
   uint64_t hash = hash_bytes(op.name).lo;
   for (const Value& value : inputs) {
@@ -26,19 +38,21 @@ uint64_t Graph::hash_of(const OpDef& op, std::span<const Value> inputs, const At
 }
 
 NodeId Graph::add(const OpDef& op, std::vector<Value> inputs, Attrs attrs, Types outputs,
-                  const SourceLocation& where, std::string scope) {
-  const uint64_t hash = hash_of(op, inputs, attrs);
-  const auto [begin, end] = by_hash_.equal_range(hash);
-  for (auto it = begin; it != end; ++it) {
-    const Node& node = nodes_[it->second];
-    if (node.op == &op && node.inputs == inputs && node.attrs == attrs) {
-      return it->second;
-    }
-  }
+                  Place place, const SourceLocation& where) {
   const auto id = static_cast<NodeId>(nodes_.size());
+  if (!op.distinct) {
+    const uint64_t hash = hash_of(op, inputs, attrs);
+    const auto [begin, end] = by_hash_.equal_range(hash);
+    for (auto it = begin; it != end; ++it) {
+      const Node& node = nodes_[it->second];
+      if (node.op == &op && node.inputs == inputs && node.attrs == attrs) {
+        return it->second;
+      }
+    }
+    by_hash_.emplace(hash, id);
+  }
   nodes_.push_back(
-      {&op, std::move(inputs), std::move(attrs), std::move(outputs), where, std::move(scope)});
-  by_hash_.emplace(hash, id);
+      {&op, std::move(inputs), std::move(attrs), std::move(outputs), std::move(place), where});
   return id;
 }
 
@@ -105,6 +119,7 @@ uint64_t Graph::hash() const {
       hash = hash_combine(hash, hash_bytes(node.op->name).lo);
       std::for_each(node.inputs.begin(), node.inputs.end(), combine_value);
       hash = hash_combine(hash, node.attrs.hash());
+      hash = hash_combine(hash, static_cast<uint64_t>(node.place.part));
     }
   }
   std::for_each(outputs_.begin(), outputs_.end(), combine_value);
@@ -138,7 +153,8 @@ bool operator==(const Graph& a, const Graph& b) {
     }
     const Node& x = a.nodes_[i];
     const Node& y = b.nodes_[j++];
-    if (x.op != y.op || !(x.attrs == y.attrs) || !same_values(x.inputs, y.inputs)) {
+    if (x.op != y.op || x.place.part != y.place.part || !(x.attrs == y.attrs) ||
+        !same_values(x.inputs, y.inputs)) {
       return false;
     }
   }

@@ -19,22 +19,34 @@ struct Value {
   friend auto operator<=>(const Value&, const Value&) = default;
 };
 
+// The part of a training step that a node belongs to. Memory and fusion go by it.
+enum class StepPart : uint8_t { kForward, kBackward, kUpdate };
+std::string_view name_of(StepPart part);  // "forward", "backward", "update"
+
+// Where a node stands: in the step, and in the model as people see it ("h.3.mlp"). No pass reads scopes.
+struct Place {
+  StepPart part = StepPart::kForward;
+  std::string scope;
+};
+// "h.3.mlp", "backward.h.3.mlp", "update".
+std::string to_string(const Place& place);
+
 struct Node {
   const OpDef* op = nullptr;
   std::vector<Value> inputs;
   Attrs attrs;
   Types outputs;
-  // For errors and profiles only; not part of the node's identity.
-  SourceLocation where;
-  std::string scope;
+  Place place;
+  SourceLocation where;  // for errors
 };
 
 class Graph {
  public:
-  // The node for `op` of `inputs`: an existing equal one or a new one. Node ids grow, so that inputs precede users.
-  // `outputs` must be what op.infer gives.
+  // The node for `op` of `inputs`: an existing equal one, whatever its place (what several parts of a step need is
+  // computed where the first of them does), or a new one. Node ids grow, so that inputs precede users. `outputs` must be
+  // what op.infer gives.
   NodeId add(const OpDef& op, std::vector<Value> inputs, Attrs attrs, Types outputs,
-             const SourceLocation& where = {}, std::string scope = {});
+             Place place = {}, const SourceLocation& where = {});
 
   // A new input of the program.
   Value add_input(const TensorType& type);
@@ -50,7 +62,8 @@ class Graph {
   // Whether a node is needed for the outputs.
   std::vector<bool> live() const;
 
-  // Structural, the same in every process. Two graphs are equal when their live nodes, inputs and outputs are.
+  // Structural, the same in every process. Two graphs are equal when their live nodes with the parts of the step that
+  // these belong to, inputs and outputs are.
   uint64_t hash() const;
   friend bool operator==(const Graph& a, const Graph& b);
 

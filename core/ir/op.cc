@@ -31,6 +31,10 @@ Tensors zero_derivative(const Application& node, std::span<const Tensor> given) 
   return Tensors(given.size() == node.inputs.size() ? node.outputs.size() : node.inputs.size());
 }
 
+std::string title_of(const OpDef& op, const Attrs& attrs) {
+  return op.title != nullptr ? op.title(attrs) : std::string(op.name);
+}
+
 void register_ops(std::span<const OpDef> ops) {
   for (const OpDef& op : ops) {
     const bool added = table().emplace(op.name, &op).second;

@@ -1,11 +1,13 @@
 // The declaration of an operation: everything that the system may ask of it, in one place.
 //
 // From a declaration come the type check, derivatives of every order in both modes, batching, cost, printing, and the
-// rows of the conformance matrix. A rule that an operation does not have is said with kNone…, never left out: a test
-// walks the table and fails on silence.
+// rows of the conformance matrix; a test walks the table and fails where a rule is missing. Traits say the rest of what
+// passes need to know, so that no pass asks for an operation's name (scripts/check_op_names.py), except the one that
+// exists for it.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -94,26 +96,90 @@ enum class OpKind : uint8_t {
 enum class DtypeClass : uint8_t { kFloating, kNumeric, kAny, kInteger, kBool };
 bool accepts(DtypeClass dtypes, Dtype dtype);
 
+// Traits.
+
+// Where a result lies in the memory of an input, so that nothing runs.
+struct Aliased {
+  Shape strides;
+  int64_t offset = 0;  // elements from the input's first
+  size_t input = 0;
+};
+// Nothing where strides cannot say it.
+using AliasRule = std::optional<Aliased> (*)(const Attrs& attrs, std::span<const ViewType> inputs,
+                                             size_t output);
+
+// The attributes with which one application does what two do, `first` and then `second`.
+using ComposeRule = Attrs (*)(const Attrs& first, const Attrs& second);
+
+// How movement leaves the elements, as memory lists them.
+enum class Order : uint8_t { kOther, kKept, kRepeated };
+
+// A reduction that can be formed part by part.
+enum class Fold : uint8_t { kNone, kSum, kSumSquares, kMax, kMin };
+
+// An operation on the rows of the first input's last dim, each for itself. Bit i: input i is a parameter of every row;
+// output i is a sum over rows.
+struct RowWork {
+  bool whole_rows = false;
+  uint32_t parameters = 0, column_sums = 0;
+};
+
+// What becomes of operands that were written as f32 where a program runs in 16 bits (core/transform/precision.h).
+enum class Precision : uint8_t {
+  kFollows,    // 16 bits where all operands have them, else f32
+  kNarrow,     // rounded to 16 bits: products
+  kWide,       // widened, and the result is f32: sums, exponentials
+  kAsWritten,  // f32 for a program that was written for it
+  kAny,        // the operation takes what there is
+  kInside      // the program inside is transformed
+};
+
+// The number that, as all of one of these inputs (bit i), leaves the other one as it is.
+struct Neutral {
+  uint32_t inputs = 0;
+  double value = 0;
+};
+
+// A loop over programs, from its attributes. Inputs: carries, constants, xs; results: carries, ys, kept carries.
+struct LoopForm {
+  GraphPtr body;
+  GraphPtr condition;  // null: `length` times
+  int carries = 0, constants = 0;
+  int64_t length = 0;
+  bool reverse = false, keep_carries = false;
+};
+using LoopRule = LoopForm (*)(const Attrs& attrs);
+
 struct OpDef {
   std::string_view name;
   OpKind kind = OpKind::kComposite;
   DtypeClass dtypes = DtypeClass::kFloating;
   InferRule infer = nullptr;
-  // One of: jvp (reverse mode follows by transposing it), vjp with `linear`, or both.
+  // jvp (reverse mode follows by transposing it), vjp, or both.
   JvpRule jvp = nullptr;
   VjpRule vjp = nullptr;
-  // Bit i: linear in input i (with the others fixed), so that its tangent is the operation itself and vjp its transpose.
-  uint32_t linear = 0;
   BatchRule batch = nullptr;
   Decomposition decompose = nullptr;
   CostRule cost = nullptr;
   SampleRule samples = nullptr;
   bool smooth = true;  // second derivatives may be compared with finite differences on its samples
 
-  bool linear_in(size_t input) const { return ((linear >> input) & 1U) != 0; }
+  Precision precision = Precision::kFollows;
+  AliasRule alias = nullptr;
+  ComposeRule compose = nullptr;
+  Order order = Order::kOther;
+  Fold fold = Fold::kNone;
+  RowWork rows = {};
+  Neutral neutral = {};
+  LoopRule loop = nullptr;
+  bool repeats_number = false;    // every element is the attribute `value`
+  std::string_view inlined = {};  // the attribute with the program that compilers put in its place
+  bool distinct = false;  // each application is a node of its own, although an equal one exists
+  std::string (*title)(const Attrs& attrs) = nullptr;  // for people, where the name says too little
 };
 
-inline constexpr uint32_t kLinearInAll = ~uint32_t{0};
+// The name or title.
+std::string title_of(const OpDef& op, const Attrs& attrs);
 
 // Said where an operation has no derivative: integer results, comparisons. Tangents and cotangents are zero.
 Tensors zero_derivative(const Application& node, std::span<const Tensor>);

@@ -83,7 +83,7 @@ class Parser {
     if (static_cast<int64_t>(types.size()) != results) {
       cursor_.fail_at(start, fmt::format("{} results with {} types", results, types.size()));
     }
-    std::string scope = cursor_.accept("@") ? cursor_.quoted() : std::string();
+    Place place = cursor_.accept("@") ? this->place() : Place();
     NodeId id = 0;
     if (op == &kInputOp) {
       if (!inputs.empty() || types.size() != 1 || !attrs.items().empty()) {
@@ -92,12 +92,30 @@ class Parser {
       id = graph.add_input(types[0]).node;
     } else {
       check_types(graph, *op, inputs, attrs, types, start);
-      id = graph.add(*op, std::move(inputs), std::move(attrs), std::move(types), {},
-                     std::move(scope));
+      id = graph.add(*op, std::move(inputs), std::move(attrs), std::move(types), std::move(place));
     }
     if (!nodes.emplace(number, id).second) {
       cursor_.fail_at(start, fmt::format("%{} is defined twice", number));
     }
+  }
+
+  // backward, "h.3" or both
+  Place place() {
+    Place place;
+    if (cursor_.peek() != '"') {
+      const size_t start = cursor_.position();
+      const std::string_view name = cursor_.word("a part of the step or a scope");
+      for (StepPart part : {StepPart::kForward, StepPart::kBackward, StepPart::kUpdate}) {
+        place.part = name == name_of(part) ? part : place.part;
+      }
+      if (name != name_of(place.part)) {
+        cursor_.fail_at(start, fmt::format("'{}' is no part of a step; there are forward, "
+                                           "backward and update",
+                                           name));
+      }
+    }
+    place.scope = cursor_.peek() == '"' ? cursor_.quoted() : std::string();
+    return place;
   }
 
   [[noreturn]] void unknown_op(size_t at, std::string_view name) {

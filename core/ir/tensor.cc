@@ -126,7 +126,8 @@ Tensors Trace::record(const OpDef& op, std::span<const Tensor> inputs, const Att
     concrete = concrete && input.concrete();
   }
   const size_t before = graph_.size();
-  const NodeId id = graph_.add(op, std::move(values), attrs, outputs, where, NameScope::path());
+  const NodeId id = graph_.add(op, std::move(values), attrs, outputs,
+                               {PartScope::current(), NameScope::path()}, where);
   if (id < before) {
     return tensors_[id];
   }
@@ -195,7 +196,7 @@ Tensors replay(const Graph& graph, std::span<const Tensor> inputs) {
     for (const Value& value : node.inputs) {
       arguments.push_back(results[value.node][value.output]);
     }
-    const NameScope scope = NameScope::absolute(node.scope);
+    const PlaceScope place = PlaceScope::again(node.place);
     results[id] = apply(*node.op, arguments, node.attrs, node.where);
   }
   Tensors outputs;
@@ -228,7 +229,12 @@ const Tensor& Arg::tensor() const {
 
 namespace {
 thread_local std::string scope_path;
+thread_local StepPart step_part = StepPart::kForward;
 }  // namespace
+
+PartScope::PartScope(StepPart part) : previous_(std::exchange(step_part, part)) {}
+PartScope::~PartScope() { step_part = previous_; }
+StepPart PartScope::current() { return step_part; }
 
 NameScope::NameScope(std::string_view name) : previous_(scope_path) {
   if (!name.empty()) {

@@ -1,6 +1,7 @@
 // The handle that users, models and rules hold: a value in memory, a node of the program being recorded, or both.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -129,14 +130,19 @@ Tensors replay(const Graph& graph, std::span<const Tensor> inputs);
 GraphPtr trace_program(std::span<const TensorType> types,
                        const std::function<Tensors(std::span<const Tensor>)>& f, Tensors* captures);
 
-// The scope that derivatives are recorded in: "backward.h.3" for what was computed in "h.3".
-inline constexpr std::string_view kBackwardScope = "backward";
-// The scope of optimizer updates: what they read from outside are gradients and state.
-inline constexpr std::string_view kOptimizerScope = "optimizer";
-// Whether a node's scope is `scope` or lies inside it.
-inline bool in_scope(std::string_view path, std::string_view scope) {
-  return path.starts_with(scope) && (path.size() == scope.size() || path[scope.size()] == '.');
-}
+// The part of the step that nodes are recorded in during the scope. Derivatives are recorded in the backward part by
+// themselves; whoever writes an update of parameters says so.
+class PartScope {
+ public:
+  explicit PartScope(StepPart part);
+  ~PartScope();
+  PartScope(const PartScope&) = delete;
+  PartScope& operator=(const PartScope&) = delete;
+  static StepPart current();
+
+ private:
+  StepPart previous_;
+};
 
 // Names the nodes that are recorded during the scope: "h.3" inside "decoder" makes "decoder.h.3".
 class NameScope {
@@ -155,6 +161,21 @@ class NameScope {
   };
   explicit NameScope(Whole whole);
   std::string previous_;
+};
+
+// Records at the place of another node, as passes do with what stands in for it.
+class PlaceScope {
+ public:
+  explicit PlaceScope(const Place& place)
+      : part_(place.part), scope_(NameScope::absolute(place.scope)) {}
+  // The same, but what a later part of the step computes again belongs to that part.
+  static PlaceScope again(const Place& place) {
+    return PlaceScope({std::max(PartScope::current(), place.part), place.scope});
+  }
+
+ private:
+  PartScope part_;
+  NameScope scope_;
 };
 
 }  // namespace mstrain

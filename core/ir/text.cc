@@ -81,7 +81,13 @@ std::string print(const Node& node, size_t number, const std::string& inputs, in
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     line += fmt::format("{} {}", i == 0 ? " :" : ",", to_string(node.outputs[i]));
   }
-  return node.scope.empty() ? line : fmt::format("{}  @{}", line, quoted(node.scope));
+  const bool forward = node.place.part == StepPart::kForward;
+  const bool named = !node.place.scope.empty();
+  if (!forward || named) {
+    line += fmt::format("  @{}{}{}", forward ? "" : name_of(node.place.part),
+                        !forward && named ? " " : "", named ? quoted(node.place.scope) : "");
+  }
+  return line;
 }
 
 std::string print(const Graph& graph, int indent) {

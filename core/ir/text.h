@@ -8,7 +8,8 @@
 //   }
 //
 // One node a line, inputs before users; `:2` is the number of results where it is not 1, and `.1`
-// picks one of them. The name of a scope may follow. Attributes: true and false; 3; 0.5, 1e-05,
+// picks one of them. The part of the step that a node belongs to, where it is not the forward part,
+// and its scope may follow: @backward "decoder.h.3". Attributes: true and false; 3; 0.5, 1e-05,
 // inf, nan; f32; [1, 2]; "text"; graph {…}. `#` starts a comment. Dead nodes are not printed.
 // parse_graph(to_text(g)) equals g, bit for bit.
 #pragma once

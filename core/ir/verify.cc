@@ -46,7 +46,7 @@ class Verifier {
     }
     const Node& node = graph_.node(id);
     fail("{}%{} = {} {}{}", prefix(), id, node.op == nullptr ? "?" : node.op->name, what,
-         node.scope.empty() ? "" : fmt::format(", in {}", node.scope));
+         node.place.scope.empty() ? "" : fmt::format(", in {}", node.place.scope));
   }
 
   void verify_programs(NodeId id, const Node& node) const {

@@ -3,7 +3,7 @@
 // The first `decayed` parameters decay.
 #include "core/ops/adamw.h"
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 
 namespace mstrain {

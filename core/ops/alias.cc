@@ -1,5 +1,4 @@
-// Movement by index arithmetic: which results are the input's memory with other strides.
-#include "core/ops/shape.h"
+#include "core/ops/alias.h"
 
 namespace mstrain {
 namespace {
@@ -63,57 +62,66 @@ std::optional<Aliased> alias_reshape(const ViewType& view, const Shape& shape) {
 
 }  // namespace
 
-std::optional<Aliased> alias_of(const OpDef& op, const Attrs& attrs, const ViewType& input,
-                                size_t output) {
-  const Shape& x = input.type.shape;
-  if (op.name == "reshape") {
-    return alias_reshape(input, attrs.ints("shape"));
-  }
-  if (op.name == "transpose") {
-    Aliased result;
-    for (int64_t axis : attrs.ints("axes")) {
-      result.strides.push_back(input.strides[static_cast<int>(axis)]);
-    }
-    return result;
-  }
-  if (op.name == "broadcast") {
-    const Shape& to = attrs.ints("shape");
-    Aliased result{Shape::filled(to.rank(), 0), 0};
-    for (int i = 0; i < x.rank(); ++i) {
-      const int at = i + to.rank() - x.rank();
-      result.strides[at] = x[i] == to[at] ? input.strides[i] : 0;
-    }
-    return result;
-  }
-  if (op.name == "slice") {
-    Aliased result{input.strides, 0};
-    for (int i = 0; i < x.rank(); ++i) {
-      result.offset += attrs.ints("start")[i] * input.strides[i];
-      result.strides[i] *= attrs.ints("step")[i];
-    }
-    return result;
-  }
-  if (op.name == "split") {
-    Aliased result{input.strides, 0};
-    const int axis = static_cast<int>(attrs.integer("axis"));
-    for (size_t i = 0; i < output; ++i) {
-      result.offset += attrs.ints("sizes")[static_cast<int>(i)] * input.strides[axis];
-    }
-    return result;
-  }
-  if (op.name == "flip") {
-    Aliased result{input.strides, 0};
-    for (int64_t axis : attrs.ints("axes")) {
-      const int i = static_cast<int>(axis);
-      result.offset += std::max<int64_t>(x[i] - 1, 0) * input.strides[i];
-      result.strides[i] = -result.strides[i];
-    }
-    return result;
-  }
-  if (op.name == "identity" || op.name == "stop_gradient") {
-    return Aliased{input.strides, 0};
-  }
-  return std::nullopt;
+namespace alias {
+
+std::optional<Aliased> reshape(const Attrs& attrs, std::span<const ViewType> in, size_t) {
+  return alias_reshape(in[0], attrs.ints("shape"));
 }
 
+std::optional<Aliased> transpose(const Attrs& attrs, std::span<const ViewType> in, size_t) {
+  Aliased result;
+  for (int64_t axis : attrs.ints("axes")) {
+    result.strides.push_back(in[0].strides[static_cast<int>(axis)]);
+  }
+  return result;
+}
+
+std::optional<Aliased> broadcast(const Attrs& attrs, std::span<const ViewType> in, size_t) {
+  const Shape& x = in[0].type.shape;
+  const Shape& to = attrs.ints("shape");
+  Aliased result{Shape::filled(to.rank(), 0), 0};
+  for (int i = 0; i < x.rank(); ++i) {
+    const int at = i + to.rank() - x.rank();
+    result.strides[at] = x[i] == to[at] ? in[0].strides[i] : 0;
+  }
+  return result;
+}
+
+std::optional<Aliased> slice(const Attrs& attrs, std::span<const ViewType> in, size_t) {
+  Aliased result{in[0].strides, 0};
+  for (int i = 0; i < in[0].type.shape.rank(); ++i) {
+    result.offset += attrs.ints("start")[i] * in[0].strides[i];
+    result.strides[i] *= attrs.ints("step")[i];
+  }
+  return result;
+}
+
+std::optional<Aliased> split(const Attrs& attrs, std::span<const ViewType> in, size_t output) {
+  Aliased result{in[0].strides, 0};
+  const int axis = static_cast<int>(attrs.integer("axis"));
+  for (size_t i = 0; i < output; ++i) {
+    result.offset += attrs.ints("sizes")[static_cast<int>(i)] * in[0].strides[axis];
+  }
+  return result;
+}
+
+std::optional<Aliased> flip(const Attrs& attrs, std::span<const ViewType> in, size_t) {
+  Aliased result{in[0].strides, 0};
+  for (int64_t axis : attrs.ints("axes")) {
+    const int i = static_cast<int>(axis);
+    result.offset += std::max<int64_t>(in[0].type.shape[i] - 1, 0) * in[0].strides[i];
+    result.strides[i] = -result.strides[i];
+  }
+  return result;
+}
+
+std::optional<Aliased> only(const Attrs& attrs, std::span<const ViewType> in, size_t output) {
+  return in.size() == 1 ? each(attrs, in, output) : std::nullopt;
+}
+
+std::optional<Aliased> each(const Attrs&, std::span<const ViewType> in, size_t output) {
+  return Aliased{in[output].strides, 0, output};
+}
+
+}  // namespace alias
 }  // namespace mstrain

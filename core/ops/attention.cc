@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/dot_general.h"
 #include "core/ops/reduce.h"
@@ -272,7 +272,8 @@ constexpr OpDef kDefs[] = {
      .batch = batch,
      .decompose = decompose,
      .cost = cost,
-     .samples = samples},
+     .samples = samples,
+     .precision = Precision::kNarrow},
     {.name = "attention_grad",
      .infer = infer_grad,
      .jvp = jvp_by_decomposition,

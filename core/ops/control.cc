@@ -1,5 +1,6 @@
 #include "core/ops/control.h"
 
+#include "core/ops/alias.h"
 #include "core/ops/control_parts.h"
 
 namespace mstrain {
@@ -12,6 +13,24 @@ constexpr SourceLocation kHere = SourceLocation::current();
 constexpr auto kControl = OpKind::kControl;
 constexpr auto kAny = DtypeClass::kAny;
 
+LoopForm scan_form(const Attrs& attrs) {
+  return {.body = attrs.graph("body"),
+          .carries = static_cast<int>(attrs.integer("carries")),
+          .constants = static_cast<int>(attrs.integer("constants")),
+          .length = attrs.integer("length"),
+          .reverse = attrs.flag("reverse"),
+          .keep_carries = attrs.flag("keep_carries")};
+}
+
+LoopForm while_form(const Attrs& attrs) {
+  const Graph& body = *attrs.graph("body");
+  const int carries = static_cast<int>(body.outputs().size());
+  return {.body = attrs.graph("body"),
+          .condition = attrs.graph("condition"),
+          .carries = carries,
+          .constants = static_cast<int>(body.inputs().size()) - carries};
+}
+
 // Sampled by tests of their own: their attributes are programs.
 constexpr OpDef kDefs[] = {
     {.name = "scan",
@@ -20,22 +39,28 @@ constexpr OpDef kDefs[] = {
      .infer = infer_scan,
      .jvp = jvp_scan,
      .vjp = vjp_scan,
-     .batch = batch_scan},
+     .batch = batch_scan,
+     .precision = Precision::kAsWritten,
+     .loop = scan_form},
     {.name = "while",
      .kind = kControl,
      .dtypes = kAny,
      .infer = infer_while,
      .jvp = jvp_while,
      .vjp = vjp_while,
-     .batch = batch_while},
-    {.name = "checkpoint",
+     .batch = batch_while,
+     .precision = Precision::kAsWritten,
+     .loop = while_form},
+    {.name = "recompute",
      .kind = kControl,
      .dtypes = kAny,
-     .infer = infer_checkpoint,
+     .infer = infer_recompute,
      .jvp = jvp_by_decomposition,
-     .vjp = vjp_checkpoint,
+     .vjp = vjp_recompute,
      .batch = batch_by_decomposition,
-     .decompose = replay_body},
+     .decompose = replay_body,
+     .precision = Precision::kInside,
+     .inlined = "body"},
     {.name = "custom_vjp",
      .kind = kControl,
      .dtypes = kAny,
@@ -44,15 +69,18 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_custom,
      .batch = batch_custom,
      .decompose = [](const Attrs& attrs,
-                     std::span<const Tensor> in) { return replay(*attrs.graph("forward"), in); }},
+                     std::span<const Tensor> in) { return replay(*attrs.graph("forward"), in); },
+     .precision = Precision::kAsWritten,
+     .inlined = "forward"},
     {.name = "barrier",
      .kind = kControl,
      .dtypes = kAny,
      .infer = infer_barrier,
      .jvp = derive_barrier,
      .vjp = derive_barrier,
-     .linear = kLinearInAll,
-     .batch = batch_leading},
+     .batch = batch_leading,
+     .precision = Precision::kAny,
+     .alias = alias::each},
 };
 
 }  // namespace
@@ -79,7 +107,7 @@ Tensors while_program(const GraphPtr& condition, const GraphPtr& body,
   return apply(kDefs[1], inputs.all, {{"condition", condition}, {"body", body}}, kHere);
 }
 
-Tensors checkpoint_program(const GraphPtr& body, std::span<const Tensor> inputs) {
+Tensors recompute_program(const GraphPtr& body, std::span<const Tensor> inputs) {
   return apply(kDefs[2], inputs, {{"body", body}}, kHere);
 }
 

@@ -20,7 +20,7 @@ Tensors while_program(const GraphPtr& condition, const GraphPtr& body,
                       std::span<const Tensor> carries, std::span<const Tensor> constants);
 
 // body(inputs…), whose reverse mode runs the body again instead of keeping what it computed.
-Tensors checkpoint_program(const GraphPtr& body, std::span<const Tensor> inputs);
+Tensors recompute_program(const GraphPtr& body, std::span<const Tensor> inputs);
 
 // forward(inputs…) -> (outputs…, residuals…); backward(residuals…, cotangents of outputs…) -> cotangents of inputs.
 // Returns the first `outputs` results.

@@ -47,9 +47,9 @@ Tensors vjp_while(const Application& node, std::span<const Tensor> given);
 Tensors batch_while(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
                     std::span<const bool> batched, int64_t size);
 
-Types infer_checkpoint(std::span<const TensorType> in, const Attrs& attrs);
+Types infer_recompute(std::span<const TensorType> in, const Attrs& attrs);
 Tensors replay_body(const Attrs& attrs, std::span<const Tensor> in);
-Tensors vjp_checkpoint(const Application& node, std::span<const Tensor> ct);
+Tensors vjp_recompute(const Application& node, std::span<const Tensor> ct);
 
 Types infer_custom(std::span<const TensorType> in, const Attrs& attrs);
 Tensors jvp_custom(const Application& node, std::span<const Tensor> given);

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/index.h"
 #include "core/ops/index_common.h"

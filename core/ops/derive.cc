@@ -158,15 +158,6 @@ Tensors jvp_of(const Application& node, std::span<const Tensor> tangents) {
   return jvp_by_decomposition(node, tangents);
 }
 
-// Where the derivative of a node is recorded: profiles and memory plans tell the two passes apart by it.
-std::string backward_path(const std::string& scope) {
-  const bool already =
-      scope == kBackwardScope || scope.starts_with(std::string(kBackwardScope) + ".");
-  return already         ? scope
-         : scope.empty() ? std::string(kBackwardScope)
-                         : fmt::format("{}.{}", kBackwardScope, scope);
-}
-
 void check_type(const OpDef& op, std::string_view rule, const Tensor& derivative,
                 const Tensor& primal) {
   check(!derivative || derivative.type() == primal.type(), "{}: its {} gives {} for a value of {}",
@@ -214,7 +205,7 @@ Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotan
       }
       // A copy: the graph grows while the rule runs.
       const Node node = trace.graph().node(id);
-      const NameScope scope = NameScope::absolute(backward_path(node.scope));
+      const PlaceScope place({StepPart::kBackward, node.place.scope});
       const Application application{*node.op, node.attrs, tensors.inputs, tensors.outputs};
       const Tensors results = vjp_of(application, ct);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -267,7 +258,7 @@ Tensors push_forward(std::span<const Tensor> inputs, std::span<const Tensor> tan
       continue;
     }
     const NodeTensors tensors(trace, id);
-    const NameScope scope = NameScope::absolute(node.scope);
+    const PlaceScope place = PlaceScope::again(node.place);
     const Tensors results = jvp_of({*node.op, node.attrs, tensors.inputs, tensors.outputs}, given);
     for (uint32_t i = 0; i < results.size(); ++i) {
       if (results[i] && is_floating(tensors.outputs[i].dtype())) {
@@ -380,7 +371,7 @@ Tensors replay_batched(const Graph& graph, std::span<const Tensor> inputs,
       flags[i] = is_batched[value.node] != 0;
       any_batched = any_batched || flags[i];
     }
-    const NameScope scope = NameScope::absolute(node.scope);
+    const PlaceScope place = PlaceScope::again(node.place);
     if (!any_batched) {
       results[id] = apply(*node.op, arguments, node.attrs, node.where);
       continue;

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
@@ -341,6 +341,15 @@ std::vector<Sample> samples(Dtype t) {
   return result;
 }
 
+// "dot_general + bias + gelu"
+std::string title(const Attrs& attrs) {
+  std::string text = "dot_general";
+  for (const char c : has_epilogue(attrs) ? ' ' + attrs.text("epilogue") : std::string()) {
+    text += c == ' ' ? " + " : std::string(1, c);
+  }
+  return text;
+}
+
 constexpr OpDef kDefs[] = {{.name = "dot_general",
                             .kind = OpKind::kContract,
                             .dtypes = DtypeClass::kNumeric,
@@ -350,7 +359,9 @@ constexpr OpDef kDefs[] = {{.name = "dot_general",
                             .batch = batch,
                             .decompose = decompose,
                             .cost = cost,
-                            .samples = samples}};
+                            .samples = samples,
+                            .precision = Precision::kNarrow,
+                            .title = title}};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/ops/alias.h"
 #include "core/ops/build.h"
 #include "core/ops/scalar_math.h"
 #include "core/ops/shape.h"
@@ -11,435 +12,112 @@ namespace {
 
 using X = std::span<const Tensor>;
 using T = const Tensor&;
+using Kind = ElementwiseOp::Kind;
+constexpr auto kWide = Precision::kWide;
+constexpr double kTwoOverSqrtPi = 1.1283791670955126;
 
-// Scalar functions with the signature of a row.
-#define MSTRAIN_ONE(name)                                            \
-  double eval_##name(const double* x) { return scalar::name(x[0]); } \
-  [[maybe_unused]] int64_t int_##name(const int64_t* x) { return scalar::name(x[0]); }
-MSTRAIN_UNARY_NUMERIC(MSTRAIN_ONE)
-#undef MSTRAIN_ONE
-#define MSTRAIN_ONE(name) \
-  double eval_##name(const double* x) { return scalar::name(x[0]); }
-MSTRAIN_UNARY_FLOATING(MSTRAIN_ONE)
-#undef MSTRAIN_ONE
-#define MSTRAIN_TWO(name)                                                  \
-  double eval_##name(const double* x) { return scalar::name(x[0], x[1]); } \
-  int64_t int_##name(const int64_t* x) { return scalar::name(x[0], x[1]); }
-MSTRAIN_BINARY_NUMERIC(MSTRAIN_TWO)
-MSTRAIN_COMPARISONS(MSTRAIN_TWO)
-#undef MSTRAIN_TWO
-#define MSTRAIN_TWO(name) \
-  double eval_##name(const double* x) { return scalar::name(x[0], x[1]); }
-MSTRAIN_BINARY_FLOATING(MSTRAIN_TWO)
-#undef MSTRAIN_TWO
+// What derivatives in the table are written with.
 
-double eval_and(const double* x) { return x[0] != 0 && x[1] != 0; }
-double eval_or(const double* x) { return x[0] != 0 || x[1] != 0; }
-double eval_not(const double* x) { return x[0] == 0; }
-int64_t int_and(const int64_t* x) { return static_cast<int64_t>(x[0] != 0 && x[1] != 0); }
-int64_t int_or(const int64_t* x) { return static_cast<int64_t>(x[0] != 0 || x[1] != 0); }
-int64_t int_not(const int64_t* x) { return static_cast<int64_t>(x[0] == 0); }
-double eval_where(const double* x) { return x[0] != 0 ? x[1] : x[2]; }
-int64_t int_where(const int64_t* x) { return x[0] != 0 ? x[1] : x[2]; }
+Tensor zero() { return {}; }
 
-Tensor zero(X, T, T) { return {}; }
-constexpr auto kAny = DtypeClass::kAny;
-constexpr auto kFloating = DtypeClass::kFloating;
-constexpr auto kNumeric = DtypeClass::kNumeric;
+Tensor silu_slope(T x, T z, T t) {
+  const Tensor s = sigmoid(x);
+  return t * (s + z * (1 - s));
+}
 
-// d: derivative for each input times t. x: inputs, z: result.
-// clang-format off: a row a line
+// gelu''(x) = φ(x) (2 - x²)
+Tensor gelu_curve(T x) { return (scalar::kInvSqrt2Pi * exp(-0.5 * x * x)) * (2 - x * x); }
+
+// With u = √(2/π)(x + c x³), s = tanh u: the derivative of ½(1 + s + x s') where s' = (1 - s²)u'.
+Tensor gelu_tanh_curve(T x) {
+  const Tensor x2 = x * x;
+  const Tensor s = tanh(scalar::kSqrt2OverPi * (x + scalar::kGeluCubic * x * x2));
+  const Tensor du = scalar::kSqrt2OverPi * (1 + 3 * scalar::kGeluCubic * x2);
+  const Tensor ddu = 6 * scalar::kSqrt2OverPi * scalar::kGeluCubic * x;
+  const Tensor ds = 1 - s * s;
+  return ds * du + 0.5 * x * ds * (ddu - 2 * s * du * du);
+}
+
+// By y. x = 0: x^y is constant in y > 0, although log x is not finite.
+Tensor pow_slope(T x, T z, T t) {
+  const Tensor positive = x > 0;
+  return where(positive, t * z * log(where(positive, x, 1)), 0);
+}
+
+// t has the dtype of z as a tangent and is converted back as a cotangent; both directions are a cast.
+Tensor cast_back(X x, T z, T t) {
+  return is_floating(x[0].dtype()) && is_floating(z.dtype())
+             ? cast(t, t.dtype() == z.dtype() ? x[0].dtype() : z.dtype())
+             : Tensor();
+}
+
+std::optional<Aliased> alias_cast(const Attrs& attrs, std::span<const ViewType> in, size_t) {
+  return in[0].type.dtype == attrs.dtype("dtype") ? alias::each(attrs, in, 0) : std::nullopt;
+}
+
+// A row's function of `arity` scalars in the types of the oracle.
+template <class T, int arity, class F>
+T evaluate(const T* x) {
+  if constexpr (arity == 1) {
+    return static_cast<T>(F()(x[0]));
+  } else if constexpr (arity == 2) {
+    return static_cast<T>(F()(x[0], x[1]));
+  } else {
+    return static_cast<T>(F()(x[0], x[1], x[2]));
+  }
+}
+
+template <DtypeClass types, int arity, class F>
+constexpr ElementwiseOp row(std::string_view name, F, Kind kind,
+                            std::array<ElementwiseOp::Derivative, 3> derivatives,
+                            const ElementwiseTraits& traits) {
+  ElementwiseOp row{.name = name, .arity = arity, .dtypes = types};
+  std::copy(derivatives.begin(), derivatives.end(), row.derivatives);
+  row.evaluate = evaluate<double, arity, F>;
+  if constexpr (types != DtypeClass::kFloating) {
+    row.evaluate_integers = evaluate<int64_t, arity, F>;
+  }
+  row.traits = traits;
+  row.kind = kind;
+  return row;
+}
+
+// clang-format off
+#define BY(derivative)                                                    \
+  [](X in, [[maybe_unused]] T z, [[maybe_unused]] T t) -> Tensor {        \
+    [[maybe_unused]] const Tensor& x = in[0];                             \
+    [[maybe_unused]] const Tensor& y = in[in.size() > 1 ? 1 : 0];         \
+    return derivative;                                                    \
+  }
+#define UNARY(name, types, value, dx, ...)                                                     \
+  row<DtypeClass::types, 1>(#name, [](auto x) { return scalar::name(x); }, Kind::kNumbers,     \
+                            {BY(dx)}, ElementwiseTraits{__VA_ARGS__}),
+#define BINARY(name, types, value, dx, dy, ...)                                                \
+  row<DtypeClass::types, 2>(#name, [](auto x, auto y) { return scalar::name(x, y); },          \
+                            Kind::kNumbers, {BY(dx), BY(dy)}, ElementwiseTraits{__VA_ARGS__}),
+#define COMPARISON(name, value)                                                                \
+  row<DtypeClass::kAny, 2>(#name, [](auto x, auto y) { return scalar::name(x, y); },           \
+                           Kind::kComparison, {BY(zero()), BY(zero())}, ElementwiseTraits{.smooth = false}),
+#define CONDITION1(name, value)                                                                \
+  row<DtypeClass::kBool, 1>(#name, [](auto x) { return scalar::name(x); }, Kind::kCondition,   \
+                            {BY(zero())}, ElementwiseTraits{.range = {{0, 2}}, .smooth = false}),
+#define CONDITION2(name, value)                                                                \
+  row<DtypeClass::kBool, 2>(#name, [](auto x, auto y) { return scalar::name(x, y); },          \
+                            Kind::kCondition, {BY(zero()), BY(zero())},                        \
+                            ElementwiseTraits{.range = {{0, 2}, {0, 2}}, .smooth = false}),
+#define SELECTION(name)                                                                        \
+  row<DtypeClass::kAny, 3>(#name, [](auto c, auto x, auto y) { return c != 0 ? x : y; },       \
+                           Kind::kSelection,                                                   \
+                           {BY(zero()), BY(where(x, t, 0)), BY(where(x, 0, t))},               \
+                           ElementwiseTraits{.range = {{0, 2}}}),
+#define CONVERSION(name)                                                                       \
+  row<DtypeClass::kAny, 1>(#name, [](auto x) { return x; }, Kind::kConversion, {cast_back},    \
+                           ElementwiseTraits{.range = {{-3, 3}}, .precision = Precision::kAny, .alias = alias_cast}),
+
 constexpr ElementwiseOp kRows[] = {
-    {"neg", 1, kNumeric, {[](X, T, T t) { return -t; }}, 1, eval_neg, int_neg, {{-2, 2}}},
-    {"abs",
-     1,
-     kNumeric,
-     {[](X x, T, T t) { return t * sign(x[0]); }},
-     0,
-     eval_abs,
-     int_abs,
-     {{-2, 2}},
-     false,
-     1,
-     false},
-    {"sign", 1, kNumeric, {zero}, 0, eval_sign, int_sign, {{-2, 2}}, false, 1, false},
-    {"identity", 1, kAny, {[](X, T, T t) { return t; }}, 1, eval_identity, int_identity, {{-2, 2}}},
-    {"stop_gradient", 1, kAny, {zero}, 0, eval_identity, int_identity, {{-2, 2}}, false, 1, false},
-    {"relu",
-     1,
-     kNumeric,
-     {[](X x, T, T t) { return where(x[0] > 0, t, 0); }},
-     0,
-     eval_relu,
-     int_relu,
-     {{-2, 2}},
-     false,
-     1,
-     false},
-    {"floor", 1, kFloating, {zero}, 0, eval_floor, nullptr, {{-3, 3}}, false, 1, false},
-    {"ceil", 1, kFloating, {zero}, 0, eval_ceil, nullptr, {{-3, 3}}, false, 1, false},
-    {"round", 1, kFloating, {zero}, 0, eval_round, nullptr, {{-3, 3}}, false, 1, false},
-    {"sqrt",
-     1,
-     kFloating,
-     {[](X, T z, T t) { return t * 0.5 / z; }},
-     0,
-     eval_sqrt,
-     nullptr,
-     {{0.1, 4}},
-     false,
-     2},
-    {"rsqrt",
-     1,
-     kFloating,
-     {[](X, T z, T t) { return t * -0.5 * z * z * z; }},
-     0,
-     eval_rsqrt,
-     nullptr,
-     {{0.1, 4}},
-     false,
-     3},
-    {"exp",
-     1,
-     kFloating,
-     {[](X, T z, T t) { return t * z; }},
-     0,
-     eval_exp,
-     nullptr,
-     {{-4, 4}},
-     false,
-     8},
-    {"expm1",
-     1,
-     kFloating,
-     {[](X, T z, T t) { return t * (z + 1); }},
-     0,
-     eval_expm1,
-     nullptr,
-     {{-4, 4}},
-     false,
-     10},
-    {"log",
-     1,
-     kFloating,
-     {[](X x, T, T t) { return t / x[0]; }},
-     0,
-     eval_log,
-     nullptr,
-     {{0.1, 5}},
-     false,
-     8},
-    {"log1p",
-     1,
-     kFloating,
-     {[](X x, T, T t) { return t / (x[0] + 1); }},
-     0,
-     eval_log1p,
-     nullptr,
-     {{-0.5, 5}},
-     false,
-     10},
-    {"sin",
-     1,
-     kFloating,
-     {[](X x, T, T t) { return t * cos(x[0]); }},
-     0,
-     eval_sin,
-     nullptr,
-     {{-4, 4}},
-     false,
-     10},
-    {"cos",
-     1,
-     kFloating,
-     {[](X x, T, T t) { return t * -sin(x[0]); }},
-     0,
-     eval_cos,
-     nullptr,
-     {{-4, 4}},
-     false,
-     10},
-    {"tanh",
-     1,
-     kFloating,
-     {[](X, T z, T t) { return t * (1 - z * z); }},
-     0,
-     eval_tanh,
-     nullptr,
-     {{-3, 3}},
-     false,
-     12},
-    {"erf",
-     1,
-     kFloating,
-     {[](X x, T, T t) { return t * 1.1283791670955126 * exp(-(x[0] * x[0])); }},
-     0,
-     eval_erf,
-     nullptr,
-     {{-3, 3}},
-     false,
-     14},
-    {"sigmoid",
-     1,
-     kFloating,
-     {[](X, T z, T t) { return t * z * (1 - z); }},
-     0,
-     eval_sigmoid,
-     nullptr,
-     {{-4, 4}},
-     false,
-     10},
-    {"softplus",
-     1,
-     kFloating,
-     {[](X x, T, T t) { return t * sigmoid(x[0]); }},
-     0,
-     eval_softplus,
-     nullptr,
-     {{-4, 4}},
-     false,
-     20},
-    {"silu",
-     1,
-     kFloating,
-     {[](X x, T z, T t) {
-       const Tensor s = sigmoid(x[0]);
-       return t * (s + z * (1 - s));
-     }},
-     0,
-     eval_silu,
-     nullptr,
-     {{-4, 4}},
-     false,
-     11},
-    {"gelu",
-     1,
-     kFloating,
-     {[](X x, T, T t) { return gelu_grad(x[0], t); }},
-     0,
-     eval_gelu,
-     nullptr,
-     {{-3, 3}},
-     false,
-     17},
-    {"gelu_tanh",
-     1,
-     kFloating,
-     {[](X x, T, T t) { return gelu_tanh_grad(x[0], t); }},
-     0,
-     eval_gelu_tanh,
-     nullptr,
-     {{-3, 3}},
-     false,
-     19},
-    // gelu''(x) = φ(x) (2 - x²)
-    {"gelu_grad",
-     2,
-     kFloating,
-     {[](X x, T, T t) {
-        return t * x[1] * (scalar::kInvSqrt2Pi * exp(-0.5 * x[0] * x[0])) * (2 - x[0] * x[0]);
-      },
-      [](X x, T, T t) { return gelu_grad(x[0], t); }},
-     2,
-     eval_gelu_grad,
-     nullptr,
-     {{-3, 3}, {-2, 2}},
-     false,
-     25},
-    {"gelu_tanh_grad",
-     2,
-     kFloating,
-     {[](X x, T, T t) {
-        // u = √(2/π)(x + c x³), s = tanh u: the derivative of ½(1 + s + x s') with s' = (1 - s²)u'.
-        const Tensor x2 = x[0] * x[0];
-        const Tensor s = tanh(scalar::kSqrt2OverPi * (x[0] + scalar::kGeluCubic * x[0] * x2));
-        const Tensor du = scalar::kSqrt2OverPi * (1 + 3 * scalar::kGeluCubic * x2);
-        const Tensor ddu = 6 * scalar::kSqrt2OverPi * scalar::kGeluCubic * x[0];
-        const Tensor ds = 1 - s * s;
-        return t * x[1] * (ds * du + 0.5 * x[0] * ds * (ddu - 2 * s * du * du));
-      },
-      [](X x, T, T t) { return gelu_tanh_grad(x[0], t); }},
-     2,
-     eval_gelu_tanh_grad,
-     nullptr,
-     {{-3, 3}, {-2, 2}},
-     false,
-     27},
-    {"add",
-     2,
-     kNumeric,
-     {[](X, T, T t) { return t; }, [](X, T, T t) { return t; }},
-     3,
-     eval_add,
-     int_add,
-     {{-2, 2}, {-2, 2}}},
-    {"sub",
-     2,
-     kNumeric,
-     {[](X, T, T t) { return t; }, [](X, T, T t) { return -t; }},
-     3,
-     eval_sub,
-     int_sub,
-     {{-2, 2}, {-2, 2}}},
-    {"mul",
-     2,
-     kNumeric,
-     {[](X x, T, T t) { return t * x[1]; }, [](X x, T, T t) { return t * x[0]; }},
-     3,
-     eval_mul,
-     int_mul,
-     {{-2, 2}, {-2, 2}}},
-    {"div",
-     2,
-     kNumeric,
-     {[](X x, T, T t) { return t / x[1]; }, [](X x, T z, T t) { return -t * (z / x[1]); }},
-     1,
-     eval_div,
-     int_div,
-     {{-2, 2}, {0.5, 2}}},
-    {"minimum",
-     2,
-     kNumeric,
-     {[](X x, T, T t) { return where(x[0] <= x[1], t, 0); },
-      [](X x, T, T t) { return where(x[0] <= x[1], 0, t); }},
-     0,
-     eval_minimum,
-     int_minimum,
-     {{-2, 2}, {-2, 2}},
-     false,
-     1,
-     false},
-    {"maximum",
-     2,
-     kNumeric,
-     {[](X x, T, T t) { return where(x[0] >= x[1], t, 0); },
-      [](X x, T, T t) { return where(x[0] >= x[1], 0, t); }},
-     0,
-     eval_maximum,
-     int_maximum,
-     {{-2, 2}, {-2, 2}},
-     false,
-     1,
-     false},
-    {"remainder",
-     2,
-     kNumeric,
-     {[](X, T, T t) { return t; },
-      [](X x, T z, T t) { return -t * stop_gradient(round((x[0] - z) / x[1])); }},
-     0,
-     eval_remainder,
-     int_remainder,
-     {{-2, 2}, {0.5, 2}},
-     false,
-     4,
-     false},
-    {"pow",
-     2,
-     kFloating,
-     {[](X x, T, T t) { return t * x[1] * pow(x[0], x[1] - 1); },
-      // x = 0: x^y is constant in y > 0, although log x is not finite.
-      [](X x, T z, T t) {
-        const Tensor positive = x[0] > 0;
-        return where(positive, t * z * log(where(positive, x[0], 1)), 0);
-      }},
-     0,
-     eval_pow,
-     nullptr,
-     {{0.2, 3}, {-2, 2}},
-     false,
-     20},
-    {"equal", 2, kAny, {zero, zero}, 0, eval_equal, int_equal, {{-2, 2}, {-2, 2}}, true, 1, false},
-    {"not_equal",
-     2,
-     kAny,
-     {zero, zero},
-     0,
-     eval_not_equal,
-     int_not_equal,
-     {{-2, 2}, {-2, 2}},
-     true,
-     1,
-     false},
-    {"less", 2, kAny, {zero, zero}, 0, eval_less, int_less, {{-2, 2}, {-2, 2}}, true, 1, false},
-    {"less_equal",
-     2,
-     kAny,
-     {zero, zero},
-     0,
-     eval_less_equal,
-     int_less_equal,
-     {{-2, 2}, {-2, 2}},
-     true,
-     1,
-     false},
-    {"greater",
-     2,
-     kAny,
-     {zero, zero},
-     0,
-     eval_greater,
-     int_greater,
-     {{-2, 2}, {-2, 2}},
-     true,
-     1,
-     false},
-    {"greater_equal",
-     2,
-     kAny,
-     {zero, zero},
-     0,
-     eval_greater_equal,
-     int_greater_equal,
-     {{-2, 2}, {-2, 2}},
-     true,
-     1,
-     false},
-    {"logical_and",
-     2,
-     DtypeClass::kBool,
-     {zero, zero},
-     0,
-     eval_and,
-     int_and,
-     {{0, 2}, {0, 2}},
-     false,
-     1,
-     false},
-    {"logical_or",
-     2,
-     DtypeClass::kBool,
-     {zero, zero},
-     0,
-     eval_or,
-     int_or,
-     {{0, 2}, {0, 2}},
-     false,
-     1,
-     false},
-    {"logical_not", 1, DtypeClass::kBool, {zero}, 0, eval_not, int_not, {{0, 2}}, false, 1, false},
-    {"where",
-     3,
-     kAny,
-     {zero, [](X x, T, T t) { return where(x[0], t, 0); },
-      [](X x, T, T t) { return where(x[0], 0, t); }},
-     6,
-     eval_where,
-     int_where,
-     {{0, 2}, {-2, 2}, {-2, 2}}},
-    {"cast",
-     1,
-     kAny,
-     {[](X x, T z, T t) -> Tensor {
-       // t has the dtype of z as a tangent and is converted back as a cotangent; both directions are a cast.
-       return is_floating(x[0].dtype()) && is_floating(z.dtype())
-                  ? cast(t, t.dtype() == z.dtype() ? x[0].dtype() : z.dtype())
-                  : Tensor();
-     }},
-     1,
-     eval_identity,
-     int_identity,
-     {{-3, 3}}},
+#include "core/ops/elementwise_table.inc"
 };
+#undef BY
 // clang-format on
 constexpr size_t kNumRows = std::size(kRows);
 
@@ -449,8 +127,8 @@ const ElementwiseOp& row_of(const OpDef& op) { return kRows[&op - kDefs.data()];
 
 Types infer(const ElementwiseOp& row, std::span<const TensorType> inputs, const Attrs& attrs) {
   expect_inputs(inputs, row.arity);
-  const bool selects = row.name == "where";
-  const TensorType& first = inputs[selects ? 1 : 0];
+  const bool selects = row.kind == Kind::kSelection;
+  const TensorType& first = inputs[row.worked_input()];
   for (const TensorType& type : inputs) {
     if (!(type.shape == first.shape)) {
       throw ShapeError(
@@ -470,10 +148,10 @@ Types infer(const ElementwiseOp& row, std::span<const TensorType> inputs, const 
     throw ShapeError(fmt::format("the condition is {}, not bool", name_of(inputs[0].dtype)),
                      "compare it with 0");
   }
-  if (row.name == "cast") {
+  if (row.kind == Kind::kConversion) {
     return {{attrs.dtype("dtype"), first.shape}};
   }
-  return {{row.comparison ? Dtype::kBool : first.dtype, first.shape}};
+  return {{row.kind == Kind::kComparison ? Dtype::kBool : first.dtype, first.shape}};
 }
 
 // A rule of OpDef is a plain function that knows its operation by the row's number.
@@ -510,7 +188,7 @@ Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> input
 
 template <size_t kRow>
 Cost cost(std::span<const TensorType> inputs, std::span<const TensorType> outputs, const Attrs&) {
-  return elementwise_cost(inputs, outputs, kRows[kRow].flops);
+  return elementwise_cost(inputs, outputs, kRows[kRow].traits.flops);
 }
 
 template <size_t kRow>
@@ -521,18 +199,16 @@ std::vector<Sample> samples(Dtype dtype) {
        {Shape{}, Shape{1}, Shape{7}, Shape{3, 33}, Shape{2, 0, 3}, Shape{2, 1030}}) {
     Sample sample;
     for (int i = 0; i < row.arity; ++i) {
-      const bool condition = row.name == "where" && i == 0;
-      sample.inputs.push_back(
-          {{condition ? Dtype::kBool : dtype, shape}, row.ranges[i].low, row.ranges[i].high});
+      const bool condition = row.kind == Kind::kSelection && i == 0;
+      sample.inputs.push_back({{condition ? Dtype::kBool : dtype, shape},
+                               row.traits.range[i].low,
+                               row.traits.range[i].high});
     }
-    if (row.name == "cast") {
+    if (row.kind == Kind::kConversion) {
       for (Dtype to : kAllDtypes) {
         sample.attrs = {{"dtype", to}};
         result.push_back(sample);
       }
-    } else if (row.name == "identity") {
-      sample.attrs = {{"tag", int64_t{0}}};
-      result.push_back(sample);
     } else {
       result.push_back(sample);
     }
@@ -548,11 +224,14 @@ constexpr std::array<OpDef, kNumRows> make_defs(std::index_sequence<kRow...>) {
                 .infer = infer_row<kRow>,
                 .jvp = jvp,
                 .vjp = vjp,
-                .linear = kRows[kRow].linear,
                 .batch = batch,
                 .cost = cost<kRow>,
                 .samples = samples<kRow>,
-                .smooth = kRows[kRow].smooth}...};
+                .smooth = kRows[kRow].traits.smooth,
+                .precision = kRows[kRow].traits.precision,
+                .alias = kRows[kRow].traits.alias,
+                .neutral = kRows[kRow].traits.neutral,
+                .distinct = kRows[kRow].traits.distinct}...};
 }
 // Before any code runs, so that start-up may register the operations in any order of object files.
 constinit const std::array<OpDef, kNumRows> kDefs = make_defs(std::make_index_sequence<kNumRows>());
@@ -580,29 +259,20 @@ const ElementwiseOp* elementwise_op(const OpDef& op) {
   return ours ? &row_of(op) : nullptr;
 }
 
+size_t elementwise_index(const OpDef& op) { return static_cast<size_t>(&op - kDefs.data()); }
+
 std::span<const OpDef> elementwise_ops() { return kDefs; }
 
-#define MSTRAIN_FUNCTION(name)              \
-  Tensor name(const Arg& x) {               \
-    static const OpDef& op = def_of(#name); \
-    return unary(op, x);                    \
-  }
-#define MSTRAIN_FUNCTIONS(F) \
-  F(neg) F(abs) F(sign) F(relu) F(stop_gradient) F(logical_not) MSTRAIN_UNARY_FLOATING(F)
-MSTRAIN_FUNCTIONS(MSTRAIN_FUNCTION)
-#undef MSTRAIN_FUNCTION
-#undef MSTRAIN_FUNCTIONS
-#define MSTRAIN_FUNCTION(name)              \
-  Tensor name(const Arg& x, const Arg& y) { \
-    static const OpDef& op = def_of(#name); \
-    return binary(op, x, y);                \
-  }
-MSTRAIN_BINARY_NUMERIC(MSTRAIN_FUNCTION)
-MSTRAIN_BINARY_FLOATING(MSTRAIN_FUNCTION)
-MSTRAIN_COMPARISONS(MSTRAIN_FUNCTION)
-MSTRAIN_FUNCTION(logical_and)
-MSTRAIN_FUNCTION(logical_or)
-#undef MSTRAIN_FUNCTION
+// clang-format off
+#define UNARY(name, ...) \
+  Tensor name(const Arg& x) { static const OpDef& op = def_of(#name); return unary(op, x); }
+#define BINARY(name, ...) \
+  Tensor name(const Arg& x, const Arg& y) { static const OpDef& op = def_of(#name); return binary(op, x, y); }
+#define COMPARISON(name, ...) BINARY(name)
+#define CONDITION1(name, ...) UNARY(name)
+#define CONDITION2(name, ...) BINARY(name)
+// clang-format on
+#include "core/ops/elementwise_table.inc"
 
 Tensor square(const Arg& x) { return mul(x, x); }
 
@@ -620,11 +290,6 @@ Tensor cast(const Arg& x, Dtype dtype) {
   static const OpDef& op = def_of("cast");
   return x.tensor().dtype() == dtype ? x.tensor()
                                      : apply1(op, {x.tensor()}, {{"dtype", dtype}}, x.where());
-}
-
-Tensor tagged_identity(const Tensor& x, int64_t tag) {
-  static const OpDef& op = def_of("identity");
-  return apply1(op, {x}, {{"tag", tag}}, SourceLocation::current());
 }
 
 }  // namespace mstrain

@@ -14,27 +14,9 @@ namespace {
 
 constexpr SourceLocation kHere = SourceLocation::current();
 
-// Operations on rows: inputs that are parameters, and outputs that are sums over rows, bit by bit.
-struct RowOp {
-  std::string_view name;
-  uint32_t parameters = 0, column_sums = 0;
-};
-constexpr RowOp kRowOps[] = {
-    {"softmax"},           {"log_softmax"},
-    {"softmax_grad"},      {"log_softmax_grad"},
-    {"layer_norm", 0b110}, {"layer_norm_grad", 0b100, 0b110},
-    {"rms_norm", 0b10},    {"rms_norm_grad", 0b100, 0b10},
-};
-
-const RowOp* row_op(const OpDef& op) {
-  const auto* found = std::find_if(std::begin(kRowOps), std::end(kRowOps),
-                                   [&](const RowOp& it) { return it.name == op.name; });
-  return found == std::end(kRowOps) ? nullptr : found;
-}
-
-bool is_sum(const OpDef& op) { return op.name == "reduce_sum" || op.name == "sum_squares"; }
-bool is_fold(const OpDef& op) {
-  return is_sum(op) || op.name == "reduce_max" || op.name == "reduce_min";
+bool is_sum(const OpDef& op) { return op.fold == Fold::kSum || op.fold == Fold::kSumSquares; }
+bool folds(const OpDef& op, std::span<const TensorType> inputs) {
+  return op.fold != Fold::kNone && is_floating(inputs[0].dtype);
 }
 
 // How a reduction takes dims apart; dims of size 1 belong to neither side.
@@ -42,14 +24,12 @@ struct Folding {
   int64_t kept = 1, folded = 1;
   bool trailing = true, leading = true;  // where the folded dims lie
 };
-Folding folding_of(const OpDef& op, const Attrs& attrs, const Shape& shape) {
+Folding folding_of(const Attrs& attrs, const Shape& shape) {
+  const Attr* const axes = attrs.find("axes");  // all of them where it does not say
   Folding result;
   bool seen_kept = false, seen_folded = false;
   for (int i = 0; i < shape.rank(); ++i) {
-    const bool folded = op.name == "sum_squares" || [&] {
-      const Shape& axes = attrs.ints("axes");
-      return std::find(axes.begin(), axes.end(), i) != axes.end();
-    }();
+    const bool folded = axes == nullptr || std::ranges::count(std::get<Shape>(*axes), i) > 0;
     (folded ? result.folded : result.kept) *= shape[i];
     if (shape[i] == 1) {
       continue;
@@ -63,10 +43,9 @@ Folding folding_of(const OpDef& op, const Attrs& attrs, const Shape& shape) {
 
 std::optional<FusedRole> fold_role(const Folding& folding, const OpDef& op,
                                    const FusedExtent& extent) {
-  const bool squares = op.name == "sum_squares";
   const bool sum = is_sum(op);
-  if (!squares && folding.trailing && folding.kept == extent.rows && folding.folded == extent.n &&
-      extent.n <= kMaxFusedRow) {
+  if (op.fold != Fold::kSumSquares && folding.trailing && folding.kept == extent.rows &&
+      folding.folded == extent.n && extent.n <= kMaxFusedRow) {
     return FusedRole::kFoldRow;
   }
   if (sum && folding.kept == 1) {
@@ -181,40 +160,39 @@ std::vector<Sample> samples(Dtype t) {
   return result;
 }
 
-constexpr OpDef kDefs[] = {{.name = "fused",
-                            .infer = infer,
-                            .jvp = jvp_by_decomposition,
-                            .vjp = vjp_by_decomposition,
-                            .batch = batch_by_decomposition,
-                            .decompose = decompose,
-                            .cost = cost,
-                            .samples = samples}};
+constexpr OpDef kDefs[] = {
+    {.name = "fused",
+     .infer = infer,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_by_decomposition,
+     .batch = batch_by_decomposition,
+     .decompose = decompose,
+     .cost = cost,
+     .samples = samples,
+     .title = [](const Attrs& attrs) { return fused_name(*attrs.graph("body")); }}};
 
 }  // namespace
 
 std::span<const OpDef> fused_ops() { return kDefs; }
+const OpDef& fused_op() { return kDefs[0]; }
 
-bool is_fused_parameter(const OpDef& op, size_t i) {
-  const RowOp* row = row_op(op);
-  return row != nullptr && ((row->parameters >> i) & 1U) != 0;
-}
+bool is_fused_parameter(const OpDef& op, size_t i) { return ((op.rows.parameters >> i) & 1U) != 0; }
 
 bool is_fused_column_sum(const OpDef& op, size_t i) {
-  const RowOp* row = row_op(op);
-  return row != nullptr && ((row->column_sums >> i) & 1U) != 0;
+  return ((op.rows.column_sums >> i) & 1U) != 0;
 }
 
 std::optional<FusedExtent> fused_extent(const OpDef& op, const Attrs& attrs,
                                         std::span<const TensorType> inputs) {
-  if (row_op(op) != nullptr) {
+  if (op.rows.whole_rows) {
     const Shape& x = inputs[0].shape;
     return FusedExtent{x.elements() / std::max<int64_t>(x.back(), 1), x.back()};
   }
-  if (is_fold(op) && is_floating(inputs[0].dtype)) {
-    const Folding folding = folding_of(op, attrs, inputs[0].shape);
+  if (folds(op, inputs)) {
+    const Folding folding = folding_of(attrs, inputs[0].shape);
     // What sums up everything has no rows to ask for; a short reduce_sum does, so that others may read its result.
     if (folding.kept == 1 && is_sum(op) &&
-        (op.name == "sum_squares" || folding.folded > kMaxFusedRow)) {
+        (op.fold == Fold::kSumSquares || folding.folded > kMaxFusedRow)) {
       return std::nullopt;
     }
     return folding.trailing ? FusedExtent{folding.kept, folding.folded}
@@ -231,17 +209,17 @@ std::optional<FusedRole> fused_role(const OpDef& op, const Attrs& attrs,
   const auto walked = [&](const TensorType& type) {
     return type.elements() == full || type.elements() == extent.rows;
   };
-  if (op.name == "full") {
+  if (op.repeats_number) {
     return walked(outputs[0]) ? std::optional(FusedRole::kConstant) : std::nullopt;
   }
   if (op.kind == OpKind::kElementwise) {
     return walked(outputs[0]) ? std::optional(FusedRole::kMap) : std::nullopt;
   }
-  if (op.name == "reshape" || op.name == "broadcast") {
+  if (op.order != Order::kOther) {
     if (inputs[0].elements() == outputs[0].elements() && walked(outputs[0])) {
       return FusedRole::kMove;
     }
-    const bool spreads = op.name == "broadcast" && inputs[0].elements() == extent.rows &&
+    const bool spreads = op.order == Order::kRepeated && inputs[0].elements() == extent.rows &&
                          outputs[0].elements() == full &&
                          spreads_rows(inputs[0].shape, outputs[0].shape, extent);
     return spreads ? std::optional(FusedRole::kSpread) : std::nullopt;
@@ -249,12 +227,12 @@ std::optional<FusedRole> fused_role(const OpDef& op, const Attrs& attrs,
   if (inputs.empty() || inputs[0].elements() != full || full == 0) {
     return std::nullopt;
   }
-  if (row_op(op) != nullptr) {
+  if (op.rows.whole_rows) {
     const bool rows = inputs[0].shape.back() == extent.n && extent.n <= kMaxFusedRow;
     return rows ? std::optional(FusedRole::kRow) : std::nullopt;
   }
-  if (is_fold(op) && is_floating(inputs[0].dtype)) {
-    return fold_role(folding_of(op, attrs, inputs[0].shape), op, extent);
+  if (folds(op, inputs)) {
+    return fold_role(folding_of(attrs, inputs[0].shape), op, extent);
   }
   return std::nullopt;
 }

@@ -12,6 +12,7 @@
 namespace mstrain {
 
 std::span<const OpDef> fused_ops();
+const OpDef& fused_op();
 
 struct FusedExtent {
   int64_t rows = 1, n = 1;

@@ -1,7 +1,7 @@
 // linear_cross_entropy{ignore_index, label_smoothing, transpose_weight}, linear_cross_entropy_grad{the same}.
 #include "core/ops/linear_cross_entropy.h"
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/dot_general.h"
 #include "core/ops/index_common.h"
@@ -183,7 +183,8 @@ constexpr OpDef kDefs[] = {
      .batch = batch,
      .decompose = decompose,
      .cost = cost,
-     .samples = samples},
+     .samples = samples,
+     .precision = Precision::kNarrow},
     {.name = "linear_cross_entropy_grad",
      .infer = infer_grad,
      .jvp = jvp_by_decomposition,

@@ -4,7 +4,7 @@
 // mean and rstd (1 / standard deviation) have the accumulation type.
 #include "core/ops/norm.h"
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
@@ -200,7 +200,8 @@ constexpr OpDef kDefs[] = {
      .batch = batch_rows,
      .decompose = decompose_layer_norm,
      .cost = cost,
-     .samples = samples_layer_norm},
+     .samples = samples_layer_norm,
+     .rows = {.whole_rows = true, .parameters = 0b110}},
     {.name = "layer_norm_grad",
      .infer = infer_layer_norm_grad,
      .jvp = jvp_by_decomposition,
@@ -208,7 +209,8 @@ constexpr OpDef kDefs[] = {
      .batch = batch_by_decomposition,
      .decompose = decompose_layer_norm_grad,
      .cost = cost_grad,
-     .samples = samples_layer_norm_grad},
+     .samples = samples_layer_norm_grad,
+     .rows = {.whole_rows = true, .parameters = 0b100, .column_sums = 0b110}},
     {.name = "rms_norm",
      .infer = infer_rms_norm,
      .jvp = jvp_by_decomposition,
@@ -216,7 +218,8 @@ constexpr OpDef kDefs[] = {
      .batch = batch_rows,
      .decompose = decompose_rms_norm,
      .cost = cost,
-     .samples = samples_rms_norm},
+     .samples = samples_rms_norm,
+     .rows = {.whole_rows = true, .parameters = 0b10}},
     {.name = "rms_norm_grad",
      .infer = infer_rms_norm_grad,
      .jvp = jvp_by_decomposition,
@@ -224,7 +227,8 @@ constexpr OpDef kDefs[] = {
      .batch = batch_by_decomposition,
      .decompose = decompose_rms_norm_grad,
      .cost = cost_grad,
-     .samples = samples_rms_norm_grad},
+     .samples = samples_rms_norm_grad,
+     .rows = {.whole_rows = true, .parameters = 0b100, .column_sums = 0b10}},
 };
 
 Tensors vjp_layer_norm(const Application& node, std::span<const Tensor> ct) {

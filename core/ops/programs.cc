@@ -1,4 +1,4 @@
-// Programs as functions: checkpoint, custom_vjp, barrier.
+// Programs as functions: recompute, custom_vjp, barrier.
 #include <algorithm>
 
 #include "core/ops/control_parts.h"
@@ -10,7 +10,7 @@ constexpr SourceLocation kHere = SourceLocation::current();
 
 }  // namespace
 
-Types infer_checkpoint(std::span<const TensorType> in, const Attrs& attrs) {
+Types infer_recompute(std::span<const TensorType> in, const Attrs& attrs) {
   const Graph& body = *attrs.graph("body");
   expect_types("input", body.types(body.inputs()), in);
   return body.types(body.outputs());
@@ -20,7 +20,7 @@ Tensors replay_body(const Attrs& attrs, std::span<const Tensor> in) {
   return replay(*attrs.graph("body"), in);
 }
 
-Tensors vjp_checkpoint(const Application& node, std::span<const Tensor> ct) {
+Tensors vjp_recompute(const Application& node, std::span<const Tensor> ct) {
   Parts held;
   held.add(node.inputs);
   std::vector<size_t> nonzero;

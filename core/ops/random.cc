@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/base/hash.h"
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "core/ops/alias.h"
 #include "core/ops/build.h"
 #include "core/ops/reduce.h"
 
@@ -358,31 +359,50 @@ std::vector<Sample> samples_copy(Dtype t) {
   return {{{of(t, {})}}, {{of(t, {3, 1025})}}, {{of(t, {0, 2})}}};
 }
 
+Attrs second_alone(const Attrs&, const Attrs& second) { return second; }
+Attrs transpose_twice(const Attrs& first, const Attrs& second) {
+  Shape axes;
+  for (int64_t axis : second.ints("axes")) {
+    axes.push_back(first.ints("axes")[static_cast<int>(axis)]);
+  }
+  return {{"axes", axes}};
+}
+
+struct Moves {
+  AliasRule alias = nullptr;
+  ComposeRule compose = nullptr;
+  Order order = Order::kOther;
+};
+
 constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, VjpRule vjp,
-                         BatchRule batch, SampleRule samples) {
+                         BatchRule batch, SampleRule samples, const Moves& moves = {}) {
   return {.name = name,
           .kind = OpKind::kMovement,
           .dtypes = DtypeClass::kAny,
           .infer = infer,
           .jvp = jvp,
           .vjp = vjp,
-          .linear = kLinearInAll,
           .batch = batch,
           .cost = cost,
-          .samples = samples};
+          .samples = samples,
+          .alias = moves.alias,
+          .compose = moves.compose,
+          .order = moves.order};
 }
 
 constexpr OpDef kDefs[] = {
-    movement("reshape", infer_reshape, jvp_same, vjp_reshape, batch_reshape, samples_reshape),
+    movement("reshape", infer_reshape, jvp_same, vjp_reshape, batch_reshape, samples_reshape,
+             {alias::reshape, second_alone, Order::kKept}),
     movement("transpose", infer_transpose, jvp_same, vjp_transpose, batch_transpose,
-             samples_transpose),
+             samples_transpose, {alias::transpose, transpose_twice}),
     movement("broadcast", infer_broadcast, jvp_same, vjp_broadcast, batch_broadcast,
-             samples_broadcast),
-    movement("slice", infer_slice, jvp_same, vjp_slice, batch_slice, samples_slice),
+             samples_broadcast, {alias::broadcast, second_alone, Order::kRepeated}),
+    movement("slice", infer_slice, jvp_same, vjp_slice, batch_slice, samples_slice, {alias::slice}),
     movement("pad", infer_pad, jvp_pad, vjp_pad, batch_pad, samples_pad),
-    movement("concat", infer_concat, jvp_concat, vjp_concat, batch_axis, samples_concat),
-    movement("split", infer_split, jvp_same, vjp_split, batch_axis, samples_split),
-    movement("flip", infer_flip, jvp_same, vjp_flip, batch_flip, samples_flip),
+    movement("concat", infer_concat, jvp_concat, vjp_concat, batch_axis, samples_concat,
+             {alias::only}),
+    movement("split", infer_split, jvp_same, vjp_split, batch_axis, samples_split, {alias::split}),
+    movement("flip", infer_flip, jvp_same, vjp_flip, batch_flip, samples_flip, {alias::flip}),
     movement("copy", infer_copy, jvp_same, vjp_copy, batch_copy, samples_copy),
 };
 
@@ -551,6 +571,7 @@ Tensors unstack(const Arg& x, int axis) {
 }
 
 Tensor copy(const Arg& x) { return move("copy", x.tensor(), {}, x.where()); }
+const OpDef& copy_op() { return op_named("copy"); }
 
 Tensor flip(const Arg& x, const Shape& axes) {
   return move("flip", x.tensor(), {{"axes", axes}}, x.where());

@@ -38,13 +38,7 @@ Tensors unstack(const Arg& x, int axis);
 Tensor flip(const Arg& x, const Shape& axes);
 // The same values in memory of their own, laid out densely.
 Tensor copy(const Arg& x);
-
-// Whether a movement op's result can be the input's memory with other strides; gives them and the offset (elements).
-struct Aliased {
-  Shape strides;
-  int64_t offset = 0;
-};
-std::optional<Aliased> alias_of(const OpDef& op, const Attrs& attrs, const ViewType& input,
-                                size_t output);
+// The operation behind copy(), for plans that need one.
+const OpDef& copy_op();
 
 }  // namespace mstrain

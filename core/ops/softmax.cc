@@ -2,7 +2,7 @@
 // log_softmax: x; log_softmax_grad: (y, g) -> g - e^y Σ g
 #include "core/ops/softmax.h"
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
@@ -99,7 +99,9 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_softmax,
      .cost = cost,
-     .samples = samples},
+     .samples = samples,
+     .precision = Precision::kWide,
+     .rows = {.whole_rows = true}},
     {.name = "softmax_grad",
      .infer = infer_grad,
      .jvp = jvp_by_decomposition,
@@ -107,7 +109,8 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_softmax_grad,
      .cost = cost_grad,
-     .samples = samples_softmax_grad},
+     .samples = samples_softmax_grad,
+     .rows = {.whole_rows = true}},
     {.name = "log_softmax",
      .infer = infer,
      .jvp = jvp_by_decomposition,
@@ -115,7 +118,9 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_log_softmax,
      .cost = cost,
-     .samples = samples},
+     .samples = samples,
+     .precision = Precision::kWide,
+     .rows = {.whole_rows = true}},
     {.name = "log_softmax_grad",
      .infer = infer_grad,
      .jvp = jvp_by_decomposition,
@@ -123,7 +128,8 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_log_softmax_grad,
      .cost = cost_grad,
-     .samples = samples_log_softmax_grad},
+     .samples = samples_log_softmax_grad,
+     .rows = {.whole_rows = true}},
 };
 
 Tensors vjp_softmax(const Application& node, std::span<const Tensor> ct) {

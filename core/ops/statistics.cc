@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
@@ -100,6 +100,7 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
                                                     OptimizerState state, const Tensor& lr,
                                                     const Tensor& grad_scale,
                                                     const UpdateControl& control) const {
+  const PartScope part(StepPart::kUpdate);
   const NameScope scope("optimizer");
   expect_scalar("lr", lr);
   expect_scalar("grad_scale", grad_scale);

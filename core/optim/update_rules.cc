@@ -1,6 +1,6 @@
 #include "core/optim/update_rules.h"
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/reduce.h"
 

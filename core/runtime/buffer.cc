@@ -119,12 +119,4 @@ Buffer Buffer::allocate(std::shared_ptr<Allocator> allocator, int64_t bytes) {
   return buffer;
 }
 
-Buffer Buffer::borrow(std::shared_ptr<const void> owner, void* data, int64_t bytes) {
-  Buffer buffer;
-  buffer.block_ = std::move(owner);
-  buffer.data_ = static_cast<std::byte*>(data);
-  buffer.bytes_ = bytes;
-  return buffer;
-}
-
 }  // namespace mstrain

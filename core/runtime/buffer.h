@@ -43,8 +43,6 @@ class Buffer {
   Buffer() = default;
   // Uninitialised memory from `allocator`, which the buffer keeps alive.
   static Buffer allocate(std::shared_ptr<Allocator> allocator, int64_t bytes);
-  // Memory owned by somebody else, kept alive by `owner`.
-  static Buffer borrow(std::shared_ptr<const void> owner, void* data, int64_t bytes);
 
   explicit operator bool() const { return block_ != nullptr; }
   std::byte* data() const { return data_; }

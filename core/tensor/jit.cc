@@ -72,10 +72,8 @@ JitCache::Entry& JitCache::find(
   const GraphPtr graph = trace_program(
       key.types, [&](std::span<const Tensor> traced) { return f(traced, entry.form); },
       &entry.captures);
-  CompileOptions options{options_.level, options_.rules_off,  false, donated,
-                         paths,          options_.loss_chunks};
+  CompileOptions options{options_.level, options_.rules_off, false, donated, options_.loss_chunks};
   options.donated.resize(graph->inputs().size(), false);
-  options.input_names.resize(graph->inputs().size(), "captured");
   entry.program = compile(*graph, options);
   ++compile_count_;
   entries_.emplace_back(std::move(key), std::move(entry));

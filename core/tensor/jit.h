@@ -47,6 +47,7 @@ struct ProgramCost {
 // One kernel as it ran. The texts live as long as the program.
 struct KernelTime {
   std::string_view op, scope;
+  StepPart part = StepPart::kForward;
   int64_t begin = 0, end = 0;  // nanoseconds of the steady clock
   double flops = 0, bytes = 0;
 };
@@ -72,7 +73,6 @@ struct CompileOptions {
   std::vector<std::string> rules_off = {};  // rules of fusion (core/compile/passes.h) not to use
   bool explain_fusion = false;              // keep what Program::fusion() tells
   std::vector<bool> donated;                // by graph input
-  std::vector<std::string> input_names;     // by graph input, for messages
   // From level 1 on: in how many chunks of rows the loss of a head and its gradients are computed, so that its logits
   // never exist as a whole. 1: in one.
   int64_t loss_chunks = kAutoChunks;

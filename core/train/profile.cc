@@ -6,24 +6,11 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/ir/tensor.h"
 
 namespace mstrain {
 namespace {
 
 constexpr std::array<std::string_view, 4> kParts{"forward", "backward", "optimizer", "other"};
-
-bool lies_in(std::string_view scope, std::string_view outer) {
-  return scope.starts_with(outer) && (scope.size() == outer.size() || scope[outer.size()] == '.');
-}
-
-// The scope that the model gave.
-std::string_view layer_of(std::string_view scope) {
-  if (lies_in(scope, kBackwardScope)) {
-    scope.remove_prefix(std::min(scope.size(), kBackwardScope.size() + 1));
-  }
-  return scope;
-}
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -116,15 +103,13 @@ std::string json_text(std::string_view text) { return Json(text).dump(); }
 }  // namespace
 
 std::string_view part_of(const KernelTime& kernel) {
-  return lies_in(kernel.scope, kBackwardScope)    ? kParts[1]
-         : lies_in(kernel.scope, kOptimizerScope) ? kParts[2]
-         : kernel.scope.empty()                   ? kParts[3]
-                                                  : kParts[0];
+  const bool other = kernel.part == StepPart::kForward && kernel.scope.empty();
+  return other ? kParts[3] : kParts[static_cast<size_t>(kernel.part)];
 }
 
 std::string display_name(const KernelTime& kernel) {
-  const std::string_view layer = layer_of(kernel.scope);
-  return layer.empty() ? std::string(kernel.op) : fmt::format("{} {}", layer, kernel.op);
+  return kernel.scope.empty() ? std::string(kernel.op)
+                              : fmt::format("{} {}", kernel.scope, kernel.op);
 }
 
 ProfileSummary summarise(std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels,
@@ -145,7 +130,7 @@ ProfileSummary summarise(std::span<const ProfiledStep> steps, std::span<const Ke
   for (const KernelTime& kernel : kernels) {
     add(parts, part_of(kernel), kernel);
     add(operations, kernel.op, kernel);
-    add(layers, layer_kind(layer_of(kernel.scope)), kernel);
+    add(layers, layer_kind(kernel.scope), kernel);
   }
   out.parts = longest_first(parts, count);
   out.operations = longest_first(operations, count);

@@ -43,9 +43,9 @@ struct ProfileSummary {
   std::vector<ProfileTotal> layers;      // scopes, with `*` for numbers: transformer.h.*.mlp.c_fc
 };
 
-// "forward", "backward" or "optimizer"; "other" for kernels outside every scope.
+// "forward", "backward" or "optimizer"; "other" for kernels of the forward part outside every scope.
 std::string_view part_of(const KernelTime& kernel);
-// The layer's scope, without the part, and the operation: "transformer.h.3.mlp.c_fc dot_general".
+// The layer's scope and the operation: "transformer.h.3.mlp.c_fc dot_general".
 std::string display_name(const KernelTime& kernel);
 
 // `steps` lie one after the other, `kernels` in the order in which they ran, all within the steps.

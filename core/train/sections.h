@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/config.h"
-#include "core/nn/recompute.h"
+#include "core/nn/recompute_rule.h"
 #include "core/optim/precision_config.h"
 #include "core/tensor/jit.h"
 #include "core/train/callback_sections.h"

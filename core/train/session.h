@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/train/evaluation.h"
-#include "core/train/plan.h"
+#include "core/train/planned_run.h"
 #include "core/train/run_directory.h"
 #include "core/train/saver.h"
 

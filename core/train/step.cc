@@ -57,19 +57,6 @@ double unit_for(int64_t count) {
   return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
 }
 
-std::vector<std::string> names_of(const TrainState& form, size_t batch, bool may_skip) {
-  std::vector<std::string> names;
-  flatten_tree(form, &names);
-  for (size_t i = 0; i < batch; ++i) {
-    names.push_back(fmt::format("batch.{}", i));
-  }
-  names.insert(names.end(), {"lr", "key", "step"});
-  if (may_skip) {
-    names.emplace_back("norm_limit");
-  }
-  return names;
-}
-
 }  // namespace
 
 struct StepProgram::Arguments {
@@ -154,8 +141,6 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   CompileOptions options = options_of(config);
   options.donated.assign(state_types_.size(), true);
   options.donated.resize(types.size() + captures_.size(), false);
-  options.input_names = names_of(form_, batch.size(), may_skip_);
-  options.input_names.resize(types.size() + captures_.size());
   program_ = compile(*graph, options);
 }
 
@@ -175,7 +160,8 @@ Tensor StepProgram::loss_scale_of(const TrainState& state) const {
 }
 
 std::pair<Tensor, Tensor> StepProgram::clipping(const Params& gradient, const Tensor& share) const {
-  const NameScope scope(fmt::format("{}.clip_grad", kOptimizerScope));
+  const PartScope part(StepPart::kUpdate);
+  const NameScope scope("optimizer.clip_grad");
   const Tensor sum = global_norm(gradient);
   const Tensor norm = cast(share, sum.dtype()) * sum;
   return {norm, clip_ ? share * cast(clip_factor(norm, *clip_), share.dtype()) : share};

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "core/train/plan.h"
+#include "core/train/planned_run.h"
 
 namespace mstrain {
 

@@ -60,7 +60,6 @@ class Trainer {
   bool wanted(Moment moment);
   void visit(Moment moment);
   double learning_rate(int64_t step) const;
-  void allocate_state();
   std::vector<StoredTensor> stored_model() const;
   std::vector<StoredTensor> stored_optimizer() const;
 

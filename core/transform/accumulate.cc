@@ -1,6 +1,6 @@
 #include "core/transform/accumulate.h"
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/control.h"
 #include "core/ops/shape.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/reduce.h"
 

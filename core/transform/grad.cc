@@ -1,16 +1,9 @@
 #include "core/transform/grad.h"
 
-#include <atomic>
-
 #include "core/ops/elementwise.h"
 
 namespace mstrain {
 namespace {
-
-int64_t next_tag() {
-  static std::atomic<int64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
 
 Tensors or_zeros(Tensors derivatives, std::span<const Tensor> like) {
   for (size_t i = 0; i < derivatives.size(); ++i) {
@@ -33,7 +26,7 @@ Tensors Differentiation::mark(std::span<const Tensor> inputs) {
   Trace& trace = *Trace::innermost();
   for (const Tensor& input : inputs) {
     trace.value_of(input);  // a constant becomes part of the trace, so that the mark is recorded
-    marked_.push_back(tagged_identity(trace.tensor_of(trace.value_of(input)), next_tag()));
+    marked_.push_back(mstrain::mark(trace.tensor_of(trace.value_of(input))));
   }
   return marked_;
 }

@@ -2,22 +2,11 @@
 
 #include <algorithm>
 
-#include "core/ops/accumulate.h"
+#include "core/ops/accumulation.h"
 #include "core/ops/elementwise.h"
 
 namespace mstrain {
 namespace {
-
-constexpr std::string_view kProducts[] = {"dot_general", "attention", "conv2d",
-                                          "linear_cross_entropy"};
-constexpr std::string_view kSums[] = {"reduce_sum", "reduce_prod", "sum_squares", "cumsum",
-                                      "softmax",    "log_softmax", "exp",         "expm1",
-                                      "log",        "log1p",       "pow",         "softplus"};
-constexpr std::string_view kAsWritten[] = {"scan", "while", "custom_vjp"};
-
-bool among(std::span<const std::string_view> names, const OpDef& op) {
-  return std::find(names.begin(), names.end(), op.name) != names.end();
-}
 
 class PrecisionReplay {
  public:
@@ -33,7 +22,7 @@ class PrecisionReplay {
     const std::vector<bool> live = graph_.live();
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (live[id] && graph_.node(id).op != &kInputOp) {
-        const NameScope scope = NameScope::absolute(graph_.node(id).scope);
+        const PlaceScope place = PlaceScope::again(graph_.node(id).place);
         apply_node(id);
       }
     }
@@ -51,7 +40,7 @@ class PrecisionReplay {
   bool is_constant(const Node& node) const {
     const bool follows =
         node.op->kind == OpKind::kMovement || node.op->kind == OpKind::kElementwise;
-    return node.op->name == "full" ||
+    return node.op->repeats_number ||
            (follows && !node.inputs.empty() &&
             std::all_of(node.inputs.begin(), node.inputs.end(),
                         [&](const Value& value) { return constant_[value.node]; }));
@@ -60,7 +49,7 @@ class PrecisionReplay {
   // A constant in another dtype: made again where it only repeats a number.
   Tensor converted(const Value& value, Dtype dtype) const {
     const Node& node = graph_.node(value.node);
-    if (constant_[value.node] && node.op->name == "full") {
+    if (constant_[value.node] && node.op->repeats_number) {
       return apply(*node.op, {}, node.attrs.with("dtype", dtype), node.where)[0];
     }
     if (constant_[value.node] && node.op->kind == OpKind::kMovement && node.inputs.size() == 1) {
@@ -96,7 +85,7 @@ class PrecisionReplay {
   // Whether a constant keeps its value in 16 bits.
   bool is_exact(const Value& value) const {
     const Node& node = graph_.node(value.node);
-    if (node.op->name == "full") {
+    if (node.op->repeats_number) {
       const auto number = static_cast<float>(node.attrs.number("value"));
       return (dtype_ == Dtype::kBF16 ? static_cast<float>(BFloat16(number))
                                      : static_cast<float>(Float16(number))) == number;
@@ -117,20 +106,25 @@ class PrecisionReplay {
   // The dtype of the node's operands.
   Dtype operand_dtype(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (constant_[id] || among(kSums, *node.op) || among(kAsWritten, *node.op)) {
+    if (constant_[id]) {
       return Dtype::kF32;
     }
-    return among(kProducts, *node.op) ? dtype_ : common_dtype(node);
+    switch (node.op->precision) {
+      case Precision::kNarrow: return dtype_;
+      case Precision::kWide:
+      case Precision::kAsWritten: return Dtype::kF32;
+      default: return common_dtype(node);
+    }
   }
 
   void apply_node(NodeId id) {
     const Node& node = graph_.node(id);
     constant_[id] = is_constant(node);
-    if (node.op->name == "checkpoint") {
-      results_[id] = checkpointed(node);
+    if (node.op->precision == Precision::kInside) {
+      results_[id] = recomputed(node);
       return;
     }
-    if (node.op->name == "barrier" || node.op->name == "cast") {
+    if (node.op->precision == Precision::kAny) {
       results_[id] = apply(*node.op, operands_of(node), node.attrs, node.where);
       return;
     }
@@ -151,7 +145,7 @@ class PrecisionReplay {
     return operands;
   }
 
-  Tensors checkpointed(const Node& node) const {
+  Tensors recomputed(const Node& node) const {
     const Tensors operands = operands_of(node);
     const Graph& body = *node.attrs.graph("body");
     Tensors none;

@@ -7,7 +7,7 @@
 //   sums        sums, softmax, exp, log, powers: their 16-bit operands are widened, and the result is f32
 //   others      run in 16 bits where all operands have them, else in f32; constants follow the rest, and where one is not
 //               exact in 16 bits, the result is rounded instead of it
-//   loops       scan, while and custom_vjp run in the types that they were written in; checkpoint's body is transformed
+//   loops       scan, while and custom_vjp run in the types that they were written in; recompute's body is transformed
 // Whatever the dtype of its operands, an operation computes in f32 inside (layer norm, cross-entropy, attention and products
 // too) and rounds its result once. Results have the types that f gives. f cannot read values, in eager mode neither.
 // Derivatives of the transformed function follow as of any other; gradients have the dtypes of the arguments.

@@ -1,4 +1,4 @@
-// Functions of trees as programs: what the transforms that need a whole function (vmap, checkpoint, scan, …) share.
+// Functions of trees as programs: what the transforms that need a whole function (vmap, recompute, scan, …) share.
 #pragma once
 
 #include <optional>

@@ -8,7 +8,7 @@
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
-#include "core/transform/checkpoint.h"
+#include "core/transform/recompute.h"
 #include "core/transform/scan.h"
 #include "core/transform/vmap.h"
 
@@ -157,7 +157,7 @@ class Builder {
       }
       return results;
     };
-    keep(checkpoint(f)(inputs_for(it)));
+    keep(mstrain::recompute(f)(inputs_for(it)));
   }
 
   // A carry of any shape, over slices of another value; a third is a constant of the loop.

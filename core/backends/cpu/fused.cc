@@ -3,6 +3,7 @@
 
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/tile_program.h"
+#include "core/ops/elementwise.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -17,8 +18,8 @@ bool supports(const KernelRequest& request) {
   for (NodeId id = 0; id < body.size(); ++id) {
     const Node& node = body.node(id);
     if (live[id] && node.op->kind == OpKind::kElementwise) {
-      const Value& worked = node.inputs[node.op->name == "where" ? 1 : 0];
-      if (!has_tile_loop(node.op->name, body.type(worked).dtype)) {
+      const Value& worked = node.inputs[elementwise_op(*node.op)->worked_input()];
+      if (!has_tile_loop(*node.op, body.type(worked).dtype)) {
         return false;
       }
     }
@@ -29,7 +30,7 @@ bool supports(const KernelRequest& request) {
   return std::adjacent_find(outputs.begin(), outputs.end()) == outputs.end();
 }
 
-Kernel prepare(const KernelRequest& request) { return tile_kernel(fused_program(request)); }
+Kernel prepare(const KernelRequest& request) { return tile_kernel(body_program(request)); }
 
 }  // namespace
 

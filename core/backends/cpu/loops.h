@@ -25,18 +25,16 @@ constexpr bool is_lane_type(Dtype dtype) {
 using TileLoop = void (*)(int64_t n, const void* const* inputs, void* output);
 using ConvertLoop = void (*)(int64_t n, const void* input, void* output);
 
-// One elementwise operation; null where a lane has none.
+// One elementwise operation; null where a lane has none. Conditions are bytes.
 struct ElementwiseLoop {
   const char* name;
-  TileLoop f32, f64, i64;
-  int weight;  // time per element relative to an addition, roughly
+  TileLoop f32 = nullptr, f64 = nullptr, i64 = nullptr, u8 = nullptr;
 };
 
 struct ElementwiseLoops {
-  const ElementwiseLoop* rows;
+  const ElementwiseLoop* rows;  // in the order of the table of operations
   int count;
-  TileLoop logical_and, logical_or, logical_not;  // on bytes
-  ConvertLoop load[kNumDtypes];                   // from memory of a dtype to its lane
+  ConvertLoop load[kNumDtypes];  // from memory of a dtype to its lane
   ConvertLoop store
       [3]
       [kNumDtypes];  // from a lane to memory: rounds to nearest even; float to integer truncates and saturates; integers wrap

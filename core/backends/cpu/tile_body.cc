@@ -8,13 +8,6 @@ namespace {
 
 using Count = TileStep::Count;
 
-TileStep::Fold fold_of(std::string_view name) {
-  return name == "reduce_max"    ? TileStep::Fold::kMax
-         : name == "reduce_min"  ? TileStep::Fold::kMin
-         : name == "sum_squares" ? TileStep::Fold::kSumSquares
-                                 : TileStep::Fold::kSum;
-}
-
 TileStep::RowOp row_op_of(std::string_view name) {
   using Op = TileStep::RowOp;
   static const std::map<std::string_view, Op> kNames = {
@@ -118,11 +111,11 @@ class BodyWalk {
       case FusedRole::kMove: result = operand(node.inputs[0]); return;
       case FusedRole::kSpread: result = builder_.spread(operand(node.inputs[0])); return;
       case FusedRole::kFoldRow:
-        result = builder_.fold_row(operand(node.inputs[0]), fold_of(node.op->name), type.dtype);
+        result = builder_.fold_row(operand(node.inputs[0]), node.op->fold, type.dtype);
         return;
       case FusedRole::kFoldColumns:
       case FusedRole::kFoldAll:
-        builder_.fold_out(operand(node.inputs[0]), fold_of(node.op->name),
+        builder_.fold_out(operand(node.inputs[0]), node.op->fold,
                           roles_[id] == FusedRole::kFoldColumns, result_of({id, 0}), type.dtype);
         return;
       case FusedRole::kMap: {
@@ -130,7 +123,7 @@ class BodyWalk {
         for (const Value& value : node.inputs) {
           operands.push_back(operand(value));
         }
-        result = builder_.map(node.op->name, operands, type.dtype, count_of({id, 0}));
+        result = builder_.map(*node.op, operands, type.dtype, count_of({id, 0}));
         return;
       }
       case FusedRole::kRow: add_row(id); return;
@@ -168,6 +161,6 @@ class BodyWalk {
 
 }  // namespace
 
-TileProgram fused_program(const KernelRequest& request) { return BodyWalk(request).run(); }
+TileProgram body_program(const KernelRequest& request) { return BodyWalk(request).run(); }
 
 }  // namespace mstrain::cpu

@@ -15,25 +15,21 @@ using Walk = TileWindow::Walk;
 // Rows that are dense inside are used where they lie from this length on; of shorter ones several make a tile.
 constexpr int64_t kLongRow = 256;
 
-const ElementwiseLoop* find_loop(std::string_view name,
-                                 const ElementwiseLoops& table = *loops().elementwise) {
-  for (int i = 0; i < table.count; ++i) {
-    if (name == table.rows[i].name) {
-      return &table.rows[i];
-    }
+// An operation's loop on tiles of `lane`; null where it has none.
+TileLoop loop_in(const OpDef& op, Lane lane, const Loops& loops) {
+  const ElementwiseLoop& row = loops.elementwise->rows[elementwise_index(op)];
+  switch (lane) {
+    case Lane::kF32: return row.f32;
+    case Lane::kF64: return row.f64;
+    case Lane::kI64: return row.i64;
+    case Lane::kU8: return row.u8;
   }
   return nullptr;
 }
 
-TileLoop logical_loop(std::string_view name, const ElementwiseLoops& table = *loops().elementwise) {
-  return name == "logical_and"   ? table.logical_and
-         : name == "logical_or"  ? table.logical_or
-         : name == "logical_not" ? table.logical_not
-                                 : nullptr;
-}
-
-TileLoop loop_in(const ElementwiseLoop& loop, Lane lane) {
-  return lane == Lane::kF32 ? loop.f32 : lane == Lane::kF64 ? loop.f64 : loop.i64;
+// Time per element relative to an addition, roughly: functions of many instructions are vectorised all alike.
+int weight_of(const ElementwiseOp& row) {
+  return row.traits.flops <= 3 ? static_cast<int>(row.traits.flops) : 8;
 }
 
 // What tiles of a type hold: bool stays bytes, as conditions want it.
@@ -45,11 +41,6 @@ bool is_tile(Dtype dtype) { return dtype == Dtype::kBool || is_lane_type(dtype);
 ConvertLoop load_of(Dtype dtype) { return loops().elementwise->load[static_cast<int>(dtype)]; }
 ConvertLoop store_of(Lane lane, Dtype dtype) {
   return loops().elementwise->store[static_cast<int>(lane)][static_cast<int>(dtype)];
-}
-
-bool is_comparison(std::string_view name) {
-  const ElementwiseOp* op = elementwise_op(*find_op(name));
-  return op != nullptr && op->comparison;
 }
 
 void take(TileStep& step, std::initializer_list<Register> registers) {
@@ -92,29 +83,25 @@ int TileBuilder::constant(double value, Dtype dtype, Count count) {
   return id;
 }
 
-int TileBuilder::map(std::string_view name, std::span<const int> operands, Dtype dtype,
-                     Count count) {
-  if (name == "stop_gradient") {
-    name = "identity";
-  }
-  const TileLoop logical = logical_loop(name);
+int TileBuilder::map(const OpDef& op, std::span<const int> operands, Dtype dtype, Count count) {
+  using OpKind = ElementwiseOp::Kind;
+  const ElementwiseOp& row = *elementwise_op(op);
   const auto dtype_of = [&](size_t i) { return values_[static_cast<size_t>(operands[i])].dtype; };
   // The lane of the operands whose type the operation works in.
-  const Lane lane = lane_of(dtype_of(name == "where" ? 1 : 0));
+  const bool logical = row.kind == OpKind::kCondition;
+  const Lane lane = logical ? Lane::kU8 : lane_of(dtype_of(row.worked_input()));
   TileStep step{.count = count, .lane = lane};
   for (size_t i = 0; i < operands.size(); ++i) {
-    const bool condition = logical != nullptr || (name == "where" && i == 0);
+    const bool condition = logical || (row.kind == OpKind::kSelection && i == 0);
     step.in[i] = condition ? tile(operands[i]) : numbers(operands[i]);
   }
   step.inputs = static_cast<int>(operands.size());
-  if (name == "cast") {
-    work_ += 1;
+  work_ += weight_of(row);
+  if (row.kind == OpKind::kConversion) {
     return stored(step.in[0], lane, dtype, count);
   }
-  const ElementwiseLoop* const row = find_loop(name);
-  step.loop = logical != nullptr ? logical : loop_in(*row, lane);
-  work_ += logical != nullptr ? 1 : row->weight;
-  const bool bytes = logical != nullptr || (dtype == Dtype::kBool && is_comparison(name));
+  step.loop = loop_in(op, lane, loops());
+  const bool bytes = logical || row.kind == OpKind::kComparison;
   const Lane made = bytes ? Lane::kU8 : lane;
   const Register result = push(step, width_of(made));
   if (bytes || is_lane_type(dtype)) {
@@ -136,7 +123,7 @@ int TileBuilder::spread(int value) {
   return id;
 }
 
-int TileBuilder::fold_row(int value, TileStep::Fold fold, Dtype dtype) {
+int TileBuilder::fold_row(int value, Fold fold, Dtype dtype) {
   const Lane lane = lane_of(values_[static_cast<size_t>(value)].dtype);
   TileStep step{.kind = Kind::kFoldRow, .count = Count::kPerRow, .lane = lane, .fold = fold};
   take(step, {tile(value)});
@@ -144,7 +131,7 @@ int TileBuilder::fold_row(int value, TileStep::Fold fold, Dtype dtype) {
   return stored(push(step, width_of(lane)), lane, dtype, Count::kPerRow);
 }
 
-void TileBuilder::fold_out(int value, TileStep::Fold fold, bool columns, int output, Dtype dtype) {
+void TileBuilder::fold_out(int value, Fold fold, bool columns, int output, Dtype dtype) {
   const Lane lane = lane_of(values_[static_cast<size_t>(value)].dtype);
   TileStep step{.kind = columns ? Kind::kFoldColumns : Kind::kFoldAll, .lane = lane, .fold = fold};
   take(step, {tile(value)});
@@ -376,14 +363,13 @@ void TileBuilder::rename(Register from, Register to) {
   needs_.erase(from);
 }
 
-bool has_tile_loop(std::string_view op, Dtype dtype) {
+bool has_tile_loop(const OpDef& op, Dtype dtype) {
   // The same in every set. Kernels are registered before anybody could be told that the processor will not do.
-  const ElementwiseLoops& table = *loops_for(Isa::kBaseline)->elementwise;
-  if (op == "cast" || op == "stop_gradient" || logical_loop(op, table) != nullptr) {
-    return true;
-  }
-  const ElementwiseLoop* row = find_loop(op, table);
-  return row != nullptr && loop_in(*row, lane_of(dtype)) != nullptr;
+  const Loops& baseline = *loops_for(Isa::kBaseline);
+  const ElementwiseOp& row = *elementwise_op(op);
+  return row.kind == ElementwiseOp::Kind::kConversion ||
+         row.kind == ElementwiseOp::Kind::kCondition ||
+         loop_in(op, lane_of(dtype), baseline) != nullptr;
 }
 
 TileProgram elementwise_program(const KernelRequest& request) {
@@ -393,7 +379,7 @@ TileProgram elementwise_program(const KernelRequest& request) {
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     operands.push_back(builder.input(i, Count::kFull));
   }
-  builder.output(builder.map(request.op.name, operands, out.dtype, Count::kFull), 0);
+  builder.output(builder.map(request.op, operands, out.dtype, Count::kFull), 0);
   return builder.finish();
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <string_view>
 
 #include "core/backends/cpu/tile_layout.h"
 #include "core/backends/cpu/tile_program.h"
@@ -19,13 +18,13 @@ class TileBuilder {
 
   int input(size_t i, Count count);
   int constant(double value, Dtype dtype, Count count);
-  // `name`: of an elementwise operation. Returns the result.
-  int map(std::string_view name, std::span<const int> operands, Dtype dtype, Count count);
+  // An elementwise operation. Returns the result.
+  int map(const OpDef& op, std::span<const int> operands, Dtype dtype, Count count);
   // One number a row becomes n of them.
   int spread(int value);
-  int fold_row(int value, TileStep::Fold fold, Dtype dtype);
+  int fold_row(int value, Fold fold, Dtype dtype);
   // A sum that only leaves the program, as kernel output `output`.
-  void fold_out(int value, TileStep::Fold fold, bool columns, int output, Dtype dtype);
+  void fold_out(int value, Fold fold, bool columns, int output, Dtype dtype);
   // An operation on rows; `sums` are the kernel outputs of its sums over rows (-1: not wanted).
   std::vector<int> row(TileStep::RowOp op, std::span<const int> operands, double eps,
                        std::span<const TensorType> results, std::span<const int> sums);

@@ -40,7 +40,6 @@ struct TileStep {
     kRmsNorm,
     kRmsNormGrad
   };
-  enum class Fold : uint8_t { kSum, kSumSquares, kMax, kMin };
   enum class Count : uint8_t { kFull, kPerRow, kParameter };  // how many elements of a tile
 
   Kind kind = Kind::kLoop;
@@ -118,10 +117,10 @@ struct TileProgram {
 // One elementwise operation.
 TileProgram elementwise_program(const KernelRequest& request);
 // The body of a `fused` operation, which must be legal.
-TileProgram fused_program(const KernelRequest& request);
+TileProgram body_program(const KernelRequest& request);
 
-// Whether the machine has an operation's loop for its element type.
-bool has_tile_loop(std::string_view op, Dtype dtype);
+// Whether the machine has an elementwise operation's loop for its element type.
+bool has_tile_loop(const OpDef& op, Dtype dtype);
 
 Kernel tile_kernel(TileProgram program);
 

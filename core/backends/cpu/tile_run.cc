@@ -176,12 +176,13 @@ class Worker {
   }
 
   template <class T>
-  static double fold(const RowLoops<T>& loops, TileStep::Fold fold, int64_t n, const T* x) {
+  static double fold(const RowLoops<T>& loops, Fold fold, int64_t n, const T* x) {
     switch (fold) {
-      case TileStep::Fold::kSum: return loops.sum(n, x);
-      case TileStep::Fold::kSumSquares: return loops.sum_squares(n, x);
-      case TileStep::Fold::kMax: return static_cast<double>(loops.max(n, x));
-      case TileStep::Fold::kMin: return static_cast<double>(loops.min(n, x));
+      case Fold::kSum: return loops.sum(n, x);
+      case Fold::kSumSquares: return loops.sum_squares(n, x);
+      case Fold::kMax: return static_cast<double>(loops.max(n, x));
+      case Fold::kMin: return static_cast<double>(loops.min(n, x));
+      case Fold::kNone: break;
     }
     return 0;
   }

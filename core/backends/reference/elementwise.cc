@@ -30,27 +30,11 @@ void run(const Call& call) {
   }
 }
 
-void run_cast(const Call& call) {
-  const Elements& x = call.in[0];
-  const Elements& out = call.out[0];
-  for (int64_t i = 0; i < out.count(); ++i) {
-    if (is_floating(x.dtype())) {
-      out.set(i, x.number(i));
-    } else {
-      out.set_integer(i, x.integer(i));
-    }
-  }
-}
-
 }  // namespace
 
 void register_elementwise() {
   for (const OpDef& op : elementwise_ops()) {
-    if (op.name == "cast") {
-      define<run_cast>(op.name);
-    } else {
-      define<run>(op.name);
-    }
+    define<run>(op.name);
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "core/nn/recompute.h"
+#include "core/nn/recompute_rule.h"
 #include "core/ops/linear_cross_entropy.h"
 #include "core/tensor/params.h"
 #include "suites/transformer/gpt/config.h"

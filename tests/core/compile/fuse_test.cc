@@ -149,10 +149,10 @@ TEST(Fuse, MakesNoCycle) {
   EXPECT_THAT(groups({square}, f), ElementsAre("add + tanh"));
 }
 
-TEST(Fuse, DoesNotMixThePassesOfAStep) {
+TEST(Fuse, DoesNotMixThePartsOfAStep) {
   const auto f = [](std::span<const Tensor> x) {
     const Tensor forward = exp(x[0]);
-    const NameScope scope(kBackwardScope);
+    const PartScope part(StepPart::kBackward);
     return Tensors{forward * x[1]};
   };
   EXPECT_THAT(groups({kX, kX}, f), IsEmpty());

@@ -22,7 +22,7 @@ TEST(Dot, DrawsNodesEdgesAndResults) {
 TEST(Dot, DrawsProgramsInsideProgramsAndEscapesNames) {
   const std::string text = to_dot(*sample_program());
   EXPECT_THAT(text, HasSubstr("subgraph cluster_"));
-  EXPECT_THAT(text, HasSubstr("body of checkpoint"));
+  EXPECT_THAT(text, HasSubstr("body of recompute"));
   EXPECT_THAT(text, HasSubstr("say \\\"x\\\""));
   EXPECT_EQ(std::count(text.begin(), text.end(), '{'), std::count(text.begin(), text.end(), '}'));
 }

@@ -39,7 +39,7 @@ inline GraphPtr sample_program() {
                                      [](std::span<const Tensor> carries) {
                                        return Tensors{tanh(carries[0] * 0.1), carries[1] / 3};
                                      });
-    const Tensors inner = checkpoint_program(body, halves);
+    const Tensors inner = recompute_program(body, halves);
     const GraphPtr step =
         program_of({{Dtype::kF64, {}}, {Dtype::kF64, {2}}}, [](std::span<const Tensor> a) {
           return Tensors{a[0] + sum(a[1]), a[1] * 2};
@@ -82,7 +82,7 @@ inline GraphPtr random_program(Rng& rng, int steps) {
         default: {
           const GraphPtr body = program_of(
               {type, type}, [](std::span<const Tensor> a) { return Tensors{a[0] - a[1]}; });
-          values.push_back(checkpoint_program(body, std::array{x, any()})[0]);
+          values.push_back(recompute_program(body, std::array{x, any()})[0]);
         }
       }
     }

@@ -77,6 +77,26 @@ TEST(GraphText, IsReadable) {
             "}\n");
 }
 
+TEST(GraphText, SaysThePartOfTheStepBeforeTheScope) {
+  const std::string text =
+      "graph {\n"
+      "  %0 = input() : f32[4]\n"
+      "  %1 = exp(%0) : f32[4]  @backward\n"
+      "  %2 = neg(%1) : f32[4]  @backward \"h.3\"\n"
+      "  %3 = abs(%2) : f32[4]  @update \"optimizer\"\n"
+      "  %4 = abs(%3) : f32[4]  @\"backward\"\n"
+      "  return %4\n"
+      "}\n";
+  const GraphPtr graph = parse_graph(text);
+  EXPECT_EQ(to_text(*graph), text);
+  EXPECT_EQ(graph->node(1).place.part, StepPart::kBackward);
+  EXPECT_EQ(graph->node(3).place.part, StepPart::kUpdate);
+  EXPECT_EQ(graph->node(4).place.part, StepPart::kForward);
+  EXPECT_THROW(
+      parse_graph("graph { %0 = input() : f32[4] %1 = exp(%0) : f32[4] @sideward return %1 }"),
+      Error);
+}
+
 TEST(GraphText, ParsesBackToTheSameProgram) {
   const GraphPtr graph = sample_program();
   const std::string text = to_text(*graph);

@@ -28,7 +28,7 @@ TEST(Verify, AcceptsRecordedPrograms) {
 TEST(Verify, FindsTypesThatTheOperationDoesNotGive) {
   Graph graph;
   const Value x = graph.add_input({Dtype::kF32, {4}});
-  graph.add(op_named("neg"), {x}, {}, {{Dtype::kF32, {5}}}, {}, "h.0");
+  graph.add(op_named("neg"), {x}, {}, {{Dtype::kF32, {5}}}, {StepPart::kForward, "h.0"});
   EXPECT_EQ(error_of(graph, "fuse"),
             "after fuse: %1 = neg has f32[5] as result 0, not f32[4], in h.0");
 }
@@ -78,9 +78,9 @@ TEST(Verify, LooksIntoProgramsInAttributes) {
   body->set_outputs({{wrong, 0}});
   Graph graph;
   const Value x = graph.add_input({Dtype::kF32, {4}});
-  graph.add(op_named("checkpoint"), {x}, {{"body", GraphPtr(body)}}, {{Dtype::kF32, {5}}});
+  graph.add(op_named("recompute"), {x}, {{"body", GraphPtr(body)}}, {{Dtype::kF32, {5}}});
   EXPECT_EQ(error_of(graph),
-            "%1 = checkpoint has an invalid body: %1 = neg has f32[5] as result 0, not f32[4]");
+            "%1 = recompute has an invalid body: %1 = neg has f32[5] as result 0, not f32[4]");
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include "core/nn/random_scope.h"
 #include "core/ops/statistics.h"
 #include "core/runtime/context.h"
-#include "core/transform/checkpoint.h"
+#include "core/transform/recompute.h"
 #include "core/transform/scan.h"
 #include "core/transform/vmap.h"
 #include "tests/core/transform/support.h"
@@ -147,7 +147,7 @@ TEST_F(DropoutByPlace, IsTheSameWhenComputedAgain) {
     return [f](const Tensor& x) { return sum(square(f(x))); };
   };
   const Tensor x = random_tensor({6, 5, 3}, 4);
-  expect_equal(grad(loss(checkpoint(half)))(x), grad(loss(half))(x));
+  expect_equal(grad(loss(recompute(half)))(x), grad(loss(half))(x));
 }
 
 TEST_F(DropoutByPlace, NamesTheLayerWhoseDrawDoesNotCountSamples) {

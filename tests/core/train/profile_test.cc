@@ -115,13 +115,13 @@ TEST(Profile, NamesAndTotalsAreThoseOfThePlan) {
     const std::function<void(const Plan&)> walk = [&](const Plan& inner) {
       for (const PlanStep& step : inner.steps) {
         if (step.loop == nullptr) {
-          names.push_back(display_name({step.name, step.scope}));
+          names.push_back(display_name({step.name, step.place.scope}));
         }
         if (step.loop == nullptr) {
           continue;
         }
         for (const PlanPack& pack : step.loop->body->packs) {
-          names.push_back(display_name({"pack", step.scope}));
+          names.push_back(display_name({"pack", step.place.scope}));
           packed += static_cast<double>(pack.view.type.bytes() + pack.kernel->packed.bytes);
         }
         for (int64_t t = 0; t < step.loop->length; ++t) {
@@ -166,19 +166,21 @@ TEST(Profile, NamesAndTotalsAreThoseOfThePlan) {
   }
 }
 
-TEST(Profile, LayersAndPartsAreReadOffTheScopes) {
-  const KernelTime forward{"dot_general", "transformer.h.3.mlp.c_fc", 0, 4'000'000'000, 8, 2};
+TEST(Profile, LayersAreScopesAndPartsThoseOfTheStep) {
+  const KernelTime forward{
+      "dot_general", "transformer.h.3.mlp.c_fc", StepPart::kForward, 0, 4'000'000'000, 8, 2};
   const KernelTime other{
-      "dot_general", "transformer.h.10.mlp.c_fc", 5'000'000'000, 6'000'000'000, 8, 2};
-  const KernelTime backward{"layer_norm_grad", "backward.transformer.ln_f", 6'000'000'000,
-                            8'000'000'000};
-  const KernelTime optimizer{"adamw", "optimizer", 8'000'000'000, 9'000'000'000};
-  const KernelTime bare{"add", "", 9'000'000'000, 9'500'000'000};
+      "dot_general", "transformer.h.10.mlp.c_fc", StepPart::kForward, 5'000'000'000, 6'000'000'000, 8,
+      2};
+  const KernelTime backward{"layer_norm_grad", "transformer.ln_f", StepPart::kBackward,
+                            6'000'000'000, 8'000'000'000};
+  const KernelTime optimizer{"adamw", "optimizer", StepPart::kUpdate, 8'000'000'000, 9'000'000'000};
+  const KernelTime bare{"add", "", StepPart::kForward, 9'000'000'000, 9'500'000'000};
   EXPECT_EQ(display_name(forward), "transformer.h.3.mlp.c_fc dot_general");
   EXPECT_EQ(display_name(backward), "transformer.ln_f layer_norm_grad");
   EXPECT_EQ(display_name(bare), "add");
-  EXPECT_EQ(part_of({"add", "backward"}), "backward");
-  EXPECT_EQ(part_of({"add", "backwards.x"}), "forward");
+  EXPECT_EQ(part_of({"add", "", StepPart::kBackward}), "backward");
+  EXPECT_EQ(part_of({"add", "backward.x"}), "forward");
   const std::vector<KernelTime> kernels{forward, other, backward, optimizer, bare};
   const std::vector<ProfiledStep> steps{{7, 0, 5'000'000'000, 1},
                                         {8, 5'000'000'000, 11'000'000'000, 5}};

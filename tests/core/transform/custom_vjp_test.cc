@@ -1,7 +1,7 @@
 #include "core/transform/custom_vjp.h"
 
-#include "core/transform/checkpoint.h"
 #include "core/transform/jacobian.h"
+#include "core/transform/recompute.h"
 #include "core/transform/vmap.h"
 #include "tests/core/transform/support.h"
 
@@ -75,7 +75,7 @@ TEST(CustomVjp, WorksInsideOtherTransforms) {
   const Tensor x = random_tensor({4, 3}, 3);
   const auto each = vmap(grad([](const Tensor& t) { return sum(exp_like(3)(t)); }));
   expect_near(in_both_modes(each, x), 3 * exp(x));
-  const auto recomputed = [](const Tensor& t) { return sum(checkpoint(exp_like(3))(t)); };
+  const auto recomputed = [](const Tensor& t) { return sum(recompute(exp_like(3))(t)); };
   expect_near(in_both_modes(grad(recomputed), x), 3 * exp(x));
 }
 

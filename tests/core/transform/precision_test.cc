@@ -5,7 +5,7 @@
 #include "core/ops/index.h"
 #include "core/ops/norm.h"
 #include "core/ops/softmax.h"
-#include "core/transform/checkpoint.h"
+#include "core/transform/recompute.h"
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -116,7 +116,7 @@ TEST(Precision, AgreesInBothModesAndUnderRecomputation) {
   const auto run = [&](Dtype dtype, bool recomputes) {
     const auto f = in_precision(dtype, [&](const Tensor& p) {
       const auto one = [&](const Tensor& y) { return layer(p, y); };
-      return sum(square(recomputes ? checkpoint(one)(one(x)) : one(one(x)))) / 30.0;
+      return sum(square(recomputes ? recompute(one)(one(x)) : one(one(x)))) / 30.0;
     });
     return [f](const Tensor& p) {
       const auto [value, gradient] = value_and_grad(f)(p);

@@ -1,7 +1,7 @@
 #include "core/transform/scan.h"
 
-#include "core/transform/checkpoint.h"
 #include "core/transform/jacobian.h"
+#include "core/transform/recompute.h"
 #include "core/transform/vmap.h"
 #include "tests/core/transform/support.h"
 
@@ -204,7 +204,7 @@ TEST(Scan, NestsAndRecomputes) {
   };
   const auto f = [&](const Tensor& xs) { return sum(scan(inner, f64(1), xs).second); };
   const auto recomputed = [&](const Tensor& xs) {
-    return sum(scan(checkpoint(inner), f64(1), xs).second);
+    return sum(scan(recompute(inner), f64(1), xs).second);
   };
   const auto plain = [](const Tensor& xs) {
     Tensor c = f64(1);

@@ -9,7 +9,7 @@
 
 #include "core/data/simple_tokenizers.h"
 #include "core/exec/execute.h"
-#include "core/train/plan.h"
+#include "core/train/planned_run.h"
 #include "core/train/session.h"
 #include "suites/transformer/gpt/task.h"
 

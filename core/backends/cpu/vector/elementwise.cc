@@ -1,40 +1,34 @@
 // Tile loops of the elementwise operations.
 #include "core/backends/cpu/vector/isa.h"
 // Other headers after it.
+#include <type_traits>
+
 #include "core/backends/cpu/loops.h"
 
 namespace mstrain::cpu::MSTRAIN_ISA {
 namespace {
 
-template <class T, T (*f)(T)>
+// A row's function on tiles: F takes scalars. Results of type bool are bytes.
+template <class T, class F>
 MSTRAIN_FLATTEN void unary(int64_t n, const void* const* inputs, void* output) {
+  using Z = std::conditional_t<std::is_same_v<decltype(F()(T())), bool>, uint8_t, T>;
   const T* x = static_cast<const T*>(inputs[0]);
-  T* z = static_cast<T*>(output);
+  Z* z = static_cast<Z*>(output);
   MSTRAIN_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    z[i] = f(x[i]);
+    z[i] = static_cast<Z>(F()(x[i]));
   }
 }
 
-template <class T, T (*f)(T, T)>
+template <class T, class F>
 MSTRAIN_FLATTEN void binary(int64_t n, const void* const* inputs, void* output) {
+  using Z = std::conditional_t<std::is_same_v<decltype(F()(T(), T())), bool>, uint8_t, T>;
   const T* x = static_cast<const T*>(inputs[0]);
   const T* y = static_cast<const T*>(inputs[1]);
-  T* z = static_cast<T*>(output);
+  Z* z = static_cast<Z*>(output);
   MSTRAIN_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    z[i] = f(x[i], y[i]);
-  }
-}
-
-template <class T, bool (*f)(T, T)>
-MSTRAIN_FLATTEN void compare(int64_t n, const void* const* inputs, void* output) {
-  const T* x = static_cast<const T*>(inputs[0]);
-  const T* y = static_cast<const T*>(inputs[1]);
-  uint8_t* z = static_cast<uint8_t*>(output);
-  MSTRAIN_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    z[i] = f(x[i], y[i]) ? 1 : 0;
+    z[i] = static_cast<Z>(F()(x[i], y[i]));
   }
 }
 
@@ -52,64 +46,47 @@ void select(int64_t n, const void* const* inputs, void* output) {
   }
 }
 
-template <class Function>
-void bytes(int64_t n, const void* const* inputs, void* output, Function f) {
-  const uint8_t* x = static_cast<const uint8_t*>(inputs[0]);
-  const uint8_t* y = static_cast<const uint8_t*>(inputs[1]);
-  uint8_t* z = static_cast<uint8_t*>(output);
-  MSTRAIN_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    z[i] = f(x[i], y[i]) ? 1 : 0;
-  }
-}
-void logical_and(int64_t n, const void* const* inputs, void* output) {
-  bytes(n, inputs, output, [](uint8_t x, uint8_t y) { return (x != 0) & (y != 0); });
-}
-void logical_or(int64_t n, const void* const* inputs, void* output) {
-  bytes(n, inputs, output, [](uint8_t x, uint8_t y) { return (x | y) != 0; });
-}
-void logical_not(int64_t n, const void* const* inputs, void* output) {
-  const void* const twice[2] = {inputs[0], inputs[0]};
-  bytes(n, twice, output, [](uint8_t x, uint8_t) { return x == 0; });
-}
+// Classes of types: whether integers are among them.
+constexpr bool kFloating = false, kNumeric = true, kAny = true;
 
-// Time per element relative to an addition.
-constexpr int weight_of(const char* name) {
-  constexpr const char* kCheap[] = {"floor", "ceil", "round", "sqrt", "rsqrt"};
-  for (const char* cheap : kCheap) {
-    const char* a = cheap;
-    const char* b = name;
-    while (*a != 0 && *a == *b) {
-      ++a;
-      ++b;
-    }
-    if (*a == *b) {
-      return 2;
-    }
+template <bool integers, class F>
+constexpr ElementwiseLoop loops_of_one(const char* name, F) {
+  ElementwiseLoop loop{name, unary<float, F>, unary<double, F>};
+  if constexpr (integers) {
+    loop.i64 = unary<int64_t, F>;
   }
-  return 8;
+  return loop;
+}
+template <bool integers, class F>
+constexpr ElementwiseLoop loops_of_two(const char* name, F) {
+  ElementwiseLoop loop{name, binary<float, F>, binary<double, F>};
+  if constexpr (integers) {
+    loop.i64 = binary<int64_t, F>;
+  }
+  return loop;
+}
+template <class F>
+constexpr TileLoop one(F) {
+  return unary<uint8_t, F>;
+}
+template <class F>
+constexpr TileLoop two(F) {
+  return binary<uint8_t, F>;
 }
 
 // clang-format off
-#define MSTRAIN_ROW(name) \
-  {#name, unary<float, scalar::name<float>>, unary<double, scalar::name<double>>, unary<int64_t, scalar::name<int64_t>>, 1},
-#define MSTRAIN_ROW_FLOATING(name) \
-  {#name, unary<float, scalar::name<float>>, unary<double, scalar::name<double>>, nullptr, weight_of(#name)},
-#define MSTRAIN_ROW2(name) \
-  {#name, binary<float, scalar::name<float>>, binary<double, scalar::name<double>>, binary<int64_t, scalar::name<int64_t>>, 1},
-#define MSTRAIN_ROW2_FLOATING(name) \
-  {#name, binary<float, scalar::name<float>>, binary<double, scalar::name<double>>, nullptr, 8},
-#define MSTRAIN_ROW_COMPARE(name) \
-  {#name, compare<float, scalar::name<float>>, compare<double, scalar::name<double>>, compare<int64_t, scalar::name<int64_t>>, 1},
+#define ONE(name) [](auto x) { return scalar::name(x); }
+#define TWO(name) [](auto x, auto y) { return scalar::name(x, y); }
+#define UNARY(name, types, ...) loops_of_one<types>(#name, ONE(name)),
+#define BINARY(name, types, ...) loops_of_two<types>(#name, TWO(name)),
+#define COMPARISON(name, ...) loops_of_two<true>(#name, TWO(name)),
+#define CONDITION1(name, ...) {#name, nullptr, nullptr, nullptr, one(ONE(name))},
+#define CONDITION2(name, ...) {#name, nullptr, nullptr, nullptr, two(TWO(name))},
+#define SELECTION(name) {#name, select<float>, select<double>, select<int64_t>},
+#define CONVERSION(name) {#name},
 // clang-format on
-
-const ElementwiseLoop kRows[] = {
-    MSTRAIN_UNARY_NUMERIC(MSTRAIN_ROW)              //
-    MSTRAIN_UNARY_FLOATING(MSTRAIN_ROW_FLOATING)    //
-    MSTRAIN_BINARY_NUMERIC(MSTRAIN_ROW2)            //
-    MSTRAIN_BINARY_FLOATING(MSTRAIN_ROW2_FLOATING)  //
-    MSTRAIN_COMPARISONS(MSTRAIN_ROW_COMPARE)        //
-    {"where", select<float>, select<double>, select<int64_t>, 1},
+constexpr ElementwiseLoop kRows[] = {
+#include "core/ops/elementwise_table.inc"
 };
 
 uint16_t to_bf16(float value) {
@@ -200,8 +177,7 @@ constexpr void fill_saturating_stores(ConvertLoop* stores) {
 }
 
 constexpr ElementwiseLoops make_loops() {
-  ElementwiseLoops loops = {
-      kRows, static_cast<int>(std::size(kRows)), logical_and, logical_or, logical_not, {}, {}};
+  ElementwiseLoops loops = {kRows, static_cast<int>(std::size(kRows)), {}, {}};
   ConvertLoop* load = loops.load;
   load[static_cast<int>(Dtype::kF64)] = convert<double, double, wrap<double, double>>;
   load[static_cast<int>(Dtype::kF32)] = convert<float, float, wrap<float, float>>;

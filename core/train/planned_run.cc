@@ -1,4 +1,4 @@
-#include "core/train/plan.h"
+#include "core/train/planned_run.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "core/transform/checkpoint.h"
+#include "core/transform/recompute.h"
 
 #include "core/exec/execute.h"
 #include "core/ops/random.h"
@@ -23,7 +23,7 @@ auto network(const Block& f) {
 }
 
 const auto kPlain = network(block);
-const auto kRecomputed = network(checkpoint(block));
+const auto kRecomputed = network(recompute(block));
 
 std::pair<Tensor, Tensor> arguments() {
   return {random_tensor({3, 4}, 1), random_tensor({4, 4}, 2)};
@@ -63,7 +63,7 @@ TEST(Checkpoint, SecondDerivativesAndForwardMode) {
 TEST(Checkpoint, DerivativesReachCapturedTensors) {
   const auto f = [](const Tensor& w) {
     const Tensor x = random_tensor({3, 4}, 5);
-    return sum(checkpoint([&](const Tensor& t) { return block(t, w); })(x));
+    return sum(recompute([&](const Tensor& t) { return block(t, w); })(x));
   };
   const auto plain = [](const Tensor& w) { return sum(block(random_tensor({3, 4}, 5), w)); };
   const Tensor w = random_tensor({4, 4}, 6);
@@ -71,8 +71,8 @@ TEST(Checkpoint, DerivativesReachCapturedTensors) {
 }
 
 TEST(Checkpoint, NestsAndBatches) {
-  const auto inner = checkpoint([](const Tensor& x) { return sin(x) * x; });
-  const auto outer = checkpoint([&](const Tensor& x) { return sum(exp(inner(x))); });
+  const auto inner = recompute([](const Tensor& x) { return sin(x) * x; });
+  const auto outer = recompute([&](const Tensor& x) { return sum(exp(inner(x))); });
   const auto plain = [](const Tensor& x) { return sum(exp(sin(x) * x)); };
   const Tensor x = random_tensor({5, 3}, 7);
   expect_equal(in_both_modes(grad(outer), x), grad(plain)(x));
@@ -83,12 +83,12 @@ TEST(Checkpoint, DropsTheSameElementsWhenItRunsAgain) {
   const Tensor key = rng_key(3);
   const auto f = [&](const Tensor& x) { return sum(square(dropout(x, 0.5, key))); };
   const Tensor x = random_tensor({64}, 8);
-  expect_equal(in_both_modes(grad(checkpoint(f)), x), grad(f)(x));
+  expect_equal(in_both_modes(grad(recompute(f)), x), grad(f)(x));
 }
 
 TEST(Checkpoint, IntegersAndTreesPassThrough) {
   const Tensor ids = vector({2, 0, 1}, Dtype::kI32);
-  const auto f = checkpoint([](const std::pair<Tensor, Tensor>& p) {
+  const auto f = recompute([](const std::pair<Tensor, Tensor>& p) {
     return std::pair(p.first + 1, cast(p.first, Dtype::kF64) * p.second);
   });
   const auto [next, product] = in_both_modes(
@@ -123,7 +123,7 @@ TEST(Checkpoint, KeepsLessForTheBackwardPass) {
     return compile(*graph)->memory().arena;
   };
   const Tensor x = random_tensor({4096}, 9);
-  EXPECT_LT(saved(chain(checkpoint(wide)), x), saved(chain(wide), x) / 2);
+  EXPECT_LT(saved(chain(recompute(wide)), x), saved(chain(wide), x) / 2);
 }
 
 }  // namespace

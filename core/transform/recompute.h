@@ -6,16 +6,16 @@
 
 namespace mstrain {
 
-// checkpoint(f)(x, y, …) is f(x, y, …), whose backward pass computes f again from x, y, … instead of keeping what it
+// recompute(f)(x, y, …) is f(x, y, …), whose backward pass computes f again from x, y, … instead of keeping what it
 // computed on the way. Values and derivatives, also with respect to tensors that f uses from outside, are those of f
 // bit for bit. f is recorded, so that it cannot read values.
 template <class F>
-auto checkpoint(F f) {
+auto recompute(F f) {
   return [f = std::move(f)](const auto&... given) {
     const auto arguments = std::make_tuple(given...);
     const Tensors leaves = flatten_tree(arguments);
     const auto recorded = record(f, arguments, types_of(leaves));
-    return recorded.rebuild(checkpoint_program(recorded.program, recorded.inputs(leaves)));
+    return recorded.rebuild(recompute_program(recorded.program, recorded.inputs(leaves)));
   };
 }
 
