@@ -14,6 +14,7 @@
 
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/product.h"
+#include "core/base/isa.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -28,6 +29,7 @@ constexpr int64_t kLeastColumns = 384;                          // of a part
 constexpr int64_t kMostRows = 3072;                             // of a part, where a is transposed
 constexpr int64_t kRowsToPack = 512;
 constexpr int64_t kRowsToPackTransposed = 2048;
+constexpr int64_t kLeastOfOwn = 4;  // rows and columns for our own loops, without AVX-512
 
 void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
 
@@ -304,6 +306,12 @@ Kernel in_parts(const Product& p, int threads, const Parts& parts) {
 Kernel onednn_product(const Product& p, int threads, bool b_is_kept) {
   const bool one = p.batches() == 1;
   const bool floats = p.dtype == Dtype::kF32;
+  // Without AVX-512 the library has only its gemm driver, which allocates and packs b anew each time.
+  if (isa() < Isa::kAvx512 && p.m >= kLeastOfOwn && p.n >= kLeastOfOwn) {
+    if (Kernel kernel = packed_product(p, threads, one && b_is_kept); kernel.run) {
+      return kernel;
+    }
+  }
   const bool can_pack = one && p.a_column == 1;
   const bool by_caller = can_pack && b_is_kept;
   if (!one && p.batch.rank + 2 > kLibraryRank) {

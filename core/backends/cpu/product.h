@@ -44,7 +44,10 @@ ProductLayout layout_of(const DotDims& dims, const ViewType& a, const ViewType& 
 // Kernels over (a, b[, bias]); only oneDNN's have a bias and what comes after. onednn_product gives no run function where
 // oneDNN has no fast path, and wants b packed where it is kept and the library has a layout for it.
 Kernel onednn_product(const Product& product, int threads, bool b_is_kept);  // f32, bf16
-Kernel eigen_product(const Product& product, int threads);                   // f64
+// By our own loops; packs b itself, or wants it packed where it is kept. No run function for what it does not serve: types but
+// f32, and an addend that comes before or after something else.
+Kernel packed_product(const Product& product, int threads, bool b_is_kept);
+Kernel eigen_product(const Product& product, int threads);  // f64
 Kernel integer_product(const Product& product, int threads);
 
 }  // namespace mstrain::cpu

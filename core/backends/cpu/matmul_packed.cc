@@ -1,0 +1,312 @@
+// Products in f32 by our own loops, for processors on which oneDNN has none that takes its memory, or a packed b, from the
+// caller: those without AVX-512. Blocks and panels as Goto & van de Geijn 2008: b in panels as wide as the registers' block,
+// each of which stays in the first cache while rows of a pass by. An element's sum runs in the same order for every thread
+// count.
+#include <omp.h>
+
+#include <algorithm>
+
+#include "core/backends/cpu/loops.h"
+#include "core/backends/cpu/parallel.h"
+#include "core/backends/cpu/product.h"
+
+namespace mstrain::cpu {
+namespace {
+
+constexpr int64_t kMostDepth = 256;     // of a panel: 16 KiB of the first cache
+constexpr int64_t kMostColumns = 2048;  // of b packed at a time
+constexpr int64_t kMostRows = 120;      // of a in the second cache
+constexpr int64_t kLeastPanels = 8;     // of a thread, where threads share columns
+constexpr int64_t kBlockRows = 6;  // of c, that the loops keep in registers, in two vectors each
+constexpr int64_t kWidestPanel = 32;
+
+int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+class PackedProduct {
+ public:
+  PackedProduct(const Product& p, int threads)
+      : p_(p), loops_(*loops().block), panel_(2 * loops_.width), threads_(threads) {
+    const int64_t parts = (p.k + kMostDepth - 1) / kMostDepth;
+    depth_ = (p.k + parts - 1) / parts;
+    columns_ = std::min(kMostColumns, up_to(p.n, panel_));
+    packs_a_ = p.a_column != 1;
+    by_columns_ =
+        !packs_a_ && (columns_ / panel_ >= threads * kLeastPanels || p.m < threads * kBlockRows);
+    for (const Epilogue& epilogue : p.after) {
+      switch (epilogue.kind) {
+        case Epilogue::Kind::kAdd: accumulates_ = true; break;
+        case Epilogue::Kind::kScale:
+          after_.push_back({nullptr, static_cast<float>(epilogue.scale)});
+          break;
+        default: after_.push_back({loop_of(epilogue.activation->name), 1.0F}); break;
+      }
+    }
+  }
+
+  // Sums begin with what lies in c, and all else comes after the product.
+  static bool serves(const Product& p) {
+    const bool adds_late = std::any_of(p.after.begin(), p.after.end(), [&](const Epilogue& e) {
+      return e.kind == Epilogue::Kind::kAdd && p.after.size() > 1;
+    });
+    return p.dtype == Dtype::kF32 && p.result == Dtype::kF32 && !adds_late;
+  }
+
+  int64_t packed_floats() const { return p_.k * up_to(p_.n, panel_); }
+  // Of one product: a block of b that its threads share, and a block of a for each of them.
+  int64_t workspace_floats(int threads, bool b_is_packed) const {
+    return (b_is_packed ? 0 : depth_ * columns_) + threads * rows_floats();
+  }
+
+  // b[k, n] in blocks of columns_ columns, within them in blocks of depth_ rows, within them in panels.
+  void pack(const float* b, float* packed) const {
+    parallel_chunks(
+        threads_, up_to(p_.n, panel_) / panel_, 1, [&](int64_t begin, int64_t end, int) {
+          for (int64_t j = begin * panel_; j < end * panel_; j += panel_) {
+            const int64_t first = j / columns_ * columns_;
+            const int64_t width = block_width(first);
+            for (int64_t l = 0; l < p_.k; l += depth_) {
+              const int64_t depth = std::min(depth_, p_.k - l);
+              pack_panel(b, l, depth, j, packed + first * p_.k + l * width + (j - first) * depth);
+            }
+          }
+        });
+  }
+
+  // With `packed`, b is not read. Called by every thread of a team, each with its own number.
+  void run(const float* a, const float* b, const float* packed, const float* bias, float* c,
+           float* workspace, int thread, int team) const {
+    float* const own_rows = workspace + thread * rows_floats();
+    float* const shared = workspace + team * rows_floats();
+    for (int64_t first = 0; first < p_.n; first += columns_) {
+      const int64_t width = block_width(first);
+      const Range panels = by_columns_ ? chunk_of(width, panel_, thread, team) : Range{0, width};
+      const Range rows = by_columns_ ? Range{0, p_.m} : chunk_of(p_.m, kBlockRows, thread, team);
+      for (int64_t l = 0; l < p_.k; l += depth_) {
+        const int64_t depth = std::min(depth_, p_.k - l);
+        const float* block = packed == nullptr ? shared : packed + first * p_.k + l * width;
+        if (packed == nullptr) {
+          // Threads that share columns read only what they have packed themselves.
+          const Range own = by_columns_ ? panels : chunk_of(width, panel_, thread, team);
+          for (int64_t j = own.begin; j < own.end; j += panel_) {
+            pack_panel(b, l, depth, first + j, shared + j * depth);
+          }
+          wait(team);
+        }
+        for (int64_t i = rows.begin; i < rows.end; i += kMostRows) {
+          const Tile tile{i, std::min(kMostRows, rows.end - i), l, depth};
+          multiply(tile, a, block, panels, first, bias, c, own_rows);
+        }
+        if (packed == nullptr) {
+          wait(team);
+        }
+      }
+    }
+  }
+
+  int threads() const { return threads_; }
+  // Floats of the packed block that a team shares come after its threads' rows.
+  int64_t rows_floats() const { return packs_a_ ? kMostRows * depth_ : 0; }
+
+ private:
+  // An activation or a factor.
+  struct After {
+    TileLoop activation = nullptr;
+    float factor = 1;
+    void run(float* row, int64_t n) const {
+      for (int64_t j = 0; activation != nullptr && j < n; j += kTile) {
+        const void* const from = row + j;
+        activation(std::min<int64_t>(kTile, n - j), &from, row + j);
+      }
+      for (int64_t j = 0; activation == nullptr && j < n; ++j) {
+        row[j] *= factor;
+      }
+    }
+  };
+  static TileLoop loop_of(std::string_view name) {
+    const ElementwiseLoops& table = *loops().elementwise;
+    for (int i = 0; i < table.count; ++i) {
+      if (table.rows[i].name == name) {
+        return table.rows[i].f32;
+      }
+    }
+    fail("{}: no loop applies it to a product", name);
+  }
+
+  // Rows [i, i + rows) of a and c, columns [l, l + depth) of a.
+  struct Tile {
+    int64_t i, rows, l, depth;
+  };
+
+  int64_t block_width(int64_t first) const {
+    return std::min(columns_, up_to(p_.n, panel_) - first);
+  }
+
+  void wait(int team) const {
+    if (team > 1 && !by_columns_) {
+#pragma omp barrier
+    }
+  }
+
+  // Rows [l, l + depth) of columns [j, j + panel_); zeros beyond n.
+  void pack_panel(const float* b, int64_t l, int64_t depth, int64_t j, float* to) const {
+    const int64_t width = std::min<int64_t>(panel_, p_.n - j);
+    const float* const from = b + l * p_.b_row + j * p_.b_column;
+    if (p_.b_column != 1) {
+      loops_.transpose(width, depth, from, p_.b_column, to, panel_);
+    } else {
+      for (int64_t r = 0; r < depth; ++r) {
+        std::copy_n(from + r * p_.b_row, width, to + r * panel_);
+      }
+    }
+    for (int64_t r = 0; width < panel_ && r < depth; ++r) {
+      std::fill(to + r * panel_ + width, to + (r + 1) * panel_, 0.0F);
+    }
+  }
+
+  // Panels of block_rows rows, dense one after the other.
+  void pack_rows(const Tile& tile, const float* a, float* to) const {
+    const int64_t most = kBlockRows;
+    for (int64_t l = 0; l < tile.depth; ++l) {
+      const float* const from = a + tile.i * p_.a_row + (tile.l + l) * p_.a_column;
+      for (int64_t i = 0; i < tile.rows; i += most) {
+        const int64_t rows = std::min(most, tile.rows - i);
+        for (int64_t r = 0; r < rows; ++r) {
+          to[i * tile.depth + l * most + r] = from[(i + r) * p_.a_row];
+        }
+      }
+    }
+  }
+
+  void multiply(const Tile& tile, const float* a, const float* block, const Range& panels,
+                int64_t first, const float* bias, float* c, float* own_rows) const {
+    if (packs_a_) {
+      pack_rows(tile, a, own_rows);
+    }
+    const bool begins = tile.l == 0;
+    for (int64_t j = panels.begin; j < panels.end; j += panel_) {
+      const int64_t column = first + j;
+      const int64_t width = std::min<int64_t>(panel_, p_.n - column);
+      float* const to = c + tile.i * p_.c_row + column;
+      if (begins && bias != nullptr) {
+        for (int64_t r = 0; r < tile.rows; ++r) {
+          for (int64_t x = 0; x < width; ++x) {
+            to[r * p_.c_row + x] = bias[column + x] + (accumulates_ ? to[r * p_.c_row + x] : 0.0F);
+          }
+        }
+      }
+      const bool adds = !begins || accumulates_ || bias != nullptr;
+      const float* const panel = block + j * tile.depth;
+      if (width == panel_) {
+        multiply_panel(tile, a, own_rows, panel, to, p_.c_row, adds);
+        continue;
+      }
+      // The loops write whole registers: the last columns go through a tile of their own.
+      alignas(64) float edge[kMostRows * kWidestPanel];
+      for (int64_t r = 0; adds && r < tile.rows; ++r) {
+        std::copy_n(to + r * p_.c_row, width, edge + r * panel_);
+      }
+      multiply_panel(tile, a, own_rows, panel, edge, panel_, adds);
+      for (int64_t r = 0; r < tile.rows; ++r) {
+        std::copy_n(edge + r * panel_, width, to + r * p_.c_row);
+      }
+    }
+    if (tile.l + tile.depth == p_.k) {
+      const int64_t begin = first + panels.begin;
+      const int64_t end = std::min(first + panels.end, p_.n);
+      for (int64_t r = 0; r < tile.rows; ++r) {
+        for (const After& after : after_) {
+          after.run(c + (tile.i + r) * p_.c_row + begin, end - begin);
+        }
+      }
+    }
+  }
+
+  void multiply_panel(const Tile& tile, const float* a, const float* own_rows, const float* panel,
+                      float* to, int64_t ld, bool adds) const {
+    if (!packs_a_) {
+      loops_.product(tile.rows, panel_, tile.depth, a + tile.i * p_.a_row + tile.l, p_.a_row, 1,
+                     panel, panel_, to, ld, adds);
+      return;
+    }
+    const int64_t most = kBlockRows;
+    for (int64_t i = 0; i < tile.rows; i += most) {
+      loops_.product(std::min(most, tile.rows - i), panel_, tile.depth, own_rows + i * tile.depth,
+                     1, most, panel, panel_, to + i * ld, ld, adds);
+    }
+  }
+
+  Product p_;
+  const BlockLoops& loops_;
+  int64_t panel_;
+  int threads_;
+  int64_t depth_ = 1, columns_ = 1;
+  bool packs_a_ = false;
+  bool by_columns_ = false;  // threads share columns, else rows
+  bool accumulates_ = false;
+  std::vector<After> after_;
+};
+
+const float* floats(const void* address) { return static_cast<const float*>(address); }
+
+// Threads share each product.
+Kernel one_by_one(const Product& p, int threads, bool b_is_kept) {
+  const int64_t flops = 2 * p.m * p.n * p.k;
+  const PackedProduct product(p, useful_threads(threads, p.m * p.n, flops));
+  Kernel kernel{
+      [product, p, b_is_kept](const KernelMemory& memory) {
+        const float* const bias = p.bias ? floats(memory.inputs[2]) : nullptr;
+        auto* const workspace = static_cast<float*>(memory.workspace);
+        for (int64_t i = 0; i < p.batches(); ++i) {
+          const float* const a = floats(memory.inputs[0]) + p.offset(0, i);
+          const float* const b = b_is_kept ? nullptr : floats(memory.inputs[1]) + p.offset(1, i);
+          const float* const packed = b_is_kept ? floats(memory.packed) : nullptr;
+          float* const c = static_cast<float*>(memory.outputs[0]) + p.offset(2, i);
+          if (product.threads() == 1) {
+            product.run(a, b, packed, bias, c, workspace, 0, 1);
+            continue;
+          }
+#pragma omp parallel num_threads(product.threads())
+          product.run(a, b, packed, bias, c, workspace, omp_get_thread_num(),
+                      omp_get_num_threads());
+        }
+      },
+      product.workspace_floats(product.threads(), b_is_kept) * static_cast<int64_t>(sizeof(float))};
+  if (b_is_kept) {
+    kernel.packed = {
+        1, product.packed_floats() * static_cast<int64_t>(sizeof(float)),
+        fmt::format("f32 {}x{} by {},{} in panels", p.k, p.n, p.b_row, p.b_column),
+        [product](const void* b, void* to) { product.pack(floats(b), static_cast<float*>(to)); }};
+  }
+  return kernel;
+}
+
+// Each thread makes products of its own.
+Kernel side_by_side(const Product& p, int threads) {
+  const PackedProduct product(p, 1);
+  const int team = useful_threads(threads, p.batches(), 2 * p.batches() * p.m * p.n * p.k);
+  const int64_t room = up_to(product.workspace_floats(1, false), 16);
+  return {[product, p, team, room](const KernelMemory& memory) {
+            parallel_chunks(team, p.batches(), 1, [&](int64_t begin, int64_t end, int thread) {
+              for (int64_t i = begin; i < end; ++i) {
+                product.run(floats(memory.inputs[0]) + p.offset(0, i),
+                            floats(memory.inputs[1]) + p.offset(1, i), nullptr,
+                            p.bias ? floats(memory.inputs[2]) : nullptr,
+                            static_cast<float*>(memory.outputs[0]) + p.offset(2, i),
+                            static_cast<float*>(memory.workspace) + thread * room, 0, 1);
+              }
+            });
+          },
+          team * room * static_cast<int64_t>(sizeof(float))};
+}
+
+}  // namespace
+
+Kernel packed_product(const Product& p, int threads, bool b_is_kept) {
+  if (!PackedProduct::serves(p)) {
+    return {};
+  }
+  return p.batches() >= threads && p.batches() > 1 ? side_by_side(p, threads)
+                                                   : one_by_one(p, threads, b_is_kept);
+}
+
+}  // namespace mstrain::cpu
