@@ -111,10 +111,11 @@ std::shared_ptr<const Tokenizer> load_json(FileSystem& files, const std::string&
     return tokenizer_from_hf({path, text});
   }
   const Json json = parse_json(text, path);
-  if (json.is_object() && json.contains("format")) {
+  // A vocabulary may have tokens "format" and "model"; their values are ids.
+  if (json.is_object() && json.contains("format") && json["format"].is_string()) {
     return tokenizer_from_json(text, path);
   }
-  if (json.is_object() && json.contains("model")) {
+  if (json.is_object() && json.contains("model") && json["model"].is_object()) {
     return tokenizer_from_hf({path, text});
   }
   return load_pair(files, path, partner(files, path, /*is_vocab=*/true));

@@ -183,6 +183,29 @@ def check_sentencepiece(mstrain, model, texts):
                 lambda t: unigram.encode(t).ids)
 
 
+def check_checkpoints(mstrain, texts):
+    """What a checkpoint of a char or byte tokenizer holds for Hugging Face gives the same ids, and the text back."""
+    from tokenizers import Tokenizer
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "text.txt").write_text("\n".join(texts), newline="")
+        for name in ("char", "byte"):
+            subprocess.run([mstrain, "--config", os.devnull, f"run.output_dir={folder}/{name}", "run.threads=1",
+                            f"data={{train: {folder}/text.txt, tokenizer: {name}, seq_length: 4}}",
+                            "model={hidden_size: 8, num_layers: 1, num_attention_heads: 1}", "batch.global=1",
+                            "schedule.total_steps=1", "eval.interval=none"], check=True, capture_output=True)
+            checkpoint = pathlib.Path(folder, name, "checkpoints/step-00000001")
+            theirs = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+            compare(f"tokenizers, a checkpoint's {name}", texts, ours(mstrain, checkpoint, texts),
+                    lambda t: theirs.encode(t).ids)
+            assert all(theirs.decode(theirs.encode(t).ids) == t for t in texts)
+            try:
+                from transformers import AutoTokenizer
+            except ImportError:
+                continue
+            auto = AutoTokenizer.from_pretrained(str(checkpoint))
+            assert all(auto(t)["input_ids"] == theirs.encode(t).ids for t in texts), name
+
+
 def main():
     interpreter.need("sentencepiece", "tiktoken", "tokenizers")
     sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -191,6 +214,7 @@ def main():
     characters = assigned_characters()
     check_every_character(mstrain, characters)
     texts = random_texts(characters)
+    check_checkpoints(mstrain, [text for text in texts[:500] if text])
     with tempfile.TemporaryDirectory() as folder:
         for name, tokenizer in train_small().items():
             path = pathlib.Path(folder, "tokenizer.json")

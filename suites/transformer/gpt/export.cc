@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/data/hf_simple.h"
 #include "core/data/tokenizer.h"
 #include "core/io/folder.h"
 #include "suites/transformer/gpt/hf_names.h"
@@ -68,9 +69,11 @@ void export_model(FileSystem& files, const std::string& model, const std::string
   folder.write("config.json", config.dump(2) + "\n");
   std::set<std::string> written;
   if (const auto tokenizer = stored_tokenizer(files, stored)) {
-    for (const TokenizerFile& file : tokenizer->files()) {
-      folder.write(file.name, file.bytes);
-      written.insert(file.name);
+    for (const auto& parts : {tokenizer->files(), hugging_face_files(*tokenizer)}) {
+      for (const TokenizerFile& file : parts) {
+        folder.write(file.name, file.bytes);
+        written.insert(file.name);
+      }
     }
   }
   for (const char* name : kCompanions) {

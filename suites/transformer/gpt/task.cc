@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/data/hf_simple.h"
 #include "core/data/token_loader.h"
 #include "core/data/utf8.h"
 #include "core/tensor/host.h"
@@ -132,8 +133,10 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json
     description["dtype"] = type == FloatType::kBf16 ? "bfloat16" : "float16";
   }
   data.checkpoint_files = {{"config.json", description.dump(2) + "\n"}};
-  for (TokenizerFile& file : corpus.tokenizer->files()) {
-    data.checkpoint_files.emplace_back(std::move(file.name), std::move(file.bytes));
+  for (const auto& files : {corpus.tokenizer->files(), hugging_face_files(*corpus.tokenizer)}) {
+    for (const TokenizerFile& file : files) {
+      data.checkpoint_files.emplace_back(file.name, file.bytes);
+    }
   }
   const auto generator =
       std::make_shared<Generator>(Gpt(config.model), corpus.tokenizer, config.train.run.execution);

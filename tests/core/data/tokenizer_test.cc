@@ -1,4 +1,5 @@
 #include "core/data/tokenizer.h"
+#include "core/data/hf_simple.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -124,6 +125,40 @@ TEST(Tokenizer, ACheckpointFolderGivesItBack) {
     EXPECT_EQ(loaded->to_json(), tokenizer->to_json());
   }
   EXPECT_THROW(load_tokenizer(real_files(), scratch.path("none")), IoError);
+}
+
+// GPT-2's vocabulary has both words.
+TEST(Tokenizer, AVocabularyMayHoldTheNamesOfAFormatsFields) {
+  const Scratch scratch;
+  Json vocab = small_bpe({{"t", "h"}})["model"]["vocab"];
+  const size_t size = vocab.size();
+  vocab["format"] = size;
+  vocab["model"] = size + 1;
+  scratch.write("gpt2/vocab.json", vocab.dump());
+  scratch.write("gpt2/merges.txt", "#version: 0.2\nt h\n");
+  EXPECT_THAT(load_tokenizer(real_files(), scratch.path("gpt2/vocab.json"))->encode("th"),
+              ElementsAre(256));
+}
+
+TEST(Tokenizer, CharAndByteComeInHuggingFacesFormatToo) {
+  const auto model_of = [](const Tokenizer& tokenizer) {
+    const std::vector<TokenizerFile> files = hugging_face_files(tokenizer);
+    EXPECT_EQ(files.at(0).name, "tokenizer.json");
+    EXPECT_EQ(files.at(1).name, "tokenizer_config.json");
+    return parse_json(files.at(0).bytes, "tokenizer.json").at("model");
+  };
+  const CharTokenizer chars = CharTokenizer::of_text("a\n\u00fcb\"");
+  const Json vocab = model_of(chars).at("vocab");
+  EXPECT_EQ(vocab.size(), 5U);
+  for (const auto& [character, id] : vocab.items()) {
+    EXPECT_THAT(chars.encode(character), ElementsAre(id.get<int32_t>()));
+  }
+  const Json bytes = model_of(ByteTokenizer()).at("vocab");
+  EXPECT_EQ(bytes.size(), 256U);
+  EXPECT_EQ(bytes.at("a"), 'a');
+  EXPECT_EQ(bytes.at("\u0120"), ' ');
+  EXPECT_TRUE(
+      hugging_face_files(*tokenizer_from_hf({"t", small_bpe({{"t", "h"}}).dump()})).empty());
 }
 
 TEST(Tokenizer, IsFoundByNameFileAndFolder) {
