@@ -74,16 +74,36 @@ void print_help(std::span<const Option> options) {
   fmt::print("{}", kNotes);
 }
 
+// The key of a change. Throws ConfigError where a run cannot change it.
+std::string checked_change(const std::string& text) {
+  std::string key = text.substr(0, text.find('='));
+  if (key.size() == text.size()) {
+    throw ConfigError(fmt::format("--change: expected KEY=VALUE, found {}", text));
+  }
+  if (may_change(key) == Changing::kNever) {
+    throw ConfigError(fmt::format("--change: {} cannot change while a run goes on; {} can", key,
+                                  changeable_keys()));
+  }
+  return key;
+}
+
 int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> config;
-  std::optional<std::string> plan_file;
   bool is_dry = false;
+  gpt::DryRun dry;
+  SessionStart start;
+  std::vector<std::string> changes;
   bool prints = false;
   bool shows_version = false;
   const std::vector<Option> options{
       text_option("--config", "FILE", config, "the configuration"),
-      flag("--dry-run", is_dry, "plan only: parameters, memory, FLOPs"),
-      text_option("--plan", "FILE", plan_file,
+      {"--change", "KEY=VALUE", [&](const std::string& text) { changes.push_back(text); },
+       "a run that goes on does so with another value: of the optimizer, schedule, batch or data"},
+      flag("--restart", start.restart, "begin anew: what an earlier run wrote is removed"),
+      flag("--dry-run", is_dry,
+           "plan only: parameters, memory, FLOPs; and look at what the run will open"),
+      flag("--offline", dry.offline, "with --dry-run: look at nothing"),
+      text_option("--plan", "FILE", dry.plan_file,
                   "with --dry-run: writes every kernel and buffer of the plan to FILE"),
       flag("--print-config", prints, "the resolved YAML, every default filled in"),
       flag("--version", shows_version, "version, compiler, instruction set, backends")};
@@ -91,7 +111,7 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
     print_help(options);
     return kDone;
   }
-  const auto overrides = parse_arguments({"", "", ""}, arguments, options);
+  auto overrides = parse_arguments({"", "", ""}, arguments, options);
   if (shows_version) {
     print_version(stdout);
     return kDone;
@@ -107,16 +127,24 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
     }
     throw ConfigError("--config FILE is missing; see mstrain --help");
   }
-  if (plan_file && !is_dry) {
-    throw ConfigError("--plan: goes with --dry-run");
+  if (!is_dry && (dry.plan_file || dry.offline)) {
+    throw ConfigError(
+        fmt::format("{}: goes with --dry-run", dry.plan_file ? "--plan" : "--offline"));
   }
-  const gpt::RunRequest request{real_files(), load_config(*config, *overrides), stop, stdout};
+  for (const std::string& change : changes) {
+    start.changes.push_back(checked_change(change));
+    overrides->push_back(change);
+  }
+  start.command = {"mstrain"};
+  start.command.insert(start.command.end(), arguments.begin(), arguments.end());
+  const gpt::RunRequest request{real_files(), load_config(*config, *overrides), stop, stdout,
+                                std::move(start)};
   if (prints) {
     fmt::print("{}", to_yaml(gpt::resolved_config(request.files, request.tree)));
     return kDone;
   }
   if (is_dry) {
-    gpt::dry_run(request, plan_file);
+    gpt::dry_run(request, dry);
     return kDone;
   }
   return gpt::run(request) == Outcome::kInterrupted ? kInterrupted : kDone;

@@ -21,6 +21,7 @@
 #include "core/train/numbers.h"
 #include "core/train/run_directory.h"
 #include "launcher/inspect_data.h"
+#include "launcher/inspect_run.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -88,24 +89,6 @@ void print_checkpoint(FileSystem& files, const std::string& path, std::FILE* out
   }
 }
 
-void print_run(FileSystem& files, const std::string& path, std::FILE* out) {
-  fmt::print(out, "{}: run directory\n", path);
-  const std::vector<Json> rows = read_metrics(files, join_path(path, kMetricsFile));
-  for (const char* key : {"loss", "eval_loss"}) {
-    const auto last = std::find_if(rows.rbegin(), rows.rend(),
-                                   [&](const Json& row) { return row.contains(key); });
-    if (last != rows.rend()) {
-      fmt::print(out, "  {} {} at step {}\n", key, last->at(key).dump(), last->at("step").dump());
-    }
-  }
-  for (const int64_t step : list_checkpoints(files, join_path(path, "checkpoints"))) {
-    const std::string folder = join_path(join_path(path, "checkpoints"), checkpoint_name(step));
-    const auto problems = verify_folder(files, folder);
-    fmt::print(out, "  checkpoints/{}: {}\n", checkpoint_name(step),
-               problems.empty() ? "sound" : problems.front());
-  }
-}
-
 void print_events(FileSystem& files, const std::string& path, std::FILE* out) {
   const EventsContent content = read_events(files, path);
   struct Tag {
@@ -140,7 +123,8 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
     if (has_safetensors(files, path)) {
       print_checkpoint(files, path, out);
     } else if (files.exists(join_path(path, kMetricsFile)) ||
-               files.exists(join_path(path, "checkpoints"))) {
+               files.exists(join_path(path, "checkpoints")) ||
+               files.exists(join_path(path, kRunFile))) {
       print_run(files, path, out);
     } else if (has_tokenizer(files, path)) {
       print_tokenizer(files, path, out);
@@ -161,7 +145,7 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
   } else if (name.find("-ubyte") != std::string::npos || name.find(".idx") != std::string::npos) {
     const IdxArray array = read_idx(files, path);
     fmt::print(out, "{}: IDX array {}\n", path, type_of(array.dtype, array.shape));
-  } else if (name.starts_with("events.out.tfevents.")) {
+  } else if (name.starts_with(kEventsPrefix)) {
     print_events(files, path, out);
   } else if (holds_documents(path)) {
     print_json_lines(path, out);

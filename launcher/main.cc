@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -11,25 +10,11 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "launcher/commands.h"
 
 namespace {
-
-std::atomic<bool> stop_requested = false;
-static_assert(std::atomic<bool>::is_always_lock_free);  // as a signal handler needs
-
-// The first signal asks for a checkpoint and an orderly end; the second one ends the process as usual.
-void on_signal(int) { stop_requested = true; }
-
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM}) {
-    sigaction(signal, &action, nullptr);
-  }
-}
 
 // OpenMP's threads spin where they wait for each other, by default for milliseconds: on a machine that does anything else
 // besides, a step then takes five to ten times as long. libgomp reads its settings when it is loaded, so the program
@@ -50,11 +35,11 @@ void tell(const char* message) { fmt::print(stderr, "{}\n", message); }
 int main(int argc, char** argv) {
   enum Status { kFailed = 1, kBadUsage = 2, kDoesNotFit = 3 };
   limit_spinning(argv);
-  catch_signals();
+  const std::atomic<bool>& stop = mstrain::catch_interrupts();
   try {
     mstrain::isa();  // a machine that will not do says so before anything begins
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    return mstrain::launcher::run_command_line(arguments, stop_requested);
+    return mstrain::launcher::run_command_line(arguments, stop);
   } catch (const mstrain::ConfigError& error) {
     tell(error.what());
     return kBadUsage;

@@ -5,6 +5,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/interrupt.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/data/tokenize_files.h"
 #include "core/train/numbers.h"
@@ -90,6 +91,7 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   Meter meter;
   job.report = [&](const TokenizeProgress& progress) { meter(progress); };
   TokenizeProgress progress;
+  const HeedInterrupts heeds;
   const bool done = tokenize_files(files, job, stop, progress);
   meter.print(progress);
   if (!done) {

@@ -236,10 +236,12 @@ int64_t Corpus::train_tokens() const {
       [](int64_t sum, const WeightedStream& stream) { return sum + stream.tokens->size(); });
 }
 
-std::optional<int64_t> known_vocab_size(FileSystem& files, const DataConfig& config) {
-  check_data_config(config);
+std::optional<int64_t> known_vocab_size(FileSystem& files, const DataConfig& config,
+                                        const YamlNode& tree) {
+  check_data_config(config, tree);
   if (config.tokenizer.path) {
-    return tokenizer_at(files, config.tokenizer)->vocab_size();
+    return for_key(tree, kTokenizerKey,
+                   [&] { return tokenizer_at(files, config.tokenizer)->vocab_size(); });
   }
   return config.tokenizer.type == TokenizerType::kByte ? std::optional(ByteTokenizer().vocab_size())
                                                        : std::nullopt;

@@ -49,7 +49,9 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
                    const YamlNode& tree = YamlNode());
 
 // The vocabulary's size where it can be told without opening data; none: it is made of the text.
-std::optional<int64_t> known_vocab_size(FileSystem& files, const DataConfig& config);
+// Throws IoError that names the key.
+std::optional<int64_t> known_vocab_size(FileSystem& files, const DataConfig& config,
+                                        const YamlNode& tree = YamlNode());
 
 // Which of `files` open_corpus holds out.
 std::vector<bool> held_out_files(const std::vector<SourceFile>& files, double split);

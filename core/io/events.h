@@ -16,6 +16,8 @@
 
 namespace mstrain {
 
+inline constexpr std::string_view kEventsPrefix = "events.out.tfevents.";
+
 // "events.out.tfevents.<seconds>.<host>.<pid>.<number>": TensorBoard orders files by name, and takes only such names.
 std::string events_file_name(double wall_time);
 

@@ -27,7 +27,7 @@ struct OptimizerConfig {
       rule::one_of({"sgd", "adam", "adamw", "adagrad", "rmsprop", "lamb"})
           .elsewhere_called({"optim", "optimizer_type", "optimizer_name"}));
     v("lr", lr, "peak learning rate",
-      rule::at_least(0).elsewhere_called({"learning_rate", "max_lr", "peak_lr"}));
+      rule::at_least(0).at_most(1e30).elsewhere_called({"learning_rate", "max_lr", "peak_lr"}));
     v("betas", betas, "adam, adamw, lamb: decay of the two moments",
       rule::at_least(0).below(1).elsewhere_called({"beta1", "beta2", "adam_beta1", "adam_beta2"}));
     v("eps", eps, "added to the root of the second moment",

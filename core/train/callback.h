@@ -36,6 +36,7 @@ struct Continuation {
 struct EvaluationRow {
   int64_t step = 0;
   std::vector<Metric> metrics;  // the loss first; none: the row has samples alone
+  int64_t predictions = 0;
   double seconds = 0;
   std::vector<Continuation> samples;
 

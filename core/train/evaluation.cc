@@ -121,15 +121,14 @@ Evaluation::Evaluation(const LossProgram* program, const TrainTask& task, const 
 
 bool Evaluation::evaluates(int64_t step, Moment moment) const {
   return data_.evaluation != nullptr && step > 0 && !log_.evaluated(step) &&
-         (moment == Moment::kFinished ||
-          (moment == Moment::kStep && step % config_.eval.interval == 0));
+         (moment == Moment::kFinished || (moment == Moment::kStep && config_.eval.is_due(step)));
 }
 
 bool Evaluation::writes(int64_t step, Moment moment) const {
-  const int64_t interval = config_.eval.sample_interval.value_or(config_.eval.interval);
   return data_.sample != nullptr && !config_.eval.prompts.empty() && step > 0 &&
          !log_.sampled(step) &&
-         (moment == Moment::kFinished || (moment == Moment::kStep && step % interval == 0));
+         (moment == Moment::kFinished ||
+          (moment == Moment::kStep && config_.eval.are_samples_due(step)));
 }
 
 bool Evaluation::wants(int64_t step, Moment moment) {
@@ -145,6 +144,7 @@ void Evaluation::on_state(Trainer& trainer, Moment moment) {
       return;
     }
     row.metrics = std::move(result->metrics);
+    row.predictions = result->predictions;
     row.seconds = result->seconds;
     log_info("step {}  {}  ({:.1f} s)", row.step, describe(row.metrics), row.seconds);
   }

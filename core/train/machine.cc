@@ -114,6 +114,14 @@ int64_t peak_memory_bytes() {
   return std::max(earlier_peak.load(), static_cast<int64_t>(usage.ru_maxrss) * 1024);
 }
 
+int64_t resident_memory_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  return file ? resident * sysconf(_SC_PAGE_SIZE) : 0;
+}
+
 UncountedMemory::~UncountedMemory() {
   std::ofstream file("/proc/self/clear_refs");
   file << "5" << std::flush;  // forgets the peak: proc(5)

@@ -23,6 +23,9 @@ OrderedJson to_json(const Machine& machine);
 // Largest resident size of this process so far, in bytes.
 int64_t peak_memory_bytes();
 
+// Resident size of this process now, in bytes; 0 where the system does not say.
+int64_t resident_memory_bytes();
+
 // Memory that comes and goes during its life does not count in peak_memory_bytes(), where the system can forget a peak
 // (Linux with /proc).
 class UncountedMemory {

@@ -1,7 +1,7 @@
 // metrics.jsonl: what a run measured, one JSON object a line, in the order of steps.
 // Training rows have step, loss, lr, grad_norm, tokens_per_second, step_seconds and time (seconds since 1970);
 // with skipped_steps where steps may be skipped; evaluation rows have step, eval_loss and what else is measured
-// (kMetricKinds), eval_seconds, time and perhaps samples. Samples between evaluations are rows of their own.
+// (kMetricKinds), eval_predictions (over how many they are means), eval_seconds, time and perhaps samples. Samples between evaluations are rows of their own.
 #pragma once
 
 #include <memory>

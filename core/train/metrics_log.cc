@@ -94,6 +94,7 @@ void MetricsLog::evaluation(const EvaluationRow& row) {
     events_.scalar(kind->tag, value, row.step, now);
   }
   if (!row.metrics.empty()) {
+    json["eval_predictions"] = row.predictions;
     json["eval_seconds"] = row.seconds;
     last_evaluation_ = row.step;
   }

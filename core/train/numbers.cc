@@ -1,5 +1,7 @@
 #include "core/train/numbers.h"
 
+#include <ctime>
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -42,6 +44,29 @@ std::string clock_text(double seconds) {
   const int64_t hours = whole / 3600;
   return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, whole / 60 % 60, whole % 60)
                    : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string utc_text(double time) {
+  const auto seconds = static_cast<std::time_t>(time);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> small;
+  std::vector<int64_t> large;
+  for (int64_t d = 1; d <= n / d; ++d) {
+    if (n % d == 0) {
+      small.push_back(d);
+      if (d != n / d) {
+        large.push_back(n / d);
+      }
+    }
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
 }
 
 }  // namespace mstrain

@@ -11,16 +11,6 @@
 namespace mstrain {
 namespace {
 
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> out;
-  for (int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0) {
-      out.push_back(d);
-    }
-  }
-  return out;
-}
-
 int64_t bytes_of(std::span<const TensorType> types) {
   int64_t sum = 0;
   for (const TensorType& type : types) {

@@ -80,15 +80,16 @@ OrderedJson data_of(FileSystem& files, const std::string& directory) {
   }
   const std::optional<ProfileSummary> profile =
       read_profile(files, join_path(directory, kProfileFile));
-  return {{"directory", directory},
-          {"run", run_facts(files, join_path(directory, kRunFile))},
-          {"config", config_of(files, config)},
-          {"train", columns(training, {"step", "loss", "lr", "grad_norm", "tokens_per_second",
-                                       "step_seconds"})},
-          {"eval", columns(evaluation, {"step", "eval_loss", "eval_perplexity",
-                                        "eval_bits_per_byte", "eval_accuracy"})},
-          {"samples", samples},
-          {"profile", profile ? to_json(*profile) : OrderedJson()}};
+  return {
+      {"directory", directory},
+      {"run", run_facts(files, join_path(directory, kRunFile))},
+      {"config", config_of(files, config)},
+      {"train",
+       columns(training, {"step", "loss", "lr", "grad_norm", "tokens_per_second", "step_seconds"})},
+      {"eval", columns(evaluation, {"step", "eval_loss", "eval_perplexity", "eval_bits_per_byte",
+                                    "eval_accuracy", "eval_predictions"})},
+      {"samples", samples},
+      {"profile", profile ? to_json(*profile) : OrderedJson()}};
 }
 
 // For text inside <script>: no tag may end it.

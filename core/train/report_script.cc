@@ -66,12 +66,12 @@ const logTicks = (lo, hi) => {
 // The lines of a chart: raw values stand faintly behind their smoothed form.
 const lossSeries = () => runs.flatMap((run, i) => {
   const out = [{ run: i, name: "training", xs: run.train.step, raw: run.train.loss, ys: smoothed(run.train.loss), colour: colour(many ? i : 0) }];
-  if (run.eval.step.length) out.push({ run: i, name: "held out", xs: run.eval.step, ys: run.eval.eval_loss, colour: colour(many ? i : 1), dots: true });
+  if (run.eval.step.length) out.push({ run: i, name: "held out", xs: run.eval.step, ys: run.eval.eval_loss, of: run.eval.eval_predictions, colour: colour(many ? i : 1), dots: true });
   return out;
 });
 const plain = (key, smooth) => () => runs.map((run, i) => ({
   run: i, name: "", xs: run.train.step, raw: smooth && view.smooth ? run.train[key] : null, ys: smooth ? smoothed(run.train[key]) : run.train[key], colour: colour(i) }));
-const held = key => () => runs.map((run, i) => ({ run: i, name: "", xs: run.eval.step, ys: run.eval[key], colour: colour(many ? i : 1), dots: true }));
+const held = key => () => runs.map((run, i) => ({ run: i, name: "", xs: run.eval.step, ys: run.eval[key], of: run.eval.eval_predictions, colour: colour(many ? i : 1), dots: true }));
 const measured = key => runs.some(run => (run.eval[key] || []).some(finite));
 const specs = [
   { title: "Loss", unit: "nats per token", series: lossSeries, wide: true, height: 330, log: () => view.logLoss, digits: v => v.toFixed(4) },
@@ -84,12 +84,15 @@ const specs = [
   { title: "Step time", unit: "milliseconds", series: () => plain("step_seconds")().map(s => ({ ...s, ys: s.ys.map(y => finite(y) ? y * 1000 : y) })), zero: true, digits: v => short(v) },
 ];
 
+const changesOf = run => (run.run.history || []).map(start => ({ step: start.step, text: (start.changes || [])
+  .filter(c => !/^(run|log|profile|checkpoint|eval)\./.test(c.key)).map(c => `${c.key}: ${c.before}, now ${c.now}`).join("\n") })).filter(c => c.text);
 const tip = $("tip");
 const drawChart = (chart) => {
   const { spec, host } = chart;
   const width = Math.max(host.clientWidth, 260), height = spec.height || 210;
   const pad = { left: 52, right: 14, top: 10, bottom: 26 };
   const series = spec.series().filter(s => !view.hidden.has(s.run) && s.xs.length);
+  const shownRuns = runs.map((_, i) => i).filter(i => !view.hidden.has(i));
   host.replaceChildren();
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${spec.title} over steps` });
   host.append(root);
@@ -123,12 +126,20 @@ const drawChart = (chart) => {
   clip.append(svg("rect", { x: pad.left - 3, y: 0, width: width - pad.left - pad.right + 6, height: height - pad.bottom + 3 }));
   const plot = svg("g", { "clip-path": `url(#${id})` });
   root.append(clip, plot);
-  const path = (xs, ys) => {
+  // A line where the run went on with other values.
+  shownRuns.forEach(i => changesOf(runs[i]).forEach(change => {
+    if (change.step < x0 || change.step > x1) return;
+    const mark = svg("line", { class: "change", x1: X(change.step), x2: X(change.step), y1: pad.top, y2: height - pad.bottom, stroke: many ? colour(i) : "var(--ink-3)", "stroke-dasharray": "2 3" });
+    mark.append(svg("title", {}, `step ${group(change.step)}\n${change.text}`));
+    root.append(mark);
+  }));
+  // Means over other predictions are another curve.
+  const path = (xs, ys, of) => {
     let d = "", pen = false;
-    xs.forEach((x, i) => { finite(ys[i]) && !(log && ys[i] <= 0) ? (d += (pen ? "L" : "M") + X(x).toFixed(1) + " " + Y(ys[i]).toFixed(1), pen = true) : pen = false; });
+    xs.forEach((x, i) => { if (of && i && of[i] !== of[i - 1]) pen = false; finite(ys[i]) && !(log && ys[i] <= 0) ? (d += (pen ? "L" : "M") + X(x).toFixed(1) + " " + Y(ys[i]).toFixed(1), pen = true) : pen = false; });
     return d;
   };
-  const line = (s, ys, opacity, strokeWidth) => plot.append(svg("path", { d: path(s.xs, ys), fill: "none", stroke: s.colour, "stroke-width": strokeWidth,
+  const line = (s, ys, opacity, strokeWidth) => plot.append(svg("path", { d: path(s.xs, ys, s.of), fill: "none", stroke: s.colour, "stroke-width": strokeWidth,
     opacity, "stroke-linejoin": "round", "stroke-linecap": "round", ...(s.dots && many ? { "stroke-dasharray": "5 4" } : {}) }));
   for (const s of series) {
     if (s.raw && view.smooth) line(s, s.raw, 0.22, 1.2);
@@ -214,7 +225,7 @@ if (many) {
 } else {
   for (const [value, name] of facts(runs[0])) $("tiles").append(el("div", { class: "tile" }, el("b", {}, value), el("span", {}, name)));
   const status = runs[0].run.status;
-  if (status) { $("status").textContent = status; $("status").classList.add(status); $("status").hidden = false; }
+  if (status) { $("status").textContent = status + (runs[0].run.reason ? ": " + runs[0].run.reason : ""); $("status").classList.add(status); $("status").hidden = false; }
 }
 
 specs.filter(spec => !spec.shown || spec.shown()).forEach((spec, index) => {
@@ -269,7 +280,7 @@ if (many) {
 }
 drawConfig();
 const machineOf = r => r.machine ? [["processor", r.machine.processor], ["processors", r.machine.processors], ["memory", bytes(r.machine.memory_bytes)], ["system", r.machine.system],
-  ["compiler", r.machine.compiler], ["mstrain", r.machine.version], ["planned memory", bytes(r.planned_memory_bytes)], ["peak memory", bytes(r.peak_memory_bytes)],
+  ["compiler", r.machine.compiler], ["mstrain", r.machine.version], ["planned memory", bytes(r.planned_memory_bytes)], ["peak memory", bytes(r.peak_memory_bytes)], ...(r.memory_before_bytes ? [["of it before the run", bytes(r.memory_before_bytes)]] : []),
   ["FLOPs per token", short(r.flops_per_token)], ["tokens per step", group(r.tokens_per_step)], ["micro-batch", group(r.micro_batch)]] : [];
 const machines = runs.map(run => new Map(machineOf(run.run))), facets = [...new Set(machines.flatMap(m => [...m.keys()]))];
 $("machine").append(el("table", {}, ...(many ? [heads("")] : []), ...facets.map(k => el("tr", {}, el("td", {}, k), ...machines.map(m => el("td", { class: "value" }, String(m.get(k) ?? "–")))))));

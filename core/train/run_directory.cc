@@ -1,10 +1,22 @@
 #include "core/train/run_directory.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/io/events.h"
 #include "core/io/folder.h"
+#include "core/train/metrics_csv.h"
+#include "core/train/metrics_file.h"
+#include "core/train/profile.h"
 
 namespace mstrain {
+namespace {
+
+constexpr std::string_view kOwnFiles[] = {kConfigFile,   kRunFile,     kReportFile, kFusionFile,
+                                          kMetricsTable, kMetricsFile, kProfileFile};
+
+}  // namespace
 
 RunDirectory::RunDirectory(FileSystem& files, std::string path)
     : files_(files), path_(std::move(path)) {
@@ -18,6 +30,22 @@ RunDirectory::RunDirectory(FileSystem& files, std::string path)
   for (const std::string& name : clean_folders(files_, checkpoints())) {
     log_debug("{}: {} was left by an interrupted save", checkpoints(), name);
   }
+}
+
+bool RunDirectory::clear() {
+  bool any = !files_.list(checkpoints()).empty();
+  files_.remove_all(checkpoints());
+  files_.create_directories(checkpoints());
+  for (const std::string& name : files_.list(path_)) {
+    const bool is_ours =
+        name.starts_with(kEventsPrefix) ||
+        std::find(std::begin(kOwnFiles), std::end(kOwnFiles), name) != std::end(kOwnFiles);
+    if (is_ours) {
+      files_.remove(at(name));
+      any = true;
+    }
+  }
+  return any;
 }
 
 }  // namespace mstrain

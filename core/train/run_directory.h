@@ -20,6 +20,9 @@ class RunDirectory {
   std::string at(std::string_view name) const { return join_path(path_, name); }
   std::string checkpoints() const { return at("checkpoints"); }
 
+  // Removes what runs write here, and nothing else. Returns whether there was any.
+  bool clear();
+
  private:
   FileSystem& files_;
   std::string path_;

@@ -44,10 +44,19 @@ void Saver::on_evaluation(Trainer&, const EvaluationRow& row) {
 
 void Saver::keep(const std::string& owner, int64_t step) { kept_[owner] = step; }
 
+bool Saver::is_due(int64_t step) const {
+  const CheckpointConfig& config = config_.checkpoint;
+  if (!config.interval.is_word()) {
+    return step % *config.interval.value == 0;
+  }
+  const std::chrono::duration<double, std::ratio<60>> minutes(config.minutes);
+  return std::chrono::steady_clock::now() - last_time_ >= minutes;
+}
+
 bool Saver::wants(int64_t step, Moment moment) {
   const bool is_kept = std::any_of(kept_.begin(), kept_.end(),
                                    [&](const auto& entry) { return entry.second == step; });
-  const bool due = moment != Moment::kStep || step % config_.checkpoint.interval == 0 || is_kept;
+  const bool due = moment != Moment::kStep || is_due(step) || is_kept;
   return (step > last_saved_ && due) || (step == last_saved_ && !saved_as_is_);
 }
 
@@ -55,6 +64,7 @@ void Saver::on_state(Trainer& trainer, Moment moment) {
   wait(trainer);
   writing_ = trainer.step();
   last_saved_ = trainer.step();
+  last_time_ = std::chrono::steady_clock::now();
   saved_as_is_ = true;
   const auto write = [&files = files(), logs = log_.paths(), folder = folder_of(writing_),
                       checkpoints = directory_.checkpoints(), keep = config_.checkpoint.keep,

@@ -1,7 +1,8 @@
-// Saves checkpoints of a run: every `checkpoint.interval` steps, where an evaluation was the best one, at the end, and when
+// Saves checkpoints of a run: every `checkpoint.interval` steps or `checkpoint.minutes` minutes, where an evaluation was the best one, at the end, and when
 // the run is asked to stop.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 
@@ -51,6 +52,7 @@ class Saver final : public Callback {
  private:
   static constexpr const char* kName = "checkpoint";
   void tell(Trainer& trainer);
+  bool is_due(int64_t step) const;
 
   const RunDirectory& directory_;
   const TrainConfig& config_;
@@ -63,6 +65,7 @@ class Saver final : public Callback {
   std::optional<double> best_;
   int64_t best_step_ = 0;
   int64_t writing_ = 0;  // step
+  std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
   CheckpointWriter writer_;
 };
 

@@ -7,27 +7,44 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/base/paths.h"
 #include "core/compile/passes.h"
+#include "core/train/numbers.h"
 
 namespace mstrain {
 namespace {
 
-std::string list_divisors(int64_t n) {
-  std::string out;
-  int count = 0;
-  for (int64_t d = n; d >= 1 && count < 8; --d) {
-    if (n % d == 0) {
-      out += (out.empty() ? "" : ", ") + std::to_string(d);
-      ++count;
-    }
-  }
-  return out;
+std::string largest_divisors(int64_t n) {
+  constexpr size_t kShown = 8;
+  std::vector<int64_t> all = divisors(n);
+  std::reverse(all.begin(), all.end());
+  all.resize(std::min(all.size(), kShown));
+  return fmt::format("{}", fmt::join(all, ", "));
 }
 
-bool may_change(const std::string& key) {
-  return key.starts_with("run.") || key.starts_with("log.") || key.starts_with("profile.") ||
-         key.starts_with("checkpoint.") || key.starts_with("eval.") || key == "batch.micro" ||
-         key == "schedule.total_steps" || key == "fusion.explain";
+constexpr std::string_view kOnRequest[] = {"optimizer.lr",
+                                           "optimizer.betas",
+                                           "optimizer.eps",
+                                           "optimizer.weight_decay",
+                                           "optimizer.alpha",
+                                           "optimizer.clip_grad",
+                                           "optimizer.not_finite",
+                                           "optimizer.skip_spikes",
+                                           "optimizer.max_skipped",
+                                           "schedule",
+                                           "batch",
+                                           "memory",
+                                           "fusion",
+                                           "data.train",
+                                           "data.valid",
+                                           "data.split",
+                                           "data.extensions",
+                                           "data.shuffle",
+                                           "data.packing"};
+
+// Whether `key` is `unit` or lies in it.
+bool is_in(std::string_view key, std::string_view unit) {
+  return key.starts_with(unit) && (key.size() == unit.size() || key[unit.size()] == '.');
 }
 
 void check_fusion_config(const FusionConfig& config, const YamlNode& tree) {
@@ -81,10 +98,15 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
   if (!micro.is_word() && global % *micro.value != 0) {
     config_fail(tree, "batch.micro",
                 fmt::format("{} does not divide batch.global {}; possible: {}", *micro.value,
-                            global, list_divisors(global)));
+                            global, largest_divisors(global)));
   }
   if (config.run.directory().empty()) {
     config_fail(tree, "run.output_dir", "expected a folder's name, found \"\"");
+  }
+  if (!is_plain_name(config.run.name)) {
+    config_fail(
+        tree, "run.name",
+        fmt::format("\"{}\" is no name; a folder is named by run.output_dir", config.run.name));
   }
   check_fusion_config(config.fusion, tree);
   if (config.fusion.explain && config.run.execution == Execution::kEager) {
@@ -105,7 +127,7 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
   check_callback_config(config, tree);
 }
 
-std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& now) {
+std::vector<KeyChange> changed_keys(const YamlNode& before, const YamlNode& now) {
   std::map<std::string, std::string> old_values;
   std::set<std::string> keys;
   for (auto& [key, value] : flatten_config(before)) {
@@ -121,17 +143,40 @@ std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& no
     keys.insert(key);
     new_values.emplace(key, value);
   }
-  std::vector<std::string> out;
+  std::vector<KeyChange> out;
   for (const std::string& key : keys) {
     const auto old_value = old_values.find(key);
     const auto new_value = new_values.find(key);
     const std::string was = old_value == old_values.end() ? "(absent)" : old_value->second;
     const std::string is = new_value == new_values.end() ? "(absent)" : new_value->second;
-    if (was != is && !may_change(key)) {
-      out.push_back(fmt::format("{}: {}, now {}", key, was, is));
+    if (was != is) {
+      out.push_back({key, was, is});
     }
   }
   return out;
+}
+
+std::string describe(const KeyChange& change) {
+  return fmt::format("{}: {}, now {}", change.key, change.before, change.now);
+}
+
+Changing may_change(std::string_view key) {
+  for (const char* free : {"run", "log", "profile", "checkpoint", "eval", "batch.micro",
+                           "schedule.total_steps", "fusion.explain"}) {
+    if (is_in(key, free)) {
+      return Changing::kFreely;
+    }
+  }
+  const bool on_request = std::any_of(std::begin(kOnRequest), std::end(kOnRequest),
+                                      [&](std::string_view unit) { return is_in(key, unit); });
+  return on_request ? Changing::kOnRequest : Changing::kNever;
+}
+
+std::string changeable_keys() { return fmt::format("{}", fmt::join(kOnRequest, ", ")); }
+
+std::string unit_of(std::string_view key) {
+  const size_t dot = key.find('.');
+  return std::string(dot == std::string_view::npos ? key : key.substr(0, key.find('.', dot + 1)));
 }
 
 }  // namespace mstrain

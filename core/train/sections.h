@@ -71,7 +71,7 @@ struct MemoryConfig {
   template <class V>
   void fields(V& v) {
     v("limit_gb", limit_gb, "memory that a run may take, in 10^9 bytes; auto: the machine's",
-      rule::positive());
+      rule::positive().at_most(1e9));
     v("recompute", recompute, "what the backward pass computes again instead of keeping it",
       rule::one_of({"none", "selective", "full"})
           .elsewhere_called(
@@ -113,7 +113,8 @@ struct FusionConfig {
 enum class Resume { kAuto, kNever };
 
 struct CheckpointConfig {
-  int64_t interval = 1000;
+  AutoOr<int64_t> interval;
+  double minutes = 5;
   int64_t keep = 3;
   std::optional<std::string> best;
   AutoOr<bool> async;
@@ -121,8 +122,10 @@ struct CheckpointConfig {
 
   template <class V>
   void fields(V& v) {
-    v("interval", interval, "steps between two checkpoints; the last step has one besides",
+    v("interval", interval,
+      "steps between two checkpoints; auto: by time, see minutes; the last step has one besides",
       rule::at_least(1).elsewhere_called({"save_steps", "save_interval", "checkpoint_interval"}));
+    v("minutes", minutes, "between two checkpoints, where interval is auto", rule::positive());
     v("keep", keep, "newest checkpoints to keep",
       rule::at_least(1).elsewhere_called({"save_total_limit"}));
     v("best", best,
@@ -137,7 +140,7 @@ struct CheckpointConfig {
 };
 
 struct EvalConfig {
-  int64_t interval = 250;
+  NoneOr<int64_t> interval = 250;
   AllOr<int64_t> batches;
   std::vector<std::string> prompts;
   int64_t sample_tokens = 200;
@@ -146,7 +149,9 @@ struct EvalConfig {
 
   template <class V>
   void fields(V& v) {
-    v("interval", interval, "steps between two evaluations; the last step has one besides",
+    v("interval", interval,
+      "steps between two evaluations; the last step has one besides; none: there are no "
+      "evaluations",
       rule::at_least(1).elsewhere_called({"eval_interval", "eval_steps"}));
     v("batches", batches, "batches of batch.global samples to evaluate on, or all held-out data",
       rule::at_least(1).elsewhere_called({"eval_iters", "max_eval_samples"}));
@@ -157,6 +162,13 @@ struct EvalConfig {
       rule::at_least(1));
     v("early_stopping", early_stopping, "end the run when evaluations get no better",
       rule::elsewhere_called({"early_stopping_patience", "load_best_model_at_end"}));
+  }
+
+  bool evaluates() const { return !interval.is_word(); }
+  // Whether an evaluation, or samples, are due after `step` steps of many.
+  bool is_due(int64_t step) const { return evaluates() && step % *interval.value == 0; }
+  bool are_samples_due(int64_t step) const {
+    return sample_interval.is_word() ? is_due(step) : step % *sample_interval.value == 0;
   }
 };
 
@@ -219,10 +231,27 @@ struct TrainConfig {
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree` is what `config` was read from.
 void check_train_config(const TrainConfig& config, const YamlNode& tree);
 
-// The keys whose values differ between two resolved configurations and that a run which goes on must not change: all
-// but those of run, log, profile, checkpoint, eval, batch.micro, schedule.total_steps and fusion.explain. As
-// "model.hidden_size: 128, now 256".
-// A key of these sections that is missing from `before` had its default.
-std::vector<std::string> changed_keys(const YamlNode& before, const YamlNode& now);
+// A key with its values, each as one line of YAML.
+struct KeyChange {
+  std::string key, before, now;
+};
+// "model.hidden_size: 128, now 256"
+std::string describe(const KeyChange& change);
+
+// The keys whose values differ between two resolved configurations. A key of these sections that is missing from `before` had
+// its default.
+std::vector<KeyChange> changed_keys(const YamlNode& before, const YamlNode& now);
+
+enum class Changing {
+  kFreely,  // run, log, profile, checkpoint, eval, batch.micro, schedule.total_steps, fusion.explain
+  kOnRequest,  // what a run may change its mind about: rates, rules, batches, data, what takes memory
+  kNever       // what the state of a run is made of
+};
+// Whether the key may change while a run goes on.
+Changing may_change(std::string_view key);
+// The keys that may change on request, for people.
+std::string changeable_keys();
+// What a key stands or falls with: itself, or the section in its section that it belongs to (optimizer.skip_spikes).
+std::string unit_of(std::string_view key);
 
 }  // namespace mstrain

@@ -5,30 +5,77 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "core/base/log.h"
 #include "core/train/early_stopping.h"
 #include "core/train/machine.h"
+#include "core/train/numbers.h"
 #include "core/train/profiler.h"
 #include "core/train/reduce_on_plateau.h"
-#include "core/train/report.h"
+#include "core/train/reporter.h"
 #include "core/train/time_limit.h"
 
 namespace mstrain {
 namespace {
 
-// What goes on: the newest sound checkpoint and its state.
+// What goes on: the newest sound checkpoint and its state, and what is to be another than so far.
 struct Previous {
   std::string folder;
   ProgressState progress;
+  std::vector<KeyChange> changes;
+
+  bool changes_in(std::string_view section) const {
+    return std::any_of(changes.begin(), changes.end(),
+                       [&](const KeyChange& change) { return change.key.starts_with(section); });
+  }
+  Trainer::Data data() const {
+    const bool anew = std::any_of(changes.begin(), changes.end(), [](const KeyChange& change) {
+      return change.key.starts_with("data.") && unit_of(change.key) != "data.valid";
+    });
+    return anew                  ? Trainer::Data::kAnew
+           : changes_in("data.") ? Trainer::Data::kOthers
+                                 : Trainer::Data::kSame;
+  }
 };
 
+bool is_asked_for(const KeyChange& change, const std::vector<std::string>& asked) {
+  return std::any_of(asked.begin(), asked.end(),
+                     [&](const std::string& key) { return unit_of(key) == unit_of(change.key); });
+}
+
+// Throws ConfigError for changes that nobody asked for.
+std::vector<KeyChange> allowed_changes(const std::string& path, const YamlNode& before,
+                                       const YamlNode& now, const SessionStart& start) {
+  std::vector<KeyChange> changes = changed_keys(before, now);
+  std::string refused;
+  bool could_change = true;
+  for (const KeyChange& change : changes) {
+    const Changing may = may_change(change.key);
+    if (may != Changing::kFreely && !is_asked_for(change, start.changes)) {
+      refused += (refused.empty() ? "" : "; ") + describe(change);
+      could_change = could_change && may == Changing::kOnRequest;
+    }
+  }
+  if (!refused.empty()) {
+    throw ConfigError(fmt::format(
+        "{}: this run began with other values ({}); restore them, {}choose another run.output_dir, "
+        "or begin anew with --restart",
+        path, refused, could_change ? "go on with the new ones by --change KEY=VALUE, " : ""));
+  }
+  return changes;
+}
+
 std::optional<Previous> find_previous(const RunDirectory& directory, const TrainConfig& config,
-                                      const YamlNode& resolved) {
+                                      const YamlNode& resolved, const SessionStart& start) {
   FileSystem& files = directory.files();
   const std::optional<std::string> folder =
       newest_checkpoint(files, directory.checkpoints(), /*set_aside=*/true);
   if (!folder) {
+    if (const auto rows = read_metrics(files, directory.at(kMetricsFile)); !rows.empty()) {
+      log_warning("{}: a run was here that came to step {} and saved no checkpoint; it begins anew",
+                  directory.path(), rows.back()["step"].get<int64_t>());
+    }
     return std::nullopt;
   }
   if (config.checkpoint.resume == Resume::kNever) {
@@ -37,22 +84,12 @@ std::optional<Previous> find_previous(const RunDirectory& directory, const Train
                     "run.output_dir, or say auto to go on",
                     *folder));
   }
-  const std::string path = directory.at(kConfigFile);
-  if (files.exists(path)) {
-    const auto changed = changed_keys(parse_yaml(files.read(path, 1 << 20), path), resolved);
-    if (!changed.empty()) {
-      std::string list;
-      for (const std::string& change : changed) {
-        list += (list.empty() ? "" : "; ") + change;
-      }
-      throw ConfigError(
-          fmt::format("{}: this run began with other values ({}); restore them, or choose another "
-                      "run.output_dir",
-                      path, list));
-    }
+  std::vector<KeyChange> changes;
+  if (const std::string path = directory.at(kConfigFile); files.exists(path)) {
+    changes = allowed_changes(path, parse_yaml(files.read(path, 1 << 20), path), resolved, start);
   }
   const std::string state = join_path(*folder, kStateFile);
-  Previous previous{*folder, parse_progress(files.read(state, 1 << 20), state)};
+  Previous previous{*folder, parse_progress(files.read(state, 1 << 20), state), std::move(changes)};
   if (previous.progress.seed != static_cast<uint64_t>(config.run.seed)) {
     log_warning("run.seed: the run goes on with seed {}, which it began with",
                 previous.progress.seed);
@@ -69,68 +106,6 @@ bool has_evaluation(const RunDirectory& directory, int64_t step) {
   return false;
 }
 
-// Keeps run.json and report.html up to date.
-class Reporter final : public Callback {
- public:
-  Reporter(const RunDirectory& directory, const TrainConfig& config, const RunPlan& plan,
-           const Evaluation& evaluation, const Saver& saver)
-      : directory_(directory),
-        config_(config),
-        plan_(plan),
-        evaluation_(evaluation),
-        saver_(saver) {}
-
-  bool wants(int64_t step, Moment moment) override {
-    return moment != Moment::kStep ||
-           (step > 0 && step % config_.eval.interval == 0 && step != reported_);
-  }
-  void on_state(Trainer& trainer, Moment moment) override {
-    reported_ = trainer.step();
-    const bool cut_short = evaluation_.evaluates(trainer.step(), Moment::kFinished);
-    write(trainer.step(), moment == Moment::kStep                     ? "running"
-                          : moment == Moment::kFinished && !cut_short ? "finished"
-                                                                      : "interrupted");
-  }
-
-  void write(int64_t step, const char* status) {
-    FileSystem& files = directory_.files();
-    const double tokens = static_cast<double>(plan_.tokens);
-    OrderedJson run{{"name", config_.run.name},
-                    {"status", status},
-                    {"step", step},
-                    {"total_steps", config_.schedule.total_steps},
-                    {"parameters", plan_.parameters},
-                    {"tokens_per_step", plan_.tokens},
-                    {"micro_batch", plan_.micro},
-                    {"flops_per_token", plan_.cost.flops / tokens},
-                    {"planned_memory_bytes", plan_.total()},
-                    {"peak_memory_bytes", peak_memory_bytes()},
-                    {"machine", to_json(this_machine())}};
-    if (evaluation_.last()) {
-      for (const auto& [kind, value] : evaluation_.last()->metrics) {
-        run[kind->name] = value;
-      }
-    }
-    if (const auto best = saver_.best()) {
-      run["best"] = {{"metric", best->metric},
-                     {"value", best->value},
-                     {"step", best->step},
-                     {"checkpoint", "checkpoints/" + checkpoint_name(best->step)}};
-    }
-    write_file_atomic(files, directory_.at(kRunFile), run.dump(2) + "\n");
-    const std::string path = directory_.path();
-    write_file_atomic(files, directory_.at(kReportFile), report_html(files, std::span(&path, 1)));
-  }
-
- private:
-  const RunDirectory& directory_;
-  const TrainConfig& config_;
-  const RunPlan& plan_;
-  const Evaluation& evaluation_;
-  const Saver& saver_;
-  int64_t reported_ = -1;
-};
-
 // Monitors watch what the evaluations of this run measure.
 void check_monitors(const TrainConfig& config, const TrainTask& task, const TrainData& data) {
   const std::vector<std::string> measured = metrics_of(task, data);
@@ -138,8 +113,10 @@ void check_monitors(const TrainConfig& config, const TrainTask& task, const Trai
     if (std::find(measured.begin(), measured.end(), name) == measured.end()) {
       throw ConfigError(
           measured.empty()
-              ? fmt::format("{}: {} needs evaluations: give data.valid, or a data.split below 1",
-                            key, name)
+              ? fmt::format(
+                    "{}: {} needs evaluations: give data.valid or a data.split below 1, and "
+                    "eval.interval",
+                    key, name)
               : fmt::format("{}: this run measures no {}; it measures {}", key, name,
                             fmt::join(measured, ", ")));
     }
@@ -183,12 +160,20 @@ Context make_context(const TrainConfig& config) {
 }
 
 SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
-                    const TrainTask& task, const TrainData& data, const Refuse& refuse,
-                    const std::atomic<bool>& stop, const std::vector<Callback*>& more) {
+                    const TrainTask& task, const TrainData& given, const Refuse& refuse,
+                    const std::atomic<bool>& stop, const std::vector<Callback*>& more,
+                    const SessionStart& start) {
   const auto clock_begin = TimeLimit::Clock::now();
+  TrainData data = given;
+  if (!config.eval.evaluates()) {
+    data.evaluation = nullptr;
+  }
   check_monitors(config, task, data);
-  const RunDirectory directory(files, config.run.directory());
-  const std::optional<Previous> previous = find_previous(directory, config, resolved);
+  RunDirectory directory(files, config.run.directory());
+  if (start.restart && directory.clear()) {
+    log_info("{}: what an earlier run had written is removed", directory.path());
+  }
+  const std::optional<Previous> previous = find_previous(directory, config, resolved, start);
   const int64_t begin = previous ? previous->progress.step : 0;
   const bool evaluates = data.evaluation != nullptr;
   SessionResult result{.outcome = Outcome::kWasFinished, .step = begin};
@@ -204,8 +189,9 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   const ContextScope scope(context);
   const int64_t limit = memory_limit(config.memory);
   // `auto` keeps to what the run began with, so that it goes on bit for bit.
-  const int64_t kept =
-      previous && config.batch.micro.is_word() ? previous->progress.micro_batch : 0;
+  const bool keeps =
+      previous && config.batch.micro.is_word() && !previous->changes_in("batch.global");
+  const int64_t kept = keeps ? previous->progress.micro_batch : 0;
   PlannedRun run = plan_run(task, config, context, limit, evaluates, kept);
   if (kept > 0 && run.plan.total() > limit) {
     run = plan_run(task, config, context, limit, evaluates);
@@ -221,8 +207,13 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   Trainer trainer(task, data, config, *run.step);
   if (previous) {
     warn_of_another_machine(*previous);
-    trainer.restore(files, previous->folder, run.plan.micro);
+    trainer.restore(files, previous->folder, run.plan.micro, previous->data());
     log_info("{}: going on from step {}", directory.path(), begin);
+    for (const KeyChange& change : previous->changes) {
+      if (may_change(change.key) != Changing::kFreely) {
+        log_info("from here on {}", describe(change));
+      }
+    }
   } else {
     trainer.start(static_cast<uint64_t>(config.run.seed), run.plan.micro);
   }
@@ -238,7 +229,9 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   Evaluation evaluation(run.loss.get(), task, data, config, run.plan.micro, log, progress, stop);
   Saver saver(directory, config, log, /*asynchronous=*/run.plan.snapshot_bytes > 0, begin);
   Profiler profiler(directory, config, *run.step, begin);
-  Reporter reporter(directory, config, run.plan, evaluation, saver);
+  const RunStart run_start{begin, start.command,
+                           previous ? previous->changes : std::vector<KeyChange>()};
+  Reporter reporter(directory, config, run.plan, run_start, evaluation, saver);
   // Each sees what those before it did: a checkpoint holds what an evaluation led to, the report what was saved.
   std::vector<Callback*> callbacks{&log, &progress, &profiler, &evaluation};
   std::optional<TimeLimit> time_limit;
@@ -255,8 +248,18 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   }
   callbacks.insert(callbacks.end(), more.begin(), more.end());
   callbacks.insert(callbacks.end(), {&saver, &reporter});
-  reporter.write(begin, "running");
-  const bool finished = trainer.run(callbacks, stop);
+  const HeedInterrupts heeds;
+  reporter.began(begin);
+  bool finished = false;
+  try {
+    finished = trainer.run(callbacks, stop);
+  } catch (const std::exception& error) {
+    reporter.failed(trainer.step(), error.what());
+    throw;
+  }
+  log_info("memory: {} planned; the process took {} at its peak, {} of it before the run began",
+           gigabytes(run.plan.total()), gigabytes(peak_memory_bytes()),
+           gigabytes(reporter.memory_before()));
   // An evaluation that was cut short is made up for when the run is started again.
   const bool complete = finished && (!evaluates || log.evaluated(trainer.step()));
   result.outcome = complete ? Outcome::kFinished : Outcome::kInterrupted;

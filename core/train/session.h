@@ -24,6 +24,14 @@ struct SessionResult {
   std::optional<Saver::Best> best;          // of checkpoint.best
 };
 
+// How a run is started, besides its configuration.
+struct SessionStart {
+  std::vector<std::string>
+      changes;  // keys whose values may differ from those that the run had so far (Changing::kOnRequest)
+  bool restart = false;  // what an earlier run wrote into the directory is removed first
+  std::vector<std::string> command;  // for run.json
+};
+
 // Called for a plan that does not fit; throws PlanError.
 using Refuse = std::function<void(const RunPlan&, int64_t limit)>;
 
@@ -32,7 +40,8 @@ using Refuse = std::function<void(const RunPlan&, int64_t limit)>;
 // the newest checkpoint is intact. `more` are told before the checkpoint is written; those with a name have state in checkpoints.
 SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
                     const TrainTask& task, const TrainData& data, const Refuse& refuse,
-                    const std::atomic<bool>& stop, const std::vector<Callback*>& more = {});
+                    const std::atomic<bool>& stop, const std::vector<Callback*>& more = {},
+                    const SessionStart& start = {});
 
 // What a configuration says to run on.
 Context make_context(const TrainConfig& config);

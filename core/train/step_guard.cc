@@ -62,8 +62,8 @@ bool StepGuard::observe(int64_t step, double loss, double grad_norm,
   if (!finite && config_.not_finite == NotFinite::kStop) {
     fail(
         "step {}: the loss is {} and the gradient's norm {}; the last checkpoint is from before. "
-        "Try a lower optimizer.lr, a longer schedule.warmup_steps or a lower optimizer.clip_grad, "
-        "or skip such steps: optimizer.not_finite: skip",
+        "Go on from it with --change optimizer.lr=LESS, a lower optimizer.clip_grad or a longer "
+        "schedule.warmup_steps, or skip such steps: --change optimizer.not_finite=skip",
         step, loss, grad_norm);
   }
   in_a_row_ = updated ? 0 : in_a_row_ + 1;

@@ -68,15 +68,19 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   batches_ = data_.training(seed, config_.batch.global, 0);
 }
 
-void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micro) {
+void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micro, Data data) {
   const std::string path = join_path(folder, kStateFile);
   progress_ = parse_progress(files.read(path, 1 << 20), path);
   progress_.micro_batch = micro;
-  if (progress_.data != data_.identity) {
+  if (data == Data::kSame && progress_.data != data_.identity) {
     fail(
         "{}: was trained on other data than this configuration names (other files, sizes or "
         "vocabulary); restore the data or choose another run.output_dir",
         folder);
+  }
+  progress_.data = data_.identity;
+  if (data == Data::kAnew) {
+    progress_.samples = 0;
   }
   lr_.restore(progress_.schedule);
   if (!progress_.guard.is_null()) {

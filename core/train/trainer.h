@@ -25,8 +25,11 @@ class Trainer {
 
   // Initial weights, from the beginning of the data.
   void start(uint64_t seed, int64_t micro);
-  // The state of a checkpoint, bit for bit. Throws IoError; Error where it comes from other data.
-  void restore(FileSystem& files, const std::string& folder, int64_t micro);
+  // The state of a checkpoint, bit for bit. Throws IoError; Error where it comes from other data, unless they may be others:
+  // then training goes on where it was in them, or, anew, at their beginning.
+  enum class Data { kSame, kOthers, kAnew };
+  void restore(FileSystem& files, const std::string& folder, int64_t micro,
+               Data data = Data::kSame);
 
   // Trains up to schedule.total_steps, until a callback ends the run or until `stop`; returns whether it finished. Throws
   // Error when a loss is not finite and not to be skipped, naming the step, before any callback sees that state.

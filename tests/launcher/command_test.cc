@@ -350,6 +350,90 @@ TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
                                HasSubstr("memory.recompute=full")));
 }
 
+TEST(DryRun, SaysWhatTheRunWillStumbleOver) {
+  const SmallRun run;
+  const auto warnings = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"--config", run.config(), "--dry-run", "run.output_dir=" + run.path("planned")});
+    const CommandResult result = run_command(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("\nfits\n"));
+    EXPECT_FALSE(real_files().exists(run.path("planned")));
+    return result.err;
+  };
+  EXPECT_EQ(warnings({}), "");
+  const std::string missing = "data.train=" + run.path("none.txt");
+  EXPECT_THAT(warnings({missing, "model.vocab_size=100"}),
+              HasSubstr("data.train: " + run.path("none.txt") + ": no such file"));
+  EXPECT_THAT(warnings({missing, "data.tokenizer=byte"}), HasSubstr("no such file"));
+  EXPECT_EQ(warnings({missing, "model.vocab_size=100", "--offline"}), "");
+  EXPECT_THAT(warnings({"data.tokenizer=byte", "model.vocab_size=50257"}),
+              HasSubstr("model.vocab_size: 50,257 tokens, but data.tokenizer has 256"));
+  EXPECT_EQ(warnings({"data.tokenizer=byte", "model.vocab_size=384"}), "");
+  EXPECT_THAT(warnings({"schedule.warmup_steps=40"}), HasSubstr("schedule.warmup_steps: 40 steps"));
+  EXPECT_THAT(warnings({"run.threads=1000"}), HasSubstr("run.threads: 1000 threads would share"));
+  EXPECT_THAT(warnings({"optimizer.lr=20"}), HasSubstr("optimizer.lr: 20 moves every weight"));
+  EXPECT_THAT(warnings({"run.output_dir=/proc/nothing/run"}),
+              HasSubstr("run.output_dir: /proc/nothing/run could not be written"));
+  EXPECT_THAT(warnings({"run.output_dir=" + run.config() + "/run"}),
+              HasSubstr("small.yaml is no folder"));
+
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--config", run.config(), "--dry-run"});
+    const CommandResult result = run_command(more);
+    EXPECT_EQ(result.status, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refused({"data.tokenizer=byte", "model.vocab_size=200"}),
+              HasSubstr("model.vocab_size: 200 is less than the 256 tokens"));
+  EXPECT_THAT(refused({"--offline"}), HasSubstr("model.vocab_size: auto asks the tokenizer"));
+  EXPECT_THAT(run_command({"--config", run.config(), "--offline"}).err,
+              HasSubstr("--offline: goes with --dry-run"));
+}
+
+TEST(DryRun, WeightsThatLackTensorsAreFound) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("first", {"schedule.total_steps=2"})).status, 0);
+  ASSERT_EQ(run_command({"export", "--checkpoint", run.path("first"), "--output", run.path("base")})
+                .status,
+            0);
+  const std::string text = real_files().read(run.path("base/config.json"));
+  std::string more_layers = text;
+  more_layers.replace(more_layers.find("\"n_layer\": 2"), 12, "\"n_layer\": 3");
+  write_text(run.path("base/config.json"), more_layers);
+  write_text(run.path("tune.yaml"),
+             "run: {name: tuned, threads: 1}\nmodel: {init: {from: " + run.path("base") +
+                 "}}\ndata: {train: " + run.path("text.txt") +
+                 ", seq_length: 16}\nschedule: {total_steps: 2}\n");
+  const CommandResult result = run_command({"--config", run.path("tune.yaml"), "--dry-run"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("tune.yaml:2: model.init.from: " + run.path("base") +
+                                    ": parameters that the weights lack: transformer.h.2."));
+  // The tokenizer that nobody named is that of the weights.
+  write_text(run.path("base/config.json"), text);
+  const CommandResult tuned =
+      run_command({"--config", run.path("tune.yaml"), "run.output_dir=" + run.path("tuned")});
+  EXPECT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(real_files().read(run.path("tuned/config.yaml")),
+              HasSubstr("path: " + run.path("base")));
+}
+
+TEST(DryRun, AbsurdSizesAreRefusedByArithmetic) {
+  const SmallRun run;
+  for (const char* size :
+       {"model.hidden_size=9000000000000000000", "model.hidden_size=100000000",
+        "batch={global: 1000000000000000}", "model.max_position_embeddings=9000000000000000000",
+        "model={num_layers: 4096, hidden_size: 1000000, num_attention_heads: 2}"}) {
+    const CommandResult result = run_command({"--config", run.config(), "--dry-run", "--offline",
+                                              "model.vocab_size=100", size, "memory.limit_gb=16"});
+    EXPECT_EQ(result.status, 3) << size << ": " << result.err;
+    EXPECT_THAT(result.err, StartsWith("the plan is impossible: ")) << size;
+  }
+  EXPECT_THAT(
+      run_command({"--config", run.config(), "model.num_layers=10000", "--print-config"}).err,
+      HasSubstr("model.num_layers: expected an integer >= 1 and <= 4096"));
+}
+
 TEST(DryRun, WritesEveryStepOfThePlanOnRequest) {
   const SmallRun run;
   const std::vector<std::string> dry{"--config", run.config(), "--dry-run", "--plan",
@@ -457,6 +541,50 @@ TEST(Command, ProfilesOnRequest) {
   const std::string text = real_files().read(run.path("run/profile.json"));
   EXPECT_THAT(text, HasSubstr("\"name\":\"transformer.h.1.mlp.c_fc dot_general"));
   EXPECT_GT(parse_json(text, "profile.json").at("traceEvents").size(), 100U);
+}
+
+TEST(Command, InspectTellsARunsStory) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run", {"checkpoint.best=eval_loss"})).status, 0);
+  const std::vector<std::string> more{"checkpoint.best=eval_loss", "schedule.total_steps=50",
+                                      "--change", "optimizer.lr=0.003"};
+  const CommandResult changed = run_command(run.arguments("run", more));
+  ASSERT_EQ(changed.status, 0) << changed.err;
+  EXPECT_THAT(changed.err, HasSubstr("from here on optimizer.lr: 0.01, now 0.003"));
+  const CommandResult story = run_command({"inspect", run.path("run")});
+  EXPECT_EQ(story.status, 0) << story.err;
+  EXPECT_THAT(story.out,
+              AllOf(HasSubstr("finished at step 50 of 50"), HasSubstr("best "),
+                    HasSubstr("step 0 to 40: finished"), HasSubstr("step 40 to 50: finished"),
+                    HasSubstr("optimizer.lr: 0.01, now 0.003"),
+                    HasSubstr("mstrain --config " + run.config()),
+                    HasSubstr("model.hidden_size: 16"), HasSubstr("step-00000050: sound")));
+  EXPECT_THAT(real_files().read(run.path("run/report.html")), HasSubstr("\"before\":\"0.01\""));
+
+  const CommandResult never =
+      run_command(run.arguments("run", {"--change", "model.hidden_size=8"}));
+  EXPECT_EQ(never.status, 2);
+  EXPECT_THAT(never.err, AllOf(StartsWith("--change: model.hidden_size cannot change"),
+                               HasSubstr("optimizer.lr")));
+  const CommandResult restarted =
+      run_command(run.arguments("run", {"model.hidden_size=8", "--restart"}));
+  EXPECT_EQ(restarted.status, 0) << restarted.err;
+  EXPECT_THAT(restarted.out, HasSubstr("finished at step 40"));
+}
+
+// The characters of the new text are those that the run knows, in their old places.
+TEST(Command, OtherDataAreReadWithTheTokenizerSoFar) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run")).status, 0);
+  std::string other;
+  for (int i = 0; i < 400; ++i) {
+    other += "a cat on a mat\n";
+  }
+  write_text(run.path("other.txt"), other);
+  const CommandResult result = run_command(run.arguments(
+      "run", {"schedule.total_steps=44", "--change", "data.train=" + run.path("other.txt")}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("finished at step 44"));
 }
 
 TEST(Command, ModesOfAConfiguration) {

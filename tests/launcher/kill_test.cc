@@ -1,5 +1,6 @@
 // kill -9 at random moments, also inside a save: the run that goes on is, bit for bit, the one that was never stopped.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <map>
@@ -187,6 +188,25 @@ TEST(Interrupt, SavesAndExits130) {
   ASSERT_EQ(run_command(run.arguments("stopped", more)).status, 0);
   EXPECT_EQ(newest_files(run.path("stopped")), newest_files(run.path("straight")));
   EXPECT_EQ(rows_of(run.path("stopped")), rows_of(run.path("straight")));
+}
+
+// Nothing that would be saved exists before training begins: opening and planning need not be waited for.
+TEST(Interrupt, BeforeTrainingEndsAtOnce) {
+  const SmallRun run;
+  const std::string config = run.path("pipe.yaml");
+  ASSERT_EQ(mkfifo(config.c_str(), 0600), 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    RunningCommand command({"--config", config, "--dry-run"});
+    int writer = -1;  // opens as soon as the command reads
+    while (writer < 0) {
+      ASSERT_FALSE(command.ended()) << command.wait().err;
+      writer = open(config.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+      sleep(0.001);
+    }
+    command.signal(signal);
+    EXPECT_EQ(command.wait().status, 130);
+    close(writer);
+  }
 }
 
 TEST(Interrupt, ASecondSignalEndsAtOnce) {

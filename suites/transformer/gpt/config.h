@@ -77,7 +77,8 @@ struct GptConfig {
     v("hidden_size", hidden_size, "width of the stream",
       rule::at_least(1).elsewhere_called({"n_embd", "d_model", "n_embed", "embed_dim", "dim"}));
     v("num_layers", num_layers, "blocks",
-      rule::at_least(1).elsewhere_called({"n_layer", "num_hidden_layers", "n_layers", "depth"}));
+      rule::at_least(1).at_most(4096).elsewhere_called(
+          {"n_layer", "num_hidden_layers", "n_layers", "depth"}));
     v("num_attention_heads", num_attention_heads, "heads; must divide hidden_size",
       rule::at_least(1).elsewhere_called({"n_head", "n_heads", "num_heads"}));
     v("ffn_hidden_size", ffn_hidden_size, "width inside the MLP; null: 4 hidden_size",

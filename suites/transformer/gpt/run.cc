@@ -1,9 +1,11 @@
 #include "suites/transformer/gpt/run.h"
 
 #include "core/base/error.h"
+#include "core/base/interrupt.h"
 #include "core/base/json.h"
 #include "core/train/timing.h"
 #include "suites/transformer/gpt/generate.h"
+#include "suites/transformer/gpt/preflight.h"
 #include "suites/transformer/gpt/stored_model.h"
 #include "suites/transformer/gpt/task.h"
 
@@ -127,21 +129,43 @@ TrainTask task_of(FileSystem& files, const GptRunConfig& config) {
   return task;
 }
 
+bool changes_data(const SessionStart& start) {
+  return std::any_of(start.changes.begin(), start.changes.end(),
+                     [](const std::string& key) { return key.starts_with("data."); });
+}
+
+// Other data are read with the tokenizer that the run began with, also where it was made of the text. Null where there is no
+// run yet.
+std::shared_ptr<const Tokenizer> tokenizer_so_far(FileSystem& files, const GptRunConfig& config) {
+  const auto folder = newest_checkpoint(
+      files, join_path(config.train.run.directory(), "checkpoints"), /*set_aside=*/false);
+  return folder && has_tokenizer(files, *folder) ? load_tokenizer(files, *folder) : nullptr;
+}
+
+void warn_of(const Findings& findings) {
+  for (const std::string& finding : findings) {
+    log_warning("{}", finding);
+  }
+}
+
 // `model`: what is evaluated instead of the configuration's network.
 Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   GptRunConfig config = read_run_config(request.tree);
+  refuse_absurd(config, memory_limit(config.train.memory));
   std::shared_ptr<const Tokenizer> tokenizer;
   if (model != nullptr) {
     tokenizer = stored_tokenizer(request.files, *model);
+  } else if (changes_data(request.start)) {
+    tokenizer = tokenizer_so_far(request.files, config);
   }
   Corpus corpus = open_corpus(request.files, config.data, std::move(tokenizer), request.tree);
   config = with_vocab(std::move(config), corpus.tokenizer->vocab_size(), request.tree);
-  for (const std::string& prompt : config.train.eval.prompts) {
-    try {
-      corpus.tokenizer->encode(prompt);
-    } catch (const Error& error) {
-      config_fail(request.tree, "eval.prompts", error.what());
-    }
+  check_prompts(config, *corpus.tokenizer, request.tree);
+  if (model == nullptr) {
+    Findings findings;
+    find_oddities(config.train, request.tree, findings);
+    find_unused_vocabulary(config, corpus.tokenizer->vocab_size(), request.tree, findings);
+    warn_of(findings);
   }
   const auto& from = config.model.init.from;
   const Json source = from ? open_model(request.files, *from).description : Json::object();
@@ -161,13 +185,14 @@ Outcome train_model(const RunRequest& request) {
   };
   const SessionResult result =
       train(request.files, config.train, write_config(read_run_config(request.tree)), opened.task,
-            opened.data, refuse_plan, request.stop);
+            opened.data, refuse_plan, request.stop, {}, request.start);
   const std::string directory = config.train.run.directory();
   switch (result.outcome) {
     case Outcome::kWasFinished:
       fmt::print(request.out, "{}: finished at step {}{}\n", directory, result.step,
-                 result.end_reason.empty() ? "; raise schedule.total_steps to go on"
-                                           : " by " + result.end_reason);
+                 result.end_reason.empty()
+                     ? "; raise schedule.total_steps to go on, or begin anew with --restart"
+                     : " by " + result.end_reason);
       break;
     case Outcome::kInterrupted:
       fmt::print(request.out, "{}: interrupted, saved at step {}; the same command goes on\n",
@@ -206,6 +231,7 @@ void benchmark(const RunRequest& request) {
   if (run.plan.total() > limit) {
     refuse(config, request.tree, run.plan, limit);
   }
+  const HeedInterrupts heeds;
   const StepTimes times = time_steps(opened.task, opened.data, config.train, run, request.stop);
   fmt::print(request.out,
              "steps {}  median {:.6f} s  fastest {:.6f} s  {:.1f} tokens/s  {:.2f} GFLOP/s\n",
@@ -229,7 +255,8 @@ void continue_prompts(const RunRequest& request, const GptRunConfig& config) {
 }
 
 RunRequest resolved(const RunRequest& request) {
-  return {request.files, with_stored_model(request.files, request.tree), request.stop, request.out};
+  return {request.files, with_stored_model(request.files, request.tree), request.stop, request.out,
+          request.start};
 }
 
 }  // namespace
@@ -250,18 +277,27 @@ Outcome run(const RunRequest& given) {
   return request.stop ? Outcome::kInterrupted : Outcome::kFinished;
 }
 
-void dry_run(const RunRequest& given, const std::optional<std::string>& plan_file) {
+void dry_run(const RunRequest& given, const DryRun& options) {
   const RunRequest request = resolved(given);
   GptRunConfig config = read_run_config(request.tree);
-  if (config.model.vocab_size.is_word()) {
-    auto size = known_vocab_size(request.files, config.data);
-    if (!size) {
-      size = open_corpus(request.files, config.data).tokenizer->vocab_size();
-    }
-    config = with_vocab(std::move(config), *size, request.tree);
-  }
-  const bool evaluates = config.data.valid.has_value() || config.data.split < 1;
   const int64_t limit = memory_limit(config.train.memory);
+  refuse_absurd(config, limit);
+  Findings findings;
+  find_oddities(config.train, request.tree, findings);
+  std::optional<int64_t> tokens;
+  if (!options.offline) {
+    tokens = look_ahead(request.files, config, request.tree, findings);
+  } else if (config.model.vocab_size.is_word()) {
+    config_fail(request.tree, "model.vocab_size",
+                "auto asks the tokenizer; --offline needs a number");
+  }
+  auto& vocab = config.model.vocab_size;
+  const GptRunConfig asked = config;
+  if (vocab.is_word()) {
+    vocab.value = tokens;
+  }
+  const bool evaluates =
+      config.train.eval.evaluates() && (config.data.valid.has_value() || config.data.split < 1);
   const Context context = make_context(config.train);
   const ContextScope scope(context);
   const PlannedRun run = plan_run(make_task(config), config.train, context, limit, evaluates);
@@ -273,8 +309,15 @@ void dry_run(const RunRequest& given, const std::optional<std::string>& plan_fil
     }
   }
   std::fflush(request.out);
-  if (plan_file) {
-    write_file_atomic(request.files, *plan_file, plan_text(run));
+  if (options.plan_file) {
+    write_file_atomic(request.files, *options.plan_file, plan_text(run));
+  }
+  if (tokens) {
+    find_unused_vocabulary(config, *tokens, request.tree, findings);
+  }
+  warn_of(findings);
+  if (tokens) {
+    with_vocab(asked, *tokens, request.tree);
   }
   if (run.plan.total() > limit) {
     refuse(config, request.tree, run.plan, limit);
@@ -325,6 +368,7 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
     rows = (rows + 1) / 2;
     program = std::make_unique<LossProgram>(opened.task, config.train, rows, context);
   }
+  const HeedInterrupts heeds;
   const auto result =
       evaluate(*program, params, opened.task, opened.data, config.train, rows, request.stop);
   if (result) {

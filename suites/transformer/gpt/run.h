@@ -20,14 +20,19 @@ struct RunRequest {
   YamlNode tree;  // the configuration as it was given
   const std::atomic<bool>& stop;
   std::FILE* out;
+  SessionStart start{};
 };
 
 // run.mode. Throws PlanError, whose message names changes that would fit, where the plan does not.
 Outcome run(const RunRequest& request);
 
-// Prints the plan, and writes every step of it to `plan_file` where that is given; then throws PlanError where it does not
-// fit. Opens no data where model.vocab_size is given.
-void dry_run(const RunRequest& request, const std::optional<std::string>& plan_file);
+struct DryRun {
+  std::optional<std::string> plan_file;  // gets every step of the plan
+  bool offline = false;                  // opens neither data nor tokenizer nor weights
+};
+// Prints the plan; then warns of what the run would stumble over, and throws PlanError where the plan does not fit and
+// ConfigError where the model has fewer tokens than the tokenizer.
+void dry_run(const RunRequest& request, const DryRun& options);
 
 // The configuration with every default filled in, and `model` from model.init.from.
 YamlNode resolved_config(FileSystem& files, const YamlNode& tree);

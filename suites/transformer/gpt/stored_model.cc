@@ -35,6 +35,14 @@ void lay_over(YamlNode& under, const YamlNode& over) {
   }
 }
 
+void set_place(YamlNode& node, const YamlNode& of) {
+  node.file = of.file;
+  node.line = of.line;
+  for (YamlNode& child : node.children) {
+    set_place(child, of);
+  }
+}
+
 // Whether two models with different values of the key may have the same weights.
 bool may_differ(const std::string& key) {
   return key.starts_with("model.dropout.") || key.starts_with("model.init.") ||
@@ -162,8 +170,11 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
   }
   const std::string path = as_string(*from, "model.init.from");
   ModelSection stored;
+  std::string folder;
   try {
-    stored.model = open_model(files, path).config;
+    const StoredModel model = open_model(files, path);
+    stored.model = model.config;
+    folder = model.folder;
   } catch (const Error& error) {
     config_fail(tree, "model.init.from", error.what());
   }
@@ -186,6 +197,14 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
   section.add("model", *tree.find("model"));
   read_config(section, both);
   compare(tree, both, stored, join_path(path, "config.json"));
+  YamlNode* const data = tree.find("data");
+  if (data != nullptr && data->is_map() && data->find("tokenizer") == nullptr &&
+      has_tokenizer(files, folder)) {
+    YamlNode& tokenizer = data->add("tokenizer", YamlNode::map());
+    tokenizer.add("type", YamlNode::string("hf"));
+    tokenizer.add("path", YamlNode::string(folder));
+    set_place(tokenizer, *find_config(tree, "model.init.from"));
+  }
   return tree;
 }
 

@@ -44,7 +44,8 @@ Meaning meaning_in(const SafetensorsFolder& weights, bool tied);
 std::map<std::string, std::string> stored_names(FileSystem& files, const StoredModel& model);
 
 // Lays `model.*` of a configuration that names `model.init.from` over what that directory says. Throws ConfigError where
-// both name different networks; what is dropped out and how weights would be drawn may differ. Other configurations
+// both name different networks; what is dropped out and how weights would be drawn may differ. Where the
+// configuration names no data.tokenizer, it is the directory's. Other configurations
 // come back as they are.
 YamlNode with_stored_model(FileSystem& files, YamlNode tree);
 

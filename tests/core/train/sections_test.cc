@@ -63,8 +63,25 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
     EXPECT_THAT(error_of(yaml), HasSubstr(expected)) << yaml;
   }
   EXPECT_EQ(error_of("batch: {global: 12, micro: 4}"), "");
+  EXPECT_THAT(error_of("run: {name: ../../x}"),
+              HasSubstr("run.name: \"../../x\" is no name; a folder is"));
+  EXPECT_THAT(error_of("optimizer: {lr: 1.0e300}"),
+              HasSubstr("optimizer.lr: expected a number >= 0"));
+  EXPECT_THAT(error_of("batch: {global: 10000000000, micro: 3}"),
+              HasSubstr("possible: 10000000000, "));
   EXPECT_EQ(error_of("eval: {early_stopping: {}}\nschedule: {reduce_on_plateau: null}"), "");
   EXPECT_EQ(error_of("run: {execution: eager}\nprofile: {steps: 0}"), "");
+}
+
+// What a run that goes on must be asked for.
+std::vector<std::string> not_free(const YamlNode& before, const YamlNode& now) {
+  std::vector<std::string> out;
+  for (const KeyChange& change : changed_keys(before, now)) {
+    if (may_change(change.key) != Changing::kFreely) {
+      out.push_back(describe(change));
+    }
+  }
+  return out;
 }
 
 TEST(Sections, ARunOfAnEarlierVersionGoesOnWithTheDefaultsOfNewKeys) {
@@ -72,10 +89,10 @@ TEST(Sections, ARunOfAnEarlierVersionGoesOnWithTheDefaultsOfNewKeys) {
   YamlNode before = resolved(config);
   auto& keys = before.find("optimizer")->children;
   std::erase_if(keys, [](const YamlNode& key) { return key.key == "not_finite"; });
-  EXPECT_THAT(changed_keys(before, resolved(config)), ElementsAre());
+  EXPECT_THAT(not_free(before, resolved(config)), ElementsAre());
   TrainConfig changed = config;
   changed.optimizer.not_finite = NotFinite::kSkip;
-  EXPECT_THAT(changed_keys(before, resolved(changed)),
+  EXPECT_THAT(not_free(before, resolved(changed)),
               ElementsAre("optimizer.not_finite: stop, now skip"));
 }
 
@@ -89,12 +106,19 @@ TEST(Sections, OnlySomeKeysMayChangeInTheMiddleOfARun) {
   now.profile.steps = 1;
   now.schedule.total_steps = 99;
   now.batch.micro = 2;
-  EXPECT_THAT(changed_keys(resolved(before), resolved(now)), ElementsAre());
+  EXPECT_THAT(not_free(resolved(before), resolved(now)), ElementsAre());
   now.schedule.warmup_steps = 4;
   now.optimizer.betas = {0.5, 0.6};
-  EXPECT_THAT(changed_keys(resolved(before), resolved(now)),
+  EXPECT_THAT(not_free(resolved(before), resolved(now)),
               ElementsAre("optimizer.betas: [0.9, 0.999], now [0.5, 0.6]",
                           "schedule.warmup_steps: 3, now 4"));
+  EXPECT_EQ(may_change("optimizer.betas"), Changing::kOnRequest);
+  EXPECT_EQ(may_change("optimizer.skip_spikes.window"), Changing::kOnRequest);
+  EXPECT_EQ(may_change("data.train"), Changing::kOnRequest);
+  for (const char* key : {"model.hidden_size", "optimizer.type", "data.seq_length",
+                          "data.tokenizer.type", "precision.params", "optimizer.lrx"}) {
+    EXPECT_EQ(may_change(key), Changing::kNever) << key;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/base/files_fault.h"
@@ -46,6 +47,7 @@ TEST_F(Session, WritesWhatARunDirectoryHolds) {
     if (row.contains("eval_loss")) {
       evaluation.push_back(row["step"]);
       EXPECT_EQ(row["eval_loss"].is_number(), true);
+      EXPECT_EQ(row["eval_predictions"], 16);
     } else {
       training.push_back(row["step"]);
       for (const char* key : {"loss", "lr", "grad_norm", "tokens_per_second", "step_seconds"}) {
@@ -187,6 +189,185 @@ TEST_F(Session, AFinishedRunSaysSoAndMoreStepsGoOn) {
   EXPECT_EQ(checkpoint_file(config.run.directory(), 20, "MANIFEST.json"), before);
   config.schedule.total_steps = 25;
   EXPECT_EQ(run_small(config).step, 25);
+}
+
+Json run_record(const TrainConfig& config) {
+  const std::string path = join_path(config.run.directory(), kRunFile);
+  return parse_json(real_files().read(path), path);
+}
+
+TEST_F(Session, ARunThatFailedSaysSoWithItsReason) {
+  const TrainConfig config = small_config(folder_ / "run");
+  const std::string message =
+      message_of<Error>([&] { run_small(config, real_files(), poisoned_data({8})); });
+  EXPECT_THAT(message, HasSubstr("--change optimizer.not_finite=skip"));
+  const Json run = run_record(config);
+  EXPECT_EQ(run.at("status"), "failed");
+  EXPECT_EQ(run.at("reason"), message);
+  EXPECT_THAT(real_files().read(join_path(config.run.directory(), kReportFile)),
+              HasSubstr("\"status\":\"failed\""));
+}
+
+TEST_F(Session, RunJsonSaysHowItWasStartedEachTime) {
+  TrainConfig config = small_config(folder_ / "run");
+  SessionStart start{.command = {"mstrain", "--config", "a.yaml"}};
+  run_small(config, real_files(), small_data(), small_task(), nullptr, start);
+  config.schedule.total_steps = 30;
+  start.command.emplace_back("schedule.total_steps=30");
+  run_small(config, real_files(), small_data(), small_task(), nullptr, start);
+  const Json run = run_record(config);
+  EXPECT_EQ(run.at("status"), "finished");
+  EXPECT_EQ(run.at("command"), Json(start.command));
+  EXPECT_FALSE(run.at("host").get<std::string>().empty());
+  EXPECT_GT(run.at("memory_before_bytes").get<int64_t>(), 0);
+  EXPECT_LE(run.at("memory_before_bytes").get<int64_t>(),
+            run.at("peak_memory_bytes").get<int64_t>());
+  EXPECT_LE(run.at("started"), run.at("updated"));
+  const Json& history = run.at("history");
+  ASSERT_EQ(history.size(), 2U);
+  EXPECT_EQ(history[0].at("step"), 0);
+  EXPECT_EQ(history[0].at("last_step"), 20);
+  EXPECT_EQ(history[0].at("command").size(), 3U);
+  EXPECT_EQ(history[1].at("step"), 20);
+  EXPECT_EQ(history[1].at("changes"),
+            Json({{{"key", "schedule.total_steps"}, {"before", "20"}, {"now", "30"}}}));
+}
+
+TEST_F(Session, MetricsAreATableAsWell) {
+  const TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  const std::string table = real_files().read(join_path(config.run.directory(), "metrics.csv"));
+  const std::string head = table.substr(0, table.find('\n'));
+  EXPECT_THAT(head, testing::StartsWith("step,"));
+  EXPECT_THAT(head, HasSubstr("eval_loss"));
+  EXPECT_EQ(static_cast<size_t>(std::count(table.begin(), table.end(), '\n')),
+            1 + read_metrics(real_files(), join_path(config.run.directory(), kMetricsFile)).size());
+}
+
+// What changes nothing, changed, leaves every bit as it is; what changes something acts from that step on.
+TEST_F(Session, ARunMayChangeItsMindOnRequest) {
+  TrainConfig straight = small_config(folder_ / "straight");
+  straight.schedule.type = ScheduleType::kConstant;
+  straight.optimizer.clip_grad = 1e6;
+  run_small(straight);
+  TrainConfig config = straight;
+  config.run.output_dir = folder_ / "changed";
+  config.schedule.total_steps = 12;
+  run_small(config);
+  config.schedule.total_steps = 20;
+  config.optimizer.clip_grad = 1e7;  // beyond every norm, as before
+  EXPECT_THAT(message_of<ConfigError>([&] { run_small(config); }),
+              testing::AllOf(HasSubstr("optimizer.clip_grad: 1.0e+6, now 1.0e+7"),
+                             HasSubstr("--change KEY=VALUE"), HasSubstr("--restart")));
+  const SessionStart start{.changes = {"optimizer.clip_grad"}};
+  run_small(config, real_files(), small_data(), small_task(), nullptr, start);
+  expect_same_run(straight.run.directory(), config.run.directory(), 20);
+
+  config.schedule.total_steps = 24;
+  config.optimizer.lr = 0.25;
+  run_small(config, real_files(), small_data(), small_task(), nullptr,
+            {.changes = {"optimizer.lr"}});
+  for (const Json& row :
+       read_metrics(real_files(), join_path(config.run.directory(), kMetricsFile))) {
+    if (row.contains("lr") && row.at("step") > 4) {
+      EXPECT_EQ(row.at("lr"), row.at("step") > 20 ? 0.25 : 1e-2) << row;
+    }
+  }
+  EXPECT_THAT(run_record(config).at("history").back().at("changes").dump(),
+              HasSubstr("{\"before\":\"0.01\",\"key\":\"optimizer.lr\",\"now\":\"0.25\"}"));
+}
+
+TEST_F(Session, AFailedRunGoesOnAsItsAdviceSays) {
+  TrainConfig config = small_config(folder_ / "run");
+  EXPECT_THROW(run_small(config, real_files(), poisoned_data({8})), Error);
+  config.optimizer.not_finite = NotFinite::kSkip;
+  const SessionResult result = run_small(config, real_files(), poisoned_data({8}), small_task(),
+                                         nullptr, {.changes = {"optimizer.not_finite"}});
+  EXPECT_EQ(result.outcome, Outcome::kFinished);
+  EXPECT_EQ(result.step, 20);
+}
+
+TEST_F(Session, OtherDataAndBatchesBeginAtTheStepThatAsksForThem) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  config.schedule.total_steps = 24;
+  config.batch.global = 4;
+  std::vector<int64_t> firsts;
+  TrainData other = small_data([&](int64_t first) { firsts.push_back(first); });
+  EXPECT_EQ(
+      run_small(config, real_files(), other, small_task(), nullptr, {.changes = {"batch.global"}})
+          .step,
+      24);
+  EXPECT_THAT(firsts, ElementsAre(160, 164, 168, 172));  // where 20 steps of 8 had come to
+  config.schedule.total_steps = 26;
+  other.identity = "other";
+  EXPECT_THAT(message_of<Error>([&] { run_small(config, real_files(), other); }),
+              HasSubstr("was trained on other data"));
+}
+
+TEST_F(Session, ARestartBeginsAnewAndLeavesOtherFilesAlone) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  write_file_atomic(real_files(), folder_ / "run/notes.txt", "mine");
+  config.optimizer.lr = 0.25;
+  const SessionResult result =
+      run_small(config, real_files(), small_data(), small_task(), nullptr, {.restart = true});
+  EXPECT_EQ(result.outcome, Outcome::kFinished);
+  EXPECT_EQ(real_files().read(folder_ / "run/notes.txt"), "mine");
+  EXPECT_EQ(run_record(config).at("history").size(), 1U);
+  TrainConfig fresh = config;
+  fresh.run.output_dir = folder_ / "fresh";
+  run_small(fresh);
+  expect_same_run(fresh.run.directory(), config.run.directory(), 20);
+}
+
+TEST_F(Session, ABeginningFromNothingWhereARunWasSaysSo) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  real_files().remove_all(folder_ / "run/checkpoints");
+  std::string warning;
+  set_log_sink([&](LogLevel level, std::string_view message) {
+    warning += level == LogLevel::kWarning ? std::string(message) : "";
+  });
+  EXPECT_EQ(run_small(config).step, 20);
+  EXPECT_THAT(warning, HasSubstr("came to step 20 and saved no checkpoint; it begins anew"));
+}
+
+// By time means at any step; what goes on from there is the run that was never stopped.
+TEST_F(Session, CheckpointsByTimeAreAsGoodAtEveryStep) {
+  EXPECT_TRUE(TrainConfig().checkpoint.interval.is_word());
+  EXPECT_EQ(TrainConfig().checkpoint.minutes, 5);
+  const TrainConfig straight = small_config(folder_ / "straight");
+  run_small(straight);
+  TrainConfig often = small_config(folder_ / "often");
+  often.checkpoint.interval = {};
+  often.checkpoint.minutes = 1e-12;
+  often.checkpoint.keep = 100;
+  run_small(often);
+  expect_same_run(straight.run.directory(), often.run.directory(), 20);
+  EXPECT_EQ(list_checkpoints(real_files(), folder_ / "often/checkpoints").size(), 20U);
+  for (const int64_t step : {1, 7, 13, 19}) {
+    for (const int64_t later : list_checkpoints(real_files(), folder_ / "often/checkpoints")) {
+      if (later > step) {
+        real_files().remove_all(join_path(folder_ / "often/checkpoints", checkpoint_name(later)));
+      }
+    }
+    run_small(often);
+    expect_same_run(straight.run.directory(), often.run.directory(), 20);
+  }
+}
+
+TEST_F(Session, EvaluationCanBeOff) {
+  const TrainConfig straight = small_config(folder_ / "straight");
+  run_small(straight);
+  TrainConfig config = small_config(folder_ / "run");
+  config.eval.interval = {};
+  const SessionResult result = run_small(config);
+  EXPECT_EQ(result.outcome, Outcome::kFinished);
+  EXPECT_FALSE(result.evaluation.has_value());
+  EXPECT_EQ(checkpoint_file(folder_ / "run", 20, kModelFile),
+            checkpoint_file(folder_ / "straight", 20, kModelFile));
+  EXPECT_EQ(run_small(config).outcome, Outcome::kWasFinished);
 }
 
 TEST_F(Session, KeysThatWouldMakeAnotherRunAreRefusedByName) {

@@ -148,12 +148,13 @@ inline YamlNode resolved(const TrainConfig& config) { return write_config(WholeC
 inline SessionResult run_small(const TrainConfig& config, FileSystem& files = real_files(),
                                const TrainData& data = small_data(),
                                const TrainTask& task = small_task(),
-                               const std::atomic<bool>* stop = nullptr) {
+                               const std::atomic<bool>* stop = nullptr,
+                               const SessionStart& start = {}) {
   static const std::atomic<bool> never = false;
   return train(
       files, config, resolved(config), task, data,
       [](const RunPlan& plan, int64_t limit) { throw PlanError(refusal(plan, limit, {})); },
-      stop != nullptr ? *stop : never);
+      stop != nullptr ? *stop : never, {}, start);
 }
 
 // The file `name` of the checkpoint at `step`.

@@ -1,0 +1,38 @@
+#include "core/base/interrupt.h"
+
+#include <unistd.h>
+
+#include <csignal>
+
+namespace mstrain {
+namespace {
+
+constexpr int kStatus = 130;
+
+std::atomic<bool> requested = false;
+std::atomic<int> heeded = 0;
+// As a signal handler needs them.
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void on_signal(int) {
+  if (heeded == 0 || requested.exchange(true)) {
+    _exit(kStatus);
+  }
+}
+
+}  // namespace
+
+const std::atomic<bool>& catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    sigaction(signal, &action, nullptr);
+  }
+  return requested;
+}
+
+HeedInterrupts::HeedInterrupts() { ++heeded; }
+HeedInterrupts::~HeedInterrupts() { --heeded; }
+
+}  // namespace mstrain

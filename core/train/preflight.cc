@@ -1,0 +1,61 @@
+#include "core/train/preflight.h"
+
+#include "core/base/error.h"
+#include "core/train/machine.h"
+
+namespace mstrain {
+namespace {
+
+// AdamW and its like move every weight by about the rate in each step.
+bool moves_by_its_rate(OptimizerType type) {
+  return type == OptimizerType::kAdam || type == OptimizerType::kAdamW ||
+         type == OptimizerType::kLamb;
+}
+
+}  // namespace
+
+void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& findings) {
+  const auto find = [&](const char* key, const std::string& what) {
+    findings.push_back(fmt::format("{}: {}", config_where(tree, key), what));
+  };
+  if (const int processors = this_machine().processors;
+      config.run.threads.value_or(1) > processors) {
+    find("run.threads",
+         fmt::format("{} threads would share {} processor{} and wait for each other; say auto",
+                     *config.run.threads.value, processors, processors == 1 ? "" : "s"));
+  }
+  if (config.schedule.warmup_steps >= config.schedule.total_steps) {
+    find("schedule.warmup_steps",
+         fmt::format("{} steps of warm-up in a run of {}: it never reaches optimizer.lr",
+                     config.schedule.warmup_steps, config.schedule.total_steps));
+  }
+  constexpr double kLargest = 1;
+  if (moves_by_its_rate(config.optimizer.type) && config.optimizer.lr > kLargest) {
+    find("optimizer.lr",
+         fmt::format("{} moves every weight by about as much in each step", config.optimizer.lr));
+  }
+}
+
+void find_unwritable_output(FileSystem& files, const TrainConfig& config, const YamlNode& tree,
+                            Findings& findings) {
+  std::string existing = config.run.directory();
+  while (!files.exists(existing) && parent_path(existing) != existing) {
+    existing = parent_path(existing);
+  }
+  const auto find = [&](const std::string& what) {
+    findings.push_back(fmt::format("{}: {}", config_where(tree, "run.output_dir"), what));
+  };
+  if (!files.is_directory(existing)) {
+    find(fmt::format("{} is no folder", existing));
+    return;
+  }
+  const std::string trial = temporary_name(join_path(existing, "trial"));
+  try {
+    files.create_directories(trial);
+    files.remove_all(trial);
+  } catch (const IoError& error) {
+    find(fmt::format("{} could not be written: {}", config.run.directory(), error.what()));
+  }
+}
+
+}  // namespace mstrain

@@ -1,0 +1,22 @@
+// What a run will meet and a plan does not show.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/files.h"
+#include "core/train/sections.h"
+
+namespace mstrain {
+
+// Each finding is a line that begins with the key it is about, with its place where `tree` is what `config` was read from.
+using Findings = std::vector<std::string>;
+
+// Keys that are allowed and still make no sense together, or on this machine.
+void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& findings);
+
+// Whether run.output_dir could be made and written to: tries it in a folder that is removed again.
+void find_unwritable_output(FileSystem& files, const TrainConfig& config, const YamlNode& tree,
+                            Findings& findings);
+
+}  // namespace mstrain

@@ -1,0 +1,60 @@
+#include "core/train/reporter.h"
+
+#include "core/base/log.h"
+#include "core/train/metrics_csv.h"
+#include "core/train/report.h"
+
+namespace mstrain {
+namespace {
+
+constexpr int64_t kReportSteps = 250;
+
+}  // namespace
+
+Reporter::Reporter(const RunDirectory& directory, const TrainConfig& config, const RunPlan& plan,
+                   const RunStart& start, const Evaluation& evaluation, const Saver& saver)
+    : directory_(directory),
+      config_(config),
+      evaluation_(evaluation),
+      saver_(saver),
+      record_(directory, config, plan, start) {}
+
+bool Reporter::wants(int64_t step, Moment moment) {
+  const int64_t interval = config_.eval.interval.value_or(kReportSteps);
+  return moment != Moment::kStep || (step > 0 && step % interval == 0 && step != reported_);
+}
+
+void Reporter::on_state(Trainer& trainer, Moment moment) {
+  reported_ = trainer.step();
+  const bool cut_short = evaluation_.evaluates(trainer.step(), Moment::kFinished);
+  write(trainer.step(),
+        moment == Moment::kStep                     ? kStatusRunning
+        : moment == Moment::kFinished && !cut_short ? kStatusFinished
+                                                    : kStatusInterrupted,
+        trainer.end_reason());
+}
+
+void Reporter::began(int64_t step) { write(step, kStatusRunning, ""); }
+
+void Reporter::failed(int64_t step, const std::string& reason) noexcept {
+  try {
+    write(step, kStatusFailed, reason);
+  } catch (const std::exception& error) {
+    log_warning("{}: the failure could not be noted: {}", directory_.at(kRunFile), error.what());
+  }
+}
+
+void Reporter::write(int64_t step, const char* status, const std::string& reason) {
+  FileSystem& files = directory_.files();
+  RunState state{.step = step, .status = status, .reason = reason, .best = saver_.best()};
+  if (evaluation_.last()) {
+    state.metrics = evaluation_.last()->metrics;
+  }
+  record_.write(state);
+  write_file_atomic(files, directory_.at(kMetricsTable),
+                    metrics_csv(read_metrics(files, directory_.at(kMetricsFile))));
+  const std::string path = directory_.path();
+  write_file_atomic(files, directory_.at(kReportFile), report_html(files, std::span(&path, 1)));
+}
+
+}  // namespace mstrain

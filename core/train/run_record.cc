@@ -1,0 +1,115 @@
+#include "core/train/run_record.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/git.h"
+#include "core/train/machine.h"
+#include "core/train/metrics_log.h"
+#include "core/train/numbers.h"
+
+namespace mstrain {
+namespace {
+
+constexpr uint64_t kMostBytes = 16 << 20;
+
+std::string host_name() {
+  char name[256] = "";
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+OrderedJson to_json(const std::vector<KeyChange>& changes) {
+  OrderedJson out = OrderedJson::array();
+  for (const KeyChange& change : changes) {
+    out.push_back({{"key", change.key}, {"before", change.before}, {"now", change.now}});
+  }
+  return out;
+}
+
+OrderedJson earlier_history(const RunDirectory& directory) {
+  const std::string path = directory.at(kRunFile);
+  if (directory.files().exists(path)) {
+    try {
+      const auto json = OrderedJson::parse(directory.files().read(path, kMostBytes));
+      const auto found = json.find("history");
+      if (found != json.end() && found->is_array()) {
+        return *found;
+      }
+    } catch (const OrderedJson::exception& error) {
+      log_warning("{}: cannot be read, its history is lost: {}", path, error.what());
+    }
+  }
+  return OrderedJson::array();
+}
+
+}  // namespace
+
+RunRecord::RunRecord(const RunDirectory& directory, const TrainConfig& config, const RunPlan& plan,
+                     const RunStart& start)
+    : directory_(directory),
+      config_(config),
+      plan_(plan),
+      memory_before_(resident_memory_bytes()),
+      history_(start.step == 0 ? OrderedJson::array() : earlier_history(directory)) {
+  std::error_code error;
+  const std::string folder = std::filesystem::current_path(error).string();
+  OrderedJson entry{{"step", start.step},
+                    {"time", utc_text(wall_clock())},
+                    {"command", start.command},
+                    {"directory", folder},
+                    {"commit", git_commit(directory.files(), folder).value_or("")},
+                    {"host", host_name()},
+                    {"machine", to_json(this_machine())}};
+  if (!start.changes.empty()) {
+    entry["changes"] = to_json(start.changes);
+  }
+  history_.push_back(std::move(entry));
+}
+
+void RunRecord::write(const RunState& state) {
+  OrderedJson& start = history_.back();
+  const std::string now = utc_text(wall_clock());
+  start["last_step"] = state.step;
+  start["last_time"] = now;
+  start["status"] = state.status;
+  OrderedJson run{{"name", config_.run.name},
+                  {"status", state.status},
+                  {"step", state.step},
+                  {"total_steps", config_.schedule.total_steps}};
+  if (!state.reason.empty()) {
+    run["reason"] = state.reason;
+    start["reason"] = state.reason;
+  }
+  const double tokens = static_cast<double>(plan_.tokens);
+  run.update({{"started", history_.front().value("time", "")},
+              {"updated", now},
+              {"command", start["command"]},
+              {"directory", start["directory"]},
+              {"commit", start["commit"]},
+              {"host", start["host"]},
+              {"parameters", plan_.parameters},
+              {"tokens_per_step", plan_.tokens},
+              {"micro_batch", plan_.micro},
+              {"flops_per_token", plan_.cost.flops / tokens},
+              {"planned_memory_bytes", plan_.total()},
+              {"peak_memory_bytes", peak_memory_bytes()},
+              {"memory_before_bytes", memory_before_},
+              {"machine", start["machine"]}});
+  for (const auto& [kind, value] : state.metrics) {
+    run[kind->name] = value;
+  }
+  if (state.best) {
+    run["best"] = {{"metric", state.best->metric},
+                   {"value", state.best->value},
+                   {"step", state.best->step},
+                   {"checkpoint", "checkpoints/" + checkpoint_name(state.best->step)}};
+  }
+  run["history"] = history_;
+  write_file_atomic(directory_.files(), directory_.at(kRunFile), run.dump(2) + "\n");
+}
+
+}  // namespace mstrain

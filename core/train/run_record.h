@@ -1,0 +1,57 @@
+// run.json: what ran where, how it was started each time, and how far it came.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/train/callback.h"
+#include "core/train/plan.h"
+#include "core/train/run_directory.h"
+#include "core/train/saver.h"
+
+namespace mstrain {
+
+inline constexpr const char* kStatusRunning = "running";
+inline constexpr const char* kStatusFinished = "finished";
+inline constexpr const char* kStatusInterrupted = "interrupted";
+inline constexpr const char* kStatusFailed = "failed";
+
+// A start of a run: the first one, or one that goes on.
+struct RunStart {
+  int64_t step = 0;
+  std::vector<std::string> command;  // with the program's name
+  std::vector<KeyChange> changes;    // of keys, against the start before
+};
+
+struct RunState {
+  int64_t step = 0;
+  std::string status;
+  std::string reason{};  // of a failure, or why a rule ended the run
+  std::vector<Metric> metrics{};
+  std::optional<Saver::Best> best{};
+};
+
+class RunRecord {
+ public:
+  // Adds `start` to the history that run.json holds; one that cannot be read is begun anew, with a warning. All arguments
+  // must outlive it.
+  RunRecord(const RunDirectory& directory, const TrainConfig& config, const RunPlan& plan,
+            const RunStart& start);
+
+  // Writes the file atomically. Throws IoError.
+  void write(const RunState& state);
+
+  // Resident when the record began: the program, its data and plans, without what the plan counts.
+  int64_t memory_before() const { return memory_before_; }
+
+ private:
+  const RunDirectory& directory_;
+  const TrainConfig& config_;
+  const RunPlan& plan_;
+  int64_t memory_before_;
+  OrderedJson history_ = OrderedJson::array();
+};
+
+}  // namespace mstrain

@@ -1,0 +1,128 @@
+#include "launcher/inspect_run.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/config.h"
+#include "core/base/json.h"
+#include "core/io/folder.h"
+#include "core/train/checkpoint.h"
+#include "core/train/metrics_file.h"
+#include "core/train/numbers.h"
+#include "core/train/run_directory.h"
+
+namespace mstrain::launcher {
+namespace {
+
+constexpr uint64_t kMostBytes = 16 << 20;
+
+// Text of a member; empty where there is none. run.json may be of an earlier version.
+std::string text(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) {
+    return "";
+  }
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+void print_fact(std::FILE* out, const char* name, const std::string& value) {
+  if (!value.empty()) {
+    fmt::print(out, "  {:<10} {}\n", name, value);
+  }
+}
+
+std::string after(const char* between, const std::string& value) {
+  return value.empty() ? "" : between + value;
+}
+
+std::string command_line(const Json& json) {
+  std::string out;
+  if (const auto command = json.find("command"); command != json.end() && command->is_array()) {
+    for (const Json& word : *command) {
+      out += (out.empty() ? "" : " ") + (word.is_string() ? word.get<std::string>() : word.dump());
+    }
+  }
+  return out;
+}
+
+void print_history(std::FILE* out, const Json& history) {
+  fmt::print(out, "  history\n");
+  for (const Json& start : history) {
+    fmt::print(out, "    step {} to {}: {}{}{}{}\n", text(start, "step"), text(start, "last_step"),
+               text(start, "status"), after(", ", text(start, "reason")),
+               after(", begun ", text(start, "time")), after(", ", command_line(start)));
+    const auto changes = start.find("changes");
+    for (const Json& change : changes == start.end() ? Json::array() : *changes) {
+      fmt::print(out, "      {}: {}, now {}\n", text(change, "key"), text(change, "before"),
+                 text(change, "now"));
+    }
+  }
+}
+
+void print_record(std::FILE* out, const Json& run) {
+  print_fact(out, "status",
+             fmt::format("{} at step {} of {}{}", text(run, "status"), text(run, "step"),
+                         text(run, "total_steps"), after(": ", text(run, "reason"))));
+  print_fact(out, "started", text(run, "started"));
+  print_fact(out, "updated", text(run, "updated"));
+  print_fact(out, "command", command_line(run));
+  print_fact(out, "directory", text(run, "directory"));
+  print_fact(out, "commit", text(run, "commit"));
+  const Json machine = run.value("machine", Json::object());
+  print_fact(out, "machine",
+             text(run, "host") + after(", ", text(machine, "processors")) +
+                 after(" processors of ", text(machine, "processor")));
+  if (const auto best = run.find("best"); best != run.end() && best->is_object()) {
+    print_fact(out, "best",
+               fmt::format("{} {} at step {}, {}", text(*best, "metric"), text(*best, "value"),
+                           text(*best, "step"), text(*best, "checkpoint")));
+  }
+  if (const auto history = run.find("history"); history != run.end() && history->is_array()) {
+    print_history(out, *history);
+  }
+}
+
+void print_metrics(std::FILE* out, const std::vector<Json>& rows) {
+  for (const char* key : {"loss", "eval_loss"}) {
+    const Json* last = nullptr;
+    const Json* least = nullptr;
+    for (const Json& row : rows) {
+      if (const auto value = row.find(key); value != row.end() && value->is_number()) {
+        last = &row;
+        least = least == nullptr || *value < least->at(key) ? &row : least;
+      }
+    }
+    if (last != nullptr) {
+      print_fact(
+          out, key,
+          fmt::format("{} at step {}, least {} at step {}", last->at(key).dump(),
+                      last->at("step").dump(), least->at(key).dump(), least->at("step").dump()));
+    }
+  }
+}
+
+}  // namespace
+
+void print_run(FileSystem& files, const std::string& path, std::FILE* out) {
+  fmt::print(out, "{}: run directory\n", path);
+  if (const std::string run = join_path(path, kRunFile); files.exists(run)) {
+    print_record(out, parse_json(files.read(run, kMostBytes), run));
+  }
+  print_metrics(out, read_metrics(files, join_path(path, kMetricsFile)));
+  const std::string checkpoints = join_path(path, "checkpoints");
+  for (const int64_t step : list_checkpoints(files, checkpoints)) {
+    const auto problems = verify_folder(files, join_path(checkpoints, checkpoint_name(step)));
+    fmt::print(out, "  checkpoints/{}: {}\n", checkpoint_name(step),
+               problems.empty() ? "sound" : problems.front());
+  }
+  if (const std::string config = join_path(path, kConfigFile); files.exists(config)) {
+    fmt::print(out, "  configuration\n");
+    for (const auto& [key, value] :
+         flatten_config(parse_yaml(files.read(config, kMostBytes), config))) {
+      fmt::print(out, "    {}: {}\n", key, value);
+    }
+  }
+}
+
+}  // namespace mstrain::launcher
