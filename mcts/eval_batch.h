@@ -29,7 +29,8 @@ struct EvalBatch {
   std::span<EvalItem<S>> items;
 };
 
-// kPriors: it fills `priors` (else they are uniform). kThreads: evaluate() may be called by several threads at once.
+// kPriors: it fills `priors` (else they are uniform). kThreads: evaluate() may be called by several threads at once. Where that is
+// known at run time alone: members bool priors() const, bool threads() const.
 template <class E, class S>
 concept Evaluator = requires(E& evaluator, EvalBatch<S>& batch) {
   evaluator.evaluate(batch);
@@ -50,6 +51,28 @@ constexpr bool is_thread_safe() {
     return E::kThreads;
   } else {
     return false;
+  }
+}
+
+template <class E>
+bool gives_priors(const E& evaluator) {
+  if constexpr (requires {
+                  { evaluator.priors() } -> std::same_as<bool>;
+                }) {
+    return evaluator.priors();
+  } else {
+    return gives_priors<E>();
+  }
+}
+
+template <class E>
+bool is_thread_safe(const E& evaluator) {
+  if constexpr (requires {
+                  { evaluator.threads() } -> std::same_as<bool>;
+                }) {
+    return evaluator.threads();
+  } else {
+    return is_thread_safe<E>();
   }
 }
 

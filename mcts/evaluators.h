@@ -1,6 +1,7 @@
 // Evaluators that need no network. Your own is a class with evaluate(EvalBatch<S>&); see eval_batch.h.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -25,20 +26,17 @@ struct UniformEvaluator {
   }
 };
 
-// One game of uniformly random moves from `state` on; notes (player, action) in `trace` where given. Uses the game's own
-// rollout() where there is one and no trace is wanted. Games longer than `max_moves` are cut and count as returns() of zero.
+// One game of uniformly random moves from `state` on; notes (player, action) in `trace` where given. Games longer than
+// `max_moves` are cut and count as returns() of zero.
 template <GameState S>
-ReturnsOf<S> random_rollout(const S& state, Random& rng, float discount = 1,
-                            std::vector<std::pair<int, ActionOf<S>>>* trace = nullptr,
-                            int64_t max_moves = 1 << 20) {
-  if constexpr (HasRollout<S>) {
-    if (trace == nullptr && discount == 1) {
-      return state.rollout(rng);
-    }
-  }
+ReturnsOf<S> random_play(const S& state, Random& rng, float discount = 1,
+                         std::vector<std::pair<int, ActionOf<S>>>* trace = nullptr,
+                         int64_t max_moves = 1 << 20) {
   thread_local ActionBufferOf<S> actions;
   thread_local ChanceBufferOf<S> outcomes;
   S now = state;
+  [[maybe_unused]] const bool samples = samples_actions(state);
+  [[maybe_unused]] const bool pays = pays_rewards(state);
   ReturnsOf<S> total{};
   float weight = 1;
   for (int64_t move = 0; move < max_moves; ++move) {
@@ -51,11 +49,14 @@ ReturnsOf<S> random_rollout(const S& state, Random& rng, float discount = 1,
       break;
     }
     ActionOf<S> taken{};
+    if constexpr (HasSampleAction<S>) {
+      if (player != kChance && samples) {
+        taken = now.sample_action(rng);
+      }
+    }
     if (player == kChance) {
       taken = draw_chance(now, outcomes, rng);
-    } else if constexpr (HasSampleAction<S>) {
-      taken = now.sample_action(rng);
-    } else {
+    } else if (!samples) {
       actions.clear();
       now.legal(actions);
       check(!actions.empty(), "game: player {} is to move and has no legal action", player);
@@ -66,7 +67,7 @@ ReturnsOf<S> random_rollout(const S& state, Random& rng, float discount = 1,
     }
     now.apply(taken);
     if constexpr (HasRewards<S>) {
-      const ReturnsOf<S> paid = now.rewards();
+      const ReturnsOf<S> paid = pays ? now.rewards() : ReturnsOf<S>{};
       for (int p = 0; p < S::kPlayers; ++p) {
         total[p] += weight * paid[p];
       }
@@ -74,6 +75,19 @@ ReturnsOf<S> random_rollout(const S& state, Random& rng, float discount = 1,
     weight *= discount;
   }
   return total;
+}
+
+// The same, by the game's own rollout() where there is one and no trace is wanted.
+template <GameState S>
+ReturnsOf<S> random_rollout(const S& state, Random& rng, float discount = 1,
+                            std::vector<std::pair<int, ActionOf<S>>>* trace = nullptr,
+                            int64_t max_moves = 1 << 20) {
+  if constexpr (HasRollout<S>) {
+    if (trace == nullptr && discount == 1) {
+      return state.rollout(rng);
+    }
+  }
+  return random_play(state, rng, discount, trace, max_moves);
 }
 
 // The mean of `rollouts` random games.
@@ -130,21 +144,26 @@ struct RolloutWithPriors {
   }
 };
 
-// A function over observations: what a network in any framework looks like. It reads `count` rows of S::kObservationSize
-// floats, each seen by the player to move, and appends count * S::kPlayers values (the player to move first, the others in
-// order of play) and count * S::kMaxActions priors, or no priors at all. Anything else in size is an Error.
+// A function over observations: what a network in any framework looks like. It reads one row of S::kObservationSize floats for
+// each state, seen by its player to move, and appends S::kPlayers values a row (of player 0, player 1, ...) and S::kMaxActions
+// priors a row, or no priors at all. Anything else in size is an Error.
+struct NetworkInput {
+  std::span<const float> observations;
+  std::span<const int>
+      movers;  // of each row, for networks whose values begin with the player to move
+};
 struct NetworkOutput {
   std::vector<float> values;
   std::vector<float> priors;
 };
-using NetworkFunction =
-    std::function<void(std::span<const float> observations, size_t count, NetworkOutput& out)>;
+using NetworkFunction = std::function<void(const NetworkInput& in, NetworkOutput& out)>;
 
 struct CallbackEvaluator {
   static constexpr bool kPriors = true;
   static constexpr bool kThreads = false;
   NetworkFunction function;
   std::vector<float> observations{};
+  std::vector<int> movers{};
   NetworkOutput output{};
 
   template <class S>
@@ -154,13 +173,15 @@ struct CallbackEvaluator {
     constexpr auto kSize = static_cast<size_t>(S::kObservationSize);
     const size_t count = batch.items.size();
     observations.resize(count * kSize);
+    movers.resize(count);
     for (size_t i = 0; i < count; ++i) {
       const S& state = *batch.items[i].state;
-      state.observe(state.player(), std::span(observations).subspan(i * kSize, kSize));
+      movers[i] = state.player();
+      state.observe(movers[i], std::span(observations).subspan(i * kSize, kSize));
     }
     output.values.clear();
     output.priors.clear();
-    function(observations, count, output);
+    function({observations, movers}, output);
     check(output.values.size() == count * S::kPlayers,
           "evaluator: {} values for a batch of {} with {} players; {} expected",
           output.values.size(), count, S::kPlayers, count * S::kPlayers);
@@ -169,10 +190,8 @@ struct CallbackEvaluator {
           output.priors.size(), count, S::kMaxActions, count * S::kMaxActions);
     for (size_t i = 0; i < count; ++i) {
       EvalItem<S>& item = batch.items[i];
-      const int mover = item.state->player();
-      for (int p = 0; p < S::kPlayers; ++p) {
-        item.values[(mover + p) % S::kPlayers] = output.values[i * S::kPlayers + p];
-      }
+      std::copy_n(output.values.begin() + static_cast<ptrdiff_t>(i * S::kPlayers), S::kPlayers,
+                  item.values.begin());
       for (size_t a = 0; a < item.actions.size(); ++a) {
         const auto action = static_cast<size_t>(item.actions[a]);
         check(action < S::kMaxActions, "game: action {} is not below kMaxActions {}", action,

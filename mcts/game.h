@@ -15,15 +15,16 @@
 // Optional members, each with the concept below that names it:
 //   using Action = ...                      another action type: trivially copyable, 8 bytes at most, with ==
 //   static constexpr uint32_t kMaxActions   every action is below it (dense ids: tables, network heads, 2-byte storage)
-//   uint32_t max_actions() const            the same, known at run time alone: RAVE needs one of the two
 //   static constexpr std::string_view kName
-//   static constexpr float kMinReturn, kMaxReturn   range of returns() (default -1, 1); the solver takes them as loss and win
+//   static constexpr float kMinReturn, kMaxReturn   range of returns() (default -1, 1); the solver takes them as loss and win, and
+//                                           a result outside is an Error
+//   static constexpr bool kZeroSum          whether returns() sum to zero (default: true for two players): the solver then takes
+//                                           one's loss for the other's win
 //   void undo(Action a)                     takes back the last apply(a); with kPreferUndo = true the search uses it
 //                                           instead of copying (big states)
 //   uint64_t hash() const                   equal for equal positions (with the player to move): transpositions, cache
 //   void chance(ChanceBuffer& out) const    appends outcomes with probabilities that sum to 1 where player() == kChance
 //   Action sample_chance(Random& rng) const a draw from them, where listing is slow
-//   bool meets_chance() const               false where no state will be one of chance, known at run time alone
 //   Returns<kPlayers> rewards() const       what the last apply paid; a game's result is then the (discounted) sum of
 //                                           rewards, plus returns() at the end
 //   Returns<kPlayers> rollout(Random& rng) const   result of random play from here (not called on terminal states)
@@ -37,6 +38,10 @@
 //   std::string draw() const                the board for a terminal, several lines
 //   int kSymmetries; S symmetry(int k) const; static Action symmetry_action(int k, Action a)   0 is the identity;
 //                                           symmetry(k) of apply(a) equals apply(symmetry_action(k, a)) of symmetry(k)
+//
+// A type that stands for many games (any_game.h) knows some of this at run time alone. Each may be a member of the state instead,
+// equal for all states of a search: int players() (kPlayers at most), uint32_t max_actions(), float min_return(), max_return(),
+// bool zero_sum(), meets_chance(), pays_rewards(), samples_actions(), prefers_undo().
 #pragma once
 
 #include <array>
@@ -237,6 +242,55 @@ constexpr bool prefers_undo() {
   }
 }
 
+// True where that is for the state to say.
+template <class S>
+concept MayPreferUndo = HasUndo<S> && requires(const S s) {
+  { s.prefers_undo() } -> std::same_as<bool>;
+};
+template <class S>
+bool prefers_undo(const S& state) {
+  if constexpr (MayPreferUndo<S>) {
+    return state.prefers_undo();
+  } else {
+    return prefers_undo<S>();
+  }
+}
+
+template <class S>
+bool pays_rewards(const S& state) {
+  if constexpr (requires {
+                  { state.pays_rewards() } -> std::same_as<bool>;
+                }) {
+    return state.pays_rewards();
+  } else {
+    return HasRewards<S>;
+  }
+}
+
+template <class S>
+bool samples_actions(const S& state) {
+  if constexpr (requires {
+                  { state.samples_actions() } -> std::same_as<bool>;
+                }) {
+    return state.samples_actions();
+  } else {
+    return HasSampleAction<S>;
+  }
+}
+
+template <class S>
+concept CountsPlayers = requires(const S s) {
+  { s.players() } -> std::convertible_to<int>;
+};
+template <class S>
+int players_of(const S& state) {
+  if constexpr (CountsPlayers<S>) {
+    return state.players();
+  } else {
+    return S::kPlayers;
+  }
+}
+
 template <class S>
 constexpr float min_return() {
   if constexpr (requires { S::kMinReturn; }) {
@@ -252,6 +306,48 @@ constexpr float max_return() {
     return S::kMaxReturn;
   } else {
     return 1;
+  }
+}
+
+template <class S>
+float min_return(const S& state) {
+  if constexpr (requires {
+                  { state.min_return() } -> std::same_as<float>;
+                }) {
+    return state.min_return();
+  } else {
+    return min_return<S>();
+  }
+}
+
+template <class S>
+float max_return(const S& state) {
+  if constexpr (requires {
+                  { state.max_return() } -> std::same_as<float>;
+                }) {
+    return state.max_return();
+  } else {
+    return max_return<S>();
+  }
+}
+
+template <class S>
+constexpr bool is_zero_sum() {
+  if constexpr (requires { S::kZeroSum; }) {
+    return S::kZeroSum;
+  } else {
+    return S::kPlayers == 2;
+  }
+}
+
+template <class S>
+bool is_zero_sum(const S& state) {
+  if constexpr (requires {
+                  { state.zero_sum() } -> std::same_as<bool>;
+                }) {
+    return state.zero_sum();
+  } else {
+    return is_zero_sum<S>();
   }
 }
 

@@ -1,13 +1,13 @@
-// A game given as a table of C functions, as the search sees it.
+// A game given as a table of C functions, as a state of AnyGame.
 #pragma once
 
-#include <cstring>
+#include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "core/base/error.h"
+#include "mcts/any_game.h"
 #include "mcts/c_api/mstrain_mcts.h"
-#include "mcts/evaluators.h"
-#include "mcts/registry.h"
 
 namespace mstrain::mcts {
 
@@ -21,116 +21,48 @@ class EvaluatorError : public Error {
   using Error::Error;
 };
 
-// kN players at most (the table says how many there are; the others' results are 0). With kPays the game has rewards.
-template <int kN, bool kPays>
-class AbiState {
+// Outlives its states.
+struct AbiGame {
+  explicit AbiGame(const mst_mcts_game& from);
+  mst_mcts_game table;
+  AnyGame::Facts facts;
+};
+
+class AbiState final : public AnyGame::State {
  public:
-  static constexpr int kPlayers = kN;
+  AbiState(const AbiGame& game, const void* state);
 
-  AbiState() = default;
-  AbiState(const mst_mcts_game& game, const void* state) : game_(&game), bytes_(game.state_size) {
-    std::memcpy(bytes_.data(), state, bytes_.size());
-  }
+  const AnyGame::Facts& facts() const override { return game_->facts; }
+  std::unique_ptr<State> clone() const override { return std::make_unique<AbiState>(*this); }
+  bool assign(const State& other) override;
+  int player() const override;
+  void legal(ActionBuffer& out) const override;
+  void apply(Action action) override;
+  Returns<AnyGame::kPlayers> returns() const override;
+  Returns<AnyGame::kPlayers> rollout(Random& rng) const override;
+  void chance(ChanceBuffer& out) const override;
+  Returns<AnyGame::kPlayers> rewards() const override;
+  void undo(Action action) override;
+  Action sample_action(Random& rng) const override;
+  uint64_t hash() const override;
+  void determinize(int player, Random& rng) override;
+  uint64_t information_key(int player) const override;
 
-  int player() const {
-    const int player = game_->player(game_->context, data());
-    if (player < MST_MCTS_TERMINAL || player >= static_cast<int>(game_->players)) {
-      throw GameError(
-          fmt::format("game: player gave {}; there are {} players", player, game_->players));
-    }
-    return player;
-  }
-  bool meets_chance() const { return game_->chance != nullptr; }
-  uint32_t max_actions() const { return game_->max_actions; }
-  void legal(ActionBuffer& out) const {
-    const size_t before = out.size();
-    out.resize(before + game_->max_actions);
-    uint32_t count = 0;
-    done("legal", game_->legal(game_->context, data(), out.data() + before, &count));
-    room("legal", count);
-    for (uint32_t i = 0; i < count; ++i) {
-      known("legal", out[before + i]);
-    }
-    out.resize(before + count);
-  }
-  void apply(Action action) { done("apply", game_->apply(game_->context, bytes_.data(), action)); }
-  Returns<kN> returns() const {
-    Returns<kN> out{};
-    done("returns", game_->returns(game_->context, data(), out.data()));
-    return out;
-  }
-  void chance(ChanceBuffer& out) const {
-    if (game_->chance == nullptr) {
-      throw GameError("game: player() is MST_MCTS_CHANCE, but there is no chance callback");
-    }
-    std::vector<uint32_t> actions(game_->max_actions);
-    std::vector<float> probabilities(game_->max_actions);
-    uint32_t count = 0;
-    done("chance",
-         game_->chance(game_->context, data(), actions.data(), probabilities.data(), &count));
-    room("chance", count);
-    for (uint32_t i = 0; i < count; ++i) {
-      known("chance", actions[i]);
-      out.push({actions[i], probabilities[i]});
-    }
-  }
-  Returns<kN> rewards() const requires kPays {
-    Returns<kN> out{};
-    done("rewards", game_->rewards(game_->context, data(), out.data()));
-    return out;
-  }
-
-  const mst_mcts_game& game() const { return *game_; }
+  // The network input as the player to move sees it.
+  void observe(float* out) const;
+  const mst_mcts_game& table() const { return game_->table; }
   const void* data() const { return bytes_.data(); }
 
  private:
-  static void done(const char* what, int code) {
-    if (code != 0) {
-      throw GameError(fmt::format("game: {} returned {}", what, code));
-    }
-  }
-  void room(const char* what, uint32_t count) const {
-    if (count > game_->max_actions) {
-      throw GameError(fmt::format("game: {} gave {} actions; max_actions is {}", what, count,
-                                  game_->max_actions));
-    }
-  }
-  void known(const char* what, uint32_t action) const {
-    if (action >= game_->max_actions) {
-      throw GameError(fmt::format("game: {} gave action {}; max_actions is {}", what, action,
-                                  game_->max_actions));
-    }
-  }
+  void room(const char* what, uint32_t count) const;
+  Action known(const char* what, uint32_t action) const;
 
-  const mst_mcts_game* game_ = nullptr;
+  const AbiGame* game_;
   std::vector<std::byte> bytes_;
 };
 
-// The search behind a handle, whatever its game and policies.
-class AbiSearch {
- public:
-  virtual ~AbiSearch() = default;
-  virtual void set_root(const void* state) = 0;
-  virtual void advance(uint32_t action) = 0;
-  virtual void run(const Budget& budget, mst_mcts_evaluate evaluate, void* context,
-                   bool with_priors) = 0;
-  virtual uint32_t gather(uint32_t max_leaves, const void** states, float* observations) = 0;
-  virtual uint32_t gathered() const = 0;
-  virtual void scatter(const float* values, const float* priors) = 0;
-  virtual mst_mcts_summary summary() const = 0;
-  virtual std::vector<mst_mcts_edge> edges() const = 0;
-  virtual std::vector<uint32_t> principal_variation() const = 0;
-  mst_mcts_game game{};
-};
-
-using AbiPuzzle = AbiState<1, false>;
-using AbiPaying = AbiState<1, true>;
-using AbiTwo = AbiState<2, false>;
-using AbiMany = AbiState<8, false>;
-
-// Compiled for each kind of state in a file of its own. Throws Error for a policy that is not there.
-template <class S>
-std::unique_ptr<AbiSearch> make_abi_search(const mst_mcts_game& game, const std::string& policy,
-                                           const SearchConfig& config);
+inline const AbiState& abi_state(const AnyGame& game) {
+  return static_cast<const AbiState&>(game.state());
+}
 
 }  // namespace mstrain::mcts

@@ -2,18 +2,34 @@
 
 #include <new>
 #include <numeric>
+#include <span>
 #include <string>
 
 #include "core/base/version.h"
 #include "core/base/yaml.h"
-#include "mcts/c_api/abi_game.h"
+#include "mcts/c_api/abi_search.h"
 #include "mcts/c_api/shipped_games.h"
+#include "mcts/search/muzero.h"
 
 using mstrain::check;
 using mstrain::Error;
 
 struct mst_mcts_search {
-  std::unique_ptr<mstrain::mcts::AbiSearch> search;
+  mstrain::mcts::AbiSearch search;
+};
+
+struct mst_mcts_muzero {
+  explicit mst_mcts_muzero(const mstrain::mcts::MuZeroConfig& c) : config(c), search(c) {}
+  size_t roots() const { return static_cast<size_t>(config.roots); }
+  size_t row() const { return roots() * static_cast<size_t>(config.actions); }
+  // Empty where actions are not sampled.
+  std::span<const float> sampled(const float* from) const {
+    const size_t size = row() * static_cast<size_t>(config.action_size);
+    check(size == 0 || from != nullptr, "sampled is null");
+    return {size == 0 ? nullptr : from, size};
+  }
+  mstrain::mcts::MuZeroConfig config;
+  mstrain::mcts::MuZeroSearch search;
 };
 
 namespace {
@@ -53,9 +69,22 @@ void check_pointer(const void* pointer, const char* name) {
   check(pointer != nullptr, "{} is null", name);
 }
 
-mstrain::mcts::AbiSearch& inside(const mst_mcts_search* search) {
+mstrain::mcts::AbiSearch& inside(mst_mcts_search* search) {
   check_pointer(search, "search");
-  return *search->search;
+  return search->search;
+}
+const mstrain::mcts::AbiSearch& inside(const mst_mcts_search* search) {
+  check_pointer(search, "search");
+  return search->search;
+}
+
+mstrain::mcts::Budget budget_of(const mst_mcts_budget* budget) {
+  check_pointer(budget, "budget");
+  mstrain::mcts::Budget out{.simulations = budget->simulations, .stable = budget->stable};
+  if (budget->milliseconds > 0) {
+    out.time = mstrain::mcts::Budget::milliseconds(budget->milliseconds).time;
+  }
+  return out;
 }
 
 void check_game(const mst_mcts_game* game) {
@@ -69,13 +98,18 @@ void check_game(const mst_mcts_game* game) {
         game->max_actions);
   check(game->player && game->legal && game->apply && game->returns,
         "game: player, legal, apply and returns must be given");
-  check(game->rewards == nullptr || game->players == 1, "game: rewards need a game for one player");
+  check(game->min_return <= game->max_return, "game: min_return {} lies above max_return {}",
+        game->min_return, game->max_return);
+  check(game->zero_sum == 0 || game->players == 2, "game: zero_sum is for two players");
+  check((game->determinize == nullptr) == (game->information_key == nullptr),
+        "game: determinize and information_key go together");
   check(game->observation_size == 0 || game->observe != nullptr,
         "game: observation_size without observe");
 }
 
-mstrain::mcts::SearchConfig parse(const char* text) {
-  mstrain::mcts::SearchConfig config;
+template <class Config>
+Config parse(const char* text) {
+  Config config;
   if (text != nullptr && *text != 0) {
     mstrain::read_config(mstrain::parse_yaml(text, "config"), config);
   }
@@ -90,12 +124,17 @@ uint32_t mst_mcts_abi_version(void) { return MST_MCTS_ABI_VERSION; }
 const char* mst_mcts_version(void) { return mstrain::version().data(); }
 const char* mst_mcts_last_error(void) { return last_error.c_str(); }
 
+const char* mst_mcts_game_name(uint32_t number) { return mstrain::mcts::shipped_name(number); }
+
 int mst_mcts_find_game(const char* name, const mst_mcts_game** game) {
   return call([&] {
     check_pointer(name, "name");
     check_pointer(game, "game");
     *game = mstrain::mcts::shipped_game(name);
-    const std::vector<std::string> names{"tic_tac_toe", "connect_four", "othello"};
+    std::vector<std::string> names;
+    for (uint32_t i = 0; mst_mcts_game_name(i) != nullptr; ++i) {
+      names.emplace_back(mst_mcts_game_name(i));
+    }
     check(*game != nullptr, "there is no game {}{}", name, mstrain::did_you_mean(name, names));
   });
 }
@@ -112,16 +151,11 @@ int mst_mcts_initial_state(const mst_mcts_game* game, void* state) {
 int mst_mcts_create(const mst_mcts_game* game, const char* policy, const char* config,
                     mst_mcts_search** search) {
   return call([&] {
-    using namespace mstrain::mcts;  // NOLINT: kinds of games
     check_pointer(policy, "policy");
     check_pointer(search, "search");
     check_game(game);
-    const mstrain::mcts::SearchConfig parsed = parse(config);
-    const auto make = game->rewards != nullptr ? make_abi_search<AbiPaying>
-                      : game->players == 1     ? make_abi_search<AbiPuzzle>
-                      : game->players == 2     ? make_abi_search<AbiTwo>
-                                               : make_abi_search<AbiMany>;
-    *search = new mst_mcts_search{make(*game, policy, parsed)};
+    *search = new mst_mcts_search{
+        mstrain::mcts::AbiSearch(*game, policy, parse<mstrain::mcts::SearchConfig>(config))};
   });
 }
 
@@ -140,19 +174,14 @@ int mst_mcts_advance(mst_mcts_search* search, uint32_t action) {
 
 int mst_mcts_run(mst_mcts_search* search, const mst_mcts_budget* budget, mst_mcts_evaluate evaluate,
                  void* context, int with_priors) {
-  return call([&] {
-    check_pointer(budget, "budget");
-    mstrain::mcts::Budget b{.simulations = budget->simulations, .stable = budget->stable};
-    if (budget->milliseconds > 0) {
-      b.time = mstrain::mcts::Budget::milliseconds(budget->milliseconds).time;
-    }
-    inside(search).run(b, evaluate, context, with_priors != 0);
-  });
+  return call([&] { inside(search).run(budget_of(budget), evaluate, context, with_priors != 0); });
 }
 
-int mst_mcts_gather(mst_mcts_search* const* searches, uint32_t search_count, uint32_t max_leaves,
-                    uint32_t capacity, const void** states, float* observations, uint32_t* counts) {
+int mst_mcts_gather(mst_mcts_search* const* searches, uint32_t search_count,
+                    const mst_mcts_budget* budget, uint32_t max_leaves, uint32_t capacity,
+                    const void** states, float* observations, uint32_t* counts) {
   return call([&] {
+    const mstrain::mcts::Budget each = budget_of(budget);
     check_pointer(searches, "searches");
     check_pointer(counts, "counts");
     check(uint64_t{search_count} * max_leaves <= capacity,
@@ -161,10 +190,10 @@ int mst_mcts_gather(mst_mcts_search* const* searches, uint32_t search_count, uin
     uint32_t total = 0;
     for (uint32_t i = 0; i < search_count; ++i) {
       auto& search = inside(searches[i]);
-      counts[i] = search.gather(max_leaves, states == nullptr ? nullptr : states + total,
-                                observations == nullptr
-                                    ? nullptr
-                                    : observations + size_t{total} * search.game.observation_size);
+      counts[i] = search.gather(
+          each, max_leaves, states == nullptr ? nullptr : states + total,
+          observations == nullptr ? nullptr
+                                  : observations + size_t{total} * search.table().observation_size);
       total += counts[i];
     }
   });
@@ -184,8 +213,8 @@ int mst_mcts_scatter(mst_mcts_search* const* searches, uint32_t search_count, ui
       auto& search = inside(searches[i]);
       const uint32_t count = search.gathered();
       search.scatter(values, priors);
-      values += size_t{count} * search.game.players;
-      priors = priors == nullptr ? nullptr : priors + size_t{count} * search.game.max_actions;
+      values += size_t{count} * search.table().players;
+      priors = priors == nullptr ? nullptr : priors + size_t{count} * search.table().max_actions;
     }
   });
 }
@@ -193,7 +222,17 @@ int mst_mcts_scatter(mst_mcts_search* const* searches, uint32_t search_count, ui
 int mst_mcts_result(const mst_mcts_search* search, mst_mcts_summary* summary) {
   return call([&] {
     check_pointer(summary, "summary");
-    *summary = inside(search).summary();
+    const auto r = inside(search).result();
+    *summary = {.best_action = r.action ? static_cast<int64_t>(*r.action) : -1,
+                .value = r.value,
+                .proven = r.proven ? 1 : 0,
+                .edges = static_cast<uint32_t>(r.edges.size()),
+                .simulations = r.counters.simulations,
+                .evaluations = r.counters.evaluations,
+                .collisions = r.counters.collisions,
+                .nodes = r.nodes,
+                .tree_bytes = r.tree_bytes,
+                .seconds = r.counters.seconds};
   });
 }
 
@@ -201,10 +240,13 @@ int mst_mcts_edges(const mst_mcts_search* search, mst_mcts_edge* edges, uint32_t
                    uint32_t* count) {
   return call([&] {
     check_pointer(count, "count");
-    const auto all = inside(search).edges();
+    const auto all = inside(search).result().edges;
     *count = static_cast<uint32_t>(all.size());
     check(edges != nullptr || capacity == 0, "edges is null");
-    std::copy_n(all.begin(), std::min<size_t>(all.size(), capacity), edges);
+    for (size_t i = 0; i < std::min<size_t>(all.size(), capacity); ++i) {
+      const auto& e = all[i];
+      edges[i] = {e.action, e.proven ? 1 : 0, e.visits, e.value, e.prior, e.weight};
+    }
   });
 }
 
@@ -212,10 +254,79 @@ int mst_mcts_principal_variation(const mst_mcts_search* search, uint32_t* action
                                  uint32_t capacity, uint32_t* count) {
   return call([&] {
     check_pointer(count, "count");
-    const auto line = inside(search).principal_variation();
+    const auto line = inside(search).result().principal_variation;
     *count = static_cast<uint32_t>(line.size());
     check(actions != nullptr || capacity == 0, "actions is null");
     std::copy_n(line.begin(), std::min<size_t>(line.size(), capacity), actions);
+  });
+}
+
+int mst_mcts_muzero_create(const char* config, mst_mcts_muzero** search) {
+  return call([&] {
+    check_pointer(search, "search");
+    *search = new mst_mcts_muzero(parse<mstrain::mcts::MuZeroConfig>(config));
+  });
+}
+
+void mst_mcts_muzero_destroy(mst_mcts_muzero* search) { delete search; }
+
+int mst_mcts_muzero_set_roots(mst_mcts_muzero* search, const float* logits, const float* values,
+                              const float* sampled) {
+  return call([&] {
+    check_pointer(search, "search");
+    check_pointer(logits, "logits");
+    check_pointer(values, "values");
+    search->search.set_roots({logits, search->row()}, {values, search->roots()},
+                             search->sampled(sampled));
+  });
+}
+
+int mst_mcts_muzero_gather(mst_mcts_muzero* search, uint32_t* nodes, uint32_t* actions,
+                           float* vectors) {
+  return call([&] {
+    check_pointer(search, "search");
+    check_pointer(nodes, "nodes");
+    check_pointer(actions, "actions");
+    const size_t size = search->roots() * static_cast<size_t>(search->config.action_size);
+    check(size == 0 || vectors != nullptr, "vectors is null");
+    search->search.gather({nodes, search->roots()}, {actions, search->roots()},
+                          {size == 0 ? nullptr : vectors, size});
+  });
+}
+
+int mst_mcts_muzero_scatter(mst_mcts_muzero* search, const float* rewards, const float* values,
+                            const float* logits, const float* sampled) {
+  return call([&] {
+    check_pointer(search, "search");
+    check_pointer(rewards, "rewards");
+    check_pointer(values, "values");
+    check_pointer(logits, "logits");
+    search->search.scatter({rewards, search->roots()}, {values, search->roots()},
+                           {logits, search->row()}, search->sampled(sampled));
+  });
+}
+
+int mst_mcts_muzero_result(const mst_mcts_muzero* search, uint32_t* visits, float* policy,
+                           float* values, uint32_t* best_actions) {
+  return call([&] {
+    check_pointer(search, "search");
+    for (int64_t i = 0; i < search->config.roots; ++i) {
+      const auto row = static_cast<ptrdiff_t>(i * search->config.actions);
+      if (visits != nullptr) {
+        const auto from = search->search.visits(i);
+        std::copy(from.begin(), from.end(), visits + row);
+      }
+      if (policy != nullptr) {
+        const auto from = search->search.policy(i);
+        std::copy(from.begin(), from.end(), policy + row);
+      }
+      if (values != nullptr) {
+        values[i] = search->search.value(i);
+      }
+      if (best_actions != nullptr) {
+        best_actions[i] = search->search.best_action(i);
+      }
+    }
   });
 }
 

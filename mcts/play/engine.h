@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "mcts/any_search.h"
 #include "mcts/evaluators.h"
 #include "mcts/games/text.h"
-#include "mcts/play/boxed_game.h"
 #include "mcts/play/options.h"
 #include "mcts/play/report.h"
 #include "mcts/play/tree_painter.h"
@@ -54,7 +54,7 @@ class Engine {
     try {
       if constexpr (!kHidden) {
         if (options.policy != "uct") {
-          named_ = boxed_registry<Box>().make(options.policy, config);
+          named_ = any_searches().make(options.policy, config);
           return;
         }
       }
@@ -77,7 +77,7 @@ class Engine {
   void set_root(const S& state) {
     if constexpr (!kHidden) {
       if (named_) {
-        named_->set_root(Box(state));
+        named_->set_root(any_game(state));
       } else {
         search_->set_root(state);
       }
@@ -152,16 +152,21 @@ class Engine {
 
  private:
   using SearchOf = std::conditional_t<kHidden, InformationSearch<S>, Search<S>>;
-  using Box = typename BoxFor<S>::type;
+  using Result = SearchResult<A, AnyGame::kPlayers>;
 
-  typename SearchOf::Result run(const Budget& budget) {
+  // No result tells the number of players otherwise.
+  static Result widen(const SearchResult<A, S::kPlayers>& r) {
+    return {r.action,     r.value, r.edges, r.principal_variation, r.counters, r.nodes,
+            r.tree_bytes, r.stop,  r.proven};
+  }
+  Result run(const Budget& budget) {
     if constexpr (kHidden) {
-      return search_->run(*root_, rollout_, budget);
+      return widen(search_->run(*root_, rollout_, budget));
     } else if (named_) {
-      AnyEvaluator<Box> any(rollout_);
+      AnyEvaluator<AnyGame> any(rollout_);
       return named_->run(any, budget);
     } else {
-      return search_->run(rollout_, budget);
+      return widen(search_->run(rollout_, budget));
     }
   }
   static SearchConfig usable(SearchConfig config, uint64_t seed) {
@@ -185,7 +190,7 @@ class Engine {
     }
   }
 
-  Analysis report(const typename SearchOf::Result& result) {
+  Analysis report(const Result& result) {
     const S& root = *root_;
     Analysis out;
     out.game = S::kName;
@@ -227,8 +232,8 @@ class Engine {
     return out;
   }
 
-  std::optional<SearchOf> search_;         // of the default policy,
-  std::unique_ptr<AnySearch<Box>> named_;  // or of another one
+  std::optional<SearchOf> search_;             // of the default policy,
+  std::unique_ptr<AnySearch<AnyGame>> named_;  // or of another one
   RandomRollout rollout_;
   Budget budget_;
   std::optional<S> root_;

@@ -189,25 +189,25 @@ SelfPlay GameProgram<S>::self_play_batched(const Options& options, [[maybe_unuse
   out.games = options.games;
   out.wins.assign(S::kPlayers, 0);
   out.mean_return.assign(S::kPlayers, 0);
-  if constexpr (HasInformation<S> || HasRewards<S>) {
+  if constexpr (HasInformation<S>) {
     throw ConfigError(fmt::format(
-        "--parallelism: {} has hidden cards or rewards on the way, which a batch does not keep; "
-        "expected serial",
+        "--parallelism: {} has hidden cards, which a batch does not hide; expected serial",
         S::kName));
   } else {
-    using Box = typename BoxFor<S>::type;
     RandomRollout rollout{.rollouts = options.rollouts};
-    AnyEvaluator<Box> evaluator(rollout);
+    AnyEvaluator<AnyGame> evaluator(rollout);
     const int64_t trees = std::min<int64_t>(options.games, 256);
     const SelfPlayOptions plan{
         .batch = {.trees = trees, .groups = 1, .threads = options.search.threads},
         .games = options.games,
         .simulations = std::max<int64_t>(options.simulations, 2),
         .temperature_moves = 0};
-    boxed_registry<Box>().self_play(
-        options.policy, options.search, plan, [&](int64_t) { return Box(root); }, evaluator,
-        [&](PlayedGame<Box>&& game) {
-          count(out, game.returns, static_cast<int64_t>(game.moves.size()));
+    any_searches().self_play(
+        options.policy, options.search, plan, [&](int64_t) { return any_game(root); }, evaluator,
+        [&](PlayedGame<AnyGame>&& game) {
+          ReturnsOf<S> returns;
+          std::copy_n(game.returns.begin(), S::kPlayers, returns.begin());
+          count(out, returns, static_cast<int64_t>(game.moves.size()));
         });
     return out;
   }

@@ -45,8 +45,9 @@ std::string choice(const std::string& option, const std::string& text,
 
 constexpr int64_t kMost = 1'000'000'000;
 
-const std::vector<std::string> kPolicies = {"uct",  "uct_tuned",      "puct",   "gumbel",
-                                            "rave", "epsilon_greedy", "wu_uct", "widening"};
+const std::vector<std::string> kPolicies = {"uct",   "uct_tuned",      "puct",   "gumbel",
+                                            "rave",  "epsilon_greedy", "wu_uct", "widening",
+                                            "graph", "open_loop"};
 const std::vector<std::string> kKinds = {"serial", "root",          "leaf",
                                          "tree",   "deterministic", "batched"};
 
@@ -77,7 +78,8 @@ std::vector<Described> options_for(Options& o, std::optional<Parallelism>& paral
       {"--config", "FILE", "YAML with game, policy, simulations, search: ...; options win over it",
        [&o, &parallelism](const auto& v) { read_file(v, o, parallelism); }},
       {"--policy", "NAME",
-       "uct (default), uct_tuned, puct, gumbel, rave, epsilon_greedy, wu_uct or widening",
+       "uct (default), uct_tuned, puct, gumbel, rave, epsilon_greedy, wu_uct, widening, graph or "
+       "open_loop",
        [&o](const auto& v) { o.policy = choice("--policy", v, kPolicies); }},
       {"--list", "", "name the games", [task](const auto&) { task(Task::kList); }},
       {"--analyze", "POSITION",

@@ -71,8 +71,9 @@ class TreePainter {
       Found child{.block = block.children()[i], .state = found_[at].state};
       child.shown = {.action = action_text(child.state, action),
                      .player = block.header().player,
-                     .visits = block.visits()[i],
-                     .value = static_cast<double>(block.sums()[i]) / block.visits()[i]};
+                     .visits = tree_.visits_of(found_[at].block, i)};
+      child.shown.value =
+          tree_.sum_of(found_[at].block, i) / static_cast<double>(child.shown.visits);
       child.state.apply(action);
       found_[at].children.push_back(found_.size());
       found_.push_back(std::move(child));

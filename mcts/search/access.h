@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace mstrain::mcts {
 
@@ -41,8 +42,8 @@ inline void write(T* at, T value) {
   }
 }
 
-template <Access kAccess>
-inline void add(uint32_t* at, uint32_t amount) {
+template <Access kAccess, class T>
+inline void add(T* at, std::type_identity_t<T> amount) {
   if constexpr (kAccess == Access::kShared) {
     __atomic_fetch_add(at, amount, __ATOMIC_RELAXED);
   } else {

@@ -156,7 +156,7 @@ template <GameState S, class P>
 template <Evaluator<S> E>
 void BatchSearch<S, P>::run_until(E& evaluator, const std::function<int64_t(int64_t)>& budget,
                                   const std::function<bool(int64_t)>& turn) {
-  constexpr bool kEager = (ColumnsOf<P>::kPrior && gives_priors<E>()) || P::kGumbel;
+  const bool eager = (ColumnsOf<P>::kPrior && gives_priors(evaluator)) || P::kGumbel;
   const auto begin = Pacer::Clock::now();
   for (int64_t i = 0; i < options_.trees; ++i) {
     slots_[i]->waits = false;
@@ -179,7 +179,7 @@ void BatchSearch<S, P>::run_until(E& evaluator, const std::function<int64_t(int6
       }
       const auto work = [&](int64_t from, int64_t to) {
         for (int64_t i = from; i < to; ++i) {
-          step(group.begin + i, kEager, budget, turn);
+          step(group.begin + i, eager, budget, turn);
         }
       };
       const int64_t trees = group.end - group.begin;

@@ -6,7 +6,8 @@
 //           | priors u16[c] | actions[c] | trailer  c = capacity; the first `count` edges exist, the first `opened` of
 //                                                   them are or were visited
 //
-// The value sum of an edge is seen by the player of its block (player 0 in a chance block).
+// The value sum of an edge is seen by the player of its block (player 0 in a chance block). Of edges that are visited often the
+// columns show rounded numbers; the exact ones stand in Totals.
 #pragma once
 
 #include <algorithm>
@@ -37,9 +38,15 @@ static_assert(sizeof(BlockHeader) == 12);
 inline constexpr uint32_t kHeaderBytes = sizeof(BlockHeader);
 inline constexpr uint32_t kMostEdges = 0xfffeU;  // so that no header looks like Arena::kFiller
 
+// Numbers of columns.
+inline constexpr uint32_t kVisitColumn = 0;
+inline constexpr uint32_t kSumColumn = 1;
+inline constexpr uint32_t kPolicyColumn = 3;  // the first one; children stand between
+
 inline constexpr uint8_t kLiveFlag = 1;  // used while compacting
 inline constexpr uint8_t kMovedFlag =
     2;  // outgrown: the first word is the index of the larger block
+inline constexpr uint8_t kExactFlag = 4;  // an edge has numbers in Totals
 
 // A probability in 16 bits: 5 of exponent, 11 of mantissa; relative error 2^-12, smallest value 2^-31 (which stands for 0).
 inline uint16_t pack_prior(float p) {
@@ -75,16 +82,20 @@ class Block {
 
   BlockHeader& header() const { return *reinterpret_cast<BlockHeader*>(base_); }
   uint32_t* visits() const { return reinterpret_cast<uint32_t*>(base_ + kHeaderBytes); }
-  float* sums() const { return column(1); }
+  float* sums() const { return column(kSumColumn); }
   uint32_t* children() const {
     return reinterpret_cast<uint32_t*>(base_ + kHeaderBytes + size_t{8} * capacity_);
   }
-  float* policy_column(uint32_t i) const { return column(3 + i); }
+  float* policy_column(uint32_t i) const { return column(kPolicyColumn + i); }
+  float* column(uint32_t i) const {
+    return reinterpret_cast<float*>(base_ + kHeaderBytes + size_t{4} * i * capacity_);
+  }
   float* bound_column(const BlockFormat& format, uint32_t i) const {
-    return column(3 + format.policy_columns + i);
+    return column(kPolicyColumn + format.policy_columns + i);
   }
   uint16_t* priors(const BlockFormat& format) const {
-    return reinterpret_cast<uint16_t*>(column(3 + format.policy_columns + format.bound_columns));
+    return reinterpret_cast<uint16_t*>(
+        column(kPolicyColumn + format.policy_columns + format.bound_columns));
   }
   std::byte* actions(const BlockFormat& format) const {
     return reinterpret_cast<std::byte*>(priors(format)) + size_t{format.prior_bytes} * capacity_;
@@ -94,10 +105,6 @@ class Block {
   }
 
  private:
-  float* column(uint32_t i) const {
-    return reinterpret_cast<float*>(base_ + kHeaderBytes + size_t{4} * i * capacity_);
-  }
-
   std::byte* base_;
   uint32_t capacity_;
 };

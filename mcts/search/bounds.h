@@ -15,32 +15,29 @@
 namespace mstrain::mcts {
 
 template <class S>
-constexpr bool is_zero_sum() {
-  if constexpr (requires { S::kZeroSum; }) {
-    return S::kZeroSum;
-  } else {
-    return S::kPlayers == 2;
-  }
-}
-
-template <class S>
-struct SolverBounds {
-  static constexpr bool kSimple = S::kPlayers == 1 || (S::kPlayers == 2 && is_zero_sum<S>());
-  static constexpr int kPairs = kSimple ? 1 : S::kPlayers;
-  static constexpr uint32_t kColumns = 2 * kPairs;
-
-  // low[i], high[i] of player i; of the block's player alone where kSimple.
+class SolverBounds {
+ public:
+  // low[i], high[i] of player i; of the block's player alone where simple().
   struct Bounds {
-    std::array<float, kPairs> low;
-    std::array<float, kPairs> high;
-    bool solved(int player) const {
-      const int i = kSimple ? 0 : player;
-      return low[i] >= high[i];
-    }
+    std::array<float, S::kPlayers> low;
+    std::array<float, S::kPlayers> high;
   };
 
-  static uint32_t pair_of(int player) {
-    return kSimple ? 0U : static_cast<uint32_t>(std::max(player, 0));
+  SolverBounds() = default;
+  explicit SolverBounds(const S& root)
+      : least_(min_return(root)),
+        most_(max_return(root)),
+        players_(players_of(root)),
+        simple_(players_ == 1 || (players_ == 2 && is_zero_sum(root))) {}
+
+  float least() const { return least_; }
+  float most() const { return most_; }
+  uint32_t columns() const { return 2 * pairs(); }
+  uint32_t pair_of(int player) const {
+    return simple() ? 0U : static_cast<uint32_t>(std::max(player, 0));
+  }
+  bool solved(const Bounds& bounds, int player) const {
+    return bounds.low[pair_of(player)] >= bounds.high[pair_of(player)];
   }
   static float* low(const Block& b, const BlockFormat& f, uint32_t pair) {
     return b.bound_column(f, 2 * pair);
@@ -49,19 +46,19 @@ struct SolverBounds {
     return b.bound_column(f, 2 * pair + 1);
   }
 
-  static void clear(const Block& b, const BlockFormat& f, uint32_t begin, uint32_t end) {
-    for (uint32_t pair = 0; pair < kPairs; ++pair) {
-      std::fill(low(b, f, pair) + begin, low(b, f, pair) + end, min_return<S>());
-      std::fill(high(b, f, pair) + begin, high(b, f, pair) + end, max_return<S>());
+  void clear(const Block& b, const BlockFormat& f, uint32_t begin, uint32_t end) const {
+    for (uint32_t pair = 0; pair < pairs(); ++pair) {
+      std::fill(low(b, f, pair) + begin, low(b, f, pair) + end, least_);
+      std::fill(high(b, f, pair) + begin, high(b, f, pair) + end, most_);
     }
   }
 
   // The largest lower bound of the mover: edges that cannot beat it are not followed. Minus infinity where every value
   // is still possible for all.
   template <Access kAccess>
-  static float floor(const Block& b, const BlockFormat& f, uint32_t open) {
+  float floor(const Block& b, const BlockFormat& f, uint32_t open) const {
     const float* lows = low(b, f, pair_of(b.header().player));
-    float best = min_return<S>();
+    float best = least_;
     for (uint32_t i = 0; i < open; ++i) {
       best = std::max(best, read<kAccess>(lows + i));
     }
@@ -70,25 +67,25 @@ struct SolverBounds {
 
   // What a block proves about its own state.
   template <Access kAccess = Access::kPlain>
-  static Bounds bounds(const Block& b, const BlockFormat& f) {
+  Bounds bounds(const Block& b, const BlockFormat& f) const {
     const int player = b.header().player;
     const uint32_t count = b.header().count;
     const uint32_t own = pair_of(player);
     Bounds result;
-    result.low.fill(player < 0 ? max_return<S>() : min_return<S>());
-    result.high.fill(min_return<S>());
+    result.low.fill(player < 0 ? most_ : least_);
+    result.high.fill(least_);
     if (player >= 0) {
       for (uint32_t i = 0; i < count; ++i) {
         result.low[own] = std::max(result.low[own], read<kAccess>(low(b, f, own) + i));
         result.high[own] = std::max(result.high[own], read<kAccess>(high(b, f, own) + i));
       }
     }
-    if (!kSimple && player >= 0 && result.low[own] >= result.high[own]) {
+    if (!simple() && player >= 0 && result.low[own] >= result.high[own]) {
       // Of several best choices the mover takes the first one that is proven for everybody.
       for (uint32_t i = 0; i < count; ++i) {
         Bounds edge;
         bool proven = read<kAccess>(low(b, f, own) + i) >= result.low[own];
-        for (uint32_t pair = 0; pair < kPairs; ++pair) {
+        for (uint32_t pair = 0; pair < pairs(); ++pair) {
           edge.low[pair] = read<kAccess>(low(b, f, pair) + i);
           edge.high[pair] = read<kAccess>(high(b, f, pair) + i);
           proven = proven && edge.low[pair] >= edge.high[pair];
@@ -98,11 +95,11 @@ struct SolverBounds {
         }
       }
     }
-    for (uint32_t pair = 0; pair < kPairs; ++pair) {
+    for (uint32_t pair = 0; pair < pairs(); ++pair) {
       if (player >= 0 && pair == own) {
         continue;
       }
-      result.low[pair] = max_return<S>();
+      result.low[pair] = most_;
       for (uint32_t i = 0; i < count; ++i) {
         if (player < 0 || read<kAccess>(high(b, f, own) + i) >= result.low[own]) {
           result.low[pair] = std::min(result.low[pair], read<kAccess>(low(b, f, pair) + i));
@@ -116,12 +113,12 @@ struct SolverBounds {
   // Tightens an edge of a block whose player is `player` by what is known of its child, whose player is `child_player`.
   // False where that says nothing new.
   template <Access kAccess>
-  static bool tighten(const Block& b, const BlockFormat& f, uint32_t edge, const Bounds& child,
-                      int child_player) {
+  bool tighten(const Block& b, const BlockFormat& f, uint32_t edge, const Bounds& child,
+               int child_player) const {
     const bool turn =
-        kSimple && std::max(static_cast<int>(b.header().player), 0) != std::max(child_player, 0);
+        simple() && std::max(static_cast<int>(b.header().player), 0) != std::max(child_player, 0);
     bool changed = false;
-    for (uint32_t pair = 0; pair < kPairs; ++pair) {
+    for (uint32_t pair = 0; pair < pairs(); ++pair) {
       const float new_low = turn ? -child.high[pair] : child.low[pair];
       const float new_high = turn ? -child.low[pair] : child.high[pair];
       float* at_low = low(b, f, pair) + edge;
@@ -139,13 +136,28 @@ struct SolverBounds {
   }
 
   // A terminal state: every bound is the result.
-  static Bounds exact(const ReturnsOf<S>& values, int player) {
+  Bounds exact(const ReturnsOf<S>& values, int player) const {
     Bounds result;
-    for (int pair = 0; pair < kPairs; ++pair) {
-      result.low[pair] = result.high[pair] = values[kSimple ? std::max(player, 0) : pair];
+    for (uint32_t pair = 0; pair < pairs(); ++pair) {
+      result.low[pair] = result.high[pair] = values[simple() ? std::max(player, 0) : pair];
     }
     return result;
   }
+
+ private:
+  bool simple() const {
+    if constexpr (CountsPlayers<S>) {
+      return simple_;
+    } else {
+      return S::kPlayers == 1 || (S::kPlayers == 2 && is_zero_sum<S>());
+    }
+  }
+  uint32_t pairs() const { return simple() ? 1 : static_cast<uint32_t>(players_); }
+
+  float least_ = -1;
+  float most_ = 1;
+  int players_ = S::kPlayers;
+  bool simple_ = false;
 };
 
 }  // namespace mstrain::mcts

@@ -212,17 +212,31 @@ template <class P, Access kAccess, class F, bool kBounded>
   return found;
 }
 
-// The same, in packs where the policy can. Without `bound` every edge is followed.
-template <class P, Access kAccess>
+// The same, in packs where the policy can; not inlined, and so compiled once for all games.
+template <class P, Access kAccess, bool kBounded>
+[[gnu::noinline]] Scan scan_edges_apart(const Block& block, const BlockFormat& format,
+                                        const typename P::Select& select,
+                                        const typename P::Select::Node& node, uint32_t open,
+                                        const Bound* bound) {
+  using F = std::conditional_t<ScoresPacks<typename P::Select>, FloatPack, float>;
+  return scan_edges<P, kAccess, F, kBounded>(block, format, select, node, open, bound);
+}
+
+// Without `bound` every edge is followed. kHot: inlined where there is none.
+template <class P, Access kAccess, bool kHot>
 [[gnu::always_inline]] inline Scan scan_block(const Block& block, const BlockFormat& format,
                                               const typename P::Select& select,
                                               const typename P::Select::Node& node, uint32_t open,
                                               const Bound* bound) {
-  using F = std::conditional_t<ScoresPacks<typename P::Select>, FloatPack, float>;
   if (bound != nullptr) {
-    return scan_edges<P, kAccess, F, true>(block, format, select, node, open, bound);
+    return scan_edges_apart<P, kAccess, true>(block, format, select, node, open, bound);
   }
-  return scan_edges<P, kAccess, F, false>(block, format, select, node, open, bound);
+  if constexpr (kHot) {
+    using F = std::conditional_t<ScoresPacks<typename P::Select>, FloatPack, float>;
+    return scan_edges<P, kAccess, F, false>(block, format, select, node, open, bound);
+  } else {
+    return scan_edges_apart<P, kAccess, false>(block, format, select, node, open, bound);
+  }
 }
 
 }  // namespace mstrain::mcts

@@ -36,7 +36,8 @@ void for_each_block(const Arena& arena, uint32_t root, Visit visit) {
 // Each block but the root is pointed to from one place, its slot. While marking, the first word of a block's header and
 // its slot change places with the slot's index, so that the new address can be written there once it is known (Jonkers,
 // "A fast garbage compaction algorithm", 1979, for the case of a tree).
-uint32_t compact(Arena& arena, const BlockFormat& format, uint32_t root, uint32_t min_visits) {
+uint32_t compact(Arena& arena, const BlockFormat& format, uint32_t root, uint32_t min_visits,
+                 std::vector<std::pair<uint32_t, uint32_t>>& exact) {
   Block(arena.at(root)).header().flags |= kLiveFlag;
   std::vector<uint32_t> stack{root};
   while (!stack.empty()) {
@@ -93,6 +94,9 @@ uint32_t compact(Arena& arena, const BlockFormat& format, uint32_t root, uint32_
     const uint32_t size = format.words(header.capacity);
     if ((header.flags & kLiveFlag) != 0) {
       header.flags &= static_cast<uint8_t>(~kLiveFlag);
+      if ((header.flags & kExactFlag) != 0) {
+        exact.emplace_back(from, to);
+      }
       std::memmove(arena.at(to), arena.at(from), size * Arena::kWord);
       to += size;
     }

@@ -15,7 +15,8 @@ namespace mstrain::mcts {
 //   serial         one tree, one thread. Bit-reproducible.
 //   root           a tree for each of `trees`, merged at the end. Bit-reproducible for any number of threads.
 //   leaf           one tree; each leaf is evaluated `leaf_evaluations` times at once. Bit-reproducible.
-//   tree           one tree, all threads in it without locks. Fast, not reproducible.
+//   tree           one tree, all threads in it without locks. Fast, not reproducible. Where the evaluator is not for several
+//                  threads at once (a network), they fill one batch of `batch` leaves together.
 //   deterministic  one tree; `batch` leaves are gathered in a fixed order under virtual loss, evaluated by all threads and
 //                  backed up in that order. Bit-reproducible for any number of threads.
 //   batched        many roots, one evaluator batch: BatchSearch and self_play(), not Search. Bit-reproducible for any number
@@ -54,7 +55,7 @@ struct SearchConfig {
   int64_t threads = 1;
   int64_t trees = 0;  // root: 0 is one for each thread
   int64_t leaf_evaluations = 4;
-  int64_t batch = 16;                       // deterministic
+  int64_t batch = 16;                       // deterministic; tree with a network
   double virtual_loss = 1;                  // what a visit under way counts as lost
   int64_t max_collisions = 0;               // in one gather; 0: as many as leaves asked for
   int64_t memory_limit = int64_t{1} << 30;  // bytes of tree, for each tree
@@ -92,7 +93,8 @@ struct SearchConfig {
     v("threads", threads, "that search", rule::at_least(1).at_most(1024));
     v("trees", trees, "of root parallelism; 0: one for each thread", rule::at_least(0));
     v("leaf_evaluations", leaf_evaluations, "of each leaf in leaf parallelism", rule::at_least(1));
-    v("batch", batch, "leaves of one deterministic batch", rule::at_least(1));
+    v("batch", batch, "leaves of one batch: deterministic, or tree with a network",
+      rule::at_least(1));
     v("virtual_loss", virtual_loss, "what a visit under way counts as lost", rule::at_least(0));
     v("max_collisions", max_collisions, "of one gather; 0: as many as leaves", rule::at_least(0));
     v("memory_limit", memory_limit, "bytes of each tree",
@@ -108,6 +110,8 @@ struct Budget {
   int64_t stable =
       0;  // stop when the most visited action has led for so many simulations; 0: do not
 
+  bool operator==(const Budget&) const = default;
+
   static Budget sims(int64_t n) { return {.simulations = n}; }
   static Budget milliseconds(double ms) {
     return {.time = std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6))};
@@ -120,7 +124,7 @@ enum class Stop { kSimulations, kTime, kStable, kSolved };
 template <class A>
 struct RootEdge {
   A action{};
-  uint32_t visits = 0;
+  uint64_t visits = 0;
   double value = 0;  // mean (proven value where proven) for the player to move at the root
   double prior = 0;  // 0 where the search uses none
   bool proven = false;

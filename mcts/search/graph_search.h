@@ -3,7 +3,8 @@
 // parents changed. Source: D. Wu, KataGo, "Monte-Carlo graph search from first principles" (docs/GraphSearch.md).
 //
 // For games with hash() and without chance, whose positions do not depend on history; a position that repeats on the way down
-// is not followed further, its value as known counts.
+// is not followed further, its value as known counts. At memory_limit the least visited nodes lose their edges: they keep their
+// value and are evaluated again where a descent comes to them.
 #pragma once
 
 #include <algorithm>
@@ -46,6 +47,7 @@ class GraphSearch {
   }
   // Keeps every node that can still be reached.
   void advance(A action);
+  bool has_root() const { return root_.has_value(); }
 
   template <Evaluator<S> E>
   Result run(const S& root, E& evaluator, const Budget& budget) {
@@ -64,7 +66,7 @@ class GraphSearch {
   struct EdgeInfo {
     A action;
     uint32_t child = kNone;
-    uint32_t visits = 0;
+    uint64_t visits = 0;
     float prior = 0;
     Values reward{};
   };
@@ -72,23 +74,21 @@ class GraphSearch {
     uint64_t key = 0;
     uint32_t begin = 0;  // edges
     uint32_t count = 0;
-    uint32_t visits = 0;
-    int player = 0;
+    uint64_t visits = 0;
+    int8_t player = 0;
     bool on_path = false;
     Values own{};    // the evaluator's
     Values value{};  // own and children together
   };
 
-  // The node of a state and whether it is new. Throws Error where memory is full.
+  // The node of a state and whether it is new.
   std::pair<uint32_t, bool> node_of(const S& state) {
     const uint64_t key = state.hash();
     if (const auto place = places_.find(key); place != places_.end()) {
       return {place->second, false};
     }
-    check(bytes() <= static_cast<size_t>(config_.memory_limit),
-          "search: the graph does not fit into memory_limit {}", config_.memory_limit);
     const auto index = static_cast<uint32_t>(nodes_.size());
-    nodes_.push_back({.key = key, .player = state.player()});
+    nodes_.push_back({.key = key, .player = static_cast<int8_t>(state.player())});
     places_.emplace(key, index);
     return {index, true};
   }
@@ -108,7 +108,7 @@ class GraphSearch {
   }
   void refresh(Node& node) const {
     Values sum = node.own;
-    uint32_t visits = 1;
+    uint64_t visits = 1;
     for (uint32_t i = node.begin; i < node.begin + node.count; ++i) {
       const EdgeInfo& e = edges_[i];
       if (e.visits > 0) {
@@ -123,6 +123,17 @@ class GraphSearch {
       node.value[p] = sum[p] / static_cast<float>(visits);
     }
     node.visits = visits;
+  }
+
+  // Forgets the nodes that cannot be reached from `root`, and the edges of others with fewer visits.
+  void rebuild(uint32_t root, uint64_t min_visits);
+  void prune(SearchCounters& counters);
+  uint32_t most_visited(const Node& node) const {
+    uint32_t best = node.begin;
+    for (uint32_t i = node.begin; i < node.begin + node.count; ++i) {
+      best = edges_[i].visits > edges_[best].visits ? i : best;
+    }
+    return best;
   }
 
   void refresh_path(const std::vector<uint32_t>& path, const std::vector<uint32_t>& taken);
@@ -152,7 +163,7 @@ void GraphSearch<S, Select>::evaluate(Node& node, const S& state, E& evaluator,
   EvalItem<S> item;
   item.state = &state;
   item.rng = random_.split(simulation_);
-  if (gives_priors<E>()) {
+  if (gives_priors(evaluator)) {
     item.actions = actions_.span();
     item.priors = priors_;
   }
@@ -180,7 +191,7 @@ void GraphSearch<S, Select>::evaluate(Node& node, const S& state, E& evaluator,
 
 template <GameState S, class Select>
 uint32_t GraphSearch<S, Select>::choose(const Node& node) const {
-  const auto mover = static_cast<size_t>(std::max(node.player, 0));
+  const auto mover = static_cast<size_t>(std::max<int>(node.player, 0));
   const typename Select::Node context = select_.node(static_cast<float>(node.visits));
   float seen = 0;
   float sum = 0;
@@ -224,6 +235,7 @@ typename GraphSearch<S, Select>::Result GraphSearch<S, Select>::run(E& evaluator
         "search: run() needs a root with a player to move");
   Pacer pacer(budget);
   Result result;
+  bool more = true;
   std::vector<uint32_t> path;   // nodes
   std::vector<uint32_t> taken;  // edges
   do {
@@ -238,7 +250,7 @@ typename GraphSearch<S, Select>::Result GraphSearch<S, Select>::run(E& evaluator
         break;
       }
       check(node.player != kChance, "search: a graph has no chance nodes; use Search");
-      if (node.visits == 0) {
+      if (node.count == 0) {
         evaluate(node, state, evaluator, result.counters);
         break;
       }
@@ -265,7 +277,15 @@ typename GraphSearch<S, Select>::Result GraphSearch<S, Select>::run(E& evaluator
     result.counters.depth_sum += taken.size();
     result.counters.max_depth =
         std::max(result.counters.max_depth, static_cast<uint32_t>(taken.size()));
-  } while (pacer.go_on(1));
+    if (bytes() > static_cast<size_t>(config_.memory_limit)) {
+      prune(result.counters);
+    }
+    more = pacer.go_on(1);
+    if (more && pacer.wants_leader()) {
+      const Node& root = nodes_[root_node_];
+      more = !pacer.stable(most_visited(root) - root.begin);
+    }
+  } while (more);
   result.stop = pacer.stop();
   result.counters.seconds = pacer.seconds();
   result.nodes = nodes_.size();
@@ -284,21 +304,19 @@ typename GraphSearch<S, Select>::Result GraphSearch<S, Select>::run(E& evaluator
                             .value = value,
                             .prior = static_cast<double>(e.prior)});
     finals.push_back({static_cast<double>(e.visits), value, static_cast<double>(e.prior), false});
-    total += e.visits;
+    total += static_cast<double>(e.visits);
   }
   for (RootEdge<A>& e : result.edges) {
-    e.weight = total > 0 ? e.visits / total : 0;
+    e.weight = total > 0 ? static_cast<double>(e.visits) / total : 0;
   }
   if (total > 0) {
     result.action =
-        result.edges[MostVisits(config_).choose(finals, max_return<S>(), min_return<S>(), rng)]
+        result
+            .edges[MostVisits(config_).choose(finals, max_return(*root_), min_return(*root_), rng)]
             .action;
     uint32_t node = root_node_;
     while (nodes_[node].count > 0 && result.principal_variation.size() < 256) {
-      uint32_t best = nodes_[node].begin;
-      for (uint32_t i = best; i < nodes_[node].begin + nodes_[node].count; ++i) {
-        best = edges_[i].visits > edges_[best].visits ? i : best;
-      }
+      const uint32_t best = most_visited(nodes_[node]);
       if (edges_[best].visits == 0) {
         break;
       }
@@ -333,24 +351,32 @@ void GraphSearch<S, Select>::advance(A action) {
   check(std::find(actions_.begin(), actions_.end(), action) != actions_.end(),
         "search: advance({}): not a legal action at the root", action_text(*root_, action));
   root_->apply(action);
+  const auto start = places_.find(root_->hash());
+  if (start == places_.end()) {
+    const S root = *root_;
+    set_root(root);
+  } else {
+    rebuild(start->second, 0);
+  }
+}
+
+template <GameState S, class Select>
+void GraphSearch<S, Select>::rebuild(uint32_t root, uint64_t min_visits) {
   const std::vector<Node> old_nodes = std::move(nodes_);
   const std::vector<EdgeInfo> old_edges = std::move(edges_);
-  const auto old_places = std::move(places_);
   nodes_.clear();
   edges_.clear();
   places_.clear();
-  const auto start = old_places.find(root_->hash());
-  if (start == old_places.end()) {
-    root_node_ = node_of(*root_).first;
-    return;
-  }
   std::vector<uint32_t> moved(old_nodes.size(), kNone);
-  std::vector<uint32_t> order{start->second};
-  moved[start->second] = 0;
+  std::vector<uint32_t> order{root};
+  moved[root] = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     Node node = old_nodes[order[i]];
     const uint32_t begin = node.begin;
     node.begin = static_cast<uint32_t>(edges_.size());
+    if (i > 0 && node.visits < min_visits) {
+      node.count = 0;
+    }
     for (uint32_t e = begin; e < begin + node.count; ++e) {
       EdgeInfo edge = old_edges[e];
       if (edge.child != kNone) {
@@ -366,6 +392,17 @@ void GraphSearch<S, Select>::advance(A action) {
     nodes_.push_back(node);
   }
   root_node_ = 0;
+}
+
+// Twice as many visits each time, until half of the memory is free or nothing but the root is left.
+template <GameState S, class Select>
+void GraphSearch<S, Select>::prune(SearchCounters& counters) {
+  ++counters.prunings;
+  const size_t limit = static_cast<size_t>(config_.memory_limit);
+  for (uint64_t least = 2; bytes() > limit / 2 && least <= nodes_[root_node_].visits; least *= 2) {
+    rebuild(root_node_, least);
+  }
+  check(bytes() <= limit, "search: memory_limit {} is too small for this game", limit);
 }
 
 }  // namespace mstrain::mcts

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/base/error.h"
+
 namespace mstrain::mcts {
 namespace {
 
@@ -72,6 +74,7 @@ std::vector<float> GumbelRoot::improved_logits(const Block& root, const BlockFor
 }
 
 uint32_t GumbelRoot::choose(const Block& root, const BlockFormat& format) {
+  check(planned(), "search: a Gumbel root is searched before its run has begun");
   // Past the plan (a budget by time) the schedule's last rounds go on.
   const uint32_t due =
       next_ < schedule_.size()

@@ -21,8 +21,13 @@ class GumbelRoot {
   // Draws for the edges of the root block and plans `simulations`.
   void plan(const Block& root, const BlockFormat& format, const SearchConfig& config,
             int64_t simulations, Random& rng);
-  // The edge to follow now; counts it.
+  // The edge to follow now; counts it. Throws Error without a plan.
   uint32_t choose(const Block& root, const BlockFormat& format);
+  // A descent along that edge was given up: its turn comes again.
+  void take_back(uint32_t edge) {
+    --visits_[edge];
+    --next_;
+  }
   // The action to play: among the most visited of this run the best by gumbel + logit + sigma(q).
   uint32_t final_edge(const Block& root, const BlockFormat& format) const;
   // The improved policy pi' of the root, for all edges.

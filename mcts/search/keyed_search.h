@@ -6,7 +6,9 @@
 // available. Exploration is UCB1's (Cowling's form with availability).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <unordered_map>
@@ -49,12 +51,12 @@ class KeyedSearch {
  private:
   struct EdgeInfo {
     A action;
-    uint32_t visits = 0;
-    uint32_t available = 0;
+    uint64_t visits = 0;
+    uint64_t available = 0;
     double sum = 0;
   };
   struct Node {
-    uint32_t visits = 0;
+    uint64_t visits = 0;
     std::vector<EdgeInfo> edges;
   };
   struct Step {
@@ -75,10 +77,25 @@ class KeyedSearch {
 
   void pass_chance(S& state, std::vector<Step>& steps);
   uint32_t choose(Node& node);
+  static uint32_t most_visited(const Node& node) {
+    const auto best =
+        std::max_element(node.edges.begin(), node.edges.end(),
+                         [](const EdgeInfo& a, const EdgeInfo& b) { return a.visits < b.visits; });
+    return static_cast<uint32_t>(best - node.edges.begin());
+  }
+  // What the table takes: its nodes with their share of buckets and heap blocks, and room for their edges.
+  size_t bytes() const {
+    constexpr size_t kOverhead = 4 * sizeof(void*);
+    return nodes_.size() * (sizeof(std::pair<const uint64_t, Node>) + kOverhead) +
+           edge_room_ * sizeof(EdgeInfo);
+  }
+  // Drops the least visited nodes, about half of the memory, but never that of `root`.
+  void prune(uint64_t root);
 
   SearchConfig config_;
   Random random_;
   std::unordered_map<uint64_t, Node> nodes_;
+  size_t edge_room_ = 0;  // of all nodes
   ActionBufferOf<S> legal_;
   ChanceBufferOf<S> outcomes_;
   std::vector<uint32_t> open_;  // edges of the present node that are legal in the present state
@@ -118,7 +135,9 @@ uint32_t KeyedSearch<S, kKeying>::choose(Node& node) {
       ++i;
     }
     if (i == node.edges.size()) {
+      edge_room_ -= node.edges.capacity();
       node.edges.push_back({.action = a});
+      edge_room_ += node.edges.capacity();
     }
     ++node.edges[i].available;
     untried += node.edges[i].visits == 0 ? 1 : 0;
@@ -136,8 +155,9 @@ uint32_t KeyedSearch<S, kKeying>::choose(Node& node) {
   double best_score = -std::numeric_limits<double>::infinity();
   for (const uint32_t i : open_) {
     const EdgeInfo& e = node.edges[i];
-    const double score = e.sum / e.visits +
-                         config_.uct_c * std::sqrt(std::log(std::max(1U, e.available)) / e.visits);
+    const auto visits = static_cast<double>(e.visits);
+    const auto available = static_cast<double>(std::max<uint64_t>(1, e.available));
+    const double score = e.sum / visits + config_.uct_c * std::sqrt(std::log(available) / visits);
     if (score > best_score) {
       best_score = score;
       best = i;
@@ -156,10 +176,12 @@ typename KeyedSearch<S, kKeying>::Result KeyedSearch<S, kKeying>::run(const S& r
   const int mover = root.player();
   check(mover >= 0, "search: run() needs a state with a player to move");
   nodes_.clear();
+  edge_room_ = 0;
   Pacer pacer(budget);
   Result result;
   const uint64_t root_key = key_of(root, 0);
   std::vector<Step> steps;
+  bool more = true;
   do {
     rng_ = random_.split(simulation_++);
     steps.clear();
@@ -215,30 +237,63 @@ typename KeyedSearch<S, kKeying>::Result KeyedSearch<S, kKeying>::run(const S& r
     result.counters.depth_sum += steps.size();
     result.counters.max_depth =
         std::max(result.counters.max_depth, static_cast<uint32_t>(steps.size()));
-  } while (pacer.go_on(1));
+    if (bytes() > static_cast<size_t>(config_.memory_limit)) {
+      prune(root_key);
+      ++result.counters.prunings;
+    }
+    more = pacer.go_on(1);
+    if (more && pacer.wants_leader()) {
+      more = !pacer.stable(most_visited(nodes_[root_key]));
+    }
+  } while (more);
   result.stop = pacer.stop();
   result.counters.seconds = pacer.seconds();
   result.nodes = nodes_.size();
+  result.tree_bytes = bytes();
   double total = 0;
   for (const EdgeInfo& e : nodes_[root_key].edges) {
+    const auto visits = static_cast<double>(e.visits);
     result.edges.push_back(
-        {.action = e.action, .visits = e.visits, .value = e.visits > 0 ? e.sum / e.visits : 0});
+        {.action = e.action, .visits = e.visits, .value = e.visits > 0 ? e.sum / visits : 0});
     result.value += e.sum;
-    total += e.visits;
+    total += visits;
   }
   result.value = total > 0 ? result.value / total : 0;
-  uint32_t most = 0;
   for (RootEdge<A>& e : result.edges) {
-    e.weight = total > 0 ? e.visits / total : 0;
-    if (e.visits > most) {
-      most = e.visits;
-      result.action = e.action;
-    }
+    e.weight = total > 0 ? static_cast<double>(e.visits) / total : 0;
   }
-  if (result.action) {
+  if (total > 0) {
+    result.action = result.edges[most_visited(nodes_[root_key])].action;
     result.principal_variation = {*result.action};
   }
   return result;
+}
+
+template <GameState S, Keying kKeying>
+void KeyedSearch<S, kKeying>::prune(uint64_t root) {
+  std::vector<uint64_t> visits;
+  visits.reserve(nodes_.size());
+  for (const auto& [key, node] : nodes_) {
+    visits.push_back(node.visits);
+  }
+  const auto middle = visits.begin() + static_cast<ptrdiff_t>(visits.size() / 2);
+  std::nth_element(visits.begin(), middle, visits.end());
+  const uint64_t least = *middle;
+  size_t equal = visits.size() / 2;  // of those visited exactly as often, the half is filled up
+  for (const auto& [key, node] : nodes_) {
+    equal -= node.visits < least ? 1 : 0;
+  }
+  for (auto node = nodes_.begin(); node != nodes_.end();) {
+    const uint64_t n = node->second.visits;
+    const bool drop = node->first != root && (n < least || (n == least && equal > 0));
+    if (drop) {
+      equal -= n == least ? 1 : 0;
+      edge_room_ -= node->second.edges.capacity();
+      node = nodes_.erase(node);
+    } else {
+      ++node;
+    }
+  }
 }
 
 template <GameState S, Keying kKeying>
@@ -249,10 +304,10 @@ std::vector<std::pair<ActionOf<S>, double>> KeyedSearch<S, kKeying>::policy(cons
   if (node != nodes_.end()) {
     double total = 0;
     for (const EdgeInfo& e : node->second.edges) {
-      total += e.visits;
+      total += static_cast<double>(e.visits);
     }
     for (const EdgeInfo& e : node->second.edges) {
-      shares.emplace_back(e.action, total > 0 ? e.visits / total : 0);
+      shares.emplace_back(e.action, total > 0 ? static_cast<double>(e.visits) / total : 0);
     }
   }
   return shares;

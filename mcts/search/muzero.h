@@ -26,6 +26,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/config.h"
 #include "core/base/thread_pool.h"
 #include "mcts/random.h"
 
@@ -49,6 +50,30 @@ struct MuZeroConfig {
       0;  // > 0: floats of an action; actions are then sampled by the network at each node
   uint64_t seed = 0;
   int64_t threads = 1;
+
+  template <class V>
+  void fields(V& v) {
+    v("roots", roots, "searched at once", rule::at_least(1));
+    v("actions", actions, "of a node", rule::at_least(1));
+    v("simulations", simulations, "from each root", rule::at_least(1));
+    v("players", players, "2: they alternate, and results sum to zero",
+      rule::at_least(1).at_most(2));
+    v("discount", discount, "of rewards", rule::above(0).at_most(1));
+    v("c1", c1, "PUCT: c1 + log((N + c2 + 1) / c2)", rule::at_least(0));
+    v("c2", c2, "PUCT: c1 + log((N + c2 + 1) / c2)", rule::positive());
+    v("noise_fraction", noise_fraction, "of Dirichlet noise at the root",
+      rule::at_least(0).at_most(1));
+    v("noise_alpha", noise_alpha, "of the Dirichlet noise", rule::positive());
+    v("gumbel", gumbel, "root by sequential halving, inner nodes by the improved policy");
+    v("gumbel_considered", gumbel_considered, "root actions that halving begins with",
+      rule::at_least(1));
+    v("gumbel_visit", gumbel_visit, "c_visit", rule::at_least(0));
+    v("gumbel_scale", gumbel_scale, "c_scale", rule::at_least(0));
+    v("action_size", action_size, "floats of a sampled action; 0: actions are numbers",
+      rule::at_least(0));
+    v("seed", seed, "of everything random in the search");
+    v("threads", threads, "that search", rule::at_least(1).at_most(1024));
+  }
 };
 
 struct MuZeroTree;

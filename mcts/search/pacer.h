@@ -15,25 +15,28 @@ class Pacer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Pacer(const Budget& budget, bool solve = false)
-      : simulations_(budget.simulations),
-        stable_(budget.stable),
-        solve_(solve),
-        start_(Clock::now()) {
+  explicit Pacer(const Budget& budget, bool solve = false) : solve_(solve), start_(Clock::now()) {
+    limit(budget);
+  }
+
+  // Another budget for the same run; what was done counts.
+  void limit(const Budget& budget) {
     check(budget.simulations > 0 || budget.time || budget.stable > 0,
           "search: the budget limits neither simulations nor time nor stability");
     check(!budget.time || budget.time->count() >= 0, "search: a negative time budget");
+    budget_ = budget;
     if (budget.time) {
       deadline_ = start_ + *budget.time;
-      timed_ = true;
     }
-    next_leader_ = stable_ > 0 ? leader_interval() : INT64_MAX;
+    next_clock_ = done_;
+    next_leader_ = budget.stable > 0 ? done_ + leader_interval() : INT64_MAX;
   }
+  const Budget& budget() const { return budget_; }
 
   bool solve() const { return solve_; }
   int64_t done() const { return done_; }
   int64_t left() const {
-    return simulations_ > 0 ? std::max<int64_t>(0, simulations_ - done_) : INT64_MAX;
+    return budget_.simulations > 0 ? std::max<int64_t>(0, budget_.simulations - done_) : INT64_MAX;
   }
   bool wants_leader() const { return done_ >= next_leader_; }
 
@@ -50,11 +53,11 @@ class Pacer {
   // To be called after each simulation or batch: true where the run is to go on.
   bool go_on(int64_t finished) {
     done_ += finished;
-    if (simulations_ > 0 && done_ >= simulations_) {
+    if (budget_.simulations > 0 && done_ >= budget_.simulations) {
       stop_ = Stop::kSimulations;
       return false;
     }
-    if (timed_ && done_ >= next_clock_) {
+    if (budget_.time && done_ >= next_clock_) {
       const Clock::time_point now = Clock::now();
       const std::chrono::nanoseconds each = (now - start_) / std::max<int64_t>(done_, 1);
       if (now + each * finished / 2 >= deadline_) {
@@ -76,7 +79,7 @@ class Pacer {
     if (leader != leader_) {
       leader_ = leader;
       leads_since_ = done_;
-    } else if (done_ - leads_since_ >= stable_) {
+    } else if (done_ - leads_since_ >= budget_.stable) {
       stop_ = Stop::kStable;
       return true;
     }
@@ -90,16 +93,14 @@ class Pacer {
 
   // May something that takes `cost` be done before the time is over?
   bool affords(std::chrono::nanoseconds cost) const {
-    return !timed_ || Clock::now() + cost < deadline_;
+    return !budget_.time || Clock::now() + cost < deadline_;
   }
 
  private:
-  int64_t leader_interval() const { return std::max<int64_t>(1, stable_ / 16); }
+  int64_t leader_interval() const { return std::max<int64_t>(1, budget_.stable / 16); }
 
-  int64_t simulations_;
-  int64_t stable_;
+  Budget budget_;
   bool solve_;
-  bool timed_ = false;
   Clock::time_point start_;
   Clock::time_point deadline_{};
   int64_t done_ = 0;

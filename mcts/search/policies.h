@@ -11,11 +11,13 @@
 //   static constexpr bool kInverseRoot       optional: true where score() reads inverse_root; the mean then costs no division
 //   bool explore(Random& rng) const          optional: true where a uniformly random edge is to be followed
 // Expand  actions(state, out, rng) fills the edges of a new node; limit(visits) is how many of them may be open.
-// Backup  sum(sum, visits, value): the new value sum of an edge whose visits, this one included, are `visits`.
+// Backup  sum(sum, visits, value): the new value sum of an edge whose visits, this one included, are `visits`; for floats and,
+//         where an edge has many visits, for doubles.
 // Final   choose(edges, rng): index of the action to play.
 // Collide how visits under way are seen by others.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -190,16 +192,20 @@ struct Widen {
 
 struct MeanBackup {
   explicit MeanBackup(const SearchConfig&) {}
-  float sum(float sum, float /*visits*/, float value) const { return sum + value; }
+  template <class F>
+  F sum(F sum, F /*visits*/, float value) const {
+    return sum + static_cast<F>(value);
+  }
 };
 
 // The mean over roughly the last 1 / kRate visits, for values that drift as the tree below grows.
 struct RecentBackup {
   static constexpr float kRate = 0.01F;
   explicit RecentBackup(const SearchConfig&) {}
-  float sum(float sum, float visits, float value) const {
-    const float before = visits > 1 ? sum / (visits - 1) : 0.0F;
-    return visits * (before + (value - before) * larger(1 / visits, kRate));
+  template <class F>
+  F sum(F sum, F visits, float value) const {
+    const F before = visits > 1 ? sum / (visits - 1) : F{};
+    return visits * (before + (static_cast<F>(value) - before) * std::max(1 / visits, F{kRate}));
   }
 };
 

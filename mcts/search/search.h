@@ -6,6 +6,14 @@
 //   search.advance(*result.action);                      // keeps the subtree
 //   result = search.run(rollout, Budget::milliseconds(50));
 //
+// or, with an evaluator that the search is not to call:
+//
+//   search.set_root(ConnectFour{});
+//   while (search.gather(batch, 64, Budget::sims(800)) > 0) {
+//     ...                                                 // batch.items: state -> values, priors
+//     search.scatter(batch);
+//   }
+//
 // A run uses the threads and the kind of parallelism of its configuration (config.h). Only one thread may call into a Search
 // at a time. Exceptions of the game or of the evaluator come out of run() and scatter(); the tree is then empty, and the
 // search may be used again from set_root().
@@ -16,6 +24,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -37,9 +46,8 @@ class Search {
 
   explicit Search(const SearchConfig& config) : config_(config) {
     check(config.threads >= 1, "search.threads is {}; at least 1 is needed", config.threads);
-    check(!(config.parallelism == Parallelism::kTree && (P::kGumbel || Tree<S, P>::kGrows)),
-          "search.parallelism: tree: Gumbel roots and sampled actions need serial, root or "
-          "deterministic");
+    check(!(config.parallelism == Parallelism::kTree && P::kGumbel),
+          "search.parallelism: tree: Gumbel roots need serial, root or deterministic");
     check(config.parallelism != Parallelism::kBatched,
           "search.parallelism: batched searches many roots at once; one root needs serial, root, "
           "leaf, tree or deterministic (many: BatchSearch)");
@@ -55,13 +63,18 @@ class Search {
 
   // Forgets everything and starts at `root`: what follows depends on the seed alone, not on earlier searches.
   void set_root(const S& root) {
+    check(!(config_.parallelism == Parallelism::kTree && Tree<S, P>::grows(root)),
+          "search.parallelism: tree: sampled actions need serial, root or deterministic");
     gathered_ = 0;
+    pacer_.reset();
+    more_ = false;
     simulation_ = runs_ = 0;
     for (auto& d : descents_) {  // what an error left there
       d->gathered.clear();
       d->gathered_roots = 0;
       d->fresh_edges = 0;
       d->chunk = {};
+      d->memory = &d->chunk;
     }
     for (auto& tree : trees_) {
       tree->set_root(root);
@@ -71,6 +84,7 @@ class Search {
   // Plays an action at the root (also a chance outcome) and keeps what is known below it.
   void advance(A action) {
     check(gathered_ == 0, "search: advance() between gather() and scatter()");
+    pacer_.reset();
     for (auto& tree : trees_) {
       tree->advance(action);
     }
@@ -85,9 +99,12 @@ class Search {
   template <Evaluator<S> E>
   Result run(E& evaluator, const Budget& budget);
 
-  // Up to `max_leaves` different leaves of the tree, under virtual loss; may be fewer, and none where all descents ended in
-  // terminal states. `with_priors`: the items ask for priors. Follow with scatter() of the same batch.
-  size_t gather(EvalBatch<S>& batch, size_t max_leaves, bool with_priors = ColumnsOf<P>::kPrior);
+  // The same run in steps: up to `max_leaves` different leaves of the tree, under virtual loss, and none where the run is over.
+  // Follow with scatter() of the same batch. The first call for a root (of set_root() or advance()) begins its run; `budget`
+  // counts from there, and a run that is over goes on where a later call brings a larger one. `with_priors`: the items ask
+  // for priors. With one leaf at a time this is what run() does serially; with `max_leaves` what it does in deterministic batches.
+  size_t gather(EvalBatch<S>& batch, size_t max_leaves, const Budget& budget,
+                bool with_priors = ColumnsOf<P>::kPrior);
   void scatter(const EvalBatch<S>& batch);
 
   // What is known now.
@@ -97,15 +114,12 @@ class Search {
   const SearchConfig& config() const { return config_; }
 
  private:
-  template <class E>
-  static constexpr bool is_eager() {
-    return (ColumnsOf<P>::kPrior && gives_priors<E>()) || P::kGumbel;
-  }
+  static bool is_eager(bool priors) { return (ColumnsOf<P>::kPrior && priors) || P::kGumbel; }
 
   template <class E>
   void evaluate(E& evaluator, std::span<EvalItem<S>> items, SearchCounters& counters) {
     EvalBatch<S> batch{items};
-    if (!is_thread_safe<E>() && pool_ != nullptr) {
+    if (pool_ != nullptr && !is_thread_safe(evaluator)) {
       const std::lock_guard lock(evaluator_mutex_);
       evaluator.evaluate(batch);
     } else {
@@ -131,10 +145,19 @@ class Search {
   template <class E>
   void run_tree(E& evaluator, Pacer& pacer);
   template <class E>
+  void run_tree_in_batches(E& evaluator, Pacer& pacer);
+  template <class E>
+  void simulate_root(E& evaluator, Pacer& pacer, bool& stopped);
+  template <class E>
   void run_deterministic(E& evaluator, Pacer& pacer);
   template <class E>
   void evaluate_parallel(E& evaluator, std::span<EvalItem<S>> items);
-  void gather_leaves(size_t max_leaves, size_t max_finished, bool eager);
+  void begin_run(const Budget& budget);
+  void gather_round(int64_t most, bool eager);
+  template <Access kAccess>
+  void gather_leaves(size_t most, bool eager);
+  void scatter_round(std::span<const EvalItem<S>> items);
+  bool goes_on_after_round(Pacer& pacer);
   void merge_trees(Result& result) const;
   void reset_after_error() {
     const S root = trees_[0]->root();
@@ -148,7 +171,11 @@ class Search {
   std::vector<std::unique_ptr<Descent>> descents_;
   std::vector<EvalItem<S>> items_;
   size_t gathered_ = 0;
-  uint64_t simulation_ = 0;  // number of the next descent: keys its random numbers
+  int64_t finished_ = 0;        // descents of the present round
+  bool plain_ = false;          // it has one leaf, so nothing is marked
+  std::optional<Pacer> pacer_;  // of a run in steps
+  bool more_ = false;           // it goes on
+  uint64_t simulation_ = 0;     // number of the next descent: keys its random numbers
   uint64_t runs_ = 0;
   SearchCounters extra_;  // of batches
   Stop stop_ = Stop::kSimulations;

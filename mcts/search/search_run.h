@@ -25,27 +25,39 @@ bool root_is_done(const T& tree, Pacer& pacer) {
 }
 
 template <GameState S, class P>
-template <Evaluator<S> E>
-typename Search<S, P>::Result Search<S, P>::run(E& evaluator, const Budget& budget) {
-  check(trees_[0]->has_root(), "search: run() without a root; call set_root() first");
-  check(trees_[0]->root().player() != kTerminal, "search: run() on a finished game");
-  check(gathered_ == 0, "search: run() between gather() and scatter()");
+void Search<S, P>::begin_run(const Budget& budget) {
+  check(trees_[0]->has_root(), "search: a run without a root; call set_root() first");
+  check(trees_[0]->root().player() != kTerminal, "search: a run on a finished game");
   for (auto& d : descents_) {
     d->counters = {};
   }
   extra_ = {};
-  Pacer pacer(budget, config_.solve);
   ++runs_;
+  const int64_t planned = budget.simulations > 0 ? budget.simulations : 1024;
+  for (auto& tree : trees_) {
+    tree->begin_run(runs_, planned / static_cast<int64_t>(trees_.size()));
+  }
+}
+
+template <GameState S, class P>
+template <Evaluator<S> E>
+typename Search<S, P>::Result Search<S, P>::run(E& evaluator, const Budget& budget) {
+  check(gathered_ == 0, "search: run() between gather() and scatter()");
+  Pacer pacer(budget, config_.solve);
+  pacer_.reset();
+  begin_run(budget);
   try {
-    const int64_t planned = budget.simulations > 0 ? budget.simulations : 1024;
-    for (auto& tree : trees_) {
-      tree->begin_run(runs_, planned / static_cast<int64_t>(trees_.size()));
-    }
     switch (config_.parallelism) {
       case Parallelism::kSerial: run_serial(*trees_[0], descent(0), evaluator, pacer); break;
       case Parallelism::kRoot: run_root(evaluator, budget, pacer); break;
       case Parallelism::kLeaf: run_leaf(evaluator, pacer); break;
-      case Parallelism::kTree: run_tree(evaluator, pacer); break;
+      case Parallelism::kTree:
+        if (is_thread_safe(evaluator)) {
+          run_tree(evaluator, pacer);
+        } else {
+          run_tree_in_batches(evaluator, pacer);
+        }
+        break;
       case Parallelism::kDeterministic: run_deterministic(evaluator, pacer); break;
       case Parallelism::kBatched: break;  // the constructor refuses it
     }
@@ -62,9 +74,10 @@ template <GameState S, class P>
 template <class E>
 void Search<S, P>::run_serial(Tree<S, P>& tree, Descent& d, E& evaluator, Pacer& pacer) {
   uint64_t simulation = simulation_;
+  const bool eager = is_eager(gives_priors(evaluator));
   bool more = !root_is_done(tree, pacer);
   while (more) {
-    const Outcome outcome = tree.template descend<Access::kPlain>(d, simulation++, is_eager<E>());
+    const Outcome outcome = tree.template descend<Access::kPlain>(d, simulation++, eager);
     if (outcome == Outcome::kLeaf) {
       evaluate(evaluator, {&d.item, 1}, d.counters);
     }
@@ -73,7 +86,7 @@ void Search<S, P>::run_serial(Tree<S, P>& tree, Descent& d, E& evaluator, Pacer&
       make_room(tree, pacer, d.counters);
     }
     more = pacer.go_on(1);
-    if (more && (pacer.solve() ? outcome == Outcome::kTerminal : pacer.wants_leader())) {
+    if (more && ((pacer.solve() && outcome == Outcome::kTerminal) || pacer.wants_leader())) {
       more = !root_is_done(tree, pacer);
     }
   }
@@ -122,7 +135,8 @@ void Search<S, P>::run_leaf(E& evaluator, Pacer& pacer) {
   std::vector<ReturnsOf<S>> values;
   bool more = !root_is_done(tree, pacer);
   while (more) {
-    const Outcome outcome = tree.template descend<Access::kPlain>(d, simulation_++, is_eager<E>());
+    const Outcome outcome =
+        tree.template descend<Access::kPlain>(d, simulation_++, is_eager(gives_priors(evaluator)));
     const auto copies = static_cast<size_t>(std::min(config_.leaf_evaluations, pacer.left()));
     values.assign(1, d.item.values);
     if (outcome == Outcome::kLeaf) {
@@ -151,7 +165,7 @@ template <GameState S, class P>
 template <class E>
 void Search<S, P>::evaluate_parallel(E& evaluator, std::span<EvalItem<S>> items) {
   const auto count = static_cast<int64_t>(items.size());
-  if (is_thread_safe<E>() && pool_ != nullptr && count > 1) {
+  if (pool_ != nullptr && count > 1 && is_thread_safe(evaluator)) {
     pool_->parallel_for(count, (count + config_.threads - 1) / config_.threads,
                         [&](int64_t begin, int64_t end) {
                           EvalBatch<S> batch{items.subspan(begin, end - begin)};
@@ -164,6 +178,122 @@ void Search<S, P>::evaluate_parallel(E& evaluator, std::span<EvalItem<S>> items)
   }
 }
 
+// The root gets its block before several threads start: who met it half made would only evaluate the root once more.
+template <GameState S, class P>
+template <class E>
+void Search<S, P>::simulate_root(E& evaluator, Pacer& pacer, bool& stopped) {
+  Tree<S, P>& tree = *trees_[0];
+  Descent& d = descent(0);
+  while (!stopped && tree.root_block() <= kPending && !tree.full()) {
+    if (tree.template descend<Access::kPlain>(
+            d, simulation_++, is_eager(gives_priors(evaluator))) == Outcome::kLeaf) {
+      evaluate(evaluator, {&d.item, 1}, d.counters);
+    }
+    tree.template finish<Access::kPlain>(d);
+    stopped = !pacer.go_on(1) || root_is_done(tree, pacer);
+  }
+}
+
+// All threads descend in one tree and gather leaves, which are evaluated at once; then each finishes its own. The descents of a
+// thread share what it has taken from the arena.
+template <GameState S, class P>
+template <class E>
+void Search<S, P>::run_tree_in_batches(E& evaluator, Pacer& pacer) {
+  Tree<S, P>& tree = *trees_[0];
+  const bool eager = is_eager(gives_priors(evaluator));
+  bool stopped = root_is_done(tree, pacer);
+  simulate_root(evaluator, pacer, stopped);
+  struct Share {
+    size_t first = 0;  // the thread's descents: as many as it may make simulations
+    size_t descents = 0;
+    uint64_t number = 0;  // of the first simulation
+    size_t leaves = 0;
+    int64_t finished = 0;
+  };
+  std::vector<Share> shares(static_cast<size_t>(config_.threads));
+  const auto each = [&](const auto& work) {
+    const auto all = [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        work(shares[t]);
+      }
+    };
+    if (pool_ != nullptr) {
+      pool_->parallel_for(config_.threads, 1, all);
+    } else {
+      all(0, config_.threads);
+    }
+  };
+  const auto gather_share = [&](Share& share) {
+    const auto simulations = static_cast<int64_t>(share.descents);
+    for (int64_t tries = 0; tries < simulations; ++tries) {
+      Descent& d = *descents_[share.first + share.leaves];
+      d.memory = &descents_[share.first]->chunk;
+      const Outcome outcome = tree.template descend<Access::kShared>(
+          d, share.number + static_cast<uint64_t>(tries), eager);
+      if (outcome == Outcome::kCollision) {
+        tree.template abandon<Access::kShared>(d);
+        continue;
+      }
+      ++share.finished;
+      if (outcome == Outcome::kTerminal) {
+        tree.template finish<Access::kShared>(d);
+        continue;
+      }
+      ++share.leaves;
+    }
+  };
+  const auto finish_share = [&](Share& share) {
+    for (size_t i = 0; i < std::min(share.leaves + 1, share.descents); ++i) {
+      Descent& d = *descents_[share.first + i];
+      if (i < share.leaves) {
+        tree.template finish<Access::kShared>(d);
+      }
+      tree.settle(d);  // also what ended in finished games on the way to the next leaf
+    }
+  };
+  const auto retire_all = [&] {
+    for (const auto& d : descents_) {
+      tree.retire(*d);
+      d->memory = &d->chunk;
+    }
+  };
+  while (!stopped) {
+    const int64_t simulations = std::min(config_.batch, pacer.left());
+    size_t first = 0;
+    for (int64_t t = 0; t < config_.threads; ++t) {
+      const int64_t own =
+          simulations * (t + 1) / config_.threads - simulations * t / config_.threads;
+      shares[t] = {.first = first, .descents = static_cast<size_t>(own), .number = simulation_};
+      simulation_ += static_cast<uint64_t>(own);
+      first += static_cast<size_t>(own);
+    }
+    descent(first);
+    each(gather_share);
+    items_.clear();
+    int64_t finished = 0;
+    for (const Share& share : shares) {
+      for (size_t i = 0; i < share.leaves; ++i) {
+        items_.push_back(descents_[share.first + i]->item);
+      }
+      finished += share.finished;
+    }
+    evaluate_parallel(evaluator, items_);
+    size_t answer = 0;
+    for (const Share& share : shares) {
+      for (size_t i = 0; i < share.leaves; ++i) {
+        descents_[share.first + i]->item.values = items_[answer++].values;
+      }
+    }
+    each(finish_share);
+    if (tree.wants_room()) {
+      retire_all();
+      make_room(tree, pacer, extra_);
+    }
+    stopped = !pacer.go_on(finished) || root_is_done(tree, pacer);
+  }
+  retire_all();
+}
+
 // All threads descend in one tree. The pacer is asked once for some tens of microseconds of work. Where simulations are short
 // and the tree has grown some, the threads work by subtrees (tree_claim.h): what a path costs in atomics would otherwise cost
 // more than the second thread brings.
@@ -173,6 +303,7 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
   Tree<S, P>& tree = *trees_[0];
   descent(2 * static_cast<size_t>(config_.threads) - 1);
   std::mutex mutex;
+  const bool eager = is_eager(gives_priors(evaluator));
   bool stopped = root_is_done(tree, pacer);
   constexpr uint32_t kClaimFrom = 2048;  // visits of the root
   constexpr int64_t kShort = 2;          // simulations of the pacer's share
@@ -182,7 +313,7 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
   int64_t under_way = 0;
   // False where another thread has the leaf.
   const auto simulate = [&](Descent& d, uint64_t simulation) {
-    const Outcome outcome = tree.template descend<Access::kShared>(d, simulation, is_eager<E>());
+    const Outcome outcome = tree.template descend<Access::kShared>(d, simulation, eager);
     if (outcome == Outcome::kCollision) {
       tree.template abandon<Access::kShared>(d);
       std::this_thread::yield();
@@ -194,12 +325,7 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
     tree.template finish<Access::kShared>(d);
     return true;
   };
-  // The root gets its block before the others start: who met it half made would only evaluate the root once more.
-  while (!stopped && tree.root_block() <= kPending && !tree.full()) {
-    simulate(*descents_[0], simulation_++);
-    stopped = !pacer.go_on(1) || root_is_done(tree, pacer);
-  }
-  tree.retire(*descents_[0]);
+  simulate_root(evaluator, pacer, stopped);
   const auto work = [&](Descent& d, Descent& inner) {
     const auto evaluate_leaf = [&](Descent& leaf) {
       evaluate(evaluator, {&leaf.item, 1}, leaf.counters);
@@ -214,7 +340,7 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
         if (stopped || share <= 0 || tree.wants_room()) {
           return;
         }
-        if (!by_subtrees && !is_eager<E>() && tree.claims() && share >= kShort &&
+        if (!by_subtrees && !eager && tree.claims() && share >= kShort &&
             tree.root_visits() >= kClaimFrom) {
           change_over = true;
           return;
@@ -278,41 +404,47 @@ void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
 template <GameState S, class P>
 template <class E>
 void Search<S, P>::run_deterministic(E& evaluator, Pacer& pacer) {
-  Tree<S, P>& tree = *trees_[0];
-  bool more = !root_is_done(tree, pacer);
+  bool more = !root_is_done(*trees_[0], pacer);
   while (more) {
-    const int64_t leaves = std::min(config_.batch, pacer.left());
-    const uint64_t before = counters().simulations;
-    gather_leaves(static_cast<size_t>(leaves), static_cast<size_t>(leaves), is_eager<E>());
+    gather_round(std::min(config_.batch, pacer.left()), is_eager(gives_priors(evaluator)));
     evaluate_parallel(evaluator, items_);
-    scatter({items_});
-    make_room(tree, pacer, extra_);
-    more = pacer.go_on(static_cast<int64_t>(counters().simulations - before)) &&
-           !root_is_done(tree, pacer);
+    scatter_round(items_);
+    more = goes_on_after_round(pacer);
   }
 }
 
-// Descends until there are `max_leaves` leaves, or as many collisions as allowed; at most `max_finished` descents end in a
-// leaf or in a terminal state. Fills items_ and gathered_.
+// Descends until `most` descents have ended in a leaf or in a terminal state, or until there were as many collisions as
+// allowed. Fills items_, gathered_ and finished_.
 template <GameState S, class P>
-void Search<S, P>::gather_leaves(size_t max_leaves, size_t max_finished, bool eager) {
+void Search<S, P>::gather_round(int64_t most, bool eager) {
+  plain_ = most == 1;
+  finished_ = 0;
+  items_.clear();
+  if (plain_) {
+    gather_leaves<Access::kPlain>(1, eager);
+  } else {
+    gather_leaves<Access::kTracked>(static_cast<size_t>(most), eager);
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+void Search<S, P>::gather_leaves(size_t most, bool eager) {
   Tree<S, P>& tree = *trees_[0];
   const auto max_collisions =
-      config_.max_collisions > 0 ? static_cast<size_t>(config_.max_collisions) : max_leaves;
+      config_.max_collisions > 0 ? static_cast<size_t>(config_.max_collisions) : most;
   size_t collisions = 0;
-  size_t finished = 0;
-  items_.clear();
-  while (gathered_ < max_leaves && finished < max_finished && collisions < max_collisions) {
+  while (static_cast<size_t>(finished_) < most && collisions < max_collisions) {
     Descent& d = descent(gathered_);
-    const Outcome outcome = tree.template descend<Access::kTracked>(d, simulation_++, eager);
+    const Outcome outcome = tree.template descend<kAccess>(d, simulation_++, eager);
     if (outcome == Outcome::kCollision) {
-      tree.template abandon<Access::kTracked>(d);
+      tree.template abandon<kAccess>(d);
       ++collisions;
       continue;
     }
-    ++finished;
+    ++finished_;
     if (outcome == Outcome::kTerminal) {
-      tree.template finish<Access::kTracked>(d);
+      tree.template finish<kAccess>(d);
       continue;
     }
     ++gathered_;
@@ -321,23 +453,53 @@ void Search<S, P>::gather_leaves(size_t max_leaves, size_t max_finished, bool ea
 }
 
 template <GameState S, class P>
-size_t Search<S, P>::gather(EvalBatch<S>& batch, size_t max_leaves, bool with_priors) {
+void Search<S, P>::scatter_round(std::span<const EvalItem<S>> items) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    descents_[i]->item.values = items[i].values;
+    if (plain_) {
+      trees_[0]->template finish<Access::kPlain>(*descents_[i]);
+    } else {
+      trees_[0]->template finish<Access::kTracked>(*descents_[i]);
+    }
+  }
+  gathered_ = 0;
+}
+
+template <GameState S, class P>
+bool Search<S, P>::goes_on_after_round(Pacer& pacer) {
+  make_room(*trees_[0], pacer, extra_);
+  const bool more = pacer.go_on(finished_) && !root_is_done(*trees_[0], pacer);
+  extra_.seconds = pacer.seconds();
+  stop_ = pacer.stop();
+  return more;
+}
+
+template <GameState S, class P>
+size_t Search<S, P>::gather(EvalBatch<S>& batch, size_t max_leaves, const Budget& budget,
+                            bool with_priors) {
   check(config_.parallelism != Parallelism::kRoot,
         "search: gather() works on one tree; this search has several");
-  check(trees_[0]->has_root(), "search: gather() without a root; call set_root() first");
-  check(trees_[0]->root().player() != kTerminal, "search: gather() on a finished game");
   check(gathered_ == 0, "search: gather() before the last batch came back to scatter()");
   check(max_leaves > 0, "search: gather() of 0 leaves");
-  Tree<S, P>& tree = *trees_[0];
-  if (tree.root_visits() == 0) {
-    tree.begin_run(++runs_, 1024);
-  }
-  if (tree.wants_room()) {
-    tree.prune();
-    ++extra_.prunings;
+  batch.items = {};
+  if (!pacer_) {
+    Pacer pacer(budget, config_.solve);
+    begin_run(budget);
+    pacer_ = pacer;
+    more_ = !root_is_done(*trees_[0], *pacer_);
+    stop_ = pacer_->stop();
+  } else if (budget != pacer_->budget()) {
+    pacer_->limit(budget);
+    more_ = pacer_->go_on(0) && !root_is_done(*trees_[0], *pacer_);
   }
   try {
-    gather_leaves(max_leaves, 4 * max_leaves, (ColumnsOf<P>::kPrior && with_priors) || P::kGumbel);
+    while (more_ && gathered_ == 0) {
+      const auto leaves = static_cast<int64_t>(std::min<size_t>(max_leaves, INT32_MAX));
+      gather_round(std::min(leaves, pacer_->left()), is_eager(with_priors));
+      if (gathered_ == 0) {
+        more_ = goes_on_after_round(*pacer_);
+      }
+    }
   } catch (...) {
     reset_after_error();
     throw;
@@ -350,16 +512,18 @@ template <GameState S, class P>
 void Search<S, P>::scatter(const EvalBatch<S>& batch) {
   check(batch.items.size() == gathered_, "search: scatter() of {} leaves; {} were gathered",
         batch.items.size(), gathered_);
+  if (gathered_ == 0) {
+    return;
+  }
+  extra_.evaluations += gathered_;
+  ++extra_.batches;
   try {
-    for (size_t i = 0; i < batch.items.size(); ++i) {
-      descents_[i]->item.values = batch.items[i].values;
-      trees_[0]->template finish<Access::kTracked>(*descents_[i]);
-    }
+    scatter_round(batch.items);
   } catch (...) {
     reset_after_error();
     throw;
   }
-  gathered_ = 0;
+  more_ = goes_on_after_round(*pacer_);
 }
 
 template <GameState S, class P>
@@ -392,7 +556,7 @@ typename Search<S, P>::Result Search<S, P>::result() const {
   result.principal_variation = first.principal_variation();
   for (const auto& tree : trees_) {
     result.nodes += tree->count_nodes();
-    result.tree_bytes += tree->used_bytes();
+    result.tree_bytes += tree->used_bytes() + tree->total_bytes();
   }
   if (trees_.size() > 1) {
     merge_trees(result);
@@ -406,9 +570,10 @@ typename Search<S, P>::Result Search<S, P>::result() const {
   if (visits > 0 && first.root().player() >= 0) {
     const auto gumbel = first.gumbel_edge();
     Random rng = Random(config_.seed, ~uint64_t{0}).split(runs_);
-    const size_t chosen =
-        gumbel ? *gumbel
-               : typename P::Final(config_).choose(edges, max_return<S>(), min_return<S>(), rng);
+    const size_t chosen = gumbel
+                              ? *gumbel
+                              : typename P::Final(config_).choose(edges, max_return(first.root()),
+                                                                  min_return(first.root()), rng);
     result.action = result.edges[chosen].action;
   }
   return result;
@@ -425,12 +590,13 @@ void Search<S, P>::merge_trees(Result& result) const {
         result.edges.push_back(other);
         continue;
       }
-      const uint32_t visits = same->visits + other.visits;
+      const uint64_t visits = same->visits + other.visits;
       if (same->proven || other.proven) {
         same->value = same->proven ? same->value : other.value;
         same->proven = true;
       } else if (visits > 0) {
-        same->value = (same->value * same->visits + other.value * other.visits) / visits;
+        const auto own = static_cast<double>(same->visits);
+        same->value += (other.value - same->value) * (1 - own / static_cast<double>(visits));
       }
       same->visits = visits;
     }
@@ -442,11 +608,11 @@ void Search<S, P>::merge_trees(Result& result) const {
   double value = 0;
   double visits = 0;
   for (const RootEdge<A>& e : result.edges) {
-    value += e.value * e.visits;
-    visits += e.visits;
+    value += e.value * static_cast<double>(e.visits);
+    visits += static_cast<double>(e.visits);
   }
   for (RootEdge<A>& e : result.edges) {
-    e.weight = visits > 0 ? e.visits / visits : 0;
+    e.weight = visits > 0 ? static_cast<double>(e.visits) / visits : 0;
   }
   if (!result.proven && visits > 0) {
     result.value = value / visits;

@@ -26,13 +26,15 @@ struct PlayedMove {
   ActionOf<S> action;
   std::vector<RootEdge<ActionOf<S>>> edges;  // their weights are the target of a policy head
   double value = 0;                          // of the search, for the player to move
+  ReturnsOf<S> rewards{};                    // paid by the action and by the chance that followed
 };
 
 template <class S>
 struct PlayedGame {
   int64_t number = 0;
   std::vector<PlayedMove<S>> moves;
-  ReturnsOf<S> returns{};
+  ReturnsOf<S>
+      returns{};  // the result: the sum of all rewards, discounted for each step, and the end's returns()
   bool finished = false;  // false: cut at max_moves
 };
 
@@ -43,6 +45,10 @@ template <class P = PuctPolicies, GameState S, Evaluator<S> E>
 SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& options,
                          const std::function<S(int64_t)>& start, E& evaluator,
                          const std::function<void(PlayedGame<S>&&)>& sink, double* busy = nullptr) {
+  check(options.games >= 1 && options.simulations >= 1 && options.max_moves >= 1,
+        "self-play: {} games of at most {} moves with {} simulations each; at least 1 of each is "
+        "needed",
+        options.games, options.max_moves, options.simulations);
   const int64_t trees = std::min(options.batch.trees, options.games);
   BatchOptions batch = options.batch;
   batch.trees = trees;
@@ -51,21 +57,37 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
   struct Board {
     PlayedGame<S> game;
     Random rng;
+    float weight = 1;  // what a reward of the next step counts
     bool active = false;
   };
   std::vector<Board> boards(static_cast<size_t>(trees));
   std::mutex mutex;
 
   // Game n is played on board n % trees, so which games share a board does not depend on which ends first.
+  const auto earn = [&](int64_t i) {
+    Board& board = boards[i];
+    if constexpr (HasRewards<S>) {
+      const ReturnsOf<S> paid = search.tree(i).root().rewards();
+      for (int p = 0; p < S::kPlayers; ++p) {
+        board.game.returns[p] += board.weight * paid[p];
+        if (!board.game.moves.empty()) {
+          board.game.moves.back().rewards[p] += paid[p];
+        }
+      }
+    }
+    board.weight *= static_cast<float>(config.discount);
+  };
   const auto play_chance = [&](int64_t i) {
     ChanceBufferOf<S> outcomes;
     while (search.tree(i).root().player() == kChance) {
       search.advance(i, draw_chance(search.tree(i).root(), outcomes, boards[i].rng));
+      earn(i);
     }
   };
   const auto begin_game = [&](int64_t i, int64_t number) {
     boards[i].game = {.number = number};
     boards[i].rng = Random(config.seed, ~static_cast<uint64_t>(number));
+    boards[i].weight = 1;
     boards[i].active = true;
     search.begin_game(i, static_cast<uint64_t>(number));
     search.set_root(i, start(number));
@@ -82,7 +104,7 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     const Tree<S, P>& tree = search.tree(i);
     const S root = tree.root();
     if (root.player() != kTerminal) {
-      PlayedMove<S> move{root, {}, tree.root_edges(), tree.root_value()};
+      PlayedMove<S> move{root, {}, tree.root_edges(), tree.root_value(), {}};
       check(!move.edges.empty(), "self-play: {} simulations do not reach any action",
             options.simulations);
       std::vector<FinalEdge> edges;
@@ -95,10 +117,10 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
         chosen = *gumbel;
       } else if (sample) {
         chosen =
-            ProportionalVisits(config).choose(edges, max_return<S>(), min_return<S>(), board.rng);
+            ProportionalVisits(config).choose(edges, max_return(root), min_return(root), board.rng);
       } else {
         chosen =
-            typename P::Final(config).choose(edges, max_return<S>(), min_return<S>(), board.rng);
+            typename P::Final(config).choose(edges, max_return(root), min_return(root), board.rng);
       }
       move.action = move.edges[chosen].action;
       if (options.reuse) {
@@ -109,13 +131,17 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
         search.set_root(i, next);
       }
       board.game.moves.push_back(std::move(move));
+      earn(i);
       play_chance(i);
     }
     const bool finished = search.tree(i).root().player() == kTerminal;
     if (finished || static_cast<int64_t>(board.game.moves.size()) >= options.max_moves) {
       board.game.finished = finished;
       if (finished) {
-        board.game.returns = search.tree(i).root().returns();
+        const ReturnsOf<S> last = search.tree(i).root().returns();
+        for (int p = 0; p < S::kPlayers; ++p) {
+          board.game.returns[p] += board.weight * last[p];
+        }
       }
       const int64_t next = board.game.number + trees;
       {

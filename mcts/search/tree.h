@@ -7,6 +7,7 @@
 // evaluated: they are expanded at once and passed.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +30,7 @@
 #include "mcts/search/compact.h"
 #include "mcts/search/gumbel_policy.h"
 #include "mcts/search/policies.h"
+#include "mcts/search/totals.h"
 
 namespace mstrain::mcts {
 
@@ -43,13 +45,18 @@ class Tree {
   static constexpr bool kSamples = P::Expand::kSamples && HasSampleAction<S>;
   static constexpr bool kGrows = kSamples || (HasSampleChance<S> && !HasChance<S>);
   // Actions below a known number are kept in as many bytes as they need.
+  static constexpr uint32_t bytes_below(uint32_t actions) {
+    return actions <= 256 ? 1 : actions <= 65536 ? 2 : sizeof(A);
+  }
   static constexpr uint32_t kActionBytes = [] {
     if constexpr (HasDenseActions<S>) {
-      return S::kMaxActions <= 256 ? 1 : S::kMaxActions <= 65536 ? 2 : sizeof(A);
+      return bytes_below(S::kMaxActions);
     } else {
-      return sizeof(A);
+      return static_cast<uint32_t>(sizeof(A));
     }
   }();
+  // Where the root says how many there are.
+  static constexpr bool kCountsActions = HasCountedActions<S> && !HasDenseActions<S>;
   static constexpr bool kExplores = requires(const typename P::Select& select, Random& rng) {
     select.explore(rng);
   };
@@ -75,7 +82,7 @@ class Tree {
     uint32_t block;
     uint32_t edge;
     uint32_t visits;
-    float sum;
+    double sum;
   };
 
   // What a batch of simulations under way adds to an edge above it until it is backed up.
@@ -83,8 +90,9 @@ class Tree {
     uint32_t block;
     uint32_t edge;
     uint32_t visits;
-    float sum;
+    double sum;
   };
+  using Sums = std::array<double, S::kPlayers>;
 
   // One simulation under way. No two share a cache line.
   struct alignas(64) Descent {
@@ -101,16 +109,17 @@ class Tree {
     EvalItem<S> item;
     std::vector<Gathered> gathered;  // by this thread, not yet in the tree
     uint32_t gathered_roots = 0;
-    uint32_t* origin = nullptr;  // visits of the node where the path begins
+    uint64_t* origin = nullptr;  // visits of the node where the path begins
     uint32_t above = 0;          // steps from the root to there
     bool claims = false;         // stops at subtrees that one thread works in at a time
     uint32_t entry = 0;          // block of the subtree that it took
     uint32_t entry_visits = 0;
     std::vector<Mark> marks;
-    Arena::Chunk chunk;        // memory for what this thread adds to a shared tree
-    uint32_t fresh_edges = 0;  // added there and not yet counted in the tree
-    bool owns_leaf = false;    // and is to give it a block
-    bool exact = false;        // the path itself ends in a terminal state
+    Arena::Chunk chunk;             // memory for what a thread adds to a shared tree,
+    Arena::Chunk* memory = &chunk;  // or that of another descent of the same thread
+    uint32_t fresh_edges = 0;       // added there and not yet counted in the tree
+    bool owns_leaf = false;         // and is to give it a block
+    bool exact = false;             // the path itself ends in a terminal state
     Values
         tail{};  // paid, and discount due, on a way below the last step that the tree has no room for
     float tail_discount = 1;
@@ -131,34 +140,48 @@ class Tree {
         virtual_loss_(static_cast<float>(config.virtual_loss)),
         discount_(static_cast<float>(config.discount)),
         arena_(static_cast<size_t>(config.memory_limit), config.huge_pages) {
-    check(!(config.solve && (HasRewards<S> || config.discount != 1)),
-          "search.solve: proven values need a game without rewards and discount 1");
+    check(!(config.solve && config.discount != 1), "search.solve: proven values need discount 1");
     check(!(config.solve && P::kGumbel), "search.solve: Gumbel selection takes no proven values");
     gumbel_scale_ = {static_cast<float>(config.gumbel_visit),
                      static_cast<float>(config.gumbel_scale)};
     format_ = {.policy_columns = Columns::kCount,
-               .bound_columns = config.solve ? Solver::kColumns : 0,
+               .bound_columns = 0,  // as the root says
                .prior_bytes = Columns::kPrior ? 2U : 0U,
                .action_bytes = kActionBytes,
                .trailer_words = P::kGumbel ? 1U : 0U};
   }
 
-  // Forgets the tree and takes a new root.
+  // Forgets the tree and takes a new root. Throws Error where the configuration does not fit the game.
   void set_root(const S& root) {
+    pays_ = pays_rewards(root);
+    samples_ = kSamples && samples_actions(root);
+    undoes_ = prefers_undo(root);
+    check(!(config_.solve && pays_), "search.solve: proven values need a game without rewards");
+    check(!(config_.solve && samples_), "search.solve: sampled actions are not all that there are");
+    solver_ = Solver(root);
+    check(!config_.solve || solver_.least() < solver_.most(),
+          "search.solve: proven values need the range of the game's results; it is [{}, {}]",
+          solver_.least(), solver_.most());
+    format_.bound_columns = config_.solve ? solver_.columns() : 0;
+    if constexpr (kCountsActions) {
+      format_.action_bytes = bytes_below(root.max_actions());
+    }
     root_.emplace(root);
     ++generation_;
-    arena_.reset();
-    root_child_ = kNoBlock;
+    clear();
     root_visits_ = 0;
-    edges_ = 0;
     full_ = stuck_ = false;
     gumbel_.clear();
   }
   // From now on draws the numbers of tree `number`.
   void reseed(uint64_t number) { random_ = Random(config_.seed, number); }
   bool has_root() const { return root_.has_value(); }
+  // True where blocks get edges after they were made.
+  static bool grows(const S& root) {
+    return kGrows && (!kSamples || samples_actions(root) || (HasSampleChance<S> && !HasChance<S>));
+  }
   const S& root() const { return *root_; }
-  uint32_t root_visits() const { return read<Access::kShared>(&root_visits_); }
+  uint64_t root_visits() const { return read<Access::kShared>(&root_visits_); }
 
   // Makes the child by `action` the root and keeps what was found below it. The action must be legal where the root
   // was expanded with all its actions; Error otherwise.
@@ -166,7 +189,7 @@ class Tree {
     check(root_.has_value(), "search: advance() before any run");
     check(root_->player() != kTerminal, "search: advance() on a finished game");
     uint32_t child = kNoBlock;
-    uint32_t visits = 0;
+    uint64_t visits = 0;
     if (root_child_ > kPending) {
       const Block block = at(root_child_);
       const uint32_t count = block.header().count;
@@ -174,13 +197,13 @@ class Tree {
       while (i < count && !(this->action(block, i) == action)) {
         ++i;
       }
-      check(i < count || kGrows || root_->player() == kChance,
+      check(i < count || grows(*root_) || root_->player() == kChance,
             "search: advance({}): not a legal action at the root", action_text(*root_, action));
       if (i < count) {
         child = block.children()[i];
-        visits = block.visits()[i];
+        visits = visits_of(root_child_, i);
       }
-    } else if (root_->player() >= 0 && !kSamples) {
+    } else if (root_->player() >= 0 && !samples_) {
       ActionBufferOf<S> legal;
       root_->legal(legal);
       bool found = false;
@@ -196,12 +219,9 @@ class Tree {
     gumbel_.clear();
     root_visits_ = visits;
     if (child > kPending) {
-      root_child_ = compact(arena_, format_, child);
-      edges_ = static_cast<uint32_t>(count_edges(arena_, root_child_));
+      keep(child, 0);
     } else {
-      arena_.reset();
-      root_child_ = kNoBlock;
-      edges_ = 0;
+      clear();
     }
   }
 
@@ -251,9 +271,7 @@ class Tree {
   // Frees about half of the memory by dropping the least visited nodes.
   void prune() {
     if (root_child_ > kPending) {
-      root_child_ =
-          compact(arena_, format_, root_child_, pruning_threshold(arena_, format_, root_child_));
-      edges_ = static_cast<uint32_t>(count_edges(arena_, root_child_));
+      keep(root_child_, pruning_threshold(arena_, format_, root_child_));
     }
     full_ = stuck_ = arena_.used_bytes() > arena_.limit_bytes() / 4 * 3;
   }
@@ -261,12 +279,14 @@ class Tree {
   bool wants_room() const { return full() && !stuck_; }
   void stop_growing() { stuck_ = true; }
 
+  // Of the blocks (never more than memory_limit), and of the exact numbers of edges that are visited often.
   size_t used_bytes() const { return arena_.used_bytes(); }
+  size_t total_bytes() const { return totals_.bytes(); }
   uint64_t count_nodes() const { return 1 + uint64_t{edges_}; }
   bool root_solved() const {
     const uint32_t root = read_child<Access::kShared>(&root_child_);
     return config_.solve && root > kPending &&
-           Solver::template bounds<Access::kShared>(at(root), format_).solved(mover());
+           solver_.solved(solver_.template bounds<Access::kShared>(at(root), format_), mover());
   }
   // The most visited root edge; also while others search.
   uint32_t leader() const {
@@ -290,6 +310,13 @@ class Tree {
     return gumbel_.final_edge(at(root_child_), format_);
   }
 
+  // Of an edge: visits, and the sum of their values for the player of its block. While nobody searches.
+  uint64_t visits_of(uint32_t block, uint32_t edge) const {
+    return static_cast<uint64_t>(number_of(block, kVisitColumn, edge, at(block).visits()[edge]));
+  }
+  double sum_of(uint32_t block, uint32_t edge) const {
+    return number_of(block, kSumColumn, edge, at(block).sums()[edge]);
+  }
   std::vector<RootEdge<A>> root_edges() const;
   std::vector<A> principal_variation() const;
   double root_value() const;
@@ -298,35 +325,48 @@ class Tree {
   const BlockFormat& format() const { return format_; }
   uint32_t root_block() const { return root_child_; }
   A action(const Block& block, uint32_t edge) const {
-    const std::byte* from = block.actions(format_) + size_t{kActionBytes} * edge;
-    if constexpr (kActionBytes == 1) {
-      return static_cast<A>(*from);
-    } else if constexpr (kActionBytes == 2) {
-      uint16_t small = 0;
-      std::memcpy(&small, from, sizeof small);
-      return static_cast<A>(small);
-    } else {
-      A a;
-      std::memcpy(&a, from, sizeof a);
-      return a;
+    const uint32_t bytes = kCountsActions ? format_.action_bytes : kActionBytes;
+    const std::byte* from = block.actions(format_) + size_t{bytes} * edge;
+    if constexpr (std::is_integral_v<A>) {
+      if (bytes == 1) {
+        return static_cast<A>(*from);
+      }
+      if (bytes == 2) {
+        uint16_t small = 0;
+        std::memcpy(&small, from, sizeof small);
+        return static_cast<A>(small);
+      }
     }
+    A a;
+    std::memcpy(&a, from, sizeof a);
+    return a;
   }
   int mover() const { return std::max(root_->player(), 0); }
+  float least_return() const { return solver_.least(); }
+  float most_return() const { return solver_.most(); }
 
  private:
   using Solver = SolverBounds<S>;
   using AliasedCount = uint32_t __attribute__((may_alias));
-  static constexpr bool kKeepsMoves = prefers_undo<S>() || Columns::kAmaf;
+  static constexpr bool kMayUndo = prefers_undo<S>() || MayPreferUndo<S>;
+  static constexpr bool kKeepsMoves = kMayUndo || Columns::kAmaf;
+  bool undoes() const {
+    if constexpr (MayPreferUndo<S>) {
+      return undoes_;
+    } else {
+      return prefers_undo<S>();
+    }
+  }
 
-  Block at(uint32_t index) const {
-    Block block(arena_.at(index));
+  Block at(uint32_t index) const { return Block(arena_.at(present(index))); }
+  // Where the block of that index stands now.
+  uint32_t present(uint32_t index) const {
     if constexpr (kGrows) {
-      while ((block.header().flags & kMovedFlag) != 0) {
-        block = Block(arena_.at(load_word(index)));
+      while ((Block(arena_.at(index)).header().flags & kMovedFlag) != 0) {
         index = load_word(index);
       }
     }
-    return block;
+    return index;
   }
   uint32_t load_word(uint32_t index) const {
     uint32_t word = 0;
@@ -342,25 +382,59 @@ class Tree {
   }
 
   void store_action(const Block& block, uint32_t edge, A action) {
-    std::byte* to = block.actions(format_) + size_t{kActionBytes} * edge;
-    if constexpr (kActionBytes < sizeof(A)) {
-      check(action < S::kMaxActions, "game: action {} is not below kMaxActions {}", action,
-            S::kMaxActions);
-      if constexpr (kActionBytes == 1) {
-        *to = static_cast<std::byte>(action);
-      } else {
-        const auto small = static_cast<uint16_t>(action);
-        std::memcpy(to, &small, sizeof small);
+    const uint32_t bytes = kCountsActions ? format_.action_bytes : kActionBytes;
+    std::byte* to = block.actions(format_) + size_t{bytes} * edge;
+    if constexpr (NumbersActions<S> && std::is_integral_v<A>) {
+      if (bytes < sizeof(A)) {
+        const uint32_t most = max_actions_of(*root_);
+        check(action < most, "game: action {} is not below kMaxActions {}", action, most);
+        if (bytes == 1) {
+          *to = static_cast<std::byte>(action);
+        } else {
+          const auto small = static_cast<uint16_t>(action);
+          std::memcpy(to, &small, sizeof small);
+        }
+        return;
       }
-    } else {
-      std::memcpy(to, &action, sizeof action);
     }
+    std::memcpy(to, &action, sizeof action);
   }
 
-  void enter(Descent& d, uint64_t simulation, uint32_t* origin);
+  void clear() {
+    arena_.reset();
+    totals_.clear();
+    root_child_ = kNoBlock;
+    edges_ = 0;
+  }
+  // What hangs below block `root`, but for blocks of fewer visits, becomes the tree.
+  void keep(uint32_t root, uint32_t min_visits) {
+    std::vector<std::pair<uint32_t, uint32_t>> moved;
+    root_child_ = compact(arena_, format_, root, min_visits, moved);
+    totals_.move_blocks(moved);
+    edges_ = static_cast<uint32_t>(count_edges(arena_, root_child_));
+  }
+  template <class T>
+  double number_of(uint32_t block, uint32_t column, uint32_t edge, T shown) const {
+    return totals_.find(Totals::key(present(block), column, edge), shown);
+  }
+  // The numbers of an edge are changed by these three alone. `many` may be negative where marks are taken back. Returns the
+  // visits that the column shows afterwards.
+  template <Access kAccess>
+  uint32_t add_visits(uint32_t index, const Block& block, uint32_t edge, int32_t many);
+  // sum = change(sum, visits), with `visits` as the column shows them.
+  template <Access kAccess, class Change>
+  void change_sum(uint32_t index, const Block& block, uint32_t column, uint32_t edge,
+                  uint32_t visits, const Change& change);
+  template <Access kAccess>
+  void note_exact(const Block& block);
+  template <Access kAccess, class Change>
+  void change_exactly(uint32_t index, const Block& block, uint32_t column, uint32_t edge,
+                      uint32_t visits, const Change& change);
+
+  void enter(Descent& d, uint64_t simulation, uint64_t* origin);
   void enter_root(Descent& d, uint64_t simulation);
   template <Access kAccess>
-  Outcome go_down(Descent& d, uint32_t* slot, uint32_t visits, bool eager);
+  Outcome go_down(Descent& d, uint32_t* slot, uint64_t visits, bool eager);
   template <Access kAccess>
   uint32_t expand(Descent& d, uint32_t* slot, int player);
   // The place of a block of so many words, 0 where memory is full.
@@ -370,8 +444,8 @@ class Tree {
   uint32_t build(Descent& d, int player, std::span<const A> actions, uint32_t capacity);
   void store_priors(Descent& d, const Block& block);
   template <Access kAccess>
-  uint32_t choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_t visits);
-  template <Access kAccess>
+  uint32_t choose(Descent& d, uint32_t* slot, uint32_t& index, uint64_t visits);
+  template <Access kAccess, bool kHot>
   uint32_t pick(const Block& block, float visits, uint32_t limit);
   template <Access kAccess>
   void choose_ahead(const Descent& d);
@@ -380,19 +454,21 @@ class Tree {
   uint32_t find(const Block& block, A action) const;
   uint32_t append(Descent& d, uint32_t* slot, uint32_t& index, A action);
   template <Access kAccess>
-  Care mark(const Block& block, uint32_t edge, uint32_t visits);
+  Care mark(uint32_t index, const Block& block, uint32_t edge, uint32_t visits);
+  template <Access kAccess>
+  void add_results(uint32_t index, uint32_t edge, int32_t many, double sum);
   void gather(Descent& d, const Step& step, float value);
   template <Access kAccess>
   Values back_up(Descent& d, Values value);
   void mark_path(Descent& d, uint32_t many);
   void unmark(Descent& d, size_t from, size_t to);
-  void back_up_open(Descent& d, Values total, uint32_t many);
-  static void check_values(const Descent& d, const Values& values);
+  void back_up_open(Descent& d, Sums total, uint32_t many);
+  void check_values(const Descent& d, const Values& values) const;
   template <Access kAccess>
   void back_up_bounds(Descent& d, const Values& exact);
   void start_amaf(Descent& d);
   template <Access kAccess>
-  void back_up_amaf(Descent& d, const Block& block, size_t step, float value);
+  void back_up_amaf(Descent& d, const Step& step, const Block& block, A taken, float value);
   void pass_chance(Descent& d);
   void leave(Descent& d);
   void prepare_root();
@@ -408,18 +484,23 @@ class Tree {
   float discount_;
   BlockFormat format_;
   Arena arena_;
+  Totals totals_;
   std::optional<S> root_;
   uint64_t generation_ = 0;
   uint32_t root_child_ = kNoBlock;
   int64_t planned_ = 0;
   uint32_t open_share_ = 64;  // a node with this part of all visits is opened to all threads
+  Solver solver_;
+  bool pays_ = false;
+  bool samples_ = false;
+  bool undoes_ = false;
   bool full_ = false;
   bool stuck_ = false;
   uint64_t noised_ = 0;  // generation whose root has its noise
   GumbelRoot gumbel_;
   GumbelScale gumbel_scale_;
   // Written by every thread: away from what all of them read.
-  alignas(64) uint32_t root_visits_ = 0;
+  alignas(64) uint64_t root_visits_ = 0;
   uint32_t edges_ = 0;
 };
 

@@ -7,7 +7,66 @@ namespace mstrain::mcts {
 
 template <GameState S, class P>
 template <Access kAccess>
-typename Tree<S, P>::Care Tree<S, P>::mark(const Block& block, uint32_t edge, uint32_t visits) {
+uint32_t Tree<S, P>::add_visits(uint32_t index, const Block& block, uint32_t edge, int32_t many) {
+  uint32_t* shown = block.visits() + edge;
+  const uint32_t before = read<kAccess>(shown);
+  if (before < kCountFrom) [[likely]] {
+    add<kAccess>(shown, static_cast<uint32_t>(many));
+    return before + static_cast<uint32_t>(many);
+  }
+  constexpr bool kShared = of_tree(kAccess) == Access::kShared;
+  note_exact<kAccess>(block);
+  totals_.update<kShared>(Totals::key(present(index), kVisitColumn, edge), shown, 1,
+                          [&](double n) { return n + many; });
+  return read<kAccess>(shown);
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+void Tree<S, P>::note_exact(const Block& block) {
+  uint8_t* flags = &block.header().flags;
+  if constexpr (of_tree(kAccess) == Access::kShared) {
+    if ((read<Access::kShared>(flags) & kExactFlag) == 0) {
+      __atomic_fetch_or(flags, kExactFlag, __ATOMIC_RELAXED);
+    }
+  } else {
+    *flags |= kExactFlag;
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess, class Change>
+[[gnu::always_inline]] inline void Tree<S, P>::change_sum(uint32_t index, const Block& block,
+                                                          uint32_t column, uint32_t edge,
+                                                          uint32_t visits, const Change& change) {
+  if (visits < kExactFrom) [[likely]] {
+    update<kAccess>(block.column(column) + edge,
+                    [&](float sum) { return change(sum, static_cast<float>(visits)); });
+  } else {
+    change_exactly<kAccess>(index, block, column, edge, visits, change);
+  }
+}
+
+template <GameState S, class P>
+template <Access kAccess, class Change>
+[[gnu::noinline]] void Tree<S, P>::change_exactly(uint32_t index, const Block& block,
+                                                  uint32_t column, uint32_t edge, uint32_t visits,
+                                                  const Change& change) {
+  constexpr bool kShared = of_tree(kAccess) == Access::kShared;
+  note_exact<kAccess>(block);
+  const uint32_t place = present(index);
+  // A count that its column cannot show leaves the mean as it is.
+  const double exact = visits < kCountFrom
+                           ? visits
+                           : totals_.find<kShared>(Totals::key(place, kVisitColumn, edge), visits);
+  totals_.update<kShared>(Totals::key(place, column, edge), block.column(column) + edge,
+                          visits / exact, [&](double sum) { return change(sum, exact); });
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+typename Tree<S, P>::Care Tree<S, P>::mark(uint32_t index, const Block& block, uint32_t edge,
+                                           uint32_t visits) {
   if constexpr (is_alone(kAccess)) {
     return Care::kUpdate;
   } else if constexpr (Columns::kInFlight) {
@@ -20,9 +79,10 @@ typename Tree<S, P>::Care Tree<S, P>::mark(const Block& block, uint32_t edge, ui
         return visits >= kGatherFrom ? Care::kGather : Care::kUpdate;
       }
     }
-    add<kAccess>(block.visits() + edge, 1);
+    const uint32_t n = add_visits<kAccess>(index, block, edge, 1);
     if (virtual_loss_ != 0) {
-      update<kAccess>(block.sums() + edge, [&](float sum) { return sum - virtual_loss_; });
+      change_sum<kAccess>(index, block, kSumColumn, edge, n,
+                          [&]<class F>(F sum, F) { return sum - static_cast<F>(virtual_loss_); });
     }
     return Care::kMark;
   }
@@ -33,11 +93,11 @@ void Tree<S, P>::gather(Descent& d, const Step& step, float value) {
   for (Gathered& g : d.gathered) {
     if (g.block == step.block && g.edge == step.edge) {
       ++g.visits;
-      g.sum += value;
+      g.sum += static_cast<double>(value);
       return;
     }
   }
-  d.gathered.push_back({step.block, step.edge, 1, value});
+  d.gathered.push_back({step.block, step.edge, 1, static_cast<double>(value)});
   if (d.gathered.size() >= 48) {
     settle(d);
   }
@@ -46,9 +106,7 @@ void Tree<S, P>::gather(Descent& d, const Step& step, float value) {
 template <GameState S, class P>
 void Tree<S, P>::settle(Descent& d) {
   for (const Gathered& g : d.gathered) {
-    const Block block = at(g.block);
-    add<Access::kShared>(block.visits() + g.edge, g.visits);
-    update<Access::kShared>(block.sums() + g.edge, [&](float sum) { return sum + g.sum; });
+    add_results<Access::kShared>(g.block, g.edge, static_cast<int32_t>(g.visits), g.sum);
   }
   d.gathered.clear();
   if (d.gathered_roots > 0) {
@@ -74,8 +132,16 @@ void Tree<S, P>::abandon(Descent& d) {
           reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + step.edge,
           -1);
     } else if (step.care == Care::kMark) {
-      add<kAccess>(block.visits() + step.edge, -1);
-      update<kAccess>(block.sums() + step.edge, [&](float sum) { return sum + virtual_loss_; });
+      // With the visit still counted, so that the sum is changed where it was when it was marked.
+      const uint32_t n = read<kAccess>(block.visits() + step.edge);
+      change_sum<kAccess>(step.block, block, kSumColumn, step.edge, n,
+                          [&]<class F>(F sum, F) { return sum + static_cast<F>(virtual_loss_); });
+      add_visits<kAccess>(step.block, block, step.edge, -1);
+    }
+  }
+  if constexpr (P::kGumbel) {
+    if (!d.path.empty() && d.path[0].block == root_child_) {
+      gumbel_.take_back(d.path[0].edge);
     }
   }
   if (d.gathered_roots > 0) {
@@ -87,12 +153,24 @@ void Tree<S, P>::abandon(Descent& d) {
   leave(d);
 }
 
+// `many` results that sum to `sum`, which no policy looks at one by one.
+template <GameState S, class P>
+template <Access kAccess>
+void Tree<S, P>::add_results(uint32_t index, uint32_t edge, int32_t many, double sum) {
+  const Block block = at(index);
+  const uint32_t n = add_visits<kAccess>(index, block, edge, many);
+  change_sum<kAccess>(index, block, kSumColumn, edge, n,
+                      [&]<class F>(F before, F) { return before + static_cast<F>(sum); });
+}
+
 // Back to the root state by undo, where the game wants that.
 template <GameState S, class P>
 void Tree<S, P>::leave(Descent& d) {
-  if constexpr (prefers_undo<S>()) {
-    for (size_t i = d.moves.size(); i > 0; --i) {
-      d.state->undo(d.moves[i - 1]);
+  if constexpr (kMayUndo) {
+    if (undoes()) {
+      for (size_t i = d.moves.size(); i > 0; --i) {
+        d.state->undo(d.moves[i - 1]);
+      }
     }
   }
 }
@@ -129,10 +207,16 @@ void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
 }
 
 template <GameState S, class P>
-void Tree<S, P>::check_values(const Descent& d, const Values& values) {
+void Tree<S, P>::check_values(const Descent& d, const Values& values) const {
   for (int p = 0; p < S::kPlayers; ++p) {
     check(std::isfinite(values[p]), "{} for player {} is {}",
           d.exact ? "game: the result" : "evaluator: the value", p, values[p]);
+    if (config_.solve && d.exact) {
+      check(
+          p >= players_of(*root_) || (values[p] >= solver_.least() && values[p] <= solver_.most()),
+          "game: the result for player {} is {}, outside of the range [{}, {}] that it states", p,
+          values[p], solver_.least(), solver_.most());
+    }
   }
 }
 
@@ -140,14 +224,14 @@ void Tree<S, P>::check_values(const Descent& d, const Values& values) {
 template <GameState S, class P>
 template <Access kAccess>
 void Tree<S, P>::choose_ahead(const Descent& d) {
-  uint32_t visits = *d.origin;
+  uint64_t visits = *d.origin;
   for (const Step& step : d.path) {
     const Block block = at(step.block);
     BlockHeader& header = block.header();
     if (header.player >= 0) {
       const auto n = static_cast<float>(visits);
       const uint32_t limit = std::min<uint32_t>(header.count, expand_.limit(n));
-      header.ahead = static_cast<uint16_t>(1 + pick<kAccess>(block, n, limit));
+      header.ahead = static_cast<uint16_t>(1 + pick<kAccess, true>(block, n, limit));
     }
     visits = block.visits()[step.edge];
   }
@@ -169,7 +253,7 @@ ReturnsOf<S> Tree<S, P>::back_up(Descent& d, Values value) {
   for (size_t i = depth; i > 0; --i) {
     const Step step = d.path[i - 1];
     const Block block = at(step.block);
-    if constexpr (HasRewards<S>) {
+    if (HasRewards<S> && pays_) {
       for (int p = 0; p < S::kPlayers; ++p) {
         value[p] = d.rewards[i - 1][p] + discount_ * value[p];
       }
@@ -179,12 +263,9 @@ ReturnsOf<S> Tree<S, P>::back_up(Descent& d, Values value) {
       }
     }
     const float v = value[std::max(static_cast<int>(block.header().player), 0)];
-    uint32_t* visits = block.visits() + step.edge;
+    int32_t adds = 1;
     float given_back = 0;
-    if constexpr (is_alone(kAccess)) {
-      ++*visits;
-    } else if constexpr (Columns::kInFlight) {
-      add<kAccess>(visits, 1);
+    if constexpr (!is_alone(kAccess) && Columns::kInFlight) {
       add<kAccess>(
           reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + step.edge,
           -1);
@@ -193,19 +274,21 @@ ReturnsOf<S> Tree<S, P>::back_up(Descent& d, Values value) {
         gather(d, step, v);
         continue;
       }
-      add<kAccess>(visits, 1);
-    } else {
+    } else if constexpr (!is_alone(kAccess)) {
       given_back = virtual_loss_;
+      adds = 0;  // counted when it was marked
     }
-    const auto n = static_cast<float>(read<kAccess>(visits));
-    update<kAccess>(block.sums() + step.edge,
-                    [&](float sum) { return backup_.sum(sum + given_back, n, v); });
+    const uint32_t n = add_visits<kAccess>(step.block, block, step.edge, adds);
+    change_sum<kAccess>(step.block, block, kSumColumn, step.edge, n,
+                        [&]<class F>(F sum, F visits) -> F {
+                          return backup_.sum(sum + static_cast<F>(given_back), visits, v);
+                        });
     if constexpr (Columns::kSquare) {
-      update<kAccess>(block.policy_column(Columns::kSquareSum) + step.edge,
-                      [&](float sum) { return sum + v * v; });
+      change_sum<kAccess>(step.block, block, kPolicyColumn + Columns::kSquareSum, step.edge, n,
+                          [&]<class F>(F sum, F) { return sum + static_cast<F>(v * v); });
     }
     if constexpr (Columns::kAmaf) {
-      back_up_amaf<kAccess>(d, block, i - 1, v);
+      back_up_amaf<kAccess>(d, step, block, d.moves[i - 1], v);
     }
   }
   if constexpr (is_alone(kAccess)) {
@@ -230,12 +313,12 @@ void Tree<S, P>::back_up_bounds(Descent& d, const Values& exact) {
     bool changed = false;
     if (i == d.path.size()) {
       const int player = block.header().player;
-      changed = Solver::template tighten<kAccess>(block, format_, step.edge,
-                                                  Solver::exact(exact, player), player);
+      changed = solver_.template tighten<kAccess>(block, format_, step.edge,
+                                                  solver_.exact(exact, player), player);
     } else {
       const Block child = at(d.path[i].block);
-      changed = Solver::template tighten<kAccess>(block, format_, step.edge,
-                                                  Solver::template bounds<kAccess>(child, format_),
+      changed = solver_.template tighten<kAccess>(block, format_, step.edge,
+                                                  solver_.template bounds<kAccess>(child, format_),
                                                   child.header().player);
     }
     if (!changed) {
@@ -265,18 +348,24 @@ void Tree<S, P>::start_amaf(Descent& d) {
 // Credits every edge of the block whose action its player took here or later.
 template <GameState S, class P>
 template <Access kAccess>
-void Tree<S, P>::back_up_amaf(Descent& d, const Block& block, size_t step, float value) {
+void Tree<S, P>::back_up_amaf(Descent& d, const Step& step, const Block& block, A taken,
+                              float value) {
   const int player = block.header().player;
   if (player < 0) {
     return;
   }
   uint32_t* played = d.played.data() + static_cast<size_t>(player) * max_actions_of(*root_);
-  played[d.moves[step]] = d.descent;
+  played[taken] = d.descent;
   for (uint32_t i = 0; i < block.header().count; ++i) {
     if (played[action(block, i)] == d.descent) {
-      update<kAccess>(block.policy_column(Columns::kAmafVisits) + i, [](float n) { return n + 1; });
-      update<kAccess>(block.policy_column(Columns::kAmafSum) + i,
-                      [&](float sum) { return sum + value; });
+      const auto add_to = [&](uint32_t column, float amount) {
+        const float n = read<kAccess>(block.policy_column(Columns::kAmafVisits) + i);
+        const uint32_t visits = n < float{kExactFrom} ? 0 : kExactFrom;
+        change_sum<kAccess>(step.block, block, kPolicyColumn + column, i, visits,
+                            [&]<class F>(F sum, F) { return sum + static_cast<F>(amount); });
+      };
+      add_to(Columns::kAmafVisits, 1);
+      add_to(Columns::kAmafSum, value);
     }
   }
 }

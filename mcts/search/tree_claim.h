@@ -48,6 +48,7 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
   constexpr uint32_t kFewest = 64;      // visits of an opened node
   constexpr uint32_t kBatchShare = 16;  // simulations at a time: this part of a subtree's visits
   constexpr int kTries = 8;
+  constexpr uint32_t kLargestMark = 1U << 16U;  // all threads' marks fit above kCountFrom
   const auto batch_of = [&](uint32_t visits) { return std::clamp(visits / kBatchShare, 1U, most); };
   d.marks.clear();
   Outcome outcome = Outcome::kCollision;
@@ -62,7 +63,7 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
     if (outcome == Outcome::kCollision) {
       ++d.counters.collisions;
       // More each time: a batch that is small beside its subtree would not turn the choice.
-      mark_path(d, std::max(1U, d.entry_visits / kBatchShare) << tries);
+      mark_path(d, std::clamp(d.entry_visits / kBatchShare, 1U, kLargestMark) << tries);
       leave(d);
     }
   }
@@ -76,9 +77,9 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
       many = batch_of(read<Access::kShared>(at(last.block).visits() + last.edge));
     }
     check_values(d, d.item.values);
-    Values total = d.item.values;
-    for (float& value : total) {
-      value *= static_cast<float>(many);
+    Sums total;
+    for (int p = 0; p < S::kPlayers; ++p) {
+      total[p] = static_cast<double>(d.item.values[p]) * many;
     }
     back_up_open(d, total, many);
     d.counters.simulations += many;
@@ -99,11 +100,11 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
   mark_path(d, many);
   unmark(d, 0, elsewhere);
   inner.above = static_cast<uint32_t>(d.path.size());
-  uint32_t visits = d.entry_visits;
-  Values total{};
+  uint64_t visits = d.entry_visits;
+  Sums total{};
   for (uint32_t i = 0; i < many; ++i) {
     enter(inner, simulation + i, &visits);
-    if (!prefers_undo<S>() || i == 0) {
+    if (!undoes() || i == 0) {
       inner.state = *d.state;
     }
     uint32_t slot = d.entry;
@@ -117,7 +118,7 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
     }
     leave(inner);
     for (int p = 0; p < S::kPlayers; ++p) {
-      total[p] += value[p];
+      total[p] += static_cast<double>(value[p]);
     }
   }
   unmark(d, elsewhere, d.marks.size());
@@ -125,7 +126,8 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
   const BlockHeader& header = at(d.entry).header();
   const bool tried = P::Select::kOpening != Opening::kFirst ||
                      header.opened >= std::min<uint32_t>(header.count, expand_.limit(visits));
-  if (tried && visits >= std::max(kFewest, read<Access::kShared>(&root_visits_) / open_share_)) {
+  if (tried &&
+      visits >= std::max<uint64_t>(kFewest, read<Access::kShared>(&root_visits_) / open_share_)) {
     letting.next = kOpen;
   }
   leave(d);
@@ -135,14 +137,12 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
 // Lets `many` visits stand on the path until they are taken back; they leave the means as they are.
 template <GameState S, class P>
 void Tree<S, P>::mark_path(Descent& d, uint32_t many) {
-  const auto weight = static_cast<float>(many);
   for (const Step& step : d.path) {
     const Block block = at(step.block);
-    const auto n = static_cast<float>(read<Access::kShared>(block.visits() + step.edge));
-    const float given =
-        n > 0 ? weight * (read<Access::kShared>(block.sums() + step.edge) / n) : 0.0F;
-    add<Access::kShared>(block.visits() + step.edge, many);
-    update<Access::kShared>(block.sums() + step.edge, [&](float sum) { return sum + given; });
+    const auto n = static_cast<double>(read<Access::kShared>(block.visits() + step.edge));
+    const auto sum = static_cast<double>(read<Access::kShared>(block.sums() + step.edge));
+    const double given = n > 0 ? many * (sum / n) : 0.0;
+    add_results<Access::kShared>(step.block, step.edge, static_cast<int32_t>(many), given);
     d.marks.push_back({step.block, step.edge, many, given});
   }
 }
@@ -151,30 +151,29 @@ template <GameState S, class P>
 void Tree<S, P>::unmark(Descent& d, size_t from, size_t to) {
   for (size_t i = from; i < to; ++i) {
     const Mark& mark = d.marks[i];
-    const Block block = at(mark.block);
-    add<Access::kShared>(block.visits() + mark.edge, 0 - mark.visits);
-    update<Access::kShared>(block.sums() + mark.edge, [&](float sum) { return sum - mark.sum; });
+    add_results<Access::kShared>(mark.block, mark.edge, -static_cast<int32_t>(mark.visits),
+                                 -mark.sum);
   }
 }
 
 // Adds the sum of `many` results to the open nodes above them.
 template <GameState S, class P>
-void Tree<S, P>::back_up_open(Descent& d, Values total, uint32_t many) {
+void Tree<S, P>::back_up_open(Descent& d, Sums total, uint32_t many) {
   for (size_t i = d.path.size(); i > 0; --i) {
     const Step step = d.path[i - 1];
     const Block block = at(step.block);
-    if constexpr (HasRewards<S>) {
+    if (HasRewards<S> && pays_) {
       for (int p = 0; p < S::kPlayers; ++p) {
-        total[p] = static_cast<float>(many) * d.rewards[i - 1][p] + discount_ * total[p];
+        total[p] = static_cast<double>(many) * static_cast<double>(d.rewards[i - 1][p]) +
+                   static_cast<double>(discount_) * total[p];
       }
     } else if (discount_ != 1) {
-      for (float& v : total) {
-        v *= discount_;
+      for (double& v : total) {
+        v *= static_cast<double>(discount_);
       }
     }
-    const float sum = total[std::max(static_cast<int>(block.header().player), 0)];
-    add<Access::kShared>(block.visits() + step.edge, many);
-    update<Access::kShared>(block.sums() + step.edge, [&](float before) { return before + sum; });
+    add_results<Access::kShared>(step.block, step.edge, static_cast<int32_t>(many),
+                                 total[std::max(static_cast<int>(block.header().player), 0)]);
   }
   add<Access::kShared>(&root_visits_, many);
 }

@@ -6,7 +6,7 @@
 namespace mstrain::mcts {
 
 template <GameState S, class P>
-void Tree<S, P>::enter(Descent& d, uint64_t simulation, uint32_t* origin) {
+void Tree<S, P>::enter(Descent& d, uint64_t simulation, uint64_t* origin) {
   d.origin = origin;
   d.rng = random_.split(simulation);
   d.path.clear();
@@ -27,7 +27,7 @@ void Tree<S, P>::enter(Descent& d, uint64_t simulation, uint32_t* origin) {
 template <GameState S, class P>
 void Tree<S, P>::enter_root(Descent& d, uint64_t simulation) {
   enter(d, simulation, &root_visits_);
-  if (!prefers_undo<S>() || d.generation != generation_) {
+  if (!undoes() || d.generation != generation_) {
     d.state = *root_;
     d.generation = generation_;
   }
@@ -37,7 +37,7 @@ template <GameState S, class P>
 template <Access kAccess>
 Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
   enter_root(d, simulation);
-  const uint32_t visits = read<kAccess>(&root_visits_);
+  const uint64_t visits = read<kAccess>(&root_visits_);
   if constexpr (kAccess != Access::kPlain) {
     if (kAccess == Access::kShared && kGathers && visits >= kGatherFrom) {
       ++d.gathered_roots;
@@ -50,7 +50,7 @@ Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
 
 template <GameState S, class P>
 template <Access kAccess>
-Outcome Tree<S, P>::go_down(Descent& d, uint32_t* slot, uint32_t visits, bool eager) {
+Outcome Tree<S, P>::go_down(Descent& d, uint32_t* slot, uint64_t visits, bool eager) {
   S& state = *d.state;
   for (;;) {
     const int player = state.player();
@@ -95,7 +95,7 @@ Outcome Tree<S, P>::go_down(Descent& d, uint32_t* slot, uint32_t visits, bool ea
       if (d.claims) {
         if (const Outcome taken = claim(index); taken != Outcome::kLeaf) {
           d.entry = index;
-          d.entry_visits = visits;
+          d.entry_visits = static_cast<uint32_t>(std::min<uint64_t>(visits, kMostShown));
           return taken;
         }
       }
@@ -108,15 +108,18 @@ Outcome Tree<S, P>::go_down(Descent& d, uint32_t* slot, uint32_t visits, bool ea
     }
     const A taken = action(block, edge);
     visits = read<kAccess>(block.visits() + edge);
-    const Care care =
-        kAccess == Access::kShared && d.claims ? Care::kUpdate : mark<kAccess>(block, edge, visits);
+    const Care care = kAccess == Access::kShared && d.claims
+                          ? Care::kUpdate
+                          : mark<kAccess>(index, block, edge, static_cast<uint32_t>(visits));
     d.path.push({index, static_cast<uint16_t>(edge), care});
     state.apply(taken);
     if constexpr (kKeepsMoves) {
       d.moves.push(taken);
     }
     if constexpr (HasRewards<S>) {
-      d.rewards.push(state.rewards());
+      if (pays_) {
+        d.rewards.push(state.rewards());
+      }
     }
     slot = block.children() + edge;
   }
@@ -133,7 +136,7 @@ void Tree<S, P>::pass_chance(Descent& d) {
       d.moves.push(taken);
     }
     if constexpr (HasRewards<S>) {
-      const Values paid = state.rewards();
+      const Values paid = pays_ ? state.rewards() : Values{};
       for (int p = 0; p < S::kPlayers; ++p) {
         d.tail[p] += d.tail_discount * paid[p];
       }
@@ -144,7 +147,7 @@ void Tree<S, P>::pass_chance(Descent& d) {
 
 template <GameState S, class P>
 template <Access kAccess>
-uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_t visits) {
+uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint64_t visits) {
   Block block = at(index);
   BlockHeader& header = block.header();
   if (header.player < 0) {
@@ -170,7 +173,8 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_
     const auto n = static_cast<float>(visits);
     const uint32_t allowed = expand_.limit(n);
     if constexpr (kSamples) {
-      if (header.opened >= header.count && allowed > header.count && header.count < kMostEdges) {
+      if (samples_ && header.opened >= header.count && allowed > header.count &&
+          header.count < kMostEdges) {
         const A fresh = d.state->sample_action(d.rng);
         if (find(block, fresh) == header.count && append(d, slot, index, fresh) != kNoBlock) {
           block = at(index);
@@ -187,7 +191,7 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_
           return d.rng.below(open);
         }
       }
-      uint32_t edge = pick<kAccess>(block, n, limit);
+      uint32_t edge = pick<kAccess, false>(block, n, limit);
       if (edge < open) {
         return edge;
       }
@@ -200,9 +204,9 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint32_
 }
 
 // The edge to follow at a node visited `visits` times of which `limit` edges may be open; the first unopened one where that is to be opened.
-// Changes nothing.
+// Changes nothing. kHot: where most edges are chosen.
 template <GameState S, class P>
-template <Access kAccess>
+template <Access kAccess, bool kHot>
 [[gnu::always_inline]] inline uint32_t Tree<S, P>::pick(const Block& block, float visits,
                                                         uint32_t limit) {
   const BlockHeader& header = block.header();
@@ -215,12 +219,12 @@ template <Access kAccess>
   }
   Bound bound{};
   if (config_.solve) {
-    bound = {Solver::template floor<kAccess>(block, format_, open),
-             2 * Solver::pair_of(header.player) + 1};
+    bound = {solver_.template floor<kAccess>(block, format_, open),
+             2 * solver_.pair_of(header.player) + 1};
   }
   const typename P::Select::Node node = select_.node(visits);
-  const Scan scan =
-      scan_block<P, kAccess>(block, format_, select_, node, open, config_.solve ? &bound : nullptr);
+  const Scan scan = scan_block<P, kAccess, kHot>(block, format_, select_, node, open,
+                                                 config_.solve ? &bound : nullptr);
   if constexpr (P::Select::kOpening == Opening::kBestPrior) {
     if (open < limit) {
       const float value = scan.visits > 0 ? scan.value / scan.visits : 0.0F;
@@ -236,7 +240,7 @@ template <Access kAccess>
   // Every edge is proven (or scored NaN): the best of them.
   uint32_t best = 0;
   if (config_.solve) {
-    const float* low = Solver::low(block, format_, Solver::pair_of(header.player));
+    const float* low = solver_.low(block, format_, solver_.pair_of(header.player));
     for (uint32_t i = 1; i < open; ++i) {
       if (read<kAccess>(low + i) > read<kAccess>(low + best)) {
         best = i;
@@ -310,6 +314,14 @@ uint32_t Tree<S, P>::append(Descent& d, uint32_t* slot, uint32_t& index, A actio
     copy(larger.actions(format_), block.actions(format_), format_.action_bytes);
     larger.header().count = block.header().count;
     larger.header().opened = block.header().opened;
+    if ((block.header().flags & kExactFlag) != 0) {
+      larger.header().flags |= kExactFlag;
+      for (uint32_t column = 0; column < kPolicyColumn + format_.policy_columns; ++column) {
+        for (uint32_t i = 0; i < count; ++i) {
+          totals_.copy(Totals::key(index, column, i), Totals::key(larger_index, column, i));
+        }
+      }
+    }
     block.header().flags |= kMovedFlag;
     std::memcpy(&block.header(), &larger_index, sizeof larger_index);
     *slot = index = larger_index;
@@ -350,7 +362,7 @@ uint32_t Tree<S, P>::expand(Descent& d, uint32_t* slot, int player) {
       check(std::abs(total - 1) < 1e-3, "game: the probabilities of a chance state sum to {}",
             total);
     }
-  } else if constexpr (!kSamples) {
+  } else if (!samples_) {
     expand_.actions(*d.state, d.actions, d.rng);
     check(!d.actions.empty(), "game: player {} is to move and has no legal action", player);
   }
@@ -378,14 +390,15 @@ uint32_t Tree<S, P>::allocate(Descent& d, uint32_t words) {
   if constexpr (of_tree(kAccess) != Access::kShared) {
     return arena_.allocate(words);
   } else {
-    if (d.chunk.end - d.chunk.begin < words) [[unlikely]] {
-      arena_.close(d.chunk);
-      d.chunk = arena_.open(words);
-      if (d.chunk.end == d.chunk.begin) {
+    Arena::Chunk& chunk = *d.memory;
+    if (chunk.end - chunk.begin < words) [[unlikely]] {
+      arena_.close(chunk);
+      chunk = arena_.open(words);
+      if (chunk.end == chunk.begin) {
         return 0;
       }
     }
-    return std::exchange(d.chunk.begin, d.chunk.begin + words);
+    return std::exchange(chunk.begin, chunk.begin + words);
   }
 }
 
@@ -416,7 +429,7 @@ uint32_t Tree<S, P>::build(Descent& d, int player, std::span<const A> actions, u
     store_action(block, i, actions[i]);
   }
   if (config_.solve) {
-    Solver::clear(block, format_, 0, capacity);
+    solver_.clear(block, format_, 0, capacity);
   }
   return index;
 }

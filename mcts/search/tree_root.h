@@ -89,7 +89,7 @@ std::vector<RootEdge<ActionOf<S>>> Tree<S, P>::root_edges() const {
     return edges;
   }
   const Block block = at(root_child_);
-  const uint32_t pair = Solver::pair_of(block.header().player);
+  const uint32_t pair = solver_.pair_of(block.header().player);
   std::vector<float> improved;
   if constexpr (P::kGumbel) {
     if (gumbel_.planned()) {
@@ -98,17 +98,18 @@ std::vector<RootEdge<ActionOf<S>>> Tree<S, P>::root_edges() const {
   }
   double total = 0;
   for (uint32_t i = 0; i < block.header().count; ++i) {
-    RootEdge<A> edge{.action = action(block, i), .visits = block.visits()[i]};
-    edge.value = edge.visits > 0 ? static_cast<double>(block.sums()[i]) / edge.visits : 0;
+    RootEdge<A> edge{.action = action(block, i), .visits = visits_of(root_child_, i)};
+    edge.value = edge.visits > 0 ? sum_of(root_child_, i) / static_cast<double>(edge.visits) : 0;
     if constexpr (Columns::kPrior) {
       edge.prior = static_cast<double>(unpack_prior(block.priors(format_)[i]));
     }
     if (config_.solve) {
-      const float low = Solver::low(block, format_, pair)[i];
-      edge.proven = low >= Solver::high(block, format_, pair)[i];
+      const float low = solver_.low(block, format_, pair)[i];
+      edge.proven = low >= solver_.high(block, format_, pair)[i];
       edge.value = edge.proven ? static_cast<double>(low) : edge.value;
     }
-    edge.weight = improved.empty() ? edge.visits : static_cast<double>(improved[i]);
+    edge.weight =
+        improved.empty() ? static_cast<double>(edge.visits) : static_cast<double>(improved[i]);
     total += edge.weight;
     edges.push_back(edge);
   }
@@ -126,16 +127,16 @@ double Tree<S, P>::root_value() const {
   }
   const Block block = at(root_child_);
   if (config_.solve) {
-    const auto bounds = Solver::bounds(block, format_);
-    if (bounds.solved(mover())) {
-      return static_cast<double>(bounds.low[Solver::pair_of(block.header().player)]);
+    const auto bounds = solver_.bounds(block, format_);
+    if (solver_.solved(bounds, mover())) {
+      return static_cast<double>(bounds.low[solver_.pair_of(block.header().player)]);
     }
   }
   double sum = 0;
   double visits = 0;
   for (uint32_t i = 0; i < block.header().count; ++i) {
-    sum += static_cast<double>(block.sums()[i]);
-    visits += block.visits()[i];
+    sum += sum_of(root_child_, i);
+    visits += static_cast<double>(visits_of(root_child_, i));
   }
   return visits > 0 ? sum / visits : 0;
 }
@@ -149,7 +150,7 @@ std::vector<ActionOf<S>> Tree<S, P>::principal_variation() const {
     const Block block = at(index);
     uint32_t best = 0;
     for (uint32_t i = 1; i < block.header().count; ++i) {
-      if (block.visits()[i] > block.visits()[best]) {
+      if (visits_of(index, i) > visits_of(index, best)) {
         best = i;
       }
     }

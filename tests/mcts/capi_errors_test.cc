@@ -152,9 +152,10 @@ TEST(CApiErrors, ABrokenGameIsACodeInABatchOfSearches) {
     const std::vector<float> values(8, 0.0F);
     const std::vector<float> priors(8, 1.0F);
     uint32_t counts[2];
+    const mst_mcts_budget budget{8000, 0, 0};
     int code = MST_MCTS_OK;
     for (int round = 0; round < 2000 && code == MST_MCTS_OK; ++round) {
-      code = mst_mcts_gather(both, 2, 2, 4, nullptr, observations.data(), counts);
+      code = mst_mcts_gather(both, 2, &budget, 2, 4, nullptr, observations.data(), counts);
       if (code == MST_MCTS_OK) {
         code = mst_mcts_scatter(both, 2, counts[0] + counts[1], values.data(), priors.data());
       }
@@ -213,8 +214,9 @@ TEST(CApiErrors, WrongAnswersToABatchAreRefusedAndMayBeGivenAgain) {
   Handle h(game, "puct", "{seed: 1}");
   mst_mcts_set_root(h.search, &start);
   uint32_t count = 0;
+  const mst_mcts_budget budget{10000, 0, 0};
   for (int round = 0; round < 20; ++round) {
-    ASSERT_EQ(mst_mcts_gather(&h.search, 1, 2, 2, nullptr, nullptr, &count), MST_MCTS_OK);
+    ASSERT_EQ(mst_mcts_gather(&h.search, 1, &budget, 2, 2, nullptr, nullptr, &count), MST_MCTS_OK);
     if (count == 0) {
       continue;  // every descent ended in a finished game
     }

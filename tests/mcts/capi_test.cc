@@ -135,8 +135,9 @@ TEST(CApi, ManySearchesShareABatch) {
   std::vector<const void*> states(8);
   std::vector<float> observations(8 * game.observation_size);
   uint32_t counts[2];
+  const mst_mcts_budget budget{1000, 0, 0};
   for (int round = 0; round < 40; ++round) {
-    ASSERT_EQ(mst_mcts_gather(both, 2, 4, 8, states.data(), observations.data(), counts),
+    ASSERT_EQ(mst_mcts_gather(both, 2, &budget, 4, 8, states.data(), observations.data(), counts),
               MST_MCTS_OK);
     const uint32_t total = counts[0] + counts[1];
     ASSERT_GE(total, 2U);
@@ -146,7 +147,8 @@ TEST(CApi, ManySearchesShareABatch) {
     ASSERT_EQ(mst_mcts_scatter(both, 2, total, values.data(), priors.data()), MST_MCTS_OK)
         << mst_mcts_last_error();
   }
-  EXPECT_EQ(mst_mcts_gather(both, 2, 4, 7, states.data(), nullptr, counts), MST_MCTS_USAGE);
+  EXPECT_EQ(mst_mcts_gather(both, 2, &budget, 4, 7, states.data(), nullptr, counts),
+            MST_MCTS_USAGE);
 }
 
 // Races: a game for one player with rewards, through the table.
@@ -198,6 +200,171 @@ TEST(CApi, RewardsAreSummed) {
   mst_mcts_result(h.search, &summary);
   EXPECT_EQ(summary.best_action, 1);
   EXPECT_NEAR(summary.value, 0.75, 0.05);
+}
+
+// Two moves for each of two players, who are paid 0 to 10 each: no loss of one is the other's win.
+struct Deal {
+  int32_t ply;
+  int32_t taken;
+};
+mst_mcts_game deal_game() {
+  mst_mcts_game g{};
+  g.abi_version = MST_MCTS_ABI_VERSION;
+  g.players = 2;
+  g.state_size = sizeof(Deal);
+  g.max_actions = 2;
+  g.player = [](void*, const void* s) {
+    const int ply = static_cast<const Deal*>(s)->ply;
+    return ply == 2 ? MST_MCTS_TERMINAL : ply;
+  };
+  g.legal = [](void*, const void*, uint32_t* out, uint32_t* count) {
+    out[0] = 0;
+    out[1] = 1;
+    *count = 2;
+    return 0;
+  };
+  g.apply = [](void*, void* s, uint32_t a) {
+    auto* deal = static_cast<Deal*>(s);
+    deal->taken = 2 * deal->taken + static_cast<int32_t>(a);
+    ++deal->ply;
+    return 0;
+  };
+  // After 0: {5, 4} or {1, 0}. After 1: {10, 2} or {0, 1}. The second player likes 4 and 2 best, so 1 is right and brings 10.
+  g.returns = [](void*, const void* s, float* out) {
+    constexpr float kPaid[4][2] = {{5, 4}, {1, 0}, {10, 2}, {0, 1}};
+    const int32_t taken = static_cast<const Deal*>(s)->taken;
+    out[0] = kPaid[taken][0];
+    out[1] = kPaid[taken][1];
+    return 0;
+  };
+  return g;
+}
+
+TEST(CApi, ProvesByTheRangeThatAGameStatesAndNotWithoutOne) {
+  mst_mcts_game game = deal_game();
+  const Deal start{0, 0};
+  const mst_mcts_budget budget{200, 0, 0};
+  mst_mcts_search* search = nullptr;
+  EXPECT_EQ(mst_mcts_create(&game, "uct", "{solve: true}", &search), MST_MCTS_USAGE);
+  EXPECT_NE(std::string(mst_mcts_last_error()).find("min_return"), std::string::npos);
+  game.max_return = 10;
+  for (const char* policy : {"uct", "puct"}) {
+    GameHandle h(&game, policy, "{seed: 1, uct_c: 10, solve: true}");
+    mst_mcts_set_root(h.search, &start);
+    ASSERT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_OK)
+        << mst_mcts_last_error();
+    mst_mcts_summary summary{};
+    mst_mcts_result(h.search, &summary);
+    EXPECT_EQ(summary.proven, 1);
+    EXPECT_EQ(summary.value, 10);
+    EXPECT_EQ(summary.best_action, 1);
+  }
+  const auto fails = [&](const char* words) {
+    GameHandle h(&game, "uct", "{seed: 1}");
+    mst_mcts_set_root(h.search, &start);
+    EXPECT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_GAME);
+    EXPECT_NE(std::string(mst_mcts_last_error()).find(words), std::string::npos)
+        << mst_mcts_last_error();
+  };
+  game.max_return = 7;
+  fails("the range stated is [0, 7]");
+  game.max_return = 10;
+  game.zero_sum = 1;
+  fails("zero_sum is stated");
+  game.min_return = 11;
+  EXPECT_EQ(mst_mcts_create(&game, "uct", nullptr, &search), MST_MCTS_USAGE);
+}
+
+TEST(CApi, ZeroSumGamesAreSolvedByOneBound) {
+  const mst_mcts_game* game = nullptr;
+  ASSERT_EQ(mst_mcts_find_game("othello_4x4", &game), MST_MCTS_OK) << mst_mcts_last_error();
+  GameHandle h(game, "uct", "{seed: 1, solve: true}");
+  mst_mcts_set_root(h.search, first_state(*game).data());
+  const mst_mcts_budget budget{200000, 0, 0};
+  ASSERT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_OK);
+  mst_mcts_summary summary{};
+  mst_mcts_result(h.search, &summary);
+  EXPECT_EQ(summary.proven, 1);
+  EXPECT_EQ(summary.value, -1);  // the second player wins
+}
+
+TEST(CApi, EveryShippedGameIsSearched) {
+  int games = 0;
+  for (uint32_t i = 0; mst_mcts_game_name(i) != nullptr; ++i, ++games) {
+    const mst_mcts_game* game = nullptr;
+    ASSERT_EQ(mst_mcts_find_game(mst_mcts_game_name(i), &game), MST_MCTS_OK);
+    std::vector<char> state = first_state(*game);
+    const bool hidden = game->determinize != nullptr;
+    while (game->player(game->context, state.data()) == MST_MCTS_CHANCE) {
+      std::vector<uint32_t> actions(game->max_actions);
+      std::vector<float> shares(game->max_actions);
+      uint32_t count = 0;
+      ASSERT_EQ(game->chance(game->context, state.data(), actions.data(), shares.data(), &count),
+                0);
+      ASSERT_EQ(game->apply(game->context, state.data(), actions[0]), 0);
+    }
+    for (const char* policy : {"uct", "puct", hidden ? "information_set" : "uct_tuned"}) {
+      GameHandle h(game, policy, "{seed: 1}");
+      ASSERT_EQ(mst_mcts_set_root(h.search, state.data()), MST_MCTS_OK);
+      const mst_mcts_budget budget{300, 0, 0};
+      ASSERT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_OK)
+          << mst_mcts_game_name(i) << ": " << mst_mcts_last_error();
+      mst_mcts_summary summary{};
+      mst_mcts_result(h.search, &summary);
+      EXPECT_EQ(summary.simulations, 300U) << mst_mcts_game_name(i);
+      EXPECT_GE(summary.best_action, 0);
+      EXPECT_EQ(mst_mcts_advance(h.search, static_cast<uint32_t>(summary.best_action)),
+                MST_MCTS_OK);
+    }
+  }
+  EXPECT_EQ(games, 18);
+}
+
+// Undo where the game has it, hashes for graphs, sampled actions one by one.
+TEST(CApi, TakesBackSamplesAndMeetsPositionsAgain) {
+  const Deal start{0, 0};
+  const mst_mcts_budget budget{2000, 0, 0};
+  const auto run = [&](const mst_mcts_game& game, const char* policy) {
+    GameHandle h(&game, policy, "{seed: 1, uct_c: 10, puct_c: 10}");
+    mst_mcts_set_root(h.search, &start);
+    EXPECT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_OK)
+        << mst_mcts_last_error();
+    mst_mcts_summary summary{};
+    mst_mcts_result(h.search, &summary);
+    return summary;
+  };
+  mst_mcts_game game = deal_game();
+  const mst_mcts_summary copied = run(game, "uct");
+  game.undo = [](void* taken_back, void* s, uint32_t) {
+    auto* deal = static_cast<Deal*>(s);
+    deal->taken /= 2;
+    --deal->ply;
+    ++*static_cast<int*>(taken_back);
+    return 0;
+  };
+  int taken_back = 0;
+  game.context = &taken_back;
+  const mst_mcts_summary undone = run(game, "uct");
+  EXPECT_GT(taken_back, 1000);
+  EXPECT_EQ(copied.value, undone.value);
+  EXPECT_EQ(copied.best_action, 1);
+
+  mst_mcts_search* search = nullptr;
+  EXPECT_EQ(mst_mcts_create(&game, "graph", nullptr, &search), MST_MCTS_USAGE);
+  game.hash = [](void*, const void* s) {
+    const auto* deal = static_cast<const Deal*>(s);
+    return static_cast<uint64_t>(1 + deal->ply * 8 + deal->taken);
+  };
+  const mst_mcts_summary graph = run(game, "graph");
+  EXPECT_EQ(graph.best_action, 1);
+  EXPECT_EQ(graph.nodes, 7U);
+
+  game.legal = [](void*, const void*, uint32_t*, uint32_t*) { return 1; };  // must not be asked
+  game.sample_action = [](void*, const void*, uint64_t seed, uint32_t* action) {
+    *action = static_cast<uint32_t>(seed >> 63U);
+    return 0;
+  };
+  EXPECT_EQ(run(game, "widening").best_action, 1);
 }
 
 TEST(CApi, BrokenGamesAndWrongArgumentsAreCodes) {

@@ -81,9 +81,9 @@ TEST(BatchSearch, ACallbackOfTheWrongSizeIsNamed) {
   for (const BatchOptions& options : kOptions) {
     BatchSearch<Nim> search({.seed = 1}, options);
     set_roots(search, Nim{});
-    CallbackEvaluator wrong{[](std::span<const float>, size_t count, NetworkOutput& out) {
-      out.values.assign(count * 2 + 1, 0.0F);
-      out.priors.assign(count * 4, 1.0F);
+    CallbackEvaluator wrong{[](const NetworkInput& in, NetworkOutput& out) {
+      out.values.assign(in.movers.size() * 2 + 1, 0.0F);
+      out.priors.assign(in.movers.size() * 4, 1.0F);
     }};
     const std::string message = message_of<std::exception>([&] { search.run(wrong, 10); });
     EXPECT_NE(message.find("values for a batch of"), std::string::npos) << message;
@@ -107,15 +107,15 @@ TEST(CallbackEvaluator, OfTheWrongSizeIsNamedInEveryMode) {
   for (const Parallelism kind : {Parallelism::kSerial, Parallelism::kRoot, Parallelism::kLeaf,
                                  Parallelism::kTree, Parallelism::kDeterministic}) {
     Search<Nim, PuctPolicies> search({.seed = 1, .parallelism = kind, .threads = 3});
-    CallbackEvaluator values{[](std::span<const float>, size_t count, NetworkOutput& out) {
-      out.values.assign(count * 2 - 1, 0.0F);
+    CallbackEvaluator values{[](const NetworkInput& in, NetworkOutput& out) {
+      out.values.assign(in.movers.size() * 2 - 1, 0.0F);
     }};
     std::string message =
         message_of<std::exception>([&] { search.run(Nim{}, values, Budget::sims(100)); });
     EXPECT_NE(message.find("values for a batch of"), std::string::npos) << message;
-    CallbackEvaluator priors{[](std::span<const float>, size_t count, NetworkOutput& out) {
-      out.values.assign(count * 2, 0.0F);
-      out.priors.assign(count * 3, 1.0F);
+    CallbackEvaluator priors{[](const NetworkInput& in, NetworkOutput& out) {
+      out.values.assign(in.movers.size() * 2, 0.0F);
+      out.priors.assign(in.movers.size() * 3, 1.0F);
     }};
     message = message_of<std::exception>([&] { search.run(Nim{}, priors, Budget::sims(100)); });
     EXPECT_NE(message.find("priors for a batch of"), std::string::npos) << message;
@@ -134,7 +134,7 @@ TEST(GatherAndScatter, SurviveWhatIsWrong) {
   broken.set_root(Broken{.fault = Fault::kThrowInApply});
   EXPECT_EQ(message_of<std::exception>([&] {
               for (int round = 0; round < 200; ++round) {
-                broken.gather(leaves, 4);
+                broken.gather(leaves, 4, Budget::sims(10000));
                 fill(leaves);
                 broken.scatter(leaves);
               }
@@ -144,21 +144,20 @@ TEST(GatherAndScatter, SurviveWhatIsWrong) {
   Search<Nim, PuctPolicies> search({.seed = 1});
   EvalBatch<Nim> batch;
   search.set_root(Nim{});
-  search.gather(batch, 1);
+  search.gather(batch, 1, Budget::sims(1000));
   fill(batch);
   search.scatter(batch);
-  ASSERT_GT(search.gather(batch, 3), 1U);
+  ASSERT_GT(search.gather(batch, 3, Budget::sims(1000)), 1U);
   fill(batch);
   batch.items[1].values[0] = NAN;
   EXPECT_EQ(message_of<std::exception>([&] { search.scatter(batch); }),
             "evaluator: the value for player 0 is nan");
-  const uint64_t before = search.counters().simulations;
   EXPECT_EQ(search.tree().root_visits(), 0U);  // a new tree
-  search.gather(batch, 3);
+  search.gather(batch, 3, Budget::sims(1000));
   fill(batch);
   search.scatter(batch);
   EXPECT_GT(search.tree().root_visits(), 0U);
-  EXPECT_EQ(search.tree().root_visits(), search.counters().simulations - before);
+  EXPECT_EQ(search.tree().root_visits(), search.counters().simulations);
 }
 
 }  // namespace

@@ -84,23 +84,22 @@ TEST(BrokenEvaluators, EndInAnErrorInEveryMode) {
 
 TEST(BrokenEvaluators, CallbacksOfTheWrongSizeAreNamed) {
   Search<Nim, PuctPolicies> search({.seed = 1});
-  CallbackEvaluator right{
-      [](std::span<const float> observations, size_t count, NetworkOutput& out) {
-        EXPECT_EQ(observations.size(), count * 2);
-        out.values.assign(count * 2, 0.0F);
-        out.priors.assign(count * 4, 1.0F);
-      }};
+  CallbackEvaluator right{[](const NetworkInput& in, NetworkOutput& out) {
+    EXPECT_EQ(in.observations.size(), in.movers.size() * 2);
+    out.values.assign(in.movers.size() * 2, 0.0F);
+    out.priors.assign(in.movers.size() * 4, 1.0F);
+  }};
   EXPECT_EQ(search.run(Nim{}, right, Budget::sims(100)).counters.simulations, 100U);
-  CallbackEvaluator values{[](std::span<const float>, size_t count, NetworkOutput& out) {
-    out.values.assign(count, 0.0F);
+  CallbackEvaluator values{[](const NetworkInput& in, NetworkOutput& out) {
+    out.values.assign(in.movers.size(), 0.0F);
   }};
   EXPECT_NE(message_of<std::exception>([&] {
               search.run(Nim{}, values, Budget::sims(100));
             }).find("1 values for a batch of 1"),
             std::string::npos);
-  CallbackEvaluator priors{[](std::span<const float>, size_t count, NetworkOutput& out) {
-    out.values.assign(count * 2, 0.0F);
-    out.priors.assign(count * 3, 1.0F);
+  CallbackEvaluator priors{[](const NetworkInput& in, NetworkOutput& out) {
+    out.values.assign(in.movers.size() * 2, 0.0F);
+    out.priors.assign(in.movers.size() * 3, 1.0F);
   }};
   EXPECT_NE(message_of<std::exception>([&] {
               search.run(Nim{}, priors, Budget::sims(100));
@@ -119,7 +118,7 @@ TEST(Usage, MistakesAreNamed) {
   search.advance(2);
   EXPECT_EQ(search.tree().root().stones, 8);
   EXPECT_THROW(Search<Nim>({.memory_limit = 10}), Error);
-  EXPECT_THROW((Search<Corridor>({.solve = true})), Error);
+  EXPECT_THROW((Search<Corridor>({.solve = true}).set_root(Corridor{})), Error);
 }
 
 // Threads meet at every node of a small tree: real contention.

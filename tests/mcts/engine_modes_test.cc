@@ -123,6 +123,41 @@ TEST(SelfPlay, GamesDoNotDependOnThreadsGroupsOrTrees) {
   }
 }
 
+TEST(SelfPlay, ResultsAreSumsOfTheRewardsOnTheWay) {
+  RandomRollout rollout;
+  for (const double discount : {1.0, 0.5}) {
+    const std::function<Corridor(int64_t)> start = [](int64_t) { return Corridor{}; };
+    int played = 0;
+    self_play<UctPolicies, Corridor>({.seed = 2, .uct_c = 1, .discount = discount},
+                                     {.games = 12, .simulations = 20}, start, rollout,
+                                     [&](PlayedGame<Corridor>&& game) {
+                                       double expected = 0;
+                                       double weight = 1;
+                                       Corridor now;
+                                       for (const auto& move : game.moves) {
+                                         now.apply(move.action);
+                                         EXPECT_EQ(move.rewards[0], now.last);
+                                         expected += weight * static_cast<double>(now.last);
+                                         weight *= discount;
+                                       }
+                                       EXPECT_NEAR(game.returns[0], expected, 1e-6);
+                                       EXPECT_NE(game.returns[0], 0);
+                                       ++played;
+                                     });
+    EXPECT_EQ(played, 12);
+  }
+}
+
+TEST(SelfPlay, WithoutSimulationsIsAnError) {
+  RandomRollout rollout;
+  const std::function<Nim(int64_t)> start = [](int64_t) { return Nim{}; };
+  for (const int64_t simulations : {0, 1}) {
+    EXPECT_THROW((self_play<UctPolicies, Nim>({.seed = 2}, {.games = 3, .simulations = simulations},
+                                              start, rollout, [](PlayedGame<Nim>&&) {})),
+                 Error);
+  }
+}
+
 // A bandit as a learned model: action a pays a fixed reward, the state never changes.
 TEST(MuZero, FindsTheBestActionOfABandit) {
   for (const bool gumbel : {false, true}) {

@@ -1,6 +1,7 @@
 // Every game that comes with the library, through the checks that a game of a user's own gets.
 #include <gtest/gtest.h>
 
+#include "mcts/conformance.h"
 #include "mcts/games/connect_four.h"
 #include "mcts/games/game_2048.h"
 #include "mcts/games/go.h"
@@ -12,7 +13,6 @@
 #include "mcts/games/peg_solitaire.h"
 #include "mcts/games/racetrack.h"
 #include "mcts/games/tic_tac_toe.h"
-#include "tests/mcts/conformance.h"
 
 namespace mstrain::mcts {
 namespace {

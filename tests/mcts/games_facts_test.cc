@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "mcts/conformance.h"
 #include "mcts/games/connect_four.h"
 #include "mcts/games/game_2048.h"
 #include "mcts/games/go.h"
@@ -21,7 +22,6 @@
 #include "mcts/games/othello.h"
 #include "mcts/games/peg_solitaire.h"
 #include "mcts/games/tic_tac_toe.h"
-#include "tests/mcts/conformance.h"
 
 namespace mstrain::mcts {
 namespace {

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "tests/mcts/conformance.h"
+#include "mcts/conformance.h"
 #include "tests/mcts/nim.h"
 
 namespace mstrain::mcts {

@@ -11,6 +11,8 @@
 
 #include "mcts/evaluators.h"
 #include "mcts/registry.h"
+#include "mcts/search/graph_search.h"
+#include "mcts/search/keyed_search.h"
 #include "tests/mcts/engine_games.h"
 #include "tests/mcts/results.h"
 
@@ -97,6 +99,25 @@ TEST(Search, AnArenaNeverExceedsItsLimit) {
   }
 }
 
+struct ChanceTree : HashTree<8, 10> {  // by its actions alone
+  void chance(ChanceBuffer&) const {}
+};
+
+TEST(Search, GraphsAndTablesOfKeysPruneAtTheirLimit) {
+  RandomRollout rollout;
+  const SearchConfig config{.seed = 3, .memory_limit = 1 << 18};
+  GraphSearch<HashTree<8, 10>, Ucb1> graph(config);
+  const auto a = graph.run(HashTree<8, 10>{}, rollout, Budget::sims(20000));
+  EXPECT_LE(a.tree_bytes, uint64_t{1} << 18U);
+  EXPECT_GT(a.counters.prunings, 0U);
+  EXPECT_GE(edge_visits(a), 20000U - 1);
+  OpenLoopSearch<ChanceTree> keyed(config);
+  const auto b = keyed.run(ChanceTree{}, rollout, Budget::sims(20000));
+  EXPECT_LE(b.tree_bytes, uint64_t{1} << 18U);
+  EXPECT_GT(b.counters.prunings, 0U);
+  EXPECT_EQ(edge_visits(b) + 1, 20000U);
+}
+
 TEST(Search, CompactionKeepsWhatIsVisitedOften) {
   RandomRollout rollout;
   Search<HashTree<8, 10>> search({.seed = 3, .memory_limit = 1 << 20});
@@ -180,12 +201,22 @@ TEST(Search, TimeBudgetsAreKeptInEveryMode) {
 
 TEST(Search, StopsWhenTheLeaderIsStable) {
   RandomRollout rollout;
+  const auto expect_stable = [](const auto& result) {
+    EXPECT_EQ(result.stop, Stop::kStable);
+    EXPECT_LT(result.counters.simulations, 20000U);
+  };
+  const Budget budget{.simulations = 1000000, .stable = 500};
   Search<Nim> search({.seed = 3});
-  const auto result =
-      search.run(Nim{.stones = 5}, rollout, {.simulations = 1000000, .stable = 500});
-  EXPECT_EQ(result.stop, Stop::kStable);
-  EXPECT_LT(result.counters.simulations, 20000U);
+  const auto result = search.run(Nim{.stones = 5}, rollout, budget);
+  expect_stable(result);
   EXPECT_EQ(result.action, 1U);
+  // Also where values are proven meanwhile, of which the root is not.
+  Search<HashTree<3, 40>> proving({.seed = 3, .uct_c = 0.5, .solve = true});
+  expect_stable(proving.run(HashTree<3, 40>{}, rollout, budget));
+  GraphSearch<Nim> graph({.seed = 3});
+  expect_stable(graph.run(Nim{.stones = 9}, rollout, budget));
+  OpenLoopSearch<Gamble> open_loop({.seed = 3});
+  expect_stable(open_loop.run(Gamble{}, rollout, budget));
 }
 
 TEST(Search, GatherAndScatterByTheHost) {
@@ -194,7 +225,7 @@ TEST(Search, GatherAndScatterByTheHost) {
   EvalBatch<Tree10> batch;
   uint64_t total = 0;
   for (int round = 0; round < 50; ++round) {
-    const size_t n = search.gather(batch, 8);
+    const size_t n = search.gather(batch, 8, Budget::sims(1000));
     ASSERT_LE(n, 8U);
     for (auto& item : batch.items) {
       ASSERT_NE(item.state->player(), kTerminal);
@@ -207,8 +238,8 @@ TEST(Search, GatherAndScatterByTheHost) {
   }
   EXPECT_GT(total, 250U);
   EXPECT_EQ(edge_visits(search.result()) + 1, search.counters().simulations);
-  search.gather(batch, 4);
-  EXPECT_THROW(search.gather(batch, 4), Error);
+  search.gather(batch, 4, Budget::sims(1000));
+  EXPECT_THROW(search.gather(batch, 4, Budget::sims(1000)), Error);
   EXPECT_THROW(search.scatter({batch.items.subspan(1)}), Error);
 }
 
