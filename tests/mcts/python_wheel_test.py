@@ -1,8 +1,9 @@
 """usage: python_wheel_test.py SOURCE_FOLDER
-Builds the wheel of the Python module, installs it into an empty folder and runs its tests there. Skipped where no
-Python has NumPy, pip, setuptools and wheel (tests/interpreter.py). Nothing is fetched."""
+Builds the wheel of the Python module, installs it into an empty folder and runs its tests and the programs of docs/mcts.md
+there. Skipped where no Python has NumPy, pip, setuptools and wheel (tests/interpreter.py). Nothing is fetched."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,13 @@ def main():
         subprocess.run([python, "-m", "pip", "install", *offline, "--target", site, wheel], check=True)
         environment = {**os.environ, "PYTHONPATH": str(site)}
         shutil.copy(source / "test_mstrain_mcts.py", folder)  # beside the sources it would find them instead
-        return subprocess.run([python, "-m", "unittest", "test_mstrain_mcts"], cwd=folder, env=environment).returncode
+        subprocess.run([python, "-m", "unittest", "test_mstrain_mcts"], cwd=folder, env=environment, check=True)
+        page = (source.parent.parent / "docs/mcts.md").read_text()
+        programs = re.findall(r"^```python \S+\n(.*?)^```$", page, re.M | re.S)
+        assert programs, "docs/mcts.md shows no program in Python"
+        for program in programs:
+            subprocess.run([python, "-c", program], cwd=folder, env=environment, check=True)
+        return 0
 
 
 if __name__ == "__main__":
