@@ -7,7 +7,7 @@ install(TARGETS ${rooms} mstrain_options EXPORT mstrain_mctsTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/mstrain LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT mstrain_mctsTargets NAMESPACE mstrain_mcts:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mstrain_mcts)
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mstrain FILES_MATCHING
-        PATTERN "*.h" PATTERN "python" EXCLUDE)
+        PATTERN "*.h" PATTERN "example.c" PATTERN "python" EXCLUDE)
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/../core/base DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mstrain/core
         FILES_MATCHING PATTERN "*.h")
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/mstrain_mctsConfig.cmake.in
