@@ -7,7 +7,7 @@
 
 #include "core/base/json.h"
 #include "core/train/callback.h"
-#include "core/train/plan.h"
+#include "core/train/planned_run.h"
 #include "core/train/run_directory.h"
 #include "core/train/saver.h"
 
