@@ -504,7 +504,7 @@ size_t Search<S, P>::gather(EvalBatch<S>& batch, size_t max_leaves, const Budget
     reset_after_error();
     throw;
   }
-  batch.items = items_;
+  batch.items = std::span(items_).first(gathered_);
   return gathered_;
 }
 

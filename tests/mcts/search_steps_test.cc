@@ -66,6 +66,7 @@ void play_both_ways(const SearchConfig& config, size_t leaves, const Budget& bud
       steps.scatter(batch);
     }
     ASSERT_EQ(steps.gather(batch, leaves, budget), 0U);  // it stays over
+    ASSERT_TRUE(batch.items.empty());
     const auto same = steps.result();
     expect_equal(result, same);
     ASSERT_EQ(result.counters.simulations, same.counters.simulations);
