@@ -169,9 +169,13 @@ TEST(Profile, NamesAndTotalsAreThoseOfThePlan) {
 TEST(Profile, LayersAreScopesAndPartsThoseOfTheStep) {
   const KernelTime forward{
       "dot_general", "transformer.h.3.mlp.c_fc", StepPart::kForward, 0, 4'000'000'000, 8, 2};
-  const KernelTime other{
-      "dot_general", "transformer.h.10.mlp.c_fc", StepPart::kForward, 5'000'000'000, 6'000'000'000, 8,
-      2};
+  const KernelTime other{"dot_general",
+                         "transformer.h.10.mlp.c_fc",
+                         StepPart::kForward,
+                         5'000'000'000,
+                         6'000'000'000,
+                         8,
+                         2};
   const KernelTime backward{"layer_norm_grad", "transformer.ln_f", StepPart::kBackward,
                             6'000'000'000, 8'000'000'000};
   const KernelTime optimizer{"adamw", "optimizer", StepPart::kUpdate, 8'000'000'000, 9'000'000'000};
