@@ -171,6 +171,13 @@ Tolerance tolerance_for(const OpDef& op, Dtype dtype, std::span<const Tensor> in
              : Tolerance{rounding_of(dtype), scale};
 }
 
+Dtype compared_dtype(const Case& it, Dtype result) {
+  // Logits have the type of the head's operands, losses are f32.
+  const bool narrows = it.op->name.starts_with("linear_cross_entropy") && is_floating(result) &&
+                       size_of(it.dtype) < size_of(result);
+  return narrows ? it.dtype : result;
+}
+
 // Sums and products round at every term, relative to the largest of them; those of 16 bits are rounded once, from f32.
 double rounding_of(Dtype dtype) {
   switch (dtype) {

@@ -49,6 +49,10 @@ struct Tolerance {
 Tolerance tolerance_for(const OpDef& op, Dtype dtype, std::span<const Tensor> inputs,
                         std::span<const Tensor> expected);
 
+// The type whose rounding decides how near results of this type are: that of the result, or of what the operation stores on
+// the way to it.
+Dtype compared_dtype(const Case& it, Dtype result);
+
 // The relative error of a sum or a product of numbers of this type, as results of one operation are compared.
 double rounding_of(Dtype dtype);
 

@@ -227,8 +227,9 @@ void expect_shorter_types(const OpDef& op) {
     const auto expect_close = [&](const Tensors& actual, const Tensors& expected,
                                   const char* what) {
       for (size_t i = 0; i < expected.size(); ++i) {
-        Tolerance tolerance = tolerance_for(*it.op, expected[i].dtype(), {}, expected);
-        tolerance.relative = 4 * rounding_of(expected[i].dtype());
+        const Dtype dtype = compared_dtype(it, expected[i].dtype());
+        Tolerance tolerance = tolerance_for(*it.op, dtype, {}, expected);
+        tolerance.relative = 4 * rounding_of(dtype);
         tolerance.scale = std::max(tolerance.scale, 1.0);
         ASSERT_EQ(difference(actual[i], expected[i], tolerance), "") << what << ", " << i;
       }
@@ -259,8 +260,9 @@ void expect_both_modes(const OpDef& op) {
     for (size_t i = 0; i < eager.size(); ++i) {
       ASSERT_EQ(bit_difference(exact[i], eager[i]), "") << "input " << i;
       // Sums may be joined in another order.
-      Tolerance tolerance = tolerance_for(*it.op, eager[i].dtype(), x, eager);
-      tolerance.relative = rounding_of(eager[i].dtype());
+      const Dtype dtype = compared_dtype(it, eager[i].dtype());
+      Tolerance tolerance = tolerance_for(*it.op, dtype, x, eager);
+      tolerance.relative = rounding_of(dtype);
       ASSERT_EQ(difference(optimised[i], eager[i], tolerance), "") << "input " << i;
     }
     for (size_t i = 0; i < value.size(); ++i) {

@@ -28,6 +28,7 @@ void expect_close(const Case& it, const Tensors& actual, const Tensors& inputs,
     if (is_floating(dtype) && is_floating(it.dtype) && size_of(it.dtype) < size_of(dtype)) {
       dtype = it.op->name == "cast" ? dtype : Dtype::kF32;
     }
+    dtype = compared_dtype(it, dtype);
     ASSERT_EQ(difference(actual[i], expected[i], tolerance_for(*it.op, dtype, inputs, expected)),
               "")
         << "output " << i;
