@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -96,7 +97,7 @@ void RunRecord::write(const RunState& state) {
               {"micro_batch", plan_.micro},
               {"flops_per_token", plan_.cost.flops / tokens},
               {"planned_memory_bytes", plan_.total()},
-              {"peak_memory_bytes", peak_memory_bytes()},
+              {"peak_memory_bytes", std::max(peak_memory_bytes(), memory_before_)},
               {"memory_before_bytes", memory_before_},
               {"machine", start["machine"]}});
   for (const auto& [kind, value] : state.metrics) {

@@ -1,6 +1,8 @@
 // What the command prints, accepts and refuses, and with which exit status.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "core/base/isa.h"
 #include "core/base/json.h"
 #include "core/base/yaml.h"
@@ -160,7 +162,8 @@ TEST(Command, MistakesInAConfigurationNameFileLineKeyAndChoice) {
       {"log:", "parallel: {tensor: 2}\nlog:", "bad.yaml:10: parallel: unknown key"},
       {"type: char", "type: bpp", "did you mean bpe?"},
       {"num_layers: 2", "num_layers: \"2\"",
-       "bad.yaml:2: model.num_layers: expected an integer >= 1, found \"2\" in quotes, which make "
+       "bad.yaml:2: model.num_layers: expected an integer >= 1 and <= 4096, found \"2\" in quotes, "
+       "which make "
        "it text"},
       {"batch:", "\tbatch:", "bad.yaml:5: a tab indents this line"},
       {"lr: 1.0e-2, weight_decay: 0.1}", "lr: 1.0e-2", "bad.yaml:6: this '{' is never closed"},
@@ -401,6 +404,7 @@ TEST(DryRun, WeightsThatLackTensorsAreFound) {
   std::string more_layers = text;
   more_layers.replace(more_layers.find("\"n_layer\": 2"), 12, "\"n_layer\": 3");
   write_text(run.path("base/config.json"), more_layers);
+  std::filesystem::remove(run.path("base/MANIFEST.json"));  // or the change itself would be found
   write_text(run.path("tune.yaml"),
              "run: {name: tuned, threads: 1}\nmodel: {init: {from: " + run.path("base") +
                  "}}\ndata: {train: " + run.path("text.txt") +

@@ -123,7 +123,7 @@ def main():
         for file in ("vocab.json", "merges.txt"):
             assert (folder / "tuned" / file).read_bytes() == (folder / "gpt2" / file).read_bytes()
         python_of_page = interpreter.find("torch", "transformers")
-        if interpreter is None:
+        if python_of_page is None:
             print("the Python packages `torch` and `transformers` are not installed: bytes alone were compared")
         else:
             greedy, = (out for command, out in outputs.items() if command.endswith("--greedy"))

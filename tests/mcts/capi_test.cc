@@ -260,9 +260,9 @@ TEST(CApi, ProvesByTheRangeThatAGameStatesAndNotWithoutOne) {
     EXPECT_EQ(summary.best_action, 1);
   }
   const auto fails = [&](const char* words) {
-    GameHandle h(&game, "uct", "{seed: 1}");
+    GameHandle h(&game, "uct", "{seed: 1, uct_c: 10}");
     mst_mcts_set_root(h.search, &start);
-    EXPECT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_GAME);
+    EXPECT_EQ(mst_mcts_run(h.search, &budget, nullptr, nullptr, 0), MST_MCTS_GAME) << words;
     EXPECT_NE(std::string(mst_mcts_last_error()).find(words), std::string::npos)
         << mst_mcts_last_error();
   };
@@ -272,7 +272,7 @@ TEST(CApi, ProvesByTheRangeThatAGameStatesAndNotWithoutOne) {
   game.zero_sum = 1;
   fails("zero_sum is stated");
   game.min_return = 11;
-  EXPECT_EQ(mst_mcts_create(&game, "uct", nullptr, &search), MST_MCTS_USAGE);
+  EXPECT_EQ(mst_mcts_create(&game, "uct", nullptr, &search), MST_MCTS_GAME);
 }
 
 TEST(CApi, ZeroSumGamesAreSolvedByOneBound) {

@@ -128,6 +128,7 @@ TEST(SelfPlay, ResultsAreSumsOfTheRewardsOnTheWay) {
   for (const double discount : {1.0, 0.5}) {
     const std::function<Corridor(int64_t)> start = [](int64_t) { return Corridor{}; };
     int played = 0;
+    int paid = 0;  // a step on and then out pays 0 in sum
     self_play<UctPolicies, Corridor>({.seed = 2, .uct_c = 1, .discount = discount},
                                      {.games = 12, .simulations = 20}, start, rollout,
                                      [&](PlayedGame<Corridor>&& game) {
@@ -141,10 +142,11 @@ TEST(SelfPlay, ResultsAreSumsOfTheRewardsOnTheWay) {
                                          weight *= discount;
                                        }
                                        EXPECT_NEAR(game.returns[0], expected, 1e-6);
-                                       EXPECT_NE(game.returns[0], 0);
+                                       paid += game.returns[0] != 0 ? 1 : 0;
                                        ++played;
                                      });
     EXPECT_EQ(played, 12);
+    EXPECT_GT(paid, 0);
   }
 }
 
