@@ -65,7 +65,7 @@ using LayoutOfOp = OpTest;
 
 bool has_products(const OpDef& op) {
   return op.kind == OpKind::kContract || op.name.starts_with("attention") ||
-         op.name.starts_with("conv2d");
+         op.name.starts_with("conv2d") || op.name.starts_with("linear_cross_entropy");
 }
 
 void expect_same_results(const Case& it, const Tensors& inputs, const Tensors& expected,

@@ -85,12 +85,15 @@ class PackedProduct {
         const int64_t depth = std::min(depth_, p_.k - l);
         const float* block = packed == nullptr ? shared : packed + first * p_.k + l * width;
         if (packed == nullptr) {
-          // Threads that share columns read only what they have packed themselves.
+          // Threads that share columns read only what they have packed themselves; the next block lies elsewhere, so that they
+          // begin it together.
           const Range own = by_columns_ ? panels : chunk_of(width, panel_, thread, team);
           for (int64_t j = own.begin; j < own.end; j += panel_) {
             pack_panel(b, l, depth, first + j, shared + j * depth);
           }
-          wait(team);
+          if (!by_columns_) {
+            wait(team);
+          }
         }
         for (int64_t i = rows.begin; i < rows.end; i += kMostRows) {
           const Tile tile{i, std::min(kMostRows, rows.end - i), l, depth};
@@ -142,7 +145,7 @@ class PackedProduct {
   }
 
   void wait(int team) const {
-    if (team > 1 && !by_columns_) {
+    if (team > 1) {
 #pragma omp barrier
     }
   }

@@ -121,7 +121,7 @@ TEST(Planner, ProgramsAllocateWhatTheyPlan) {
 
 // A matrix that is read by ids and by a product, over micro-batches: both gradients run into the one sum.
 TEST(Planner, SumsOfATiedMatrixTakeOnePlace) {
-  constexpr int64_t kRows = 2000, kWidth = 64;
+  constexpr int64_t kRows = 20000, kWidth = 64;  // larger than what products work in
   const TensorType matrix{Dtype::kF32, {kRows, kWidth}};
   const TensorType tokens{Dtype::kI32, {4, 16}};
   const auto f = [](const Tensor& w, const Tensor& ids) {
