@@ -29,7 +29,10 @@ std::string print_state(const std::vector<TableState>& tables) {
 
 std::vector<TableState> parse_state(std::string_view bytes, const std::string& name) {
   ByteReader in(bytes, name);
-  in.require(!bytes.starts_with("MSECSTA1"), "written in form 1, this library reads form 2");
+  in.require(!bytes.starts_with("MSECSTA1"),
+             "written in form 1 by an earlier version, this one reads form 2; `ec_tool export` of "
+             "that version writes a file that `ec_tool import` of this one takes into a new "
+             "directory");
   in.require(bytes.starts_with(kStateMagic), "not the state of an embedding cache");
   in.take_bytes(kStateMagic.size());
   const auto count = in.take<uint64_t>();

@@ -101,7 +101,8 @@ class HostSlots {
   std::byte* records_ = nullptr;
   uint64_t record_space_ = 0;
 
-  // Index cells hold slot + 1 in the low bits and a piece of the id's hash above, so that most misses cost one load.
+  // Index cells hold slot + 1 in the low bits and a piece of the id's hash above, so that most misses cost one load. By hand: a library's flat
+  // map keeps ids in its cells, once more and in 12 to 16 bytes instead of 4, and finds them one by one.
   std::vector<uint32_t> cells_;
   uint32_t slot_mask_;
   std::vector<Id> ids_;

@@ -15,6 +15,7 @@ The library is found beside this file, in MSTRAIN_EMBEDDING_CACHE_LIBRARY, or wh
 import array
 import ctypes
 import json
+import operator
 import os
 import pathlib
 import warnings
@@ -118,7 +119,10 @@ def _memory(data, kind, what, writable=False):
         if hasattr(data, "__dlpack__"):
             return _tensor(data, kind, what)
         if isinstance(data, (list, tuple, range)) and kind == _INTEGER:
-            view = memoryview(array.array("q" if data and min(data) < 0 else "Q", data))
+            try:
+                view = memoryview(array.array("q" if data and min(data) < 0 else "Q", data))
+            except (OverflowError, TypeError) as error:
+                raise TypeError(f"{what}: expected {kind}: {error}") from None
         else:
             raise TypeError(f"{what}: expected memory with {kind} (NumPy, PyTorch, array), found {type(data).__name__}") from None
     codes, size = _BUFFER_CODES[kind]
@@ -144,6 +148,21 @@ def _room(out, count, width, what):
     if floats != count * width:
         raise Error(f"{what} has {floats} floats, expected {count} x {width}")
     return out, address, owner
+
+
+def _number(value, what):
+    """A step or an id of a commit."""
+    value = operator.index(value)
+    if not 0 <= value < 1 << 64:
+        raise Error(f"{what} is {value}")
+    return value
+
+
+def _blob(data):
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise TypeError(f"blob: expected bytes, found {type(data).__name__}") from None
 
 
 class Ticket:
@@ -187,7 +206,7 @@ class Cache:
         self._handle = None
         self._tickets = weakref.WeakSet()
         self._widths = {}
-        self._handle = _check(_lib.ec_open(options.encode(), commit))
+        self._handle = _check(_lib.ec_open(options.encode(), _number(commit, "commit")))
 
     def _open(self):
         if not self._handle:
@@ -225,7 +244,7 @@ class Cache:
 
     def prefetch(self, table, ids, step, training=True):
         address, count, _owner = _memory(ids, _INTEGER, "ids")
-        handle = _check(_lib.ec_prefetch(self._open(), table.encode(), address, count, step, int(training)))
+        handle = _check(_lib.ec_prefetch(self._open(), table.encode(), address, count, _number(step, "step"), int(training)))
         ticket = Ticket(self, handle, table, count)
         self._tickets.add(ticket)
         return ticket
@@ -244,29 +263,31 @@ class Cache:
 
     def commit(self, step, blob=b""):
         commit = ctypes.c_uint64()
-        _check(_lib.ec_commit(self._open(), step, blob, len(blob), ctypes.byref(commit)))
+        blob = _blob(blob)
+        _check(_lib.ec_commit(self._open(), _number(step, "step"), blob, len(blob), ctypes.byref(commit)))
         return commit.value
 
     def start_commit(self, step, blob=b""):
         """A commit that is written while training goes on: durable after wait_commit(); confirm_commit() removes older ones."""
         commit = ctypes.c_uint64()
-        _check(_lib.ec_start_commit(self._open(), step, blob, len(blob), ctypes.byref(commit)))
+        blob = _blob(blob)
+        _check(_lib.ec_start_commit(self._open(), _number(step, "step"), blob, len(blob), ctypes.byref(commit)))
         return commit.value
 
     def wait_commit(self, commit):
-        _check(_lib.ec_wait_commit(self._open(), commit))
+        _check(_lib.ec_wait_commit(self._open(), _number(commit, "commit")))
 
     def confirm_commit(self, commit):
-        _check(_lib.ec_confirm_commit(self._open(), commit))
+        _check(_lib.ec_confirm_commit(self._open(), _number(commit, "commit")))
 
     def evict(self, step):
         """Forgets rows that no update has touched for their table's ttl_steps; returns how many."""
         rows = ctypes.c_uint64()
-        _check(_lib.ec_evict(self._open(), step, ctypes.byref(rows)))
+        _check(_lib.ec_evict(self._open(), _number(step, "step"), ctypes.byref(rows)))
         return rows.value
 
     def export_delta(self, path, since=0, weights_only=False):
-        _check(_lib.ec_export_delta(self._open(), since, os.fsencode(path), int(weights_only)))
+        _check(_lib.ec_export_delta(self._open(), _number(since, "since"), os.fsencode(path), int(weights_only)))
 
     def import_delta(self, path):
         _check(_lib.ec_import_delta(self._open(), os.fsencode(path)))
@@ -296,7 +317,8 @@ class Reader:
     def __init__(self, directory, commit=0, host_rows=100000, read_threads=8):
         self._handle = None
         self._widths = {}
-        self._handle = _check(_lib.ec_reader_open(os.fsencode(directory), commit, host_rows, read_threads))
+        self._handle = _check(
+            _lib.ec_reader_open(os.fsencode(directory), _number(commit, "commit"), _number(host_rows, "host_rows"), read_threads))
 
     def _open(self):
         if not self._handle:
@@ -340,7 +362,7 @@ class Reader:
     def move_to(self, commit=0):
         """To a commit, or to the newest where that is of a later step; returns whether it moved."""
         moved = ctypes.c_int()
-        _check(_lib.ec_reader_move_to(self._open(), commit, ctypes.byref(moved)))
+        _check(_lib.ec_reader_move_to(self._open(), _number(commit, "commit"), ctypes.byref(moved)))
         return bool(moved.value)
 
     @property
