@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Compiles and runs the snippets of pages of docs/ against an installed mstrain, as a reader of the page would.
-Usage: scripts/check_docs.py PREFIX [PAGE...]     PREFIX: where `cmake --install` put it; PAGE: embedding_cache for docs/embedding_cache.md
+Usage: scripts/check_docs.py PREFIX PAGE...     PREFIX: where `cmake --install` put it; PAGE: embedding_cache for docs/embedding_cache.md
 
-A page has a frame, tests/docs/PAGE.cc: a program with what its C++ snippets take for granted, in which a line `// @cpp N` stands for the N-th
-of them; every one must be placed. Their includes and using-directives go where `// @includes` is. The program is built with the page's own CMake
-snippet, for a target `mine`. Python snippets run by themselves (MSTRAIN_PYTHON names the interpreter). Commands of a `console` snippet, lines
-that begin with `$ `, run beside the files that named snippets make: one that begins with ```yaml ads.yaml is written as ads.yaml."""
+There are two kinds of pages. One gives whole files: each snippet is named (```cpp tour.cc), CMakeLists.txt among them, and every program that
+this builds is run. tests/docs/PAGE.cmake, where there is one, is added to it. The other has a frame, tests/docs/PAGE.cc: a program with what its C++
+snippets take for granted, in which a line `// @cpp N` stands for the N-th of them; every one must be placed. Their includes and
+using-directives go where `// @includes` is. The program is built with the page's own CMake snippet, for a target `mine`.
+
+On both kinds Python snippets run by themselves (tests/interpreter.py finds a Python), and commands of a `console` snippet, lines that begin
+with `$ `, beside the files that named snippets make."""
 import os
 import pathlib
 import re
@@ -13,7 +16,10 @@ import subprocess
 import sys
 import tempfile
 
+COMPILED = ("c", "cpp", "cmake", "yaml")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+import interpreter  # noqa: E402
 
 
 class Snippet:
@@ -71,29 +77,49 @@ def run(command, where, directory, environment):
         sys.exit(f"{where}: {command} failed:\n{done.stdout}")
 
 
+def build_and_run(program, where, prefix, environment):
+    run(["cmake", "-S", program, "-B", program / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], where, program, environment)
+    run(["cmake", "--build", program / "build", "-j", str(os.cpu_count())], where, program, environment)
+    built = [path for path in sorted((program / "build").iterdir()) if path.is_file() and os.access(path, os.X_OK)]
+    if not built:
+        sys.exit(f"{where}: its CMake snippet builds no program")
+    for path in built:
+        run([path], where, program, environment)
+
+
 def check(page, prefix):
+    where, frame = f"docs/{page}.md", ROOT / "tests" / "docs" / f"{page}.cc"
     snippets = snippets_of(page)
-    of = {language: [s for s in snippets if s.language == language] for language in ("cpp", "cmake", "python", "console")}
-    libraries = [str(path) for path in (prefix / "lib").rglob("*.so") for path in (path.parent,)]
+    of = {language: [s for s in snippets if s.language == language] for language in COMPILED + ("python", "console")}
+    libraries = [str(path.parent) for path in (prefix / "lib").rglob("*.so")]
+    python = interpreter.find("numpy") or sys.executable
     environment = {**os.environ, "PATH": f"{prefix / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(prefix / "share/mstrain/python"),
                    "LD_LIBRARY_PATH": ":".join(dict.fromkeys(libraries))}
     skipped = []
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        if of["cpp"]:
+        folder = scratch / "page"
+        folder.mkdir()
+        for snippet in snippets:
+            if snippet.file:
+                (folder / snippet.file).write_text(snippet.text)
+        if frame.exists():
             program = scratch / "program"
             program.mkdir()
             (program / "main.cc").write_text(program_of(page, of["cpp"]))
-            (program / "CMakeLists.txt").write_text(
-                "cmake_minimum_required(VERSION 3.25)\nproject(mine LANGUAGES CXX)\nset(CMAKE_BUILD_TYPE Release)\n"
-                "add_executable(mine main.cc)\n" + "".join(s.text for s in of["cmake"]))
-            where = f"docs/{page}.md"
-            run(["cmake", "-S", program, "-B", program / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], where, scratch, environment)
-            run(["cmake", "--build", program / "build"], where, scratch, environment)
-            run([program / "build" / "mine"], where, program, environment)
-        python = os.environ.get("MSTRAIN_PYTHON", sys.executable)
+            (program / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(mine LANGUAGES CXX)\n"
+                                                    "add_executable(mine main.cc)\n" + "".join(s.text for s in of["cmake"]))
+            build_and_run(program, where, prefix, environment)
+        else:
+            for snippet in (s for language in COMPILED for s in of[language] if not s.file):
+                sys.exit(f"{snippet.where()}: this {snippet.language} snippet has no file name, so nothing builds it")
+            more = ROOT / "tests" / "docs" / f"{page}.cmake"
+            if more.exists():
+                with (folder / "CMakeLists.txt").open("a") as file:
+                    file.write(more.read_text())
+            build_and_run(folder, where, prefix, environment)
         for number, snippet in enumerate(of["python"]):
-            needs = [name for name in re.findall(r"^import (\w+)", snippet.text, flags=re.M)
+            needs = [name for name in re.findall(r"^(?:import|from) (\w+)", snippet.text, flags=re.M)
                      if subprocess.run([python, "-c", f"import {name}"], capture_output=True, env=environment).returncode != 0]
             if needs:
                 skipped.append(f"{snippet.where()}: {python} lacks {', '.join(needs)}")
@@ -101,24 +127,18 @@ def check(page, prefix):
             directory = scratch / f"python-{number}"
             directory.mkdir()
             run([python, "-c", snippet.text], snippet.where(), directory, environment)
-        shell = scratch / "shell"
-        shell.mkdir()
-        for snippet in snippets:
-            if snippet.file:
-                (shell / snippet.file).write_text(snippet.text)
         for snippet in of["console"]:
             for command in re.findall(r"^\$ (.*)$", snippet.text, flags=re.M):
-                run(command, snippet.where(), shell, environment)
-    print(f"docs/{page}.md: {len(of['cpp'])} C++, {len(of['python'])} Python and {len(of['console'])} console snippets work")
+                run(command, snippet.where(), folder, environment)
+    print(f"{where}: {len(of['cpp'])} C++, {len(of['python']) - len(skipped)} Python and {len(of['console'])} console snippets work")
     for reason in skipped:
         print(f"  skipped: {reason}")
 
 
 def main():
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    pages = sys.argv[2:] or sorted(path.stem for path in (ROOT / "tests" / "docs").glob("*.cc"))
-    for page in pages:
+    for page in sys.argv[2:]:
         check(page, pathlib.Path(sys.argv[1]).resolve())
 
 

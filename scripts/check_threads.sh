@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Runs what several threads do to one embedding cache under the thread sanitizer: the library as it ships, built alone, because libgomp, which
-# the suite's kernels use, makes the sanitizer report what is none. Takes minutes.   scripts/check_threads.sh [GTEST_FILTER]
+# the suite's kernels use, makes the sanitizer report what is none. With --all also every other test in which threads meet, in minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build-threads
-filter=${1:-'Concurrency.*:Vocabulary.Readers*:Commit.Started*:Commit.Closing*:Commit.Prefetch*:Misuse.TicketReleased*:Exactness.Stream*:ScarceMemory.*'}
-cmake -S embedding_cache -B "$build" -G Ninja -DMSTRAIN_SANITIZE=thread -DMSTRAIN_TESTS=ON >/dev/null
-cmake --build "$build" --target embedding_cache_test
-TSAN_OPTIONS=halt_on_error=1 "$build/tests/embedding_cache_test" --gtest_filter="$filter"
+test=embedding_cache_concurrency_test filter='*'
+if [ "${1:-}" = --all ]; then
+  test=embedding_cache_test
+  filter='Concurrency.*:Vocabulary.Readers*:Commit.Started*:Commit.Closing*:Commit.Prefetch*:Misuse.TicketReleased*:Exactness.Stream*:ScarceMemory.*'
+fi
+cmake -S embedding_cache -B "$build" -G Ninja -DMSTRAIN_SANITIZE=thread -DMSTRAIN_TESTS=ON -DCMAKE_UNITY_BUILD=ON >/dev/null
+cmake --build "$build" --target "$test"
+TSAN_OPTIONS=halt_on_error=1 "$build/tests/$test" --gtest_filter="$filter"

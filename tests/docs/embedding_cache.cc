@@ -1,6 +1,10 @@
 // What the snippets of docs/embedding_cache.md take for granted; scripts/check_docs.py puts them here, compiles and runs them.
-#include <algorithm>
+#include <fmt/core.h>
+
+#include <span>
 #include <vector>
+
+#include "core/base/error.h"
 
 // @includes
 
@@ -18,7 +22,8 @@ void train_and_serve() {
   constexpr uint64_t step = 1;
   constexpr float lr = 1e-3F;
   const std::vector<std::byte> user_blob(5);
-  std::vector<float> out(ids.size() * 81);
+  std::vector<float> values(ids.size() * 81);
+  float* out = values.data();
   std::vector<float> gradients(ids.size() * 81, 0.5F);
   {
     // @cpp 1
