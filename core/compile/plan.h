@@ -65,6 +65,7 @@ struct PlanStep {
   int pack = -1;       // of the plan's
   Cost cost;
   std::shared_ptr<const Kernel> kernel;       // null for loops
+  Backend backend = Backend::kCpu;            // whose kernel it is
   std::vector<std::pair<int, int>> in_place;  // what the kernel allows
   std::unique_ptr<LoopPlan> loop;
 };

@@ -126,13 +126,16 @@ class Printer {
   }
 
   void print(size_t number, const PlanStep& step) {
-    std::string workspace;
+    std::string machine;  // what differs between machines
+    if (step.kernel != nullptr && places_ == Places::kShown) {
+      machine = step.backend == Backend::kReference ? ", reference" : ", cpu";
+    }
     if (step.workspace >= 0 && places_ == Places::kShown) {
       const PlanBuffer& buffer = buffer_of(plan_, step.workspace);
-      workspace = fmt::format(", workspace {} bytes{}", buffer.bytes, place(buffer));
+      machine += fmt::format(", workspace {} bytes{}", buffer.bytes, place(buffer));
     }
     line("{} {}{}({}) -> {}; {:.0f} FLOP, {:.0f} bytes{}{}", number, step.name, attributes(step),
-         print(step.inputs), print(step.outputs), step.cost.flops, step.cost.bytes, workspace,
+         print(step.inputs), print(step.outputs), step.cost.flops, step.cost.bytes, machine,
          step.place.scope.empty() && step.place.part == StepPart::kForward
              ? ""
              : "  @" + to_string(step.place));

@@ -4,6 +4,7 @@
 #include "core/compile/passes.h"
 #include "core/compile/plan.h"
 #include "core/compile/schedule.h"
+#include "core/ir/fallback.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -142,14 +143,11 @@ class Planner {
     return result;
   }
 
-  const KernelEntry& kernel_for(const OpDef& op, const KernelRequest& request) {
-    const KernelEntry* entry = find_kernel(kernels_, op);
-    if (entry == nullptr || (entry->supports != nullptr && !entry->supports(request))) {
-      entry = find_kernel(Backend::kReference, op);
+  std::pair<const KernelEntry&, Backend> kernel_for(const KernelRequest& request) const {
+    if (const KernelEntry* entry = usable_kernel(kernels_, request)) {
+      return {*entry, kernels_};
     }
-    check(entry != nullptr, "{}: no backend has a kernel for {}", op.name,
-          request.outputs.empty() ? "" : to_string(request.outputs[0].type));
-    return *entry;
+    return {fallback_kernel(kernels_, request), Backend::kReference};
   }
 
   static std::vector<ViewType> views_in(const std::vector<PlanView>& views) {
@@ -163,8 +161,9 @@ class Planner {
   void prepare(PlanStep& step, std::vector<PlanView> inputs, const Node& node) {
     const std::vector<ViewType> outputs = views_in(step.outputs);
     std::vector<ViewType> views = views_in(inputs);
-    const KernelEntry& entry =
-        kernel_for(*step.op, {*step.op, step.attrs, views, outputs, options_.threads});
+    const auto [entry, backend] =
+        kernel_for({*step.op, step.attrs, views, outputs, options_.threads});
+    step.backend = backend;
     if (!entry.strided_inputs) {
       for (PlanView& input : inputs) {
         input = dense(input, node);
@@ -236,7 +235,7 @@ class Planner {
     const Attrs none;
     const KernelRequest request{copy_op(), none, std::span(&from, 1), std::span(&to, 1),
                                 options_.threads};
-    return std::make_shared<const Kernel>(kernel_for(request.op, request).prepare(request));
+    return std::make_shared<const Kernel>(kernel_for(request).first.prepare(request));
   }
 
   static OptimiseOptions optimisation(const PlanOptions& options) {

@@ -5,6 +5,7 @@
 #include "core/compile/widen.h"
 #include "core/exec/execute.h"
 #include "core/exec/threads.h"
+#include "core/ir/fallback.h"
 #include "core/ops/build.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
@@ -159,20 +160,16 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
   for (const TensorType& type : types) {
     out.push_back(ViewType::dense(type));
   }
-  const auto usable = [&](const KernelEntry* entry) {
-    return entry != nullptr &&
-           (entry->supports == nullptr || entry->supports({op, attrs, in, out, threads}));
-  };
-  const KernelEntry* entry = find_kernel(backend, op);
-  if (!usable(entry)) {
+  const KernelRequest wanted{op, attrs, in, out, threads};
+  const KernelEntry* entry = usable_kernel(backend, wanted);
+  if (entry == nullptr) {
     if (auto wide = apply_widened(op, inputs, attrs, types, backend, SourceLocation::current())) {
       return std::move(*wide);
     }
     if (op.decompose != nullptr) {
       return op.decompose(attrs, inputs);
     }
-    entry = find_kernel(Backend::kReference, op);
-    check(entry != nullptr, "{}: no backend has a kernel for it", op.name);
+    entry = &fallback_kernel(backend, wanted);
   }
   if (!entry->strided_inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {

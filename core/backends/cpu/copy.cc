@@ -145,7 +145,10 @@ void register_copy() {
   const auto prepare = [](const KernelRequest& request) {
     return copy_kernel(request.inputs[0], request.threads);
   };
-  register_kernel(Backend::kCpu, "copy", {.prepare = prepare, .strided_inputs = true});
+  // A reshape moves what strides cannot say: to dense, as a copy does.
+  for (const char* op : {"copy", "reshape"}) {
+    register_kernel(Backend::kCpu, op, {.prepare = prepare, .strided_inputs = true});
+  }
 }
 
 }  // namespace mstrain::cpu

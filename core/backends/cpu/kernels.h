@@ -14,6 +14,7 @@ void register_reduce();
 void register_scan();  // argmax, argmin, cumsum
 void register_dot_general();
 void register_index();
+void register_sort();
 void register_conv();
 void register_pool();
 void register_random();

@@ -14,6 +14,7 @@ void register_cpu_kernels() {
   cpu::register_scan();
   cpu::register_dot_general();
   cpu::register_index();
+  cpu::register_sort();
   cpu::register_conv();
   cpu::register_pool();
   cpu::register_random();

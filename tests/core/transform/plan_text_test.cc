@@ -40,7 +40,8 @@ TEST(PlanText, ShowsStepsBuffersAndFigures) {
   const std::string text = describe(compiled({kMatrix, kMatrix}, two_products).plan());
   EXPECT_THAT(text, AllOf(ContainsRegex("\nstep dot_general +2\n"), HasSubstr("\nFLOPs in a run"),
                           HasSubstr("\ninput 0 %0: f32[64, 64]\n"),
-                          HasSubstr("transient, 16384 bytes, steps "), HasSubstr("  @net\n")));
+                          HasSubstr("transient, 16384 bytes, steps "), HasSubstr(" bytes, cpu"),
+                          HasSubstr("  @net\n")));
 }
 
 TEST(PlanText, DigestsTellPlansApartAndNothingElse) {

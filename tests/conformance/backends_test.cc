@@ -1,0 +1,51 @@
+// Every operation has a fast kernel: none is left to the reference in silence.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/ir/fallback.h"
+#include "tests/conformance/cases.h"
+
+namespace mstrain {
+namespace {
+
+using FastOp = OpTest;
+
+bool has_kernel(const OpDef& op, const Case& it) {
+  Types types;
+  std::vector<ViewType> in, out;
+  for (const SampleInput& input : it.sample.inputs) {
+    types.push_back(input.type);
+    in.push_back(ViewType::dense(input.type));
+  }
+  for (const TensorType& type : op.infer(types, it.sample.attrs)) {
+    out.push_back(ViewType::dense(type));
+  }
+  return usable_kernel(Backend::kCpu, {op, it.sample.attrs, in, out, 2}) != nullptr;
+}
+
+// f64 is the type of oracles: these leave it to the reference.
+bool is_left(const Case& it) {
+  static constexpr std::string_view kOps[] = {"conv2d", "conv2d_input_grad", "conv2d_weight_grad",
+                                              "random", "quantize_blocks",   "stochastic_round"};
+  return it.dtype == Dtype::kF64 &&
+         std::find(std::begin(kOps), std::end(kOps), it.op->name) != std::end(kOps);
+}
+
+TEST_P(FastOp, RunsOnTheCpuBackend) {
+  for (const Case& it : cases_of(op())) {
+    // 16-bit floats may be computed as f32.
+    const bool widened = size_of(it.dtype) == 2 && is_floating(it.dtype);
+    EXPECT_NE(is_left(it), widened || op().decompose != nullptr || has_kernel(op(), it))
+        << to_string(it);
+  }
+}
+
+// Most movement is strides and needs no kernel.
+MSTRAIN_FOR_OPS(FastOp, [](const OpDef& op) {
+  return find_kernel(Backend::kReference, op) != nullptr &&
+         (op.kind != OpKind::kMovement || op.name == "reshape");
+});
+
+}  // namespace
+}  // namespace mstrain
