@@ -6,8 +6,7 @@
 
 namespace mstrain {
 
-// attention(q, k, v) of core/ops/attention.h with dropout at the site p.path(). While dropout is active, the
-// probabilities [b, h, t, s] are materialised.
+// attention(q, k, v) of core/ops/attention.h, in training with dropout of the probabilities at the site p.path().
 Tensor attention(const Params& p, const Tensor& q_bthd, const Tensor& k_bshd, const Tensor& v_bshe,
                  double dropout_rate, const AttentionOptions& options = {});
 

@@ -1,6 +1,9 @@
 // attention{causal, scale}: (q, k, v[, bias]) -> (out, lse[b, h, t]); bias[1|b, 1|h, t, s]
 // attention_grad{causal, scale}: (g, q, k, v[, bias], out, lse) -> (dq, dk, dv[, dbias])
 // lse is the logsumexp of the visible scores in the accumulation type; -inf where none is visible.
+// attention_dropout{…, rate, site, whole} and its gradient: two more inputs follow the bias, the key u32[2] and the offset i32[4]
+// of this part [b, h, t, s] in the draw for `whole`. A probability stays, and is divided by 1 - rate, where its uniform f32 number
+// (core/ops/random_draw.h) is below 1 - rate. lse is that of all visible scores.
 #include "core/ops/attention.h"
 
 #include <cmath>
@@ -9,6 +12,7 @@
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/dot_general.h"
+#include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -64,15 +68,45 @@ Inputs check_inputs(std::span<const TensorType> in, const Attrs& attrs) {
   return n;
 }
 
+// How many inputs say what is drawn.
+size_t drawn_inputs(const Attrs& attrs) { return attrs.find("rate") != nullptr ? 2 : 0; }
+
+void check_draw(std::span<const TensorType> in, const Inputs& n, const Attrs& attrs) {
+  const double rate = attrs.number("rate");
+  attrs.integer("site");
+  if (!(rate > 0 && rate < 1)) {
+    throw ShapeError(fmt::format("a dropout rate of {} is outside of (0, 1)", rate));
+  }
+  if (!(in[0] == TensorType{Dtype::kU32, {2}}) || !(in[1] == TensorType{Dtype::kI32, {4}})) {
+    throw ShapeError(fmt::format("the key is {} and the offset {}, not u32[2] and i32[4]",
+                                 to_string(in[0]), to_string(in[1])),
+                     "make a key with rng_key()");
+  }
+  const Shape& whole = attrs.ints("whole");
+  const Shape part{n.b, n.h, n.t, n.s};
+  bool fits = whole.rank() == 4;
+  for (int d = 0; fits && d < 4; ++d) {
+    fits = part[d] <= whole[d];
+  }
+  if (!fits) {
+    throw ShapeError(fmt::format("{} is no part of {}", to_string(part), to_string(whole)));
+  }
+}
+
 Types infer(std::span<const TensorType> in, const Attrs& attrs) {
-  expect_inputs(in, in.size() == 4 ? 4 : 3);
-  const Inputs n = check_inputs(in, attrs);
+  const size_t drawn = drawn_inputs(attrs);
+  expect_inputs(in, in.size() == drawn + 4 ? drawn + 4 : drawn + 3);
+  const Inputs n = check_inputs(in.first(in.size() - drawn), attrs);
+  if (drawn > 0) {
+    check_draw(in.last(drawn), n, attrs);
+  }
   const Dtype dtype = in[0].dtype;
   return {{dtype, {n.b, n.t, n.h, n.e}}, {accumulation_dtype(dtype), {n.b, n.h, n.t}}};
 }
 
 Types infer_grad(std::span<const TensorType> in, const Attrs& attrs) {
-  expect_inputs(in, in.size() == 7 ? 7 : 6);
+  const size_t drawn = drawn_inputs(attrs);
+  expect_inputs(in, in.size() == drawn + 7 ? drawn + 7 : drawn + 6);
   const auto forward = in.subspan(1, in.size() - 3);
   const Types outputs = infer(forward, attrs);
   const auto given = in.last(2);
@@ -81,7 +115,7 @@ Types infer_grad(std::span<const TensorType> in, const Attrs& attrs) {
                                  to_string(given[0]), to_string(given[1]), to_string(outputs[0]),
                                  to_string(outputs[1])));
   }
-  return Types(forward.begin(), forward.end());
+  return Types(forward.begin(), forward.end() - static_cast<std::ptrdiff_t>(drawn));
 }
 
 // [b, h, t, s]: scaled, biased, and -inf where a key is not visible.
@@ -99,7 +133,25 @@ Tensor scores(const Attrs& attrs, const Tensor& q, const Tensor& k, const Tensor
   return x;
 }
 
+// `x` [b, h, t, s] times what dropout multiplies probabilities by, which is 1 where nothing is drawn.
+Tensor dropped(const Attrs& attrs, std::span<const Tensor> drawn, const Tensor& x) {
+  if (drawn.empty()) {
+    return x;
+  }
+  const double keep = 1 - attrs.number("rate");
+  const Tensor u = apply1(random_ops()[0], {drawn[0], drawn[1]},
+                          {{"kind", std::string("uniform")},
+                           {"dtype", Dtype::kF32},
+                           {"shape", x.shape()},
+                           {"site", attrs.integer("site")},
+                           {"whole", attrs.ints("whole")}},
+                          kHere);
+  return x * where(less(u, keep), full(x.shape(), 1 / keep, x.dtype()), 0);
+}
+
 Tensors decompose(const Attrs& attrs, std::span<const Tensor> in) {
+  const auto drawn = in.last(drawn_inputs(attrs));
+  in = in.first(in.size() - drawn.size());
   const Tensor x = scores(attrs, widened(in[0]), widened(in[1]), in.size() == 4 ? &in[3] : nullptr);
   const Tensor greatest = stop_gradient(max(x, {3}, true));
   const Tensor shift = where(greater(greatest, -kInfinity), greatest, 0);
@@ -108,13 +160,17 @@ Tensors decompose(const Attrs& attrs, std::span<const Tensor> in) {
   const Tensor some = greater(total, 0);
   const Tensor divisor = where(some, total, 1);
   const Tensor lse = where(some, log(divisor) + shift, -kInfinity);
-  const Tensor out = dot_general(e / divisor, widened(in[2]), {"bhts", "bshe", "bthe"});
+  const Tensor p = dropped(attrs, drawn, e / divisor);
+  const Tensor out = dot_general(p, widened(in[2]), {"bhts", "bshe", "bthe"});
   return {cast(out, in[0].dtype()), squeeze(lse, 3)};
 }
 
-// Flash attention's backward formulas (Dao et al. 2022): p from lse, dS = p (dP - Σ g out).
+// Flash attention's backward formulas (Dao et al. 2022): p from lse, dS = p (dP - Σ g out). With dropout's factors f the result
+// is Σ p f v, so dP has f too, and Σ g out stays what it was.
 Tensors decompose_grad(const Attrs& attrs, std::span<const Tensor> in) {
-  const bool biased = in.size() == 7;
+  const size_t draws = drawn_inputs(attrs);
+  const auto drawn = in.subspan(in.size() - 2 - draws, draws);
+  const bool biased = in.size() - draws == 7;
   const Tensor g = widened(in[0]);
   const Tensor q = widened(in[1]);
   const Tensor k = widened(in[2]);
@@ -123,13 +179,14 @@ Tensors decompose_grad(const Attrs& attrs, std::span<const Tensor> in) {
   const Tensor lse = expand_dims(in[in.size() - 1], 3);
   const Tensor shift = where(greater(lse, -kInfinity), lse, 0);
   const Tensor p = exp(scores(attrs, q, k, biased ? &in[4] : nullptr) - shift);
-  const Tensor dp = dot_general(g, v, {"bthe", "bshe", "bhts"});
+  const Tensor dp = dropped(attrs, drawn, dot_general(g, v, {"bthe", "bshe", "bhts"}));
   const Tensor delta = expand_dims(transpose(sum(g * out, {3}), {0, 2, 1}), 3);
   const Tensor ds = p * (dp - delta);
   const double scale = attrs.number("scale");
-  Tensors result{cast(dot_general(ds, k, {"bhts", "bshd", "bthd"}) * scale, in[1].dtype()),
-                 cast(dot_general(ds, q, {"bhts", "bthd", "bshd"}) * scale, in[2].dtype()),
-                 cast(dot_general(p, g, {"bhts", "bthe", "bshe"}), in[3].dtype())};
+  Tensors result{
+      cast(dot_general(ds, k, {"bhts", "bshd", "bthd"}) * scale, in[1].dtype()),
+      cast(dot_general(ds, q, {"bhts", "bthd", "bshd"}) * scale, in[2].dtype()),
+      cast(dot_general(dropped(attrs, drawn, p), g, {"bhts", "bthe", "bshe"}), in[3].dtype())};
   if (biased) {
     Shape repeated;
     for (int i : {0, 1}) {
@@ -248,8 +305,22 @@ std::vector<Sample> samples(Dtype t) {
   return result;
 }
 
-std::vector<Sample> samples_grad(Dtype t) {
+// Each of them, as some part of a larger draw.
+std::vector<Sample> samples_dropout(Dtype t) {
   std::vector<Sample> result = samples(t);
+  for (Sample& sample : result) {
+    const Shape q = sample.inputs[0].type.shape;
+    const Shape k = sample.inputs[1].type.shape;
+    sample.attrs.set("rate", 0.3);
+    sample.attrs.set("site", int64_t{7} << 40);
+    sample.attrs.set("whole", Shape{q[0] + 3, q[2] + 3, q[1] + 3, k[1] + 3});
+    sample.inputs.push_back({{Dtype::kU32, {2}}, 0, 1e9});
+    sample.inputs.push_back({{Dtype::kI32, {4}}, 0, 4});
+  }
+  return result;
+}
+
+std::vector<Sample> with_cotangents(std::vector<Sample> result) {
   for (Sample& sample : result) {
     Types types;
     for (const SampleInput& input : sample.inputs) {
@@ -263,6 +334,9 @@ std::vector<Sample> samples_grad(Dtype t) {
   }
   return result;
 }
+
+std::vector<Sample> samples_grad(Dtype t) { return with_cotangents(samples(t)); }
+std::vector<Sample> samples_dropout_grad(Dtype t) { return with_cotangents(samples_dropout(t)); }
 
 constexpr OpDef kDefs[] = {
     {.name = "attention",
@@ -282,6 +356,22 @@ constexpr OpDef kDefs[] = {
      .decompose = decompose_grad,
      .cost = cost_grad,
      .samples = samples_grad},
+    // Lanes of vmap draw alike, and the lanes of a joined batch would not: a batch is decomposed.
+    {.name = "attention_dropout",
+     .infer = infer,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp,
+     .decompose = decompose,
+     .cost = cost,
+     .samples = samples_dropout,
+     .precision = Precision::kNarrow},
+    {.name = "attention_dropout_grad",
+     .infer = infer_grad,
+     .jvp = jvp_by_decomposition,
+     .vjp = vjp_by_decomposition,
+     .decompose = decompose_grad,
+     .cost = cost_grad,
+     .samples = samples_dropout_grad},
 };
 
 Tensors vjp(const Application& node, std::span<const Tensor> ct) {
@@ -291,7 +381,10 @@ Tensors vjp(const Application& node, std::span<const Tensor> ct) {
   Tensors inputs{ct[0]};
   inputs.insert(inputs.end(), node.inputs.begin(), node.inputs.end());
   inputs.insert(inputs.end(), node.outputs.begin(), node.outputs.end());
-  return apply(kDefs[1], inputs, node.attrs, kHere);
+  const size_t drawn = drawn_inputs(node.attrs);
+  Tensors results = apply(kDefs[drawn > 0 ? 3 : 1], inputs, node.attrs, kHere);
+  results.resize(results.size() + drawn);  // what is drawn has no derivative
+  return results;
 }
 
 // The dims of a bias that the operation wants: [1|b, 1|h, t, s].
@@ -323,7 +416,21 @@ Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOption
   if (options.bias) {
     inputs.push_back(fitted_bias(options.bias, x, k.tensor(), q.where()));
   }
-  return apply(kDefs[0], inputs, {{"causal", options.causal}, {"scale", scale}}, q.where())[0];
+  Attrs attrs{{"causal", options.causal}, {"scale", scale}};
+  if (!options.dropout || options.dropout->rate == 0) {
+    return apply(kDefs[0], inputs, attrs, q.where())[0];
+  }
+  const AttentionDropout& dropout = *options.dropout;
+  check(dropout.rate > 0 && dropout.rate < 1,
+        "attention: a dropout rate of {} is outside of [0, 1), at {}", dropout.rate,
+        to_string(q.where()));
+  const Shape all{x.dim(0), x.dim(2), x.dim(1), k.tensor().dim(1)};
+  inputs.push_back(dropout.key);
+  inputs.push_back(dropout.part ? dropout.part->offset : zeros({Dtype::kI32, {4}}));
+  attrs.set("rate", dropout.rate);
+  attrs.set("site", random_site(dropout.site));
+  attrs.set("whole", dropout.part ? dropout.part->whole : all);
+  return apply(kDefs[2], inputs, attrs, q.where())[0];
 }
 
 }  // namespace mstrain

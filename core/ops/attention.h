@@ -9,16 +9,26 @@
 
 #include <optional>
 
-#include "core/ir/arg.h"
+#include "core/ops/random.h"
 
 namespace mstrain {
 
 std::span<const OpDef> attention_ops();
 
+// Each probability stays, divided by 1 - rate, where its number of a draw [b, h, t, s] of uniform() is below 1 - rate; else it
+// is 0. Fast kernels draw inside their blocks.
+struct AttentionDropout {
+  double rate = 0;  // in [0, 1)
+  Tensor key;
+  std::string_view site = "dropout";
+  std::optional<RandomPart> part = {};  // none: the draw is the whole
+};
+
 struct AttentionOptions {
   bool causal = false;
   std::optional<double> scale;  // 1 / sqrt(d)
   Tensor bias;                  // added to the scaled scores; broadcasts to [b, h, t, s]
+  std::optional<AttentionDropout> dropout = {};
 };
 
 Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOptions& options = {});

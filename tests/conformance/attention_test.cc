@@ -1,5 +1,5 @@
 // The tiled kernels of attention at the edges of their tiles, for head dims from 16 to 256 and every form of bias, against
-// the decomposition on the reference backend.
+// the decomposition on the reference backend; with and without dropout.
 #include "core/ops/attention.h"
 
 #include <cmath>
@@ -17,7 +17,14 @@ struct Form {
   int bias;  // 0: none; 1: one for all; 2: by head; 3: by sequence; 4: by both
 };
 
-Case case_of(const Form& form, bool gradient) {
+struct Tested {
+  bool gradient, dropout;
+  std::string name() const {
+    return fmt::format("attention{}{}", dropout ? "_dropout" : "", gradient ? "_grad" : "");
+  }
+};
+
+Case case_of(const Form& form, const Tested& tested) {
   constexpr int64_t kBatch = 2, kHeads = 2;
   Sample sample{{{{Dtype::kF32, {kBatch, form.queries, kHeads, form.dim}}, -1.5, 1.5},
                  {{Dtype::kF32, {kBatch, form.keys, kHeads, form.dim}}, -1.5, 1.5},
@@ -28,8 +35,15 @@ Case case_of(const Form& form, bool gradient) {
                      form.keys};
     sample.inputs.push_back({{Dtype::kF32, bias}, -1, 1});
   }
-  if (gradient) {
-    const OpDef& forward = *find_op("attention");
+  if (tested.dropout) {
+    sample.attrs.set("rate", 0.2);
+    sample.attrs.set("site", int64_t{-3});
+    sample.attrs.set("whole", Shape{kBatch + 1, kHeads, form.queries, form.keys + 1});
+    sample.inputs.push_back({{Dtype::kU32, {2}}, 0, 1e9});
+    sample.inputs.push_back({{Dtype::kI32, {4}}, 0, 0.5});
+  }
+  if (tested.gradient) {
+    const OpDef& forward = *find_op(Tested{false, tested.dropout}.name());
     Types types;
     for (const SampleInput& input : sample.inputs) {
       types.push_back(input.type);
@@ -39,7 +53,7 @@ Case case_of(const Form& form, bool gradient) {
     sample.inputs.push_back({results[0], -1, 1});
     sample.inputs.push_back({results[1], 1, 3});
   }
-  return {find_op(gradient ? "attention_grad" : "attention"), Dtype::kF32, 0, sample};
+  return {find_op(tested.name()), Dtype::kF32, 0, sample};
 }
 
 // The true results of the forward pass in place of random ones.
@@ -73,19 +87,18 @@ std::vector<Form> forms() {
   return taken;
 }
 
-class AttentionTiles : public testing::TestWithParam<bool> {};
+class AttentionTiles : public testing::TestWithParam<Tested> {};
 
 TEST_P(AttentionTiles, GiveWhatTheReferenceGives) {
-  const bool gradient = GetParam();
   for (const Form& form : forms()) {
-    const Case it = case_of(form, gradient);
+    const Case it = case_of(form, GetParam());
     SCOPED_TRACE(to_string(it));
     Tensors inputs = inputs_of(it);
     Tensors expected;
     {
       const ContextScope scope(context_of(Backend::kReference));
-      if (gradient) {
-        make_consistent(inputs, case_of(form, false));
+      if (GetParam().gradient) {
+        make_consistent(inputs, case_of(form, {false, GetParam().dropout}));
       }
       expected = run(it, inputs);
     }
@@ -125,9 +138,10 @@ TEST_P(AttentionTiles, NeverHoldAllScores) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, AttentionTiles, testing::Bool(), [](const auto& tested) {
-  return tested.param ? "attention_grad" : "attention";
-});
+INSTANTIATE_TEST_SUITE_P(Of, AttentionTiles,
+                         testing::Values(Tested{false, false}, Tested{true, false},
+                                         Tested{false, true}, Tested{true, true}),
+                         [](const auto& tested) { return tested.param.name(); });
 
 }  // namespace
 }  // namespace mstrain

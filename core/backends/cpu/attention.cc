@@ -11,23 +11,25 @@ struct Forward {
   AttentionSizes n;
   HeadView q, k, v;
   Shape bias;  // strides; rank 0 without one
+  DropoutView dropout;
   int threads = 1;
   int parts = 1;  // of the queries of one head
 
   struct Buffers {
-    float *keys, *values, *queries, *scores, *sums,
-        *bias;  // [d, s] [s, e] [block, d] [block, block] [block, e]
-    Buffers(const AttentionSizes& n, Scratch& scratch)
+    // [d, s] [s, e] [block, d] [block, block] [block, e] [block, block]
+    float *keys, *values, *queries, *scores, *sums, *factors;
+    Buffers(const AttentionSizes& n, bool drops, Scratch& scratch)
         : keys(scratch.take(n.d * padded(n.s))),
           values(scratch.take(n.s * padded(n.e))),
           queries(scratch.take(kQueryBlock * padded(n.d))),
           scores(scratch.take(kQueryBlock * kKeyBlock)),
-          sums(scratch.take(kQueryBlock * padded(n.e))) {}
+          sums(scratch.take(kQueryBlock * padded(n.e))),
+          factors(scratch.take(drops ? kQueryBlock * kKeyBlock : 0)) {}
   };
 
   // Queries [first, first + rows) of the packed head, rows <= kQueryBlock.
-  void run_block(const Buffers& buffers, const BiasView& bias_view, int64_t first, int64_t rows,
-                 float* out, float* lse) const {
+  void run_block(const Buffers& buffers, const BiasView& bias_view, const DropoutView& drawn,
+                 int64_t head, int64_t first, int64_t rows, float* out, float* lse) const {
     const BlockLoops& loop = *loops().block;
     const int64_t ld_q = padded(n.d);
     const int64_t ld_o = padded(n.e);
@@ -63,6 +65,10 @@ struct Forward {
         if (key > 0) {
           loop.scale_rows(count, ld_o, factor, sums, ld_o);
         }
+        if (drawn.drops()) {
+          drawn.draw(n, head, first + r, count, key, width, buffers.factors);
+          multiply_rows(count, width, buffers.factors, scores);
+        }
         loop.product(count, n.e, width, scores, kKeyBlock, 1, buffers.values + key * ld_o, ld_o,
                      sums, ld_o, true);
       }
@@ -76,7 +82,8 @@ struct Forward {
     loop.copy_rows(rows, n.e, 1, buffers.sums, ld_o, out, n.h * n.e, false);
   }
 
-  void run_item(const KernelMemory& memory, int64_t item, const Buffers& buffers) const {
+  void run_item(const KernelMemory& memory, const DropoutView& drawn, int64_t item,
+                const Buffers& buffers) const {
     const int64_t head = item / parts;
     const auto part = static_cast<int>(item % parts);
     const int64_t b = head / n.h;
@@ -98,7 +105,7 @@ struct Forward {
     for (int64_t first = range.begin; first < range.end; first += kQueryBlock) {
       const int64_t rows = std::min(kQueryBlock, range.end - first);
       pack_rows(input(0, q), q, first, rows, n.d, buffers.queries, n.scale);
-      run_block(buffers, bias_view, first, rows, out + first * n.h * n.e, lse + first);
+      run_block(buffers, bias_view, drawn, head, first, rows, out + first * n.h * n.e, lse + first);
     }
   }
 };
@@ -120,8 +127,9 @@ Kernel prepare(const KernelRequest& request) {
                   HeadView(request.inputs[0].strides),
                   HeadView(request.inputs[1].strides),
                   HeadView(request.inputs[2].strides),
-                  {}};
-  if (request.inputs.size() == 4) {
+                  {},
+                  DropoutView(request, 0)};
+  if (request.inputs.size() - forward.dropout.inputs() == 4) {
     forward.bias = request.inputs[3].strides;
     // A dim of size 1 is shared.
     for (int d : {0, 1}) {
@@ -130,8 +138,10 @@ Kernel prepare(const KernelRequest& request) {
       }
     }
   }
-  if (Kernel few = attention_of_few_queries(request, n, forward.bias); few.run) {
-    return few;
+  if (!forward.dropout.drops()) {
+    if (Kernel few = attention_of_few_queries(request, n, forward.bias); few.run) {
+      return few;
+    }
   }
   const int64_t blocks = (n.t + kQueryBlock - 1) / kQueryBlock;
   forward.threads =
@@ -142,14 +152,17 @@ Kernel prepare(const KernelRequest& request) {
                             2 * forward.threads / std::max<int64_t>(n.heads(), 1), 1,
                             std::max<int64_t>(blocks, 1)));
   Scratch counter(nullptr);
-  const Forward::Buffers counted(n, counter);
+  const Forward::Buffers counted(n, forward.dropout.drops(), counter);
   const int64_t floats = counter.used();
   return {[forward, floats](const KernelMemory& memory) {
             float* const base = static_cast<float*>(memory.workspace);
+            const bool drops = forward.dropout.drops();
+            const DropoutView drawn = forward.dropout.of(memory, forward.n);
             parallel_items(forward.threads, forward.n.heads() * forward.parts,
                            [&](int64_t item, int thread) {
                              Scratch scratch(base + thread * floats);
-                             forward.run_item(memory, item, Forward::Buffers(forward.n, scratch));
+                             forward.run_item(memory, drawn, item,
+                                              Forward::Buffers(forward.n, drops, scratch));
                            });
           },
           forward.threads * floats * static_cast<int64_t>(sizeof(float))};
@@ -158,8 +171,10 @@ Kernel prepare(const KernelRequest& request) {
 }  // namespace
 
 void register_attention() {
-  register_kernel(Backend::kCpu, "attention",
-                  {.prepare = prepare, .supports = supports, .strided_inputs = true});
+  for (const char* op : {"attention", "attention_dropout"}) {
+    register_kernel(Backend::kCpu, op,
+                    {.prepare = prepare, .supports = supports, .strided_inputs = true});
+  }
 }
 
 }  // namespace mstrain::cpu

@@ -1,12 +1,15 @@
 // What the forward and backward kernels of attention share: sizes, packed operands of one head, visibility.
 #pragma once
 
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/loops.h"
 #include "core/backends/cpu/parallel.h"
+#include "core/ops/random_draw.h"
 
 namespace mstrain::cpu {
 
@@ -93,6 +96,71 @@ struct BiasView {
     }
   }
 };
+
+// The draw of attention_dropout: what probabilities are multiplied by.
+struct DropoutView {
+  float factor = 0;        // of those that stay; 0: no dropout
+  uint32_t threshold = 0;  // the upper 24 bits of the words below it stay
+  uint64_t site = 0;
+  Shape whole;
+  size_t input = 0;  // the key's; the offset's is the next
+  int64_t key_stride = 1, offset_stride = 1;
+  std::array<uint32_t, 2> key{};
+  std::array<int32_t, 4> offset{};
+
+  // `after`: how many inputs come after those two.
+  DropoutView(const KernelRequest& request, size_t after) {
+    const Attrs& attrs = request.attrs;
+    if (attrs.find("rate") != nullptr) {
+      input = request.inputs.size() - after - 2;
+      key_stride = request.inputs[input].strides[0];
+      offset_stride = request.inputs[input + 1].strides[0];
+      const auto keep = static_cast<float>(1 - attrs.number("rate"));
+      factor = static_cast<float>(1 / (1 - attrs.number("rate")));
+      threshold = static_cast<uint32_t>(std::ceil(keep * 0x1p24F));
+      site = static_cast<uint64_t>(attrs.integer("site"));
+      whole = attrs.ints("whole");
+    }
+  }
+  bool drops() const { return factor != 0; }
+  size_t inputs() const { return drops() ? 2 : 0; }
+  // The same with the key and the offset that a run was given. Throws Error where the part [b, h, t, s] leaves the whole.
+  DropoutView of(const KernelMemory& memory, const AttentionSizes& n) const {
+    DropoutView out = *this;
+    if (drops()) {
+      for (int64_t i = 0; i < 2; ++i) {
+        out.key[static_cast<size_t>(i)] =
+            static_cast<const uint32_t*>(memory.inputs[input])[i * key_stride];
+      }
+      for (int64_t i = 0; i < 4; ++i) {
+        out.offset[static_cast<size_t>(i)] =
+            static_cast<const int32_t*>(memory.inputs[input + 1])[i * offset_stride];
+      }
+      check_within({n.b, n.h, n.t, n.s}, whole, out.offset.data());
+    }
+    return out;
+  }
+  // Factors of queries i … of a head and keys first …, in rows of kKeyBlock.
+  void draw(const AttentionSizes& n, int64_t head, int64_t i, int64_t rows, int64_t first,
+            int64_t count, float* factors) const {
+    alignas(64) uint32_t words[2 * kKeyBlock];
+    const int64_t place = (offset[0] + head / n.h) * whole[1] + offset[1] + head % n.h;
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t start = (place * whole[2] + offset[2] + i + r) * whole[3] + offset[3] + first;
+      const int64_t skipped = start % 4;
+      loops().other->philox((skipped + count + 3) / 4, static_cast<uint64_t>(start / 4), site,
+                            key.data(), words);
+      loops().block->choose(count, words + skipped, threshold, factor, factors + r * kKeyBlock);
+    }
+  }
+};
+
+// x[r, j] *= y[r, j], both in rows of kKeyBlock.
+inline void multiply_rows(int64_t rows, int64_t columns, const float* y, float* x) {
+  for (int64_t r = 0; r < rows; ++r) {
+    loops().f32->mul_to(columns, y + r * kKeyBlock, x + r * kKeyBlock);
+  }
+}
 
 // Hands out aligned pieces of scratch memory; with a null base it only counts.
 class Scratch {

@@ -18,14 +18,15 @@ struct Backward {
   HeadView g, q, k, v, out;
   Shape lse;   // strides
   Shape bias;  // strides; rank 0 without one
+  DropoutView dropout;
   int64_t bias_batches = 1, bias_heads = 1;
   int threads = 1;
   int parts = 1;  // of the queries, and of the keys, of one head; 1: both at once
 
   struct Buffers {
     float *keys_columns, *keys, *values_columns, *queries, *cotangents, *delta, *shift;
-    float *scores, *products, *d_queries, *d_keys, *d_values, *row;
-    Buffers(const AttentionSizes& n, Scratch& scratch)
+    float *scores, *products, *d_queries, *d_keys, *d_values, *row, *factors;
+    Buffers(const AttentionSizes& n, bool drops, Scratch& scratch)
         : keys_columns(scratch.take(n.d * padded(n.s))),
           keys(scratch.take(n.s * padded(n.d))),
           values_columns(scratch.take(n.e * padded(n.s))),
@@ -38,7 +39,8 @@ struct Backward {
           d_queries(scratch.take(n.t * padded(n.d))),
           d_keys(scratch.take(n.s * padded(n.d))),
           d_values(scratch.take(n.s * padded(n.e))),
-          row(scratch.take(padded(n.e))) {}
+          row(scratch.take(padded(n.e))),
+          factors(scratch.take(drops ? kQueryBlock * kKeyBlock : 0)) {}
   };
 
   void pack(const KernelMemory& memory, const Task& task, const Buffers& buffers) const {
@@ -56,7 +58,7 @@ struct Backward {
     pack_rows(input(1, q), q, task.q.begin, rows, n.d, buffers.queries + task.q.begin * ld_q,
               n.scale);
     pack_rows(input(0, g), g, task.q.begin, rows, n.e, buffers.cotangents + task.q.begin * ld_o);
-    const size_t results = bias.rank() == 4 ? 5 : 4;
+    const size_t results = (bias.rank() == 4 ? 5 : 4) + dropout.inputs();
     const float* const lse_rows =
         static_cast<const float*>(memory.inputs[results + 1]) + b * lse[0] + h * lse[1];
     if (out.element == 1) {
@@ -76,8 +78,9 @@ struct Backward {
   }
 
   // Scores of queries [first, first + rows) and keys [key, key + keys), and what follows from them.
-  void run_block(const Task& task, const Buffers& buffers, const BiasView& bias_view, float* d_bias,
-                 int64_t first, int64_t rows, int64_t key, int64_t keys) const {
+  void run_block(const Task& task, const Buffers& buffers, const BiasView& bias_view,
+                 const DropoutView& drawn, float* d_bias, int64_t first, int64_t rows, int64_t key,
+                 int64_t keys) const {
     const BlockLoops& loop = *loops().block;
     const int64_t ld_q = padded(n.d);
     const int64_t ld_o = padded(n.e);
@@ -96,8 +99,16 @@ struct Backward {
         loop.product(count, width, n.e, buffers.cotangents + (first + r) * ld_o, ld_o, 1,
                      buffers.values_columns + key, ld_k, products, kKeyBlock, false);
       }
+      const bool drops = drawn.drops() && width > 0;
+      if (drops) {
+        drawn.draw(n, task.head, first + r, count, key, width, buffers.factors);
+        multiply_rows(count, width, buffers.factors, products);
+      }
       bias_view.add_to(block, first + r, key);
       loop.softmax_grad_step(block, products, buffers.shift + first + r, buffers.delta + first + r);
+      if (drops) {  // what the values were weighted with
+        multiply_rows(count, width, buffers.factors, scores);
+      }
       for (int64_t i = 0; d_bias != nullptr && i < count; ++i) {
         const int64_t query = first + r + i;
         loops().f32->add_to(n.visible(query, key, keys), products + i * kKeyBlock,
@@ -133,7 +144,7 @@ struct Backward {
   }
 
   void run_task(const KernelMemory& memory, const Task& task, const Buffers& buffers,
-                float* d_bias) const {
+                const DropoutView& drawn, float* d_bias) const {
     const int64_t ld_q = padded(n.d);
     const int64_t ld_o = padded(n.e);
     pack(memory, task, buffers);
@@ -152,7 +163,7 @@ struct Backward {
       for (int64_t first = task.q.begin; first < task.q.end; first += kQueryBlock) {
         const int64_t rows = std::min(kQueryBlock, task.q.end - first);
         if (n.visible(first + rows - 1, key, keys) > 0) {
-          run_block(task, buffers, bias_view, d_bias, first, rows, key, keys);
+          run_block(task, buffers, bias_view, drawn, d_bias, first, rows, key, keys);
         }
       }
     }
@@ -173,7 +184,8 @@ struct Backward {
   }
 
   // Heads that share a bias belong to one item, in which its gradient is summed.
-  void run_biased(const KernelMemory& memory, int64_t item, const Buffers& buffers) const {
+  void run_biased(const KernelMemory& memory, const DropoutView& drawn, int64_t item,
+                  const Buffers& buffers) const {
     float* const d_bias = static_cast<float*>(memory.outputs[3]) + item * n.t * n.s;
     std::fill_n(d_bias, n.t * n.s, 0.0F);
     const int64_t bias_b = item / bias_heads;
@@ -182,24 +194,25 @@ struct Backward {
          ++b) {
       for (int64_t h = bias_heads == 1 ? 0 : bias_h; h < (bias_heads == 1 ? n.h : bias_h + 1);
            ++h) {
-        run_task(memory, {b * n.h + h, {0, n.t}, {0, n.s}, true, true}, buffers, d_bias);
+        run_task(memory, {b * n.h + h, {0, n.t}, {0, n.s}, true, true}, buffers, drawn, d_bias);
       }
     }
   }
 
-  void run_plain(const KernelMemory& memory, int64_t item, const Buffers& buffers) const {
+  void run_plain(const KernelMemory& memory, const DropoutView& drawn, int64_t item,
+                 const Buffers& buffers) const {
     if (parts == 1) {
-      run_task(memory, {item, {0, n.t}, {0, n.s}, true, true}, buffers, nullptr);
+      run_task(memory, {item, {0, n.t}, {0, n.s}, true, true}, buffers, drawn, nullptr);
       return;
     }
     const int64_t head = item / (2 * parts);
     const auto part = static_cast<int>(item % (2 * parts));
     if (part < parts) {
       run_task(memory, {head, chunk_of(n.t, kQueryBlock, part, parts), {0, n.s}, true, false},
-               buffers, nullptr);
+               buffers, drawn, nullptr);
     } else {
       run_task(memory, {head, {0, n.t}, chunk_of(n.s, kKeyBlock, part - parts, parts), false, true},
-               buffers, nullptr);
+               buffers, drawn, nullptr);
     }
   }
 };
@@ -210,7 +223,8 @@ Kernel prepare(const KernelRequest& request) {
   const auto in = request.inputs;
   const Shape& q = in[1].type.shape;
   const Shape& v = in[3].type.shape;
-  const bool biased = in.size() == 7;
+  const DropoutView dropout(request, 2);
+  const bool biased = in.size() - dropout.inputs() == 7;
   const AttentionSizes n{q[0],
                          q[1],
                          v[1],
@@ -226,7 +240,8 @@ Kernel prepare(const KernelRequest& request) {
                     HeadView(in[3].strides),
                     HeadView(in[in.size() - 2].strides),
                     in.back().strides,
-                    {}};
+                    {},
+                    dropout};
   const int64_t blocks = (std::max(n.t, n.s) + kQueryBlock - 1) / kQueryBlock;
   backward.threads =
       useful_threads(request.threads, n.heads() * blocks, 2 * n.heads() * n.t * n.s * (n.d + n.e));
@@ -243,17 +258,19 @@ Kernel prepare(const KernelRequest& request) {
     items = backward.parts == 1 ? items : items * 2 * backward.parts;
   }
   Scratch counter(nullptr);
-  const Backward::Buffers counted(n, counter);
+  const Backward::Buffers counted(n, dropout.drops(), counter);
   const int64_t floats = counter.used();
   return {[backward, floats, items, biased](const KernelMemory& memory) {
             float* const base = static_cast<float*>(memory.workspace);
+            const bool drops = backward.dropout.drops();
+            const DropoutView drawn = backward.dropout.of(memory, backward.n);
             parallel_items(backward.threads, items, [&](int64_t item, int thread) {
               Scratch scratch(base + thread * floats);
-              const Backward::Buffers buffers(backward.n, scratch);
+              const Backward::Buffers buffers(backward.n, drops, scratch);
               if (biased) {
-                backward.run_biased(memory, item, buffers);
+                backward.run_biased(memory, drawn, item, buffers);
               } else {
-                backward.run_plain(memory, item, buffers);
+                backward.run_plain(memory, drawn, item, buffers);
               }
             });
           },
@@ -263,8 +280,10 @@ Kernel prepare(const KernelRequest& request) {
 }  // namespace
 
 void register_attention_grad() {
-  register_kernel(Backend::kCpu, "attention_grad",
-                  {.prepare = prepare, .supports = supports, .strided_inputs = true});
+  for (const char* op : {"attention_grad", "attention_dropout_grad"}) {
+    register_kernel(Backend::kCpu, op,
+                    {.prepare = prepare, .supports = supports, .strided_inputs = true});
+  }
 }
 
 }  // namespace mstrain::cpu

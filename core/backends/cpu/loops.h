@@ -101,6 +101,8 @@ struct BlockLoops {
   // s becomes p = exp(s - lse), zero beyond what is visible, and dp becomes p (dp - delta).
   void (*softmax_grad_step)(const ScoreBlock& block, float* dp, const float* lse,
                             const float* delta);
+  // y[i] = factor where the upper 24 bits of words[i] are below `threshold`, else 0.
+  void (*choose)(int64_t n, const uint32_t* words, uint32_t threshold, float factor, float* y);
   // Row i of y times factor[i].
   void (*scale_rows)(int64_t rows, int64_t n, const float* factor, float* y, int64_t ld);
   // result[i] = x[i] · y[i]

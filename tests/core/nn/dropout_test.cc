@@ -210,6 +210,34 @@ TEST_F(DroppedAttention, DropsProbabilitiesNotValues) {
   expect_equal(select(kept, 3, 0), select(kept, 3, 1));
 }
 
+// Each sample's probabilities are drawn by its place in the batch.
+TEST_F(DroppedAttention, IsOfTheBatchInAnyPartOfIt) {
+  const ContextScope scope(context_);
+  const Tensor x = random_tensor({6, 7, 2, 4}, 5);
+  const auto on = [&](const Tensor& part, int64_t first) {
+    const RandomScope random(rng_key(3), SamplePart{scalar(first, Dtype::kI32), part.dim(0), 6});
+    return attention(root_ / "attn", part, part, part, 0.4, {.causal = true});
+  };
+  const Tensor whole = on(x, 0);
+  for (const int64_t first : {0, 2, 4}) {
+    expect_near(on(slice(x, 0, first, first + 2), first), slice(whole, 0, first, first + 2));
+  }
+}
+
+TEST_F(DroppedAttention, NeverMakesTheScoresInEitherDirection) {
+  const ContextScope scope(context_);
+  constexpr int64_t kLength = 1024;
+  const auto loss = [&](const Tensor& x) {
+    const RandomScope random(rng_key(3));
+    return sum(square(attention(root_ / "attn", x, x, x, 0.1, {.causal = true})));
+  };
+  Tensors captures;
+  const GraphPtr graph = trace_program(
+      Types{{Dtype::kF32, {1, kLength, 2, 16}}},
+      [&](std::span<const Tensor> x) { return Tensors{grad(loss)(x[0])}; }, &captures);
+  EXPECT_LT(compile(*graph)->memory().arena, 2 * kLength * kLength * 4 / 2);
+}
+
 TEST_F(DroppedAttention, MultiHeadProjectsQueriesAndMemory) {
   const Tensor x = random_tensor({2, 3, 6}, 1);
   const Tensor memory = random_tensor({2, 5, 4}, 2);

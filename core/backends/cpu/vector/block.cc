@@ -164,6 +164,14 @@ void copy_rows(int64_t rows, int64_t columns, float factor, const float* x, int6
   }
 }
 
+void choose(int64_t n, const uint32_t* words, uint32_t threshold, float factor, float* y) {
+  const auto limit = static_cast<int32_t>(threshold);
+  MSTRAIN_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = static_cast<int32_t>(words[i] >> 8) < limit ? factor : 0.0F;
+  }
+}
+
 void scale_rows(int64_t rows, int64_t n, const float* factor, float* y, int64_t ld) {
   for (int64_t i = 0; i < rows; ++i, y += ld) {
     const float f = factor[i];
@@ -345,8 +353,9 @@ MSTRAIN_FLATTEN void to_normal(int64_t n, const uint32_t* words, float* y) {
 
 extern const BlockLoops kBlockLoops;
 extern const OtherLoops kOtherLoops;
-const BlockLoops kBlockLoops = {kWidth,       product,           transpose,  copy_rows,
-                                softmax_step, softmax_grad_step, scale_rows, dot_rows};
+const BlockLoops kBlockLoops = {kWidth,    product,      transpose,
+                                copy_rows, softmax_step, softmax_grad_step,
+                                choose,    scale_rows,   dot_rows};
 const OtherLoops kOtherLoops = {adamw, transpose32, transpose64, philox, to_uniform, to_normal};
 
 }  // namespace mstrain::cpu::MSTRAIN_ISA

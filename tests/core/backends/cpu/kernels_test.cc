@@ -346,6 +346,29 @@ TEST(CpuKernels, AttentionOfFewerQueriesOfOtherWidthWithBias) {
   }
 }
 
+// A part of a larger draw, whose rows begin anywhere in the generator's blocks of four words.
+TEST(CpuKernels, AttentionWithDropoutDrawsWhatTheReferenceDraws) {
+  for (const auto& [t, s, causal] :
+       {std::tuple(1, 1, false), {64, 64, true}, {150, 150, true}, {70, 133, false}}) {
+    for (const int64_t h : {1, 3}) {  // one head: queries and keys are spread over threads
+      const Attrs attrs{{"causal", causal},
+                        {"scale", 0.3},
+                        {"rate", 0.25},
+                        {"site", int64_t{12345}},
+                        {"whole", Shape{5, h + 1, t + 2, s + 3}}};
+      const Tensor key = tensor<uint32_t>(std::vector<uint32_t>{17, 4}, {2});
+      const Tensor offset = tensor<int32_t>(std::vector<int32_t>{3, 1, 2, 3}, {4});
+      Tensors inputs{random({2, t, h, 20}, 51), random({2, s, h, 20}, 52),
+                     random({2, s, h, 24}, 53), key, offset};
+      expect_right("attention_dropout", inputs, attrs, 5e-6);
+      const Tensors out = run("attention_dropout", inputs, attrs, Backend::kReference);
+      inputs.insert(inputs.begin(), random(out[0].shape(), 54));
+      inputs.insert(inputs.end(), {out[0], out[1]});
+      expect_right("attention_dropout_grad", inputs, attrs, 5e-6);
+    }
+  }
+}
+
 TEST(CpuKernels, AttentionOfMoreQueriesThanKeysLeavesTheFirstOnesEmpty) {
   const Attrs attrs{{"causal", true}, {"scale", 0.2}};
   Tensors inputs{random({1, 90, 2, 16}, 27), random({1, 20, 2, 16}, 28),
