@@ -20,6 +20,11 @@
 
 namespace mstrain {
 
+// Of two fractions.
+inline double normal_of(double u, double v) {
+  return std::sqrt(-2 * std::log(1 - u)) * std::cos(6.283185307179586 * v);
+}
+
 struct RandomStream {
   PhiloxKey key;
   uint64_t site = 0;
@@ -42,8 +47,7 @@ struct RandomStream {
   double normal(Dtype dtype, uint64_t i) const {
     const bool wide = dtype == Dtype::kF64;
     const double u = wide ? fraction53(4 * i) : fraction24(2 * i);
-    const double v = wide ? fraction53(4 * i + 2) : fraction24(2 * i + 1);
-    return std::sqrt(-2 * std::log(1 - u)) * std::cos(6.283185307179586 * v);
+    return normal_of(u, wide ? fraction53(4 * i + 2) : fraction24(2 * i + 1));
   }
 };
 
