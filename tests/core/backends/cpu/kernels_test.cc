@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/isa.h"
 #include "core/base/log.h"
 #include "core/base/rng.h"
 #include "core/ir/fallback.h"
@@ -164,7 +165,7 @@ TEST(CpuKernels, ProductsOfViewsInEveryOrientation) {
   }
 }
 
-// The product with operand `which` packed beforehand, from memory that it has left; false where the library takes it as it
+// The product with operand `which` packed beforehand, from memory that it has left; false where the kernel takes it as it
 // lies.
 bool check_packed(const Tensors& inputs, const Attrs& attrs, double tolerance, size_t which = 1) {
   const OpDef& op = *find_op("dot_general");
@@ -205,27 +206,29 @@ bool check_packed(const Tensors& inputs, const Attrs& attrs, double tolerance, s
 }
 
 TEST(CpuKernels, ProductsWithAPackedMatrix) {
-  int packed = 0;
   for (bool transpose_b : {false, true}) {
-    const auto with = [&](const std::string& epilogue) {
-      return product(false, transpose_b, epilogue);
-    };
     for (int64_t rows : {1, 7, 300}) {
       for (Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
         const double tolerance = dtype == Dtype::kF32 ? 2e-6 : 1e-2;
+        // One row reads a matrix only once, and 16 bits are f32 where the processor has no products of them.
+        const bool must = rows > 1 && dtype == Dtype::kF32;
+        const auto check = [&](const Tensors& inputs, const std::string& epilogue) {
+          EXPECT_TRUE(check_packed(inputs, product(false, transpose_b, epilogue), tolerance) ||
+                      !must)
+              << rows << " rows, epilogue '" << epilogue << "'";
+        };
         const Tensor a = cast(random({rows, 70}, 20), dtype);
         const Tensor b = cast(random(transpose_b ? Shape{65, 70} : Shape{70, 65}, 21), dtype);
         const Tensor bias = cast(random({65}, 22), dtype);
-        packed += check_packed({a, b}, with(""), tolerance);
-        packed += check_packed({a, b, bias}, with("bias"), tolerance);
+        check({a, b}, "");
+        check({a, b, bias}, "bias");
         if (dtype == Dtype::kF32) {
           const Tensor addend = random({rows, 65}, 23);
-          packed += check_packed({a, b, addend}, with("add"), tolerance);
-          packed += check_packed({a, b, bias, addend}, with("bias add"), tolerance);
-          packed += check_packed({a, b, addend}, with("scale add"), tolerance);
+          check({a, b, addend}, "add");
+          check({a, b, bias, addend}, "bias add");
+          check({a, b, addend}, "scale add");
           for (const char* activation : {"gelu", "gelu_tanh", "relu", "silu"}) {
-            packed +=
-                check_packed({a, b, bias}, with(fmt::format("bias {}", activation)), tolerance);
+            check({a, b, bias}, fmt::format("bias {}", activation));
           }
         }
       }
@@ -233,11 +236,10 @@ TEST(CpuKernels, ProductsWithAPackedMatrix) {
       Attrs turned = product(false, transpose_b);
       turned.set("dims", std::string(transpose_b ? "ab,cb->ca" : "ab,bc->ca"));
       const Tensor b = random(transpose_b ? Shape{rows, 70} : Shape{70, rows}, 24);
-      packed += check_packed({random({65, 70}, 25), b}, turned, 2e-6, 0);
+      // oneDNN, which makes it with AVX-512, may take one that is transposed as it lies.
+      EXPECT_TRUE(check_packed({random({65, 70}, 25), b}, turned, 2e-6, 0) || rows == 1 ||
+                  isa() >= Isa::kAvx512);
     }
-  }
-  if (packed == 0) {
-    GTEST_SKIP() << "the library packs nothing on this processor";
   }
 }
 
