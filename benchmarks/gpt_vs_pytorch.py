@@ -27,6 +27,11 @@ SIZES = {  # layers, heads, width, sequence, batch, vocabulary, steps a round
     "small": (12, 12, 768, 256, 4, 50257, 1),
     "long": (6, 6, 384, 1024, 2, 65, 2),
 }
+# What limits PyTorch, oneDNN and MKL below it as MSTRAIN_ISA limits mstrain.
+LIMITS = {
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+}
 
 
 def torch_contender(spec, threads, compiled):
@@ -143,6 +148,8 @@ class Contender:
 def race(name, options):
     *spec, steps = SIZES[name]
     env = dict(os.environ, OMP_NUM_THREADS=str(options.threads))
+    if options.isa:
+        env.update(LIMITS[options.isa], MSTRAIN_ISA=options.isa)
     words = [str(x) for x in spec]
     commands = {"mstrain": [options.step, *words, "2", str(options.threads), options.recompute]}
     for kind in ["eager", "compiled"] if not options.no_compile else ["eager"]:
@@ -157,7 +164,7 @@ def race(name, options):
         if turn % 3 == 0:
             products.append(ours.products())
     result = {"size": name, "threads": options.threads, "rounds": options.rounds, "steps_per_round": steps,
-              "recompute": options.recompute}
+              "recompute": options.recompute, "isa": options.isa or "best"}
     for kind, racer in racers.items():
         step_seconds = statistics.median(racer.seconds)
         result[kind] = {"step_seconds": step_seconds, "peak_bytes": racer.peak,
@@ -183,6 +190,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--recompute", default="none", help="mstrain's memory.recompute: none, selective or full")
+    parser.add_argument("--isa", choices=LIMITS, help="limit all contenders to these instructions (default: the machine's best)")
     parser.add_argument("--no-compile", action="store_true", help="race eager PyTorch only")
     parser.add_argument("--json", action="store_true", help="print one JSON object a size")
     parser.add_argument("--contender", help=argparse.SUPPRESS)

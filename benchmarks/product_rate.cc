@@ -6,8 +6,8 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <oneapi/dnnl/dnnl.hpp>
 
+#include "core/backends/cpu/onednn.h"
 #include "core/ops/dot_general.h"
 
 namespace mstrain {
@@ -83,7 +83,7 @@ double seconds_of(const std::function<void()>& run) {
 
 double seconds_of(const Shape3& s, int threads) {
   omp_set_num_threads(threads);
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const dnnl::engine& engine = cpu::onednn_engine();  // limited as MSTRAIN_ISA says
   dnnl::stream stream(engine);
   std::vector<float> a(static_cast<size_t>(s.batch * s.m * s.k));
   std::vector<float> b(static_cast<size_t>(s.batch * s.k * s.n));
