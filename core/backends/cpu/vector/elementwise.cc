@@ -49,39 +49,33 @@ void select(int64_t n, const void* const* inputs, void* output) {
 // Classes of types: whether integers are among them.
 constexpr bool kFloating = false, kNumeric = true, kAny = true;
 
+// F takes one T or two.
+template <class T, class F>
+constexpr TileLoop loop_of(F) {
+  if constexpr (std::is_invocable_v<F, T>) {
+    return unary<T, F>;
+  } else {
+    return binary<T, F>;
+  }
+}
+
 template <bool integers, class F>
-constexpr ElementwiseLoop loops_of_one(const char* name, F) {
-  ElementwiseLoop loop{name, unary<float, F>, unary<double, F>};
+constexpr ElementwiseLoop loops_of(const char* name, F f) {
+  ElementwiseLoop loop{name, loop_of<float>(f), loop_of<double>(f)};
   if constexpr (integers) {
-    loop.i64 = unary<int64_t, F>;
+    loop.i64 = loop_of<int64_t>(f);
   }
   return loop;
-}
-template <bool integers, class F>
-constexpr ElementwiseLoop loops_of_two(const char* name, F) {
-  ElementwiseLoop loop{name, binary<float, F>, binary<double, F>};
-  if constexpr (integers) {
-    loop.i64 = binary<int64_t, F>;
-  }
-  return loop;
-}
-template <class F>
-constexpr TileLoop one(F) {
-  return unary<uint8_t, F>;
-}
-template <class F>
-constexpr TileLoop two(F) {
-  return binary<uint8_t, F>;
 }
 
 // clang-format off
 #define ONE(name) [](auto x) { return scalar::name(x); }
 #define TWO(name) [](auto x, auto y) { return scalar::name(x, y); }
-#define UNARY(name, types, ...) loops_of_one<types>(#name, ONE(name)),
-#define BINARY(name, types, ...) loops_of_two<types>(#name, TWO(name)),
-#define COMPARISON(name, ...) loops_of_two<true>(#name, TWO(name)),
-#define CONDITION1(name, ...) {#name, nullptr, nullptr, nullptr, one(ONE(name))},
-#define CONDITION2(name, ...) {#name, nullptr, nullptr, nullptr, two(TWO(name))},
+#define UNARY(name, types, ...) loops_of<types>(#name, ONE(name)),
+#define BINARY(name, types, ...) loops_of<types>(#name, TWO(name)),
+#define COMPARISON(name, ...) loops_of<true>(#name, TWO(name)),
+#define CONDITION1(name, ...) {#name, nullptr, nullptr, nullptr, loop_of<uint8_t>(ONE(name))},
+#define CONDITION2(name, ...) {#name, nullptr, nullptr, nullptr, loop_of<uint8_t>(TWO(name))},
 #define SELECTION(name) {#name, select<float>, select<double>, select<int64_t>},
 #define CONVERSION(name) {#name},
 // clang-format on
