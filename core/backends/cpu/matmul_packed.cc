@@ -157,26 +157,44 @@ class PackedProduct {
     if (p_.b_column != 1) {
       loops_.transpose(width, depth, from, p_.b_column, to, panel_);
     } else {
-      for (int64_t r = 0; r < depth; ++r) {
-        std::copy_n(from + r * p_.b_row, width, to + r * panel_);
-      }
+      loops_.copy_rows(depth, width, 1, from, p_.b_row, to, panel_, false);
     }
     for (int64_t r = 0; width < panel_ && r < depth; ++r) {
       std::fill(to + r * panel_ + width, to + (r + 1) * panel_, 0.0F);
     }
   }
 
-  // Panels of block_rows rows, dense one after the other.
+  // Panels of kBlockRows rows, dense one after the other; a few columns of all of them at a time, so that what is read and
+  // written stays in the first cache, where steps through a and through panels share few places.
   void pack_rows(const Tile& tile, const float* a, float* to) const {
-    const int64_t most = kBlockRows;
-    for (int64_t l = 0; l < tile.depth; ++l) {
-      const float* const from = a + tile.i * p_.a_row + (tile.l + l) * p_.a_column;
-      for (int64_t i = 0; i < tile.rows; i += most) {
-        const int64_t rows = std::min(most, tile.rows - i);
-        for (int64_t r = 0; r < rows; ++r) {
-          to[i * tile.depth + l * most + r] = from[(i + r) * p_.a_row];
+    constexpr int64_t kColumns = 8;
+    for (int64_t first = 0; first < tile.depth; first += kColumns) {
+      const int64_t end = std::min(tile.depth, first + kColumns);
+      for (int64_t i = 0; i < tile.rows; i += kBlockRows) {
+        const int64_t rows = std::min(kBlockRows, tile.rows - i);
+        for (int64_t l = first; l < end; ++l) {
+          const float* const from = a + (tile.i + i) * p_.a_row + (tile.l + l) * p_.a_column;
+          float* const panel = to + i * tile.depth + l * kBlockRows;
+          if (rows == kBlockRows && p_.a_row == 1) {
+            std::copy_n(from, kBlockRows, panel);  // of a known size: two moves
+          } else {
+            for (int64_t r = 0; r < rows; ++r) {
+              panel[r] = from[r * p_.a_row];
+            }
+          }
         }
       }
+    }
+  }
+
+  // What sums begin with: the bias of columns [column, column + width), with what lies in c where it is added to.
+  void begin_with_bias(const Tile& tile, const float* bias, int64_t width, float* c) const {
+    if (!accumulates_) {
+      loops_.copy_rows(tile.rows, width, 1, bias, 0, c, p_.c_row, false);
+      return;
+    }
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      loops().f32->add_to(width, bias, c + r * p_.c_row);
     }
   }
 
@@ -191,11 +209,7 @@ class PackedProduct {
       const int64_t width = std::min<int64_t>(panel_, p_.n - column);
       float* const to = c + tile.i * p_.c_row + column;
       if (begins && bias != nullptr) {
-        for (int64_t r = 0; r < tile.rows; ++r) {
-          for (int64_t x = 0; x < width; ++x) {
-            to[r * p_.c_row + x] = bias[column + x] + (accumulates_ ? to[r * p_.c_row + x] : 0.0F);
-          }
-        }
+        begin_with_bias(tile, bias + column, width, to);
       }
       const bool adds = !begins || accumulates_ || bias != nullptr;
       const float* const panel = block + j * tile.depth;
