@@ -20,16 +20,23 @@ constexpr double kTwoOverSqrtPi = 1.1283791670955126;
 
 Tensor zero() { return {}; }
 
+// Where a factor has become zero in f64 too, the other one need not grow any more: at infinity 0 · ∞ would be no number.
+Tensor within(T x, double bound) { return minimum(maximum(x, -bound), bound); }
+
 Tensor silu_slope(T x, T z, T t) {
   const Tensor s = sigmoid(x);
-  return t * (s + z * (1 - s));
+  return t * (s + minimum(z, 40) * (1 - s));
 }
 
 // gelu''(x) = φ(x) (2 - x²)
-Tensor gelu_curve(T x) { return (scalar::kInvSqrt2Pi * exp(-0.5 * x * x)) * (2 - x * x); }
+Tensor gelu_curve(T whole) {
+  const Tensor x = within(whole, 40);
+  return (scalar::kInvSqrt2Pi * exp(-0.5 * x * x)) * (2 - x * x);
+}
 
 // With u = √(2/π)(x + c x³), s = tanh u: the derivative of ½(1 + s + x s') where s' = (1 - s²)u'.
-Tensor gelu_tanh_curve(T x) {
+Tensor gelu_tanh_curve(T whole) {
+  const Tensor x = within(whole, 40);
   const Tensor x2 = x * x;
   const Tensor s = tanh(scalar::kSqrt2OverPi * (x + scalar::kGeluCubic * x * x2));
   const Tensor du = scalar::kSqrt2OverPi * (1 + 3 * scalar::kGeluCubic * x2);
@@ -38,10 +45,21 @@ Tensor gelu_tanh_curve(T x) {
   return ds * du + 0.5 * x * ds * (ddu - 2 * s * du * du);
 }
 
-// By y. x = 0: x^y is constant in y > 0, although log x is not finite.
-Tensor pow_slope(T x, T z, T t) {
-  const Tensor positive = x > 0;
-  return where(positive, t * z * log(where(positive, x, 1)), 0);
+// floor(x / y) as the remainder z took it. z = y: x has the other sign and is nothing beside y, which may be infinite.
+Tensor whole_quotient(T x, T y, T z) { return where(equal(z, y), -1, round((x - z) / y)); }
+
+// By x. x^0 is constant, also where 1 / x is infinite; a power that has vanished stays so, however large y is.
+Tensor pow_slope_x(T x, T y, T t) {
+  const Tensor constant = logical_and(equal(y, 0), equal(1 / (1 / x), 0));
+  const Tensor power = pow(where(constant, 1, x), y - 1);
+  const Tensor vanished = logical_and(equal(power, 0), equal(1 / y, 0));
+  return t * where(vanished, 0, y) * power;
+}
+
+// By y. x = 0: x^y is constant in y > 0, although log x is not finite; so is a power that has vanished.
+Tensor pow_slope_y(T x, T z, T t) {
+  const Tensor varies = logical_and(x > 0, not_equal(z, 0));
+  return where(varies, t * z * log(where(varies, x, 1)), 0);
 }
 
 // t has the dtype of z as a tangent and is converted back as a cotangent; both directions are a cast.

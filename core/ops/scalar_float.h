@@ -49,6 +49,13 @@ MSTRAIN_SCALAR_INLINE T within_gelu(T x) {
   return x < T(-100) ? T(-100) : x;
 }
 
+// x, and for minus infinity the lowest finite number: what falls to zero there as x · 0 would be no number.
+template <class T>
+MSTRAIN_SCALAR_INLINE T from_lowest(T x) {
+  constexpr T kLowest = std::numeric_limits<T>::lowest();
+  return x < kLowest ? kLowest : x;
+}
+
 namespace detail {
 
 MSTRAIN_SCALAR_INLINE int32_t bits_of(float x) { return __builtin_bit_cast(int32_t, x); }
@@ -294,7 +301,7 @@ inline constexpr float kGeluCubic = 0.071354814F;  // 2 √(2/π) 0.044715
 // 8 ulp while |x| < 2, 40 while |x| < 5: an error of the exponent's argument grows with it.
 template <>
 MSTRAIN_SCALAR_INLINE float gelu_tanh(float x) {
-  return x * sigmoid<float>(x * (detail::kGeluLinear + detail::kGeluCubic * (x * x)));
+  return from_lowest(x) * sigmoid<float>(x * (detail::kGeluLinear + detail::kGeluCubic * (x * x)));
 }
 
 template <>
