@@ -13,8 +13,7 @@
 //   add                         plus the next input, which has the result's shape
 //   gelu gelu_tanh relu silu    the elementwise operation of that name
 //
-// The result has the operands' type, or that of the attribute `type`: f32, of operands of 16 bits. Sums of these are made
-// in f32 in any case.
+// The result has the operands' type. Sums of 16-bit numbers are made in f32.
 #pragma once
 
 #include "core/ir/arg.h"
@@ -45,6 +44,7 @@ struct Epilogue {
   const OpDef* activation = nullptr;  // kActivation
 };
 
+bool has_epilogue(const Attrs& attrs);
 // The epilogues of an application. Throws ShapeError for an unknown one.
 std::vector<Epilogue> epilogues_of(const Attrs& attrs);
 // `attrs` with one more; its input, where it has one, is the application's new last.
