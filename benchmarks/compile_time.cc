@@ -1,11 +1,12 @@
 // How long recording and compiling a whole training step takes, by layers: GPT-2 1558M (width 1600, 25 heads, 50,257
-// tokens, T 1024) with 12, 24 and 48 of them, no memory for tensors taken.
+// tokens, T 1024) with so many of them, no memory for tensors taken.
 //
-//   bench_compile [level]
+//   bench_compile [level [layers…]]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "core/base/config.h"
 #include "core/train/session.h"
@@ -19,8 +20,15 @@ using Clock = std::chrono::steady_clock;
 
 int run(int argc, char** argv) {
   const std::string level = argc > 1 ? argv[1] : "O2";
+  std::vector<int> depths;
+  for (int i = 2; i < argc; ++i) {
+    depths.push_back(std::atoi(argv[i]));
+  }
+  if (depths.empty()) {
+    depths = {12, 24, 48, 96};
+  }
   std::printf("%8s %10s %12s %10s\n", "layers", "seconds", "ms a layer", "kernels");
-  for (const int layers : {12, 24, 48}) {
+  for (const int layers : depths) {
     YamlNode tree = parse_yaml(
         "model: {type: gpt, vocab_size: 50257, hidden_size: 1600, num_attention_heads: 25,\n"
         "        max_position_embeddings: 1024}\n"

@@ -34,6 +34,19 @@ class ProductFuser {
  public:
   explicit ProductFuser(const Graph& graph) : graph_(graph), uses_(uses_of(graph)) {}
 
+  // Whether some operation that `may_join` holds for reads a product alone.
+  bool has_work(bool (*may_join)(const OpDef&)) const {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      if (may_join(*node.op) &&
+          std::any_of(node.inputs.begin(), node.inputs.end(),
+                      [&](const Value& value) { return is_private_product(value); })) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   // add(reshape*(product), broadcast(bias))
   std::optional<Tensors> bias(const RewriteNode& it) const {
     return it.node.op->name == "add" ? either(it, &ProductFuser::with_bias) : std::nullopt;
@@ -57,6 +70,12 @@ class ProductFuser {
 
  private:
   bool used_once(const Value& value) const { return uses_[value.node][value.output] == 1; }
+  bool is_private_product(Value value) const {
+    while (used_once(value) && graph_.node(value.node).op->name == "reshape") {
+      value = graph_.node(value.node).inputs[0];
+    }
+    return used_once(value) && graph_.node(value.node).op == &kDotGeneral;
+  }
 
   // The private product behind operand `i`; empty where there is none.
   Tensor product_behind(const RewriteNode& it, size_t i) const {
@@ -146,17 +165,27 @@ class ProductFuser {
 }  // namespace
 
 GraphPtr fuse_products(const Graph& graph, const FuseOptions& options) {
-  const auto applied = [&](std::string_view rule, const Graph& to,
-                           std::optional<Tensors> (ProductFuser::*join)(const RewriteNode&) const) {
-    const ProductFuser fuser(to);
-    return rewrite(to, [&](const RewriteNode& it) {
-      return options.off.contains(rule) ? std::nullopt : (fuser.*join)(it);
-    });
+  struct Rule {
+    std::string_view name;
+    bool (*may_join)(const OpDef& op);
+    std::optional<Tensors> (ProductFuser::*join)(const RewriteNode& it) const;
   };
-  const GraphPtr biased = applied("bias", graph, &ProductFuser::bias);
-  const GraphPtr scaled = applied("scale", *biased, &ProductFuser::scale);
-  const GraphPtr activated = applied("activation", *scaled, &ProductFuser::activation);
-  return applied("addend", *activated, &ProductFuser::addend);
+  constexpr auto kAdds = [](const OpDef& op) { return op.name == "add"; };
+  constexpr auto kMultiplies = [](const OpDef& op) { return op.name == "mul"; };
+  constexpr Rule kRules[] = {{"bias", kAdds, &ProductFuser::bias},
+                             {"scale", kMultiplies, &ProductFuser::scale},
+                             {"activation", is_product_activation, &ProductFuser::activation},
+                             {"addend", kAdds, &ProductFuser::addend}};
+  GraphPtr result;
+  for (const Rule& rule : kRules) {
+    const Graph& so_far = result == nullptr ? graph : *result;
+    const ProductFuser fuser(so_far);
+    if (!options.off.contains(rule.name) && fuser.has_work(rule.may_join)) {
+      result = rewrite(so_far, [&](const RewriteNode& it) { return (fuser.*rule.join)(it); });
+    }
+  }
+  return result == nullptr ? rewrite(graph, [](const RewriteNode&) { return std::nullopt; })
+                           : result;
 }
 
 }  // namespace mstrain

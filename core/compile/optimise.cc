@@ -4,7 +4,9 @@
 
 #include "core/compile/fuse.h"
 #include "core/compile/passes.h"
+#include "core/compile/widen.h"
 #include "core/ir/verify.h"
+#include "core/ops/linear_cross_entropy.h"
 
 namespace mstrain {
 namespace {
@@ -13,6 +15,7 @@ struct NamedPass {
   std::string_view name;
   int level;  // from which it runs
   GraphPtr (*run)(const Graph&, const OptimiseOptions&);
+  bool (*has_work)(const Graph&, const OptimiseOptions&) = nullptr;  // null: always
 };
 
 template <GraphPtr (*pass)(const Graph&)>
@@ -30,17 +33,45 @@ GraphPtr lowering(const Graph& graph, const OptimiseOptions& options) {
   return lower(graph, options.backend);
 }
 
+template <class Predicate>
+bool any_node(const Graph& graph, const Predicate& holds) {
+  const std::vector<bool> live = graph.live();
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    if (live[id] && holds(graph.node(id))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// What the passes that are for a few operations look for. A pass without work would only copy the program.
+bool has_programs(const Graph& graph, const OptimiseOptions&) {
+  return any_node(graph, [](const Node& node) { return !node.op->inlined.empty(); });
+}
+bool has_heads(const Graph& graph, const OptimiseOptions&) {
+  return any_node(graph, [](const Node& node) {
+    return node.op == &kLinearCrossEntropy || node.op == &kLinearCrossEntropyGrad;
+  });
+}
+bool has_unsupported(const Graph& graph, const OptimiseOptions& options) {
+  return any_node(graph, [&](const Node& node) {
+    return node.op != &kInputOp && node.op->loop == nullptr &&
+           !has_kernel(options.backend, *node.op, node.attrs, graph.types(node.inputs),
+                       node.outputs);
+  });
+}
+
 constexpr NamedPass kPasses[] = {
-    {"inline_programs", 0, plain<inline_programs>},
+    {"inline_programs", 0, plain<inline_programs>, has_programs},
     {"simplify", 1, plain<simplify>},
     {"sum_into_scatter", 1, plain<sum_into_scatter>},
-    {"chunk_loss", 1, chunking},
+    {"chunk_loss", 1, chunking, has_heads},
     {"simplify", 1, plain<simplify>},  // what came together since
     {"fuse_products", 2, fusing<fuse_products>},
     {"merge_updates", 2, fusing<merge_updates>},
     {"lower", 0, lowering},
     {"fuse", 2, fusing<fuse>},
-    {"lower", 2, lowering},  // groups that the backend has no kernel for
+    {"lower", 2, lowering, has_unsupported},  // groups that the backend has no kernel for
 };
 
 // Builds with assertions check every pass.
@@ -80,8 +111,9 @@ GraphPtr optimise(const Graph& graph, const OptimiseOptions& options) {
   check_rules(options.fusion);
   GraphPtr result;
   for (const NamedPass& it : kPasses) {
-    if (options.level >= it.level) {
-      result = checked(it.name, it.run(result == nullptr ? graph : *result, options));
+    const Graph& so_far = result == nullptr ? graph : *result;
+    if (options.level >= it.level && (it.has_work == nullptr || it.has_work(so_far, options))) {
+      result = checked(it.name, it.run(so_far, options));
     }
   }
   return result;

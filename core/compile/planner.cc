@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "core/compile/passes.h"
@@ -347,6 +348,7 @@ class Planner {
   void share_in_place(Kind sources) {
     std::vector<int> becomes(plan_.buffers.size());
     std::iota(becomes.begin(), becomes.end(), 0);
+    std::vector<Accesses> accesses(plan_.buffers.size());  // of the step; none between steps
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       PlanStep& step = plan_.steps[s];
       for (auto* views : {&step.inputs, &step.outputs}) {
@@ -354,19 +356,39 @@ class Planner {
           view.buffer = becomes[static_cast<size_t>(view.buffer)];
         }
       }
+      if (step.in_place.empty()) {
+        continue;
+      }
+      count_accesses(step, 1, accesses);
       for (const auto& [output, input] : step.in_place) {
         PlanView& to = step.outputs[static_cast<size_t>(output)];
         const PlanView& from = step.inputs[static_cast<size_t>(input)];
         if (to.buffer != from.buffer && buffer(from.buffer).kind == sources &&
-            may_share(step, from, to, static_cast<int>(s))) {
+            may_share(from, to, static_cast<int>(s), accesses)) {
           becomes[static_cast<size_t>(to.buffer)] = from.buffer;
           merge(from.buffer, to.buffer);
+          --accesses[static_cast<size_t>(to.buffer)].writes;
+          ++accesses[static_cast<size_t>(from.buffer)].writes;
           to.buffer = from.buffer;
         }
       }
+      count_accesses(step, -1, accesses);
     }
     for (int& id : plan_.outputs) {
       id = becomes[static_cast<size_t>(id)];
+    }
+  }
+
+  // How many of a step's inputs and outputs lie in a buffer.
+  struct Accesses {
+    int reads = 0, writes = 0;
+  };
+  static void count_accesses(const PlanStep& step, int by, std::vector<Accesses>& accesses) {
+    for (const PlanView& view : step.inputs) {
+      accesses[static_cast<size_t>(view.buffer)].reads += by;
+    }
+    for (const PlanView& view : step.outputs) {
+      accesses[static_cast<size_t>(view.buffer)].writes += by;
     }
   }
 
@@ -375,22 +397,17 @@ class Planner {
     return index < options_.donated.size() && options_.donated[index];
   }
 
-  bool may_share(const PlanStep& step, const PlanView& from, const PlanView& to, int now) {
+  bool may_share(const PlanView& from, const PlanView& to, int now,
+                 const std::vector<Accesses>& accesses) {
     const PlanBuffer& source = buffer(from.buffer);
     const PlanBuffer& target = buffer(to.buffer);
     const bool same_place = from.offset == 0 && from.view.contiguous() &&
                             from.view.type.bytes() == source.bytes &&
                             source.bytes == target.bytes && source.bytes > 0;
-    const auto readers =
-        std::count_if(step.inputs.begin(), step.inputs.end(),
-                      [&](const PlanView& view) { return view.buffer == from.buffer; });
-    const bool taken = std::any_of(step.inputs.begin(), step.inputs.end(),
-                                   [&](const PlanView& view) { return view.buffer == to.buffer; });
-    const auto writers =
-        std::count_if(step.outputs.begin(), step.outputs.end(),
-                      [&](const PlanView& view) { return view.buffer == from.buffer; });
-    if (!same_place || source.last != now || target.first != now || readers != 1 || writers != 0 ||
-        taken) {
+    const Accesses& of_source = accesses[static_cast<size_t>(from.buffer)];
+    const Accesses& of_target = accesses[static_cast<size_t>(to.buffer)];
+    if (!same_place || source.last != now || target.first != now || of_source.reads != 1 ||
+        of_source.writes != 0 || of_target.reads != 0) {
       return false;
     }
     switch (source.kind) {
@@ -422,20 +439,30 @@ class Planner {
     if (options_.pair_donations) {
       return;
     }
+    std::map<int64_t, std::vector<int>> free;  // donated inputs by size, the first one last
+    std::vector<bool> taken(plan_.inputs.size(), false);
+    for (int input : plan_.output_alias) {
+      if (input >= 0) {
+        taken[static_cast<size_t>(input)] = true;
+      }
+    }
+    for (auto in = plan_.inputs.rbegin(); in != plan_.inputs.rend(); ++in) {
+      if (donated(buffer(*in)) && !taken[static_cast<size_t>(buffer(*in).index)]) {
+        free[buffer(*in).bytes].push_back(*in);
+      }
+    }
     for (size_t o = 0; o < plan_.outputs.size(); ++o) {
-      const int out = plan_.outputs[o];
-      if (buffer(out).kind != Kind::kOutput || buffer(out).bytes == 0) {
+      const PlanBuffer& out = buffer(plan_.outputs[o]);
+      const auto of_size = free.find(out.bytes);
+      if (out.kind != Kind::kOutput || out.bytes == 0 || of_size == free.end()) {
         continue;
       }
-      for (int in : plan_.inputs) {
-        const PlanBuffer& source = buffer(in);
-        const bool taken = std::find(plan_.output_alias.begin(), plan_.output_alias.end(),
-                                     source.index) != plan_.output_alias.end();
-        if (donated(source) && !taken && source.bytes == buffer(out).bytes &&
-            source.last < buffer(out).first) {
-          plan_.output_alias[o] = source.index;
-          break;
-        }
+      std::vector<int>& inputs = of_size->second;
+      const auto unread = std::find_if(inputs.rbegin(), inputs.rend(),
+                                       [&](int in) { return buffer(in).last < out.first; });
+      if (unread != inputs.rend()) {
+        plan_.output_alias[o] = buffer(*unread).index;
+        inputs.erase(std::next(unread).base());
       }
     }
   }

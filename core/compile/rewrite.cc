@@ -10,6 +10,7 @@ GraphPtr rewrite(const Graph& graph, const RewriteRule& rule, std::span<const No
   }
   const std::vector<bool> live = graph.live();
   Tensors inputs;
+  std::optional<PlaceScope> place;
   for (size_t i = 0; i < graph.size(); ++i) {
     const NodeId id = order.empty() ? static_cast<NodeId>(i) : order[i];
     const Node& node = graph.node(id);
@@ -20,7 +21,11 @@ GraphPtr rewrite(const Graph& graph, const RewriteRule& rule, std::span<const No
     for (const Value& value : node.inputs) {
       inputs.push_back(results[value.node][value.output]);
     }
-    const PlaceScope place(node.place);
+    // Neighbours mostly share their place.
+    if (PartScope::current() != node.place.part || NameScope::path() != node.place.scope) {
+      place.reset();
+      place.emplace(node.place);
+    }
     std::optional<Tensors> replaced = rule({node, inputs, results});
     results[id] = replaced ? std::move(*replaced)
                            : trace.record(*node.op, inputs, node.attrs, node.outputs, node.where);

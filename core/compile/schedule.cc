@@ -16,6 +16,7 @@ class Scheduler {
         done_(graph.size(), false),
         readers_(graph.size()),
         unread_(graph.size(), 0),
+        moves_before_(graph.size()),
         kept_(graph.size(), false) {
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       kept_[graph.inputs()[i].node] = i >= donated.size() || !donated[i];
@@ -27,6 +28,11 @@ class Scheduler {
       for (NodeId source : memory_of(id)) {
         readers_[source].push_back(id);
         ++unread_[source];
+      }
+      for (const Value& value : graph.node(id).inputs) {
+        if (root(value.node) != value.node) {
+          moves_before_[id].push_back(value.node);
+        }
       }
       done_[id] = is_given(graph.node(id));
     }
@@ -122,28 +128,32 @@ class Scheduler {
 
   // Moves take no time: they are placed with what reads them.
   void place_moves_before(NodeId id) {
-    for (const Value& value : graph_.node(id).inputs) {
-      std::vector<NodeId> moves;
-      NodeId at = value.node;
-      while (!done_[at] && root(at) != at) {
-        moves.push_back(at);
-        at = graph_.node(at).inputs[0].node;
-      }
-      if (!done_[at]) {
-        continue;
-      }
-      for (auto it = moves.rbegin(); it != moves.rend(); ++it) {
-        done_[*it] = true;
-        order_.push_back(*it);
-      }
+    std::erase_if(moves_before_[id], [&](NodeId move) { return place_move(move); });
+  }
+
+  // False where its memory is not there yet.
+  bool place_move(NodeId id) {
+    std::vector<NodeId> moves;
+    while (!done_[id] && root(id) != id) {
+      moves.push_back(id);
+      id = graph_.node(id).inputs[0].node;
     }
+    if (!done_[id]) {
+      return false;
+    }
+    for (auto it = moves.rbegin(); it != moves.rend(); ++it) {
+      done_[*it] = true;
+      order_.push_back(*it);
+    }
+    return true;
   }
 
   const Graph& graph_;
   std::vector<bool> live_, done_;
-  std::vector<std::vector<NodeId>> readers_;  // of a node's memory
-  std::vector<int> unread_;                   // readers that have not run
-  std::vector<bool> kept_;                    // whose memory outlives its readers
+  std::vector<std::vector<NodeId>> readers_;       // of a node's memory
+  std::vector<int> unread_;                        // readers that have not run
+  std::vector<std::vector<NodeId>> moves_before_;  // among a node's inputs, not placed yet
+  std::vector<bool> kept_;                         // whose memory outlives its readers
   std::vector<NodeId> order_;
 };
 

@@ -13,7 +13,7 @@ TensorType wide(TensorType type) {
   return type;
 }
 
-std::vector<ViewType> dense_views(const Types& types) {
+std::vector<ViewType> dense_views(std::span<const TensorType> types) {
   std::vector<ViewType> views;
   for (const TensorType& type : types) {
     views.push_back(ViewType::dense(type));
@@ -23,11 +23,10 @@ std::vector<ViewType> dense_views(const Types& types) {
 
 bool has_wide_kernel(const OpDef& op, const Attrs& attrs, const Types& inputs,
                      std::span<const TensorType> outputs, Backend backend) {
-  const KernelEntry* entry = find_kernel(backend, op);
   const bool holds_program = std::ranges::any_of(attrs.items(), [](const auto& item) {
     return std::holds_alternative<GraphPtr>(item.second);  // which names its types
   });
-  if (entry == nullptr || holds_program) {
+  if (holds_program) {
     return false;
   }
   Types results;
@@ -41,12 +40,19 @@ bool has_wide_kernel(const OpDef& op, const Attrs& attrs, const Types& inputs,
   } catch (const Error&) {  // the attributes ask for these types
     return false;
   }
-  const std::vector<ViewType> in = dense_views(inputs);
-  const std::vector<ViewType> out = dense_views(results);
-  return entry->supports == nullptr || entry->supports({op, attrs, in, out, 1});
+  return has_kernel(backend, op, attrs, inputs, results);
 }
 
 }  // namespace
+
+bool has_kernel(Backend backend, const OpDef& op, const Attrs& attrs,
+                std::span<const TensorType> inputs, std::span<const TensorType> outputs) {
+  const Backend kernels = backend == Backend::kNull ? Backend::kCpu : backend;
+  const KernelEntry* kernel = find_kernel(kernels, op);
+  return kernel != nullptr &&
+         (kernel->supports == nullptr ||
+          kernel->supports({op, attrs, dense_views(inputs), dense_views(outputs), 1}));
+}
 
 std::optional<Tensors> apply_widened(const OpDef& op, std::span<const Tensor> inputs,
                                      const Attrs& attrs, std::span<const TensorType> outputs,

@@ -15,7 +15,8 @@ constinit const OpDef kInputOp{.name = "input",
                                .kind = OpKind::kSource,
                                .dtypes = DtypeClass::kAny,
                                .infer = infer_input,
-                               .jvp = zero_derivative};
+                               .jvp = zero_derivative,
+                               .distinct = true};
 
 std::string_view name_of(StepPart part) {
   constexpr std::string_view kNames[] = {"forward", "backward", "update"};
@@ -29,8 +30,9 @@ std::string to_string(const Place& place) {
   return place.part == StepPart::kBackward ? fmt::format("backward.{}", place.scope) : place.scope;
 }
 
+// Of this process only: an operation is its address.
 uint64_t Graph::hash_of(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) const {
-  uint64_t hash = hash_bytes(op.name).lo;
+  uint64_t hash = reinterpret_cast<uintptr_t>(&op);
   for (const Value& value : inputs) {
     hash = hash_combine(hash, (uint64_t{value.node} << 32) | value.output);
   }

@@ -131,10 +131,11 @@ Tensors Trace::record(const OpDef& op, std::span<const Tensor> inputs, const Att
   if (id < before) {
     return tensors_[id];
   }
-  const Tensors results = concrete ? evaluate(op, inputs, attrs, outputs) : Tensors(outputs.size());
+  const Tensors results = concrete ? evaluate(op, inputs, attrs, outputs) : Tensors();
   Tensors recorded;
+  recorded.reserve(outputs.size());
   for (uint32_t i = 0; i < outputs.size(); ++i) {
-    recorded.push_back(make(outputs[i], {id, i}, results[i]));
+    recorded.push_back(make(outputs[i], {id, i}, concrete ? results[i] : Tensor()));
   }
   tensors_.push_back(recorded);
   return recorded;

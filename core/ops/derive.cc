@@ -109,11 +109,11 @@ Tensors pull_through(const std::function<Tensors(std::span<const Tensor>)>& f,
 // Reverse mode of an operation that states only a forward rule: the rule is linear in the tangents, so its transpose is
 // found by pulling back through it.
 Tensors vjp_by_transposing(const Application& node, std::span<const Tensor> cotangents) {
-  Tensors placeholders;  // the rule's result does not depend on their values
+  Tensors zeros;  // the rule's result does not depend on the values of tangents
   std::vector<size_t> which;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (is_floating(node.inputs[i].dtype())) {
-      placeholders.push_back(zeros_like(node.inputs[i]));
+      zeros.push_back(zeros_like(node.inputs[i]));
       which.push_back(i);
     }
   }
@@ -131,7 +131,7 @@ Tensors vjp_by_transposing(const Application& node, std::span<const Tensor> cota
         }
         return results;
       },
-      placeholders, cotangents);
+      zeros, cotangents);
   Tensors result(node.inputs.size());
   for (size_t i = 0; i < which.size(); ++i) {
     result[which[i]] = pulled[i];
@@ -188,10 +188,14 @@ Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotan
   }
   if (!roots.empty() && !pulled.empty() && last >= first) {
     const std::vector<bool> depends = dependents(trace, first, last, roots);
+    std::vector<bool> is_root(depends.size(), false);
+    for (const Value& root : roots) {
+      if (root.node <= last) {
+        is_root[root.node - first] = true;
+      }
+    }
     for (NodeId id = last + 1; id-- > first;) {
-      const bool is_root =
-          std::any_of(roots.begin(), roots.end(), [&](const Value& v) { return v.node == id; });
-      if (!depends[id - first] || is_root) {
+      if (!depends[id - first] || is_root[id - first]) {
         continue;
       }
       const NodeTensors tensors(trace, id);
@@ -203,8 +207,7 @@ Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotan
       if (!any(ct)) {
         continue;
       }
-      // A copy: the graph grows while the rule runs.
-      const Node node = trace.graph().node(id);
+      const Node& node = trace.graph().node(id);
       const PlaceScope place({StepPart::kBackward, node.place.scope});
       const Application application{*node.op, node.attrs, tensors.inputs, tensors.outputs};
       const Tensors results = vjp_of(application, ct);
@@ -248,7 +251,7 @@ Tensors push_forward(std::span<const Tensor> inputs, std::span<const Tensor> tan
     }
   }
   for (NodeId id = first; !pushed.empty() && id <= last; ++id) {
-    const Node node = trace.graph().node(id);
+    const Node& node = trace.graph().node(id);
     Tensors given;
     for (const Value& value : node.inputs) {
       const auto found = pushed.find(value);
