@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ir/kernel.h"
+#include "core/ir/fallback.h"
 #include "core/ops/accumulation.h"
 
 namespace mstrain {
@@ -48,10 +48,8 @@ bool has_wide_kernel(const OpDef& op, const Attrs& attrs, const Types& inputs,
 bool has_kernel(Backend backend, const OpDef& op, const Attrs& attrs,
                 std::span<const TensorType> inputs, std::span<const TensorType> outputs) {
   const Backend kernels = backend == Backend::kNull ? Backend::kCpu : backend;
-  const KernelEntry* kernel = find_kernel(kernels, op);
-  return kernel != nullptr &&
-         (kernel->supports == nullptr ||
-          kernel->supports({op, attrs, dense_views(inputs), dense_views(outputs), 1}));
+  return usable_kernel(kernels, {op, attrs, dense_views(inputs), dense_views(outputs), 1}) !=
+         nullptr;
 }
 
 std::optional<Tensors> apply_widened(const OpDef& op, std::span<const Tensor> inputs,
