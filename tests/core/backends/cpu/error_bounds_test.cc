@@ -22,6 +22,9 @@ using Exact = long double (*)(long double);
 
 long double sigmoid(long double x) { return 1 / (1 + std::exp(-x)); }
 
+// x times what goes to zero faster than x grows towards -inf.
+long double gated(long double x, long double gate) { return x == -INFINITY ? -0.0L : x * gate; }
+
 const std::map<std::string, Exact>& exact_functions() {
   static const std::map<std::string, Exact> functions = {
       {"sqrt", [](long double x) { return std::sqrt(x); }},
@@ -37,13 +40,13 @@ const std::map<std::string, Exact>& exact_functions() {
       {"sigmoid", sigmoid},
       {"softplus",
        [](long double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x))); }},
-      {"silu", [](long double x) { return x == -INFINITY ? -0.0L : x * sigmoid(x); }},
-      {"gelu", [](long double x) { return x * std::erfc(-x * std::sqrt(0.5L)) / 2; }},
+      {"silu", [](long double x) { return gated(x, sigmoid(x)); }},
+      {"gelu", [](long double x) { return gated(x, std::erfc(-x * std::sqrt(0.5L)) / 2); }},
       {"gelu_tanh",
        [](long double x) {
          const long double u =
              2 * std::sqrt(2 / 3.14159265358979323846L) * (x + 0.044715L * x * x * x);
-         return x * sigmoid(u);
+         return gated(x, sigmoid(u));
        }},
   };
   return functions;
