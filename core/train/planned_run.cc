@@ -19,9 +19,17 @@ int64_t bytes_of(std::span<const TensorType> types) {
   return sum;
 }
 
-// All but what are numbers in state.json.
-int64_t copied_bytes(const RunPlan& plan) {
-  return plan.parameter_bytes + plan.optimizer_bytes - plan.number_bytes;
+std::string text_of(const Overrides& overrides) {
+  return fmt::format("{}", fmt::join(overrides, " "));
+}
+
+// What a step holds whatever its batch, without a plan: programs of eager mode are not compiled.
+int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
+                                 const Context& context) {
+  config.run.execution = Execution::kEager;
+  const StepProgram step(task, config, config.batch.global, context);
+  const std::span<const TensorType> state(step.state_types());
+  return bytes_of(state) + bytes_of(state.first(task.parameters.size()));
 }
 
 }  // namespace
@@ -67,7 +75,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
             : size_of(config.precision.grad_dtype()) * plan.parameters;
     plan.step = run.step->program()->memory();
     plan.batch_bytes = plan.step.inputs - plan.parameter_bytes - plan.optimizer_bytes;
-    plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? copied_bytes(plan) : 0;
+    plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? plan.copied_bytes() : 0;
     plan.cost = run.step->program()->cost();
     plan.samples = config.batch.global;
     plan.micro = rows;
@@ -75,7 +83,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     return run;
   };
   const auto finished = [&](PlannedRun run) {
-    const int64_t copied = copied_bytes(run.plan);
+    const int64_t copied = run.plan.copied_bytes();
     if (config.checkpoint.async.is_word() && run.plan.total() + copied <= limit) {
       run.plan.snapshot_bytes = copied;
     }
@@ -89,13 +97,13 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   if (micro > 0 || !config.batch.micro.is_word()) {
     return finished(with_micro(micro > 0 ? micro : *config.batch.micro.value));
   }
+  if (state_and_gradient_bytes(task, config, context) > limit) {
+    return finished(with_micro(1));
+  }
   const std::vector<int64_t> choices = divisors(config.batch.global);
   PlannedRun best = with_micro(choices.back());
   if (best.plan.total() <= limit) {
     return finished(std::move(best));
-  }
-  if (best.plan.least() > limit) {
-    return finished(with_micro(1));
   }
   // Memory grows with the micro-batch: the largest that fits lies between `fits` and `too_large`.
   best = with_micro(1);
@@ -188,37 +196,117 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   return out;
 }
 
-std::string describe(std::span<const Alternative> alternatives, const Alternative& base) {
-  std::string out = fmt::format("choices, against {}\n", base.choice);
-  for (const auto& [choice, plan] : alternatives) {
-    const int64_t saved = base.plan.total() - plan.total();
-    const double added = plan.cost.flops - base.plan.cost.flops;
-    out += fmt::format("  {:<28} saves {:>15} {:>10}, adds {:.4g} FLOPs to a step ({:.2f} %)\n",
-                       choice, grouped(saved), gigabytes(saved), added,
-                       100 * added / base.plan.cost.flops);
+std::string describe(std::span<const Alternative> alternatives, const RunPlan& base, bool exact) {
+  if (alternatives.empty()) {
+    return "";
+  }
+  std::string out = fmt::format("choices, against this plan{}\n",
+                                exact ? "" : ", about, as plans of fewer blocks tell");
+  size_t width = 0;
+  for (const Alternative& it : alternatives) {
+    width = std::max(width, text_of(it.overrides).size());
+  }
+  for (const auto& [overrides, plan] : alternatives) {
+    // Whether a checkpoint is copied follows from what is left: it is no part of what the choice itself saves.
+    int64_t saved = base.total() - plan.total();
+    std::string note;
+    if ((plan.snapshot_bytes > 0) != (base.snapshot_bytes > 0)) {
+      saved += plan.snapshot_bytes - base.snapshot_bytes;
+      note = plan.snapshot_bytes > 0 ? fmt::format("; leaves room for the {} of checkpoint.async",
+                                                   gigabytes(plan.snapshot_bytes))
+                                     : "; leaves no room for checkpoint.async";
+    }
+    const std::string bytes = exact ? fmt::format(" {:>15}", grouped(std::abs(saved))) : "";
+    const double added = plan.cost.flops - base.cost.flops;
+    out += fmt::format("  {:<{}}   {}{} {:>10}, {} {:.4g} FLOPs {} a step ({:.2f} %){}\n",
+                       text_of(overrides), width, saved < 0 ? "takes" : "saves", bytes,
+                       gigabytes(std::abs(saved)), added < 0 ? "saves" : "adds", std::abs(added),
+                       added < 0 ? "of" : "to", 100 * std::abs(added) / base.cost.flops, note);
   }
   return out;
 }
 
-Changes fitting_changes(const std::vector<std::vector<std::vector<std::string>>>& candidates,
+std::vector<Overrides> leaner_precisions(const PrecisionConfig& config) {
+  std::vector<Overrides> out;
+  Overrides changes;
+  const auto change = [&](bool already, const char* to) {
+    if (!already) {
+      changes.emplace_back(to);
+    }
+  };
+  const auto offer = [&] {
+    if (!changes.empty() && (out.empty() || out.back() != changes)) {
+      out.push_back(changes);
+    }
+  };
+  change(config.moments == MomentType::kInt8, "precision.moments=int8");
+  offer();
+  const bool fp16 = config.params == FloatType::kFp16;  // whose weights need a master
+  change(config.params != FloatType::kFp32, "precision.params=bf16");
+  change(config.grads != FloatType::kFp32, fp16 ? "precision.grads=fp16" : "precision.grads=bf16");
+  offer();
+  change(fp16 || config.master == MasterType::kNone, "precision.master=none");
+  offer();
+  return out;
+}
+
+RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_more, int64_t more,
+                     int64_t blocks) {
+  RunPlan plan = with_more;
+  const auto extend = [&](auto member) {
+    const auto& from = member(with_few);
+    auto& to = member(plan);
+    to += (to - from) / (more - few) * (blocks - more);
+  };
+  for (int64_t RunPlan::*bytes :
+       {&RunPlan::parameters, &RunPlan::parameter_bytes, &RunPlan::optimizer_bytes,
+        &RunPlan::master_bytes, &RunPlan::gradient_bytes, &RunPlan::batch_bytes,
+        &RunPlan::snapshot_bytes}) {
+    extend([=](auto& of) -> auto& { return of.*bytes; });
+  }
+  for (ProgramMemory RunPlan::*program : {&RunPlan::step, &RunPlan::evaluation}) {
+    for (int64_t ProgramMemory::*bytes :
+         {&ProgramMemory::inputs, &ProgramMemory::outputs, &ProgramMemory::arena,
+          &ProgramMemory::gradients, &ProgramMemory::saved, &ProgramMemory::transient,
+          &ProgramMemory::workspace}) {
+      extend([=](auto& of) -> auto& { return (of.*program).*bytes; });
+    }
+  }
+  extend([](auto& of) -> auto& { return of.cost.flops; });
+  extend([](auto& of) -> auto& { return of.cost.bytes; });
+  extend([](auto& of) -> auto& { return of.cost.kernels; });
+  return plan;
+}
+
+Changes fitting_changes(const std::vector<std::vector<Overrides>>& candidates,
                         const PlanWith& plan_with, int64_t limit) {
   Changes out;
-  const auto total_with = [&](const std::vector<std::string>& overrides) {
-    const int64_t total = plan_with(overrides).total();
-    out.least = out.least == 0 ? total : std::min(out.least, total);
-    return total;
+  const auto fits = [&](const Overrides& overrides) {
+    Alternative made{overrides, plan_with(overrides)};
+    if (!out.least || made.plan.total() < out.least->plan.total()) {
+      out.least = made;
+    }
+    return made.plan.total() <= limit ? std::optional(std::move(made)) : std::nullopt;
   };
-  for (const auto& alternatives : candidates) {
-    // Where the strongest does not fit, none of its kind does.
-    if (alternatives.empty() || out.fitting.size() == 3 ||
-        total_with(alternatives.back()) > limit) {
+  for (const std::vector<Overrides>& kind : candidates) {
+    if (kind.empty() || out.fitting.size() == 3) {
       continue;
     }
-    for (const std::vector<std::string>& overrides : alternatives) {
-      if (const int64_t total = total_with(overrides); total <= limit) {
-        out.fitting.push_back({fmt::format("{}", fmt::join(overrides, " ")), total});
-        break;
+    // Memory falls along a kind: the mildest that fits lies between `too_mild` and `enough`.
+    std::optional<Alternative> mildest = fits(kind.back());
+    int64_t too_mild = -1;
+    auto enough = static_cast<int64_t>(kind.size()) - 1;
+    while (mildest && enough - too_mild > 1) {
+      const int64_t middle = (too_mild + enough) / 2;
+      if (auto fitting = fits(kind[static_cast<size_t>(middle)])) {
+        mildest = std::move(fitting);
+        enough = middle;
+      } else {
+        too_mild = middle;
       }
+    }
+    if (mildest) {
+      out.fitting.push_back(std::move(*mildest));
     }
   }
   return out;
@@ -228,14 +316,16 @@ std::string refusal(const RunPlan& plan, int64_t limit, const Changes& changes) 
   std::string out = fmt::format("the plan needs {}, but {} are there (memory.limit_gb)",
                                 gigabytes(plan.total()), gigabytes(limit));
   if (changes.fitting.empty()) {
-    return out + fmt::format(
-                     "; no batch, recomputation or sequence makes it fit: it needs a machine "
-                     "with {} or a smaller model",
-                     gigabytes(changes.least > 0 ? changes.least : plan.total()));
+    const int64_t least = changes.least ? changes.least->plan.total() : plan.total();
+    out += fmt::format(
+        "; no batch, recomputation, precision or sequence makes it fit: it needs a machine with {} "
+        "or a smaller model",
+        gigabytes(least));
+    return changes.least ? out + fmt::format(" ({})", text_of(changes.least->overrides)) : out;
   }
   out += "; what would fit:";
-  for (const FittingChange& change : changes.fitting) {
-    out += fmt::format("\n  {}   ({})", change.overrides, gigabytes(change.total));
+  for (const Alternative& change : changes.fitting) {
+    out += fmt::format("\n  {}   ({})", text_of(change.overrides), gigabytes(change.plan.total()));
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,9 @@ struct RunPlan {
   int64_t tokens = 0;          // in a step
 
   int64_t total() const;
-  // What no smaller batch, recomputation or shorter sequence avoids.
+  // Of what a checkpoint is copied from: all but what are numbers in state.json.
+  int64_t copied_bytes() const { return parameter_bytes + optimizer_bytes - number_bytes; }
+  // What no smaller batch, recomputation or shorter sequence avoids, in these precisions.
   int64_t least() const { return parameter_bytes + optimizer_bytes + gradient_bytes; }
 };
 
@@ -58,27 +61,32 @@ int64_t memory_limit(const MemoryConfig& config);
 // A table for people.
 std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit);
 
-// What another choice would come to with the same micro-batches.
+// Choices as the command line has them, "key=value", and the plan that they lead to.
+using Overrides = std::vector<std::string>;
 struct Alternative {
-  std::string choice;
+  Overrides overrides;
   RunPlan plan;
 };
-// What each saves and adds against `base`, a line each.
-std::string describe(std::span<const Alternative> alternatives, const Alternative& base);
+// What each saves and adds against `base`, a line each. `exact`: to the byte, not about.
+std::string describe(std::span<const Alternative> alternatives, const RunPlan& base, bool exact);
 
-// Overrides "key=value key=value" with what the plan that they lead to takes.
-struct FittingChange {
-  std::string overrides;
-  int64_t total = 0;
-};
+// Leaner states than those of `config`, from mild to strong: moments of 8 bits, then parameters and gradients of 16, then
+// no master.
+std::vector<Overrides> leaner_precisions(const PrecisionConfig& config);
+
+// A model is so many equal blocks and something more: the plan for `blocks` of them from those for `few` and `more`.
+// States, samples and arithmetic are exact; of the arena, small gaps between what lies in it are guessed.
+RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_more, int64_t more,
+                     int64_t blocks);
+
+// At most three changes that fit, with their plans, and the one that needs least of all that were tried.
 struct Changes {
-  std::vector<FittingChange> fitting;  // at most three
-  int64_t least = 0;  // the least that any change tried leads to; 0: none was tried
+  std::vector<Alternative> fitting;
+  std::optional<Alternative> least;
 };
-using PlanWith = std::function<RunPlan(const std::vector<std::string>& overrides)>;
-// `candidates` are kinds of changes, the ones of a kind from mild to strong, each a list of overrides. Of each kind the
-// mildest that fits is taken.
-Changes fitting_changes(const std::vector<std::vector<std::vector<std::string>>>& candidates,
+using PlanWith = std::function<RunPlan(const Overrides& overrides)>;
+// `candidates`: kinds of changes, those of a kind from mild to strong. Of each kind the mildest that fits is taken.
+Changes fitting_changes(const std::vector<std::vector<Overrides>>& candidates,
                         const PlanWith& plan_with, int64_t limit);
 
 // What to say when a plan does not fit: the figures, then the changes that would fit, or what it needs.

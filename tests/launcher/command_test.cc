@@ -315,7 +315,7 @@ TEST(DryRun, EveryShippedConfigurationHasAPlan) {
 TEST(DryRun, SaysWhatChoicesSaveAndCost) {
   const CommandResult result =
       run_command({"--config", shipped("gpt_124m.yaml"), "--dry-run", "memory.limit_gb=100000",
-                   "batch.global=8", "batch.micro=8"});
+                   "batch.global=8", "batch.micro=8", "memory.loss_chunks=none"});
   ASSERT_EQ(result.status, 0) << result.err;
   const auto number_after = [&](const std::string& choice, const std::string& word) {
     const size_t line = result.out.find("  " + choice);
@@ -336,6 +336,45 @@ TEST(DryRun, SaysWhatChoicesSaveAndCost) {
   EXPECT_GT(number_after("memory.recompute=full", "adds"),
             number_after("memory.recompute=selective", "adds") * 10);
   EXPECT_GT(number_after("memory.loss_chunks=auto", "saves"), 1e9);  // of 1.6 GB of logits
+  // States take 16 bytes a parameter: 10 with moments of 8 bits, 6 with all of it.
+  const double parameters = 124439808;
+  EXPECT_NEAR(number_after("precision.moments=int8", "saves"), 6 * parameters, 0.1 * parameters);
+  EXPECT_GT(number_after("precision.moments=int8 precision.params=bf16 precision.grads=bf16 "
+                         "precision.master=none",
+                         "saves"),
+            10 * parameters);
+
+  // What is on already is not offered.
+  const CommandResult lean = run_command(
+      {"--config", shipped("gpt_124m.yaml"), "--dry-run", "memory.limit_gb=100000",
+       "batch.global=8", "batch.micro=8", "memory.recompute=full", "precision.moments=int8",
+       "precision.params=bf16", "precision.grads=bf16", "precision.master=none"});
+  ASSERT_EQ(lean.status, 0) << lean.err;
+  EXPECT_THAT(lean.out, Not(HasSubstr("choices")));
+}
+
+// Plans of a few layers tell what choices come to with many: the lines are those of the plans themselves, about.
+TEST(DryRun, ReckonsChoicesFromFewerLayers) {
+  const auto choices = [](int layers) {
+    const CommandResult result = run_command(
+        {"--config", shipped("gpt_124m.yaml"), "--dry-run", "--offline", "memory.limit_gb=100000",
+         "batch.global=8", "batch.micro=2", fmt::format("model.num_layers={}", layers)});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const auto saved = [](const std::string& out, const std::string& choice) {
+    const size_t line = out.find("  " + choice + " ");
+    EXPECT_NE(line, std::string::npos) << choice << " in " << out;
+    const size_t unit = out.find(" GB", line);
+    return std::stod(out.substr(out.rfind(' ', unit - 1), unit));
+  };
+  const std::string exact = choices(16);
+  const std::string about = choices(17);
+  EXPECT_THAT(exact, HasSubstr("choices, against this plan\n"));
+  EXPECT_THAT(about, HasSubstr("choices, against this plan, about"));
+  for (const char* choice : {"memory.recompute=selective", "memory.recompute=full"}) {
+    EXPECT_NEAR(saved(about, choice) / saved(exact, choice), 17.0 / 16, 0.05) << choice;
+  }
 }
 
 TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
@@ -344,7 +383,13 @@ TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
   EXPECT_EQ(large.status, 3);
   EXPECT_THAT(large.out, HasSubstr("11,274,946,560 parameters"));
   EXPECT_THAT(large.out, Not(HasSubstr("fits")));
-  EXPECT_THAT(large.err, HasSubstr("or a smaller model"));
+  EXPECT_THAT(large.err,
+              AllOf(HasSubstr("or a smaller model"), HasSubstr("precision.master=none")));
+  // Leaner states, of 10 bytes a parameter, are what 11.3 billion parameters need here.
+  const CommandResult lean =
+      run_command({"--config", shipped("gpt_10b.yaml"), "--dry-run", "memory.limit_gb=150"});
+  EXPECT_EQ(lean.status, 3);
+  EXPECT_THAT(lean.err, AllOf(HasSubstr("what would fit:"), HasSubstr("\n  precision.")));
   // States take 2 GB; the activations of 8 samples more than what is left.
   const CommandResult tight = run_command({"--config", shipped("gpt_124m.yaml"), "--dry-run",
                                            "memory.limit_gb=6", "batch.micro=8", "batch.global=8"});

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "core/base/json.h"
@@ -206,6 +207,33 @@ TEST(Interrupt, BeforeTrainingEndsAtOnce) {
     command.signal(signal);
     EXPECT_EQ(command.wait().status, 130);
     close(writer);
+  }
+}
+
+// Processor time that a process has used, in seconds.
+double processor_seconds(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string stat(std::istreambuf_iterator<char>(file), {});
+  std::istringstream fields(stat.substr(stat.rfind(')') + 2));
+  std::string field;
+  for (int i = 0; i < 11; ++i) {
+    fields >> field;
+  }
+  double ticks = 0;
+  fields >> ticks;
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+TEST(Interrupt, EndsALongPlanAtOnce) {
+  const SmallRun run;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    RunningCommand command({"--config", run.config(), "--dry-run", "model.num_layers=50000"});
+    while (processor_seconds(command.pid()) < 0.5) {  // all else takes no time
+      ASSERT_FALSE(command.ended()) << command.wait().err;
+      sleep(0.002);
+    }
+    command.signal(signal);
+    EXPECT_EQ(command.wait().status, 130);
   }
 }
 

@@ -1,8 +1,12 @@
 #include "suites/transformer/gpt/run.h"
 
+#include <algorithm>
+#include <map>
+
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/base/json.h"
+#include "core/base/thread_pool.h"
 #include "core/train/timing.h"
 #include "suites/transformer/gpt/generate.h"
 #include "suites/transformer/gpt/preflight.h"
@@ -12,74 +16,182 @@
 namespace mstrain::gpt {
 namespace {
 
-GptRunConfig with_overrides(YamlNode tree, const std::vector<std::string>& overrides,
-                            int64_t vocab) {
+GptRunConfig with_overrides(YamlNode tree, const Overrides& overrides, int64_t vocab) {
   apply_overrides(tree, overrides);
   return with_vocab(read_run_config(tree), vocab, tree);
 }
 
-// No copy for checkpoints, smaller micro-batches, recomputation, both, and shorter sequences as well; each kind from mild to strong.
-std::vector<std::vector<std::vector<std::string>>> candidate_changes(const GptRunConfig& config,
-                                                                     int64_t micro) {
-  const std::string full = "memory.recompute=full";
-  const Recompute given = config.train.memory.recompute;
-  std::vector<std::vector<std::string>> smaller;
-  std::vector<std::vector<std::string>> both;
-  for (int64_t m = micro / 2; m >= 1; m /= 2) {
-    if (config.train.batch.global % m == 0) {
-      const std::string change = fmt::format("batch.micro={}", m);
-      smaller.push_back({change});
-      both.push_back({full, change});
-    }
-  }
-  std::vector<std::vector<std::string>> no_copy;
-  if (config.train.checkpoint.async.value_or(false)) {
-    no_copy.push_back({"checkpoint.async=false"});
-  }
-  std::vector<std::vector<std::string>> shorter;
-  for (int64_t seq = config.data.seq_length / 2; seq >= 128; seq /= 2) {
-    shorter.push_back({fmt::format("data.seq_length={}", seq), "batch.micro=1", full});
-  }
+Overrides joined(Overrides a, const Overrides& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// What recomputes more than the configuration does.
+std::vector<Overrides> more_recomputation(Recompute given) {
+  const Overrides selective{"memory.recompute=selective"};
+  const Overrides full{"memory.recompute=full"};
   switch (given) {
-    case Recompute::kNone:
-      return {no_copy, smaller, {{"memory.recompute=selective"}}, {{full}}, both, shorter};
-    case Recompute::kSelective: return {no_copy, smaller, {{full}}, both, shorter};
+    case Recompute::kNone: return {selective, full};
+    case Recompute::kSelective: return {full};
     case Recompute::kFull: break;
   }
-  return {no_copy, smaller, shorter};
+  return {};
 }
+
+// No copy for checkpoints, smaller micro-batches, recomputation, both, leaner states, and all of it with shorter sequences
+// as well; each kind from mild to strong.
+std::vector<std::vector<Overrides>> candidate_changes(const GptRunConfig& config, int64_t micro) {
+  std::vector<std::vector<Overrides>> kinds;
+  if (config.train.checkpoint.async.value_or(false)) {
+    kinds.push_back({{"checkpoint.async=false"}});
+  }
+  const std::vector<Overrides> recomputed = more_recomputation(config.train.memory.recompute);
+  const Overrides most = recomputed.empty() ? Overrides() : recomputed.back();
+  std::vector<Overrides> smaller;
+  std::vector<Overrides> both;
+  for (int64_t m = micro / 2; m >= 1; m /= 2) {
+    if (config.train.batch.global % m == 0) {
+      smaller.push_back({fmt::format("batch.micro={}", m)});
+      both.push_back(joined(most, smaller.back()));
+    }
+  }
+  kinds.push_back(smaller);
+  kinds.push_back(recomputed);
+  if (!recomputed.empty()) {
+    kinds.push_back(both);
+  }
+  const Overrides least = joined({"batch.micro=1"}, most);
+  const std::vector<Overrides> leaner = leaner_precisions(config.train.precision);
+  kinds.push_back(leaner);
+  kinds.emplace_back();
+  for (const Overrides& precision : leaner) {
+    kinds.back().push_back(joined(precision, least));
+  }
+  kinds.emplace_back();
+  for (int64_t seq = config.data.seq_length / 2; seq >= 128; seq /= 2) {
+    kinds.back().push_back(joined({fmt::format("data.seq_length={}", seq)}, least));
+  }
+  return kinds;
+}
+
+// Plans with other choices than those of a configuration, each made once.
+class Variants {
+ public:
+  // `micro`: 0, or that of the plans, whatever batch.micro says.
+  Variants(const GptRunConfig& config, const YamlNode& tree, int64_t limit, bool evaluates,
+           int64_t micro)
+      : config_(config), tree_(tree), limit_(limit), evaluates_(evaluates), micro_(micro) {}
+
+  // Many layers take their time, and one is like the other.
+  bool reckons_exactly() const { return layers() <= kFewEnough; }
+  // The plan as far as it follows from plans of fewer layers.
+  const RunPlan& about(const Overrides& overrides) {
+    if (const auto found = known_.find(overrides); found != known_.end()) {
+      return found->second;
+    }
+    return known_.emplace(overrides, reckoned(overrides)).first->second;
+  }
+  RunPlan exactly(const Overrides& overrides) const {
+    return reckons_exactly() ? reckoned(overrides) : planned(overrides, layers(), limit_);
+  }
+
+  // The same of several choices, on all processors.
+  std::vector<Alternative> about(const std::vector<Overrides>& choices) {
+    std::vector<Alternative> out;
+    for (const Overrides& overrides : choices) {
+      out.push_back({overrides, {}});
+    }
+    const auto count = static_cast<int64_t>(out.size());
+    const int64_t threads = make_context(config_.train).num_threads();
+    ThreadPool pool(static_cast<int>(std::clamp<int64_t>(count - 1, 0, threads - 1)));
+    pool.parallel_for(count, 1, [&](int64_t i, int64_t) {
+      Alternative& it = out[static_cast<size_t>(i)];
+      it.plan = reckoned(it.overrides);
+    });
+    for (const Alternative& it : out) {
+      known_.emplace(it.overrides, it.plan);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kFew = 4;
+  static constexpr int64_t kMore = 8;
+  static constexpr int64_t kFewEnough = 16;
+
+  int64_t layers() const { return config_.model.num_layers; }
+
+  RunPlan planned(const Overrides& overrides, int64_t layers, int64_t limit) const {
+    const GptRunConfig changed =
+        with_overrides(tree_, joined(overrides, {fmt::format("model.num_layers={}", layers)}),
+                       *config_.model.vocab_size.value);
+    return plan_run(make_task(changed), changed.train, make_context(changed.train), limit,
+                    evaluates_, micro_)
+        .plan;
+  }
+
+  RunPlan reckoned(const Overrides& overrides) const {
+    if (reckons_exactly()) {
+      return planned(overrides, layers(), limit_);
+    }
+    // Whether a copy for checkpoints fits is not what fewer layers tell.
+    constexpr int64_t kNoRoom = 0;
+    RunPlan plan = extrapolated(planned(overrides, kFew, kNoRoom), kFew,
+                                planned(overrides, kMore, kNoRoom), kMore, layers());
+    if (config_.train.checkpoint.async.is_word() && plan.total() + plan.copied_bytes() <= limit_) {
+      plan.snapshot_bytes = plan.copied_bytes();
+    }
+    return plan;
+  }
+
+  const GptRunConfig& config_;
+  const YamlNode& tree_;
+  int64_t limit_;
+  bool evaluates_;
+  int64_t micro_;
+  std::map<Overrides, RunPlan> known_;
+};
 
 [[noreturn]] void refuse(const GptRunConfig& config, const YamlNode& tree, const RunPlan& plan,
                          int64_t limit) {
-  Changes changes;
-  if (plan.least() <= limit) {
-    const PlanWith plan_with = [&](const std::vector<std::string>& overrides) {
-      const GptRunConfig changed = with_overrides(tree, overrides, *config.model.vocab_size.value);
-      return plan_run(make_task(changed), changed.train, make_context(changed.train), limit,
-                      plan.evaluates)
-          .plan;
-    };
-    changes = fitting_changes(candidate_changes(config, plan.micro), plan_with, limit);
+  // What does not fit with micro-batches of one sample does not fit with `auto`.
+  Variants variants(config, tree, limit, plan.evaluates,
+                    config.train.batch.micro.is_word() ? 1 : 0);
+  std::vector<std::vector<Overrides>> candidates = candidate_changes(config, plan.micro);
+  if (plan.least() > limit) {  // unless states become leaner
+    std::erase_if(candidates, [](const std::vector<Overrides>& kind) {
+      return kind.empty() || !kind[0][0].starts_with("precision.");
+    });
+  }
+  Changes changes = fitting_changes(
+      candidates, [&](const Overrides& overrides) { return variants.about(overrides); }, limit);
+  if (!variants.reckons_exactly()) {
+    std::erase_if(changes.fitting, [&](Alternative& it) {
+      it.plan = variants.exactly(it.overrides);
+      return it.plan.total() > limit;
+    });
   }
   throw PlanError(refusal(plan, limit, changes));
 }
 
-// What the choices of the section `memory` save and cost.
+// What choices that are not made yet save and cost, with the same micro-batches.
 void print_choices(const RunRequest& request, const GptRunConfig& config, const RunPlan& plan,
                    int64_t limit) {
-  const auto with = [&](const std::string& choice) {
-    const GptRunConfig changed =
-        with_overrides(request.tree, {choice}, *config.model.vocab_size.value);
-    return Alternative{
-        choice, plan_run(make_task(changed), changed.train, make_context(changed.train), limit,
-                         plan.evaluates, plan.micro)
-                    .plan};
-  };
-  const Alternative recomputed[] = {with("memory.recompute=selective"),
-                                    with("memory.recompute=full")};
-  const Alternative chunked[] = {with("memory.loss_chunks=auto")};
-  fmt::print(request.out, "{}{}", describe(recomputed, with("memory.recompute=none")),
-             describe(chunked, with("memory.loss_chunks=none")));
+  std::vector<Overrides> choices = more_recomputation(config.train.memory.recompute);
+  if (!config.train.memory.loss_chunks.is_word()) {
+    choices.push_back({"memory.loss_chunks=auto"});
+  }
+  const std::vector<Overrides> leaner = leaner_precisions(config.train.precision);
+  choices.insert(choices.end(), leaner.begin(), leaner.end());
+  Variants variants(config, request.tree, limit, plan.evaluates, plan.micro);
+  const bool exact = variants.reckons_exactly();
+  if (!exact) {
+    choices.insert(choices.begin(), Overrides());  // nothing changed, reckoned in the same way
+  }
+  const std::vector<Alternative> alternatives = variants.about(choices);
+  const std::span<const Alternative> all(alternatives);
+  fmt::print(request.out, "{}",
+             exact ? describe(all, plan, exact) : describe(all.subspan(1), all[0].plan, exact));
 }
 
 void print_evaluation(std::FILE* out, const EvaluationResult& result) {

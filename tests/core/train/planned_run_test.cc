@@ -85,11 +85,102 @@ TEST(Plan, ARefusalNamesChangesThatWouldFit) {
   const auto changes =
       fitting_changes({{{"a=1"}, {"a=1", "b=2"}}, {{"c=1"}}, {{"d=1", "e=1"}}}, plan_with, 500);
   ASSERT_EQ(changes.fitting.size(), 2U);
-  EXPECT_EQ(changes.fitting[0].overrides, "a=1 b=2");
-  EXPECT_EQ(changes.fitting[1].overrides, "d=1 e=1");
-  EXPECT_EQ(changes.least, 400);
+  EXPECT_EQ(changes.fitting[0].overrides, (Overrides{"a=1", "b=2"}));
+  EXPECT_EQ(changes.fitting[1].overrides, (Overrides{"d=1", "e=1"}));
+  EXPECT_EQ(changes.least->plan.total(), 400);
   EXPECT_THAT(refusal(plan, 500, changes), HasSubstr("\n  a=1 b=2 "));
   EXPECT_THAT(refusal(plan, 500, {}), HasSubstr("or a smaller model"));
+}
+
+TEST(Plan, OfAKindTheMildestThatFitsIsFoundInAFewPlans) {
+  std::vector<Overrides> kind;
+  for (int i = 0; i < 64; ++i) {
+    kind.push_back({std::to_string(i)});
+  }
+  int plans = 0;
+  const PlanWith plan_with = [&](const Overrides& overrides) {
+    ++plans;
+    RunPlan plan;
+    plan.step.inputs = 1000 - 10 * std::stoi(overrides[0]);
+    return plan;
+  };
+  const Changes changes = fitting_changes({kind}, plan_with, 666);
+  ASSERT_EQ(changes.fitting.size(), 1U);
+  EXPECT_EQ(changes.fitting[0].overrides[0], "34");
+  EXPECT_EQ(changes.least->overrides[0], "63");
+  EXPECT_LE(plans, 8);
+}
+
+// What a choice saves is one thing, that a copy for checkpoints then fits another.
+TEST(Plan, NoChoiceSavesLessThanNothingWithoutAReason) {
+  RunPlan base;
+  base.cost.flops = 100;
+  base.step.arena = 1'000'000'000;
+  Alternative roomier{{"a=1"}, base};
+  roomier.plan.step.arena = 900'000'000;
+  roomier.plan.snapshot_bytes = 500'000'000;
+  Alternative costlier{{"b=1"}, base};
+  costlier.plan.step.arena = 1'100'000'000;
+  costlier.plan.cost.flops = 90;
+  const std::string text = describe(std::vector{roomier, costlier}, base, /*exact=*/true);
+  EXPECT_THAT(text, HasSubstr("a=1   saves     100,000,000    0.10 GB, adds 0 FLOPs to a step "
+                              "(0.00 %); leaves room for the 0.50 GB of checkpoint.async\n"));
+  EXPECT_THAT(text, HasSubstr("b=1   takes     100,000,000    0.10 GB, saves 10 FLOPs of a step"));
+  EXPECT_EQ(describe({}, base, true), "");
+}
+
+TEST(Plan, LeanerStatesAreOfferedUntilThereAreNone) {
+  PrecisionConfig config;
+  const auto all = leaner_precisions(config);
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0], (Overrides{"precision.moments=int8"}));
+  EXPECT_EQ(all[1],
+            (Overrides{"precision.moments=int8", "precision.params=bf16", "precision.grads=bf16"}));
+  EXPECT_EQ(all[2].back(), "precision.master=none");
+  config = {.params = FloatType::kFp16};
+  EXPECT_EQ(leaner_precisions(config).back(),
+            (Overrides{"precision.moments=int8", "precision.grads=fp16"}));
+  config = {.params = FloatType::kBf16,
+            .grads = FloatType::kBf16,
+            .master = MasterType::kNone,
+            .moments = MomentType::kInt8};
+  EXPECT_TRUE(leaner_precisions(config).empty());
+}
+
+// Five equal layers of 8 numbers more than three tell what nine are.
+TEST(Plan, ManyBlocksFollowFromFew) {
+  const auto plan = [](int64_t layers) {
+    TrainTask task;
+    const auto model = [layers](const Params& p, Tensor x) {
+      for (int64_t i = 0; i < layers; ++i) {
+        x = x + tanh(linear(p / "h" / i, x, {8}));
+      }
+      return x;
+    };
+    task.parameters = declare_params([&](const Params& p) {
+      model(p, zeros({Dtype::kF32, {1, 8}}));
+    });
+    for (const ParamSpec& spec : task.parameters) {
+      task.stored_shapes.push_back(spec.type.shape);
+    }
+    task.batch_types = [](int64_t rows) { return Types{{Dtype::kF32, {rows, 8}}}; };
+    task.sums = [model](const Params& p, std::span<const Tensor> batch) {
+      const Tensor errors = square(model(p, batch[0]));
+      return TaskSums{{sum(errors), full({}, static_cast<double>(errors.elements()))}, {}};
+    };
+    TrainConfig config = small_config("unused");
+    config.batch.global = 1024;
+    config.checkpoint.async = false;
+    return plan_run(task, config, make_context(config), kPlenty, true).plan;
+  };
+  const RunPlan exact = plan(20);
+  const RunPlan about = extrapolated(plan(4), 4, plan(8), 8, 20);
+  EXPECT_EQ(about.parameters, exact.parameters);
+  EXPECT_EQ(about.parameter_bytes, exact.parameter_bytes);
+  EXPECT_EQ(about.optimizer_bytes, exact.optimizer_bytes);
+  EXPECT_EQ(about.step.inputs, exact.step.inputs);
+  EXPECT_NEAR(about.cost.flops / exact.cost.flops, 1, 1e-6);
+  EXPECT_NEAR(static_cast<double>(about.total()) / static_cast<double>(exact.total()), 1, 0.02);
 }
 
 TEST(Numbers, AreWrittenForPeople) {
