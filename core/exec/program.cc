@@ -37,7 +37,7 @@ class PlannedProgram : public Program {
       }
       inputs[i] = dense(inputs[i]);
     }
-    std::fill(results_.begin(), results_.end(), Tensor());  // of a run that failed
+    const ReleaseOnExit release{results_};
     for (size_t o = 0; o < results_.size(); ++o) {
       const int input = plan_.output_alias[o];
       results_[o] = input >= 0 ? take_over(inputs[static_cast<size_t>(input)]) : output(o);
@@ -70,6 +70,12 @@ class PlannedProgram : public Program {
   const Plan& plan() const { return plan_; }
 
  private:
+  // Nothing of a run that fails is held on to, least of all what it was given away.
+  struct ReleaseOnExit {
+    Tensors& tensors;
+    ~ReleaseOnExit() { std::fill(tensors.begin(), tensors.end(), Tensor()); }
+  };
+
   // The argument's memory where nobody else can see it, else a copy.
   static Tensor take_over(Tensor& input) {
     Tensor kept = std::move(input);

@@ -1,5 +1,6 @@
 #include "core/tensor/jit.h"
 
+#include "core/ops/index.h"
 #include "core/runtime/context.h"
 #include "core/transform/jacobian.h"
 #include "core/transform/vmap.h"
@@ -8,6 +9,7 @@
 namespace mstrain {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(Jit, IsRecordedOncePerTypeOfItsArguments) {
@@ -135,6 +137,33 @@ TEST(Jit, ResultsAreNotOverwrittenByTheNextCall) {
   EXPECT_THAT(to_doubles(first.first), testing::ElementsAre(2, 4));
   EXPECT_THAT(to_doubles(first.second), testing::ElementsAre(2, 3));
   EXPECT_THAT(to_doubles(second.first), testing::ElementsAre(6, 8));
+}
+
+// The state is written in place before an id turns out to be wrong.
+TEST(Jit, AFailedRunLosesWhatWasGivenAwayAndNothingElse) {
+  const auto f = jit(
+      [](const Tensor& state, const Tensor& ids) {
+        const Tensor next = state * 2;
+        return std::pair(next, gather(next, ids));
+      },
+      {.donate = {0}});
+  const auto ids = [](int32_t id) { return tensor<int32_t>(std::vector<int32_t>{id}, {1}); };
+  const Tensor held = f64({1, 2, 3});
+  const auto earlier = f(copy(held), ids(1));
+  EXPECT_THROW(f(held, ids(7)), Error);
+  EXPECT_THAT(to_doubles(held), ElementsAre(1, 2, 3));
+  Tensor given = copy(held);
+  const Buffer memory = given.buffer();
+  EXPECT_THROW(f(std::move(given), ids(7)), Error);
+  EXPECT_FALSE(given);
+  EXPECT_TRUE(memory.unique());  // the program holds on to nothing
+  EXPECT_THAT(to_doubles(earlier.first), ElementsAre(2, 4, 6));
+  EXPECT_THAT(to_doubles(earlier.second), ElementsAre(4));
+  for (int i = 0; i < 3; ++i) {
+    const auto [next, chosen] = f(copy(held), ids(2));
+    EXPECT_THAT(to_doubles(next), ElementsAre(2, 4, 6));
+    EXPECT_THAT(to_doubles(chosen), ElementsAre(6));
+  }
 }
 
 TEST(Jit, DonatedArgumentsMayBeTakenOverAndOthersNever) {
