@@ -5,6 +5,11 @@
 //
 // Tensors that vary are arguments; anything else that f uses is fixed when it is recorded. Inside another transform a
 // jitted function is simply f. Same numbers as eager mode.
+//
+// A run that throws (an id out of range, no memory) gives no result. Arguments that were given away with std::move are lost:
+// they were perhaps half overwritten, and nobody can see them any more. Whatever else the caller holds keeps its value, also
+// a donated argument of which it kept a copy, and the next run is as if the failed one had not been. So a step that must be
+// survivable is given copies, or saved before.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +61,8 @@ struct KernelTime {
 class Program {
  public:
   virtual ~Program() = default;
-  // Inputs as the graph's; `inputs` are released as soon as they are not needed. One call at a time.
+  // Inputs as the graph's; `inputs` are released as soon as they are not needed, also where it throws (see above). One call
+  // at a time.
   virtual Tensors run(Tensors inputs) = 0;
   virtual ProgramMemory memory() const = 0;
   virtual ProgramCost cost() const = 0;

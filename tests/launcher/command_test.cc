@@ -358,7 +358,7 @@ TEST(DryRun, ReckonsChoicesFromFewerLayers) {
   const auto choices = [](int layers) {
     const CommandResult result = run_command(
         {"--config", shipped("gpt_124m.yaml"), "--dry-run", "--offline", "memory.limit_gb=100000",
-         "batch.global=8", "batch.micro=2", fmt::format("model.num_layers={}", layers)});
+         "batch.global=8", "batch.micro=2", "model.num_layers=" + std::to_string(layers)});
     EXPECT_EQ(result.status, 0) << result.err;
     return result.out;
   };
