@@ -3,7 +3,8 @@
 // The dims of the dense input collapse into groups that are reduced and groups that are kept, by turns. Where the last
 // group is reduced, rows are folded to numbers; where it is kept, rows are folded into rows of the result. Work is
 // spread over results where there are enough of them, else over the reduced elements, with partial results per thread
-// that are combined in order.
+// that are combined in order. The tile machine, which folds in passing, knows rows, columns and totals of floats alone: integers,
+// products, other axes, and few results spread over threads are here.
 #include <limits>
 
 #include "core/backends/cpu/kernels.h"

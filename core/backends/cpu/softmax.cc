@@ -1,4 +1,4 @@
-// softmax, log_softmax and their gradients over the last axis.
+// softmax, log_softmax and their gradients over the last axis; outside of groups, as norm.cc says.
 #include "core/backends/cpu/rows.h"
 
 namespace mstrain::cpu {
