@@ -1,5 +1,5 @@
 // What the machine's multiply-adds could do, and what matrix products reach of it: a loop in registers for the instruction set
-// in use (MSTRAIN_ISA), then the products of GPT steps by this project's kernel and by oneDNN alone, in turns. f32.
+// in use (MSTRAIN_ISA) and, in turns with it, the products of GPT steps by this project's kernel and by oneDNN alone. f32.
 // Usage: bench_products [threads]
 #include <fmt/core.h>
 #include <omp.h>
@@ -25,12 +25,16 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Twelve sums that do not wait for each other: more than a multiply-add's latency times how many begin in a cycle.
+// Twelve sums that do not wait for each other: more than a multiply-add's latency times how many begin in a cycle. They begin
+// with different numbers, or compilers make one of them.
 constexpr int kSums = 12;
 #define MSTRAIN_SPIN(name, attributes, bytes)                                            \
   attributes [[gnu::noinline]] double name(int64_t rounds) {                             \
     typedef float Lanes __attribute__((vector_size(bytes)));                             \
-    Lanes sums[kSums] = {};                                                              \
+    Lanes sums[kSums];                                                                   \
+    for (int i = 0; i < kSums; ++i) {                                                    \
+      sums[i] = Lanes{} + static_cast<float>(i);                                         \
+    }                                                                                    \
     const Lanes factor = Lanes{} + 0.999F;                                               \
     for (int64_t i = 0; i < rounds; ++i) {                                               \
       _Pragma("GCC unroll 12") for (Lanes & sum : sums) { sum = sum * factor + factor; } \
@@ -48,9 +52,9 @@ MSTRAIN_SPIN(spin_avx512, __attribute__((target("avx512f"), optimize("O3"))), 64
 MSTRAIN_SPIN(spin_baseline, , 16)
 #endif
 
-// FLOP/s of `threads` at once: the best of some runs.
+// FLOP/s of `threads` at once: the median of some runs.
 double peak(int threads) {
-  constexpr int64_t kRounds = 20'000'000;
+  constexpr int64_t kRounds = 2'000'000;
   const auto [spin, lanes] = [] {
 #if defined(__x86_64__)
     return isa() >= Isa::kAvx512 ? std::pair(&spin_avx512, 16) : std::pair(&spin_avx2, 8);
@@ -58,17 +62,17 @@ double peak(int threads) {
     return std::pair(&spin_baseline, 4);
 #endif
   }();
-  double best = 0;
+  std::array<double, 5> seconds{};
   double kept = 0;
-  for (int run = 0; run < 5; ++run) {
+  for (double& run : seconds) {
     const auto begin = Clock::now();
 #pragma omp parallel num_threads(threads) reduction(+ : kept)
     kept += spin(kRounds);
-    best = std::max(
-        best, 2.0 * lanes * kSums * static_cast<double>(kRounds) * threads / seconds_since(begin));
+    run = seconds_since(begin);
   }
   check(kept > 0, "no sums");
-  return best;
+  std::nth_element(seconds.begin(), seconds.begin() + 2, seconds.end());
+  return 2.0 * lanes * kSums * static_cast<double>(kRounds) * threads / seconds[2];
 }
 
 struct Shape3 {
@@ -142,17 +146,17 @@ int run(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : current_context().num_threads();
   check(threads > 0, "usage: bench_products [threads]");
   prepare_threads(threads);
-  const double limit = peak(threads);
-  fmt::print("{}, {} threads: {:.1f} GFLOP/s in registers\n", to_string(isa()), threads,
-             limit / 1e9);
-  fmt::print("{:<22} {:>5} {:>5} {:>5}   {:>14}   {:>14}   {:>14}\n", "product", "m", "n", "k",
-             "own kernel", "own, b packed", "oneDNN");
+  fmt::print("{}, {} threads; GFLOP/s, and the share of those in registers at that time\n",
+             to_string(isa()), threads);
+  fmt::print("{:<22} {:>5} {:>5} {:>5}   {:>9}   {:>14}   {:>14}   {:>14}\n", "product", "m", "n",
+             "k", "registers", "own kernel", "own, b packed", "oneDNN");
   for (const Shape3& s : shapes()) {
     const double flops = 2.0 * static_cast<double>(s.m * s.n) * static_cast<double>(s.k);
-    fmt::print("{:<22} {:>5} {:>5} {:>5}",
+    const double limit = peak(threads);
+    fmt::print("{:<22} {:>5} {:>5} {:>5}   {:>9.1f}",
                fmt::format("{}{}{}", s.what, s.transpose_a ? ", a transposed" : "",
                            s.transpose_b ? ", b transposed" : ""),
-               s.m, s.n, s.k);
+               s.m, s.n, s.k, limit / 1e9);
     for (const double seconds :
          {own_seconds(s, threads, false), own_seconds(s, threads, true),
           product_seconds(1, s.m, s.n, s.k, s.transpose_a, s.transpose_b, threads)}) {
