@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,6 +92,28 @@ class RunningCommand {
 inline CommandResult run_command(const std::vector<std::string>& arguments) {
   return RunningCommand(arguments).wait();
 }
+
+inline std::string shipped(const std::string& name) {
+  return std::string(MSTRAIN_SOURCE_DIR) + "/configs/" + name;
+}
+
+// The value of an environment variable, for the commands that begin as long as this lives.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) {
+      before_ = before;
+    }
+    setenv(name, value, 1);
+  }
+  ~Environment() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
 
 inline void write_text(const std::string& path, const std::string& text) {
   std::filesystem::create_directories(parent_path(path));

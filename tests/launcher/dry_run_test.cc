@@ -1,0 +1,247 @@
+// What a dry run counts, warns of and refuses.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/core/train/memory_disk.h"
+#include "tests/launcher/command.h"
+
+namespace mstrain {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+TEST(DryRun, CountsThePublishedModels) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"gpt_124m.yaml", "124,439,808 parameters"},   {"gpt_355m.yaml", "354,823,168 parameters"},
+      {"gpt_774m.yaml", "774,030,080 parameters"},   {"gpt_1558m.yaml", "1,557,611,200 parameters"},
+      {"gpt_10b.yaml", "11,274,946,560 parameters"},
+  };
+  for (const auto& [name, expected] : kCases) {
+    const CommandResult result =
+        run_command({"--config", shipped(name), "--dry-run", "memory.limit_gb=100000"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr(expected));
+    for (const char* category : {"gradients", "optimizer", "activations", "transient", "workspace",
+                                 "per token", "per step"}) {
+      EXPECT_THAT(result.out, HasSubstr(category)) << name;
+    }
+  }
+}
+
+TEST(DryRun, EveryShippedConfigurationHasAPlan) {
+  int count = 0;
+  for (const std::string& name : real_files().list(shipped(""))) {
+    if (!name.ends_with(".yaml")) {
+      continue;
+    }
+    ++count;
+    // The vocabulary stands for data that a test machine does not have.
+    const CommandResult result = run_command({"--config", shipped(name), "--dry-run",
+                                              "memory.limit_gb=100000", "model.vocab_size=50257"});
+    EXPECT_EQ(result.status, 0) << name << ": " << result.err;
+    EXPECT_THAT(result.out, HasSubstr("\nfits\n")) << name;
+  }
+  EXPECT_GE(count, 7);
+}
+
+// What recomputation and chunks of the loss save is known before anything runs.
+TEST(DryRun, SaysWhatChoicesSaveAndCost) {
+  const CommandResult result =
+      run_command({"--config", shipped("gpt_124m.yaml"), "--dry-run", "memory.limit_gb=100000",
+                   "batch.global=8", "batch.micro=8", "memory.loss_chunks=none"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto number_after = [&](const std::string& choice, const std::string& word) {
+    const size_t line = result.out.find("  " + choice);
+    EXPECT_NE(line, std::string::npos) << choice;
+    std::string digits;
+    for (size_t i = result.out.find(word, line) + word.size();
+         result.out[i] != ' ' || digits.empty(); ++i) {
+      if (result.out[i] != ',' && result.out[i] != ' ') {
+        digits += result.out[i];
+      }
+    }
+    return std::stod(digits);
+  };
+  const double selective = number_after("memory.recompute=selective", "saves");
+  EXPECT_GT(selective, 1e8);
+  EXPECT_GT(number_after("memory.recompute=full", "saves"), selective);
+  EXPECT_GT(number_after("memory.recompute=selective", "adds"), 0);
+  EXPECT_GT(number_after("memory.recompute=full", "adds"),
+            number_after("memory.recompute=selective", "adds") * 10);
+  EXPECT_GT(number_after("memory.loss_chunks=auto", "saves"), 1e9);  // of 1.6 GB of logits
+  // Moments of 8 bits are 6 bytes a parameter less, and so is the copy that checkpoints are written from.
+  const double parameters = 124439808;
+  EXPECT_NEAR(number_after("precision.moments=int8", "saves"), 12 * parameters, 0.1 * parameters);
+  EXPECT_GT(number_after("precision.moments=int8 precision.params=bf16 precision.grads=bf16 "
+                         "precision.master=none",
+                         "saves"),
+            10 * parameters);
+
+  // What is on already is not offered.
+  const CommandResult lean = run_command(
+      {"--config", shipped("gpt_124m.yaml"), "--dry-run", "memory.limit_gb=100000",
+       "batch.global=8", "batch.micro=8", "memory.recompute=full", "precision.moments=int8",
+       "precision.params=bf16", "precision.grads=bf16", "precision.master=none"});
+  ASSERT_EQ(lean.status, 0) << lean.err;
+  EXPECT_THAT(lean.out, Not(HasSubstr("choices")));
+}
+
+// Plans of a few layers tell what choices come to with many: the lines are those of the plans themselves, about.
+TEST(DryRun, ReckonsChoicesFromFewerLayers) {
+  const auto choices = [](int layers) {
+    const CommandResult result = run_command(
+        {"--config", shipped("gpt_124m.yaml"), "--dry-run", "--offline", "memory.limit_gb=100000",
+         "batch.global=8", "batch.micro=2", "model.num_layers=" + std::to_string(layers)});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const auto saved = [](const std::string& out, const std::string& choice) {
+    const size_t line = out.find("  " + choice + " ");
+    EXPECT_NE(line, std::string::npos) << choice << " in " << out;
+    const size_t unit = out.find(" GB", line);
+    return std::stod(out.substr(out.rfind(' ', unit - 1), unit));
+  };
+  const std::string exact = choices(16);
+  const std::string about = choices(17);
+  EXPECT_THAT(exact, HasSubstr("choices, against this plan\n"));
+  EXPECT_THAT(about, HasSubstr("choices, against this plan, about"));
+  for (const char* choice : {"memory.recompute=selective", "memory.recompute=full"}) {
+    EXPECT_NEAR(saved(about, choice) / saved(exact, choice), 17.0 / 16, 0.05) << choice;
+  }
+}
+
+TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
+  const CommandResult large =
+      run_command({"--config", shipped("gpt_10b.yaml"), "--dry-run", "memory.limit_gb=20"});
+  EXPECT_EQ(large.status, 3);
+  EXPECT_THAT(large.out, HasSubstr("11,274,946,560 parameters"));
+  EXPECT_THAT(large.out, Not(HasSubstr("fits")));
+  EXPECT_THAT(large.err,
+              AllOf(HasSubstr("or a smaller model"), HasSubstr("precision.master=none")));
+  // Leaner states, of 10 bytes a parameter, are what 11.3 billion parameters need here.
+  const CommandResult lean =
+      run_command({"--config", shipped("gpt_10b.yaml"), "--dry-run", "memory.limit_gb=150"});
+  EXPECT_EQ(lean.status, 3);
+  EXPECT_THAT(lean.err, AllOf(HasSubstr("what would fit:"), HasSubstr("\n  precision.")));
+  // States take 2 GB; the activations of 8 samples more than what is left.
+  const CommandResult tight = run_command({"--config", shipped("gpt_124m.yaml"), "--dry-run",
+                                           "memory.limit_gb=6", "batch.micro=8", "batch.global=8"});
+  EXPECT_EQ(tight.status, 3);
+  EXPECT_THAT(tight.err, AllOf(HasSubstr("what would fit:"), HasSubstr("batch.micro="),
+                               HasSubstr("memory.recompute=full")));
+}
+
+TEST(DryRun, SaysWhatTheRunWillStumbleOver) {
+  const SmallRun run;
+  const auto warnings = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"--config", run.config(), "--dry-run", "run.output_dir=" + run.path("planned")});
+    const CommandResult result = run_command(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("\nfits\n"));
+    EXPECT_FALSE(real_files().exists(run.path("planned")));
+    return result.err;
+  };
+  EXPECT_EQ(warnings({}), "");
+  const std::string missing = "data.train=" + run.path("none.txt");
+  EXPECT_THAT(warnings({missing, "model.vocab_size=100"}),
+              HasSubstr("data.train: " + run.path("none.txt") + ": no such file"));
+  EXPECT_THAT(warnings({missing, "data.tokenizer=byte"}), HasSubstr("no such file"));
+  EXPECT_EQ(warnings({missing, "model.vocab_size=100", "--offline"}), "");
+  EXPECT_THAT(warnings({"data.tokenizer=byte", "model.vocab_size=50257"}),
+              HasSubstr("model.vocab_size: 50,257 tokens, but data.tokenizer has 256"));
+  EXPECT_EQ(warnings({"data.tokenizer=byte", "model.vocab_size=384"}), "");
+  EXPECT_THAT(warnings({"schedule.warmup_steps=40"}), HasSubstr("schedule.warmup_steps: 40 steps"));
+  EXPECT_THAT(warnings({"run.threads=1000"}), HasSubstr("run.threads: 1000 threads would share"));
+  EXPECT_THAT(warnings({"optimizer.lr=20"}), HasSubstr("optimizer.lr: 20 moves every weight"));
+  EXPECT_THAT(warnings({"run.output_dir=/proc/nothing/run"}),
+              HasSubstr("run.output_dir: /proc/nothing/run could not be written"));
+  EXPECT_THAT(warnings({"run.output_dir=" + run.config() + "/run"}),
+              HasSubstr("small.yaml is no folder"));
+
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--config", run.config(), "--dry-run"});
+    const CommandResult result = run_command(more);
+    EXPECT_EQ(result.status, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refused({"data.tokenizer=byte", "model.vocab_size=200"}),
+              HasSubstr("model.vocab_size: 200 is less than the 256 tokens"));
+  EXPECT_THAT(refused({"--offline"}), HasSubstr("model.vocab_size: auto asks the tokenizer"));
+  EXPECT_THAT(run_command({"--config", run.config(), "--offline"}).err,
+              HasSubstr("--offline: goes with --dry-run"));
+}
+
+TEST(DryRun, WeightsThatLackTensorsAreFound) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("first", {"schedule.total_steps=2"})).status, 0);
+  ASSERT_EQ(run_command({"export", "--checkpoint", run.path("first"), "--output", run.path("base")})
+                .status,
+            0);
+  const std::string text = real_files().read(run.path("base/config.json"));
+  std::string more_layers = text;
+  more_layers.replace(more_layers.find("\"n_layer\": 2"), 12, "\"n_layer\": 3");
+  write_text(run.path("base/config.json"), more_layers);
+  std::filesystem::remove(run.path("base/MANIFEST.json"));  // or the change itself would be found
+  write_text(run.path("tune.yaml"),
+             "run: {name: tuned, threads: 1}\nmodel: {init: {from: " + run.path("base") +
+                 "}}\ndata: {train: " + run.path("text.txt") +
+                 ", seq_length: 16}\nschedule: {total_steps: 2}\n");
+  const CommandResult result = run_command({"--config", run.path("tune.yaml"), "--dry-run"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("tune.yaml:2: model.init.from: " + run.path("base") +
+                                    ": parameters that the weights lack: transformer.h.2."));
+  // The tokenizer that nobody named is that of the weights.
+  write_text(run.path("base/config.json"), text);
+  const CommandResult tuned =
+      run_command({"--config", run.path("tune.yaml"), "run.output_dir=" + run.path("tuned")});
+  EXPECT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(real_files().read(run.path("tuned/config.yaml")),
+              HasSubstr("path: " + run.path("base")));
+}
+
+TEST(DryRun, AbsurdSizesAreRefusedByArithmetic) {
+  const SmallRun run;
+  for (const char* size :
+       {"model.hidden_size=9000000000000000000", "model.hidden_size=100000000",
+        "batch={global: 1000000000000000}", "model.max_position_embeddings=9000000000000000000",
+        "model={num_layers: 4096, hidden_size: 1000000, num_attention_heads: 2}"}) {
+    const CommandResult result = run_command({"--config", run.config(), "--dry-run", "--offline",
+                                              "model.vocab_size=100", size, "memory.limit_gb=16"});
+    EXPECT_EQ(result.status, 3) << size << ": " << result.err;
+    EXPECT_THAT(result.err, StartsWith("the plan is impossible: ")) << size;
+  }
+  EXPECT_THAT(
+      run_command({"--config", run.config(), "model.num_layers=10000", "--print-config"}).err,
+      HasSubstr("model.num_layers: expected an integer >= 1 and <= 4096"));
+}
+
+TEST(DryRun, WritesEveryStepOfThePlanOnRequest) {
+  const SmallRun run;
+  const std::vector<std::string> dry{"--config", run.config(), "--dry-run", "--plan",
+                                     run.path("plan.txt")};
+  const CommandResult result = run_command(dry);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::string text = real_files().read(run.path("plan.txt"));
+  EXPECT_THAT(text,
+              AllOf(StartsWith("== step\ndigest "), HasSubstr("\n== evaluation\ndigest "),
+                    HasSubstr("dot_general"), HasSubstr("@backward.transformer.h.1.mlp.c_fc")));
+  ASSERT_EQ(run_command(dry).status, 0);
+  EXPECT_EQ(real_files().read(run.path("plan.txt")), text);
+
+  std::vector<std::string> eager = dry;
+  eager.push_back("run.execution=eager");
+  EXPECT_EQ(run_command(eager).status, 2);
+  EXPECT_THAT(run_command(eager).err, HasSubstr("run.execution: eager"));
+  const CommandResult not_dry =
+      run_command({"--config", run.config(), "--plan", run.path("other.txt")});
+  EXPECT_EQ(not_dry.status, 2);
+  EXPECT_THAT(not_dry.err, HasSubstr("--plan: goes with --dry-run"));
+}
+
+}  // namespace
+}  // namespace mstrain

@@ -1,0 +1,198 @@
+// Whole runs by the command: what is written, and what other commands make of it.
+#include <gmock/gmock.h>
+
+#include "core/base/json.h"
+#include "core/io/events.h"
+#include "core/train/metrics_file.h"
+#include "tests/core/train/memory_disk.h"
+#include "tests/launcher/command.h"
+
+namespace mstrain {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(Command, ATemperatureOfZeroIsGreedyAndExportSaysWhatItWrote) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run", {"schedule.total_steps=6"})).status, 0);
+  const auto generate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"generate", "--checkpoint", run.path("run"), "--prompt", "the cat",
+                               "--tokens", "30"});
+    const CommandResult result = run_command(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_EQ(generate({"--temperature", "0", "--seed", "5"}), generate({"--greedy"}));
+
+  const CommandResult exported =
+      run_command({"export", "--checkpoint", run.path("run"), "--output", run.path("out")});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  EXPECT_THAT(exported.out,
+              AllOf(HasSubstr(run.path("out/model.safetensors") + ": "),
+                    HasSubstr(run.path("out/config.json") + ": "), HasSubstr(" bytes\n")));
+}
+
+TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
+  const SmallRun run;
+  const CommandResult trained = run_command(run.arguments("run"));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("finished at step 40, eval loss "),
+                                 HasSubstr("run/report.html in a browser")));
+  EXPECT_THAT(trained.err, AllOf(HasSubstr("step 40/40  loss "), HasSubstr(" tokens/s  0:00 left"),
+                                 HasSubstr("step 20  eval loss ")));
+  const CommandResult again = run_command(run.arguments("run"));
+  EXPECT_EQ(again.status, 0);
+  EXPECT_THAT(again.out, HasSubstr("finished at step 40; raise schedule.total_steps to go on"));
+
+  const CommandResult other = run_command(run.arguments("run", {"model.hidden_size=32"}));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("model.hidden_size: 16, now 32"));
+
+  const std::string checkpoint = run.path("run/checkpoints/step-00000040");
+  double eval_loss = 0;
+  for (const Json& row : read_metrics(real_files(), run.path("run/metrics.jsonl"))) {
+    eval_loss = row.value("eval_loss", eval_loss);
+  }
+  // From the checkpoint itself, from the run, and with a configuration by name.
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"eval", "--checkpoint", checkpoint},
+        std::vector<std::string>{"eval", "--checkpoint", run.path("run")},
+        std::vector<std::string>{"eval", "--checkpoint", checkpoint, "--config", run.config()}}) {
+    const CommandResult evaluated = run_command(arguments);
+    ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+    EXPECT_THAT(evaluated.out, StartsWith("eval_loss "));
+    EXPECT_NEAR(std::stod(evaluated.out.substr(10)), eval_loss, 1e-5);
+  }
+
+  const auto generate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"generate", "--checkpoint", checkpoint, "--prompt", "the cat "});
+    const CommandResult result = run_command(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, StartsWith("the cat "));
+    return result.out;
+  };
+  const std::string greedy = generate({"--greedy", "--tokens", "30"});
+  EXPECT_EQ(greedy.size(), 8 + 30 + 1U);  // prompt, tokens, line end
+  EXPECT_EQ(generate({"--greedy", "--tokens", "30"}), greedy);
+  EXPECT_EQ(generate({"--top-k", "1", "--tokens", "30"}), greedy);
+  const std::string drawn = generate({"--seed", "3", "--tokens", "60", "--top-p", "0.95"});
+  EXPECT_EQ(generate({"--seed", "3", "--tokens", "60", "--top-p", "0.95"}), drawn);
+  EXPECT_NE(generate({"--seed", "4", "--tokens", "60", "--top-p", "0.95"}), drawn);
+  EXPECT_THAT(run_command({"generate", "--checkpoint", checkpoint, "--prompt", "XYZ"}).err,
+              HasSubstr("'X'"));
+
+  EXPECT_THAT(
+      run_command({"inspect", checkpoint}).out,
+      AllOf(HasSubstr("every file has the size and digest"), HasSubstr("step 40, 160 samples"),
+            HasSubstr("transformer.h.1.attn.c_attn.weight  F32 [16, 48]")));
+  EXPECT_THAT(run_command({"inspect", run.path("run")}).out, HasSubstr("step-00000040: sound"));
+  EXPECT_THAT(run_command({"inspect", join_path(checkpoint, "optimizer.safetensors")}).out,
+              HasSubstr("transformer.wte.weight.exp_avg_sq"));
+  EXPECT_THAT(run_command({"inspect", run.path("text.txt")}).out, HasSubstr("UTF-8 text"));
+  const CommandResult missing = run_command({"inspect", run.path("nothing")});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.err, HasSubstr("nothing: no such file"));
+
+  const CommandResult report =
+      run_command({"report", run.path("run"), run.path("run"), "--output", run.path("two.html")});
+  EXPECT_EQ(report.status, 0) << report.err;
+  EXPECT_THAT(real_files().read(run.path("two.html")), StartsWith("<!doctype html>"));
+
+  int event_files = 0;
+  for (const std::string& name : real_files().list(run.path("run"))) {
+    if (name.starts_with("events.out.tfevents.")) {
+      ++event_files;
+      EXPECT_GT(read_events(real_files(), run.path("run/" + name)).events.size(), 10U);
+    }
+  }
+  EXPECT_EQ(event_files, 1);
+}
+
+TEST(Command, ProfilesOnRequest) {
+  const SmallRun run;
+  const CommandResult result = run_command(run.arguments("run", {"profile.steps=2"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("profile of steps 10 to 11: " + run.path("run/profile.json")));
+  const std::string text = real_files().read(run.path("run/profile.json"));
+  EXPECT_THAT(text, HasSubstr("\"name\":\"transformer.h.1.mlp.c_fc dot_general"));
+  EXPECT_GT(parse_json(text, "profile.json").at("traceEvents").size(), 100U);
+}
+
+TEST(Command, InspectTellsARunsStory) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run", {"checkpoint.best=eval_loss"})).status, 0);
+  const std::vector<std::string> more{"checkpoint.best=eval_loss", "schedule.total_steps=50",
+                                      "--change", "optimizer.lr=0.003"};
+  const CommandResult changed = run_command(run.arguments("run", more));
+  ASSERT_EQ(changed.status, 0) << changed.err;
+  EXPECT_THAT(changed.err, HasSubstr("from here on optimizer.lr: 0.01, now 0.003"));
+  const CommandResult story = run_command({"inspect", run.path("run")});
+  EXPECT_EQ(story.status, 0) << story.err;
+  EXPECT_THAT(story.out,
+              AllOf(HasSubstr("finished at step 50 of 50"), HasSubstr("best "),
+                    HasSubstr("step 0 to 40: finished"), HasSubstr("step 40 to 50: finished"),
+                    HasSubstr("optimizer.lr: 0.01, now 0.003"),
+                    HasSubstr("mstrain --config " + run.config()),
+                    HasSubstr("model.hidden_size: 16"), HasSubstr("step-00000050: sound")));
+  EXPECT_THAT(real_files().read(run.path("run/report.html")), HasSubstr("\"before\":\"0.01\""));
+
+  const CommandResult never =
+      run_command(run.arguments("run", {"--change", "model.hidden_size=8"}));
+  EXPECT_EQ(never.status, 2);
+  EXPECT_THAT(never.err, AllOf(StartsWith("--change: model.hidden_size cannot change"),
+                               HasSubstr("optimizer.lr")));
+  const CommandResult restarted =
+      run_command(run.arguments("run", {"model.hidden_size=8", "--restart"}));
+  EXPECT_EQ(restarted.status, 0) << restarted.err;
+  EXPECT_THAT(restarted.out, HasSubstr("finished at step 40"));
+}
+
+// The characters of the new text are those that the run knows, in their old places.
+TEST(Command, OtherDataAreReadWithTheTokenizerSoFar) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run")).status, 0);
+  std::string other;
+  for (int i = 0; i < 400; ++i) {
+    other += "a cat on a mat\n";
+  }
+  write_text(run.path("other.txt"), other);
+  const CommandResult result = run_command(run.arguments(
+      "run", {"schedule.total_steps=44", "--change", "data.train=" + run.path("other.txt")}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("finished at step 44"));
+}
+
+TEST(Command, ModesOfAConfiguration) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("run")).status, 0);
+  EXPECT_THAT(run_command(run.arguments("run", {"run.mode=eval"})).out, StartsWith("eval_loss "));
+  EXPECT_THAT(run_command(run.arguments("run", {"run.mode=generate"})).out, StartsWith("the "));
+  EXPECT_THAT(run_command(run.arguments("none", {"run.mode=benchmark"})).out,
+              StartsWith("steps 40  median "));
+  EXPECT_FALSE(real_files().exists(run.path("none")));
+}
+
+TEST(Command, FailuresWhileRunningAreStatus1) {
+  const SmallRun run;
+  const CommandResult no_data = run_command(run.arguments("run", {"data.train=/nowhere/text.txt"}));
+  EXPECT_EQ(no_data.status, 1);
+  EXPECT_THAT(no_data.err, StartsWith("command line: data.train: /nowhere/text.txt"));
+  const CommandResult unwritable =
+      run_command({"--config", run.config(), "run.output_dir=/proc/nothing/run"});
+  EXPECT_EQ(unwritable.status, 1);
+  EXPECT_THAT(unwritable.err, StartsWith("/proc/nothing"));
+  const CommandResult locked = [&] {
+    const auto lock = [&] {
+      real_files().create_directories(run.path("run"));
+      return real_files().try_lock(run.path("run/.lock"));
+    }();
+    return run_command(run.arguments("run"));
+  }();
+  EXPECT_EQ(locked.status, 1);
+  EXPECT_THAT(locked.err, HasSubstr("another mstrain is at work here"));
+}
+
+}  // namespace
+}  // namespace mstrain
