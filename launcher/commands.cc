@@ -47,12 +47,16 @@ const Command kCommands[] = {
      inspect},
     {{"report", "RUN_DIR... [--output FILE]",
       "one self-contained HTML page with the curves of one or several runs"},
-     report}};
+     report},
+    {{"watch", "FOLDER [--port N]",
+      "the same page, live, with all runs of a folder: http://127.0.0.1:6007/, for this machine "
+      "alone"},
+     watch}};
 
 constexpr const char* kAbout = R"(mstrain trains models from a YAML file.
 
 usage: mstrain --config FILE [key.path=value ...]
-           run what the file says (run.mode: train, eval, generate or benchmark)
+           run what the file says (run.mode: train, eval, generate, benchmark or find_lr)
        mstrain COMMAND ...
            mstrain COMMAND --help says more
 

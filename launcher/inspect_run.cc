@@ -8,6 +8,7 @@
 #include "core/base/json.h"
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
+#include "core/train/metrics.h"
 #include "core/train/metrics_file.h"
 #include "core/train/numbers.h"
 #include "core/train/run_directory.h"
@@ -26,7 +27,7 @@ std::string text(const Json& json, const char* key) {
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
-void print_fact(std::FILE* out, const char* name, const std::string& value) {
+void print_fact(std::FILE* out, std::string_view name, const std::string& value) {
   if (!value.empty()) {
     fmt::print(out, "  {:<10} {}\n", name, value);
   }
@@ -84,7 +85,16 @@ void print_record(std::FILE* out, const Json& run) {
 }
 
 void print_metrics(std::FILE* out, const std::vector<Json>& rows) {
-  for (const char* key : {"loss", "eval_loss"}) {
+  std::vector<std::string> keys{"loss", kEvalLoss};
+  for (const Json& row : rows) {
+    for (const auto& [key, value] : row.items()) {
+      if (key.starts_with(kEvalLoss + std::string("/")) &&
+          std::find(keys.begin(), keys.end(), key) == keys.end()) {
+        keys.push_back(key);
+      }
+    }
+  }
+  for (const std::string& key : keys) {
     const Json* last = nullptr;
     const Json* least = nullptr;
     for (const Json& row : rows) {

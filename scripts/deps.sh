@@ -14,6 +14,7 @@ packages=(
   zlib1g-dev                          # compressed data sets
   libssl-dev libisal-dev              # SHA-256, CRC-32C
   libutf8proc-dev                     # classes of characters
+  libcpp-httplib-dev                  # mstrain watch
   librocksdb-dev                      # the embedding cache on disk
   libgtest-dev libgmock-dev           # tests
   libbenchmark-dev                    # benchmarks

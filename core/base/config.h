@@ -188,6 +188,10 @@ YamlNode load_config(const std::string& path, std::span<const std::string> overr
 // Applies overrides alone; where no file is given, start from YamlNode::map().
 void apply_overrides(YamlNode& tree, std::span<const std::string> overrides);
 
+// Lays `value` over what `tree` has at "a.b.c", making the sections above it; the value keeps the place that it came from.
+// Throws ConfigError where something above it is no section.
+void set_config(YamlNode& tree, std::string_view path, YamlNode value);
+
 void read_config_fields(const YamlNode& tree, const ConfigFields& fields);
 YamlNode write_config_fields(const ConfigFields& fields);
 

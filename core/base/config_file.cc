@@ -70,12 +70,18 @@ void forget_lines(YamlNode& node) {
 
 constexpr const char* kCommandLine = "command line";
 
+// "a.b.c", no part of which is empty.
+bool names_a_key(std::string_view path) {
+  return !path.empty() && !path.starts_with('.') && !path.ends_with('.') &&
+         path.find("..") == std::string_view::npos;
+}
+
 void apply_override(YamlNode& tree, const std::string& text) {
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
+  const std::string path = equals == std::string::npos ? "" : text.substr(0, equals);
+  if (!names_a_key(path)) {
     throw ConfigError(fmt::format("{}: expected key.path=value, found \"{}\"", kCommandLine, text));
   }
-  const std::string path = text.substr(0, equals);
   YamlNode value;
   try {
     value = parse_yaml(text.substr(equals + 1), kCommandLine);
@@ -85,35 +91,7 @@ void apply_override(YamlNode& tree, const std::string& text) {
   }
   forget_lines(value);
   value.file = kCommandLine;
-  YamlNode* at = &tree;
-  for (size_t begin = 0;;) {
-    const size_t dot = path.find('.', begin);
-    const std::string key = path.substr(begin, dot - begin);
-    if (key.empty()) {
-      throw ConfigError(
-          fmt::format("{}: expected key.path=value, found \"{}\"", kCommandLine, text));
-    }
-    if (at->is_null()) {
-      at->kind = YamlNode::Kind::kMap;
-    }
-    if (!at->is_map()) {
-      throw ConfigError(fmt::format("{}: {}: {} is no section but {}", kCommandLine, path,
-                                    path.substr(0, begin - 1), describe(*at)));
-    }
-    YamlNode* child = at->find(key);
-    if (child == nullptr) {
-      YamlNode empty;
-      empty.file = kCommandLine;
-      child = &at->add(key, std::move(empty));
-    }
-    if (dot == std::string::npos) {
-      value.key = key;
-      lay_over(*child, std::move(value));
-      return;
-    }
-    at = child;
-    begin = dot + 1;
-  }
+  set_config(tree, path, std::move(value));
 }
 
 void flatten(const YamlNode& node, const std::string& path,
@@ -128,6 +106,38 @@ void flatten(const YamlNode& node, const std::string& path,
 }
 
 }  // namespace
+
+void set_config(YamlNode& tree, std::string_view path, YamlNode value) {
+  if (!names_a_key(path)) {
+    throw ConfigError(fmt::format("{}: expected key.path, found \"{}\"", value.where(), path));
+  }
+  YamlNode* at = &tree;
+  for (size_t begin = 0;;) {
+    const size_t dot = path.find('.', begin);
+    const std::string_view key = path.substr(begin, dot - begin);
+    const std::string& file = value.file;
+    if (at->is_null()) {
+      at->kind = YamlNode::Kind::kMap;
+    }
+    if (!at->is_map()) {
+      throw ConfigError(fmt::format("{}: {}: {} is no section but {}", value.where(), path,
+                                    path.substr(0, begin - 1), describe(*at)));
+    }
+    YamlNode* child = at->find(key);
+    if (child == nullptr) {
+      YamlNode empty;
+      empty.file = file;
+      child = &at->add(key, std::move(empty));
+    }
+    if (dot == std::string_view::npos) {
+      value.key = key;
+      lay_over(*child, std::move(value));
+      return;
+    }
+    at = child;
+    begin = dot + 1;
+  }
+}
 
 YamlNode load_config(const std::string& path, std::span<const std::string> overrides) {
   std::vector<std::string> chain{path};

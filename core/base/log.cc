@@ -22,16 +22,6 @@ Sink& sink() {
   return *instance;
 }
 
-std::string_view prefix(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug: return "debug: ";
-    case LogLevel::kInfo: return "";
-    case LogLevel::kWarning: return "warning: ";
-    case LogLevel::kError: return "error: ";
-  }
-  __builtin_unreachable();
-}
-
 }  // namespace
 
 void set_log_level(LogLevel level) { g_level = level; }
@@ -42,16 +32,26 @@ LogSink set_log_sink(LogSink next) {
   return std::exchange(sink().sink, std::move(next));
 }
 
+std::string_view log_prefix(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return "debug: ";
+    case LogLevel::kInfo: return "";
+    case LogLevel::kWarning: return "warning: ";
+    case LogLevel::kError: return "error: ";
+  }
+  __builtin_unreachable();
+}
+
 void log_line(LogLevel level, std::string_view message) {
   if (!log_enabled(level)) {
     return;
   }
   const std::lock_guard lock(sink().mutex);
-  if (sink().sink) {
-    sink().sink(level, message);
-    return;
-  }
-  const std::string line = fmt::format("{}{}\n", prefix(level), message);
+  sink().sink ? sink().sink(level, message) : log_to_standard_error(level, message);
+}
+
+void log_to_standard_error(LogLevel level, std::string_view message) {
+  const std::string line = fmt::format("{}{}\n", log_prefix(level), message);
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t count = ::write(STDERR_FILENO, rest.data(), rest.size());

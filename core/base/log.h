@@ -21,6 +21,11 @@ bool log_enabled(LogLevel level);
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 LogSink set_log_sink(LogSink sink);
 
+// What happens to messages where no sink is set.
+void log_to_standard_error(LogLevel level, std::string_view message);
+// "warning: "; nothing for kInfo.
+std::string_view log_prefix(LogLevel level);
+
 void log_line(LogLevel level, std::string_view message);
 
 template <class... Args>

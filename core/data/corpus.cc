@@ -18,7 +18,7 @@ namespace {
 
 // f(); what stops it names the key that asked for it.
 template <class F>
-auto for_key(const YamlNode& tree, const char* key, const F& f) {
+auto for_key(const YamlNode& tree, const std::string& key, const F& f) {
   try {
     return f();
   } catch (const IoError& error) {
@@ -270,18 +270,18 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
       tokenizer != nullptr ? std::move(tokenizer) : for_key(tree, kTokenizerKey, [&] {
         return make_tokenizer(files, config.tokenizer, parts);
       });
-  const auto encode = [&](const char* key, const Parts& text) {
+  const auto encode = [&](const std::string& key, const Parts& text) {
     return for_key(tree, key, [&] { return tokenize(files, text, corpus.tokenizer); });
   };
-  std::vector<TokenStreamPtr> valid;
+  std::vector<TokenStreamPtr> cut_off;
   for (size_t i = 0; i < sources.size(); ++i) {
     TokenStreamPtr train = encode(kTrainKey, parts[i].train);
     if (!parts[i].held_out.empty()) {
-      valid.push_back(encode(kTrainKey, parts[i].held_out));
+      cut_off.push_back(encode(kTrainKey, parts[i].held_out));
     } else if (split < 1) {
       const int64_t size = train->size();
       const auto cut = static_cast<int64_t>(static_cast<double>(size) * split);
-      valid.push_back(slice_stream(train, cut, size));
+      cut_off.push_back(slice_stream(train, cut, size));
       train = slice_stream(std::move(train), 0, cut);
     }
     check(train->size() > config.seq_length,
@@ -295,21 +295,28 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
   }
   identity.add(split);
   add_to(identity, sources);
-  if (config.valid) {
-    const std::vector<Source> held_out = for_key(
-        tree, kValidKey, [&] { return find_sources(files, *config.valid, config.extensions); });
+  if (!cut_off.empty()) {
+    corpus.valid.push_back({"", concat_streams(std::move(cut_off))});
+  }
+  for (const ValidSet& set : config.valid.value_or(std::vector<ValidSet>())) {
+    const std::string key = kValidKey + (set.name.empty() ? "" : "." + set.name);
+    const std::vector<Source> held_out =
+        for_key(tree, key, [&] { return find_sources(files, set.sources, config.extensions); });
+    std::vector<TokenStreamPtr> streams;
     for (const Source& source : held_out) {
-      const Parts text =
-          for_key(tree, kValidKey, [&] { return make_parts(files, source.files, type); });
-      valid.push_back(encode(kValidKey, text));
+      const Parts text = for_key(tree, key, [&] { return make_parts(files, source.files, type); });
+      streams.push_back(encode(key, text));
+    }
+    corpus.valid.push_back({set.name, concat_streams(std::move(streams))});
+    if (!set.name.empty()) {
+      identity.add(set.name);
     }
     add_to(identity, held_out);
   }
-  if (!valid.empty()) {
-    corpus.valid = concat_streams(std::move(valid));
-    check(corpus.valid->size() >= 2,
-          "{} tokens are held out to evaluate on, but scoring one needs 2; lower data.split",
-          corpus.valid->size());
+  for (const auto& [name, tokens] : corpus.valid) {
+    check(tokens->size() >= 2, "{} tokens {} to evaluate on, but scoring one needs 2; {}",
+          tokens->size(), name.empty() ? "are held out" : "of data.valid." + name + " are there",
+          name.empty() ? "lower data.split" : "name more text");
   }
   corpus.identity = identity.finish();
   return corpus;

@@ -17,10 +17,15 @@
 
 namespace mstrain {
 
+struct HeldOutStream {
+  std::string name;  // of data.valid; empty where it is the only one
+  TokenStreamPtr tokens;
+};
+
 struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<WeightedStream> train;  // one a weighted source; without weights one of all files
-  TokenStreamPtr valid;               // null where nothing is held out
+  std::vector<HeldOutStream> valid;   // none where nothing is held out
 
   // Names, sizes, weights, split and vocabulary: a run goes on exactly only on data with the same
   // identity. Where the files lie does not count, and their contents are not read for it.

@@ -12,6 +12,14 @@ constexpr const char* kTokenizerTypes[] = {"char", "byte", "hf", "bpe", "unigram
 
 bool is_weighted(const DataSource& source) { return source.weight.has_value(); }
 
+// A part of names of metrics, columns and tags.
+bool is_set_name(const std::string& name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  });
+}
+
 }  // namespace
 
 void ConfigCodec<std::vector<DataSource>>::read(const ConfigAt& at, std::vector<DataSource>& out) {
@@ -62,6 +70,44 @@ std::string ConfigCodec<std::vector<DataSource>>::type(const ConfigRule&) {
   return "a path, a list of paths or a list of {path, weight}";
 }
 
+void ConfigCodec<std::vector<ValidSet>>::read(const ConfigAt& at, std::vector<ValidSet>& out) {
+  if (!at.node.is_map()) {
+    out.assign(1, {});
+    ConfigCodec<std::vector<DataSource>>::read(at, out.front().sources);
+    return;
+  }
+  if (at.node.children.empty()) {
+    at.fail_expected(type(at.rule));
+  }
+  out.clear();
+  for (const YamlNode& child : at.node.children) {
+    if (!is_set_name(child.key)) {
+      yaml_fail(child, at.path,
+                fmt::format("'{}' is no name of held-out data: expected letters, digits, - and _",
+                            child.key));
+    }
+    ConfigCodec<std::vector<DataSource>>::read(
+        at.with(child, fmt::format("{}.{}", at.path, child.key)),
+        out.emplace_back(ValidSet{child.key, {}}).sources);
+  }
+}
+
+YamlNode ConfigCodec<std::vector<ValidSet>>::write(const std::vector<ValidSet>& sets,
+                                                   const ConfigRule& rule) {
+  if (sets.size() == 1 && sets[0].name.empty()) {
+    return ConfigCodec<std::vector<DataSource>>::write(sets[0].sources, rule);
+  }
+  YamlNode map = YamlNode::map();
+  for (const ValidSet& set : sets) {
+    map.add(set.name, ConfigCodec<std::vector<DataSource>>::write(set.sources, rule));
+  }
+  return map;
+}
+
+std::string ConfigCodec<std::vector<ValidSet>>::type(const ConfigRule& rule) {
+  return ConfigCodec<std::vector<DataSource>>::type(rule) + ", or names with such";
+}
+
 void ConfigCodec<TokenizerConfig>::read(const ConfigAt& at, TokenizerConfig& out) {
   if (!at.node.is_scalar()) {
     config_detail::read_section(at, config_fields(out));
@@ -102,9 +148,11 @@ void check_data_config(const DataConfig& config, const YamlNode& tree) {
   if (weighted != 0 && weighted != static_cast<int64_t>(config.train.size())) {
     config_fail(tree, "data.train", "either every source has a weight or none");
   }
-  if (config.valid && std::any_of(config.valid->begin(), config.valid->end(), is_weighted)) {
-    config_fail(tree, "data.valid",
-                "weights do not apply here: evaluation reads every source once");
+  for (const ValidSet& set : config.valid.value_or(std::vector<ValidSet>())) {
+    if (std::any_of(set.sources.begin(), set.sources.end(), is_weighted)) {
+      config_fail(tree, set.name.empty() ? "data.valid" : "data.valid." + set.name,
+                  "weights do not apply here: evaluation reads every source once");
+    }
   }
 }
 

@@ -32,6 +32,21 @@ struct ConfigCodec<std::vector<DataSource>> {
   static std::string type(const ConfigRule& rule);
 };
 
+// Held-out data under a name; the name is empty where they are the only ones.
+struct ValidSet {
+  std::string name;
+  std::vector<DataSource> sources;
+  bool operator==(const ValidSet&) const = default;
+};
+
+// In YAML what a list of sources is in YAML, or a map from names to such.
+template <>
+struct ConfigCodec<std::vector<ValidSet>> {
+  static void read(const ConfigAt& at, std::vector<ValidSet>& out);
+  static YamlNode write(const std::vector<ValidSet>& sets, const ConfigRule& rule);
+  static std::string type(const ConfigRule& rule);
+};
+
 enum class TokenizerType { kChar, kByte, kHf, kBpe, kUnigram };
 
 struct TokenizerConfig {
@@ -64,7 +79,7 @@ struct ConfigCodec<TokenizerConfig> {
 
 struct DataConfig {
   std::vector<DataSource> train;
-  std::optional<std::vector<DataSource>> valid;
+  std::optional<std::vector<ValidSet>> valid;
   double split = 0.9;
   std::vector<std::string> extensions;
   TokenizerConfig tokenizer;
@@ -79,7 +94,9 @@ struct DataConfig {
       "weight, without weights one after the other",
       rule::required().path().elsewhere_called({"dataset", "dataset_name", "data_path", "data_dir",
                                                 "train_file", "train_data", "text_file"}));
-    v("valid", valid, "the same to evaluate on; null: what split holds out",
+    v("valid", valid,
+      "the same to evaluate on, or several under names, each with measures of its own; null: what "
+      "split holds out",
       rule::path().elsewhere_called(
           {"validation_file", "valid_file", "eval_file", "val_data", "validation_data"}));
     v("split", split,

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/base/yaml_scalar.h"
 #include "core/io/digest.h"
 #include "core/io/protobuf.h"
 
@@ -45,9 +46,9 @@ ProtobufWriter event(double wall_time, int64_t step) {
 }
 
 // SummaryMetadata that names the plugin which shows the value.
-ProtobufWriter plugin(std::string_view name, uint64_t data_class) {
+ProtobufWriter plugin(std::string_view name, uint64_t data_class, std::string_view content = "") {
   ProtobufWriter out;
-  out.message(1, ProtobufWriter().bytes(1, name));
+  out.message(1, ProtobufWriter().bytes(1, name).bytes(2, content));
   out.varint(4, data_class);
   return out;
 }
@@ -130,6 +131,30 @@ void EventsWriter::text(std::string_view tag, std::string_view value, int64_t st
   const auto entry =
       ProtobufWriter().bytes(1, tag).message(8, tensor).message(9, plugin("text", kTensorClass));
   record(event(wall_time, step).message(5, ProtobufWriter().message(1, entry)).text());
+}
+
+// tensorboard/plugins/hparams/plugin_data.proto: HParamsPluginData{session_start_info = 3}, SessionStartInfo{hparams = 1: a
+// map to google.protobuf.Value, start_time_secs = 5}.
+void EventsWriter::hyperparameters(std::span<const std::pair<std::string, std::string>> values,
+                                   double wall_time) {
+  ProtobufWriter info;
+  for (const auto& [name, text] : values) {
+    ProtobufWriter value;
+    if (const auto number = yaml_scalar::parse_double(text)) {
+      value.fixed64(2, *number);
+    } else if (text == "true" || text == "false") {
+      value.varint(4, text == "true" ? 1 : 0);
+    } else {
+      value.bytes(3, text);
+    }
+    info.message(1, ProtobufWriter().bytes(1, name).message(2, value));
+  }
+  info.fixed64(5, wall_time);
+  const auto data = ProtobufWriter().message(3, info);
+  const auto entry = ProtobufWriter()
+                         .bytes(1, "_hparams_/session_start_info")
+                         .message(9, plugin("hparams", /*data_class=*/0, data.text()));
+  record(event(wall_time, 0).message(5, ProtobufWriter().message(1, entry)).text());
 }
 
 void EventsWriter::histogram(std::string_view tag, std::span<const float> values, int64_t step,

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/files.h"
@@ -32,6 +33,9 @@ class EventsWriter {
   // Counts `values` (finite ones) in 30 equal buckets.
   void histogram(std::string_view tag, std::span<const float> values, int64_t step,
                  double wall_time);
+  // What a run was configured with, for TensorBoard's HPARAMS tab: numbers and booleans as such, anything else as text.
+  void hyperparameters(std::span<const std::pair<std::string, std::string>> values,
+                       double wall_time);
   // Tells TensorBoard to drop what earlier files of the directory hold for `step` and later: a run resumes here.
   void restart(int64_t step, double wall_time);
   void sync();

@@ -26,6 +26,7 @@ struct StepMetrics {
   int64_t begin = 0;                     // nanoseconds of the steady clock
   std::optional<int64_t> skipped_steps;  // so far, where steps may be skipped
   std::optional<double> loss_scale;      // of this step, where it is dynamic
+  std::vector<double> layer_norms;       // of the gradient of each parameter, where log.layers asks
 };
 
 struct Continuation {
@@ -35,8 +36,8 @@ struct Continuation {
 
 struct EvaluationRow {
   int64_t step = 0;
-  std::vector<Metric> metrics;  // the loss first; none: the row has samples alone
-  int64_t predictions = 0;
+  std::vector<Metric>
+      metrics;  // over all held-out data, the loss first, then of each set; none: samples alone
   double seconds = 0;
   std::vector<Continuation> samples;
 

@@ -13,7 +13,16 @@ namespace {
 
 struct Counted {
   std::vector<LossProgram::Value> sums;  // the loss, then the task's metrics
-  double bytes = 0;
+  int64_t bytes = 0;
+
+  explicit Counted(const TrainTask& task) : sums(1 + task.metrics.size()) {}
+  void add(const std::vector<LossProgram::Value>& more, int64_t more_bytes) {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i].sum += more[i].sum;
+      sums[i].count += more[i].count;
+    }
+    bytes += more_bytes;
+  }
 };
 
 double mean(const LossProgram::Value& value) { return value.sum / value.count; }
@@ -38,8 +47,9 @@ std::vector<Measure> measures_of(const TrainTask& task, const TrainData& data) {
     } else if (name == kEvalPerplexity && task.loss_in_nats) {
       measures.push_back({&kind, [=](const Counted& c) { return std::exp(mean_loss(c)); }});
     } else if (name == kEvalBitsPerByte && task.loss_in_nats && data.scored_bytes != nullptr) {
-      measures.push_back(
-          {&kind, [](const Counted& c) { return c.sums[0].sum / std::numbers::ln2 / c.bytes; }});
+      measures.push_back({&kind, [](const Counted& c) {
+                            return c.sums[0].sum / std::numbers::ln2 / static_cast<double>(c.bytes);
+                          }});
     }
   }
   return measures;
@@ -53,17 +63,33 @@ std::string one_line(const std::string& text) {
 
 std::string describe(std::span<const Metric> metrics) {
   std::string out;
-  for (const auto& [kind, value] : metrics) {
-    out += fmt::format("{}{} {:.4f}", out.empty() ? "" : "  ", kind->title, value);
+  std::string_view set;
+  for (const Metric& metric : metrics) {
+    const bool begins = metric.set != set;
+    out += fmt::format("{}{}{} {:.4f}",
+                       begins        ? "; "
+                       : out.empty() ? ""
+                                     : "  ",
+                       begins ? metric.set + ": " : "", metric.kind->title, metric.value);
+    set = metric.set;
   }
   return out;
 }
 
 std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data) {
   std::vector<std::string> names;
-  if (data.evaluation != nullptr) {
-    for (const Measure& measure : measures_of(task, data)) {
-      names.emplace_back(measure.kind->name);
+  if (data.evaluation.empty()) {
+    return names;
+  }
+  const std::vector<Measure> measures = measures_of(task, data);
+  for (const Measure& measure : measures) {
+    names.emplace_back(measure.kind->name);
+  }
+  for (const EvaluationSet& set : data.evaluation) {
+    for (const Measure& measure : measures) {
+      if (!set.name.empty()) {
+        names.push_back(of_set(measure.kind->name, set.name));
+      }
     }
   }
   return names;
@@ -73,37 +99,47 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
                                          const TrainTask& task, const TrainData& data,
                                          const TrainConfig& config, int64_t rows,
                                          const std::atomic<bool>& stop, Progress* progress) {
-  check(data.evaluation != nullptr,
+  check(!data.evaluation.empty(),
         "there is nothing to evaluate on: give data.valid, or a data.split below 1");
   const auto begin = std::chrono::steady_clock::now();
-  int64_t samples = data.evaluation_samples;
-  if (!config.eval.batches.is_word()) {
-    samples = std::min(samples, *config.eval.batches.value * config.batch.global);
-  }
-  const int64_t batches = (samples + rows - 1) / rows;
-  const std::unique_ptr<BatchStream> stream = data.evaluation(rows, samples);
-  Counted total;
-  total.sums.resize(1 + task.metrics.size());
-  for (int64_t i = 0; i < batches; ++i) {
-    if (stop) {
-      return std::nullopt;
+  EvaluationResult result;
+  Counted total(task);
+  const std::vector<Measure> measures = measures_of(task, data);
+  const auto measure_all = [&](const Counted& counted, const std::string& set) {
+    std::vector<Metric> out;
+    for (const Measure& measure : measures) {
+      out.push_back(
+          {measure.kind, measure.value(counted), static_cast<int64_t>(counted.sums[0].count), set});
     }
-    const Tensors batch = stream->next();
-    const std::vector<LossProgram::Value> sums = program.run(params, batch);
-    for (size_t at = 0; at < sums.size(); ++at) {
-      total.sums[at].sum += sums[at].sum;
-      total.sums[at].count += sums[at].count;
+    return out;
+  };
+  for (const EvaluationSet& set : data.evaluation) {
+    int64_t samples = set.total;
+    if (!config.eval.batches.is_word()) {
+      samples = std::min(samples, *config.eval.batches.value * config.batch.global);
     }
-    total.bytes += data.scored_bytes != nullptr ? static_cast<double>(data.scored_bytes(batch)) : 0;
-    if (progress != nullptr) {
-      progress->show(fmt::format("evaluating {}/{}", i + 1, batches));
+    const int64_t batches = (samples + rows - 1) / rows;
+    const std::unique_ptr<BatchStream> stream = set.first(rows, samples);
+    Counted counted(task);
+    for (int64_t i = 0; i < batches; ++i) {
+      if (stop) {
+        return std::nullopt;
+      }
+      const Tensors batch = stream->next();
+      counted.add(program.run(params, batch), data.scored_bytes ? data.scored_bytes(batch) : 0);
+      if (progress != nullptr) {
+        progress->show(fmt::format("evaluating {}{}{}/{}", set.name, set.name.empty() ? "" : " ",
+                                   i + 1, batches));
+      }
+    }
+    total.add(counted.sums, counted.bytes);
+    if (!set.name.empty()) {
+      std::ranges::copy(measure_all(counted, set.name), std::back_inserter(result.metrics));
     }
   }
-  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin);
-  EvaluationResult result{{}, static_cast<int64_t>(total.sums[0].count), seconds.count()};
-  for (const Measure& measure : measures_of(task, data)) {
-    result.metrics.push_back({measure.kind, measure.value(total)});
-  }
+  const std::vector<Metric> of_all = measure_all(total, "");
+  result.metrics.insert(result.metrics.begin(), of_all.begin(), of_all.end());
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }
 
@@ -120,7 +156,7 @@ Evaluation::Evaluation(const LossProgram* program, const TrainTask& task, const 
       stop_(stop) {}
 
 bool Evaluation::evaluates(int64_t step, Moment moment) const {
-  return data_.evaluation != nullptr && step > 0 && !log_.evaluated(step) &&
+  return !data_.evaluation.empty() && step > 0 && !log_.evaluated(step) &&
          (moment == Moment::kFinished || (moment == Moment::kStep && config_.eval.is_due(step)));
 }
 
@@ -144,7 +180,6 @@ void Evaluation::on_state(Trainer& trainer, Moment moment) {
       return;
     }
     row.metrics = std::move(result->metrics);
-    row.predictions = result->predictions;
     row.seconds = result->seconds;
     log_info("step {}  {}  ({:.1f} s)", row.step, describe(row.metrics), row.seconds);
   }

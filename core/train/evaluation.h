@@ -10,18 +10,18 @@
 namespace mstrain {
 
 struct EvaluationResult {
-  std::vector<Metric> metrics;  // means over all predictions; the loss first
-  int64_t predictions = 0;
+  std::vector<Metric>
+      metrics;  // over all held-out data, the loss first; then of each set with a name
   double seconds = 0;
 };
 
-// "eval loss 1.2345  perplexity 3.437"
+// "eval loss 1.2345  perplexity 3.437"; then "web: eval loss 1.2  perplexity …" for each set with a name
 std::string describe(std::span<const Metric> metrics);
 
 // What an evaluation of `task` on `data` gives, by name; empty where nothing is held out.
 std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data);
 
-// Over `eval.batches`. None when `stop` was set meanwhile. `progress` may be null. Throws Error where nothing is held out.
+// Over `eval.batches` of each set. None when `stop` was set meanwhile. `progress` may be null. Throws Error where nothing is held out.
 std::optional<EvaluationResult> evaluate(const LossProgram& program, const Params& params,
                                          const TrainTask& task, const TrainData& data,
                                          const TrainConfig& config, int64_t rows,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -120,6 +121,35 @@ int64_t resident_memory_bytes() {
   int64_t resident = 0;
   file >> size >> resident;
   return file ? resident * sysconf(_SC_PAGE_SIZE) : 0;
+}
+
+double processor_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Files come and go meanwhile: what is gone counts nothing.
+int64_t folder_bytes(const std::string& folder) {
+  namespace fs = std::filesystem;
+  int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error); !error && at != fs::end(at);
+       at.increment(error)) {
+    std::error_code gone;
+    const auto size = at->is_regular_file(gone) ? at->file_size(gone) : 0;
+    bytes += gone ? 0 : static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+int64_t free_disk_bytes(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  return error ? 0 : static_cast<int64_t>(space.available);
 }
 
 UncountedMemory::~UncountedMemory() {

@@ -25,6 +25,11 @@ int64_t peak_memory_bytes();
 
 // Resident size of this process now, in bytes; 0 where the system does not say.
 int64_t resident_memory_bytes();
+// Time that processors have worked for this process.
+double processor_seconds();
+// What the files in `folder` and below it hold, and what this user may still write there; 0 where that cannot be told.
+int64_t folder_bytes(const std::string& folder);
+int64_t free_disk_bytes(const std::string& folder);
 
 // Memory that comes and goes during its life does not count in peak_memory_bytes(), where the system can forget a peak
 // (Linux with /proc).

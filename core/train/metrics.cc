@@ -11,13 +11,20 @@
 namespace mstrain {
 namespace {
 
-const MetricKind* find_kind(std::string_view name) {
+const MetricKind* find_kind(std::string_view full_name) {
+  const std::string_view name = full_name.substr(0, full_name.find('/'));
   const auto* const found = std::find_if(std::begin(kMetricKinds), std::end(kMetricKinds),
                                          [&](const MetricKind& kind) { return kind.name == name; });
   return found == std::end(kMetricKinds) ? nullptr : found;
 }
 
 }  // namespace
+
+std::string of_set(std::string_view name, std::string_view set) {
+  return set.empty() ? std::string(name) : fmt::format("{}/{}", name, set);
+}
+
+std::string Metric::name() const { return of_set(kind->name, set); }
 
 Monitor::Monitor(std::string name, MonitorMode mode, double min_delta)
     : name_(std::move(name)), larger_(mode == MonitorMode::kMax), min_delta_(min_delta) {
@@ -30,7 +37,7 @@ Monitor::Monitor(std::string name, MonitorMode mode, double min_delta)
 
 double Monitor::value_in(std::span<const Metric> metrics) const {
   const auto found = std::find_if(metrics.begin(), metrics.end(),
-                                  [&](const Metric& metric) { return metric.kind->name == name_; });
+                                  [&](const Metric& metric) { return metric.name() == name_; });
   check(found != metrics.end(), "the evaluation gives no {}", name_);
   return found->value;
 }

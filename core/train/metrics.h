@@ -31,17 +31,26 @@ inline constexpr MetricKind kMetricKinds[] = {
 struct Metric {
   const MetricKind* kind;
   double value = 0;
+  int64_t predictions = 0;  // over how many it is a mean
+  std::string set;          // of held-out data, by its name; empty: over all of them
+
+  // "eval_loss", "eval_loss/web"
+  std::string name() const;
 };
+
+// "eval_loss" and "web": "eval_loss/web"; without a set the name itself.
+std::string of_set(std::string_view name, std::string_view set);
 
 enum class MonitorMode { kAuto, kMin, kMax };
 
 // A metric and when a value of it is better than another one.
 class Monitor {
  public:
-  // `name` is one of kMetricKinds; with kAuto the kind says which way is better.
+  // `name` is one of kMetricKinds, perhaps of a set of held-out data; with kAuto the kind says which way is better.
   Monitor(std::string name, MonitorMode mode, double min_delta = 0);
 
   const std::string& name() const { return name_; }
+  bool larger_is_better() const { return larger_; }
   // The value among `metrics`; Error where it is missing.
   double value_in(std::span<const Metric> metrics) const;
   // As value_in(), of the evaluation at `step`; warns where it is no improvement because it is no number, or infinite.
@@ -56,7 +65,7 @@ class Monitor {
   double min_delta_;
 };
 
-// Throws ConfigError at `key` of `tree` where `name` is no metric, with the nearest one.
+// Throws ConfigError at `key` of `tree` where `name` is no metric, whatever set it is of, with the nearest one.
 void check_monitor(const YamlNode& tree, std::string_view key, const std::string& name);
 
 }  // namespace mstrain

@@ -1,7 +1,9 @@
 // metrics.jsonl: what a run measured, one JSON object a line, in the order of steps.
-// Training rows have step, loss, lr, grad_norm, tokens_per_second, step_seconds and time (seconds since 1970);
+// Training rows have step, loss, lr, grad_norm, tokens_per_second, step_seconds, busy_processors, resident_bytes and time
+// (seconds since 1970);
 // with skipped_steps where steps may be skipped; evaluation rows have step, eval_loss and what else is measured
-// (kMetricKinds), eval_predictions (over how many they are means), eval_seconds, time and perhaps samples. Samples between evaluations are rows of their own.
+// (kMetricKinds), eval_predictions (over how many they are means), the same for each set of held-out data with a name
+// (eval_loss/web), eval_seconds, time and perhaps samples. Samples between evaluations are rows of their own.
 #pragma once
 
 #include <memory>
@@ -14,6 +16,10 @@
 namespace mstrain {
 
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
+// Of training rows: the mean number of processors at work since the row before, and what the process holds in memory.
+inline constexpr const char* kBusyProcessors = "busy_processors";
+inline constexpr const char* kResidentBytes = "resident_bytes";
+inline constexpr const char* kPredictions = "eval_predictions";
 
 // The rows of `path`, none where it is missing. What is no object with an integer `step` is left out: a killed run may
 // leave half a line.

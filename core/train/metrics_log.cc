@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/train/machine.h"
 #include "core/train/state_fields.h"
 
 namespace mstrain {
@@ -35,6 +36,13 @@ MetricsLog::MetricsLog(const RunDirectory& directory, const TrainConfig& config,
   const std::vector<Json> rows = read_metrics(directory.files(), metrics_path_);
   last_evaluation_ = last_with(rows, kEvalLoss);
   last_samples_ = last_with(rows, "samples");
+  for (const Json& row : rows) {
+    for (const auto& [key, value] : row.items()) {
+      if (key.starts_with(kPredictions) && value.is_number_integer()) {
+        first_predictions_.emplace(key, value.get<int64_t>());
+      }
+    }
+  }
   if (kept.training > 0) {
     events_.restart(kept.training + 1, wall_clock());
   }
@@ -76,6 +84,16 @@ void MetricsLog::on_step(Trainer&, const StepMetrics& metrics) {
     row["loss_scale"] = *metrics.loss_scale;
     events_.scalar("train/loss_scale", *metrics.loss_scale, metrics.step, now);
   }
+  const double worked = processor_seconds();
+  const double elapsed = now - last_row_time_;
+  if (last_row_time_ > 0 && elapsed > 0) {
+    row[kBusyProcessors] = (worked - last_worked_) / elapsed;
+    events_.scalar("system/busy_processors", row[kBusyProcessors], metrics.step, now);
+  }
+  last_row_time_ = now;
+  last_worked_ = worked;
+  row[kResidentBytes] = resident_memory_bytes();
+  events_.scalar("system/resident_bytes", row[kResidentBytes], metrics.step, now);
   row["time"] = now;
   file_.write(row);
   events_.scalar("train/loss", metrics.loss, metrics.step, now);
@@ -86,15 +104,25 @@ void MetricsLog::on_step(Trainer&, const StepMetrics& metrics) {
   steps_ = 0;
 }
 
+// A curve joins means over equally many predictions: others than those of the run's first evaluation get a tag of their own.
+std::string MetricsLog::tag_of(const Metric& metric) {
+  const auto first =
+      first_predictions_.emplace(of_set(kPredictions, metric.set), metric.predictions).first;
+  const std::string tag = of_set(metric.kind->tag, metric.set);
+  return first->second == metric.predictions ? tag : fmt::format("{}@{}", tag, metric.predictions);
+}
+
 void MetricsLog::evaluation(const EvaluationRow& row) {
   const double now = wall_clock();
   OrderedJson json{{"step", row.step}};
-  for (const auto& [kind, value] : row.metrics) {
-    json[kind->name] = value;
-    events_.scalar(kind->tag, value, row.step, now);
+  for (const Metric& metric : row.metrics) {
+    json[metric.name()] = metric.value;
+    events_.scalar(tag_of(metric), metric.value, row.step, now);
+  }
+  for (const Metric& metric : row.metrics) {
+    json[of_set(kPredictions, metric.set)] = metric.predictions;
   }
   if (!row.metrics.empty()) {
-    json["eval_predictions"] = row.predictions;
     json["eval_seconds"] = row.seconds;
     last_evaluation_ = row.step;
   }

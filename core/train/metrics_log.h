@@ -1,6 +1,7 @@
 // Writes down what a run measures: metrics.jsonl, and the same for TensorBoard.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ class MetricsLog final : public Callback {
 
   void on_step(Trainer& trainer, const StepMetrics& metrics) override;
   void evaluation(const EvaluationRow& row);
+  // TensorBoard's; nothing of it is in metrics.jsonl.
+  EventsWriter& events() { return events_; }
   // The files whose rows are durable when they are synced.
   std::vector<std::string> paths() const { return {metrics_path_, events_path_}; }
 
@@ -38,17 +41,21 @@ class MetricsLog final : public Callback {
 
  private:
   static constexpr const char* kName = "log";
+  std::string tag_of(const Metric& metric);
 
   const TrainConfig& config_;
   int64_t tokens_per_step_;
   int64_t last_evaluation_ = 0;
   int64_t last_samples_ = 0;
+  std::map<std::string, int64_t> first_predictions_;  // of the run, by key
   std::string metrics_path_;
   std::string events_path_;
   MetricsFile file_;
   EventsWriter events_;
   double seconds_ = 0;  // since the last row
   int64_t steps_ = 0;
+  double last_row_time_ = 0;
+  double last_worked_ = 0;  // processor_seconds() then
 };
 
 // Seconds since 1970.

@@ -22,10 +22,7 @@ Progress::Progress(const TrainConfig& config, int64_t tokens_per_step)
     previous_ = set_log_sink([this](LogLevel level, std::string_view message) {
       const std::lock_guard lock(mutex_);
       clear();
-      const char* prefix = level == LogLevel::kWarning ? "warning: "
-                           : level == LogLevel::kError ? "error: "
-                                                       : "";
-      fmt::print(stderr, "{}{}\n", prefix, message);
+      previous_ ? previous_(level, message) : log_to_standard_error(level, message);
     });
   }
 }

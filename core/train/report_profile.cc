@@ -3,12 +3,13 @@
 
 namespace mstrain {
 
-const char* const kReportProfileScript = R"js("use strict";
+const char* const kReportProfileScript = R"js(
 // Fills `section` from runs with a profile. `el` makes elements, `many` says that there are several runs.
 const drawProfiles = (section, runs, many, el) => {
   const profiled = runs.filter(run => run.profile);
+  section.hidden = !profiled.length;
+  section.replaceChildren();
   if (!profiled.length) return;
-  section.hidden = false;
   const MAX_ROWS = 14, GIGA = 1e9;
   const three = v => v >= 1000 ? Math.round(v).toString() : v === 0 ? "0" : v < 0.01 ? "< 0.01" : (+v.toPrecision(3)).toString();
   const percent = v => (v * 100).toFixed(v < 0.0995 ? 1 : 0) + " %";

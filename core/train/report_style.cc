@@ -85,6 +85,9 @@ pre em { font-style: normal; color: var(--ink-3); }
 .share span { display: inline-block; width: 48px; margin-right: 10px; text-align: right; }
 h3 { font-size: 13.5px; font-weight: 600; margin: 14px 0 6px; }
 .note { color: var(--ink-2); font-size: 12.5px; margin: 10px 0 0; max-width: 90ch; }
+#coordinates text { paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
+.tree, .tree ul { margin: 4px 0; padding-left: 20px; } .tree { padding-left: 4px; list-style: none; }
+details { margin: 4px 0 8px; } summary { cursor: pointer; color: var(--ink-2); font-size: 12.5px; }
 footer { color: var(--ink-3); font-size: 12.5px; margin-top: 24px; }
 @media (max-width: 820px) { main { padding: 18px 14px 40px; } .charts, .pair { grid-template-columns: minmax(0, 1fr); } .columns { columns: 1; } }
 @media print { button, .control { display: none !important; } .card, .tile { box-shadow: none; break-inside: avoid; } }
@@ -93,13 +96,19 @@ footer { color: var(--ink-3); font-size: 12.5px; margin-top: 24px; }
 const char* const kReportBody = R"html(<main>
 <header><h1 id="title"></h1><span id="status" class="pill" hidden></span><span class="spacer"></span>
 <div id="runs" class="legend"></div><button id="theme" type="button" aria-label="Switch between light and dark">Dark</button></header>
+<p id="live" class="note"></p>
+<section id="overview" class="card" hidden><div class="card-head"><h2>Runs in <span id="folder"></span></h2></div><div id="list" class="scroll"></div></section>
 <section id="tiles" class="tiles"></section>
+<section id="sweep" class="card" hidden><div class="card-head"><h2>Sweep</h2><span id="sweep-about" class="unit"></span></div><div id="coordinates"></div><div id="sweep-table" class="scroll"></div></section>
 <section id="charts" class="charts"></section>
 <section id="profile" class="card below" hidden></section>
+<section id="layers" class="card below" hidden><div class="card-head"><h2>Layers</h2><span class="unit">norms of parameters</span><span class="spacer"></span><button id="layers-gradient" type="button">Gradients</button><button id="layers-weight" type="button">Weights</button></div><div id="layers-map"></div></section>
 <section id="samples" class="card below" hidden><div class="card-head"><h2>Generated text</h2><span class="spacer"></span><select id="which" aria-label="Step"></select></div><div id="texts"></div></section>
 <section id="facts" class="pair below"><div class="card"><div class="card-head"><h2>Configuration</h2><span class="spacer"></span>
 <button id="only" type="button" aria-pressed="false" hidden>Only differences</button></div><div id="config"></div></div>
 <div class="card"><div class="card-head"><h2>Machine and plan</h2></div><div id="machine"></div></div></section>
+<section id="lineage" class="card below" hidden><div class="card-head"><h2>Lineage</h2></div><ul id="tree" class="tree"></ul></section>
+<section id="log" class="card below" hidden><div class="card-head"><h2>Log</h2></div><div id="logs"></div></section>
 <footer id="footer"></footer>
 </main><div id="tip" class="tip"></div>)html";
 

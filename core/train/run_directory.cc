@@ -6,6 +6,9 @@
 #include "core/base/log.h"
 #include "core/io/events.h"
 #include "core/io/folder.h"
+#include "core/train/find_lr.h"
+#include "core/train/layer_log.h"
+#include "core/train/log_file.h"
 #include "core/train/metrics_csv.h"
 #include "core/train/metrics_file.h"
 #include "core/train/profile.h"
@@ -13,8 +16,9 @@
 namespace mstrain {
 namespace {
 
-constexpr std::string_view kOwnFiles[] = {kConfigFile,   kRunFile,     kReportFile, kFusionFile,
-                                          kMetricsTable, kMetricsFile, kProfileFile};
+constexpr std::string_view kOwnFiles[] = {kConfigFile,   kRunFile,     kReportFile,  kFusionFile,
+                                          kMetricsTable, kMetricsFile, kProfileFile, kLogFile,
+                                          kFindLrFile,   kLayersFile};
 
 }  // namespace
 

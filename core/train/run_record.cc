@@ -99,9 +99,12 @@ void RunRecord::write(const RunState& state) {
               {"planned_memory_bytes", plan_.total()},
               {"peak_memory_bytes", std::max(peak_memory_bytes(), memory_before_)},
               {"memory_before_bytes", memory_before_},
+              {"processor_seconds", processor_seconds()},
+              {"disk_bytes", folder_bytes(directory_.path())},
+              {"disk_free_bytes", free_disk_bytes(directory_.path())},
               {"machine", start["machine"]}});
-  for (const auto& [kind, value] : state.metrics) {
-    run[kind->name] = value;
+  for (const Metric& metric : state.metrics) {
+    run[metric.name()] = metric.value;
   }
   if (state.best) {
     run["best"] = {{"metric", state.best->metric},

@@ -121,6 +121,11 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
     config_fail(tree, "profile.steps",
                 "run.mode: benchmark writes nothing and times whole steps; say train");
   }
+  if (config.find_lr.lowest >= config.find_lr.highest) {
+    config_fail(tree, "find_lr.highest",
+                fmt::format("{} is not above find_lr.lowest {}", config.find_lr.highest,
+                            config.find_lr.lowest));
+  }
   check_precision_config(config.precision, tree);
   check_optimizer_config(config.optimizer, tree);
   check_schedule_config(config.schedule, tree);
@@ -161,8 +166,8 @@ std::string describe(const KeyChange& change) {
 }
 
 Changing may_change(std::string_view key) {
-  for (const char* free : {"run", "log", "profile", "checkpoint", "eval", "batch.micro",
-                           "schedule.total_steps", "fusion.explain"}) {
+  for (const char* free : {"run", "log", "profile", "find_lr", "sweep", "checkpoint", "eval",
+                           "batch.micro", "schedule.total_steps", "fusion.explain"}) {
     if (is_in(key, free)) {
       return Changing::kFreely;
     }

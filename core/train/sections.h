@@ -9,10 +9,12 @@
 #include "core/optim/precision_config.h"
 #include "core/tensor/jit.h"
 #include "core/train/callback_sections.h"
+#include "core/train/find_lr_config.h"
+#include "core/train/sweep_config.h"
 
 namespace mstrain {
 
-enum class RunMode { kTrain, kEval, kGenerate, kBenchmark };
+enum class RunMode { kTrain, kEval, kGenerate, kBenchmark, kFindLr };
 enum class Execution { kEager, kGraph };
 
 struct RunConfig {
@@ -28,9 +30,11 @@ struct RunConfig {
   void fields(V& v) {
     v("name", name, "what reports call the run",
       rule::elsewhere_called({"run_name", "wandb_run_name", "experiment_name"}));
-    v("mode", mode, "what to do; eval and generate use the newest checkpoint of output_dir",
-      rule::one_of({"train", "eval", "generate", "benchmark"})
-          .elsewhere_called({"eval_only", "do_train", "do_eval"}));
+    v("mode", mode,
+      "what to do; eval and generate use the newest checkpoint of output_dir; find_lr looks for a "
+      "learning rate",
+      rule::one_of({"train", "eval", "generate", "benchmark", "find_lr"})
+          .elsewhere_called({"eval_only", "do_train", "do_eval", "auto_lr_find", "lr_find"}));
     v("execution", execution, "operation by operation, or the whole step as one plan",
       rule::one_of({"eager", "graph"}).elsewhere_called({"compile", "torch_compile"}));
     v("output_dir", output_dir, "where everything is written; auto: out/<name>",
@@ -174,11 +178,17 @@ struct EvalConfig {
 
 struct LogConfig {
   int64_t interval = 10;
+  NoneOr<int64_t> layers;
 
   template <class V>
   void fields(V& v) {
     v("interval", interval, "steps between two rows of metrics.jsonl",
       rule::at_least(1).elsewhere_called({"log_interval", "logging_steps"}));
+    v("layers", layers,
+      "steps between two looks at every parameter: norms of weight and gradient, and a histogram "
+      "of "
+      "the weights; none: no looks",
+      rule::at_least(1).elsewhere_called({"wandb_watch", "log_params_norm", "histogram_freq"}));
   }
 };
 
@@ -208,6 +218,8 @@ struct TrainConfig {
   EvalConfig eval;
   LogConfig log;
   ProfileConfig profile;
+  FindLrConfig find_lr;
+  std::optional<SweepConfig> sweep;
 
   template <class V>
   void fields_before_model(V& v) {
@@ -225,6 +237,8 @@ struct TrainConfig {
     v("eval", eval, "evaluation while training");
     v("log", log, "what is written down");
     v("profile", profile, "where the time of a step goes");
+    v("find_lr", find_lr, "the ramp of run.mode find_lr");
+    v("sweep", sweep, "several runs that differ in some keys, instead of one");
   }
 };
 
@@ -243,7 +257,7 @@ std::string describe(const KeyChange& change);
 std::vector<KeyChange> changed_keys(const YamlNode& before, const YamlNode& now);
 
 enum class Changing {
-  kFreely,  // run, log, profile, checkpoint, eval, batch.micro, schedule.total_steps, fusion.explain
+  kFreely,  // run, log, profile, find_lr, checkpoint, eval, batch.micro, schedule.total_steps, fusion.explain
   kOnRequest,  // what a run may change its mind about: rates, rules, batches, data, what takes memory
   kNever       // what the state of a run is made of
 };

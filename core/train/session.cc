@@ -9,11 +9,14 @@
 #include "core/base/isa.h"
 #include "core/base/log.h"
 #include "core/train/early_stopping.h"
+#include "core/train/layer_log.h"
+#include "core/train/log_file.h"
 #include "core/train/machine.h"
 #include "core/train/numbers.h"
 #include "core/train/profiler.h"
 #include "core/train/reduce_on_plateau.h"
 #include "core/train/reporter.h"
+#include "core/train/sweep.h"
 #include "core/train/time_limit.h"
 
 namespace mstrain {
@@ -166,16 +169,21 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   const auto clock_begin = TimeLimit::Clock::now();
   TrainData data = given;
   if (!config.eval.evaluates()) {
-    data.evaluation = nullptr;
+    data.evaluation.clear();
   }
   check_monitors(config, task, data);
+  if (files.exists(join_path(config.run.directory(), kSweepFile))) {
+    throw ConfigError(
+        fmt::format("{}: holds a sweep; choose another run.output_dir", config.run.directory()));
+  }
   RunDirectory directory(files, config.run.directory());
   if (start.restart && directory.clear()) {
     log_info("{}: what an earlier run had written is removed", directory.path());
   }
+  LogFile log_file(files, directory.at(kLogFile));
   const std::optional<Previous> previous = find_previous(directory, config, resolved, start);
   const int64_t begin = previous ? previous->progress.step : 0;
-  const bool evaluates = data.evaluation != nullptr;
+  const bool evaluates = !data.evaluation.empty();
   SessionResult result{.outcome = Outcome::kWasFinished, .step = begin};
   if (ended_early(config, previous)) {
     result.end_reason = "early stopping; raise eval.early_stopping.patience to go on";
@@ -225,6 +233,7 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
 
   MetricsLog log(directory, config, run.plan.tokens,
                  previous ? MetricsLog::kept(begin, previous->progress.callbacks) : MetricsKept(0));
+  log.events().hyperparameters(flatten_config(resolved), wall_clock());
   Progress progress(config, run.plan.tokens);
   Evaluation evaluation(run.loss.get(), task, data, config, run.plan.micro, log, progress, stop);
   Saver saver(directory, config, log, /*asynchronous=*/run.plan.snapshot_bytes > 0, begin);
@@ -233,7 +242,12 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
                            previous ? previous->changes : std::vector<KeyChange>()};
   Reporter reporter(directory, config, run.plan, run_start, evaluation, saver);
   // Each sees what those before it did: a checkpoint holds what an evaluation led to, the report what was saved.
-  std::vector<Callback*> callbacks{&log, &progress, &profiler, &evaluation};
+  std::vector<Callback*> callbacks{&log, &progress, &profiler};
+  std::optional<LayerLog> layers;
+  if (!config.log.layers.is_word()) {
+    callbacks.push_back(&layers.emplace(directory, config, log, begin));
+  }
+  callbacks.push_back(&evaluation);
   std::optional<TimeLimit> time_limit;
   if (config.run.time_limit_hours) {
     callbacks.push_back(&time_limit.emplace(*config.run.time_limit_hours, clock_begin));
@@ -254,6 +268,7 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   try {
     finished = trainer.run(callbacks, stop);
   } catch (const std::exception& error) {
+    log_file.note(LogLevel::kError, error.what());
     reporter.failed(trainer.step(), error.what());
     throw;
   }

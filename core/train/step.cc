@@ -93,6 +93,18 @@ Params named_params(std::span<const ParamSpec> specs) {
   return params;
 }
 
+// Of `share` times each gradient. Their sums of squares are those that the global norm is made of.
+Tensors norms_of(const Params& gradient, const Tensor& share) {
+  const PartScope part(StepPart::kUpdate);
+  const NameScope scope("log.layers");
+  Tensors norms;
+  for (const Tensor& leaf : flatten_tree(gradient)) {
+    const Tensor norm = global_norm_of(std::span(&leaf, 1));
+    norms.push_back(cast(share, norm.dtype()) * norm);
+  }
+  return norms;
+}
+
 StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
                          const Context& context)
     : task_(task),
@@ -101,6 +113,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       optimizer_(config.optimizer, task.parameters, config.precision),
       clip_(config.optimizer.clip_grad),
       may_skip_(config.optimizer.may_skip() || config.precision.scales_dynamically()),
+      looks_at_layers_(!config.log.layers.is_word()),
       micro_batches_(config.batch.global / micro),
       unit_(unit_for(config.batch.global * task.tokens_per_sample)) {
   check(micro > 0 && config.batch.global % micro == 0, "micro-batches of {} do not make up {}",
@@ -202,6 +215,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   Tensor share = 1 / (unit_ * divisor);
   share = loss_scale ? share / loss_scale : share;
   const auto [norm, scale] = clipping(sum.gradient, share);
+  const Tensors layer_norms = looks_at_layers_ ? norms_of(sum.gradient, share) : Tensors();
   const double largest = std::numeric_limits<float>::max();
   UpdateControl control{.apply = {}, .key = step_key};
   if (may_skip_) {
@@ -213,9 +227,9 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   if (const auto& scaling = state.optimizer.loss_scale) {
     const Tensor finite = logical_and(norm <= largest, abs(loss) <= largest);
     next.optimizer.loss_scale = next_loss_scale(precision_, *scaling, finite);
-    return {std::move(next), loss, norm, {loss_scale}};
+    return {std::move(next), loss, norm, {loss_scale}, layer_norms};
   }
-  return {std::move(next), loss, norm, {}};
+  return {std::move(next), loss, norm, {}, layer_norms};
 }
 
 StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& numbers) const {

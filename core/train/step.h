@@ -30,6 +30,8 @@ struct StepResult {
   Tensor loss;         // mean over all predictions of the step; 0 where there are none
   Tensor grad_norm;    // global, before clipping, without the loss scale
   Tensors loss_scale;  // f32 []: that of this step, where it is dynamic
+  Tensors
+      layer_norms;  // [] each: of the parameters' gradients, in their order, where log.layers asks for them
 
   template <class V>
   void fields(V& v) {
@@ -37,6 +39,7 @@ struct StepResult {
     v("loss", loss);
     v("grad_norm", grad_norm);
     v("loss_scale", loss_scale);
+    v("layer_norms", layer_norms);
   }
 };
 
@@ -89,6 +92,7 @@ class StepProgram {
   Optimizer optimizer_;
   std::optional<double> clip_;
   bool may_skip_;
+  bool looks_at_layers_;
   int64_t micro_batches_;
   double unit_;  // of the summed gradients: a power of two near the mean's share of the sum
   TrainState form_;

@@ -64,14 +64,19 @@ class BatchStream {
   virtual int64_t samples() const = 0;  // taken so far
 };
 
+// Held-out data.
+struct EvaluationSet {
+  std::string name;  // empty where they are the only ones
+  // The first `samples` of all `total`. Samples after these, which fill up the last batch, count nothing.
+  std::function<std::unique_ptr<BatchStream>(int64_t rows, int64_t samples)> first;
+  int64_t total = 0;
+};
+
 // The data of a run, opened when it is needed.
 struct TrainData {
   // Batches of `rows` samples from sample `first` on, in an order that `seed` decides.
   std::function<std::unique_ptr<BatchStream>(uint64_t seed, int64_t rows, int64_t first)> training;
-  // The first `samples` of the held-out data, which has `evaluation_samples`; null where there is none. Samples after these,
-  // which fill up the last batch, count nothing.
-  std::function<std::unique_ptr<BatchStream>(int64_t rows, int64_t samples)> evaluation;
-  int64_t evaluation_samples = 0;
+  std::vector<EvaluationSet> evaluation;  // none where nothing is held out
   // Bytes of the text whose predictions a batch of it scores; null where the data are no text.
   std::function<int64_t(std::span<const Tensor> batch)> scored_bytes;
 

@@ -45,6 +45,7 @@ struct Trainer::Pending {
   Tensor loss;
   Tensor grad_norm;
   Tensors loss_scale;
+  Tensors layer_norms;
   Clock::time_point begin = Clock::now();
 };
 
@@ -194,6 +195,7 @@ void Trainer::advance(Pending& pending) {
   pending.loss = std::move(result.loss);
   pending.grad_norm = std::move(result.grad_norm);
   pending.loss_scale = std::move(result.loss_scale);
+  pending.layer_norms = std::move(result.layer_norms);
   pending.metrics.step = ++progress_.step;
   progress_.samples = batches_->samples();
 }
@@ -210,6 +212,10 @@ void Trainer::tell(Pending& pending) {
   if (!pending.loss_scale.empty()) {
     metrics.loss_scale = item(pending.loss_scale[0]);
   }
+  for (const Tensor& norm : pending.layer_norms) {
+    metrics.layer_norms.push_back(item(norm));
+  }
+  pending.layer_norms.clear();
   guard_.observe(metrics.step, metrics.loss, metrics.grad_norm, metrics.loss_scale);
   if (config_.optimizer.may_skip() || metrics.loss_scale) {
     metrics.skipped_steps = guard_.skipped();

@@ -22,7 +22,8 @@ namespace {
 std::map<std::string, std::string> rows_of(const std::string& directory) {
   std::map<std::string, std::string> out;
   for (Json row : read_metrics(real_files(), join_path(directory, kMetricsFile))) {
-    for (const char* key : {"time", "step_seconds", "tokens_per_second", "eval_seconds"}) {
+    for (const char* key : {"time", "step_seconds", "tokens_per_second", "eval_seconds",
+                            "busy_processors", "resident_bytes"}) {
       row.erase(key);
     }
     const std::string key =

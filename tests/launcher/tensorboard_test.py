@@ -44,6 +44,12 @@ def main():
             assert [step for step, _ in found] == [step for step, _ in wanted], (tag, found, wanted)
             for (_, value), (_, expected) in zip(found, wanted):
                 assert abs(value - expected) <= 1e-6 * abs(expected), (tag, value, expected)
+        from tensorboard.plugins.hparams import plugin_data_pb2
+        plugin = plugin_data_pb2.HParamsPluginData.FromString(
+            events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content)
+        parameters = plugin.session_start_info.hparams
+        assert parameters["model.hidden_size"].number_value == 16 and parameters["run.name"].string_value == "small", parameters
+        assert parameters["data.shuffle"].bool_value is True and parameters["schedule.type"].string_value == "constant", parameters
         samples = events.Tensors("sample/the")
         texts = [row["samples"][0]["text"] for row in rows if "samples" in row]
         decoded = [s.tensor_proto.string_val[0].decode(errors="replace") for s in samples]

@@ -7,10 +7,12 @@
 #include "core/base/interrupt.h"
 #include "core/base/json.h"
 #include "core/base/thread_pool.h"
+#include "core/train/find_lr.h"
 #include "core/train/timing.h"
 #include "suites/transformer/gpt/generate.h"
 #include "suites/transformer/gpt/preflight.h"
 #include "suites/transformer/gpt/stored_model.h"
+#include "suites/transformer/gpt/sweep.h"
 #include "suites/transformer/gpt/task.h"
 
 namespace mstrain::gpt {
@@ -195,12 +197,11 @@ void print_choices(const RunRequest& request, const GptRunConfig& config, const 
 }
 
 void print_evaluation(std::FILE* out, const EvaluationResult& result) {
-  for (const auto& [kind, value] : result.metrics) {
-    const bool first = kind->name == std::string_view(kEvalLoss);
-    fmt::print(out, "{} {:.6f}{}\n", kind->name, value,
-               first
-                   ? fmt::format("  ({} predictions, {:.1f} s)", result.predictions, result.seconds)
-                   : "");
+  for (const Metric& metric : result.metrics) {
+    const bool is_loss = metric.kind->name == std::string_view(kEvalLoss);
+    const std::string seconds = metric.set.empty() ? fmt::format(", {:.1f} s", result.seconds) : "";
+    fmt::print(out, "{} {:.6f}{}\n", metric.name(), metric.value,
+               is_loss ? fmt::format("  ({} predictions{})", metric.predictions, seconds) : "");
   }
 }
 
@@ -289,16 +290,13 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   return {std::move(config), std::move(task), std::move(data)};
 }
 
-Outcome train_model(const RunRequest& request) {
-  const Opened opened = open(request);
-  const GptRunConfig& config = opened.config;
-  const auto refuse_plan = [&](const RunPlan& plan, int64_t limit) {
-    refuse(config, request.tree, plan, limit);
-  };
-  const SessionResult result =
-      train(request.files, config.train, write_config(read_run_config(request.tree)), opened.task,
-            opened.data, refuse_plan, request.stop, {}, request.start);
-  const std::string directory = config.train.run.directory();
+Refuse refuse_by(const GptRunConfig& config, const YamlNode& tree) {
+  return [&](const RunPlan& plan, int64_t limit) { refuse(config, tree, plan, limit); };
+}
+
+Outcome train_and_tell(const RunRequest& request) {
+  const SessionResult result = train_model(request);
+  const std::string directory = read_run_config(request.tree).train.run.directory();
   switch (result.outcome) {
     case Outcome::kWasFinished:
       fmt::print(request.out, "{}: finished at step {}{}\n", directory, result.step,
@@ -352,6 +350,22 @@ void benchmark(const RunRequest& request) {
              run.plan.cost.flops / times.median_seconds / 1e9);
 }
 
+Outcome look_for_rate(const RunRequest& request) {
+  const Opened opened = open(request);
+  const FoundRate found = find_lr(
+      request.files, opened.config.train, write_config(read_run_config(request.tree)), opened.task,
+      opened.data, refuse_by(opened.config, request.tree), request.stop, request.start);
+  fmt::print(request.out, "{}: {} steps{}\n", found.directory, found.curve.lr.size(),
+             found.end_reason.empty() ? "" : ", " + found.end_reason);
+  if (found.suggestion) {
+    fmt::print(request.out, "the loss falls fastest at optimizer.lr={:.2g}\n", *found.suggestion);
+  } else {
+    fmt::print(request.out, "the loss did not fall by more than its noise: no rate is suggested\n");
+  }
+  fmt::print(request.out, "open {} in a browser\n", join_path(found.directory, kReportFile));
+  return found.interrupted ? Outcome::kInterrupted : Outcome::kFinished;
+}
+
 void continue_prompts(const RunRequest& request, const GptRunConfig& config) {
   std::vector<std::string> prompts = config.train.eval.prompts;
   if (prompts.empty()) {
@@ -366,6 +380,11 @@ void continue_prompts(const RunRequest& request, const GptRunConfig& config) {
            request.out);
 }
 
+bool is_sweep(const RunRequest& request) {
+  const YamlNode* sweep = request.tree.find("sweep");
+  return sweep != nullptr && !sweep->is_null();
+}
+
 RunRequest resolved(const RunRequest& request) {
   return {request.files, with_stored_model(request.files, request.tree), request.stop, request.out,
           request.start};
@@ -373,23 +392,39 @@ RunRequest resolved(const RunRequest& request) {
 
 }  // namespace
 
+SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more) {
+  const Opened opened = open(request);
+  return train(request.files, opened.config.train, write_config(read_run_config(request.tree)),
+               opened.task, opened.data, refuse_by(opened.config, request.tree), request.stop, more,
+               request.start);
+}
+
 YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {
   return write_config(read_run_config(with_stored_model(files, tree)));
 }
 
 Outcome run(const RunRequest& given) {
+  if (is_sweep(given)) {
+    return run_sweep(given);
+  }
   const RunRequest request = resolved(given);
   const GptRunConfig config = read_run_config(request.tree);
   switch (config.train.run.mode) {
-    case RunMode::kTrain: return train_model(request);
+    case RunMode::kTrain: return train_and_tell(request);
     case RunMode::kEval: evaluate_checkpoint(request, config.train.run.directory()); break;
     case RunMode::kGenerate: continue_prompts(request, config); break;
     case RunMode::kBenchmark: benchmark(request); break;
+    case RunMode::kFindLr: return look_for_rate(request);
   }
   return request.stop ? Outcome::kInterrupted : Outcome::kFinished;
 }
 
-void dry_run(const RunRequest& given, const DryRun& options) {
+void dry_run(const RunRequest& asked_for, const DryRun& options) {
+  RunRequest given = asked_for;
+  if (is_sweep(asked_for)) {
+    print_sweep(asked_for);
+    given.tree = first_tree(asked_for);
+  }
   const RunRequest request = resolved(given);
   GptRunConfig config = read_run_config(request.tree);
   const int64_t limit = memory_limit(config.train.memory);

@@ -23,14 +23,17 @@ struct RunRequest {
   SessionStart start{};
 };
 
-// run.mode. Throws PlanError, whose message names changes that would fit, where the plan does not.
+// Trains one run, whatever sweep it is of; `more` are told of it too. As train().
+SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more = {});
+
+// run.mode, or all runs of a sweep. Throws PlanError, whose message names changes that would fit, where the plan does not.
 Outcome run(const RunRequest& request);
 
 struct DryRun {
   std::optional<std::string> plan_file;  // gets every step of the plan
   bool offline = false;                  // opens neither data nor tokenizer nor weights
 };
-// Prints the plan; then warns of what the run would stumble over, and throws PlanError where the plan does not fit and
+// Of a sweep prints which runs there will be; then of it the first run. Prints the plan; then warns of what the run would stumble over, and throws PlanError where the plan does not fit and
 // ConfigError where the model has fewer tokens than the tokenizer.
 void dry_run(const RunRequest& request, const DryRun& options);
 

@@ -116,13 +116,13 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json
                           .seq_length = seq, .shuffle = shuffle, .seed = seed, .packing = packing});
     return std::make_unique<TokenBatches>(std::move(windows), rows, first);
   };
-  if (corpus.valid != nullptr) {
-    const auto windows = std::make_shared<EvaluationWindows>(corpus.valid, seq, -1, packing);
-    data.evaluation = [windows](int64_t rows, int64_t samples) {
+  for (const auto& [name, tokens] : corpus.valid) {
+    const auto windows = std::make_shared<EvaluationWindows>(tokens, seq, -1, packing);
+    const auto first = [windows](int64_t rows, int64_t samples) {
       return std::make_unique<TokenBatches>(std::make_shared<FirstWindows>(windows, samples), rows,
                                             0);
     };
-    data.evaluation_samples = windows->samples();
+    data.evaluation.push_back({name, first, windows->samples()});
   }
   data.scored_bytes = [tokenizer = corpus.tokenizer](std::span<const Tensor> batch) {
     return bytes_of(*tokenizer, batch);

@@ -92,11 +92,11 @@ TEST(Corpus, OneFileIsSplitByPositionInCharacters) {
   Corpus corpus = open(config_of({{file, {}}}, TokenizerType::kChar));
   EXPECT_EQ(corpus.train_tokens(), 18);
   EXPECT_EQ(text_of(corpus, *corpus.train[0].tokens), "abcdefghéüöä€xyz01");
-  EXPECT_EQ(text_of(corpus, *corpus.valid), "23");
+  EXPECT_EQ(text_of(corpus, *corpus.valid.at(0).tokens), "23");
   EXPECT_EQ(corpus.tokenizer->vocab_size(), 20);
   DataConfig config = config_of({{file, {}}});
   config.split = 1;
-  EXPECT_EQ(open(config).valid, nullptr);
+  EXPECT_TRUE(open(config).valid.empty());
   EXPECT_EQ(open(config).train_tokens(), 26);
 }
 
@@ -120,7 +120,7 @@ TEST(Corpus, ManyFilesAreSplitByWholeFilesWhereverTheyLie) {
   }
   const Corpus corpus = open(config_of({{one.root(), {}}}));
   EXPECT_EQ(text_of(corpus, *corpus.train[0].tokens), train);
-  EXPECT_EQ(text_of(corpus, *corpus.valid), valid);
+  EXPECT_EQ(text_of(corpus, *corpus.valid.at(0).tokens), valid);
   EXPECT_NEAR(static_cast<double>(valid.size()), 0.1 * (train.size() + valid.size()), 70);
   EXPECT_EQ(corpus.identity, open(config_of({{two.root(), {}}})).identity);
 }
@@ -144,7 +144,7 @@ TEST(Corpus, WeightsMakeSourcesOfTheirOwn) {
   const Corpus blend = open(config_of({{a, 1}, {b, 3}}));
   ASSERT_EQ(blend.train.size(), 2U);
   EXPECT_EQ(blend.train[1].weight, 3);
-  EXPECT_EQ(text_of(blend, *blend.valid), std::string(10, 'a') + "bb");
+  EXPECT_EQ(text_of(blend, *blend.valid.at(0).tokens), std::string(10, 'a') + "bb");
   EXPECT_NE(plain.identity, blend.identity);
 }
 
@@ -153,10 +153,10 @@ TEST(Corpus, AValidationSetOfItsOwnLeavesTheTrainingTextWhole) {
   const std::string train = scratch.write("train.txt", "abcabcabc");
   const std::string valid = scratch.write("valid.txt", "cab");
   DataConfig config = config_of({{train, {}}}, TokenizerType::kChar);
-  config.valid = {{valid, {}}};
+  config.valid = {{"", {{valid, {}}}}};
   const Corpus corpus = open(config);
   EXPECT_EQ(corpus.train_tokens(), 9);
-  EXPECT_EQ(text_of(corpus, *corpus.valid), "cab");
+  EXPECT_EQ(text_of(corpus, *corpus.valid.at(0).tokens), "cab");
   scratch.write("valid.txt", "cabx");
   EXPECT_THAT(message_of<IoError>([&] { open(config); }),
               HasSubstr(valid + ": 'x' (U+0078) at byte 3"));
@@ -326,9 +326,9 @@ TEST(Corpus, TinyShakespeareIsTheUsualSplit) {
   const Corpus corpus = open(config);
   EXPECT_EQ(corpus.tokenizer->vocab_size(), 65);
   EXPECT_EQ(corpus.train_tokens(), 1003854);
-  EXPECT_EQ(corpus.valid->size(), 111540);
+  EXPECT_EQ(corpus.valid.at(0).tokens->size(), 111540);
   const std::string whole = real_files().read(file);
-  EXPECT_EQ(text_of(corpus, *corpus.valid), whole.substr(1003854));
+  EXPECT_EQ(text_of(corpus, *corpus.valid.at(0).tokens), whole.substr(1003854));
   EXPECT_THAT(corpus.tokenizer->encode("\n !z"), ElementsAre(0, 1, 2, 64));
 }
 
@@ -338,8 +338,8 @@ TEST(Corpus, TheStandardLibrarysHeadersAreATrainingText) {
     GTEST_SKIP() << folder << " is not there";
   }
   const Corpus corpus = open(config_of({{folder, {}}}));
-  const auto total = static_cast<double>(corpus.train_tokens() + corpus.valid->size());
-  EXPECT_NEAR(static_cast<double>(corpus.valid->size()) / total, 0.1, 0.02);
+  const auto total = static_cast<double>(corpus.train_tokens() + corpus.valid.at(0).tokens->size());
+  EXPECT_NEAR(static_cast<double>(corpus.valid.at(0).tokens->size()) / total, 0.1, 0.02);
 }
 
 }  // namespace

@@ -218,7 +218,7 @@ TEST_F(Fit, ValidationOrNoneTheWeightsAreTheSame) {
   const TrainConfig with = small_config(folder_ / "with");
   const TrainConfig without = small_config(folder_ / "without");
   TrainData no_validation = small_data();
-  no_validation.evaluation = nullptr;
+  no_validation.evaluation.clear();
   run_small(with);
   run_small(without, real_files(), no_validation);
   for (const char* file : {kModelFile, kOptimizerFile}) {
@@ -252,7 +252,7 @@ TEST_F(Fit, TheBestCheckpointStaysBesidesTheNewest) {
   const std::vector<double> values{4, 1, 2, 1, 1, 0.5, 3};
   size_t evaluations = 0;
   TrainData data = small_data();
-  data.evaluation = [&](int64_t rows, int64_t) {
+  data.evaluation.at(0).first = [&](int64_t rows, int64_t) {
     return std::make_unique<Constant>(values.at(evaluations++), rows);
   };
   std::atomic<bool> stop = false;
@@ -281,7 +281,7 @@ TEST_F(Fit, MonitorsOfWhatIsNotMeasuredAreRefusedAtTheStart) {
   config = small_config(folder_ / "run");
   config.schedule.reduce_on_plateau.emplace();
   TrainData data = small_data();
-  data.evaluation = nullptr;
+  data.evaluation.clear();
   EXPECT_THAT(message(config, data),
               HasSubstr("schedule.reduce_on_plateau.monitor: eval_loss needs evaluations"));
   EXPECT_FALSE(real_files().exists(folder_ / "run/metrics.jsonl"));

@@ -38,7 +38,7 @@ TEST(Report, HoldsTheCurvesOfEveryRun) {
   ASSERT_EQ(data["runs"].size(), 2U);
   EXPECT_EQ(data["runs"][0]["name"], "first");
   EXPECT_EQ(data["runs"][0]["train"]["loss"], Json({2.5}));
-  EXPECT_EQ(data["runs"][0]["eval"]["eval_loss"], Json({2.25}));
+  EXPECT_EQ(data["runs"][0]["eval"][0]["eval_loss"], Json({2.25}));
   EXPECT_EQ(data["runs"][0]["config"][0], Json({"model.hidden_size", "8"}));
   EXPECT_EQ(data["runs"][1]["name"], "b");
   EXPECT_EQ(data["runs"][1]["train"]["step"], Json({4}));
@@ -52,10 +52,10 @@ TEST(Report, HoldsWhatEvaluationsMeasuredAndSamplesBetweenThem) {
         "{\"step\":10,\"eval_loss\":2,\"eval_perplexity\":7.5,\"eval_accuracy\":0}\n");
   const std::string path = folder / "a";
   const Json run = data_of(report_html(real_files(), std::span(&path, 1)))["runs"][0];
-  EXPECT_EQ(run["eval"]["step"], Json({10}));
-  EXPECT_EQ(run["eval"]["eval_perplexity"], Json({7.5}));
-  EXPECT_EQ(run["eval"]["eval_accuracy"], Json({0.0}));
-  EXPECT_EQ(run["eval"]["eval_bits_per_byte"], Json({nullptr}));
+  EXPECT_EQ(run["eval"][0]["step"], Json({10}));
+  EXPECT_EQ(run["eval"][0]["eval_perplexity"], Json({7.5}));
+  EXPECT_EQ(run["eval"][0]["eval_accuracy"], Json({0.0}));
+  EXPECT_EQ(run["eval"][0]["eval_bits_per_byte"], Json({nullptr}));
   EXPECT_EQ(run["samples"][0]["step"], 5);
 }
 

@@ -43,7 +43,7 @@ class GptObjective : public testing::Test {
     out.model.max_position_embeddings = 12;
     out.model.init.std = 0.2;
     out.data.train = {{folder_ / "train.jsonl", {}}};
-    out.data.valid = {{{folder_ / "valid.jsonl", {}}}};
+    out.data.valid = {{"", {{folder_ / "valid.jsonl", {}}}}};
     out.data.tokenizer.type = TokenizerType::kByte;
     out.data.seq_length = 12;
     out.data.packing = false;
@@ -258,7 +258,7 @@ TEST_F(GptObjective, AnEvaluationIsTheSameWithAnyNumberOfSamplesAtOnce) {
     const EvaluationResult expected = measured(1);
     for (const int64_t rows : {2, 5, 7, 16, 100}) {
       const EvaluationResult result = measured(rows);
-      EXPECT_EQ(result.predictions, expected.predictions) << rows;
+      EXPECT_EQ(result.metrics[0].predictions, expected.metrics[0].predictions) << rows;
       for (size_t i = 0; i < expected.metrics.size(); ++i) {
         EXPECT_NEAR(result.metrics[i].value, expected.metrics[i].value,
                     1e-6 * expected.metrics[i].value)

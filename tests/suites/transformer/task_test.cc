@@ -43,7 +43,7 @@ class Measures : public testing::Test {
     out.model.max_position_embeddings = 16;
     out.model.init.std = 0.3;  // so that logits differ
     out.data.train = {{folder_ / "train.txt", {}}};
-    out.data.valid = {{{folder_ / "valid.txt", {}}}};
+    out.data.valid = {{"", {{folder_ / "valid.txt", {}}}}};
     out.data.tokenizer = std::move(tokenizer);
     out.data.seq_length = 16;
     out.train.batch.global = 6;
@@ -67,7 +67,7 @@ class Measures : public testing::Test {
               (std::vector<std::string>{"eval_loss", "eval_perplexity", "eval_bits_per_byte",
                                         "eval_accuracy"}));
     return {result->metrics.at(0).value, result->metrics.at(1).value, result->metrics.at(2).value,
-            result->metrics.at(3).value, result->predictions};
+            result->metrics.at(3).value, result->metrics.at(0).predictions};
   }
 
   // Window by window, token by token, in double.
@@ -76,7 +76,7 @@ class Measures : public testing::Test {
     const Gpt model(config.model);
     const int64_t seq = config.data.seq_length;
     const int64_t vocab = *config.model.vocab_size.value;
-    const EvaluationWindows windows(corpus.valid, seq);
+    const EvaluationWindows windows(corpus.valid.at(0).tokens, seq);
     double loss = 0;
     int64_t right = 0;
     int64_t count = 0;

@@ -1,0 +1,251 @@
+#include "core/train/report_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/base/config.h"
+#include "core/base/error.h"
+#include "core/train/find_lr.h"
+#include "core/train/layer_log.h"
+#include "core/train/lineage.h"
+#include "core/train/log_file.h"
+#include "core/train/metrics.h"
+#include "core/train/metrics_file.h"
+#include "core/train/profile.h"
+#include "core/train/run_directory.h"
+
+namespace mstrain {
+namespace {
+
+constexpr size_t kMaxPoints = 1500;  // of one curve; more do not show on a screen
+constexpr uint64_t kMostBytes = 16 << 20;
+
+using Rows = std::vector<const Json*>;
+
+std::optional<double> number(const Json& row, const std::string& key) {
+  const auto value = row.find(key);
+  return value != row.end() && value->is_number() ? std::optional(value->get<double>())
+                                                  : std::nullopt;
+}
+
+// Columns of numbers. Neighbouring rows are averaged where there are too many; `step` is that of the last one.
+OrderedJson columns(const Rows& rows, const std::vector<std::string>& keys) {
+  const size_t stride = (rows.size() + kMaxPoints - 1) / kMaxPoints;
+  OrderedJson out;
+  for (const std::string& key : keys) {
+    OrderedJson values = OrderedJson::array();
+    const bool last = key == "step";
+    for (size_t begin = 0; begin < rows.size(); begin += stride) {
+      const size_t end = std::min(rows.size(), begin + stride);
+      double sum = 0;
+      double count = 0;
+      for (size_t i = last ? end - 1 : begin; i < end; ++i) {
+        if (const auto value = number(*rows[i], key)) {
+          sum += *value;
+          ++count;
+        }
+      }
+      values.push_back(count > 0 ? OrderedJson(sum / count) : OrderedJson());
+    }
+    out[key] = std::move(values);
+  }
+  return out;
+}
+
+// The names of held-out data that have measures of their own.
+std::vector<std::string> sets_in(const Rows& evaluations) {
+  const std::string begin = std::string(kEvalLoss) + '/';
+  std::vector<std::string> sets;
+  for (const Json* row : evaluations) {
+    for (const auto& [key, value] : row->items()) {
+      if (key.starts_with(begin) &&
+          std::find(sets.begin(), sets.end(), key.substr(begin.size())) == sets.end()) {
+        sets.push_back(key.substr(begin.size()));
+      }
+    }
+  }
+  return sets;
+}
+
+// The least loss and its step.
+OrderedJson best_of(const Rows& evaluations, const std::string& key) {
+  OrderedJson best;
+  for (const Json* row : evaluations) {
+    const auto value = number(*row, key);
+    if (value && (best.is_null() || *value < best["value"].get<double>())) {
+      best = {{"value", *value}, {"step", (*row)["step"]}};
+    }
+  }
+  return best;
+}
+
+// Curves of all held-out data, and of each set with a name.
+OrderedJson evaluation_data(const Rows& evaluations) {
+  std::vector<std::string> sets = sets_in(evaluations);
+  sets.insert(sets.begin(), "");
+  OrderedJson out = OrderedJson::array();
+  for (const std::string& set : sets) {
+    std::vector<std::string> keys{"step", of_set(kPredictions, set)};
+    for (const MetricKind& kind : kMetricKinds) {
+      keys.push_back(of_set(kind.name, set));
+    }
+    Rows rows;
+    for (const Json* row : evaluations) {
+      if (row->contains(of_set(kEvalLoss, set))) {
+        rows.push_back(row);
+      }
+    }
+    OrderedJson found = columns(rows, keys);
+    OrderedJson curves;
+    for (auto& [key, values] : found.items()) {
+      curves[key.substr(0, key.find('/'))] = std::move(values);
+    }
+    curves["set"] = set;
+    curves["best"] = best_of(rows, of_set(kEvalLoss, set));
+    out.push_back(std::move(curves));
+  }
+  return out;
+}
+
+OrderedJson config_data(FileSystem& files, const std::string& path) {
+  OrderedJson out = OrderedJson::array();
+  if (files.exists(path)) {
+    for (auto& [key, value] : flatten_config(parse_yaml(files.read(path, kMostBytes), path))) {
+      out.push_back({key, value});
+    }
+  }
+  return out;
+}
+
+OrderedJson json_in(FileSystem& files, const std::string& path) {
+  return files.exists(path) ? OrderedJson(parse_json(files.read(path, kMostBytes), path))
+                            : OrderedJson();
+}
+
+// What the run began from, with the configuration that it has now; null where it began from nothing.
+OrderedJson origin_data(FileSystem& files, const OrderedJson& run, const std::string& config_path) {
+  if (!files.exists(config_path)) {
+    return nullptr;
+  }
+  const YamlNode config = parse_yaml(files.read(config_path, kMostBytes), config_path);
+  const YamlNode* from = find_config(config, "model.init.from");
+  if (from == nullptr || !from->is_scalar()) {
+    return nullptr;
+  }
+  const auto folder = run.find("directory");
+  const Origin origin = origin_of(
+      files, from->text,
+      folder != run.end() && folder->is_string() ? folder->get<std::string>() : std::string("."));
+  OrderedJson out{
+      {"path", origin.path}, {"run", origin.run_directory}, {"checkpoint", origin.checkpoint}};
+  if (!origin.run_directory.empty()) {
+    out["config"] = config_data(files, join_path(origin.run_directory, kConfigFile));
+  }
+  return out;
+}
+
+// Norms by parameter: rows of numbers over the steps; of many looks every n-th.
+OrderedJson layers_data(FileSystem& files, const std::string& path) {
+  constexpr size_t kMostLooks = 200;
+  const std::vector<Json> rows = read_metrics(files, path);
+  if (rows.empty()) {
+    return nullptr;
+  }
+  const size_t stride = (rows.size() + kMostLooks - 1) / kMostLooks;
+  OrderedJson out{{"names", OrderedJson(rows.back().value("names", Json::array()))}};
+  for (size_t i = (rows.size() - 1) % stride; i < rows.size(); i += stride) {
+    for (const char* key : {"step", "weight", "gradient"}) {
+      const auto found = rows[i].find(key);
+      out[key].push_back(found == rows[i].end() ? OrderedJson() : OrderedJson(*found));
+    }
+  }
+  return out;
+}
+
+OrderedJson samples_in(const std::vector<Json>& rows) {
+  OrderedJson samples = OrderedJson::array();
+  for (const Json& row : rows) {
+    if (const auto found = row.find("samples"); found != row.end() && found->is_array()) {
+      samples.push_back({{"step", row["step"]}, {"texts", *found}});
+    }
+  }
+  constexpr size_t kMaxSamples = 12;  // the newest; a run may have thousands
+  while (samples.size() > kMaxSamples) {
+    samples.erase(0);
+  }
+  return samples;
+}
+
+}  // namespace
+
+bool is_run_directory(FileSystem& files, const std::string& directory) {
+  return files.exists(join_path(directory, kMetricsFile)) ||
+         files.exists(join_path(directory, kConfigFile)) ||
+         files.exists(join_path(directory, kFindLrFile));
+}
+
+OrderedJson run_data(FileSystem& files, const std::string& directory) {
+  const auto at = [&](const char* name) { return join_path(directory, name); };
+  if (!is_run_directory(files, directory)) {
+    throw IoError(fmt::format("{}: is no run directory: it has no {}", directory, kMetricsFile));
+  }
+  const std::vector<Json> rows = read_metrics(files, at(kMetricsFile));
+  Rows training;
+  Rows evaluations;
+  for (const Json& row : rows) {
+    if (row.contains("loss")) {
+      training.push_back(&row);
+    }
+    if (row.contains(kEvalLoss)) {
+      evaluations.push_back(&row);
+    }
+  }
+  OrderedJson run = json_in(files, at(kRunFile));
+  if (!run.is_object()) {
+    run = OrderedJson::object();
+  }
+  const std::optional<ProfileSummary> profile = read_profile(files, at(kProfileFile));
+  OrderedJson out{
+      {"directory", directory},
+      {"real", real_path(directory)},
+      {"config", config_data(files, at(kConfigFile))},
+      {"train", columns(training, {"step", "loss", "lr", "grad_norm", "tokens_per_second",
+                                   "step_seconds", kBusyProcessors, kResidentBytes})},
+      {"eval", evaluation_data(evaluations)},
+      {"layers", layers_data(files, at(kLayersFile))},
+      {"samples", samples_in(rows)},
+      {"profile", profile ? to_json(*profile) : OrderedJson()},
+      {"find_lr", json_in(files, at(kFindLrFile))},
+      {"origin", origin_data(files, run, at(kConfigFile))},
+      {"log", log_tail(files, at(kLogFile))},
+      {"run", std::move(run)}};
+  out["name"] = run_name(out);
+  return out;
+}
+
+std::string run_name(const OrderedJson& data) {
+  const auto name = data["run"].find("name");
+  return name != data["run"].end() && name->is_string()
+             ? name->get<std::string>()
+             : file_name(data["directory"].get<std::string>());
+}
+
+std::string print_lossy(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+OrderedJson report_data(FileSystem& files, std::span<const std::string> directories,
+                        const OrderedJson& sweep) {
+  OrderedJson runs = OrderedJson::array();
+  for (const std::string& directory : directories) {
+    runs.push_back(run_data(files, directory));
+  }
+  OrderedJson out{{"runs", std::move(runs)}, {"sweep", sweep}};
+  if (!sweep.is_null()) {
+    out["title"] = sweep["name"];
+  }
+  return out;
+}
+
+}  // namespace mstrain

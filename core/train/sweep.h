@@ -1,0 +1,84 @@
+// Runs the trials of a sweep one after the other, each in a run directory of its own below the sweep's:
+//   sweep.yaml         the configuration with its sweep, which must stay the same while the sweep goes on
+//   sweep.json         the trials with values, status and result
+//   report.html        table and parallel coordinates above the curves of all runs
+//   runs/000/ …        a run directory each
+// What is done is read from the run directories: a sweep that was killed goes on where it stopped, in the middle of a run too.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "core/train/session.h"
+#include "core/train/sweep_trials.h"
+
+namespace mstrain {
+
+inline constexpr const char* kSweepFile = "sweep.json";
+inline constexpr const char* kSweepConfigFile = "sweep.yaml";
+
+struct TrialResult {
+  SweepTrial trial;
+  std::string status;           // "waiting", or that of its run.json; "left behind" by a halving
+  std::string reason;           // of a failure
+  int64_t step = 0;             // that `value` is of
+  std::optional<double> value;  // of sweep.metric
+};
+
+struct SweepResult {
+  std::vector<TrialResult> trials;
+  std::optional<size_t> best;
+  bool interrupted = false;
+};
+
+class Sweep {
+ public:
+  // Trains the trial, under name_of() and in directory_of(), up to step `until`; a run that is there goes on.
+  using Run = std::function<Outcome(const SweepTrial& trial, int64_t until)>;
+
+  // `resolved` is the whole configuration with its sweep. All arguments must outlive it.
+  Sweep(FileSystem& files, const TrainConfig& config, const SweepConfig& sweep,
+        const YamlNode& resolved);
+
+  // What there is, before anything runs.
+  const std::vector<TrialResult>& trials() const { return trials_; }
+  const std::vector<int64_t>& rungs() const { return rungs_; }
+  std::string directory_of(const SweepTrial& trial) const;
+  std::string name_of(const SweepTrial& trial) const;
+
+  // A run that fails with an Error has no result, and the sweep goes on; it is tried again when the sweep is. Throws
+  // ConfigError where the folder holds another sweep, Error where another process is at work in it.
+  SweepResult run(const Run& run, const std::atomic<bool>& stop, bool restart);
+
+ private:
+  void check_same() const;
+  // The value that the trial's run has measured at `step`, or at its end before.
+  void read_value(TrialResult& trial, int64_t step) const;
+  std::vector<size_t> promoted(const std::vector<size_t>& of) const;
+  void write(const char* status) const;
+  std::optional<size_t> best() const;
+
+  FileSystem& files_;
+  const TrainConfig& config_;
+  const SweepConfig& sweep_;
+  const YamlNode& resolved_;
+  std::string directory_;
+  Monitor monitor_;
+  std::vector<int64_t> rungs_;
+  std::vector<TrialResult> trials_;
+};
+
+// Ends a run, to go on later, where it has done `step` steps and what is due there.
+class StopAtStep final : public Callback {
+ public:
+  explicit StopAtStep(int64_t step) : step_(step) {}
+  bool wants(int64_t step, Moment moment) override {
+    return moment == Moment::kStep && step == step_;
+  }
+  void on_state(Trainer& trainer, Moment) override;
+
+ private:
+  int64_t step_;
+};
+
+}  // namespace mstrain

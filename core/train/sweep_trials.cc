@@ -1,0 +1,165 @@
+#include "core/train/sweep_trials.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/base/rng.h"
+
+namespace mstrain {
+namespace {
+
+constexpr int64_t kMostRuns = 10000;
+
+bool has_range(const SweepConfig& config) {
+  return std::any_of(config.keys.begin(), config.keys.end(),
+                     [](const SweepKey& key) { return key.values.empty(); });
+}
+
+int64_t combinations(const SweepConfig& config) {
+  int64_t count = 1;
+  for (const SweepKey& key : config.keys) {
+    count = std::min(kMostRuns + 1, count * static_cast<int64_t>(key.values.size()));
+  }
+  return count;
+}
+
+bool is_grid(const SweepConfig& config) {
+  return config.method == SweepMethod::kGrid ||
+         (config.method == SweepMethod::kHalving && !config.runs);
+}
+
+std::vector<YamlNode> combination(const SweepConfig& config, int64_t index) {
+  std::vector<YamlNode> out(config.keys.size());
+  for (size_t i = config.keys.size(); i-- > 0;) {
+    const std::vector<YamlNode>& values = config.keys[i].values;
+    const auto count = static_cast<int64_t>(values.size());
+    out[i] = values[static_cast<size_t>(index % count)];
+    index /= count;
+  }
+  return out;
+}
+
+YamlNode drawn_number(const SweepKey& key, double share) {
+  // An integer's bounds are drawn as often as the numbers between them.
+  const double low = key.is_integer ? key.low - 0.5 : key.low;
+  const double high = key.is_integer ? key.high + 0.5 : key.high;
+  const double value = key.is_log ? std::exp(std::log(low) + share * std::log(high / low))
+                                  : low + share * (high - low);
+  if (key.is_integer) {
+    return YamlNode::integer(
+        static_cast<int64_t>(std::clamp(std::round(value), key.low, key.high)));
+  }
+  // Digits that a person can type again.
+  return YamlNode::number(std::clamp(std::stod(fmt::format("{:.4g}", value)), key.low, key.high));
+}
+
+std::vector<YamlNode> draw(const SweepConfig& config, int64_t index) {
+  std::vector<YamlNode> out;
+  for (const SweepKey& key : config.keys) {
+    const uint64_t stream = hash_bytes(key.key, static_cast<uint64_t>(index)).lo;
+    const double share = to_unit_double(Rng(static_cast<uint64_t>(config.seed), stream).next_u64());
+    if (key.values.empty()) {
+      out.push_back(drawn_number(key, share));
+    } else {
+      const auto at = static_cast<size_t>(share * static_cast<double>(key.values.size()));
+      out.push_back(key.values[at]);
+    }
+  }
+  return out;
+}
+
+// Comparisons of a halving where first_steps is not given.
+constexpr int64_t kComparisons = 3;
+
+}  // namespace
+
+std::vector<SweepTrial> sweep_trials(const SweepConfig& config) {
+  const bool grid = is_grid(config);
+  const int64_t count = grid ? combinations(config) : config.runs.value_or(0);
+  std::vector<SweepTrial> out;
+  for (int64_t i = 0; i < count; ++i) {
+    out.push_back({fmt::format("{:03}", i), grid ? combination(config, i) : draw(config, i)});
+  }
+  return out;
+}
+
+YamlNode tree_of(const YamlNode& tree, const SweepConfig& config, const SweepTrial& trial,
+                 const std::string& name, const std::string& directory) {
+  YamlNode out = tree;
+  std::erase_if(out.children, [](const YamlNode& child) { return child.key == "sweep"; });
+  for (size_t i = 0; i < config.keys.size(); ++i) {
+    set_config(out, config.keys[i].key, trial.values[i]);
+  }
+  set_config(out, "run.name", YamlNode::string(name));
+  set_config(out, "run.output_dir", YamlNode::string(directory));
+  return out;
+}
+
+std::string describe(const SweepConfig& config, const SweepTrial& trial) {
+  std::string out;
+  for (size_t i = 0; i < config.keys.size(); ++i) {
+    out += fmt::format("{}{} {}", i == 0 ? "" : "  ", config.keys[i].key, to_flow(trial.values[i]));
+  }
+  return out;
+}
+
+std::vector<int64_t> sweep_rungs(const TrainConfig& config, const SweepConfig& sweep) {
+  const int64_t total = config.schedule.total_steps;
+  if (sweep.method != SweepMethod::kHalving) {
+    return {total};
+  }
+  const int64_t interval = config.eval.interval.value_or(total);
+  int64_t steps = 0;
+  if (sweep.first_steps) {
+    steps = *sweep.first_steps;
+  } else {
+    const double first =
+        static_cast<double>(total) / std::pow(static_cast<double>(sweep.factor), kComparisons - 1);
+    steps = std::max<int64_t>(1, static_cast<int64_t>(first) / interval) * interval;
+  }
+  std::vector<int64_t> out;
+  for (; steps < total; steps *= sweep.factor) {
+    out.push_back(steps);
+  }
+  out.push_back(total);
+  return out;
+}
+
+void check_sweep_config(const TrainConfig& config, const SweepConfig& sweep, const YamlNode& tree) {
+  check_monitor(tree, "sweep.metric", sweep.metric);
+  if (!config.eval.evaluates()) {
+    config_fail(tree, "sweep.metric",
+                fmt::format("{} needs evaluations: give eval.interval", sweep.metric));
+  }
+  if (config.run.mode != RunMode::kTrain) {
+    config_fail(tree, "sweep", "runs of a sweep train: say run.mode: train");
+  }
+  if (is_grid(sweep) && has_range(sweep)) {
+    config_fail(tree, sweep.method == SweepMethod::kGrid ? "sweep.keys" : "sweep.runs",
+                sweep.method == SweepMethod::kGrid
+                    ? "a grid is made of lists; draw from ranges with method random"
+                    : "a range is drawn from: say how many runs");
+  }
+  if (sweep.method == SweepMethod::kGrid && sweep.runs) {
+    config_fail(tree, "sweep.runs", "a grid has as many runs as combinations; leave it out");
+  }
+  if (sweep.method == SweepMethod::kRandom && !sweep.runs) {
+    config_fail(tree, "sweep.runs", "method random needs to know how many");
+  }
+  if (is_grid(sweep) && combinations(sweep) > kMostRuns) {
+    config_fail(tree, "sweep.keys", fmt::format("more than {} combinations", kMostRuns));
+  }
+  if (sweep.method != SweepMethod::kHalving) {
+    return;
+  }
+  const int64_t interval = *config.eval.interval.value;
+  if (sweep.first_steps && *sweep.first_steps % interval != 0) {
+    config_fail(tree, "sweep.first_steps",
+                fmt::format("{} is no multiple of eval.interval {}: nothing is measured there",
+                            *sweep.first_steps, interval));
+  }
+}
+
+}  // namespace mstrain

@@ -1,0 +1,105 @@
+#include "suites/transformer/gpt/sweep.h"
+
+#include "core/base/error.h"
+#include "core/train/sweep.h"
+#include "suites/transformer/gpt/stored_model.h"
+
+namespace mstrain::gpt {
+namespace {
+
+// A sweep with everything that its parts refer to.
+struct OpenedSweep {
+  YamlNode tree;
+  GptRunConfig config;
+  YamlNode resolved;
+  Sweep sweep;
+
+  explicit OpenedSweep(const RunRequest& request)
+      : tree(request.tree),
+        config(checked(request)),
+        resolved(write_config(config)),
+        sweep(request.files, config.train, *config.train.sweep, resolved) {}
+  OpenedSweep(const OpenedSweep&) = delete;
+  OpenedSweep& operator=(const OpenedSweep&) = delete;
+
+  static GptRunConfig checked(const RunRequest& request) {
+    GptRunConfig config = read_run_config(with_stored_model(request.files, request.tree));
+    check_sweep_config(config.train, *config.train.sweep, request.tree);
+    return config;
+  }
+  YamlNode tree_of_trial(const SweepTrial& trial) const {
+    return tree_of(tree, *config.train.sweep, trial, sweep.name_of(trial),
+                   sweep.directory_of(trial));
+  }
+};
+
+// A value that does not do is told before anything runs.
+void check_trials(const RunRequest& request, const OpenedSweep& opened) {
+  for (const TrialResult& trial : opened.sweep.trials()) {
+    read_run_config(with_stored_model(request.files, opened.tree_of_trial(trial.trial)));
+  }
+}
+
+}  // namespace
+
+YamlNode first_tree(const RunRequest& request) {
+  const OpenedSweep opened(request);
+  check_trials(request, opened);
+  return opened.tree_of_trial(opened.sweep.trials().front().trial);
+}
+
+void print_sweep(const RunRequest& request) {
+  const OpenedSweep opened(request);
+  const Sweep& sweep = opened.sweep;
+  fmt::print(request.out, "sweep of {} runs", sweep.trials().size());
+  for (const int64_t rung : sweep.rungs()) {
+    fmt::print(request.out, "{} {}", rung == sweep.rungs().front() ? ", compared at step" : ",",
+               rung);
+  }
+  fmt::print(request.out, "\n");
+  constexpr size_t kMostShown = 50;
+  for (size_t i = 0; i < std::min(kMostShown, sweep.trials().size()); ++i) {
+    const TrialResult& trial = sweep.trials()[i];
+    fmt::print(request.out, "  {}  {}  {}{}\n", trial.trial.id,
+               describe(*opened.config.train.sweep, trial.trial), trial.status,
+               trial.value
+                   ? fmt::format(": {} {:.6g} at step {}", opened.config.train.sweep->metric,
+                                 *trial.value, trial.step)
+                   : "");
+  }
+  if (sweep.trials().size() > kMostShown) {
+    fmt::print(request.out, "  and {} more\n", sweep.trials().size() - kMostShown);
+  }
+}
+
+Outcome run_sweep(const RunRequest& request) {
+  if (!request.start.changes.empty()) {
+    throw ConfigError("--change: is for one run; begin a sweep anew with --restart");
+  }
+  OpenedSweep opened(request);
+  check_trials(request, opened);
+  const auto run = [&](const SweepTrial& trial, int64_t until) {
+    const RunRequest one{request.files,
+                         with_stored_model(request.files, opened.tree_of_trial(trial)),
+                         request.stop, request.out, SessionStart{.command = request.start.command}};
+    StopAtStep stop_there(until);
+    return train_model(one, {&stop_there}).outcome;
+  };
+  const SweepResult result = opened.sweep.run(run, request.stop, request.start.restart);
+  const std::string directory = opened.config.train.run.directory();
+  if (result.interrupted) {
+    fmt::print(request.out, "{}: interrupted; the same command goes on\n", directory);
+    return Outcome::kInterrupted;
+  }
+  if (result.best) {
+    const TrialResult& best = result.trials[*result.best];
+    fmt::print(request.out, "best {} {:.6f}: {}, {}\n", opened.config.train.sweep->metric,
+               *best.value, describe(*opened.config.train.sweep, best.trial),
+               opened.sweep.directory_of(best.trial));
+  }
+  fmt::print(request.out, "open {} in a browser\n", join_path(directory, kReportFile));
+  check(result.best.has_value(), "{}: no run of the sweep has a result", directory);
+  return Outcome::kFinished;
+}
+
+}  // namespace mstrain::gpt

@@ -1,0 +1,269 @@
+// Sweeps: which runs there are, which of them go on, and that a sweep that died goes on where it stopped.
+#include "core/train/sweep.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "core/base/error.h"
+#include "core/base/yaml_scalar.h"
+#include "tests/core/base/message_of.h"
+#include "tests/core/train/fit.h"
+
+namespace mstrain {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct SweepFile {
+  SweepConfig sweep;
+  template <class V>
+  void fields(V& v) {
+    v("sweep", sweep, "");
+  }
+};
+
+SweepConfig sweep_of(const std::string& yaml) {
+  SweepFile file;
+  read_config(parse_yaml(yaml, "test.yaml"), file);
+  return file.sweep;
+}
+
+std::vector<std::string> described(const SweepConfig& config) {
+  std::vector<std::string> out;
+  for (const SweepTrial& trial : sweep_trials(config)) {
+    out.push_back(trial.id + ": " + describe(config, trial));
+  }
+  return out;
+}
+
+TEST(SweepTrials, AGridIsEveryCombination) {
+  EXPECT_THAT(
+      described(sweep_of("sweep: {keys: {optimizer.lr: [0.1, 0.2], batch: {global: [4, "
+                         "8]}}}")),
+      ElementsAre("000: optimizer.lr 0.1  batch.global 4", "001: optimizer.lr 0.1  batch.global 8",
+                  "002: optimizer.lr 0.2  batch.global 4",
+                  "003: optimizer.lr 0.2  batch.global 8"));
+}
+
+TEST(SweepTrials, DrawsLieInTheirRangesAndStayWhenThereAreMore) {
+  const std::string keys =
+      "keys: {optimizer.lr: {low: 1.0e-5, high: 0.1, scale: log}, model.layers: {low: 1, high: 3}, "
+      "optimizer.beta: {low: 0.5, high: 1.5}, batch.global: [4, 8]}}";
+  const SweepConfig few = sweep_of("sweep: {method: random, runs: 5, seed: 3, " + keys);
+  const SweepConfig many = sweep_of("sweep: {method: random, runs: 400, seed: 3, " + keys);
+  const auto all = sweep_trials(many);
+  std::set<std::string> layers;
+  int below = 0;
+  for (const SweepTrial& trial : all) {
+    const double lr = as_double(trial.values[0], "lr");
+    EXPECT_GE(lr, 1e-5);
+    EXPECT_LE(lr, 0.1);
+    below += lr < 1e-3 ? 1 : 0;  // the middle of the exponents
+    layers.insert(trial.values[1].text);
+    EXPECT_GE(as_double(trial.values[2], "beta"), 0.5);
+    EXPECT_LE(as_double(trial.values[2], "beta"), 1.5);
+  }
+  EXPECT_GT(below, 160);
+  EXPECT_LT(below, 240);
+  EXPECT_THAT(layers, ElementsAre("1", "2", "3"));
+  const auto first = described(few);
+  const auto longer = described(many);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), longer.begin()));
+  SweepConfig other = few;
+  other.seed = 4;
+  EXPECT_NE(described(other), first);
+}
+
+TEST(SweepTrials, MistakesNameTheirKey) {
+  const auto error = [](const std::string& yaml) {
+    return message_of<ConfigError>([&] { sweep_of("sweep:\n  keys:\n    " + yaml); });
+  };
+  EXPECT_THAT(error("optimizer.lr: 0.1"),
+              HasSubstr("test.yaml:3: sweep.keys.optimizer.lr: expected a list of values or"));
+  EXPECT_THAT(error("optimizer.lr: {low: 1}"), HasSubstr("sweep.keys.optimizer.lr.high: required"));
+  EXPECT_THAT(error("a.b: {low: 2, high: 1}"), HasSubstr("low 2 is not below high 1"));
+  EXPECT_THAT(error("a.b: {low: 0, high: 1, scale: log}"), HasSubstr("begins above 0"));
+  EXPECT_THAT(error("a.b: {low: 0, high: 1, scale: lgo}"), HasSubstr("log"));
+  EXPECT_THAT(error("run.output_dir: [a, b]"), HasSubstr("not for a sweep to vary"));
+  EXPECT_THAT(error("{a.b: [1], a: {b: [2]}}"), HasSubstr("named twice"));
+  const auto check = [](const std::string& yaml, const auto& change) {
+    TrainConfig config;
+    change(config);
+    const YamlNode tree = parse_yaml(yaml, "test.yaml");
+    return message_of<ConfigError>([&] { check_sweep_config(config, sweep_of(yaml), tree); });
+  };
+  const auto as_is = [](TrainConfig&) {};
+  EXPECT_THAT(check("sweep:\n  keys: {a.b: {low: 0, high: 1}}", as_is),
+              HasSubstr("test.yaml:2: sweep.keys: a grid is made of lists"));
+  EXPECT_THAT(check("sweep: {method: random, keys: {a.b: [1]}}", as_is), HasSubstr("sweep.runs"));
+  EXPECT_THAT(check("sweep: {keys: {a.b: [1]}, metric: eval_los}", as_is),
+              HasSubstr("did you mean eval_loss?"));
+  EXPECT_THAT(check("sweep: {keys: {a.b: [1]}}", [](TrainConfig& c) { c.eval.interval = {}; }),
+              HasSubstr("needs evaluations"));
+  EXPECT_THAT(check("sweep: {method: halving, keys: {a.b: [1]}, first_steps: 7}", as_is),
+              HasSubstr("no multiple of eval.interval 250"));
+}
+
+TEST(SweepTrials, ATrialIsTheConfigurationWithItsValues) {
+  const YamlNode tree = parse_yaml(
+      "optimizer: {lr: 1, eps: 2}\nsweep:\n  keys:\n    optimizer.lr: [3, 4]\n    batch.size: "
+      "[5]\n",
+      "test.yaml");
+  const SweepConfig config = sweep_of("sweep: {keys: {optimizer.lr: [3, 4], batch.size: [5]}}");
+  const YamlNode trial = tree_of(tree, config, sweep_trials(config)[1], "x-001", "out/x/runs/001");
+  EXPECT_EQ(to_flow(trial),
+            "{optimizer: {lr: 4, eps: 2}, batch: {size: 5}, run: {name: x-001, output_dir: "
+            "out/x/runs/001}}");
+}
+
+TEST(SweepTrials, AHalvingComparesAtMultiplesOfTheEvaluations) {
+  TrainConfig config;
+  config.schedule.total_steps = 900;
+  config.eval.interval = 50;
+  SweepConfig sweep = sweep_of("sweep: {method: halving, keys: {a.b: [1]}}");
+  EXPECT_THAT(sweep_rungs(config, sweep), ElementsAre(100, 300, 900));
+  sweep.first_steps = 50;
+  sweep.factor = 4;
+  EXPECT_THAT(sweep_rungs(config, sweep), ElementsAre(50, 200, 800, 900));
+  sweep.method = SweepMethod::kRandom;
+  EXPECT_THAT(sweep_rungs(config, sweep), ElementsAre(900));
+}
+
+// Sweeps over the learning rate of the small task.
+class SweepRuns : public Fit {
+ protected:
+  struct Died {};
+
+  TrainConfig base(const std::string& name, const std::string& sweep) const {
+    TrainConfig config = small_config(folder_ / name);
+    config.eval.interval = 2;
+    config.schedule.total_steps = 8;
+    config.schedule.warmup_steps = 0;
+    config.sweep = sweep_of(sweep);
+    return config;
+  }
+
+  // Notes which runs train up to where, and dies, as kill -9 does, at the batch `die_at` of the run `die_in`.
+  SweepResult sweep(const TrainConfig& config, const std::string& die_in = "",
+                    bool restart = false) {
+    const YamlNode whole = resolved(config);
+    Sweep sweep(real_files(), config, *config.sweep, whole);
+    return sweep.run(
+        [&](const SweepTrial& trial, int64_t until) {
+          trained_.push_back(trial.id + " to " + std::to_string(until));
+          TrainConfig one = config;
+          one.sweep.reset();
+          one.optimizer.lr = as_double(trial.values[0], "lr");
+          one.run.output_dir = sweep.directory_of(trial);
+          const auto die = [&](int64_t sample) {
+            if (trial.id == die_in && sample == 5 * 8) {
+              throw Died();
+            }
+          };
+          StopAtStep stop_there(until);
+          static const std::atomic<bool> never = false;
+          return train(real_files(), one, resolved(one), small_task(0), small_data(die),
+                       [](const RunPlan& plan, int64_t limit) {
+                         throw PlanError(refusal(plan, limit, {}));
+                       },
+                       never, {&stop_there})
+              .outcome;
+        },
+        never_, restart);
+  }
+
+  const std::atomic<bool> never_ = false;
+  std::vector<std::string> trained_;
+};
+
+TEST_F(SweepRuns, TheBestOfAGridIsToldAndReported) {
+  const TrainConfig config = base("grid", "sweep: {keys: {optimizer.lr: [1.0e-6, 0.05, 0.01]}}");
+  const SweepResult result = sweep(config);
+  EXPECT_THAT(trained_, ElementsAre("000 to 8", "001 to 8", "002 to 8"));
+  ASSERT_TRUE(result.best.has_value());
+  EXPECT_EQ(*result.best, 1U);
+  for (const TrialResult& trial : result.trials) {
+    EXPECT_EQ(trial.status, "finished");
+    EXPECT_EQ(trial.step, 8);
+  }
+  const Json json = parse_json(real_files().read(folder_ / "grid/sweep.json"), "sweep.json");
+  EXPECT_EQ(json["best"], "001");
+  EXPECT_EQ(json["status"], "finished");
+  EXPECT_EQ(json["runs"][2]["values"]["optimizer.lr"], 0.01);
+  EXPECT_EQ(json["runs"][2]["value"], *result.trials[2].value);
+  EXPECT_THAT(real_files().read(folder_ / "grid/report.html"), HasSubstr("\"best\":\"001\""));
+}
+
+TEST_F(SweepRuns, ASweepThatDiedGoesOnInTheMiddleOfARun) {
+  const std::string yaml = "sweep: {keys: {optimizer.lr: [0.01, 0.02, 0.03]}}";
+  const SweepResult straight = sweep(base("straight", yaml));
+  trained_.clear();
+  const TrainConfig config = base("died", yaml);
+  EXPECT_THROW(sweep(config, "001"), Died);
+  EXPECT_THAT(trained_, ElementsAre("000 to 8", "001 to 8"));
+  trained_.clear();
+  const SweepResult result = sweep(config);
+  EXPECT_THAT(trained_, ElementsAre("001 to 8", "002 to 8"));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(result.trials[i].value, straight.trials[i].value);
+    expect_same_run(folder_ / ("straight/runs/00" + std::to_string(i)),
+                    folder_ / ("died/runs/00" + std::to_string(i)), 8);
+  }
+  trained_.clear();
+  EXPECT_EQ(sweep(config).best, result.best);
+  EXPECT_THAT(trained_, ElementsAre());
+}
+
+TEST_F(SweepRuns, AHalvingGoesOnWithTheBetterOnes) {
+  const std::string yaml =
+      "sweep: {method: halving, first_steps: 2, factor: 2, keys: {optimizer.lr: [1.0e-6, 0.01, "
+      "1.0e-5, 0.02]}}";
+  const TrainConfig config = base("halving", yaml);
+  const SweepResult result = sweep(config);
+  EXPECT_THAT(trained_, ElementsAre("000 to 2", "001 to 2", "002 to 2", "003 to 2", "001 to 4",
+                                    "003 to 4", testing::EndsWith(" to 8")));
+  EXPECT_EQ(result.trials[0].status, "left behind");
+  EXPECT_EQ(result.trials[0].step, 2);
+  EXPECT_EQ(result.trials[*result.best].step, 8);
+  // What went on is the run that never stopped.
+  const size_t best = *result.best;
+  TrainConfig alone = base("alone", yaml);
+  alone.sweep.reset();
+  alone.optimizer.lr = best == 1 ? 0.01 : 0.02;
+  run_small(alone, real_files(), small_data(), small_task(0));
+  EXPECT_EQ(timeless_metrics(folder_ / "alone"),
+            timeless_metrics(folder_ / ("halving/runs/00" + std::to_string(best))));
+  trained_.clear();
+  EXPECT_EQ(sweep(config).best, result.best);
+  EXPECT_THAT(trained_, ElementsAre());
+}
+
+TEST_F(SweepRuns, AFailedRunHasNoResultAndTheOthersGoOn) {
+  const SweepResult result =
+      sweep(base("failing", "sweep: {keys: {optimizer.lr: [0.01, 1.0e+300, 0.02]}}"));
+  EXPECT_EQ(result.trials[1].status, "failed");
+  EXPECT_THAT(result.trials[1].reason, HasSubstr("step "));
+  EXPECT_EQ(result.trials[1].value, std::nullopt);
+  EXPECT_TRUE(result.trials[2].value.has_value());
+}
+
+TEST_F(SweepRuns, AnotherSweepInTheSameFolderIsRefusedUntilItBeginsAnew) {
+  sweep(base("run", "sweep: {method: random, runs: 1, keys: {optimizer.lr: [0.01]}}"));
+  TrainConfig alone = base("run", "sweep: {keys: {optimizer.lr: [0.02]}}");
+  alone.sweep.reset();
+  EXPECT_THAT(message_of<ConfigError>([&] { run_small(alone); }), HasSubstr("holds a sweep"));
+  const TrainConfig other = base("run", "sweep: {keys: {optimizer.lr: [0.02]}}");
+  EXPECT_THAT(message_of<ConfigError>([&] { sweep(other); }),
+              HasSubstr("this sweep began with other values"));
+  trained_.clear();
+  sweep(base("run", "sweep: {method: random, runs: 2, keys: {optimizer.lr: [0.01]}}"));
+  EXPECT_THAT(trained_, ElementsAre("001 to 8"));
+  trained_.clear();
+  sweep(other, "", /*restart=*/true);
+  EXPECT_THAT(trained_, ElementsAre("000 to 8"));
+}
+
+}  // namespace
+}  // namespace mstrain
