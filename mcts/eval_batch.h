@@ -54,6 +54,20 @@ constexpr bool is_thread_safe() {
   }
 }
 
+// True where the evaluator says by threads(), at run time, whether it is.
+template <class E>
+concept TellsThreads = requires(const E& e) {
+  { e.threads() } -> std::same_as<bool>;
+};
+template <class E>
+constexpr bool may_be_thread_safe() {
+  return TellsThreads<E> || is_thread_safe<E>();
+}
+template <class E>
+constexpr bool may_need_one_thread() {
+  return TellsThreads<E> || !is_thread_safe<E>();
+}
+
 template <class E>
 bool gives_priors(const E& evaluator) {
   if constexpr (requires {
@@ -67,9 +81,7 @@ bool gives_priors(const E& evaluator) {
 
 template <class E>
 bool is_thread_safe(const E& evaluator) {
-  if constexpr (requires {
-                  { evaluator.threads() } -> std::same_as<bool>;
-                }) {
+  if constexpr (TellsThreads<E>) {
     return evaluator.threads();
   } else {
     return is_thread_safe<E>();

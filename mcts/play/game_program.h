@@ -194,7 +194,8 @@ SelfPlay GameProgram<S>::self_play_batched(const Options& options, [[maybe_unuse
         "--parallelism: {} has hidden cards, which a batch does not hide; expected serial",
         S::kName));
   } else {
-    RandomRollout rollout{.rollouts = options.rollouts};
+    RandomRollout rollout{.rollouts = options.rollouts,
+                          .discount = static_cast<float>(options.search.discount)};
     AnyEvaluator<AnyGame> evaluator(rollout);
     const int64_t trees = std::min<int64_t>(options.games, 256);
     const SelfPlayOptions plan{

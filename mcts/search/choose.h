@@ -45,6 +45,14 @@ constexpr bool wants_inverse_root() {
   }
 }
 
+// True where SearchConfig::first_play is asked.
+template <class P>
+constexpr bool values_first_play() {
+  return !P::kGumbel && requires(const typename P::Select& s, const typename P::Select::Node& n) {
+    s.unvisited(0.0F, 0.0F, 0.0F, n);
+  };
+}
+
 struct Scan {
   int32_t best = -1;  // no edge may be followed
   float score = -std::numeric_limits<float>::infinity();
@@ -210,6 +218,18 @@ template <class P, Access kAccess, class F, bool kBounded>
     found.best = -1;
   }
   return found;
+}
+
+// Mean over the edges [0, open) of a block, 0 where none was visited.
+template <Access kAccess>
+[[gnu::noinline]] float mean_of_edges(const Block& block, uint32_t open) {
+  float sum = 0;
+  float visits = 0;
+  for (uint32_t i = 0; i < open; ++i) {
+    sum += read<kAccess>(block.sums() + i);
+    visits += static_cast<float>(read<kAccess>(block.visits() + i));
+  }
+  return visits > 0 ? sum / visits : 0.0F;
 }
 
 // The same, in packs where the policy can; not inlined, and so compiled once for all games.

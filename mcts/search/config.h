@@ -23,8 +23,10 @@ namespace mstrain::mcts {
 //                  of threads
 enum class Parallelism { kSerial, kRoot, kLeaf, kTree, kDeterministic, kBatched };
 
-// The value of an edge that was not visited yet.
-enum class FirstPlay { kInfinite, kParent, kReduced, kLoss, kDraw };
+// What an edge counts as before its first visit: more than any other, its parent's value, that less first_play_reduction *
+// sqrt(share of the priors visited), -1, or 0. kDefault is infinite for UCB1 and reduced for PUCT; selections that have a
+// rule of their own take nothing else.
+enum class FirstPlay { kDefault, kInfinite, kParent, kReduced, kLoss, kDraw };
 
 struct SearchConfig {
   uint64_t seed = 0;
@@ -32,9 +34,8 @@ struct SearchConfig {
   double uct_c = 2;
   double puct_c = 1.25;
   double puct_base = 19652;
-  FirstPlay first_play = FirstPlay::kReduced;
-  double first_play_reduction =
-      0.25;  // kReduced: parent's value - reduction * sqrt(prior mass visited)
+  FirstPlay first_play = FirstPlay::kDefault;
+  double first_play_reduction = 0.25;
   double rave_equivalence =
       300;  // visits at which the direct estimate weighs as much as RAVE's (k of beta)
   double epsilon = 0.1;
@@ -70,8 +71,9 @@ struct SearchConfig {
     v("puct_c", puct_c, "exploration of PUCT", rule::at_least(0));
     v("puct_base", puct_base, "visits at which PUCT's exploration begins to grow",
       rule::positive());
-    v("first_play", first_play, "value of an unvisited edge",
-      rule::one_of({"infinite", "parent", "reduced", "loss", "draw"}));
+    v("first_play", first_play,
+      "value of an unvisited edge; default: infinite for uct, reduced for puct",
+      rule::one_of({"default", "infinite", "parent", "reduced", "loss", "draw"}));
     v("first_play_reduction", first_play_reduction, "for first_play: reduced", rule::at_least(0));
     v("rave_equivalence", rave_equivalence, "visits at which RAVE and UCT weigh alike",
       rule::positive());

@@ -38,6 +38,9 @@ class KeyedSearch {
           "search: information sets and open loop are searched serially");
     check(!config.solve,
           "search.solve: proven values need a game without hidden information and chance");
+    check(config.first_play == FirstPlay::kDefault || config.first_play == FirstPlay::kInfinite,
+          "search.first_play: information sets and open loop try every action before another one "
+          "twice");
   }
 
   // Searches for the player to move at `root`. With information sets only what that player knows of `root` is used: hidden

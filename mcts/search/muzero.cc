@@ -144,10 +144,7 @@ std::vector<float> MuZeroSearch::policy(int64_t root) const {
   return result;
 }
 
-float MuZeroSearch::value(int64_t root) const {
-  const MuZeroTree::Node& n = trees_.at(root)->nodes[0];
-  return n.value_sum / static_cast<float>(n.visits);
-}
+float MuZeroSearch::value(int64_t root) const { return trees_.at(root)->nodes[0].mean(); }
 
 uint32_t MuZeroSearch::best_action(int64_t root) const {
   const MuZeroTree& tree = *trees_.at(root);

@@ -66,7 +66,7 @@ void MuZeroTree::begin(const float* row, float value, const float* vectors, uint
   high = -low;
   add_node(0, value, row, vectors);
   nodes[0].visits = 1;
-  nodes[0].value_sum = value;
+  nodes[0].value_sum = static_cast<double>(value);
   root_visits.assign(actions, 0);
   root_values.assign(actions, 0);
   Random rng = random.split(game);
@@ -315,19 +315,19 @@ void MuZeroTree::back_up(float value) {
       static_cast<float>(config.players == 2 ? -config.discount : config.discount);
   uint32_t child = count - 1;
   nodes[child].visits = 1;
-  nodes[child].value_sum = value;
+  nodes[child].value_sum = static_cast<double>(value);
   for (size_t i = path.size(); i > 0; --i) {
     const Step step = path[i - 1];
     Node& parent = nodes[step.node];
     const Node& below = nodes[child];
     value = below.reward + discount * value;
-    const float q = below.reward + discount * below.value_sum / static_cast<float>(below.visits);
+    const float q = below.reward + discount * below.mean();
     low = std::min(low, q);
     high = std::max(high, q);
     column(parent, 0)[step.edge] = static_cast<float>(below.visits);
     column(parent, 1)[step.edge] = q;
     ++parent.visits;
-    parent.value_sum += value;
+    parent.value_sum += static_cast<double>(value);
     child = step.node;
   }
   const Node& root = nodes[0];

@@ -17,8 +17,8 @@ namespace mstrain::mcts {
 // `capacity` words: visits, value, prior, child, action.
 struct MuZeroTree {
   struct Node {
+    double value_sum = 0;  // a float would drift from some thousand visits on
     uint32_t visits = 0;
-    float value_sum = 0;
     float reward = 0;
     float raw_value = 0;
     float total = 0;  // sum of exp(logit - top) over all actions; 0: not yet taken
@@ -29,6 +29,7 @@ struct MuZeroTree {
     uint32_t edges = 0;
     uint16_t open = 0;
     uint16_t capacity = 0;
+    float mean() const { return static_cast<float>(value_sum / visits); }
   };
   struct Step {
     uint32_t node;

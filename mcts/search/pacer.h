@@ -21,6 +21,8 @@ class Pacer {
 
   // Another budget for the same run; what was done counts.
   void limit(const Budget& budget) {
+    check(budget.simulations >= 0, "search: simulations is {} in the budget", budget.simulations);
+    check(budget.stable >= 0, "search: stable is {} in the budget", budget.stable);
     check(budget.simulations > 0 || budget.time || budget.stable > 0,
           "search: the budget limits neither simulations nor time nor stability");
     check(!budget.time || budget.time->count() >= 0, "search: a negative time budget");

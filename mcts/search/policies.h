@@ -7,7 +7,9 @@
 //   explicit Select(const SearchConfig&)
 //   Node node(float visits) const            what depends on the node alone
 //   F score(const Edge<F>& e, const Node& n) const        as a template over F (float or several at once), or for float
-//   float unvisited(...)                     Opening::kBestPrior: score of the best unvisited edge
+//   float unvisited(float prior, float node_value, float visited_share, const Node& n) const
+//                                            score of the best unvisited edge: Opening::kBestPrior, and optional for kFirst
+//   bool opens_first() const                 with unvisited() of kFirst: true where it is infinite
 //   static constexpr bool kInverseRoot       optional: true where score() reads inverse_root; the mean then costs no division
 //   bool explore(Random& rng) const          optional: true where a uniformly random edge is to be followed
 // Expand  actions(state, out, rng) fills the edges of a new node; limit(visits) is how many of them may be open.
@@ -48,6 +50,31 @@ struct Edge {
   F square_mean;
 };
 
+// SearchConfig::first_play.
+class FirstPlayValue {
+ public:
+  FirstPlayValue(const SearchConfig& config, FirstPlay usual)
+      : kind_(config.first_play == FirstPlay::kDefault ? usual : config.first_play),
+        reduction_(static_cast<float>(config.first_play_reduction)) {}
+  bool infinite() const { return kind_ == FirstPlay::kInfinite; }
+  // node_value: mean over the visited edges; visited_share: what part of the priors they have.
+  float operator()(float node_value, float visited_share) const {
+    switch (kind_) {
+      case FirstPlay::kParent: return node_value;
+      case FirstPlay::kReduced: return node_value - reduction_ * square_root(visited_share);
+      case FirstPlay::kLoss: return -1;
+      case FirstPlay::kDraw: return 0;
+      case FirstPlay::kDefault:
+      case FirstPlay::kInfinite: break;
+    }
+    return std::numeric_limits<float>::infinity();
+  }
+
+ private:
+  FirstPlay kind_;
+  float reduction_;
+};
+
 // Auer, Cesa-Bianchi, Fischer, "Finite-time analysis of the multiarmed bandit problem" (2002).
 struct Ucb1 {
   static constexpr uint32_t kColumns = 0;
@@ -56,13 +83,20 @@ struct Ucb1 {
   struct Node {
     float exploration;
   };
-  explicit Ucb1(const SearchConfig& config) : c(static_cast<float>(config.uct_c)) {}
+  explicit Ucb1(const SearchConfig& config)
+      : c(static_cast<float>(config.uct_c)), first_play(config, FirstPlay::kInfinite) {}
   Node node(float visits) const { return {c * square_root(larger(fast_log(visits), 0.0F))}; }
   template <class F>
   F score(const Edge<F>& e, const Node& n) const {
     return e.mean + n.exploration * e.inverse_root;
   }
+  bool opens_first() const { return first_play.infinite(); }
+  // As after one visit of that value.
+  float unvisited(float /*prior*/, float node_value, float visited_share, const Node& n) const {
+    return first_play(node_value, visited_share) + n.exploration;
+  }
   float c;
+  FirstPlayValue first_play;
 };
 
 // UCB1-tuned of the same paper; values lie in a range of 2, so the variance is at most 1.
@@ -72,7 +106,8 @@ struct Ucb1Tuned {
   struct Node {
     float log_visits;
   };
-  explicit Ucb1Tuned(const SearchConfig& config) : c(static_cast<float>(config.uct_c)) {}
+  explicit Ucb1Tuned(const SearchConfig& config)
+      : c(static_cast<float>(config.uct_c)), first_play(config, FirstPlay::kInfinite) {}
   Node node(float visits) const { return {larger(fast_log(visits), 0.0F)}; }
   template <class F>
   F score(const Edge<F>& e, const Node& n) const {
@@ -80,7 +115,13 @@ struct Ucb1Tuned {
     const F variance = e.square_mean - e.mean * e.mean + square_root(2.0F * rate);
     return e.mean + c * square_root(rate * smaller(variance, F{} + 1.0F));
   }
+  bool opens_first() const { return first_play.infinite(); }
+  float unvisited(float /*prior*/, float node_value, float visited_share, const Node& n) const {
+    const float value = first_play(node_value, visited_share);
+    return score(Edge<float>{.visits = 1, .mean = value, .square_mean = value * value}, n);
+  }
   float c;
+  FirstPlayValue first_play;
 };
 
 // AlphaZero's rule (Silver et al., Science 2018, with the growing exploration of its pseudo-code).
@@ -93,8 +134,7 @@ struct Puct {
   explicit Puct(const SearchConfig& config)
       : c(static_cast<float>(config.puct_c)),
         base(static_cast<float>(config.puct_base)),
-        first_play(config.first_play),
-        reduction(static_cast<float>(config.first_play_reduction)) {}
+        first_play(config, FirstPlay::kReduced) {}
   Node node(float visits) const {
     return {(fast_log((1 + visits + base) / base) + c) * square_root(visits)};
   }
@@ -102,23 +142,12 @@ struct Puct {
   F score(const Edge<F>& e, const Node& n) const {
     return e.mean + n.exploration * e.prior / (e.visits + 1.0F);
   }
-  // node_value: mean over the visited edges; visited_prior: their share of the priors.
-  float unvisited(float prior, float node_value, float visited_prior, const Node& n) const {
-    const float explore = n.exploration * prior;
-    switch (first_play) {
-      case FirstPlay::kInfinite: return std::numeric_limits<float>::infinity();
-      case FirstPlay::kParent: return node_value + explore;
-      case FirstPlay::kReduced:
-        return node_value - reduction * square_root(visited_prior) + explore;
-      case FirstPlay::kLoss: return -1 + explore;
-      case FirstPlay::kDraw: return explore;
-    }
-    return explore;
+  float unvisited(float prior, float node_value, float visited_share, const Node& n) const {
+    return first_play(node_value, visited_share) + n.exploration * prior;
   }
   float c;
   float base;
-  FirstPlay first_play;
-  float reduction;
+  FirstPlayValue first_play;
 };
 
 // Gelly and Silver, "Monte-Carlo tree search and rapid action value estimation in computer Go" (2011), hand-selected schedule.

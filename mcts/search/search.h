@@ -183,4 +183,7 @@ class Search {
 
 }  // namespace mstrain::mcts
 
-#include "mcts/search/search_run.h"  // IWYU pragma: export
+#include "mcts/search/search_result.h"   // IWYU pragma: export
+#include "mcts/search/search_run.h"      // IWYU pragma: export
+#include "mcts/search/search_steps.h"    // IWYU pragma: export
+#include "mcts/search/search_threads.h"  // IWYU pragma: export

@@ -28,6 +28,7 @@
 #include "mcts/search/bounds.h"
 #include "mcts/search/choose.h"
 #include "mcts/search/compact.h"
+#include "mcts/search/descent.h"
 #include "mcts/search/gumbel_policy.h"
 #include "mcts/search/policies.h"
 #include "mcts/search/totals.h"
@@ -42,6 +43,8 @@ class Tree {
   using A = ActionOf<S>;
   using Values = ReturnsOf<S>;
   using Columns = ColumnsOf<P>;
+  using Descent = DescentOf<S>;
+  using Step = typename Descent::Step;
   static constexpr bool kSamples = P::Expand::kSamples && HasSampleAction<S>;
   static constexpr bool kGrows = kSamples || (HasSampleChance<S> && !HasChance<S>);
   // Actions below a known number are kept in as many bytes as they need.
@@ -64,71 +67,13 @@ class Tree {
   // the choices at all nodes of the path are then independent of each other, and the way down is a chain of loads.
   static constexpr bool kAhead = !P::kGumbel && !kSamples && !kExplores;
 
-  // What a shared tree does with an edge while a visit of it is under way: edges with few visits are marked, so that threads
-  // spread over the leaves; the many visits of the others drown one more; and what happens to the busiest edges is
-  // gathered by each thread and written now and then, or threads would spend their time passing cache lines.
-  enum class Care : uint8_t { kMark, kUpdate, kGather };
+  // In a shared tree, visits from which an edge is not marked any more, and from which its results are gathered (Care).
   static constexpr uint32_t kMarkBelow = 64;
   static constexpr uint32_t kGatherFrom = 1024;
   // Sums can be gathered where nothing but a sum is kept.
   static constexpr bool kGathers =
       std::is_same_v<typename P::Backup, MeanBackup> && Columns::kCount == 0;
-  struct Step {
-    uint32_t block;
-    uint16_t edge;
-    Care care = Care::kMark;
-  };
-  struct Gathered {
-    uint32_t block;
-    uint32_t edge;
-    uint32_t visits;
-    double sum;
-  };
-
-  // What a batch of simulations under way adds to an edge above it until it is backed up.
-  struct Mark {
-    uint32_t block;
-    uint32_t edge;
-    uint32_t visits;
-    double sum;
-  };
   using Sums = std::array<double, S::kPlayers>;
-
-  // One simulation under way. No two share a cache line.
-  struct alignas(64) Descent {
-    Buffer<Step> path;
-    std::optional<S> state;
-    uint64_t generation = 0;  // of the root that `state` was copied from; 0: no copy
-    Buffer<Values> rewards;   // of each step, where the game pays any
-    Buffer<A> moves;          // of each step, where somebody asks
-    Random rng;
-    ActionBufferOf<S> actions;
-    ChanceBufferOf<S> outcomes;
-    std::vector<float> priors;
-    std::vector<std::pair<int, A>> trace;
-    EvalItem<S> item;
-    std::vector<Gathered> gathered;  // by this thread, not yet in the tree
-    uint32_t gathered_roots = 0;
-    uint64_t* origin = nullptr;  // visits of the node where the path begins
-    uint32_t above = 0;          // steps from the root to there
-    bool claims = false;         // stops at subtrees that one thread works in at a time
-    uint32_t entry = 0;          // block of the subtree that it took
-    uint32_t entry_visits = 0;
-    std::vector<Mark> marks;
-    Arena::Chunk chunk;             // memory for what a thread adds to a shared tree,
-    Arena::Chunk* memory = &chunk;  // or that of another descent of the same thread
-    uint32_t fresh_edges = 0;       // added there and not yet counted in the tree
-    bool owns_leaf = false;         // and is to give it a block
-    bool exact = false;             // the path itself ends in a terminal state
-    Values
-        tail{};  // paid, and discount due, on a way below the last step that the tree has no room for
-    float tail_discount = 1;
-    std::vector<uint32_t> order;  // scratch of expansion
-    std::vector<uint32_t>
-        played;  // for RAVE: by player and action, the number of the descent that last had it
-    uint32_t descent = 0;
-    SearchCounters counters;
-  };
 
   // Trees with different numbers draw different random numbers.
   Tree(const SearchConfig& config, uint64_t number)
@@ -142,6 +87,10 @@ class Tree {
         arena_(static_cast<size_t>(config.memory_limit), config.huge_pages) {
     check(!(config.solve && config.discount != 1), "search.solve: proven values need discount 1");
     check(!(config.solve && P::kGumbel), "search.solve: Gumbel selection takes no proven values");
+    check(config.first_play == FirstPlay::kDefault || values_first_play<P>(),
+          "search.first_play: this policy has a rule of its own for unvisited actions; uct, "
+          "uct_tuned, wu_uct, widening, "
+          "puct and graph take one");
     gumbel_scale_ = {static_cast<float>(config.gumbel_visit),
                      static_cast<float>(config.gumbel_scale)};
     format_ = {.policy_columns = Columns::kCount,
@@ -358,6 +307,17 @@ class Tree {
     }
   }
 
+  // True where every edge of a node is visited before one is visited twice.
+  bool opens_first() const {
+    if constexpr (P::Select::kOpening != Opening::kFirst) {
+      return false;
+    } else if constexpr (values_first_play<P>()) {
+      return select_.opens_first();
+    } else {
+      return true;
+    }
+  }
+
   Block at(uint32_t index) const { return Block(arena_.at(present(index))); }
   // Where the block of that index stands now.
   uint32_t present(uint32_t index) const {
@@ -421,12 +381,17 @@ class Tree {
   // visits that the column shows afterwards.
   template <Access kAccess>
   uint32_t add_visits(uint32_t index, const Block& block, uint32_t edge, int32_t many);
+  template <Access kAccess>
+  uint32_t count_exactly(uint32_t index, const Block& block, uint32_t edge, int32_t many);
   // sum = change(sum, visits), with `visits` as the column shows them.
   template <Access kAccess, class Change>
   void change_sum(uint32_t index, const Block& block, uint32_t column, uint32_t edge,
                   uint32_t visits, const Change& change);
   template <Access kAccess>
   void note_exact(const Block& block);
+  template <Access kAccess, class Change>
+  bool change_where_exact(const Block& block, uint32_t column, uint32_t edge, uint32_t visits,
+                          const Change& change);
   template <Access kAccess, class Change>
   void change_exactly(uint32_t index, const Block& block, uint32_t column, uint32_t edge,
                       uint32_t visits, const Change& change);

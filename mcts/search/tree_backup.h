@@ -7,14 +7,23 @@ namespace mstrain::mcts {
 
 template <GameState S, class P>
 template <Access kAccess>
-uint32_t Tree<S, P>::add_visits(uint32_t index, const Block& block, uint32_t edge, int32_t many) {
+[[gnu::always_inline]] inline uint32_t Tree<S, P>::add_visits(uint32_t index, const Block& block,
+                                                              uint32_t edge, int32_t many) {
   uint32_t* shown = block.visits() + edge;
   const uint32_t before = read<kAccess>(shown);
-  if (before < kCountFrom) [[likely]] {
-    add<kAccess>(shown, static_cast<uint32_t>(many));
-    return before + static_cast<uint32_t>(many);
+  if (before >= kCountFrom) [[unlikely]] {
+    return count_exactly<kAccess>(index, block, edge, many);
   }
+  add<kAccess>(shown, static_cast<uint32_t>(many));
+  return before + static_cast<uint32_t>(many);
+}
+
+template <GameState S, class P>
+template <Access kAccess>
+[[gnu::noinline]] uint32_t Tree<S, P>::count_exactly(uint32_t index, const Block& block,
+                                                     uint32_t edge, int32_t many) {
   constexpr bool kShared = of_tree(kAccess) == Access::kShared;
+  uint32_t* shown = block.visits() + edge;
   note_exact<kAccess>(block);
   totals_.update<kShared>(Totals::key(present(index), kVisitColumn, edge), shown, 1,
                           [&](double n) { return n + many; });
@@ -25,12 +34,12 @@ template <GameState S, class P>
 template <Access kAccess>
 void Tree<S, P>::note_exact(const Block& block) {
   uint8_t* flags = &block.header().flags;
-  if constexpr (of_tree(kAccess) == Access::kShared) {
-    if ((read<Access::kShared>(flags) & kExactFlag) == 0) {
+  if ((read<of_tree(kAccess)>(flags) & kExactFlag) == 0) {
+    if constexpr (of_tree(kAccess) == Access::kShared) {
       __atomic_fetch_or(flags, kExactFlag, __ATOMIC_RELAXED);
+    } else {
+      *flags |= kExactFlag;
     }
-  } else {
-    *flags |= kExactFlag;
   }
 }
 
@@ -42,8 +51,39 @@ template <Access kAccess, class Change>
   if (visits < kExactFrom) [[likely]] {
     update<kAccess>(block.column(column) + edge,
                     [&](float sum) { return change(sum, static_cast<float>(visits)); });
-  } else {
+  } else if (!change_where_exact<kAccess>(block, column, edge, visits, change)) {
     change_exactly<kAccess>(index, block, column, edge, visits, change);
+  }
+}
+
+// Where the column itself can show the new sum, as it does for wins and losses up to 2^24, and no edge of the block has left for
+// Totals: true. Others may send the edge there meanwhile, which then finds this change as late.
+template <GameState S, class P>
+template <Access kAccess, class Change>
+[[gnu::always_inline]] inline bool Tree<S, P>::change_where_exact(const Block& block,
+                                                                  uint32_t column, uint32_t edge,
+                                                                  uint32_t visits,
+                                                                  const Change& change) {
+  if (visits >= kCountFrom || (read<of_tree(kAccess)>(&block.header().flags) & kExactFlag) != 0) {
+    return false;
+  }
+  float* shown = block.column(column) + edge;
+  float before = read<kAccess>(shown);
+  for (;;) {
+    const double next = change(static_cast<double>(before), static_cast<double>(visits));
+    const auto after = static_cast<float>(next);
+    if (static_cast<double>(after) != next) {
+      return false;
+    }
+    if constexpr (kAccess == Access::kShared) {
+      if (!__atomic_compare_exchange(shown, &before, &after, true, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED)) {
+        continue;
+      }
+    } else {
+      *shown = after;
+    }
+    return true;
   }
 }
 
@@ -65,8 +105,7 @@ template <Access kAccess, class Change>
 
 template <GameState S, class P>
 template <Access kAccess>
-typename Tree<S, P>::Care Tree<S, P>::mark(uint32_t index, const Block& block, uint32_t edge,
-                                           uint32_t visits) {
+Care Tree<S, P>::mark(uint32_t index, const Block& block, uint32_t edge, uint32_t visits) {
   if constexpr (is_alone(kAccess)) {
     return Care::kUpdate;
   } else if constexpr (Columns::kInFlight) {
@@ -90,7 +129,7 @@ typename Tree<S, P>::Care Tree<S, P>::mark(uint32_t index, const Block& block, u
 
 template <GameState S, class P>
 void Tree<S, P>::gather(Descent& d, const Step& step, float value) {
-  for (Gathered& g : d.gathered) {
+  for (auto& g : d.gathered) {
     if (g.block == step.block && g.edge == step.edge) {
       ++g.visits;
       g.sum += static_cast<double>(value);
@@ -105,7 +144,7 @@ void Tree<S, P>::gather(Descent& d, const Step& step, float value) {
 
 template <GameState S, class P>
 void Tree<S, P>::settle(Descent& d) {
-  for (const Gathered& g : d.gathered) {
+  for (const auto& g : d.gathered) {
     add_results<Access::kShared>(g.block, g.edge, static_cast<int32_t>(g.visits), g.sum);
   }
   d.gathered.clear();

@@ -124,8 +124,8 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
   unmark(d, elsewhere, d.marks.size());
   back_up_open(d, total, many);
   const BlockHeader& header = at(d.entry).header();
-  const bool tried = P::Select::kOpening != Opening::kFirst ||
-                     header.opened >= std::min<uint32_t>(header.count, expand_.limit(visits));
+  const bool tried =
+      !opens_first() || header.opened >= std::min<uint32_t>(header.count, expand_.limit(visits));
   if (tried &&
       visits >= std::max<uint64_t>(kFewest, read<Access::kShared>(&root_visits_) / open_share_)) {
     letting.next = kOpen;
@@ -150,7 +150,7 @@ void Tree<S, P>::mark_path(Descent& d, uint32_t many) {
 template <GameState S, class P>
 void Tree<S, P>::unmark(Descent& d, size_t from, size_t to) {
   for (size_t i = from; i < to; ++i) {
-    const Mark& mark = d.marks[i];
+    const auto& mark = d.marks[i];
     add_results<Access::kShared>(mark.block, mark.edge, -static_cast<int32_t>(mark.visits),
                                  -mark.sum);
   }

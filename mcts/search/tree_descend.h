@@ -212,10 +212,8 @@ template <Access kAccess, bool kHot>
   const BlockHeader& header = block.header();
   const uint32_t open =
       P::Select::kOpening == Opening::kAll ? limit : read<kAccess>(&header.opened);
-  if constexpr (P::Select::kOpening == Opening::kFirst) {
-    if (open < limit) {
-      return open;
-    }
+  if (open < limit && opens_first()) {
+    return open;
   }
   Bound bound{};
   if (config_.solve) {
@@ -230,6 +228,14 @@ template <Access kAccess, bool kHot>
       const float value = scan.visits > 0 ? scan.value / scan.visits : 0.0F;
       const float prior = unpack_prior(block.priors(format_)[open]);
       if (scan.best < 0 || select_.unvisited(prior, value, scan.prior, node) > scan.score) {
+        return open;
+      }
+    }
+  } else if constexpr (values_first_play<P>()) {
+    if (open < limit) {
+      const float value = mean_of_edges<kAccess>(block, open);
+      const float share = static_cast<float>(open) / static_cast<float>(header.count);
+      if (scan.best < 0 || select_.unvisited(0, value, share, node) > scan.score) {
         return open;
       }
     }

@@ -233,6 +233,25 @@ TEST(MuZero, IllegalActionsAreNeverTakenAndThreadsChangeNothing) {
   }
 }
 
+// A tenth is no sum of powers of two, so a float's sum of many drifts.
+TEST(MuZero, MeansOfEqualValuesAreThatValue) {
+  constexpr int kSimulations = 100'000;
+  MuZeroSearch search({.actions = 2, .simulations = kSimulations});
+  const std::vector<float> logits(2, 0.0F);
+  const std::vector<float> tenth(1, 0.1F);
+  search.set_roots(logits, tenth);
+  std::vector<uint32_t> node(1);
+  std::vector<uint32_t> action(1);
+  for (int s = 0; s < kSimulations; ++s) {
+    search.gather(node, action);
+    search.scatter(std::vector<float>(1, 0.0F), tenth, logits);
+  }
+  EXPECT_NEAR(search.value(0), 0.1, 1e-6);
+  for (const float value : search.action_values(0)) {
+    EXPECT_NEAR(value, 0.1, 1e-6);
+  }
+}
+
 // Sampled actions: the network names three numbers at each node; the reward is largest near 0.3.
 TEST(MuZero, SampledActionsComeBackAsTheyWereGiven) {
   struct Model : RecurrentEvaluator {
