@@ -187,6 +187,13 @@ int mst_mcts_gather(mst_mcts_search* const* searches, uint32_t search_count,
     check(uint64_t{search_count} * max_leaves <= capacity,
           "gather: {} searches with {} leaves each need a capacity of {}; it is {}", search_count,
           max_leaves, uint64_t{search_count} * max_leaves, capacity);
+    for (uint32_t i = 0; i < search_count; ++i) {
+      const mst_mcts_game& one = inside(searches[0]).table();
+      const mst_mcts_game& other = inside(searches[i]).table();
+      check(one.players == other.players && one.max_actions == other.max_actions &&
+                one.observation_size == other.observation_size,
+            "gather: search {} is of another game than search 0", i);
+    }
     uint32_t total = 0;
     for (uint32_t i = 0; i < search_count; ++i) {
       auto& search = inside(searches[i]);

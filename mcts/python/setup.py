@@ -1,4 +1,6 @@
-"""Builds the shared library with CMake and puts it into the wheel; works from the source tree (`pip install ./mcts/python`)."""
+"""A wheel of the module with the shared library beside it: `pip install ./mcts/python`. CMake builds the library, unless
+MSTRAIN_MCTS_LIBRARY names one that is built already."""
+import os
 import pathlib
 import shutil
 import subprocess
@@ -13,13 +15,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 class BuildWithLibrary(build_py):
     def run(self):
         super().run()
+        library = os.environ.get("MSTRAIN_MCTS_LIBRARY") or self.build_library()
+        target = pathlib.Path(self.build_lib) / "mstrain_mcts"
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(pathlib.Path(library).resolve(), target / "libmstrain_mcts_c.so")
+
+    def build_library(self):
         build = pathlib.Path(self.get_finalized_command("build").build_temp).resolve() / "cmake"
         build.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cmake", "-S", str(HERE.parent), "-B", str(build)], check=True)
         subprocess.run(["cmake", "--build", str(build), "-j2", "--target", "mstrain_mcts_c"], check=True)
-        target = pathlib.Path(self.build_lib) / "mstrain_mcts"
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile((build / "c_api" / "libmstrain_mcts_c.so").resolve(), target / "libmstrain_mcts_c.so")
+        return build / "c_api" / "libmstrain_mcts_c.so"
 
 
 class Binary(Distribution):

@@ -33,7 +33,7 @@ class Nim(OwnGame):
         return [s["stones"]]
 
     def hash(self, s):
-        return 2 * s["stones"] + s["mover"]
+        return 2**70 + 2 * int(s["stones"]) + int(s["mover"])  # any integer: 64 bits of it count
 
 
 class ManyNims(OwnGame):
@@ -202,6 +202,17 @@ class ShippedGameTest(unittest.TestCase):
             Search(self.game, sed=1)
         with self.assertRaisesRegex(SearchError, "not a legal action"):
             self.game.after(self.game.initial_state(), 77)
+        searches = [Search(Game(name)) for name in ("connect_four", "tic_tac_toe")]
+        for search in searches:
+            search.set_root(search.game.initial_state())
+        with self.assertRaisesRegex(SearchError, "search 1 is of another game"):
+            Batch(searches, simulations=10).gather()
+        with self.assertRaisesRegex(SearchError, "no searches"):
+            Batch([], simulations=10)
+        with self.assertRaisesRegex(SearchError, r"advance\(-1\)"):
+            searches[0].advance(-1)
+        with self.assertRaisesRegex(SearchError, "simulations is -3"):
+            searches[0].run(simulations=-3)
         with self.assertRaisesRegex(SearchError, "graph is searched by run"):
             search = Search(self.game, "graph")
             search.set_root(self.game.initial_state())

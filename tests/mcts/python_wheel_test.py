@@ -1,5 +1,5 @@
-"""usage: python_wheel_test.py SOURCE_FOLDER
-Builds the wheel of the Python module, installs it into an empty folder and runs its tests and the programs of docs/mcts.md
+"""usage: python_wheel_test.py SOURCE_FOLDER LIBRARY
+Builds the wheel of the Python module around a library that is built, installs it into an empty folder and runs its tests and the programs of docs/mcts.md
 there. Skipped where no Python has NumPy, pip, setuptools and wheel (tests/interpreter.py). Nothing is fetched."""
 import os
 import pathlib
@@ -16,14 +16,15 @@ NEEDS = "setuptools>=64", "pip", "numpy", "wheel"  # after pip, setuptools canno
 
 
 def main():
-    source = pathlib.Path(sys.argv[1]).resolve()
+    source, library = (pathlib.Path(each).resolve() for each in sys.argv[1:3])
     python = interpreter.find(*NEEDS)
     if python is None:
         interpreter.skip_without(*NEEDS)
     with tempfile.TemporaryDirectory() as folder:
         wheels, site = pathlib.Path(folder, "wheels"), pathlib.Path(folder, "site")
         offline = ["--no-index", "--no-deps", "--disable-pip-version-check", "-q"]
-        subprocess.run([python, "-m", "pip", "wheel", *offline, "--no-build-isolation", "-w", wheels, source], check=True)
+        subprocess.run([python, "-m", "pip", "wheel", *offline, "--no-build-isolation", "-w", wheels, source],
+                       env={**os.environ, "MSTRAIN_MCTS_LIBRARY": str(library)}, check=True)
         (wheel,) = wheels.glob("mstrain_mcts-*.whl")
         subprocess.run([python, "-m", "pip", "install", *offline, "--target", site, wheel], check=True)
         environment = {**os.environ, "PYTHONPATH": str(site)}

@@ -174,7 +174,7 @@ class OwnGame(Game):
         np.ctypeslib.as_array(out, (count,))[:] = row
 
     def _one(self, value):
-        return np.asarray(value).reshape(-1)[0].item()
+        return np.asarray(value).reshape(-1).tolist()[0]
 
     def _few(self, value):
         """An argument for each state."""

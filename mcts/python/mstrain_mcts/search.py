@@ -105,6 +105,8 @@ class Search:
         self._call("set_root", self.game._copy(state))
 
     def advance(self, action):
+        if action < 0:
+            raise c.SearchError(1, f"search: advance({action}): not a legal action at the root")
         self._call("advance", int(action))
 
     def run(self, simulations=0, milliseconds=0.0, stable=0, evaluator=None):
@@ -186,7 +188,10 @@ class Batch:
     The budget is that of each search, from its last set_root() or advance() on; `leaves_each` at most are taken from one at a time."""
 
     def __init__(self, searches, leaves_each=1, simulations=0, milliseconds=0.0, stable=0):
-        self.searches, self.leaves_each, self.game = list(searches), leaves_each, searches[0].game
+        self.searches, self.leaves_each = list(searches), leaves_each
+        if not self.searches:
+            raise c.SearchError(1, "batch: no searches")
+        self.game = self.searches[0].game
         self.budget = c.BudgetTable(simulations, milliseconds, stable)
         self._handles = (c.void_p * len(self.searches))(*[s._handle for s in self.searches])
         self._capacity = len(self.searches) * leaves_each

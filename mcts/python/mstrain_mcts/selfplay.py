@@ -32,7 +32,7 @@ def self_play(game, evaluator, games, simulations, policy="puct", at_once=64, se
     """Yields PlayedGames as they end. Up to `at_once` games share the evaluator's batches; `evaluator(leaves)` as in Search.run.
     The first `temperature_moves` moves are drawn from the visits. `start(number)`: the state that a game begins with."""
     if games < 1 or simulations < 2:
-        raise ValueError(f"self-play: {games} games of {simulations} simulations a move; at least 1 of 2 are needed")
+        raise ValueError(f"self-play: {games} games of {simulations} simulations a move; at least 1 game of 2 is needed")
     at_once = min(at_once, games)
     rng = np.random.default_rng(seed)
     boards, waiting = [], iter(range(games))
