@@ -202,6 +202,8 @@ int import_file(const Arguments& args) {
     const std::string config = args.text("--config", "");
     options = parse_options(real_files().read(config), config);
   } else {
+    check(real_files().exists(directory),
+          "{}: there is none; --config says of which tables a new one is", directory);
     options = open_commit(real_files(), directory, 0).options;
   }
   options.directory = directory;

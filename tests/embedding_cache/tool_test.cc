@@ -59,6 +59,9 @@ TEST(Tool, LooksChecksAndMoves) {
   EXPECT_EQ(result.status, 0) << result.output;
   result = tool("export " + directory.path() + " " + (copy / "later.delta") + " --since 1");
   EXPECT_EQ(result.status, 0) << result.output;
+  result = tool("import " + (copy / "absent") + " " + (copy / "rows.delta"));
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.output, HasSubstr("--config says of which tables"));
   result = tool("import " + (copy / "empty") + " " + (copy / "later.delta") + " --config " +
                 (copy / "options.yaml"));
   EXPECT_EQ(result.status, 1) << result.output;
