@@ -1,6 +1,6 @@
 // Sums and counts that the columns of a block cannot hold. A float that counts by ones stops at 2^24 and drifts before that,
 // a 32-bit count ends at 2^32. Edges that are visited so often are few (of N visits some N / kExactFrom at each depth), so the
-// exact number of such an edge stands here, in 24 bytes, and its column shows the rounded one, which is what selection reads.
+// exact number that a column cannot show stands here, in 24 bytes, and it shows the rounded one, which is what selection reads.
 //
 // A sum is exact as far as a double is: 2^53 ones, an error of 2^-53 of the sum for each value added otherwise.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace mstrain::mcts {
 
-inline constexpr uint32_t kExactFrom = 4096;             // visits from which sums stand in Totals
+inline constexpr uint32_t kExactFrom = 4096;             // visits from which sums are exact
 inline constexpr uint32_t kCountFrom = 1U << 30U;        // visits from which these do
 inline constexpr uint32_t kMostShown = (1U << 31U) - 1;  // a column of visits shows no more
 
