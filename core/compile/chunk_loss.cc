@@ -104,11 +104,11 @@ class Writer {
       }
       if (sums_weight_) {
         const Tensor sum = linear_head::weight_gradient(attrs_, d, rows.x);
-        out.sums.weight = before.weight ? before.weight + sum : sum;
+        out.sums.weight = before.weight.defined() ? before.weight + sum : sum;
       }
       if (sums_bias_) {
         const Tensor sum = mstrain::sum(d, {0});
-        out.sums.bias = before.bias ? before.bias + sum : sum;
+        out.sums.bias = before.bias.defined() ? before.bias + sum : sum;
       }
     }
     return out;
@@ -118,7 +118,7 @@ class Writer {
   static Tensors pack(std::initializer_list<Tensor> members) {
     Tensors out;
     std::copy_if(members.begin(), members.end(), std::back_inserter(out),
-                 [](const Tensor& x) { return static_cast<bool>(x); });
+                 [](const Tensor& x) { return x.defined(); });
     return out;
   }
   static Tensors pack(const Part& part) {
@@ -128,7 +128,7 @@ class Writer {
   static Part unpack(Part like, std::span<const Tensor> values) {
     for (Tensor* member :
          {&like.sums.weight, &like.sums.bias, &like.loss, &like.logsumexp, &like.best, &like.dx}) {
-      if (*member) {
+      if (member->defined()) {
         *member = values[0];
         values = values.subspan(1);
       }
@@ -139,7 +139,7 @@ class Writer {
   Part chunked(const Sums& before, const Whole& whole, const Rows& rows) const {
     const int64_t loops = (head_.rows - 1) / head_.chunk;
     const int64_t first = head_.rows - loops * head_.chunk;
-    const auto begin = [&](const Tensor& x) { return x ? slice(x, 0, 0, first) : x; };
+    const auto begin = [&](const Tensor& x) { return x.defined() ? slice(x, 0, 0, first) : x; };
     const Part begun = part(
         before, whole, {begin(rows.x), begin(rows.targets), begin(rows.g), begin(rows.logsumexp)});
     // The loop over all other chunks: carries the sums, gives rows.
@@ -179,7 +179,7 @@ class Writer {
   Part turn(std::span<const Tensor> args, const Part& begun, const Whole& whole,
             const Rows& rows) const {
     const auto take = [&](const Tensor& like) {
-      if (!like) {
+      if (!like.defined()) {
         return Tensor();
       }
       const Tensor taken = args[0];
@@ -202,10 +202,10 @@ class Writer {
 
   Result in_shape(const Part& part) const {
     const Shape& rows = graph_.type(head_.targets).shape;
-    const auto each = [&](const Tensor& x) { return x ? shaped(x, rows) : x; };
+    const auto each = [&](const Tensor& x) { return x.defined() ? shaped(x, rows) : x; };
     Result result;
     result.loss = {each(part.loss), each(part.logsumexp), each(part.best)};
-    const Tensor dx = part.dx ? shaped(part.dx, graph_.type(head_.x).shape) : Tensor();
+    const Tensor dx = part.dx.defined() ? shaped(part.dx, graph_.type(head_.x).shape) : Tensor();
     result.gradient = {dx, part.sums.weight, part.sums.bias};
     return result;
   }

@@ -62,7 +62,8 @@ class ProductFuser {
   // activation(reshape*(product))
   std::optional<Tensors> activation(const RewriteNode& it) const {
     const Tensor product = is_product_activation(*it.node.op) ? product_behind(it, 0) : Tensor();
-    if (!product || has(product, Epilogue::Kind::kActivation) || product.dtype() != Dtype::kF32) {
+    if (!product.defined() || has(product, Epilogue::Kind::kActivation) ||
+        product.dtype() != Dtype::kF32) {
       return std::nullopt;
     }
     return appended(it, product, with_epilogue(producer(product)->attrs, it.node.op->name));
@@ -114,7 +115,7 @@ class ProductFuser {
     const Node& node = *producer(product);
     const PlaceScope place(node.place);  // where most of the time goes
     Tensors inputs = inputs_of(product);
-    if (term) {
+    if (term.defined()) {
       inputs.push_back(term);
     }
     const Tensor joined = apply(kDotGeneral, inputs, attrs, node.where)[0];
@@ -123,18 +124,19 @@ class ProductFuser {
 
   std::optional<Tensors> with_bias(const RewriteNode& it, size_t i) const {
     const Tensor product = product_behind(it, i);
-    if (!product || !is_plain(product)) {
+    if (!product.defined() || !is_plain(product)) {
       return std::nullopt;
     }
     const Tensor bias = as_last_dims(it.inputs[1 - i], product.shape());
-    return bias ? appended(it, product, with_epilogue(producer(product)->attrs, "bias"), bias)
-                : std::nullopt;
+    return bias.defined()
+               ? appended(it, product, with_epilogue(producer(product)->attrs, "bias"), bias)
+               : std::nullopt;
   }
 
   std::optional<Tensors> with_scale(const RewriteNode& it, size_t i) const {
     const Tensor product = product_behind(it, i);
     const auto number = constant_value(it.inputs[1 - i]);
-    if (!product || !number || !is_plain(product) || product.dtype() != Dtype::kF32) {
+    if (!product.defined() || !number || !is_plain(product) || product.dtype() != Dtype::kF32) {
       return std::nullopt;
     }
     return appended(it, product,
@@ -143,7 +145,8 @@ class ProductFuser {
 
   std::optional<Tensors> with_addend(const RewriteNode& it, size_t i) const {
     const Tensor product = product_behind(it, i);
-    if (!product || has(product, Epilogue::Kind::kAdd) || product.dtype() != Dtype::kF32) {
+    if (!product.defined() || has(product, Epilogue::Kind::kAdd) ||
+        product.dtype() != Dtype::kF32) {
       return std::nullopt;
     }
     // What is read again cannot become the sum; copying it costs what the addition did.

@@ -89,7 +89,7 @@ class PlannedProgram : public Program {
   // Memory for result `o`: that of one of the last two runs which the caller has dropped.
   Tensor output(size_t o) {
     for (Tensor& last : kept_[o]) {
-      if (last && last.sole_owner()) {
+      if (last.defined() && last.sole_owner()) {
         return last;
       }
     }

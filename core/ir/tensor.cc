@@ -29,8 +29,7 @@ Tensors evaluate(const OpDef& op, std::span<const Tensor> inputs, const Attrs& a
 
 // A tensor that is neither in memory nor in an open trace was kept from a program that has ended.
 void check_usable(const OpDef& op, const Tensor& tensor, const SourceLocation& where) {
-  check(static_cast<bool>(tensor), "{}: an argument is an empty tensor, at {}", op.name,
-        to_string(where));
+  check(tensor.defined(), "{}: an argument is an empty tensor, at {}", op.name, to_string(where));
   check(tensor.concrete() || tensor.traced(),
         "{}: an argument of type {} was computed inside a traced function that has ended, at {}; "
         "return it from the "
@@ -47,6 +46,34 @@ Tensor::Tensor(TensorType type, Buffer buffer, int64_t offset, const Shape& stri
   impl->offset = offset;
   impl->strides = strides;
   impl_ = std::move(impl);
+}
+
+// Out of line, since nobody expects it.
+void Tensor::no_such_dim(int axis, const SourceLocation& where) const {
+  fail("dim({}) of {}, which has {} dims, at {}", axis, to_string(type()), rank(),
+       to_string(where));
+}
+
+Tensor::operator bool() const {
+  check(defined(), "an empty tensor is asked whether it is true; defined() says whether it is one");
+  check(
+      dtype() == Dtype::kBool && elements() == 1,
+      "{} is asked whether it is true, which only a bool of one element can be; compare it first, "
+      "and join the elements with all() or any()",
+      to_string(type()));
+  if (!concrete()) {
+    const Trace* trace = innermost_trace;
+    while (trace != nullptr && !value_in(*trace)) {
+      trace = trace->outer();
+    }
+    fail(
+        "a bool is asked whether it is true, but has no value yet{}; inside jit, vmap and loops "
+        "only the program is recorded: choose with where(), or read it outside",
+        trace == nullptr
+            ? ""
+            : ": it is computed at " + to_string(trace->graph().node(impl_->value.node).where));
+  }
+  return *static_cast<const bool*>(data());
 }
 
 std::optional<Value> Tensor::value_in(const Trace& trace) const {
@@ -76,7 +103,7 @@ Trace* Trace::innermost() { return innermost_trace; }
 Tensor Trace::make(const TensorType& type, Value value, const Tensor& concrete) const {
   auto impl = std::make_shared<Tensor::Impl>();
   impl->type = type;
-  if (concrete) {
+  if (concrete.defined()) {
     impl->buffer = concrete.buffer();
     impl->offset = concrete.offset();
     impl->strides = concrete.strides();
@@ -102,8 +129,7 @@ Value Trace::value_of(const Tensor& tensor) {
   if (const auto found = captured_.find(tensor.identity()); found != captured_.end()) {
     return found->second;
   }
-  check(static_cast<bool>(tensor),
-        "an empty tensor is part of a traced function's arguments or results");
+  check(tensor.defined(), "an empty tensor is part of a traced function's arguments or results");
   check(tensor.concrete() || tensor.traced(),
         "a traced function uses or returns a tensor of type {} that was computed inside a traced "
         "function that has ended; "
@@ -224,7 +250,7 @@ GraphPtr trace_program(std::span<const TensorType> types,
 const Tensor& Arg::tensor() const {
   check(tensor_ != nullptr, "a number was given where a tensor is needed, at {}",
         to_string(where_));
-  check(static_cast<bool>(*tensor_), "an empty tensor was given, at {}", to_string(where_));
+  check(tensor_->defined(), "an empty tensor was given, at {}", to_string(where_));
   return *tensor_;
 }
 

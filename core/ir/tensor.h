@@ -10,6 +10,7 @@
 
 namespace mstrain {
 
+class Index;
 class Trace;
 
 // A cheap immutable value. Copies share memory; no operation changes a tensor that the user can see.
@@ -19,13 +20,29 @@ class Tensor {
   // A tensor in memory: element (i, j, …) lies `offset + i * strides[0] + …` elements from the buffer's start.
   Tensor(TensorType type, Buffer buffer, int64_t offset, const Shape& strides);
 
-  explicit operator bool() const { return impl_ != nullptr; }
+  // Whether it is a tensor at all: false for Tensor().
+  bool defined() const { return impl_ != nullptr; }
+  // The value of a bool with one element: `if (loss < best)`. Throws for any other tensor, and where there is no value
+  // yet, naming the line that computes it: inside jit, vmap and loops only the program is recorded.
+  explicit operator bool() const;
+
   const TensorType& type() const { return impl_->type; }
   Dtype dtype() const { return impl_->type.dtype; }
   const Shape& shape() const { return impl_->type.shape; }
   int rank() const { return impl_->type.shape.rank(); }
-  int64_t dim(int axis) const { return shape()[axis < 0 ? axis + rank() : axis]; }
+  // Counts from the end where it is negative; throws where there is no such dim.
+  int64_t dim(int axis, const SourceLocation& where = SourceLocation::current()) const {
+    const int at = axis < 0 ? axis + rank() : axis;
+    if (at < 0 || at >= rank()) [[unlikely]] {
+      no_such_dim(axis, where);
+    }
+    return shape()[at];
+  }
   int64_t elements() const { return impl_->type.elements(); }
+
+  // Parts of the tensor, as NumPy writes them (core/ops/slicing.h): x[-1], x[Slice{1, 3}], x[{kAll, 0}].
+  Tensor operator[](const Index& index) const;
+  Tensor operator[](std::initializer_list<Index> indices) const;
 
   // Whether the elements are in memory (always in eager mode, never inside jit).
   bool concrete() const { return impl_ != nullptr && static_cast<bool>(impl_->buffer); }
@@ -49,6 +66,7 @@ class Tensor {
 
  private:
   friend class Trace;
+  [[noreturn]] void no_such_dim(int axis, const SourceLocation& where) const;
   struct Impl {
     TensorType type;
     Buffer buffer;

@@ -164,7 +164,7 @@ std::span<const OpDef> adamw_stored_ops() { return kDefs; }
 
 StoredTensorState store(const Tensor& x, const StoredTensorState& like, const Tensor& apply,
                         const Tensor& key, int64_t site, bool is_signed) {
-  if (like.scales) {
+  if (like.scales.defined()) {
     const Blocks blocks = quantize_blocks(x, key, site, is_signed);
     return {where(apply, blocks.codes, like.values), where(apply, blocks.scales, like.scales)};
   }
@@ -173,14 +173,14 @@ StoredTensorState store(const Tensor& x, const StoredTensorState& like, const Te
 }
 
 Tensor load(const StoredTensorState& stored, bool is_signed) {
-  return stored.scales ? dequantize_blocks({stored.values, stored.scales}, is_signed)
-                       : cast(stored.values, Dtype::kF32);
+  return stored.scales.defined() ? dequantize_blocks({stored.values, stored.scales}, is_signed)
+                                 : cast(stored.values, Dtype::kF32);
 }
 
 AdamwStoredResult adamw_stored_update(const AdamwStored& state, const Arg& gradient,
                                       const AdamwScalars& scalars,
                                       const AdamwStoredOptions& options) {
-  const bool blocks = static_cast<bool>(state.m.scales);
+  const bool blocks = state.m.scales.defined();
   Tensors inputs{state.value, gradient.tensor(), state.m.values, state.v.values};
   if (blocks) {
     inputs.insert(inputs.end(), {state.m.scales, state.v.scales});

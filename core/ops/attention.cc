@@ -375,7 +375,7 @@ constexpr OpDef kDefs[] = {
 };
 
 Tensors vjp(const Application& node, std::span<const Tensor> ct) {
-  if (ct[1]) {
+  if (ct[1].defined()) {
     return vjp_by_decomposition(node, ct);
   }
   Tensors inputs{ct[0]};
@@ -413,7 +413,7 @@ Tensor attention(const Arg& q, const Arg& k, const Arg& v, const AttentionOption
   const double scale =
       options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(x.dim(3), 1))));
   Tensors inputs{x, k.tensor(), v.tensor()};
-  if (options.bias) {
+  if (options.bias.defined()) {
     inputs.push_back(fitted_bias(options.bias, x, k.tensor(), q.where()));
   }
   Attrs attrs{{"causal", options.causal}, {"scale", scale}};

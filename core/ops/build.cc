@@ -1,5 +1,7 @@
 #include "core/ops/build.h"
 
+#include <cmath>
+
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/ops/source.h"
@@ -7,8 +9,8 @@
 namespace mstrain {
 
 Tensor add_or_zero(const Tensor& a, const Tensor& b) {
-  if (!a || !b) {
-    return a ? a : b;
+  if (!a.defined() || !b.defined()) {
+    return a.defined() ? a : b;
   }
   return add(a, b);
 }
@@ -27,11 +29,40 @@ void expect_inputs(std::span<const TensorType> inputs, int count) {
   }
 }
 
+void expect_dims(const Shape& shape) {
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t dim) { return dim < 0; })) {
+    throw ShapeError(fmt::format("a dim of {} is negative", to_string(shape)));
+  }
+}
+
 int normal_axis(int64_t axis, int rank) {
   if (axis < -rank || axis >= rank) {
     throw ShapeError(fmt::format("axis {} is outside of a tensor of {} dims", axis, rank));
   }
   return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+int axis_of(const Arg& x, int axis, std::string_view function) {
+  const int rank = x.tensor().rank();
+  check(axis >= -rank && axis < rank, "{}: axis {} is outside of {}, at {}", function, axis,
+        to_string(x.tensor().shape()), to_string(x.where()));
+  return axis < 0 ? axis + rank : axis;
+}
+
+void expect_number_of(Dtype dtype, double value, std::string_view op, const SourceLocation& where) {
+  if (is_floating(dtype)) {
+    return;
+  }
+  bool fits = value == std::trunc(value);
+  if (dtype == Dtype::kBool) {
+    fits = value == 0 || value == 1;
+  } else {
+    const int bits = 8 * size_of(dtype);
+    const double end = std::ldexp(1.0, is_signed(dtype) ? bits - 1 : bits);
+    fits = fits && value >= (is_signed(dtype) ? -end : 0) && value < end;
+  }
+  check(fits, "{}: {} is no number of type {}, at {}; convert the tensor with cast()", op, value,
+        name_of(dtype), to_string(where));
 }
 
 Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b,
@@ -53,10 +84,12 @@ std::pair<Tensor, Tensor> broadcast_together(std::string_view op, const Arg& x, 
         to_string(x.where()));
   if (x.is_number()) {
     const Tensor& b = y.tensor();
+    expect_number_of(b.dtype(), x.number(), op, x.where());
     return {full(b.shape(), x.number(), b.dtype(), x.where()), b};
   }
   if (y.is_number()) {
     const Tensor& a = x.tensor();
+    expect_number_of(a.dtype(), y.number(), op, y.where());
     return {a, full(a.shape(), y.number(), a.dtype(), y.where())};
   }
   const Shape shape = broadcast_shape(op, x.tensor().shape(), y.tensor().shape(), x.where());

@@ -15,8 +15,17 @@ Types types_of(std::span<const Tensor> tensors);
 // Throws ShapeError unless exactly `count` inputs are given.
 void expect_inputs(std::span<const TensorType> inputs, int count);
 
+// Throws ShapeError where a dim is negative.
+void expect_dims(const Shape& shape);
+
 // 0 … rank-1 for an axis that may count from the end; throws ShapeError("axis 3 is outside of [2, 4]").
 int normal_axis(int64_t axis, int rank);
+
+// Throws where elements of an integer type cannot be `value`: 0.5, or 300 of u8.
+void expect_number_of(Dtype dtype, double value, std::string_view op, const SourceLocation& where);
+
+// The same for an argument of a user's function; throws Error naming the function and its line.
+int axis_of(const Arg& x, int axis, std::string_view function);
 
 // The common shape of a and b under NumPy's broadcasting; throws Error at `where`.
 Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b,
@@ -25,7 +34,7 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b,
 // Both arguments as tensors of one shape; a number becomes a constant of the other's dtype.
 std::pair<Tensor, Tensor> broadcast_together(std::string_view op, const Arg& x, const Arg& y);
 
-// A constant: every element of `shape` is `value`.
+// A constant: every element of `shape` is `value`. Throws where a dim is negative, or an integer type has no such number.
 Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::kF32,
             const SourceLocation& where = SourceLocation::current());
 // The same as a single node, where full() repeats one number.

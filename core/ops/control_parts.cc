@@ -44,7 +44,7 @@ Tensors place(std::span<const Tensor> values, const std::vector<size_t>& which, 
 
 Tensors or_zeros(Tensors tensors, std::span<const Tensor> like) {
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i]) {
+    if (!tensors[i].defined()) {
       tensors[i] = zeros_like(like[i]);
     }
   }

@@ -70,7 +70,7 @@ Tensor weight_grad(const Tensor& x, const Tensor& g, const Shape& weight_shape, 
 
 Tensors jvp(const Application& node, std::span<const Tensor> t) {
   const auto term = [&](const Tensor& a, const Tensor& b) {
-    return a && b ? apply1(node.op, {a, b}, node.attrs, kHere) : Tensor();
+    return a.defined() && b.defined() ? apply1(node.op, {a, b}, node.attrs, kHere) : Tensor();
   };
   return {add_or_zero(term(t[0], node.inputs[1]), term(node.inputs[0], t[1]))};
 }

@@ -160,7 +160,7 @@ constexpr OpDef kDefs[] = {
 };
 
 Tensors vjp(const Application& node, std::span<const Tensor> ct) {
-  if (ct[1]) {
+  if (ct[1].defined()) {
     return vjp_by_decomposition(node, ct);
   }
   const Tensors inputs{ct[0], node.inputs[0], node.inputs[1], node.outputs[1]};

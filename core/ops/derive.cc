@@ -50,8 +50,7 @@ std::vector<bool> dependents(const Trace& trace, NodeId first, NodeId last,
 }
 
 bool any(std::span<const Tensor> tensors) {
-  return std::any_of(tensors.begin(), tensors.end(),
-                     [](const Tensor& t) { return static_cast<bool>(t); });
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.defined(); });
 }
 
 // Cotangents (one per entry of `inputs`) of f(inputs), as a program that is derived abstractly and then replayed, so
@@ -66,7 +65,7 @@ Tensors pull_through(const std::function<Tensors(std::span<const Tensor>)>& f,
   }
   std::vector<size_t> nonzero;
   for (size_t i = 0; i < cotangents.size(); ++i) {
-    if (cotangents[i]) {
+    if (cotangents[i].defined()) {
       types.push_back(cotangents[i].type());
       given.push_back(cotangents[i]);
       nonzero.push_back(i);
@@ -86,8 +85,8 @@ Tensors pull_through(const std::function<Tensors(std::span<const Tensor>)>& f,
         const Tensors pulled = pull_back(outputs, ct, primals);
         Tensors results;
         for (size_t i = 0; i < pulled.size(); ++i) {
-          present[i] = static_cast<bool>(pulled[i]);
-          if (pulled[i]) {
+          present[i] = pulled[i].defined();
+          if (pulled[i].defined()) {
             results.push_back(pulled[i]);
           }
         }
@@ -125,7 +124,7 @@ Tensors vjp_by_transposing(const Application& node, std::span<const Tensor> cota
         }
         Tensors results = node.op.jvp(node, tangents);
         for (size_t i = 0; i < results.size(); ++i) {
-          if (!results[i]) {
+          if (!results[i].defined()) {
             results[i] = zeros_like(node.outputs[i]);
           }
         }
@@ -160,8 +159,9 @@ Tensors jvp_of(const Application& node, std::span<const Tensor> tangents) {
 
 void check_type(const OpDef& op, std::string_view rule, const Tensor& derivative,
                 const Tensor& primal) {
-  check(!derivative || derivative.type() == primal.type(), "{}: its {} gives {} for a value of {}",
-        op.name, rule, derivative ? to_string(derivative.type()) : "", to_string(primal.type()));
+  check(!derivative.defined() || derivative.type() == primal.type(),
+        "{}: its {} gives {} for a value of {}", op.name, rule,
+        derivative.defined() ? to_string(derivative.type()) : "", to_string(primal.type()));
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotan
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto value = outputs[i].value_in(trace);
-    if (value && cotangents[i]) {
+    if (value && cotangents[i].defined()) {
       pulled[*value] = add_or_zero(pulled[*value], cotangents[i]);
       last = std::max(last, value->node);
     }
@@ -213,7 +213,7 @@ Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotan
       const Tensors results = vjp_of(application, ct);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const Value input = node.inputs[i];
-        if (results[i] && is_floating(tensors.inputs[i].dtype()) && input.node >= first &&
+        if (results[i].defined() && is_floating(tensors.inputs[i].dtype()) && input.node >= first &&
             depends[input.node - first]) {
           check_type(*node.op, "reverse rule", results[i], tensors.inputs[i]);
           pulled[input] = add_or_zero(pulled[input], results[i]);
@@ -240,7 +240,7 @@ Tensors push_forward(std::span<const Tensor> inputs, std::span<const Tensor> tan
   NodeId first = ~NodeId{0};
   NodeId last = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (const auto value = inputs[i].value_in(trace); value && tangents[i]) {
+    if (const auto value = inputs[i].value_in(trace); value && tangents[i].defined()) {
       pushed[*value] = tangents[i];
       first = std::min(first, value->node);
     }
@@ -264,7 +264,7 @@ Tensors push_forward(std::span<const Tensor> inputs, std::span<const Tensor> tan
     const PlaceScope place = PlaceScope::again(node.place);
     const Tensors results = jvp_of({*node.op, node.attrs, tensors.inputs, tensors.outputs}, given);
     for (uint32_t i = 0; i < results.size(); ++i) {
-      if (results[i] && is_floating(tensors.outputs[i].dtype())) {
+      if (results[i].defined() && is_floating(tensors.outputs[i].dtype())) {
         check_type(*node.op, "forward rule", results[i], tensors.outputs[i]);
         pushed[{id, i}] = results[i];
       }
@@ -290,7 +290,7 @@ Tensors jvp_by_decomposition(const Application& node, std::span<const Tensor> ta
   Tensors given(node.inputs.begin(), node.inputs.end());
   std::vector<size_t> nonzero;
   for (size_t i = 0; i < tangents.size(); ++i) {
-    if (tangents[i]) {
+    if (tangents[i].defined()) {
       given.push_back(tangents[i]);
       nonzero.push_back(i);
     }
@@ -312,8 +312,8 @@ Tensors jvp_by_decomposition(const Application& node, std::span<const Tensor> ta
         const Tensors pushed = push_forward(arguments.first(count), t, outputs);
         Tensors results;
         for (size_t i = 0; i < pushed.size(); ++i) {
-          present[i] = static_cast<bool>(pushed[i]);
-          if (pushed[i]) {
+          present[i] = pushed[i].defined();
+          if (pushed[i].defined()) {
             results.push_back(pushed[i]);
           }
         }

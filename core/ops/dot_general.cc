@@ -116,7 +116,7 @@ Tensors jvp(const Application& node, std::span<const Tensor> t) {
     return jvp_by_decomposition(node, t);
   }
   const auto term = [&](const Tensor& a, const Tensor& b) {
-    return a && b ? apply1(node.op, {a, b}, node.attrs, kHere) : Tensor();
+    return a.defined() && b.defined() ? apply1(node.op, {a, b}, node.attrs, kHere) : Tensor();
   };
   return {add_or_zero(term(t[0], node.inputs[1]), term(node.inputs[0], t[1]))};
 }

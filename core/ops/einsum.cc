@@ -113,7 +113,7 @@ void check_sizes(const Equation& equation, std::string_view text, std::span<cons
   std::map<char, int64_t> sizes;
   for (size_t i = 0; i < operands.size(); ++i) {
     const std::string& letters = equation.operands[i];
-    check(static_cast<bool>(operands[i]), "einsum: operand {} is an empty tensor, at {}", i,
+    check(operands[i].defined(), "einsum: operand {} is an empty tensor, at {}", i,
           to_string(where));
     check(static_cast<size_t>(operands[i].rank()) == letters.size(),
           "einsum: operand \"{}\" is {}, at {}", letters, to_string(operands[i].type()),

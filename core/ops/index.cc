@@ -70,7 +70,8 @@ Types infer_one_hot(std::span<const TensorType> in, const Attrs& attrs) {
 
 // gather and take_along are linear in x.
 Tensors jvp_read(const Application& node, std::span<const Tensor> t) {
-  return t[0] ? apply(node.op, std::array{t[0], node.inputs[1]}, node.attrs, kHere) : Tensors(1);
+  return t[0].defined() ? apply(node.op, std::array{t[0], node.inputs[1]}, node.attrs, kHere)
+                        : Tensors(1);
 }
 
 Tensors vjp_gather(const Application& node, std::span<const Tensor> ct) {
@@ -85,11 +86,11 @@ Tensors vjp_take_along(const Application& node, std::span<const Tensor> ct) {
 
 // Scatters are linear in x and updates together.
 Tensors jvp_scatter(const Application& node, std::span<const Tensor> t) {
-  if (!t[0] && !t[2]) {
+  if (!t[0].defined() && !t[2].defined()) {
     return Tensors(1);
   }
-  const Tensors inputs{t[0] ? t[0] : zeros_like(node.inputs[0]), node.inputs[1],
-                       t[2] ? t[2] : zeros_like(node.inputs[2])};
+  const Tensors inputs{t[0].defined() ? t[0] : zeros_like(node.inputs[0]), node.inputs[1],
+                       t[2].defined() ? t[2] : zeros_like(node.inputs[2])};
   return apply(node.op, inputs, node.attrs, kHere);
 }
 

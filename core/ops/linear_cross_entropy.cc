@@ -101,7 +101,7 @@ Tensors decompose_grad(const Attrs& attrs, std::span<const Tensor> in) {
   const Tensor d = logits_gradient(attrs, as_row_values(in[0]), logits(attrs, x, in[2], bias),
                                    as_row_values(in[3]), as_row_values(in[4]));
   Tensors out{reshape(x_gradient(attrs, d, in[2]), in[1].shape()), weight_gradient(attrs, d, x)};
-  if (bias) {
+  if (bias.defined()) {
     out.push_back(sum(d, {0}));
   }
   return out;
@@ -196,7 +196,7 @@ constexpr OpDef kDefs[] = {
 };
 
 Tensors vjp(const Application& node, std::span<const Tensor> ct) {
-  if (ct[1] || !ct[0]) {
+  if (ct[1].defined() || !ct[0].defined()) {
     return vjp_by_decomposition(node, ct);
   }
   const auto& in = node.inputs;
@@ -225,7 +225,7 @@ namespace linear_head {
 // 16-bit logits are rounded once, with their bias.
 Tensor logits(const Attrs& attrs, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const DotDims dims{"rk", attrs.flag("transpose_weight") ? "nk" : "kn", "rn"};
-  if (!bias) {
+  if (!bias.defined()) {
     return dot_general(x, weight, dims);
   }
   const Tensors in{x, weight, bias};
@@ -263,7 +263,7 @@ LinearCrossEntropyRows linear_cross_entropy_rows(const Arg& x, const Arg& weight
                                                  const Arg& targets,
                                                  const LinearCrossEntropyOptions& options) {
   Tensors inputs{x.tensor(), weight.tensor(), targets.tensor()};
-  if (options.bias) {
+  if (options.bias.defined()) {
     inputs.push_back(options.bias);
   }
   const Tensors rows = apply(kLinearCrossEntropy, inputs,

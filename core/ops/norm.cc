@@ -232,7 +232,7 @@ constexpr OpDef kDefs[] = {
 };
 
 Tensors vjp_layer_norm(const Application& node, std::span<const Tensor> ct) {
-  if (ct[1] || ct[2]) {
+  if (ct[1].defined() || ct[2].defined()) {
     return vjp_by_decomposition(node, ct);
   }
   const Tensors inputs{ct[0], node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2]};
@@ -240,7 +240,7 @@ Tensors vjp_layer_norm(const Application& node, std::span<const Tensor> ct) {
 }
 
 Tensors vjp_rms_norm(const Application& node, std::span<const Tensor> ct) {
-  if (ct[1]) {
+  if (ct[1].defined()) {
     return vjp_by_decomposition(node, ct);
   }
   const Tensors inputs{ct[0], node.inputs[0], node.inputs[1], node.outputs[1]};

@@ -95,7 +95,7 @@ Tensors vjp_max(const Application& node, std::span<const Tensor> ct) {
 
 // Where the maxima lie does not change with x.
 Tensors jvp_max_grad(const Application& node, std::span<const Tensor> t) {
-  return {t[1] ? max_grad(node.inputs[0], t[1], node.attrs) : Tensor()};
+  return {t[1].defined() ? max_grad(node.inputs[0], t[1], node.attrs) : Tensor()};
 }
 Tensors vjp_max_grad(const Application& node, std::span<const Tensor> ct) {
   return {Tensor(), at_maximum(node.inputs[0], ct[0], node.attrs)};

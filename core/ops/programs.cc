@@ -25,7 +25,7 @@ Tensors vjp_recompute(const Application& node, std::span<const Tensor> ct) {
   held.add(node.inputs);
   std::vector<size_t> nonzero;
   for (size_t i = 0; i < ct.size(); ++i) {
-    if (ct[i]) {
+    if (ct[i].defined()) {
       nonzero.push_back(i);
       held.all.push_back(ct[i]);
     }
@@ -68,8 +68,7 @@ Tensors jvp_custom(const Application&, std::span<const Tensor>) {
 Tensors vjp_custom(const Application& node, std::span<const Tensor> ct) {
   const auto n = static_cast<size_t>(node.attrs.integer("outputs"));
   const auto any = [](std::span<const Tensor> tensors) {
-    return std::any_of(tensors.begin(), tensors.end(),
-                       [](const Tensor& t) { return static_cast<bool>(t); });
+    return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.defined(); });
   };
   Tensors result(node.inputs.size());
   if (any(ct.first(n))) {

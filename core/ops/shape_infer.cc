@@ -9,6 +9,7 @@ namespace mstrain::shape_rules {
 Types infer_reshape(std::span<const TensorType> in, const Attrs& attrs) {
   expect_inputs(in, 1);
   const Shape& shape = attrs.ints("shape");
+  expect_dims(shape);
   if (shape.elements() != in[0].elements()) {
     throw ShapeError(fmt::format("{} has {} elements, {} has {}", to_string(in[0].shape),
                                  in[0].elements(), to_string(shape), shape.elements()));
@@ -37,6 +38,7 @@ Types infer_broadcast(std::span<const TensorType> in, const Attrs& attrs) {
   expect_inputs(in, 1);
   const Shape& from = in[0].shape;
   const Shape& to = attrs.ints("shape");
+  expect_dims(to);
   const int added = to.rank() - from.rank();
   bool fits = added >= 0;
   for (int i = 0; fits && i < from.rank(); ++i) {

@@ -58,7 +58,8 @@ Tensors jvp_topk(const Application& node, std::span<const Tensor> t) {
 }
 
 Tensors vjp_topk(const Application& node, std::span<const Tensor> ct) {
-  return {ct[0] ? scatter_add_along(zeros_like(node.inputs[0]), node.outputs[1], ct[0]) : Tensor()};
+  return {ct[0].defined() ? scatter_add_along(zeros_like(node.inputs[0]), node.outputs[1], ct[0])
+                          : Tensor()};
 }
 
 Tensors batch_axis(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,

@@ -7,6 +7,7 @@ namespace {
 
 Types infer(std::span<const TensorType> inputs, const Attrs& attrs) {
   expect_inputs(inputs, 0);
+  expect_dims(attrs.ints("shape"));
   return {{attrs.dtype("dtype"), attrs.ints("shape")}};
 }
 
@@ -74,6 +75,12 @@ Tensor filled(const TensorType& type, double value) {
 }
 
 Tensor full(const Shape& shape, double value, Dtype dtype, const SourceLocation& where) {
+  expect_number_of(dtype, value, "full", where);
+  try {
+    expect_dims(shape);
+  } catch (const ShapeError& error) {
+    fail("full: {}, at {}", error.what(), to_string(where));
+  }
   const Tensor scalar =
       apply1(kDefs[0], {}, {{"value", value}, {"dtype", dtype}, {"shape", Shape{}}}, where);
   return broadcast_to(scalar, shape);

@@ -25,8 +25,9 @@ AdamwScalars scalars_in(Dtype dtype, const OptimizerConfig& config, const Tensor
 }
 
 void expect_scalar(std::string_view name, const Tensor& x) {
-  check(x && is_floating(x.dtype()) && x.rank() == 0, "optimizer: {} is {}, not a floating scalar",
-        name, x ? to_string(x.type()) : "an empty tensor");
+  check(x.defined() && is_floating(x.dtype()) && x.rank() == 0,
+        "optimizer: {} is {}, not a floating scalar", name,
+        x.defined() ? to_string(x.type()) : "an empty tensor");
 }
 
 // The key of a step that rounds nothing stochastically.
@@ -110,16 +111,16 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
         "optimizer: {} keeps {} tensors for each parameter, the state has {}", rule.name,
         slots.size(), state.slots.size());
 
-  const bool plain = precision_.is_plain() && !control.apply;
+  const bool plain = precision_.is_plain() && !control.apply.defined();
   const Tensor next_step = state.step + 1;
-  state.step = control.apply ? where(control.apply, next_step, state.step) : next_step;
+  state.step = control.apply.defined() ? where(control.apply, next_step, state.step) : next_step;
   const AdamwScalars single = scalars_in(Dtype::kF32, config_, next_step, lr, grad_scale);
   std::optional<AdamwScalars> wide;
-  const Tensor apply = plain || control.apply ? control.apply : full({}, 1, Dtype::kBool);
+  const Tensor apply = plain || control.apply.defined() ? control.apply : full({}, 1, Dtype::kBool);
   const bool rounds = precision_.moments != MomentType::kFp32 ||
                       (precision_.params != FloatType::kFp32 && !precision_.has_master());
-  check(!rounds || control.key, "optimizer: stochastic rounding needs a key");
-  const Tensor key = plain || control.key ? control.key : no_key();
+  check(!rounds || control.key.defined(), "optimizer: stochastic rounding needs a key");
+  const Tensor key = plain || control.key.defined() ? control.key : no_key();
 
   for (auto& [name, parameter] : params.items()) {
     const bool decay = decays(name);

@@ -32,9 +32,7 @@ struct OptimizerState {
     for (auto& [name, values] : slots) {
       v(name, values);
     }
-    if (loss_scale) {
-      v("loss_scale", *loss_scale);
-    }
+    v("loss_scale", loss_scale);
   }
 };
 

@@ -33,13 +33,13 @@ std::vector<StoredTensorState> rule_slots(const PrecisionConfig& precision, cons
 StoredStep assembled(const PrecisionConfig& precision, const Tensor& value, const Tensor& copy,
                      std::span<const StoredTensorState> slots) {
   StoredStep result;
-  result.parameter = copy ? copy : value;
+  result.parameter = copy.defined() ? copy : value;
   if (precision.has_master()) {
     result.slots.push_back(value);
   }
   for (const StoredTensorState& slot : slots) {
     result.slots.push_back(slot.values);
-    if (slot.scales) {
+    if (slot.scales.defined()) {
       result.slots.push_back(slot.scales);
     }
   }

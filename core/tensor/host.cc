@@ -10,7 +10,7 @@ namespace mstrain {
 namespace {
 
 void check_concrete(const Tensor& x, std::string_view what, const SourceLocation& where) {
-  check(static_cast<bool>(x), "{} of an empty tensor, at {}", what, to_string(where));
+  check(x.defined(), "{} of an empty tensor, at {}", what, to_string(where));
   check(x.concrete(),
         "{} of a {} that has no value yet, at {}; inside jit, vmap and loops only the program is "
         "recorded: return the "
@@ -138,7 +138,7 @@ double item(const Tensor& x, const SourceLocation& where) {
 Tensor dense(const Tensor& x) { return x.concrete() && !x.view().contiguous() ? copy(x) : x; }
 
 std::string to_text(const Tensor& x) {
-  if (!x) {
+  if (!x.defined()) {
     return "(empty)";
   }
   std::string text = to_string(x.type()) + " ";

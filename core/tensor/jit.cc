@@ -7,6 +7,16 @@ namespace {
 
 ProgramCompiler installed_compiler = nullptr;
 
+// Of text whose lines all end.
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (size_t end = 0; (end = text.find('\n')) != std::string_view::npos;) {
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
 }  // namespace
 
 void install_compiler(ProgramCompiler compiler) { installed_compiler = compiler; }
@@ -21,36 +31,57 @@ std::string JitCache::reason_for(const Key& key) const {
     return "first call";
   }
   const Key& last = entries_.back().first;
-  if (last.paths != key.paths) {
+  if (last.form.type != key.form.type) {
+    return "the arguments are of other C++ types";
+  }
+  if (last.form.paths != key.form.paths) {
     return fmt::format("the arguments hold {} tensors under other names than before ({})",
-                       key.paths.size(), last.paths.size());
+                       key.types.size(), last.types.size());
+  }
+  if (last.form.statics != key.form.statics) {
+    const std::vector<std::string> now = lines_of(key.form.statics);
+    const std::vector<std::string> before = lines_of(last.form.statics);
+    const auto [is, was] = std::mismatch(now.begin(), now.end(), before.begin(), before.end());
+    return fmt::format("argument {} (was: {}); numbers are part of the program, tensors are not",
+                       is == now.end() ? "list is shorter" : *is,
+                       was == before.end() ? "absent" : *was);
   }
   for (size_t i = 0; i < key.types.size(); ++i) {
     if (!(last.types[i] == key.types[i])) {
-      return fmt::format("argument {} is {}, was {}", key.paths[i], to_string(key.types[i]),
-                         to_string(last.types[i]));
+      return fmt::format("argument {} is {}, was {}", lines_of(key.form.paths)[i],
+                         to_string(key.types[i]), to_string(last.types[i]));
     }
   }
   return "the context changed (training, backend or threads)";
 }
 
+void JitCache::check_donated(int arguments) const {
+  for (const int position : options_.donate) {
+    check(position >= 0 && position < arguments,
+          "{}: donate names argument {}, the call has {}, counted from 0", options_.name, position,
+          arguments);
+  }
+}
+
 JitCache::Entry& JitCache::find(
-    std::span<const Tensor> leaves, const std::vector<std::string>& paths,
-    const std::vector<bool>& donated,
+    std::span<const Tensor> leaves, const Form& form, const std::vector<bool>& donated,
     const std::function<Tensors(std::span<const Tensor>, std::shared_ptr<void>&)>& f) {
   for (size_t i = 0; i < leaves.size(); ++i) {
-    check(static_cast<bool>(leaves[i]), "{}: argument {} is an empty tensor", options_.name,
-          paths[i]);
-    check(leaves[i].concrete(),
+    if (!leaves[i].defined()) {
+      fail("{}: argument {} is an empty tensor", options_.name, lines_of(form.paths)[i]);
+    }
+    if (!leaves[i].concrete()) {
+      fail(
           "{}: argument {} of type {} was computed inside a traced function that has ended; return "
           "it from that function "
           "instead of keeping it in a variable outside",
-          options_.name, paths[i], to_string(leaves[i].type()));
+          options_.name, lines_of(form.paths)[i], to_string(leaves[i].type()));
+    }
   }
   const Context& context = current_context();
   const auto matches = [&](const Key& key) {
     return key.training == context.training && key.backend == context.backend &&
-           key.threads == context.num_threads() && key.paths == paths &&
+           key.threads == context.num_threads() && key.form == form &&
            std::equal(
                key.types.begin(), key.types.end(), leaves.begin(), leaves.end(),
                [](const TensorType& type, const Tensor& leaf) { return type == leaf.type(); });
@@ -60,7 +91,7 @@ JitCache::Entry& JitCache::find(
       return entry;
     }
   }
-  Key key{paths, {}, context.training, context.backend, context.num_threads()};
+  Key key{form, {}, context.training, context.backend, context.num_threads()};
   for (const Tensor& leaf : leaves) {
     key.types.push_back(leaf.type());
   }

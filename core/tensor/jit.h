@@ -3,8 +3,9 @@
 //   auto step = jit([&](TrainState s, Batch b) { … return std::pair(s, loss); }, {.donate = {0}});
 //   std::tie(state, loss) = step(std::move(state), batch);
 //
-// Tensors that vary are arguments; anything else that f uses is fixed when it is recorded. Inside another transform a
-// jitted function is simply f. Same numbers as eager mode.
+// Tensors that vary are arguments; anything else that f uses is fixed when it is recorded. Numbers, enumerators and strings
+// among the arguments are fixed too: f is recorded again for other ones, so that what changes often is better a tensor.
+// Inside another transform a jitted function is simply f. Same numbers as eager mode.
 //
 // A run that throws (an id out of range, no memory) gives no result. Arguments that were given away with std::move are lost:
 // they were perhaps half overwritten, and nobody can see them any more. Whatever else the caller holds keeps its value, also
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <typeindex>
 
 #include "core/runtime/context.h"
 #include "core/tensor/tree.h"
@@ -101,10 +103,19 @@ class JitCache {
     Tensors captures;
     std::shared_ptr<void> form;  // a result without tensors: how to put the outputs together
   };
-  // The program for arguments `leaves`; recorded by `f` on the first call with their types. `f` also gives the form.
-  Entry& find(std::span<const Tensor> leaves, const std::vector<std::string>& paths,
-              const std::vector<bool>& donated,
+  // The arguments of a call but for the tensors' values: what a program is recorded for.
+  struct Form {
+    std::type_index type;
+    std::string paths;    // of the tensors, each ended by '\n'
+    std::string statics;  // what is static, a line each: "1.rate = 0.1"
+    friend bool operator==(const Form&, const Form&) = default;
+  };
+  // The program for arguments `leaves`; recorded by `f` on the first call with their types. `f` also gives the form of
+  // the results.
+  Entry& find(std::span<const Tensor> leaves, const Form& form, const std::vector<bool>& donated,
               const std::function<Tensors(std::span<const Tensor>, std::shared_ptr<void>&)>& f);
+  // Throws where donate names an argument that a call of `arguments` has not.
+  void check_donated(int arguments) const;
   // How often something was compiled, and why the last time.
   int64_t compile_count() const { return compile_count_; }
   const std::string& last_reason() const { return last_reason_; }
@@ -112,7 +123,7 @@ class JitCache {
 
  private:
   struct Key {
-    std::vector<std::string> paths;
+    Form form;
     Types types;
     bool training;
     Backend backend;
@@ -139,27 +150,33 @@ class Jit {
     if (Trace::innermost() != nullptr) {
       return std::apply([&](const auto&... a) -> Result { return f_(a...); }, arguments);
     }
-    std::vector<std::string> paths;
+    cache_->check_donated(static_cast<int>(sizeof...(Args)));
+    JitCache::Form form{typeid(arguments), {}, {}};
     std::vector<bool> donated;
     Tensors leaves;
     // Leaves are moved out, so that donated ones are held by nobody else.
     int position = 0;
-    LeafVisitor visitor(LeafVisitor::Access::kWrite, [&](const std::string& path, Tensor& leaf) {
-      paths.push_back(path);
-      leaves.push_back(std::move(leaf));
-      leaf = Tensor();
-      donated.push_back(is_donated(position));
-    });
+    LeafVisitor visitor(
+        LeafVisitor::Access::kWrite,
+        [&](const std::string& path, Tensor& leaf) {
+          (form.paths += path) += '\n';
+          leaves.push_back(std::move(leaf));
+          leaf = Tensor();
+          donated.push_back(is_donated(position));
+        },
+        [&](const std::string& path, const std::string& value) {
+          form.statics += fmt::format("{} = {}\n", path, value);
+        });
     std::apply([&](auto&... a) { ((visitor(std::to_string(position), a), ++position), ...); },
                arguments);
 
     JitCache::Entry& entry = cache_->find(
-        leaves, paths, donated, [&](std::span<const Tensor> traced, std::shared_ptr<void>& form) {
+        leaves, form, donated, [&](std::span<const Tensor> traced, std::shared_ptr<void>& results) {
           const auto inner = with_leaves(arguments, traced);
           const Result result =
               std::apply([&](const auto&... a) -> Result { return f_(a...); }, inner);
           Tensors flat = flatten_tree(result);
-          form = std::make_shared<Result>(with_leaves(result, Tensors(flat.size())));
+          results = std::make_shared<Result>(with_leaves(result, Tensors(flat.size())));
           return flat;
         });
     leaves.insert(leaves.end(), entry.captures.begin(), entry.captures.end());

@@ -28,7 +28,7 @@ void add_parts(const std::vector<StoredTensor>& from, std::vector<StoredTensor>&
   for (size_t i = 0; i < from.size(); ++i) {
     const Tensor source = dense(from[i].value);
     Tensor& target = to[i].value;
-    if (!target || !(target.type() == source.type())) {
+    if (!target.defined() || !(target.type() == source.type())) {
       target = uninitialised(source.type());
     }
     to[i].name = from[i].name;

@@ -201,7 +201,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
     auto [result, gradient] = value_and_grad([&](const Params& params) {
       const Sum loss = loss_of(params);
       const Tensor scaled = loss.sum * unit_;
-      return std::pair(loss_scale ? scaled * loss_scale : scaled, loss);
+      return std::pair(loss_scale.defined() ? scaled * loss_scale : scaled, loss);
     })(state.params);
     return LossAndGradient{result.second, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
   };
@@ -213,7 +213,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const Tensor divisor = where(equal(count, 0), 1, count);
   const Tensor loss = sum.loss.sum / divisor;
   Tensor share = 1 / (unit_ * divisor);
-  share = loss_scale ? share / loss_scale : share;
+  share = loss_scale.defined() ? share / loss_scale : share;
   const auto [norm, scale] = clipping(sum.gradient, share);
   const Tensors layer_norms = looks_at_layers_ ? norms_of(sum.gradient, share) : Tensors();
   const double largest = std::numeric_limits<float>::max();

@@ -201,7 +201,7 @@ void Trainer::advance(Pending& pending) {
 }
 
 void Trainer::tell(Pending& pending) {
-  if (!pending.loss) {
+  if (!pending.loss.defined()) {
     return;
   }
   StepMetrics& metrics = pending.metrics;

@@ -40,7 +40,7 @@ Tensors complete_cotangents(Tensors given, std::span<const TensorType> inputs) {
         "custom_vjp: the backward function gives {} tensors for {} inputs", given.size(),
         inputs.size());
   for (size_t i = 0; i < given.size(); ++i) {
-    if (!given[i]) {
+    if (!given[i].defined()) {
       given[i] = zeros(inputs[i]);
     }
     check(given[i].type() == inputs[i],

@@ -7,7 +7,7 @@ namespace {
 
 Tensors or_zeros(Tensors derivatives, std::span<const Tensor> like) {
   for (size_t i = 0; i < derivatives.size(); ++i) {
-    if (!derivatives[i]) {
+    if (!derivatives[i].defined()) {
       derivatives[i] = zeros_like(like[i]);
     }
   }
@@ -36,8 +36,9 @@ Tensors Differentiation::pull(std::span<const Tensor> outputs,
   check(cotangents.size() == outputs.size(), "{} cotangents were given for a result of {} tensors",
         cotangents.size(), outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    check(!cotangents[i] || cotangents[i].type() == outputs[i].type(),
-          "a cotangent is {}, its value {}", cotangents[i] ? to_string(cotangents[i].type()) : "",
+    check(!cotangents[i].defined() || cotangents[i].type() == outputs[i].type(),
+          "a cotangent is {}, its value {}",
+          cotangents[i].defined() ? to_string(cotangents[i].type()) : "",
           to_string(outputs[i].type()));
   }
   return or_zeros(pull_back(outputs, cotangents, marked_), marked_);
@@ -48,16 +49,17 @@ Tensors Differentiation::push(std::span<const Tensor> tangents,
   check(tangents.size() == marked_.size(), "{} tangents were given for an argument of {} tensors",
         tangents.size(), marked_.size());
   for (size_t i = 0; i < tangents.size(); ++i) {
-    check(!tangents[i] || tangents[i].type() == marked_[i].type(), "a tangent is {}, its value {}",
-          tangents[i] ? to_string(tangents[i].type()) : "", to_string(marked_[i].type()));
+    check(!tangents[i].defined() || tangents[i].type() == marked_[i].type(),
+          "a tangent is {}, its value {}",
+          tangents[i].defined() ? to_string(tangents[i].type()) : "", to_string(marked_[i].type()));
   }
   return or_zeros(push_forward(marked_, tangents, outputs), outputs);
 }
 
 Tensor unit_cotangent(const Tensor& value, std::string_view function) {
-  check(value && is_floating(value.dtype()) && value.elements() == 1,
+  check(value.defined() && is_floating(value.dtype()) && value.elements() == 1,
         "{}: the function must return one floating-point number, it returned {}", function,
-        value ? to_string(value.type()) : "an empty tensor");
+        value.defined() ? to_string(value.type()) : "an empty tensor");
   return full(value.shape(), 1, value.dtype());
 }
 

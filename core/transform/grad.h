@@ -28,32 +28,64 @@ class Differentiation {
 // The gradient starts at a floating scalar; throws naming what was found instead.
 Tensor unit_cotangent(const Tensor& value, std::string_view function);
 
-// value_and_grad(f)(x, rest…) -> (f(x, rest…), gradient with respect to x, a tree like x). f returns a scalar, or a pair
-// (scalar, aux) whose aux is passed on.
-template <class F>
-auto value_and_grad(F f) {
-  return [f = std::move(f)](const auto& x, const auto&... rest) {
-    using X = std::decay_t<decltype(x)>;
-    Differentiation differentiation;
-    const X inner = with_leaves(x, differentiation.mark(flatten_tree(x)));
-    auto result = f(inner, rest...);
-    Tensor value;
-    if constexpr (std::is_same_v<decltype(result), Tensor>) {
-      value = result;
-    } else {
-      value = result.first;
-    }
-    const Tensor seed = unit_cotangent(value, "value_and_grad");
-    X gradient = with_leaves(x, differentiation.pull(std::span(&value, 1), std::span(&seed, 1)));
-    return std::pair(std::move(result), std::move(gradient));
-  };
+// Where `argument` stands in `wrt`; their number where it does not.
+template <size_t... wrt>
+constexpr size_t place_among(size_t argument) {
+  size_t place = 0;
+  static_cast<void>(((wrt != argument && ++place > 0) && ...));
+  return place;
 }
 
-// grad(f)(x, rest…): the gradient of the scalar f with respect to x, a tree like x.
-template <class F>
+// value_and_grad(f)(x, rest…) -> (f(x, rest…), gradient with respect to x, a tree like x). f returns a scalar, or a pair
+// (scalar, aux) whose aux is passed on. value_and_grad<1>(f): with respect to the second argument instead;
+// value_and_grad<0, 2>(f): a tuple of the gradients with respect to the first and the third.
+template <size_t... wrt, class F>
+auto value_and_grad(F f) {
+  if constexpr (sizeof...(wrt) == 0) {
+    return value_and_grad<0>(std::move(f));
+  } else {
+    return [f = std::move(f)](const auto&... arguments) {
+      static_assert(((wrt < sizeof...(arguments)) && ...),
+                    "value_and_grad: the call has fewer arguments than are to be differentiated");
+      const auto given = std::tie(arguments...);
+      const auto x = std::make_tuple(std::get<wrt>(given)...);
+      Differentiation differentiation;
+      const auto inner = with_leaves(x, differentiation.mark(flatten_tree(x)));
+      const auto argument = [&]<size_t i>(std::integral_constant<size_t, i>) -> const auto& {
+        if constexpr (place_among<wrt...>(i) < sizeof...(wrt)) {
+          return std::get<place_among<wrt...>(i)>(inner);
+        } else {
+          return std::get<i>(given);
+        }
+      };
+      auto result = [&]<size_t... i>(std::index_sequence<i...>) {
+        return f(argument(std::integral_constant<size_t, i>())...);
+      }
+      (std::index_sequence_for<decltype(arguments)...>());
+      Tensor value;
+      if constexpr (std::is_same_v<decltype(result), Tensor>) {
+        value = result;
+      } else {
+        value = result.first;
+      }
+      const Tensor seed = unit_cotangent(value, "value_and_grad");
+      auto gradients =
+          with_leaves(x, differentiation.pull(std::span(&value, 1), std::span(&seed, 1)));
+      if constexpr (sizeof...(wrt) == 1) {
+        return std::pair(std::move(result), std::get<0>(std::move(gradients)));
+      } else {
+        return std::pair(std::move(result), std::move(gradients));
+      }
+    };
+  }
+}
+
+// grad(f)(x, rest…): the gradient of the scalar f with respect to x, a tree like x; grad<1>(f), grad<0, 2>(f) with
+// respect to other arguments, as above. What is static in x stays as it is.
+template <size_t... wrt, class F>
 auto grad(F f) {
-  return [f = value_and_grad(std::move(f))](const auto& x, const auto&... rest) {
-    return f(x, rest...).second;
+  return [f = value_and_grad<wrt...>(std::move(f))](const auto&... arguments) {
+    return f(arguments...).second;
   };
 }
 

@@ -16,6 +16,15 @@ void expect_carries(std::string_view loop, const Graph& body, const Tensors& car
 
 }  // namespace
 
+void expect_same_statics(std::string_view loop, const std::string& before,
+                         const std::string& after) {
+  check(
+      before == after,
+      "{}: a step changes a number of the carry that is part of the program:\n{}  becomes\n{}make "
+      "it a tensor",
+      loop, before, after);
+}
+
 int64_t scan_length(const Tensors& xs, const std::vector<std::string>& paths,
                     const ScanOptions& options) {
   int64_t length = options.length;

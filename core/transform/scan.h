@@ -15,6 +15,9 @@ int64_t scan_length(const Tensors& xs, const std::vector<std::string>& paths,
                     const ScanOptions& options);
 // Types of the carries, then of a slice of each of the xs.
 Types scan_types(const Tensors& carries, const Tensors& xs);
+// Throws where a step changes what is static in the carry: it would have its first value in every step.
+void expect_same_statics(std::string_view loop, const std::string& before,
+                         const std::string& after);
 // Final carries, then stacked ys.
 Tensors scan_recorded(const GraphPtr& body, const Tensors& captures, const Tensors& carries,
                       const std::vector<std::string>& carry_paths, const Tensors& xs,
@@ -32,6 +35,7 @@ auto scan(const F& f, const Carry& init, const X& xs, const ScanOptions& options
   const Tensors leaves = flatten_tree(xs, &paths);
   const int64_t length = scan_length(leaves, paths, options);
   const auto recorded = record(f, std::make_tuple(init, xs), scan_types(carries, leaves));
+  expect_same_statics("scan", statics_of(init), statics_of(recorded.form->first));
   return recorded.rebuild(scan_recorded(recorded.program, recorded.captures, carries, carry_paths,
                                         leaves, length, options.reverse));
 }
@@ -50,6 +54,7 @@ Carry while_loop(const Condition& condition, const Body& body, const Carry& init
   const auto arguments = std::make_tuple(init);
   const auto test = record(condition, arguments, types_of(carries));
   const auto step = record(body, arguments, types_of(carries));
+  expect_same_statics("while_loop", statics_of(init), statics_of(*step.form));
   return with_leaves(init, while_recorded(test.program, test.captures, step.program, step.captures,
                                           carries, paths));
 }

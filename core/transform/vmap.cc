@@ -5,7 +5,7 @@
 namespace mstrain {
 
 void BatchedLeaves::add(const std::string& path, const Tensor& leaf, bool is_mapped) {
-  check(static_cast<bool>(leaf), "vmap: argument {} is an empty tensor", path);
+  check(leaf.defined(), "vmap: argument {} is an empty tensor", path);
   TensorType type = leaf.type();
   if (is_mapped) {
     check(leaf.rank() > 0, "vmap: argument {} is {}, without a leading dim for the samples", path,

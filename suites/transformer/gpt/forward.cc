@@ -99,7 +99,7 @@ Tensor attention_bias(const Tensor& mask_bt) {
 
 Tensor model_logits(const Gpt& model, const Params& p, const Inputs& in) {
   GptView view{.positions_bt = in.positions};
-  if (in.mask) {
+  if (in.mask.defined()) {
     const Tensor bias = attention_bias(in.mask);
     view.attend = [&model, bias](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
       return attention(q, k, v, {.scale = model.config().attention_scale(layer), .bias = bias});
@@ -143,7 +143,8 @@ void write_results(FileSystem& files, const std::string& path, const std::vector
 void forward(FileSystem& files, const ForwardRequest& request) {
   const StoredModel stored = open_model(files, request.model);
   const Inputs in = read_inputs(SafetensorsFile(files, request.input), stored.config);
-  check(in.labels || !request.gradients, "{}: has no labels, which --grads needs", request.input);
+  check(in.labels.defined() || !request.gradients, "{}: has no labels, which --grads needs",
+        request.input);
   const Gpt model(stored.config);
   const Params params = load_params(files, stored);
   Context context = current_context();
@@ -159,7 +160,7 @@ void forward(FileSystem& files, const ForwardRequest& request) {
   const auto add = [&](const char* name, const Tensor& value) {
     results.push_back({name, value.shape(), value});
   };
-  if (!in.labels) {
+  if (!in.labels.defined()) {
     add("logits", jit(logits_of)(params));
   } else if (!request.gradients) {
     const auto [loss, logits] = jit(logits_and_loss)(params);

@@ -56,7 +56,7 @@ Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt, const Tensor& positi
   const Tensor positions =
       (p / "wpe").get("weight", {config_.max_position_embeddings, config_.hidden_size}, init);
   const Tensor position_btc =
-      positions_bt ? embedding(positions, positions_bt) : slice(positions, 0, 0, t);
+      positions_bt.defined() ? embedding(positions, positions_bt) : slice(positions, 0, 0, t);
   return dropout(p / "drop", token_btc + position_btc, config_.dropout.embedding);
 }
 
