@@ -1,6 +1,7 @@
 #include "core/ops/elementwise.h"
 
 #include <array>
+#include <limits>
 
 #include "core/ops/alias.h"
 #include "core/ops/build.h"
@@ -16,6 +17,9 @@ using Kind = ElementwiseOp::Kind;
 constexpr auto kWide = Precision::kWide;
 constexpr double kTwoOverSqrtPi = 1.1283791670955126;
 
+constexpr double kLn2 = scalar::kLn2;
+constexpr double kLn10 = scalar::kLn10;
+
 // What derivatives in the table are written with.
 
 Tensor zero() { return {}; }
@@ -26,6 +30,24 @@ Tensor within(T x, double bound) { return minimum(maximum(x, -bound), bound); }
 Tensor silu_slope(T x, T z, T t) {
   const Tensor s = sigmoid(x);
   return t * (s + minimum(z, 40) * (1 - s));
+}
+
+// (cos x - sinc x) / x; near 0 its series, -x/3 + x³/30 - x⁵/840 (the next term is below 1e-13 there).
+Tensor sinc_slope(T x) {
+  const Tensor far = abs(x) > 0.03;
+  const Tensor at = where(far, x, 1);
+  const Tensor x2 = x * x;
+  return where(far, (cos(x) - sinc(x)) / at, x * (x2 * (1.0 / 30 - x2 / 840) - 1.0 / 3));
+}
+
+Tensor quick_gelu_slope(T x, T t) {
+  const Tensor s = sigmoid(scalar::kQuickGelu * x);
+  return t * s * (1 + scalar::kQuickGelu * x * (1 - s));
+}
+
+Tensor mish_slope(T x, T t) {
+  const Tensor s = tanh(softplus(x));
+  return t * (s + x * sigmoid(x) * (1 - s * s));
 }
 
 // gelu''(x) = φ(x) (2 - x²)
@@ -91,7 +113,9 @@ constexpr ElementwiseOp row(std::string_view name, F, Kind kind,
                             const ElementwiseTraits& traits) {
   ElementwiseOp row{.name = name, .arity = arity, .dtypes = types};
   std::copy(derivatives.begin(), derivatives.end(), row.derivatives);
-  row.evaluate = evaluate<double, arity, F>;
+  if constexpr (types != DtypeClass::kInteger) {
+    row.evaluate = evaluate<double, arity, F>;
+  }
   if constexpr (types != DtypeClass::kFloating) {
     row.evaluate_integers = evaluate<int64_t, arity, F>;
   }
@@ -116,6 +140,16 @@ constexpr ElementwiseOp row(std::string_view name, F, Kind kind,
 #define COMPARISON(name, value)                                                                \
   row<DtypeClass::kAny, 2>(#name, [](auto x, auto y) { return scalar::name(x, y); },           \
                            Kind::kComparison, {BY(zero()), BY(zero())}, ElementwiseTraits{.smooth = false}),
+#define PREDICATE(name, value)                                                                 \
+  row<DtypeClass::kFloating, 1>(#name, [](auto x) { return scalar::name(x); },                 \
+                                Kind::kComparison, {BY(zero())}, ElementwiseTraits{.smooth = false}),
+#define INTEGER1(name, value, ...)                                                             \
+  row<DtypeClass::kInteger, 1>(#name, [](auto x) { return scalar::name(x); }, Kind::kNumbers,  \
+                               {BY(zero())}, ElementwiseTraits{__VA_ARGS__}),
+#define INTEGER2(name, value, ...)                                                             \
+  row<DtypeClass::kInteger, 2>(#name, [](auto x, auto y) { return scalar::name(x, y); },       \
+                               Kind::kNumbers, {BY(zero()), BY(zero())},                       \
+                               ElementwiseTraits{__VA_ARGS__}),
 #define CONDITION1(name, value)                                                                \
   row<DtypeClass::kBool, 1>(#name, [](auto x) { return scalar::name(x); }, Kind::kCondition,   \
                             {BY(zero())}, ElementwiseTraits{.range = {{0, 2}}, .smooth = false}),
@@ -182,7 +216,7 @@ Tensors jvp(const Application& node, std::span<const Tensor> tangents) {
   const ElementwiseOp& row = row_of(node.op);
   Tensor sum;
   for (size_t i = 0; i < tangents.size(); ++i) {
-    if (tangents[i]) {
+    if (tangents[i].defined()) {
       sum = add_or_zero(sum, row.derivatives[i](node.inputs, node.outputs[0], tangents[i]));
     }
   }
@@ -267,6 +301,8 @@ Tensor unary(const OpDef& op, const Arg& x) { return apply1(op, {x.tensor()}, {}
 
 Tensor binary(const OpDef& op, const Arg& x, const Arg& y) {
   const auto [a, b] = broadcast_together(op.name, x, y);
+  check(!row_of(op).traits.divides || !y.is_number() || y.number() != 0 || is_floating(a.dtype()),
+        "{}: {} is divided by 0, at {}", op.name, to_string(a.type()), to_string(y.where()));
   return apply1(op, {a, b}, {}, x.where());
 }
 
@@ -287,12 +323,34 @@ std::span<const OpDef> elementwise_ops() { return kDefs; }
 #define BINARY(name, ...) \
   Tensor name(const Arg& x, const Arg& y) { static const OpDef& op = def_of(#name); return binary(op, x, y); }
 #define COMPARISON(name, ...) BINARY(name)
+#define PREDICATE(name, ...) UNARY(name)
+#define INTEGER1(name, ...) UNARY(name)
+#define INTEGER2(name, ...) BINARY(name)
 #define CONDITION1(name, ...) UNARY(name)
 #define CONDITION2(name, ...) BINARY(name)
 // clang-format on
 #include "core/ops/elementwise_table.inc"
 
 Tensor square(const Arg& x) { return mul(x, x); }
+
+Tensor clip(const Arg& x, const Arg& low, const Arg& high) {
+  return minimum({maximum(x, low), x.where()}, high);
+}
+
+Tensor nan_to_num(const Arg& arg, double nan, std::optional<double> positive,
+                  std::optional<double> negative) {
+  const Tensor& x = arg.tensor();
+  if (!is_floating(x.dtype())) {
+    return x;
+  }
+  const double most = x.dtype() == Dtype::kF64    ? std::numeric_limits<double>::max()
+                      : x.dtype() == Dtype::kF32  ? double{std::numeric_limits<float>::max()}
+                      : x.dtype() == Dtype::kBF16 ? 0x1.fep127
+                                                  : 65504.0;
+  const Tensor finite_ends = where(x > 0, full(x.shape(), positive.value_or(most), x.dtype()),
+                                   full(x.shape(), negative.value_or(-most), x.dtype()));
+  return where(isnan(arg), nan, where(isinf(x), finite_ends, x));
+}
 
 Tensor where(const Arg& condition, const Arg& x, const Arg& y) {
   static const OpDef& op = def_of("where");

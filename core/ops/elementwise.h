@@ -20,6 +20,7 @@ struct ElementwiseTraits {
   Neutral neutral = {};
   AliasRule alias = nullptr;
   bool distinct = false;
+  bool divides = false;  // by y, which is not 0 where integers are divided by a plain number
 };
 
 // One row of the table (core/ops/elementwise_table.inc).
@@ -30,7 +31,7 @@ struct ElementwiseOp {
   // d(result)/d(input i) times t, written with ops, so that every order exists. x: inputs, z: result.
   using Derivative = Tensor (*)(std::span<const Tensor> x, const Tensor& z, const Tensor& t);
   Derivative derivatives[3] = {};
-  double (*evaluate)(const double* x) = nullptr;             // the oracle
+  double (*evaluate)(const double* x) = nullptr;             // the oracle; null: integers only
   int64_t (*evaluate_integers)(const int64_t* x) = nullptr;  // null: floating types only
   ElementwiseTraits traits = {};
   enum class Kind : uint8_t { kNumbers, kComparison, kCondition, kSelection, kConversion };
@@ -51,17 +52,31 @@ std::span<const OpDef> elementwise_ops();
 #define UNARY(name, ...) Tensor name(const Arg& x);
 #define BINARY(name, ...) Tensor name(const Arg& x, const Arg& y);
 #define COMPARISON(name, ...) Tensor name(const Arg& x, const Arg& y);
+#define PREDICATE(name, ...) Tensor name(const Arg& x);
+#define INTEGER1(name, ...) Tensor name(const Arg& x);
+#define INTEGER2(name, ...) Tensor name(const Arg& x, const Arg& y);
 #define CONDITION1(name, ...) Tensor name(const Arg& x);
 #define CONDITION2(name, ...) Tensor name(const Arg& x, const Arg& y);
 #include "core/ops/elementwise_table.inc"
 
 Tensor square(const Arg& x);
+// x within [low, high], either of which may be a number or a tensor; the derivative is 0 outside and passes at the ends.
+Tensor clip(const Arg& x, const Arg& low, const Arg& high);
+// Numbers in place of NaN and of infinities, for which the largest finite numbers of the type stand unless given.
+Tensor nan_to_num(const Arg& x, double nan = 0, std::optional<double> positive = {},
+                  std::optional<double> negative = {});
 
 inline Tensor operator-(const Arg& x) { return neg(x); }
 inline Tensor operator+(const Arg& x, const Arg& y) { return add(x, y); }
 inline Tensor operator-(const Arg& x, const Arg& y) { return sub(x, y); }
 inline Tensor operator*(const Arg& x, const Arg& y) { return mul(x, y); }
 inline Tensor operator/(const Arg& x, const Arg& y) { return div(x, y); }
+
+// The variable holds another tensor afterwards; copies of the old one, and records of it, are as they were.
+inline Tensor& operator+=(Tensor& x, const Arg& y) { return x = add({x, y.where()}, y); }
+inline Tensor& operator-=(Tensor& x, const Arg& y) { return x = sub({x, y.where()}, y); }
+inline Tensor& operator*=(Tensor& x, const Arg& y) { return x = mul({x, y.where()}, y); }
+inline Tensor& operator/=(Tensor& x, const Arg& y) { return x = div({x, y.where()}, y); }
 
 inline Tensor operator<(const Arg& x, const Arg& y) { return less(x, y); }
 inline Tensor operator<=(const Arg& x, const Arg& y) { return less_equal(x, y); }

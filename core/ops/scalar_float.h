@@ -34,7 +34,37 @@ T cos(T x);
 template <class T>
 T tanh(T x);
 template <class T>
+T exp2(T x);
+template <class T>
+T log2(T x);
+template <class T>
+T log10(T x);
+template <class T>
+T cbrt(T x);
+template <class T>
+T tan(T x);
+template <class T>
+T asin(T x);
+template <class T>
+T acos(T x);
+template <class T>
+T atan(T x);
+template <class T>
+T sinh(T x);
+template <class T>
+T cosh(T x);
+template <class T>
+T asinh(T x);
+template <class T>
+T acosh(T x);
+template <class T>
+T atanh(T x);
+template <class T>
 T erf(T x);
+template <class T>
+T angle_of(T y, T x);
+template <class T>
+T length_of(T x, T y);
 template <class T>
 T sigmoid(T x);
 template <class T>
@@ -63,6 +93,7 @@ MSTRAIN_SCALAR_INLINE float from_bits(int32_t x) { return __builtin_bit_cast(flo
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kPi = 3.1415927F, kHalfPi = 1.5707964F, kQuarterPi = 0.7853982F;
 inline constexpr float kLn2High = 0x1.62e4p-1F;  // 15 bits: its product with an exponent is exact
 inline constexpr float kLn2Low = 0x1.7f7d1cp-20F;
 
@@ -74,12 +105,7 @@ struct ExpParts {
   float low;
   float inverse_low;
 };
-MSTRAIN_SCALAR_INLINE ExpParts exp_parts(float x) {
-  constexpr float kRound = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
-  const float shifted = x * 0x1.715476p0F + kRound;
-  const float n = shifted - kRound;
-  const int32_t exponent = bits_of(shifted) - bits_of(kRound);
-  const float r = (x - n * kLn2High) - n * kLn2Low;
+MSTRAIN_SCALAR_INLINE ExpParts exp_parts_of(float r, int32_t exponent) {
   float p = 0x1.a1a604p-13F;
   p = p * r + 0x1.6d7b94p-10F;
   p = p * r + 0x1.11108cp-7F;
@@ -90,6 +116,12 @@ MSTRAIN_SCALAR_INLINE ExpParts exp_parts(float x) {
   const int32_t second = exponent - first;
   return {(r * r) * p + r, from_bits((first + 127) << 23), from_bits((second + 127) << 23),
           from_bits((127 - second) << 23)};
+}
+inline constexpr float kRound = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
+MSTRAIN_SCALAR_INLINE ExpParts exp_parts(float x) {
+  const float shifted = x * 0x1.715476p0F + kRound;
+  const float n = shifted - kRound;
+  return exp_parts_of((x - n * kLn2High) - n * kLn2Low, bits_of(shifted) - bits_of(kRound));
 }
 
 // log(m) of m = 1 + f in [2/3, 4/3), without its leading term f.
@@ -172,6 +204,31 @@ MSTRAIN_SCALAR_INLINE float sin_or_cos(float angle, int32_t quadrant) {
   const float cosine = (t2 * t2) * c + (1.0F - 0.5F * t2);
   const float y = (quadrant & 1) != 0 ? cosine : sine;
   return (quadrant & 2) != 0 ? -y : y;
+}
+
+// atan of x in [0, 1], by way of π/4 for the larger ones.
+MSTRAIN_SCALAR_INLINE float atan_of_unit(float x) {
+  const bool large = x > 0.41421357F;  // tan(π/8)
+  const float t = large ? (x - 1.0F) / (x + 1.0F) : x;
+  const float t2 = t * t;
+  float p = -0x1.f1ed82p-5F;
+  p = p * t2 + 0x1.b1ec2ep-4F;
+  p = p * t2 + -0x1.23b522p-3F;
+  p = p * t2 + 0x1.999196p-3F;
+  p = p * t2 + -0x1.55554ap-2F;
+  const float y = (t * t2) * p + t;
+  return large ? kQuarterPi + y : y;
+}
+
+// asin of x in [0, 1/2].
+MSTRAIN_SCALAR_INLINE float asin_of_half(float x) {
+  const float x2 = x * x;
+  float p = 0x1.596d32p-5F;
+  p = p * x2 + 0x1.8c2832p-6F;
+  p = p * x2 + 0x1.747e4cp-5F;
+  p = p * x2 + 0x1.3301e4p-4F;
+  p = p * x2 + 0x1.5555c8p-3F;
+  return (x * x2) * p + x;
 }
 
 }  // namespace detail
@@ -290,6 +347,165 @@ MSTRAIN_SCALAR_INLINE float erf(float x) {
   q = q * a + 0x1.20ee9ep+0F;
   const float large = __builtin_copysignf(1.0F - exp<float>(-(a * q)), x);
   return a < 0.9F ? small : large;
+}
+
+// 1 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float exp2(float x) {
+  x = x > 129.0F ? 129.0F : x;
+  x = x < -150.0F ? -150.0F : x;
+  const float shifted = x + detail::kRound;
+  const float r = (x - (shifted - detail::kRound)) * 0x1.62e43p-1F;
+  const detail::ExpParts e =
+      detail::exp_parts_of(r, detail::bits_of(shifted) - detail::bits_of(detail::kRound));
+  return ((e.fraction + 1.0F) * e.high) * e.low;
+}
+
+// 2 ulp; exact for powers of two.
+template <>
+MSTRAIN_SCALAR_INLINE float log2(float x) {
+  const bool subnormal = x < 0x1p-126F;
+  const detail::LogParts parts = detail::log_parts(subnormal ? x * 0x1p23F : x);
+  const float f = parts.mantissa - 1.0F;
+  const float n = static_cast<float>(parts.exponent >> 23) - (subnormal ? 23.0F : 0.0F);
+  constexpr float kRest = 0.44269504F;  // log2(e) - 1
+  const float tail = detail::log_tail(f);
+  float y = n + (f + (tail + kRest * (f + tail)));
+  y = x < detail::kInfinity ? y : x;
+  y = x < 0.0F ? detail::kNan : y;
+  return x == 0.0F ? -detail::kInfinity : y;
+}
+
+// 2.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float log10(float x) {
+  return log<float>(x) * 0.4342945F;
+}
+
+// 1 ulp: a third of the logarithm, and two steps of Newton's method.
+template <>
+MSTRAIN_SCALAR_INLINE float cbrt(float x) {
+  const float a = __builtin_fabsf(x);
+  const bool plain = a > 0.0F && a < detail::kInfinity;
+  const bool subnormal = a < 0x1p-126F;
+  const float b = plain ? (subnormal ? a * 0x1p24F : a) : 1.0F;
+  float y = exp<float>(log<float>(b) * 0.33333334F);
+  y = y - (y - b / (y * y)) * 0.33333334F;
+  y = y - (y - b / (y * y)) * 0.33333334F;
+  y = subnormal ? y * 0x1p-8F : y;
+  return plain ? __builtin_copysignf(y, x) : x;
+}
+
+// 3.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float tan(float x) {
+  const detail::Reduced r = detail::reduce_angle(x);
+  const float y =
+      detail::sin_or_cos(r.angle, r.quadrant) / detail::sin_or_cos(r.angle, r.quadrant + 1);
+  return x - x == 0.0F ? y : detail::kNan;
+}
+
+// 2.5 ulp. asin a = π/2 - 2 asin √((1 - a)/2).
+template <>
+MSTRAIN_SCALAR_INLINE float asin(float x) {
+  const float a = __builtin_fabsf(x);
+  const bool large = a > 0.5F;
+  const float t = large ? __builtin_sqrtf(0.5F - 0.5F * a) : a;
+  const float s = detail::asin_of_half(t);
+  const float y = __builtin_copysignf(large ? detail::kHalfPi - 2.0F * s : s, x);
+  return a <= 1.0F ? y : detail::kNan;
+}
+
+// 2 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float acos(float x) {
+  const float a = __builtin_fabsf(x);
+  const bool large = a > 0.5F;
+  const float t = large ? __builtin_sqrtf(0.5F - 0.5F * a) : a;
+  const float s = detail::asin_of_half(t);
+  const float near_one = x < 0.0F ? detail::kPi - 2.0F * s : 2.0F * s;
+  const float y = large ? near_one : detail::kHalfPi - __builtin_copysignf(s, x);
+  return a <= 1.0F ? y : detail::kNan;
+}
+
+// 3 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float atan(float x) {
+  const float a = __builtin_fabsf(x);
+  const bool large = a > 1.0F;
+  const float y = detail::atan_of_unit(large ? 1.0F / a : a);
+  return __builtin_copysignf(large ? detail::kHalfPi - y : y, x);
+}
+
+// 3.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float angle_of(float y, float x) {
+  const float a = __builtin_fabsf(y);
+  const float b = __builtin_fabsf(x);
+  const float more = a > b ? a : b;
+  const float less = a > b ? b : a;
+  const float ratio = less == more ? (more == 0.0F ? 0.0F : 1.0F) : less / more;
+  float angle = detail::atan_of_unit(ratio);
+  angle = a > b ? detail::kHalfPi - angle : angle;
+  angle = __builtin_copysignf(1.0F, x) < 0.0F ? detail::kPi - angle : angle;
+  angle = __builtin_copysignf(angle, y);
+  return (x != x) | (y != y) ? detail::kNan : angle;
+}
+
+template <>
+MSTRAIN_SCALAR_INLINE float length_of(float x, float y) {
+  const double a = static_cast<double>(x);
+  const double b = static_cast<double>(y);
+  const bool infinite =
+      (__builtin_fabsf(x) == detail::kInfinity) | (__builtin_fabsf(y) == detail::kInfinity);
+  return infinite ? detail::kInfinity : static_cast<float>(__builtin_sqrt(a * a + b * b));
+}
+
+// 3 ulp: large ones from the square of e^(a/2), which overflows where they do.
+template <>
+MSTRAIN_SCALAR_INLINE float sinh(float x) {
+  const float a = __builtin_fabsf(x);
+  const float e = expm1<float>(a);
+  const float small = 0.5F * (e + e / (e + 1.0F));
+  const float h = exp<float>(0.5F * a);
+  const float large = (0.5F * h) * h;
+  return __builtin_copysignf(a < 10.0F ? small : large, x);
+}
+
+// 3 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float cosh(float x) {
+  const float a = __builtin_fabsf(x);
+  const float h = exp<float>(0.5F * a);
+  const float e = exp<float>(a);
+  return a < 10.0F ? 0.5F * (e + 1.0F / e) : (0.5F * h) * h;
+}
+
+// 2.5 ulp. Where a² might overflow: ln 2a.
+template <>
+MSTRAIN_SCALAR_INLINE float asinh(float x) {
+  const float a = __builtin_fabsf(x);
+  const float a2 = a * a;
+  const float small = log1p<float>(a + a2 / (1.0F + __builtin_sqrtf(1.0F + a2)));
+  const float large = log<float>(a) + 0.6931472F;
+  return __builtin_copysignf(a < 1e9F ? small : large, x);
+}
+
+// 2.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float acosh(float x) {
+  const float t = x - 1.0F;
+  const float small = log1p<float>(t + __builtin_sqrtf(t * (t + 2.0F)));
+  const float large = log<float>(x) + 0.6931472F;
+  const float y = x < 1e9F ? small : large;
+  return x < 1.0F ? detail::kNan : y;
+}
+
+// 2.5 ulp.
+template <>
+MSTRAIN_SCALAR_INLINE float atanh(float x) {
+  const float a = __builtin_fabsf(x);
+  return __builtin_copysignf(0.5F * log1p<float>(2.0F * a / (1.0F - a)), x);
 }
 
 // ½ (1 + tanh u) is sigmoid(2u), which loses nothing where x is negative. 2u of gelu_tanh:
