@@ -73,6 +73,8 @@ struct SampleInput {
   double high = 1;
   bool distinct =
       false;  // a shuffled range instead, scaled into [low, high): no ties for sort and max
+  double diagonal =
+      0;  // (i + 1) times this is added to elements (…, i, i): matrices that are far from singular
 };
 struct Sample {
   std::vector<SampleInput> inputs;

@@ -8,13 +8,17 @@
 #include "core/ops/cross_entropy.h"
 #include "core/ops/dot_general.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/fft.h"
 #include "core/ops/fused.h"
 #include "core/ops/index.h"
+#include "core/ops/linalg.h"
 #include "core/ops/linear_cross_entropy.h"
+#include "core/ops/matrix.h"
 #include "core/ops/norm.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/ops/rounding.h"
+#include "core/ops/search.h"
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
 #include "core/ops/source.h"
@@ -31,6 +35,12 @@ void register_all_ops() {
                              control_ops(),
                              index_ops(),
                              sort_ops(),
+                             search_ops(),
+                             matrix_ops(),
+                             cumulative_ops(),
+                             linalg_ops(),
+                             decomposition_ops(),
+                             fft_ops(),
                              random_ops(),
                              softmax_ops(),
                              norm_ops(),

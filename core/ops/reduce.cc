@@ -320,6 +320,16 @@ Tensor argmin(const Arg& x, int axis) { return along(kDefs[5], x, axis, {}); }
 Tensor cumsum(const Arg& x, int axis, bool reverse) {
   return along(kDefs[6], x, axis, {{"reverse", reverse}});
 }
+
+Tensor any(const Arg& x, const Shape& axes, bool keep_dims) {
+  return count_nonzero(x, axes, keep_dims) > 0;
+}
+Tensor all(const Arg& x, const Shape& axes, bool keep_dims) {
+  return equal(count_nonzero(logical_not(cast(x, Dtype::kBool)), axes, keep_dims), 0);
+}
+Tensor count_nonzero(const Arg& x, const Shape& axes, bool keep_dims) {
+  return sum(cast(cast(x, Dtype::kBool), Dtype::kI32), axes, keep_dims);
+}
 Tensor sum_squares(const Arg& x) { return apply1(kDefs[7], {x.tensor()}, {}, x.where()); }
 
 }  // namespace mstrain

@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "core/ops/accumulation.h"
+#include "core/ops/build.h"
+#include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -45,6 +47,28 @@ Tensor variance(const Arg& x, const Shape& axes, bool keep_dims, double correcti
 Tensor standard_deviation(const Arg& x, const Shape& axes, bool keep_dims, double correction) {
   return sqrt(variance(x, axes, keep_dims, correction));
 }
+
+Tensor quantile(const Arg& x, double q, int axis, bool keep_dims) {
+  const Tensor& given = floating("quantile", x);
+  const int at = axis_of(x, axis, "quantile");
+  const int64_t n = given.dim(at);
+  check(q >= 0 && q <= 1, "quantile: a share of {}, at {}", q, to_string(x.where()));
+  check(n > 0, "quantile: dim {} of {} is empty, at {}", at, to_string(given.shape()),
+        to_string(x.where()));
+  const Tensor sorted = widened(sort(x, at));
+  const double place = q * static_cast<double>(n - 1);
+  const auto low = static_cast<int64_t>(place);
+  const double share = place - static_cast<double>(low);
+  const Tensor below = slice(sorted, at, low, low + 1);
+  const Tensor above = slice(sorted, at, std::min(low + 1, n - 1), std::min(low + 1, n - 1) + 1);
+  const Tensor between = share == 0 ? below : below + share * (above - below);
+  // NaN comes last.
+  const Tensor last = slice(sorted, at, n - 1, n);
+  const Tensor result = cast(where(isnan(last), last, between), given.dtype());
+  return keep_dims ? result : squeeze(result, at);
+}
+
+Tensor median(const Arg& x, int axis, bool keep_dims) { return quantile(x, 0.5, axis, keep_dims); }
 
 Tensor logsumexp(const Arg& x, const Shape& axes, bool keep_dims) {
   const Tensor& given = floating("logsumexp", x);

@@ -75,7 +75,7 @@ void expect_loops(const OpDef& op) {
 
 void expect_empty(const OpDef& op) {
   const ContextScope scope(context_of(Backend::kCpu));
-  const Dtype dtype = accepts(op.dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
+  const Dtype dtype = usual_dtype(op);
   for (const Case& it : some(cases_of(op, std::span(&dtype, 1)), 3)) {
     SCOPED_TRACE(to_string(it));
     BatchedLeaves batch;

@@ -48,6 +48,17 @@ Tensor fill(const SampleInput& input, Rng& rng) {
       value = rng.uniform(low, input.high);
     }
   }
+  if (input.diagonal != 0) {
+    const int64_t columns = input.type.shape.back();
+    const int64_t rows = input.type.shape[input.type.shape.rank() - 2];
+    for (size_t i = 0; i < n; ++i) {
+      const auto at = static_cast<int64_t>(i);
+      const int64_t column = at % columns;
+      if (at / columns % rows == column) {
+        values[i] += input.diagonal * static_cast<double>(column + 1);
+      }
+    }
+  }
   if (!is_floating(dtype)) {
     for (double& value : values) {
       value = std::floor(value);
@@ -230,6 +241,12 @@ std::vector<std::string> names_of_ops(bool (*wanted)(const OpDef&)) {
     }
   }
   return names;
+}
+
+Dtype usual_dtype(const OpDef& op) {
+  return accepts(op.dtypes, Dtype::kF32)   ? Dtype::kF32
+         : accepts(op.dtypes, Dtype::kI32) ? Dtype::kI32
+                                           : Dtype::kBool;
 }
 
 bool has_samples(const OpDef& op) { return op.samples != nullptr; }

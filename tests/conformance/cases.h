@@ -64,6 +64,8 @@ std::string bit_difference(const Tensor& actual, const Tensor& expected);
 // Operations by name, for parameterised tests.
 std::vector<std::string> names_of_ops(bool (*wanted)(const OpDef&));
 bool has_samples(const OpDef& op);
+// f32 where the operation takes it, else i32, else bool.
+Dtype usual_dtype(const OpDef& op);
 bool has_floating_derivative(const OpDef& op);
 
 // A test per operation.

@@ -79,7 +79,13 @@ Tensor adapted(const Tensor& x, const SampleInput& input) {
     return shaped > kThreshold;
   }
   const double low = is_signed(dtype) ? input.low : std::max(input.low, 0.0);
-  const Tensor ranged = low + (input.high - low) * sigmoid(shaped + kThreshold);
+  Tensor ranged = low + (input.high - low) * sigmoid(shaped + kThreshold);
+  if (input.diagonal != 0) {
+    const Shape& shape = input.type.shape;
+    const Tensor column = iota(shape, shape.rank() - 1);
+    const Tensor scale = cast(column + 1, ranged.dtype()) * input.diagonal;
+    ranged = where(equal(column, iota(shape, shape.rank() - 2)), ranged + scale, ranged);
+  }
   // A sigmoid may round to 1.
   return is_floating(dtype) ? cast(ranged, dtype)
                             : minimum(cast(floor(ranged), dtype), std::ceil(input.high) - 1);

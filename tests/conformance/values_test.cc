@@ -97,7 +97,7 @@ int64_t largest(const Tensors& tensors) {
 
 void expect_many_samples(const OpDef& op) {
   constexpr int64_t kElements = 60000;
-  const Dtype dtype = accepts(op.dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
+  const Dtype dtype = usual_dtype(op);
   for (const Case& it : some(cases_of(op, std::span(&dtype, 1)), 3)) {
     SCOPED_TRACE(to_string(it));
     const Tensors inputs = inputs_of(it);
@@ -127,7 +127,7 @@ void expect_many_samples(const OpDef& op) {
 
 void expect_long_dim(const OpDef& op) {
   constexpr int64_t kLength = 25013;  // a prime, so that no block fits
-  const Dtype dtype = accepts(op.dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kBool;
+  const Dtype dtype = usual_dtype(op);
   for (Case it : cases_of(op, std::span(&dtype, 1))) {
     bool stretched = !it.sample.inputs.empty();
     Types types;

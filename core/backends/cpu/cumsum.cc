@@ -1,4 +1,5 @@
-// argmax, argmin and cumsum along one axis.
+// argmax, argmin and cumulative sums, products, maxima and minima along one axis.
+#include <algorithm>
 #include <limits>
 
 #include "core/backends/cpu/kernels.h"
@@ -92,21 +93,26 @@ Kernel prepare_arg(const KernelRequest& request) {
                      [&]<class T>(T) -> Kernel { return make_arg<T>(request, greatest); });
 }
 
-// Running sums in double, or in int64 that wraps around.
-template <class T>
-Kernel make_cumsum(const KernelRequest& request) {
+// Running sums or products in double, or in int64 that wraps around.
+template <class T, bool product>
+Kernel make_total(const KernelRequest& request) {
   const Geometry n(request);
   return {[n, reverse = request.attrs.flag("reverse")](const KernelMemory& memory) {
     using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
     const T* x = static_cast<const T*>(memory.inputs[0]);
     T* y = static_cast<T*>(memory.outputs[0]);
     for_strips(n, [&](int64_t o, int64_t column, int64_t count) {
-      Sum sums[kColumns] = {};
+      Sum sums[kColumns];
+      std::fill(sums, sums + count, Sum(product ? 1 : 0));
       for (int64_t step = 0; step < n.length; ++step) {
         const int64_t i = reverse ? n.length - 1 - step : step;
         const int64_t at = (o * n.length + i) * n.inner + column;
         for (int64_t j = 0; j < count; ++j) {
-          sums[j] += static_cast<Sum>(x[at + j]);
+          if constexpr (product) {
+            sums[j] *= static_cast<Sum>(x[at + j]);
+          } else {
+            sums[j] += static_cast<Sum>(x[at + j]);
+          }
           if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
             y[at + j] = T(static_cast<float>(sums[j]));
           } else {
@@ -118,9 +124,42 @@ Kernel make_cumsum(const KernelRequest& request) {
   }};
 }
 
-Kernel prepare_cumsum(const KernelRequest& request) {
+template <bool product>
+Kernel prepare_total(const KernelRequest& request) {
   return visit_dtype(request.inputs[0].type.dtype,
-                     [&]<class T>(T) -> Kernel { return make_cumsum<T>(request); });
+                     [&]<class T>(T) -> Kernel { return make_total<T, product>(request); });
+}
+
+// The leader so far and where it stands.
+template <class T, bool greatest>
+Kernel make_leaders(const KernelRequest& request) {
+  const Geometry n(request);
+  return {[n, reverse = request.attrs.flag("reverse")](const KernelMemory& memory) {
+    using V = Comparable<T>;
+    const T* x = static_cast<const T*>(memory.inputs[0]);
+    T* y = static_cast<T*>(memory.outputs[0]);
+    int32_t* places = static_cast<int32_t*>(memory.outputs[1]);
+    for_strips(n, [&](int64_t o, int64_t column, int64_t count) {
+      const int64_t first = (o * n.length + (reverse ? n.length - 1 : 0)) * n.inner + column;
+      for (int64_t step = 0; step < n.length; ++step) {
+        const int64_t i = reverse ? n.length - 1 - step : step;
+        const int64_t at = (o * n.length + i) * n.inner + column;
+        const int64_t before = reverse ? at + n.inner : at - n.inner;
+        for (int64_t j = 0; j < count; ++j) {
+          const bool leads = at == first || beats(static_cast<V>(x[at + j]),
+                                                  static_cast<V>(y[before + j]), greatest);
+          y[at + j] = leads ? x[at + j] : y[before + j];
+          places[at + j] = leads ? static_cast<int32_t>(i) : places[before + j];
+        }
+      }
+    });
+  }};
+}
+
+template <bool greatest>
+Kernel prepare_leaders(const KernelRequest& request) {
+  return visit_dtype(request.inputs[0].type.dtype,
+                     [&]<class T>(T) -> Kernel { return make_leaders<T, greatest>(request); });
 }
 
 }  // namespace
@@ -128,7 +167,10 @@ Kernel prepare_cumsum(const KernelRequest& request) {
 void register_scan() {
   register_kernel(Backend::kCpu, "argmax", {.prepare = prepare_arg<true>});
   register_kernel(Backend::kCpu, "argmin", {.prepare = prepare_arg<false>});
-  register_kernel(Backend::kCpu, "cumsum", {.prepare = prepare_cumsum, .in_place = {{0, 0}}});
+  register_kernel(Backend::kCpu, "cumsum", {.prepare = prepare_total<false>, .in_place = {{0, 0}}});
+  register_kernel(Backend::kCpu, "cumprod", {.prepare = prepare_total<true>, .in_place = {{0, 0}}});
+  register_kernel(Backend::kCpu, "cummax", {.prepare = prepare_leaders<true>});
+  register_kernel(Backend::kCpu, "cummin", {.prepare = prepare_leaders<false>});
 }
 
 }  // namespace mstrain::cpu

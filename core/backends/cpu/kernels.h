@@ -11,7 +11,7 @@ void register_copy();
 void register_movement();
 void register_source();
 void register_reduce();
-void register_scan();  // argmax, argmin, cumsum
+void register_scan();  // argmax, argmin, cumulative ones
 void register_dot_general();
 void register_index();
 void register_sort();
@@ -26,6 +26,10 @@ void register_attention_grad();
 void register_adamw();
 void register_rounding();
 void register_adamw_stored();
+void register_linalg();
+void register_decompositions();
+void register_fft();
+void register_search();
 
 // A dense copy of a view, in its own type or in another one.
 Kernel copy_kernel(const ViewType& view, int threads);

@@ -26,6 +26,10 @@ void register_cpu_kernels() {
   cpu::register_adamw();
   cpu::register_rounding();
   cpu::register_adamw_stored();
+  cpu::register_linalg();
+  cpu::register_decompositions();
+  cpu::register_fft();
+  cpu::register_search();
 }
 
 }  // namespace mstrain

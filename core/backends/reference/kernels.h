@@ -40,5 +40,8 @@ void register_convolution();
 void register_pooling();
 void register_random();
 void register_rounding();
+void register_linalg();
+void register_decompositions();
+void register_fft();
 
 }  // namespace mstrain::reference

@@ -76,6 +76,21 @@ void run_concat(const Call& call) {
   }
 }
 
+void run_diagonal(const Call& call) {
+  const auto a = static_cast<int>(call.attrs.integer("axis1"));
+  const auto b = static_cast<int>(call.attrs.integer("axis2"));
+  const int64_t offset = call.attrs.integer("offset");
+  for_each_index(call.out[0].shape(), [&](const Shape& index, int64_t) {
+    Shape from = call.in[0].shape();
+    for (int d = 0, next = 0; d < from.rank(); ++d) {
+      from[d] = d == a   ? index.back() + std::max<int64_t>(0, -offset)
+                : d == b ? index.back() + std::max<int64_t>(0, offset)
+                         : index[next++];
+    }
+    call.out[0].copy_at(index, call.in[0], from);
+  });
+}
+
 void run_split(const Call& call) {
   const int axis = axis_of(call);
   int64_t offset = 0;
@@ -123,6 +138,7 @@ void register_movement() {
   define<run_slice>("slice");
   define<run_pad>("pad");
   define<run_concat>("concat");
+  define<run_diagonal>("diagonal");
   define<run_split>("split");
   define<run_flip>("flip");
   define<run_full>("full");

@@ -121,6 +121,57 @@ void run_cumsum(const Call& call) {
   });
 }
 
+void run_cumprod(const Call& call) {
+  const Elements& x = call.in[0];
+  const int axis = static_cast<int>(call.attrs.integer("axis"));
+  const bool reverse = call.attrs.flag("reverse");
+  for_each_index(x.shape(), [&](const Shape& index, int64_t position) {
+    double number = 1;
+    int64_t integer = 1;
+    for (int64_t step = 0; step <= (reverse ? x.dim(axis) - 1 - index[axis] : index[axis]);
+         ++step) {
+      Shape from = index;
+      from[axis] = reverse ? x.dim(axis) - 1 - step : step;
+      if (is_floating(x.dtype())) {
+        number *= x.number_at(from);
+      } else {
+        integer = scalar::mul(integer, x.integer_at(from));
+      }
+    }
+    if (is_floating(x.dtype())) {
+      call.out[0].set(position, number);
+    } else {
+      call.out[0].set_integer(position, integer);
+    }
+  });
+}
+
+void run_cumulative_extremum(const Call& call) {
+  const Elements& x = call.in[0];
+  const int axis = static_cast<int>(call.attrs.integer("axis"));
+  const bool reverse = call.attrs.flag("reverse");
+  const bool greatest = call.op.name == "cummax";
+  for_each_index(x.shape(), [&](const Shape& index, int64_t position) {
+    Shape leader = index;
+    leader[axis] = reverse ? x.dim(axis) - 1 : 0;
+    while (true) {
+      Shape next = leader;
+      bool better = false;
+      while (!better && next[axis] != index[axis]) {
+        next[axis] += reverse ? -1 : 1;
+        better = is_floating(x.dtype()) ? beats(x.number_at(next), x.number_at(leader), greatest)
+                                        : beats(x.integer_at(next), x.integer_at(leader), greatest);
+      }
+      if (!better) {
+        break;
+      }
+      leader = next;
+    }
+    call.out[0].copy_at(index, x, leader);
+    call.out[1].set_integer(position, leader[axis]);
+  });
+}
+
 void run_sum_squares(const Call& call) {
   double total = 0;
   for (int64_t i = 0; i < call.in[0].count(); ++i) {
@@ -139,6 +190,9 @@ void register_reductions() {
   define<run_arg>("argmax");
   define<run_arg>("argmin");
   define<run_cumsum>("cumsum");
+  define<run_cumprod>("cumprod");
+  define<run_cumulative_extremum>("cummax");
+  define<run_cumulative_extremum>("cummin");
   define<run_sum_squares>("sum_squares");
 }
 

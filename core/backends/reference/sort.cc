@@ -64,9 +64,33 @@ void run_topk(const Call& call) {
                 &call.out[1]);
 }
 
+// How many elements of the row come before the value, equal ones among them where they do.
+void run_searchsorted(const Call& call) {
+  const Elements& sorted = call.in[0];
+  const Elements& values = call.in[1];
+  const bool after_equals = call.attrs.flag("after_equals");
+  const int last = sorted.rank() - 1;
+  const auto counts = [&](auto element, auto value) {
+    return after_equals ? !before(value, element, false) : before(element, value, false);
+  };
+  for_each_index(values.shape(), [&](const Shape& index, int64_t position) {
+    int64_t place = 0;
+    Shape at = index;
+    for (int64_t j = 0; j < sorted.dim(last); ++j) {
+      at[last] = j;
+      const bool counted = is_floating(sorted.dtype())
+                               ? counts(sorted.number_at(at), values.number(position))
+                               : counts(sorted.integer_at(at), values.integer(position));
+      place += counted ? 1 : 0;
+    }
+    call.out[0].set_integer(position, place);
+  });
+}
+
 }  // namespace
 
 void register_sort() {
+  define<run_searchsorted>("searchsorted");
   define<run_sort>("sort");
   define<run_sort>("argsort");
   define<run_topk>("topk");

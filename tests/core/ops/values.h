@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
+#include <limits>
 
 #include "core/base/rng.h"
 #include "core/ops/build.h"
@@ -36,6 +37,9 @@ class OnReference : public ::testing::Test {
   Context context_{.backend = Backend::kReference};
   ContextScope scope_{context_};
 };
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 inline Tensor f64(std::initializer_list<double> values, const Shape& shape) {
   return reshape(vector(values, Dtype::kF64), shape);

@@ -1,0 +1,120 @@
+// Products, maxima and minima of the elements up to each place. (Sums: reduce.cc.)
+#include <array>
+
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/index.h"
+#include "core/ops/reduce.h"
+
+namespace mstrain {
+namespace {
+
+constexpr SourceLocation kHere = SourceLocation::current();
+
+int axis_in(const Attrs& attrs) { return static_cast<int>(attrs.integer("axis")); }
+
+Types infer_product(std::span<const TensorType> in, const Attrs& attrs) {
+  expect_inputs(in, 1);
+  normal_axis(attrs.integer("axis"), in[0].shape.rank());
+  attrs.flag("reverse");
+  if (in[0].dtype == Dtype::kBool) {
+    throw ShapeError("is not defined for bool", "convert it with cast()");
+  }
+  return {in[0]};
+}
+
+Types infer_extremum(std::span<const TensorType> in, const Attrs& attrs) {
+  infer_product(in, attrs);
+  return {in[0], {Dtype::kI32, in[0].shape}};
+}
+
+// Each product, times the sum of t / x so far. Up to a single zero only its own term is left, after a second one none.
+Tensors jvp_product(const Application& node, std::span<const Tensor> t) {
+  const Tensor& x = node.inputs[0];
+  const int axis = axis_in(node.attrs);
+  const bool reverse = node.attrs.flag("reverse");
+  const Tensor zero = equal(x, 0);
+  const Tensor zeros = cumsum(cast(zero, Dtype::kI32), axis, reverse);
+  const Tensor rest = where(zero, 1, x);
+  const Tensor product = cumprod(rest, axis, reverse);
+  const Tensor terms = cumsum(t[0] / rest, axis, reverse);
+  const Tensor term = cumsum(where(zero, t[0], 0), axis, reverse);
+  return {product * where(equal(zeros, 0), terms, where(equal(zeros, 1), term, 0))};
+}
+
+Tensors jvp_extremum(const Application& node, std::span<const Tensor> t) {
+  return {take_along(t[0], node.outputs[1], axis_in(node.attrs)), Tensor()};
+}
+
+Tensors vjp_extremum(const Application& node, std::span<const Tensor> ct) {
+  return {ct[0].defined() ? scatter_add_along(zeros_like(node.inputs[0]), node.outputs[1], ct[0],
+                                              axis_in(node.attrs))
+                          : Tensor()};
+}
+
+Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+              std::span<const bool>, int64_t) {
+  return apply(op, in, attrs.with("axis", attrs.integer("axis") + 1), kHere);
+}
+
+Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const Attrs&) {
+  return elementwise_cost(in, out, 1);
+}
+
+std::vector<Sample> samples(Dtype t, double low, bool distinct) {
+  const auto sample = [&](const Shape& shape, int64_t axis, bool reverse) {
+    return Sample{{{{t, shape}, low, 2, distinct}}, {{"axis", axis}, {"reverse", reverse}}};
+  };
+  return {sample({9}, 0, false), sample({3, 5, 2}, 1, true), sample({4, 17}, 1, false),
+          sample({2, 0}, 1, false)};
+}
+std::vector<Sample> samples_product(Dtype t) { return samples(t, 0.5, false); }
+std::vector<Sample> samples_extremum(Dtype t) { return samples(t, -2, is_floating(t)); }
+
+constexpr OpDef extremum(std::string_view name) {
+  return {.name = name,
+          .kind = OpKind::kIndex,
+          .dtypes = DtypeClass::kNumeric,
+          .infer = infer_extremum,
+          .jvp = jvp_extremum,
+          .vjp = vjp_extremum,
+          .batch = batch,
+          .cost = cost,
+          .samples = samples_extremum,
+          .smooth = false};
+}
+
+constexpr OpDef kDefs[] = {{.name = "cumprod",
+                            .kind = OpKind::kReduce,
+                            .dtypes = DtypeClass::kNumeric,
+                            .infer = infer_product,
+                            .jvp = jvp_product,
+                            .batch = batch,
+                            .cost = cost,
+                            .samples = samples_product,
+                            .precision = Precision::kWide},
+                           extremum("cummax"),
+                           extremum("cummin")};
+
+Tensors along(const OpDef& op, const Arg& x, int axis, bool reverse) {
+  return apply(op, std::array{x.tensor()},
+               {{"axis", int64_t{axis_of(x, axis, op.name)}}, {"reverse", reverse}}, x.where());
+}
+
+}  // namespace
+
+std::span<const OpDef> cumulative_ops() { return kDefs; }
+
+Tensor cumprod(const Arg& x, int axis, bool reverse) {
+  return along(kDefs[0], x, axis, reverse)[0];
+}
+Extremum cummax(const Arg& x, int axis, bool reverse) {
+  const Tensors results = along(kDefs[1], x, axis, reverse);
+  return {results[0], results[1]};
+}
+Extremum cummin(const Arg& x, int axis, bool reverse) {
+  const Tensors results = along(kDefs[2], x, axis, reverse);
+  return {results[0], results[1]};
+}
+
+}  // namespace mstrain
