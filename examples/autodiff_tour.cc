@@ -4,14 +4,7 @@
 
 #include <cmath>
 
-#include "core/ops/elementwise.h"
-#include "core/ops/matmul.h"
-#include "core/ops/reduce.h"
-#include "core/ops/shape.h"
-#include "core/tensor/host.h"
-#include "core/tensor/jit.h"
-#include "core/transform/jacobian.h"
-#include "core/transform/vmap.h"
+#include "core/mstrain.h"
 
 using namespace mstrain;
 
@@ -54,7 +47,7 @@ int main() {
   show("  third derivative", grad(grad(grad(cube)))(two), {6});
 
   // In eager mode the function runs on values, so that it may branch on them.
-  const auto branching = [](const Tensor& x) { return item(x) > 0 ? sin(x) : -x; };
+  const auto branching = [](const Tensor& x) { return x > 0 ? sin(x) : -x; };
   show("x > 0 ? sin x : -x, derivative at 2", grad(branching)(two), {std::cos(2.0)});
   show("  and at -2", grad(branching)(-two), {-1});
 

@@ -8,16 +8,7 @@
 #include <exception>
 #include <memory>
 
-#include "core/data/image_loader.h"
-#include "core/nn/layers.h"
-#include "core/ops/elementwise.h"
-#include "core/ops/reduce.h"
-#include "core/ops/shape.h"
-#include "core/optim/optimizer.h"
-#include "core/optim/schedule.h"
-#include "core/tensor/host.h"
-#include "core/tensor/jit.h"
-#include "core/transform/grad.h"
+#include "core/mstrain.h"
 
 using namespace mstrain;
 
