@@ -42,12 +42,28 @@ Tensor sinc_slope(T x) {
 
 Tensor quick_gelu_slope(T x, T t) {
   const Tensor s = sigmoid(scalar::kQuickGelu * x);
-  return t * s * (1 + scalar::kQuickGelu * x * (1 - s));
+  return t * s * (1 + scalar::kQuickGelu * within(x, 80) * (1 - s));
 }
 
 Tensor mish_slope(T x, T t) {
   const Tensor s = tanh(softplus(x));
-  return t * (s + x * sigmoid(x) * (1 - s * s));
+  return t * (s + within(x, 80) * sigmoid(x) * (1 - s * s));
+}
+
+// y / (x² + y²), in units of the larger magnitude, so that nothing overflows; 0 at the origin and at infinity.
+Tensor angle_slope(T x, T y) {
+  const Tensor larger = maximum(abs(x), abs(y));
+  const Tensor plain = logical_and(larger > 0, isfinite(larger));
+  const Tensor unit = where(plain, larger, 1);
+  const Tensor a = where(plain, x, 1) / unit;
+  const Tensor b = where(plain, y, 0) / unit;
+  return b / ((a * a + b * b) * unit);
+}
+
+// x of a length z: its sign where it is infinite, 0 where nothing has a length.
+Tensor share_of(T x, T z) {
+  const Tensor far = isinf(x);
+  return where(far, sign(x), where(far, 0, x) / where(equal(z, 0), 1, z));
 }
 
 // gelu''(x) = φ(x) (2 - x²)
