@@ -147,7 +147,9 @@ TEST_P(LayoutOfOp, StridedInputsEqualDenseOnes) {
         }
       }
       for (size_t i = 0; i < inputs.size(); ++i) {
-        for (int axis = 0; axis < inputs[i].rank(); ++axis) {
+        // A matrix that repeats a row is singular.
+        const int matrix = it.sample.inputs[i].diagonal != 0 ? 2 : 0;
+        for (int axis = 0; axis < inputs[i].rank() - matrix; ++axis) {
           if (inputs[i].dim(axis) > 1) {
             expect_same_repeated(it, inputs, i, axis);
           }

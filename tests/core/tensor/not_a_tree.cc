@@ -1,4 +1,5 @@
 // Programs that do not compile, one for each CASE; messages_test.py reads what the compiler says of them.
+#include "core/ops/elementwise.h"
 #include "core/tensor/jit.h"
 #include "core/transform/grad.h"
 
