@@ -56,7 +56,9 @@ TrainData table_data(int64_t broken) {
   data.training = [broken](uint64_t, int64_t rows, int64_t first) {
     return std::make_unique<Ids>(rows, first, broken);
   };
-  data.evaluation = [](int64_t rows, int64_t) { return std::make_unique<Ids>(rows, 0, -1); };
+  data.evaluation.front().first = [](int64_t rows, int64_t) {
+    return std::make_unique<Ids>(rows, 0, -1);
+  };
   return data;
 }
 
