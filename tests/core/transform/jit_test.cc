@@ -155,7 +155,7 @@ TEST(Jit, AFailedRunLosesWhatWasGivenAwayAndNothingElse) {
   Tensor given = copy(held);
   const Buffer memory = given.buffer();
   EXPECT_THROW(f(std::move(given), ids(7)), Error);
-  EXPECT_FALSE(given);
+  EXPECT_FALSE(given.defined());
   EXPECT_TRUE(memory.unique());  // the program holds on to nothing
   EXPECT_THAT(to_doubles(earlier.first), ElementsAre(2, 4, 6));
   EXPECT_THAT(to_doubles(earlier.second), ElementsAre(4));

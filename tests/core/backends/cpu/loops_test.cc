@@ -6,11 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <set>
 #include <vector>
 
 #include "core/base/rng.h"
 #include "core/ops/block_code.h"
+#include "core/ops/elementwise.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -119,9 +119,8 @@ TEST(Loops, AnElementIsTheSameWhereverItStands) {
       std::vector<float> together(static_cast<size_t>(kCount)), alone(together);
       const void* const inputs[2] = {x.data(), y.data()};
       row.f32(kCount, inputs, together.data());
-      const std::set<std::string_view> comparisons{"equal",      "not_equal", "less",
-                                                   "less_equal", "greater",   "greater_equal"};
-      const bool is_bool = comparisons.contains(row.name);
+      const ElementwiseOp* op = elementwise_op(*find_op(row.name));
+      const bool is_bool = op->kind == ElementwiseOp::Kind::kComparison;
       const size_t out_size = is_bool ? 1 : sizeof(float);
       for (int64_t at = 0; at < kCount; ++at) {
         const void* const single[2] = {x.data() + at, y.data() + at};
