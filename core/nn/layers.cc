@@ -30,7 +30,8 @@ Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOp
         options.in_dims);
   const Shape in = dims(x.shape(), leading, x.rank());
   const Init weight_init = options.weight_init.value_or(fan_in_uniform(in.elements()));
-  const Tensor weight = p.get("weight", joined(in, out), weight_init);
+  const Tensor weight =
+      p.get("weight", options.out_first ? joined(out, in) : joined(in, out), weight_init);
   // Every dim keeps its letter: rows, what is summed over, what comes out.
   const auto letters = [](char first, int count) {
     std::string result;
@@ -42,7 +43,8 @@ Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOp
   const std::string row = letters('a', leading);
   const std::string from = letters('k', options.in_dims);
   const std::string to = letters('A', out.rank());
-  const Tensor y = dot_general(x, weight, {row + from, from + to, row + to});
+  const Tensor y =
+      dot_general(x, weight, {row + from, options.out_first ? to + from : from + to, row + to});
   if (!options.bias) {
     return y;
   }

@@ -17,11 +17,13 @@ namespace mstrain {
 struct LinearOptions {
   int in_dims = 1;  // how many of the last dims of x are summed over
   bool bias = true;
+  bool out_first = false;           // weight is [out..., in...], as PyTorch stores it
   std::optional<Init> weight_init;  // fan_in_uniform
   std::optional<Init> bias_init;    // as the weight's where that is not given, else zeros
 };
 
-// x[..., in...] -> [..., out...], one matrix product. weight is [in..., out...]: logical dims, such as heads, stay apart.
+// x[..., in...] -> [..., out...], one matrix product. weight is [in..., out...], or with `out_first` [out..., in...]: logical
+// dims, such as heads, stay apart.
 Tensor linear(const Params& p, const Tensor& x, const Shape& out,
               const LinearOptions& options = {});
 

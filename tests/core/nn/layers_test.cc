@@ -59,6 +59,19 @@ TEST(Linear, SumsOverSeveralDims) {
   expect_near(layer(p, x), matmul(reshape(x, {2, 5, 12}), reshape(*p.find("weight"), {12, 6})));
 }
 
+TEST(Linear, ReadsAWeightWhoseOutputsComeFirst) {
+  const Tensor x = random_tensor({2, 5, 3, 4}, 1);
+  const auto layer = [&](const Params& p, const Tensor& x) {
+    return linear(p, x, {6, 7}, {.in_dims = 2, .bias = false, .out_first = true});
+  };
+  const auto specs = declare(layer, x);
+  EXPECT_THAT(names_of(specs), ElementsAre("weight [6, 7, 3, 4] decayed"));
+  const Params p = random_params(specs, 3);
+  const Tensor expected =
+      matmul(reshape(x, {2, 5, 12}), reshape(*p.find("weight"), {42, 12}), {.transpose_b = true});
+  expect_near(layer(p, x), reshape(expected, {2, 5, 6, 7}));
+}
+
 TEST(Linear, TakesAVector) {
   const Tensor x = f64({1, 2});
   Params p;
