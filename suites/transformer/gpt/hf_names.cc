@@ -3,118 +3,19 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "suites/transformer/hf/config_reader.h"
 
 namespace mstrain::gpt {
 namespace {
 
-// Names that Hugging Face has for an activation; the first one is ours.
-struct ActivationNames {
-  Activation activation;
-  std::vector<std::string> names;
-};
-const std::vector<ActivationNames>& activation_names() {
-  static const std::vector<ActivationNames> table{
-      {Activation::kGelu, {"gelu", "gelu_python"}},
-      {Activation::kGeluNew,
-       {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"}},
-      {Activation::kRelu, {"relu"}},
-      {Activation::kSilu, {"silu", "swish"}},
-      {Activation::kTanh, {"tanh"}}};
-  return table;
-}
-
-constexpr int64_t kMostOfAnything = int64_t{1} << 28;  // products of two of them overflow nowhere
-
-struct FieldReader {
-  const Json& json;
-  std::string_view source;
-
-  // The value under `key` or the other name that Hugging Face's GPT2Config has for it; null where there is none.
-  const Json* find(const char* key) const {
-    for (const auto& [name, other] : {std::pair("n_positions", "max_position_embeddings"),
-                                      {"n_embd", "hidden_size"},
-                                      {"n_layer", "num_hidden_layers"},
-                                      {"n_head", "num_attention_heads"}}) {
-      if (key == std::string_view(name) && !json.contains(name) && json.contains(other)) {
-        return &json[other];
-      }
-    }
-    const auto found = json.find(key);
-    return found == json.end() ? nullptr : &*found;
-  }
-  int64_t count(const char* key, int64_t otherwise) const {
-    const Json* value = find(key);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    check(value->is_number_integer() && *value > 0 && *value < kMostOfAnything,
-          "{}: {} is {}, not a positive integer below 2^28", source, key, value->dump());
-    return value->get<int64_t>();
-  }
-  double number(const char* key, double otherwise) const {
-    const Json* value = find(key);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    check(value->is_number(), "{}: {} is {}, not a number", source, key, value->dump());
-    return value->get<double>();
-  }
-  bool flag(const char* key, bool otherwise) const {
-    const Json* value = find(key);
-    if (value == nullptr) {
-      return otherwise;
-    }
-    check(value->is_boolean(), "{}: {} is {}, not true or false", source, key, value->dump());
-    return value->get<bool>();
-  }
-  double probability(const char* key) const {
-    const double value = number(key, 0.1);
-    check(value >= 0 && value < 1, "{}: {} is {}, not in [0, 1)", source, key, value);
-    return value;
-  }
-};
-
-Activation activation_of(const FieldReader& field) {
-  const Json* found = field.find("activation_function");
-  if (found == nullptr) {
-    return Activation::kGeluNew;
-  }
-  check(found->is_string(), "{}: activation_function is {}, not a name", field.source,
-        found->dump());
-  const std::string name = found->get<std::string>();
-  std::vector<std::string> known;
-  std::string list;
-  for (const ActivationNames& row : activation_names()) {
-    if (std::find(row.names.begin(), row.names.end(), name) != row.names.end()) {
-      return row.activation;
-    }
-    list += (list.empty() ? "" : ", ") + row.names.front();
-    known.insert(known.end(), row.names.begin(), row.names.end());
-  }
-  const std::string meant = did_you_mean(name, known);
-  fail("{}: activation_function {} is unknown{}", field.source, name,
-       meant.empty() ? "; known are " + list : meant);
-}
-
-// Whether a key of config.json says what our own configuration says already, or where the file came from.
-bool is_replaced(const std::string& key) {
-  static constexpr std::string_view kKeys[] = {
-      "_name_or_path",     "transformers_version",    "torch_dtype", "architectures",
-      "hidden_size",       "max_position_embeddings", "n_ctx",       "num_attention_heads",
-      "num_hidden_layers", "quantization_config",     "auto_map"};
-  return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
-}
-
-void refuse_other_models(const FieldReader& field) {
-  const Json* type = field.find("model_type");
-  check(type != nullptr, "{}: model_type is missing", field.source);
-  check(*type == "gpt2", "{}: model_type is {}, not gpt2", field.source, type->dump());
-  check(!field.flag("add_cross_attention", false),
-        "{}: add_cross_attention is true; cross-attention is not part of a GPT", field.source);
-  for (const char* key : {"quantization_config", "pruned_heads"}) {
-    const Json* value = field.find(key);
-    check(value == nullptr || value->empty(), "{}: {} is not supported", field.source, key);
-  }
+// The other names of keys that GPT2Config has.
+hf::ConfigReader reader_of(const Json& json, std::string_view source) {
+  return {json,
+          source,
+          {{"n_positions", "max_position_embeddings"},
+           {"n_embd", "hidden_size"},
+           {"n_layer", "num_hidden_layers"},
+           {"n_head", "num_attention_heads"}}};
 }
 
 }  // namespace
@@ -185,18 +86,18 @@ OrderedJson hf_config(const GptConfig& config, const Json& source) {
       json[key] = *found;
     }
   }
-  for (const auto& [key, value] : source.items()) {
-    if (!json.contains(key) && !is_replaced(key)) {
-      json[key] = value;
-    }
-  }
+  hf::take_over(json, source,
+                {"hidden_size", "max_position_embeddings", "n_ctx", "num_attention_heads",
+                 "num_hidden_layers"});
   return json;
 }
 
 GptConfig config_from_hf(const Json& json, std::string_view source) {
-  check(json.is_object(), "{}: is no configuration of a model", source);
-  const FieldReader field{json, source};
-  refuse_other_models(field);
+  const hf::ConfigReader field = reader_of(json, source);
+  field.expect_model_type("gpt2");
+  check(!field.flag("add_cross_attention", false),
+        "{}: add_cross_attention is true; cross-attention is not part of a GPT", source);
+  field.refuse({"quantization_config", "pruned_heads"});
   field.flag("reorder_and_upcast_attn", false);
 
   GptConfig config;
@@ -208,16 +109,15 @@ GptConfig config_from_hf(const Json& json, std::string_view source) {
   if (const Json* inner = field.find("n_inner"); inner != nullptr && !inner->is_null()) {
     config.ffn_hidden_size = field.count("n_inner", 1);
   }
-  config.activation = activation_of(field);
+  config.activation = field.activation("activation_function", Activation::kGeluNew);
   config.scale_attn_weights = field.flag("scale_attn_weights", true);
   config.scale_attn_by_inverse_layer_idx = field.flag("scale_attn_by_inverse_layer_idx", false);
-  config.norm.eps = field.number("layer_norm_epsilon", 1e-5);
-  check(config.norm.eps > 0, "{}: layer_norm_epsilon is {}, not above 0", source, config.norm.eps);
+  config.norm.eps = field.positive("layer_norm_epsilon", 1e-5);
   config.init.std = field.number("initializer_range", 0.02);
   check(config.init.std >= 0, "{}: initializer_range is {}, not at least 0", source,
         config.init.std);
-  config.dropout = {field.probability("resid_pdrop"), field.probability("attn_pdrop"),
-                    field.probability("embd_pdrop")};
+  config.dropout = {field.probability("resid_pdrop", 0.1), field.probability("attn_pdrop", 0.1),
+                    field.probability("embd_pdrop", 0.1)};
   config.tie_embeddings = field.flag("tie_word_embeddings", true);
   check(config.hidden_size % config.num_attention_heads == 0,
         "{}: n_head {} does not divide n_embd {}", source, config.num_attention_heads,
