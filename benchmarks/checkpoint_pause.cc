@@ -16,8 +16,7 @@
 #include "core/tensor/host.h"
 #include "core/train/saver.h"
 #include "core/train/session.h"
-#include "suites/transformer/gpt/run_config.h"
-#include "suites/transformer/gpt/task.h"
+#include "suites/transformer/gpt/gpt_run.h"
 
 namespace mstrain {
 namespace {
@@ -87,7 +86,7 @@ class TimedSaver final : public Callback {
 };
 
 struct Setting {
-  gpt::GptRunConfig config;
+  gpt::GptRun config;
   TrainTask task;
   TrainData data;
   std::string folder;
@@ -171,8 +170,8 @@ int run(int argc, char** argv) {
                              width, layers, width / 64, 3 * kInterval, kInterval),
                  "checkpoint_pause");
   Setting setting;
-  setting.config = gpt::read_run_config(tree);
-  setting.task = gpt::make_task(setting.config);
+  setting.config.read(tree);
+  setting.task = setting.config.task();
   setting.data.training = [](uint64_t, int64_t rows, int64_t) {
     return std::make_unique<RandomTokens>(rows, 64, 8192);
   };

@@ -10,8 +10,7 @@
 
 #include "core/base/config.h"
 #include "core/train/session.h"
-#include "suites/transformer/gpt/run_config.h"
-#include "suites/transformer/gpt/task.h"
+#include "suites/transformer/gpt/gpt_run.h"
 
 namespace mstrain {
 namespace {
@@ -39,8 +38,9 @@ int run(int argc, char** argv) {
     const std::vector<std::string> overrides{"model.num_layers=" + std::to_string(layers),
                                              "fusion.level=" + level};
     apply_overrides(tree, overrides);
-    const gpt::GptRunConfig config = gpt::read_run_config(tree);
-    const TrainTask task = gpt::make_task(config);
+    gpt::GptRun config;
+    config.read(tree);
+    const TrainTask task = config.task();
     const Context context = make_context(config.train);
     const ContextScope scope(context);
     std::vector<double> times;

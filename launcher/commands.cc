@@ -11,7 +11,7 @@
 #include "core/train/run_directory.h"
 #include "launcher/inspect.h"
 #include "launcher/version.h"
-#include "suites/transformer/gpt/run.h"
+#include "suites/run/run.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -94,7 +94,7 @@ std::string checked_change(const std::string& text) {
 int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> config;
   bool is_dry = false;
-  gpt::DryRun dry;
+  DryRun dry;
   SessionStart start;
   std::vector<std::string> changes;
   bool prints = false;
@@ -141,17 +141,17 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   }
   start.command = {"mstrain"};
   start.command.insert(start.command.end(), arguments.begin(), arguments.end());
-  const gpt::RunRequest request{real_files(), load_config(*config, *overrides), stop, stdout,
-                                std::move(start)};
+  const RunRequest request{real_files(), load_config(*config, *overrides), stop, stdout,
+                           std::move(start)};
   if (prints) {
-    fmt::print("{}", to_yaml(gpt::resolved_config(request.files, request.tree)));
+    fmt::print("{}", to_yaml(resolved_config(request.files, request.tree)));
     return kDone;
   }
   if (is_dry) {
-    gpt::dry_run(request, dry);
+    dry_run(request, dry);
     return kDone;
   }
-  return gpt::run(request) == Outcome::kInterrupted ? kInterrupted : kDone;
+  return run(request) == Outcome::kInterrupted ? kInterrupted : kDone;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "launcher/commands.h"
+#include "suites/all.h"
 
 namespace {
 
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   const std::atomic<bool>& stop = mstrain::catch_interrupts();
   try {
     mstrain::isa();  // a machine that will not do says so before anything begins
+    mstrain::add_all_models();
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     return mstrain::launcher::run_command_line(arguments, stop);
   } catch (const mstrain::ConfigError& error) {

@@ -7,9 +7,9 @@
 #include "core/train/numbers.h"
 #include "core/train/run_directory.h"
 #include "launcher/commands.h"
-#include "suites/transformer/gpt/export.h"
-#include "suites/transformer/gpt/forward.h"
-#include "suites/transformer/gpt/run.h"
+#include "suites/run/export.h"
+#include "suites/run/forward.h"
+#include "suites/run/run.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -22,8 +22,8 @@ constexpr const char* kModelHelp =
 int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   std::optional<std::string> checkpoint;
   std::optional<double> temperature;
-  gpt::GenerateRequest request;
-  gpt::SamplingOptions& sampling = request.sampling;
+  GenerateRequest request;
+  SamplingOptions& sampling = request.sampling;
   const std::vector<Option> options{
       text_option("--checkpoint", "DIR", checkpoint, kModelHelp),
       text_option("--model", "DIR", checkpoint, "the same"),
@@ -69,11 +69,11 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
     sampling.temperature = temperature.value_or(1);
   }
   try {
-    gpt::check_sampling(sampling);
+    check_sampling(sampling);
   } catch (const Error& error) {
     throw ConfigError(fmt::format("--{}", error.what()));
   }
-  gpt::generate(real_files(), request, stdout);
+  mstrain::generate(real_files(), request, stdout);
   return kDone;
 }
 
@@ -106,7 +106,7 @@ int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   if (!config) {
     throw ConfigError(fmt::format("--config FILE is missing: {} lies in no run directory", folder));
   }
-  gpt::evaluate_checkpoint({files, load_config(*config, *overrides), stop, stdout}, folder);
+  evaluate_checkpoint({files, load_config(*config, *overrides), stop, stdout}, folder);
   return stop ? kInterrupted : kDone;
 }
 
@@ -114,7 +114,7 @@ int forward(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   std::optional<std::string> model;
   std::optional<std::string> input;
   std::optional<std::string> output;
-  gpt::ForwardRequest request;
+  ForwardRequest request;
   const std::vector<Option> options{
       text_option("--model", "DIR", model, kModelHelp),
       text_option("--checkpoint", "DIR", model, "the same"),
@@ -127,7 +127,7 @@ int forward(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   request.model = required(model, "--model DIR");
   request.input = required(input, "--input FILE");
   request.output = required(output, "--output FILE");
-  gpt::forward(real_files(), request);
+  mstrain::forward(real_files(), request);
   return kDone;
 }
 
@@ -143,7 +143,7 @@ int export_weights(const Usage& usage, Arguments arguments, const std::atomic<bo
   }
   FileSystem& files = real_files();
   const std::string& folder = required(output, "--output DIR");
-  gpt::export_model(files, required(model, "--checkpoint DIR"), folder);
+  export_model(files, required(model, "--checkpoint DIR"), folder);
   for (const std::string& name : files.list(folder)) {
     const std::string path = join_path(folder, name);
     fmt::print("{}: {} bytes\n", path, grouped(static_cast<int64_t>(files.file_size(path))));

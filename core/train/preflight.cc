@@ -1,6 +1,7 @@
 #include "core/train/preflight.h"
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/train/machine.h"
 
 namespace mstrain {
@@ -13,6 +14,12 @@ bool moves_by_its_rate(OptimizerType type) {
 }
 
 }  // namespace
+
+void warn_of(const Findings& findings) {
+  for (const std::string& finding : findings) {
+    log_warning("{}", finding);
+  }
+}
 
 void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& findings) {
   const auto find = [&](const char* key, const std::string& what) {

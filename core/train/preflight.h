@@ -12,6 +12,9 @@ namespace mstrain {
 // Each finding is a line that begins with the key it is about, with its place where `tree` is what `config` was read from.
 using Findings = std::vector<std::string>;
 
+// Writes each to the log.
+void warn_of(const Findings& findings);
+
 // Keys that are allowed and still make no sense together, or on this machine.
 void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& findings);
 

@@ -23,8 +23,8 @@ struct Row {
 
 class Continuation {
  public:
-  Continuation(Decoder& decoder, const Params& params, const ContinueOptions& options,
-               int64_t known, const OnToken& on_token)
+  Continuation(Decoder& decoder, const Params& params, const WriteOptions& options, int64_t known,
+               const OnToken& on_token)
       : decoder_(decoder),
         params_(params),
         options_(options),
@@ -104,7 +104,7 @@ class Continuation {
 
   Decoder& decoder_;
   const Params& params_;
-  const ContinueOptions& options_;
+  const WriteOptions& options_;
   size_t known_;
   const OnToken& on_token_;
   size_t longest_;
@@ -115,7 +115,7 @@ class Continuation {
 
 std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
                                                   std::span<const std::vector<int32_t>> prompts,
-                                                  const ContinueOptions& options, int64_t known,
+                                                  const WriteOptions& options, int64_t known,
                                                   const OnToken& on_token) {
   check_sampling(options.sampling);
   return Continuation(decoder, params, options, known, on_token).run(prompts);
@@ -124,9 +124,9 @@ std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params
 Generator::Generator(Gpt model, std::shared_ptr<const Tokenizer> tokenizer, Execution execution)
     : decoder_(std::move(model), execution), tokenizer_(std::move(tokenizer)) {}
 
-std::vector<std::string> Generator::generate(
-    const Params& params, std::span<const std::string> prompts, const ContinueOptions& options,
-    const std::function<void(size_t row, std::string_view)>& on_text) {
+std::vector<std::string> Generator::generate(const Params& params,
+                                             std::span<const std::string> prompts,
+                                             const WriteOptions& options, const OnText& on_text) {
   std::vector<std::vector<int32_t>> ids;
   for (const std::string& prompt : prompts) {
     ids.push_back(tokenizer_->encode(prompt.empty() ? "\n" : prompt));

@@ -7,16 +7,10 @@
 
 #include "core/data/tokenizer.h"
 #include "core/runtime/context.h"
+#include "suites/run/text_writer.h"
 #include "suites/transformer/gpt/decoder.h"
-#include "suites/transformer/gpt/sampling.h"
 
 namespace mstrain::gpt {
-
-struct ContinueOptions {
-  int64_t tokens = 0;  // at most
-  SamplingOptions sampling;
-  std::vector<int32_t> stop;  // a text ends before any of these
-};
 
 // `id` follows in text `row`.
 using OnToken = std::function<void(size_t row, int32_t id)>;
@@ -26,19 +20,17 @@ using OnToken = std::function<void(size_t row, int32_t id)>;
 // Runs in the current context. `known`: ids from there on are never chosen.
 std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
                                                   std::span<const std::vector<int32_t>> prompts,
-                                                  const ContinueOptions& options, int64_t known,
+                                                  const WriteOptions& options, int64_t known,
                                                   const OnToken& on_token = nullptr);
 
-class Generator {
+class Generator final : public TextWriter {
  public:
   Generator(Gpt model, std::shared_ptr<const Tokenizer> tokenizer,
             Execution execution = Execution::kGraph);
 
-  // What follows each of `prompts`, as bytes; an empty prompt stands for a line's end. `on_text` gets each piece as it
-  // comes. Throws Error where a prompt has characters that the tokenizer does not know.
-  std::vector<std::string> generate(
-      const Params& params, std::span<const std::string> prompts, const ContinueOptions& options,
-      const std::function<void(size_t row, std::string_view)>& on_text = nullptr);
+  std::vector<std::string> generate(const Params& params, std::span<const std::string> prompts,
+                                    const WriteOptions& options,
+                                    const OnText& on_text = nullptr) override;
 
   int64_t compile_count() const { return decoder_.compile_count(); }
 

@@ -14,8 +14,7 @@
 #include "core/ops/random.h"
 #include "core/tensor/host.h"
 #include "core/train/session.h"
-#include "suites/transformer/gpt/run_config.h"
-#include "suites/transformer/gpt/task.h"
+#include "suites/transformer/gpt/gpt_run.h"
 
 extern "C" {
 void* __libc_malloc(size_t bytes);
@@ -144,8 +143,9 @@ TEST_P(Step, AllocatesNothing) {
       "run: {threads: 2}\n",
       "step.yaml");
   apply_overrides(tree, GetParam());
-  const gpt::GptRunConfig config = gpt::read_run_config(tree);
-  const TrainTask task = gpt::make_task(config);
+  gpt::GptRun config;
+  config.read(tree);
+  const TrainTask task = config.task();
   const Context context = make_context(config.train);
   const ContextScope scope(context);
   const StepProgram program(task, config.train, *config.train.batch.micro.value, context);

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "core/train/metrics_file.h"
-#include "suites/transformer/gpt/run.h"
-#include "suites/transformer/gpt/stored_model.h"
+#include "suites/run/run.h"
+#include "suites/run/stored_model.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/golden/gpt_hf.h"
@@ -52,7 +52,7 @@ TEST_F(FineTuningTest, FiveStepsTrackPyTorch) {
   const StoredModel saved = open_model(real_files(), folder_ / "run");
   EXPECT_THAT(saved.folder, HasSubstr("step-00000005"));
   EXPECT_EQ(saved.description["eos_token_id"], 5);
-  EXPECT_EQ(saved.config.hidden_size, 12);
+  EXPECT_EQ(saved.network->section().find("hidden_size")->text, "12");
 }
 
 TEST_F(FineTuningTest, TheNetworkIsTakenFromTheDirectory) {

@@ -100,7 +100,7 @@ TEST(Generation, NothingIsCompiledAgainAsTheTextGrows) {
   const Params params = init_params(model.specs(), 7);
   Decoder decoder(model, Execution::kGraph);
   const std::vector<int32_t> prompt = random_ids(5, 1);
-  const ContinueOptions options{120, {.greedy = true}, {}};
+  const WriteOptions options{120, {.greedy = true}, {}};
   continue_tokens(decoder, params, std::span(&prompt, 1), options, kVocab);
   EXPECT_EQ(decoder.compile_count(), 2);  // a prompt of up to 64 tokens, a token with room for 128
   for (size_t length : {1U, 8U, 60U}) {
@@ -137,7 +137,7 @@ TEST(Generation, ATextDoesNotDependOnThoseBesideIt) {
                                                   random_ids(2, 3)};
   for (const SamplingOptions& sampling :
        {SamplingOptions{.greedy = true}, SamplingOptions{.temperature = 0.7, .seed = 5}}) {
-    const ContinueOptions options{50, sampling, {}};
+    const WriteOptions options{50, sampling, {}};
     const auto together = continue_tokens(decoder, params, prompts, options, kVocab);
     EXPECT_EQ(together.at(0),
               continue_tokens(decoder, params, std::span(prompts).first(1), options, kVocab).at(0));
@@ -181,7 +181,7 @@ TEST(Generation, TextsAreThoseOfTheTokens) {
   const auto tokenizer = std::make_shared<ByteTokenizer>();
   Generator generator(model, tokenizer);
   const std::string prompts[] = {"abc", ""};
-  const ContinueOptions options{20, {.seed = 4}, {}};
+  const WriteOptions options{20, {.seed = 4}, {}};
   std::string streamed;
   const auto texts = generator.generate(
       params, prompts, options,
@@ -201,7 +201,7 @@ TEST(Generation, SpacesBetweenWordsStay) {
   const auto tokenizer = make_unigram(model_bytes(kPieces));
   Generator generator(model, tokenizer);
   const std::string prompts[] = {"the a"};
-  const ContinueOptions options{40, {.temperature = 2, .seed = 6}, {}};
+  const WriteOptions options{40, {.temperature = 2, .seed = 6}, {}};
   const std::string text = generator.generate(params, prompts, options).front();
   Decoder decoder(model, Execution::kGraph);
   const std::vector<std::vector<int32_t>> ids{tokenizer->encode(prompts[0])};

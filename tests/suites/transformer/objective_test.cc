@@ -9,8 +9,8 @@
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "core/train/evaluation.h"
+#include "suites/transformer/gpt/gpt_run.h"
 #include "suites/transformer/gpt/model.h"
-#include "suites/transformer/gpt/task.h"
 #include "tests/core/base/temporary_folder.h"
 
 namespace mstrain::gpt {
@@ -35,8 +35,8 @@ class GptObjective : public testing::Test {
     }
   }
 
-  GptRunConfig config() const {
-    GptRunConfig out;
+  GptRun config() const {
+    GptRun out;
     out.model.hidden_size = 16;
     out.model.num_layers = 2;
     out.model.num_attention_heads = 2;
@@ -55,19 +55,20 @@ class GptObjective : public testing::Test {
   }
 
   struct Opened {
-    GptRunConfig config;
+    GptRun config;
     Corpus corpus;
     TrainTask task;
     TrainData data;
   };
-  static Opened open(GptRunConfig config, Dtype dtype = Dtype::kF32) {
+  static Opened open(GptRun config, Dtype dtype = Dtype::kF32) {
     const Corpus corpus = open_corpus(real_files(), config.data);
-    config = with_vocab(std::move(config), corpus.tokenizer->vocab_size(), YamlNode());
-    TrainTask task = make_task(config);
+    config.use(corpus);
+    config.settle(config.data_ids(), YamlNode());
+    TrainTask task = config.task();
     for (ParamSpec& spec : task.parameters) {
       spec.type.dtype = dtype;
     }
-    TrainData data = make_data(config, corpus);
+    TrainData data = config.samples();
     return {std::move(config), corpus, std::move(task), std::move(data)};
   }
 
@@ -150,7 +151,7 @@ TEST_F(GptObjective, IsThatOfTheBatchInAnyMicroBatches) {
 }
 
 TEST_F(GptObjective, IsThatOfTheBatchWithDropoutAndLabelSmoothing) {
-  GptRunConfig regular = config();
+  GptRun regular = config();
   regular.model.dropout = {.hidden = 0.1, .attention = 0.2, .embedding = 0.15};
   regular.model.label_smoothing = 0.1;
   expect_same_in_any_micro_batches(open(regular), 1e-6);
@@ -180,7 +181,7 @@ TEST_F(GptObjective, IsThatOfTheBatchInEveryPrecision) {
   for (const Mode& mode : modes) {
     SCOPED_TRACE(fmt::format("params {} grads {}", static_cast<int>(mode.params),
                              static_cast<int>(mode.grads)));
-    GptRunConfig run = config();
+    GptRun run = config();
     run.model.dropout = {.hidden = 0.1, .attention = 0.1, .embedding = 0.1};
     run.model.label_smoothing = 0.05;
     run.train.precision.params = mode.params;
@@ -218,10 +219,10 @@ TEST_F(GptObjective, OfABatchWithoutTargetsIsZero) {
 
 // loss = (1 - s) loss of the targets + s mean over all tokens; evaluations measure the plain one.
 TEST_F(GptObjective, LabelSmoothingIsOfTrainingAlone) {
-  GptRunConfig plain = config();
-  GptRunConfig smooth = config();
+  GptRun plain = config();
+  GptRun smooth = config();
   smooth.model.label_smoothing = 0.25;
-  GptRunConfig smoother = config();
+  GptRun smoother = config();
   smoother.model.label_smoothing = 0.5;
   const Tensors batch = open(plain).data.training(3, kGlobal, 0)->next();
   const double none = step_of(open(plain), 4, batch).loss;
@@ -229,7 +230,7 @@ TEST_F(GptObjective, LabelSmoothingIsOfTrainingAlone) {
   const double more = step_of(open(smoother), 4, batch).loss;
   EXPECT_GT(std::abs(some - none), 1e-3);
   EXPECT_NEAR(more - none, 2 * (some - none), 1e-5);
-  const auto measured = [&](const GptRunConfig& config) {
+  const auto measured = [&](const GptRun& config) {
     const Opened run = open(config);
     const LossProgram program(run.task, run.config.train, 4, one_thread());
     return program
@@ -244,7 +245,7 @@ TEST_F(GptObjective, LabelSmoothingIsOfTrainingAlone) {
 TEST_F(GptObjective, AnEvaluationIsTheSameWithAnyNumberOfSamplesAtOnce) {
   const std::atomic<bool> never = false;
   for (const bool all : {true, false}) {
-    GptRunConfig run = config();
+    GptRun run = config();
     run.train.batch.global = 7;  // 21 samples in three batches
     if (!all) {
       run.train.eval.batches = int64_t{3};

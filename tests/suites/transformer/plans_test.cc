@@ -11,7 +11,7 @@
 #include "core/exec/execute.h"
 #include "core/train/planned_run.h"
 #include "core/train/session.h"
-#include "suites/transformer/gpt/task.h"
+#include "suites/transformer/gpt/gpt_run.h"
 
 namespace mstrain::gpt {
 namespace {
@@ -22,19 +22,19 @@ PlannedRun planned(const std::string& path) {
   // What the machine would decide otherwise.
   YamlNode tree =
       load_config(path, std::vector<std::string>{"run.threads=2", "memory.limit_gb=1e6"});
-  GptRunConfig config = read_run_config(tree);
+  GptRun config;
+  config.read(tree);
   if (config.train.batch.global > 64) {
     config.train.batch.micro = 4;
   }
   if (config.model.vocab_size.is_word()) {
     const bool bytes = config.data.tokenizer.type == TokenizerType::kByte;
-    config = with_vocab(config, bytes ? ByteTokenizer().vocab_size() : kCharacters, tree);
+    config.settle(bytes ? ByteTokenizer().vocab_size() : kCharacters, tree);
   }
   const Context context = make_context(config.train);
   const ContextScope scope(context);
-  PlannedRun run =
-      plan_run(make_task(config), config.train, context, memory_limit(config.train.memory),
-               config.data.valid.has_value() || config.data.split < 1);
+  PlannedRun run = plan_run(config.task(), config.train, context, memory_limit(config.train.memory),
+                            config.data.valid.has_value() || config.data.split < 1);
   EXPECT_EQ(context.allocator->stats().peak_bytes, 0);
   return run;
 }

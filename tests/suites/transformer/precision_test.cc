@@ -6,8 +6,7 @@
 #include "core/ops/build.h"
 #include "core/tensor/host.h"
 #include "core/train/session.h"
-#include "suites/transformer/gpt/run_config.h"
-#include "suites/transformer/gpt/task.h"
+#include "suites/transformer/gpt/gpt_run.h"
 #include "tests/core/base/temporary_folder.h"
 
 namespace mstrain {
@@ -15,7 +14,7 @@ namespace {
 
 using Overrides = std::vector<std::string>;
 
-gpt::GptRunConfig config_of(const Overrides& overrides) {
+gpt::GptRun config_of(const Overrides& overrides) {
   YamlNode tree = parse_yaml(
       "model: {type: gpt, vocab_size: 60, hidden_size: 32, num_layers: 2,\n"
       "        num_attention_heads: 4, max_position_embeddings: 16, dropout: {hidden: 0.1}}\n"
@@ -24,7 +23,9 @@ gpt::GptRunConfig config_of(const Overrides& overrides) {
       "run: {threads: 2}\n",
       "step.yaml");
   apply_overrides(tree, overrides);
-  return gpt::read_run_config(tree);
+  gpt::GptRun config;
+  config.read(tree);
+  return config;
 }
 
 struct Steps {
@@ -34,8 +35,8 @@ struct Steps {
 
 Steps run_steps(Overrides overrides, const std::string& more) {
   overrides.push_back(more);
-  const gpt::GptRunConfig config = config_of(overrides);
-  const TrainTask task = gpt::make_task(config);
+  const gpt::GptRun config = config_of(overrides);
+  const TrainTask task = config.task();
   const Context context = make_context(config.train);
   const ContextScope scope(context);
   const StepProgram program(task, config.train, *config.train.batch.micro.value, context);
@@ -90,10 +91,10 @@ TEST(GptConfigJson, NamesTheTypeOfTheWeights) {
   write_file_atomic(real_files(), text, std::string(200, 'a') + std::string(200, 'b'));
   for (const auto& [type, name] :
        {std::pair("fp32", "float32"), {"bf16", "bfloat16"}, {"fp16", "float16"}}) {
-    gpt::GptRunConfig config = config_of({fmt::format("precision.params={}", type),
-                                          "data.train=" + text, "data.tokenizer={type: char}"});
-    const Corpus corpus = open_corpus(real_files(), config.data);
-    const TrainData data = gpt::make_data(config, corpus);
+    gpt::GptRun config = config_of({fmt::format("precision.params={}", type), "data.train=" + text,
+                                    "data.tokenizer={type: char}"});
+    config.open_data(real_files(), YamlNode(), {});
+    const TrainData data = config.samples();
     ASSERT_EQ(data.checkpoint_files.at(0).first, "config.json");
     EXPECT_EQ(parse_json(data.checkpoint_files.at(0).second, "config.json")["dtype"], name);
   }

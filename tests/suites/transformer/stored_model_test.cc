@@ -1,4 +1,4 @@
-#include "suites/transformer/gpt/stored_model.h"
+#include "suites/run/stored_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/base/files_fault.h"
-#include "suites/transformer/gpt/export.h"
-#include "suites/transformer/gpt/forward.h"
+#include "suites/run/export.h"
+#include "suites/run/forward.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/golden/gpt_hf.h"
@@ -101,8 +101,7 @@ TEST_F(StoredModelTest, ForwardWritesWhatIsAskedFor) {
   run_forward(false);
   EXPECT_THAT(names(), testing::ElementsAre("logits", "loss"));
   run_forward(true);
-  EXPECT_EQ(names().size(),
-            2 + Gpt(open_model(real_files(), folder_.path()).config).specs().size());
+  EXPECT_EQ(names().size(), 2 + open_model(real_files(), folder_.path()).network->specs().size());
 }
 
 TEST_F(StoredModelTest, ForwardNamesTheInputThatDoesNotFit) {
@@ -131,7 +130,7 @@ TEST_F(StoredModelTest, ForwardNamesTheInputThatDoesNotFit) {
   EXPECT_THAT(error("label", {1, 2}, {1, 1}),
               StartsWith(in + ": the model takes no tensor label; did you mean labels?"));
   EXPECT_THAT(error("input_ids", {1, 9}, {1, 1, 1, 1, 1, 1, 1, 1, 1}),
-              HasSubstr("input_ids has 9 positions, the model 8"));
+              HasSubstr("input_ids has a time of 9, the model at most 8"));
   EXPECT_THAT(error("input_ids", {0, 2}, {}), HasSubstr("input_ids is empty"));
   EXPECT_THAT(error("input_ids", {1, 1}, {1}, true),
               HasSubstr("has no labels, which --grads needs"));

@@ -1,5 +1,5 @@
 // What an evaluation of a GPT measures, against counting by hand.
-#include "suites/transformer/gpt/task.h"
+#include "suites/transformer/gpt/gpt_run.h"
 
 #include <gtest/gtest.h>
 
@@ -33,10 +33,10 @@ class Measures : public testing::Test {
     real_files().open(folder_ / name, WriteMode::kTruncate)->append(text);
   }
 
-  GptRunConfig config(TokenizerConfig tokenizer) {
+  GptRun config(TokenizerConfig tokenizer) {
     write("train.txt", kText);
     write("valid.txt", kText.substr(0, 700));
-    GptRunConfig out;
+    GptRun out;
     out.model.hidden_size = 8;
     out.model.num_layers = 1;
     out.model.num_attention_heads = 2;
@@ -55,10 +55,9 @@ class Measures : public testing::Test {
     int64_t predictions;
   };
   // With `rows` samples at once.
-  static Values measured(const GptRunConfig& config, const Corpus& corpus, int64_t rows,
-                         const Params& params) {
-    const TrainTask task = make_task(config);
-    const TrainData data = make_data(config, corpus);
+  static Values measured(const GptRun& config, int64_t rows, const Params& params) {
+    const TrainTask task = config.task();
+    const TrainData data = config.samples();
     const Context context;
     const LossProgram program(task, config.train, rows, context);
     const std::atomic<bool> never = false;
@@ -71,7 +70,7 @@ class Measures : public testing::Test {
   }
 
   // Window by window, token by token, in double.
-  static Values counted(const GptRunConfig& config, const Corpus& corpus, const Params& params,
+  static Values counted(const GptRun& config, const Corpus& corpus, const Params& params,
                         int64_t bytes) {
     const Gpt model(config.model);
     const int64_t seq = config.data.seq_length;
@@ -105,16 +104,17 @@ class Measures : public testing::Test {
   }
 
   void expect_counted(TokenizerConfig tokenizer, int64_t first_bytes) {
-    GptRunConfig run = config(std::move(tokenizer));
+    GptRun run = config(std::move(tokenizer));
     const Corpus corpus = open_corpus(real_files(), run.data);
-    run = with_vocab(std::move(run), corpus.tokenizer->vocab_size(), YamlNode());
+    run.use(corpus);
+    run.settle(run.data_ids(), YamlNode());
     const Params params = init_params(Gpt(run.model).specs(), 5);
     // All of the text but its first token.
     const Values expected = counted(run, corpus, params, 700 - first_bytes);
     for (const int64_t chunks : {1, 4, 7}) {
       run.train.memory.loss_chunks = NoneOr<int64_t>(chunks);
       for (const int64_t rows : {1, 6}) {
-        const Values values = measured(run, corpus, rows, params);
+        const Values values = measured(run, rows, params);
         EXPECT_EQ(values.predictions, expected.predictions);
         EXPECT_NEAR(values.loss, expected.loss, 1e-5 * expected.loss);
         EXPECT_NEAR(values.perplexity, expected.perplexity, 1e-4 * expected.perplexity);
@@ -146,11 +146,12 @@ TEST_F(Measures, OfTokensThatEndInsideCharacters) {
 
 // Where all logits are equal nothing is known, and a constant guess is right where it happens to be.
 TEST_F(Measures, TiesAreNoHits) {
-  GptRunConfig run = config({.type = TokenizerType::kByte});
+  GptRun run = config({.type = TokenizerType::kByte});
   run.model.init.std = 0;
   const Corpus corpus = open_corpus(real_files(), run.data);
-  run = with_vocab(std::move(run), 256, YamlNode());
-  const Values values = measured(run, corpus, 2, init_params(Gpt(run.model).specs(), 5));
+  run.use(corpus);
+  run.settle(256, YamlNode());
+  const Values values = measured(run, 2, init_params(Gpt(run.model).specs(), 5));
   EXPECT_EQ(values.accuracy, 0);  // the guess is byte 0
   EXPECT_NEAR(values.bits_per_byte, 8, 1e-5);
 }

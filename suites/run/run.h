@@ -1,4 +1,4 @@
-// What a configuration or a command asks of a GPT: the layer between the command line and the trainer. Results go to
+// What a configuration or a command asks of a model: the layer between the command line and the trainer. Results go to
 // `out`, messages to core/base/log.h.
 #pragma once
 
@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/base/files.h"
+#include "core/base/yaml.h"
 #include "core/train/session.h"
-#include "suites/transformer/gpt/run_config.h"
-#include "suites/transformer/gpt/sampling.h"
+#include "suites/run/sampling.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 
 struct RunRequest {
   FileSystem& files;
@@ -33,8 +33,9 @@ struct DryRun {
   std::optional<std::string> plan_file;  // gets every step of the plan
   bool offline = false;                  // opens neither data nor tokenizer nor weights
 };
-// Of a sweep prints which runs there will be; then of it the first run. Prints the plan; then warns of what the run would stumble over, and throws PlanError where the plan does not fit and
-// ConfigError where the model has fewer tokens than the tokenizer.
+// Of a sweep prints which runs there will be, and looks at the first of them. Prints the plan; then warns of what the run
+// would stumble over, and throws PlanError where the plan does not fit and ConfigError where the model has fewer tokens than
+// the tokenizer.
 void dry_run(const RunRequest& request, const DryRun& options);
 
 // The configuration with every default filled in, and `model` from model.init.from.
@@ -53,4 +54,4 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
 // Evaluates a checkpoint on the held-out data that `tree` names.
 void evaluate_checkpoint(const RunRequest& request, const std::string& checkpoint);
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

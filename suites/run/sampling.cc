@@ -1,4 +1,4 @@
-#include "suites/transformer/gpt/sampling.h"
+#include "suites/run/sampling.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
 
 // The `count` most likely first; equals in the order of their ids, so that a seed always means the same text.
@@ -77,4 +77,4 @@ int64_t choose_token(std::span<const float> logits, const SamplingOptions& optio
   return ids.back();
 }
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

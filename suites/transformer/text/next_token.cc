@@ -1,18 +1,13 @@
-#include "suites/transformer/gpt/task.h"
+#include "suites/transformer/text/next_token.h"
 
 #include <algorithm>
 
-#include "core/base/error.h"
-#include "core/data/hf_simple.h"
 #include "core/data/token_loader.h"
-#include "core/data/utf8.h"
+#include "core/data/windows.h"
 #include "core/tensor/host.h"
-#include "core/train/step.h"
-#include "suites/transformer/gpt/generate.h"
-#include "suites/transformer/gpt/hf_names.h"
-#include "suites/transformer/gpt/model.h"
+#include "core/train/metrics.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
 
 class TokenBatches final : public BatchStream {
@@ -74,50 +69,34 @@ int64_t bytes_of(const Tokenizer& tokenizer, std::span<const Tensor> batch) {
 
 }  // namespace
 
-GptRunConfig with_vocab(GptRunConfig config, int64_t tokenizer_size, const YamlNode& tree) {
-  auto& vocab = config.model.vocab_size;
-  if (vocab.is_word()) {
-    vocab = tokenizer_size;
-  } else if (*vocab.value < tokenizer_size) {
-    config_fail(tree, "model.vocab_size",
-                fmt::format("{} is less than the {} tokens of data.tokenizer", *vocab.value,
-                            tokenizer_size));
-  }
-  return config;
-}
-
-TrainTask make_task(const GptRunConfig& config) {
-  const Gpt model(config.model, config.train.memory.recompute);
-  const int64_t seq = config.data.seq_length;
+TrainTask next_token_task(const Network& network, int64_t seq_length, NextTokenLosses losses) {
   TrainTask task;
-  task.parameters = model.specs();
-  for (const ParamSpec& spec : task.parameters) {
-    task.stored_shapes.push_back(hf_shape(spec.name, spec.type.shape));
-  }
-  task.batch_types = [seq](int64_t rows) { return Types(2, TensorType{Dtype::kI32, {rows, seq}}); };
-  task.sums = [model](const Params& params, std::span<const Tensor> batch) {
-    const CrossEntropySums sums = model.losses(params, batch[0], batch[1]);
+  task.parameters = network.specs();
+  task.stored_shapes = stored_shapes(network, task.parameters);
+  task.batch_types = [seq_length](int64_t rows) {
+    return Types(2, TensorType{Dtype::kI32, {rows, seq_length}});
+  };
+  task.sums = [losses = std::move(losses)](const Params& params, std::span<const Tensor> batch) {
+    const CrossEntropySums sums = losses(params, batch[0], batch[1]);
     return TaskSums{{sums.loss, sums.count}, {{sums.correct, sums.count}}};
   };
   task.metrics = {kEvalAccuracy};
   task.loss_in_nats = true;
-  task.tokens_per_sample = seq;
+  task.tokens_per_sample = seq_length;
   return task;
 }
 
-TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json& source) {
-  const int64_t seq = config.data.seq_length;
-  const bool shuffle = config.data.shuffle;
-  const bool packing = config.data.packing;
-  TrainData data;
-  data.training = [corpus, seq, shuffle, packing](uint64_t seed, int64_t rows, int64_t first) {
+void add_windows(const Corpus& corpus, const DataConfig& config, TrainData& data) {
+  const int64_t seq = config.seq_length;
+  data.training = [streams = corpus.train, seq, shuffle = config.shuffle, packing = config.packing](
+                      uint64_t seed, int64_t rows, int64_t first) {
     auto windows = std::make_shared<TrainingWindows>(
-        corpus.train, TrainingWindows::Options{
-                          .seq_length = seq, .shuffle = shuffle, .seed = seed, .packing = packing});
+        streams, TrainingWindows::Options{
+                     .seq_length = seq, .shuffle = shuffle, .seed = seed, .packing = packing});
     return std::make_unique<TokenBatches>(std::move(windows), rows, first);
   };
   for (const auto& [name, tokens] : corpus.valid) {
-    const auto windows = std::make_shared<EvaluationWindows>(tokens, seq, -1, packing);
+    const auto windows = std::make_shared<EvaluationWindows>(tokens, seq, -1, config.packing);
     const auto first = [windows](int64_t rows, int64_t samples) {
       return std::make_unique<TokenBatches>(std::make_shared<FirstWindows>(windows, samples), rows,
                                             0);
@@ -127,26 +106,6 @@ TrainData make_data(const GptRunConfig& config, const Corpus& corpus, const Json
   data.scored_bytes = [tokenizer = corpus.tokenizer](std::span<const Tensor> batch) {
     return bytes_of(*tokenizer, batch);
   };
-  data.identity = to_string(corpus.identity);
-  OrderedJson description = hf_config(config.model, source);
-  if (const FloatType type = config.train.precision.params; type != FloatType::kFp32) {
-    description["dtype"] = type == FloatType::kBf16 ? "bfloat16" : "float16";
-  }
-  data.checkpoint_files = {{"config.json", description.dump(2) + "\n"}};
-  for (const auto& files : {corpus.tokenizer->files(), hugging_face_files(*corpus.tokenizer)}) {
-    for (const TokenizerFile& file : files) {
-      data.checkpoint_files.emplace_back(file.name, file.bytes);
-    }
-  }
-  const auto generator =
-      std::make_shared<Generator>(Gpt(config.model), corpus.tokenizer, config.train.run.execution);
-  data.sample = [generator](const Params& params, const std::string& prompt, int64_t tokens) {
-    const ContinueOptions options{tokens, {.temperature = 0.8, .seed = 1}, {}};
-    return replace_invalid_utf8(
-        generator->generate(cast_params(params, Dtype::kF32), std::span(&prompt, 1), options)
-            .front());
-  };
-  return data;
 }
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

@@ -1,4 +1,4 @@
-// A GPT on disk: a checkpoint of ours, or a Hugging Face model directory.
+// A model on disk: a checkpoint of ours, or a Hugging Face model directory.
 #pragma once
 
 #include <map>
@@ -6,25 +6,22 @@
 #include <string>
 
 #include "core/base/files.h"
-#include "core/base/json.h"
-#include "core/data/tokenizer.h"
 #include "core/io/safetensors_folder.h"
-#include "core/tensor/params.h"
-#include "core/train/pretrained.h"
-#include "suites/transformer/gpt/config.h"
+#include "suites/run/model_run.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 
 struct StoredModel {
   std::string folder;
   Json description;  // config.json as it stands
-  GptConfig config;
+  std::string type;  // model.type
+  std::shared_ptr<const Network> network;
 };
 
 // The folder with weights that `path` means: itself, or the newest sound checkpoint of a run directory. Throws IoError.
 std::string find_checkpoint(FileSystem& files, const std::string& path);
 
-// Reads config.json of the folder that find_checkpoint gives. Throws IoError, or Error for another kind of model.
+// Reads config.json of the folder that find_checkpoint gives. Throws IoError, or Error for a model that is not known.
 StoredModel open_model(FileSystem& files, const std::string& path);
 
 // Its tokenizer; null where the folder holds none that we know. Throws IoError.
@@ -36,12 +33,15 @@ Params load_params(FileSystem& files, const StoredModel& model);
 // Throws what load_params() would, and takes no memory for the weights.
 void check_params(FileSystem& files, const StoredModel& model);
 
-// What each tensor of `weights` is, as hf_meaning() says; but the head of a tied model is the embedding itself where the
-// file holds it alone.
-Meaning meaning_in(const SafetensorsFolder& weights, bool tied);
+// What each tensor of `weights` is, as the network says; but the copy of a parameter that the file does not hold is the
+// parameter itself.
+Meaning meaning_in(const SafetensorsFolder& weights, const Network& network);
 
 // The name that the weight file has for each parameter, by our name.
 std::map<std::string, std::string> stored_names(FileSystem& files, const StoredModel& model);
+
+// model.init.from of a configuration.
+std::optional<std::string> begins_with(const YamlNode& tree);
 
 // Lays `model.*` of a configuration that names `model.init.from` over what that directory says. Throws ConfigError where
 // both name different networks; what is dropped out and how weights would be drawn may differ. Where the
@@ -49,4 +49,4 @@ std::map<std::string, std::string> stored_names(FileSystem& files, const StoredM
 // come back as they are.
 YamlNode with_stored_model(FileSystem& files, YamlNode tree);
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

@@ -7,7 +7,7 @@
 
 #include "core/base/rng.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 
 struct SamplingOptions {
   bool greedy = false;
@@ -23,4 +23,4 @@ void check_sampling(const SamplingOptions& options);
 // Greedy: the most likely, the lowest among equals. Otherwise one draw from `rng`.
 int64_t choose_token(std::span<const float> logits, const SamplingOptions& options, Rng& rng);
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

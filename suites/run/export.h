@@ -5,12 +5,12 @@
 
 #include "core/base/files.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 
 // Writes config.json, model.safetensors and the tokenizer's files of `model` (a checkpoint, a run or a Hugging Face model
 // directory) into `output`, which must be new or empty; it appears whole or not at all. Tensors keep their bytes and
-// element types, under the names of GPT2LMHeadModel; masks and a tied head's copy are left out. Throws IoError, also where
+// element types, under the names of its class there; masks and a tied head's copy are left out. Throws IoError, also where
 // the weights are not those of the model that config.json describes.
 void export_model(FileSystem& files, const std::string& model, const std::string& output);
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

@@ -1,4 +1,4 @@
-#include "suites/transformer/gpt/export.h"
+#include "suites/run/export.h"
 
 #include <set>
 
@@ -6,10 +6,9 @@
 #include "core/data/hf_simple.h"
 #include "core/data/tokenizer.h"
 #include "core/io/folder.h"
-#include "suites/transformer/gpt/hf_names.h"
-#include "suites/transformer/gpt/stored_model.h"
+#include "suites/run/stored_model.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
 
 // What else Hugging Face keeps beside weights; none of it changes them.
@@ -47,7 +46,7 @@ void export_model(FileSystem& files, const std::string& model, const std::string
   check_params(files, stored);
 
   const SafetensorsFolder weights(files, stored.folder);
-  const Meaning meaning = meaning_in(weights, stored.config.tie_embeddings);
+  const Meaning meaning = meaning_in(weights, *stored.network);
   std::map<std::string, const SafetensorsFolder::Item*> parameters;
   std::vector<SafetensorsWriter::Tensor> tensors;
   for (const SafetensorsFolder::Item& item : weights.items()) {
@@ -64,7 +63,7 @@ void export_model(FileSystem& files, const std::string& model, const std::string
     writer.append(entry.name, weights.data(*parameters.at(entry.name)));
   }
   writer.finish();
-  OrderedJson config = hf_config(stored.config, stored.description);
+  OrderedJson config = stored.network->description(stored.description);
   config["dtype"] = dtype_name(writer.entries());
   folder.write("config.json", config.dump(2) + "\n");
   std::set<std::string> written;
@@ -85,4 +84,4 @@ void export_model(FileSystem& files, const std::string& model, const std::string
   folder.commit();
 }
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

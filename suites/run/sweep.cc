@@ -1,55 +1,56 @@
-#include "suites/transformer/gpt/sweep.h"
+#include "suites/run/sweep.h"
 
 #include "core/base/error.h"
 #include "core/train/sweep.h"
-#include "suites/transformer/gpt/stored_model.h"
+#include "suites/run/stored_model.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
 
 // A sweep with everything that its parts refer to.
 struct OpenedSweep {
   YamlNode tree;
-  GptRunConfig config;
+  std::unique_ptr<ModelRun> run;
+  const TrainConfig& config;
   YamlNode resolved;
   Sweep sweep;
 
   explicit OpenedSweep(const RunRequest& request)
       : tree(request.tree),
-        config(checked(request)),
-        resolved(write_config(config)),
-        sweep(request.files, config.train, *config.train.sweep, resolved) {}
+        run(checked(request)),
+        config(run->train),
+        resolved(run->written()),
+        sweep(request.files, config, *config.sweep, resolved) {}
   OpenedSweep(const OpenedSweep&) = delete;
   OpenedSweep& operator=(const OpenedSweep&) = delete;
 
-  static GptRunConfig checked(const RunRequest& request) {
-    GptRunConfig config = read_run_config(with_stored_model(request.files, request.tree));
-    check_sweep_config(config.train, *config.train.sweep, request.tree);
-    return config;
+  static std::unique_ptr<ModelRun> checked(const RunRequest& request) {
+    std::unique_ptr<ModelRun> run = read_run(with_stored_model(request.files, request.tree));
+    check_sweep_config(run->train, *run->train.sweep, request.tree);
+    return run;
   }
   YamlNode tree_of_trial(const SweepTrial& trial) const {
-    return tree_of(tree, *config.train.sweep, trial, sweep.name_of(trial),
-                   sweep.directory_of(trial));
+    return tree_of(tree, *config.sweep, trial, sweep.name_of(trial), sweep.directory_of(trial));
   }
 };
 
 // A value that does not do is told before anything runs.
 void check_trials(const RunRequest& request, const OpenedSweep& opened) {
   for (const TrialResult& trial : opened.sweep.trials()) {
-    read_run_config(with_stored_model(request.files, opened.tree_of_trial(trial.trial)));
+    read_run(with_stored_model(request.files, opened.tree_of_trial(trial.trial)));
   }
 }
 
 }  // namespace
 
-YamlNode first_tree(const RunRequest& request) {
-  const OpenedSweep opened(request);
-  check_trials(request, opened);
-  return opened.tree_of_trial(opened.sweep.trials().front().trial);
+bool is_sweep(const YamlNode& tree) {
+  const YamlNode* sweep = tree.find("sweep");
+  return sweep != nullptr && !sweep->is_null();
 }
 
-void print_sweep(const RunRequest& request) {
+YamlNode first_of_sweep(const RunRequest& request) {
   const OpenedSweep opened(request);
+  check_trials(request, opened);
   const Sweep& sweep = opened.sweep;
   fmt::print(request.out, "sweep of {} runs", sweep.trials().size());
   for (const int64_t rung : sweep.rungs()) {
@@ -61,15 +62,15 @@ void print_sweep(const RunRequest& request) {
   for (size_t i = 0; i < std::min(kMostShown, sweep.trials().size()); ++i) {
     const TrialResult& trial = sweep.trials()[i];
     fmt::print(request.out, "  {}  {}  {}{}\n", trial.trial.id,
-               describe(*opened.config.train.sweep, trial.trial), trial.status,
-               trial.value
-                   ? fmt::format(": {} {:.6g} at step {}", opened.config.train.sweep->metric,
-                                 *trial.value, trial.step)
-                   : "");
+               describe(*opened.config.sweep, trial.trial), trial.status,
+               trial.value ? fmt::format(": {} {:.6g} at step {}", opened.config.sweep->metric,
+                                         *trial.value, trial.step)
+                           : "");
   }
   if (sweep.trials().size() > kMostShown) {
     fmt::print(request.out, "  and {} more\n", sweep.trials().size() - kMostShown);
   }
+  return opened.tree_of_trial(sweep.trials().front().trial);
 }
 
 Outcome run_sweep(const RunRequest& request) {
@@ -86,20 +87,19 @@ Outcome run_sweep(const RunRequest& request) {
     return train_model(one, {&stop_there}).outcome;
   };
   const SweepResult result = opened.sweep.run(run, request.stop, request.start.restart);
-  const std::string directory = opened.config.train.run.directory();
+  const std::string directory = opened.config.run.directory();
   if (result.interrupted) {
     fmt::print(request.out, "{}: interrupted; the same command goes on\n", directory);
     return Outcome::kInterrupted;
   }
   if (result.best) {
     const TrialResult& best = result.trials[*result.best];
-    fmt::print(request.out, "best {} {:.6f}: {}, {}\n", opened.config.train.sweep->metric,
-               *best.value, describe(*opened.config.train.sweep, best.trial),
-               opened.sweep.directory_of(best.trial));
+    fmt::print(request.out, "best {} {:.6f}: {}, {}\n", opened.config.sweep->metric, *best.value,
+               describe(*opened.config.sweep, best.trial), opened.sweep.directory_of(best.trial));
   }
   fmt::print(request.out, "open {} in a browser\n", join_path(directory, kReportFile));
   check(result.best.has_value(), "{}: no run of the sweep has a result", directory);
   return Outcome::kFinished;
 }
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

@@ -1,25 +1,15 @@
-#include "suites/transformer/gpt/stored_model.h"
+#include "suites/run/stored_model.h"
 
 #include <algorithm>
 
 #include "core/base/error.h"
 #include "core/base/missing_file.h"
+#include "core/base/paths.h"
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
-#include "suites/transformer/gpt/hf_names.h"
-#include "suites/transformer/gpt/model.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
-
-struct ModelSection {
-  GptConfig model;
-
-  template <class V>
-  void fields(V& v) {
-    v("model", model, "the network");
-  }
-};
 
 // `over` replaces what it names in `under`.
 void lay_over(YamlNode& under, const YamlNode& over) {
@@ -43,29 +33,17 @@ void set_place(YamlNode& node, const YamlNode& of) {
   }
 }
 
-// Whether two models with different values of the key may have the same weights.
-bool may_differ(const std::string& key) {
-  return key.starts_with("model.dropout.") || key.starts_with("model.init.") ||
-         key == "model.label_smoothing" ||
-         key == "model.ffn_hidden_size";  // null has a meaning: compared apart
-}
-
-void compare(const YamlNode& tree, const ModelSection& given, const ModelSection& stored,
+void compare(const YamlNode& tree, const Network& given, const Network& stored,
              const std::string& source) {
-  const auto mine = flatten_config(write_config(given));
-  const auto theirs = flatten_config(write_config(stored));
+  const auto mine = given.identity();
+  const auto theirs = stored.identity();
   for (size_t i = 0; i < mine.size(); ++i) {
     const auto& [key, value] = mine[i];
-    if (!may_differ(key) && value != theirs[i].second) {
+    if (value != theirs[i].second) {
       config_fail(tree, key,
                   fmt::format("{} differs from {} in {}; leave it out to take that", value,
                               theirs[i].second, source));
     }
-  }
-  if (given.model.ffn_dim() != stored.model.ffn_dim()) {
-    config_fail(tree, "model.ffn_hidden_size",
-                fmt::format("{} differs from {} in {}; leave it out to take that",
-                            given.model.ffn_dim(), stored.model.ffn_dim(), source));
   }
 }
 
@@ -79,17 +57,14 @@ auto with_weights(FileSystem& files, const StoredModel& model, const Use& use) {
   }
   const SafetensorsFolder weights(files, model.folder);
   // Each layer has tensors of its own: a number of layers that no file could hold is not tried.
-  if (model.config.num_layers > static_cast<int64_t>(weights.items().size())) {
+  const Network& network = *model.network;
+  if (network.num_layers() > static_cast<int64_t>(weights.items().size())) {
     throw IoError(fmt::format("{}: config.json tells of {} layers, the weights are {} tensors",
-                              model.folder, model.config.num_layers, weights.items().size()));
+                              model.folder, network.num_layers(), weights.items().size()));
   }
-  const std::vector<ParamSpec> specs = Gpt(model.config).specs();
-  std::vector<Shape> shapes;
-  for (const ParamSpec& spec : specs) {
-    shapes.push_back(hf_shape(spec.name, spec.type.shape));
-  }
-  return use(weights, model.folder, specs, shapes,
-             meaning_in(weights, model.config.tie_embeddings));
+  const std::vector<ParamSpec> specs = network.specs();
+  return use(weights, model.folder, specs, stored_shapes(network, specs),
+             meaning_in(weights, network));
 }
 
 }  // namespace
@@ -119,7 +94,15 @@ StoredModel open_model(FileSystem& files, const std::string& path) {
   out.folder = find_checkpoint(files, path);
   const std::string config = join_path(out.folder, "config.json");
   out.description = parse_json(files.read(config, 16 << 20), config);
-  out.config = config_from_hf(out.description, config);
+  const ModelEntry& entry = model_of(out.description, config);
+  out.type = entry.type;
+  const auto holds = [&](const std::string& stored) {
+    const SafetensorsFolder weights(files, out.folder);
+    return std::any_of(
+        weights.items().begin(), weights.items().end(),
+        [&](const SafetensorsFolder::Item& item) { return item.entry->name == stored; });
+  };
+  out.network = entry.describe(out.description, config, holds);
   return out;
 }
 
@@ -135,15 +118,23 @@ void check_params(FileSystem& files, const StoredModel& model) {
   with_weights(files, model, check_pretrained);
 }
 
-Meaning meaning_in(const SafetensorsFolder& weights, bool tied) {
-  const bool has_embedding = std::any_of(
-      weights.items().begin(), weights.items().end(), [&](const SafetensorsFolder::Item& item) {
-        const std::string_view name = item.entry->name;
-        return name == "wte.weight" || name == "transformer.wte.weight";
-      });
-  return [tied, has_embedding](const std::string& stored) {
-    StoredMeaning is = hf_meaning(stored, tied);
-    if (is.kind == StoredMeaning::Kind::kCopy && !has_embedding) {
+Meaning meaning_in(const SafetensorsFolder& weights, const Network& network) {
+  std::map<std::string, std::string> holders;  // the tensor that is the parameter, by our name
+  for (const SafetensorsFolder::Item& item : weights.items()) {
+    const StoredMeaning is = network.meaning(item.entry->name);
+    if (is.kind == StoredMeaning::Kind::kParameter) {
+      holders[is.name] = item.entry->name;
+    }
+  }
+  for (const SafetensorsFolder::Item& item : weights.items()) {
+    const StoredMeaning is = network.meaning(item.entry->name);
+    if (is.kind == StoredMeaning::Kind::kCopy) {
+      holders.emplace(is.name, item.entry->name);
+    }
+  }
+  return [&network, holders = std::move(holders)](const std::string& stored) {
+    StoredMeaning is = network.meaning(stored);
+    if (is.kind == StoredMeaning::Kind::kCopy && holders.at(is.name) == stored) {
       is.kind = StoredMeaning::Kind::kParameter;
     }
     return is;
@@ -153,7 +144,7 @@ Meaning meaning_in(const SafetensorsFolder& weights, bool tied) {
 std::map<std::string, std::string> stored_names(FileSystem& files, const StoredModel& model) {
   std::map<std::string, std::string> names;
   const SafetensorsFolder weights(files, model.folder);
-  const Meaning meaning = meaning_in(weights, model.config.tie_embeddings);
+  const Meaning meaning = meaning_in(weights, *model.network);
   for (const SafetensorsFolder::Item& item : weights.items()) {
     const StoredMeaning is = meaning(item.entry->name);
     if (is.kind == StoredMeaning::Kind::kParameter) {
@@ -163,49 +154,53 @@ std::map<std::string, std::string> stored_names(FileSystem& files, const StoredM
   return names;
 }
 
-YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
+std::optional<std::string> begins_with(const YamlNode& tree) {
   const YamlNode* const from = find_config(tree, "model.init.from");
   if (from == nullptr || from->is_null()) {
+    return {};
+  }
+  return expand_home(as_string(*from, "model.init.from"));
+}
+
+YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
+  const std::optional<std::string> path = begins_with(tree);
+  if (!path) {
     return tree;
   }
-  const std::string path = as_string(*from, "model.init.from");
-  ModelSection stored;
-  std::string folder;
+  StoredModel stored;
   try {
-    const StoredModel model = open_model(files, path);
-    stored.model = model.config;
-    folder = model.folder;
+    stored = open_model(files, *path);
   } catch (const Error& error) {
     config_fail(tree, "model.init.from", error.what());
   }
+  if (find_config(tree, "model.type") != nullptr && model_of(tree).type != stored.type) {
+    config_fail(
+        tree, "model.type",
+        fmt::format("{} differs from {} in {}; leave it out to take that", model_of(tree).type,
+                    stored.type, join_path(stored.folder, "config.json")));
+  }
   YamlNode& model = *tree.find("model");
   YamlNode given = model;
-  if (YamlNode* const vocab = given.find("vocab_size");
-      vocab != nullptr && vocab->is_scalar() && vocab->text == "auto") {
-    *vocab = YamlNode::integer(*stored.model.vocab_size.value);
-    vocab->key = "vocab_size";
-  }
-  YamlNode merged = *write_config(stored).find("model");
+  std::erase_if(given.children,
+                [](const YamlNode& key) { return key.is_scalar() && key.text == "auto"; });
+  YamlNode merged = stored.network->section();
   merged.key = model.key;
   merged.file = model.file;
   merged.line = model.line;
   lay_over(merged, given);
   model = std::move(merged);
-  ModelSection both;
-  YamlNode section = YamlNode::map();
-  section.file = tree.file;
-  section.add("model", *tree.find("model"));
-  read_config(section, both);
-  compare(tree, both, stored, join_path(path, "config.json"));
+  const std::unique_ptr<ModelRun> both = model_of(tree).run();
+  both->read_model(tree);
+  compare(tree, *both->network(), *stored.network, join_path(*path, "config.json"));
   YamlNode* const data = tree.find("data");
   if (data != nullptr && data->is_map() && data->find("tokenizer") == nullptr &&
-      has_tokenizer(files, folder)) {
+      has_tokenizer(files, stored.folder)) {
     YamlNode& tokenizer = data->add("tokenizer", YamlNode::map());
     tokenizer.add("type", YamlNode::string("hf"));
-    tokenizer.add("path", YamlNode::string(folder));
+    tokenizer.add("path", YamlNode::string(stored.folder));
     set_place(tokenizer, *find_config(tree, "model.init.from"));
   }
   return tree;
 }
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

@@ -1,0 +1,10 @@
+#include "suites/all.h"
+
+#include "suites/transformer/gpt/gpt_run.h"
+
+namespace mstrain {
+
+// The first is what a configuration without model.type means.
+void add_all_models() { add_model(gpt::entry()); }
+
+}  // namespace mstrain

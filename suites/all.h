@@ -1,0 +1,9 @@
+// Every model of the suites.
+#pragma once
+
+namespace mstrain {
+
+// Makes them known (suites/run/model_run.h). Once, at the start of a program.
+void add_all_models();
+
+}  // namespace mstrain

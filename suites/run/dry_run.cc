@@ -1,0 +1,57 @@
+#include "core/base/error.h"
+#include "suites/run/fit.h"
+#include "suites/run/preflight.h"
+#include "suites/run/run.h"
+#include "suites/run/stored_model.h"
+#include "suites/run/sweep.h"
+
+namespace mstrain {
+
+void dry_run(const RunRequest& given, const DryRun& options) {
+  const YamlNode tree =
+      with_stored_model(given.files, is_sweep(given.tree) ? first_of_sweep(given) : given.tree);
+  const std::unique_ptr<ModelRun> run = read_run(tree);
+  const TrainConfig& train = run->train;
+  const int64_t limit = memory_limit(train.memory);
+  refuse_absurd(*run, limit);
+  Findings findings;
+  find_oddities(train, tree, findings);
+  std::optional<int64_t> ids;
+  const bool is_settled = run->network()->ids().has_value();
+  if (!options.offline) {
+    ids = look_ahead(given.files, *run, tree, findings);
+  } else if (!is_settled) {
+    run->fail_unsettled(tree);
+  }
+  if (!is_settled) {
+    run->settle(*ids, tree);
+  }
+  const Context context = make_context(train);
+  const ContextScope scope(context);
+  const PlannedRun planned =
+      plan_run(run->task(), train, context, limit, train.eval.evaluates() && run->holds_out());
+  fmt::print(given.out, "{}", describe(planned.plan, train, limit));
+  if (train.run.execution == Execution::kGraph) {
+    print_choices(*run, tree, planned.plan, limit, given.out);
+    if (train.fusion.explain) {
+      fmt::print(given.out, "{}", fusion_text(planned));
+    }
+  }
+  std::fflush(given.out);
+  if (options.plan_file) {
+    write_file_atomic(given.files, *options.plan_file, plan_text(planned));
+  }
+  if (ids) {
+    run->find_oddities_of(*ids, tree, findings);
+  }
+  warn_of(findings);
+  if (ids) {
+    run->settle(*ids, tree);
+  }
+  if (planned.plan.total() > limit) {
+    refuse_by(*run, tree)(planned.plan, limit);
+  }
+  fmt::print(given.out, "fits\n");
+}
+
+}  // namespace mstrain

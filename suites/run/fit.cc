@@ -1,0 +1,195 @@
+#include "suites/run/fit.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/error.h"
+#include "core/base/thread_pool.h"
+
+namespace mstrain {
+namespace {
+
+Overrides joined(Overrides a, const Overrides& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// What recomputes more than the configuration does.
+std::vector<Overrides> more_recomputation(Recompute given) {
+  const Overrides selective{"memory.recompute=selective"};
+  const Overrides full{"memory.recompute=full"};
+  switch (given) {
+    case Recompute::kNone: return {selective, full};
+    case Recompute::kSelective: return {full};
+    case Recompute::kFull: break;
+  }
+  return {};
+}
+
+// No copy for checkpoints, smaller micro-batches, recomputation, both, leaner states, and all of it with smaller samples as
+// well; each kind from mild to strong.
+std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64_t micro) {
+  const TrainConfig& train = run.train;
+  std::vector<std::vector<Overrides>> kinds;
+  if (train.checkpoint.async.value_or(false)) {
+    kinds.push_back({{"checkpoint.async=false"}});
+  }
+  const std::vector<Overrides> recomputed = more_recomputation(train.memory.recompute);
+  const Overrides most = recomputed.empty() ? Overrides() : recomputed.back();
+  std::vector<Overrides> smaller;
+  std::vector<Overrides> both;
+  for (int64_t m = micro / 2; m >= 1; m /= 2) {
+    if (train.batch.global % m == 0) {
+      smaller.push_back({fmt::format("batch.micro={}", m)});
+      both.push_back(joined(most, smaller.back()));
+    }
+  }
+  kinds.push_back(smaller);
+  kinds.push_back(recomputed);
+  if (!recomputed.empty()) {
+    kinds.push_back(both);
+  }
+  const Overrides least = joined({"batch.micro=1"}, most);
+  const std::vector<Overrides> leaner = leaner_precisions(train.precision);
+  kinds.push_back(leaner);
+  for (const std::vector<Overrides>& changes : {leaner, run.smaller_samples()}) {
+    kinds.emplace_back();
+    for (const Overrides& change : changes) {
+      kinds.back().push_back(joined(change, least));
+    }
+  }
+  return kinds;
+}
+
+// Plans with other choices than those of a configuration, each made once.
+class Variants {
+ public:
+  // `micro`: 0, or that of the plans, whatever batch.micro says.
+  Variants(const ModelRun& run, const YamlNode& tree, int64_t limit, bool evaluates, int64_t micro)
+      : run_(run),
+        network_(run.network()),
+        tree_(tree),
+        limit_(limit),
+        evaluates_(evaluates),
+        micro_(micro) {}
+
+  // Many layers take their time, and one is like the other.
+  bool reckons_exactly() const { return layers() <= kFewEnough; }
+  // The plan as far as it follows from plans of fewer layers.
+  const RunPlan& about(const Overrides& overrides) {
+    if (const auto found = known_.find(overrides); found != known_.end()) {
+      return found->second;
+    }
+    return known_.emplace(overrides, reckoned(overrides)).first->second;
+  }
+  RunPlan exactly(const Overrides& overrides) const {
+    return reckons_exactly() ? reckoned(overrides) : planned(overrides, layers(), limit_);
+  }
+
+  // The same of several choices, on all processors.
+  std::vector<Alternative> about(const std::vector<Overrides>& choices) {
+    std::vector<Alternative> out;
+    for (const Overrides& overrides : choices) {
+      out.push_back({overrides, {}});
+    }
+    const auto count = static_cast<int64_t>(out.size());
+    const int64_t threads = make_context(run_.train).num_threads();
+    ThreadPool pool(static_cast<int>(std::clamp<int64_t>(count - 1, 0, threads - 1)));
+    pool.parallel_for(count, 1, [&](int64_t i, int64_t) {
+      Alternative& it = out[static_cast<size_t>(i)];
+      it.plan = reckoned(it.overrides);
+    });
+    for (const Alternative& it : out) {
+      known_.emplace(it.overrides, it.plan);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kFew = 4;
+  static constexpr int64_t kMore = 8;
+  static constexpr int64_t kFewEnough = 16;
+
+  int64_t layers() const { return network_->num_layers(); }
+
+  RunPlan planned(const Overrides& overrides, int64_t layers, int64_t limit) const {
+    YamlNode tree = tree_;
+    apply_overrides(tree, joined(overrides, run_.with_layers(layers)));
+    const std::unique_ptr<ModelRun> changed = read_run(tree);
+    if (const auto ids = network_->ids()) {
+      changed->settle(*ids, tree);
+    }
+    const TrainConfig& train = changed->train;
+    return plan_run(changed->task(), train, make_context(train), limit, evaluates_, micro_).plan;
+  }
+
+  RunPlan reckoned(const Overrides& overrides) const {
+    if (reckons_exactly()) {
+      return planned(overrides, layers(), limit_);
+    }
+    // Whether a copy for checkpoints fits is not what fewer layers tell.
+    constexpr int64_t kNoRoom = 0;
+    RunPlan plan = extrapolated(planned(overrides, kFew, kNoRoom), kFew,
+                                planned(overrides, kMore, kNoRoom), kMore, layers());
+    if (run_.train.checkpoint.async.is_word() && plan.total() + plan.copied_bytes() <= limit_) {
+      plan.snapshot_bytes = plan.copied_bytes();
+    }
+    return plan;
+  }
+
+  const ModelRun& run_;
+  std::shared_ptr<const Network> network_;
+  const YamlNode& tree_;
+  int64_t limit_;
+  bool evaluates_;
+  int64_t micro_;
+  std::map<Overrides, RunPlan> known_;
+};
+
+[[noreturn]] void refuse(const ModelRun& run, const YamlNode& tree, const RunPlan& plan,
+                         int64_t limit) {
+  // What does not fit with micro-batches of one sample does not fit with `auto`.
+  Variants variants(run, tree, limit, plan.evaluates, run.train.batch.micro.is_word() ? 1 : 0);
+  std::vector<std::vector<Overrides>> candidates = candidate_changes(run, plan.micro);
+  if (plan.least() > limit) {  // unless states become leaner
+    std::erase_if(candidates, [](const std::vector<Overrides>& kind) {
+      return kind.empty() || !kind[0][0].starts_with("precision.");
+    });
+  }
+  Changes changes = fitting_changes(
+      candidates, [&](const Overrides& overrides) { return variants.about(overrides); }, limit);
+  if (!variants.reckons_exactly()) {
+    std::erase_if(changes.fitting, [&](Alternative& it) {
+      it.plan = variants.exactly(it.overrides);
+      return it.plan.total() > limit;
+    });
+  }
+  throw PlanError(refusal(plan, limit, changes));
+}
+
+}  // namespace
+
+Refuse refuse_by(const ModelRun& run, const YamlNode& tree) {
+  return [&](const RunPlan& plan, int64_t limit) { refuse(run, tree, plan, limit); };
+}
+
+void print_choices(const ModelRun& run, const YamlNode& tree, const RunPlan& plan, int64_t limit,
+                   std::FILE* out) {
+  std::vector<Overrides> choices = more_recomputation(run.train.memory.recompute);
+  if (!run.train.memory.loss_chunks.is_word()) {
+    choices.push_back({"memory.loss_chunks=auto"});
+  }
+  const std::vector<Overrides> leaner = leaner_precisions(run.train.precision);
+  choices.insert(choices.end(), leaner.begin(), leaner.end());
+  Variants variants(run, tree, limit, plan.evaluates, plan.micro);
+  const bool exact = variants.reckons_exactly();
+  if (!exact) {
+    choices.insert(choices.begin(), Overrides());  // nothing changed, reckoned in the same way
+  }
+  const std::vector<Alternative> alternatives = variants.about(choices);
+  const std::span<const Alternative> all(alternatives);
+  fmt::print(out, "{}",
+             exact ? describe(all, plan, exact) : describe(all.subspan(1), all[0].plan, exact));
+}
+
+}  // namespace mstrain

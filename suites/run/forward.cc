@@ -1,0 +1,172 @@
+#include "suites/run/forward.h"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/base/error.h"
+#include "core/nn/attention.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/tensor/host.h"
+#include "core/tensor/jit.h"
+#include "core/transform/grad.h"
+#include "suites/run/stored_model.h"
+
+namespace mstrain {
+namespace {
+
+// "[1, 0]": where element i of a dense tensor stands.
+std::string place_of(size_t element, const Shape& shape) {
+  std::vector<int64_t> place(shape.rank());
+  auto rest = static_cast<int64_t>(element);
+  for (size_t i = place.size(); i-- > 0;) {
+    place[i] = rest % shape[i];
+    rest /= shape[i];
+  }
+  return fmt::format("[{}]", fmt::join(place, ", "));
+}
+
+// Sizes of dims by name.
+using Sizes = std::map<std::string, int64_t>;
+
+std::string expected_shape(const InputSpec& spec, const Sizes& sizes) {
+  std::vector<std::string> dims;
+  for (const InputSpec::Dim& dim : spec.dims) {
+    const auto known = sizes.find(dim.name);
+    dims.push_back(dim.exactly            ? std::to_string(*dim.exactly)
+                   : known != sizes.end() ? std::to_string(known->second)
+                                          : dim.name);
+  }
+  return fmt::format("{} [{}]", spec.integers ? "integers" : "numbers", fmt::join(dims, ", "));
+}
+
+// The input tensor `spec`; sizes that it is the first to have are added to `sizes`.
+Tensor read_input(const SafetensorsFile& file, const InputSpec& spec, Sizes& sizes) {
+  const TensorEntry& entry = file.at(spec.name);
+  bool fits = entry.shape.size() == spec.dims.size() && entry.dtype.has_value();
+  for (size_t i = 0; fits && i < spec.dims.size(); ++i) {
+    const InputSpec::Dim& dim = spec.dims[i];
+    const auto known = sizes.find(dim.name);
+    fits = entry.shape[i] ==
+           dim.exactly.value_or(known == sizes.end() ? entry.shape[i] : known->second);
+  }
+  check(fits, "{}: {} is {} [{}], expected {}", file.name(), spec.name, entry.dtype_name,
+        fmt::join(entry.shape, ", "), expected_shape(spec, sizes));
+  for (size_t i = 0; i < spec.dims.size(); ++i) {
+    const InputSpec::Dim& dim = spec.dims[i];
+    check(entry.shape[i] > 0, "{}: {} is empty", file.name(), spec.name);
+    check(entry.shape[i] <= dim.most.value_or(entry.shape[i]),
+          "{}: {} has a {} of {}, the model at most {}", file.name(), spec.name, dim.name,
+          entry.shape[i], *dim.most);
+    sizes.emplace(dim.name, entry.shape[i]);
+  }
+  const Shape shape(entry.shape);
+  const Tensor given = tensor_from_bytes(file.data(entry).data(), {*entry.dtype, shape});
+  if (!spec.integers) {
+    return cast(given, Dtype::kF32);
+  }
+  const auto [low, high, also] = *spec.integers;
+  const std::vector<double> values = to_doubles(given);
+  std::vector<int32_t> out;
+  out.reserve(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double value = values[i];
+    const bool known = (value >= static_cast<double>(low) && value < static_cast<double>(high)) ||
+                       (also && value == static_cast<double>(*also));
+    check(known && value == std::floor(value), "{}: {} holds {} at {}, expected {} … {}{}",
+          file.name(), spec.name, value, place_of(i, shape), low, high - 1,
+          also ? fmt::format(" or {}", *also) : "");
+    out.push_back(static_cast<int32_t>(value));
+  }
+  return tensor<int32_t>(out, shape);
+}
+
+NamedTensors read_inputs(const SafetensorsFile& file, const std::vector<InputSpec>& specs) {
+  std::vector<std::string> known;
+  for (const InputSpec& spec : specs) {
+    known.push_back(spec.name);
+  }
+  for (const TensorEntry& entry : file.entries()) {
+    check(std::find(known.begin(), known.end(), entry.name) != known.end(),
+          "{}: the model takes no tensor {}{}; it takes {}", file.name(), entry.name,
+          did_you_mean(entry.name, known), fmt::join(known, ", "));
+  }
+  NamedTensors inputs;
+  Sizes sizes;
+  for (const InputSpec& spec : specs) {
+    if (spec.is_required || file.contains(spec.name)) {
+      inputs[spec.name] = read_input(file, spec, sizes);
+    }
+  }
+  return inputs;
+}
+
+struct Result {
+  std::string name;
+  Shape shape;
+  Tensor value;
+};
+
+void write_results(FileSystem& files, const std::string& path, const std::vector<Result>& results) {
+  std::vector<SafetensorsWriter::Tensor> entries;
+  std::map<std::string, Tensor> values;
+  for (const Result& result : results) {
+    entries.push_back(
+        {result.name, result.value.dtype(), {result.shape.begin(), result.shape.end()}});
+    values[result.name] = dense(result.value);
+  }
+  SafetensorsWriter writer(files, path, entries, {{"format", "pt"}});
+  for (const TensorEntry& entry : writer.entries()) {
+    writer.append(entry.name, {static_cast<const std::byte*>(values.at(entry.name).data()),
+                               static_cast<size_t>(entry.bytes)});
+  }
+  writer.finish();
+}
+
+}  // namespace
+
+void forward(FileSystem& files, const ForwardRequest& request) {
+  const StoredModel stored = open_model(files, request.model);
+  const Network& network = *stored.network;
+  const NamedTensors inputs = read_inputs(SafetensorsFile(files, request.input), network.inputs());
+  const bool has_labels = inputs.contains("labels");
+  check(has_labels || !request.gradients, "{}: has no labels, which --grads needs", request.input);
+  const Params params = load_params(files, stored);
+  Context context = current_context();
+  context.training = false;
+  const ContextScope scope(context);
+
+  std::vector<Result> results;
+  const auto logits_of = [&](const Params& p) { return network.compute(p, inputs).logits; };
+  const auto loss_and_logits = [&](const Params& p) {
+    const Computed computed = network.compute(p, inputs);
+    return std::pair(computed.loss, computed.logits);
+  };
+  const auto add = [&](const char* name, const Tensor& value) {
+    results.push_back({name, value.shape(), value});
+  };
+  if (!has_labels) {
+    add("logits", jit(logits_of)(params));
+  } else if (!request.gradients) {
+    const auto [loss, logits] = jit(loss_and_logits)(params);
+    add("logits", logits);
+    add("loss", loss);
+  } else {
+    const auto [values, grads] = jit(value_and_grad(loss_and_logits))(params);
+    add("logits", values.second);
+    add("loss", values.first);
+    const std::map<std::string, std::string> names = stored_names(files, stored);
+    for (size_t i = 0; i < grads.size(); ++i) {
+      const Tensor& grad = grads.tensor(i);
+      const std::string& name = grads.name(i);
+      results.push_back({"grad." + names.at(name), network.stored_shape(name, grad.shape()), grad});
+    }
+  }
+  write_results(files, request.output, results);
+}
+
+}  // namespace mstrain

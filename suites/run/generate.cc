@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "suites/run/run.h"
+#include "suites/run/stored_model.h"
+
+namespace mstrain {
+namespace {
+
+// What ends a text: ids that were asked for, and the model's own.
+std::vector<int32_t> stop_ids(const StoredModel& stored, const std::vector<int64_t>& asked) {
+  std::vector<int32_t> out;
+  const int64_t vocab = *stored.network->ids();
+  for (const int64_t id : asked) {
+    check(id >= 0 && id < vocab, "stop {}: the model has ids from 0 to {}", id, vocab - 1);
+    out.push_back(static_cast<int32_t>(id));
+  }
+  const Json own = stored.description.value("eos_token_id", Json());  // one id or several
+  for (const Json& id : own.is_array() ? own : Json::array({own})) {
+    if (id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(vocab)) {
+      out.push_back(id.get<int32_t>());
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out) {
+  check_sampling(request.sampling);
+  check(request.tokens >= 1, "tokens {}: expected at least 1", request.tokens);
+  const StoredModel stored = open_model(files, request.checkpoint);
+  const auto tokenizer = stored_tokenizer(files, stored);
+  const auto writer = stored.network->writer(tokenizer, Execution::kGraph);
+  check(writer != nullptr, "{}: a {} writes no text", stored.folder, stored.type);
+  if (tokenizer == nullptr) {
+    load_tokenizer(files, stored.folder);  // says what it looks for
+  }
+  const WriteOptions options{request.tokens, request.sampling, stop_ids(stored, request.stop)};
+  const Params params = load_params(files, stored);
+  const std::vector<std::string>& prompts = request.prompts;
+  if (prompts.size() == 1) {
+    fmt::print(out, "{}", prompts[0]);
+    writer->generate(params, prompts, options, [&](size_t, std::string_view piece) {
+      fmt::print(out, "{}", piece);
+      std::fflush(out);
+    });
+    fmt::print(out, "\n");
+    return;
+  }
+  const std::vector<std::string> texts = writer->generate(params, prompts, options);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    print_sample(out, prompts[i], texts[i]);
+  }
+}
+
+}  // namespace mstrain

@@ -1,0 +1,117 @@
+#include "suites/run/model_run.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace mstrain {
+namespace {
+
+std::vector<ModelEntry>& all_models() {
+  static std::vector<ModelEntry> models;
+  return models;
+}
+
+template <class NameOf>
+std::vector<std::string> names_of_all(const NameOf& names_of) {
+  std::vector<std::string> out;
+  for (const ModelEntry& entry : all_models()) {
+    const std::vector<std::string> names = names_of(entry);
+    out.insert(out.end(), names.begin(), names.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+void ModelRun::read(const YamlNode& tree) {
+  read_config_fields(tree, fields());
+  check_train_config(train, tree);
+  check(tree);
+}
+
+void ModelRun::read_model(const YamlNode& tree) {
+  YamlNode section = YamlNode::map();
+  section.file = tree.file;
+  if (const YamlNode* const model = tree.find("model")) {
+    section.add("model", *model);
+  }
+  ConfigFields fields;
+  declare_model(fields);
+  read_config_fields(section, fields);
+}
+
+YamlNode ModelRun::written() const {
+  // Declares members, and writes through them only when reading.
+  return write_config_fields(const_cast<ModelRun*>(this)->fields());
+}
+
+ConfigFields ModelRun::fields() {
+  ConfigFields fields;
+  train.fields_before_model(fields);
+  declare_model(fields);
+  declare_data(fields);
+  train.fields_after_data(fields);
+  return fields;
+}
+
+Overrides ModelRun::with_layers(int64_t layers) const {
+  return {fmt::format("model.num_layers={}", layers)};
+}
+
+std::vector<Overrides> ModelRun::smaller_samples() const { return {}; }
+
+void add_model(ModelEntry entry) {
+  auto& models = all_models();
+  const bool is_new = std::none_of(models.begin(), models.end(), [&](const ModelEntry& known) {
+    return known.type == entry.type;
+  });
+  mstrain::check(is_new, "model.type {}: two models have this name", entry.type);
+  models.push_back(std::move(entry));
+}
+
+const ModelEntry& model_of(const YamlNode& tree) {
+  const auto& models = all_models();
+  mstrain::check(!models.empty(), "no model is known: call add_all_models() first");
+  const YamlNode* const given = find_config(tree, "model.type");
+  if (given == nullptr) {
+    return models.front();
+  }
+  for (const ModelEntry& entry : models) {
+    if (given->is_scalar() && given->text == entry.type) {
+      return entry;
+    }
+  }
+  const std::vector<std::string> known =
+      names_of_all([](const ModelEntry& entry) { return std::vector{entry.type}; });
+  const std::string text = given->is_scalar() ? given->text : "a section or a list";
+  config_fail(tree, "model.type",
+              fmt::format("expected one of {}, found {}{}", fmt::join(known, ", "), text,
+                          did_you_mean(text, known)));
+}
+
+const ModelEntry& model_of(const Json& config_json, const std::string& source) {
+  mstrain::check(config_json.is_object(), "{}: is no configuration of a model", source);
+  const auto type = config_json.find("model_type");
+  mstrain::check(type != config_json.end(), "{}: model_type is missing", source);
+  for (const ModelEntry& entry : all_models()) {
+    for (const std::string& name : entry.hf_types) {
+      if (*type == name) {
+        return entry;
+      }
+    }
+  }
+  const std::vector<std::string> known =
+      names_of_all([](const ModelEntry& entry) { return entry.hf_types; });
+  fail("{}: model_type is {}; known are {}", source, type->dump(), fmt::join(known, ", "));
+}
+
+std::unique_ptr<ModelRun> read_run(const YamlNode& tree) {
+  std::unique_ptr<ModelRun> run = model_of(tree).run();
+  run->read(tree);
+  return run;
+}
+
+}  // namespace mstrain

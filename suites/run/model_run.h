@@ -1,0 +1,108 @@
+// The configuration of a run of one model, with what follows from it: the seam between a model and everything that trains,
+// plans and evaluates.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/files.h"
+#include "core/train/planned_run.h"
+#include "core/train/preflight.h"
+#include "core/train/task.h"
+#include "suites/run/network.h"
+
+namespace mstrain {
+
+// What a run takes at least, told by arithmetic alone, for any numbers that a configuration may hold.
+struct LeastSize {
+  double parameters = 0;    // nearly
+  double sample_bytes = 0;  // of a step's samples
+  std::string samples;      // for people: "the 1e+10 tokens of a step"
+  std::string model_keys;   // "model.hidden_size, model.num_layers and model.vocab_size"
+};
+
+class ModelRun {
+ public:
+  TrainConfig train;
+
+  virtual ~ModelRun() = default;
+
+  // Reads and checks the whole of `tree`, or `model` alone. Throws ConfigError with file and line.
+  void read(const YamlNode& tree);
+  void read_model(const YamlNode& tree);
+  // Every key, defaults filled in.
+  YamlNode written() const;
+
+  virtual std::shared_ptr<const Network> network() const = 0;
+  // Takes the place of the configuration's own, of the same model.type.
+  virtual void take_network(const Network& network) = 0;
+
+  // The data have so many tokens or labels: fills in what the configuration leaves open. Throws ConfigError, with the line in
+  // `tree`, where the network has fewer.
+  virtual void settle(int64_t ids, const YamlNode& tree) = 0;
+  // Throws ConfigError: --offline needs the number.
+  [[noreturn]] virtual void fail_unsettled(const YamlNode& tree) const = 0;
+  // As far as it can be told without opening data. Throws IoError that names the key.
+  virtual std::optional<int64_t> known_ids(FileSystem& files, const YamlNode& tree) const = 0;
+
+  // Opens the data; `folder` is of a checkpoint whose tokenizer they are read with, where it has one. Throws IoError and
+  // ConfigError.
+  virtual void open_data(FileSystem& files, const YamlNode& tree,
+                         const std::optional<std::string>& folder) = 0;
+  // How many tokens or labels the opened data have.
+  virtual int64_t data_ids() const = 0;
+  // Whether anything is held out for evaluation.
+  virtual bool holds_out() const = 0;
+  // What is allowed and still makes no sense with data of so many tokens or labels.
+  virtual void find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const = 0;
+
+  // What is trained; the network must be settled. `initial` is left to the caller.
+  virtual TrainTask task() const = 0;
+  // After open_data(). `source` is config.json of the directory that the model began with.
+  virtual TrainData samples(const Json& source) const = 0;
+
+  virtual LeastSize least_size() const = 0;
+  // The same network with so many equal blocks, for plans that follow from those of fewer.
+  virtual Overrides with_layers(int64_t layers) const;
+  // Changes that make samples smaller, from mild to strong.
+  virtual std::vector<Overrides> smaller_samples() const;
+
+ protected:
+  // The sections `model` and `data`.
+  virtual void declare_model(ConfigFields& fields) = 0;
+  virtual void declare_data(ConfigFields& fields) = 0;
+  // What one key alone cannot tell.
+  virtual void check(const YamlNode& tree) const = 0;
+
+ private:
+  ConfigFields fields();
+};
+
+using Holds = std::function<bool(const std::string& stored)>;
+
+// model.type with its parts; the parts begin with defaults.
+struct ModelEntry {
+  std::string type;
+  std::vector<std::string> hf_types;  // model_type of the config.json that describe() reads
+  std::unique_ptr<ModelRun> (*run)();
+  // Throws Error naming the key that asks for another network than this model's; `source` names the file. `holds` says
+  // whether the weights beside it hold a tensor of a name.
+  std::shared_ptr<const Network> (*describe)(const Json& config_json, const std::string& source,
+                                             const Holds& holds);
+};
+
+// Makes a model known to all commands. Once for each type, before any of them runs.
+void add_model(ModelEntry entry);
+
+// Throws ConfigError, with the line in `tree`, where model.type is missing or none that is known.
+const ModelEntry& model_of(const YamlNode& tree);
+// Of a config.json. Throws Error naming `source`.
+const ModelEntry& model_of(const Json& config_json, const std::string& source);
+
+// The configuration `tree`, read.
+std::unique_ptr<ModelRun> read_run(const YamlNode& tree);
+
+}  // namespace mstrain

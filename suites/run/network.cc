@@ -1,0 +1,28 @@
+#include "suites/run/network.h"
+
+namespace mstrain {
+
+Shape Network::stored_shape(const std::string&, const Shape& shape) const { return shape; }
+
+std::unique_ptr<TextWriter> Network::writer(std::shared_ptr<const Tokenizer>, Execution) const {
+  return nullptr;
+}
+
+std::vector<Shape> stored_shapes(const Network& network, std::span<const ParamSpec> specs) {
+  std::vector<Shape> out;
+  for (const ParamSpec& spec : specs) {
+    out.push_back(network.stored_shape(spec.name, spec.type.shape));
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> model_keys(
+    const YamlNode& model, const std::function<bool(const std::string& key)>& leaves_out) {
+  YamlNode tree = YamlNode::map();
+  tree.add("model", model);
+  auto keys = flatten_config(tree);
+  std::erase_if(keys, [&](const auto& key) { return leaves_out(key.first); });
+  return keys;
+}
+
+}  // namespace mstrain

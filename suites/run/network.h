@@ -1,0 +1,89 @@
+// A network as the house sees it: its weights under the names that files have for them, what it computes of given tensors,
+// and what text it writes. A model's folder makes one of a `model` section or of a config.json.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/yaml.h"
+#include "core/data/tokenizer.h"
+#include "core/tensor/params.h"
+#include "core/train/pretrained.h"
+#include "core/train/sections.h"
+#include "suites/run/text_writer.h"
+
+namespace mstrain {
+
+// A tensor that a network computes of. Dims of one name have one size in all of them.
+struct InputSpec {
+  struct Dim {
+    std::string name;
+    std::optional<int64_t> most = {};
+    std::optional<int64_t> exactly = {};
+  };
+  struct Integers {
+    int64_t low = 0, high = 0;  // within [low, high)
+    std::optional<int64_t> also = {};
+  };
+  std::string name;
+  std::vector<Dim> dims;
+  std::optional<Integers>
+      integers;  // given as i32, whatever integers the file has; none: any numbers, as f32
+  bool is_required = false;
+};
+
+using NamedTensors = std::map<std::string, Tensor>;
+
+struct Computed {
+  Tensor logits;
+  Tensor loss;  // [], their mean; null where no labels are given
+};
+
+// Immutable; any thread may use it.
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  // Every parameter with its initialiser. Throws ConfigError where the number of ids is left open.
+  virtual std::vector<ParamSpec> specs() const = 0;
+  virtual int64_t num_layers() const = 0;
+  // How many tokens or labels it tells apart; none: left open.
+  virtual std::optional<int64_t> ids() const = 0;
+
+  // The shape under which files store parameter `name`: the same elements in the same order.
+  virtual Shape stored_shape(const std::string& name, const Shape& shape) const;
+  // What a tensor of a weight file is.
+  virtual StoredMeaning meaning(const std::string& stored) const = 0;
+
+  // config.json. Where the model began with that of a directory, `source` is its config.json: what changes no numbers
+  // here, such as the ids of special tokens, is taken over.
+  virtual OrderedJson description(const Json& source = Json::object()) const = 0;
+  // The `model` of a configuration.
+  virtual YamlNode section() const = 0;
+  // Keys of `model`, with their values, that must be equal where two networks share weights. Chosen once: a null that
+  // stands for a number is that number.
+  virtual std::vector<std::pair<std::string, std::string>> identity() const = 0;
+
+  // What compute() takes.
+  virtual std::vector<InputSpec> inputs() const = 0;
+  // As the model's class of Hugging Face computes it. Pure; runs in the current context.
+  virtual Computed compute(const Params& params, const NamedTensors& inputs) const = 0;
+
+  // Null where the model writes no text.
+  virtual std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,
+                                             Execution execution) const;
+};
+
+// Of all parameters, in order.
+std::vector<Shape> stored_shapes(const Network& network, std::span<const ParamSpec> specs);
+
+// flatten_config() of `model` alone, without the keys that `leaves_out` says.
+std::vector<std::pair<std::string, std::string>> model_keys(
+    const YamlNode& model, const std::function<bool(const std::string& key)>& leaves_out);
+
+}  // namespace mstrain

@@ -1,0 +1,226 @@
+#include "suites/run/run.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/interrupt.h"
+#include "core/train/checkpoint.h"
+#include "core/train/find_lr.h"
+#include "core/train/timing.h"
+#include "suites/run/fit.h"
+#include "suites/run/preflight.h"
+#include "suites/run/stored_model.h"
+#include "suites/run/sweep.h"
+
+namespace mstrain {
+namespace {
+
+void print_evaluation(std::FILE* out, const EvaluationResult& result) {
+  for (const Metric& metric : result.metrics) {
+    const bool is_loss = metric.kind->name == std::string_view(kEvalLoss);
+    const std::string seconds = metric.set.empty() ? fmt::format(", {:.1f} s", result.seconds) : "";
+    fmt::print(out, "{} {:.6f}{}\n", metric.name(), metric.value,
+               is_loss ? fmt::format("  ({} predictions{})", metric.predictions, seconds) : "");
+  }
+}
+
+struct Opened {
+  std::unique_ptr<ModelRun> run;
+  TrainTask task;
+  TrainData data;
+};
+
+// The weights of model.init.from are read when the run begins.
+TrainTask task_of(FileSystem& files, const ModelRun& run, const std::optional<std::string>& from) {
+  TrainTask task = run.task();
+  if (from) {
+    task.initial = [&files, path = *from] { return load_params(files, open_model(files, path)); };
+  }
+  return task;
+}
+
+bool changes_data(const SessionStart& start) {
+  return std::any_of(start.changes.begin(), start.changes.end(),
+                     [](const std::string& key) { return key.starts_with("data."); });
+}
+
+// Other data are read with the tokenizer that the run began with, also where it was made of the text. None where there is no
+// run yet.
+std::optional<std::string> checkpoint_so_far(FileSystem& files, const ModelRun& run) {
+  return newest_checkpoint(files, join_path(run.train.run.directory(), "checkpoints"),
+                           /*set_aside=*/false);
+}
+
+// `model`: what is evaluated instead of the configuration's network.
+Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
+  const YamlNode& tree = request.tree;
+  std::unique_ptr<ModelRun> run = read_run(tree);
+  refuse_absurd(*run, memory_limit(run->train.memory));
+  std::optional<std::string> folder;
+  if (model != nullptr) {
+    folder = model->folder;
+  } else if (changes_data(request.start)) {
+    folder = checkpoint_so_far(request.files, *run);
+  }
+  run->open_data(request.files, tree, folder);
+  run->settle(run->data_ids(), tree);
+  const std::optional<std::string> from = begins_with(tree);
+  if (model != nullptr) {
+    run->take_network(*model->network);
+  } else {
+    Findings findings;
+    find_oddities(run->train, tree, findings);
+    run->find_oddities_of(run->data_ids(), tree, findings);
+    warn_of(findings);
+  }
+  TrainTask task = task_of(request.files, *run, from);
+  TrainData data =
+      run->samples(from ? open_model(request.files, *from).description : Json::object());
+  return {std::move(run), std::move(task), std::move(data)};
+}
+
+Outcome train_and_tell(const RunRequest& request) {
+  const SessionResult result = train_model(request);
+  const std::string directory = read_run(request.tree)->train.run.directory();
+  switch (result.outcome) {
+    case Outcome::kWasFinished:
+      fmt::print(request.out, "{}: finished at step {}{}\n", directory, result.step,
+                 result.end_reason.empty()
+                     ? "; raise schedule.total_steps to go on, or begin anew with --restart"
+                     : " by " + result.end_reason);
+      break;
+    case Outcome::kInterrupted:
+      fmt::print(request.out, "{}: interrupted, saved at step {}; the same command goes on\n",
+                 directory, result.step);
+      break;
+    case Outcome::kFinished: {
+      for (const auto& [prompt, text] : result.samples) {
+        print_sample(request.out, prompt, text);
+      }
+      fmt::print(request.out, "{}: finished at step {}{}{}{}\n", directory, result.step,
+                 result.evaluation ? ", " + describe(result.evaluation->metrics) : "",
+                 result.end_reason.empty() ? "" : " (" + result.end_reason + ")",
+                 result.restored
+                     ? fmt::format("; the weights are those of step {}", *result.restored)
+                     : "");
+      if (result.best) {
+        fmt::print(
+            request.out, "best {} {:.6f} at step {}: {}\n", result.best->metric, result.best->value,
+            result.best->step,
+            join_path(join_path(directory, "checkpoints"), checkpoint_name(result.best->step)));
+      }
+      fmt::print(request.out, "open {} in a browser\n", join_path(directory, kReportFile));
+      break;
+    }
+  }
+  return result.outcome;
+}
+
+void benchmark(const RunRequest& request) {
+  const Opened opened = open(request);
+  const TrainConfig& train = opened.run->train;
+  const int64_t limit = memory_limit(train.memory);
+  const Context context = make_context(train);
+  const ContextScope scope(context);
+  const PlannedRun run = plan_run(opened.task, train, context, limit, /*evaluates=*/false);
+  if (run.plan.total() > limit) {
+    refuse_by(*opened.run, request.tree)(run.plan, limit);
+  }
+  const HeedInterrupts heeds;
+  const StepTimes times = time_steps(opened.task, opened.data, train, run, request.stop);
+  fmt::print(request.out,
+             "steps {}  median {:.6f} s  fastest {:.6f} s  {:.1f} tokens/s  {:.2f} GFLOP/s\n",
+             times.steps, times.median_seconds, times.fastest_seconds,
+             static_cast<double>(run.plan.tokens) / times.median_seconds,
+             run.plan.cost.flops / times.median_seconds / 1e9);
+}
+
+Outcome look_for_rate(const RunRequest& request) {
+  const Opened opened = open(request);
+  const FoundRate found =
+      find_lr(request.files, opened.run->train, read_run(request.tree)->written(), opened.task,
+              opened.data, refuse_by(*opened.run, request.tree), request.stop, request.start);
+  fmt::print(request.out, "{}: {} steps{}\n", found.directory, found.curve.lr.size(),
+             found.end_reason.empty() ? "" : ", " + found.end_reason);
+  if (found.suggestion) {
+    fmt::print(request.out, "the loss falls fastest at optimizer.lr={:.2g}\n", *found.suggestion);
+  } else {
+    fmt::print(request.out, "the loss did not fall by more than its noise: no rate is suggested\n");
+  }
+  fmt::print(request.out, "open {} in a browser\n", join_path(found.directory, kReportFile));
+  return found.interrupted ? Outcome::kInterrupted : Outcome::kFinished;
+}
+
+void continue_prompts(const RunRequest& request, const TrainConfig& config) {
+  std::vector<std::string> prompts = config.eval.prompts;
+  if (prompts.empty()) {
+    prompts.push_back("\n");
+  }
+  generate(request.files,
+           {config.run.directory(),
+            std::move(prompts),
+            config.eval.sample_tokens,
+            {.temperature = 0.8, .seed = static_cast<uint64_t>(config.run.seed)},
+            {}},
+           request.out);
+}
+
+RunRequest resolved(const RunRequest& request) {
+  return {request.files, with_stored_model(request.files, request.tree), request.stop, request.out,
+          request.start};
+}
+
+}  // namespace
+
+SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more) {
+  const Opened opened = open(request);
+  return train(request.files, opened.run->train, read_run(request.tree)->written(), opened.task,
+               opened.data, refuse_by(*opened.run, request.tree), request.stop, more,
+               request.start);
+}
+
+YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {
+  return read_run(with_stored_model(files, tree))->written();
+}
+
+Outcome run(const RunRequest& given) {
+  if (is_sweep(given.tree)) {
+    return run_sweep(given);
+  }
+  const RunRequest request = resolved(given);
+  const TrainConfig config = read_run(request.tree)->train;
+  switch (config.run.mode) {
+    case RunMode::kTrain: return train_and_tell(request);
+    case RunMode::kEval: evaluate_checkpoint(request, config.run.directory()); break;
+    case RunMode::kGenerate: continue_prompts(request, config); break;
+    case RunMode::kBenchmark: benchmark(request); break;
+    case RunMode::kFindLr: return look_for_rate(request);
+  }
+  return request.stop ? Outcome::kInterrupted : Outcome::kFinished;
+}
+
+void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint) {
+  const RunRequest request = resolved(given);
+  const StoredModel stored = open_model(request.files, checkpoint);
+  const Params params = load_params(request.files, stored);
+  const Opened opened = open(request, &stored);
+  const TrainConfig& config = opened.run->train;
+  const Context context = make_context(config);
+  const ContextScope scope(context);
+  int64_t rows = config.batch.micro.value_or(config.batch.global);
+  auto program = std::make_unique<LossProgram>(opened.task, config, rows, context);
+  const int64_t limit = memory_limit(config.memory);
+  while (rows > 1 && program->program() != nullptr &&
+         program->program()->memory().inputs + program->program()->memory().arena > limit) {
+    rows = (rows + 1) / 2;
+    program = std::make_unique<LossProgram>(opened.task, config, rows, context);
+  }
+  const HeedInterrupts heeds;
+  const auto result =
+      evaluate(*program, params, opened.task, opened.data, config, rows, request.stop);
+  if (result) {
+    print_evaluation(request.out, *result);
+  }
+}
+
+}  // namespace mstrain

@@ -1,0 +1,14 @@
+#include "suites/run/text_writer.h"
+
+#include <fmt/core.h>
+
+#include "core/base/json.h"
+
+namespace mstrain {
+
+void print_sample(std::FILE* out, const std::string& prompt, const std::string& text) {
+  fmt::print(out, "---- generated after {} ----\n{}{}\n----\n",
+             Json(prompt).dump(-1, ' ', false, Json::error_handler_t::replace), prompt, text);
+}
+
+}  // namespace mstrain

@@ -1,0 +1,41 @@
+// What continues or answers texts: a model with its tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/params.h"
+#include "suites/run/sampling.h"
+
+namespace mstrain {
+
+struct WriteOptions {
+  int64_t tokens = 0;  // at most
+  SamplingOptions sampling;
+  std::vector<int32_t> stop;  // a text ends before any of these
+};
+
+// One thread at a time.
+class TextWriter {
+ public:
+  using OnText = std::function<void(size_t row, std::string_view piece)>;
+
+  virtual ~TextWriter() = default;
+
+  // What follows each of `prompts`, as bytes; an empty prompt stands for a line's end. `on_text` gets each piece as it
+  // comes. Runs in the current context. Throws Error where a prompt has characters that the tokenizer does not know.
+  virtual std::vector<std::string> generate(const Params& params,
+                                            std::span<const std::string> prompts,
+                                            const WriteOptions& options,
+                                            const OnText& on_text = nullptr) = 0;
+};
+
+// A prompt and what was written after it, for people.
+void print_sample(std::FILE* out, const std::string& prompt, const std::string& text);
+
+}  // namespace mstrain

@@ -1,0 +1,100 @@
+#include "suites/transformer/text/text_run.h"
+
+#include "core/base/error.h"
+#include "core/data/hf_simple.h"
+#include "core/data/utf8.h"
+#include "core/train/numbers.h"
+
+namespace mstrain {
+
+void TextRun::declare_data(ConfigFields& fields) {
+  fields("data", data, "text to train and to evaluate on");
+}
+
+void TextRun::check(const YamlNode& tree) const { check_data_config(data, tree); }
+
+void TextRun::settle(int64_t ids, const YamlNode& tree) {
+  AutoOr<int64_t>& vocab = vocab_size();
+  if (vocab.is_word()) {
+    vocab = ids;
+  } else if (*vocab.value < ids) {
+    config_fail(tree, "model.vocab_size",
+                fmt::format("{} is less than the {} tokens of data.tokenizer", *vocab.value, ids));
+  }
+}
+
+void TextRun::fail_unsettled(const YamlNode& tree) const {
+  config_fail(tree, "model.vocab_size", "auto asks the tokenizer; --offline needs a number");
+}
+
+std::optional<int64_t> TextRun::known_ids(FileSystem& files, const YamlNode& tree) const {
+  return known_vocab_size(files, data, tree);
+}
+
+void TextRun::open_data(FileSystem& files, const YamlNode& tree,
+                        const std::optional<std::string>& folder) {
+  const bool is_stored = folder && has_tokenizer(files, *folder);
+  use(open_corpus(files, data, is_stored ? load_tokenizer(files, *folder) : nullptr, tree));
+  for (const std::string& prompt : train.eval.prompts) {
+    try {
+      corpus().tokenizer->encode(prompt);
+    } catch (const Error& error) {
+      config_fail(tree, "eval.prompts", error.what());
+    }
+  }
+}
+
+void TextRun::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const {
+  // Sizes are rounded up for speed, and a few ids may be kept for later.
+  constexpr int64_t kSpare = 1024;
+  const int64_t vocab = vocab_size().value_or(ids);
+  if (vocab > ids + ids / 10 + kSpare) {
+    findings.push_back(fmt::format(
+        "{}: {} tokens, but data.tokenizer has {}: the others are never trained; say auto",
+        config_where(tree, "model.vocab_size"), grouped(vocab), grouped(ids)));
+  }
+}
+
+std::vector<Overrides> TextRun::smaller_samples() const {
+  std::vector<Overrides> out;
+  for (int64_t seq = data.seq_length / 2; seq >= 128; seq /= 2) {
+    out.push_back({fmt::format("data.seq_length={}", seq)});
+  }
+  return out;
+}
+
+LeastSize TextRun::least_size_with(double parameters, int tensors) const {
+  const double tokens =
+      static_cast<double>(train.batch.global) * static_cast<double>(data.seq_length);
+  return {parameters, tensors * tokens * sizeof(int32_t),
+          fmt::format("the {:.3g} tokens of a step", tokens),
+          "model.hidden_size, model.num_layers and model.vocab_size"};
+}
+
+TrainData TextRun::text_data(const Json& source) const {
+  const std::shared_ptr<const Network> network = this->network();
+  const std::shared_ptr<const Tokenizer> tokenizer = corpus().tokenizer;
+  TrainData out;
+  out.identity = to_string(corpus().identity);
+  OrderedJson description = network->description(source);
+  if (const FloatType type = train.precision.params; type != FloatType::kFp32) {
+    description["dtype"] = type == FloatType::kBf16 ? "bfloat16" : "float16";
+  }
+  out.checkpoint_files = {{"config.json", description.dump(2) + "\n"}};
+  for (const auto& files : {tokenizer->files(), hugging_face_files(*tokenizer)}) {
+    for (const TokenizerFile& file : files) {
+      out.checkpoint_files.emplace_back(file.name, file.bytes);
+    }
+  }
+  if (const std::shared_ptr<TextWriter> writer = network->writer(tokenizer, train.run.execution)) {
+    out.sample = [writer](const Params& params, const std::string& prompt, int64_t tokens) {
+      const WriteOptions options{tokens, {.temperature = 0.8, .seed = 1}, {}};
+      return replace_invalid_utf8(
+          writer->generate(cast_params(params, Dtype::kF32), std::span(&prompt, 1), options)
+              .front());
+    };
+  }
+  return out;
+}
+
+}  // namespace mstrain

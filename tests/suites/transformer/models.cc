@@ -1,0 +1,8 @@
+// The tests know every model.
+#include "suites/all.h"
+
+namespace mstrain {
+namespace {
+const bool kModelsAreKnown = (add_all_models(), true);
+}
+}  // namespace mstrain
