@@ -7,7 +7,7 @@ install(TARGETS ${rooms} mstrain mstrain_start mstrain_options EXPORT mstrainTar
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/mstrain
         OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/mstrain)
 install(EXPORT mstrainTargets NAMESPACE mstrain:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mstrain)
-install(DIRECTORY core suites mcts DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mstrain FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
+install(DIRECTORY core suites launcher mcts DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mstrain FILES_MATCHING PATTERN "*.h" PATTERN "*.inc"
         PATTERN "example.c" PATTERN "backends" EXCLUDE PATTERN "python" EXCLUDE PATTERN "play" EXCLUDE)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/mstrainConfig.cmake.in
                               ${CMAKE_CURRENT_BINARY_DIR}/mstrainConfig.cmake
