@@ -24,7 +24,7 @@ batch: {global: 8}
 schedule: {total_steps: 40}
 eval: {interval: 20, batches: 2}
 """
-# What the pages call by a placeholder, and keys whose values are large there.
+# What stands for the names that the pages leave open, and keys whose values are large there.
 STANDS_FOR = {"FILE": "my.yaml", "DIR": "gpt2"}
 TAKES_LONG = {"configs/gpt_quickstart.yaml": ["schedule.total_steps=2", "batch.global=1", "data.train=text/"],
               "configs/gpt_10b.yaml": ["memory.limit_gb=100000", "data.train=text/"]}
@@ -52,11 +52,11 @@ def prepare(folder):
     (folder / "configs").symlink_to(ROOT / "configs")
 
 
-def adapted(command, line, page, folder):
-    """The command as it is run here: comments and placeholders taken out, in a folder of its own where it trains."""
-    command = re.sub(r"\s+#.*", "", command)
-    for placeholder, stands_for in STANDS_FOR.items():
-        command = re.sub(rf"(?<=[ ]){placeholder}\b", f"exported-{line}" if "--output DIR" in command and placeholder == "DIR" else stands_for, command)
+def adapted(command, line):
+    """The command of that line as it is run here: without its comment, with names that exist, an export into a folder of its own."""
+    command = re.sub(r"\s+#.*", "", command).replace("--output DIR", f"--output exported-{line}")
+    for name, stands_for in STANDS_FOR.items():
+        command = re.sub(rf"(?<= ){name}\b", stands_for, command)
     for config, overrides in TAKES_LONG.items():
         if config in command:
             command += " " + " ".join(overrides)
@@ -101,7 +101,7 @@ def main():
                 elif language == "sh":
                     for command in text.splitlines():
                         if command.startswith("mstrain "):
-                            run_command(adapted(command, line, page, folder), where, folder, environment)
+                            run_command(adapted(command, line), where, folder, environment)
                             counts["sh"] += 1
     assert counts["sh"] > 20 and counts["yaml"] > 4, counts
     print(f"ran {counts['sh']} commands and read {counts['yaml']} YAML snippets of {', '.join(PAGES)}")
