@@ -43,9 +43,13 @@ function(mstrain_room name folder)
   target_compile_options(mstrain_${name} PRIVATE ${MSTRAIN_WARNINGS})
 endfunction()
 
-# mstrain_test(<name> <label> <folder> DEPENDS <targets>...): one program from <folder>/*_test.cc, one ctest per test.
+# mstrain_test(<name> <label> <folder> [SHARDS <n>] DEPENDS <targets>...): one program from <folder>/*_test.cc, one ctest per
+# test; under sanitizers <n> for all of them.
 function(mstrain_test name label folder)
-  cmake_parse_arguments(TEST "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(TEST "" "SHARDS" "DEPENDS" ${ARGN})
+  if(NOT TEST_SHARDS)
+    set(TEST_SHARDS 1)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_test.cc)
   if(NOT sources)
     message(FATAL_ERROR "The tests ${name} have no sources: ${folder}/*_test.cc")
@@ -54,5 +58,16 @@ function(mstrain_test name label folder)
   # Tests are compiled more often than they run: what they call is optimised, they themselves little.
   target_compile_options(${name} PRIVATE ${MSTRAIN_WARNINGS} ${MSTRAIN_TEST_OPTIMISATION})
   target_link_libraries(${name} PRIVATE ${TEST_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${name} NO_PRETTY_VALUES PROPERTIES LABELS ${label} DISCOVERY_TIMEOUT 60)
+  if(NOT MSTRAIN_SANITIZE)
+    gtest_discover_tests(${name} NO_PRETTY_VALUES PROPERTIES LABELS ${label} DISCOVERY_TIMEOUT 60)
+    return()
+  endif()
+  # A process for each test would spend most of its time on starting and on looking for leaks.
+  foreach(shard RANGE 1 ${TEST_SHARDS})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${name}_${shard} COMMAND ${name})
+    set_tests_properties(
+      ${name}_${shard} PROPERTIES LABELS ${label} ENVIRONMENT
+      "GTEST_TOTAL_SHARDS=${TEST_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/results/${name}_${shard}.xml")
+  endforeach()
 endfunction()
