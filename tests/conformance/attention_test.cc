@@ -1,10 +1,15 @@
-// The tiled kernels of attention at the edges of their tiles, for head dims from 16 to 256 and every form of bias, against
-// the decomposition on the reference backend; with and without dropout.
+// The tiled kernels of attention at the edges of their tiles, for head dims from 16 to 256, every form of bias, shared keys,
+// windows, places and masks, against the decomposition on the reference backend; with and without dropout.
 #include "core/ops/attention.h"
 
+#include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/ir/kernel.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "tests/conformance/cases.h"
 
@@ -14,7 +19,11 @@ namespace {
 struct Form {
   int64_t queries, keys, dim, value_dim;
   bool causal;
-  int bias;  // 0: none; 1: one for all; 2: by head; 3: by sequence; 4: by both
+  int bias;               // 0: none; 1: one for all; 2: by head; 3: by sequence; 4: by both
+  int64_t key_heads = 2;  // a divisor of the heads
+  int64_t window = 0;
+  int relative = 0;  // 0: none; 1: one table; 2: by sequence
+  bool masked = false, placed = false;
 };
 
 struct Tested {
@@ -25,20 +34,37 @@ struct Tested {
 };
 
 Case case_of(const Form& form, const Tested& tested) {
-  constexpr int64_t kBatch = 2, kHeads = 2;
-  Sample sample{{{{Dtype::kF32, {kBatch, form.queries, kHeads, form.dim}}, -1.5, 1.5},
-                 {{Dtype::kF32, {kBatch, form.keys, kHeads, form.dim}}, -1.5, 1.5},
-                 {{Dtype::kF32, {kBatch, form.keys, kHeads, form.value_dim}}, -1, 1}},
+  constexpr int64_t kBatch = 2;
+  const int64_t heads = form.key_heads == 1 ? 3 : 2;
+  Sample sample{{{{Dtype::kF32, {kBatch, form.queries, heads, form.dim}}, -1.5, 1.5},
+                 {{Dtype::kF32, {kBatch, form.keys, form.key_heads, form.dim}}, -1.5, 1.5},
+                 {{Dtype::kF32, {kBatch, form.keys, form.key_heads, form.value_dim}}, -1, 1}},
                 {{"causal", form.causal}, {"scale", 1 / std::sqrt(static_cast<double>(form.dim))}}};
   if (form.bias > 0) {
-    const Shape bias{form.bias >= 3 ? kBatch : 1, form.bias % 2 == 0 ? kHeads : 1, form.queries,
+    const Shape bias{form.bias >= 3 ? kBatch : 1, form.bias % 2 == 0 ? heads : 1, form.queries,
                      form.keys};
     sample.inputs.push_back({{Dtype::kF32, bias}, -1, 1});
+  }
+  if (form.window > 0) {
+    sample.attrs.set("window", form.window);
+  }
+  if (form.relative > 0) {
+    sample.attrs.set("max_distance", int64_t{40});
+    sample.attrs.set("bidirectional", !form.causal);
+    sample.inputs.push_back({{Dtype::kF32, {form.relative == 2 ? kBatch : 1, 17, heads}}, -1, 1});
+  }
+  if (form.masked) {
+    sample.attrs.set("masked", true);
+    sample.inputs.push_back({{Dtype::kBool, {kBatch, form.keys}}, 0.2, 2});
+  }
+  if (form.placed) {
+    sample.attrs.set("placed", true);
+    sample.inputs.push_back({{Dtype::kI32, {kBatch}}, -3, static_cast<double>(form.keys + 3)});
   }
   if (tested.dropout) {
     sample.attrs.set("rate", 0.2);
     sample.attrs.set("site", int64_t{-3});
-    sample.attrs.set("whole", Shape{kBatch + 1, kHeads, form.queries, form.keys + 1});
+    sample.attrs.set("whole", Shape{kBatch + 1, heads, form.queries, form.keys + 1});
     sample.inputs.push_back({{Dtype::kU32, {2}}, 0, 1e9});
     sample.inputs.push_back({{Dtype::kI32, {4}}, 0, 0.5});
   }
@@ -80,6 +106,19 @@ std::vector<Form> forms() {
       }
     }
   }
+  for (const int64_t queries : {1, 4, 64, 65, 150}) {
+    for (const int64_t keys : {64, 65, 150, 200}) {
+      for (const int64_t window : {1, 13, 64, 100}) {
+        all.push_back({queries, keys, 20, 32, true, 0, 1, window});
+        all.push_back({queries, keys, 32, 16, true, 0, 2, window, 1, false, true});
+      }
+      all.push_back({queries, keys, 24, 16, false, 0, 1, 0, 1, true});
+      all.push_back({queries, keys, 16, 24, true, 0, 2, 0, 2});
+      all.push_back({queries, keys, 16, 48, true, 2, 1, 70, 1, true, true});
+      all.push_back({queries, keys, 16, 16, false, 1, 1, 0, 2, true});
+      all.push_back({queries, keys, 16, 16, true, 4, 1, 0, 0, false, true});
+    }
+  }
   std::vector<Form> taken;
   for (size_t i = 0; i < all.size(); i += long_tests() ? 1 : 7) {
     taken.push_back(all[i]);
@@ -115,9 +154,11 @@ TEST_P(AttentionTiles, GiveWhatTheReferenceGives) {
 
 // Scratch memory grows with the sequence, not with its square; so does that for a bias.
 TEST_P(AttentionTiles, NeverHoldAllScores) {
-  for (const int bias : {0, 2}) {
+  for (const int relative : {0, 1}) {
     const auto workspace = [&](int64_t length) {
-      const Case it = case_of({length, length, 64, 64, true, bias}, GetParam());
+      const Case it =
+          case_of({length, length, 64, 64, true, 2 * (1 - relative), 2, 0, relative, relative == 1},
+                  GetParam());
       Types types;
       std::vector<ViewType> in;
       for (const SampleInput& input : it.sample.inputs) {
@@ -136,6 +177,30 @@ TEST_P(AttentionTiles, NeverHoldAllScores) {
     EXPECT_LE(workspace(8192), 2 * workspace(4096));
     EXPECT_LT(workspace(8192), 8192 * 8192 * 4 / 4);
   }
+}
+
+// Numbers that are none, in tiles that no query of a block sees, reach none of its results: the tiles are not read.
+TEST_P(AttentionTiles, OutsideOfAWindowAreNotVisited) {
+  constexpr int64_t kLength = 256, kHidden = 64, kSeeing = 192;
+  const Form form{kLength, kLength, 16, 16, true, 0, 1, 64};
+  const Case it = case_of(form, GetParam());
+  const ContextScope scope(context_of(Backend::kCpu));
+  Tensors inputs = inputs_of(it);
+  if (GetParam().gradient) {
+    make_consistent(inputs, case_of(form, {false, GetParam().dropout}));
+  }
+  const Tensor whole = slice(run(it, inputs)[0], 1, kSeeing, kLength);
+  for (size_t i : {1, 2}) {
+    Tensor& x = inputs[GetParam().gradient ? i + 1 : i];
+    Shape hidden = x.shape();
+    hidden[1] = kHidden;
+    x = concat(std::array{full(hidden, std::numeric_limits<double>::quiet_NaN()),
+                          slice(x, 1, kHidden, kLength)},
+               1);
+  }
+  const Tensors results = run(it, inputs);
+  EXPECT_EQ(bit_difference(slice(results[0], 1, kSeeing, kLength), whole), "");
+  EXPECT_TRUE(std::isnan(to_doubles(results[0])[0]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, AttentionTiles,

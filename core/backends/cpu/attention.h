@@ -9,6 +9,7 @@
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/loops.h"
 #include "core/backends/cpu/parallel.h"
+#include "core/ops/attention_form.h"
 #include "core/ops/random_draw.h"
 
 namespace mstrain::cpu {
@@ -32,19 +33,60 @@ struct HeadView {
 };
 
 struct AttentionSizes {
-  int64_t b, t, s, h, d, e;
-  bool causal;
+  int64_t b, t, s, h, key_heads, d, e;
   float scale;
+  bool causal;
+  int64_t window;  // 0: none
+  // Of the batch element at hand: the place of the first query among the keys, and the keys outside of which its mask hides
+  // all of them.
+  int64_t start = 0, first_key = 0, end_key = 0;
+
+  AttentionSizes(const AttentionForm& form, const Shape& q, const Shape& k, const Shape& v)
+      : b(q[0]),
+        t(q[1]),
+        s(k[1]),
+        h(q[2]),
+        key_heads(k[2]),
+        d(q[3]),
+        e(v[3]),
+        scale(static_cast<float>(form.scale)),
+        causal(form.causal),
+        window(form.window),
+        start(k[1] - q[1]),
+        end_key(k[1]) {}
+
   int64_t heads() const { return b * h; }
-  // How many of the keys [first, first + count) query `i` sees.
-  int64_t visible(int64_t i, int64_t first, int64_t count) const {
-    const int64_t end = causal ? std::min(s, i + (s - t) + 1) : s;
-    return std::clamp<int64_t>(end - first, 0, count);
-  }
+  // Query heads that read one key head.
+  int64_t group() const { return key_heads == 0 ? 1 : h / key_heads; }
   // The scores of queries i … i + rows and keys first … first + width, in rows of kKeyBlock.
   ScoreBlock block(int64_t i, int64_t rows, int64_t first, int64_t width, float* scores) const {
-    const int64_t seen = causal ? i + (s - t) + 1 : s;
-    return {rows, width, scores, kKeyBlock, seen - first, causal ? 1 : 0};
+    const int64_t place = i + start - first;
+    const int64_t high = std::clamp<int64_t>(end_key - first, 0, width);
+    return {rows,
+            padded(width),
+            scores,
+            kKeyBlock,
+            std::clamp<int64_t>(first_key - first, 0, high),
+            high,
+            window > 0 ? place + 1 - window : -rows,  // low, in every row
+            causal ? place + 1 : width,
+            causal ? 1 : 0};
+  }
+  // Which of the keys [first, first + count) any of the queries i … i + rows sees, counted from `first`.
+  Range visible(int64_t i, int64_t rows, int64_t first, int64_t count) const {
+    const ScoreBlock all = block(i, rows, first, count, nullptr);
+    return {all.begin(0), all.end(rows - 1)};
+  }
+  // The same from a multiple of kPad on.
+  Range columns(int64_t i, int64_t rows, int64_t first, int64_t count) const {
+    const Range range = visible(i, rows, first, count);
+    return {range.begin == range.end ? range.end : range.begin / kPad * kPad, range.end};
+  }
+  // How many of the rows go together: all where they see the same keys, else groups on the edge of what is visible.
+  int64_t rows_alike(int64_t i, int64_t rows, int64_t first, int64_t count) const {
+    const ScoreBlock all = block(i, rows, first, count, nullptr);
+    const bool same = all.begin(0) == all.begin(rows - 1) && all.end(0) == all.end(rows - 1);
+    return same ? rows : kDiagonalRows;
   }
 };
 
@@ -80,39 +122,21 @@ inline void pack_columns(const float* x, const HeadView& view, int64_t first, in
   }
 }
 
-// The bias of one head.
-struct BiasView {
-  const float* data = nullptr;  // null: none
-  int64_t row = 0, column = 1;
-  // Adds that of queries i … and keys first … to the visible scores.
-  void add_to(const ScoreBlock& block, int64_t i, int64_t first) const {
-    for (int64_t r = 0; data != nullptr && r < block.rows; ++r) {
-      const float* from = data + (i + r) * row + first * column;
-      float* to = block.s + r * block.ld;
-      const int64_t seen = std::clamp<int64_t>(block.seen + r * block.step, 0, block.n);
-      for (int64_t j = 0; j < seen; ++j) {
-        to[j] += from[j * column];
-      }
-    }
-  }
-};
-
 // The draw of attention_dropout: what probabilities are multiplied by.
 struct DropoutView {
   float factor = 0;        // of those that stay; 0: no dropout
   uint32_t threshold = 0;  // the upper 24 bits of the words below it stay
   uint64_t site = 0;
   Shape whole;
-  size_t input = 0;  // the key's; the offset's is the next
+  size_t input;  // the key's; the offset's is the next
   int64_t key_stride = 1, offset_stride = 1;
   std::array<uint32_t, 2> key{};
   std::array<int32_t, 4> offset{};
 
-  // `after`: how many inputs come after those two.
-  DropoutView(const KernelRequest& request, size_t after) {
+  // `draw`: which input is the key; 0: no dropout.
+  DropoutView(const KernelRequest& request, size_t draw) : input(draw) {
     const Attrs& attrs = request.attrs;
-    if (attrs.find("rate") != nullptr) {
-      input = request.inputs.size() - after - 2;
+    if (draw != 0) {
       key_stride = request.inputs[input].strides[0];
       offset_stride = request.inputs[input + 1].strides[0];
       const auto keep = static_cast<float>(1 - attrs.number("rate"));
@@ -123,7 +147,6 @@ struct DropoutView {
     }
   }
   bool drops() const { return factor != 0; }
-  size_t inputs() const { return drops() ? 2 : 0; }
   // The same with the key and the offset that a run was given. Throws Error where the part [b, h, t, s] leaves the whole.
   DropoutView of(const KernelMemory& memory, const AttentionSizes& n) const {
     DropoutView out = *this;
@@ -177,11 +200,5 @@ class Scratch {
   float* base_;
   int64_t used_ = 0;
 };
-
-// A kernel that packs neither keys nor values; none (no run function) where the layout or the number of queries asks for
-// the one that does.
-// `bias_strides` has rank 0 without a bias.
-Kernel attention_of_few_queries(const KernelRequest& request, const AttentionSizes& n,
-                                const Shape& bias_strides);
 
 }  // namespace mstrain::cpu

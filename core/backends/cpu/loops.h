@@ -76,11 +76,20 @@ struct RowLoops {
   void (*scaled_exp)(int64_t n, const T* x, T lse, T scale, T shift, T* y);
 };
 
-// Scores s[rows, n], of which row i shows the first seen + i * step, bounded to [0, n].
+// Scores s[rows, n], of which row i shows those from max(low, from + i * step) on, and before min(high, to + i * step).
+// 0 <= low <= high <= n.
 struct ScoreBlock {
   int64_t rows, n;
   float* s;
-  int64_t ld, seen, step;
+  int64_t ld, low, high, from, to, step;
+  // Never as functions of their own: the linker could keep one that is compiled for a newer processor.
+  [[gnu::always_inline]] int64_t end(int64_t row) const { return bounded(to + row * step, high); }
+  [[gnu::always_inline]] int64_t begin(int64_t row) const {
+    return bounded(from + row * step, end(row));
+  }
+  [[gnu::always_inline]] int64_t bounded(int64_t j, int64_t most) const {
+    return j < low ? low : j > most ? most : j;
+  }
 };
 inline constexpr int64_t kMaxScoreRows = 64;
 

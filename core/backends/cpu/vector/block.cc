@@ -198,12 +198,42 @@ MSTRAIN_ALWAYS_INLINE Vector<int32_t> lane_numbers() {
   }
   return numbers;
 }
-// x where lane `first` + i is below `seen`, else -inf.
-MSTRAIN_ALWAYS_INLINE Floats visible(Floats x, int64_t first, int64_t seen) {
-  return lane_numbers() < static_cast<int32_t>(seen - first) ? x : splat(kLowest);
+// x where lane `first` + i lies in [begin, end), else -inf.
+MSTRAIN_ALWAYS_INLINE Floats visible(Floats x, int64_t first, int64_t begin, int64_t end) {
+  const Vector<int32_t> lanes = lane_numbers();
+  return (lanes >= static_cast<int32_t>(begin - first)) &
+                 (lanes < static_cast<int32_t>(end - first))
+             ? x
+             : splat(kLowest);
 }
-MSTRAIN_ALWAYS_INLINE int64_t seen_by(const ScoreBlock& block, int64_t row) {
-  return std::min(std::max<int64_t>(block.seen + row * block.step, 0), block.n);
+
+// Calls f(j, x) for each vector x = row[j …) that shows any of [begin, end), with -inf in place of what it hides. Gives where
+// the last one ends.
+template <class Function>
+MSTRAIN_ALWAYS_INLINE int64_t for_visible(int64_t begin, int64_t end, const float* row,
+                                          Function&& f) {
+  int64_t j = begin / kWidth * kWidth;
+  if (begin >= end) {
+    return j;
+  }
+  if (j < begin) {
+    f(j, visible(load(row + j), j, begin, end));
+    j += kWidth;
+  }
+  for (; j + kWidth <= end; j += kWidth) {
+    f(j, load(row + j));
+  }
+  if (j < end) {
+    f(j, visible(load(row + j), j, begin, end));
+    j += kWidth;
+  }
+  return j;
+}
+// Zeros in all vectors from `begin` on, a multiple of their width, that lie before `end`.
+MSTRAIN_ALWAYS_INLINE void clear(float* row, int64_t begin, int64_t end) {
+  for (int64_t j = begin; j + kWidth <= end; j += kWidth) {
+    store<float>(row + j, Floats{});
+  }
 }
 
 // Reductions of rows are independent, so that their latencies overlap; what each row has one of is done in vectors.
@@ -211,16 +241,9 @@ MSTRAIN_FLATTEN void softmax_step(const ScoreBlock& block, float* max, float* su
   alignas(64) float shift[kMaxScoreRows];
   alignas(64) float total[kMaxScoreRows];
   for (int64_t i = 0; i < block.rows; ++i) {
-    const float* row = block.s + i * block.ld;
-    const int64_t seen = seen_by(block, i);
     Floats top = splat(kLowest);
-    int64_t j = 0;
-    for (; j + kWidth <= seen; j += kWidth) {
-      top = Larger()(top, load(row + j));
-    }
-    if (j < seen) {
-      top = Larger()(top, visible(load(row + j), j, seen));
-    }
+    for_visible(block.begin(i), block.end(i), block.s + i * block.ld,
+                [&](int64_t, Floats x) { top = Larger()(top, x); });
     total[i] = fold_lanes<float>(top, Larger());
   }
   for (int64_t i = 0; i < block.rows; ++i) {
@@ -231,23 +254,15 @@ MSTRAIN_FLATTEN void softmax_step(const ScoreBlock& block, float* max, float* su
   }
   for (int64_t i = 0; i < block.rows; ++i) {
     float* row = block.s + i * block.ld;
-    const int64_t seen = seen_by(block, i);
+    const int64_t begin = block.begin(i);
     Floats sums{};
-    int64_t j = 0;
-    for (; j + kWidth <= seen; j += kWidth) {
-      const Floats p = each_lane<scalar::exp<float>>(load(row + j) - shift[i]);
+    clear(row, 0, begin);
+    const int64_t end = for_visible(begin, block.end(i), row, [&](int64_t j, Floats x) {
+      const Floats p = each_lane<scalar::exp<float>>(x - shift[i]);
       store<float>(row + j, p);
       sums += p;
-    }
-    if (j < seen) {
-      const Floats p = each_lane<scalar::exp<float>>(visible(load(row + j), j, seen) - shift[i]);
-      store<float>(row + j, p);
-      sums += p;
-      j += kWidth;
-    }
-    for (; j < block.n; j += kWidth) {
-      store<float>(row + j, Floats{});
-    }
+    });
+    clear(row, end, block.n);
     total[i] = sum_lanes<float>(sums);
   }
   for (int64_t i = 0; i < block.rows; ++i) {
@@ -260,17 +275,16 @@ MSTRAIN_FLATTEN void softmax_grad_step(const ScoreBlock& block, float* dp, const
   for (int64_t i = 0; i < block.rows; ++i) {
     float* row = block.s + i * block.ld;
     float* d_row = dp + i * block.ld;
-    const int64_t seen = seen_by(block, i);
-    int64_t j = 0;
-    for (; j < seen; j += kWidth) {
-      const Floats p = each_lane<scalar::exp<float>>(visible(load(row + j), j, seen) - lse[i]);
+    const int64_t begin = block.begin(i);
+    clear(row, 0, begin);
+    clear(d_row, 0, begin);
+    const int64_t end = for_visible(begin, block.end(i), row, [&](int64_t j, Floats x) {
+      const Floats p = each_lane<scalar::exp<float>>(x - lse[i]);
       store<float>(row + j, p);
       store<float>(d_row + j, p * (load(d_row + j) - delta[i]));
-    }
-    for (; j < block.n; j += kWidth) {
-      store<float>(row + j, Floats{});
-      store<float>(d_row + j, Floats{});
-    }
+    });
+    clear(row, end, block.n);
+    clear(d_row, end, block.n);
   }
 }
 

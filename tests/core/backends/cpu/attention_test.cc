@@ -102,15 +102,24 @@ TEST(CpuAttention, AttentionOfAFewQueriesOverPartOfACache) {
 
 TEST(CpuAttention, AttentionIsTheSameForEveryThreadCount) {
   const Attrs attrs{{"causal", true}, {"scale", 0.25}};
-  Tensors inputs = heads(1, 200, 1, 32, 31);
-  const Tensors one = run("attention", inputs, attrs, Backend::kCpu, 1);
-  inputs.insert(inputs.begin(), random(one[0].shape(), 32));
-  inputs.insert(inputs.end(), {one[0], one[1]});
-  const Tensors grads = run("attention_grad", inputs, attrs, Backend::kCpu, 1);
-  for (int threads : {2, 3, 5}) {
-    const Tensors again = run("attention_grad", inputs, attrs, Backend::kCpu, threads);
-    for (size_t i = 0; i < grads.size(); ++i) {
-      EXPECT_EQ(to_doubles(grads[i]), to_doubles(again[i])) << threads;
+  for (const int64_t group : {1, 3}) {  // heads that share keys
+    for (const int64_t t : {3, 200}) {
+      Tensors inputs{random({1, t, group, 32}, 31), random({1, 200, 1, 32}, 56),
+                     random({1, 200, 1, 32}, 57)};
+      const Tensors one = run("attention", inputs, attrs, Backend::kCpu, 1);
+      Tensors for_grad = inputs;
+      for_grad.insert(for_grad.begin(), random(one[0].shape(), 32));
+      for_grad.insert(for_grad.end(), {one[0], one[1]});
+      const Tensors grads = run("attention_grad", for_grad, attrs, Backend::kCpu, 1);
+      for (int threads : {2, 3, 5, 8}) {
+        const auto expect_same = [&](const Tensors& expected, const Tensors& again) {
+          for (size_t i = 0; i < expected.size(); ++i) {
+            EXPECT_EQ(to_doubles(expected[i]), to_doubles(again[i])) << threads;
+          }
+        };
+        expect_same(one, run("attention", inputs, attrs, Backend::kCpu, threads));
+        expect_same(grads, run("attention_grad", for_grad, attrs, Backend::kCpu, threads));
+      }
     }
   }
 }
