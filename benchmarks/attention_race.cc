@@ -1,5 +1,6 @@
-// Attention, both directions, against its matrix products alone: batched products of oneDNN on dense operands, whose
-// scores are made in full. Causal attention needs half of them.
+// Attention in its forms, both directions, against its matrix products alone: batched products of oneDNN on dense operands,
+// whose scores are made in full. Counted is the share of them that attention needs: half of a causal square, the band of a
+// window, what a mask leaves.
 //
 //   bench_attention [T] [B] [H] [D] [threads]        (1024 2 6 64, all processors)
 #include <algorithm>
@@ -41,6 +42,14 @@ class Runner {
  private:
   void* allocate(const TensorType& type) {
     buffers_.push_back(Buffer::allocate(current_context().allocator, type.bytes()));
+    if (type.dtype == Dtype::kBool) {  // the last quarter of each row is padding
+      auto* seen = reinterpret_cast<bool*>(buffers_.back().data());
+      const int64_t row = type.shape[1];
+      for (int64_t i = 0; i < type.elements(); ++i) {
+        seen[i] = i % row < row - row / 4;
+      }
+      return buffers_.back().data();
+    }
     auto* values = reinterpret_cast<float*>(buffers_.back().data());
     uint32_t state = static_cast<uint32_t>(buffers_.size());
     for (int64_t i = 0; i < type.elements(); ++i) {
@@ -67,6 +76,34 @@ double seconds_of(Runner& runner) {
   return times[3];
 }
 
+struct Form {
+  const char* name;
+  double share;  // of the pairs of queries and keys that see each other
+  int64_t key_heads;
+  Attrs attrs = {};
+  Types more = {};  // inputs after q, k and v
+};
+
+std::vector<Form> forms(int64_t t, int64_t b, int64_t h) {
+  const double window = 1.0 / 8;
+  const Attrs plain{{"causal", false}, {"scale", 0.125}};
+  const Attrs causal = plain.with("causal", true);
+  std::vector<Form> all{
+      {"full", 1, h, plain},
+      {"causal", 0.5, h, causal},
+      {"window of T / 8", window - window * window / 2, h, causal.with("window", t / 8)},
+      {"relative bias",
+       1,
+       h,
+       plain.with("max_distance", int64_t{128}).with("bidirectional", true),
+       {{Dtype::kF32, {1, 32, h}}}},
+      {"padded by T / 4", 0.75, h, plain.with("masked", true), {{Dtype::kBool, {b, t}}}}};
+  if (h % 3 == 0) {
+    all.push_back({"causal, H / 3 key heads", 0.5, h / 3, causal});
+  }
+  return all;
+}
+
 int run(int argc, char** argv) {
   const auto number = [&](int i, int64_t otherwise) {
     return i < argc ? std::atoll(argv[i]) : otherwise;
@@ -82,10 +119,15 @@ int run(int argc, char** argv) {
   std::printf("attention of %lld positions, %lld sequences, %lld heads of %lld, %d threads\n",
               static_cast<long long>(t), static_cast<long long>(b), static_cast<long long>(h),
               static_cast<long long>(d), threads);
-  for (const bool causal : {false, true}) {
-    const Attrs attrs{{"causal", causal}, {"scale", 0.125}};
-    Runner forward("attention", {x, x, x}, attrs, threads);
-    Runner backward("attention_grad", {x, x, x, x, x, lse}, attrs, threads);
+  for (const Form& form : forms(t, b, h)) {
+    const TensorType keys{Dtype::kF32, {b, t, form.key_heads, d}};
+    Types in{x, keys, keys};
+    in.insert(in.end(), form.more.begin(), form.more.end());
+    Types in_grad = in;
+    in_grad.insert(in_grad.begin(), x);
+    in_grad.insert(in_grad.end(), {x, lse});
+    Runner forward("attention", in, form.attrs, threads);
+    Runner backward("attention_grad", in_grad, form.attrs, threads);
     std::vector<double> ratios;
     double kernels = 0, products = 0;
     for (int round = 0; round < 5; ++round) {
@@ -94,12 +136,12 @@ int run(int argc, char** argv) {
       const double mixed = product_seconds(b * h, t, d, t, false, false, threads);  // p v, ds k
       const double turned = product_seconds(b * h, t, d, t, true, false, threads);  // pT g, dsT q
       // Forward: scores and a mix. Backward: scores twice, a mix, two turned.
-      products = (3 * scores + 2 * mixed + 2 * turned) * (causal ? 0.5 : 1.0);
+      products = (3 * scores + 2 * mixed + 2 * turned) * form.share;
       ratios.push_back(kernels / products);
     }
     std::sort(ratios.begin(), ratios.end());
-    std::printf("%-7s forward and backward %8.3f ms, its products alone %8.3f ms, ratio %.2f\n",
-                causal ? "causal" : "full", kernels * 1e3, products * 1e3, ratios[2]);
+    std::printf("%-24s forward and backward %8.3f ms, its products alone %8.3f ms, ratio %.2f\n",
+                form.name, kernels * 1e3, products * 1e3, ratios[2]);
   }
   return 0;
 }
