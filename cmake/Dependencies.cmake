@@ -6,6 +6,8 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 # What Debian has without a CMake package (oneDNN's asks for OpenCL) is looked up by name.

@@ -19,36 +19,36 @@ constexpr int64_t kEpochs = 8;
 constexpr uint64_t kSeed = 1;
 
 struct Batch {
-  Tensor images_bhw, labels_b;
+  Tensor images_bchw, labels_b;
   template <class V>
   void fields(V& v) {
-    v("images", images_bhw);
+    v("images", images_bchw);
     v("labels", labels_b);
   }
 };
 
 Batch to_tensors(const ImageBatch& batch) {
-  return {tensor<float>(batch.images, {batch.batch, batch.height, batch.width}),
+  return {tensor<float>(batch.pixels, {batch.batch, batch.channels, batch.size, batch.size}),
           tensor<int32_t>(batch.labels, {batch.batch})};
 }
 
 // The model: parameters are declared where they are used.
-Tensor logits(const Params& p, const Tensor& images_bhw) {
-  return mlp(p / "mlp", flatten(images_bhw, 1), {256, 128, 10}, Activation::kRelu);
+Tensor logits(const Params& p, const Tensor& images_bchw) {
+  return mlp(p / "mlp", flatten(images_bchw, 1), {256, 128, 10}, Activation::kRelu);
 }
 
 Tensor loss(const Params& p, const Batch& batch) {
-  return cross_entropy(logits(p, batch.images_bhw), batch.labels_b);
+  return cross_entropy(logits(p, batch.images_bchw), batch.labels_b);
 }
 
 Tensor count_right(const Params& p, const Batch& batch) {
-  const Tensor right = equal(argmax(logits(p, batch.images_bhw)), batch.labels_b);
+  const Tensor right = equal(argmax(logits(p, batch.images_bchw)), batch.labels_b);
   return sum(cast(right, Dtype::kF32));
 }
 
-double accuracy(const auto& count, const Params& params,
-                const std::shared_ptr<const ImageDataset>& images) {
-  ImageLoader loader(images, ImageOrder::kOnce, kSeed, {.batch = kBatch});
+double accuracy(const auto& count, const Params& params, const ImageSetPtr& images,
+                const ImageView& view) {
+  ImageLoader loader(images, view, ImageOrder::kOnce, kSeed, {.batch = kBatch});
   double right = 0;
   for (int64_t i = loader.batches_per_epoch(); i > 0; --i) {
     right += item(count(params, to_tensors(loader.next())));
@@ -58,13 +58,12 @@ double accuracy(const auto& count, const Params& params,
 
 int run(const std::string& folder) {
   const auto start = std::chrono::steady_clock::now();
-  LabeledImages training = open_mnist(real_files(), folder, "train");
-  const PixelScale scale = pixel_scale(training);
-  const auto train = std::make_shared<ImageDataset>(std::move(training), scale);
-  const auto test = std::make_shared<ImageDataset>(open_mnist(real_files(), folder, "t10k"), scale);
+  const auto [train, test] = open_images(real_files(), folder, /*channels=*/1);
+  const auto [mean, std] = pixel_scale(*train, train->size());
+  const ImageView view{.size = 28, .mean = mean, .std = std};
 
   const auto specs = declare_params([&](const Params& p) {
-    logits(p, zeros({Dtype::kF32, {1, train->height(), train->width()}}));
+    logits(p, zeros({Dtype::kF32, {1, 1, view.size, view.size}}));
   });
   const Optimizer optimizer({.type = OptimizerType::kAdamW, .weight_decay = 0.01}, specs);
   Params params = init_params(specs, kSeed);
@@ -81,7 +80,7 @@ int run(const std::string& folder) {
       {.donate = {0, 1}});
   const auto count = jit(count_right);
 
-  ImageLoader loader(train, ImageOrder::kShuffled, kSeed, {.batch = kBatch});
+  ImageLoader loader(train, view, ImageOrder::kShuffled, kSeed, {.batch = kBatch});
   const int64_t epoch = loader.batches_per_epoch();
   const ScheduleConfig schedule{.warmup_steps = epoch / 4, .total_steps = kEpochs * epoch};
   Tensor last_loss;
@@ -92,11 +91,11 @@ int run(const std::string& folder) {
     if ((i + 1) % epoch == 0) {
       const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
       fmt::print("epoch {:2}   loss {:.3f}   test accuracy {:.2f} %   {:.1f} s\n", (i + 1) / epoch,
-                 item(last_loss), 100 * accuracy(count, params, test), passed.count());
+                 item(last_loss), 100 * accuracy(count, params, test, view), passed.count());
     }
   }
 
-  const double reached = accuracy(count, params, test);
+  const double reached = accuracy(count, params, test, view);
   fmt::print("{:.2f} % of {} test images\n", 100 * reached, test->size());
   return reached >= 0.88 ? 0 : 1;
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/missing_file.h"
+#include "core/data/image_set.h"
 #include "core/data/token_files.h"
 #include "core/data/tokenizer.h"
 #include "core/io/events.h"
@@ -113,6 +114,38 @@ void print_events(FileSystem& files, const std::string& path, std::FILE* out) {
   }
 }
 
+void print_images(FileSystem& files, const std::string& path, std::FILE* out) {
+  ImageParts parts;
+  try {
+    parts = open_images(files, path, /*channels=*/3);
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{}: is neither a checkpoint nor a run directory nor a tokenizer; {}",
+                              path, error.what()));
+  }
+  const ImageSet& train = *parts.train;
+  fmt::print(out, "{}: {} images of {} classes{}\n", path, grouped(train.size()), train.classes(),
+             parts.held_out == nullptr
+                 ? ""
+                 : fmt::format(", {} held out", grouped(parts.held_out->size())));
+  std::vector<int64_t> counts(train.names().size());
+  for (int64_t i = 0; i < train.size(); ++i) {
+    ++counts[static_cast<size_t>(train.label(i))];
+  }
+  for (size_t i = 0; i < counts.size(); ++i) {
+    fmt::print(out, "  {}: {}\n", train.names()[i], grouped(counts[i]));
+  }
+}
+
+bool is_picture(const std::string& name) {
+  return name.ends_with(".png") || name.ends_with(".jpg") || name.ends_with(".jpeg");
+}
+
+void print_picture(FileSystem& files, const std::string& path, std::FILE* out) {
+  const Image image = decode_image(as_bytes(files.read(path)), path);
+  fmt::print(out, "{}: {} x {} pixels, {}\n", path, image.width, image.height,
+             image.channels == 1 ? "grey" : "coloured");
+}
+
 }  // namespace
 
 void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
@@ -129,8 +162,7 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
     } else if (has_tokenizer(files, path)) {
       print_tokenizer(files, path, out);
     } else {
-      throw IoError(
-          fmt::format("{}: is neither a checkpoint nor a run directory nor a tokenizer", path));
+      print_images(files, path, out);
     }
     return;
   }
@@ -145,6 +177,8 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
   } else if (name.find("-ubyte") != std::string::npos || name.find(".idx") != std::string::npos) {
     const IdxArray array = read_idx(files, path);
     fmt::print(out, "{}: IDX array {}\n", path, type_of(array.dtype, array.shape));
+  } else if (is_picture(name)) {
+    print_picture(files, path, out);
   } else if (name.starts_with(kEventsPrefix)) {
     print_events(files, path, out);
   } else if (holds_documents(path)) {

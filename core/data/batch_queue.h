@@ -32,7 +32,7 @@ struct LoaderState {
 class BatchQueue {
  public:
   // Writes `sample` into row `row` of slot `slot`. Called from the workers at once for different
-  // slots.
+  // slots; the rows of one are asked for in their order, by one thread.
   using Fill = std::function<void(int64_t sample, int slot, int64_t row)>;
 
   BatchQueue(Fill fill, const LoaderOptions& options, LoaderState state = {});

@@ -4,103 +4,167 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/data/image_augment.h"
+#include "core/data/image_resize.h"
 #include "core/data/shuffle.h"
 
 namespace mstrain {
 namespace {
 
-std::vector<ImageBatch> make_image_slots(const ImageDataset& images, const LoaderOptions& options) {
-  const int slots = BatchQueue::slots_for(options);
-  ImageBatch empty{options.batch, images.height(), images.width(), {}, {}};
-  empty.images.resize(options.batch * images.height() * images.width());
-  empty.labels.resize(options.batch);
-  return std::vector<ImageBatch>(slots, empty);
+double of_channel(const std::vector<double>& values, int64_t channel) {
+  return values[values.size() == 1 ? 0 : static_cast<size_t>(channel)];
 }
 
-std::string plain_or_zipped(FileSystem& files, const std::string& path) {
-  for (const char* ending : {"", ".gz"}) {
-    if (files.exists(path + ending)) {
-      return path + ending;
+std::vector<std::array<float, 256>> values_of_bytes(const ImageView& view, int64_t channels) {
+  std::vector<std::array<float, 256>> tables(static_cast<size_t>(channels));
+  for (int64_t c = 0; c < channels; ++c) {
+    const double std = of_channel(view.std, c);
+    const double mean = of_channel(view.mean, c);
+    check(std > 0 && std::isfinite(std) && std::isfinite(mean),
+          "pixels cannot be scaled by mean {} and deviation {}", mean, std);
+    for (size_t i = 0; i < 256; ++i) {
+      tables[static_cast<size_t>(c)][i] =
+          static_cast<float>((static_cast<double>(i) / 255 - mean) / std);
     }
   }
-  throw IoError(fmt::format("{}: no such file, with .gz or without", path), ENOENT);
+  return tables;
+}
+
+ImageBatch empty_batch(const ImageSet& images, const ImageView& view, int64_t rows) {
+  ImageBatch batch{.batch = rows, .channels = images.channels(), .size = view.size};
+  batch.pixels.resize(static_cast<size_t>(rows * batch.channels * view.size * view.size));
+  batch.labels.resize(static_cast<size_t>(rows));
+  if (view.augment.mixes()) {
+    batch.others.resize(static_cast<size_t>(rows));
+    batch.shares.resize(static_cast<size_t>(rows));
+  }
+  return batch;
+}
+
+std::span<float> row_of(ImageBatch& batch, int64_t row) {
+  const int64_t count = batch.channels * batch.size * batch.size;
+  return std::span(batch.pixels)
+      .subspan(static_cast<size_t>(row * count), static_cast<size_t>(count));
 }
 
 }  // namespace
 
-PixelScale pixel_scale(const LabeledImages& data) {
-  uint64_t sum = 0;
-  uint64_t squares = 0;
-  for (const std::byte pixel : data.images.data) {
-    const auto value = std::to_integer<uint64_t>(pixel);
-    sum += value;
-    squares += value * value;
-  }
-  const auto count = static_cast<double>(std::max<size_t>(1, data.images.data.size()));
-  const double mean = static_cast<double>(sum) / count;
-  const double variance = static_cast<double>(squares) / count - mean * mean;
-  return {static_cast<float>(mean / 255),
-          variance > 0 ? static_cast<float>(std::sqrt(variance) / 255) : 1.0F};
-}
-
-ImageDataset::ImageDataset(LabeledImages data, PixelScale scale) : data_(std::move(data)) {
-  const IdxArray& images = data_.images;
-  const IdxArray& labels = data_.labels;
-  check(images.dtype == Dtype::kU8 && images.shape.size() == 3 && images.shape[0] >= 1,
-        "a set of images must be u8 [n, height, width] with at least one image");
-  check(labels.dtype == Dtype::kU8 && labels.shape == std::vector<int64_t>{images.shape[0]},
-        "{} images need u8 labels of the same number", images.shape[0]);
-  check(scale.deviation > 0 && std::isfinite(scale.deviation) && std::isfinite(scale.mean),
-        "pixels cannot be scaled by mean {} and deviation {}", scale.mean, scale.deviation);
-  for (size_t i = 0; i < value_of_.size(); ++i) {
-    value_of_[i] = (static_cast<float>(i) / 255.0F - scale.mean) / scale.deviation;
-  }
-}
-
-int32_t ImageDataset::read(int64_t index, std::span<float> pixels) const {
-  check(index >= 0 && index < size(), "there is no image {} among {}", index, size());
-  const int64_t area = height() * width();
-  check(static_cast<int64_t>(pixels.size()) == area, "an image has {} pixels, not {}", area,
-        pixels.size());
-  const auto first = data_.images.data.begin() + index * area;
-  std::transform(first, first + area, pixels.begin(),
-                 [&](std::byte pixel) { return value_of_[std::to_integer<size_t>(pixel)]; });
-  return std::to_integer<int32_t>(data_.labels.data[index]);
-}
-
-LabeledImages open_mnist(FileSystem& files, const std::string& folder, const std::string& part) {
-  return read_labeled_images(files,
-                             plain_or_zipped(files, join_path(folder, part + "-images-idx3-ubyte")),
-                             plain_or_zipped(files, join_path(folder, part + "-labels-idx1-ubyte")),
-                             /*classes=*/10);
-}
-
-ImageLoader::ImageLoader(std::shared_ptr<const ImageDataset> images, ImageOrder order,
-                         uint64_t seed, const LoaderOptions& options, LoaderState state)
+ImageLoader::ImageLoader(ImageSetPtr images, ImageView view, ImageOrder order, uint64_t seed,
+                         const LoaderOptions& options, LoaderState state)
     : images_(std::move(images)),
+      view_(std::move(view)),
       order_(order),
       seed_(seed),
-      slots_(make_image_slots(*images_, options)),
-      queue_([this](int64_t sample, int slot, int64_t row) { fill(sample, slots_[slot], row); },
+      value_of_(values_of_bytes(view_, images_->channels())),
+      slots_(static_cast<size_t>(BatchQueue::slots_for(options)),
+             {empty_batch(*images_, view_, options.batch), {}, 0}),
+      queue_([this](int64_t sample, int slot,
+                    int64_t row) { fill(sample, slots_[static_cast<size_t>(slot)], row); },
              options, state) {}
 
 int64_t ImageLoader::batches_per_epoch() const {
-  return (images_->size() + slots_[0].batch - 1) / slots_[0].batch;
+  const int64_t rows = slots_[0].batch.batch;
+  return (images_->size() + rows - 1) / rows;
 }
 
-void ImageLoader::fill(int64_t sample, ImageBatch& batch, int64_t row) const {
-  const int64_t size = images_->size();
-  const int64_t area = batch.height * batch.width;
-  const auto pixels = std::span(batch.images).subspan(row * area, area);
-  if (order_ == ImageOrder::kShuffled) {
-    const Permutation order(size, seed_, random_stream("data.images", 0), sample / size);
-    batch.labels[row] = images_->read(order(sample % size), pixels);
-  } else if (sample < size) {
-    batch.labels[row] = images_->read(sample, pixels);
-  } else {
-    std::fill(pixels.begin(), pixels.end(), 0.0F);
-    batch.labels[row] = kIgnoreTarget;
+// A row is mixed with the one after it, as that was read: as soon as it is there; the last one with the first.
+void ImageLoader::fill(int64_t sample, Slot& slot, int64_t row) const {
+  ImageBatch& batch = slot.batch;
+  const auto pixels = row_of(batch, row);
+  read(sample, pixels, batch.labels[static_cast<size_t>(row)]);
+  if (!view_.augment.mixes()) {
+    return;
   }
+  if (row == 0) {
+    slot.first_row.assign(pixels.begin(), pixels.end());
+    slot.first_label = batch.labels[0];
+  } else {
+    mix(sample - 1, slot, row - 1);
+  }
+  if (row + 1 == batch.batch) {
+    mix(sample, slot, row);
+  }
+}
+
+void ImageLoader::mix(int64_t sample, Slot& slot, int64_t row) const {
+  ImageBatch& batch = slot.batch;
+  const bool is_last = row + 1 == batch.batch;
+  const auto at = static_cast<size_t>(row);
+  const std::span<const float> other =
+      is_last ? std::span<const float>(slot.first_row) : row_of(batch, row + 1);
+  batch.others[at] = is_last ? slot.first_label : batch.labels[at + 1];
+  Rng rng(seed_, random_stream("data.mix", sample));
+  batch.shares[at] = order_ == ImageOrder::kOnce
+                         ? 1.0F
+                         : mix_pictures(row_of(batch, row), other, view_.size, view_.augment, rng);
+}
+
+void ImageLoader::read(int64_t sample, std::span<float> pixels, int32_t& label) const {
+  const int64_t count = images_->size();
+  if (order_ == ImageOrder::kOnce && sample >= count) {
+    std::fill(pixels.begin(), pixels.end(), 0.0F);
+    label = kIgnoreTarget;
+    return;
+  }
+  int64_t index = sample % count;
+  if (order_ == ImageOrder::kShuffled) {
+    const Permutation order(count, seed_, random_stream("data.images", 0),
+                            static_cast<uint64_t>(sample / count));
+    index = order(index);
+  }
+  label = images_->label(index);
+  const bool trains = order_ != ImageOrder::kOnce;
+  Rng rng(seed_, random_stream("data.augment", sample));
+  const ChooseRegion choose = [&](int64_t height, int64_t width) {
+    if (trains) {
+      return random_region(view_.augment, height, width, view_.size, rng);
+    }
+    if (view_.center_crop) {
+      return center_region(*view_.center_crop, height, width, view_.size);
+    }
+    return ImageRegion{0, 0, height, width, view_.size, view_.size};
+  };
+  Image image = resized(images_->read(index, choose), view_.size, view_.size);
+  if (trains) {
+    augment(image, view_.augment, rng);
+  }
+  const int64_t area = view_.size * view_.size;
+  for (int64_t c = 0; c < image.channels; ++c) {
+    const std::array<float, 256>& value_of = value_of_[static_cast<size_t>(c)];
+    float* const plane = pixels.data() + c * area;
+    const uint8_t* const bytes = image.pixels.data() + c;
+    for (int64_t i = 0; i < area; ++i) {
+      plane[i] = value_of[bytes[i * image.channels]];
+    }
+  }
+  if (trains) {
+    erase(pixels, view_.size, view_.augment, rng);
+  }
+}
+
+PixelScale pixel_scale(const ImageSet& images, int64_t count) {
+  const auto channels = static_cast<size_t>(images.channels());
+  std::vector<uint64_t> sums(channels);
+  std::vector<uint64_t> squares(channels);
+  uint64_t pixels = 0;
+  for (int64_t index = 0; index < std::min(count, images.size()); ++index) {
+    const Image image = images.read(index);
+    pixels += image.pixels.size() / channels;
+    for (size_t i = 0; i < image.pixels.size(); ++i) {
+      const uint64_t value = image.pixels[i];
+      sums[i % channels] += value;
+      squares[i % channels] += value * value;
+    }
+  }
+  PixelScale scale;
+  for (size_t c = 0; c < channels; ++c) {
+    const auto n = static_cast<double>(std::max<uint64_t>(pixels, 1));
+    const double mean = static_cast<double>(sums[c]) / n;
+    const double variance = static_cast<double>(squares[c]) / n - mean * mean;
+    scale.mean.push_back(mean / 255);
+    scale.std.push_back(variance > 0 ? std::sqrt(variance) / 255 : 1);
+  }
+  return scale;
 }
 
 }  // namespace mstrain

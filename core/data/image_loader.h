@@ -1,86 +1,79 @@
-// Grey images with labels (MNIST and its kin), held in memory as bytes and handed out as floats.
+// Batches of pictures with labels, read and changed ahead of their use in threads.
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "core/data/batch_queue.h"
+#include "core/data/image_config.h"
+#include "core/data/image_set.h"
 #include "core/data/windows.h"
-#include "core/io/idx.h"
 
 namespace mstrain {
 
-// A pixel p becomes (p / 255 - mean) / deviation.
-struct PixelScale {
-  float mean = 0;
-  float deviation = 1;
+struct ImageView {
+  int64_t size = 0;                        // height and width
+  std::optional<double> center_crop = {};  // see ImageDataConfig
+  std::vector<double> mean{0};             // one, or one for each channel
+  std::vector<double> std{1};
+  AugmentConfig augment = {};
 };
-
-// Mean and standard deviation over all pixels of `data`; a deviation of 1 where all are equal.
-PixelScale pixel_scale(const LabeledImages& data);
-
-// Immutable; any thread may read.
-class ImageDataset {
- public:
-  // Images u8 [n, height, width] with n >= 1, labels u8 [n]; Error otherwise.
-  explicit ImageDataset(LabeledImages data, PixelScale scale = {});
-
-  int64_t size() const { return data_.images.shape[0]; }
-  int64_t height() const { return data_.images.shape[1]; }
-  int64_t width() const { return data_.images.shape[2]; }
-
-  // `pixels` has height() * width() elements. Returns the label.
-  int32_t read(int64_t index, std::span<float> pixels) const;
-
- private:
-  LabeledImages data_;
-  std::array<float, 256> value_of_;
-};
-
-// `<folder>/<part>-images-idx3-ubyte` and `-labels-idx1-ubyte`, each plain or with `.gz`; `part` is
-// "train" or "t10k". Ten classes. Throws IoError from core/io/idx.h, or naming the file that is
-// missing.
-LabeledImages open_mnist(FileSystem& files, const std::string& folder, const std::string& part);
 
 struct ImageBatch {
-  int64_t batch = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  std::vector<float> images;    // [batch, height, width]
+  int64_t batch = 0, channels = 0, size = 0;
+  std::vector<float> pixels;    // [batch, channels, size, size]: (value / 255 - mean) / std
   std::vector<int32_t> labels;  // [batch]; kIgnoreTarget for a row after the last image
+  // Where images are mixed: [batch] each, the label of the image that is mixed in, and the share of the first.
+  std::vector<int32_t> others;
+  std::vector<float> shares;
 };
 
 enum class ImageOrder {
   kShuffled,  // pass after pass without end, each in an order of its own
+  kRepeated,  // pass after pass, each from first to last
   kOnce,      // from first to last; rows after that are zeros with label kIgnoreTarget
 };
 
-// The same batches whatever the number of workers; LoaderState is exact. One thread at a time may
-// use a loader.
+// Sample i is a function of the images, the view, the seed and i; mixed, also of the samples beside it in its batch. So
+// batches are the same whatever the number of workers; LoaderState is exact. One thread at a time may use a loader.
 class ImageLoader {
  public:
-  ImageLoader(std::shared_ptr<const ImageDataset> images, ImageOrder order, uint64_t seed,
+  ImageLoader(ImageSetPtr images, ImageView view, ImageOrder order, uint64_t seed,
               const LoaderOptions& options, LoaderState state = {});
 
   // Valid until the next call. Errors: see BatchQueue::next.
-  const ImageBatch& next() { return slots_[queue_.next()]; }
+  const ImageBatch& next() { return slots_[static_cast<size_t>(queue_.next())].batch; }
 
   int64_t batches_per_epoch() const;  // the last one may hold rows of the next pass, or padding
   LoaderState state() const { return queue_.state(); }
   void restore(LoaderState state) { queue_.restore(state); }
 
  private:
-  void fill(int64_t sample, ImageBatch& batch, int64_t row) const;
+  struct Slot {
+    ImageBatch batch;
+    std::vector<float> first_row;  // before it was mixed
+    int32_t first_label = 0;
+  };
 
-  std::shared_ptr<const ImageDataset> images_;
+  void fill(int64_t sample, Slot& slot, int64_t row) const;
+  void read(int64_t sample, std::span<float> pixels, int32_t& label) const;
+  void mix(int64_t sample, Slot& slot, int64_t row) const;
+
+  ImageSetPtr images_;
+  ImageView view_;
   ImageOrder order_;
   uint64_t seed_;
-  std::vector<ImageBatch> slots_;
+  std::vector<std::array<float, 256>> value_of_;  // of a byte, by channel
+  std::vector<Slot> slots_;
   BatchQueue queue_;  // last: its threads write into the slots
 };
+
+// Mean and standard deviation of each channel of the first `count` images, of values from 0 to 1; a deviation of 1 where all
+// are equal.
+struct PixelScale {
+  std::vector<double> mean, std;
+};
+PixelScale pixel_scale(const ImageSet& images, int64_t count);
 
 }  // namespace mstrain

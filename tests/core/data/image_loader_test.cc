@@ -7,68 +7,85 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/data/image_augment.h"
 #include "tests/core/data/scratch.h"
 
 namespace mstrain {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Image i is 1 x 2 pixels: 2 i, 2 i + 1; its label is i modulo 10.
-LabeledImages small_images(int64_t count) {
-  LabeledImages data;
-  data.images.shape = {count, 1, 2};
-  data.labels.shape = {count};
-  for (int64_t i = 0; i < count; ++i) {
-    data.images.data.push_back(static_cast<std::byte>(2 * i));
-    data.images.data.push_back(static_cast<std::byte>(2 * i + 1));
-    data.labels.data.push_back(static_cast<std::byte>(i % 10));
+std::vector<std::string> ten_names() { return std::vector<std::string>(10, "x"); }
+
+// Image i is 2 x 2 pixels: 4 i, 4 i + 1, …; its label is i modulo 10.
+ImageSetPtr small_images(int64_t count, int64_t channels = 1) {
+  std::vector<uint8_t> pixels;
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < 4 * count; ++i) {
+    pixels.push_back(static_cast<uint8_t>(i));
   }
-  return data;
+  for (int64_t i = 0; i < count; ++i) {
+    labels.push_back(static_cast<int32_t>(i % 10));
+  }
+  return stored_images(std::move(pixels), 2, 2, 1, std::move(labels), ten_names(), channels);
 }
 
-std::shared_ptr<const ImageDataset> dataset(int64_t count) {
-  return std::make_shared<ImageDataset>(small_images(count), PixelScale{0, 1.0F / 255});
+ImageView bytes_view() { return {.size = 2, .mean = {0}, .std = {1.0 / 255}}; }
+
+// Everything at once, on pictures that are not square.
+ImageSetPtr noise_images(int64_t count) {
+  Rng rng(1);
+  std::vector<uint8_t> pixels(static_cast<size_t>(count * 9 * 11 * 3));
+  for (uint8_t& pixel : pixels) {
+    pixel = static_cast<uint8_t>(rng.below(256));
+  }
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < count; ++i) {
+    labels.push_back(static_cast<int32_t>(i % 10));
+  }
+  return stored_images(std::move(pixels), 9, 11, 3, std::move(labels), ten_names(), 3);
+}
+ImageView everything() {
+  ImageView view{.size = 8, .mean = {0.5}, .std = {0.5}};
+  view.augment.crop = CropType::kResized;
+  view.augment.flip = 0.5;
+  view.augment.rand_augment = RandAugmentConfig{};
+  view.augment.erase = 0.5;
+  view.augment.mixup = 0.4;
+  view.augment.cutmix = 1;
+  return view;
 }
 
-TEST(ImageDataset, PixelsAreScaledByMeanAndDeviation) {
-  const LabeledImages data = small_images(2);  // pixels 0 1 2 3
-  const PixelScale scale = pixel_scale(data);
-  EXPECT_FLOAT_EQ(scale.mean, 1.5F / 255);
-  EXPECT_FLOAT_EQ(scale.deviation, std::sqrt(1.25F) / 255);
-  const ImageDataset images(data, scale);
-  std::vector<float> pixels(2);
-  EXPECT_EQ(images.read(1, pixels), 1);
-  EXPECT_NEAR(pixels[0], 0.5F / std::sqrt(1.25F), 1e-5);
-  EXPECT_NEAR(pixels[1], 1.5F / std::sqrt(1.25F), 1e-5);
-  EXPECT_THROW(images.read(2, pixels), Error);
-  pixels.resize(3);
-  EXPECT_THROW(images.read(0, pixels), Error);
-}
-
-TEST(ImageDataset, WhatIsNoSetOfImagesIsRefused) {
-  EXPECT_THROW(ImageDataset(LabeledImages{}), Error);
-  EXPECT_THROW(ImageDataset(small_images(0)), Error);
-  LabeledImages fewer = small_images(3);
-  fewer.labels.shape = {2};
-  EXPECT_THROW(ImageDataset{fewer}, Error);
-  EXPECT_THROW(ImageDataset(small_images(3), {0, 0}), Error);
+TEST(ImageLoader, PixelsAreScaledByMeanAndDeviationOfTheirChannel) {
+  const ImageSetPtr images = small_images(1, 3);  // pixels 0 1 2 3
+  const PixelScale scale = pixel_scale(*images, 9);
+  EXPECT_EQ(scale.mean.size(), 3U);
+  EXPECT_DOUBLE_EQ(scale.mean[2], 1.5 / 255);
+  EXPECT_DOUBLE_EQ(scale.std[2], std::sqrt(1.25) / 255);
+  const ImageView view{.size = 2, .mean = {0, 0, 1.0 / 255}, .std = {1.0 / 255}};
+  ImageLoader loader(images, view, ImageOrder::kOnce, 0, {.batch = 1});
+  const ImageBatch& batch = loader.next();
+  EXPECT_THAT(batch.pixels,
+              testing::Pointwise(testing::FloatNear(1e-4),
+                                 std::vector<float>{0, 1, 2, 3, 0, 1, 2, 3, -1, 0, 1, 2}));
 }
 
 TEST(ImageLoader, EachPassShowsEveryImageOnceInAnOrderOfItsOwn) {
-  ImageLoader loader(dataset(60), ImageOrder::kShuffled, 5, {.batch = 12, .workers = 2});
+  ImageLoader loader(small_images(60), bytes_view(), ImageOrder::kShuffled, 5,
+                     {.batch = 12, .workers = 2});
   ASSERT_EQ(loader.batches_per_epoch(), 5);
   std::vector<std::vector<float>> orders;
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<float>& order = orders.emplace_back();
     for (int k = 0; k < 5; ++k) {
       const ImageBatch& batch = loader.next();
-      for (int64_t row = 0; row < 12; ++row) {
-        const auto image = std::lround(batch.images[2 * row]) / 2;
-        ASSERT_EQ(std::lround(batch.images[2 * row + 1]), 2 * image + 1);
+      for (size_t row = 0; row < 12; ++row) {
+        const auto image = std::lround(batch.pixels[4 * row]) / 4;
+        ASSERT_EQ(std::lround(batch.pixels[4 * row + 3]), 4 * image + 3);
         ASSERT_EQ(batch.labels[row], image % 10);
-        order.push_back(batch.images[2 * row]);
+        order.push_back(batch.pixels[4 * row]);
       }
     }
     ASSERT_EQ(std::set<float>(order.begin(), order.end()).size(), 60U);
@@ -78,64 +95,83 @@ TEST(ImageLoader, EachPassShowsEveryImageOnceInAnOrderOfItsOwn) {
 }
 
 TEST(ImageLoader, WorkersAndResumingChangeNothing) {
-  const auto images = dataset(50);
-  ImageLoader straight(images, ImageOrder::kShuffled, 5, {.batch = 7, .workers = 0});
-  std::vector<std::vector<float>> expected;
-  for (int k = 0; k < 30; ++k) {
-    expected.push_back(straight.next().images);
+  const ImageSetPtr images = noise_images(50);
+  ImageLoader straight(images, everything(), ImageOrder::kShuffled, 5, {.batch = 7, .workers = 0});
+  std::vector<ImageBatch> expected;
+  for (int k = 0; k < 12; ++k) {
+    expected.push_back(straight.next());
   }
   for (const int workers : {0, 1, 2, 4}) {
-    for (const int64_t done : {0, 1, 9, 20}) {
-      ImageLoader loader(images, ImageOrder::kShuffled, 5, {.batch = 7, .workers = workers},
-                         {7 * done});
-      for (int64_t k = done; k < 30; ++k) {
-        ASSERT_EQ(loader.next().images, expected[k]);
+    for (const int64_t done : {0, 1, 9}) {
+      ImageLoader loader(images, everything(), ImageOrder::kShuffled, 5,
+                         {.batch = 7, .workers = workers}, {7 * done});
+      for (size_t k = static_cast<size_t>(done); k < expected.size(); ++k) {
+        const ImageBatch& batch = loader.next();
+        ASSERT_EQ(batch.pixels, expected[k].pixels);
+        ASSERT_EQ(batch.labels, expected[k].labels);
+        ASSERT_EQ(batch.others, expected[k].others);
+        ASSERT_EQ(batch.shares, expected[k].shares);
       }
     }
   }
 }
 
-TEST(ImageLoader, OnceEndsInPadding) {
-  ImageLoader loader(dataset(5), ImageOrder::kOnce, 0, {.batch = 3});
+TEST(ImageLoader, WhatASampleIsMadeOfDoesNotDependOnItsBatch) {
+  ImageView view = everything();
+  view.augment.mixup = view.augment.cutmix = 0;
+  const ImageSetPtr images = noise_images(20);
+  ImageLoader small(images, view, ImageOrder::kShuffled, 3, {.batch = 2});
+  ImageLoader large(images, view, ImageOrder::kShuffled, 3, {.batch = 10});
+  std::vector<float> parts;
+  for (int k = 0; k < 5; ++k) {
+    const ImageBatch& batch = small.next();
+    parts.insert(parts.end(), batch.pixels.begin(), batch.pixels.end());
+  }
+  EXPECT_EQ(parts, large.next().pixels);
+}
+
+TEST(ImageLoader, EachImageIsMixedWithTheNextOneAsThatWasRead) {
+  ImageView view = bytes_view();
+  ImageLoader plain(small_images(4), view, ImageOrder::kRepeated, 0, {.batch = 4});
+  const std::vector<float> before = plain.next().pixels;
+  view.augment.mixup = 1;
+  ImageLoader mixed(small_images(4), view, ImageOrder::kRepeated, 0, {.batch = 4});
+  const ImageBatch& batch = mixed.next();
+  EXPECT_THAT(batch.others, ElementsAre(1, 2, 3, 0));
+  for (size_t row = 0; row < 4; ++row) {
+    const float share = batch.shares[row];
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(batch.pixels[4 * row + i],
+                  share * before[4 * row + i] + (1 - share) * before[4 * ((row + 1) % 4) + i],
+                  1e-4);
+    }
+  }
+}
+
+TEST(ImageLoader, EvaluationSeesImagesAsTheyAreAndEndsInPadding) {
+  ImageView view = everything();
+  view.size = 2;
+  view.mean = {0};
+  view.std = {1.0 / 255};
+  ImageLoader loader(small_images(5), view, ImageOrder::kOnce, 0, {.batch = 3});
   EXPECT_EQ(loader.batches_per_epoch(), 2);
-  EXPECT_THAT(loader.next().labels, ElementsAre(0, 1, 2));
+  const ImageBatch& first = loader.next();
+  EXPECT_THAT(first.labels, ElementsAre(0, 1, 2));
+  EXPECT_THAT(first.shares, Each(1.0F));
+  EXPECT_NEAR(first.pixels[4], 4, 1e-4);
   const ImageBatch& last = loader.next();
   EXPECT_THAT(last.labels, ElementsAre(3, 4, kIgnoreTarget));
-  EXPECT_FLOAT_EQ(last.images[3], 9);
-  EXPECT_EQ(last.images[4], 0);
-  EXPECT_THAT(loader.next().labels, testing::Each(kIgnoreTarget));
+  EXPECT_NEAR(last.pixels[4], 16, 1e-4);
+  EXPECT_EQ(last.pixels[8], 0);
+  EXPECT_THAT(loader.next().labels, Each(kIgnoreTarget));
 }
 
-TEST(ImageLoader, MnistFilesAreFoundPlainAndMissingOnesNamed) {
-  const Scratch scratch;
-  scratch.write("t10k-images-idx3-ubyte",
-                std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x01\x07\x09", 18));
-  EXPECT_THAT(message_of<IoError>([&] { open_mnist(real_files(), scratch.root(), "t10k"); }),
-              HasSubstr("t10k-labels-idx1-ubyte: no such file, with .gz or without"));
-  scratch.write("t10k-labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x02\x03\x04", 10));
-  const ImageDataset images(open_mnist(real_files(), scratch.root(), "t10k"));
-  std::vector<float> pixels(1);
-  EXPECT_EQ(images.read(1, pixels), 4);
-  EXPECT_FLOAT_EQ(pixels[0], 9.0F / 255);
-}
-
-TEST(ImageLoader, FashionMnistIsReadAsPublished) {
-  const std::string folder = "/usr/share/datasets/fashion-mnist";
-  if (!real_files().is_directory(folder)) {
-    GTEST_SKIP() << folder << " is not there (Debian package dataset-fashion-mnist)";
-  }
-  const LabeledImages data = open_mnist(real_files(), folder, "train");
-  EXPECT_THAT(data.images.shape, ElementsAre(60000, 28, 28));
-  const PixelScale scale = pixel_scale(data);  // 0.2860 and 0.3530 are the figures in common use
-  EXPECT_NEAR(scale.mean, 0.2860, 5e-5);
-  EXPECT_NEAR(scale.deviation, 0.3530, 5e-5);
-  std::vector<int> of_class(10);
-  for (const std::byte label : data.labels.data) {
-    ++of_class[std::to_integer<int>(label)];
-  }
-  EXPECT_THAT(of_class, testing::Each(6000));
-  const auto test = std::make_shared<ImageDataset>(open_mnist(real_files(), folder, "t10k"), scale);
-  EXPECT_EQ(test->size(), 10000);
+TEST(ImageLoader, TheMiddleIsASquareOfTheShorterSide) {
+  const ImageRegion region = center_region(0.875, 256, 400, 224);
+  EXPECT_EQ(region.height, 224);
+  EXPECT_EQ(region.width, 224);
+  EXPECT_EQ(region.top, 16);
+  EXPECT_EQ(region.left, 88);
 }
 
 }  // namespace
