@@ -1,10 +1,14 @@
 #include "suites/all.h"
 
 #include "suites/transformer/gpt/gpt_run.h"
+#include "suites/transformer/vit/vit_run.h"
 
 namespace mstrain {
 
 // The first is what a configuration without model.type means.
-void add_all_models() { add_model(gpt::entry()); }
+void add_all_models() {
+  add_model(gpt::entry());
+  add_model(vit::entry());
+}
 
 }  // namespace mstrain

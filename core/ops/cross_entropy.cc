@@ -7,10 +7,12 @@
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/index_common.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/ops/softmax.h"
 #include "core/ops/statistics.h"
 
 namespace mstrain {
@@ -182,6 +184,16 @@ Tensor cross_entropy(const Arg& logits, const Arg& targets, const CrossEntropyOp
   const Tensor rows = cross_entropy_rows(logits, targets, options);
   const Tensor counted = cast(not_equal(targets, options.ignore_index), Dtype::kI32);
   return sum(rows) / cast(maximum(sum(counted), 1), rows.dtype());
+}
+
+Tensor soft_cross_entropy_rows(const Arg& logits, const Arg& targets, double label_smoothing) {
+  const Dtype dtype = accumulation_dtype(logits.tensor().dtype());
+  Tensor shares = cast(targets, dtype);
+  if (label_smoothing != 0) {
+    const Tensor each = sum(shares, {-1}, true) / static_cast<double>(shares.dim(-1));
+    shares = (1 - label_smoothing) * shares + label_smoothing * each;
+  }
+  return -sum(shares * log_softmax(cast(logits, dtype)), {-1});
 }
 
 }  // namespace mstrain

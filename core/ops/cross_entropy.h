@@ -23,4 +23,8 @@ Tensor cross_entropy(const Arg& logits, const Arg& targets,
 Tensor cross_entropy_rows(const Arg& logits, const Arg& targets,
                           const CrossEntropyOptions& options = {});
 
+// The loss of every row, [...], where the right answer is a mixture: -sum(targets log_softmax(logits)) of the classes'
+// shares targets[..., n], of which label smoothing spreads a part over all classes. Rows of zeros cost nothing.
+Tensor soft_cross_entropy_rows(const Arg& logits, const Arg& targets, double label_smoothing = 0);
+
 }  // namespace mstrain

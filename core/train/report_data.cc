@@ -215,6 +215,7 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
       {"eval", evaluation_data(evaluations)},
       {"layers", layers_data(files, at(kLayersFile))},
       {"samples", samples_in(rows)},
+      {"pictures", json_in(files, at(kPicturesFile))},
       {"profile", profile ? to_json(*profile) : OrderedJson()},
       {"find_lr", json_in(files, at(kFindLrFile))},
       {"origin", origin_data(files, run, at(kConfigFile))},

@@ -27,11 +27,11 @@ const rates = {
 const specs = [
   { title: "Loss over learning rate", unit: "the mark: where it falls fastest", wide: true, height: 300, over: rates, shown: () => view.runs.some(found), digits: v => v.toFixed(4),
     series: () => of((run, i) => found(run) ? [{ run: i, name: "smoothed", xs: run.find_lr.lr, raw: run.find_lr.loss, ys: run.find_lr.smoothed, colour: colour(i) }] : []) },
-  { title: "Loss", unit: "nats per token", series: lossSeries, wide: true, height: 330, log: () => view.logLoss, digits: v => v.toFixed(4), main: true,
+  { title: "Loss", unit: "nats per prediction", series: lossSeries, wide: true, height: 330, log: () => view.logLoss, digits: v => v.toFixed(4), main: true,
     shown: () => !view.runs.length || view.runs.some(run => !found(run)) },
   { title: "Perplexity", unit: "held out", series: heldSeries("eval_perplexity"), shown: measured("eval_perplexity"), digits: v => v.toPrecision(4) },
   { title: "Bits per byte", unit: "held out", series: heldSeries("eval_bits_per_byte"), shown: measured("eval_bits_per_byte"), digits: v => v.toFixed(4) },
-  { title: "Accuracy", unit: "held out, of the next token", series: heldSeries("eval_accuracy"), shown: measured("eval_accuracy"), digits: v => (v * 100).toFixed(2) + " %" },
+  { title: "Accuracy", unit: "held out", series: heldSeries("eval_accuracy"), shown: measured("eval_accuracy"), digits: v => (v * 100).toFixed(2) + " %" },
   { title: "Throughput", unit: "tokens per second", series: trainSeries("tokens_per_second"), zero: true, digits: short },
   { title: "Learning rate", unit: "", series: trainSeries("lr"), zero: true, digits: v => v.toPrecision(4) },
   { title: "Gradient norm", unit: "before clipping", series: trainSeries("grad_norm", true), zero: true, digits: v => v.toPrecision(4) },
@@ -126,6 +126,14 @@ const drawTexts = () => {
 };
 $("which").addEventListener("change", showText);
 
+// The first samples that a model of images sees.
+const drawPictures = () => {
+  const runs = view.runs.filter(run => (run.pictures || []).length);
+  $("pictures").hidden = !runs.length;
+  $("sheets").replaceChildren(...runs.flatMap(run => [...(view.many ? [el("h3", {}, run.name)] : []), el("div", { class: "sheet" },
+    ...run.pictures.map(p => el("figure", {}, el("img", { src: "data:image/png;base64," + p.png, alt: p.label }), el("figcaption", {}, p.label))))]));
+};
+
 // Configuration by section; several runs side by side.
 let only = false;
 const heads = first => el("tr", {}, el("th", {}, first), ...view.runs.map((r, i) => el("th", {}, swatch(i), r.name)));
@@ -195,6 +203,7 @@ return data => {
   drawProfiles($("profile"), view.runs, view.many, el);
   drawLayers();
   drawTexts();
+  drawPictures();
   drawConfig();
   drawMachine();
   drawLineage(data.list || view.runs);

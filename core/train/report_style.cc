@@ -75,6 +75,8 @@ pre em { font-style: normal; color: var(--ink-3); }
 .stack i { display: block; min-width: 1px; } .stack-legend { margin-bottom: 12px; }
 .legend i.box { width: 9px; height: 9px; border: 0; border-radius: 3px; vertical-align: baseline; }
 .scroll { overflow-x: auto; }
+.sheet { display: grid; grid-template-columns: repeat(auto-fill, minmax(104px, 1fr)); gap: 10px; } .sheet figure { margin: 0; }
+.sheet img { width: 100%; aspect-ratio: 1; image-rendering: pixelated; border-radius: 6px; display: block; } .sheet figcaption { font-size: 12px; color: var(--ink-2); overflow-wrap: anywhere; }
 .figures { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .figures th, .figures td { text-align: right; padding-left: 10px; } .figures th:first-child, .figures td:first-child { text-align: left; padding-left: 0; }
 .figures th { vertical-align: bottom; } .figures small { font-weight: 400; color: var(--ink-3); margin-left: 5px; }
@@ -103,6 +105,7 @@ const char* const kReportBody = R"html(<main>
 <section id="charts" class="charts"></section>
 <section id="profile" class="card below" hidden></section>
 <section id="layers" class="card below" hidden><div class="card-head"><h2>Layers</h2><span class="unit">norms of parameters</span><span class="spacer"></span><button id="layers-gradient" type="button">Gradients</button><button id="layers-weight" type="button">Weights</button></div><div id="layers-map"></div></section>
+<section id="pictures" class="card below" hidden><div class="card-head"><h2>Samples as they enter the model</h2></div><div id="sheets"></div></section>
 <section id="samples" class="card below" hidden><div class="card-head"><h2>Generated text</h2><span class="spacer"></span><select id="which" aria-label="Step"></select></div><div id="texts"></div></section>
 <section id="facts" class="pair below"><div class="card"><div class="card-head"><h2>Configuration</h2><span class="spacer"></span>
 <button id="only" type="button" aria-pressed="false" hidden>Only differences</button></div><div id="config"></div></div>

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kOwnFiles[] = {kConfigFile,   kRunFile,     kReportFile,  kFusionFile,
                                           kMetricsTable, kMetricsFile, kProfileFile, kLogFile,
-                                          kFindLrFile,   kLayersFile};
+                                          kFindLrFile,   kLayersFile,  kPicturesFile};
 
 }  // namespace
 

@@ -32,6 +32,7 @@ class RunDirectory {
 inline constexpr const char* kConfigFile = "config.yaml";
 inline constexpr const char* kRunFile = "run.json";  // what ran where, and how far it came
 inline constexpr const char* kReportFile = "report.html";
-inline constexpr const char* kFusionFile = "fusion.txt";  // where fusion.explain asks for it
+inline constexpr const char* kPicturesFile = "pictures.json";  // samples as they enter the model
+inline constexpr const char* kFusionFile = "fusion.txt";       // where fusion.explain asks for it
 
 }  // namespace mstrain

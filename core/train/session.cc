@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/base/base64.h"
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
@@ -154,6 +155,15 @@ void warn_of_another_machine(const Previous& previous) {
   }
 }
 
+// What the report shows of the first samples.
+void write_pictures(const RunDirectory& directory, const TrainData& data, uint64_t seed) {
+  OrderedJson pictures = OrderedJson::array();
+  for (const SamplePicture& picture : data.pictures(seed)) {
+    pictures.push_back({{"png", to_base64(picture.png)}, {"label", picture.label}});
+  }
+  write_file_atomic(directory.files(), directory.at(kPicturesFile), pictures.dump() + "\n");
+}
+
 }  // namespace
 
 Context make_context(const TrainConfig& config) {
@@ -229,6 +239,10 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   write_file_atomic(files, directory.at(kConfigFile), to_yaml(resolved));
   if (config.fusion.explain) {
     write_file_atomic(files, directory.at(kFusionFile), fusion_text(run));
+  }
+  if (data.pictures != nullptr && (!previous || !previous->changes.empty())) {
+    write_pictures(directory, data,
+                   previous ? previous->progress.seed : static_cast<uint64_t>(config.run.seed));
   }
 
   MetricsLog log(directory, config, run.plan.tokens,

@@ -64,6 +64,12 @@ class BatchStream {
   virtual int64_t samples() const = 0;  // taken so far
 };
 
+// A sample as it enters the model, for people.
+struct SamplePicture {
+  std::string png;    // a file
+  std::string label;  // what is asked for
+};
+
 // Held-out data.
 struct EvaluationSet {
   std::string name;  // empty where they are the only ones
@@ -85,6 +91,8 @@ struct TrainData {
 
   // A continuation of `prompt`, for reports; null where the model writes no text.
   std::function<std::string(const Params&, const std::string& prompt, int64_t tokens)> sample;
+  // Some of the first samples of a run with this seed; null where they are no pictures.
+  std::function<std::vector<SamplePicture>(uint64_t seed)> pictures;
 };
 
 }  // namespace mstrain

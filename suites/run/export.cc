@@ -12,8 +12,9 @@ namespace mstrain {
 namespace {
 
 // What else Hugging Face keeps beside weights; none of it changes them.
-constexpr const char* kCompanions[] = {"generation_config.json", "tokenizer_config.json",
-                                       "special_tokens_map.json", "added_tokens.json"};
+constexpr const char* kCompanions[] = {"generation_config.json", "preprocessor_config.json",
+                                       "tokenizer_config.json", "special_tokens_map.json",
+                                       "added_tokens.json"};
 constexpr uint64_t kMaxCompanionBytes = 16 << 20;
 
 void check_output(FileSystem& files, const std::string& output) {

@@ -43,6 +43,14 @@ void ModelRun::read_model(const YamlNode& tree) {
   read_config_fields(section, fields);
 }
 
+std::string ModelRun::config_json(const Json& source) const {
+  OrderedJson description = network()->description(source);
+  if (const FloatType type = train.precision.params; type != FloatType::kFp32) {
+    description["dtype"] = type == FloatType::kBf16 ? "bfloat16" : "float16";
+  }
+  return description.dump(2) + "\n";
+}
+
 YamlNode ModelRun::written() const {
   // Declares members, and writes through them only when reading.
   return write_config_fields(const_cast<ModelRun*>(this)->fields());

@@ -77,6 +77,9 @@ class ModelRun {
   // What one key alone cannot tell.
   virtual void check(const YamlNode& tree) const = 0;
 
+  // The file that describes the network in a checkpoint, whose weights have the run's precision. `source`: see samples().
+  std::string config_json(const Json& source) const;
+
  private:
   ConfigFields fields();
 };

@@ -4,6 +4,8 @@ namespace mstrain {
 
 Shape Network::stored_shape(const std::string&, const Shape& shape) const { return shape; }
 
+bool Network::redraws(const std::string&) const { return false; }
+
 std::unique_ptr<TextWriter> Network::writer(std::shared_ptr<const Tokenizer>, Execution) const {
   return nullptr;
 }

@@ -59,11 +59,14 @@ class Network {
   virtual Shape stored_shape(const std::string& name, const Shape& shape) const;
   // What a tensor of a weight file is.
   virtual StoredMeaning meaning(const std::string& stored) const = 0;
+  // Whether parameter `name` is drawn anew where a run begins with a model that has none, or one of another shape: the head of
+  // other labels.
+  virtual bool redraws(const std::string& name) const;
 
   // config.json. Where the model began with that of a directory, `source` is its config.json: what changes no numbers
   // here, such as the ids of special tokens, is taken over.
   virtual OrderedJson description(const Json& source = Json::object()) const = 0;
-  // The `model` of a configuration.
+  // The `model` of a configuration, for a run that begins with this network.
   virtual YamlNode section() const = 0;
   // Keys of `model`, with their values, that must be equal where two networks share weights. Chosen once: a null that
   // stands for a number is that number.

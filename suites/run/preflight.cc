@@ -65,7 +65,7 @@ std::optional<int64_t> look_ahead(FileSystem& files, ModelRun& run, const YamlNo
   }
   if (const auto from = begins_with(tree)) {
     try {
-      check_params(files, open_model(files, *from));
+      check_initial_params(files, open_model(files, *from));
     } catch (const Error& error) {
       findings.push_back(
           fmt::format("{}: {}", config_where(tree, "model.init.from"), error.what()));

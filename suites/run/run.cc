@@ -34,7 +34,9 @@ struct Opened {
 TrainTask task_of(FileSystem& files, const ModelRun& run, const std::optional<std::string>& from) {
   TrainTask task = run.task();
   if (from) {
-    task.initial = [&files, path = *from] { return load_params(files, open_model(files, path)); };
+    task.initial = [&files, path = *from, network = run.network(), seed = run.train.run.seed] {
+      return initial_params(files, open_model(files, path), *network, static_cast<uint64_t>(seed));
+    };
   }
   return task;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/missing_file.h"
 #include "core/base/paths.h"
 #include "core/io/folder.h"
@@ -47,24 +48,43 @@ void compare(const YamlNode& tree, const Network& given, const Network& stored,
   }
 }
 
-// What `use`, which is load_pretrained or check_pretrained, gives for the model's weights.
-template <class Use>
-auto with_weights(FileSystem& files, const StoredModel& model, const Use& use) {
+using LeavesOut = std::function<bool(const std::string& name)>;
+
+// Throws IoError where the files are not those of the manifest, or could not hold so many layers.
+void check_folder(FileSystem& files, const StoredModel& model, const SafetensorsFolder& weights) {
   if (files.exists(join_path(model.folder, kManifestName))) {
     if (const auto problems = verify_folder(files, model.folder); !problems.empty()) {
       throw IoError(problems.front());
     }
   }
-  const SafetensorsFolder weights(files, model.folder);
   // Each layer has tensors of its own: a number of layers that no file could hold is not tried.
-  const Network& network = *model.network;
-  if (network.num_layers() > static_cast<int64_t>(weights.items().size())) {
+  const int64_t layers = model.network->num_layers();
+  if (layers > static_cast<int64_t>(weights.items().size())) {
     throw IoError(fmt::format("{}: config.json tells of {} layers, the weights are {} tensors",
-                              model.folder, network.num_layers(), weights.items().size()));
+                              model.folder, layers, weights.items().size()));
   }
-  const std::vector<ParamSpec> specs = network.specs();
-  return use(weights, model.folder, specs, stored_shapes(network, specs),
-             meaning_in(weights, network));
+}
+
+// What `use`, which is load_pretrained or check_pretrained, gives for the parameters `specs` of a network, but for those
+// that are left out.
+template <class Use>
+auto with_weights(const SafetensorsFolder& weights, const std::string& folder,
+                  const Network& network, std::vector<ParamSpec> specs, const Use& use,
+                  const LeavesOut& leaves_out) {
+  std::erase_if(specs, [&](const ParamSpec& spec) { return leaves_out(spec.name); });
+  const auto meaning = [&, known = meaning_in(weights, network)](const std::string& stored) {
+    const StoredMeaning is = known(stored);
+    return leaves_out(is.name) ? StoredMeaning{StoredMeaning::Kind::kBuffer} : is;
+  };
+  return use(weights, folder, specs, stored_shapes(network, specs), meaning);
+}
+
+template <class Use>
+auto with_all_weights(FileSystem& files, const StoredModel& model, const Use& use) {
+  const SafetensorsFolder weights(files, model.folder);
+  check_folder(files, model, weights);
+  return with_weights(weights, model.folder, *model.network, model.network->specs(), use,
+                      [](const std::string&) { return false; });
 }
 
 }  // namespace
@@ -111,11 +131,52 @@ std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const Store
 }
 
 Params load_params(FileSystem& files, const StoredModel& model) {
-  return with_weights(files, model, load_pretrained);
+  return with_all_weights(files, model, load_pretrained);
 }
 
 void check_params(FileSystem& files, const StoredModel& model) {
-  with_weights(files, model, check_pretrained);
+  with_all_weights(files, model, check_pretrained);
+}
+
+Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
+                      uint64_t seed) {
+  const SafetensorsFolder weights(files, model.folder);
+  check_folder(files, model, weights);
+  const std::vector<ParamSpec> specs = network.specs();
+  const Meaning meaning = meaning_in(weights, network);
+  const auto is_there = [&](const ParamSpec& spec) {
+    const Shape shape = network.stored_shape(spec.name, spec.type.shape);
+    return std::any_of(weights.items().begin(), weights.items().end(),
+                       [&](const SafetensorsFolder::Item& item) {
+                         return meaning(item.entry->name).name == spec.name &&
+                                std::ranges::equal(item.entry->shape, shape);
+                       });
+  };
+  std::vector<ParamSpec> anew;
+  for (const ParamSpec& spec : specs) {
+    if (network.redraws(spec.name) && !is_there(spec)) {
+      log_info("{}: {} {} is not there; it is drawn anew", model.folder, spec.name,
+               to_string(spec.type.shape));
+      anew.push_back(spec);
+    }
+  }
+  const Params drawn = init_params(anew, seed);
+  const auto is_drawn = [&](const std::string& name) { return drawn.find(name) != nullptr; };
+  const Params stored =
+      with_weights(weights, model.folder, network, specs, load_pretrained, is_drawn);
+  Params out;
+  for (const ParamSpec& spec : specs) {
+    out.set(spec.name, *(is_drawn(spec.name) ? drawn : stored).find(spec.name));
+  }
+  return out;
+}
+
+void check_initial_params(FileSystem& files, const StoredModel& model) {
+  const SafetensorsFolder weights(files, model.folder);
+  check_folder(files, model, weights);
+  const Network& network = *model.network;
+  with_weights(weights, model.folder, network, network.specs(), check_pretrained,
+               [&](const std::string& name) { return network.redraws(name); });
 }
 
 Meaning meaning_in(const SafetensorsFolder& weights, const Network& network) {

@@ -33,6 +33,13 @@ Params load_params(FileSystem& files, const StoredModel& model);
 // Throws what load_params() would, and takes no memory for the weights.
 void check_params(FileSystem& files, const StoredModel& model);
 
+// Its weights for a run of `network`, which begins with them: what the network redraws, and the folder does not hold in its
+// shape, is drawn as init_params() does, and said in a line of the log.
+Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
+                      uint64_t seed);
+// Throws what that would, whatever labels the network has.
+void check_initial_params(FileSystem& files, const StoredModel& model);
+
 // What each tensor of `weights` is, as the network says; but the copy of a parameter that the file does not hold is the
 // parameter itself.
 Meaning meaning_in(const SafetensorsFolder& weights, const Network& network);

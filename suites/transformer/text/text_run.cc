@@ -76,11 +76,7 @@ TrainData TextRun::text_data(const Json& source) const {
   const std::shared_ptr<const Tokenizer> tokenizer = corpus().tokenizer;
   TrainData out;
   out.identity = to_string(corpus().identity);
-  OrderedJson description = network->description(source);
-  if (const FloatType type = train.precision.params; type != FloatType::kFp32) {
-    description["dtype"] = type == FloatType::kBf16 ? "bfloat16" : "float16";
-  }
-  out.checkpoint_files = {{"config.json", description.dump(2) + "\n"}};
+  out.checkpoint_files = {{"config.json", config_json(source)}};
   for (const auto& files : {tokenizer->files(), hugging_face_files(*tokenizer)}) {
     for (const TokenizerFile& file : files) {
       out.checkpoint_files.emplace_back(file.name, file.bytes);

@@ -14,7 +14,8 @@ import interpreter  # noqa: E402
 interpreter.need("torch", "transformers", "safetensors.torch")
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from safetensors.torch import load_file, save_file, save_model  # noqa: E402
+from port import MSTRAIN, check_forward, difference, mstrain, raw_tensors  # noqa: E402
+from safetensors.torch import save_file, save_model  # noqa: E402
 from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
 SIZES = dict(vocab_size=257, n_positions=16, n_embd=24, n_layer=3, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0,
@@ -33,18 +34,6 @@ MODELS = {
     "tanh": {"activation_function": "tanh"},
 }
 STEPS = 5
-
-
-torch.set_num_threads(1)
-transformers.logging.set_verbosity_error()
-transformers.utils.logging.disable_progress_bar()
-MSTRAIN = str(pathlib.Path(sys.argv[1]).resolve())
-
-
-def mstrain(*arguments, folder):
-    done = subprocess.run([MSTRAIN, *map(str, arguments)], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, (arguments, done.stderr)
-    return done.stdout
 
 
 def make_model(seed=0, **options):
@@ -73,54 +62,15 @@ def example(seed=1, mask=None):
     return batch
 
 
-def difference(a, b):
-    return (a.float() - b.float()).abs().max().item()
-
-
-def check_forward(folder, directory, batch, keys=None, dtype=torch.float32):
-    """logits, loss and gradients of `mstrain forward` against those of the directory as transformers opens it."""
-    model = GPT2LMHeadModel.from_pretrained(folder / directory, dtype=dtype).float().eval()
-    save_file(batch, folder / "in.safetensors")
-    mstrain("forward", "--model", directory, "--input", "in.safetensors", "--output", "out.safetensors", "--grads",
-            folder=folder)
-    out = load_file(folder / "out.safetensors")
-    result = model(**batch)
-    result.loss.backward()
-    assert out["loss"].shape == torch.Size([])
-    assert difference(out["logits"], result.logits) <= 1e-4, (directory, difference(out["logits"], result.logits))
-    assert abs(out["loss"].item() - result.loss.item()) <= 1e-5, (directory, out["loss"], result.loss)
-    wanted = {name: p.grad for name, p in model.named_parameters()}
-    if keys:
-        wanted = {keys(name): grad for name, grad in wanted.items()}
-    assert {f"grad.{name}" for name in wanted} == set(out) - {"logits", "loss"}, (set(wanted), set(out))
-    for name, grad in wanted.items():
-        assert out[f"grad.{name}"].shape == grad.shape, name
-        limit = 1e-4 * grad.abs().max().item()
-        assert difference(out[f"grad.{name}"], grad) <= limit, (directory, name)
-
-
-def raw_tensors(directory):
-    """Every tensor of a directory as (dtype, shape, bytes)."""
-    tensors = {}
-    for path in sorted(directory.glob("model*.safetensors")):
-        data = path.read_bytes()
-        size = int.from_bytes(data[:8], "little")
-        for name, entry in json.loads(data[8:8 + size]).items():
-            if name != "__metadata__":
-                begin, end = entry["data_offsets"]
-                tensors[name] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
-    return tensors
-
-
 def check_options(folder):
     for name, options in MODELS.items():
         make_model(**options).save_pretrained(folder / name)
-        check_forward(folder, name, example())
+        check_forward(GPT2LMHeadModel, folder, name, example())
     for side in ("right", "left"):
-        check_forward(folder, "plain", example(mask=side))
+        check_forward(GPT2LMHeadModel, folder, "plain", example(mask=side))
     batch = example()
     batch["position_ids"] = torch.arange(11).flip(0).repeat(3, 1)
-    check_forward(folder, "plain", batch)
+    check_forward(GPT2LMHeadModel, folder, "plain", batch)
 
 
 def check_forms(folder):
@@ -129,10 +79,10 @@ def check_forms(folder):
     for dtype in (torch.float16, torch.bfloat16):
         name = str(dtype).split(".")[1]
         make_model().to(dtype).save_pretrained(folder / name)
-        check_forward(folder, name, example(), dtype=dtype)
+        check_forward(GPT2LMHeadModel, folder, name, example(), dtype=dtype)
     model.save_pretrained(folder / "sharded", max_shard_size="20KB")
     assert len(list((folder / "sharded").glob("model-*.safetensors"))) > 2
-    check_forward(folder, "sharded", example())
+    check_forward(GPT2LMHeadModel, folder, "sharded", example())
 
     bare = {name.removeprefix("transformer."): p.contiguous() for name, p in model.state_dict().items()
             if name != "lm_head.weight"}
@@ -143,7 +93,7 @@ def check_forms(folder):
     save_file(bare, folder / "bare/model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder / "plain/config.json").read_text())
     (folder / "bare/config.json").write_text(json.dumps(config))
-    check_forward(folder, "bare", example(), keys=lambda name: name.removeprefix("transformer."))
+    check_forward(GPT2LMHeadModel, folder, "bare", example(), keys=lambda name: name.removeprefix("transformer."))
 
 
 def check_export(folder):
@@ -205,7 +155,7 @@ log: {{interval: 1}}
             if name.endswith("c_attn.bias"):  # nothing depends on that of the keys: AdamW walks after rounding there
                 p, q = p.reshape(3, -1)[::2], q.reshape(3, -1)[::2]
             assert difference(p, q) <= 2e-4, (start, name, difference(p, q))
-        check_forward(folder, checkpoint, example())
+        check_forward(GPT2LMHeadModel, folder, checkpoint, example())
         mstrain("export", "--checkpoint", f"run_{start}", "--output", f"tuned_{start}", folder=folder)
         assert raw_tensors(folder / f"tuned_{start}") == raw_tensors(checkpoint), start
 

@@ -1,0 +1,29 @@
+// ViT as Hugging Face stores it: the edge between our parameters and files that `transformers` opens.
+#pragma once
+
+#include "core/base/json.h"
+#include "core/tensor/params.h"
+#include "core/train/pretrained.h"
+#include "suites/transformer/vit/config.h"
+
+namespace mstrain::vit {
+
+// The shape under which a weight file holds parameter `name` of logical shape `shape`: heads are part of a matrix's dim.
+// Elements are in the same order, so that only the shape changes. Names are equal.
+Shape hf_shape(std::string_view name, const Shape& shape);
+
+// What a tensor of a weight file is: names with and without the prefix `vit.`, those of the modules since transformers 5;
+// what a classifier does not use, such as the pooler and the parts for masked images.
+StoredMeaning hf_meaning(const std::string& stored);
+
+// config.json of ViTForImageClassification. `config.num_classes` must be a number. `labels` names them; empty: as `source`
+// does, the config.json of the directory where the model began, or LABEL_0, LABEL_1, …. What else `source` says and changes no
+// numbers here is taken over.
+OrderedJson hf_config(const VitConfig& config, const Json& source = Json::object(),
+                      const std::vector<std::string>& labels = {});
+
+// The reverse, with the defaults of Hugging Face; there are as many classes as id2label has, or num_labels says. Throws
+// Error naming the key that asks for another model than this one; `source` names the file.
+VitConfig config_from_hf(const Json& json, std::string_view source);
+
+}  // namespace mstrain::vit

@@ -1,0 +1,36 @@
+// A ViT as the house sees it.
+#pragma once
+
+#include "suites/run/network.h"
+#include "suites/transformer/vit/config.h"
+
+namespace mstrain::vit {
+
+class VitNetwork final : public Network {
+ public:
+  // `labels` names them, for config.json. Throws ConfigError for a configuration that check_vit_config() rejects.
+  explicit VitNetwork(const VitConfig& config, std::vector<std::string> labels = {});
+
+  const VitConfig& config() const { return config_; }
+
+  std::vector<ParamSpec> specs() const override;
+  int64_t num_layers() const override { return config_.num_layers; }
+  std::optional<int64_t> ids() const override { return config_.num_classes.value; }
+  Shape stored_shape(const std::string& name, const Shape& shape) const override;
+  StoredMeaning meaning(const std::string& stored) const override;
+  bool redraws(const std::string& name) const override { return name.starts_with("classifier."); }
+  OrderedJson description(const Json& source) const override;
+  // Without num_classes: whoever begins with this network has labels of its own.
+  YamlNode section() const override;
+  std::vector<std::pair<std::string, std::string>> identity() const override;
+  // pixel_values[b, channels, height, width], heights and widths other than image_size as `transformers` has them with
+  // interpolate_pos_encoding; labels[b] (-100: not counted). The loss is their mean cross-entropy.
+  std::vector<InputSpec> inputs() const override;
+  Computed compute(const Params& params, const NamedTensors& inputs) const override;
+
+ private:
+  VitConfig config_;
+  std::vector<std::string> labels_;
+};
+
+}  // namespace mstrain::vit

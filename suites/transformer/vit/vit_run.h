@@ -1,0 +1,46 @@
+// The configuration of a run that trains, evaluates or uses a ViT.
+#pragma once
+
+#include "core/data/image_config.h"
+#include "core/data/image_set.h"
+#include "suites/run/model_run.h"
+#include "suites/transformer/vit/config.h"
+
+namespace mstrain::vit {
+
+class VitRun final : public ModelRun {
+ public:
+  VitConfig model;
+  ImageDataConfig data;
+
+  std::shared_ptr<const Network> network() const override;
+  void take_network(const Network& network) override;
+  void settle(int64_t ids, const YamlNode& tree) override;
+  [[noreturn]] void fail_unsettled(const YamlNode& tree) const override;
+  std::optional<int64_t> known_ids(FileSystem& files, const YamlNode& tree) const override;
+  void open_data(FileSystem& files, const YamlNode& tree,
+                 const std::optional<std::string>& folder) override;
+  int64_t data_ids() const override { return images_.train->classes(); }
+  bool holds_out() const override;
+  void find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const override;
+  TrainTask task() const override;
+  TrainData samples(const Json& source) const override;
+  LeastSize least_size() const override;
+  std::vector<Overrides> smaller_samples() const override;
+
+  // After open_data().
+  const ImageParts& images() const { return images_; }
+  int64_t image_size() const { return data.image_size.value_or(model.image_size); }
+
+ private:
+  void declare_model(ConfigFields& fields) override;
+  void declare_data(ConfigFields& fields) override;
+  void check(const YamlNode& tree) const override;
+
+  ImageParts images_;
+};
+
+// model.type vit.
+ModelEntry entry();
+
+}  // namespace mstrain::vit

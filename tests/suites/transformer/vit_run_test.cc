@@ -1,0 +1,171 @@
+// Runs of a ViT on folders of pictures, through the door that all models share.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/rng.h"
+#include "core/io/image.h"
+#include "core/train/metrics_file.h"
+#include "core/train/run_directory.h"
+#include "suites/run/run.h"
+#include "suites/run/stored_model.h"
+#include "tests/core/base/message_of.h"
+#include "tests/core/base/temporary_folder.h"
+
+namespace mstrain::vit {
+namespace {
+
+using testing::HasSubstr;
+
+class VitRunTest : public testing::Test {
+ protected:
+  // Noise, of each class most in one colour: what a glance tells apart.
+  void write_pictures(const std::string& name, const std::vector<std::string>& classes,
+                      int64_t count) {
+    for (size_t label = 0; label < classes.size(); ++label) {
+      const std::string folder = folder_ / name + "/" + classes[label];
+      real_files().create_directories(folder);
+      for (int64_t i = 0; i < count; ++i) {
+        Image image(9, 11, 3);
+        for (size_t at = 0; at < image.pixels.size(); ++at) {
+          image.pixels[at] = static_cast<uint8_t>(rng_.below(at % 3 == label ? 256 : 128));
+        }
+        write_file_atomic(real_files(), folder + "/" + std::to_string(i) + ".png",
+                          encode_png(image));
+      }
+    }
+  }
+  // `steps` of a run in the folder `output`; keys beyond those here in `more`.
+  YamlNode tree(const std::string& output, const std::string& model, const std::string& augment,
+                int steps, const std::string& more = "") {
+    return parse_yaml("run: {output_dir: " + folder_.path() + "/" + output +
+                          ", threads: 1}\nmodel: {type: vit, " + model +
+                          "}\ndata: {train: " + folder_.path() + "/pictures, augment: " + augment +
+                          "}\nbatch: {global: 8}\noptimizer: {lr: 3.0e-3}\n"
+                          "schedule: {type: constant, total_steps: " +
+                          std::to_string(steps) + "}\nlog: {interval: 1}\n" + more,
+                      "run.yaml");
+  }
+  Outcome run(const YamlNode& config) {
+    std::FILE* const out = std::tmpfile();
+    const Outcome outcome = mstrain::run({real_files(), config, stop_, out});
+    std::fclose(out);
+    return outcome;
+  }
+  std::vector<Json> rows(const std::string& output) {
+    return read_metrics(real_files(), folder_ / output + "/metrics.jsonl");
+  }
+  std::string weights(const std::string& output) {
+    return real_files().read(
+        join_path(open_model(real_files(), folder_ / output).folder, "model.safetensors"));
+  }
+
+  const std::string tiny_ =
+      "image_size: 8, patch_size: 4, hidden_size: 16, num_layers: 2, "
+      "num_attention_heads: 2";
+  const std::string everything_ =
+      "{crop: resized, flip: 0.5, rand_augment: {magnitude: 5}, "
+      "erase: 0.2, mixup: 0.2, cutmix: 0.2}";
+  TemporaryFolder folder_;
+  Rng rng_{1};
+  std::atomic<bool> stop_ = false;
+};
+
+TEST_F(VitRunTest, LearnsToTellPicturesApartAndSaysHowWell) {
+  write_pictures("pictures/train", {"red", "green", "blue"}, 12);
+  write_pictures("pictures/val", {"red", "green", "blue"}, 5);
+  EXPECT_EQ(run(tree("out", tiny_, "{flip: 0.5}", 60)), Outcome::kFinished);
+  const std::vector<Json> all = rows("out");
+  EXPECT_EQ(all.back()["eval_predictions"], 15);
+  EXPECT_EQ(all.back()["eval_accuracy"], 1.0);
+  EXPECT_FALSE(all.back().contains("eval_perplexity"));
+  const StoredModel saved = open_model(real_files(), folder_ / "out");
+  EXPECT_EQ(saved.description["id2label"]["0"], "blue");
+  EXPECT_TRUE(real_files().exists(join_path(saved.folder, "preprocessor_config.json")));
+}
+
+TEST_F(VitRunTest, ARunThatStoppedGoesOnAsIfItHadNot) {
+  write_pictures("pictures", {"red", "green"}, 10);
+  run(tree("straight", tiny_ + ", dropout: {hidden: 0.1}", everything_, 9));
+  run(tree("stopped", tiny_ + ", dropout: {hidden: 0.1}", everything_, 4));
+  run(tree("stopped", tiny_ + ", dropout: {hidden: 0.1}", everything_, 9));
+  EXPECT_EQ(weights("stopped"), weights("straight"));
+}
+
+TEST_F(VitRunTest, MicroBatchesChangeTheOrderOfSumsAlone) {
+  write_pictures("pictures", {"red", "green"}, 10);
+  run(tree("whole", tiny_, everything_, 3));
+  YamlNode parts = tree("parts", tiny_, everything_, 3);
+  const std::string changed[] = {"batch.micro=2"};
+  apply_overrides(parts, changed);
+  run(parts);
+  const std::vector<Json> expected = rows("whole");
+  const std::vector<Json> actual = rows("parts");
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(actual[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-5);
+  }
+}
+
+TEST_F(VitRunTest, OtherLabelsGetAHeadOfTheirOwnOnWeightsThatStay) {
+  write_pictures("pictures", {"red", "green", "blue"}, 4);
+  run(tree("three", tiny_, "{}", 1));
+  real_files().remove_all(folder_ / "pictures/red");
+  const YamlNode config =
+      tree("two", "num_classes: auto, init: {from: " + folder_.path() + "/three}", "{}", 1);
+  const StoredModel three = open_model(real_files(), folder_ / "three");
+  EXPECT_EQ(three.network->ids(), 3);
+  const std::unique_ptr<ModelRun> two = read_run(with_stored_model(real_files(), config));
+  two->settle(2, config);
+  const Params begun = initial_params(real_files(), three, *two->network(), 7);
+  EXPECT_EQ(begun.find("classifier.weight")->shape(), (Shape{2, 16}));
+  EXPECT_EQ(begun.size(), two->network()->specs().size());
+  for (size_t i = 0; i < begun.size(); ++i) {
+    EXPECT_EQ(begun.name(i), two->network()->specs()[i].name);
+  }
+  run(config);
+  const StoredModel saved = open_model(real_files(), folder_ / "two");
+  EXPECT_EQ(saved.network->ids(), 2);
+  EXPECT_THAT(real_files().read(folder_ / "two/log.txt"),
+              HasSubstr("classifier.weight [2, 16] is not there; it is drawn anew"));
+}
+
+TEST_F(VitRunTest, LargerImagesSeePositionsInterpolatedAndLeaveThemAsTheyWere) {
+  write_pictures("pictures", {"red", "green"}, 8);
+  YamlNode config = tree("out", tiny_, "{}", 2);
+  const std::string larger[] = {"data.image_size=12"};
+  apply_overrides(config, larger);
+  run(config);
+  const StoredModel saved = open_model(real_files(), folder_ / "out");
+  EXPECT_EQ(saved.description["image_size"], 8);
+  const Params params = load_params(real_files(), saved);
+  EXPECT_EQ(params.find("vit.embeddings.position_embeddings")->shape(), (Shape{1, 5, 16}));
+}
+
+TEST_F(VitRunTest, TheReportShowsSamplesAsTheyEnterTheModel) {
+  write_pictures("pictures", {"red", "green"}, 10);
+  run(tree("out", tiny_, "{mixup: 0.5}", 1));
+  const Json pictures =
+      Json::parse(real_files().read(folder_ / "out/" + std::string(kPicturesFile)));
+  ASSERT_EQ(pictures.size(), 24U);
+  EXPECT_THAT(pictures[0]["label"].get<std::string>(), HasSubstr(" + "));
+  EXPECT_TRUE(pictures[0]["png"].get<std::string>().starts_with("iVBORw0KGgo"));
+  EXPECT_THAT(real_files().read(folder_ / "out/report.html"),
+              HasSubstr(pictures[5]["png"].get<std::string>()));
+}
+
+TEST_F(VitRunTest, MistakesAreToldWithTheirLine) {
+  write_pictures("pictures", {"red", "green", "blue"}, 2);
+  const auto error = [&](const std::string& model, const std::string& augment = "{}") {
+    return message_of<Error>([&] { run(tree("out", model, augment, 1)); });
+  };
+  EXPECT_THAT(error("image_size: 10"),
+              HasSubstr("run.yaml:2: model.image_size: 10 is no multiple"));
+  EXPECT_THAT(error(tiny_ + ", num_classes: 2"),
+              HasSubstr("run.yaml:2: model.num_classes: 2 is less than the 3 labels of the data"));
+  EXPECT_THAT(error(tiny_ + ", num_channels: 4"), HasSubstr("model.num_channels: 4; images have"));
+  EXPECT_THAT(error(tiny_, "{scale: [0.5, 0.1]}"),
+              HasSubstr("run.yaml:3: data.augment.scale: 0.5 is more than 0.1"));
+  EXPECT_THAT(error(tiny_, "{mixup_alpha: 1}"), HasSubstr("here that is data.augment.mixup"));
+}
+
+}  // namespace
+}  // namespace mstrain::vit
