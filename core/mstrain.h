@@ -11,6 +11,7 @@
 #include "core/nn/layers.h"
 #include "core/nn/random_scope.h"
 #include "core/nn/recompute_rule.h"
+#include "core/nn/rotary.h"
 #include "core/ops/arrange.h"
 #include "core/ops/attention.h"
 #include "core/ops/build.h"

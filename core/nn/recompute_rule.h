@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "core/ir/tensor.h"
+#include "core/transform/recompute.h"
 
 namespace mstrain {
 
@@ -16,9 +16,11 @@ enum class Recompute { kNone, kSelective, kFull };
 Tensor recomputed(Recompute rule, const std::function<Tensor(const Tensor&)>& layer,
                   const Tensor& x);
 
-// product(x), a matrix product of something cheap: by the rule `selective` the cheap part is computed again, since the
-// gradient reads it and not the product's result.
-Tensor recomputed_cheaply(Recompute rule, const std::function<Tensor(const Tensor&)>& product,
-                          const Tensor& x);
+// product(x), matrix products of something cheap: by the rule `selective` the cheap part is computed again, since gradients
+// read it and not the products' results. x and the results: any trees of tensors.
+template <class Product, class X>
+auto recomputed_cheaply(Recompute rule, const Product& product, const X& x) {
+  return rule == Recompute::kSelective ? recompute(product)(x) : product(x);
+}
 
 }  // namespace mstrain

@@ -17,6 +17,7 @@
 #include "core/ops/norm.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
+#include "core/ops/rotary.h"
 #include "core/ops/rounding.h"
 #include "core/ops/search.h"
 #include "core/ops/shape.h"
@@ -46,6 +47,7 @@ void register_all_ops() {
                              norm_ops(),
                              cross_entropy_ops(),
                              linear_cross_entropy_ops(),
+                             rotary_ops(),
                              attention_ops(),
                              adamw_ops(),
                              rounding_ops(),

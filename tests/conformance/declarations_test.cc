@@ -130,6 +130,7 @@ TEST(Declarations, TheTableHasEveryOperationThatIsPromised) {
                            "rfft",
                            "rms_norm",
                            "rms_norm_grad",
+                           "rotary",
                            "scan",
                            "scatter_add",
                            "scatter_set",

@@ -20,6 +20,7 @@ void register_pool();
 void register_random();
 void register_softmax();
 void register_norm();
+void register_rotary();
 void register_cross_entropy();
 void register_attention();
 void register_attention_grad();

@@ -71,6 +71,8 @@ struct RowLoops {
   void (*rms_norm)(int64_t n, const T* x, const T* weight, T eps, T* y, T* rstd);
   void (*rms_norm_grad)(int64_t n, const T* g, const T* x, const T* weight, T rstd, T* dx,
                         T* dweight);
+  // core/ops/rotary.h, on `heads` heads of 2 half elements each; y may be x.
+  void (*rotate)(int64_t heads, int64_t half, const T* x, const T* cos, const T* sin, T* y);
   T (*logsumexp)(int64_t n, const T* x);
   // y = scale * exp(x - lse) + shift; y may be x.
   void (*scaled_exp)(int64_t n, const T* x, T lse, T scale, T shift, T* y);

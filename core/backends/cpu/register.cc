@@ -20,6 +20,7 @@ void register_cpu_kernels() {
   cpu::register_random();
   cpu::register_softmax();
   cpu::register_norm();
+  cpu::register_rotary();
   cpu::register_cross_entropy();
   cpu::register_attention();
   cpu::register_attention_grad();

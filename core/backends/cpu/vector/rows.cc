@@ -262,6 +262,19 @@ void rms_norm_grad(int64_t n, const T* g, const T* x, const T* weight, T rstd, T
 }
 
 template <class T>
+void rotate(int64_t heads, int64_t half, const T* x, const T* cos, const T* sin, T* y) {
+  for (int64_t h = 0; h < heads; ++h, x += 2 * half, y += 2 * half) {
+    MSTRAIN_INDEPENDENT
+    for (int64_t i = 0; i < half; ++i) {
+      const T a = x[i];
+      const T b = x[half + i];
+      y[i] = a * cos[i] - b * sin[i];
+      y[half + i] = b * cos[i] + a * sin[i];
+    }
+  }
+}
+
+template <class T>
 MSTRAIN_FLATTEN void scaled_exp(int64_t n, const T* x, T lse, T scale, T shift, T* y) {
   MSTRAIN_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
@@ -276,7 +289,7 @@ constexpr RowLoops<T> make_rows() {
           mul_to<T>,     add_rows<T>,        argmax<T>,       argmin<T>,
           softmax<T>,    log_softmax<T>,     softmax_grad<T>, log_softmax_grad<T>,
           layer_norm<T>, layer_norm_grad<T>, rms_norm<T>,     rms_norm_grad<T>,
-          logsumexp<T>,  scaled_exp<T>};
+          rotate<T>,     logsumexp<T>,       scaled_exp<T>};
 }
 
 }  // namespace
