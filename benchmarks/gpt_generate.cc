@@ -19,7 +19,8 @@
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/runtime/context.h"
-#include "suites/transformer/gpt/decoder.h"
+#include "suites/transformer/gpt/model.h"
+#include "suites/transformer/text/decoder.h"
 
 namespace mstrain {
 namespace {
@@ -71,14 +72,14 @@ int run(int argc, char** argv) {
   context.threads = static_cast<int>(number(8));
   const ContextScope scope(context);
 
-  const gpt::Gpt model(config);
-  const auto specs = model.specs();
+  const auto model = std::make_shared<const gpt::Gpt>(config);
+  const auto specs = model->specs();
   const Params params = init_params(specs, 1234);
   int64_t weights = 0;  // that every token needs
   for (const ParamSpec& spec : specs) {
     weights += spec.name == "transformer.wpe.weight" ? 0 : spec.type.elements();
   }
-  gpt::Decoder decoder(model, Execution::kGraph);
+  Decoder decoder(model, Execution::kGraph);
   Rng rng(99);
   std::vector<std::vector<int32_t>> prompts(rows);
   std::vector<std::span<const int32_t>> views;

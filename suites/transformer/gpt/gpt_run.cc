@@ -1,8 +1,8 @@
 #include "suites/transformer/gpt/gpt_run.h"
 
 #include "suites/transformer/gpt/hf_names.h"
+#include "suites/transformer/gpt/model.h"
 #include "suites/transformer/gpt/network.h"
-#include "suites/transformer/text/next_token.h"
 
 namespace mstrain::gpt {
 
@@ -14,19 +14,8 @@ void GptRun::take_network(const Network& network) {
   model = dynamic_cast<const GptNetwork&>(network).config();
 }
 
-TrainTask GptRun::task() const {
-  const Gpt gpt(model, train.memory.recompute);
-  return next_token_task(
-      *network(), data.seq_length,
-      [gpt](const Params& params, const Tensor& tokens_bt, const Tensor& targets_bt) {
-        return gpt.losses(params, tokens_bt, targets_bt);
-      });
-}
-
-TrainData GptRun::samples(const Json& source) const {
-  TrainData out = text_data(source);
-  add_windows(corpus(), data, out);
-  return out;
+std::shared_ptr<const CausalModel> GptRun::causal_model() const {
+  return std::make_shared<Gpt>(model, train.memory.recompute);
 }
 
 // Nearly: biases and norms are left out.
@@ -43,13 +32,8 @@ LeastSize GptRun::least_size() const {
 }
 
 void GptRun::check(const YamlNode& tree) const {
-  TextRun::check(tree);
+  CausalRun::check(tree);
   check_gpt_config(model, tree);
-  if (data.seq_length > model.max_position_embeddings) {
-    config_fail(tree, "data.seq_length",
-                fmt::format("{} is more than model.max_position_embeddings {}", data.seq_length,
-                            model.max_position_embeddings));
-  }
 }
 
 ModelEntry entry() {

@@ -2,22 +2,22 @@
 #pragma once
 
 #include "suites/transformer/gpt/config.h"
-#include "suites/transformer/text/text_run.h"
+#include "suites/transformer/text/causal_run.h"
 
 namespace mstrain::gpt {
 
-class GptRun final : public TextRun {
+class GptRun final : public CausalRun {
  public:
   GptConfig model;
 
   std::shared_ptr<const Network> network() const override;
   void take_network(const Network& network) override;
-  TrainTask task() const override;
-  TrainData samples(const Json& source = Json::object()) const override;
   LeastSize least_size() const override;
 
  private:
   AutoOr<int64_t>& vocab_size() override { return model.vocab_size; }
+  std::shared_ptr<const CausalModel> causal_model() const override;
+  int64_t longest_sequence() const override { return model.max_position_embeddings; }
   void declare_model(ConfigFields& fields) override { fields("model", model, "the network"); }
   void check(const YamlNode& tree) const override;
 };

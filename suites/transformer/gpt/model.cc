@@ -5,9 +5,7 @@
 #include "core/nn/attention.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
-#include "core/ops/matmul.h"
 #include "core/ops/shape.h"
-#include "core/runtime/context.h"
 
 namespace mstrain::gpt {
 
@@ -18,11 +16,11 @@ Gpt::Gpt(const GptConfig& config, Recompute recompute) : config_(config), recomp
   }
 }
 
-Tensor Gpt::operator()(const Params& p, const Tensor& tokens_bt, const GptView& view) const {
-  return logits(p, features(p, tokens_bt, view));
+AttentionOptions Gpt::attention_options(int64_t layer) const {
+  return {.causal = true, .scale = config_.attention_scale(layer)};
 }
 
-Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const GptView& view) const {
+Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const TokenView& view) const {
   const Params transformer = p / "transformer";
   Tensor x_btc = embed(transformer, tokens_bt, view.positions_bt);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
@@ -34,14 +32,7 @@ Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const GptView& vi
 
 Tensor Gpt::head_weight(const Params& p) const {
   const Params head = config_.tie_embeddings ? p / "transformer" / "wte" : p / "lm_head";
-  return head.get("weight", {*config_.vocab_size.value, config_.hidden_size},
-                  normal_init(config_.init.std));
-}
-
-Tensor Gpt::logits(const Params& p, const Tensor& features) const {
-  const Tensor w_vc = head_weight(p);
-  const NameScope scope("lm_head");
-  return matmul(features, w_vc, {.transpose_b = true});
+  return head.get("weight", {vocab_size(), config_.hidden_size}, normal_init(config_.init.std));
 }
 
 Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt, const Tensor& positions_bt) const {
@@ -51,8 +42,7 @@ Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt, const Tensor& positi
         "a sequence of {} tokens is longer than model.max_position_embeddings {}", t,
         config_.max_position_embeddings);
   const Init init = normal_init(config_.init.std);
-  const Tensor token_btc =
-      embedding(p / "wte", tokens_bt, *config_.vocab_size.value, config_.hidden_size, init);
+  const Tensor token_btc = embedding(p / "wte", tokens_bt, vocab_size(), config_.hidden_size, init);
   const Tensor positions =
       (p / "wpe").get("weight", {config_.max_position_embeddings, config_.hidden_size}, init);
   const Tensor position_btc =
@@ -60,14 +50,15 @@ Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt, const Tensor& positi
   return dropout(p / "drop", token_btc + position_btc, config_.dropout.embedding);
 }
 
-Tensor Gpt::block(const Params& p, const Tensor& x_btc, int64_t layer, const GptView& view) const {
+Tensor Gpt::block(const Params& p, const Tensor& x_btc, int64_t layer,
+                  const TokenView& view) const {
   const NameScope scope = NameScope::absolute(p.path());
   const Tensor y_btc = x_btc + self_attention(p, x_btc, layer, view);
   return y_btc + feed_forward(p, y_btc);
 }
 
 Tensor Gpt::self_attention(const Params& block, const Tensor& x_btc, int64_t layer,
-                           const GptView& view) const {
+                           const TokenView& view) const {
   const Params p = block / "attn";
   const NameScope scope = NameScope::absolute(p.path());
   const Shape by_head{3, config_.num_attention_heads, config_.head_dim()};
@@ -80,10 +71,10 @@ Tensor Gpt::self_attention(const Params& block, const Tensor& x_btc, int64_t lay
   const Tensor& q = q_k_v[0];
   const Tensor& k = q_k_v[1];
   const Tensor& v = q_k_v[2];
-  const Tensor out_bthd =
-      view.attend ? view.attend(layer, q, k, v)
-                  : attention(p / "attn_dropout", q, k, v, config_.dropout.attention,
-                              {.causal = true, .scale = config_.attention_scale(layer)});
+  const Tensor out_bthd = view.attend
+                              ? view.attend(layer, q, k, v)
+                              : attention(p / "attn_dropout", q, k, v, config_.dropout.attention,
+                                          attention_options(layer));
   const Tensor out_btc = linear(p / "c_proj", out_bthd, {config_.hidden_size},
                                 {.in_dims = 2, .weight_init = residual_weights()});
   return dropout(p / "resid_dropout", out_btc, config_.dropout.hidden);
@@ -110,26 +101,6 @@ Init Gpt::weights() const { return normal_init(config_.init.std); }
 // 2L of these are summed up in the stream.
 Init Gpt::residual_weights() const {
   return normal_init(config_.init.std / std::sqrt(2.0 * static_cast<double>(config_.num_layers)));
-}
-
-CrossEntropySums Gpt::losses(const Params& p, const Tensor& tokens_bt,
-                             const Tensor& targets_bt) const {
-  const Tensor features_btc = features(p, tokens_bt);
-  const Tensor w_vc = head_weight(p);
-  const NameScope scope("lm_head");
-  return linear_cross_entropy(
-      features_btc, w_vc, targets_bt,
-      {.transpose_weight = true,
-       .label_smoothing = current_context().training ? config_.label_smoothing : 0.0});
-}
-
-Tensor Gpt::loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const {
-  const CrossEntropySums sums = losses(p, tokens_bt, targets_bt);
-  return sums.loss / cast(maximum(sums.count, 1), sums.loss.dtype());
-}
-
-std::vector<ParamSpec> Gpt::specs() const {
-  return declare_params([&](const Params& p) { (*this)(p, zeros({Dtype::kI32, {1, 1}})); });
 }
 
 }  // namespace mstrain::gpt

@@ -1,4 +1,4 @@
-#include "suites/transformer/gpt/generate.h"
+#include "suites/transformer/text/generate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,11 @@
 #include "core/base/error.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/tensor/host.h"
+#include "suites/transformer/gpt/model.h"
+#include "suites/transformer/llama/model.h"
 #include "tests/core/data/small_unigram.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
 
 using testing::ElementsAre;
@@ -16,8 +18,8 @@ using testing::HasSubstr;
 
 constexpr int64_t kVocab = 300;
 
-GptConfig small(int64_t positions) {
-  GptConfig config;
+std::shared_ptr<const CausalModel> small(int64_t positions) {
+  gpt::GptConfig config;
   config.vocab_size = kVocab;
   config.hidden_size = 24;
   config.num_layers = 2;
@@ -26,7 +28,25 @@ GptConfig small(int64_t positions) {
   config.scale_attn_by_inverse_layer_idx = true;
   config.dropout = {0.5, 0.5, 0.5};  // not in inference
   config.init.std = 0.4;             // so that texts differ
-  return config;
+  return std::make_shared<gpt::Gpt>(config);
+}
+
+// Two heads for each of keys, and a window in the second layer that is shorter than the texts.
+std::shared_ptr<const CausalModel> small_llama(int64_t positions, const RopeConfig& rope) {
+  llama::LlamaConfig config;
+  config.vocab_size = kVocab;
+  config.hidden_size = 24;
+  config.num_layers = 2;
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = 2;
+  config.max_position_embeddings = positions;
+  config.attention_bias = llama::AttentionBias::kQkv;
+  config.sliding_window = 5;
+  config.full_attention_layers = 1;
+  config.rope = rope;
+  config.dropout.attention = 0.5;
+  config.init.std = 0.4;
+  return std::make_shared<llama::Llama>(config);
 }
 
 std::vector<int32_t> random_ids(size_t count, uint64_t seed) {
@@ -39,7 +59,8 @@ std::vector<int32_t> random_ids(size_t count, uint64_t seed) {
 }
 
 // Logits of what follows `ids`, by the whole model.
-std::vector<float> uncached(const Gpt& model, const Params& params, std::span<const int32_t> ids) {
+std::vector<float> uncached(const CausalModel& model, const Params& params,
+                            std::span<const int32_t> ids) {
   const auto t = static_cast<int64_t>(ids.size());
   const std::vector<float> all = to_vector<float>(model(params, tensor<int32_t>(ids, {1, t})));
   return {all.end() - kVocab, all.end()};
@@ -49,20 +70,17 @@ int32_t likeliest(const std::vector<float>& logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-class DecoderTest : public testing::TestWithParam<Execution> {};
-INSTANTIATE_TEST_SUITE_P(Modes, DecoderTest, testing::Values(Execution::kEager, Execution::kGraph));
-
-TEST_P(DecoderTest, EqualsTheUncachedForwardInEveryRow) {
-  const Gpt model(small(150));
-  const Params params = init_params(model.specs(), 7);
-  Decoder decoder(model, GetParam());
+// A decoder's logits, step by step, against those of the whole model in every row.
+void expect_uncached(const std::shared_ptr<const CausalModel>& model, Execution execution) {
+  const Params params = init_params(model->specs(), 7);
+  Decoder decoder(model, execution);
   std::vector<std::vector<int32_t>> texts{random_ids(3, 1), random_ids(70, 2), random_ids(1, 3)};
   std::vector<std::span<const int32_t>> prompts(texts.begin(), texts.end());
   std::vector<float> logits = decoder.start(params, prompts, 90);
   for (int step = 0; step < 20; ++step) {
     std::vector<int32_t> next;
     for (size_t row = 0; row < texts.size(); ++row) {
-      const std::vector<float> expected = uncached(model, params, texts[row]);
+      const std::vector<float> expected = uncached(*model, params, texts[row]);
       for (size_t i = 0; i < expected.size(); ++i) {
         ASSERT_NEAR(logits[row * kVocab + i], expected[i], 2e-4) << step << " " << row;
       }
@@ -73,15 +91,25 @@ TEST_P(DecoderTest, EqualsTheUncachedForwardInEveryRow) {
   }
 }
 
+class DecoderTest : public testing::TestWithParam<Execution> {};
+INSTANTIATE_TEST_SUITE_P(Modes, DecoderTest, testing::Values(Execution::kEager, Execution::kGraph));
+
+TEST_P(DecoderTest, EqualsTheUncachedForwardInEveryRow) { expect_uncached(small(150), GetParam()); }
+
+TEST_P(DecoderTest, TurnsKeysOnceAndKeepsThemByKeyHead) {
+  expect_uncached(small_llama(150, {}), GetParam());
+  expect_uncached(small_llama(150, {.type = RopeType::kYarn, .factor = 4}), GetParam());
+}
+
 TEST(Decoder, HasDeclaredBucketsAndRefusesMore) {
-  const Gpt model(small(150));
-  const Params params = init_params(model.specs(), 7);
+  const auto model = small(150);
+  const Params params = init_params(model->specs(), 7);
   Decoder decoder(model, Execution::kGraph);
   EXPECT_EQ(decoder.bucket(1), 64);
   EXPECT_EQ(decoder.bucket(64), 64);
   EXPECT_EQ(decoder.bucket(65), 128);
   EXPECT_EQ(decoder.bucket(129), 150);
-  EXPECT_EQ(Decoder(Gpt(small(40)), Execution::kGraph).bucket(1), 40);
+  EXPECT_EQ(Decoder(small(40), Execution::kGraph).bucket(1), 40);
   const std::vector<int32_t> prompt = random_ids(63, 1);
   const std::span<const int32_t> prompts[] = {prompt};
   decoder.start(params, prompts, 63);
@@ -96,8 +124,8 @@ TEST(Decoder, HasDeclaredBucketsAndRefusesMore) {
 }
 
 TEST(Generation, NothingIsCompiledAgainAsTheTextGrows) {
-  const Gpt model(small(256));
-  const Params params = init_params(model.specs(), 7);
+  const auto model = small(256);
+  const Params params = init_params(model->specs(), 7);
   Decoder decoder(model, Execution::kGraph);
   const std::vector<int32_t> prompt = random_ids(5, 1);
   const WriteOptions options{120, {.greedy = true}, {}};
@@ -111,8 +139,8 @@ TEST(Generation, NothingIsCompiledAgainAsTheTextGrows) {
 }
 
 TEST(Generation, ForgetsTheOlderHalfOfAFullWindow) {
-  const Gpt model(small(16));
-  const Params params = init_params(model.specs(), 9);
+  const auto model = small(16);
+  const Params params = init_params(model->specs(), 9);
   Decoder decoder(model, Execution::kGraph);
   const std::vector<int32_t> prompt = random_ids(11, 4);
   std::vector<int32_t> text = prompt;
@@ -121,7 +149,7 @@ TEST(Generation, ForgetsTheOlderHalfOfAFullWindow) {
     if (text.size() - first > 16) {
       first = text.size() - 8;
     }
-    text.push_back(likeliest(uncached(model, params, std::span(text).subspan(first))));
+    text.push_back(likeliest(uncached(*model, params, std::span(text).subspan(first))));
   }
   const auto out =
       continue_tokens(decoder, params, std::span(&prompt, 1), {40, {.greedy = true}, {}}, kVocab);
@@ -130,8 +158,8 @@ TEST(Generation, ForgetsTheOlderHalfOfAFullWindow) {
 }
 
 TEST(Generation, ATextDoesNotDependOnThoseBesideIt) {
-  const Gpt model(small(64));
-  const Params params = init_params(model.specs(), 9);
+  const auto model = small(64);
+  const Params params = init_params(model->specs(), 9);
   Decoder decoder(model, Execution::kGraph);
   const std::vector<std::vector<int32_t>> prompts{random_ids(9, 1), random_ids(30, 2),
                                                   random_ids(2, 3)};
@@ -153,8 +181,8 @@ TEST(Generation, ATextDoesNotDependOnThoseBesideIt) {
 }
 
 TEST(Generation, StopsBeforeAnyOfTheStopTokens) {
-  const Gpt model(small(64));
-  const Params params = init_params(model.specs(), 9);
+  const auto model = small(64);
+  const Params params = init_params(model->specs(), 9);
   Decoder decoder(model, Execution::kGraph);
   const std::vector<std::vector<int32_t>> prompts{random_ids(4, 1), random_ids(6, 2)};
   const SamplingOptions sampling{.temperature = 1.5, .seed = 2};
@@ -176,8 +204,8 @@ TEST(Generation, StopsBeforeAnyOfTheStopTokens) {
 }
 
 TEST(Generation, TextsAreThoseOfTheTokens) {
-  const Gpt model(small(64));
-  const Params params = init_params(model.specs(), 9);
+  const auto model = small(64);
+  const Params params = init_params(model->specs(), 9);
   const auto tokenizer = std::make_shared<ByteTokenizer>();
   Generator generator(model, tokenizer);
   const std::string prompts[] = {"abc", ""};
@@ -196,8 +224,8 @@ TEST(Generation, TextsAreThoseOfTheTokens) {
 }
 
 TEST(Generation, SpacesBetweenWordsStay) {
-  const Gpt model(small(64));
-  const Params params = init_params(model.specs(), 9);
+  const auto model = small(64);
+  const Params params = init_params(model->specs(), 9);
   const auto tokenizer = make_unigram(model_bytes(kPieces));
   Generator generator(model, tokenizer);
   const std::string prompts[] = {"the a"};
@@ -272,4 +300,4 @@ TEST(Sampling, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace mstrain::gpt
+}  // namespace mstrain

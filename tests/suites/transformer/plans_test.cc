@@ -11,9 +11,9 @@
 #include "core/exec/execute.h"
 #include "core/train/planned_run.h"
 #include "core/train/session.h"
-#include "suites/transformer/gpt/gpt_run.h"
+#include "suites/transformer/text/text_run.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
 
 constexpr int64_t kCharacters = 65;  // of tinyshakespeare
@@ -22,21 +22,22 @@ PlannedRun planned(const std::string& path) {
   // What the machine would decide otherwise.
   YamlNode tree =
       load_config(path, std::vector<std::string>{"run.threads=2", "memory.limit_gb=1e6"});
-  GptRun config;
-  config.read(tree);
+  const std::unique_ptr<ModelRun> run = read_run(tree);
+  auto& config = dynamic_cast<TextRun&>(*run);
   if (config.train.batch.global > 64) {
     config.train.batch.micro = 4;
   }
-  if (config.model.vocab_size.is_word()) {
+  if (!config.network()->ids()) {
     const bool bytes = config.data.tokenizer.type == TokenizerType::kByte;
     config.settle(bytes ? ByteTokenizer().vocab_size() : kCharacters, tree);
   }
   const Context context = make_context(config.train);
   const ContextScope scope(context);
-  PlannedRun run = plan_run(config.task(), config.train, context, memory_limit(config.train.memory),
-                            config.data.valid.has_value() || config.data.split < 1);
+  PlannedRun plan =
+      plan_run(config.task(), config.train, context, memory_limit(config.train.memory),
+               config.data.valid.has_value() || config.data.split < 1);
   EXPECT_EQ(context.allocator->stats().peak_bytes, 0);
-  return run;
+  return plan;
 }
 
 // Figures by section and name.
@@ -76,7 +77,7 @@ TEST(Plans, OfShippedConfigurationsAreTheGoldenOnes) {
   const bool update = std::getenv("MSTRAIN_UPDATE_GOLDEN") != nullptr;
   int compared = 0;
   for (const std::string& file : real_files().list(configs)) {
-    if (!file.ends_with(".yaml") || !file.starts_with("gpt_")) {
+    if (!file.ends_with(".yaml") || !(file.starts_with("gpt_") || file.starts_with("llama_"))) {
       continue;
     }
     const PlannedRun run = planned(join_path(configs, file));
@@ -97,7 +98,7 @@ TEST(Plans, OfShippedConfigurationsAreTheGoldenOnes) {
                                 << differences(before, text);
     ++compared;
   }
-  EXPECT_GE(compared, 7);
+  EXPECT_GE(compared, 11);
 }
 
 TEST(Plans, AreTheSameTextEachTime) {
@@ -108,4 +109,4 @@ TEST(Plans, AreTheSameTextEachTime) {
 }
 
 }  // namespace
-}  // namespace mstrain::gpt
+}  // namespace mstrain

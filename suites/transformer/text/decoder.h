@@ -1,19 +1,21 @@
-// A GPT that reads and writes token by token: keys and values of what it has seen are kept (Pope et al. 2022), so that a
+// A language model that reads and writes token by token: keys and values of what it has seen are kept (Pope et al. 2022), so that a
 // further token costs one pass over the weights.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/tensor/jit.h"
 #include "core/train/sections.h"
-#include "suites/transformer/gpt/model.h"
+#include "suites/transformer/text/causal_model.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 
-// Keys and values of `rows` sequences in every layer: [rows, capacity, heads, head_dim], zero where nothing was seen yet.
+// Keys and values of `rows` sequences in every layer, as attention reads them: [rows, capacity, heads, head_dim], zero where
+// nothing was seen yet.
 struct KeyValueCache {
   Tensors keys, values;
 
@@ -38,16 +40,16 @@ struct DecoderStep {
 // One thread at a time. Runs in the current context, without dropout.
 class Decoder {
  public:
-  Decoder(Gpt model, Execution execution);
+  Decoder(std::shared_ptr<const CausalModel> model, Execution execution);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  const GptConfig& config() const { return model_.config(); }
+  const CausalModel& model() const { return *model_; }
 
-  // The declared lengths of prompts and caches: 64, 128, 256, … and max_position_embeddings. The least that is enough.
+  // The declared lengths of prompts and caches: 64, 128, 256, … and the longest sequence. The least that is enough.
   int64_t bucket(int64_t length) const;
 
-  // Begins with `prompts`, each of 1 … max_position_embeddings tokens, and room for `capacity` tokens in each sequence.
+  // Begins with `prompts`, each of 1 … model().max_positions() tokens, and room for `capacity` tokens in each sequence.
   // Gives the logits of the tokens that follow, row by row: [prompts, vocab].
   std::vector<float> start(const Params& params, std::span<const std::span<const int32_t>> prompts,
                            int64_t capacity);
@@ -69,7 +71,7 @@ class Decoder {
   using Write =
       std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&, const Tensor&)>;
 
-  Gpt model_;
+  std::shared_ptr<const CausalModel> model_;
   Execution execution_;
   Jit<Read> read_;
   Jit<Write> write_;
@@ -78,4 +80,4 @@ class Decoder {
   std::vector<int32_t> lengths_;  // of the sequences
 };
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

@@ -1,4 +1,4 @@
-#include "suites/transformer/gpt/generate.h"
+#include "suites/transformer/text/generate.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
 
 // One text: its tokens, of which the model sees those from `first` on. One that has ended goes on unseen as long as
@@ -28,9 +28,9 @@ class Continuation {
       : decoder_(decoder),
         params_(params),
         options_(options),
-        known_(static_cast<size_t>(std::min(known, *decoder.config().vocab_size.value))),
+        known_(static_cast<size_t>(std::min(known, decoder.model().vocab_size()))),
         on_token_(on_token),
-        longest_(static_cast<size_t>(decoder.config().max_position_embeddings)) {}
+        longest_(static_cast<size_t>(decoder.model().max_positions())) {}
 
   std::vector<std::vector<int32_t>> run(std::span<const std::vector<int32_t>> prompts) {
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -121,7 +121,8 @@ std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params
   return Continuation(decoder, params, options, known, on_token).run(prompts);
 }
 
-Generator::Generator(Gpt model, std::shared_ptr<const Tokenizer> tokenizer, Execution execution)
+Generator::Generator(std::shared_ptr<const CausalModel> model,
+                     std::shared_ptr<const Tokenizer> tokenizer, Execution execution)
     : decoder_(std::move(model), execution), tokenizer_(std::move(tokenizer)) {}
 
 std::vector<std::string> Generator::generate(const Params& params,
@@ -144,4 +145,4 @@ std::vector<std::string> Generator::generate(const Params& params,
   return texts;
 }
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

@@ -1,7 +1,6 @@
-#include "suites/transformer/gpt/decoder.h"
+#include "suites/transformer/text/decoder.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "core/base/error.h"
 #include "core/nn/attention.h"
@@ -11,7 +10,7 @@
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 namespace {
 
 constexpr int64_t kLeastBucket = 64;
@@ -28,7 +27,7 @@ Tensor row_offsets(int64_t rows, int64_t stride) { return iota({rows}, 0) * stri
 }  // namespace
 
 // The capacity enters read() as the length of a tensor without elements, since it decides the types of the results.
-Decoder::Decoder(Gpt model, Execution execution)
+Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
     : model_(std::move(model)),
       execution_(execution),
       read_([this](const Params& p, const Tensor& tokens, const Tensor& lengths,
@@ -43,7 +42,7 @@ int64_t Decoder::bucket(int64_t length) const {
   while (bucket < length) {
     bucket *= 2;
   }
-  return std::min(bucket, config().max_position_embeddings);
+  return std::min(bucket, model_->max_positions());
 }
 
 DecoderStep Decoder::read(const Params& p, const Tensor& tokens_bt, const Tensor& lengths_b,
@@ -56,15 +55,15 @@ DecoderStep Decoder::read(const Params& p, const Tensor& tokens_bt, const Tensor
   const auto kept = [&](const Tensor& x_bthd) {
     return pad(where(is_token, x_bthd, 0), {0, 0, 0, 0}, {0, capacity - t, 0, 0});
   };
-  GptView view;
+  TokenView view{.lengths_b = lengths_b};
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
     out.cache.keys.push_back(kept(k));
     out.cache.values.push_back(kept(v));
-    return attention(q, k, v, {.causal = true, .scale = config().attention_scale(layer)});
+    return attention(q, k, v, model_->attention_options(layer));
   };
-  const Tensor x_btc = model_.features(p, tokens_bt, view);
+  const Tensor x_btc = model_->features(p, tokens_bt, view);
   const Tensor last_b = row_offsets(b, t) + lengths_b - 1;
-  out.logits = model_.logits(p, gather(flatten(x_btc, 0, 1), last_b, 0));
+  out.logits = model_->logits(p, gather(flatten(x_btc, 0, 1), last_b, 0));
   return out;
 }
 
@@ -74,24 +73,22 @@ DecoderStep Decoder::write(const Params& p, const KeyValueCache& cache, const Te
   const int64_t s = cache.keys.at(0).dim(1);
   DecoderStep out;
   const Tensor slots_b = row_offsets(b, s) + positions_b;
-  const Tensor seen =
-      less_equal(reshape(iota({s}, 0), {1, 1, 1, s}), reshape(positions_b, {b, 1, 1, 1}));
-  const Tensor bias = where(seen, full({}, 0), full({}, -std::numeric_limits<double>::infinity()));
   // The slot was zero, so that adding, which happens in place, sets it.
   const auto extended = [&](const Tensor& kept_bshd, const Tensor& x_bthd) {
     return reshape(scatter_add(flatten(kept_bshd, 0, 1), slots_b, flatten(x_bthd, 0, 1), 0),
                    kept_bshd.shape());
   };
-  GptView view{.positions_bt = reshape(positions_b, {b, 1})};
+  TokenView view{.positions_bt = reshape(positions_b, {b, 1}), .lengths_b = positions_b + 1};
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
     const auto i = static_cast<size_t>(layer);
     out.cache.keys.push_back(extended(cache.keys[i], k));
     out.cache.values.push_back(extended(cache.values[i], v));
-    return attention(q, out.cache.keys[i], out.cache.values[i],
-                     {.scale = config().attention_scale(layer), .bias = bias});
+    AttentionOptions options = model_->attention_options(layer);
+    options.start = positions_b;
+    return attention(q, out.cache.keys[i], out.cache.values[i], options);
   };
-  const Tensor x_btc = model_.features(p, reshape(tokens_b, {b, 1}), view);
-  out.logits = model_.logits(p, flatten(x_btc, 0, 1));
+  const Tensor x_btc = model_->features(p, reshape(tokens_b, {b, 1}), view);
+  out.logits = model_->logits(p, flatten(x_btc, 0, 1));
   return out;
 }
 
@@ -108,7 +105,7 @@ std::vector<float> Decoder::start(const Params& params,
   }
   capacity_ = bucket(std::max(longest, capacity));
   check(longest <= capacity_, "a prompt of {} tokens is longer than the model's {}", longest,
-        config().max_position_embeddings);
+        model_->max_positions());
   const auto t = static_cast<size_t>(bucket(longest));
   std::vector<int32_t> tokens;
   lengths_.clear();
@@ -150,4 +147,4 @@ std::vector<float> Decoder::take(DecoderStep step) {
   return to_vector<float>(step.logits);
 }
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

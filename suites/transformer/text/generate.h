@@ -1,4 +1,4 @@
-// Continues texts with a GPT.
+// Continues texts with a language model.
 #pragma once
 
 #include <functional>
@@ -8,9 +8,9 @@
 #include "core/data/tokenizer.h"
 #include "core/runtime/context.h"
 #include "suites/run/text_writer.h"
-#include "suites/transformer/gpt/decoder.h"
+#include "suites/transformer/text/decoder.h"
 
-namespace mstrain::gpt {
+namespace mstrain {
 
 // `id` follows in text `row`.
 using OnToken = std::function<void(size_t row, int32_t id)>;
@@ -25,7 +25,7 @@ std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params
 
 class Generator final : public TextWriter {
  public:
-  Generator(Gpt model, std::shared_ptr<const Tokenizer> tokenizer,
+  Generator(std::shared_ptr<const CausalModel> model, std::shared_ptr<const Tokenizer> tokenizer,
             Execution execution = Execution::kGraph);
 
   std::vector<std::string> generate(const Params& params, std::span<const std::string> prompts,
@@ -39,4 +39,4 @@ class Generator final : public TextWriter {
   std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
-}  // namespace mstrain::gpt
+}  // namespace mstrain

@@ -1,0 +1,36 @@
+#include "suites/transformer/text/causal_model.h"
+
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/matmul.h"
+#include "core/runtime/context.h"
+
+namespace mstrain {
+
+Tensor CausalModel::logits(const Params& p, const Tensor& features) const {
+  const Tensor w_vc = head_weight(p);
+  const NameScope scope("lm_head");
+  return matmul(features, w_vc, {.transpose_b = true});
+}
+
+CrossEntropySums CausalModel::losses(const Params& p, const Tensor& tokens_bt,
+                                     const Tensor& targets_bt) const {
+  const Tensor features_btc = features(p, tokens_bt);
+  const Tensor w_vc = head_weight(p);
+  const NameScope scope("lm_head");
+  return linear_cross_entropy(
+      features_btc, w_vc, targets_bt,
+      {.transpose_weight = true,
+       .label_smoothing = current_context().training ? label_smoothing() : 0.0});
+}
+
+Tensor CausalModel::loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const {
+  const CrossEntropySums sums = losses(p, tokens_bt, targets_bt);
+  return sums.loss / cast(maximum(sums.count, 1), sums.loss.dtype());
+}
+
+std::vector<ParamSpec> CausalModel::specs() const {
+  return declare_params([&](const Params& p) { (*this)(p, zeros({Dtype::kI32, {1, 1}})); });
+}
+
+}  // namespace mstrain

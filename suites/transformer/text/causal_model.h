@@ -1,0 +1,55 @@
+// A language model as those see it who run it token by token, or over given tokens: a decoder whose tokens see themselves
+// and what came before.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/ops/attention.h"
+#include "core/ops/linear_cross_entropy.h"
+#include "core/tensor/params.h"
+
+namespace mstrain {
+
+// What a pass over tokens sees besides them, where that is not simply each token and those before it.
+struct TokenView {
+  Tensor positions_bt;  // i32, where in their sequence the tokens stand; null: 0, 1, …
+  Tensor lengths_b;     // i32, of the sequences; null: up to the last position
+  // out[b, t, heads, head_dim] of the queries, keys and values of a layer; null: as attention() says, with dropout.
+  // Keys and values may have fewer heads than queries.
+  std::function<Tensor(int64_t layer, const Tensor& q_bthd, const Tensor& k_bthd,
+                       const Tensor& v_bthd)>
+      attend;
+};
+
+class CausalModel {
+ public:
+  virtual ~CausalModel() = default;
+
+  virtual int64_t vocab_size() const = 0;
+  virtual int64_t max_positions() const = 0;  // tokens of the longest sequence
+  // Of a layer over a sequence from its first token on: causal, with the layer's scale and window.
+  virtual AttentionOptions attention_options(int64_t layer) const = 0;
+
+  // tokens[b, t] (i32 or i64) -> features[b, t, width], and features[..., width] -> logits[..., vocab].
+  virtual Tensor features(const Params& p, const Tensor& tokens_bt,
+                          const TokenView& view = {}) const = 0;
+  Tensor logits(const Params& p, const Tensor& features) const;
+  Tensor operator()(const Params& p, const Tensor& tokens_bt, const TokenView& view = {}) const {
+    return logits(p, features(p, tokens_bt, view));
+  }
+
+  // Cross-entropy of targets[b, t] (the tokens, one position ahead; -100: not counted): sums, and their mean. Labels are
+  // smoothed in a context that is training.
+  CrossEntropySums losses(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
+  Tensor loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
+
+  // Every parameter with its initialiser. Nothing is allocated.
+  std::vector<ParamSpec> specs() const;
+
+ protected:
+  virtual Tensor head_weight(const Params& p) const = 0;  // [vocab, width]
+  virtual double label_smoothing() const = 0;
+};
+
+}  // namespace mstrain

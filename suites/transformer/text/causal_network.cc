@@ -1,0 +1,64 @@
+#include "suites/transformer/text/causal_network.h"
+
+#include "core/base/error.h"
+#include "core/nn/attention.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
+#include "suites/transformer/text/generate.h"
+
+namespace mstrain {
+namespace {
+
+constexpr int32_t kIgnored = -100;
+
+// The labels, one position ahead: [b, t].
+Tensor shifted(const Tensor& labels_bt) {
+  const int64_t b = labels_bt.dim(0);
+  const int64_t t = labels_bt.dim(1);
+  const Tensor parts[] = {slice(labels_bt, 1, 1, t), full({b, 1}, kIgnored, Dtype::kI32)};
+  return concat(parts, 1);
+}
+
+Tensor given(const NamedTensors& inputs, const char* name) {
+  const auto found = inputs.find(name);
+  return found == inputs.end() ? Tensor() : found->second;
+}
+
+}  // namespace
+
+std::vector<InputSpec> CausalNetwork::inputs() const {
+  const int64_t positions = model()->max_positions();
+  const int64_t vocab = model()->vocab_size();
+  const std::vector<InputSpec::Dim> dims{{"batch"}, {"time", positions}};
+  return {{"input_ids", dims, {{0, vocab}}, true},
+          {"attention_mask", dims, {{0, 2}}},
+          {"position_ids", dims, {{0, positions}}},
+          {"labels", dims, {{0, vocab, kIgnored}}}};
+}
+
+Computed CausalNetwork::compute(const Params& params, const NamedTensors& inputs) const {
+  const std::shared_ptr<const CausalModel> model = this->model();
+  TokenView view{.positions_bt = given(inputs, "position_ids")};
+  if (const Tensor mask_bt = given(inputs, "attention_mask"); mask_bt.defined()) {
+    const Tensor seen_bt = not_equal(mask_bt, 0);
+    view.attend = [model, seen_bt](int64_t layer, const Tensor& q, const Tensor& k,
+                                   const Tensor& v) {
+      AttentionOptions options = model->attention_options(layer);
+      options.key_mask = seen_bt;
+      return attention(q, k, v, options);
+    };
+  }
+  Computed out{(*model)(params, inputs.at("input_ids"), view), Tensor()};
+  if (const Tensor labels_bt = given(inputs, "labels"); labels_bt.defined()) {
+    out.loss = cross_entropy(out.logits, shifted(labels_bt));
+  }
+  return out;
+}
+
+std::unique_ptr<TextWriter> CausalNetwork::writer(std::shared_ptr<const Tokenizer> tokenizer,
+                                                  Execution execution) const {
+  return std::make_unique<Generator>(model(), std::move(tokenizer), execution);
+}
+
+}  // namespace mstrain

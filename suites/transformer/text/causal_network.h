@@ -1,0 +1,25 @@
+// What all language models share as networks: what `mstrain forward` gives them, and how they write.
+#pragma once
+
+#include "suites/run/network.h"
+#include "suites/transformer/text/causal_model.h"
+
+namespace mstrain {
+
+class CausalNetwork : public Network {
+ public:
+  std::vector<ParamSpec> specs() const override { return model()->specs(); }
+  // input_ids[b, t], attention_mask[b, t] (1: seen, 0: padding), position_ids[b, t], labels[b, t] (-100: not counted). The
+  // loss is the mean over positions 0 … t - 2 of the cross-entropy of the label that follows. Of a query that sees no key
+  // attention is zero.
+  std::vector<InputSpec> inputs() const override;
+  Computed compute(const Params& params, const NamedTensors& inputs) const override;
+  std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,
+                                     Execution execution) const override;
+
+ protected:
+  // Throws ConfigError where the number of tokens is left open.
+  virtual std::shared_ptr<const CausalModel> model() const = 0;
+};
+
+}  // namespace mstrain
