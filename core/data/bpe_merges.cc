@@ -16,10 +16,11 @@ uint64_t pair_key(int32_t left, int32_t right) {
 
 BpeMerges::BpeMerges(std::span<const Merge> merges)
     : table_(std::bit_ceil(std::max<size_t>(2, 2 * merges.size()))) {
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const Merge& merge = merges[rank];
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const Merge& merge = merges[i];
     auto& entry = const_cast<Entry&>(find(merge.left, merge.right));
-    entry = {pair_key(merge.left, merge.right), static_cast<uint32_t>(rank), merge.result};
+    entry = {pair_key(merge.left, merge.right), merge.rank.value_or(static_cast<uint32_t>(i)),
+             merge.result};
   }
 }
 

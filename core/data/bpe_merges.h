@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,9 +14,11 @@ class BpeMerges {
     int32_t left = 0;
     int32_t right = 0;
     int32_t result = 0;
+    // Lower ones go first; of equals that which stands further left. None: the merge's place in the list.
+    std::optional<uint32_t> rank = {};
   };
 
-  // Earlier merges go first; of two with the same pair the later one counts. Ids are not negative.
+  // Of two with the same pair the later one counts. Ids are not negative.
   explicit BpeMerges(std::span<const Merge> merges);
 
   // Buffers of one thread, kept between calls.

@@ -4,11 +4,29 @@
 
 #include "core/base/error.h"
 #include "core/data/byte_alphabet.h"
+#include "core/data/utf8.h"
 
 namespace mstrain {
 namespace {
 
 constexpr size_t kLongestPiece = size_t{1} << 30;  // what indices of 32 bits reach, with room
+
+// Whether what lies below U+0300, where nothing composes, is all of the text.
+bool is_surely_composed(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
+}
+
+// Where the last line begins that begins with a visible ASCII character: nothing composes over that place, and LlamaSplit
+// cuts there whatever comes before. 0: nowhere.
+size_t start_of_last_line(std::string_view text) {
+  for (size_t at = text.size(); at-- > 1;) {
+    if (text[at - 1] == '\n' && text[at] > ' ' && text[at] < '\x7f') {
+      return at;
+    }
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -22,10 +40,16 @@ struct BpeTokenizer::Call {
 BpeTokenizer::BpeTokenizer(BpeSpec spec)
     : source_(spec.source),
       add_prefix_space_(spec.add_prefix_space),
-      splits_(spec.split),
+      nfc_(spec.nfc),
       ignore_merges_(spec.ignore_merges),
       fuse_unk_(spec.fuse_unk),
       files_(std::move(spec.files)) {
+  switch (spec.split) {
+    case SplitPattern::kNone: break;
+    case SplitPattern::kGpt2: split_.emplace<Gpt2Split>(); break;
+    case SplitPattern::kLlama3: split_.emplace<LlamaSplit>(3); break;
+    case SplitPattern::kQwen2: split_.emplace<LlamaSplit>(1); break;
+  }
   index_vocab(spec);
   index_merges(spec);
   index_added(spec);
@@ -126,8 +150,15 @@ void BpeTokenizer::index_added(const BpeSpec& spec) {
       throw IoError(fmt::format("{}: the added token \"{}\" has id {}, but {} in the vocabulary",
                                 source_, token.content, token.id, found->second));
     }
-    if (token.content == "<|endoftext|>") {
+    if (token.content == "<|endoftext|>" || token.content == "<|end_of_text|>") {
       end_of_text_ = token.id;
+    }
+    const auto beyond_ascii = [](char c) { return static_cast<unsigned char>(c) >= 0x80; };
+    if (nfc_ && token.normalized &&
+        std::any_of(token.content.begin(), token.content.end(), beyond_ascii)) {
+      throw IoError(fmt::format(
+          "{}: the added token \"{}\" is looked for in composed text, which is not supported",
+          source_, token.content));
     }
   }
   try {
@@ -135,7 +166,7 @@ void BpeTokenizer::index_added(const BpeSpec& spec) {
   } catch (const Error& error) {
     throw IoError(fmt::format("{}: {}", source_, error.what()));
   }
-  margin_ = Gpt2Split::kLookahead + added_.longest();
+  margin_ = std::max(Gpt2Split::kLookahead, LlamaSplit::kLookahead) + added_.longest();
 }
 
 size_t BpeTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
@@ -159,37 +190,56 @@ size_t BpeTokenizer::encode_segment(Call& call, std::string_view text, bool last
   if (add_prefix_space_ && !began && text[0] != ' ') {
     // The space may be a piece by itself.
     const std::string prefixed = " " + std::string(text);
-    const size_t with_space = encode_pieces(call, prefixed, offset - 1, last);
+    const size_t with_space = encode_composed(call, prefixed, offset - 1, last);
     began = with_space > 0;
     taken = began ? with_space - 1 : 0;
   } else {
-    taken = encode_pieces(call, text, offset, last);
+    taken = encode_composed(call, text, offset, last);
     began = began || taken > 0;
   }
   call.state.in_segment = !last && began;
   return taken;
 }
 
+// Text that may change when it is composed is composed up to a place where that cannot reach further, or as a whole.
+size_t BpeTokenizer::encode_composed(Call& call, std::string_view text, int64_t offset,
+                                     bool last) const {
+  if (!nfc_ || is_surely_composed(text)) {
+    return encode_pieces(call, text, offset, last);
+  }
+  size_t taken = last ? text.size() : 0;
+  if (!last && text.size() > margin_ && std::holds_alternative<LlamaSplit>(split_)) {
+    taken = start_of_last_line(text.substr(0, text.size() - margin_));
+  }
+  encode_pieces(call, to_nfc(text.substr(0, taken)), offset, true);
+  return taken;
+}
+
 // `offset`: of text[0] in the whole text.
 size_t BpeTokenizer::encode_pieces(Call& call, std::string_view text, int64_t offset,
                                    bool last) const {
-  if (!splits_) {
-    if (last) {
-      encode_piece(call, text, offset);
-    }
-    return last ? text.size() : 0;
-  }
   const size_t limit = last ? text.size() : text.size() < margin_ ? 0 : text.size() - margin_;
-  size_t at = 0;
-  while (at < limit) {
-    const size_t end = split_.end_of_piece(text, at);
-    if (end > limit) {
-      break;
-    }
-    encode_piece(call, text.substr(at, end - at), offset + static_cast<int64_t>(at));
-    at = end;
-  }
-  return at;
+  return std::visit(
+      [&]<class Split>(const Split& split) -> size_t {
+        size_t at = 0;
+        if constexpr (std::is_same_v<Split, std::monostate>) {
+          if (last && !text.empty()) {
+            encode_piece(call, text, offset);
+            at = text.size();
+          }
+        } else {
+          while (at < limit) {
+            const SplitPiece piece = split.piece_at(text, at);
+            if (piece.seen > limit) {
+              break;
+            }
+            encode_piece(call, text.substr(at, piece.end - at), offset + static_cast<int64_t>(at));
+            at = piece.end;
+          }
+        }
+        return at;
+      },
+      split_);
 }
 
 void BpeTokenizer::encode_piece(Call& call, std::string_view piece, int64_t offset) const {

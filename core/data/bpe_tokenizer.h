@@ -10,16 +10,21 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/data/added_tokens.h"
 #include "core/data/bpe_merges.h"
 #include "core/data/gpt2_split.h"
+#include "core/data/llama_split.h"
 #include "core/data/tokenizer.h"
 #include "core/data/word_cache.h"
 #include "core/data/work_pool.h"
 
 namespace mstrain {
+
+// The pattern that cuts a segment into pieces; kNone: it is one piece.
+enum class SplitPattern { kNone, kGpt2, kLlama3, kQwen2 };
 
 // What the files of a byte-level BPE say.
 struct BpeSpec {
@@ -29,8 +34,9 @@ struct BpeSpec {
   std::vector<std::pair<std::string, std::string>> merges;  // spelled alike, first ones first
   std::vector<AddedToken> added;
   bool add_prefix_space = false;  // a segment that does not begin with a space gets one
-  bool split = true;              // by GPT-2's pattern; false: a segment is one piece
-  bool ignore_merges = false;     // a piece that is a token is that token, whatever the merges say
+  SplitPattern split = SplitPattern::kGpt2;
+  bool nfc = false;            // text is composed (Unicode's NFC) before it is cut
+  bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges say
   std::optional<std::string> unk_token;  // for bytes that are no token
   bool fuse_unk = false;                 // one for several bytes in a row
   std::optional<SpecialIds> special;
@@ -65,13 +71,14 @@ class BpeTokenizer final : public Tokenizer {
   void index_merges(const BpeSpec& spec);
   void index_added(const BpeSpec& spec);
   size_t encode_segment(Call& call, std::string_view text, bool last) const;
+  size_t encode_composed(Call& call, std::string_view text, int64_t offset, bool last) const;
   size_t encode_pieces(Call& call, std::string_view text, int64_t offset, bool last) const;
   void encode_piece(Call& call, std::string_view piece, int64_t offset) const;
   void merge_piece(Work& work, std::string_view piece, int64_t offset) const;
 
   std::string source_;
   bool add_prefix_space_;
-  bool splits_;
+  bool nfc_;
   bool ignore_merges_;
   bool fuse_unk_;
   std::array<int32_t, 256> byte_ids_{};  // -1: none
@@ -85,7 +92,7 @@ class BpeTokenizer final : public Tokenizer {
   SpecialIds special_;
   std::optional<int32_t> end_of_text_;
   std::vector<TokenizerFile> files_;
-  Gpt2Split split_;
+  std::variant<std::monostate, Gpt2Split, LlamaSplit> split_;
   mutable WorkPool<Work> works_;
 };
 

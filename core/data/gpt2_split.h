@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "core/data/unicode_class.h"
+#include "core/data/split_character.h"
 
 namespace mstrain {
 
@@ -15,13 +15,17 @@ inline constexpr std::string_view kGpt2Pattern =
 
 class Gpt2Split {
  public:
-  // The piece that begins at text[at] ends before the result; at < text.size(). It depends on the
-  // text from `at` on alone, and not on what lies kLookahead bytes or more after its end.
-  size_t end_of_piece(std::string_view text, size_t at) const;
+  // The piece that begins at text[at]; at < text.size(). It depends on the text from `at` on alone.
+  SplitPiece piece_at(std::string_view text, size_t at) const {
+    const size_t end = end_of_piece(text, at);
+    return {end, end};
+  }
 
   static constexpr size_t kLookahead = 8;
 
  private:
+  size_t end_of_piece(std::string_view text, size_t at) const;
+
   CharClasses classes_;
 };
 

@@ -1,14 +1,26 @@
 // Hugging Face's tokenizer.json.
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/data/bpe_tokenizer.h"
+#include "core/data/hf_bpe_vocabulary.h"
 #include "core/data/hf_sections.h"
+#include "core/data/hf_sentencepiece_bpe.h"
 #include "core/data/hf_unigram.h"
 #include "core/data/json_fields.h"
 #include "core/data/tokenizer_files.h"
 
 namespace mstrain {
 namespace {
+
+struct KnownPattern {
+  std::string_view regex;
+  SplitPattern split;
+};
+constexpr KnownPattern kPatterns[] = {{kGpt2Pattern, SplitPattern::kGpt2},
+                                      {kLlama3Pattern, SplitPattern::kLlama3},
+                                      {kQwen2Pattern, SplitPattern::kQwen2}};
 
 // How a byte-level BPE cuts text into pieces.
 void read_bpe_pre_tokenizer(const Json& json, const std::string& where, BpeSpec& spec) {
@@ -22,7 +34,7 @@ void read_bpe_pre_tokenizer(const Json& json, const std::string& where, BpeSpec&
     return split;
   };
   if (type == "ByteLevel") {
-    spec.split = byte_level(fields);
+    spec.split = byte_level(fields) ? SplitPattern::kGpt2 : SplitPattern::kNone;
     return;
   }
   if (type != "Sequence") {
@@ -43,10 +55,16 @@ void read_bpe_pre_tokenizer(const Json& json, const std::string& where, BpeSpec&
     split.refuse("type", fmt::format("\"{}\" is not supported before ByteLevel; Split is", first));
   }
   JsonFields pattern(split.required("pattern"), split.at("pattern"));
-  if (const std::string regex = pattern.text("Regex"); regex != kGpt2Pattern) {
-    pattern.refuse("Regex", fmt::format("{} is not supported; GPT-2's pattern {} is",
-                                        shown(Json(regex)), kGpt2Pattern));
+  const std::string regex = pattern.text("Regex");
+  const auto known = std::find_if(std::begin(kPatterns), std::end(kPatterns),
+                                  [&](const KnownPattern& each) { return each.regex == regex; });
+  if (known == std::end(kPatterns)) {
+    pattern.refuse("Regex",
+                   fmt::format("{} is not supported; GPT-2's pattern {}, Llama 3's {} and "
+                               "Qwen2's {} are",
+                               shown(Json(regex)), kGpt2Pattern, kLlama3Pattern, kQwen2Pattern));
   }
+  spec.split = known->split;
   pattern.finish();
   // Every character belongs to a match, so these two say the same.
   const std::string behavior = split.text("behavior");
@@ -67,60 +85,15 @@ void read_bpe_pre_tokenizer(const Json& json, const std::string& where, BpeSpec&
   }
 }
 
-void read_bpe_model(JsonFields& model, BpeSpec& spec) {
-  if (const Json* dropout = model.find("dropout"); dropout != nullptr && *dropout != 0) {
-    model.refuse("dropout", "is not supported; only null is");
-  }
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (const std::string affix = model.text(key, ""); !affix.empty()) {
-      model.refuse(key, fmt::format("\"{}\" is not supported; only null is", affix));
-    }
-  }
-  if (model.boolean("byte_fallback", false)) {
-    model.refuse("byte_fallback", "true is not supported for byte-level BPE");
-  }
-  if (const std::string unk = model.text("unk_token", ""); !unk.empty()) {
-    spec.unk_token = unk;
-  }
-  spec.fuse_unk = model.boolean("fuse_unk", false);
-  spec.ignore_merges = model.boolean("ignore_merges", false);
-  const Json& vocab = model.required("vocab");
-  if (!vocab.is_object()) {
-    model.refuse("vocab", fmt::format("expected an object, found {}", shown(vocab)));
-  }
-  spec.vocab.reserve(vocab.size());
-  for (const auto& [token, id] : vocab.items()) {
-    spec.vocab.emplace_back(token, hf::token_id(id, model.at("vocab")));
-  }
-  const Json& merges = model.required("merges");
-  if (!merges.is_array()) {
-    model.refuse("merges", fmt::format("expected a list, found {}", shown(merges)));
-  }
-  for (const Json& merge : merges) {
-    const size_t index = spec.merges.size();
-    if (merge.is_string()) {
-      const auto& text = merge.get_ref<const std::string&>();
-      const size_t space = text.find(' ');
-      if (space != text.npos && text.find(' ', space + 1) == text.npos) {
-        spec.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
-      }
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
-               merge[1].is_string()) {
-      spec.merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
-    }
-    if (spec.merges.size() == index) {
-      model.refuse(fmt::format("merges[{}]", index),
-                   fmt::format("expected two tokens, found {}", shown(merge)));
-    }
-  }
-  model.finish();
-}
-
 std::shared_ptr<const Tokenizer> read_bpe(JsonFields& top, JsonFields& model, BpeSpec spec) {
   if (const Json* normalizer = top.find("normalizer"); normalizer != nullptr) {
     JsonFields fields(*normalizer, top.at("normalizer"));
-    fields.refuse(
-        "type", fmt::format("\"{}\" is not supported for BPE; only null is", fields.text("type")));
+    if (const std::string type = fields.text("type"); type != "NFC") {
+      fields.refuse("type",
+                    fmt::format("\"{}\" is not supported for byte-level BPE; NFC is", type));
+    }
+    fields.finish();
+    spec.nfc = true;
   }
   const Json* pre = top.find("pre_tokenizer");
   if (pre == nullptr) {
@@ -133,7 +106,15 @@ std::shared_ptr<const Tokenizer> read_bpe(JsonFields& top, JsonFields& model, Bp
       fields.refuse("type", fmt::format("\"{}\" is not supported for BPE; ByteLevel is", type));
     }
   }
-  read_bpe_model(model, spec);
+  hf::BpeVocabulary given = hf::read_bpe_vocabulary(model);
+  if (given.byte_fallback) {
+    model.refuse("byte_fallback", "true is not supported for byte-level BPE");
+  }
+  spec.vocab = std::move(given.vocab);
+  spec.merges = std::move(given.merges);
+  spec.unk_token = std::move(given.unk_token);
+  spec.fuse_unk = given.fuse_unk;
+  spec.ignore_merges = given.ignore_merges;
   return std::make_shared<BpeTokenizer>(std::move(spec));
 }
 
@@ -166,6 +147,9 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file) {
     top.find(key);  // read below
   }
   top.finish();
+  if (type == "BPE" && hf::is_over_characters(top)) {
+    return hf::read_sentencepiece_bpe(top, model, std::move(common));
+  }
   if (type == "BPE") {
     BpeSpec spec;
     spec.source = std::move(common.source);

@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/data/hf_sections.h"
-#include "core/data/unigram_tokenizer.h"
+#include "core/data/sentencepiece_tokenizer.h"
 
 namespace mstrain::hf {
 namespace {
@@ -37,7 +37,7 @@ std::string decode_base64(std::string_view text, const JsonFields& fields, const
 
 // The steps that say together what SentencePiece's remove_extra_whitespaces says: a character map,
 // then white space off the end, then several spaces into one U+2581; each may be missing.
-void read_normalizer(const Json& json, const std::string& where, UnigramSpec& spec) {
+void read_normalizer(const Json& json, const std::string& where, SentencePieceSpec& spec) {
   JsonFields fields(json, where);
   const std::string type = fields.text("type");
   if (type == "Sequence") {
@@ -84,33 +84,7 @@ void read_normalizer(const Json& json, const std::string& where, UnigramSpec& sp
   fields.finish();
 }
 
-struct Metaspace {
-  Prefix prefix = Prefix::kIfMissing;
-  bool split = true;
-};
-
-Metaspace read_metaspace(JsonFields& fields) {
-  Metaspace out;
-  if (const std::string sign = fields.text("replacement"); sign != kSpaceSign) {
-    fields.refuse("replacement",
-                  fmt::format("{} is not supported; \"{}\" is", shown(Json(sign)), kSpaceSign));
-  }
-  fields.text("str_rep", "");  // files of before 2024 repeat the replacement
-  const bool adds = fields.boolean("add_prefix_space", true);
-  const std::string scheme = fields.text("prepend_scheme", adds ? "always" : "never");
-  if (scheme == "never") {
-    out.prefix = Prefix::kNone;
-  } else if (scheme == "first") {
-    out.prefix = Prefix::kFirst;
-  } else if (scheme != "always") {
-    fields.refuse("prepend_scheme", fmt::format("{} is unknown", shown(Json(scheme))));
-  }
-  out.split = fields.boolean("split", true);
-  fields.finish();
-  return out;
-}
-
-void read_pre_tokenizer(const Json& json, const std::string& where, UnigramSpec& spec) {
+void read_pre_tokenizer(const Json& json, const std::string& where, SentencePieceSpec& spec) {
   JsonFields fields(json, where);
   const std::string type = fields.text("type");
   if (type == "Metaspace") {
@@ -156,7 +130,7 @@ void read_pre_tokenizer(const Json& json, const std::string& where, UnigramSpec&
   }
 }
 
-void read_decoder(const Json& json, const std::string& where, UnigramSpec& spec) {
+void read_decoder(const Json& json, const std::string& where, SentencePieceSpec& spec) {
   JsonFields fields(json, where);
   if (const std::string type = fields.text("type"); type != "Metaspace") {
     fields.refuse("type", fmt::format("\"{}\" is not supported for Unigram; Metaspace is", type));
@@ -164,7 +138,7 @@ void read_decoder(const Json& json, const std::string& where, UnigramSpec& spec)
   spec.decode_strips_prefix = read_metaspace(fields).prefix != Prefix::kNone;
 }
 
-void read_model(JsonFields& model, UnigramSpec& spec) {
+void read_model(JsonFields& model, SentencePieceSpec& spec) {
   spec.byte_fallback = model.boolean("byte_fallback", false);
   const Json& vocab = model.required("vocab");
   if (!vocab.is_array()) {
@@ -188,8 +162,29 @@ void read_model(JsonFields& model, UnigramSpec& spec) {
 
 }  // namespace
 
+Metaspace read_metaspace(JsonFields& fields) {
+  Metaspace out;
+  if (const std::string sign = fields.text("replacement"); sign != kSpaceSign) {
+    fields.refuse("replacement",
+                  fmt::format("{} is not supported; \"{}\" is", shown(Json(sign)), kSpaceSign));
+  }
+  fields.text("str_rep", "");  // files of before 2024 repeat the replacement
+  const bool adds = fields.boolean("add_prefix_space", true);
+  const std::string scheme = fields.text("prepend_scheme", adds ? "always" : "never");
+  if (scheme == "never") {
+    out.prefix = Prefix::kNone;
+  } else if (scheme == "first") {
+    out.prefix = Prefix::kFirst;
+  } else if (scheme != "always") {
+    fields.refuse("prepend_scheme", fmt::format("{} is unknown", shown(Json(scheme))));
+  }
+  out.split = fields.boolean("split", true);
+  fields.finish();
+  return out;
+}
+
 std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model, HfCommon common) {
-  UnigramSpec spec;
+  SentencePieceSpec spec;
   spec.source = std::move(common.source);
   spec.files = std::move(common.files);
   spec.added = std::move(common.added);
@@ -217,7 +212,7 @@ std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model
   } else if (spec.end_of_text) {
     spec.special.after = {*spec.end_of_text};
   }
-  return std::make_shared<UnigramTokenizer>(std::move(spec));
+  return std::make_shared<SentencePieceTokenizer>(std::move(spec));
 }
 
 }  // namespace mstrain::hf

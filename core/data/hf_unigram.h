@@ -9,6 +9,7 @@
 #include "core/data/added_tokens.h"
 #include "core/data/json_fields.h"
 #include "core/data/tokenizer.h"
+#include "core/data/unigram_normaliser.h"
 
 namespace mstrain::hf {
 
@@ -19,6 +20,13 @@ struct HfCommon {
   std::optional<SpecialIds> special;
   std::vector<TokenizerFile> files;
 };
+
+// What a Metaspace says: spaces become U+2581.
+struct Metaspace {
+  NormaliserSpec::Prefix prefix = NormaliserSpec::Prefix::kIfMissing;
+  bool split = true;
+};
+Metaspace read_metaspace(JsonFields& fields);
 
 std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model, HfCommon common);
 

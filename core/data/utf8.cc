@@ -4,6 +4,10 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "core/base/error.h"
 
 namespace mstrain {
 
@@ -55,6 +59,26 @@ std::string replace_invalid_utf8(std::string_view text) {
     }
     text.remove_prefix(length);
   }
+}
+
+std::string to_nfc(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t valid = std::min(find_invalid_utf8(text), text.size());
+    utf8proc_uint8_t* composed = nullptr;
+    const utf8proc_ssize_t size =
+        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                     static_cast<utf8proc_ssize_t>(valid), &composed,
+                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> holder(composed, &std::free);
+    check(size >= 0, "a text cannot be composed: {}", utf8proc_errmsg(size));
+    out.append(reinterpret_cast<const char*>(composed), static_cast<size_t>(size));
+    text.remove_prefix(valid);
+    out += text.substr(0, 1);  // of what is no character
+    text.remove_prefix(std::min<size_t>(1, text.size()));
+  }
+  return out;
 }
 
 void append_utf8(char32_t code, std::string& text) {

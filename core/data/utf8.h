@@ -24,6 +24,9 @@ std::string replace_invalid_utf8(std::string_view text);
 
 void append_utf8(char32_t code, std::string& text);
 
+// Unicode's Normalization Form C of what is valid in `text`; other bytes stay as they are.
+std::string to_nfc(std::string_view text);
+
 // For messages: 'é' (U+00E9), or U+0007 alone where the character cannot be shown.
 std::string describe_character(char32_t code);
 

@@ -48,6 +48,19 @@ def assigned_characters():
     return characters
 
 
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace("{1,3}", "")
+
+
+def cut_by(bpe, pattern):
+    """The pre-tokenizer of Llama 3 and Qwen2 in place of GPT-2's."""
+    from tokenizers import Regex, pre_tokenizers
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), behavior="isolated", invert=False),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return bpe
+
+
 def telling_tokenizer():
     """A byte-level BPE whose ids tell where text was cut: the last byte of a character becomes one token with an x, 1 or !
     behind it, and its first byte with a space before it, where both are in one piece."""
@@ -77,6 +90,14 @@ def check_every_character(mstrain, characters):
         found = ours(mstrain, path, texts)
     compare("every character, tiktoken", texts, found, with_tiktoken)
     compare("every character, tokenizers", texts, found, lambda t: bpe.encode(t).ids)
+    signs = ["".join(f"'{c}{c}\n{c}\r\n {c}\t{c}'S{c}!{c}1{c}" for c in characters[i:i + 100])
+             for i in range(0, len(characters), 100)]
+    for name, pattern in {"Llama 3's pattern": LLAMA3, "Qwen2's pattern": QWEN2}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "tokenizer.json")
+            cut_by(bpe, pattern).save(str(path))
+            compare(f"every character, {name}", texts + signs, ours(mstrain, path, texts + signs),
+                    lambda t: bpe.encode(t).ids)
 
 
 def random_texts(assigned):
@@ -111,7 +132,7 @@ def compare(name, texts, found, encode):
 
 def train_small():
     """tokenizer.json files of tokenizers' own making, as transformers would save them."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     texts = [line for page in sorted((ROOT / "docs").glob("*.md")) for line in page.read_text().splitlines()]
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -125,7 +146,66 @@ def train_small():
     unigram.train_from_iterator(texts, trainers.UnigramTrainer(
         vocab_size=600, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
     unigram.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    return {"tokenizers, own BPE": bpe, "tokenizers, own Unigram": unigram}
+    qwen = cut_by(Tokenizer(models.BPE()), QWEN2)
+    qwen.normalizer = normalizers.NFC()
+    qwen.decoder = decoders.ByteLevel()
+    llama3 = cut_by(Tokenizer(models.BPE(ignore_merges=True)), LLAMA3)
+    llama3.decoder = decoders.ByteLevel()
+    for each, special in ((qwen, "<|endoftext|>"), (llama3, "<|begin_of_text|>")):
+        each.train_from_iterator(texts, trainers.BpeTrainer(
+            vocab_size=900, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=[special],
+            show_progress=False))
+    llama3.post_processor = processors.TemplateProcessing(
+        single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", llama3.token_to_id("<|begin_of_text|>"))])
+    return {"tokenizers, own BPE": bpe, "tokenizers, own Unigram": unigram, "tokenizers, as Qwen2": qwen,
+            "tokenizers, as Llama 3": llama3}
+
+
+def sentencepiece_bpe(folder):
+    """A SentencePiece BPE with bytes for unknown characters, as Llama 2's, and as `transformers` makes tokenizer.json files of
+    such models: with a normaliser (Llama 2) and with Metaspace (later ones)."""
+    import sentencepiece
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    text = pathlib.Path(folder, "text.txt")
+    text.write_text("\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(text.with_name("bpe")), vocab_size=1200, model_type="bpe", byte_fallback=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True,
+        allow_whitespace_only_pieces=True, character_coverage=0.999, minloglevel=2)
+    model = text.with_name("bpe.model")
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    vocab = {processor.id_to_piece(i): i for i in range(len(processor))}
+    pairs = [(vocab[piece], len(piece[:cut]), piece[:cut], piece[cut:]) for piece in vocab for cut in range(1, len(piece))
+             if not piece.startswith("<") and piece[:cut] in vocab and piece[cut:] in vocab]
+    made = {}
+    for name in ("normaliser", "Metaspace"):
+        bpe = Tokenizer(models.BPE(vocab=vocab, merges=[(a, b) for _, _, a, b in sorted(pairs)], unk_token="<unk>",
+                                   fuse_unk=True, byte_fallback=True))
+        if name == "normaliser":
+            bpe.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        else:
+            bpe.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first", split=False)
+        bpe.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                         decoders.Strip(" ", 1, 0)])
+        bpe.add_special_tokens(["<unk>", "<s>", "</s>"])
+        bpe.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", vocab["<s>"])])
+        path = pathlib.Path(folder, f"{name}.json")
+        bpe.save(str(path))
+        made[name] = (path, bpe)
+    return model, processor, made
+
+
+def check_sentencepiece_bpe(mstrain, texts):
+    texts = texts + ["", " ", "  two  spaces ", " lead", "tab\tnew\nline", "한국어 テキスト 🙂 e\u0301"]
+    special = [f"{a}</s>{b}<s> {a}" for a, b in zip(texts[::2], texts[1::2])]
+    with tempfile.TemporaryDirectory() as folder:
+        model, processor, made = sentencepiece_bpe(folder)
+        compare("sentencepiece, BPE", texts, ours(mstrain, model, texts), processor.encode)
+        for name, (path, bpe) in made.items():
+            compare(f"tokenizers, BPE over characters, {name}", texts + special, ours(mstrain, path, texts + special),
+                    lambda t: bpe.encode(t, add_special_tokens=False).ids)
+            compare(f"tokenizers, BPE over characters, {name}, special", texts,
+                    ours(mstrain, path, texts, "--add-special"), lambda t: bpe.encode(t).ids)
 
 
 def fields(message):
@@ -220,9 +300,10 @@ def main():
             path = pathlib.Path(folder, "tokenizer.json")
             tokenizer.save(str(path))
             compare(name, texts, ours(mstrain, path, texts), lambda t: tokenizer.encode(t, add_special_tokens=False).ids)
-            if "Unigram" in name:
+            if "Unigram" in name or "Llama" in name:
                 compare(name + ", special", texts, ours(mstrain, path, texts, "--add-special"),
                         lambda t: tokenizer.encode(t).ids)
+    check_sentencepiece_bpe(mstrain, texts)
     if not (DATA / "gpt2/encoder.json").exists():
         interpreter.skip("GPT-2's files are not in MSTRAIN_TEST_DATA")
     found = ours(mstrain, DATA / "gpt2", texts)

@@ -93,21 +93,6 @@ TEST(BpeTokenizer, EveryByteStringRoundTrips) {
   }
 }
 
-// Encodes `text` in parts whose sizes `rng` draws.
-Ids encode_in_parts(const Tokenizer& tokenizer, std::string_view text, Rng& rng) {
-  Ids ids;
-  EncodeState state;
-  size_t begin = 0;
-  size_t end = 0;
-  while (end < text.size()) {
-    end = std::min(text.size(), end + 1 + rng.below(50));
-    begin += tokenizer.encode_some(text.substr(begin, end - begin), end == text.size(), state, ids);
-    EXPECT_EQ(state.offset, static_cast<int64_t>(begin));
-  }
-  EXPECT_EQ(begin, text.size());
-  return ids;
-}
-
 TEST(BpeTokenizer, PartsOfATextGiveTheIdsOfTheWhole) {
   Json json = words();
   const auto add = [&](const char* content, bool lstrip, bool rstrip, bool normalized) {

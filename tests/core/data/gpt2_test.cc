@@ -21,7 +21,7 @@ std::vector<std::string> pieces_of(std::string_view text) {
   const Gpt2Split split;
   std::vector<std::string> out;
   for (size_t at = 0; at < text.size();) {
-    const size_t end = split.end_of_piece(text, at);
+    const size_t end = split.piece_at(text, at).end;
     out.emplace_back(text.substr(at, end - at));
     at = end;
   }

@@ -1,6 +1,9 @@
 // Tokenizers of the tests' own making, and damage to do to their files.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -93,6 +96,22 @@ inline std::string random_text(Rng& rng, size_t parts) {
     text += kParts[rng.below(kParts.size())];
   }
   return text;
+}
+
+// Encodes `text` in parts whose sizes `rng` draws.
+inline std::vector<int32_t> encode_in_parts(const Tokenizer& tokenizer, std::string_view text,
+                                            Rng& rng) {
+  std::vector<int32_t> ids;
+  EncodeState state;
+  size_t begin = 0;
+  size_t end = 0;
+  while (end < text.size()) {
+    end = std::min(text.size(), end + 1 + rng.below(50));
+    begin += tokenizer.encode_some(text.substr(begin, end - begin), end == text.size(), state, ids);
+    EXPECT_EQ(state.offset, static_cast<int64_t>(begin));
+  }
+  EXPECT_EQ(begin, text.size());
+  return ids;
 }
 
 // One to three edits: a byte changed, bytes cut out, a part of the file copied in, or its end lost.

@@ -1,4 +1,4 @@
-#include "core/data/unigram_tokenizer.h"
+#include "core/data/sentencepiece_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST(UnigramModel, FindsTheBestOfAllWays) {
   }
 }
 
-TEST(UnigramTokenizer, EncodesAndDecodes) {
+TEST(SentencePieceTokenizer, EncodesAndDecodes) {
   const auto tokenizer = make_unigram(model_bytes(kPieces));
   EXPECT_EQ(tokenizer->name(), "unigram");
   EXPECT_EQ(tokenizer->vocab_size(), 18);
@@ -90,16 +90,16 @@ TEST(UnigramTokenizer, EncodesAndDecodes) {
   EXPECT_THROW(tokenizer->decode(Ids{18}), Error);
 }
 
-TEST(UnigramTokenizer, OptionsOfTheModelAreHonoured) {
+TEST(SentencePieceTokenizer, OptionsOfTheModelAreHonoured) {
   const auto keeping = make_unigram(model_bytes(kPieces, /*extra=*/false));
   EXPECT_THAT(keeping->encode(" a  b "), ElementsAre(3, 7, 3, 3, 5, 3));
   const auto bare = make_unigram(model_bytes(kPieces, /*extra=*/true, /*prefix=*/false));
   EXPECT_THAT(bare->encode(" ab a"), ElementsAre(6, 7));
-  EXPECT_THAT(message_of<IoError>([] { make_unigram(model_bytes(kPieces, true, true, 2)); }),
-              HasSubstr("model_type bpe is not supported"));
+  EXPECT_THAT(message_of<IoError>([] { make_unigram(model_bytes(kPieces, true, true, 3)); }),
+              HasSubstr("model_type word is not supported"));
 }
 
-TEST(UnigramTokenizer, SentinelsComeFromTheConfigurationBesideIt) {
+TEST(SentencePieceTokenizer, SentinelsComeFromTheConfigurationBesideIt) {
   const std::string bytes = model_bytes(kPieces);
   const auto tokenizer =
       tokenizer_from_sentencepiece({"t.model", bytes}, {"t.json", R"({"extra_ids": 2})"});
@@ -108,7 +108,7 @@ TEST(UnigramTokenizer, SentinelsComeFromTheConfigurationBesideIt) {
   EXPECT_EQ(tokenizer->files().size(), 2);
 }
 
-TEST(UnigramTokenizer, ReadsTokenizerJson) {
+TEST(SentencePieceTokenizer, ReadsTokenizerJson) {
   Json json = small_unigram();
   EXPECT_THAT(make_unigram(json)->encode("the\n ab</s>a\u3000b"),
               ElementsAre(10, 3, 6, 1, 7, 3, 5));
@@ -133,7 +133,7 @@ TEST(UnigramTokenizer, ReadsTokenizerJson) {
   EXPECT_THAT(make_unigram(json)->encode("  a   ab  "), ElementsAre(7, 3, 6));
 }
 
-TEST(UnigramTokenizer, UnknownCharactersFallBackToBytes) {
+TEST(SentencePieceTokenizer, UnknownCharactersFallBackToBytes) {
   Json json = small_unigram();
   for (int byte = 0; byte < 256; ++byte) {
     json["model"]["vocab"].push_back({fmt::format("<0x{:02X}>", byte), -9.0});
@@ -145,7 +145,7 @@ TEST(UnigramTokenizer, UnknownCharactersFallBackToBytes) {
   EXPECT_EQ(tokenizer->decode(Ids{7, 18 + 0xC3, 18 + 0x9F}), "aß");
 }
 
-TEST(UnigramTokenizer, PartsOfATextGiveTheIdsOfTheWhole) {
+TEST(SentencePieceTokenizer, PartsOfATextGiveTheIdsOfTheWhole) {
   Json split = small_unigram();
   Json plain = small_unigram();
   plain["pre_tokenizer"] = plain["decoder"];

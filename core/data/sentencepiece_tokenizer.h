@@ -1,5 +1,5 @@
-// Unigram tokenizers, as T5 uses them: text is normalised, and each word is cut into its most
-// probable pieces.
+// SentencePiece's tokenizers: text is normalised, and each word is cut into its most probable pieces (unigram, as T5 uses
+// it), or grown from its characters by merges (byte-pair encoding, as Llama 2 and Mistral use it).
 //
 // Sources: SentencePiece (Kudo and Richardson, 2018; github.com/google/sentencepiece) for .model
 // files, github.com/huggingface/tokenizers for tokenizer.json.
@@ -7,9 +7,11 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/data/added_tokens.h"
+#include "core/data/bpe_merges.h"
 #include "core/data/tokenizer.h"
 #include "core/data/unigram_model.h"
 #include "core/data/unigram_normaliser.h"
@@ -18,7 +20,7 @@
 
 namespace mstrain {
 
-struct UnigramSpec {
+struct SentencePieceSpec {
   enum class Kind { kNormal, kUnknown, kControl, kUser, kUnused, kByte };
   struct Piece {
     std::string text;
@@ -28,6 +30,8 @@ struct UnigramSpec {
 
   std::string source;         // names the file in errors
   std::vector<Piece> pieces;  // by id
+  // Of two pieces each, by id; with the rank of BpeMerges::Merge. Given: pieces grow by these, whatever their scores.
+  std::optional<std::vector<BpeMerges::Merge>> merges;
   std::optional<int32_t> unknown;
   bool byte_fallback = false;  // unknown characters become their bytes, where all are pieces
   NormaliserSpec normal;
@@ -40,15 +44,15 @@ struct UnigramSpec {
 };
 
 // Throws Error where piece number `id` is empty or no UTF-8, or its score is not finite.
-void check_piece(const UnigramSpec::Piece& piece, size_t id);
+void check_piece(const SentencePieceSpec::Piece& piece, size_t id);
 
-class UnigramTokenizer final : public Tokenizer {
+class SentencePieceTokenizer final : public Tokenizer {
  public:
   // Throws IoError beginning with `spec.source` where pieces repeat, are empty or no UTF-8, a score
   // is not finite, or added tokens do not agree with the pieces.
-  explicit UnigramTokenizer(UnigramSpec spec);
+  explicit SentencePieceTokenizer(SentencePieceSpec spec);
 
-  std::string_view name() const override { return "unigram"; }
+  std::string_view name() const override { return merges_ ? "bpe" : "unigram"; }
   int64_t vocab_size() const override { return static_cast<int64_t>(decoded_.size()); }
   size_t encode_some(std::string_view text, bool last, EncodeState& state,
                      std::vector<int32_t>& ids) const override;
@@ -62,6 +66,7 @@ class UnigramTokenizer final : public Tokenizer {
   struct Work {
     WordCache cache;
     UnigramModel::Work model;
+    BpeMerges::Work merge;
     std::vector<int32_t> word;
     std::string normal;
   };
@@ -71,16 +76,20 @@ class UnigramTokenizer final : public Tokenizer {
   void index_added();
   size_t encode_segment(Call& call, std::string_view text, bool last) const;
   void encode_normal(Call& call, std::string_view normal) const;
+  size_t end_of_word(std::string_view normal, size_t at) const;
   void cut_word(Work& work, std::string_view word) const;
+  void merge_word(Work& work, std::string_view word) const;
   void append_unknown(Work& work, std::string_view character, bool& after_unknown) const;
 
-  UnigramSpec spec_;
+  SentencePieceSpec spec_;
   std::optional<UnigramNormaliser> normaliser_;
   AddedTokenLevels added_;
-  std::optional<UnigramModel> model_;
-  std::vector<int32_t> byte_ids_;     // 256, or none
-  std::vector<std::string> decoded_;  // by id
-  bool by_words_ = true;              // no piece reaches over the start of a word
+  std::optional<UnigramModel> model_;                    // by probability
+  std::optional<BpeMerges> merges_;                      // by merges
+  std::unordered_map<std::string, int32_t> characters_;  // pieces that merges begin with
+  std::vector<int32_t> byte_ids_;                        // 256, or none
+  std::vector<std::string> decoded_;                     // by id
+  bool by_words_ = true;  // no piece reaches over the start of a word
   mutable WorkPool<Work> works_;
 };
 

@@ -1,4 +1,4 @@
-#include "core/data/unigram_tokenizer.h"
+#include "core/data/sentencepiece_tokenizer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace mstrain {
 namespace {
 
-using Kind = UnigramSpec::Kind;
+using Kind = SentencePieceSpec::Kind;
 
 constexpr double kUnknownPenalty = 10;
 
@@ -27,23 +27,33 @@ std::string with_spaces(std::string_view piece) {
   return out;
 }
 
+// Whether a piece may hold the end of a word and the start of the next one. `runs`: all the space before a word is part
+// of it.
+bool reaches_over_word(std::string_view piece, bool runs) {
+  size_t at = 0;
+  while (runs && piece.substr(at).starts_with(kSpaceSign)) {
+    at += kSpaceSign.size();
+  }
+  return piece.find(kSpaceSign, std::max<size_t>(at, 1)) != piece.npos;
+}
+
 }  // namespace
 
-void check_piece(const UnigramSpec::Piece& piece, size_t id) {
+void check_piece(const SentencePieceSpec::Piece& piece, size_t id) {
   check(!piece.text.empty(), "piece {} is empty", id);
   check(find_invalid_utf8(piece.text) == piece.text.npos, "piece {} is not valid UTF-8", id);
   check(std::isfinite(piece.score), "piece {} \"{}\" has the score {}", id, piece.text,
         piece.score);
 }
 
-struct UnigramTokenizer::Call {
+struct SentencePieceTokenizer::Call {
   Work& work;
   EncodeState& state;
   std::vector<int32_t>& ids;
   const char* begin;  // of the text given
 };
 
-UnigramTokenizer::UnigramTokenizer(UnigramSpec spec) : spec_(std::move(spec)) {
+SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceSpec spec) : spec_(std::move(spec)) {
   try {
     index_pieces();
     index_added();
@@ -54,11 +64,12 @@ UnigramTokenizer::UnigramTokenizer(UnigramSpec spec) : spec_(std::move(spec)) {
   }
 }
 
-void UnigramTokenizer::index_pieces() {
+void SentencePieceTokenizer::index_pieces() {
   check(!spec_.pieces.empty(), "the vocabulary is empty");
+  const bool grows = spec_.merges.has_value();
   double least = std::numeric_limits<double>::infinity();
   double most = -least;
-  for (const UnigramSpec::Piece& piece : spec_.pieces) {
+  for (const SentencePieceSpec::Piece& piece : spec_.pieces) {
     check_piece(piece, static_cast<size_t>(&piece - spec_.pieces.data()));
     if (piece.kind == Kind::kNormal) {
       least = std::min(least, piece.score);
@@ -80,10 +91,14 @@ void UnigramTokenizer::index_pieces() {
       // A user's piece wins over every other way to cut its text.
       const double bonus = static_cast<double>(text.size()) * most - 0.1;
       pieces.push_back({text, kind == Kind::kUser ? bonus : score, id});
-      by_words_ = by_words_ && text.find(kSpaceSign, 1) == text.npos;
+      by_words_ = by_words_ && !reaches_over_word(text, grows);
       has_space = has_space || text == kSpaceSign;
     }
+    if (grows && decode_utf8(text, 0).length == static_cast<int>(text.size())) {
+      check(characters_.emplace(text, id).second, "piece {} \"{}\" stands there twice", i, text);
+    }
     if (kind == Kind::kUser) {
+      check(!grows, "piece {} \"{}\" is user-defined, which is not supported with merges", i, text);
       users.push_back({.content = with_spaces(text), .id = id});
     }
     unsigned byte = 0;
@@ -103,10 +118,14 @@ void UnigramTokenizer::index_pieces() {
     byte_ids_ = std::move(byte_ids);
   }
   normaliser_.emplace(spec_.normal, spec_.source, std::move(users));
-  model_.emplace(pieces, least - kUnknownPenalty);
+  if (grows) {
+    merges_.emplace(*spec_.merges);
+  } else {
+    model_.emplace(pieces, least - kUnknownPenalty);
+  }
 }
 
-void UnigramTokenizer::index_added() {
+void SentencePieceTokenizer::index_added() {
   const size_t most = 16 * (spec_.pieces.size() + spec_.added.size()) + 1024;
   for (const AddedToken& token : spec_.added) {
     const auto id = static_cast<size_t>(token.id);
@@ -124,8 +143,8 @@ void UnigramTokenizer::index_added() {
   normaliser_->widen_margin(added_.longest());
 }
 
-size_t UnigramTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
-                                     std::vector<int32_t>& ids) const {
+size_t SentencePieceTokenizer::encode_some(std::string_view text, bool last, EncodeState& state,
+                                           std::vector<int32_t>& ids) const {
   return works_.run([&](Work& work) {
     Call call{work, state, ids, text.data()};
     return added_.encode_some(text, last, state, ids, [&](std::string_view part, bool ends) {
@@ -134,7 +153,7 @@ size_t UnigramTokenizer::encode_some(std::string_view text, bool last, EncodeSta
   });
 }
 
-size_t UnigramTokenizer::encode_segment(Call& call, std::string_view text, bool last) const {
+size_t SentencePieceTokenizer::encode_segment(Call& call, std::string_view text, bool last) const {
   if (text.empty() || (!last && !by_words_)) {
     return 0;
   }
@@ -146,22 +165,51 @@ size_t UnigramTokenizer::encode_segment(Call& call, std::string_view text, bool 
   return taken;
 }
 
-void UnigramTokenizer::encode_normal(Call& call, std::string_view normal) const {
+void SentencePieceTokenizer::encode_normal(Call& call, std::string_view normal) const {
   Work& work = call.work;
   for (size_t at = 0; at < normal.size();) {
-    const size_t end =
-        by_words_ ? std::min(normal.find(kSpaceSign, at + 1), normal.size()) : normal.size();
+    const size_t end = by_words_ ? end_of_word(normal, at) : normal.size();
     const std::string_view word = normal.substr(at, end - at);
     at = end;
     work.cache.append_ids(word, call.ids, [&]() -> const std::vector<int32_t>& {
-      cut_word(work, word);
+      if (merges_) {
+        merge_word(work, word);
+      } else {
+        cut_word(work, word);
+      }
       return work.word;
     });
   }
 }
 
+size_t SentencePieceTokenizer::end_of_word(std::string_view normal, size_t at) const {
+  size_t from = at;
+  while (merges_ && normal.substr(from).starts_with(kSpaceSign)) {
+    from += kSpaceSign.size();
+  }
+  return std::min(normal.find(kSpaceSign, std::max(from, at + 1)), normal.size());
+}
+
+// Each character becomes its piece, or what stands for it, and neighbours are merged. Leaves the ids in work.word.
+void SentencePieceTokenizer::merge_word(Work& work, std::string_view word) const {
+  work.word.clear();
+  bool after_unknown = false;
+  for (size_t at = 0; at < word.size();) {
+    const auto size = static_cast<size_t>(std::max(1, decode_utf8(word, at).length));
+    const std::string_view character = word.substr(at, size);
+    if (const auto found = characters_.find(std::string(character)); found != characters_.end()) {
+      work.word.push_back(found->second);
+      after_unknown = false;
+    } else {
+      append_unknown(work, character, after_unknown);
+    }
+    at += size;
+  }
+  merges_->apply(work.word, work.merge);
+}
+
 // Leaves the ids of `word` in work.word.
-void UnigramTokenizer::cut_word(Work& work, std::string_view word) const {
+void SentencePieceTokenizer::cut_word(Work& work, std::string_view word) const {
   model_->cut(word, work.model);
   work.word.clear();
   bool after_unknown = false;
@@ -177,8 +225,8 @@ void UnigramTokenizer::cut_word(Work& work, std::string_view word) const {
   }
 }
 
-void UnigramTokenizer::append_unknown(Work& work, std::string_view character,
-                                      bool& after_unknown) const {
+void SentencePieceTokenizer::append_unknown(Work& work, std::string_view character,
+                                            bool& after_unknown) const {
   if (!byte_ids_.empty()) {
     for (const char c : character) {
       work.word.push_back(byte_ids_[static_cast<unsigned char>(c)]);
@@ -193,7 +241,7 @@ void UnigramTokenizer::append_unknown(Work& work, std::string_view character,
   after_unknown = true;
 }
 
-std::string UnigramTokenizer::decode(std::span<const int32_t> ids) const {
+std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
   std::string out = decode_further(ids);
   if (spec_.decode_strips_prefix && out.starts_with(' ')) {
     out.erase(0, 1);
@@ -201,7 +249,7 @@ std::string UnigramTokenizer::decode(std::span<const int32_t> ids) const {
   return out;
 }
 
-std::string UnigramTokenizer::decode_further(std::span<const int32_t> ids) const {
+std::string SentencePieceTokenizer::decode_further(std::span<const int32_t> ids) const {
   std::string out;
   for (const int32_t id : ids) {
     check(id >= 0 && id < vocab_size(), "decode: id {} is not below the vocabulary's size {}", id,
