@@ -1,4 +1,5 @@
-// One process of the race against PyTorch (gpt_vs_pytorch.py): trains a GPT of a given size on random tokens.
+// One process of the race against PyTorch (gpt_vs_pytorch.py): trains a GPT of a given size on random tokens; or a Llama,
+// where HEADS is HEADS/KEY_HEADS.
 //
 //   gpt_step LAYERS HEADS WIDTH SEQ BATCH VOCAB [level] [threads] [recompute] [loss_chunks]
 //
@@ -10,6 +11,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "benchmarks/product_rate.h"
@@ -27,6 +30,7 @@
 #include "core/transform/clip.h"
 #include "core/transform/grad.h"
 #include "suites/transformer/gpt/model.h"
+#include "suites/transformer/llama/model.h"
 
 namespace mstrain {
 namespace {
@@ -56,6 +60,29 @@ struct Batch {
   }
 };
 
+// All but the vocabulary, the positions and how it is recomputed has its default.
+template <class Model, class Config>
+std::unique_ptr<const CausalModel> make(Config config, std::span<char*> arguments,
+                                        Recompute recompute) {
+  config.num_layers = std::atoll(arguments[1]);
+  config.num_attention_heads = std::atoll(arguments[2]);
+  config.hidden_size = std::atoll(arguments[3]);
+  config.max_position_embeddings = std::atoll(arguments[4]);
+  config.vocab_size = std::atoll(arguments[6]);
+  return std::make_unique<Model>(config, recompute);
+}
+
+std::unique_ptr<const CausalModel> make_model(std::span<char*> arguments, Recompute recompute) {
+  const std::string_view heads = arguments[2];
+  const size_t slash = heads.find('/');
+  if (slash == heads.npos) {
+    return make<gpt::Gpt>(gpt::GptConfig(), arguments, recompute);
+  }
+  llama::LlamaConfig config;
+  config.num_key_value_heads = std::atoll(heads.substr(slash + 1).data());
+  return make<llama::Llama>(config, arguments, recompute);
+}
+
 // The program that was compiled last.
 const Program* g_compiled = nullptr;
 
@@ -73,14 +100,8 @@ int run(int argc, char** argv) {
   const auto number = [&](int i, int64_t otherwise) {
     return i < argc ? std::atoll(argv[i]) : otherwise;
   };
-  gpt::GptConfig config;
-  config.num_layers = number(1, 0);
-  config.num_attention_heads = number(2, 0);
-  config.hidden_size = number(3, 0);
   const int64_t seq = number(4, 0);
   const int64_t batch_size = number(5, 0);
-  config.max_position_embeddings = seq;
-  config.vocab_size = number(6, 0);
   Context context;
   context.training = true;
   context.threads = static_cast<int>(number(8, 0));
@@ -93,8 +114,8 @@ int run(int argc, char** argv) {
   const Recompute recompute = word == "full"        ? Recompute::kFull
                               : word == "selective" ? Recompute::kSelective
                                                     : Recompute::kNone;
-  const gpt::Gpt model(config, recompute);
-  const auto specs = model.specs();
+  const auto model = make_model(std::span(argv, static_cast<size_t>(argc)), recompute);
+  const auto specs = model->specs();
   const Optimizer optimizer({.lr = 3e-4, .weight_decay = 0.1}, specs);
   State state{init_params(specs, 1234), {}};
   state.optimizer = optimizer.init(state.params);
@@ -103,7 +124,7 @@ int run(int argc, char** argv) {
   const auto step = jit(
       [&](const State& s, const Batch& b, const Tensor& lr) {
         const auto [loss, grads] = value_and_grad(
-            [&](const Params& p) { return model.loss(p, b.tokens, b.targets); })(s.params);
+            [&](const Params& p) { return model->loss(p, b.tokens, b.targets); })(s.params);
         const PartScope update(StepPart::kUpdate);
         const Tensor norm = global_norm(grads);
         const Tensor scale = clip_factor(norm, 1);
@@ -118,7 +139,7 @@ int run(int argc, char** argv) {
   Rng rng(99);
   std::vector<int32_t> ids(static_cast<size_t>(batch_size * (seq + 1)));
   for (int32_t& id : ids) {
-    id = static_cast<int32_t>(rng.below(static_cast<uint64_t>(*config.vocab_size.value)));
+    id = static_cast<int32_t>(rng.below(static_cast<uint64_t>(model->vocab_size())));
   }
   const Tensor all = tensor<int32_t>(ids, {batch_size, seq + 1});
   const Batch batch{dense(slice(all, 1, 0, seq)), dense(slice(all, 1, 1, seq + 1))};

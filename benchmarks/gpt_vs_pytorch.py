@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Races one GPT training step (forward, backward, clipping, AdamW; f32) against PyTorch, eager and compiled.
+"""Races one training step (forward, backward, clipping, AdamW; f32) against PyTorch, eager and compiled: of a GPT, or of a
+Llama against transformers' LlamaForCausalLM.
 
-    python3 -m venv .venv-bench && .venv-bench/bin/pip install torch
+    python3 -m venv .venv-bench && .venv-bench/bin/pip install torch transformers
     .venv-bench/bin/python benchmarks/gpt_vs_pytorch.py --step build/benchmarks/gpt_step
 
 Every contender is a process of its own that waits on its input; rounds are interleaved and the ratio is the median of
@@ -21,11 +22,13 @@ import statistics
 import subprocess
 import sys
 
-SIZES = {  # layers, heads, width, sequence, batch, vocabulary, steps a round
+SIZES = {  # layers, heads (of a Llama: with those of keys), width, sequence, batch, vocabulary, steps a round
     "tiny": (4, 4, 128, 64, 12, 65, 20),
     "baby": (6, 6, 384, 256, 16, 65, 2),
     "small": (12, 12, 768, 256, 4, 50257, 1),
     "long": (6, 6, 384, 1024, 2, 65, 2),
+    "llama": (12, "12/4", 768, 512, 2, 32000, 1),
+    "llama_tiny": (4, "4/2", 128, 64, 12, 65, 20),
 }
 # What limits PyTorch, oneDNN and MKL below it as MSTRAIN_ISA limits mstrain.
 LIMITS = {
@@ -34,18 +37,33 @@ LIMITS = {
 }
 
 
-def torch_contender(spec, threads, compiled):
-    """Runs in the child process: the same protocol as gpt_step."""
-    import time
+def llama_of_transformers(layers, heads, width, seq, vocab):
+    """The loss of a LlamaForCausalLM, with gpt_step's width inside the MLP."""
+    from torch import nn
+    from torch.nn import functional as F
+    from transformers import LlamaConfig, LlamaForCausalLM
 
+    class Llama(nn.Module):
+        def __init__(self):
+            super().__init__()
+            heads_of_queries, heads_of_keys = map(int, heads.split("/"))
+            self.model = LlamaForCausalLM(LlamaConfig(
+                vocab_size=vocab, hidden_size=width, intermediate_size=-(-8 * width // 3 // 256) * 256,
+                num_hidden_layers=layers, num_attention_heads=heads_of_queries, num_key_value_heads=heads_of_keys,
+                max_position_embeddings=seq, use_cache=False, attn_implementation="sdpa"))
+
+        def forward(self, tokens, targets):
+            return F.cross_entropy(self.model(tokens).logits.view(-1, vocab), targets.view(-1))
+
+    return Llama()
+
+
+def gpt(layers, heads, width, seq, vocab):
     import torch
     from torch import nn
     from torch.nn import functional as F
 
-    layers, heads, width, seq, batch, vocab = spec
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    torch.manual_seed(1234)
+    heads = int(heads)
 
     class Block(nn.Module):
         def __init__(self):
@@ -75,7 +93,22 @@ def torch_contender(spec, threads, compiled):
             logits = F.linear(self.ln_f(x), self.wte.weight)
             return F.cross_entropy(logits.view(-1, vocab), targets.view(-1))
 
-    model = Gpt()
+    return Gpt()
+
+
+def torch_contender(spec, threads, compiled):
+    """Runs in the child process: the same protocol as gpt_step."""
+    import time
+
+    import torch
+    from torch import nn
+
+    layers, width, seq, batch, vocab = (int(x) for i, x in enumerate(spec) if i != 1)
+    heads = spec[1]
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(1234)
+    model = (llama_of_transformers if "/" in heads else gpt)(layers, heads, width, seq, vocab)
     for parameter in model.parameters():
         if parameter.dim() >= 2:
             nn.init.normal_(parameter, std=0.02)
@@ -194,7 +227,7 @@ def main():
     parser.add_argument("--no-compile", action="store_true", help="race eager PyTorch only")
     parser.add_argument("--json", action="store_true", help="print one JSON object a size")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
-    parser.add_argument("spec", nargs="*", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("spec", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contender:
         return torch_contender(options.spec, options.threads, options.contender == "compiled")

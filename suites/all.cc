@@ -1,6 +1,7 @@
 #include "suites/all.h"
 
 #include "suites/transformer/gpt/gpt_run.h"
+#include "suites/transformer/llama/llama_run.h"
 #include "suites/transformer/vit/vit_run.h"
 
 namespace mstrain {
@@ -8,6 +9,7 @@ namespace mstrain {
 // The first is what a configuration without model.type means.
 void add_all_models() {
   add_model(gpt::entry());
+  add_model(llama::entry());
   add_model(vit::entry());
 }
 

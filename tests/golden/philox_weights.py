@@ -19,4 +19,5 @@ def philox_first_words(count, stream):
 
 def weight(name, count, stream):
     centred = 2 * (philox_first_words(count, stream) >> numpy.uint64(8)).astype(float) * 2.0**-24 - 1
-    return 1 + 0.25 * centred if ".ln_" in name and name.endswith("weight") else 0.5 * centred
+    is_norm = (".ln_" in name or "norm" in name) and name.endswith("weight")
+    return 1 + 0.25 * centred if is_norm else 0.5 * centred

@@ -18,9 +18,10 @@ TEST(DryRun, CountsThePublishedModels) {
   const std::pair<const char*, const char*> kCases[] = {
       {"gpt_124m.yaml", "124,439,808 parameters"},   {"gpt_355m.yaml", "354,823,168 parameters"},
       {"gpt_774m.yaml", "774,030,080 parameters"},   {"gpt_1558m.yaml", "1,557,611,200 parameters"},
-      {"gpt_10b.yaml", "11,274,946,560 parameters"}, {"vit_b16.yaml", "86,567,656 parameters"},
-      {"vit_b32.yaml", "88,224,232 parameters"},     {"vit_l16.yaml", "304,326,632 parameters"},
-      {"vit_h14.yaml", "632,045,800 parameters"},
+      {"gpt_10b.yaml", "11,274,946,560 parameters"}, {"llama_160m.yaml", "152,980,224 parameters"},
+      {"llama_1b.yaml", "1,235,814,400 parameters"}, {"llama_8b.yaml", "8,030,261,248 parameters"},
+      {"vit_b16.yaml", "86,567,656 parameters"},     {"vit_b32.yaml", "88,224,232 parameters"},
+      {"vit_l16.yaml", "304,326,632 parameters"},    {"vit_h14.yaml", "632,045,800 parameters"},
   };
   for (const auto& [name, expected] : kCases) {
     const CommandResult result =

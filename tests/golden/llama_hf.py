@@ -1,0 +1,83 @@
+"""Writes llama_hf.h: losses, logits, gradients and likeliest continuations of tiny models of the Llama family, by Hugging
+Face's implementation in double precision (angles of rotary positions in f32, as it makes them).
+
+Usage: python tests/golden/llama_hf.py | clang-format > tests/golden/llama_hf.h   (torch 2.15.0, transformers 5.23.0 wrote the file that is kept)
+"""
+import json
+
+import torch
+from philox_weights import weight
+from transformers import AutoConfig, AutoModelForCausalLM
+
+SIZES = dict(vocab_size=11, hidden_size=12, intermediate_size=20, num_hidden_layers=2, num_attention_heads=3,
+             max_position_embeddings=16, bos_token_id=None, eos_token_id=None)
+BATCH, LENGTH, WRITTEN = 2, 6, 4
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=8, rope_theta=10.0)
+# config.json beside SIZES. "old": as releases 4.x of transformers write it; the others are written by this one.
+CASES = {
+    "old: one key head": dict(model_type="llama", num_key_value_heads=1, rope_theta=100.0, rope_scaling=None, head_dim=None),
+    "biases, tied, heads of 6": dict(model_type="llama", head_dim=6, attention_bias=True, mlp_bias=True,
+                                     tie_word_embeddings=True, hidden_act="gelu", rms_norm_eps=1e-2),
+    "old: linear": dict(model_type="llama", rope_scaling={"type": "linear", "factor": 2.5}, num_key_value_heads=None),
+    "old: dynamic": dict(model_type="llama", max_position_embeddings=4, rope_scaling={"type": "dynamic", "factor": 2.0}),
+    "llama3": dict(model_type="llama", rope_parameters=LLAMA3, head_dim=12, num_key_value_heads=3),
+    "yarn": dict(model_type="llama", head_dim=16,
+                 rope_parameters=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=1e4)),
+    "old: yarn": dict(model_type="llama", head_dim=16, rope_theta=100.0, max_position_embeddings=32,
+                      rope_scaling=dict(type="yarn", factor=2.0, original_max_position_embeddings=16, beta_fast=2.0,
+                                        beta_slow=0.5, mscale=0.7, mscale_all_dim=0.3, truncate=False)),
+    "mistral": dict(model_type="mistral", sliding_window=3, num_key_value_heads=1),
+    "old: mistral, wide window": dict(model_type="mistral", sliding_window=16, num_key_value_heads=3, head_dim=8),
+    "qwen2": dict(model_type="qwen2", num_key_value_heads=1, tie_word_embeddings=True),
+    "qwen2, window": dict(model_type="qwen2", num_key_value_heads=3, use_sliding_window=True, sliding_window=2,
+                          max_window_layers=1),
+}
+
+
+def make(config):
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").double().eval()
+    parameters = dict(model.named_parameters())
+    for stream, name in enumerate(sorted(parameters)):
+        p = parameters[name]
+        p.data = torch.tensor(weight(name, p.numel(), stream)).reshape(p.shape)
+    return model
+
+
+def config_of(name, options):
+    given = {**SIZES, **options}
+    config = AutoConfig.for_model(**json.loads(json.dumps(given)))
+    return config, given if name.startswith("old: ") else config.to_diff_dict()
+
+
+print("// Tiny Llamas as Hugging Face computes them in double precision. Written by llama_hf.py.")
+print("#pragma once\n\n#include <vector>\n#include <string_view>\n\nnamespace mstrain::golden {\n")
+print("struct LlamaGradient {\n  std::string_view name;\n  double norm, greatest;  // greatest: of the absolute values\n"
+      "  double middle;  // element number count / 2\n};")
+print("struct LlamaCase {\n  std::string_view name;\n  std::string_view config;  // config.json\n  double loss;\n"
+      "  std::vector<double> logits;  // of sample 1 at the last position\n"
+      "  std::vector<int> written;  // the likeliest tokens after sample 1's first five\n"
+      "  std::vector<LlamaGradient> gradients;\n};\n")
+print("inline const std::vector<LlamaCase> kLlamaCases = {")
+for case, options in CASES.items():
+    config, text = config_of(case, options)
+    model = make(config)
+    tokens = torch.tensor([[(7 * b + 3 * t + b * t) % 11 for t in range(LENGTH)] for b in range(BATCH)])
+    targets = torch.tensor([[(5 * b + 4 * t + 1) % 11 for t in range(LENGTH)] for b in range(BATCH)])
+    targets[0, 2] = -100
+    logits = model(input_ids=tokens).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    prompt = tokens[1:, :5]
+    written = make(config_of(case, options)[0]).generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False,
+                                                         max_new_tokens=WRITTEN, pad_token_id=0)[0, 5:].tolist()
+    assert len(written) == WRITTEN
+    print(f'{{"{case}", R"({json.dumps(text)})", {loss.item():.17g},')
+    print("{" + ", ".join(f"{x:.17g}" for x in logits[1, -1].tolist()) + "},")
+    print("{" + ", ".join(map(str, written)) + "}, {")
+    for name, p in model.named_parameters():
+        g = p.grad.flatten()
+        print(f'{{"{name}", {g.norm().item():.17g}, {g.abs().max().item():.17g}, {g[g.numel() // 2].item():.17g}}},')
+    print("}},")
+print("};\n")
+print("}  // namespace mstrain::golden")

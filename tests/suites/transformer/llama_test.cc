@@ -1,0 +1,287 @@
+#include "suites/transformer/llama/model.h"
+
+#include <map>
+
+#include "core/nn/random_scope.h"
+#include "core/ops/index.h"
+#include "core/runtime/context.h"
+#include "suites/transformer/llama/hf_names.h"
+#include "suites/transformer/text/generate.h"
+#include "tests/core/transform/support.h"
+#include "tests/golden/llama_hf.h"
+
+namespace mstrain::llama {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// The weights of tests/golden/llama_hf.py: streams in the order of the names.
+Params golden_params(const Llama& model, Dtype dtype) {
+  constexpr uint64_t kSeed = 20240601;
+  const std::vector<ParamSpec> specs = model.specs();
+  std::map<std::string, uint64_t> streams;
+  for (const ParamSpec& spec : specs) {
+    streams[spec.name] = 0;
+  }
+  uint64_t next = 0;
+  for (auto& [name, stream] : streams) {
+    stream = next++;
+  }
+  Params p;
+  for (const ParamSpec& spec : specs) {
+    const bool is_norm = spec.name.find("norm") != std::string::npos;
+    std::vector<double> values;
+    for (int64_t i = 0; i < spec.type.elements(); ++i) {
+      const uint32_t word = philox(philox_counter(static_cast<uint64_t>(i), streams[spec.name]),
+                                   philox_key(kSeed))[0];
+      const double centred = 2 * static_cast<double>(word >> 8) * 0x1p-24 - 1;
+      values.push_back(is_norm ? 1 + 0.25 * centred : 0.5 * centred);
+    }
+    p.set(spec.name, cast(tensor<double>(values, spec.type.shape), dtype));
+  }
+  return p;
+}
+
+struct Example {
+  Tensor tokens, targets;
+};
+Example golden_example() {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> targets;
+  for (int b = 0; b < 2; ++b) {
+    for (int t = 0; t < 6; ++t) {
+      tokens.push_back((7 * b + 3 * t + b * t) % 11);
+      targets.push_back(b == 0 && t == 2 ? -100 : (5 * b + 4 * t + 1) % 11);
+    }
+  }
+  return {tensor<int32_t>(tokens, {2, 6}), tensor<int32_t>(targets, {2, 6})};
+}
+
+Llama golden_model(const golden::LlamaCase& expected, Recompute recompute = Recompute::kNone) {
+  return Llama(config_from_hf(Json::parse(expected.config), "config.json"), recompute);
+}
+
+void expect_gradients(const Params& grads, const golden::LlamaCase& expected, double tolerance) {
+  ASSERT_EQ(grads.size(), expected.gradients.size());
+  for (const golden::LlamaGradient& wanted : expected.gradients) {
+    const Tensor* grad = grads.find(std::string(wanted.name));
+    ASSERT_NE(grad, nullptr) << wanted.name;
+    const std::vector<double> g = to_doubles(*grad);
+    double squares = 0;
+    double greatest = 0;
+    for (double element : g) {
+      squares += element * element;
+      greatest = std::max(greatest, std::abs(element));
+    }
+    const double limit = tolerance * wanted.greatest + 1e-12;
+    EXPECT_NEAR(std::sqrt(squares), wanted.norm, tolerance * wanted.norm + 1e-12) << wanted.name;
+    EXPECT_NEAR(greatest, wanted.greatest, limit) << wanted.name;
+    EXPECT_NEAR(g[g.size() / 2], wanted.middle, limit) << wanted.name;
+  }
+}
+
+void expect_golden(const golden::LlamaCase& expected, Dtype dtype, double tolerance,
+                   Recompute recompute = Recompute::kNone) {
+  SCOPED_TRACE(expected.name);
+  const Llama model = golden_model(expected, recompute);
+  const Params p = golden_params(model, dtype);
+  const auto [tokens, targets] = golden_example();
+  const std::vector<double> logits = to_doubles(model(p, tokens));
+  for (size_t i = 0; i < expected.logits.size(); ++i) {
+    EXPECT_NEAR(logits[logits.size() - 11 + i], expected.logits[i], tolerance);
+  }
+  const auto loss = [&model](const Params& p, const Tensor& x, const Tensor& y) {
+    return model.loss(p, x, y);
+  };
+  const auto [value, grads] = value_and_grad(loss)(p, tokens, targets);
+  const auto [compiled_value, compiled_grads] = jit(value_and_grad(loss))(p, tokens, targets);
+  EXPECT_NEAR(item(value), expected.loss, tolerance);
+  EXPECT_NEAR(item(compiled_value), expected.loss, tolerance);
+  expect_gradients(grads, expected, tolerance);
+  expect_gradients(compiled_grads, expected, tolerance);
+}
+
+// Hugging Face makes the angles in f32, which moves the last digits of these.
+constexpr double kAngles = 2e-6;
+
+TEST(Llama, EqualsHuggingFacesImplementations) {
+  for (const golden::LlamaCase& expected : golden::kLlamaCases) {
+    expect_golden(expected, Dtype::kF64, kAngles);
+    expect_golden(expected, Dtype::kF32, 1e-4);
+  }
+}
+
+TEST(Llama, RecomputedEqualsHuggingFacesImplementations) {
+  for (const golden::LlamaCase& expected : golden::kLlamaCases) {
+    expect_golden(expected, Dtype::kF64, kAngles, Recompute::kFull);
+    expect_golden(expected, Dtype::kF64, kAngles, Recompute::kSelective);
+  }
+}
+
+TEST(Llama, WritesWhatHuggingFaceWrites) {
+  for (const golden::LlamaCase& expected : golden::kLlamaCases) {
+    const auto model = std::make_shared<const Llama>(golden_model(expected));
+    Decoder decoder(model, Execution::kGraph);
+    const std::vector<int32_t> tokens = to_vector<int32_t>(golden_example().tokens);
+    const std::vector<int32_t> prompt(tokens.begin() + 6, tokens.begin() + 11);
+    const auto count = static_cast<int64_t>(expected.written.size());
+    const auto written =
+        continue_tokens(decoder, golden_params(*model, Dtype::kF32), std::span(&prompt, 1),
+                        {count, {.greedy = true}, {}}, model->vocab_size());
+    EXPECT_EQ(written.at(0), expected.written) << expected.name;
+  }
+}
+
+LlamaConfig tiny_llama() { return golden_model(golden::kLlamaCases.front()).config(); }
+
+int64_t parameter_count(const LlamaConfig& config) {
+  int64_t count = 0;
+  for (const ParamSpec& spec : Llama(config).specs()) {
+    count += spec.type.elements();
+  }
+  return count;
+}
+
+TEST(Llama, HasThePublishedNumbersOfParameters) {
+  LlamaConfig llama2;
+  llama2.vocab_size = 32000;
+  llama2.hidden_size = 4096;
+  llama2.num_layers = 32;
+  llama2.num_attention_heads = 32;
+  llama2.ffn_hidden_size = 11008;
+  EXPECT_EQ(parameter_count(llama2), 6738415616);
+
+  LlamaConfig llama3 = llama2;
+  llama3.vocab_size = 128256;
+  llama3.num_key_value_heads = 8;
+  llama3.ffn_hidden_size = 14336;
+  EXPECT_EQ(parameter_count(llama3), 8030261248);
+
+  LlamaConfig llama3_1b = llama3;  // Llama 3.2 1B
+  llama3_1b.hidden_size = 2048;
+  llama3_1b.num_layers = 16;
+  llama3_1b.ffn_hidden_size = 8192;
+  llama3_1b.tie_embeddings = true;
+  EXPECT_EQ(parameter_count(llama3_1b), 1235814400);
+
+  LlamaConfig mistral = llama3;  // 7B
+  mistral.vocab_size = 32000;
+  mistral.sliding_window = 4096;
+  EXPECT_EQ(parameter_count(mistral), 7241732096);
+
+  LlamaConfig qwen;  // Qwen2.5 0.5B
+  qwen.vocab_size = 151936;
+  qwen.hidden_size = 896;
+  qwen.num_layers = 24;
+  qwen.num_attention_heads = 14;
+  qwen.num_key_value_heads = 2;
+  qwen.ffn_hidden_size = 4864;
+  qwen.attention_bias = AttentionBias::kQkv;
+  qwen.tie_embeddings = true;
+  EXPECT_EQ(parameter_count(qwen), 494032768);
+}
+
+TEST(Llama, MlpIsEightThirdsAsWideInWholeBlocksWhereNothingElseIsSaid) {
+  LlamaConfig config;
+  config.hidden_size = 4096;
+  EXPECT_EQ(config.ffn_dim(), 11008);
+  config.hidden_size = 768;
+  EXPECT_EQ(config.ffn_dim(), 2048);
+}
+
+TEST(Llama, DecaysMatricesOnlyAndShrinksResidualWeights) {
+  LlamaConfig config = tiny_llama();
+  config.attention_bias = AttentionBias::kAll;
+  config.mlp_bias = true;
+  for (const ParamSpec& spec : Llama(config).specs()) {
+    const bool matrix =
+        spec.name.ends_with("weight") && spec.name.find("norm") == std::string::npos;
+    const bool residual = spec.name.find("o_proj") != std::string::npos ||
+                          spec.name.find("down_proj") != std::string::npos;
+    EXPECT_EQ(spec.decay, matrix) << spec.name;
+    if (matrix) {
+      EXPECT_DOUBLE_EQ(spec.init.scale, residual ? 0.02 / std::sqrt(4.0) : 0.02) << spec.name;
+    }
+  }
+}
+
+TEST(Llama, StartsNearTheEntropyOfItsVocabulary) {
+  const Llama model(tiny_llama());
+  const auto [tokens, targets] = golden_example();
+  EXPECT_NEAR(item(model.loss(init_params(model.specs(), 1), tokens, targets)), std::log(11), 0.05);
+}
+
+// The tokens of sample 0 with another one at `place`.
+Tensor changed_at(const Tensor& tokens, double place) {
+  return scatter_set(tokens, vector({place}, Dtype::kI32), full({2, 1}, 9, Dtype::kI32), 1);
+}
+
+TEST(Llama, DoesNotSeeTheFuture) {
+  const Llama model(tiny_llama());
+  const Params p = golden_params(model, Dtype::kF64);
+  const Tensor tokens = golden_example().tokens;
+  const Tensor before = model(p, tokens);
+  const Tensor after = model(p, changed_at(tokens, 4));
+  expect_equal(slice(after, 1, 0, 4), slice(before, 1, 0, 4));
+  EXPECT_GT(item(max(abs(after - before))), 1e-3);
+}
+
+TEST(Llama, SeesThroughItsLayersAsFarAsTheirWindowsReach) {
+  LlamaConfig config = tiny_llama();
+  config.sliding_window = 2;  // two layers: tokens at most two places back
+  const Llama model(config);
+  const Params p = golden_params(model, Dtype::kF64);
+  const Tensor tokens = golden_example().tokens;
+  const Tensor difference = abs(model(p, changed_at(tokens, 1)) - model(p, tokens));
+  EXPECT_EQ(item(max(slice(difference, 1, 4, 6))), 0);
+  EXPECT_GT(item(max(slice(difference, 1, 3, 4))), 1e-6);
+}
+
+TEST(Llama, IsTheSameAtPositionsFurtherOn) {
+  const Llama model(tiny_llama());
+  const Params p = golden_params(model, Dtype::kF64);
+  const Tensor tokens = golden_example().tokens;
+  const Tensor further = iota({2, 6}, 1, Dtype::kI32) + 7;
+  expect_near(model(p, tokens, {.positions_bt = further}), model(p, tokens), 1e-9);
+}
+
+TEST(Llama, DropsOutAttentionInTrainingOnly) {
+  LlamaConfig config = tiny_llama();
+  config.dropout.attention = 0.5;
+  const Llama model(config);
+  const Params p = golden_params(model, Dtype::kF64);
+  const Tensor tokens = golden_example().tokens;
+  const Tensor without = Llama(tiny_llama())(p, tokens);
+  expect_equal(model(p, tokens), without);
+  Context context = current_context();
+  context.training = true;
+  const ContextScope scope(context);
+  const RandomScope random(rng_key(1));
+  EXPECT_GT(item(max(abs(model(p, tokens) - without))), 1e-3);
+}
+
+TEST(Llama, RefusesWhatCannotBe) {
+  const auto expect_refused = [](const char* message, const auto& change) {
+    LlamaConfig config = tiny_llama();
+    change(config);
+    EXPECT_THAT([&] { Llama{config}; }, ThrowsMessage<ConfigError>(HasSubstr(message)));
+  };
+  expect_refused("model.num_attention_heads: 5 heads do not divide hidden_size 12",
+                 [](LlamaConfig& c) { c.num_attention_heads = 5; });
+  expect_refused("model.num_key_value_heads: 2 heads of keys do not divide 3 of queries",
+                 [](LlamaConfig& c) { c.num_key_value_heads = 2; });
+  expect_refused("model.head_dim: heads are 5 wide", [](LlamaConfig& c) { c.head_dim = 5; });
+  expect_refused("model.full_attention_layers: means nothing without model.sliding_window",
+                 [](LlamaConfig& c) { c.full_attention_layers = 1; });
+  expect_refused("model.rope.factor: means nothing to the type default",
+                 [](LlamaConfig& c) { c.rope.factor = 2; });
+  expect_refused("model.attention_bias: no family", [](LlamaConfig& c) {
+    c.attention_bias = AttentionBias::kAll;
+    c.sliding_window = 4;
+  });
+  expect_refused("model.vocab_size", [](LlamaConfig& c) { c.vocab_size = {}; });
+}
+
+}  // namespace
+}  // namespace mstrain::llama
