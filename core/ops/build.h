@@ -41,6 +41,8 @@ Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::kF32,
 Tensor filled(const TensorType& type, double value);
 Tensor zeros(const TensorType& type);
 Tensor zeros_like(const Tensor& x);
+// `tensors`, and zeros like those of `like` in place of empty ones.
+Tensors or_zeros(std::span<const Tensor> tensors, std::span<const Tensor> like);
 // 0, 1, 2, … along `axis`.
 Tensor iota(const Shape& shape, int axis, Dtype dtype = Dtype::kI32,
             const SourceLocation& where = SourceLocation::current());

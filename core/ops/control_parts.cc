@@ -42,15 +42,6 @@ Tensors place(std::span<const Tensor> values, const std::vector<size_t>& which, 
   return result;
 }
 
-Tensors or_zeros(Tensors tensors, std::span<const Tensor> like) {
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].defined()) {
-      tensors[i] = zeros_like(like[i]);
-    }
-  }
-  return tensors;
-}
-
 GraphPtr closed_program(const Types& types,
                         const std::function<Tensors(std::span<const Tensor>)>& f) {
   Tensors captures;

@@ -23,7 +23,6 @@ std::vector<size_t> floating(std::span<const Tensor> tensors);
 Tensors pick(std::span<const Tensor> tensors, const std::vector<size_t>& which);
 // `values` at the places `which` of a list of `count` empty tensors.
 Tensors place(std::span<const Tensor> values, const std::vector<size_t>& which, size_t count);
-Tensors or_zeros(Tensors tensors, std::span<const Tensor> like);
 // Records `f` of values like `inputs`; what it uses from outside must be among the inputs.
 GraphPtr closed_program(const Types& types,
                         const std::function<Tensors(std::span<const Tensor>)>& f);

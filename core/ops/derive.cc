@@ -122,13 +122,7 @@ Tensors vjp_by_transposing(const Application& node, std::span<const Tensor> cota
         for (size_t i = 0; i < which.size(); ++i) {
           tangents[which[i]] = given[i];
         }
-        Tensors results = node.op.jvp(node, tangents);
-        for (size_t i = 0; i < results.size(); ++i) {
-          if (!results[i].defined()) {
-            results[i] = zeros_like(node.outputs[i]);
-          }
-        }
-        return results;
+        return or_zeros(node.op.jvp(node, tangents), node.outputs);
       },
       zeros, cotangents);
   Tensors result(node.inputs.size());

@@ -58,21 +58,13 @@ Types infer_irfft(std::span<const TensorType> in, const Attrs& attrs) {
   return {type};
 }
 
-Tensors all_defined(std::span<const Tensor> tensors, std::span<const Tensor> like) {
-  Tensors result;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    result.push_back(tensors[i].defined() ? tensors[i] : zeros_like(like[i]));
-  }
-  return result;
-}
-
 Tensors jvp_same(const Application& node, std::span<const Tensor> t) {
-  return apply(node.op, all_defined(t, node.inputs), node.attrs, kHere);
+  return apply(node.op, or_zeros(t, node.inputs), node.attrs, kHere);
 }
 
 // The matrix of the sums is symmetric; as a map of real and imaginary parts its transpose is that of the conjugate.
 Tensors vjp_fft(const Application& node, std::span<const Tensor> ct) {
-  return apply(node.op, all_defined(ct, node.outputs),
+  return apply(node.op, or_zeros(ct, node.outputs),
                node.attrs.with("inverse", !node.attrs.flag("inverse")), kHere);
 }
 
@@ -87,7 +79,7 @@ Tensor real_signal(const Tensor& re, const Tensor& im, int64_t n);
 
 Tensors vjp_rfft(const Application& node, std::span<const Tensor> ct) {
   const int64_t n = node.inputs[0].shape().back();
-  const Tensors parts = all_defined(ct, node.outputs);
+  const Tensors parts = or_zeros(ct, node.outputs);
   const Tensor scale = static_cast<double>(n) / multiplicity(parts[0].type(), n);
   return {real_signal(parts[0] * scale, parts[1] * scale, n)};
 }

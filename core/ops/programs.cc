@@ -74,7 +74,7 @@ Tensors vjp_custom(const Application& node, std::span<const Tensor> ct) {
   if (any(ct.first(n))) {
     Parts given;
     given.add(node.outputs.subspan(n));
-    given.add(or_zeros(Tensors(ct.begin(), ct.begin() + static_cast<int64_t>(n)), node.outputs));
+    given.add(or_zeros(ct.first(n), node.outputs));
     result = replay(*node.attrs.graph("backward"), given.all);
   }
   if (any(ct.subspan(n))) {

@@ -90,7 +90,7 @@ Tensors jvp_scan(const Application& node, std::span<const Tensor> given) {
   const Attrs attrs = node.attrs.flag("keep_carries") ? kept_as_ys(node.attrs) : node.attrs;
   const ScanForm form(attrs);
   const std::span<const Tensor> in = node.inputs;
-  const Tensors tangents = or_zeros(Tensors(given.begin(), given.end()), in);
+  const Tensors tangents = or_zeros(given, in);
   const auto section = [](std::span<const Tensor> all, size_t from, size_t count) {
     return all.subspan(from, count);
   };
@@ -158,7 +158,7 @@ Tensors vjp_scan(const Application& node, std::span<const Tensor> given) {
                                  form.constants, form.length, form.reverse, true);
   const std::span<const Tensor> entering = std::span(kept).subspan(n + form.ys, n);
   const std::span<const Tensor> outputs = node.outputs;
-  const Tensors ct = or_zeros(Tensors(given.begin(), given.end()), outputs);
+  const Tensors ct = or_zeros(given, outputs);
   const auto fc = floating(in.first(n));
   const auto fk = floating(k);
   const auto fx = floating(x);

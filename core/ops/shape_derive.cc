@@ -30,11 +30,7 @@ Tensors jvp_pad(const Application& node, std::span<const Tensor> tangents) {
 }
 
 Tensors jvp_concat(const Application& node, std::span<const Tensor> tangents) {
-  Tensors parts;
-  for (size_t i = 0; i < tangents.size(); ++i) {
-    parts.push_back(tangents[i].defined() ? tangents[i] : zeros_like(node.inputs[i]));
-  }
-  return apply(node.op, parts, node.attrs, kHere);
+  return apply(node.op, or_zeros(tangents, node.inputs), node.attrs, kHere);
 }
 
 Tensors vjp_reshape(const Application& node, std::span<const Tensor> ct) {
@@ -110,10 +106,7 @@ Tensors vjp_concat(const Application& node, std::span<const Tensor> ct) {
 }
 
 Tensors vjp_split(const Application& node, std::span<const Tensor> ct) {
-  Tensors parts;
-  for (size_t i = 0; i < ct.size(); ++i) {
-    parts.push_back(ct[i].defined() ? ct[i] : zeros_like(node.outputs[i]));
-  }
+  const Tensors parts = or_zeros(ct, node.outputs);
   return {concat(parts, static_cast<int>(node.attrs.integer("axis")))};
 }
 

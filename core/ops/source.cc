@@ -89,6 +89,16 @@ Tensor full(const Shape& shape, double value, Dtype dtype, const SourceLocation&
 Tensor zeros(const TensorType& type) { return full(type.shape, 0, type.dtype); }
 Tensor zeros_like(const Tensor& x) { return zeros(x.type()); }
 
+Tensors or_zeros(std::span<const Tensor> tensors, std::span<const Tensor> like) {
+  Tensors result(tensors.begin(), tensors.end());
+  for (size_t i = 0; i < result.size(); ++i) {
+    if (!result[i].defined()) {
+      result[i] = zeros_like(like[i]);
+    }
+  }
+  return result;
+}
+
 Tensor iota(const Shape& shape, int axis, Dtype dtype, const SourceLocation& where) {
   return apply1(kDefs[1], {}, {{"axis", int64_t{axis}}, {"dtype", dtype}, {"shape", shape}}, where);
 }

@@ -24,7 +24,7 @@ Tensors jvp_while(const Application& node, std::span<const Tensor> given) {
   const GraphPtr& condition = node.attrs.graph("condition");
   const size_t n = body->outputs().size();
   const std::span<const Tensor> in = node.inputs;
-  const Tensors tangents = or_zeros(Tensors(given.begin(), given.end()), in);
+  const Tensors tangents = or_zeros(given, in);
   const auto fc = floating(in.first(n));
   const auto fk = floating(in.subspan(n));
   const size_t constants = in.size() - n;

@@ -3,18 +3,6 @@
 #include "core/ops/elementwise.h"
 
 namespace mstrain {
-namespace {
-
-Tensors or_zeros(Tensors derivatives, std::span<const Tensor> like) {
-  for (size_t i = 0; i < derivatives.size(); ++i) {
-    if (!derivatives[i].defined()) {
-      derivatives[i] = zeros_like(like[i]);
-    }
-  }
-  return derivatives;
-}
-
-}  // namespace
 
 Differentiation::Differentiation() {
   if (Trace::innermost() == nullptr) {
