@@ -147,7 +147,8 @@ TEST(Commit, StartedKeepsTheNewestOfARowThatLeftTwice) {
 }
 
 // A store in which every sorted file takes a tenth of a second, and a commit of some twenty of them.
-struct SlowCommits {
+class SlowCommit : public testing::Test {
+ protected:
   TempDirectory directory;
   std::atomic<bool> slow = false;
   std::atomic<bool> stuck = false;
@@ -162,7 +163,10 @@ struct SlowCommits {
   Options options;
   uint64_t step = 0;
 
-  SlowCommits() {
+  void SetUp() override {
+    if (!has_rocksdb()) {
+      GTEST_SKIP() << "built without RocksDB";
+    }
     options.directory = directory.path();
     options.files = &files;
     options.store.kind = StoreKind::kRocksdb;
@@ -170,6 +174,7 @@ struct SlowCommits {
     options.wait_seconds = 0.7;
     options.tables = {{.name = "t", .host_rows = 300, .segments = {{.width = 16384}}}};
   }
+
   void learn(Cache& cache, Id first, uint64_t count) {
     std::vector<Id> ids(count);
     std::iota(ids.begin(), ids.end(), first);
@@ -180,61 +185,49 @@ struct SlowCommits {
   }
 };
 
-TEST(Commit, ClosingWaitsForAStartedOneAsLongAsItGetsOn) {
-  if (!has_rocksdb()) {
-    GTEST_SKIP() << "built without RocksDB";
-  }
-  SlowCommits run;
+TEST_F(SlowCommit, IsWaitedForByClosingAsLongAsItGetsOn) {
   {
-    Cache cache = Cache::open(run.options);
-    run.learn(cache, 0, 300);
-    run.slow = true;
+    Cache cache = Cache::open(options);
+    learn(cache, 0, 300);
+    slow = true;
     cache.start_commit(1);
   }
-  run.slow = false;
-  Cache cache = Cache::open(run.options);
+  slow = false;
+  Cache cache = Cache::open(options);
   EXPECT_EQ(cache.last_step(), 1U);
   EXPECT_EQ(cache.stats().tables[0].rows, 300U);
 }
 
-TEST(Commit, PrefetchWaitsBehindOneAsLongAsItGetsOn) {
-  if (!has_rocksdb()) {
-    GTEST_SKIP() << "built without RocksDB";
-  }
-  SlowCommits run;
-  Cache cache = Cache::open(run.options);
-  run.learn(cache, 0, 300);
-  run.slow = true;
+TEST_F(SlowCommit, IsWaitedForByPrefetchAsLongAsItGetsOn) {
+  Cache cache = Cache::open(options);
+  learn(cache, 0, 300);
+  slow = true;
   cache.start_commit(1);
-  run.learn(cache, 0, 300);
-  run.learn(cache, 1000, 50);  // 3 MiB on their way out, which the commit holds back
-  run.learn(cache, 1050, 1);
-  run.slow = false;
+  learn(cache, 0, 300);
+  learn(cache, 1000, 50);  // 3 MiB on their way out, which the commit holds back
+  learn(cache, 1050, 1);
+  slow = false;
   EXPECT_EQ(cache.last_commit(), 1U) << "more than a mebibyte goes only after it";
-  cache.commit_step(run.step);
+  cache.commit_step(step);
 }
 
-TEST(Commit, ClosingSaysThatItGivesUpOneThatGetsNowhere) {
-  if (!has_rocksdb()) {
-    GTEST_SKIP() << "built without RocksDB";
-  }
-  SlowCommits run;
-  run.options.wait_seconds = 0.2;
+TEST_F(SlowCommit, IsGivenUpAloudByClosingWhereItGetsNowhere) {
+  options.wait_seconds = 0.2;
   std::string said;
   const LogSink before = set_log_sink([&](LogLevel, std::string_view text) {
     said += text;
-    run.stuck = false;
-    run.stuck.notify_all();
+    stuck = false;
+    stuck.notify_all();
   });
   {
-    Cache cache = Cache::open(run.options);
-    run.learn(cache, 0, 300);
-    run.stuck = true;
+    Cache cache = Cache::open(options);
+    learn(cache, 0, 300);
+    stuck = true;
     cache.start_commit(1);
   }
   set_log_sink(before);
   EXPECT_NE(said.find("closing gives up commit 1 of step 1"), std::string::npos) << said;
-  Cache cache = Cache::open(run.options);
+  Cache cache = Cache::open(options);
   EXPECT_EQ(cache.last_step(), 0U);
 }
 

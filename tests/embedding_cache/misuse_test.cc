@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "embedding_cache/commit.h"
 #include "embedding_cache/rehearsal.h"
+#include "tests/core/base/message_of.h"
 #include "tests/embedding_cache/hooked_files.h"
 #include "tests/embedding_cache/temp_directory.h"
 
@@ -16,16 +17,6 @@ namespace mstrain::embedding_cache {
 namespace {
 
 using testing::HasSubstr;
-
-template <class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 Options small_options(const std::string& directory = "") {
   Options options;

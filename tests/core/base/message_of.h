@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "core/base/error.h"
+
 namespace mstrain {
 
 // What `action` throws, as text; fails the test where it throws nothing.
@@ -17,6 +19,17 @@ std::string message_of(Action action) {
   }
   ADD_FAILURE() << "nothing was thrown";
   return "";
+}
+
+// The same of an Error; "no error" where it throws nothing, for whoever compares the text.
+template <class Action>
+std::string error_of(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 }  // namespace mstrain

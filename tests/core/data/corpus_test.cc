@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/data/token_writer.h"
+#include "tests/core/base/one_section.h"
 #include "tests/core/data/scratch.h"
 #include "tests/core/data/small_tokenizers.h"
 
@@ -15,20 +16,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-struct OnlyData {
-  DataConfig data;
-  template <class V>
-  void fields(V& v) {
-    v("data", data, "");
-  }
-};
-
-DataConfig parse(const std::string& yaml) {
-  OnlyData config;
-  read_config(parse_yaml(yaml, "test.yaml"), config);
-  return config.data;
+DataConfig parse(const std::string& yaml) { return section_of<DataConfig>("data", yaml); }
+std::string resolved(const DataConfig& data) {
+  return to_yaml(write_config(OneSection<DataConfig>{"data", data}));
 }
-std::string resolved(const DataConfig& data) { return to_yaml(write_config(OnlyData{data})); }
 
 DataConfig config_of(std::vector<DataSource> train, TokenizerType type = TokenizerType::kByte) {
   DataConfig config;

@@ -14,6 +14,7 @@
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
+#include "tests/core/base/message_of.h"
 
 namespace mstrain {
 
@@ -59,16 +60,6 @@ inline Tensor random_tensor(const Shape& shape, uint64_t seed) {
 inline double greatest_difference(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(to_string(a.type()), to_string(b.type()));
   return a.elements() == 0 ? 0 : item(max(abs(a - b)));
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace mstrain

@@ -13,6 +13,7 @@
 #include "core/transform/grad.h"
 #include "core/transform/scan.h"
 #include "core/transform/vmap.h"
+#include "tests/core/base/message_of.h"
 
 namespace mstrain {
 namespace {
@@ -20,16 +21,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 enum class Mode { kPlain, kSquared };
 

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/yaml_scalar.h"
 #include "tests/core/base/message_of.h"
+#include "tests/core/base/one_section.h"
 #include "tests/core/train/fit.h"
 
 namespace mstrain {
@@ -16,19 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-struct SweepFile {
-  SweepConfig sweep;
-  template <class V>
-  void fields(V& v) {
-    v("sweep", sweep, "");
-  }
-};
-
-SweepConfig sweep_of(const std::string& yaml) {
-  SweepFile file;
-  read_config(parse_yaml(yaml, "test.yaml"), file);
-  return file.sweep;
-}
+SweepConfig sweep_of(const std::string& yaml) { return section_of<SweepConfig>("sweep", yaml); }
 
 std::vector<std::string> described(const SweepConfig& config) {
   std::vector<std::string> out;

@@ -14,6 +14,7 @@
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "core/transform/grad.h"
+#include "tests/core/base/message_of.h"
 
 namespace mstrain {
 
@@ -80,16 +81,6 @@ inline double dot(const Tensor& a, const Tensor& b) {
     total += x[i] * y[i];
   }
   return total;
-}
-
-template <class F>
-std::string error_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace mstrain
