@@ -5,6 +5,7 @@
 #include "core/backends/cpu/loops.h"
 #include "core/backends/cpu/nest.h"
 #include "core/backends/cpu/parallel.h"
+#include "core/backends/cpu/words.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -133,12 +134,7 @@ Kernel copy_kernel(const ViewType& view, int available) {
   }
   const Nest nest = make_nest(view.type.shape, std::span(&view.strides, 1));
   const int threads = useful_threads(available, nest.elements(), nest.elements());
-  switch (size_of(view.type.dtype)) {
-    case 1: return make<uint8_t>(nest, threads);
-    case 2: return make<uint16_t>(nest, threads);
-    case 4: return make<uint32_t>(nest, threads);
-    default: return make<uint64_t>(nest, threads);
-  }
+  return with_word(size_of(view.type.dtype), [&]<class T>(T) { return make<T>(nest, threads); });
 }
 
 void register_copy() {

@@ -4,6 +4,7 @@
 #include "core/backends/cpu/ids.h"
 #include "core/backends/cpu/loops.h"
 #include "core/backends/cpu/parallel.h"
+#include "core/backends/cpu/words.h"
 #include "core/ops/scalar_math.h"
 
 namespace mstrain::cpu {
@@ -60,12 +61,7 @@ Kernel prepare_gather(const KernelRequest& request) {
     const int64_t row = n.inner * size;
     parallel_chunks(threads, pieces, 1, [&](int64_t begin, int64_t end, int) {
       if (n.inner == 1) {
-        switch (size) {
-          case 1: copy_elements<uint8_t>(n, ids, begin, end, x, y); break;
-          case 2: copy_elements<uint16_t>(n, ids, begin, end, x, y); break;
-          case 4: copy_elements<uint32_t>(n, ids, begin, end, x, y); break;
-          default: copy_elements<uint64_t>(n, ids, begin, end, x, y); break;
-        }
+        with_word(size, [&]<class T>(T) { copy_elements<T>(n, ids, begin, end, x, y); });
         return;
       }
       for (int64_t at = begin; at < end; ++at) {
@@ -261,15 +257,9 @@ Kernel prepare_take_along(const KernelRequest& request) {
     const Ids ids(memory.inputs[1], n.ids);
     check_ids("take_along", ids, n.ids_count, n.length);
     parallel_chunks(threads, rows, 1, [&](int64_t begin, int64_t end, int) {
-      const auto take = [&]<class T>(T) {
+      with_word(size, [&]<class T>(T) {
         take_elements<T>(n, ids, begin, end, memory.inputs[0], memory.outputs[0]);
-      };
-      switch (size) {
-        case 1: take(uint8_t{}); break;
-        case 2: take(uint16_t{}); break;
-        case 4: take(uint32_t{}); break;
-        default: take(uint64_t{}); break;
-      }
+      });
     });
   }};
 }

@@ -6,32 +6,15 @@
 
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/parallel.h"
+#include "core/backends/cpu/words.h"
 
 namespace mstrain::cpu {
 namespace {
 
 constexpr int64_t kShortLine = 256;  // below: counting digits takes longer than comparing
 
-template <int bytes>
-struct UnsignedOf;
-template <>
-struct UnsignedOf<1> {
-  using Type = uint8_t;
-};
-template <>
-struct UnsignedOf<2> {
-  using Type = uint16_t;
-};
-template <>
-struct UnsignedOf<4> {
-  using Type = uint32_t;
-};
-template <>
-struct UnsignedOf<8> {
-  using Type = uint64_t;
-};
 template <class T>
-using KeyOf = typename UnsignedOf<sizeof(T)>::Type;
+using KeyOf = Word<sizeof(T)>;
 
 // Ascending keys are elements in the wanted order; equal elements, -0 and 0 among them, have equal keys, and all NaN the
 // greatest.

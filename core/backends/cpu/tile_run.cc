@@ -3,6 +3,7 @@
 
 #include "core/backends/cpu/parallel.h"
 #include "core/backends/cpu/tile_program.h"
+#include "core/backends/cpu/words.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -26,12 +27,7 @@ void gather(int size, const std::byte* from, int64_t stride, int64_t n, std::byt
     std::memcpy(to, from, static_cast<size_t>(n * size));
     return;
   }
-  switch (size) {
-    case 1: gather<uint8_t>(from, stride, n, to); break;
-    case 2: gather<uint16_t>(from, stride, n, to); break;
-    case 4: gather<uint32_t>(from, stride, n, to); break;
-    default: gather<uint64_t>(from, stride, n, to); break;
-  }
+  with_word(size, [&]<class T>(T) { gather<T>(from, stride, n, to); });
 }
 
 // Elements [first, first + n) of a view, in its own order.
