@@ -25,29 +25,39 @@ void for_each_key(const ConfigFields& fields, const std::string& path, const F& 
   }
 }
 
-// Of the keys that other programs call `key` those below `path`, or all where there are none.
-std::string same_elsewhere(const std::string& key, const std::string& path,
-                           const ConfigFields& root) {
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What other programs mean by `key`: of the keys that are the same those below `path`, or all where there are none; else
+// the one that says it in another unit. Empty where nothing is known.
+std::string known_elsewhere(const std::string& key, const std::string& path,
+                            const ConfigFields& root) {
   std::vector<std::string> all;
   std::vector<std::string> below;
+  std::string in_other_units;
   for_each_key(root, "", [&](const std::string& full, const ConfigFields::Entry& entry) {
-    const auto& names = entry.rule.elsewhere;
-    if (std::find(names.begin(), names.end(), key) != names.end()) {
+    if (contains(entry.rule.elsewhere, key)) {
       all.push_back(full);
       if (full.starts_with(path + '.')) {
         below.push_back(full);
       }
     }
+    if (contains(entry.rule.measured_by, key)) {
+      in_other_units = fmt::format("; here {} says it: {}", full, entry.doc);
+    }
   });
-  return fmt::format("{}", fmt::join(below.empty() ? all : below, " and "));
+  return all.empty()
+             ? in_other_units
+             : fmt::format("; here that is {}", fmt::join(below.empty() ? all : below, " and "));
 }
 
 // What the name means elsewhere; else the nearest key of this section; else keys of the same name elsewhere; else all keys of
 // this section.
 std::string suggest(const std::string& key, const std::string& path, const ConfigFields& fields,
                     const ConfigFields& root) {
-  if (const std::string same = same_elsewhere(key, path, root); !same.empty()) {
-    return fmt::format("; here that is {}", same);
+  if (std::string known = known_elsewhere(key, path, root); !known.empty()) {
+    return known;
   }
   std::vector<std::string> here;
   for (const ConfigFields::Entry& entry : fields.entries()) {
@@ -117,6 +127,11 @@ ConfigRule ConfigRule::path() const {
 ConfigRule ConfigRule::elsewhere_called(std::initializer_list<const char*> names_there) const {
   ConfigRule out = *this;
   out.elsewhere.assign(names_there.begin(), names_there.end());
+  return out;
+}
+ConfigRule ConfigRule::elsewhere_measured_by(std::initializer_list<const char*> names_there) const {
+  ConfigRule out = *this;
+  out.measured_by.assign(names_there.begin(), names_there.end());
   return out;
 }
 

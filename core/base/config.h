@@ -61,8 +61,9 @@ struct ConfigRule {
   bool max_open = false;
   std::vector<std::string> names;  // of an enum's values, or the strings allowed
   bool is_required = false;
-  bool is_path = false;                // of text: `~` in front of it is the home folder
-  std::vector<std::string> elsewhere;  // what other programs call the key
+  bool is_path = false;                  // of text: `~` in front of it is the home folder
+  std::vector<std::string> elsewhere;    // what other programs call the key
+  std::vector<std::string> measured_by;  // what they set instead, in another unit
 
   ConfigRule at_least(double bound) const;
   ConfigRule above(double bound) const;
@@ -72,6 +73,8 @@ struct ConfigRule {
   ConfigRule required() const;
   ConfigRule path() const;
   ConfigRule elsewhere_called(std::initializer_list<const char*> names) const;
+  // Of keys whose value cannot be taken over, such as a share of the steps: who writes one is told what this key counts.
+  ConfigRule elsewhere_measured_by(std::initializer_list<const char*> names) const;
 };
 
 namespace rule {

@@ -40,16 +40,17 @@ struct ScheduleConfig {
       rule::one_of({"constant", "linear", "cosine", "polynomial", "step", "wsd", "plateau"})
           .elsewhere_called({"lr_scheduler_type", "lr_scheduler", "decay_lr", "lr_decay_style"}));
     v("warmup_steps", warmup_steps, "steps of linear rise in front",
-      rule::at_least(0).elsewhere_called(
-          {"warmup_iters", "warmup_ratio", "lr_warmup_iters", "num_warmup_steps"}));
+      rule::at_least(0)
+          .elsewhere_called({"warmup_iters", "lr_warmup_iters", "num_warmup_steps"})
+          .elsewhere_measured_by({"warmup_ratio"}));
     v("total_steps", total_steps, "steps of the whole run",
       rule::at_least(1)
           .at_most(2147483647)
-          .elsewhere_called({"max_iters", "max_steps", "train_iters", "num_steps",
-                             "num_train_epochs", "num_epochs", "epochs", "lr_decay_iters",
-                             "num_training_steps"}));
+          .elsewhere_called({"max_iters", "max_steps", "train_iters", "num_steps", "lr_decay_iters",
+                             "num_training_steps"})
+          .elsewhere_measured_by({"num_train_epochs", "num_epochs", "epochs"}));
     v("min_lr_ratio", min_lr_ratio, "lowest rate as a fraction of optimizer.lr",
-      rule::at_least(0).at_most(1).elsewhere_called({"min_lr"}));
+      rule::at_least(0).at_most(1).elsewhere_measured_by({"min_lr"}));
     v("power", power, "polynomial: exponent of 1 - progress", rule::positive());
     v("step_size", step_size, "step: steps between two reductions by gamma", rule::at_least(1));
     v("gamma", gamma, "step, plateau: factor of one reduction", rule::above(0).below(1));

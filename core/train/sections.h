@@ -58,8 +58,9 @@ struct BatchConfig {
   template <class V>
   void fields(V& v) {
     v("global", global, "samples in a step",
-      rule::at_least(1).elsewhere_called({"gradient_accumulation_steps", "global_batch_size",
-                                          "train_batch_size", "total_batch_size"}));
+      rule::at_least(1)
+          .elsewhere_called({"global_batch_size", "train_batch_size", "total_batch_size"})
+          .elsewhere_measured_by({"gradient_accumulation_steps"}));
     v("micro", micro, "samples computed at once; auto: as many as fit into memory",
       rule::at_least(1).elsewhere_called(
           {"batch_size", "per_device_train_batch_size", "micro_batch_size", "device_batch_size"}));
@@ -158,7 +159,9 @@ struct EvalConfig {
       "evaluations",
       rule::at_least(1).elsewhere_called({"eval_interval", "eval_steps"}));
     v("batches", batches, "batches of batch.global samples to evaluate on, or all held-out data",
-      rule::at_least(1).elsewhere_called({"eval_iters", "max_eval_samples"}));
+      rule::at_least(1)
+          .elsewhere_called({"eval_iters"})
+          .elsewhere_measured_by({"max_eval_samples"}));
     v("prompts", prompts, "texts to continue as training goes, for log and report");
     v("sample_tokens", sample_tokens, "tokens to generate for each prompt", rule::at_least(1));
     v("sample_interval", sample_interval,

@@ -85,6 +85,14 @@ TEST(Command, MistakesInAConfigurationNameFileLineKeyAndChoice) {
       {"log:", "max_iters: 40\nlog:", "here that is schedule.total_steps\n"},
       {"lr: 1.0e-2", "learning_rate: 1.0e-2", "here that is optimizer.lr\n"},
       {"micro: 2", "per_device_train_batch_size: 2", "here that is batch.micro\n"},
+      // What they say in another unit: the value would be wrong.
+      {"log:", "warmup_ratio: 0.1\nlog:",
+       "warmup_ratio: unknown key; here schedule.warmup_steps says it: steps of linear rise in "
+       "front\n"},
+      {"log:", "min_lr: 6.0e-5\nlog:",
+       "here schedule.min_lr_ratio says it: lowest rate as a fraction of optimizer.lr\n"},
+      {"micro: 2", "gradient_accumulation_steps: 2",
+       "here batch.global says it: samples in a step\n"},
       {"log:", "weight_decay: 0.1\nlog:",
        "weight_decay: unknown key; did you mean optimizer.weight_decay?"},
   };
