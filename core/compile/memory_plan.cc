@@ -5,6 +5,35 @@
 namespace mstrain {
 namespace {
 
+// What lies in the arena, for people: see ProgramMemory.
+void classify(Plan& plan) {
+  using Use = PlanBuffer::Use;
+  std::vector<bool> forward(plan.buffers.size(), false);
+  std::vector<bool> made_by_optimizer(plan.buffers.size(), false);
+  std::vector<bool> made_backward(plan.buffers.size(), false);
+  for (const PlanStep& step : plan.steps) {
+    const bool backward = step.place.part == StepPart::kBackward;
+    const bool optimizer = step.place.part == StepPart::kUpdate;
+    for (const PlanView& view : step.inputs) {
+      const auto at = static_cast<size_t>(view.buffer);
+      PlanBuffer& read = plan.buffers[at];
+      if (read.kind != PlanBuffer::Kind::kArena || read.use == Use::kWorkspace) {
+        continue;
+      }
+      if ((optimizer && !made_by_optimizer[at]) || (!backward && made_backward[at])) {
+        read.use = Use::kGradient;
+      } else if (backward && forward[at] && read.use == Use::kTransient) {
+        read.use = Use::kSaved;
+      }
+    }
+    for (const PlanView& view : step.outputs) {
+      forward[static_cast<size_t>(view.buffer)] = !backward && !optimizer;
+      made_by_optimizer[static_cast<size_t>(view.buffer)] = optimizer;
+      made_backward[static_cast<size_t>(view.buffer)] = backward;
+    }
+  }
+}
+
 // The most bytes of each use that live at once. Uses share the arena, so that their sum may exceed it.
 void summarise(Plan& plan) {
   using Use = PlanBuffer::Use;
@@ -57,6 +86,7 @@ void summarise(Plan& plan) {
 
 // Largest first, each at the lowest offset that is free during its whole life.
 void plan_memory(Plan& plan) {
+  classify(plan);
   std::vector<PlanBuffer*> order;
   for (PlanBuffer& buffer : plan.buffers) {
     if (buffer.kind == PlanBuffer::Kind::kArena && buffer.last >= 0 && buffer.bytes > 0) {

@@ -102,6 +102,9 @@ struct PlanOptions {
 // The plan of an optimised graph. Allocates nothing but the plan.
 Plan make_plan(const Graph& graph, const PlanOptions& options);
 
+// Finds when each buffer lives, and lets results take the place of operands and of donated inputs that are not read again.
+void share_memory(Plan& plan, const PlanOptions& options);
+
 // Gives every arena buffer an offset such that no two that live at the same time overlap; fills arena_bytes and memory.
 void plan_memory(Plan& plan);
 

@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "core/compile/plan.h"
+
+namespace mstrain {
+namespace {
+
+class Sharing {
+ public:
+  Sharing(Plan& plan, const PlanOptions& options) : plan_(plan), options_(options) {}
+
+  void run() {
+    find_lifetimes();
+    share_in_place();
+    take_over_inputs();
+  }
+
+ private:
+  using Kind = PlanBuffer::Kind;
+
+  PlanBuffer& buffer(int id) { return plan_.buffers[static_cast<size_t>(id)]; }
+
+  void find_lifetimes() {
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      const int now = static_cast<int>(s);
+      const auto touch = [&](int id) {
+        PlanBuffer& used = buffer(id);
+        if (used.last < 0) {
+          used.first = now;
+        }
+        used.last = now;
+      };
+      for (const PlanView& view : plan_.steps[s].inputs) {
+        touch(view.buffer);
+      }
+      for (const PlanView& view : plan_.steps[s].outputs) {
+        touch(view.buffer);
+      }
+      if (plan_.steps[s].workspace >= 0) {
+        touch(plan_.steps[s].workspace);
+      }
+    }
+    for (int id : plan_.outputs) {
+      buffer(id).last = static_cast<int>(plan_.steps.size());
+    }
+  }
+
+  // Results take the place of operands that die in the same step, where the kernel allows it: the program's results of
+  // donated inputs, then all of what lies in the arena, then chains of such steps that end in a result of inputs.
+  void share_in_place() {
+    share_in_place(Kind::kInput);
+    share_in_place(Kind::kArena);
+    share_in_place(Kind::kInput);
+  }
+
+  void share_in_place(Kind sources) {
+    std::vector<int> becomes(plan_.buffers.size());
+    std::iota(becomes.begin(), becomes.end(), 0);
+    std::vector<Accesses> accesses(plan_.buffers.size());  // of the step; none between steps
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      PlanStep& step = plan_.steps[s];
+      for (auto* views : {&step.inputs, &step.outputs}) {
+        for (PlanView& view : *views) {
+          view.buffer = becomes[static_cast<size_t>(view.buffer)];
+        }
+      }
+      if (step.in_place.empty()) {
+        continue;
+      }
+      count_accesses(step, 1, accesses);
+      for (const auto& [output, input] : step.in_place) {
+        PlanView& to = step.outputs[static_cast<size_t>(output)];
+        const PlanView& from = step.inputs[static_cast<size_t>(input)];
+        if (to.buffer != from.buffer && buffer(from.buffer).kind == sources &&
+            may_share(from, to, static_cast<int>(s), accesses)) {
+          becomes[static_cast<size_t>(to.buffer)] = from.buffer;
+          merge(from.buffer, to.buffer);
+          --accesses[static_cast<size_t>(to.buffer)].writes;
+          ++accesses[static_cast<size_t>(from.buffer)].writes;
+          to.buffer = from.buffer;
+        }
+      }
+      count_accesses(step, -1, accesses);
+    }
+    for (int& id : plan_.outputs) {
+      id = becomes[static_cast<size_t>(id)];
+    }
+  }
+
+  // How many of a step's inputs and outputs lie in a buffer.
+  struct Accesses {
+    int reads = 0, writes = 0;
+  };
+  static void count_accesses(const PlanStep& step, int by, std::vector<Accesses>& accesses) {
+    for (const PlanView& view : step.inputs) {
+      accesses[static_cast<size_t>(view.buffer)].reads += by;
+    }
+    for (const PlanView& view : step.outputs) {
+      accesses[static_cast<size_t>(view.buffer)].writes += by;
+    }
+  }
+
+  bool donated(const PlanBuffer& input) const {
+    const auto index = static_cast<size_t>(input.index);
+    return index < options_.donated.size() && options_.donated[index];
+  }
+
+  bool may_share(const PlanView& from, const PlanView& to, int now,
+                 const std::vector<Accesses>& accesses) {
+    const PlanBuffer& source = buffer(from.buffer);
+    const PlanBuffer& target = buffer(to.buffer);
+    const bool same_place = from.offset == 0 && from.view.contiguous() &&
+                            from.view.type.bytes() == source.bytes &&
+                            source.bytes == target.bytes && source.bytes > 0;
+    const Accesses& of_source = accesses[static_cast<size_t>(from.buffer)];
+    const Accesses& of_target = accesses[static_cast<size_t>(to.buffer)];
+    if (!same_place || source.last != now || target.first != now || of_source.reads != 1 ||
+        of_source.writes != 0 || of_target.reads != 0) {
+      return false;
+    }
+    switch (source.kind) {
+      case Kind::kArena: return true;
+      case Kind::kOutput: return false;
+      case Kind::kInput:
+        return donated(source) && target.kind == Kind::kOutput &&
+               (!options_.pair_donations || source.index == target.index);
+    }
+    return false;
+  }
+
+  void merge(int into, int from) {
+    PlanBuffer& kept = buffer(into);
+    const PlanBuffer& gone = buffer(from);
+    kept.last = gone.last;
+    if (kept.kind == Kind::kInput) {
+      plan_.output_alias[static_cast<size_t>(gone.index)] = kept.index;
+    } else if (gone.kind == Kind::kOutput) {
+      kept.kind = Kind::kOutput;
+      kept.index = gone.index;
+    }
+    buffer(from).bytes = 0;
+    buffer(from).last = -1;
+  }
+
+  // A result may also take the memory of a donated input that nothing reads any more when it is first written.
+  void take_over_inputs() {
+    if (options_.pair_donations) {
+      return;
+    }
+    std::map<int64_t, std::vector<int>> free;  // donated inputs by size, the first one last
+    std::vector<bool> taken(plan_.inputs.size(), false);
+    for (int input : plan_.output_alias) {
+      if (input >= 0) {
+        taken[static_cast<size_t>(input)] = true;
+      }
+    }
+    for (auto in = plan_.inputs.rbegin(); in != plan_.inputs.rend(); ++in) {
+      if (donated(buffer(*in)) && !taken[static_cast<size_t>(buffer(*in).index)]) {
+        free[buffer(*in).bytes].push_back(*in);
+      }
+    }
+    for (size_t o = 0; o < plan_.outputs.size(); ++o) {
+      const PlanBuffer& out = buffer(plan_.outputs[o]);
+      const auto of_size = free.find(out.bytes);
+      if (out.kind != Kind::kOutput || out.bytes == 0 || of_size == free.end()) {
+        continue;
+      }
+      std::vector<int>& inputs = of_size->second;
+      const auto unread = std::find_if(inputs.rbegin(), inputs.rend(),
+                                       [&](int in) { return buffer(in).last < out.first; });
+      if (unread != inputs.rend()) {
+        plan_.output_alias[o] = buffer(*unread).index;
+        inputs.erase(std::next(unread).base());
+      }
+    }
+  }
+
+  Plan& plan_;
+  const PlanOptions& options_;
+};
+
+}  // namespace
+
+void share_memory(Plan& plan, const PlanOptions& options) { Sharing(plan, options).run(); }
+
+}  // namespace mstrain
