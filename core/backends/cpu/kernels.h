@@ -28,7 +28,9 @@ void register_adamw();
 void register_rounding();
 void register_adamw_stored();
 void register_linalg();
-void register_decompositions();
+void register_eigh();
+void register_qr();
+void register_svd();
 void register_fft();
 void register_search();
 

@@ -28,7 +28,9 @@ void register_cpu_kernels() {
   cpu::register_rounding();
   cpu::register_adamw_stored();
   cpu::register_linalg();
-  cpu::register_decompositions();
+  cpu::register_eigh();
+  cpu::register_qr();
+  cpu::register_svd();
   cpu::register_fft();
   cpu::register_search();
 }
