@@ -42,19 +42,24 @@ struct HashOf {
 
 }  // namespace
 
+constinit const Attrs::Items Attrs::kNone;
+
 void Attrs::set(std::string_view name, Attr value) {
+  if (items_.use_count() != 1) {
+    items_ = std::make_shared<Items>(items());
+  }
   const auto at =
-      std::lower_bound(items_.begin(), items_.end(), name,
+      std::lower_bound(items_->begin(), items_->end(), name,
                        [](const auto& item, std::string_view key) { return item.first < key; });
-  if (at != items_.end() && at->first == name) {
+  if (at != items_->end() && at->first == name) {
     at->second = std::move(value);
   } else {
-    items_.emplace(at, std::string(name), std::move(value));
+    items_->emplace(at, std::string(name), std::move(value));
   }
 }
 
 const Attr* Attrs::find(std::string_view name) const {
-  for (const auto& [key, value] : items_) {
+  for (const auto& [key, value] : items()) {
     if (key == name) {
       return &value;
     }
@@ -86,14 +91,15 @@ Attrs Attrs::with(std::string_view name, Attr value) const {
 }
 
 bool operator==(const Attrs& a, const Attrs& b) {
-  return std::equal(
-      a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(),
-      [](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
+  return a.items_ == b.items_ || std::equal(a.items().begin(), a.items().end(), b.items().begin(),
+                                            b.items().end(), [](const auto& x, const auto& y) {
+                                              return x.first == y.first && same(x.second, y.second);
+                                            });
 }
 
 uint64_t Attrs::hash() const {
-  uint64_t hash = items_.size();
-  for (const auto& [name, value] : items_) {
+  uint64_t hash = items().size();
+  for (const auto& [name, value] : items()) {
     hash = hash_combine(hash, hash_bytes(name).lo);
     hash = hash_combine(hash, value.index());
     hash = hash_combine(hash, std::visit(HashOf{}, value));

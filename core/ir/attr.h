@@ -20,7 +20,7 @@ using GraphPtr =
 
 using Attr = std::variant<bool, int64_t, double, Dtype, Shape, std::string, GraphPtr>;
 
-// A few named values, kept sorted by name.
+// A few named values, kept sorted by name. Copies share them until one is changed: passes copy most nodes as they are.
 class Attrs {
  public:
   Attrs() = default;
@@ -45,7 +45,8 @@ class Attrs {
   // A copy with one value changed or added.
   Attrs with(std::string_view name, Attr value) const;
 
-  const std::vector<std::pair<std::string, Attr>>& items() const { return items_; }
+  using Items = std::vector<std::pair<std::string, Attr>>;
+  const Items& items() const { return items_ == nullptr ? kNone : *items_; }
   friend bool operator==(const Attrs& a, const Attrs& b);
   uint64_t hash() const;
 
@@ -53,7 +54,8 @@ class Attrs {
   template <class T>
   const T& get(std::string_view name) const;
 
-  std::vector<std::pair<std::string, Attr>> items_;
+  static const Items kNone;
+  std::shared_ptr<Items> items_;  // null: none
 };
 
 }  // namespace mstrain
