@@ -95,25 +95,30 @@ void plan_memory(Plan& plan) {
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const PlanBuffer* a, const PlanBuffer* b) { return a->bytes > b->bytes; });
-  std::vector<const PlanBuffer*> placed;  // by offset
+  // What has its place, by offset; all of it is walked for every buffer, so that it lies close together.
+  struct Placed {
+    int first, last;
+    int64_t begin, end;
+  };
+  std::vector<Placed> placed;
   for (PlanBuffer* buffer : order) {
+    const int64_t size = aligned(buffer->bytes);
     int64_t offset = 0;
-    for (const PlanBuffer* other : placed) {
-      if (other->last < buffer->first || other->first > buffer->last) {
+    for (const Placed& other : placed) {
+      if (other.last < buffer->first || other.first > buffer->last) {
         continue;
       }
-      if (other->offset >= offset + aligned(buffer->bytes)) {
+      if (other.begin >= offset + size) {
         break;
       }
-      offset = std::max(offset, other->offset + aligned(other->bytes));
+      offset = std::max(offset, other.end);
     }
     buffer->offset = offset;
-    plan.arena_bytes = std::max(plan.arena_bytes, offset + aligned(buffer->bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), buffer,
-                                   [](const PlanBuffer* a, const PlanBuffer* b) {
-                                     return a->offset < b->offset;
-                                   }),
-                  buffer);
+    plan.arena_bytes = std::max(plan.arena_bytes, offset + size);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), offset,
+                         [](int64_t at, const Placed& other) { return at < other.begin; }),
+        {buffer->first, buffer->last, offset, offset + size});
   }
   summarise(plan);
 }
