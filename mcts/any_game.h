@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.h"
@@ -15,6 +17,7 @@ namespace mstrain::mcts {
 class AnyGame {
  public:
   static constexpr int kPlayers = 8;  // at most; values of players that a game has not are 0
+  static constexpr bool kCompiledOnce = true;
 
   // What all states of a game have in common.
   struct Facts {
@@ -53,6 +56,8 @@ class AnyGame {
     virtual uint64_t hash() const { lacks("hash()"); }
     virtual void determinize(int /*player*/, Random& /*rng*/) { lacks("determinize()"); }
     virtual uint64_t information_key(int /*player*/) const { lacks("information_key()"); }
+    virtual std::string action_to_string(Action action) const { return std::to_string(action); }
+    virtual Action parse_action(std::string_view /*text*/) const { lacks("notation"); }
   };
 
   AnyGame() = default;
@@ -82,6 +87,8 @@ class AnyGame {
   uint64_t hash() const { return state_->hash(); }
   void determinize(int player, Random& rng) { state_->determinize(player, rng); }
   uint64_t information_key(int player) const { return state_->information_key(player); }
+  std::string action_to_string(Action action) const { return state_->action_to_string(action); }
+  Action parse_action(std::string_view text) const { return state_->parse_action(text); }
 
   const Facts& facts() const { return state_->facts(); }
   int players() const { return facts().players; }
@@ -170,6 +177,14 @@ class AnyStateOf final : public AnyGame::State {
       return State::information_key(player);
     }
   }
+  std::string action_to_string(Action action) const override { return action_text(state_, action); }
+  Action parse_action(std::string_view text) const override {
+    if constexpr (HasNotation<S>) {
+      return state_.parse_action(text);
+    } else {
+      return State::parse_action(text);
+    }
+  }
   const S& inside() const { return state_; }
 
  private:
@@ -198,6 +213,11 @@ class AnyStateOf final : public AnyGame::State {
 template <GameState S>
 AnyGame any_game(const S& state) {
   return AnyGame(std::make_unique<AnyStateOf<S>>(state));
+}
+// The S that any_game() was given.
+template <GameState S>
+const S& inside(const AnyGame& game) {
+  return static_cast<const AnyStateOf<S>&>(game.state()).inside();
 }
 
 }  // namespace mstrain::mcts

@@ -1,10 +1,19 @@
-// Searches of AnyGame by name, compiled in the library: what mcts_play and the C interface search with.
+// Searches of AnyGame, compiled in the library: by name, which is what mcts_play and the C interface search with, and by type.
 #pragma once
 
 #include "mcts/any_game.h"
 #include "mcts/registry.h"
 
 namespace mstrain::mcts {
+
+extern template class Search<AnyGame, UctPolicies>;
+extern template class Search<AnyGame, UctTunedPolicies>;
+extern template class Search<AnyGame, PuctPolicies>;
+extern template class Search<AnyGame, GumbelPolicies>;
+extern template class Search<AnyGame, RavePolicies>;
+extern template class Search<AnyGame, EpsilonGreedyPolicies>;
+extern template class Search<AnyGame, WuUctPolicies>;
+extern template class Search<AnyGame, WideningPolicies>;
 
 extern template struct PolicyBundle<AnyGame, UctPolicies>;
 extern template struct PolicyBundle<AnyGame, UctTunedPolicies>;

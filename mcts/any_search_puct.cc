@@ -1,4 +1,10 @@
 #include "mcts/any_search.h"
 
-template struct mstrain::mcts::PolicyBundle<mstrain::mcts::AnyGame, mstrain::mcts::PuctPolicies>;
-template struct mstrain::mcts::PolicyBundle<mstrain::mcts::AnyGame, mstrain::mcts::GumbelPolicies>;
+namespace mstrain::mcts {
+
+template class Search<AnyGame, PuctPolicies>;
+template struct PolicyBundle<AnyGame, PuctPolicies>;
+template class Search<AnyGame, GumbelPolicies>;
+template struct PolicyBundle<AnyGame, GumbelPolicies>;
+
+}  // namespace mstrain::mcts

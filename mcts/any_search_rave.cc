@@ -1,5 +1,10 @@
 #include "mcts/any_search.h"
 
-template struct mstrain::mcts::PolicyBundle<mstrain::mcts::AnyGame, mstrain::mcts::RavePolicies>;
-template struct mstrain::mcts::PolicyBundle<mstrain::mcts::AnyGame,
-                                            mstrain::mcts::EpsilonGreedyPolicies>;
+namespace mstrain::mcts {
+
+template class Search<AnyGame, RavePolicies>;
+template struct PolicyBundle<AnyGame, RavePolicies>;
+template class Search<AnyGame, EpsilonGreedyPolicies>;
+template struct PolicyBundle<AnyGame, EpsilonGreedyPolicies>;
+
+}  // namespace mstrain::mcts

@@ -1,5 +1,10 @@
 #include "mcts/any_search.h"
 
-template struct mstrain::mcts::PolicyBundle<mstrain::mcts::AnyGame, mstrain::mcts::UctPolicies>;
-template struct mstrain::mcts::PolicyBundle<mstrain::mcts::AnyGame,
-                                            mstrain::mcts::UctTunedPolicies>;
+namespace mstrain::mcts {
+
+template class Search<AnyGame, UctPolicies>;
+template struct PolicyBundle<AnyGame, UctPolicies>;
+template class Search<AnyGame, UctTunedPolicies>;
+template struct PolicyBundle<AnyGame, UctTunedPolicies>;
+
+}  // namespace mstrain::mcts

@@ -1,5 +1,10 @@
 #include "mcts/any_search.h"
 
-template struct mstrain::mcts::PolicyBundle<mstrain::mcts::AnyGame, mstrain::mcts::WuUctPolicies>;
-template struct mstrain::mcts::PolicyBundle<mstrain::mcts::AnyGame,
-                                            mstrain::mcts::WideningPolicies>;
+namespace mstrain::mcts {
+
+template class Search<AnyGame, WuUctPolicies>;
+template struct PolicyBundle<AnyGame, WuUctPolicies>;
+template class Search<AnyGame, WideningPolicies>;
+template struct PolicyBundle<AnyGame, WideningPolicies>;
+
+}  // namespace mstrain::mcts

@@ -60,15 +60,6 @@ concept TellsThreads = requires(const E& e) {
   { e.threads() } -> std::same_as<bool>;
 };
 template <class E>
-constexpr bool may_be_thread_safe() {
-  return TellsThreads<E> || is_thread_safe<E>();
-}
-template <class E>
-constexpr bool may_need_one_thread() {
-  return TellsThreads<E> || !is_thread_safe<E>();
-}
-
-template <class E>
 bool gives_priors(const E& evaluator) {
   if constexpr (requires {
                   { evaluator.priors() } -> std::same_as<bool>;

@@ -162,6 +162,11 @@ uint32_t max_actions_of(const S& state) {
     return state.max_actions();
   }
 }
+// A game behind virtual calls: its searches are compiled once, and so ask every evaluator behind a function.
+template <class S>
+concept CompiledOnce = requires {
+  requires S::kCompiledOnce;
+};
 template <class S>
 concept HasUndo = requires(S s, ActionOf<S> a) {
   s.undo(a);

@@ -6,46 +6,18 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "mcts/any_evaluator.h"
 #include "mcts/search/graph_search.h"
 #include "mcts/search/keyed_search.h"
 #include "mcts/search/search.h"
 #include "mcts/search/self_play.h"
 
 namespace mstrain::mcts {
-
-// Any evaluator behind a function. Serialised where it is not thread-safe.
-template <GameState S>
-class AnyEvaluator {
- public:
-  template <Evaluator<S> E>
-  explicit AnyEvaluator(E& evaluator)
-      : function_([&evaluator](EvalBatch<S>& batch) { evaluator.evaluate(batch); }),
-        priors_(gives_priors(evaluator)),
-        threads_(is_thread_safe(evaluator)) {}
-
-  bool priors() const { return priors_; }
-  bool threads() const { return threads_; }
-  void evaluate(EvalBatch<S>& batch) {
-    if (threads_) {
-      function_(batch);
-    } else {
-      const std::lock_guard lock(mutex_);
-      function_(batch);
-    }
-  }
-
- private:
-  std::function<void(EvalBatch<S>&)> function_;
-  bool priors_;
-  bool threads_;
-  std::mutex mutex_;
-};
 
 // A Search whose policies were chosen at run time; see search.h for what the members do.
 template <GameState S>

@@ -7,20 +7,11 @@
 
 namespace mstrain::mcts {
 
-// kPlain    one thread; a descent is backed up before the next begins
+// kPlain    one thread, in the whole tree or in a subtree that it has taken for itself while others work elsewhere; a descent is
+//           backed up before the next begins
 // kTracked  one thread; several descents are under way, so each marks its path (virtual loss)
 // kShared   several threads; marked paths, relaxed atomics, no locks
-// kOwned    one thread in a subtree that it has taken for itself, while others work elsewhere in the tree
-enum class Access { kPlain, kTracked, kShared, kOwned };
-
-// Nobody else changes the nodes of a path before the descent is backed up.
-constexpr bool is_alone(Access access) {
-  return access == Access::kPlain || access == Access::kOwned;
-}
-// For what belongs to the tree as a whole.
-constexpr Access of_tree(Access access) {
-  return access == Access::kOwned ? Access::kShared : access;
-}
+enum class Access { kPlain, kTracked, kShared };
 
 template <Access kAccess, class T>
 inline T read(const T* at) {

@@ -31,7 +31,7 @@ struct BlockHeader {
   uint16_t capacity;
   uint16_t
       ahead;  // 1 + the edge that the next descent takes, where it is already known; 0: to be chosen
-  uint16_t claim;  // kFree, kTaken or kOpen; see tree_claim.h
+  uint16_t claim;  // kFree, kTaken or kOpen
 };
 static_assert(sizeof(BlockHeader) == 12);
 
@@ -47,6 +47,11 @@ inline constexpr uint8_t kLiveFlag = 1;  // used while compacting
 inline constexpr uint8_t kMovedFlag =
     2;  // outgrown: the first word is the index of the larger block
 inline constexpr uint8_t kExactFlag = 4;  // an edge has numbers in Totals
+
+// What stands in BlockHeader::claim; see tree_claim.h.
+inline constexpr uint16_t kFree = 0;
+inline constexpr uint16_t kTaken = 1;
+inline constexpr uint16_t kOpen = 2;
 
 // A probability in 16 bits: 5 of exponent, 11 of mantissa; relative error 2^-12, smallest value 2^-31 (which stands for 0).
 inline uint16_t pack_prior(float p) {

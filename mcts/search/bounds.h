@@ -1,7 +1,8 @@
 // Proven values: each edge carries a lower and an upper bound of what its child is worth (Winands, Bjornsson, Saito,
 // "Monte-Carlo tree search solver", 2008; Cazenave and Saffidine, "Score bounded Monte-Carlo tree search", 2010).
 // With one player or two whose results sum to zero the bounds are those of the block's player; otherwise each player has a
-// pair, and interval arithmetic over the choices that the mover may still make (max^n) joins them.
+// pair, and interval arithmetic over the choices that the mover may still make (max^n) joins them. Bounds are read and written as if
+// threads shared the tree, which costs nothing.
 #pragma once
 
 #include <algorithm>
@@ -55,18 +56,16 @@ class SolverBounds {
 
   // The largest lower bound of the mover: edges that cannot beat it are not followed. Minus infinity where every value
   // is still possible for all.
-  template <Access kAccess>
   float floor(const Block& b, const BlockFormat& f, uint32_t open) const {
     const float* lows = low(b, f, pair_of(b.header().player));
     float best = least_;
     for (uint32_t i = 0; i < open; ++i) {
-      best = std::max(best, read<kAccess>(lows + i));
+      best = std::max(best, read<Access::kShared>(lows + i));
     }
     return best;
   }
 
   // What a block proves about its own state.
-  template <Access kAccess = Access::kPlain>
   Bounds bounds(const Block& b, const BlockFormat& f) const {
     const int player = b.header().player;
     const uint32_t count = b.header().count;
@@ -76,18 +75,18 @@ class SolverBounds {
     result.high.fill(least_);
     if (player >= 0) {
       for (uint32_t i = 0; i < count; ++i) {
-        result.low[own] = std::max(result.low[own], read<kAccess>(low(b, f, own) + i));
-        result.high[own] = std::max(result.high[own], read<kAccess>(high(b, f, own) + i));
+        result.low[own] = std::max(result.low[own], read<Access::kShared>(low(b, f, own) + i));
+        result.high[own] = std::max(result.high[own], read<Access::kShared>(high(b, f, own) + i));
       }
     }
     if (!simple() && player >= 0 && result.low[own] >= result.high[own]) {
       // Of several best choices the mover takes the first one that is proven for everybody.
       for (uint32_t i = 0; i < count; ++i) {
         Bounds edge;
-        bool proven = read<kAccess>(low(b, f, own) + i) >= result.low[own];
+        bool proven = read<Access::kShared>(low(b, f, own) + i) >= result.low[own];
         for (uint32_t pair = 0; pair < pairs(); ++pair) {
-          edge.low[pair] = read<kAccess>(low(b, f, pair) + i);
-          edge.high[pair] = read<kAccess>(high(b, f, pair) + i);
+          edge.low[pair] = read<Access::kShared>(low(b, f, pair) + i);
+          edge.high[pair] = read<Access::kShared>(high(b, f, pair) + i);
           proven = proven && edge.low[pair] >= edge.high[pair];
         }
         if (proven) {
@@ -101,9 +100,10 @@ class SolverBounds {
       }
       result.low[pair] = most_;
       for (uint32_t i = 0; i < count; ++i) {
-        if (player < 0 || read<kAccess>(high(b, f, own) + i) >= result.low[own]) {
-          result.low[pair] = std::min(result.low[pair], read<kAccess>(low(b, f, pair) + i));
-          result.high[pair] = std::max(result.high[pair], read<kAccess>(high(b, f, pair) + i));
+        if (player < 0 || read<Access::kShared>(high(b, f, own) + i) >= result.low[own]) {
+          result.low[pair] = std::min(result.low[pair], read<Access::kShared>(low(b, f, pair) + i));
+          result.high[pair] =
+              std::max(result.high[pair], read<Access::kShared>(high(b, f, pair) + i));
         }
       }
     }
@@ -112,7 +112,6 @@ class SolverBounds {
 
   // Tightens an edge of a block whose player is `player` by what is known of its child, whose player is `child_player`.
   // False where that says nothing new.
-  template <Access kAccess>
   bool tighten(const Block& b, const BlockFormat& f, uint32_t edge, const Bounds& child,
                int child_player) const {
     const bool turn =
@@ -123,12 +122,12 @@ class SolverBounds {
       const float new_high = turn ? -child.low[pair] : child.high[pair];
       float* at_low = low(b, f, pair) + edge;
       float* at_high = high(b, f, pair) + edge;
-      if (new_low > read<kAccess>(at_low)) {
-        write<kAccess>(at_low, new_low);
+      if (new_low > read<Access::kShared>(at_low)) {
+        write<Access::kShared>(at_low, new_low);
         changed = true;
       }
-      if (new_high < read<kAccess>(at_high)) {
-        write<kAccess>(at_high, new_high);
+      if (new_high < read<Access::kShared>(at_high)) {
+        write<Access::kShared>(at_high, new_high);
         changed = true;
       }
     }

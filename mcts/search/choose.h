@@ -37,6 +37,11 @@ concept ScoresPacks = requires(const Select& s, const Edge<FloatPack>& e,
 };
 
 template <class Select>
+concept WeighsPacks = requires(const Select& s) {
+  { s.weight(FloatPack{}) } -> std::same_as<FloatPack>;
+};
+
+template <class Select>
 constexpr bool wants_inverse_root() {
   if constexpr (requires { Select::kInverseRoot; }) {
     return Select::kInverseRoot;
@@ -72,7 +77,7 @@ template <class P, Access kAccess, class F, bool kBounded>
 [[gnu::always_inline]] inline Scan scan_edges(const Block& block, const BlockFormat& format,
                                               const typename P::Select& select,
                                               const typename P::Select::Node& node, uint32_t open,
-                                              const Bound* bound) {
+                                              const Bound& bound) {
   using Columns = ColumnsOf<P>;
   constexpr bool kTotals = P::Select::kOpening == Opening::kBestPrior;
   constexpr bool kPacked = !std::is_same_v<F, float>;
@@ -86,7 +91,8 @@ template <class P, Access kAccess, class F, bool kBounded>
     using Word = int32_t __attribute__((may_alias));
     I pack{};
     const auto* from = static_cast<const Word*>(column) + i;
-    if constexpr (kAccess == Access::kPlain || kAccess == Access::kTracked) {
+    // Loads of packs also see what lies behind the block, where another thread may be.
+    if constexpr (kAccess != Access::kShared && !(kPacked && kThreadSanitizer)) {
       load(from, pack);
     } else if constexpr (kPacked && kLoadsShared) {
       load_shared(from, pack);
@@ -158,11 +164,11 @@ template <class P, Access kAccess, class F, bool kBounded>
     }
     const F score = select.score(edge, node);
     if constexpr (kBounded) {
-      const F upper = floats(ints(block.bound_column(format, bound->column), i) & mask);
+      const F upper = floats(ints(block.bound_column(format, bound.column), i) & mask);
       if constexpr (kPacked) {
-        mask &= upper > bound->floor;
+        mask &= upper > bound.floor;
       } else {
-        mask = upper > bound->floor ? -1 : 0;
+        mask = upper > bound.floor ? -1 : 0;
       }
     }
     return floats(std::bit_cast<I>(score) | ~mask);
@@ -232,31 +238,16 @@ template <Access kAccess>
   return visits > 0 ? sum / visits : 0.0F;
 }
 
-// The same, in packs where the policy can; not inlined, and so compiled once for all games.
-template <class P, Access kAccess, bool kBounded>
-[[gnu::noinline]] Scan scan_edges_apart(const Block& block, const BlockFormat& format,
-                                        const typename P::Select& select,
-                                        const typename P::Select::Node& node, uint32_t open,
-                                        const Bound* bound) {
-  using F = std::conditional_t<ScoresPacks<typename P::Select>, FloatPack, float>;
-  return scan_edges<P, kAccess, F, kBounded>(block, format, select, node, open, bound);
-}
+// What the policy scores at once.
+template <class P>
+using PackOf = std::conditional_t<ScoresPacks<typename P::Select>, FloatPack, float>;
 
-// Without `bound` every edge is followed. kHot: inlined where there is none.
-template <class P, Access kAccess, bool kHot>
-[[gnu::always_inline]] inline Scan scan_block(const Block& block, const BlockFormat& format,
-                                              const typename P::Select& select,
-                                              const typename P::Select::Node& node, uint32_t open,
-                                              const Bound* bound) {
-  if (bound != nullptr) {
-    return scan_edges_apart<P, kAccess, true>(block, format, select, node, open, bound);
-  }
-  if constexpr (kHot) {
-    using F = std::conditional_t<ScoresPacks<typename P::Select>, FloatPack, float>;
-    return scan_edges<P, kAccess, F, false>(block, format, select, node, open, bound);
-  } else {
-    return scan_edges_apart<P, kAccess, false>(block, format, select, node, open, bound);
-  }
+// The same; not inlined, and so compiled once for all games. By value, or callers would keep in memory what they pass.
+template <class P, Access kAccess, bool kBounded>
+[[gnu::noinline]] Scan scan_edges_apart(Block block, const BlockFormat& format,
+                                        const typename P::Select& select,
+                                        typename P::Select::Node node, uint32_t open, Bound bound) {
+  return scan_edges<P, kAccess, PackOf<P>, kBounded>(block, format, select, node, open, bound);
 }
 
 }  // namespace mstrain::mcts

@@ -125,6 +125,12 @@ inline void load(const void* from, T& pack) {
   std::memcpy(&pack, from, sizeof(T));
 }
 
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
 // A load of words that other threads may write meanwhile. Each word is read whole (x86 does not tear aligned words of a vector
 // load), which C++ can only say one word at a time; so the instruction is named. The thread sanitizer gets the slow form.
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
@@ -181,6 +187,17 @@ inline float fast_log(float x) {
   const float low = kLog[0] + kLog[1] * m;
   const float middle = kLog[2] + kLog[3] * m;
   const float high = kLog[4] + kLog[5] * m + kLog[6] * m2;
+  return exponent * 0.69314718F + (low + m2 * (middle + m2 * high));
+}
+// The same bits for each lane.
+inline FloatPack fast_log(FloatPack x) {
+  const auto bits = std::bit_cast<IntPack>(x);  // of x > 0: no sign
+  const FloatPack exponent = __builtin_convertvector(bits >> 23, FloatPack) - 127.0F;
+  const auto m = std::bit_cast<FloatPack>((bits & 0x7fffff) | 0x3f800000);
+  const FloatPack m2 = m * m;
+  const FloatPack low = kLog[0] + kLog[1] * m;
+  const FloatPack middle = kLog[2] + kLog[3] * m;
+  const FloatPack high = kLog[4] + kLog[5] * m + kLog[6] * m2;
   return exponent * 0.69314718F + (low + m2 * (middle + m2 * high));
 }
 

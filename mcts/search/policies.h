@@ -7,6 +7,7 @@
 //   explicit Select(const SearchConfig&)
 //   Node node(float visits) const            what depends on the node alone
 //   F score(const Edge<F>& e, const Node& n) const        as a template over F (float or several at once), or for float
+//   F weight(F visits) const                 optional, as a template like score(): the one number that Node consists of
 //   float unvisited(float prior, float node_value, float visited_share, const Node& n) const
 //                                            score of the best unvisited edge: Opening::kBestPrior, and optional for kFirst
 //   bool opens_first() const                 with unvisited() of kFirst: true where it is infinite
@@ -85,7 +86,11 @@ struct Ucb1 {
   };
   explicit Ucb1(const SearchConfig& config)
       : c(static_cast<float>(config.uct_c)), first_play(config, FirstPlay::kInfinite) {}
-  Node node(float visits) const { return {c * square_root(larger(fast_log(visits), 0.0F))}; }
+  template <class F>
+  F weight(F visits) const {
+    return c * square_root(larger(fast_log(visits), F{}));
+  }
+  Node node(float visits) const { return {weight(visits)}; }
   template <class F>
   F score(const Edge<F>& e, const Node& n) const {
     return e.mean + n.exploration * e.inverse_root;
@@ -108,7 +113,11 @@ struct Ucb1Tuned {
   };
   explicit Ucb1Tuned(const SearchConfig& config)
       : c(static_cast<float>(config.uct_c)), first_play(config, FirstPlay::kInfinite) {}
-  Node node(float visits) const { return {larger(fast_log(visits), 0.0F)}; }
+  template <class F>
+  F weight(F visits) const {
+    return larger(fast_log(visits), F{});
+  }
+  Node node(float visits) const { return {weight(visits)}; }
   template <class F>
   F score(const Edge<F>& e, const Node& n) const {
     const F rate = n.log_visits / e.visits;
@@ -135,9 +144,11 @@ struct Puct {
       : c(static_cast<float>(config.puct_c)),
         base(static_cast<float>(config.puct_base)),
         first_play(config, FirstPlay::kReduced) {}
-  Node node(float visits) const {
-    return {(fast_log((1 + visits + base) / base) + c) * square_root(visits)};
+  template <class F>
+  F weight(F visits) const {
+    return (fast_log((1.0F + visits + base) / base) + c) * square_root(visits);
   }
+  Node node(float visits) const { return {weight(visits)}; }
   template <class F>
   F score(const Edge<F>& e, const Node& n) const {
     return e.mean + n.exploration * e.prior / (e.visits + 1.0F);

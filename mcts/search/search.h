@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "core/base/thread_pool.h"
-#include "mcts/eval_batch.h"
+#include "mcts/any_evaluator.h"
 #include "mcts/search/pacer.h"
 #include "mcts/search/tree.h"
 
@@ -98,6 +98,7 @@ class Search {
   }
   template <Evaluator<S> E>
   Result run(E& evaluator, const Budget& budget);
+  Result run(AnyEvaluator<S>& evaluator, const Budget& budget);
 
   // The same run in steps: up to `max_leaves` different leaves of the tree, under virtual loss, and none where the run is over.
   // Follow with scatter() of the same batch. The first call for a root (of set_root() or advance()) begins its run; `budget`
@@ -116,15 +117,12 @@ class Search {
  private:
   static bool is_eager(bool priors) { return (ColumnsOf<P>::kPrior && priors) || P::kGumbel; }
 
+  using Any = AnyEvaluator<S>;
+
   template <class E>
-  void evaluate(E& evaluator, std::span<EvalItem<S>> items, SearchCounters& counters) {
+  static void evaluate(E& evaluator, std::span<EvalItem<S>> items, SearchCounters& counters) {
     EvalBatch<S> batch{items};
-    if (pool_ != nullptr && !is_thread_safe(evaluator)) {
-      const std::lock_guard lock(evaluator_mutex_);
-      evaluator.evaluate(batch);
-    } else {
-      evaluator.evaluate(batch);
-    }
+    evaluator.evaluate(batch);
     counters.evaluations += items.size();
     ++counters.batches;
   }
@@ -136,22 +134,17 @@ class Search {
     return *descents_[i];
   }
 
+  template <class Spend>
+  Result run_by(const Budget& budget, const Spend& spend);
   template <class E>
   void run_serial(Tree<S, P>& tree, Descent& d, E& evaluator, Pacer& pacer);
-  template <class E>
-  void run_root(E& evaluator, const Budget& budget, Pacer& pacer);
-  template <class E>
-  void run_leaf(E& evaluator, Pacer& pacer);
-  template <class E>
-  void run_tree(E& evaluator, Pacer& pacer);
-  template <class E>
-  void run_tree_in_batches(E& evaluator, Pacer& pacer);
-  template <class E>
-  void simulate_root(E& evaluator, Pacer& pacer, bool& stopped);
-  template <class E>
-  void run_deterministic(E& evaluator, Pacer& pacer);
-  template <class E>
-  void evaluate_parallel(E& evaluator, std::span<EvalItem<S>> items);
+  void run_root(Any& evaluator, const Budget& budget, Pacer& pacer);
+  void run_leaf(Any& evaluator, Pacer& pacer);
+  void run_tree(Any& evaluator, Pacer& pacer);
+  void run_tree_in_batches(Any& evaluator, Pacer& pacer);
+  void simulate_root(Any& evaluator, Pacer& pacer, bool& stopped);
+  void run_deterministic(Any& evaluator, Pacer& pacer);
+  void evaluate_parallel(Any& evaluator, std::span<EvalItem<S>> items);
   void begin_run(const Budget& budget);
   void gather_round(int64_t most, bool eager);
   template <Access kAccess>
@@ -167,7 +160,6 @@ class Search {
   SearchConfig config_;
   std::vector<std::unique_ptr<Tree<S, P>>> trees_;
   std::unique_ptr<ThreadPool> pool_;
-  std::mutex evaluator_mutex_;
   std::vector<std::unique_ptr<Descent>> descents_;
   std::vector<EvalItem<S>> items_;
   size_t gathered_ = 0;

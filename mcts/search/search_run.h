@@ -40,31 +40,14 @@ void Search<S, P>::begin_run(const Budget& budget) {
 }
 
 template <GameState S, class P>
-template <Evaluator<S> E>
-typename Search<S, P>::Result Search<S, P>::run(E& evaluator, const Budget& budget) {
+template <class Spend>
+typename Search<S, P>::Result Search<S, P>::run_by(const Budget& budget, const Spend& spend) {
   check(gathered_ == 0, "search: run() between gather() and scatter()");
   Pacer pacer(budget, config_.solve);
   pacer_.reset();
   begin_run(budget);
   try {
-    switch (config_.parallelism) {
-      case Parallelism::kSerial: run_serial(*trees_[0], descent(0), evaluator, pacer); break;
-      case Parallelism::kRoot: run_root(evaluator, budget, pacer); break;
-      case Parallelism::kLeaf: run_leaf(evaluator, pacer); break;
-      case Parallelism::kTree:
-        if constexpr (may_be_thread_safe<E>()) {
-          if (is_thread_safe(evaluator)) {
-            run_tree(evaluator, pacer);
-            break;
-          }
-        }
-        if constexpr (may_need_one_thread<E>()) {
-          run_tree_in_batches(evaluator, pacer);
-        }
-        break;
-      case Parallelism::kDeterministic: run_deterministic(evaluator, pacer); break;
-      case Parallelism::kBatched: break;  // the constructor refuses it
-    }
+    spend(pacer);
   } catch (...) {
     reset_after_error();
     throw;
@@ -72,6 +55,40 @@ typename Search<S, P>::Result Search<S, P>::run(E& evaluator, const Budget& budg
   extra_.seconds = pacer.seconds();
   stop_ = pacer.stop();
   return result();
+}
+
+// One thread asks its evaluator without a detour; elsewhere a call more does not count.
+template <GameState S, class P>
+template <Evaluator<S> E>
+typename Search<S, P>::Result Search<S, P>::run(E& evaluator, const Budget& budget) {
+  if constexpr (!CompiledOnce<S>) {
+    if (config_.parallelism == Parallelism::kSerial) {
+      return run_by(budget,
+                    [&](Pacer& pacer) { run_serial(*trees_[0], descent(0), evaluator, pacer); });
+    }
+  }
+  Any any(evaluator);
+  return run(any, budget);
+}
+
+template <GameState S, class P>
+typename Search<S, P>::Result Search<S, P>::run(AnyEvaluator<S>& evaluator, const Budget& budget) {
+  return run_by(budget, [&](Pacer& pacer) {
+    switch (config_.parallelism) {
+      case Parallelism::kSerial: run_serial(*trees_[0], descent(0), evaluator, pacer); break;
+      case Parallelism::kRoot: run_root(evaluator, budget, pacer); break;
+      case Parallelism::kLeaf: run_leaf(evaluator, pacer); break;
+      case Parallelism::kTree:
+        if (evaluator.threads()) {
+          run_tree(evaluator, pacer);
+        } else {
+          run_tree_in_batches(evaluator, pacer);
+        }
+        break;
+      case Parallelism::kDeterministic: run_deterministic(evaluator, pacer); break;
+      case Parallelism::kBatched: break;  // the constructor refuses it
+    }
+  });
 }
 
 template <GameState S, class P>
@@ -100,8 +117,7 @@ void Search<S, P>::run_serial(Tree<S, P>& tree, Descent& d, E& evaluator, Pacer&
 }
 
 template <GameState S, class P>
-template <class E>
-void Search<S, P>::run_root(E& evaluator, const Budget& budget, Pacer& pacer) {
+void Search<S, P>::run_root(Any& evaluator, const Budget& budget, Pacer& pacer) {
   const auto count = static_cast<int64_t>(trees_.size());
   descent(trees_.size() - 1);
   std::vector<Pacer> pacers;
@@ -132,15 +148,14 @@ void Search<S, P>::run_root(E& evaluator, const Budget& budget, Pacer& pacer) {
 
 // One descent at a time; its leaf is evaluated several times at once, each result counts as a visit.
 template <GameState S, class P>
-template <class E>
-void Search<S, P>::run_leaf(E& evaluator, Pacer& pacer) {
+void Search<S, P>::run_leaf(Any& evaluator, Pacer& pacer) {
   Tree<S, P>& tree = *trees_[0];
   Descent& d = descent(0);
   std::vector<ReturnsOf<S>> values;
   bool more = !root_is_done(tree, pacer);
   while (more) {
     const Outcome outcome =
-        tree.template descend<Access::kPlain>(d, simulation_++, is_eager(gives_priors(evaluator)));
+        tree.template descend<Access::kPlain>(d, simulation_++, is_eager(evaluator.priors()));
     const auto copies = static_cast<size_t>(std::min(config_.leaf_evaluations, pacer.left()));
     values.assign(1, d.item.values);
     if (outcome == Outcome::kLeaf) {
@@ -166,10 +181,9 @@ void Search<S, P>::run_leaf(E& evaluator, Pacer& pacer) {
 }
 
 template <GameState S, class P>
-template <class E>
-void Search<S, P>::evaluate_parallel(E& evaluator, std::span<EvalItem<S>> items) {
+void Search<S, P>::evaluate_parallel(Any& evaluator, std::span<EvalItem<S>> items) {
   const auto count = static_cast<int64_t>(items.size());
-  if (pool_ != nullptr && count > 1 && is_thread_safe(evaluator)) {
+  if (pool_ != nullptr && count > 1 && evaluator.threads()) {
     pool_->parallel_for(count, (count + config_.threads - 1) / config_.threads,
                         [&](int64_t begin, int64_t end) {
                           EvalBatch<S> batch{items.subspan(begin, end - begin)};

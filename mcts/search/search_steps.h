@@ -7,11 +7,10 @@
 namespace mstrain::mcts {
 
 template <GameState S, class P>
-template <class E>
-void Search<S, P>::run_deterministic(E& evaluator, Pacer& pacer) {
+void Search<S, P>::run_deterministic(Any& evaluator, Pacer& pacer) {
   bool more = !root_is_done(*trees_[0], pacer);
   while (more) {
-    gather_round(std::min(config_.batch, pacer.left()), is_eager(gives_priors(evaluator)));
+    gather_round(std::min(config_.batch, pacer.left()), is_eager(evaluator.priors()));
     evaluate_parallel(evaluator, items_);
     scatter_round(items_);
     more = goes_on_after_round(pacer);

@@ -7,13 +7,12 @@ namespace mstrain::mcts {
 
 // The root gets its block before several threads start: who met it half made would only evaluate the root once more.
 template <GameState S, class P>
-template <class E>
-void Search<S, P>::simulate_root(E& evaluator, Pacer& pacer, bool& stopped) {
+void Search<S, P>::simulate_root(Any& evaluator, Pacer& pacer, bool& stopped) {
   Tree<S, P>& tree = *trees_[0];
   Descent& d = descent(0);
   while (!stopped && tree.root_block() <= kPending && !tree.full()) {
-    if (tree.template descend<Access::kPlain>(
-            d, simulation_++, is_eager(gives_priors(evaluator))) == Outcome::kLeaf) {
+    if (tree.template descend<Access::kPlain>(d, simulation_++, is_eager(evaluator.priors())) ==
+        Outcome::kLeaf) {
       evaluate(evaluator, {&d.item, 1}, d.counters);
     }
     tree.template finish<Access::kPlain>(d);
@@ -24,10 +23,9 @@ void Search<S, P>::simulate_root(E& evaluator, Pacer& pacer, bool& stopped) {
 // All threads descend in one tree and gather leaves, which are evaluated at once; then each finishes its own. The descents of a
 // thread share what it has taken from the arena.
 template <GameState S, class P>
-template <class E>
-void Search<S, P>::run_tree_in_batches(E& evaluator, Pacer& pacer) {
+void Search<S, P>::run_tree_in_batches(Any& evaluator, Pacer& pacer) {
   Tree<S, P>& tree = *trees_[0];
-  const bool eager = is_eager(gives_priors(evaluator));
+  const bool eager = is_eager(evaluator.priors());
   bool stopped = root_is_done(tree, pacer);
   simulate_root(evaluator, pacer, stopped);
   struct Share {
@@ -125,12 +123,11 @@ void Search<S, P>::run_tree_in_batches(E& evaluator, Pacer& pacer) {
 // and the tree has grown some, the threads work by subtrees (tree_claim.h): what a path costs in atomics would otherwise cost
 // more than the second thread brings.
 template <GameState S, class P>
-template <class E>
-void Search<S, P>::run_tree(E& evaluator, Pacer& pacer) {
+void Search<S, P>::run_tree(Any& evaluator, Pacer& pacer) {
   Tree<S, P>& tree = *trees_[0];
   descent(2 * static_cast<size_t>(config_.threads) - 1);
   std::mutex mutex;
-  const bool eager = is_eager(gives_priors(evaluator));
+  const bool eager = is_eager(evaluator.priors());
   bool stopped = root_is_done(tree, pacer);
   constexpr uint32_t kClaimFrom = 2048;  // visits of the root
   constexpr int64_t kShort = 2;          // simulations of the pacer's share

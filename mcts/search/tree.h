@@ -22,23 +22,17 @@
 #include "core/base/error.h"
 #include "mcts/chance.h"
 #include "mcts/eval_batch.h"
-#include "mcts/search/access.h"
-#include "mcts/search/arena.h"
-#include "mcts/search/block.h"
 #include "mcts/search/bounds.h"
 #include "mcts/search/choose.h"
-#include "mcts/search/compact.h"
 #include "mcts/search/descent.h"
 #include "mcts/search/gumbel_policy.h"
 #include "mcts/search/policies.h"
-#include "mcts/search/totals.h"
+#include "mcts/search/tree_blocks.h"
 
 namespace mstrain::mcts {
 
-enum class Outcome { kLeaf, kTerminal, kCollision, kSubtree };
-
 template <GameState S, class P>
-class Tree {
+class Tree : public TreeBlocks {
  public:
   using A = ActionOf<S>;
   using Values = ReturnsOf<S>;
@@ -77,14 +71,14 @@ class Tree {
 
   // Trees with different numbers draw different random numbers.
   Tree(const SearchConfig& config, uint64_t number)
-      : config_(config),
+      : TreeBlocks(config, kGrows),
+        config_(config),
         select_(config),
         expand_(config),
         backup_(config),
         random_(config.seed, number),
         virtual_loss_(static_cast<float>(config.virtual_loss)),
-        discount_(static_cast<float>(config.discount)),
-        arena_(static_cast<size_t>(config.memory_limit), config.huge_pages) {
+        discount_(static_cast<float>(config.discount)) {
     check(!(config.solve && config.discount != 1), "search.solve: proven values need discount 1");
     check(!(config.solve && P::kGumbel), "search.solve: Gumbel selection takes no proven values");
     check(config.first_play == FirstPlay::kDefault || values_first_play<P>(),
@@ -118,7 +112,7 @@ class Tree {
     root_.emplace(root);
     ++generation_;
     clear();
-    root_visits_ = 0;
+    counts_.root_visits = 0;
     full_ = stuck_ = false;
     gumbel_.clear();
   }
@@ -130,7 +124,6 @@ class Tree {
     return kGrows && (!kSamples || samples_actions(root) || (HasSampleChance<S> && !HasChance<S>));
   }
   const S& root() const { return *root_; }
-  uint64_t root_visits() const { return read<Access::kShared>(&root_visits_); }
 
   // Makes the child by `action` the root and keeps what was found below it. The action must be legal where the root
   // was expanded with all its actions; Error otherwise.
@@ -166,7 +159,7 @@ class Tree {
     ++generation_;
     full_ = stuck_ = false;
     gumbel_.clear();
-    root_visits_ = visits;
+    counts_.root_visits = visits;
     if (child > kPending) {
       keep(child, 0);
     } else {
@@ -176,6 +169,7 @@ class Tree {
 
   // Called before the simulations of a run: draws root noise, plans sequential halving for `simulations`.
   void begin_run(uint64_t run, int64_t simulations) {
+    by_subtrees_ = false;
     run_ = random_.split(~run);
     planned_ = simulations;
     if (root_child_ > kPending) {
@@ -195,11 +189,6 @@ class Tree {
     finish<kAccess>(d, {&d.item.values, 1});
   }
 
-  // Writes what a thread gathered in a shared tree.
-  void settle(Descent& d);
-  // The same, and gives back what is left of the thread's memory: its last words about this tree.
-  void retire(Descent& d);
-
   // True where threads may work by subtrees (tree_claim.h) in this tree. Not below chance: a batch there would weigh one
   // outcome more, the more it was drawn before.
   bool claims() const { return kGathers && !config_.solve && !meets_chance(*root_); }
@@ -208,49 +197,15 @@ class Tree {
   template <class Evaluate>
   uint32_t simulate(Descent& d, Descent& inner, uint64_t simulation, uint32_t most,
                     const Evaluate& evaluate);
-  // The number of threads decides how many nodes are open. Every thread may pass the root from now on.
-  void open_root(int64_t threads);
 
   // Takes back the marks of a descent that will not be finished.
   template <Access kAccess>
   void abandon(Descent& d);
 
-  // A block did not fit; leaves are evaluated without being expanded until prune().
-  bool full() const { return read<Access::kShared>(&full_); }
-  // Frees about half of the memory by dropping the least visited nodes.
-  void prune() {
-    if (root_child_ > kPending) {
-      keep(root_child_, pruning_threshold(arena_, format_, root_child_));
-    }
-    full_ = stuck_ = arena_.used_bytes() > arena_.limit_bytes() / 4 * 3;
-  }
-  // True where pruning would help; false again once it was tried in vain or given up.
-  bool wants_room() const { return full() && !stuck_; }
-  void stop_growing() { stuck_ = true; }
-
-  // Of the blocks (never more than memory_limit), and of the exact numbers of edges that are visited often.
-  size_t used_bytes() const { return arena_.used_bytes(); }
-  size_t total_bytes() const { return totals_.bytes(); }
-  uint64_t count_nodes() const { return 1 + uint64_t{edges_}; }
   bool root_solved() const {
     const uint32_t root = read_child<Access::kShared>(&root_child_);
     return config_.solve && root > kPending &&
-           solver_.solved(solver_.template bounds<Access::kShared>(at(root), format_), mover());
-  }
-  // The most visited root edge; also while others search.
-  uint32_t leader() const {
-    const uint32_t root = read_child<Access::kShared>(&root_child_);
-    uint32_t best = 0;
-    if (root > kPending) {
-      const Block block = at(root);
-      for (uint32_t i = 1; i < block.header().count; ++i) {
-        if (read<Access::kShared>(block.visits() + i) >
-            read<Access::kShared>(block.visits() + best)) {
-          best = i;
-        }
-      }
-    }
-    return best;
+           solver_.solved(solver_.bounds(at(root), format_), mover());
   }
   std::optional<size_t> gumbel_edge() const {
     if (!gumbel_.planned() || root_child_ <= kPending) {
@@ -259,20 +214,10 @@ class Tree {
     return gumbel_.final_edge(at(root_child_), format_);
   }
 
-  // Of an edge: visits, and the sum of their values for the player of its block. While nobody searches.
-  uint64_t visits_of(uint32_t block, uint32_t edge) const {
-    return static_cast<uint64_t>(number_of(block, kVisitColumn, edge, at(block).visits()[edge]));
-  }
-  double sum_of(uint32_t block, uint32_t edge) const {
-    return number_of(block, kSumColumn, edge, at(block).sums()[edge]);
-  }
   std::vector<RootEdge<A>> root_edges() const;
   std::vector<A> principal_variation() const;
   double root_value() const;
   const SearchConfig& config() const { return config_; }
-  const Arena& arena() const { return arena_; }
-  const BlockFormat& format() const { return format_; }
-  uint32_t root_block() const { return root_child_; }
   A action(const Block& block, uint32_t edge) const {
     const uint32_t bytes = kCountsActions ? format_.action_bytes : kActionBytes;
     const std::byte* from = block.actions(format_) + size_t{bytes} * edge;
@@ -318,27 +263,12 @@ class Tree {
     }
   }
 
-  Block at(uint32_t index) const { return Block(arena_.at(present(index))); }
-  // Where the block of that index stands now.
-  uint32_t present(uint32_t index) const {
+  Block at(uint32_t index) const {
     if constexpr (kGrows) {
-      while ((Block(arena_.at(index)).header().flags & kMovedFlag) != 0) {
-        index = load_word(index);
-      }
+      return block_at(index);
+    } else {
+      return Block(arena_.at(index));
     }
-    return index;
-  }
-  uint32_t load_word(uint32_t index) const {
-    uint32_t word = 0;
-    std::memcpy(&word, arena_.at(index), sizeof word);
-    return word;
-  }
-  uint32_t* slot(const Descent& d) {
-    if (d.path.empty()) {
-      return &root_child_;
-    }
-    const Step& last = d.path[d.path.size() - 1];
-    return at(last.block).children() + last.edge;
   }
 
   void store_action(const Block& block, uint32_t edge, A action) {
@@ -360,76 +290,29 @@ class Tree {
     std::memcpy(to, &action, sizeof action);
   }
 
-  void clear() {
-    arena_.reset();
-    totals_.clear();
-    root_child_ = kNoBlock;
-    edges_ = 0;
-  }
-  // What hangs below block `root`, but for blocks of fewer visits, becomes the tree.
-  void keep(uint32_t root, uint32_t min_visits) {
-    std::vector<std::pair<uint32_t, uint32_t>> moved;
-    root_child_ = compact(arena_, format_, root, min_visits, moved);
-    totals_.move_blocks(moved);
-    edges_ = static_cast<uint32_t>(count_edges(arena_, root_child_));
-  }
-  template <class T>
-  double number_of(uint32_t block, uint32_t column, uint32_t edge, T shown) const {
-    return totals_.find(Totals::key(present(block), column, edge), shown);
-  }
-  // The numbers of an edge are changed by these three alone. `many` may be negative where marks are taken back. Returns the
-  // visits that the column shows afterwards.
-  template <Access kAccess>
-  uint32_t add_visits(uint32_t index, const Block& block, uint32_t edge, int32_t many);
-  template <Access kAccess>
-  uint32_t count_exactly(uint32_t index, const Block& block, uint32_t edge, int32_t many);
-  // sum = change(sum, visits), with `visits` as the column shows them.
-  template <Access kAccess, class Change>
-  void change_sum(uint32_t index, const Block& block, uint32_t column, uint32_t edge,
-                  uint32_t visits, const Change& change);
-  template <Access kAccess>
-  void note_exact(const Block& block);
-  template <Access kAccess, class Change>
-  bool change_where_exact(const Block& block, uint32_t column, uint32_t edge, uint32_t visits,
-                          const Change& change);
-  template <Access kAccess, class Change>
-  void change_exactly(uint32_t index, const Block& block, uint32_t column, uint32_t edge,
-                      uint32_t visits, const Change& change);
-
   void enter(Descent& d, uint64_t simulation, uint64_t* origin);
   void enter_root(Descent& d, uint64_t simulation);
   template <Access kAccess>
   Outcome go_down(Descent& d, uint32_t* slot, uint64_t visits, bool eager);
   template <Access kAccess>
   uint32_t expand(Descent& d, uint32_t* slot, int player);
-  // The place of a block of so many words, 0 where memory is full.
-  template <Access kAccess>
-  uint32_t allocate(Descent& d, uint32_t words);
-  template <Access kAccess>
-  uint32_t build(Descent& d, int player, std::span<const A> actions, uint32_t capacity);
+  uint32_t build(Descent& d, int player, std::span<const A> actions, uint32_t capacity,
+                 bool shared);
   void store_priors(Descent& d, const Block& block);
   template <Access kAccess>
   uint32_t choose(Descent& d, uint32_t* slot, uint32_t& index, uint64_t visits);
   template <Access kAccess, bool kHot>
-  uint32_t pick(const Block& block, float visits, uint32_t limit);
-  template <Access kAccess>
-  void choose_ahead(const Descent& d);
-  Outcome claim(uint32_t index);
+  uint32_t pick(Block block, typename P::Select::Node node, uint32_t limit);
+  void choose_ahead(Descent& d);
   uint32_t choose_chance(Descent& d, uint32_t* slot, uint32_t& index);
   uint32_t find(const Block& block, A action) const;
   uint32_t append(Descent& d, uint32_t* slot, uint32_t& index, A action);
   template <Access kAccess>
   Care mark(uint32_t index, const Block& block, uint32_t edge, uint32_t visits);
   template <Access kAccess>
-  void add_results(uint32_t index, uint32_t edge, int32_t many, double sum);
-  void gather(Descent& d, const Step& step, float value);
-  template <Access kAccess>
   Values back_up(Descent& d, Values value);
-  void mark_path(Descent& d, uint32_t many);
-  void unmark(Descent& d, size_t from, size_t to);
   void back_up_open(Descent& d, Sums total, uint32_t many);
   void check_values(const Descent& d, const Values& values) const;
-  template <Access kAccess>
   void back_up_bounds(Descent& d, const Values& exact);
   void start_amaf(Descent& d);
   template <Access kAccess>
@@ -447,26 +330,16 @@ class Tree {
   Random run_{0};
   float virtual_loss_;
   float discount_;
-  BlockFormat format_;
-  Arena arena_;
-  Totals totals_;
   std::optional<S> root_;
   uint64_t generation_ = 0;
-  uint32_t root_child_ = kNoBlock;
   int64_t planned_ = 0;
-  uint32_t open_share_ = 64;  // a node with this part of all visits is opened to all threads
   Solver solver_;
   bool pays_ = false;
   bool samples_ = false;
   bool undoes_ = false;
-  bool full_ = false;
-  bool stuck_ = false;
   uint64_t noised_ = 0;  // generation whose root has its noise
   GumbelRoot gumbel_;
   GumbelScale gumbel_scale_;
-  // Written by every thread: away from what all of them read.
-  alignas(64) uint64_t root_visits_ = 0;
-  uint32_t edges_ = 0;
 };
 
 }  // namespace mstrain::mcts

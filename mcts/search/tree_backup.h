@@ -1,112 +1,16 @@
 // The way up: marks of visits under way, values, proven bounds. Included by tree.h.
 #pragma once
 
+#include <cstring>
+
 #include "mcts/search/tree.h"
 
 namespace mstrain::mcts {
 
 template <GameState S, class P>
 template <Access kAccess>
-[[gnu::always_inline]] inline uint32_t Tree<S, P>::add_visits(uint32_t index, const Block& block,
-                                                              uint32_t edge, int32_t many) {
-  uint32_t* shown = block.visits() + edge;
-  const uint32_t before = read<kAccess>(shown);
-  if (before >= kCountFrom) [[unlikely]] {
-    return count_exactly<kAccess>(index, block, edge, many);
-  }
-  add<kAccess>(shown, static_cast<uint32_t>(many));
-  return before + static_cast<uint32_t>(many);
-}
-
-template <GameState S, class P>
-template <Access kAccess>
-[[gnu::noinline]] uint32_t Tree<S, P>::count_exactly(uint32_t index, const Block& block,
-                                                     uint32_t edge, int32_t many) {
-  constexpr bool kShared = of_tree(kAccess) == Access::kShared;
-  uint32_t* shown = block.visits() + edge;
-  note_exact<kAccess>(block);
-  totals_.update<kShared>(Totals::key(present(index), kVisitColumn, edge), shown, 1,
-                          [&](double n) { return n + many; });
-  return read<kAccess>(shown);
-}
-
-template <GameState S, class P>
-template <Access kAccess>
-void Tree<S, P>::note_exact(const Block& block) {
-  uint8_t* flags = &block.header().flags;
-  if ((read<of_tree(kAccess)>(flags) & kExactFlag) == 0) {
-    if constexpr (of_tree(kAccess) == Access::kShared) {
-      __atomic_fetch_or(flags, kExactFlag, __ATOMIC_RELAXED);
-    } else {
-      *flags |= kExactFlag;
-    }
-  }
-}
-
-template <GameState S, class P>
-template <Access kAccess, class Change>
-[[gnu::always_inline]] inline void Tree<S, P>::change_sum(uint32_t index, const Block& block,
-                                                          uint32_t column, uint32_t edge,
-                                                          uint32_t visits, const Change& change) {
-  if (visits < kExactFrom) [[likely]] {
-    update<kAccess>(block.column(column) + edge,
-                    [&](float sum) { return change(sum, static_cast<float>(visits)); });
-  } else if (!change_where_exact<kAccess>(block, column, edge, visits, change)) {
-    change_exactly<kAccess>(index, block, column, edge, visits, change);
-  }
-}
-
-// Where the column itself can show the new sum, as it does for wins and losses up to 2^24, and no edge of the block has left for
-// Totals: true. Others may send the edge there meanwhile, which then finds this change as late.
-template <GameState S, class P>
-template <Access kAccess, class Change>
-[[gnu::always_inline]] inline bool Tree<S, P>::change_where_exact(const Block& block,
-                                                                  uint32_t column, uint32_t edge,
-                                                                  uint32_t visits,
-                                                                  const Change& change) {
-  if (visits >= kCountFrom || (read<of_tree(kAccess)>(&block.header().flags) & kExactFlag) != 0) {
-    return false;
-  }
-  float* shown = block.column(column) + edge;
-  float before = read<kAccess>(shown);
-  for (;;) {
-    const double next = change(static_cast<double>(before), static_cast<double>(visits));
-    const auto after = static_cast<float>(next);
-    if (static_cast<double>(after) != next) {
-      return false;
-    }
-    if constexpr (kAccess == Access::kShared) {
-      if (!__atomic_compare_exchange(shown, &before, &after, true, __ATOMIC_RELAXED,
-                                     __ATOMIC_RELAXED)) {
-        continue;
-      }
-    } else {
-      *shown = after;
-    }
-    return true;
-  }
-}
-
-template <GameState S, class P>
-template <Access kAccess, class Change>
-[[gnu::noinline]] void Tree<S, P>::change_exactly(uint32_t index, const Block& block,
-                                                  uint32_t column, uint32_t edge, uint32_t visits,
-                                                  const Change& change) {
-  constexpr bool kShared = of_tree(kAccess) == Access::kShared;
-  note_exact<kAccess>(block);
-  const uint32_t place = present(index);
-  // A count that its column cannot show leaves the mean as it is.
-  const double exact = visits < kCountFrom
-                           ? visits
-                           : totals_.find<kShared>(Totals::key(place, kVisitColumn, edge), visits);
-  totals_.update<kShared>(Totals::key(place, column, edge), block.column(column) + edge,
-                          visits / exact, [&](double sum) { return change(sum, exact); });
-}
-
-template <GameState S, class P>
-template <Access kAccess>
 Care Tree<S, P>::mark(uint32_t index, const Block& block, uint32_t edge, uint32_t visits) {
-  if constexpr (is_alone(kAccess)) {
+  if constexpr (kAccess == Access::kPlain) {
     return Care::kUpdate;
   } else if constexpr (Columns::kInFlight) {
     add<kAccess>(
@@ -125,40 +29,6 @@ Care Tree<S, P>::mark(uint32_t index, const Block& block, uint32_t edge, uint32_
     }
     return Care::kMark;
   }
-}
-
-template <GameState S, class P>
-void Tree<S, P>::gather(Descent& d, const Step& step, float value) {
-  for (auto& g : d.gathered) {
-    if (g.block == step.block && g.edge == step.edge) {
-      ++g.visits;
-      g.sum += static_cast<double>(value);
-      return;
-    }
-  }
-  d.gathered.push_back({step.block, step.edge, 1, static_cast<double>(value)});
-  if (d.gathered.size() >= 48) {
-    settle(d);
-  }
-}
-
-template <GameState S, class P>
-void Tree<S, P>::settle(Descent& d) {
-  for (const auto& g : d.gathered) {
-    add_results<Access::kShared>(g.block, g.edge, static_cast<int32_t>(g.visits), g.sum);
-  }
-  d.gathered.clear();
-  if (d.gathered_roots > 0) {
-    add<Access::kShared>(&root_visits_, d.gathered_roots);
-    d.gathered_roots = 0;
-  }
-  add<Access::kShared>(&edges_, std::exchange(d.fresh_edges, 0U));
-}
-
-template <GameState S, class P>
-void Tree<S, P>::retire(Descent& d) {
-  settle(d);
-  arena_.close(d.chunk);
 }
 
 template <GameState S, class P>
@@ -186,20 +56,10 @@ void Tree<S, P>::abandon(Descent& d) {
   if (d.gathered_roots > 0) {
     --d.gathered_roots;
   } else {
-    add<kAccess>(&root_visits_, -1);
+    add<kAccess>(&counts_.root_visits, -1);
   }
   ++d.counters.collisions;
   leave(d);
-}
-
-// `many` results that sum to `sum`, which no policy looks at one by one.
-template <GameState S, class P>
-template <Access kAccess>
-void Tree<S, P>::add_results(uint32_t index, uint32_t edge, int32_t many, double sum) {
-  const Block block = at(index);
-  const uint32_t n = add_visits<kAccess>(index, block, edge, many);
-  change_sum<kAccess>(index, block, kSumColumn, edge, n,
-                      [&]<class F>(F before, F) { return before + static_cast<F>(sum); });
 }
 
 // Back to the root state by undo, where the game wants that.
@@ -222,9 +82,9 @@ void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
   }
   if (d.owns_leaf) {
     uint32_t index = kNoBlock;
-    if (!read<of_tree(kAccess)>(&full_)) {
-      index = build<kAccess>(d, d.state->player(), d.actions.span(),
-                             static_cast<uint32_t>(d.actions.size()));
+    if (!full()) {
+      index = build(d, d.state->player(), d.actions.span(), static_cast<uint32_t>(d.actions.size()),
+                    is_shared(kAccess));
     }
     if (index != kNoBlock) {
       ++d.counters.expansions;
@@ -239,8 +99,8 @@ void Tree<S, P>::finish(Descent& d, std::span<const Values> values) {
   for (const Values& each : values) {
     back_up<kAccess>(d, each);
   }
-  if constexpr (kAhead && is_alone(kAccess)) {
-    choose_ahead<kAccess>(d);
+  if constexpr (kAhead && kAccess == Access::kPlain) {
+    choose_ahead(d);
   }
   leave(d);
 }
@@ -259,20 +119,36 @@ void Tree<S, P>::check_values(const Descent& d, const Values& values) const {
   }
 }
 
-// Nothing but the nodes of the path has changed, so what the next descent will choose at each of them is known now.
+// Nothing but the nodes of the path has changed, so what the next descent will choose at each of them is known now. Where the
+// policy can, what scores need of their nodes is found first, for several nodes at once: each scan would wait for it.
 template <GameState S, class P>
-template <Access kAccess>
-void Tree<S, P>::choose_ahead(const Descent& d) {
-  uint64_t visits = *d.origin;
-  for (const Step& step : d.path) {
-    const Block block = at(step.block);
+void Tree<S, P>::choose_ahead(Descent& d) {
+  const size_t depth = d.path.size();
+  float* visits = d.visits.data();
+  visits[0] = static_cast<float>(*d.origin);
+  if constexpr (WeighsPacks<typename P::Select>) {
+    d.weights.resize(depth + kLanes);
+    std::fill_n(visits + depth + 1, kLanes - 1, 1.0F);
+    for (size_t i = 0; i < depth; i += kLanes) {
+      FloatPack pack;
+      load(visits + i, pack);
+      pack = select_.weight(pack);
+      std::memcpy(d.weights.data() + i, &pack, sizeof pack);
+    }
+  }
+  for (size_t i = 0; i < depth; ++i) {
+    const Block block = at(d.path[i].block);
     BlockHeader& header = block.header();
     if (header.player >= 0) {
-      const auto n = static_cast<float>(visits);
-      const uint32_t limit = std::min<uint32_t>(header.count, expand_.limit(n));
-      header.ahead = static_cast<uint16_t>(1 + pick<kAccess, true>(block, n, limit));
+      const uint32_t limit = std::min<uint32_t>(header.count, expand_.limit(visits[i]));
+      uint32_t edge = 0;
+      if constexpr (WeighsPacks<typename P::Select>) {
+        edge = pick<Access::kPlain, true>(block, {d.weights[i]}, limit);
+      } else {
+        edge = pick<Access::kPlain, true>(block, select_.node(visits[i]), limit);
+      }
+      header.ahead = static_cast<uint16_t>(1 + edge);
     }
-    visits = block.visits()[step.edge];
   }
 }
 
@@ -289,6 +165,9 @@ ReturnsOf<S> Tree<S, P>::back_up(Descent& d, Values value) {
     start_amaf(d);
   }
   const size_t depth = d.path.size();
+  if constexpr (kAhead && kAccess == Access::kPlain) {
+    d.visits.resize(depth + 1 + kLanes);
+  }
   for (size_t i = depth; i > 0; --i) {
     const Step step = d.path[i - 1];
     const Block block = at(step.block);
@@ -303,8 +182,8 @@ ReturnsOf<S> Tree<S, P>::back_up(Descent& d, Values value) {
     }
     const float v = value[std::max(static_cast<int>(block.header().player), 0)];
     int32_t adds = 1;
-    float given_back = 0;
-    if constexpr (!is_alone(kAccess) && Columns::kInFlight) {
+    [[maybe_unused]] float given_back = 0;
+    if constexpr (kAccess != Access::kPlain && Columns::kInFlight) {
       add<kAccess>(
           reinterpret_cast<AliasedCount*>(block.policy_column(Columns::kInFlightCount)) + step.edge,
           -1);
@@ -313,28 +192,37 @@ ReturnsOf<S> Tree<S, P>::back_up(Descent& d, Values value) {
         gather(d, step, v);
         continue;
       }
-    } else if constexpr (!is_alone(kAccess)) {
+    } else if constexpr (kAccess != Access::kPlain) {
       given_back = virtual_loss_;
       adds = 0;  // counted when it was marked
     }
     const uint32_t n = add_visits<kAccess>(step.block, block, step.edge, adds);
-    change_sum<kAccess>(step.block, block, kSumColumn, step.edge, n,
-                        [&]<class F>(F sum, F visits) -> F {
-                          return backup_.sum(sum + static_cast<F>(given_back), visits, v);
-                        });
+    if constexpr (kAccess == Access::kPlain) {
+      change_sum<kAccess>(
+          step.block, block, kSumColumn, step.edge, n,
+          [backup = backup_, v]<class F>(F sum, F visits) { return backup.sum(sum, visits, v); });
+    } else {
+      change_sum<kAccess>(step.block, block, kSumColumn, step.edge, n,
+                          [backup = backup_, v, given_back]<class F>(F sum, F visits) {
+                            return backup.sum(sum + static_cast<F>(given_back), visits, v);
+                          });
+    }
+    if constexpr (kAhead && kAccess == Access::kPlain) {
+      d.visits[i] = static_cast<float>(n);
+    }
     if constexpr (Columns::kSquare) {
       change_sum<kAccess>(step.block, block, kPolicyColumn + Columns::kSquareSum, step.edge, n,
-                          [&]<class F>(F sum, F) { return sum + static_cast<F>(v * v); });
+                          [v]<class F>(F sum, F) { return sum + static_cast<F>(v * v); });
     }
     if constexpr (Columns::kAmaf) {
       back_up_amaf<kAccess>(d, step, block, d.moves[i - 1], v);
     }
   }
-  if constexpr (is_alone(kAccess)) {
+  if constexpr (kAccess == Access::kPlain) {
     ++*d.origin;
   }
   if (config_.solve && d.exact) {
-    back_up_bounds<kAccess>(d, leaf);
+    back_up_bounds(d, leaf);
   }
   ++d.counters.simulations;
   const auto steps = static_cast<uint32_t>(depth) + d.above;
@@ -344,7 +232,6 @@ ReturnsOf<S> Tree<S, P>::back_up(Descent& d, Values value) {
 }
 
 template <GameState S, class P>
-template <Access kAccess>
 void Tree<S, P>::back_up_bounds(Descent& d, const Values& exact) {
   for (size_t i = d.path.size(); i > 0; --i) {
     const Step step = d.path[i - 1];
@@ -352,13 +239,11 @@ void Tree<S, P>::back_up_bounds(Descent& d, const Values& exact) {
     bool changed = false;
     if (i == d.path.size()) {
       const int player = block.header().player;
-      changed = solver_.template tighten<kAccess>(block, format_, step.edge,
-                                                  solver_.exact(exact, player), player);
+      changed = solver_.tighten(block, format_, step.edge, solver_.exact(exact, player), player);
     } else {
       const Block child = at(d.path[i].block);
-      changed = solver_.template tighten<kAccess>(block, format_, step.edge,
-                                                  solver_.template bounds<kAccess>(child, format_),
-                                                  child.header().player);
+      changed = solver_.tighten(block, format_, step.edge, solver_.bounds(child, format_),
+                                child.header().player);
     }
     if (!changed) {
       return;

@@ -15,32 +15,6 @@
 
 namespace mstrain::mcts {
 
-inline constexpr uint16_t kFree = 0;
-inline constexpr uint16_t kTaken = 1;
-inline constexpr uint16_t kOpen = 2;
-inline constexpr uint32_t kFewestShares = 16;
-
-// kLeaf: the node is open; kSubtree: taken for the caller; kCollision: somebody else has it.
-template <GameState S, class P>
-Outcome Tree<S, P>::claim(uint32_t index) {
-  uint16_t* at_claim = &at(index).header().claim;
-  uint16_t now = __atomic_load_n(at_claim, __ATOMIC_ACQUIRE);
-  if (now == kFree && __atomic_compare_exchange_n(at_claim, &now, kTaken, false, __ATOMIC_ACQUIRE,
-                                                  __ATOMIC_ACQUIRE)) {
-    return Outcome::kSubtree;
-  }
-  return now == kOpen ? Outcome::kLeaf : Outcome::kCollision;
-}
-
-template <GameState S, class P>
-void Tree<S, P>::open_root(int64_t threads) {
-  constexpr int64_t kSharesOfThread = 8;
-  open_share_ = static_cast<uint32_t>(std::max<int64_t>(kFewestShares, kSharesOfThread * threads));
-  if (root_child_ > kPending) {
-    at(root_child_).header().claim = kOpen;
-  }
-}
-
 template <GameState S, class P>
 template <class Evaluate>
 uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, uint32_t most,
@@ -58,8 +32,8 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
       return 0;
     }
     enter_root(d, simulation);
-    outcome =
-        go_down<Access::kShared>(d, &root_child_, read<Access::kShared>(&root_visits_), false);
+    outcome = go_down<Access::kShared>(d, &root_child_, read<Access::kShared>(&counts_.root_visits),
+                                       false);
     if (outcome == Outcome::kCollision) {
       ++d.counters.collisions;
       // More each time: a batch that is small beside its subtree would not turn the choice.
@@ -108,13 +82,13 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
       inner.state = *d.state;
     }
     uint32_t slot = d.entry;
-    if (go_down<Access::kOwned>(inner, &slot, visits, false) == Outcome::kLeaf) {
+    if (go_down<Access::kPlain>(inner, &slot, visits, false) == Outcome::kLeaf) {
       evaluate(inner);
     }
     check_values(inner, inner.item.values);
-    const Values value = back_up<Access::kOwned>(inner, inner.item.values);
+    const Values value = back_up<Access::kPlain>(inner, inner.item.values);
     if constexpr (kAhead) {
-      choose_ahead<Access::kOwned>(inner);
+      choose_ahead(inner);
     }
     leave(inner);
     for (int p = 0; p < S::kPlayers; ++p) {
@@ -126,34 +100,12 @@ uint32_t Tree<S, P>::simulate(Descent& d, Descent& inner, uint64_t simulation, u
   const BlockHeader& header = at(d.entry).header();
   const bool tried =
       !opens_first() || header.opened >= std::min<uint32_t>(header.count, expand_.limit(visits));
-  if (tried &&
-      visits >= std::max<uint64_t>(kFewest, read<Access::kShared>(&root_visits_) / open_share_)) {
+  if (tried && visits >= std::max<uint64_t>(
+                             kFewest, read<Access::kShared>(&counts_.root_visits) / open_share_)) {
     letting.next = kOpen;
   }
   leave(d);
   return many;
-}
-
-// Lets `many` visits stand on the path until they are taken back; they leave the means as they are.
-template <GameState S, class P>
-void Tree<S, P>::mark_path(Descent& d, uint32_t many) {
-  for (const Step& step : d.path) {
-    const Block block = at(step.block);
-    const auto n = static_cast<double>(read<Access::kShared>(block.visits() + step.edge));
-    const auto sum = static_cast<double>(read<Access::kShared>(block.sums() + step.edge));
-    const double given = n > 0 ? many * (sum / n) : 0.0;
-    add_results<Access::kShared>(step.block, step.edge, static_cast<int32_t>(many), given);
-    d.marks.push_back({step.block, step.edge, many, given});
-  }
-}
-
-template <GameState S, class P>
-void Tree<S, P>::unmark(Descent& d, size_t from, size_t to) {
-  for (size_t i = from; i < to; ++i) {
-    const auto& mark = d.marks[i];
-    add_results<Access::kShared>(mark.block, mark.edge, -static_cast<int32_t>(mark.visits),
-                                 -mark.sum);
-  }
 }
 
 // Adds the sum of `many` results to the open nodes above them.
@@ -172,10 +124,10 @@ void Tree<S, P>::back_up_open(Descent& d, Sums total, uint32_t many) {
         v *= static_cast<double>(discount_);
       }
     }
-    add_results<Access::kShared>(step.block, step.edge, static_cast<int32_t>(many),
-                                 total[std::max(static_cast<int>(block.header().player), 0)]);
+    add_results(step.block, step.edge, static_cast<int32_t>(many),
+                total[std::max(static_cast<int>(block.header().player), 0)]);
   }
-  add<Access::kShared>(&root_visits_, many);
+  add<Access::kShared>(&counts_.root_visits, many);
 }
 
 }  // namespace mstrain::mcts

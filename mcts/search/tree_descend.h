@@ -26,7 +26,7 @@ void Tree<S, P>::enter(Descent& d, uint64_t simulation, uint64_t* origin) {
 
 template <GameState S, class P>
 void Tree<S, P>::enter_root(Descent& d, uint64_t simulation) {
-  enter(d, simulation, &root_visits_);
+  enter(d, simulation, &counts_.root_visits);
   if (!undoes() || d.generation != generation_) {
     d.state = *root_;
     d.generation = generation_;
@@ -37,12 +37,12 @@ template <GameState S, class P>
 template <Access kAccess>
 Outcome Tree<S, P>::descend(Descent& d, uint64_t simulation, bool eager) {
   enter_root(d, simulation);
-  const uint64_t visits = read<kAccess>(&root_visits_);
+  const uint64_t visits = read<kAccess>(&counts_.root_visits);
   if constexpr (kAccess != Access::kPlain) {
     if (kAccess == Access::kShared && kGathers && visits >= kGatherFrom) {
       ++d.gathered_roots;
     } else {
-      add<kAccess>(&root_visits_, 1);
+      add<kAccess>(&counts_.root_visits, 1);
     }
   }
   return go_down<kAccess>(d, &root_child_, visits, eager);
@@ -165,7 +165,7 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint64_
   } else {
     if constexpr (kAhead && kAccess != Access::kShared) {
       const uint32_t ahead = std::exchange(header.ahead, uint16_t{0});
-      if (is_alone(kAccess) && ahead != 0) {
+      if (kAccess == Access::kPlain && ahead != 0) {
         header.opened += header.opened == ahead - 1 ? 1 : 0;
         return ahead - 1;
       }
@@ -191,7 +191,7 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint64_
           return d.rng.below(open);
         }
       }
-      uint32_t edge = pick<kAccess, false>(block, n, limit);
+      uint32_t edge = pick<kAccess, false>(block, select_.node(n), limit);
       if (edge < open) {
         return edge;
       }
@@ -203,11 +203,11 @@ uint32_t Tree<S, P>::choose(Descent& d, uint32_t* slot, uint32_t& index, uint64_
   }
 }
 
-// The edge to follow at a node visited `visits` times of which `limit` edges may be open; the first unopened one where that is to be opened.
+// The edge to follow at a node of which `limit` edges may be open; the first unopened one where that is to be opened.
 // Changes nothing. kHot: where most edges are chosen.
 template <GameState S, class P>
 template <Access kAccess, bool kHot>
-[[gnu::always_inline]] inline uint32_t Tree<S, P>::pick(const Block& block, float visits,
+[[gnu::always_inline]] inline uint32_t Tree<S, P>::pick(Block block, typename P::Select::Node node,
                                                         uint32_t limit) {
   const BlockHeader& header = block.header();
   const uint32_t open =
@@ -215,14 +215,16 @@ template <Access kAccess, bool kHot>
   if (open < limit && opens_first()) {
     return open;
   }
-  Bound bound{};
+  Scan scan;
   if (config_.solve) {
-    bound = {solver_.template floor<kAccess>(block, format_, open),
-             2 * solver_.pair_of(header.player) + 1};
+    scan = scan_edges_apart<P, kAccess, true>(
+        block, format_, select_, node, open,
+        {solver_.floor(block, format_, open), 2 * solver_.pair_of(header.player) + 1});
+  } else if constexpr (kHot) {
+    scan = scan_edges<P, kAccess, PackOf<P>, false>(block, format_, select_, node, open, {});
+  } else {
+    scan = scan_edges_apart<P, kAccess, false>(block, format_, select_, node, open, {});
   }
-  const typename P::Select::Node node = select_.node(visits);
-  const Scan scan = scan_block<P, kAccess, kHot>(block, format_, select_, node, open,
-                                                 config_.solve ? &bound : nullptr);
   if constexpr (P::Select::kOpening == Opening::kBestPrior) {
     if (open < limit) {
       const float value = scan.visits > 0 ? scan.value / scan.visits : 0.0F;
@@ -298,47 +300,22 @@ uint32_t Tree<S, P>::append(Descent& d, uint32_t* slot, uint32_t& index, A actio
   Block block = at(index);
   const uint32_t count = block.header().count;
   if (count == block.header().capacity) {
-    const uint32_t capacity = std::min<uint32_t>(kMostEdges, std::max(4U, 2 * count));
-    if (capacity == count) {
-      return kNoBlock;
-    }
-    const uint32_t larger_index = build<Access::kPlain>(d, block.header().player, {}, capacity);
+    const uint32_t larger_index = enlarge(d, index);
     if (larger_index == kNoBlock) {
       return kNoBlock;
     }
-    const Block larger(arena_.at(larger_index));
-    const auto copy = [&](void* to, const void* from, size_t bytes) {
-      std::memcpy(to, from, bytes * count);
-    };
-    copy(larger.visits(), block.visits(), 4);
-    copy(larger.sums(), block.sums(), 4);
-    copy(larger.children(), block.children(), 4);
-    for (uint32_t i = 0; i < format_.policy_columns + format_.bound_columns; ++i) {
-      copy(larger.policy_column(i), block.policy_column(i), 4);
-    }
-    copy(larger.priors(format_), block.priors(format_), format_.prior_bytes);
-    copy(larger.actions(format_), block.actions(format_), format_.action_bytes);
-    larger.header().count = block.header().count;
-    larger.header().opened = block.header().opened;
-    if ((block.header().flags & kExactFlag) != 0) {
-      larger.header().flags |= kExactFlag;
-      for (uint32_t column = 0; column < kPolicyColumn + format_.policy_columns; ++column) {
-        for (uint32_t i = 0; i < count; ++i) {
-          totals_.copy(Totals::key(index, column, i), Totals::key(larger_index, column, i));
-        }
-      }
-    }
-    block.header().flags |= kMovedFlag;
-    std::memcpy(&block.header(), &larger_index, sizeof larger_index);
     *slot = index = larger_index;
-    block = larger;
+    block = at(index);
+    if (config_.solve) {
+      solver_.clear(block, format_, count, block.header().capacity);
+    }
   }
   store_action(block, count, action);
   if constexpr (Columns::kPrior) {
     block.priors(format_)[count] = pack_prior(1.0F);
   }
   ++block.header().count;
-  ++edges_;
+  ++counts_.edges;
   return index;
 }
 
@@ -346,7 +323,7 @@ uint32_t Tree<S, P>::append(Descent& d, uint32_t* slot, uint32_t& index, A actio
 template <GameState S, class P>
 template <Access kAccess>
 uint32_t Tree<S, P>::expand(Descent& d, uint32_t* slot, int player) {
-  if (read<of_tree(kAccess)>(&full_)) {
+  if (full()) {
     return kNoBlock;
   }
   if (!claim_child<kAccess>(slot, kNoBlock, kPending)) {
@@ -372,8 +349,9 @@ uint32_t Tree<S, P>::expand(Descent& d, uint32_t* slot, int player) {
     expand_.actions(*d.state, d.actions, d.rng);
     check(!d.actions.empty(), "game: player {} is to move and has no legal action", player);
   }
-  const uint32_t index = build<kAccess>(d, player, d.actions.span(),
-                                        std::max<uint32_t>(4U * kGrows, d.actions.size()));
+  const uint32_t index =
+      build(d, player, d.actions.span(), std::max<uint32_t>(4U * kGrows, d.actions.size()),
+            is_shared(kAccess));
   if (index != kNoBlock) {
     ++d.counters.expansions;
     if constexpr (Columns::kPrior) {
@@ -389,48 +367,18 @@ uint32_t Tree<S, P>::expand(Descent& d, uint32_t* slot, int player) {
   return index;
 }
 
-// Threads that share the tree take memory by chunks, or they would pass the arena's end and each other's blocks to and fro.
 template <GameState S, class P>
-template <Access kAccess>
-uint32_t Tree<S, P>::allocate(Descent& d, uint32_t words) {
-  if constexpr (of_tree(kAccess) != Access::kShared) {
-    return arena_.allocate(words);
-  } else {
-    Arena::Chunk& chunk = *d.memory;
-    if (chunk.end - chunk.begin < words) [[unlikely]] {
-      arena_.close(chunk);
-      chunk = arena_.open(words);
-      if (chunk.end == chunk.begin) {
-        return 0;
-      }
-    }
-    return std::exchange(chunk.begin, chunk.begin + words);
-  }
-}
-
-template <GameState S, class P>
-template <Access kAccess>
-uint32_t Tree<S, P>::build(Descent& d, int player, std::span<const A> actions, uint32_t capacity) {
-  check(capacity <= kMostEdges, "game: {} actions in one state; {} are possible", capacity,
-        kMostEdges);
-  const uint32_t words = format_.words(capacity);
-  const uint32_t index = allocate<kAccess>(d, words);
-  if (index == 0) {
-    write<of_tree(kAccess)>(&full_, true);
+uint32_t Tree<S, P>::build(Descent& d, int player, std::span<const A> actions, uint32_t capacity,
+                           bool shared) {
+  const uint32_t index = add_block(d, player, actions.size(), capacity, shared);
+  if (index == kNoBlock) {
     return kNoBlock;
   }
-  std::byte* base = arena_.at(index);
-  std::memset(base, 0, size_t{words} * Arena::kWord);
-  auto& header = *reinterpret_cast<BlockHeader*>(base);
-  header.capacity = static_cast<uint16_t>(capacity);
-  header.count = static_cast<uint16_t>(actions.size());
-  (of_tree(kAccess) == Access::kShared ? d.fresh_edges : edges_) +=
-      static_cast<uint32_t>(actions.size());
-  header.player = static_cast<int8_t>(player);
+  const Block block(arena_.at(index));
+  BlockHeader& header = block.header();
   if (P::Select::kOpening == Opening::kAll || player < 0) {
     header.opened = header.count;
   }
-  const Block block(base);
   for (uint32_t i = 0; i < actions.size(); ++i) {
     store_action(block, i, actions[i]);
   }

@@ -132,33 +132,15 @@ double Tree<S, P>::root_value() const {
       return static_cast<double>(bounds.low[solver_.pair_of(block.header().player)]);
     }
   }
-  double sum = 0;
-  double visits = 0;
-  for (uint32_t i = 0; i < block.header().count; ++i) {
-    sum += sum_of(root_child_, i);
-    visits += static_cast<double>(visits_of(root_child_, i));
-  }
-  return visits > 0 ? sum / visits : 0;
+  return root_mean();
 }
 
 // Most visited edges from the root on, up to a chance node.
 template <GameState S, class P>
 std::vector<ActionOf<S>> Tree<S, P>::principal_variation() const {
   std::vector<A> line;
-  uint32_t index = root_child_;
-  while (index > kPending && at(index).header().player >= 0) {
-    const Block block = at(index);
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < block.header().count; ++i) {
-      if (visits_of(index, i) > visits_of(index, best)) {
-        best = i;
-      }
-    }
-    if (block.header().count == 0 || block.visits()[best] == 0) {
-      break;
-    }
-    line.push_back(action(block, best));
-    index = block.children()[best];
+  for (const auto& [block, edge] : main_line()) {
+    line.push_back(action(at(block), edge));
   }
   return line;
 }
