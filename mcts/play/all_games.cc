@@ -14,14 +14,14 @@
 #include "mcts/games/peg_solitaire.h"
 #include "mcts/games/racetrack.h"
 #include "mcts/games/tic_tac_toe.h"
-#include "mcts/play/program.h"
+#include "mcts/play/playable.h"
 
 namespace mstrain::mcts::play {
 namespace {
 
 template <class S>
 GameEntry entry(std::string_view summary) {
-  return {S::kName, summary, &make_program<S>};
+  return {S::kName, summary, &make_playable<S>};
 }
 
 const std::vector<GameEntry>& entries() {

@@ -3,14 +3,14 @@
 #include "mcts/games/leduc_poker.h"
 #include "mcts/games/peg_solitaire.h"
 #include "mcts/games/racetrack.h"
-#include "mcts/play/game_program.h"
+#include "mcts/play/playable_of.h"
 
 namespace mstrain::mcts::play {
 
-template std::unique_ptr<Program> make_program<Game2048>();
-template std::unique_ptr<Program> make_program<KuhnPoker>();
-template std::unique_ptr<Program> make_program<LeducPoker>();
-template std::unique_ptr<Program> make_program<PegSolitaire>();
-template std::unique_ptr<Program> make_program<Racetrack>();
+template std::unique_ptr<Playable> make_playable<Game2048>();
+template std::unique_ptr<Playable> make_playable<KuhnPoker>();
+template std::unique_ptr<Playable> make_playable<LeducPoker>();
+template std::unique_ptr<Playable> make_playable<PegSolitaire>();
+template std::unique_ptr<Playable> make_playable<Racetrack>();
 
 }  // namespace mstrain::mcts::play

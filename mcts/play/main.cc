@@ -36,21 +36,20 @@ void run(const Options& options) {
     }
     return;
   }
-  const auto program = find_game(options.game).make();
+  const Program program(options.game);
   switch (options.task) {
     case Task::kAnalyze: {
       Picture picture;
-      print(program->analyze(options, options.tree_file.empty() ? nullptr : &picture),
-            options.json);
+      print(program.analyze(options, options.tree_file.empty() ? nullptr : &picture), options.json);
       if (!options.tree_file.empty()) {
         write_file_atomic(real_files(), options.tree_file,
                           options.tree_file.ends_with(".svg") ? to_svg(picture) : to_dot(picture));
       }
       break;
     }
-    case Task::kSelfPlay: print(program->self_play(options), options.json); break;
-    case Task::kBench: print(program->bench(options), options.json); break;
-    default: program->play(options);
+    case Task::kSelfPlay: print(program.self_play(options), options.json); break;
+    case Task::kBench: print(program.bench(options), options.json); break;
+    default: program.play(options);
   }
 }
 

@@ -1,39 +1,37 @@
-// What mcts_play does with one game; game_program.h makes it from a game type.
+// What mcts_play does with a game.
 #pragma once
 
-#include <memory>
-#include <span>
-#include <string_view>
+#include <string>
 
-#include "mcts/play/options.h"
-#include "mcts/play/report.h"
-#include "mcts/play/tree_picture.h"
+#include "mcts/play/engine.h"
 
 namespace mstrain::mcts::play {
 
 class Program {
  public:
-  virtual ~Program() = default;
+  // Throws ConfigError that names the nearest game.
+  explicit Program(const std::string& game) : game_(game) {}
+
   // Searches options.position. `picture`, where given, gets the most visited part of the tree.
-  virtual Analysis analyze(const Options& options, Picture* picture) = 0;
-  virtual SelfPlay self_play(const Options& options) = 0;
-  virtual Bench bench(const Options& options) = 0;
+  Analysis analyze(const Options& options, Picture* picture) const;
+  SelfPlay self_play(const Options& options) const;
+  Bench bench(const Options& options) const;
   // A game at the terminal; returns when it is over or the user leaves.
-  virtual void play(const Options& options) = 0;
+  void play(const Options& options) const;
+
+ private:
+  AnyGame read_position(const std::string& text) const;
+  AnyGame decision_from(const Options& options) const;
+  SelfPlay start_of(const Options& options) const;
+  SelfPlay self_play_batched(const Options& options, const AnyGame& root) const;
+  void count(SelfPlay& out, const Returns<AnyGame::kPlayers>& total, int64_t plies) const;
+  std::string result_text(const Returns<AnyGame::kPlayers>& total) const;
+
+  // One action of a person: nothing where the game is left. "hint", "moves", "undo" and "help" are answered on the way.
+  enum class Said { kAction, kUndo, kQuit };
+  Said ask_person(const AnyGame& state, const Options& options, Action& action) const;
+
+  Game game_;
 };
-
-struct GameEntry {
-  std::string_view name;
-  std::string_view summary;
-  std::unique_ptr<Program> (*make)();
-};
-
-std::span<const GameEntry> all_games();
-
-// Throws ConfigError that names the nearest game and lists them all.
-const GameEntry& find_game(std::string_view name);
-
-template <class S>
-std::unique_ptr<Program> make_program();  // instantiated in games_*.cc
 
 }  // namespace mstrain::mcts::play

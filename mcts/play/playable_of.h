@@ -1,0 +1,97 @@
+// A Playable for one type of game.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "mcts/play/playable.h"
+#include "mcts/search/keyed_search.h"
+#include "mcts/search/search.h"
+
+namespace mstrain::mcts::play {
+
+// No result tells the number of players otherwise.
+template <int kPlayers>
+OwnSearch::Result widen(const SearchResult<Action, kPlayers>& r) {
+  return {r.action,     r.value, r.edges, r.principal_variation, r.counters, r.nodes,
+          r.tree_bytes, r.stop,  r.proven};
+}
+
+template <GameState S>
+class UctOf final : public OwnSearch {
+ public:
+  UctOf(const SearchConfig& config, const RandomRollout& rollout)
+      : search_(config), rollout_(rollout) {}
+  void set_root(const AnyGame& root) override { search_.set_root(inside<S>(root)); }
+  void advance(Action action) override { search_.advance(action); }
+  Result run(const Budget& budget) override { return widen(search_.run(rollout_, budget)); }
+  const TreeBlocks* tree() const override { return &search_.tree(); }
+  Action action(const Block& block, uint32_t edge) const override {
+    return search_.tree().action(block, edge);
+  }
+
+ private:
+  Search<S> search_;
+  RandomRollout rollout_;
+};
+
+// Searches with what the player may know, anew for each move.
+template <GameState S>
+class InformationOf final : public OwnSearch {
+ public:
+  InformationOf(const SearchConfig& config, const RandomRollout& rollout)
+      : search_(config), rollout_(rollout) {}
+  void set_root(const AnyGame& root) override { root_ = inside<S>(root); }
+  void advance(Action action) override { root_.apply(action); }
+  Result run(const Budget& budget) override { return widen(search_.run(root_, rollout_, budget)); }
+  const TreeBlocks* tree() const override { return nullptr; }
+  Action action(const Block&, uint32_t) const override { fail("search: there is no tree"); }
+
+ private:
+  InformationSearch<S> search_;
+  RandomRollout rollout_;
+  S root_;
+};
+
+template <GameState S>
+class PlayableOf final : public Playable {
+ public:
+  AnyGame start() const override { return any_game(S()); }
+  bool has_positions() const override { return HasPosition<S>; }
+  AnyGame from_position(std::string_view text) const override {
+    if constexpr (HasPosition<S>) {
+      return any_game(S::from_position(text));
+    } else {
+      fail("position: {} has none but the moves from the start; found \"{}\"", S::kName, text);
+    }
+  }
+  std::string position(const AnyGame& state) const override {
+    if constexpr (HasPosition<S>) {
+      return inside<S>(state).position();
+    } else {
+      return {};
+    }
+  }
+  std::string draw(const AnyGame& state) const override { return inside<S>(state).draw(); }
+  std::string draw_for(const AnyGame& state, [[maybe_unused]] int player) const override {
+    if constexpr (requires(const S& s) { s.draw_for(player); }) {
+      return inside<S>(state).draw_for(player);
+    } else {
+      return draw(state);
+    }
+  }
+  std::unique_ptr<OwnSearch> search(const SearchConfig& config,
+                                    const RandomRollout& rollout) const override {
+    using Own = std::conditional_t<HasInformation<S>, InformationOf<S>, UctOf<S>>;
+    return std::make_unique<Own>(config, rollout);
+  }
+};
+
+template <class S>
+std::unique_ptr<Playable> make_playable() {
+  return std::make_unique<PlayableOf<S>>();
+}
+
+}  // namespace mstrain::mcts::play
