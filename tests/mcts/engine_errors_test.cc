@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "mcts/evaluators.h"
-#include "mcts/registry.h"
 #include "mcts/search/search.h"
 #include "tests/core/base/message_of.h"
 #include "tests/mcts/engine_games.h"
+#include "tests/mcts/search_of.h"
 
 namespace mstrain::mcts {
 namespace {
@@ -49,11 +49,11 @@ struct BadEvaluator {
   static constexpr bool kPriors = true;
   static constexpr bool kThreads = true;
   enum class Kind { kNanValue, kInfiniteValue, kNanPrior, kNegativePrior, kThrows } kind;
-  void evaluate(EvalBatch<Nim>& batch) {
+  void evaluate(EvalBatch<AnyGame>& batch) {
     for (auto& item : batch.items) {
       item.values = {0, 0};
       std::fill(item.priors.begin(), item.priors.end(), 1.0F);
-      if (item.state->stones < 8 && !item.priors.empty()) {
+      if (inside<Nim>(*item.state).stones < 8 && !item.priors.empty()) {
         switch (kind) {
           case Kind::kNanValue: item.values[1] = NAN; break;
           case Kind::kInfiniteValue: item.values[0] = INFINITY; break;
@@ -71,7 +71,7 @@ TEST(BrokenEvaluators, EndInAnErrorInEveryMode) {
   for (const SearchConfig& config : every_mode()) {
     for (const Kind kind : {Kind::kNanValue, Kind::kInfiniteValue, Kind::kNanPrior,
                             Kind::kNegativePrior, Kind::kThrows}) {
-      Search<Nim, PuctPolicies> search(config);
+      SearchOf<Nim, PuctPolicies> search(config);
       BadEvaluator bad{kind};
       const std::string message =
           message_of<std::exception>([&] { search.run(Nim{}, bad, Budget::sims(500)); });
@@ -108,7 +108,7 @@ TEST(BrokenEvaluators, CallbacksOfTheWrongSizeAreNamed) {
 }
 
 TEST(Usage, MistakesAreNamed) {
-  Search<Nim> search({.seed = 1});
+  SearchOf<Nim> search({.seed = 1});
   RandomRollout rollout;
   EXPECT_THROW(search.run(rollout, Budget::sims(10)), Error);                    // no root
   EXPECT_THROW(search.run(Nim{.stones = 0}, rollout, Budget::sims(10)), Error);  // finished
@@ -116,9 +116,9 @@ TEST(Usage, MistakesAreNamed) {
   search.run(Nim{}, rollout, Budget::sims(10));
   EXPECT_THROW(search.advance(9), Error);
   search.advance(2);
-  EXPECT_EQ(search.tree().root().stones, 8);
-  EXPECT_THROW(Search<Nim>({.memory_limit = 10}), Error);
-  EXPECT_THROW((Search<Corridor>({.solve = true}).set_root(Corridor{})), Error);
+  EXPECT_EQ(inside<Nim>(search.tree().root()).stones, 8);
+  EXPECT_THROW(SearchOf<Nim>({.memory_limit = 10}), Error);
+  EXPECT_THROW((SearchOf<Corridor>({.solve = true}).set_root(Corridor{})), Error);
 }
 
 // Threads meet at every node of a small tree: real contention.
@@ -127,7 +127,7 @@ void contend() {
   RandomRollout rollout;
   for (const bool solve : {false, true}) {
     SearchConfig config{.seed = 1, .solve = solve, .parallelism = Parallelism::kTree, .threads = 4};
-    Search<HashTree<4, 5>, P> search(config);
+    SearchOf<HashTree<4, 5>, P> search(config);
     const auto result = search.run(HashTree<4, 5>{}, rollout, Budget::sims(20000));
     uint64_t visits = 0;
     for (const auto& e : result.edges) {
@@ -150,7 +150,7 @@ TEST(TreeParallel, VisitsAddUpUnderContentionUnobserved) { contend<WuUctPolicies
 struct SlowPrior {
   static constexpr bool kPriors = true;
   static constexpr bool kThreads = true;
-  void evaluate(EvalBatch<HashTree<4, 5>>& batch) {
+  void evaluate(EvalBatch<AnyGame>& batch) {
     for (auto& item : batch.items) {
       item.values = {0.25F, -0.25F};
       std::fill(item.priors.begin(), item.priors.end(), 1.0F);
@@ -161,7 +161,7 @@ struct SlowPrior {
 TEST(TreeParallel, LeavesUnderEvaluationAreNotEvaluatedTwice) {
   SlowPrior evaluator;
   SearchConfig config{.seed = 1, .parallelism = Parallelism::kTree, .threads = 4};
-  Search<HashTree<4, 5>, PuctPolicies> search(config);
+  SearchOf<HashTree<4, 5>, PuctPolicies> search(config);
   const auto result = search.run(HashTree<4, 5>{}, evaluator, Budget::sims(3000));
   EXPECT_EQ(result.counters.simulations, 3000U);
   EXPECT_EQ(result.counters.evaluations, result.counters.expansions);
@@ -175,7 +175,7 @@ TEST(TreeParallel, LeavesUnderEvaluationAreNotEvaluatedTwice) {
 struct Constant {
   static constexpr bool kPriors = false;
   static constexpr bool kThreads = true;
-  void evaluate(EvalBatch<HashTree<10, 8>>& batch) {
+  void evaluate(EvalBatch<AnyGame>& batch) {
     for (auto& item : batch.items) {
       item.values = {0.3F, -0.3F};
     }
@@ -189,7 +189,7 @@ TEST(TreeParallel, BatchesUnderWayLeaveNoTrace) {
   constexpr uint64_t kSimulations = 100'000;
   Constant constant;
   for (const int threads : {1, 4}) {
-    Search<HashTree<10, 8>> search(
+    SearchOf<HashTree<10, 8>> search(
         {.seed = 1, .parallelism = Parallelism::kTree, .threads = threads});
     const auto result = search.run(HashTree<10, 8>{}, constant, Budget::sims(kSimulations));
     EXPECT_EQ(result.counters.simulations, kSimulations);
@@ -206,7 +206,7 @@ TEST(TreeParallel, BatchesUnderWayLeaveNoTrace) {
 TEST(TreeParallel, FindsTheSameMoveAsOneThread) {
   RandomRollout rollout;
   for (const int stones : {5, 7, 10}) {
-    Search<Nim> search({.seed = 3, .uct_c = 1, .parallelism = Parallelism::kTree, .threads = 3});
+    SearchOf<Nim> search({.seed = 3, .uct_c = 1, .parallelism = Parallelism::kTree, .threads = 3});
     EXPECT_EQ(search.run(Nim{.stones = stones}, rollout, Budget::sims(8000)).action,
               static_cast<Action>(stones % 4));
   }

@@ -14,9 +14,9 @@ using namespace testing;  // NOLINT: the games of this folder
 
 constexpr const char* kPoliciesThatAsk[] = {"uct", "uct_tuned", "puct", "wu_uct", "widening"};
 
-SearchResult<Action, AnyGame::kPlayers> searched(const std::string& policy,
-                                                 const SearchConfig& config, const AnyGame& game,
-                                                 int64_t simulations) {
+SearchResult<Action, AnyGame::kPlayers> searched_by(const std::string& policy,
+                                                    const SearchConfig& config, const AnyGame& game,
+                                                    int64_t simulations) {
   RandomRollout rollout;
   AnyEvaluator<AnyGame> evaluator(rollout);
   const auto search = any_searches().make(policy, config);
@@ -30,7 +30,8 @@ TEST(FirstPlay, DecidesHowSoonUnvisitedActionsAreTried) {
     const auto most_visits = [&](FirstPlay first) {
       const SearchConfig config{.seed = 6, .uct_c = 0.3, .first_play = first, .widening_k = 200};
       uint64_t most = 0;
-      for (const auto& edge : searched(policy, config, any_game(HashTree<200, 3>{}), 150).edges) {
+      for (const auto& edge :
+           searched_by(policy, config, any_game(HashTree<200, 3>{}), 150).edges) {
         most = std::max(most, edge.visits);
       }
       return most;
@@ -56,7 +57,7 @@ TEST(FirstPlay, LeavesTheBestActionToBeFound) {
                                   .widening_k = 3,
                                   .parallelism = kind,
                                   .threads = 2};
-        EXPECT_EQ(searched(policy, config, any_game(Nim{.stones = 10}), 6000).action, 2U)
+        EXPECT_EQ(searched_by(policy, config, any_game(Nim{.stones = 10}), 6000).action, 2U)
             << policy << " " << static_cast<int>(first) << " " << static_cast<int>(kind);
       }
     }

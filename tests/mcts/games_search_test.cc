@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "mcts/evaluators.h"
@@ -19,13 +20,19 @@
 #include "mcts/games/tic_tac_toe.h"
 #include "mcts/search/search.h"
 #include "tests/mcts/connect_four_solver.h"
+#include "tests/mcts/search_of.h"
 
 namespace mstrain::mcts {
 namespace {
 
+// Connect four and 2048 by searches of their own, the others by that of the library.
+template <class S>
+using SearchFor = std::conditional_t<std::is_same_v<S, ConnectFour> || std::is_same_v<S, Game2048>,
+                                     Search<S>, testing::SearchOf<S>>;
+
 template <GameState S>
 auto searched(const S& state, int64_t simulations, const SearchConfig& config = {}) {
-  Search<S> search(config);
+  SearchFor<S> search(config);
   RandomRollout rollout;
   return search.run(state, rollout, Budget::sims(simulations));
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "mcts/search/config.h"
 
@@ -18,17 +19,22 @@ uint64_t edge_visits(const Result& result) {
   return sum;
 }
 
+template <class A>
+void expect_equal(const std::vector<RootEdge<A>>& a, const std::vector<RootEdge<A>>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].action, b[i].action);
+    EXPECT_EQ(a[i].visits, b[i].visits);
+    EXPECT_EQ(a[i].value, b[i].value);
+  }
+}
+
 template <class A, int kN>
 void expect_equal(const SearchResult<A, kN>& a, const SearchResult<A, kN>& b) {
-  ASSERT_EQ(a.edges.size(), b.edges.size());
   EXPECT_EQ(a.action, b.action);
   EXPECT_EQ(a.value, b.value);
   EXPECT_EQ(a.nodes, b.nodes);
-  for (size_t i = 0; i < a.edges.size(); ++i) {
-    EXPECT_EQ(a.edges[i].action, b.edges[i].action);
-    EXPECT_EQ(a.edges[i].visits, b.edges[i].visits);
-    EXPECT_EQ(a.edges[i].value, b.edges[i].value);
-  }
+  expect_equal(a.edges, b.edges);
 }
 
 }  // namespace mstrain::mcts::testing

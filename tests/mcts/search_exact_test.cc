@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "mcts/evaluators.h"
-#include "mcts/registry.h"
 #include "mcts/search/totals.h"
 #include "tests/mcts/engine_games.h"
 #include "tests/mcts/results.h"
+#include "tests/mcts/search_of.h"
 
 namespace mstrain::mcts {
 namespace {
@@ -27,7 +27,7 @@ struct Pays {
   static constexpr bool kPriors = false;
   static constexpr bool kThreads = true;
   explicit Pays(float worth) { Pair::worth = worth; }
-  void evaluate(EvalBatch<Pair>& batch) {
+  void evaluate(EvalBatch<AnyGame>& batch) {
     for (auto& item : batch.items) {
       item.values = item.state->returns();
     }
@@ -36,8 +36,8 @@ struct Pays {
 
 // A tree whose root was visited `visits` times, each with a result of `mean`, as if it had been searched so long.
 template <class P>
-void age(const Search<Pair, P>& search, uint32_t visits, float mean) {
-  auto& tree = const_cast<Tree<Pair, P>&>(search.tree());
+void age(const Search<AnyGame, P>& search, uint32_t visits, float mean) {
+  auto& tree = const_cast<Tree<AnyGame, P>&>(search.tree());
   const Block root(tree.arena().at(tree.root_block()));
   for (uint32_t i = 0; i < root.header().count; ++i) {
     root.visits()[i] = visits;
@@ -58,15 +58,16 @@ struct RecentPolicies : UctPolicies {
 
 template <class P>
 class EveryBackup : public ::testing::Test {};
-using Policies = ::testing::Types<UctPolicies, UctTunedPolicies, PuctPolicies, RavePolicies,
-                                  EpsilonGreedyPolicies, WuUctPolicies, RecentPolicies>;
-TYPED_TEST_SUITE(EveryBackup, Policies);
+using PoliciesThatBackUp =
+    ::testing::Types<UctPolicies, UctTunedPolicies, PuctPolicies, RavePolicies,
+                     EpsilonGreedyPolicies, WuUctPolicies, RecentPolicies>;
+TYPED_TEST_SUITE(EveryBackup, PoliciesThatBackUp);
 
 TYPED_TEST(EveryBackup, CountsOnesBeyondTheMantissaOfAFloat) {
   constexpr uint32_t kVisits = (1U << 24U) + 3;
   for (const Parallelism kind :
        {Parallelism::kSerial, Parallelism::kDeterministic, Parallelism::kTree}) {
-    Search<Pair, TypeParam> search({.seed = 1, .parallelism = kind, .threads = 2});
+    SearchOf<Pair, TypeParam> search({.seed = 1, .parallelism = kind, .threads = 2});
     Pays pays(1);
     search.run(Pair{}, pays, Budget::sims(100));
     age(search, kVisits, 1);
@@ -82,7 +83,7 @@ TYPED_TEST(EveryBackup, CountsOnesBeyondTheMantissaOfAFloat) {
 }
 
 TYPED_TEST(EveryBackup, CountsVisitsBeyondTheirColumn) {
-  Search<Pair, TypeParam> search({.seed = 1});
+  SearchOf<Pair, TypeParam> search({.seed = 1});
   Pays pays(-0.5F);
   search.run(Pair{}, pays, Budget::sims(100));
   age(search, kMostShown - 100, -0.5F);
@@ -102,7 +103,7 @@ TYPED_TEST(EveryBackup, CountsVisitsBeyondTheirColumn) {
 TEST(Search, MeansOfEqualResultsAreThatResult) {
   Pays tenth(0.1F);
   for (const Parallelism kind : {Parallelism::kSerial, Parallelism::kTree}) {
-    Search<Pair> search({.seed = 1, .parallelism = kind, .threads = 2});
+    SearchOf<Pair> search({.seed = 1, .parallelism = kind, .threads = 2});
     const auto result = search.run(Pair{}, tenth, Budget::sims(200'000));
     for (const auto& e : result.edges) {
       EXPECT_NEAR(e.value, 0.1, 2e-6);
@@ -112,7 +113,7 @@ TEST(Search, MeansOfEqualResultsAreThatResult) {
 
 TEST(Search, ExactSumsGoWithTheirBlocks) {
   Pays tenth(0.1F);
-  Search<Pair> search({.seed = 1, .memory_limit = 1 << 19});
+  SearchOf<Pair> search({.seed = 1, .memory_limit = 1 << 19});
   auto result = search.run(Pair{}, tenth, Budget::sims(200'000));
   EXPECT_GT(result.counters.prunings, 0U);
   for (int move = 0; move < 4; ++move) {

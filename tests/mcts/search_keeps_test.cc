@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "mcts/evaluators.h"
-#include "mcts/registry.h"
 #include "mcts/search/graph_search.h"
 #include "mcts/search/keyed_search.h"
 #include "tests/mcts/engine_games.h"
 #include "tests/mcts/results.h"
+#include "tests/mcts/search_of.h"
 
 namespace mstrain::mcts {
 namespace {
@@ -24,7 +24,7 @@ using Tree10 = HashTree<10, 6>;
 
 TEST(Search, AdvanceKeepsTheSubtree) {
   RandomRollout rollout;
-  Search<Tree10> search({.seed = 12});
+  SearchOf<Tree10> search({.seed = 12});
   auto before = search.run(Tree10{}, rollout, Budget::sims(20000));
   const Block root(search.tree().arena().at(search.tree().root_block()));
   uint32_t best = 0;
@@ -88,7 +88,7 @@ TEST(Search, AnArenaNeverExceedsItsLimit) {
        {Parallelism::kSerial, Parallelism::kDeterministic, Parallelism::kTree}) {
     config.parallelism = kind;
     config.threads = 2;
-    Search<HashTree<20, 12>> search(config);
+    SearchOf<HashTree<20, 12>> search(config);
     const auto result = search.run(HashTree<20, 12>{}, rollout, Budget::sims(30000));
     EXPECT_LE(search.tree().used_bytes(), size_t{1} << 16U);
     EXPECT_GT(result.counters.prunings, 0U);
@@ -120,10 +120,10 @@ TEST(Search, GraphsAndTablesOfKeysPruneAtTheirLimit) {
 
 TEST(Search, CompactionKeepsWhatIsVisitedOften) {
   RandomRollout rollout;
-  Search<HashTree<8, 10>> search({.seed = 3, .memory_limit = 1 << 20});
+  SearchOf<HashTree<8, 10>> search({.seed = 3, .memory_limit = 1 << 20});
   search.run(HashTree<8, 10>{}, rollout, Budget::sims(3000));
   const auto before = search.result();
-  auto& tree = const_cast<Tree<HashTree<8, 10>, UctPolicies>&>(search.tree());
+  auto& tree = const_cast<Tree<AnyGame, UctPolicies>&>(search.tree());
   const size_t bytes = tree.used_bytes();
   tree.prune();
   EXPECT_LE(tree.used_bytes(), bytes / 2);
@@ -178,7 +178,7 @@ TEST(Search, TimeBudgetsAreKeptInEveryMode) {
     const int threads = kind == Parallelism::kSerial ? 1 : 2;
     SearchConfig config{.seed = 1, .parallelism = kind, .threads = threads, .batch = 2};
     config.leaf_evaluations = 2;
-    Search<Wide> search(config);
+    SearchOf<Wide> search(config);
     EXPECT_LT(usual_work([&](const Budget& b) {
                 const auto result = search.run(Wide{}, rollout, b);
                 EXPECT_EQ(result.stop, Stop::kTime);
@@ -190,7 +190,7 @@ TEST(Search, TimeBudgetsAreKeptInEveryMode) {
     EXPECT_LE(result.counters.evaluations, 2U * static_cast<uint64_t>(threads) * (kBudget + kOver))
         << "slow evaluator, " << static_cast<int>(kind);
     config.memory_limit = 1 << 22;
-    Search<Wide> full(config);
+    SearchOf<Wide> full(config);
     full.run(Wide{}, rollout, Budget::sims(400'000));
     EXPECT_GT(full.result().counters.prunings, 0U) << static_cast<int>(kind);
     EXPECT_LT(usual_work([&](const Budget& b) { full.run(rollout, b); }),
@@ -206,12 +206,12 @@ TEST(Search, StopsWhenTheLeaderIsStable) {
     EXPECT_LT(result.counters.simulations, 20000U);
   };
   const Budget budget{.simulations = 1000000, .stable = 500};
-  Search<Nim> search({.seed = 3});
+  SearchOf<Nim> search({.seed = 3});
   const auto result = search.run(Nim{.stones = 5}, rollout, budget);
   expect_stable(result);
   EXPECT_EQ(result.action, 1U);
   // Also where values are proven meanwhile, of which the root is not.
-  Search<HashTree<3, 40>> proving({.seed = 3, .uct_c = 0.5, .solve = true});
+  SearchOf<HashTree<3, 40>> proving({.seed = 3, .uct_c = 0.5, .solve = true});
   expect_stable(proving.run(HashTree<3, 40>{}, rollout, budget));
   GraphSearch<Nim> graph({.seed = 3});
   expect_stable(graph.run(Nim{.stones = 9}, rollout, budget));
@@ -220,9 +220,9 @@ TEST(Search, StopsWhenTheLeaderIsStable) {
 }
 
 TEST(Search, GatherAndScatterByTheHost) {
-  Search<Tree10, PuctPolicies> search({.seed = 3});
+  SearchOf<Tree10, PuctPolicies> search({.seed = 3});
   search.set_root(Tree10{});
-  EvalBatch<Tree10> batch;
+  EvalBatch<AnyGame> batch;
   uint64_t total = 0;
   for (int round = 0; round < 50; ++round) {
     const size_t n = search.gather(batch, 8, Budget::sims(1000));
@@ -246,7 +246,7 @@ TEST(Search, GatherAndScatterByTheHost) {
 struct ConstantEvaluator {
   static constexpr bool kPriors = true;
   static constexpr bool kThreads = true;
-  void evaluate(EvalBatch<Tree10>& batch) {
+  void evaluate(EvalBatch<AnyGame>& batch) {
     for (auto& item : batch.items) {
       item.values = {0.5F, -0.5F};
       std::fill(item.priors.begin(), item.priors.end(), 1.0F);
@@ -258,7 +258,7 @@ struct ConstantEvaluator {
 TEST(Search, VirtualLossLeavesNoTrace) {
   ConstantEvaluator constant;
   for (const int64_t batch : {1, 16}) {
-    Search<Tree10, PuctPolicies> search(
+    SearchOf<Tree10, PuctPolicies> search(
         {.seed = 3, .parallelism = Parallelism::kDeterministic, .batch = batch});
     const auto result = search.run(Tree10{}, constant, Budget::sims(900));
     for (const auto& e : result.edges) {

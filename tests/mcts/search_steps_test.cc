@@ -6,9 +6,9 @@
 
 #include "mcts/evaluators.h"
 #include "mcts/games/connect_four.h"
-#include "mcts/registry.h"
 #include "tests/mcts/engine_games.h"
 #include "tests/mcts/results.h"
+#include "tests/mcts/search_of.h"
 
 namespace mstrain::mcts {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using namespace testing;  // NOLINT: the games of this folder
 
 // Values and priors that depend on the state alone and are no short binary fractions.
-struct Pure {
+struct PureFractions {
   static constexpr bool kPriors = true;
   static constexpr bool kThreads = true;
   template <class S>
@@ -34,10 +34,10 @@ struct Pure {
 
 template <class P>
 class EveryPolicyInSteps : public ::testing::Test {};
-using Policies =
+using PoliciesInSteps =
     ::testing::Types<UctPolicies, UctTunedPolicies, PuctPolicies, RavePolicies,
                      EpsilonGreedyPolicies, GumbelPolicies, WuUctPolicies, WideningPolicies>;
-TYPED_TEST_SUITE(EveryPolicyInSteps, Policies);
+TYPED_TEST_SUITE(EveryPolicyInSteps, PoliciesInSteps);
 
 // Plays a game twice, by run() and by gather() of up to `leaves` at a time.
 template <class P>
@@ -48,13 +48,13 @@ void play_both_ways(const SearchConfig& config, size_t leaves, const Budget& bud
     one.parallelism = Parallelism::kDeterministic;
     one.batch = static_cast<int64_t>(leaves);
   }
-  Search<ConnectFour, P> whole(one);
-  Search<ConnectFour, P> steps(other);
+  SearchOf<ConnectFour, P> whole(one);
+  SearchOf<ConnectFour, P> steps(other);
   ConnectFour game;
   whole.set_root(game);
   steps.set_root(game);
-  Pure pure;
-  EvalBatch<ConnectFour> batch;
+  PureFractions pure;
+  EvalBatch<AnyGame> batch;
   int moves = 0;
   for (; game.player() != kTerminal; ++moves) {
     const auto result = whole.run(pure, budget);
@@ -95,10 +95,10 @@ TEST(Steps, ProveAndStopLikeRun) {
 }
 
 TEST(Steps, EveryRootHasNoiseOfItsOwn) {
-  Search<ConnectFour, PuctPolicies> search({.seed = 3, .noise_fraction = 0.5});
+  SearchOf<ConnectFour, PuctPolicies> search({.seed = 3, .noise_fraction = 0.5});
   ConnectFour game;
   search.set_root(game);
-  EvalBatch<ConnectFour> batch;
+  EvalBatch<AnyGame> batch;
   const auto search_uniformly = [&] {
     while (search.gather(batch, 4, Budget::sims(100)) > 0) {
       for (auto& item : batch.items) {
@@ -123,11 +123,11 @@ TEST(Steps, EveryRootHasNoiseOfItsOwn) {
 }
 
 TEST(Steps, AGumbelRootIsPlannedForTheBudget) {
-  Pure pure;
+  PureFractions pure;
   for (const int64_t simulations : {50, 200}) {
-    Search<ConnectFour, GumbelPolicies> search({.seed = 3, .gumbel_considered = 4});
+    SearchOf<ConnectFour, GumbelPolicies> search({.seed = 3, .gumbel_considered = 4});
     search.set_root(ConnectFour{});
-    EvalBatch<ConnectFour> batch;
+    EvalBatch<AnyGame> batch;
     while (search.gather(batch, 1, Budget::sims(simulations)) > 0) {
       pure.evaluate(batch);
       search.scatter(batch);
@@ -144,10 +144,10 @@ TEST(Steps, AGumbelRootIsPlannedForTheBudget) {
 }
 
 TEST(Steps, ALargerBudgetGoesOn) {
-  Pure pure;
-  Search<ConnectFour, PuctPolicies> search({.seed = 3});
+  PureFractions pure;
+  SearchOf<ConnectFour, PuctPolicies> search({.seed = 3});
   search.set_root(ConnectFour{});
-  EvalBatch<ConnectFour> batch;
+  EvalBatch<AnyGame> batch;
   for (const int64_t simulations : {40, 100}) {
     while (search.gather(batch, 8, Budget::sims(simulations)) > 0) {
       pure.evaluate(batch);
@@ -163,8 +163,8 @@ struct Network {
   static constexpr bool kPriors = true;
   size_t largest = 0;
   int64_t calls = 0;
-  void evaluate(EvalBatch<ConnectFour>& batch) {
-    Pure().evaluate(batch);
+  void evaluate(EvalBatch<AnyGame>& batch) {
+    PureFractions().evaluate(batch);
     largest = std::max(largest, batch.items.size());
     ++calls;
   }
@@ -174,11 +174,11 @@ struct Network {
 TEST(Search, ThreadsOfOneTreeShareTheBatchesOfANetwork) {
   for (const int threads : {1, 3}) {
     Network network;
-    Search<ConnectFour, PuctPolicies> search({.seed = 3,
-                                              .parallelism = Parallelism::kTree,
-                                              .threads = threads,
-                                              .batch = 24,
-                                              .memory_limit = 1 << 16});
+    SearchOf<ConnectFour, PuctPolicies> search({.seed = 3,
+                                                .parallelism = Parallelism::kTree,
+                                                .threads = threads,
+                                                .batch = 24,
+                                                .memory_limit = 1 << 16});
     const auto result = search.run(ConnectFour{}, network, Budget::sims(5000));
     EXPECT_EQ(result.counters.simulations, 5000U);
     EXPECT_EQ(edge_visits(result) + 1, 5000U);

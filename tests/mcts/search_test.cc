@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "mcts/evaluators.h"
-#include "mcts/registry.h"
 #include "tests/mcts/engine_games.h"
 #include "tests/mcts/results.h"
+#include "tests/mcts/search_of.h"
 
 namespace mstrain::mcts {
 namespace {
@@ -16,11 +16,12 @@ using Tree10 = HashTree<10, 6>;
 
 struct NimOracle {
   static constexpr bool kPriors = true;
-  void evaluate(EvalBatch<Nim>& batch) {
+  void evaluate(EvalBatch<AnyGame>& batch) {
     for (auto& item : batch.items) {
-      const float mine = item.state->stones % 4 == 0 ? -1 : 1;
-      item.values[static_cast<size_t>(item.state->mover)] = mine;
-      item.values[static_cast<size_t>(1 - item.state->mover)] = -mine;
+      const Nim& nim = inside<Nim>(*item.state);
+      const float mine = nim.stones % 4 == 0 ? -1 : 1;
+      item.values[static_cast<size_t>(nim.mover)] = mine;
+      item.values[static_cast<size_t>(1 - nim.mover)] = -mine;
       std::fill(item.priors.begin(), item.priors.end(), 1.0F);
     }
   }
@@ -34,7 +35,7 @@ TYPED_TEST_SUITE(EveryPolicy, Policies);
 
 TYPED_TEST(EveryPolicy, WinsAtNim) {
   for (const int stones : {5, 6, 7, 9, 10}) {
-    Search<Nim, TypeParam> search({.seed = 3, .uct_c = 1});
+    SearchOf<Nim, TypeParam> search({.seed = 3, .uct_c = 1});
     RandomRollout rollout;
     NimOracle oracle;  // for Gumbel, whose inner nodes trust the evaluator
     const auto result = TypeParam::kGumbel
@@ -45,7 +46,7 @@ TYPED_TEST(EveryPolicy, WinsAtNim) {
 }
 
 TYPED_TEST(EveryPolicy, VisitsAddUpAndValuesAreBounded) {
-  Search<Tree10, TypeParam> search({.seed = 5});
+  SearchOf<Tree10, TypeParam> search({.seed = 5});
   RandomRollout rollout;
   const auto result = search.run(Tree10{}, rollout, Budget::sims(3000));
   EXPECT_EQ(edge_visits(result) + 1, 3000U);  // the first one evaluates the root itself
@@ -78,9 +79,9 @@ TYPED_TEST(EveryPolicy, VisitsAddUpAndValuesAreBounded) {
 
 TYPED_TEST(EveryPolicy, TheSameSeedGivesTheSameTree) {
   RandomRollout rollout;
-  Search<Tree10, TypeParam> one({.seed = 9});
-  Search<Tree10, TypeParam> two({.seed = 9});
-  Search<Tree10, TypeParam> other({.seed = 10});
+  SearchOf<Tree10, TypeParam> one({.seed = 9});
+  SearchOf<Tree10, TypeParam> two({.seed = 9});
+  SearchOf<Tree10, TypeParam> other({.seed = 10});
   const auto a = one.run(Tree10{}, rollout, Budget::sims(2000));
   expect_equal(a, two.run(Tree10{}, rollout, Budget::sims(2000)));
   const auto c = other.run(Tree10{}, rollout, Budget::sims(2000));
@@ -97,9 +98,9 @@ TYPED_TEST(EveryPolicy, ReproducibleWithAnyNumberOfThreads) {
   for (const Parallelism kind :
        {Parallelism::kRoot, Parallelism::kLeaf, Parallelism::kDeterministic}) {
     SearchConfig config{.seed = 4, .parallelism = kind, .threads = 1, .trees = 3};
-    Search<Tree10, TypeParam> one(config);
+    SearchOf<Tree10, TypeParam> one(config);
     config.threads = 3;
-    Search<Tree10, TypeParam> three(config);
+    SearchOf<Tree10, TypeParam> three(config);
     const auto a = one.run(Tree10{}, rollout, Budget::sims(1000));
     expect_equal(a, three.run(Tree10{}, rollout, Budget::sims(1000)));
     EXPECT_EQ(a.counters.simulations, 1000U);
@@ -117,6 +118,25 @@ struct AskedPolicies : P {
   using Select = Asked<typename P::Select>;
 };
 
+// What a serial run does, with no other kind of search compiled.
+template <class P, class E>
+std::vector<RootEdge<Action>> grown(const SearchConfig& config, E& evaluator,
+                                    uint64_t simulations) {
+  Tree<Tree10, P> tree(config, 0);
+  tree.set_root(Tree10{});
+  tree.begin_run(1, static_cast<int64_t>(simulations));
+  DescentOf<Tree10> d;
+  for (uint64_t i = 0; i < simulations; ++i) {
+    if (tree.template descend<Access::kPlain>(d, i, P::kGumbel) == Outcome::kLeaf) {
+      EvalBatch<Tree10> leaf{{&d.item, 1}};
+      evaluator.evaluate(leaf);
+    }
+    tree.template finish<Access::kPlain>(d);
+  }
+  EXPECT_EQ(tree.root_visits(), simulations);
+  return tree.root_edges();
+}
+
 // A run chooses the edges of the next descent while it backs a value up.
 TYPED_TEST(EveryPolicy, ChoosesAheadWhatItWouldChooseOnTheWay) {
   if (std::is_same_v<typename TypeParam::Select, EpsilonGreedy>) {
@@ -124,10 +144,10 @@ TYPED_TEST(EveryPolicy, ChoosesAheadWhatItWouldChooseOnTheWay) {
   }
   RandomRollout rollout;
   for (const bool solve : {false, !TypeParam::kGumbel}) {
-    Search<Tree10, TypeParam> ahead({.seed = 6, .solve = solve});
-    Search<Tree10, AskedPolicies<TypeParam>> on_the_way({.seed = 6, .solve = solve});
-    const Budget budget = Budget::sims(3000);
-    expect_equal(ahead.run(Tree10{}, rollout, budget), on_the_way.run(Tree10{}, rollout, budget));
+    const SearchConfig config{.seed = 6, .solve = solve};
+    SearchOf<Tree10, TypeParam> ahead(config);
+    expect_equal(ahead.run(Tree10{}, rollout, Budget::sims(3000)).edges,
+                 grown<AskedPolicies<TypeParam>>(config, rollout, 3000));
   }
 }
 
@@ -145,10 +165,8 @@ struct MinVisitsPolicies : UctPolicies {
 };
 
 TEST(Search, AUsersPolicyIsFollowed) {
-  Search<Tree10, MinVisitsPolicies> search({.seed = 1});
   UniformEvaluator uniform;
-  const auto result = search.run(Tree10{}, uniform, Budget::sims(1001));
-  for (const auto& e : result.edges) {
+  for (const auto& e : grown<MinVisitsPolicies>({.seed = 1}, uniform, 1001)) {
     EXPECT_EQ(e.visits, 100U);
   }
 }
@@ -169,29 +187,25 @@ struct ScalarPolicies : UctPolicies {
 TEST(Search, PackedAndScalarScoresAgree) {
   static_assert(ScoresPacks<Ucb1> && !ScoresPacks<ScalarUcb1>);
   RandomRollout rollout;
-  Search<Tree10> packed({.seed = 2});
-  Search<Tree10, ScalarPolicies> scalar({.seed = 2});
-  expect_equal(packed.run(Tree10{}, rollout, Budget::sims(5000)),
-               scalar.run(Tree10{}, rollout, Budget::sims(5000)));
+  SearchOf<Tree10> packed({.seed = 2});
+  expect_equal(packed.run(Tree10{}, rollout, Budget::sims(5000)).edges,
+               grown<ScalarPolicies>({.seed = 2}, rollout, 5000));
 }
 
 TEST(Search, UndoGivesTheTreeOfCopying) {
   RandomRollout rollout;
-  Search<Nim> copies({.seed = 2});
+  SearchOf<Nim> copies({.seed = 2});
   Search<NimUndo> undoes({.seed = 2});
-  const auto a = copies.run(Nim{}, rollout, Budget::sims(3000));
-  const auto b = undoes.run(NimUndo{}, rollout, Budget::sims(3000));
-  ASSERT_EQ(a.edges.size(), b.edges.size());
-  for (size_t i = 0; i < a.edges.size(); ++i) {
-    EXPECT_EQ(a.edges[i].visits, b.edges[i].visits);
-    EXPECT_EQ(a.edges[i].value, b.edges[i].value);
-  }
+  SearchOf<NimUndo> undoes_any({.seed = 2});
+  const auto edges = copies.run(Nim{}, rollout, Budget::sims(3000)).edges;
+  expect_equal(edges, undoes.run(NimUndo{}, rollout, Budget::sims(3000)).edges);
+  expect_equal(edges, undoes_any.run(NimUndo{}, rollout, Budget::sims(3000)).edges);
 }
 
 TEST(Search, SolvesNimForTwoAndThree) {
   RandomRollout rollout;
   for (int stones = 1; stones <= 12; ++stones) {
-    Search<Nim> search({.seed = 7, .solve = true});
+    SearchOf<Nim> search({.seed = 7, .solve = true});
     const auto result = search.run(Nim{.stones = stones}, rollout, Budget::sims(200000));
     EXPECT_TRUE(result.proven) << stones;
     EXPECT_EQ(result.stop, Stop::kSolved);
@@ -199,13 +213,16 @@ TEST(Search, SolvesNimForTwoAndThree) {
     EXPECT_LT(result.counters.simulations, 200000U);
   }
   // Three players: whoever can take the rest wins; with 4 stones the mover cannot, whatever he does the next one can.
-  Search<Nim3> search({.seed = 7, .solve = true});
-  auto result = search.run(Nim3{.stones = 3}, rollout, Budget::sims(100000));
-  EXPECT_TRUE(result.proven);
-  EXPECT_EQ(result.value, 1);
-  result = search.run(Nim3{.stones = 4}, rollout, Budget::sims(100000));
-  EXPECT_TRUE(result.proven);
-  EXPECT_EQ(result.value, -1);
+  const auto solve_for_three = [&](auto&& search) {
+    auto result = search.run(Nim3{.stones = 3}, rollout, Budget::sims(100000));
+    EXPECT_TRUE(result.proven);
+    EXPECT_EQ(result.value, 1);
+    result = search.run(Nim3{.stones = 4}, rollout, Budget::sims(100000));
+    EXPECT_TRUE(result.proven);
+    EXPECT_EQ(result.value, -1);
+  };
+  solve_for_three(Search<Nim3>({.seed = 7, .solve = true}));
+  solve_for_three(SearchOf<Nim3>({.seed = 7, .solve = true}));
 }
 
 TEST(Search, EachPlayerMaximisesItsOwnResult) {
@@ -219,7 +236,7 @@ TEST(Search, EachPlayerMaximisesItsOwnResult) {
 
 TEST(Search, ChanceIsAveraged) {
   RandomRollout rollout;
-  Search<Gamble> search({.seed = 8});
+  SearchOf<Gamble> search({.seed = 8});
   auto result = search.run(Gamble{}, rollout, Budget::sims(20000));
   EXPECT_EQ(result.action, 1U);
   for (const auto& e : result.edges) {
@@ -233,11 +250,11 @@ TEST(Search, ChanceIsAveraged) {
 
 TEST(Search, RewardsOnTheWayAreDiscounted) {
   UniformEvaluator uniform;
-  Search<Corridor> patient({.seed = 1, .uct_c = 1, .discount = 1});
+  SearchOf<Corridor> patient({.seed = 1, .uct_c = 1, .discount = 1});
   auto result = patient.run(Corridor{}, uniform, Budget::sims(5000));
   EXPECT_EQ(result.action, 1U);  // 1 - 0.3 against 0.2
   EXPECT_EQ(result.principal_variation, std::vector<Action>({1, 1, 1, 1}));
-  Search<Corridor> hasty({.seed = 1, .uct_c = 1, .discount = 0.5});
+  SearchOf<Corridor> hasty({.seed = 1, .uct_c = 1, .discount = 0.5});
   result = hasty.run(Corridor{}, uniform, Budget::sims(5000));
   EXPECT_EQ(result.action, 0U);  // 0.125 - 0.175 against 0.2
 }
@@ -263,7 +280,7 @@ TEST(Search, WideningFindsTheBestOfInfinitelyManyActions) {
 
 TEST(Search, WideningLimitsTheOpenEdgesOfADiscreteGame) {
   RandomRollout rollout;
-  Search<HashTree<200, 3>, WideningPolicies> search(
+  SearchOf<HashTree<200, 3>, WideningPolicies> search(
       {.seed = 6, .widening_k = 1, .widening_alpha = 0.5});
   const auto result = search.run(HashTree<200, 3>{}, rollout, Budget::sims(400));
   const auto open = std::count_if(result.edges.begin(), result.edges.end(),
