@@ -1,5 +1,7 @@
 #include "core/data/image_resize.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -38,39 +40,54 @@ struct Taps {
   }
 };
 
-uint8_t rounded(float value) {
-  return static_cast<uint8_t>(std::clamp(value + 0.5F, 0.0F, 255.0F));
-}
-
 // Row `y` of the result before its columns are summed up.
 void sum_rows(const Image& image, const Taps& taps, int64_t y, std::vector<float>& out) {
-  const auto count = static_cast<int64_t>(out.size());
-  std::fill(out.begin(), out.end(), 0.0F);
-  for (int64_t k = 0; k < taps.most; ++k) {
-    const float weight = taps.weights[static_cast<size_t>(y * taps.most + k)];
-    const uint8_t* const row = image.row(taps.first[static_cast<size_t>(y)] + k);
-    if (weight != 0) {
-      for (int64_t i = 0; i < count; ++i) {
-        out[static_cast<size_t>(i)] += weight * static_cast<float>(row[i]);
+  const int64_t count = image.width * image.channels;
+  const float* const weights = taps.weights.data() + y * taps.most;
+  const uint8_t* const first = image.row(taps.first[static_cast<size_t>(y)]);
+  const __m128i zero = _mm_setzero_si128();
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    __m128 sums[4] = {_mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps()};
+    for (int64_t k = 0; k < taps.most; ++k) {
+      const __m128 weight = _mm_set1_ps(weights[k]);
+      const __m128i bytes =
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(first + k * count + i));
+      const __m128i halves[] = {_mm_unpacklo_epi8(bytes, zero), _mm_unpackhi_epi8(bytes, zero)};
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        const __m128i half = halves[quarter / 2];
+        const __m128i four =
+            quarter % 2 == 0 ? _mm_unpacklo_epi16(half, zero) : _mm_unpackhi_epi16(half, zero);
+        sums[quarter] = _mm_add_ps(sums[quarter], _mm_mul_ps(weight, _mm_cvtepi32_ps(four)));
       }
     }
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      _mm_storeu_ps(out.data() + i + 4 * quarter, sums[quarter]);
+    }
+  }
+  for (; i < count; ++i) {
+    float sum = 0;
+    for (int64_t k = 0; k < taps.most; ++k) {
+      sum += weights[k] * static_cast<float>(first[k * count + i]);
+    }
+    out[static_cast<size_t>(i)] = sum;
   }
 }
 
+// Four channels at once, of which a pixel has one or three: `row` has some elements more than pixels.
 template <int kChannels>
 void sum_columns(const std::vector<float>& row, const Taps& taps, int64_t width, uint8_t* out) {
   for (int64_t x = 0; x < width; ++x) {
-    const float* weights = taps.weights.data() + x * taps.most;
-    const float* from = row.data() + taps.first[static_cast<size_t>(x)] * kChannels;
-    float sums[kChannels] = {};
+    const float* const weights = taps.weights.data() + x * taps.most;
+    const float* const from = row.data() + taps.first[static_cast<size_t>(x)] * kChannels;
+    __m128 sums = _mm_setzero_ps();
     for (int64_t k = 0; k < taps.most; ++k) {
-      for (int c = 0; c < kChannels; ++c) {
-        sums[c] += weights[k] * from[k * kChannels + c];
-      }
+      sums =
+          _mm_add_ps(sums, _mm_mul_ps(_mm_set1_ps(weights[k]), _mm_loadu_ps(from + k * kChannels)));
     }
-    for (int c = 0; c < kChannels; ++c) {
-      out[x * kChannels + c] = rounded(sums[c]);
-    }
+    const __m128i words = _mm_packs_epi32(_mm_cvtps_epi32(sums), _mm_setzero_si128());
+    const int bytes = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+    std::memcpy(out + x * kChannels, &bytes, kChannels);
   }
 }
 
@@ -83,7 +100,7 @@ Image resized(const Image& image, int64_t height, int64_t width) {
   const Taps down(image.height, height);
   const Taps across(image.width, width);
   Image out(height, width, image.channels);
-  std::vector<float> row(static_cast<size_t>(image.width * image.channels));
+  std::vector<float> row(static_cast<size_t>(image.width * image.channels) + 4);
   for (int64_t y = 0; y < height; ++y) {
     sum_rows(image, down, y, row);
     if (image.channels == 1) {

@@ -1,5 +1,7 @@
 #include "core/data/rand_augment.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -54,29 +56,38 @@ struct Affine {
   double d = 0, e = 1, f = 0;
 };
 
-void move(Image& image, const Affine& from) {
-  Image out(image.height, image.width, image.channels);
+// To the nearest, the even one of two.
+int nearest(double x) { return _mm_cvtsd_si32(_mm_set_sd(x)); }
+
+template <int kChannels>
+Image moved(const Image& image, const Affine& from) {
+  Image out(image.height, image.width, kChannels);
   const double middle_x = 0.5 * static_cast<double>(image.width - 1);
   const double middle_y = 0.5 * static_cast<double>(image.height - 1);
-  const int64_t channels = image.channels;
+  const auto width = static_cast<uint32_t>(image.width);
+  const auto height = static_cast<uint32_t>(image.height);
+  uint8_t* to = out.pixels.data();
   for (int64_t y = 0; y < image.height; ++y) {
     const double dy = static_cast<double>(y) - middle_y;
     const double row_x = from.b * dy + from.c + middle_x;
     const double row_y = from.e * dy + from.f + middle_y;
-    uint8_t* const to = out.row(y);
-    for (int64_t x = 0; x < image.width; ++x) {
+    for (int64_t x = 0; x < image.width; ++x, to += kChannels) {
       const double dx = static_cast<double>(x) - middle_x;
-      const double at_x = std::nearbyint(from.a * dx + row_x);
-      const double at_y = std::nearbyint(from.d * dx + row_y);
-      if (at_x >= 0 && at_y >= 0 && at_x < static_cast<double>(image.width) &&
-          at_y < static_cast<double>(image.height)) {
-        const uint8_t* const pixel =
-            image.row(static_cast<int64_t>(at_y)) + static_cast<int64_t>(at_x) * channels;
-        std::copy_n(pixel, channels, to + x * channels);
+      const auto at_x = static_cast<uint32_t>(nearest(from.a * dx + row_x));
+      const auto at_y = static_cast<uint32_t>(nearest(from.d * dx + row_y));
+      if (at_x < width && at_y < height) {  // no negative one is
+        const uint8_t* const pixel = image.row(at_y) + int64_t{at_x} * kChannels;
+        for (int c = 0; c < kChannels; ++c) {
+          to[c] = pixel[c];
+        }
       }
     }
   }
-  image = std::move(out);
+  return out;
+}
+
+void move(Image& image, const Affine& from) {
+  image = image.channels == 1 ? moved<1>(image, from) : moved<3>(image, from);
 }
 
 void identity(Image&, double, double) {}
