@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 #include <set>
 
 #include "core/base/error.h"
+#include "core/data/corpus_sources.h"
 #include "core/data/documents.h"
 #include "core/data/encoded_text.h"
 #include "core/data/text_stream.h"
@@ -16,61 +16,9 @@
 namespace mstrain {
 namespace {
 
-// f(); what stops it names the key that asked for it.
-template <class F>
-auto for_key(const YamlNode& tree, const std::string& key, const F& f) {
-  try {
-    return f();
-  } catch (const IoError& error) {
-    throw IoError(fmt::format("{}: {}", config_where(tree, key), error.what()),
-                  error.error_number());
-  }
-}
 constexpr const char* kTrainKey = "data.train";
 constexpr const char* kValidKey = "data.valid";
 constexpr const char* kTokenizerKey = "data.tokenizer";
-
-// Files that become one stream, or two where some of them are held out.
-struct Source {
-  std::string name;
-  double weight = 1;
-  std::vector<SourceFile> files;
-};
-
-// "owt_document" stands for Megatron's pair owt_document.bin and owt_document.idx.
-std::string data_path(FileSystem& files, const std::string& path) {
-  const bool pair =
-      !files.exists(path) && files.exists(path + ".bin") && files.exists(path + ".idx");
-  return pair ? path + ".bin" : path;
-}
-
-bool is_index_of_pair(FileSystem& files, const std::string& path) {
-  return path.ends_with(".idx") && files.exists(path.substr(0, path.size() - 4) + ".bin");
-}
-
-std::vector<Source> find_sources(FileSystem& files, const std::vector<DataSource>& wanted,
-                                 const std::vector<std::string>& extensions) {
-  std::vector<Source> sources;
-  std::set<std::string> seen;
-  for (const DataSource& entry : wanted) {
-    if (sources.empty() || entry.weight.has_value()) {
-      sources.push_back({entry.path, entry.weight.value_or(1), {}});
-    }
-    for (SourceFile& file : find_source_files(files, data_path(files, entry.path), extensions)) {
-      if (is_index_of_pair(files, file.path)) {
-        continue;
-      }
-      std::error_code error;
-      const std::filesystem::path real = std::filesystem::canonical(file.path, error);
-      if (!error && !seen.insert(real.string()).second) {
-        throw IoError(fmt::format("{}: named twice by the data, the second time by {}", file.path,
-                                  entry.path));
-      }
-      sources.back().files.push_back(std::move(file));
-    }
-  }
-  return sources;
-}
 
 enum class FileKind { kText, kJsonLines, kTokens };
 
@@ -137,7 +85,8 @@ struct SourceParts {
   Parts held_out;  // empty where the split is by position, or none
 };
 
-SourceParts open_source(FileSystem& files, const Source& source, double split, TokenizerType type) {
+SourceParts open_source(FileSystem& files, const CorpusSource& source, double split,
+                        TokenizerType type) {
   if (source.files.size() == 1 || split >= 1) {
     return {make_parts(files, source.files, type), {}};
   }
@@ -148,15 +97,6 @@ SourceParts open_source(FileSystem& files, const Source& source, double split, T
   }
   return {make_parts(files, std::move(sides[0]), type),
           make_parts(files, std::move(sides[1]), type)};
-}
-
-std::shared_ptr<const Tokenizer> tokenizer_at(FileSystem& files, const TokenizerConfig& config) {
-  std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(files, *config.path);
-  if (!fits(config.type, tokenizer->name())) {
-    throw IoError(fmt::format("{}: holds a tokenizer of type {}, but data.tokenizer.type is {}",
-                              *config.path, tokenizer->name(), to_string(config.type)));
-  }
-  return tokenizer;
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of_characters(const std::vector<SourceParts>& sources) {
@@ -188,16 +128,6 @@ std::shared_ptr<const Tokenizer> make_tokenizer(FileSystem& files, const Tokeniz
   }
   return config.type == TokenizerType::kByte ? std::make_shared<ByteTokenizer>()
                                              : tokenizer_of_characters(sources);
-}
-
-void add_to(Hasher& hasher, const std::vector<Source>& sources) {
-  hasher.add(sources.size());
-  for (const Source& source : sources) {
-    hasher.add(source.weight).add(source.files.size());
-    for (const SourceFile& file : source.files) {
-      hasher.add(file.name).add(file.bytes);
-    }
-  }
 }
 
 }  // namespace
@@ -255,11 +185,11 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
         tokenizer == nullptr ? "" : tokenizer->name(), to_string(config.tokenizer.type));
   const TokenizerType type = config.tokenizer.type;
   const double split = config.valid ? 1.0 : config.split;
-  const std::vector<Source> sources = for_key(
+  const std::vector<CorpusSource> sources = for_key(
       tree, kTrainKey, [&] { return find_sources(files, config.train, config.extensions); });
   const auto parts = for_key(tree, kTrainKey, [&] {
     std::vector<SourceParts> out;
-    for (const Source& source : sources) {
+    for (const CorpusSource& source : sources) {
       out.push_back(open_source(files, source, split, type));
     }
     return out;
@@ -294,16 +224,16 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
     identity.add(file.bytes);
   }
   identity.add(split);
-  add_to(identity, sources);
+  add_to_identity(identity, sources);
   if (!cut_off.empty()) {
     corpus.valid.push_back({"", concat_streams(std::move(cut_off))});
   }
   for (const ValidSet& set : config.valid.value_or(std::vector<ValidSet>())) {
     const std::string key = kValidKey + (set.name.empty() ? "" : "." + set.name);
-    const std::vector<Source> held_out =
+    const std::vector<CorpusSource> held_out =
         for_key(tree, key, [&] { return find_sources(files, set.sources, config.extensions); });
     std::vector<TokenStreamPtr> streams;
-    for (const Source& source : held_out) {
+    for (const CorpusSource& source : held_out) {
       const Parts text = for_key(tree, key, [&] { return make_parts(files, source.files, type); });
       streams.push_back(encode(key, text));
     }
@@ -311,7 +241,7 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
     if (!set.name.empty()) {
       identity.add(set.name);
     }
-    add_to(identity, held_out);
+    add_to_identity(identity, held_out);
   }
   for (const auto& [name, tokens] : corpus.valid) {
     check(tokens->size() >= 2, "{} tokens {} to evaluate on, but scoring one needs 2; {}",

@@ -1,0 +1,55 @@
+// Pairs of texts from JSON lines {"input": …, "target": …}, as ids in memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/files.h"
+#include "core/base/hash.h"
+#include "core/data/data_config.h"
+#include "core/data/seq2seq_vocabulary.h"
+
+namespace mstrain {
+
+class Pairs {
+ public:
+  int64_t size() const { return static_cast<int64_t>(ends_.size()) / 2; }
+  std::span<const int32_t> source(int64_t pair) const { return text(2 * pair); }
+  std::span<const int32_t> target(int64_t pair) const { return text(2 * pair + 1); }
+
+  void add(std::span<const int32_t> source, std::span<const int32_t> target);
+
+ private:
+  std::span<const int32_t> text(int64_t index) const;
+
+  std::vector<int32_t> ids_;
+  std::vector<size_t> ends_;  // in ids_, of source and target in turn
+};
+
+struct WeightedPairs {
+  std::shared_ptr<const Pairs> pairs;
+  double weight = 1;
+};
+
+struct PairCorpus {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<WeightedPairs> train;
+  struct HeldOut {
+    std::string name;  // of data.valid; empty where it is the only one
+    std::shared_ptr<const Pairs> pairs;
+  };
+  std::vector<HeldOut> valid;  // none where nothing is held out
+  Hash128 identity;            // as a Corpus'
+};
+
+// As open_corpus(), for files of pairs alone: what is held out where data.valid is null, tokenizers of characters, blends,
+// errors. `sentinels` of the vocabulary that texts are read with.
+PairCorpus open_pairs(FileSystem& files, const DataConfig& config, int64_t sentinels,
+                      std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+                      const YamlNode& tree = YamlNode());
+
+}  // namespace mstrain

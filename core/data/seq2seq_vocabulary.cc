@@ -1,0 +1,86 @@
+#include "core/data/seq2seq_vocabulary.h"
+
+#include <charconv>
+#include <optional>
+
+#include "core/base/error.h"
+
+namespace mstrain {
+namespace {
+
+constexpr std::string_view kSentinel = "<extra_id_";
+
+// Of a text that is one token.
+std::optional<int32_t> id_of(const Tokenizer& tokenizer, std::string_view token) {
+  try {
+    const std::vector<int32_t> ids = tokenizer.encode(token);
+    return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
+  } catch (const Error&) {  // a character that the tokenizer does not know
+    return std::nullopt;
+  }
+}
+
+std::optional<int32_t> end_of(const Tokenizer& tokenizer) {
+  const std::vector<int32_t> after = tokenizer.special().after;
+  return after.empty() ? tokenizer.end_of_text() : std::optional(after.back());
+}
+
+}  // namespace
+
+Seq2SeqVocabulary::Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t sentinels)
+    : tokenizer_(std::move(tokenizer)), sentinels_(sentinels), size_(tokenizer_->vocab_size()) {
+  const auto next = [this] { return static_cast<int32_t>(size_++); };
+  const auto pad = id_of(*tokenizer_, "<pad>");
+  pad_ = pad ? *pad : next();
+  const auto end = end_of(*tokenizer_);
+  end_ = end ? *end : next();
+  if (const auto first = id_of(*tokenizer_, "<extra_id_0>")) {
+    first_sentinel_ = *first;
+    sentinels_ = 1;
+    while (id_of(*tokenizer_, fmt::format("{}{}>", kSentinel, sentinels_)) ==
+           sentinel(sentinels_)) {
+      ++sentinels_;
+    }
+  } else {
+    size_ += sentinels_;
+    first_sentinel_ = static_cast<int32_t>(size_ - 1);
+  }
+}
+
+std::vector<int32_t> Seq2SeqVocabulary::encode(std::string_view text) const {
+  std::vector<int32_t> ids;
+  const auto add = [&](std::string_view part) {
+    if (!part.empty()) {
+      const std::vector<int32_t> more = tokenizer_->encode(part);
+      ids.insert(ids.end(), more.begin(), more.end());
+    }
+  };
+  size_t begin = 0;
+  for (size_t at = text.find(kSentinel); at != text.npos; at = text.find(kSentinel, at + 1)) {
+    const char* const digits = text.data() + at + kSentinel.size();
+    int64_t index = 0;
+    const auto [end, error] = std::from_chars(digits, text.data() + text.size(), index);
+    if (error == std::errc() && end != text.data() + text.size() && *end == '>' && index >= 0 &&
+        index < sentinels_) {
+      add(text.substr(begin, at - begin));
+      ids.push_back(sentinel(index));
+      begin = static_cast<size_t>(end - text.data()) + 1;
+    }
+  }
+  add(text.substr(begin));
+  return ids;
+}
+
+std::string Seq2SeqVocabulary::piece(int32_t id, bool is_first) const {
+  const int32_t index = first_sentinel_ - id;
+  if (index >= 0 && index < sentinels_) {
+    return fmt::format("{}{}>", kSentinel, index);
+  }
+  if (id == pad_ || id == end_ || id < 0 || id >= tokenizer_->vocab_size()) {
+    return "";
+  }
+  const std::span<const int32_t> one(&id, 1);
+  return is_first ? tokenizer_->decode(one) : tokenizer_->decode_further(one);
+}
+
+}  // namespace mstrain

@@ -1,0 +1,42 @@
+// A tokenizer's ids, and those that a model which reads one text and writes another needs besides: a token that fills up
+// samples, one that ends a text, and sentinels, which stand for what is missing in a text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/data/tokenizer.h"
+
+namespace mstrain {
+
+// Immutable; any thread may use it. Tokens that the tokenizer has (<pad>, the one that ends a document, <extra_id_0>
+// downwards, as T5's have) keep its ids; the others follow them, sentinels last, the first sentinel at the top.
+class Seq2SeqVocabulary {
+ public:
+  Seq2SeqVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t sentinels);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  int64_t size() const { return size_; }
+  int32_t pad() const { return pad_; }
+  int32_t end() const { return end_; }
+  int64_t sentinels() const { return sentinels_; }
+  // 0 <= index < sentinels()
+  int32_t sentinel(int64_t index) const { return first_sentinel_ - static_cast<int32_t>(index); }
+
+  // Without an end; <extra_id_0> … are sentinels. Throws Error where a character has no id.
+  std::vector<int32_t> encode(std::string_view text) const;
+  // The bytes of one of many ids that follow each other, the first where `is_first`; nothing for pad, end and ids of no token.
+  std::string piece(int32_t id, bool is_first) const;
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  int64_t sentinels_;
+  int64_t size_;
+  int32_t pad_ = 0;
+  int32_t end_ = 0;
+  int32_t first_sentinel_ = 0;
+};
+
+}  // namespace mstrain
