@@ -45,6 +45,14 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
       {"--top-p", "P",
        [&](const std::string& text) { sampling.top_p = number_value("--top-p", text); },
        "only of the fewest tokens whose probabilities sum up to P"},
+      {"--beams", "N",
+       [&](const std::string& text) { request.beams.beams = integer_value("--beams", text); },
+       "the best text that a search with N beams finds, instead of drawing"},
+      {"--length-penalty", "P",
+       [&](const std::string& text) {
+         request.beams.length_penalty = number_value("--length-penalty", text);
+       },
+       "of the search: log-probabilities are divided by the length to the power of P (default 1)"},
       {"--seed", "S",
        [&](const std::string& text) {
          sampling.seed = static_cast<uint64_t>(integer_value("--seed", text));
@@ -60,6 +68,10 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
   if (sampling.greedy && (temperature || sampling.top_k || sampling.top_p)) {
     throw ConfigError("--greedy: takes no --temperature, --top-k or --top-p");
   }
+  if (request.beams.beams > 1 &&
+      (sampling.greedy || temperature || sampling.top_k || sampling.top_p)) {
+    throw ConfigError("--beams: takes no --greedy, --temperature, --top-k or --top-p");
+  }
   if (request.tokens < 1) {
     throw ConfigError(fmt::format("--tokens: expected at least 1, found {}", request.tokens));
   }
@@ -70,6 +82,7 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
   }
   try {
     check_sampling(sampling);
+    check_beams(request.beams);
   } catch (const Error& error) {
     throw ConfigError(fmt::format("--{}", error.what()));
   }

@@ -28,19 +28,23 @@ std::vector<int32_t> stop_ids(const StoredModel& stored, const std::vector<int64
 
 void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out) {
   check_sampling(request.sampling);
+  check_beams(request.beams);
   check(request.tokens >= 1, "tokens {}: expected at least 1", request.tokens);
   const StoredModel stored = open_model(files, request.checkpoint);
   const auto tokenizer = stored_tokenizer(files, stored);
   const auto writer = stored.network->writer(tokenizer, Execution::kGraph);
   check(writer != nullptr, "{}: a {} writes no text", stored.folder, stored.type);
+  check(request.beams.beams == 1 || writer->searches_beams(),
+        "{}: a {} searches with one beam only", stored.folder, stored.type);
   if (tokenizer == nullptr) {
     load_tokenizer(files, stored.folder);  // says what it looks for
   }
-  const WriteOptions options{request.tokens, request.sampling, stop_ids(stored, request.stop)};
+  const WriteOptions options{request.tokens, request.sampling, stop_ids(stored, request.stop),
+                             request.beams};
   const Params params = load_params(files, stored);
   const std::vector<std::string>& prompts = request.prompts;
   if (prompts.size() == 1) {
-    fmt::print(out, "{}", prompts[0]);
+    fmt::print(out, "{}{}", prompts[0], writer->separator());
     writer->generate(params, prompts, options, [&](size_t, std::string_view piece) {
       fmt::print(out, "{}", piece);
       std::fflush(out);
@@ -50,7 +54,7 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
   }
   const std::vector<std::string> texts = writer->generate(params, prompts, options);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    print_sample(out, prompts[i], texts[i]);
+    print_sample(out, prompts[i] + std::string(writer->separator()), texts[i]);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "core/base/files.h"
 #include "core/base/yaml.h"
 #include "core/train/session.h"
+#include "suites/run/beam_search.h"
 #include "suites/run/sampling.h"
 
 namespace mstrain {
@@ -46,6 +47,7 @@ struct GenerateRequest {
   std::vector<std::string> prompts;
   int64_t tokens = 256;  // at most
   SamplingOptions sampling;
+  BeamOptions beams;          // more than one: instead of sampling
   std::vector<int64_t> stop;  // ids that end a text, besides eos_token_id of config.json
 };
 // Prints a single prompt and what follows as it comes; of several, each with what follows when all are done.

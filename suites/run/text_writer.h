@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/tensor/params.h"
+#include "suites/run/beam_search.h"
 #include "suites/run/sampling.h"
 
 namespace mstrain {
@@ -18,6 +19,7 @@ struct WriteOptions {
   int64_t tokens = 0;  // at most
   SamplingOptions sampling;
   std::vector<int32_t> stop;  // a text ends before any of these
+  BeamOptions beams = {};     // more than one: instead of sampling
 };
 
 // One thread at a time.
@@ -33,6 +35,11 @@ class TextWriter {
                                             std::span<const std::string> prompts,
                                             const WriteOptions& options,
                                             const OnText& on_text = nullptr) = 0;
+
+  // Whether it takes more than one beam.
+  virtual bool searches_beams() const { return false; }
+  // What stands between a prompt and its text, for people.
+  virtual std::string_view separator() const { return ""; }
 };
 
 // A prompt and what was written after it, for people.

@@ -85,9 +85,9 @@ TrainData TextRun::text_data(const Json& source) const {
   if (const std::shared_ptr<TextWriter> writer = network->writer(tokenizer, train.run.execution)) {
     out.sample = [writer](const Params& params, const std::string& prompt, int64_t tokens) {
       const WriteOptions options{tokens, {.temperature = 0.8, .seed = 1}, {}};
-      return replace_invalid_utf8(
-          writer->generate(cast_params(params, Dtype::kF32), std::span(&prompt, 1), options)
-              .front());
+      const auto texts =
+          writer->generate(cast_params(params, Dtype::kF32), std::span(&prompt, 1), options);
+      return std::string(writer->separator()) + replace_invalid_utf8(texts.front());
     };
   }
   return out;
