@@ -2,6 +2,7 @@
 
 #include "suites/transformer/gpt/gpt_run.h"
 #include "suites/transformer/llama/llama_run.h"
+#include "suites/transformer/t5/t5_run.h"
 #include "suites/transformer/vit/vit_run.h"
 
 namespace mstrain {
@@ -10,6 +11,7 @@ namespace mstrain {
 void add_all_models() {
   add_model(gpt::entry());
   add_model(llama::entry());
+  add_model(t5::entry());
   add_model(vit::entry());
 }
 

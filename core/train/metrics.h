@@ -22,11 +22,13 @@ inline constexpr const char* kEvalLoss = "eval_loss";
 inline constexpr const char* kEvalPerplexity = "eval_perplexity";
 inline constexpr const char* kEvalBitsPerByte = "eval_bits_per_byte";
 inline constexpr const char* kEvalAccuracy = "eval_accuracy";
+inline constexpr const char* kEvalExactMatch = "eval_exact_match";
 inline constexpr MetricKind kMetricKinds[] = {
     {kEvalLoss, "eval/loss", "eval loss", false},
     {kEvalPerplexity, "eval/perplexity", "perplexity", false},
     {kEvalBitsPerByte, "eval/bits_per_byte", "bits per byte", false},
-    {kEvalAccuracy, "eval/accuracy", "accuracy", true}};
+    {kEvalAccuracy, "eval/accuracy", "accuracy", true},
+    {kEvalExactMatch, "eval/exact_match", "exact match", true}};
 
 struct Metric {
   const MetricKind* kind;

@@ -32,6 +32,7 @@ const specs = [
   { title: "Perplexity", unit: "held out", series: heldSeries("eval_perplexity"), shown: measured("eval_perplexity"), digits: v => v.toPrecision(4) },
   { title: "Bits per byte", unit: "held out", series: heldSeries("eval_bits_per_byte"), shown: measured("eval_bits_per_byte"), digits: v => v.toFixed(4) },
   { title: "Accuracy", unit: "held out", series: heldSeries("eval_accuracy"), shown: measured("eval_accuracy"), digits: v => (v * 100).toFixed(2) + " %" },
+  { title: "Exact match", unit: "held out, of whole targets", series: heldSeries("eval_exact_match"), shown: measured("eval_exact_match"), digits: v => (v * 100).toFixed(2) + " %" },
   { title: "Throughput", unit: "tokens per second", series: trainSeries("tokens_per_second"), zero: true, digits: short },
   { title: "Learning rate", unit: "", series: trainSeries("lr"), zero: true, digits: v => v.toPrecision(4) },
   { title: "Gradient norm", unit: "before clipping", series: trainSeries("grad_norm", true), zero: true, digits: v => v.toPrecision(4) },

@@ -33,11 +33,21 @@ std::optional<int64_t> TextRun::known_ids(FileSystem& files, const YamlNode& tre
 
 void TextRun::open_data(FileSystem& files, const YamlNode& tree,
                         const std::optional<std::string>& folder) {
+  open_text(files, tree, folder);
+  check_prompts(tree, [this](const std::string& prompt) { corpus().tokenizer->encode(prompt); });
+}
+
+void TextRun::open_text(FileSystem& files, const YamlNode& tree,
+                        const std::optional<std::string>& folder) {
   const bool is_stored = folder && has_tokenizer(files, *folder);
   use(open_corpus(files, data, is_stored ? load_tokenizer(files, *folder) : nullptr, tree));
+}
+
+void TextRun::check_prompts(const YamlNode& tree,
+                            const std::function<void(const std::string& prompt)>& encode) const {
   for (const std::string& prompt : train.eval.prompts) {
     try {
-      corpus().tokenizer->encode(prompt);
+      encode(prompt);
     } catch (const Error& error) {
       config_fail(tree, "eval.prompts", error.what());
     }

@@ -1,6 +1,7 @@
 // A run of a model that reads text: its data are a corpus, its ids the tokens of a tokenizer.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,12 @@ class TextRun : public ModelRun {
 
   void declare_data(ConfigFields& fields) override;
   void check(const YamlNode& tree) const override;
+
+  // The text of open_data().
+  void open_text(FileSystem& files, const YamlNode& tree, const std::optional<std::string>& folder);
+  // Throws ConfigError where `encode` throws what is wrong with one of eval.prompts.
+  void check_prompts(const YamlNode& tree,
+                     const std::function<void(const std::string& prompt)>& encode) const;
 
   // What does not depend on how samples are made of the corpus: identity, files of a checkpoint, samples of what the model
   // writes.

@@ -1,0 +1,26 @@
+#include "suites/transformer/t5/config.h"
+
+namespace mstrain::t5 {
+
+void check_t5_config(const T5Config& config, const YamlNode& tree) {
+  if (config.relative_max_distance <= config.relative_buckets / 2) {
+    config_fail(tree, "model.relative_max_distance",
+                fmt::format("{} is not above half of the {} relative_buckets, which tell as many "
+                            "distances apart one by one",
+                            config.relative_max_distance, config.relative_buckets));
+  }
+  if (config.vocab_size.is_word()) {
+    return;
+  }
+  const int64_t vocab = *config.vocab_size.value;
+  for (const auto& [key, id] : {std::pair("pad_token", config.pad_token),
+                                {"eos_token", config.eos_token},
+                                {"decoder_start_token", config.decoder_start_token}}) {
+    if (!id.is_word() && *id.value >= vocab) {
+      config_fail(tree, fmt::format("model.{}", key),
+                  fmt::format("{} is not below model.vocab_size {}", *id.value, vocab));
+    }
+  }
+}
+
+}  // namespace mstrain::t5

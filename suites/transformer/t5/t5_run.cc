@@ -1,0 +1,227 @@
+#include "suites/transformer/t5/t5_run.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "suites/transformer/t5/hf_names.h"
+#include "suites/transformer/t5/network.h"
+
+namespace mstrain::t5 {
+
+std::shared_ptr<const Network> T5Run::network() const { return std::make_shared<T5Network>(model); }
+
+void T5Run::take_network(const Network& network) {
+  model = dynamic_cast<const T5Network&>(network).config();
+}
+
+void T5Run::declare_data(ConfigFields& fields) {
+  fields("data", section_, "text, or pairs of texts, to train and to evaluate on");
+}
+
+void T5Run::check(const YamlNode& tree) const {
+  TextRun::check(tree);
+  check_t5_config(model, tree);
+  if (is_pairs()) {
+    return;
+  }
+  try {
+    const SpanCorruption::Sizes longest = corruption().longest();
+    if (longest.spans > model.extra_ids) {
+      config_fail(tree, "model.extra_ids",
+                  fmt::format("{} sentinels, but samples have up to {} spans: lower "
+                              "data.seq_length or data.span_corruption.rate, or raise it",
+                              model.extra_ids, longest.spans));
+    }
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const Error& error) {
+    config_fail(tree, "data.seq_length", error.what());
+  }
+  if (sampling.target_length) {
+    config_fail(tree, "data.target_length",
+                "is for pairs; of span corruption it follows from data.seq_length");
+  }
+}
+
+void T5Run::settle(int64_t ids, const YamlNode& tree) {
+  TextRun::settle(ids, tree);
+  if (vocabulary_ == nullptr) {
+    return;  // a plan of a model whose data cannot be opened
+  }
+  if (model.pad_token.is_word()) {
+    model.pad_token = vocabulary_->pad();
+  }
+  if (model.decoder_start_token.is_word()) {
+    model.decoder_start_token = *model.pad_token.value;
+  }
+  if (model.eos_token.is_word()) {
+    model.eos_token = vocabulary_->end();
+  } else if (*model.eos_token.value != vocabulary_->end()) {
+    config_fail(tree, "model.eos_token",
+                fmt::format("{}, but texts of data.tokenizer end with {}", *model.eos_token.value,
+                            vocabulary_->end()));
+  }
+}
+
+std::optional<int64_t> T5Run::known_ids(FileSystem& files, const YamlNode& tree) const {
+  if (!TextRun::known_ids(files, tree)) {
+    return std::nullopt;
+  }
+  const std::string path = data.tokenizer.path.value_or("byte");
+  return Seq2SeqVocabulary(load_tokenizer(files, path), model.extra_ids).size();
+}
+
+void T5Run::open_data(FileSystem& files, const YamlNode& tree,
+                      const std::optional<std::string>& folder) {
+  if (is_pairs()) {
+    const bool is_stored = folder && has_tokenizer(files, *folder);
+    pairs_ = std::make_shared<const PairCorpus>(open_pairs(
+        files, data, model.extra_ids, is_stored ? load_tokenizer(files, *folder) : nullptr, tree));
+    use({.tokenizer = pairs_->tokenizer, .identity = pairs_->identity});
+  } else {
+    open_text(files, tree, folder);
+  }
+  vocabulary_ = std::make_shared<const Seq2SeqVocabulary>(corpus().tokenizer, model.extra_ids);
+  check_prompts(tree, [this](const std::string& prompt) { vocabulary_->encode(prompt); });
+}
+
+void T5Run::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const {
+  TextRun::find_oddities_of(ids, tree, findings);
+  if (train.precision.params == FloatType::kFp16) {
+    findings.push_back(
+        fmt::format("{}: the stream of a T5 grows beyond the range of fp16; say bf16",
+                    config_where(tree, "precision.params")));
+  }
+}
+
+BatchShape T5Run::batch_shape() const {
+  if (is_pairs()) {
+    return {data.packing ? Rows::kPacked : Rows::kPadded, data.seq_length,
+            sampling.target_length.value_or(data.seq_length)};
+  }
+  const SpanCorruption::Sizes longest = corruption().longest();
+  return {data.packing ? Rows::kFull : Rows::kPadded, longest.source(), longest.target()};
+}
+
+TrainTask T5Run::task() const {
+  return make_task(T5(model, train.memory.recompute), *network(), batch_shape());
+}
+
+RowTokens T5Run::row_tokens() const {
+  return {.pad = static_cast<int32_t>(*model.pad_token.value),
+          .start = static_cast<int32_t>(*model.decoder_start_token.value),
+          .end = static_cast<int32_t>(*model.eos_token.value)};
+}
+
+TrainData T5Run::samples(const Json& source) const {
+  TrainData out = text_data(source);
+  if (is_pairs()) {
+    add_pairs(out);
+  } else {
+    add_corrupted(out);
+  }
+  return out;
+}
+
+void T5Run::add_held_out(const std::string& name, std::shared_ptr<const Seq2SeqSource> source,
+                         const RowTokens& tokens, int64_t samples, TrainData& out) {
+  const auto first = [source = std::move(source), tokens](int64_t rows, int64_t count) {
+    return batches_of(std::make_shared<FirstSamples>(source, tokens, count), rows, 0);
+  };
+  out.evaluation.push_back({name, first, samples});
+}
+
+void T5Run::add_corrupted(TrainData& out) const {
+  constexpr uint64_t kSeedOfEvaluation =
+      0;  // the same for all runs: what they measure is comparable
+  const SpanCorruption corruption = this->corruption();
+  const int64_t length = corruption.longest().text;
+  const bool packing = data.packing;
+  const RowTokens tokens = row_tokens();
+  const auto corrupted = [vocabulary = vocabulary_, corruption, tokens, packing](
+                             std::shared_ptr<const WindowSource> windows, uint64_t seed) {
+    return std::make_shared<CorruptedWindows>(std::move(windows), corruption, vocabulary, tokens,
+                                              packing, seed);
+  };
+  out.training = [streams = corpus().train, length, shuffle = data.shuffle, packing, corrupted](
+                     uint64_t seed, int64_t rows, int64_t first) {
+    auto windows = std::make_shared<TrainingWindows>(
+        streams, TrainingWindows::Options{
+                     .seq_length = length, .shuffle = shuffle, .seed = seed, .packing = packing});
+    return batches_of(corrupted(std::move(windows), seed), rows, first);
+  };
+  for (const auto& [name, stream] : corpus().valid) {
+    if (packing) {
+      const auto windows = std::make_shared<WholeWindows>(stream, length);
+      add_held_out(name, corrupted(windows, kSeedOfEvaluation), tokens, windows->samples(), out);
+    } else {
+      const auto windows =
+          std::make_shared<EvaluationWindows>(stream, length, -1, /*packing=*/false);
+      add_held_out(name, corrupted(windows, kSeedOfEvaluation), tokens, windows->samples(), out);
+    }
+  }
+}
+
+std::shared_ptr<const PairRows> T5Run::rows_of(std::shared_ptr<const Pairs> pairs) const {
+  const BatchShape shape = batch_shape();
+  const int64_t count = pairs->size();
+  auto rows = std::make_shared<PairRows>(std::move(pairs), shape.source_length, shape.target_length,
+                                         data.packing);
+  if (rows->cut() > 0) {
+    log_warning("{} of {} pairs are longer than data.seq_length or data.target_length, and cut off",
+                rows->cut(), count);
+  }
+  return rows;
+}
+
+void T5Run::add_pairs(TrainData& out) const {
+  const RowTokens tokens = row_tokens();
+  std::vector<WeightedRows> sources;
+  for (const WeightedPairs& pairs : pairs_->train) {
+    sources.push_back({rows_of(pairs.pairs), pairs.weight});
+  }
+  out.training = [sources, tokens, shuffle = data.shuffle](uint64_t seed, int64_t rows,
+                                                           int64_t first) {
+    return batches_of(std::make_shared<TrainingPairs>(sources, tokens, shuffle, seed), rows, first);
+  };
+  for (const PairCorpus::HeldOut& set : pairs_->valid) {
+    const std::vector<WeightedRows> rows{{rows_of(set.pairs), 1}};
+    add_held_out(set.name, std::make_shared<TrainingPairs>(rows, tokens, /*shuffle=*/false, 0),
+                 tokens, rows[0].rows->count(), out);
+  }
+}
+
+// Nearly: norms and distances are left out.
+LeastSize T5Run::least_size() const {
+  const auto width = static_cast<double>(model.hidden_size);
+  const double attention =
+      4 * width * static_cast<double>(model.num_attention_heads) * static_cast<double>(model.d_kv);
+  const double inner = (model.gated ? 3 : 2) * width * static_cast<double>(model.ffn_hidden_size);
+  const double parameters =
+      static_cast<double>(model.vocab_size.value_or(1)) * width * (model.tie_embeddings ? 1 : 2) +
+      static_cast<double>(model.num_layers) * (attention + inner) +
+      static_cast<double>(model.decoder_layers()) * (2 * attention + inner);
+  return least_size_with(parameters, 3);
+}
+
+Overrides T5Run::with_layers(int64_t layers) const {
+  // Both stacks keep their shares.
+  const int64_t all = model.num_layers + model.decoder_layers();
+  const int64_t encoder =
+      std::clamp<int64_t>((layers * model.num_layers + all / 2) / all, 1, layers - 1);
+  return {fmt::format("model.num_layers={}", encoder),
+          fmt::format("model.num_decoder_layers={}", layers - encoder)};
+}
+
+ModelEntry entry() {
+  return {"t5",
+          {"t5", "mt5"},
+          [] { return std::unique_ptr<ModelRun>(std::make_unique<T5Run>()); },
+          [](const Json& config_json, const std::string& source, const Holds& holds) {
+            return std::shared_ptr<const Network>(
+                std::make_shared<T5Network>(config_from_hf(config_json, source, holds)));
+          }};
+}
+
+}  // namespace mstrain::t5
