@@ -68,6 +68,9 @@ void VitRun::check(const YamlNode& tree) const {
     config_fail(tree, "model.num_channels",
                 fmt::format("{}; images have 1 channel (grey) or 3", model.num_channels));
   }
+  if (!train.eval.prompts.empty()) {
+    config_fail(tree, "eval.prompts", "a vit writes no text");
+  }
   if (image_size() % model.patch_size != 0) {
     config_fail(
         tree, "data.image_size",

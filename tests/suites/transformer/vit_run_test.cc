@@ -162,6 +162,9 @@ TEST_F(VitRunTest, MistakesAreToldWithTheirLine) {
   EXPECT_THAT(error(tiny_ + ", num_classes: 2"),
               HasSubstr("run.yaml:2: model.num_classes: 2 is less than the 3 labels of the data"));
   EXPECT_THAT(error(tiny_ + ", num_channels: 4"), HasSubstr("model.num_channels: 4; images have"));
+  EXPECT_THAT(
+      message_of<Error>([&] { run(tree("out", tiny_, "{}", 1, "eval: {prompts: [what]}\n")); }),
+      HasSubstr("run.yaml:8: eval.prompts: a vit writes no text"));
   EXPECT_THAT(error(tiny_, "{scale: [0.5, 0.1]}"),
               HasSubstr("run.yaml:3: data.augment.scale: 0.5 is more than 0.1"));
   EXPECT_THAT(error(tiny_, "{mixup_alpha: 1}"), HasSubstr("here that is data.augment.mixup"));
