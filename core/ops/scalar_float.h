@@ -18,7 +18,7 @@ MSTRAIN_SCALAR_INLINE float exp(float x) {
   x = x > 89.0F ? 89.0F : x;
   x = x < -104.0F ? -104.0F : x;
   const detail::ExpParts e = detail::exp_parts(x);
-  return ((e.fraction + 1.0F) * e.high) * e.low;
+  return (e.fraction * e.high + e.high) * e.low;
 }
 
 // 1.5 ulp.
@@ -116,7 +116,7 @@ MSTRAIN_SCALAR_INLINE float exp2(float x) {
   const float r = (x - (shifted - detail::kRound)) * 0x1.62e43p-1F;
   const detail::ExpParts e =
       detail::exp_parts_of(r, detail::bits_of(shifted) - detail::bits_of(detail::kRound));
-  return ((e.fraction + 1.0F) * e.high) * e.low;
+  return (e.fraction * e.high + e.high) * e.low;
 }
 
 // 2 ulp; exact for powers of two.
