@@ -91,6 +91,25 @@ std::string checked_change(const std::string& text) {
   return key;
 }
 
+// A first word that is no option and no key=value: a command, misspelt, or a file.
+void check_not_a_command(Arguments arguments) {
+  if (arguments.empty() || arguments.front().starts_with('-') ||
+      arguments.front().find('=') != std::string::npos || asks_for_help(arguments)) {
+    return;
+  }
+  const std::string& word = arguments.front();
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    names.emplace_back(command.usage.name);
+  }
+  const std::string meant = did_you_mean(word, names);
+  throw ConfigError(fmt::format("{}: unknown command{}; see mstrain --help", word,
+                                !meant.empty() ? meant
+                                : real_files().exists(word)
+                                    ? fmt::format("; did you mean --config {}?", word)
+                                    : "; a configuration is run by --config FILE"));
+}
+
 int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> config;
   bool is_dry = false;
@@ -121,14 +140,6 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
     return kDone;
   }
   if (!config) {
-    if (!overrides->empty() && overrides->front().find('=') == std::string::npos) {
-      std::vector<std::string> names;
-      for (const Command& command : kCommands) {
-        names.emplace_back(command.usage.name);
-      }
-      throw ConfigError(fmt::format("{}: unknown command{}; see mstrain --help", overrides->front(),
-                                    did_you_mean(overrides->front(), names)));
-    }
     throw ConfigError("--config FILE is missing; see mstrain --help");
   }
   if (!is_dry && (dry.plan_file || dry.offline)) {
@@ -194,6 +205,7 @@ int run_command_line(Arguments arguments, const std::atomic<bool>& stop) {
       return command.run(command.usage, arguments.subspan(1), stop);
     }
   }
+  check_not_a_command(arguments);
   return run_config_file(arguments, stop);
 }
 

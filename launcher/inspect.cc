@@ -21,6 +21,7 @@
 #include "core/train/metrics_file.h"
 #include "core/train/numbers.h"
 #include "core/train/run_directory.h"
+#include "core/train/sweep.h"
 #include "launcher/inspect_data.h"
 #include "launcher/inspect_run.h"
 
@@ -159,6 +160,8 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
                files.exists(join_path(path, "checkpoints")) ||
                files.exists(join_path(path, kRunFile))) {
       print_run(files, path, out);
+    } else if (files.exists(join_path(path, kSweepFile))) {
+      print_sweep(files, path, out);
     } else if (has_tokenizer(files, path)) {
       print_tokenizer(files, path, out);
     } else {

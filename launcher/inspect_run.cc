@@ -12,6 +12,7 @@
 #include "core/train/metrics_file.h"
 #include "core/train/numbers.h"
 #include "core/train/run_directory.h"
+#include "core/train/sweep.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -25,6 +26,11 @@ std::string text(const Json& json, const char* key) {
     return "";
   }
   return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+// A number to six digits, as the log has it to four.
+std::string number(const Json& value) {
+  return value.is_number_float() ? fmt::format("{:.6g}", value.get<double>()) : value.dump();
 }
 
 void print_fact(std::FILE* out, std::string_view name, const std::string& value) {
@@ -76,8 +82,9 @@ void print_record(std::FILE* out, const Json& run) {
                  after(" processors of ", text(machine, "processor")));
   if (const auto best = run.find("best"); best != run.end() && best->is_object()) {
     print_fact(out, "best",
-               fmt::format("{} {} at step {}, {}", text(*best, "metric"), text(*best, "value"),
-                           text(*best, "step"), text(*best, "checkpoint")));
+               fmt::format("{} {} at step {}, {}", text(*best, "metric"),
+                           number(best->value("value", Json())), text(*best, "step"),
+                           text(*best, "checkpoint")));
   }
   if (const auto history = run.find("history"); history != run.end() && history->is_array()) {
     print_history(out, *history);
@@ -106,8 +113,8 @@ void print_metrics(std::FILE* out, const std::vector<Json>& rows) {
     if (last != nullptr) {
       print_fact(
           out, key,
-          fmt::format("{} at step {}, least {} at step {}", last->at(key).dump(),
-                      last->at("step").dump(), least->at(key).dump(), least->at("step").dump()));
+          fmt::format("{} at step {}, least {} at step {}", number(last->at(key)),
+                      last->at("step").dump(), number(least->at(key)), least->at("step").dump()));
     }
   }
 }
@@ -132,6 +139,30 @@ void print_run(FileSystem& files, const std::string& path, std::FILE* out) {
          flatten_config(parse_yaml(files.read(config, kMostBytes), config))) {
       fmt::print(out, "    {}: {}\n", key, value);
     }
+  }
+}
+
+void print_sweep(FileSystem& files, const std::string& path, std::FILE* out) {
+  const std::string file = join_path(path, kSweepFile);
+  const Json sweep = parse_json(files.read(file, kMostBytes), file);
+  const std::string best = text(sweep, "best");
+  fmt::print(out, "{}: sweep\n", path);
+  print_fact(out, "status", text(sweep, "status"));
+  print_fact(out, "method", text(sweep, "method"));
+  print_fact(out, "metric", text(sweep, "metric"));
+  for (const Json& run : sweep.value("runs", Json::array())) {
+    std::string values;
+    const Json given = run.value("values", Json::object());
+    for (const auto& [key, value] : given.items()) {
+      values +=
+          fmt::format("  {} {}", key, value.is_string() ? value.get<std::string>() : number(value));
+    }
+    const Json result = run.value("value", Json());
+    fmt::print(
+        out, "  runs/{}{}  {}{}{}{}\n", text(run, "id"), values, text(run, "status"),
+        after(": ", text(run, "reason")),
+        result.is_number() ? fmt::format(", {} at step {}", number(result), text(run, "step")) : "",
+        text(run, "id") == best ? ", the best" : "");
   }
 }
 

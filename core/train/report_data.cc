@@ -6,6 +6,7 @@
 
 #include "core/base/config.h"
 #include "core/base/error.h"
+#include "core/base/missing_file.h"
 #include "core/train/find_lr.h"
 #include "core/train/layer_log.h"
 #include "core/train/lineage.h"
@@ -187,6 +188,9 @@ bool is_run_directory(FileSystem& files, const std::string& directory) {
 
 OrderedJson run_data(FileSystem& files, const std::string& directory) {
   const auto at = [&](const char* name) { return join_path(directory, name); };
+  if (!files.exists(directory)) {
+    fail_missing(files, directory);
+  }
   if (!is_run_directory(files, directory)) {
     throw IoError(fmt::format("{}: is no run directory: it has no {}", directory, kMetricsFile));
   }

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/missing_file.h"
 #include "core/base/paths.h"
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
+#include "core/train/sweep.h"
 
 namespace mstrain {
 namespace {
@@ -104,6 +106,11 @@ std::string find_checkpoint(FileSystem& files, const std::string& path) {
   }
   if (files.exists(join_path(path, "config.json"))) {
     const SafetensorsFolder weights(files, path);  // says what is missing
+  }
+  if (const std::string sweep = join_path(path, kSweepFile); files.exists(sweep)) {
+    const Json best = parse_json(files.read(sweep), sweep).value("best", Json("000"));
+    throw IoError(fmt::format("{}: is a sweep; name one of its runs, such as {}", path,
+                              join_path(join_path(path, "runs"), best.get<std::string>())));
   }
   throw IoError(
       fmt::format("{}: holds no checkpoint: neither {} nor checkpoints/step-…", path, kModelFile));

@@ -16,6 +16,9 @@ TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
   const std::pair<std::vector<std::string>, const char*> kCases[] = {
       {{}, "--config FILE is missing"},
       {{"genrate"}, "genrate: unknown command; did you mean generate?"},
+      {{"genrate", "--checkpoint", "x"}, "genrate: unknown command; did you mean generate?"},
+      {{"train", run.config()}, "train: unknown command; a configuration is run by --config FILE"},
+      {{run.config()}, "unknown command; did you mean --config "},
       {{"--confg", "x.yaml"}, "--confg: unknown option; did you mean --config?"},
       {{"--config"}, "--config: expected FILE after it"},
       {{"--config", run.path("none.yaml")}, "none.yaml"},

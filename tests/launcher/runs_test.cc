@@ -120,6 +120,26 @@ TEST(Command, ProfilesOnRequest) {
   EXPECT_GT(parse_json(text, "profile.json").at("traceEvents").size(), 100U);
 }
 
+TEST(Command, ASweepIsInspectedAsOneAndNamesItsRuns) {
+  const SmallRun run;
+  const CommandResult swept = run_command(run.arguments(
+      "sweep", {"schedule.total_steps=4", "sweep.keys.optimizer.lr=[1.0e-2, 2.5e-4]"}));
+  ASSERT_EQ(swept.status, 0) << swept.err;
+  const CommandResult story = run_command({"inspect", run.path("sweep")});
+  EXPECT_EQ(story.status, 0) << story.err;
+  EXPECT_THAT(story.out, AllOf(HasSubstr("sweep: sweep\n  status     finished\n"),
+                               HasSubstr("  runs/000  optimizer.lr 0.01  finished, "),
+                               HasSubstr("  runs/001  optimizer.lr 0.00025  finished, "),
+                               HasSubstr(" at step 4, the best\n")));
+  const CommandResult evaluated = run_command({"eval", "--checkpoint", run.path("sweep")});
+  EXPECT_EQ(evaluated.status, 1);
+  EXPECT_THAT(evaluated.err, HasSubstr("sweep: is a sweep; name one of its runs, such as " +
+                                       run.path("sweep/runs/00")));
+  const CommandResult nowhere = run_command({"report", run.path("swep")});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("swep: no such file or folder"));
+}
+
 TEST(Command, InspectTellsARunsStory) {
   const SmallRun run;
   ASSERT_EQ(run_command(run.arguments("run", {"checkpoint.best=eval_loss"})).status, 0);
