@@ -120,8 +120,9 @@ void print_images(FileSystem& files, const std::string& path, std::FILE* out) {
   try {
     parts = open_images(files, path, /*channels=*/3);
   } catch (const IoError& error) {
-    throw IoError(fmt::format("{}: is neither a checkpoint nor a run directory nor a tokenizer; {}",
-                              path, error.what()));
+    throw IoError(fmt::format(
+        "{}: is neither a checkpoint nor a run directory nor a sweep nor a tokenizer; {}", path,
+        error.what()));
   }
   const ImageSet& train = *parts.train;
   fmt::print(out, "{}: {} images of {} classes{}\n", path, grouped(train.size()), train.classes(),
