@@ -15,13 +15,11 @@ import subprocess
 import tempfile
 import time
 
-import torch
-from torchvision.io import ImageReadMode, decode_jpeg, encode_jpeg, read_file
-from torchvision.transforms import v2
-
 
 def write_pictures(folder, count):
     """Smooth pictures with some noise: about as many bytes as photographs."""
+    import torch
+    from torchvision.io import encode_jpeg
     generator = torch.Generator().manual_seed(1)
     (folder / "class").mkdir()
     for i in range(count):
@@ -37,6 +35,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--images", type=int, default=64, help="in a round")
     options = parser.parse_args()
+    import torch  # after --help, which needs none of it
+    from torchvision.io import ImageReadMode, decode_jpeg, read_file
+    from torchvision.transforms import v2
     torch.set_num_threads(1)
     transform = v2.Compose([v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip(), v2.RandAugment(),
                             v2.ToDtype(torch.float32, scale=True),

@@ -3,7 +3,7 @@
 compiled.
 
     python3 -m venv .venv-bench && .venv-bench/bin/pip install torch transformers
-    .venv-bench/bin/python benchmarks/t5_vs_transformers.py --mstrain build/launcher/mstrain
+    .venv-bench/bin/python benchmarks/t5_vs_transformers.py --mstrain build/bin/mstrain
 
 Rounds are interleaved, each contender in a process of its own that nothing runs beside, and the ratio is the median of the
 rounds' ratios, so that a drifting machine hits all of them alike. A round's time is the median of its steps after warming
@@ -91,7 +91,7 @@ def mstrain_seconds(command, folder):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--mstrain", default="build/launcher/mstrain")
+    parser.add_argument("--mstrain", default="build/bin/mstrain")
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--isa", choices=LIMITS)
     parser.add_argument("--threads", type=int, default=2)

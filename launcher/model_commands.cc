@@ -10,6 +10,7 @@
 #include "suites/run/export.h"
 #include "suites/run/forward.h"
 #include "suites/run/run.h"
+#include "suites/run/stored_model.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -117,6 +118,7 @@ int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
     }
   }
   if (!config) {
+    find_checkpoint(files, folder);  // says what else it is
     throw ConfigError(fmt::format("--config FILE is missing: {} lies in no run directory", folder));
   }
   evaluate_checkpoint({files, load_config(*config, *overrides), stop, stdout}, folder);
