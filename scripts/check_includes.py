@@ -11,6 +11,8 @@ OWNERS = {
     "yaml-cpp/": ["core/base/yaml.cc"],
     "openssl/": ["core/io/digest.cc"],
     "isa-l/": ["core/io/digest.cc"],
+    "png.h": ["core/io/images/"],
+    "jpeglib.h": ["core/io/images/"],
     "utf8proc.h": ["core/data/unicode_class.cc", "core/data/utf8.cc"],
     "oneapi/": ["core/backends/cpu/"],
     "dnnl": ["core/backends/cpu/"],

@@ -5,7 +5,7 @@
 
 #include "core/base/rng.h"
 #include "core/data/image_config.h"
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 
 namespace mstrain {
 

@@ -1,7 +1,7 @@
 // Pictures of another size.
 #pragma once
 
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 
 namespace mstrain {
 

@@ -5,8 +5,8 @@
 #include "core/base/error.h"
 #include "core/base/missing_file.h"
 #include "core/data/source_files.h"
-#include "core/io/cifar.h"
 #include "core/io/idx.h"
+#include "core/io/images/cifar.h"
 
 namespace mstrain {
 namespace {

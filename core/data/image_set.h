@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/hash.h"
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 
 namespace mstrain {
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/base/rng.h"
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 
 namespace mstrain {
 

@@ -1,4 +1,4 @@
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
-#include "core/io/cifar.h"
+#include "core/io/images/cifar.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/golden/images.h"
 #include "tests/golden/unhex.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/rng.h"
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 #include "core/train/metrics_file.h"
 #include "core/train/run_directory.h"
 #include "suites/run/run.h"

@@ -1,4 +1,4 @@
-#include "core/io/cifar.h"
+#include "core/io/images/cifar.h"
 
 #include "core/base/error.h"
 #include "core/io/refuse.h"

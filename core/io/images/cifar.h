@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 
 namespace mstrain {
 

@@ -1,4 +1,4 @@
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
-#include "core/io/image.h"
+#include "core/io/images/image.h"
 #include "core/io/refuse.h"
 
 namespace mstrain {
