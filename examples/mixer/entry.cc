@@ -35,9 +35,7 @@ class MixerNetwork final : public Network {
   }
   YamlNode section() const override { return write_config(config_); }
   std::vector<std::pair<std::string, std::string>> identity() const override {
-    return model_keys(section(), [](const std::string& key) {
-      return key == "model.dropout" || key.starts_with("model.init.");
-    });
+    return weight_keys(section());
   }
   std::vector<InputSpec> inputs() const override {
     const std::vector<InputSpec::Dim> dims{{"batch"}, {"time", config_.max_position_embeddings}};
@@ -48,8 +46,8 @@ class MixerNetwork final : public Network {
   Computed compute(const Params& params, const NamedTensors& inputs) const override {
     const Mixer mixer(config_);
     Computed out{mixer.logits(params, inputs.at("input_ids")), Tensor()};
-    if (const auto labels = inputs.find("labels"); labels != inputs.end()) {
-      out.loss = cross_entropy(out.logits, labels->second);
+    if (const Tensor labels_bt = given(inputs, "labels"); labels_bt.defined()) {
+      out.loss = cross_entropy(out.logits, labels_bt);
     }
     return out;
   }

@@ -1,25 +1,13 @@
 // An MLP-Mixer (Tolstikhin et al. 2021) over characters, made causal: position t is mixed of those up to t.
 #pragma once
 
-#include <optional>
-#include <string>
-
-#include "core/base/config.h"
 #include "core/ops/linear_cross_entropy.h"
 #include "core/tensor/params.h"
+#include "suites/run/init_from.h"
 
 namespace mstrain::mixer {
 
 enum class ModelType { kMixer };
-
-struct InitConfig {
-  std::optional<std::string> from;
-
-  template <class V>
-  void fields(V& v) {
-    v("from", from, "a checkpoint or a run to begin with", rule::path());
-  }
-};
 
 struct MixerConfig {
   ModelType type = ModelType::kMixer;
@@ -28,7 +16,7 @@ struct MixerConfig {
   int64_t num_layers = 4;
   int64_t max_position_embeddings = 128;
   double dropout = 0;
-  InitConfig init;
+  InitFrom init;
 
   template <class V>
   void fields(V& v) {

@@ -18,13 +18,23 @@ std::vector<Shape> stored_shapes(const Network& network, std::span<const ParamSp
   return out;
 }
 
-std::vector<std::pair<std::string, std::string>> model_keys(
+std::vector<std::pair<std::string, std::string>> weight_keys(
     const YamlNode& model, const std::function<bool(const std::string& key)>& leaves_out) {
   YamlNode tree = YamlNode::map();
   tree.add("model", model);
   auto keys = flatten_config(tree);
-  std::erase_if(keys, [&](const auto& key) { return leaves_out(key.first); });
+  std::erase_if(keys, [&](const auto& pair) {
+    const std::string& key = pair.first;
+    return key == "model.dropout" || key.starts_with("model.dropout.") ||
+           key.starts_with("model.init.") || key == "model.label_smoothing" ||
+           (leaves_out != nullptr && leaves_out(key));
+  });
   return keys;
+}
+
+Tensor given(const NamedTensors& inputs, const std::string& name) {
+  const auto found = inputs.find(name);
+  return found == inputs.end() ? Tensor() : found->second;
 }
 
 }  // namespace mstrain

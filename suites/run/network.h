@@ -85,8 +85,12 @@ class Network {
 // Of all parameters, in order.
 std::vector<Shape> stored_shapes(const Network& network, std::span<const ParamSpec> specs);
 
-// flatten_config() of `model` alone, without the keys that `leaves_out` says.
-std::vector<std::pair<std::string, std::string>> model_keys(
-    const YamlNode& model, const std::function<bool(const std::string& key)>& leaves_out);
+// flatten_config() of `model` alone, without what decides no weights: dropout, initial weights, smoothing of labels, and the
+// keys that `leaves_out` says.
+std::vector<std::pair<std::string, std::string>> weight_keys(
+    const YamlNode& model, const std::function<bool(const std::string& key)>& leaves_out = {});
+
+// Null where it is not there.
+Tensor given(const NamedTensors& inputs, const std::string& name);
 
 }  // namespace mstrain

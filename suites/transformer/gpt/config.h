@@ -3,7 +3,7 @@
 
 #include "core/base/config.h"
 #include "core/nn/activation.h"
-#include "suites/transformer/text/init_config.h"
+#include "suites/transformer/hf/sections.h"
 
 namespace mstrain::gpt {
 
@@ -26,17 +26,6 @@ struct DropoutConfig {
   }
 };
 
-struct NormConfig {
-  double eps = 1e-5;
-
-  template <class V>
-  void fields(V& v) {
-    v("eps", eps, "added to the variance",
-      rule::positive().elsewhere_called(
-          {"layer_norm_epsilon", "layer_norm_eps", "layernorm_epsilon", "norm_eps"}));
-  }
-};
-
 struct GptConfig {
   ModelType type = ModelType::kGpt;
   AutoOr<int64_t> vocab_size;  // auto: the tokenizer's
@@ -48,7 +37,7 @@ struct GptConfig {
   Activation activation = Activation::kGeluNew;
   bool scale_attn_weights = true;
   bool scale_attn_by_inverse_layer_idx = false;
-  NormConfig norm;
+  NormConfig norm{1e-5};
   DropoutConfig dropout;
   double label_smoothing = 0;
   bool tie_embeddings = true;
@@ -89,11 +78,18 @@ struct GptConfig {
   int64_t head_dim() const { return hidden_size / num_attention_heads; }
   // The factor of the attention scores of layer i, from 0.
   double attention_scale(int64_t layer) const;
+  int64_t longest_sequence() const { return max_position_embeddings; }
   int64_t ffn_dim() const { return ffn_hidden_size.value_or(4 * hidden_size); }
 };
 
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree`, the whole configuration, is what
 // `config` was read from.
-void check_gpt_config(const GptConfig& config, const YamlNode& tree = YamlNode());
+void check_config(const GptConfig& config, const YamlNode& tree = YamlNode());
+
+// Where a null stands for a number, it is that number.
+GptConfig chosen(GptConfig config);
+
+// Biases and norms are left out.
+double about_parameters(const GptConfig& config);
 
 }  // namespace mstrain::gpt

@@ -1,26 +1,13 @@
-// The configuration of a run that trains, evaluates or uses a GPT.
+// A GPT as the house sees it: its network, and the configuration of a run that trains, evaluates or uses it.
 #pragma once
 
-#include "suites/transformer/gpt/config.h"
+#include "suites/transformer/gpt/model.h"
 #include "suites/transformer/text/causal_run.h"
 
 namespace mstrain::gpt {
 
-class GptRun final : public CausalRun {
- public:
-  GptConfig model;
-
-  std::shared_ptr<const Network> network() const override;
-  void take_network(const Network& network) override;
-  LeastSize least_size() const override;
-
- private:
-  AutoOr<int64_t>& vocab_size() override { return model.vocab_size; }
-  std::shared_ptr<const CausalModel> causal_model() const override;
-  int64_t longest_sequence() const override { return model.max_position_embeddings; }
-  void declare_model(ConfigFields& fields) override { fields("model", model, "the network"); }
-  void check(const YamlNode& tree) const override;
-};
+using GptNetwork = CausalNetworkOf<GptConfig, Gpt>;
+using GptRun = CausalRunOf<GptConfig, Gpt>;
 
 // model.type gpt.
 ModelEntry entry();

@@ -20,7 +20,7 @@ hf::ConfigReader reader_of(const Json& json, std::string_view source) {
 
 }  // namespace
 
-Shape hf_shape(std::string_view name, const Shape& shape) {
+Shape hf_shape(const GptConfig&, std::string_view name, const Shape& shape) {
   if (name.ends_with(".attn.c_attn.weight")) {
     return {shape[0], shape[1] * shape[2] * shape[3]};
   }
@@ -33,12 +33,12 @@ Shape hf_shape(std::string_view name, const Shape& shape) {
   return shape;
 }
 
-StoredMeaning hf_meaning(const std::string& stored, bool tied) {
+StoredMeaning hf_meaning(const GptConfig& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
   static constexpr std::string_view kPrefix = "transformer.";
   if (stored == "lm_head.weight") {
-    return tied ? StoredMeaning{Kind::kCopy, "transformer.wte.weight"}
-                : StoredMeaning{Kind::kParameter, stored};
+    return config.tie_embeddings ? StoredMeaning{Kind::kCopy, "transformer.wte.weight"}
+                                 : StoredMeaning{Kind::kParameter, stored};
   }
   std::string_view bare = stored;
   if (bare.starts_with(kPrefix)) {

@@ -10,11 +10,11 @@ namespace mstrain::gpt {
 
 // The shape under which a weight file holds parameter `name` of logical shape `shape`: heads and the three projections
 // of c_attn are one dim. Elements are in the same order, so that only the shape changes. Names are equal.
-Shape hf_shape(std::string_view name, const Shape& shape);
+Shape hf_shape(const GptConfig& config, std::string_view name, const Shape& shape);
 
 // What a tensor of a weight file is: names with and without the prefix `transformer.`; masks that older files hold; the
 // head of a tied model, which must be the embedding's copy.
-StoredMeaning hf_meaning(const std::string& stored, bool tied);
+StoredMeaning hf_meaning(const GptConfig& config, const std::string& stored);
 
 // config.json of GPT2LMHeadModel. `config.vocab_size` must be a number. Where the model began with that of a directory,
 // `source` is its config.json: what changes no numbers here, such as the ids of special tokens, is taken over.

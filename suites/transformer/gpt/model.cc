@@ -10,7 +10,7 @@
 namespace mstrain::gpt {
 
 Gpt::Gpt(const GptConfig& config, Recompute recompute) : config_(config), recompute_(recompute) {
-  check_gpt_config(config);
+  check_config(config);
   if (config.vocab_size.is_word()) {
     throw ConfigError("model.vocab_size: the model needs a number");
   }

@@ -10,7 +10,7 @@ namespace mstrain::gpt {
 
 class Gpt final : public CausalModel {
  public:
-  // `config.vocab_size` must be a number. Throws ConfigError for a configuration that check_gpt_config() rejects.
+  // `config.vocab_size` must be a number. Throws ConfigError for a configuration that check_config() rejects.
   explicit Gpt(const GptConfig& config, Recompute recompute = Recompute::kNone);
 
   const GptConfig& config() const { return config_; }

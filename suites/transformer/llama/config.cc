@@ -17,7 +17,7 @@ int64_t LlamaConfig::longest_sequence() const {
       std::min(stretch * static_cast<double>(max_position_embeddings), 0x1p62));
 }
 
-void check_llama_config(const LlamaConfig& config, const YamlNode& tree) {
+void check_config(const LlamaConfig& config, const YamlNode& tree) {
   const int64_t heads = config.num_attention_heads;
   if (!config.head_dim && config.hidden_size % heads != 0) {
     config_fail(tree, "model.num_attention_heads",
@@ -46,6 +46,25 @@ void check_llama_config(const LlamaConfig& config, const YamlNode& tree) {
         "together with this window; llama has biases, mistral a window, qwen2 those of qkv "
         "and a window");
   }
+}
+
+LlamaConfig chosen(LlamaConfig config) {
+  config.ffn_hidden_size = config.ffn_dim();
+  config.num_key_value_heads = config.key_value_heads();
+  config.head_dim = config.head_width();
+  return config;
+}
+
+double about_parameters(const LlamaConfig& config) {
+  const auto number = [](int64_t x) { return static_cast<double>(x); };
+  const double hidden = number(config.hidden_size);
+  const double heads = number(config.num_attention_heads) + number(config.key_value_heads());
+  const double width =
+      config.head_dim ? number(*config.head_dim) : hidden / number(config.num_attention_heads);
+  const double inner = config.ffn_hidden_size ? number(*config.ffn_hidden_size) : 8 * hidden / 3;
+  const double rows = number(config.vocab_size.value_or(1)) * (config.tie_embeddings ? 1 : 2);
+  const double layer = 2 * hidden * heads * width + 3 * hidden * inner;
+  return rows * hidden + number(config.num_layers) * layer;
 }
 
 }  // namespace mstrain::llama

@@ -4,7 +4,7 @@
 #include "core/base/config.h"
 #include "core/nn/activation.h"
 #include "core/nn/rotary.h"
-#include "suites/transformer/text/init_config.h"
+#include "suites/transformer/hf/sections.h"
 
 namespace mstrain::llama {
 
@@ -20,16 +20,6 @@ struct DropoutConfig {
   void fields(V& v) {
     v("attention", attention, "of attention probabilities",
       rule::at_least(0).below(1).elsewhere_called({"attention_dropout", "attn_pdrop"}));
-  }
-};
-
-struct NormConfig {
-  double eps = 1e-5;
-
-  template <class V>
-  void fields(V& v) {
-    v("eps", eps, "added to the mean of squares",
-      rule::positive().elsewhere_called({"rms_norm_eps", "layer_norm_eps", "norm_eps"}));
   }
 };
 
@@ -49,7 +39,7 @@ struct LlamaConfig {
   std::optional<int64_t> sliding_window;
   int64_t full_attention_layers = 0;
   RopeConfig rope;
-  NormConfig norm;
+  NormConfig norm{1e-5};
   DropoutConfig dropout;
   double label_smoothing = 0;
   bool tie_embeddings = false;
@@ -114,6 +104,12 @@ struct LlamaConfig {
 
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree`, the whole configuration, is what
 // `config` was read from.
-void check_llama_config(const LlamaConfig& config, const YamlNode& tree = YamlNode());
+void check_config(const LlamaConfig& config, const YamlNode& tree = YamlNode());
+
+// Where a null stands for a number, it is that number.
+LlamaConfig chosen(LlamaConfig config);
+
+// Biases and norms are left out.
+double about_parameters(const LlamaConfig& config);
 
 }  // namespace mstrain::llama

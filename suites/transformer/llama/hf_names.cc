@@ -234,7 +234,7 @@ std::vector<std::string> families_of(const LlamaConfig& config) {
   return types;
 }
 
-Shape hf_shape(std::string_view name, const Shape& shape) {
+Shape hf_shape(const LlamaConfig&, std::string_view name, const Shape& shape) {
   for (const char* projection : {".q_proj", ".k_proj", ".v_proj"}) {
     if (name.ends_with(std::string(projection) + ".weight")) {
       return {shape[0] * shape[1], shape[2]};
@@ -249,9 +249,9 @@ Shape hf_shape(std::string_view name, const Shape& shape) {
   return shape;
 }
 
-StoredMeaning hf_meaning(const std::string& stored, bool tied) {
+StoredMeaning hf_meaning(const LlamaConfig& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
-  if (stored == "lm_head.weight" && tied) {
+  if (stored == "lm_head.weight" && config.tie_embeddings) {
     return {Kind::kCopy, "model.embed_tokens.weight"};
   }
   if (stored.ends_with(".rotary_emb.inv_freq")) {  // files of old releases
@@ -350,7 +350,7 @@ LlamaConfig config_from_hf(const Json& json, std::string_view source) {
   read_windows(file, source, family, config);
   file.refuse_unknown();
   try {
-    check_llama_config(config);
+    check_config(config);
   } catch (const ConfigError& error) {
     fail("{}: {}", source, error.what());
   }

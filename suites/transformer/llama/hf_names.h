@@ -14,11 +14,11 @@ std::vector<std::string> families_of(const LlamaConfig& config);
 
 // The shape under which a weight file holds parameter `name` of logical shape `shape`: heads and their width are one dim.
 // Elements are in the same order, so that only the shape changes. Names are equal.
-Shape hf_shape(std::string_view name, const Shape& shape);
+Shape hf_shape(const LlamaConfig& config, std::string_view name, const Shape& shape);
 
 // What a tensor of a weight file is: buffers that older files hold; the head of a tied model, which must be the embedding's
 // copy.
-StoredMeaning hf_meaning(const std::string& stored, bool tied);
+StoredMeaning hf_meaning(const LlamaConfig& config, const std::string& stored);
 
 // config.json of LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM. `config.vocab_size` must be a number. Where the
 // model began with that of a directory, `source` is its config.json: what changes no numbers here, such as the ids of

@@ -13,7 +13,7 @@ namespace mstrain::llama {
 
 Llama::Llama(const LlamaConfig& config, Recompute recompute)
     : config_(config), recompute_(recompute) {
-  check_llama_config(config);
+  check_config(config);
   if (config.vocab_size.is_word()) {
     throw ConfigError("model.vocab_size: the model needs a number");
   }

@@ -13,7 +13,7 @@ namespace mstrain::llama {
 
 class Llama final : public CausalModel {
  public:
-  // `config.vocab_size` must be a number. Throws ConfigError for a configuration that check_llama_config() rejects.
+  // `config.vocab_size` must be a number. Throws ConfigError for a configuration that check_config() rejects.
   explicit Llama(const LlamaConfig& config, Recompute recompute = Recompute::kNone);
 
   const LlamaConfig& config() const { return config_; }

@@ -2,7 +2,7 @@
 
 namespace mstrain::t5 {
 
-void check_t5_config(const T5Config& config, const YamlNode& tree) {
+void check_config(const T5Config& config, const YamlNode& tree) {
   if (config.relative_max_distance <= config.relative_buckets / 2) {
     config_fail(tree, "model.relative_max_distance",
                 fmt::format("{} is not above half of the {} relative_buckets, which tell as many "
@@ -21,6 +21,12 @@ void check_t5_config(const T5Config& config, const YamlNode& tree) {
                   fmt::format("{} is not below model.vocab_size {}", *id.value, vocab));
     }
   }
+}
+
+T5Config chosen(T5Config config) {
+  config.num_decoder_layers = config.decoder_layers();
+  config.scale_outputs = config.scales_outputs();
+  return config;
 }
 
 }  // namespace mstrain::t5

@@ -3,35 +3,21 @@
 
 #include "core/base/config.h"
 #include "core/nn/activation.h"
+#include "suites/transformer/hf/sections.h"
 
 namespace mstrain::t5 {
 
 enum class ModelType { kT5 };
 
-struct NormConfig {
-  double eps = 1e-6;
-
-  template <class V>
-  void fields(V& v) {
-    v("eps", eps, "added to the mean of squares",
-      rule::positive().elsewhere_called({"layer_norm_epsilon", "layernorm_epsilon", "norm_eps"}));
-  }
-};
-
-struct InitConfig {
+struct InitConfig : InitFrom {
   double factor = 1;
-  std::optional<std::string> from;
 
   template <class V>
   void fields(V& v) {
     v("factor", factor,
       "of all initial weights, whose deviations follow from the widths of their layers",
       rule::at_least(0).elsewhere_called({"initializer_factor"}));
-    v("from", from,
-      "a Hugging Face model directory, a checkpoint or a run to begin with; the other keys of "
-      "`model` are taken from it, and may be left out",
-      rule::path().elsewhere_called(
-          {"init_from", "model_name_or_path", "pretrained_model_name_or_path", "load"}));
+    InitFrom::fields(v);
   }
 };
 
@@ -50,7 +36,7 @@ struct T5Config {
   int64_t relative_max_distance = 128;
   bool tie_embeddings = true;
   std::optional<bool> scale_outputs;
-  NormConfig norm;
+  NormConfig norm{1e-6};
   double dropout = 0;
   double label_smoothing = 0;
   int64_t extra_ids = 100;
@@ -121,6 +107,9 @@ struct T5Config {
 
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree`, the whole configuration, is what `config`
 // was read from.
-void check_t5_config(const T5Config& config, const YamlNode& tree = YamlNode());
+void check_config(const T5Config& config, const YamlNode& tree = YamlNode());
+
+// Where a null stands for a number, it is that number.
+T5Config chosen(T5Config config);
 
 }  // namespace mstrain::t5

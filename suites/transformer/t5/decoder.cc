@@ -12,21 +12,6 @@
 namespace mstrain::t5 {
 namespace {
 
-// Lengths that programs are compiled for: the least of 64, 128, 256, … that is enough.
-int64_t bucket(int64_t length) {
-  int64_t bucket = 64;
-  while (bucket < length) {
-    bucket *= 2;
-  }
-  return bucket;
-}
-
-Context for_inference() {
-  Context context = current_context();
-  context.training = false;
-  return context;
-}
-
 // Each row `copies` times.
 Tensor repeated(const Tensor& x, int64_t copies) {
   if (copies == 1) {
@@ -36,8 +21,8 @@ Tensor repeated(const Tensor& x, int64_t copies) {
   return flatten(stack(same, 1), 0, 1);
 }
 
-Written reordered(const Written& written, const Tensor& from_b) {
-  Written out;
+KeyValueCache reordered(const KeyValueCache& written, const Tensor& from_b) {
+  KeyValueCache out;
   for (size_t i = 0; i < written.keys.size(); ++i) {
     out.keys.push_back(gather(written.keys[i], from_b, 0));
     out.values.push_back(gather(written.values[i], from_b, 0));
@@ -54,7 +39,7 @@ Decoder::Decoder(T5 model, Execution execution)
       read_([this](const Params& p, const Tensor& sources, const Tensor& lengths,
                    const Tensor& copies) { return read(p, sources, lengths, copies.dim(0)); },
             {.name = "read"}),
-      write_([this](const Params& p, const Written& written, const Memory& memory,
+      write_([this](const Params& p, const KeyValueCache& written, const Memory& memory,
                     const Tensor& tokens,
                     const Tensor& position) { return write(p, written, memory, tokens, position); },
              {.donate = {1}, .name = "write"}),
@@ -76,25 +61,17 @@ Memory Decoder::read(const Params& p, const Tensor& sources_bs, const Tensor& le
   return out;
 }
 
-DecoderStep Decoder::write(const Params& p, const Written& written, const Memory& memory,
+DecoderStep Decoder::write(const Params& p, const KeyValueCache& written, const Memory& memory,
                            const Tensor& tokens_b, const Tensor& position) const {
   const int64_t b = tokens_b.dim(0);
-  const int64_t s = written.keys.at(0).dim(1);
   DecoderStep out;
   const Tensor at_b = broadcast_to(reshape(position, {1}), {b});
-  const Tensor slots_b = iota({b}, 0) * s + at_b;
-  // The slot was zero, so that adding, which happens in place, sets it.
-  const auto extended = [&](const Tensor& kept_bshd, const Tensor& x_bthd) {
-    return reshape(scatter_add(flatten(kept_bshd, 0, 1), slots_b, flatten(x_bthd, 0, 1), 0),
-                   kept_bshd.shape());
-  };
   DecoderView view;
   view.to_text = [&](int64_t layer, const Tensor& q, const KeysValues& own,
                      const Tensor& distances) {
     const auto i = static_cast<size_t>(layer);
-    out.written.keys.push_back(extended(written.keys[i], own.keys));
-    out.written.values.push_back(extended(written.values[i], own.values));
-    return attend(p, config(), q, out.written.keys[i], out.written.values[i],
+    written.extend(i, own.keys, own.values, at_b, out.cache);
+    return attend(p, config(), q, out.cache.keys[i], out.cache.values[i],
                   {.distances = distances, .causal = true, .start = at_b});
   };
   view.to_memory = [&](int64_t layer, const Tensor& q) {
@@ -116,7 +93,7 @@ void Decoder::start(const Params& params, std::span<const std::vector<int32_t>> 
     check(!source.empty(), "a text to answer has no token");
     longest = std::max(longest, source.size());
   }
-  const auto s = static_cast<size_t>(bucket(static_cast<int64_t>(longest)));
+  const auto s = static_cast<size_t>(length_bucket(static_cast<int64_t>(longest)));
   std::vector<int32_t> tokens;
   std::vector<int32_t> lengths;
   for (const auto& source : sources) {
@@ -131,7 +108,7 @@ void Decoder::start(const Params& params, std::span<const std::vector<int32_t>> 
                 ? read(params, sources_bs, lengths_b, copies)
                 : read_(params, sources_bs, lengths_b, full({copies, 0}, 0));
   rows_ = b * copies;
-  capacity_ = bucket(capacity);
+  capacity_ = length_bucket(capacity);
   length_ = 0;
   written_ = {};
   const Tensor& keys = memory_.keys.at(0);
@@ -169,7 +146,7 @@ std::vector<float> Decoder::next_from(const Params& params, std::span<const int3
 }
 
 std::vector<float> Decoder::take(DecoderStep step) {
-  written_ = std::move(step.written);
+  written_ = std::move(step.cache);
   return to_vector<float>(step.logits);
 }
 

@@ -10,6 +10,7 @@
 #include "core/tensor/jit.h"
 #include "core/train/sections.h"
 #include "suites/transformer/t5/model.h"
+#include "suites/transformer/text/key_value_cache.h"
 
 namespace mstrain::t5 {
 
@@ -23,28 +24,6 @@ struct Memory {
     v("keys", keys);
     v("values", values);
     v("seen", seen);
-  }
-};
-
-// In every layer, of what it wrote: [rows, capacity, heads, d_kv], zero where nothing was written yet.
-struct Written {
-  Tensors keys, values;
-
-  template <class V>
-  void fields(V& v) {
-    v("keys", keys);
-    v("values", values);
-  }
-};
-
-struct DecoderStep {
-  Tensor logits;  // [rows, vocab], of the token that follows
-  Written written;
-
-  template <class V>
-  void fields(V& v) {
-    v("logits", logits);
-    v("written", written);
   }
 };
 
@@ -71,14 +50,14 @@ class Decoder {
  private:
   Memory read(const Params& p, const Tensor& sources_bs, const Tensor& lengths_b,
               int64_t copies) const;
-  DecoderStep write(const Params& p, const Written& written, const Memory& memory,
+  DecoderStep write(const Params& p, const KeyValueCache& written, const Memory& memory,
                     const Tensor& tokens_b, const Tensor& position) const;
   std::vector<float> take(DecoderStep step);
 
   using Read = std::function<Memory(const Params&, const Tensor&, const Tensor&, const Tensor&)>;
-  using Write = std::function<DecoderStep(const Params&, const Written&, const Memory&,
+  using Write = std::function<DecoderStep(const Params&, const KeyValueCache&, const Memory&,
                                           const Tensor&, const Tensor&)>;
-  using Reorder = std::function<Written(const Written&, const Tensor&)>;
+  using Reorder = std::function<KeyValueCache(const KeyValueCache&, const Tensor&)>;
 
   T5 model_;
   Execution execution_;
@@ -86,7 +65,7 @@ class Decoder {
   Jit<Write> write_;
   Jit<Reorder> reorder_;
   Memory memory_;
-  Written written_;
+  KeyValueCache written_;
   int64_t rows_ = 0;
   int64_t capacity_ = 0;
   int64_t length_ = 0;  // tokens that each row has

@@ -60,7 +60,7 @@ const Defaults& defaults_of(const hf::ConfigReader& field) {
 
 }  // namespace
 
-Shape hf_shape(std::string_view name, const Shape& shape) {
+Shape hf_shape(const T5Config&, std::string_view name, const Shape& shape) {
   for (const char* end : {".q.weight", ".k.weight", ".v.weight"}) {
     if (name.ends_with(end)) {
       return {shape[0] * shape[1], shape[2]};
@@ -69,10 +69,10 @@ Shape hf_shape(std::string_view name, const Shape& shape) {
   return name.ends_with(".o.weight") ? Shape{shape[0], shape[1] * shape[2]} : shape;
 }
 
-StoredMeaning hf_meaning(const std::string& stored, bool tied) {
+StoredMeaning hf_meaning(const T5Config& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
   if (stored == "encoder.embed_tokens.weight" || stored == "decoder.embed_tokens.weight" ||
-      (tied && stored == kHead)) {
+      (config.tie_embeddings && stored == kHead)) {
     return {Kind::kCopy, kShared};
   }
   if (stored == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight") {
@@ -165,7 +165,7 @@ T5Config config_from_hf(const Json& json, std::string_view source,
   config.extra_ids = field.id("extra_ids", 100);
   field.refuse_unknown({"n_positions"});
   try {
-    check_t5_config(config);
+    check_config(config);
   } catch (const ConfigError& error) {
     fail("{}: {}", source, error.what());
   }

@@ -12,11 +12,11 @@ namespace mstrain::t5 {
 
 // The shape under which a weight file holds parameter `name` of logical shape `shape`: heads and their width are one dim.
 // Elements are in the same order, so that only the shape changes. Names are equal.
-Shape hf_shape(std::string_view name, const Shape& shape);
+Shape hf_shape(const T5Config& config, std::string_view name, const Shape& shape);
 
 // What a tensor of a weight file is: copies of the token embeddings, and a table of distances for cross-attention that old
 // files hold and nothing reads.
-StoredMeaning hf_meaning(const std::string& stored, bool tied);
+StoredMeaning hf_meaning(const T5Config& config, const std::string& stored);
 
 // config.json of T5ForConditionalGeneration, which versions 4 and 5 of transformers read alike. `config.vocab_size` must be
 // a number. Where the model began with that of a directory, `source` is its config.json: what changes no numbers here is

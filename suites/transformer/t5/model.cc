@@ -28,7 +28,7 @@ Tensor count(const Tensor& flags) { return sum(cast(flags, Dtype::kI32)); }
 }  // namespace
 
 T5::T5(const T5Config& config, Recompute recompute) : config_(config), recompute_(recompute) {
-  check_t5_config(config);
+  check_config(config);
   if (config.vocab_size.is_word()) {
     throw ConfigError("model.vocab_size: the model needs a number");
   }

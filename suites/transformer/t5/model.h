@@ -43,7 +43,7 @@ struct LossSums {
 
 class T5 {
  public:
-  // `config.vocab_size` must be a number. Throws ConfigError for a configuration that check_t5_config() rejects.
+  // `config.vocab_size` must be a number. Throws ConfigError for a configuration that check_config() rejects.
   explicit T5(const T5Config& config, Recompute recompute = Recompute::kNone);
 
   const T5Config& config() const { return config_; }

@@ -7,16 +7,10 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "suites/transformer/t5/answer.h"
-#include "suites/transformer/t5/hf_names.h"
 #include "suites/transformer/t5/model.h"
 
 namespace mstrain::t5 {
 namespace {
-
-Tensor given(const NamedTensors& inputs, const char* name) {
-  const auto found = inputs.find(name);
-  return found == inputs.end() ? Tensor() : found->second;
-}
 
 // bool; null where it is not given.
 Tensor mask_of(const NamedTensors& inputs, const char* name) {
@@ -38,29 +32,11 @@ Tensor shifted(const Tensor& labels_bt, const T5Config& config) {
 
 }  // namespace
 
-T5Network::T5Network(const T5Config& config) : config_(config) { check_t5_config(config); }
-
 std::vector<ParamSpec> T5Network::specs() const { return T5(config_).specs(); }
 
-Shape T5Network::stored_shape(const std::string& name, const Shape& shape) const {
-  return hf_shape(name, shape);
-}
-
-StoredMeaning T5Network::meaning(const std::string& stored) const {
-  return hf_meaning(stored, config_.tie_embeddings);
-}
-
-OrderedJson T5Network::description(const Json& source) const { return hf_config(config_, source); }
-
-YamlNode T5Network::section() const { return write_config(config_); }
-
 std::vector<std::pair<std::string, std::string>> T5Network::identity() const {
-  T5Config chosen = config_;
-  chosen.num_decoder_layers = config_.decoder_layers();
-  chosen.scale_outputs = config_.scales_outputs();
-  return model_keys(write_config(chosen), [](const std::string& key) {
-    return key == "model.dropout" || key.starts_with("model.init.") ||
-           key == "model.label_smoothing" || key == "model.extra_ids" || key.ends_with("_token");
+  return weight_keys(write_config(chosen(config_)), [](const std::string& key) {
+    return key == "model.extra_ids" || key.ends_with("_token");
   });
 }
 

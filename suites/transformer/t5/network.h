@@ -1,25 +1,18 @@
 // A T5 as the house sees it.
 #pragma once
 
-#include "suites/run/network.h"
-#include "suites/transformer/t5/config.h"
+#include "suites/transformer/hf/network_of.h"
+#include "suites/transformer/t5/hf_names.h"
 
 namespace mstrain::t5 {
 
-class T5Network final : public Network {
+class T5Network final : public NetworkOf<T5Config> {
  public:
-  // Throws ConfigError for a configuration that check_t5_config() rejects.
-  explicit T5Network(const T5Config& config);
-
-  const T5Config& config() const { return config_; }
+  using NetworkOf::NetworkOf;
 
   std::vector<ParamSpec> specs() const override;
   int64_t num_layers() const override { return config_.num_layers + config_.decoder_layers(); }
   std::optional<int64_t> ids() const override { return config_.vocab_size.value; }
-  Shape stored_shape(const std::string& name, const Shape& shape) const override;
-  StoredMeaning meaning(const std::string& stored) const override;
-  OrderedJson description(const Json& source) const override;
-  YamlNode section() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
   // input_ids[b, s], attention_mask[b, s] (1: seen, 0: padding), decoder_input_ids[b, t], decoder_attention_mask[b, t],
   // labels[b, t] (-100: not counted), of which decoder_input_ids or labels are there: the decoder reads decoder_input_ids,
@@ -30,9 +23,6 @@ class T5Network final : public Network {
   // Answers to texts: what the decoder writes after its start token.
   std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,
                                      Execution execution) const override;
-
- private:
-  T5Config config_;
 };
 
 }  // namespace mstrain::t5

@@ -4,16 +4,8 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "suites/transformer/t5/hf_names.h"
-#include "suites/transformer/t5/network.h"
 
 namespace mstrain::t5 {
-
-std::shared_ptr<const Network> T5Run::network() const { return std::make_shared<T5Network>(model); }
-
-void T5Run::take_network(const Network& network) {
-  model = dynamic_cast<const T5Network&>(network).config();
-}
 
 void T5Run::declare_data(ConfigFields& fields) {
   fields("data", section_, "text, or pairs of texts, to train and to evaluate on");
@@ -21,7 +13,7 @@ void T5Run::declare_data(ConfigFields& fields) {
 
 void T5Run::check(const YamlNode& tree) const {
   TextRun::check(tree);
-  check_t5_config(model, tree);
+  check_config(model, tree);
   if (is_pairs()) {
     return;
   }
@@ -75,9 +67,8 @@ std::optional<int64_t> T5Run::known_ids(FileSystem& files, const YamlNode& tree)
 void T5Run::open_data(FileSystem& files, const YamlNode& tree,
                       const std::optional<std::string>& folder) {
   if (is_pairs()) {
-    const bool is_stored = folder && has_tokenizer(files, *folder);
-    pairs_ = std::make_shared<const PairCorpus>(open_pairs(
-        files, data, model.extra_ids, is_stored ? load_tokenizer(files, *folder) : nullptr, tree));
+    pairs_ = std::make_shared<const PairCorpus>(
+        open_pairs(files, data, model.extra_ids, tokenizer_in(files, folder), tree));
     use({.tokenizer = pairs_->tokenizer, .identity = pairs_->identity});
   } else {
     open_text(files, tree, folder);
@@ -214,14 +205,6 @@ Overrides T5Run::with_layers(int64_t layers) const {
           fmt::format("model.num_decoder_layers={}", layers - encoder)};
 }
 
-ModelEntry entry() {
-  return {"t5",
-          {"t5", "mt5"},
-          [] { return std::unique_ptr<ModelRun>(std::make_unique<T5Run>()); },
-          [](const Json& config_json, const std::string& source, const Holds& holds) {
-            return std::shared_ptr<const Network>(
-                std::make_shared<T5Network>(config_from_hf(config_json, source, holds)));
-          }};
-}
+ModelEntry entry() { return entry_of<T5Run, T5Network, config_from_hf>("t5", {"t5", "mt5"}); }
 
 }  // namespace mstrain::t5

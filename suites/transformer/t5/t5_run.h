@@ -2,20 +2,17 @@
 #pragma once
 
 #include "core/data/pairs.h"
-#include "suites/transformer/t5/config.h"
 #include "suites/transformer/t5/data_config.h"
+#include "suites/transformer/t5/network.h"
 #include "suites/transformer/t5/task.h"
 #include "suites/transformer/text/text_run.h"
 
 namespace mstrain::t5 {
 
-class T5Run final : public TextRun {
+class T5Run final : public RunOf<T5Config, T5Network, TextRun> {
  public:
-  T5Config model;
   SampleConfig sampling;
 
-  std::shared_ptr<const Network> network() const override;
-  void take_network(const Network& network) override;
   void settle(int64_t ids, const YamlNode& tree) override;
   std::optional<int64_t> known_ids(FileSystem& files, const YamlNode& tree) const override;
   void open_data(FileSystem& files, const YamlNode& tree,
@@ -29,7 +26,6 @@ class T5Run final : public TextRun {
 
  private:
   AutoOr<int64_t>& vocab_size() override { return model.vocab_size; }
-  void declare_model(ConfigFields& fields) override { fields("model", model, "the network"); }
   void declare_data(ConfigFields& fields) override;
   void check(const YamlNode& tree) const override;
 

@@ -20,16 +20,12 @@ Tensor shifted(const Tensor& labels_bt) {
   return concat(parts, 1);
 }
 
-Tensor given(const NamedTensors& inputs, const char* name) {
-  const auto found = inputs.find(name);
-  return found == inputs.end() ? Tensor() : found->second;
-}
-
 }  // namespace
 
 std::vector<InputSpec> CausalNetwork::inputs() const {
-  const int64_t positions = model()->max_positions();
-  const int64_t vocab = model()->vocab_size();
+  const std::shared_ptr<const CausalModel> model = this->model();
+  const int64_t positions = model->max_positions();
+  const int64_t vocab = model->vocab_size();
   const std::vector<InputSpec::Dim> dims{{"batch"}, {"time", positions}};
   return {{"input_ids", dims, {{0, vocab}}, true},
           {"attention_mask", dims, {{0, 2}}},

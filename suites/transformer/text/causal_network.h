@@ -1,7 +1,7 @@
 // What all language models share as networks: what `mstrain forward` gives them, and how they write.
 #pragma once
 
-#include "suites/run/network.h"
+#include "suites/transformer/hf/network_of.h"
 #include "suites/transformer/text/causal_model.h"
 
 namespace mstrain {
@@ -20,6 +20,21 @@ class CausalNetwork : public Network {
  protected:
   // Throws ConfigError where the number of tokens is left open.
   virtual std::shared_ptr<const CausalModel> model() const = 0;
+};
+
+// `Model` is made of a Config, and perhaps of a Recompute.
+template <class Config, class Model>
+class CausalNetworkOf final : public NetworkOf<Config, CausalNetwork> {
+ public:
+  using NetworkOf<Config, CausalNetwork>::NetworkOf;
+
+  int64_t num_layers() const override { return this->config_.num_layers; }
+  std::optional<int64_t> ids() const override { return this->config_.vocab_size.value; }
+
+ protected:
+  std::shared_ptr<const CausalModel> model() const override {
+    return std::make_shared<Model>(this->config_);
+  }
 };
 
 }  // namespace mstrain

@@ -1,7 +1,7 @@
 // A run of a language model that learns to predict each next token of a corpus.
 #pragma once
 
-#include "suites/transformer/text/causal_model.h"
+#include "suites/transformer/text/causal_network.h"
 #include "suites/transformer/text/text_run.h"
 
 namespace mstrain {
@@ -18,6 +18,27 @@ class CausalRun : public TextRun {
   virtual int64_t longest_sequence() const = 0;
 
   void check(const YamlNode& tree) const override;
+};
+
+// Beside its Config a model's folder declares also
+//   double about_parameters(const Config&);   how many, nearly, for any numbers that a configuration may hold
+template <class Config, class Model>
+class CausalRunOf final : public RunOf<Config, CausalNetworkOf<Config, Model>, CausalRun> {
+ public:
+  LeastSize least_size() const override {
+    return this->least_size_with(about_parameters(this->model), 2);
+  }
+
+ private:
+  AutoOr<int64_t>& vocab_size() override { return this->model.vocab_size; }
+  std::shared_ptr<const CausalModel> causal_model() const override {
+    return std::make_shared<Model>(this->model, this->train.memory.recompute);
+  }
+  int64_t longest_sequence() const override { return this->model.longest_sequence(); }
+  void check(const YamlNode& tree) const override {
+    CausalRun::check(tree);
+    check_config(this->model, tree);
+  }
 };
 
 }  // namespace mstrain

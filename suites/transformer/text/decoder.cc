@@ -11,21 +11,6 @@
 #include "core/tensor/host.h"
 
 namespace mstrain {
-namespace {
-
-constexpr int64_t kLeastBucket = 64;
-
-Context for_inference() {
-  Context context = current_context();
-  context.training = false;
-  return context;
-}
-
-// [b]: the number of the row, times `stride`.
-Tensor row_offsets(int64_t rows, int64_t stride) { return iota({rows}, 0) * stride; }
-
-}  // namespace
-
 // The capacity enters read() as the length of a tensor without elements, since it decides the types of the results.
 Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
     : model_(std::move(model)),
@@ -38,11 +23,7 @@ Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
              {.donate = {1}, .name = "write"}) {}
 
 int64_t Decoder::bucket(int64_t length) const {
-  int64_t bucket = kLeastBucket;
-  while (bucket < length) {
-    bucket *= 2;
-  }
-  return std::min(bucket, model_->max_positions());
+  return std::min(length_bucket(length), model_->max_positions());
 }
 
 DecoderStep Decoder::read(const Params& p, const Tensor& tokens_bt, const Tensor& lengths_b,
@@ -70,19 +51,11 @@ DecoderStep Decoder::read(const Params& p, const Tensor& tokens_bt, const Tensor
 DecoderStep Decoder::write(const Params& p, const KeyValueCache& cache, const Tensor& tokens_b,
                            const Tensor& positions_b) const {
   const int64_t b = tokens_b.dim(0);
-  const int64_t s = cache.keys.at(0).dim(1);
   DecoderStep out;
-  const Tensor slots_b = row_offsets(b, s) + positions_b;
-  // The slot was zero, so that adding, which happens in place, sets it.
-  const auto extended = [&](const Tensor& kept_bshd, const Tensor& x_bthd) {
-    return reshape(scatter_add(flatten(kept_bshd, 0, 1), slots_b, flatten(x_bthd, 0, 1), 0),
-                   kept_bshd.shape());
-  };
   TokenView view{.positions_bt = reshape(positions_b, {b, 1}), .lengths_b = positions_b + 1};
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
     const auto i = static_cast<size_t>(layer);
-    out.cache.keys.push_back(extended(cache.keys[i], k));
-    out.cache.values.push_back(extended(cache.values[i], v));
+    cache.extend(i, k, v, positions_b, out.cache);
     AttentionOptions options = model_->attention_options(layer);
     options.start = positions_b;
     return attention(q, out.cache.keys[i], out.cache.values[i], options);

@@ -1,5 +1,4 @@
-// A language model that reads and writes token by token: keys and values of what it has seen are kept (Pope et al. 2022), so that a
-// further token costs one pass over the weights.
+// A language model that reads and writes token by token.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +10,9 @@
 #include "core/tensor/jit.h"
 #include "core/train/sections.h"
 #include "suites/transformer/text/causal_model.h"
+#include "suites/transformer/text/key_value_cache.h"
 
 namespace mstrain {
-
-// Keys and values of `rows` sequences in every layer, as attention reads them: [rows, capacity, heads, head_dim], zero where
-// nothing was seen yet.
-struct KeyValueCache {
-  Tensors keys, values;
-
-  template <class V>
-  void fields(V& v) {
-    v("keys", keys);
-    v("values", values);
-  }
-};
-
-struct DecoderStep {
-  Tensor logits;  // [rows, vocab], of the token that follows
-  KeyValueCache cache;
-
-  template <class V>
-  void fields(V& v) {
-    v("logits", logits);
-    v("cache", cache);
-  }
-};
 
 // One thread at a time. Runs in the current context, without dropout.
 class Decoder {

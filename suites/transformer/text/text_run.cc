@@ -39,8 +39,12 @@ void TextRun::open_data(FileSystem& files, const YamlNode& tree,
 
 void TextRun::open_text(FileSystem& files, const YamlNode& tree,
                         const std::optional<std::string>& folder) {
-  const bool is_stored = folder && has_tokenizer(files, *folder);
-  use(open_corpus(files, data, is_stored ? load_tokenizer(files, *folder) : nullptr, tree));
+  use(open_corpus(files, data, tokenizer_in(files, folder), tree));
+}
+
+std::shared_ptr<const Tokenizer> TextRun::tokenizer_in(FileSystem& files,
+                                                       const std::optional<std::string>& folder) {
+  return folder && has_tokenizer(files, *folder) ? load_tokenizer(files, *folder) : nullptr;
 }
 
 void TextRun::check_prompts(const YamlNode& tree,

@@ -36,6 +36,9 @@ class TextRun : public ModelRun {
   void declare_data(ConfigFields& fields) override;
   void check(const YamlNode& tree) const override;
 
+  // That of `folder`, where it has one.
+  static std::shared_ptr<const Tokenizer> tokenizer_in(FileSystem& files,
+                                                       const std::optional<std::string>& folder);
   // The text of open_data().
   void open_text(FileSystem& files, const YamlNode& tree, const std::optional<std::string>& folder);
   // Throws ConfigError where `encode` throws what is wrong with one of eval.prompts.

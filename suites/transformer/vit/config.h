@@ -3,6 +3,7 @@
 
 #include "core/base/config.h"
 #include "core/nn/activation.h"
+#include "suites/transformer/hf/sections.h"
 
 namespace mstrain::vit {
 
@@ -22,33 +23,6 @@ struct DropoutConfig {
   }
 };
 
-struct NormConfig {
-  double eps = 1e-12;
-
-  template <class V>
-  void fields(V& v) {
-    v("eps", eps, "added to the variance",
-      rule::positive().elsewhere_called({"layer_norm_eps", "layernorm_epsilon", "norm_eps"}));
-  }
-};
-
-struct InitConfig {
-  double std = 0.02;
-  std::optional<std::string> from;
-
-  template <class V>
-  void fields(V& v) {
-    v("std", std, "standard deviation of weights, class token and positions",
-      rule::at_least(0).elsewhere_called({"initializer_range"}));
-    v("from", from,
-      "a Hugging Face model directory, a checkpoint or a run to begin with; the other keys of "
-      "`model` are taken from it, and may be left out; with another num_classes the head is drawn "
-      "anew",
-      rule::path().elsewhere_called(
-          {"init_from", "model_name_or_path", "pretrained_model_name_or_path", "load"}));
-  }
-};
-
 struct VitConfig {
   ModelType type = ModelType::kVit;
   int64_t image_size = 224;
@@ -61,7 +35,7 @@ struct VitConfig {
   std::optional<int64_t> ffn_hidden_size;
   Activation activation = Activation::kGelu;
   bool qkv_bias = true;
-  NormConfig norm;
+  NormConfig norm{1e-12};
   DropoutConfig dropout;
   double label_smoothing = 0;
   InitConfig init;
@@ -105,6 +79,9 @@ struct VitConfig {
 
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree`, the whole configuration, is what
 // `config` was read from.
-void check_vit_config(const VitConfig& config, const YamlNode& tree = YamlNode());
+void check_config(const VitConfig& config, const YamlNode& tree = YamlNode());
+
+// Where a null stands for a number, it is that number.
+VitConfig chosen(VitConfig config);
 
 }  // namespace mstrain::vit

@@ -80,7 +80,7 @@ std::vector<std::string> labels_in(const Json& source, int64_t count) {
 
 }  // namespace
 
-Shape hf_shape(std::string_view name, const Shape& shape) {
+Shape hf_shape(const VitConfig&, std::string_view name, const Shape& shape) {
   if (name.find(".attention.attention.") != std::string_view::npos) {
     return name.ends_with(".weight") ? Shape{shape[0] * shape[1], shape[2]}
                                      : Shape{shape[0] * shape[1]};
@@ -91,7 +91,7 @@ Shape hf_shape(std::string_view name, const Shape& shape) {
   return shape;
 }
 
-StoredMeaning hf_meaning(const std::string& stored) {
+StoredMeaning hf_meaning(const VitConfig&, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
   std::string_view bare = stored;
   if (bare.starts_with("classifier.")) {

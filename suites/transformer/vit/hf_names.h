@@ -10,11 +10,11 @@ namespace mstrain::vit {
 
 // The shape under which a weight file holds parameter `name` of logical shape `shape`: heads are part of a matrix's dim.
 // Elements are in the same order, so that only the shape changes. Names are equal.
-Shape hf_shape(std::string_view name, const Shape& shape);
+Shape hf_shape(const VitConfig& config, std::string_view name, const Shape& shape);
 
 // What a tensor of a weight file is: names with and without the prefix `vit.`, those of the modules since transformers 5;
 // what a classifier does not use, such as the pooler and the parts for masked images.
-StoredMeaning hf_meaning(const std::string& stored);
+StoredMeaning hf_meaning(const VitConfig& config, const std::string& stored);
 
 // config.json of ViTForImageClassification. `config.num_classes` must be a number. `labels` names them; empty: as `source`
 // does, the config.json of the directory where the model began, or LABEL_0, LABEL_1, …. What else `source` says and changes no

@@ -7,7 +7,6 @@
 #include "core/base/error.h"
 #include "core/tensor/host.h"
 #include "core/train/metrics.h"
-#include "suites/transformer/vit/hf_names.h"
 
 namespace mstrain::vit {
 namespace {
@@ -72,12 +71,10 @@ ImageSetPtr first_images(const ImageSetPtr& images, int64_t count) {
 
 }  // namespace
 
-TrainTask image_task(const Vit& model, int64_t size, bool mixes) {
+TrainTask image_task(const Vit& model, const Network& network, int64_t size, bool mixes) {
   TrainTask task;
-  task.parameters = model.specs();
-  for (const ParamSpec& spec : task.parameters) {
-    task.stored_shapes.push_back(hf_shape(spec.name, spec.type.shape));
-  }
+  task.parameters = network.specs();
+  task.stored_shapes = stored_shapes(network, task.parameters);
   const int64_t channels = model.config().num_channels;
   task.batch_types = [channels, size, mixes](int64_t rows) {
     Types types{{Dtype::kF32, {rows, channels, size, size}}, {Dtype::kI32, {rows}}};

@@ -4,11 +4,12 @@
 
 #include "core/data/image_loader.h"
 #include "core/train/task.h"
+#include "suites/run/network.h"
 #include "suites/transformer/vit/model.h"
 
 namespace mstrain::vit {
 
-TrainTask image_task(const Vit& model, int64_t size, bool mixes);
+TrainTask image_task(const Vit& model, const Network& network, int64_t size, bool mixes);
 
 // Fills in streams of training and evaluation. `view` is what training sees.
 void add_images(const ImageParts& images, const ImageView& view, bool shuffle, int workers,

@@ -59,7 +59,7 @@ std::vector<double> bicubic_weights(int64_t from, int64_t to) {
 }
 
 Vit::Vit(const VitConfig& config, Recompute recompute) : config_(config), recompute_(recompute) {
-  check_vit_config(config);
+  check_config(config);
   if (config.num_classes.is_word()) {
     throw ConfigError("model.num_classes: the model needs a number");
   }

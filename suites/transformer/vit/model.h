@@ -19,7 +19,7 @@ struct VitTargets {
 
 class Vit {
  public:
-  // `config.num_classes` must be a number. Throws ConfigError for a configuration that check_vit_config() rejects.
+  // `config.num_classes` must be a number. Throws ConfigError for a configuration that check_config() rejects.
   explicit Vit(const VitConfig& config, Recompute recompute = Recompute::kNone);
 
   const VitConfig& config() const { return config_; }

@@ -1,25 +1,24 @@
 // A ViT as the house sees it.
 #pragma once
 
-#include "suites/run/network.h"
-#include "suites/transformer/vit/config.h"
+#include "suites/transformer/hf/network_of.h"
+#include "suites/transformer/vit/hf_names.h"
 
 namespace mstrain::vit {
 
-class VitNetwork final : public Network {
+class VitNetwork final : public NetworkOf<VitConfig> {
  public:
-  // `labels` names them, for config.json. Throws ConfigError for a configuration that check_vit_config() rejects.
-  explicit VitNetwork(const VitConfig& config, std::vector<std::string> labels = {});
-
-  const VitConfig& config() const { return config_; }
+  // `labels` names them, for config.json.
+  explicit VitNetwork(const VitConfig& config, std::vector<std::string> labels = {})
+      : NetworkOf(config), labels_(std::move(labels)) {}
 
   std::vector<ParamSpec> specs() const override;
   int64_t num_layers() const override { return config_.num_layers; }
   std::optional<int64_t> ids() const override { return config_.num_classes.value; }
-  Shape stored_shape(const std::string& name, const Shape& shape) const override;
-  StoredMeaning meaning(const std::string& stored) const override;
   bool redraws(const std::string& name) const override { return name.starts_with("classifier."); }
-  OrderedJson description(const Json& source) const override;
+  OrderedJson description(const Json& source) const override {
+    return hf_config(config_, source, labels_);
+  }
   // Without num_classes: whoever begins with this network has labels of its own.
   YamlNode section() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
@@ -29,7 +28,6 @@ class VitNetwork final : public Network {
   Computed compute(const Params& params, const NamedTensors& inputs) const override;
 
  private:
-  VitConfig config_;
   std::vector<std::string> labels_;
 };
 

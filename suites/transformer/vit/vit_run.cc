@@ -7,9 +7,7 @@
 #include "core/data/shuffle.h"
 #include "core/train/numbers.h"
 #include "core/train/session.h"
-#include "suites/transformer/vit/hf_names.h"
 #include "suites/transformer/vit/image_task.h"
-#include "suites/transformer/vit/network.h"
 
 namespace mstrain::vit {
 namespace {
@@ -55,14 +53,12 @@ std::vector<double> for_channels(std::vector<double> values, int64_t channels) {
 
 }  // namespace
 
-void VitRun::declare_model(ConfigFields& fields) { fields("model", model, "the network"); }
-
 void VitRun::declare_data(ConfigFields& fields) {
   fields("data", data, "images to train and to evaluate on");
 }
 
 void VitRun::check(const YamlNode& tree) const {
-  check_vit_config(model, tree);
+  check_config(model, tree);
   check_image_data_config(data, model.num_channels, tree);
   if (model.num_channels != 1 && model.num_channels != 3) {
     config_fail(tree, "model.num_channels",
@@ -82,10 +78,6 @@ std::shared_ptr<const Network> VitRun::network() const {
   const bool named = images_.train != nullptr && model.num_classes.value == data_ids();
   return std::make_shared<VitNetwork>(model,
                                       named ? images_.train->names() : std::vector<std::string>());
-}
-
-void VitRun::take_network(const Network& network) {
-  model = dynamic_cast<const VitNetwork&>(network).config();
 }
 
 void VitRun::settle(int64_t ids, const YamlNode& tree) {
@@ -126,7 +118,8 @@ void VitRun::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findi
 }
 
 TrainTask VitRun::task() const {
-  return image_task(Vit(model, train.memory.recompute), image_size(), data.augment.mixes());
+  return image_task(Vit(model, train.memory.recompute), *network(), image_size(),
+                    data.augment.mixes());
 }
 
 TrainData VitRun::samples(const Json& source) const {
@@ -175,14 +168,6 @@ std::vector<Overrides> VitRun::smaller_samples() const {
   return out;
 }
 
-ModelEntry entry() {
-  return {"vit",
-          {"vit"},
-          [] { return std::unique_ptr<ModelRun>(std::make_unique<VitRun>()); },
-          [](const Json& config_json, const std::string& source, const Holds&) {
-            return std::shared_ptr<const Network>(
-                std::make_shared<VitNetwork>(config_from_hf(config_json, source)));
-          }};
-}
+ModelEntry entry() { return entry_of<VitRun, VitNetwork, config_from_hf>("vit", {"vit"}); }
 
 }  // namespace mstrain::vit

@@ -3,18 +3,15 @@
 
 #include "core/data/image_config.h"
 #include "core/data/image_set.h"
-#include "suites/run/model_run.h"
-#include "suites/transformer/vit/config.h"
+#include "suites/transformer/vit/network.h"
 
 namespace mstrain::vit {
 
-class VitRun final : public ModelRun {
+class VitRun final : public RunOf<VitConfig, VitNetwork, ModelRun> {
  public:
-  VitConfig model;
   ImageDataConfig data;
 
   std::shared_ptr<const Network> network() const override;
-  void take_network(const Network& network) override;
   void settle(int64_t ids, const YamlNode& tree) override;
   [[noreturn]] void fail_unsettled(const YamlNode& tree) const override;
   std::optional<int64_t> known_ids(FileSystem& files, const YamlNode& tree) const override;
@@ -33,7 +30,6 @@ class VitRun final : public ModelRun {
   int64_t image_size() const { return data.image_size.value_or(model.image_size); }
 
  private:
-  void declare_model(ConfigFields& fields) override;
   void declare_data(ConfigFields& fields) override;
   void check(const YamlNode& tree) const override;
 

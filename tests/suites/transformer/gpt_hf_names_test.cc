@@ -45,8 +45,9 @@ TEST(GptHfNames, ShapesAreTheTwoDimensionalOnes) {
       {"transformer.ln_f.bias", {12}},
   };
   std::map<std::string, Shape> actual;
-  for (const ParamSpec& spec : Gpt(one_layer()).specs()) {
-    actual[spec.name] = hf_shape(spec.name, spec.type.shape);
+  const GptConfig config = one_layer();
+  for (const ParamSpec& spec : Gpt(config).specs()) {
+    actual[spec.name] = hf_shape(config, spec.name, spec.type.shape);
   }
   EXPECT_EQ(actual, expected);
 }
@@ -141,7 +142,7 @@ TEST(GptHfNames, TakesOverWhatChangesNoNumbers) {
 TEST(GptHfNames, KnowsWhatATensorIs) {
   using Kind = StoredMeaning::Kind;
   const auto expect = [](const char* stored, bool tied, Kind kind, const char* name) {
-    const StoredMeaning is = hf_meaning(stored, tied);
+    const StoredMeaning is = hf_meaning(GptConfig{.tie_embeddings = tied}, stored);
     EXPECT_EQ(is.kind, kind) << stored;
     EXPECT_EQ(is.name, name) << stored;
   };

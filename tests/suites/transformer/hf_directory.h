@@ -61,8 +61,9 @@ inline void write_model(const std::string& folder, const Json& config) {
   write_file_atomic(real_files(), join_path(folder, "config.json"), config.dump());
   std::map<std::string, std::pair<Shape, std::string>> tensors;
   uint64_t stream = 0;
-  for (const ParamSpec& spec : Gpt(config_from_hf(config, "config.json")).specs()) {
-    tensors[spec.name] = {hf_shape(spec.name, spec.type.shape),
+  const GptConfig model = config_from_hf(config, "config.json");
+  for (const ParamSpec& spec : Gpt(model).specs()) {
+    tensors[spec.name] = {hf_shape(model, spec.name, spec.type.shape),
                           bytes_of(philox_weights(spec, stream++))};
   }
   write_safetensors(join_path(folder, kWeightsFile), tensors, Dtype::kF32);

@@ -60,7 +60,7 @@ TEST(LlamaHfNames, ShapesAreTheTwoDimensionalOnes) {
   };
   std::map<std::string, Shape> actual;
   for (const ParamSpec& spec : Llama(config).specs()) {
-    actual[spec.name] = hf_shape(spec.name, spec.type.shape);
+    actual[spec.name] = hf_shape(config, spec.name, spec.type.shape);
   }
   EXPECT_EQ(actual, expected);
 }
@@ -186,11 +186,13 @@ TEST(LlamaHfNames, KnowsBothFormsOfRotaryPositions) {
 
 TEST(LlamaHfNames, KnowsWhatATensorIs) {
   using Kind = StoredMeaning::Kind;
-  EXPECT_EQ(hf_meaning("model.norm.weight", true).kind, Kind::kParameter);
-  EXPECT_EQ(hf_meaning("lm_head.weight", true).kind, Kind::kCopy);
-  EXPECT_EQ(hf_meaning("lm_head.weight", true).name, "model.embed_tokens.weight");
-  EXPECT_EQ(hf_meaning("lm_head.weight", false).kind, Kind::kParameter);
-  EXPECT_EQ(hf_meaning("model.layers.0.self_attn.rotary_emb.inv_freq", false).kind, Kind::kBuffer);
+  const LlamaConfig tied{.tie_embeddings = true};
+  const LlamaConfig untied{.tie_embeddings = false};
+  EXPECT_EQ(hf_meaning(tied, "model.norm.weight").kind, Kind::kParameter);
+  EXPECT_EQ(hf_meaning(tied, "lm_head.weight").kind, Kind::kCopy);
+  EXPECT_EQ(hf_meaning(tied, "lm_head.weight").name, "model.embed_tokens.weight");
+  EXPECT_EQ(hf_meaning(untied, "lm_head.weight").kind, Kind::kParameter);
+  EXPECT_EQ(hf_meaning(untied, "model.layers.0.self_attn.rotary_emb.inv_freq").kind, Kind::kBuffer);
 }
 
 TEST(LlamaHfNames, RefusesAnotherModelByNameOfTheKey) {

@@ -73,7 +73,7 @@ TEST(T5HfNames, NamesAndShapesAreThoseOfTheFile) {
   config.tie_embeddings = false;
   std::map<std::string, Shape> actual;
   for (const ParamSpec& spec : T5(config).specs()) {
-    actual[spec.name] = hf_shape(spec.name, spec.type.shape);
+    actual[spec.name] = hf_shape(config, spec.name, spec.type.shape);
   }
   EXPECT_EQ(actual, expected);
 }
@@ -155,7 +155,7 @@ TEST(T5HfNames, TakesOverWhatChangesNoNumbers) {
 TEST(T5HfNames, KnowsWhatATensorIs) {
   using Kind = StoredMeaning::Kind;
   const auto expect = [](const char* stored, bool tied, Kind kind, const char* name) {
-    const StoredMeaning is = hf_meaning(stored, tied);
+    const StoredMeaning is = hf_meaning(T5Config{.tie_embeddings = tied}, stored);
     EXPECT_EQ(is.kind, kind) << stored;
     EXPECT_EQ(is.name, name) << stored;
   };

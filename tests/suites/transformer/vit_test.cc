@@ -240,7 +240,7 @@ TEST(Vit, RefusesWhatCannotBe) {
 TEST(VitNames, BothFormsOfFilesMeanTheSameParameters) {
   using Kind = StoredMeaning::Kind;
   const auto name_of = [](const char* stored) {
-    const StoredMeaning is = hf_meaning(stored);
+    const StoredMeaning is = hf_meaning(VitConfig(), stored);
     EXPECT_EQ(is.kind, Kind::kParameter) << stored;
     return is.name;
   };
@@ -257,7 +257,7 @@ TEST(VitNames, BothFormsOfFilesMeanTheSameParameters) {
   EXPECT_EQ(name_of("classifier.weight"), "classifier.weight");
   for (const char* unused : {"vit.pooler.dense.weight", "pooler.dense.bias",
                              "vit.embeddings.mask_token", "decoder.0.weight"}) {
-    EXPECT_EQ(hf_meaning(unused).kind, Kind::kBuffer) << unused;
+    EXPECT_EQ(hf_meaning(VitConfig(), unused).kind, Kind::kBuffer) << unused;
   }
 }
 

@@ -1,0 +1,32 @@
+// Sections of `model` that transformers have in common, with the names that other programs give their keys.
+#pragma once
+
+#include "suites/run/init_from.h"
+
+namespace mstrain {
+
+struct NormConfig {
+  double eps;  // its default is the model's
+
+  template <class V>
+  void fields(V& v) {
+    v("eps", eps, "added to the variance, or to the mean of squares of an RMS norm",
+      rule::positive().elsewhere_called({"layer_norm_epsilon", "layer_norm_eps",
+                                         "layernorm_epsilon", "rms_norm_eps", "norm_eps"}));
+  }
+};
+
+struct InitConfig : InitFrom {
+  double std = 0.02;
+
+  template <class V>
+  void fields(V& v) {
+    v("std", std,
+      "standard deviation of weights; a decoder's before a residual sum: 1/sqrt(2 num_layers) of "
+      "it",
+      rule::at_least(0).elsewhere_called({"initializer_range", "init_method_std"}));
+    InitFrom::fields(v);
+  }
+};
+
+}  // namespace mstrain

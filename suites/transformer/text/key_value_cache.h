@@ -1,0 +1,47 @@
+// What decoders keep of the tokens that they have seen (Pope et al. 2022), so that a further token costs one pass over the
+// weights.
+#pragma once
+
+#include "core/ir/tensor.h"
+#include "core/runtime/context.h"
+
+namespace mstrain {
+
+// Keys and values of `rows` sequences in every layer, as attention reads them: [rows, capacity, heads, head_dim], zero where
+// nothing was seen yet.
+struct KeyValueCache {
+  Tensors keys, values;
+
+  // Appends to `longer` layer i of this cache with one token more in each row: keys and values [rows, 1, heads, head_dim], at
+  // positions[rows] (i32), where it is zero.
+  void extend(size_t layer, const Tensor& key_bthd, const Tensor& value_bthd,
+              const Tensor& positions_b, KeyValueCache& longer) const;
+
+  template <class V>
+  void fields(V& v) {
+    v("keys", keys);
+    v("values", values);
+  }
+};
+
+struct DecoderStep {
+  Tensor logits;  // [rows, vocab], of the token that follows
+  KeyValueCache cache;
+
+  template <class V>
+  void fields(V& v) {
+    v("logits", logits);
+    v("cache", cache);
+  }
+};
+
+// The current context, without dropout.
+Context for_inference();
+
+// Lengths that programs are compiled for: the least of 64, 128, 256, … that is enough.
+int64_t length_bucket(int64_t length);
+
+// [rows]: the number of the row, times `stride`.
+Tensor row_offsets(int64_t rows, int64_t stride);
+
+}  // namespace mstrain
