@@ -1,7 +1,5 @@
 #include "suites/transformer/gpt/gpt_run.h"
 
-#include "suites/transformer/gpt/hf_names.h"
-
 namespace mstrain::gpt {
 
 ModelEntry entry() { return entry_of<GptRun, GptNetwork, config_from_hf>("gpt", {"gpt2"}); }

@@ -1,7 +1,5 @@
 #include "suites/transformer/llama/llama_run.h"
 
-#include "suites/transformer/llama/hf_names.h"
-
 namespace mstrain::llama {
 
 ModelEntry entry() {
