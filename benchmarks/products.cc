@@ -1,6 +1,6 @@
 // What the machine's multiply-adds could do, and what matrix products reach of it: a loop in registers for the instruction set
 // in use (MSTRAIN_ISA) and, in turns with it, the products of GPT steps by this project's kernel and by oneDNN alone. f32.
-// Usage: bench_products [threads]
+// Usage: bench_products [threads] [products whose name holds this]
 #include <fmt/core.h>
 #include <omp.h>
 
@@ -144,19 +144,22 @@ std::vector<Shape3> shapes() {
 
 int run(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : current_context().num_threads();
-  check(threads > 0, "usage: bench_products [threads]");
+  check(threads > 0, "usage: bench_products [threads] [name]");
+  const std::string_view wanted = argc > 2 ? argv[2] : "";
   prepare_threads(threads);
   fmt::print("{}, {} threads; GFLOP/s, and the share of those in registers at that time\n",
              to_string(isa()), threads);
   fmt::print("{:<22} {:>5} {:>5} {:>5}   {:>9}   {:>14}   {:>14}   {:>14}\n", "product", "m", "n",
              "k", "registers", "own kernel", "own, b packed", "oneDNN");
   for (const Shape3& s : shapes()) {
+    const std::string name = fmt::format("{}{}{}", s.what, s.transpose_a ? ", a transposed" : "",
+                                         s.transpose_b ? ", b transposed" : "");
+    if (name.find(wanted) == name.npos) {
+      continue;
+    }
     const double flops = 2.0 * static_cast<double>(s.m * s.n) * static_cast<double>(s.k);
     const double limit = peak(threads);
-    fmt::print("{:<22} {:>5} {:>5} {:>5}   {:>9.1f}",
-               fmt::format("{}{}{}", s.what, s.transpose_a ? ", a transposed" : "",
-                           s.transpose_b ? ", b transposed" : ""),
-               s.m, s.n, s.k, limit / 1e9);
+    fmt::print("{:<22} {:>5} {:>5} {:>5}   {:>9.1f}", name, s.m, s.n, s.k, limit / 1e9);
     for (const double seconds :
          {own_seconds(s, threads, false), own_seconds(s, threads, true),
           product_seconds(1, s.m, s.n, s.k, s.transpose_a, s.transpose_b, threads)}) {

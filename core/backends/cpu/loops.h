@@ -98,6 +98,8 @@ inline constexpr int64_t kMaxScoreRows = 64;
 // Matrix products of small blocks in the first caches. C[m, n] (+)= A[m, k] B[k, n]; A has any strides; rows of B and C
 // are dense and readable up to the next multiple of `width` columns.
 struct BlockLoops {
+  // Rows of c that product() keeps in registers at a time.
+  static constexpr int64_t kRows = 6;
   int width;  // floats in a vector
   void (*product)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col,
                   const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate);
@@ -106,6 +108,8 @@ struct BlockLoops {
   // y = factor x for x[rows, columns]; columns of y up to the next multiple of 16 become zero where `pad`.
   void (*copy_rows)(int64_t rows, int64_t columns, float factor, const float* x, int64_t ldx,
                     float* y, int64_t ldy, bool pad);
+  // kRows columns of x[rows, …], one row after the other.
+  void (*copy_narrow)(int64_t rows, const float* x, int64_t ldx, float* y);
   // One block of an online softmax: replaces scores by exp(s - max'), where max' = max(max, s), zero beyond what is
   // visible; rescales the running sums; gives each row's factor for what was summed before. n: a multiple of `width`.
   void (*softmax_step)(const ScoreBlock& block, float* max, float* sum, float* factor);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/backends/cpu/ahead.h"
 #include "core/backends/cpu/loops.h"
 #include "core/backends/cpu/parallel.h"
 #include "core/backends/cpu/product.h"
@@ -16,9 +17,10 @@ namespace {
 constexpr int64_t kMostDepth = 256;     // of a panel: 16 KiB of the first cache
 constexpr int64_t kMostColumns = 2048;  // of b packed at a time
 constexpr int64_t kMostRows = 120;      // of a in the second cache
-constexpr int64_t kLeastPanels = 8;     // of a thread, where threads share columns
-constexpr int64_t kBlockRows = 6;  // of c, that the loops keep in registers, in two vectors each
+constexpr int64_t kLeastPanels = 4;     // of a thread, where threads share columns
+constexpr int64_t kBlockRows = BlockLoops::kRows;
 constexpr int64_t kWidestPanel = 32;
+constexpr int64_t kRowsAtOnce = 8;  // of b while it is packed
 
 int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -30,8 +32,7 @@ class PackedProduct {
     depth_ = (p.k + parts - 1) / parts;
     columns_ = std::min(kMostColumns, up_to(p.n, panel_));
     packs_a_ = p.a_column != 1;
-    by_columns_ =
-        !packs_a_ && (columns_ / panel_ >= threads * kLeastPanels || p.m < threads * kBlockRows);
+    by_columns_ = columns_ / panel_ >= threads * kLeastPanels || p.m < threads * kBlockRows;
     for (const Epilogue& epilogue : p.after) {
       switch (epilogue.kind) {
         case Epilogue::Kind::kAdd: accumulates_ = true; break;
@@ -79,30 +80,40 @@ class PackedProduct {
     float* const shared = workspace + team * rows_floats();
     for (int64_t first = 0; first < p_.n; first += columns_) {
       const int64_t width = block_width(first);
-      const Range panels = by_columns_ ? chunk_of(width, panel_, thread, team) : Range{0, width};
+      const Range own = chunk_of(width, panel_, thread, team);  // of b, to pack
+      const Range panels = by_columns_ ? own : Range{0, width};
       const Range rows = by_columns_ ? Range{0, p_.m} : chunk_of(p_.m, kBlockRows, thread, team);
+      const int64_t panel_count = (panels.end - panels.begin + panel_ - 1) / panel_;
+      const int64_t tile_count = (rows.end - rows.begin + kMostRows - 1) / kMostRows;
       for (int64_t l = 0; l < p_.k; l += depth_) {
         const int64_t depth = std::min(depth_, p_.k - l);
-        const float* block = packed == nullptr ? shared : packed + first * p_.k + l * width;
+        const int64_t next_depth = std::min(depth_, p_.k - l - depth);
+        const float* block = packed + first * p_.k + l * width;
+        Ahead b_ahead;
         if (packed == nullptr) {
-          // Threads that share columns read only what they have packed themselves; the next block lies elsewhere, so that they
-          // begin it together.
-          const Range own = by_columns_ ? panels : chunk_of(width, panel_, thread, team);
-          for (int64_t j = own.begin; j < own.end; j += panel_) {
-            pack_panel(b, l, depth, first + j, shared + j * depth);
-          }
-          if (!by_columns_) {
-            wait(team);
-          }
+          // Threads that share columns read only what they have packed themselves, each in a place of its own.
+          float* const to = shared + (by_columns_ ? own.begin * (depth_ - depth) : 0);
+          pack_panels(b, l, depth, first, own, to);
+          wait(by_columns_ ? 1 : team);
+          block = to;
+          b_ahead = ahead(b, {l + depth, next_depth}, p_.b_row,
+                          {first + own.begin, std::min(first + own.end, p_.n) - first - own.begin},
+                          p_.b_column, panel_count * tile_count);
         }
         for (int64_t i = rows.begin; i < rows.end; i += kMostRows) {
           const Tile tile{i, std::min(kMostRows, rows.end - i), l, depth};
-          multiply(tile, a, block, panels, first, bias, c, own_rows);
+          const int64_t i_after = i + kMostRows;
+          const Tile next = i_after < rows.end
+                                ? Tile{i_after, std::min(kMostRows, rows.end - i_after), l, depth}
+                                : Tile{rows.begin, std::min(kMostRows, rows.end - rows.begin),
+                                       l + depth, next_depth};
+          Ahead a_ahead = ahead(a, {next.i, next.rows}, p_.a_row, {next.l, next.depth}, p_.a_column,
+                                panel_count);
+          multiply(tile, a, block, panels, first, bias, c, own_rows, a_ahead, b_ahead);
         }
-        if (packed == nullptr) {
-          wait(team);
-        }
+        wait(packed == nullptr && !by_columns_ ? team : 1);
       }
+      wait(packed == nullptr && by_columns_ ? team : 1);  // the places of other columns are others
     }
   }
 
@@ -144,9 +155,35 @@ class PackedProduct {
     return std::min(columns_, up_to(p_.n, panel_) - first);
   }
 
+  // Rows and columns of a matrix, in the order in which its memory has them.
+  struct Part {
+    int64_t first, count;
+  };
+  static Ahead ahead(const float* matrix, Part rows, int64_t row, Part columns, int64_t column,
+                     int64_t calls) {
+    if (rows.count <= 0 || columns.count <= 0) {
+      return {};
+    }
+    const float* const first = matrix + rows.first * row + columns.first * column;
+    return column == 1 ? Ahead(first, rows.count, columns.count, row, calls)
+                       : Ahead(first, columns.count, rows.count, column, calls);
+  }
+
   void wait(int team) const {
     if (team > 1) {
 #pragma omp barrier
+    }
+  }
+
+  // Rows [l, l + depth) of columns first + [columns.begin, columns.end), panel after panel. Where b has its columns side by
+  // side, a few rows of all panels at a time: memory is read in its order.
+  void pack_panels(const float* b, int64_t l, int64_t depth, int64_t first, const Range& columns,
+                   float* to) const {
+    const int64_t rows = p_.b_column == 1 ? kRowsAtOnce : depth;
+    for (int64_t r = 0; r < depth; r += rows) {
+      for (int64_t j = columns.begin; j < columns.end; j += panel_) {
+        pack_panel(b, l + r, std::min(rows, depth - r), first + j, to + j * depth + r * panel_);
+      }
     }
   }
 
@@ -172,15 +209,15 @@ class PackedProduct {
       const int64_t end = std::min(tile.depth, first + kColumns);
       for (int64_t i = 0; i < tile.rows; i += kBlockRows) {
         const int64_t rows = std::min(kBlockRows, tile.rows - i);
-        for (int64_t l = first; l < end; ++l) {
-          const float* const from = a + (tile.i + i) * p_.a_row + (tile.l + l) * p_.a_column;
-          float* const panel = to + i * tile.depth + l * kBlockRows;
-          if (rows == kBlockRows && p_.a_row == 1) {
-            std::copy_n(from, kBlockRows, panel);  // of a known size: two moves
-          } else {
-            for (int64_t r = 0; r < rows; ++r) {
-              panel[r] = from[r * p_.a_row];
-            }
+        const float* from = a + (tile.i + i) * p_.a_row + (tile.l + first) * p_.a_column;
+        float* panel = to + i * tile.depth + first * kBlockRows;
+        if (rows == kBlockRows && p_.a_row == 1 && p_.a_column >= kBlockRows) {
+          loops_.copy_narrow(end - first, from, p_.a_column, panel);
+          continue;
+        }
+        for (int64_t l = first; l < end; ++l, from += p_.a_column, panel += kBlockRows) {
+          for (int64_t r = 0; r < rows; ++r) {
+            panel[r] = from[r * p_.a_row];
           }
         }
       }
@@ -199,12 +236,15 @@ class PackedProduct {
   }
 
   void multiply(const Tile& tile, const float* a, const float* block, const Range& panels,
-                int64_t first, const float* bias, float* c, float* own_rows) const {
-    if (packs_a_) {
+                int64_t first, const float* bias, float* c, float* own_rows, Ahead& a_ahead,
+                Ahead& b_ahead) const {
+    if (packs_a_ && panels.begin < panels.end) {
       pack_rows(tile, a, own_rows);
     }
     const bool begins = tile.l == 0;
     for (int64_t j = panels.begin; j < panels.end; j += panel_) {
+      a_ahead.ask();
+      b_ahead.ask();
       const int64_t column = first + j;
       const int64_t width = std::min<int64_t>(panel_, p_.n - column);
       float* const to = c + tile.i * p_.c_row + column;

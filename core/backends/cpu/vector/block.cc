@@ -10,7 +10,7 @@ namespace {
 using Floats = Vector<float>;
 constexpr int kWidth = Simd<float>::kLanes;
 // A block of C stays in kRows x kColumns registers (of 32 or 16).
-constexpr int kRows = 6;
+constexpr int kRows = BlockLoops::kRows;
 constexpr int kColumns = kVectorBytes == 64 ? 4 : 2;
 
 struct Operands {
@@ -21,12 +21,12 @@ struct Operands {
 
 template <int rows, int columns>
 void multiply(const Operands& o, const float* a, const float* b, float* c) {
-  Floats sums[rows][columns];
+  // What the block of c waits for comes while its sums are made.
   for (int r = 0; r < rows; ++r) {
-    for (int j = 0; j < columns; ++j) {
-      sums[r][j] = o.accumulate ? load(c + r * o.ldc + j * kWidth) : Floats{};
-    }
+    __builtin_prefetch(c + r * o.ldc, 1);
+    __builtin_prefetch(c + r * o.ldc + columns * kWidth - 1, 1);
   }
+  Floats sums[rows][columns] = {};
   for (int64_t l = 0; l < o.k; ++l, a += o.a_col, b += o.ldb) {
     Floats right[columns];
     for (int j = 0; j < columns; ++j) {
@@ -41,7 +41,8 @@ void multiply(const Operands& o, const float* a, const float* b, float* c) {
   }
   for (int r = 0; r < rows; ++r) {
     for (int j = 0; j < columns; ++j) {
-      store<float>(c + r * o.ldc + j * kWidth, sums[r][j]);
+      float* const to = c + r * o.ldc + j * kWidth;
+      store<float>(to, o.accumulate ? load(to) + sums[r][j] : sums[r][j]);
     }
   }
 }
@@ -161,6 +162,18 @@ void copy_rows(int64_t rows, int64_t columns, float factor, const float* x, int6
     for (int64_t j = columns; j < end; ++j) {
       y[j] = 0;
     }
+  }
+}
+
+void copy_narrow(int64_t rows, const float* x, int64_t ldx, float* y) {
+  typedef float Wide __attribute__((vector_size(32), aligned(4), may_alias));
+  static_assert(kRows < 8);
+  // What a vector holds beyond the row is written over by the next one: so is it for all but the last.
+  for (; rows > 1; --rows, x += ldx, y += kRows) {
+    *reinterpret_cast<Wide*>(y) = *reinterpret_cast<const Wide*>(x);
+  }
+  for (int i = 0; rows == 1 && i < kRows; ++i) {
+    y[i] = x[i];
   }
 }
 
@@ -367,9 +380,8 @@ MSTRAIN_FLATTEN void to_normal(int64_t n, const uint32_t* words, float* y) {
 
 extern const BlockLoops kBlockLoops;
 extern const OtherLoops kOtherLoops;
-const BlockLoops kBlockLoops = {kWidth,    product,      transpose,
-                                copy_rows, softmax_step, softmax_grad_step,
-                                choose,    scale_rows,   dot_rows};
+const BlockLoops kBlockLoops = {kWidth,       product,           transpose, copy_rows,  copy_narrow,
+                                softmax_step, softmax_grad_step, choose,    scale_rows, dot_rows};
 const OtherLoops kOtherLoops = {adamw, transpose32, transpose64, philox, to_uniform, to_normal};
 
 }  // namespace mstrain::cpu::MSTRAIN_ISA
