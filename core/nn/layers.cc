@@ -1,7 +1,6 @@
 #include "core/nn/layers.h"
 
 #include "core/nn/random_scope.h"
-#include "core/ops/dot_general.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
@@ -30,21 +29,10 @@ Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOp
         options.in_dims);
   const Shape in = dims(x.shape(), leading, x.rank());
   const Init weight_init = options.weight_init.value_or(fan_in_uniform(in.elements()));
-  const Tensor weight =
-      p.get("weight", options.out_first ? joined(out, in) : joined(in, out), weight_init);
-  // Every dim keeps its letter: rows, what is summed over, what comes out.
-  const auto letters = [](char first, int count) {
-    std::string result;
-    for (int i = 0; i < count; ++i) {
-      result.push_back(static_cast<char>(first + i));
-    }
-    return result;
-  };
-  const std::string row = letters('a', leading);
-  const std::string from = letters('k', options.in_dims);
-  const std::string to = letters('A', out.rank());
-  const Tensor y =
-      dot_general(x, weight, {row + from, options.out_first ? to + from : from + to, row + to});
+  const Weight weight =
+      p.weight("weight", options.out_first ? joined(out, in) : joined(in, out),
+               {.in_dims = options.in_dims, .out_first = options.out_first}, weight_init);
+  const Tensor y = multiply(x, weight);
   if (!options.bias) {
     return y;
   }
@@ -55,7 +43,7 @@ Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOp
 Tensor embedding(const Params& p, const Tensor& ids, int64_t count, int64_t width,
                  const Init& init) {
   const NameScope scope = NameScope::absolute(p.path());
-  return embedding(p.get("weight", {count, width}, init), ids);
+  return embedding(p.weight("weight", {count, width}, {}, init), ids);
 }
 
 Tensor layer_norm(const Params& p, const Tensor& x, double eps) {

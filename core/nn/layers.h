@@ -7,6 +7,7 @@
 
 #include "core/nn/activation.h"
 #include "core/nn/init.h"
+#include "core/nn/weight.h"
 #include "core/ops/cross_entropy.h"
 #include "core/ops/index.h"
 #include "core/ops/norm.h"

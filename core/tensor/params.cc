@@ -1,5 +1,6 @@
 #include "core/tensor/params.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/base/hash.h"
@@ -8,6 +9,7 @@
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
+#include "core/tensor/host.h"
 
 namespace mstrain {
 
@@ -43,10 +45,38 @@ Params Params::operator/(std::string_view name) const {
 }
 
 Tensor Params::get(std::string_view name, const Shape& shape, const Init& init, bool decay) const {
+  return declared(path_of(name), shape, init, decay, std::nullopt);
+}
+
+Weight Params::weight(std::string_view name, const Shape& shape, const MatrixForm& form,
+                      const Init& init) const {
   const std::string path = path_of(name);
+  Weight weight{{}, shape, form};
+  for (const WeightCode code : kAllWeightCodes) {
+    if (const Tensor* rows = store_->find(coded_name(path, code))) {
+      const TensorType type{
+          Dtype::kU8, {weight.out().elements(), code_row_bytes(code, weight.in().elements())}};
+      check(rows->type() == type, "parameter {} is {}, the model needs {}", coded_name(path, code),
+            to_string(rows->type()), to_string(type));
+      weight.values = *rows;
+      weight.code = code;
+      return weight;
+    }
+  }
+  weight.values = declared(path, shape, init, true, form);
+  return weight;
+}
+
+// What is read in two ways has no form.
+Tensor Params::declared(const std::string& path, const Shape& shape, const Init& init, bool decay,
+                        const std::optional<MatrixForm>& form) const {
   if (Tensor* stored = store_->find(path)) {
     check(stored->shape() == shape, "parameter {} is {}, the model needs {}", path,
           to_string(stored->shape()), to_string(shape));
+    if (store_->declaring != nullptr) {
+      ParamSpec& spec = (*store_->declaring)[store_->index.at(path)];
+      spec.matrix = spec.matrix == form ? form : std::nullopt;
+    }
     return *stored;
   }
   if (store_->declaring == nullptr) {
@@ -57,7 +87,7 @@ Tensor Params::get(std::string_view name, const Shape& shape, const Init& init, 
     fail("parameter {} is missing{}", path, did_you_mean(path, names));
   }
   const TensorType type{Dtype::kF32, shape};
-  store_->declaring->push_back({path, type, init, decay});
+  store_->declaring->push_back({path, type, init, decay, form});
   const Tensor abstract = zeros(type);
   store_->set(path, abstract);
   return abstract;
@@ -117,6 +147,31 @@ Params init_params(std::span<const ParamSpec> specs, uint64_t seed) {
     params.set(spec.name, value);
   }
   return params;
+}
+
+Params in_code(WeightCode code, const Params& params, std::span<const ParamSpec> specs) {
+  std::unordered_map<std::string, MatrixForm> forms;
+  for (const ParamSpec& spec : specs) {
+    if (spec.matrix) {
+      forms.emplace(spec.name, *spec.matrix);
+    }
+  }
+  Params out;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const std::string& name = params.name(i);
+    const auto form = forms.find(name);
+    if (form == forms.end()) {
+      out.set(name, params.tensor(i));
+      continue;
+    }
+    const Tensor numbers = dense(cast(params.tensor(i), Dtype::kF32));
+    const auto* const from = static_cast<const float*>(numbers.data());
+    out.set(coded_name(name, code), encode_weight(code, name, numbers.shape(), form->second,
+                                                  [from](int64_t first, int64_t count, float* to) {
+                                                    std::copy_n(from + first, count, to);
+                                                  }));
+  }
+  return out;
 }
 
 Params abstract_params(std::span<const ParamSpec> specs) {

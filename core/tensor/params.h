@@ -4,6 +4,9 @@
 //     return matmul(x, p.get("weight", {x.dim(-1), out}, normal(0.02))) + p.get("bias", {out}, zeros_init());
 //   }
 //
+// A weight that products alone read, through weight(), may be stored in codes of fewer bits instead, under its name and that
+// of the code: "h.0.attn.c_attn.weight.int8" in place of "h.0.attn.c_attn.weight".
+//
 // `p / "attn"` is the same set seen from a folder. Running the model once on abstract inputs declares every parameter
 // with its shape and initialiser (declare_params), so that a model is one file and weights have one name.
 #pragma once
@@ -13,6 +16,7 @@
 #include <string>
 
 #include "core/ir/tensor.h"
+#include "core/tensor/weight.h"
 
 namespace mstrain {
 
@@ -29,7 +33,8 @@ struct ParamSpec {
   std::string name;  // full path, "h.0.attn.c_attn.weight"
   TensorType type;
   Init init;
-  bool decay = false;  // weight decay applies: matrices, not biases and norms
+  bool decay = false;                     // weight decay applies: matrices, not biases and norms
+  std::optional<MatrixForm> matrix = {};  // how products read it, where nothing else does
 };
 
 // A value type: copies share the tensors; operations on a copy do not change the original.
@@ -47,6 +52,9 @@ class Params {
   // The parameter `name` of this folder, declared here. Throws where the stored one has another shape, or none is
   // stored, naming the nearest.
   Tensor get(std::string_view name, const Shape& shape, const Init& init, bool decay = true) const;
+  // The same for a weight that only products and embeddings read, decayed, which may be stored in codes.
+  Weight weight(std::string_view name, const Shape& shape, const MatrixForm& form,
+                const Init& init) const;
 
   // All parameters, whatever the folder, in the order of declaration.
   size_t size() const;
@@ -61,6 +69,8 @@ class Params {
   friend std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& model);
   friend class LeafVisitor;
   struct Store;
+  Tensor declared(const std::string& path, const Shape& shape, const Init& init, bool decay,
+                  const std::optional<MatrixForm>& form) const;
   // As items(), without making the storage this object's own: for reading.
   std::vector<std::pair<std::string, Tensor>>& shared_items() const;
   std::shared_ptr<Store> store_;
@@ -72,6 +82,8 @@ std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& 
 
 // Parameters with their initial values: a pure function of (seed, name, index), whatever else the model holds.
 Params init_params(std::span<const ParamSpec> specs, uint64_t seed);
+// `params` with those of `specs` that have a matrix form in codes instead. Throws as encode_weight().
+Params in_code(WeightCode code, const Params& params, std::span<const ParamSpec> specs);
 // Abstract parameters, for planning inside a trace.
 Params abstract_params(std::span<const ParamSpec> specs);
 

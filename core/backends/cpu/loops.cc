@@ -2,16 +2,17 @@
 
 namespace mstrain::cpu {
 
-#define MSTRAIN_DECLARE_LOOPS(isa)                                          \
-  namespace isa {                                                           \
-  extern const ElementwiseLoops kElementwiseLoops;                          \
-  extern const RowLoops<float> kRowLoopsF32;                                \
-  extern const RowLoops<double> kRowLoopsF64;                               \
-  extern const BlockLoops kBlockLoops;                                      \
-  extern const OtherLoops kOtherLoops;                                      \
-  extern const StorageLoops kStorageLoops;                                  \
-  const Loops kLoops = {&kElementwiseLoops, &kRowLoopsF32, &kRowLoopsF64,   \
-                        &kBlockLoops,       &kOtherLoops,  &kStorageLoops}; \
+#define MSTRAIN_DECLARE_LOOPS(isa)                                                       \
+  namespace isa {                                                                        \
+  extern const ElementwiseLoops kElementwiseLoops;                                       \
+  extern const RowLoops<float> kRowLoopsF32;                                             \
+  extern const RowLoops<double> kRowLoopsF64;                                            \
+  extern const BlockLoops kBlockLoops;                                                   \
+  extern const OtherLoops kOtherLoops;                                                   \
+  extern const StorageLoops kStorageLoops;                                               \
+  extern const CodedLoops kCodedLoops;                                                   \
+  const Loops kLoops = {&kElementwiseLoops, &kRowLoopsF32,  &kRowLoopsF64, &kBlockLoops, \
+                        &kOtherLoops,       &kStorageLoops, &kCodedLoops};               \
   }
 MSTRAIN_DECLARE_LOOPS(baseline)
 #if defined(__x86_64__)

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/base/isa.h"
+#include "core/ops/weight_code.h"
 #include "core/runtime/dtype.h"
 
 namespace mstrain::cpu {
@@ -154,6 +155,23 @@ struct StorageLoops {
   void (*decode[2])(int64_t n, const uint8_t* codes, float scale, float* x);
 };
 
+// `count` rows of codes of `width` numbers each (core/ops/weight_code.h), `bytes` from one to the next.
+struct CodedRows {
+  const uint8_t* rows;
+  int64_t count, bytes, width;
+};
+
+// Weights in fewer bits, by WeightCode.
+struct CodedLoops {
+  // y[i * ldy + j] = x[i * ldx ...] · row j, for i < m and all rows. x goes on with zeros up to a whole block. The same sums
+  // in the same order whatever m and the number of rows are. m > 0.
+  void (*product[kNumWeightCodes])(int64_t m, const CodedRows& w, const float* x, int64_t ldx,
+                                   float* y, int64_t ldy);
+  // Numbers [begin, end) of a row; `begin` is that of a block.
+  void (*decode[kNumWeightCodes])(const uint8_t* row, int64_t width, int64_t begin, int64_t end,
+                                  float* to);
+};
+
 struct Loops {
   const ElementwiseLoops* elementwise;
   const RowLoops<float>* f32;
@@ -161,6 +179,7 @@ struct Loops {
   const BlockLoops* block;
   const OtherLoops* other;
   const StorageLoops* storage;
+  const CodedLoops* coded;
   template <class T>
   const RowLoops<T>& rows() const {
     if constexpr (sizeof(T) == 4) {

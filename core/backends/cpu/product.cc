@@ -214,17 +214,7 @@ class Layout {
     p.b_row = step(k, kB);
     p.b_column = step(n, kB);
     p.c_row = m.empty() ? p.n : step(m, kC);
-    // A dim of size 1 may have any step; libraries want one that fits.
-    const auto normalise = [](int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
-      if (columns == 1) {
-        column = row == 1 ? std::max<int64_t>(rows, 1) : 1;
-      }
-      if (rows == 1) {
-        row = column == 1 ? columns : 1;
-      }
-    };
-    normalise(p.m, p.k, p.a_row, p.a_column);
-    normalise(p.k, p.n, p.b_row, p.b_column);
+    fit_strides(p);
     return is_matrix(p.m, p.k, p.a_row, p.a_column) && is_matrix(p.k, p.n, p.b_row, p.b_column);
   }
 
@@ -247,6 +237,19 @@ class Layout {
 };
 
 }  // namespace
+
+void fit_strides(Product& p) {
+  const auto fit = [](int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
+    if (columns == 1) {
+      column = row == 1 ? std::max<int64_t>(rows, 1) : 1;
+    }
+    if (rows == 1) {
+      row = column == 1 ? columns : 1;
+    }
+  };
+  fit(p.m, p.k, p.a_row, p.a_column);
+  fit(p.k, p.n, p.b_row, p.b_column);
+}
 
 ProductLayout layout_of(const DotDims& dims, const ViewType& a, const ViewType& b, const Shape& out,
                         std::array<bool, 2> converted) {

@@ -25,6 +25,9 @@ struct Product {
   }
 };
 
+// Gives dims of size 1, which may have any step, one that fits the other dim of their matrix: libraries want that.
+void fit_strides(Product& product);
+
 // How the tensors of a dot_general become a product.
 struct ProductLayout {
   Product product;

@@ -26,6 +26,7 @@ void register_cpu_kernels() {
   cpu::register_attention_grad();
   cpu::register_adamw();
   cpu::register_rounding();
+  cpu::register_coded_weight();
   cpu::register_adamw_stored();
   cpu::register_linalg();
   cpu::register_eigh();

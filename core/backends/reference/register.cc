@@ -44,6 +44,7 @@ void register_reference_kernels() {
   reference::register_pooling();
   reference::register_random();
   reference::register_rounding();
+  reference::register_coded_weight();
   reference::register_linalg();
   reference::register_decompositions();
   reference::register_fft();

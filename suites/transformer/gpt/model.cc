@@ -30,9 +30,10 @@ Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const TokenView& 
   return layer_norm(transformer / "ln_f", x_btc, config_.norm.eps);
 }
 
-Tensor Gpt::head_weight(const Params& p) const {
+Weight Gpt::head_weight(const Params& p) const {
   const Params head = config_.tie_embeddings ? p / "transformer" / "wte" : p / "lm_head";
-  return head.get("weight", {vocab_size(), config_.hidden_size}, normal_init(config_.init.std));
+  return head.weight("weight", {vocab_size(), config_.hidden_size}, {},
+                     normal_init(config_.init.std));
 }
 
 Tensor Gpt::embed(const Params& p, const Tensor& tokens_bt, const Tensor& positions_bt) const {

@@ -24,7 +24,7 @@ class Gpt final : public CausalModel {
  private:
   Tensor embed(const Params& p, const Tensor& tokens_bt, const Tensor& positions_bt) const;
   Tensor block(const Params& p, const Tensor& x_btc, int64_t layer, const TokenView& view) const;
-  Tensor head_weight(const Params& p) const override;
+  Weight head_weight(const Params& p) const override;
   double label_smoothing() const override { return config_.label_smoothing; }
   // Both of the norm of x.
   Tensor self_attention(const Params& block, const Tensor& x_btc, int64_t layer,

@@ -51,9 +51,10 @@ Rotation Llama::rotation_of(const Tensor& tokens_bt, const TokenView& view, Dtyp
                   lengths, dtype);
 }
 
-Tensor Llama::head_weight(const Params& p) const {
+Weight Llama::head_weight(const Params& p) const {
   const Params head = config_.tie_embeddings ? p / "model" / "embed_tokens" : p / "lm_head";
-  return head.get("weight", {vocab_size(), config_.hidden_size}, normal_init(config_.init.std));
+  return head.weight("weight", {vocab_size(), config_.hidden_size}, {},
+                     normal_init(config_.init.std));
 }
 
 Tensor Llama::block(const Params& p, const Tensor& x_btc, int64_t layer, const Rotation& rotation,

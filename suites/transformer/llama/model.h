@@ -29,7 +29,7 @@ class Llama final : public CausalModel {
   Rotation rotation_of(const Tensor& tokens_bt, const TokenView& view, Dtype dtype) const;
   Tensor block(const Params& p, const Tensor& x_btc, int64_t layer, const Rotation& rotation,
                const TokenView& view) const;
-  Tensor head_weight(const Params& p) const override;
+  Weight head_weight(const Params& p) const override;
   double label_smoothing() const override { return config_.label_smoothing; }
   // Both of the norm of x.
   Tensor self_attention(const Params& block, const Tensor& x_btc, int64_t layer,

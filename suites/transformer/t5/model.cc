@@ -8,7 +8,6 @@
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/linear_cross_entropy.h"
-#include "core/ops/matmul.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
@@ -102,31 +101,31 @@ Tensor T5::decode(const Params& p, const Text& target, const Tensor& memory_bsc,
 }
 
 Tensor T5::logits(const Params& p, const Tensor& features) const {
-  const Tensor w_vc = head_weight(p);
+  const Weight w_vc = head_weight(p);
   const NameScope scope("lm_head");
-  return matmul(features, w_vc, {.transpose_b = true});
+  return multiply(features, w_vc);
 }
 
 KeysValues T5::memory_keys(const Params& p, int64_t layer, const Tensor& memory_bsc) const {
   return keys_values(p / "decoder" / "block" / layer / "layer" / 1 / "EncDecAttention", memory_bsc);
 }
 
-Tensor T5::token_weight(const Params& p) const {
+Weight T5::token_weight(const Params& p) const {
   return (p / "shared")
-      .get("weight", {*config_.vocab_size.value, config_.hidden_size},
-           normal_init(config_.init.factor));
+      .weight("weight", {*config_.vocab_size.value, config_.hidden_size}, {},
+              normal_init(config_.init.factor));
 }
 
-Tensor T5::head_weight(const Params& p) const {
+Weight T5::head_weight(const Params& p) const {
   return config_.tie_embeddings
              ? token_weight(p)
              : (p / "lm_head")
-                   .get("weight", {*config_.vocab_size.value, config_.hidden_size},
-                        normal_init(config_.init.factor));
+                   .weight("weight", {*config_.vocab_size.value, config_.hidden_size}, {},
+                           normal_init(config_.init.factor));
 }
 
 Tensor T5::embed(const Params& p, const Params& stack, const Tensor& tokens_bt) const {
-  const Tensor weight = token_weight(p);
+  const Weight weight = token_weight(p);
   const NameScope scope = NameScope::absolute(stack.path());
   return dropout(stack / "embed_dropout", embedding(weight, tokens_bt), config_.dropout);
 }
@@ -200,7 +199,7 @@ Init T5::weights(int64_t inputs) const {
 LossSums T5::losses(const Params& p, const Text& source, const Text& target,
                     const Tensor& labels_bt) const {
   const Tensor features_btc = decode(p, target, encode(p, source), source);
-  const Tensor w_vc = head_weight(p);
+  const Tensor w_vc = numbers(head_weight(p));
   const NameScope scope("lm_head");
   const LinearCrossEntropyRows rows = linear_cross_entropy_rows(
       features_btc, w_vc, labels_bt,

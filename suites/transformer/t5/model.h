@@ -68,8 +68,8 @@ class T5 {
 
  private:
   Tensor embed(const Params& p, const Params& stack, const Tensor& tokens_bt) const;
-  Tensor token_weight(const Params& p) const;  // [vocab, hidden_size]
-  Tensor head_weight(const Params& p) const;
+  Weight token_weight(const Params& p) const;  // [vocab, hidden_size]
+  Weight head_weight(const Params& p) const;
   Tensor distances(const Params& stack) const;  // [relative_buckets, heads]
   Tensor finish(const Params& stack, const Tensor& x_btc) const;
   // What the parts of a block, each with a norm of its own, add to the stream.

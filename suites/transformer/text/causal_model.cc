@@ -1,22 +1,22 @@
 #include "suites/transformer/text/causal_model.h"
 
+#include "core/nn/weight.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
-#include "core/ops/matmul.h"
 #include "core/runtime/context.h"
 
 namespace mstrain {
 
 Tensor CausalModel::logits(const Params& p, const Tensor& features) const {
-  const Tensor w_vc = head_weight(p);
+  const Weight w_vc = head_weight(p);
   const NameScope scope("lm_head");
-  return matmul(features, w_vc, {.transpose_b = true});
+  return multiply(features, w_vc);
 }
 
 CrossEntropySums CausalModel::losses(const Params& p, const Tensor& tokens_bt,
                                      const Tensor& targets_bt) const {
   const Tensor features_btc = features(p, tokens_bt);
-  const Tensor w_vc = head_weight(p);
+  const Tensor w_vc = numbers(head_weight(p));
   const NameScope scope("lm_head");
   return linear_cross_entropy(
       features_btc, w_vc, targets_bt,

@@ -48,7 +48,7 @@ class CausalModel {
   std::vector<ParamSpec> specs() const;
 
  protected:
-  virtual Tensor head_weight(const Params& p) const = 0;  // [vocab, width]
+  virtual Weight head_weight(const Params& p) const = 0;  // [vocab, width]
   virtual double label_smoothing() const = 0;
 };
 

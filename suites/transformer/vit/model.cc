@@ -68,7 +68,7 @@ Vit::Vit(const VitConfig& config, Recompute recompute) : config_(config), recomp
 Tensor Vit::operator()(const Params& p, const Tensor& pixels_bchw) const {
   const Tensor features_bc = features(p, pixels_bchw);
   const NameScope scope("classifier");
-  return dot_general(features_bc, head_weight(p), {"bc", "nc", "bn"}) + head_bias(p);
+  return multiply(features_bc, head_weight(p)) + head_bias(p);
 }
 
 Tensor Vit::features(const Params& p, const Tensor& pixels_bchw) const {
@@ -81,9 +81,9 @@ Tensor Vit::features(const Params& p, const Tensor& pixels_bchw) const {
   return layer_norm(vit / "layernorm", select(x_btc, 1, 0), config_.norm.eps);
 }
 
-Tensor Vit::head_weight(const Params& p) const {
+Weight Vit::head_weight(const Params& p) const {
   return (p / "classifier")
-      .get("weight", {*config_.num_classes.value, config_.hidden_size}, weights());
+      .weight("weight", {*config_.num_classes.value, config_.hidden_size}, {}, weights());
 }
 
 Tensor Vit::head_bias(const Params& p) const {
@@ -180,7 +180,7 @@ CrossEntropySums Vit::losses(const Params& p, const Tensor& pixels_bchw,
   const Tensor& labels = targets.labels_b;
   if (!targets.others_b.defined()) {
     const Tensor features_bc = features(p, pixels_bchw);
-    const Tensor weight = head_weight(p);
+    const Tensor weight = numbers(head_weight(p));
     const Tensor bias = head_bias(p);
     const NameScope scope("classifier");
     return linear_cross_entropy(

@@ -44,7 +44,7 @@ class Vit {
   // Of the norm of x, for the queries of `read`, some of its positions.
   Tensor self_attention(const Params& block, const Tensor& x_btc, int64_t read) const;
   Tensor feed_forward(const Params& block, const Tensor& x_btc) const;
-  Tensor head_weight(const Params& p) const;  // [classes, hidden_size]
+  Weight head_weight(const Params& p) const;  // [classes, hidden_size]
   Tensor head_bias(const Params& p) const;    // [classes]
   Init weights() const;
 
