@@ -1,12 +1,12 @@
-"""Writes llama_hf.h: losses, logits, gradients and likeliest continuations of tiny models of the Llama family, by Hugging
+"""Writes llama_hf.json: losses, logits, gradients and likeliest continuations of tiny models of the Llama family, by Hugging
 Face's implementation in double precision (angles of rotary positions in f32, as it makes them).
 
-Usage: python tests/golden/llama_hf.py | clang-format > tests/golden/llama_hf.h   (torch 2.15.0, transformers 5.23.0 wrote the file that is kept)
+Usage: python tests/golden/llama_hf.py   (torch 2.15.0, transformers 5.23.0 wrote the file that is kept)
 """
 import json
 
 import torch
-from philox_weights import weight
+from hf_cases import gradients, set_weights, write
 from transformers import AutoConfig, AutoModelForCausalLM
 
 SIZES = dict(vocab_size=11, hidden_size=12, intermediate_size=20, num_hidden_layers=2, num_attention_heads=3,
@@ -37,10 +37,7 @@ CASES = {
 
 def make(config):
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").double().eval()
-    parameters = dict(model.named_parameters())
-    for stream, name in enumerate(sorted(parameters)):
-        p = parameters[name]
-        p.data = torch.tensor(weight(name, p.numel(), stream)).reshape(p.shape)
+    set_weights(sorted(model.named_parameters()))
     return model
 
 
@@ -50,17 +47,9 @@ def config_of(name, options):
     return config, given if name.startswith("old: ") else config.to_diff_dict()
 
 
-print("// Tiny Llamas as Hugging Face computes them in double precision. Written by llama_hf.py.")
-print("#pragma once\n\n#include <vector>\n#include <string_view>\n\nnamespace mstrain::golden {\n")
-print("struct LlamaGradient {\n  std::string_view name;\n  double norm, greatest;  // greatest: of the absolute values\n"
-      "  double middle;  // element number count / 2\n};")
-print("struct LlamaCase {\n  std::string_view name;\n  std::string_view config;  // config.json\n  double loss;\n"
-      "  std::vector<double> logits;  // of sample 1 at the last position\n"
-      "  std::vector<int> written;  // the likeliest tokens after sample 1's first five\n"
-      "  std::vector<LlamaGradient> gradients;\n};\n")
-print("inline const std::vector<LlamaCase> kLlamaCases = {")
+cases = []
 for case, options in CASES.items():
-    config, text = config_of(case, options)
+    config, given = config_of(case, options)
     model = make(config)
     tokens = torch.tensor([[(7 * b + 3 * t + b * t) % 11 for t in range(LENGTH)] for b in range(BATCH)])
     targets = torch.tensor([[(5 * b + 4 * t + 1) % 11 for t in range(LENGTH)] for b in range(BATCH)])
@@ -68,16 +57,10 @@ for case, options in CASES.items():
     logits = model(input_ids=tokens).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
     loss.backward()
-    prompt = tokens[1:, :5]
+    prompt = tokens[1:, :5]  # written: the likeliest tokens after it
     written = make(config_of(case, options)[0]).generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False,
                                                          max_new_tokens=WRITTEN, pad_token_id=0)[0, 5:].tolist()
     assert len(written) == WRITTEN
-    print(f'{{"{case}", R"({json.dumps(text)})", {loss.item():.17g},')
-    print("{" + ", ".join(f"{x:.17g}" for x in logits[1, -1].tolist()) + "},")
-    print("{" + ", ".join(map(str, written)) + "}, {")
-    for name, p in model.named_parameters():
-        g = p.grad.flatten()
-        print(f'{{"{name}", {g.norm().item():.17g}, {g.abs().max().item():.17g}, {g[g.numel() // 2].item():.17g}}},')
-    print("}},")
-print("};\n")
-print("}  // namespace mstrain::golden")
+    cases.append({"name": case, "config": given, "loss": loss.item(), "logits": logits[1, -1].tolist(), "written": written,
+                  "gradients": gradients(sorted(model.named_parameters()))})
+write(__file__, cases=cases)

@@ -7,7 +7,6 @@
 #include "suites/run/stored_model.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
-#include "tests/golden/gpt_hf.h"
 #include "tests/suites/transformer/hf_directory.h"
 
 namespace mstrain::gpt {
@@ -30,7 +29,8 @@ class FineTuningTest : public testing::Test {
  protected:
   FineTuningTest() {
     write_model(folder_.path(), tiny_config({{"vocab_size", 257}}));
-    write_file_atomic(real_files(), folder_ / "text.txt", golden::kHfText);
+    write_file_atomic(real_files(), folder_ / "text.txt",
+                      golden::read_file("gpt_hf").rest.at("text").get<std::string>());
   }
   YamlNode tree(const std::string& model) {
     return parse_yaml(run_text(folder_.path(), model), "run.yaml");
@@ -45,9 +45,10 @@ TEST_F(FineTuningTest, FiveStepsTrackPyTorch) {
   EXPECT_EQ(run({real_files(), config, stop_, out}), Outcome::kFinished);
   std::fclose(out);
   const std::vector<Json> rows = read_metrics(real_files(), folder_ / "run/metrics.jsonl");
-  ASSERT_EQ(rows.size(), std::size(golden::kHfStepLosses));
+  const std::vector<double> expected = golden::read_file("gpt_hf").rest.at("step_losses");
+  ASSERT_EQ(rows.size(), expected.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_NEAR(rows[i]["loss"].get<double>(), golden::kHfStepLosses[i], 1e-4) << i;
+    EXPECT_NEAR(rows[i]["loss"].get<double>(), expected[i], 1e-4) << i;
   }
   const StoredModel saved = open_model(real_files(), folder_ / "run");
   EXPECT_THAT(saved.folder, HasSubstr("step-00000005"));

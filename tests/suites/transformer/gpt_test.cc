@@ -5,7 +5,7 @@
 #include "core/ops/random.h"
 #include "core/runtime/context.h"
 #include "tests/core/transform/support.h"
-#include "tests/golden/gpt_tiny.h"
+#include "tests/suites/transformer/golden_model.h"
 
 namespace mstrain::gpt {
 namespace {
@@ -23,69 +23,45 @@ GptConfig tiny_gpt() {
   return config;
 }
 
-// The weights of tests/golden/gpt_tiny.py.
+const golden::Case& plain() {
+  static const golden::File kFile = golden::read_file("gpt_hf");
+  return kFile.cases.front();
+}
+
 Params golden_params(const Gpt& model, Dtype dtype) {
-  constexpr uint64_t kSeed = 20240601;
-  Params p;
-  uint64_t stream = 0;
-  for (const ParamSpec& spec : model.specs()) {
-    const bool is_norm =
-        spec.name.find(".ln_") != std::string::npos && spec.name.ends_with("weight");
-    std::vector<double> values;
-    for (int64_t i = 0; i < spec.type.elements(); ++i) {
-      const uint32_t word =
-          philox(philox_counter(static_cast<uint64_t>(i), stream), philox_key(kSeed))[0];
-      const double centred = 2 * static_cast<double>(word >> 8) * 0x1p-24 - 1;
-      values.push_back(is_norm ? 1 + 0.25 * centred : 0.5 * centred);
-    }
-    p.set(spec.name, cast(tensor<double>(values, spec.type.shape), dtype));
-    ++stream;
-  }
-  return p;
+  return golden::params(model.specs(), plain(), dtype);
 }
 
 struct Example {
   Tensor tokens, targets;
 };
+// Targets are the labels of tests/golden/gpt_hf.py, one place on.
 Example golden_example() {
-  std::vector<int32_t> tokens;
   std::vector<int32_t> targets;
   for (int b = 0; b < 2; ++b) {
-    for (int t = 0; t < 6; ++t) {
-      tokens.push_back((7 * b + 3 * t + b * t) % 11);
-      targets.push_back(b == 1 && t == 2 ? -100 : (5 * b + 4 * t + 1) % 11);
+    for (int t = 1; t <= 6; ++t) {
+      const bool is_label = t < 6 && !(b == 0 && t == 2);
+      targets.push_back(is_label ? (5 * b + 4 * t + 1) % 11 : -100);
     }
   }
-  return {tensor<int32_t>(tokens, {2, 6}), tensor<int32_t>(targets, {2, 6})};
+  return {golden::tokens(), tensor<int32_t>(targets, {2, 6})};
 }
 
 void expect_golden(const Gpt& model, Dtype dtype, double tolerance) {
   const Params p = golden_params(model, dtype);
   const auto [tokens, targets] = golden_example();
   const std::vector<double> logits = to_doubles(model(p, tokens));
-  for (size_t i = 0; i < golden::kGptLogits.size(); ++i) {
-    EXPECT_NEAR(logits[logits.size() - 11 + i], golden::kGptLogits[i], tolerance);
+  for (size_t i = 0; i < plain().logits.size(); ++i) {
+    EXPECT_NEAR(logits[(6 + 3) * 11 + i], plain().logits[i], tolerance);
   }
   const auto loss = [&model](const Params& p, const Tensor& x, const Tensor& y) {
     return model.loss(p, x, y);
   };
-  const auto [value, grads] = value_and_grad(loss)(p, tokens, targets);
-  const auto [compiled_value, compiled_grads] = jit(value_and_grad(loss))(p, tokens, targets);
-  EXPECT_NEAR(item(value), golden::kGptLoss, tolerance);
-  EXPECT_NEAR(item(compiled_value), golden::kGptLoss, tolerance);
-  ASSERT_EQ(grads.size(), std::size(golden::kGptGradients));
-  for (size_t i = 0; i < grads.size(); ++i) {
-    const golden::GptGradient& expected = golden::kGptGradients[i];
-    ASSERT_EQ(grads.name(i), expected.name);
-    for (const Params* mode : {&grads, &compiled_grads}) {
-      const std::vector<double> g = to_doubles(mode->tensor(i));
-      double squares = 0;
-      for (double element : g) {
-        squares += element * element;
-      }
-      EXPECT_NEAR(std::sqrt(squares), expected.norm, tolerance) << expected.name;
-      EXPECT_NEAR(g[g.size() / 2], expected.middle, tolerance) << expected.name;
-    }
+  const auto eager = value_and_grad(loss)(p, tokens, targets);
+  const auto compiled = jit(value_and_grad(loss))(p, tokens, targets);
+  for (const auto& [value, grads] : {eager, compiled}) {
+    EXPECT_NEAR(item(value), plain().loss, tolerance);
+    golden::expect_gradients(grads, plain(), {.absolute = tolerance});
   }
 }
 

@@ -7,25 +7,12 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
-#include "core/base/rng.h"
 #include "core/io/safetensors_folder.h"
 #include "suites/transformer/gpt/hf_names.h"
 #include "suites/transformer/gpt/model.h"
+#include "tests/suites/transformer/golden_model.h"
 
 namespace mstrain::gpt {
-
-inline std::vector<float> philox_weights(const ParamSpec& spec, uint64_t stream) {
-  constexpr uint64_t kSeed = 20240601;
-  const bool is_norm = spec.name.find(".ln_") != std::string::npos && spec.name.ends_with("weight");
-  std::vector<float> values;
-  for (int64_t i = 0; i < spec.type.elements(); ++i) {
-    const uint32_t word =
-        philox(philox_counter(static_cast<uint64_t>(i), stream), philox_key(kSeed))[0];
-    const double centred = 2 * static_cast<double>(word >> 8) * 0x1p-24 - 1;
-    values.push_back(static_cast<float>(is_norm ? 1 + 0.25 * centred : 0.5 * centred));
-  }
-  return values;
-}
 
 // config.json of a model with 2 layers, 3 heads and 12 dims; `options` replaces keys.
 inline Json tiny_config(const Json& options = Json::object()) {
@@ -63,8 +50,9 @@ inline void write_model(const std::string& folder, const Json& config) {
   uint64_t stream = 0;
   const GptConfig model = config_from_hf(config, "config.json");
   for (const ParamSpec& spec : Gpt(model).specs()) {
+    const auto values = golden::weights(spec.name, spec.type.elements(), stream++);
     tensors[spec.name] = {hf_shape(model, spec.name, spec.type.shape),
-                          bytes_of(philox_weights(spec, stream++))};
+                          bytes_of(std::vector<float>(values.begin(), values.end()))};
   }
   write_safetensors(join_path(folder, kWeightsFile), tensors, Dtype::kF32);
 }

@@ -7,7 +7,7 @@
 
 #include "core/base/rng.h"
 #include "suites/transformer/llama/model.h"
-#include "tests/golden/llama_hf.h"
+#include "tests/suites/transformer/golden_model.h"
 
 namespace mstrain::llama {
 namespace {
@@ -249,8 +249,8 @@ TEST(LlamaHfNames, SurvivesArbitraryValues) {
   const Json values[] = {
       nullptr,         true, -1, 0, 1, 1e300, "gelu", "", Json::array({1}), Json::object(),
       int64_t{1} << 62};
-  for (const golden::LlamaCase& each : golden::kLlamaCases) {
-    const Json good = Json::parse(each.config);
+  for (const golden::Case& each : golden::read_file("llama_hf").cases) {
+    const Json& good = each.config;
     for (int round = 0; round < 300; ++round) {
       Json json = good;
       for (uint64_t changes = rng.below(3) + 1; changes > 0; --changes) {

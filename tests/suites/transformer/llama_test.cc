@@ -1,14 +1,12 @@
 #include "suites/transformer/llama/model.h"
 
-#include <map>
-
 #include "core/nn/random_scope.h"
 #include "core/ops/index.h"
 #include "core/runtime/context.h"
 #include "suites/transformer/llama/hf_names.h"
 #include "suites/transformer/text/generate.h"
 #include "tests/core/transform/support.h"
-#include "tests/golden/llama_hf.h"
+#include "tests/suites/transformer/golden_model.h"
 
 namespace mstrain::llama {
 namespace {
@@ -16,76 +14,38 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// The weights of tests/golden/llama_hf.py: streams in the order of the names.
+const std::vector<golden::Case>& cases() {
+  static const golden::File kFile = golden::read_file("llama_hf");
+  return kFile.cases;
+}
+
+// For a model with the parameters of the first case.
 Params golden_params(const Llama& model, Dtype dtype) {
-  constexpr uint64_t kSeed = 20240601;
-  const std::vector<ParamSpec> specs = model.specs();
-  std::map<std::string, uint64_t> streams;
-  for (const ParamSpec& spec : specs) {
-    streams[spec.name] = 0;
-  }
-  uint64_t next = 0;
-  for (auto& [name, stream] : streams) {
-    stream = next++;
-  }
-  Params p;
-  for (const ParamSpec& spec : specs) {
-    const bool is_norm = spec.name.find("norm") != std::string::npos;
-    std::vector<double> values;
-    for (int64_t i = 0; i < spec.type.elements(); ++i) {
-      const uint32_t word = philox(philox_counter(static_cast<uint64_t>(i), streams[spec.name]),
-                                   philox_key(kSeed))[0];
-      const double centred = 2 * static_cast<double>(word >> 8) * 0x1p-24 - 1;
-      values.push_back(is_norm ? 1 + 0.25 * centred : 0.5 * centred);
-    }
-    p.set(spec.name, cast(tensor<double>(values, spec.type.shape), dtype));
-  }
-  return p;
+  return golden::params(model.specs(), cases().front(), dtype);
 }
 
 struct Example {
   Tensor tokens, targets;
 };
 Example golden_example() {
-  std::vector<int32_t> tokens;
   std::vector<int32_t> targets;
   for (int b = 0; b < 2; ++b) {
     for (int t = 0; t < 6; ++t) {
-      tokens.push_back((7 * b + 3 * t + b * t) % 11);
       targets.push_back(b == 0 && t == 2 ? -100 : (5 * b + 4 * t + 1) % 11);
     }
   }
-  return {tensor<int32_t>(tokens, {2, 6}), tensor<int32_t>(targets, {2, 6})};
+  return {golden::tokens(), tensor<int32_t>(targets, {2, 6})};
 }
 
-Llama golden_model(const golden::LlamaCase& expected, Recompute recompute = Recompute::kNone) {
-  return Llama(config_from_hf(Json::parse(expected.config), "config.json"), recompute);
+Llama golden_model(const golden::Case& expected, Recompute recompute = Recompute::kNone) {
+  return Llama(config_from_hf(expected.config, "config.json"), recompute);
 }
 
-void expect_gradients(const Params& grads, const golden::LlamaCase& expected, double tolerance) {
-  ASSERT_EQ(grads.size(), expected.gradients.size());
-  for (const golden::LlamaGradient& wanted : expected.gradients) {
-    const Tensor* grad = grads.find(std::string(wanted.name));
-    ASSERT_NE(grad, nullptr) << wanted.name;
-    const std::vector<double> g = to_doubles(*grad);
-    double squares = 0;
-    double greatest = 0;
-    for (double element : g) {
-      squares += element * element;
-      greatest = std::max(greatest, std::abs(element));
-    }
-    const double limit = tolerance * wanted.greatest + 1e-12;
-    EXPECT_NEAR(std::sqrt(squares), wanted.norm, tolerance * wanted.norm + 1e-12) << wanted.name;
-    EXPECT_NEAR(greatest, wanted.greatest, limit) << wanted.name;
-    EXPECT_NEAR(g[g.size() / 2], wanted.middle, limit) << wanted.name;
-  }
-}
-
-void expect_golden(const golden::LlamaCase& expected, Dtype dtype, double tolerance,
+void expect_golden(const golden::Case& expected, Dtype dtype, double tolerance,
                    Recompute recompute = Recompute::kNone) {
   SCOPED_TRACE(expected.name);
   const Llama model = golden_model(expected, recompute);
-  const Params p = golden_params(model, dtype);
+  const Params p = golden::params(model.specs(), expected, dtype);
   const auto [tokens, targets] = golden_example();
   const std::vector<double> logits = to_doubles(model(p, tokens));
   for (size_t i = 0; i < expected.logits.size(); ++i) {
@@ -94,46 +54,47 @@ void expect_golden(const golden::LlamaCase& expected, Dtype dtype, double tolera
   const auto loss = [&model](const Params& p, const Tensor& x, const Tensor& y) {
     return model.loss(p, x, y);
   };
-  const auto [value, grads] = value_and_grad(loss)(p, tokens, targets);
-  const auto [compiled_value, compiled_grads] = jit(value_and_grad(loss))(p, tokens, targets);
-  EXPECT_NEAR(item(value), expected.loss, tolerance);
-  EXPECT_NEAR(item(compiled_value), expected.loss, tolerance);
-  expect_gradients(grads, expected, tolerance);
-  expect_gradients(compiled_grads, expected, tolerance);
+  const auto eager = value_and_grad(loss)(p, tokens, targets);
+  const auto compiled = jit(value_and_grad(loss))(p, tokens, targets);
+  for (const auto& [value, grads] : {eager, compiled}) {
+    EXPECT_NEAR(item(value), expected.loss, tolerance);
+    golden::expect_gradients(grads, expected, {.absolute = 1e-12, .relative = tolerance});
+  }
 }
 
 // Hugging Face makes the angles in f32, which moves the last digits of these.
 constexpr double kAngles = 2e-6;
 
 TEST(Llama, EqualsHuggingFacesImplementations) {
-  for (const golden::LlamaCase& expected : golden::kLlamaCases) {
+  for (const golden::Case& expected : cases()) {
     expect_golden(expected, Dtype::kF64, kAngles);
     expect_golden(expected, Dtype::kF32, 1e-4);
   }
 }
 
 TEST(Llama, RecomputedEqualsHuggingFacesImplementations) {
-  for (const golden::LlamaCase& expected : golden::kLlamaCases) {
+  for (const golden::Case& expected : cases()) {
     expect_golden(expected, Dtype::kF64, kAngles, Recompute::kFull);
     expect_golden(expected, Dtype::kF64, kAngles, Recompute::kSelective);
   }
 }
 
 TEST(Llama, WritesWhatHuggingFaceWrites) {
-  for (const golden::LlamaCase& expected : golden::kLlamaCases) {
+  for (const golden::Case& expected : cases()) {
     const auto model = std::make_shared<const Llama>(golden_model(expected));
     Decoder decoder(model, Execution::kGraph);
     const std::vector<int32_t> tokens = to_vector<int32_t>(golden_example().tokens);
     const std::vector<int32_t> prompt(tokens.begin() + 6, tokens.begin() + 11);
-    const auto count = static_cast<int64_t>(expected.written.size());
+    const auto expected_ids = expected.rest.at("written").get<std::vector<int32_t>>();
+    const auto count = static_cast<int64_t>(expected_ids.size());
     const auto written =
-        continue_tokens(decoder, golden_params(*model, Dtype::kF32), std::span(&prompt, 1),
-                        {count, {.greedy = true}, {}}, model->vocab_size());
-    EXPECT_EQ(written.at(0), expected.written) << expected.name;
+        continue_tokens(decoder, golden::params(model->specs(), expected, Dtype::kF32),
+                        std::span(&prompt, 1), {count, {.greedy = true}, {}}, model->vocab_size());
+    EXPECT_EQ(written.at(0), expected_ids) << expected.name;
   }
 }
 
-LlamaConfig tiny_llama() { return golden_model(golden::kLlamaCases.front()).config(); }
+LlamaConfig tiny_llama() { return golden_model(cases().front()).config(); }
 
 int64_t parameter_count(const LlamaConfig& config) {
   int64_t count = 0;

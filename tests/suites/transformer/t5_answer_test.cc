@@ -9,7 +9,6 @@
 #include "core/base/error.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/tensor/host.h"
-#include "tests/golden/t5_hf.h"
 #include "tests/suites/transformer/t5_golden.h"
 
 namespace mstrain::t5 {
@@ -17,7 +16,9 @@ namespace {
 
 using testing::HasSubstr;
 
-const golden::T5Case& version_1_1() { return golden::kT5Cases[2]; }
+const golden::Case& version_1_1() { return golden_file().cases[2]; }
+
+std::vector<std::vector<int32_t>> questions() { return golden_file().rest.at("questions"); }
 
 class AnswerTest : public testing::TestWithParam<Execution> {};
 INSTANTIATE_TEST_SUITE_P(Modes, AnswerTest, testing::Values(Execution::kEager, Execution::kGraph));
@@ -25,15 +26,15 @@ INSTANTIATE_TEST_SUITE_P(Modes, AnswerTest, testing::Values(Execution::kEager, E
 // Greedy, and by beams with several length penalties.
 TEST_P(AnswerTest, EqualThoseOfHuggingFace) {
   const T5 model(golden_config(version_1_1()));
-  const Params p = golden_params(model, version_1_1(), Dtype::kF32);
+  const Params p = golden::params(model.specs(), version_1_1(), Dtype::kF32);
   Decoder decoder(model, GetParam());
-  for (const golden::T5Answers& expected : golden::kT5Answers) {
+  for (const Json& expected : golden_file().rest.at("answers")) {
     const WriteOptions options{
         .tokens = 9,
         .sampling = {.greedy = true},
-        .beams = {.beams = expected.beams, .length_penalty = expected.length_penalty}};
-    EXPECT_EQ(answer_tokens(decoder, p, golden::kT5Questions, options, 13), expected.answers)
-        << expected.beams << " beams, penalty " << expected.length_penalty;
+        .beams = {.beams = expected.at("beams"), .length_penalty = expected.at("length_penalty")}};
+    const std::vector<std::vector<int32_t>> answers = expected.at("answers");
+    EXPECT_EQ(answer_tokens(decoder, p, questions(), options, 13), answers) << expected;
   }
 }
 
@@ -49,9 +50,9 @@ std::vector<float> uncached(const T5& model, const Params& p, const std::vector<
 
 TEST_P(AnswerTest, CachedLogitsEqualTheUncachedOnesInEveryRow) {
   const T5 model(golden_config(version_1_1()));
-  const Params p = golden_params(model, version_1_1(), Dtype::kF32);
+  const Params p = golden::params(model.specs(), version_1_1(), Dtype::kF32);
   Decoder decoder(model, GetParam());
-  const auto& sources = golden::kT5Questions;
+  const auto sources = questions();
   decoder.start(p, sources, 2, 70);
   std::vector<std::vector<int32_t>> written(6, {0});
   Rng rng(3);
@@ -81,17 +82,17 @@ TEST_P(AnswerTest, CachedLogitsEqualTheUncachedOnesInEveryRow) {
 
 TEST(Answer, DependsOnItsOwnSourceAlone) {
   const T5 model(golden_config(version_1_1()));
-  const Params p = golden_params(model, version_1_1(), Dtype::kF32);
+  const Params p = golden::params(model.specs(), version_1_1(), Dtype::kF32);
   Decoder decoder(model, Execution::kGraph);
+  const auto sources = questions();
   WriteOptions options{.tokens = 9, .sampling = {.seed = 5}};
-  const auto together = answer_tokens(decoder, p, golden::kT5Questions, options, 13);
-  EXPECT_EQ(answer_tokens(decoder, p, std::span(golden::kT5Questions).first(1), options, 13)[0],
-            together[0]);
+  const auto together = answer_tokens(decoder, p, sources, options, 13);
+  EXPECT_EQ(answer_tokens(decoder, p, std::span(sources).first(1), options, 13)[0], together[0]);
   options.sampling.seed = 6;
-  EXPECT_NE(answer_tokens(decoder, p, golden::kT5Questions, options, 13), together);
+  EXPECT_NE(answer_tokens(decoder, p, sources, options, 13), together);
   options = {.tokens = 9, .sampling = {.greedy = true}, .stop = {9}};
-  EXPECT_TRUE(answer_tokens(decoder, p, golden::kT5Questions, options, 13)[1].empty());
-  for (const auto& answer : answer_tokens(decoder, p, golden::kT5Questions, options, 6)) {
+  EXPECT_TRUE(answer_tokens(decoder, p, sources, options, 13)[1].empty());
+  for (const auto& answer : answer_tokens(decoder, p, sources, options, 6)) {
     for (const int32_t id : answer) {
       EXPECT_LT(id, 6);
     }

@@ -5,7 +5,6 @@
 #include "core/runtime/context.h"
 #include "suites/transformer/t5/hf_names.h"
 #include "tests/core/transform/support.h"
-#include "tests/golden/t5_hf.h"
 #include "tests/suites/transformer/t5_golden.h"
 
 namespace mstrain::t5 {
@@ -48,12 +47,12 @@ Tensor mean_loss(const T5& model, const Params& p, const Text& source, const Tex
   return sums.loss / cast(sums.count, sums.loss.dtype());
 }
 
-void expect_golden(const golden::T5Case& expected, Recompute recompute, Dtype dtype,
+void expect_golden(const golden::Case& expected, Recompute recompute, Dtype dtype,
                    double tolerance) {
   SCOPED_TRACE(expected.name);
   const T5 model(golden_config(expected), recompute);
-  const Params p = golden_params(model, expected, dtype);
-  const Example in = golden_example(expected.padded);
+  const Params p = golden::params(model.specs(), expected, dtype);
+  const Example in = golden_example(expected.rest.at("padded"));
   const Text source{in.source, in.mask};
   const Text target{in.target};
   const Tensor logits = model.logits(p, model.decode(p, target, model.encode(p, source), source));
@@ -62,35 +61,23 @@ void expect_golden(const golden::T5Case& expected, Recompute recompute, Dtype dt
     EXPECT_NEAR(all[(kTarget + 4) * kVocab + i], expected.logits[i], tolerance);
   }
   const auto loss = [&](const Params& q) { return mean_loss(model, q, source, target, in.labels); };
-  const auto [value, grads] = value_and_grad(loss)(p);
-  const auto [compiled_value, compiled_grads] = jit(value_and_grad(loss))(p);
-  EXPECT_NEAR(item(value), expected.loss, tolerance * expected.loss);
-  EXPECT_NEAR(item(compiled_value), expected.loss, tolerance * expected.loss);
-  for (const Params* mode : {&grads, &compiled_grads}) {
-    for (const golden::HfGradient& gradient : expected.gradients) {
-      const std::vector<double> g = to_doubles(*mode->find(std::string(gradient.name)));
-      double squares = 0;
-      double greatest = 0;
-      for (const double element : g) {
-        squares += element * element;
-        greatest = std::max(greatest, std::abs(element));
-      }
-      EXPECT_NEAR(std::sqrt(squares), gradient.norm, tolerance * gradient.norm) << gradient.name;
-      EXPECT_NEAR(greatest, gradient.greatest, tolerance * gradient.greatest) << gradient.name;
-      EXPECT_NEAR(g[g.size() / 2], gradient.middle, tolerance * gradient.greatest) << gradient.name;
-    }
+  const auto eager = value_and_grad(loss)(p);
+  const auto compiled = jit(value_and_grad(loss))(p);
+  for (const auto& [value, grads] : {eager, compiled}) {
+    EXPECT_NEAR(item(value), expected.loss, tolerance * expected.loss);
+    golden::expect_gradients(grads, expected, {.relative = tolerance});
   }
 }
 
 TEST(T5, EqualsHuggingFacesImplementation) {
-  for (const golden::T5Case& expected : golden::kT5Cases) {
+  for (const golden::Case& expected : golden_file().cases) {
     expect_golden(expected, Recompute::kNone, Dtype::kF64, 1e-11);
     expect_golden(expected, Recompute::kNone, Dtype::kF32, 1e-5);
   }
 }
 
 TEST(T5, RecomputedEqualsHuggingFacesImplementation) {
-  for (const golden::T5Case& expected : golden::kT5Cases) {
+  for (const golden::Case& expected : golden_file().cases) {
     expect_golden(expected, Recompute::kFull, Dtype::kF64, 1e-11);
     expect_golden(expected, Recompute::kSelective, Dtype::kF64, 1e-11);
   }

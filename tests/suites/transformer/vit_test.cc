@@ -1,5 +1,3 @@
-#include <map>
-
 #include "core/nn/random_scope.h"
 #include "core/ops/random.h"
 #include "core/optim/optimizer.h"
@@ -8,7 +6,7 @@
 #include "suites/transformer/vit/hf_names.h"
 #include "suites/transformer/vit/model.h"
 #include "tests/core/transform/support.h"
-#include "tests/golden/vit_hf.h"
+#include "tests/suites/transformer/golden_model.h"
 
 namespace mstrain::vit {
 namespace {
@@ -19,39 +17,23 @@ using ::testing::ThrowsMessage;
 constexpr int64_t kBatch = 3;
 
 // That of tests/golden/vit_hf.py.
-VitConfig tiny_vit(const std::string& options = "{}") {
+VitConfig tiny_vit(const Json& options = Json::object()) {
   Json json = Json::parse(R"({"model_type": "vit", "image_size": 8, "patch_size": 2,
     "num_channels": 3, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
     "intermediate_size": 20, "num_labels": 5})");
-  json.update(Json::parse(options));
+  json.update(options);
   return config_from_hf(json, "config.json");
 }
 
-// Weights follow the order of their names.
+const golden::File& golden_file() {
+  static const golden::File kFile = golden::read_file("vit_hf");
+  return kFile;
+}
+const golden::Case& plain() { return golden_file().cases.front(); }
+
+// For a model with the parameters of the first case.
 Params golden_params(const Vit& model, Dtype dtype) {
-  constexpr uint64_t kSeed = 20240601;
-  std::map<std::string, uint64_t> streams;
-  for (const ParamSpec& spec : model.specs()) {
-    streams[spec.name] = 0;
-  }
-  uint64_t next = 0;
-  for (auto& [name, stream] : streams) {
-    stream = next++;
-  }
-  Params p;
-  for (const ParamSpec& spec : model.specs()) {
-    const bool is_norm =
-        spec.name.find("layernorm") != std::string::npos && spec.name.ends_with("weight");
-    std::vector<double> values;
-    for (int64_t i = 0; i < spec.type.elements(); ++i) {
-      const uint32_t word = philox(philox_counter(static_cast<uint64_t>(i), streams[spec.name]),
-                                   philox_key(kSeed))[0];
-      const double centred = 2 * static_cast<double>(word >> 8) * 0x1p-24 - 1;
-      values.push_back(is_norm ? 1 + 0.25 * centred : 0.5 * centred);
-    }
-    p.set(spec.name, cast(tensor<double>(values, spec.type.shape), dtype));
-  }
-  return p;
+  return golden::params(model.specs(), plain(), dtype);
 }
 
 Tensor golden_pixels(int64_t channels, int64_t height, int64_t width, Dtype dtype) {
@@ -72,13 +54,13 @@ Tensor loss_of(const Vit& model, const Params& p, const Tensor& pixels, const Te
   return mean_loss(model.losses(p, pixels, {labels}));
 }
 
-void expect_golden(const golden::VitCase& expected, Recompute recompute, Dtype dtype,
+void expect_golden(const golden::Case& expected, Recompute recompute, Dtype dtype,
                    double tolerance) {
   SCOPED_TRACE(expected.name);
-  const Vit model(tiny_vit(std::string(expected.options)), recompute);
-  const Params p = golden_params(model, dtype);
-  const Tensor pixels =
-      golden_pixels(model.config().num_channels, expected.height, expected.width, dtype);
+  const Vit model(tiny_vit(expected.config), recompute);
+  const Params p = golden::params(model.specs(), expected, dtype);
+  const Tensor pixels = golden_pixels(model.config().num_channels, expected.rest.at("height"),
+                                      expected.rest.at("width"), dtype);
   const std::vector<double> logits = to_doubles(model(p, pixels));
   for (size_t i = 0; i < expected.logits.size(); ++i) {
     EXPECT_NEAR(logits[expected.logits.size() + i], expected.logits[i], tolerance);
@@ -90,30 +72,19 @@ void expect_golden(const golden::VitCase& expected, Recompute recompute, Dtype d
   const auto compiled = jit(value_and_grad(loss))(p, pixels, golden_labels());
   for (const auto& [value, grads] : {eager, compiled}) {
     EXPECT_NEAR(item(value), expected.loss, tolerance);
-    ASSERT_EQ(grads.size(), expected.gradients.size());
-    for (const golden::VitGradient& gradient : expected.gradients) {
-      const Tensor* const found = grads.find(gradient.name);
-      ASSERT_NE(found, nullptr) << gradient.name;
-      const std::vector<double> g = to_doubles(*found);
-      double squares = 0;
-      for (const double element : g) {
-        squares += element * element;
-      }
-      EXPECT_NEAR(std::sqrt(squares), gradient.norm, tolerance) << gradient.name;
-      EXPECT_NEAR(g[g.size() / 2], gradient.middle, tolerance) << gradient.name;
-    }
+    golden::expect_gradients(grads, expected, {.absolute = tolerance});
   }
 }
 
 TEST(Vit, EqualsHuggingFacesImplementation) {
-  for (const golden::VitCase& expected : golden::kVitCases) {
+  for (const golden::Case& expected : golden_file().cases) {
     expect_golden(expected, Recompute::kNone, Dtype::kF64, 1e-11);
     expect_golden(expected, Recompute::kNone, Dtype::kF32, 1e-5);
   }
 }
 
 TEST(Vit, RecomputedEqualsHuggingFacesImplementation) {
-  const golden::VitCase& expected = golden::kVitCases.front();
+  const golden::Case& expected = plain();
   expect_golden(expected, Recompute::kFull, Dtype::kF64, 1e-11);
   expect_golden(expected, Recompute::kSelective, Dtype::kF64, 1e-11);
 }
@@ -129,7 +100,7 @@ TEST(Vit, FiveStepsOfAdamWEqualHuggingFaces) {
                             model.specs());
   OptimizerState state = optimizer.init(params);
   const Tensor pixels = golden_pixels(3, 8, 8, Dtype::kF32);
-  for (const double expected : golden::kVitStepLosses) {
+  for (const double expected : golden_file().rest.at("step_losses")) {
     const auto [value, grads] = value_and_grad(
         [&](const Params& p) { return loss_of(model, p, pixels, golden_labels()); })(params);
     EXPECT_NEAR(item(value), expected, 2e-5);
@@ -279,7 +250,7 @@ TEST(VitNames, DescriptionsReadBackAsTheSameModel) {
 }
 
 TEST(VitNames, WhatAsksForAnotherModelIsRefusedByName) {
-  const auto message = [](const char* options) { return [=] { tiny_vit(options); }; };
+  const auto message = [](const char* options) { return [=] { tiny_vit(Json::parse(options)); }; };
   for (const auto& [options, expected] : std::vector<std::pair<const char*, const char*>>{
            {R"({"model_type": "bert"})", "model_type is \"bert\", not vit"},
            {R"({"problem_type": "regression"})", "problem_type is \"regression\""},
@@ -292,8 +263,11 @@ TEST(VitNames, WhatAsksForAnotherModelIsRefusedByName) {
            {R"({"layer_scale": 1})", "layer_scale is unknown and might change"}}) {
     EXPECT_THAT(message(options), ThrowsMessage<Error>(HasSubstr(expected))) << options;
   }
-  EXPECT_EQ(tiny_vit(R"({"image_size": [16, 16], "problem_type": null})").image_size, 16);
-  EXPECT_EQ(*tiny_vit(R"({"id2label": {"0": "a", "1": "b", "2": "c"}})").num_classes.value, 3);
+  EXPECT_EQ(tiny_vit(Json::parse(R"({"image_size": [16, 16], "problem_type": null})")).image_size,
+            16);
+  EXPECT_EQ(
+      *tiny_vit(Json::parse(R"({"id2label": {"0": "a", "1": "b", "2": "c"}})")).num_classes.value,
+      3);
 }
 
 }  // namespace
