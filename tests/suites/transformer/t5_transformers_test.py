@@ -3,19 +3,13 @@
 
 Usage: t5_transformers_test.py MSTRAIN. Skipped where no Python has torch, transformers and safetensors."""
 import json
-import pathlib
 import subprocess
-import sys
-import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-import interpreter  # noqa: E402
-
-interpreter.need("torch", "transformers", "safetensors.torch")
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from port import MSTRAIN, check_forward, difference, mstrain, raw_tensors  # noqa: E402
-from transformers import MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration  # noqa: E402
+import port
+import torch
+from golden.adamw import adamw_steps
+from port import MSTRAIN, STEPS, check_forward, difference, fine_tune, hide
+from transformers import MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 PAD, END = 256, 257  # as mstrain's bytes have them
 SIZES = dict(vocab_size=300, d_model=24, d_kv=8, d_ff=40, num_layers=2, num_heads=3, dropout_rate=0.0,
@@ -31,7 +25,6 @@ MODELS = {  # options, whether the head is one of its own
     "own_head_scaled": ({"feed_forward_proj": "gated-silu", "layer_norm_epsilon": 1e-3}, True),
     "gelu": ({"feed_forward_proj": "gelu"}, False),
 }
-STEPS = 5
 
 
 def randomise(model):
@@ -55,13 +48,7 @@ def example(mask=None, decoder=False):
     labels = torch.randint(0, 250, (3, 11), generator=generator)
     labels[1, 8:] = -100
     batch = {"input_ids": ids, "labels": labels}
-    if mask:
-        batch["attention_mask"] = torch.ones_like(ids)
-        for row, hidden in enumerate((0, 3, 7)):
-            if mask == "right":
-                batch["attention_mask"][row, ids.shape[1] - hidden:] = 0
-            else:
-                batch["attention_mask"][row, :hidden] = 0
+    hide(batch, mask, (0, 3, 7))
     if decoder:
         batch["decoder_input_ids"] = torch.randint(0, 250, (3, 11), generator=generator)
         batch["decoder_attention_mask"] = torch.ones_like(labels)
@@ -109,14 +96,10 @@ def check_forms(folder):
 
 
 def check_export(folder):
-    """What came in goes out byte for byte, and opens where it came from."""
     for name in ("plain", "v11", "float16", "bfloat16", "sharded", "tied_unscaled", "plain_4", "v11_4"):
-        mstrain("export", "--checkpoint", name, "--output", f"{name}_out", folder=folder)
-        assert raw_tensors(folder / f"{name}_out") == raw_tensors(folder / name), name
-        a, b = (T5ForConditionalGeneration.from_pretrained(folder / each) for each in (name, f"{name}_out"))
-        assert a.config.scale_decoder_outputs == b.config.scale_decoder_outputs and a.dtype == b.dtype, name
+        a, b = port.check_export(T5ForConditionalGeneration, folder, name)
+        assert a.config.scale_decoder_outputs == b.config.scale_decoder_outputs, name
         assert a.config.decoder_start_token_id == b.config.decoder_start_token_id, name
-        assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters())), name
 
 
 PAIRS = [("the cat", "sat"), ("on", "a longer target"), ("a much longer source", "x"), ("12", "21")]
@@ -126,45 +109,19 @@ def padded(texts, value, length):
     return torch.tensor([list(t.encode()) + [END] + [value] * (length - len(t) - 1) for t in texts])
 
 
-def train_with_torch(directory):
-    """Losses of the steps, and the model after them."""
-    model = T5ForConditionalGeneration.from_pretrained(directory)
-    sources = padded([source for source, _ in PAIRS], PAD, 24)
-    labels = padded([target for _, target in PAIRS], -100, 24)
-    optimizer = torch.optim.AdamW([{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
-                                   {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}],
-                                  lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
-    losses = []
-    for _ in range(STEPS):
-        loss = model(input_ids=sources, attention_mask=(sources != PAD).long(), labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, model
-
-
 def check_fine_tuning(folder):
     (folder / "pairs.jsonl").write_text("".join(json.dumps({"input": a, "target": b}) + "\n" for a, b in PAIRS))
+    sources = padded([source for source, _ in PAIRS], PAD, 24)
+    labels = padded([target for _, target in PAIRS], -100, 24)
     for start in ("plain", "v11"):
-        (folder / "run.yaml").write_text(f"""
-run: {{output_dir: run_{start}, threads: 1}}
-model: {{type: t5, init: {{from: {start}}}, extra_ids: 20}}
-data: {{task: pairs, train: pairs.jsonl, split: 1.0, tokenizer: {{type: byte}}, seq_length: 24, shuffle: false,
-       packing: false}}
-batch: {{global: 4}}
-optimizer: {{type: adamw, lr: 3.0e-3, betas: [0.9, 0.95], weight_decay: 0.1, clip_grad: 1.0}}
-schedule: {{type: constant, total_steps: {STEPS}}}
-log: {{interval: 1}}
-""")
-        mstrain("--config", "run.yaml", folder=folder)
-        rows = [json.loads(line) for line in (folder / f"run_{start}/metrics.jsonl").read_text().splitlines()]
-        losses, trained = train_with_torch(folder / start)
-        assert len(rows) == STEPS
-        for row, loss in zip(rows, losses):
-            assert abs(row["loss"] - loss) <= 2e-5 * max(1, loss), (start, row, loss)
-        checkpoint = folder / f"run_{start}/checkpoints/step-{STEPS:08}"
+        losses, checkpoint = fine_tune(
+            folder, start, f"type: t5, init: {{from: {start}}}, extra_ids: 20",
+            "task: pairs, train: pairs.jsonl, tokenizer: {type: byte}, seq_length: 24, packing: false")
+        trained = T5ForConditionalGeneration.from_pretrained(folder / start)
+        expected = adamw_steps(trained, lambda model: model(input_ids=sources, attention_mask=(sources != PAD).long(),
+                                                            labels=labels).loss, steps=STEPS)
+        for loss, wanted in zip(losses, expected):
+            assert abs(loss - wanted) <= 2e-5 * max(1, wanted), (start, losses, expected)
         saved = T5ForConditionalGeneration.from_pretrained(checkpoint)
         for (name, p), q in zip(trained.named_parameters(), saved.parameters()):
             assert difference(p, q) <= 5e-4, (start, name, difference(p, q))
@@ -193,16 +150,5 @@ def check_generation(folder):
                 assert done.stdout == prompt.encode() + b"\n" + text + b"\n", (start, prompt, beams, out, done)
 
 
-def main():
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        check_options(folder)
-        check_forms(folder)
-        check_export(folder)
-        check_fine_tuning(folder)
-        check_generation(folder)
-    print(f"transformers {transformers.__version__} and mstrain agree on {len(MODELS)} models and {STEPS} steps")
-
-
 if __name__ == "__main__":
-    main()
+    port.run(check_options, check_forms, check_export, check_fine_tuning, check_generation)

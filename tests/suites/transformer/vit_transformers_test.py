@@ -4,21 +4,15 @@ folders are prepared as its image processor does.
 
 Usage: vit_transformers_test.py MSTRAIN. Skipped where no Python has torch, transformers and safetensors (tests/interpreter.py)."""
 import json
-import pathlib
 import struct
-import sys
-import tempfile
 import zlib
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-import interpreter  # noqa: E402
-
-interpreter.need("torch", "transformers", "safetensors.torch")
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from port import check_forward, difference, mstrain, raw_tensors  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import ViTConfig, ViTForImageClassification, ViTModel  # noqa: E402
+import port
+import torch
+from golden.adamw import adamw_steps
+from port import STEPS, check_forward, difference, fine_tune, mstrain
+from safetensors.torch import load_file, save_file
+from transformers import ViTConfig, ViTForImageClassification, ViTModel
 
 SIZES = dict(image_size=8, patch_size=2, num_channels=3, hidden_size=24, num_hidden_layers=3, num_attention_heads=4,
              intermediate_size=40, num_labels=7)
@@ -30,7 +24,6 @@ MODELS = {
     "relu": {"hidden_act": "relu", "layer_norm_eps": 1e-3},
     "one_patch": {"patch_size": 8, "num_hidden_layers": 1},
 }
-STEPS = 5
 OLD_CONFIG = ["architectures", "attention_probs_dropout_prob", "encoder_stride", "hidden_act", "hidden_dropout_prob",
               "hidden_size", "image_size", "initializer_range", "intermediate_size", "layer_norm_eps", "model_type",
               "num_attention_heads", "num_channels", "num_hidden_layers", "patch_size", "qkv_bias", "id2label", "label2id"]
@@ -101,11 +94,8 @@ def check_forms(folder):
 
 def check_export(folder):
     for name in ("plain", "float16", "bfloat16"):
-        mstrain("export", "--checkpoint", name, "--output", f"{name}_out", folder=folder)
-        assert raw_tensors(folder / f"{name}_out") == raw_tensors(folder / name), name
-        a, b = (ViTForImageClassification.from_pretrained(folder / each) for each in (name, f"{name}_out"))
-        assert a.config.id2label == b.config.id2label and a.dtype == b.dtype, name
-        assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters())), name
+        a, b = port.check_export(ViTForImageClassification, folder, name)
+        assert a.config.id2label == b.config.id2label, name
 
 
 def write_png(path, pixels):
@@ -132,53 +122,19 @@ def check_fine_tuning(folder):
     pixels = (torch.stack(pictures).permute(0, 3, 1, 2) / 255 - 0.5) / 0.5
     make_model(model_class=ViTModel).save_pretrained(folder / "backbone")
     make_model(num_labels=3).save_pretrained(folder / "same")
-    for start in ("plain", "same", "backbone"):
-        def run(steps):
-            (folder / "run.yaml").write_text(f"""
-run: {{output_dir: run_{start}, threads: 1}}
-model: {{init: {{from: {start}}}}}
-data: {{train: pictures, split: 1.0, shuffle: false}}
-batch: {{global: 6}}
-optimizer: {{type: adamw, lr: 3.0e-3, betas: [0.9, 0.95], weight_decay: 0.1, clip_grad: 1.0}}
-schedule: {{type: constant, total_steps: {steps}}}
-checkpoint: {{interval: 1, keep: 10}}
-log: {{interval: 1}}
-""")
-            mstrain("--config", "run.yaml", folder=folder)
-        run(STEPS)
-        rows = [json.loads(line) for line in (folder / f"run_{start}/metrics.jsonl").read_text().splitlines()]
+    for start in ("plain", "backbone", "same"):
+        losses, checkpoint = fine_tune(folder, start, f"init: {{from: {start}}}", "train: pictures", batch=6)
         log = (folder / f"run_{start}/log.txt").read_text()
         assert ("drawn anew" in log) == (start != "same"), log
-        checkpoints = folder / f"run_{start}/checkpoints"
-        model = ViTForImageClassification.from_pretrained(checkpoints / f"step-{STEPS:08}")
+        model = ViTForImageClassification.from_pretrained(checkpoint)
         assert model.config.id2label == {0: "cat", 1: "dog", 2: "eel"} or start == "same", model.config.id2label
-        check(folder, checkpoints / f"step-{STEPS:08}", example() | {"labels": torch.tensor([0, 2, -100, 1])})
-        if start != "same":
-            continue
-        model = ViTForImageClassification.from_pretrained(folder / start)
-        decayed = [p for name, p in model.named_parameters() if name.endswith("weight") and "layernorm" not in name]
-        others = [p for p in model.parameters() if all(p is not q for q in decayed)]
-        optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-                                      lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
-        assert len(rows) == STEPS
-        for row in rows:
-            loss = model(pixel_values=pixels, labels=torch.tensor(labels)).loss
-            assert abs(row["loss"] - loss.item()) <= 2e-5 * max(1, loss.item()), (row, loss)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-
-
-def main():
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        check_options(folder)
-        check_forms(folder)
-        check_export(folder)
-        check_fine_tuning(folder)
-    print(f"transformers {transformers.__version__} and mstrain agree on {len(MODELS)} ViT models and {STEPS} steps")
+        check(folder, checkpoint, example() | {"labels": torch.tensor([0, 2, -100, 1])})
+    expected = adamw_steps(ViTForImageClassification.from_pretrained(folder / "same"),
+                           lambda model: model(pixel_values=pixels, labels=torch.tensor(labels)).loss,
+                           decays=lambda name, p: name.endswith("weight") and "layernorm" not in name, steps=STEPS)
+    for loss, wanted in zip(losses, expected):  # of the last: its head is the directory's
+        assert abs(loss - wanted) <= 2e-5 * max(1, wanted), (losses, expected)
 
 
 if __name__ == "__main__":
-    main()
+    port.run(check_options, check_forms, check_export, check_fine_tuning)
