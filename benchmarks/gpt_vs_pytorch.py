@@ -5,10 +5,8 @@ Llama against transformers' LlamaForCausalLM.
     python3 -m venv .venv-bench && .venv-bench/bin/pip install torch transformers
     .venv-bench/bin/python benchmarks/gpt_vs_pytorch.py --step build/benchmarks/gpt_step
 
-Every contender is a process of its own that waits on its input; rounds are interleaved and the ratio is the median of
-the rounds' ratios, so that a drifting machine hits all of them alike. Weights are N(0, 0.02), tokens random. Peaks are
-the highest anonymous resident memory (RssAnon), sampled every 5 ms while the steps run. The start is what comes before
-the first step: process, weights, compiling.
+Contenders and rounds are those of race.py. Weights are N(0, 0.02), tokens random. The start is what comes before the first
+step: process, weights, compiling.
 
 The last line of a size compares the step with its own matrix products: oneDNN alone on the same shapes, timed between the
 rounds by the same process. Its rate is what the machine reaches; the step's rate counts the FLOPs of products and of
@@ -16,11 +14,10 @@ attention.
 """
 import argparse
 import json
-import os
-import select
 import statistics
-import subprocess
 import sys
+
+from race import Contender, add_options, environment, median_ratio, torch_kinds, torch_settings, train_with_torch
 
 SIZES = {  # layers, heads (of a Llama: with those of keys), width, sequence, batch, vocabulary, steps a round
     "tiny": (4, 4, 128, 64, 12, 65, 20),
@@ -29,11 +26,6 @@ SIZES = {  # layers, heads (of a Llama: with those of keys), width, sequence, ba
     "long": (6, 6, 384, 1024, 2, 65, 2),
     "llama": (12, "12/4", 768, 512, 2, 32000, 1),
     "llama_tiny": (4, "4/2", 128, 64, 12, 65, 20),
-}
-# What limits PyTorch, oneDNN and MKL below it as MSTRAIN_ISA limits mstrain.
-LIMITS = {
-    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
-    "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
 }
 
 
@@ -98,104 +90,38 @@ def gpt(layers, heads, width, seq, vocab):
 
 def torch_contender(spec, threads, compiled):
     """Runs in the child process: the same protocol as gpt_step."""
-    import time
-
     import torch
     from torch import nn
 
     layers, width, seq, batch, vocab = (int(x) for i, x in enumerate(spec) if i != 1)
     heads = spec[1]
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    torch.manual_seed(1234)
+    torch_settings(threads)
     model = (llama_of_transformers if "/" in heads else gpt)(layers, heads, width, seq, vocab)
     for parameter in model.parameters():
         if parameter.dim() >= 2:
             nn.init.normal_(parameter, std=0.02)
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    rest = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
-                                  lr=3e-4, fused=True)
-    step_model = torch.compile(model) if compiled else model
     ids = torch.randint(vocab, (batch, seq + 1))
     tokens, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
 
-    def run(count):
-        for _ in range(count):
-            loss = step_model(tokens, targets)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        return loss.item()
-
-    start = time.perf_counter()
-    loss = run(1)
-    print(json.dumps({"first_step_seconds": time.perf_counter() - start, "loss": loss}), flush=True)
-    for line in sys.stdin:
-        count = int(line)
-        start = time.perf_counter()
-        loss = run(count)
-        seconds = (time.perf_counter() - start) / count
-        print(json.dumps({"step_seconds": seconds, "loss": loss}), flush=True)
-
-
-def resident_bytes(pid):
-    with open(f"/proc/{pid}/status") as status:
-        return next((int(s.split()[1]) * 1024 for s in status if s.startswith("RssAnon")), 0)
-
-
-class Contender:
-    def __init__(self, command, env):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-        self.first = self.read()
-        self.seconds, self.peak, self.timed_products = [], 0, False
-
-    def read(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.process.args[0]} ended early with status {self.process.wait()}")
-        return json.loads(line)
-
-    def round(self, steps, counted=True):
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
-        while not select.select([self.process.stdout], [], [], 0.005)[0]:
-            if not self.timed_products:  # whose operands are no part of a step
-                self.peak = max(self.peak, resident_bytes(self.process.pid))
-        result = self.read()
-        if counted:
-            self.seconds.append(result["step_seconds"])
-
-    def products(self):
-        self.timed_products = True
-        self.process.stdin.write("products\n")
-        self.process.stdin.flush()
-        return self.read()
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+    train_with_torch(model, compiled, lambda step_model: step_model(tokens, targets))
 
 
 def race(name, options):
     *spec, steps = SIZES[name]
-    env = dict(os.environ, OMP_NUM_THREADS=str(options.threads))
-    if options.isa:
-        env.update(LIMITS[options.isa], MSTRAIN_ISA=options.isa)
+    env = environment(options.threads, options.isa)
     words = [str(x) for x in spec]
     commands = {"mstrain": [options.step, *words, "2", str(options.threads), options.recompute]}
-    for kind in ["eager", "compiled"] if not options.no_compile else ["eager"]:
+    for kind in torch_kinds(options):
         commands[kind] = [sys.executable, __file__, "--contender", kind, "--threads", str(options.threads), *words]
     racers = {kind: Contender(command, env) for kind, command in commands.items()}
     for racer in racers.values():
-        racer.round(steps, counted=False)
+        racer.round(steps)
     ours, products = racers["mstrain"], []
     for turn in range(options.rounds):
         for racer in racers.values():
-            racer.round(steps)
-        if turn % 3 == 0:
-            products.append(ours.products())
+            racer.seconds.append(racer.round(steps, measure_memory=racer is not ours or not products))
+        if turn % 3 == 0:  # its operands are no part of a step
+            products.append(ours.ask("products"))
     result = {"size": name, "threads": options.threads, "rounds": options.rounds, "steps_per_round": steps,
               "recompute": options.recompute, "isa": options.isa or "best"}
     for kind, racer in racers.items():
@@ -203,8 +129,7 @@ def race(name, options):
         result[kind] = {"step_seconds": step_seconds, "peak_bytes": racer.peak,
                         "start_seconds": racer.first["first_step_seconds"] - step_seconds}
         if kind != "mstrain":
-            ratios = [theirs / mine for theirs, mine in zip(racer.seconds, ours.seconds)]
-            result[kind]["time_ratio"] = statistics.median(ratios)
+            result[kind]["time_ratio"] = median_ratio(racer.seconds, ours.seconds)
             result[kind]["memory_ratio"] = ours.peak / racer.peak
         racer.close()
     alone = statistics.median(p["product_seconds"] for p in products)
@@ -218,15 +143,10 @@ def race(name, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--step", default="build/benchmarks/gpt_step", help="the gpt_step program")
+    add_options(parser, "gpt_step")
     parser.add_argument("--sizes", default="tiny,baby,small", help="of " + ", ".join(SIZES))
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--recompute", default="none", help="mstrain's memory.recompute: none, selective or full")
-    parser.add_argument("--isa", choices=LIMITS, help="limit all contenders to these instructions (default: the machine's best)")
-    parser.add_argument("--no-compile", action="store_true", help="race eager PyTorch only")
     parser.add_argument("--json", action="store_true", help="print one JSON object a size")
-    parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("spec", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contender:

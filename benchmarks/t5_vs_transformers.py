@@ -19,14 +19,11 @@ import subprocess
 import sys
 import tempfile
 
+from race import LIMITS, torch_settings
+
 SIZES = {  # layers of each stack, heads, width, width inside, tokens read, tokens written, batch, vocabulary
     "tiny": (2, 4, 128, 256, 64, 32, 8, 512),
     "small": (6, 8, 512, 2048, 128, 64, 8, 32128),
-}
-# What limits PyTorch, oneDNN and MKL below it as MSTRAIN_ISA limits mstrain.
-LIMITS = {
-    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
-    "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
 }
 
 
@@ -38,9 +35,7 @@ def torch_seconds(size, threads, compiled, steps):
     from transformers import T5Config, T5ForConditionalGeneration
 
     layers, heads, width, inner, source, target, batch, vocab = SIZES[size]
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    torch.manual_seed(1234)
+    torch_settings(threads)
     model = T5ForConditionalGeneration(T5Config(
         vocab_size=vocab, d_model=width, d_kv=64 if width >= 512 else 32, d_ff=inner, num_layers=layers, num_heads=heads,
         dropout_rate=0.0, decoder_start_token_id=0, use_cache=False)).train()

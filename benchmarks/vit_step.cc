@@ -2,50 +2,15 @@
 //
 //   vit_step LAYERS HEADS WIDTH SIZE PATCH BATCH CLASSES [threads]
 //
-// Speaks as gpt_step does: a JSON line after the first step; then, for every line "N" on standard input, N steps and a line
-// with their seconds.
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-
+// Talks as train_race.h says.
 #include "benchmarks/run_main.h"
+#include "benchmarks/train_race.h"
 #include "core/base/rng.h"
 #include "core/ops/elementwise.h"
-#include "core/optim/optimizer.h"
-#include "core/runtime/context.h"
-#include "core/tensor/host.h"
-#include "core/tensor/jit.h"
-#include "core/transform/clip.h"
-#include "core/transform/grad.h"
 #include "suites/transformer/vit/model.h"
 
 namespace mstrain {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-struct State {
-  Params params;
-  OptimizerState optimizer;
-  template <class V>
-  void fields(V& v) {
-    v("params", params);
-    v("optimizer", optimizer);
-  }
-};
-
-struct Batch {
-  Tensor pixels, labels;
-  template <class V>
-  void fields(V& v) {
-    v("pixels", pixels);
-    v("labels", labels);
-  }
-};
 
 int run(int argc, char** argv) {
   const auto start = Clock::now();
@@ -65,25 +30,6 @@ int run(int argc, char** argv) {
   const ContextScope scope(context);
 
   const vit::Vit model(config);
-  const auto specs = model.specs();
-  const Optimizer optimizer({.lr = 3e-4, .weight_decay = 0.1}, specs);
-  State state{init_params(specs, 1234), {}};
-  state.optimizer = optimizer.init(state.params);
-  context.allocator->trim();  // what drawing the weights took
-
-  const auto step = jit(
-      [&](const State& s, const Batch& b, const Tensor& lr) {
-        const auto [loss, grads] = value_and_grad([&](const Params& p) {
-          const CrossEntropySums sums = model.losses(p, b.pixels, {b.labels});
-          return sums.loss / cast(sums.count, sums.loss.dtype());
-        })(s.params);
-        const PartScope update(StepPart::kUpdate);
-        const Tensor scale = clip_factor(global_norm(grads), 1);
-        auto [params, opt] = optimizer.update(s.params, grads, s.optimizer, lr, scale);
-        return std::pair(State{params, opt}, loss);
-      },
-      {.donate = {0}, .name = "step"});
-
   Rng rng(99);
   const Shape shape{rows, config.num_channels, config.image_size, config.image_size};
   std::vector<float> pixels(static_cast<size_t>(shape.elements()));
@@ -94,29 +40,12 @@ int run(int argc, char** argv) {
   for (int32_t& label : labels) {
     label = static_cast<int32_t>(rng.below(static_cast<uint64_t>(*config.num_classes.value)));
   }
-  const Batch batch{tensor<float>(pixels, shape), tensor<int32_t>(labels, {rows})};
-  const Tensor lr = scalar(3e-4);
-
-  double loss = 0;
-  const auto run_steps = [&](int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      auto [next, value] = step(std::move(state), batch, lr);
-      state = std::move(next);
-      loss = item(value);
-    }
-  };
-  run_steps(1);
-  std::printf("{\"first_step_seconds\": %.4f, \"loss\": %.5f}\n", seconds_since(start), loss);
-  std::fflush(stdout);
-  char line[64];
-  while (std::fgets(line, sizeof(line), stdin) != nullptr) {
-    const int64_t count = std::atoll(line);
-    const auto begin = Clock::now();
-    run_steps(count);
-    std::printf("{\"step_seconds\": %.6f, \"loss\": %.5f}\n",
-                seconds_since(begin) / static_cast<double>(count), loss);
-    std::fflush(stdout);
-  }
+  race_training(start, context, model.specs(),
+                [&](const Params& p, const RaceBatch& b) {
+                  const CrossEntropySums sums = model.losses(p, b.inputs, {b.targets});
+                  return sums.loss / cast(sums.count, sums.loss.dtype());
+                },
+                {tensor<float>(pixels, shape), tensor<int32_t>(labels, {rows})}, {});
   return 0;
 }
 
