@@ -89,7 +89,7 @@ struct TileSlot {
 // A sum that threads form and that is stored at the end.
 struct TilePartial {
   bool columns = false;  // n sums, else one total
-  int output = 0;
+  int output = 0;        // -1: nobody wants it
   Lane lane = Lane::kF32;
   int64_t offset =
       0;  // in the thread's memory: columns: a block's sums, then the total; else a double

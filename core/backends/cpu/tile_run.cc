@@ -305,6 +305,9 @@ void TileProgram::run(const KernelMemory& memory) const {
     Worker(*this, memory, thread).run(begin, end);
   });
   for (const TilePartial& partial : partials) {
+    if (partial.output < 0) {
+      continue;
+    }
     if (!partial.columns) {
       store_total(*this, memory, partial);
     } else if (partial.lane == Lane::kF64) {

@@ -179,5 +179,22 @@ TEST(Initialisers, HaveTheVarianceOfTheirPapers) {
   EXPECT_DOUBLE_EQ(variance(kaiming_uniform(50)), 0.04);
 }
 
+// Of frozen norms only the gradient of what they read is wanted.
+TEST(Norms, HaveAGradientWithoutThatOfTheirWeights) {
+  const Params p = [] {
+    Params out;
+    for (const char* name : {"layer.weight", "layer.bias", "rms.weight"}) {
+      out.set(name, cast(random_tensor({40}, 3), Dtype::kF32));
+    }
+    return out;
+  }();
+  const auto loss = [&](const Tensor& x) {
+    const Tensor y = x + layer_norm(p / "layer", x);
+    return sum(square(y + rms_norm(p / "rms", y)));
+  };
+  const Tensor x = cast(random_tensor({6, 40}, 4), Dtype::kF32);
+  expect_near(jit(grad(loss))(x), grad(loss)(x), 1e-4);
+}
+
 }  // namespace
 }  // namespace mstrain
