@@ -35,8 +35,10 @@ const Command kCommands[] = {
       "a model on given tensors: input_ids, attention_mask, position_ids, labels to logits, loss "
       "and gradients"},
      forward},
-    {{"export", "--checkpoint DIR --output DIR",
-      "weights, configuration and tokenizer alone, for transformers"},
+    {{"export", "--checkpoint DIR --output DIR [--merge]",
+      "weights, configuration and tokenizer alone, for transformers; of an adapter itself, for "
+      "PEFT, "
+      "or with what it adapts"},
      export_weights},
     {{"tokenize",
       "--tokenizer X --input F --output F.bin [--format nanogpt | llmc | megatron | jsonl]\n"
@@ -63,7 +65,7 @@ usage: mstrain --config FILE [key.path=value ...]
 )";
 
 constexpr const char* kNotes = R"(
-DIR is a checkpoint, a run directory (its newest checkpoint) or a Hugging Face model directory. --model and --checkpoint
+DIR is a checkpoint, a run directory (its newest checkpoint), a Hugging Face model directory or an adapter's. --model and --checkpoint
 mean the same.
 MSTRAIN_ISA=avx2|avx512|avx512_bf16|amx in the environment limits the vector instructions that are used.
 Exit status: 0 done, 1 failed while running, 2 bad usage or configuration, 3 the plan does not fit, 130 interrupted.

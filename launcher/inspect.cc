@@ -24,6 +24,7 @@
 #include "core/train/sweep.h"
 #include "launcher/inspect_data.h"
 #include "launcher/inspect_run.h"
+#include "suites/run/adapter_files.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -77,7 +78,8 @@ void print_checkpoint(FileSystem& files, const std::string& path, std::FILE* out
                grouped(progress.samples), progress.seed);
   }
   std::vector<std::string> shards;
-  const SafetensorsFolder weights(files, path);
+  const SafetensorsFolder weights =
+      has_adapter(files, path) ? adapter_tensors(files, path) : SafetensorsFolder(files, path);
   for (const SafetensorsFolder::Item& item : weights.items()) {
     shards.push_back(item.file->name());
   }
@@ -155,7 +157,7 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
     fail_missing(files, path);
   }
   if (files.is_directory(path)) {
-    if (has_safetensors(files, path)) {
+    if (has_safetensors(files, path) || has_adapter(files, path)) {
       print_checkpoint(files, path, out);
     } else if (files.exists(join_path(path, kMetricsFile)) ||
                files.exists(join_path(path, "checkpoints")) ||

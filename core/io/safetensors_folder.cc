@@ -85,6 +85,15 @@ SafetensorsFolder::SafetensorsFolder(FileSystem& files, const std::string& folde
                                      "the model as safetensors"
                                    : ""));
   }
+  list_items();
+}
+
+SafetensorsFolder::SafetensorsFolder(std::unique_ptr<SafetensorsFile> file) {
+  shards_.push_back(std::move(file));
+  list_items();
+}
+
+void SafetensorsFolder::list_items() {
   for (const auto& shard : shards_) {
     for (const TensorEntry& entry : shard->entries()) {
       items_.push_back({shard.get(), &entry});

@@ -3,6 +3,7 @@
 //   model.safetensors.index.json   {"metadata": {...}, "weight_map": {tensor: file of the same directory}}
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,8 @@ class SafetensorsFolder {
  public:
   // Of both forms the single file is taken.
   SafetensorsFolder(FileSystem& files, const std::string& folder);
+  // The tensors of one file.
+  explicit SafetensorsFolder(std::unique_ptr<SafetensorsFile> file);
 
   struct Item {
     const SafetensorsFile* file;
@@ -38,6 +41,8 @@ class SafetensorsFolder {
   std::span<const std::byte> data(const Item& item) const { return item.file->data(*item.entry); }
 
  private:
+  void list_items();
+
   std::vector<std::unique_ptr<SafetensorsFile>> shards_;
   std::vector<Item> items_;
 };

@@ -1,5 +1,6 @@
 #include "core/nn/layers.h"
 
+#include "core/nn/lora.h"
 #include "core/nn/random_scope.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
@@ -33,11 +34,13 @@ Tensor linear(const Params& p, const Tensor& x, const Shape& out, const LinearOp
       p.weight("weight", options.out_first ? joined(out, in) : joined(in, out),
                {.in_dims = options.in_dims, .out_first = options.out_first}, weight_init);
   const Tensor y = multiply(x, weight);
+  const LinearLayer layer{p.path(), in, out, options.out_first};
   if (!options.bias) {
-    return y;
+    return with_adapter(p, layer, x, y);
   }
   const Init otherwise = options.weight_init ? zeros_init() : weight_init;
-  return y + p.get("bias", out, options.bias_init.value_or(otherwise), false);
+  const Tensor bias = p.get("bias", out, options.bias_init.value_or(otherwise), false);
+  return with_adapter(p, layer, x, y + bias);
 }
 
 Tensor embedding(const Params& p, const Tensor& ids, int64_t count, int64_t width,

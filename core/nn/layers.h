@@ -24,7 +24,7 @@ struct LinearOptions {
 };
 
 // x[..., in...] -> [..., out...], one matrix product. weight is [in..., out...], or with `out_first` [out..., in...]: logical
-// dims, such as heads, stay apart.
+// dims, such as heads, stay apart. A LoraScope (core/nn/lora.h) may add an adapter.
 Tensor linear(const Params& p, const Tensor& x, const Shape& out,
               const LinearOptions& options = {});
 

@@ -114,6 +114,13 @@ std::vector<std::pair<std::string, Tensor>>& Params::items() {
 
 std::vector<std::pair<std::string, Tensor>>& Params::shared_items() const { return store_->items; }
 
+Params joined(Params params, const Params& more) {
+  for (size_t i = 0; i < more.size(); ++i) {
+    params.set(more.name(i), more.tensor(i));
+  }
+  return params;
+}
+
 std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& model) {
   Context evaluating = current_context();  // so that nothing random is asked for
   evaluating.training = false;

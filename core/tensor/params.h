@@ -77,6 +77,9 @@ class Params {
   std::string prefix_;
 };
 
+// Those of `params`, and those of `more` added or in their place.
+Params joined(Params params, const Params& more);
+
 // Runs `model` on abstract values and collects what it asks for. Nothing is allocated.
 std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& model);
 

@@ -17,7 +17,7 @@ constexpr int kVersion = 1;
 
 std::vector<int64_t> dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-void write_tensors(AtomicFolder& folder, const char* file,
+void write_tensors(AtomicFolder& folder, const std::string& file,
                    const std::vector<StoredTensor>& tensors) {
   std::vector<SafetensorsWriter::Tensor> entries;
   std::map<std::string, const StoredTensor*> by_name;
@@ -67,7 +67,7 @@ void save_checkpoint(FileSystem& files, const std::string& folder,
   for (const auto& [name, bytes] : contents.files) {
     out.write(name, bytes);
   }
-  write_tensors(out, kModelFile, contents.model);
+  write_tensors(out, contents.model_file, contents.model);
   write_tensors(out, kOptimizerFile, contents.optimizer);
   out.write(kStateFile, print_progress(contents.progress));
   out.commit();
@@ -132,7 +132,7 @@ ProgressState parse_progress(std::string_view text, const std::string& name) {
   return out;
 }
 
-void load_tensors(FileSystem& files, const std::string& folder, const char* file,
+void load_tensors(FileSystem& files, const std::string& folder, const std::string& file,
                   const std::vector<StoredTensor>& tensors) {
   const std::string path = join_path(folder, file);
   const SafetensorsFile stored(files, path);

@@ -1,5 +1,6 @@
 // A training run's state as a folder, <run directory>/checkpoints/step-00001000:
-//   model.safetensors      parameters, under the names and shapes that Hugging Face uses
+//   model.safetensors      parameters, under the names and shapes that Hugging Face uses; of an adapter
+//                          adapter_model.safetensors, as PEFT has it
 //   optimizer.safetensors  the optimizer's tensors, as <parameter>.<slot>
 //   state.json             step, seed, position in the data, schedule; instruction set and threads that made it
 //   other files            config.json, the tokenizer: given by the suite, so that the folder opens elsewhere
@@ -51,6 +52,7 @@ struct CheckpointContents {
   std::vector<StoredTensor> model;
   std::vector<StoredTensor> optimizer;
   std::vector<std::pair<std::string, std::string>> files;  // name, bytes
+  std::string model_file = kModelFile;
 };
 
 // Writes `folder` and returns when it is durable. On an error what was there before is unchanged.
@@ -63,7 +65,7 @@ ProgressState parse_progress(std::string_view text, const std::string& name);
 
 // Copies `file` of `folder` into the memory of `tensors`, which nobody else may be reading; each must be there with its
 // shape and dtype, and nothing else may be. Throws IoError.
-void load_tensors(FileSystem& files, const std::string& folder, const char* file,
+void load_tensors(FileSystem& files, const std::string& folder, const std::string& file,
                   const std::vector<StoredTensor>& tensors);
 
 // "step-00001000"

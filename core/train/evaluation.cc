@@ -174,8 +174,8 @@ bool Evaluation::wants(int64_t step, Moment moment) {
 void Evaluation::on_state(Trainer& trainer, Moment moment) {
   EvaluationRow row{.step = trainer.step()};
   if (evaluates(row.step, moment)) {
-    auto result = evaluate(*program_, trainer.state().params, task_, data_, config_, rows_, stop_,
-                           &progress_);
+    auto result =
+        evaluate(*program_, trainer.params(), task_, data_, config_, rows_, stop_, &progress_);
     if (!result) {
       return;
     }
@@ -186,7 +186,7 @@ void Evaluation::on_state(Trainer& trainer, Moment moment) {
   if (writes(row.step, moment)) {
     for (const std::string& prompt : config_.eval.prompts) {
       row.samples.push_back(
-          {prompt, data_.sample(trainer.state().params, prompt, config_.eval.sample_tokens)});
+          {prompt, data_.sample(trainer.params(), prompt, config_.eval.sample_tokens)});
       log_info("step {}  {} goes on {}", row.step, one_line(prompt),
                one_line(row.samples.back().text));
     }

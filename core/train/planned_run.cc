@@ -19,6 +19,14 @@ int64_t bytes_of(std::span<const TensorType> types) {
   return sum;
 }
 
+int64_t frozen_bytes(const TrainTask& task) {
+  int64_t sum = 0;
+  for (const ParamSpec& spec : task.frozen) {
+    sum += spec.type.bytes();
+  }
+  return sum;
+}
+
 std::string text_of(const Overrides& overrides) {
   return fmt::format("{}", fmt::join(overrides, " "));
 }
@@ -29,7 +37,7 @@ int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
   config.run.execution = Execution::kEager;
   const StepProgram step(task, config, config.batch.global, context);
   const std::span<const TensorType> state(step.state_types());
-  return bytes_of(state) + bytes_of(state.first(task.parameters.size()));
+  return bytes_of(state) + bytes_of(state.first(task.parameters.size())) + frozen_bytes(task);
 }
 
 }  // namespace
@@ -63,6 +71,10 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     for (const ParamSpec& spec : task.parameters) {
       plan.parameters += spec.type.elements();
     }
+    for (const ParamSpec& spec : task.frozen) {
+      plan.frozen += spec.type.elements();
+    }
+    plan.frozen_bytes = frozen_bytes(task);
     const std::span<const TensorType> state(run.step->state_types());
     plan.parameter_bytes = bytes_of(state.first(task.parameters.size()));
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
@@ -74,7 +86,8 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
             ? plan.parameter_bytes
             : size_of(config.precision.grad_dtype()) * plan.parameters;
     plan.step = run.step->program()->memory();
-    plan.batch_bytes = plan.step.inputs - plan.parameter_bytes - plan.optimizer_bytes;
+    plan.batch_bytes =
+        plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;
     plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? plan.copied_bytes() : 0;
     plan.cost = run.step->program()->cost();
     plan.samples = config.batch.global;
@@ -143,7 +156,10 @@ std::string fusion_text(const PlannedRun& run) {
 }
 
 std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit) {
-  std::string out = fmt::format("{}: {} parameters\n", config.run.name, grouped(plan.parameters));
+  std::string out = fmt::format(
+      "{}: {} parameters{}\n", config.run.name, grouped(plan.parameters),
+      plan.frozen > 0 ? fmt::format(" are trained, {} stay as they are", grouped(plan.frozen))
+                      : "");
   const auto line = [&](std::string_view name, const std::string& value, std::string_view note) {
     out += note.empty() ? fmt::format("  {:<15}{}\n", name, value)
                         : fmt::format("  {:<15}{}  {}\n", name, value, note);
@@ -174,6 +190,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   };
   const ProgramMemory& step = plan.step;
   bytes("parameters", plan.parameter_bytes, "");
+  if (plan.frozen > 0) {
+    bytes("frozen", plan.frozen_bytes, "parameters that stay as they are");
+  }
   bytes("optimizer", plan.optimizer_bytes, "");
   bytes("batch", plan.batch_bytes + step.outputs, "samples, constants and results");
   bytes("arena", step.arena, "one block for a step; in it, at most at once:");
@@ -259,9 +278,9 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
     to += (to - from) / (more - few) * (blocks - more);
   };
   for (int64_t RunPlan::*bytes :
-       {&RunPlan::parameters, &RunPlan::parameter_bytes, &RunPlan::optimizer_bytes,
-        &RunPlan::master_bytes, &RunPlan::gradient_bytes, &RunPlan::batch_bytes,
-        &RunPlan::snapshot_bytes}) {
+       {&RunPlan::parameters, &RunPlan::frozen, &RunPlan::parameter_bytes, &RunPlan::frozen_bytes,
+        &RunPlan::optimizer_bytes, &RunPlan::master_bytes, &RunPlan::gradient_bytes,
+        &RunPlan::batch_bytes, &RunPlan::snapshot_bytes}) {
     extend([=](auto& of) -> auto& { return of.*bytes; });
   }
   for (ProgramMemory RunPlan::*program : {&RunPlan::step, &RunPlan::evaluation}) {

@@ -13,14 +13,16 @@ namespace mstrain {
 
 // Bytes, unless said otherwise.
 struct RunPlan {
-  int64_t parameters = 0;  // elements
+  int64_t parameters = 0;  // elements, of the trained ones
+  int64_t frozen = 0;      // elements that no step changes
+  int64_t frozen_bytes = 0;
   int64_t parameter_bytes = 0;
   int64_t optimizer_bytes = 0;
   int64_t master_bytes = 0;    // of these
   int64_t number_bytes = 0;    // of these: what is stored as numbers in state.json
   int64_t gradient_bytes = 0;  // of all gradients, were they in memory at once
   int64_t batch_bytes = 0;     // of a step's samples, and constants
-  ProgramMemory step;          // .inputs are the four above
+  ProgramMemory step;          // .inputs are parameters, frozen ones, optimizer and batch
   ProgramMemory evaluation;    // .arena and .outputs lie beside those of the step
   bool evaluates = false;
   int64_t snapshot_bytes = 0;  // copy of parameters and optimizer that a checkpoint is written from
@@ -33,7 +35,9 @@ struct RunPlan {
   // Of what a checkpoint is copied from: all but what are numbers in state.json.
   int64_t copied_bytes() const { return parameter_bytes + optimizer_bytes - number_bytes; }
   // What no smaller batch, recomputation or shorter sequence avoids, in these precisions.
-  int64_t least() const { return parameter_bytes + optimizer_bytes + gradient_bytes; }
+  int64_t least() const {
+    return parameter_bytes + frozen_bytes + optimizer_bytes + gradient_bytes;
+  }
 };
 
 // The programs of a run, and their plan.

@@ -24,7 +24,11 @@ void convert(std::span<const std::byte> from, void* to) {
     const size_t count = std::min(kBlock, from.size() / sizeof(From));
     std::memcpy(static_cast<void*>(block.data()), from.data(), count * sizeof(From));
     for (size_t i = 0; i < count; ++i) {
-      out[i] = static_cast<To>(block[i]);
+      if constexpr (std::is_floating_point_v<To> || std::is_same_v<From, To>) {
+        out[i] = static_cast<To>(block[i]);
+      } else {
+        out[i] = To(static_cast<float>(block[i]));
+      }
     }
     out += count;
     from = from.subspan(count * sizeof(From));
@@ -49,8 +53,12 @@ void copy_elements(const TensorEntry& entry, std::span<const std::byte> bytes, c
     convert_to<float>(*entry.dtype, bytes, data);
   } else if (to.dtype() == Dtype::kF64) {
     convert_to<double>(*entry.dtype, bytes, data);
+  } else if (to.dtype() == Dtype::kBF16) {
+    convert_to<BFloat16>(*entry.dtype, bytes, data);
+  } else if (to.dtype() == Dtype::kF16) {
+    convert_to<Float16>(*entry.dtype, bytes, data);
   } else {
-    fail("parameters are read as f32 or f64, not as {}", name_of(to.dtype()));
+    fail("parameters are read as floating numbers, not as {}", name_of(to.dtype()));
   }
 }
 

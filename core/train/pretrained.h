@@ -22,8 +22,8 @@ struct StoredMeaning {
 };
 using Meaning = std::function<StoredMeaning(const std::string& stored)>;
 
-// The parameters `specs`, read from the tensors of `weights` and converted from f32, bf16, f16 or f64 to their dtype (f32
-// or f64). `stored_shapes[i]` is the shape that the tensor of parameter i has: the same elements in the same order.
+// The parameters `specs`, read from the tensors of `weights` and converted from f32, bf16, f16 or f64 to their dtype,
+// one of these. `stored_shapes[i]` is the shape that the tensor of parameter i has: the same elements in the same order.
 // Throws IoError that begins with `folder` and names, up to a few of each kind: parameters that are missing or stored
 // twice, tensors of another shape or dtype, and tensors that belong to no parameter. Nothing is allocated before all fit.
 Params load_pretrained(const SafetensorsFolder& weights, const std::string& folder,

@@ -86,6 +86,7 @@ const facts = run => {
   }
   if (speeds.length) out.push([short(speeds[speeds.length >> 1]), "tokens per second"], [duration(trainingTime(run)), "training time"]);
   if (r.parameters) out.push([short(r.parameters), "parameters"]);
+  if (r.frozen_parameters) out.push([short(r.frozen_parameters), "parameters stay as they are"]);
   return out;
 };
 const drawHead = () => {

@@ -93,6 +93,7 @@ void RunRecord::write(const RunState& state) {
               {"commit", start["commit"]},
               {"host", start["host"]},
               {"parameters", plan_.parameters},
+              {"frozen_parameters", plan_.frozen},
               {"tokens_per_step", plan_.tokens},
               {"micro_batch", plan_.micro},
               {"flops_per_token", plan_.cost.flops / tokens},

@@ -295,7 +295,7 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   result.step = trainer.step();
   result.evaluation = evaluation.last();
   result.samples = evaluation.samples();
-  result.params = trainer.state().params;
+  result.params = trainer.params();
   result.end_reason = trainer.end_reason();
   result.restored = early_stopping ? early_stopping->restored() : std::nullopt;
   result.best = saver.best();

@@ -52,6 +52,13 @@ struct LossAndGradient {
   }
 };
 
+const Tensor& weight_of(const Params& params, const ParamSpec& spec) {
+  const Tensor* const found = params.find(spec.name);
+  check(found != nullptr && found->shape() == spec.type.shape, "weight {} is {}, expected {}",
+        spec.name, found == nullptr ? "missing" : to_string(found->type()), to_string(spec.type));
+  return *found;
+}
+
 // The largest power of two that is no more than 1 / count: multiplying by it rounds nothing.
 double unit_for(int64_t count) {
   return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
@@ -61,6 +68,7 @@ double unit_for(int64_t count) {
 
 struct StepProgram::Arguments {
   TrainState state;
+  Params frozen;
   Tensors batch;
   Tensor lr;           // f32 []
   Tensor key;          // u32 [2]
@@ -70,6 +78,7 @@ struct StepProgram::Arguments {
   template <class V>
   void fields(V& v) {
     v("state", state);
+    v("frozen", frozen);
     v("batch", batch);
     v("lr", lr);
     v("key", key);
@@ -80,9 +89,17 @@ struct StepProgram::Arguments {
 
 Params cast_params(Params params, Dtype dtype) {
   for (auto& [name, value] : params.items()) {
-    value = cast(value, dtype);
+    value = is_floating(value.dtype()) ? cast(value, dtype) : value;
   }
   return params;
+}
+
+Params frozen_weights(const TrainTask& task) {
+  if (task.frozen.empty()) {
+    return {};
+  }
+  check(task.frozen_weights != nullptr, "the task does not say where its frozen weights are");
+  return task.frozen_weights();
 }
 
 Params named_params(std::span<const ParamSpec> specs) {
@@ -132,6 +149,9 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   }
   const ContextScope scope(context_);
   Types types = state_types_;
+  for (const ParamSpec& spec : task.frozen) {
+    types.push_back(spec.type);
+  }
   const Types batch = task.batch_types(config.batch.global);
   types.insert(types.end(), batch.begin(), batch.end());
   types.push_back({Dtype::kF32, {}});
@@ -140,8 +160,9 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   if (may_skip_) {
     types.push_back({Dtype::kF32, {}});
   }
-  const Arguments form{form_,    Tensors(batch.size()),     Tensor(), Tensor(),
-                       Tensor(), Tensors(may_skip_ ? 1 : 0)};
+  const Arguments form{
+      form_,    named_params(task.frozen), Tensors(batch.size()), Tensor(), Tensor(),
+      Tensor(), Tensors(may_skip_ ? 1 : 0)};
   const GraphPtr graph = trace_program(
       types,
       [&](std::span<const Tensor> leaves) {
@@ -181,7 +202,7 @@ std::pair<Tensor, Tensor> StepProgram::clipping(const Params& gradient, const Te
 }
 
 StepResult StepProgram::step(const Arguments& arguments) const {
-  const auto& [state, batch, lr, key, number, norm_limit] = arguments;
+  const auto& [state, frozen, batch, lr, key, number, norm_limit] = arguments;
   const Tensor step_key = fold_in(key, number);
   const Tensor loss_scale = loss_scale_of(state);
   const bool own_type = micro_batches_ == 1 || precision_.grads == precision_.params;
@@ -193,13 +214,14 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   };
   const auto one = [&](const MicroBatch& micro) {
     const RandomScope random(step_key, part_of(micro));
-    const auto loss_of = in_precision(precision_.param_dtype(), [&](const Params& params) -> Sum {
-      return task_.sums(params, micro.samples).loss;
-    });
+    const auto loss_of = in_precision(
+        precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
+          return task_.sums(joined(trained, others), micro.samples).loss;
+        });
     // The sum is differentiated in units that keep gradients of 16 bits as far from the ends of their range as those of the
     // mean are.
     auto [result, gradient] = value_and_grad([&](const Params& params) {
-      const Sum loss = loss_of(params);
+      const Sum loss = loss_of(params, frozen);
       const Tensor scaled = loss.sum * unit_;
       return std::pair(loss_scale.defined() ? scaled * loss_scale : scaled, loss);
     })(state.params);
@@ -232,7 +254,8 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   return {std::move(next), loss, norm, {}, layer_norms};
 }
 
-StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& numbers) const {
+StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& numbers,
+                            const Params& frozen) const {
   const ContextScope scope(context_);
   Tensors scalars{scalar(numbers.lr), rng_key(numbers.seed),
                   scalar(static_cast<double>(numbers.step), Dtype::kI32)};
@@ -241,13 +264,16 @@ StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& 
     norm_limit.push_back(scalar(static_cast<double>(numbers.norm_limit)));
   }
   if (program_ == nullptr) {
-    return step({std::move(state), std::move(batch), scalars[0], scalars[1], scalars[2],
+    return step({std::move(state), frozen, std::move(batch), scalars[0], scalars[1], scalars[2],
                  std::move(norm_limit)});
   }
   Tensors inputs;
   LeafVisitor take(LeafVisitor::Access::kWrite,
                    [&](const std::string&, Tensor& leaf) { inputs.push_back(std::move(leaf)); });
   take("", state);
+  for (const ParamSpec& spec : task_.frozen) {
+    inputs.push_back(weight_of(frozen, spec));
+  }
   inputs.insert(inputs.end(), batch.begin(), batch.end());
   inputs.insert(inputs.end(), scalars.begin(), scalars.end());
   inputs.insert(inputs.end(), norm_limit.begin(), norm_limit.end());
@@ -263,23 +289,32 @@ void StepProgram::profile(std::vector<KernelTime>* times) const {
 
 LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64_t rows,
                          const Context& context)
-    : task_(task), context_(with_training(context, false)), dtype_(config.precision.param_dtype()) {
+    : task_(task),
+      context_(with_training(context, false)),
+      dtype_(config.precision.param_dtype()),
+      weights_(task.parameters) {
+  if (dtype_ != Dtype::kF32) {
+    for (ParamSpec& spec : weights_) {
+      spec.type.dtype = dtype_;
+    }
+  }
+  weights_.insert(weights_.end(), task.frozen.begin(), task.frozen.end());
   if (config.run.execution == Execution::kEager) {
     return;
   }
   const ContextScope scope(context_);
-  const Params form = named_params(task.parameters);
+  const Params form = named_params(weights_);
   Types types;
-  for (const ParamSpec& spec : task.parameters) {
-    types.push_back({dtype_ == Dtype::kF32 ? spec.type.dtype : dtype_, spec.type.shape});
+  for (const ParamSpec& spec : weights_) {
+    types.push_back(spec.type);
   }
-  const size_t parameters = types.size();
   const Types batch = task.batch_types(rows);
   types.insert(types.end(), batch.begin(), batch.end());
   const GraphPtr graph = trace_program(
       types,
       [&](std::span<const Tensor> leaves) {
-        return evaluate(with_leaves(form, leaves.first(parameters)), leaves.subspan(parameters));
+        return evaluate(with_leaves(form, leaves.first(weights_.size())),
+                        leaves.subspan(weights_.size()));
       },
       &captures_);
   program_ = compile(*graph, options_of(config));
@@ -294,16 +329,17 @@ Tensors LossProgram::evaluate(const Params& params, std::span<const Tensor> batc
   })(params);
 }
 
-std::vector<LossProgram::Value> LossProgram::run(Params params, Tensors batch) const {
+std::vector<LossProgram::Value> LossProgram::run(const Params& params, Tensors batch) const {
   const ContextScope scope(context_);
-  if (dtype_ != Dtype::kF32) {
-    params = cast_params(std::move(params), dtype_);
+  Params weights;
+  for (const ParamSpec& spec : weights_) {
+    weights.set(spec.name, cast(weight_of(params, spec), spec.type.dtype));
   }
   Tensors result;
   if (program_ == nullptr) {
-    result = evaluate(params, batch);
+    result = evaluate(weights, batch);
   } else {
-    Tensors inputs = flatten_tree(params);
+    Tensors inputs = flatten_tree(weights);
     inputs.insert(inputs.end(), batch.begin(), batch.end());
     inputs.insert(inputs.end(), captures_.begin(), captures_.end());
     result = program_->run(std::move(inputs));

@@ -65,8 +65,9 @@ class StepProgram {
   // The state before the first step.
   TrainState first_state(Params params) const;
 
-  // Takes the state over: pass it with std::move.
-  StepResult run(TrainState state, Tensors batch, const StepNumbers& numbers) const;
+  // Takes the state over: pass it with std::move. `frozen`: those of the task, in their types.
+  StepResult run(TrainState state, Tensors batch, const StepNumbers& numbers,
+                 const Params& frozen = {}) const;
 
   // Appends every kernel of the steps that follow to `times`, until called with null. Nothing in eager execution.
   void profile(std::vector<KernelTime>* times) const;
@@ -112,8 +113,8 @@ class LossProgram {
     double sum = 0;
     double count = 0;
   };
-  // The loss, then the task's metrics. `params` in f32 or in precision.params.
-  std::vector<Value> run(Params params, Tensors batch) const;
+  // The loss, then the task's metrics. `params`: all weights of the task, trained ones in f32 or in precision.params.
+  std::vector<Value> run(const Params& params, Tensors batch) const;
   const Program* program() const { return program_.get(); }
 
  private:
@@ -123,12 +124,15 @@ class LossProgram {
   const TrainTask& task_;
   Context context_;
   Dtype dtype_;
+  std::vector<ParamSpec> weights_;  // trained and frozen, in the types that the program takes
   std::unique_ptr<Program> program_;
   Tensors captures_;
 };
 
-// `params` in `dtype`.
+// `params`, floating ones in `dtype`.
 Params cast_params(Params params, Dtype dtype);
+// What the task's weights are besides the trained ones.
+Params frozen_weights(const TrainTask& task);
 
 // Parameters named like `specs`, without values.
 Params named_params(std::span<const ParamSpec> specs);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/tensor/params.h"
+#include "core/train/checkpoint.h"
 
 namespace mstrain {
 
@@ -40,14 +41,22 @@ struct TrainTask {
   std::vector<ParamSpec> parameters;
   // The shape under which checkpoints store parameter i: the same elements in the same order.
   std::vector<Shape> stored_shapes;
+  // The file of a checkpoint that holds them, and the names that they have there; null: their own.
+  std::string stored_file = kModelFile;
+  std::function<std::string(const std::string& name)> stored_name;
   // The weights that a run begins with; null: those of the initialisers.
   std::function<Params()> initial;
+
+  // What sums() needs besides and no step changes: without gradients and optimizer state, and in no checkpoint. They are
+  // kept in the types that they have here.
+  std::vector<ParamSpec> frozen;
+  std::function<Params()> frozen_weights;  // read or made when a run begins or goes on
 
   // Types of the tensors of a batch of `rows` samples; the first dim of each is `rows`.
   std::function<Types(int64_t rows)> batch_types;
   // Over a batch, or a part of its samples: sums, never means, so that whoever adds up the parts divides once, by the count of
   // all of them. Pure. In a context that is training it drops out, drawing from the RandomScope, and smooths labels; in any
-  // other it does neither.
+  // other it does neither. It is given all weights, trained and frozen.
   std::function<TaskSums(const Params&, std::span<const Tensor> batch)> sums;
   std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
 

@@ -59,6 +59,7 @@ Trainer::Trainer(const TrainTask& task, const TrainData& data, const TrainConfig
       guard_(config.optimizer, config.precision.loss_scale_min) {}
 
 void Trainer::start(uint64_t seed, int64_t micro) {
+  frozen_ = frozen_weights(task_);
   progress_ = {};
   progress_.seed = seed;
   progress_.micro_batch = micro;
@@ -88,6 +89,7 @@ void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micr
     guard_.restore(progress_.guard);
   }
   state_.optimizer.loss_scale = restored_loss_scale(config_.precision, progress_.loss_scale);
+  frozen_ = frozen_weights(task_);
   load_tensors_of(files, folder);
   batches_ = data_.training(progress_.seed, config_.batch.global, progress_.samples);
 }
@@ -100,7 +102,7 @@ void Trainer::load_tensors_of(FileSystem& files, const std::string& folder) {
     tensor = uninitialised(program_.state_types()[leaf++]);
   });
   allocate("", state_);
-  load_tensors(files, folder, kModelFile, stored_model());
+  load_tensors(files, folder, task_.stored_file, stored_model());
   load_tensors(files, folder, kOptimizerFile, stored_optimizer());
   const int64_t updates = progress_.step - guard_.skipped();
   state_.optimizer.step = scalar(static_cast<double>(updates), Dtype::kI32);
@@ -111,7 +113,8 @@ std::vector<StoredTensor> Trainer::stored_model() const {
   std::vector<StoredTensor> out;
   for (size_t i = 0; i < task_.parameters.size(); ++i) {
     const std::string& name = task_.parameters[i].name;
-    out.push_back({name, task_.stored_shapes[i], *state_.params.find(name)});
+    out.push_back({task_.stored_name ? task_.stored_name(name) : name, task_.stored_shapes[i],
+                   *state_.params.find(name)});
   }
   return out;
 }
@@ -147,7 +150,7 @@ CheckpointContents Trainer::checkpoint() const {
       progress.callbacks[name] = callback->state();
     }
   }
-  return {progress, stored_model(), stored_optimizer(), data_.checkpoint_files};
+  return {progress, stored_model(), stored_optimizer(), data_.checkpoint_files, task_.stored_file};
 }
 
 double Trainer::learning_rate(int64_t step) const {
@@ -190,7 +193,8 @@ void Trainer::advance(Pending& pending) {
                                    {.lr = pending.metrics.lr,
                                     .seed = progress_.seed,
                                     .step = progress_.step,
-                                    .norm_limit = guard_.limit(progress_.step + 1)});
+                                    .norm_limit = guard_.limit(progress_.step + 1)},
+                                   frozen_);
   state_ = std::move(result.state);
   pending.loss = std::move(result.loss);
   pending.grad_norm = std::move(result.grad_norm);

@@ -38,6 +38,8 @@ class Trainer {
   int64_t step() const { return progress_.step; }
   const ProgressState& progress() const { return progress_; }
   const TrainState& state() const { return state_; }
+  // All weights, trained and frozen.
+  Params params() const { return joined(state_.params, frozen_); }
   // The whole run, as it is now. Its tensors are those of state().
   CheckpointContents checkpoint() const;
 
@@ -79,6 +81,7 @@ class Trainer {
   std::string end_reason_;
   ProgressState progress_;
   TrainState state_;
+  Params frozen_;
   std::unique_ptr<BatchStream> batches_;
 };
 

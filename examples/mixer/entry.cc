@@ -85,7 +85,7 @@ class MixerRun final : public TextRun {
 
  private:
   AutoOr<int64_t>& vocab_size() override { return model_.vocab_size; }
-  void declare_model(ConfigFields& fields) override { fields("model", model_, "the network"); }
+  void declare_model(ConfigFields& keys) override { model_.fields(keys); }
   void check(const YamlNode& tree) const override {
     TextRun::check(tree);
     if (data.seq_length > model_.max_position_embeddings) {

@@ -26,10 +26,11 @@ void dry_run(const RunRequest& given, const DryRun& options) {
   if (!is_settled) {
     run->settle(*ids, tree);
   }
+  run->check_adapters(tree);
   const Context context = make_context(train);
   const ContextScope scope(context);
-  const PlannedRun planned =
-      plan_run(run->task(), train, context, limit, train.eval.evaluates() && run->holds_out());
+  const PlannedRun planned = plan_run(run->adapted_task(), train, context, limit,
+                                      train.eval.evaluates() && run->holds_out());
   fmt::print(given.out, "{}", describe(planned.plan, train, limit));
   if (train.run.execution == Execution::kGraph) {
     print_choices(*run, tree, planned.plan, limit, given.out);

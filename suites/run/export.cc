@@ -1,11 +1,18 @@
 #include "suites/run/export.h"
 
+#include <functional>
+#include <map>
 #include <set>
 
 #include "core/base/error.h"
 #include "core/data/hf_simple.h"
 #include "core/data/tokenizer.h"
 #include "core/io/folder.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/matmul.h"
+#include "core/ops/shape.h"
+#include "core/tensor/host.h"
+#include "suites/run/adapter_files.h"
 #include "suites/run/stored_model.h"
 
 namespace mstrain {
@@ -39,34 +46,69 @@ std::string dtype_name(const std::vector<TensorEntry>& entries) {
   return name;
 }
 
-}  // namespace
-
-void export_model(FileSystem& files, const std::string& model, const std::string& output) {
-  check_output(files, output);
-  const StoredModel stored = open_model(files, model);
-  check_params(files, stored);
-
-  const SafetensorsFolder weights(files, stored.folder);
-  const Meaning meaning = meaning_in(weights, *stored.network);
-  std::map<std::string, const SafetensorsFolder::Item*> parameters;
-  std::vector<SafetensorsWriter::Tensor> tensors;
+// The tensors of `weights` that are parameters, by name.
+using Items = std::map<std::string, const SafetensorsFolder::Item*>;
+Items parameters_in(const SafetensorsFolder& weights, const Network& network) {
+  Items parameters;
+  const Meaning meaning = meaning_in(weights, network);
   for (const SafetensorsFolder::Item& item : weights.items()) {
     const StoredMeaning is = meaning(item.entry->name);
     if (is.kind == StoredMeaning::Kind::kParameter) {
       parameters[is.name] = &item;
-      tensors.push_back({is.name, *item.entry->dtype, item.entry->shape});
+    }
+  }
+  return parameters;
+}
+
+// What the adapter makes of weights, tensor by tensor.
+class Merged {
+ public:
+  Merged(const AdaptedNetwork& network, Params adapter)
+      : lora_(network.lora()), adapter_(std::move(adapter)) {
+    for (LinearLayer& layer : network.layers()) {
+      std::string weight = layer.path + ".weight";
+      layers_.emplace(std::move(weight), std::move(layer));
+    }
+    for (const ParamSpec& spec : trained_specs(network)) {
+      whole_[spec.name] = network.stored_shape(spec.name, spec.type.shape);
     }
   }
 
-  AtomicFolder folder(files, output);
-  SafetensorsWriter writer(folder.create(kWeightsFile), tensors, {{"format", "pt"}});
-  for (const TensorEntry& entry : writer.entries()) {
-    writer.append(entry.name, weights.data(*parameters.at(entry.name)));
+  // A weight that is trained whole is the adapter's; its shape is empty where it is none.
+  std::optional<Shape> own_shape(const std::string& name) const {
+    const auto found = whole_.find(name);
+    return found == whole_.end() ? std::nullopt : std::optional(found->second);
   }
-  writer.finish();
-  OrderedJson config = stored.network->description(stored.description);
-  config["dtype"] = dtype_name(writer.entries());
-  folder.write("config.json", config.dump(2) + "\n");
+
+  // Of the element type `dtype`; `stored` is the weight that is adapted.
+  Tensor of(const std::string& name, Dtype dtype, std::span<const std::byte> stored,
+            const Shape& shape) const {
+    if (const Tensor* const own = adapter_.find(name)) {
+      return cast(*own, dtype);
+    }
+    const Tensor weight = tensor_from_bytes(stored.data(), {dtype, shape});
+    const auto found = layers_.find(name);
+    if (found == layers_.end()) {
+      return weight;
+    }
+    const LinearLayer& layer = found->second;
+    const int64_t in = layer.in.elements();
+    const int64_t out = layer.out.elements();
+    const Tensor a = reshape(*adapter_.find(lora_a_name(layer.path)), {lora_.rank, in});
+    const Tensor b = reshape(*adapter_.find(lora_b_name(layer.path)), {out, lora_.rank});
+    const Tensor added =
+        layer.out_first ? matmul(b, a) : matmul(a, b, {.transpose_a = true, .transpose_b = true});
+    return cast(cast(weight, Dtype::kF32) + lora_.scale() * reshape(added, shape), dtype);
+  }
+
+ private:
+  LoraConfig lora_;
+  Params adapter_;
+  std::map<std::string, LinearLayer> layers_;  // by the name of the weight
+  std::map<std::string, Shape> whole_;         // trained parameters, as they are stored
+};
+
+void write_tokenizer(FileSystem& files, const StoredModel& stored, AtomicFolder& folder) {
   std::set<std::string> written;
   if (const auto tokenizer = stored_tokenizer(files, stored)) {
     for (const auto& parts : {tokenizer->files(), hugging_face_files(*tokenizer)}) {
@@ -77,11 +119,82 @@ void export_model(FileSystem& files, const std::string& model, const std::string
     }
   }
   for (const char* name : kCompanions) {
-    const std::string path = join_path(stored.folder, name);
-    if (!written.contains(name) && files.exists(path)) {
-      folder.write(name, files.read(path, kMaxCompanionBytes));
+    for (const StoredModel* from = &stored; from != nullptr; from = from->base.get()) {
+      const std::string path = join_path(from->folder, name);
+      if (files.exists(path) && written.insert(name).second) {
+        folder.write(name, files.read(path, kMaxCompanionBytes));
+      }
     }
   }
+}
+
+// Writes the parameters of `weights` as `file`, under the names that `name_of` gives. Returns the file's entries.
+std::vector<TensorEntry> write_as_they_are(
+    AtomicFolder& folder, const char* file, const SafetensorsFolder& weights, const Items& items,
+    const std::function<std::string(const std::string&)>& name_of) {
+  std::vector<SafetensorsWriter::Tensor> tensors;
+  std::map<std::string, const SafetensorsFolder::Item*> by_name;
+  for (const auto& [name, item] : items) {
+    tensors.push_back({name_of(name), *item->entry->dtype, item->entry->shape});
+    by_name[tensors.back().name] = item;
+  }
+  SafetensorsWriter writer(folder.create(file), tensors, {{"format", "pt"}});
+  for (const TensorEntry& entry : writer.entries()) {
+    writer.append(entry.name, weights.data(*by_name.at(entry.name)));
+  }
+  writer.finish();
+  return writer.entries();
+}
+
+std::vector<TensorEntry> write_merged(AtomicFolder& folder, const SafetensorsFolder& weights,
+                                      const Items& items, const Merged& merged) {
+  std::vector<SafetensorsWriter::Tensor> tensors;
+  for (const auto& [name, item] : items) {
+    const auto own = merged.own_shape(name);
+    tensors.push_back({name, *item->entry->dtype,
+                       own ? std::vector<int64_t>(own->begin(), own->end()) : item->entry->shape});
+  }
+  SafetensorsWriter writer(folder.create(kWeightsFile), tensors, {{"format", "pt"}});
+  for (const TensorEntry& entry : writer.entries()) {
+    const Tensor value = dense(merged.of(entry.name, *entry.dtype,
+                                         weights.data(*items.at(entry.name)), Shape(entry.shape)));
+    writer.append(entry.name,
+                  {static_cast<const std::byte*>(value.data()), static_cast<size_t>(entry.bytes)});
+  }
+  writer.finish();
+  return writer.entries();
+}
+
+}  // namespace
+
+void export_model(FileSystem& files, const std::string& model, const std::string& output,
+                  bool merges) {
+  check_output(files, output);
+  const StoredModel stored = open_model(files, model);
+  check_params(files, stored);
+  const auto* const adapted = dynamic_cast<const AdaptedNetwork*>(stored.network.get());
+  if (merges && adapted == nullptr) {
+    throw IoError(fmt::format("{}: is no adapter: there is nothing to merge", stored.folder));
+  }
+  AtomicFolder folder(files, output);
+  if (adapted != nullptr && !merges) {
+    const SafetensorsFolder weights = adapter_tensors(files, stored.folder);
+    write_as_they_are(folder, kAdapterFile, weights, parameters_in(weights, *adapted),
+                      adapter_name);
+    folder.write(kAdapterConfigFile, adapter_config(*adapted, stored.base->folder));
+  } else {
+    const StoredModel& holder = merges ? *stored.base : stored;
+    const SafetensorsFolder weights(files, holder.folder);
+    const Items items = parameters_in(weights, *holder.network);
+    const std::vector<TensorEntry> entries =
+        merges ? write_merged(folder, weights, items, Merged(*adapted, load_adapter(files, stored)))
+               : write_as_they_are(folder, kWeightsFile, weights, items,
+                                   [](const std::string& name) { return name; });
+    OrderedJson config = stored.network->description(stored.description);
+    config["dtype"] = dtype_name(entries);
+    folder.write("config.json", config.dump(2) + "\n");
+  }
+  write_tokenizer(files, stored, folder);
   folder.commit();
 }
 

@@ -120,7 +120,8 @@ class Variants {
       changed->settle(*ids, tree);
     }
     const TrainConfig& train = changed->train;
-    return plan_run(changed->task(), train, make_context(train), limit, evaluates_, micro_).plan;
+    return plan_run(changed->adapted_task(), train, make_context(train), limit, evaluates_, micro_)
+        .plan;
   }
 
   RunPlan reckoned(const Overrides& overrides) const {

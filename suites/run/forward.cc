@@ -14,6 +14,7 @@
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "core/transform/grad.h"
+#include "suites/run/adapted_network.h"
 #include "suites/run/stored_model.h"
 
 namespace mstrain {
@@ -156,7 +157,20 @@ void forward(FileSystem& files, const ForwardRequest& request) {
     add("logits", logits);
     add("loss", loss);
   } else {
-    const auto [values, grads] = jit(value_and_grad(loss_and_logits))(params);
+    // Of an adapter the weights that it adapts have no gradient.
+    Params trained = params;
+    Params others;
+    if (const auto* const adapted = dynamic_cast<const AdaptedNetwork*>(&network)) {
+      trained = {};
+      for (size_t i = 0; i < params.size(); ++i) {
+        (adapted->lora().trains(params.name(i)) ? trained : others)
+            .set(params.name(i), params.tensor(i));
+      }
+    }
+    const auto of_trained = [&](const Params& p, const Params& rest) {
+      return loss_and_logits(joined(p, rest));
+    };
+    const auto [values, grads] = jit(value_and_grad(of_trained))(trained, others);
     add("logits", values.second);
     add("loss", values.first);
     const std::map<std::string, std::string> names = stored_names(files, stored);

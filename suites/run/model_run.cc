@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "suites/run/adapted_network.h"
 
 namespace mstrain {
 namespace {
@@ -27,7 +28,7 @@ std::vector<std::string> names_of_all(const NameOf& names_of) {
 }  // namespace
 
 void ModelRun::read(const YamlNode& tree) {
-  read_config_fields(tree, fields());
+  read_config_fields(tree, sections());
   check_train_config(train, tree);
   check(tree);
 }
@@ -39,7 +40,7 @@ void ModelRun::read_model(const YamlNode& tree) {
     section.add("model", *model);
   }
   ConfigFields fields;
-  declare_model(fields);
+  fields("model", *this, "the network");
   read_config_fields(section, fields);
 }
 
@@ -53,16 +54,53 @@ std::string ModelRun::config_json(const Json& source) const {
 
 YamlNode ModelRun::written() const {
   // Declares members, and writes through them only when reading.
-  return write_config_fields(const_cast<ModelRun*>(this)->fields());
+  return write_config_fields(const_cast<ModelRun*>(this)->sections());
 }
 
-ConfigFields ModelRun::fields() {
+void ModelRun::fields(ConfigFields& model) {
+  declare_model(model);
+  model("lora", lora, "low-rank adapters (LoRA) are trained instead of the weights; null: none",
+        rule::elsewhere_called({"peft", "peft_config", "use_peft", "adapter"}));
+}
+
+ConfigFields ModelRun::sections() {
   ConfigFields fields;
   train.fields_before_model(fields);
-  declare_model(fields);
+  fields("model", *this, "the network");
   declare_data(fields);
   train.fields_after_data(fields);
   return fields;
+}
+
+std::shared_ptr<const Network> ModelRun::adapted_network() const {
+  return lora ? std::make_shared<AdaptedNetwork>(network(), *lora) : network();
+}
+
+void ModelRun::take_adapted_network(const Network& network) {
+  const auto* const adapted = dynamic_cast<const AdaptedNetwork*>(&network);
+  const AutoOr<WeightCode> base = lora ? lora->base : AutoOr<WeightCode>();
+  lora = adapted != nullptr ? std::optional(adapted->lora()) : std::nullopt;
+  if (lora) {
+    lora->base = base;  // how it is kept is the run's choice
+  }
+  take_network(adapted != nullptr ? adapted->base() : network);
+}
+
+TrainTask ModelRun::adapted_task() const {
+  return lora ? adapted(task(), AdaptedNetwork(network(), *lora), train.precision.param_dtype(),
+                        static_cast<uint64_t>(train.run.seed))
+              : task();
+}
+
+void ModelRun::check_adapters(const YamlNode& tree) const {
+  if (!lora) {
+    return;
+  }
+  try {
+    AdaptedNetwork(network(), *lora).check_targets();
+  } catch (const Error& error) {
+    config_fail(tree, "model.lora", error.what());
+  }
 }
 
 Overrides ModelRun::with_layers(int64_t layers) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/files.h"
+#include "core/nn/lora.h"
 #include "core/train/planned_run.h"
 #include "core/train/preflight.h"
 #include "core/train/task.h"
@@ -27,6 +28,8 @@ struct LeastSize {
 class ModelRun {
  public:
   TrainConfig train;
+  std::optional<LoraConfig>
+      lora;  // model.lora: adapters are trained, on a network that stays as it is
 
   virtual ~ModelRun() = default;
 
@@ -35,10 +38,15 @@ class ModelRun {
   void read_model(const YamlNode& tree);
   // Every key, defaults filled in.
   YamlNode written() const;
+  // Declares the section `model`: the model's keys, and those of all models.
+  void fields(ConfigFields& model);
 
+  // The model itself; and with its adapters, where it has any.
   virtual std::shared_ptr<const Network> network() const = 0;
-  // Takes the place of the configuration's own, of the same model.type.
+  std::shared_ptr<const Network> adapted_network() const;
+  // Takes the place of the configuration's own, of the same model.type; with its adapters, or with none.
   virtual void take_network(const Network& network) = 0;
+  void take_adapted_network(const Network& network);
 
   // The data have so many tokens or labels: fills in what the configuration leaves open. Throws ConfigError, with the line in
   // `tree`, where the network has fewer.
@@ -59,8 +67,12 @@ class ModelRun {
   // What is allowed and still makes no sense with data of so many tokens or labels.
   virtual void find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const = 0;
 
-  // What is trained; the network must be settled. `initial` is left to the caller.
+  // What is trained, of the model itself, and with its adapters alone where it has any; the network must be settled.
+  // `initial` is left to the caller; frozen weights are drawn, unless the caller says where they are.
   virtual TrainTask task() const = 0;
+  TrainTask adapted_task() const;
+  // Throws ConfigError, with the line in `tree`, where model.lora names no layer of the model. The network must be settled.
+  void check_adapters(const YamlNode& tree) const;
   // After open_data(). `source` is config.json of the directory that the model began with.
   virtual TrainData samples(const Json& source) const = 0;
 
@@ -71,8 +83,8 @@ class ModelRun {
   virtual std::vector<Overrides> smaller_samples() const;
 
  protected:
-  // The sections `model` and `data`.
-  virtual void declare_model(ConfigFields& fields) = 0;
+  // The keys of the section `model`, and the section `data`.
+  virtual void declare_model(ConfigFields& keys) = 0;
   virtual void declare_data(ConfigFields& fields) = 0;
   // What one key alone cannot tell.
   virtual void check(const YamlNode& tree) const = 0;
@@ -81,7 +93,7 @@ class ModelRun {
   std::string config_json(const Json& source) const;
 
  private:
-  ConfigFields fields();
+  ConfigFields sections();
 };
 
 using Holds = std::function<bool(const std::string& stored)>;

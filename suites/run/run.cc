@@ -7,6 +7,7 @@
 #include "core/train/checkpoint.h"
 #include "core/train/find_lr.h"
 #include "core/train/timing.h"
+#include "suites/run/adapter_files.h"
 #include "suites/run/fit.h"
 #include "suites/run/preflight.h"
 #include "suites/run/stored_model.h"
@@ -30,12 +31,27 @@ struct Opened {
   TrainData data;
 };
 
-// The weights of model.init.from are read when the run begins.
+// The weights of `from` are read when the run begins, or, those that stay as they are, whenever it goes on.
 TrainTask task_of(FileSystem& files, const ModelRun& run, const std::optional<std::string>& from) {
-  TrainTask task = run.task();
-  if (from) {
-    task.initial = [&files, path = *from, network = run.network(), seed = run.train.run.seed] {
-      return initial_params(files, open_model(files, path), *network, static_cast<uint64_t>(seed));
+  TrainTask task = run.adapted_task();
+  if (!from) {
+    return task;
+  }
+  const auto read = [&files, path = *from, network = run.adapted_network(),
+                     seed = static_cast<uint64_t>(run.train.run.seed)](
+                        const std::vector<ParamSpec>& specs, bool is_trained) {
+    const StoredModel stored = open_model(files, path);
+    if (is_trained && stored.base != nullptr) {
+      return load_adapter(files, stored);
+    }
+    const StoredModel& holder = stored.base != nullptr ? *stored.base : stored;
+    return initial_params(files, holder, *network, seed, specs);
+  };
+  task.initial = [read, specs = task.parameters] { return read(specs, /*is_trained=*/true); };
+  if (run.lora) {
+    task.frozen_weights = [read, network = AdaptedNetwork(run.network(), *run.lora),
+                           dtype = run.train.precision.param_dtype()] {
+      return kept_weights(network, read(frozen_specs(network, dtype), /*is_trained=*/false));
     };
   }
   return task;
@@ -66,18 +82,33 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   }
   run->open_data(request.files, tree, folder);
   run->settle(run->data_ids(), tree);
-  const std::optional<std::string> from = begins_with(tree);
+  std::optional<std::string> from = begins_with(tree);
   if (model != nullptr) {
-    run->take_network(*model->network);
+    run->take_adapted_network(*model->network);
+    from = model->folder;
   } else {
     Findings findings;
     find_oddities(run->train, tree, findings);
     run->find_oddities_of(run->data_ids(), tree, findings);
     warn_of(findings);
+    run->check_adapters(tree);
+    if (run->lora && !from && run->train.run.mode == RunMode::kTrain) {
+      config_fail(tree, "model.lora",
+                  "adapters need the weights that they adapt: give model.init.from");
+    }
   }
   TrainTask task = task_of(request.files, *run, from);
-  TrainData data =
-      run->samples(from ? open_model(request.files, *from).description : Json::object());
+  if (!from) {
+    TrainData data = run->samples(Json::object());
+    return {std::move(run), std::move(task), std::move(data)};
+  }
+  const StoredModel begun = open_model(request.files, *from);
+  TrainData data = run->samples(begun.description);
+  if (run->lora) {
+    data.checkpoint_files.emplace_back(
+        kAdapterConfigFile, adapter_config(AdaptedNetwork(run->network(), *run->lora),
+                                           (begun.base != nullptr ? *begun.base : begun).folder));
+  }
   return {std::move(run), std::move(task), std::move(data)};
 }
 
@@ -204,8 +235,10 @@ Outcome run(const RunRequest& given) {
 void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint) {
   const RunRequest request = resolved(given);
   const StoredModel stored = open_model(request.files, checkpoint);
-  const Params params = load_params(request.files, stored);
   const Opened opened = open(request, &stored);
+  const Params params = joined(stored.base != nullptr ? load_adapter(request.files, stored)
+                                                      : load_params(request.files, stored),
+                               frozen_weights(opened.task));
   const TrainConfig& config = opened.run->train;
   const Context context = make_context(config);
   const ContextScope scope(context);

@@ -1,6 +1,7 @@
 #include "suites/run/stored_model.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/json.h"
@@ -10,6 +11,7 @@
 #include "core/io/folder.h"
 #include "core/train/checkpoint.h"
 #include "core/train/sweep.h"
+#include "suites/run/adapter_files.h"
 
 namespace mstrain {
 namespace {
@@ -40,25 +42,39 @@ void compare(const YamlNode& tree, const Network& given, const Network& stored,
              const std::string& source) {
   const auto mine = given.identity();
   const auto theirs = stored.identity();
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const auto& [key, value] = mine[i];
-    if (value != theirs[i].second) {
+  for (const auto& [key, value] : mine) {
+    const auto other = std::find_if(theirs.begin(), theirs.end(),
+                                    [&](const auto& each) { return each.first == key; });
+    if (other != theirs.end() && value != other->second) {
       config_fail(tree, key,
                   fmt::format("{} differs from {} in {}; leave it out to take that", value,
-                              theirs[i].second, source));
+                              other->second, source));
     }
   }
 }
 
+std::set<std::string> names_of(std::span<const ParamSpec> specs) {
+  std::set<std::string> names;
+  for (const ParamSpec& spec : specs) {
+    names.insert(spec.name);
+  }
+  return names;
+}
+
 using LeavesOut = std::function<bool(const std::string& name)>;
 
-// Throws IoError where the files are not those of the manifest, or could not hold so many layers.
-void check_folder(FileSystem& files, const StoredModel& model, const SafetensorsFolder& weights) {
-  if (files.exists(join_path(model.folder, kManifestName))) {
-    if (const auto problems = verify_folder(files, model.folder); !problems.empty()) {
+// Throws IoError where the files are not those of the manifest.
+void check_manifest(FileSystem& files, const std::string& folder) {
+  if (files.exists(join_path(folder, kManifestName))) {
+    if (const auto problems = verify_folder(files, folder); !problems.empty()) {
       throw IoError(problems.front());
     }
   }
+}
+
+// Throws IoError where the files are not those of the manifest, or could not hold so many layers.
+void check_folder(FileSystem& files, const StoredModel& model, const SafetensorsFolder& weights) {
+  check_manifest(files, model.folder);
   // Each layer has tensors of its own: a number of layers that no file could hold is not tried.
   const int64_t layers = model.network->num_layers();
   if (layers > static_cast<int64_t>(weights.items().size())) {
@@ -89,10 +105,86 @@ auto with_all_weights(FileSystem& files, const StoredModel& model, const Use& us
                       [](const std::string&) { return false; });
 }
 
+// The same of what an adapter's folder holds.
+template <class Use>
+auto with_adapter(FileSystem& files, const StoredModel& model, const Use& use) {
+  check_manifest(files, model.folder);
+  const auto& network = dynamic_cast<const AdaptedNetwork&>(*model.network);
+  const std::vector<ParamSpec> specs = trained_specs(network);
+  return use(adapter_tensors(files, model.folder), model.folder, specs,
+             stored_shapes(network, specs),
+             [&](const std::string& stored) { return network.meaning(stored); });
+}
+
+// Of the model, or of the model that it adapts; empty where neither has one.
+std::string tokenizer_folder(FileSystem& files, const StoredModel& model) {
+  if (has_tokenizer(files, model.folder)) {
+    return model.folder;
+  }
+  return model.base != nullptr ? tokenizer_folder(files, *model.base) : "";
+}
+
+// Whether the weights in `folder` hold a tensor of a name.
+Holds holds_in(FileSystem& files, const std::string& folder) {
+  return [&files, folder](const std::string& stored) {
+    const SafetensorsFolder weights(files, folder);
+    return std::any_of(
+        weights.items().begin(), weights.items().end(),
+        [&](const SafetensorsFolder::Item& item) { return item.entry->name == stored; });
+  };
+}
+
+StoredModel open_plain(FileSystem& files, const std::string& folder) {
+  StoredModel out;
+  out.folder = folder;
+  const std::string config = join_path(out.folder, "config.json");
+  out.description = parse_json(files.read(config, 16 << 20), config);
+  const ModelEntry& entry = model_of(out.description, config);
+  out.type = entry.type;
+  out.network = entry.describe(out.description, config, holds_in(files, folder));
+  return out;
+}
+
+StoredModel open_adapter(FileSystem& files, const std::string& folder) {
+  const std::string path = join_path(folder, kAdapterConfigFile);
+  const Json config = parse_json(files.read(path, 1 << 20), path);
+  const std::string adapted = adapted_model(config, path);
+  if (!files.exists(adapted)) {
+    throw IoError(
+        fmt::format("{}: base_model_name_or_path is {}, which is no folder here; write there where "
+                    "the model that is adapted lies",
+                    path, adapted));
+  }
+  const std::string base = find_checkpoint(files, adapted);
+  if (!has_safetensors(files, base)) {
+    throw IoError(fmt::format("{}: base_model_name_or_path is {}, an adapter itself", path, base));
+  }
+  StoredModel out;
+  out.folder = folder;
+  out.base = std::make_shared<const StoredModel>(open_plain(files, base));
+  out.type = out.base->type;
+  // Its own config.json may tell of other labels.
+  const std::string own = join_path(folder, "config.json");
+  const bool has_own = files.exists(own);
+  out.description = has_own ? parse_json(files.read(own, 16 << 20), own) : out.base->description;
+  std::shared_ptr<const Network> network = out.base->network;
+  if (has_own) {
+    const ModelEntry& entry = model_of(out.description, own);
+    if (entry.type != out.type) {
+      throw IoError(
+          fmt::format("{}: a {} does not adapt the {} in {}", own, entry.type, out.type, base));
+    }
+    network = entry.describe(out.description, own, holds_in(files, base));
+  }
+  const LoraConfig lora = lora_of(config, path, network);
+  out.network = std::make_shared<AdaptedNetwork>(std::move(network), lora);
+  return out;
+}
+
 }  // namespace
 
 std::string find_checkpoint(FileSystem& files, const std::string& path) {
-  if (has_safetensors(files, path)) {
+  if (has_safetensors(files, path) || has_adapter(files, path)) {
     return path;
   }
   const std::string checkpoints = join_path(path, "checkpoints");
@@ -117,39 +209,46 @@ std::string find_checkpoint(FileSystem& files, const std::string& path) {
 }
 
 StoredModel open_model(FileSystem& files, const std::string& path) {
-  StoredModel out;
-  out.folder = find_checkpoint(files, path);
-  const std::string config = join_path(out.folder, "config.json");
-  out.description = parse_json(files.read(config, 16 << 20), config);
-  const ModelEntry& entry = model_of(out.description, config);
-  out.type = entry.type;
-  const auto holds = [&](const std::string& stored) {
-    const SafetensorsFolder weights(files, out.folder);
-    return std::any_of(
-        weights.items().begin(), weights.items().end(),
-        [&](const SafetensorsFolder::Item& item) { return item.entry->name == stored; });
-  };
-  out.network = entry.describe(out.description, config, holds);
-  return out;
+  const std::string folder = find_checkpoint(files, path);
+  return has_adapter(files, folder) ? open_adapter(files, folder) : open_plain(files, folder);
 }
 
 std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const StoredModel& model) {
-  return has_tokenizer(files, model.folder) ? load_tokenizer(files, model.folder) : nullptr;
+  const std::string folder = tokenizer_folder(files, model);
+  return folder.empty() ? nullptr : load_tokenizer(files, folder);
 }
 
 Params load_params(FileSystem& files, const StoredModel& model) {
-  return with_all_weights(files, model, load_pretrained);
+  if (model.base == nullptr) {
+    return with_all_weights(files, model, load_pretrained);
+  }
+  const auto& network = dynamic_cast<const AdaptedNetwork&>(*model.network);
+  const std::vector<ParamSpec> frozen = frozen_specs(network, Dtype::kF32);
+  return joined(initial_params(files, *model.base, network, 0, frozen), load_adapter(files, model));
 }
 
 void check_params(FileSystem& files, const StoredModel& model) {
-  with_all_weights(files, model, check_pretrained);
+  if (model.base == nullptr) {
+    with_all_weights(files, model, check_pretrained);
+    return;
+  }
+  check_initial_params(files, *model.base);
+  with_adapter(files, model, check_pretrained);
+}
+
+Params load_adapter(FileSystem& files, const StoredModel& adapter) {
+  return with_adapter(files, adapter, load_pretrained);
 }
 
 Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
                       uint64_t seed) {
+  return initial_params(files, model, network, seed, network.specs());
+}
+
+Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
+                      uint64_t seed, std::span<const ParamSpec> specs) {
   const SafetensorsFolder weights(files, model.folder);
   check_folder(files, model, weights);
-  const std::vector<ParamSpec> specs = network.specs();
   const Meaning meaning = meaning_in(weights, network);
   const auto is_there = [&](const ParamSpec& spec) {
     const Shape shape = network.stored_shape(spec.name, spec.type.shape);
@@ -160,25 +259,36 @@ Params initial_params(FileSystem& files, const StoredModel& model, const Network
                        });
   };
   std::vector<ParamSpec> anew;
+  std::set<std::string> read;
   for (const ParamSpec& spec : specs) {
-    if (network.redraws(spec.name) && !is_there(spec)) {
+    if (!network.redraws(spec.name) || is_there(spec)) {
+      read.insert(spec.name);
+      continue;
+    }
+    if (!is_lora(spec.name)) {
       log_info("{}: {} {} is not there; it is drawn anew", model.folder, spec.name,
                to_string(spec.type.shape));
-      anew.push_back(spec);
     }
+    anew.push_back(spec);
   }
   const Params drawn = init_params(anew, seed);
-  const auto is_drawn = [&](const std::string& name) { return drawn.find(name) != nullptr; };
   const Params stored =
-      with_weights(weights, model.folder, network, specs, load_pretrained, is_drawn);
+      with_weights(weights, model.folder, network, {specs.begin(), specs.end()}, load_pretrained,
+                   [&, known = names_of(network.specs())](const std::string& name) {
+                     return known.contains(name) && !read.contains(name);
+                   });
   Params out;
   for (const ParamSpec& spec : specs) {
-    out.set(spec.name, *(is_drawn(spec.name) ? drawn : stored).find(spec.name));
+    out.set(spec.name, *(read.contains(spec.name) ? stored : drawn).find(spec.name));
   }
   return out;
 }
 
 void check_initial_params(FileSystem& files, const StoredModel& model) {
+  if (model.base != nullptr) {
+    check_params(files, model);
+    return;
+  }
   const SafetensorsFolder weights(files, model.folder);
   check_folder(files, model, weights);
   const Network& network = *model.network;
@@ -211,7 +321,11 @@ Meaning meaning_in(const SafetensorsFolder& weights, const Network& network) {
 
 std::map<std::string, std::string> stored_names(FileSystem& files, const StoredModel& model) {
   std::map<std::string, std::string> names;
-  const SafetensorsFolder weights(files, model.folder);
+  if (model.base != nullptr) {
+    names = stored_names(files, *model.base);
+  }
+  const SafetensorsFolder weights = model.base != nullptr ? adapter_tensors(files, model.folder)
+                                                          : SafetensorsFolder(files, model.folder);
   const Meaning meaning = meaning_in(weights, *model.network);
   for (const SafetensorsFolder::Item& item : weights.items()) {
     const StoredMeaning is = meaning(item.entry->name);
@@ -259,13 +373,19 @@ YamlNode with_stored_model(FileSystem& files, YamlNode tree) {
   model = std::move(merged);
   const std::unique_ptr<ModelRun> both = model_of(tree).run();
   both->read_model(tree);
-  compare(tree, *both->network(), *stored.network, join_path(*path, "config.json"));
+  if (stored.base != nullptr && !both->lora) {
+    config_fail(tree, "model.init.from",
+                fmt::format("{} is an adapter; mstrain export --merge makes whole weights of it, "
+                            "which can be trained without model.lora",
+                            stored.folder));
+  }
+  compare(tree, *both->adapted_network(), *stored.network, join_path(*path, "config.json"));
   YamlNode* const data = tree.find("data");
   if (data != nullptr && data->is_map() && data->find("tokenizer") == nullptr &&
-      has_tokenizer(files, stored.folder)) {
+      !tokenizer_folder(files, stored).empty()) {
     YamlNode& tokenizer = data->add("tokenizer", YamlNode::map());
     tokenizer.add("type", YamlNode::string("hf"));
-    tokenizer.add("path", YamlNode::string(stored.folder));
+    tokenizer.add("path", YamlNode::string(tokenizer_folder(files, stored)));
     set_place(tokenizer, *find_config(tree, "model.init.from"));
   }
   return tree;

@@ -1,4 +1,4 @@
-// A model on disk: a checkpoint of ours, or a Hugging Face model directory.
+// A model on disk: a checkpoint of ours, a Hugging Face model directory, or an adapter with the model that it names.
 #pragma once
 
 #include <map>
@@ -13,30 +13,38 @@ namespace mstrain {
 
 struct StoredModel {
   std::string folder;
-  Json description;  // config.json as it stands
+  Json description;  // config.json as it stands; an adapter without one has that of its base
   std::string type;  // model.type
-  std::shared_ptr<const Network> network;
+  std::shared_ptr<const Network> network;  // of an adapter: AdaptedNetwork
+  std::shared_ptr<const StoredModel>
+      base;  // of an adapter: the model that it adapts; otherwise null
 };
 
-// The folder with weights that `path` means: itself, or the newest sound checkpoint of a run directory. Throws IoError.
+// The folder with weights or an adapter that `path` means: itself, or the newest sound checkpoint of a run directory. Throws
+// IoError.
 std::string find_checkpoint(FileSystem& files, const std::string& path);
 
-// Reads config.json of the folder that find_checkpoint gives. Throws IoError, or Error for a model that is not known.
+// Reads config.json of the folder that find_checkpoint gives, and adapter_config.json. Throws IoError, or Error for a model
+// that is not known.
 StoredModel open_model(FileSystem& files, const std::string& path);
 
 // Its tokenizer; null where the folder holds none that we know. Throws IoError.
 std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const StoredModel& model);
 
-// Its weights, in f32. Files that a manifest lists are compared with it first. Throws IoError naming parameters that are
-// missing, of another shape, or unknown.
+// Its weights, in f32; of an adapter those of its base as well. Files that a manifest lists are compared with it first. Throws
+// IoError naming parameters that are missing, of another shape, or unknown.
 Params load_params(FileSystem& files, const StoredModel& model);
 // Throws what load_params() would, and takes no memory for the weights.
 void check_params(FileSystem& files, const StoredModel& model);
+// Of an adapter what it holds itself.
+Params load_adapter(FileSystem& files, const StoredModel& adapter);
 
 // Its weights for a run of `network`, which begins with them: what the network redraws, and the folder does not hold in its
-// shape, is drawn as init_params() does, and said in a line of the log.
+// shape, is drawn as init_params() does, and said in a line of the log. `specs`: those that are read, in their types.
 Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
                       uint64_t seed);
+Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
+                      uint64_t seed, std::span<const ParamSpec> specs);
 // Throws what that would, whatever labels the network has.
 void check_initial_params(FileSystem& files, const StoredModel& model);
 
@@ -44,14 +52,14 @@ void check_initial_params(FileSystem& files, const StoredModel& model);
 // parameter itself.
 Meaning meaning_in(const SafetensorsFolder& weights, const Network& network);
 
-// The name that the weight file has for each parameter, by our name.
+// The name that the weight files have for each parameter, by our name.
 std::map<std::string, std::string> stored_names(FileSystem& files, const StoredModel& model);
 
 // model.init.from of a configuration.
 std::optional<std::string> begins_with(const YamlNode& tree);
 
-// Lays `model.*` of a configuration that names `model.init.from` over what that directory says. Throws ConfigError where
-// both name different networks; what is dropped out and how weights would be drawn may differ. Where the
+// Lays `model.*` of a configuration that names `model.init.from` over what that directory says; of an adapter, model.lora
+// too. Throws ConfigError where both name different networks; what is dropped out and how weights would be drawn may differ. Where the
 // configuration names no data.tokenizer, it is the directory's. Other configurations
 // come back as they are.
 YamlNode with_stored_model(FileSystem& files, YamlNode tree);

@@ -112,8 +112,16 @@ def main():
                 python.append(text)
         losses = [float(re.match(r"eval_loss (\S+)", out)[1]) for command, out in outputs.items()
                   if command.startswith("mstrain eval")]
-        assert len(losses) == 2 and losses[0] < losses[1] - 0.1, losses
+        of_tuned, of_base, of_adapted = losses
+        assert of_tuned < of_base - 0.1 and of_adapted < of_base - 0.02, losses
+        adapter = tensors(folder / "adapter/adapter_model.safetensors")
+        assert len(adapter) == 2 * 3 * LAYERS and all("lora_" in name for name in adapter), adapter.keys()
+        of_adapter, of_merged = (out for command, out in outputs.items()
+                                 if command.startswith(("mstrain generate --checkpoint out/adapted",
+                                                        "mstrain generate --checkpoint merged")))
+        assert of_adapter == of_merged, (of_adapter, of_merged)
         assert "fits" in outputs["mstrain --config tune.yaml --dry-run"]
+        assert "frozen" in outputs["mstrain --config adapt.yaml --dry-run"]
         assert "nanoGPT" in outputs["mstrain inspect text.bin"]
         checkpoint, = (folder / "out/tuned/checkpoints").glob("step-*200")
         tuned, before = tensors(folder / "tuned/model.safetensors"), tensors(folder / "gpt2/model.safetensors")
@@ -126,11 +134,12 @@ def main():
         if python_of_page is None:
             print("the Python packages `torch` and `transformers` are not installed: bytes alone were compared")
         else:
-            greedy, = (out for command, out in outputs.items() if command.endswith("--greedy"))
+            greedy, = (out for command, out in outputs.items() if command.endswith("--greedy") and "out/tuned" in command)
             opened = run([python_of_page, "-c", python[0]], folder, mstrain.parent)
             assert opened == greedy, (opened, greedy)
             print("transformers continues the text with the same tokens")
-    print(f"ran {len(outputs)} commands of {PAGE.name}: eval loss {losses[1]:.3f} before, {losses[0]:.3f} after")
+    print(f"ran {len(outputs)} commands of {PAGE.name}: eval loss {losses[1]:.3f} before, {losses[0]:.3f} after, "
+          f"{losses[2]:.3f} with an adapter")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class RunOf : public Base {
   }
 
  protected:
-  void declare_model(ConfigFields& fields) override { fields("model", model, "the network"); }
+  void declare_model(ConfigFields& keys) override { model.fields(keys); }
 };
 
 // `from_hf(config_json, source[, holds])` gives the Config of ModelEntry::describe.

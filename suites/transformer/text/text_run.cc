@@ -86,7 +86,7 @@ LeastSize TextRun::least_size_with(double parameters, int tensors) const {
 }
 
 TrainData TextRun::text_data(const Json& source) const {
-  const std::shared_ptr<const Network> network = this->network();
+  const std::shared_ptr<const Network> network = adapted_network();
   const std::shared_ptr<const Tokenizer> tokenizer = corpus().tokenizer;
   TrainData out;
   out.identity = to_string(corpus().identity);

@@ -1,0 +1,232 @@
+#include "suites/run/adapted_network.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/error.h"
+
+namespace mstrain {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+
+// What follows the name of the layer: "lora_A.weight".
+constexpr std::string_view kRole = "lora_?.weight";
+
+class AdaptedWriter final : public TextWriter {
+ public:
+  AdaptedWriter(std::unique_ptr<TextWriter> writer, const LoraConfig& lora)
+      : writer_(std::move(writer)), lora_(lora) {}
+
+  std::vector<std::string> generate(const Params& params, std::span<const std::string> prompts,
+                                    const WriteOptions& options, const OnText& on_text) override {
+    const LoraScope scope(&lora_);
+    return writer_->generate(params, prompts, options, on_text);
+  }
+  bool searches_beams() const override { return writer_->searches_beams(); }
+  std::string_view separator() const override { return writer_->separator(); }
+
+ private:
+  std::unique_ptr<TextWriter> writer_;
+  LoraConfig lora_;
+};
+
+std::string last_word(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+// Each of `given` must be the end of one of `paths`.
+void check_names(std::string_view what, const std::vector<std::string>& given,
+                 const std::vector<std::string>& paths) {
+  std::set<std::string> words;
+  for (const std::string& path : paths) {
+    words.insert(last_word(path));
+  }
+  const std::vector<std::string> known(words.begin(), words.end());
+  for (const std::string& name : given) {
+    const bool is_there = std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+      return ends_with_one_of(path, std::span(&name, 1));
+    });
+    mstrain::check(is_there, "no {} of the model is called {}{}; they are called {}", what, name,
+                   did_you_mean(name, known), fmt::join(known, ", "));
+  }
+}
+
+// The weights that training keeps in codes.
+std::set<std::string> coded_weights(const AdaptedNetwork& network) {
+  std::set<std::string> names;
+  if (!network.lora().base.is_word()) {
+    for (const LinearLayer& layer : linear_layers([&] { network.base().specs(); })) {
+      names.insert(layer.path + ".weight");
+    }
+    for (const ParamSpec& spec : trained_specs(network)) {
+      names.erase(spec.name);
+    }
+  }
+  return names;
+}
+
+ParamSpec coded_spec(ParamSpec spec, WeightCode code) {
+  const Weight weight{.values = {}, .shape = spec.type.shape, .form = *spec.matrix, .code = code};
+  spec.name = coded_name(spec.name, code);
+  spec.type = {Dtype::kU8, {weight.out().elements(), code_row_bytes(code, weight.in().elements())}};
+  return spec;
+}
+
+}  // namespace
+
+AdaptedNetwork::AdaptedNetwork(std::shared_ptr<const Network> base, const LoraConfig& lora)
+    : base_(std::move(base)), lora_(lora) {}
+
+std::vector<LinearLayer> AdaptedNetwork::layers() const {
+  std::vector<LinearLayer> layers = linear_layers([&] { base_->specs(); });
+  std::erase_if(layers, [&](const LinearLayer& layer) { return !lora_.adapts(layer.path); });
+  return layers;
+}
+
+void AdaptedNetwork::check_targets() const {
+  if (!lora_.targets.is_word()) {
+    std::vector<std::string> layers;
+    for (const LinearLayer& layer : linear_layers([&] { base_->specs(); })) {
+      layers.push_back(layer.path);
+    }
+    mstrain::check(!lora_.targets.value->empty(), "model.lora.targets names no layer");
+    check_names("linear layer", *lora_.targets.value, layers);
+  }
+  std::vector<std::string> modules;
+  for (const ParamSpec& spec : base_->specs()) {
+    modules.push_back(spec.name.substr(0, spec.name.rfind('.')));
+  }
+  check_names("module with weights", lora_.modules_to_save, modules);
+}
+
+std::vector<std::string> AdaptedNetwork::target_names() const {
+  std::set<std::string> names;
+  if (!lora_.targets.is_word()) {
+    names.insert(lora_.targets.value->begin(), lora_.targets.value->end());
+  } else {
+    for (const LinearLayer& layer : layers()) {
+      names.insert(last_word(layer.path));
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<ParamSpec> AdaptedNetwork::specs() const {
+  const LoraScope scope(&lora_);
+  return base_->specs();
+}
+
+Shape AdaptedNetwork::stored_shape(const std::string& name, const Shape& shape) const {
+  if (!is_lora(name)) {
+    return base_->stored_shape(name, shape);
+  }
+  const int64_t rank = lora_.rank;
+  const int64_t width = shape.elements() / rank;
+  return name.ends_with(lora_a_name("")) ? Shape{rank, width} : Shape{width, rank};
+}
+
+StoredMeaning AdaptedNetwork::meaning(const std::string& stored) const {
+  std::string_view name = stored;
+  if (!name.starts_with(kPrefix)) {
+    return base_->meaning(stored);
+  }
+  name.remove_prefix(kPrefix.size());
+  if (!is_lora(name)) {
+    return base_->meaning(std::string(name));
+  }
+  // A layer is called as its weight is.
+  constexpr std::string_view kWeight = "weight";
+  const std::string_view role = name.substr(name.size() - kRole.size());
+  const std::string_view layer = name.substr(0, name.size() - kRole.size());
+  StoredMeaning weight = base_->meaning(std::string(layer).append(kWeight));
+  if (weight.kind != StoredMeaning::Kind::kParameter || !weight.name.ends_with(kWeight)) {
+    return {};
+  }
+  weight.name.resize(weight.name.size() - kWeight.size());
+  weight.name.append(role);
+  return weight;
+}
+
+YamlNode AdaptedNetwork::section() const {
+  YamlNode section = base_->section();
+  section.add("lora", write_config(lora_));
+  return section;
+}
+
+std::vector<std::pair<std::string, std::string>> AdaptedNetwork::identity() const {
+  LoraConfig chosen = lora_;
+  chosen.targets = target_names();
+  YamlNode section = YamlNode::map();
+  section.add("lora", write_config(chosen));
+  auto keys = base_->identity();
+  const auto own = weight_keys(section, [](const std::string& key) {
+    return key == "model.lora.dropout" || key == "model.lora.base";
+  });
+  keys.insert(keys.end(), own.begin(), own.end());
+  return keys;
+}
+
+Computed AdaptedNetwork::compute(const Params& params, const NamedTensors& inputs) const {
+  const LoraScope scope(&lora_);
+  return base_->compute(params, inputs);
+}
+
+std::unique_ptr<TextWriter> AdaptedNetwork::writer(std::shared_ptr<const Tokenizer> tokenizer,
+                                                   Execution execution) const {
+  auto writer = base_->writer(std::move(tokenizer), execution);
+  return writer == nullptr ? nullptr : std::make_unique<AdaptedWriter>(std::move(writer), lora_);
+}
+
+std::string adapter_name(const std::string& parameter) { return std::string(kPrefix) + parameter; }
+
+std::vector<ParamSpec> trained_specs(const AdaptedNetwork& network) {
+  std::vector<ParamSpec> specs = network.specs();
+  std::erase_if(specs, [&](const ParamSpec& spec) { return !network.lora().trains(spec.name); });
+  return specs;
+}
+
+std::vector<ParamSpec> frozen_specs(const AdaptedNetwork& network, Dtype dtype) {
+  const std::set<std::string> coded = coded_weights(network);
+  std::vector<ParamSpec> specs = network.specs();
+  std::erase_if(specs, [&](const ParamSpec& spec) { return network.lora().trains(spec.name); });
+  for (ParamSpec& spec : specs) {
+    spec.type.dtype = coded.contains(spec.name) ? Dtype::kF32 : dtype;
+  }
+  return specs;
+}
+
+Params kept_weights(const AdaptedNetwork& network, const Params& frozen) {
+  const std::set<std::string> coded = coded_weights(network);
+  if (coded.empty()) {
+    return frozen;
+  }
+  std::vector<ParamSpec> specs = network.specs();
+  std::erase_if(specs, [&](const ParamSpec& spec) { return !coded.contains(spec.name); });
+  return in_code(*network.lora().base.value, frozen, specs);
+}
+
+TrainTask adapted(TrainTask task, const AdaptedNetwork& network, Dtype dtype, uint64_t seed) {
+  task.parameters = trained_specs(network);
+  task.stored_shapes = stored_shapes(network, task.parameters);
+  task.stored_file = kAdapterFile;
+  task.stored_name = adapter_name;
+  task.frozen.clear();
+  const std::set<std::string> coded = coded_weights(network);
+  const std::vector<ParamSpec> frozen = frozen_specs(network, dtype);
+  for (const ParamSpec& spec : frozen) {
+    task.frozen.push_back(coded.contains(spec.name) ? coded_spec(spec, *network.lora().base.value)
+                                                    : spec);
+  }
+  task.frozen_weights = [network, frozen, seed] {
+    return kept_weights(network, init_params(frozen, seed));
+  };
+  task.sums = [sums = std::move(task.sums), lora = network.lora()](const Params& params,
+                                                                   std::span<const Tensor> batch) {
+    const LoraScope scope(&lora);
+    return sums(params, batch);
+  };
+  return task;
+}
+
+}  // namespace mstrain

@@ -1,0 +1,64 @@
+// A network whose linear layers have low-rank adapters (core/nn/lora.h), as the house sees it: its parameters are those of
+// the network itself and the adapters'. For training the former are frozen.
+#pragma once
+
+#include "core/nn/lora.h"
+#include "core/train/task.h"
+#include "suites/run/network.h"
+
+namespace mstrain {
+
+class AdaptedNetwork final : public Network {
+ public:
+  AdaptedNetwork(std::shared_ptr<const Network> base, const LoraConfig& lora);
+
+  const Network& base() const { return *base_; }
+  const LoraConfig& lora() const { return lora_; }
+
+  // The linear layers that have adapters, in the order of the model. Throws where the base's specs() does.
+  std::vector<LinearLayer> layers() const;
+  // Throws Error, naming the nearest, where a target is the end of no linear layer's name, or one of modules_to_save that of
+  // no module with weights.
+  void check_targets() const;
+  // The targets as the ends of names that mean these layers, sorted.
+  std::vector<std::string> target_names() const;
+
+  std::vector<ParamSpec> specs() const override;
+  int64_t num_layers() const override { return base_->num_layers(); }
+  std::optional<int64_t> ids() const override { return base_->ids(); }
+  Shape stored_shape(const std::string& name, const Shape& shape) const override;
+  // In the file of an adapter names begin with base_model.model.
+  StoredMeaning meaning(const std::string& stored) const override;
+  // A model's own files hold no adapters. What is frozen is not drawn.
+  bool redraws(const std::string& name) const override {
+    return is_lora(name) || (lora_.trains(name) && base_->redraws(name));
+  }
+  OrderedJson description(const Json& source) const override { return base_->description(source); }
+  YamlNode section() const override;
+  std::vector<std::pair<std::string, std::string>> identity() const override;
+  std::vector<InputSpec> inputs() const override { return base_->inputs(); }
+  Computed compute(const Params& params, const NamedTensors& inputs) const override;
+  std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,
+                                     Execution execution) const override;
+
+ private:
+  std::shared_ptr<const Network> base_;
+  LoraConfig lora_;
+};
+
+// The file of an adapter's weights, and the name that a parameter has there.
+inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+std::string adapter_name(const std::string& parameter);
+
+// The parameters that are trained; and those that are not, as files have them: those that training keeps in codes of fewer
+// bits in f32, the others in `dtype`.
+std::vector<ParamSpec> trained_specs(const AdaptedNetwork& network);
+std::vector<ParamSpec> frozen_specs(const AdaptedNetwork& network, Dtype dtype);
+// The latter as training keeps them: weights of linear layers in the codes of model.lora.base.
+Params kept_weights(const AdaptedNetwork& network, const Params& frozen);
+
+// `task`, of network.base(), as training of the adapters: what they leave is frozen, and drawn with `seed` unless the caller
+// says where it is. What is frozen and not in codes is kept in `dtype`.
+TrainTask adapted(TrainTask task, const AdaptedNetwork& network, Dtype dtype, uint64_t seed);
+
+}  // namespace mstrain
