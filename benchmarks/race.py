@@ -67,13 +67,17 @@ def torch_kinds(options):
     return ["eager"] if options.no_compile else ["eager", "compiled"]
 
 
-def add_options(parser, program):
-    parser.add_argument("--step", default=f"build/benchmarks/{program}", help=f"the {program} program")
-    parser.add_argument("--rounds", type=int, default=7)
+def add_race_options(parser, rounds=7):
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--isa", choices=LIMITS, help="limit all contenders to these instructions (default: the machine's best)")
     parser.add_argument("--no-compile", action="store_true", help="race eager PyTorch only")
-    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("--contender", choices=("eager", "compiled"), help=argparse.SUPPRESS)  # PyTorch's process
+
+
+def add_step_options(parser, program):
+    parser.add_argument("--step", default=f"build/benchmarks/{program}", help=f"the {program} program")
+    add_race_options(parser)
 
 
 def median_ratio(theirs, ours):
