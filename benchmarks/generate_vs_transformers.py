@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Races mstrain's generation against Hugging Face's transformers: greedy, both with a cache of keys and values, GPT-2
-shapes with random weights in f32, the same number of threads. Rounds take turns; a round times the tokens after the first
-one. The limit is the reading of the weights, which each token needs once.
+"""Races mstrain's generation against Hugging Face's transformers: greedy, both with a cache of keys and values, shapes of
+GPT-2 or Llama with random weights in f32, the same number of threads. Beside it races mstrain with its weights in bf16, int8
+and nf4 against itself in f32. Rounds take turns; a round times the tokens after the first one. The limit is the reading of
+the weights, which each token needs once.
 
-    python benchmarks/generate_vs_transformers.py --program build/benchmarks/gpt_generate
+    python benchmarks/generate_vs_transformers.py --program build/benchmarks/bench_generate
 
 Needs torch and transformers from PyPI in the interpreter that runs it."""
 import argparse
@@ -14,23 +15,33 @@ import subprocess
 import sys
 import time
 
-SIZES = {  # layers, heads, width
-    "124m": (12, 12, 768),
-    "355m": (24, 16, 1024),
-    "tiny": (4, 4, 128),
+SIZES = {  # model, layers, heads, key heads, width, FFN, positions, vocabulary
+    "124m": ("gpt", 12, 12, 12, 768, 3072, 1024, 50257),
+    "355m": ("gpt", 24, 16, 16, 1024, 4096, 1024, 50257),
+    "tiny": ("gpt", 4, 4, 4, 128, 512, 1024, 50257),
+    "llama_160m": ("llama", 12, 12, 4, 768, 3072, 2048, 32000),  # configs/llama_160m.yaml
 }
-POSITIONS, VOCAB = 1024, 50257
+KINDS = ("f32", "bf16", "int8", "nf4")
 
 
-def transformers_contender(layers, heads, width, prompt, rows, threads):
+def transformers_model(kind, layers, heads, key_heads, width, ffn, positions, vocab):
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+    if kind == "gpt":
+        return GPT2LMHeadModel(GPT2Config(n_layer=layers, n_head=heads, n_embd=width, n_inner=ffn, n_positions=positions,
+                                          vocab_size=vocab))
+    return LlamaForCausalLM(LlamaConfig(num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=key_heads,
+                                        hidden_size=width, intermediate_size=ffn, max_position_embeddings=positions,
+                                        vocab_size=vocab))
+
+
+def transformers_contender(sizes, prompt, rows, threads):
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    config = GPT2Config(n_layer=layers, n_head=heads, n_embd=width, n_positions=POSITIONS, vocab_size=VOCAB)
-    model = GPT2LMHeadModel(config).eval()
-    ids = torch.randint(0, VOCAB, (rows, prompt))
+    model = transformers_model(*sizes).eval()
+    ids = torch.randint(0, sizes[-1], (rows, prompt))
 
     def seconds(count):
         start = time.perf_counter()
@@ -54,7 +65,7 @@ class Contender:
             env.setdefault("GOMP_SPINCOUNT", "1000")  # as the mstrain command sets it for itself
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, env=env)
-        self.first, self.seconds = self.read(), []
+        self.read()
 
     def read(self):
         line = self.process.stdout.readline()
@@ -72,10 +83,16 @@ class Contender:
         self.process.wait()
 
 
+def ratio_text(slow, fast):
+    ratios = [a / b for a, b in zip(slow, fast)]
+    return f"{statistics.median(ratios):.2f}x (rounds: {min(ratios):.2f} to {max(ratios):.2f})"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default="build/benchmarks/gpt_generate")
+    parser.add_argument("--program", default="build/benchmarks/bench_generate")
     parser.add_argument("--size", default="124m", choices=SIZES)
+    parser.add_argument("--weights", default=",".join(KINDS), help="of mstrain, with commas; f32 is the one that races")
     parser.add_argument("--prompt", type=int, default=16, help="tokens of each prompt")
     parser.add_argument("--rows", type=int, default=1, help="prompts at once")
     parser.add_argument("--tokens", type=int, default=64, help="timed in a round")
@@ -85,32 +102,45 @@ def main():
     options = parser.parse_args()
     sizes = SIZES[options.size]
     if options.contender:
-        return transformers_contender(*sizes, options.prompt, options.rows, options.threads)
+        return transformers_contender(sizes, options.prompt, options.rows, options.threads)
     import torch
     import transformers
 
-    words = [str(x) for x in (*sizes, POSITIONS, VOCAB, options.prompt, options.rows, options.threads)]
+    kinds = options.weights.split(",")
+    words = [str(x) for x in (*sizes, options.prompt, options.rows, options.threads)]
     ours = Contender([options.program, *words], options.threads)
     theirs = Contender([sys.executable, __file__, "--contender", "--size", options.size, "--prompt", str(options.prompt),
                         "--rows", str(options.rows), "--threads", str(options.threads)], options.threads)
-    ours.ask(options.tokens), theirs.ask(options.tokens)
-    reading = []
+    racers = {kind: lambda kind=kind: ours.ask(f"{kind} {options.tokens}") for kind in kinds}
+    racers["transformers"] = lambda: theirs.ask(options.tokens)
+    seconds = {name: [] for name in racers}
+    reading = {kind: [] for kind in kinds}
+    weight_bytes = {}
+    for ask in racers.values():
+        ask()
     for _ in range(options.rounds):
-        for racer in (ours, theirs):
-            racer.seconds.append(racer.ask(options.tokens)["token_seconds"])
-        reading.append(ours.ask("memory")["read_seconds"])
-    mine, other, read = (statistics.median(x) for x in (ours.seconds, theirs.seconds, reading))
-    ratio = statistics.median(b / a for a, b in zip(ours.seconds, theirs.seconds))
-    print(f"GPT-2 {options.size}, {options.rows} prompt(s) of {options.prompt} tokens, {options.tokens} tokens each, "
-          f"{options.threads} threads, f32, median of {options.rounds} rounds; transformers {transformers.__version__}, "
-          f"PyTorch {torch.__version__}")
-    print(f"mstrain       {options.rows / mine:7.1f} tokens/s  {1e3 * mine:7.2f} ms a step")
-    print(f"transformers  {options.rows / other:7.1f} tokens/s  {1e3 * other:7.2f} ms a step")
-    print(f"ratio {ratio:.2f}x (of rounds: {min(b / a for a, b in zip(ours.seconds, theirs.seconds)):.2f} to "
-          f"{max(b / a for a, b in zip(ours.seconds, theirs.seconds)):.2f})")
-    weights = ours.first["weight_bytes"]
-    print(f"weights {weights / 1e6:.0f} MB: read alone in {1e3 * read:.2f} ms ({weights / read / 1e9:.1f} GB/s); "
-          f"a step reads them at {weights / mine / 1e9:.1f} GB/s, {100 * read / mine:.0f} % of that")
+        for name, ask in racers.items():
+            seconds[name].append(ask()["token_seconds"])
+        for kind in kinds:
+            answer = ours.ask(f"memory {kind}")
+            reading[kind].append(answer["read_seconds"])
+            weight_bytes[kind] = answer["bytes"]
+    print(f"{options.size}, {options.rows} prompt(s) of {options.prompt} tokens, {options.tokens} tokens each, "
+          f"{options.threads} threads, MSTRAIN_ISA={os.environ.get('MSTRAIN_ISA', 'best')}, median of {options.rounds} rounds; "
+          f"transformers {transformers.__version__}, PyTorch {torch.__version__}")
+    for name in ("transformers", *kinds):
+        mine = statistics.median(seconds[name])
+        text = f"{name:12}  {options.rows / mine:7.1f} tokens/s  {1e3 * mine:7.2f} ms a step"
+        if name in kinds:
+            read = statistics.median(reading[name])
+            size = weight_bytes[name]
+            text += (f"; {size / 1e6:.0f} MB of weights at {size / mine / 1e9:.1f} GB/s, {100 * read / mine:.0f} % of the "
+                     f"{size / read / 1e9:.1f} GB/s of reading alone")
+        print(text)
+    for name in kinds:
+        other = "transformers" if name == "f32" else "f32"
+        if other in seconds:
+            print(f"{name} is {ratio_text(seconds[other], seconds[name])} as fast as {other}")
     ours.close(), theirs.close()
 
 

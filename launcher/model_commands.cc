@@ -1,5 +1,5 @@
 // The commands that use a stored model.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "core/base/error.h"
 #include "core/base/files.h"
@@ -17,6 +17,20 @@ namespace {
 
 constexpr const char* kModelHelp =
     "a checkpoint, a run (its newest checkpoint) or a model directory";
+
+// None: f32.
+std::optional<WeightCode> weight_code(const std::string& text) {
+  const auto code = parse_weight_code(text);
+  if (!code && text != "f32") {
+    std::vector<std::string> known{"f32"};
+    for (const WeightCode each : kAllWeightCodes) {
+      known.emplace_back(name_of(each));
+    }
+    throw ConfigError(fmt::format("--weights: expected {}, found {}{}", fmt::join(known, ", "),
+                                  text, did_you_mean(text, known)));
+  }
+  return code;
+}
 
 }  // namespace
 
@@ -58,7 +72,9 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
        [&](const std::string& text) {
          sampling.seed = static_cast<uint64_t>(integer_value("--seed", text));
        },
-       "of the draws (default 0)"}};
+       "of the draws (default 0)"},
+      {"--weights", "KIND", [&](const std::string& text) { request.weights = weight_code(text); },
+       "how weights are kept: f32 (default), bf16, int8 or nf4 (blocks of 8 or 4 bits)"}};
   if (!parse_options(usage, arguments, options)) {
     return kDone;
   }

@@ -45,10 +45,14 @@ void convert_to(Dtype from, std::span<const std::byte> bytes, void* to) {
   }
 }
 
+void copy_bytes(std::span<const std::byte> bytes, void* to) {
+  std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(to));
+}
+
 void copy_elements(const TensorEntry& entry, std::span<const std::byte> bytes, const Tensor& to) {
   void* const data = to.data();
   if (*entry.dtype == to.dtype()) {
-    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(data));
+    copy_bytes(bytes, data);
   } else if (to.dtype() == Dtype::kF32) {
     convert_to<float>(*entry.dtype, bytes, data);
   } else if (to.dtype() == Dtype::kF64) {
@@ -132,10 +136,14 @@ class Loader {
     }
   }
 
-  Params read() const {
+  Params read(const std::string& folder, std::optional<WeightCode> code) const {
     Params params;
     for (const ParamSpec& spec : specs_) {
       const SafetensorsFolder::Item& item = *by_name_.at(spec.name).item;
+      if (code && spec.matrix) {
+        params.set(coded_name(spec.name, *code), encoded(spec, item, folder, *code));
+        continue;
+      }
       const Tensor value = uninitialised(spec.type);
       copy_elements(*item.entry, weights_.data(item), value);
       params.set(spec.name, value);
@@ -158,6 +166,20 @@ class Loader {
     const Shape* shape = nullptr;
     const SafetensorsFolder::Item* item = nullptr;
   };
+
+  Tensor encoded(const ParamSpec& spec, const SafetensorsFolder::Item& item,
+                 const std::string& folder, WeightCode code) const {
+    const Dtype dtype = *item.entry->dtype;
+    const auto size = static_cast<size_t>(size_of(dtype));
+    const std::span<const std::byte> bytes = weights_.data(item);
+    return encode_weight(
+        code, fmt::format("{}: {}", folder, item.entry->name), spec.type.shape, *spec.matrix,
+        [&](int64_t first, int64_t count, float* to) {
+          const auto numbers =
+              bytes.subspan(static_cast<size_t>(first) * size, static_cast<size_t>(count) * size);
+          dtype == Dtype::kF32 ? copy_bytes(numbers, to) : convert_to<float>(dtype, numbers, to);
+        });
+  }
 
   void compare_type(const TensorEntry& entry, const Shape& shape) {
     const bool is_number = entry.dtype && is_floating(*entry.dtype);
@@ -199,8 +221,8 @@ Loader checked(const SafetensorsFolder& weights, const std::string& folder,
 
 Params load_pretrained(const SafetensorsFolder& weights, const std::string& folder,
                        std::span<const ParamSpec> specs, std::span<const Shape> stored_shapes,
-                       const Meaning& meaning) {
-  return checked(weights, folder, specs, stored_shapes, meaning).read();
+                       const Meaning& meaning, std::optional<WeightCode> code) {
+  return checked(weights, folder, specs, stored_shapes, meaning).read(folder, code);
 }
 
 void check_pretrained(const SafetensorsFolder& weights, const std::string& folder,

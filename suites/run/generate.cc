@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "suites/run/run.h"
 #include "suites/run/stored_model.h"
 
@@ -24,6 +25,22 @@ std::vector<int32_t> stop_ids(const StoredModel& stored, const std::vector<int64
   return out;
 }
 
+double megabytes(const Params& params) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < params.size(); ++i) {
+    bytes += params.tensor(i).type().bytes();
+  }
+  return static_cast<double>(bytes) / 1e6;
+}
+
+double megabytes_as_f32(const Network& network) {
+  int64_t bytes = 0;
+  for (const ParamSpec& spec : network.specs()) {
+    bytes += spec.type.bytes();
+  }
+  return static_cast<double>(bytes) / 1e6;
+}
+
 }  // namespace
 
 void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out) {
@@ -41,7 +58,11 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
   }
   const WriteOptions options{request.tokens, request.sampling, stop_ids(stored, request.stop),
                              request.beams};
-  const Params params = load_params(files, stored);
+  const Params params = load_params(files, stored, request.weights);
+  if (request.weights) {
+    log_info("weights in {}: {:.1f} MB, {:.1f} MB as f32", name_of(*request.weights),
+             megabytes(params), megabytes_as_f32(*stored.network));
+  }
   const std::vector<std::string>& prompts = request.prompts;
   if (prompts.size() == 1) {
     fmt::print(out, "{}{}", prompts[0], writer->separator());

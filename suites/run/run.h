@@ -10,6 +10,7 @@
 
 #include "core/base/files.h"
 #include "core/base/yaml.h"
+#include "core/ops/weight_code.h"
 #include "core/train/session.h"
 #include "suites/run/beam_search.h"
 #include "suites/run/sampling.h"
@@ -49,6 +50,7 @@ struct GenerateRequest {
   SamplingOptions sampling;
   BeamOptions beams;          // more than one: instead of sampling
   std::vector<int64_t> stop;  // ids that end a text, besides eos_token_id of config.json
+  std::optional<WeightCode> weights = {};  // what they are kept in; none: f32
 };
 // Prints a single prompt and what follows as it comes; of several, each with what follows when all are done.
 void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out);

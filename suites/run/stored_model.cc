@@ -83,6 +83,8 @@ void check_folder(FileSystem& files, const StoredModel& model, const Safetensors
   }
 }
 
+constexpr auto kAsNumbers = [](const auto&... given) { return load_pretrained(given...); };
+
 // What `use`, which is load_pretrained or check_pretrained, gives for the parameters `specs` of a network, but for those
 // that are left out.
 template <class Use>
@@ -218,13 +220,20 @@ std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const Store
   return folder.empty() ? nullptr : load_tokenizer(files, folder);
 }
 
-Params load_params(FileSystem& files, const StoredModel& model) {
+Params load_params(FileSystem& files, const StoredModel& model, std::optional<WeightCode> code) {
+  const std::vector<ParamSpec> specs = model.network->specs();
+  check(!code || std::any_of(specs.begin(), specs.end(),
+                             [](const ParamSpec& spec) { return spec.matrix.has_value(); }),
+        "{}: a {} has no weights that are kept in {}", model.folder, model.type,
+        code ? name_of(*code) : "f32");
   if (model.base == nullptr) {
-    return with_all_weights(files, model, load_pretrained);
+    return with_all_weights(files, model,
+                            [&](const auto&... given) { return load_pretrained(given..., code); });
   }
   const auto& network = dynamic_cast<const AdaptedNetwork&>(*model.network);
   const std::vector<ParamSpec> frozen = frozen_specs(network, Dtype::kF32);
-  return joined(initial_params(files, *model.base, network, 0, frozen), load_adapter(files, model));
+  const Params base = initial_params(files, *model.base, network, 0, frozen);
+  return joined(code ? in_code(*code, base, frozen) : base, load_adapter(files, model));
 }
 
 void check_params(FileSystem& files, const StoredModel& model) {
@@ -237,7 +246,7 @@ void check_params(FileSystem& files, const StoredModel& model) {
 }
 
 Params load_adapter(FileSystem& files, const StoredModel& adapter) {
-  return with_adapter(files, adapter, load_pretrained);
+  return with_adapter(files, adapter, kAsNumbers);
 }
 
 Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
@@ -273,7 +282,7 @@ Params initial_params(FileSystem& files, const StoredModel& model, const Network
   }
   const Params drawn = init_params(anew, seed);
   const Params stored =
-      with_weights(weights, model.folder, network, {specs.begin(), specs.end()}, load_pretrained,
+      with_weights(weights, model.folder, network, {specs.begin(), specs.end()}, kAsNumbers,
                    [&, known = names_of(network.specs())](const std::string& name) {
                      return known.contains(name) && !read.contains(name);
                    });

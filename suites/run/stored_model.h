@@ -31,9 +31,12 @@ StoredModel open_model(FileSystem& files, const std::string& path);
 // Its tokenizer; null where the folder holds none that we know. Throws IoError.
 std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const StoredModel& model);
 
-// Its weights, in f32; of an adapter those of its base as well. Files that a manifest lists are compared with it first. Throws
-// IoError naming parameters that are missing, of another shape, or unknown.
-Params load_params(FileSystem& files, const StoredModel& model);
+// Its weights, in f32; of an adapter those of its base as well. With a `code`, those that products alone read are in codes of
+// fewer bits; of a model that is no adapter they go there tensor by tensor, and never lie in memory as f32. Files that a
+// manifest lists are compared with it first. Throws IoError naming parameters that are missing, of another shape, or unknown,
+// and Error for a model, or a number, that the code has no place for.
+Params load_params(FileSystem& files, const StoredModel& model,
+                   std::optional<WeightCode> code = {});
 // Throws what load_params() would, and takes no memory for the weights.
 void check_params(FileSystem& files, const StoredModel& model);
 // Of an adapter what it holds itself.

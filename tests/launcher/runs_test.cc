@@ -77,6 +77,16 @@ TEST(Command, TrainsEvaluatesGeneratesInspectsAndReports) {
   EXPECT_EQ(greedy.size(), 8 + 30 + 1U);  // prompt, tokens, line end
   EXPECT_EQ(generate({"--greedy", "--tokens", "30"}), greedy);
   EXPECT_EQ(generate({"--top-k", "1", "--tokens", "30"}), greedy);
+  for (const char* weights : {"f32", "bf16", "int8", "nf4"}) {
+    const std::string text = generate({"--greedy", "--tokens", "30", "--weights", weights});
+    EXPECT_EQ(text.size(), greedy.size());
+    EXPECT_EQ(generate({"--greedy", "--tokens", "30", "--weights", weights}), text);
+  }
+  EXPECT_EQ(generate({"--greedy", "--tokens", "30", "--weights", "f32"}), greedy);
+  EXPECT_THAT(run_command({"generate", "--checkpoint", checkpoint, "--prompt", "the", "--weights",
+                           "int8", "--tokens", "1"})
+                  .err,
+              HasSubstr("weights in int8: "));
   const std::string drawn = generate({"--seed", "3", "--tokens", "60", "--top-p", "0.95"});
   EXPECT_EQ(generate({"--seed", "3", "--tokens", "60", "--top-p", "0.95"}), drawn);
   EXPECT_NE(generate({"--seed", "4", "--tokens", "60", "--top-p", "0.95"}), drawn);

@@ -54,26 +54,23 @@ const uint8_t* rows_of(const KernelMemory& memory, size_t input) {
 
 Kernel few_rows(const Weight& w, int64_t m, int available) {
   const int threads = useful_threads(available, w.n, m * w.n * w.width);
-  const int64_t padded = up_to(w.width, code_block(w.code));
-  const bool pads = padded != w.width;
+  const int64_t row = ready_bytes(w.code, w.width);
   return {[=](const KernelMemory& memory) {
-            const auto product = loops().coded->product[static_cast<int>(w.code)];
-            const auto* x = static_cast<const float*>(memory.inputs[0]);
-            if (pads) {
-              auto* const copy = static_cast<float*>(memory.workspace);
-              for (int64_t i = 0; i < m; ++i) {
-                std::fill(std::copy_n(x + i * w.width, w.width, copy + i * padded),
-                          copy + (i + 1) * padded, 0.0F);
-              }
-              x = copy;
+            const CodedLoops& loop = *loops().coded;
+            const auto code = static_cast<size_t>(w.code);
+            const auto* const x = static_cast<const float*>(memory.inputs[0]);
+            auto* const ready = static_cast<std::byte*>(memory.workspace);
+            for (int64_t i = 0; i < m; ++i) {
+              loop.ready[code](w.width, x + i * w.width, ready + i * row);
             }
             auto* const y = static_cast<float*>(memory.outputs[0]);
             parallel_chunks(threads, w.n, 1, [&](int64_t begin, int64_t end, int) {
-              product(m, {rows_of(memory, 1) + begin * w.bytes, end - begin, w.bytes, w.width}, x,
-                      padded, y + begin, w.n);
+              loop.product[code](
+                  m, {rows_of(memory, 1) + begin * w.bytes, end - begin, w.bytes, w.width}, ready,
+                  row, y + begin, w.n);
             });
           },
-          pads ? m * padded * static_cast<int64_t>(sizeof(float)) : 0};
+          m * row};
 }
 
 // c[m, columns] (+)= a[m, depth] b, where b is a tile of decoded numbers, [depth, columns] or its transpose.

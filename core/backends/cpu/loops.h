@@ -155,18 +155,33 @@ struct StorageLoops {
   void (*decode[2])(int64_t n, const uint8_t* codes, float scale, float* x);
 };
 
-// `count` rows of codes of `width` numbers each (core/ops/weight_code.h), `bytes` from one to the next.
+// `count` rows of `width` numbers each, in codes (core/ops/weight_code.h) or as floats, `bytes` from one to the next.
 struct CodedRows {
   const uint8_t* rows;
   int64_t count, bytes, width;
 };
 
+// Bytes of a row of x as products with codes read it.
+constexpr int64_t ready_bytes(WeightCode code, int64_t width) {
+  const int64_t blocks = code_blocks_of(code, width);
+  const int64_t of_block = code == WeightCode::kInt8
+                               ? code_block(code) * 2 + 4
+                               : code_block(code) * static_cast<int64_t>(sizeof(float));
+  return (blocks * of_block + 63) / 64 * 64;
+}
+
 // Weights in fewer bits, by WeightCode.
 struct CodedLoops {
-  // y[i * ldy + j] = x[i * ldx ...] · row j, for i < m and all rows. x goes on with zeros up to a whole block. The same sums
-  // in the same order whatever m and the number of rows are. m > 0.
-  void (*product[kNumWeightCodes])(int64_t m, const CodedRows& w, const float* x, int64_t ldx,
+  // x[width] as product() reads it. For int8 in blocks of 32, as integers of 16 bits in units of 1 / 32767 of the largest
+  // magnitude; NaN and infinities make all sums of their row NaN.
+  void (*ready[kNumWeightCodes])(int64_t width, const float* x, void* to);
+  // y[i * ldy + j] = x[i] · row j, for i < m and all rows; ldx in bytes. The same sums in the same order whatever m and the
+  // number of rows are. m > 0.
+  void (*product[kNumWeightCodes])(int64_t m, const CodedRows& w, const void* x, int64_t ldx,
                                    float* y, int64_t ldy);
+  // The same with rows of floats, and x as it is.
+  void (*product_of_floats)(int64_t m, const CodedRows& w, const void* x, int64_t ldx, float* y,
+                            int64_t ldy);
   // Numbers [begin, end) of a row; `begin` is that of a block.
   void (*decode[kNumWeightCodes])(const uint8_t* row, int64_t width, int64_t begin, int64_t end,
                                   float* to);

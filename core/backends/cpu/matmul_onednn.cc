@@ -310,6 +310,9 @@ Kernel in_parts(const Product& p, int threads, const Parts& parts) {
 Kernel onednn_product(const Product& p, int threads, bool b_is_kept) {
   const bool one = p.batches() == 1;
   const bool floats = p.dtype == Dtype::kF32;
+  if (is_few_rows(p)) {
+    return few_rows_product(p, threads);
+  }
   // Without AVX-512 the library has only its gemm driver, which allocates and packs b anew each time.
   const bool without_path = isa() < Isa::kAvx512 && p.m >= kLeastOfOwn && p.n >= kLeastOfOwn;
   if (without_path || (one && p.m * std::max(p.n, kOwnColumns) * p.k <= kSmallProduct)) {

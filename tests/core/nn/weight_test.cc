@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <limits>
+
 #include "core/nn/layers.h"
 #include "core/ops/coded_weight.h"
 #include "core/ops/elementwise.h"
@@ -65,14 +68,17 @@ TEST_P(CodedWeights, StandInTheirPlaceUnderANameOfTheirOwn) {
 }
 
 // The product sums up what the numbers of the codes would: to rounding, in eager mode and compiled, for few rows and many.
+// With int8 few rows are read in 16 bits: off by 2^-16 of the largest of 32, of which each of three products makes √40 times
+// as much; the results have the size of 10.
 TEST_P(CodedWeights, GiveWhatTheirNumbersGive) {
   const Params plain = with_numbers(params_, coded_, GetParam());
   const auto f = jit([](const Params& p, const Tensor& ids) { return model(p, ids); });
   for (const int64_t rows : {1, 36}) {
     const Tensor ids = slice(reshape(ids_, {36}), 0, 0, rows);
     const Tensor expected = model(plain, ids);
-    expect_near(model(coded_, ids), expected, 1e-5);
-    expect_near(f(coded_, ids), expected, 1e-5);
+    const double tolerance = GetParam() == WeightCode::kInt8 && rows == 1 ? 1e-3 : 1e-5;
+    expect_near(model(coded_, ids), expected, tolerance);
+    expect_near(f(coded_, ids), expected, tolerance);
   }
 }
 
@@ -109,6 +115,26 @@ TEST_P(CodedWeights, GiveTheSameBitsForAnyNumberOfThreads) {
       expect_equal(on(2), one);
       expect_equal(on(3), one);
     }
+  }
+}
+
+TEST_P(CodedWeights, PassOnWhatIsNoNumber) {
+  Params p;
+  p.set("weight", random_f32({70, 64}, 1, 0.05));
+  const std::vector<ParamSpec> spec{{"weight", {Dtype::kF32, {70, 64}}, {}, true, MatrixForm{}}};
+  const Tensor rows = *in_code(GetParam(), p, spec).find(coded_name("weight", GetParam()));
+  for (const double wrong :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    const Tensor x = concat(std::vector<Tensor>{random_f32({2, 63}, 2), full({2, 1}, wrong)}, 1);
+    for (const double y : to_doubles(coded_product(x, rows, GetParam(), 64))) {
+      EXPECT_FALSE(std::isfinite(y));
+    }
+  }
+  // Very small and very large numbers are numbers like others.
+  for (const double scale : {1e-20, 1e20}) {
+    const Tensor x = random_f32({1, 64}, 3);
+    expect_near(coded_product(x * scale, rows, GetParam(), 64) / scale,
+                coded_product(x, rows, GetParam(), 64), 1e-4);
   }
 }
 
