@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/data/corpus_sources.h"
 #include "core/data/shuffle.h"
 #include "core/train/numbers.h"
 #include "core/train/session.h"
@@ -96,10 +97,13 @@ void VitRun::fail_unsettled(const YamlNode& tree) const {
 
 std::optional<int64_t> VitRun::known_ids(FileSystem&, const YamlNode&) const { return {}; }
 
-void VitRun::open_data(FileSystem& files, const YamlNode&, const std::optional<std::string>&) {
-  images_ = open_images(files, data.train, model.num_channels);
+void VitRun::open_data(FileSystem& files, const YamlNode& tree, const std::optional<std::string>&) {
+  images_ = for_key(tree, "data.train",
+                    [&] { return open_images(files, data.train, model.num_channels); });
   if (data.valid) {
-    images_.held_out = open_held_out_images(files, *data.valid, *images_.train);
+    images_.held_out = for_key(tree, "data.valid", [&] {
+      return open_held_out_images(files, *data.valid, *images_.train);
+    });
   } else if (images_.held_out == nullptr) {
     images_ = split_by_chance(images_.train, data.split);
   }

@@ -168,6 +168,13 @@ TEST_F(VitRunTest, MistakesAreToldWithTheirLine) {
   EXPECT_THAT(error(tiny_, "{scale: [0.5, 0.1]}"),
               HasSubstr("run.yaml:3: data.augment.scale: 0.5 is more than 0.1"));
   EXPECT_THAT(error(tiny_, "{mixup_alpha: 1}"), HasSubstr("here that is data.augment.mixup"));
+  real_files().create_directories(folder_ / "pictures/yellow");
+  EXPECT_THAT(error(tiny_), HasSubstr("run.yaml:3: data.train: " + folder_.path() +
+                                      "/pictures/yellow: the folder holds no file"));
+  YamlNode config = tree("out", tiny_, "{}", 1);
+  const std::string nowhere[] = {"data.train=" + (folder_ / "none")};
+  apply_overrides(config, nowhere);
+  EXPECT_THAT(message_of<Error>([&] { run(config); }), HasSubstr("data.train: "));
 }
 
 }  // namespace
