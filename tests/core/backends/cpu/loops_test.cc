@@ -11,6 +11,7 @@
 #include "core/base/rng.h"
 #include "core/ops/block_code.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/weight_code.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -270,6 +271,62 @@ TEST(Loops, NumbersInFewerBitsAreThoseOfTheDefinition) {
     x[100] = std::numeric_limits<float>::quiet_NaN();
     EXPECT_TRUE(std::isnan(loops->storage->scale(kCount, x.data())));
     x[100] = 1;
+  }
+}
+
+// Codes of random numbers, and x in rows, of which one has blocks to spare and a shorter last one.
+TEST(Loops, ProductsWithCodesAreThoseOfTheirNumbersInEverySet) {
+  constexpr int64_t kWidth = 300, kColumns = 11, kMostRows = 9;
+  const std::vector<float> weight = random_floats(kColumns * kWidth, 21, -0.1, 0.1);
+  const std::vector<float> x = random_floats(kMostRows * kWidth, 22);
+  for (const WeightCode code : kAllWeightCodes) {
+    const int64_t bytes = code_row_bytes(code, kWidth);
+    const int64_t row = ready_bytes(code, kWidth);
+    std::vector<uint8_t> codes(static_cast<size_t>(kColumns * bytes));
+    for (int64_t j = 0; j < kColumns; ++j) {
+      ASSERT_TRUE(encode_row(code, weight.data() + j * kWidth, kWidth, codes.data() + j * bytes));
+    }
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (loops_for(isa) == nullptr) {
+        continue;
+      }
+      SCOPED_TRACE(fmt::format("{} {}", name_of(code), to_string(isa)));
+      const CodedLoops& loop = *loops_for(isa)->coded;
+      const auto at = static_cast<size_t>(code);
+      std::vector<float> numbers(kColumns * kWidth);
+      for (int64_t j = 0; j < kColumns; ++j) {
+        const uint8_t* const of_row = codes.data() + j * bytes;
+        float* const to = numbers.data() + j * kWidth;
+        loop.decode[at](of_row, kWidth, 0, 128, to);
+        loop.decode[at](of_row, kWidth, 128, kWidth, to + 128);
+        for (int64_t i = 0; i < kWidth; ++i) {
+          ASSERT_EQ(to[i], decoded_number(code, of_row, kWidth, i)) << i;
+        }
+      }
+      std::vector<float> ready(static_cast<size_t>(kMostRows * row / 4));
+      for (int64_t i = 0; i < kMostRows; ++i) {
+        loop.ready[at](kWidth, x.data() + i * kWidth, ready.data() + i * row / 4);
+      }
+      for (const int64_t m : {int64_t{1}, int64_t{2}, int64_t{5}, kMostRows}) {
+        std::vector<float> y(static_cast<size_t>(m * kColumns));
+        std::vector<float> of_floats(y.size());
+        loop.product[at](m, {codes.data(), kColumns, bytes, kWidth}, ready.data(), row, y.data(),
+                         kColumns);
+        loop.product_of_floats(
+            m, {reinterpret_cast<const uint8_t*>(numbers.data()), kColumns, 4 * kWidth, kWidth},
+            x.data(), 4 * kWidth, of_floats.data(), kColumns);
+        for (int64_t i = 0; i < m * kColumns; ++i) {
+          double sum = 0;
+          for (int64_t k = 0; k < kWidth; ++k) {
+            sum += static_cast<double>(x[static_cast<size_t>(i / kColumns * kWidth + k)]) *
+                   static_cast<double>(numbers[static_cast<size_t>(i % kColumns * kWidth + k)]);
+          }
+          // Each of 300 terms of at most 0.3 is off by 2^-16 of that with integers of 16 bits, half of it that way.
+          EXPECT_NEAR(y[static_cast<size_t>(i)], sum, code == WeightCode::kInt8 ? 3e-4 : 1e-5);
+          EXPECT_NEAR(of_floats[static_cast<size_t>(i)], sum, 1e-5);
+        }
+      }
+    }
   }
 }
 
