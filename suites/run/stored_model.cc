@@ -221,17 +221,23 @@ std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const Store
 }
 
 Params load_params(FileSystem& files, const StoredModel& model, std::optional<WeightCode> code) {
-  const std::vector<ParamSpec> specs = model.network->specs();
-  check(!code || std::any_of(specs.begin(), specs.end(),
-                             [](const ParamSpec& spec) { return spec.matrix.has_value(); }),
-        "{}: a {} has no weights that are kept in {}", model.folder, model.type,
-        code ? name_of(*code) : "f32");
+  const auto check_code = [&](std::span<const ParamSpec> specs) {
+    check(!code || std::any_of(specs.begin(), specs.end(),
+                               [](const ParamSpec& spec) { return spec.matrix.has_value(); }),
+          "{}: a {} has no weights that are kept in {}", model.folder, model.type,
+          code ? name_of(*code) : "f32");
+  };
   if (model.base == nullptr) {
     return with_all_weights(files, model,
-                            [&](const auto&... given) { return load_pretrained(given..., code); });
+                            [&](const SafetensorsFolder& weights, const std::string& folder,
+                                std::span<const ParamSpec> specs, const auto&... more) {
+                              check_code(specs);
+                              return load_pretrained(weights, folder, specs, more..., code);
+                            });
   }
   const auto& network = dynamic_cast<const AdaptedNetwork&>(*model.network);
   const std::vector<ParamSpec> frozen = frozen_specs(network, Dtype::kF32);
+  check_code(frozen);
   const Params base = initial_params(files, *model.base, network, 0, frozen);
   return joined(code ? in_code(*code, base, frozen) : base, load_adapter(files, model));
 }
