@@ -157,7 +157,7 @@ TEST(Planner, SumsOfATiedMatrixTakeOnePlace) {
 TEST(Planner, MicroBatchesSharePackedWeights) {
   constexpr int64_t kWidth = 128;
   const TensorType matrix{Dtype::kF32, {kWidth, kWidth}};
-  const TensorType rows{Dtype::kF32, {24, kWidth}};
+  const TensorType rows{Dtype::kF32, {256, kWidth}};
   const auto f = [](const Tensor& w1, const Tensor& w2, const Tensor& x) {
     const auto one = [&](const Tensor& micro) {
       return grad([&](const std::vector<Tensor>& w) {
