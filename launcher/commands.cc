@@ -23,10 +23,10 @@ struct Command {
 
 const Command kCommands[] = {
     {{"generate",
-      "--checkpoint DIR --prompt TEXT... [--tokens N] [--stop ID...]\n"
+      "--checkpoint DIR --prompt TEXT... [--chat [--system TEXT]] [--tokens N] [--stop ID...]\n"
       "    [--greedy | --temperature T --top-k K --top-p P] [--seed S]\n"
       "    [--weights f32|bf16|int8|nf4]",
-      "continue texts, up to an ID or the end that the model knows"},
+      "continue texts, or answer in a chat, up to an ID or the end that the model knows"},
      generate},
     {{"eval", "--checkpoint DIR [--config FILE] [key.path=value ...]",
       "loss, perplexity, bits per byte and accuracy on held-out data; without FILE, on that of the "

@@ -44,6 +44,10 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
       text_option("--model", "DIR", checkpoint, "the same"),
       {"--prompt", "TEXT", [&](const std::string& text) { request.prompts.push_back(text); },
        "a text to continue; once for each"},
+      flag("--chat", request.chat,
+           "answer as the model's chat template says: each --prompt, or else each line of standard "
+           "input, is what a user says next"),
+      text_option("--system", "TEXT", request.system, "what stands before a chat"),
       {"--stop", "ID",
        [&](const std::string& text) { request.stop.push_back(integer_value("--stop", text)); },
        "a token that ends a text, besides the model's own; once for each"},
@@ -79,8 +83,14 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
     return kDone;
   }
   request.checkpoint = required(checkpoint, "--checkpoint DIR");
-  if (request.prompts.empty()) {
+  if (request.prompts.empty() && !request.chat) {
     throw ConfigError("--prompt TEXT is missing");
+  }
+  if (request.system && !request.chat) {
+    throw ConfigError("--system: belongs to --chat");
+  }
+  if (request.chat && request.beams.beams > 1) {
+    throw ConfigError("--chat: takes no --beams");
   }
   if (sampling.greedy && (temperature || sampling.top_k || sampling.top_p)) {
     throw ConfigError("--greedy: takes no --temperature, --top-k or --top-p");
@@ -103,7 +113,11 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
   } catch (const Error& error) {
     throw ConfigError(fmt::format("--{}", error.what()));
   }
-  mstrain::generate(real_files(), request, stdout);
+  if (request.chat) {
+    chat(real_files(), request, stdin, stdout);
+  } else {
+    mstrain::generate(real_files(), request, stdout);
+  }
   return kDone;
 }
 

@@ -65,14 +65,20 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   }
 }
 
-const AddedToken* AddedTokens::match_at(std::string_view text, size_t at) const {
+const AddedToken* AddedTokens::match_at(std::string_view text, size_t at,
+                                        std::string_view plain) const {
+  const auto may_be = [&](const AddedToken& token) {
+    return plain.empty() || !token.special ||
+           plain.substr(at, token.content.size()).find_first_not_of('\0') == std::string_view::npos;
+  };
   const auto byte = static_cast<unsigned char>(text[at]);
   auto low = tokens_.begin() + first_[byte];
   auto high = tokens_.begin() + first_[byte + 1];
   const AddedToken* best = nullptr;
   for (size_t depth = 1; low != high; ++depth) {
     if (low->content.size() == depth) {
-      best = &*low++;
+      best = may_be(*low) ? &*low : best;
+      ++low;
     }
     if (at + depth >= text.size()) {
       break;
@@ -95,7 +101,8 @@ std::optional<AddedTokens::Match> AddedTokens::at(std::string_view text, size_t 
                           : std::optional(Match{at, at + token->content.size(), at, token->id});
 }
 
-std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, size_t from) const {
+std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, size_t from,
+                                                    std::string_view plain) const {
   if (tokens_.empty()) {
     return std::nullopt;
   }
@@ -110,7 +117,7 @@ std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, size_
     if (at == text.size()) {
       return std::nullopt;
     }
-    if (const AddedToken* token = match_at(text, at); token != nullptr) {
+    if (const AddedToken* token = match_at(text, at, plain); token != nullptr) {
       Match match{at, at + token->content.size(), at, token->id};
       if (token->lstrip) {
         match.begin = skip_spaces_back(text, from, at);
@@ -134,6 +141,7 @@ AddedTokenLevels::AddedTokenLevels(const std::vector<AddedToken>& tokens) {
 }
 
 struct AddedTokenLevels::Call {
+  const char* begin;  // of the text, which stands at state.offset
   EncodeState& state;
   std::vector<int32_t>& ids;
   const EncodeSegment& encode_segment;
@@ -142,10 +150,16 @@ struct AddedTokenLevels::Call {
 size_t AddedTokenLevels::encode_some(std::string_view text, bool last, EncodeState& state,
                                      std::vector<int32_t>& ids,
                                      const EncodeSegment& encode_segment) const {
-  Call call{state, ids, encode_segment};
+  Call call{text.data(), state, ids, encode_segment};
   const size_t taken = encode_level(call, 0, text, last);
   state.offset += static_cast<int64_t>(taken);
   return taken;
+}
+
+// The marks of `text`, a part of what the call encodes.
+std::string_view AddedTokenLevels::plain_of(const Call& call, std::string_view text) {
+  const auto offset = static_cast<size_t>(call.state.offset + (text.data() - call.begin));
+  return call.state.plain.empty() ? "" : call.state.plain.substr(offset, text.size());
 }
 
 // Cuts the text at the tokens of `level`; what lies between goes to the next level.
@@ -155,9 +169,10 @@ size_t AddedTokenLevels::encode_level(Call& call, size_t level, std::string_view
     return call.encode_segment(text, last);
   }
   const AddedTokens& tokens = levels_[level];
+  const std::string_view plain = plain_of(call, text);
   size_t at = 0;
   while (at < text.size()) {
-    const auto match = tokens.find(text, at);
+    const auto match = tokens.find(text, at, plain);
     if (!match) {
       return at + encode_level(call, level + 1, text.substr(at), last);
     }

@@ -37,8 +37,9 @@ class AddedTokens {
   };
   // The first match at or after `from`; of those that begin at one place, the longest. White space
   // before `from` is not taken. Time is proportional to the text passed over times the length of
-  // the tokens that begin like it.
-  std::optional<Match> find(std::string_view text, size_t from) const;
+  // the tokens that begin like it. `plain`, empty or as long as `text`: special tokens are not
+  // found over bytes that it marks.
+  std::optional<Match> find(std::string_view text, size_t from, std::string_view plain = {}) const;
 
   // The longest token that begins at text[at], white space not considered.
   std::optional<Match> at(std::string_view text, size_t at) const;
@@ -47,7 +48,7 @@ class AddedTokens {
   size_t longest() const { return longest_; }  // in bytes, white space not counted
 
  private:
-  const AddedToken* match_at(std::string_view text, size_t at) const;
+  const AddedToken* match_at(std::string_view text, size_t at, std::string_view plain = {}) const;
 
   std::vector<AddedToken> tokens_;  // sorted by content
   std::vector<uint32_t> first_;     // by first byte: where its tokens begin; 257 entries
@@ -75,6 +76,7 @@ class AddedTokenLevels {
  private:
   struct Call;
   size_t encode_level(Call& call, size_t level, std::string_view text, bool last) const;
+  static std::string_view plain_of(const Call& call, std::string_view text);
 
   std::array<AddedTokens, 2> levels_;
 };

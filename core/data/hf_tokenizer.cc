@@ -120,7 +120,8 @@ std::shared_ptr<const Tokenizer> read_bpe(JsonFields& top, JsonFields& model, Bp
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file) {
+std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file,
+                                                   std::vector<TokenizerFile> beside) {
   const Json json = parse_json(file.text, file.path);
   JsonFields top(json, file.path);
   if (const std::string version = top.text("version", "1.0"); version != "1.0") {
@@ -139,10 +140,9 @@ std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& file) {
            : vocab != nullptr && vocab->is_array() ? "Unigram"
                                                    : "";
   }
-  hf::HfCommon common{file.path,
-                      hf::read_added_tokens(top),
-                      hf::read_post_processor(top),
-                      {{"tokenizer.json", std::string(file.text)}}};
+  hf::HfCommon common{file.path, hf::read_added_tokens(top), hf::read_post_processor(top),
+                      std::move(beside)};
+  common.files.insert(common.files.begin(), {"tokenizer.json", std::string(file.text)});
   for (const char* key : {"normalizer", "pre_tokenizer", "decoder"}) {
     top.find(key);  // read below
   }

@@ -36,6 +36,18 @@ struct Companion {
   std::string text;
 };
 
+// What lies beside a tokenizer.json and changes no ids, but says how conversations are written: it goes where the tokenizer goes.
+std::vector<TokenizerFile> carried_beside(FileSystem& files, const std::string& path) {
+  std::vector<TokenizerFile> out;
+  for (const char* name : {kConfigFile, "special_tokens_map.json", "chat_template.jinja"}) {
+    Companion found(files, path, name);
+    if (!found.path.empty()) {
+      out.push_back({name, std::move(found.text)});
+    }
+  }
+  return out;
+}
+
 std::shared_ptr<const Tokenizer> load_pair(FileSystem& files, const std::string& vocab,
                                            const std::string& merges) {
   const std::string vocab_text = files.read(vocab, kLargest);
@@ -108,7 +120,7 @@ std::shared_ptr<const Tokenizer> load_json(FileSystem& files, const std::string&
                                            const std::string& text) {
   const std::string name = file_name(path);
   if (name == kHfFile) {
-    return tokenizer_from_hf({path, text});
+    return tokenizer_from_hf({path, text}, carried_beside(files, path));
   }
   const Json json = parse_json(text, path);
   // A vocabulary may have tokens "format" and "model"; their values are ids.
@@ -116,7 +128,7 @@ std::shared_ptr<const Tokenizer> load_json(FileSystem& files, const std::string&
     return tokenizer_from_json(text, path);
   }
   if (json.is_object() && json.contains("model") && json["model"].is_object()) {
-    return tokenizer_from_hf({path, text});
+    return tokenizer_from_hf({path, text}, carried_beside(files, path));
   }
   return load_pair(files, path, partner(files, path, /*is_vocab=*/true));
 }
@@ -153,9 +165,9 @@ std::shared_ptr<const Tokenizer> load_file(FileSystem& files, const std::string&
 
 }  // namespace
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, std::string_view plain) const {
   std::vector<int32_t> ids;
-  EncodeState state;
+  EncodeState state{.plain = plain};
   encode_some(text, /*last=*/true, state, ids);
   return ids;
 }

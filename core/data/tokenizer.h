@@ -32,6 +32,9 @@ struct SpecialIds {
 struct EncodeState {
   int64_t offset = 0;       // bytes taken so far: errors name offsets in the whole text
   bool in_segment = false;  // for the tokenizer's own use
+  // Empty, or a mark for each byte of the whole text: where it is not 0 no special token is found, such as in what a user
+  // wrote into a conversation.
+  std::string_view plain = {};
 };
 
 class Tokenizer {
@@ -49,7 +52,8 @@ class Tokenizer {
   virtual size_t encode_some(std::string_view text, bool last, EncodeState& state,
                              std::vector<int32_t>& ids) const = 0;
 
-  std::vector<int32_t> encode(std::string_view text) const;
+  // `plain`: see EncodeState.
+  std::vector<int32_t> encode(std::string_view text, std::string_view plain = {}) const;
 
   // The bytes that `ids` stand for: the text, where they came from encode() and nothing was
   // normalised. Any ids may follow each other, so the bytes need not be valid UTF-8; see

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/data/tokenizer.h"
 
@@ -29,8 +30,9 @@ std::shared_ptr<const Tokenizer> tokenizer_from_pair(const NamedText& vocab,
                                                      const NamedText& config = {});
 
 // Hugging Face's tokenizer.json, version 1.0: byte-level BPE and Unigram. Fields that are not
-// implemented are refused by name.
-std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& json);
+// implemented are refused by name. `beside`: files that belong to it, passed on by files().
+std::shared_ptr<const Tokenizer> tokenizer_from_hf(const NamedText& json,
+                                                   std::vector<TokenizerFile> beside = {});
 
 // SentencePiece's .model with a unigram model. `config` is a tokenizer_config.json that lies beside
 // it, empty where there is none: of it `extra_ids` counts, T5's sentinels <extra_id_0>,

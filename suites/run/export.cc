@@ -20,8 +20,8 @@ namespace {
 
 // What else Hugging Face keeps beside weights; none of it changes them.
 constexpr const char* kCompanions[] = {"generation_config.json", "preprocessor_config.json",
-                                       "tokenizer_config.json", "special_tokens_map.json",
-                                       "added_tokens.json"};
+                                       "tokenizer_config.json",  "special_tokens_map.json",
+                                       "added_tokens.json",      "chat_template.jinja"};
 constexpr uint64_t kMaxCompanionBytes = 16 << 20;
 
 void check_output(FileSystem& files, const std::string& output) {

@@ -49,11 +49,17 @@ struct GenerateRequest {
   int64_t tokens = 256;  // at most
   SamplingOptions sampling;
   BeamOptions beams;          // more than one: instead of sampling
-  std::vector<int64_t> stop;  // ids that end a text, besides eos_token_id of config.json
+  std::vector<int64_t> stop;  // ids that end a text, besides eos_token_id of the model's files
   std::optional<WeightCode> weights = {};  // what they are kept in; none: f32
+  bool chat = false;                       // prompts are what a user says, one after the other
+  std::optional<std::string> system;       // what stands before a chat
 };
 // Prints a single prompt and what follows as it comes; of several, each with what follows when all are done.
 void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out);
+
+// Answers the prompts in turn, or, where there are none, the lines of `in`, each to its end as it comes; remembers what was
+// said, as far as the model's positions allow. Where `in` is a terminal it asks for lines, and knows /reset and /system.
+void chat(FileSystem& files, const GenerateRequest& request, std::FILE* in, std::FILE* out);
 
 // Evaluates a checkpoint on the held-out data that `tree` names.
 void evaluate_checkpoint(const RunRequest& request, const std::string& checkpoint);

@@ -14,6 +14,14 @@
 #include "suites/run/adapter_files.h"
 
 namespace mstrain {
+
+std::string tokenizer_folder(FileSystem& files, const StoredModel& model) {
+  if (has_tokenizer(files, model.folder)) {
+    return model.folder;
+  }
+  return model.base != nullptr ? tokenizer_folder(files, *model.base) : "";
+}
+
 namespace {
 
 // `over` replaces what it names in `under`.
@@ -116,14 +124,6 @@ auto with_adapter(FileSystem& files, const StoredModel& model, const Use& use) {
   return use(adapter_tensors(files, model.folder), model.folder, specs,
              stored_shapes(network, specs),
              [&](const std::string& stored) { return network.meaning(stored); });
-}
-
-// Of the model, or of the model that it adapts; empty where neither has one.
-std::string tokenizer_folder(FileSystem& files, const StoredModel& model) {
-  if (has_tokenizer(files, model.folder)) {
-    return model.folder;
-  }
-  return model.base != nullptr ? tokenizer_folder(files, *model.base) : "";
 }
 
 // Whether the weights in `folder` hold a tensor of a name.

@@ -28,6 +28,9 @@ std::string find_checkpoint(FileSystem& files, const std::string& path);
 // that is not known.
 StoredModel open_model(FileSystem& files, const std::string& path);
 
+// The folder with its tokenizer: its own, or that of the model that it adapts; empty where neither has one.
+std::string tokenizer_folder(FileSystem& files, const StoredModel& model);
+
 // Its tokenizer; null where the folder holds none that we know. Throws IoError.
 std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const StoredModel& model);
 

@@ -2,9 +2,15 @@
 
 #include <fmt/core.h>
 
+#include "core/base/error.h"
 #include "core/base/json.h"
 
 namespace mstrain {
+
+std::string TextWriter::reply(const Params&, std::span<const int32_t>, const WriteOptions&,
+                              const OnText&) {
+  fail("this model answers no conversations");
+}
 
 void print_sample(std::FILE* out, const std::string& prompt, const std::string& text) {
   fmt::print(out, "---- generated after {} ----\n{}{}\n----\n",

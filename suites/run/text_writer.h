@@ -36,6 +36,14 @@ class TextWriter {
                                             const WriteOptions& options,
                                             const OnText& on_text = nullptr) = 0;
 
+  // The longest conversation that reply() takes, in tokens; 0: it answers none.
+  virtual int64_t conversation_tokens() const { return 0; }
+  // What follows the tokens of a conversation, of which there is at least one, as the bytes of a text of its own. What
+  // a conversation has in common with the last one and its reply is not computed again. It ends before
+  // conversation_tokens() are exceeded.
+  virtual std::string reply(const Params& params, std::span<const int32_t> conversation,
+                            const WriteOptions& options, const OnText& on_text);
+
   // Whether it takes more than one beam.
   virtual bool searches_beams() const { return false; }
   // What stands between a prompt and its text, for people.

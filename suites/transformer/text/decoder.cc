@@ -20,7 +20,11 @@ Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
             {.name = "read"}),
       write_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
                     const Tensor& positions) { return write(p, cache, tokens, positions); },
-             {.donate = {1}, .name = "write"}) {}
+             {.donate = {1}, .name = "write"}),
+      append_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
+                     const Tensor& starts,
+                     const Tensor& counts) { return append(p, cache, tokens, starts, counts); },
+              {.donate = {1}, .name = "append"}) {}
 
 int64_t Decoder::bucket(int64_t length) const {
   return std::min(length_bucket(length), model_->max_positions());
@@ -65,35 +69,82 @@ DecoderStep Decoder::write(const Params& p, const KeyValueCache& cache, const Te
   return out;
 }
 
+DecoderStep Decoder::append(const Params& p, const KeyValueCache& cache, const Tensor& tokens_bt,
+                            const Tensor& starts_b, const Tensor& counts_b) const {
+  const int64_t b = tokens_bt.dim(0);
+  const int64_t t = tokens_bt.dim(1);
+  const Tensor is_token_bt = less(iota({b, t}, 1), reshape(counts_b, {b, 1}));
+  // Padding adds zeros to the first slot.
+  const Tensor positions_bt = where(is_token_bt, reshape(starts_b, {b, 1}) + iota({b, t}, 1), 0);
+  const auto kept = [&](const Tensor& x_bthd) {
+    return where(reshape(is_token_bt, {b, t, 1, 1}), x_bthd, 0);
+  };
+  DecoderStep out;
+  TokenView view{.positions_bt = positions_bt, .lengths_b = starts_b + counts_b};
+  view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
+    const auto i = static_cast<size_t>(layer);
+    cache.extend(i, kept(k), kept(v), positions_bt, out.cache);
+    AttentionOptions options = model_->attention_options(layer);
+    options.start = starts_b;
+    return attention(q, out.cache.keys[i], out.cache.values[i], options);
+  };
+  const Tensor x_btc = model_->features(p, tokens_bt, view);
+  const Tensor last_b = row_offsets(b, t) + counts_b - 1;
+  out.logits = model_->logits(p, gather(flatten(x_btc, 0, 1), last_b, 0));
+  return out;
+}
+
+Decoder::Padded Decoder::padded(std::span<const std::span<const int32_t>> tokens) const {
+  check(!tokens.empty(), "there is no prompt");
+  size_t longest = 0;
+  std::vector<int32_t> counts;
+  for (const auto& row : tokens) {
+    check(!row.empty(), "a prompt has no token");
+    longest = std::max(longest, row.size());
+    counts.push_back(static_cast<int32_t>(row.size()));
+  }
+  check(static_cast<int64_t>(longest) <= model_->max_positions(),
+        "a prompt of {} tokens is longer than the model's {}", longest, model_->max_positions());
+  const int64_t t = bucket(static_cast<int64_t>(longest));
+  std::vector<int32_t> all;
+  for (const auto& row : tokens) {
+    all.insert(all.end(), row.begin(), row.end());
+    all.resize(all.size() + static_cast<size_t>(t) - row.size(), 0);
+  }
+  const auto rows = static_cast<int64_t>(tokens.size());
+  return {tensor<int32_t>(all, {rows, t}), tensor<int32_t>(counts, {rows})};
+}
+
 std::vector<float> Decoder::start(const Params& params,
                                   std::span<const std::span<const int32_t>> prompts,
                                   int64_t capacity) {
   const Context context = for_inference();
   const ContextScope scope(context);
-  check(!prompts.empty(), "there is no prompt");
-  int64_t longest = 0;
-  for (const auto& prompt : prompts) {
-    check(!prompt.empty(), "a prompt has no token");
-    longest = std::max(longest, static_cast<int64_t>(prompt.size()));
-  }
-  capacity_ = bucket(std::max(longest, capacity));
-  check(longest <= capacity_, "a prompt of {} tokens is longer than the model's {}", longest,
-        model_->max_positions());
-  const auto t = static_cast<size_t>(bucket(longest));
-  std::vector<int32_t> tokens;
-  lengths_.clear();
-  for (const auto& prompt : prompts) {
-    tokens.insert(tokens.end(), prompt.begin(), prompt.end());
-    tokens.resize(tokens.size() + t - prompt.size(), 0);
-    lengths_.push_back(static_cast<int32_t>(prompt.size()));
-  }
-  const auto rows = static_cast<int64_t>(prompts.size());
-  const Tensor tokens_bt = tensor<int32_t>(tokens, {rows, static_cast<int64_t>(t)});
-  const Tensor lengths_b = tensor<int32_t>(lengths_, {rows});
+  const Padded given = padded(prompts);
+  lengths_ = to_vector<int32_t>(given.counts_b);
+  capacity_ =
+      bucket(std::max<int64_t>(*std::max_element(lengths_.begin(), lengths_.end()), capacity));
   cache_ = {};
   return take(execution_ == Execution::kEager
-                  ? read(params, tokens_bt, lengths_b, capacity_)
-                  : read_(params, tokens_bt, lengths_b, full({capacity_, 0}, 0)));
+                  ? read(params, given.tokens_bt, given.counts_b, capacity_)
+                  : read_(params, given.tokens_bt, given.counts_b, full({capacity_, 0}, 0)));
+}
+
+std::vector<float> Decoder::next(const Params& params,
+                                 std::span<const std::span<const int32_t>> tokens) {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  check(tokens.size() == lengths_.size(), "tokens for {} sequences instead of {}", tokens.size(),
+        lengths_.size());
+  const Padded given = padded(tokens);
+  const Tensor starts_b = tensor<int32_t>(lengths_, {static_cast<int64_t>(lengths_.size())});
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    lengths_[i] += static_cast<int32_t>(tokens[i].size());
+    check(lengths_[i] <= capacity_, "a sequence has no room for more than {} tokens", capacity_);
+  }
+  return take(execution_ == Execution::kEager
+                  ? append(params, cache_, given.tokens_bt, starts_b, given.counts_b)
+                  : append_(params, std::move(cache_), given.tokens_bt, starts_b, given.counts_b));
 }
 
 std::vector<float> Decoder::next(const Params& params, std::span<const int32_t> tokens) {

@@ -33,14 +33,31 @@ class Decoder {
   // Appends one token to each sequence; likewise. Throws Error where a sequence has no room left.
   std::vector<float> next(const Params& params, std::span<const int32_t> tokens);
 
+  // Appends several tokens, at least one, to each sequence; likewise.
+  std::vector<float> next(const Params& params, std::span<const std::span<const int32_t>> tokens);
+
+  // What the first sequence has, and has room for.
+  int64_t length() const { return lengths_.empty() ? 0 : lengths_[0]; }
+  int64_t capacity() const { return capacity_; }
+
   // Programs compiled so far: one for each bucket and number of rows that start() or next() met.
-  int64_t compile_count() const { return read_.compile_count() + write_.compile_count(); }
+  int64_t compile_count() const {
+    return read_.compile_count() + write_.compile_count() + append_.compile_count();
+  }
 
  private:
   DecoderStep read(const Params& p, const Tensor& tokens_bt, const Tensor& lengths_b,
                    int64_t capacity) const;
   DecoderStep write(const Params& p, const KeyValueCache& cache, const Tensor& tokens_b,
                     const Tensor& positions_b) const;
+  DecoderStep append(const Params& p, const KeyValueCache& cache, const Tensor& tokens_bt,
+                     const Tensor& starts_b, const Tensor& counts_b) const;
+  // Tokens in rows that are padded to a bucket, and how many each has.
+  struct Padded {
+    Tensor tokens_bt;
+    Tensor counts_b;
+  };
+  Padded padded(std::span<const std::span<const int32_t>> tokens) const;
   std::vector<float> take(DecoderStep step);
 
   using Read =
@@ -48,10 +65,14 @@ class Decoder {
   using Write =
       std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&, const Tensor&)>;
 
+  using Append = std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&,
+                                           const Tensor&, const Tensor&)>;
+
   std::shared_ptr<const CausalModel> model_;
   Execution execution_;
   Jit<Read> read_;
   Jit<Write> write_;
+  Jit<Append> append_;
   KeyValueCache cache_;
   int64_t capacity_ = 0;
   std::vector<int32_t> lengths_;  // of the sequences

@@ -24,12 +24,13 @@ struct Row {
 class Continuation {
  public:
   Continuation(Decoder& decoder, const Params& params, const WriteOptions& options, int64_t known,
-               const OnToken& on_token)
+               const OnToken& on_token, size_t held)
       : decoder_(decoder),
         params_(params),
         options_(options),
         known_(static_cast<size_t>(std::min(known, decoder.model().vocab_size()))),
         on_token_(on_token),
+        held_(held),
         longest_(static_cast<size_t>(decoder.model().max_positions())) {}
 
   std::vector<std::vector<int32_t>> run(std::span<const std::vector<int32_t>> prompts) {
@@ -40,7 +41,9 @@ class Continuation {
     }
     std::vector<float> logits;
     for (int64_t step = 0; step < options_.tokens && !all_ended(); ++step) {
-      logits = step == 0 || forget() ? start(options_.tokens - step) : next();
+      logits = step == 0 && held_ > 0  ? go_on()
+               : step == 0 || forget() ? start(options_.tokens - step)
+                                       : next();
       choose(logits);
     }
     std::vector<std::vector<int32_t>> out;
@@ -78,6 +81,10 @@ class Continuation {
         params_, seen,
         std::min(static_cast<int64_t>(most) + more - 1, static_cast<int64_t>(longest_)));
   }
+  std::vector<float> go_on() {
+    const auto rest = rows_.front().seen().subspan(held_);
+    return decoder_.next(params_, std::span(&rest, 1));
+  }
   std::vector<float> next() {
     std::vector<int32_t> last;
     for (const Row& row : rows_) {
@@ -107,6 +114,7 @@ class Continuation {
   const WriteOptions& options_;
   size_t known_;
   const OnToken& on_token_;
+  size_t held_;
   size_t longest_;
   std::vector<Row> rows_;
 };
@@ -116,9 +124,9 @@ class Continuation {
 std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
                                                   std::span<const std::vector<int32_t>> prompts,
                                                   const WriteOptions& options, int64_t known,
-                                                  const OnToken& on_token) {
+                                                  const OnToken& on_token, size_t held) {
   check_sampling(options.sampling);
-  return Continuation(decoder, params, options, known, on_token).run(prompts);
+  return Continuation(decoder, params, options, known, on_token, held).run(prompts);
 }
 
 Generator::Generator(std::shared_ptr<const CausalModel> model,
@@ -143,6 +151,43 @@ std::vector<std::string> Generator::generate(const Params& params,
                     }
                   });
   return texts;
+}
+
+size_t Generator::held(std::span<const int32_t> conversation, int64_t more) const {
+  const auto read = static_cast<size_t>(decoder_.length());
+  const bool goes_on =
+      read > 0 && read <= last_.size() && read < conversation.size() &&
+      std::equal(last_.begin(), last_.begin() + static_cast<ptrdiff_t>(read), conversation.begin());
+  const int64_t needed = static_cast<int64_t>(conversation.size()) + more - 1;
+  return goes_on && needed <= decoder_.capacity() ? read : 0;
+}
+
+std::string Generator::reply(const Params& params, std::span<const int32_t> conversation,
+                             const WriteOptions& options, const OnText& on_text) {
+  const std::vector<int32_t> prompt(conversation.begin(), conversation.end());
+  WriteOptions within = options;
+  const int64_t room = conversation_tokens() - static_cast<int64_t>(prompt.size()) + 1;
+  check(room >= 1, "a conversation of {} tokens is longer than the model's {}", prompt.size(),
+        conversation_tokens());
+  within.tokens = std::min(options.tokens, room);
+  const size_t held = this->held(conversation, within.tokens);
+  last_.clear();  // until the decoder has come to its end
+  std::string text;
+  std::vector<std::vector<int32_t>> written = continue_tokens(
+      decoder_, params, std::span(&prompt, 1), within, tokenizer_->vocab_size(),
+      [&](size_t row, int32_t id) {
+        const std::span<const int32_t> one(&id, 1);
+        const std::string piece =
+            text.empty() ? tokenizer_->decode(one) : tokenizer_->decode_further(one);
+        text += piece;
+        if (on_text != nullptr) {
+          on_text(row, piece);
+        }
+      },
+      held);
+  last_ = prompt;
+  last_.insert(last_.end(), written[0].begin(), written[0].end());
+  return text;
 }
 
 }  // namespace mstrain

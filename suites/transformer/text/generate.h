@@ -17,11 +17,13 @@ using OnToken = std::function<void(size_t row, int32_t id)>;
 
 // The tokens that follow each of `prompts`, none of which is empty. A text depends on its own prompt and place among them
 // alone. Where a text has filled the model's positions, the older half of what the model sees is forgotten.
-// Runs in the current context. `known`: ids from there on are never chosen.
+// Runs in the current context. `known`: ids from there on are never chosen. `held`: so many tokens of a single prompt,
+// not all, the decoder has read already.
 std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
                                                   std::span<const std::vector<int32_t>> prompts,
                                                   const WriteOptions& options, int64_t known,
-                                                  const OnToken& on_token = nullptr);
+                                                  const OnToken& on_token = nullptr,
+                                                  size_t held = 0);
 
 class Generator final : public TextWriter {
  public:
@@ -32,11 +34,20 @@ class Generator final : public TextWriter {
                                     const WriteOptions& options,
                                     const OnText& on_text = nullptr) override;
 
+  int64_t conversation_tokens() const override { return decoder_.model().max_positions(); }
+  std::string reply(const Params& params, std::span<const int32_t> conversation,
+                    const WriteOptions& options, const OnText& on_text) override;
+
   int64_t compile_count() const { return decoder_.compile_count(); }
 
  private:
+  // Those tokens of `conversation`, from its start, whose keys and values the decoder holds, with room for `more`.
+  size_t held(std::span<const int32_t> conversation, int64_t more) const;
+
   Decoder decoder_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  std::vector<int32_t>
+      last_;  // the last conversation with its reply; the decoder holds its first tokens
 };
 
 }  // namespace mstrain

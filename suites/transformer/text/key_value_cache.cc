@@ -8,12 +8,16 @@
 namespace mstrain {
 
 void KeyValueCache::extend(size_t layer, const Tensor& key_bthd, const Tensor& value_bthd,
-                           const Tensor& positions_b, KeyValueCache& longer) const {
+                           const Tensor& positions_bt, KeyValueCache& longer) const {
   const auto extended = [&](const Tensor& kept_bshd, const Tensor& x_bthd) {
-    const Tensor slots_b = row_offsets(kept_bshd.dim(0), kept_bshd.dim(1)) + positions_b;
+    const int64_t b = x_bthd.dim(0);
+    const int64_t t = x_bthd.dim(1);
+    const Tensor slots_bt =
+        reshape(row_offsets(b, kept_bshd.dim(1)), {b, 1}) + reshape(positions_bt, {b, t});
     // The slot is zero, so that adding, which happens in place, sets it.
-    return reshape(scatter_add(flatten(kept_bshd, 0, 1), slots_b, flatten(x_bthd, 0, 1), 0),
-                   kept_bshd.shape());
+    return reshape(
+        scatter_add(flatten(kept_bshd, 0, 1), flatten(slots_bt, 0, 1), flatten(x_bthd, 0, 1), 0),
+        kept_bshd.shape());
   };
   longer.keys.push_back(extended(keys.at(layer), key_bthd));
   longer.values.push_back(extended(values.at(layer), value_bthd));

@@ -12,10 +12,10 @@ namespace mstrain {
 struct KeyValueCache {
   Tensors keys, values;
 
-  // Appends to `longer` layer i of this cache with one token more in each row: keys and values [rows, 1, heads, head_dim], at
-  // positions[rows] (i32), where it is zero.
+  // Appends to `longer` layer i of this cache with t tokens more in each row: keys and values [rows, t, heads, head_dim] are
+  // added at positions[rows, t] (i32; [rows] where t is 1), where it is zero.
   void extend(size_t layer, const Tensor& key_bthd, const Tensor& value_bthd,
-              const Tensor& positions_b, KeyValueCache& longer) const;
+              const Tensor& positions_bt, KeyValueCache& longer) const;
 
   template <class V>
   void fields(V& v) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/data/gpt2_split.h"
 #include "core/data/tokenizer.h"
 #include "core/data/utf8.h"
 #include "tests/core/data/small_tokenizers.h"

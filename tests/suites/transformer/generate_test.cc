@@ -240,6 +240,52 @@ TEST(Generation, SpacesBetweenWordsStay) {
   EXPECT_THAT(text, HasSubstr(" the"));
 }
 
+TEST(Generation, AConversationGoesOnAsIfItWasReadAnew) {
+  const auto tokenizer = std::make_shared<ByteTokenizer>();
+  const WriteOptions options{9, {.seed = 4}, {}};
+  for (const auto& model : {small(256), small_llama(256, {})}) {
+    const Params params = init_params(model->specs(), 9);
+    Generator going_on(model, tokenizer);
+    std::vector<int32_t> said;
+    // Programs: to begin, to write; to go on; and to begin and write where the room of 64 tokens has become too small.
+    for (const auto& [turn, programs] : {std::pair("Hello, you!", 2),
+                                         {"And then?", 3},
+                                         {"A text that is longer than the window.", 5}}) {
+      const std::vector<int32_t> more = tokenizer->encode(turn);
+      said.insert(said.end(), more.begin(), more.end());
+      std::string streamed;
+      const std::string reply = going_on.reply(
+          params, said, options, [&](size_t, std::string_view piece) { streamed += piece; });
+      Generator anew(model, tokenizer);
+      EXPECT_EQ(reply, anew.reply(params, said, options, nullptr));
+      EXPECT_EQ(reply, streamed);
+      EXPECT_EQ(reply.size(), 9U);
+      EXPECT_EQ(going_on.compile_count(), programs);
+      const std::vector<int32_t> answer = tokenizer->encode(reply);
+      said.insert(said.end(), answer.begin(), answer.end());
+    }
+  }
+}
+
+TEST(Generation, AConversationThatChangedOrOutgrewItsRoomIsReadAnew) {
+  const auto tokenizer = std::make_shared<ByteTokenizer>();
+  const auto model = small(100);
+  const Params params = init_params(model->specs(), 9);
+  Generator going_on(model, tokenizer);
+  const WriteOptions options{20, {.seed = 4}, {}};
+  for (const size_t size : {30U, 10U, 50U, 95U}) {
+    const std::vector<int32_t> said =
+        tokenizer->encode(std::string(size, 'a') + std::to_string(size));
+    Generator anew(model, tokenizer);
+    const std::string reply = going_on.reply(params, said, options, nullptr);
+    EXPECT_EQ(reply, anew.reply(params, said, options, nullptr));
+    EXPECT_EQ(reply.size(),
+              std::min<size_t>(20, 100 - said.size() + 1));  // up to the last position
+  }
+  const std::vector<int32_t> longer(101, 65);
+  EXPECT_THROW(going_on.reply(params, longer, options, nullptr), Error);
+}
+
 // How often each id is chosen, of 4000.
 std::vector<int> draws(const std::vector<float>& logits, SamplingOptions options) {
   std::vector<int> counts(logits.size());

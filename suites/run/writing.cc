@@ -1,0 +1,85 @@
+#include "suites/run/writing.h"
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace mstrain {
+namespace {
+
+constexpr uint64_t kLargest = 16 << 20;
+
+// `eos_token_id` of a file: one id or several, of which the model has some.
+void add_own(const Json& description, int64_t vocab, std::vector<int32_t>& out) {
+  const Json own = description.is_object() ? description.value("eos_token_id", Json()) : Json();
+  for (const Json& id : own.is_array() ? own : Json::array({own})) {
+    if (id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(vocab)) {
+      out.push_back(id.get<int32_t>());
+    }
+  }
+}
+
+// What ends a text: ids that were asked for, and the model's own.
+std::vector<int32_t> stop_ids(FileSystem& files, const StoredModel& stored,
+                              const std::vector<int64_t>& asked) {
+  std::vector<int32_t> out;
+  const int64_t vocab = *stored.network->ids();
+  for (const int64_t id : asked) {
+    check(id >= 0 && id < vocab, "stop {}: the model has ids from 0 to {}", id, vocab - 1);
+    out.push_back(static_cast<int32_t>(id));
+  }
+  add_own(stored.description, vocab, out);
+  for (const StoredModel* model = &stored; model != nullptr; model = model->base.get()) {
+    if (const std::string path = join_path(model->folder, "generation_config.json");
+        files.exists(path)) {
+      add_own(parse_json(files.read(path, kLargest), path), vocab, out);
+    }
+  }
+  return out;
+}
+
+double megabytes(const Params& params) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < params.size(); ++i) {
+    bytes += params.tensor(i).type().bytes();
+  }
+  return static_cast<double>(bytes) / 1e6;
+}
+
+double megabytes_as_f32(const Network& network) {
+  int64_t bytes = 0;
+  for (const ParamSpec& spec : network.specs()) {
+    bytes += spec.type.bytes();
+  }
+  return static_cast<double>(bytes) / 1e6;
+}
+
+}  // namespace
+
+Writing open_writing(FileSystem& files, const GenerateRequest& request) {
+  check_sampling(request.sampling);
+  check_beams(request.beams);
+  check(request.tokens >= 1, "tokens {}: expected at least 1", request.tokens);
+  Writing out;
+  out.stored = open_model(files, request.checkpoint);
+  const StoredModel& stored = out.stored;
+  out.tokenizer = stored_tokenizer(files, stored);
+  out.writer = stored.network->writer(out.tokenizer, Execution::kGraph);
+  check(out.writer != nullptr, "{}: a {} writes no text", stored.folder, stored.type);
+  check(request.beams.beams == 1 || out.writer->searches_beams(),
+        "{}: a {} searches with one beam only", stored.folder, stored.type);
+  check(!request.chat || out.writer->conversation_tokens() > 0, "{}: a {} answers no conversations",
+        stored.folder, stored.type);
+  if (out.tokenizer == nullptr) {
+    load_tokenizer(files, stored.folder);  // says what it looks for
+  }
+  out.options = {request.tokens, request.sampling, stop_ids(files, stored, request.stop),
+                 request.beams};
+  out.params = load_params(files, stored, request.weights);
+  if (request.weights) {
+    log_info("weights in {}: {:.1f} MB, {:.1f} MB as f32", name_of(*request.weights),
+             megabytes(out.params), megabytes_as_f32(*stored.network));
+  }
+  return out;
+}
+
+}  // namespace mstrain
