@@ -17,7 +17,7 @@ import json
 import statistics
 import sys
 
-from race import Contender, add_options, environment, median_ratio, torch_kinds, torch_settings, train_with_torch
+from race import Contender, add_step_options, environment, median_ratio, torch_kinds, torch_settings, train_with_torch
 
 SIZES = {  # layers, heads (of a Llama: with those of keys), width, sequence, batch, vocabulary, steps a round
     "tiny": (4, 4, 128, 64, 12, 65, 20),
@@ -143,7 +143,7 @@ def race(name, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(parser, "gpt_step")
+    add_step_options(parser, "gpt_step")
     parser.add_argument("--sizes", default="tiny,baby,small", help="of " + ", ".join(SIZES))
     parser.add_argument("--recompute", default="none", help="mstrain's memory.recompute: none, selective or full")
     parser.add_argument("--json", action="store_true", help="print one JSON object a size")

@@ -67,13 +67,17 @@ def torch_kinds(options):
     return ["eager"] if options.no_compile else ["eager", "compiled"]
 
 
-def add_options(parser, program):
-    parser.add_argument("--step", default=f"build/benchmarks/{program}", help=f"the {program} program")
-    parser.add_argument("--rounds", type=int, default=7)
+def add_race_options(parser, rounds=7):
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--isa", choices=LIMITS, help="limit all contenders to these instructions (default: the machine's best)")
     parser.add_argument("--no-compile", action="store_true", help="race eager PyTorch only")
-    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("--contender", help=argparse.SUPPRESS)  # PyTorch's process
+
+
+def add_step_options(parser, program):
+    parser.add_argument("--step", default=f"build/benchmarks/{program}", help=f"the {program} program")
+    add_race_options(parser)
 
 
 def median_ratio(theirs, ours):
@@ -89,11 +93,12 @@ def torch_settings(threads):
 
 
 def train_with_torch(model, compiled, loss_of):
-    """PyTorch's contender: AdamW on the loss that loss_of(model) gives."""
+    """PyTorch's contender: AdamW of what is trained, on the loss that loss_of(model) gives."""
     import torch
 
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    rest = [p for p in model.parameters() if p.dim() < 2]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    decay = [p for p in trained if p.dim() >= 2]
+    rest = [p for p in trained if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
                                   lr=3e-4, fused=True)
     step_model = torch.compile(model) if compiled else model
@@ -102,7 +107,7 @@ def train_with_torch(model, compiled, loss_of):
         for _ in range(count):
             loss = loss_of(step_model)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         return loss.item()

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-from race import LIMITS, torch_settings
+from race import add_race_options, environment, torch_kinds, torch_settings
 
 SIZES = {  # layers of each stack, heads, width, width inside, tokens read, tokens written, batch, vocabulary
     "tiny": (2, 4, 128, 256, 64, 32, 8, 512),
@@ -84,40 +84,44 @@ def mstrain_seconds(command, folder):
     return float(words[words.index("median") + 1])
 
 
+def torch_process_seconds(options, contender):
+    """None where PyTorch ends with an error, which is shown."""
+    done = subprocess.run([sys.executable, __file__, "--contender", contender, "--size", options.size, "--threads",
+                           str(options.threads), "--steps", str(options.steps)], capture_output=True, text=True)
+    if done.returncode != 0:
+        lines = done.stderr.split("\n")
+        print(f"{contender}: status {done.returncode}: {next((x for x in reversed(lines) if x.strip()), '')}", file=sys.stderr)
+        return None
+    return float(done.stdout.split()[-1])
+
+
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mstrain", default="build/bin/mstrain")
     parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--isa", choices=LIMITS)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10, help="of PyTorch, in a round")
-    parser.add_argument("--torch", choices=("eager", "compiled"), help=argparse.SUPPRESS)  # the child's task
+    add_race_options(parser, rounds=3)
     options = parser.parse_args()
-    if options.torch:
-        torch_seconds(options.size, options.threads, options.torch == "compiled", options.steps)
-        return
-    if options.isa:
-        os.environ.update(LIMITS[options.isa], MSTRAIN_ISA=options.isa)
-    contenders = ("eager", "compiled")
-    ratios = {name: [] for name in contenders}
+    if options.contender:
+        return torch_seconds(options.size, options.threads, options.contender == "compiled", options.steps)
+    os.environ.update(environment(options.threads, options.isa))
+    ratios = {name: [] for name in torch_kinds(options)}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         write_config(folder, options.size, options.threads)
         for _ in range(options.rounds):
             ours = mstrain_seconds(options.mstrain, folder)
             line = f"mstrain {1e3 * ours:8.1f} ms"
-            for contender in contenders:
-                done = subprocess.run(
-                    [sys.executable, __file__, "--torch", contender, "--size", options.size, "--threads",
-                     str(options.threads), "--steps", str(options.steps)], capture_output=True, text=True)
-                if done.returncode != 0:
-                    sys.exit(done.stderr)
-                theirs = float(done.stdout.split()[-1])
-                ratios[contender].append(theirs / ours)
-                line += f"   {contender} {1e3 * theirs:8.1f} ms ({theirs / ours:.2f}x)"
+            for contender, values in ratios.items():
+                theirs = torch_process_seconds(options, contender)
+                if theirs is None:
+                    line += f"   {contender}   failed"
+                else:
+                    values.append(theirs / ours)
+                    line += f"   {contender} {1e3 * theirs:8.1f} ms ({theirs / ours:.2f}x)"
             print(line, flush=True)
-    print("   ".join(f"{name}: {statistics.median(values):.2f}x" for name, values in ratios.items()),
+    print("   ".join(f"{name}: " + (f"{statistics.median(values):.2f}x" if values else "failed")
+                     for name, values in ratios.items()),
           f"  (size {options.size}, {options.threads} threads, {options.isa or 'all instructions'})")
 
 

@@ -11,7 +11,7 @@ import argparse
 import statistics
 import sys
 
-from race import Contender, add_options, environment, median_ratio, torch_kinds, torch_settings, train_with_torch
+from race import Contender, add_step_options, environment, median_ratio, torch_kinds, torch_settings, train_with_torch
 
 SPEC = (12, 3, 192, 224, 16, 16, 1000)  # layers, heads, width, image, patch, batch, classes
 
@@ -33,7 +33,7 @@ def torch_contender(spec, threads, compiled):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(parser, "vit_step")
+    add_step_options(parser, "vit_step")
     options = parser.parse_args()
     if options.contender:
         return torch_contender(SPEC, options.threads, options.contender == "compiled")

@@ -74,6 +74,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     for (const ParamSpec& spec : task.frozen) {
       plan.frozen += spec.type.elements();
     }
+    plan.frozen = task.frozen_numbers.value_or(plan.frozen);
     plan.frozen_bytes = frozen_bytes(task);
     const std::span<const TensorType> state(run.step->state_types());
     plan.parameter_bytes = bytes_of(state.first(task.parameters.size()));

@@ -14,7 +14,7 @@ namespace mstrain {
 // Bytes, unless said otherwise.
 struct RunPlan {
   int64_t parameters = 0;  // elements, of the trained ones
-  int64_t frozen = 0;      // elements that no step changes
+  int64_t frozen = 0;      // numbers that no step changes
   int64_t frozen_bytes = 0;
   int64_t parameter_bytes = 0;
   int64_t optimizer_bytes = 0;

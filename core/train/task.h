@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -51,6 +52,7 @@ struct TrainTask {
   // kept in the types that they have here.
   std::vector<ParamSpec> frozen;
   std::function<Params()> frozen_weights;  // read or made when a run begins or goes on
+  std::optional<int64_t> frozen_numbers;   // how many they are, where some are in codes
 
   // Types of the tensors of a batch of `rows` samples; the first dim of each is `rows`.
   std::function<Types(int64_t rows)> batch_types;

@@ -212,9 +212,11 @@ TrainTask adapted(TrainTask task, const AdaptedNetwork& network, Dtype dtype, ui
   task.stored_file = kAdapterFile;
   task.stored_name = adapter_name;
   task.frozen.clear();
+  task.frozen_numbers = 0;
   const std::set<std::string> coded = coded_weights(network);
   const std::vector<ParamSpec> frozen = frozen_specs(network, dtype);
   for (const ParamSpec& spec : frozen) {
+    *task.frozen_numbers += spec.type.elements();
     task.frozen.push_back(coded.contains(spec.name) ? coded_spec(spec, *network.lora().base.value)
                                                     : spec);
   }

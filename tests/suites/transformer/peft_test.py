@@ -14,15 +14,14 @@ import interpreter  # noqa: E402
 
 interpreter.need("torch", "transformers>=5", "peft", "safetensors.torch")
 import peft  # noqa: E402
-import port  # noqa: E402
 import torch  # noqa: E402
 from peft import LoraConfig, PeftModel, get_peft_model  # noqa: E402
-from port import MSTRAIN, difference, mstrain  # noqa: E402
+from golden.adamw import adamw_steps  # noqa: E402
+from port import MSTRAIN, STEPS, difference, mstrain  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,  # noqa: E402
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,  # noqa: E402
                           Qwen2Config, Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
 
-STEPS = 5
 LLAMA = dict(vocab_size=257, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=32, eos_token_id=2)
 BASES = {
@@ -158,17 +157,8 @@ def check_refusals(folder):
 def train_with_peft(model, text):
     ids = torch.tensor(list(text))
     tokens, targets = ids[:-1].reshape(4, 8), ids[1:].reshape(4, 8)
-    trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=3e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    losses = []
-    for _ in range(STEPS):
-        loss = torch.nn.functional.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), targets.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return adamw_steps(model, lambda m: torch.nn.functional.cross_entropy(m(input_ids=tokens).logits.flatten(0, 1),
+                                                                          targets.flatten()), steps=STEPS)
 
 
 def check_training(folder):
