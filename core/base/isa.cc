@@ -63,7 +63,7 @@ Isa best_isa() { return best_of(has_isa); }
 
 Isa choose_isa(const char* asked, const std::function<bool(Isa)>& has) {
   const Isa best = best_of(has);
-  if (asked == nullptr) {
+  if (asked == nullptr || *asked == '\0') {
     return best;
   }
   std::vector<std::string> known;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "core/compile/plan.h"
 
@@ -82,6 +83,108 @@ void summarise(Plan& plan) {
   }
 }
 
+// Bytes of the arena that are taken, as ranges in order with room between any two.
+class Taken {
+ public:
+  void add(int64_t begin, int64_t end) {
+    auto first = std::lower_bound(ranges_.begin(), ranges_.end(), begin,
+                                  [](const Range& range, int64_t at) { return range.end < at; });
+    auto last = first;
+    for (; last != ranges_.end() && last->begin <= end; ++last) {
+      begin = std::min(begin, last->begin);
+      end = std::max(end, last->end);
+    }
+    if (first == last) {
+      ranges_.insert(first, {begin, end});
+    } else {
+      *first = {begin, end};
+      ranges_.erase(first + 1, last);
+    }
+  }
+
+  // The lowest place for `size` bytes at `offset` or behind it.
+  int64_t first_free(int64_t offset, int64_t size) const {
+    auto next = std::upper_bound(ranges_.begin(), ranges_.end(), offset,
+                                 [](int64_t at, const Range& range) { return at < range.end; });
+    for (; next != ranges_.end() && next->begin < offset + size; ++next) {
+      offset = next->end;
+    }
+    return offset;
+  }
+
+ private:
+  struct Range {
+    int64_t begin, end;
+  };
+  std::vector<Range> ranges_;
+};
+
+// The arena over time: a tree whose leaves are the steps. What is placed is tightly packed, so that the ranges of a node are few, and
+// placing a buffer takes time with the logarithm of the number of steps, however many buffers live at once.
+class Arena {
+ public:
+  explicit Arena(size_t times)
+      : times_(static_cast<int>(std::bit_ceil(times))), nodes_(2 * static_cast<size_t>(times_)) {}
+
+  // The lowest offset that is free from `first` to `last`, which is taken then.
+  int64_t place(int first, int last, int64_t size) {
+    met_.clear();
+    meet(1, 0, times_, first, last);
+    int64_t offset = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const Taken* taken : met_) {
+        const int64_t free = taken->first_free(offset, size);
+        moved = moved || free != offset;
+        offset = free;
+      }
+    }
+    take(1, 0, times_, first, last, offset, offset + size);
+    return offset;
+  }
+
+ private:
+  struct Node {
+    Taken ever;     // at any of its times, by what is taken here or below
+    Taken through;  // at all of its times
+  };
+
+  // Collects what is taken from `first` to `last`: by nodes within, or through nodes around.
+  void meet(size_t node, int begin, int end, int first, int last) {
+    if (first <= begin && end <= last + 1) {
+      met_.push_back(&nodes_[node].ever);
+      return;
+    }
+    met_.push_back(&nodes_[node].through);
+    const int middle = begin + (end - begin) / 2;
+    if (first < middle) {
+      meet(2 * node, begin, middle, first, last);
+    }
+    if (last >= middle) {
+      meet(2 * node + 1, middle, end, first, last);
+    }
+  }
+
+  void take(size_t node, int begin, int end, int first, int last, int64_t from, int64_t to) {
+    nodes_[node].ever.add(from, to);
+    if (first <= begin && end <= last + 1) {
+      nodes_[node].through.add(from, to);
+      return;
+    }
+    const int middle = begin + (end - begin) / 2;
+    if (first < middle) {
+      take(2 * node, begin, middle, first, last, from, to);
+    }
+    if (last >= middle) {
+      take(2 * node + 1, middle, end, first, last, from, to);
+    }
+  }
+
+  int times_;
+  std::vector<Node> nodes_;  // the children of node i are 2 i and 2 i + 1
+  std::vector<const Taken*> met_;
+};
+
 }  // namespace
 
 // Largest first, each at the lowest offset that is free during its whole life.
@@ -95,30 +198,11 @@ void plan_memory(Plan& plan) {
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const PlanBuffer* a, const PlanBuffer* b) { return a->bytes > b->bytes; });
-  // What has its place, by offset; all of it is walked for every buffer, so that it lies close together.
-  struct Placed {
-    int first, last;
-    int64_t begin, end;
-  };
-  std::vector<Placed> placed;
+  Arena arena(plan.steps.size() + 1);
   for (PlanBuffer* buffer : order) {
     const int64_t size = aligned(buffer->bytes);
-    int64_t offset = 0;
-    for (const Placed& other : placed) {
-      if (other.last < buffer->first || other.first > buffer->last) {
-        continue;
-      }
-      if (other.begin >= offset + size) {
-        break;
-      }
-      offset = std::max(offset, other.end);
-    }
-    buffer->offset = offset;
-    plan.arena_bytes = std::max(plan.arena_bytes, offset + size);
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), offset,
-                         [](int64_t at, const Placed& other) { return at < other.begin; }),
-        {buffer->first, buffer->last, offset, offset + size});
+    buffer->offset = arena.place(buffer->first, buffer->last, size);
+    plan.arena_bytes = std::max(plan.arena_bytes, buffer->offset + size);
   }
   summarise(plan);
 }
