@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """The pages on training runs do what they say: every command that begins with `mstrain` is run, and every YAML snippet is laid over a
-small configuration and read. (docs/fine_tuning.md has a test of its own, whose commands build on each other.)
+small configuration and read, or, where it names its file, written there for the commands. (docs/fine_tuning.md has a test of its own, whose commands build on each other.)
 
 Usage: docs_test.py MSTRAIN"""
 import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import fine_tuning_test as tuning  # noqa: E402
 
 ROOT = tuning.ROOT
-PAGES = ["README.md", "docs/training.md", "docs/tokenizers.md", "docs/plans.md", "docs/precision.md", "docs/fusion.md"]
+PAGES = ["README.md", "docs/training.md", "docs/tokenizers.md", "docs/plans.md", "docs/precision.md", "docs/fusion.md",
+         "docs/t5.md", "docs/images.md"]
 BASE = """
 run: {name: my, threads: 1}
 model: {hidden_size: 16, num_layers: 2, num_attention_heads: 2, max_position_embeddings: 64}
@@ -24,9 +27,26 @@ batch: {global: 8}
 schedule: {total_steps: 40}
 eval: {interval: 20, batches: 2}
 """
+# Under the snippets of other pages, which say what their networks are.
+BASE_OF_ANY = """
+run: {name: any, threads: 1}
+batch: {global: 4}
+schedule: {total_steps: 2}
+"""
+BASES = {"docs/t5.md": BASE_OF_ANY, "docs/images.md": BASE_OF_ANY}
+# The classifier that docs/images.md begins with.
+VIT = """
+run: {name: vit, threads: 1}
+model: {type: vit, image_size: 16, patch_size: 8, hidden_size: 16, num_layers: 1, num_attention_heads: 2}
+data: {train: flowers}
+batch: {global: 4}
+schedule: {total_steps: 1}
+"""
 # What stands for the names that the pages leave open, and keys whose values are large there.
 STANDS_FOR = {"FILE": "my.yaml", "DIR": "gpt2"}
 TAKES_LONG = {"configs/gpt_quickstart.yaml": ["schedule.total_steps=2", "batch.global=1", "data.train=text/"],
+              "configs/t5_digits.yaml": ["schedule.total_steps=2", "run.threads=1", "eval.interval=none"],
+              "flowers.yaml": ["schedule.total_steps=2", "batch.global=4", "run.threads=1"],
               "configs/gpt_10b.yaml": ["memory.limit_gb=100000", "data.train=text/"]}
 SERVES = "mstrain watch"
 
@@ -36,6 +56,16 @@ def snippets(page):
     text = (ROOT / page).read_text()
     for match in re.finditer(r"^```(\w+)[^\n]*\n(.*?)^```$", text, re.M | re.S):
         yield text.count("\n", 0, match.start()) + 2, match[1], match[2]
+
+
+def write_png(path, shade):
+    """16 x 16 grey pixels, from dark to light."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    rows = b"".join(b"\0" + bytes((shade + 8 * (x + y)) % 256 for x in range(16)) for y in range(16))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) +
+                     chunk(b"IEND", b""))
 
 
 def prepare(folder):
@@ -48,8 +78,13 @@ def prepare(folder):
         (folder / name).write_text(text[:20000])
     (folder / "text.jsonl").write_text('{"text": "the cat"}\n{"text": "sat"}\n')
     (folder / "data").mkdir()
+    (folder / "data/tinyshakespeare.txt").write_text(text)
+    for i in range(16):
+        write_png(folder / "flowers" / ("train" if i < 12 else "val") / ("daisy", "rose")[i % 2] / f"{i}.png", 15 * i)
+    (folder / "vit.yaml").write_text(VIT)
     (folder / "my.yaml").write_text(BASE)
-    (folder / "configs").symlink_to(ROOT / "configs")
+    for name in ("configs", "examples"):
+        (folder / name).symlink_to(ROOT / name)
 
 
 def adapted(command, line):
@@ -74,9 +109,13 @@ def run_command(command, where, folder, environment):
     assert done.returncode == 0, (where, command, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
 
 
-def read_yaml(text, where, folder, environment):
-    (folder / "snippet.yaml").write_text("extends: my.yaml\n" + text)
-    run_command("mstrain --config snippet.yaml --print-config", where, folder, environment)
+def read_yaml(text, page, where, folder, environment):
+    """A snippet that opens with `# NAME.yaml` is that file, whole; others are laid over the page's base."""
+    named = re.match(r"# (\w+\.yaml)\n", text)
+    name = named[1] if named else "snippet.yaml"
+    (folder / "base.yaml").write_text(BASES.get(page, BASE))
+    (folder / name).write_text(text if named else "extends: base.yaml\n" + text)
+    run_command(f"mstrain --config {name} --print-config", where, folder, environment)
 
 
 def main():
@@ -88,6 +127,8 @@ def main():
         prepare(folder)
         for run in ("a", "b"):
             run_command(f"mstrain --config my.yaml run.name={run}", "the runs that the pages look at", folder, environment)
+        for command in ("mstrain --config vit.yaml", "mstrain export --checkpoint out/vit --output vit-base-patch16-224-in21k"):
+            run_command(command, "the directory that docs/images.md begins with", folder, environment)
         # A batch with the names that `mstrain forward` reads.
         tokens = (8).to_bytes(4, "little") * 8
         header = b'{"input_ids":{"dtype":"I32","shape":[2,4],"data_offsets":[0,32]},"labels":{"dtype":"I32","shape":[2,4],"data_offsets":[32,64]}}'
@@ -96,11 +137,11 @@ def main():
             for line, language, text in snippets(page):
                 where = f"{page}:{line}"
                 if language == "yaml":
-                    read_yaml(text, where, folder, environment)
+                    read_yaml(text, page, where, folder, environment)
                     counts["yaml"] += 1
                 elif language == "sh":
                     for command in text.splitlines():
-                        if command.startswith("mstrain "):
+                        if command.startswith(("mstrain ", "python3 examples/")):
                             run_command(adapted(command, line), where, folder, environment)
                             counts["sh"] += 1
     assert counts["sh"] > 20 and counts["yaml"] > 4, counts
