@@ -9,8 +9,7 @@
 #include <cstdlib>
 
 #include "benchmarks/product_rate.h"
-#include "core/exec/threads.h"
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 #include "core/runtime/context.h"
 
 namespace mstrain {
@@ -34,7 +33,7 @@ class Runner {
       outputs.push_back(ViewType::dense(type));
       out_.push_back(allocate(type));
     }
-    kernel_ = find_kernel(Backend::kCpu, op)->prepare({op, attrs, inputs, outputs, threads});
+    kernel_ = find_kernel(backend_named("cpu"), op)->prepare({op, attrs, inputs, outputs, threads});
     workspace_ = allocate({Dtype::kF32, {kernel_.workspace_bytes / 4 + 16}});
   }
   void run() { kernel_.run({in_, out_, workspace_}); }
@@ -113,7 +112,7 @@ int run(int argc, char** argv) {
   context.threads = static_cast<int>(number(5, 0));
   const ContextScope scope(context);
   const int threads = context.num_threads();
-  prepare_threads(threads);
+  backend_named("cpu")->prepare_threads(threads);
   const TensorType x{Dtype::kF32, {b, t, h, d}};
   const TensorType lse{Dtype::kF32, {b, h, t}};
   std::printf("attention of %lld positions, %lld sequences, %lld heads of %lld, %d threads\n",

@@ -9,8 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "core/exec/threads.h"
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 #include "core/runtime/context.h"
 
 namespace mstrain {
@@ -44,7 +43,8 @@ class Case {
       in_.push_back(allocate((last + 1) * size_of(view.type.dtype)));
       fill(in_.back(), last + 1, view.type.dtype);
     }
-    kernel_ = find_kernel(Backend::kCpu, op)->prepare({op, attrs, inputs, outputs, thread_count()});
+    kernel_ = find_kernel(backend_named("cpu"), op)
+                  ->prepare({op, attrs, inputs, outputs, thread_count()});
     workspace_ = allocate(kernel_.workspace_bytes);
     cost_ = op.cost(in, out, attrs);
   }
@@ -259,7 +259,7 @@ int main(int argc, char** argv) {
   using namespace mstrain;
   benchmark::Initialize(&argc, argv);
   omp_set_num_threads(thread_count());
-  prepare_threads(thread_count());
+  backend_named("cpu")->prepare_threads(thread_count());
   for (const Size& n : {Size{"tiny", 12, 64, 4, 128, 65}, Size{"baby", 16, 256, 6, 384, 65},
                         Size{"small", 4, 256, 12, 768, 50257}}) {
     add_products(n);

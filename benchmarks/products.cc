@@ -11,8 +11,7 @@
 #include "benchmarks/product_rate.h"
 #include "benchmarks/run_main.h"
 #include "core/base/isa.h"
-#include "core/exec/threads.h"
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 #include "core/ops/dot_general.h"
 #include "core/runtime/context.h"
 
@@ -102,7 +101,7 @@ double own_seconds(const Shape3& s, int threads, bool kept) {
   const Attrs attrs{
       {"dims", fmt::format("{},{}->ac", s.transpose_a ? "ba" : "ab", s.transpose_b ? "cb" : "bc")}};
   const Kernel kernel =
-      find_kernel(Backend::kCpu, kDotGeneral)
+      find_kernel(backend_named("cpu"), kDotGeneral)
           ->prepare({kDotGeneral, attrs, inputs, std::span(&out, 1), threads, kept ? 0b10U : 0U});
   const Buffer a = buffer_of(4 * s.m * s.k), b = buffer_of(4 * s.k * s.n),
                c = buffer_of(4 * s.m * s.n), workspace = buffer_of(kernel.workspace_bytes),
@@ -146,7 +145,7 @@ int run(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : current_context().num_threads();
   check(threads > 0, "usage: bench_products [threads] [name]");
   const std::string_view wanted = argc > 2 ? argv[2] : "";
-  prepare_threads(threads);
+  backend_named("cpu")->prepare_threads(threads);
   fmt::print("{}, {} threads; GFLOP/s, and the share of those in registers at that time\n",
              to_string(isa()), threads);
   fmt::print("{:<22} {:>5} {:>5} {:>5}   {:>9}   {:>14}   {:>14}   {:>14}\n", "product", "m", "n",

@@ -17,7 +17,7 @@ OWNERS = {
     "oneapi/": ["core/backends/cpu/"],
     "dnnl": ["core/backends/cpu/"],
     "Eigen/": ["core/backends/cpu/"],
-    "omp.h": ["core/backends/cpu/", "core/exec/threads.cc"],
+    "omp.h": ["core/backends/cpu/"],
     "zlib.h": ["core/io/"],
     "rocksdb/": ["embedding_cache/rocksdb_"],
 }

@@ -220,8 +220,8 @@ class Writer {
 
 }  // namespace
 
-GraphPtr chunk_loss(const Graph& graph, int64_t chunks) {
-  const LossHeads heads(graph, chunks);
+GraphPtr chunk_loss(const Graph& graph, int64_t chunks, const BackendLimits& limits) {
+  const LossHeads heads(graph, chunks, limits);
   std::map<const Node*, Tensors> made;  // of gradients that came with their loss
   return rewrite(
       graph,

@@ -7,10 +7,6 @@
 namespace mstrain {
 namespace {
 
-// More operands than that are not streams that a processor follows; more members are not tiles that a cache holds.
-constexpr size_t kMostInputs = 64;
-constexpr size_t kMostMembers = 128;
-
 // What groups and nodes that may join them say about their sizes.
 struct Form {
   std::optional<FusedExtent> extent;  // where some member needs rows
@@ -149,11 +145,11 @@ class Grouper {
   std::optional<Form> form_of(const Node& node, const Types& inputs) const {
     const bool map = node.op->kind == OpKind::kElementwise;
     Form form;
-    form.extent = fused_extent(*node.op, node.attrs, inputs);
-    const bool total =
-        !map && !form.extent &&
-        fused_role(*node.op, node.attrs, inputs, node.outputs,
-                   {1, inputs.empty() ? 0 : inputs[0].elements()}) == FusedRole::kFoldAll;
+    form.extent = fused_extent(*node.op, node.attrs, inputs, longest_row());
+    const bool total = !map && !form.extent &&
+                       fused_role(*node.op, node.attrs, inputs, node.outputs,
+                                  {1, inputs.empty() ? 0 : inputs[0].elements()},
+                                  longest_row()) == FusedRole::kFoldAll;
     if (!map && !form.extent && !total) {
       return std::nullopt;
     }
@@ -164,16 +160,18 @@ class Grouper {
     return *form.counts.begin() == 0 ? std::nullopt : std::optional(form);
   }
 
+  int64_t longest_row() const { return options_.limits.fused_row; }
+
   std::optional<FusedRole> role_in(const Node& node, const Types& inputs,
                                    const FusedExtent& extent) const {
-    return fused_role(*node.op, node.attrs, inputs, node.outputs, extent);
+    return fused_role(*node.op, node.attrs, inputs, node.outputs, extent, longest_row());
   }
 
   // Why a node is no member at all; empty where it may be.
   std::string exclusion(const Node& node, const Types& inputs, const Form& form) const {
     const auto role = role_in(node, inputs, form.final_extent());
     if (!role) {
-      return form.final_extent().n > kMaxFusedRow
+      return form.final_extent().n > longest_row()
                  ? fmt::format("rows of {} elements are too long", form.final_extent().n)
                  : fmt::format("{} reduces other dims than the first or the last", node.op->name);
     }
@@ -279,8 +277,10 @@ class Grouper {
       if (why.empty() && !role_in(node, types, both.final_extent())) {
         why = fmt::format("{} has no place among rows of {}", node.op->name, both.final_extent().n);
       }
-      if (why.empty() && (members + at(group).members.size() > kMostMembers ||
-                          inputs.size() + at(group).inputs.size() + types.size() > kMostInputs)) {
+      const BackendLimits& limits = options_.limits;
+      if (why.empty() &&
+          (members + at(group).members.size() > limits.fused_members ||
+           inputs.size() + at(group).inputs.size() + types.size() > limits.fused_inputs)) {
         why = "the group would be too large";
       }
       if (!why.empty()) {

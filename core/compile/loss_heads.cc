@@ -9,26 +9,22 @@
 namespace mstrain {
 namespace {
 
-// Logits of more are chunked, into chunks of at most that much: for GPT-2 small on 1,024 tokens (206 MB) parts of 50 and
-// 100 MB take no longer than the whole, parts of 25 MB 1.5 % of a step, parts of 13 MB 9 %.
-constexpr int64_t kChunkBytes = int64_t{64} << 20;
-// Products run best on whole tiles of rows.
-constexpr int64_t kTileRows = 16;
-
-int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunks) {
+int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunks,
+                      const BackendLimits& limits) {
+  const int64_t unit = limits.chunk_rows;
   if (chunks == kAutoChunks) {
-    const int64_t most = std::max<int64_t>(kChunkBytes / row_bytes, 1);
+    const int64_t most = std::max<int64_t>(limits.chunk_bytes / row_bytes, 1);
     chunks = (rows + most - 1) / most;
   }
   const int64_t even = (rows + chunks - 1) / chunks;
-  const int64_t tiles = (even + kTileRows - 1) / kTileRows * kTileRows;
-  return chunks > 1 && even > 4 * kTileRows ? std::min(tiles, rows) : even;
+  const int64_t whole = (even + unit - 1) / unit * unit;
+  return chunks > 1 && even > 4 * unit ? std::min(whole, rows) : even;
 }
 
 }  // namespace
 
-LossHeads::LossHeads(const Graph& graph, int64_t chunks)
-    : graph_(graph), chunks_(chunks), live_(graph.live()), uses_(uses_of(graph)) {
+LossHeads::LossHeads(const Graph& graph, int64_t chunks, const BackendLimits& limits)
+    : graph_(graph), chunks_(chunks), limits_(limits), live_(graph.live()), uses_(uses_of(graph)) {
   find_nodes();
   find_dependents();
   for (LossHead& head : heads_) {
@@ -126,7 +122,7 @@ void LossHeads::set_chunk(LossHead& head) const {
     const int64_t classes =
         graph_.type(head.weight).elements() / std::max<int64_t>(x.shape.back(), 1);
     const int64_t row_bytes = std::max<int64_t>(classes, 1) * size_of(x.dtype);
-    head.chunk = rows_of_chunk(head.rows, row_bytes, chunks_);
+    head.chunk = rows_of_chunk(head.rows, row_bytes, chunks_, limits_);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "core/ir/backend.h"
 #include "core/ir/graph.h"
 #include "core/tensor/jit.h"
 
@@ -22,8 +23,8 @@ struct LossHead {
 
 class LossHeads {
  public:
-  // `chunks` is CompileOptions::loss_chunks.
-  LossHeads(const Graph& graph, int64_t chunks);
+  // `chunks` is CompileOptions::loss_chunks; `limits` say how many kAutoChunks are.
+  LossHeads(const Graph& graph, int64_t chunks, const BackendLimits& limits);
 
   const std::vector<LossHead>& all() const { return heads_; }
   bool used(NodeId node, size_t output) const { return uses_[node][output] > 0; }
@@ -42,6 +43,7 @@ class LossHeads {
 
   const Graph& graph_;
   int64_t chunks_;
+  BackendLimits limits_;
   std::vector<bool> live_;
   std::vector<std::vector<int>> uses_;
   std::vector<bool> after_;  // which nodes need what any head gives

@@ -23,7 +23,7 @@ Tensors operands_of(const RewriteNode& it) {
 
 }  // namespace
 
-GraphPtr lower(const Graph& graph, Backend backend) {
+GraphPtr lower(const Graph& graph, const Backend* backend) {
   return rewrite(graph, [&](const RewriteNode& it) -> std::optional<Tensors> {
     const Types types = types_of(it.inputs);
     if (has_kernel(backend, *it.node.op, it.node.attrs, types, it.node.outputs)) {
@@ -43,6 +43,9 @@ GraphPtr lower(const Graph& graph, Backend backend) {
           return it.node.op->decompose(it.node.attrs, inputs);
         },
         &captures);
+    if (body->outputs().empty()) {
+      return std::nullopt;
+    }
     return replay(*lower(*body, backend), it.inputs);
   });
 }

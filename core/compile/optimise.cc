@@ -27,7 +27,7 @@ GraphPtr fusing(const Graph& graph, const OptimiseOptions& options) {
   return pass(graph, options.fusion);
 }
 GraphPtr chunking(const Graph& graph, const OptimiseOptions& options) {
-  return chunk_loss(graph, options.loss_chunks);
+  return chunk_loss(graph, options.loss_chunks, options.fusion.limits);
 }
 GraphPtr lowering(const Graph& graph, const OptimiseOptions& options) {
   return lower(graph, options.backend);
@@ -107,7 +107,9 @@ std::vector<FusionRule> fusion_rules() {
   return rules;
 }
 
-GraphPtr optimise(const Graph& graph, const OptimiseOptions& options) {
+GraphPtr optimise(const Graph& graph, const OptimiseOptions& given) {
+  OptimiseOptions options = given;
+  options.fusion.limits = options.backend->limits;
   check_rules(options.fusion);
   GraphPtr result;
   for (const NamedPass& it : kPasses) {

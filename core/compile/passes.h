@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "core/ir/backend.h"
 #include "core/ir/tensor.h"
 #include "core/runtime/context.h"
 #include "core/tensor/jit.h"
@@ -32,6 +33,7 @@ std::vector<FusionRule> fusion_rules();
 struct FuseOptions {
   std::set<std::string, std::less<>> off;  // rules that are not used
   FusionLog* log = nullptr;                // hears what was fused and what was not
+  BackendLimits limits = {};               // of what the program is for
 };
 
 // Makes what alone reads a product one of its epilogues: a bias, a number that multiplies it, an activation, and the addition
@@ -46,16 +48,16 @@ GraphPtr fuse(const Graph& graph, const FuseOptions& options = {});
 
 // Puts operations that `backend` has no kernel for through f32 where it has one for that (core/compile/widen.h), and
 // decomposes composites otherwise.
-GraphPtr lower(const Graph& graph, Backend backend);
+GraphPtr lower(const Graph& graph, const Backend* backend);
 
 // Writes linear_cross_entropy and its gradient as the operations that they consist of, wide ones in chunks of rows; see the
-// file. `chunks` may be kAutoChunks.
-GraphPtr chunk_loss(const Graph& graph, int64_t chunks);
+// file. `chunks` may be kAutoChunks, for which `limits` say how many.
+GraphPtr chunk_loss(const Graph& graph, int64_t chunks, const BackendLimits& limits);
 
 struct OptimiseOptions {
   int level = 2;
-  Backend backend = Backend::kCpu;
-  FuseOptions fusion;
+  const Backend* backend = default_backend();
+  FuseOptions fusion;  // whose limits become those of `backend`
   int64_t loss_chunks = kAutoChunks;
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/compile/passes.h"
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 #include "core/ir/tensor.h"
 #include "core/tensor/jit.h"
 
@@ -65,7 +65,7 @@ struct PlanStep {
   int pack = -1;       // of the plan's
   Cost cost;
   std::shared_ptr<const Kernel> kernel;       // null for loops
-  Backend backend = Backend::kCpu;            // whose kernel it is
+  const Backend* backend = nullptr;           // whose kernel it is
   std::vector<std::pair<int, int>> in_place;  // what the kernel allows
   std::unique_ptr<LoopPlan> loop;
 };
@@ -88,14 +88,14 @@ struct Plan {
 };
 
 struct PlanOptions {
-  Backend backend = Backend::kCpu;
+  const Backend* backend = default_backend();
   int threads = 1;
   int level = 2;
   FuseOptions fusion;
   std::vector<bool> donated;    // by input
   bool pair_donations = false;  // output i may only take over input i (loops)
   int64_t loss_chunks = kAutoChunks;
-  int64_t packed_bytes = kPackedBytes;  // see CompileOptions
+  std::optional<int64_t> packed_bytes = {};  // see CompileOptions
   std::vector<bool> kept = {};  // by input: the same in the many runs of a loop, which keeps packs
 };
 

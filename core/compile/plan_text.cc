@@ -128,7 +128,7 @@ class Printer {
   void print(size_t number, const PlanStep& step) {
     std::string machine;  // what differs between machines
     if (step.kernel != nullptr && places_ == Places::kShown) {
-      machine = step.backend == Backend::kReference ? ", reference" : ", cpu";
+      machine = ", " + step.backend->name;
     }
     if (step.workspace >= 0 && places_ == Places::kShown) {
       const PlanBuffer& buffer = buffer_of(plan_, step.workspace);

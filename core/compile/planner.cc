@@ -12,10 +12,7 @@ namespace {
 class Planner {
  public:
   Planner(const Graph& graph, const PlanOptions& options)
-      : graph_(graph),
-        options_(options),
-        kernels_(options.backend == Backend::kNull ? Backend::kCpu : options.backend),
-        views_(graph.size()) {}
+      : graph_(graph), options_(options), views_(graph.size()) {}
 
   Plan run() {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
@@ -36,6 +33,7 @@ class Planner {
       step.name = title_of(*step.op, step.attrs);
       plan_.cost.flops += step.cost.flops;
       plan_.cost.bytes += step.cost.bytes;
+      plan_.cost.seconds += seconds_of_step(step);
       ++plan_.cost.kernels;
     }
     return std::move(plan_);
@@ -139,11 +137,12 @@ class Planner {
     return result;
   }
 
-  std::pair<const KernelEntry&, Backend> kernel_for(const KernelRequest& request) const {
-    if (const KernelEntry* entry = usable_kernel(kernels_, request)) {
-      return {*entry, kernels_};
+  std::pair<const KernelEntry&, const Backend*> kernel_for(const KernelRequest& request) const {
+    const Backend* const backend = options_.backend;
+    if (const KernelEntry* entry = usable_kernel(backend, request)) {
+      return {*entry, backend};
     }
-    return {fallback_kernel(kernels_, request), Backend::kReference};
+    return {fallback_kernel(backend, request), backend->fallback};
   }
 
   static std::vector<ViewType> views_in(const std::vector<PlanView>& views) {
@@ -182,6 +181,10 @@ class Planner {
     step.inputs = std::move(inputs);
   }
 
+  int64_t most_packed() const {
+    return options_.packed_bytes.value_or(options_.backend->limits.packed_bytes);
+  }
+
   // A bit for each input that a packed form may be kept of: what the loop keeps, within its budget.
   uint32_t kept_among(const std::vector<PlanView>& inputs) {
     uint32_t bits = 0;
@@ -189,7 +192,7 @@ class Planner {
       const PlanBuffer& source = buffer(inputs[i].buffer);
       const auto index = static_cast<size_t>(source.index);
       if (source.kind == Kind::kInput && index < options_.kept.size() && options_.kept[index] &&
-          plan_.packed_bytes + inputs[i].view.type.bytes() <= options_.packed_bytes) {
+          plan_.packed_bytes + inputs[i].view.type.bytes() <= most_packed()) {
         bits |= uint32_t{1} << i;
       }
     }
@@ -281,11 +284,28 @@ class Planner {
       loop->condition_offset = reserve(1);
       loop->condition_arena = reserve(loop->condition->arena_bytes);
     }
-    const double runs = form.condition == nullptr ? static_cast<double>(loop->length) : 1.0;
+    const double runs = turns_of(*loop);
     step.cost = {loop->body->cost.flops * runs, loop->body->cost.bytes * runs};
     step.workspace = add_buffer(bytes);
     buffer(step.workspace).use = PlanBuffer::Use::kWorkspace;
     step.loop = std::move(loop);
+  }
+
+  double seconds_of_step(const PlanStep& step) const {
+    if (step.loop != nullptr) {
+      return step.loop->body->cost.seconds * turns_of(*step.loop);
+    }
+    const std::optional<BackendRates>& rates = options_.backend->rates;
+    std::vector<Dtype> operands;
+    for (const PlanView& input : step.inputs) {
+      operands.push_back(input.view.type.dtype);
+    }
+    return rates ? seconds_of(*rates, step.cost, operands) : 0;
+  }
+
+  // Of `while`, as if its body ran once.
+  static double turns_of(const LoopPlan& loop) {
+    return loop.condition == nullptr ? static_cast<double>(loop.length) : 1.0;
   }
 
   // Every output gets memory of its own: that of the value where it is whole and unclaimed, else a copy.
@@ -309,7 +329,6 @@ class Planner {
 
   const Graph& graph_;
   const PlanOptions& options_;
-  Backend kernels_;
   std::vector<std::vector<PlanView>> views_;  // by node, output
   Plan plan_;
 };

@@ -22,7 +22,7 @@ std::vector<ViewType> dense_views(std::span<const TensorType> types) {
 }
 
 bool has_wide_kernel(const OpDef& op, const Attrs& attrs, const Types& inputs,
-                     std::span<const TensorType> outputs, Backend backend) {
+                     std::span<const TensorType> outputs, const Backend* backend) {
   const bool holds_program = std::ranges::any_of(attrs.items(), [](const auto& item) {
     return std::holds_alternative<GraphPtr>(item.second);  // which names its types
   });
@@ -45,16 +45,15 @@ bool has_wide_kernel(const OpDef& op, const Attrs& attrs, const Types& inputs,
 
 }  // namespace
 
-bool has_kernel(Backend backend, const OpDef& op, const Attrs& attrs,
+bool has_kernel(const Backend* backend, const OpDef& op, const Attrs& attrs,
                 std::span<const TensorType> inputs, std::span<const TensorType> outputs) {
-  const Backend kernels = backend == Backend::kNull ? Backend::kCpu : backend;
-  return usable_kernel(kernels, {op, attrs, dense_views(inputs), dense_views(outputs), 1}) !=
+  return usable_kernel(backend, {op, attrs, dense_views(inputs), dense_views(outputs), 1}) !=
          nullptr;
 }
 
 std::optional<Tensors> apply_widened(const OpDef& op, std::span<const Tensor> inputs,
                                      const Attrs& attrs, std::span<const TensorType> outputs,
-                                     Backend backend, const SourceLocation& where) {
+                                     const Backend* backend, const SourceLocation& where) {
   Types types;
   bool any = false;
   for (const Tensor& input : inputs) {

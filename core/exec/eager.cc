@@ -4,7 +4,6 @@
 #include "core/compile/passes.h"
 #include "core/compile/widen.h"
 #include "core/exec/execute.h"
-#include "core/exec/threads.h"
 #include "core/ir/fallback.h"
 #include "core/ops/build.h"
 #include "core/ops/shape.h"
@@ -23,13 +22,14 @@ struct CachedKernel {
   std::vector<ViewType> inputs;
   std::vector<ViewType> outputs;
   int threads;
-  Backend backend;
+  const Backend* backend;
   Kernel kernel;
 };
 
 class KernelCache {
  public:
-  const Kernel& find(const KernelEntry& entry, const KernelRequest& request, Backend backend) {
+  const Kernel& find(const KernelEntry& entry, const KernelRequest& request,
+                     const Backend* backend) {
     uint64_t hash = hash_combine(reinterpret_cast<uintptr_t>(&request.op), request.attrs.hash());
     for (const auto& views : {request.inputs, request.outputs}) {
       for (const ViewType& view : views) {
@@ -40,8 +40,8 @@ class KernelCache {
         }
       }
     }
-    hash = hash_combine(
-        hash, static_cast<uint64_t>(request.threads) * 4 + static_cast<uint64_t>(backend));
+    hash = hash_combine(hash, static_cast<uint64_t>(request.threads));
+    hash = hash_combine(hash, reinterpret_cast<uintptr_t>(backend));
     const auto [begin, end] = kernels_.equal_range(hash);
     for (auto it = begin; it != end; ++it) {
       const CachedKernel& cached = it->second;
@@ -154,8 +154,8 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
 
   const Context& context = current_context();
   const int threads = context.num_threads();
-  prepare_threads(threads);
-  const Backend backend = context.backend == Backend::kNull ? Backend::kCpu : context.backend;
+  const Backend* const backend = context.backend;
+  backend->prepare_threads(threads);
   std::vector<ViewType> out;
   for (const TensorType& type : types) {
     out.push_back(ViewType::dense(type));
@@ -167,7 +167,9 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
       return std::move(*wide);
     }
     if (op.decompose != nullptr) {
-      return op.decompose(attrs, inputs);
+      if (Tensors results = op.decompose(attrs, inputs); !results.empty()) {
+        return results;
+      }
     }
     entry = &fallback_kernel(backend, wanted);
   }
@@ -193,7 +195,7 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
   const Buffer workspace = kernel.workspace_bytes > 0
                                ? Buffer::allocate(context.allocator, kernel.workspace_bytes)
                                : Buffer();
-  if (context.backend != Backend::kNull) {
+  if (backend->computes) {
     kernel.run({in_addresses, out_addresses, workspace.data()});
   }
   return results;

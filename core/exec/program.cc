@@ -2,7 +2,6 @@
 
 #include "core/compile/fuse.h"
 #include "core/exec/execute.h"
-#include "core/exec/threads.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
 
@@ -24,7 +23,7 @@ class PlannedProgram : public Program {
   // The results return in the list that brought the arguments: where they are no more than those, nothing is allocated.
   Tensors run(Tensors inputs) override {
     const ContextScope scope(context_);
-    prepare_threads(context_.num_threads());
+    context_.backend->prepare_threads(context_.num_threads());
     check(inputs.size() == plan_.inputs.size(), "a program of {} inputs was given {}",
           plan_.inputs.size(), inputs.size());
     if (!arena_ && plan_.arena_bytes > 0) {
@@ -46,7 +45,7 @@ class PlannedProgram : public Program {
     for (size_t i = 0; i < inputs.size(); ++i) {
       in_[i] = inputs[i].data();
     }
-    if (context_.backend != Backend::kNull) {
+    if (context_.backend->computes) {
       execute(plan_, in_, out_, arena_.data(), addresses_, times_);
     }
     inputs.clear();

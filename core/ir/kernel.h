@@ -1,4 +1,4 @@
-// Kernels: what a backend offers for an operation. Prepared once for given types, attributes and strides, then run any
+// Kernels: what a back end offers for an operation. Prepared once for given types, attributes and strides, then run any
 // number of times on memory of that layout.
 #pragma once
 
@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/ir/op.h"
-#include "core/runtime/context.h"
 
 namespace mstrain {
 
@@ -58,11 +57,5 @@ struct KernelEntry {
   // Pairs (output, input): the output may be written over that input where both are dense and of equal type.
   std::vector<std::pair<int, int>> in_place = {};
 };
-
-// Fills the table of a backend; called by the backend's own registration at start-up.
-void register_kernel(Backend backend, std::string_view op, KernelEntry entry);
-
-// The backend's kernel for an operation; null where it has none.
-const KernelEntry* find_kernel(Backend backend, const OpDef& op);
 
 }  // namespace mstrain

@@ -56,7 +56,7 @@ using VjpRule = Tensors (*)(const Application& node, std::span<const Tensor> cot
 using BatchRule = Tensors (*)(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
                               std::span<const bool> batched, int64_t size);
 
-// A composite written with other operations: oracle, fallback and, without rules of its own, its derivatives.
+// A composite written with other operations: oracle, fallback, derivatives without rules. No results: it is simple.
 using Decomposition = Tensors (*)(const Attrs& attrs, std::span<const Tensor> inputs);
 
 struct Cost {

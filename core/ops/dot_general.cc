@@ -159,9 +159,14 @@ Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
   return apply(op, inputs, attrs.with("dims", to_text(dims)), kHere);
 }
 
+// A product without epilogues is simple.
 Tensors decompose(const Attrs& attrs, std::span<const Tensor> in) {
+  const std::vector<Epilogue> epilogues = epilogues_of(attrs);
+  if (epilogues.empty()) {
+    return {};
+  }
   Tensor z = plain(attrs, in);
-  for (const Epilogue& epilogue : epilogues_of(attrs)) {
+  for (const Epilogue& epilogue : epilogues) {
     switch (epilogue.kind) {
       case Epilogue::Kind::kScale: z = z * epilogue.scale; break;
       case Epilogue::Kind::kBias:

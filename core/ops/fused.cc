@@ -42,17 +42,17 @@ Folding folding_of(const Attrs& attrs, const Shape& shape) {
 }
 
 std::optional<FusedRole> fold_role(const Folding& folding, const OpDef& op,
-                                   const FusedExtent& extent) {
+                                   const FusedExtent& extent, int64_t longest) {
   const bool sum = is_sum(op);
   if (op.fold != Fold::kSumSquares && folding.trailing && folding.kept == extent.rows &&
-      folding.folded == extent.n && extent.n <= kMaxFusedRow) {
+      folding.folded == extent.n && extent.n <= longest) {
     return FusedRole::kFoldRow;
   }
   if (sum && folding.kept == 1) {
     return FusedRole::kFoldAll;
   }
   const bool columns = sum && folding.leading && folding.folded == extent.rows &&
-                       folding.kept == extent.n && extent.n <= kMaxFusedRow;
+                       folding.kept == extent.n && extent.n <= longest;
   return columns ? std::optional(FusedRole::kFoldColumns) : std::nullopt;
 }
 
@@ -88,7 +88,8 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   for (NodeId id = 0; id < body.size(); ++id) {
     const Node& node = body.node(id);
     if (live[id] && node.op != &kInputOp &&
-        !fused_role(*node.op, node.attrs, body.types(node.inputs), node.outputs, extent)) {
+        !fused_role(*node.op, node.attrs, body.types(node.inputs), node.outputs, extent,
+                    extent.n)) {
       throw ShapeError(fmt::format("{} of {} has no place among {} rows of {}", node.op->name,
                                    to_string(node.outputs[0]), extent.rows, extent.n));
     }
@@ -183,7 +184,7 @@ bool is_fused_column_sum(const OpDef& op, size_t i) {
 }
 
 std::optional<FusedExtent> fused_extent(const OpDef& op, const Attrs& attrs,
-                                        std::span<const TensorType> inputs) {
+                                        std::span<const TensorType> inputs, int64_t longest) {
   if (op.rows.whole_rows) {
     const Shape& x = inputs[0].shape;
     return FusedExtent{x.elements() / std::max<int64_t>(x.back(), 1), x.back()};
@@ -192,7 +193,7 @@ std::optional<FusedExtent> fused_extent(const OpDef& op, const Attrs& attrs,
     const Folding folding = folding_of(attrs, inputs[0].shape);
     // What sums up everything has no rows to ask for; a short reduce_sum does, so that others may read its result.
     if (folding.kept == 1 && is_sum(op) &&
-        (op.fold == Fold::kSumSquares || folding.folded > kMaxFusedRow)) {
+        (op.fold == Fold::kSumSquares || folding.folded > longest)) {
       return std::nullopt;
     }
     return folding.trailing ? FusedExtent{folding.kept, folding.folded}
@@ -203,8 +204,8 @@ std::optional<FusedExtent> fused_extent(const OpDef& op, const Attrs& attrs,
 
 std::optional<FusedRole> fused_role(const OpDef& op, const Attrs& attrs,
                                     std::span<const TensorType> inputs,
-                                    std::span<const TensorType> outputs,
-                                    const FusedExtent& extent) {
+                                    std::span<const TensorType> outputs, const FusedExtent& extent,
+                                    int64_t longest) {
   const int64_t full = extent.elements();
   const auto walked = [&](const TensorType& type) {
     return type.elements() == full || type.elements() == extent.rows;
@@ -228,11 +229,11 @@ std::optional<FusedRole> fused_role(const OpDef& op, const Attrs& attrs,
     return std::nullopt;
   }
   if (op.rows.whole_rows) {
-    const bool rows = inputs[0].shape.back() == extent.n && extent.n <= kMaxFusedRow;
+    const bool rows = inputs[0].shape.back() == extent.n && extent.n <= longest;
     return rows ? std::optional(FusedRole::kRow) : std::nullopt;
   }
   if (folds(op, inputs)) {
-    return fold_role(folding_of(attrs, inputs[0].shape), op, extent);
+    return fold_role(folding_of(attrs, inputs[0].shape), op, extent, longest);
   }
   return std::nullopt;
 }

@@ -20,9 +20,6 @@ struct FusedExtent {
   friend bool operator==(const FusedExtent&, const FusedExtent&) = default;
 };
 
-// Longer rows do not stay in the cache between two passes over them.
-inline constexpr int64_t kMaxFusedRow = 16384;
-
 enum class FusedRole : uint8_t {
   kMap,          // elementwise, on full values or on one number a row
   kMove,         // a reshape or broadcast that leaves every element in its place
@@ -34,14 +31,16 @@ enum class FusedRole : uint8_t {
   kRow           // norms and softmax, forward and backward, on whole rows
 };
 
-// The extent that a member asks for; none where it follows its neighbours.
+// The extent that a member asks for; none where it follows its neighbours. Rows of more than `longest` elements are none that a
+// member may go over twice.
 std::optional<FusedExtent> fused_extent(const OpDef& op, const Attrs& attrs,
-                                        std::span<const TensorType> inputs);
+                                        std::span<const TensorType> inputs, int64_t longest);
 
 // What an application does in a body of this extent; none where it cannot be a member.
 std::optional<FusedRole> fused_role(const OpDef& op, const Attrs& attrs,
                                     std::span<const TensorType> inputs,
-                                    std::span<const TensorType> outputs, const FusedExtent& extent);
+                                    std::span<const TensorType> outputs, const FusedExtent& extent,
+                                    int64_t longest);
 
 // Whether input `i` of an operation of role kRow is a parameter of n elements.
 bool is_fused_parameter(const OpDef& op, size_t i);

@@ -6,6 +6,7 @@ namespace mstrain {
 namespace {
 
 thread_local const Context* bound = nullptr;
+const Backend* installed_backend = nullptr;
 
 int processors() {
   cpu_set_t set;
@@ -14,6 +15,9 @@ int processors() {
 }
 
 }  // namespace
+
+const Backend* default_backend() { return installed_backend; }
+void install_default_backend(const Backend* backend) { installed_backend = backend; }
 
 int Context::num_threads() const {
   static const int kProcessors = processors();

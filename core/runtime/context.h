@@ -8,20 +8,22 @@
 
 namespace mstrain {
 
-// reference: slow, obvious kernels that accumulate in double, the oracle of all tests. cpu: the fast ones. null: plans
-// and allocates like cpu but computes nothing.
-enum class Backend : uint8_t { kReference, kCpu, kNull };
+struct Backend;  // core/ir/backend.h
+
+// What contexts name that say nothing else: set once, at start-up.
+const Backend* default_backend();
+void install_default_backend(const Backend* backend);
 
 struct Context {
-  Backend backend = Backend::kCpu;
-  int threads = 0;  // of the OpenMP team that kernels use; 0: one per processor of the process
+  const Backend* backend = default_backend();
+  int threads = 0;        // that kernels use; 0: one per processor of the process
   bool training = false;  // dropout is active
   std::shared_ptr<Allocator> allocator = std::make_shared<Allocator>();
 
   int num_threads() const;
 };
 
-// The context of this thread: the innermost ContextScope, else a process-wide default (cpu, all processors).
+// The context of this thread: the innermost ContextScope, else a process-wide default (the default back end, all processors).
 const Context& current_context();
 
 // Binds `context` to this thread until the end of the scope. The context must outlive the scope.

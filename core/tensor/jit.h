@@ -25,7 +25,6 @@ namespace mstrain {
 
 // Wide logits are chunked from a size on.
 inline constexpr int64_t kAutoChunks = 0;
-inline constexpr int64_t kPackedBytes = 1'000'000'000;
 
 struct JitOptions {
   std::vector<int>
@@ -49,6 +48,7 @@ struct ProgramCost {
   double flops = 0;
   double bytes = 0;
   int64_t kernels = 0;
+  double seconds = 0;  // at least, at the rates that the back end states; 0: it states none
 };
 
 // One kernel as it ran. The texts live as long as the program.
@@ -85,8 +85,8 @@ struct CompileOptions {
   // never exist as a whole. 1: in one.
   int64_t loss_chunks = kAutoChunks;
   // From level 1 on: the most bytes that a loop takes for weights in the layout that the machine's products like best,
-  // made once for all rounds; the weights come in the order of the program.
-  int64_t packed_bytes = kPackedBytes;
+  // made once for all rounds; the weights come in the order of the program. None: what the back end says.
+  std::optional<int64_t> packed_bytes = {};
 };
 using ProgramCompiler = std::unique_ptr<Program> (*)(const Graph& graph,
                                                      const CompileOptions& options);
@@ -126,7 +126,7 @@ class JitCache {
     Form form;
     Types types;
     bool training;
-    Backend backend;
+    const Backend* backend;
     int threads;
     friend bool operator==(const Key&, const Key&) = default;
   };

@@ -71,7 +71,7 @@ struct MemoryConfig {
   AutoOr<double> limit_gb;
   Recompute recompute = Recompute::kNone;
   AutoOr<NoneOr<int64_t>> loss_chunks;
-  double packed_weights_gb = static_cast<double>(kPackedBytes) / 1e9;
+  AutoOr<double> packed_weights_gb;
 
   template <class V>
   void fields(V& v) {
@@ -87,7 +87,7 @@ struct MemoryConfig {
       rule::at_least(1));
     v("packed_weights_gb", packed_weights_gb,
       "memory, in 10^9 bytes, for weights in the layout that products like best, packed once a "
-      "step for all its micro-batches; 0: none",
+      "step for all its micro-batches; auto: 1 on the cpu; 0: none",
       rule::at_least(0));
   }
 
@@ -95,7 +95,11 @@ struct MemoryConfig {
   int64_t chunks() const {
     return loss_chunks.is_word() ? kAutoChunks : loss_chunks.value->value_or(1);
   }
-  int64_t packed_bytes() const { return static_cast<int64_t>(packed_weights_gb * 1e9); }
+  std::optional<int64_t> packed_bytes() const {
+    return packed_weights_gb.is_word()
+               ? std::nullopt
+               : std::optional(static_cast<int64_t>(*packed_weights_gb.value * 1e9));
+  }
 };
 
 enum class FusionLevel { kO0, kO1, kO2 };

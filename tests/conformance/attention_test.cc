@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
@@ -135,14 +135,14 @@ TEST_P(AttentionTiles, GiveWhatTheReferenceGives) {
     Tensors inputs = inputs_of(it);
     Tensors expected;
     {
-      const ContextScope scope(context_of(Backend::kReference));
+      const ContextScope scope(context_of(backend_named("reference")));
       if (GetParam().gradient) {
         make_consistent(inputs, case_of(form, {false, GetParam().dropout}));
       }
       expected = run(it, inputs);
     }
     for (const int threads : {1, 2}) {
-      const ContextScope scope(context_of(Backend::kCpu, threads));
+      const ContextScope scope(context_of(backend_named("cpu"), threads));
       const Tensors actual = run(it, inputs);
       for (size_t i = 0; i < expected.size(); ++i) {
         // Sums over all keys and, for a shared bias, over all heads.
@@ -170,7 +170,7 @@ TEST_P(AttentionTiles, NeverHoldAllScores) {
         out.push_back(ViewType::dense(type));
       }
       const KernelRequest request{*it.op, it.sample.attrs, in, out, 2};
-      const KernelEntry* entry = find_kernel(Backend::kCpu, *it.op);
+      const KernelEntry* entry = find_kernel(backend_named("cpu"), *it.op);
       EXPECT_TRUE(entry->supports(request));
       return entry->prepare(request).workspace_bytes;
     };
@@ -184,7 +184,7 @@ TEST_P(AttentionTiles, OutsideOfAWindowAreNotVisited) {
   constexpr int64_t kLength = 256, kHidden = 64, kSeeing = 192;
   const Form form{kLength, kLength, 16, 16, true, 0, 1, 64};
   const Case it = case_of(form, GetParam());
-  const ContextScope scope(context_of(Backend::kCpu));
+  const ContextScope scope(context_of(backend_named("cpu")));
   Tensors inputs = inputs_of(it);
   if (GetParam().gradient) {
     make_consistent(inputs, case_of(form, {false, GetParam().dropout}));

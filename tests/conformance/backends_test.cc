@@ -23,7 +23,7 @@ bool has_kernel(const OpDef& op, const Case& it) {
   for (const TensorType& type : op.infer(types, it.sample.attrs)) {
     out.push_back(ViewType::dense(type));
   }
-  return usable_kernel(Backend::kCpu, {op, it.sample.attrs, in, out, 2}) != nullptr;
+  return usable_kernel(backend_named("cpu"), {op, it.sample.attrs, in, out, 2}) != nullptr;
 }
 
 // Operands of 16 bits may be computed with as f32.
@@ -51,7 +51,7 @@ TEST_P(FastOp, RunsOnTheCpuBackend) {
 
 // Most movement is strides and needs no kernel.
 MSTRAIN_FOR_OPS(FastOp, [](const OpDef& op) {
-  return find_kernel(Backend::kReference, op) != nullptr &&
+  return find_kernel(backend_named("reference"), op) != nullptr &&
          (op.kind != OpKind::kMovement || op.name == "reshape");
 });
 

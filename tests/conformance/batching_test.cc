@@ -50,9 +50,9 @@ void expect_loops(const OpDef& op) {
   if (long_tests() || !accepts(op.dtypes, Dtype::kF64)) {
     dtypes.assign(std::begin(kAllDtypes), std::end(kAllDtypes));
   }
-  for (Backend backend : {Backend::kCpu, Backend::kReference}) {
+  for (const Backend* backend : {backend_named("cpu"), backend_named("reference")}) {
     const ContextScope scope(context_of(backend));
-    for (const Case& it : some(cases_of(op, dtypes), backend == Backend::kCpu ? 14 : 5)) {
+    for (const Case& it : some(cases_of(op, dtypes), backend == backend_named("cpu") ? 14 : 5)) {
       SCOPED_TRACE(to_string(it));
       const size_t count = it.sample.inputs.size();
       const uint64_t all = (uint64_t{1} << count) - 1;
@@ -74,7 +74,7 @@ void expect_loops(const OpDef& op) {
 }
 
 void expect_empty(const OpDef& op) {
-  const ContextScope scope(context_of(Backend::kCpu));
+  const ContextScope scope(context_of(backend_named("cpu")));
   const Dtype dtype = usual_dtype(op);
   for (const Case& it : some(cases_of(op, std::span(&dtype, 1)), 3)) {
     SCOPED_TRACE(to_string(it));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <numeric>
 
 #include "core/base/hash.h"
@@ -156,17 +157,10 @@ Tensors run_jitted(const Case& it, const Tensors& inputs, int level) {
   return jit([&](const Tensors& in) { return run(it, in); }, {.level = level})(inputs);
 }
 
-const Context& context_of(Backend backend, int threads) {
-  static const auto make = [](Backend b, int t) {
-    Context context;
-    context.backend = b;
-    context.threads = t;
-    return context;
-  };
-  static const Context contexts[2][2] = {
-      {make(Backend::kReference, 1), make(Backend::kReference, 2)},
-      {make(Backend::kCpu, 1), make(Backend::kCpu, 2)}};
-  return contexts[backend == Backend::kCpu ? 1 : 0][threads - 1];
+const Context& context_of(const Backend* backend, int threads) {
+  static std::map<std::pair<const Backend*, int>, Context> contexts;
+  return contexts.try_emplace({backend, threads}, Context{.backend = backend, .threads = threads})
+      .first->second;
 }
 
 Tolerance tolerance_for(const OpDef& op, Dtype dtype, std::span<const Tensor> inputs,

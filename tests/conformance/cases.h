@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "core/ir/backend.h"
 #include "core/ir/tensor.h"
 #include "core/runtime/context.h"
 
@@ -38,7 +39,7 @@ Tensors run(const Case& it, std::span<const Tensor> inputs);
 Tensors run_jitted(const Case& it, const Tensors& inputs, int level);
 
 // Contexts of the tests, alive until the end.
-const Context& context_of(Backend backend, int threads = 1);
+const Context& context_of(const Backend* backend, int threads = 1);
 
 // How far two correct results may lie apart: relative to |expected| and to `scale`, whichever is larger.
 struct Tolerance {

@@ -121,7 +121,7 @@ void expect_first_order(const OpDef& op) {
   const Dtype f64 = Dtype::kF64;
   int checked = 0;
   int with_variables = 0;
-  for (Backend backend : {Backend::kReference, Backend::kCpu}) {
+  for (const Backend* backend : {backend_named("reference"), backend_named("cpu")}) {
     const ContextScope scope(context_of(backend));
     for (const Case& it : some(cases_of(op, std::span(&f64, 1)), 14)) {
       SCOPED_TRACE(to_string(it));
@@ -170,7 +170,7 @@ void expect_first_order(const OpDef& op) {
 
 void expect_second_order(const OpDef& op) {
   const Dtype f64 = Dtype::kF64;
-  for (Backend backend : {Backend::kReference, Backend::kCpu}) {
+  for (const Backend* backend : {backend_named("reference"), backend_named("cpu")}) {
     const ContextScope scope(context_of(backend));
     int used = 0;
     for (const Case& it : cases_of(op, std::span(&f64, 1))) {
@@ -213,11 +213,11 @@ void expect_shorter_types(const OpDef& op) {
     if (x.empty()) {
       continue;
     }
-    const auto pulled = [&](Backend backend, const Tensors& w) {
+    const auto pulled = [&](const Backend* backend, const Tensors& w) {
       const ContextScope scope(context_of(backend));
       return vjp(f, x, w).second;
     };
-    const auto pushed = [&](Backend backend, const Tensors& v) {
+    const auto pushed = [&](const Backend* backend, const Tensors& v) {
       const ContextScope scope(context_of(backend));
       return jvp(f, x, v).second;
     };
@@ -234,8 +234,10 @@ void expect_shorter_types(const OpDef& op) {
         ASSERT_EQ(difference(actual[i], expected[i], tolerance), "") << what << ", " << i;
       }
     };
-    expect_close(pulled(Backend::kCpu, w), pulled(Backend::kReference, w), "reverse mode");
-    expect_close(pushed(Backend::kCpu, v), pushed(Backend::kReference, v), "forward mode");
+    expect_close(pulled(backend_named("cpu"), w), pulled(backend_named("reference"), w),
+                 "reverse mode");
+    expect_close(pushed(backend_named("cpu"), v), pushed(backend_named("reference"), v),
+                 "forward mode");
     if (testing::Test::HasFatalFailure()) {
       return;
     }
@@ -243,7 +245,7 @@ void expect_shorter_types(const OpDef& op) {
 }
 
 void expect_both_modes(const OpDef& op) {
-  const ContextScope scope(context_of(Backend::kCpu));
+  const ContextScope scope(context_of(backend_named("cpu")));
   const Dtype dtypes[] = {Dtype::kF32, Dtype::kF16};
   for (const Case& it : some(cases_of(op, dtypes), 6)) {
     SCOPED_TRACE(to_string(it));

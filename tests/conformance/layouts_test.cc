@@ -132,11 +132,10 @@ TEST_P(LayoutOfOp, StridedInputsEqualDenseOnes) {
   if (long_tests() || !accepts(op().dtypes, Dtype::kF32)) {
     dtypes.assign(std::begin(kAllDtypes), std::end(kAllDtypes));
   }
-  for (Backend backend : {Backend::kCpu, Backend::kReference}) {
+  for (const Backend* backend : {backend_named("cpu"), backend_named("reference")}) {
     const ContextScope scope(context_of(backend));
-    for (const Case& it : some(cases_of(op(), dtypes), backend == Backend::kCpu ? 24 : 8)) {
-      SCOPED_TRACE(
-          fmt::format("{} on {}", to_string(it), backend == Backend::kCpu ? "cpu" : "reference"));
+    for (const Case& it : some(cases_of(op(), dtypes), backend == backend_named("cpu") ? 24 : 8)) {
+      SCOPED_TRACE(fmt::format("{} on {}", to_string(it), backend->name));
       const Tensors inputs = inputs_of(it);
       for (const Layout& layout : kLayouts) {
         expect_same(it, inputs, layout, std::vector<bool>(inputs.size(), true));

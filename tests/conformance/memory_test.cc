@@ -2,7 +2,7 @@
 // workspace. What an output held before must not matter, and every byte of it must be written.
 #include <cstring>
 
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 #include "core/tensor/host.h"
 #include "tests/conformance/cases.h"
 
@@ -101,7 +101,7 @@ class GuardedRun {
   std::vector<std::unique_ptr<Guarded>> outputs_;
 };
 
-const KernelEntry* kernel_for(const Case& it, Backend backend, int threads) {
+const KernelEntry* kernel_for(const Case& it, const Backend* backend, int threads) {
   const KernelEntry* entry = find_kernel(backend, *it.op);
   std::vector<ViewType> in;
   std::vector<ViewType> out;
@@ -122,16 +122,16 @@ const KernelEntry* kernel_for(const Case& it, Backend backend, int threads) {
 using KernelOfOp = OpTest;
 
 TEST_P(KernelOfOp, StaysInItsMemoryAndWritesAllOfIt) {
-  for (Backend backend : {Backend::kReference, Backend::kCpu}) {
+  for (const Backend* backend : {backend_named("reference"), backend_named("cpu")}) {
     for (const Case& it : cases_of(op())) {
       const Tensors inputs = inputs_of(it);
       for (int threads : {1, 2}) {
         const KernelEntry* entry = kernel_for(it, backend, threads);
-        if (entry == nullptr || (threads == 2 && backend == Backend::kReference)) {
+        if (entry == nullptr || (threads == 2 && backend == backend_named("reference"))) {
           continue;
         }
-        SCOPED_TRACE(fmt::format("{}, {} kernel, {} threads", to_string(it),
-                                 backend == Backend::kCpu ? "cpu" : "reference", threads));
+        SCOPED_TRACE(
+            fmt::format("{}, {} kernel, {} threads", to_string(it), backend->name, threads));
         const GuardedRun first(it, *entry, threads, inputs, std::byte{0x00});
         const GuardedRun second(it, *entry, threads, inputs, std::byte{0xFF});
         ASSERT_TRUE(first.intact && second.intact) << "memory beside a tensor was written";

@@ -4,6 +4,7 @@
 
 #include "core/compile/passes.h"
 #include "core/compile/plan.h"
+#include "core/ir/backend.h"
 #include "core/ir/text.h"
 #include "core/ir/verify.h"
 #include "core/ops/elementwise.h"
@@ -82,21 +83,21 @@ TEST(Properties, ProgramsGiveTheSameInEagerModeGraphModeAndOnTheReference) {
   for_programs({}, number_of_programs(), [](const RandomProgram& program) {
     const Tensors x = program.inputs();
     const auto f = [&](const Tensors& in) { return values_and_gradients(program, in); };
-    const auto on = [&](Backend backend, const auto& g) {
+    const auto on = [&](const Backend* backend, const auto& g) {
       const ContextScope scope(context_of(backend));
       return g(x);
     };
-    const Tensors eager = on(Backend::kCpu, f);
-    expect_bits(on(Backend::kCpu, jit(f, {.level = 0})), eager, "graph mode");
+    const Tensors eager = on(backend_named("cpu"), f);
+    expect_bits(on(backend_named("cpu"), jit(f, {.level = 0})), eager, "graph mode");
     // Operations that are good to 1e-13, a dozen deep, and their derivatives.
-    expect_close(on(Backend::kCpu, jit(f)), eager, 1e-9, "optimised graph");
-    expect_close(on(Backend::kReference, f), eager, 1e-9, "reference");
+    expect_close(on(backend_named("cpu"), jit(f)), eager, 1e-9, "optimised graph");
+    expect_close(on(backend_named("reference"), f), eager, 1e-9, "reference");
   });
 }
 
 // The compiler on many more programs than the matrix of modes has time for.
 TEST(Properties, ThousandsOfProgramsGiveTheSameAtEveryLevel) {
-  const ContextScope scope(context_of(Backend::kCpu));
+  const ContextScope scope(context_of(backend_named("cpu")));
   for_programs({}, long_tests() ? 20000 : 2000, [](const RandomProgram& program) {
     const Tensors x = program.inputs();
     const Tensors eager = program(x);
@@ -109,7 +110,7 @@ TEST(Properties, ProgramsThatJumpGiveTheSameBitsInBothModes) {
   for (Dtype dtype : {Dtype::kF32, Dtype::kBF16}) {
     for_programs({.smooth = false, .dtype = dtype}, number_of_programs() / 2,
                  [](const RandomProgram& program) {
-                   const ContextScope scope(context_of(Backend::kCpu));
+                   const ContextScope scope(context_of(backend_named("cpu")));
                    const Tensors x = program.inputs();
                    expect_bits(jit(program, {.level = 0})(x), program(x), "graph mode");
                  });
@@ -121,7 +122,7 @@ TEST(Properties, ResultsAreReproducibleForOneThreadCount) {
                [](const RandomProgram& program) {
                  const Tensors x = program.inputs();
                  for (int threads : {1, 2}) {
-                   const ContextScope scope(context_of(Backend::kCpu, threads));
+                   const ContextScope scope(context_of(backend_named("cpu"), threads));
                    const auto compiled = jit(program);
                    const Tensors first = compiled(x);
                    expect_bits(compiled(x), first, "a second run");
@@ -145,7 +146,7 @@ double inner_product_of(const Tensors& a, const Tensors& b) {
 
 // ⟨J v, w⟩ = ⟨v, Jᵀ w⟩, whatever J is.
 TEST(Properties, ForwardAndReverseModeAreTransposes) {
-  const ContextScope scope(context_of(Backend::kCpu));
+  const ContextScope scope(context_of(backend_named("cpu")));
   for_programs({}, number_of_programs(), [](const RandomProgram& program) {
     const Tensors x = program.inputs();
     const Tensors v = random_like_all(x, 10);
@@ -159,7 +160,7 @@ TEST(Properties, ForwardAndReverseModeAreTransposes) {
 }
 
 TEST(Properties, GradientsAreSlopes) {
-  const ContextScope scope(context_of(Backend::kReference));
+  const ContextScope scope(context_of(backend_named("reference")));
   for_programs({}, number_of_programs() / 4, [](const RandomProgram& program) {
     const Tensors x = program.inputs();
     const Tensors v = random_like_all(x, 30);
@@ -203,7 +204,7 @@ TEST(Properties, GraphsOfEveryLevelAreSound) {
     const GraphPtr graph = gradient_graph(program);
     ASSERT_NO_THROW(verify(*graph));
     for (int level : {0, 1, 2}) {
-      for (Backend backend : {Backend::kCpu, Backend::kReference}) {
+      for (const Backend* backend : {backend_named("cpu"), backend_named("reference")}) {
         ASSERT_NO_THROW(verify(*optimise(*graph, {level, backend, {}}))) << "level " << level;
       }
     }
@@ -327,7 +328,7 @@ TEST(Properties, PlansNeverOverwriteWhatIsStillRead) {
   for_programs({}, number_of_programs() / 2, [](const RandomProgram& program) {
     const GraphPtr graph = gradient_graph(program);
     for (bool donated : {false, true}) {
-      PlanOptions options{.backend = Backend::kCpu};
+      PlanOptions options{.backend = backend_named("cpu")};
       options.donated.assign(graph->inputs().size(), donated);
       ASSERT_EQ(Shadow(make_plan(*optimise(*graph, {}), options)).play(), "");
     }
@@ -359,7 +360,7 @@ TEST(Properties, ThePlanCheckSeesWhatOverlaps) {
 
 // What results take over from donated arguments changes no result.
 TEST(Properties, DonatedArgumentsGiveTheSameResults) {
-  const ContextScope scope(context_of(Backend::kCpu));
+  const ContextScope scope(context_of(backend_named("cpu")));
   for_programs({}, number_of_programs() / 4, [](const RandomProgram& program) {
     // Results like the arguments, as an update of parameters gives them.
     const auto update = [&](const Tensors& x) {

@@ -1,4 +1,5 @@
 #include "tests/conformance/random_programs.h"
+#include "core/ir/backend.h"
 
 #include <cmath>
 
@@ -30,7 +31,7 @@ bool all_finite(const Tensors& tensors) {
 
 // Samples whose results are small, finite and of one floating-point type.
 std::vector<Case> candidates(const ProgramOptions& options) {
-  const ContextScope scope(context_of(Backend::kReference));
+  const ContextScope scope(context_of(backend_named("reference")));
   std::vector<Case> found;
   for (const OpDef* op : all_ops()) {
     if (options.smooth && !op->smooth) {

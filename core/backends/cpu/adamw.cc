@@ -90,7 +90,7 @@ Kernel prepare(const KernelRequest& request) {
 }  // namespace
 
 void register_adamw() {
-  register_kernel(Backend::kCpu, "adamw", {.prepare = prepare, .supports = supports});
+  register_kernel(table(), "adamw", {.prepare = prepare, .supports = supports});
 }
 
 }  // namespace mstrain::cpu

@@ -170,7 +170,7 @@ Kernel prepare(const KernelRequest& request) {
 }  // namespace
 
 void register_adamw_stored() {
-  register_kernel(Backend::kCpu, "adamw_stored", {.prepare = prepare, .supports = supports});
+  register_kernel(table(), "adamw_stored", {.prepare = prepare, .supports = supports});
 }
 
 }  // namespace mstrain::cpu

@@ -168,7 +168,7 @@ Kernel prepare(const KernelRequest& request) {
 
 void register_attention() {
   for (const char* op : {"attention", "attention_dropout"}) {
-    register_kernel(Backend::kCpu, op,
+    register_kernel(table(), op,
                     {.prepare = prepare, .supports = supports, .strided_inputs = true});
   }
 }

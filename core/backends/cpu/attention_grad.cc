@@ -365,7 +365,7 @@ Kernel prepare(const KernelRequest& request) {
 
 void register_attention_grad() {
   for (const char* op : {"attention_grad", "attention_dropout_grad"}) {
-    register_kernel(Backend::kCpu, op,
+    register_kernel(table(), op,
                     {.prepare = prepare, .supports = supports, .strided_inputs = true});
   }
 }

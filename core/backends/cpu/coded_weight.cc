@@ -226,9 +226,8 @@ Kernel prepare_decode(const KernelRequest& request) {
 }  // namespace
 
 void register_coded_weight() {
-  register_kernel(Backend::kCpu, "coded_product",
-                  {.prepare = prepare_product, .supports = takes_f32});
-  register_kernel(Backend::kCpu, "decode_rows", {.prepare = prepare_decode});
+  register_kernel(table(), "coded_product", {.prepare = prepare_product, .supports = takes_f32});
+  register_kernel(table(), "decode_rows", {.prepare = prepare_decode});
 }
 
 }  // namespace mstrain::cpu

@@ -183,10 +183,10 @@ Kernel prepare_weight_grad(const KernelRequest& request) {
 }  // namespace
 
 void register_conv() {
-  register_kernel(Backend::kCpu, "conv2d", {.prepare = prepare_forward, .supports = supports});
-  register_kernel(Backend::kCpu, "conv2d_input_grad",
+  register_kernel(table(), "conv2d", {.prepare = prepare_forward, .supports = supports});
+  register_kernel(table(), "conv2d_input_grad",
                   {.prepare = prepare_input_grad, .supports = supports});
-  register_kernel(Backend::kCpu, "conv2d_weight_grad",
+  register_kernel(table(), "conv2d_weight_grad",
                   {.prepare = prepare_weight_grad, .supports = supports});
 }
 

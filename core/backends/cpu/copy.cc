@@ -143,7 +143,7 @@ void register_copy() {
   };
   // A reshape moves what strides cannot say: to dense, as a copy does.
   for (const char* op : {"copy", "reshape"}) {
-    register_kernel(Backend::kCpu, op, {.prepare = prepare, .strided_inputs = true});
+    register_kernel(table(), op, {.prepare = prepare, .strided_inputs = true});
   }
 }
 

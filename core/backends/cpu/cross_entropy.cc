@@ -89,9 +89,8 @@ Kernel prepare_grad(const KernelRequest& request) {
 }  // namespace
 
 void register_cross_entropy() {
-  register_kernel(Backend::kCpu, "cross_entropy", {.prepare = prepare});
-  register_kernel(Backend::kCpu, "cross_entropy_grad",
-                  {.prepare = prepare_grad, .in_place = {{0, 1}}});
+  register_kernel(table(), "cross_entropy", {.prepare = prepare});
+  register_kernel(table(), "cross_entropy_grad", {.prepare = prepare_grad, .in_place = {{0, 1}}});
 }
 
 }  // namespace mstrain::cpu

@@ -165,12 +165,12 @@ Kernel prepare_leaders(const KernelRequest& request) {
 }  // namespace
 
 void register_scan() {
-  register_kernel(Backend::kCpu, "argmax", {.prepare = prepare_arg<true>});
-  register_kernel(Backend::kCpu, "argmin", {.prepare = prepare_arg<false>});
-  register_kernel(Backend::kCpu, "cumsum", {.prepare = prepare_total<false>, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "cumprod", {.prepare = prepare_total<true>, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "cummax", {.prepare = prepare_leaders<true>});
-  register_kernel(Backend::kCpu, "cummin", {.prepare = prepare_leaders<false>});
+  register_kernel(table(), "argmax", {.prepare = prepare_arg<true>});
+  register_kernel(table(), "argmin", {.prepare = prepare_arg<false>});
+  register_kernel(table(), "cumsum", {.prepare = prepare_total<false>, .in_place = {{0, 0}}});
+  register_kernel(table(), "cumprod", {.prepare = prepare_total<true>, .in_place = {{0, 0}}});
+  register_kernel(table(), "cummax", {.prepare = prepare_leaders<true>});
+  register_kernel(table(), "cummin", {.prepare = prepare_leaders<false>});
 }
 
 }  // namespace mstrain::cpu

@@ -287,7 +287,7 @@ Kernel prepare(const KernelRequest& request) {
 }  // namespace
 
 void register_dot_general() {
-  register_kernel(Backend::kCpu, "dot_general", {.prepare = prepare, .strided_inputs = true});
+  register_kernel(table(), "dot_general", {.prepare = prepare, .strided_inputs = true});
 }
 
 }  // namespace mstrain::cpu

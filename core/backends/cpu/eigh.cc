@@ -37,7 +37,7 @@ Kernel prepare_eigh(const KernelRequest& request) {
 }  // namespace
 
 void register_eigh() {
-  register_kernel(Backend::kCpu, "eigh", {.prepare = prepare_eigh, .supports = is_f64_or_f32});
+  register_kernel(table(), "eigh", {.prepare = prepare_eigh, .supports = is_f64_or_f32});
 }
 
 }  // namespace mstrain::cpu

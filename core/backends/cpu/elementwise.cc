@@ -18,7 +18,7 @@ Kernel cast_kernel(const ViewType& view, Dtype dtype, int threads) {
 void register_elementwise() {
   for (const OpDef& op : elementwise_ops()) {
     if (has_tile_loop(op, accepts(op.dtypes, Dtype::kF32) ? Dtype::kF32 : Dtype::kI64)) {
-      register_kernel(Backend::kCpu, op.name, {.prepare = prepare, .strided_inputs = true});
+      register_kernel(table(), op.name, {.prepare = prepare, .strided_inputs = true});
     }
   }
 }

@@ -57,8 +57,8 @@ EpilogueSteps::Step EpilogueSteps::make(const KernelRequest& request, const Epil
     step.input = epilogue.input;
   }
   const Attrs none;
-  step.kernel = find_kernel(Backend::kCpu, *op)
-                    ->prepare({*op, none, views, request.outputs, request.threads});
+  step.kernel =
+      find_kernel(&table(), *op)->prepare({*op, none, views, request.outputs, request.threads});
   return step;
 }
 

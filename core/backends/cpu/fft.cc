@@ -148,7 +148,7 @@ Kernel prepare_irfft(const KernelRequest& request) {
 
 void register_fft() {
   const auto add = [](std::string_view op, Kernel (*prepare)(const KernelRequest&)) {
-    register_kernel(Backend::kCpu, op, {.prepare = prepare, .supports = is_f64_or_f32});
+    register_kernel(table(), op, {.prepare = prepare, .supports = is_f64_or_f32});
   };
   add("fft", prepare_fft);
   add("rfft", prepare_rfft);

@@ -285,15 +285,13 @@ Kernel prepare_one_hot(const KernelRequest& request) {
 }  // namespace
 
 void register_index() {
-  register_kernel(Backend::kCpu, "gather", {.prepare = prepare_gather});
-  register_kernel(Backend::kCpu, "scatter_add",
-                  {.prepare = prepare_scatter_add, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "scatter_set",
-                  {.prepare = prepare_scatter_set, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "take_along", {.prepare = prepare_take_along});
-  register_kernel(Backend::kCpu, "scatter_add_along",
+  register_kernel(table(), "gather", {.prepare = prepare_gather});
+  register_kernel(table(), "scatter_add", {.prepare = prepare_scatter_add, .in_place = {{0, 0}}});
+  register_kernel(table(), "scatter_set", {.prepare = prepare_scatter_set, .in_place = {{0, 0}}});
+  register_kernel(table(), "take_along", {.prepare = prepare_take_along});
+  register_kernel(table(), "scatter_add_along",
                   {.prepare = prepare_scatter_add_along, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "one_hot", {.prepare = prepare_one_hot});
+  register_kernel(table(), "one_hot", {.prepare = prepare_one_hot});
 }
 
 }  // namespace mstrain::cpu

@@ -1,9 +1,15 @@
 // Registration of each family of kernels, and the two kernels that others are made with.
 #pragma once
 
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 
 namespace mstrain::cpu {
+
+// The back end's own, which is being filled.
+Backend& table();
+
+// Longer rows do not stay in the cache between two passes over them.
+inline constexpr int64_t kLongestFusedRow = 16384;
 
 void register_elementwise();
 void register_fused();

@@ -103,7 +103,7 @@ Kernel prepare_slogdet(const KernelRequest& request) {
 
 void register_linalg() {
   const auto add = [](std::string_view op, Kernel (*prepare)(const KernelRequest&)) {
-    register_kernel(Backend::kCpu, op, {.prepare = prepare, .supports = is_f64_or_f32});
+    register_kernel(table(), op, {.prepare = prepare, .supports = is_f64_or_f32});
   };
   add("cholesky", prepare_cholesky);
   add("solve", prepare_solve);

@@ -100,8 +100,8 @@ Kernel prepare_pad(const KernelRequest& request) {
 }  // namespace
 
 void register_movement() {
-  register_kernel(Backend::kCpu, "concat", {.prepare = prepare_concat});
-  register_kernel(Backend::kCpu, "pad", {.prepare = prepare_pad});
+  register_kernel(table(), "concat", {.prepare = prepare_concat});
+  register_kernel(table(), "pad", {.prepare = prepare_pad});
 }
 
 }  // namespace mstrain::cpu

@@ -115,11 +115,11 @@ Kernel prepare_grad(const KernelRequest& request) {
 
 void register_norm() {
   const std::vector<std::pair<int, int>> over_cotangent = {{0, 0}};
-  register_kernel(Backend::kCpu, "layer_norm", {.prepare = prepare<false>, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "rms_norm", {.prepare = prepare<true>, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "layer_norm_grad",
+  register_kernel(table(), "layer_norm", {.prepare = prepare<false>, .in_place = {{0, 0}}});
+  register_kernel(table(), "rms_norm", {.prepare = prepare<true>, .in_place = {{0, 0}}});
+  register_kernel(table(), "layer_norm_grad",
                   {.prepare = prepare_grad<false>, .in_place = over_cotangent});
-  register_kernel(Backend::kCpu, "rms_norm_grad",
+  register_kernel(table(), "rms_norm_grad",
                   {.prepare = prepare_grad<true>, .in_place = over_cotangent});
 }
 

@@ -144,12 +144,10 @@ Kernel prepare_avg_grad(const KernelRequest& request) {
 }  // namespace
 
 void register_pool() {
-  register_kernel(Backend::kCpu, "max_pool", {.prepare = prepare_max, .supports = supports});
-  register_kernel(Backend::kCpu, "max_pool_grad",
-                  {.prepare = prepare_max_grad, .supports = supports});
-  register_kernel(Backend::kCpu, "avg_pool", {.prepare = prepare_avg, .supports = supports});
-  register_kernel(Backend::kCpu, "avg_pool_grad",
-                  {.prepare = prepare_avg_grad, .supports = supports});
+  register_kernel(table(), "max_pool", {.prepare = prepare_max, .supports = supports});
+  register_kernel(table(), "max_pool_grad", {.prepare = prepare_max_grad, .supports = supports});
+  register_kernel(table(), "avg_pool", {.prepare = prepare_avg, .supports = supports});
+  register_kernel(table(), "avg_pool_grad", {.prepare = prepare_avg_grad, .supports = supports});
 }
 
 }  // namespace mstrain::cpu

@@ -33,7 +33,7 @@ Kernel prepare_qr(const KernelRequest& request) {
 }  // namespace
 
 void register_qr() {
-  register_kernel(Backend::kCpu, "qr", {.prepare = prepare_qr, .supports = is_f64_or_f32});
+  register_kernel(table(), "qr", {.prepare = prepare_qr, .supports = is_f64_or_f32});
 }
 
 }  // namespace mstrain::cpu

@@ -125,6 +125,6 @@ Kernel prepare(const KernelRequest& request) {
 
 }  // namespace
 
-void register_random() { register_kernel(Backend::kCpu, "random", {.prepare = prepare}); }
+void register_random() { register_kernel(table(), "random", {.prepare = prepare}); }
 
 }  // namespace mstrain::cpu

@@ -408,11 +408,11 @@ Kernel prepare_squares(const KernelRequest& request) {
 }  // namespace
 
 void register_reduce() {
-  register_kernel(Backend::kCpu, "reduce_sum", {.prepare = prepare<Fold::kSum>});
-  register_kernel(Backend::kCpu, "reduce_max", {.prepare = prepare<Fold::kMax>});
-  register_kernel(Backend::kCpu, "reduce_min", {.prepare = prepare<Fold::kMin>});
-  register_kernel(Backend::kCpu, "reduce_prod", {.prepare = prepare<Fold::kProd>});
-  register_kernel(Backend::kCpu, "sum_squares", {.prepare = prepare_squares});
+  register_kernel(table(), "reduce_sum", {.prepare = prepare<Fold::kSum>});
+  register_kernel(table(), "reduce_max", {.prepare = prepare<Fold::kMax>});
+  register_kernel(table(), "reduce_min", {.prepare = prepare<Fold::kMin>});
+  register_kernel(table(), "reduce_prod", {.prepare = prepare<Fold::kProd>});
+  register_kernel(table(), "sum_squares", {.prepare = prepare_squares});
 }
 
 }  // namespace mstrain::cpu

@@ -36,7 +36,7 @@ Kernel prepare(const KernelRequest& request) {
 }  // namespace
 
 void register_rotary() {
-  register_kernel(Backend::kCpu, "rotary", {.prepare = prepare, .in_place = {{0, 0}}});
+  register_kernel(table(), "rotary", {.prepare = prepare, .in_place = {{0, 0}}});
 }
 
 }  // namespace mstrain::cpu

@@ -89,11 +89,9 @@ Kernel prepare_dequantize(const KernelRequest& request) {
 }  // namespace
 
 void register_rounding() {
-  register_kernel(Backend::kCpu, "stochastic_round",
-                  {.prepare = prepare_round, .supports = takes_f32});
-  register_kernel(Backend::kCpu, "quantize_blocks",
-                  {.prepare = prepare_quantize, .supports = takes_f32});
-  register_kernel(Backend::kCpu, "dequantize_blocks", {.prepare = prepare_dequantize});
+  register_kernel(table(), "stochastic_round", {.prepare = prepare_round, .supports = takes_f32});
+  register_kernel(table(), "quantize_blocks", {.prepare = prepare_quantize, .supports = takes_f32});
+  register_kernel(table(), "dequantize_blocks", {.prepare = prepare_dequantize});
 }
 
 }  // namespace mstrain::cpu

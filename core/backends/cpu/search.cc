@@ -42,6 +42,6 @@ Kernel prepare(const KernelRequest& request) {
 
 }  // namespace
 
-void register_search() { register_kernel(Backend::kCpu, "searchsorted", {.prepare = prepare}); }
+void register_search() { register_kernel(table(), "searchsorted", {.prepare = prepare}); }
 
 }  // namespace mstrain::cpu

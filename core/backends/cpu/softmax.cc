@@ -49,11 +49,11 @@ Kernel prepare_grad(const KernelRequest& request) {
 }  // namespace
 
 void register_softmax() {
-  register_kernel(Backend::kCpu, "softmax", {.prepare = prepare<false>, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "log_softmax", {.prepare = prepare<true>, .in_place = {{0, 0}}});
-  register_kernel(Backend::kCpu, "softmax_grad",
+  register_kernel(table(), "softmax", {.prepare = prepare<false>, .in_place = {{0, 0}}});
+  register_kernel(table(), "log_softmax", {.prepare = prepare<true>, .in_place = {{0, 0}}});
+  register_kernel(table(), "softmax_grad",
                   {.prepare = prepare_grad<false>, .in_place = {{0, 1}, {0, 0}}});
-  register_kernel(Backend::kCpu, "log_softmax_grad",
+  register_kernel(table(), "log_softmax_grad",
                   {.prepare = prepare_grad<true>, .in_place = {{0, 1}, {0, 0}}});
 }
 

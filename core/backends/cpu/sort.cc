@@ -210,9 +210,9 @@ Kernel prepare_topk(const KernelRequest& request) {
 }  // namespace
 
 void register_sort() {
-  register_kernel(Backend::kCpu, "sort", {.prepare = prepare_sort});
-  register_kernel(Backend::kCpu, "argsort", {.prepare = prepare_argsort});
-  register_kernel(Backend::kCpu, "topk", {.prepare = prepare_topk});
+  register_kernel(table(), "sort", {.prepare = prepare_sort});
+  register_kernel(table(), "argsort", {.prepare = prepare_argsort});
+  register_kernel(table(), "topk", {.prepare = prepare_topk});
 }
 
 }  // namespace mstrain::cpu

@@ -61,8 +61,8 @@ Kernel prepare_iota(const KernelRequest& request) {
 }  // namespace
 
 void register_source() {
-  register_kernel(Backend::kCpu, "full", {.prepare = prepare_full});
-  register_kernel(Backend::kCpu, "iota", {.prepare = prepare_iota});
+  register_kernel(table(), "full", {.prepare = prepare_full});
+  register_kernel(table(), "iota", {.prepare = prepare_iota});
 }
 
 }  // namespace mstrain::cpu

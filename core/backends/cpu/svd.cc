@@ -43,7 +43,7 @@ Kernel prepare_svd(const KernelRequest& request) {
 }  // namespace
 
 void register_svd() {
-  register_kernel(Backend::kCpu, "svd", {.prepare = prepare_svd, .supports = is_f64_or_f32});
+  register_kernel(table(), "svd", {.prepare = prepare_svd, .supports = is_f64_or_f32});
 }
 
 }  // namespace mstrain::cpu

@@ -1,6 +1,7 @@
 // Programs of the tile machine for the bodies of `fused` operations.
 #include <algorithm>
 
+#include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/tile_builder.h"
 
 namespace mstrain::cpu {
@@ -61,8 +62,8 @@ class BodyWalk {
       if (!live_[id] || node.op == &kInputOp) {
         continue;
       }
-      roles_[id] =
-          *fused_role(*node.op, node.attrs, body_.types(node.inputs), node.outputs, extent_);
+      roles_[id] = *fused_role(*node.op, node.attrs, body_.types(node.inputs), node.outputs,
+                               extent_, kLongestFusedRow);
       whole = whole || roles_[id] == FusedRole::kSpread || roles_[id] == FusedRole::kFoldRow ||
               roles_[id] == FusedRole::kFoldColumns || roles_[id] == FusedRole::kRow;
     }

@@ -70,7 +70,7 @@ bool is_plain(const KernelRequest& request) { return epilogues_of(request.attrs)
 }  // namespace
 
 void register_dot_general() {
-  register_kernel(Backend::kReference, "dot_general",
+  register_kernel(table(), "dot_general",
                   {.prepare = prepare<run>, .supports = is_plain, .strided_inputs = true});
 }
 

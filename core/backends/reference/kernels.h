@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/backends/reference/elements.h"
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 
 namespace mstrain::reference {
 
@@ -14,6 +14,9 @@ struct Call {
 };
 using Function = void (*)(const Call&);
 
+// The back end's own, which is being filled.
+Backend& table();
+
 Kernel prepare_function(const KernelRequest& request, Function function);
 
 template <Function function>
@@ -24,7 +27,7 @@ Kernel prepare(const KernelRequest& request) {
 // Registers `function` for an operation.
 template <Function function>
 void define(std::string_view op) {
-  register_kernel(Backend::kReference, op, {.prepare = prepare<function>, .strided_inputs = true});
+  register_kernel(table(), op, {.prepare = prepare<function>, .strided_inputs = true});
 }
 
 // An id in [0, n), or the Error that names it.

@@ -1,9 +1,16 @@
 #include "core/backends/reference/register.h"
 
 #include "core/backends/reference/kernels.h"
+#include "core/runtime/denormals.h"
 
 namespace mstrain {
 namespace reference {
+
+Backend& table() {
+  static Backend& it =
+      add_backend({.name = "reference", .prepare_threads = [](int) { flush_denormals(); }});
+  return it;
+}
 
 Kernel prepare_function(const KernelRequest& request, Function function) {
   const auto run = [op = &request.op, attrs = request.attrs, function,
@@ -33,7 +40,7 @@ int64_t checked_id(const Call& call, const Elements& ids, int64_t position, int6
 
 }  // namespace reference
 
-void register_reference_kernels() {
+const Backend& add_reference_backend() {
   reference::register_elementwise();
   reference::register_movement();
   reference::register_reductions();
@@ -48,6 +55,7 @@ void register_reference_kernels() {
   reference::register_linalg();
   reference::register_decompositions();
   reference::register_fft();
+  return reference::table();
 }
 
 }  // namespace mstrain

@@ -2,9 +2,11 @@
 // others. Composites have no kernel here: they run by decomposition.
 #pragma once
 
+#include "core/ir/backend.h"
+
 namespace mstrain {
 
-// Fills the table of Backend::kReference; once, after register_all_ops().
-void register_reference_kernels();
+// Adds the back end "reference"; once, after register_all_ops().
+const Backend& add_reference_backend();
 
 }  // namespace mstrain

@@ -1,5 +1,6 @@
 // Known decompositions, what every decomposition promises, and what happens to matrices that have none.
 #include "core/ops/linalg.h"
+#include "core/ir/backend.h"
 
 #include "core/ops/matmul.h"
 #include "core/ops/matrix.h"
@@ -96,7 +97,7 @@ TEST(Linalg, GradientsAreThoseOfTheKnownFormulas) {
 
 TEST(Linalg, WhatCannotBeDecomposedIsAnErrorThatNamesTheMatrix) {
   const Tensor batch = stack(std::array{eye(2), -eye(2)}, 0);
-  for (const Backend backend : {Backend::kCpu, Backend::kReference}) {
+  for (const Backend* backend : {backend_named("cpu"), backend_named("reference")}) {
     const Context context{.backend = backend};
     const ContextScope scope(context);
     EXPECT_THAT(error_of([&] { cholesky(batch); }),

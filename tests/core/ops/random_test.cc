@@ -1,4 +1,5 @@
 #include "core/ops/random.h"
+#include "core/ir/backend.h"
 
 #include <algorithm>
 #include <cmath>
@@ -117,7 +118,7 @@ TEST(RandomPart, IsWhatTheWholeDrawHasThere) {
                         {{1, 1}, {3, 5}, {2, 4}},
                         {{2, 2, 3}, {2, 6, 3}, {0, 4, 0}}};
   const Tensor key = rng_key(77);
-  for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
+  for (const Backend* backend : {backend_named("reference"), backend_named("cpu")}) {
     Context context = current_context();
     context.backend = backend;
     const ContextScope scope(context);
@@ -154,7 +155,7 @@ TEST(RandomPart, OutsideOfItsWholeIsAnError) {
       to_doubles(uniform(rng_key(1), {2, 3}, {.part = RandomPart{offset, whole}}));
     });
   };
-  for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
+  for (const Backend* backend : {backend_named("reference"), backend_named("cpu")}) {
     Context context = current_context();
     context.backend = backend;
     const ContextScope scope(context);

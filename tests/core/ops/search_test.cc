@@ -1,4 +1,5 @@
 #include "core/ops/search.h"
+#include "core/ir/backend.h"
 
 #include "core/ops/index.h"
 #include "core/ops/statistics.h"
@@ -10,7 +11,7 @@ namespace mstrain {
 namespace {
 
 TEST(Search, PlacesInASortedRowAreBeforeOrAfterEqualNumbers) {
-  for (const Backend backend : {Backend::kCpu, Backend::kReference}) {
+  for (const Backend* backend : {backend_named("cpu"), backend_named("reference")}) {
     const Context context{.backend = backend};
     const ContextScope scope(context);
     const Tensor sorted = f64({1, 2, 2, 2, 5, kNan}, {6});

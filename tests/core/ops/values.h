@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/base/rng.h"
+#include "core/ir/backend.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
@@ -35,7 +36,7 @@ class KeepsFloatingMode {
 class OnReference : public ::testing::Test {
  protected:
   KeepsFloatingMode mode_;
-  Context context_{.backend = Backend::kReference};
+  Context context_{.backend = backend_named("reference")};
   ContextScope scope_{context_};
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/ir/backend.h"
 #include "core/ops/elementwise.h"
 #include "tests/core/transform/support.h"
 
@@ -43,13 +44,12 @@ double derivative(const Function& f, const std::vector<double>& x, size_t by, Dt
 
 template <class Check>
 void on_both_backends(const Check& check) {
-  for (const Backend backend : {Backend::kReference, Backend::kCpu}) {
+  for (const Backend* backend : {backend_named("reference"), backend_named("cpu")}) {
     Context context = current_context();
     context.backend = backend;
     const ContextScope scope(context);
     for (const Dtype dtype : {Dtype::kF64, Dtype::kF32}) {
-      SCOPED_TRACE(fmt::format("{} on {}", name_of(dtype),
-                               backend == Backend::kCpu ? "cpu" : "the reference backend"));
+      SCOPED_TRACE(fmt::format("{} on {}", name_of(dtype), backend->name));
       check(dtype);
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/rng.h"
+#include "core/ir/backend.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
@@ -67,7 +68,7 @@ TEST_P(Levels, AgreeWithTheReference) {
   Tensors expected;
   {
     Context context;
-    context.backend = Backend::kReference;
+    context.backend = backend_named("reference");
     const ContextScope scope(context);
     expected = step(Recompute::kNone, 0, 1);
   }

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/base/rng.h"
-#include "core/ir/kernel.h"
+#include "core/ir/backend.h"
 #include "core/ops/build.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
@@ -31,8 +31,8 @@ inline Tensor random_ids(const Shape& shape, uint64_t limit, uint64_t seed) {
   return tensor<int32_t>(values, shape);
 }
 
-inline Tensors run(const char* op, const Tensors& inputs, const Attrs& attrs, Backend backend,
-                   int threads = 1) {
+inline Tensors run(const char* op, const Tensors& inputs, const Attrs& attrs,
+                   const Backend* backend, int threads = 1) {
   Context context;
   context.backend = backend;
   context.threads = threads;
@@ -59,10 +59,10 @@ inline void expect_near(const Tensor& expected, const Tensor& actual, double tol
 // The cpu backend with 1, 2 and 3 threads is near the reference, and with one thread count the same twice.
 inline void expect_right(const char* op, const Tensors& inputs, const Attrs& attrs = {},
                          double tolerance = 2e-6) {
-  const Tensors expected = run(op, inputs, attrs, Backend::kReference);
+  const Tensors expected = run(op, inputs, attrs, backend_named("reference"));
   for (int threads : {1, 2, 3}) {
-    const Tensors actual = run(op, inputs, attrs, Backend::kCpu, threads);
-    const Tensors again = run(op, inputs, attrs, Backend::kCpu, threads);
+    const Tensors actual = run(op, inputs, attrs, backend_named("cpu"), threads);
+    const Tensors again = run(op, inputs, attrs, backend_named("cpu"), threads);
     for (size_t i = 0; i < expected.size(); ++i) {
       expect_near(expected[i], actual[i], tolerance,
                   fmt::format("{} output {}, {} threads", op, i, threads));

@@ -20,7 +20,7 @@ TEST(CpuAttention, AttentionOverSlicesOfOneTensor) {
       for (int64_t h : {1, 3}) {
         Tensors inputs = heads(h == 1 ? 1 : 2, t, h, 20, 20);
         expect_right("attention", inputs, attrs, 5e-6);
-        const Tensors out = run("attention", inputs, attrs, Backend::kReference);
+        const Tensors out = run("attention", inputs, attrs, backend_named("reference"));
         inputs.insert(inputs.begin(), random(out[0].shape(), 21));
         inputs.insert(inputs.end(), {out[0], out[1]});
         expect_right("attention_grad", inputs, attrs, 5e-6);
@@ -37,7 +37,7 @@ TEST(CpuAttention, AttentionOfFewerQueriesOfOtherWidthWithBias) {
       Tensors inputs{random({2, 70, 3, 24}, 22), random({2, 133, 3, 24}, 23),
                      random({2, 133, 3, 40}, 24), random(bias, 25)};
       expect_right("attention", inputs, attrs, 5e-6);
-      const Tensors out = run("attention", inputs, attrs, Backend::kReference);
+      const Tensors out = run("attention", inputs, attrs, backend_named("reference"));
       inputs.insert(inputs.begin(), random(out[0].shape(), 26));
       inputs.insert(inputs.end(), {out[0], out[1]});
       expect_right("attention_grad", inputs, attrs, 5e-6);
@@ -60,7 +60,7 @@ TEST(CpuAttention, AttentionWithDropoutDrawsWhatTheReferenceDraws) {
       Tensors inputs{random({2, t, h, 20}, 51), random({2, s, h, 20}, 52),
                      random({2, s, h, 24}, 53), key, offset};
       expect_right("attention_dropout", inputs, attrs, 5e-6);
-      const Tensors out = run("attention_dropout", inputs, attrs, Backend::kReference);
+      const Tensors out = run("attention_dropout", inputs, attrs, backend_named("reference"));
       inputs.insert(inputs.begin(), random(out[0].shape(), 54));
       inputs.insert(inputs.end(), {out[0], out[1]});
       expect_right("attention_dropout_grad", inputs, attrs, 5e-6);
@@ -73,7 +73,7 @@ TEST(CpuAttention, AttentionOfMoreQueriesThanKeysLeavesTheFirstOnesEmpty) {
   Tensors inputs{random({1, 90, 2, 16}, 27), random({1, 20, 2, 16}, 28),
                  random({1, 20, 2, 16}, 29)};
   expect_right("attention", inputs, attrs, 5e-6);
-  const Tensors out = run("attention", inputs, attrs, Backend::kReference);
+  const Tensors out = run("attention", inputs, attrs, backend_named("reference"));
   inputs.insert(inputs.begin(), random(out[0].shape(), 30));
   inputs.insert(inputs.end(), {out[0], out[1]});
   expect_right("attention_grad", inputs, attrs, 5e-6);
@@ -106,19 +106,19 @@ TEST(CpuAttention, AttentionIsTheSameForEveryThreadCount) {
     for (const int64_t t : {3, 200}) {
       Tensors inputs{random({1, t, group, 32}, 31), random({1, 200, 1, 32}, 56),
                      random({1, 200, 1, 32}, 57)};
-      const Tensors one = run("attention", inputs, attrs, Backend::kCpu, 1);
+      const Tensors one = run("attention", inputs, attrs, backend_named("cpu"), 1);
       Tensors for_grad = inputs;
       for_grad.insert(for_grad.begin(), random(one[0].shape(), 32));
       for_grad.insert(for_grad.end(), {one[0], one[1]});
-      const Tensors grads = run("attention_grad", for_grad, attrs, Backend::kCpu, 1);
+      const Tensors grads = run("attention_grad", for_grad, attrs, backend_named("cpu"), 1);
       for (int threads : {2, 3, 5, 8}) {
         const auto expect_same = [&](const Tensors& expected, const Tensors& again) {
           for (size_t i = 0; i < expected.size(); ++i) {
             EXPECT_EQ(to_doubles(expected[i]), to_doubles(again[i])) << threads;
           }
         };
-        expect_same(one, run("attention", inputs, attrs, Backend::kCpu, threads));
-        expect_same(grads, run("attention_grad", for_grad, attrs, Backend::kCpu, threads));
+        expect_same(one, run("attention", inputs, attrs, backend_named("cpu"), threads));
+        expect_same(grads, run("attention_grad", for_grad, attrs, backend_named("cpu"), threads));
       }
     }
   }

@@ -41,7 +41,8 @@ TEST(CpuIndex, SumsOfSixteenBitsAtIdsAreRoundedOnce) {
     const bool along = std::string_view(op).ends_with("along");
     const Tensor ids = zeros({Dtype::kI32, along ? Shape{2000, 3} : Shape{2000}});
     for (int threads : {1, 2}) {
-      const Tensor y = run(op, {x, ids, ones}, {{"axis", int64_t{0}}}, Backend::kCpu, threads)[0];
+      const Tensor y =
+          run(op, {x, ids, ones}, {{"axis", int64_t{0}}}, backend_named("cpu"), threads)[0];
       EXPECT_EQ(to_doubles(y), (std::vector<double>{2256, 2256, 2256, 256, 256, 256})) << op;
     }
   }
@@ -72,11 +73,11 @@ TEST(CpuIndex, OrderOfLongAndShortLinesOfEveryType) {
       for (const bool descending : {false, true}) {
         const Attrs attrs{{"axis", axis}, {"descending", descending}};
         const std::vector<double> expected =
-            to_doubles(run("argsort", {x}, attrs, Backend::kReference)[0]);
-        EXPECT_EQ(to_doubles(run("argsort", {x}, attrs, Backend::kCpu, 2)[0]), expected)
+            to_doubles(run("argsort", {x}, attrs, backend_named("reference"))[0]);
+        EXPECT_EQ(to_doubles(run("argsort", {x}, attrs, backend_named("cpu"), 2)[0]), expected)
             << name_of(dtype);
-        const Tensor sorted = run("sort", {x}, attrs, Backend::kCpu, 2)[0];
-        const Tensor slow = run("sort", {x}, attrs, Backend::kReference)[0];
+        const Tensor sorted = run("sort", {x}, attrs, backend_named("cpu"), 2)[0];
+        const Tensor slow = run("sort", {x}, attrs, backend_named("reference"))[0];
         EXPECT_EQ(std::memcmp(sorted.data(), slow.data(), static_cast<size_t>(slow.type().bytes())),
                   0)
             << name_of(dtype);
@@ -84,8 +85,8 @@ TEST(CpuIndex, OrderOfLongAndShortLinesOfEveryType) {
     }
     const Tensor x = numbers_to_order({2, 900}, dtype, 9);
     for (const int64_t k : {1, 5, 50, 112, 113, 900}) {
-      const Tensors expected = run("topk", {x}, {{"k", k}}, Backend::kReference);
-      const Tensors actual = run("topk", {x}, {{"k", k}}, Backend::kCpu, 2);
+      const Tensors expected = run("topk", {x}, {{"k", k}}, backend_named("reference"));
+      const Tensors actual = run("topk", {x}, {{"k", k}}, backend_named("cpu"), 2);
       EXPECT_EQ(to_doubles(actual[1]), to_doubles(expected[1])) << name_of(dtype) << ", k " << k;
       EXPECT_EQ(std::memcmp(actual[0].data(), expected[0].data(),
                             static_cast<size_t>(expected[0].type().bytes())),
@@ -97,16 +98,17 @@ TEST(CpuIndex, OrderOfLongAndShortLinesOfEveryType) {
 TEST(CpuIndex, WrongIdsAreNamedAndNothingIsWritten) {
   const Tensor ids = tensor<int32_t>(std::vector<int32_t>{3, 0, 70}, {3});
   try {
-    run("gather", {random({65, 4}, 44), ids}, {{"axis", int64_t{0}}}, Backend::kCpu, 2);
+    run("gather", {random({65, 4}, 44), ids}, {{"axis", int64_t{0}}}, backend_named("cpu"), 2);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("gather: id 70 at position 2 is outside of [0, 65)"),
               std::string::npos)
         << error.what();
   }
-  EXPECT_THROW(run("cross_entropy", {random({3, 65}, 45), ids},
-                   {{"ignore_index", int64_t{-1}}, {"label_smoothing", 0.0}}, Backend::kCpu, 2),
-               Error);
+  EXPECT_THROW(
+      run("cross_entropy", {random({3, 65}, 45), ids},
+          {{"ignore_index", int64_t{-1}}, {"label_smoothing", 0.0}}, backend_named("cpu"), 2),
+      Error);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "tests/core/backends/cpu/against_reference.h"
+#include "tests/core/base/message_of.h"
 
 namespace mstrain {
 namespace {
@@ -31,10 +32,11 @@ TEST(CpuKernels, LongSumsKeepTheirDigits) {
   const double exact = static_cast<double>(n) * static_cast<double>(0.1F);
   for (int threads : {1, 2}) {
     const double sum =
-        item(run("reduce_sum", {x}, {{"axes", Shape{0}}}, Backend::kCpu, threads)[0]);
+        item(run("reduce_sum", {x}, {{"axes", Shape{0}}}, backend_named("cpu"), threads)[0]);
     EXPECT_NEAR(sum / exact, 1, 1e-6);
-    const double columns = to_doubles(run("reduce_sum", {reshape(x, {n / 4, 4})},
-                                          {{"axes", Shape{0}}}, Backend::kCpu, threads)[0])[2];
+    const double columns =
+        to_doubles(run("reduce_sum", {reshape(x, {n / 4, 4})}, {{"axes", Shape{0}}},
+                       backend_named("cpu"), threads)[0])[2];
     EXPECT_NEAR(columns / (exact / 4), 1, 3e-6);
   }
 }
@@ -72,7 +74,7 @@ TEST(CpuKernels, RowsOfManyLengths) {
     expect_right("log_softmax", {x});
     expect_right("softmax_grad", {x, g}, {}, 1e-5);
     const Tensors norm =
-        run("layer_norm", {x, weight, weight}, {{"eps", 1e-5}}, Backend::kReference);
+        run("layer_norm", {x, weight, weight}, {{"eps", 1e-5}}, backend_named("reference"));
     // One element has no variance: its reciprocal is 1 / sqrt(eps).
     expect_right("layer_norm", {x, weight, weight}, {{"eps", 1e-5}}, 1e-5);
     if (n > 1) {
@@ -81,7 +83,7 @@ TEST(CpuKernels, RowsOfManyLengths) {
     const Tensor targets = random_ids({rows}, static_cast<uint64_t>(n), 36);
     const Attrs loss{{"ignore_index", int64_t{0}}, {"label_smoothing", 0.1}};
     expect_right("cross_entropy", {x, targets}, loss);
-    const Tensors out = run("cross_entropy", {x, targets}, loss, Backend::kReference);
+    const Tensors out = run("cross_entropy", {x, targets}, loss, backend_named("reference"));
     expect_right("cross_entropy_grad", {random({rows}, 37), x, targets, out[1]}, loss);
   }
 }
@@ -107,8 +109,14 @@ TEST(CpuKernels, TheReferenceInPlaceOfAMissingKernelIsToldOnceForAnOperationAndT
   for (const Dtype dtype : {Dtype::kF32, Dtype::kF32, Dtype::kI32, Dtype::kF32}) {
     const ViewType in = ViewType::dense({dtype, {4}});
     const ViewType out[] = {ViewType::dense({dtype, {1}}), ViewType::dense({Dtype::kI32, {1}})};
-    fallback_kernel(Backend::kCpu, {*find_op("topk"), attrs, std::span(&in, 1), out});
-    fallback_kernel(Backend::kReference, {*find_op("topk"), attrs, std::span(&in, 1), out});
+    fallback_kernel(backend_named("cpu"), {*find_op("topk"), attrs, std::span(&in, 1), out});
+    EXPECT_EQ(error_of([&] {
+                fallback_kernel(backend_named("reference"),
+                                {*find_op("topk"), attrs, std::span(&in, 1), out});
+              }),
+              fmt::format("topk: the reference back end has no kernel for {}, and leaves nothing "
+                          "to another",
+                          name_of(dtype)));
   }
   set_log_sink(before);
   EXPECT_EQ(

@@ -46,7 +46,7 @@ TEST(CpuProducts, ProductsOfViewsInEveryOrientation) {
 // lies.
 bool check_packed(const Tensors& inputs, const Attrs& attrs, double tolerance, size_t which = 1) {
   const OpDef& op = *find_op("dot_general");
-  const Tensor expected = run("dot_general", inputs, attrs, Backend::kReference)[0];
+  const Tensor expected = run("dot_general", inputs, attrs, backend_named("reference"))[0];
   std::vector<ViewType> views;
   std::vector<void*> addresses;
   for (const Tensor& input : inputs) {
@@ -56,7 +56,7 @@ bool check_packed(const Tensors& inputs, const Attrs& attrs, double tolerance, s
   const ViewType out = ViewType::dense(expected.type());
   for (int threads : {1, 2}) {
     const Kernel kernel =
-        find_kernel(Backend::kCpu, op)
+        find_kernel(backend_named("cpu"), op)
             ->prepare({op, attrs, views, std::span(&out, 1), threads, uint32_t{1} << which});
     if (kernel.packed.input < 0) {
       return false;

@@ -1,24 +1,11 @@
-#include "core/exec/threads.h"
+#include "core/backends/cpu/threads.h"
 
 #include <omp.h>
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
 
 #include "core/base/isa.h"
+#include "core/runtime/denormals.h"
 
-namespace mstrain {
-namespace {
-
-void flush_denormals() {
-#if defined(__SSE2__)
-  constexpr unsigned kFlushToZero = 0x8000U;
-  constexpr unsigned kDenormalsAreZero = 0x0040U;
-  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
-#endif
-}
-
-}  // namespace
+namespace mstrain::cpu {
 
 void prepare_threads(int threads) {
   thread_local int prepared = 0;  // a caller keeps its team between parallel regions
@@ -31,4 +18,4 @@ void prepare_threads(int threads) {
   prepared = threads;
 }
 
-}  // namespace mstrain
+}  // namespace mstrain::cpu
