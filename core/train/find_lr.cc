@@ -153,7 +153,7 @@ FoundRate find_lr(FileSystem& files, const TrainConfig& given, const YamlNode& r
   const LogFile log_file(files, directory.at(kLogFile));
   const Context context = make_context(config);
   const ContextScope scope(context);
-  const int64_t limit = memory_limit(config.memory);
+  const int64_t limit = memory_limit(config.memory, context);
   const PlannedRun run = plan_run(task, config, context, limit, /*evaluates=*/false);
   if (run.plan.total() > limit) {
     refuse(run.plan, limit);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/ir/backend.h"
 #include "core/train/machine.h"
 #include "core/train/numbers.h"
 
@@ -40,6 +41,21 @@ int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
   return bytes_of(state) + bytes_of(state.first(task.parameters.size())) + frozen_bytes(task);
 }
 
+// What no program on the device is faster than, by what its makers say it does.
+std::string estimate_text(const RunPlan& plan) {
+  const double seconds = plan.cost.seconds;
+  std::string out = fmt::format(
+      "  {:<15}{:.4g} s a step at least, an estimate from the rates of {}: at most {:.4g} "
+      "tokens/s, {:.4g} TFLOP/s\n",
+      "time", seconds, plan.device, static_cast<double>(plan.tokens) / seconds,
+      plan.cost.flops / seconds / 1e12);
+  if (plan.link_bytes > 0) {
+    out += fmt::format("  {:<15}{:.4g} s a step for its samples, from the host\n", "link",
+                       static_cast<double>(plan.batch_bytes) / plan.link_bytes);
+  }
+  return out;
+}
+
 }  // namespace
 
 int64_t RunPlan::total() const {
@@ -47,9 +63,12 @@ int64_t RunPlan::total() const {
   return step.inputs + step.outputs + step.arena + beside + snapshot_bytes;
 }
 
-int64_t memory_limit(const MemoryConfig& config) {
-  return config.limit_gb.is_word() ? this_machine().memory_bytes
-                                   : static_cast<int64_t>(*config.limit_gb.value * 1e9);
+int64_t memory_limit(const MemoryConfig& config, const Context& context) {
+  if (!config.limit_gb.is_word()) {
+    return static_cast<int64_t>(*config.limit_gb.value * 1e9);
+  }
+  const int64_t own = context.backend->memory_bytes;
+  return own > 0 ? own : this_machine().memory_bytes;
 }
 
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
@@ -91,6 +110,8 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
         plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;
     plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? plan.copied_bytes() : 0;
     plan.cost = run.step->program()->cost();
+    plan.device = context.backend->device;
+    plan.link_bytes = context.backend->rates ? context.backend->rates->link_bytes : 0;
     plan.samples = config.batch.global;
     plan.micro = rows;
     plan.tokens = config.batch.global * task.tokens_per_sample;
@@ -175,6 +196,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
        fmt::format("{:.4g} per token, {:.4g} per step",
                    plan.cost.flops / static_cast<double>(plan.tokens), plan.cost.flops),
        "");
+  if (plan.cost.seconds > 0) {
+    out += estimate_text(plan);
+  }
   const auto each = [&](int64_t total) {
     return static_cast<double>(total) / static_cast<double>(plan.parameters);
   };
@@ -209,7 +233,14 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   }
   bytes("total", plan.total(),
         fmt::format("of {} (memory.limit_gb: {})", gigabytes(limit),
-                    config.memory.limit_gb.is_word() ? "auto, this machine's" : "given"));
+                    !config.memory.limit_gb.is_word() ? "given"
+                    : plan.device.empty()             ? "auto, this machine's"
+                                                      : "auto, the device's"));
+  if (!plan.device.empty()) {
+    out += fmt::format(
+        "planned for {}, {}, by its description: workspaces of its kernels do not count\n",
+        config.run.device, plan.device);
+  }
   if (config.run.execution == Execution::kEager) {
     out += "run.execution is eager: it allocates as it goes, which is more than this plan\n";
   }
@@ -295,6 +326,7 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
   extend([](auto& of) -> auto& { return of.cost.flops; });
   extend([](auto& of) -> auto& { return of.cost.bytes; });
   extend([](auto& of) -> auto& { return of.cost.kernels; });
+  extend([](auto& of) -> auto& { return of.cost.seconds; });
   return plan;
 }
 
@@ -333,14 +365,15 @@ Changes fitting_changes(const std::vector<std::vector<Overrides>>& candidates,
 }
 
 std::string refusal(const RunPlan& plan, int64_t limit, const Changes& changes) {
-  std::string out = fmt::format("the plan needs {}, but {} are there (memory.limit_gb)",
-                                gigabytes(plan.total()), gigabytes(limit));
+  std::string out = fmt::format("the plan needs {}, but {} are there (memory.limit_gb{}{})",
+                                gigabytes(plan.total()), gigabytes(limit),
+                                plan.device.empty() ? "" : "; ", plan.device);
   if (changes.fitting.empty()) {
     const int64_t least = changes.least ? changes.least->plan.total() : plan.total();
     out += fmt::format(
-        "; no batch, recomputation, precision or sequence makes it fit: it needs a machine with {} "
+        "; no batch, recomputation, precision or sequence makes it fit: it needs a {} with {} "
         "or a smaller model",
-        gigabytes(least));
+        plan.device.empty() ? "machine" : "device", gigabytes(least));
     return changes.least ? out + fmt::format(" ({})", text_of(changes.least->overrides)) : out;
   }
   out += "; what would fit:";

@@ -27,6 +27,8 @@ struct RunPlan {
   bool evaluates = false;
   int64_t snapshot_bytes = 0;  // copy of parameters and optimizer that a checkpoint is written from
   ProgramCost cost;            // of a step
+  std::string device;          // that it is planned for, where it has memory of its own
+  double link_bytes = 0;       // a second from the host to that device; 0: not known
   int64_t samples = 0;         // in a step
   int64_t micro = 0;           // samples computed at once
   int64_t tokens = 0;          // in a step
@@ -59,8 +61,8 @@ std::string plan_text(const PlannedRun& run);
 // What its programs fuse and what not, and why, where fusion.explain asks for it.
 std::string fusion_text(const PlannedRun& run);
 
-// memory.limit_gb in bytes; `auto` is the machine's memory.
-int64_t memory_limit(const MemoryConfig& config);
+// memory.limit_gb in bytes; `auto` is the memory of the context's device, or the machine's where it has none of its own.
+int64_t memory_limit(const MemoryConfig& config, const Context& context);
 
 // A table for people.
 std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t limit);

@@ -108,6 +108,10 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
         tree, "run.name",
         fmt::format("\"{}\" is no name; a folder is named by run.output_dir", config.run.name));
   }
+  if (config.run.device == "cpu" && config.run.device_description) {
+    config_fail(tree, "run.device_description",
+                "describes a device that is not here, but run.device is cpu, which is; say cuda");
+  }
   check_fusion_config(config.fusion, tree);
   if (config.fusion.explain && config.run.execution == Execution::kEager) {
     config_fail(tree, "fusion.explain",

@@ -23,6 +23,8 @@ struct RunConfig {
   Execution execution = Execution::kGraph;
   AutoOr<std::string> output_dir;
   int64_t seed = 1234;
+  std::string device = "cpu";
+  std::optional<std::string> device_description;
   AutoOr<int64_t> threads;
   std::optional<double> time_limit_hours;
 
@@ -41,6 +43,12 @@ struct RunConfig {
       rule::path().elsewhere_called({"out_dir", "output", "save_dir", "log_dir", "logging_dir"}));
     v("seed", seed, "of initial weights, order of the data and dropout",
       rule::at_least(0).elsewhere_called({"random_seed", "data_seed", "rng_seed"}));
+    v("device", device, "what the run computes on",
+      rule::one_of({"cpu", "cuda"}).elsewhere_called({"accelerator", "use_cuda", "no_cuda"}));
+    v("device_description", device_description,
+      "a file that says what a device is which is not here, as configs/devices/h100_80gb.yaml: "
+      "--dry-run plans for it",
+      rule::path());
     v("threads", threads, "processors to use; auto: all",
       rule::at_least(1).at_most(1024).elsewhere_called({"num_threads", "n_threads"}));
     v("time_limit_hours", time_limit_hours,
@@ -75,7 +83,8 @@ struct MemoryConfig {
 
   template <class V>
   void fields(V& v) {
-    v("limit_gb", limit_gb, "memory that a run may take, in 10^9 bytes; auto: the machine's",
+    v("limit_gb", limit_gb,
+      "memory that a run may take, in 10^9 bytes; auto: the machine's, or the device's own",
       rule::positive().at_most(1e9));
     v("recompute", recompute, "what the backward pass computes again instead of keeping it",
       rule::one_of({"none", "selective", "full"})

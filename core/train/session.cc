@@ -9,6 +9,7 @@
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "core/base/log.h"
+#include "core/ir/backend.h"
 #include "core/train/early_stopping.h"
 #include "core/train/layer_log.h"
 #include "core/train/log_file.h"
@@ -167,9 +168,8 @@ void write_pictures(const RunDirectory& directory, const TrainData& data, uint64
 }  // namespace
 
 Context make_context(const TrainConfig& config) {
-  Context context;
-  context.threads = static_cast<int>(config.run.threads.value_or(0));
-  return context;
+  return {.backend = backend_named(config.run.device),
+          .threads = static_cast<int>(config.run.threads.value_or(0))};
 }
 
 SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
@@ -205,7 +205,7 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
 
   const Context context = make_context(config);
   const ContextScope scope(context);
-  const int64_t limit = memory_limit(config.memory);
+  const int64_t limit = memory_limit(config.memory, context);
   // `auto` keeps to what the run began with, so that it goes on bit for bit.
   const bool keeps =
       previous && config.batch.micro.is_word() && !previous->changes_in("batch.global");

@@ -1,4 +1,5 @@
 #include "core/base/error.h"
+#include "core/train/device.h"
 #include "suites/run/fit.h"
 #include "suites/run/preflight.h"
 #include "suites/run/run.h"
@@ -12,7 +13,9 @@ void dry_run(const RunRequest& given, const DryRun& options) {
       with_stored_model(given.files, is_sweep(given.tree) ? first_of_sweep(given) : given.tree);
   const std::unique_ptr<ModelRun> run = read_run(tree);
   const TrainConfig& train = run->train;
-  const int64_t limit = memory_limit(train.memory);
+  const Context context{.backend = planned_backend(given.files, train.run, tree),
+                        .threads = static_cast<int>(train.run.threads.value_or(0))};
+  const int64_t limit = memory_limit(train.memory, context);
   refuse_absurd(*run, limit);
   Findings findings;
   find_oddities(train, tree, findings);
@@ -27,13 +30,12 @@ void dry_run(const RunRequest& given, const DryRun& options) {
     run->settle(*ids, tree);
   }
   run->check_adapters(tree);
-  const Context context = make_context(train);
   const ContextScope scope(context);
   const PlannedRun planned = plan_run(run->adapted_task(), train, context, limit,
                                       train.eval.evaluates() && run->holds_out());
   fmt::print(given.out, "{}", describe(planned.plan, train, limit));
   if (train.run.execution == Execution::kGraph) {
-    print_choices(*run, tree, planned.plan, limit, given.out);
+    print_choices(*run, tree, context, planned.plan, limit, given.out);
     if (train.fusion.explain) {
       fmt::print(given.out, "{}", fusion_text(planned));
     }
@@ -50,7 +52,7 @@ void dry_run(const RunRequest& given, const DryRun& options) {
     run->settle(*ids, tree);
   }
   if (planned.plan.total() > limit) {
-    refuse_by(*run, tree)(planned.plan, limit);
+    refuse_by(*run, tree, context)(planned.plan, limit);
   }
   fmt::print(given.out, "fits\n");
 }

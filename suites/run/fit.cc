@@ -65,10 +65,12 @@ std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64
 class Variants {
  public:
   // `micro`: 0, or that of the plans, whatever batch.micro says.
-  Variants(const ModelRun& run, const YamlNode& tree, int64_t limit, bool evaluates, int64_t micro)
+  Variants(const ModelRun& run, const YamlNode& tree, const Context& context, int64_t limit,
+           bool evaluates, int64_t micro)
       : run_(run),
         network_(run.network()),
         tree_(tree),
+        context_(context),
         limit_(limit),
         evaluates_(evaluates),
         micro_(micro) {}
@@ -93,7 +95,7 @@ class Variants {
       out.push_back({overrides, {}});
     }
     const auto count = static_cast<int64_t>(out.size());
-    const int64_t threads = make_context(run_.train).num_threads();
+    const int64_t threads = context_.num_threads();
     ThreadPool pool(static_cast<int>(std::clamp<int64_t>(count - 1, 0, threads - 1)));
     pool.parallel_for(count, 1, [&](int64_t i, int64_t) {
       Alternative& it = out[static_cast<size_t>(i)];
@@ -120,8 +122,7 @@ class Variants {
       changed->settle(*ids, tree);
     }
     const TrainConfig& train = changed->train;
-    return plan_run(changed->adapted_task(), train, make_context(train), limit, evaluates_, micro_)
-        .plan;
+    return plan_run(changed->adapted_task(), train, context_, limit, evaluates_, micro_).plan;
   }
 
   RunPlan reckoned(const Overrides& overrides) const {
@@ -141,16 +142,18 @@ class Variants {
   const ModelRun& run_;
   std::shared_ptr<const Network> network_;
   const YamlNode& tree_;
+  Context context_;
   int64_t limit_;
   bool evaluates_;
   int64_t micro_;
   std::map<Overrides, RunPlan> known_;
 };
 
-[[noreturn]] void refuse(const ModelRun& run, const YamlNode& tree, const RunPlan& plan,
-                         int64_t limit) {
+[[noreturn]] void refuse(const ModelRun& run, const YamlNode& tree, const Context& context,
+                         const RunPlan& plan, int64_t limit) {
   // What does not fit with micro-batches of one sample does not fit with `auto`.
-  Variants variants(run, tree, limit, plan.evaluates, run.train.batch.micro.is_word() ? 1 : 0);
+  Variants variants(run, tree, context, limit, plan.evaluates,
+                    run.train.batch.micro.is_word() ? 1 : 0);
   std::vector<std::vector<Overrides>> candidates = candidate_changes(run, plan.micro);
   if (plan.least() > limit) {  // unless states become leaner
     std::erase_if(candidates, [](const std::vector<Overrides>& kind) {
@@ -170,19 +173,21 @@ class Variants {
 
 }  // namespace
 
-Refuse refuse_by(const ModelRun& run, const YamlNode& tree) {
-  return [&](const RunPlan& plan, int64_t limit) { refuse(run, tree, plan, limit); };
+Refuse refuse_by(const ModelRun& run, const YamlNode& tree, const Context& context) {
+  return [&run, &tree, context](const RunPlan& plan, int64_t limit) {
+    refuse(run, tree, context, plan, limit);
+  };
 }
 
-void print_choices(const ModelRun& run, const YamlNode& tree, const RunPlan& plan, int64_t limit,
-                   std::FILE* out) {
+void print_choices(const ModelRun& run, const YamlNode& tree, const Context& context,
+                   const RunPlan& plan, int64_t limit, std::FILE* out) {
   std::vector<Overrides> choices = more_recomputation(run.train.memory.recompute);
   if (!run.train.memory.loss_chunks.is_word()) {
     choices.push_back({"memory.loss_chunks=auto"});
   }
   const std::vector<Overrides> leaner = leaner_precisions(run.train.precision);
   choices.insert(choices.end(), leaner.begin(), leaner.end());
-  Variants variants(run, tree, limit, plan.evaluates, plan.micro);
+  Variants variants(run, tree, context, limit, plan.evaluates, plan.micro);
   const bool exact = variants.reckons_exactly();
   if (!exact) {
     choices.insert(choices.begin(), Overrides());  // nothing changed, reckoned in the same way

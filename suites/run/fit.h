@@ -8,11 +8,11 @@
 
 namespace mstrain {
 
-// Throws PlanError, whose message names changes of `run`, read from `tree`, that would fit. The run must outlive it.
-Refuse refuse_by(const ModelRun& run, const YamlNode& tree);
+// Throws PlanError, whose message names changes of `run`, read from `tree`, that would fit in `context`. The run must outlive it.
+Refuse refuse_by(const ModelRun& run, const YamlNode& tree, const Context& context);
 
 // What choices that are not made yet save and cost, with the same micro-batches.
-void print_choices(const ModelRun& run, const YamlNode& tree, const RunPlan& plan, int64_t limit,
-                   std::FILE* out);
+void print_choices(const ModelRun& run, const YamlNode& tree, const Context& context,
+                   const RunPlan& plan, int64_t limit, std::FILE* out);
 
 }  // namespace mstrain

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/train/checkpoint.h"
+#include "core/train/device.h"
 #include "core/train/find_lr.h"
 #include "core/train/timing.h"
 #include "suites/run/adapter_files.h"
@@ -73,7 +74,8 @@ std::optional<std::string> checkpoint_so_far(FileSystem& files, const ModelRun& 
 Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   const YamlNode& tree = request.tree;
   std::unique_ptr<ModelRun> run = read_run(tree);
-  refuse_absurd(*run, memory_limit(run->train.memory));
+  check_device(run->train.run, tree);
+  refuse_absurd(*run, memory_limit(run->train.memory, make_context(run->train)));
   std::optional<std::string> folder;
   if (model != nullptr) {
     folder = model->folder;
@@ -152,12 +154,12 @@ Outcome train_and_tell(const RunRequest& request) {
 void benchmark(const RunRequest& request) {
   const Opened opened = open(request);
   const TrainConfig& train = opened.run->train;
-  const int64_t limit = memory_limit(train.memory);
   const Context context = make_context(train);
+  const int64_t limit = memory_limit(train.memory, context);
   const ContextScope scope(context);
   const PlannedRun run = plan_run(opened.task, train, context, limit, /*evaluates=*/false);
   if (run.plan.total() > limit) {
-    refuse_by(*opened.run, request.tree)(run.plan, limit);
+    refuse_by(*opened.run, request.tree, context)(run.plan, limit);
   }
   const HeedInterrupts heeds;
   const StepTimes times = time_steps(opened.task, opened.data, train, run, request.stop);
@@ -172,7 +174,8 @@ Outcome look_for_rate(const RunRequest& request) {
   const Opened opened = open(request);
   const FoundRate found =
       find_lr(request.files, opened.run->train, read_run(request.tree)->written(), opened.task,
-              opened.data, refuse_by(*opened.run, request.tree), request.stop, request.start);
+              opened.data, refuse_by(*opened.run, request.tree, make_context(opened.run->train)),
+              request.stop, request.start);
   fmt::print(request.out, "{}: {} steps{}\n", found.directory, found.curve.lr.size(),
              found.end_reason.empty() ? "" : ", " + found.end_reason);
   if (found.suggestion) {
@@ -208,8 +211,8 @@ RunRequest resolved(const RunRequest& request) {
 SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more) {
   const Opened opened = open(request);
   return train(request.files, opened.run->train, read_run(request.tree)->written(), opened.task,
-               opened.data, refuse_by(*opened.run, request.tree), request.stop, more,
-               request.start);
+               opened.data, refuse_by(*opened.run, request.tree, make_context(opened.run->train)),
+               request.stop, more, request.start);
 }
 
 YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {
@@ -222,6 +225,7 @@ Outcome run(const RunRequest& given) {
   }
   const RunRequest request = resolved(given);
   const TrainConfig config = read_run(request.tree)->train;
+  check_device(config.run, request.tree);
   switch (config.run.mode) {
     case RunMode::kTrain: return train_and_tell(request);
     case RunMode::kEval: evaluate_checkpoint(request, config.run.directory()); break;
@@ -244,7 +248,7 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
   const ContextScope scope(context);
   int64_t rows = config.batch.micro.value_or(config.batch.global);
   auto program = std::make_unique<LossProgram>(opened.task, config, rows, context);
-  const int64_t limit = memory_limit(config.memory);
+  const int64_t limit = memory_limit(config.memory, context);
   while (rows > 1 && program->program() != nullptr &&
          program->program()->memory().inputs + program->program()->memory().arena > limit) {
     rows = (rows + 1) / 2;

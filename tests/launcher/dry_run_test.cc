@@ -145,6 +145,81 @@ TEST(DryRun, WhatDoesNotFitIsStatus3AfterThePlan) {
                                HasSubstr("memory.recompute=full")));
 }
 
+// What is planned for a device that is described has its memory, its rates and its back end, and none of this machine's.
+TEST(DryRun, PlansForADescribedDevice) {
+  const SmallRun run;
+  const std::vector<std::string> kOnH100{
+      "run.device=cuda", "run.device_description=" + shipped("devices/h100_80gb.yaml")};
+  const auto planned = [&](std::vector<std::string> arguments,
+                           const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), kOnH100.begin(), kOnH100.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command(arguments);
+  };
+  const CommandResult small =
+      planned({"--config", run.config(), "--dry-run", "--plan", run.path("plan.txt")}, {});
+  EXPECT_EQ(small.status, 0) << small.err;
+  EXPECT_EQ(small.err, "");
+  EXPECT_THAT(small.out,
+              AllOf(HasSubstr("of 80.00 GB (memory.limit_gb: auto, the device's)"),
+                    HasSubstr("an estimate from the rates of NVIDIA H100 SXM5 80 GB"),
+                    HasSubstr("planned for cuda, NVIDIA H100 SXM5 80 GB"), HasSubstr("\nfits\n")));
+  const std::string plan = real_files().read(run.path("plan.txt"));
+  EXPECT_THAT(plan, HasSubstr(" bytes, cuda"));
+  EXPECT_THAT(plan, Not(HasSubstr(" bytes, cpu")));
+
+  const CommandResult large = planned({"--config", shipped("gpt_10b.yaml"), "--dry-run"}, {});
+  EXPECT_EQ(large.status, 3);
+  EXPECT_THAT(large.out, Not(HasSubstr("fits")));
+  EXPECT_THAT(large.err, AllOf(HasSubstr("but 80.00 GB are there (memory.limit_gb; NVIDIA H100"),
+                               HasSubstr("what would fit:"), HasSubstr("precision.master=none")));
+}
+
+TEST(DryRun, EveryShippedDeviceIsDescribed) {
+  const SmallRun run;
+  int count = 0;
+  for (const std::string& name : real_files().list(shipped("devices"))) {
+    ++count;
+    const CommandResult result =
+        run_command({"--config", run.config(), "--dry-run", "run.device=cuda",
+                     "run.device_description=" + shipped("devices/" + name)});
+    EXPECT_EQ(result.status, 0) << name << ": " << result.err;
+    EXPECT_THAT(result.out, HasSubstr("planned for cuda, NVIDIA ")) << name;
+  }
+  EXPECT_EQ(count, 3);
+}
+
+TEST(DryRun, SaysWhatADeviceLacks) {
+  const SmallRun run;
+  write_text(run.path("device.yaml"), "name: x\nmemory_gb: 8\nmemory_gbp: 100\n");
+  write_text(run.path("old.yaml"),
+             "name: old\nmemory_gb: 8\nmemory_gbps: 100\npeak_tflops: {fp32: 1}\n");
+  const auto refused = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"--config", run.config(), "run.output_dir=" + run.path("out")});
+    const CommandResult result = run_command(arguments);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_FALSE(real_files().exists(run.path("out")));
+    return result.err;
+  };
+  EXPECT_THAT(refused({"run.device=cuda"}),
+              HasSubstr("run.device: this build has no cuda; --dry-run plans for one that "
+                        "run.device_description describes"));
+  EXPECT_THAT(refused({"run.device=cuda", "--dry-run"}),
+              HasSubstr("run.device_description=configs/devices/h100_80gb.yaml"));
+  EXPECT_THAT(refused({"run.device=cudda", "--dry-run"}), HasSubstr("did you mean cuda?"));
+  EXPECT_THAT(refused({"run.device_description=x.yaml", "--dry-run"}),
+              HasSubstr("run.device_description: describes a device that is not here"));
+  EXPECT_THAT(refused({"run.device=cuda", "run.device_description=" + run.path("device.yaml"),
+                       "--dry-run"}),
+              HasSubstr("device.yaml:3: memory_gbp: unknown key; did you mean memory_gb?"));
+  const CommandResult old =
+      run_command({"--config", run.config(), "--dry-run", "run.device=cuda",
+                   "precision.params=bf16", "run.device_description=" + run.path("old.yaml")});
+  EXPECT_EQ(old.status, 1);
+  EXPECT_THAT(old.err, HasSubstr("the cuda back end has no bf16"));
+}
+
 TEST(DryRun, SaysWhatTheRunWillStumbleOver) {
   const SmallRun run;
   const auto warnings = [&](std::vector<std::string> more) {

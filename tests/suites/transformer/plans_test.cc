@@ -34,7 +34,7 @@ PlannedRun planned(const std::string& path) {
   const Context context = make_context(config.train);
   const ContextScope scope(context);
   PlannedRun plan =
-      plan_run(config.task(), config.train, context, memory_limit(config.train.memory),
+      plan_run(config.task(), config.train, context, memory_limit(config.train.memory, context),
                config.data.valid.has_value() || config.data.split < 1);
   EXPECT_EQ(context.allocator->stats().peak_bytes, 0);
   return plan;
