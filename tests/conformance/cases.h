@@ -9,6 +9,7 @@
 #include "core/ir/backend.h"
 #include "core/ir/tensor.h"
 #include "core/runtime/context.h"
+#include "tests/amount.h"
 
 namespace mstrain {
 
@@ -24,9 +25,9 @@ std::string to_string(const Case& it);
 std::vector<Case> cases_of(const OpDef& op, std::span<const Dtype> dtypes = kAllDtypes);
 // Whether the case has at most `elements` elements in all inputs together.
 bool is_small(const Case& it, int64_t elements);
-// As many cases as the fast suite takes of combinations that are dear; all of them where MSTRAIN_LONG_TESTS is set.
+// As many cases as the fast suite takes of combinations that are dear, half of them under sanitizers; all of them where
+// MSTRAIN_LONG_TESTS is set.
 std::vector<Case> some(std::vector<Case> cases, size_t count);
-bool long_tests();
 
 // Inputs as the sample describes them; other values of the same kind for each `variant`.
 Tensors inputs_of(const Case& it, uint64_t variant = 0);

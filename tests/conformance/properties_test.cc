@@ -18,12 +18,12 @@ namespace mstrain {
 namespace {
 
 constexpr uint64_t kFirstSeed = 1000;
-uint64_t number_of_programs() { return long_tests() ? 5000 : 250; }
+int64_t number_of_programs() { return repetitions(250, 5000); }
 
 // Calls f(program) for many programs, until one fails.
 template <class F>
-void for_programs(ProgramOptions options, uint64_t count, const F& f) {
-  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + count; ++seed) {
+void for_programs(ProgramOptions options, int64_t count, const F& f) {
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + static_cast<uint64_t>(count); ++seed) {
     SCOPED_TRACE(fmt::format("program of seed {}", seed));
     f(RandomProgram(seed, options));
     if (testing::Test::HasFailure()) {
@@ -98,7 +98,7 @@ TEST(Properties, ProgramsGiveTheSameInEagerModeGraphModeAndOnTheReference) {
 // The compiler on many more programs than the matrix of modes has time for.
 TEST(Properties, ThousandsOfProgramsGiveTheSameAtEveryLevel) {
   const ContextScope scope(context_of(backend_named("cpu")));
-  for_programs({}, long_tests() ? 20000 : 2000, [](const RandomProgram& program) {
+  for_programs({}, repetitions(2000, 20000), [](const RandomProgram& program) {
     const Tensors x = program.inputs();
     const Tensors eager = program(x);
     expect_close(jit(program, {.level = 1})(x), eager, 1e-9, "simplified");

@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/files_fault.h"
+#include "tests/amount.h"
 #include "tests/embedding_cache/commits.h"
 #include "tests/embedding_cache/hooked_files.h"
 #include "tests/embedding_cache/stores.h"
@@ -18,8 +19,6 @@
 
 namespace mstrain::embedding_cache {
 namespace {
-
-bool long_tests() { return std::getenv("MSTRAIN_LONG_TESTS") != nullptr; }
 
 // File operations of a run fail in turn, ours and RocksDB's; what remains is a complete commit of that run.
 void fail_in_turn(StoreKind store, const std::string& kind, int64_t stride) {
@@ -69,7 +68,7 @@ void fail_in_turn(StoreKind store, const std::string& kind, int64_t stride) {
 
 TEST(Commit, FailingDiskLeavesTheNewestCompleteCommit) {
   for (const char* kind : {"EIO", "ENOSPC", "short write", "power cut"}) {
-    fail_in_turn(StoreKind::kMemory, kind, long_tests() ? 1 : 5);
+    fail_in_turn(StoreKind::kMemory, kind, stride(5));
   }
 }
 
@@ -77,12 +76,12 @@ TEST(Commit, FailingDiskBelowRocksdb) {
   if (!has_rocksdb()) {
     GTEST_SKIP() << "built without RocksDB";
   }
-  const auto stride = [](int64_t few) { return long_tests() ? 1 : few; };
-  fail_in_turn(StoreKind::kRocksdb, "EIO", stride(17));
-  fail_in_turn(StoreKind::kRocksdb, "power cut", stride(17));
+  const auto every = [](int64_t few) { return long_tests() ? 1 : few; };
+  fail_in_turn(StoreKind::kRocksdb, "EIO", every(17));
+  fail_in_turn(StoreKind::kRocksdb, "power cut", every(17));
   // RocksDB may look for space for five seconds before it closes.
-  fail_in_turn(StoreKind::kRocksdb, "ENOSPC", stride(97));
-  fail_in_turn(StoreKind::kRocksdb, "short write", stride(61));
+  fail_in_turn(StoreKind::kRocksdb, "ENOSPC", every(97));
+  fail_in_turn(StoreKind::kRocksdb, "short write", every(61));
 }
 
 // Reads that give fewer bytes than the file has, one after another: an error that says so, or the commit before; never other rows.
@@ -174,8 +173,8 @@ TEST(Commit, KillAtEveryFileOperationOfACommit) {
   for (const StoreKind store : stores()) {
     const auto golden = golden_digests(kKilled, store);
     int64_t n = 0;
-    const int64_t stride = long_tests() ? 1 : store == StoreKind::kMemory ? 2 : 11;
-    for (bool done = false; !done; n += stride) {
+    const int64_t every = stride(store == StoreKind::kMemory ? 2 : 11);
+    for (bool done = false; !done; n += every) {
       const TempDirectory directory;
       done = trains_to_its_end(directory.path(), store, n);
       Cache cache = Cache::open(kKilled.cache_options(directory.path(), 0.2, store));

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "tests/amount.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -36,11 +37,7 @@ TEST(Example, KilledRunGoesOnAndEndsEqual) {
   if (!std::filesystem::exists(file)) {
     GTEST_SKIP() << file << " is not there";
   }
-#ifdef __SANITIZE_THREAD__
-  constexpr const char* kSteps = "400";  // a hundred times slower
-#else
-  constexpr const char* kSteps = "3000";
-#endif
+  constexpr const char* kSteps = kSanitized ? "400" : "3000";
   const TempDirectory straight;
   const TempDirectory killed;
   const std::string command = std::string(MSTRAIN_EC_EXAMPLE) + " " + file + " ";

@@ -1,5 +1,5 @@
-// Random prefetches, updates, releases, reads, evictions, commits and deaths against a plain map, from printed seeds: for a minute, with
-// MSTRAIN_LONG_TESTS for an hour, or for MSTRAIN_STRESS_SECONDS; from seed MSTRAIN_STRESS_SEED on.
+// Random prefetches, updates, releases, reads, evictions, commits and deaths against a plain map, from printed seeds: some hundred, with
+// MSTRAIN_LONG_TESTS for an hour or so, or for MSTRAIN_STRESS_SECONDS; from seed MSTRAIN_STRESS_SEED on.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,6 +14,7 @@
 #include "core/base/rng.h"
 #include "embedding_cache/cache.h"
 #include "embedding_cache/delta.h"
+#include "tests/amount.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -311,16 +312,16 @@ class Stress {
 
 TEST(Stress, RandomUseEqualsAPlainMap) {
   const char* wanted = std::getenv("MSTRAIN_STRESS_SECONDS");
-  const double usual = std::getenv("MSTRAIN_LONG_TESTS") == nullptr ? 60 : 3600;
-  const double seconds = wanted == nullptr ? usual : std::atof(wanted);
+  const auto count = static_cast<uint64_t>(repetitions(160, 20000));
   const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto goes_on = [&](uint64_t tried) {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    return wanted == nullptr ? tried < count : elapsed.count() < std::atof(wanted);
   };
   const char* start_seed = std::getenv("MSTRAIN_STRESS_SEED");
   const uint64_t first = start_seed == nullptr ? 1000 : std::strtoull(start_seed, nullptr, 10);
   uint64_t seed = first;
-  for (; elapsed() < seconds; ++seed) {
+  for (; goes_on(seed - first); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Stress stress(seed, has_rocksdb() && seed % 4 == 0 ? StoreKind::kRocksdb : StoreKind::kMemory);
     for (int i = 0; i < 1500 && !HasFatalFailure(); ++i) {

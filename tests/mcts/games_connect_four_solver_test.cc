@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "tests/amount.h"
 #include "tests/mcts/connect_four_solver.h"
 
 namespace mstrain::mcts {
@@ -26,7 +26,7 @@ int brute_force(const ConnectFour& state) {
 TEST(ConnectFourSolver, AgreesWithPlayToTheEnd) {
   Random rng(20261121);
   ConnectFourSolver solver(1 << 12);  // small, so that entries are replaced
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < repetitions(150); ++i) {
     const ConnectFour state = random_open_position(28 + i % 12, rng);
     const int expected = brute_force(state);
     EXPECT_EQ(solver.score(state), expected) << state.draw();
@@ -64,7 +64,7 @@ TEST(ConnectFourSolver, SolvesTwelvePlies) {
 }
 
 TEST(ConnectFourSolver, ProvesThatTheFirstPlayerWinsInTheCentreOnly) {
-  if (std::getenv("MSTRAIN_LONG_TESTS") == nullptr) {
+  if (!long_tests()) {
     GTEST_SKIP() << "minutes and 1 GiB; set MSTRAIN_LONG_TESTS=1";
   }
   ConnectFourSolver solver(size_t{1} << 27);

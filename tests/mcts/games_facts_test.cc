@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -22,11 +21,10 @@
 #include "mcts/games/othello.h"
 #include "mcts/games/peg_solitaire.h"
 #include "mcts/games/tic_tac_toe.h"
+#include "tests/amount.h"
 
 namespace mstrain::mcts {
 namespace {
-
-bool long_tests() { return std::getenv("MSTRAIN_LONG_TESTS") != nullptr; }
 
 template <GameState S>
 std::vector<S> successors(const S& state) {

@@ -3,6 +3,7 @@
 #include "core/ops/index.h"
 #include "core/ops/linear_cross_entropy.h"
 #include "core/transform/accumulate.h"
+#include "tests/amount.h"
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -194,7 +195,7 @@ TEST(ChunkLoss, ChangesNoValueButByRounding) {
 
 // One row, primes, more chunks than rows, rows that do not divide, ignored targets, smoothing.
 TEST(ChunkLoss, HoldsForRandomForms) {
-  const uint64_t count = std::getenv("MSTRAIN_LONG_TESTS") != nullptr ? 2000 : 60;
+  const auto count = static_cast<uint64_t>(repetitions(60, 2000));
   for (uint64_t seed = 1; seed <= count && !testing::Test::HasFailure(); ++seed) {
     Rng rng(seed);
     const auto any = [&](int64_t most) {

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/runtime/context.h"
+#include "tests/amount.h"
 
 namespace mstrain {
 namespace {
@@ -59,9 +60,9 @@ TEST(Allocator, KeepsNoMoreThanItsLimit) {
 }
 
 TEST(Allocator, SaysHowMuchCouldNotBeHad) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer ends a program that asks for so much";
-#endif
+  if (kSanitized) {
+    GTEST_SKIP() << "the address sanitizer ends a program that asks for so much";
+  }
   Allocator allocator;
   constexpr int64_t kTooMuch = int64_t{1} << 60;
   EXPECT_THAT([&] { allocator.allocate(kTooMuch); },

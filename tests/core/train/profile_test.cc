@@ -10,6 +10,7 @@
 #include "core/exec/execute.h"
 #include "core/train/machine.h"
 #include "core/train/report.h"
+#include "tests/amount.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/core/train/memory_disk.h"
 #include "tests/core/train/small_task.h"
@@ -208,9 +209,9 @@ TEST(Profile, LayersAreScopesAndPartsThoseOfTheStep) {
 }
 
 TEST(Profile, MeasuringTheMachineDoesNotCountAsTheRunsMemory) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer keeps freed memory";
-#endif
+  if (kSanitized) {
+    GTEST_SKIP() << "the address sanitizer keeps freed memory";
+  }
   if (!std::ofstream("/proc/self/clear_refs").is_open()) {
     GTEST_SKIP() << "this system cannot forget a peak";
   }
@@ -222,6 +223,9 @@ TEST(Profile, MeasuringTheMachineDoesNotCountAsTheRunsMemory) {
 }
 
 TEST(Profile, CountsFromWhereTheRunGoesOn) {
+  if (kSanitized) {
+    GTEST_SKIP() << "the numbers of what other tests run";
+  }
   const Messages messages;
   const TemporaryFolder folder;
   TrainConfig config = small_config(folder / "run");
@@ -250,6 +254,9 @@ TEST(Profile, OfARunThatEndsEarlyHoldsWhatThereIs) {
 }
 
 TEST(Profile, DoesNotChangeTraining) {
+  if (kSanitized) {
+    GTEST_SKIP() << "the numbers of what other tests run";
+  }
   const Messages messages;
   const TemporaryFolder folder;
   const TrainConfig plain = small_config(folder / "plain");

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cfenv>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "core/backends/cpu/loops.h"
 #include "core/base/rng.h"
 #include "core/ops/scalar_math.h"
+#include "tests/amount.h"
 
 namespace mstrain::cpu {
 namespace {
@@ -99,7 +99,7 @@ void for_arguments(const F& f) {
       tile.clear();
     }
   };
-  if (std::getenv("MSTRAIN_LONG_TESTS") != nullptr) {
+  if (long_tests()) {
     for (uint64_t bits = 0; bits < uint64_t{1} << 32; ++bits) {
       visit(static_cast<uint32_t>(bits));
     }
