@@ -36,6 +36,7 @@ void tell(const char* message) { fmt::print(stderr, "{}\n", message); }
 
 int run_program(int argc, char** argv) {
   enum Status { kFailed = 1, kBadUsage = 2, kDoesNotFit = 3 };
+  hold_interrupts();  // while the program starts itself once more
   limit_spinning(argv);
   const std::atomic<bool>& stop = catch_interrupts();
   try {

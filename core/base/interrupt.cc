@@ -8,6 +8,7 @@ namespace mstrain {
 namespace {
 
 constexpr int kStatus = 130;
+constexpr int kSignals[] = {SIGINT, SIGTERM};
 
 std::atomic<bool> requested = false;
 std::atomic<int> heeded = 0;
@@ -20,15 +21,31 @@ void on_signal(int) {
   }
 }
 
+sigset_t interrupts() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kSignals) {
+    sigaddset(&set, signal);
+  }
+  return set;
+}
+
 }  // namespace
+
+void hold_interrupts() {
+  const sigset_t set = interrupts();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
 
 const std::atomic<bool>& catch_interrupts() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : kSignals) {
     sigaction(signal, &action, nullptr);
   }
+  const sigset_t set = interrupts();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   return requested;
 }
 

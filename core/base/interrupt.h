@@ -6,7 +6,10 @@
 
 namespace mstrain {
 
-// Takes over both signals of this process. The flag is set once work is to end.
+// Both signals wait until catch_interrupts(), also of a program that this process becomes.
+void hold_interrupts();
+
+// Takes over both signals of this process, and lets them in. The flag is set once work is to end.
 const std::atomic<bool>& catch_interrupts();
 
 // While one lives, somebody looks at that flag. Any thread; several may live at once.

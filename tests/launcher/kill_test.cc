@@ -192,6 +192,23 @@ TEST(Interrupt, SavesAndExits130) {
   EXPECT_EQ(rows_of(run.path("stopped")), rows_of(run.path("straight")));
 }
 
+// A signal that comes while the command begins counts as soon as it can.
+TEST(Interrupt, ThatComesFirstOfAllIsStatus130) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigprocmask(SIG_BLOCK, &both, nullptr);
+    raise(SIGINT);
+    execl(MSTRAIN_COMMAND, "mstrain", "--help", nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
+}
+
 // Nothing that would be saved exists before training begins: opening and planning need not be waited for.
 TEST(Interrupt, BeforeTrainingEndsAtOnce) {
   const SmallRun run;

@@ -49,5 +49,16 @@ TEST(InterruptDeathTest, AsksWhoHeedsItOnceAndThenEnds) {
       testing::ExitedWithCode(130), "");
 }
 
+TEST(InterruptDeathTest, WhatCameWhileTheyWereHeldCountsThen) {
+  EXPECT_EXIT(
+      {
+        hold_interrupts();
+        std::raise(SIGINT);
+        catch_interrupts();
+        std::exit(0);
+      },
+      testing::ExitedWithCode(130), "");
+}
+
 }  // namespace
 }  // namespace mstrain
