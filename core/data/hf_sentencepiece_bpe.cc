@@ -162,12 +162,7 @@ bool is_over_characters(JsonFields& top) {
 
 std::shared_ptr<const Tokenizer> read_sentencepiece_bpe(JsonFields& top, JsonFields& model,
                                                         HfCommon common) {
-  SentencePieceSpec spec;
-  spec.source = std::move(common.source);
-  spec.files = std::move(common.files);
-  spec.added = std::move(common.added);
-  spec.normal.prefix = Prefix::kNone;
-  spec.decode_strips_prefix = false;
+  SentencePieceSpec spec = begun_spec(common);
   if (const Json* normalizer = top.find("normalizer"); normalizer != nullptr) {
     read_spaces(*normalizer, top.at("normalizer"), spec);
   }
@@ -192,13 +187,8 @@ std::shared_ptr<const Tokenizer> read_sentencepiece_bpe(JsonFields& top, JsonFie
           "added_tokens",
           fmt::format("\"{}\" is normalized, which is not supported after Prepend", token.content));
     }
-    if (token.content == "</s>") {
-      spec.end_of_text = token.id;
-    }
   }
-  if (common.special) {
-    spec.special = *common.special;
-  }
+  finish_spec(common, spec);
   return std::make_shared<SentencePieceTokenizer>(std::move(spec));
 }
 

@@ -183,13 +183,29 @@ Metaspace read_metaspace(JsonFields& fields) {
   return out;
 }
 
-std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model, HfCommon common) {
+SentencePieceSpec begun_spec(HfCommon& common) {
   SentencePieceSpec spec;
   spec.source = std::move(common.source);
   spec.files = std::move(common.files);
   spec.added = std::move(common.added);
   spec.normal.prefix = Prefix::kNone;
   spec.decode_strips_prefix = false;
+  return spec;
+}
+
+void finish_spec(const HfCommon& common, SentencePieceSpec& spec) {
+  for (const AddedToken& token : spec.added) {
+    if (token.content == "</s>") {
+      spec.end_of_text = token.id;
+    }
+  }
+  if (common.special) {
+    spec.special = *common.special;
+  }
+}
+
+std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model, HfCommon common) {
+  SentencePieceSpec spec = begun_spec(common);
   if (const Json* normalizer = top.find("normalizer"); normalizer != nullptr) {
     read_normalizer(*normalizer, top.at("normalizer"), spec);
   }
@@ -202,14 +218,8 @@ std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model
     read_decoder(*decoder, top.at("decoder"), spec);
   }
   read_model(model, spec);
-  for (const AddedToken& token : spec.added) {
-    if (token.content == "</s>") {
-      spec.end_of_text = token.id;
-    }
-  }
-  if (common.special) {
-    spec.special = *common.special;
-  } else if (spec.end_of_text) {
+  finish_spec(common, spec);
+  if (!common.special && spec.end_of_text) {
     spec.special.after = {*spec.end_of_text};
   }
   return std::make_shared<SentencePieceTokenizer>(std::move(spec));

@@ -8,6 +8,7 @@
 
 #include "core/data/added_tokens.h"
 #include "core/data/json_fields.h"
+#include "core/data/sentencepiece_tokenizer.h"
 #include "core/data/tokenizer.h"
 #include "core/data/unigram_normaliser.h"
 
@@ -27,6 +28,11 @@ struct Metaspace {
   bool split = true;
 };
 Metaspace read_metaspace(JsonFields& fields);
+
+// A spec of spaces that stay as they are, which takes over source, files and added tokens of `common`.
+SentencePieceSpec begun_spec(HfCommon& common);
+// Says which of its added tokens ends a text, and what stands around one.
+void finish_spec(const HfCommon& common, SentencePieceSpec& spec);
 
 std::shared_ptr<const Tokenizer> read_unigram(JsonFields& top, JsonFields& model, HfCommon common);
 

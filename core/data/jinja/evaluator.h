@@ -46,8 +46,6 @@ class Evaluator {
   Value value_of(const Expression& expression);
   Value variable(const std::string& name) const;
   Value dict(const Expression& expression);
-  Value operation(const std::string& name, const Value& left, const Value& right);
-  Value signed_value(const std::string& sign, const Value& value);
   Value comparison(const Expression& expression);
   Value conditional(const Expression& expression);
   Value slice_of(const Expression& expression);

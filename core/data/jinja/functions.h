@@ -38,6 +38,13 @@ bool is_function(std::string_view name);
 bool is_dict_method(std::string_view name);
 bool is_text_method(std::string_view name);
 
+// left name right, of numbers, texts and lists, and a number with a sign, as Python has them. Each throws Error where there is
+// no such operation, or the result is too large.
+Value operation(const std::string& name, const Value& left, const Value& right);
+Value signed_value(const std::string& sign, const Value& value);
+// Throws Error for a text that is too large.
+void check_size(const Text& text);
+
 // object.name and object[key]; undefined where it has none. Throws Error where `object` is undefined.
 Value attribute(const Value& object, const std::string& name);
 Value item(const Value& object, const Value& key);

@@ -278,4 +278,17 @@ void fail_at(std::string_view name, int line, std::string_view why) {
   throw IoError(fmt::format("{}:{}: {}", name, line, why));
 }
 
+std::string described(const Token& token) {
+  switch (token.kind) {
+    case Token::Kind::kEnd: return "the end of the template";
+    case Token::Kind::kData: return "text";
+    case Token::Kind::kPrintBegin: return "{{";
+    case Token::Kind::kPrintEnd: return "}}";
+    case Token::Kind::kBlockBegin: return "{%";
+    case Token::Kind::kBlockEnd: return "%}";
+    case Token::Kind::kString: return "a string";
+    default: return token.text;
+  }
+}
+
 }  // namespace mstrain::jinja

@@ -33,4 +33,7 @@ std::vector<Token> tokenize(std::string_view source, std::string_view name);
 // Throws IoError "<name>:<line>: <why>".
 [[noreturn]] void fail_at(std::string_view name, int line, std::string_view why);
 
+// As errors call it.
+std::string described(const Token& token);
+
 }  // namespace mstrain::jinja

@@ -22,27 +22,27 @@ namespace {
 
 constexpr int64_t kTokens = 300;
 
-std::shared_ptr<const CausalModel> coded_gpt() {
-  gpt::GptConfig config;
+// `more` changes the configuration.
+template <class Model, class Config>
+std::shared_ptr<const CausalModel> coded_model(int64_t heads,
+                                               const std::function<void(Config&)>& more = {}) {
+  Config config;
   config.vocab_size = kTokens;
   config.hidden_size = 72;
   config.num_layers = 2;
-  config.num_attention_heads = 3;
+  config.num_attention_heads = heads;
   config.max_position_embeddings = 64;
   config.init.std = 0.1;
-  return std::make_shared<gpt::Gpt>(config);
+  if (more) {
+    more(config);
+  }
+  return std::make_shared<Model>(config);
 }
 
+std::shared_ptr<const CausalModel> coded_gpt() { return coded_model<gpt::Gpt, gpt::GptConfig>(3); }
 std::shared_ptr<const CausalModel> coded_llama() {
-  llama::LlamaConfig config;
-  config.vocab_size = kTokens;
-  config.hidden_size = 72;
-  config.num_layers = 2;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.max_position_embeddings = 64;
-  config.init.std = 0.1;
-  return std::make_shared<llama::Llama>(config);
+  return coded_model<llama::Llama, llama::LlamaConfig>(
+      4, [](llama::LlamaConfig& config) { config.num_key_value_heads = 2; });
 }
 
 // How far results may lie from those of f32, in units of their standard deviation. Weights are off by 2^-9 of themselves in
