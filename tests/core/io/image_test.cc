@@ -218,5 +218,41 @@ TEST(Cifar, WhatIsWrongIsNamedWithItsPlace) {
               HasSubstr("offset 3073: label 10, expected below 10"));
 }
 
+TEST(Cifar, FuzzedFilesNeverCrash) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/a.bin";
+  Rng rng(11);
+  int read = 0;
+  for (int round = 0; round < 300; ++round) {
+    const int classes = rng.below(2) == 0 ? 10 : 100;
+    const size_t record = classes == 100 ? 3074 : 3073;
+    const size_t records = rng.below(4);
+    std::string file(records * record, '\0');
+    for (char& byte : file) {
+      byte = static_cast<char>(rng.below(256));
+    }
+    for (size_t i = 0; i < records && rng.below(4) > 0; ++i) {
+      file[i * record + record - 3073] = static_cast<char>(rng.below(12));
+    }
+    if (rng.below(3) == 0) {
+      file.resize(rng.below(4 * record));
+    }
+    write_file_atomic(real_files(), path, file);
+    CifarImages images;
+    try {
+      read_cifar(real_files(), path, classes, images);
+      EXPECT_EQ(file.size(), images.labels.size() * record);
+      EXPECT_EQ(images.pixels.size(), images.labels.size() * 3072);
+      for (const int32_t label : images.labels) {
+        EXPECT_TRUE(label >= 0 && label < classes) << label;
+      }
+      ++read;
+    } catch (const IoError& error) {
+      ASSERT_THAT(error.what(), testing::StartsWith(path + ": offset "));
+    }
+  }
+  EXPECT_GT(read, 20);
+}
+
 }  // namespace
 }  // namespace mstrain
