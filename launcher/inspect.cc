@@ -101,7 +101,7 @@ void print_events(FileSystem& files, const std::string& path, std::FILE* out) {
     std::optional<float> last;
   };
   std::map<std::string, Tag> tags;
-  for (const Event& event : content.events) {
+  for (const EventRecord& event : content.events) {
     for (const EventValue& value : event.values) {
       Tag& tag = tags[value.tag];
       ++tag.count;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "core/compile/passes.h"
 #include "core/compile/widen.h"
@@ -23,13 +22,15 @@ struct CachedKernel {
   std::vector<ViewType> outputs;
   int threads;
   const Backend* backend;
-  Kernel kernel;
+  const Device* device;
+  std::shared_ptr<const Kernel> kernel;
 };
 
 class KernelCache {
  public:
-  const Kernel& find(const KernelEntry& entry, const KernelRequest& request,
-                     const Backend* backend) {
+  // Kernels are called by one thread at a time, which is another one for each device.
+  const std::shared_ptr<const Kernel>& find(const KernelEntry& entry, const KernelRequest& request,
+                                            const Backend* backend, const Device& device) {
     uint64_t hash = hash_combine(reinterpret_cast<uintptr_t>(&request.op), request.attrs.hash());
     for (const auto& views : {request.inputs, request.outputs}) {
       for (const ViewType& view : views) {
@@ -46,7 +47,7 @@ class KernelCache {
     for (auto it = begin; it != end; ++it) {
       const CachedKernel& cached = it->second;
       if (cached.op == &request.op && cached.threads == request.threads &&
-          cached.backend == backend && cached.attrs == request.attrs &&
+          cached.backend == backend && cached.device == &device && cached.attrs == request.attrs &&
           std::ranges::equal(cached.inputs, request.inputs) &&
           std::ranges::equal(cached.outputs, request.outputs)) {
         return cached.kernel;
@@ -62,7 +63,8 @@ class KernelCache {
                                             {request.outputs.begin(), request.outputs.end()},
                                             request.threads,
                                             backend,
-                                            entry.prepare(request)});
+                                            &device,
+                                            std::make_shared<Kernel>(entry.prepare(request))});
     return added->second.kernel;
   }
 
@@ -70,6 +72,11 @@ class KernelCache {
   static constexpr size_t kLimit = 4096;
   std::unordered_multimap<uint64_t, CachedKernel> kernels_;
 };
+
+// Element `index` of a dense tensor.
+std::byte* at(const Tensor& x, int64_t index) {
+  return x.buffer().data() + (x.offset() + index) * size_of(x.dtype());
+}
 
 Tensors run_scan(const LoopForm& loop, std::span<const Tensor> inputs, const Types& outputs) {
   const Graph& body = *loop.body;
@@ -84,10 +91,13 @@ Tensors run_scan(const LoopForm& loop, std::span<const Tensor> inputs, const Typ
   }
   const auto store = [&](size_t output, int64_t index, const Tensor& value) {
     const Tensor whole = dense(value);
-    if (whole.type().bytes() > 0) {
-      std::memcpy(static_cast<std::byte*>(results[output].data()) + index * whole.type().bytes(),
-                  whole.data(), static_cast<size_t>(whole.type().bytes()));
-    }
+    const Tensor& result = results[output];
+    Submission work(result.buffer().device());
+    work.reads(whole.buffer());
+    work.reads(result.buffer());  // what the other steps gave: without it there is no result
+    work.writes(result.buffer());
+    work.queue().copy(at(result, index * whole.elements()), at(whole, 0), whole.type().bytes());
+    work.finish();
   };
   for (int64_t t = 0; t < length; ++t) {
     const int64_t index = loop.reverse ? length - 1 - t : t;
@@ -180,24 +190,40 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
     }
   }
   thread_local KernelCache cache;
-  const Kernel& kernel = cache.find(*entry, {op, attrs, in, out, threads}, backend);
+  const std::shared_ptr<const Kernel> kernel =
+      cache.find(*entry, {op, attrs, in, out, threads}, backend, context.device());
 
   Tensors results;
   std::vector<void*> in_addresses;
   std::vector<void*> out_addresses;
-  for (const Tensor& x : inputs) {
-    in_addresses.push_back(x.data());
-  }
   for (const TensorType& type : types) {
     results.push_back(uninitialised(type));
-    out_addresses.push_back(results.back().data());
   }
-  const Buffer workspace = kernel.workspace_bytes > 0
-                               ? Buffer::allocate(context.allocator, kernel.workspace_bytes)
+  const Buffer workspace = kernel->workspace_bytes > 0
+                               ? Buffer::allocate(context.allocator, kernel->workspace_bytes)
                                : Buffer();
-  if (backend->computes) {
-    kernel.run({in_addresses, out_addresses, workspace.data()});
+  Submission work(context.device());
+  for (const Tensor& x : inputs) {
+    check_device(x, context.device());
+    work.reads(x.buffer());
+    in_addresses.push_back(kernel_address(x));
   }
+  for (const Tensor& result : results) {
+    work.writes(result.buffer());
+    out_addresses.push_back(kernel_address(result));
+  }
+  if (workspace) {
+    work.writes(workspace);
+  }
+  if (backend->computes) {
+    in_turn(work.queue(), [kernel, backend, threads, queue = &work.queue(),
+                           from = std::move(in_addresses), to = std::move(out_addresses),
+                           scratch = context.device().kernel_address(workspace.data())] {
+      backend->prepare_threads(threads);
+      kernel->run({from, to, scratch, nullptr, queue});
+    });
+  }
+  work.finish();
   return results;
 }
 

@@ -1,7 +1,6 @@
 #include "core/exec/execute.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/base/clock.h"
 
@@ -10,35 +9,70 @@ namespace {
 
 void* at(void* base, int64_t offset) { return static_cast<std::byte*>(base) + offset; }
 
+void copy(const PlanRun& run, void* to, const void* from, int64_t bytes) {
+  run.queue.copy(to, from, bytes);
+}
+
+// Calls a step's kernel; `memory` holds in the call only.
+void call(const PlanStep& step, const KernelMemory& memory, std::vector<KernelTime>* times) {
+  const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
+  step.kernel->run(memory);
+  if (times != nullptr) {
+    times->push_back({step.name, step.place.scope, step.place.part, begin, nanoseconds_now(),
+                      step.cost.flops, step.cost.bytes});
+  }
+}
+
+// The same in its turn.
+void launch(const PlanStep& step, const KernelMemory& memory, const PlanRun& run) {
+  if (!run.queue.calls_later()) {
+    call(step, memory, run.times);
+    return;
+  }
+  run.queue.submit([&step, memory, times = run.times,
+                    in = PlanAddresses::List(memory.inputs.begin(), memory.inputs.end()),
+                    out = PlanAddresses::List(memory.outputs.begin(), memory.outputs.end())] {
+    KernelMemory own = memory;
+    own.inputs = in;
+    own.outputs = out;
+    call(step, own, times);
+  });
+}
+
 // A carry's initial value in its place, where it does not lie there already.
 void load_carry(const LoopPlan& loop, size_t i, std::span<void* const> inputs,
-                std::span<void* const> outputs) {
+                std::span<void* const> outputs, const PlanRun& run) {
   if (inputs[i] != outputs[i]) {
-    loop.load[i]->run({std::span(&inputs[i], 1), std::span(&outputs[i], 1), nullptr});
+    in_turn(run.queue,
+            [kernel = loop.load[i].get(), in = inputs[i], out = outputs[i], queue = &run.queue] {
+              kernel->run({std::span(&in, 1), std::span(&out, 1), nullptr, nullptr, queue});
+            });
   }
 }
 
 // What the steps of a loop's body share, made of its constants.
 void make_packs(const PlanStep& step, std::span<void* const> inputs, void* workspace,
-                PlanAddresses& addresses, std::vector<KernelTime>* times) {
+                PlanAddresses& addresses, const PlanRun& run) {
   const Plan& body = *step.loop->body;
   for (size_t i = 0; i < body.packs.size(); ++i) {
     const PlanPack& pack = body.packs[i];
-    const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
     addresses.packs[i] = at(workspace, step.loop->packed + pack.place);
-    pack.kernel->packed.pack(at(inputs[static_cast<size_t>(pack.input)], pack.offset),
-                             addresses.packs[i]);
-    if (times != nullptr) {
-      const auto bytes = pack.view.type.bytes() + pack.kernel->packed.bytes;
-      times->push_back({"pack", step.place.scope, step.place.part, begin, nanoseconds_now(), 0,
-                        static_cast<double>(bytes)});
-    }
+    in_turn(run.queue, [&step, &pack, times = run.times, to = addresses.packs[i],
+                        from = at(inputs[static_cast<size_t>(pack.input)], pack.offset)] {
+      const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
+      pack.kernel->packed.pack(from, to);
+      if (times != nullptr) {
+        const auto bytes = pack.view.type.bytes() + pack.kernel->packed.bytes;
+        times->push_back({"pack", step.place.scope, step.place.part, begin, nanoseconds_now(), 0,
+                          static_cast<double>(bytes)});
+      }
+    });
   }
 }
 
 // Where the tensors of one step lie: carries…, constants…, xs… and carries…, ys…, kept carries….
 void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<void* const> outputs,
-              void* workspace, PlanAddresses::Loop& addresses, std::vector<KernelTime>* times) {
+              void* workspace, PlanAddresses::Loop& addresses, const PlanRun& run) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
@@ -50,9 +84,9 @@ void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<voi
   for (size_t i = 0; i < carries; ++i) {
     in[i] = outputs[i];
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
-    load_carry(loop, i, inputs, outputs);
+    load_carry(loop, i, inputs, outputs, run);
   }
-  make_packs(step, inputs, workspace, *addresses.body, times);
+  make_packs(step, inputs, workspace, *addresses.body, run);
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
   for (int64_t t = 0; t < loop.length; ++t) {
     const int64_t index = loop.reverse ? loop.length - 1 - t : t;
@@ -64,19 +98,19 @@ void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<voi
     }
     for (size_t i = 0; loop.keep_carries && i < carries; ++i) {
       const int64_t bytes = body.input_types[i].bytes();
-      std::memcpy(at(outputs[carries + ys + i], index * bytes), in[i], static_cast<size_t>(bytes));
+      copy(run, at(outputs[carries + ys + i], index * bytes), in[i], bytes);
     }
-    execute(body, in, out, arena, *addresses.body, times);
+    execute(body, in, out, arena, *addresses.body, run);
     for (size_t i = 0; i < carries; ++i) {
       if (out[i] != in[i]) {
-        std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
+        copy(run, in[i], out[i], body.input_types[i].bytes());
       }
     }
   }
 }
 
 void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<void* const> outputs,
-               void* workspace, PlanAddresses::Loop& addresses, std::vector<KernelTime>* times) {
+               void* workspace, PlanAddresses::Loop& addresses, const PlanRun& run) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
@@ -86,28 +120,43 @@ void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<vo
   for (size_t i = 0; i < carries; ++i) {
     in[i] = outputs[i];
     out[i] = loop.staging_offsets[i] < 0 ? in[i] : at(workspace, loop.staging_offsets[i]);
-    load_carry(loop, i, inputs, outputs);
+    load_carry(loop, i, inputs, outputs, run);
   }
-  make_packs(step, inputs, workspace, *addresses.body, times);
+  make_packs(step, inputs, workspace, *addresses.body, run);
   void* const condition = at(workspace, loop.condition_offset);
   auto* condition_arena = static_cast<std::byte*>(at(workspace, loop.condition_arena));
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
   const auto goes_on = [&] {
     execute(*loop.condition, in, std::span(&condition, 1), condition_arena, *addresses.condition,
-            times);
-    return *static_cast<const bool*>(condition);
+            run);
+    bool holds = false;
+    copy(run, &holds, condition, sizeof(holds));
+    run.queue.record().wait();
+    return holds;
   };
   while (goes_on()) {
-    execute(body, in, out, arena, *addresses.body, times);
+    execute(body, in, out, arena, *addresses.body, run);
     for (size_t i = 0; i < carries; ++i) {
       if (out[i] != in[i]) {
-        std::memcpy(in[i], out[i], static_cast<size_t>(body.input_types[i].bytes()));
+        copy(run, in[i], out[i], body.input_types[i].bytes());
       }
     }
   }
 }
 
 }  // namespace
+
+void* kernel_address(const Tensor& x) {
+  const Buffer& buffer = x.buffer();
+  return buffer.device().kernel_address(buffer.data() + x.offset() * size_of(x.dtype()));
+}
+
+void check_device(const Tensor& x, const Device& device) {
+  if (&x.buffer().device() != &device) {
+    fail("{} lies on the device {}, but is used on {}: make it there, of what HostRead gives",
+         to_string(x.type()), x.buffer().device().name(), device.name());
+  }
+}
 
 PlanAddresses::PlanAddresses(const Plan& plan)
     : packs(plan.packs.size()), loops(plan.steps.size()) {
@@ -129,7 +178,7 @@ PlanAddresses::PlanAddresses(const Plan& plan)
 }
 
 void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
-             std::byte* arena, PlanAddresses& addresses, std::vector<KernelTime>* times) {
+             std::byte* arena, PlanAddresses& addresses, const PlanRun& run) {
   const auto address = [&](const PlanView& view) {
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(view.buffer)];
     switch (buffer.kind) {
@@ -151,18 +200,13 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
     const auto out = resolve(step.outputs, addresses.outputs);
     void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
     if (step.loop == nullptr) {
-      const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
       void* const packed =
           step.pack < 0 ? nullptr : addresses.packs[static_cast<size_t>(step.pack)];
-      step.kernel->run({in, out, workspace, packed});
-      if (times != nullptr) {
-        times->push_back({step.name, step.place.scope, step.place.part, begin, nanoseconds_now(),
-                          step.cost.flops, step.cost.bytes});
-      }
+      launch(step, {in, out, workspace, packed, &run.queue}, run);
     } else if (step.loop->condition == nullptr) {
-      run_scan(step, in, out, workspace, *addresses.loops[s], times);
+      run_scan(step, in, out, workspace, *addresses.loops[s], run);
     } else {
-      run_while(step, in, out, workspace, *addresses.loops[s], times);
+      run_while(step, in, out, workspace, *addresses.loops[s], run);
     }
   }
 }

@@ -21,11 +21,33 @@ class PlanAddresses {
   std::vector<std::unique_ptr<Loop>> loops;  // by step; null where it is none
 };
 
-// Runs every step in order. `inputs` and `outputs` are the addresses of dense tensors as the plan declares them (an
-// output that takes over an input has the same address); `arena` has plan.arena_bytes, aligned to 64 bytes. Appends
-// every kernel to `times` where it is not null.
+// What runs a plan: a queue, which the caller has to itself, and whom to tell how long each kernel took; null: nobody.
+struct PlanRun {
+  Queue& queue;
+  std::vector<KernelTime>* times = nullptr;
+};
+
+// Gives every step, in order, to the queue of `run`; plan and times live until it has run them. `inputs` and `outputs` are
+// the addresses, as kernels see them, of dense tensors as the plan declares them (an output that takes over an input has
+// the same address); `arena` has plan.arena_bytes, aligned to 64 bytes. Waits for nothing but the conditions of loops.
 void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
-             std::byte* arena, PlanAddresses& addresses, std::vector<KernelTime>* times = nullptr);
+             std::byte* arena, PlanAddresses& addresses, const PlanRun& run);
+
+// Calls f in its turn of the queue; at once where that calls nothing later.
+template <class F>
+void in_turn(Queue& queue, F f) {
+  if (queue.calls_later()) {
+    queue.submit(std::move(f));
+  } else {
+    f();
+  }
+}
+
+// Where kernels find element (0, …, 0).
+void* kernel_address(const Tensor& x);
+
+// Throws where `x` lies on another device, which kernels of `device` cannot read.
+void check_device(const Tensor& x, const Device& device);
 
 // Runs one operation on concrete tensors in the current context; shares memory where strides suffice.
 Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,

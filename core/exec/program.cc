@@ -19,11 +19,14 @@ class PlannedProgram : public Program {
         results_(plan_.outputs.size()),
         kept_(plan_.outputs.size()),
         fusion_(std::move(fusion)) {}
+  // Its kernels and addresses are what queues call.
+  ~PlannedProgram() override { end_.settle(); }
+  PlannedProgram(const PlannedProgram&) = delete;
+  PlannedProgram& operator=(const PlannedProgram&) = delete;
 
   // The results return in the list that brought the arguments: where they are no more than those, nothing is allocated.
   Tensors run(Tensors inputs) override {
     const ContextScope scope(context_);
-    context_.backend->prepare_threads(context_.num_threads());
     check(inputs.size() == plan_.inputs.size(), "a program of {} inputs was given {}",
           plan_.inputs.size(), inputs.size());
     if (!arena_ && plan_.arena_bytes > 0) {
@@ -34,20 +37,35 @@ class PlannedProgram : public Program {
         fail("input {} is {}, the program was compiled for {}", i, to_string(inputs[i].type()),
              to_string(plan_.input_types[i]));
       }
+      check_device(inputs[i], context_.device());
       inputs[i] = dense(inputs[i]);
     }
     const ReleaseOnExit release{results_};
     for (size_t o = 0; o < results_.size(); ++o) {
       const int input = plan_.output_alias[o];
       results_[o] = input >= 0 ? take_over(inputs[static_cast<size_t>(input)]) : output(o);
-      out_[o] = results_[o].data();
     }
+    Submission work(context_.device());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      in_[i] = inputs[i].data();
+      work.reads(inputs[i].buffer());
+      in_[i] = kernel_address(inputs[i]);
     }
+    for (size_t o = 0; o < results_.size(); ++o) {
+      work.writes(results_[o].buffer());
+      out_[o] = kernel_address(results_[o]);
+    }
+    std::byte* arena = nullptr;
+    if (arena_) {
+      work.writes(arena_);
+      arena = static_cast<std::byte*>(context_.device().kernel_address(arena_.data()));
+    }
+    in_turn(work.queue(), [backend = context_.backend, threads = context_.num_threads()] {
+      backend->prepare_threads(threads);
+    });
     if (context_.backend->computes) {
-      execute(plan_, in_, out_, arena_.data(), addresses_, times_);
+      execute(plan_, in_, out_, arena, addresses_, {work.queue(), times_});
     }
+    end_ = work.finish();
     inputs.clear();
     for (size_t o = 0; o < results_.size(); ++o) {
       Tensor result = std::move(results_[o]);
@@ -64,7 +82,10 @@ class PlannedProgram : public Program {
   ProgramMemory memory() const override { return plan_.memory; }
   ProgramCost cost() const override { return plan_.cost; }
   std::string describe() const override { return mstrain::describe(plan_); }
-  void profile(std::vector<KernelTime>* times) override { times_ = times; }
+  void profile(std::vector<KernelTime>* times) override {
+    end_.settle();
+    times_ = times;
+  }
   std::string fusion() const override { return fusion_; }
   const Plan& plan() const { return plan_; }
 
@@ -106,6 +127,7 @@ class PlannedProgram : public Program {
   std::vector<std::array<Tensor, 2>> kept_;
   std::string fusion_;
   std::vector<KernelTime>* times_ = nullptr;
+  Event end_;  // of the last run
 };
 
 }  // namespace

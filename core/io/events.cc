@@ -73,8 +73,8 @@ EventValue parse_value(std::string_view message) {
   return value;
 }
 
-Event parse_event(std::string_view message) {
-  Event event;
+EventRecord parse_event(std::string_view message) {
+  EventRecord event;
   for (ProtobufReader reader(message); reader.next();) {
     switch (reader.field()) {
       case 1: event.wall_time = reader.fixed64(); break;

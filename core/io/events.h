@@ -49,14 +49,14 @@ struct EventValue {
   std::string tag;
   std::optional<float> scalar;  // other kinds of values are listed by their tag alone
 };
-struct Event {
+struct EventRecord {
   double wall_time = 0;
   int64_t step = 0;
   std::string file_version;
   std::vector<EventValue> values;
 };
 struct EventsContent {
-  std::vector<Event> events;
+  std::vector<EventRecord> events;
   bool incomplete_tail = false;  // the last record is still being written, or was cut
 };
 

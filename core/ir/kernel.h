@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/ir/op.h"
+#include "core/runtime/device.h"
 
 namespace mstrain {
 
@@ -35,6 +36,7 @@ struct KernelMemory {
   std::span<void* const> outputs;
   void* workspace = nullptr;
   void* packed = nullptr;
+  Queue* queue = nullptr;  // that the run is in, for kernels that launch on it and return
 };
 
 struct Kernel {

@@ -73,7 +73,9 @@ Tensor::operator bool() const {
             ? ""
             : ": it is computed at " + to_string(trace->graph().node(impl_->value.node).where));
   }
-  return *static_cast<const bool*>(data());
+  bool value = false;
+  impl_->buffer.read(impl_->offset, std::as_writable_bytes(std::span(&value, 1)));
+  return value;
 }
 
 std::optional<Value> Tensor::value_in(const Trace& trace) const {

@@ -49,7 +49,6 @@ class Tensor {
   const Buffer& buffer() const { return impl_->buffer; }
   const Shape& strides() const { return impl_->strides; }
   int64_t offset() const { return impl_->offset; }
-  void* data() const { return impl_->buffer.data() + impl_->offset * size_of(dtype()); }
   ViewType view() const { return {type(), strides()}; }
 
   // The node that computes it in `trace`, if it was recorded there.

@@ -20,6 +20,8 @@ struct Context {
   bool training = false;  // dropout is active
   std::shared_ptr<Allocator> allocator = std::make_shared<Allocator>();
 
+  // Where tensors are made and kernels run: the device of the memory.
+  Device& device() const { return *allocator->device(); }
   int num_threads() const;
 };
 

@@ -1,5 +1,6 @@
 #include "core/tensor/host.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -18,11 +19,23 @@ void check_concrete(const Tensor& x, std::string_view what, const SourceLocation
         what, to_string(x.type()), to_string(where));
 }
 
+Tensor allocated(const TensorType& type, const std::shared_ptr<Allocator>& allocator) {
+  return {type, Buffer::allocate(allocator, std::max<int64_t>(type.bytes(), 1)), 0,
+          contiguous_strides(type.shape)};
+}
+
+// For what passes through the host on its way to or from another device.
+const std::shared_ptr<Allocator>& host_memory() {
+  static const auto memory = std::make_shared<Allocator>(Allocator::kCacheLimit, host_device());
+  return memory;
+}
+
 // Calls f(i, address) for each element in row-major order.
 template <class F>
-void for_each_element(const Tensor& x, const F& f) {
+void for_each_element(const Tensor& x, const SourceLocation& where, const F& f) {
   const Shape& shape = x.shape();
-  const auto* base = static_cast<const std::byte*>(x.data());
+  const HostRead read(x, where);
+  const std::byte* const base = read.data();
   const int64_t size = size_of(x.dtype());
   Shape index = Shape::filled(shape.rank(), 0);
   const int64_t count = x.elements();
@@ -72,16 +85,70 @@ void append_text(const std::vector<double>& values, const Shape& shape, int axis
 }  // namespace
 
 Tensor uninitialised(const TensorType& type) {
-  return {type, Buffer::allocate(current_context().allocator, std::max<int64_t>(type.bytes(), 1)),
-          0, contiguous_strides(type.shape)};
+  return allocated(type, current_context().allocator);
+}
+
+Tensor uninitialised_on_host(const TensorType& type) {
+  const Context& context = current_context();
+  return allocated(type, context.device().is_host() ? context.allocator : host_memory());
+}
+
+HostRead::HostRead(const Tensor& x, const SourceLocation& where) : x_(x) {
+  check_concrete(x, "a read", where);
+  const Buffer& buffer = x.buffer();
+  const int64_t size = size_of(x.dtype());
+  if (buffer.device().is_host()) {
+    data_ = buffer.data() + x.offset() * size;
+    return;
+  }
+  // From the lowest element to the highest.
+  int64_t low = x.offset();
+  int64_t high = x.offset();
+  for (int d = 0; d < x.rank(); ++d) {
+    const int64_t last = (x.shape()[d] - 1) * x.strides()[d];
+    (last < 0 ? low : high) += last;
+  }
+  const int64_t bytes = x.elements() == 0 ? 0 : (high - low + 1) * size;
+  copy_ = Buffer::allocate(host_memory(), std::max<int64_t>(bytes, 1));
+  buffer.read(low * size, {copy_.data(), static_cast<size_t>(bytes)});
+  data_ = copy_.data() + (x.offset() - low) * size;
+}
+
+std::span<const std::byte> HostRead::bytes() const {
+  check(x_.view().contiguous(), "{} is read as a whole, but is not dense", to_string(x_.type()));
+  return {data_, static_cast<size_t>(x_.type().bytes())};
+}
+
+void read_bytes(const Tensor& x, int64_t from, std::span<std::byte> to) {
+  check(x.view().contiguous(), "{} is read as a whole, but is not dense", to_string(x.type()));
+  x.buffer().read(x.offset() * size_of(x.dtype()) + from, to);
+}
+
+HostWrite::HostWrite(Tensor to) : to_(std::move(to)) {
+  check(to_.view().contiguous(), "{} is written as a whole, but is not dense",
+        to_string(to_.type()));
+  if (to_.buffer().device().is_host()) {
+    data_ = to_.buffer().data() + to_.offset() * size_of(to_.dtype());
+  } else {
+    staging_ = Buffer::allocate(host_memory(), std::max<int64_t>(to_.type().bytes(), 1));
+    data_ = staging_.data();
+  }
+}
+
+Tensor HostWrite::finish() {
+  if (staging_) {
+    to_.buffer().write(to_.offset() * size_of(to_.dtype()), staging_, to_.type().bytes());
+  }
+  staging_ = Buffer();
+  return std::move(to_);
 }
 
 Tensor tensor_from_bytes(const void* data, const TensorType& type) {
-  Tensor result = uninitialised(type);
+  HostWrite result(type);
   if (type.bytes() > 0) {
-    std::memcpy(result.data(), data, static_cast<size_t>(type.bytes()));
+    std::memcpy(result.bytes().data(), data, static_cast<size_t>(type.bytes()));
   }
-  return result;
+  return result.finish();
 }
 
 template <class T>
@@ -92,14 +159,14 @@ Tensor tensor(std::span<const T> values, const Shape& shape) {
 }
 
 Tensor vector(std::initializer_list<double> values, Dtype dtype) {
-  Tensor result = uninitialised({dtype, {static_cast<int64_t>(values.size())}});
+  HostWrite result({dtype, {static_cast<int64_t>(values.size())}});
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    std::transform(values.begin(), values.end(), static_cast<T*>(result.data()), [](double value) {
+    std::ranges::transform(values, result.values<T>().begin(), [](double value) {
       return static_cast<T>(static_cast<std::conditional_t<std::is_class_v<T>, float, T>>(value));
     });
   });
-  return result;
+  return result.finish();
 }
 
 Tensor scalar(double value, Dtype dtype) { return reshape(vector({value}, dtype), {}); }
@@ -110,7 +177,7 @@ std::vector<T> to_vector(const Tensor& x, const SourceLocation& where) {
   check(x.dtype() == dtype_of<T>, "to_vector: the tensor is {}, not {}, at {}", name_of(x.dtype()),
         name_of(dtype_of<T>), to_string(where));
   std::vector<T> values(static_cast<size_t>(x.elements()));
-  for_each_element(x, [&](int64_t i, const std::byte* address) {
+  for_each_element(x, where, [&](int64_t i, const std::byte* address) {
     values[static_cast<size_t>(i)] = *reinterpret_cast<const T*>(address);
   });
   return values;
@@ -121,7 +188,7 @@ std::vector<double> to_doubles(const Tensor& x, const SourceLocation& where) {
   std::vector<double> values(static_cast<size_t>(x.elements()));
   visit_dtype(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for_each_element(x, [&](int64_t i, const std::byte* address) {
+    for_each_element(x, where, [&](int64_t i, const std::byte* address) {
       values[static_cast<size_t>(i)] = static_cast<double>(*reinterpret_cast<const T*>(address));
     });
   });

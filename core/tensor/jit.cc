@@ -52,7 +52,7 @@ std::string JitCache::reason_for(const Key& key) const {
                          to_string(key.types[i]), to_string(last.types[i]));
     }
   }
-  return "the context changed (training, backend or threads)";
+  return "the context changed (training, backend, threads or device)";
 }
 
 void JitCache::check_donated(int arguments) const {
@@ -81,7 +81,8 @@ JitCache::Entry& JitCache::find(
   const Context& context = current_context();
   const auto matches = [&](const Key& key) {
     return key.training == context.training && key.backend == context.backend &&
-           key.threads == context.num_threads() && key.form == form &&
+           key.threads == context.num_threads() && key.device == &context.device() &&
+           key.form == form &&
            std::equal(
                key.types.begin(), key.types.end(), leaves.begin(), leaves.end(),
                [](const TensorType& type, const Tensor& leaf) { return type == leaf.type(); });
@@ -91,7 +92,7 @@ JitCache::Entry& JitCache::find(
       return entry;
     }
   }
-  Key key{form, {}, context.training, context.backend, context.num_threads()};
+  Key key{form, {}, context.training, context.backend, context.num_threads(), &context.device()};
   for (const Tensor& leaf : leaves) {
     key.types.push_back(leaf.type());
   }

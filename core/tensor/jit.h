@@ -7,10 +7,10 @@
 // among the arguments are fixed too: f is recorded again for other ones, so that what changes often is better a tensor.
 // Inside another transform a jitted function is simply f. Same numbers as eager mode.
 //
-// A run that throws (an id out of range, no memory) gives no result. Arguments that were given away with std::move are lost:
-// they were perhaps half overwritten, and nobody can see them any more. Whatever else the caller holds keeps its value, also
-// a donated argument of which it kept a copy, and the next run is as if the failed one had not been. So a step that must be
-// survivable is given copies, or saved before.
+// A run that throws (an id out of range, no memory) gives no result; a device that runs late throws where a result is read.
+// Arguments that were given away with std::move are lost: they were perhaps half overwritten, and nobody can see them any
+// more. Whatever else the caller holds keeps its value, also a donated argument of which it kept a copy, and the next run is
+// as if the failed one had not been. So a step that must be survivable is given copies, or saved before.
 #pragma once
 
 #include <algorithm>
@@ -128,6 +128,7 @@ class JitCache {
     bool training;
     const Backend* backend;
     int threads;
+    const Device* device;
     friend bool operator==(const Key&, const Key&) = default;
   };
   std::string reason_for(const Key& key) const;

@@ -172,7 +172,8 @@ Params in_code(WeightCode code, const Params& params, std::span<const ParamSpec>
       continue;
     }
     const Tensor numbers = dense(cast(params.tensor(i), Dtype::kF32));
-    const auto* const from = static_cast<const float*>(numbers.data());
+    const HostRead read(numbers);
+    const float* const from = read.values<float>().data();
     out.set(coded_name(name, code), encode_weight(code, name, numbers.shape(), form->second,
                                                   [from](int64_t first, int64_t count, float* to) {
                                                     std::copy_n(from + first, count, to);

@@ -45,8 +45,8 @@ Tensor encode_weight(WeightCode code, const std::string& name, const Shape& shap
   const int64_t width = in_of(shape, form).elements();
   const int64_t rows = out_of(shape, form).elements();
   const int64_t bytes = code_row_bytes(code, width);
-  const Tensor result = uninitialised({Dtype::kU8, {rows, bytes}});
-  auto* const to = static_cast<uint8_t*>(result.data());
+  HostWrite result({Dtype::kU8, {rows, bytes}});
+  uint8_t* const to = result.values<uint8_t>().data();
   const int64_t at_once = std::max<int64_t>(1, kNumbersAtOnce / width / kRowsAtOnce) * kRowsAtOnce;
   ThreadPool pool(current_context().num_threads() - 1);
   pool.parallel_for(rows, at_once, [&](int64_t begin, int64_t end) {
@@ -68,7 +68,7 @@ Tensor encode_weight(WeightCode code, const std::string& name, const Shape& shap
             name_of(code), kLargestCoded);
     }
   });
-  return result;
+  return result.finish();
 }
 
 }  // namespace mstrain

@@ -29,9 +29,7 @@ void write_tensors(AtomicFolder& folder, const std::string& file,
   }
   SafetensorsWriter writer(folder.create(file), entries, {{"format", "pt"}});
   for (const TensorEntry& entry : writer.entries()) {
-    const Tensor value = dense(by_name.at(entry.name)->value);
-    writer.append(entry.name,
-                  {static_cast<const std::byte*>(value.data()), static_cast<size_t>(entry.bytes)});
+    writer.append(entry.name, HostRead(dense(by_name.at(entry.name)->value)).bytes());
   }
   writer.finish();
 }
@@ -144,7 +142,9 @@ void load_tensors(FileSystem& files, const std::string& folder, const std::strin
                                 entry.dtype_name, fmt::join(entry.shape, ", "), to_string(wanted)));
     }
     const std::span<const std::byte> bytes = stored.data(entry);
-    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(tensor.value.data()));
+    HostWrite value(tensor.value);
+    std::copy(bytes.begin(), bytes.end(), value.bytes().begin());
+    value.finish();
   }
   if (stored.entries().size() != tensors.size()) {
     std::vector<std::string> known;

@@ -29,7 +29,7 @@ inline constexpr const char* kStateFile = "state.json";
 struct StoredTensor {
   std::string name;
   Shape shape;
-  Tensor value;  // dense, in host memory
+  Tensor value;
 };
 
 // What a run is besides its tensors.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -16,9 +15,9 @@ namespace {
 constexpr int64_t kPartBytes = int64_t{4} << 20;
 
 struct Part {
-  std::byte* to;
-  const std::byte* from;
-  size_t bytes;
+  std::span<std::byte> to;
+  Tensor from;
+  int64_t offset;
 };
 
 // Copies of `from` in `to`, whose tensors are used again.
@@ -29,15 +28,15 @@ void add_parts(const std::vector<StoredTensor>& from, std::vector<StoredTensor>&
     const Tensor source = dense(from[i].value);
     Tensor& target = to[i].value;
     if (!target.defined() || !(target.type() == source.type())) {
-      target = uninitialised(source.type());
+      target = uninitialised_on_host(source.type());
     }
     to[i].name = from[i].name;
     to[i].shape = from[i].shape;
-    auto* const into = static_cast<std::byte*>(target.data());
-    const auto* const bytes = static_cast<const std::byte*>(source.data());
+    const std::span<std::byte> into = HostWrite(target).bytes();
     for (int64_t at = 0; at < source.type().bytes(); at += kPartBytes) {
       const int64_t size = std::min(kPartBytes, source.type().bytes() - at);
-      parts.push_back({into + at, bytes + at, static_cast<size_t>(size)});
+      parts.push_back(
+          {into.subspan(static_cast<size_t>(at), static_cast<size_t>(size)), source, at});
     }
   }
 }
@@ -59,7 +58,7 @@ void CheckpointWriter::copy(const CheckpointContents& contents) {
   thread_->parallel_for(static_cast<int64_t>(parts.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const Part& part = parts[static_cast<size_t>(i)];
-      std::memcpy(part.to, part.from, part.bytes);
+      read_bytes(part.from, part.offset, part.to);
     }
   });
   copy_.progress = contents.progress;

@@ -58,7 +58,7 @@ double fastest(const Types& types, const Function& f, double amount) {
 MachineLimits measure_limits(const Context& context) {
   const UncountedMemory uncounted;
   Context own = context;
-  own.allocator = std::make_shared<Allocator>(0);  // nothing stays
+  own.allocator = std::make_shared<Allocator>(0, context.allocator->device());  // nothing stays
   const ContextScope scope(own);
   MachineLimits limits;
   limits.product_size = kProductSize;

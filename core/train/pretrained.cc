@@ -49,20 +49,21 @@ void copy_bytes(std::span<const std::byte> bytes, void* to) {
   std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(to));
 }
 
-void copy_elements(const TensorEntry& entry, std::span<const std::byte> bytes, const Tensor& to) {
-  void* const data = to.data();
-  if (*entry.dtype == to.dtype()) {
+void copy_elements(const TensorEntry& entry, std::span<const std::byte> bytes,
+                   const HostWrite& write, Dtype to) {
+  void* const data = write.bytes().data();
+  if (*entry.dtype == to) {
     copy_bytes(bytes, data);
-  } else if (to.dtype() == Dtype::kF32) {
+  } else if (to == Dtype::kF32) {
     convert_to<float>(*entry.dtype, bytes, data);
-  } else if (to.dtype() == Dtype::kF64) {
+  } else if (to == Dtype::kF64) {
     convert_to<double>(*entry.dtype, bytes, data);
-  } else if (to.dtype() == Dtype::kBF16) {
+  } else if (to == Dtype::kBF16) {
     convert_to<BFloat16>(*entry.dtype, bytes, data);
-  } else if (to.dtype() == Dtype::kF16) {
+  } else if (to == Dtype::kF16) {
     convert_to<Float16>(*entry.dtype, bytes, data);
   } else {
-    fail("parameters are read as floating numbers, not as {}", name_of(to.dtype()));
+    fail("parameters are read as floating numbers, not as {}", name_of(to));
   }
 }
 
@@ -144,9 +145,9 @@ class Loader {
         params.set(coded_name(spec.name, *code), encoded(spec, item, folder, *code));
         continue;
       }
-      const Tensor value = uninitialised(spec.type);
-      copy_elements(*item.entry, weights_.data(item), value);
-      params.set(spec.name, value);
+      HostWrite value(spec.type);
+      copy_elements(*item.entry, weights_.data(item), value, spec.type.dtype);
+      params.set(spec.name, value.finish());
     }
     return params;
   }

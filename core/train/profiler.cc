@@ -1,5 +1,6 @@
 #include "core/train/profiler.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/log.h"
@@ -18,7 +19,10 @@ Profiler::Profiler(const RunDirectory& directory, const TrainConfig& config,
 void Profiler::on_step(Trainer&, const StepMetrics& metrics) {
   if (!done_ && metrics.step >= first_) {
     const auto length = static_cast<int64_t>(std::llround(metrics.seconds * 1e9));
-    steps_.push_back({metrics.step, metrics.begin, metrics.begin + length, kernels_.size()});
+    // Where kernels run late, what gives them work is done before they are.
+    const int64_t end =
+        std::max(metrics.begin + length, kernels_.empty() ? 0 : kernels_.back().end);
+    steps_.push_back({metrics.step, metrics.begin, end, kernels_.size()});
   }
 }
 

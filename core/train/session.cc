@@ -169,7 +169,9 @@ void write_pictures(const RunDirectory& directory, const TrainData& data, uint64
 
 Context make_context(const TrainConfig& config) {
   return {.backend = backend_named(config.run.device),
-          .threads = static_cast<int>(config.run.threads.value_or(0))};
+          .threads = static_cast<int>(config.run.threads.value_or(0)),
+          .allocator = std::make_shared<Allocator>(Allocator::kCacheLimit,
+                                                   current_context().allocator->device())};
 }
 
 SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,

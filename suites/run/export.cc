@@ -158,8 +158,7 @@ std::vector<TensorEntry> write_merged(AtomicFolder& folder, const SafetensorsFol
   for (const TensorEntry& entry : writer.entries()) {
     const Tensor value = dense(merged.of(entry.name, *entry.dtype,
                                          weights.data(*items.at(entry.name)), Shape(entry.shape)));
-    writer.append(entry.name,
-                  {static_cast<const std::byte*>(value.data()), static_cast<size_t>(entry.bytes)});
+    writer.append(entry.name, HostRead(value).bytes());
   }
   writer.finish();
   return writer.entries();

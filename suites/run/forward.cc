@@ -122,8 +122,7 @@ void write_results(FileSystem& files, const std::string& path, const std::vector
   }
   SafetensorsWriter writer(files, path, entries, {{"format", "pt"}});
   for (const TensorEntry& entry : writer.entries()) {
-    writer.append(entry.name, {static_cast<const std::byte*>(values.at(entry.name).data()),
-                               static_cast<size_t>(entry.bytes)});
+    writer.append(entry.name, HostRead(values.at(entry.name)).bytes());
   }
   writer.finish();
 }

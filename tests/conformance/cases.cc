@@ -15,9 +15,9 @@ namespace mstrain {
 namespace {
 
 Tensor from_doubles(const std::vector<double>& values, const TensorType& type) {
-  Tensor result = uninitialised(type);
+  HostWrite result(type);
   visit_dtype(type.dtype, [&]<class T>(T) {
-    auto* out = static_cast<T*>(result.data());
+    const std::span<T> out = result.values<T>();
     for (size_t i = 0; i < values.size(); ++i) {
       if constexpr (std::is_same_v<T, bool>) {
         out[i] = values[i] != 0;
@@ -28,7 +28,7 @@ Tensor from_doubles(const std::vector<double>& values, const TensorType& type) {
       }
     }
   });
-  return result;
+  return result.finish();
 }
 
 Tensor fill(const SampleInput& input, Rng& rng) {

@@ -49,7 +49,7 @@ class GuardedRun {
       types.push_back(x.type());
       inputs_.push_back(std::make_unique<Guarded>(x.type().bytes(), content));
       if (x.type().bytes() > 0) {
-        std::memcpy(inputs_.back()->data(), x.data(), static_cast<size_t>(x.type().bytes()));
+        std::ranges::copy(HostRead(x).bytes(), inputs_.back()->data());
       }
     }
     types = it.op->infer(types, it.sample.attrs);
@@ -78,7 +78,7 @@ class GuardedRun {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       intact = intact && inputs_[i]->intact();
       const bool same = inputs[i].type().bytes() == 0 ||
-                        std::memcmp(inputs_[i]->data(), inputs[i].data(),
+                        std::memcmp(inputs_[i]->data(), HostRead(inputs[i]).data(),
                                     static_cast<size_t>(inputs[i].type().bytes())) == 0;
       inputs_unchanged = inputs_unchanged && (same || static_cast<int>(i) == in_place.second);
     }

@@ -28,7 +28,8 @@ class NamedSets : public Fit {
     std::vector<std::string> out;
     for (const std::string& name : real_files().list(directory)) {
       if (name.starts_with(kEventsPrefix)) {
-        for (const Event& event : read_events(real_files(), join_path(directory, name)).events) {
+        for (const EventRecord& event :
+             read_events(real_files(), join_path(directory, name)).events) {
           for (const EventValue& value : event.values) {
             if (value.tag.starts_with(prefix)) {
               out.push_back(value.tag);

@@ -180,9 +180,7 @@ TEST_P(CodedModels, AreReadFromFilesAsTheyAreMadeInMemory) {
     }
     SafetensorsWriter writer(real_files(), folder.path() + "/" + kWeightsFile, tensors);
     for (const TensorEntry& entry : writer.entries()) {
-      const Tensor& x = *stored.find(entry.name);
-      writer.append(entry.name, std::span(static_cast<const std::byte*>(x.data()),
-                                          static_cast<size_t>(x.type().bytes())));
+      writer.append(entry.name, HostRead(*stored.find(entry.name)).bytes());
     }
     writer.finish();
     const Params read = load_pretrained(

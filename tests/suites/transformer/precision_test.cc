@@ -4,6 +4,7 @@
 
 #include "core/base/rng.h"
 #include "core/ops/build.h"
+#include "core/runtime/deferred_device.h"
 #include "core/tensor/host.h"
 #include "core/train/session.h"
 #include "suites/transformer/gpt/gpt_run.h"
@@ -73,6 +74,20 @@ TEST_P(GptPrecision, StepsAgreeInAllModesAndWithF32) {
   for (size_t i = 0; i < wide.losses.size(); ++i) {
     EXPECT_NEAR(fused.losses[i], eager.losses[i], 0.005) << "step " << i;
     EXPECT_NEAR(fused.losses[i], wide.losses[i], 0.02) << "step " << i;
+  }
+}
+
+TEST_P(GptPrecision, StepsOnADeviceThatRunsLateAreThoseOfTheHost) {
+  for (const char* how : {"fusion.level=O2", "run.execution=eager"}) {
+    const Steps expected = run_steps(GetParam(), how);
+    Context late;
+    late.allocator = std::make_shared<Allocator>(Allocator::kCacheLimit, make_deferred_device({}));
+    const ContextScope scope(late);
+    const Steps steps = run_steps(GetParam(), how);
+    EXPECT_EQ(steps.losses, expected.losses) << how;
+    for (size_t i = 0; i < expected.state.size(); ++i) {
+      ASSERT_EQ(to_doubles(steps.state[i]), to_doubles(expected.state[i])) << how << ", leaf " << i;
+    }
   }
 }
 

@@ -78,7 +78,8 @@ TEST(CpuIndex, OrderOfLongAndShortLinesOfEveryType) {
             << name_of(dtype);
         const Tensor sorted = run("sort", {x}, attrs, backend_named("cpu"), 2)[0];
         const Tensor slow = run("sort", {x}, attrs, backend_named("reference"))[0];
-        EXPECT_EQ(std::memcmp(sorted.data(), slow.data(), static_cast<size_t>(slow.type().bytes())),
+        EXPECT_EQ(std::memcmp(HostRead(sorted).data(), HostRead(slow).data(),
+                              static_cast<size_t>(slow.type().bytes())),
                   0)
             << name_of(dtype);
       }
@@ -88,7 +89,7 @@ TEST(CpuIndex, OrderOfLongAndShortLinesOfEveryType) {
       const Tensors expected = run("topk", {x}, {{"k", k}}, backend_named("reference"));
       const Tensors actual = run("topk", {x}, {{"k", k}}, backend_named("cpu"), 2);
       EXPECT_EQ(to_doubles(actual[1]), to_doubles(expected[1])) << name_of(dtype) << ", k " << k;
-      EXPECT_EQ(std::memcmp(actual[0].data(), expected[0].data(),
+      EXPECT_EQ(std::memcmp(HostRead(actual[0]).data(), HostRead(expected[0]).data(),
                             static_cast<size_t>(expected[0].type().bytes())),
                 0);
     }

@@ -51,7 +51,7 @@ bool check_packed(const Tensors& inputs, const Attrs& attrs, double tolerance, s
   std::vector<void*> addresses;
   for (const Tensor& input : inputs) {
     views.push_back(input.view());
-    addresses.push_back(input.data());
+    addresses.push_back(input.buffer().data());
   }
   const ViewType out = ViewType::dense(expected.type());
   for (int threads : {1, 2}) {
@@ -67,17 +67,17 @@ bool check_packed(const Tensors& inputs, const Attrs& attrs, double tolerance, s
     const Tensor workspace =
         tensor<uint8_t>(std::vector<uint8_t>(static_cast<size_t>(kernel.workspace_bytes)),
                         {kernel.workspace_bytes});
-    kernel.packed.pack(inputs[which].data(), packed.data());
+    kernel.packed.pack(inputs[which].buffer().data(), packed.buffer().data());
     addresses[which] = nullptr;
     // Where the kernel may, it adds to what lies in the result.
     const Tensor result = copy(kernel.in_place.empty() ? expected : inputs.back());
     if (!kernel.in_place.empty()) {
-      addresses.back() = result.data();
+      addresses.back() = result.buffer().data();
     }
-    void* const to = result.data();
-    kernel.run({addresses, std::span(&to, 1), workspace.data(), packed.data()});
+    void* const to = result.buffer().data();
+    kernel.run({addresses, std::span(&to, 1), workspace.buffer().data(), packed.buffer().data()});
     expect_near(expected, result, tolerance, fmt::format("packed, {} threads", threads));
-    addresses[which] = inputs[which].data();
+    addresses[which] = inputs[which].buffer().data();
   }
   return true;
 }

@@ -1,0 +1,97 @@
+// What memory lies on and work runs on. A device gives memory, copies, and has queues that run work in order; events
+// order what lies in different queues. Buffers carry the events of their last uses (buffer.h), a Submission waits for and
+// notes them, and the host reads and writes through one door (core/tensor/host.h).
+//
+// The host's own device is the free case: its memory is the host's, work has ended when the call that gives it returns,
+// and every event is complete.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace mstrain {
+
+// A point in a queue: complete when all work before it has ended. Copies are the same event; the empty one is complete.
+// Thread-safe.
+class Event {
+ public:
+  struct State {
+    virtual ~State() = default;
+    virtual bool done() const = 0;
+    virtual void wait() = 0;  // throws what stopped the work
+  };
+
+  Event() = default;
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  bool done() const { return state_ == nullptr || state_->done(); }
+  // Throws what stopped the work before it, or the work that this waited for: whoever reads a result learns why there is
+  // none.
+  void wait() const {
+    if (state_ != nullptr) {
+      state_->wait();
+    }
+  }
+  // Waits without a word of failures: memory may then be used anew.
+  void settle() const noexcept;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Runs work in the order in which it is given. What is given between two calls of record() is one unit: where a part of it
+// fails, the rest is left out, and the event that ends it says so. One thread at a time, which holds `mutex`.
+class Queue {
+ public:
+  Queue() = default;
+  virtual ~Queue() = default;
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  // Whether kernels are called by the queue, later, and not by whoever gives them work: those of the host on a device that
+  // runs late. A kernel that only launches (a GPU's) is called at once.
+  virtual bool calls_later() const { return false; }
+  // Runs `work` in its turn; at once where the queue does not call later.
+  virtual void submit(std::function<void()> work) = 0;
+  // What is given from now on runs after `event`; the rest of this unit not at all where that failed and is `needed`.
+  virtual void wait(const Event& event, bool needed) = 0;
+  virtual Event record() = 0;
+  // Copies within the device, from the host to it or back. `held` is kept until then.
+  virtual void copy(void* to, const void* from, int64_t bytes,
+                    std::shared_ptr<const void> held = nullptr) = 0;
+
+  std::mutex mutex;
+};
+
+class Device {
+ public:
+  // What a queue is wanted for: copies between host and device have one of their own, so that they overlap kernels.
+  enum class Use : uint8_t { kKernels, kCopies };
+
+  Device() = default;
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  virtual std::string name() const = 0;
+  // Whether its memory is the host's and nothing runs late there.
+  virtual bool is_host() const { return false; }
+  // Memory aligned to 64 bytes. Throws Error when there is no more. What is released is not in use by any queue.
+  virtual void* allocate(int64_t bytes) = 0;
+  virtual void release(void* data, int64_t bytes) = 0;
+  virtual Queue& queue(Use use) = 0;
+  // Where kernels find what lies at `data`.
+  virtual void* kernel_address(void* data) const { return data; }
+};
+
+const std::shared_ptr<Device>& host_device();
+
+// What contexts compute on unless they say otherwise: the host, or the device that MSTRAIN_DEVICE names, `cpu` or
+// `deferred` (deferred_device.h). Throws ConfigError for other names.
+const std::shared_ptr<Device>& default_device();
+
+}  // namespace mstrain
