@@ -105,7 +105,7 @@ Pauses run_once(const Setting& setting, const StepProgram& program, bool asynchr
   const TrainConfig& config = setting.config.train;
   Trainer trainer(setting.task, setting.data, config, program);
   trainer.start(1, config.batch.global);
-  MetricsLog log(directory, config, 1, 0);
+  MetricsLog log(directory, config, Units(), 0);
   Saver saver(directory, config, log, asynchronous, 0);
   TimedSaver timed(saver);
   const std::atomic<bool> never = false;

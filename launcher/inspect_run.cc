@@ -12,6 +12,7 @@
 #include "core/train/metrics_file.h"
 #include "core/train/numbers.h"
 #include "core/train/run_directory.h"
+#include "core/train/run_record.h"
 #include "core/train/sweep.h"
 
 namespace mstrain::launcher {
@@ -124,7 +125,9 @@ void print_metrics(std::FILE* out, const std::vector<Json>& rows) {
 void print_run(FileSystem& files, const std::string& path, std::FILE* out) {
   fmt::print(out, "{}: run directory\n", path);
   if (const std::string run = join_path(path, kRunFile); files.exists(run)) {
-    print_record(out, parse_json(files.read(run, kMostBytes), run));
+    Json record = parse_json(files.read(run, kMostBytes), run);
+    tell_whether_stopped(files, path, record);
+    print_record(out, record);
   }
   print_metrics(out, read_metrics(files, join_path(path, kMetricsFile)));
   const std::string checkpoints = join_path(path, "checkpoints");
@@ -144,10 +147,11 @@ void print_run(FileSystem& files, const std::string& path, std::FILE* out) {
 
 void print_sweep(FileSystem& files, const std::string& path, std::FILE* out) {
   const std::string file = join_path(path, kSweepFile);
-  const Json sweep = parse_json(files.read(file, kMostBytes), file);
+  Json sweep = parse_json(files.read(file, kMostBytes), file);
+  tell_whether_stopped(files, path, sweep);
   const std::string best = text(sweep, "best");
   fmt::print(out, "{}: sweep\n", path);
-  print_fact(out, "status", text(sweep, "status"));
+  print_fact(out, "status", text(sweep, "status") + after(": ", text(sweep, "reason")));
   print_fact(out, "method", text(sweep, "method"));
   print_fact(out, "metric", text(sweep, "metric"));
   for (const Json& run : sweep.value("runs", Json::array())) {

@@ -19,8 +19,8 @@ namespace {
 constexpr int kDeepest = 6;  // folders in folders
 constexpr uint64_t kMostBytes = 64 << 20;
 
-// The state of the files that a run's page is made of, without their contents.
-std::string state_of(const std::string& directory) {
+// The state of the files that a run's page is made of, without their contents, and whether somebody writes them.
+std::string state_of(FileSystem& files, const std::string& directory) {
   std::string out;
   for (const char* name : {kMetricsFile, kRunFile, kConfigFile, kLogFile, kFindLrFile}) {
     const std::filesystem::path path = join_path(directory, name);
@@ -29,7 +29,7 @@ std::string state_of(const std::string& directory) {
     const auto time = std::filesystem::last_write_time(path, error);
     out += error ? "-;" : fmt::format("{},{};", size, time.time_since_epoch().count());
   }
-  return out;
+  return out + (is_at_work(files, directory) ? "at work" : "");
 }
 
 OrderedJson last_number(const OrderedJson& values) {
@@ -111,7 +111,7 @@ std::vector<std::string> WatchedFolder::find_runs() {
 
 const WatchedFolder::Seen& WatchedFolder::seen(const std::string& id) {
   const std::string directory = id == "." ? folder_ : join_path(folder_, id);
-  std::string state = state_of(directory);
+  std::string state = state_of(files_, directory);
   Seen& seen = seen_[id];
   if (seen.state == state) {
     return seen;

@@ -9,6 +9,7 @@
 #include "core/data/corpus_sources.h"
 #include "core/data/documents.h"
 #include "core/data/encoded_text.h"
+#include "core/data/text_check.h"
 #include "core/data/text_stream.h"
 #include "core/data/token_files.h"
 #include "core/data/tokenize_files.h"
@@ -36,7 +37,7 @@ struct Part {
 };
 using Parts = std::vector<Part>;
 
-Parts make_parts(FileSystem& files, std::vector<SourceFile> sources, TokenizerType type) {
+Parts make_parts(FileSystem& files, std::vector<SourceFile> sources, const DataConfig& config) {
   Parts parts;
   for (SourceFile& file : sources) {
     const FileKind kind = kind_of(file);
@@ -46,7 +47,10 @@ Parts make_parts(FileSystem& files, std::vector<SourceFile> sources, TokenizerTy
     parts.back().files.push_back(std::move(file));
   }
   for (Part& part : parts) {
-    if (type == TokenizerType::kChar && part.kind == FileKind::kText) {
+    if (part.kind == FileKind::kText && !config.binary) {
+      check_is_text(files, part.files);
+    }
+    if (config.tokenizer.type == TokenizerType::kChar && part.kind == FileKind::kText) {
       part.index = std::make_shared<CharIndex>(std::make_shared<MappedFiles>(files, part.files));
     }
   }
@@ -86,17 +90,17 @@ struct SourceParts {
 };
 
 SourceParts open_source(FileSystem& files, const CorpusSource& source, double split,
-                        TokenizerType type) {
+                        const DataConfig& config) {
   if (source.files.size() == 1 || split >= 1) {
-    return {make_parts(files, source.files, type), {}};
+    return {make_parts(files, source.files, config), {}};
   }
   const std::vector<bool> held_out = held_out_files(source.files, split);
   std::vector<SourceFile> sides[2];
   for (size_t i = 0; i < source.files.size(); ++i) {
     sides[held_out[i] ? 1 : 0].push_back(source.files[i]);
   }
-  return {make_parts(files, std::move(sides[0]), type),
-          make_parts(files, std::move(sides[1]), type)};
+  return {make_parts(files, std::move(sides[0]), config),
+          make_parts(files, std::move(sides[1]), config)};
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of_characters(const std::vector<SourceParts>& sources) {
@@ -183,14 +187,13 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
   check(tokenizer == nullptr || fits(config.tokenizer.type, tokenizer->name()),
         "the tokenizer given is of type {}, but data.tokenizer.type is {}",
         tokenizer == nullptr ? "" : tokenizer->name(), to_string(config.tokenizer.type));
-  const TokenizerType type = config.tokenizer.type;
   const double split = config.valid ? 1.0 : config.split;
   const std::vector<CorpusSource> sources = for_key(
       tree, kTrainKey, [&] { return find_sources(files, config.train, config.extensions); });
   const auto parts = for_key(tree, kTrainKey, [&] {
     std::vector<SourceParts> out;
     for (const CorpusSource& source : sources) {
-      out.push_back(open_source(files, source, split, type));
+      out.push_back(open_source(files, source, split, config));
     }
     return out;
   });
@@ -234,7 +237,8 @@ Corpus open_corpus(FileSystem& files, const DataConfig& config,
         for_key(tree, key, [&] { return find_sources(files, set.sources, config.extensions); });
     std::vector<TokenStreamPtr> streams;
     for (const CorpusSource& source : held_out) {
-      const Parts text = for_key(tree, key, [&] { return make_parts(files, source.files, type); });
+      const Parts text =
+          for_key(tree, key, [&] { return make_parts(files, source.files, config); });
       streams.push_back(encode(key, text));
     }
     corpus.valid.push_back({set.name, concat_streams(std::move(streams))});

@@ -47,8 +47,8 @@ struct Corpus {
 // core/data/encoded_text.h; files of ids (.bin, or the name of a Megatron pair without its ending)
 // are mapped; a char tokenizer reads everything once. `files` must outlive the corpus. Throws
 // IoError naming the key, with its line where `tree` is what `config` was read from, and a file
-// that is missing, empty, in two sources, damaged, not UTF-8, or has characters without an id, and
-// Error where a source is too short for one window.
+// that is missing, empty, in two sources, damaged, no text (core/data/text_check.h), not UTF-8, or
+// has characters without an id, and Error where a source is too short for one window.
 Corpus open_corpus(FileSystem& files, const DataConfig& config,
                    std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                    const YamlNode& tree = YamlNode());

@@ -86,6 +86,7 @@ struct DataConfig {
   int64_t seq_length = 1024;
   bool shuffle = true;
   bool packing = true;
+  bool binary = false;
 
   template <class V>
   void fields(V& v) {
@@ -112,6 +113,8 @@ struct DataConfig {
     v("packing", packing,
       "samples run on over the ends of documents; false: each lies in one document, and what it "
       "leaves empty is not scored");
+    v("binary", binary,
+      "take files that are no text; false: an error where most bytes lie in such files");
   }
 };
 

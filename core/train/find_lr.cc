@@ -161,8 +161,8 @@ FoundRate find_lr(FileSystem& files, const TrainConfig& given, const YamlNode& r
   Trainer trainer(task, data, config, *run.step);
   trainer.start(static_cast<uint64_t>(config.run.seed), run.plan.micro);
   write_file_atomic(files, directory.at(kConfigFile), to_yaml(resolved));
-  MetricsLog log(directory, config, run.plan.tokens, MetricsKept(0));
-  Progress progress(config, run.plan.tokens);
+  MetricsLog log(directory, config, run.plan.units, MetricsKept(0));
+  Progress progress(config, run.plan.units);
   const RunStart run_start{0, start.command, {}};
   RunRecord record(directory, config, run.plan, run_start);
   RateRamp ramp(config.find_lr, found.curve);

@@ -1,6 +1,6 @@
 // metrics.jsonl: what a run measured, one JSON object a line, in the order of steps.
-// Training rows have step, loss, lr, grad_norm, tokens_per_second, step_seconds, busy_processors, resident_bytes and time
-// (seconds since 1970);
+// Training rows have step, loss, lr, grad_norm, tokens_per_second (images_per_second and so on, by the task's unit), step_seconds,
+// busy_processors, resident_bytes and time (seconds since 1970);
 // with skipped_steps where steps may be skipped; evaluation rows have step, eval_loss and what else is measured
 // (kMetricKinds), eval_predictions (over how many they are means), the same for each set of held-out data with a name
 // (eval_loss/web), eval_seconds, time and perhaps samples. Samples between evaluations are rows of their own.
@@ -19,6 +19,8 @@ inline constexpr const char* kMetricsFile = "metrics.jsonl";
 // Of training rows: the mean number of processors at work since the row before, and what the process holds in memory.
 inline constexpr const char* kBusyProcessors = "busy_processors";
 inline constexpr const char* kResidentBytes = "resident_bytes";
+// Of training rows: of what the task counts, how many a second. "tokens_per_second"
+inline std::string per_second(const std::string& unit) { return unit + "s_per_second"; }
 inline constexpr const char* kPredictions = "eval_predictions";
 
 // The rows of `path`, none where it is missing. What is no object with an integer `step` is left out: a killed run may

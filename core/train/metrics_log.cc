@@ -25,10 +25,10 @@ double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-MetricsLog::MetricsLog(const RunDirectory& directory, const TrainConfig& config,
-                       int64_t tokens_per_step, const MetricsKept& kept)
+MetricsLog::MetricsLog(const RunDirectory& directory, const TrainConfig& config, Units in_a_step,
+                       const MetricsKept& kept)
     : config_(config),
-      tokens_per_step_(tokens_per_step),
+      in_a_step_(std::move(in_a_step)),
       metrics_path_(directory.at(kMetricsFile)),
       events_path_(directory.at(events_file_name(wall_clock()))),
       file_(directory.files(), metrics_path_, kept),
@@ -70,11 +70,12 @@ void MetricsLog::on_step(Trainer&, const StepMetrics& metrics) {
     return;
   }
   const auto steps = static_cast<double>(steps_);
-  const double rate = static_cast<double>(tokens_per_step_) * steps / seconds_;
+  const double rate = static_cast<double>(in_a_step_.count) * steps / seconds_;
   const double now = wall_clock();
-  OrderedJson row{{"step", metrics.step},      {"loss", metrics.loss},
-                  {"lr", metrics.lr},          {"grad_norm", metrics.grad_norm},
-                  {"tokens_per_second", rate}, {"step_seconds", seconds_ / steps}};
+  const std::string rate_key = per_second(in_a_step_.name);
+  OrderedJson row{{"step", metrics.step}, {"loss", metrics.loss},
+                  {"lr", metrics.lr},     {"grad_norm", metrics.grad_norm},
+                  {rate_key, rate},       {"step_seconds", seconds_ / steps}};
   if (metrics.skipped_steps) {
     row["skipped_steps"] = *metrics.skipped_steps;
     events_.scalar("train/skipped_steps", static_cast<double>(*metrics.skipped_steps), metrics.step,
@@ -99,7 +100,7 @@ void MetricsLog::on_step(Trainer&, const StepMetrics& metrics) {
   events_.scalar("train/loss", metrics.loss, metrics.step, now);
   events_.scalar("train/lr", metrics.lr, metrics.step, now);
   events_.scalar("train/grad_norm", metrics.grad_norm, metrics.step, now);
-  events_.scalar("train/tokens_per_second", rate, metrics.step, now);
+  events_.scalar("train/" + rate_key, rate, metrics.step, now);
   seconds_ = 0;
   steps_ = 0;
 }

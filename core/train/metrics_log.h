@@ -13,11 +13,11 @@
 namespace mstrain {
 
 // A row for the first step, every `log.interval` steps and the last: loss, lr and grad_norm of that step; step_seconds
-// and tokens_per_second are means since the row before.
+// and tokens_per_second (images_per_second and so on, by the task's unit) are means since the row before.
 class MetricsLog final : public Callback {
  public:
   // Goes on after what is `kept`: later rows are cut off.
-  MetricsLog(const RunDirectory& directory, const TrainConfig& config, int64_t tokens_per_step,
+  MetricsLog(const RunDirectory& directory, const TrainConfig& config, Units in_a_step,
              const MetricsKept& kept);
   // What a run keeps that goes on from a checkpoint of `step`. An evaluation that came after the checkpoint of its own
   // step is made again: the state of other callbacks has not seen it.
@@ -44,7 +44,7 @@ class MetricsLog final : public Callback {
   std::string tag_of(const Metric& metric);
 
   const TrainConfig& config_;
-  int64_t tokens_per_step_;
+  Units in_a_step_;
   int64_t last_evaluation_ = 0;
   int64_t last_samples_ = 0;
   std::map<std::string, int64_t> first_predictions_;  // of the run, by key

@@ -46,9 +46,9 @@ std::string estimate_text(const RunPlan& plan) {
   const double seconds = plan.cost.seconds;
   std::string out = fmt::format(
       "  {:<15}{:.4g} s a step at least, an estimate from the rates of {}: at most {:.4g} "
-      "tokens/s, {:.4g} TFLOP/s\n",
-      "time", seconds, plan.device, static_cast<double>(plan.tokens) / seconds,
-      plan.cost.flops / seconds / 1e12);
+      "{}s/s, {:.4g} TFLOP/s\n",
+      "time", seconds, plan.device, static_cast<double>(plan.units.count) / seconds,
+      plan.units.name, plan.cost.flops / seconds / 1e12);
   if (plan.link_bytes > 0) {
     out += fmt::format("  {:<15}{:.4g} s a step for its samples, from the host\n", "link",
                        static_cast<double>(plan.batch_bytes) / plan.link_bytes);
@@ -114,7 +114,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.link_bytes = context.backend->rates ? context.backend->rates->link_bytes : 0;
     plan.samples = config.batch.global;
     plan.micro = rows;
-    plan.tokens = config.batch.global * task.tokens_per_sample;
+    plan.units = {task.units.name, config.batch.global * task.units.count};
     return run;
   };
   const auto finished = [&](PlannedRun run) {
@@ -188,13 +188,17 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   };
   const int64_t micro_batches = plan.samples / plan.micro;
   line("step",
-       fmt::format("{} samples, {} tokens, in {} micro-batch{} of {}", grouped(plan.samples),
-                   grouped(plan.tokens), grouped(micro_batches), micro_batches == 1 ? "" : "es",
-                   grouped(plan.micro)),
+       fmt::format("{}{} {}s, in {} micro-batch{} of {}",
+                   plan.units.count == plan.samples
+                       ? ""
+                       : fmt::format("{} samples, ", grouped(plan.samples)),
+                   grouped(plan.units.count), plan.units.name, grouped(micro_batches),
+                   micro_batches == 1 ? "" : "es", grouped(plan.micro)),
        "");
   line("FLOPs",
-       fmt::format("{:.4g} per token, {:.4g} per step",
-                   plan.cost.flops / static_cast<double>(plan.tokens), plan.cost.flops),
+       fmt::format("{:.4g} per {}, {:.4g} per step",
+                   plan.cost.flops / static_cast<double>(plan.units.count), plan.units.name,
+                   plan.cost.flops),
        "");
   if (plan.cost.seconds > 0) {
     out += estimate_text(plan);

@@ -31,7 +31,7 @@ struct RunPlan {
   double link_bytes = 0;       // a second from the host to that device; 0: not known
   int64_t samples = 0;         // in a step
   int64_t micro = 0;           // samples computed at once
-  int64_t tokens = 0;          // in a step
+  Units units;                 // in a step
 
   int64_t total() const;
   // Of what a checkpoint is copied from: all but what are numbers in state.json.

@@ -16,8 +16,8 @@ constexpr const char* kClearLine = "\r\x1b[K";
 
 }  // namespace
 
-Progress::Progress(const TrainConfig& config, int64_t tokens_per_step)
-    : config_(config), tokens_per_step_(tokens_per_step), live_(isatty(STDERR_FILENO) != 0) {
+Progress::Progress(const TrainConfig& config, Units in_a_step)
+    : config_(config), in_a_step_(std::move(in_a_step)), live_(isatty(STDERR_FILENO) != 0) {
   if (live_) {
     previous_ = set_log_sink([this](LogLevel level, std::string_view message) {
       const std::lock_guard lock(mutex_);
@@ -68,10 +68,10 @@ void Progress::on_step(Trainer&, const StepMetrics& metrics) {
     return;
   }
   last_ = now;
-  const double rate = static_cast<double>(tokens_per_step_) / step_seconds_;
+  const double rate = static_cast<double>(in_a_step_.count) / step_seconds_;
   const double left = static_cast<double>(total - metrics.step) * step_seconds_;
-  print(fmt::format("step {}/{}  loss {:.4f}  {} tokens/s  {} left", metrics.step, total,
-                    metrics.loss, short_number(rate), clock_text(left)));
+  print(fmt::format("step {}/{}  loss {:.4f}  {} {}s/s  {} left", metrics.step, total, metrics.loss,
+                    short_number(rate), in_a_step_.name, clock_text(left)));
 }
 
 void Progress::show(const std::string& activity) {

@@ -14,7 +14,7 @@ namespace mstrain {
 class Progress final : public Callback {
  public:
   // Plain lines come every `log.interval` steps, but not more often than every two seconds.
-  Progress(const TrainConfig& config, int64_t tokens_per_step);
+  Progress(const TrainConfig& config, Units in_a_step);
   ~Progress() override;
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -28,7 +28,7 @@ class Progress final : public Callback {
   void print(const std::string& line);
 
   const TrainConfig& config_;
-  int64_t tokens_per_step_;
+  Units in_a_step_;
   bool live_;
   std::mutex mutex_;  // of the line: messages may come from any thread
   bool visible_ = false;

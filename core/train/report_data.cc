@@ -15,6 +15,7 @@
 #include "core/train/metrics_file.h"
 #include "core/train/profile.h"
 #include "core/train/run_directory.h"
+#include "core/train/run_record.h"
 
 namespace mstrain {
 namespace {
@@ -119,9 +120,8 @@ OrderedJson config_data(FileSystem& files, const std::string& path) {
   return out;
 }
 
-OrderedJson json_in(FileSystem& files, const std::string& path) {
-  return files.exists(path) ? OrderedJson(parse_json(files.read(path, kMostBytes), path))
-                            : OrderedJson();
+Json json_in(FileSystem& files, const std::string& path) {
+  return files.exists(path) ? parse_json(files.read(path, kMostBytes), path) : Json();
 }
 
 // What the run began from, with the configuration that it has now; null where it began from nothing.
@@ -205,26 +205,29 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
       evaluations.push_back(&row);
     }
   }
-  OrderedJson run = json_in(files, at(kRunFile));
-  if (!run.is_object()) {
-    run = OrderedJson::object();
-  }
+  Json record = json_in(files, at(kRunFile));
+  tell_whether_stopped(files, directory, record);
+  OrderedJson run = record.is_object() ? OrderedJson(record) : OrderedJson::object();
+  const auto unit = run.find("unit");
+  const bool is_named = unit != run.end() && unit->is_string();
+  const std::string rate_key = per_second(is_named ? unit->get<std::string>() : "token");
+  OrderedJson train = columns(training, {"step", "loss", "lr", "grad_norm", rate_key,
+                                         "step_seconds", kBusyProcessors, kResidentBytes});
+  train["rate"] = train[rate_key];  // whatever its unit
   const std::optional<ProfileSummary> profile = read_profile(files, at(kProfileFile));
-  OrderedJson out{
-      {"directory", directory},
-      {"real", real_path(directory)},
-      {"config", config_data(files, at(kConfigFile))},
-      {"train", columns(training, {"step", "loss", "lr", "grad_norm", "tokens_per_second",
-                                   "step_seconds", kBusyProcessors, kResidentBytes})},
-      {"eval", evaluation_data(evaluations)},
-      {"layers", layers_data(files, at(kLayersFile))},
-      {"samples", samples_in(rows)},
-      {"pictures", json_in(files, at(kPicturesFile))},
-      {"profile", profile ? to_json(*profile) : OrderedJson()},
-      {"find_lr", json_in(files, at(kFindLrFile))},
-      {"origin", origin_data(files, run, at(kConfigFile))},
-      {"log", log_tail(files, at(kLogFile))},
-      {"run", std::move(run)}};
+  OrderedJson out{{"directory", directory},
+                  {"real", real_path(directory)},
+                  {"config", config_data(files, at(kConfigFile))},
+                  {"train", std::move(train)},
+                  {"eval", evaluation_data(evaluations)},
+                  {"layers", layers_data(files, at(kLayersFile))},
+                  {"samples", samples_in(rows)},
+                  {"pictures", json_in(files, at(kPicturesFile))},
+                  {"profile", profile ? to_json(*profile) : OrderedJson()},
+                  {"find_lr", json_in(files, at(kFindLrFile))},
+                  {"origin", origin_data(files, run, at(kConfigFile))},
+                  {"log", log_tail(files, at(kLogFile))},
+                  {"run", std::move(run)}};
   out["name"] = run_name(out);
   return out;
 }

@@ -33,7 +33,7 @@ const specs = [
   { title: "Bits per byte", unit: "held out", series: heldSeries("eval_bits_per_byte"), shown: measured("eval_bits_per_byte"), digits: v => v.toFixed(4) },
   { title: "Accuracy", unit: "held out", series: heldSeries("eval_accuracy"), shown: measured("eval_accuracy"), digits: v => (v * 100).toFixed(2) + " %" },
   { title: "Exact match", unit: "held out, of whole targets", series: heldSeries("eval_exact_match"), shown: measured("eval_exact_match"), digits: v => (v * 100).toFixed(2) + " %" },
-  { title: "Throughput", unit: "tokens per second", series: trainSeries("tokens_per_second"), zero: true, digits: short },
+  { title: "Throughput", unit: "per second", series: trainSeries("rate"), zero: true, digits: short },
   { title: "Learning rate", unit: "", series: trainSeries("lr"), zero: true, digits: v => v.toPrecision(4) },
   { title: "Gradient norm", unit: "before clipping", series: trainSeries("grad_norm", true), zero: true, digits: v => v.toPrecision(4) },
   { title: "Step time", unit: "milliseconds", series: scaled("step_seconds", 1000), zero: true, digits: short },
@@ -74,8 +74,9 @@ const trainingTime = run => {
   run.train.step.forEach((s, i) => { if (finite(run.train.step_seconds[i])) total += (s - previous) * run.train.step_seconds[i]; previous = s; });
   return total;
 };
+const unitOf = record => record.unit || "token";
 const facts = run => {
-  const r = run.run, speeds = run.train.tokens_per_second.filter(finite).sort((a, b) => a - b), out = [], { many } = view;
+  const r = run.run, speeds = run.train.rate.filter(finite).sort((a, b) => a - b), out = [], { many } = view;
   const step = Math.max(r.step ?? -1, last(run.train.step) ?? -1);
   if (step >= 0) out.push([group(step), many || !r.total_steps ? "steps" : `of ${group(r.total_steps)} steps`]);
   if (found(run)) out.push([finite(run.find_lr.suggestion) ? run.find_lr.suggestion.toPrecision(2) : "none", "suggested learning rate"]);
@@ -84,7 +85,7 @@ const facts = run => {
     const now = last(e.eval_loss);
     if (now !== null) out.push([now.toFixed(4), (e.set ? `${e.set} loss` : "held-out loss") + (e.best && e.best.value < now ? ` · best ${e.best.value.toFixed(4)} at ${group(e.best.step)}` : "")]);
   }
-  if (speeds.length) out.push([short(speeds[speeds.length >> 1]), "tokens per second"], [duration(trainingTime(run)), "training time"]);
+  if (speeds.length) out.push([short(speeds[speeds.length >> 1]), `${unitOf(r)}s per second`], [duration(trainingTime(run)), "training time"]);
   if (r.parameters) out.push([short(r.parameters), "parameters"]);
   if (r.frozen_parameters) out.push([short(r.frozen_parameters), "parameters stay as they are"]);
   return out;
@@ -161,8 +162,8 @@ const machineOf = r => {
   add("processor time", r.processor_seconds, duration);
   add("disk used by the run", r.disk_bytes, bytes);
   add("disk left", r.disk_free_bytes, bytes);
-  add("FLOPs per token", r.flops_per_token, short);
-  add("tokens per step", r.tokens_per_step, group);
+  add(`FLOPs per ${unitOf(r)}`, r.flops_per_unit, short);
+  add(`${unitOf(r)}s per step`, r.units_per_step, group);
   add("micro-batch", r.micro_batch, group);
   return facts;
 };

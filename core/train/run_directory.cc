@@ -25,7 +25,7 @@ constexpr std::string_view kOwnFiles[] = {kConfigFile,   kRunFile,     kReportFi
 RunDirectory::RunDirectory(FileSystem& files, std::string path)
     : files_(files), path_(std::move(path)) {
   files_.create_directories(checkpoints());
-  lock_ = files_.try_lock(at(".lock"));
+  lock_ = files_.try_lock(at(kLockFile));
   if (lock_ == nullptr) {
     fail("{}: another mstrain is at work here; wait for it or choose another run.output_dir",
          path_);
@@ -33,6 +33,15 @@ RunDirectory::RunDirectory(FileSystem& files, std::string path)
   clean_folders(files_, path_);
   for (const std::string& name : clean_folders(files_, checkpoints())) {
     log_debug("{}: {} was left by an interrupted save", checkpoints(), name);
+  }
+}
+
+bool is_at_work(FileSystem& files, const std::string& directory) {
+  const std::string lock = join_path(directory, kLockFile);
+  try {
+    return files.exists(lock) && files.try_lock(lock) == nullptr;
+  } catch (const IoError&) {
+    return true;
   }
 }
 

@@ -29,6 +29,10 @@ class RunDirectory {
   std::unique_ptr<FileLock> lock_;
 };
 
+// Whether a process holds the lock of the run, or the sweep, in `directory`. True where nobody may ask.
+bool is_at_work(FileSystem& files, const std::string& directory);
+
+inline constexpr const char* kLockFile = ".lock";
 inline constexpr const char* kConfigFile = "config.yaml";
 inline constexpr const char* kRunFile = "run.json";  // what ran where, and how far it came
 inline constexpr const char* kReportFile = "report.html";

@@ -49,6 +49,21 @@ OrderedJson earlier_history(const RunDirectory& directory) {
 
 }  // namespace
 
+void tell_whether_stopped(FileSystem& files, const std::string& directory, Json& record) {
+  const bool runs = record.is_object() && record.value("status", Json()) == kStatusRunning;
+  if (!runs || record.value("host", Json(host_name())) != host_name() ||
+      is_at_work(files, directory)) {
+    return;
+  }
+  record["status"] = kStatusStopped;
+  record["reason"] = kStoppedReason;
+  if (const auto history = record.find("history"); history != record.end() && history->is_array() &&
+                                                   !history->empty() &&
+                                                   history->back().is_object()) {
+    history->back()["status"] = kStatusStopped;
+  }
+}
+
 RunRecord::RunRecord(const RunDirectory& directory, const TrainConfig& config, const RunPlan& plan,
                      const RunStart& start)
     : directory_(directory),
@@ -56,6 +71,11 @@ RunRecord::RunRecord(const RunDirectory& directory, const TrainConfig& config, c
       plan_(plan),
       memory_before_(resident_memory_bytes()),
       history_(start.step == 0 ? OrderedJson::array() : earlier_history(directory)) {
+  for (OrderedJson& earlier : history_) {
+    if (earlier.is_object() && earlier.value("status", OrderedJson()) == kStatusRunning) {
+      earlier["status"] = kStatusStopped;  // this start holds the lock
+    }
+  }
   std::error_code error;
   const std::string folder = std::filesystem::current_path(error).string();
   OrderedJson entry{{"step", start.step},
@@ -85,7 +105,7 @@ void RunRecord::write(const RunState& state) {
     run["reason"] = state.reason;
     start["reason"] = state.reason;
   }
-  const double tokens = static_cast<double>(plan_.tokens);
+  const Units& units = plan_.units;
   run.update({{"started", history_.front().value("time", "")},
               {"updated", now},
               {"command", start["command"]},
@@ -94,9 +114,10 @@ void RunRecord::write(const RunState& state) {
               {"host", start["host"]},
               {"parameters", plan_.parameters},
               {"frozen_parameters", plan_.frozen},
-              {"tokens_per_step", plan_.tokens},
+              {"unit", units.name},
+              {"units_per_step", units.count},
               {"micro_batch", plan_.micro},
-              {"flops_per_token", plan_.cost.flops / tokens},
+              {"flops_per_unit", plan_.cost.flops / static_cast<double>(units.count)},
               {"planned_memory_bytes", plan_.total()},
               {"peak_memory_bytes", std::max(peak_memory_bytes(), memory_before_)},
               {"memory_before_bytes", memory_before_},

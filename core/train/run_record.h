@@ -17,6 +17,8 @@ inline constexpr const char* kStatusRunning = "running";
 inline constexpr const char* kStatusFinished = "finished";
 inline constexpr const char* kStatusInterrupted = "interrupted";
 inline constexpr const char* kStatusFailed = "failed";
+inline constexpr const char* kStatusStopped = "stopped";  // by kill -9: the run could not say so
+inline constexpr const char* kStoppedReason = "without a word; the same command goes on";
 
 // A start of a run: the first one, or one that goes on.
 struct RunStart {
@@ -32,6 +34,10 @@ struct RunState {
   std::vector<Metric> metrics{};
   std::optional<Saver::Best> best{};
 };
+
+// What `record`, run.json or sweep.json of `directory`, says of a run whose process is gone: "stopped" in place of "running".
+// The process may be that of another machine, which is not asked.
+void tell_whether_stopped(FileSystem& files, const std::string& directory, Json& record);
 
 class RunRecord {
  public:

@@ -40,7 +40,8 @@ constexpr std::string_view kOnRequest[] = {"optimizer.lr",
                                            "data.split",
                                            "data.extensions",
                                            "data.shuffle",
-                                           "data.packing"};
+                                           "data.packing",
+                                           "data.binary"};
 
 // Whether `key` is `unit` or lies in it.
 bool is_in(std::string_view key, std::string_view unit) {

@@ -247,10 +247,10 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
                    previous ? previous->progress.seed : static_cast<uint64_t>(config.run.seed));
   }
 
-  MetricsLog log(directory, config, run.plan.tokens,
+  MetricsLog log(directory, config, run.plan.units,
                  previous ? MetricsLog::kept(begin, previous->progress.callbacks) : MetricsKept(0));
   log.events().hyperparameters(flatten_config(resolved), wall_clock());
-  Progress progress(config, run.plan.tokens);
+  Progress progress(config, run.plan.units);
   Evaluation evaluation(run.loss.get(), task, data, config, run.plan.micro, log, progress, stop);
   Saver saver(directory, config, log, /*asynchronous=*/run.plan.snapshot_bytes > 0, begin);
   Profiler profiler(directory, config, *run.step, begin);

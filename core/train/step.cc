@@ -132,7 +132,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       may_skip_(config.optimizer.may_skip() || config.precision.scales_dynamically()),
       looks_at_layers_(!config.log.layers.is_word()),
       micro_batches_(config.batch.global / micro),
-      unit_(unit_for(config.batch.global * task.tokens_per_sample)) {
+      unit_(unit_for(config.batch.global * task.units.count)) {
   check(micro > 0 && config.batch.global % micro == 0, "micro-batches of {} do not make up {}",
         micro, config.batch.global);
   {

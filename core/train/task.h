@@ -38,6 +38,12 @@ struct TaskSums {
   }
 };
 
+// So many tokens, images or whatever samples are made of.
+struct Units {
+  std::string name = "sample";  // of one
+  int64_t count = 1;
+};
+
 struct TrainTask {
   std::vector<ParamSpec> parameters;
   // The shape under which checkpoints store parameter i: the same elements in the same order.
@@ -64,7 +70,7 @@ struct TrainTask {
 
   bool loss_in_nats = false;  // of a prediction's logarithm: perplexity is its exponential
 
-  int64_t tokens_per_sample = 1;  // what throughput counts
+  Units units;  // in a sample: what throughput counts
 };
 
 // An endless sequence of batches that goes on exactly from a number of samples.

@@ -48,7 +48,8 @@ std::string expected_shape(const InputSpec& spec, const Sizes& sizes) {
 // The input tensor `spec`; sizes that it is the first to have are added to `sizes`.
 Tensor read_input(const SafetensorsFile& file, const InputSpec& spec, Sizes& sizes) {
   const TensorEntry& entry = file.at(spec.name);
-  bool fits = entry.shape.size() == spec.dims.size() && entry.dtype.has_value();
+  bool fits = entry.shape.size() == spec.dims.size() && entry.dtype.has_value() &&
+              !(spec.integers && is_floating(*entry.dtype));
   for (size_t i = 0; fits && i < spec.dims.size(); ++i) {
     const InputSpec::Dim& dim = spec.dims[i];
     const auto known = sizes.find(dim.name);
@@ -127,6 +128,16 @@ void write_results(FileSystem& files, const std::string& path, const std::vector
   writer.finish();
 }
 
+// What the network finds wrong with its inputs names their file.
+Computed compute(const Network& network, const Params& params, const NamedTensors& inputs,
+                 const std::string& file) {
+  try {
+    return network.compute(params, inputs);
+  } catch (const Error& error) {
+    throw IoError(fmt::format("{}: {}", file, error.what()));
+  }
+}
+
 }  // namespace
 
 void forward(FileSystem& files, const ForwardRequest& request) {
@@ -141,9 +152,11 @@ void forward(FileSystem& files, const ForwardRequest& request) {
   const ContextScope scope(context);
 
   std::vector<Result> results;
-  const auto logits_of = [&](const Params& p) { return network.compute(p, inputs).logits; };
+  const auto logits_of = [&](const Params& p) {
+    return compute(network, p, inputs, request.input).logits;
+  };
   const auto loss_and_logits = [&](const Params& p) {
-    const Computed computed = network.compute(p, inputs);
+    const Computed computed = compute(network, p, inputs, request.input);
     return std::pair(computed.loss, computed.logits);
   };
   const auto add = [&](const char* name, const Tensor& value) {

@@ -125,8 +125,10 @@ Outcome train_and_tell(const RunRequest& request) {
                      : " by " + result.end_reason);
       break;
     case Outcome::kInterrupted:
-      fmt::print(request.out, "{}: interrupted, saved at step {}; the same command goes on\n",
-                 directory, result.step);
+      fmt::print(request.out, "{}: interrupted{}\n", directory,
+                 result.step == 0
+                     ? " before its first step, with nothing to save; the same command begins"
+                     : fmt::format(", saved at step {}; the same command goes on", result.step));
       break;
     case Outcome::kFinished: {
       for (const auto& [prompt, text] : result.samples) {
@@ -164,9 +166,9 @@ void benchmark(const RunRequest& request) {
   const HeedInterrupts heeds;
   const StepTimes times = time_steps(opened.task, opened.data, train, run, request.stop);
   fmt::print(request.out,
-             "steps {}  median {:.6f} s  fastest {:.6f} s  {:.1f} tokens/s  {:.2f} GFLOP/s\n",
+             "steps {}  median {:.6f} s  fastest {:.6f} s  {:.1f} {}s/s  {:.2f} GFLOP/s\n",
              times.steps, times.median_seconds, times.fastest_seconds,
-             static_cast<double>(run.plan.tokens) / times.median_seconds,
+             static_cast<double>(run.plan.units.count) / times.median_seconds, run.plan.units.name,
              run.plan.cost.flops / times.median_seconds / 1e9);
 }
 

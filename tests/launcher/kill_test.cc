@@ -43,6 +43,10 @@ std::map<std::string, std::string> newest_files(const std::string& directory) {
   return out;
 }
 
+// Long enough that no run ends before its signal comes.
+constexpr const char* kSteps =
+    kSanitized ? "schedule.total_steps=1500" : "schedule.total_steps=4000";
+
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 std::set<std::string> checkpoint_folders(const std::string& directory) {
@@ -132,13 +136,14 @@ class Victim {
 
 TEST(Kill, AtAnyMomentChangesNothing) {
   const SmallRun run;
-  constexpr int kKills = 20;  // every other one inside a save
-  const std::vector<std::string> more{"schedule.total_steps=4000", "checkpoint.interval=10",
-                                      "eval.interval=1000", "log.interval=25"};
+  // Every other one inside a save; two ways of writing them.
+  const int64_t kills = std::max<int64_t>(4, repetitions(20));
+  const std::vector<std::string> more{kSteps, "checkpoint.interval=10", "eval.interval=1000",
+                                      "log.interval=25"};
   ASSERT_EQ(run_command(run.arguments("straight", more)).status, 0);
 
   Rng rng(20260726);
-  for (int i = 0; i < kKills && !HasFatalFailure(); ++i) {
+  for (int64_t i = 0; i < kills && !HasFatalFailure(); ++i) {
     // Checkpoints are written beside training, or while it waits.
     std::vector<std::string> how = more;
     how.emplace_back(i % 4 < 2 ? "checkpoint.async=true" : "checkpoint.async=false");
@@ -167,10 +172,31 @@ TEST(Kill, AtAnyMomentChangesNothing) {
   EXPECT_EQ(rows_of(run.path("killed")), rows_of(run.path("straight")));
 }
 
+TEST(Kill, IsToldByWhoeverLooksAtTheRun) {
+  const SmallRun run;
+  const std::string directory = run.path("killed");
+  RunningCommand command(run.arguments(
+      "killed", {"schedule.total_steps=2000000000", "checkpoint.interval=1000000000"}));
+  const std::string record = join_path(directory, "run.json");
+  while (!real_files().exists(record)) {
+    ASSERT_FALSE(command.ended()) << command.wait().err;
+    sleep(0.002);
+  }
+  EXPECT_THAT(run_command({"inspect", directory}).out, testing::HasSubstr("running at step "));
+  command.signal(SIGKILL);
+  command.wait();
+  EXPECT_THAT(run_command({"inspect", directory}).out,
+              testing::ContainsRegex("status +stopped at step [0-9]+ of 2000000000: without a "
+                                     "word; the same command goes on"));
+  const std::string page = run.path("it.html");
+  const CommandResult report = run_command({"report", directory, "--output", page});
+  ASSERT_EQ(report.status, 0) << report.err;
+  EXPECT_THAT(real_files().read(page), testing::HasSubstr("\"status\":\"stopped\""));
+}
+
 TEST(Interrupt, SavesAndExits130) {
   const SmallRun run;
-  const std::vector<std::string> more{"schedule.total_steps=4000", "checkpoint.interval=100000",
-                                      "eval.interval=100000"};
+  const std::vector<std::string> more{kSteps, "checkpoint.interval=100000", "eval.interval=100000"};
   ASSERT_EQ(run_command(run.arguments("straight", more)).status, 0);
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string metrics = run.path("stopped/metrics.jsonl");

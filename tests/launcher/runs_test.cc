@@ -204,6 +204,31 @@ TEST(Command, ModesOfAConfiguration) {
   EXPECT_FALSE(real_files().exists(run.path("none")));
 }
 
+TEST(Command, ForwardNamesTheFileWhoseInputsDoNotSuffice) {
+  const SmallRun run;
+  write_text(run.path("t5.yaml"),
+             "run: {name: t5, threads: 1}\n"
+             "model: {type: t5, hidden_size: 8, d_kv: 4, ffn_hidden_size: 8, num_layers: 1,\n"
+             "        num_attention_heads: 2}\n"
+             "data: {task: span_corruption, train: " +
+                 run.path("text.txt") +
+                 ", tokenizer: {type: char}, seq_length: 16}\n"
+                 "batch: {global: 2}\n"
+                 "schedule: {total_steps: 1}\n");
+  const CommandResult trained =
+      run_command({"--config", run.path("t5.yaml"), "run.output_dir=" + run.path("t5")});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  std::string header = R"({"input_ids":{"dtype":"I32","shape":[1,2],"data_offsets":[0,8]}})";
+  header.resize(72, ' ');
+  write_text(run.path("in.safetensors"),
+             std::string("\x48\0\0\0\0\0\0\0", 8) + header + std::string(8, '\0'));
+  const CommandResult result =
+      run_command({"forward", "--checkpoint", run.path("t5"), "--input", run.path("in.safetensors"),
+                   "--output", run.path("out.safetensors")});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, StartsWith(run.path("in.safetensors") + ": neither decoder_input_ids"));
+}
+
 TEST(Command, FailuresWhileRunningAreStatus1) {
   const SmallRun run;
   const CommandResult no_data = run_command(run.arguments("run", {"data.train=/nowhere/text.txt"}));

@@ -69,7 +69,7 @@ TrainTask make_task(const T5& model, const Network& network, const BatchShape& s
   };
   task.metrics = {kEvalAccuracy, kEvalExactMatch};
   task.loss_in_nats = true;
-  task.tokens_per_sample = shape.source_length + shape.target_length;
+  task.units = {"token", shape.source_length + shape.target_length};
   return task;
 }
 

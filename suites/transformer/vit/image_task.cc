@@ -73,6 +73,7 @@ ImageSetPtr first_images(const ImageSetPtr& images, int64_t count) {
 
 TrainTask image_task(const Vit& model, const Network& network, int64_t size, bool mixes) {
   TrainTask task;
+  task.units.name = "image";
   task.parameters = network.specs();
   task.stored_shapes = stored_shapes(network, task.parameters);
   const int64_t channels = model.config().num_channels;

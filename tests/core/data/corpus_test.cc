@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/data/token_writer.h"
 #include "tests/core/base/one_section.h"
@@ -13,6 +14,7 @@
 namespace mstrain {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -186,6 +188,34 @@ TEST(Corpus, MistakesInTheDataAreNamed) {
               }),
               HasSubstr("did you mean " + file));
   EXPECT_THROW(open(config_of({})), ConfigError);
+}
+
+TEST(Corpus, FilesThatAreNoTextAreRefusedUnlessTheyAreWanted) {
+  const Scratch scratch;
+  const std::string png("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
+  scratch.write("a/1.png", png + std::string(900, 'x'));
+  scratch.write("a/2.png", png + std::string(900, 'y'));
+  scratch.write("a/text.txt", std::string(200, 'z'));
+  DataConfig config = config_of({{scratch.path("a"), {}}});
+  config.split = 1;
+  EXPECT_THAT(message_of<IoError>([&] { open(config); }),
+              AllOf(HasSubstr("data.train: " + scratch.path("a/1.png") +
+                              ": is no text: it holds zero bytes, and so do 2 of the 3 files"),
+                    HasSubstr("data.binary: true")));
+  config.binary = true;
+  EXPECT_EQ(open(config).train_tokens(), 2 * 916 + 200);
+  config.binary = false;
+  config.extensions = {"txt"};
+  EXPECT_EQ(open(config).train_tokens(), 200);
+  // Among much text a few of them are told, and taken.
+  config.extensions = {};
+  scratch.write("a/more.txt", std::string(5000, 'z'));
+  std::string told;
+  const LogSink before =
+      set_log_sink([&](LogLevel, std::string_view text) { told += std::string(text); });
+  EXPECT_EQ(open(config).train_tokens(), 2 * 916 + 5200);
+  set_log_sink(before);
+  EXPECT_THAT(told, HasSubstr("1.png: is no text"));
 }
 
 TEST(Corpus, IdentityFollowsNamesSizesSplitAndVocabulary) {

@@ -91,7 +91,7 @@ class Script {
     Trainer trainer(task, data, config, program);
     trainer.start(1, 2);
     const RunDirectory directory(real_files(), config.run.directory());
-    MetricsLog log(directory, config, 1, 0);
+    MetricsLog log(directory, config, Units(), 0);
     Saver saver(directory, config, log, /*asynchronous=*/true, 0);
     const std::atomic<bool> never = false;
     const bool finished = trainer.run({&rates_, &evaluation_, &make(saver), &saver}, never);

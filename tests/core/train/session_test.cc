@@ -50,7 +50,7 @@ TEST_F(Session, WritesWhatARunDirectoryHolds) {
       EXPECT_EQ(row["eval_predictions"], 16);
     } else {
       training.push_back(row["step"]);
-      for (const char* key : {"loss", "lr", "grad_norm", "tokens_per_second", "step_seconds"}) {
+      for (const char* key : {"loss", "lr", "grad_norm", "samples_per_second", "step_seconds"}) {
         EXPECT_TRUE(row[key].is_number()) << key;
       }
     }

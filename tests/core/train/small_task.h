@@ -167,7 +167,7 @@ inline std::string checkpoint_file(const std::string& directory, int64_t step, c
 inline std::vector<std::string> timeless_metrics(const std::string& directory) {
   std::vector<std::string> out;
   for (Json row : read_metrics(real_files(), join_path(directory, kMetricsFile))) {
-    for (const char* key : {"time", "step_seconds", "tokens_per_second", "eval_seconds",
+    for (const char* key : {"time", "step_seconds", "samples_per_second", "eval_seconds",
                             "busy_processors", "resident_bytes"}) {
       row.erase(key);
     }

@@ -56,6 +56,19 @@ TEST_F(FineTuningTest, FiveStepsTrackPyTorch) {
   EXPECT_EQ(saved.network->section().find("hidden_size")->text, "12");
 }
 
+TEST_F(FineTuningTest, InterruptedBeforeItsFirstStepPromisesNoCheckpoint) {
+  stop_ = true;
+  std::FILE* const out = std::tmpfile();
+  EXPECT_EQ(run({real_files(), tree("{init: {from: " + folder_.path() + "}}"), stop_, out}),
+            Outcome::kInterrupted);
+  std::rewind(out);
+  char line[512] = "";
+  EXPECT_NE(std::fgets(line, sizeof line, out), nullptr);
+  std::fclose(out);
+  EXPECT_THAT(line, HasSubstr("interrupted before its first step, with nothing to save"));
+  EXPECT_TRUE(real_files().list(folder_ / "run/checkpoints").empty());
+}
+
 TEST_F(FineTuningTest, TheNetworkIsTakenFromTheDirectory) {
   const YamlNode config = resolved_config(
       real_files(), tree("{dropout: {hidden: 0.3}, num_layers: 2, vocab_size: auto, "

@@ -126,6 +126,10 @@ TEST_F(StoredModelTest, ForwardNamesTheInputThatDoesNotFit) {
   EXPECT_THAT(error("input_ids", {0, 2}, {}), HasSubstr("input_ids is empty"));
   EXPECT_THAT(error("input_ids", {1, 1}, {1}, true),
               HasSubstr("has no labels, which --grads needs"));
+  const std::string numbers(2 * sizeof(float), '\0');
+  write_safetensors(in, {{"input_ids", {{1, 2}, numbers}}}, Dtype::kF32);
+  EXPECT_EQ(message_of<Error>([&] { run_forward(false); }),
+            in + ": input_ids is F32 [1, 2], expected integers [batch, time]");
   EXPECT_FALSE(real_files().exists(folder_ / "out.safetensors"));
 }
 
