@@ -228,6 +228,12 @@ class Builder {
     if (options_.key_mask.defined()) {
       add("masked", options_.key_mask, {scores_[0], scores_[3]});
     }
+    check(options_.query_segments.defined() == options_.key_segments.defined(),
+          "attention: segments of queries and of keys come together, at {}", to_string(where_));
+    if (options_.query_segments.defined()) {
+      add("segmented", options_.query_segments, {scores_[0], scores_[2]});
+      add("segmented", options_.key_segments, {scores_[0], scores_[3]});
+    }
     if (options_.start.defined()) {
       add("placed", options_.start, {scores_[0]});
     }

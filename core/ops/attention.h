@@ -45,6 +45,9 @@ struct AttentionOptions {
   // what was written; without: s - t, the queries are the last. It may change from run to run.
   Tensor start;
   Tensor key_mask;  // bool, broadcasts to [b, s]: true where any query may see the key
+  // i32, broadcast to [b, t] and [b, s]; both or none: a query sees the keys of its segment alone, as where a row holds
+  // several texts. Those of a segment should be neighbours: fast kernels leave out what lies before and after them.
+  Tensor query_segments, key_segments;
   std::optional<RelativeBias> relative = {};  // added like bias
 };
 

@@ -60,6 +60,11 @@ class Attention {
     if (form_.mask != 0) {
       x = where(reshape(in_[form_.mask], {n_.b, 1, 1, n_.s}), x, -kInfinity);
     }
+    if (form_.segments != 0) {
+      const Tensor seen = equal(reshape(in_[form_.segments], {n_.b, 1, n_.t, 1}),
+                                reshape(in_[form_.segments + 1], {n_.b, 1, 1, n_.s}));
+      x = where(seen, x, -kInfinity);
+    }
     return x;
   }
 

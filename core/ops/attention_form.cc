@@ -121,11 +121,13 @@ AttentionForm::AttentionForm(const Attrs& attrs, std::span<const TensorType> typ
     return attrs.find(name) != nullptr && attrs.flag(name);
   };
   const size_t draws = attrs.find("rate") != nullptr ? 2 : 0;
-  const size_t needed =
-      3 + (relative ? 1 : 0) + (said("masked") ? 1 : 0) + (said("placed") ? 1 : 0) + draws;
+  const size_t needed = 3 + (relative ? 1 : 0) + (said("masked") ? 1 : 0) +
+                        (said("segmented") ? 2 : 0) + (said("placed") ? 1 : 0) + draws;
   bias = types.size() > needed ? inputs++ : 0;
   table = relative ? inputs++ : 0;
   mask = said("masked") ? inputs++ : 0;
+  segments = said("segmented") ? inputs : 0;
+  inputs += segments == 0 ? 0 : 2;
   start = said("placed") ? inputs++ : 0;
   draw = draws > 0 ? inputs : 0;
   inputs += draws;
@@ -173,6 +175,13 @@ AttentionDims check_attention(std::span<const TensorType> in, const AttentionFor
   if (form.mask != 0 && !(in[form.mask] == TensorType{Dtype::kBool, {n.b, n.s}})) {
     throw ShapeError(fmt::format("a key mask is {}, not {}", to_string(in[form.mask]),
                                  to_string(TensorType{Dtype::kBool, {n.b, n.s}})));
+  }
+  if (form.segments != 0 && (!(in[form.segments] == TensorType{Dtype::kI32, {n.b, n.t}}) ||
+                             !(in[form.segments + 1] == TensorType{Dtype::kI32, {n.b, n.s}}))) {
+    throw ShapeError(fmt::format("segments are {} and {}, not {} and {}",
+                                 to_string(in[form.segments]), to_string(in[form.segments + 1]),
+                                 to_string(TensorType{Dtype::kI32, {n.b, n.t}}),
+                                 to_string(TensorType{Dtype::kI32, {n.b, n.s}})));
   }
   if (form.start != 0 && !(in[form.start] == TensorType{Dtype::kI32, {n.b}})) {
     throw ShapeError(fmt::format("the place of the first query is {}, not {}",

@@ -18,7 +18,7 @@ struct Options {
   std::optional<Shape> bias;
   int64_t window = 0;
   int64_t buckets = 0, max_distance = 8, tables = 1;
-  bool bidirectional = false, masked = false, placed = false;
+  bool bidirectional = false, masked = false, segmented = false, placed = false;
 };
 
 Sample sample_of(Dtype t, const Sizes& n, const Options& options = {}) {
@@ -41,6 +41,11 @@ Sample sample_of(Dtype t, const Sizes& n, const Options& options = {}) {
   if (options.masked) {
     sample.attrs.set("masked", true);
     sample.inputs.push_back({{Dtype::kBool, {n.b, n.keys}}, 0.4, 2});
+  }
+  if (options.segmented) {
+    sample.attrs.set("segmented", true);
+    sample.inputs.push_back({{Dtype::kI32, {n.b, n.queries}}, 0, 3});
+    sample.inputs.push_back({{Dtype::kI32, {n.b, n.keys}}, 0, 3});
   }
   if (options.placed) {
     sample.attrs.set("placed", true);
@@ -72,6 +77,10 @@ std::vector<Sample> attention_samples(Dtype t) {
       sample_of(t, {2, 1, 21, 2, 5, 16, false}, {.bias = Shape{2, 1, 1, 21}}),  // the next token
       sample_of(t, {2, 1, 21, 4, 5, 16, true, 2}, {.buckets = 8, .masked = true, .placed = true}),
       sample_of(t, {1, 3, 40, 2, 16, 32, true}),
+      sample_of(t, {2, 5, 7, 4, 4, 3, false, 2}, {.segmented = true}),
+      sample_of(t, {2, 33, 40, 2, 8, 16, true, 1},
+                {.buckets = 6, .masked = true, .segmented = true, .placed = true}),
+      sample_of(t, {2, 1, 21, 2, 5, 16, false}, {.segmented = true}),
       sample_of(t, {0, 3, 3, 2, 4, 4, true}),
       sample_of(t, {0, 3, 3, 2, 4, 4, true, 1}, {.buckets = 4}),
       sample_of(t, {2, 0, 3, 2, 4, 4, false}),

@@ -1,7 +1,8 @@
 // The tiled kernels of attention at the edges of their tiles, for head dims from 16 to 256, every form of bias, shared keys,
-// windows, places and masks, against the decomposition on the reference backend; with and without dropout.
+// windows, places, masks and segments, against the decomposition on the reference backend; with and without dropout.
 #include "core/ops/attention.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -23,7 +24,7 @@ struct Form {
   int64_t key_heads = 2;  // a divisor of the heads
   int64_t window = 0;
   int relative = 0;  // 0: none; 1: one table; 2: by sequence
-  bool masked = false, placed = false;
+  bool masked = false, placed = false, segmented = false;
 };
 
 struct Tested {
@@ -56,6 +57,11 @@ Case case_of(const Form& form, const Tested& tested) {
   if (form.masked) {
     sample.attrs.set("masked", true);
     sample.inputs.push_back({{Dtype::kBool, {kBatch, form.keys}}, 0.2, 2});
+  }
+  if (form.segmented) {
+    sample.attrs.set("segmented", true);
+    sample.inputs.push_back({{Dtype::kI32, {kBatch, form.queries}}, 0, 4});
+    sample.inputs.push_back({{Dtype::kI32, {kBatch, form.keys}}, 0, 4});
   }
   if (form.placed) {
     sample.attrs.set("placed", true);
@@ -117,6 +123,8 @@ std::vector<Form> forms() {
       all.push_back({queries, keys, 16, 48, true, 2, 1, 70, 1, true, true});
       all.push_back({queries, keys, 16, 16, false, 1, 1, 0, 2, true});
       all.push_back({queries, keys, 16, 16, true, 4, 1, 0, 0, false, true});
+      all.push_back({queries, keys, 16, 20, false, 0, 2, 0, 0, false, false, true});
+      all.push_back({queries, keys, 20, 16, true, 2, 1, 70, 1, true, true, true});
     }
   }
   std::vector<Form> taken;
@@ -128,26 +136,55 @@ std::vector<Form> forms() {
 
 class AttentionTiles : public testing::TestWithParam<Tested> {};
 
+// `change` makes of random inputs those that are tried.
+template <class Change>
+void expect_reference(const Form& form, const Tested& tested, const Change& change) {
+  const Case it = case_of(form, tested);
+  SCOPED_TRACE(to_string(it));
+  Tensors inputs = inputs_of(it);
+  change(inputs);
+  Tensors expected;
+  {
+    const ContextScope scope(context_of(backend_named("reference")));
+    if (tested.gradient) {
+      make_consistent(inputs, case_of(form, {false, tested.dropout}));
+    }
+    expected = run(it, inputs);
+  }
+  for (const int threads : {1, 2}) {
+    const ContextScope scope(context_of(backend_named("cpu"), threads));
+    const Tensors actual = run(it, inputs);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      // Sums over all keys and, for a shared bias, over all heads.
+      ASSERT_EQ(difference(actual[i], expected[i], {2e-5, 1.0}), "") << "result " << i;
+    }
+  }
+}
+
 TEST_P(AttentionTiles, GiveWhatTheReferenceGives) {
   for (const Form& form : forms()) {
-    const Case it = case_of(form, GetParam());
-    SCOPED_TRACE(to_string(it));
-    Tensors inputs = inputs_of(it);
-    Tensors expected;
-    {
-      const ContextScope scope(context_of(backend_named("reference")));
-      if (GetParam().gradient) {
-        make_consistent(inputs, case_of(form, {false, GetParam().dropout}));
-      }
-      expected = run(it, inputs);
+    expect_reference(form, GetParam(), [](const Tensors&) {});
+  }
+}
+
+// Texts one after the other, of which some have no queries or no keys: whole tiles are left out.
+TEST_P(AttentionTiles, LeaveOutOtherTexts) {
+  const auto segments = [](int64_t count, std::initializer_list<int64_t> ends) {
+    std::vector<int32_t> out;
+    for (int64_t i = 0; i < 2 * count; ++i) {
+      out.push_back(static_cast<int32_t>(
+          std::count_if(ends.begin(), ends.end(), [&](int64_t end) { return end <= i % count; })));
     }
-    for (const int threads : {1, 2}) {
-      const ContextScope scope(context_of(backend_named("cpu"), threads));
-      const Tensors actual = run(it, inputs);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        // Sums over all keys and, for a shared bias, over all heads.
-        ASSERT_EQ(difference(actual[i], expected[i], {2e-5, 1.0}), "") << "result " << i;
-      }
+    return tensor<int32_t>(out, {2, count});
+  };
+  for (const auto& [queries, keys] : {std::pair(200, 330), {4, 150}, {1, 70}}) {
+    for (const bool causal : {false, true}) {
+      const Form form{queries, keys, 16, 16, causal, 0, 2, 0, causal ? 1 : 0, false, false, true};
+      expect_reference(form, GetParam(), [&](Tensors& inputs) {
+        const size_t first = (GetParam().gradient ? 4 : 3) + (causal ? 1U : 0U);
+        inputs[first] = segments(queries, {3, 70, 128, 190});
+        inputs[first + 1] = segments(keys, {66, 66, 120, 200, 300});
+      });
     }
   }
 }

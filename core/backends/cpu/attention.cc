@@ -33,10 +33,11 @@ struct Forward {
   int64_t items() const { return terms.sizes().b * terms.sizes().key_heads * parts; }
 
   // Queries [first, first + rows) of a head whose keys are packed, rows <= kQueryBlock.
-  void run_block(const AttentionSizes& n, const Buffers& buffers, const ScoreTerms::Head& added,
+  void run_block(const AttentionSizes& all, const Buffers& buffers, const ScoreTerms::Head& added,
                  const DropoutView& drawn, int64_t head, int64_t first, int64_t rows, float* out,
                  float* lse) const {
     const BlockLoops& loop = *loops().block;
+    const AttentionSizes n = added.segments.narrowed(all, first, rows, 0, all.s);
     const int64_t ld_q = padded(n.d);
     const int64_t ld_o = padded(n.e);
     const int64_t ld_k = padded(n.s);

@@ -54,7 +54,8 @@ struct FewQueries {
     const int64_t key_heads = terms.sizes().key_heads;
     const int64_t b = item / parts / key_heads;
     const int64_t key_head = item / parts % key_heads;
-    const AttentionSizes n = terms.sizes_of(memory, b);
+    const AttentionSizes all = terms.sizes_of(memory, b);
+    const AttentionSizes n = terms.segments(memory, b).narrowed(all, 0, all.t, 0, all.s);
     const Range heads = chunk_of(n.group(), 1, static_cast<int>(item % parts), parts);
     const int64_t first_head = key_head * n.group() + heads.begin;
     const int64_t rows = (heads.end - heads.begin) * n.t;

@@ -192,12 +192,13 @@ struct Backward {
     }
   }
 
-  void run_blocks(const AttentionSizes& n, const Task& task, const Buffers& buffers,
+  void run_blocks(const AttentionSizes& all, const Task& task, const Buffers& buffers,
                   const Head& head, const DropoutView& drawn) const {
     for (int64_t key = task.k.begin; key < task.k.end; key += kKeyBlock) {
       const int64_t keys = std::min(kKeyBlock, task.k.end - key);
       for (int64_t first = task.q.begin; first < task.q.end; first += kQueryBlock) {
         const int64_t rows = std::min(kQueryBlock, task.q.end - first);
+        const AttentionSizes n = head.added.segments.narrowed(all, first, rows, key, keys);
         const Range seen = n.visible(first, rows, key, keys);
         if (seen.begin < seen.end) {
           run_block(n, task, buffers, head, drawn, first, rows, key, keys);

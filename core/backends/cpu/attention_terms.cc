@@ -30,6 +30,50 @@ void BiasView::add_to(const ScoreBlock& block, int64_t i, int64_t first) const {
   }
 }
 
+void SegmentView::hide(const ScoreBlock& block, int64_t i, int64_t first) const {
+  for (int64_t r = 0; queries != nullptr && r < block.rows; ++r) {
+    const int64_t begin = block.begin(r);
+    const int64_t end = block.end(r);
+    const int32_t own = queries[(i + r) * query_stride];
+    const int32_t* const of = keys + first * key_stride;
+    float* const to = block.s + r * block.ld;
+    if (key_stride == 1) {
+      for (int64_t j = begin; j < end; ++j) {
+        to[j] = of[j] == own ? to[j] : -kInfinity;
+      }
+      continue;
+    }
+    for (int64_t j = begin; j < end; ++j) {
+      to[j] = of[j * key_stride] == own ? to[j] : -kInfinity;
+    }
+  }
+}
+
+AttentionSizes SegmentView::narrowed(AttentionSizes n, int64_t i, int64_t rows, int64_t first,
+                                     int64_t count) const {
+  if (queries == nullptr || rows == 0) {
+    return n;
+  }
+  int32_t least = queries[i * query_stride];
+  int32_t most = least;
+  for (int64_t r = 1; r < rows; ++r) {
+    least = std::min(least, queries[(i + r) * query_stride]);
+    most = std::max(most, queries[(i + r) * query_stride]);
+  }
+  const auto is_outside = [&](int64_t j) {
+    return keys[j * key_stride] < least || keys[j * key_stride] > most;
+  };
+  n.end_key = std::min(n.end_key, first + count);
+  n.first_key = std::max(n.first_key, first);
+  while (n.end_key > n.first_key && is_outside(n.end_key - 1)) {
+    --n.end_key;
+  }
+  while (n.first_key < n.end_key && is_outside(n.first_key)) {
+    ++n.first_key;
+  }
+  return n;
+}
+
 ScoreTerms::ScoreTerms(const KernelRequest& request, size_t first)
     : form_(request.attrs, forward_types(request, first)),
       sizes_(form_, request.inputs[first].type.shape, request.inputs[first + 1].type.shape,
@@ -50,6 +94,8 @@ ScoreTerms::ScoreTerms(const KernelRequest& request, size_t first)
   bias_ = strides_of(form_.bias);
   table_ = strides_of(form_.table);
   mask_ = strides_of(form_.mask);
+  query_segments_ = strides_of(form_.segments);
+  key_segments_ = strides_of(form_.segments == 0 ? 0 : form_.segments + 1);
   start_ = strides_of(form_.start);
   if (form_.buckets) {
     const std::vector<int64_t> sizes = form_.buckets->least_sizes();
@@ -109,10 +155,21 @@ BiasView ScoreTerms::bias(const KernelMemory& memory, int64_t b, int64_t h) cons
       bias_[2], bias_[3]};
 }
 
+SegmentView ScoreTerms::segments(const KernelMemory& memory, int64_t b) const {
+  if (form_.segments == 0) {
+    return {};
+  }
+  const size_t input = first_ + form_.segments;
+  return {static_cast<const int32_t*>(memory.inputs[input]) + b * query_segments_[0],
+          static_cast<const int32_t*>(memory.inputs[input + 1]) + b * key_segments_[0],
+          query_segments_[1], key_segments_[1]};
+}
+
 ScoreTerms::Head ScoreTerms::head(const KernelMemory& memory, const AttentionSizes& n, int64_t b,
                                   int64_t h, const Buffers& buffers) const {
   Head head;
   head.bias = bias(memory, b, h);
+  head.segments = segments(memory, b);
   if (form_.table != 0) {
     const float* const table = static_cast<const float*>(memory.inputs[first_ + form_.table]) +
                                b * table_[0] + h * table_[2];

@@ -16,6 +16,18 @@ struct BiasView {
   void add_to(const ScoreBlock& block, int64_t i, int64_t first) const;
 };
 
+// The segments of a batch element's queries and keys, at any strides.
+struct SegmentView {
+  const int32_t *queries = nullptr, *keys = nullptr;  // null: none
+  int64_t query_stride = 1, key_stride = 1;
+  // Hides the scores of queries i … and keys first … of other segments.
+  void hide(const ScoreBlock& block, int64_t i, int64_t first) const;
+  // `n` without the keys that lie before and after all keys of [first, first + count) in the segments of queries
+  // i … i + rows.
+  AttentionSizes narrowed(AttentionSizes n, int64_t i, int64_t rows, int64_t first,
+                          int64_t count) const;
+};
+
 class ScoreTerms {
  public:
   // `first`: which input q is.
@@ -33,13 +45,16 @@ class ScoreTerms {
   // All terms of one head.
   struct Head {
     BiasView bias, relative, hidden;
+    SegmentView segments;
     void add_to(const ScoreBlock& block, int64_t i, int64_t first) const {
       bias.add_to(block, i, first);
       relative.add_to(block, i, first);
       hidden.add_to(block, i, first);
+      segments.hide(block, i, first);
     }
   };
   BiasView bias(const KernelMemory& memory, int64_t b, int64_t h) const;
+  SegmentView segments(const KernelMemory& memory, int64_t b) const;
   // `n`: the sizes of batch element b.
   Head head(const KernelMemory& memory, const AttentionSizes& n, int64_t b, int64_t h,
             const Buffers& buffers) const;
@@ -61,7 +76,7 @@ class ScoreTerms {
   AttentionForm form_;
   AttentionSizes sizes_;
   size_t first_;
-  Shape bias_, table_, mask_, start_;  // strides
+  Shape bias_, table_, mask_, query_segments_, key_segments_, start_;  // strides
   std::shared_ptr<const std::vector<Segment>> segments_;
 };
 
