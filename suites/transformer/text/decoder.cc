@@ -9,8 +9,18 @@
 #include "core/ops/index.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
+#include "suites/transformer/text/window_cache.h"
 
 namespace mstrain {
+namespace {
+
+// Whether a layer of these options keeps `slots` positions in a ring, of whatever capacity.
+bool is_ring(const AttentionOptions& options, int64_t slots) {
+  return options.window > 0 && options.window <= slots;
+}
+
+}  // namespace
+
 // The capacity enters read() as the length of a tensor without elements, since it decides the types of the results.
 Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
     : model_(std::move(model)),
@@ -42,9 +52,15 @@ DecoderStep Decoder::read(const Params& p, const Tensor& tokens_bt, const Tensor
   };
   TokenView view{.lengths_b = lengths_b};
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
-    out.cache.keys.push_back(kept(k));
-    out.cache.values.push_back(kept(v));
-    return attention(q, k, v, model_->attention_options(layer));
+    const AttentionOptions options = model_->attention_options(layer);
+    const auto keep = [&](const Tensor& x_bthd) {
+      return is_ring(options, capacity)
+                 ? ring_of(x_bthd, zeros({Dtype::kI32, {b}}), lengths_b - 1, options.window)
+                 : kept(x_bthd);
+    };
+    out.cache.keys.push_back(keep(k));
+    out.cache.values.push_back(keep(v));
+    return attention(q, k, v, options);
   };
   const Tensor x_btc = model_->features(p, tokens_bt, view);
   const Tensor last_b = row_offsets(b, t) + lengths_b - 1;
@@ -59,9 +75,17 @@ DecoderStep Decoder::write(const Params& p, const KeyValueCache& cache, const Te
   TokenView view{.positions_bt = reshape(positions_b, {b, 1}), .lengths_b = positions_b + 1};
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
     const auto i = static_cast<size_t>(layer);
-    cache.extend(i, k, v, positions_b, out.cache);
     AttentionOptions options = model_->attention_options(layer);
-    options.start = positions_b;
+    if (const int64_t slots = cache.keys[i].dim(1); is_ring(options, slots)) {
+      out.cache.keys.push_back(ring_with(cache.keys[i], k, positions_b));
+      out.cache.values.push_back(ring_with(cache.values[i], v, positions_b));
+      options.causal = false;  // the ring is what the token sees
+      options.window = 0;
+      options.key_mask = ring_holds(positions_b, slots);
+    } else {
+      cache.extend(i, k, v, positions_b, out.cache);
+      options.start = positions_b;
+    }
     return attention(q, out.cache.keys[i], out.cache.values[i], options);
   };
   const Tensor x_btc = model_->features(p, reshape(tokens_b, {b, 1}), view);
@@ -83,8 +107,19 @@ DecoderStep Decoder::append(const Params& p, const KeyValueCache& cache, const T
   TokenView view{.positions_bt = positions_bt, .lengths_b = starts_b + counts_b};
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
     const auto i = static_cast<size_t>(layer);
-    cache.extend(i, kept(k), kept(v), positions_bt, out.cache);
     AttentionOptions options = model_->attention_options(layer);
+    if (const int64_t slots = cache.keys[i].dim(1); is_ring(options, slots)) {
+      const Tensor keys = unrolled(cache.keys[i], k, starts_b);
+      const Tensor values = unrolled(cache.values[i], v, starts_b);
+      const Tensor first_b = starts_b - slots;
+      const Tensor last_b = starts_b + counts_b - 1;
+      out.cache.keys.push_back(ring_of(keys, first_b, last_b, slots));
+      out.cache.values.push_back(ring_of(values, first_b, last_b, slots));
+      options.start = full({}, slots, Dtype::kI32);
+      options.key_mask = greater_equal(iota({b, slots + t}, 1) + reshape(first_b, {b, 1}), 0);
+      return attention(q, keys, values, options);
+    }
+    cache.extend(i, kept(k), kept(v), positions_bt, out.cache);
     options.start = starts_b;
     return attention(q, out.cache.keys[i], out.cache.values[i], options);
   };

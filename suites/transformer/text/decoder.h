@@ -1,4 +1,4 @@
-// A language model that reads and writes token by token.
+// A language model that reads and writes token by token. Layers with a window keep no more positions than the window has.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace mstrain {
 
 // Keys and values of `rows` sequences in every layer, as attention reads them: [rows, capacity, heads, head_dim], zero where
-// nothing was seen yet.
+// nothing was seen yet; of a layer with a window that is shorter, in a ring (window_cache.h).
 struct KeyValueCache {
   Tensors keys, values;
 
