@@ -30,7 +30,8 @@ bool ends_with_one_of(std::string_view name, std::span<const std::string> ends) 
 }
 
 bool LoraConfig::adapts(std::string_view layer) const {
-  return targets.is_word() || ends_with_one_of(layer, *targets.value);
+  return (targets.is_word() || ends_with_one_of(layer, *targets.value)) &&
+         !ends_with_one_of(layer, modules_to_save);
 }
 
 bool LoraConfig::trains(std::string_view parameter) const {

@@ -54,7 +54,7 @@ struct LoraConfig {
   }
 
   double scale() const;
-  // Whether the linear layer of this name gets an adapter: it is a target, or ends with one after a dot.
+  // Whether the linear layer of this name gets an adapter: it is a target, or ends with one after a dot, and is not trained whole.
   bool adapts(std::string_view layer) const;
   // Whether the parameter of this name is trained: of an adapter, or of one of modules_to_save.
   bool trains(std::string_view parameter) const;

@@ -23,7 +23,17 @@ class AdaptedWriter final : public TextWriter {
   std::vector<std::string> generate(const Params& params, std::span<const std::string> prompts,
                                     const WriteOptions& options, const OnText& on_text) override {
     const LoraScope scope(&lora_);
-    return writer_->generate(params, prompts, options, on_text);
+    std::vector<std::string> texts = writer_->generate(params, prompts, options, on_text);
+    cut_ = writer_->cut();
+    return texts;
+  }
+  int64_t conversation_tokens() const override { return writer_->conversation_tokens(); }
+  std::string reply(const Params& params, std::span<const int32_t> conversation,
+                    const WriteOptions& options, const OnText& on_text) override {
+    const LoraScope scope(&lora_);
+    std::string text = writer_->reply(params, conversation, options, on_text);
+    cut_ = writer_->cut();
+    return text;
   }
   bool searches_beams() const override { return writer_->searches_beams(); }
   std::string_view separator() const override { return writer_->separator(); }
@@ -76,7 +86,28 @@ ParamSpec coded_spec(ParamSpec spec, WeightCode code) {
 }  // namespace
 
 AdaptedNetwork::AdaptedNetwork(std::shared_ptr<const Network> base, const LoraConfig& lora)
-    : base_(std::move(base)), lora_(lora) {}
+    : base_(std::move(base)), lora_(lora) {
+  if (lora.targets.is_word()) {
+    return;
+  }
+  const auto others = base_->other_names();
+  std::vector<std::string> own;
+  std::vector<std::string> translated;
+  for (const std::string& target : *lora.targets.value) {
+    const size_t before = translated.size();
+    for (const auto& [name, other] : others) {
+      if (ends_with_one_of(other, std::span(&target, 1))) {
+        translated.push_back(name);
+      }
+    }
+    if (translated.size() == before) {
+      own.push_back(target);
+    }
+  }
+  std::erase_if(translated, [&](const std::string& name) { return ends_with_one_of(name, own); });
+  own.insert(own.end(), translated.begin(), translated.end());
+  lora_.targets = std::move(own);
+}
 
 std::vector<LinearLayer> AdaptedNetwork::layers() const {
   std::vector<LinearLayer> layers = linear_layers([&] { base_->specs(); });
@@ -187,23 +218,28 @@ std::vector<ParamSpec> trained_specs(const AdaptedNetwork& network) {
 }
 
 std::vector<ParamSpec> frozen_specs(const AdaptedNetwork& network, Dtype dtype) {
+  const bool has_code = !network.lora().base.is_word();
   const std::set<std::string> coded = coded_weights(network);
   std::vector<ParamSpec> specs = network.specs();
   std::erase_if(specs, [&](const ParamSpec& spec) { return network.lora().trains(spec.name); });
   for (ParamSpec& spec : specs) {
-    spec.type.dtype = coded.contains(spec.name) ? Dtype::kF32 : dtype;
+    const bool is_coded = coded.contains(spec.name);
+    spec.type.dtype = is_coded ? Dtype::kF32 : dtype;
+    if (has_code && !is_coded) {
+      spec.matrix.reset();
+    }
   }
   return specs;
 }
 
-Params kept_weights(const AdaptedNetwork& network, const Params& frozen) {
-  const std::set<std::string> coded = coded_weights(network);
-  if (coded.empty()) {
-    return frozen;
+Params drawn_params(std::span<const ParamSpec> specs, uint64_t seed,
+                    std::optional<WeightCode> code) {
+  Params params;
+  for (const ParamSpec& spec : specs) {
+    const Params one = init_params(std::span(&spec, 1), seed);
+    params = joined(std::move(params), code ? in_code(*code, one, std::span(&spec, 1)) : one);
   }
-  std::vector<ParamSpec> specs = network.specs();
-  std::erase_if(specs, [&](const ParamSpec& spec) { return !coded.contains(spec.name); });
-  return in_code(*network.lora().base.value, frozen, specs);
+  return params;
 }
 
 TrainTask adapted(TrainTask task, const AdaptedNetwork& network, Dtype dtype, uint64_t seed) {
@@ -213,16 +249,13 @@ TrainTask adapted(TrainTask task, const AdaptedNetwork& network, Dtype dtype, ui
   task.stored_name = adapter_name;
   task.frozen.clear();
   task.frozen_numbers = 0;
-  const std::set<std::string> coded = coded_weights(network);
+  const std::optional<WeightCode> code = network.lora().base.value;
   const std::vector<ParamSpec> frozen = frozen_specs(network, dtype);
   for (const ParamSpec& spec : frozen) {
     *task.frozen_numbers += spec.type.elements();
-    task.frozen.push_back(coded.contains(spec.name) ? coded_spec(spec, *network.lora().base.value)
-                                                    : spec);
+    task.frozen.push_back(code && spec.matrix ? coded_spec(spec, *code) : spec);
   }
-  task.frozen_weights = [network, frozen, seed] {
-    return kept_weights(network, init_params(frozen, seed));
-  };
+  task.frozen_weights = [frozen, seed, code] { return drawn_params(frozen, seed, code); };
   task.sums = [sums = std::move(task.sums), lora = network.lora()](const Params& params,
                                                                    std::span<const Tensor> batch) {
     const LoraScope scope(&lora);

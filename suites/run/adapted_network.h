@@ -10,9 +10,11 @@ namespace mstrain {
 
 class AdaptedNetwork final : public Network {
  public:
+  // Targets may be other_names() of the base, or ends of these.
   AdaptedNetwork(std::shared_ptr<const Network> base, const LoraConfig& lora);
 
   const Network& base() const { return *base_; }
+  // With the base's own names.
   const LoraConfig& lora() const { return lora_; }
 
   // The linear layers that have adapters, in the order of the model. Throws where the base's specs() does.
@@ -50,12 +52,14 @@ class AdaptedNetwork final : public Network {
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 std::string adapter_name(const std::string& parameter);
 
-// The parameters that are trained; and those that are not, as files have them: those that training keeps in codes of fewer
-// bits in f32, the others in `dtype`.
+// The parameters that are trained; and those that are not, in `dtype`. Where model.lora.base names a code, those that go into
+// it are f32, and no others have a matrix form: what reads or draws specs in that code makes what training keeps.
 std::vector<ParamSpec> trained_specs(const AdaptedNetwork& network);
 std::vector<ParamSpec> frozen_specs(const AdaptedNetwork& network, Dtype dtype);
-// The latter as training keeps them: weights of linear layers in the codes of model.lora.base.
-Params kept_weights(const AdaptedNetwork& network, const Params& frozen);
+
+// As init_params(), but with a `code` each of those with a matrix form goes into it as it is drawn.
+Params drawn_params(std::span<const ParamSpec> specs, uint64_t seed,
+                    std::optional<WeightCode> code);
 
 // `task`, of network.base(), as training of the adapters: what they leave is frozen, and drawn with `seed` unless the caller
 // says where it is. What is frozen and not in codes is kept in `dtype`.

@@ -83,18 +83,23 @@ class Reader {
   std::set<std::string> asked_;
 };
 
-// A regular expression is matched against whole names of layers.
+// A regular expression is matched against whole names of layers, those here or other ones.
 std::vector<std::string> matching(const std::string& expression, const std::string& source,
-                                  const std::vector<LinearLayer>& layers) {
+                                  const Network& network) {
   constexpr size_t kLongest = 1000;
   check(expression.size() <= kLongest, "{}: target_modules is longer than {} characters", source,
         kLongest);
   std::vector<std::string> out;
   try {
     const std::regex regex(expression);
-    for (const LinearLayer& layer : layers) {
+    for (const LinearLayer& layer : linear_layers([&] { network.specs(); })) {
       if (std::regex_match(layer.path, regex)) {
         out.push_back(layer.path);
+      }
+    }
+    for (const auto& [name, other] : network.other_names()) {
+      if (std::regex_match(other, regex)) {
+        out.push_back(name);
       }
     }
   } catch (const std::regex_error& error) {
@@ -120,12 +125,12 @@ std::vector<std::string> names_in(const Json& value, const char* key, const std:
 
 OrWord<std::vector<std::string>, AllLinearWord> targets_of(const Json& value,
                                                            const std::string& source,
-                                                           const std::vector<LinearLayer>& layers) {
+                                                           const Network& network) {
   if (value == AllLinearWord::kText) {
     return {};
   }
   if (value.is_string()) {
-    return matching(value.get<std::string>(), source, layers);
+    return matching(value.get<std::string>(), source, network);
   }
   return names_in(value, "target_modules", source);
 }
@@ -193,7 +198,7 @@ LoraConfig lora_of(const Json& config, const std::string& source,
   }
   const Json* const targets = reader.find("target_modules");
   check(targets != nullptr, "{}: target_modules is missing", source);
-  lora.targets = targets_of(*targets, source, linear_layers([&] { base->specs(); }));
+  lora.targets = targets_of(*targets, source, *base);
   if (const Json* const modules = reader.find("modules_to_save")) {
     lora.modules_to_save = names_in(*modules, "modules_to_save", source);
   }

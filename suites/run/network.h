@@ -63,6 +63,10 @@ class Network {
   // other labels.
   virtual bool redraws(const std::string& name) const;
 
+  // Linear layers that other versions of the model's class call otherwise: what they are called here, and there.
+  using OtherName = std::pair<std::string, std::string>;
+  virtual std::vector<OtherName> other_names() const { return {}; }
+
   // config.json. Where the model began with that of a directory, `source` is its config.json: what changes no numbers
   // here, such as the ids of special tokens, is taken over.
   virtual OrderedJson description(const Json& source = Json::object()) const = 0;

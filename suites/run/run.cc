@@ -40,19 +40,20 @@ TrainTask task_of(FileSystem& files, const ModelRun& run, const std::optional<st
   }
   const auto read = [&files, path = *from, network = run.adapted_network(),
                      seed = static_cast<uint64_t>(run.train.run.seed)](
-                        const std::vector<ParamSpec>& specs, bool is_trained) {
+                        const std::vector<ParamSpec>& specs, bool is_trained,
+                        std::optional<WeightCode> code) {
     const StoredModel stored = open_model(files, path);
     if (is_trained && stored.base != nullptr) {
       return load_adapter(files, stored);
     }
     const StoredModel& holder = stored.base != nullptr ? *stored.base : stored;
-    return initial_params(files, holder, *network, seed, specs);
+    return initial_params(files, holder, *network, seed, specs, code);
   };
-  task.initial = [read, specs = task.parameters] { return read(specs, /*is_trained=*/true); };
+  task.initial = [read, specs = task.parameters] { return read(specs, /*is_trained=*/true, {}); };
   if (run.lora) {
     task.frozen_weights = [read, network = AdaptedNetwork(run.network(), *run.lora),
                            dtype = run.train.precision.param_dtype()] {
-      return kept_weights(network, read(frozen_specs(network, dtype), /*is_trained=*/false));
+      return read(frozen_specs(network, dtype), /*is_trained=*/false, network.lora().base.value);
     };
   }
   return task;

@@ -238,8 +238,8 @@ Params load_params(FileSystem& files, const StoredModel& model, std::optional<We
   const auto& network = dynamic_cast<const AdaptedNetwork&>(*model.network);
   const std::vector<ParamSpec> frozen = frozen_specs(network, Dtype::kF32);
   check_code(frozen);
-  const Params base = initial_params(files, *model.base, network, 0, frozen);
-  return joined(code ? in_code(*code, base, frozen) : base, load_adapter(files, model));
+  return joined(initial_params(files, *model.base, network, 0, frozen, code),
+                load_adapter(files, model));
 }
 
 void check_params(FileSystem& files, const StoredModel& model) {
@@ -261,7 +261,8 @@ Params initial_params(FileSystem& files, const StoredModel& model, const Network
 }
 
 Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
-                      uint64_t seed, std::span<const ParamSpec> specs) {
+                      uint64_t seed, std::span<const ParamSpec> specs,
+                      std::optional<WeightCode> code) {
   const SafetensorsFolder weights(files, model.folder);
   check_folder(files, model, weights);
   const Meaning meaning = meaning_in(weights, network);
@@ -286,15 +287,17 @@ Params initial_params(FileSystem& files, const StoredModel& model, const Network
     }
     anew.push_back(spec);
   }
-  const Params drawn = init_params(anew, seed);
-  const Params stored =
-      with_weights(weights, model.folder, network, {specs.begin(), specs.end()}, kAsNumbers,
-                   [&, known = names_of(network.specs())](const std::string& name) {
-                     return known.contains(name) && !read.contains(name);
-                   });
+  const Params drawn = drawn_params(anew, seed, code);
+  const Params stored = with_weights(
+      weights, model.folder, network, {specs.begin(), specs.end()},
+      [&](const auto&... given) { return load_pretrained(given..., code); },
+      [&, known = names_of(network.specs())](const std::string& name) {
+        return known.contains(name) && !read.contains(name);
+      });
   Params out;
   for (const ParamSpec& spec : specs) {
-    out.set(spec.name, *(read.contains(spec.name) ? stored : drawn).find(spec.name));
+    const std::string name = code && spec.matrix ? coded_name(spec.name, *code) : spec.name;
+    out.set(name, *(read.contains(spec.name) ? stored : drawn).find(name));
   }
   return out;
 }

@@ -35,7 +35,7 @@ std::string tokenizer_folder(FileSystem& files, const StoredModel& model);
 std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const StoredModel& model);
 
 // Its weights, in f32; of an adapter those of its base as well. With a `code`, those that products alone read are in codes of
-// fewer bits; of a model that is no adapter they go there tensor by tensor, and never lie in memory as f32. Files that a
+// fewer bits; they go there tensor by tensor, and never lie in memory as f32. Files that a
 // manifest lists are compared with it first. Throws IoError naming parameters that are missing, of another shape, or unknown,
 // and Error for a model, or a number, that the code has no place for.
 Params load_params(FileSystem& files, const StoredModel& model,
@@ -46,11 +46,13 @@ void check_params(FileSystem& files, const StoredModel& model);
 Params load_adapter(FileSystem& files, const StoredModel& adapter);
 
 // Its weights for a run of `network`, which begins with them: what the network redraws, and the folder does not hold in its
-// shape, is drawn as init_params() does, and said in a line of the log. `specs`: those that are read, in their types.
+// shape, is drawn as init_params() does, and said in a line of the log. `specs`: those that are read, in their types, or, with
+// a `code`, those with a matrix form tensor by tensor into it.
 Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
                       uint64_t seed);
 Params initial_params(FileSystem& files, const StoredModel& model, const Network& network,
-                      uint64_t seed, std::span<const ParamSpec> specs);
+                      uint64_t seed, std::span<const ParamSpec> specs,
+                      std::optional<WeightCode> code = {});
 // Throws what that would, whatever labels the network has.
 void check_initial_params(FileSystem& files, const StoredModel& model);
 

@@ -44,11 +44,22 @@ class TextWriter {
   virtual std::string reply(const Params& params, std::span<const int32_t> conversation,
                             const WriteOptions& options, const OnText& on_text);
 
+  // How many of the texts that were written last have as many tokens as there may be, and so have not come to an end.
+  int64_t cut() const { return cut_; }
+
   // Whether it takes more than one beam.
   virtual bool searches_beams() const { return false; }
   // What stands between a prompt and its text, for people.
   virtual std::string_view separator() const { return ""; }
+
+ protected:
+  // Of texts of tokens, of which there may be `most`.
+  void count_cut(std::span<const std::vector<int32_t>> texts, int64_t most);
+  int64_t cut_ = 0;
 };
+
+// Says in a line of the log that texts were cut, where some token would have ended them.
+void tell_cut(const TextWriter& writer, size_t texts, const WriteOptions& options);
 
 // A prompt and what was written after it, for people.
 void print_sample(std::FILE* out, const std::string& prompt, const std::string& text);

@@ -12,12 +12,12 @@ constexpr std::string_view kPrefix = "vit.";
 
 // What transformers 5 calls a module, and what files do.
 constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
-    {"attention.q_proj.", "attention.attention.query."},
-    {"attention.k_proj.", "attention.attention.key."},
-    {"attention.v_proj.", "attention.attention.value."},
-    {"attention.o_proj.", "attention.output.dense."},
-    {"mlp.fc1.", "intermediate.dense."},
-    {"mlp.fc2.", "output.dense."}};
+    {"attention.q_proj", "attention.attention.query"},
+    {"attention.k_proj", "attention.attention.key"},
+    {"attention.v_proj", "attention.attention.value"},
+    {"attention.o_proj", "attention.output.dense"},
+    {"mlp.fc1", "intermediate.dense"},
+    {"mlp.fc2", "output.dense"}};
 
 std::string renamed(std::string_view name) {
   constexpr std::string_view kLayers = "layers.";
@@ -29,7 +29,7 @@ std::string renamed(std::string_view name) {
   const std::string_view number = name.substr(0, dot + 1);
   const std::string_view rest = name.substr(dot + 1);
   for (const auto& [now, before] : kRenamed) {
-    if (rest.starts_with(now)) {
+    if (rest.starts_with(now) && rest.substr(now.size()).starts_with('.')) {
       return fmt::format("encoder.layer.{}{}{}", number, before, rest.substr(now.size()));
     }
   }
@@ -107,6 +107,17 @@ StoredMeaning hf_meaning(const VitConfig&, const std::string& stored) {
     return {Kind::kBuffer};
   }
   return {Kind::kParameter, std::string(kPrefix) + renamed(bare)};
+}
+
+std::vector<std::pair<std::string, std::string>> hf_other_names(const VitConfig& config) {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const auto& [now, before] : kRenamed) {
+      names.emplace_back(fmt::format("{}encoder.layer.{}.{}", kPrefix, layer, before),
+                         fmt::format("{}layers.{}.{}", kPrefix, layer, now));
+    }
+  }
+  return names;
 }
 
 OrderedJson hf_config(const VitConfig& config, const Json& source,

@@ -16,6 +16,10 @@ Shape hf_shape(const VitConfig& config, std::string_view name, const Shape& shap
 // what a classifier does not use, such as the pooler and the parts for masked images.
 StoredMeaning hf_meaning(const VitConfig& config, const std::string& stored);
 
+// The linear layers of the encoder, as they are called here and in weight files, and as the modules are since transformers 5,
+// which adapters name.
+std::vector<std::pair<std::string, std::string>> hf_other_names(const VitConfig& config);
+
 // config.json of ViTForImageClassification. `config.num_classes` must be a number. `labels` names them; empty: as `source`
 // does, the config.json of the directory where the model began, or LABEL_0, LABEL_1, …. What else `source` says and changes no
 // numbers here is taken over.

@@ -16,6 +16,7 @@ class VitNetwork final : public NetworkOf<VitConfig> {
   int64_t num_layers() const override { return config_.num_layers; }
   std::optional<int64_t> ids() const override { return config_.num_classes.value; }
   bool redraws(const std::string& name) const override { return name.starts_with("classifier."); }
+  std::vector<OtherName> other_names() const override { return hf_other_names(config_); }
   OrderedJson description(const Json& source) const override {
     return hf_config(config_, source, labels_);
   }

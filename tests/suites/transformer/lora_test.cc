@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/rng.h"
+#include "core/runtime/context.h"
 #include "core/tensor/host.h"
 #include "core/train/checkpoint.h"
 #include "core/train/metrics_file.h"
@@ -68,6 +69,30 @@ class LoraRun : public testing::Test {
   TemporaryFolder folder_;
   std::string base_;
 };
+
+// A weight goes into its codes as it is read: what is in memory is never more than the codes and what is read beside them.
+TEST_F(LoraRun, ReadsTheBaseStraightIntoItsCodes) {
+  const StoredModel stored = open_model(real_files(), base_);
+  LoraConfig lora;
+  for (const WeightCode code : kAllWeightCodes) {
+    lora.base = code;
+    const AdaptedNetwork network(stored.network, lora);
+    const std::vector<ParamSpec> frozen = frozen_specs(network, Dtype::kBF16);
+    const auto allocator = std::make_shared<Allocator>(0);
+    Context context = current_context();
+    context.allocator = allocator;
+    const ContextScope scope(context);
+    const Params read = initial_params(real_files(), stored, network, 1, frozen, code);
+    int64_t kept = 0;
+    int64_t coded = 0;
+    for (size_t i = 0; i < read.size(); ++i) {
+      kept += Allocator::rounded(read.tensor(i).type().bytes());
+      coded += read.tensor(i).dtype() == Dtype::kU8 ? 1 : 0;
+    }
+    EXPECT_EQ(coded, 8);  // of two layers with four each
+    EXPECT_LE(allocator->stats().peak_bytes, kept + 4096);
+  }
+}
 
 TEST_F(LoraRun, LearnsAndLeavesTheAdapterAlone) {
   EXPECT_EQ(train(text("run", from_base() + ", lora: {rank: 3, dropout: 0.1}")),

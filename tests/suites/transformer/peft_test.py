@@ -20,7 +20,8 @@ from golden.adamw import adamw_steps  # noqa: E402
 from port import MSTRAIN, STEPS, difference, mstrain  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,  # noqa: E402
-                          Qwen2Config, Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
+                          Qwen2Config, Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration, ViTConfig,
+                          ViTForImageClassification)
 
 LLAMA = dict(vocab_size=257, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=32, eos_token_id=2)
@@ -32,6 +33,9 @@ BASES = {
     "t5": lambda: T5ForConditionalGeneration(T5Config(vocab_size=257, d_model=24, d_kv=6, d_ff=40, num_layers=2,
                                                       num_heads=4, dropout_rate=0.0, feed_forward_proj="gated-gelu",
                                                       decoder_start_token_id=0)),
+    "vit": lambda: ViTForImageClassification(ViTConfig(hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
+                                                       intermediate_size=40, image_size=8, patch_size=4, num_channels=1,
+                                                       num_labels=5)),
 }
 # name: (base, settings)
 ADAPTERS = {
@@ -43,6 +47,11 @@ ADAPTERS = {
     "llama_regex": ("llama", dict(r=2, lora_alpha=6, target_modules=r".*layers\.1\.(self_attn\.[qk]_proj|mlp\.(up|down)_proj)")),
     "qwen2_qkv": ("qwen2", dict(r=1, lora_alpha=1, target_modules=["q_proj", "k_proj", "v_proj"])),
     "t5_some": ("t5", dict(r=4, lora_alpha=8, target_modules=["q", "v", "wo", "wi_0"])),
+    # Since transformers 5 the modules of a ViT have other names than its weight files.
+    "vit_qv": ("vit", dict(r=3, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
+    "vit_mlp": ("vit", dict(r=2, lora_alpha=8, target_modules=["mlp.fc2", "attention.o_proj"])),
+    "vit_regex": ("vit", dict(r=2, lora_alpha=6, target_modules=r".*layers\.1\.(attention\.k_proj|mlp\.fc1)")),
+    "vit_all": ("vit", dict(r=2, lora_alpha=6, target_modules="all-linear", modules_to_save=["classifier"])),
     "llama_head": ("llama", dict(r=2, lora_alpha=8, target_modules=["up_proj"], modules_to_save=["lm_head"])),
 }
 REFUSED = {"use_dora": True, "bias": "all", "rank_pattern": {"q_proj": 3}, "alpha_pattern": {"q_proj": 3},
@@ -66,8 +75,10 @@ def open_base(folder, name):
     return type(BASES[name]()).from_pretrained(folder / name, dtype=torch.float32)
 
 
-def examples():
+def examples(base):
     generator = torch.Generator().manual_seed(3)
+    if base == "vit":
+        return {"pixel_values": torch.randn(3, 1, 8, 8, generator=generator), "labels": torch.tensor([4, 0, 2])}
     ids = torch.randint(0, 257, (3, 11), generator=generator)
     labels = ids.clone()
     labels[1, 3:6] = -100
@@ -87,8 +98,8 @@ def make_adapter(folder, name):
     return model
 
 
-def check_forward(folder, name, model, batch):
-    """logits, loss and the gradients of what is trained."""
+def check_forward(folder, name, model, batch, stored=str):
+    """logits, loss and the gradients of what is trained, under its names in the file."""
     save_file(batch, folder / "in.safetensors")
     mstrain("forward", "--model", name, "--input", "in.safetensors", "--output", "out.safetensors", "--grads", folder=folder)
     out = load_file(folder / "out.safetensors")
@@ -97,7 +108,7 @@ def check_forward(folder, name, model, batch):
     result.loss.backward()
     assert difference(out["logits"], result.logits) <= 1e-4, (name, difference(out["logits"], result.logits))
     assert abs(out["loss"].item() - result.loss.item()) <= 1e-5 * max(1, result.loss.item()), name
-    wanted = {key.replace(".default", "").replace(".modules_to_save", ""): p.grad
+    wanted = {stored(key.replace(".default", "").replace(".modules_to_save", "")): p.grad
               for key, p in model.named_parameters() if p.requires_grad}
     assert {f"grad.{key}" for key in wanted} == set(out) - {"logits", "loss"}, (sorted(wanted), sorted(out))
     for key, grad in wanted.items():
@@ -106,14 +117,31 @@ def check_forward(folder, name, model, batch):
         assert difference(out[f"grad.{key}"], grad) <= limit, (name, key, difference(out[f"grad.{key}"], grad), limit)
 
 
+OLDER = {"attention.q_proj": "attention.attention.query", "attention.k_proj": "attention.attention.key",
+         "attention.v_proj": "attention.attention.value", "attention.o_proj": "attention.output.dense",
+         "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense", "vit.layers.": "vit.encoder.layer."}
+
+
+def older_name(name):
+    for now, before in OLDER.items():
+        name = name.replace(now, before)
+    return name
+
+
 def check_adapters(folder):
     for name, (base, _) in ADAPTERS.items():
-        batch = examples()
+        batch = examples(base)
         model = make_adapter(folder, name)
         check_forward(folder, name, model, batch)
         mstrain("export", "--checkpoint", name, "--output", f"{name}_out", folder=folder)
-        again = PeftModel.from_pretrained(open_base(folder, base), folder / f"{name}_out").eval()
-        assert torch.equal(again(**batch).logits, model(**batch).logits), name
+        if base != "vit":  # its layers go out under the names of transformers 4
+            again = PeftModel.from_pretrained(open_base(folder, base), folder / f"{name}_out").eval()
+            assert torch.equal(again(**batch).logits, model(**batch).logits), name
+        else:
+            stored = load_file(folder / f"{name}_out/adapter_model.safetensors")
+            own = load_file(folder / f"{name}/adapter_model.safetensors")
+            assert {older_name(key) for key in own} == set(stored), (sorted(own), sorted(stored))
+            assert all(torch.equal(stored[older_name(key)], x) for key, x in own.items()), name
         mstrain("export", "--checkpoint", name, "--output", f"{name}_merged", "--merge", folder=folder)
         merged = type(BASES[base]()).from_pretrained(folder / f"{name}_merged").eval()
         with torch.no_grad():
@@ -138,6 +166,18 @@ def check_merged_in_16_bits(folder):
                     .merge_and_unload().named_parameters())
     for key, p in merged.named_parameters():
         assert torch.equal(p, expected[key].to(torch.bfloat16)), key
+
+
+def check_older_names(folder):
+    """An adapter that PEFT wrote with transformers 4 names the modules as weight files do."""
+    model = make_adapter(folder, "vit_all")
+    path = folder / "vit_all"
+    config = json.loads((path / "adapter_config.json").read_text())
+    config["target_modules"] = [older_name(name) for name in config["target_modules"]]
+    (path / "adapter_config.json").write_text(json.dumps(config))
+    weights = load_file(path / "adapter_model.safetensors")
+    save_file({older_name(name): x for name, x in weights.items()}, path / "adapter_model.safetensors")
+    check_forward(folder, "vit_all", model, examples("vit"), older_name)
 
 
 def check_refusals(folder):
@@ -192,7 +232,7 @@ log: {{interval: 1}}
         for key, p in saved.named_parameters():
             if "lora_" in key:
                 assert difference(p, trained[key]) <= 2e-4, (start, key, difference(p, trained[key]))
-        batch = examples()
+        batch = examples(base)
         check_forward(folder, checkpoint, PeftModel.from_pretrained(open_base(folder, base), checkpoint, is_trainable=True)
                       .eval(), batch)
 
@@ -202,6 +242,7 @@ def main():
         folder = pathlib.Path(name)
         write_bases(folder)
         check_adapters(folder)
+        check_older_names(folder)
         check_merged_in_16_bits(folder)
         check_refusals(folder)
         check_training(folder)
