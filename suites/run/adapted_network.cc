@@ -94,6 +94,9 @@ AdaptedNetwork::AdaptedNetwork(std::shared_ptr<const Network> base, const LoraCo
   std::vector<std::string> own;
   std::vector<std::string> translated;
   for (const std::string& target : *lora.targets.value) {
+    if (ends_with_one_of(target, lora.modules_to_save)) {
+      continue;  // as PEFT writes all-linear: what is trained whole has no adapter
+    }
     const size_t before = translated.size();
     for (const auto& [name, other] : others) {
       if (ends_with_one_of(other, std::span(&target, 1))) {

@@ -57,6 +57,7 @@ class Chat {
                                                  });
       fmt::print(out_, "\n");
       std::fflush(out_);
+      tell_cut(*writing_.writer, 1, options_);
       said_.push_back({"assistant", std::move(reply)});
       ++options_.sampling.seed;  // other draws in the next turn
     } catch (const Error&) {

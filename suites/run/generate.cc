@@ -13,12 +13,16 @@ void generate(FileSystem& files, const GenerateRequest& request, std::FILE* out)
       std::fflush(out);
     });
     fmt::print(out, "\n");
+    std::fflush(out);
+    tell_cut(writer, 1, writing.options);
     return;
   }
   const std::vector<std::string> texts = writer.generate(writing.params, prompts, writing.options);
   for (size_t i = 0; i < prompts.size(); ++i) {
     print_sample(out, prompts[i] + std::string(writer.separator()), texts[i]);
   }
+  std::fflush(out);
+  tell_cut(writer, prompts.size(), writing.options);
 }
 
 }  // namespace mstrain

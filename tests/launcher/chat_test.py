@@ -170,8 +170,9 @@ def write_model(folder):
 
 
 def expected_answers(model, tokenizer, system, turns, tokens):
+    """The answers, and how many of them have no end."""
     import torch
-    messages, answers = ([{"role": "system", "content": system}] if system else []), []
+    messages, answers, endless = ([{"role": "system", "content": system}] if system else []), [], 0
     for turn in turns:
         messages.append({"role": "user", "content": turn})
         text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
@@ -181,9 +182,10 @@ def expected_answers(model, tokenizer, system, turns, tokens):
         stops = model.generation_config.eos_token_id
         ids = [int(i) for i in out]
         cut = next((at for at, i in enumerate(ids) if i in stops), len(ids))
+        endless += cut == tokens
         answers.append(tokenizer.decode(ids[:cut]))
         messages.append({"role": "assistant", "content": answers[-1]})
-    return answers
+    return answers, endless
 
 
 def check_answers(mstrain):
@@ -194,10 +196,12 @@ def check_answers(mstrain):
             more = ["--system", system] if system else []
             turns = ["Hello there", "and then?", "more, please"]
             # Bytes that make no character are printed as they are, and read again as U+FFFD: transformers' way of decoding.
-            wanted = "".join(answer + "\n" for answer in expected_answers(model, tokenizer, system, turns, 12))
+            answers, endless = expected_answers(model, tokenizer, system, turns, 12)
+            wanted = "".join(answer + "\n" for answer in answers)
             by_lines = subprocess.run(base + more, input="".join(turn + "\n" for turn in turns).encode(), capture_output=True)
             assert by_lines.returncode == 0, by_lines.stderr
             assert by_lines.stdout.decode(errors="replace") == wanted, (by_lines.stdout.decode(errors="replace"), wanted)
+            assert by_lines.stderr.count(b"cut before the end, at 12 tokens") == endless, (by_lines.stderr, endless)
             by_options = subprocess.run(base + more + [part for turn in turns for part in ("--prompt", turn)], capture_output=True)
             assert by_options.stdout == by_lines.stdout, (by_options, by_lines)
     print("answers agree with transformers")

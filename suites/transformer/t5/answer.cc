@@ -148,14 +148,16 @@ std::vector<std::string> Answerer::generate(const Params& params,
   std::vector<std::string> texts(prompts.size());
   std::vector<bool> is_begun(prompts.size(), false);
   // A model may have more logits than its vocabulary has tokens.
-  answer_tokens(decoder_, params, sources, options, vocabulary.size(), [&](size_t row, int32_t id) {
-    const std::string piece = vocabulary.piece(id, !is_begun[row]);
-    is_begun[row] = true;
-    texts[row] += piece;
-    if (on_text != nullptr) {
-      on_text(row, piece);
-    }
-  });
+  const std::vector<Ids> written = answer_tokens(
+      decoder_, params, sources, options, vocabulary.size(), [&](size_t row, int32_t id) {
+        const std::string piece = vocabulary.piece(id, !is_begun[row]);
+        is_begun[row] = true;
+        texts[row] += piece;
+        if (on_text != nullptr) {
+          on_text(row, piece);
+        }
+      });
+  count_cut(written, options.tokens);
   return texts;
 }
 

@@ -142,14 +142,15 @@ std::vector<std::string> Generator::generate(const Params& params,
   }
   std::vector<std::string> texts(prompts.size());
   // A model may have more logits than its tokenizer has tokens.
-  continue_tokens(decoder_, params, ids, options, tokenizer_->vocab_size(),
-                  [&](size_t row, int32_t id) {
-                    const std::string piece = tokenizer_->decode_further(std::span(&id, 1));
-                    texts[row] += piece;
-                    if (on_text != nullptr) {
-                      on_text(row, piece);
-                    }
-                  });
+  const std::vector<std::vector<int32_t>> written = continue_tokens(
+      decoder_, params, ids, options, tokenizer_->vocab_size(), [&](size_t row, int32_t id) {
+        const std::string piece = tokenizer_->decode_further(std::span(&id, 1));
+        texts[row] += piece;
+        if (on_text != nullptr) {
+          on_text(row, piece);
+        }
+      });
+  count_cut(written, options.tokens);
   return texts;
 }
 
@@ -185,6 +186,7 @@ std::string Generator::reply(const Params& params, std::span<const int32_t> conv
         }
       },
       held);
+  count_cut(written, within.tokens);
   last_ = prompt;
   last_.insert(last_.end(), written[0].begin(), written[0].end());
   return text;

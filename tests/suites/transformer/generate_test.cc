@@ -31,8 +31,9 @@ std::shared_ptr<const CausalModel> small(int64_t positions) {
   return std::make_shared<gpt::Gpt>(config);
 }
 
-// Two heads for each of keys, and a window in the second layer that is shorter than the texts.
-std::shared_ptr<const CausalModel> small_llama(int64_t positions, const RopeConfig& rope) {
+// Two heads for each of keys, and a window, in the second layer or in both, that is shorter than the texts.
+std::shared_ptr<const CausalModel> small_llama(int64_t positions, const RopeConfig& rope,
+                                               int64_t window = 5, int64_t full_layers = 1) {
   llama::LlamaConfig config;
   config.vocab_size = kVocab;
   config.hidden_size = 24;
@@ -41,8 +42,8 @@ std::shared_ptr<const CausalModel> small_llama(int64_t positions, const RopeConf
   config.num_key_value_heads = 2;
   config.max_position_embeddings = positions;
   config.attention_bias = llama::AttentionBias::kQkv;
-  config.sliding_window = 5;
-  config.full_attention_layers = 1;
+  config.sliding_window = window;
+  config.full_attention_layers = full_layers;
   config.rope = rope;
   config.dropout.attention = 0.5;
   config.init.std = 0.4;
@@ -99,6 +100,36 @@ TEST_P(DecoderTest, EqualsTheUncachedForwardInEveryRow) { expect_uncached(small(
 TEST_P(DecoderTest, TurnsKeysOnceAndKeepsThemByKeyHead) {
   expect_uncached(small_llama(150, {}), GetParam());
   expect_uncached(small_llama(150, {.type = RopeType::kYarn, .factor = 4}), GetParam());
+}
+
+TEST_P(DecoderTest, SeesThroughWindowsOfAnyLength) {
+  for (const int64_t window :
+       {1, 64, 75, 128, 149}) {  // of one position, between lengths, and of all
+    expect_uncached(small_llama(150, {}, window, 0), GetParam());
+  }
+}
+
+// Keys and values of 4096 positions are 768 KiB in both layers.
+TEST(Decoder, KeepsNoMoreThanItsWindows) {
+  const auto peak = [](int64_t window) {
+    const auto model = small_llama(4096, {}, window, 0);
+    const Params params = init_params(model->specs(), 7);
+    const auto allocator = std::make_shared<Allocator>(0);
+    Context context = current_context();
+    context.allocator = allocator;
+    const ContextScope scope(context);
+    Decoder decoder(model, Execution::kGraph);
+    const std::vector<int32_t> prompt = random_ids(60, 1);
+    const std::span<const int32_t> prompts[] = {prompt};
+    decoder.start(params, prompts, 4096);
+    for (int32_t id = 0; id < 20; ++id) {
+      decoder.next(params, std::span(&id, 1));
+    }
+    return allocator->stats().peak_bytes;
+  };
+  constexpr int64_t kAllPositions = 768 << 10;
+  EXPECT_GT(peak(4096), kAllPositions);
+  EXPECT_LT(peak(16), kAllPositions / 2);
 }
 
 TEST(Decoder, HasDeclaredBucketsAndRefusesMore) {
@@ -203,6 +234,20 @@ TEST(Generation, StopsBeforeAnyOfTheStopTokens) {
   EXPECT_LE(out[0].size(), 12U);
 }
 
+TEST(Generation, TellsHowManyTextsHadNoEnd) {
+  const auto model = small(64);
+  const Params params = init_params(model->specs(), 9);
+  Generator generator(model, std::make_shared<ByteTokenizer>());
+  const std::string prompts[] = {"abc", "d"};
+  WriteOptions options{20, {.seed = 4}, {}};
+  const auto whole = generator.generate(params, prompts, options);
+  EXPECT_EQ(generator.cut(), 2);
+  options.stop = {static_cast<uint8_t>(whole[0][12])};
+  const auto texts = generator.generate(params, prompts, options);
+  EXPECT_LE(texts[0].size(), 12U);
+  EXPECT_EQ(generator.cut(), texts[1].size() == 20 ? 1 : 0);
+}
+
 TEST(Generation, TextsAreThoseOfTheTokens) {
   const auto model = small(64);
   const Params params = init_params(model->specs(), 9);
@@ -243,14 +288,17 @@ TEST(Generation, SpacesBetweenWordsStay) {
 TEST(Generation, AConversationGoesOnAsIfItWasReadAnew) {
   const auto tokenizer = std::make_shared<ByteTokenizer>();
   const WriteOptions options{9, {.seed = 4}, {}};
-  for (const auto& model : {small(256), small_llama(256, {})}) {
+  // Of a model with windows alone the cache does not grow, and the program that writes stays.
+  for (const auto& [model, all_programs] :
+       {std::pair(small(256), 5), {small_llama(256, {}), 5}, {small_llama(256, {}, 31, 0), 4}}) {
     const Params params = init_params(model->specs(), 9);
     Generator going_on(model, tokenizer);
     std::vector<int32_t> said;
     // Programs: to begin, to write; to go on; and to begin and write where the room of 64 tokens has become too small.
-    for (const auto& [turn, programs] : {std::pair("Hello, you!", 2),
-                                         {"And then?", 3},
-                                         {"A text that is longer than the window.", 5}}) {
+    for (const auto& [turn, programs] :
+         {std::pair("Hello, you!", 2),
+          {"And then?", 3},
+          {"A text that is longer than the window.", all_programs}}) {
       const std::vector<int32_t> more = tokenizer->encode(turn);
       said.insert(said.end(), more.begin(), more.end());
       std::string streamed;
