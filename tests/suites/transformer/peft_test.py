@@ -123,8 +123,8 @@ OLDER = {"attention.q_proj": "attention.attention.query", "attention.k_proj": "a
 
 
 def older_name(name):
-    for now, before in OLDER.items():
-        name = name.replace(now, before)
+    for newer, older in OLDER.items():
+        name = name.replace(newer, older)
     return name
 
 
