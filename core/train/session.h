@@ -43,7 +43,7 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
                     const std::atomic<bool>& stop, const std::vector<Callback*>& more = {},
                     const SessionStart& start = {});
 
-// What a configuration says to run on. Throws Error where this build has no such device (core/train/device.h).
+// What a configuration says to run on. Throws Error where this build has no such device (core/train/run_device.h).
 Context make_context(const TrainConfig& config);
 
 }  // namespace mstrain

@@ -1,5 +1,5 @@
 #include "core/base/error.h"
-#include "core/train/device.h"
+#include "core/train/run_device.h"
 #include "suites/run/fit.h"
 #include "suites/run/preflight.h"
 #include "suites/run/run.h"

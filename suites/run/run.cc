@@ -5,8 +5,8 @@
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/train/checkpoint.h"
-#include "core/train/device.h"
 #include "core/train/find_lr.h"
+#include "core/train/run_device.h"
 #include "core/train/timing.h"
 #include "suites/run/adapter_files.h"
 #include "suites/run/fit.h"
@@ -75,7 +75,7 @@ std::optional<std::string> checkpoint_so_far(FileSystem& files, const ModelRun& 
 Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   const YamlNode& tree = request.tree;
   std::unique_ptr<ModelRun> run = read_run(tree);
-  check_device(run->train.run, tree);
+  check_run_device(run->train.run, tree);
   refuse_absurd(*run, memory_limit(run->train.memory, make_context(run->train)));
   std::optional<std::string> folder;
   if (model != nullptr) {
@@ -228,7 +228,7 @@ Outcome run(const RunRequest& given) {
   }
   const RunRequest request = resolved(given);
   const TrainConfig config = read_run(request.tree)->train;
-  check_device(config.run, request.tree);
+  check_run_device(config.run, request.tree);
   switch (config.run.mode) {
     case RunMode::kTrain: return train_and_tell(request);
     case RunMode::kEval: evaluate_checkpoint(request, config.run.directory()); break;

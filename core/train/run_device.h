@@ -59,6 +59,6 @@ const Backend* described_backend(const std::string& name, const DeviceDescriptio
 const Backend* planned_backend(FileSystem& files, const RunConfig& config, const YamlNode& tree);
 
 // Throws ConfigError, with the line in `tree`, where the run cannot run here: run.device is none of this machine's.
-void check_device(const RunConfig& config, const YamlNode& tree);
+void check_run_device(const RunConfig& config, const YamlNode& tree);
 
 }  // namespace mstrain

@@ -1,4 +1,4 @@
-#include "core/train/device.h"
+#include "core/train/run_device.h"
 
 #include <deque>
 #include <mutex>
@@ -8,7 +8,7 @@
 namespace mstrain {
 namespace {
 
-constexpr uint64_t kMostBytes = 1 << 20;
+constexpr uint64_t kLargestDescription = 1 << 20;
 
 // What the default back end's kernel overwrites, and nothing else of it.
 Kernel prepare_described(const KernelRequest& request) {
@@ -40,7 +40,7 @@ bool is_here(const std::string& device) {
 
 DeviceDescription read_device(FileSystem& files, const std::string& path) {
   DeviceDescription device;
-  read_config(parse_yaml(files.read(path, kMostBytes), path), device);
+  read_config(parse_yaml(files.read(path, kLargestDescription), path), device);
   return device;
 }
 
@@ -77,7 +77,7 @@ const Backend* planned_backend(FileSystem& files, const RunConfig& config, const
   return find_backend(config.device);
 }
 
-void check_device(const RunConfig& config, const YamlNode& tree) {
+void check_run_device(const RunConfig& config, const YamlNode& tree) {
   if (!is_here(config.device)) {
     config_fail(tree, "run.device",
                 fmt::format("this build has no {}; --dry-run plans for one that "

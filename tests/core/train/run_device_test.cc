@@ -1,5 +1,5 @@
 // Described devices: their files, and what plans for them keep to.
-#include "core/train/device.h"
+#include "core/train/run_device.h"
 
 #include <gmock/gmock.h>
 
@@ -121,9 +121,9 @@ TEST(Device, APlanForItHasItsTypesAndRatesAndNothingOfAnother) {
 
 TEST(Device, ARunOnOneThatIsNotHereIsRefused) {
   RunConfig config;
-  check_device(config, YamlNode::map());
+  check_run_device(config, YamlNode::map());
   config.device = "cuda";
-  EXPECT_THAT(message_of<ConfigError>([&] { check_device(config, YamlNode::map()); }),
+  EXPECT_THAT(message_of<ConfigError>([&] { check_run_device(config, YamlNode::map()); }),
               HasSubstr("run.device: this build has no cuda; --dry-run plans for one that "
                         "run.device_description describes"));
 }
