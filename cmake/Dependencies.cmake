@@ -8,6 +8,9 @@ find_package(yaml-cpp REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PNG REQUIRED)
 find_package(JPEG REQUIRED)
+# The C interface alone is used: no C++ bindings.
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI REQUIRED COMPONENTS CXX)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 # What Debian has without a CMake package (oneDNN's asks for OpenCL) is looked up by name.

@@ -6,7 +6,7 @@ import pathlib
 import re
 import sys
 
-ROOMS = "base runtime io ir ops tensor transform compile exec nn optim data train".split()
+ROOMS = "base runtime comm io ir ops tensor transform compile exec nn optim data train".split()
 OWNERS = {
     "yaml-cpp/": ["core/base/yaml.cc"],
     "openssl/": ["core/io/digest.cc"],
@@ -18,6 +18,7 @@ OWNERS = {
     "dnnl": ["core/backends/cpu/"],
     "Eigen/": ["core/backends/cpu/"],
     "omp.h": ["core/backends/cpu/"],
+    "mpi.h": ["core/comm/mpi_"],
     "zlib.h": ["core/io/"],
     "rocksdb/": ["embedding_cache/rocksdb_"],
 }

@@ -10,6 +10,7 @@ packages=(
   g++ cmake ninja-build ccache        # compiler and build
   libfmt-dev nlohmann-json3-dev       # text and JSON
   libyaml-cpp-dev                     # configuration
+  libopenmpi-dev openmpi-bin          # ranks as processes
   libdnnl-dev libeigen3-dev           # matrix products
   zlib1g-dev                          # compressed data sets
   libpng-dev libjpeg62-turbo-dev      # images

@@ -9,6 +9,7 @@
 namespace mstrain {
 
 struct Backend;  // core/ir/backend.h
+class Ranks;     // core/comm/mesh.h
 
 // What contexts name that say nothing else: set once, at start-up.
 const Backend* default_backend();
@@ -19,6 +20,7 @@ struct Context {
   int threads = 0;        // that kernels use; 0: one per processor of the process
   bool training = false;  // dropout is active
   std::shared_ptr<Allocator> allocator = std::make_shared<Allocator>();
+  std::shared_ptr<Ranks> ranks = nullptr;  // with whom programs work together; null: alone
 
   // Where tensors are made and kernels run: the device of the memory.
   Device& device() const { return *allocator->device(); }

@@ -1,0 +1,57 @@
+// Ranks as a grid with named axes. Collectives name an axis: the group is the ranks that differ in it alone, so that equal
+// programs stand on all ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/comm/communicator.h"
+
+namespace mstrain {
+
+inline constexpr std::string_view kDataAxis = "data";
+inline constexpr std::string_view kTensorAxis = "tensor";
+inline constexpr std::string_view kContextAxis = "context";
+inline constexpr std::string_view kPipelineAxis = "pipeline";
+
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+  friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
+};
+
+// Rank = the coordinates as digits, the first axis the highest. An axis that is not listed has size 1.
+struct Mesh {
+  std::vector<MeshAxis> axes;
+
+  int64_t ranks() const;
+  int64_t size(std::string_view axis) const;
+  int64_t coordinate(int64_t rank, std::string_view axis) const;
+  // "data 4 × tensor 2"; "one rank"
+  std::string describe() const;
+  friend bool operator==(const Mesh&, const Mesh&) = default;
+};
+
+// One rank's place in a mesh, with a communicator for each axis. Null in a Context where a run has one rank.
+class Ranks {
+ public:
+  // Splits `world`, which has mesh.ranks() ranks; every rank calls it.
+  Ranks(Mesh mesh, std::unique_ptr<Communicator> world);
+
+  const Mesh& mesh() const { return mesh_; }
+  int rank() const { return rank_; }
+  int64_t coordinate(std::string_view axis) const { return mesh_.coordinate(rank_, axis); }
+  Communicator& world() { return *world_; }
+  // Throws Error for an axis that the mesh does not list.
+  Communicator& along(std::string_view axis);
+
+ private:
+  Mesh mesh_;
+  std::unique_ptr<Communicator> world_;
+  int rank_;
+  std::vector<std::unique_ptr<Communicator>> groups_;  // by axis
+};
+
+}  // namespace mstrain
