@@ -10,6 +10,7 @@
 #include "core/tensor/jit.h"
 #include "core/train/callback_sections.h"
 #include "core/train/find_lr_config.h"
+#include "core/train/parallel_config.h"
 #include "core/train/sweep_config.h"
 
 namespace mstrain {
@@ -225,6 +226,7 @@ struct ProfileConfig {
 struct TrainConfig {
   RunConfig run;
   BatchConfig batch;
+  ParallelConfig parallel;
   MemoryConfig memory;
   PrecisionConfig precision;
   UpdateConfig optimizer;
@@ -244,6 +246,7 @@ struct TrainConfig {
   template <class V>
   void fields_after_data(V& v) {
     v("batch", batch, "how many samples make a step");
+    v("parallel", parallel, "how many ranks share the run, and how");
     v("memory", memory, "what the run may take");
     v("precision", precision, "in which types it is computed and stored");
     v("optimizer", optimizer, "update rule");

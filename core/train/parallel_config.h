@@ -1,0 +1,97 @@
+// The `parallel` section: how many ranks share a run, and how.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/config.h"
+
+namespace mstrain {
+
+struct ZeroConfig {
+  int64_t stage = 1;
+
+  template <class V>
+  void fields(V& v) {
+    v("stage", stage,
+      "what the ranks along data keep in parts: 1: the optimizer's state, 2: gradients too, 3: "
+      "parameters too; 0: nothing",
+      rule::at_least(0).at_most(3).elsewhere_called({"zero_stage", "zero_optimization"}));
+  }
+};
+
+struct OverlapConfig {
+  bool gradients = true;
+  bool parameters = true;
+  bool tensor = false;
+
+  template <class V>
+  void fields(V& v) {
+    v("gradients", gradients, "gradients are exchanged while the backward pass goes on",
+      rule::elsewhere_called({"overlap_grad_reduce", "overlap_comm"}));
+    v("parameters", parameters, "updated parameters are gathered while the next pass goes on",
+      rule::elsewhere_called({"overlap_param_gather"}));
+    v("tensor", tensor,
+      "collectives of `tensor` run under the products beside them, which are cut for that",
+      rule::elsewhere_called({"tp_comm_overlap", "enable_async_tensor_parallel"}));
+  }
+};
+
+struct ParallelConfig {
+  std::string plan = "manual";
+  int64_t data = -1;
+  int64_t tensor = 1;
+  int64_t pipeline = 1;
+  int64_t context = 1;
+  int64_t virtual_pipeline = 1;
+  AutoOr<bool> sequence_parallel;
+  int64_t copies = 1;
+  ZeroConfig zero;
+  std::string schedule = "1f1b";
+  std::vector<int64_t> stage_layout;
+  OverlapConfig overlap;
+  double bucket_mb = 64;
+
+  template <class V>
+  void fields(V& v) {
+    v("plan", plan,
+      "manual: as these keys say; auto: the best that is found; or a file that mstrain plan "
+      "--write-plan wrote",
+      rule::path());
+    v("data", data, "ranks with micro-batches of their own; -1: all that are left",
+      rule::at_least(-1).elsewhere_called({"data_parallel", "data_parallel_size", "dp"}));
+    v("tensor", tensor, "ranks that share each layer's weights",
+      rule::at_least(1).elsewhere_called(
+          {"model_parallel", "tensor_parallel", "tensor_model_parallel_size", "tp"}));
+    v("pipeline", pipeline, "ranks that have some layers each",
+      rule::at_least(1).elsewhere_called(
+          {"pipeline_stages", "pipeline_stage", "pipeline_model_parallel_size", "pp"}));
+    v("context", context, "ranks that share each sequence",
+      rule::at_least(1).elsewhere_called({"context_parallel", "context_parallel_size", "cp"}));
+    v("virtual_pipeline", virtual_pipeline,
+      "parts of the model that each rank along pipeline has, where schedule is interleaved",
+      rule::at_least(1).elsewhere_called({"virtual_pipeline_parallel_size", "pp_interleave_num"}));
+    v("sequence_parallel", sequence_parallel,
+      "ranks along tensor share, by tokens, what they would all compute between the layers' "
+      "products; auto: where tensor > 1",
+      rule::elsewhere_called({"use_seq_parallel"}));
+    v("copies", copies, "parts of a micro-batch whose collectives run under each other's products",
+      rule::at_least(1).at_most(8).elsewhere_called({"micro_batch_interleave_num"}));
+    v("zero", zero, "what is kept in parts along data");
+    v("schedule", schedule,
+      "order of work in a pipeline: gpipe, 1f1b, interleaved, zb_h1, zbv, or a file with one",
+      rule::path().elsewhere_called({"pipeline_schedule"}));
+    v("stage_layout", stage_layout,
+      "layers of each part of the model along the pipeline, from the first on; empty: equally many",
+      rule::at_least(0).elsewhere_called({"pipeline_model_parallel_layout"}));
+    v("overlap", overlap, "which exchanges run while something is computed");
+    v("bucket_mb", bucket_mb, "gradients that are exchanged at once, in 10^6 bytes",
+      rule::positive().at_most(1e6).elsewhere_called({"bucket_size_mb", "ddp_bucket_size"}));
+  }
+};
+
+// Throws ConfigError, with the line in `tree`, for the first key that asks for what one rank alone cannot do: such layouts are
+// planned, by mstrain plan, and not run.
+void check_runs_alone(const ParallelConfig& config, const YamlNode& tree);
+
+}  // namespace mstrain
