@@ -35,7 +35,7 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
       {"memory: {recompute: half}", "expected one of none, selective, full"},
       {"memory: {loss_chunks: 0}", "memory.loss_chunks"},
       {"memory: {loss_chunks: all}", "expected auto or none or an integer"},
-      {"parallel: {tensor: 8}", "parallel: unknown key"},
+      {"parallel: {tensors: 8}", "parallel.tensors: unknown key; did you mean parallel.tensor?"},
       {"checkpoint: {keep: 0}", "my.yaml:1: checkpoint.keep: expected an integer >= 1, found"},
       {"eval: {batches: some}", "eval.batches: expected all or an integer >= 1"},
       {"run: {seed: -1}", "run.seed: expected an integer >= 0"},
