@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kLargeBlock = int64_t{4} << 20;
 constexpr int64_t kPage = int64_t{4} << 10;
+constexpr int64_t kMostStaged = int64_t{4} << 20;
 
 }  // namespace
 
@@ -145,6 +146,21 @@ Buffer Buffer::allocate(std::shared_ptr<Allocator> allocator, int64_t bytes) {
 Device& Buffer::device() const { return *block_->allocator->device(); }
 
 void Buffer::read(int64_t offset, std::span<std::byte> to) const {
+  const auto size = static_cast<int64_t>(to.size());
+  if (device().is_registered(to.data(), size)) {
+    read_registered(offset, to);
+    return;
+  }
+  const Buffer staging = allocate(device().staging(), std::min(size, kMostStaged));
+  for (int64_t at = 0; at < size; at += kMostStaged) {
+    const auto part =
+        to.subspan(static_cast<size_t>(at), static_cast<size_t>(std::min(size - at, kMostStaged)));
+    read_registered(offset + at, {staging.data(), part.size()});
+    std::copy_n(staging.data(), part.size(), part.data());
+  }
+}
+
+void Buffer::read_registered(int64_t offset, std::span<std::byte> to) const {
   Submission work(device(), Device::Use::kCopies);
   work.reads(*this);
   if (!to.empty()) {

@@ -67,7 +67,8 @@ class Buffer {
 
   // Copies `to.size()` bytes from `offset` on to the host when they have been written. Throws what stopped that.
   void read(int64_t offset, std::span<std::byte> to) const;
-  // The same memory is written from the host, from `offset` on, when nobody uses it any more. `from` is kept until then.
+  // The same memory is written from the host, from `offset` on, when nobody uses it any more. `from` is of the device's
+  // staging memory, and kept until then.
   void write(int64_t offset, const Buffer& from, int64_t bytes) const;
 
   // What is read must wait for the last write, what is written for every use before it. Uses are noted when they are
@@ -79,6 +80,7 @@ class Buffer {
 
  private:
   struct Block;
+  void read_registered(int64_t offset, std::span<std::byte> to) const;
   std::shared_ptr<Block> block_;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
+#include "core/runtime/buffer.h"
 #include "core/runtime/guarded_memory.h"
 
 namespace mstrain {
@@ -20,6 +23,49 @@ namespace {
 constexpr int64_t kMostWaiting = 512;  // pieces of work, before whoever gives one more waits
 
 class DeferredDevice;
+
+// The host's memory, whose blocks the device knows.
+class StagingMemory : public Device {
+ public:
+  std::string name() const override { return "staging"; }
+  bool is_host() const override { return true; }
+  void* allocate(int64_t bytes) override {
+    void* const data = host_device()->allocate(bytes);
+    const std::lock_guard lock(mutex_);
+    blocks_.emplace(static_cast<const std::byte*>(data), bytes);
+    return data;
+  }
+  void release(void* data, int64_t bytes) override {
+    {
+      const std::lock_guard lock(mutex_);
+      blocks_.erase(static_cast<const std::byte*>(data));
+    }
+    host_device()->release(data, bytes);
+  }
+  Queue& queue(Use use) override { return host_device()->queue(use); }
+  std::shared_ptr<Allocator> staging() override { return host_device()->staging(); }
+
+  bool holds(const void* data, int64_t bytes) const {
+    const auto* const first = static_cast<const std::byte*>(data);
+    const std::lock_guard lock(mutex_);
+    const auto after = blocks_.upper_bound(first);
+    if (after == blocks_.begin()) {
+      return false;
+    }
+    const auto& [begin, size] = *std::prev(after);
+    return first + bytes <= begin + size;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, int64_t> blocks_;
+};
+
+int64_t steady_nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 struct Ended : Event::State {
   explicit Ended(DeferredDevice& owner) : device(owner) {}
@@ -111,6 +157,31 @@ class DeferredDevice : public Device {
   void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
   void release(void* data, int64_t bytes) override { memory_.release(data, bytes); }
   void* kernel_address(void* data) const override { return memory_.open(data); }
+  std::shared_ptr<Allocator> staging() override { return staging_; }
+  void record_copies(std::vector<CopyTime>* times) override {
+    const std::lock_guard lock(mutex_);
+    copies_ = times;
+  }
+  void note_copy(const CopyTime& copy) {
+    const std::lock_guard lock(mutex_);
+    if (copies_ != nullptr) {
+      copies_->push_back(copy);
+    }
+  }
+  bool is_registered(const void* data, int64_t bytes) const override {
+    return staging_memory_->holds(data, bytes);
+  }
+  // Whether `data` is the device's own; throws where it is neither that nor registered.
+  bool owns(const void* data, int64_t bytes) const {
+    if (memory_.holds(data)) {
+      return true;
+    }
+    check(is_registered(data, bytes),
+          "a device copies {} bytes of the host's memory that are not registered with it; take "
+          "them from Device::staging()",
+          bytes);
+    return false;
+  }
   Queue& queue(Use use) override {
     if (use == Use::kCopies) {
       return *queues_.back();
@@ -192,6 +263,10 @@ class DeferredDevice : public Device {
 
   const DeferredOptions options_;
   GuardedMemory memory_;
+  const std::shared_ptr<StagingMemory> staging_memory_ = std::make_shared<StagingMemory>();
+  const std::shared_ptr<Allocator> staging_ =
+      std::make_shared<Allocator>(Allocator::kCacheLimit, staging_memory_);
+  std::vector<CopyTime>* copies_ = nullptr;
   std::vector<std::unique_ptr<DeferredQueue>> queues_;  // for kernels, then the one for copies
   std::mutex mutex_;
   std::condition_variable wake_, met_;
@@ -231,8 +306,17 @@ Event DeferredQueue::record() {
 
 void DeferredQueue::copy(void* to, const void* from, int64_t bytes,
                          std::shared_ptr<const void> held) {
-  submit([to = device_.kernel_address(to), from = device_.kernel_address(const_cast<void*>(from)),
-          bytes, held = std::move(held)] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
+  const bool to_device = device_.owns(to, bytes);
+  const bool within = device_.owns(from, bytes) && to_device;
+  submit([&device = device_, to = device_.kernel_address(to),
+          from = device_.kernel_address(const_cast<void*>(from)), bytes, held = std::move(held),
+          to_device, within] {
+    const int64_t begin = steady_nanoseconds();
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    if (!within) {
+      device.note_copy({begin, steady_nanoseconds(), bytes, to_device});
+    }
+  });
 }
 
 }  // namespace

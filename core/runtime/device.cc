@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/runtime/buffer.h"
 #include "core/runtime/deferred_device.h"
 
 namespace mstrain {
@@ -47,6 +48,10 @@ class HostDevice : public Device {
   }
   void release(void* data, int64_t) override { std::free(data); }
   Queue& queue(Use) override { return queue_; }
+  std::shared_ptr<Allocator> staging() override {
+    static const auto memory = std::make_shared<Allocator>(Allocator::kCacheLimit, host_device());
+    return memory;
+  }
 
  private:
   HostQueue queue_;

@@ -12,8 +12,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace mstrain {
+
+class Allocator;  // core/runtime/buffer.h
 
 // A point in a queue: complete when all work before it has ended. Copies are the same event; the empty one is complete.
 // Thread-safe.
@@ -60,11 +63,18 @@ class Queue {
   // What is given from now on runs after `event`; the rest of this unit not at all where that failed and is `needed`.
   virtual void wait(const Event& event, bool needed) = 0;
   virtual Event record() = 0;
-  // Copies within the device, from the host to it or back. `held` is kept until then.
+  // Copies within the device, from its staging memory to it or back. `held` is kept until then.
   virtual void copy(void* to, const void* from, int64_t bytes,
                     std::shared_ptr<const void> held = nullptr) = 0;
 
   std::mutex mutex;
+};
+
+// A copy between host and device as it ran.
+struct CopyTime {
+  int64_t begin = 0, end = 0;  // nanoseconds of the steady clock
+  int64_t bytes = 0;
+  bool to_device = false;
 };
 
 class Device {
@@ -86,6 +96,12 @@ class Device {
   virtual Queue& queue(Use use) = 0;
   // Where kernels find what lies at `data`.
   virtual void* kernel_address(void* data) const { return data; }
+  // Memory of the host that is registered with the device: what its queues copy from and to. For the host's own device
+  // all memory is.
+  virtual std::shared_ptr<Allocator> staging() = 0;
+  virtual bool is_registered(const void* /*data*/, int64_t /*bytes*/) const { return true; }
+  // Appends every copy between the host and it that ends from now on, until called with null.
+  virtual void record_copies(std::vector<CopyTime>* /*times*/) {}
 };
 
 const std::shared_ptr<Device>& host_device();

@@ -62,6 +62,12 @@ int64_t whole_pages(int64_t bytes) {
   return (bytes + kGuardedPage - 1) / kGuardedPage * kGuardedPage;
 }
 
+// Bytes from the beginning of what reserve() gave; -1: elsewhere.
+int64_t place_in(const std::byte* room, const void* data) {
+  const auto at = reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(room);
+  return at < static_cast<uintptr_t>(kRoom) ? static_cast<int64_t>(at) : -1;
+}
+
 }  // namespace
 
 GuardedMemory::GuardedMemory()
@@ -106,8 +112,12 @@ void GuardedMemory::release(void* data, int64_t bytes) {
 }
 
 void* GuardedMemory::open(void* data) const {
-  const auto at = reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(guarded_);
-  return at < static_cast<uintptr_t>(kRoom) ? open_ + at : data;
+  const int64_t at = place_in(guarded_, data);
+  return at >= 0 ? open_ + at : data;
+}
+
+bool GuardedMemory::holds(const void* data) const {
+  return place_in(guarded_, data) >= 0 || place_in(open_, data) >= 0;
 }
 
 }  // namespace mstrain

@@ -24,6 +24,8 @@ class GuardedMemory {
   void release(void* data, int64_t bytes);
   // Where what is guarded at `data` is read and written; other addresses are returned as they are.
   void* open(void* data) const;
+  // Whether it lies here, at either address.
+  bool holds(const void* data) const;
 
  private:
   std::byte* guarded_ = nullptr;

@@ -24,10 +24,9 @@ Tensor allocated(const TensorType& type, const std::shared_ptr<Allocator>& alloc
           contiguous_strides(type.shape)};
 }
 
-// For what passes through the host on its way to or from another device.
-const std::shared_ptr<Allocator>& host_memory() {
-  static const auto memory = std::make_shared<Allocator>(Allocator::kCacheLimit, host_device());
-  return memory;
+// For what passes through the host on its way to or from a device.
+Buffer staging_for(Device& device, int64_t bytes) {
+  return Buffer::allocate(device.staging(), std::max<int64_t>(bytes, 1));
 }
 
 // Calls f(i, address) for each element in row-major order.
@@ -90,7 +89,8 @@ Tensor uninitialised(const TensorType& type) {
 
 Tensor uninitialised_on_host(const TensorType& type) {
   const Context& context = current_context();
-  return allocated(type, context.device().is_host() ? context.allocator : host_memory());
+  return allocated(type,
+                   context.device().is_host() ? context.allocator : context.device().staging());
 }
 
 HostRead::HostRead(const Tensor& x, const SourceLocation& where) : x_(x) {
@@ -109,7 +109,7 @@ HostRead::HostRead(const Tensor& x, const SourceLocation& where) : x_(x) {
     (last < 0 ? low : high) += last;
   }
   const int64_t bytes = x.elements() == 0 ? 0 : (high - low + 1) * size;
-  copy_ = Buffer::allocate(host_memory(), std::max<int64_t>(bytes, 1));
+  copy_ = staging_for(buffer.device(), bytes);
   buffer.read(low * size, {copy_.data(), static_cast<size_t>(bytes)});
   data_ = copy_.data() + (x.offset() - low) * size;
 }
@@ -130,7 +130,7 @@ HostWrite::HostWrite(Tensor to) : to_(std::move(to)) {
   if (to_.buffer().device().is_host()) {
     data_ = to_.buffer().data() + to_.offset() * size_of(to_.dtype());
   } else {
-    staging_ = Buffer::allocate(host_memory(), std::max<int64_t>(to_.type().bytes(), 1));
+    staging_ = staging_for(to_.buffer().device(), to_.type().bytes());
     data_ = staging_.data();
   }
 }

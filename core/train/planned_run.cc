@@ -60,7 +60,7 @@ std::string estimate_text(const RunPlan& plan) {
 
 int64_t RunPlan::total() const {
   const int64_t beside = evaluates ? evaluation.arena + evaluation.outputs : 0;
-  return step.inputs + step.outputs + step.arena + beside + snapshot_bytes;
+  return step.inputs + ahead_bytes + step.outputs + step.arena + beside + snapshot_bytes;
 }
 
 int64_t memory_limit(const MemoryConfig& config, const Context& context) {
@@ -108,6 +108,9 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.step = run.step->program()->memory();
     plan.batch_bytes =
         plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;
+    if (!context.backend->device.empty() || !context.device().is_host()) {
+      plan.ahead_bytes = bytes_of(task.batch_types(config.batch.global));
+    }
     plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? plan.copied_bytes() : 0;
     plan.cost = run.step->program()->cost();
     plan.device = context.backend->device;
@@ -223,7 +226,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
     bytes("frozen", plan.frozen_bytes, "parameters that stay as they are");
   }
   bytes("optimizer", plan.optimizer_bytes, "");
-  bytes("batch", plan.batch_bytes + step.outputs, "samples, constants and results");
+  bytes("batch", plan.batch_bytes + plan.ahead_bytes + step.outputs,
+        plan.ahead_bytes > 0 ? "samples of two steps, constants and results"
+                             : "samples, constants and results");
   bytes("arena", step.arena, "one block for a step; in it, at most at once:");
   bytes("  gradients", step.gradients, "");
   bytes("  activations", step.saved, "kept for the backward pass");
@@ -316,7 +321,7 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
   for (int64_t RunPlan::*bytes :
        {&RunPlan::parameters, &RunPlan::frozen, &RunPlan::parameter_bytes, &RunPlan::frozen_bytes,
         &RunPlan::optimizer_bytes, &RunPlan::master_bytes, &RunPlan::gradient_bytes,
-        &RunPlan::batch_bytes, &RunPlan::snapshot_bytes}) {
+        &RunPlan::batch_bytes, &RunPlan::ahead_bytes, &RunPlan::snapshot_bytes}) {
     extend([=](auto& of) -> auto& { return of.*bytes; });
   }
   for (ProgramMemory RunPlan::*program : {&RunPlan::step, &RunPlan::evaluation}) {

@@ -22,6 +22,7 @@ struct RunPlan {
   int64_t number_bytes = 0;    // of these: what is stored as numbers in state.json
   int64_t gradient_bytes = 0;  // of all gradients, were they in memory at once
   int64_t batch_bytes = 0;     // of a step's samples, and constants
+  int64_t ahead_bytes = 0;     // of the next step's samples, which come while a device computes
   ProgramMemory step;          // .inputs are parameters, frozen ones, optimizer and batch
   ProgramMemory evaluation;    // .arena and .outputs lie beside those of the step
   bool evaluates = false;

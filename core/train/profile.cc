@@ -155,7 +155,8 @@ OrderedJson to_json(const ProfileSummary& summary) {
 }
 
 std::string trace_text(std::string_view run, const ProfileSummary& summary,
-                       std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels) {
+                       std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels,
+                       std::span<const CopyTime> copies) {
   // The events come first, since Perfetto's importer stops at a key that it does not know.
   std::string text = "{\"traceEvents\":[\n";
   // Steps and each part have a row of their own.
@@ -174,7 +175,13 @@ std::string trace_text(std::string_view run, const ProfileSummary& summary,
   for (size_t i = 0; i < kParts.size(); ++i) {
     name_row(i + 1, kParts[i]);
   }
-  const int64_t origin = steps.front().begin;
+  if (!copies.empty()) {
+    name_row(kParts.size() + 1, "copies");
+  }
+  int64_t origin = steps.front().begin;
+  for (const CopyTime& copy : copies) {
+    origin = std::min(origin, copy.begin);
+  }
   const auto microseconds = [](int64_t nanoseconds) {
     return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
   };
@@ -202,6 +209,14 @@ std::string trace_text(std::string_view run, const ProfileSummary& summary,
             fmt::format("\"FLOPs\":{:.0f},\"bytes\":{:.0f},\"GFLOP/s\":{:.4g},\"GB/s\":{:.4g}",
                         kernel.flops, kernel.bytes, kernel.flops / giga, kernel.bytes / giga));
     }
+  }
+  for (const CopyTime& copy : copies) {
+    const auto bytes = static_cast<double>(copy.bytes);
+    text += ",\n";
+    event(copy.to_device ? "to the device" : "to the host", "copy", kParts.size() + 1, copy.begin,
+          copy.end,
+          fmt::format("\"bytes\":{},\"GB/s\":{:.4g}", copy.bytes,
+                      bytes / std::max(static_cast<double>(copy.end - copy.begin), 1.0)));
   }
   return text + "\n],\n\"otherData\":" + to_json(summary).dump() + "}\n";
 }

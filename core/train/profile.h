@@ -54,9 +54,11 @@ ProfileSummary summarise(std::span<const ProfiledStep> steps, std::span<const Ke
 
 OrderedJson to_json(const ProfileSummary& summary);
 
-// The whole file: one event a line, times in microseconds from the first step's begin.
+// The whole file: one event a line, times in microseconds from the first event's begin. `copies`: between the host and a device
+// with memory of its own.
 std::string trace_text(std::string_view run, const ProfileSummary& summary,
-                       std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels);
+                       std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels,
+                       std::span<const CopyTime> copies = {});
 
 // The totals in the profile at `path`; nothing where there is none. Of a file that is damaged or that another program
 // wrote, it logs a warning and takes nothing.

@@ -19,24 +19,20 @@ Profiler::Profiler(const RunDirectory& directory, const TrainConfig& config,
 void Profiler::on_step(Trainer&, const StepMetrics& metrics) {
   if (!done_ && metrics.step >= first_) {
     const auto length = static_cast<int64_t>(std::llround(metrics.seconds * 1e9));
-    // Where kernels run late, what gives them work is done before they are.
-    const int64_t end =
-        std::max(metrics.begin + length, kernels_.empty() ? 0 : kernels_.back().end);
-    steps_.push_back({metrics.step, metrics.begin, end, kernels_.size()});
+    steps_.push_back({metrics.step, metrics.begin, metrics.begin + length});
   }
 }
 
-// While it records it wants every step, so that on_step comes before the next one begins.
 bool Profiler::wants(int64_t step, Moment moment) {
-  return !done_ && (moment != Moment::kStep || (step >= first_ - 1 && step <= last_));
+  return !done_ && (moment != Moment::kStep || step == first_ - 1 || step == last_);
 }
 
 void Profiler::on_state(Trainer& trainer, Moment moment) {
   if (trainer.step() < last_ && moment == Moment::kStep) {
-    program_.profile(&kernels_);
+    record();
     return;
   }
-  program_.profile(nullptr);
+  stop();
   done_ = true;
   if (steps_.empty()) {
     log_warning("profile.first: the run ended before step {}; no profile was written", first_);
@@ -45,13 +41,33 @@ void Profiler::on_state(Trainer& trainer, Moment moment) {
   }
 }
 
+void Profiler::record() {
+  program_.profile(&kernels_);
+  current_context().device().record_copies(&copies_);
+}
+
+void Profiler::stop() {
+  program_.profile(nullptr);
+  current_context().device().record_copies(nullptr);
+}
+
 void Profiler::write() {
   const Context& context = current_context();
+  const size_t each = kernels_.size() / steps_.size();  // every step runs the same ones
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    ProfiledStep& step = steps_[i];
+    step.kernels = (i + 1) * each;
+    // Where kernels run late, what gives them work is done before they are.
+    if (each > 0 && !context.device().is_host()) {
+      step.begin = kernels_[i * each].begin;
+      step.end = kernels_[step.kernels - 1].end;
+    }
+  }
   const ProfileSummary summary =
       summarise(steps_, kernels_, context.num_threads(), measure_limits(context));
   const std::string path = directory_.at(kProfileFile);
   write_file_atomic(directory_.files(), path,
-                    trace_text(config_.run.name, summary, steps_, kernels_));
+                    trace_text(config_.run.name, summary, steps_, kernels_, copies_));
   log_info("profile of step{} {}: {}; open it in https://ui.perfetto.dev or chrome://tracing",
            steps_.size() == 1 ? "" : "s",
            steps_.size() == 1 ? fmt::format("{}", first_)
@@ -60,6 +76,7 @@ void Profiler::write() {
   steps_.clear();
   kernels_.clear();
   kernels_.shrink_to_fit();
+  copies_.clear();
 }
 
 }  // namespace mstrain

@@ -14,7 +14,7 @@ class Profiler final : public Callback {
   // For a run that begins, or goes on, after step `begin`. All arguments must outlive the profiler.
   Profiler(const RunDirectory& directory, const TrainConfig& config, const StepProgram& program,
            int64_t begin);
-  ~Profiler() override { program_.profile(nullptr); }
+  ~Profiler() override { stop(); }
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
@@ -23,6 +23,8 @@ class Profiler final : public Callback {
   void on_state(Trainer& trainer, Moment moment) override;
 
  private:
+  void record();
+  void stop();
   void write();
 
   const RunDirectory& directory_;
@@ -32,6 +34,7 @@ class Profiler final : public Callback {
   bool done_;
   std::vector<ProfiledStep> steps_;
   std::vector<KernelTime> kernels_;
+  std::vector<CopyTime> copies_;
 };
 
 }  // namespace mstrain

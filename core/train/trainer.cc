@@ -189,12 +189,16 @@ void Trainer::advance(Pending& pending) {
   pending.begin = Clock::now();
   pending.metrics.begin = nanoseconds(pending.begin);
   pending.metrics.lr = learning_rate(progress_.step);
-  StepResult result = program_.run(std::move(state_), batches_->next(),
+  Tensors batch = batches_->next();
+  StepResult result = program_.run(std::move(state_), batch,
                                    {.lr = pending.metrics.lr,
                                     .seed = progress_.seed,
                                     .step = progress_.step,
                                     .norm_limit = guard_.limit(progress_.step + 1)},
                                    frozen_);
+  if (!current_context().device().is_host()) {
+    batch_ = std::move(batch);
+  }
   state_ = std::move(result.state);
   pending.loss = std::move(result.loss);
   pending.grad_norm = std::move(result.grad_norm);

@@ -82,6 +82,8 @@ class Trainer {
   ProgressState progress_;
   TrainState state_;
   Params frozen_;
+  Tensors
+      batch_;  // of the last step on a device that runs late: while it is held, the next one is copied elsewhere
   std::unique_ptr<BatchStream> batches_;
 };
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -202,8 +203,9 @@ TEST(DeferredDevice, MemoryIsGivenBackWhenItsUsesHaveEnded) {
 }
 
 TEST(DeferredDevice, WhatTheHostSendsIsKeptUntilItIsCopied) {
-  const auto host = std::make_shared<Allocator>(0, host_device());
-  const Buffer x = Buffer::allocate(memory_of(1), 4);
+  const auto memory = memory_of(1);
+  const auto host = memory->device()->staging();
+  const Buffer x = Buffer::allocate(memory, 4);
   {
     const Buffer sent = Buffer::allocate(host, 4);
     *reinterpret_cast<int*>(sent.data()) = 9;
@@ -212,6 +214,51 @@ TEST(DeferredDevice, WhatTheHostSendsIsKeptUntilItIsCopied) {
   EXPECT_GT(host->stats().live_bytes, 0);
   EXPECT_EQ(read_int(x), 9);
   EXPECT_EQ(host->stats().live_bytes, 0);
+}
+
+TEST(DeferredDevice, ACopyOfMemoryThatItDoesNotKnowIsFound) {
+  const auto memory = memory_of(1);
+  const Buffer x = Buffer::allocate(memory, 8);
+  const Buffer unknown = Buffer::allocate(std::make_shared<Allocator>(0, host_device()), 8);
+  EXPECT_THAT(
+      [&] { x.write(0, unknown, 8); },
+      ThrowsMessage<Error>(HasSubstr("8 bytes of the host's memory that are not registered")));
+  const Buffer known = Buffer::allocate(memory->device()->staging(), 8);
+  EXPECT_TRUE(memory->device()->is_registered(known.data() + 4, 4));
+  EXPECT_FALSE(memory->device()->is_registered(known.data() + 4, 1 << 10));
+  x.write(0, known, 8);
+}
+
+// What is read into any other memory passes through the device's own, part by part.
+TEST(DeferredDevice, ReadsGiveAllBytesWhereverTheyGo) {
+  constexpr size_t kBytes = (size_t{9} << 20) + 3;
+  const auto memory = memory_of(1);
+  const Buffer x = Buffer::allocate(memory, kBytes);
+  const Buffer sent = Buffer::allocate(memory->device()->staging(), kBytes);
+  for (size_t i = 0; i < kBytes; ++i) {
+    sent.data()[i] = static_cast<std::byte>(i * 2654435761U >> 24);
+  }
+  x.write(0, sent, kBytes);
+  std::vector<std::byte> got(kBytes - 5);
+  x.read(5, got);
+  EXPECT_EQ(std::memcmp(got.data(), sent.data() + 5, got.size()), 0);
+}
+
+TEST(DeferredDevice, TellsWhichCopiesRan) {
+  const auto memory = memory_of(1);
+  const Buffer x = Buffer::allocate(memory, 8);
+  std::vector<CopyTime> copies;
+  memory->device()->record_copies(&copies);
+  x.write(0, Buffer::allocate(memory->device()->staging(), 8), 8);
+  read_int(x);
+  memory->device()->record_copies(nullptr);
+  read_int(x);
+  ASSERT_EQ(copies.size(), 2U);
+  EXPECT_TRUE(copies[0].to_device);
+  EXPECT_EQ(copies[0].bytes, 8);
+  EXPECT_FALSE(copies[1].to_device);
+  EXPECT_EQ(copies[1].bytes, 4);
+  EXPECT_LE(copies[0].end, copies[1].begin);
 }
 
 TEST(DeferredDevice, WorkOfADeviceThatIsGoneSaysSo) {

@@ -5,6 +5,7 @@
 
 #include "core/base/log.h"
 #include "core/runtime/deferred_device.h"
+#include "core/train/profile.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/core/train/memory_disk.h"
@@ -72,6 +73,34 @@ TEST_F(LateDevice, AStepWithoutANumberIsNamedAsOnTheHost) {
   const std::string expected = on(host_device(), [&] { return message("host"); });
   EXPECT_THAT(expected, HasSubstr("step 7"));
   EXPECT_EQ(on(make_deferred_device({}), [&] { return message("late"); }), expected);
+}
+
+// Two batches take turns: the next one comes while a step computes, and the trace shows it.
+TEST_F(LateDevice, TheNextBatchIsCopiedWhileAStepComputes) {
+  TrainConfig config = small_config(folder_ / "run");
+  config.profile.steps = 8;
+  config.profile.first = 2;
+  config.eval.interval = NoneOr<int64_t>();
+  on(make_deferred_device({.ahead = 0}), [&] { return run_small(config); });
+  const std::string text = real_files().read(join_path(config.run.directory(), kProfileFile));
+  std::vector<double> step_ends;
+  std::vector<double> batches;  // when they were there
+  const Json trace = Json::parse(text);
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.value("cat", "") == "step") {
+      step_ends.push_back(event.at("ts").get<double>() + event.at("dur").get<double>());
+    } else if (event.value("cat", "") == "copy" && event.at("name") == "to the device" &&
+               event.at("args").at("bytes") == 8 * 4 * 4) {
+      batches.push_back(event.at("ts").get<double>() + event.at("dur").get<double>());
+    }
+  }
+  ASSERT_EQ(step_ends.size(), 8U);
+  ASSERT_GE(batches.size(), 8U);
+  int early = 0;
+  for (size_t i = 1; i < step_ends.size(); ++i) {
+    early += batches[i] < step_ends[i - 1] ? 1 : 0;
+  }
+  EXPECT_GT(early, 0);
 }
 
 TEST_F(LateDevice, ARunGoesOnWhereAnotherDeviceLeftIt) {

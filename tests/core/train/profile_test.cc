@@ -51,11 +51,12 @@ Json profile_of(const TrainConfig& config) {
   return parse_json(real_files().read(path), path);
 }
 
-// The complete events of one category, or of all but "step".
+// The complete events of steps, or of kernels.
 std::vector<Json> events_of(const Json& trace, std::string_view category) {
   std::vector<Json> out;
   for (const Json& event : trace.at("traceEvents")) {
-    if (event.at("ph") == "X" && (event.at("cat") == "step") == (category == "step")) {
+    if (event.at("ph") == "X" && event.at("cat") != "copy" &&
+        (event.at("cat") == "step") == (category == "step")) {
       out.push_back(event);
     }
   }
