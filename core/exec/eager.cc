@@ -170,7 +170,7 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
   for (const TensorType& type : types) {
     out.push_back(ViewType::dense(type));
   }
-  const KernelRequest wanted{op, attrs, in, out, threads};
+  const KernelRequest wanted{op, attrs, in, out, threads, 0, NameScope::path()};
   const KernelEntry* entry = usable_kernel(backend, wanted);
   if (entry == nullptr) {
     if (auto wide = apply_widened(op, inputs, attrs, types, backend, SourceLocation::current())) {
@@ -191,7 +191,8 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
   }
   thread_local KernelCache cache;
   const std::shared_ptr<const Kernel> kernel =
-      cache.find(*entry, {op, attrs, in, out, threads}, backend, context.device());
+      op.among_ranks ? std::make_shared<const Kernel>(entry->prepare(wanted))
+                     : cache.find(*entry, wanted, backend, context.device());
 
   Tensors results;
   std::vector<void*> in_addresses;

@@ -90,6 +90,7 @@ enum class OpKind : uint8_t {
   kIndex,
   kRandom,
   kComposite,
+  kCollective,  // among ranks
   kControl,
   kSource
 };
@@ -176,7 +177,8 @@ struct OpDef {
   LoopRule loop = nullptr;
   bool repeats_number = false;    // every element is the attribute `value`
   std::string_view inlined = {};  // the attribute with the program that compilers put in its place
-  bool distinct = false;  // each application is a node of its own, although an equal one exists
+  bool among_ranks = false;  // kernels work with the ranks of the context that they are prepared in
+  bool distinct = false;     // each application is a node of its own, although an equal one exists
   std::string (*title)(const Attrs& attrs) = nullptr;  // for people, where the name says too little
 };
 

@@ -4,6 +4,7 @@
 #include "core/ops/adamw_stored.h"
 #include "core/ops/attention.h"
 #include "core/ops/coded_weight.h"
+#include "core/ops/collective.h"
 #include "core/ops/control.h"
 #include "core/ops/conv.h"
 #include "core/ops/cross_entropy.h"
@@ -35,6 +36,7 @@ void register_all_ops() {
                              reduce_ops(),
                              dot_general_ops(),
                              coded_weight_ops(),
+                             collective_ops(),
                              control_ops(),
                              index_ops(),
                              sort_ops(),

@@ -2,6 +2,7 @@
 
 #include "core/backends/cpu/kernels.h"
 #include "core/backends/cpu/threads.h"
+#include "core/ops/collective_kernels.h"
 
 namespace mstrain {
 namespace cpu {
@@ -57,6 +58,7 @@ const Backend& add_cpu_backend(const Backend& fallback) {
   cpu::register_svd();
   cpu::register_fft();
   cpu::register_search();
+  register_collectives(cpu::table());
   return cpu::table();
 }
 

@@ -1,6 +1,7 @@
 #include "core/backends/reference/register.h"
 
 #include "core/backends/reference/kernels.h"
+#include "core/ops/collective_kernels.h"
 #include "core/runtime/denormals.h"
 
 namespace mstrain {
@@ -55,6 +56,7 @@ const Backend& add_reference_backend() {
   reference::register_linalg();
   reference::register_decompositions();
   reference::register_fft();
+  register_collectives(reference::table());
   return reference::table();
 }
 

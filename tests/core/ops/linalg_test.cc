@@ -2,6 +2,7 @@
 #include "core/ops/linalg.h"
 #include "core/ir/backend.h"
 
+#include "core/ops/index.h"
 #include "core/ops/matmul.h"
 #include "core/ops/matrix.h"
 #include "core/tensor/jit.h"
