@@ -59,6 +59,13 @@ using BatchRule = Tensors (*)(const OpDef& op, const Attrs& attrs, std::span<con
 // A composite written with other operations: oracle, fallback, derivatives without rules. No results: it is simple.
 using Decomposition = Tensors (*)(const Attrs& attrs, std::span<const Tensor> inputs);
 
+// The ways in which ranks can share an application, beside each doing all of it (core/ir/layout.h): what they then must have of
+// the inputs and get of the outputs, with the attributes or the program for the parts. One list serves whoever asks what
+// follows from layouts of inputs or is wanted for those of outputs, and tests, which try every way.
+struct LayoutRequest;
+struct Way;
+using LayoutRule = std::vector<Way> (*)(const LayoutRequest& request);
+
 struct Cost {
   double flops = 0;
   double bytes = 0;  // read and written
@@ -164,6 +171,7 @@ struct OpDef {
   BatchRule batch = nullptr;
   Decomposition decompose = nullptr;
   CostRule cost = nullptr;
+  LayoutRule layout = nullptr;
   SampleRule samples = nullptr;
   bool smooth = true;  // second derivatives may be compared with finite differences on its samples
 

@@ -5,6 +5,7 @@
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 
 namespace mstrain {
 namespace {
@@ -124,6 +125,7 @@ constexpr OpDef kDefs[] = {{.name = "adamw",
                             .batch = batch,
                             .decompose = decompose,
                             .cost = cost,
+                            .layout = layout::alike,
                             .samples = samples}};
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/ops/block_code.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/layouts.h"
 #include "core/ops/rounding.h"
 
 namespace mstrain {
@@ -155,6 +156,7 @@ constexpr OpDef kDefs[] = {{.name = "adamw_stored",
                             .batch = batch_by_decomposition,
                             .decompose = decompose,
                             .cost = cost,
+                            .layout = layout::whole,
                             .samples = samples,
                             .smooth = false}};
 

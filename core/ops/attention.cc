@@ -152,6 +152,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch,
      .decompose = decompose_attention,
      .cost = cost,
+     .layout = attention_layout,
      .samples = attention_samples,
      .precision = Precision::kNarrow},
     {.name = "attention_grad",
@@ -161,6 +162,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_grad,
      .decompose = decompose_attention_grad,
      .cost = cost_grad,
+     .layout = attention_grad_layout,
      .samples = attention_grad_samples},
     // Lanes of vmap draw alike, and the lanes of a joined batch would not: a batch is decomposed.
     {.name = "attention_dropout",
@@ -169,6 +171,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp,
      .decompose = decompose_attention,
      .cost = cost,
+     .layout = attention_layout,
      .samples = attention_dropout_samples,
      .precision = Precision::kNarrow},
     {.name = "attention_dropout_grad",
@@ -177,6 +180,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_by_decomposition,
      .decompose = decompose_attention_grad,
      .cost = cost_grad,
+     .layout = attention_grad_layout,
      .samples = attention_dropout_grad_samples},
 };
 

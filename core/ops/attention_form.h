@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "core/ir/op.h"
+#include "core/ir/layout.h"
 
 namespace mstrain {
 
@@ -59,6 +59,10 @@ AttentionDims check_attention(std::span<const TensorType> in, const AttentionFor
 // attention_decomposed.cc
 Tensors decompose_attention(const Attrs& attrs, std::span<const Tensor> in);
 Tensors decompose_attention_grad(const Attrs& attrs, std::span<const Tensor> in);
+
+// attention_layout.cc
+std::vector<Way> attention_layout(const LayoutRequest& request);
+std::vector<Way> attention_grad_layout(const LayoutRequest& request);
 
 // attention_samples.cc
 std::vector<Sample> attention_samples(Dtype dtype);

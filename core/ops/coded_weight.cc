@@ -3,6 +3,7 @@
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 #include "core/ops/matmul.h"
 
 namespace mstrain {
@@ -141,6 +142,22 @@ std::string title(const Attrs& attrs) {
                      attrs.flag("transposed") ? " transposed" : "");
 }
 
+// (x[..., k], rows[n, bytes]): along the dims that lead x, or each rank with a range of the weight's rows.
+std::vector<Way> layout_coded(const LayoutRequest& request) {
+  const int last = request.inputs[0].shape.rank() - 1;
+  std::vector<Way> ways = layout::sums(request, 0b01);
+  for (int i = 0; i < last; ++i) {
+    ways.push_back(layout::by_dims(request, {i, layout::kWhole}, {i}));
+  }
+  const bool transposed = request.attrs.flag("transposed");
+  ways.push_back(layout::by_dims(request, {transposed ? last : layout::kWhole, 0},
+                                 {transposed ? layout::kWhole : last}));
+  if (transposed) {
+    ways.back().outputs[0] = partial();
+  }
+  return ways;
+}
+
 constexpr OpDef kDefs[] = {{.name = "coded_product",
                             .kind = OpKind::kContract,
                             .infer = infer_product,
@@ -149,6 +166,7 @@ constexpr OpDef kDefs[] = {{.name = "coded_product",
                             .batch = batch_product,
                             .decompose = decompose_product,
                             .cost = cost_product,
+                            .layout = layout_coded,
                             .samples = samples_product,
                             .precision = Precision::kNarrow,
                             .title = title},
@@ -160,6 +178,7 @@ constexpr OpDef kDefs[] = {{.name = "coded_product",
                             .vjp = zero_derivative,
                             .batch = batch_leading,
                             .cost = cost_decode,
+                            .layout = layout::leading<1>,
                             .samples = samples_decode,
                             .smooth = false}};
 

@@ -5,11 +5,13 @@
 // they want it.
 #include "core/ops/collective.h"
 
+#include <algorithm>
 #include <array>
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/layouts.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -212,6 +214,37 @@ std::vector<Sample> samples_shift(Dtype t) {
 }
 std::vector<Sample> samples_axis_index(Dtype) { return {{{}, alone()}}; }
 
+// Along another axis of the mesh: every dim of what ranks have, and terms of sums.
+std::vector<Way> layout_parts(const LayoutRequest& request, int from, int to) {
+  std::vector<Way> ways;
+  const int rank = request.inputs[0].shape.rank() - from;
+  for (int i = 0; i < rank; ++i) {
+    ways.push_back(request.whole());
+    std::fill(ways.back().inputs.begin(), ways.back().inputs.end(), sharded(i + to));
+    ways.back().inputs[0] = sharded(i + from);
+    ways.back().outputs[0] = sharded(i + to);
+  }
+  return ways;
+}
+std::vector<Way> with_sums(const LayoutRequest& request, std::vector<Way> ways) {
+  const std::vector<Way> more = layout::sums(request, ~uint32_t{0});
+  ways.insert(ways.end(), more.begin(), more.end());
+  return ways;
+}
+std::vector<Way> layout_all_reduce(const LayoutRequest& request) {
+  std::vector<Way> ways = layout_parts(request, 0, 0);
+  return sums(request.attrs) ? with_sums(request, std::move(ways)) : ways;
+}
+std::vector<Way> layout_all_gather(const LayoutRequest& request) {
+  return with_sums(request, layout_parts(request, 0, 1));
+}
+std::vector<Way> layout_reduce_scatter(const LayoutRequest& request) {
+  return with_sums(request, layout_parts(request, 1, 0));
+}
+std::vector<Way> layout_all_to_all(const LayoutRequest& request) {
+  return with_sums(request, layout_parts(request, 1, 1));
+}
+
 constexpr auto kKind = OpKind::kCollective;
 
 constexpr OpDef kDefs[] = {{.name = "all_reduce",
@@ -221,6 +254,7 @@ constexpr OpDef kDefs[] = {{.name = "all_reduce",
                             .vjp = vjp_all_reduce,
                             .batch = batch_leading,
                             .cost = cost,
+                            .layout = layout_all_reduce,
                             .samples = samples_all_reduce,
                             .smooth = false,
                             .precision = Precision::kAny,
@@ -232,6 +266,7 @@ constexpr OpDef kDefs[] = {{.name = "all_reduce",
                             .vjp = vjp_all_gather,
                             .batch = batch_all_gather,
                             .cost = cost,
+                            .layout = layout_all_gather,
                             .samples = samples_plain,
                             .precision = Precision::kAny,
                             .among_ranks = true},
@@ -242,6 +277,7 @@ constexpr OpDef kDefs[] = {{.name = "all_reduce",
                             .vjp = vjp_reduce_scatter,
                             .batch = batch_reduce_scatter,
                             .cost = cost,
+                            .layout = layout_reduce_scatter,
                             .samples = samples_reduce_scatter,
                             .precision = Precision::kAny,
                             .among_ranks = true},
@@ -252,6 +288,7 @@ constexpr OpDef kDefs[] = {{.name = "all_reduce",
                             .vjp = jvp_linear,
                             .batch = batch_all_to_all,
                             .cost = cost,
+                            .layout = layout_all_to_all,
                             .samples = samples_parts,
                             .precision = Precision::kAny,
                             .among_ranks = true},
@@ -262,6 +299,7 @@ constexpr OpDef kDefs[] = {{.name = "all_reduce",
                             .vjp = vjp_shift,
                             .batch = batch_leading,
                             .cost = cost,
+                            .layout = layout::alike,
                             .samples = samples_shift,
                             .precision = Precision::kAny,
                             .among_ranks = true},
@@ -272,6 +310,7 @@ constexpr OpDef kDefs[] = {{.name = "all_reduce",
                             .jvp = zero_derivative,
                             .batch = batch_axis_index,
                             .cost = cost,
+                            .layout = layout::whole,
                             .samples = samples_axis_index,
                             .among_ranks = true}};
 

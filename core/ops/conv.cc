@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -232,6 +233,43 @@ std::vector<Sample> samples_weight_grad(Dtype t) {
   return result;
 }
 
+// Samples, or channels of results; those of inputs give terms of sums. Channels in groups stay together.
+struct Shared {
+  int a, b, out;
+};
+std::vector<Way> layout_of(const LayoutRequest& request, std::initializer_list<Shared> dims,
+                           std::string_view shape) {
+  std::vector<Way> ways;
+  for (const uint32_t operand : {0b01U, 0b10U}) {
+    ways.push_back(layout::sums(request, operand).at(0));
+  }
+  bool samples = true;
+  for (const Shared& dim : dims) {
+    if (!samples && request.attrs.integer("groups") != 1) {
+      break;
+    }
+    samples = false;
+    Way way = layout::by_dims(request, {dim.a, dim.b}, {dim.out});
+    if (dim.out == layout::kWhole) {
+      way.outputs[0] = partial();
+    } else if (!shape.empty()) {
+      way.attrs.set(shape, part_of(request.outputs[0], way.outputs[0], request.axis.size).shape);
+    }
+    ways.push_back(std::move(way));
+  }
+  return ways;
+}
+constexpr int kNone = layout::kWhole;
+std::vector<Way> layout_forward(const LayoutRequest& request) {
+  return layout_of(request, {{0, kNone, 0}, {kNone, 0, 1}, {1, 1, kNone}}, "");
+}
+std::vector<Way> layout_input_grad(const LayoutRequest& request) {
+  return layout_of(request, {{0, kNone, 0}, {1, 0, kNone}, {kNone, 1, 1}}, "input_shape");
+}
+std::vector<Way> layout_weight_grad(const LayoutRequest& request) {
+  return layout_of(request, {{0, 0, kNone}, {kNone, 1, 0}, {1, kNone, 1}}, "weight_shape");
+}
+
 constexpr OpDef kDefs[] = {
     {.name = "conv2d",
      .kind = OpKind::kContract,
@@ -240,6 +278,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp,
      .batch = batch,
      .cost = cost,
+     .layout = layout_forward,
      .samples = samples,
      .precision = Precision::kNarrow},
     {.name = "conv2d_input_grad",
@@ -249,6 +288,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_input_grad,
      .batch = batch_input_grad,
      .cost = cost_input_grad,
+     .layout = layout_input_grad,
      .samples = samples_input_grad},
     {.name = "conv2d_weight_grad",
      .kind = OpKind::kContract,
@@ -257,6 +297,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_weight_grad,
      .batch = batch_weight_grad,
      .cost = cost_weight_grad,
+     .layout = layout_weight_grad,
      .samples = samples_weight_grad},
 };
 

@@ -10,6 +10,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/index_common.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
@@ -142,6 +143,12 @@ std::vector<Sample> samples_grad(Dtype t) {
   return result;
 }
 
+// Rows are those of the targets.
+std::vector<Way> layout_rows(const LayoutRequest& request) {
+  const bool gradient = request.inputs.size() > 2;
+  return gradient ? layout::leading<0>(request) : layout::leading<1>(request);
+}
+
 constexpr OpDef kDefs[] = {
     {.name = "cross_entropy",
      .infer = infer,
@@ -150,6 +157,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose,
      .cost = cost,
+     .layout = layout_rows,
      .samples = samples},
     {.name = "cross_entropy_grad",
      .infer = infer_grad,
@@ -158,6 +166,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_grad,
      .cost = cost_grad,
+     .layout = layout_rows,
      .samples = samples_grad},
 };
 

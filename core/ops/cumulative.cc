@@ -4,6 +4,7 @@
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 
 namespace mstrain {
@@ -80,6 +81,7 @@ constexpr OpDef extremum(std::string_view name) {
           .vjp = vjp_extremum,
           .batch = batch,
           .cost = cost,
+          .layout = layout::beside_axis,
           .samples = samples_extremum,
           .smooth = false};
 }
@@ -91,6 +93,7 @@ constexpr OpDef kDefs[] = {{.name = "cumprod",
                             .jvp = jvp_product,
                             .batch = batch,
                             .cost = cost,
+                            .layout = layout::beside_axis,
                             .samples = samples_product,
                             .precision = Precision::kWide},
                            extremum("cummax"),

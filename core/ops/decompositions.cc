@@ -2,6 +2,7 @@
 // reverse mode follows by transposing that.
 #include <array>
 
+#include "core/ops/layouts.h"
 #include "core/ops/linalg.h"
 #include "core/ops/linalg_common.h"
 
@@ -132,6 +133,7 @@ constexpr OpDef decomposition(std::string_view name, InferRule infer, JvpRule jv
           .jvp = jvp,
           .batch = batch_leading,
           .cost = cost,
+          .layout = layout::leading<2>,
           .samples = samples,
           .precision = Precision::kWide};
 }

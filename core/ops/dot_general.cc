@@ -1,9 +1,11 @@
 #include "core/ops/dot_general.h"
 
+#include <algorithm>
 #include <array>
 
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/layouts.h"
 #include "core/ops/samples.h"
 
 namespace mstrain {
@@ -193,6 +195,53 @@ Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const
   return total;
 }
 
+// Parts of a letter's dim wherever it is; of one that is summed over, terms of the sum.
+std::vector<Way> layout_letters(const LayoutRequest& request) {
+  const DotDims dims = dot_dims(request.attrs);
+  const std::vector<Epilogue> epilogues = epilogues_of(request.attrs);
+  const bool linear = std::all_of(epilogues.begin(), epilogues.end(), [](const Epilogue& epilogue) {
+    return epilogue.kind == Epilogue::Kind::kScale;
+  });
+  std::vector<Way> ways;
+  if (linear) {
+    for (const uint32_t operand : {0b01U, 0b10U}) {
+      ways.push_back(layout::sums(request, operand).at(0));
+    }
+  }
+  std::string letters = dims.a;
+  for (const char letter : dims.b) {
+    letters.append(has(letters, letter) ? 0 : 1, letter);
+  }
+  const auto place = [](std::string_view tensor, char letter) {
+    const size_t at = tensor.find(letter);
+    return at == std::string_view::npos ? kReplicated : sharded(static_cast<int>(at));
+  };
+  for (const char letter : letters) {
+    Way way = request.whole();
+    way.inputs[0] = place(dims.a, letter);
+    way.inputs[1] = place(dims.b, letter);
+    if (!has(dims.out, letter)) {
+      way.outputs[0] = partial();
+      if (linear) {
+        ways.push_back(std::move(way));
+      }
+      continue;
+    }
+    way.outputs[0] = place(dims.out, letter);
+    way.uneven = true;
+    for (const Epilogue& epilogue : epilogues) {
+      if (epilogue.input > 0) {
+        const int missing =
+            request.outputs[0].shape.rank() - request.inputs[epilogue.input].shape.rank();
+        const int dim = way.outputs[0].dim - missing;
+        way.inputs[epilogue.input] = dim >= 0 ? sharded(dim) : kReplicated;
+      }
+    }
+    ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
 // "dot_general + bias + gelu"
 std::string title(const Attrs& attrs) {
   std::string text = "dot_general";
@@ -211,6 +260,7 @@ constexpr OpDef kDefs[] = {{.name = "dot_general",
                             .batch = batch,
                             .decompose = decompose,
                             .cost = cost,
+                            .layout = layout_letters,
                             .samples = samples::dot_general,
                             .precision = Precision::kNarrow,
                             .title = title}};

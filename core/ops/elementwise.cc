@@ -5,6 +5,7 @@
 
 #include "core/ops/alias.h"
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 #include "core/ops/scalar_math.h"
 #include "core/ops/shape.h"
 
@@ -177,10 +178,10 @@ constexpr ElementwiseOp row(std::string_view name, F, Kind kind,
   row<DtypeClass::kAny, 3>(#name, [](auto c, auto x, auto y) { return c != 0 ? x : y; },       \
                            Kind::kSelection,                                                   \
                            {BY(zero()), BY(where(x, t, 0)), BY(where(x, 0, t))},               \
-                           ElementwiseTraits{.range = {{0, 2}}}),
+                           ElementwiseTraits{.range = {{0, 2}}, .linear = {0b110}}),
 #define CONVERSION(name)                                                                       \
   row<DtypeClass::kAny, 1>(#name, [](auto x) { return x; }, Kind::kConversion, {cast_back},    \
-                           ElementwiseTraits{.range = {{-3, 3}}, .precision = Precision::kAny, .alias = alias_cast}),
+                           ElementwiseTraits{.range = {{-3, 3}}, .precision = Precision::kAny, .alias = alias_cast, .linear = {1}}),
 
 constexpr ElementwiseOp kRows[] = {
 #include "core/ops/elementwise_table.inc"
@@ -294,6 +295,7 @@ constexpr std::array<OpDef, kNumRows> make_defs(std::index_sequence<kRow...>) {
                 .vjp = vjp,
                 .batch = batch,
                 .cost = cost<kRow>,
+                .layout = layout::elementwise,
                 .samples = samples<kRow>,
                 .smooth = kRows[kRow].traits.smooth,
                 .precision = kRows[kRow].traits.precision,

@@ -20,7 +20,8 @@ struct ElementwiseTraits {
   Neutral neutral = {};
   AliasRule alias = nullptr;
   bool distinct = false;
-  bool divides = false;  // by y, which is not 0 where integers are divided by a plain number
+  bool divides = false;     // by y, which is not 0 where integers are divided by a plain number
+  uint32_t linear[2] = {};  // sets of inputs (bit i) in which it is linear together
 };
 
 // One row of the table (core/ops/elementwise_table.inc).

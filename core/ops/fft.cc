@@ -5,6 +5,7 @@
 
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/layouts.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -138,6 +139,7 @@ constexpr OpDef transform(std::string_view name, InferRule infer, VjpRule vjp, S
           .vjp = vjp,
           .batch = batch_leading,
           .cost = cost,
+          .layout = layout::leading<1>,
           .samples = samples,
           .precision = Precision::kWide};
 }

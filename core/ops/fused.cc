@@ -4,6 +4,7 @@
 
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/layouts.h"
 #include "core/ops/norm.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
@@ -169,6 +170,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_by_decomposition,
      .decompose = decompose,
      .cost = cost,
+     .layout = layout::whole,
      .samples = samples,
      .title = [](const Attrs& attrs) { return fused_name(*attrs.graph("body")); }}};
 

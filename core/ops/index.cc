@@ -2,6 +2,8 @@
 
 #include "core/ops/elementwise.h"
 #include "core/ops/index_common.h"
+#include "core/ops/index_layout.h"
+#include "core/ops/layouts.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -264,6 +266,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_gather,
      .batch = batch_gather,
      .cost = cost_read,
+     .layout = index_layout::gather,
      .samples = samples_gather},
     {.name = "scatter_add",
      .kind = kIndex,
@@ -273,6 +276,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_scatter_add,
      .batch = batch_scatter_add,
      .cost = cost_write,
+     .layout = index_layout::scatter_add,
      .samples = samples_scatter},
     {.name = "scatter_set",
      .kind = kIndex,
@@ -282,6 +286,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_scatter_set,
      .batch = batch_scatter_set,
      .cost = cost_write,
+     .layout = index_layout::scatter_set,
      .samples = samples_scatter},
     {.name = "take_along",
      .kind = kIndex,
@@ -291,6 +296,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_take_along,
      .batch = batch_along,
      .cost = cost_read,
+     .layout = index_layout::take_along,
      .samples = samples_along},
     {.name = "scatter_add_along",
      .kind = kIndex,
@@ -300,6 +306,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_scatter_add_along,
      .batch = batch_along,
      .cost = cost_write,
+     .layout = index_layout::scatter_add_along,
      .samples = samples_scatter_along},
     {.name = "one_hot",
      .kind = kIndex,
@@ -309,6 +316,7 @@ constexpr OpDef kDefs[] = {
      .vjp = zero_derivative,
      .batch = batch_leading,
      .cost = cost_one_hot,
+     .layout = layout::leading<0>,
      .samples = samples_one_hot,
      .smooth = false},
 };

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "core/ops/layouts.h"
 #include "core/ops/linalg_common.h"
 #include "core/ops/reduce.h"
 
@@ -153,6 +154,7 @@ constexpr OpDef kDefs[] = {{.name = "cholesky",
                             .jvp = jvp_cholesky,
                             .batch = batch_leading,
                             .cost = cost_cholesky,
+                            .layout = layout::leading<2>,
                             .samples = samples_square,
                             .precision = kWide},
                            {.name = "solve",
@@ -162,6 +164,7 @@ constexpr OpDef kDefs[] = {{.name = "cholesky",
                             .vjp = vjp_solve,
                             .batch = batch_leading,
                             .cost = cost_lu,
+                            .layout = layout::leading<2>,
                             .samples = samples_solve,
                             .precision = kWide},
                            {.name = "triangular_solve",
@@ -171,6 +174,7 @@ constexpr OpDef kDefs[] = {{.name = "cholesky",
                             .vjp = vjp_triangular,
                             .batch = batch_leading,
                             .cost = cost_triangular,
+                            .layout = layout::leading<2>,
                             .samples = samples_triangular,
                             .precision = kWide},
                            {.name = "slogdet",
@@ -180,6 +184,7 @@ constexpr OpDef kDefs[] = {{.name = "cholesky",
                             .vjp = vjp_slogdet,
                             .batch = batch_leading,
                             .cost = cost_lu,
+                            .layout = layout::leading<2>,
                             .samples = samples_square,
                             .precision = kWide}};
 

@@ -183,6 +183,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch,
      .decompose = decompose,
      .cost = cost,
+     .layout = linear_head::ways,
      .samples = samples,
      .precision = Precision::kNarrow},
     {.name = "linear_cross_entropy_grad",
@@ -192,6 +193,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_by_decomposition,
      .decompose = decompose_grad,
      .cost = cost_grad,
+     .layout = linear_head::ways_of_gradient,
      .samples = samples_grad},
 };
 

@@ -4,6 +4,7 @@
 // product and the loss.
 #pragma once
 
+#include "core/ir/layout.h"
 #include "core/ops/cross_entropy.h"
 
 namespace mstrain {
@@ -47,6 +48,10 @@ Tensor logits_gradient(const Attrs& attrs, const Tensor& g, const Tensor& logits
                        const Tensor& targets, const Tensor& logsumexp);
 Tensor x_gradient(const Attrs& attrs, const Tensor& dlogits, const Tensor& weight);
 Tensor weight_gradient(const Attrs& attrs, const Tensor& dlogits, const Tensor& x);
+
+// linear_cross_entropy_layout.cc
+std::vector<Way> ways(const LayoutRequest& request);
+std::vector<Way> ways_of_gradient(const LayoutRequest& request);
 }  // namespace linear_head
 
 }  // namespace mstrain

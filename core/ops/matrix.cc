@@ -4,6 +4,7 @@
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -121,6 +122,20 @@ std::vector<Sample> samples(Dtype t) {
           sample({4, 3, 4}, 0, 2, 0), sample({2, 2}, 5, 0, 1), sample({0, 3}, 0, 0, 1)};
 }
 
+// Along dims that are none of the matrices'.
+std::vector<Way> layout_diagonal(const LayoutRequest& request) {
+  const int rank = request.inputs[0].shape.rank();
+  const int a = normal_axis(request.attrs.integer("axis1"), rank);
+  const int b = normal_axis(request.attrs.integer("axis2"), rank);
+  std::vector<Way> ways = layout::sums(request, 1);
+  for (int i = 0, to = 0; i < rank; ++i) {
+    if (i != a && i != b) {
+      ways.push_back(layout::by_dims(request, {i}, {to++}));
+    }
+  }
+  return ways;
+}
+
 constexpr OpDef kDefs[] = {{.name = "diagonal",
                             .kind = OpKind::kMovement,
                             .dtypes = DtypeClass::kAny,
@@ -129,6 +144,7 @@ constexpr OpDef kDefs[] = {{.name = "diagonal",
                             .vjp = vjp_diagonal,
                             .batch = batch_diagonal,
                             .cost = cost,
+                            .layout = layout_diagonal,
                             .samples = samples,
                             .alias = alias_diagonal}};
 

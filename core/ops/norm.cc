@@ -6,6 +6,7 @@
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -200,6 +201,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_rows,
      .decompose = decompose_layer_norm,
      .cost = cost,
+     .layout = layout::rows,
      .samples = samples_layer_norm,
      .rows = {.whole_rows = true, .parameters = 0b110}},
     {.name = "layer_norm_grad",
@@ -209,6 +211,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_by_decomposition,
      .decompose = decompose_layer_norm_grad,
      .cost = cost_grad,
+     .layout = layout::rows,
      .samples = samples_layer_norm_grad,
      .rows = {.whole_rows = true, .parameters = 0b100, .column_sums = 0b110}},
     {.name = "rms_norm",
@@ -218,6 +221,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_rows,
      .decompose = decompose_rms_norm,
      .cost = cost,
+     .layout = layout::rows,
      .samples = samples_rms_norm,
      .rows = {.whole_rows = true, .parameters = 0b10}},
     {.name = "rms_norm_grad",
@@ -227,6 +231,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_by_decomposition,
      .decompose = decompose_rms_norm_grad,
      .cost = cost_grad,
+     .layout = layout::rows,
      .samples = samples_rms_norm_grad,
      .rows = {.whole_rows = true, .parameters = 0b100, .column_sums = 0b10}},
 };

@@ -5,6 +5,7 @@
 #include "core/ops/build.h"
 #include "core/ops/conv.h"
 #include "core/ops/index.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -174,6 +175,15 @@ std::vector<Sample> samples_avg_grad(Dtype t) {
   return result;
 }
 
+std::vector<Way> layout_avg_grad(const LayoutRequest& request) {
+  std::vector<Way> ways = layout::leading<2>(request);
+  for (Way& way : ways) {
+    way.attrs.set("input_shape",
+                  part_of(request.outputs[0], way.outputs[0], request.axis.size).shape);
+  }
+  return ways;
+}
+
 constexpr OpDef kDefs[] = {
     {.name = "max_pool",
      .kind = OpKind::kReduce,
@@ -182,6 +192,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_max,
      .batch = batch,
      .cost = cost,
+     .layout = layout::leading<2>,
      .samples = samples_max,
      .smooth = false},
     {.name = "max_pool_grad",
@@ -191,6 +202,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_max_grad,
      .batch = batch,
      .cost = cost,
+     .layout = layout::leading<2>,
      .samples = samples_max_grad,
      .smooth = false},
     {.name = "avg_pool",
@@ -200,6 +212,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_avg,
      .batch = batch,
      .cost = cost,
+     .layout = layout::leading<2>,
      .samples = samples_avg},
     {.name = "avg_pool_grad",
      .kind = OpKind::kReduce,
@@ -208,6 +221,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_avg_grad,
      .batch = batch,
      .cost = cost,
+     .layout = layout_avg_grad,
      .samples = samples_avg_grad},
 };
 

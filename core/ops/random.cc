@@ -1,11 +1,13 @@
 #include "core/ops/random.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/hash.h"
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/index.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -102,6 +104,40 @@ std::vector<Sample> samples(Dtype t) {
   return result;
 }
 
+// Each key's draw by itself, or each rank a part of every draw.
+std::vector<Way> layout_draw(const LayoutRequest& request) {
+  const int keys = request.inputs[0].shape.rank() - 1;
+  const Shape& shape = request.attrs.ints("shape");
+  std::vector<Way> ways;
+  for (int i = 0; i < keys; ++i) {
+    Way way = layout::by_dims(request, {i}, {i});
+    std::fill(way.inputs.begin(), way.inputs.end(), sharded(i));
+    ways.push_back(std::move(way));
+  }
+  for (int i = 0; i < shape.rank(); ++i) {
+    Way way = request.whole();
+    way.outputs[0] = sharded(keys + i);
+    const Shape part = part_of({Dtype::kF32, shape}, sharded(i), request.axis.size).shape;
+    const bool is_part = request.inputs.size() > 1;
+    const Attrs attrs = request.attrs.with("shape", part)
+                            .with("whole", is_part ? request.attrs.ints("whole") : shape);
+    way.program = [i, attrs, &op = request.op](std::span<const Tensor> in,
+                                               const MeshAxis& axis) -> Tensors {
+      const Shape& own = attrs.ints("shape");
+      Shape offsets = in[0].shape();
+      offsets[offsets.rank() - 1] = own.rank();
+      Tensor offset = broadcast_to(
+          layout::offset_along(layout::first_of_part(own[i], axis), i, own.rank()), offsets);
+      if (in.size() > 1) {
+        offset = offset + in[1];
+      }
+      return apply(op, std::array{in[0], offset}, attrs, SourceLocation::current());
+    };
+    ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
 constexpr OpDef kDefs[] = {{.name = "random",
                             .kind = OpKind::kRandom,
                             .dtypes = DtypeClass::kFloating,
@@ -110,6 +146,7 @@ constexpr OpDef kDefs[] = {{.name = "random",
                             .vjp = zero_derivative,
                             .batch = batch_leading,
                             .cost = cost,
+                            .layout = layout_draw,
                             .samples = samples,
                             .smooth = false}};
 

@@ -2,6 +2,7 @@
 
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/layouts.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -186,6 +187,59 @@ std::vector<Sample> samples_squares(Dtype t) {
   return {{{of(t, {})}}, {{of(t, {3, 700})}}, {{of(t, {0})}}};
 }
 
+// Parts of a reduced dim give terms of the fold.
+std::vector<Way> layout_axes(const LayoutRequest& request) {
+  const Shape& axes = request.attrs.ints("axes");
+  const Fold fold = request.op.fold;
+  const Reduction reduction = fold == Fold::kMax   ? Reduction::kMax
+                              : fold == Fold::kMin ? Reduction::kMin
+                                                   : Reduction::kSum;
+  std::vector<Way> ways;
+  int kept = 0;
+  for (int i = 0; i < request.inputs[0].shape.rank(); ++i) {
+    const bool reduced = std::find(axes.begin(), axes.end(), i) != axes.end();
+    Way way = layout::by_dims(request, {i}, {reduced ? layout::kWhole : kept++});
+    if (reduced && fold == Fold::kNone) {
+      continue;
+    }
+    if (reduced) {
+      way.outputs[0] = partial(reduction);
+      way.uneven = fold == Fold::kSum;
+    }
+    if (reduced && fold == Fold::kSum) {
+      way.program = [i, axes, whole = request.inputs[0].shape[i]](
+                        std::span<const Tensor> in, const MeshAxis& ranks) -> Tensors {
+        return {sum(layout::without_filling(in[0], i, whole, ranks), axes)};
+      };
+    }
+    ways.push_back(std::move(way));
+  }
+  if (fold != Fold::kNone) {
+    ways.push_back(request.whole());
+    ways.back().inputs[0] = ways.back().outputs[0] = partial(reduction);
+  }
+  return ways;
+}
+
+std::vector<Way> layout_cumsum(const LayoutRequest& request) {
+  std::vector<Way> ways = layout::beside_axis(request);
+  ways.push_back(layout::sums(request, 1).at(0));
+  return ways;
+}
+
+std::vector<Way> layout_squares(const LayoutRequest& request) {
+  std::vector<Way> ways = layout::alike(request);
+  for (Way& way : ways) {
+    const int dim = way.inputs[0].dim;
+    way.outputs[0] = partial();
+    way.program = [dim, whole = request.inputs[0].shape[dim]](std::span<const Tensor> in,
+                                                              const MeshAxis& ranks) -> Tensors {
+      return {sum_squares(layout::without_filling(in[0], dim, whole, ranks))};
+    };
+  }
+  return ways;
+}
+
 constexpr auto kNumeric = DtypeClass::kNumeric;
 constexpr auto kReduce = OpKind::kReduce;
 
@@ -198,6 +252,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_sum,
      .batch = batch_axes,
      .cost = cost,
+     .layout = layout_axes,
      .samples = samples_sum,
      .precision = Precision::kWide,
      .fold = Fold::kSum},
@@ -208,6 +263,7 @@ constexpr OpDef kDefs[] = {
      .jvp = jvp_extremum,
      .batch = batch_axes,
      .cost = cost,
+     .layout = layout_axes,
      .samples = samples_extremum,
      .smooth = false,
      .fold = Fold::kMax},
@@ -218,6 +274,7 @@ constexpr OpDef kDefs[] = {
      .jvp = jvp_extremum,
      .batch = batch_axes,
      .cost = cost,
+     .layout = layout_axes,
      .samples = samples_extremum,
      .smooth = false,
      .fold = Fold::kMin},
@@ -228,6 +285,7 @@ constexpr OpDef kDefs[] = {
      .jvp = jvp_prod,
      .batch = batch_axes,
      .cost = cost,
+     .layout = layout_axes,
      .samples = samples_prod,
      .precision = Precision::kWide},
     {.name = "argmax",
@@ -238,6 +296,7 @@ constexpr OpDef kDefs[] = {
      .vjp = zero_derivative,
      .batch = batch_axis,
      .cost = cost,
+     .layout = layout::beside_axis,
      .samples = samples_arg,
      .smooth = false},
     {.name = "argmin",
@@ -248,6 +307,7 @@ constexpr OpDef kDefs[] = {
      .vjp = zero_derivative,
      .batch = batch_axis,
      .cost = cost,
+     .layout = layout::beside_axis,
      .samples = samples_arg,
      .smooth = false},
     {.name = "cumsum",
@@ -258,6 +318,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_cumsum,
      .batch = batch_axis,
      .cost = cost,
+     .layout = layout_cumsum,
      .samples = samples_cumsum,
      .precision = Precision::kWide},
     {.name = "sum_squares",
@@ -268,6 +329,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_by_decomposition,
      .decompose = decompose_squares,
      .cost = cost,
+     .layout = layout_squares,
      .samples = samples_squares,
      .precision = Precision::kWide,
      .fold = Fold::kSumSquares},

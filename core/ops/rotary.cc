@@ -5,6 +5,7 @@
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -113,6 +114,16 @@ std::vector<Sample> samples(Dtype t) {
 }
 
 // The angles stay in the precision of sums whatever x is.
+// x[b, t, h, d] by samples, positions or heads.
+std::vector<Way> layout_rotary(const LayoutRequest& request) {
+  const int sample = request.inputs[1].shape[0] == request.inputs[0].shape[0] ? 0 : layout::kWhole;
+  std::vector<Way> ways = layout::sums(request, 0b001);
+  ways.push_back(layout::by_dims(request, {0, sample, sample}, {0}));
+  ways.push_back(layout::by_dims(request, {1, 1, 1}, {1}));
+  ways.push_back(layout::by_dims(request, {2, layout::kWhole, layout::kWhole}, {2}));
+  return ways;
+}
+
 constexpr OpDef kDefs[] = {{.name = "rotary",
                             .infer = infer,
                             .jvp = jvp,
@@ -120,6 +131,7 @@ constexpr OpDef kDefs[] = {{.name = "rotary",
                             .batch = batch,
                             .decompose = decompose,
                             .cost = cost,
+                            .layout = layout_rotary,
                             .samples = samples,
                             .precision = Precision::kAny}};
 

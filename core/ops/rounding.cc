@@ -6,6 +6,7 @@
 
 #include "core/ops/block_code.h"
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 
 namespace mstrain {
 namespace {
@@ -132,6 +133,7 @@ constexpr OpDef kDefs[] = {{.name = "stochastic_round",
                             .vjp = zero_derivative,
                             .batch = batch_leading,
                             .cost = cost,
+                            .layout = layout::whole,
                             .samples = samples_round,
                             .smooth = false},
                            {.name = "quantize_blocks",
@@ -141,6 +143,7 @@ constexpr OpDef kDefs[] = {{.name = "stochastic_round",
                             .vjp = zero_derivative,
                             .batch = batch_leading,
                             .cost = cost,
+                            .layout = layout::whole,
                             .samples = samples_quantize,
                             .smooth = false},
                            {.name = "dequantize_blocks",
@@ -151,6 +154,7 @@ constexpr OpDef kDefs[] = {{.name = "stochastic_round",
                             .vjp = zero_derivative,
                             .batch = batch_leading,
                             .cost = cost_dequantize,
+                            .layout = layout::whole,
                             .samples = samples_dequantize,
                             .smooth = false}};
 

@@ -7,6 +7,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/index_common.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -55,6 +56,7 @@ constexpr OpDef kDefs[] = {{.name = "searchsorted",
                             .vjp = zero_derivative,
                             .batch = batch_leading,
                             .cost = cost,
+                            .layout = layout::leading<1>,
                             .samples = samples,
                             .smooth = false}};
 

@@ -36,7 +36,8 @@ struct Moves {
 };
 
 constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, VjpRule vjp,
-                         BatchRule batch, SampleRule samples, const Moves& moves = {}) {
+                         BatchRule batch, LayoutRule layout, SampleRule samples,
+                         const Moves& moves = {}) {
   return {.name = name,
           .kind = OpKind::kMovement,
           .dtypes = DtypeClass::kAny,
@@ -45,6 +46,7 @@ constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, Vj
           .vjp = vjp,
           .batch = batch,
           .cost = cost,
+          .layout = layout,
           .samples = samples,
           .alias = moves.alias,
           .compose = moves.compose,
@@ -52,20 +54,23 @@ constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, Vj
 }
 
 constexpr OpDef kDefs[] = {
-    movement("reshape", infer_reshape, jvp_same, vjp_reshape, batch_reshape, samples::reshape,
-             {alias::reshape, second_alone, Order::kKept}),
+    movement("reshape", infer_reshape, jvp_same, vjp_reshape, batch_reshape, layout_reshape,
+             samples::reshape, {alias::reshape, second_alone, Order::kKept}),
     movement("transpose", infer_transpose, jvp_same, vjp_transpose, batch_transpose,
-             samples::transpose, {alias::transpose, transpose_twice}),
+             layout_transpose, samples::transpose, {alias::transpose, transpose_twice}),
     movement("broadcast", infer_broadcast, jvp_same, vjp_broadcast, batch_broadcast,
-             samples::broadcast, {alias::broadcast, second_alone, Order::kRepeated}),
-    movement("slice", infer_slice, jvp_same, vjp_slice, batch_slice, samples::slice,
+             layout_broadcast, samples::broadcast,
+             {alias::broadcast, second_alone, Order::kRepeated}),
+    movement("slice", infer_slice, jvp_same, vjp_slice, batch_slice, layout_slice, samples::slice,
              {alias::slice}),
-    movement("pad", infer_pad, jvp_pad, vjp_pad, batch_pad, samples::pad),
-    movement("concat", infer_concat, jvp_concat, vjp_concat, batch_axis, samples::concat,
-             {alias::only}),
-    movement("split", infer_split, jvp_same, vjp_split, batch_axis, samples::split, {alias::split}),
-    movement("flip", infer_flip, jvp_same, vjp_flip, batch_flip, samples::flip, {alias::flip}),
-    movement("copy", infer_copy, jvp_same, vjp_copy, batch_copy, samples::copy),
+    movement("pad", infer_pad, jvp_pad, vjp_pad, batch_pad, layout_pad, samples::pad),
+    movement("concat", infer_concat, jvp_concat, vjp_concat, batch_axis, layout_beside_axis,
+             samples::concat, {alias::only}),
+    movement("split", infer_split, jvp_same, vjp_split, batch_axis, layout_beside_axis,
+             samples::split, {alias::split}),
+    movement("flip", infer_flip, jvp_same, vjp_flip, batch_flip, layout_flip, samples::flip,
+             {alias::flip}),
+    movement("copy", infer_copy, jvp_same, vjp_copy, batch_copy, layout_copy, samples::copy),
 };
 
 const OpDef& op_named(std::string_view name) {

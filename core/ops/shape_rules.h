@@ -1,6 +1,7 @@
-// The rules of core/ops/shape.cc: types in shape_infer.cc, derivatives and batches in shape_derive.cc.
+// The rules of core/ops/shape.cc: types in shape_infer.cc, derivatives and batches in shape_derive.cc, layouts in shape_layout.cc.
 #pragma once
 
+#include "core/ir/layout.h"
 #include "core/ir/tensor.h"
 
 namespace mstrain::shape_rules {
@@ -45,5 +46,14 @@ Tensors batch_slice(const OpDef& op, const Attrs& attrs, std::span<const Tensor>
                     std::span<const bool> batched, int64_t size);
 Tensors batch_transpose(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
                         std::span<const bool> batched, int64_t size);
+
+std::vector<Way> layout_beside_axis(const LayoutRequest& request);
+std::vector<Way> layout_broadcast(const LayoutRequest& request);
+std::vector<Way> layout_copy(const LayoutRequest& request);
+std::vector<Way> layout_flip(const LayoutRequest& request);
+std::vector<Way> layout_pad(const LayoutRequest& request);
+std::vector<Way> layout_reshape(const LayoutRequest& request);
+std::vector<Way> layout_slice(const LayoutRequest& request);
+std::vector<Way> layout_transpose(const LayoutRequest& request);
 
 }  // namespace mstrain::shape_rules

@@ -4,6 +4,7 @@
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -99,6 +100,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_softmax,
      .cost = cost,
+     .layout = layout::rows,
      .samples = samples,
      .precision = Precision::kWide,
      .rows = {.whole_rows = true}},
@@ -109,6 +111,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_softmax_grad,
      .cost = cost_grad,
+     .layout = layout::rows,
      .samples = samples_softmax_grad,
      .rows = {.whole_rows = true}},
     {.name = "log_softmax",
@@ -118,6 +121,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_log_softmax,
      .cost = cost,
+     .layout = layout::rows,
      .samples = samples,
      .precision = Precision::kWide,
      .rows = {.whole_rows = true}},
@@ -128,6 +132,7 @@ constexpr OpDef kDefs[] = {
      .batch = batch_leading,
      .decompose = decompose_log_softmax_grad,
      .cost = cost_grad,
+     .layout = layout::rows,
      .samples = samples_log_softmax_grad,
      .rows = {.whole_rows = true}},
 };

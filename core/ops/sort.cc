@@ -2,6 +2,7 @@
 
 #include "core/ops/index.h"
 #include "core/ops/index_common.h"
+#include "core/ops/layouts.h"
 
 namespace mstrain {
 namespace {
@@ -112,6 +113,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_sort,
      .batch = batch_axis,
      .cost = cost,
+     .layout = layout::beside_axis,
      .samples = samples_sort,
      .smooth = false},
     {.name = "argsort",
@@ -122,6 +124,7 @@ constexpr OpDef kDefs[] = {
      .vjp = zero_derivative,
      .batch = batch_axis,
      .cost = cost,
+     .layout = layout::beside_axis,
      .samples = samples_sort,
      .smooth = false},
     {.name = "topk",
@@ -132,6 +135,7 @@ constexpr OpDef kDefs[] = {
      .vjp = vjp_topk,
      .batch = batch_leading,
      .cost = cost,
+     .layout = layout::leading<1>,
      .samples = samples_topk,
      .smooth = false},
 };

@@ -1,5 +1,7 @@
 #include "core/ops/source.h"
 
+#include "core/ops/elementwise.h"
+#include "core/ops/layouts.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -46,6 +48,34 @@ std::vector<Sample> samples_iota(Dtype dtype) {
   return samples;
 }
 
+std::vector<Way> layout_full(const LayoutRequest& request) {
+  std::vector<Way> ways;
+  for (int i = 0; i < request.outputs[0].shape.rank(); ++i) {
+    Way way = request.whole();
+    way.outputs[0] = sharded(i);
+    way.attrs.set("shape", part_of(request.outputs[0], sharded(i), request.axis.size).shape);
+    ways.push_back(std::move(way));
+  }
+  if (request.attrs.find("value") != nullptr && request.attrs.number("value") == 0) {
+    ways.push_back(request.whole());
+    ways.back().outputs[0] = partial();
+  }
+  return ways;
+}
+
+// Along its own axis a part counts on from where it begins.
+std::vector<Way> layout_iota(const LayoutRequest& request) {
+  std::vector<Way> ways = layout_full(request);
+  const auto axis = static_cast<size_t>(request.attrs.integer("axis"));
+  ways[axis].program = [attrs = ways[axis].attrs, axis, &op = request.op](
+                           std::span<const Tensor>, const MeshAxis& ranks) -> Tensors {
+    const Tensor counted = apply(op, {}, attrs, SourceLocation::current())[0];
+    const Tensor first = layout::first_of_part(counted.dim(static_cast<int>(axis)), ranks);
+    return {counted + broadcast_to(cast(first, counted.dtype()), counted.shape())};
+  };
+  return ways;
+}
+
 constexpr OpDef kDefs[] = {{.name = "full",
                             .kind = OpKind::kSource,
                             .dtypes = DtypeClass::kAny,
@@ -53,6 +83,7 @@ constexpr OpDef kDefs[] = {{.name = "full",
                             .jvp = zero_derivative,
                             .batch = batch,
                             .cost = cost,
+                            .layout = layout_full,
                             .samples = samples_full,
                             .repeats_number = true},
                            {.name = "iota",
@@ -62,6 +93,7 @@ constexpr OpDef kDefs[] = {{.name = "full",
                             .jvp = zero_derivative,
                             .batch = batch,
                             .cost = cost,
+                            .layout = layout_iota,
                             .samples = samples_iota}};
 
 }  // namespace
