@@ -1,0 +1,368 @@
+#include "core/comm/mpi_engine.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <future>
+
+namespace mstrain {
+namespace {
+
+constexpr double kIdle = 0.02;     // seconds between two looks where nothing is under way
+constexpr double kLazy = 50e-6;    // where nobody waits
+constexpr double kEager = 200e-6;  // for which a wait is looked after without sleep
+constexpr double kLongestSleep = 1e-3;
+constexpr double kLongestTick = 0.25;  // of the clock: in what is more, this process did not run
+
+double since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+}  // namespace
+
+void check_mpi(int error, const char* call) {
+  if (error != MPI_SUCCESS) {
+    char text[MPI_MAX_ERROR_STRING]{};
+    int length = 0;
+    MPI_Error_string(error, text, &length);
+    throw CommError(fmt::format("{}: {}", call, text));
+  }
+}
+
+void MpiOperation::wait() {
+  if (!done()) {
+    ++waiters_;
+    for (int state = state_; state == kRunning; state = state_) {
+      state_.wait(kRunning, std::memory_order_acquire);
+    }
+    --waiters_;
+  }
+  if (state_ == kFailed) {
+    engine_.throw_failure();
+  }
+}
+
+void MpiOperation::end(bool well) {
+  state_.store(well ? kDone : kFailed, std::memory_order_release);
+  state_.notify_all();
+}
+
+int MpiOperation::tag(int exchange) const {
+  return is_point() ? engine_.tags_
+                    : 2 * static_cast<int>(sequence_ % (engine_.tags_ / 2)) + exchange;
+}
+
+void MpiOperation::send(const void* data, int64_t bytes, int peer, int tag, int token) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, group_->comm, &request),
+            "MPI_Isend");
+  engine_.add(request, {this, token, peer});
+}
+
+void MpiOperation::receive(void* data, int64_t bytes, int peer, int tag, int token) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, group_->comm, &request),
+            "MPI_Irecv");
+  engine_.add(request, {this, token, peer});
+}
+
+void MpiOperation::collective(MPI_Request request, int token) {
+  engine_.add(request, {this, token, MpiEngine::kEverybody});
+}
+
+MpiEngine::MpiEngine(MpiProcess::Hooks hooks) : hooks_(std::move(hooks)) {
+  std::promise<void> initialized;
+  std::future<void> is_initialized = initialized.get_future();
+  thread_ = std::thread([this, &initialized] {
+    try {
+      initialize();
+    } catch (...) {
+      initialized.set_exception(std::current_exception());
+      return;
+    }
+    initialized.set_value();
+    run();
+  });
+  try {
+    is_initialized.get();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
+}
+
+MpiEngine::~MpiEngine() {
+  call([this] { ended_ = true; });
+  thread_.join();
+}
+
+void MpiEngine::initialize() {
+  sigset_t all;  // signals are the other threads', also those of MPI's own threads
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: sleeps here are short
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  if (provided < MPI_THREAD_FUNNELED) {
+    throw CommError("this MPI does not let a program with threads call it");
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  world_ = std::make_shared<MpiGroup>();
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_->comm), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
+  int size = 0;
+  MPI_Comm_rank(world_->comm, &world_->rank);
+  MPI_Comm_size(world_->comm, &size);
+  world_->id = 1;
+  world_->name = "world";
+  for (int i = 0; i < size; ++i) {
+    world_->world.push_back(i);
+  }
+  groups_[world_->id] = world_;
+  answers_.resize(static_cast<size_t>(size));
+
+  int* most = nullptr;
+  int has = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &has);
+  tags_ = has != 0 ? *most : 32767;
+
+  const ProcessPlace mine = this_place();
+  std::vector<ProcessPlace> places(static_cast<size_t>(size));
+  check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, places.data(), sizeof mine, MPI_BYTE,
+                          world_->comm),
+            "MPI_Allgather");
+  peers_ = std::make_unique<MpiPeers>(std::move(places), world_->rank);
+  listen();
+  ticked_ = progressed_ = std::chrono::steady_clock::now();
+}
+
+void MpiEngine::run() {
+  while (!ended_) {
+    run_tasks();
+    tick();
+    bool progressed = false;
+    try {
+      progressed = !ended_ && can_call() && poll();
+      if (clock_ - looked_ >= kIdle) {
+        looked_ = clock_;
+        look_after();
+      }
+    } catch (const CommError& error) {  // MPI's own
+      fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
+    }
+    pause(progressed);
+  }
+}
+
+void MpiEngine::run_tasks() {
+  while (has_tasks_) {
+    std::function<void()> task;
+    {
+      const std::lock_guard lock(mutex_);
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+      has_tasks_ = !tasks_.empty();
+    }
+    task();
+  }
+}
+
+void MpiEngine::tick() {
+  const auto now = std::chrono::steady_clock::now();
+  const double passed =
+      std::min(std::chrono::duration<double>(now - ticked_).count(), kLongestTick);
+  ticked_ = now;
+  clock_ += passed;
+  for (const auto& operation : active_) {
+    operation->waited_ += operation->waiters_ > 0 ? passed : 0;
+  }
+}
+
+void MpiEngine::pause(bool progressed) {
+  if (progressed) {
+    progressed_ = ticked_;
+    return;
+  }
+  double seconds = kIdle;
+  if (!active_.empty()) {
+    const bool waits = std::any_of(active_.begin(), active_.end(),
+                                   [](const auto& operation) { return operation->waiters_ > 0; });
+    const double idle = since(progressed_);
+    if (waits && idle < kEager) {
+      sched_yield();
+      return;
+    }
+    seconds = waits ? std::min(idle / 8, kLongestSleep) : kLazy;
+  }
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !tasks_.empty(); });
+}
+
+void MpiEngine::post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    has_tasks_ = true;
+  }
+  wake_.notify_one();
+}
+
+void MpiEngine::call(const std::function<void()>& work) {
+  std::promise<void> ended;
+  post([&] {
+    try {
+      work();
+      ended.set_value();
+    } catch (...) {
+      ended.set_exception(std::current_exception());
+    }
+  });
+  ended.get_future().get();
+}
+
+void MpiEngine::start(std::shared_ptr<MpiOperation> operation) {
+  post([this, operation = std::move(operation)] { begin(operation); });
+}
+
+void MpiEngine::begin(const std::shared_ptr<MpiOperation>& operation) {
+  if (failed_ || finalized_) {
+    operation->end(false);
+    return;
+  }
+  if (operation->kind_ == MpiOperation::Kind::kCollective) {
+    operation->sequence_ = operation->group_->begun++;
+  }
+  last_ = operation.get()->describe();
+  active_.push_back(operation);
+  progressed_ = std::chrono::steady_clock::now();
+  try {
+    operation->begin();
+  } catch (const CommError& error) {
+    fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
+    return;
+  }
+  end_if_complete(operation.get());
+}
+
+void MpiEngine::add(MPI_Request request, Request meaning) {
+  requests_.push_back(request);
+  meanings_.push_back(meaning);
+  if (meaning.operation != nullptr) {
+    ++meaning.operation->pending_;
+  }
+}
+
+bool MpiEngine::poll() {
+  const auto count = static_cast<int>(requests_.size());
+  indices_.resize(requests_.size());
+  statuses_.resize(requests_.size());
+  int complete = 0;
+  const int error =
+      MPI_Testsome(count, requests_.data(), &complete, indices_.data(), statuses_.data());
+  if (error == MPI_ERR_IN_STATUS) {
+    for (int i = 0; i < complete; ++i) {
+      check_mpi(statuses_[static_cast<size_t>(i)].MPI_ERROR, "MPI_Testsome");
+    }
+  }
+  check_mpi(error, "MPI_Testsome");
+  if (complete <= 0) {
+    return false;
+  }
+  const std::vector<std::shared_ptr<MpiOperation>> held = active_;  // also over a failure
+  std::vector<Request> ended;
+  std::sort(indices_.begin(), indices_.begin() + complete, std::greater<>());
+  for (int i = 0; i < complete; ++i) {
+    const auto at = static_cast<size_t>(indices_[static_cast<size_t>(i)]);
+    ended.push_back(meanings_[at]);
+    requests_[at] = requests_.back();
+    meanings_[at] = meanings_.back();
+    requests_.pop_back();
+    meanings_.pop_back();
+  }
+  for (const Request& request : ended) {
+    if (request.operation != nullptr) {
+      MpiOperation& operation = *request.operation;
+      --operation.pending_;
+      operation.waited_ = operation.asked_ = 0;  // it gets on
+      if (!failed_) {
+        operation.advance(request.token);
+        end_if_complete(&operation);
+      }
+    } else if (request.token == kHeard) {
+      const Message message = incoming_;
+      listen();
+      heed(message);
+    } else {
+      outgoing_.remove_if([&](const Outgoing& each) { return each.token == request.token; });
+    }
+  }
+  return true;
+}
+
+void MpiEngine::end_if_complete(MpiOperation* operation) {
+  if (operation->pending_ > 0) {
+    return;
+  }
+  const auto at = std::find_if(active_.begin(), active_.end(),
+                               [&](const auto& each) { return each.get() == operation; });
+  const std::shared_ptr<MpiOperation> kept = *at;
+  active_.erase(at);
+  kept->end(true);
+}
+
+std::shared_ptr<MpiGroup> MpiEngine::make_group(const MpiGroup& parent,
+                                                const std::vector<int>& ranks, uint64_t id,
+                                                std::string name) {
+  auto group = std::make_shared<MpiGroup>();
+  group->id = id;
+  group->name = std::move(name);
+  for (const int each : ranks) {
+    group->world.push_back(parent.world[static_cast<size_t>(each)]);
+  }
+  call([&] {
+    if (failed_ || finalized_) {
+      throw_failure();
+    }
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group some = MPI_GROUP_NULL;
+    check_mpi(MPI_Comm_group(parent.comm, &all), "MPI_Comm_group");
+    check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some),
+              "MPI_Group_incl");
+    check_mpi(MPI_Comm_create_group(parent.comm, some, /*tag=*/0, &group->comm),
+              "MPI_Comm_create_group");
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(group->comm, &group->rank);
+    groups_[id] = group;
+  });
+  return group;
+}
+
+void MpiEngine::release(std::shared_ptr<MpiGroup> group) {
+  post([this, group = std::move(group)] {
+    groups_.erase(group->id);
+    if (!failed_ && !finalized_) {
+      MPI_Comm_free(&group->comm);
+    }
+  });
+}
+
+void MpiEngine::finish() {
+  call([this] {
+    if (failed_) {
+      throw_failure();
+    }
+    for (MPI_Request& request : requests_) {
+      MPI_Cancel(&request);
+      MPI_Request_free(&request);
+    }
+    finalized_ = true;
+    check_mpi(MPI_Finalize(), "MPI_Finalize");
+  });
+}
+
+}  // namespace mstrain

@@ -1,0 +1,241 @@
+#include "core/comm/mpi_operations.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/comm/sums.h"
+
+namespace mstrain {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 30;  // of a message: MPI counts in int
+constexpr size_t kUnderWay = 8;                   // messages, in each direction
+constexpr int64_t kBlockBytes = int64_t{512} << 10;
+constexpr int64_t kLandingBytes = int64_t{16} << 20;
+constexpr int64_t kLeastBlockBytes = 4096;
+
+// The ranks in the order in which this one begins with them: those after it, or before it.
+std::vector<MpiTransfer> in_turn(std::span<const MpiTransfer> transfers, int rank, int step) {
+  std::vector<MpiTransfer> out;
+  const auto size = static_cast<int>(transfers.size());
+  for (int i = 1; i < size; ++i) {
+    const MpiTransfer& whole = transfers[static_cast<size_t>((rank + i * step + size * i) % size)];
+    for (int64_t at = 0; at < whole.bytes; at += kMostBytes) {
+      out.push_back({whole.peer, whole.data + at, std::min(kMostBytes, whole.bytes - at)});
+    }
+  }
+  return out;
+}
+
+MPI_Datatype mpi_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF64: return MPI_DOUBLE;
+    case Dtype::kF32: return MPI_FLOAT;
+    case Dtype::kI64: return MPI_INT64_T;
+    case Dtype::kI32: return MPI_INT32_T;
+    case Dtype::kI8: return MPI_INT8_T;
+    case Dtype::kU32: return MPI_UINT32_T;
+    case Dtype::kU16: return MPI_UINT16_T;
+    case Dtype::kU8: return MPI_UINT8_T;
+    case Dtype::kBF16:
+    case Dtype::kF16:
+    case Dtype::kBool: return MPI_DATATYPE_NULL;
+  }
+  __builtin_unreachable();
+}
+
+std::byte* element(const Elements& elements, int64_t index) {
+  return static_cast<std::byte*>(elements.data) + index * size_of(elements.dtype);
+}
+
+}  // namespace
+
+MpiExchange::MpiExchange(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what,
+                         std::span<const MpiTransfer> sends, std::span<const MpiTransfer> receives,
+                         Kind kind)
+    : MpiOperation(engine, std::move(group), std::move(what), kind),
+      sends_(in_turn(sends, group_->rank, 1)),
+      receives_(in_turn(receives, group_->rank, -1)) {}
+
+void MpiExchange::begin() {
+  // All parts of a point at once: those of the next one would overtake what begins later.
+  const size_t first = is_point() ? sends_.size() + receives_.size() : kUnderWay;
+  for (size_t i = 0; i < first; ++i) {
+    receive_next();
+    send_next();
+  }
+}
+
+void MpiExchange::advance(int token) { token == kSent ? send_next() : receive_next(); }
+
+void MpiExchange::send_next() {
+  if (sent_ < sends_.size()) {
+    const MpiTransfer& next = sends_[sent_++];
+    send(next.data, next.bytes, next.peer, tag(0), kSent);
+  }
+}
+
+void MpiExchange::receive_next() {
+  if (received_ < receives_.size()) {
+    const MpiTransfer& next = receives_[received_++];
+    receive(next.data, next.bytes, next.peer, tag(0), kReceived);
+  }
+}
+
+MpiReduce::MpiReduce(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what,
+                     Elements in, Elements out, std::vector<int64_t> counts, Reduction reduction,
+                     bool gathers)
+    : MpiOperation(engine, std::move(group), std::move(what)),
+      in_(in),
+      out_(out),
+      counts_(std::move(counts)),
+      starts_(counts_.size()),
+      reduction_(reduction),
+      gathers_(gathers),
+      lanes_(counts_.size()) {
+  std::exclusive_scan(counts_.begin(), counts_.end(), starts_.begin(), int64_t{0});
+  const int64_t others = group_->size() - 1;
+  const int64_t bytes =
+      std::clamp(kLandingBytes / (2 * others), kLeastBlockBytes, kBlockBytes) / 64 * 64;
+  block_ = bytes / size_of(in.dtype);
+  const int64_t most = std::min(block_, counts_[static_cast<size_t>(group_->rank)]);
+  landing_.resize(static_cast<size_t>(2 * others * most * size_of(in.dtype)));
+}
+
+int64_t MpiReduce::blocks(int rank) const {
+  return (counts_[static_cast<size_t>(rank)] + block_ - 1) / block_;
+}
+
+int64_t MpiReduce::elements(int rank, int64_t block) const {
+  return std::min(block_, counts_[static_cast<size_t>(rank)] - block * block_);
+}
+
+int64_t MpiReduce::offset(int rank, int64_t block) const {
+  return starts_[static_cast<size_t>(rank)] + block * block_;
+}
+
+std::byte* MpiReduce::landing(int peer, int64_t block) {
+  const int me = group_->rank;
+  const int64_t others = group_->size() - 1;
+  const int64_t place = (block % 2) * others + (peer < me ? peer : peer - 1);
+  const int64_t most = std::min(block_, counts_[static_cast<size_t>(me)]);
+  return landing_.data() + place * most * size_of(in_.dtype);
+}
+
+int MpiReduce::token(Step step, int peer, int64_t block) {
+  return peer * 8 + step * 2 + static_cast<int>(block % 2);
+}
+
+void MpiReduce::begin() {
+  for (int64_t block = 0; block < 2; ++block) {
+    receive_block(block);
+    for (int i = 1; i < group_->size(); ++i) {
+      send_block((group_->rank + i) % group_->size());
+    }
+  }
+}
+
+void MpiReduce::send_block(int peer) {
+  Lane& lane = lanes_[static_cast<size_t>(peer)];
+  if (lane.posted < blocks(peer)) {
+    const int64_t block = lane.posted++;
+    send(element(in_, offset(peer, block)), elements(peer, block) * size_of(in_.dtype), peer,
+         tag(0), token(kSend, peer, block));
+  }
+}
+
+void MpiReduce::receive_block(int64_t block) {
+  const int me = group_->rank;
+  if (block >= blocks(me)) {
+    return;
+  }
+  missing_[block % 2] = group_->size() - 1;
+  for (int i = 1; i < group_->size(); ++i) {
+    const int peer = (me + group_->size() - i) % group_->size();
+    receive(landing(peer, block), elements(me, block) * size_of(in_.dtype), peer, tag(0),
+            token(kReceive, peer, block));
+  }
+}
+
+void MpiReduce::advance(int token) {
+  const auto step = static_cast<Step>(token / 2 % 4);
+  const int peer = token / 8;
+  const int parity = token % 2;
+  if (step == kReceive) {
+    --missing_[parity];
+    while (summed_ < blocks(group_->rank) && missing_[summed_ % 2] == 0) {
+      add_up(summed_++);
+      receive_block(summed_ + 1);
+    }
+  } else if (step == kSend) {
+    Lane& lane = lanes_[static_cast<size_t>(peer)];
+    lane.complete[parity] = true;
+    while (std::exchange(lane.complete[lane.sent % 2], false)) {
+      const int64_t block = lane.sent++;
+      if (gathers_) {  // over what was sent, where `out` is `in`
+        receive(element(out_, offset(peer, block)), elements(peer, block) * size_of(in_.dtype),
+                peer, tag(1), MpiReduce::token(kReceiveSum, peer, block));
+      }
+      send_block(peer);
+    }
+  }
+}
+
+void MpiReduce::add_up(int64_t block) {
+  const int me = group_->rank;
+  std::vector<const void*> pieces;
+  for (int rank = 0; rank < group_->size(); ++rank) {
+    pieces.push_back(rank == me ? element(in_, offset(me, block)) : landing(rank, block));
+  }
+  Elements sum = out_;
+  sum.data = element(out_, gathers_ ? offset(me, block) : block * block_);
+  sum.count = elements(me, block);
+  reduce_in_order(reduction_, in_.dtype, pieces, /*initial=*/{}, sum);
+  if (gathers_) {
+    for (int i = 1; i < group_->size(); ++i) {
+      const int peer = (me + i) % group_->size();
+      send(sum.data, sum.bytes(), peer, tag(1), token(kSendSum, peer, block));
+    }
+  }
+}
+
+MpiBroadcast::MpiBroadcast(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what,
+                           Elements inout, int root)
+    : MpiOperation(engine, std::move(group), std::move(what)), inout_(inout), root_(root) {}
+
+void MpiBroadcast::begin() {
+  for (int64_t done = 0; done < inout_.bytes(); done += kMostBytes) {
+    const auto bytes = static_cast<int>(std::min(kMostBytes, inout_.bytes() - done));
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Ibcast(static_cast<std::byte*>(inout_.data) + done, bytes, MPI_BYTE, root_,
+                         group_->comm, &request),
+              "MPI_Ibcast");
+    collective(request, 0);
+  }
+}
+
+void MpiBarrier::begin() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(group_->comm, &request), "MPI_Ibarrier");
+  collective(request, 0);
+}
+
+bool MpiFastSum::has(Dtype dtype) { return mpi_type(dtype) != MPI_DATATYPE_NULL; }
+
+MpiFastSum::MpiFastSum(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what,
+                       Elements in, Elements out)
+    : MpiOperation(engine, std::move(group), std::move(what)), in_(in), out_(out) {}
+
+void MpiFastSum::begin() {
+  for (int64_t done = 0; done < in_.count; done += kMostBytes) {
+    const auto count = static_cast<int>(std::min(kMostBytes, in_.count - done));
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Iallreduce(in_.data == out_.data ? MPI_IN_PLACE : element(in_, done),
+                             element(out_, done), count, mpi_type(in_.dtype), MPI_SUM, group_->comm,
+                             &request),
+              "MPI_Iallreduce");
+    collective(request, 0);
+  }
+}
+
+}  // namespace mstrain
