@@ -48,6 +48,12 @@ const Command kCommands[] = {
      tokenize},
     {{"inspect", "PATH", "what a run, checkpoint, tokenizer, safetensors file or data file holds"},
      inspect},
+    {{"plan",
+      "--config FILE --cluster FILE [key.path=value ...] [--json] [--top N] [--write-plan FILE]",
+      "memory, time and layout of a run on machines that a file describes; parallel.plan=auto "
+      "looks "
+      "for the best layout"},
+     plan},
     {{"report", "RUN_DIR... [--output FILE]",
       "one self-contained HTML page with the curves of one or several runs"},
      report},

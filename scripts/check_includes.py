@@ -6,7 +6,7 @@ import pathlib
 import re
 import sys
 
-ROOMS = "base schedule runtime comm io ir ops tensor transform compile exec nn optim data train".split()
+ROOMS = "base schedule runtime comm io ir ops tensor transform compile exec nn optim data train forecast".split()
 OWNERS = {
     "yaml-cpp/": ["core/base/yaml.cc"],
     "openssl/": ["core/io/digest.cc"],

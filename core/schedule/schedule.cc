@@ -220,4 +220,16 @@ double bubble_formula(ScheduleKind kind, int ranks, int each, int micro_batches)
   fail("no such schedule");
 }
 
+int most_in_flight(ScheduleKind kind, int ranks, int each, int micro_batches, int rank) {
+  switch (kind) {
+    case ScheduleKind::kGpipe: return micro_batches;
+    case ScheduleKind::k1f1b: return std::min(micro_batches, ranks - rank);
+    case ScheduleKind::kInterleaved:
+      return std::min(each * micro_batches, 2 * (ranks - rank - 1) + (each - 1) * ranks + 1);
+    case ScheduleKind::kZbH1: return std::min(micro_batches, ranks);
+    case ScheduleKind::kZbv: return 2 * std::min(micro_batches, ranks);
+  }
+  fail("no such schedule");
+}
+
 }  // namespace mstrain

@@ -58,6 +58,9 @@ Schedule make_schedule(ScheduleKind kind, int ranks, int each, int micro_batches
 // half as long as a backward pass and W as long as B: known for make_schedule(), the interleaved one for multiples of `ranks`.
 double bubble_formula(ScheduleKind kind, int ranks, int each, int micro_batches);
 
+// Chunks whose activations a rank has at once, at most.
+int most_in_flight(ScheduleKind kind, int ranks, int each, int micro_batches, int rank);
+
 // As text, for files:
 //   schedule zb_h1
 //   ranks 4

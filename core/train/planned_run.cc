@@ -383,7 +383,14 @@ std::string refusal(const RunPlan& plan, int64_t limit, const Changes& changes) 
         "; no batch, recomputation, precision or sequence makes it fit: it needs a {} with {} "
         "or a smaller model",
         plan.device.empty() ? "machine" : "device", gigabytes(least));
-    return changes.least ? out + fmt::format(" ({})", text_of(changes.least->overrides)) : out;
+    if (changes.least) {
+      out += fmt::format(" ({})", text_of(changes.least->overrides));
+    }
+    constexpr int64_t kDevice = 80'000'000'000;  // bytes of one that many clusters have
+    return out + fmt::format(
+                     "\nmany devices can share it, {} of 80 GB at least; mstrain plan "
+                     "--cluster FILE says how, and how fast it is",
+                     (plan.least() + kDevice - 1) / kDevice);
   }
   out += "; what would fit:";
   for (const Alternative& change : changes.fitting) {

@@ -53,6 +53,10 @@ const Backend* described_backend(const std::string& name, const DeviceDescriptio
                   .kernels = default_backend()->kernels};
   for (auto& [op, entry] : backend.kernels) {
     entry.prepare = prepare_described;
+    // Kernels of its own read numbers of 16 bits where it has them.
+    if (device.peak_tflops.bf16 || device.peak_tflops.fp16) {
+      entry.supports = nullptr;
+    }
   }
   for (Dtype type : kAllDtypes) {
     const auto at = static_cast<size_t>(type);

@@ -72,7 +72,7 @@ TEST(Command, MistakesInAConfigurationNameFileLineKeyAndChoice) {
        "bad.yaml:6: optimizer.type: expected one of sgd, adam, adamw, adagrad, rmsprop, lamb, "
        "found \"adamwx\"; did you mean adamw?"},
       {"log:", "logs:", "bad.yaml:10: logs: unknown key; did you mean log?"},
-      {"log:", "parallel: {tensor: 2}\nlog:", "bad.yaml:10: parallel: unknown key"},
+      {"log:", "parallels: {tensor: 2}\nlog:", "bad.yaml:10: parallels: unknown key"},
       {"type: char", "type: bpp", "did you mean bpe?"},
       {"num_layers: 2", "num_layers: \"2\"",
        "bad.yaml:2: model.num_layers: expected an integer >= 1 and <= 4096, found \"2\" in quotes, "

@@ -31,29 +31,16 @@ void for_each_shipped(int most, F f) {
   }
 }
 
-// In chunks, of which zbv has two a rank and the interleaved one three.
-int expected_in_flight(ScheduleKind kind, int ranks, int each, int micro, int rank) {
-  switch (kind) {
-    case ScheduleKind::kGpipe: return micro;
-    case ScheduleKind::k1f1b: return std::min(micro, ranks - rank);
-    case ScheduleKind::kInterleaved:
-      return std::min(each * micro, 2 * (ranks - rank - 1) + (each - 1) * ranks + 1);
-    case ScheduleKind::kZbH1: return std::min(micro, ranks);
-    case ScheduleKind::kZbv: return 2 * ranks;
-  }
-  return 0;
-}
-
 TEST(Schedule, EveryShippedOnePassesItsCheckAndKeepsItsMemory) {
   for_each_shipped(64, [](ScheduleKind kind, int ranks, int each, int micro) {
     SCOPED_TRACE(testing::Message() << name_of(kind) << ' ' << ranks << ' ' << micro);
     const ScheduleFacts facts = check_schedule(make_schedule(kind, ranks, each, micro));
     for (int r = 0; r < ranks; ++r) {
       EXPECT_LE(facts.in_flight[static_cast<size_t>(r)],
-                expected_in_flight(kind, ranks, each, micro, r));
+                most_in_flight(kind, ranks, each, micro, r));
     }
     if (micro >= 2 * ranks && micro % ranks == 0) {
-      EXPECT_EQ(facts.in_flight[0], expected_in_flight(kind, ranks, each, micro, 0));
+      EXPECT_EQ(facts.in_flight[0], most_in_flight(kind, ranks, each, micro, 0));
     }
   });
 }

@@ -1,0 +1,75 @@
+// What a layout takes on a cluster: memory of the rank that needs most, and the time of a step.
+#pragma once
+
+#include "core/forecast/layout.h"
+#include "core/forecast/rates.h"
+#include "core/schedule/simulate.h"
+
+namespace mstrain {
+
+// Bytes of one rank.
+struct RankMemory {
+  double parameters = 0;
+  double gradients = 0;
+  double optimizer = 0;
+  double activations = 0;    // kept for the backward pass, of all micro-batches in flight
+  double transient = 0;      // used and gone
+  double communication = 0;  // buffers of collectives
+  double batch = 0;          // samples
+  double reserved = 0;       // by the device, before a run has any
+
+  double total() const {
+    return parameters + gradients + optimizer + activations + transient + communication + batch +
+           reserved;
+  }
+};
+
+// Seconds of a step, of the rank that works longest. products + attention + memory_bound + exposed_communication +
+// pipeline_bubble + optimizer = step; tensor and data are all of their collectives, hidden ones included.
+struct Breakdown {
+  double products = 0, attention = 0, memory_bound = 0;
+  double tensor = 0, data = 0;
+  double pipeline_bubble = 0;
+  double optimizer = 0;
+  double exposed_communication = 0;
+};
+
+struct Forecast {
+  Layout layout;
+  std::vector<RankMemory> stages;  // by rank along the pipeline
+  double limit_bytes = 0;
+  double step_seconds = 0;
+  Breakdown breakdown;
+  double tokens_per_second = 0;  // or what the task counts
+  double utilization = 0;        // of the devices' peak, by the model's own operations
+  SimulatedStep pipeline;        // the schedule as simulated, where asked for
+
+  const RankMemory& largest() const;
+  double peak_bytes() const { return largest().total(); }
+  bool fits() const { return peak_bytes() <= limit_bytes; }
+};
+
+// What a forecast needs besides the layout.
+struct ForecastInput {
+  const Cluster& cluster;
+  ModelSizes model;
+  double units_per_sample = 1;
+  int64_t global_batch = 1;
+  double limit_bytes = 0;
+  double model_flops = 0;  // of a sample, without recomputation
+  Dtype dtype = Dtype::kF32;
+};
+
+// `profile`: of a micro-batch of layout.micro / layout.copies samples, with layout.recompute.
+Forecast forecast(const ForecastInput& input, const Profile& profile, const Layout& layout,
+                  bool keeps_times = false);
+
+// The same without a simulation: the schedule waits as long as its formula says.
+struct QuickForecast {
+  double peak_bytes = 0;
+  double seconds = 0;
+};
+QuickForecast quick_forecast(const ForecastInput& input, const Profile& profile,
+                             const Layout& layout);
+
+}  // namespace mstrain

@@ -1,0 +1,279 @@
+#include "core/forecast/layout.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/train/numbers.h"
+
+namespace mstrain {
+namespace {
+
+constexpr std::string_view kRecomputes[] = {"none", "selective", "full"};
+
+std::string nearest_divisors(int64_t of, int64_t wanted) {
+  std::vector<int64_t> all = divisors(of);
+  std::stable_sort(all.begin(), all.end(), [&](int64_t a, int64_t b) {
+    return std::abs(a - wanted) < std::abs(b - wanted);
+  });
+  all.resize(std::min<size_t>(all.size(), 3));
+  return fmt::format("{}", fmt::join(all, " or "));
+}
+
+class Resolver {
+ public:
+  Resolver(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
+           const ModelSizes& model)
+      : config_(config.parallel),
+        batch_(config.batch),
+        tree_(tree),
+        cluster_(cluster),
+        model_(model) {
+    out_.tensor = config_.tensor;
+    out_.pipeline = config_.pipeline;
+    out_.context = config_.context;
+    out_.copies = config_.copies;
+    out_.zero = config_.zero.stage;
+    out_.overlap = config_.overlap;
+    out_.bucket_bytes = config_.bucket_mb * 1e6;
+    out_.recompute = config.memory.recompute;
+  }
+
+  Layout resolve(int64_t micro) {
+    resolve_ranks();
+    resolve_tensor();
+    resolve_context();
+    resolve_schedule();
+    resolve_batch(micro);
+    return out_;
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void refuse(std::string_view key, fmt::format_string<Args...> format,
+                           Args&&... args) const {
+    config_fail(tree_, fmt::format("parallel.{}", key),
+                fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void resolve_ranks() {
+    const int64_t ranks = cluster_.ranks();
+    const int64_t others = out_.tensor * out_.pipeline * out_.context;
+    if (config_.data == 0) {
+      refuse("data", "expected -1 or an integer >= 1, found 0");
+    }
+    if (config_.data == -1) {
+      if (ranks % others != 0) {
+        const std::string_view key = out_.pipeline > 1 ? "pipeline"
+                                     : out_.tensor > 1 ? "tensor"
+                                                       : "context";
+        const int64_t rest = others / value_of(key);
+        refuse(key,
+               "tensor {} x pipeline {} x context {} = {} does not divide the cluster's {} ranks; "
+               "the nearest that does: {}={}",
+               out_.tensor, out_.pipeline, out_.context, others, ranks, key,
+               ranks % rest == 0 ? nearest_divisors(ranks / rest, value_of(key)) : "1");
+      }
+      out_.data = ranks / others;
+      return;
+    }
+    out_.data = config_.data;
+    if (out_.data * others != ranks) {
+      refuse(
+          "data",
+          "data {} x tensor {} x pipeline {} x context {} = {} ranks, but the cluster has {}; {}",
+          out_.data, out_.tensor, out_.pipeline, out_.context, out_.data * others, ranks,
+          ranks % others == 0
+              ? fmt::format("say data={} or -1", ranks / others)
+              : fmt::format("{} ranks are divided by {}", ranks, nearest_divisors(ranks, others)));
+    }
+  }
+
+  int64_t value_of(std::string_view key) const {
+    return key == "pipeline" ? out_.pipeline : key == "tensor" ? out_.tensor : out_.context;
+  }
+
+  void resolve_tensor() {
+    if (model_.heads % out_.tensor != 0) {
+      refuse("tensor", "{} does not divide the model's {} heads; the nearest that do: {}",
+             out_.tensor, model_.heads, nearest_divisors(model_.heads, out_.tensor));
+    }
+    out_.sequence_parallel =
+        config_.sequence_parallel.value_or(out_.tensor > 1 && model_.tokens % out_.tensor == 0);
+    if (config_.sequence_parallel.value_or(false) && model_.tokens % out_.tensor != 0) {
+      refuse("sequence_parallel", "the {} tokens of a sample do not divide by tensor {}",
+             model_.tokens, out_.tensor);
+    }
+  }
+
+  void resolve_context() {
+    if (model_.tokens % out_.context != 0) {
+      refuse("context", "{} does not divide the {} tokens of a sample; the nearest that do: {}",
+             out_.context, model_.tokens, nearest_divisors(model_.tokens, out_.context));
+    }
+  }
+
+  void resolve_schedule() {
+    const auto found =
+        std::find_if(std::begin(kScheduleKinds), std::end(kScheduleKinds),
+                     [&](ScheduleKind kind) { return name_of(kind) == config_.schedule; });
+    if (found == std::end(kScheduleKinds)) {
+      std::vector<std::string> names;
+      for (ScheduleKind kind : kScheduleKinds) {
+        names.emplace_back(name_of(kind));
+      }
+      refuse("schedule", "'{}' is none of {}{}", config_.schedule, fmt::join(names, ", "),
+             did_you_mean(config_.schedule, names));
+    }
+    out_.schedule = *found;
+    out_.virtual_pipeline = config_.virtual_pipeline;
+    if (out_.virtual_pipeline > 1 && out_.schedule != ScheduleKind::kInterleaved) {
+      refuse("virtual_pipeline", "{} parts a rank are for parallel.schedule: interleaved",
+             out_.virtual_pipeline);
+    }
+    if (out_.virtual_pipeline > 1 && out_.pipeline == 1) {
+      refuse("virtual_pipeline", "{} parts a rank need parallel.pipeline of 2 or more",
+             out_.virtual_pipeline);
+    }
+    const int64_t chunks =
+        out_.pipeline == 1 ? 1
+                           : out_.pipeline * chunks_of_rank(out_.schedule, out_.virtual_pipeline);
+    if (config_.stage_layout.empty()) {
+      if (model_.layers % chunks != 0) {
+        refuse("pipeline",
+               "{} layers do not divide into {} parts; the nearest that do: {}; or say which has "
+               "how many, as parallel.stage_layout=[{}]",
+               model_.layers, chunks, nearest_divisors(model_.layers, chunks),
+               fmt::join(even_stages(model_.layers, chunks), ","));
+      }
+      out_.stages.assign(static_cast<size_t>(chunks), model_.layers / chunks);
+      return;
+    }
+    out_.stages = config_.stage_layout;
+    int64_t sum = 0;
+    for (int64_t layers : out_.stages) {
+      sum += layers;
+    }
+    if (out_.chunks() != chunks || sum != model_.layers) {
+      refuse("stage_layout",
+             "{} layers in {} parts, but the model has {} and the pipeline {}; for example [{}]",
+             sum, out_.chunks(), model_.layers, chunks,
+             fmt::join(even_stages(model_.layers, chunks), ","));
+    }
+  }
+
+  void resolve_batch(int64_t micro) {
+    out_.micro = batch_.micro.value_or(micro);
+    if (batch_.global % out_.data != 0) {
+      refuse("data", "{} does not divide batch.global {}; the nearest that do: {}", out_.data,
+             batch_.global, nearest_divisors(batch_.global, out_.data));
+    }
+    const int64_t mine = batch_.global / out_.data;
+    if (mine % out_.micro != 0) {
+      config_fail(tree_, "batch.micro",
+                  fmt::format("{} does not divide the {} samples of a rank (batch.global {} over "
+                              "{} ranks along data); the nearest that do: {}",
+                              out_.micro, mine, batch_.global, out_.data,
+                              nearest_divisors(mine, out_.micro)));
+    }
+    out_.micro_batches = mine / out_.micro;
+    if (out_.micro_batches < out_.pipeline) {
+      refuse("pipeline",
+             "{} ranks need as many micro-batches, but a step has {} ({} samples over data {}, in "
+             "micro-batches of {}); say batch.micro={} or batch.global={}",
+             out_.pipeline, out_.micro_batches, batch_.global, out_.data, out_.micro,
+             std::max<int64_t>(1, mine / out_.pipeline), out_.pipeline * out_.data * out_.micro);
+    }
+    if (out_.micro % out_.copies != 0) {
+      refuse("copies", "{} does not divide the {} samples of a micro-batch; say batch.micro={}",
+             out_.copies, out_.micro, out_.copies);
+    }
+  }
+
+  const ParallelConfig& config_;
+  const BatchConfig& batch_;
+  const YamlNode& tree_;
+  const Cluster& cluster_;
+  const ModelSizes& model_;
+  Layout out_;
+};
+
+}  // namespace
+
+int64_t chunks_of_rank(ScheduleKind schedule, int64_t virtual_pipeline) {
+  return schedule == ScheduleKind::kZbv ? 2 : virtual_pipeline;
+}
+
+std::vector<int64_t> even_stages(int64_t layers, int64_t chunks) {
+  std::vector<int64_t> out(static_cast<size_t>(chunks), layers / chunks);
+  // What is left over goes to the chunks in the middle first.
+  const int64_t begin = (chunks - layers % chunks) / 2;
+  for (int64_t i = 0; i < layers % chunks; ++i) {
+    ++out[static_cast<size_t>(begin + i)];
+  }
+  return out;
+}
+
+std::vector<std::string> Layout::keys() const {
+  std::vector<std::string> out = {fmt::format("parallel.data={}", data),
+                                  fmt::format("parallel.tensor={}", tensor),
+                                  fmt::format("parallel.pipeline={}", pipeline),
+                                  fmt::format("parallel.context={}", context),
+                                  fmt::format("parallel.virtual_pipeline={}", virtual_pipeline),
+                                  fmt::format("parallel.sequence_parallel={}", sequence_parallel),
+                                  fmt::format("parallel.copies={}", copies),
+                                  fmt::format("parallel.zero.stage={}", zero),
+                                  fmt::format("parallel.schedule={}", name_of(schedule)),
+                                  fmt::format("parallel.overlap.tensor={}", overlap.tensor)};
+  const bool is_even =
+      std::adjacent_find(stages.begin(), stages.end(), std::not_equal_to<>()) == stages.end();
+  out.push_back(fmt::format("parallel.stage_layout=[{}]",
+                            is_even ? "" : fmt::format("{}", fmt::join(stages, ", "))));
+  out.push_back(fmt::format("batch.micro={}", micro));
+  out.push_back(fmt::format("memory.recompute={}", kRecomputes[static_cast<size_t>(recompute)]));
+  return out;
+}
+
+std::string Layout::describe() const {
+  std::vector<std::string> parts;
+  for (const auto& [name, size] : {std::pair("data", data),
+                                   {"tensor", tensor},
+                                   {"pipeline", pipeline},
+                                   {"context", context}}) {
+    if (size > 1) {
+      parts.push_back(fmt::format("{} {}", name, size));
+    }
+  }
+  if (parts.empty()) {
+    parts.emplace_back("one rank");
+  }
+  if (tensor > 1 && sequence_parallel) {
+    parts.emplace_back("sequence parallel");
+  }
+  if (pipeline > 1) {
+    parts.push_back(std::string(name_of(schedule)) +
+                    (virtual_pipeline > 1 ? fmt::format(" x {}", virtual_pipeline) : ""));
+  }
+  if (data > 1) {
+    parts.push_back(fmt::format("zero {}", zero));
+  }
+  parts.push_back(fmt::format("micro {}", micro));
+  if (copies > 1) {
+    parts.push_back(fmt::format("{} copies", copies));
+  }
+  if (overlap.tensor && tensor > 1) {
+    parts.emplace_back("tensor overlapped");
+  }
+  if (recompute != Recompute::kNone) {
+    parts.push_back(fmt::format("recompute {}", kRecomputes[static_cast<size_t>(recompute)]));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+Layout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
+                      const ModelSizes& model, int64_t micro) {
+  return Resolver(config, tree, cluster, model).resolve(micro);
+}
+
+}  // namespace mstrain

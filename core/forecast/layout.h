@@ -1,0 +1,52 @@
+// How a run is laid out over ranks: the `parallel` section with everything decided.
+#pragma once
+
+#include "core/forecast/cluster.h"
+#include "core/schedule/schedule.h"
+#include "core/train/sections.h"
+
+namespace mstrain {
+
+// What a layout has to divide.
+struct ModelSizes {
+  int64_t layers = 1;
+  int64_t heads = 1;   // along tensor
+  int64_t tokens = 1;  // of a sample, along context; 1: samples are no sequences
+};
+
+struct Layout {
+  int64_t data = 1, tensor = 1, pipeline = 1, context = 1;
+  int64_t virtual_pipeline = 1;
+  bool sequence_parallel = false;
+  int64_t copies = 1;
+  int64_t zero = 1;
+  ScheduleKind schedule = ScheduleKind::k1f1b;
+  std::vector<int64_t> stages;  // layers of each chunk
+  OverlapConfig overlap;
+  double bucket_bytes = 64e6;
+  int64_t micro = 1;          // samples
+  int64_t micro_batches = 1;  // of a rank, in a step
+  Recompute recompute = Recompute::kNone;
+
+  int64_t chunks() const { return static_cast<int64_t>(stages.size()); }
+  friend bool operator==(const Layout& a, const Layout& b) { return a.keys() == b.keys(); }
+
+  // As a command line has them: "parallel.tensor=8".
+  std::vector<std::string> keys() const;
+  // For people, what differs from one rank's: "data 4, tensor 8, sequence parallel, micro-batches of 2"
+  std::string describe() const;
+};
+
+// Chunks that the schedule gives each rank along the pipeline.
+int64_t chunks_of_rank(ScheduleKind schedule, int64_t virtual_pipeline);
+
+// `layers` over `chunks`, as evenly as they go; the first and the last, which have embedding and head besides, get fewer.
+std::vector<int64_t> even_stages(int64_t layers, int64_t chunks);
+
+// The layout that `config` asks for on this cluster. `micro` stands for batch.micro where that is auto. Throws ConfigError, with the
+// line in `tree` and the nearest valid choice, for products that do not fit the ranks, heads, layers or samples that do not
+// divide, and too few micro-batches.
+Layout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
+                      const ModelSizes& model, int64_t micro);
+
+}  // namespace mstrain

@@ -1,0 +1,23 @@
+// Plans of runs on machines that are not here: what fits, how fast it is, and which layout is best.
+#pragma once
+
+#include "core/forecast/cluster.h"
+#include "suites/run/run.h"
+
+namespace mstrain {
+
+struct PlanRequest {
+  FileSystem& files;
+  YamlNode tree;  // the configuration as it was given
+  Cluster cluster;
+  bool json = false;
+  int64_t top = 5;                        // layouts to show, where parallel.plan is auto
+  std::optional<std::string> write_plan;  // gets the best layout, for parallel.plan
+  std::FILE* out = stdout;
+};
+
+// Prints the plan. Throws ConfigError for layouts that are impossible, with the nearest valid choice, and PlanError, behind what it
+// printed, where none fits; as JSON, `fits` says that.
+void plan(const PlanRequest& request);
+
+}  // namespace mstrain

@@ -1,0 +1,304 @@
+#include "core/forecast/forecast.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/forecast/report.h"
+#include "core/forecast/search.h"
+#include "tests/core/base/message_of.h"
+
+namespace mstrain {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kCluster = R"(cluster:
+  nodes: 2
+  gpus_per_node: 4
+  device:
+    name: test
+    memory_gb: 10
+    memory_gbps: 1000
+    peak_tflops: {bf16: 100, fp32: 10}
+    launch_us: 0
+    achieved: {products: 1, attention: 1, memory: 1, links: 1}
+  intra: {gbps: 100, latency_us: 0}
+  inter: {gbps: 10, latency_us: 0}
+)";
+
+Cluster cluster_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return parse_cluster(text, "cluster.yaml", overrides);
+}
+
+TEST(ClusterFile, IsReadWithAndWithoutItsFirstWordAndWithOverrides) {
+  const Cluster whole = cluster_of(kCluster, {"cluster.nodes=4", "cluster.device.memory_gb=40"});
+  EXPECT_EQ(whole.ranks(), 16);
+  EXPECT_EQ(whole.device.memory_gb, 40);
+  const Cluster bare = cluster_of(R"(nodes: 3
+gpus_per_node: 2
+device: {name: bare, memory_gb: 10, memory_gbps: 1000, peak_tflops: {fp32: 10}, launch_us: 0}
+intra: {gbps: 100, latency_us: 0}
+inter: {gbps: 10, latency_us: 0}
+)");
+  EXPECT_EQ(bare.device.name, "bare");
+  EXPECT_EQ(bare.ranks(), 6);
+}
+
+TEST(ClusterFile, MistakesNameLineAndKey) {
+  const auto message = [](std::string text, std::string_view from, std::string_view to) {
+    text.replace(text.find(from), from.size(), to);
+    return message_of<ConfigError>([&] { cluster_of(text); });
+  };
+  EXPECT_THAT(message(kCluster, "nodes: 2", "node: 2"),
+              HasSubstr("cluster.yaml:2: cluster.node: unknown key; did you mean cluster.nodes?"));
+  EXPECT_THAT(message(kCluster, "gpus_per_node: 4", "gpus_per_node: 0"),
+              HasSubstr("cluster.yaml:3: cluster.gpus_per_node: expected an integer"));
+  EXPECT_THAT(message(kCluster, "{gbps: 10, latency_us: 0}", "{latency_us: 0}"),
+              HasSubstr("cluster.inter.gbps"));
+  EXPECT_THAT(message(kCluster, "launch_us: 0", "launch_us: fast"),
+              HasSubstr("cluster.device.launch_us: expected a number"));
+}
+
+TEST(ClusterFile, FuzzedTextsGiveAClusterOrAnError) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = kCluster;
+    for (int edit = 0; edit < 3; ++edit) {
+      const size_t at = random() % text.size();
+      random() % 2 == 0 ? void(text.erase(at, 1 + random() % 9))
+                        : void(text[at] = static_cast<char>(random() % 128));
+    }
+    try {
+      EXPECT_GE(cluster_of(text).ranks(), 1);
+    } catch (const Error& error) {
+      EXPECT_STRNE(error.what(), "");
+    }
+  }
+}
+
+TEST(Rates, ARingMovesEachByteOnceLessAPartAndNodesAreReachedByAllTheirLinks) {
+  const Cluster cluster = cluster_of(kCluster);
+  const Group node = group_of(cluster, 4, 1);
+  EXPECT_EQ(node.nodes, 1);
+  EXPECT_NEAR(all_reduce_seconds(cluster, node, 1e9), 2 * 0.75 * 1e9 / 100e9, 1e-9);
+  const Group both = group_of(cluster, 8, 1);  // four links of 10 between the nodes
+  EXPECT_NEAR(reduce_scatter_seconds(cluster, both, 1e9), 7.0 / 8 * 1e9 / 40e9, 1e-9);
+  const Group apart = group_of(cluster, 2, 4);  // one rank in each
+  EXPECT_EQ(apart.per_node, 1);
+  EXPECT_NEAR(all_gather_seconds(cluster, apart, 1e9), 0.5 * 1e9 / 10e9, 1e-9);
+  EXPECT_NEAR(send_seconds(cluster, 1, 1e8), 1e-3, 1e-9);
+  EXPECT_NEAR(send_seconds(cluster, 4, 1e8), 1e-2, 1e-9);
+}
+
+WorkItem product(double rows, double columns, double summed) {
+  WorkItem item;
+  item.kind = WorkKind::kProduct;
+  item.dtype = Dtype::kBF16;
+  item.rows = rows;
+  item.columns = columns;
+  item.summed = summed;
+  return item;
+}
+
+TEST(Rates, AProductTakesItsArithmeticOrItsBytesAndWholeWavesOfTiles) {
+  Cluster cluster = cluster_of(kCluster);
+  EXPECT_NEAR(seconds_of(cluster.device, product(8192, 8192, 8192), {}),
+              2 * 8192.0 * 8192 * 8192 / 100e12, 1e-6);
+  EXPECT_NEAR(seconds_of(cluster.device, product(1, 8192, 8192), {}),
+              2 * (8192.0 * 8192 + 2 * 8192) / 1000e9, 1e-6);
+  cluster.device.units = 100;
+  // 100 tiles fill the device once; one more column of them makes a second wave, as long as the first.
+  const double full = seconds_of(cluster.device, product(2560, 1280, 8192), {});
+  const double more = seconds_of(cluster.device, product(2560, 1281, 8192), {});
+  EXPECT_GT(more, 1.1 * full);
+  EXPECT_NEAR(seconds_of(cluster.device, product(2560, 2560, 8192), {}), 2 * full, 0.02 * full);
+}
+
+// Four layers of products alone: what a layout takes can be reckoned by hand.
+Profile plain_profile() {
+  Profile out;
+  for (bool backward : {false, true}) {
+    for (bool weights : {false, true}) {
+      if (!backward && weights) {
+        continue;
+      }
+      WorkItem item = product(1024, 4096, 4096);
+      item.region = Region::kBlock;
+      item.backward = backward;
+      item.weights = weights;
+      item.divides = weights ? Divides::kRows : Divides::kColumns;
+      item.divided = true;
+      out.items.push_back(item);
+    }
+  }
+  RegionProfile& block = out.regions[static_cast<size_t>(Region::kBlock)];
+  block.parameters = {4096.0 * 4096, 0};
+  block.saved = {0, 1e9};
+  out.parameters = 4096.0 * 4096;
+  out.parameter_bytes = 2;
+  out.gradient_bytes = 4;
+  out.optimizer_bytes = 12 * out.parameters;
+  return out;
+}
+
+ForecastInput input_of(const Cluster& cluster) {
+  return {.cluster = cluster,
+          .model = {.layers = 4, .heads = 8, .tokens = 64},
+          .units_per_sample = 64,
+          .global_batch = 32,
+          .limit_bytes = cluster.device.memory_gb * 1e9,
+          .model_flops = 4 * 3 * 2 * 1024.0 * 4096 * 4096,
+          .dtype = Dtype::kBF16};
+}
+
+Layout layout_of(int64_t data, int64_t tensor, int64_t pipeline, int64_t micro_batches) {
+  Layout out;
+  out.data = data;
+  out.tensor = tensor;
+  out.pipeline = pipeline;
+  out.stages.assign(static_cast<size_t>(pipeline), 4 / pipeline);
+  out.micro = 32 / data / micro_batches;
+  out.micro_batches = micro_batches;
+  return out;
+}
+
+TEST(Forecast, PartsOfAStepAddUpToIt) {
+  const Cluster cluster = cluster_of(kCluster);
+  const Profile profile = plain_profile();
+  for (const Layout& layout : {layout_of(8, 1, 1, 4), layout_of(4, 2, 1, 8), layout_of(1, 2, 4, 8),
+                               layout_of(2, 1, 4, 16)}) {
+    const Forecast it = forecast(input_of(cluster), profile, layout);
+    const Breakdown& parts = it.breakdown;
+    EXPECT_NEAR(it.step_seconds,
+                parts.products + parts.attention + parts.memory_bound +
+                    parts.exposed_communication + parts.pipeline_bubble + parts.optimizer,
+                1e-9 * it.step_seconds)
+        << layout.describe();
+  }
+}
+
+TEST(Forecast, APipelineWaitsAsLongAsItsScheduleSaysAndKeepsAsMuch) {
+  const Cluster cluster = cluster_of(kCluster);
+  const Forecast it = forecast(input_of(cluster), plain_profile(), layout_of(1, 2, 4, 8));
+  // Stages have equal work and nothing to send: (p - 1) / m.
+  EXPECT_NEAR(it.breakdown.pipeline_bubble / it.breakdown.products, 3.0 / 8, 1e-3);
+  ASSERT_EQ(it.stages.size(), 4U);
+  EXPECT_DOUBLE_EQ(it.stages[0].activations, 4e9);
+  EXPECT_DOUBLE_EQ(it.stages[3].activations, 1e9);
+  EXPECT_EQ(&it.largest(), &it.stages[0]);
+}
+
+TEST(Forecast, ZeroKeepsStatesInParts) {
+  const Cluster cluster = cluster_of(kCluster);
+  Layout layout = layout_of(8, 1, 1, 4);
+  const double elements = 4 * 4096.0 * 4096;
+  for (int64_t stage = 0; stage <= 3; ++stage) {
+    layout.zero = stage;
+    const RankMemory memory = forecast(input_of(cluster), plain_profile(), layout).largest();
+    EXPECT_DOUBLE_EQ(memory.optimizer, 12 * elements / (stage >= 1 ? 8 : 1));
+    EXPECT_DOUBLE_EQ(memory.gradients, 4 * elements / (stage >= 2 ? 8 : 1));
+    EXPECT_DOUBLE_EQ(memory.parameters, 2 * elements / (stage >= 3 ? 8 : 1));
+  }
+}
+
+TEST(Forecast, SequenceParallelismSharesWhatTensorParallelismKeepsWhole) {
+  const Cluster cluster = cluster_of(kCluster);
+  Layout layout = layout_of(2, 4, 1, 4);
+  EXPECT_DOUBLE_EQ(forecast(input_of(cluster), plain_profile(), layout).largest().activations, 4e9);
+  layout.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(forecast(input_of(cluster), plain_profile(), layout).largest().activations, 1e9);
+}
+
+TEST(Search, FindsWhatFitsAndSaysWhyTheRestLost) {
+  const Cluster cluster = cluster_of(kCluster);
+  const Profile profile = plain_profile();
+  const ProfileOf profiles = [&](int64_t, Recompute) -> const Profile& { return profile; };
+  const SearchResult result =
+      search_layouts(input_of(cluster), profiles, layout_of(8, 1, 1, 4), {}, 4);
+  ASSERT_FALSE(result.best.empty());
+  for (const Forecast& it : result.best) {
+    EXPECT_TRUE(it.fits());
+    EXPECT_GE(it.step_seconds, result.best[0].step_seconds);
+  }
+  for (const Forecast& it : result.too_large) {
+    EXPECT_THAT(reason(it, &result.best[0]), HasSubstr("needs"));
+  }
+  for (const Forecast& it : result.slower) {
+    EXPECT_NE(reason(it, &result.best[0]), "");
+  }
+  const SearchResult fixed = search_layouts(input_of(cluster), profiles, layout_of(2, 4, 1, 4),
+                                            {"parallel.tensor", "batch.micro"}, 4);
+  for (const Forecast& it : fixed.best) {
+    EXPECT_EQ(it.layout.tensor, 4);
+    EXPECT_EQ(it.layout.micro, 4);
+  }
+}
+
+struct RunFile {
+  TrainConfig config;
+  template <class V>
+  void fields(V& v) {
+    config.fields_before_model(v);
+    config.fields_after_data(v);
+  }
+};
+
+Layout resolved(const std::string& text) {
+  const YamlNode tree = parse_yaml(text, "my.yaml");
+  RunFile file;
+  read_config(tree, file);
+  return resolve_layout(file.config, tree, cluster_of(kCluster),
+                        {.layers = 12, .heads = 12, .tokens = 1024}, 1);
+}
+
+TEST(Layout, ImpossibleOnesNameTheNearestPossible) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"parallel: {tensor: 3}",
+       "my.yaml:1: parallel.tensor: tensor 3 x pipeline 1 x context 1 = 3 "
+       "does not divide the cluster's 8 ranks; the nearest that does: "
+       "tensor=2 or 4"},
+      {"parallel: {data: 3, tensor: 2}", "= 6 ranks, but the cluster has 8; say data=4 or -1"},
+      {"parallel: {tensor: 8}", "8 does not divide the model's 12 heads; the nearest that do: 6"},
+      {"parallel: {pipeline: 8}\nbatch: {global: 64}",
+       "12 layers do not divide into 8 parts; the nearest that do: 6 or 4 or 12; or say which has "
+       "how many, as parallel.stage_layout=[1,1,2,2,2,2,1,1]"},
+      {"parallel: {pipeline: 4}\nbatch: {global: 4}",
+       "4 ranks need as many micro-batches, but a "
+       "step has 2"},
+      {"batch: {global: 12}", "8 does not divide batch.global 12; the nearest that do: 6 or 4"},
+      {"batch: {global: 48, micro: 4}", "does not divide the 6 samples of a rank"},
+      {"parallel: {schedule: zbw}",
+       "'zbw' is none of gpipe, 1f1b, interleaved, zb_h1, zbv; did you "
+       "mean zbv?"},
+      {"parallel: {pipeline: 2, virtual_pipeline: 2}\nbatch: {global: 64}",
+       "2 parts a rank are for parallel.schedule: interleaved"},
+      {"parallel: {pipeline: 2, stage_layout: [6, 5]}\nbatch: {global: 64}",
+       "11 layers in 2 parts, but the model has 12 and the pipeline 2"},
+      {"parallel: {context: 8, copies: 2}\nbatch: {global: 1}",
+       "2 does not divide the 1 samples of a micro-batch"},
+      {"parallel: {data: 0}", "expected -1 or an integer >= 1, found 0"}};
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(message_of<ConfigError>([&, text = text] { resolved(text); }), HasSubstr(expected))
+        << text;
+  }
+  EXPECT_EQ(resolved("parallel: {tensor: 2}\nbatch: {global: 8}").data, 4);
+}
+
+TEST(Layout, OfAPlanIsWhatItsKeysSay) {
+  Layout layout = layout_of(1, 2, 4, 8);
+  layout.stages = {1, 1, 1, 1};
+  layout.sequence_parallel = true;
+  YamlNode tree = YamlNode::map();
+  apply_overrides(tree, layout.keys());
+  apply_overrides(tree, std::vector<std::string>{"batch.global=32"});
+  RunFile file;
+  read_config(tree, file);
+  const Layout again = resolve_layout(file.config, tree, cluster_of(kCluster),
+                                      {.layers = 4, .heads = 8, .tokens = 64}, 1);
+  EXPECT_EQ(again.keys(), layout.keys());
+}
+
+}  // namespace
+}  // namespace mstrain

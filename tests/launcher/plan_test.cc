@@ -1,0 +1,131 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/files.h"
+#include "core/base/json.h"
+#include "tests/launcher/command.h"
+
+namespace mstrain {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+CommandResult plan(const std::vector<std::string>& more, const std::string& config = "gpt_10b.yaml",
+                   const std::string& cluster = "a100_80gb_x8.yaml") {
+  std::vector<std::string> arguments{"plan", "--config", shipped(config), "--cluster",
+                                     shipped("clusters/" + cluster)};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_command(arguments);
+}
+
+Json planned(std::vector<std::string> more, const std::string& config = "gpt_10b.yaml") {
+  more.emplace_back("--json");
+  const CommandResult result = plan(more, config);
+  EXPECT_EQ(result.status, 0) << result.err;
+  return parse_json(result.out, "plan");
+}
+
+std::vector<std::string> keys_of(const Json& object) {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : object.items()) {
+    out.push_back(key);
+  }
+  return out;
+}
+
+TEST(Plan, AsJsonHasTheKeysThatProgramsRead) {
+  const Json json = planned({"parallel.tensor=8", "batch.micro=4"});
+  EXPECT_THAT(keys_of(json), ElementsAre("breakdown", "fits", "memory", "model_flops_utilization",
+                                         "peak_bytes_per_rank", "step_seconds", "tokens_per_second",
+                                         "tokens_per_second_per_device"));
+  EXPECT_THAT(keys_of(json["breakdown"]),
+              ElementsAre("attention", "data", "exposed_communication", "memory_bound", "optimizer",
+                          "pipeline_bubble", "products", "tensor"));
+  EXPECT_TRUE(json["fits"]);
+  double memory = 0;
+  for (const auto& [part, bytes] : json["memory"].items()) {
+    memory += bytes.get<double>();
+  }
+  EXPECT_NEAR(memory, json["peak_bytes_per_rank"].get<double>(), 16);
+  EXPECT_DOUBLE_EQ(json["tokens_per_second"].get<double>(),
+                   8 * json["tokens_per_second_per_device"].get<double>());
+}
+
+// What a step keeps follows from the program that would run: on one device both say the same.
+TEST(Plan, OfOneDeviceKeepsWhatTheDryRunForItKeeps) {
+  for (const char* rule : {"none", "selective"}) {
+    const std::vector<std::string> keys{"precision.params=bf16", "batch.micro=4", "batch.global=8",
+                                        std::string("memory.recompute=") + rule};
+    std::vector<std::string> alone = keys;
+    alone.insert(alone.end(), {"cluster.gpus_per_node=1", "parallel.data=1"});
+    const Json memory = planned(alone, "gpt_124m.yaml")["memory"];
+    std::vector<std::string> dry{
+        "--config",        shipped("gpt_124m.yaml"),
+        "--dry-run",       "--offline",
+        "run.device=cuda", "run.device_description=" + shipped("devices/a100_80gb.yaml")};
+    dry.insert(dry.end(), keys.begin(), keys.end());
+    std::string text = run_command(dry).out;
+    std::erase(text, ',');
+    for (const char* part : {"parameters", "optimizer", "activations"}) {
+      const auto bytes = std::to_string(memory[part].get<int64_t>());
+      EXPECT_THAT(text, HasSubstr(" " + bytes.substr(0, 8))) << rule << ' ' << part;
+    }
+  }
+}
+
+TEST(Plan, WithoutALayoutFindsOneAndWritesItDown) {
+  const SmallRun folder;
+  const CommandResult found =
+      plan({"cluster.nodes=2", "--top", "3", "--write-plan", folder.path("best.yaml")});
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_THAT(found.out,
+              AllOf(HasSubstr("16 x NVIDIA A100"), HasSubstr("layouts were considered"),
+                    HasSubstr("faster, but they do not fit"), HasSubstr("slower, most")));
+  const CommandResult again =
+      plan({"cluster.nodes=2", "parallel.plan=" + folder.path("best.yaml")});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(again.out, found.out.substr(0, again.out.size()));
+}
+
+TEST(Plan, WhatDoesNotFitIsStatus3WithChoicesThatDo) {
+  const CommandResult result = plan({"parallel.zero.stage=1", "batch.micro=8"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the plan needs"), HasSubstr("what would fit:"),
+                                HasSubstr("parallel.zero.stage=3")));
+  EXPECT_FALSE(planned({"parallel.zero.stage=1", "batch.micro=8"})["fits"].get<bool>());
+}
+
+TEST(Plan, ImpossibleLayoutsAreStatus2WithTheNearestPossible) {
+  const CommandResult heads = plan({"cluster.nodes=2", "parallel.tensor=16"});
+  EXPECT_EQ(heads.status, 2);
+  EXPECT_THAT(heads.err, HasSubstr("16 does not divide the model's 40 heads"));
+  const CommandResult layers = plan({"parallel.pipeline=8"});
+  EXPECT_EQ(layers.status, 2);
+  EXPECT_THAT(layers.err,
+              HasSubstr("35 layers do not divide into 8 parts; the nearest that do: 7"));
+}
+
+TEST(Plan, EveryShippedClusterAndModelIsPlanned) {
+  for (const std::string& cluster : real_files().list(shipped("clusters"))) {
+    const CommandResult result = plan({}, "gpt_quickstart.yaml", cluster);
+    EXPECT_EQ(result.status, 0) << cluster << ": " << result.err;
+  }
+  for (const char* config : {"llama_8b.yaml", "t5_11b.yaml", "vit_h14.yaml"}) {
+    const CommandResult result = plan({"precision.params=bf16"}, config);
+    EXPECT_EQ(result.status, 0) << config << ": " << result.err;
+  }
+}
+
+TEST(Plan, ARunRefusesWhatOnlyAPlanCanFollow) {
+  const SmallRun run;
+  for (const char* key : {"parallel.pipeline=2", "parallel.schedule=zbv", "parallel.copies=2"}) {
+    const CommandResult result = run_command({"--config", run.config(), key});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.err, HasSubstr("is planned, by mstrain plan, and cannot be run"));
+  }
+}
+
+}  // namespace
+}  // namespace mstrain
