@@ -127,11 +127,13 @@ bool Meeting::done() const {
 
 void Meeting::wait() {
   std::unique_lock lock(owner->job->mutex);
+  const auto ended = [&] { return is_done || !error.empty(); };
   if (!wait_with_deadline(owner->job->changed, lock, owner->job->timeout,
-                          [&] { return is_done || !error.empty(); })) {
+                          [&] { return ended() || missing() == 0; })) {
     owner->fail_meeting(*this, fmt::format("{} not come to {} within {:g} s", missing_ranks(*this),
                                            describe(*this), owner->job->timeout));
   }
+  owner->job->changed.wait(lock, ended);  // whoever came last is at work on this rank's memory
   if (!error.empty()) {
     throw CommError(error);
   }
@@ -452,8 +454,16 @@ class ThreadCommunicator final : public Communicator {
       return;
     }
     lock.unlock();
-    work(meeting);
+    std::string problem;
+    try {
+      work(meeting);
+    } catch (const Error& error) {  // types that are not added up
+      problem = error.what();
+    }
     lock.lock();
+    if (!problem.empty()) {
+      group_->fail_meeting(meeting, problem);
+    }
     meeting.is_done = true;
     group_->job->changed.notify_all();
   }

@@ -68,6 +68,10 @@ struct PlanStep {
   const Backend* backend = nullptr;           // whose kernel it is
   std::vector<std::pair<int, int>> in_place;  // what the kernel allows
   std::unique_ptr<LoopPlan> loop;
+  // Two halves of what others work on meanwhile (core/ir/halves.h): the first has inputs and outputs, the second is where
+  // something first needs the results. What the first names is in use from one to the other.
+  bool begins = false;
+  int waits_for = -1;  // the step that began it
 };
 
 struct Plan {

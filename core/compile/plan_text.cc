@@ -126,6 +126,10 @@ class Printer {
   }
 
   void print(size_t number, const PlanStep& step) {
+    if (step.waits_for >= 0) {
+      line("{} {}, step {}", number, step.name, step.waits_for);
+      return;
+    }
     std::string machine;  // what differs between machines
     if (step.kernel != nullptr && places_ == Places::kShown) {
       machine = ", " + step.backend->name;
@@ -134,8 +138,9 @@ class Printer {
       const PlanBuffer& buffer = buffer_of(plan_, step.workspace);
       machine += fmt::format(", workspace {} bytes{}", buffer.bytes, place(buffer));
     }
-    line("{} {}{}({}) -> {}; {:.0f} FLOP, {:.0f} bytes{}{}", number, step.name, attributes(step),
-         print(step.inputs), print(step.outputs), step.cost.flops, step.cost.bytes, machine,
+    line("{} {}{}{}({}) -> {}; {:.0f} FLOP, {:.0f} bytes{}{}", number, step.begins ? "begin " : "",
+         step.name, attributes(step), print(step.inputs), print(step.outputs), step.cost.flops,
+         step.cost.bytes, machine,
          step.place.scope.empty() && step.place.part == StepPart::kForward
              ? ""
              : "  @" + to_string(step.place));
@@ -171,7 +176,7 @@ void count(const Plan& plan, double runs, Count& out) {
   for (const PlanStep& step : plan.steps) {
     ++out.steps[step.name];
     if (step.loop == nullptr) {
-      out.kernels += runs;
+      out.kernels += step.waits_for < 0 ? runs : 0;
       continue;
     }
     if (step.loop->condition != nullptr) {

@@ -4,6 +4,7 @@
 #include "core/compile/plan.h"
 #include "core/compile/schedule.h"
 #include "core/ir/fallback.h"
+#include "core/ir/halves.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -27,14 +28,18 @@ class Planner {
       ensure(id);  // and constants where they are first needed
     }
     claim_outputs();
+    while (!begun_.empty()) {
+      end(begun_.front());
+    }
     share_memory(plan_, options_);
     plan_memory(plan_);
     for (PlanStep& step : plan_.steps) {
-      step.name = title_of(*step.op, step.attrs);
+      step.name = fmt::format("{}{}", step.waits_for < 0 ? "" : "wait for ",
+                              title_of(*step.op, step.attrs));
       plan_.cost.flops += step.cost.flops;
       plan_.cost.bytes += step.cost.bytes;
       plan_.cost.seconds += seconds_of_step(step);
-      ++plan_.cost.kernels;
+      plan_.cost.kernels += step.waits_for < 0 ? 1 : 0;
     }
     return std::move(plan_);
   }
@@ -96,8 +101,43 @@ class Planner {
     } else {
       prepare(step, std::move(inputs), node);
     }
-    plan_.steps.push_back(std::move(step));
+    add(std::move(step));
     views_[id] = outputs;
+  }
+
+  // Adds a step, which begins what ends where another needs its results.
+  void add(PlanStep step) {
+    for (const PlanView& view : step.inputs) {
+      const auto made_here = [&](int begun) {
+        const std::vector<PlanView>& made = plan_.steps[static_cast<size_t>(begun)].outputs;
+        return std::any_of(made.begin(), made.end(),
+                           [&](const PlanView& output) { return output.buffer == view.buffer; });
+      };
+      const auto begun = std::find_if(begun_.begin(), begun_.end(), made_here);
+      if (begun != begun_.end()) {
+        end(*begun);
+      }
+    }
+    if (step.kernel != nullptr && halves_of(*step.kernel) != nullptr) {
+      begun_.push_back(static_cast<int>(plan_.steps.size()));
+    }
+    plan_.steps.push_back(std::move(step));
+  }
+
+  // A step that nothing follows yet is not divided.
+  void end(int begun) {
+    std::erase(begun_, begun);
+    PlanStep& first = plan_.steps[static_cast<size_t>(begun)];
+    if (static_cast<size_t>(begun) + 1 == plan_.steps.size()) {
+      return;
+    }
+    first.begins = true;
+    PlanStep second{
+        .op = first.op, .attrs = first.attrs, .place = first.place, .where = first.where};
+    second.kernel = first.kernel;
+    second.backend = first.backend;
+    second.waits_for = begun;
+    plan_.steps.push_back(std::move(second));
   }
 
   // A constant is one element, repeated by strides; what needs it dense makes it so.
@@ -111,7 +151,7 @@ class Planner {
     step.outputs = {view};
     step.cost = node.op->cost({}, std::span(&view.view.type, 1), step.attrs);
     prepare(step, {}, node);
-    plan_.steps.push_back(std::move(step));
+    add(std::move(step));
     view.view = {type, Shape::filled(type.shape.rank(), 0)};
     return view;
   }
@@ -226,7 +266,7 @@ class Planner {
     step.cost = copy_op().cost(std::span(&type, 1), std::span(&type, 1), {});
     const PlanView result = step.outputs[0];
     prepare(step, {view}, reason);
-    plan_.steps.push_back(std::move(step));
+    add(std::move(step));
     return result;
   }
 
@@ -332,6 +372,7 @@ class Planner {
   const PlanOptions& options_;
   std::vector<std::vector<PlanView>> views_;  // by node, output
   Plan plan_;
+  std::vector<int> begun_;  // steps whose end has no place yet
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "core/compile/schedule.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
 
 namespace mstrain {
 namespace {
@@ -17,7 +20,8 @@ class Scheduler {
         readers_(graph.size()),
         unread_(graph.size(), 0),
         moves_before_(graph.size()),
-        kept_(graph.size(), false) {
+        kept_(graph.size(), false),
+        late_(graph.size(), false) {
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       kept_[graph.inputs()[i].node] = i >= donated.size() || !donated[i];
     }
@@ -35,18 +39,24 @@ class Scheduler {
         }
       }
       done_[id] = is_given(graph.node(id));
+      late_[id] = is_gather(root(id));
     }
     for (const Value& value : graph.outputs()) {
       kept_[root(value.node)] = true;
     }
+    find_what_gathers_are_made_of();
   }
 
   std::vector<NodeId> run() {
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (live_[id] && !done_[id]) {
-        place(id);
+      if (live_[id] && !late_[id]) {
+        place_with_gathers(id);
       }
     }
+    for (const Value& value : graph_.outputs()) {
+      place_with_gathers(value.node);
+    }
+    start_gathers_early();
     return std::move(order_);
   }
 
@@ -61,6 +71,19 @@ class Scheduler {
       id = graph_.node(id).inputs[0].node;
     }
     return id;
+  }
+
+  bool is_collective(NodeId id) const { return graph_.node(id).op->kind == OpKind::kCollective; }
+
+  // What makes much of little, of other ranks' parts: there is no hurry to have it, but to send for it.
+  bool is_gather(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return is_collective(id) && bytes_of(node) > graph_.type(node.inputs[0]).bytes();
+  }
+
+  bool is_cheap(NodeId id) const {
+    const OpKind kind = graph_.node(id).op->kind;
+    return kind == OpKind::kMovement || kind == OpKind::kElementwise;
   }
 
   // The distinct nodes whose memory a node reads; none for a move.
@@ -98,13 +121,48 @@ class Scheduler {
     return bytes_of(graph_.node(id)) <= freed;
   }
 
+  // Moves and arithmetic on parts that only what is late reads are late themselves.
+  void find_what_gathers_are_made_of() {
+    if (std::find(late_.begin(), late_.end(), true) == late_.end()) {
+      return;
+    }
+    std::vector<bool> is_read(graph_.size(), false);
+    std::vector<bool> is_read_in_turn(graph_.size(), false);
+    for (const Value& value : graph_.outputs()) {
+      is_read_in_turn[value.node] = true;
+    }
+    for (NodeId id = static_cast<NodeId>(graph_.size()); id-- > 0;) {
+      if (!live_[id]) {
+        continue;
+      }
+      late_[id] = late_[id] || (is_cheap(id) && is_read[id] && !is_read_in_turn[id]);
+      for (const Value& value : graph_.node(id).inputs) {
+        is_read[value.node] = true;
+        is_read_in_turn[value.node] = is_read_in_turn[value.node] || !late_[id];
+      }
+    }
+  }
+
+  // Runs a node, and before it what it needs of what is gathered.
+  void place_with_gathers(NodeId id) {
+    if (done_[id]) {
+      return;
+    }
+    for (const Value& value : graph_.node(id).inputs) {
+      place_with_gathers(value.node);
+    }
+    place(id);
+  }
+
   // Runs a node, then whatever has become ready and needs no memory.
   void place(NodeId first) {
     std::vector<NodeId> next{first};
     while (!next.empty()) {
       const NodeId id = next.back();
       next.pop_back();
-      if (done_[id] || !is_ready(id) || (id != first && root(id) == id && !needs_no_memory(id))) {
+      if (done_[id] || !is_ready(id) ||
+          (id != first &&
+           (late_[id] || is_too_early(id) || (root(id) == id && !needs_no_memory(id))))) {
         continue;
       }
       done_[id] = true;
@@ -122,8 +180,23 @@ class Scheduler {
           consider(source);
         }
       }
-      consider(id);
+      if (!is_collective(id)) {
+        consider(id);
+      } else if (const std::optional<NodeId> before = std::exchange(awaited_, id)) {
+        consider(*before);
+      }
     }
+  }
+
+  // Whether a node reads what the last collective brings: that is not asked for before another one is on its way, or before
+  // it is the node's turn.
+  bool is_too_early(NodeId id) const {
+    if (!awaited_) {
+      return false;
+    }
+    const auto& inputs = graph_.node(id).inputs;
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const Value& value) { return root(value.node) == *awaited_; });
   }
 
   // Moves take no time: they are placed with what reads them.
@@ -148,12 +221,68 @@ class Scheduler {
     return true;
   }
 
+  // A gather begins before what reads the one before it, where what it is made of can be there by then. So numbers travel
+  // under the work on those that came before, and two are there at a time.
+  void start_gathers_early() {
+    if (std::find(late_.begin(), late_.end(), true) == late_.end()) {
+      return;
+    }
+    std::vector<size_t> place(graph_.size(), 0);  // in the order, counted by twos from 2
+    for (size_t i = 0; i < order_.size(); ++i) {
+      place[order_[i]] = 2 * i + 2;
+    }
+    std::vector<std::vector<NodeId>> early(order_.size());  // what goes before each of the order
+    constexpr size_t kNobody = SIZE_MAX;
+    size_t reader = kNobody;  // the first of the gather before
+    for (const NodeId id : order_) {
+      if (!is_gather(id)) {
+        continue;
+      }
+      std::vector<NodeId> moved;
+      if (reader % 2 == 0 && reader < place[id] && can_be_early(id, reader, place, moved)) {
+        for (const NodeId node : moved) {
+          place[node] = reader - 1;
+          early[reader / 2 - 1].push_back(node);
+        }
+      }
+      reader = kNobody;
+      for (const NodeId next : readers_[id]) {
+        reader = std::min(reader, place[next]);
+      }
+    }
+    std::vector<NodeId> order;
+    for (size_t i = 0; i < order_.size(); ++i) {
+      order.insert(order.end(), early[i].begin(), early[i].end());
+      if (place[order_[i]] % 2 == 0) {
+        order.push_back(order_[i]);
+      }
+    }
+    order_ = std::move(order);
+  }
+
+  // Whether `id` can run before `limit`, with all that it needs and that comes later: moves and arithmetic on parts. Those are
+  // appended to `moved`, in their order.
+  bool can_be_early(NodeId id, size_t limit, const std::vector<size_t>& place,
+                    std::vector<NodeId>& moved) const {
+    for (const Value& value : graph_.node(id).inputs) {
+      const bool there = place[value.node] < limit ||
+                         std::find(moved.begin(), moved.end(), value.node) != moved.end();
+      if (!there && (!is_cheap(value.node) || !can_be_early(value.node, limit, place, moved))) {
+        return false;
+      }
+    }
+    moved.push_back(id);
+    return true;
+  }
+
   const Graph& graph_;
   std::vector<bool> live_, done_;
   std::vector<std::vector<NodeId>> readers_;       // of a node's memory
   std::vector<int> unread_;                        // readers that have not run
   std::vector<std::vector<NodeId>> moves_before_;  // among a node's inputs, not placed yet
   std::vector<bool> kept_;                         // whose memory outlives its readers
+  std::vector<bool> late_;  // gathers, moves of what they bring, and what they alone are made of
+  std::optional<NodeId> awaited_;  // the last collective
   std::vector<NodeId> order_;
 };
 

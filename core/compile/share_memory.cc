@@ -14,6 +14,7 @@ class Sharing {
   void run() {
     find_lifetimes();
     share_in_place();
+    outlast_waits();
     take_over_inputs();
   }
 
@@ -25,21 +26,12 @@ class Sharing {
   void find_lifetimes() {
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const int now = static_cast<int>(s);
-      const auto touch = [&](int id) {
+      for (int id : used_by(plan_.steps[s])) {
         PlanBuffer& used = buffer(id);
         if (used.last < 0) {
           used.first = now;
         }
         used.last = now;
-      };
-      for (const PlanView& view : plan_.steps[s].inputs) {
-        touch(view.buffer);
-      }
-      for (const PlanView& view : plan_.steps[s].outputs) {
-        touch(view.buffer);
-      }
-      if (plan_.steps[s].workspace >= 0) {
-        touch(plan_.steps[s].workspace);
       }
     }
     for (int id : plan_.outputs) {
@@ -58,7 +50,8 @@ class Sharing {
   void share_in_place(Kind sources) {
     std::vector<int> becomes(plan_.buffers.size());
     std::iota(becomes.begin(), becomes.end(), 0);
-    std::vector<Accesses> accesses(plan_.buffers.size());  // of the step; none between steps
+    std::vector<Accesses> accesses(plan_.buffers.size());   // of the step; none between steps
+    std::vector<int> busy_until(plan_.buffers.size(), -1);  // the wait for what began before
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       PlanStep& step = plan_.steps[s];
       for (auto* views : {&step.inputs, &step.outputs}) {
@@ -66,7 +59,7 @@ class Sharing {
           view.buffer = becomes[static_cast<size_t>(view.buffer)];
         }
       }
-      if (step.in_place.empty()) {
+      if (step.in_place.empty() && !step.begins) {
         continue;
       }
       count_accesses(step, 1, accesses);
@@ -74,6 +67,7 @@ class Sharing {
         PlanView& to = step.outputs[static_cast<size_t>(output)];
         const PlanView& from = step.inputs[static_cast<size_t>(input)];
         if (to.buffer != from.buffer && buffer(from.buffer).kind == sources &&
+            busy_until[static_cast<size_t>(from.buffer)] < static_cast<int>(s) &&
             may_share(from, to, static_cast<int>(s), accesses)) {
           becomes[static_cast<size_t>(to.buffer)] = from.buffer;
           merge(from.buffer, to.buffer);
@@ -83,9 +77,51 @@ class Sharing {
         }
       }
       count_accesses(step, -1, accesses);
+      if (step.begins) {
+        for (int id : used_by(step)) {
+          int& until = busy_until[static_cast<size_t>(id)];
+          until = std::max(until, end_of(s));
+        }
+      }
     }
     for (int& id : plan_.outputs) {
       id = becomes[static_cast<size_t>(id)];
+    }
+  }
+
+  // The buffers that a step names.
+  static std::vector<int> used_by(const PlanStep& step) {
+    std::vector<int> ids;
+    for (const auto* views : {&step.inputs, &step.outputs}) {
+      for (const PlanView& view : *views) {
+        ids.push_back(view.buffer);
+      }
+    }
+    if (step.workspace >= 0) {
+      ids.push_back(step.workspace);
+    }
+    return ids;
+  }
+
+  // The step that waits for `begun`.
+  int end_of(size_t begun) const {
+    const auto waits = [&](const PlanStep& step) {
+      return step.waits_for == static_cast<int>(begun);
+    };
+    const auto end =
+        std::find_if(plan_.steps.begin() + static_cast<ptrdiff_t>(begun), plan_.steps.end(), waits);
+    return static_cast<int>(end - plan_.steps.begin());
+  }
+
+  // What a step names that begins something is in use until the end of that.
+  void outlast_waits() {
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      const int begun = plan_.steps[s].waits_for;
+      if (begun >= 0) {
+        for (int id : used_by(plan_.steps[static_cast<size_t>(begun)])) {
+          buffer(id).last = std::max(buffer(id).last, static_cast<int>(s));
+        }
+      }
     }
   }
 

@@ -1,8 +1,10 @@
 #include "core/exec/execute.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/clock.h"
+#include "core/ir/halves.h"
 
 namespace mstrain {
 namespace {
@@ -13,14 +15,20 @@ void copy(const PlanRun& run, void* to, const void* from, int64_t bytes) {
   run.queue.copy(to, from, bytes);
 }
 
-// Calls a step's kernel; `memory` holds in the call only.
-void call(const PlanStep& step, const KernelMemory& memory, std::vector<KernelTime>* times) {
+// Calls what a step's kernel does.
+template <class F>
+void timed(const PlanStep& step, std::vector<KernelTime>* times, const F& f) {
   const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
-  step.kernel->run(memory);
+  f();
   if (times != nullptr) {
     times->push_back({step.name, step.place.scope, step.place.part, begin, nanoseconds_now(),
                       step.cost.flops, step.cost.bytes});
   }
+}
+
+// `memory` holds in the call only.
+void call(const PlanStep& step, const KernelMemory& memory, std::vector<KernelTime>* times) {
+  timed(step, times, [&] { step.kernel->run(memory); });
 }
 
 // The same in its turn.
@@ -144,6 +152,16 @@ void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<vo
   }
 }
 
+// Where a step throws, memory is in use until what was begun has ended.
+struct SettleOnExit {
+  std::vector<Event>& begun;
+  ~SettleOnExit() {
+    for (Event& event : begun) {
+      std::exchange(event, Event()).settle();
+    }
+  }
+};
+
 }  // namespace
 
 void* kernel_address(const Tensor& x) {
@@ -162,6 +180,9 @@ PlanAddresses::PlanAddresses(const Plan& plan)
     : packs(plan.packs.size()), loops(plan.steps.size()) {
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
+    if (step.begins) {
+      begun.resize(plan.steps.size());
+    }
     inputs.resize(std::max(inputs.size(), step.inputs.size()));
     outputs.resize(std::max(outputs.size(), step.outputs.size()));
     if (step.loop != nullptr) {
@@ -194,12 +215,30 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
     std::transform(views.begin(), views.end(), list.begin(), address);
     return std::span<void* const>(list.data(), views.size());
   };
+  const SettleOnExit settled{addresses.begun};
   for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const PlanStep& step = plan.steps[s];
+    const bool waits = plan.steps[s].waits_for >= 0;
+    // What a queue calls later it calls as a whole, where it begins: nobody waits for the queue meanwhile.
+    if (waits && run.queue.calls_later()) {
+      continue;
+    }
+    const size_t named = waits ? static_cast<size_t>(plan.steps[s].waits_for) : s;
+    const PlanStep& step = plan.steps[named];
     const auto in = resolve(step.inputs, addresses.inputs);
     const auto out = resolve(step.outputs, addresses.outputs);
     void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
-    if (step.loop == nullptr) {
+    if (step.begins && !run.queue.calls_later()) {
+      const KernelMemory memory{in, out, workspace, nullptr, &run.queue};
+      Event& event = addresses.begun[named];
+      timed(plan.steps[s], run.times, [&] {
+        if (waits) {
+          std::exchange(event, Event()).wait();
+          halves_of(*step.kernel)->finish(memory);
+        } else {
+          event = halves_of(*step.kernel)->start(memory);
+        }
+      });
+    } else if (step.loop == nullptr) {
       void* const packed =
           step.pack < 0 ? nullptr : addresses.packs[static_cast<size_t>(step.pack)];
       launch(step, {in, out, workspace, packed, &run.queue}, run);

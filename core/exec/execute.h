@@ -19,6 +19,8 @@ class PlanAddresses {
   List inputs, outputs;                      // of a step: room for the most that any has
   List packs;                                // of the plan
   std::vector<std::unique_ptr<Loop>> loops;  // by step; null where it is none
+  std::vector<Event>
+      begun;  // by step, where any begins something: complete where nothing is on its way
 };
 
 // What runs a plan: a queue, which the caller has to itself, and whom to tell how long each kernel took; null: nobody.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/comm/sums.h"
+#include "core/ir/halves.h"
 #include "core/ops/collective.h"
 #include "core/runtime/context.h"
 
@@ -51,107 +52,130 @@ void copy(void* to, const void* from, const TensorType& type) {
   }
 }
 
-Kernel prepare_all_reduce(const KernelRequest& request) {
-  return {[call = Call(request), reduction = reduction_of(request.attrs)](const KernelMemory& m) {
-    if (call.alone()) {
-      copy(m.outputs[0], m.inputs[0], call.in);
-      return;
-    }
-    call.group()
-        .all_reduce(elements(m.inputs[0], call.in), elements(m.outputs[0], call.out), reduction,
-                    call.what)
-        .wait();
+Kernel in_halves(
+    decltype(Halves::start) start, decltype(Halves::finish) finish = [](const KernelMemory&) {}) {
+  return {Halves{std::move(start), std::move(finish)}};
+}
+
+// Among one rank.
+Kernel prepare_copy(const KernelRequest& request) {
+  return {[type = request.inputs[0].type](const KernelMemory& m) {
+    copy(m.outputs[0], m.inputs[0], type);
   }};
 }
 
+Kernel prepare_all_reduce(const KernelRequest& request) {
+  const Call call(request);
+  if (call.alone()) {
+    return prepare_copy(request);
+  }
+  return in_halves([call, reduction = reduction_of(request.attrs)](const KernelMemory& m) {
+    return call.group().all_reduce(elements(m.inputs[0], call.in), elements(m.outputs[0], call.out),
+                                   reduction, call.what);
+  });
+}
+
 Kernel prepare_all_gather(const KernelRequest& request) {
-  return {[call = Call(request)](const KernelMemory& m) {
-    if (call.alone()) {
-      copy(m.outputs[0], m.inputs[0], call.in);
-      return;
-    }
-    call.group()
-        .all_gather(elements(m.inputs[0], call.in), elements(m.outputs[0], call.out),
-                    call.equal_counts(call.in.elements()), call.what)
-        .wait();
-  }};
+  const Call call(request);
+  if (call.alone()) {
+    return prepare_copy(request);
+  }
+  return in_halves([call](const KernelMemory& m) {
+    return call.group().all_gather(elements(m.inputs[0], call.in), elements(m.outputs[0], call.out),
+                                   call.equal_counts(call.in.elements()), call.what);
+  });
 }
 
 // The parts of all ranks come here, and are added up in their order; where the order is free, on their way.
 Kernel prepare_reduce_scatter(const KernelRequest& request) {
-  Call call(request);
+  const Call call(request);
   const bool begun = request.inputs.size() == 2;
   const bool in_order = reduction_of(request.attrs) == Reduction::kSum;
   const TensorType part{call.in.dtype, call.out.shape};
-  Kernel kernel;
-  kernel.workspace_bytes = call.alone() ? 0 : in_order ? call.in.bytes() : part.bytes();
-  kernel.run = [call = std::move(call), begun, in_order, part](const KernelMemory& m) {
-    const Elements out = elements(m.outputs[0], call.out);
-    const Elements initial = begun ? elements(m.inputs[1], call.out) : Elements{};
-    const auto add_up = [&](const void* pieces, int64_t count) {
-      std::vector<const void*> each;
-      for (int64_t r = 0; r < count; ++r) {
-        each.push_back(static_cast<const std::byte*>(pieces) + r * part.bytes());
-      }
-      reduce_in_order(Reduction::kSum, part.dtype, each, initial, out);
-    };
-    if (call.alone()) {
-      add_up(m.inputs[0], 1);
-      return;
+  const auto add_up = [call, begun, part](const KernelMemory& m, const void* pieces,
+                                          int64_t count) {
+    std::vector<const void*> each;
+    for (int64_t r = 0; r < count; ++r) {
+      each.push_back(static_cast<const std::byte*>(pieces) + r * part.bytes());
     }
-    const std::vector<int64_t> counts = call.equal_counts(part.elements());
-    if (in_order) {
-      call.group()
-          .all_to_all(elements(m.inputs[0], call.in), elements(m.workspace, call.in), counts,
-                      counts, call.what)
-          .wait();
-      add_up(m.workspace, call.axis.size);
-      return;
-    }
-    call.group()
-        .reduce_scatter(elements(m.inputs[0], call.in),
-                        elements(begun ? m.workspace : m.outputs[0], part), counts,
-                        Reduction::kFastSum, call.what)
-        .wait();
-    if (begun) {
-      add_up(m.workspace, 1);
-    }
+    reduce_in_order(Reduction::kSum, part.dtype, each,
+                    begun ? elements(m.inputs[1], call.out) : Elements{},
+                    elements(m.outputs[0], call.out));
   };
+  std::vector<std::pair<int, int>> in_place;
+  if (begun) {
+    in_place = {{0, 1}};
+  }
+  if (call.alone()) {
+    return {[add_up](const KernelMemory& m) { add_up(m, m.inputs[0], 1); }, 0, std::move(in_place)};
+  }
+  const std::vector<int64_t> counts = call.equal_counts(part.elements());
+  Kernel kernel;
+  if (in_order) {
+    kernel = in_halves(
+        [call, counts](const KernelMemory& m) {
+          return call.group().all_to_all(elements(m.inputs[0], call.in),
+                                         elements(m.workspace, call.in), counts, counts, call.what);
+        },
+        [add_up, size = call.axis.size](const KernelMemory& m) { add_up(m, m.workspace, size); });
+  } else {
+    kernel = in_halves(
+        [call, counts, begun, part](const KernelMemory& m) {
+          return call.group().reduce_scatter(elements(m.inputs[0], call.in),
+                                             elements(begun ? m.workspace : m.outputs[0], part),
+                                             counts, Reduction::kFastSum, call.what);
+        },
+        [add_up, begun](const KernelMemory& m) {
+          if (begun) {
+            add_up(m, m.workspace, 1);
+          }
+        });
+  }
+  kernel.in_place = std::move(in_place);
+  kernel.workspace_bytes = in_order ? call.in.bytes() : begun ? part.bytes() : 0;
   return kernel;
 }
 
 Kernel prepare_all_to_all(const KernelRequest& request) {
-  return {[call = Call(request)](const KernelMemory& m) {
-    if (call.alone()) {
-      copy(m.outputs[0], m.inputs[0], call.in);
-      return;
-    }
-    const std::vector<int64_t> counts = call.equal_counts(call.in.elements() / call.axis.size);
-    call.group()
-        .all_to_all(elements(m.inputs[0], call.in), elements(m.outputs[0], call.out), counts,
-                    counts, call.what)
-        .wait();
-  }};
+  const Call call(request);
+  if (call.alone()) {
+    return prepare_copy(request);
+  }
+  return in_halves([call, counts = call.equal_counts(call.in.elements() / call.axis.size)](
+                       const KernelMemory& m) {
+    return call.group().all_to_all(elements(m.inputs[0], call.in), elements(m.outputs[0], call.out),
+                                   counts, counts, call.what);
+  });
 }
 
+// Two events as one.
+struct Both : Event::State {
+  Both(Event first, Event second) : first(std::move(first)), second(std::move(second)) {}
+  bool done() const override { return first.done() && second.done(); }
+  void wait() override {
+    first.settle();
+    second.wait();
+    first.wait();
+  }
+  Event first, second;
+};
+
 Kernel prepare_shift(const KernelRequest& request) {
-  return {[call = Call(request), by = request.attrs.integer("by")](const KernelMemory& m) {
-    const int64_t size = call.axis.size;
-    const int64_t distance = (by % size + size) % size;
-    if (distance == 0) {
-      copy(m.outputs[0], m.inputs[0], call.in);
-      return;
-    }
+  const Call call(request);
+  const int64_t size = call.axis.size;
+  const int64_t distance = (request.attrs.integer("by") % size + size) % size;
+  if (distance == 0) {
+    return prepare_copy(request);
+  }
+  return in_halves([call, size, distance](const KernelMemory& m) {
     Communicator& group = call.group();
     const auto peer = [&](int64_t away) {
       return static_cast<int>((group.rank() + away + size) % size);
     };
-    const Event sent = group.send(elements(m.inputs[0], call.in), peer(distance), call.what);
-    const Event received =
-        group.receive(elements(m.outputs[0], call.out), peer(-distance), call.what);
-    received.wait();
-    sent.wait();
-  }};
+    Event sent = group.send(elements(m.inputs[0], call.in), peer(distance), call.what);
+    Event received = group.receive(elements(m.outputs[0], call.out), peer(-distance), call.what);
+    return Event(std::make_shared<Both>(std::move(received), std::move(sent)));
+  });
 }
 
 Kernel prepare_axis_index(const KernelRequest& request) {
@@ -165,8 +189,7 @@ Kernel prepare_axis_index(const KernelRequest& request) {
 void register_collectives(Backend& backend) {
   register_kernel(backend, "all_reduce", {.prepare = prepare_all_reduce, .in_place = {{0, 0}}});
   register_kernel(backend, "all_gather", {.prepare = prepare_all_gather});
-  register_kernel(backend, "reduce_scatter",
-                  {.prepare = prepare_reduce_scatter, .in_place = {{0, 1}}});
+  register_kernel(backend, "reduce_scatter", {.prepare = prepare_reduce_scatter});
   register_kernel(backend, "all_to_all", {.prepare = prepare_all_to_all});
   register_kernel(backend, "shift", {.prepare = prepare_shift});
   register_kernel(backend, "axis_index", {.prepare = prepare_axis_index});
