@@ -11,6 +11,7 @@
 #include "core/comm/mesh.h"
 #include "core/comm/thread_communicator.h"
 #include "core/runtime/context.h"
+#include "core/runtime/deferred_device.h"
 
 namespace mstrain {
 
@@ -27,8 +28,11 @@ inline void run_ranks(const Mesh& mesh, const std::function<void(std::shared_ptr
       try {
         Context context = outer;
         context.threads = threads;
-        context.allocator =
-            std::make_shared<Allocator>(Allocator::kCacheLimit, outer.allocator->device());
+        // A device that runs late has one thread: each rank has one of its own, whose work on numbers of others stays in order.
+        const std::shared_ptr<Device>& device = outer.allocator->device();
+        context.allocator = std::make_shared<Allocator>(
+            Allocator::kCacheLimit,
+            device->is_host() ? device : make_deferred_device({.seed = r + 1, .kernel_queues = 1}));
         context.ranks = std::make_shared<Ranks>(mesh, std::move(communicators[r]));
         const ContextScope scope(context);
         f(context.ranks);

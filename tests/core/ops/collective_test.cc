@@ -196,7 +196,7 @@ TEST(Collective, RunsInLoops) {
 
 TEST(Collective, ErrorsNameTheOperationItsScopeAndWhatIsMissing) {
   const Tensor x = of({1, 2, 3});
-  EXPECT_THAT(message_of<Error>([&] { all_reduce(x, kTwo); }),
+  EXPECT_THAT(message_of<Error>([&] { to_doubles(all_reduce(x, kTwo)); }),
               HasSubstr("the plan was made without ranks"));
   EXPECT_THAT(message_of<Error>([&] { reduce_scatter(x, kTwo, 0); }),
               HasSubstr("does not divide among 2 ranks"));
@@ -204,15 +204,16 @@ TEST(Collective, ErrorsNameTheOperationItsScopeAndWhatIsMissing) {
                 run_ranks(2, [](const std::shared_ptr<Ranks>& ranks) {
                   const NameScope scope("h.3.mlp");
                   if (ranks->rank() == 0) {
-                    all_reduce(of({1}), kTwo);
+                    to_doubles(all_reduce(of({1}), kTwo));
                   }
                 });
               }),
               HasSubstr("rank 1 is gone, and does not come to all_reduce h.3.mlp"));
-  EXPECT_THAT(message_of<Error>([] {
-                run_ranks(2, [](const std::shared_ptr<Ranks>&) { all_reduce(of({1}), kFour); });
-              }),
-              HasSubstr("the program is for 4 ranks along data, there are 2"));
+  EXPECT_THAT(
+      message_of<Error>([] {
+        run_ranks(2, [](const std::shared_ptr<Ranks>&) { to_doubles(all_reduce(of({1}), kFour)); });
+      }),
+      HasSubstr("the program is for 4 ranks along data, there are 2"));
 }
 
 }  // namespace
