@@ -49,7 +49,8 @@ const Command kCommands[] = {
     {{"inspect", "PATH", "what a run, checkpoint, tokenizer, safetensors file or data file holds"},
      inspect},
     {{"plan",
-      "--config FILE --cluster FILE [key.path=value ...] [--json] [--top N] [--write-plan FILE]",
+      "--config FILE --cluster FILE [key.path=value ...] [--json] [--top N]\n"
+      "    [--write-plan FILE] [--write-schedule FILE]",
       "memory, time and layout of a run on machines that a file describes; parallel.plan=auto "
       "looks "
       "for the best layout"},

@@ -8,6 +8,7 @@ int plan(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   std::optional<std::string> config;
   std::optional<std::string> cluster;
   std::optional<std::string> write_plan;
+  std::optional<std::string> write_schedule;
   bool json = false;
   int64_t top = 5;
   const std::vector<Option> options{
@@ -24,7 +25,9 @@ int plan(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
          }
        },
        "with parallel.plan=auto: layouts of each kind to show (default 5)"},
-      text_option("--write-plan", "FILE", write_plan, "writes the layout, for parallel.plan=FILE")};
+      text_option("--write-plan", "FILE", write_plan, "writes the layout, for parallel.plan=FILE"),
+      text_option("--write-schedule", "FILE", write_schedule,
+                  "writes the order of work in its pipeline, for parallel.schedule=FILE")};
   const auto rest = parse_arguments(usage, arguments, options);
   if (!rest) {
     return kDone;
@@ -41,6 +44,7 @@ int plan(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
        .json = json,
        .top = top,
        .write_plan = write_plan,
+       .write_schedule = write_schedule,
        .out = stdout});
   return kDone;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "core/schedule/schedule.h"
+#include "core/schedule/check.h"
 
 namespace mstrain {
 namespace {
@@ -37,13 +37,6 @@ struct PassTimes {
 enum Pass : size_t { kF, kB, kW, kPasses };
 using ChunkWork = std::array<PassTimes, kPasses>;
 
-// Where a schedule puts chunk c.
-int64_t rank_of_chunk(const Layout& layout, int64_t chunk) {
-  return layout.schedule == ScheduleKind::kZbv && layout.pipeline > 1 && chunk >= layout.pipeline
-             ? 2 * layout.pipeline - 1 - chunk
-             : chunk % layout.pipeline;
-}
-
 class Forecaster {
  public:
   Forecaster(const ForecastInput& input, const Profile& profile, const Layout& layout)
@@ -66,9 +59,12 @@ class Forecaster {
       }
     }
     ranks_.resize(static_cast<size_t>(layout.pipeline));
+    if (layout.own != nullptr) {
+      own_ = check_schedule(*layout.own);
+    }
     for (int64_t c = 0; c < layout.chunks(); ++c) {
       chunks_.push_back(work_of_chunk(c));
-      RankWork& rank = ranks_[static_cast<size_t>(rank_of_chunk(layout, c))];
+      RankWork& rank = ranks_[static_cast<size_t>(rank_of_chunk(c))];
       rank.chunks.push_back(c);
       rank.parameters += local_parameters(c);
       for (const PassTimes& pass : chunks_.back()) {
@@ -89,7 +85,7 @@ class Forecaster {
     return out;
   }
 
-  Forecast forecast(bool keeps_times) const {
+  Forecast forecast() const {
     Forecast out;
     out.layout = layout_;
     out.limit_bytes = input_.limit_bytes;
@@ -103,12 +99,8 @@ class Forecaster {
     parts.exposed_communication = work.exposed;
     double seconds = work.all();
     if (layout_.pipeline > 1) {
-      const Schedule schedule = make_schedule(layout_.schedule, static_cast<int>(layout_.pipeline),
-                                              static_cast<int>(layout_.virtual_pipeline),
-                                              static_cast<int>(layout_.micro_batches));
-      out.pipeline = simulate(schedule, chunk_times(), keeps_times);
-      parts.pipeline_bubble = out.pipeline.seconds - work.all();
-      seconds = out.pipeline.seconds;
+      seconds = simulate(layout_.made_schedule(), chunk_times()).seconds;
+      parts.pipeline_bubble = seconds - work.all();
     }
     const auto [data, exposed_data] = data_seconds(slowest_);
     parts.data = data;
@@ -129,6 +121,9 @@ class Forecaster {
 
   // Work, and the waiting that the schedule is known for.
   double about() const {
+    if (layout_.own != nullptr) {
+      return forecast().step_seconds;
+    }
     const double bubble = layout_.pipeline > 1
                               ? bubble_formula(layout_.schedule, static_cast<int>(layout_.pipeline),
                                                static_cast<int>(layout_.virtual_pipeline),
@@ -139,6 +134,16 @@ class Forecaster {
   }
 
  private:
+  // Where the schedule puts chunk c.
+  int64_t rank_of_chunk(int64_t c) const {
+    if (layout_.own != nullptr) {
+      return own_.chunk_rank[static_cast<size_t>(c)];
+    }
+    return layout_.schedule == ScheduleKind::kZbv && layout_.pipeline > 1 && c >= layout_.pipeline
+               ? 2 * layout_.pipeline - 1 - c
+               : c % layout_.pipeline;
+  }
+
   void add(PassTimes& pass, const WorkItem& item) const {
     const double count = item.count * static_cast<double>(layout_.copies);
     switch (item.kind) {
@@ -277,8 +282,9 @@ class Forecaster {
     }
     // Chunks of a rank are about equal: so many of them are in flight.
     const int in_flight =
-        layout_.pipeline == 1
-            ? 1
+        layout_.pipeline == 1 ? 1
+        : layout_.own != nullptr
+            ? own_.in_flight[static_cast<size_t>(r)]
             : most_in_flight(layout_.schedule, static_cast<int>(layout_.pipeline),
                              static_cast<int>(layout_.virtual_pipeline),
                              static_cast<int>(layout_.micro_batches), static_cast<int>(r));
@@ -383,6 +389,7 @@ class Forecaster {
   std::array<ChunkWork, kRegions> regions_;
   std::vector<ChunkWork> chunks_;
   std::vector<RankWork> ranks_;
+  ScheduleFacts own_;  // of layout_.own
   int64_t slowest_ = 0;
 };
 
@@ -394,9 +401,8 @@ const RankMemory& Forecast::largest() const {
       [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
 }
 
-Forecast forecast(const ForecastInput& input, const Profile& profile, const Layout& layout,
-                  bool keeps_times) {
-  return Forecaster(input, profile, layout).forecast(keeps_times);
+Forecast forecast(const ForecastInput& input, const Profile& profile, const Layout& layout) {
+  return Forecaster(input, profile, layout).forecast();
 }
 
 QuickForecast quick_forecast(const ForecastInput& input, const Profile& profile,

@@ -42,7 +42,6 @@ struct Forecast {
   Breakdown breakdown;
   double tokens_per_second = 0;  // or what the task counts
   double utilization = 0;        // of the devices' peak, by the model's own operations
-  SimulatedStep pipeline;        // the schedule as simulated, where asked for
 
   const RankMemory& largest() const;
   double peak_bytes() const { return largest().total(); }
@@ -61,8 +60,7 @@ struct ForecastInput {
 };
 
 // `profile`: of a micro-batch of layout.micro / layout.copies samples, with layout.recompute.
-Forecast forecast(const ForecastInput& input, const Profile& profile, const Layout& layout,
-                  bool keeps_times = false);
+Forecast forecast(const ForecastInput& input, const Profile& profile, const Layout& layout);
 
 // The same without a simulation: the schedule waits as long as its formula says.
 struct QuickForecast {

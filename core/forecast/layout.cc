@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/schedule/check.h"
 #include "core/train/numbers.h"
 
 namespace mstrain {
@@ -19,6 +20,12 @@ std::string nearest_divisors(int64_t of, int64_t wanted) {
   });
   all.resize(std::min<size_t>(all.size(), 3));
   return fmt::format("{}", fmt::join(all, " or "));
+}
+
+const ScheduleKind* kind_named(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kScheduleKinds), std::end(kScheduleKinds),
+                                         [&](ScheduleKind kind) { return name_of(kind) == name; });
+  return found == std::end(kScheduleKinds) ? nullptr : found;
 }
 
 class Resolver {
@@ -40,7 +47,8 @@ class Resolver {
     out_.recompute = config.memory.recompute;
   }
 
-  Layout resolve(int64_t micro) {
+  Layout resolve(int64_t micro, std::shared_ptr<const Schedule> own) {
+    out_.own = std::move(own);
     resolve_ranks();
     resolve_tensor();
     resolve_context();
@@ -115,18 +123,20 @@ class Resolver {
   }
 
   void resolve_schedule() {
-    const auto found =
-        std::find_if(std::begin(kScheduleKinds), std::end(kScheduleKinds),
-                     [&](ScheduleKind kind) { return name_of(kind) == config_.schedule; });
-    if (found == std::end(kScheduleKinds)) {
+    const ScheduleKind* const kind = kind_named(config_.schedule);
+    if (kind == nullptr && out_.own == nullptr) {
       std::vector<std::string> names;
-      for (ScheduleKind kind : kScheduleKinds) {
-        names.emplace_back(name_of(kind));
+      for (ScheduleKind each : kScheduleKinds) {
+        names.emplace_back(name_of(each));
       }
-      refuse("schedule", "'{}' is none of {}{}", config_.schedule, fmt::join(names, ", "),
-             did_you_mean(config_.schedule, names));
+      refuse("schedule", "'{}' is none of {}, and no file{}", config_.schedule,
+             fmt::join(names, ", "), did_you_mean(config_.schedule, names));
     }
-    out_.schedule = *found;
+    if (out_.own != nullptr) {
+      resolve_own();
+      return;
+    }
+    out_.schedule = *kind;
     out_.virtual_pipeline = config_.virtual_pipeline;
     if (out_.virtual_pipeline > 1 && out_.schedule != ScheduleKind::kInterleaved) {
       refuse("virtual_pipeline", "{} parts a rank are for parallel.schedule: interleaved",
@@ -139,6 +149,19 @@ class Resolver {
     const int64_t chunks =
         out_.pipeline == 1 ? 1
                            : out_.pipeline * chunks_of_rank(out_.schedule, out_.virtual_pipeline);
+    resolve_stages(chunks);
+  }
+
+  void resolve_own() {
+    if (out_.own->ranks != out_.pipeline) {
+      refuse("schedule", "{} is for {} ranks; say parallel.pipeline={}", config_.schedule,
+             out_.own->ranks, out_.own->ranks);
+    }
+    out_.own_file = config_.schedule;
+    resolve_stages(out_.own->chunks);
+  }
+
+  void resolve_stages(int64_t chunks) {
     if (config_.stage_layout.empty()) {
       if (model_.layers % chunks != 0) {
         refuse("pipeline",
@@ -185,6 +208,11 @@ class Resolver {
              out_.pipeline, out_.micro_batches, batch_.global, out_.data, out_.micro,
              std::max<int64_t>(1, mine / out_.pipeline), out_.pipeline * out_.data * out_.micro);
     }
+    if (out_.own != nullptr && out_.own->micro_batches != out_.micro_batches) {
+      refuse("schedule", "{} is for {} micro-batches, but a step has {}; say batch.global={}",
+             config_.schedule, out_.own->micro_batches, out_.micro_batches,
+             out_.own->micro_batches * out_.micro * out_.data);
+    }
     if (out_.micro % out_.copies != 0) {
       refuse("copies", "{} does not divide the {} samples of a micro-batch; say batch.micro={}",
              out_.copies, out_.micro, out_.copies);
@@ -216,16 +244,17 @@ std::vector<int64_t> even_stages(int64_t layers, int64_t chunks) {
 }
 
 std::vector<std::string> Layout::keys() const {
-  std::vector<std::string> out = {fmt::format("parallel.data={}", data),
-                                  fmt::format("parallel.tensor={}", tensor),
-                                  fmt::format("parallel.pipeline={}", pipeline),
-                                  fmt::format("parallel.context={}", context),
-                                  fmt::format("parallel.virtual_pipeline={}", virtual_pipeline),
-                                  fmt::format("parallel.sequence_parallel={}", sequence_parallel),
-                                  fmt::format("parallel.copies={}", copies),
-                                  fmt::format("parallel.zero.stage={}", zero),
-                                  fmt::format("parallel.schedule={}", name_of(schedule)),
-                                  fmt::format("parallel.overlap.tensor={}", overlap.tensor)};
+  std::vector<std::string> out = {
+      fmt::format("parallel.data={}", data),
+      fmt::format("parallel.tensor={}", tensor),
+      fmt::format("parallel.pipeline={}", pipeline),
+      fmt::format("parallel.context={}", context),
+      fmt::format("parallel.virtual_pipeline={}", virtual_pipeline),
+      fmt::format("parallel.sequence_parallel={}", sequence_parallel),
+      fmt::format("parallel.copies={}", copies),
+      fmt::format("parallel.zero.stage={}", zero),
+      fmt::format("parallel.schedule={}", own ? std::string_view(own_file) : name_of(schedule)),
+      fmt::format("parallel.overlap.tensor={}", overlap.tensor)};
   const bool is_even =
       std::adjacent_find(stages.begin(), stages.end(), std::not_equal_to<>()) == stages.end();
   out.push_back(fmt::format("parallel.stage_layout=[{}]",
@@ -252,7 +281,7 @@ std::string Layout::describe() const {
     parts.emplace_back("sequence parallel");
   }
   if (pipeline > 1) {
-    parts.push_back(std::string(name_of(schedule)) +
+    parts.push_back(std::string(schedule_name()) +
                     (virtual_pipeline > 1 ? fmt::format(" x {}", virtual_pipeline) : ""));
   }
   if (data > 1) {
@@ -272,8 +301,29 @@ std::string Layout::describe() const {
 }
 
 Layout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
-                      const ModelSizes& model, int64_t micro) {
-  return Resolver(config, tree, cluster, model).resolve(micro);
+                      const ModelSizes& model, int64_t micro, std::shared_ptr<const Schedule> own) {
+  return Resolver(config, tree, cluster, model).resolve(micro, std::move(own));
+}
+
+std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const ParallelConfig& config,
+                                                  const YamlNode& tree) {
+  constexpr uint64_t kLargest = 64 << 20;
+  if (kind_named(config.schedule) != nullptr || !files.exists(config.schedule)) {
+    return nullptr;
+  }
+  Schedule schedule = parse_schedule(files.read(config.schedule, kLargest), config.schedule);
+  try {
+    check_schedule(schedule);
+  } catch (const Error& error) {
+    config_fail(tree, "parallel.schedule", fmt::format("{}: {}", config.schedule, error.what()));
+  }
+  return std::make_shared<const Schedule>(std::move(schedule));
+}
+
+Schedule Layout::made_schedule() const {
+  return own ? *own
+             : make_schedule(schedule, static_cast<int>(pipeline),
+                             static_cast<int>(virtual_pipeline), static_cast<int>(micro_batches));
 }
 
 }  // namespace mstrain

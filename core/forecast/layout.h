@@ -1,6 +1,8 @@
 // How a run is laid out over ranks: the `parallel` section with everything decided.
 #pragma once
 
+#include <memory>
+
 #include "core/forecast/cluster.h"
 #include "core/schedule/schedule.h"
 #include "core/train/sections.h"
@@ -21,6 +23,8 @@ struct Layout {
   int64_t copies = 1;
   int64_t zero = 1;
   ScheduleKind schedule = ScheduleKind::k1f1b;
+  std::shared_ptr<const Schedule> own;  // instead, where a file says one
+  std::string own_file;
   std::vector<int64_t> stages;  // layers of each chunk
   OverlapConfig overlap;
   double bucket_bytes = 64e6;
@@ -29,7 +33,9 @@ struct Layout {
   Recompute recompute = Recompute::kNone;
 
   int64_t chunks() const { return static_cast<int64_t>(stages.size()); }
-  friend bool operator==(const Layout& a, const Layout& b) { return a.keys() == b.keys(); }
+  std::string_view schedule_name() const { return own ? own->name : name_of(schedule); }
+  // Of all ranks along the pipeline.
+  Schedule made_schedule() const;
 
   // As a command line has them: "parallel.tensor=8".
   std::vector<std::string> keys() const;
@@ -45,8 +51,14 @@ std::vector<int64_t> even_stages(int64_t layers, int64_t chunks);
 
 // The layout that `config` asks for on this cluster. `micro` stands for batch.micro where that is auto. Throws ConfigError, with the
 // line in `tree` and the nearest valid choice, for products that do not fit the ranks, heads, layers or samples that do not
-// divide, and too few micro-batches.
+// divide, and too few micro-batches. `own`: what the file that parallel.schedule names says, where it names one.
 Layout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
-                      const ModelSizes& model, int64_t micro);
+                      const ModelSizes& model, int64_t micro,
+                      std::shared_ptr<const Schedule> own = nullptr);
+
+// The schedule in the file that parallel.schedule names, read and checked; null where it is one of those that have a name, or no file.
+// Throws ConfigError and IoError.
+std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const ParallelConfig& config,
+                                                  const YamlNode& tree);
 
 }  // namespace mstrain

@@ -66,12 +66,12 @@ std::string describe(const Forecast& forecast, const Cluster& cluster, const std
       unit, short_number(forecast.tokens_per_second / static_cast<double>(cluster.ranks())),
       100 * forecast.utilization);
   out += "time of a step\n";
-  const Breakdown& parts = forecast.breakdown;
-  for (const auto& [name, seconds] : parts_of(parts)) {
-    const bool is_hidden = seconds == parts.tensor || seconds == parts.data;
+  for (const auto& [name, seconds] : parts_of(forecast.breakdown)) {
+    const std::string_view part(name);
+    const bool is_hidden = part == "tensor" || part == "data";
     out += fmt::format("  {:<22}{:>10.4g} s {:>6.1f} %{}\n", name, seconds,
                        100 * seconds / forecast.step_seconds,
-                       is_hidden && seconds > 0 ? "  hidden or exposed" : "");
+                       is_hidden && seconds > 0 ? "  of collectives, hidden or not" : "");
   }
   out += fmt::format("memory of {}, in bytes\n",
                      forecast.stages.size() > 1 ? "the rank that needs most" : "a rank");

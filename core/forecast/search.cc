@@ -109,6 +109,13 @@ class Search {
         over_memory(layout);
       }
     };
+    if (given_.own != nullptr) {
+      if (layout.pipeline == given_.own->ranks &&
+          layout.micro_batches == given_.own->micro_batches) {
+        over_memory(layout);
+      }
+      return;
+    }
     if (layout.pipeline == 1) {
       with(ScheduleKind::k1f1b, 1);
       return;
@@ -169,7 +176,7 @@ class Search {
 };
 
 bool same_kind(const Layout& a, const Layout& b) {
-  return a.tensor == b.tensor && a.pipeline == b.pipeline && a.schedule == b.schedule;
+  return a.tensor == b.tensor && a.pipeline == b.pipeline && a.schedule_name() == b.schedule_name();
 }
 
 }  // namespace

@@ -15,8 +15,7 @@ double SimulatedStep::bubble() const {
   return most;
 }
 
-SimulatedStep simulate(const Schedule& schedule, const std::vector<ChunkTimes>& times,
-                       bool keeps_times) {
+SimulatedStep simulate(const Schedule& schedule, const std::vector<ChunkTimes>& times) {
   check(times.size() == static_cast<size_t>(schedule.chunks),
         "times of {} chunks for a schedule of {}", times.size(), schedule.chunks);
   const ActionOrder order(schedule);
@@ -45,9 +44,6 @@ SimulatedStep simulate(const Schedule& schedule, const std::vector<ChunkTimes>& 
         out.begin[r] = out.begin[r] < 0 ? begin : out.begin[r];
         out.busy[r] += takes;
         out.end[r] = end[order.id(action)] = begin + takes;
-        if (keeps_times) {
-          out.times.push_back({action, begin, begin + takes});
-        }
       });
   check(!stuck, "schedule {} does not end; it was not checked", schedule.name);
   out.seconds = *std::max_element(out.end.begin(), out.end.end());

@@ -12,23 +12,16 @@ struct ChunkTimes {
   double send_backward = 0;  // from this chunk to the one before
 };
 
-struct ActionTime {
-  Action action;
-  double begin = 0, end = 0;
-};
-
 struct SimulatedStep {
   double seconds = 0;              // until the last rank has its gradients
   std::vector<double> begin, end;  // by rank, of its first and last work
   std::vector<double> busy;        // by rank
-  std::vector<ActionTime> times;   // of all actions but updates, where asked for
 
   // The most that a rank waits between its first and last work, over the time that it works.
   double bubble() const;
 };
 
 // `times`: by chunk. The schedule must be valid (check_schedule).
-SimulatedStep simulate(const Schedule& schedule, const std::vector<ChunkTimes>& times,
-                       bool keeps_times = false);
+SimulatedStep simulate(const Schedule& schedule, const std::vector<ChunkTimes>& times);
 
 }  // namespace mstrain

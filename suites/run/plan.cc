@@ -213,7 +213,8 @@ void plan(const PlanRequest& request) {
       fixed.insert(key);
     }
   }
-  const Layout given = resolve_layout(train, tree, cluster, input.model, /*micro=*/1);
+  const Layout given = resolve_layout(train, tree, cluster, input.model, /*micro=*/1,
+                                      read_own_schedule(request.files, train.parallel, tree));
   Forecast found;
   std::optional<SearchResult> result;
   if (kind == "manual" && !train.batch.micro.is_word()) {
@@ -243,6 +244,13 @@ void plan(const PlanRequest& request) {
   std::fflush(request.out);
   if (!found.fits() && !request.json) {
     refuse(input, profile_of, found, fixed);
+  }
+  if (request.write_schedule) {
+    if (found.layout.pipeline == 1) {
+      throw ConfigError("--write-schedule: the layout has no pipeline");
+    }
+    write_file_atomic(request.files, *request.write_schedule,
+                      to_text(found.layout.made_schedule()));
   }
   if (request.write_plan) {
     write_plan_file(request.files, *request.write_plan, found.layout);

@@ -13,6 +13,8 @@ struct PlanRequest {
   bool json = false;
   int64_t top = 5;                        // layouts to show, where parallel.plan is auto
   std::optional<std::string> write_plan;  // gets the best layout, for parallel.plan
+  std::optional<std::string>
+      write_schedule;  // gets the order of its pipeline, for parallel.schedule
   std::FILE* out = stdout;
 };
 

@@ -89,6 +89,26 @@ TEST(Plan, WithoutALayoutFindsOneAndWritesItDown) {
   EXPECT_EQ(again.out, found.out.substr(0, again.out.size()));
 }
 
+TEST(Plan, TakesTheScheduleOfAFileWhereItIsSound) {
+  const SmallRun folder;
+  const std::vector<std::string> keys{"parallel.pipeline=8", "parallel.stage_layout=[]",
+                                      "model.num_layers=32", "batch.micro=2", "batch.global=32"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), keys.begin(), keys.end());
+    return plan(more);
+  };
+  const std::string file = folder.path("mine.txt");
+  const CommandResult shipped_one = with({"parallel.schedule=zb_h1", "--write-schedule", file});
+  EXPECT_EQ(shipped_one.status, 0) << shipped_one.err;
+  EXPECT_EQ(with({"parallel.schedule=" + file}).out, shipped_one.out);
+  std::string text = real_files().read(file);
+  text.replace(text.find("F0.0 F0.1"), 9, "F0.1 F0.0");
+  write_text(file, text);
+  const CommandResult bad = with({"parallel.schedule=" + file});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("rank 0 sends what F0.1 made where rank 1 waits for what F1.0"));
+}
+
 TEST(Plan, WhatDoesNotFitIsStatus3WithChoicesThatDo) {
   const CommandResult result = plan({"parallel.zero.stage=1", "batch.micro=8"});
   EXPECT_EQ(result.status, 3);

@@ -270,7 +270,7 @@ TEST(Layout, ImpossibleOnesNameTheNearestPossible) {
       {"batch: {global: 12}", "8 does not divide batch.global 12; the nearest that do: 6 or 4"},
       {"batch: {global: 48, micro: 4}", "does not divide the 6 samples of a rank"},
       {"parallel: {schedule: zbw}",
-       "'zbw' is none of gpipe, 1f1b, interleaved, zb_h1, zbv; did you "
+       "'zbw' is none of gpipe, 1f1b, interleaved, zb_h1, zbv, and no file; did you "
        "mean zbv?"},
       {"parallel: {pipeline: 2, virtual_pipeline: 2}\nbatch: {global: 64}",
        "2 parts a rank are for parallel.schedule: interleaved"},
