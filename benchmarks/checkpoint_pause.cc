@@ -172,8 +172,8 @@ int run(int argc, char** argv) {
   Setting setting;
   setting.config.read(tree);
   setting.task = setting.config.task();
-  setting.data.training = [](uint64_t, int64_t rows, int64_t) {
-    return std::make_unique<RandomTokens>(rows, 64, 8192);
+  setting.data.training = [](uint64_t, const BatchPart& part, int64_t) {
+    return std::make_unique<RandomTokens>(part.rows(), 64, 8192);
   };
   setting.folder = join_path(argv[1], "bench_checkpoint");
 

@@ -23,7 +23,8 @@ std::exception_ptr with_sample(int64_t sample) {
 }  // namespace
 
 int BatchQueue::slots_for(const LoaderOptions& options) {
-  check(options.batch >= 1, "a batch must hold at least 1 sample, not {}", options.batch);
+  check(options.batch.batch >= 1, "a batch must hold at least 1 sample, not {}",
+        options.batch.batch);
   check(options.workers >= 0 && options.workers <= 1024, "a loader cannot have {} workers",
         options.workers);
   check(options.depth >= 1 && options.depth <= 1024, "a loader cannot make {} batches ahead",
@@ -72,11 +73,12 @@ void BatchQueue::restore(LoaderState state) {
 }
 
 bool BatchQueue::make(int64_t batch, int slot) {
-  for (int64_t row = 0; row < options_.batch; ++row) {
+  for (int64_t row = 0; row < options_.batch.rows(); ++row) {
     if (stopping_.load(std::memory_order_relaxed)) {
       return false;
     }
-    const int64_t sample = first_.samples + batch * options_.batch + row;
+    const int64_t sample =
+        first_.samples + batch * options_.batch.batch + options_.batch.sample(row);
     try {
       fill_(sample, slot, row);
     } catch (...) {
@@ -124,7 +126,7 @@ int BatchQueue::next() {
     std::rethrow_exception(slots_[slot].error);
   }
   ++handed_out_;
-  state_.samples += options_.batch;
+  state_.samples += options_.batch.batch;
   wake_workers_.notify_one();
   return slot;
 }

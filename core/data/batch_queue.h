@@ -1,6 +1,6 @@
 // Prepares batches ahead of their use, in threads of its own, and hands them out in order.
 //
-// Batch k holds samples [first + k * batch, first + (k + 1) * batch); which thread makes it changes
+// Batch k holds samples [first + k * batch, first + (k + 1) * batch), or a part of these; which thread makes it changes
 // nothing. The owner keeps `slots_for(options)` batches in memory; the queue says which slot to
 // fill and which to read, so nothing is allocated on the way. One thread takes batches.
 #pragma once
@@ -14,10 +14,12 @@
 #include <thread>
 #include <vector>
 
+#include "core/data/batch_part.h"
+
 namespace mstrain {
 
 struct LoaderOptions {
-  int64_t batch = 1;          // samples in a batch
+  BatchPart batch = 1;        // samples in a batch, and which of them are made here
   int workers = 1;            // threads; 0: batches are made when they are asked for
   int depth = 2;              // batches made ahead
   double wait_seconds = 600;  // next() gives up after this, naming the sample that it waits for
@@ -25,7 +27,7 @@ struct LoaderOptions {
 
 // The position of a run in its data: all that resuming needs.
 struct LoaderState {
-  int64_t samples = 0;  // taken so far
+  int64_t samples = 0;  // taken so far, by all
   bool operator==(const LoaderState&) const = default;
 };
 

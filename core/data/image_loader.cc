@@ -53,11 +53,12 @@ ImageLoader::ImageLoader(ImageSetPtr images, ImageView view, ImageOrder order, u
                          const LoaderOptions& options, LoaderState state)
     : images_(std::move(images)),
       view_(std::move(view)),
+      part_(options.batch),
       order_(order),
       seed_(seed),
       value_of_(values_of_bytes(view_, images_->channels())),
       slots_(static_cast<size_t>(BatchQueue::slots_for(options)),
-             {empty_batch(*images_, view_, options.batch), {}, 0}),
+             {empty_batch(*images_, view_, options.batch.rows()), {}, 0}),
       queue_([this](int64_t sample, int slot,
                     int64_t row) { fill(sample, slots_[static_cast<size_t>(slot)], row); },
              options, state) {}
@@ -67,32 +68,39 @@ int64_t ImageLoader::batches_per_epoch() const {
   return (images_->size() + rows - 1) / rows;
 }
 
-// A row is mixed with the one after it, as that was read: as soon as it is there; the last one with the first.
+// A row is mixed with the one after it, as that was read: as soon as it is there; the last one with the first. Where the one after it
+// belongs to another rank, it is read for that alone.
 void ImageLoader::fill(int64_t sample, Slot& slot, int64_t row) const {
   ImageBatch& batch = slot.batch;
   const auto pixels = row_of(batch, row);
-  read(sample, pixels, batch.labels[static_cast<size_t>(row)]);
+  const auto label = [&](int64_t of) -> int32_t& { return batch.labels[static_cast<size_t>(of)]; };
+  read(sample, pixels, label(row));
   if (!view_.augment.mixes()) {
     return;
   }
-  if (row == 0) {
-    slot.first_row.assign(pixels.begin(), pixels.end());
-    slot.first_label = batch.labels[0];
-  } else {
-    mix(sample - 1, slot, row - 1);
+  const int64_t place = part_.sample(row);
+  const bool follows = row > 0 && part_.sample(row - 1) + 1 == place;
+  if (follows) {
+    mix(sample - 1, batch, row - 1, pixels, label(row));
+  } else if (part_.ranks == 1) {
+    slot.next.assign(pixels.begin(), pixels.end());
+    slot.next_label = label(row);
   }
-  if (row + 1 == batch.batch) {
-    mix(sample, slot, row);
+  const bool goes_on = row + 1 < batch.batch && part_.sample(row + 1) == place + 1;
+  if (goes_on) {
+    return;
   }
+  if (part_.ranks > 1) {
+    slot.next.resize(pixels.size());
+    read(place + 1 < part_.batch ? sample + 1 : sample - place, slot.next, slot.next_label);
+  }
+  mix(sample, batch, row, slot.next, slot.next_label);
 }
 
-void ImageLoader::mix(int64_t sample, Slot& slot, int64_t row) const {
-  ImageBatch& batch = slot.batch;
-  const bool is_last = row + 1 == batch.batch;
+void ImageLoader::mix(int64_t sample, ImageBatch& batch, int64_t row, std::span<const float> other,
+                      int32_t label) const {
   const auto at = static_cast<size_t>(row);
-  const std::span<const float> other =
-      is_last ? std::span<const float>(slot.first_row) : row_of(batch, row + 1);
-  batch.others[at] = is_last ? slot.first_label : batch.labels[at + 1];
+  batch.others[at] = label;
   Rng rng(seed_, random_stream("data.mix", sample));
   batch.shares[at] = order_ == ImageOrder::kOnce
                          ? 1.0F

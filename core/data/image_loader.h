@@ -52,16 +52,20 @@ class ImageLoader {
  private:
   struct Slot {
     ImageBatch batch;
-    std::vector<float> first_row;  // before it was mixed
-    int32_t first_label = 0;
+    std::vector<float>
+        next;  // the picture that the last row is mixed with, or the last of a run of rows
+    int32_t next_label = 0;
   };
 
   void fill(int64_t sample, Slot& slot, int64_t row) const;
   void read(int64_t sample, std::span<float> pixels, int32_t& label) const;
-  void mix(int64_t sample, Slot& slot, int64_t row) const;
+  // Mixes the row with that of `other`.
+  void mix(int64_t sample, ImageBatch& batch, int64_t row, std::span<const float> other,
+           int32_t label) const;
 
   ImageSetPtr images_;
   ImageView view_;
+  BatchPart part_;
   ImageOrder order_;
   uint64_t seed_;
   std::vector<std::array<float, 256>> value_of_;  // of a byte, by channel

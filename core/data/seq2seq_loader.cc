@@ -5,7 +5,7 @@ namespace {
 
 std::vector<Seq2SeqBatch> make_slots(const Seq2SeqSource& source, const LoaderOptions& options) {
   const auto of = [&](int64_t length, bool there) {
-    return std::vector<int32_t>(there ? static_cast<size_t>(options.batch * length) : 0);
+    return std::vector<int32_t>(there ? static_cast<size_t>(options.batch.rows() * length) : 0);
   };
   const int64_t from = source.source_length();
   const int64_t to = source.target_length();

@@ -6,8 +6,8 @@ namespace mstrain {
 namespace {
 
 std::vector<TokenBatch> make_token_slots(const LoaderOptions& options, int64_t seq) {
-  const auto size = static_cast<size_t>(options.batch * seq);
-  const TokenBatch empty{options.batch, seq, std::vector<int32_t>(size),
+  const auto size = static_cast<size_t>(options.batch.rows() * seq);
+  const TokenBatch empty{options.batch.rows(), seq, std::vector<int32_t>(size),
                          std::vector<int32_t>(size)};
   return std::vector<TokenBatch>(BatchQueue::slots_for(options), empty);
 }

@@ -1,5 +1,5 @@
 // adamw_stored{beta1, beta2, eps, weight_decay, copy, site}:
-//   (value, gradient, m, v, [m's scales, v's scales,] lr[], grad_scale[], correction1[], correction2[], apply[], key[2])
+//   (value, gradient, m, v, [m's scales, v's scales,] lr[], grad_scale[], correction1[], correction2[], apply[], key[2 or 3])
 //   -> (value', m', v', [scales', scales',] [copy])
 // value is f32 or bf16; m and v are both f32, bf16, or u8 with scales; copy is there unless its dtype is f32.
 #include "core/ops/adamw_stored.h"
@@ -59,7 +59,10 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
     expect_type("a scalar", scalar, {Dtype::kF32, {}});
   }
   expect_type("apply", scalars[4], {Dtype::kBool, {}});
-  expect_type("the key", scalars[5], {Dtype::kU32, {2}});
+  if (scalars[5].shape.rank() != 1 || !is_key_width(scalars[5].shape[0])) {
+    expect_type("the key", scalars[5], {Dtype::kU32, {2}});
+  }
+  expect_type("the key", {Dtype::kU32, scalars[5].shape}, scalars[5]);
   const Dtype copy = attrs.dtype("copy");
   if (!is_floating(copy) || copy == Dtype::kF64 ||
       (copy != Dtype::kF32 && value.dtype != Dtype::kF32)) {
@@ -113,7 +116,8 @@ Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const
 // The gradient's type varies.
 std::vector<Sample> samples(Dtype t) {
   std::vector<Sample> result;
-  const auto add = [&](const Shape& shape, Dtype value, Dtype moments, Dtype copy, double decay) {
+  const auto add = [&](const Shape& shape, Dtype value, Dtype moments, Dtype copy, double decay,
+                       int64_t words = 2) {
     const bool blocks = moments == Dtype::kU8;
     const TensorType scales{Dtype::kF32, {code_blocks(shape.elements())}};
     const TensorType scalar{Dtype::kF32, {}};
@@ -130,7 +134,7 @@ std::vector<Sample> samples(Dtype t) {
                                                {scalar, 0.1, 0.9},
                                                {scalar, 0.05, 0.9},
                                                {{Dtype::kBool, {}}, 0, 2},
-                                               {{Dtype::kU32, {2}}, 0, 1000}});
+                                               {{Dtype::kU32, {words}}, 0, 1000}});
     sample.attrs = {{"beta1", 0.9},          {"beta2", 0.95}, {"eps", 1e-8},
                     {"weight_decay", decay}, {"copy", copy},  {"site", int64_t{-11}}};
     result.push_back(std::move(sample));
@@ -146,6 +150,7 @@ std::vector<Sample> samples(Dtype t) {
   add({3, 33}, bf16, u8, f32, 0);
   add({0, 4}, f32, u8, bf16, 0.1);
   add({1, 1030}, bf16, f32, f32, 0.1);
+  add({700}, bf16, u8, f32, 0.1, 3);
   return result;
 }
 

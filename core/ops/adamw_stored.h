@@ -26,7 +26,7 @@ struct AdamwStoredOptions {
   Dtype copy = Dtype::kF32;
   Tensor
       apply;  // bool []: whether the step is taken; else everything stays as it is, whatever the gradient holds
-  Tensor key;        // u32 [2], for what is rounded stochastically: bf16 and blocks
+  Tensor key;        // u32 [2] or [3], for what is rounded stochastically: bf16 and blocks
   int64_t site = 0;  // random_site() of the parameter; the moments' are the two that follow
 };
 

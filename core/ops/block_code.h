@@ -33,6 +33,13 @@ inline BFloat16 stochastic_bf16(float x, uint32_t word) {
 inline constexpr int64_t kCodeBlock = 256;
 constexpr int64_t code_blocks(int64_t elements) { return (elements + kCodeBlock - 1) / kCodeBlock; }
 
+// A key of two words, or of three: of a part of a larger tensor, the third is the number of the block that it begins with, so that
+// its elements are rounded as those of the whole.
+constexpr bool is_key_width(int64_t words) { return words == 2 || words == 3; }
+inline int64_t first_element(const uint32_t* key, int64_t words) {
+  return words == 3 ? int64_t{key[2]} * kCodeBlock : 0;
+}
+
 // Magnitudes in units of the smallest: (2^kMantissa + f) 2^(e - 1) of exponent e and mantissa f, or f where e is 0.
 template <bool is_signed>
 struct BlockCode {

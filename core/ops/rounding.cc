@@ -1,5 +1,5 @@
-// stochastic_round{site}: (x[lead..., shape], key u32[lead..., 2]) -> bf16
-// quantize_blocks{site, signed}: (x[lead..., shape], key u32[lead..., 2]) -> (u8 codes, f32 scales[lead..., blocks])
+// stochastic_round{site}: (x[lead..., shape], key u32[lead..., 2 or 3]) -> bf16
+// quantize_blocks{site, signed}: (x[lead..., shape], key u32[lead..., 2 or 3]) -> (u8 codes, f32 scales[lead..., blocks])
 // dequantize_blocks{signed}: (u8 codes[lead..., shape], f32 scales[lead..., blocks]) -> f32
 // The leading dims are those of a batch; element i is counted within `shape`.
 #include "core/ops/rounding.h"
@@ -39,8 +39,8 @@ void check_keyed(std::span<const TensorType> in, const Attrs& attrs) {
   if (!is_floating(in[0].dtype)) {
     throw ShapeError(fmt::format("is not defined for {}", name_of(in[0].dtype)));
   }
-  if (in[1].dtype != Dtype::kU32 || in[1].shape.rank() < 1 || in[1].shape.back() != 2) {
-    throw ShapeError(fmt::format("the key is {}, not u32[2]", to_string(in[1])),
+  if (in[1].dtype != Dtype::kU32 || in[1].shape.rank() < 1 || !is_key_width(in[1].shape.back())) {
+    throw ShapeError(fmt::format("the key is {}, not u32[2] or u32[3]", to_string(in[1])),
                      "make one with rng_key()");
   }
   leading_dims(in[0], in[1]);
@@ -97,6 +97,7 @@ std::vector<Sample> samples_keyed(Dtype t, const Attrs& attrs) {
   add({0, 4}, {2}, -1, 1);
   add({3, 300}, {3, 2}, -1, 1);
   add({256}, {2}, 0, 0);
+  add({700}, {3}, -1, 1);
   return result;
 }
 

@@ -1,7 +1,8 @@
 // Storage in fewer bits: stochastic rounding to bf16, and blocks of 8-bit codes. core/ops/block_code.h defines both.
 //
 // Random bits are functions of (key, site, index of the element), as in core/ops/random.h: no number of threads and no
-// order changes them. Derivatives are zero: states are rounded, and nobody differentiates states.
+// order changes them; keys may say which part of a larger tensor x is. Derivatives are zero: states are rounded, and nobody
+// differentiates states.
 #pragma once
 
 #include "core/ir/arg.h"
@@ -10,7 +11,7 @@ namespace mstrain {
 
 std::span<const OpDef> rounding_ops();
 
-// bf16 of x's shape. key: u32 [2]; site: random_site().
+// bf16 of x's shape. key: u32 [2], or [3] (core/ops/block_code.h); site: random_site().
 Tensor stochastic_round(const Arg& x, const Arg& key, int64_t site);
 
 struct Blocks {

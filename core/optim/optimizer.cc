@@ -124,6 +124,7 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
 
   for (auto& [name, parameter] : params.items()) {
     const bool decay = decays(name);
+    const Shard* const shard = find_shard(control.shards, name);
     const Tensor* gradient = grads.find(name);
     const bool fits = gradient != nullptr && (plain ? gradient->type() == parameter.type()
                                                     : gradient->shape() == parameter.shape());
@@ -146,13 +147,13 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
         wide = scalars_in(Dtype::kF64, config_, next_step, lr, grad_scale);
       }
       ParameterStep result =
-          rule.apply(config_, is_wide ? *wide : single, {parameter, *gradient, own, decay});
+          rule.apply(config_, is_wide ? *wide : single, {parameter, *gradient, own, decay, shard});
       parameter = std::move(result.parameter);
       next = std::move(result.slots);
     } else {
       StoredStep result =
           stored_update(config_, precision_, single, apply, key,
-                        {parameter, *gradient, std::move(own), decay, random_site(name)});
+                        {parameter, *gradient, std::move(own), decay, random_site(name), shard});
       parameter = std::move(result.parameter);
       next = std::move(result.slots);
     }

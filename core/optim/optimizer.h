@@ -15,6 +15,7 @@
 
 #include "core/optim/loss_scale.h"
 #include "core/optim/optimizer_config.h"
+#include "core/optim/shard.h"
 #include "core/tensor/params.h"
 
 namespace mstrain {
@@ -40,7 +41,8 @@ struct OptimizerState {
 struct UpdateControl {
   Tensor
       apply;  // bool []: false leaves parameters, slots and step as they are, whatever the gradients; empty: true
-  Tensor key;  // u32 [2] of this step, for stochastic rounding
+  Tensor key;          // u32 [2] of this step, for stochastic rounding
+  Shards shards = {};  // parameters, gradients and slots of these are parts
 };
 
 // Whether a slot holds the scales of another one's blocks, which have a shape of their own, not the parameter's.

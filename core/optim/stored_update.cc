@@ -65,8 +65,9 @@ std::vector<SlotSpec> stored_slots(const OptimizerConfig& config, const Precisio
 }
 
 StoredStep stored_update(const OptimizerConfig& config, const PrecisionConfig& precision,
-                         const AdamwScalars& scalars, const Tensor& apply, const Tensor& key,
+                         const AdamwScalars& scalars, const Tensor& apply, const Tensor& step_key,
                          const StoredStep& step) {
+  const Tensor key = step.shard == nullptr ? step_key : key_of_part(step_key, *step.shard);
   const Tensor value = precision.has_master() ? step.slots[0] : step.parameter;
   const Dtype copy_dtype = precision.has_master() ? precision.param_dtype() : Dtype::kF32;
   const std::vector<StoredTensorState> slots = rule_slots(precision, step.slots);
@@ -86,7 +87,8 @@ StoredStep stored_update(const OptimizerConfig& config, const PrecisionConfig& p
   }
 
   const std::vector<std::string_view> names = slots_of(config);
-  ParameterStep wide{cast(value, Dtype::kF32), cast(step.gradient, Dtype::kF32), {}, step.decay};
+  ParameterStep wide{
+      cast(value, Dtype::kF32), cast(step.gradient, Dtype::kF32), {}, step.decay, step.shard};
   for (size_t i = 0; i < slots.size(); ++i) {
     wide.slots.push_back(load(slots[i], is_signed_slot(names[i])));
   }

@@ -25,7 +25,8 @@ struct StoredStep {
   Tensor gradient;
   Tensors slots;  // as stored_slots says
   bool decay = false;
-  int64_t site = 0;  // of the parameter's random numbers
+  int64_t site = 0;              // of the parameter's random numbers
+  const Shard* shard = nullptr;  // where these are one rank's part
 };
 
 // The new parameter and slots. Scalars are f32. `apply`: bool []; `key`: u32 [2].

@@ -1,8 +1,9 @@
 #include "core/optim/update_rules.h"
 
+#include <array>
+
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
-#include "core/ops/reduce.h"
 
 namespace mstrain {
 namespace {
@@ -105,8 +106,13 @@ ParameterStep lamb(const OptimizerConfig& config, const AdamwScalars& scalars,
   Tensor direction = m / scalars.correction1 / (sqrt(v / scalars.correction2) + config.eps);
   if (step.decay) {
     direction = direction + config.weight_decay * p;
-    const Tensor length = sqrt(sum_squares(p));
-    const Tensor step_length = sqrt(sum_squares(direction));
+    if (step.shard != nullptr && config.eps == 0) {
+      direction = without_padding(direction, *step.shard);  // 0 / 0
+    }
+    const Tensors squares =
+        squares_of_parts(std::array{p, direction}, std::array{step.shard, step.shard});
+    const Tensor length = sqrt(squares[0]);
+    const Tensor step_length = sqrt(squares[1]);
     const Tensor some = logical_and(length > 0, step_length > 0);
     direction = where(some, length / where(some, step_length, 1), 1) * direction;
   }

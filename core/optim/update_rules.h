@@ -6,6 +6,7 @@
 
 #include "core/ops/adamw.h"
 #include "core/optim/optimizer_config.h"
+#include "core/optim/shard.h"
 
 namespace mstrain {
 
@@ -14,7 +15,8 @@ struct ParameterStep {
   Tensor parameter;
   Tensor gradient;
   Tensors slots;
-  bool decay = false;  // weight decay applies to it
+  bool decay = false;            // weight decay applies to it
+  const Shard* shard = nullptr;  // where these are one rank's part
 };
 
 struct UpdateRule {

@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/files_silent.h"
 #include "core/base/log.h"
 #include "core/io/folder.h"
+#include "core/runtime/context.h"
 #include "core/tensor/host.h"
 
 namespace mstrain {
@@ -17,21 +19,79 @@ constexpr int kVersion = 1;
 
 std::vector<int64_t> dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-void write_tensors(AtomicFolder& folder, const std::string& file,
-                   const std::vector<StoredTensor>& tensors) {
+std::vector<SafetensorsWriter::Tensor> entries_of(const std::vector<StoredTensor>& tensors) {
   std::vector<SafetensorsWriter::Tensor> entries;
-  std::map<std::string, const StoredTensor*> by_name;
   for (const StoredTensor& tensor : tensors) {
-    check(tensor.shape.elements() == tensor.value.elements(), "{}: {} is to be stored as {}",
-          tensor.name, to_string(tensor.value.type()), to_string(tensor.shape));
+    const int64_t held =
+        tensor.value.elements() * (tensor.parts == nullptr ? 1 : tensor.parts->size);
+    check(tensor.shape.elements() == held ||
+              (tensor.parts != nullptr && tensor.shape.elements() < held),
+          "{}: {} is to be stored as {}", tensor.name, to_string(tensor.value.type()),
+          to_string(tensor.shape));
     entries.push_back({tensor.name, tensor.value.dtype(), dims(tensor.shape)});
-    by_name[tensor.name] = &tensor;
   }
-  SafetensorsWriter writer(folder.create(file), entries, {{"format", "pt"}});
+  return entries;
+}
+
+std::map<std::string, const StoredTensor*> by_name(const std::vector<StoredTensor>& tensors) {
+  std::map<std::string, const StoredTensor*> out;
+  for (const StoredTensor& tensor : tensors) {
+    out[tensor.name] = &tensor;
+  }
+  return out;
+}
+
+// Bytes of a tensor of `all` that part `rank` has, of parts of `each`: fewer where the tensor ends.
+uint64_t bytes_of_part(uint64_t all, uint64_t each, int rank) {
+  const uint64_t begin = std::min(all, static_cast<uint64_t>(rank) * each);
+  return std::min(all - begin, each);
+}
+
+constexpr const char* kSaving = "checkpoint";
+
+void write_tensors(AtomicFolder& folder, const std::string& file,
+                   const std::vector<StoredTensor>& tensors, Communicator* others) {
+  const auto named = by_name(tensors);
+  SafetensorsWriter writer(folder.create(file), entries_of(tensors), {{"format", "pt"}});
+  std::vector<std::byte> received;
   for (const TensorEntry& entry : writer.entries()) {
-    writer.append(entry.name, HostRead(dense(by_name.at(entry.name)->value)).bytes());
+    const StoredTensor& tensor = *named.at(entry.name);
+    const HostRead own(dense(tensor.value));
+    const std::span<const std::byte> bytes = own.bytes();
+    writer.append(entry.name, bytes.first(bytes_of_part(entry.bytes, bytes.size(), 0)));
+    for (int rank = 1; tensor.parts != nullptr && rank < tensor.parts->size; ++rank) {
+      const uint64_t count = bytes_of_part(entry.bytes, bytes.size(), rank);
+      if (count > 0) {
+        received.resize(count);
+        others->receive({received.data(), static_cast<int64_t>(count), Dtype::kU8}, rank, kSaving)
+            .wait();
+        writer.append(entry.name, received);
+      }
+    }
   }
   writer.finish();
+}
+
+// In the order in which they are written.
+void send_parts(const std::vector<StoredTensor>& tensors, Communicator& first) {
+  const auto named = by_name(tensors);
+  SilentFiles nowhere(real_files());
+  const auto file = nowhere.open("", WriteMode::kTruncate);
+  const SafetensorsWriter writer(*file, entries_of(tensors));
+  for (const TensorEntry& entry : writer.entries()) {
+    const StoredTensor& tensor = *named.at(entry.name);
+    if (tensor.parts == nullptr) {
+      continue;
+    }
+    const HostRead own(dense(tensor.value));
+    const std::span<const std::byte> bytes = own.bytes();
+    const uint64_t count = bytes_of_part(entry.bytes, bytes.size(), first.rank());
+    if (count > 0) {
+      // Read alone.
+      void* const from = const_cast<std::byte*>(bytes.data());
+      first.send({from, static_cast<int64_t>(count), Dtype::kU8}, 0, kSaving).wait();
+    }
+  }
 }
 
 template <class T>
@@ -59,14 +119,19 @@ int64_t count(const Json& json, const char* key, const std::string& name) {
 
 }  // namespace
 
+void send_parts(const CheckpointContents& contents, Communicator& first) {
+  send_parts(contents.model, first);
+  send_parts(contents.optimizer, first);
+}
+
 void save_checkpoint(FileSystem& files, const std::string& folder,
-                     const CheckpointContents& contents) {
+                     const CheckpointContents& contents, Communicator* others) {
   AtomicFolder out(files, folder);
   for (const auto& [name, bytes] : contents.files) {
     out.write(name, bytes);
   }
-  write_tensors(out, contents.model_file, contents.model);
-  write_tensors(out, kOptimizerFile, contents.optimizer);
+  write_tensors(out, contents.model_file, contents.model, others);
+  write_tensors(out, kOptimizerFile, contents.optimizer, others);
   out.write(kStateFile, print_progress(contents.progress));
   out.commit();
 }
@@ -141,9 +206,16 @@ void load_tensors(FileSystem& files, const std::string& folder, const std::strin
       throw IoError(fmt::format("{}: {} is {}[{}]; the model needs {}", path, tensor.name,
                                 entry.dtype_name, fmt::join(entry.shape, ", "), to_string(wanted)));
     }
-    const std::span<const std::byte> bytes = stored.data(entry);
+    std::span<const std::byte> bytes = stored.data(entry);
     HostWrite value(tensor.value);
-    std::copy(bytes.begin(), bytes.end(), value.bytes().begin());
+    const std::span<std::byte> to = value.bytes();
+    if (tensor.parts != nullptr) {
+      const auto part =
+          static_cast<size_t>(current_context().ranks->coordinate(tensor.parts->name));
+      const size_t begin = std::min(bytes.size(), part * to.size());
+      bytes = bytes.subspan(begin, std::min(bytes.size() - begin, to.size()));
+    }
+    std::fill(std::copy(bytes.begin(), bytes.end(), to.begin()), to.end(), std::byte(0));
     value.finish();
   }
   if (stored.entries().size() != tensors.size()) {

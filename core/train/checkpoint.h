@@ -16,6 +16,7 @@
 
 #include "core/base/files.h"
 #include "core/base/json.h"
+#include "core/comm/mesh.h"
 #include "core/io/safetensors.h"
 #include "core/ir/tensor.h"
 
@@ -30,6 +31,9 @@ struct StoredTensor {
   std::string name;
   Shape shape;
   Tensor value;
+  // Where `value` is one rank's part of the elements: the ranks that have all of them, equally many each, with padding behind the
+  // last. Null: it is the whole.
+  const MeshAxis* parts = nullptr;
 };
 
 // What a run is besides its tensors.
@@ -55,16 +59,19 @@ struct CheckpointContents {
   std::string model_file = kModelFile;
 };
 
-// Writes `folder` and returns when it is durable. On an error what was there before is unchanged.
+// Writes `folder` and returns when it is durable. On an error what was there before is unchanged. `others`: the ranks that have the
+// parts of tensors, of which this is the first; each part is written as it comes.
 void save_checkpoint(FileSystem& files, const std::string& folder,
-                     const CheckpointContents& contents);
+                     const CheckpointContents& contents, Communicator* others = nullptr);
+// On a rank but the first: gives it the parts that it writes.
+void send_parts(const CheckpointContents& contents, Communicator& first);
 
 std::string print_progress(const ProgressState& progress);
 // Throws IoError naming `name` for anything but what print_progress writes.
 ProgressState parse_progress(std::string_view text, const std::string& name);
 
 // Copies `file` of `folder` into the memory of `tensors`, which nobody else may be reading; each must be there with its
-// shape and dtype, and nothing else may be. Throws IoError.
+// shape and dtype, and nothing else may be. Of parts only their own elements are read; padding is 0. Throws IoError.
 void load_tensors(FileSystem& files, const std::string& folder, const std::string& file,
                   const std::vector<StoredTensor>& tensors);
 

@@ -7,6 +7,8 @@
 #include <numbers>
 
 #include "core/base/error.h"
+#include "core/runtime/context.h"
+#include "core/train/rank_talk.h"
 
 namespace mstrain {
 namespace {
@@ -23,7 +25,26 @@ struct Counted {
     }
     bytes += more_bytes;
   }
+  // What numbers_of() gives of each of some batches. Samples that fill up the last batches count nothing.
+  void add_in_order(const std::vector<double>& numbers) {
+    for (auto at = numbers.begin(); at != numbers.end();) {
+      for (LossProgram::Value& value : sums) {
+        value.sum += *at++;
+        value.count += *at++;
+      }
+      bytes += static_cast<int64_t>(*at++);
+    }
+  }
 };
+
+std::vector<double> numbers_of(const std::vector<LossProgram::Value>& values, double bytes) {
+  std::vector<double> numbers;
+  for (const LossProgram::Value& value : values) {
+    numbers.insert(numbers.end(), {value.sum, value.count});
+  }
+  numbers.push_back(bytes);
+  return numbers;
+}
 
 double mean(const LossProgram::Value& value) { return value.sum / value.count; }
 
@@ -102,6 +123,7 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
   check(!data.evaluation.empty(),
         "there is nothing to evaluate on: give data.valid, or a data.split below 1");
   const auto begin = std::chrono::steady_clock::now();
+  Ranks* const ranks = current_context().ranks.get();
   EvaluationResult result;
   Counted total(task);
   const std::vector<Measure> measures = measures_of(task, data);
@@ -119,17 +141,23 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
       samples = std::min(samples, *config.eval.batches.value * config.batch.global);
     }
     const int64_t batches = (samples + rows - 1) / rows;
-    const std::unique_ptr<BatchStream> stream = set.first(rows, samples);
+    const int64_t at_once = ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis);
+    const std::unique_ptr<BatchStream> stream = set.first(
+        {rows * at_once, rows, at_once, ranks == nullptr ? 0 : ranks->coordinate(kDataAxis)},
+        samples);
     Counted counted(task);
-    for (int64_t i = 0; i < batches; ++i) {
-      if (stop) {
+    for (int64_t i = 0; i < batches; i += at_once) {
+      if (told(ranks, stop ? 1 : 0, "evaluation.stop") != 0) {
         return std::nullopt;
       }
       const Tensors batch = stream->next();
-      counted.add(program.run(params, batch), data.scored_bytes ? data.scored_bytes(batch) : 0);
+      const auto bytes =
+          static_cast<double>(data.scored_bytes ? data.scored_bytes(batch) : int64_t{0});
+      counted.add_in_order(
+          gathered(ranks, numbers_of(program.run(params, batch), bytes), set.name));
       if (progress != nullptr) {
         progress->show(fmt::format("evaluating {}{}{}/{}", set.name, set.name.empty() ? "" : " ",
-                                   i + 1, batches));
+                                   std::min(i + at_once, batches), batches));
       }
     }
     total.add(counted.sums, counted.bytes);

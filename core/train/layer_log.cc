@@ -27,8 +27,8 @@ void LayerLog::on_state(Trainer& trainer, Moment) {
                   {"names", OrderedJson::array()},
                   {"weight", OrderedJson::array()},
                   {"gradient", gradients_}};
-  const Params& params = trainer.state().params;
-  for (size_t i = 0; i < params.size(); ++i) {
+  const Params params = trainer.params();
+  for (size_t i = 0; i < gradients_.size(); ++i) {  // the trained ones come first
     const std::string& name = params.name(i);
     const std::vector<double> values = to_doubles(params.tensor(i));
     const double norm =

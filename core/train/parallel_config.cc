@@ -2,17 +2,46 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace mstrain {
 
-void check_runs_alone(const ParallelConfig& config, const YamlNode& tree) {
+int64_t data_ranks(const ParallelConfig& config, const Context& context) {
+  return context.ranks != nullptr ? context.ranks->mesh().size(kDataAxis)
+                                  : std::max<int64_t>(config.data, 1);
+}
+
+Mesh mesh_of(const ParallelConfig& config, int64_t ranks, const YamlNode& tree) {
+  const int64_t others = config.pipeline * config.context * config.tensor;
+  const int64_t data = config.data > 0 ? config.data : std::max<int64_t>(1, ranks / others);
+  Mesh mesh{{{std::string(kPipelineAxis), config.pipeline},
+             {std::string(kDataAxis), data},
+             {std::string(kContextAxis), config.context},
+             {std::string(kTensorAxis), config.tensor}}};
+  if (mesh.ranks() != ranks) {
+    const std::string change =
+        config.data > 0 && ranks % others == 0
+            ? fmt::format("say parallel.data={}, or start {}", ranks / others, mesh.ranks())
+            : fmt::format("start {}", mesh.ranks());
+    config_fail(tree, "parallel.data",
+                fmt::format("{} is not the {} rank{} that there {}; {}", mesh.describe(), ranks,
+                            ranks == 1 ? "" : "s", ranks == 1 ? "is" : "are", change));
+  }
+  return mesh;
+}
+
+std::shared_ptr<Ranks> make_ranks(const ParallelConfig& config,
+                                  std::unique_ptr<Communicator> world) {
+  Mesh mesh = mesh_of(config, world->size());
+  return std::make_shared<Ranks>(std::move(mesh), std::move(world));
+}
+
+void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t ranks) {
   const auto refuse = [&](std::string_view key, std::string_view found) {
     config_fail(tree, fmt::format("parallel.{}", key),
-                fmt::format("{} is planned, by mstrain plan, and cannot be run: a run is of one "
-                            "rank",
-                            found));
+                fmt::format("{} is planned, by mstrain plan, and cannot be run", found));
   };
-  const std::pair<const char*, int64_t> sizes[] = {{"data", config.data},
-                                                   {"tensor", config.tensor},
+  const std::pair<const char*, int64_t> sizes[] = {{"tensor", config.tensor},
                                                    {"pipeline", config.pipeline},
                                                    {"context", config.context},
                                                    {"virtual_pipeline", config.virtual_pipeline},
@@ -22,19 +51,17 @@ void check_runs_alone(const ParallelConfig& config, const YamlNode& tree) {
       refuse(key, fmt::format("{}", size));
     }
   }
+  mesh_of(config, ranks, tree);
   if (config.plan != "manual") {
     refuse("plan", config.plan);
   }
-  // What follows would decide nothing on one rank: whoever wrote it expected something.
+  // What follows would decide nothing: whoever wrote it expected something.
   const ParallelConfig none;
   if (config.schedule != none.schedule) {
     refuse("schedule", config.schedule);
   }
   if (!config.stage_layout.empty()) {
     refuse("stage_layout", "a cut of the model");
-  }
-  if (config.zero.stage != none.zero.stage) {
-    refuse("zero.stage", fmt::format("{}", config.zero.stage));
   }
   if (config.sequence_parallel.value_or(false)) {
     refuse("sequence_parallel", "true");

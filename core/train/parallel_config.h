@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "core/base/config.h"
+#include "core/comm/mesh.h"
+#include "core/runtime/context.h"
 
 namespace mstrain {
 
 struct ZeroConfig {
   int64_t stage = 1;
+  int64_t min_numel = 65536;
 
   template <class V>
   void fields(V& v) {
@@ -17,8 +20,12 @@ struct ZeroConfig {
       "what the ranks along data keep in parts: 1: the optimizer's state, 2: gradients too, 3: "
       "parameters too; 0: nothing",
       rule::at_least(0).at_most(3).elsewhere_called({"zero_stage", "zero_optimization"}));
+    v("min_numel", min_numel, "parameters of fewer elements stay whole on every rank",
+      rule::at_least(0).elsewhere_called({"stage3_param_persistence_threshold"}));
   }
 };
+
+enum class ReductionOrder { kExact, kFast };
 
 struct OverlapConfig {
   bool gradients = true;
@@ -47,10 +54,12 @@ struct ParallelConfig {
   AutoOr<bool> sequence_parallel;
   int64_t copies = 1;
   ZeroConfig zero;
+  ReductionOrder reduction = ReductionOrder::kExact;
   std::string schedule = "1f1b";
   std::vector<int64_t> stage_layout;
   OverlapConfig overlap;
   double bucket_mb = 64;
+  double timeout_s = 30;
 
   template <class V>
   void fields(V& v) {
@@ -78,6 +87,10 @@ struct ParallelConfig {
     v("copies", copies, "parts of a micro-batch whose collectives run under each other's products",
       rule::at_least(1).at_most(8).elsewhere_called({"micro_batch_interleave_num"}));
     v("zero", zero, "what is kept in parts along data");
+    v("reduction", reduction,
+      "exact: sums over ranks are formed in the order of the micro-batches, with the bits of one "
+      "rank; fast: each rank adds up its own first, and ranks exchange once a step",
+      rule::one_of({"exact", "fast"}));
     v("schedule", schedule,
       "order of work in a pipeline: gpipe, 1f1b, interleaved, zb_h1, zbv, or a file with one",
       rule::path().elsewhere_called({"pipeline_schedule"}));
@@ -87,11 +100,24 @@ struct ParallelConfig {
     v("overlap", overlap, "which exchanges run while something is computed");
     v("bucket_mb", bucket_mb, "gradients that are exchanged at once, in 10^6 bytes",
       rule::positive().at_most(1e6).elsewhere_called({"bucket_size_mb", "ddp_bucket_size"}));
+    v("timeout_s", timeout_s,
+      "a rank that others have waited for so long is named as late, and the run ends",
+      rule::positive().elsewhere_called({"ddp_timeout", "distributed_timeout"}));
   }
 };
 
-// Throws ConfigError, with the line in `tree`, for the first key that asks for what one rank alone cannot do: such layouts are
-// planned, by mstrain plan, and not run.
-void check_runs_alone(const ParallelConfig& config, const YamlNode& tree);
+// The mesh that the keys make of so many ranks. Throws ConfigError, with the line in `tree`, where they do not make one up, naming the
+// nearest choice.
+Mesh mesh_of(const ParallelConfig& config, int64_t ranks, const YamlNode& tree = YamlNode());
+// `world`, as that mesh. Every rank calls it.
+std::shared_ptr<Ranks> make_ranks(const ParallelConfig& config,
+                                  std::unique_ptr<Communicator> world);
+
+// The ranks that share batches: of the context's ranks, or, where it has none, of the layout that is planned.
+int64_t data_ranks(const ParallelConfig& config, const Context& context);
+
+// Throws ConfigError, with the line in `tree`, for the first key that asks for what cannot be run yet on so many ranks: such layouts are
+// planned, by mstrain plan.
+void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t ranks);
 
 }  // namespace mstrain

@@ -32,13 +32,29 @@ std::string text_of(const Overrides& overrides) {
   return fmt::format("{}", fmt::join(overrides, " "));
 }
 
+// Elements of what is kept for each parameter in parts, where there are parts.
+int64_t elements_held(const StepProgram& step, const TrainTask& task) {
+  int64_t sum = 0;
+  for (const ParamSpec& spec : task.parameters) {
+    const Shard* const shard = find_shard(step.shards(), spec.name);
+    sum += shard == nullptr ? spec.type.elements() : shard->elements();
+  }
+  return sum;
+}
+
+int64_t gradient_bytes(const StepProgram& step, const TrainTask& task, Dtype dtype) {
+  return elements_held(step, task) * size_of(dtype);
+}
+
 // What a step holds whatever its batch, without a plan: programs of eager mode are not compiled.
 int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
                                  const Context& context) {
   config.run.execution = Execution::kEager;
-  const StepProgram step(task, config, config.batch.global, context);
+  const StepProgram step(task, config, config.batch.global / data_ranks(config.parallel, context),
+                         context);
   const std::span<const TensorType> state(step.state_types());
-  return bytes_of(state) + bytes_of(state.first(task.parameters.size())) + frozen_bytes(task);
+  return bytes_of(state) + gradient_bytes(step, task, config.precision.param_dtype()) +
+         frozen_bytes(task);
 }
 
 // What no program on the device is faster than, by what its makers say it does.
@@ -100,11 +116,13 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
     // The count of updates; a loss scale, and the count of steps taken with it.
     plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1);
-    plan.master_bytes = config.precision.has_master() ? size_of(Dtype::kF32) * plan.parameters : 0;
+    plan.ranks = data_ranks(config.parallel, context);
+    plan.master_bytes =
+        config.precision.has_master() ? elements_held(*run.step, task) * size_of(Dtype::kF32) : 0;
     plan.gradient_bytes =
-        config.batch.global == rows || config.precision.params == config.precision.grads
-            ? plan.parameter_bytes
-            : size_of(config.precision.grad_dtype()) * plan.parameters;
+        gradient_bytes(*run.step, task,
+                       config.batch.global == rows ? config.precision.param_dtype()
+                                                   : config.precision.grad_dtype());
     plan.step = run.step->program()->memory();
     plan.batch_bytes =
         plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;
@@ -138,7 +156,8 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   if (state_and_gradient_bytes(task, config, context) > limit) {
     return finished(with_micro(1));
   }
-  const std::vector<int64_t> choices = divisors(config.batch.global);
+  const std::vector<int64_t> choices =
+      divisors(config.batch.global / data_ranks(config.parallel, context));
   PlannedRun best = with_micro(choices.back());
   if (best.plan.total() <= limit) {
     return finished(std::move(best));
@@ -190,6 +209,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
                         : fmt::format("  {:<15}{}  {}\n", name, value, note);
   };
   const int64_t micro_batches = plan.samples / plan.micro;
+  if (plan.ranks > 1) {
+    line("ranks", fmt::format("{} share a step; what follows is for each", plan.ranks), "");
+  }
   line("step",
        fmt::format("{}{} {}s, in {} micro-batch{} of {}",
                    plan.units.count == plan.samples

@@ -13,6 +13,8 @@ namespace mstrain {
 
 // Bytes, unless said otherwise.
 struct RunPlan {
+  int64_t ranks =
+      1;  // that share a batch: figures are those of one of them, but for whole steps and models
   int64_t parameters = 0;  // elements, of the trained ones
   int64_t frozen = 0;      // numbers that no step changes
   int64_t frozen_bytes = 0;

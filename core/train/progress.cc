@@ -16,8 +16,10 @@ constexpr const char* kClearLine = "\r\x1b[K";
 
 }  // namespace
 
-Progress::Progress(const TrainConfig& config, Units in_a_step)
-    : config_(config), in_a_step_(std::move(in_a_step)), live_(isatty(STDERR_FILENO) != 0) {
+Progress::Progress(const TrainConfig& config, Units in_a_step, bool may_be_live)
+    : config_(config),
+      in_a_step_(std::move(in_a_step)),
+      live_(may_be_live && isatty(STDERR_FILENO) != 0) {
   if (live_) {
     previous_ = set_log_sink([this](LogLevel level, std::string_view message) {
       const std::lock_guard lock(mutex_);

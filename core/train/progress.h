@@ -13,8 +13,9 @@ namespace mstrain {
 // While it lives, messages of log.h appear above the live line.
 class Progress final : public Callback {
  public:
-  // Plain lines come every `log.interval` steps, but not more often than every two seconds.
-  Progress(const TrainConfig& config, Units in_a_step);
+  // Plain lines come every `log.interval` steps, but not more often than every two seconds. `may_be_live`: else it leaves a terminal
+  // alone.
+  Progress(const TrainConfig& config, Units in_a_step, bool may_be_live = true);
   ~Progress() override;
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

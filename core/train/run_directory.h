@@ -34,6 +34,7 @@ bool is_at_work(FileSystem& files, const std::string& directory);
 
 inline constexpr const char* kLockFile = ".lock";
 inline constexpr const char* kConfigFile = "config.yaml";
+inline constexpr const char* kRankLogs = "ranks";    // a folder: logs of ranks but the first
 inline constexpr const char* kRunFile = "run.json";  // what ran where, and how far it came
 inline constexpr const char* kReportFile = "report.html";
 inline constexpr const char* kPicturesFile = "pictures.json";  // samples as they enter the model

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/runtime/context.h"
+#include "core/train/rank_talk.h"
 #include "core/train/state_fields.h"
 
 namespace mstrain {
@@ -15,6 +17,9 @@ Saver::Saver(const RunDirectory& directory, const TrainConfig& config, MetricsLo
       last_saved_(last_saved) {
   if (config.checkpoint.best) {
     monitor_.emplace(*config.checkpoint.best, MonitorMode::kAuto);
+  }
+  if (Ranks* const ranks = current_context().ranks.get(); ranks != nullptr) {
+    others_ = ranks->along(kDataAxis).split(0, kName);
   }
 }
 
@@ -68,11 +73,15 @@ void Saver::on_state(Trainer& trainer, Moment moment) {
   saved_as_is_ = true;
   const auto write = [&files = files(), logs = log_.paths(), folder = folder_of(writing_),
                       checkpoints = directory_.checkpoints(), keep = config_.checkpoint.keep,
-                      kept = kept_](const CheckpointContents& contents) {
+                      kept = kept_, others = others_.get()](const CheckpointContents& contents) {
+    if (others != nullptr && others->rank() != 0) {
+      send_parts(contents, *others);
+      return;
+    }
     for (const std::string& path : logs) {
       files.open(path, WriteMode::kAppend)->sync();
     }
-    save_checkpoint(files, folder, contents);
+    save_checkpoint(files, folder, contents, others);
     std::vector<int64_t> besides;
     for (const auto& [owner, step] : kept) {
       besides.push_back(step);
@@ -83,14 +92,15 @@ void Saver::on_state(Trainer& trainer, Moment moment) {
     writer_.submit(trainer.checkpoint(), write);
     return;
   }
-  write(trainer.checkpoint());
+  const CheckpointContents contents = trainer.checkpoint();
+  work_together(current_context().ranks.get(), "checkpoint", [&] { write(contents); });
   trainer.saved(writing_, folder_of(writing_));
 }
 
 void Saver::on_step(Trainer& trainer, const StepMetrics&) { tell(trainer); }
 
 void Saver::wait(Trainer& trainer) {
-  writer_.wait();
+  work_together(current_context().ranks.get(), "checkpoint", [this] { writer_.wait(); });
   tell(trainer);
 }
 

@@ -1,5 +1,6 @@
 // Saves checkpoints of a run: every `checkpoint.interval` steps or `checkpoint.minutes` minutes, where an evaluation was the best one, at the end, and when
-// the run is asked to stop.
+// the run is asked to stop. The first of many ranks writes; the others give it their parts of the state, each from a copy of its own
+// where checkpoints are written beside training.
 #pragma once
 
 #include <chrono>
@@ -35,7 +36,7 @@ class Saver final : public Callback {
   void keep(const std::string& owner, int64_t step);
   // The checkpoint of this step is written once more: the state is another one.
   void save_again() { saved_as_is_ = false; }
-  // Returns when no checkpoint is being written.
+  // Returns when no checkpoint is being written. Every rank calls it.
   void wait(Trainer& trainer);
 
   FileSystem& files() const { return directory_.files(); }
@@ -66,6 +67,7 @@ class Saver final : public Callback {
   int64_t best_step_ = 0;
   int64_t writing_ = 0;  // step
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
+  std::unique_ptr<Communicator> others_;  // of its own: a thread beside training uses it
   CheckpointWriter writer_;
 };
 

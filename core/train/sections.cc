@@ -137,6 +137,30 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
   check_callback_config(config, tree);
 }
 
+void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& tree) {
+  const auto& [global, micro] = config.batch;
+  const int64_t unit = data_ranks * micro.value_or(1);
+  if (global % unit == 0) {
+    return;
+  }
+  const int64_t below = global / unit * unit;
+  const std::string sizes =
+      below == 0 ? fmt::format("{}", unit) : fmt::format("{} or {}", below, below + unit);
+  if (global % data_ranks != 0) {
+    std::vector<int64_t> ranks = divisors(global / micro.value_or(1));
+    std::erase_if(ranks, [&](int64_t n) { return n > data_ranks; });
+    config_fail(tree, "batch.global",
+                fmt::format("{} samples in micro-batches of {} cannot be shared by {} ranks "
+                            "(parallel.data); say {}, or take {} ranks",
+                            global, micro.value_or(1), data_ranks, sizes, ranks.back()));
+  }
+  config_fail(
+      tree, "batch.micro",
+      fmt::format("{} samples in micro-batches of {} cannot be shared by {} ranks "
+                  "(parallel.data); possible: {}; or a batch.global of {}",
+                  global, *micro.value, data_ranks, largest_divisors(global / data_ranks), sizes));
+}
+
 std::vector<KeyChange> changed_keys(const YamlNode& before, const YamlNode& now) {
   std::map<std::string, std::string> old_values;
   std::set<std::string> keys;
@@ -171,8 +195,8 @@ std::string describe(const KeyChange& change) {
 }
 
 Changing may_change(std::string_view key) {
-  for (const char* free : {"run", "log", "profile", "find_lr", "sweep", "checkpoint", "eval",
-                           "batch.micro", "schedule.total_steps", "fusion.explain"}) {
+  for (const char* free : {"run", "parallel", "log", "profile", "find_lr", "sweep", "checkpoint",
+                           "eval", "batch.micro", "schedule.total_steps", "fusion.explain"}) {
     if (is_in(key, free)) {
       return Changing::kFreely;
     }

@@ -264,6 +264,9 @@ struct TrainConfig {
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree` is what `config` was read from.
 void check_train_config(const TrainConfig& config, const YamlNode& tree);
 
+// Whether the batch can be shared by so many ranks. Throws ConfigError, which names the nearest choices.
+void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& tree);
+
 // A key with its values, each as one line of YAML.
 struct KeyChange {
   std::string key, before, now;
@@ -276,7 +279,7 @@ std::string describe(const KeyChange& change);
 std::vector<KeyChange> changed_keys(const YamlNode& before, const YamlNode& now);
 
 enum class Changing {
-  kFreely,  // run, log, profile, find_lr, checkpoint, eval, batch.micro, schedule.total_steps, fusion.explain
+  kFreely,  // run, parallel, log, profile, find_lr, checkpoint, eval, batch.micro, schedule.total_steps, fusion.explain
   kOnRequest,  // what a run may change its mind about: rates, rules, batches, data, what takes memory
   kNever       // what the state of a run is made of
 };

@@ -6,6 +6,7 @@
 
 #include "core/base/base64.h"
 #include "core/base/error.h"
+#include "core/base/files_silent.h"
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "core/base/log.h"
@@ -16,6 +17,7 @@
 #include "core/train/machine.h"
 #include "core/train/numbers.h"
 #include "core/train/profiler.h"
+#include "core/train/rank_talk.h"
 #include "core/train/reduce_on_plateau.h"
 #include "core/train/reporter.h"
 #include "core/train/sweep.h"
@@ -71,12 +73,12 @@ std::vector<KeyChange> allowed_changes(const std::string& path, const YamlNode& 
   return changes;
 }
 
-std::optional<Previous> find_previous(const RunDirectory& directory, const TrainConfig& config,
-                                      const YamlNode& resolved, const SessionStart& start) {
+// `folder`: the newest sound checkpoint; empty: there is none.
+std::optional<Previous> find_previous(const RunDirectory& directory, const std::string& folder,
+                                      const TrainConfig& config, const YamlNode& resolved,
+                                      const SessionStart& start) {
   FileSystem& files = directory.files();
-  const std::optional<std::string> folder =
-      newest_checkpoint(files, directory.checkpoints(), /*set_aside=*/true);
-  if (!folder) {
+  if (folder.empty()) {
     if (const auto rows = read_metrics(files, directory.at(kMetricsFile)); !rows.empty()) {
       log_warning("{}: a run was here that came to step {} and saved no checkpoint; it begins anew",
                   directory.path(), rows.back()["step"].get<int64_t>());
@@ -87,14 +89,14 @@ std::optional<Previous> find_previous(const RunDirectory& directory, const Train
     throw ConfigError(
         fmt::format("checkpoint.resume: never, but {} exists; choose another "
                     "run.output_dir, or say auto to go on",
-                    *folder));
+                    folder));
   }
   std::vector<KeyChange> changes;
   if (const std::string path = directory.at(kConfigFile); files.exists(path)) {
     changes = allowed_changes(path, parse_yaml(files.read(path, 1 << 20), path), resolved, start);
   }
-  const std::string state = join_path(*folder, kStateFile);
-  Previous previous{*folder, parse_progress(files.read(state, 1 << 20), state), std::move(changes)};
+  const std::string state = join_path(folder, kStateFile);
+  Previous previous{folder, parse_progress(files.read(state, 1 << 20), state), std::move(changes)};
   if (previous.progress.seed != static_cast<uint64_t>(config.run.seed)) {
     log_warning("run.seed: the run goes on with seed {}, which it began with",
                 previous.progress.seed);
@@ -167,18 +169,24 @@ void write_pictures(const RunDirectory& directory, const TrainData& data, uint64
 
 }  // namespace
 
-Context make_context(const TrainConfig& config) {
+Context make_context(const TrainConfig& config, std::shared_ptr<Ranks> ranks) {
   return {.backend = backend_named(config.run.device),
           .threads = static_cast<int>(config.run.threads.value_or(0)),
           .allocator = std::make_shared<Allocator>(Allocator::kCacheLimit,
-                                                   current_context().allocator->device())};
+                                                   current_context().allocator->device()),
+          .ranks = std::move(ranks)};
 }
 
-SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
+SessionResult train(FileSystem& given_files, const TrainConfig& config, const YamlNode& resolved,
                     const TrainTask& task, const TrainData& given, const Refuse& refuse,
                     const std::atomic<bool>& stop, const std::vector<Callback*>& more,
                     const SessionStart& start) {
   const auto clock_begin = TimeLimit::Clock::now();
+  Ranks* const ranks = start.ranks.get();
+  const bool first = is_first(ranks);
+  SilentFiles silent(given_files);
+  FileSystem& files = first ? given_files : silent;
+  check_batch(config, ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis), resolved);
   TrainData data = given;
   if (!config.eval.evaluates()) {
     data.evaluation.clear();
@@ -188,12 +196,26 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
     throw ConfigError(
         fmt::format("{}: holds a sweep; choose another run.output_dir", config.run.directory()));
   }
+  if (!first) {
+    meet(ranks, "run directory");  // that the first rank makes
+  }
   RunDirectory directory(files, config.run.directory());
-  if (start.restart && directory.clear()) {
+  if (first && start.restart && directory.clear()) {
     log_info("{}: what an earlier run had written is removed", directory.path());
   }
-  LogFile log_file(files, directory.at(kLogFile));
-  const std::optional<Previous> previous = find_previous(directory, config, resolved, start);
+  std::optional<LogFile> log_file;
+  if (first) {
+    log_file.emplace(files, directory.at(kLogFile));
+    meet(ranks, "run directory");
+  }
+  std::optional<std::string> newest;
+  work_together(ranks, "newest checkpoint", [&] {
+    if (first) {
+      newest = newest_checkpoint(files, directory.checkpoints(), /*set_aside=*/true);
+    }
+  });
+  const std::optional<Previous> previous = find_previous(
+      directory, told(ranks, newest.value_or(""), "newest checkpoint"), config, resolved, start);
   const int64_t begin = previous ? previous->progress.step : 0;
   const bool evaluates = !data.evaluation.empty();
   SessionResult result{.outcome = Outcome::kWasFinished, .step = begin};
@@ -204,17 +226,22 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
   if (begin >= config.schedule.total_steps && (!evaluates || has_evaluation(directory, begin))) {
     return result;
   }
+  meet(ranks, "start");  // from here on the first rank changes what the others have read
 
-  const Context context = make_context(config);
+  const Context context = make_context(config, start.ranks);
   const ContextScope scope(context);
-  const int64_t limit = memory_limit(config.memory, context);
+  const int64_t limit = memory_limit(config.memory, context) /
+                        (config.memory.limit_gb.is_word() ? ranks_here(ranks) : 1);
   // `auto` keeps to what the run began with, so that it goes on bit for bit.
   const bool keeps =
       previous && config.batch.micro.is_word() && !previous->changes_in("batch.global");
   const int64_t kept = keeps ? previous->progress.micro_batch : 0;
   PlannedRun run = plan_run(task, config, context, limit, evaluates, kept);
-  if (kept > 0 && run.plan.total() > limit) {
+  if (least(ranks, kept > 0 && run.plan.total() > limit ? 0 : 1, "plan") == 0) {
     run = plan_run(task, config, context, limit, evaluates);
+  }
+  if (const int64_t micro = least(ranks, run.plan.micro, "plan"); micro != run.plan.micro) {
+    run = plan_run(task, config, context, limit, evaluates, micro);
   }
   if (previous && run.plan.micro != previous->progress.micro_batch) {
     log_info("batch.micro: {}, was {}: sums are formed in another order from here on",
@@ -247,21 +274,36 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
                    previous ? previous->progress.seed : static_cast<uint64_t>(config.run.seed));
   }
 
+  if (first) {
+    meet(ranks, "metrics");  // that the others have read
+  }
   MetricsLog log(directory, config, run.plan.units,
                  previous ? MetricsLog::kept(begin, previous->progress.callbacks) : MetricsKept(0));
+  std::optional<LayerLog> layers;
+  if (!config.log.layers.is_word()) {
+    layers.emplace(directory, config, log, begin);
+  }
+  if (!first) {
+    meet(ranks, "metrics");
+  }
   log.events().hyperparameters(flatten_config(resolved), wall_clock());
-  Progress progress(config, run.plan.units);
+  Progress progress(config, run.plan.units, first);
   Evaluation evaluation(run.loss.get(), task, data, config, run.plan.micro, log, progress, stop);
-  Saver saver(directory, config, log, /*asynchronous=*/run.plan.snapshot_bytes > 0, begin);
+  const bool asynchronous = least(ranks, run.plan.snapshot_bytes > 0 ? 1 : 0, "plan") != 0;
+  Saver saver(directory, config, log, asynchronous, begin);
   Profiler profiler(directory, config, *run.step, begin);
   const RunStart run_start{begin, start.command,
                            previous ? previous->changes : std::vector<KeyChange>()};
   Reporter reporter(directory, config, run.plan, run_start, evaluation, saver);
   // Each sees what those before it did: a checkpoint holds what an evaluation led to, the report what was saved.
-  std::vector<Callback*> callbacks{&log, &progress, &profiler};
-  std::optional<LayerLog> layers;
-  if (!config.log.layers.is_word()) {
-    callbacks.push_back(&layers.emplace(directory, config, log, begin));
+  // Every rank has the same ones, but for those that only show what they see.
+  Callback nobody;
+  std::vector<Callback*> callbacks{&log, &nobody, &nobody};
+  if (first) {
+    callbacks = {&log, &progress, &profiler};
+  }
+  if (layers) {
+    callbacks.push_back(&*layers);
   }
   callbacks.push_back(&evaluation);
   std::optional<TimeLimit> time_limit;
@@ -277,14 +319,16 @@ SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode
     callbacks.push_back(&early_stopping.emplace(*config.eval.early_stopping, saver));
   }
   callbacks.insert(callbacks.end(), more.begin(), more.end());
-  callbacks.insert(callbacks.end(), {&saver, &reporter});
+  callbacks.insert(callbacks.end(), {&saver, first ? static_cast<Callback*>(&reporter) : &nobody});
   const HeedInterrupts heeds;
   reporter.began(begin);
   bool finished = false;
   try {
     finished = trainer.run(callbacks, stop);
   } catch (const std::exception& error) {
-    log_file.note(LogLevel::kError, error.what());
+    if (log_file) {
+      log_file->note(LogLevel::kError, error.what());
+    }
     reporter.failed(trainer.step(), error.what());
     throw;
   }

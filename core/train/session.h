@@ -30,6 +30,7 @@ struct SessionStart {
       changes;  // keys whose values may differ from those that the run had so far (Changing::kOnRequest)
   bool restart = false;  // what an earlier run wrote into the directory is removed first
   std::vector<std::string> command;  // for run.json
+  std::shared_ptr<Ranks> ranks;      // with whom the run is shared; null: alone
 };
 
 // Called for a plan that does not fit; throws PlanError.
@@ -37,13 +38,13 @@ using Refuse = std::function<void(const RunPlan&, int64_t limit)>;
 
 // `resolved` is the whole configuration, every default filled in. Throws ConfigError for keys that a run which goes on must
 // not change and for monitors of what is not measured, PlanError through `refuse`, IoError and Error. Whatever it throws,
-// the newest checkpoint is intact. `more` are told before the checkpoint is written; those with a name have state in checkpoints.
+// the newest checkpoint is intact. Every rank calls it with the same arguments; the first one writes the directory. `more` are told before the checkpoint is written; those with a name have state in checkpoints.
 SessionResult train(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
                     const TrainTask& task, const TrainData& data, const Refuse& refuse,
                     const std::atomic<bool>& stop, const std::vector<Callback*>& more = {},
                     const SessionStart& start = {});
 
 // What a configuration says to run on. Throws Error where this build has no such device (core/train/run_device.h).
-Context make_context(const TrainConfig& config);
+Context make_context(const TrainConfig& config, std::shared_ptr<Ranks> ranks = nullptr);
 
 }  // namespace mstrain

@@ -2,12 +2,14 @@
 
 #include <cmath>
 
+#include "core/compile/regather.h"
 #include "core/nn/random_scope.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
+#include "core/train/rank_sums.h"
 #include "core/transform/accumulate.h"
 #include "core/transform/clip.h"
 #include "core/transform/grad.h"
@@ -29,29 +31,6 @@ Context with_training(Context context, bool training) {
   return context;
 }
 
-// A micro-batch: the samples' tensors, and the number of each sample within the step.
-struct MicroBatch {
-  Tensors samples;
-  Tensor rows;
-
-  template <class V>
-  void fields(V& v) {
-    v("samples", samples);
-    v("rows", rows);
-  }
-};
-
-struct LossAndGradient {
-  Sum loss;
-  Params gradient;
-
-  template <class V>
-  void fields(V& v) {
-    v("loss", loss);
-    v("gradient", gradient);
-  }
-};
-
 const Tensor& weight_of(const Params& params, const ParamSpec& spec) {
   const Tensor* const found = params.find(spec.name);
   check(found != nullptr && found->shape() == spec.type.shape, "weight {} is {}, expected {}",
@@ -64,7 +43,33 @@ double unit_for(int64_t count) {
   return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
 }
 
+bool uses_own_type(const PrecisionConfig& precision) { return precision.grads == precision.params; }
+
+// Those that all ranks get some blocks of. The others are too small to be worth a collective of their own.
+Shards cut_parameters(const TrainTask& task, const ParallelConfig& config, const MeshAxis& axis) {
+  Shards shards;
+  for (const ParamSpec& spec : task.parameters) {
+    const int64_t elements = spec.type.elements();
+    if (axis.size > 1 && elements >= config.zero.min_numel && norm_blocks(elements) >= axis.size) {
+      shards.emplace(spec.name, Shard{spec.type.shape, axis});
+    }
+  }
+  return shards;
+}
+
 }  // namespace
+
+// The samples' tensors, and the number of each sample within the step.
+struct StepProgram::MicroBatch {
+  Tensors samples;
+  Tensor rows;
+
+  template <class V>
+  void fields(V& v) {
+    v("samples", samples);
+    v("rows", rows);
+  }
+};
 
 struct StepProgram::Arguments {
   TrainState state;
@@ -110,13 +115,13 @@ Params named_params(std::span<const ParamSpec> specs) {
   return params;
 }
 
-// Of `share` times each gradient. Their sums of squares are those that the global norm is made of.
-Tensors norms_of(const Params& gradient, const Tensor& share) {
+// Of `share` times each gradient, by the sums of squares that the global norm is made of.
+Tensors norms_of(const Tensors& squares, const Tensor& share) {
   const PartScope part(StepPart::kUpdate);
   const NameScope scope("log.layers");
   Tensors norms;
-  for (const Tensor& leaf : flatten_tree(gradient)) {
-    const Tensor norm = global_norm_of(std::span(&leaf, 1));
+  for (const Tensor& square : squares) {
+    const Tensor norm = norm_of_squares(std::span(&square, 1));
     norms.push_back(cast(share, norm.dtype()) * norm);
   }
   return norms;
@@ -131,10 +136,16 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       clip_(config.optimizer.clip_grad),
       may_skip_(config.optimizer.may_skip() || config.precision.scales_dynamically()),
       looks_at_layers_(!config.log.layers.is_word()),
+      data_{std::string(kDataAxis), data_ranks(config.parallel, context)},
+      zero_(data_.size == 1 ? 0 : config.parallel.zero.stage),
+      in_order_(config.parallel.reduction == ReductionOrder::kExact),
+      cut_(cut_parameters(task, config.parallel, data_)),
+      shards_(zero_ == 0 ? Shards() : cut_),
       micro_batches_(config.batch.global / micro),
       unit_(unit_for(config.batch.global * task.units.count)) {
-  check(micro > 0 && config.batch.global % micro == 0, "micro-batches of {} do not make up {}",
-        micro, config.batch.global);
+  check(micro > 0 && config.batch.global % (micro * data_.size) == 0,
+        "micro-batches of {} on {} ranks do not make up {}", micro, data_.size,
+        config.batch.global);
   {
     const Trace trace(Trace::Mode::kAbstract);
     const TrainState abstract = first_state(abstract_params(task.parameters));
@@ -152,7 +163,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   for (const ParamSpec& spec : task.frozen) {
     types.push_back(spec.type);
   }
-  const Types batch = task.batch_types(config.batch.global);
+  const Types batch = task.batch_types(config.batch.global / data_.size);
   types.insert(types.end(), batch.begin(), batch.end());
   types.push_back({Dtype::kF32, {}});
   types.push_back({Dtype::kU32, {2}});
@@ -180,9 +191,29 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
 
 TrainState StepProgram::first_state(Params params) const {
   TrainState state;
-  state.optimizer = optimizer_.init(params);
-  state.params = optimizer_.stored(std::move(params));
+  Params parts = in_parts(params, shards_);
+  state.optimizer = optimizer_.init(parts);
+  state.params =
+      optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : std::move(params));
   return state;
+}
+
+Params StepProgram::whole_params(const TrainState& state) const {
+  return has_parts_of_parameters() ? whole(state.params, shards_) : state.params;
+}
+
+Params StepProgram::in_parts(Params params, const Shards& shards) {
+  for (const auto& [name, shard] : shards) {
+    params.set(name, part_of(*params.find(name), shard));
+  }
+  return params;
+}
+
+Params StepProgram::whole(Params params, const Shards& shards) {
+  for (const auto& [name, shard] : shards) {
+    params.set(name, whole_of(*params.find(name), shard));
+  }
+  return params;
 }
 
 Tensor StepProgram::loss_scale_of(const TrainState& state) const {
@@ -193,65 +224,136 @@ Tensor StepProgram::loss_scale_of(const TrainState& state) const {
   return scale == 1 ? Tensor() : full({}, scale);
 }
 
-std::pair<Tensor, Tensor> StepProgram::clipping(const Params& gradient, const Tensor& share) const {
+std::pair<Tensor, Tensor> StepProgram::clipping(const Tensors& squares, const Tensor& share) const {
   const PartScope part(StepPart::kUpdate);
   const NameScope scope("optimizer.clip_grad");
-  const Tensor sum = global_norm(gradient);
+  const Tensor sum = norm_of_squares(squares);
   const Tensor norm = cast(share, sum.dtype()) * sum;
   return {norm, clip_ ? share * cast(clip_factor(norm, *clip_), share.dtype()) : share};
 }
 
-StepResult StepProgram::step(const Arguments& arguments) const {
-  const auto& [state, frozen, batch, lr, key, number, norm_limit] = arguments;
-  const Tensor step_key = fold_in(key, number);
-  const Tensor loss_scale = loss_scale_of(state);
-  const bool own_type = micro_batches_ == 1 || precision_.grads == precision_.params;
-  const auto part_of = [&](const MicroBatch& micro) -> std::optional<SamplePart> {
-    if (micro_batches_ == 1) {
-      return std::nullopt;
-    }
-    return SamplePart{select(micro.rows, 0, 0), micro.rows.dim(0), batch.at(0).dim(0)};
-  };
+LossAndGradient StepProgram::gradient_of(const MicroBatch& micro, const Arguments& arguments,
+                                         const Tensor& step_key, const Tensor& loss_scale) const {
+  const bool is_part = micro_batches_ > 1;
+  const RandomScope random(
+      step_key, is_part ? std::optional(SamplePart{select(micro.rows, 0, 0), micro.rows.dim(0),
+                                                   arguments.batch.at(0).dim(0) * data_.size})
+                        : std::nullopt);
+  const auto loss_of = in_precision(
+      precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
+        return task_.sums(joined(trained, others), micro.samples).loss;
+      });
+  // The sum is differentiated in units that keep gradients of 16 bits as far from the ends of their range as those of the
+  // mean are.
+  auto [result, gradient] = value_and_grad([&](const Params& params) {
+    const Sum loss = loss_of(params, arguments.frozen);
+    const Tensor scaled = loss.sum * unit_;
+    return std::pair(loss_scale.defined() ? scaled * loss_scale : scaled, loss);
+  })(whole_params(arguments.state));
+  const bool own_type = !is_part || uses_own_type(precision_);
+  return {result.second, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
+}
+
+LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& step_key,
+                                    const Tensor& loss_scale) const {
   const auto one = [&](const MicroBatch& micro) {
-    const RandomScope random(step_key, part_of(micro));
-    const auto loss_of = in_precision(
-        precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
-          return task_.sums(joined(trained, others), micro.samples).loss;
-        });
-    // The sum is differentiated in units that keep gradients of 16 bits as far from the ends of their range as those of the
-    // mean are.
-    auto [result, gradient] = value_and_grad([&](const Params& params) {
-      const Sum loss = loss_of(params, frozen);
-      const Tensor scaled = loss.sum * unit_;
-      return std::pair(loss_scale.defined() ? scaled * loss_scale : scaled, loss);
-    })(state.params);
-    return LossAndGradient{result.second, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
+    return gradient_of(micro, arguments, step_key, loss_scale);
   };
-  const MicroBatch all{batch, iota({batch.at(0).dim(0)}, 0)};
-  const LossAndGradient sum =
-      micro_batches_ == 1 ? one(all) : accumulate(micro_batches_, one, own_type)(all);
+  const int64_t rows = arguments.batch.at(0).dim(0);
+  if (data_.size > 1) {
+    const int64_t turns = micro_batches_ / data_.size;
+    const Shape each{turns, rows / turns};
+    const auto micro = static_cast<double>(each[1]);
+    const Tensor first = axis_index(data_) * micro;
+    const Tensor places =
+        iota(each, 0) * (micro * static_cast<double>(data_.size)) + iota(each, 1) + first;
+    return summed_over_ranks(one, {arguments.batch, reshape(places, {rows})});
+  }
+  const MicroBatch all{arguments.batch, iota({rows}, 0)};
+  return micro_batches_ == 1 ? one(all)
+                             : accumulate(micro_batches_, one, uses_own_type(precision_))(all);
+}
+
+template <class F>
+LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& all) const {
+  const int64_t turns = micro_batches_ / data_.size;
+  std::vector<std::string> paths;
+  const Tensors leaves = flatten_tree(all, &paths);
+  const auto recorded = record(one, std::make_tuple(all), micro_types(turns, leaves, paths));
+  Types values;
+  for (const Value& value : recorded.program->outputs()) {
+    values.push_back(recorded.program->type(value));
+  }
+  std::vector<const Shard*> shards(values.size() - task_.parameters.size(), nullptr);
+  for (const ParamSpec& spec : task_.parameters) {
+    shards.push_back(find_shard(cut_, spec.name));
+  }
+  const bool own_type = uses_own_type(precision_);
+  const RankSums sums(data_, std::move(shards), in_order_ ? Reduction::kSum : Reduction::kFastSum,
+                      own_type);
+  const GraphPtr program =
+      has_parts_of_parameters() ? regathered(*recorded.program) : recorded.program;
+  const auto add_up = [&](const SumRule& rule) {
+    return accumulate_by(rule, turns, program, recorded.captures, leaves);
+  };
+  if (in_order_ || zero_ >= 2) {
+    return recorded.rebuild(sums.finish(add_up(sums.rule(values)), values));
+  }
+  const Tensors own = add_up(plain_sums(own_type));
+  const Types types = types_of(own);
+  const SumRule rule = sums.rule(types);
+  Tensors totals = sums.finish(rule.add(rule.zeros(types), own), types);
+  for (size_t i = 0; i < totals.size(); ++i) {
+    totals[i] = cast(totals[i], values[i].dtype);
+  }
+  return recorded.rebuild(totals);
+}
+
+StepResult StepProgram::step(const Arguments& arguments) const {
+  const TrainState& state = arguments.state;
+  const Tensor step_key = fold_in(arguments.key, arguments.step);
+  const Tensor loss_scale = loss_scale_of(state);
+  LossAndGradient sum = summed(arguments, step_key, loss_scale);
 
   const Tensor count = cast(sum.loss.count, sum.loss.sum.dtype());
   const Tensor divisor = where(equal(count, 0), 1, count);
   const Tensor loss = sum.loss.sum / divisor;
   Tensor share = 1 / (unit_ * divisor);
   share = loss_scale.defined() ? share / loss_scale : share;
-  const auto [norm, scale] = clipping(sum.gradient, share);
-  const Tensors layer_norms = looks_at_layers_ ? norms_of(sum.gradient, share) : Tensors();
+  const Tensors squares = squares_of(sum.gradient);
+  const auto [norm, scale] = clipping(squares, share);
+  const Tensors layer_norms = looks_at_layers_ ? norms_of(squares, share) : Tensors();
   const double largest = std::numeric_limits<float>::max();
-  UpdateControl control{.apply = {}, .key = step_key};
+  UpdateControl control{.apply = {}, .key = step_key, .shards = shards_};
   if (may_skip_) {
-    control.apply = logical_and(norm <= cast(norm_limit[0], norm.dtype()), abs(loss) <= largest);
+    control.apply =
+        logical_and(norm <= cast(arguments.norm_limit[0], norm.dtype()), abs(loss) <= largest);
   }
+  const bool gathers = !has_parts_of_parameters();
   TrainState next;
   std::tie(next.params, next.optimizer) =
-      optimizer_.update(state.params, sum.gradient, state.optimizer, lr, scale, control);
+      optimizer_.update(gathers ? in_parts(state.params, shards_) : state.params,
+                        zero_ == 0 ? whole(std::move(sum.gradient), cut_) : std::move(sum.gradient),
+                        state.optimizer, arguments.lr, scale, control);
+  if (gathers) {
+    next.params = whole(std::move(next.params), shards_);
+  }
   if (const auto& scaling = state.optimizer.loss_scale) {
     const Tensor finite = logical_and(norm <= largest, abs(loss) <= largest);
     next.optimizer.loss_scale = next_loss_scale(precision_, *scaling, finite);
     return {std::move(next), loss, norm, {loss_scale}, layer_norms};
   }
   return {std::move(next), loss, norm, {}, layer_norms};
+}
+
+Tensors StepProgram::squares_of(const Params& gradient) const {
+  const PartScope part(StepPart::kUpdate);
+  const NameScope scope("optimizer.clip_grad");
+  std::vector<const Shard*> shards;
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    shards.push_back(find_shard(cut_, gradient.name(i)));
+  }
+  return squares_of_parts(flatten_tree(gradient), shards);
 }
 
 StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& numbers,

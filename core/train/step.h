@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/optim/optimizer.h"
+#include "core/optim/shard.h"
 #include "core/runtime/context.h"
 #include "core/tensor/jit.h"
 #include "core/train/sections.h"
@@ -53,19 +54,39 @@ struct StepNumbers {
   float norm_limit = std::numeric_limits<float>::max();
 };
 
+struct LossAndGradient {
+  Sum loss;
+  Params gradient;
+
+  template <class V>
+  void fields(V& v) {
+    v("loss", loss);
+    v("gradient", gradient);
+  }
+};
+
 // One update on a batch of `rows` samples, computed in micro-batches of `micro`. These sum up what they find, and the step
 // divides once: loss and gradients are functions of the batch, whatever `micro` is, but for the order of sums.
+//
+// Where ranks share the data (ranks_of), each is given its part of the batch (BatchPart), and all come to one result, which is
+// that of one rank bit for bit, unless parallel.reduction leaves the order of sums open. Of large parameters the state is
+// in parts, as parallel.zero says.
 class StepProgram {
  public:
-  // `micro` divides batch.global. Traces and compiles in graph execution (for the context, which it keeps); allocates
-  // nothing.
+  // batch.global is a multiple of `micro` times the ranks that share it. Traces and compiles in graph execution (for the
+  // context, which it keeps); allocates nothing.
   StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
               const Context& context);
 
   // The state before the first step.
   TrainState first_state(Params params) const;
+  // The parameters of a state, none in parts. Every rank calls it.
+  Params whole_params(const TrainState& state) const;
+  // Whose optimizer state, and perhaps more, is in parts.
+  const Shards& shards() const { return shards_; }
+  bool has_parts_of_parameters() const { return zero_ == 3; }
 
-  // Takes the state over: pass it with std::move. `frozen`: those of the task, in their types.
+  // Takes the state over: pass it with std::move. `batch`: this rank's part. `frozen`: those of the task, in their types.
   StepResult run(TrainState state, Tensors batch, const StepNumbers& numbers,
                  const Params& frozen = {}) const;
 
@@ -82,8 +103,23 @@ class StepProgram {
  private:
   struct Arguments;
   StepResult step(const Arguments& arguments) const;
-  // The norm of `share` times the summed gradients, and the factor that brings them there and within the limit.
-  std::pair<Tensor, Tensor> clipping(const Params& gradient, const Tensor& share) const;
+  // The norm of `share` times the summed gradients, by the sums of their squares, and the factor that brings them there and within
+  // the limit.
+  std::pair<Tensor, Tensor> clipping(const Tensors& squares, const Tensor& share) const;
+  // For each parameter. Every rank calls it.
+  Tensors squares_of(const Params& gradient) const;
+  // What one micro-batch gives, by the numbers of its samples in the whole batch.
+  struct MicroBatch;
+  LossAndGradient gradient_of(const MicroBatch& micro, const Arguments& arguments,
+                              const Tensor& step_key, const Tensor& loss_scale) const;
+  // The sums over the micro-batches of all ranks. Gradients of cut_ are parts.
+  LossAndGradient summed(const Arguments& arguments, const Tensor& step_key,
+                         const Tensor& loss_scale) const;
+  template <class F>
+  LossAndGradient summed_over_ranks(const F& one, const MicroBatch& all) const;
+  // Of `params`, those of `shards` in parts, or whole again.
+  static Params in_parts(Params params, const Shards& shards);
+  static Params whole(Params params, const Shards& shards);
   // The factor of the loss; empty: none.
   Tensor loss_scale_of(const TrainState& state) const;
 
@@ -94,7 +130,12 @@ class StepProgram {
   std::optional<double> clip_;
   bool may_skip_;
   bool looks_at_layers_;
-  int64_t micro_batches_;
+  MeshAxis data_;          // the ranks that share batches
+  int64_t zero_;           // parallel.zero.stage; 0 on one rank
+  bool in_order_;          // parallel.reduction is exact
+  Shards cut_;             // parameters whose gradients are summed up in parts
+  Shards shards_;          // those of them whose optimizer state is in parts
+  int64_t micro_batches_;  // of all ranks
   double unit_;  // of the summed gradients: a power of two near the mean's share of the sum
   TrainState form_;
   Types state_types_;

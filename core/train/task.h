@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/data/batch_part.h"
 #include "core/tensor/params.h"
 #include "core/train/checkpoint.h"
 
@@ -78,7 +79,7 @@ class BatchStream {
  public:
   virtual ~BatchStream() = default;
   virtual Tensors next() = 0;
-  virtual int64_t samples() const = 0;  // taken so far
+  virtual int64_t samples() const = 0;  // taken so far, of whole batches
 };
 
 // A sample as it enters the model, for people.
@@ -91,14 +92,15 @@ struct SamplePicture {
 struct EvaluationSet {
   std::string name;  // empty where they are the only ones
   // The first `samples` of all `total`. Samples after these, which fill up the last batch, count nothing.
-  std::function<std::unique_ptr<BatchStream>(int64_t rows, int64_t samples)> first;
+  std::function<std::unique_ptr<BatchStream>(const BatchPart& part, int64_t samples)> first;
   int64_t total = 0;
 };
 
 // The data of a run, opened when it is needed.
 struct TrainData {
-  // Batches of `rows` samples from sample `first` on, in an order that `seed` decides.
-  std::function<std::unique_ptr<BatchStream>(uint64_t seed, int64_t rows, int64_t first)> training;
+  // Batches, or a rank's part of each, from sample `first` on, in an order that `seed` decides.
+  std::function<std::unique_ptr<BatchStream>(uint64_t seed, const BatchPart& part, int64_t first)>
+      training;
   std::vector<EvaluationSet> evaluation;  // none where nothing is held out
   // Bytes of the text whose predictions a batch of it scores; null where the data are no text.
   std::function<int64_t(std::span<const Tensor> batch)> scored_bytes;

@@ -7,7 +7,9 @@
 #include "core/base/error.h"
 #include "core/base/isa.h"
 #include "core/base/log.h"
+#include "core/ops/block_code.h"
 #include "core/tensor/host.h"
+#include "core/train/rank_talk.h"
 #include "core/train/state_fields.h"
 
 namespace mstrain {
@@ -67,7 +69,16 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   state_ = {};
   state_ = program_.first_state(task_.initial != nullptr ? task_.initial()
                                                          : init_params(task_.parameters, seed));
-  batches_ = data_.training(seed, config_.batch.global, 0);
+  open_batches();
+}
+
+void Trainer::open_batches() {
+  const Ranks* const ranks = current_context().ranks.get();
+  const BatchPart part =
+      ranks == nullptr ? BatchPart(config_.batch.global)
+                       : BatchPart(config_.batch.global, progress_.micro_batch,
+                                   ranks->mesh().size(kDataAxis), ranks->coordinate(kDataAxis));
+  batches_ = data_.training(progress_.seed, part, progress_.samples);
 }
 
 void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micro, Data data) {
@@ -91,7 +102,7 @@ void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micr
   state_.optimizer.loss_scale = restored_loss_scale(config_.precision, progress_.loss_scale);
   frozen_ = frozen_weights(task_);
   load_tensors_of(files, folder);
-  batches_ = data_.training(progress_.seed, config_.batch.global, progress_.samples);
+  open_batches();
 }
 
 void Trainer::load_tensors_of(FileSystem& files, const std::string& folder) {
@@ -113,8 +124,10 @@ std::vector<StoredTensor> Trainer::stored_model() const {
   std::vector<StoredTensor> out;
   for (size_t i = 0; i < task_.parameters.size(); ++i) {
     const std::string& name = task_.parameters[i].name;
+    const Shard* const shard =
+        program_.has_parts_of_parameters() ? find_shard(program_.shards(), name) : nullptr;
     out.push_back({task_.stored_name ? task_.stored_name(name) : name, task_.stored_shapes[i],
-                   *state_.params.find(name)});
+                   *state_.params.find(name), shard == nullptr ? nullptr : &shard->axis});
   }
   return out;
 }
@@ -124,9 +137,11 @@ std::vector<StoredTensor> Trainer::stored_optimizer() const {
   for (const auto& [slot, values] : state_.optimizer.slots) {
     for (size_t i = 0; i < task_.parameters.size(); ++i) {
       const std::string& name = task_.parameters[i].name;
-      const Tensor& value = *values.find(name);
-      out.push_back(
-          {name + "." + slot, is_scale_slot(slot) ? value.shape() : task_.stored_shapes[i], value});
+      const Shape& shape = task_.stored_shapes[i];
+      const Shard* const shard = find_shard(program_.shards(), name);
+      out.push_back({name + "." + slot,
+                     is_scale_slot(slot) ? Shape{code_blocks(shape.elements())} : shape,
+                     *values.find(name), shard == nullptr ? nullptr : &shard->axis});
     }
   }
   return out;
@@ -241,10 +256,30 @@ bool Trainer::wanted(Moment moment) {
   return any;
 }
 
+Trainer::Agreed Trainer::agree(bool wanted, const std::atomic<bool>& stop) {
+  Ranks* const ranks = current_context().ranks.get();
+  if (ranks == nullptr) {
+    return {wanted, stop};
+  }
+  constexpr int64_t kWanted = 1, kStopped = 2, kFinished = 4, kInterrupted = 8;
+  int64_t word = (wanted ? kWanted : 0) | (stop ? kStopped : 0);
+  word |= !end_ ? 0 : end_ == End::kFinished ? kFinished : kInterrupted;
+  word = told(ranks, word, "trainer.decide");
+  if ((word & (kFinished | kInterrupted)) == 0) {
+    end_.reset();
+  } else {
+    end_ = (word & kFinished) != 0 ? End::kFinished : End::kInterrupted;
+  }
+  return {(word & kWanted) != 0, (word & kStopped) != 0};
+}
+
 // Where a callback ends the run, those after it see the state in the visit that ends it.
 void Trainer::visit(Moment moment) {
+  Ranks* const ranks = current_context().ranks.get();
   for (Callback* callback : callbacks_) {
-    if ((moment != Moment::kStep || !end_) && callback->wants(progress_.step, moment)) {
+    const bool wants =
+        (moment != Moment::kStep || !end_) && callback->wants(progress_.step, moment);
+    if (told(ranks, wants ? 1 : 0, "trainer.visit") != 0) {
       callback->on_state(*this, moment);
     }
   }
@@ -263,22 +298,27 @@ bool Trainer::run(const std::vector<Callback*>& callbacks, const std::atomic<boo
     callback->on_start(*this);
   }
   const auto goes_on = [&] { return progress_.step < total && !end_; };
+  agree(false, stop);
   if (goes_on()) {
     visit(Moment::kStep);  // what a run that went on had not done yet
   }
+  Agreed agreed = agree(false, stop);
   Pending last;
-  while (goes_on() && !stop) {
+  while (goes_on() && !agreed.stopped) {
     Pending next;
     advance(next);
     tell(last);
     next.metrics.seconds = seconds_since(next.begin);
     last = std::move(next);
-    if (goes_on() && wanted(Moment::kStep)) {
+    agreed = agree(goes_on() && wanted(Moment::kStep), stop);
+    if (agreed.wanted) {
       tell(last);
       visit(Moment::kStep);
+      agreed = agree(false, stop);
     }
   }
   tell(last);
+  agree(false, stop);
   const bool finished = progress_.step >= total || end_ == End::kFinished;
   visit(finished ? Moment::kFinished : Moment::kInterrupted);
   for (Callback* callback : callbacks_) {

@@ -38,8 +38,8 @@ class Trainer {
   int64_t step() const { return progress_.step; }
   const ProgressState& progress() const { return progress_; }
   const TrainState& state() const { return state_; }
-  // All weights, trained and frozen.
-  Params params() const { return joined(state_.params, frozen_); }
+  // All weights, trained and frozen, whole. Every rank calls it.
+  Params params() const { return joined(program_.whole_params(state_), frozen_); }
   // The whole run, as it is now. Its tensors are those of state().
   CheckpointContents checkpoint() const;
 
@@ -60,6 +60,13 @@ class Trainer {
 
  private:
   struct Pending;
+  // Rank 0's word on whether callbacks are to see the state, on whether the run ends, and why.
+  struct Agreed {
+    bool wanted = false;
+    bool stopped = false;
+  };
+  Agreed agree(bool wanted, const std::atomic<bool>& stop);
+  void open_batches();
   void advance(Pending& pending);
   void tell(Pending& pending);
   bool wanted(Moment moment);

@@ -6,9 +6,19 @@
 #include "core/ops/shape.h"
 
 namespace mstrain {
+Dtype sum_dtype(Dtype dtype) { return is_floating(dtype) ? accumulation_dtype(dtype) : dtype; }
+
 namespace {
 
-Dtype sum_dtype(Dtype dtype) { return is_floating(dtype) ? accumulation_dtype(dtype) : dtype; }
+Types value_types(const Graph& program) {
+  Types values;
+  for (const Value& value : program.outputs()) {
+    values.push_back(program.type(value));
+    check(values.back().dtype != Dtype::kBool,
+          "accumulate: the function returns {}, which has no sum", to_string(values.back()));
+  }
+  return values;
+}
 
 }  // namespace
 
@@ -27,23 +37,26 @@ Types micro_types(int64_t n, const Tensors& batch, const std::vector<std::string
   return types;
 }
 
-Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
-                            const Tensors& batch, bool in_own_type) {
-  Types values;
-  for (const Value& value : program->outputs()) {
-    values.push_back(program->type(value));
-    check(values.back().dtype != Dtype::kBool,
-          "accumulate: the function returns {}, which has no sum", to_string(values.back()));
-  }
-  if (n == 1) {
-    Tensors inputs = batch;
-    inputs.insert(inputs.end(), captures.begin(), captures.end());
-    return replay(*program, inputs);
-  }
-  Tensors sums;
-  for (const TensorType& type : values) {
-    sums.push_back(full(type.shape, 0, in_own_type ? type.dtype : sum_dtype(type.dtype)));
-  }
+SumRule plain_sums(bool in_own_type) {
+  return {[=](std::span<const TensorType> values) {
+            Tensors sums;
+            for (const TensorType& type : values) {
+              sums.push_back(full(type.shape, 0, in_own_type ? type.dtype : sum_dtype(type.dtype)));
+            }
+            return sums;
+          },
+          [](std::span<const Tensor> sums, std::span<const Tensor> values) {
+            Tensors after;
+            for (size_t i = 0; i < sums.size(); ++i) {
+              after.push_back(sums[i] + cast(values[i], sums[i].dtype()));
+            }
+            return after;
+          }};
+}
+
+Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
+                      const Tensors& captures, const Tensors& batch) {
+  const Tensors sums = rule.zeros(value_types(*program));
   Tensors micro;
   Types types = types_of(sums);
   for (const Tensor& capture : captures) {
@@ -64,14 +77,21 @@ Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& c
         const auto slices = args.subspan(sums.size() + captures.size());
         Tensors given(slices.begin(), slices.end());
         given.insert(given.end(), constants.begin(), constants.end());
-        Tensors after = replay(*program, given);
-        for (size_t i = 0; i < after.size(); ++i) {
-          after[i] = before[i] + cast(after[i], before[i].dtype());
-        }
-        return after;
+        return rule.add(before, replay(*program, given));
       },
       &none);
-  Tensors totals = scan_program(body, sums, captures, micro, n, false);
+  return scan_program(body, sums, captures, micro, n, false);
+}
+
+Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
+                            const Tensors& batch, bool in_own_type) {
+  const Types values = value_types(*program);
+  if (n == 1) {
+    Tensors inputs = batch;
+    inputs.insert(inputs.end(), captures.begin(), captures.end());
+    return replay(*program, inputs);
+  }
+  Tensors totals = accumulate_by(plain_sums(in_own_type), n, program, captures, batch);
   for (size_t i = 0; i < totals.size(); ++i) {
     totals[i] = cast(totals[i], values[i].dtype);
   }

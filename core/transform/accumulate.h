@@ -1,6 +1,8 @@
 // Micro-batches as a loop inside the program, so that plans, schedules and memory see one step.
 #pragma once
 
+#include <functional>
+
 #include "core/transform/record.h"
 
 namespace mstrain {
@@ -10,6 +12,19 @@ Types micro_types(int64_t n, const Tensors& batch, const std::vector<std::string
 // Sums of the program's outputs over the micro-batches.
 Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
                             const Tensors& batch, bool in_own_type = false);
+
+// How the values of a micro-batch join what was summed up before it.
+struct SumRule {
+  std::function<Tensors(std::span<const TensorType> values)> zeros;  // what sums begin with
+  std::function<Tensors(std::span<const Tensor> sums, std::span<const Tensor> values)> add;
+};
+// value by value, sum + value, in the type that sums of it are formed in.
+SumRule plain_sums(bool in_own_type);
+// The sums that the rule comes to, in a loop, also of one turn.
+Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
+                      const Tensors& captures, const Tensors& batch);
+// The type that values of `dtype` are summed up in, unless it is their own.
+Dtype sum_dtype(Dtype dtype);
 
 // accumulate(n, f)(batch, rest…): the sums over `n` micro-batches of f(micro-batch, rest…), a tree of numbers (gradients,
 // losses, counts). Micro-batch i holds rows [i b/n, (i+1) b/n) of the leading dim b of every tensor of the batch; rest is

@@ -1,11 +1,12 @@
 #include "core/transform/clip.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/ops/accumulation.h"
+#include "core/ops/block_squares.h"
 #include "core/ops/build.h"
-#include "core/ops/reduce.h"
 
 namespace mstrain {
 namespace {
@@ -33,19 +34,25 @@ Tensor clip_factor(const Tensor& norm, double limit) {
   return where(finite, limit / maximum(where(finite, norm, 1), limit), 1);
 }
 
+Tensor norm_of_squares(std::span<const Tensor> squares) {
+  check(!squares.empty(), "global_norm: there are no tensors");
+  const bool wide = std::any_of(squares.begin(), squares.end(),
+                                [](const Tensor& x) { return x.dtype() == Dtype::kF64; });
+  Tensor total;
+  for (const Tensor& x : squares) {
+    total = add_or_zero(total, cast(x, wide ? Dtype::kF64 : Dtype::kF32));
+  }
+  return safe_sqrt(total);
+}
+
 Tensor global_norm_of(std::span<const Tensor> tensors) {
-  check(!tensors.empty(), "global_norm: there are no tensors");
-  Dtype dtype = Dtype::kF32;
+  Tensors squares;
   for (const Tensor& x : tensors) {
     check(is_floating(x.dtype()), "global_norm: a tensor is {}, not floating-point",
           to_string(x.type()));
-    dtype = x.dtype() == Dtype::kF64 ? Dtype::kF64 : dtype;
+    squares.push_back(squares_by_blocks(x));
   }
-  Tensor total;
-  for (const Tensor& x : tensors) {
-    total = add_or_zero(total, cast(sum_squares(x), dtype));
-  }
-  return safe_sqrt(total);
+  return norm_of_squares(squares);
 }
 
 Tensors clipped_by_value(Tensors tensors, double low, double high) {

@@ -1,6 +1,6 @@
 // Clipping of gradients, which are trees of floating-point tensors (Params, structs with fields()).
 //
-// Norms are Euclidean, accumulated as sum_squares does: f64 where a tensor is f64, else f32. A norm above the limit
+// Norms are Euclidean, accumulated by blocks (core/ops/block_squares.h): in f64 where a tensor is f64, else f32. A norm above the limit
 // scales by limit / norm. A norm that is not finite scales by 1: clipping cannot repair such a gradient, and must neither
 // turn its infinities into NaN nor spread them to the finite elements; whoever asks global_norm sees it.
 #pragma once
@@ -11,6 +11,8 @@ namespace mstrain {
 
 // One number [] over all tensors, summed in their order. Its derivative at 0 is 0.
 Tensor global_norm_of(std::span<const Tensor> tensors);
+// The same, from the sum of squares [] of each.
+Tensor norm_of_squares(std::span<const Tensor> squares);
 // What a gradient of this norm [] is multiplied by.
 Tensor clip_factor(const Tensor& norm, double limit);
 Tensors clipped_by_value(Tensors tensors, double low, double high);

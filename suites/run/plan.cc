@@ -86,6 +86,7 @@ class Profiles {
     changes.push_back(fmt::format("batch.global={}", 2 * micro));
     changes.push_back(fmt::format("batch.micro={}", micro));
     changes.emplace_back("run.execution=graph");
+    changes.emplace_back("parallel.data=1");
     const std::unique_ptr<ModelRun> run = with_changes(changes);
     const TrainTask task = run->adapted_task();
     const StepProgram step(task, run->train, micro, context_);

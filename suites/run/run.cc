@@ -26,6 +26,10 @@ void print_evaluation(std::FILE* out, const EvaluationResult& result) {
   }
 }
 
+int64_t ranks_of(const SessionStart& start) {
+  return start.ranks == nullptr ? 1 : start.ranks->mesh().ranks();
+}
+
 struct Opened {
   std::unique_ptr<ModelRun> run;
   TrainTask task;
@@ -76,7 +80,7 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   const YamlNode& tree = request.tree;
   std::unique_ptr<ModelRun> run = read_run(tree);
   check_run_device(run->train.run, tree);
-  check_runs_alone(run->train.parallel, tree);
+  check_runs(run->train.parallel, tree, ranks_of(request.start));
   refuse_absurd(*run, memory_limit(run->train.memory, make_context(run->train)));
   std::optional<std::string> folder;
   if (model != nullptr) {
@@ -230,7 +234,7 @@ Outcome run(const RunRequest& given) {
   const RunRequest request = resolved(given);
   const TrainConfig config = read_run(request.tree)->train;
   check_run_device(config.run, request.tree);
-  check_runs_alone(config.parallel, request.tree);
+  check_runs(config.parallel, request.tree, ranks_of(request.start));
   switch (config.run.mode) {
     case RunMode::kTrain: return train_and_tell(request);
     case RunMode::kEval: evaluate_checkpoint(request, config.run.directory()); break;

@@ -16,6 +16,12 @@ bool supports(const KernelRequest& request) {
   return request.inputs[kGradient].type.dtype != Dtype::kF64;
 }
 
+// Of the random numbers, and where in a larger tensor they begin.
+struct Key {
+  const uint32_t* words;
+  int64_t first;
+};
+
 // A block of one tensor in f32, and back.
 class Stored {
  public:
@@ -41,16 +47,17 @@ class Stored {
   }
 
   template <bool is_signed>
-  void store(int64_t n, int64_t first, const float* x, const uint32_t* key, void* memory,
+  void store(int64_t n, int64_t first, const float* x, const Key& key, void* memory,
              float* scales) const {
     std::byte* to = static_cast<std::byte*>(memory) + first * size_of(dtype_);
     if (dtype_ == Dtype::kF32) {
       std::memcpy(to, x, static_cast<size_t>(n) * sizeof(float));
     } else if (dtype_ == Dtype::kU8) {
-      encode_block<is_signed>(n, x, BlockWords(first, site_, key), reinterpret_cast<uint8_t*>(to),
-                              scales + first / kCodeBlock);
+      encode_block<is_signed>(n, x, BlockWords(key.first + first, site_, key.words),
+                              reinterpret_cast<uint8_t*>(to), scales + first / kCodeBlock);
     } else {
-      round_block(n, x, BlockWords(first, site_, key), reinterpret_cast<BFloat16*>(to));
+      round_block(n, x, BlockWords(key.first + first, site_, key.words),
+                  reinterpret_cast<BFloat16*>(to));
     }
   }
 
@@ -62,6 +69,7 @@ class Stored {
 
 struct Update {
   int64_t elements = 0;
+  int64_t key_words = 2;
   int threads = 1;
   bool blocks = false;
   AdamwFactors factors{};
@@ -77,6 +85,7 @@ struct Update {
         v(request.inputs[kV].type.dtype, request.attrs.integer("site") + 2) {
     elements = request.inputs[kValue].type.elements();
     blocks = request.inputs[kM].type.dtype == Dtype::kU8;
+    key_words = request.inputs.back().type.elements();
     threads = useful_threads(request.threads, code_blocks(elements), 16 * elements);
     factors.beta1 = request.attrs.number("beta1");
     factors.beta2 = request.attrs.number("beta2");
@@ -106,7 +115,8 @@ struct Update {
     const auto scales_out = [&](size_t i) {
       return blocks ? static_cast<float*>(out[3 + i]) : nullptr;
     };
-    const uint32_t* key = static_cast<const uint32_t*>(in[in.size() - 1]);
+    const auto* const words = static_cast<const uint32_t*>(in[in.size() - 1]);
+    const Key key{words, first_element(words, key_words)};
     loops().other->adamw(n, f, value.load<true>(n, first, in[kValue], nullptr, rooms[0]),
                          gradient.load<true>(n, first, in[kGradient], nullptr, rooms[1]),
                          m.load<true>(n, first, in[kM], scales_in(0), rooms[2]),

@@ -36,28 +36,32 @@ struct BlockGrid {
 };
 
 Kernel prepare_round(const KernelRequest& request) {
-  const BlockGrid grid(request, 2, 8);
-  return {[grid, site = request.attrs.integer("site")](const KernelMemory& memory) {
+  const int64_t words = request.inputs[1].type.shape.back();
+  const BlockGrid grid(request, words, 8);
+  return {[grid, words, site = request.attrs.integer("site")](const KernelMemory& memory) {
     const float* x = static_cast<const float*>(memory.inputs[0]);
     const uint32_t* key = static_cast<const uint32_t*>(memory.inputs[1]);
     BFloat16* y = static_cast<BFloat16*>(memory.outputs[0]);
     grid.for_each([&](int64_t b, int64_t, int64_t first, int64_t own, int64_t n) {
-      round_block(n, x + first, BlockWords(own, site, key + 2 * b), y + first);
+      const uint32_t* const its = key + words * b;
+      round_block(n, x + first, BlockWords(first_element(its, words) + own, site, its), y + first);
     });
   }};
 }
 
 template <bool is_signed>
 Kernel make_quantize(const KernelRequest& request) {
-  const BlockGrid grid(request, 2, 16);
-  return {[grid, site = request.attrs.integer("site")](const KernelMemory& memory) {
+  const int64_t words = request.inputs[1].type.shape.back();
+  const BlockGrid grid(request, words, 16);
+  return {[grid, words, site = request.attrs.integer("site")](const KernelMemory& memory) {
     const float* x = static_cast<const float*>(memory.inputs[0]);
     const uint32_t* key = static_cast<const uint32_t*>(memory.inputs[1]);
     uint8_t* codes = static_cast<uint8_t*>(memory.outputs[0]);
     float* scales = static_cast<float*>(memory.outputs[1]);
     grid.for_each([&](int64_t b, int64_t item, int64_t first, int64_t own, int64_t n) {
-      encode_block<is_signed>(n, x + first, BlockWords(own, site, key + 2 * b), codes + first,
-                              scales + item);
+      const uint32_t* const its = key + words * b;
+      encode_block<is_signed>(n, x + first, BlockWords(first_element(its, words) + own, site, its),
+                              codes + first, scales + item);
     });
   }};
 }

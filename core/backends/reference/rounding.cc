@@ -19,19 +19,32 @@ void for_each_of_batch(const Call& call, const Elements& leads, const F& f) {
   }
 }
 
-RandomStream stream_of(const Call& call, int64_t b) {
-  const Elements& keys = call.in[1];
-  return {
-      {static_cast<uint32_t>(keys.integer(2 * b)), static_cast<uint32_t>(keys.integer(2 * b + 1))},
-      static_cast<uint64_t>(call.attrs.integer("site"))};
-}
+// The random words of one of a batch.
+class Words {
+ public:
+  Words(const Call& call, int64_t b) {
+    const Elements& keys = call.in[1];
+    const int64_t width = keys.shape().back();
+    uint32_t key[3] = {};
+    for (int64_t i = 0; i < width; ++i) {
+      key[i] = static_cast<uint32_t>(keys.integer(width * b + i));
+    }
+    stream_ = {{key[0], key[1]}, static_cast<uint64_t>(call.attrs.integer("site"))};
+    first_ = first_element(key, width);
+  }
+  uint32_t word(int64_t i) const { return stream_.word(static_cast<uint64_t>(first_ + i)); }
+
+ private:
+  RandomStream stream_;
+  int64_t first_;
+};
 
 void run_round(const Call& call) {
   for_each_of_batch(call, call.in[1], [&](int64_t b, int64_t first, int64_t count) {
-    const RandomStream stream = stream_of(call, b);
+    const Words random(call, b);
     for (int64_t i = 0; i < count; ++i) {
       const auto x = static_cast<float>(call.in[0].number(first + i));
-      const BFloat16 rounded = stochastic_bf16(x, stream.word(static_cast<uint64_t>(i)));
+      const BFloat16 rounded = stochastic_bf16(x, random.word(i));
       call.out[0].set(first + i, static_cast<double>(static_cast<float>(rounded)));
     }
   });
@@ -42,7 +55,7 @@ void run_quantize(const Call& call) {
   const auto encode = is_signed ? BlockCode<true>::encode : BlockCode<false>::encode;
   const int64_t blocks = call.out[1].shape().back();
   for_each_of_batch(call, call.in[1], [&](int64_t b, int64_t first, int64_t count) {
-    const RandomStream stream = stream_of(call, b);
+    const Words random(call, b);
     const auto number = [&](int64_t i) {
       const auto x = static_cast<float>(call.in[0].number(first + i));
       return is_signed ? x : std::abs(x);
@@ -61,8 +74,7 @@ void run_quantize(const Call& call) {
       const float scale = block_scale(most);
       call.out[1].set(b * blocks + block, static_cast<double>(scale));
       for (int64_t i = block * kCodeBlock; i < end; ++i) {
-        call.out[0].set_integer(first + i,
-                                encode(number(i), scale, stream.word(static_cast<uint64_t>(i))));
+        call.out[0].set_integer(first + i, encode(number(i), scale, random.word(i)));
       }
     }
   });

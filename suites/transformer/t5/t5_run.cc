@@ -117,8 +117,8 @@ TrainData T5Run::samples(const Json& source) const {
 
 void T5Run::add_held_out(const std::string& name, std::shared_ptr<const Seq2SeqSource> source,
                          const RowTokens& tokens, int64_t samples, TrainData& out) {
-  const auto first = [source = std::move(source), tokens](int64_t rows, int64_t count) {
-    return batches_of(std::make_shared<FirstSamples>(source, tokens, count), rows, 0);
+  const auto first = [source = std::move(source), tokens](const BatchPart& part, int64_t count) {
+    return batches_of(std::make_shared<FirstSamples>(source, tokens, count), part, 0);
   };
   out.evaluation.push_back({name, first, samples});
 }
@@ -136,11 +136,11 @@ void T5Run::add_corrupted(TrainData& out) const {
                                               packing, seed);
   };
   out.training = [streams = corpus().train, length, shuffle = data.shuffle, packing, corrupted](
-                     uint64_t seed, int64_t rows, int64_t first) {
+                     uint64_t seed, const BatchPart& part, int64_t first) {
     auto windows = std::make_shared<TrainingWindows>(
         streams, TrainingWindows::Options{
                      .seq_length = length, .shuffle = shuffle, .seed = seed, .packing = packing});
-    return batches_of(corrupted(std::move(windows), seed), rows, first);
+    return batches_of(corrupted(std::move(windows), seed), part, first);
   };
   for (const auto& [name, stream] : corpus().valid) {
     if (packing) {
@@ -172,9 +172,9 @@ void T5Run::add_pairs(TrainData& out) const {
   for (const WeightedPairs& pairs : pairs_->train) {
     sources.push_back({rows_of(pairs.pairs), pairs.weight});
   }
-  out.training = [sources, tokens, shuffle = data.shuffle](uint64_t seed, int64_t rows,
+  out.training = [sources, tokens, shuffle = data.shuffle](uint64_t seed, const BatchPart& part,
                                                            int64_t first) {
-    return batches_of(std::make_shared<TrainingPairs>(sources, tokens, shuffle, seed), rows, first);
+    return batches_of(std::make_shared<TrainingPairs>(sources, tokens, shuffle, seed), part, first);
   };
   for (const PairCorpus::HeldOut& set : pairs_->valid) {
     const std::vector<WeightedRows> rows{{rows_of(set.pairs), 1}};

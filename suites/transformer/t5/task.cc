@@ -10,11 +10,11 @@ namespace {
 
 class Batches final : public BatchStream {
  public:
-  Batches(std::shared_ptr<const Seq2SeqSource> source, int64_t rows, int64_t first)
-      : rows_(rows),
+  Batches(std::shared_ptr<const Seq2SeqSource> source, const BatchPart& part, int64_t first)
+      : rows_(part.rows()),
         from_(source->source_length()),
         to_(source->target_length()),
-        loader_(std::move(source), {.batch = rows}, {first}) {}
+        loader_(std::move(source), {.batch = part}, {first}) {}
 
   Tensors next() override {
     const Seq2SeqBatch& batch = loader_.next();
@@ -73,9 +73,9 @@ TrainTask make_task(const T5& model, const Network& network, const BatchShape& s
   return task;
 }
 
-std::unique_ptr<BatchStream> batches_of(std::shared_ptr<const Seq2SeqSource> source, int64_t rows,
-                                        int64_t first) {
-  return std::make_unique<Batches>(std::move(source), rows, first);
+std::unique_ptr<BatchStream> batches_of(std::shared_ptr<const Seq2SeqSource> source,
+                                        const BatchPart& part, int64_t first) {
+  return std::make_unique<Batches>(std::move(source), part, first);
 }
 
 }  // namespace mstrain::t5

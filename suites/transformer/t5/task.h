@@ -17,7 +17,7 @@ struct BatchShape {
 // and packed ones source_segments and target_segments.
 TrainTask make_task(const T5& model, const Network& network, const BatchShape& shape);
 
-std::unique_ptr<BatchStream> batches_of(std::shared_ptr<const Seq2SeqSource> source, int64_t rows,
-                                        int64_t first);
+std::unique_ptr<BatchStream> batches_of(std::shared_ptr<const Seq2SeqSource> source,
+                                        const BatchPart& part, int64_t first);
 
 }  // namespace mstrain::t5

@@ -12,8 +12,8 @@ namespace {
 
 class TokenBatches final : public BatchStream {
  public:
-  TokenBatches(std::shared_ptr<const WindowSource> windows, int64_t rows, int64_t first)
-      : loader_(std::move(windows), {.batch = rows}, {first}) {}
+  TokenBatches(std::shared_ptr<const WindowSource> windows, const BatchPart& part, int64_t first)
+      : loader_(std::move(windows), {.batch = part}, {first}) {}
 
   Tensors next() override {
     const TokenBatch& batch = loader_.next();
@@ -89,16 +89,16 @@ TrainTask next_token_task(const Network& network, int64_t seq_length, NextTokenL
 void add_windows(const Corpus& corpus, const DataConfig& config, TrainData& data) {
   const int64_t seq = config.seq_length;
   data.training = [streams = corpus.train, seq, shuffle = config.shuffle, packing = config.packing](
-                      uint64_t seed, int64_t rows, int64_t first) {
+                      uint64_t seed, const BatchPart& part, int64_t first) {
     auto windows = std::make_shared<TrainingWindows>(
         streams, TrainingWindows::Options{
                      .seq_length = seq, .shuffle = shuffle, .seed = seed, .packing = packing});
-    return std::make_unique<TokenBatches>(std::move(windows), rows, first);
+    return std::make_unique<TokenBatches>(std::move(windows), part, first);
   };
   for (const auto& [name, tokens] : corpus.valid) {
     const auto windows = std::make_shared<EvaluationWindows>(tokens, seq, -1, config.packing);
-    const auto first = [windows](int64_t rows, int64_t samples) {
-      return std::make_unique<TokenBatches>(std::make_shared<FirstWindows>(windows, samples), rows,
+    const auto first = [windows](const BatchPart& part, int64_t samples) {
+      return std::make_unique<TokenBatches>(std::make_shared<FirstWindows>(windows, samples), part,
                                             0);
     };
     data.evaluation.push_back({name, first, windows->samples()});

@@ -97,8 +97,9 @@ TrainTask image_task(const Vit& model, const Network& network, int64_t size, boo
 void add_images(const ImageParts& images, const ImageView& view, bool shuffle, int workers,
                 TrainData& out) {
   const ImageOrder order = shuffle ? ImageOrder::kShuffled : ImageOrder::kRepeated;
-  out.training = [images, view, order, workers](uint64_t seed, int64_t rows, int64_t first) {
-    const LoaderOptions options{.batch = rows, .workers = workers};
+  out.training = [images, view, order, workers](uint64_t seed, const BatchPart& part,
+                                                int64_t first) {
+    const LoaderOptions options{.batch = part, .workers = workers};
     return std::make_unique<ImageBatches>(images.train, view, order, seed, options, first);
   };
   out.pictures = [images, view, order](uint64_t seed) {
@@ -115,8 +116,9 @@ void add_images(const ImageParts& images, const ImageView& view, bool shuffle, i
     return pictures;
   };
   if (images.held_out != nullptr) {
-    const auto first = [set = images.held_out, view, workers](int64_t rows, int64_t samples) {
-      const LoaderOptions options{.batch = rows, .workers = workers};
+    const auto first = [set = images.held_out, view, workers](const BatchPart& part,
+                                                              int64_t samples) {
+      const LoaderOptions options{.batch = part, .workers = workers};
       return std::make_unique<ImageBatches>(first_images(set, samples), view, ImageOrder::kOnce, 0,
                                             options, 0);
     };

@@ -104,6 +104,27 @@ TEST(TokenLoader, BlendsGiveTheSameBatchesToAnyNumberOfWorkersAndFromAnyPlace) {
   }
 }
 
+TEST(TokenLoader, RanksTakeTheirMicroBatchesInTurnsAndReadNoOthers) {
+  const auto windows = source();
+  const int64_t seq = windows->seq_length();
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    TokenLoader own(windows, {.batch = BatchPart(12, 2, 3, rank), .workers = 1}, {24});
+    TokenLoader straight(windows, {.batch = 12, .workers = 0}, {24});
+    for (int k = 0; k < 3; ++k) {
+      const TokenBatch& part = own.next();
+      const TokenBatch& whole = straight.next();
+      ASSERT_EQ(part.batch, 4);
+      ASSERT_EQ(own.state(), straight.state());
+      for (const auto& [row, sample] : {std::pair(0, 2 * rank), std::pair(1, 2 * rank + 1),
+                                        std::pair(2, 6 + 2 * rank), std::pair(3, 7 + 2 * rank)}) {
+        EXPECT_TRUE(std::equal(part.tokens.begin() + row * seq,
+                               part.tokens.begin() + (row + 1) * seq,
+                               whole.tokens.begin() + sample * seq));
+      }
+    }
+  }
+}
+
 TEST(TokenLoader, ResumingAnywhereEqualsGoingOn) {
   Rng rng(8);
   const auto windows = source();

@@ -53,11 +53,11 @@ TrainData table_data(int64_t broken) {
     int64_t rows_, next_, broken_;
   };
   TrainData data = small_data();
-  data.training = [broken](uint64_t, int64_t rows, int64_t first) {
-    return std::make_unique<Ids>(rows, first, broken);
+  data.training = [broken](uint64_t, const BatchPart& part, int64_t first) {
+    return std::make_unique<Ids>(part.rows(), first, broken);
   };
-  data.evaluation.front().first = [](int64_t rows, int64_t) {
-    return std::make_unique<Ids>(rows, 0, -1);
+  data.evaluation.front().first = [](const BatchPart& part, int64_t) {
+    return std::make_unique<Ids>(part.rows(), 0, -1);
   };
   return data;
 }
@@ -254,8 +254,8 @@ TEST_F(Fit, TheBestCheckpointStaysBesidesTheNewest) {
   const std::vector<double> values{4, 1, 2, 1, 1, 0.5, 3};
   size_t evaluations = 0;
   TrainData data = small_data();
-  data.evaluation.at(0).first = [&](int64_t rows, int64_t) {
-    return std::make_unique<Constant>(values.at(evaluations++), rows);
+  data.evaluation.at(0).first = [&](const BatchPart& part, int64_t) {
+    return std::make_unique<Constant>(values.at(evaluations++), part.rows());
   };
   std::atomic<bool> stop = false;
   const auto stop_there = [&](int64_t sample) { stop = sample >= 15 * 8; };

@@ -16,25 +16,35 @@ struct File {
   }
 };
 
-std::string refusal(const std::string& text) {
+std::string refusal(const std::string& text, int64_t ranks = 1) {
   const YamlNode tree = parse_yaml(text, "my.yaml");
   File file;
   read_config(tree, file);
-  return error_of([&] { check_runs_alone(file.parallel, tree); });
+  return error_of([&] { check_runs(file.parallel, tree, ranks); });
 }
 
-TEST(ParallelConfig, WhatOneRankCannotDoIsRefusedAndNeverIgnored) {
+TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
   for (const char* key :
-       {"data: 2", "tensor: 2", "pipeline: 2", "context: 2", "virtual_pipeline: 2", "copies: 2",
-        "plan: auto", "schedule: zbv", "stage_layout: [1, 2]", "zero: {stage: 3}",
-        "sequence_parallel: true", "overlap: {gradients: false}", "overlap: {tensor: true}",
-        "bucket_mb: 32"}) {
+       {"tensor: 2", "pipeline: 2", "context: 2", "virtual_pipeline: 2", "copies: 2", "plan: auto",
+        "schedule: zbv", "stage_layout: [1, 2]", "sequence_parallel: true",
+        "overlap: {gradients: false}", "overlap: {tensor: true}", "bucket_mb: 32"}) {
     EXPECT_THAT(refusal(std::string("parallel: {") + key + "}"),
                 testing::AllOf(testing::StartsWith("my.yaml:1: parallel."),
                                testing::HasSubstr("is planned, by mstrain plan")))
         << key;
   }
   EXPECT_EQ(refusal("parallel: {data: 1, tensor: 1, sequence_parallel: false}"), "no error");
+  EXPECT_EQ(refusal("parallel: {data: 4, zero: {stage: 3}, reduction: fast}", 4), "no error");
+}
+
+TEST(ParallelConfig, OtherRanksThanTheKeysMakeUpAreRefusedWithWhatFits) {
+  EXPECT_EQ(refusal("parallel: {data: 4}", 6),
+            "my.yaml:1: parallel.data: data 4 is not the 6 ranks that there are; say "
+            "parallel.data=6, or start 4");
+  EXPECT_EQ(refusal("parallel: {data: 2}"),
+            "my.yaml:1: parallel.data: data 2 is not the 1 rank that there is; say "
+            "parallel.data=1, or start 2");
+  EXPECT_EQ(mesh_of(ParallelConfig(), 6).describe(), "data 6");
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ namespace mstrain {
 class IndexedBatches final : public BatchStream {
  public:
   using Hook = std::function<void(int64_t first_sample)>;
-  IndexedBatches(uint64_t seed, int64_t rows, int64_t first, Hook hook)
-      : seed_(seed), rows_(rows), next_(first), hook_(std::move(hook)) {}
+  IndexedBatches(uint64_t seed, const BatchPart& part, int64_t first, Hook hook)
+      : seed_(seed), part_(part), next_(first), hook_(std::move(hook)) {}
 
   Tensors next() override {
     if (hook_ != nullptr) {
@@ -32,8 +32,8 @@ class IndexedBatches final : public BatchStream {
     }
     std::vector<float> x;
     std::vector<float> y;
-    for (int64_t row = 0; row < rows_; ++row, ++next_) {
-      Rng rng(seed_, static_cast<uint64_t>(next_));
+    for (int64_t row = 0; row < part_.rows(); ++row) {
+      Rng rng(seed_, static_cast<uint64_t>(next_ + part_.sample(row)));
       float sum = 0;
       for (int i = 0; i < 4; ++i) {
         x.push_back(static_cast<float>(rng.normal()));
@@ -41,13 +41,14 @@ class IndexedBatches final : public BatchStream {
       }
       y.push_back(std::tanh(sum));
     }
-    return {tensor<float>(x, {rows_, 4}), tensor<float>(y, {rows_, 1})};
+    next_ += part_.batch;
+    return {tensor<float>(x, {part_.rows(), 4}), tensor<float>(y, {part_.rows(), 1})};
   }
   int64_t samples() const override { return next_; }
 
  private:
   uint64_t seed_;
-  int64_t rows_;
+  BatchPart part_;
   int64_t next_;
   Hook hook_;
 };
@@ -77,12 +78,12 @@ inline TrainTask small_task(double dropout_rate = 0.1) {
 // `hook` is called before each training batch with the number of its first sample.
 inline TrainData small_data(IndexedBatches::Hook hook = nullptr) {
   TrainData data;
-  data.training = [hook](uint64_t seed, int64_t rows, int64_t first) {
-    return std::make_unique<IndexedBatches>(seed, rows, first, hook);
+  data.training = [hook](uint64_t seed, const BatchPart& part, int64_t first) {
+    return std::make_unique<IndexedBatches>(seed, part, first, hook);
   };
-  const auto first = [](int64_t rows, int64_t samples) {
-    check(samples % rows == 0, "{} samples in batches of {}", samples, rows);
-    return std::make_unique<IndexedBatches>(99, rows, 0, nullptr);
+  const auto first = [](const BatchPart& part, int64_t samples) {
+    check(samples % part.batch == 0, "{} samples in batches of {}", samples, part.batch);
+    return std::make_unique<IndexedBatches>(99, part, 0, nullptr);
   };
   data.evaluation = {{"", first, 16}};
   data.identity = "indexed";
@@ -112,9 +113,9 @@ inline TrainData poisoned_data(std::vector<int64_t> steps, IndexedBatches::Hook 
     std::vector<int64_t> steps_;
   };
   TrainData data = small_data(std::move(hook));
-  data.training = [inner = data.training, steps = std::move(steps)](uint64_t seed, int64_t rows,
-                                                                    int64_t first) {
-    return std::make_unique<Poisoned>(inner(seed, rows, first), steps);
+  data.training = [inner = data.training, steps = std::move(steps)](
+                      uint64_t seed, const BatchPart& part, int64_t first) {
+    return std::make_unique<Poisoned>(inner(seed, part, first), steps);
   };
   return data;
 }

@@ -1,0 +1,98 @@
+#include "core/train/rank_sums.h"
+
+#include <algorithm>
+
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
+
+namespace mstrain {
+
+RankSums::RankSums(MeshAxis axis, std::vector<const Shard*> shards, Reduction reduction,
+                   bool in_own_type)
+    : axis_(std::move(axis)),
+      shards_(std::move(shards)),
+      reduction_(reduction),
+      in_own_type_(in_own_type) {}
+
+Dtype RankSums::type_of_sum(Dtype dtype) const { return in_own_type_ ? dtype : sum_dtype(dtype); }
+
+std::vector<RankSums::Bundle> RankSums::bundles(std::span<const TensorType> values) const {
+  std::vector<Bundle> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (shards_[i] != nullptr) {
+      continue;
+    }
+    auto at = std::find_if(out.begin(), out.end(),
+                           [&](const Bundle& bundle) { return bundle.dtype == values[i].dtype; });
+    if (at == out.end()) {
+      at = out.insert(out.end(), {values[i].dtype, {}, 0});
+    }
+    at->members.push_back(i);
+    at->elements += values[i].elements();
+  }
+  return out;
+}
+
+int64_t RankSums::part_elements(const Bundle& bundle) const {
+  return (bundle.elements + axis_.size - 1) / axis_.size;
+}
+
+SumRule RankSums::rule(std::span<const TensorType> types) const {
+  SumRule rule;
+  rule.zeros = [this](std::span<const TensorType> values) {
+    Tensors sums;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (shards_[i] != nullptr) {
+        sums.push_back(full({shards_[i]->elements()}, 0, type_of_sum(values[i].dtype)));
+      }
+    }
+    for (const Bundle& bundle : bundles(values)) {
+      sums.push_back(full({part_elements(bundle)}, 0, type_of_sum(bundle.dtype)));
+    }
+    return sums;
+  };
+  rule.add = [this, bundles = bundles(types)](std::span<const Tensor> sums,
+                                              std::span<const Tensor> values) {
+    Tensors after;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (shards_[i] != nullptr) {
+        after.push_back(summed_part(values[i], *shards_[i], reduction_, sums[after.size()]));
+      }
+    }
+    for (const Bundle& bundle : bundles) {
+      Tensors flat;
+      for (const size_t i : bundle.members) {
+        flat.push_back(reshape(values[i], {values[i].elements()}));
+      }
+      const Tensor joined = concat(flat, 0);
+      const int64_t padding = part_elements(bundle) * axis_.size - bundle.elements;
+      after.push_back(summed_parts(padding == 0 ? joined : pad(joined, {0}, {padding}), axis_,
+                                   reduction_, sums[after.size()]));
+    }
+    return after;
+  };
+  return rule;
+}
+
+Tensors RankSums::finish(std::span<const Tensor> parts, std::span<const TensorType> values) const {
+  Tensors out(values.size());
+  size_t next = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (shards_[i] != nullptr) {
+      out[i] = cast(parts[next++], values[i].dtype);
+    }
+  }
+  for (const Bundle& bundle : bundles(values)) {
+    const Tensor all = all_gather(cast(parts[next++], bundle.dtype), axis_, 0);
+    int64_t first = 0;
+    for (const size_t i : bundle.members) {
+      const int64_t count = values[i].elements();
+      out[i] = reshape(slice(all, 0, first, first + count), values[i].shape);
+      first += count;
+    }
+  }
+  return out;
+}
+
+}  // namespace mstrain

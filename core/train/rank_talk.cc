@@ -1,0 +1,121 @@
+#include "core/train/rank_talk.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <future>
+
+#include "core/base/error.h"
+#include "core/runtime/context.h"
+
+namespace mstrain {
+
+bool is_first(const Ranks* ranks) { return ranks == nullptr || ranks->rank() == 0; }
+
+int64_t told(Ranks* ranks, int64_t value, std::string_view what) {
+  if (ranks != nullptr) {
+    ranks->world().broadcast({&value, 1, Dtype::kI64}, 0, what).wait();
+  }
+  return value;
+}
+
+std::string told(Ranks* ranks, const std::string& text, std::string_view what) {
+  if (ranks == nullptr) {
+    return text;
+  }
+  std::string out = text;
+  out.resize(static_cast<size_t>(told(ranks, static_cast<int64_t>(text.size()), what)));
+  if (!out.empty()) {
+    ranks->world()
+        .broadcast({out.data(), static_cast<int64_t>(out.size()), Dtype::kU8}, 0, what)
+        .wait();
+  }
+  return out;
+}
+
+int64_t least(Ranks* ranks, int64_t value, std::string_view what) {
+  if (ranks != nullptr) {
+    const Elements one{&value, 1, Dtype::kI64};
+    ranks->world().all_reduce(one, one, Reduction::kMin, what).wait();
+  }
+  return value;
+}
+
+std::vector<double> gathered(Ranks* ranks, std::span<const double> values, std::string_view what) {
+  std::vector<double> own(values.begin(), values.end());
+  if (ranks == nullptr) {
+    return own;
+  }
+  Communicator& group = ranks->along(kDataAxis);
+  const auto count = static_cast<int64_t>(own.size());
+  const std::vector<int64_t> counts(static_cast<size_t>(group.size()), count);
+  std::vector<double> all(static_cast<size_t>(count * group.size()));
+  group
+      .all_gather({own.data(), count, Dtype::kF64}, {all.data(), count * group.size(), Dtype::kF64},
+                  counts, what)
+      .wait();
+  return all;
+}
+
+void meet(Ranks* ranks, std::string_view what) {
+  if (ranks != nullptr) {
+    ranks->world().barrier(what);
+  }
+}
+
+void work_together(Ranks* ranks, std::string_view what, const std::function<void()>& work) {
+  if (ranks == nullptr) {
+    work();
+    return;
+  }
+  constexpr int64_t kBusy = 0, kDone = 1, kFailed = 2;
+  std::future<void> done = std::async(std::launch::async, [&, &context = current_context()] {
+    const ContextScope scope(context);
+    work();
+  });
+  int64_t word = kBusy;
+  std::exception_ptr failure;
+  while (word == kBusy) {
+    if (is_first(ranks) &&
+        done.wait_for(std::chrono::milliseconds(20)) == std::future_status::ready) {
+      try {
+        done.get();
+        word = kDone;
+      } catch (...) {
+        failure = std::current_exception();
+        word = kFailed;
+      }
+    }
+    word = told(ranks, word, what);
+  }
+  if (failure != nullptr) {
+    std::rethrow_exception(failure);
+  }
+  if (done.valid()) {
+    done.get();
+  }
+  check(word == kDone, "rank 0 failed: {}", what);
+}
+
+int64_t ranks_here(Ranks* ranks) {
+  if (ranks == nullptr) {
+    return 1;
+  }
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  auto own = static_cast<int64_t>(std::hash<std::string_view>()(name.data()));
+  Communicator& world = ranks->world();
+  std::vector<int64_t> all(static_cast<size_t>(world.size()));
+  const std::vector<int64_t> counts(all.size(), 1);
+  world
+      .all_gather({&own, 1, Dtype::kI64}, {all.data(), world.size(), Dtype::kI64}, counts,
+                  "machines")
+      .wait();
+  return std::count(all.begin(), all.end(), own);
+}
+
+}  // namespace mstrain

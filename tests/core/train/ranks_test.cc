@@ -1,0 +1,232 @@
+// A run that many ranks share is the run of one, bit for bit: its checkpoints, and what it logs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/ops/shape.h"
+#include "tests/amount.h"
+#include "tests/core/base/message_of.h"
+#include "tests/core/base/temporary_folder.h"
+#include "tests/core/train/small_task.h"
+#include "tests/ranks.h"
+
+namespace mstrain {
+namespace {
+
+constexpr int64_t kSteps = 30;
+
+// Three layers with dropout, of which one is large enough for parts of eight ranks, and unevenly so. Predictions whose target is
+// negative count nothing.
+TrainTask wide_task() {
+  const auto model = [](const Params& p, const Tensor& x) {
+    const Tensor first = tanh(linear(p / "in", x, {150}));
+    const Tensor second = dropout(p / "drop", tanh(linear(p / "mid", first, {96})), 0.1);
+    return linear(p / "out", second, {1});
+  };
+  TrainTask task = small_task();
+  task.parameters = declare_params([&](const Params& p) {
+    model(p, zeros({Dtype::kF32, {1, 4}}));
+  });
+  task.stored_shapes.clear();
+  for (const ParamSpec& spec : task.parameters) {
+    task.stored_shapes.push_back(spec.type.shape);
+  }
+  task.sums = [model](const Params& p, std::span<const Tensor> batch) {
+    const Tensor counts = cast(batch[1] >= 0, Dtype::kF32);
+    const Tensor errors = square(model(p, batch[0]) - batch[1]);
+    return TaskSums{{sum(cast(errors, Dtype::kF32) * counts), sum(counts)}, {}};
+  };
+  return task;
+}
+
+TrainConfig wide_config(const std::string& directory) {
+  TrainConfig config = small_config(directory);
+  config.batch.micro = 1;
+  config.schedule.total_steps = kSteps;
+  config.checkpoint.interval = 10;
+  config.eval.interval = 10;
+  config.optimizer.clip_grad = 0.05;
+  config.optimizer.weight_decay = 0.1;
+  config.parallel.zero.min_numel = 0;
+  return config;
+}
+
+struct Case {
+  const char* name;
+  void (*change)(TrainConfig& config);
+};
+const Case kCases[] = {
+    {"plain", [](TrainConfig&) {}},
+    {"bf16_with_master", [](TrainConfig& c) { c.precision.params = FloatType::kBf16; }},
+    {"moments_of_8_bits",
+     [](TrainConfig& c) {
+       c.precision.params = FloatType::kBf16;
+       c.precision.grads = FloatType::kBf16;
+       c.precision.moments = MomentType::kInt8;
+       c.log.layers = 5;
+     }},
+    {"no_master_bf16_moments",
+     [](TrainConfig& c) {
+       c.precision.params = FloatType::kBf16;
+       c.precision.master = MasterType::kNone;
+       c.precision.moments = MomentType::kBf16;
+     }},
+    {"fp16_with_loss_scale",
+     [](TrainConfig& c) {
+       c.precision.params = FloatType::kFp16;
+       c.precision.loss_scale_init = 1e7;
+       c.precision.loss_scale_interval = 3;
+     }},
+    {"lamb", [](TrainConfig& c) { c.optimizer.type = OptimizerType::kLamb; }},
+    {"lamb_without_eps",
+     [](TrainConfig& c) {
+       c.optimizer.type = OptimizerType::kLamb;
+       c.optimizer.eps = 0;
+     }},
+    {"sgd",
+     [](TrainConfig& c) {
+       c.optimizer.type = OptimizerType::kSgd;
+       c.optimizer.momentum = 0.9;
+     }},
+    {"micro_batches_of_two", [](TrainConfig& c) { c.batch.micro = 2; }},
+    {"eager", [](TrainConfig& c) { c.run.execution = Execution::kEager; }},
+};
+
+class SharedRun : public testing::Test {
+ protected:
+  // The case's run of `ranks` in a directory of its own.
+  std::string run(const Case& given, int ranks, int64_t stage, const std::string& name,
+                  int64_t steps = kSteps, ReductionOrder order = ReductionOrder::kExact) {
+    TrainConfig config = wide_config(folder_ / name);
+    given.change(config);
+    config.parallel.zero.stage = stage;
+    config.parallel.reduction = order;
+    config.schedule.total_steps = steps;
+    config.schedule.type = ScheduleType::kConstant;
+    train_on(config, ranks);
+    return config.run.directory();
+  }
+
+  static void train_on(const TrainConfig& config, int ranks, const TrainTask& task = wide_task()) {
+    if (ranks == 1) {
+      run_small(config, real_files(), small_data(), task);
+      return;
+    }
+    run_ranks(ranks, [&](std::shared_ptr<Ranks> mesh) {
+      SessionStart start;
+      start.ranks = std::move(mesh);
+      run_small(config, real_files(), small_data(), task, nullptr, start);
+    });
+  }
+
+  const Case& plain() const { return kCases[0]; }
+  TemporaryFolder folder_;
+};
+
+TEST_F(SharedRun, HasTheBitsOfOneRankForEveryStageAndNumberOfRanks) {
+  const std::string alone = run(plain(), 1, 0, "alone");
+  for (const int ranks : {2, 4, 8}) {
+    for (const int64_t stage : {0, 1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("{} ranks, stage {}", ranks, stage));
+      expect_same_run(alone, run(plain(), ranks, stage, fmt::format("{}_{}", ranks, stage)),
+                      kSteps);
+    }
+  }
+}
+
+TEST_F(SharedRun, HasTheBitsOfOneRankForEveryOptimizerAndPrecision) {
+  for (const Case& given : kCases) {
+    const std::string alone = run(given, 1, 0, std::string(given.name) + "_alone");
+    for (const int64_t stage :
+         long_tests() ? std::vector<int64_t>{0, 1, 2, 3} : std::vector<int64_t>{1, 3}) {
+      SCOPED_TRACE(fmt::format("{}, stage {}", given.name, stage));
+      expect_same_run(alone, run(given, 4, stage, fmt::format("{}_{}", given.name, stage)), kSteps);
+    }
+  }
+}
+
+TEST_F(SharedRun, GoesOnUnderAnotherLayoutWithTheSameBits) {
+  const Case& given = kCases[2];
+  const std::string alone = run(given, 1, 0, "alone");
+  struct Layout {
+    int ranks;
+    int64_t stage;
+  };
+  const std::vector<std::vector<Layout>> ways{{{4, 2}, {1, 0}, {8, 3}}, {{8, 3}, {2, 1}, {1, 0}}};
+  for (const std::vector<Layout>& layouts : ways) {
+    std::string moves;
+    int64_t steps = 0;
+    for (const auto& [ranks, stage] : layouts) {
+      moves = run(given, ranks, stage, fmt::format("moves_{}", layouts[0].ranks), steps += 10);
+    }
+    expect_same_run(alone, moves, kSteps);
+  }
+}
+
+TEST_F(SharedRun, KeepsSmallParametersWhole) {
+  TrainConfig config = wide_config(folder_ / "run");
+  const auto bytes = [&](int64_t min_numel) {
+    config.parallel.zero.min_numel = min_numel;
+    config.parallel.data = 4;
+    const Context context = make_context(config);
+    return plan_run(wide_task(), config, context, int64_t{1} << 40, false).plan.optimizer_bytes;
+  };
+  EXPECT_LT(bytes(0), bytes(1 << 20) / 2);
+  config.parallel.data = 1;
+  EXPECT_EQ(bytes(1 << 20),
+            plan_run(wide_task(), config, make_context(config), int64_t{1} << 40, false)
+                .plan.optimizer_bytes);
+}
+
+TEST_F(SharedRun, SumsInAnyOrderComeNear) {
+  const std::string alone = run(plain(), 1, 0, "alone", 5);
+  for (const int64_t stage : {0, 1, 2, 3}) {
+    const std::string fast =
+        run(plain(), 4, stage, fmt::format("fast_{}", stage), 5, ReductionOrder::kFast);
+    const auto losses = [](const std::string& directory) {
+      std::vector<double> out;
+      for (const Json& row : read_metrics(real_files(), join_path(directory, kMetricsFile))) {
+        if (row.contains("loss")) {
+          out.push_back(row["loss"].get<double>());
+        }
+      }
+      return out;
+    };
+    EXPECT_THAT(losses(fast), testing::Pointwise(testing::DoubleNear(1e-6), losses(alone)));
+  }
+}
+
+TEST_F(SharedRun, StopsWhereTheFirstRankIsAskedTo) {
+  const std::string alone = run(plain(), 1, 0, "alone");
+  TrainConfig config = wide_config(folder_ / "stopped");
+  config.schedule.type = ScheduleType::kConstant;
+  run_ranks(4, [&](std::shared_ptr<Ranks> ranks) {
+    const bool first = ranks->rank() == 0;
+    std::atomic<bool> stop = false;
+    const auto stop_there = [&](int64_t sample) { stop = first && sample >= 12 * 8; };
+    SessionStart start;
+    start.ranks = std::move(ranks);
+    const SessionResult result =
+        run_small(config, real_files(), small_data(stop_there), wide_task(), &stop, start);
+    EXPECT_EQ(result.outcome, Outcome::kInterrupted);
+    EXPECT_EQ(result.step, 13);
+  });
+  train_on(config, 2);
+  expect_same_run(alone, config.run.directory(), kSteps);
+}
+
+TEST(BatchOfRanks, ThatCannotBeSharedIsRefusedWithTheNearestChoices) {
+  TrainConfig config;
+  config.batch.global = 12;
+  const YamlNode tree = parse_yaml("batch: {global: 12, micro: 4}", "my.yaml");
+  EXPECT_EQ(error_of([&] { check_batch(config, 3, tree); }), "no error");
+  EXPECT_EQ(error_of([&] { check_batch(config, 5, tree); }),
+            "my.yaml:1: batch.global: 12 samples in micro-batches of 1 cannot be shared by 5 ranks "
+            "(parallel.data); say 10 or 15, or take 4 ranks");
+  config.batch.micro = 4;
+  EXPECT_EQ(error_of([&] { check_batch(config, 2, tree); }),
+            "my.yaml:1: batch.micro: 12 samples in micro-batches of 4 cannot be shared by 2 ranks "
+            "(parallel.data); possible: 6, 3, 2, 1; or a batch.global of 8 or 16");
+}
+
+}  // namespace
+}  // namespace mstrain

@@ -1,0 +1,102 @@
+// Whole models on many ranks: their bits, and those of their data, are those of one.
+#include <gtest/gtest.h>
+
+#include "core/base/rng.h"
+#include "core/io/images/image.h"
+#include "suites/run/run.h"
+#include "suites/run/stored_model.h"
+#include "tests/core/base/temporary_folder.h"
+#include "tests/ranks.h"
+
+namespace mstrain {
+namespace {
+
+class ModelOnRanks : public testing::Test {
+ protected:
+  ModelOnRanks() {
+    std::string text;
+    for (int i = 0; i < 900; ++i) {
+      text += i % 37 == 0 ? '\n' : static_cast<char>('a' + rng_.below(20));
+    }
+    write_file_atomic(real_files(), folder_ / "text.txt", text);
+  }
+
+  // Three steps; the files of the last checkpoint.
+  std::vector<std::string> train_on(int ranks, const std::string& name, const std::string& model,
+                                    const std::string& data, const std::string& more) {
+    const std::string output = folder_ / (name + std::to_string(ranks));
+    const YamlNode tree = parse_yaml(
+        "run: {output_dir: " + output + ", threads: 1}\nmodel: " + model + "\ndata: " + data +
+            "\nbatch: {global: 8, micro: 2}\nschedule: {type: constant, total_steps: 3}\n"
+            "parallel: {zero: {stage: 2, min_numel: 0}}\n" +
+            more,
+        "run.yaml");
+    const auto run_one = [&](std::shared_ptr<Ranks> of) {
+      std::FILE* const out = std::tmpfile();
+      RunRequest request{real_files(), tree, stop_, out, {}};
+      request.start.ranks = std::move(of);
+      EXPECT_EQ(run(request), Outcome::kFinished);
+      std::fclose(out);
+    };
+    ranks == 1 ? run_one(nullptr) : run_ranks(ranks, run_one);
+    const std::string folder = open_model(real_files(), output).folder;
+    std::vector<std::string> files;
+    for (const std::string& file : real_files().list(folder)) {
+      files.push_back(file + "\n" + real_files().read(join_path(folder, file)));
+    }
+    return files;
+  }
+  void expect_same(const std::string& name, const std::string& model, const std::string& data,
+                   const std::string& more = "") {
+    const auto alone = train_on(1, name, model, data, more);
+    EXPECT_EQ(train_on(2, name, model, data, more), alone);
+    EXPECT_EQ(train_on(4, name, model, data, more), alone);
+  }
+  std::string text(const std::string& more) {
+    return "{train: " + folder_ / "text.txt" +
+           ", split: 0.8, tokenizer: {type: byte}, seq_length: 16" + more + "}";
+  }
+
+  TemporaryFolder folder_;
+  Rng rng_{1};
+  std::atomic<bool> stop_ = false;
+};
+
+TEST_F(ModelOnRanks, AGptWithDropoutWritesTheFilesOfOneRank) {
+  expect_same("gpt",
+              "{type: gpt, hidden_size: 32, num_layers: 2, num_attention_heads: 2, "
+              "dropout: {hidden: 0.1, attention: 0.1}}",
+              text(""), "eval: {interval: 2}\nprecision: {params: bf16}\n");
+  expect_same("gpt_f32", "{type: gpt, hidden_size: 32, num_layers: 2, num_attention_heads: 2}",
+              text(""));
+}
+
+TEST_F(ModelOnRanks, AT5OnCorruptedTextWritesTheFilesOfOneRank) {
+  expect_same("t5",
+              "{type: t5, hidden_size: 32, num_layers: 2, num_attention_heads: 2, d_kv: 16, "
+              "ffn_hidden_size: 64}",
+              text(", packing: false"));
+}
+
+TEST_F(ModelOnRanks, AVitOfMixedPicturesWritesTheFilesOfOneRank) {
+  for (const char* label : {"red", "green"}) {
+    const std::string pictures = folder_ / "pictures/" + label;
+    real_files().create_directories(pictures);
+    for (int64_t i = 0; i < 9; ++i) {
+      Image image(8, 8, 3);
+      for (uint8_t& value : image.pixels) {
+        value = static_cast<uint8_t>(rng_.below(256));
+      }
+      write_file_atomic(real_files(), pictures + "/" + std::to_string(i) + ".png",
+                        encode_png(image));
+    }
+  }
+  expect_same("vit",
+              "{type: vit, image_size: 8, patch_size: 4, hidden_size: 16, num_layers: 2, "
+              "num_attention_heads: 2}",
+              "{train: " + folder_ / "pictures" +
+                  ", augment: {crop: resized, flip: 0.5, mixup: 0.2, cutmix: 0.2}}");
+}
+
+}  // namespace
+}  // namespace mstrain
