@@ -92,12 +92,16 @@ Local localised(By by, const Attrs& attrs, std::span<const Tensor> parts, const 
         layout::offset_along(layout::first_of_part(in[0].dim(shared), axis), drawn, 4);
   }
   if (by == By::kQueries) {
-    const Tensor first = broadcast_to(layout::first_of_part(in[0].dim(1), axis), {in[0].dim(0)});
+    const int64_t queries = in[0].dim(1);
+    const Tensor first = broadcast_to(layout::first_of_part(queries, axis), {in[0].dim(0)});
     if (form.start != 0) {
       in[form.start] = in[form.start] + first;
     } else {
+      // Unplaced queries are the last ones.
+      const int64_t before = in[1].dim(1) - queries * axis.size;
       local.attrs.set("placed", true);
-      in.insert(form.draw != 0 ? in.begin() + static_cast<int64_t>(form.draw) : in.end(), first);
+      in.insert(form.draw != 0 ? in.begin() + static_cast<int64_t>(form.draw) : in.end(),
+                first + static_cast<double>(before));
     }
   }
   return local;

@@ -32,33 +32,6 @@ void for_programs(ProgramOptions options, int64_t count, const F& f) {
   }
 }
 
-// The program's values and the gradient of its scalar.
-Tensors values_and_gradients(const RandomProgram& program, const Tensors& x) {
-  const auto f = [&](const Tensors& in) {
-    Tensors results = program(in);
-    return std::pair(results[1], results[0]);
-  };
-  const auto [values, gradients] = value_and_grad(f)(x);
-  Tensors all{values.first, values.second};
-  all.insert(all.end(), gradients.begin(), gradients.end());
-  return all;
-}
-
-// The same program with its gradient, as a graph.
-GraphPtr gradient_graph(const RandomProgram& program) {
-  Tensors captures;
-  Types types;
-  for (const Tensor& x : program.inputs()) {
-    types.push_back(x.type());
-  }
-  return trace_program(
-      types,
-      [&](std::span<const Tensor> in) {
-        return values_and_gradients(program, Tensors(in.begin(), in.end()));
-      },
-      &captures);
-}
-
 void expect_bits(const Tensors& actual, const Tensors& expected, const char* what) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {

@@ -9,6 +9,7 @@
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
+#include "core/transform/grad.h"
 #include "core/transform/recompute.h"
 #include "core/transform/scan.h"
 #include "core/transform/vmap.h"
@@ -240,6 +241,31 @@ GraphPtr graph_of(const RandomProgram& program) {
       &captures);
   check(captures.empty(), "a random program uses {} tensors from outside", captures.size());
   return graph;
+}
+
+Tensors values_and_gradients(const RandomProgram& program, const Tensors& x) {
+  const auto f = [&](const Tensors& in) {
+    Tensors results = program(in);
+    return std::pair(results[1], results[0]);
+  };
+  const auto [values, gradients] = value_and_grad(f)(x);
+  Tensors all{values.first, values.second};
+  all.insert(all.end(), gradients.begin(), gradients.end());
+  return all;
+}
+
+GraphPtr gradient_graph(const RandomProgram& program) {
+  Tensors captures;
+  Types types;
+  for (const Tensor& x : program.inputs()) {
+    types.push_back(x.type());
+  }
+  return trace_program(
+      types,
+      [&](std::span<const Tensor> in) {
+        return values_and_gradients(program, Tensors(in.begin(), in.end()));
+      },
+      &captures);
 }
 
 }  // namespace mstrain

@@ -28,5 +28,9 @@ class RandomProgram {
 
 // The program as a graph of abstract inputs.
 GraphPtr graph_of(const RandomProgram& program);
+// The program's values and the gradient of its scalar.
+Tensors values_and_gradients(const RandomProgram& program, const Tensors& x);
+// The same as a graph.
+GraphPtr gradient_graph(const RandomProgram& program);
 
 }  // namespace mstrain

@@ -1,0 +1,41 @@
+// From the program of one rank to that of each of many: tensors are held in parts, and collectives stand where operations need
+// more than a rank has. Programs are equal on all ranks.
+//
+// Layouts of inputs, and those that are wanted of outputs, decide. Each operation is shared in one of the ways of its layout
+// rule (core/ir/layout.h): that which, with the collectives that bring its inputs into place, moves the fewest bytes. Terms
+// of a sum are added up where something asks for their sum, not before; the same tensor is brought into the same place
+// once. Weights stay where they are, unless nothing else is possible. Bodies of loops are divided with them, with layouts
+// of carries that a turn leaves as they were.
+#pragma once
+
+#include <optional>
+
+#include "core/ir/layout.h"
+#include "core/ir/tensor.h"
+
+namespace mstrain {
+
+// Tensors whose dims begin with `dims` are a stream of samples and positions. Where terms of a sum are to be added up into
+// one, each rank gets its part of dim `dim`, instead of all: what works on positions one by one is then shared as well.
+struct Stream {
+  Shape dims;
+  int dim = 1;
+};
+
+struct PartitionOptions {
+  std::vector<Layout> inputs;                  // of the program, by input; fewer: replicas
+  std::vector<std::optional<Layout>> outputs;  // none: as it comes
+  std::string scattered_along = {};            // the axis over which streams are dealt out; none
+  Stream stream = {};
+};
+
+struct Partitioned {
+  GraphPtr program;  // with types of parts
+  std::vector<Layout> outputs;
+};
+
+// `graph` is that of one rank. Throws Error where a layout fits no dim of its tensor, where an operation without a rule meets
+// a part (naming both and the line of the call), and where an output cannot be what is wanted.
+Partitioned partition(const Graph& graph, const Mesh& mesh, const PartitionOptions& options);
+
+}  // namespace mstrain
