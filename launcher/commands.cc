@@ -2,14 +2,20 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/files.h"
+#include "core/base/log.h"
+#include "core/base/yaml_scalar.h"
 #include "core/train/report.h"
 #include "core/train/run_directory.h"
 #include "launcher/inspect.h"
+#include "launcher/rank.h"
+#include "launcher/start_ranks.h"
 #include "launcher/version.h"
 #include "suites/run/run.h"
 
@@ -65,7 +71,7 @@ const Command kCommands[] = {
 
 constexpr const char* kAbout = R"(mstrain trains models from a YAML file.
 
-usage: mstrain --config FILE [key.path=value ...]
+usage: mstrain --config FILE [--ranks N] [key.path=value ...]
            run what the file says (run.mode: train, eval, generate, benchmark or find_lr)
        mstrain COMMAND ...
            mstrain COMMAND --help says more
@@ -120,7 +126,70 @@ void check_not_a_command(Arguments arguments) {
                                     : "; a configuration is run by --config FILE"));
 }
 
-int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
+// The ranks that a run was asked to have; those that there are, where it is one of them.
+int asked_ranks(const std::optional<int64_t>& asked, const std::optional<int64_t>& restarts,
+                const Rank& rank) {
+  if (restarts && !asked) {
+    throw ConfigError("--restarts: goes with --ranks");
+  }
+  for (const auto& [name, value, least] :
+       {std::tuple("--ranks", asked, 1), std::tuple("--restarts", restarts, 0)}) {
+    if (value && (*value < least || *value > 100000)) {
+      throw ConfigError(fmt::format("{}: expected {} to 100000, found {}", name, least, *value));
+    }
+  }
+  if (rank.is_alone()) {
+    return static_cast<int>(asked.value_or(1));
+  }
+  if (asked && *asked != rank.ranks() && !rank.was_started_here()) {
+    throw ConfigError(fmt::format(
+        "--ranks: {0}, but {1} processes were started together; leave it out, or start {0}", *asked,
+        rank.ranks()));
+  }
+  return rank.ranks();
+}
+
+// Once for all ranks.
+void tell_oversubscribed(const YamlNode& tree, const RankPlace& place) {
+  const int processors = shared_processors();
+  int64_t threads = std::max(1, processors / place.ranks_here);
+  for (const auto& [key, value] : flatten_config(tree)) {
+    if (key == "run.threads") {
+      threads = yaml_scalar::parse_int(value).value_or(threads);
+    }
+  }
+  if (place.ranks_here * threads > processors) {
+    log_warning("oversubscribed: {} ranks with {} thread{} each take turns on {} processor{}",
+                place.ranks_here, threads, threads == 1 ? "" : "s", processors,
+                processors == 1 ? "" : "s");
+  }
+}
+
+// For what ranks but the first would print.
+std::FILE* nowhere() {
+  std::FILE* out = std::fopen("/dev/null", "w");
+  check(out != nullptr, "/dev/null: cannot be opened");
+  return out;
+}
+
+int start_job(int ranks, int64_t restarts, Arguments arguments, const YamlNode& tree,
+              const std::atomic<bool>& stop) {
+  check_many_ranks(real_files(), tree, ranks);
+  return start_ranks({ranks,
+                      static_cast<int>(restarts),
+                      {arguments.begin(), arguments.end()},
+                      [&](int fewer) {
+                        try {
+                          check_many_ranks(real_files(), tree, fewer);
+                          return true;
+                        } catch (const ConfigError&) {
+                          return false;
+                        }
+                      }},
+                     stop);
+}
+
+int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& rank) {
   std::optional<std::string> config;
   bool is_dry = false;
   DryRun dry;
@@ -128,11 +197,18 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   std::vector<std::string> changes;
   bool prints = false;
   bool shows_version = false;
+  std::optional<int64_t> asked, restarts;
   const std::vector<Option> options{
       text_option("--config", "FILE", config, "the configuration"),
       {"--change", "KEY=VALUE", [&](const std::string& text) { changes.push_back(text); },
        "a run that goes on does so with another value: of the optimizer, schedule, batch or data"},
       flag("--restart", start.restart, "begin anew: what an earlier run wrote is removed"),
+      {"--ranks", "N", [&](const std::string& text) { asked = integer_value("--ranks", text); },
+       "so many processes of this machine share the run, started by mpirun"},
+      {"--restarts", "N",
+       [&](const std::string& text) { restarts = integer_value("--restarts", text); },
+       "with --ranks: where a rank died or hung, all begin again from the newest checkpoint, so "
+       "many times at most"},
       flag("--dry-run", is_dry,
            "plan only: parameters, memory, FLOPs; and look at what the run will open"),
       flag("--offline", dry.offline, "with --dry-run: look at nothing"),
@@ -141,10 +217,15 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
       flag("--print-config", prints, "the resolved YAML, every default filled in"),
       flag("--version", shows_version, "version, compiler, instruction set, backends")};
   if (asks_for_help(arguments)) {
-    print_help(options);
+    if (rank.is_first()) {
+      print_help(options);
+    }
     return kDone;
   }
   auto overrides = parse_arguments({"", "", ""}, arguments, options);
+  if ((shows_version || prints || is_dry) && !rank.is_first()) {
+    return kDone;
+  }
   if (shows_version) {
     print_version(stdout);
     return kDone;
@@ -156,14 +237,22 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
     throw ConfigError(
         fmt::format("{}: goes with --dry-run", dry.plan_file ? "--plan" : "--offline"));
   }
+  const int ranks = asked_ranks(asked, restarts, rank);
+  if (is_dry && rank.is_alone() && ranks > 1) {
+    throw ConfigError(
+        fmt::format("--dry-run: starts no ranks; parallel.data={} plans for one of them", ranks));
+  }
   for (const std::string& change : changes) {
     start.changes.push_back(checked_change(change));
     overrides->push_back(change);
   }
   start.command = {"mstrain"};
   start.command.insert(start.command.end(), arguments.begin(), arguments.end());
-  const RunRequest request{real_files(), load_config(*config, *overrides), stop, stdout,
-                           std::move(start)};
+  if (!rank.is_alone() && !prints && !is_dry) {
+    rank.join();
+  }
+  RunRequest request{real_files(), load_config(*config, *overrides), stop, stdout,
+                     std::move(start)};
   if (prints) {
     fmt::print("{}", to_yaml(resolved_config(request.files, request.tree)));
     return kDone;
@@ -171,6 +260,17 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop) {
   if (is_dry) {
     dry_run(request, dry);
     return kDone;
+  }
+  if (rank.is_alone() && ranks > 1) {
+    return start_job(ranks, restarts.value_or(0), arguments, request.tree, stop);
+  }
+  if (!rank.is_alone()) {
+    request.world = [&rank](double timeout_s) { return rank.world(timeout_s); };
+    if (rank.is_first()) {
+      tell_oversubscribed(request.tree, rank.place());
+    } else {
+      request.out = nowhere();
+    }
   }
   return run(request) == Outcome::kInterrupted ? kInterrupted : kDone;
 }
@@ -209,14 +309,14 @@ int report(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   return kDone;
 }
 
-int run_command_line(Arguments arguments, const std::atomic<bool>& stop) {
+int run_command_line(Arguments arguments, const std::atomic<bool>& stop, Rank& rank) {
   for (const Command& command : kCommands) {
     if (!arguments.empty() && arguments.front() == command.usage.name) {
-      return command.run(command.usage, arguments.subspan(1), stop);
+      return !rank.is_first() ? kDone : command.run(command.usage, arguments.subspan(1), stop);
     }
   }
   check_not_a_command(arguments);
-  return run_config_file(arguments, stop);
+  return run_config_file(arguments, stop, rank);
 }
 
 }  // namespace mstrain::launcher

@@ -10,6 +10,8 @@
 
 namespace mstrain::launcher {
 
+class Rank;
+
 using Arguments = std::span<const std::string>;
 
 inline constexpr int kDone = 0;
@@ -26,7 +28,7 @@ int plan(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
 int watch(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
 int report(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);
 
-// Runs the command line without the program's name.
-int run_command_line(Arguments arguments, const std::atomic<bool>& stop);
+// Runs the command line without the program's name. What needs one rank only is done by the first.
+int run_command_line(Arguments arguments, const std::atomic<bool>& stop, Rank& rank);
 
 }  // namespace mstrain::launcher

@@ -14,6 +14,7 @@
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "launcher/commands.h"
+#include "launcher/rank.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -29,32 +30,45 @@ void limit_spinning(char** argv) {
   }
 }
 
-// The first line says what to do; no prefix before the file and line that it begins with.
-void tell(const char* message) { fmt::print(stderr, "{}\n", message); }
+// Also where others failed.
+int leave(Rank& rank, int status, const std::string& message, bool is_of_others = false) {
+  return rank.leave({status, message}, is_of_others);
+}
+
+int run(Rank& rank, const std::vector<std::string>& arguments, const std::atomic<bool>& stop) {
+  enum Status { kFailed = 1, kBadUsage = 2, kDoesNotFit = 3 };
+  try {
+    isa();  // a machine that will not do says so before anything begins
+    return rank.finish(run_command_line(arguments, stop, rank));
+  } catch (const ConfigError& error) {
+    return leave(rank, kBadUsage, error.what());
+  } catch (const PlanError& error) {
+    return leave(rank, kDoesNotFit, error.what());
+  } catch (const CommError& error) {
+    return leave(rank, kFailed, error.what(), /*is_of_others=*/true);
+  } catch (const std::bad_alloc&) {
+    return leave(rank, kFailed,
+                 "memory ran out; mstrain --config FILE --dry-run says what a run needs");
+  } catch (const std::exception& error) {
+    return leave(rank, kFailed, error.what());
+  }
+}
 
 }  // namespace
 
 int run_program(int argc, char** argv) {
-  enum Status { kFailed = 1, kBadUsage = 2, kDoesNotFit = 3 };
   hold_interrupts();  // while the program starts itself once more
+  const RankPlace place = rank_place();
+  take_own_processors(place);  // before OpenMP counts them
   limit_spinning(argv);
   const std::atomic<bool>& stop = catch_interrupts();
   try {
-    isa();  // a machine that will not do says so before anything begins
-    const std::vector<std::string> arguments(argv + 1, argv + argc);
-    return run_command_line(arguments, stop);
-  } catch (const ConfigError& error) {
-    tell(error.what());
-    return kBadUsage;
-  } catch (const PlanError& error) {
-    tell(error.what());
-    return kDoesNotFit;
-  } catch (const std::bad_alloc&) {
-    tell("memory ran out; mstrain --config FILE --dry-run says what a run needs");
+    Rank rank(place, stop);
+    return run(rank, {argv + 1, argv + argc}, stop);
   } catch (const std::exception& error) {
-    tell(error.what());
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
   }
-  return kFailed;
 }
 
 }  // namespace mstrain::launcher

@@ -11,14 +11,16 @@ constexpr int kStatus = 130;
 constexpr int kSignals[] = {SIGINT, SIGTERM};
 
 std::atomic<bool> requested = false;
+std::atomic<bool> signalled = false;
 std::atomic<int> heeded = 0;
 // As a signal handler needs them.
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 void on_signal(int) {
-  if (heeded == 0 || requested.exchange(true)) {
+  if (heeded == 0 || signalled.exchange(true)) {
     _exit(kStatus);
   }
+  requested = true;
 }
 
 sigset_t interrupts() {
@@ -48,6 +50,8 @@ const std::atomic<bool>& catch_interrupts() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   return requested;
 }
+
+void request_interrupt() { requested = true; }
 
 HeedInterrupts::HeedInterrupts() { ++heeded; }
 HeedInterrupts::~HeedInterrupts() { --heeded; }

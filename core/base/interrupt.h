@@ -12,6 +12,9 @@ void hold_interrupts();
 // Takes over both signals of this process, and lets them in. The flag is set once work is to end.
 const std::atomic<bool>& catch_interrupts();
 
+// Sets the flag: another process, with which this one works together, was asked to end.
+void request_interrupt();
+
 // While one lives, somebody looks at that flag. Any thread; several may live at once.
 class HeedInterrupts {
  public:

@@ -30,6 +30,14 @@ ProcessPlace this_place() {
   return place;
 }
 
+bool is_stopped(int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name_end = stat.rfind(')');
+  return name_end != std::string::npos && name_end + 2 < stat.size() && stat[name_end + 2] == 'T';
+}
+
 MpiPeers::MpiPeers(std::vector<ProcessPlace> places, int rank)
     : places_(std::move(places)), rank_(rank) {
   for (size_t i = 0; i < places_.size(); ++i) {
@@ -63,14 +71,7 @@ std::vector<int> MpiPeers::dead() const {
 }
 
 bool MpiPeers::is_stopped(int rank) const {
-  if (!watched_.contains(rank)) {
-    return false;
-  }
-  std::ifstream file(fmt::format("/proc/{}/stat", places_[static_cast<size_t>(rank)].pid));
-  std::string stat;
-  std::getline(file, stat);
-  const size_t name_end = stat.rfind(')');
-  return name_end != std::string::npos && name_end + 2 < stat.size() && stat[name_end + 2] == 'T';
+  return watched_.contains(rank) && mstrain::is_stopped(places_[static_cast<size_t>(rank)].pid);
 }
 
 std::string MpiPeers::describe(int rank) const {

@@ -20,6 +20,9 @@ struct ProcessPlace {
 };
 ProcessPlace this_place();
 
+// Whether a process of this machine was stopped by a signal; false where there is none.
+bool is_stopped(int64_t pid);
+
 class MpiPeers {
  public:
   MpiPeers(std::vector<ProcessPlace> places, int rank);

@@ -10,6 +10,7 @@ namespace mstrain {
 struct LogFile::State {
   std::unique_ptr<WritableFile> file;
   LogSink before;
+  std::string last;
 
   void pass_on(LogLevel level, std::string_view message) const {
     before ? before(level, message) : log_to_standard_error(level, message);
@@ -21,6 +22,7 @@ struct LogFile::State {
     }
     const double now =
         std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    last = message;
     try {
       file->append(fmt::format("{}  {}{}\n", utc_text(now), log_prefix(level), message));
     } catch (const IoError& error) {
@@ -40,7 +42,11 @@ LogFile::LogFile(FileSystem& files, const std::string& path)
 
 LogFile::~LogFile() { set_log_sink(state_->before); }
 
-void LogFile::note(LogLevel level, std::string_view message) { state_->write(level, message); }
+void LogFile::note(LogLevel level, std::string_view message) {
+  if (message != state_->last) {
+    state_->write(level, message);
+  }
+}
 
 std::string log_tail(FileSystem& files, const std::string& path) {
   constexpr size_t kMostShown = 64 << 10;

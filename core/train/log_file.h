@@ -21,7 +21,7 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  // Writes a message to the file alone: somebody else tells it.
+  // Writes a message to the file alone, unless it was the last one there: somebody else tells it.
   void note(LogLevel level, std::string_view message);
 
  private:

@@ -6,6 +6,7 @@
 #include "core/base/interrupt.h"
 #include "core/train/checkpoint.h"
 #include "core/train/find_lr.h"
+#include "core/train/log_file.h"
 #include "core/train/run_device.h"
 #include "core/train/timing.h"
 #include "suites/run/adapter_files.h"
@@ -214,7 +215,48 @@ RunRequest resolved(const RunRequest& request) {
           request.start};
 }
 
+// Ranks but the first say nothing to people: each has a log of its own.
+std::unique_ptr<LogFile> rank_log(const RunRequest& request, const RunConfig& config,
+                                  Communicator& world) {
+  const std::string folder = join_path(config.directory(), kRankLogs);
+  if (request.start.restart && world.rank() == 0 &&
+      !is_at_work(request.files, config.directory())) {
+    request.files.remove_all(folder);
+  }
+  world.barrier("logs of ranks");
+  if (world.rank() == 0) {
+    return nullptr;
+  }
+  request.files.create_directories(folder);
+  return std::make_unique<LogFile>(request.files,
+                                   join_path(folder, fmt::format("rank-{:04}.log", world.rank())));
+}
+
+Outcome train_together(const RunRequest& given) {
+  RunRequest request = resolved(given);
+  const TrainConfig config = read_run(request.tree)->train;
+  std::unique_ptr<Communicator> world = given.world(config.parallel.timeout_s);
+  check_many_ranks(request.files, request.tree, world->size());
+  const auto log = rank_log(request, config.run, *world);
+  request.start.ranks = make_ranks(config.parallel, std::move(world));
+  return train_and_tell(request);
+}
+
 }  // namespace
+
+void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
+  if (is_sweep(given)) {
+    config_fail(given, "sweep", fmt::format("its runs are of one rank each, not of {}", ranks));
+  }
+  const YamlNode tree = with_stored_model(files, given);
+  const TrainConfig config = read_run(tree)->train;
+  if (config.run.mode != RunMode::kTrain) {
+    config_fail(tree, "run.mode",
+                fmt::format("train alone is of many ranks, and there are {}", ranks));
+  }
+  check_run_device(config.run, tree);
+  check_runs(config.parallel, tree, ranks);
+}
 
 SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more) {
   const Opened opened = open(request);
@@ -228,6 +270,9 @@ YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {
 }
 
 Outcome run(const RunRequest& given) {
+  if (given.world) {
+    return train_together(given);
+  }
   if (is_sweep(given.tree)) {
     return run_sweep(given);
   }

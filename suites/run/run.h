@@ -4,12 +4,15 @@
 
 #include <atomic>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/files.h"
 #include "core/base/yaml.h"
+#include "core/comm/communicator.h"
 #include "core/ops/weight_code.h"
 #include "core/train/session.h"
 #include "suites/run/beam_search.h"
@@ -23,12 +26,18 @@ struct RunRequest {
   const std::atomic<bool>& stop;
   std::FILE* out;
   SessionStart start{};
+  // The ranks that share the run, in which every wait may last so long; empty: there are no others. All of them ask for the
+  // same.
+  std::function<std::unique_ptr<Communicator>(double timeout_s)> world{};
 };
 
 // Trains one run, whatever sweep it is of; `more` are told of it too. As train().
 SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more = {});
 
-// run.mode, or all runs of a sweep. Throws PlanError, whose message names changes that would fit, where the plan does not.
+// Throws ConfigError where so many ranks cannot share the run that `tree` describes.
+void check_many_ranks(FileSystem& files, const YamlNode& tree, int64_t ranks);
+
+// run.mode, or all runs of a sweep. Ranks but the first keep logs of their own, in the run's directory. Throws PlanError, whose message names changes that would fit, where the plan does not.
 Outcome run(const RunRequest& request);
 
 struct DryRun {

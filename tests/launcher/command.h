@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/files.h"
+#include "core/train/checkpoint.h"
 #include "tests/amount.h"
 #include "tests/core/base/temporary_folder.h"
 
@@ -28,8 +30,10 @@ struct CommandResult {
 // A running command; its output goes to files in a folder of its own.
 class RunningCommand {
  public:
-  explicit RunningCommand(const std::vector<std::string>& arguments) {
-    std::vector<char*> argv{const_cast<char*>(MSTRAIN_COMMAND)};
+  // `program` may stand on PATH.
+  explicit RunningCommand(const std::vector<std::string>& arguments,
+                          const char* program = MSTRAIN_COMMAND) {
+    std::vector<char*> argv{const_cast<char*>(program)};
     for (const std::string& argument : arguments) {
       argv.push_back(const_cast<char*>(argument.c_str()));
     }
@@ -41,7 +45,7 @@ class RunningCommand {
     if (pid_ == 0) {
       dup2(out, STDOUT_FILENO);
       dup2(err, STDERR_FILENO);
-      execv(argv[0], argv.data());
+      execvp(argv[0], argv.data());
       _exit(127);
     }
     close(out);
@@ -112,6 +116,17 @@ class Environment {
 inline void write_text(const std::string& path, const std::string& text) {
   std::filesystem::create_directories(parent_path(path));
   std::ofstream(path, std::ios::binary) << text;
+}
+
+// The files of the newest checkpoint of the run in `directory`, by name.
+inline std::map<std::string, std::string> newest_files(const std::string& directory) {
+  const auto folder = newest_checkpoint(real_files(), join_path(directory, "checkpoints"), false);
+  EXPECT_TRUE(folder.has_value());
+  std::map<std::string, std::string> out;
+  for (const std::string& name : real_files().list(*folder)) {
+    out[name] = real_files().read(join_path(*folder, name));
+  }
+  return out;
 }
 
 // A text of words in no particular order, and a configuration that trains on it in moments.

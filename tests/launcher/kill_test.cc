@@ -33,16 +33,6 @@ std::map<std::string, std::string> rows_of(const std::string& directory) {
   return out;
 }
 
-std::map<std::string, std::string> newest_files(const std::string& directory) {
-  const auto folder = newest_checkpoint(real_files(), join_path(directory, "checkpoints"), false);
-  EXPECT_TRUE(folder.has_value());
-  std::map<std::string, std::string> out;
-  for (const std::string& name : real_files().list(*folder)) {
-    out[name] = real_files().read(join_path(*folder, name));
-  }
-  return out;
-}
-
 // Long enough that no run ends before its signal comes.
 constexpr const char* kSteps =
     kSanitized ? "schedule.total_steps=1500" : "schedule.total_steps=4000";

@@ -1,0 +1,291 @@
+#include "launcher/start_ranks.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/base/interrupt.h"
+#include "core/base/log.h"
+#include "core/comm/mpi_peers.h"
+#include "launcher/commands.h"
+#include "launcher/rank_link.h"
+#include "launcher/rank_place.h"
+
+namespace mstrain::launcher {
+namespace {
+
+constexpr int kLook = 50;           // milliseconds between two looks at mpirun
+constexpr int kOthersMayTake = 30;  // seconds from the first failure to the last rank's end
+
+std::string find_mpirun() {
+  const char* path = std::getenv("PATH");
+  std::string rest = path == nullptr ? "" : path;
+  while (!rest.empty()) {
+    const size_t end = rest.find(':');
+    const std::string candidate = rest.substr(0, end) + "/mpirun";
+    if (access(candidate.c_str(), X_OK) == 0) {
+      return candidate;
+    }
+    rest = end == std::string::npos ? "" : rest.substr(end + 1);
+  }
+  fail(
+      "--ranks: mpirun is not on PATH; it comes with Open MPI: apt-get install openmpi-bin, or "
+      "scripts/deps.sh");
+}
+
+// What Open MPI needs to start on one machine, as any user, without a network or ssh, and without a word; what the user's
+// environment says goes first.
+void prepare_environment(const std::string& link) {
+  const std::pair<const char*, const char*> settings[] = {
+      {"OMPI_MCA_plm", "isolated"},
+      {"OMPI_MCA_ras", "^slurm,tm,lsf,gridengine"},
+      {"OMPI_MCA_pml", "ob1"},
+      {"OMPI_MCA_btl", "self,vader"},
+      {"OMPI_MCA_orte_enable_recovery", "1"},  // whoever is left tells why, and ends by itself
+      {"OMPI_MCA_btl_base_warn_component_unused", "0"},
+      {"OMPI_MCA_mpi_warn_on_fork", "0"},
+      {"HWLOC_HIDE_ERRORS", "2"}};
+  for (const auto& [name, value] : settings) {
+    setenv(name, value, /*overwrite=*/0);
+  }
+  // Containers may forbid processes to read each other's memory; Open MPI finds that out with an error message for each message.
+  char byte = 0;
+  const iovec local{&byte, 1};
+  if (process_vm_readv(getpid(), &local, 1, &local, 1, 0) != 1) {
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", /*overwrite=*/0);
+  }
+  setenv(kLinkVariable, link.c_str(), 1);
+}
+
+std::vector<std::string> mpirun_command(const RanksToStart& job) {
+  std::vector<std::string> out{find_mpirun()};
+  if (geteuid() == 0) {
+    out.emplace_back("--allow-run-as-root");
+  }
+  out.insert(out.end(), {"--oversubscribe", "--bind-to", "none", "-n", std::to_string(job.ranks),
+                         std::filesystem::read_symlink("/proc/self/exe").string()});
+  out.insert(out.end(), job.arguments.begin(), job.arguments.end());
+  return out;
+}
+
+// A process whose output is kept aside, in a session of its own: the terminal's signals are not for it.
+class Mpirun {
+ public:
+  explicit Mpirun(const std::vector<std::string>& command) {
+    std::vector<char*> argv;
+    for (const std::string& word : command) {
+      argv.push_back(const_cast<char*>(word.c_str()));
+    }
+    argv.push_back(nullptr);
+    output_ = memfd_create("mpirun", MFD_CLOEXEC);
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const pid_t starter = getpid();
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGTERM);  // on which it ends its ranks
+      setsid();
+      dup2(nothing, STDIN_FILENO);
+      dup2(output_, STDOUT_FILENO);
+      dup2(output_, STDERR_FILENO);
+      if (getppid() == starter) {
+        execv(argv[0], argv.data());
+      }
+      _exit(127);
+    }
+    close(nothing);
+    check(pid_ > 0, "--ranks: mpirun cannot be started: {}", std::strerror(errno));
+  }
+  ~Mpirun() {
+    if (!ended()) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(output_);
+  }
+  Mpirun(const Mpirun&) = delete;
+  Mpirun& operator=(const Mpirun&) = delete;
+
+  bool ended() {
+    ended_ = ended_ || waitpid(pid_, nullptr, WNOHANG) == pid_;
+    return ended_;
+  }
+  void terminate() const { kill(pid_, SIGTERM); }
+  std::string output() const {
+    std::string out(static_cast<size_t>(std::max<off_t>(0, lseek(output_, 0, SEEK_END))), '\0');
+    const ssize_t count = pread(output_, out.data(), out.size(), 0);
+    out.resize(static_cast<size_t>(std::max<ssize_t>(0, count)));
+    return out;
+  }
+
+ private:
+  int output_ = -1;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+};
+
+struct JobEnd {
+  int status = 0;
+  bool lost_ranks = false;
+};
+
+// One start of the job.
+class Job {
+ public:
+  Job(const RanksToStart& job, const std::atomic<bool>& stop) : job_(job), stop_(stop) {
+    prepare_environment(links_.name());
+    mpirun_.emplace(mpirun_command(job));
+  }
+
+  JobEnd watch() {
+    while (!mpirun_->ended()) {
+      links_.listen(kLook);
+      pass_on_interrupt();
+      end_what_hangs();
+    }
+    for (int i = 0; i < job_.ranks; ++i) {
+      links_.listen(0);  // last words
+    }
+    kill_ranks();
+    return result();
+  }
+
+ private:
+  const std::vector<StartedRank>& ranks() const { return links_.ranks(); }
+  const StartedRank* rank_zero() const {
+    const auto zero = std::find_if(ranks().begin(), ranks().end(),
+                                   [](const StartedRank& each) { return each.rank == 0; });
+    return zero == ranks().end() ? nullptr : &*zero;
+  }
+
+  // Rank 0 alone: it decides what becomes of the run, and tells the others.
+  void pass_on_interrupt() {
+    if (!stop_) {
+      return;
+    }
+    const StartedRank* zero = rank_zero();
+    if (!interrupted_) {
+      interrupted_ = true;
+      links_.tell_interrupted();
+      if (zero == nullptr) {
+        mpirun_->terminate();
+      } else if (zero->socket >= 0) {
+        kill(zero->pid, SIGINT);
+      }
+    }
+    if (zero != nullptr && zero->socket < 0 && !zero->ended) {
+      kill_ranks();  // nothing was to be saved yet
+    }
+  }
+
+  // After a failure ranks end by themselves, but for those that cannot.
+  void end_what_hangs() {
+    bool failed = false;
+    bool all_hang = true;
+    for (const StartedRank& rank : ranks()) {
+      failed = failed || (rank.ended && rank.status != 0) || (rank.socket < 0 && !rank.ended);
+      all_hang = all_hang && (rank.socket < 0 || is_stopped(rank.pid));
+    }
+    if (!failed) {
+      return;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    failed_at_ = failed_at_.value_or(now);
+    const bool all_came = static_cast<int>(ranks().size()) == job_.ranks;
+    if ((all_hang && all_came) || now - *failed_at_ > std::chrono::seconds(kOthersMayTake)) {
+      kill_ranks();
+      if (!all_came) {
+        mpirun_->terminate();
+      }
+    }
+  }
+
+  void kill_ranks() const {
+    for (const StartedRank& rank : ranks()) {
+      if (rank.socket >= 0) {
+        kill(rank.pid, SIGKILL);
+      }
+    }
+  }
+
+  JobEnd result() const {
+    if (ranks().empty() && !interrupted_) {
+      fail("--ranks: mpirun did not start them; it says:\n{}", mpirun_->output());
+    }
+    const StartedRank* zero = rank_zero();
+    const bool interrupted = interrupted_ && (zero == nullptr || !zero->ended);
+    if (interrupted) {
+      return {kInterrupted};
+    }
+    JobEnd end;
+    bool told = false;
+    std::string dead;
+    for (const StartedRank& rank : ranks()) {
+      told = told || rank.told;
+      end.lost_ranks = end.lost_ranks || !rank.ended || rank.lost_ranks;
+      const int status = rank.ended ? rank.status : 1;
+      end.status = end.status == 0 || (&rank == zero && status != 0) ? status : end.status;
+      if (!rank.ended) {
+        dead += fmt::format("{}rank {} (pid {})", dead.empty() ? "" : ", ", rank.rank, rank.pid);
+      }
+    }
+    if (static_cast<int>(ranks().size()) < job_.ranks && end.status == 0) {
+      fail("--ranks: mpirun did not start all of them; it says:\n{}", mpirun_->output());
+    }
+    if (end.status != 0 && !told) {
+      log_error("{}", dead.empty() ? "the job failed without a word" : dead + " died");
+    }
+    return end;
+  }
+
+  const RanksToStart& job_;
+  const std::atomic<bool>& stop_;
+  RankLinks links_;
+  std::optional<Mpirun> mpirun_;
+  bool interrupted_ = false;
+  std::optional<std::chrono::steady_clock::time_point> failed_at_;
+};
+
+// As many as have processors of their own, if those that began had.
+int ranks_left(const RanksToStart& job, int processors_then) {
+  int ranks = job.ranks;
+  const int processors = processors_here();
+  if (ranks <= processors_then && ranks > processors) {
+    ranks = processors;
+    while (ranks > 1 && !job.fits(ranks)) {
+      --ranks;
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+int start_ranks(const RanksToStart& given, const std::atomic<bool>& stop) {
+  const HeedInterrupts heeds;
+  RanksToStart job = given;
+  const int processors = processors_here();
+  for (int start = 0;; ++start) {
+    const JobEnd end = Job(job, stop).watch();
+    if (!end.lost_ranks || start == given.restarts || stop) {
+      return end.status;
+    }
+    std::erase(job.arguments, "--restart");  // what this run wrote is to be gone on with
+    job.ranks = ranks_left(given, processors);
+    log_warning("starting {} ranks again from the newest checkpoint, {} of {} times", job.ranks,
+                start + 1, given.restarts);
+  }
+}
+
+}  // namespace mstrain::launcher
