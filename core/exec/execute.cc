@@ -5,6 +5,7 @@
 
 #include "core/base/clock.h"
 #include "core/ir/halves.h"
+#include "core/runtime/context.h"
 
 namespace mstrain {
 namespace {
@@ -137,10 +138,10 @@ void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<vo
   const auto goes_on = [&] {
     execute(*loop.condition, in, std::span(&condition, 1), condition_arena, *addresses.condition,
             run);
-    bool holds = false;
-    copy(run, &holds, condition, sizeof(holds));
+    auto* const holds = reinterpret_cast<bool*>(addresses.holds.data());
+    copy(run, holds, condition, sizeof(*holds));
     run.queue.record().wait();
-    return holds;
+    return *holds;
   };
   while (goes_on()) {
     execute(body, in, out, arena, *addresses.body, run);
@@ -193,6 +194,7 @@ PlanAddresses::PlanAddresses(const Plan& plan)
       loops[s]->body = std::make_unique<PlanAddresses>(*loop.body);
       if (loop.condition != nullptr) {
         loops[s]->condition = std::make_unique<PlanAddresses>(*loop.condition);
+        loops[s]->holds = Buffer::allocate(current_context().device().staging(), sizeof(bool));
       }
     }
   }

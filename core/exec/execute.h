@@ -15,6 +15,7 @@ class PlanAddresses {
   struct Loop {
     List inputs, outputs;  // of the body
     std::unique_ptr<PlanAddresses> condition, body;
+    Buffer holds;  // of `while`: where the host reads whether its condition holds
   };
   List inputs, outputs;                      // of a step: room for the most that any has
   List packs;                                // of the plan
