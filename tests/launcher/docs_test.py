@@ -44,7 +44,7 @@ schedule: {total_steps: 1}
 """
 # What stands for the names that the pages leave open, and keys whose values are large there.
 STANDS_FOR = {"FILE": "my.yaml", "DIR": "gpt2"}
-TAKES_LONG = {"configs/gpt_quickstart.yaml": ["schedule.total_steps=2", "batch.global=1", "data.train=text/"],
+TAKES_LONG = {"configs/gpt_quickstart.yaml": ["schedule.total_steps=2", "batch.global=4", "data.train=text/"],
               "configs/t5_digits.yaml": ["schedule.total_steps=2", "run.threads=1", "eval.interval=none"],
               "flowers.yaml": ["schedule.total_steps=2", "batch.global=4", "run.threads=1"],
               "configs/gpt_10b.yaml": ["memory.limit_gb=100000", "data.train=text/"]}
