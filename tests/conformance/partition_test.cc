@@ -87,7 +87,7 @@ void expect_way(const Case& it, const Way& way, const MeshAxis& axis, const Tens
   }
 }
 
-// Every way of every sample that the ranks divide.
+// Every way of every sample that the ranks divide; under sanitizers on two ranks alone.
 TEST_P(SharedOp, GivesOnPartsWhatItGivesOnTheWhole) {
   ASSERT_NE(op().layout, nullptr) << "states no layout rule; layout::whole is a statement";
   const ContextScope scope(context_of(backend_named("cpu")));
@@ -95,6 +95,11 @@ TEST_P(SharedOp, GivesOnPartsWhatItGivesOnTheWhole) {
   if (!accepts(op().dtypes, Dtype::kF64) && !accepts(op().dtypes, Dtype::kI32)) {
     dtypes.assign(std::begin(kAllDtypes), std::end(kAllDtypes));
   }
+  if (kSanitized && accepts(op().dtypes, Dtype::kF64)) {
+    dtypes = {Dtype::kF64};
+  }
+  const std::vector<int64_t> lines =
+      kSanitized ? std::vector<int64_t>{2} : std::vector<int64_t>{2, 3, 5};
   int64_t stated = 0;
   int64_t tried = 0;
   for (const Case& it : cases_of(op(), dtypes)) {
@@ -109,7 +114,7 @@ TEST_P(SharedOp, GivesOnPartsWhatItGivesOnTheWhole) {
     for (const Tensor& x : expected) {
       outputs.push_back(x.type());
     }
-    for (const int64_t ranks : {2, 3, 5}) {
+    for (const int64_t ranks : lines) {
       const MeshAxis axis{std::string(kTensorAxis), ranks};
       const LayoutRequest request{op(), it.sample.attrs, types, outputs, axis};
       for (const Way& way : op().layout(request)) {
