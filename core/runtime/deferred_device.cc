@@ -30,7 +30,7 @@ class StagingMemory : public Device {
   std::string name() const override { return "staging"; }
   bool is_host() const override { return true; }
   void* allocate(int64_t bytes) override {
-    void* const data = host_device()->allocate(bytes);
+    void* const data = host_->allocate(bytes);
     const std::lock_guard lock(mutex_);
     blocks_.emplace(static_cast<const std::byte*>(data), bytes);
     return data;
@@ -40,10 +40,10 @@ class StagingMemory : public Device {
       const std::lock_guard lock(mutex_);
       blocks_.erase(static_cast<const std::byte*>(data));
     }
-    host_device()->release(data, bytes);
+    host_->release(data, bytes);
   }
-  Queue& queue(Use use) override { return host_device()->queue(use); }
-  std::shared_ptr<Allocator> staging() override { return host_device()->staging(); }
+  Queue& queue(Use use) override { return host_->queue(use); }
+  std::shared_ptr<Allocator> staging() override { return host_->staging(); }
 
   bool holds(const void* data, int64_t bytes) const {
     const auto* const first = static_cast<const std::byte*>(data);
@@ -57,6 +57,7 @@ class StagingMemory : public Device {
   }
 
  private:
+  const std::shared_ptr<Device> host_ = host_device();  // which must outlive it
   mutable std::mutex mutex_;
   std::map<const std::byte*, int64_t> blocks_;
 };

@@ -119,8 +119,9 @@ TEST(Planner, ProgramsAllocateWhatTheyPlan) {
   }
 }
 
-// A matrix that is read by ids and by a product, over micro-batches: both gradients run into the one sum.
-TEST(Planner, SumsOfATiedMatrixTakeOnePlace) {
+// A matrix that is read by ids and by a product, over micro-batches: both gradients run into one place, beside the running sum,
+// which meets them when they are whole, as ranks add them up.
+TEST(Planner, GradientsOfATiedMatrixTakeOnePlaceBesideTheirSum) {
   constexpr int64_t kRows = 20000, kWidth = 64;  // larger than what products work in
   const TensorType matrix{Dtype::kF32, {kRows, kWidth}};
   const TensorType tokens{Dtype::kI32, {4, 16}};
@@ -140,7 +141,7 @@ TEST(Planner, SumsOfATiedMatrixTakeOnePlace) {
                   [&](std::span<const Tensor> x) { return Tensors{f(x[0], x[1])}; }, &captures),
               {.packed_bytes = 0});
   EXPECT_EQ(program->memory().outputs, matrix.bytes());
-  EXPECT_LT(program->memory().arena, matrix.bytes());
+  EXPECT_LT(program->memory().arena, matrix.bytes() * 3 / 2);
   const Tensor w = cast(random_tensor(matrix.shape, 1), Dtype::kF32);
   std::vector<int32_t> ids(64);
   Rng rng(2);
