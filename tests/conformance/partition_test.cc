@@ -130,7 +130,7 @@ TEST_P(SharedOp, GivesOnPartsWhatItGivesOnTheWhole) {
       }
     }
   }
-  EXPECT_TRUE(tried > 0 || stated == 0) << "no sample has dims that ranks divide";
+  EXPECT_TRUE(tried > 0 || stated == 0 || kSanitized) << "no sample has dims that ranks divide";
 }
 
 MSTRAIN_FOR_OPS(SharedOp, [](const OpDef& op) { return op.samples != nullptr; });
