@@ -166,7 +166,7 @@ TEST(Overlap, WhatReadsACollectiveIsNotPulledBeforeTheNextOneBegins) {
   EXPECT_THAT(order_of(plan_of(*program)),
               ElementsAre("product", "all_reduce 0", "product", "all_reduce 1", "end 0", "product",
                           "all_reduce 2", "end 1", "end 2"));
-  EXPECT_LT(program->memory().arena, 3 * kMatrix.bytes());  // and tiles of the products
+  EXPECT_LE(program->memory().arena, 3 * kMatrix.bytes());  // and tiles of the products
 }
 
 // However many layers there are, and wherever the program asks for their weights.
