@@ -1,9 +1,6 @@
 #include "core/train/step.h"
 
-#include <cmath>
-
 #include "core/compile/regather.h"
-#include "core/nn/random_scope.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/random.h"
@@ -12,7 +9,6 @@
 #include "core/train/rank_sums.h"
 #include "core/transform/accumulate.h"
 #include "core/transform/clip.h"
-#include "core/transform/grad.h"
 #include "core/transform/precision.h"
 
 namespace mstrain {
@@ -38,13 +34,6 @@ const Tensor& weight_of(const Params& params, const ParamSpec& spec) {
   return *found;
 }
 
-// The largest power of two that is no more than 1 / count: multiplying by it rounds nothing.
-double unit_for(int64_t count) {
-  return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
-}
-
-bool uses_own_type(const PrecisionConfig& precision) { return precision.grads == precision.params; }
-
 // Those that all ranks get some blocks of. The others are too small to be worth a collective of their own.
 Shards cut_parameters(const TrainTask& task, const ParallelConfig& config, const MeshAxis& axis) {
   Shards shards;
@@ -58,18 +47,6 @@ Shards cut_parameters(const TrainTask& task, const ParallelConfig& config, const
 }
 
 }  // namespace
-
-// The samples' tensors, and the number of each sample within the step.
-struct StepProgram::MicroBatch {
-  Tensors samples;
-  Tensor rows;
-
-  template <class V>
-  void fields(V& v) {
-    v("samples", samples);
-    v("rows", rows);
-  }
-};
 
 struct StepProgram::Arguments {
   TrainState state;
@@ -92,27 +69,12 @@ struct StepProgram::Arguments {
   }
 };
 
-Params cast_params(Params params, Dtype dtype) {
-  for (auto& [name, value] : params.items()) {
-    value = is_floating(value.dtype()) ? cast(value, dtype) : value;
-  }
-  return params;
-}
-
 Params frozen_weights(const TrainTask& task) {
   if (task.frozen.empty()) {
     return {};
   }
   check(task.frozen_weights != nullptr, "the task does not say where its frozen weights are");
   return task.frozen_weights();
-}
-
-Params named_params(std::span<const ParamSpec> specs) {
-  Params params;
-  for (const ParamSpec& spec : specs) {
-    params.set(spec.name, Tensor());
-  }
-  return params;
 }
 
 // Of `share` times each gradient, by the sums of squares that the global norm is made of.
@@ -142,7 +104,10 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       cut_(cut_parameters(task, config.parallel, data_)),
       shards_(zero_ == 0 ? Shards() : cut_),
       micro_batches_(config.batch.global / micro),
-      unit_(unit_for(config.batch.global * task.units.count)) {
+      gradient_([&] {
+        const ContextScope scope(context_);
+        return GradientProgram(task, config, micro);
+      }()) {
   check(micro > 0 && config.batch.global % (micro * data_.size) == 0,
         "micro-batches of {} on {} ranks do not make up {}", micro, data_.size,
         config.batch.global);
@@ -232,32 +197,11 @@ std::pair<Tensor, Tensor> StepProgram::clipping(const Tensors& squares, const Te
   return {norm, clip_ ? share * cast(clip_factor(norm, *clip_), share.dtype()) : share};
 }
 
-LossAndGradient StepProgram::gradient_of(const MicroBatch& micro, const Arguments& arguments,
-                                         const Tensor& step_key, const Tensor& loss_scale) const {
-  const bool is_part = micro_batches_ > 1;
-  const RandomScope random(
-      step_key, is_part ? std::optional(SamplePart{select(micro.rows, 0, 0), micro.rows.dim(0),
-                                                   arguments.batch.at(0).dim(0) * data_.size})
-                        : std::nullopt);
-  const auto loss_of = in_precision(
-      precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
-        return task_.sums(joined(trained, others), micro.samples).loss;
-      });
-  // The sum is differentiated in units that keep gradients of 16 bits as far from the ends of their range as those of the
-  // mean are.
-  auto [result, gradient] = value_and_grad([&](const Params& params) {
-    const Sum loss = loss_of(params, arguments.frozen);
-    const Tensor scaled = loss.sum * unit_;
-    return std::pair(loss_scale.defined() ? scaled * loss_scale : scaled, loss);
-  })(whole_params(arguments.state));
-  const bool own_type = !is_part || uses_own_type(precision_);
-  return {result.second, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
-}
-
 LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& step_key,
                                     const Tensor& loss_scale) const {
   const auto one = [&](const MicroBatch& micro) {
-    return gradient_of(micro, arguments, step_key, loss_scale);
+    return gradient_({whole_params(arguments.state), arguments.frozen, step_key, loss_scale},
+                     micro);
   };
   const int64_t rows = arguments.batch.at(0).dim(0);
   if (data_.size > 1) {
@@ -271,7 +215,7 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
   }
   const MicroBatch all{arguments.batch, iota({rows}, 0)};
   return micro_batches_ == 1 ? one(all)
-                             : accumulate(micro_batches_, one, uses_own_type(precision_))(all);
+                             : accumulate(micro_batches_, one, gradient_.sums_in_own_type())(all);
 }
 
 template <class F>
@@ -288,7 +232,7 @@ LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& a
   for (const ParamSpec& spec : task_.parameters) {
     shards.push_back(find_shard(cut_, spec.name));
   }
-  const bool own_type = uses_own_type(precision_);
+  const bool own_type = gradient_.sums_in_own_type();
   const RankSums sums(data_, std::move(shards), in_order_ ? Reduction::kSum : Reduction::kFastSum,
                       own_type);
   const GraphPtr program =
@@ -318,7 +262,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const Tensor count = cast(sum.loss.count, sum.loss.sum.dtype());
   const Tensor divisor = where(equal(count, 0), 1, count);
   const Tensor loss = sum.loss.sum / divisor;
-  Tensor share = 1 / (unit_ * divisor);
+  Tensor share = 1 / (gradient_.unit() * divisor);
   share = loss_scale.defined() ? share / loss_scale : share;
   const Tensors squares = squares_of(sum.gradient);
   const auto [norm, scale] = clipping(squares, share);

@@ -10,8 +10,7 @@
 #include "core/optim/shard.h"
 #include "core/runtime/context.h"
 #include "core/tensor/jit.h"
-#include "core/train/sections.h"
-#include "core/train/task.h"
+#include "core/train/gradient_program.h"
 
 namespace mstrain {
 
@@ -52,17 +51,6 @@ struct StepNumbers {
   // Where the configuration lets steps be skipped: the largest gradient norm with which an update is made. None is made
   // where the norm or the loss is no finite number.
   float norm_limit = std::numeric_limits<float>::max();
-};
-
-struct LossAndGradient {
-  Sum loss;
-  Params gradient;
-
-  template <class V>
-  void fields(V& v) {
-    v("loss", loss);
-    v("gradient", gradient);
-  }
 };
 
 // One update on a batch of `rows` samples, computed in micro-batches of `micro`. These sum up what they find, and the step
@@ -108,10 +96,6 @@ class StepProgram {
   std::pair<Tensor, Tensor> clipping(const Tensors& squares, const Tensor& share) const;
   // For each parameter. Every rank calls it.
   Tensors squares_of(const Params& gradient) const;
-  // What one micro-batch gives, by the numbers of its samples in the whole batch.
-  struct MicroBatch;
-  LossAndGradient gradient_of(const MicroBatch& micro, const Arguments& arguments,
-                              const Tensor& step_key, const Tensor& loss_scale) const;
   // The sums over the micro-batches of all ranks. Gradients of cut_ are parts.
   LossAndGradient summed(const Arguments& arguments, const Tensor& step_key,
                          const Tensor& loss_scale) const;
@@ -130,13 +114,13 @@ class StepProgram {
   std::optional<double> clip_;
   bool may_skip_;
   bool looks_at_layers_;
-  MeshAxis data_;          // the ranks that share batches
-  int64_t zero_;           // parallel.zero.stage; 0 on one rank
-  bool in_order_;          // parallel.reduction is exact
-  Shards cut_;             // parameters whose gradients are summed up in parts
-  Shards shards_;          // those of them whose optimizer state is in parts
-  int64_t micro_batches_;  // of all ranks
-  double unit_;  // of the summed gradients: a power of two near the mean's share of the sum
+  MeshAxis data_;             // the ranks that share batches
+  int64_t zero_;              // parallel.zero.stage; 0 on one rank
+  bool in_order_;             // parallel.reduction is exact
+  Shards cut_;                // parameters whose gradients are summed up in parts
+  Shards shards_;             // those of them whose optimizer state is in parts
+  int64_t micro_batches_;     // of all ranks
+  GradientProgram gradient_;  // of one of them
   TrainState form_;
   Types state_types_;
   std::unique_ptr<Program> program_;
@@ -170,12 +154,7 @@ class LossProgram {
   Tensors captures_;
 };
 
-// `params`, floating ones in `dtype`.
-Params cast_params(Params params, Dtype dtype);
 // What the task's weights are besides the trained ones.
 Params frozen_weights(const TrainTask& task);
-
-// Parameters named like `specs`, without values.
-Params named_params(std::span<const ParamSpec> specs);
 
 }  // namespace mstrain

@@ -1,0 +1,124 @@
+#include "core/train/gradient_program.h"
+
+#include <cmath>
+
+#include "core/nn/random_scope.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
+#include "core/transform/grad.h"
+#include "core/transform/precision.h"
+
+namespace mstrain {
+namespace {
+
+// The largest power of two that is no more than 1 / count: multiplying by it rounds nothing.
+double unit_for(int64_t count) {
+  return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
+}
+
+}  // namespace
+
+Params named_params(std::span<const ParamSpec> specs) {
+  Params params;
+  for (const ParamSpec& spec : specs) {
+    params.set(spec.name, Tensor());
+  }
+  return params;
+}
+
+Params cast_params(Params params, Dtype dtype) {
+  for (auto& [name, value] : params.items()) {
+    value = is_floating(value.dtype()) ? cast(value, dtype) : value;
+  }
+  return params;
+}
+
+GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro)
+    : task_(task),
+      precision_(config.precision),
+      rows_(config.batch.global),
+      is_part_(micro < rows_),
+      unit_(unit_for(rows_ * task.units.count)) {
+  Types types;
+  for (const ParamSpec& spec : task.parameters) {
+    types.push_back(spec.type);
+    if (precision_.params != FloatType::kFp32) {
+      types.back().dtype = precision_.param_dtype();
+    }
+  }
+  for (const ParamSpec& spec : task.frozen) {
+    types.push_back(spec.type);
+  }
+  const Types batch = task.batch_types(micro);
+  batch_ = batch.size() + 1;
+  if (config.run.execution == Execution::kEager) {
+    return;
+  }
+  types.insert(types.end(), batch.begin(), batch.end());
+  types.push_back({Dtype::kI32, {micro}});
+  types.push_back({Dtype::kU32, {2}});
+  const bool is_scaled = precision_.scales_dynamically() || precision_.first_loss_scale() != 1;
+  if (is_scaled) {
+    types.push_back({Dtype::kF32, {}});
+  }
+  graph_ = trace_program(
+      types,
+      [&](std::span<const Tensor> leaves) {
+        const size_t trained = task.parameters.size();
+        const auto samples = leaves.subspan(weights(), batch_ - 1);
+        const auto rest = leaves.subspan(weights() + batch_ - 1);
+        return flatten_tree(traced(
+            {with_leaves(named_params(task.parameters), leaves.first(trained)),
+             with_leaves(named_params(task.frozen), leaves.subspan(trained, task.frozen.size())),
+             rest[1], is_scaled ? rest[2] : Tensor()},
+            {{samples.begin(), samples.end()}, rest[0]}));
+      },
+      &captures_);
+}
+
+LossAndGradient GradientProgram::traced(const GradientState& state, const MicroBatch& micro) const {
+  const RandomScope random(
+      state.step_key,
+      is_part_ ? std::optional(SamplePart{select(micro.rows, 0, 0), micro.rows.dim(0), rows_})
+               : std::nullopt);
+  const auto loss_of = in_precision(
+      precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
+        return task_.sums(joined(trained, others), micro.samples).loss;
+      });
+  auto [result, gradient] = value_and_grad([&](const Params& params) {
+    const Sum loss = loss_of(params, state.frozen);
+    const Tensor scaled = loss.sum * unit_;
+    return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, loss);
+  })(state.params);
+  const bool own_type = !is_part_ || sums_in_own_type();
+  return {result.second, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
+}
+
+Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& micro) const {
+  Tensors all;
+  for (const ParamSpec& spec : task_.parameters) {
+    all.push_back(*state.params.find(spec.name));
+  }
+  for (const ParamSpec& spec : task_.frozen) {
+    all.push_back(*state.frozen.find(spec.name));
+  }
+  all.insert(all.end(), micro.samples.begin(), micro.samples.end());
+  all.insert(all.end(), {micro.rows, state.step_key});
+  if (state.loss_scale.defined()) {
+    all.push_back(state.loss_scale);
+  }
+  all.insert(all.end(), captures_.begin(), captures_.end());
+  return all;
+}
+
+LossAndGradient GradientProgram::result(Tensors outputs) const {
+  const LossAndGradient form{{}, named_params(task_.parameters)};
+  return with_leaves(form, outputs);
+}
+
+LossAndGradient GradientProgram::operator()(const GradientState& state,
+                                            const MicroBatch& micro) const {
+  return graph_ == nullptr ? traced(state, micro) : result(replay(*graph_, inputs(state, micro)));
+}
+
+}  // namespace mstrain

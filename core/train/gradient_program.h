@@ -1,0 +1,83 @@
+// The gradient of one micro-batch, as a function of all that it depends on: what programs of steps are made from, and what is
+// divided among ranks before they are.
+#pragma once
+
+#include "core/train/sections.h"
+#include "core/train/task.h"
+
+namespace mstrain {
+
+struct LossAndGradient {
+  Sum loss;
+  Params gradient;
+
+  template <class V>
+  void fields(V& v) {
+    v("loss", loss);
+    v("gradient", gradient);
+  }
+};
+
+struct MicroBatch {
+  Tensors samples;
+  Tensor rows;  // i32 [samples]: the number of each within the step
+
+  template <class V>
+  void fields(V& v) {
+    v("samples", samples);
+    v("rows", rows);
+  }
+};
+
+// What a micro-batch's gradient depends on besides its samples.
+struct GradientState {
+  Params params;  // in the types that the optimizer keeps them in
+  Params frozen;
+  Tensor step_key;    // u32 [2]: it and the rows decide all random numbers
+  Tensor loss_scale;  // f32 []; empty: none
+};
+
+class GradientProgram {
+ public:
+  // Of `micro` samples out of the batch.global of a step. Traces it in graph execution, for the current context.
+  GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro);
+
+  // In the trace of the caller, or eagerly.
+  LossAndGradient operator()(const GradientState& state, const MicroBatch& micro) const;
+
+  // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch, the rows, the
+  // step key, the loss scale where there is one, captures(). Its outputs: the sum of the loss, its count, the gradients of
+  // the parameters.
+  const GraphPtr& graph() const { return graph_; }
+  const Tensors& captures() const { return captures_; }
+  size_t weights() const { return task_.parameters.size() + task_.frozen.size(); }
+  size_t batch_tensors() const { return batch_; }  // with the rows
+  // Those inputs, in their order.
+  Tensors inputs(const GradientState& state, const MicroBatch& micro) const;
+  LossAndGradient result(Tensors outputs) const;
+
+  // Of the gradients, which are sums: a power of two near a mean's share of them. It keeps those of 16 bits as far from the ends
+  // of their range as the mean's are.
+  double unit() const { return unit_; }
+  // Whether running sums of gradients are in their own types.
+  bool sums_in_own_type() const { return precision_.grads == precision_.params; }
+
+ private:
+  LossAndGradient traced(const GradientState& state, const MicroBatch& micro) const;
+
+  const TrainTask& task_;
+  PrecisionConfig precision_;
+  int64_t rows_;  // of a step
+  bool is_part_;  // of a step: there are other micro-batches
+  double unit_;
+  size_t batch_;
+  GraphPtr graph_;
+  Tensors captures_;
+};
+
+// Parameters named like `specs`, without values.
+Params named_params(std::span<const ParamSpec> specs);
+// `params`, floating ones in `dtype`.
+Params cast_params(Params params, Dtype dtype);
+
+}  // namespace mstrain
