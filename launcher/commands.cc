@@ -138,10 +138,13 @@ int asked_ranks(const std::optional<int64_t>& asked, const std::optional<int64_t
       throw ConfigError(fmt::format("{}: expected {} to 100000, found {}", name, least, *value));
     }
   }
+  if (rank.was_started_here()) {
+    return rank.ranks();
+  }
   if (rank.is_alone()) {
     return static_cast<int>(asked.value_or(1));
   }
-  if (asked && *asked != rank.ranks() && !rank.was_started_here()) {
+  if (asked && *asked != rank.ranks()) {
     throw ConfigError(fmt::format(
         "--ranks: {0}, but {1} processes were started together; leave it out, or start {0}", *asked,
         rank.ranks()));
@@ -261,7 +264,7 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& ra
     dry_run(request, dry);
     return kDone;
   }
-  if (rank.is_alone() && ranks > 1) {
+  if (!rank.was_started_here() && rank.is_alone() && (ranks > 1 || restarts.value_or(0) > 0)) {
     return start_job(ranks, restarts.value_or(0), arguments, request.tree, stop);
   }
   if (!rank.is_alone()) {

@@ -17,9 +17,6 @@ void print_error(const std::string& message) { fmt::print(stderr, "{}\n", messag
 }  // namespace
 
 Rank::Rank(const RankPlace& place, const std::atomic<bool>& stop) : place_(place), stop_(stop) {
-  if (is_alone()) {
-    return;
-  }
   link_ = RankLink::connect(place_.rank);
   if (!is_first()) {
     set_log_sink([rank = place_.rank](LogLevel level, std::string_view message) {
@@ -75,12 +72,12 @@ int Rank::leave(const RankEnd& end, bool is_of_others) {
       print_error(fmt::format("rank {}: {}", place_.rank, end.message));
     }
   }
-  if (is_alone()) {
-    return status;
-  }
   if (link_ != nullptr) {
     const bool lost = mpi_ != nullptr && mpi_->failure() && mpi_->failure()->lost_ranks;
     link_->end(status, /*told=*/true, lost);
+  }
+  if (is_alone()) {
+    return status;
   }
   std::fflush(nullptr);
   _exit(status);

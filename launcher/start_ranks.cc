@@ -257,17 +257,16 @@ class Job {
   std::optional<std::chrono::steady_clock::time_point> failed_at_;
 };
 
-// As many as have processors of their own, if those that began had.
+// As many as have processors of their own, if those that began had and the run can be shared by fewer.
 int ranks_left(const RanksToStart& job, int processors_then) {
-  int ranks = job.ranks;
-  const int processors = processors_here();
-  if (ranks <= processors_then && ranks > processors) {
-    ranks = processors;
-    while (ranks > 1 && !job.fits(ranks)) {
-      --ranks;
+  if (job.ranks <= processors_then) {
+    for (int ranks = std::min(job.ranks, processors_here()); ranks > 0; --ranks) {
+      if (job.fits(ranks)) {
+        return ranks;
+      }
     }
   }
-  return ranks;
+  return job.ranks;
 }
 
 }  // namespace
@@ -283,8 +282,8 @@ int start_ranks(const RanksToStart& given, const std::atomic<bool>& stop) {
     }
     std::erase(job.arguments, "--restart");  // what this run wrote is to be gone on with
     job.ranks = ranks_left(given, processors);
-    log_warning("starting {} ranks again from the newest checkpoint, {} of {} times", job.ranks,
-                start + 1, given.restarts);
+    log_warning("starting {} rank{} again from the newest checkpoint, {} of {} times", job.ranks,
+                job.ranks == 1 ? "" : "s", start + 1, given.restarts);
   }
 }
 

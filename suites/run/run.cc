@@ -256,6 +256,7 @@ void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
   }
   check_run_device(config.run, tree);
   check_runs(config.parallel, tree, ranks);
+  check_batch(config, mesh_of(config.parallel, ranks, tree).size(kDataAxis), tree);
 }
 
 SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more) {

@@ -2,18 +2,15 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include <chrono>
 #include <map>
-#include <set>
 #include <sstream>
-#include <thread>
 
 #include "core/base/json.h"
 #include "core/base/rng.h"
 #include "core/train/checkpoint.h"
 #include "core/train/metrics_file.h"
 #include "tests/core/train/memory_disk.h"
-#include "tests/launcher/command.h"
+#include "tests/launcher/save_watch.h"
 
 namespace mstrain {
 namespace {
@@ -37,61 +34,17 @@ std::map<std::string, std::string> rows_of(const std::string& directory) {
 constexpr const char* kSteps =
     kSanitized ? "schedule.total_steps=1500" : "schedule.total_steps=4000";
 
-void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
-std::set<std::string> checkpoint_folders(const std::string& directory) {
-  const std::string path = join_path(directory, "checkpoints");
-  if (!real_files().is_directory(path)) {
-    return {};
-  }
-  const std::vector<std::string> names = real_files().list(path);
-  return {names.begin(), names.end()};
-}
-
-std::vector<int64_t> checkpoints_of(const std::string& directory) {
-  return list_checkpoints(real_files(), join_path(directory, "checkpoints"));
-}
-
-bool is_unfinished(const std::string& name) { return name.find(".tmp-") != std::string::npos; }
-
-// A run to be killed, watched through what it writes: moments are counted in its own progress, so that they are as
-// well spread on a busy machine as on an idle one.
+// A run to be killed.
 class Victim {
  public:
-  Victim(const std::vector<std::string>& arguments, std::string directory)
-      : directory_(std::move(directory)),
-        before_(checkpoint_folders(directory_)),
-        command_(arguments) {}
+  Victim(const std::vector<std::string>& arguments, const std::string& directory)
+      : watch_(directory), command_(arguments) {}
 
-  // Waits until `count` checkpoints have been added.
-  void await_checkpoints(size_t count) {
-    std::set<std::string> added;
-    await([&] {
-      for (const std::string& name : checkpoint_folders(directory_)) {
-        if (!is_unfinished(name) && !before_.contains(name)) {
-          added.insert(name);
-        }
-      }
-      return added.size() >= count;
-    });
-  }
-
+  void await_checkpoints(size_t count) { watch_.await_checkpoints(command_, count); }
   // Stops the process while it is inside a save.
   void stop_inside_a_save(double delay) {
-    await([&] {
-      if (!is_saving()) {
-        return false;
-      }
-      sleep(delay);
-      command_.signal(SIGSTOP);
-      if (is_saving()) {
-        return true;
-      }
-      command_.signal(SIGCONT);
-      return false;
-    });
+    watch_.stop_inside_a_save(command_, delay, [this](int number) { command_.signal(number); });
   }
-
   void kill() {
     ASSERT_FALSE(command_.ended()) << "the run ended before it was killed: " << command_.wait().err;
     command_.signal(SIGKILL);
@@ -99,28 +52,7 @@ class Victim {
   }
 
  private:
-  // A folder that a killed process left does not count.
-  bool is_saving() const {
-    for (const std::string& name : checkpoint_folders(directory_)) {
-      if (is_unfinished(name) && !before_.contains(name)) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  template <class Condition>
-  void await(const Condition& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!condition()) {
-      ASSERT_FALSE(command_.ended()) << command_.wait().err;
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the run does not get on";
-      sleep(0.0001);
-    }
-  }
-
-  std::string directory_;
-  std::set<std::string> before_;
+  SaveWatch watch_;
   RunningCommand command_;
 };
 

@@ -1,14 +1,14 @@
 // Several processes that share a run, as a user meets them: --ranks and mpirun, what ends them, and who says so.
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <sched.h>
+
 #include <functional>
-#include <thread>
 
 #include "core/base/json.h"
 #include "core/train/checkpoint.h"
 #include "core/train/run_directory.h"
-#include "tests/launcher/command.h"
+#include "tests/launcher/job.h"
 
 namespace mstrain {
 namespace {
@@ -17,22 +17,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Long enough that no run ends before what is done to it.
-constexpr const char* kLong = "schedule.total_steps=2000000000";
-
-void sleep_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
-
 size_t count_of(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
     ++count;
   }
   return count;
-}
-
-std::vector<std::string> with_ranks(std::vector<std::string> arguments, int ranks) {
-  arguments.insert(arguments.end(), {"--ranks", std::to_string(ranks)});
-  return arguments;
 }
 
 // What mpirun by itself makes of it, without its own words about statuses.
@@ -46,68 +36,9 @@ CommandResult run_under_mpirun(int ranks, const std::vector<std::string>& argume
   return RunningCommand(all, "mpirun").wait();
 }
 
-// A job of processes that `mstrain --ranks` has started.
-class RunningJob {
- public:
-  RunningJob(const std::vector<std::string>& arguments, int ranks, std::string directory)
-      : directory_(std::move(directory)), ranks_(ranks), command_(with_ranks(arguments, ranks)) {}
-
-  // Until it has written so much more of its metrics.
-  void await_steps() {
-    const std::string metrics = join_path(directory_, "metrics.jsonl");
-    const auto written = [&]() -> uint64_t {
-      return real_files().exists(metrics) ? real_files().file_size(metrics) : 0;
-    };
-    const uint64_t before = written();
-    while (written() < before + 1000) {
-      ASSERT_FALSE(command_.ended()) << command_.wait().err;
-      sleep_briefly();
-    }
-  }
-
-  std::optional<pid_t> find_rank(int number) const {
-    const std::string mine = fmt::format("MSTRAIN_STARTER=mstrain-{}-", command_.pid());
-    const std::string rank = fmt::format("OMPI_COMM_WORLD_RANK={}", number);
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      std::ifstream file(entry.path() / "environ", std::ios::binary);
-      const std::string environment(std::istreambuf_iterator<char>(file), {});
-      if (environment.find(mine) != std::string::npos &&
-          environment.find(rank + '\0') != std::string::npos) {
-        return static_cast<pid_t>(std::stol(entry.path().filename()));
-      }
-    }
-    return std::nullopt;
-  }
-  pid_t rank(int number) const {
-    const auto pid = find_rank(number);
-    EXPECT_TRUE(pid) << "rank " << number << " is not there";
-    return pid.value_or(-1);
-  }
-  std::vector<pid_t> all_ranks() const {
-    std::vector<pid_t> out;
-    for (int i = 0; i < ranks_; ++i) {
-      out.push_back(rank(i));
-    }
-    return out;
-  }
-  void signal(int number) const { command_.signal(number); }
-  CommandResult wait() { return command_.wait(); }
-
- private:
-  std::string directory_;
-  int ranks_;
-  RunningCommand command_;
-};
-
 class Ranks : public testing::Test {
   const Environment leaks_{"ASAN_OPTIONS", "detect_leaks=0"};  // those of MPI itself
 };
-
-void expect_gone(const std::vector<pid_t>& pids) {
-  for (const pid_t pid : pids) {
-    EXPECT_NE(kill(pid, 0), 0) << pid << " was left behind";
-  }
-}
 
 TEST_F(Ranks, ShareOneRunAndItsDirectory) {
   const SmallRun run;
@@ -158,7 +89,8 @@ TEST_F(Ranks, AreRefusedWhereTheyMakeNoSense) {
       {{"--ranks", "two"}, "--ranks: expected an integer"},
       {{"--restarts", "1"}, "--restarts: goes with --ranks"},
       {{"--ranks", "2", "--dry-run"}, "--dry-run: starts no ranks; parallel.data=2"},
-      {{"--ranks", "3", "parallel.data=2"}, "parallel.data"}};
+      {{"--ranks", "3", "parallel.data=2"}, "parallel.data"},
+      {{"--ranks", "3"}, "batch.global: 4 samples in micro-batches of 2 cannot be shared by 3"}};
   for (const auto& [more, said] : cases) {
     const CommandResult result = run_command(run.arguments("refused", more));
     EXPECT_EQ(result.status, 2) << result.err;
@@ -235,9 +167,7 @@ TEST_F(Ranks, BeginAgainWhereOneIsLostAndRestartsAreLeft) {
   RunningJob job(run.arguments("run", longer), 2, run.path("run"));
   pid_t killed = 0;
   for (int lost = 0; lost < 2; ++lost) {
-    while (job.find_rank(1).value_or(killed) == killed) {
-      sleep_briefly();
-    }
+    job.await_rank(1, killed);
     job.await_steps();
     killed = job.rank(1);
     kill(killed, SIGKILL);
@@ -248,6 +178,50 @@ TEST_F(Ranks, BeginAgainWhereOneIsLostAndRestartsAreLeft) {
   EXPECT_EQ(count_of(result.err, "starting 2 ranks again from the newest checkpoint, 1 of 1"), 1);
   // With what it had, although it was begun by --restart.
   EXPECT_EQ(count_of(result.err, "going on from step"), 1) << result.err;
+}
+
+// The processors that a command and what it starts may use.
+cpu_set_t first_of(const cpu_set_t& all, int count) {
+  cpu_set_t some;
+  CPU_ZERO(&some);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&some) < count; ++i) {
+    if (CPU_ISSET(i, &all)) {
+      CPU_SET(i, &some);
+    }
+  }
+  return some;
+}
+
+TEST_F(Ranks, BeginAgainWithFewerWhereProcessorsAreGone) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) {
+    GTEST_SKIP() << "there is one processor alone";
+  }
+  const SmallRun run;
+  RunningJob job(run.arguments("run", {kLong, "checkpoint.interval=10", "eval.interval=100000",
+                                       "--restarts", "2"}),
+                 2, run.path("run"));
+  job.await_steps();
+  const cpu_set_t one = first_of(all, 1);
+  ASSERT_EQ(sched_setaffinity(job.pid(), sizeof one, &one), 0);
+  // The second time the one that is left is lost: it begins again as well.
+  pid_t killed = 0;
+  for (const int victim : {1, 0}) {
+    job.await_rank(victim, killed);
+    job.await_steps();
+    killed = job.rank(victim);
+    kill(killed, SIGKILL);
+  }
+  job.await_rank(0, killed);
+  job.await_steps();
+  job.signal(SIGINT);
+  const CommandResult result = job.wait();
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_EQ(count_of(result.err, "starting 1 rank again from the newest checkpoint"), 2)
+      << result.err;
+  EXPECT_EQ(count_of(result.err, "going on from step"), 2) << result.err;
+  EXPECT_EQ(count_of(result.out, "the same command goes on"), 1) << result.out;
 }
 
 TEST_F(Ranks, SaveOnceAndEndWhereAnyIsInterrupted) {
