@@ -47,6 +47,10 @@ class Ranks {
   // Throws Error for an axis that the mesh does not list.
   Communicator& along(std::string_view axis);
 
+  // Ends the last work among these ranks that a device was given: what comes next waits for it there, so that all ranks do
+  // theirs in one order, whatever queues it is in.
+  Event last_work;
+
  private:
   Mesh mesh_;
   std::unique_ptr<Communicator> world_;

@@ -9,8 +9,8 @@ bool is_constant(const Tensor& x, double value) { return constant_value(x) == va
 
 // Whether the node's operation on `operand` would give it back as it lies.
 bool changes_nothing(const Node& node, const Attrs& attrs, const Tensor& operand) {
-  if (node.op->alias == nullptr || node.inputs.size() != 1 || node.outputs.size() != 1 ||
-      node.outputs[0] != operand.type()) {
+  if (node.op->kind == OpKind::kControl || node.op->alias == nullptr || node.inputs.size() != 1 ||
+      node.outputs.size() != 1 || node.outputs[0] != operand.type()) {
     return false;
   }
   const ViewType x = ViewType::dense(operand.type());

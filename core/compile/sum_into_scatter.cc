@@ -1,7 +1,6 @@
 // scatter + other, where nobody else reads the scatter: x[ids] += updates starts from the other term. Where x is zero that
-// term is the base; else base and term meet first, so that the gradients of a matrix that is read both by ids and by a product
-// run into one place. A term that the program is given, such as a sum over the micro-batches before, is added at the end: the
-// sum of a micro-batch has the same bits wherever it is carried on, also on another rank.
+// term is the base; else base and term meet first, so that sums over micro-batches, and the gradients of a matrix that is
+// read both by ids and by a product, run into one place.
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
 #include "core/ops/elementwise.h"
@@ -19,14 +18,11 @@ GraphPtr sum_into_scatter(const Graph& graph) {
       if (node == nullptr || node->op->name != "scatter_add") {
         continue;
       }
-      const Tensor& other = it.inputs[1 - i];
-      if (producer(other) == nullptr) {
-        continue;
-      }
       const Tensors inputs = inputs_of(it.inputs[i]);
       const bool zero = constant_value(inputs[0]) == 0.0;
       const Value& value = it.node.inputs[i];
       if (zero || uses[value.node][value.output] == 1) {
+        const Tensor& other = it.inputs[1 - i];
         const Tensor base = zero ? other : add(other, inputs[0]);
         return apply(*node->op, Tensors{base, inputs[1], inputs[2]}, node->attrs, it.node.where);
       }

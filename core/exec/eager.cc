@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/comm/mesh.h"
 #include "core/compile/passes.h"
 #include "core/compile/widen.h"
 #include "core/exec/execute.h"
@@ -216,6 +217,10 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
   if (workspace) {
     work.writes(workspace);
   }
+  Ranks* const ranks = op.among_ranks ? context.ranks.get() : nullptr;
+  if (ranks != nullptr) {
+    work.queue().wait(ranks->last_work, false);
+  }
   if (backend->computes) {
     in_turn(work.queue(), [kernel, backend, threads, queue = &work.queue(),
                            from = std::move(in_addresses), to = std::move(out_addresses),
@@ -224,7 +229,10 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
       kernel->run({from, to, scratch, nullptr, queue});
     });
   }
-  work.finish();
+  const Event end = work.finish();
+  if (ranks != nullptr) {
+    ranks->last_work = end;
+  }
   return results;
 }
 

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <array>
 
+#include "core/comm/mesh.h"
 #include "core/compile/fuse.h"
 #include "core/exec/execute.h"
 #include "core/ops/shape.h"
@@ -8,11 +10,21 @@
 namespace mstrain {
 namespace {
 
+bool works_among_ranks(const Plan& plan) {
+  return std::any_of(plan.steps.begin(), plan.steps.end(), [](const PlanStep& step) {
+    return step.op->among_ranks ||
+           (step.loop != nullptr &&
+            (works_among_ranks(*step.loop->body) ||
+             (step.loop->condition != nullptr && works_among_ranks(*step.loop->condition))));
+  });
+}
+
 class PlannedProgram : public Program {
  public:
   PlannedProgram(Plan plan, const Context& context, std::string fusion)
       : plan_(std::move(plan)),
         context_(context),
+        ranks_(works_among_ranks(plan_) ? context.ranks.get() : nullptr),
         addresses_(plan_),
         in_(plan_.inputs.size()),
         out_(plan_.outputs.size()),
@@ -62,10 +74,16 @@ class PlannedProgram : public Program {
     in_turn(work.queue(), [backend = context_.backend, threads = context_.num_threads()] {
       backend->prepare_threads(threads);
     });
+    if (ranks_ != nullptr) {
+      work.queue().wait(ranks_->last_work, false);
+    }
     if (context_.backend->computes) {
       execute(plan_, in_, out_, arena, addresses_, {work.queue(), times_});
     }
     end_ = work.finish();
+    if (ranks_ != nullptr) {
+      ranks_->last_work = end_;
+    }
     inputs.clear();
     for (size_t o = 0; o < results_.size(); ++o) {
       Tensor result = std::move(results_[o]);
@@ -120,6 +138,7 @@ class PlannedProgram : public Program {
 
   Plan plan_;
   Context context_;
+  Ranks* ranks_;  // of the context, where the plan works among them
   Buffer arena_;
   PlanAddresses addresses_;
   std::vector<void*> in_, out_;

@@ -27,7 +27,8 @@ Tensors recompute_program(const GraphPtr& body, std::span<const Tensor> inputs);
 Tensors custom_vjp_program(const GraphPtr& forward, const GraphPtr& backward, int64_t outputs,
                            std::span<const Tensor> inputs);
 
-// The values, but none is available before all are: keeps a recomputation behind the cotangents that ask for it.
+// The values, but none is available before all are, and nothing is fused across: keeps a recomputation behind the cotangents
+// that ask for it, and what is computed apart from what is done with it.
 Tensors barrier(std::span<const Tensor> values);
 
 }  // namespace mstrain

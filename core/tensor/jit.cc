@@ -52,7 +52,7 @@ std::string JitCache::reason_for(const Key& key) const {
                          to_string(key.types[i]), to_string(last.types[i]));
     }
   }
-  return "the context changed (training, backend, threads or device)";
+  return "the context changed (training, backend, threads, device or ranks)";
 }
 
 void JitCache::check_donated(int arguments) const {
@@ -82,7 +82,7 @@ JitCache::Entry& JitCache::find(
   const auto matches = [&](const Key& key) {
     return key.training == context.training && key.backend == context.backend &&
            key.threads == context.num_threads() && key.device == &context.device() &&
-           key.form == form &&
+           key.ranks == context.ranks.get() && key.form == form &&
            std::equal(
                key.types.begin(), key.types.end(), leaves.begin(), leaves.end(),
                [](const TensorType& type, const Tensor& leaf) { return type == leaf.type(); });
@@ -92,7 +92,13 @@ JitCache::Entry& JitCache::find(
       return entry;
     }
   }
-  Key key{form, {}, context.training, context.backend, context.num_threads(), &context.device()};
+  Key key{form,
+          {},
+          context.training,
+          context.backend,
+          context.num_threads(),
+          &context.device(),
+          context.ranks.get()};
   for (const Tensor& leaf : leaves) {
     key.types.push_back(leaf.type());
   }

@@ -129,6 +129,7 @@ class JitCache {
     const Backend* backend;
     int threads;
     const Device* device;
+    const Ranks* ranks;
     friend bool operator==(const Key&, const Key&) = default;
   };
   std::string reason_for(const Key& key) const;

@@ -320,7 +320,8 @@ Kernel onednn_product(const Product& p, int threads, bool b_is_kept) {
       return kernel;
     }
   }
-  const bool can_pack = one && p.a_column == 1;
+  // Nor has it packed ones there: what it calls so sums up in another order than its gemm.
+  const bool can_pack = one && p.a_column == 1 && isa() >= Isa::kAvx512;
   const bool by_caller = can_pack && b_is_kept;
   if (!one && p.batch.rank + 2 > kLibraryRank) {
     return {};
