@@ -1,61 +1,13 @@
 #include "core/runtime/device.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 #include "core/base/error.h"
-#include "core/runtime/buffer.h"
 #include "core/runtime/deferred_device.h"
 
 namespace mstrain {
 namespace {
-
-constexpr int64_t kBlockAlignment = 64;
-constexpr int64_t kFromHugePages = int64_t{4} << 20;
-constexpr int64_t kHugePage = int64_t{2} << 20;
-
-class HostQueue : public Queue {
- public:
-  void submit(std::function<void()> work) override { work(); }
-  void wait(const Event& event, bool needed) override { needed ? event.wait() : event.settle(); }
-  Event record() override { return {}; }
-  void copy(void* to, const void* from, int64_t bytes, std::shared_ptr<const void>) override {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-  }
-};
-
-class HostDevice : public Device {
- public:
-  std::string name() const override { return "cpu"; }
-  bool is_host() const override { return true; }
-
-  // Large blocks lie on huge pages.
-  void* allocate(int64_t bytes) override {
-    const bool large = bytes >= kFromHugePages;
-    void* data = nullptr;
-    const int error =
-        posix_memalign(&data, static_cast<size_t>(large ? kHugePage : kBlockAlignment),
-                       static_cast<size_t>(bytes));
-    check(error == 0, "out of memory: {} bytes could not be allocated", bytes);
-    if (large) {
-      // A hint: failure changes nothing but speed. A huge page that the block fills in part only would cost memory.
-      madvise(data, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
-    }
-    return data;
-  }
-  void release(void* data, int64_t) override { std::free(data); }
-  Queue& queue(Use) override { return queue_; }
-  std::shared_ptr<Allocator> staging() override {
-    static const auto memory = std::make_shared<Allocator>(Allocator::kCacheLimit, host_device());
-    return memory;
-  }
-
- private:
-  HostQueue queue_;
-};
 
 std::shared_ptr<Device> named_device(const char* name) {
   const std::string_view asked = name == nullptr ? "cpu" : name;
@@ -76,11 +28,6 @@ void Event::settle() const noexcept {
     wait();
   } catch (...) {  // NOLINT(bugprone-empty-catch): told to whoever reads what the work was to make
   }
-}
-
-const std::shared_ptr<Device>& host_device() {
-  static const std::shared_ptr<Device> device = std::make_shared<HostDevice>();
-  return device;
 }
 
 const std::shared_ptr<Device>& default_device() {

@@ -6,13 +6,16 @@
 #include <span>
 
 #include "core/base/error.h"
+#include "core/base/files_silent.h"
 #include "core/base/interrupt.h"
 #include "core/base/log.h"
 #include "core/train/log_file.h"
 #include "core/train/metrics_csv.h"
+#include "core/train/rank_talk.h"
 #include "core/train/report.h"
 #include "core/train/report_data.h"
 #include "core/train/run_record.h"
+#include "core/train/shared_plan.h"
 
 namespace mstrain {
 namespace {
@@ -143,18 +146,23 @@ std::optional<double> suggested_rate(const RateCurve& curve) {
   return out;
 }
 
-FoundRate find_lr(FileSystem& files, const TrainConfig& given, const YamlNode& resolved,
+FoundRate find_lr(FileSystem& given_files, const TrainConfig& given, const YamlNode& resolved,
                   const TrainTask& task, const TrainData& data, const Refuse& refuse,
                   const std::atomic<bool>& stop, const SessionStart& start) {
   FoundRate found{.directory = join_path(given.run.directory(), "find_lr")};
   const TrainConfig config = ramped(given, found.directory);
+  Ranks* const ranks = start.ranks.get();
+  const bool first = is_first(ranks);
+  SilentFiles silent(given_files);
+  FileSystem& files = first ? given_files : silent;
+  check_batch(config, ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis), resolved);
   RunDirectory directory(files, found.directory);
   directory.clear();
   const LogFile log_file(files, directory.at(kLogFile));
-  const Context context = make_context(config);
+  const Context context = make_context(config, start.ranks);
   const ContextScope scope(context);
-  const int64_t limit = memory_limit(config.memory, context);
-  const PlannedRun run = plan_run(task, config, context, limit, /*evaluates=*/false);
+  const int64_t limit = memory_of_rank(config.memory, context);
+  const PlannedRun run = plan_together(task, config, context, limit, /*evaluates=*/false);
   if (run.plan.total() > limit) {
     refuse(run.plan, limit);
   }
@@ -162,11 +170,14 @@ FoundRate find_lr(FileSystem& files, const TrainConfig& given, const YamlNode& r
   trainer.start(static_cast<uint64_t>(config.run.seed), run.plan.micro);
   write_file_atomic(files, directory.at(kConfigFile), to_yaml(resolved));
   MetricsLog log(directory, config, run.plan.units, MetricsKept(0));
-  Progress progress(config, run.plan.units);
+  Progress progress(config, run.plan.units, first);
   const RunStart run_start{0, start.command, {}};
   RunRecord record(directory, config, run.plan, run_start);
   RateRamp ramp(config.find_lr, found.curve);
   const auto write = [&](const char* status, const std::string& reason) {
+    if (!first) {
+      return;
+    }
     record.write({.step = trainer.step(), .status = status, .reason = reason});
     write_file_atomic(files, directory.at(kMetricsTable),
                       metrics_csv(read_metrics(files, directory.at(kMetricsFile))));

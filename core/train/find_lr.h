@@ -30,7 +30,7 @@ struct FoundRate {
 };
 
 // Trains from the run's initial weights, in `find_lr` below its directory, which is begun anew; the run itself is not touched,
-// and no checkpoint is written. Arguments and errors as for train().
+// and no checkpoint is written. Arguments, ranks and errors as for train().
 FoundRate find_lr(FileSystem& files, const TrainConfig& config, const YamlNode& resolved,
                   const TrainTask& task, const TrainData& data, const Refuse& refuse,
                   const std::atomic<bool>& stop, const SessionStart& start = {});

@@ -20,6 +20,7 @@
 #include "core/train/rank_talk.h"
 #include "core/train/reduce_on_plateau.h"
 #include "core/train/reporter.h"
+#include "core/train/shared_plan.h"
 #include "core/train/sweep.h"
 #include "core/train/time_limit.h"
 
@@ -230,19 +231,12 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
 
   const Context context = make_context(config, start.ranks);
   const ContextScope scope(context);
-  const int64_t limit = memory_limit(config.memory, context) /
-                        (config.memory.limit_gb.is_word() ? ranks_here(ranks) : 1);
+  const int64_t limit = memory_of_rank(config.memory, context);
   // `auto` keeps to what the run began with, so that it goes on bit for bit.
   const bool keeps =
       previous && config.batch.micro.is_word() && !previous->changes_in("batch.global");
   const int64_t kept = keeps ? previous->progress.micro_batch : 0;
-  PlannedRun run = plan_run(task, config, context, limit, evaluates, kept);
-  if (least(ranks, kept > 0 && run.plan.total() > limit ? 0 : 1, "plan") == 0) {
-    run = plan_run(task, config, context, limit, evaluates);
-  }
-  if (const int64_t micro = least(ranks, run.plan.micro, "plan"); micro != run.plan.micro) {
-    run = plan_run(task, config, context, limit, evaluates, micro);
-  }
+  const PlannedRun run = plan_together(task, config, context, limit, evaluates, kept);
   if (previous && run.plan.micro != previous->progress.micro_batch) {
     log_info("batch.micro: {}, was {}: sums are formed in another order from here on",
              run.plan.micro, previous->progress.micro_batch);

@@ -7,7 +7,9 @@
 #include "core/train/checkpoint.h"
 #include "core/train/find_lr.h"
 #include "core/train/log_file.h"
+#include "core/train/rank_talk.h"
 #include "core/train/run_device.h"
+#include "core/train/shared_plan.h"
 #include "core/train/timing.h"
 #include "suites/run/adapter_files.h"
 #include "suites/run/fit.h"
@@ -163,20 +165,20 @@ Outcome train_and_tell(const RunRequest& request) {
 void benchmark(const RunRequest& request) {
   const Opened opened = open(request);
   const TrainConfig& train = opened.run->train;
-  const Context context = make_context(train);
-  const int64_t limit = memory_limit(train.memory, context);
+  const Context context = make_context(train, request.start.ranks);
+  const int64_t limit = memory_of_rank(train.memory, context);
   const ContextScope scope(context);
-  const PlannedRun run = plan_run(opened.task, train, context, limit, /*evaluates=*/false);
+  const PlannedRun run = plan_together(opened.task, train, context, limit, /*evaluates=*/false);
   if (run.plan.total() > limit) {
     refuse_by(*opened.run, request.tree, context)(run.plan, limit);
   }
   const HeedInterrupts heeds;
   const StepTimes times = time_steps(opened.task, opened.data, train, run, request.stop);
-  fmt::print(request.out,
-             "steps {}  median {:.6f} s  fastest {:.6f} s  {:.1f} {}s/s  {:.2f} GFLOP/s\n",
-             times.steps, times.median_seconds, times.fastest_seconds,
-             static_cast<double>(run.plan.units.count) / times.median_seconds, run.plan.units.name,
-             run.plan.cost.flops / times.median_seconds / 1e9);
+  fmt::print(
+      request.out, "steps {}  median {:.6f} s  fastest {:.6f} s  {:.1f} {}s/s  {:.2f} GFLOP/s\n",
+      times.steps, times.median_seconds, times.fastest_seconds,
+      static_cast<double>(run.plan.units.count) / times.median_seconds, run.plan.units.name,
+      run.plan.cost.flops * static_cast<double>(run.plan.ranks) / times.median_seconds / 1e9);
 }
 
 Outcome look_for_rate(const RunRequest& request) {
@@ -232,14 +234,25 @@ std::unique_ptr<LogFile> rank_log(const RunRequest& request, const RunConfig& co
                                    join_path(folder, fmt::format("rank-{:04}.log", world.rank())));
 }
 
-Outcome train_together(const RunRequest& given) {
+Outcome run_in_mode(const RunRequest& request, const TrainConfig& config) {
+  switch (config.run.mode) {
+    case RunMode::kTrain: return train_and_tell(request);
+    case RunMode::kEval: evaluate_checkpoint(request, config.run.directory()); break;
+    case RunMode::kGenerate: continue_prompts(request, config); break;
+    case RunMode::kBenchmark: benchmark(request); break;
+    case RunMode::kFindLr: return look_for_rate(request);
+  }
+  return request.stop ? Outcome::kInterrupted : Outcome::kFinished;
+}
+
+Outcome run_together(const RunRequest& given) {
   RunRequest request = resolved(given);
   const TrainConfig config = read_run(request.tree)->train;
   std::unique_ptr<Communicator> world = given.world(config.parallel.timeout_s);
   check_many_ranks(request.files, request.tree, world->size());
   const auto log = rank_log(request, config.run, *world);
   request.start.ranks = make_ranks(config.parallel, std::move(world));
-  return train_and_tell(request);
+  return run_in_mode(request, config);
 }
 
 }  // namespace
@@ -250,9 +263,8 @@ void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
   }
   const YamlNode tree = with_stored_model(files, given);
   const TrainConfig config = read_run(tree)->train;
-  if (config.run.mode != RunMode::kTrain) {
-    config_fail(tree, "run.mode",
-                fmt::format("train alone is of many ranks, and there are {}", ranks));
+  if (config.run.mode == RunMode::kGenerate) {
+    config_fail(tree, "run.mode", fmt::format("generate is of one rank, and there are {}", ranks));
   }
   check_run_device(config.run, tree);
   check_runs(config.parallel, tree, ranks);
@@ -272,7 +284,7 @@ YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {
 
 Outcome run(const RunRequest& given) {
   if (given.world) {
-    return train_together(given);
+    return run_together(given);
   }
   if (is_sweep(given.tree)) {
     return run_sweep(given);
@@ -281,14 +293,7 @@ Outcome run(const RunRequest& given) {
   const TrainConfig config = read_run(request.tree)->train;
   check_run_device(config.run, request.tree);
   check_runs(config.parallel, request.tree, ranks_of(request.start));
-  switch (config.run.mode) {
-    case RunMode::kTrain: return train_and_tell(request);
-    case RunMode::kEval: evaluate_checkpoint(request, config.run.directory()); break;
-    case RunMode::kGenerate: continue_prompts(request, config); break;
-    case RunMode::kBenchmark: benchmark(request); break;
-    case RunMode::kFindLr: return look_for_rate(request);
-  }
-  return request.stop ? Outcome::kInterrupted : Outcome::kFinished;
+  return run_in_mode(request, config);
 }
 
 void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint) {
@@ -299,13 +304,18 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
                                                       : load_params(request.files, stored),
                                frozen_weights(opened.task));
   const TrainConfig& config = opened.run->train;
-  const Context context = make_context(config);
+  const Context context = make_context(config, request.start.ranks);
   const ContextScope scope(context);
   int64_t rows = config.batch.micro.value_or(config.batch.global);
   auto program = std::make_unique<LossProgram>(opened.task, config, rows, context);
-  const int64_t limit = memory_limit(config.memory, context);
-  while (rows > 1 && program->program() != nullptr &&
-         program->program()->memory().inputs + program->program()->memory().arena > limit) {
+  const int64_t limit = memory_of_rank(config.memory, context);
+  const auto fits = [&] {
+    const bool here =
+        program->program() == nullptr ||
+        program->program()->memory().inputs + program->program()->memory().arena <= limit;
+    return least(context.ranks.get(), here ? 1 : 0, "plan") == 1;
+  };
+  while (rows > 1 && !fits()) {
     rows = (rows + 1) / 2;
     program = std::make_unique<LossProgram>(opened.task, config, rows, context);
   }

@@ -56,6 +56,32 @@ TEST_F(Ranks, ShareOneRunAndItsDirectory) {
   EXPECT_EQ(newest_files(run.path("hand")), newest_files(run.path("one")));
 }
 
+TEST_F(Ranks, EvaluateMeasureAndLookForARateTogether) {
+  const SmallRun run;
+  const auto run_alone_and_shared = [&](const std::vector<std::string>& more) {
+    const std::vector<std::string> arguments = run.arguments("run", more);
+    return std::pair(run_command(arguments), run_command(with_ranks(arguments, 2)));
+  };
+  ASSERT_EQ(run_command(run.arguments("run")).status, 0);
+  const auto [alone, shared] = run_alone_and_shared({"run.mode=eval"});
+  ASSERT_EQ(shared.status, 0) << shared.err;
+  const size_t end = alone.out.find(" predictions");  // what follows took its time
+  ASSERT_NE(end, std::string::npos) << alone.out;
+  EXPECT_EQ(shared.out.substr(0, end), alone.out.substr(0, end));
+  const auto [lonely, timed] = run_alone_and_shared({"run.mode=benchmark"});
+  EXPECT_EQ(lonely.status + timed.status, 0) << timed.err;
+  EXPECT_EQ(count_of(timed.out, "steps 40  median"), 1) << timed.out;
+  // Both look in one directory, one after the other.
+  const auto curve = [&](int ranks) {
+    const CommandResult result = run_command(
+        with_ranks(run.arguments("run", {"run.mode=find_lr", "find_lr.steps=30"}), ranks));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return real_files().read(run.path("run/find_lr/find_lr.json"), 1 << 20);
+  };
+  const std::string curve_of_one = curve(1);
+  EXPECT_EQ(curve(2), curve_of_one);
+}
+
 TEST_F(Ranks, SayWhatOneRankWouldOnceWithItsStatus) {
   const SmallRun run;
   struct Case {
@@ -64,7 +90,7 @@ TEST_F(Ranks, SayWhatOneRankWouldOnceWithItsStatus) {
     const char* said;
   };
   const Case cases[] = {{{"model.hidden_sise=3"}, 2, "did you mean model.hidden_size?"},
-                        {{"run.mode=eval"}, 2, "run.mode"},
+                        {{"run.mode=generate"}, 2, "run.mode"},
                         {{"memory.limit_gb=0.0001"}, 3, "memory.limit_gb"},
                         {{"--help"}, 0, "usage: mstrain"},
                         {{"--version"}, 0, "instruction set"}};

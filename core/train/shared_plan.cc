@@ -1,0 +1,25 @@
+#include "core/train/shared_plan.h"
+
+#include "core/train/rank_talk.h"
+
+namespace mstrain {
+
+int64_t memory_of_rank(const MemoryConfig& config, const Context& context) {
+  return memory_limit(config, context) /
+         (config.limit_gb.is_word() ? ranks_here(context.ranks.get()) : 1);
+}
+
+PlannedRun plan_together(const TrainTask& task, const TrainConfig& config, const Context& context,
+                         int64_t limit, bool evaluates, int64_t kept) {
+  Ranks* const ranks = context.ranks.get();
+  PlannedRun run = plan_run(task, config, context, limit, evaluates, kept);
+  if (least(ranks, kept > 0 && run.plan.total() > limit ? 0 : 1, "plan") == 0) {
+    run = plan_run(task, config, context, limit, evaluates);
+  }
+  if (const int64_t micro = least(ranks, run.plan.micro, "plan"); micro != run.plan.micro) {
+    run = plan_run(task, config, context, limit, evaluates, micro);
+  }
+  return run;
+}
+
+}  // namespace mstrain
