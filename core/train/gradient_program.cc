@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/nn/random_scope.h"
+#include "core/ops/control.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/transform/grad.h"
@@ -14,6 +15,15 @@ namespace {
 // The largest power of two that is no more than 1 / count: multiplying by it rounds nothing.
 double unit_for(int64_t count) {
   return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
+}
+
+// Each as it is without what is done with it: a product that ran on from the sum so far would not have the bits that another
+// rank adds to it.
+Params apart(Params gradient) {
+  for (auto& [name, value] : gradient.items()) {
+    value = barrier(std::span(&value, 1))[0];
+  }
+  return gradient;
 }
 
 }  // namespace
@@ -90,8 +100,11 @@ LossAndGradient GradientProgram::traced(const GradientState& state, const MicroB
     const Tensor scaled = loss.sum * unit_;
     return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, loss);
   })(state.params);
-  const bool own_type = !is_part_ || sums_in_own_type();
-  return {result.second, own_type ? gradient : cast_params(gradient, Dtype::kF32)};
+  if (!is_part_) {
+    return {result.second, gradient};
+  }
+  gradient = apart(std::move(gradient));
+  return {result.second, sums_in_own_type() ? gradient : cast_params(gradient, Dtype::kF32)};
 }
 
 Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& micro) const {
