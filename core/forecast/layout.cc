@@ -47,7 +47,7 @@ class Resolver {
     out_.recompute = config.memory.recompute;
   }
 
-  Layout resolve(int64_t micro, std::shared_ptr<const Schedule> own) {
+  RunLayout resolve(int64_t micro, std::shared_ptr<const Schedule> own) {
     out_.own = std::move(own);
     resolve_ranks();
     resolve_tensor();
@@ -224,7 +224,7 @@ class Resolver {
   const YamlNode& tree_;
   const Cluster& cluster_;
   const ModelSizes& model_;
-  Layout out_;
+  RunLayout out_;
 };
 
 }  // namespace
@@ -243,7 +243,7 @@ std::vector<int64_t> even_stages(int64_t layers, int64_t chunks) {
   return out;
 }
 
-std::vector<std::string> Layout::keys() const {
+std::vector<std::string> RunLayout::keys() const {
   std::vector<std::string> out = {
       fmt::format("parallel.data={}", data),
       fmt::format("parallel.tensor={}", tensor),
@@ -264,7 +264,7 @@ std::vector<std::string> Layout::keys() const {
   return out;
 }
 
-std::string Layout::describe() const {
+std::string RunLayout::describe() const {
   std::vector<std::string> parts;
   for (const auto& [name, size] : {std::pair("data", data),
                                    {"tensor", tensor},
@@ -300,8 +300,9 @@ std::string Layout::describe() const {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-Layout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
-                      const ModelSizes& model, int64_t micro, std::shared_ptr<const Schedule> own) {
+RunLayout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
+                         const ModelSizes& model, int64_t micro,
+                         std::shared_ptr<const Schedule> own) {
   return Resolver(config, tree, cluster, model).resolve(micro, std::move(own));
 }
 
@@ -320,7 +321,7 @@ std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const Paral
   return std::make_shared<const Schedule>(std::move(schedule));
 }
 
-Schedule Layout::made_schedule() const {
+Schedule RunLayout::made_schedule() const {
   return own ? *own
              : make_schedule(schedule, static_cast<int>(pipeline),
                              static_cast<int>(virtual_pipeline), static_cast<int>(micro_batches));
