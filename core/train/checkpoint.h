@@ -34,6 +34,14 @@ struct StoredTensor {
   // Where `value` is one rank's part of the elements: the ranks that have all of them, equally many each, with padding behind the
   // last. Null: it is the whole.
   const MeshAxis* parts = nullptr;
+  // The ranks that share each such part, or the whole, between them: neighbours. Null: one has it.
+  const MeshAxis* shared_by = nullptr;
+  // Where each of those has its own: in every one of so many rows the stored tensor has what the first has, then the second.
+  // 0: all have the same.
+  int64_t rows = 0;
+
+  // How many have their own.
+  int64_t columns() const { return rows == 0 ? 1 : shared_by->size; }
 };
 
 // What a run is besides its tensors.

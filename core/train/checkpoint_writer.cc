@@ -33,6 +33,8 @@ void add_parts(const std::vector<StoredTensor>& from, std::vector<StoredTensor>&
     to[i].name = from[i].name;
     to[i].shape = from[i].shape;
     to[i].parts = from[i].parts;
+    to[i].shared_by = from[i].shared_by;
+    to[i].rows = from[i].rows;
     const std::span<std::byte> into = HostWrite(target).bytes();
     for (int64_t at = 0; at < source.type().bytes(); at += kPartBytes) {
       const int64_t size = std::min(kPartBytes, source.type().bytes() - at);

@@ -12,6 +12,8 @@
 namespace mstrain {
 namespace {
 
+constexpr size_t kSums = 2;  // outputs before the gradients: of the loss, and its count
+
 // The largest power of two that is no more than 1 / count: multiplying by it rounds nothing.
 double unit_for(int64_t count) {
   return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
@@ -43,7 +45,8 @@ Params cast_params(Params params, Dtype dtype) {
   return params;
 }
 
-GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro)
+GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
+                                 const TensorParts& parts)
     : task_(task),
       precision_(config.precision),
       rows_(config.batch.global),
@@ -84,6 +87,7 @@ GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& confi
             {{samples.begin(), samples.end()}, rest[0]}));
       },
       &captures_);
+  graph_ = parts.divided(graph_, kSums, micro);
 }
 
 LossAndGradient GradientProgram::traced(const GradientState& state, const MicroBatch& micro) const {

@@ -4,6 +4,7 @@
 
 #include "core/train/sections.h"
 #include "core/train/task.h"
+#include "core/train/tensor_parts.h"
 
 namespace mstrain {
 
@@ -39,8 +40,10 @@ struct GradientState {
 
 class GradientProgram {
  public:
-  // Of `micro` samples out of the batch.global of a step. Traces it in graph execution, for the current context.
-  GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro);
+  // Of `micro` samples out of the batch.global of a step. Traces it in graph execution, for the current context, and
+  // divides it among the ranks along `tensor`: parameters and gradients are then what a rank has of them.
+  GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
+                  const TensorParts& parts);
 
   // In the trace of the caller, or eagerly.
   LossAndGradient operator()(const GradientState& state, const MicroBatch& micro) const;

@@ -41,8 +41,7 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
     config_fail(tree, fmt::format("parallel.{}", key),
                 fmt::format("{} is planned, by mstrain plan, and cannot be run", found));
   };
-  const std::pair<const char*, int64_t> sizes[] = {{"tensor", config.tensor},
-                                                   {"pipeline", config.pipeline},
+  const std::pair<const char*, int64_t> sizes[] = {{"pipeline", config.pipeline},
                                                    {"context", config.context},
                                                    {"virtual_pipeline", config.virtual_pipeline},
                                                    {"copies", config.copies}};
@@ -63,8 +62,9 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
   if (!config.stage_layout.empty()) {
     refuse("stage_layout", "a cut of the model");
   }
-  if (config.sequence_parallel.value_or(false)) {
-    refuse("sequence_parallel", "true");
+  if (config.sequence_parallel.value_or(false) && config.tensor == 1) {
+    config_fail(tree, "parallel.sequence_parallel",
+                "ranks along tensor share positions, and parallel.tensor is 1; say auto");
   }
   const OverlapConfig& overlap = config.overlap;
   for (const auto& [key, now, before] :

@@ -82,7 +82,7 @@ struct ParallelConfig {
       rule::at_least(1).elsewhere_called({"virtual_pipeline_parallel_size", "pp_interleave_num"}));
     v("sequence_parallel", sequence_parallel,
       "ranks along tensor share, by tokens, what they would all compute between the layers' "
-      "products; auto: where tensor > 1",
+      "products; auto: where tensor > 1 divides the sequence",
       rule::elsewhere_called({"use_seq_parallel"}));
     v("copies", copies, "parts of a micro-batch whose collectives run under each other's products",
       rule::at_least(1).at_most(8).elsewhere_called({"micro_batch_interleave_num"}));

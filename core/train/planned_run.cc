@@ -33,17 +33,17 @@ std::string text_of(const Overrides& overrides) {
 }
 
 // Elements of what is kept for each parameter in parts, where there are parts.
-int64_t elements_held(const StepProgram& step, const TrainTask& task) {
+int64_t elements_held(const StepProgram& step) {
   int64_t sum = 0;
-  for (const ParamSpec& spec : task.parameters) {
+  for (const ParamSpec& spec : step.parts().held()) {
     const Shard* const shard = find_shard(step.shards(), spec.name);
     sum += shard == nullptr ? spec.type.elements() : shard->elements();
   }
   return sum;
 }
 
-int64_t gradient_bytes(const StepProgram& step, const TrainTask& task, Dtype dtype) {
-  return elements_held(step, task) * size_of(dtype);
+int64_t gradient_bytes(const StepProgram& step, Dtype dtype) {
+  return elements_held(step) * size_of(dtype);
 }
 
 // What a step holds whatever its batch, without a plan: programs of eager mode are not compiled.
@@ -53,7 +53,7 @@ int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
   const StepProgram step(task, config, config.batch.global / data_ranks(config.parallel, context),
                          context);
   const std::span<const TensorType> state(step.state_types());
-  return bytes_of(state) + gradient_bytes(step, task, config.precision.param_dtype()) +
+  return bytes_of(state) + gradient_bytes(step, config.precision.param_dtype()) +
          frozen_bytes(task);
 }
 
@@ -116,13 +116,12 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
     // The count of updates; a loss scale, and the count of steps taken with it.
     plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1);
-    plan.ranks = data_ranks(config.parallel, context);
+    plan.ranks = run.step->parts().axis().size * data_ranks(config.parallel, context);
     plan.master_bytes =
-        config.precision.has_master() ? elements_held(*run.step, task) * size_of(Dtype::kF32) : 0;
+        config.precision.has_master() ? elements_held(*run.step) * size_of(Dtype::kF32) : 0;
     plan.gradient_bytes =
-        gradient_bytes(*run.step, task,
-                       config.batch.global == rows ? config.precision.param_dtype()
-                                                   : config.precision.grad_dtype());
+        gradient_bytes(*run.step, config.batch.global == rows ? config.precision.param_dtype()
+                                                              : config.precision.grad_dtype());
     plan.step = run.step->program()->memory();
     plan.batch_bytes =
         plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;

@@ -19,7 +19,7 @@ Saver::Saver(const RunDirectory& directory, const TrainConfig& config, MetricsLo
     monitor_.emplace(*config.checkpoint.best, MonitorMode::kAuto);
   }
   if (Ranks* const ranks = current_context().ranks.get(); ranks != nullptr) {
-    others_ = ranks->along(kDataAxis).split(0, kName);
+    others_ = ranks->world().split(0, kName);
   }
 }
 

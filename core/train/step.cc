@@ -35,9 +35,10 @@ const Tensor& weight_of(const Params& params, const ParamSpec& spec) {
 }
 
 // Those that all ranks get some blocks of. The others are too small to be worth a collective of their own.
-Shards cut_parameters(const TrainTask& task, const ParallelConfig& config, const MeshAxis& axis) {
+Shards cut_parameters(std::span<const ParamSpec> specs, const ParallelConfig& config,
+                      const MeshAxis& axis) {
   Shards shards;
-  for (const ParamSpec& spec : task.parameters) {
+  for (const ParamSpec& spec : specs) {
     const int64_t elements = spec.type.elements();
     if (axis.size > 1 && elements >= config.zero.min_numel && norm_blocks(elements) >= axis.size) {
       shards.emplace(spec.name, Shard{spec.type.shape, axis});
@@ -94,19 +95,20 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
     : task_(task),
       context_(with_training(context, true)),
       precision_(config.precision),
-      optimizer_(config.optimizer, task.parameters, config.precision),
+      parts_(task, config, context),
+      optimizer_(config.optimizer, parts_.held(), config.precision),
       clip_(config.optimizer.clip_grad),
       may_skip_(config.optimizer.may_skip() || config.precision.scales_dynamically()),
       looks_at_layers_(!config.log.layers.is_word()),
       data_{std::string(kDataAxis), data_ranks(config.parallel, context)},
       zero_(data_.size == 1 ? 0 : config.parallel.zero.stage),
       in_order_(config.parallel.reduction == ReductionOrder::kExact),
-      cut_(cut_parameters(task, config.parallel, data_)),
+      cut_(cut_parameters(parts_.held(), config.parallel, data_)),
       shards_(zero_ == 0 ? Shards() : cut_),
       micro_batches_(config.batch.global / micro),
       gradient_([&] {
         const ContextScope scope(context_);
-        return GradientProgram(task, config, micro);
+        return GradientProgram(task, config, micro, parts_);
       }()) {
   check(micro > 0 && config.batch.global % (micro * data_.size) == 0,
         "micro-batches of {} on {} ranks do not make up {}", micro, data_.size,
@@ -156,6 +158,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
 
 TrainState StepProgram::first_state(Params params) const {
   TrainState state;
+  params = parts_.cut(std::move(params));
   Params parts = in_parts(params, shards_);
   state.optimizer = optimizer_.init(parts);
   state.params =
@@ -163,7 +166,7 @@ TrainState StepProgram::first_state(Params params) const {
   return state;
 }
 
-Params StepProgram::whole_params(const TrainState& state) const {
+Params StepProgram::held_params(const TrainState& state) const {
   return has_parts_of_parameters() ? whole(state.params, shards_) : state.params;
 }
 
@@ -200,8 +203,7 @@ std::pair<Tensor, Tensor> StepProgram::clipping(const Tensors& squares, const Te
 LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& step_key,
                                     const Tensor& loss_scale) const {
   const auto one = [&](const MicroBatch& micro) {
-    return gradient_({whole_params(arguments.state), arguments.frozen, step_key, loss_scale},
-                     micro);
+    return gradient_({held_params(arguments.state), arguments.frozen, step_key, loss_scale}, micro);
   };
   const int64_t rows = arguments.batch.at(0).dim(0);
   if (data_.size > 1) {
@@ -297,7 +299,7 @@ Tensors StepProgram::squares_of(const Params& gradient) const {
   for (size_t i = 0; i < gradient.size(); ++i) {
     shards.push_back(find_shard(cut_, gradient.name(i)));
   }
-  return squares_of_parts(flatten_tree(gradient), shards);
+  return parts_.summed_squares(squares_of_parts(flatten_tree(gradient), shards));
 }
 
 StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& numbers,
@@ -338,7 +340,8 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
     : task_(task),
       context_(with_training(context, false)),
       dtype_(config.precision.param_dtype()),
-      weights_(task.parameters) {
+      parts_(task, config, context),
+      weights_(parts_.held()) {
   if (dtype_ != Dtype::kF32) {
     for (ParamSpec& spec : weights_) {
       spec.type.dtype = dtype_;
@@ -351,18 +354,21 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
   const ContextScope scope(context_);
   const Params form = named_params(weights_);
   Types types;
-  for (const ParamSpec& spec : weights_) {
-    types.push_back(spec.type);
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    types.push_back({weights_[i].type.dtype, i < task.parameters.size()
+                                                 ? task.parameters[i].type.shape
+                                                 : weights_[i].type.shape});
   }
   const Types batch = task.batch_types(rows);
   types.insert(types.end(), batch.begin(), batch.end());
-  const GraphPtr graph = trace_program(
+  GraphPtr graph = trace_program(
       types,
       [&](std::span<const Tensor> leaves) {
         return evaluate(with_leaves(form, leaves.first(weights_.size())),
                         leaves.subspan(weights_.size()));
       },
       &captures_);
+  graph = parts_.divided(graph, graph->outputs().size(), rows);
   program_ = compile(*graph, options_of(config));
 }
 

@@ -69,7 +69,10 @@ class StepProgram {
   // The state before the first step.
   TrainState first_state(Params params) const;
   // The parameters of a state, none in parts. Every rank calls it.
-  Params whole_params(const TrainState& state) const;
+  Params whole_params(const TrainState& state) const { return parts_.whole(held_params(state)); }
+  // Those in parts along `tensor` alone, as programs take them. Every rank calls it.
+  Params held_params(const TrainState& state) const;
+  const TensorParts& parts() const { return parts_; }
   // Whose optimizer state, and perhaps more, is in parts.
   const Shards& shards() const { return shards_; }
   bool has_parts_of_parameters() const { return zero_ == 3; }
@@ -110,6 +113,7 @@ class StepProgram {
   const TrainTask& task_;
   Context context_;
   PrecisionConfig precision_;
+  TensorParts parts_;
   Optimizer optimizer_;
   std::optional<double> clip_;
   bool may_skip_;
@@ -138,9 +142,11 @@ class LossProgram {
     double sum = 0;
     double count = 0;
   };
-  // The loss, then the task's metrics. `params`: all weights of the task, trained ones in f32 or in precision.params.
+  // The loss, then the task's metrics. `params`: all weights of the task, in parts as parts() says, trained ones in f32 or in
+  // precision.params.
   std::vector<Value> run(const Params& params, Tensors batch) const;
   const Program* program() const { return program_.get(); }
+  const TensorParts& parts() const { return parts_; }
 
  private:
   // Sum and count of each.
@@ -149,7 +155,8 @@ class LossProgram {
   const TrainTask& task_;
   Context context_;
   Dtype dtype_;
-  std::vector<ParamSpec> weights_;  // trained and frozen, in the types that the program takes
+  TensorParts parts_;
+  std::vector<ParamSpec> weights_;  // trained and frozen, as the program takes them
   std::unique_ptr<Program> program_;
   Tensors captures_;
 };

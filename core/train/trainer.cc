@@ -120,14 +120,28 @@ void Trainer::load_tensors_of(FileSystem& files, const std::string& folder) {
   state_.optimizer.loss_scale = loss_scale;
 }
 
+StoredTensor Trainer::stored(size_t i, std::string name, const Tensor& value, bool in_parts) const {
+  const ParamSpec& spec = task_.parameters[i];
+  const Shard* const shard = in_parts ? find_shard(program_.shards(), spec.name) : nullptr;
+  const TensorParts& parts = program_.parts();
+  StoredTensor out{std::move(name), task_.stored_shapes[i], value,
+                   shard == nullptr ? nullptr : &shard->axis,
+                   parts.shares() ? &parts.axis() : nullptr};
+  if (const std::optional<int> dim = parts.dim_of(spec.name)) {
+    out.rows = 1;
+    for (int d = 0; d < *dim; ++d) {
+      out.rows *= spec.type.shape[d];
+    }
+  }
+  return out;
+}
+
 std::vector<StoredTensor> Trainer::stored_model() const {
   std::vector<StoredTensor> out;
   for (size_t i = 0; i < task_.parameters.size(); ++i) {
     const std::string& name = task_.parameters[i].name;
-    const Shard* const shard =
-        program_.has_parts_of_parameters() ? find_shard(program_.shards(), name) : nullptr;
-    out.push_back({task_.stored_name ? task_.stored_name(name) : name, task_.stored_shapes[i],
-                   *state_.params.find(name), shard == nullptr ? nullptr : &shard->axis});
+    out.push_back(stored(i, task_.stored_name ? task_.stored_name(name) : name,
+                         *state_.params.find(name), program_.has_parts_of_parameters()));
   }
   return out;
 }
@@ -137,11 +151,10 @@ std::vector<StoredTensor> Trainer::stored_optimizer() const {
   for (const auto& [slot, values] : state_.optimizer.slots) {
     for (size_t i = 0; i < task_.parameters.size(); ++i) {
       const std::string& name = task_.parameters[i].name;
-      const Shape& shape = task_.stored_shapes[i];
-      const Shard* const shard = find_shard(program_.shards(), name);
-      out.push_back({name + "." + slot,
-                     is_scale_slot(slot) ? Shape{code_blocks(shape.elements())} : shape,
-                     *values.find(name), shard == nullptr ? nullptr : &shard->axis});
+      out.push_back(stored(i, name + "." + slot, *values.find(name), /*in_parts=*/true));
+      if (is_scale_slot(slot)) {
+        out.back().shape = Shape{code_blocks(out.back().shape.elements())};
+      }
     }
   }
   return out;

@@ -320,8 +320,8 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
     program = std::make_unique<LossProgram>(opened.task, config, rows, context);
   }
   const HeedInterrupts heeds;
-  const auto result =
-      evaluate(*program, params, opened.task, opened.data, config, rows, request.stop);
+  const auto result = evaluate(*program, program->parts().cut(params), opened.task, opened.data,
+                               config, rows, request.stop);
   if (result) {
     print_evaluation(request.out, *result);
   }

@@ -20,6 +20,14 @@ AttentionOptions Gpt::attention_options(int64_t layer) const {
   return {.causal = true, .scale = config_.attention_scale(layer)};
 }
 
+std::span<const SharedDim> Gpt::shared_dims() const {
+  static constexpr SharedDim kTable[] = {{"wte.weight", 0},         {"lm_head.weight", 0},
+                                         {"attn.c_attn.weight", 2}, {"attn.c_attn.bias", 1},
+                                         {"attn.c_proj.weight", 0}, {"mlp.c_fc.weight", 1},
+                                         {"mlp.c_fc.bias", 0},      {"mlp.c_proj.weight", 0}};
+  return kTable;
+}
+
 Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const TokenView& view) const {
   const Params transformer = p / "transformer";
   Tensor x_btc = embed(transformer, tokens_bt, view.positions_bt);

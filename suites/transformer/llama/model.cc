@@ -23,6 +23,16 @@ AttentionOptions Llama::attention_options(int64_t layer) const {
   return {.causal = true, .window = config_.window(layer).value_or(0)};
 }
 
+std::span<const SharedDim> Llama::shared_dims() const {
+  static constexpr SharedDim kTable[] = {
+      {"embed_tokens.weight", 0}, {"lm_head.weight", 0},  {"q_proj.weight", 0},
+      {"q_proj.bias", 0},         {"k_proj.weight", 0},   {"k_proj.bias", 0},
+      {"v_proj.weight", 0},       {"v_proj.bias", 0},     {"o_proj.weight", 1},
+      {"gate_proj.weight", 0},    {"gate_proj.bias", 0},  {"up_proj.weight", 0},
+      {"up_proj.bias", 0},        {"down_proj.weight", 1}};
+  return kTable;
+}
+
 Tensor Llama::features(const Params& p, const Tensor& tokens_bt, const TokenView& view) const {
   const Params model = p / "model";
   Tensor x_btc = embedding(model / "embed_tokens", tokens_bt, vocab_size(), config_.hidden_size,

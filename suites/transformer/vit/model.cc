@@ -200,11 +200,23 @@ CrossEntropySums Vit::losses(const Params& p, const Tensor& pixels_bchw,
 }
 
 std::vector<ParamSpec> Vit::specs() const {
+  // What ranks along `tensor` can share.
+  static constexpr SharedDim kTable[] = {
+      {"query.weight", 0},
+      {"query.bias", 0},
+      {"key.weight", 0},
+      {"key.bias", 0},
+      {"value.weight", 0},
+      {"value.bias", 0},
+      {"output.dense.weight", 1},  // of attention and of the layer
+      {"intermediate.dense.weight", 0},
+      {"intermediate.dense.bias", 0}};
   // A norm that several products read would be declared in the first of the functions that are computed again.
-  return declare_params([plain = Vit(config_)](const Params& p) {
+  const auto model = [plain = Vit(config_)](const Params& p) {
     const VitConfig& config = plain.config();
     plain(p, zeros({Dtype::kF32, {1, config.num_channels, config.image_size, config.image_size}}));
-  });
+  };
+  return shared(declare_params(model), kTable);
 }
 
 }  // namespace mstrain::vit

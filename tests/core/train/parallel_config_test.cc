@@ -25,9 +25,9 @@ std::string refusal(const std::string& text, int64_t ranks = 1) {
 
 TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
   for (const char* key :
-       {"tensor: 2", "pipeline: 2", "context: 2", "virtual_pipeline: 2", "copies: 2", "plan: auto",
-        "schedule: zbv", "stage_layout: [1, 2]", "sequence_parallel: true",
-        "overlap: {gradients: false}", "overlap: {tensor: true}", "bucket_mb: 32"}) {
+       {"pipeline: 2", "context: 2", "virtual_pipeline: 2", "copies: 2", "plan: auto",
+        "schedule: zbv", "stage_layout: [1, 2]", "overlap: {gradients: false}",
+        "overlap: {tensor: true}", "bucket_mb: 32"}) {
     EXPECT_THAT(refusal(std::string("parallel: {") + key + "}"),
                 testing::AllOf(testing::StartsWith("my.yaml:1: parallel."),
                                testing::HasSubstr("is planned, by mstrain plan")))
@@ -35,6 +35,10 @@ TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
   }
   EXPECT_EQ(refusal("parallel: {data: 1, tensor: 1, sequence_parallel: false}"), "no error");
   EXPECT_EQ(refusal("parallel: {data: 4, zero: {stage: 3}, reduction: fast}", 4), "no error");
+  EXPECT_EQ(refusal("parallel: {tensor: 2, sequence_parallel: true}", 4), "no error");
+  EXPECT_EQ(refusal("parallel: {sequence_parallel: true}", 4),
+            "my.yaml:1: parallel.sequence_parallel: ranks along tensor share positions, and "
+            "parallel.tensor is 1; say auto");
 }
 
 TEST(ParallelConfig, OtherRanksThanTheKeysMakeUpAreRefusedWithWhatFits) {
