@@ -86,7 +86,10 @@ class Profiles {
     changes.push_back(fmt::format("batch.global={}", 2 * micro));
     changes.push_back(fmt::format("batch.micro={}", micro));
     changes.emplace_back("run.execution=graph");
-    changes.emplace_back("parallel.data=1");
+    for (const char* key :
+         {"data=1", "pipeline=1", "virtual_pipeline=1", "schedule=1f1b", "stage_layout=[]"}) {
+      changes.push_back(fmt::format("parallel.{}", key));
+    }
     const std::unique_ptr<ModelRun> run = with_changes(changes);
     const TrainTask task = run->adapted_task();
     const StepProgram step(task, run->train, micro, context_);
@@ -121,7 +124,7 @@ int64_t heads_of(const ModelRun& run) {
   return heads == nullptr ? 1 : as_int(*heads, kHeads);
 }
 
-void write_plan_file(FileSystem& files, const std::string& path, const RunLayout& layout) {
+void write_plan_file(FileSystem& files, const std::string& path, const Layout& layout) {
   YamlNode tree = YamlNode::map();
   apply_overrides(tree, layout.keys());
   write_file_atomic(files, path, to_yaml(tree));
@@ -214,8 +217,8 @@ void plan(const PlanRequest& request) {
       fixed.insert(key);
     }
   }
-  const RunLayout given = resolve_layout(train, tree, cluster, input.model, /*micro=*/1,
-                                         read_own_schedule(request.files, train.parallel, tree));
+  const Layout given = resolve_layout(train, tree, cluster, input.model, /*micro=*/1,
+                                      read_own_schedule(request.files, train.parallel, tree));
   Forecast found;
   std::optional<SearchResult> result;
   if (kind == "manual" && !train.batch.micro.is_word()) {

@@ -30,10 +30,7 @@ Tensor CausalModel::loss(const Params& p, const Tensor& tokens_bt, const Tensor&
 }
 
 std::vector<ParamSpec> CausalModel::specs() const {
-  return shared(declare_params([&](const Params& p) {
-                  (*this)(p, zeros({Dtype::kI32, {1, 1}}));
-                }),
-                shared_dims());
+  return declare_params([&](const Params& p) { (*this)(p, zeros({Dtype::kI32, {1, 1}})); });
 }
 
 }  // namespace mstrain
