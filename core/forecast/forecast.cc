@@ -39,7 +39,7 @@ using ChunkWork = std::array<PassTimes, kPasses>;
 
 class Forecaster {
  public:
-  Forecaster(const ForecastInput& input, const Profile& profile, const Layout& layout)
+  Forecaster(const ForecastInput& input, const Profile& profile, const RunLayout& layout)
       : input_(input),
         cluster_(input.cluster),
         profile_(profile),
@@ -383,7 +383,7 @@ class Forecaster {
   const ForecastInput& input_;
   const Cluster& cluster_;
   const Profile& profile_;
-  const Layout& layout_;
+  const RunLayout& layout_;
   WorkShare share_;
   Group along_tensor_, along_context_, along_data_;
   std::array<ChunkWork, kRegions> regions_;
@@ -401,12 +401,12 @@ const RankMemory& Forecast::largest() const {
       [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
 }
 
-Forecast forecast(const ForecastInput& input, const Profile& profile, const Layout& layout) {
+Forecast forecast(const ForecastInput& input, const Profile& profile, const RunLayout& layout) {
   return Forecaster(input, profile, layout).forecast();
 }
 
 QuickForecast quick_forecast(const ForecastInput& input, const Profile& profile,
-                             const Layout& layout) {
+                             const RunLayout& layout) {
   const Forecaster forecaster(input, profile, layout);
   QuickForecast out{0, forecaster.about()};
   for (const RankMemory& rank : forecaster.memory()) {

@@ -35,7 +35,7 @@ struct Breakdown {
 };
 
 struct Forecast {
-  Layout layout;
+  RunLayout layout;
   std::vector<RankMemory> stages;  // by rank along the pipeline
   double limit_bytes = 0;
   double step_seconds = 0;
@@ -60,7 +60,7 @@ struct ForecastInput {
 };
 
 // `profile`: of a micro-batch of layout.micro / layout.copies samples, with layout.recompute.
-Forecast forecast(const ForecastInput& input, const Profile& profile, const Layout& layout);
+Forecast forecast(const ForecastInput& input, const Profile& profile, const RunLayout& layout);
 
 // The same without a simulation: the schedule waits as long as its formula says.
 struct QuickForecast {
@@ -68,6 +68,6 @@ struct QuickForecast {
   double seconds = 0;
 };
 QuickForecast quick_forecast(const ForecastInput& input, const Profile& profile,
-                             const Layout& layout);
+                             const RunLayout& layout);
 
 }  // namespace mstrain

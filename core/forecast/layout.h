@@ -6,7 +6,6 @@
 #include "core/forecast/cluster.h"
 #include "core/schedule/schedule.h"
 #include "core/train/sections.h"
-#include "core/train/stages.h"
 
 namespace mstrain {
 
@@ -17,7 +16,7 @@ struct ModelSizes {
   int64_t tokens = 1;  // of a sample, along context; 1: samples are no sequences
 };
 
-struct Layout {
+struct RunLayout {
   int64_t data = 1, tensor = 1, pipeline = 1, context = 1;
   int64_t virtual_pipeline = 1;
   bool sequence_parallel = false;
@@ -44,12 +43,18 @@ struct Layout {
   std::string describe() const;
 };
 
+// Chunks that the schedule gives each rank along the pipeline.
+int64_t chunks_of_rank(ScheduleKind schedule, int64_t virtual_pipeline);
+
+// `layers` over `chunks`, as evenly as they go; the first and the last, which have embedding and head besides, get fewer.
+std::vector<int64_t> even_stages(int64_t layers, int64_t chunks);
+
 // The layout that `config` asks for on this cluster. `micro` stands for batch.micro where that is auto. Throws ConfigError, with the
 // line in `tree` and the nearest valid choice, for products that do not fit the ranks, heads, layers or samples that do not
 // divide, and too few micro-batches. `own`: what the file that parallel.schedule names says, where it names one.
-Layout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
-                      const ModelSizes& model, int64_t micro,
-                      std::shared_ptr<const Schedule> own = nullptr);
+RunLayout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
+                         const ModelSizes& model, int64_t micro,
+                         std::shared_ptr<const Schedule> own = nullptr);
 
 // The schedule in the file that parallel.schedule names, read and checked; null where it is one of those that have a name, or no file.
 // Throws ConfigError and IoError.

@@ -10,13 +10,13 @@ namespace mstrain {
 namespace {
 
 struct Candidate {
-  Layout layout;
+  RunLayout layout;
   QuickForecast quick;
 };
 
 class Search {
  public:
-  Search(const ForecastInput& input, const ProfileOf& profile_of, const Layout& given,
+  Search(const ForecastInput& input, const ProfileOf& profile_of, const RunLayout& given,
          const std::set<std::string>& fixed)
       : input_(input), profile_of_(profile_of), given_(given), fixed_(fixed) {}
 
@@ -59,7 +59,7 @@ class Search {
       }
       const int64_t data = input_.cluster.ranks() / others;
       if (input_.global_batch % data == 0 && (!is_fixed("parallel.data") || data == given_.data)) {
-        Layout layout = given_;
+        RunLayout layout = given_;
         layout.tensor = tensor;
         layout.pipeline = pipeline;
         layout.context = context;
@@ -72,7 +72,7 @@ class Search {
     }
   }
 
-  void over_micro(Layout layout) {
+  void over_micro(RunLayout layout) {
     constexpr int64_t kMost = 64;
     const int64_t mine = input_.global_batch / layout.data;
     std::vector<int64_t> sizes;
@@ -94,7 +94,7 @@ class Search {
     }
   }
 
-  void over_schedule(Layout layout) {
+  void over_schedule(RunLayout layout) {
     const auto with = [&](ScheduleKind kind, int64_t each) {
       const int64_t chunks =
           layout.pipeline == 1 ? 1 : layout.pipeline * chunks_of_rank(kind, each);
@@ -140,7 +140,7 @@ class Search {
     parts();
   }
 
-  void over_memory(Layout layout) {
+  void over_memory(RunLayout layout) {
     const std::vector<Recompute> rules =
         is_fixed("memory.recompute")
             ? std::vector{given_.recompute}
@@ -170,23 +170,24 @@ class Search {
 
   const ForecastInput& input_;
   const ProfileOf& profile_of_;
-  const Layout& given_;
+  const RunLayout& given_;
   const std::set<std::string>& fixed_;
   std::vector<Candidate> found_;
 };
 
-bool same_kind(const Layout& a, const Layout& b) {
+bool same_kind(const RunLayout& a, const RunLayout& b) {
   return a.tensor == b.tensor && a.pipeline == b.pipeline && a.schedule_name() == b.schedule_name();
 }
 
 }  // namespace
 
 SearchResult search_layouts(const ForecastInput& input, const ProfileOf& profile_of,
-                            const Layout& given, const std::set<std::string>& fixed, size_t top) {
+                            const RunLayout& given, const std::set<std::string>& fixed,
+                            size_t top) {
   std::vector<Candidate> all = Search(input, profile_of, given, fixed).candidates();
   SearchResult out;
   out.considered = static_cast<int64_t>(all.size());
-  const auto exactly = [&](const Layout& layout) {
+  const auto exactly = [&](const RunLayout& layout) {
     return forecast(input, profile_of(layout.micro / layout.copies, layout.recompute), layout);
   };
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
@@ -214,7 +215,7 @@ SearchResult search_layouts(const ForecastInput& input, const ProfileOf& profile
                        return a->quick.peak_bytes < b->quick.peak_bytes;
                      });
   }
-  const auto is_new_kind = [&](const std::vector<Forecast>& list, const Layout& layout) {
+  const auto is_new_kind = [&](const std::vector<Forecast>& list, const RunLayout& layout) {
     return std::none_of(list.begin(), list.end(),
                         [&](const Forecast& it) { return same_kind(it.layout, layout); });
   };

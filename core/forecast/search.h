@@ -22,7 +22,7 @@ struct SearchResult {
 // Tries what `given` leaves open. `fixed` are keys ("parallel.tensor", "batch.micro", "memory.recompute") that stay as they are in
 // `given`; the rest of it, such as overlap, stays too. Keeps `top` of each list at most.
 SearchResult search_layouts(const ForecastInput& input, const ProfileOf& profile_of,
-                            const Layout& given, const std::set<std::string>& fixed, size_t top);
+                            const RunLayout& given, const std::set<std::string>& fixed, size_t top);
 
 // Why `it` lost against `best`, in a few words.
 std::string reason(const Forecast& it, const Forecast* best);

@@ -25,7 +25,6 @@
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
 #include "core/ops/source.h"
-#include "core/ops/stage.h"
 
 namespace mstrain {
 
@@ -59,7 +58,6 @@ void register_all_ops() {
                              adamw_stored_ops(),
                              conv_ops(),
                              pool_ops(),
-                             stage_ops(),
                              fused_ops()}) {
     register_ops(family);
   }

@@ -133,6 +133,17 @@ std::vector<ParamSpec> declare_params(const std::function<void(const Params&)>& 
   return specs;
 }
 
+std::vector<ParamSpec> shared(std::vector<ParamSpec> specs, std::span<const SharedDim> table) {
+  for (ParamSpec& spec : specs) {
+    for (const auto& [name, dim] : table) {
+      if (spec.name == name || spec.name.ends_with(fmt::format(".{}", name))) {
+        spec.shared_dim = dim;
+      }
+    }
+  }
+  return specs;
+}
+
 Params init_params(std::span<const ParamSpec> specs, uint64_t seed) {
   const Tensor key = rng_key(seed);
   Params params;

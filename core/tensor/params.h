@@ -13,7 +13,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/ir/tensor.h"
 #include "core/tensor/weight.h"
@@ -35,7 +39,16 @@ struct ParamSpec {
   Init init;
   bool decay = false;                     // weight decay applies: matrices, not biases and norms
   std::optional<MatrixForm> matrix = {};  // how products read it, where nothing else does
+  std::optional<int> shared_dim = {};     // of which ranks along `tensor` hold a part each
 };
+
+// One line of a model's table of what ranks can share: parameters whose names end so, by whole words.
+struct SharedDim {
+  std::string_view name;
+  int dim;
+};
+// `specs` with what the table says.
+std::vector<ParamSpec> shared(std::vector<ParamSpec> specs, std::span<const SharedDim> table);
 
 // A value type: copies share the tensors; operations on a copy do not change the original.
 class Params {

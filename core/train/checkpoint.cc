@@ -22,12 +22,13 @@ std::vector<int64_t> dims(const Shape& shape) { return {shape.begin(), shape.end
 std::vector<SafetensorsWriter::Tensor> entries_of(const std::vector<StoredTensor>& tensors) {
   std::vector<SafetensorsWriter::Tensor> entries;
   for (const StoredTensor& tensor : tensors) {
-    const TensorType type = tensor.type();
-    const int64_t held = type.elements() * (tensor.parts == nullptr ? 1 : tensor.parts->size);
+    const int64_t held = tensor.value.elements() * tensor.columns() *
+                         (tensor.parts == nullptr ? 1 : tensor.parts->size);
     check(tensor.shape.elements() == held ||
               (tensor.parts != nullptr && tensor.shape.elements() < held),
-          "{}: {} is to be stored as {}", tensor.name, to_string(type), to_string(tensor.shape));
-    entries.push_back({tensor.name, type.dtype, dims(tensor.shape)});
+          "{}: {} is to be stored as {}", tensor.name, to_string(tensor.value.type()),
+          to_string(tensor.shape));
+    entries.push_back({tensor.name, tensor.value.dtype(), dims(tensor.shape)});
   }
   return entries;
 }
@@ -40,18 +41,45 @@ std::map<std::string, const StoredTensor*> by_name(const std::vector<StoredTenso
   return out;
 }
 
-// Bytes that rank `rank` gives of a tensor, which takes `all`: fewer where it ends, none where the rank has no part of it.
-uint64_t bytes_of_part(const StoredTensor& tensor, uint64_t all, int rank) {
-  const auto part = static_cast<uint64_t>(rank - tensor.first);
-  const auto parts = static_cast<uint64_t>(tensor.parts == nullptr ? 1 : tensor.parts->size);
-  if (rank < tensor.first || part >= parts) {
-    return 0;
-  }
-  const auto each = static_cast<uint64_t>(tensor.type().bytes());
-  return std::min(all - std::min(all, part * each), each);
+// Bytes of a tensor of `all` that part `rank` has, of parts of `each`: fewer where the tensor ends.
+uint64_t bytes_of_part(uint64_t all, uint64_t each, int rank) {
+  const uint64_t begin = std::min(all, static_cast<uint64_t>(rank) * each);
+  return std::min(all - begin, each);
 }
 
 constexpr const char* kSaving = "checkpoint";
+
+int64_t neighbours(const StoredTensor& tensor) {
+  return tensor.shared_by == nullptr ? 1 : tensor.shared_by->size;
+}
+
+// Columns of equal sizes in the order of the stored tensor.
+std::vector<std::byte> joined(const std::vector<std::vector<std::byte>>& columns, int64_t rows) {
+  std::vector<std::byte> all;
+  const auto width = static_cast<std::ptrdiff_t>(columns[0].size()) / rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const std::vector<std::byte>& column : columns) {
+      all.insert(all.end(), column.begin() + row * width, column.begin() + (row + 1) * width);
+    }
+  }
+  return all;
+}
+
+// One column of a stored tensor.
+std::vector<std::byte> column_of(std::span<const std::byte> all, const StoredTensor& tensor,
+                                 int64_t column) {
+  std::vector<std::byte> out;
+  const auto rows = static_cast<size_t>(tensor.rows);
+  const size_t width = all.size() / rows / static_cast<size_t>(tensor.columns());
+  for (size_t row = 0; row < rows; ++row) {
+    const auto from =
+        all.begin() +
+        static_cast<std::ptrdiff_t>(
+            (row * static_cast<size_t>(tensor.columns()) + static_cast<size_t>(column)) * width);
+    out.insert(out.end(), from, from + static_cast<std::ptrdiff_t>(width));
+  }
+  return out;
+}
 
 void write_tensors(AtomicFolder& folder, const std::string& file,
                    const std::vector<StoredTensor>& tensors, Communicator* others) {
@@ -60,18 +88,36 @@ void write_tensors(AtomicFolder& folder, const std::string& file,
   std::vector<std::byte> received;
   for (const TensorEntry& entry : writer.entries()) {
     const StoredTensor& tensor = *named.at(entry.name);
-    const int ranks = others == nullptr ? 1 : others->size();
-    for (int rank = 0; rank < ranks; ++rank) {
-      const uint64_t count = bytes_of_part(tensor, entry.bytes, rank);
-      if (rank == 0 && tensor.first == 0) {
-        const HostRead own(dense(tensor.value));
-        writer.append(entry.name, own.bytes().first(count));
-      } else if (count > 0) {
-        received.resize(count);
-        others->receive({received.data(), static_cast<int64_t>(count), Dtype::kU8}, rank, kSaving)
-            .wait();
-        writer.append(entry.name, received);
+    const HostRead own(dense(tensor.value));
+    const std::span<const std::byte> bytes = own.bytes();
+    const int64_t columns = tensor.columns();
+    const uint64_t all = entry.bytes / static_cast<uint64_t>(columns);
+    std::vector<std::vector<std::byte>> held(static_cast<size_t>(columns));
+    const auto add = [&](int64_t column, std::span<const std::byte> part) {
+      if (columns == 1) {
+        writer.append(entry.name, part);
+      } else {
+        auto& to = held[static_cast<size_t>(column)];
+        to.insert(to.end(), part.begin(), part.end());
       }
+    };
+    for (int64_t column = 0; column < columns; ++column) {
+      const int64_t parts = tensor.parts == nullptr ? 1 : tensor.parts->size;
+      for (int64_t part = 0; part < parts; ++part) {
+        const uint64_t count = bytes_of_part(all, bytes.size(), static_cast<int>(part));
+        const auto rank = static_cast<int>(part * neighbours(tensor) + column);
+        if (rank == 0) {
+          add(column, bytes.first(count));
+        } else if (count > 0) {
+          received.resize(count);
+          others->receive({received.data(), static_cast<int64_t>(count), Dtype::kU8}, rank, kSaving)
+              .wait();
+          add(column, received);
+        }
+      }
+    }
+    if (columns > 1) {
+      writer.append(entry.name, joined(held, tensor.rows));
     }
   }
   writer.finish();
@@ -85,11 +131,18 @@ void send_parts(const std::vector<StoredTensor>& tensors, Communicator& first) {
   const SafetensorsWriter writer(*file, entries_of(tensors));
   for (const TensorEntry& entry : writer.entries()) {
     const StoredTensor& tensor = *named.at(entry.name);
-    const uint64_t count = bytes_of_part(tensor, entry.bytes, first.rank());
+    const int64_t part = first.rank() / neighbours(tensor);
+    if (first.rank() % neighbours(tensor) >= tensor.columns() ||
+        part >= (tensor.parts == nullptr ? 1 : tensor.parts->size)) {
+      continue;
+    }
+    const HostRead own(dense(tensor.value));
+    const std::span<const std::byte> bytes = own.bytes();
+    const uint64_t count = bytes_of_part(entry.bytes / static_cast<uint64_t>(tensor.columns()),
+                                         bytes.size(), static_cast<int>(part));
     if (count > 0) {
-      const HostRead own(dense(tensor.value));
       // Read alone.
-      void* const from = const_cast<std::byte*>(own.data());
+      void* const from = const_cast<std::byte*>(bytes.data());
       first.send({from, static_cast<int64_t>(count), Dtype::kU8}, 0, kSaving).wait();
     }
   }
@@ -202,15 +255,18 @@ void load_tensors(FileSystem& files, const std::string& folder, const std::strin
   const SafetensorsFile stored(files, path);
   for (const StoredTensor& tensor : tensors) {
     const TensorEntry& entry = stored.at(tensor.name);
-    const TensorType wanted{tensor.type().dtype, tensor.shape};
+    const TensorType wanted{tensor.value.dtype(), tensor.shape};
     if (entry.dtype != wanted.dtype || entry.shape != dims(wanted.shape)) {
       throw IoError(fmt::format("{}: {} is {}[{}]; the model needs {}", path, tensor.name,
                                 entry.dtype_name, fmt::join(entry.shape, ", "), to_string(wanted)));
     }
-    if (!tensor.value.defined()) {
-      continue;
-    }
     std::span<const std::byte> bytes = stored.data(entry);
+    std::vector<std::byte> column;
+    if (tensor.rows > 0) {
+      column =
+          column_of(bytes, tensor, current_context().ranks->coordinate(tensor.shared_by->name));
+      bytes = column;
+    }
     HostWrite value(tensor.value);
     const std::span<std::byte> to = value.bytes();
     if (tensor.parts != nullptr) {

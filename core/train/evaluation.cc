@@ -203,7 +203,7 @@ void Evaluation::on_state(Trainer& trainer, Moment moment) {
   EvaluationRow row{.step = trainer.step()};
   if (evaluates(row.step, moment)) {
     auto result =
-        evaluate(*program_, trainer.params(), task_, data_, config_, rows_, stop_, &progress_);
+        evaluate(*program_, trainer.held_params(), task_, data_, config_, rows_, stop_, &progress_);
     if (!result) {
       return;
     }

@@ -22,7 +22,7 @@ std::string describe(std::span<const Metric> metrics);
 std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data);
 
 // Over `eval.batches` of each set. None when `stop` was set meanwhile. `progress` may be null. Throws Error where nothing is held out.
-// Ranks along `data` take the batches in turns; every rank calls it, and all are told the same.
+// `params` as the program takes them. Ranks along `data` take the batches in turns; every rank calls it, and all are told the same.
 std::optional<EvaluationResult> evaluate(const LossProgram& program, const Params& params,
                                          const TrainTask& task, const TrainData& data,
                                          const TrainConfig& config, int64_t rows,

@@ -4,6 +4,7 @@
 
 #include "core/train/sections.h"
 #include "core/train/task.h"
+#include "core/train/tensor_parts.h"
 
 namespace mstrain {
 
@@ -39,13 +40,14 @@ struct GradientState {
 
 class GradientProgram {
  public:
-  // Of `micro` samples out of the batch.global of a step. Traces it in graph execution, for the current context.
-  GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro);
+  // Of `micro` samples out of the batch.global of a step. Traces it in graph execution, for the current context, and
+  // divides it among the ranks along `tensor`: parameters and gradients are then what a rank has of them.
+  GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
+                  const TensorParts& parts);
 
   // In the trace of the caller, or eagerly.
   LossAndGradient operator()(const GradientState& state, const MicroBatch& micro) const;
 
-  static constexpr int kLossResults = 2;  // outputs before the gradients
   // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch, the rows, the
   // step key, the loss scale where there is one, captures(). Its outputs: the sum of the loss, its count, the gradients of
   // the parameters.
@@ -53,7 +55,7 @@ class GradientProgram {
   const Tensors& captures() const { return captures_; }
   size_t weights() const { return task_.parameters.size() + task_.frozen.size(); }
   size_t batch_tensors() const { return batch_; }  // with the rows
-  // Those inputs, in their order; empty for parameters that `state` has not.
+  // Those inputs, in their order.
   Tensors inputs(const GradientState& state, const MicroBatch& micro) const;
   LossAndGradient result(Tensors outputs) const;
 

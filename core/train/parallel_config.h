@@ -82,7 +82,7 @@ struct ParallelConfig {
       rule::at_least(1).elsewhere_called({"virtual_pipeline_parallel_size", "pp_interleave_num"}));
     v("sequence_parallel", sequence_parallel,
       "ranks along tensor share, by tokens, what they would all compute between the layers' "
-      "products; auto: where tensor > 1",
+      "products; auto: where tensor > 1 divides the sequence",
       rule::elsewhere_called({"use_seq_parallel"}));
     v("copies", copies, "parts of a micro-batch whose collectives run under each other's products",
       rule::at_least(1).at_most(8).elsewhere_called({"micro_batch_interleave_num"}));
@@ -115,10 +115,6 @@ std::shared_ptr<Ranks> make_ranks(const ParallelConfig& config,
 
 // The ranks that share batches: of the context's ranks, or, where it has none, of the layout that is planned.
 int64_t data_ranks(const ParallelConfig& config, const Context& context);
-// The stages of a pipeline, likewise.
-int64_t pipeline_ranks(const ParallelConfig& config, const Context& context);
-// All ranks of the layout that is planned.
-int64_t planned_ranks(const ParallelConfig& config);
 
 // Throws ConfigError, with the line in `tree`, for the first key that asks for what cannot be run yet on so many ranks: such layouts are
 // planned, by mstrain plan.

@@ -39,7 +39,9 @@ class Trainer {
   const ProgressState& progress() const { return progress_; }
   const TrainState& state() const { return state_; }
   // All weights, trained and frozen, whole. Every rank calls it.
-  Params params() const { return joined(program_.all_params(state_), frozen_); }
+  Params params() const { return joined(program_.whole_params(state_), frozen_); }
+  // The same, as a LossProgram takes them: what this rank has of them along `tensor`.
+  Params held_params() const { return joined(program_.held_params(state_), frozen_); }
   // The whole run, as it is now. Its tensors are those of state().
   CheckpointContents checkpoint() const;
 
@@ -72,9 +74,8 @@ class Trainer {
   bool wanted(Moment moment);
   void visit(Moment moment);
   double learning_rate(int64_t step) const;
-  // Of `values`, that of a parameter, of this type on whoever has it.
-  StoredTensor stored(size_t parameter, std::string name, const Params& values,
-                      const TensorType& type, bool in_parts) const;
+  // What this rank has of parameter `i`, or of what the optimizer keeps for it. `in_parts`: where it may be in parts along `data`.
+  StoredTensor stored(size_t i, std::string name, const Tensor& value, bool in_parts) const;
   std::vector<StoredTensor> stored_model() const;
   std::vector<StoredTensor> stored_optimizer() const;
 

@@ -26,6 +26,12 @@ std::vector<Overrides> more_recomputation(Recompute given) {
   return {};
 }
 
+// What keeps the state in fewer bytes; ranks along tensor keep their parts in 32 bits alone.
+std::vector<Overrides> leaner_states(const TrainConfig& config) {
+  return config.parallel.tensor > 1 ? std::vector<Overrides>()
+                                    : leaner_precisions(config.precision);
+}
+
 // No copy for checkpoints, smaller micro-batches, recomputation, both, leaner states, and all of it with smaller samples as
 // well; each kind from mild to strong.
 std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64_t micro) {
@@ -50,7 +56,7 @@ std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64
     kinds.push_back(both);
   }
   const Overrides least = joined({"batch.micro=1"}, most);
-  const std::vector<Overrides> leaner = leaner_precisions(train.precision);
+  const std::vector<Overrides> leaner = leaner_states(train);
   kinds.push_back(leaner);
   for (const std::vector<Overrides>& changes : {leaner, run.smaller_samples()}) {
     kinds.emplace_back();
@@ -76,10 +82,7 @@ class Variants {
         micro_(micro) {}
 
   // Many layers take their time, and one is like the other.
-  // Few layers need not make up a pipeline.
-  bool reckons_exactly() const {
-    return layers() <= kFewEnough || run_.train.parallel.pipeline > 1;
-  }
+  bool reckons_exactly() const { return layers() <= kFewEnough; }
   // The plan as far as it follows from plans of fewer layers.
   const RunPlan& about(const Overrides& overrides) {
     if (const auto found = known_.find(overrides); found != known_.end()) {
@@ -188,7 +191,7 @@ void print_choices(const ModelRun& run, const YamlNode& tree, const Context& con
   if (!run.train.memory.loss_chunks.is_word()) {
     choices.push_back({"memory.loss_chunks=auto"});
   }
-  const std::vector<Overrides> leaner = leaner_precisions(run.train.precision);
+  const std::vector<Overrides> leaner = leaner_states(run.train);
   choices.insert(choices.end(), leaner.begin(), leaner.end());
   Variants variants(run, tree, context, limit, plan.evaluates, plan.micro);
   const bool exact = variants.reckons_exactly();

@@ -86,10 +86,7 @@ class Profiles {
     changes.push_back(fmt::format("batch.global={}", 2 * micro));
     changes.push_back(fmt::format("batch.micro={}", micro));
     changes.emplace_back("run.execution=graph");
-    for (const char* key :
-         {"data=1", "pipeline=1", "virtual_pipeline=1", "schedule=1f1b", "stage_layout=[]"}) {
-      changes.push_back(fmt::format("parallel.{}", key));
-    }
+    changes.emplace_back("parallel.data=1");
     const std::unique_ptr<ModelRun> run = with_changes(changes);
     const TrainTask task = run->adapted_task();
     const StepProgram step(task, run->train, micro, context_);
@@ -124,7 +121,7 @@ int64_t heads_of(const ModelRun& run) {
   return heads == nullptr ? 1 : as_int(*heads, kHeads);
 }
 
-void write_plan_file(FileSystem& files, const std::string& path, const Layout& layout) {
+void write_plan_file(FileSystem& files, const std::string& path, const RunLayout& layout) {
   YamlNode tree = YamlNode::map();
   apply_overrides(tree, layout.keys());
   write_file_atomic(files, path, to_yaml(tree));
@@ -217,8 +214,8 @@ void plan(const PlanRequest& request) {
       fixed.insert(key);
     }
   }
-  const Layout given = resolve_layout(train, tree, cluster, input.model, /*micro=*/1,
-                                      read_own_schedule(request.files, train.parallel, tree));
+  const RunLayout given = resolve_layout(train, tree, cluster, input.model, /*micro=*/1,
+                                         read_own_schedule(request.files, train.parallel, tree));
   Forecast found;
   std::optional<SearchResult> result;
   if (kind == "manual" && !train.batch.micro.is_word()) {

@@ -169,7 +169,9 @@ void benchmark(const RunRequest& request) {
   const int64_t limit = memory_of_rank(train.memory, context);
   const ContextScope scope(context);
   const PlannedRun run = plan_together(opened.task, train, context, limit, /*evaluates=*/false);
-  refuse_together(run.plan, limit, refuse_by(*opened.run, request.tree, context));
+  if (run.plan.total() > limit) {
+    refuse_by(*opened.run, request.tree, context)(run.plan, limit);
+  }
   const HeedInterrupts heeds;
   const StepTimes times = time_steps(opened.task, opened.data, train, run, request.stop);
   fmt::print(
@@ -318,8 +320,8 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
     program = std::make_unique<LossProgram>(opened.task, config, rows, context);
   }
   const HeedInterrupts heeds;
-  const auto result =
-      evaluate(*program, params, opened.task, opened.data, config, rows, request.stop);
+  const auto result = evaluate(*program, program->parts().cut(params), opened.task, opened.data,
+                               config, rows, request.stop);
   if (result) {
     print_evaluation(request.out, *result);
   }

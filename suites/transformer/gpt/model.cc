@@ -6,7 +6,6 @@
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
-#include "core/ops/stage.h"
 
 namespace mstrain::gpt {
 
@@ -21,14 +20,22 @@ AttentionOptions Gpt::attention_options(int64_t layer) const {
   return {.causal = true, .scale = config_.attention_scale(layer)};
 }
 
+std::span<const SharedDim> Gpt::shared_dims() const {
+  static constexpr SharedDim kTable[] = {{"wte.weight", 0},         {"lm_head.weight", 0},
+                                         {"attn.c_attn.weight", 2}, {"attn.c_attn.bias", 1},
+                                         {"attn.c_proj.weight", 0}, {"mlp.c_fc.weight", 1},
+                                         {"mlp.c_fc.bias", 0},      {"mlp.c_proj.weight", 0}};
+  return kTable;
+}
+
 Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const TokenView& view) const {
   const Params transformer = p / "transformer";
   Tensor x_btc = embed(transformer, tokens_bt, view.positions_bt);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     const auto layer = [&](const Tensor& x) { return block(transformer / "h" / i, x, i, view); };
-    x_btc = model_layer(i, recompute_, layer, x_btc);
+    x_btc = recomputed(recompute_, layer, x_btc);
   }
-  return layer_norm(transformer / "ln_f", stage_point(x_btc, config_.num_layers), config_.norm.eps);
+  return layer_norm(transformer / "ln_f", x_btc, config_.norm.eps);
 }
 
 Weight Gpt::head_weight(const Params& p) const {

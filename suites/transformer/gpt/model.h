@@ -2,7 +2,7 @@
 // Parameters carry the names of Hugging Face's GPT2LMHeadModel and keep their logical dims (see hf_names.h).
 #pragma once
 
-#include "core/nn/model_layer.h"
+#include "core/nn/recompute_rule.h"
 #include "suites/transformer/gpt/config.h"
 #include "suites/transformer/text/causal_model.h"
 
@@ -26,6 +26,7 @@ class Gpt final : public CausalModel {
   Tensor block(const Params& p, const Tensor& x_btc, int64_t layer, const TokenView& view) const;
   Weight head_weight(const Params& p) const override;
   double label_smoothing() const override { return config_.label_smoothing; }
+  std::span<const SharedDim> shared_dims() const override;
   // Both of the norm of x.
   Tensor self_attention(const Params& block, const Tensor& x_btc, int64_t layer,
                         const TokenView& view) const;

@@ -8,7 +8,6 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
-#include "core/ops/stage.h"
 
 namespace mstrain::llama {
 
@@ -24,6 +23,16 @@ AttentionOptions Llama::attention_options(int64_t layer) const {
   return {.causal = true, .window = config_.window(layer).value_or(0)};
 }
 
+std::span<const SharedDim> Llama::shared_dims() const {
+  static constexpr SharedDim kTable[] = {
+      {"embed_tokens.weight", 0}, {"lm_head.weight", 0},  {"q_proj.weight", 0},
+      {"q_proj.bias", 0},         {"k_proj.weight", 0},   {"k_proj.bias", 0},
+      {"v_proj.weight", 0},       {"v_proj.bias", 0},     {"o_proj.weight", 1},
+      {"gate_proj.weight", 0},    {"gate_proj.bias", 0},  {"up_proj.weight", 0},
+      {"up_proj.bias", 0},        {"down_proj.weight", 1}};
+  return kTable;
+}
+
 Tensor Llama::features(const Params& p, const Tensor& tokens_bt, const TokenView& view) const {
   const Params model = p / "model";
   Tensor x_btc = embedding(model / "embed_tokens", tokens_bt, vocab_size(), config_.hidden_size,
@@ -33,9 +42,9 @@ Tensor Llama::features(const Params& p, const Tensor& tokens_bt, const TokenView
     const auto layer = [&](const Tensor& x) {
       return block(model / "layers" / i, x, i, rotation, view);
     };
-    x_btc = model_layer(i, recompute_, layer, x_btc);
+    x_btc = recomputed(recompute_, layer, x_btc);
   }
-  return rms_norm(model / "norm", stage_point(x_btc, config_.num_layers), config_.norm.eps);
+  return rms_norm(model / "norm", x_btc, config_.norm.eps);
 }
 
 Rotation Llama::rotation_of(const Tensor& tokens_bt, const TokenView& view, Dtype dtype) const {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/nn/layers.h"
-#include "core/nn/model_layer.h"
+#include "core/nn/recompute_rule.h"
 #include "core/nn/rotary.h"
 #include "suites/transformer/llama/config.h"
 #include "suites/transformer/text/causal_model.h"
@@ -31,6 +31,7 @@ class Llama final : public CausalModel {
                const TokenView& view) const;
   Weight head_weight(const Params& p) const override;
   double label_smoothing() const override { return config_.label_smoothing; }
+  std::span<const SharedDim> shared_dims() const override;
   // Both of the norm of x.
   Tensor self_attention(const Params& block, const Tensor& x_btc, int64_t layer,
                         const Rotation& rotation, const TokenView& view) const;

@@ -10,7 +10,6 @@
 #include "core/ops/linear_cross_entropy.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
-#include "core/ops/stage.h"
 #include "core/runtime/context.h"
 
 namespace mstrain::t5 {
@@ -53,9 +52,9 @@ Tensor T5::encode(const Params& p, const Text& source) const {
                                              });
       return x + feed_forward(block / "layer" / 1, x);
     };
-    x_btc = model_layer(i, recompute_, layer, x_btc);
+    x_btc = recomputed(recompute_, layer, x_btc);
   }
-  return finish(stack, stage_point(x_btc, config_.num_layers));
+  return finish(stack, x_btc);
 }
 
 Tensor T5::decode(const Params& p, const Text& target, const Tensor& memory_bsc, const Text& source,
@@ -93,10 +92,9 @@ Tensor T5::decode(const Params& p, const Text& target, const Tensor& memory_bsc,
       x += attention_part(parts / 1, "EncDecAttention", x, attend_to_memory);
       return x + feed_forward(parts / 2, x);
     };
-    x_btc = model_layer(config_.num_layers + i, recompute_, layer, x_btc);
+    x_btc = recomputed(recompute_, layer, x_btc);
   }
-  const Tensor features =
-      finish(stack, stage_point(x_btc, config_.num_layers + config_.decoder_layers()));
+  const Tensor features = finish(stack, x_btc);
   return config_.scales_outputs()
              ? features * (1 / std::sqrt(static_cast<double>(config_.hidden_size)))
              : features;
@@ -224,10 +222,17 @@ LossSums T5::losses(const Params& p, const Text& source, const Text& target,
 }
 
 std::vector<ParamSpec> T5::specs() const {
-  return declare_params([&](const Params& p) {
+  // What ranks along `tensor` can share.
+  static constexpr SharedDim kTable[] = {
+      {"shared.weight", 0}, {"lm_head.weight", 0}, {"q.weight", 0},
+      {"k.weight", 0},      {"v.weight", 0},       {"relative_attention_bias.weight", 1},
+      {"o.weight", 1},      {"wi.weight", 0},      {"wi_0.weight", 0},
+      {"wi_1.weight", 0},   {"wo.weight", 1}};
+  const auto model = [&](const Params& p) {
     const Text text{zeros({Dtype::kI32, {1, 1}})};
     logits(p, decode(p, text, encode(p, text), text));
-  });
+  };
+  return shared(declare_params(model), kTable);
 }
 
 }  // namespace mstrain::t5

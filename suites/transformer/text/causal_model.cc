@@ -30,7 +30,10 @@ Tensor CausalModel::loss(const Params& p, const Tensor& tokens_bt, const Tensor&
 }
 
 std::vector<ParamSpec> CausalModel::specs() const {
-  return declare_params([&](const Params& p) { (*this)(p, zeros({Dtype::kI32, {1, 1}})); });
+  return shared(declare_params([&](const Params& p) {
+                  (*this)(p, zeros({Dtype::kI32, {1, 1}}));
+                }),
+                shared_dims());
 }
 
 }  // namespace mstrain

@@ -50,6 +50,8 @@ class CausalModel {
  protected:
   virtual Weight head_weight(const Params& p) const = 0;  // [vocab, width]
   virtual double label_smoothing() const = 0;
+  // What ranks along `tensor` can share; empty: nothing.
+  virtual std::span<const SharedDim> shared_dims() const { return {}; }
 };
 
 }  // namespace mstrain

@@ -13,7 +13,6 @@
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
-#include "core/ops/stage.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
 
@@ -77,10 +76,9 @@ Tensor Vit::features(const Params& p, const Tensor& pixels_bchw) const {
   Tensor x_btc = embed(vit / "embeddings", pixels_bchw);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     const auto layer = [&](const Tensor& x) { return block(vit / "encoder" / "layer" / i, x, i); };
-    x_btc = model_layer(i, recompute_, layer, x_btc);
+    x_btc = recomputed(recompute_, layer, x_btc);
   }
-  const Tensor last_btc = stage_point(x_btc, config_.num_layers);
-  return layer_norm(vit / "layernorm", select(last_btc, 1, 0), config_.norm.eps);
+  return layer_norm(vit / "layernorm", select(x_btc, 1, 0), config_.norm.eps);
 }
 
 Weight Vit::head_weight(const Params& p) const {
@@ -202,11 +200,23 @@ CrossEntropySums Vit::losses(const Params& p, const Tensor& pixels_bchw,
 }
 
 std::vector<ParamSpec> Vit::specs() const {
+  // What ranks along `tensor` can share.
+  static constexpr SharedDim kTable[] = {
+      {"query.weight", 0},
+      {"query.bias", 0},
+      {"key.weight", 0},
+      {"key.bias", 0},
+      {"value.weight", 0},
+      {"value.bias", 0},
+      {"output.dense.weight", 1},  // of attention and of the layer
+      {"intermediate.dense.weight", 0},
+      {"intermediate.dense.bias", 0}};
   // A norm that several products read would be declared in the first of the functions that are computed again.
-  return declare_params([plain = Vit(config_)](const Params& p) {
+  const auto model = [plain = Vit(config_)](const Params& p) {
     const VitConfig& config = plain.config();
     plain(p, zeros({Dtype::kF32, {1, config.num_channels, config.image_size, config.image_size}}));
-  });
+  };
+  return shared(declare_params(model), kTable);
 }
 
 }  // namespace mstrain::vit

@@ -153,8 +153,8 @@ ForecastInput input_of(const Cluster& cluster) {
           .dtype = Dtype::kBF16};
 }
 
-Layout layout_of(int64_t data, int64_t tensor, int64_t pipeline, int64_t micro_batches) {
-  Layout out;
+RunLayout layout_of(int64_t data, int64_t tensor, int64_t pipeline, int64_t micro_batches) {
+  RunLayout out;
   out.data = data;
   out.tensor = tensor;
   out.pipeline = pipeline;
@@ -167,8 +167,8 @@ Layout layout_of(int64_t data, int64_t tensor, int64_t pipeline, int64_t micro_b
 TEST(Forecast, PartsOfAStepAddUpToIt) {
   const Cluster cluster = cluster_of(kCluster);
   const Profile profile = plain_profile();
-  for (const Layout& layout : {layout_of(8, 1, 1, 4), layout_of(4, 2, 1, 8), layout_of(1, 2, 4, 8),
-                               layout_of(2, 1, 4, 16)}) {
+  for (const RunLayout& layout : {layout_of(8, 1, 1, 4), layout_of(4, 2, 1, 8),
+                                  layout_of(1, 2, 4, 8), layout_of(2, 1, 4, 16)}) {
     const Forecast it = forecast(input_of(cluster), profile, layout);
     const Breakdown& parts = it.breakdown;
     EXPECT_NEAR(it.step_seconds,
@@ -192,7 +192,7 @@ TEST(Forecast, APipelineWaitsAsLongAsItsScheduleSaysAndKeepsAsMuch) {
 
 TEST(Forecast, ZeroKeepsStatesInParts) {
   const Cluster cluster = cluster_of(kCluster);
-  Layout layout = layout_of(8, 1, 1, 4);
+  RunLayout layout = layout_of(8, 1, 1, 4);
   const double elements = 4 * 4096.0 * 4096;
   for (int64_t stage = 0; stage <= 3; ++stage) {
     layout.zero = stage;
@@ -205,7 +205,7 @@ TEST(Forecast, ZeroKeepsStatesInParts) {
 
 TEST(Forecast, SequenceParallelismSharesWhatTensorParallelismKeepsWhole) {
   const Cluster cluster = cluster_of(kCluster);
-  Layout layout = layout_of(2, 4, 1, 4);
+  RunLayout layout = layout_of(2, 4, 1, 4);
   EXPECT_DOUBLE_EQ(forecast(input_of(cluster), plain_profile(), layout).largest().activations, 4e9);
   layout.sequence_parallel = true;
   EXPECT_DOUBLE_EQ(forecast(input_of(cluster), plain_profile(), layout).largest().activations, 1e9);
@@ -245,7 +245,7 @@ struct RunFile {
   }
 };
 
-Layout resolved(const std::string& text) {
+RunLayout resolved(const std::string& text) {
   const YamlNode tree = parse_yaml(text, "my.yaml");
   RunFile file;
   read_config(tree, file);
@@ -253,7 +253,7 @@ Layout resolved(const std::string& text) {
                         {.layers = 12, .heads = 12, .tokens = 1024}, 1);
 }
 
-TEST(Layout, ImpossibleOnesNameTheNearestPossible) {
+TEST(RunLayout, ImpossibleOnesNameTheNearestPossible) {
   const std::pair<const char*, const char*> cases[] = {
       {"parallel: {tensor: 3}",
        "my.yaml:1: parallel.tensor: tensor 3 x pipeline 1 x context 1 = 3 "
@@ -286,8 +286,8 @@ TEST(Layout, ImpossibleOnesNameTheNearestPossible) {
   EXPECT_EQ(resolved("parallel: {tensor: 2}\nbatch: {global: 8}").data, 4);
 }
 
-TEST(Layout, OfAPlanIsWhatItsKeysSay) {
-  Layout layout = layout_of(1, 2, 4, 8);
+TEST(RunLayout, OfAPlanIsWhatItsKeysSay) {
+  RunLayout layout = layout_of(1, 2, 4, 8);
   layout.stages = {1, 1, 1, 1};
   layout.sequence_parallel = true;
   YamlNode tree = YamlNode::map();
@@ -295,8 +295,8 @@ TEST(Layout, OfAPlanIsWhatItsKeysSay) {
   apply_overrides(tree, std::vector<std::string>{"batch.global=32"});
   RunFile file;
   read_config(tree, file);
-  const Layout again = resolve_layout(file.config, tree, cluster_of(kCluster),
-                                      {.layers = 4, .heads = 8, .tokens = 64}, 1);
+  const RunLayout again = resolve_layout(file.config, tree, cluster_of(kCluster),
+                                         {.layers = 4, .heads = 8, .tokens = 64}, 1);
   EXPECT_EQ(again.keys(), layout.keys());
 }
 

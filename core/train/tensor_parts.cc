@@ -1,0 +1,159 @@
+#include "core/train/tensor_parts.h"
+
+#include "core/compile/partition.h"
+#include "core/compile/relayout.h"
+#include "core/ops/collective.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
+
+namespace mstrain {
+namespace {
+
+constexpr size_t kAxis = 0;  // of a layout
+
+int64_t tensor_ranks(const ParallelConfig& config, const Context& context) {
+  return context.ranks != nullptr ? context.ranks->mesh().size(kTensorAxis) : config.tensor;
+}
+
+Layout layout_of(const ParamSpec& spec) {
+  return {spec.shared_dim ? sharded(*spec.shared_dim) : kReplicated};
+}
+
+}  // namespace
+
+TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const Context& context)
+    : axis_{std::string(kTensorAxis), tensor_ranks(config.parallel, context)},
+      positions_(0),
+      whole_(task.parameters),
+      held_(task.parameters) {
+  if (!shares()) {
+    return;
+  }
+  check_shared(task, config);
+  if (config.parallel.sequence_parallel.value_or(task.positions % axis_.size == 0)) {
+    positions_ = task.positions;
+  }
+  for (ParamSpec& spec : held_) {
+    if (spec.shared_dim) {
+      dims_.emplace(spec.name, *spec.shared_dim);
+      spec.type = part_of(spec.type, sharded(*spec.shared_dim), axis_.size);
+    }
+  }
+}
+
+void TensorParts::check_shared(const TrainTask& task, const TrainConfig& config) const {
+  const auto refuse = [&](const char* key, const std::string& why) {
+    throw ConfigError(fmt::format("{}: {}", key, why));
+  };
+  const auto with = fmt::format("with parallel.tensor {}", axis_.size);
+  if (config.optimizer.type == OptimizerType::kLamb) {
+    refuse("optimizer.type", "lamb needs norms of whole weights; say adamw " + with);
+  }
+  if (config.precision.moments != MomentType::kFp32) {
+    refuse("precision.moments", "say fp32 " + with);
+  }
+  if (config.precision.params != FloatType::kFp32 && !config.precision.has_master()) {
+    refuse("precision.master", "say fp32 " + with);
+  }
+  if (!task.frozen.empty()) {
+    refuse("parallel.tensor", "adapters are trained on one rank along tensor; say 1");
+  }
+  bool any = false;
+  for (const ParamSpec& spec : task.parameters) {
+    any = any || spec.shared_dim.has_value();
+    const int64_t size = spec.shared_dim ? spec.type.shape[*spec.shared_dim] : 0;
+    if (size % axis_.size != 0) {
+      int64_t fewer = axis_.size - 1;
+      while (size % fewer != 0) {
+        --fewer;
+      }
+      const int64_t below = size / axis_.size * axis_.size;
+      refuse(
+          "parallel.tensor",
+          fmt::format("{} ranks do not divide the {} of dim {} of {} {}; say {}, or make it {}{}",
+                      axis_.size, size, *spec.shared_dim, spec.name, to_string(spec.type.shape),
+                      fewer, below > 0 ? fmt::format("{} or ", below) : "", below + axis_.size));
+    }
+  }
+  if (!any) {
+    refuse("parallel.tensor", "this model does not say what ranks can share of it; say 1");
+  }
+  const bool deals_out = config.parallel.sequence_parallel.value_or(false);
+  if (deals_out && task.positions == 0) {
+    refuse("parallel.sequence_parallel",
+           "this model's samples are not dealt out by positions; say auto");
+  }
+  if (deals_out && task.positions % axis_.size != 0) {
+    const int64_t below = task.positions / axis_.size * axis_.size;
+    refuse("parallel.sequence_parallel",
+           fmt::format("{} ranks do not divide {} positions; say false, or take {}{}", axis_.size,
+                       task.positions, below > 0 ? fmt::format("{} or ", below) : "",
+                       below + axis_.size));
+  }
+}
+
+std::optional<int> TensorParts::dim_of(const std::string& name) const {
+  const auto found = dims_.find(name);
+  return found == dims_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Params TensorParts::cut(Params whole) const {
+  for (const auto& [name, dim] : dims_) {
+    const Tensor value = *whole.find(name);
+    whole.set(name, copy(relayout(value, value.type(), kReplicated, sharded(dim), axis_)));
+  }
+  return whole;
+}
+
+Params TensorParts::whole(Params parts) const {
+  for (const ParamSpec& spec : whole_) {
+    if (const std::optional<int> dim = dim_of(spec.name)) {
+      const Tensor part = *parts.find(spec.name);
+      parts.set(spec.name,
+                relayout(part, {part.dtype(), spec.type.shape}, sharded(*dim), kReplicated, axis_));
+    }
+  }
+  return parts;
+}
+
+GraphPtr TensorParts::divided(const GraphPtr& program, size_t sums, int64_t rows) const {
+  if (!shares()) {
+    return program;
+  }
+  PartitionOptions options;
+  options.outputs.assign(sums, Layout{kReplicated});
+  const bool has_gradients = program->outputs().size() > sums;
+  for (const ParamSpec& spec : whole_) {
+    options.inputs.push_back(layout_of(spec));
+    if (has_gradients) {
+      options.outputs.emplace_back(layout_of(spec));
+    }
+  }
+  if (positions_ > 0) {
+    options.scattered_along = axis_.name;
+    options.stream = {{rows, positions_}, 1};
+  }
+  return partition(*program, Mesh{{axis_}}, options).program;
+}
+
+Tensors TensorParts::summed_squares(Tensors squares) const {
+  Tensors shared;
+  for (size_t i = 0; i < held_.size(); ++i) {
+    if (dim_of(held_[i].name)) {
+      shared.push_back(expand_dims(cast(squares[i], Dtype::kF32), 0));
+    }
+  }
+  if (shared.empty()) {
+    return squares;
+  }
+  const Tensor sums = all_reduce(concat(shared, 0), axis_);
+  int64_t next = 0;
+  for (size_t i = 0; i < held_.size(); ++i) {
+    if (dim_of(held_[i].name)) {
+      squares[i] = cast(select(sums, 0, next++), squares[i].dtype());
+    }
+  }
+  return squares;
+}
+
+}  // namespace mstrain
