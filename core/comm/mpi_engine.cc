@@ -1,12 +1,13 @@
 #include "core/comm/mpi_engine.h"
 
-#include <sched.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <future>
+
+#include "core/base/clock.h"
 
 namespace mstrain {
 namespace {
@@ -35,9 +36,9 @@ void check_mpi(int error, const char* call) {
 void MpiOperation::wait() {
   if (!done()) {
     ++waiters_;
-    for (int state = state_; state == kRunning; state = state_) {
-      state_.wait(kRunning, std::memory_order_acquire);
-    }
+    engine_.hurry();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done(); });
     --waiters_;
   }
   if (state_ == kFailed) {
@@ -46,8 +47,12 @@ void MpiOperation::wait() {
 }
 
 void MpiOperation::end(bool well) {
-  state_.store(well ? kDone : kFailed, std::memory_order_release);
-  state_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = nanoseconds_now();
+    state_.store(well ? kDone : kFailed, std::memory_order_release);
+  }
+  changed_.notify_all();
 }
 
 int MpiOperation::tag(int exchange) const {
@@ -192,13 +197,22 @@ void MpiEngine::pause(bool progressed) {
                                    [](const auto& operation) { return operation->waiters_ > 0; });
     const double idle = since(progressed_);
     if (waits && idle < kEager) {
-      sched_yield();
-      return;
+      return;  // a yield may cost a slice of the scheduler, milliseconds
     }
     seconds = waits ? std::min(idle / 8, kLongestSleep) : kLazy;
   }
   std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !tasks_.empty(); });
+  wake_.wait_for(lock, std::chrono::duration<double>(seconds),
+                 [this] { return !tasks_.empty() || hurries_; });
+  hurries_ = false;
+}
+
+void MpiEngine::hurry() {
+  {
+    const std::lock_guard lock(mutex_);
+    hurries_ = true;
+  }
+  wake_.notify_one();
 }
 
 void MpiEngine::post(std::function<void()> task) {

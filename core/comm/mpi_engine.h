@@ -46,6 +46,7 @@ class MpiOperation : public Event::State {
 
   bool done() const override { return state_.load(std::memory_order_acquire) != kRunning; }
   void wait() override;
+  int64_t ended() const override { return done() ? ended_ : 0; }
 
   // Begins the first requests.
   virtual void begin() = 0;
@@ -78,6 +79,10 @@ class MpiOperation : public Event::State {
   Kind kind_;
   std::atomic<int> state_ = kRunning;
   std::atomic<int> waiters_ = 0;
+  // Not std::atomic's own wait, whose yields may cost a slice of the scheduler, milliseconds.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t ended_ = 0;     // written before state_ says so
   int64_t sequence_ = 0;  // in the group
   int pending_ = 0;       // requests
   double waited_ = 0;     // seconds in which somebody waited and nothing came
@@ -101,6 +106,8 @@ class MpiEngine {
 
   // Any thread. After a failure the operation fails.
   void start(std::shared_ptr<MpiOperation> operation);
+  // Somebody waits from now on.
+  void hurry();
   // The group of those ranks of `parent` (its ranks), which all call this.
   std::shared_ptr<MpiGroup> make_group(const MpiGroup& parent, const std::vector<int>& ranks,
                                        uint64_t id, std::string name);
@@ -195,6 +202,7 @@ class MpiEngine {
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;
   std::atomic<bool> has_tasks_ = false;
+  bool hurries_ = false;
 
   mutable std::mutex failure_mutex_;
   std::optional<RankEnd> failure_;

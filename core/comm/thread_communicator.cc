@@ -11,6 +11,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/clock.h"
 #include "core/base/wait.h"
 #include "core/comm/sums.h"
 
@@ -48,6 +49,7 @@ struct Meeting : Event::State {
 
   bool done() const override;
   void wait() override;
+  int64_t ended() const override;
 
   std::shared_ptr<Group> owner;
   std::vector<Part> parts;
@@ -56,6 +58,7 @@ struct Meeting : Event::State {
     return static_cast<size_t>(std::count(here.begin(), here.end(), false));
   }
   bool is_done = false;
+  int64_t ended_at = 0;
   std::vector<int> ranks;                    // that are expected, by part
   std::string error;                         // why there will be no result
   std::vector<std::shared_ptr<Group>> made;  // by rank: the groups of a split
@@ -123,6 +126,11 @@ std::string missing_ranks(const Meeting& meeting) {
 bool Meeting::done() const {
   const std::lock_guard lock(owner->job->mutex);
   return is_done || !error.empty();
+}
+
+int64_t Meeting::ended() const {
+  const std::lock_guard lock(owner->job->mutex);
+  return ended_at;
 }
 
 void Meeting::wait() {
@@ -465,6 +473,7 @@ class ThreadCommunicator final : public Communicator {
       group_->fail_meeting(meeting, problem);
     }
     meeting.is_done = true;
+    meeting.ended_at = nanoseconds_now();
     group_->job->changed.notify_all();
   }
 

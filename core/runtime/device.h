@@ -26,6 +26,8 @@ class Event {
     virtual ~State() = default;
     virtual bool done() const = 0;
     virtual void wait() = 0;  // throws what stopped the work
+    // When it was done, in nanoseconds of the steady clock; 0: it is not, or nobody looked.
+    virtual int64_t ended() const { return 0; }
   };
 
   Event() = default;
@@ -39,6 +41,7 @@ class Event {
       state_->wait();
     }
   }
+  int64_t ended() const { return state_ == nullptr ? 0 : state_->ended(); }
   // Waits without a word of failures: memory may then be used anew.
   void settle() const noexcept;
 
