@@ -34,7 +34,7 @@ class Planner {
     share_memory(plan_, options_);
     plan_memory(plan_);
     for (PlanStep& step : plan_.steps) {
-      step.name = fmt::format("{}{}", step.waits_for < 0 ? "" : "wait for ",
+      step.name = fmt::format("{}{}", step.waits_for < 0 ? std::string_view() : kWaitPrefix,
                               title_of(*step.op, step.attrs));
       plan_.cost.flops += step.cost.flops;
       plan_.cost.bytes += step.cost.bytes;

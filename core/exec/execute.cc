@@ -16,6 +16,14 @@ void copy(const PlanRun& run, void* to, const void* from, int64_t bytes) {
   run.queue.copy(to, from, bytes);
 }
 
+// The axis along which a step's kernel exchanges numbers; empty where it does not.
+std::string_view axis_of(const PlanStep& step) {
+  const bool exchanges = step.kernel != nullptr && halves_of(*step.kernel) != nullptr;
+  const Attr* const axis = exchanges ? step.attrs.find("axis") : nullptr;
+  const auto* const name = axis == nullptr ? nullptr : std::get_if<std::string>(axis);
+  return name == nullptr ? std::string_view() : std::string_view(*name);
+}
+
 // Calls what a step's kernel does.
 template <class F>
 void timed(const PlanStep& step, std::vector<KernelTime>* times, const F& f) {
@@ -23,7 +31,29 @@ void timed(const PlanStep& step, std::vector<KernelTime>* times, const F& f) {
   f();
   if (times != nullptr) {
     times->push_back({step.name, step.place.scope, step.place.part, begin, nanoseconds_now(),
-                      step.cost.flops, step.cost.bytes});
+                      step.cost.flops, step.cost.bytes, axis_of(step)});
+  }
+}
+
+// One of the halves of `step`: `turn` is the step itself, or the one that waits for it.
+void begin_or_wait(const PlanStep& step, const PlanStep& turn, const KernelMemory& memory,
+                   Event& event, std::vector<KernelTime>* times) {
+  const bool waits = &step != &turn;
+  Event ended;
+  timed(turn, times, [&] {
+    if (waits) {
+      ended = std::exchange(event, Event());
+      ended.wait();
+      halves_of(*step.kernel)->finish(memory);
+    } else {
+      event = halves_of(*step.kernel)->start(memory);
+    }
+  });
+  if (times != nullptr) {
+    KernelTime& time = times->back();
+    time.axis = axis_of(step);
+    time.half = waits ? KernelTime::Half::kWait : KernelTime::Half::kBegin;
+    time.done = ended.ended();
   }
 }
 
@@ -230,16 +260,8 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
     const auto out = resolve(step.outputs, addresses.outputs);
     void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
     if (step.begins && !run.queue.calls_later()) {
-      const KernelMemory memory{in, out, workspace, nullptr, &run.queue};
-      Event& event = addresses.begun[named];
-      timed(plan.steps[s], run.times, [&] {
-        if (waits) {
-          std::exchange(event, Event()).wait();
-          halves_of(*step.kernel)->finish(memory);
-        } else {
-          event = halves_of(*step.kernel)->start(memory);
-        }
-      });
+      begin_or_wait(step, plan.steps[s], {in, out, workspace, nullptr, &run.queue},
+                    addresses.begun[named], run.times);
     } else if (step.loop == nullptr) {
       void* const packed =
           step.pack < 0 ? nullptr : addresses.packs[static_cast<size_t>(step.pack)];

@@ -51,12 +51,21 @@ struct ProgramCost {
   double seconds = 0;  // at least, at the rates that the back end states; 0: it states none
 };
 
+// What the name of a wait for what was begun earlier starts with.
+inline constexpr std::string_view kWaitPrefix = "wait for ";
+
 // One kernel as it ran. The texts live as long as the program.
 struct KernelTime {
   std::string_view op, scope;
   StepPart part = StepPart::kForward;
   int64_t begin = 0, end = 0;  // nanoseconds of the steady clock
   double flops = 0, bytes = 0;
+  // Of an exchange with other ranks: the axis of the mesh, which part of it this is, and, in what waits for it, when it was done
+  // (0: nobody looked).
+  enum class Half : uint8_t { kWhole, kBegin, kWait };
+  std::string_view axis = {};
+  Half half = Half::kWhole;
+  int64_t done = 0;
 };
 
 // A compiled program.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 
 #include "core/base/error.h"
@@ -82,6 +83,28 @@ std::vector<ProfileTotal> totals_from(const Json& json) {
   return out;
 }
 
+OrderedJson to_json(const std::vector<RankTotal>& ranks) {
+  OrderedJson out = OrderedJson::array();
+  for (const RankTotal& rank : ranks) {
+    out.push_back({{"products", rank.products},
+                   {"others", rank.others},
+                   {"exchanges", rank.exchanges},
+                   {"waiting", rank.waiting},
+                   {"hidden", rank.hidden}});
+  }
+  return out;
+}
+
+std::vector<RankTotal> ranks_from(const Json& json) {
+  std::vector<RankTotal> out;
+  for (const Json& item : json) {
+    out.push_back({item.at("products").get<double>(), item.at("others").get<double>(),
+                   item.at("exchanges").get<double>(), item.at("waiting").get<double>(),
+                   item.at("hidden").get<double>()});
+  }
+  return out;
+}
+
 ProfileSummary summary_from(const Json& json) {
   const auto integer = [](const Json& value) {
     return static_cast<int64_t>(value.get_ref<const uint64_t&>());
@@ -95,10 +118,93 @@ ProfileSummary summary_from(const Json& json) {
            integer(limits.at("product_size")), integer(limits.at("copied_bytes"))},
           totals_from(json.at("parts")),
           totals_from(json.at("operations")),
-          totals_from(json.at("layers"))};
+          totals_from(json.at("layers")),
+          ranks_from(json.value("ranks", Json::array()))};
 }
 
 std::string json_text(std::string_view text) { return Json(text).dump(); }
+
+// Events, as the file lists them.
+class TraceFile {
+ public:
+  explicit TraceFile(int64_t origin) : origin_(origin) {}
+
+  // A process: steps, each part, copies and exchanges have a row of their own.
+  void add(const RankRecord& record, size_t rank, const std::string& name) {
+    process_ = rank + 1;
+    line(R"({{"name":"process_name","ph":"M","pid":{0},"tid":0,"args":{{"name":{1}}}}})", process_,
+         json_text(name));
+    line(
+        R"({{"name":"process_sort_index","ph":"M","pid":{0},"tid":0,"args":{{"sort_index":{0}}}}})",
+        process_);
+    name_row(kStepsRow, "steps");
+    for (size_t i = 0; i < kParts.size(); ++i) {
+      name_row(i + 1, kParts[i]);
+    }
+    if (!record.copies.empty()) {
+      name_row(kCopiesRow, "copies");
+    }
+    size_t next = 0;
+    for (const ProfiledStep& step : record.steps) {
+      event(fmt::format("step {}", step.step), "step", kStepsRow, step.begin, step.end,
+            fmt::format("\"kernels\":{}", step.kernels - next));
+      for (; next < step.kernels; ++next) {
+        add_kernel(record.kernels[next]);
+      }
+    }
+    for (const CopyTime& copy : record.copies) {
+      const auto bytes = static_cast<double>(copy.bytes);
+      event(copy.to_device ? "to the device" : "to the host", "copy", kCopiesRow, copy.begin,
+            copy.end,
+            fmt::format("\"bytes\":{},\"GB/s\":{:.4g}", copy.bytes,
+                        bytes / std::max(static_cast<double>(copy.end - copy.begin), 1.0)));
+    }
+  }
+
+  // The events come first, since Perfetto's importer stops at a key that it does not know.
+  std::string text(const OrderedJson& summary) const {
+    return "{\"traceEvents\":[\n" + events_ + "\n],\n\"otherData\":" + summary.dump() + "}\n";
+  }
+
+ private:
+  static constexpr size_t kStepsRow = 0;
+  static constexpr size_t kCopiesRow = kParts.size() + 1;
+
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    events_ += events_.empty() ? "" : ",\n";
+    events_ += fmt::format(format, std::forward<Args>(args)...);
+  }
+  void name_row(size_t row, std::string_view name) {
+    line(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})", process_,
+         row, json_text(name));
+    line(
+        R"({{"name":"thread_sort_index","ph":"M","pid":{0},"tid":{1},"args":{{"sort_index":{1}}}}})",
+        process_, row);
+  }
+  static std::string microseconds(int64_t nanoseconds) {
+    return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
+  }
+  void event(const std::string& name, std::string_view category, size_t row, int64_t begin,
+             int64_t end, const std::string& args) {
+    line(R"({{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+         json_text(name), category, process_, row, microseconds(begin - origin_),
+         microseconds(end - begin), args);
+  }
+  void add_kernel(const KernelTime& kernel) {
+    const std::string_view part = part_of(kernel);
+    const auto row =
+        static_cast<size_t>(std::find(kParts.begin(), kParts.end(), part) - kParts.begin()) + 1;
+    const double giga = 1e9 * std::max(seconds_of(kernel), 1e-9);
+    event(display_name(kernel), part, row, kernel.begin, kernel.end,
+          fmt::format("\"FLOPs\":{:.0f},\"bytes\":{:.0f},\"GFLOP/s\":{:.4g},\"GB/s\":{:.4g}",
+                      kernel.flops, kernel.bytes, kernel.flops / giga, kernel.bytes / giga));
+  }
+
+  int64_t origin_;
+  size_t process_ = 1;
+  std::string events_;
+};
 
 }  // namespace
 
@@ -140,85 +246,40 @@ ProfileSummary summarise(std::span<const ProfiledStep> steps, std::span<const Ke
 
 OrderedJson to_json(const ProfileSummary& summary) {
   const MachineLimits& limits = summary.limits;
-  return {{"first_step", summary.first_step},
-          {"steps", summary.steps},
-          {"threads", summary.threads},
-          {"step_seconds", summary.step_seconds},
-          {"limits",
-           {{"flops_per_second", limits.flops_per_second},
-            {"bytes_per_second", limits.bytes_per_second},
-            {"product_size", limits.product_size},
-            {"copied_bytes", limits.copied_bytes}}},
-          {"parts", to_json(summary.parts)},
-          {"operations", to_json(summary.operations)},
-          {"layers", to_json(summary.layers)}};
+  OrderedJson out{{"first_step", summary.first_step},
+                  {"steps", summary.steps},
+                  {"threads", summary.threads},
+                  {"step_seconds", summary.step_seconds},
+                  {"limits",
+                   {{"flops_per_second", limits.flops_per_second},
+                    {"bytes_per_second", limits.bytes_per_second},
+                    {"product_size", limits.product_size},
+                    {"copied_bytes", limits.copied_bytes}}},
+                  {"parts", to_json(summary.parts)},
+                  {"operations", to_json(summary.operations)},
+                  {"layers", to_json(summary.layers)}};
+  if (!summary.ranks.empty()) {
+    out["ranks"] = to_json(summary.ranks);
+  }
+  return out;
 }
 
 std::string trace_text(std::string_view run, const ProfileSummary& summary,
-                       std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels,
-                       std::span<const CopyTime> copies) {
-  // The events come first, since Perfetto's importer stops at a key that it does not know.
-  std::string text = "{\"traceEvents\":[\n";
-  // Steps and each part have a row of their own.
-  const auto name_row = [&](size_t row, std::string_view name) {
-    text += fmt::format(
-        "{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"args\":{{\"name\":{1}}}}},"
-        "\n"
-        "{{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":{0},"
-        "\"args\":{{\"sort_index\":{0}}}}},\n",
-        row, json_text(name));
-  };
-  text += fmt::format(
-      "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{{\"name\":{}}}}},\n",
-      json_text(fmt::format("mstrain {}", run)));
-  name_row(0, "steps");
-  for (size_t i = 0; i < kParts.size(); ++i) {
-    name_row(i + 1, kParts[i]);
-  }
-  if (!copies.empty()) {
-    name_row(kParts.size() + 1, "copies");
-  }
-  int64_t origin = steps.front().begin;
-  for (const CopyTime& copy : copies) {
-    origin = std::min(origin, copy.begin);
-  }
-  const auto microseconds = [](int64_t nanoseconds) {
-    return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
-  };
-  const auto event = [&](const std::string& name, std::string_view category, size_t row,
-                         int64_t begin, int64_t end, const std::string& args) {
-    text += fmt::format(
-        "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{},\"dur\":{},"
-        "\"args\":{{{}}}}}",
-        json_text(name), category, row, microseconds(begin - origin), microseconds(end - begin),
-        args);
-  };
-  size_t next = 0;
-  for (const ProfiledStep& step : steps) {
-    text += next == 0 && &step == &steps.front() ? "" : ",\n";
-    event(fmt::format("step {}", step.step), "step", 0, step.begin, step.end,
-          fmt::format("\"kernels\":{}", step.kernels - next));
-    for (; next < step.kernels; ++next) {
-      const KernelTime& kernel = kernels[next];
-      const std::string_view part = part_of(kernel);
-      const auto row =
-          static_cast<size_t>(std::find(kParts.begin(), kParts.end(), part) - kParts.begin()) + 1;
-      const double giga = 1e9 * std::max(seconds_of(kernel), 1e-9);
-      text += ",\n";
-      event(display_name(kernel), part, row, kernel.begin, kernel.end,
-            fmt::format("\"FLOPs\":{:.0f},\"bytes\":{:.0f},\"GFLOP/s\":{:.4g},\"GB/s\":{:.4g}",
-                        kernel.flops, kernel.bytes, kernel.flops / giga, kernel.bytes / giga));
+                       std::span<const RankRecord> ranks) {
+  int64_t origin = std::numeric_limits<int64_t>::max();
+  for (const RankRecord& record : ranks) {
+    origin = std::min(origin, record.steps.front().begin);
+    for (const CopyTime& copy : record.copies) {
+      origin = std::min(origin, copy.begin);
     }
   }
-  for (const CopyTime& copy : copies) {
-    const auto bytes = static_cast<double>(copy.bytes);
-    text += ",\n";
-    event(copy.to_device ? "to the device" : "to the host", "copy", kParts.size() + 1, copy.begin,
-          copy.end,
-          fmt::format("\"bytes\":{},\"GB/s\":{:.4g}", copy.bytes,
-                      bytes / std::max(static_cast<double>(copy.end - copy.begin), 1.0)));
+  TraceFile trace(origin);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    trace.add(ranks[rank], rank,
+              ranks.size() == 1 ? fmt::format("mstrain {}", run)
+                                : fmt::format("rank {} of {}", rank, run));
   }
-  return text + "\n],\n\"otherData\":" + to_json(summary).dump() + "}\n";
+  return trace.text(to_json(summary));
 }
 
 std::optional<ProfileSummary> read_profile(FileSystem& files, const std::string& path) {

@@ -31,6 +31,23 @@ struct ProfileTotal {
   double bytes = 0;
 };
 
+// What a rank recorded; on rank 0 what all of them did.
+struct RankRecord {
+  std::vector<ProfiledStep> steps;
+  std::vector<KernelTime> kernels;
+  std::vector<CopyTime> copies;       // between the host and a device with memory of its own
+  std::shared_ptr<const Json> texts;  // that kernels name, where it came from elsewhere
+};
+
+// Where a rank spent a mean step, in seconds.
+struct RankTotal {
+  double products = 0;   // kernels of products and attention, with what is fused to them
+  double others = 0;     // other kernels
+  double exchanges = 0;  // it waited, or worked, for exchanges that all ranks had come to
+  double waiting = 0;    // it waited for ranks that had not
+  double hidden = 0;     // exchanges went on under its kernels: no part of the step
+};
+
 struct ProfileSummary {
   int64_t first_step = 0;
   int64_t steps = 0;
@@ -41,6 +58,7 @@ struct ProfileSummary {
   std::vector<ProfileTotal> parts;       // forward, backward, optimizer, other
   std::vector<ProfileTotal> operations;  // dot_general, layer_norm, …
   std::vector<ProfileTotal> layers;      // scopes, with `*` for numbers: transformer.h.*.mlp.c_fc
+  std::vector<RankTotal> ranks;          // by rank, where there are several
 };
 
 // "forward", "backward" or "optimizer"; "other" for kernels of the forward part outside every scope.
@@ -54,11 +72,9 @@ ProfileSummary summarise(std::span<const ProfiledStep> steps, std::span<const Ke
 
 OrderedJson to_json(const ProfileSummary& summary);
 
-// The whole file: one event a line, times in microseconds from the first event's begin. `copies`: between the host and a device
-// with memory of its own.
+// The whole file: one event a line, times in microseconds from the first event's begin. A rank is a process in it.
 std::string trace_text(std::string_view run, const ProfileSummary& summary,
-                       std::span<const ProfiledStep> steps, std::span<const KernelTime> kernels,
-                       std::span<const CopyTime> copies = {});
+                       std::span<const RankRecord> ranks);
 
 // The totals in the profile at `path`; nothing where there is none. Of a file that is damaged or that another program
 // wrote, it logs a warning and takes nothing.

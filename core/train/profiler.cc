@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/log.h"
+#include "core/train/rank_profile.h"
+#include "core/train/rank_talk.h"
 
 namespace mstrain {
 
@@ -19,7 +22,7 @@ Profiler::Profiler(const RunDirectory& directory, const TrainConfig& config,
 void Profiler::on_step(Trainer&, const StepMetrics& metrics) {
   if (!done_ && metrics.step >= first_) {
     const auto length = static_cast<int64_t>(std::llround(metrics.seconds * 1e9));
-    steps_.push_back({metrics.step, metrics.begin, metrics.begin + length});
+    record_.steps.push_back({metrics.step, metrics.begin, metrics.begin + length});
   }
 }
 
@@ -34,7 +37,7 @@ void Profiler::on_state(Trainer& trainer, Moment moment) {
   }
   stop();
   done_ = true;
-  if (steps_.empty()) {
+  if (record_.steps.empty()) {
     log_warning("profile.first: the run ended before step {}; no profile was written", first_);
   } else {
     write();
@@ -42,8 +45,8 @@ void Profiler::on_state(Trainer& trainer, Moment moment) {
 }
 
 void Profiler::record() {
-  program_.profile(&kernels_);
-  current_context().device().record_copies(&copies_);
+  program_.profile(&record_.kernels);
+  current_context().device().record_copies(&record_.copies);
 }
 
 void Profiler::stop() {
@@ -53,30 +56,36 @@ void Profiler::stop() {
 
 void Profiler::write() {
   const Context& context = current_context();
-  const size_t each = kernels_.size() / steps_.size();  // every step runs the same ones
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    ProfiledStep& step = steps_[i];
+  const size_t each =
+      record_.kernels.size() / record_.steps.size();  // every step runs the same ones
+  for (size_t i = 0; i < record_.steps.size(); ++i) {
+    ProfiledStep& step = record_.steps[i];
     step.kernels = (i + 1) * each;
     // Where kernels run late, what gives them work is done before they are.
     if (each > 0 && !context.device().is_host()) {
-      step.begin = kernels_[i * each].begin;
-      step.end = kernels_[step.kernels - 1].end;
+      step.begin = record_.kernels[i * each].begin;
+      step.end = record_.kernels[step.kernels - 1].end;
     }
   }
-  const ProfileSummary summary =
-      summarise(steps_, kernels_, context.num_threads(), measure_limits(context));
+  Ranks* const ranks = context.ranks.get();
+  meet(ranks, "profile");  // limits are those of a machine that all ranks work on
+  const MachineLimits limits = measure_limits(context);
+  const std::vector<RankRecord> records = gather_records(ranks, std::exchange(record_, {}));
+  if (records.empty()) {
+    return;
+  }
+  const auto& [steps, kernels, copies, texts] = records[0];
+  ProfileSummary summary = summarise(steps, kernels, context.num_threads(), limits);
+  if (ranks != nullptr) {
+    summary.ranks = rank_totals(records, ranks->mesh());
+  }
   const std::string path = directory_.at(kProfileFile);
-  write_file_atomic(directory_.files(), path,
-                    trace_text(config_.run.name, summary, steps_, kernels_, copies_));
+  write_file_atomic(directory_.files(), path, trace_text(config_.run.name, summary, records));
   log_info("profile of step{} {}: {}; open it in https://ui.perfetto.dev or chrome://tracing",
-           steps_.size() == 1 ? "" : "s",
-           steps_.size() == 1 ? fmt::format("{}", first_)
-                              : fmt::format("{} to {}", first_, steps_.back().step),
+           steps.size() == 1 ? "" : "s",
+           steps.size() == 1 ? fmt::format("{}", first_)
+                             : fmt::format("{} to {}", first_, steps.back().step),
            path);
-  steps_.clear();
-  kernels_.clear();
-  kernels_.shrink_to_fit();
-  copies_.clear();
 }
 
 }  // namespace mstrain

@@ -1,4 +1,4 @@
-// Records some steps of a run kernel by kernel, into profile.json of its directory.
+// Records some steps of a run kernel by kernel, into profile.json of its directory. Every rank records; the first writes.
 #pragma once
 
 #include <vector>
@@ -32,9 +32,7 @@ class Profiler final : public Callback {
   const StepProgram& program_;
   int64_t first_, last_;  // steps to record
   bool done_;
-  std::vector<ProfiledStep> steps_;
-  std::vector<KernelTime> kernels_;
-  std::vector<CopyTime> copies_;
+  RankRecord record_;
 };
 
 }  // namespace mstrain

@@ -61,6 +61,31 @@ std::vector<double> gathered(Ranks* ranks, std::span<const double> values, std::
   return all;
 }
 
+std::vector<std::string> told_to_first(Ranks* ranks, const std::string& text,
+                                       std::string_view what) {
+  if (ranks == nullptr) {
+    return {text};
+  }
+  Communicator& world = ranks->world();
+  std::string own = text;
+  auto size = static_cast<int64_t>(own.size());
+  std::vector<int64_t> sizes(static_cast<size_t>(world.size()));
+  const std::vector<int64_t> counts(sizes.size(), 1);
+  world.all_gather({&size, 1, Dtype::kI64}, {sizes.data(), world.size(), Dtype::kI64}, counts, what)
+      .wait();
+  if (!is_first(ranks)) {
+    world.send({own.data(), size, Dtype::kU8}, 0, what).wait();
+    return {};
+  }
+  std::vector<std::string> out{own};
+  for (int rank = 1; rank < world.size(); ++rank) {
+    std::string& theirs =
+        out.emplace_back(static_cast<size_t>(sizes[static_cast<size_t>(rank)]), '\0');
+    world.receive({theirs.data(), sizes[static_cast<size_t>(rank)], Dtype::kU8}, rank, what).wait();
+  }
+  return out;
+}
+
 void meet(Ranks* ranks, std::string_view what) {
   if (ranks != nullptr) {
     ranks->world().barrier(what);

@@ -24,6 +24,9 @@ std::string told(Ranks* ranks, const std::string& text, std::string_view what);
 int64_t least(Ranks* ranks, int64_t value, std::string_view what);
 // Those of all ranks along `data`, one rank's after the other.
 std::vector<double> gathered(Ranks* ranks, std::span<const double> values, std::string_view what);
+// On rank 0 those of all ranks, by rank; elsewhere none.
+std::vector<std::string> told_to_first(Ranks* ranks, const std::string& text,
+                                       std::string_view what);
 // Returns when all ranks are here.
 void meet(Ranks* ranks, std::string_view what);
 // Every rank works, in a thread of its own, and waits until rank 0 is done, however long that takes: no single wait for a peer takes as

@@ -1,12 +1,14 @@
-// The report's section "Where the time goes": parts of a step, then operations or layers against the machine's limits.
+// The report's section "Where the time goes": parts of a step, then operations or layers against the machine's limits; and what
+// each rank takes.
 #include "core/train/report.h"
 
 namespace mstrain {
 
 const char* const kReportProfileScript = R"js(
-// Fills `section` from runs with a profile. `el` makes elements, `many` says that there are several runs.
+// Fills `section` from runs with a profile or several ranks. `el` makes elements, `many` says that there are several runs.
 const drawProfiles = (section, runs, many, el) => {
-  const profiled = runs.filter(run => run.profile);
+  const ranksOf = run => run.run.ranks || [];
+  const profiled = runs.filter(run => run.profile || ranksOf(run).length);
   section.hidden = !profiled.length;
   section.replaceChildren();
   if (!profiled.length) return;
@@ -59,16 +61,38 @@ const drawProfiles = (section, runs, many, el) => {
     `${three(p.limits.bytes_per_second / GIGA)} GB/s read and written in a copy of ${Math.round(p.limits.copied_bytes / 2 ** 20)} MiB. ` +
     `Tensors that are still in the processor’s caches move faster than that. profile.json shows every kernel in ui.perfetto.dev or chrome://tracing.`;
 
+  // A rank a row: a step's time by kind, and memory.
+  const KINDS = { products: "var(--c0)", others: "var(--c1)", exchanges: "var(--c2)", waiting: "var(--c3)", outside: "var(--ink-3)" };
+  const NAMES = { products: "Products", others: "Other kernels", exchanges: "Exchanges", waiting: "Waiting for ranks", outside: "Outside kernels" };
+  const ranksTable = run => {
+    const times = (run.profile && run.profile.ranks) || [], memory = ranksOf(run), count = Math.max(times.length, memory.length);
+    if (!count) return [];
+    const cell = text => el("td", {}, text), milliseconds = v => cell(three(v * 1e3)), kinds = Object.keys(KINDS);
+    const head = [["Rank"], ...(times.length ? [["Step"], ...kinds.map(k => [NAMES[k], "ms"]), ["Hidden exchanges", "ms"]] : []), ...(memory.length ? [["Memory, peak"], ["planned"], ["before the run"]] : [])];
+    const table = el("table", { class: "figures" }, el("tr", {}, ...head.map(([text, unit]) => el("th", {}, text, ...(unit ? [el("small", {}, unit)] : [])))));
+    for (let rank = 0; rank < count; ++rank) {
+      const t = times[rank], m = memory[rank], row = el("tr", {}, cell(String(rank)));
+      if (t) {
+        const all = { ...t, outside: Math.max(0, run.profile.step_seconds - t.products - t.others - t.exchanges - t.waiting) };
+        const stack = el("div", { class: "stack" }, ...kinds.map(k => el("i", { style: `width:${(all[k] / run.profile.step_seconds * 100).toFixed(2)}%;background:${KINDS[k]}`, title: `${NAMES[k]} ${percent(all[k] / run.profile.step_seconds)}` })));
+        row.append(el("td", { style: "min-width:8em" }, stack), ...kinds.map(k => milliseconds(all[k])), milliseconds(t.hidden));
+      } else if (times.length) row.append(...Array.from({ length: kinds.length + 2 }, () => cell("")));
+      if (m) row.append(cell(bytes(m.peak_memory_bytes)), cell(bytes(m.planned_memory_bytes)), cell(bytes(m.memory_before_bytes)));
+      table.append(row);
+    }
+    return [el("h3", {}, "By rank"), el("div", { class: "scroll" }, table)];
+  };
+
   const buttons = [["By operation", false], ["By layer", true]].map(([text, value]) => {
     const button = el("button", { type: "button" }, text);
     button.addEventListener("click", () => { layers = value; draw(); });
     return [button, value];
   });
   const host = el("div");
-  section.append(el("div", { class: "card-head" }, el("h2", {}, "Where the time goes"), el("span", { class: "spacer" }), ...buttons.map(([button]) => button)), host);
+  section.append(el("div", { class: "card-head" }, el("h2", {}, "Where the time goes"), el("span", { class: "spacer" }), ...(runs.some(run => run.profile) ? buttons.map(([button]) => button) : [])), host);
   const draw = () => {
     buttons.forEach(([button, value]) => button.setAttribute("aria-pressed", value === layers));
-    host.replaceChildren(...profiled.flatMap(run => [...(many ? [el("h3", {}, run.name)] : []), ...bar(run.profile), table(run.profile), el("p", { class: "note" }, caption(run.profile))]));
+    host.replaceChildren(...profiled.flatMap(run => [...(many ? [el("h3", {}, run.name)] : []), ...(run.profile ? [...bar(run.profile), table(run.profile), el("p", { class: "note" }, caption(run.profile))] : []), ...ranksTable(run)]));
   };
   draw();
 };

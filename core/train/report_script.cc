@@ -33,7 +33,7 @@ const specs = [
   { title: "Bits per byte", unit: "held out", series: heldSeries("eval_bits_per_byte"), shown: measured("eval_bits_per_byte"), digits: v => v.toFixed(4) },
   { title: "Accuracy", unit: "held out", series: heldSeries("eval_accuracy"), shown: measured("eval_accuracy"), digits: v => (v * 100).toFixed(2) + " %" },
   { title: "Exact match", unit: "held out, of whole targets", series: heldSeries("eval_exact_match"), shown: measured("eval_exact_match"), digits: v => (v * 100).toFixed(2) + " %" },
-  { title: "Throughput", unit: "per second", series: trainSeries("rate"), zero: true, digits: short },
+  { title: "Throughput", unit: () => [...new Set(view.runs.map(run => `${unitOf(run.run)}s per second`))].join(", "), series: trainSeries("rate"), zero: true, digits: short },
   { title: "Learning rate", unit: "", series: trainSeries("lr"), zero: true, digits: v => v.toPrecision(4) },
   { title: "Gradient norm", unit: "before clipping", series: trainSeries("grad_norm", true), zero: true, digits: v => v.toPrecision(4) },
   { title: "Step time", unit: "milliseconds", series: scaled("step_seconds", 1000), zero: true, digits: short },
@@ -46,10 +46,11 @@ let charts = [];
 const drawCharts = () => {
   const shown = specs.filter(spec => !spec.shown || spec.shown());
   if (shown.length !== charts.length || shown.some((spec, i) => charts[i].spec !== spec)) {
-    charts = shown.map((spec, index) => ({ spec, host: el("div"), index }));
-    $("charts").replaceChildren(...charts.map(({ spec, host }) => el("div", { class: "card" + (spec.wide ? " wide" : "") },
-      el("div", { class: "card-head" }, el("h2", {}, spec.title), el("span", { class: "unit" }, spec.unit), ...(spec.main ? [legend, el("span", { class: "spacer" }), slider, log] : [])), host)));
+    charts = shown.map((spec, index) => ({ spec, host: el("div"), unit: el("span", { class: "unit" }), index }));
+    $("charts").replaceChildren(...charts.map(({ spec, host, unit }) => el("div", { class: "card" + (spec.wide ? " wide" : "") },
+      el("div", { class: "card-head" }, el("h2", {}, spec.title), unit, ...(spec.main ? [legend, el("span", { class: "spacer" }), slider, log] : [])), host)));
   }
+  charts.forEach(chart => { chart.unit.textContent = typeof chart.spec.unit === "function" ? chart.spec.unit() : chart.spec.unit; });
   charts.forEach(drawChart);
 };
 const legend = el("div", { class: "legend" });

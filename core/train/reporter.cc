@@ -2,6 +2,7 @@
 
 #include "core/base/log.h"
 #include "core/train/metrics_csv.h"
+#include "core/train/rank_talk.h"
 #include "core/train/report.h"
 
 namespace mstrain {
@@ -26,6 +27,7 @@ bool Reporter::wants(int64_t step, Moment moment) {
 
 void Reporter::on_state(Trainer& trainer, Moment moment) {
   reported_ = trainer.step();
+  ask_ranks();
   const bool cut_short = evaluation_.evaluates(trainer.step(), Moment::kFinished);
   write(trainer.step(),
         moment == Moment::kStep                     ? kStatusRunning
@@ -34,7 +36,16 @@ void Reporter::on_state(Trainer& trainer, Moment moment) {
         trainer.end_reason());
 }
 
-void Reporter::began(int64_t step) { write(step, kStatusRunning, ""); }
+void Reporter::began(int64_t step) {
+  ask_ranks();
+  write(step, kStatusRunning, "");
+}
+
+void Reporter::ask_ranks() {
+  if (Ranks* const ranks = current_context().ranks.get(); ranks != nullptr) {
+    record_.note_ranks(told_to_first(ranks, record_.memory().dump(), "memory of ranks"));
+  }
+}
 
 void Reporter::failed(int64_t step, const std::string& reason) noexcept {
   try {
@@ -45,6 +56,9 @@ void Reporter::failed(int64_t step, const std::string& reason) noexcept {
 }
 
 void Reporter::write(int64_t step, const char* status, const std::string& reason) {
+  if (!is_first(current_context().ranks.get())) {
+    return;
+  }
   FileSystem& files = directory_.files();
   RunState state{.step = step, .status = status, .reason = reason, .best = saver_.best()};
   if (evaluation_.last()) {

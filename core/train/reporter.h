@@ -1,4 +1,4 @@
-// Keeps run.json, metrics.csv and report.html up to date as a run goes.
+// Keeps run.json, metrics.csv and report.html up to date as a run goes. Every rank tells what it takes; the first writes.
 #pragma once
 
 #include "core/train/evaluation.h"
@@ -24,6 +24,7 @@ class Reporter final : public Callback {
 
  private:
   void write(int64_t step, const char* status, const std::string& reason);
+  void ask_ranks();
 
   const RunDirectory& directory_;
   const TrainConfig& config_;

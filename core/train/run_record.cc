@@ -91,6 +91,19 @@ RunRecord::RunRecord(const RunDirectory& directory, const TrainConfig& config, c
   history_.push_back(std::move(entry));
 }
 
+OrderedJson RunRecord::memory() const {
+  return {{"planned_memory_bytes", plan_.total()},
+          {"peak_memory_bytes", std::max(peak_memory_bytes(), memory_before_)},
+          {"memory_before_bytes", memory_before_}};
+}
+
+void RunRecord::note_ranks(const std::vector<std::string>& memories) {
+  ranks_ = OrderedJson::array();
+  for (const std::string& memory : memories) {
+    ranks_.push_back(OrderedJson::parse(memory));
+  }
+}
+
 void RunRecord::write(const RunState& state) {
   OrderedJson& start = history_.back();
   const std::string now = utc_text(wall_clock());
@@ -118,13 +131,14 @@ void RunRecord::write(const RunState& state) {
               {"units_per_step", units.count},
               {"micro_batch", plan_.micro},
               {"flops_per_unit", plan_.cost.flops / static_cast<double>(units.count)},
-              {"planned_memory_bytes", plan_.total()},
-              {"peak_memory_bytes", std::max(peak_memory_bytes(), memory_before_)},
-              {"memory_before_bytes", memory_before_},
               {"processor_seconds", processor_seconds()},
               {"disk_bytes", folder_bytes(directory_.path())},
               {"disk_free_bytes", free_disk_bytes(directory_.path())},
               {"machine", start["machine"]}});
+  run.update(memory());
+  if (!ranks_.empty()) {
+    run["ranks"] = ranks_;
+  }
   for (const Metric& metric : state.metrics) {
     run[metric.name()] = metric.value;
   }

@@ -49,6 +49,10 @@ class RunRecord {
   // Writes the file atomically. Throws IoError.
   void write(const RunState& state);
 
+  // What this process takes, as the file says it; and what each of the run's ranks said of itself, by rank.
+  OrderedJson memory() const;
+  void note_ranks(const std::vector<std::string>& memories);
+
   // Resident when the record began: the program, its data and plans, without what the plan counts.
   int64_t memory_before() const { return memory_before_; }
 
@@ -58,6 +62,7 @@ class RunRecord {
   const RunPlan& plan_;
   int64_t memory_before_;
   OrderedJson history_ = OrderedJson::array();
+  OrderedJson ranks_ = OrderedJson::array();
 };
 
 }  // namespace mstrain

@@ -290,12 +290,10 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
                            previous ? previous->changes : std::vector<KeyChange>()};
   Reporter reporter(directory, config, run.plan, run_start, evaluation, saver);
   // Each sees what those before it did: a checkpoint holds what an evaluation led to, the report what was saved.
-  // Every rank has the same ones, but for those that only show what they see.
+  // Every rank has the same ones, but for what only shows what it sees.
   Callback nobody;
-  std::vector<Callback*> callbacks{&log, &nobody, &nobody};
-  if (first) {
-    callbacks = {&log, &progress, &profiler};
-  }
+  std::vector<Callback*> callbacks{&log, first ? static_cast<Callback*>(&progress) : &nobody,
+                                   &profiler};
   if (layers) {
     callbacks.push_back(&*layers);
   }
@@ -313,7 +311,7 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
     callbacks.push_back(&early_stopping.emplace(*config.eval.early_stopping, saver));
   }
   callbacks.insert(callbacks.end(), more.begin(), more.end());
-  callbacks.insert(callbacks.end(), {&saver, first ? static_cast<Callback*>(&reporter) : &nobody});
+  callbacks.insert(callbacks.end(), {&saver, &reporter});
   const HeedInterrupts heeds;
   reporter.began(begin);
   bool finished = false;
