@@ -76,7 +76,8 @@ std::string estimate_text(const RunPlan& plan) {
 
 int64_t RunPlan::total() const {
   const int64_t beside = evaluates ? evaluation.arena + evaluation.outputs : 0;
-  return step.inputs + ahead_bytes + step.outputs + step.arena + beside + snapshot_bytes;
+  return step.inputs + ahead_bytes + step.outputs + step.arena + beside + whole_bytes +
+         snapshot_bytes;
 }
 
 int64_t memory_limit(const MemoryConfig& config, const Context& context) {
@@ -114,6 +115,11 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     const std::span<const TensorType> state(run.step->state_types());
     plan.parameter_bytes = bytes_of(state.first(task.parameters.size()));
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
+    if (run.step->has_parts_of_parameters()) {
+      for (const ParamSpec& spec : task.parameters) {
+        plan.whole_bytes += spec.type.elements() * size_of(config.precision.param_dtype());
+      }
+    }
     // The count of updates; a loss scale, and the count of steps taken with it.
     plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1);
     plan.ranks = run.step->parts().axis().size * data_ranks(config.parallel, context);
@@ -258,6 +264,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   if (plan.evaluates) {
     bytes("evaluation", plan.evaluation.arena + plan.evaluation.outputs, "arena of its own");
   }
+  if (plan.whole_bytes > 0) {
+    bytes("weights", plan.whole_bytes, "whole, to evaluate and at the end");
+  }
   if (plan.snapshot_bytes > 0) {
     bytes("snapshot", plan.snapshot_bytes, "copy of the state, while a checkpoint is written");
   }
@@ -342,7 +351,8 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
   for (int64_t RunPlan::*bytes :
        {&RunPlan::parameters, &RunPlan::frozen, &RunPlan::parameter_bytes, &RunPlan::frozen_bytes,
         &RunPlan::optimizer_bytes, &RunPlan::master_bytes, &RunPlan::gradient_bytes,
-        &RunPlan::batch_bytes, &RunPlan::ahead_bytes, &RunPlan::snapshot_bytes}) {
+        &RunPlan::batch_bytes, &RunPlan::ahead_bytes, &RunPlan::whole_bytes,
+        &RunPlan::snapshot_bytes}) {
     extend([=](auto& of) -> auto& { return of.*bytes; });
   }
   for (ProgramMemory RunPlan::*program : {&RunPlan::step, &RunPlan::evaluation}) {

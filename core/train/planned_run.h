@@ -28,6 +28,8 @@ struct RunPlan {
   ProgramMemory step;          // .inputs are parameters, frozen ones, optimizer and batch
   ProgramMemory evaluation;    // .arena and .outputs lie beside those of the step
   bool evaluates = false;
+  int64_t whole_bytes =
+      0;  // weights put together, where ranks keep parts: to evaluate, and at the end
   int64_t snapshot_bytes = 0;  // copy of parameters and optimizer that a checkpoint is written from
   ProgramCost cost;            // of a step
   std::string device;          // that it is planned for, where it has memory of its own

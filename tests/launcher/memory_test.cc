@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "tests/launcher/command.h"
+#include "tests/launcher/job.h"
 
 namespace mstrain {
 namespace {
@@ -32,6 +32,13 @@ int64_t planned(const std::string& plan, const std::string& name) {
     }
   }
   return std::stoll(digits);
+}
+
+double planned_total(std::vector<std::string> arguments) {
+  arguments.emplace_back("--dry-run");
+  const CommandResult plan = run_command(arguments);
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  return static_cast<double>(planned(plan.out, "total"));
 }
 
 class Memory : public testing::TestWithParam<const char*> {};
@@ -63,6 +70,47 @@ TEST_P(Memory, IsWhatTheDryRunSays) {
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_NEAR(static_cast<double>(peak), total, 0.05 * total + (64 << 20)) << plan.out;
 }
+
+class MemoryOfRanks : public testing::TestWithParam<int> {};
+
+TEST_P(MemoryOfRanks, IsWhatTheDryRunSaysOfEach) {
+  if (kSanitized || !std::filesystem::exists("/proc/self/status")) {
+    GTEST_SKIP() << "the processes' memory is not that of their programs alone";
+  }
+  const SmallRun run;
+  const std::vector<std::string> arguments = run.arguments(
+      "run", {"model.hidden_size=512", "model.num_layers=8", "model.max_position_embeddings=64",
+              "data.seq_length=64", "batch.global=8", "batch.micro=4", "schedule.total_steps=3",
+              "schedule.warmup_steps=1", "eval.prompts=[]", "checkpoint.interval=100",
+              "checkpoint.async=false", fmt::format("parallel.zero.stage={}", GetParam())});
+  std::vector<std::string> dry = arguments;
+  dry.emplace_back("parallel.data=2");
+  const double total = planned_total(dry);
+  EXPECT_GT(total, 250e6);
+
+  RunningJob job(arguments, 2, run.path("run"));
+  std::map<int, pid_t> pids;
+  std::map<int, int64_t> peaks;
+  while (!job.ended()) {
+    for (const int rank : {0, 1}) {
+      if (!pids.contains(rank)) {
+        if (const auto pid = job.find_rank(rank)) {
+          pids[rank] = *pid;
+        }
+      } else {
+        peaks[rank] = std::max(peaks[rank], anonymous_bytes(pids[rank]));
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const CommandResult result = job.wait();
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const int rank : {0, 1}) {
+    EXPECT_NEAR(static_cast<double>(peaks[rank]), total, 0.05 * total + (64 << 20)) << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Zero, MemoryOfRanks, testing::Values(0, 3));
 
 INSTANTIATE_TEST_SUITE_P(Recompute, Memory, testing::Values("none", "full"));
 
