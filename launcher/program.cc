@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
+#include "core/runtime/device.h"
 #include "launcher/commands.h"
 #include "launcher/rank.h"
 
@@ -38,7 +39,9 @@ int leave(Rank& rank, int status, const std::string& message, bool is_of_others 
 int run(Rank& rank, const std::vector<std::string>& arguments, const std::atomic<bool>& stop) {
   enum Status { kFailed = 1, kBadUsage = 2, kDoesNotFit = 3 };
   try {
-    isa();  // a machine that will not do says so before anything begins
+    // A machine that will not do, or a device that is not there, says so before anything begins.
+    isa();
+    default_device();
     return rank.finish(run_command_line(arguments, stop, rank));
   } catch (const ConfigError& error) {
     return leave(rank, kBadUsage, error.what());

@@ -1,6 +1,8 @@
 #include "core/train/run_directory.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -25,7 +27,7 @@ constexpr std::string_view kOwnFiles[] = {kConfigFile,   kRunFile,     kReportFi
 RunDirectory::RunDirectory(FileSystem& files, std::string path)
     : files_(files), path_(std::move(path)) {
   files_.create_directories(checkpoints());
-  lock_ = files_.try_lock(at(kLockFile));
+  lock_ = lock_run(files_, path_);
   if (lock_ == nullptr) {
     fail("{}: another mstrain is at work here; wait for it or choose another run.output_dir",
          path_);
@@ -34,6 +36,18 @@ RunDirectory::RunDirectory(FileSystem& files, std::string path)
   for (const std::string& name : clean_folders(files_, checkpoints())) {
     log_debug("{}: {} was left by an interrupted save", checkpoints(), name);
   }
+}
+
+std::unique_ptr<FileLock> lock_run(FileSystem& files, const std::string& directory) {
+  constexpr int kTries = 20;
+  std::unique_ptr<FileLock> lock;
+  for (int i = 0; i < kTries && lock == nullptr; ++i) {
+    if (i > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    lock = files.try_lock(join_path(directory, kLockFile));
+  }
+  return lock;
 }
 
 bool is_at_work(FileSystem& files, const std::string& directory) {

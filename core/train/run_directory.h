@@ -29,6 +29,9 @@ class RunDirectory {
   std::unique_ptr<FileLock> lock_;
 };
 
+// The lock of a run, or a sweep; null where another process holds it, and not merely for the instant in which is_at_work() asks.
+std::unique_ptr<FileLock> lock_run(FileSystem& files, const std::string& directory);
+
 // Whether a process holds the lock of the run, or the sweep, in `directory`. True where nobody may ask.
 bool is_at_work(FileSystem& files, const std::string& directory);
 

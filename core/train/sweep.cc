@@ -167,7 +167,7 @@ void Sweep::write(const char* status) const {
 
 SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool restart) {
   files_.create_directories(directory_);
-  const auto lock = files_.try_lock(join_path(directory_, kLockFile));
+  const auto lock = lock_run(files_, directory_);
   check(lock != nullptr,
         "{}: another mstrain is at work here; wait for it or choose another run.output_dir",
         directory_);

@@ -26,6 +26,14 @@ TEST(Processor, AnUnknownInstructionSetIsStatus2BeforeAnythingBegins) {
               StartsWith("MSTRAIN_ISA=avx3: unknown instruction set; did you mean avx2"));
 }
 
+TEST(Processor, AnUnknownDeviceIsStatus2BeforeAnythingBegins) {
+  const Environment device("MSTRAIN_DEVICE", "nope");
+  const CommandResult result = run_command({"--version"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("MSTRAIN_DEVICE: there is no device nope"));
+}
+
 TEST(Processor, ARunThatGoesOnUnderAnotherNumberOfThreadsWarnsOnce) {
   const SmallRun run;
   const std::string threads = "run.threads=";

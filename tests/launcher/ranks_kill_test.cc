@@ -2,7 +2,6 @@
 // that one rank made undisturbed.
 #include <gmock/gmock.h>
 
-#include "core/base/isa.h"
 #include "core/base/rng.h"
 #include "tests/launcher/job.h"
 #include "tests/launcher/save_watch.h"
@@ -11,9 +10,6 @@ namespace mstrain {
 namespace {
 
 TEST(KilledRanks, ChangeNothingUnderAnyLayout) {
-  if (isa() == Isa::kAvx2) {
-    GTEST_SKIP() << "products of AVX2 add to a running sum in another order than ranks do";
-  }
   const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");  // those of MPI itself
   const SmallRun run;
   const int64_t kills = repetitions(4, 20);
