@@ -1,11 +1,17 @@
 // How fast ranks exchange numbers, and what of it a step's products hide.
 //
 //   bench_collectives [--ranks N] [--mb MOST] [--rounds N]
+//   mpirun -n N bench_collectives [--mb MOST] [--rounds N] [--plain 1]
+//
+// Under mpirun: the same among its processes, or, with --plain, by MPI's own collectives, called by the thread that waits for them; and
+// nothing else (collectives_vs_mpi.py lets the two take turns).
 //
 // First the collectives of ranks that are threads, by bytes of a rank's operand: GB/s of the operand, and the ratio to one
 // thread's memcpy of as many bytes in the same run. Then a chain of products, each of which a weight is gathered for and whose
 // gradient-like result is summed over ranks, on a link whose numbers travel as long as the products take: a step that waits for
 // each exchange where it begins, and the step as it is planned.
+#include <mpi.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +21,7 @@
 #include <thread>
 
 #include "benchmarks/run_main.h"
+#include "core/comm/mpi_process.h"
 #include "core/comm/recording_communicator.h"
 #include "core/comm/thread_communicator.h"
 #include "core/ops/build.h"
@@ -34,6 +41,7 @@ struct Options {
   int ranks = 2;
   int64_t most_bytes = int64_t{16} << 20;
   int rounds = 7;
+  bool plain = false;
 };
 
 double seconds_since(Clock::time_point begin) {
@@ -152,6 +160,91 @@ void measure_threads(const Options& options) {
   }
 }
 
+// MPI as a program without a thread for it would call it. f32 alone.
+class PlainMpi final : public Communicator {
+ public:
+  PlainMpi() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string_view name() const override { return "world"; }
+
+  Event all_reduce(Elements in, Elements out, Reduction, std::string_view) override {
+    MPI_Allreduce(in.data, out.data, count(in), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    return {};
+  }
+  Event reduce_scatter(Elements in, Elements out, std::span<const int64_t> counts, Reduction,
+                       std::string_view) override {
+    MPI_Reduce_scatter(in.data, out.data, ints(counts).data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    return {};
+  }
+  Event all_gather(Elements in, Elements out, std::span<const int64_t> counts,
+                   std::string_view) override {
+    MPI_Allgatherv(in.data, count(in), MPI_FLOAT, out.data, ints(counts).data(),
+                   places(counts).data(), MPI_FLOAT, MPI_COMM_WORLD);
+    return {};
+  }
+  Event all_to_all(Elements in, Elements out, std::span<const int64_t> sends,
+                   std::span<const int64_t> receives, std::string_view) override {
+    MPI_Alltoallv(in.data, ints(sends).data(), places(sends).data(), MPI_FLOAT, out.data,
+                  ints(receives).data(), places(receives).data(), MPI_FLOAT, MPI_COMM_WORLD);
+    return {};
+  }
+  Event broadcast(Elements inout, int root, std::string_view) override {
+    MPI_Bcast(inout.data, count(inout), MPI_FLOAT, root, MPI_COMM_WORLD);
+    return {};
+  }
+  Event send(Elements in, int peer, std::string_view) override {
+    auto sent = std::make_shared<Sent>();
+    MPI_Isend(in.data, count(in), MPI_FLOAT, peer, 0, MPI_COMM_WORLD, &sent->request);
+    return Event(std::move(sent));
+  }
+  Event receive(Elements out, int peer, std::string_view) override {
+    MPI_Recv(out.data, count(out), MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return {};
+  }
+  void barrier(std::string_view) override { MPI_Barrier(MPI_COMM_WORLD); }
+  std::unique_ptr<Communicator> split(int, std::string) override { fail("there is one group"); }
+
+ private:
+  struct Sent : Event::State {
+    bool done() const override { return false; }
+    void wait() override { MPI_Wait(&request, MPI_STATUS_IGNORE); }
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  static int count(const Elements& elements) { return static_cast<int>(elements.count); }
+  static std::vector<int> ints(std::span<const int64_t> counts) {
+    return {counts.begin(), counts.end()};
+  }
+  static std::vector<int> places(std::span<const int64_t> counts) {
+    std::vector<int> out(counts.size(), 0);
+    for (size_t i = 1; i < counts.size(); ++i) {
+      out[i] = out[i - 1] + static_cast<int>(counts[i - 1]);
+    }
+    return out;
+  }
+
+  int rank_ = 0, size_ = 1;
+};
+
+void measure_processes(const Options& options) {
+  if (options.plain) {
+    MPI_Init(nullptr, nullptr);
+    PlainMpi world;
+    measure(world, options);
+    MPI_Finalize();
+    return;
+  }
+  MpiProcess process(
+      {.tell = [](const std::string& message) { std::fprintf(stderr, "%s\n", message.c_str()); },
+       .is_interrupted = [] { return false; },
+       .interrupt = [] {}});
+  measure(*process.world(30), options);
+  process.finish();
+}
+
 constexpr int kLayers = 8;
 constexpr int64_t kWidth = 512;
 
@@ -224,9 +317,15 @@ int run(int argc, char** argv) {
       options.most_bytes = int64_t{value} << 20;
     } else if (key == "--rounds") {
       options.rounds = value;
+    } else if (key == "--plain") {
+      options.plain = true;
     } else {
-      fail("{}: one of --ranks, --mb, --rounds is expected", key);
+      fail("{}: one of --ranks, --mb, --rounds, --plain is expected", key);
     }
+  }
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) {
+    measure_processes(options);
+    return 0;
   }
   measure_threads(options);
   measure_overlap(options);
