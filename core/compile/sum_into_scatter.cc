@@ -13,18 +13,21 @@ GraphPtr sum_into_scatter(const Graph& graph) {
     if (it.node.op->name != "add") {
       return std::nullopt;
     }
-    for (size_t i = 0; i < 2; ++i) {
-      const Node* node = producer(it.inputs[i]);
-      if (node == nullptr || node->op->name != "scatter_add") {
-        continue;
-      }
-      const Tensors inputs = inputs_of(it.inputs[i]);
-      const bool zero = constant_value(inputs[0]) == 0.0;
-      const Value& value = it.node.inputs[i];
-      if (zero || uses[value.node][value.output] == 1) {
-        const Tensor& other = it.inputs[1 - i];
-        const Tensor base = zero ? other : add(other, inputs[0]);
-        return apply(*node->op, Tensors{base, inputs[1], inputs[2]}, node->attrs, it.node.where);
+    // Of two scatters the one onto zeros first: the other keeps its base, as where another rank forms it.
+    for (const bool onto_zeros : {true, false}) {
+      for (size_t i = 0; i < 2; ++i) {
+        const Node* node = producer(it.inputs[i]);
+        if (node == nullptr || node->op->name != "scatter_add") {
+          continue;
+        }
+        const Tensors inputs = inputs_of(it.inputs[i]);
+        const bool zero = constant_value(inputs[0]) == 0.0;
+        const Value& value = it.node.inputs[i];
+        if (zero == onto_zeros && (zero || uses[value.node][value.output] == 1)) {
+          const Tensor& other = it.inputs[1 - i];
+          const Tensor base = zero ? other : add(other, inputs[0]);
+          return apply(*node->op, Tensors{base, inputs[1], inputs[2]}, node->attrs, it.node.where);
+        }
       }
     }
     return std::nullopt;

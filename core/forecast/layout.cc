@@ -6,27 +6,11 @@
 
 #include "core/base/error.h"
 #include "core/schedule/check.h"
-#include "core/train/numbers.h"
 
 namespace mstrain {
 namespace {
 
 constexpr std::string_view kRecomputes[] = {"none", "selective", "full"};
-
-std::string nearest_divisors(int64_t of, int64_t wanted) {
-  std::vector<int64_t> all = divisors(of);
-  std::stable_sort(all.begin(), all.end(), [&](int64_t a, int64_t b) {
-    return std::abs(a - wanted) < std::abs(b - wanted);
-  });
-  all.resize(std::min<size_t>(all.size(), 3));
-  return fmt::format("{}", fmt::join(all, " or "));
-}
-
-const ScheduleKind* kind_named(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kScheduleKinds), std::end(kScheduleKinds),
-                                         [&](ScheduleKind kind) { return name_of(kind) == name; });
-  return found == std::end(kScheduleKinds) ? nullptr : found;
-}
 
 class Resolver {
  public:
@@ -123,33 +107,16 @@ class Resolver {
   }
 
   void resolve_schedule() {
-    const ScheduleKind* const kind = kind_named(config_.schedule);
-    if (kind == nullptr && out_.own == nullptr) {
-      std::vector<std::string> names;
-      for (ScheduleKind each : kScheduleKinds) {
-        names.emplace_back(name_of(each));
-      }
-      refuse("schedule", "'{}' is none of {}, and no file{}", config_.schedule,
-             fmt::join(names, ", "), did_you_mean(config_.schedule, names));
-    }
     if (out_.own != nullptr) {
       resolve_own();
       return;
     }
-    out_.schedule = *kind;
+    out_.schedule = schedule_of(config_, tree_);
     out_.virtual_pipeline = config_.virtual_pipeline;
-    if (out_.virtual_pipeline > 1 && out_.schedule != ScheduleKind::kInterleaved) {
-      refuse("virtual_pipeline", "{} parts a rank are for parallel.schedule: interleaved",
-             out_.virtual_pipeline);
-    }
-    if (out_.virtual_pipeline > 1 && out_.pipeline == 1) {
-      refuse("virtual_pipeline", "{} parts a rank need parallel.pipeline of 2 or more",
-             out_.virtual_pipeline);
-    }
     const int64_t chunks =
         out_.pipeline == 1 ? 1
                            : out_.pipeline * chunks_of_rank(out_.schedule, out_.virtual_pipeline);
-    resolve_stages(chunks);
+    out_.stages = stages_of(config_, tree_, model_.layers, chunks);
   }
 
   void resolve_own() {
@@ -158,32 +125,7 @@ class Resolver {
              out_.own->ranks, out_.own->ranks);
     }
     out_.own_file = config_.schedule;
-    resolve_stages(out_.own->chunks);
-  }
-
-  void resolve_stages(int64_t chunks) {
-    if (config_.stage_layout.empty()) {
-      if (model_.layers % chunks != 0) {
-        refuse("pipeline",
-               "{} layers do not divide into {} parts; the nearest that do: {}; or say which has "
-               "how many, as parallel.stage_layout=[{}]",
-               model_.layers, chunks, nearest_divisors(model_.layers, chunks),
-               fmt::join(even_stages(model_.layers, chunks), ","));
-      }
-      out_.stages.assign(static_cast<size_t>(chunks), model_.layers / chunks);
-      return;
-    }
-    out_.stages = config_.stage_layout;
-    int64_t sum = 0;
-    for (int64_t layers : out_.stages) {
-      sum += layers;
-    }
-    if (out_.chunks() != chunks || sum != model_.layers) {
-      refuse("stage_layout",
-             "{} layers in {} parts, but the model has {} and the pipeline {}; for example [{}]",
-             sum, out_.chunks(), model_.layers, chunks,
-             fmt::join(even_stages(model_.layers, chunks), ","));
-    }
+    out_.stages = stages_of(config_, tree_, model_.layers, out_.own->chunks);
   }
 
   void resolve_batch(int64_t micro) {
@@ -228,20 +170,6 @@ class Resolver {
 };
 
 }  // namespace
-
-int64_t chunks_of_rank(ScheduleKind schedule, int64_t virtual_pipeline) {
-  return schedule == ScheduleKind::kZbv ? 2 : virtual_pipeline;
-}
-
-std::vector<int64_t> even_stages(int64_t layers, int64_t chunks) {
-  std::vector<int64_t> out(static_cast<size_t>(chunks), layers / chunks);
-  // What is left over goes to the chunks in the middle first.
-  const int64_t begin = (chunks - layers % chunks) / 2;
-  for (int64_t i = 0; i < layers % chunks; ++i) {
-    ++out[static_cast<size_t>(begin + i)];
-  }
-  return out;
-}
 
 std::vector<std::string> RunLayout::keys() const {
   std::vector<std::string> out = {
@@ -309,7 +237,7 @@ RunLayout resolve_layout(const TrainConfig& config, const YamlNode& tree, const 
 std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const ParallelConfig& config,
                                                   const YamlNode& tree) {
   constexpr uint64_t kLargest = 64 << 20;
-  if (kind_named(config.schedule) != nullptr || !files.exists(config.schedule)) {
+  if (schedule_named(config.schedule) != nullptr || !files.exists(config.schedule)) {
     return nullptr;
   }
   Schedule schedule = parse_schedule(files.read(config.schedule, kLargest), config.schedule);

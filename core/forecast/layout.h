@@ -6,6 +6,7 @@
 #include "core/forecast/cluster.h"
 #include "core/schedule/schedule.h"
 #include "core/train/sections.h"
+#include "core/train/stages.h"
 
 namespace mstrain {
 
@@ -42,12 +43,6 @@ struct RunLayout {
   // For people, what differs from one rank's: "data 4, tensor 8, sequence parallel, micro-batches of 2"
   std::string describe() const;
 };
-
-// Chunks that the schedule gives each rank along the pipeline.
-int64_t chunks_of_rank(ScheduleKind schedule, int64_t virtual_pipeline);
-
-// `layers` over `chunks`, as evenly as they go; the first and the last, which have embedding and head besides, get fewer.
-std::vector<int64_t> even_stages(int64_t layers, int64_t chunks);
 
 // The layout that `config` asks for on this cluster. `micro` stands for batch.micro where that is auto. Throws ConfigError, with the
 // line in `tree` and the nearest valid choice, for products that do not fit the ranks, heads, layers or samples that do not

@@ -25,6 +25,7 @@
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
 #include "core/ops/source.h"
+#include "core/ops/stage.h"
 
 namespace mstrain {
 
@@ -58,6 +59,7 @@ void register_all_ops() {
                              adamw_stored_ops(),
                              conv_ops(),
                              pool_ops(),
+                             stage_ops(),
                              fused_ops()}) {
     register_ops(family);
   }

@@ -22,13 +22,13 @@ std::vector<int64_t> dims(const Shape& shape) { return {shape.begin(), shape.end
 std::vector<SafetensorsWriter::Tensor> entries_of(const std::vector<StoredTensor>& tensors) {
   std::vector<SafetensorsWriter::Tensor> entries;
   for (const StoredTensor& tensor : tensors) {
-    const int64_t held = tensor.value.elements() * tensor.columns() *
-                         (tensor.parts == nullptr ? 1 : tensor.parts->size);
+    const TensorType type = tensor.type();
+    const int64_t held =
+        type.elements() * tensor.columns() * (tensor.parts == nullptr ? 1 : tensor.parts->size);
     check(tensor.shape.elements() == held ||
               (tensor.parts != nullptr && tensor.shape.elements() < held),
-          "{}: {} is to be stored as {}", tensor.name, to_string(tensor.value.type()),
-          to_string(tensor.shape));
-    entries.push_back({tensor.name, tensor.value.dtype(), dims(tensor.shape)});
+          "{}: {} is to be stored as {}", tensor.name, to_string(type), to_string(tensor.shape));
+    entries.push_back({tensor.name, type.dtype, dims(tensor.shape)});
   }
   return entries;
 }
@@ -88,8 +88,7 @@ void write_tensors(AtomicFolder& folder, const std::string& file,
   std::vector<std::byte> received;
   for (const TensorEntry& entry : writer.entries()) {
     const StoredTensor& tensor = *named.at(entry.name);
-    const HostRead own(dense(tensor.value));
-    const std::span<const std::byte> bytes = own.bytes();
+    const auto each = static_cast<uint64_t>(tensor.type().bytes());
     const int64_t columns = tensor.columns();
     const uint64_t all = entry.bytes / static_cast<uint64_t>(columns);
     std::vector<std::vector<std::byte>> held(static_cast<size_t>(columns));
@@ -104,10 +103,11 @@ void write_tensors(AtomicFolder& folder, const std::string& file,
     for (int64_t column = 0; column < columns; ++column) {
       const int64_t parts = tensor.parts == nullptr ? 1 : tensor.parts->size;
       for (int64_t part = 0; part < parts; ++part) {
-        const uint64_t count = bytes_of_part(all, bytes.size(), static_cast<int>(part));
-        const auto rank = static_cast<int>(part * neighbours(tensor) + column);
+        const uint64_t count = bytes_of_part(all, each, static_cast<int>(part));
+        const auto rank = tensor.first + static_cast<int>(part * neighbours(tensor) + column);
         if (rank == 0) {
-          add(column, bytes.first(count));
+          const HostRead own(dense(tensor.value));
+          add(column, own.bytes().first(count));
         } else if (count > 0) {
           received.resize(count);
           others->receive({received.data(), static_cast<int64_t>(count), Dtype::kU8}, rank, kSaving)
@@ -131,18 +131,19 @@ void send_parts(const std::vector<StoredTensor>& tensors, Communicator& first) {
   const SafetensorsWriter writer(*file, entries_of(tensors));
   for (const TensorEntry& entry : writer.entries()) {
     const StoredTensor& tensor = *named.at(entry.name);
-    const int64_t part = first.rank() / neighbours(tensor);
-    if (first.rank() % neighbours(tensor) >= tensor.columns() ||
+    const int64_t rank = first.rank() - tensor.first;
+    const int64_t part = rank / neighbours(tensor);
+    if (rank < 0 || rank % neighbours(tensor) >= tensor.columns() ||
         part >= (tensor.parts == nullptr ? 1 : tensor.parts->size)) {
       continue;
     }
-    const HostRead own(dense(tensor.value));
-    const std::span<const std::byte> bytes = own.bytes();
-    const uint64_t count = bytes_of_part(entry.bytes / static_cast<uint64_t>(tensor.columns()),
-                                         bytes.size(), static_cast<int>(part));
+    const uint64_t count =
+        bytes_of_part(entry.bytes / static_cast<uint64_t>(tensor.columns()),
+                      static_cast<uint64_t>(tensor.type().bytes()), static_cast<int>(part));
     if (count > 0) {
+      const HostRead own(dense(tensor.value));
       // Read alone.
-      void* const from = const_cast<std::byte*>(bytes.data());
+      void* const from = const_cast<std::byte*>(own.data());
       first.send({from, static_cast<int64_t>(count), Dtype::kU8}, 0, kSaving).wait();
     }
   }
@@ -255,10 +256,13 @@ void load_tensors(FileSystem& files, const std::string& folder, const std::strin
   const SafetensorsFile stored(files, path);
   for (const StoredTensor& tensor : tensors) {
     const TensorEntry& entry = stored.at(tensor.name);
-    const TensorType wanted{tensor.value.dtype(), tensor.shape};
+    const TensorType wanted{tensor.type().dtype, tensor.shape};
     if (entry.dtype != wanted.dtype || entry.shape != dims(wanted.shape)) {
       throw IoError(fmt::format("{}: {} is {}[{}]; the model needs {}", path, tensor.name,
                                 entry.dtype_name, fmt::join(entry.shape, ", "), to_string(wanted)));
+    }
+    if (!tensor.value.defined()) {
+      continue;
     }
     std::span<const std::byte> bytes = stored.data(entry);
     std::vector<std::byte> column;

@@ -30,7 +30,7 @@ inline constexpr const char* kStateFile = "state.json";
 struct StoredTensor {
   std::string name;
   Shape shape;
-  Tensor value;
+  Tensor value;  // empty where other ranks have it: those of another stage of a pipeline
   // Where `value` is one rank's part of the elements: the ranks that have all of them, equally many each, with padding behind the
   // last. Null: it is the whole.
   const MeshAxis* parts = nullptr;
@@ -39,9 +39,13 @@ struct StoredTensor {
   // Where each of those has its own: in every one of so many rows the stored tensor has what the first has, then the second.
   // 0: all have the same.
   int64_t rows = 0;
+  // Among the ranks that save together, that of the first part, or of the whole; those of other parts follow it.
+  int first = 0;
+  TensorType elsewhere = {};  // that of the value, where it is empty
 
   // How many have their own.
   int64_t columns() const { return rows == 0 ? 1 : shared_by->size; }
+  TensorType type() const { return value.defined() ? value.type() : elsewhere; }
 };
 
 // What a run is besides its tensors.
@@ -67,11 +71,11 @@ struct CheckpointContents {
   std::string model_file = kModelFile;
 };
 
-// Writes `folder` and returns when it is durable. On an error what was there before is unchanged. `others`: the ranks that have the
-// parts of tensors, of which this is the first; each part is written as it comes.
+// Writes `folder` and returns when it is durable. On an error what was there before is unchanged. `others`: the ranks that have
+// tensors or parts of them, of which this is the first; each is written as it comes.
 void save_checkpoint(FileSystem& files, const std::string& folder,
                      const CheckpointContents& contents, Communicator* others = nullptr);
-// On a rank but the first: gives it the parts that it writes.
+// On a rank but the first: gives it what it writes.
 void send_parts(const CheckpointContents& contents, Communicator& first);
 
 std::string print_progress(const ProgressState& progress);
@@ -79,7 +83,8 @@ std::string print_progress(const ProgressState& progress);
 ProgressState parse_progress(std::string_view text, const std::string& name);
 
 // Copies `file` of `folder` into the memory of `tensors`, which nobody else may be reading; each must be there with its
-// shape and dtype, and nothing else may be. Of parts only their own elements are read; padding is 0. Throws IoError.
+// shape and dtype, and nothing else may be. Of parts only their own elements are read; padding is 0. What other ranks have is
+// looked for alone. Throws IoError.
 void load_tensors(FileSystem& files, const std::string& folder, const std::string& file,
                   const std::vector<StoredTensor>& tensors);
 

@@ -163,9 +163,7 @@ FoundRate find_lr(FileSystem& given_files, const TrainConfig& given, const YamlN
   const ContextScope scope(context);
   const int64_t limit = memory_of_rank(config.memory, context);
   const PlannedRun run = plan_together(task, config, context, limit, /*evaluates=*/false);
-  if (run.plan.total() > limit) {
-    refuse(run.plan, limit);
-  }
+  refuse_together(run.plan, limit, refuse);
   Trainer trainer(task, data, config, *run.step);
   trainer.start(static_cast<uint64_t>(config.run.seed), run.plan.micro);
   write_file_atomic(files, directory.at(kConfigFile), to_yaml(resolved));

@@ -12,8 +12,6 @@
 namespace mstrain {
 namespace {
 
-constexpr size_t kSums = 2;  // outputs before the gradients: of the loss, and its count
-
 // The largest power of two that is no more than 1 / count: multiplying by it rounds nothing.
 double unit_for(int64_t count) {
   return std::exp2(-std::ceil(std::log2(static_cast<double>(std::max<int64_t>(count, 1)))));
@@ -87,7 +85,7 @@ GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& confi
             {{samples.begin(), samples.end()}, rest[0]}));
       },
       &captures_);
-  graph_ = parts.divided(graph_, kSums, micro);
+  graph_ = parts.divided(graph_, kLossResults, micro);
 }
 
 LossAndGradient GradientProgram::traced(const GradientState& state, const MicroBatch& micro) const {
@@ -113,12 +111,14 @@ LossAndGradient GradientProgram::traced(const GradientState& state, const MicroB
 
 Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& micro) const {
   Tensors all;
-  for (const ParamSpec& spec : task_.parameters) {
-    all.push_back(*state.params.find(spec.name));
-  }
-  for (const ParamSpec& spec : task_.frozen) {
-    all.push_back(*state.frozen.find(spec.name));
-  }
+  const auto add = [&](const Params& params, std::span<const ParamSpec> specs) {
+    for (const ParamSpec& spec : specs) {
+      const Tensor* const found = params.find(spec.name);
+      all.push_back(found == nullptr ? Tensor() : *found);
+    }
+  };
+  add(state.params, task_.parameters);
+  add(state.frozen, task_.frozen);
   all.insert(all.end(), micro.samples.begin(), micro.samples.end());
   all.insert(all.end(), {micro.rows, state.step_key});
   if (state.loss_scale.defined()) {

@@ -48,6 +48,7 @@ class GradientProgram {
   // In the trace of the caller, or eagerly.
   LossAndGradient operator()(const GradientState& state, const MicroBatch& micro) const;
 
+  static constexpr int kLossResults = 2;  // outputs before the gradients
   // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch, the rows, the
   // step key, the loss scale where there is one, captures(). Its outputs: the sum of the loss, its count, the gradients of
   // the parameters.
@@ -55,7 +56,7 @@ class GradientProgram {
   const Tensors& captures() const { return captures_; }
   size_t weights() const { return task_.parameters.size() + task_.frozen.size(); }
   size_t batch_tensors() const { return batch_; }  // with the rows
-  // Those inputs, in their order.
+  // Those inputs, in their order; empty for parameters that `state` has not.
   Tensors inputs(const GradientState& state, const MicroBatch& micro) const;
   LossAndGradient result(Tensors outputs) const;
 

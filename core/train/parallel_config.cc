@@ -4,11 +4,21 @@
 
 #include <algorithm>
 
+#include "core/train/stages.h"
+
 namespace mstrain {
 
 int64_t data_ranks(const ParallelConfig& config, const Context& context) {
   return context.ranks != nullptr ? context.ranks->mesh().size(kDataAxis)
                                   : std::max<int64_t>(config.data, 1);
+}
+
+int64_t pipeline_ranks(const ParallelConfig& config, const Context& context) {
+  return context.ranks != nullptr ? context.ranks->mesh().size(kPipelineAxis) : config.pipeline;
+}
+
+int64_t planned_ranks(const ParallelConfig& config) {
+  return std::max<int64_t>(config.data, 1) * config.pipeline * config.context * config.tensor;
 }
 
 Mesh mesh_of(const ParallelConfig& config, int64_t ranks, const YamlNode& tree) {
@@ -41,26 +51,39 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
     config_fail(tree, fmt::format("parallel.{}", key),
                 fmt::format("{} is planned, by mstrain plan, and cannot be run", found));
   };
-  const std::pair<const char*, int64_t> sizes[] = {{"pipeline", config.pipeline},
-                                                   {"context", config.context},
-                                                   {"virtual_pipeline", config.virtual_pipeline},
+  const std::pair<const char*, int64_t> sizes[] = {{"context", config.context},
                                                    {"copies", config.copies}};
   for (const auto& [key, size] : sizes) {
     if (size > 1) {
       refuse(key, fmt::format("{}", size));
     }
   }
-  mesh_of(config, ranks, tree);
+  const Mesh mesh = mesh_of(config, ranks, tree);
+  if (config.schedule.find_first_of("./") != std::string::npos) {
+    refuse("schedule", config.schedule);  // a file
+  }
+  schedule_of(config, tree);
+  if (config.pipeline > 1 && config.tensor > 1) {
+    config_fail(tree, "parallel.tensor",
+                fmt::format("{} ranks share weights, and {} share layers: a run does one of both; "
+                            "say parallel.tensor=1 or parallel.pipeline=1",
+                            config.tensor, config.pipeline));
+  }
+  if (config.pipeline > 1 && config.zero.stage == 3 && mesh.size(kDataAxis) > 1) {
+    config_fail(tree, "parallel.zero.stage",
+                "3 is for one stage: parameters of a pipeline are whole on their ranks; say 2");
+  }
   if (config.plan != "manual") {
     refuse("plan", config.plan);
   }
   // What follows would decide nothing: whoever wrote it expected something.
   const ParallelConfig none;
-  if (config.schedule != none.schedule) {
-    refuse("schedule", config.schedule);
-  }
-  if (!config.stage_layout.empty()) {
-    refuse("stage_layout", "a cut of the model");
+  for (const auto& [key, is_said] : {std::pair("schedule", config.schedule != none.schedule),
+                                     {"stage_layout", !config.stage_layout.empty()}}) {
+    if (config.pipeline == 1 && is_said) {
+      config_fail(tree, fmt::format("parallel.{}", key),
+                  "is for parallel.pipeline of 2 or more; leave it out");
+    }
   }
   if (config.sequence_parallel.value_or(false) && config.tensor == 1) {
     config_fail(tree, "parallel.sequence_parallel",

@@ -115,6 +115,10 @@ std::shared_ptr<Ranks> make_ranks(const ParallelConfig& config,
 
 // The ranks that share batches: of the context's ranks, or, where it has none, of the layout that is planned.
 int64_t data_ranks(const ParallelConfig& config, const Context& context);
+// The stages of a pipeline, likewise.
+int64_t pipeline_ranks(const ParallelConfig& config, const Context& context);
+// All ranks of the layout that is planned.
+int64_t planned_ranks(const ParallelConfig& config);
 
 // Throws ConfigError, with the line in `tree`, for the first key that asks for what cannot be run yet on so many ranks: such layouts are
 // planned, by mstrain plan.

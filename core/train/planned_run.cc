@@ -35,9 +35,21 @@ std::string text_of(const Overrides& overrides) {
 // Elements of what is kept for each parameter in parts, where there are parts.
 int64_t elements_held(const StepProgram& step) {
   int64_t sum = 0;
-  for (const ParamSpec& spec : step.parts().held()) {
-    const Shard* const shard = find_shard(step.shards(), spec.name);
-    sum += shard == nullptr ? spec.type.elements() : shard->elements();
+  for (size_t i = 0; i < step.parts().held().size(); ++i) {
+    const ParamSpec& spec = step.parts().held()[i];
+    if (step.updates(i)) {
+      const Shard* const shard = find_shard(step.shards(), spec.name);
+      sum += shard == nullptr ? spec.type.elements() : shard->elements();
+    }
+  }
+  return sum;
+}
+
+// What a stage is sent for an evaluation: parameters that others update.
+int64_t bytes_elsewhere(const StepProgram& step) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < step.param_types().size(); ++i) {
+    sum += step.updates(i) ? 0 : step.param_types()[i].bytes();
   }
   return sum;
 }
@@ -90,14 +102,14 @@ int64_t memory_limit(const MemoryConfig& config, const Context& context) {
 
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
                     int64_t limit, bool evaluates, int64_t micro) {
-  const auto with_micro = [&](int64_t rows) {
+  const auto of_stage = [&](int64_t rows, int64_t stage) {
     PlannedRun run;
     TrainConfig planned = config;
     planned.run.execution = Execution::kGraph;
     if (config.run.execution == Execution::kEager) {
       planned.fusion.level = FusionLevel::kO0;
     }
-    run.step = std::make_unique<StepProgram>(task, planned, rows, context);
+    run.step = std::make_unique<StepProgram>(task, planned, rows, context, stage);
     RunPlan& plan = run.plan;
     plan.evaluates = evaluates;
     if (evaluates) {
@@ -113,12 +125,15 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.frozen = task.frozen_numbers.value_or(plan.frozen);
     plan.frozen_bytes = frozen_bytes(task);
     const std::span<const TensorType> state(run.step->state_types());
-    plan.parameter_bytes = bytes_of(state.first(task.parameters.size()));
+    plan.parameter_bytes = bytes_of(state.first(run.step->stage_parameters().size()));
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
     if (run.step->has_parts_of_parameters()) {
       for (const ParamSpec& spec : task.parameters) {
         plan.whole_bytes += spec.type.elements() * size_of(config.precision.param_dtype());
       }
+    }
+    if (evaluates) {
+      plan.whole_bytes += bytes_elsewhere(*run.step);
     }
     // The count of updates; a loss scale, and the count of steps taken with it.
     plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1);
@@ -128,20 +143,40 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.gradient_bytes =
         gradient_bytes(*run.step, config.batch.global == rows ? config.precision.param_dtype()
                                                               : config.precision.grad_dtype());
-    plan.step = run.step->program()->memory();
+    plan.step = run.step->memory();
     plan.batch_bytes =
         plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;
     if (!context.backend->device.empty() || !context.device().is_host()) {
       plan.ahead_bytes = bytes_of(task.batch_types(config.batch.global));
     }
     plan.snapshot_bytes = config.checkpoint.async.value_or(false) ? plan.copied_bytes() : 0;
-    plan.cost = run.step->program()->cost();
+    plan.cost = run.step->cost();
     plan.device = context.backend->device;
     plan.link_bytes = context.backend->rates ? context.backend->rates->link_bytes : 0;
     plan.samples = config.batch.global;
     plan.micro = rows;
     plan.units = {task.units.name, config.batch.global * task.units.count};
     return run;
+  };
+  const int64_t stages = pipeline_ranks(config.parallel, context);
+  // The stage that this rank is, or, where there are no ranks, the one that needs most.
+  const auto with_micro = [&](int64_t rows) {
+    PlannedRun most = of_stage(rows, 0);
+    if (stages > 1 && context.ranks == nullptr) {
+      std::vector<int64_t> totals{most.plan.total()};
+      double flops = most.plan.cost.flops;
+      for (int64_t stage = 1; stage < stages; ++stage) {
+        PlannedRun run = of_stage(rows, stage);
+        totals.push_back(run.plan.total());
+        flops += run.plan.cost.flops;
+        if (run.plan.total() > most.plan.total()) {
+          most = std::move(run);
+        }
+      }
+      most.plan.stage_bytes = std::move(totals);
+      most.plan.cost.flops = flops;
+    }
+    return most;
   };
   const auto finished = [&](PlannedRun run) {
     const int64_t copied = run.plan.copied_bytes();
@@ -158,11 +193,12 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   if (micro > 0 || !config.batch.micro.is_word()) {
     return finished(with_micro(micro > 0 ? micro : *config.batch.micro.value));
   }
-  if (state_and_gradient_bytes(task, config, context) > limit) {
+  if (stages == 1 && state_and_gradient_bytes(task, config, context) > limit) {
     return finished(with_micro(1));
   }
-  const std::vector<int64_t> choices =
-      divisors(config.batch.global / data_ranks(config.parallel, context));
+  const int64_t mine = config.batch.global / data_ranks(config.parallel, context);
+  std::vector<int64_t> choices = divisors(mine);
+  std::erase_if(choices, [&](int64_t rows) { return mine / rows < stages; });
   PlannedRun best = with_micro(choices.back());
   if (best.plan.total() <= limit) {
     return finished(std::move(best));
@@ -189,7 +225,7 @@ std::string plan_text(const PlannedRun& run) {
     throw ConfigError(
         "run.execution: eager runs operation by operation, without a plan; say graph");
   }
-  std::string text = "== step\n" + run.step->program()->describe();
+  std::string text = "== step\n" + run.step->text([](const Program& it) { return it.describe(); });
   if (run.loss != nullptr) {
     text += "\n== evaluation\n" + run.loss->program()->describe();
   }
@@ -197,7 +233,7 @@ std::string plan_text(const PlannedRun& run) {
 }
 
 std::string fusion_text(const PlannedRun& run) {
-  std::string text = "== step\n" + run.step->program()->fusion();
+  std::string text = "== step\n" + run.step->text([](const Program& it) { return it.fusion(); });
   if (run.loss != nullptr) {
     text += "\n== evaluation\n" + run.loss->program()->fusion();
   }
@@ -216,6 +252,16 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   const int64_t micro_batches = plan.samples / plan.micro;
   if (plan.ranks > 1) {
     line("ranks", fmt::format("{} share a step; what follows is for each", plan.ranks), "");
+  }
+  if (!plan.stage_bytes.empty()) {
+    std::vector<std::string> each;
+    for (const int64_t bytes : plan.stage_bytes) {
+      each.push_back(gigabytes(bytes));
+    }
+    line("stages",
+         fmt::format("{}, from the first on; what follows is for the largest",
+                     fmt::join(each, ", ")),
+         "");
   }
   line("step",
        fmt::format("{}{} {}s, in {} micro-batch{} of {}",
@@ -265,7 +311,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
     bytes("evaluation", plan.evaluation.arena + plan.evaluation.outputs, "arena of its own");
   }
   if (plan.whole_bytes > 0) {
-    bytes("weights", plan.whole_bytes, "whole, to evaluate and at the end");
+    bytes("weights", plan.whole_bytes,
+          plan.stage_bytes.empty() ? "whole, to evaluate and at the end"
+                                   : "of other stages, to evaluate");
   }
   if (plan.snapshot_bytes > 0) {
     bytes("snapshot", plan.snapshot_bytes, "copy of the state, while a checkpoint is written");

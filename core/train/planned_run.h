@@ -15,6 +15,8 @@ namespace mstrain {
 struct RunPlan {
   int64_t ranks =
       1;  // that share a batch: figures are those of one of them, but for whole steps and models
+  // Of each stage of a pipeline that is planned without ranks, but for snapshots; all other figures are of the largest.
+  std::vector<int64_t> stage_bytes;
   int64_t parameters = 0;  // elements, of the trained ones
   int64_t frozen = 0;      // numbers that no step changes
   int64_t frozen_bytes = 0;
@@ -29,7 +31,7 @@ struct RunPlan {
   ProgramMemory evaluation;    // .arena and .outputs lie beside those of the step
   bool evaluates = false;
   int64_t whole_bytes =
-      0;  // weights put together, where ranks keep parts: to evaluate, and at the end
+      0;  // weights put together, where ranks keep parts or stages: to evaluate, and at the end
   int64_t snapshot_bytes = 0;  // copy of parameters and optimizer that a checkpoint is written from
   ProgramCost cost;            // of a step
   std::string device;          // that it is planned for, where it has memory of its own

@@ -144,6 +144,22 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
 void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& tree) {
   const auto& [global, micro] = config.batch;
   const int64_t unit = data_ranks * micro.value_or(1);
+  const int64_t stages = config.parallel.pipeline;
+  if (stages > 1 && config.run.execution == Execution::kEager) {
+    config_fail(tree, "run.execution",
+                "eager has no programs that a pipeline could be made of; say graph");
+  }
+  if (global % unit == 0 && global / unit < stages) {
+    std::vector<int64_t> fewer = divisors(global / data_ranks);
+    std::erase_if(fewer, [&](int64_t rows) { return global / data_ranks / rows < stages; });
+    config_fail(
+        tree, "parallel.pipeline",
+        fmt::format("{} ranks need as many micro-batches, but a step has {} ({} samples over data "
+                    "{}, in micro-batches of {}); say {}batch.global={}",
+                    stages, global / unit, global, data_ranks, micro.value_or(1),
+                    fewer.empty() ? "" : fmt::format("batch.micro={} or ", fewer.back()),
+                    stages * unit));
+  }
   if (global % unit == 0) {
     return;
   }

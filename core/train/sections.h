@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/config.h"
-#include "core/nn/recompute_rule.h"
+#include "core/nn/model_layer.h"
 #include "core/optim/precision_config.h"
 #include "core/tensor/jit.h"
 #include "core/train/callback_sections.h"
@@ -264,7 +264,7 @@ struct TrainConfig {
 // What one key alone cannot tell. Throws ConfigError, with the line where `tree` is what `config` was read from.
 void check_train_config(const TrainConfig& config, const YamlNode& tree);
 
-// Whether the batch can be shared by so many ranks. Throws ConfigError, which names the nearest choices.
+// Whether the batch can be shared by so many ranks along data, each of which may be a pipeline. Throws ConfigError, which names the nearest choices.
 void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& tree);
 
 // A key with its values, each as one line of YAML.

@@ -241,9 +241,7 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
     log_info("batch.micro: {}, was {}: sums are formed in another order from here on",
              run.plan.micro, previous->progress.micro_batch);
   }
-  if (run.plan.total() > limit) {
-    refuse(run.plan, limit);
-  }
+  refuse_together(run.plan, limit, refuse);
 
   Trainer trainer(task, data, config, *run.step);
   if (previous) {
@@ -333,7 +331,9 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   result.step = trainer.step();
   result.evaluation = evaluation.last();
   result.samples = evaluation.samples();
-  result.params = trainer.params();
+  if (config.parallel.pipeline == 1) {
+    result.params = trainer.params();
+  }
   result.end_reason = trainer.end_reason();
   result.restored = early_stopping ? early_stopping->restored() : std::nullopt;
   result.best = saver.best();

@@ -19,7 +19,25 @@ PlannedRun plan_together(const TrainTask& task, const TrainConfig& config, const
   if (const int64_t micro = least(ranks, run.plan.micro, "plan"); micro != run.plan.micro) {
     run = plan_run(task, config, context, limit, evaluates, micro);
   }
+  if (ranks != nullptr && ranks->mesh().size(kPipelineAxis) > 1) {
+    const Elements flops{&run.plan.cost.flops, 1, Dtype::kF64};
+    ranks->along(kPipelineAxis).all_reduce(flops, flops, Reduction::kSum, "plan").wait();
+  }
   return run;
+}
+
+void refuse_together(const RunPlan& plan, int64_t limit,
+                     const std::function<void(const RunPlan&, int64_t)>& refuse) {
+  const bool fits = plan.total() <= limit;
+  const bool all_fit = least(current_context().ranks.get(), fits ? 1 : 0, "plan") != 0;
+  if (!fits) {
+    refuse(plan, limit);
+  }
+  if (!all_fit) {
+    throw ConfigError(
+        "parallel.pipeline: another stage needs more memory than there is (its log is in ranks/); "
+        "parallel.stage_layout can give it fewer layers");
+  }
 }
 
 }  // namespace mstrain

@@ -57,6 +57,7 @@ struct StepProgram::Arguments {
   Tensor key;          // u32 [2]
   Tensor step;         // i32 []
   Tensors norm_limit;  // f32 [], where steps may be skipped
+  Tensors sums;        // of a pipeline's programs
 
   template <class V>
   void fields(V& v) {
@@ -67,6 +68,7 @@ struct StepProgram::Arguments {
     v("key", key);
     v("step", step);
     v("norm_limit", norm_limit);
+    v("sums", sums);
   }
 };
 
@@ -91,7 +93,7 @@ Tensors norms_of(const Tensors& squares, const Tensor& share) {
 }
 
 StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
-                         const Context& context)
+                         const Context& context, int64_t stage)
     : task_(task),
       context_(with_training(context, true)),
       precision_(config.precision),
@@ -101,6 +103,8 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       may_skip_(config.optimizer.may_skip() || config.precision.scales_dynamically()),
       looks_at_layers_(!config.log.layers.is_word()),
       data_{std::string(kDataAxis), data_ranks(config.parallel, context)},
+      stages_{std::string(kPipelineAxis), pipeline_ranks(config.parallel, context)},
+      stage_(context.ranks == nullptr ? stage : context.ranks->coordinate(kPipelineAxis)),
       zero_(data_.size == 1 ? 0 : config.parallel.zero.stage),
       in_order_(config.parallel.reduction == ReductionOrder::kExact),
       cut_(cut_parameters(parts_.held(), config.parallel, data_)),
@@ -113,13 +117,21 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   check(micro > 0 && config.batch.global % (micro * data_.size) == 0,
         "micro-batches of {} on {} ranks do not make up {}", micro, data_.size,
         config.batch.global);
+  if (stages_.size > 1) {
+    make_pipeline(config, options_of(config));
+  }
   {
     const Trace trace(Trace::Mode::kAbstract);
-    const TrainState abstract = first_state(abstract_params(task.parameters));
-    const Tensors leaves = flatten_tree(abstract);
-    for (const Tensor& leaf : leaves) {
-      state_types_.push_back(leaf.type());
+    const Params params = abstract_params(task.parameters);
+    const Params local = parts_.cut(params);
+    const OptimizerState slots = optimizer_.init(in_parts(local, shards_));
+    param_types_ = types_of(flatten_tree(optimizer_.stored(local)));
+    for (const auto& [name, values] : slots.slots) {
+      slot_types_.push_back(types_of(flatten_tree(values)));
     }
+    const TrainState abstract = first_state(params);
+    const Tensors leaves = flatten_tree(abstract);
+    state_types_ = types_of(leaves);
     form_ = with_leaves(abstract, Tensors(leaves.size()));
   }
   if (config.run.execution == Execution::kEager) {
@@ -127,20 +139,29 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   }
   const ContextScope scope(context_);
   Types types = state_types_;
-  for (const ParamSpec& spec : task.frozen) {
-    types.push_back(spec.type);
+  Arguments form{.state = form_, .norm_limit = Tensors(may_skip_ ? 1 : 0)};
+  if (pipeline_ == nullptr) {
+    const Types batch = task.batch_types(config.batch.global / data_.size);
+    for (const ParamSpec& spec : task.frozen) {
+      types.push_back(spec.type);
+    }
+    types.insert(types.end(), batch.begin(), batch.end());
+    form.frozen = named_params(task.frozen);
+    form.batch = Tensors(batch.size());
   }
-  const Types batch = task.batch_types(config.batch.global / data_.size);
-  types.insert(types.end(), batch.begin(), batch.end());
   types.push_back({Dtype::kF32, {}});
   types.push_back({Dtype::kU32, {2}});
   types.push_back({Dtype::kI32, {}});
   if (may_skip_) {
     types.push_back({Dtype::kF32, {}});
   }
-  const Arguments form{
-      form_,    named_params(task.frozen), Tensors(batch.size()), Tensor(), Tensor(),
-      Tensor(), Tensors(may_skip_ ? 1 : 0)};
+  const size_t arguments = types.size();
+  if (pipeline_ != nullptr) {
+    for (const Pipeline::Group& group : pipeline_->groups()) {
+      types.insert(types.end(), group.sums.begin(), group.sums.end());
+    }
+    form.sums = Tensors(types.size() - arguments);
+  }
   const GraphPtr graph = trace_program(
       types,
       [&](std::span<const Tensor> leaves) {
@@ -152,6 +173,8 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       &captures_);
   CompileOptions options = options_of(config);
   options.donated.assign(state_types_.size(), true);
+  options.donated.resize(arguments, false);
+  options.donated.resize(types.size(), true);
   options.donated.resize(types.size() + captures_.size(), false);
   program_ = compile(*graph, options);
 }
@@ -159,27 +182,33 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
 TrainState StepProgram::first_state(Params params) const {
   TrainState state;
   params = parts_.cut(std::move(params));
-  Params parts = in_parts(params, shards_);
+  Params parts = in_parts(own(params), shards_);
   state.optimizer = optimizer_.init(parts);
-  state.params =
-      optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : std::move(params));
+  state.params = optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : of_stage(params));
   return state;
 }
 
 Params StepProgram::held_params(const TrainState& state) const {
+  if (pipeline_ != nullptr) {
+    return of_all_stages(state.params);
+  }
   return has_parts_of_parameters() ? whole(state.params, shards_) : state.params;
 }
 
 Params StepProgram::in_parts(Params params, const Shards& shards) {
   for (const auto& [name, shard] : shards) {
-    params.set(name, part_of(*params.find(name), shard));
+    if (const Tensor* const it = params.find(name)) {
+      params.set(name, part_of(*it, shard));
+    }
   }
   return params;
 }
 
 Params StepProgram::whole(Params params, const Shards& shards) {
   for (const auto& [name, shard] : shards) {
-    params.set(name, whole_of(*params.find(name), shard));
+    if (const Tensor* const it = params.find(name)) {
+      params.set(name, whole_of(*it, shard));
+    }
   }
   return params;
 }
@@ -200,24 +229,62 @@ std::pair<Tensor, Tensor> StepProgram::clipping(const Tensors& squares, const Te
   return {norm, clip_ ? share * cast(clip_factor(norm, *clip_), share.dtype()) : share};
 }
 
+MicroBatch StepProgram::numbered(const Tensors& batch) const {
+  const int64_t rows = batch.at(0).dim(0);
+  if (data_.size == 1) {
+    return {batch, iota({rows}, 0)};
+  }
+  const int64_t turns = micro_batches_ / data_.size;
+  const Shape each{turns, rows / turns};
+  const auto micro = static_cast<double>(each[1]);
+  const Tensor first = axis_index(data_) * micro;
+  const Tensor places =
+      iota(each, 0) * (micro * static_cast<double>(data_.size)) + iota(each, 1) + first;
+  return {batch, reshape(places, {rows})};
+}
+
 LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& step_key,
                                     const Tensor& loss_scale) const {
+  if (pipeline_ != nullptr) {
+    return of_own_stage(arguments.sums);
+  }
   const auto one = [&](const MicroBatch& micro) {
     return gradient_({held_params(arguments.state), arguments.frozen, step_key, loss_scale}, micro);
   };
-  const int64_t rows = arguments.batch.at(0).dim(0);
+  const MicroBatch all = numbered(arguments.batch);
   if (data_.size > 1) {
-    const int64_t turns = micro_batches_ / data_.size;
-    const Shape each{turns, rows / turns};
-    const auto micro = static_cast<double>(each[1]);
-    const Tensor first = axis_index(data_) * micro;
-    const Tensor places =
-        iota(each, 0) * (micro * static_cast<double>(data_.size)) + iota(each, 1) + first;
-    return summed_over_ranks(one, {arguments.batch, reshape(places, {rows})});
+    return summed_over_ranks(one, all);
   }
-  const MicroBatch all{arguments.batch, iota({rows}, 0)};
   return micro_batches_ == 1 ? one(all)
                              : accumulate(micro_batches_, one, gradient_.sums_in_own_type())(all);
+}
+
+StepProgram::Summing StepProgram::summing(const Types& values,
+                                          std::vector<const Shard*> shards) const {
+  const bool own_type = gradient_.sums_in_own_type();
+  const auto in_types_of_values = [values](Tensors sums) {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = cast(sums[i], values[i].dtype);
+    }
+    return sums;
+  };
+  if (data_.size == 1) {
+    return {plain_sums(own_type), [=](std::span<const Tensor> sums) {
+              return in_types_of_values({sums.begin(), sums.end()});
+            }};
+  }
+  const auto over_ranks = std::make_shared<RankSums>(
+      data_, std::move(shards), in_order_ ? Reduction::kSum : Reduction::kFastSum, own_type);
+  if (in_order_ || zero_ >= 2) {
+    return {over_ranks->rule(values),
+            [=](std::span<const Tensor> sums) { return over_ranks->finish(sums, values); }};
+  }
+  // Each rank's own first, and those of all ranks once.
+  return {plain_sums(own_type), [=](std::span<const Tensor> own) {
+            const Types types = types_of(own);
+            const SumRule rule = over_ranks->rule(types);
+            return in_types_of_values(over_ranks->finish(rule.add(rule.zeros(types), own), types));
+          }};
 }
 
 template <class F>
@@ -230,29 +297,15 @@ LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& a
   for (const Value& value : recorded.program->outputs()) {
     values.push_back(recorded.program->type(value));
   }
-  std::vector<const Shard*> shards(values.size() - task_.parameters.size(), nullptr);
+  std::vector<const Shard*> shards(GradientProgram::kLossResults, nullptr);
   for (const ParamSpec& spec : task_.parameters) {
     shards.push_back(find_shard(cut_, spec.name));
   }
-  const bool own_type = gradient_.sums_in_own_type();
-  const RankSums sums(data_, std::move(shards), in_order_ ? Reduction::kSum : Reduction::kFastSum,
-                      own_type);
+  const Summing sums = summing(values, std::move(shards));
   const GraphPtr program =
       has_parts_of_parameters() ? regathered(*recorded.program) : recorded.program;
-  const auto add_up = [&](const SumRule& rule) {
-    return accumulate_by(rule, turns, program, recorded.captures, leaves);
-  };
-  if (in_order_ || zero_ >= 2) {
-    return recorded.rebuild(sums.finish(add_up(sums.rule(values)), values));
-  }
-  const Tensors own = add_up(plain_sums(own_type));
-  const Types types = types_of(own);
-  const SumRule rule = sums.rule(types);
-  Tensors totals = sums.finish(rule.add(rule.zeros(types), own), types);
-  for (size_t i = 0; i < totals.size(); ++i) {
-    totals[i] = cast(totals[i], values[i].dtype);
-  }
-  return recorded.rebuild(totals);
+  return recorded.rebuild(
+      sums.finish(accumulate_by(sums.each, turns, program, recorded.captures, leaves)));
 }
 
 StepResult StepProgram::step(const Arguments& arguments) const {
@@ -260,13 +313,14 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const Tensor step_key = fold_in(arguments.key, arguments.step);
   const Tensor loss_scale = loss_scale_of(state);
   LossAndGradient sum = summed(arguments, step_key, loss_scale);
+  const Tensors squares =
+      pipeline_ == nullptr ? squares_of(sum.gradient) : squares_of_all_stages(sum);
 
   const Tensor count = cast(sum.loss.count, sum.loss.sum.dtype());
   const Tensor divisor = where(equal(count, 0), 1, count);
   const Tensor loss = sum.loss.sum / divisor;
   Tensor share = 1 / (gradient_.unit() * divisor);
   share = loss_scale.defined() ? share / loss_scale : share;
-  const Tensors squares = squares_of(sum.gradient);
   const auto [norm, scale] = clipping(squares, share);
   const Tensors layer_norms = looks_at_layers_ ? norms_of(squares, share) : Tensors();
   const double largest = std::numeric_limits<float>::max();
@@ -278,11 +332,18 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const bool gathers = !has_parts_of_parameters();
   TrainState next;
   std::tie(next.params, next.optimizer) =
-      optimizer_.update(gathers ? in_parts(state.params, shards_) : state.params,
+      optimizer_.update(gathers ? in_parts(own(state.params), shards_) : state.params,
                         zero_ == 0 ? whole(std::move(sum.gradient), cut_) : std::move(sum.gradient),
                         state.optimizer, arguments.lr, scale, control);
   if (gathers) {
     next.params = whole(std::move(next.params), shards_);
+  }
+  if (pipeline_ != nullptr) {
+    Params all = state.params;
+    for (auto& [name, value] : next.params.items()) {
+      all.set(name, std::move(value));
+    }
+    next.params = std::move(all);
   }
   if (const auto& scaling = state.optimizer.loss_scale) {
     const Tensor finite = logical_and(norm <= largest, abs(loss) <= largest);
@@ -312,26 +373,47 @@ StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& 
     norm_limit.push_back(scalar(static_cast<double>(numbers.norm_limit)));
   }
   if (program_ == nullptr) {
-    return step({std::move(state), frozen, std::move(batch), scalars[0], scalars[1], scalars[2],
-                 std::move(norm_limit)});
+    return step({std::move(state),
+                 frozen,
+                 std::move(batch),
+                 scalars[0],
+                 scalars[1],
+                 scalars[2],
+                 std::move(norm_limit),
+                 {}});
+  }
+  Tensors weights;
+  for (const ParamSpec& spec : task_.frozen) {
+    weights.push_back(weight_of(frozen, spec));
+  }
+  Tensors sums;
+  if (pipeline_ != nullptr) {
+    sums = pipeline_sums(state, frozen, batch, scalars);
+    weights.clear();
+    batch.clear();
   }
   Tensors inputs;
   LeafVisitor take(LeafVisitor::Access::kWrite,
                    [&](const std::string&, Tensor& leaf) { inputs.push_back(std::move(leaf)); });
   take("", state);
-  for (const ParamSpec& spec : task_.frozen) {
-    inputs.push_back(weight_of(frozen, spec));
+  for (Tensors* more : {&weights, &batch, &scalars, &norm_limit, &sums}) {
+    inputs.insert(inputs.end(), std::make_move_iterator(more->begin()),
+                  std::make_move_iterator(more->end()));
   }
-  inputs.insert(inputs.end(), batch.begin(), batch.end());
-  inputs.insert(inputs.end(), scalars.begin(), scalars.end());
-  inputs.insert(inputs.end(), norm_limit.begin(), norm_limit.end());
   inputs.insert(inputs.end(), captures_.begin(), captures_.end());
-  return with_leaves(result_form_, program_->run(std::move(inputs)));
+  StepResult result = with_leaves(result_form_, program_->run(std::move(inputs)));
+  if (pipeline_ != nullptr) {
+    send_copies(result.state.params);
+  }
+  return result;
 }
 
 void StepProgram::profile(std::vector<KernelTime>* times) const {
   if (program_ != nullptr) {
     program_->profile(times);
+  }
+  if (pipeline_ != nullptr) {
+    pipeline_->profile(times);
   }
 }
 

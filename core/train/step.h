@@ -9,8 +9,8 @@
 #include "core/optim/optimizer.h"
 #include "core/optim/shard.h"
 #include "core/runtime/context.h"
-#include "core/tensor/jit.h"
 #include "core/train/gradient_program.h"
+#include "core/train/pipeline.h"
 
 namespace mstrain {
 
@@ -59,23 +59,35 @@ struct StepNumbers {
 // Where ranks share the data (ranks_of), each is given its part of the batch (BatchPart), and all come to one result, which is
 // that of one rank bit for bit, unless parallel.reduction leaves the order of sums open. Of large parameters the state is
 // in parts, as parallel.zero says.
+//
+// In a pipeline each rank has the parameters that its layers read. The gradient of each is summed up by one stage, which updates
+// it and sends it to the others that read it.
 class StepProgram {
  public:
   // batch.global is a multiple of `micro` times the ranks that share it. Traces and compiles in graph execution (for the
-  // context, which it keeps); allocates nothing.
+  // context, which it keeps); allocates nothing. `stage`: of the pipeline, where the context has no ranks. Throws ConfigError where
+  // the model's layers do not make up the pipeline.
   StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
-              const Context& context);
+              const Context& context, int64_t stage = 0);
 
-  // The state before the first step.
+  // The state before the first step. `params`: stage_parameters(), perhaps among others.
   TrainState first_state(Params params) const;
   // The parameters of a state, none in parts. Every rank calls it.
   Params whole_params(const TrainState& state) const { return parts_.whole(held_params(state)); }
-  // Those in parts along `tensor` alone, as programs take them. Every rank calls it.
+  // Those of all stages, in parts along `tensor` alone, as programs take them. Every rank calls it.
   Params held_params(const TrainState& state) const;
   const TensorParts& parts() const { return parts_; }
   // Whose optimizer state, and perhaps more, is in parts.
   const Shards& shards() const { return shards_; }
   bool has_parts_of_parameters() const { return zero_ == 3; }
+  // Those that this rank has, and whether it keeps what the optimizer has for one.
+  std::vector<ParamSpec> stage_parameters() const;
+  bool updates(size_t parameter) const { return maker(parameter) == stage_; }
+  // The first of the ranks that keep what belongs to a parameter, as parts or each as a whole.
+  int first_rank_with(size_t parameter) const;
+  // By parameter, whoever has it: what the state holds for it, and by slot, what the optimizer keeps.
+  const Types& param_types() const { return param_types_; }
+  const std::vector<Types>& slot_types() const { return slot_types_; }
 
   // Takes the state over: pass it with std::move. `batch`: this rank's part. `frozen`: those of the task, in their types.
   StepResult run(TrainState state, Tensors batch, const StepNumbers& numbers,
@@ -85,23 +97,36 @@ class StepProgram {
   void profile(std::vector<KernelTime>* times) const;
 
   const Optimizer& optimizer() const { return optimizer_; }
-  // Null in eager execution.
+  // Null in eager execution. In a pipeline, that of the update.
   const Program* program() const { return program_.get(); }
+  // Of all programs of a step, in graph execution. Texts: what `text_of` says of each.
+  ProgramMemory memory() const;
+  ProgramCost cost() const;
+  std::string text(const std::function<std::string(const Program&)>& text_of) const;
   // A state without values, and the types of its leaves.
   const TrainState& form() const { return form_; }
   const Types& state_types() const { return state_types_; }
 
  private:
   struct Arguments;
+  // How values of micro-batches are added up.
+  struct Summing {
+    SumRule each;
+    std::function<Tensors(std::span<const Tensor> sums)> finish;  // in the types of the values
+  };
   StepResult step(const Arguments& arguments) const;
   // The norm of `share` times the summed gradients, by the sums of their squares, and the factor that brings them there and within
   // the limit.
   std::pair<Tensor, Tensor> clipping(const Tensors& squares, const Tensor& share) const;
-  // For each parameter. Every rank calls it.
+  // For each parameter of the gradient. Every rank calls it.
   Tensors squares_of(const Params& gradient) const;
+  // The samples of this rank, with their numbers.
+  MicroBatch numbered(const Tensors& batch) const;
   // The sums over the micro-batches of all ranks. Gradients of cut_ are parts.
   LossAndGradient summed(const Arguments& arguments, const Tensor& step_key,
                          const Tensor& loss_scale) const;
+  // Of such values over the ranks that share batches. `shards`: of each, null where its sum is wanted whole.
+  Summing summing(const Types& values, std::vector<const Shard*> shards) const;
   template <class F>
   LossAndGradient summed_over_ranks(const F& one, const MicroBatch& all) const;
   // Of `params`, those of `shards` in parts, or whole again.
@@ -109,6 +134,23 @@ class StepProgram {
   static Params whole(Params params, const Shards& shards);
   // The factor of the loss; empty: none.
   Tensor loss_scale_of(const TrainState& state) const;
+
+  // Pipelines.
+  void make_pipeline(const TrainConfig& config, const CompileOptions& options);
+  int maker(size_t parameter) const;  // the stage that sums up its gradient
+  bool is_here(size_t parameter) const;
+  // Of `params`, those that the rank has, or updates.
+  Params of_stage(const Params& params) const;
+  Params own(const Params& params) const;
+  Params of_all_stages(const Params& params) const;
+  // What the pipeline's programs add up in a step.
+  Tensors pipeline_sums(const TrainState& state, const Params& frozen, const Tensors& batch,
+                        const Tensors& scalars) const;
+  LossAndGradient of_own_stage(std::span<const Tensor> sums) const;
+  // Makes `sum.loss` known to all stages, and the squares of all parameters.
+  Tensors squares_of_all_stages(LossAndGradient& sum) const;
+  // Gives the stages that read a parameter of another one its new value.
+  void send_copies(Params& params) const;
 
   const TrainTask& task_;
   Context context_;
@@ -118,15 +160,21 @@ class StepProgram {
   std::optional<double> clip_;
   bool may_skip_;
   bool looks_at_layers_;
-  MeshAxis data_;             // the ranks that share batches
-  int64_t zero_;              // parallel.zero.stage; 0 on one rank
-  bool in_order_;             // parallel.reduction is exact
-  Shards cut_;                // parameters whose gradients are summed up in parts
-  Shards shards_;             // those of them whose optimizer state is in parts
-  int64_t micro_batches_;     // of all ranks
-  GradientProgram gradient_;  // of one of them
+  MeshAxis data_;                       // the ranks that share batches
+  MeshAxis stages_;                     // the ranks that share layers
+  int64_t stage_;                       // of these, this one
+  int64_t zero_;                        // parallel.zero.stage; 0 on one rank
+  bool in_order_;                       // parallel.reduction is exact
+  Shards cut_;                          // parameters whose gradients are summed up in parts
+  Shards shards_;                       // those of them whose optimizer state is in parts
+  int64_t micro_batches_;               // of all ranks
+  GradientProgram gradient_;            // of one of them
+  std::unique_ptr<Pipeline> pipeline_;  // null on one stage
+  std::vector<Summing> group_sums_;     // of its groups
   TrainState form_;
   Types state_types_;
+  Types param_types_;
+  std::vector<Types> slot_types_;
   std::unique_ptr<Program> program_;
   Tensors captures_;
   StepResult result_form_;

@@ -67,8 +67,8 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   progress_.micro_batch = micro;
   progress_.data = data_.identity;
   state_ = {};
-  state_ = program_.first_state(task_.initial != nullptr ? task_.initial()
-                                                         : init_params(task_.parameters, seed));
+  state_ = program_.first_state(
+      task_.initial != nullptr ? task_.initial() : init_params(program_.stage_parameters(), seed));
   open_batches();
 }
 
@@ -120,13 +120,17 @@ void Trainer::load_tensors_of(FileSystem& files, const std::string& folder) {
   state_.optimizer.loss_scale = loss_scale;
 }
 
-StoredTensor Trainer::stored(size_t i, std::string name, const Tensor& value, bool in_parts) const {
+StoredTensor Trainer::stored(size_t i, std::string name, const Params& values,
+                             const TensorType& type, bool in_parts) const {
   const ParamSpec& spec = task_.parameters[i];
+  const Tensor* const value = values.find(spec.name);
   const Shard* const shard = in_parts ? find_shard(program_.shards(), spec.name) : nullptr;
   const TensorParts& parts = program_.parts();
-  StoredTensor out{std::move(name), task_.stored_shapes[i], value,
+  StoredTensor out{std::move(name), task_.stored_shapes[i], value == nullptr ? Tensor() : *value,
                    shard == nullptr ? nullptr : &shard->axis,
                    parts.shares() ? &parts.axis() : nullptr};
+  out.first = program_.first_rank_with(i);
+  out.elsewhere = type;
   if (const std::optional<int> dim = parts.dim_of(spec.name)) {
     out.rows = 1;
     for (int d = 0; d < *dim; ++d) {
@@ -140,18 +144,19 @@ std::vector<StoredTensor> Trainer::stored_model() const {
   std::vector<StoredTensor> out;
   for (size_t i = 0; i < task_.parameters.size(); ++i) {
     const std::string& name = task_.parameters[i].name;
-    out.push_back(stored(i, task_.stored_name ? task_.stored_name(name) : name,
-                         *state_.params.find(name), program_.has_parts_of_parameters()));
+    out.push_back(stored(i, task_.stored_name ? task_.stored_name(name) : name, state_.params,
+                         program_.param_types()[i], program_.has_parts_of_parameters()));
   }
   return out;
 }
 
 std::vector<StoredTensor> Trainer::stored_optimizer() const {
   std::vector<StoredTensor> out;
-  for (const auto& [slot, values] : state_.optimizer.slots) {
+  for (size_t s = 0; s < state_.optimizer.slots.size(); ++s) {
+    const auto& [slot, values] = state_.optimizer.slots[s];
     for (size_t i = 0; i < task_.parameters.size(); ++i) {
-      const std::string& name = task_.parameters[i].name;
-      out.push_back(stored(i, name + "." + slot, *values.find(name), /*in_parts=*/true));
+      out.push_back(stored(i, task_.parameters[i].name + "." + slot, values,
+                           program_.slot_types()[s][i], /*in_parts=*/true));
       if (is_scale_slot(slot)) {
         out.back().shape = Shape{code_blocks(out.back().shape.elements())};
       }

@@ -74,8 +74,10 @@ class Trainer {
   bool wanted(Moment moment);
   void visit(Moment moment);
   double learning_rate(int64_t step) const;
-  // What this rank has of parameter `i`, or of what the optimizer keeps for it. `in_parts`: where it may be in parts along `data`.
-  StoredTensor stored(size_t i, std::string name, const Tensor& value, bool in_parts) const;
+  // What this rank has of parameter `i`, or of what the optimizer keeps for it, among `values`. `type`: of what other ranks have.
+  // `in_parts`: where it may be in parts along `data`.
+  StoredTensor stored(size_t i, std::string name, const Params& values, const TensorType& type,
+                      bool in_parts) const;
   std::vector<StoredTensor> stored_model() const;
   std::vector<StoredTensor> stored_optimizer() const;
 

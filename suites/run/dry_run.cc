@@ -15,7 +15,7 @@ void dry_run(const RunRequest& given, const DryRun& options) {
       with_stored_model(given.files, is_sweep(given.tree) ? first_of_sweep(given) : given.tree);
   const std::unique_ptr<ModelRun> run = read_run(tree);
   const TrainConfig& train = run->train;
-  check_runs(train.parallel, tree, data_ranks(train.parallel, {}) * train.parallel.tensor);
+  check_runs(train.parallel, tree, planned_ranks(train.parallel));
   const Context context{.backend = planned_backend(given.files, train.run, tree),
                         .threads = static_cast<int>(train.run.threads.value_or(0))};
   const int64_t limit = memory_limit(train.memory, context);

@@ -82,7 +82,10 @@ class Variants {
         micro_(micro) {}
 
   // Many layers take their time, and one is like the other.
-  bool reckons_exactly() const { return layers() <= kFewEnough; }
+  // Few layers need not make up a pipeline.
+  bool reckons_exactly() const {
+    return layers() <= kFewEnough || run_.train.parallel.pipeline > 1;
+  }
   // The plan as far as it follows from plans of fewer layers.
   const RunPlan& about(const Overrides& overrides) {
     if (const auto found = known_.find(overrides); found != known_.end()) {

@@ -86,7 +86,10 @@ class Profiles {
     changes.push_back(fmt::format("batch.global={}", 2 * micro));
     changes.push_back(fmt::format("batch.micro={}", micro));
     changes.emplace_back("run.execution=graph");
-    changes.emplace_back("parallel.data=1");
+    for (const char* key : {"data=1", "tensor=1", "sequence_parallel=auto", "pipeline=1",
+                            "virtual_pipeline=1", "schedule=1f1b", "stage_layout=[]"}) {
+      changes.push_back(fmt::format("parallel.{}", key));
+    }
     const std::unique_ptr<ModelRun> run = with_changes(changes);
     const TrainTask task = run->adapted_task();
     const StepProgram step(task, run->train, micro, context_);

@@ -169,9 +169,7 @@ void benchmark(const RunRequest& request) {
   const int64_t limit = memory_of_rank(train.memory, context);
   const ContextScope scope(context);
   const PlannedRun run = plan_together(opened.task, train, context, limit, /*evaluates=*/false);
-  if (run.plan.total() > limit) {
-    refuse_by(*opened.run, request.tree, context)(run.plan, limit);
-  }
+  refuse_together(run.plan, limit, refuse_by(*opened.run, request.tree, context));
   const HeedInterrupts heeds;
   const StepTimes times = time_steps(opened.task, opened.data, train, run, request.stop);
   fmt::print(

@@ -82,6 +82,15 @@ TEST_F(Ranks, EvaluateMeasureAndLookForARateTogether) {
   EXPECT_EQ(curve(2), curve_of_one);
 }
 
+TEST_F(Ranks, ShareTheLayersOfARun) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("one")).status, 0);
+  const CommandResult stages =
+      run_command(with_ranks(run.arguments("stages", {"parallel.pipeline=2"}), 2));
+  ASSERT_EQ(stages.status, 0) << stages.err;
+  EXPECT_EQ(newest_files(run.path("stages")), newest_files(run.path("one")));
+}
+
 TEST_F(Ranks, SayWhatOneRankWouldOnceWithItsStatus) {
   const SmallRun run;
   struct Case {

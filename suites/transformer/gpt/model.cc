@@ -6,6 +6,7 @@
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
+#include "core/ops/stage.h"
 
 namespace mstrain::gpt {
 
@@ -33,9 +34,9 @@ Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const TokenView& 
   Tensor x_btc = embed(transformer, tokens_bt, view.positions_bt);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     const auto layer = [&](const Tensor& x) { return block(transformer / "h" / i, x, i, view); };
-    x_btc = recomputed(recompute_, layer, x_btc);
+    x_btc = model_layer(i, recompute_, layer, x_btc);
   }
-  return layer_norm(transformer / "ln_f", x_btc, config_.norm.eps);
+  return layer_norm(transformer / "ln_f", stage_point(x_btc, config_.num_layers), config_.norm.eps);
 }
 
 Weight Gpt::head_weight(const Params& p) const {

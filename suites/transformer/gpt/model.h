@@ -2,7 +2,7 @@
 // Parameters carry the names of Hugging Face's GPT2LMHeadModel and keep their logical dims (see hf_names.h).
 #pragma once
 
-#include "core/nn/recompute_rule.h"
+#include "core/nn/model_layer.h"
 #include "suites/transformer/gpt/config.h"
 #include "suites/transformer/text/causal_model.h"
 

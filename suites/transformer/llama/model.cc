@@ -8,6 +8,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/ops/stage.h"
 
 namespace mstrain::llama {
 
@@ -42,9 +43,9 @@ Tensor Llama::features(const Params& p, const Tensor& tokens_bt, const TokenView
     const auto layer = [&](const Tensor& x) {
       return block(model / "layers" / i, x, i, rotation, view);
     };
-    x_btc = recomputed(recompute_, layer, x_btc);
+    x_btc = model_layer(i, recompute_, layer, x_btc);
   }
-  return rms_norm(model / "norm", x_btc, config_.norm.eps);
+  return rms_norm(model / "norm", stage_point(x_btc, config_.num_layers), config_.norm.eps);
 }
 
 Rotation Llama::rotation_of(const Tensor& tokens_bt, const TokenView& view, Dtype dtype) const {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/nn/layers.h"
-#include "core/nn/recompute_rule.h"
+#include "core/nn/model_layer.h"
 #include "core/nn/rotary.h"
 #include "suites/transformer/llama/config.h"
 #include "suites/transformer/text/causal_model.h"

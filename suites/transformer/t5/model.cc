@@ -10,6 +10,7 @@
 #include "core/ops/linear_cross_entropy.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/ops/stage.h"
 #include "core/runtime/context.h"
 
 namespace mstrain::t5 {
@@ -52,9 +53,9 @@ Tensor T5::encode(const Params& p, const Text& source) const {
                                              });
       return x + feed_forward(block / "layer" / 1, x);
     };
-    x_btc = recomputed(recompute_, layer, x_btc);
+    x_btc = model_layer(i, recompute_, layer, x_btc);
   }
-  return finish(stack, x_btc);
+  return finish(stack, stage_point(x_btc, config_.num_layers));
 }
 
 Tensor T5::decode(const Params& p, const Text& target, const Tensor& memory_bsc, const Text& source,
@@ -92,9 +93,10 @@ Tensor T5::decode(const Params& p, const Text& target, const Tensor& memory_bsc,
       x += attention_part(parts / 1, "EncDecAttention", x, attend_to_memory);
       return x + feed_forward(parts / 2, x);
     };
-    x_btc = recomputed(recompute_, layer, x_btc);
+    x_btc = model_layer(config_.num_layers + i, recompute_, layer, x_btc);
   }
-  const Tensor features = finish(stack, x_btc);
+  const Tensor features =
+      finish(stack, stage_point(x_btc, config_.num_layers + config_.decoder_layers()));
   return config_.scales_outputs()
              ? features * (1 / std::sqrt(static_cast<double>(config_.hidden_size)))
              : features;

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "core/nn/recompute_rule.h"
+#include "core/nn/model_layer.h"
 #include "core/tensor/params.h"
 #include "suites/transformer/t5/attention.h"
 #include "suites/transformer/t5/config.h"

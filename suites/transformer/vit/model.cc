@@ -13,6 +13,7 @@
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/ops/stage.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
 
@@ -76,9 +77,10 @@ Tensor Vit::features(const Params& p, const Tensor& pixels_bchw) const {
   Tensor x_btc = embed(vit / "embeddings", pixels_bchw);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     const auto layer = [&](const Tensor& x) { return block(vit / "encoder" / "layer" / i, x, i); };
-    x_btc = recomputed(recompute_, layer, x_btc);
+    x_btc = model_layer(i, recompute_, layer, x_btc);
   }
-  return layer_norm(vit / "layernorm", select(x_btc, 1, 0), config_.norm.eps);
+  const Tensor last_btc = stage_point(x_btc, config_.num_layers);
+  return layer_norm(vit / "layernorm", select(last_btc, 1, 0), config_.norm.eps);
 }
 
 Weight Vit::head_weight(const Params& p) const {

@@ -3,7 +3,7 @@
 // Parameters carry the names of Hugging Face's ViTForImageClassification and keep their logical dims (see hf_names.h).
 #pragma once
 
-#include "core/nn/recompute_rule.h"
+#include "core/nn/model_layer.h"
 #include "core/ops/linear_cross_entropy.h"
 #include "core/tensor/params.h"
 #include "suites/transformer/vit/config.h"

@@ -25,8 +25,7 @@ std::string refusal(const std::string& text, int64_t ranks = 1) {
 
 TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
   for (const char* key :
-       {"pipeline: 2", "context: 2", "virtual_pipeline: 2", "copies: 2", "plan: auto",
-        "schedule: zbv", "stage_layout: [1, 2]", "overlap: {gradients: false}",
+       {"context: 2", "copies: 2", "plan: auto", "schedule: own.txt", "overlap: {gradients: false}",
         "overlap: {tensor: true}", "bucket_mb: 32"}) {
     EXPECT_THAT(refusal(std::string("parallel: {") + key + "}"),
                 testing::AllOf(testing::StartsWith("my.yaml:1: parallel."),
@@ -39,6 +38,33 @@ TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
   EXPECT_EQ(refusal("parallel: {sequence_parallel: true}", 4),
             "my.yaml:1: parallel.sequence_parallel: ranks along tensor share positions, and "
             "parallel.tensor is 1; say auto");
+}
+
+TEST(ParallelConfig, KeysOfPipelinesThatDoNotFitAreRefusedWithWhatWould) {
+  EXPECT_EQ(refusal("parallel: {pipeline: 2, schedule: zbv, stage_layout: [1, 2, 2, 1]}", 2),
+            "no error");
+  EXPECT_EQ(refusal("parallel: {pipeline: 2, schedule: interleaved, virtual_pipeline: 2}", 4),
+            "no error");
+  EXPECT_EQ(refusal("parallel: {pipeline: 2, zero: {stage: 3}}", 2), "no error");
+  EXPECT_EQ(refusal("parallel: {pipeline: 2, zero: {stage: 3}}", 4),
+            "my.yaml:1: parallel.zero.stage: 3 is for one stage: parameters of a pipeline are "
+            "whole on their ranks; say 2");
+  EXPECT_EQ(refusal("parallel: {pipeline: 2, tensor: 2}", 4),
+            "my.yaml:1: parallel.tensor: 2 ranks share weights, and 2 share layers: a run does one "
+            "of both; say parallel.tensor=1 or parallel.pipeline=1");
+  EXPECT_EQ(refusal("parallel: {pipeline: 2, schedule: 1f2b}", 2),
+            "my.yaml:1: parallel.schedule: '1f2b' is none of gpipe, 1f1b, interleaved, zb_h1, zbv, "
+            "and no file; did you mean 1f1b?");
+  EXPECT_EQ(refusal("parallel: {pipeline: 2, virtual_pipeline: 2}", 2),
+            "my.yaml:1: parallel.virtual_pipeline: 2 parts a rank are for parallel.schedule: "
+            "interleaved");
+  EXPECT_EQ(refusal("parallel: {schedule: zbv}"),
+            "my.yaml:1: parallel.schedule: is for parallel.pipeline of 2 or more; leave it out");
+  EXPECT_EQ(refusal("parallel: {stage_layout: [1, 2]}"),
+            "my.yaml:1: parallel.stage_layout: is for parallel.pipeline of 2 or more; leave it "
+            "out");
+  EXPECT_EQ(refusal("parallel: {pipeline: 3}", 4),
+            "my.yaml: parallel.data: pipeline 3 is not the 4 ranks that there are; start 3");
 }
 
 TEST(ParallelConfig, OtherRanksThanTheKeysMakeUpAreRefusedWithWhatFits) {

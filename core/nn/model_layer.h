@@ -1,4 +1,5 @@
-// Which activations are kept for the backward pass: a table beside a model, not part of its maths.
+// The layers of a model as a pipeline deals them, and which of their activations are kept for the backward pass: a table
+// beside a model, not part of its maths.
 #pragma once
 
 #include <functional>
@@ -12,9 +13,9 @@ namespace mstrain {
 // selective: what is cheap beside the products that read it (norms, activations) is computed again, products are not.
 enum class Recompute { kNone, kSelective, kFull };
 
-// layer(x), computed again as a whole by the rule `full`.
-Tensor recomputed(Recompute rule, const std::function<Tensor(const Tensor&)>& layer,
-                  const Tensor& x);
+// layer(x), which is layer `index` of the model (core/ops/stage.h), computed again as a whole by the rule `full`.
+Tensor model_layer(int64_t index, Recompute rule, const std::function<Tensor(const Tensor&)>& layer,
+                   const Tensor& x);
 
 // product(x), matrix products of something cheap: by the rule `selective` the cheap part is computed again, since gradients
 // read it and not the products' results. x and the results: any trees of tensors.

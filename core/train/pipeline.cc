@@ -1,0 +1,391 @@
+#include "core/train/pipeline.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "core/ops/shape.h"
+#include "core/schedule/check.h"
+
+namespace mstrain {
+namespace {
+
+Elements elements_of(const std::byte* data, const TensorType& type) {
+  return {const_cast<std::byte*>(data), type.elements(), type.dtype};
+}
+
+}  // namespace
+
+// A program of this rank: sums so far, then its inputs -> links, then the new sums.
+struct Pipeline::Stage {
+  std::unique_ptr<Program> program;
+  Tensors captures;
+  SumRule rule;
+  int group = -1;  // of the rank's, where it has results
+};
+
+// What one run holds for programs to come, and sends.
+struct Pipeline::Run {
+  // A value, and how many programs of this rank have not read it.
+  struct Held {
+    Tensor value;
+    int readers = 0;
+    std::optional<HostWrite> coming = {};  // from another rank
+    Event arrived = {};
+  };
+  struct Sent {
+    HostRead value;
+    Event gone;
+  };
+  Communicator& ranks;
+  std::map<std::pair<int, int>, Held> held = {};  // by link and micro-batch
+  std::vector<Sent> sent = {};
+  std::vector<size_t> asked;  // by peer: how many of its messages
+};
+
+Pipeline::Pipeline(const Graph& gradient, const Inputs& inputs, const Schedule& schedule,
+                   std::span<const int64_t> first, int rank, const CompileOptions& options,
+                   const RuleOf& rule_of)
+    : cut_(cut_stages(gradient, first, schedule.splits_backward())),
+      inputs_(inputs),
+      rank_(rank),
+      micro_batches_(schedule.micro_batches),
+      chunk_rank_(check_schedule(schedule).chunk_rank),
+      reads_(gradient.inputs().size(), false),
+      stages_(cut_.programs.size()) {
+  check(cut_.chunks() == schedule.chunks, "{} stages do not follow a schedule of {} chunks",
+        cut_.chunks(), schedule.chunks);
+  actions_ = schedule.by_rank()[static_cast<size_t>(rank)];
+  std::erase_if(actions_, [](const Action& action) { return action.work == Work::kUpdate; });
+  plan_messages(schedule);
+  for (size_t i = 0; i < cut_.programs.size(); ++i) {
+    const StageProgram& it = cut_.programs[i];
+    if (it.graph != nullptr && chunk_rank_[static_cast<size_t>(it.chunk)] == rank) {
+      stages_[i] = std::make_unique<Stage>(make_stage(it, options, rule_of));
+    }
+  }
+}
+
+Pipeline::Stage Pipeline::make_stage(const StageProgram& it, const CompileOptions& options,
+                                     const RuleOf& rule_of) {
+  for (const StageProgram::Source& source : it.inputs) {
+    if (!source.is_link) {
+      reads_[static_cast<size_t>(source.index)] = true;
+    }
+  }
+  Stage stage;
+  Types types;
+  if (!it.results.empty()) {
+    Group group{it.results, {}, {}};
+    for (size_t i = it.links.size(); i < it.graph->outputs().size(); ++i) {
+      group.values.push_back(it.graph->type(it.graph->outputs()[i]));
+    }
+    stage.rule = rule_of(group);
+    const Trace trace(Trace::Mode::kAbstract);
+    types = types_of(stage.rule.zeros(group.values));
+    group.sums = types;
+    stage.group = static_cast<int>(groups_.size());
+    groups_.push_back(std::move(group));
+  }
+  const size_t sums = types.size();
+  for (const Value& value : it.graph->inputs()) {
+    types.push_back(it.graph->type(value));
+  }
+  const GraphPtr graph = trace_program(
+      types,
+      [&](std::span<const Tensor> given) {
+        const Tensors values = replay(*it.graph, given.subspan(sums));
+        Tensors out(values.begin(), values.begin() + static_cast<ptrdiff_t>(it.links.size()));
+        if (stage.group >= 0) {
+          const Tensors after =
+              stage.rule.add(given.first(sums), std::span(values).subspan(it.links.size()));
+          out.insert(out.end(), after.begin(), after.end());
+        }
+        return out;
+      },
+      &stage.captures);
+  CompileOptions mine = options;
+  mine.donated.assign(sums, true);
+  mine.donated.resize(types.size() + stage.captures.size(), false);
+  stage.program = compile(*graph, mine);
+  return stage;
+}
+
+Pipeline::~Pipeline() = default;
+
+// Other ranks whose programs read `link`, which rank `from` makes.
+std::vector<int> Pipeline::peers_of(const StageLink& link, int from) const {
+  std::vector<int> peers;
+  for (int program : link.to) {
+    const int peer = chunk_rank_[static_cast<size_t>(PipelineCut::chunk_of(program))];
+    if (peer != from && std::find(peers.begin(), peers.end(), peer) == peers.end()) {
+      peers.push_back(peer);
+    }
+  }
+  return peers;
+}
+
+void Pipeline::plan_messages(const Schedule& schedule) {
+  messages_.resize(static_cast<size_t>(schedule.ranks));
+  for (const Action& action : schedule.actions) {
+    if (action.rank == rank_ || action.work == Work::kUpdate) {
+      continue;
+    }
+    for (int link : cut_.program(action.chunk, action.work).links) {
+      const std::vector<int> peers = peers_of(cut_.links[static_cast<size_t>(link)], action.rank);
+      if (std::find(peers.begin(), peers.end(), rank_) != peers.end()) {
+        messages_[static_cast<size_t>(action.rank)].push_back({link, action.micro_batch});
+      }
+    }
+  }
+}
+
+int Pipeline::readers_here(const StageLink& link) const {
+  return static_cast<int>(std::count_if(link.to.begin(), link.to.end(), [&](int program) {
+    return chunk_rank_[static_cast<size_t>(PipelineCut::chunk_of(program))] == rank_;
+  }));
+}
+
+// "the result of F0.3", for errors.
+std::string Pipeline::name_of(const Message& message) const {
+  const StageProgram& from =
+      cut_.programs[static_cast<size_t>(cut_.links[static_cast<size_t>(message.link)].from)];
+  return "the result of " +
+         to_string(
+             Action{.work = from.work, .chunk = from.chunk, .micro_batch = message.micro_batch});
+}
+
+// Messages of a peer come in its order: what is asked for has all those before it asked for.
+void Pipeline::ask(int peer, const Message& wanted, Run& run) const {
+  const std::vector<Message>& messages = messages_[static_cast<size_t>(peer)];
+  size_t& asked = run.asked[static_cast<size_t>(peer)];
+  while (!run.held.contains({wanted.link, wanted.micro_batch})) {
+    check(asked < messages.size(), "rank {} of the pipeline does not send link {}", peer,
+          wanted.link);
+    const Message& next = messages[asked++];
+    const StageLink& link = cut_.links[static_cast<size_t>(next.link)];
+    Run::Held held{.readers = readers_here(link)};
+    held.coming.emplace(link.type);
+    held.arrived =
+        run.ranks.receive(elements_of(held.coming->bytes().data(), link.type), peer, name_of(next));
+    run.held.emplace(std::pair(next.link, next.micro_batch), std::move(held));
+  }
+}
+
+Tensor Pipeline::take(int link, int micro_batch, Run& run) const {
+  const int from = cut_.links[static_cast<size_t>(link)].from;
+  const int peer = chunk_rank_[static_cast<size_t>(PipelineCut::chunk_of(from))];
+  if (peer != rank_) {
+    ask(peer, {link, micro_batch}, run);
+  }
+  const auto found = run.held.find({link, micro_batch});
+  Run::Held& held = found->second;
+  if (held.coming) {
+    held.arrived.wait();
+    held.value = held.coming->finish();
+    held.coming.reset();
+  }
+  if (--held.readers > 0) {
+    return held.value;
+  }
+  Tensor value = std::move(held.value);
+  run.held.erase(found);
+  return value;
+}
+
+void Pipeline::hand_on(int link, int micro_batch, const Tensor& value, Run& run) const {
+  const StageLink& it = cut_.links[static_cast<size_t>(link)];
+  for (int peer : peers_of(it, rank_)) {
+    HostRead read(value);
+    const Event gone =
+        run.ranks.send(elements_of(read.data(), it.type), peer, name_of({link, micro_batch}));
+    run.sent.push_back({std::move(read), gone});
+  }
+  if (const int readers = readers_here(it); readers > 0) {
+    run.held.emplace(std::pair(link, micro_batch), Run::Held{.value = value, .readers = readers});
+  }
+}
+
+std::vector<Tensors> Pipeline::run(std::span<const Tensor> inputs, Communicator& ranks) {
+  Run run{.ranks = ranks, .asked = std::vector<size_t>(messages_.size(), 0)};
+  std::vector<Tensors> sums(groups_.size());
+  for (const auto& stage : stages_) {
+    if (stage != nullptr && stage->group >= 0) {
+      const auto group = static_cast<size_t>(stage->group);
+      for (const Tensor& zero : stage->rule.zeros(groups_[group].values)) {
+        sums[group].push_back(copy(zero));
+      }
+    }
+  }
+  const auto part = [&](size_t input, int micro_batch) -> Tensor {
+    const Tensor& x = inputs[input];
+    if (input < inputs_.weights || input >= inputs_.weights + inputs_.batch) {
+      return x;
+    }
+    const int64_t rows = x.dim(0) / micro_batches_;
+    return slice(x, 0, micro_batch * rows, (micro_batch + 1) * rows);
+  };
+  for (const Action& action : actions_) {
+    const size_t program = PipelineCut::index_of(action.chunk, action.work);
+    if (stages_[program] == nullptr) {
+      continue;  // nothing to do
+    }
+    const Stage& stage = *stages_[program];
+    const StageProgram& it = cut_.programs[program];
+    Tensors given =
+        stage.group >= 0 ? std::move(sums[static_cast<size_t>(stage.group)]) : Tensors();
+    for (const StageProgram::Source& source : it.inputs) {
+      given.push_back(source.is_link ? take(source.index, action.micro_batch, run)
+                                     : part(static_cast<size_t>(source.index), action.micro_batch));
+    }
+    given.insert(given.end(), stage.captures.begin(), stage.captures.end());
+    Tensors values = stage.program->run(std::move(given));
+    for (size_t i = 0; i < it.links.size(); ++i) {
+      hand_on(it.links[i], action.micro_batch, values[i], run);
+    }
+    if (stage.group >= 0) {
+      sums[static_cast<size_t>(stage.group)].assign(
+          std::make_move_iterator(values.begin() + static_cast<ptrdiff_t>(it.links.size())),
+          std::make_move_iterator(values.end()));
+    }
+    std::erase_if(run.sent, [](const Run::Sent& sent) { return sent.gone.done(); });
+  }
+  for (const Run::Sent& sent : run.sent) {
+    sent.gone.wait();
+  }
+  return sums;
+}
+
+int Pipeline::maker(int result) const {
+  const auto makes = [&](const StageProgram& it) {
+    return std::find(it.results.begin(), it.results.end(), result) != it.results.end();
+  };
+  const auto found = std::find_if(cut_.programs.begin(), cut_.programs.end(), makes);
+  return chunk_rank_[static_cast<size_t>(found->chunk)];
+}
+
+std::vector<int> Pipeline::readers(size_t input) const {
+  std::vector<int> ranks;
+  for (const StageProgram& it : cut_.programs) {
+    const bool reads = std::any_of(it.inputs.begin(), it.inputs.end(), [&](const auto& source) {
+      return !source.is_link && static_cast<size_t>(source.index) == input;
+    });
+    if (reads) {
+      ranks.push_back(chunk_rank_[static_cast<size_t>(it.chunk)]);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+// As run() holds it, where messages are gone as soon as the program that made them has ended.
+int64_t Pipeline::most_between_programs() const {
+  std::map<std::pair<int, int>, int>
+      held;  // by link and micro-batch: programs that have not read it
+  std::vector<size_t> asked(messages_.size(), 0);
+  int64_t now = 0;
+  int64_t most = 0;
+  const auto bytes = [&](int link) { return cut_.links[static_cast<size_t>(link)].type.bytes(); };
+  const auto hold = [&](int link, int micro_batch) {
+    const int readers = readers_here(cut_.links[static_cast<size_t>(link)]);
+    if (readers > 0) {
+      held.emplace(std::pair(link, micro_batch), readers);
+      now += bytes(link);
+    }
+  };
+  for (const Action& action : actions_) {
+    const size_t program = PipelineCut::index_of(action.chunk, action.work);
+    if (stages_[program] == nullptr) {
+      continue;
+    }
+    const StageProgram& it = cut_.programs[program];
+    for (const StageProgram::Source& source : it.inputs) {
+      if (!source.is_link) {
+        continue;
+      }
+      const int from = cut_.links[static_cast<size_t>(source.index)].from;
+      const auto peer =
+          static_cast<size_t>(chunk_rank_[static_cast<size_t>(PipelineCut::chunk_of(from))]);
+      while (!held.contains({source.index, action.micro_batch})) {
+        const Message& message = messages_[peer][asked[peer]++];
+        hold(message.link, message.micro_batch);
+      }
+    }
+    int64_t made = 0;
+    for (int link : it.links) {
+      made += bytes(link);
+    }
+    most = std::max(most, now + made);
+    for (int link : it.links) {
+      hold(link, action.micro_batch);
+    }
+    for (const StageProgram::Source& source : it.inputs) {
+      if (source.is_link && --held.at({source.index, action.micro_batch}) == 0) {
+        held.erase({source.index, action.micro_batch});
+        now -= bytes(source.index);
+      }
+    }
+  }
+  return most;
+}
+
+ProgramMemory Pipeline::memory() const {
+  ProgramMemory sum;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) {
+      const ProgramMemory memory = stage->program->memory();
+      sum.arena += memory.arena;
+      sum.gradients = std::max(sum.gradients, memory.gradients);
+      sum.transient = std::max(sum.transient, memory.transient);
+      sum.workspace = std::max(sum.workspace, memory.workspace);
+    }
+  }
+  int64_t sums = 0;
+  for (const Group& group : groups_) {
+    for (const TensorType& type : group.sums) {
+      sums += type.bytes();
+    }
+  }
+  sum.gradients += sums;
+  sum.saved = most_between_programs();
+  sum.arena += sums + sum.saved;
+  return sum;
+}
+
+ProgramCost Pipeline::cost() const {
+  ProgramCost sum;
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) {
+      const ProgramCost cost = stage->program->cost();
+      sum.flops += cost.flops * micro_batches_;
+      sum.bytes += cost.bytes * micro_batches_;
+      sum.kernels += cost.kernels * micro_batches_;
+      sum.seconds += cost.seconds * micro_batches_;
+    }
+  }
+  return sum;
+}
+
+std::string Pipeline::text(const std::function<std::string(const Program&)>& text_of) const {
+  constexpr std::string_view kWorks[] = {"forward", "backward", "weights"};
+  std::string text;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (stages_[i] != nullptr) {
+      const StageProgram& it = cut_.programs[i];
+      text += fmt::format("== part {} of the model, {}\n{}", it.chunk,
+                          kWorks[static_cast<size_t>(it.work)], text_of(*stages_[i]->program));
+    }
+  }
+  return text;
+}
+
+void Pipeline::profile(std::vector<KernelTime>* times) {
+  for (const auto& stage : stages_) {
+    if (stage != nullptr) {
+      stage->program->profile(times);
+    }
+  }
+}
+
+}  // namespace mstrain

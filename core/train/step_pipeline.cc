@@ -1,0 +1,256 @@
+// What a step does where its layers are shared (core/train/step.h).
+#include "core/ops/build.h"
+#include "core/ops/collective.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/random.h"
+#include "core/ops/shape.h"
+#include "core/tensor/host.h"
+#include "core/train/stages.h"
+#include "core/train/step.h"
+
+namespace mstrain {
+namespace {
+
+size_t parameter_of(int result) {
+  return static_cast<size_t>(result - GradientProgram::kLossResults);
+}
+
+size_t result_of(size_t parameter) { return parameter + GradientProgram::kLossResults; }
+
+Elements elements_of(const std::byte* data, const TensorType& type) {
+  return {const_cast<std::byte*>(data), type.elements(), type.dtype};
+}
+
+Params chosen(const Params& params, std::span<const ParamSpec> specs,
+              const std::function<bool(size_t)>& choose) {
+  Params out;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (choose(i)) {
+      out.set(specs[i].name, *params.find(specs[i].name));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions& options) {
+  const ContextScope scope(context_);
+  const ParallelConfig& parallel = config.parallel;
+  check(gradient_.graph() != nullptr, "run.execution: eager has no programs to make a pipeline of");
+  const int64_t layers = marked_layers(*gradient_.graph());
+  const ScheduleKind kind = schedule_of(parallel, YamlNode());
+  const int64_t chunks = stages_.size * chunks_of_rank(kind, parallel.virtual_pipeline);
+  std::vector<int64_t> first{0};
+  for (const int64_t stage : stages_of(parallel, YamlNode(), layers, chunks)) {
+    first.push_back(first.back() + stage);
+  }
+  first.pop_back();
+  const Schedule schedule = make_schedule(kind, static_cast<int>(stages_.size),
+                                          static_cast<int>(parallel.virtual_pipeline),
+                                          static_cast<int>(micro_batches_ / data_.size));
+  const auto rule_of = [&](const Pipeline::Group& group) {
+    std::vector<const Shard*> shards;
+    for (const int result : group.results) {
+      shards.push_back(result < GradientProgram::kLossResults
+                           ? nullptr
+                           : find_shard(cut_, task_.parameters[parameter_of(result)].name));
+    }
+    group_sums_.push_back(summing(group.values, std::move(shards)));
+    return group_sums_.back().each;
+  };
+  pipeline_ = std::make_unique<Pipeline>(
+      *gradient_.graph(), Pipeline::Inputs{gradient_.weights(), gradient_.batch_tensors()},
+      schedule, first, static_cast<int>(stage_), options, rule_of);
+}
+
+int StepProgram::maker(size_t parameter) const {
+  return pipeline_ == nullptr ? 0 : pipeline_->maker(static_cast<int>(result_of(parameter)));
+}
+
+bool StepProgram::is_here(size_t parameter) const {
+  return pipeline_ == nullptr || updates(parameter) || pipeline_->reads(parameter);
+}
+
+Params StepProgram::of_stage(const Params& params) const {
+  return chosen(params, task_.parameters, [&](size_t i) { return is_here(i); });
+}
+
+Params StepProgram::own(const Params& params) const {
+  return chosen(params, task_.parameters, [&](size_t i) { return updates(i); });
+}
+
+std::vector<ParamSpec> StepProgram::stage_parameters() const {
+  std::vector<ParamSpec> out;
+  for (size_t i = 0; i < task_.parameters.size(); ++i) {
+    if (is_here(i)) {
+      out.push_back(task_.parameters[i]);
+    }
+  }
+  return out;
+}
+
+int StepProgram::first_rank_with(size_t parameter) const {
+  return maker(parameter) * static_cast<int>(data_.size);
+}
+
+Params StepProgram::of_all_stages(const Params& params) const {
+  Communicator& group = context_.ranks->along(stages_.name);
+  Params all;
+  for (size_t i = 0; i < task_.parameters.size(); ++i) {
+    const std::string& name = task_.parameters[i].name;
+    const TensorType& type = param_types_[i];
+    if (updates(i)) {
+      const Tensor& own = *params.find(name);
+      const HostRead read(own);
+      group.broadcast(elements_of(read.data(), type), maker(i), name).wait();
+      all.set(name, own);
+    } else {
+      HostWrite write(type);
+      group.broadcast(elements_of(write.bytes().data(), type), maker(i), name).wait();
+      all.set(name, write.finish());
+    }
+  }
+  return all;
+}
+
+Tensors StepProgram::pipeline_sums(const TrainState& state, const Params& frozen,
+                                   const Tensors& batch, const Tensors& scalars) const {
+  const Tensors inputs = gradient_.inputs(
+      {state.params, frozen, fold_in(scalars[1], scalars[2]), loss_scale_of(state)},
+      numbered(batch));
+  Tensors all;
+  for (Tensors& sums : pipeline_->run(inputs, context_.ranks->along(stages_.name))) {
+    all.insert(all.end(), std::make_move_iterator(sums.begin()),
+               std::make_move_iterator(sums.end()));
+  }
+  return all;
+}
+
+LossAndGradient StepProgram::of_own_stage(std::span<const Tensor> sums) const {
+  LossAndGradient out;
+  for (size_t g = 0; g < group_sums_.size(); ++g) {
+    const Pipeline::Group& group = pipeline_->groups()[g];
+    const Tensors values = group_sums_[g].finish(sums.first(group.sums.size()));
+    sums = sums.subspan(group.sums.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int result = group.results[i];
+      if (result >= GradientProgram::kLossResults) {
+        out.gradient.set(task_.parameters[parameter_of(result)].name, values[i]);
+      } else {
+        (result == 0 ? out.loss.sum : out.loss.count) = values[i];
+      }
+    }
+  }
+  return out;
+}
+
+// One stage knows each number; to it zeros are added, which changes no bit.
+Tensors StepProgram::squares_of_all_stages(LossAndGradient& sum) const {
+  Params own_squares;
+  const Tensors squares = squares_of(sum.gradient);
+  for (size_t i = 0; i < squares.size(); ++i) {
+    own_squares.set(sum.gradient.name(i), squares[i]);
+  }
+  const PartScope part(StepPart::kUpdate);
+  const NameScope scope("stages");
+  const Graph& graph = *gradient_.graph();
+  const auto type_of = [&](size_t result) { return graph.type(graph.outputs()[result]).dtype; };
+  Tensors numbers;
+  std::vector<Dtype> types;
+  const auto add = [&](const Tensor& number, Dtype type) {
+    numbers.push_back(number.defined() ? reshape(cast(number, Dtype::kF64), {1})
+                                       : full({1}, 0, Dtype::kF64));
+    types.push_back(type);
+  };
+  add(sum.loss.sum, type_of(0));
+  add(sum.loss.count, type_of(1));
+  for (size_t i = 0; i < task_.parameters.size(); ++i) {
+    const Tensor* const own = own_squares.find(task_.parameters[i].name);
+    add(own == nullptr ? Tensor() : *own,
+        type_of(result_of(i)) == Dtype::kF64 ? Dtype::kF64 : Dtype::kF32);
+  }
+  const Tensor all = all_reduce(concat(numbers, 0), stages_);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = cast(select(all, 0, static_cast<int64_t>(i)), types[i]);
+  }
+  sum.loss = {numbers[0], numbers[1]};
+  return {numbers.begin() + GradientProgram::kLossResults, numbers.end()};
+}
+
+void StepProgram::send_copies(Params& params) const {
+  struct Sent {
+    HostRead value;
+    Event gone;
+  };
+  Communicator& group = context_.ranks->along(stages_.name);
+  std::vector<Sent> sent;
+  for (size_t i = 0; i < task_.parameters.size(); ++i) {
+    const std::string& name = task_.parameters[i].name;
+    if (updates(i)) {
+      for (const int reader : pipeline_->readers(i)) {
+        if (reader != stage_) {
+          HostRead read(*params.find(name));
+          const Event gone = group.send(elements_of(read.data(), param_types_[i]), reader, name);
+          sent.push_back({std::move(read), gone});
+        }
+      }
+    } else if (is_here(i)) {
+      params.set(name, Tensor());  // its memory is used again
+      HostWrite write(param_types_[i]);
+      group.receive(elements_of(write.bytes().data(), param_types_[i]), maker(i), name).wait();
+      params.set(name, write.finish());
+    }
+  }
+  for (const Sent& it : sent) {
+    it.gone.wait();
+  }
+}
+
+ProgramMemory StepProgram::memory() const {
+  ProgramMemory sum = program_->memory();
+  if (pipeline_ == nullptr) {
+    return sum;
+  }
+  const auto add = [](int64_t& to, std::span<const TensorType> types, int sign) {
+    for (const TensorType& type : types) {
+      to += sign * type.bytes();
+    }
+  };
+  for (const Pipeline::Group& group : pipeline_->groups()) {
+    add(sum.inputs, group.sums, -1);  // which the pipeline counts
+  }
+  const Graph& graph = *gradient_.graph();
+  for (size_t i = task_.parameters.size(); i < graph.inputs().size(); ++i) {
+    const TensorType type = graph.type(graph.inputs()[i]);
+    const bool is_batch =
+        i >= gradient_.weights() && i < gradient_.weights() + gradient_.batch_tensors();
+    sum.inputs += type.bytes() * (is_batch ? micro_batches_ / data_.size : 1);
+  }
+  const ProgramMemory pipeline = pipeline_->memory();
+  sum.arena += pipeline.arena;  // each program keeps its own
+  for (int64_t ProgramMemory::*bytes : {&ProgramMemory::gradients, &ProgramMemory::saved,
+                                        &ProgramMemory::transient, &ProgramMemory::workspace}) {
+    sum.*bytes = std::max(sum.*bytes, pipeline.*bytes);
+  }
+  return sum;
+}
+
+ProgramCost StepProgram::cost() const {
+  ProgramCost sum = program_->cost();
+  if (pipeline_ != nullptr) {
+    const ProgramCost pipeline = pipeline_->cost();
+    sum.flops += pipeline.flops;
+    sum.bytes += pipeline.bytes;
+    sum.kernels += pipeline.kernels;
+    sum.seconds += pipeline.seconds;
+  }
+  return sum;
+}
+
+std::string StepProgram::text(const std::function<std::string(const Program&)>& text_of) const {
+  return pipeline_ == nullptr ? text_of(*program_)
+                              : pipeline_->text(text_of) + "== update\n" + text_of(*program_);
+}
+
+}  // namespace mstrain
