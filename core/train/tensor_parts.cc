@@ -24,12 +24,19 @@ Layout layout_of(const ParamSpec& spec) {
 TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const Context& context)
     : axis_{std::string(kTensorAxis), tensor_ranks(config.parallel, context)},
       positions_(0),
-      whole_(task.parameters),
-      held_(task.parameters) {
+      whole_(task.parameters) {
   if (!shares()) {
+    held_ = whole_;
     return;
   }
+  for (ParamSpec& spec : whole_) {
+    const int64_t size = spec.shared_dim ? spec.type.shape[*spec.shared_dim] : 0;
+    if (spec.whole_if_fewer && size < axis_.size && axis_.size % size == 0) {
+      spec.shared_dim.reset();
+    }
+  }
   check_shared(task, config);
+  held_ = whole_;
   if (config.parallel.sequence_parallel.value_or(task.positions % axis_.size == 0)) {
     positions_ = task.positions;
   }
@@ -59,7 +66,7 @@ void TensorParts::check_shared(const TrainTask& task, const TrainConfig& config)
     refuse("parallel.tensor", "adapters are trained on one rank along tensor; say 1");
   }
   bool any = false;
-  for (const ParamSpec& spec : task.parameters) {
+  for (const ParamSpec& spec : whole_) {
     any = any || spec.shared_dim.has_value();
     const int64_t size = spec.shared_dim ? spec.type.shape[*spec.shared_dim] : 0;
     if (size % axis_.size != 0) {

@@ -25,11 +25,12 @@ AttentionOptions Llama::attention_options(int64_t layer) const {
 }
 
 std::span<const SharedDim> Llama::shared_dims() const {
+  // A rank of more than there are key heads takes the one that its query heads read.
   static constexpr SharedDim kTable[] = {
-      {"embed_tokens.weight", 0}, {"lm_head.weight", 0},  {"q_proj.weight", 0},
-      {"q_proj.bias", 0},         {"k_proj.weight", 0},   {"k_proj.bias", 0},
-      {"v_proj.weight", 0},       {"v_proj.bias", 0},     {"o_proj.weight", 1},
-      {"gate_proj.weight", 0},    {"gate_proj.bias", 0},  {"up_proj.weight", 0},
+      {"embed_tokens.weight", 0}, {"lm_head.weight", 0},      {"q_proj.weight", 0},
+      {"q_proj.bias", 0},         {"k_proj.weight", 0, true}, {"k_proj.bias", 0, true},
+      {"v_proj.weight", 0, true}, {"v_proj.bias", 0, true},   {"o_proj.weight", 1},
+      {"gate_proj.weight", 0},    {"gate_proj.bias", 0},      {"up_proj.weight", 0},
       {"up_proj.bias", 0},        {"down_proj.weight", 1}};
   return kTable;
 }

@@ -124,7 +124,7 @@ TEST_F(SharedWeights, OfALlamaGiveTheLossesOfOneRank) {
               "model: {type: llama, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
               "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
                   text(),
-              {{1, 2}, {2, 2}});
+              {{1, 2}, {1, 4}, {2, 2}});
 }
 
 TEST_F(SharedWeights, OfAT5GiveTheLossesOfOneRank) {
