@@ -40,8 +40,8 @@ struct ParamSpec {
   bool decay = false;                     // weight decay applies: matrices, not biases and norms
   std::optional<MatrixForm> matrix = {};  // how products read it, where nothing else does
   std::optional<int> shared_dim = {};     // of which ranks along `tensor` hold a part each
-  bool whole_if_fewer =
-      false;  // each holds all of it where the dim is smaller than their number, and divides it
+  // Each holds all of it where the dim is smaller than their number, and divides it.
+  bool whole_if_fewer = false;
 };
 
 // One line of a model's table of what ranks can share: parameters whose names end so, by whole words.

@@ -49,10 +49,6 @@ uint64_t bytes_of_part(uint64_t all, uint64_t each, int rank) {
 
 constexpr const char* kSaving = "checkpoint";
 
-int64_t neighbours(const StoredTensor& tensor) {
-  return tensor.shared_by == nullptr ? 1 : tensor.shared_by->size;
-}
-
 // Columns of equal sizes in the order of the stored tensor.
 std::vector<std::byte> joined(const std::vector<std::vector<std::byte>>& columns, int64_t rows) {
   std::vector<std::byte> all;
@@ -104,7 +100,7 @@ void write_tensors(AtomicFolder& folder, const std::string& file,
       const int64_t parts = tensor.parts == nullptr ? 1 : tensor.parts->size;
       for (int64_t part = 0; part < parts; ++part) {
         const uint64_t count = bytes_of_part(all, each, static_cast<int>(part));
-        const auto rank = tensor.first + static_cast<int>(part * neighbours(tensor) + column);
+        const auto rank = tensor.first + static_cast<int>(part * tensor.neighbours + column);
         if (rank == 0) {
           const HostRead own(dense(tensor.value));
           add(column, own.bytes().first(count));
@@ -132,8 +128,8 @@ void send_parts(const std::vector<StoredTensor>& tensors, Communicator& first) {
   for (const TensorEntry& entry : writer.entries()) {
     const StoredTensor& tensor = *named.at(entry.name);
     const int64_t rank = first.rank() - tensor.first;
-    const int64_t part = rank / neighbours(tensor);
-    if (rank < 0 || rank % neighbours(tensor) >= tensor.columns() ||
+    const int64_t part = rank / tensor.neighbours;
+    if (rank < 0 || rank % tensor.neighbours >= tensor.columns() ||
         part >= (tensor.parts == nullptr ? 1 : tensor.parts->size)) {
       continue;
     }

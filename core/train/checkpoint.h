@@ -34,16 +34,16 @@ struct StoredTensor {
   // Where `value` is one rank's part of the elements: the ranks that have all of them, equally many each, with padding behind the
   // last. Null: it is the whole.
   const MeshAxis* parts = nullptr;
-  // The ranks that share each such part, or the whole, between them: neighbours. Null: one has it.
+  int64_t neighbours = 1;  // ranks that have each such part, or the whole, or share it
+  // The first of those that share it: in every one of so many rows the stored tensor has what the first has, then the second.
+  // `rows` 0: all have the same.
   const MeshAxis* shared_by = nullptr;
-  // Where each of those has its own: in every one of so many rows the stored tensor has what the first has, then the second.
-  // 0: all have the same.
   int64_t rows = 0;
   // Among the ranks that save together, that of the first part, or of the whole; those of other parts follow it.
   int first = 0;
   TensorType elsewhere = {};  // that of the value, where it is empty
 
-  // How many have their own.
+  // How many share it.
   int64_t columns() const { return rows == 0 ? 1 : shared_by->size; }
   TensorType type() const { return value.defined() ? value.type() : elsewhere; }
 };

@@ -28,6 +28,7 @@ void add_parts(const std::vector<StoredTensor>& from, std::vector<StoredTensor>&
     to[i].name = from[i].name;
     to[i].shape = from[i].shape;
     to[i].parts = from[i].parts;
+    to[i].neighbours = from[i].neighbours;
     to[i].shared_by = from[i].shared_by;
     to[i].rows = from[i].rows;
     to[i].first = from[i].first;

@@ -46,6 +46,7 @@ Params cast_params(Params params, Dtype dtype) {
 GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
                                  const TensorParts& parts)
     : task_(task),
+      parts_(parts),
       precision_(config.precision),
       rows_(config.batch.global),
       is_part_(micro < rows_),
@@ -85,7 +86,7 @@ GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& confi
             {{samples.begin(), samples.end()}, rest[0]}));
       },
       &captures_);
-  graph_ = parts.divided(graph_, kLossResults, micro);
+  graph_ = parts.divided(graph_, {weights(), batch.size(), micro}, kLossResults);
 }
 
 LossAndGradient GradientProgram::traced(const GradientState& state, const MicroBatch& micro) const {
@@ -119,7 +120,8 @@ Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& mi
   };
   add(state.params, task_.parameters);
   add(state.frozen, task_.frozen);
-  all.insert(all.end(), micro.samples.begin(), micro.samples.end());
+  const Tensors samples = parts_.own_positions(micro.samples);
+  all.insert(all.end(), samples.begin(), samples.end());
   all.insert(all.end(), {micro.rows, state.step_key});
   if (state.loss_scale.defined()) {
     all.push_back(state.loss_scale);

@@ -41,7 +41,7 @@ struct GradientState {
 class GradientProgram {
  public:
   // Of `micro` samples out of the batch.global of a step. Traces it in graph execution, for the current context, and
-  // divides it among the ranks along `tensor`: parameters and gradients are then what a rank has of them.
+  // divides it among the ranks of `parts`, which must outlive it: parameters and gradients are then what a rank has of them.
   GradientProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
                   const TensorParts& parts);
 
@@ -49,7 +49,7 @@ class GradientProgram {
   LossAndGradient operator()(const GradientState& state, const MicroBatch& micro) const;
 
   static constexpr int kLossResults = 2;  // outputs before the gradients
-  // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch, the rows, the
+  // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch (of a rank), the rows, the
   // step key, the loss scale where there is one, captures(). Its outputs: the sum of the loss, its count, the gradients of
   // the parameters.
   const GraphPtr& graph() const { return graph_; }
@@ -70,6 +70,7 @@ class GradientProgram {
   LossAndGradient traced(const GradientState& state, const MicroBatch& micro) const;
 
   const TrainTask& task_;
+  const TensorParts& parts_;
   PrecisionConfig precision_;
   int64_t rows_;  // of a step
   bool is_part_;  // of a step: there are other micro-batches

@@ -51,23 +51,22 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
     config_fail(tree, fmt::format("parallel.{}", key),
                 fmt::format("{} is planned, by mstrain plan, and cannot be run", found));
   };
-  const std::pair<const char*, int64_t> sizes[] = {{"context", config.context},
-                                                   {"copies", config.copies}};
-  for (const auto& [key, size] : sizes) {
-    if (size > 1) {
-      refuse(key, fmt::format("{}", size));
-    }
+  if (config.copies > 1) {
+    refuse("copies", fmt::format("{}", config.copies));
   }
   const Mesh mesh = mesh_of(config, ranks, tree);
   if (config.schedule.find_first_of("./") != std::string::npos) {
     refuse("schedule", config.schedule);  // a file
   }
   schedule_of(config, tree);
-  if (config.pipeline > 1 && config.tensor > 1) {
-    config_fail(tree, "parallel.tensor",
-                fmt::format("{} ranks share weights, and {} share layers: a run does one of both; "
-                            "say parallel.tensor=1 or parallel.pipeline=1",
-                            config.tensor, config.pipeline));
+  for (const auto& [key, size, what] :
+       {std::tuple("tensor", config.tensor, "weights"), {"context", config.context, "sequences"}}) {
+    if (config.pipeline > 1 && size > 1) {
+      config_fail(tree, fmt::format("parallel.{}", key),
+                  fmt::format("{} ranks share {}, and {} share layers: a run does one of both; "
+                              "say parallel.{}=1 or parallel.pipeline=1",
+                              size, what, config.pipeline, key));
+    }
   }
   if (config.pipeline > 1 && config.zero.stage == 3 && mesh.size(kDataAxis) > 1) {
     config_fail(tree, "parallel.zero.stage",

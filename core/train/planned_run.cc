@@ -127,7 +127,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     const std::span<const TensorType> state(run.step->state_types());
     plan.parameter_bytes = bytes_of(state.first(run.step->stage_parameters().size()));
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
-    if (run.step->has_parts_of_parameters()) {
+    if (run.step->has_parts_of_parameters() || run.step->parts().shares()) {
       for (const ParamSpec& spec : task.parameters) {
         plan.whole_bytes += spec.type.elements() * size_of(config.precision.param_dtype());
       }
@@ -137,7 +137,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     }
     // The count of updates; a loss scale, and the count of steps taken with it.
     plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1);
-    plan.ranks = run.step->parts().axis().size * data_ranks(config.parallel, context);
+    plan.ranks = run.step->parts().ranks() * data_ranks(config.parallel, context);
     plan.master_bytes =
         config.precision.has_master() ? elements_held(*run.step) * size_of(Dtype::kF32) : 0;
     plan.gradient_bytes =

@@ -101,9 +101,10 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
                 fmt::format("{} does not divide batch.global {}; possible: {}", *micro.value,
                             global, largest_divisors(global)));
   }
-  if (config.parallel.tensor > 1 && config.run.execution == Execution::kEager) {
+  if (config.parallel.tensor * config.parallel.context > 1 &&
+      config.run.execution == Execution::kEager) {
     config_fail(tree, "run.execution",
-                "eager runs on one rank along tensor; say graph with parallel.tensor above 1");
+                "eager runs on one rank along tensor and context; say graph with more");
   }
   if (config.run.directory().empty()) {
     config_fail(tree, "run.output_dir", "expected a folder's name, found \"\"");

@@ -450,7 +450,7 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
                         leaves.subspan(weights_.size()));
       },
       &captures_);
-  graph = parts_.divided(graph, graph->outputs().size(), rows);
+  graph = parts_.divided(graph, {weights_.size(), batch.size(), rows}, graph->outputs().size());
   program_ = compile(*graph, options_of(config));
 }
 
@@ -474,6 +474,7 @@ std::vector<LossProgram::Value> LossProgram::run(const Params& params, Tensors b
     result = evaluate(weights, batch);
   } else {
     Tensors inputs = flatten_tree(weights);
+    batch = parts_.own_positions(std::move(batch));
     inputs.insert(inputs.end(), batch.begin(), batch.end());
     inputs.insert(inputs.end(), captures_.begin(), captures_.end());
     result = program_->run(std::move(inputs));

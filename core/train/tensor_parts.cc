@@ -9,10 +9,20 @@
 namespace mstrain {
 namespace {
 
-constexpr size_t kAxis = 0;  // of a layout
+constexpr int kPositions = 1;  // the dim of them
 
-int64_t tensor_ranks(const ParallelConfig& config, const Context& context) {
-  return context.ranks != nullptr ? context.ranks->mesh().size(kTensorAxis) : config.tensor;
+MeshAxis axis_of(std::string_view name, int64_t planned, const Context& context) {
+  return {std::string(name), context.ranks != nullptr ? context.ranks->mesh().size(name) : planned};
+}
+
+[[noreturn]] void refuse(std::string_view key, std::string_view why) {
+  throw ConfigError(fmt::format("{}: {}", key, why));
+}
+
+// "6 or 8", next to `size`
+std::string multiples(int64_t size, int64_t of) {
+  const int64_t below = size / of * of;
+  return fmt::format("{}{}", below > 0 ? fmt::format("{} or ", below) : "", below + of);
 }
 
 Layout layout_of(const ParamSpec& spec) {
@@ -22,9 +32,11 @@ Layout layout_of(const ParamSpec& spec) {
 }  // namespace
 
 TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const Context& context)
-    : axis_{std::string(kTensorAxis), tensor_ranks(config.parallel, context)},
+    : axis_(axis_of(kTensorAxis, config.parallel.tensor, context)),
+      context_(axis_of(kContextAxis, config.parallel.context, context)),
       positions_(0),
       whole_(task.parameters) {
+  check_positions(task, config);
   if (!shares()) {
     held_ = whole_;
     return;
@@ -37,8 +49,8 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
   }
   check_shared(task, config);
   held_ = whole_;
-  if (config.parallel.sequence_parallel.value_or(task.positions % axis_.size == 0)) {
-    positions_ = task.positions;
+  if (config.parallel.sequence_parallel.value_or(task.positions % ranks() == 0)) {
+    positions_ = task.positions / context_.size;
   }
   for (ParamSpec& spec : held_) {
     if (spec.shared_dim) {
@@ -49,9 +61,6 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
 }
 
 void TensorParts::check_shared(const TrainTask& task, const TrainConfig& config) const {
-  const auto refuse = [&](const char* key, const std::string& why) {
-    throw ConfigError(fmt::format("{}: {}", key, why));
-  };
   const auto with = fmt::format("with parallel.tensor {}", axis_.size);
   if (config.optimizer.type == OptimizerType::kLamb) {
     refuse("optimizer.type", "lamb needs norms of whole weights; say adamw " + with);
@@ -74,28 +83,28 @@ void TensorParts::check_shared(const TrainTask& task, const TrainConfig& config)
       while (size % fewer != 0) {
         --fewer;
       }
-      const int64_t below = size / axis_.size * axis_.size;
-      refuse(
-          "parallel.tensor",
-          fmt::format("{} ranks do not divide the {} of dim {} of {} {}; say {}, or make it {}{}",
-                      axis_.size, size, *spec.shared_dim, spec.name, to_string(spec.type.shape),
-                      fewer, below > 0 ? fmt::format("{} or ", below) : "", below + axis_.size));
+      refuse("parallel.tensor",
+             fmt::format("{} ranks do not divide the {} of dim {} of {} {}; say {}, or make it {}",
+                         axis_.size, size, *spec.shared_dim, spec.name, to_string(spec.type.shape),
+                         fewer, multiples(size, axis_.size)));
     }
   }
   if (!any) {
     refuse("parallel.tensor", "this model does not say what ranks can share of it; say 1");
   }
-  const bool deals_out = config.parallel.sequence_parallel.value_or(false);
-  if (deals_out && task.positions == 0) {
-    refuse("parallel.sequence_parallel",
-           "this model's samples are not dealt out by positions; say auto");
+}
+
+void TensorParts::check_positions(const TrainTask& task, const TrainConfig& config) const {
+  const bool deals_out = shares() && config.parallel.sequence_parallel.value_or(false);
+  const int64_t parts = deals_out ? ranks() : context_.size;
+  const char* const key = deals_out ? "parallel.sequence_parallel" : "parallel.context";
+  if (parts > 1 && task.positions == 0) {
+    refuse(key, fmt::format("ranks cannot share the positions of this model's samples; say {}",
+                            deals_out ? "auto" : "1"));
   }
-  if (deals_out && task.positions % axis_.size != 0) {
-    const int64_t below = task.positions / axis_.size * axis_.size;
-    refuse("parallel.sequence_parallel",
-           fmt::format("{} ranks do not divide {} positions; say false, or take {}{}", axis_.size,
-                       task.positions, below > 0 ? fmt::format("{} or ", below) : "",
-                       below + axis_.size));
+  if (task.positions % parts != 0) {
+    refuse(key, fmt::format("{} ranks do not divide {} positions; take {}", parts, task.positions,
+                            multiples(task.positions, parts)));
   }
 }
 
@@ -123,13 +132,30 @@ Params TensorParts::whole(Params parts) const {
   return parts;
 }
 
-GraphPtr TensorParts::divided(const GraphPtr& program, size_t sums, int64_t rows) const {
+Tensors TensorParts::own_positions(Tensors batch) const {
+  if (context_.size > 1) {
+    for (Tensor& x : batch) {
+      x = relayout(x, x.type(), kReplicated, sharded(kPositions), context_);
+    }
+  }
+  return batch;
+}
+
+GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, size_t sums) const {
+  GraphPtr out = program;
+  if (context_.size > 1) {
+    PartitionOptions options;
+    options.inputs.resize(inputs.weights);
+    options.inputs.resize(inputs.weights + inputs.batch, Layout{sharded(kPositions)});
+    options.outputs.assign(out->outputs().size(), Layout{kReplicated});
+    out = partition(*out, Mesh{{context_}}, options).program;
+  }
   if (!shares()) {
-    return program;
+    return out;
   }
   PartitionOptions options;
   options.outputs.assign(sums, Layout{kReplicated});
-  const bool has_gradients = program->outputs().size() > sums;
+  const bool has_gradients = out->outputs().size() > sums;
   for (const ParamSpec& spec : whole_) {
     options.inputs.push_back(layout_of(spec));
     if (has_gradients) {
@@ -138,9 +164,9 @@ GraphPtr TensorParts::divided(const GraphPtr& program, size_t sums, int64_t rows
   }
   if (positions_ > 0) {
     options.scattered_along = axis_.name;
-    options.stream = {{rows, positions_}, 1};
+    options.stream = {{inputs.rows, positions_}, kPositions};
   }
-  return partition(*program, Mesh{{axis_}}, options).program;
+  return partition(*out, Mesh{{axis_}}, options).program;
 }
 
 Tensors TensorParts::summed_squares(Tensors squares) const {

@@ -1,5 +1,5 @@
-// What ranks along `tensor` share: of weights that ParamSpec::shared_dim names each holds a part, and programs of steps are
-// divided by that (core/compile/partition.h).
+// What ranks along `tensor` and `context` share: of weights that ParamSpec::shared_dim names each along `tensor` holds a part, of
+// samples each along `context` takes some positions, and programs of steps are divided by that (core/compile/partition.h).
 #pragma once
 
 #include <map>
@@ -21,8 +21,9 @@ class TensorParts {
   // the task, naming the nearest choice.
   TensorParts(const TrainTask& task, const TrainConfig& config, const Context& context);
 
-  bool shares() const { return axis_.size > 1; }
+  bool shares() const { return axis_.size > 1; }  // weights
   const MeshAxis& axis() const { return axis_; }
+  int64_t ranks() const { return axis_.size * context_.size; }  // neighbours, along tensor first
   // The dim of a parameter that is shared; none: every rank has all of it.
   std::optional<int> dim_of(const std::string& name) const;
   // The task's parameters as a rank has them.
@@ -32,16 +33,24 @@ class TensorParts {
   Params cut(Params whole) const;
   Params whole(Params parts) const;
 
-  // `program` of one rank, whose first inputs are the parameters, as that of each. `sums`: outputs, the first, that all ranks
-  // want whole; the parameters' gradients follow, or nothing. `rows`: the samples of its batch.
-  GraphPtr divided(const GraphPtr& program, size_t sums, int64_t rows) const;
+  // A batch's tensors, which all these ranks have, as divided programs take them.
+  Tensors own_positions(Tensors batch) const;
+
+  // `program` of one rank as that of each. Its inputs are `weights`, the parameters before others, then `batch` tensors of `rows`
+  // samples, then others. `sums`: outputs, the first, that all ranks want whole; the parameters' gradients follow, or nothing.
+  struct Inputs {
+    size_t weights, batch;
+    int64_t rows;
+  };
+  GraphPtr divided(const GraphPtr& program, const Inputs& inputs, size_t sums) const;
   // Of all ranks' parts, where these are squares of what each has of the parameters.
   Tensors summed_squares(Tensors squares) const;
 
  private:
   void check_shared(const TrainTask& task, const TrainConfig& config) const;
+  void check_positions(const TrainTask& task, const TrainConfig& config) const;
 
-  MeshAxis axis_;
+  MeshAxis axis_, context_;
   int64_t positions_;  // dealt out between the products; 0: none are
   std::vector<ParamSpec> whole_, held_;
   std::map<std::string, int, std::less<>> dims_;

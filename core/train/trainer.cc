@@ -126,9 +126,12 @@ StoredTensor Trainer::stored(size_t i, std::string name, const Params& values,
   const Tensor* const value = values.find(spec.name);
   const Shard* const shard = in_parts ? find_shard(program_.shards(), spec.name) : nullptr;
   const TensorParts& parts = program_.parts();
-  StoredTensor out{std::move(name), task_.stored_shapes[i], value == nullptr ? Tensor() : *value,
+  StoredTensor out{std::move(name),
+                   task_.stored_shapes[i],
+                   value == nullptr ? Tensor() : *value,
                    shard == nullptr ? nullptr : &shard->axis,
-                   parts.shares() ? &parts.axis() : nullptr};
+                   parts.ranks(),
+                   &parts.axis()};
   out.first = program_.first_rank_with(i);
   out.elsewhere = type;
   if (const std::optional<int> dim = parts.dim_of(spec.name)) {

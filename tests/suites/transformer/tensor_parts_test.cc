@@ -28,18 +28,20 @@ class SharedWeights : public testing::Test {
     int64_t data = 1, tensor = 1;
     std::string more = "";
     std::string run = "";
+    int64_t context = 1;
   };
 
   // Goes on in the directory `name`; the losses of all steps and evaluations so far.
   std::vector<double> train_on(const Division& given, const std::string& name,
                                const std::string& sections, int steps = 30) {
     const std::string output = folder_ / name;
-    const YamlNode tree = parse_yaml(
-        fmt::format("run: {{output_dir: {}, threads: 1{}}}\n{}\nlog: {{interval: 1}}\n"
-                    "schedule: {{type: constant, total_steps: {}}}\n"
-                    "parallel: {{data: {}, tensor: {}{}}}\n",
-                    output, given.run, sections, steps, given.data, given.tensor, given.more),
-        "run.yaml");
+    const YamlNode tree =
+        parse_yaml(fmt::format("run: {{output_dir: {}, threads: 1{}}}\n{}\nlog: {{interval: 1}}\n"
+                               "schedule: {{type: constant, total_steps: {}}}\n"
+                               "parallel: {{data: {}, tensor: {}{}, context: {}}}\n",
+                               output, given.run, sections, steps, given.data, given.tensor,
+                               given.more, given.context),
+                   "run.yaml");
     const auto run_one = [&](std::shared_ptr<Ranks> of) {
       std::FILE* const out = std::tmpfile();
       RunRequest request{real_files(), tree, stop_, out, {}};
@@ -47,12 +49,13 @@ class SharedWeights : public testing::Test {
       EXPECT_EQ(run(request), Outcome::kFinished);
       std::fclose(out);
     };
-    if (given.data * given.tensor == 1) {
+    if (given.data * given.tensor * given.context == 1) {
       run_one(nullptr);
     } else {
-      run_ranks(
-          Mesh{{{std::string(kDataAxis), given.data}, {std::string(kTensorAxis), given.tensor}}},
-          run_one);
+      run_ranks(Mesh{{{std::string(kDataAxis), given.data},
+                      {std::string(kContextAxis), given.context},
+                      {std::string(kTensorAxis), given.tensor}}},
+                run_one);
     }
     std::vector<double> losses;
     for (const Json& row : read_metrics(real_files(), join_path(output, kMetricsFile))) {
@@ -79,8 +82,8 @@ class SharedWeights : public testing::Test {
     const std::vector<double> alone = train_on({}, name, sections);
     int next = 0;
     for (const Division& division : divisions) {
-      SCOPED_TRACE(fmt::format("{}: data {} x tensor {}{}", name, division.data, division.tensor,
-                               division.more));
+      SCOPED_TRACE(fmt::format("{}: data {} x context {} x tensor {}{}", name, division.data,
+                               division.context, division.tensor, division.more));
       expect_near(train_on(division, fmt::format("{}_{}", name, next++), sections), alone,
                   relative);
     }
@@ -125,6 +128,21 @@ TEST_F(SharedWeights, OfALlamaGiveTheLossesOfOneRank) {
               "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
                   text(),
               {{1, 2}, {1, 4}, {2, 2}});
+}
+
+TEST_F(SharedWeights, AndPositionsAlongContextGiveTheLossesOfOneRank) {
+  expect_same("gpt", gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}"),
+              {{1, 1, "", "", 2}, {2, 1, ", zero: {stage: 3, min_numel: 0}", "", 2}});
+  expect_same("llama",
+              "model: {type: llama, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
+              "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
+                  text(),
+              {{1, 1, "", "", 4}, {2, 2, ", zero: {stage: 1, min_numel: 0}", "", 2}});
+  EXPECT_THAT(
+      error_of([&] {
+        train_on({1, 1, "", "", 3}, "three", gpt());
+      }),
+      testing::HasSubstr("parallel.context: 3 ranks do not divide 16 positions; take 15 or 18"));
 }
 
 TEST_F(SharedWeights, OfAT5GiveTheLossesOfOneRank) {
@@ -205,7 +223,7 @@ TEST_F(SharedWeights, ThatRanksDoNotDivideAreRefusedWithTheNearestChoices) {
   EXPECT_THAT(error_of([&] {
                 train_on({1, 2, "", ", execution: eager"}, "eager", gpt());
               }),
-              testing::HasSubstr("run.execution: eager runs on one rank along tensor"));
+              testing::HasSubstr("run.execution: eager runs on one rank along tensor and context"));
 }
 
 }  // namespace
