@@ -54,24 +54,11 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
   if (config.copies > 1) {
     refuse("copies", fmt::format("{}", config.copies));
   }
-  const Mesh mesh = mesh_of(config, ranks, tree);
+  mesh_of(config, ranks, tree);
   if (config.schedule.find_first_of("./") != std::string::npos) {
     refuse("schedule", config.schedule);  // a file
   }
   schedule_of(config, tree);
-  for (const auto& [key, size, what] :
-       {std::tuple("tensor", config.tensor, "weights"), {"context", config.context, "sequences"}}) {
-    if (config.pipeline > 1 && size > 1) {
-      config_fail(tree, fmt::format("parallel.{}", key),
-                  fmt::format("{} ranks share {}, and {} share layers: a run does one of both; "
-                              "say parallel.{}=1 or parallel.pipeline=1",
-                              size, what, config.pipeline, key));
-    }
-  }
-  if (config.pipeline > 1 && config.zero.stage == 3 && mesh.size(kDataAxis) > 1) {
-    config_fail(tree, "parallel.zero.stage",
-                "3 is for one stage: parameters of a pipeline are whole on their ranks; say 2");
-  }
   if (config.plan != "manual") {
     refuse("plan", config.plan);
   }

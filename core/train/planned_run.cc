@@ -132,7 +132,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
         plan.whole_bytes += spec.type.elements() * size_of(config.precision.param_dtype());
       }
     }
-    if (evaluates) {
+    if (evaluates && !run.step->has_parts_of_parameters()) {
       plan.whole_bytes += bytes_elsewhere(*run.step);
     }
     // The count of updates; a loss scale, and the count of steps taken with it.

@@ -125,7 +125,8 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
     const Params params = abstract_params(task.parameters);
     const Params local = parts_.cut(params);
     const OptimizerState slots = optimizer_.init(in_parts(local, shards_));
-    param_types_ = types_of(flatten_tree(optimizer_.stored(local)));
+    param_types_ = types_of(flatten_tree(
+        optimizer_.stored(has_parts_of_parameters() ? in_parts(local, shards_) : local)));
     for (const auto& [name, values] : slots.slots) {
       slot_types_.push_back(types_of(flatten_tree(values)));
     }
@@ -181,10 +182,11 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
 
 TrainState StepProgram::first_state(Params params) const {
   TrainState state;
-  params = parts_.cut(std::move(params));
-  Params parts = in_parts(own(params), shards_);
-  state.optimizer = optimizer_.init(parts);
-  state.params = optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : of_stage(params));
+  params = of_stage(parts_.cut(std::move(params)));
+  Params parts = in_parts(params, shards_);
+  state.optimizer = optimizer_.init(own(parts));
+  state.params =
+      optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : std::move(params));
   return state;
 }
 
@@ -332,7 +334,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const bool gathers = !has_parts_of_parameters();
   TrainState next;
   std::tie(next.params, next.optimizer) =
-      optimizer_.update(gathers ? in_parts(own(state.params), shards_) : state.params,
+      optimizer_.update(gathers ? in_parts(own(state.params), shards_) : own(state.params),
                         zero_ == 0 ? whole(std::move(sum.gradient), cut_) : std::move(sum.gradient),
                         state.optimizer, arguments.lr, scale, control);
   if (gathers) {
@@ -360,7 +362,7 @@ Tensors StepProgram::squares_of(const Params& gradient) const {
   for (size_t i = 0; i < gradient.size(); ++i) {
     shards.push_back(find_shard(cut_, gradient.name(i)));
   }
-  return parts_.summed_squares(squares_of_parts(flatten_tree(gradient), shards));
+  return parts_.summed_squares(squares_of_parts(flatten_tree(gradient), shards), gradient);
 }
 
 StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& numbers,

@@ -137,6 +137,8 @@ class StepProgram {
 
   // Pipelines.
   void make_pipeline(const TrainConfig& config, const CompileOptions& options);
+  // A gradient program of parameters as the state holds them.
+  GraphPtr from_parts(const GraphPtr& gradient) const;
   int maker(size_t parameter) const;  // the stage that sums up its gradient
   bool is_here(size_t parameter) const;
   // Of `params`, those that the rank has, or updates.

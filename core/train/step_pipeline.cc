@@ -59,9 +59,41 @@ void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions&
     group_sums_.push_back(summing(group.values, std::move(shards)));
     return group_sums_.back().each;
   };
+  const GraphPtr gradient = from_parts(gradient_.graph());
   pipeline_ = std::make_unique<Pipeline>(
-      *gradient_.graph(), Pipeline::Inputs{gradient_.weights(), gradient_.batch_tensors()},
-      schedule, first, static_cast<int>(stage_), options, rule_of);
+      *gradient, Pipeline::Inputs{gradient_.weights(), gradient_.batch_tensors()}, schedule, first,
+      static_cast<int>(stage_), options, rule_of);
+}
+
+// What parameters alone decide is in no chunk: each program puts together what it reads.
+GraphPtr StepProgram::from_parts(const GraphPtr& gradient) const {
+  if (!has_parts_of_parameters()) {
+    return gradient;
+  }
+  Types types;
+  for (const Value& input : gradient->inputs()) {
+    types.push_back(gradient->type(input));
+  }
+  std::vector<const Shard*> shards(types.size(), nullptr);
+  for (size_t i = 0; i < task_.parameters.size(); ++i) {
+    shards[i] = find_shard(shards_, task_.parameters[i].name);
+    if (shards[i] != nullptr) {
+      types[i].shape = {shards[i]->elements()};
+    }
+  }
+  Tensors captures;
+  GraphPtr program = trace_program(
+      types,
+      [&](std::span<const Tensor> given) {
+        Tensors inputs(given.begin(), given.end());
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          inputs[i] = shards[i] == nullptr ? inputs[i] : whole_of(inputs[i], *shards[i]);
+        }
+        return replay(*gradient, inputs);
+      },
+      &captures);
+  check(captures.empty(), "putting parts together needs {} tensors more", captures.size());
+  return program;
 }
 
 int StepProgram::maker(size_t parameter) const {
@@ -91,7 +123,7 @@ std::vector<ParamSpec> StepProgram::stage_parameters() const {
 }
 
 int StepProgram::first_rank_with(size_t parameter) const {
-  return maker(parameter) * static_cast<int>(data_.size);
+  return maker(parameter) * static_cast<int>(data_.size * parts_.ranks());
 }
 
 Params StepProgram::of_all_stages(const Params& params) const {
@@ -99,9 +131,11 @@ Params StepProgram::of_all_stages(const Params& params) const {
   Params all;
   for (size_t i = 0; i < task_.parameters.size(); ++i) {
     const std::string& name = task_.parameters[i].name;
-    const TensorType& type = param_types_[i];
+    const Shard* const shard = has_parts_of_parameters() ? find_shard(shards_, name) : nullptr;
+    const TensorType type{param_types_[i].dtype, parts_.held()[i].type.shape};
     if (updates(i)) {
-      const Tensor& own = *params.find(name);
+      const Tensor& held = *params.find(name);
+      const Tensor own = shard == nullptr ? held : dense(whole_of(held, *shard));
       const HostRead read(own);
       group.broadcast(elements_of(read.data(), type), maker(i), name).wait();
       all.set(name, own);

@@ -115,8 +115,10 @@ std::optional<int> TensorParts::dim_of(const std::string& name) const {
 
 Params TensorParts::cut(Params whole) const {
   for (const auto& [name, dim] : dims_) {
-    const Tensor value = *whole.find(name);
-    whole.set(name, copy(relayout(value, value.type(), kReplicated, sharded(dim), axis_)));
+    if (const Tensor* const found = whole.find(name)) {
+      const Tensor value = *found;
+      whole.set(name, copy(relayout(value, value.type(), kReplicated, sharded(dim), axis_)));
+    }
   }
   return whole;
 }
@@ -169,10 +171,10 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
   return partition(*out, Mesh{{axis_}}, options).program;
 }
 
-Tensors TensorParts::summed_squares(Tensors squares) const {
+Tensors TensorParts::summed_squares(Tensors squares, const Params& of) const {
   Tensors shared;
-  for (size_t i = 0; i < held_.size(); ++i) {
-    if (dim_of(held_[i].name)) {
+  for (size_t i = 0; i < of.size(); ++i) {
+    if (dim_of(of.name(i))) {
       shared.push_back(expand_dims(cast(squares[i], Dtype::kF32), 0));
     }
   }
@@ -181,8 +183,8 @@ Tensors TensorParts::summed_squares(Tensors squares) const {
   }
   const Tensor sums = all_reduce(concat(shared, 0), axis_);
   int64_t next = 0;
-  for (size_t i = 0; i < held_.size(); ++i) {
-    if (dim_of(held_[i].name)) {
+  for (size_t i = 0; i < of.size(); ++i) {
+    if (dim_of(of.name(i))) {
       squares[i] = cast(select(sums, 0, next++), squares[i].dtype());
     }
   }

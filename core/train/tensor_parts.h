@@ -29,7 +29,7 @@ class TensorParts {
   // The task's parameters as a rank has them.
   const std::vector<ParamSpec>& held() const { return held_; }
 
-  // This rank's parts of parameters, and the whole again. Every rank calls them.
+  // This rank's parts of parameters, of those that are given, and the whole again. Every rank calls them.
   Params cut(Params whole) const;
   Params whole(Params parts) const;
 
@@ -43,8 +43,8 @@ class TensorParts {
     int64_t rows;
   };
   GraphPtr divided(const GraphPtr& program, const Inputs& inputs, size_t sums) const;
-  // Of all ranks' parts, where these are squares of what each has of the parameters.
-  Tensors summed_squares(Tensors squares) const;
+  // Of all ranks' parts, where these are squares of what each has of `of`.
+  Tensors summed_squares(Tensors squares, const Params& of) const;
 
  private:
   void check_shared(const TrainTask& task, const TrainConfig& config) const;

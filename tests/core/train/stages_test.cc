@@ -131,8 +131,10 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankByEverySchedule) {
 
 TEST_F(PipelinedRun, HasTheBitsOfOneRankWithDataAndOptimizerInParts) {
   const std::string alone = run({}, "alone");
-  for (const Dealing& layout : {Dealing{2, "1f1b", 1, 2, 0}, Dealing{2, "1f1b", 1, 2, 1},
-                                Dealing{2, "zb_h1", 1, 2, 2}, Dealing{2, "interleaved", 2, 4, 1}}) {
+  for (const Dealing& layout :
+       {Dealing{2, "1f1b", 1, 2, 0}, Dealing{2, "1f1b", 1, 2, 1}, Dealing{2, "zb_h1", 1, 2, 2},
+        Dealing{2, "interleaved", 2, 4, 1}, Dealing{2, "1f1b", 1, 2, 3}, Dealing{2, "zbv", 1, 2, 3},
+        Dealing{2, "interleaved", 2, 4, 3}}) {
     SCOPED_TRACE(layout.name());
     expect_same_run(alone, run(layout, layout.name()), kSteps);
   }
@@ -156,7 +158,8 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankInEveryPrecision) {
       {"lamb", [](TrainConfig& c) { c.optimizer.type = OptimizerType::kLamb; }}};
   for (const auto& [name, change] : cases) {
     const std::string alone = run({}, std::string(name) + "_alone", change);
-    for (const Dealing& layout : {Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 1}}) {
+    for (const Dealing& layout :
+         {Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 1}, Dealing{2, "zb_h1", 1, 2, 3}}) {
       SCOPED_TRACE(fmt::format("{}, {}", name, layout.name()));
       expect_same_run(alone, run(layout, fmt::format("{}_{}", name, layout.name()), change),
                       kSteps);
@@ -168,7 +171,7 @@ TEST_F(PipelinedRun, GoesOnUnderAnotherLayoutWithTheSameBits) {
   const std::string alone = run({}, "alone");
   std::string moves;
   int64_t steps = 0;
-  for (const Dealing& layout : {Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 1}, Dealing{}}) {
+  for (const Dealing& layout : {Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 3}, Dealing{}}) {
     moves = run(layout, "moves", {}, steps += 2);
   }
   expect_same_run(alone, moves, kSteps);
@@ -205,8 +208,8 @@ TEST_F(PipelinedRun, IsPlannedForEveryStage) {
 }
 
 TEST_F(PipelinedRun, TakesTheBytesThatThePlanSays) {
-  for (const Dealing& layout :
-       {Dealing{2, "gpipe"}, Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 1}}) {
+  for (const Dealing& layout : {Dealing{2, "gpipe"}, Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 1},
+                                Dealing{2, "1f1b", 1, 2, 3}}) {
     SCOPED_TRACE(layout.name());
     const TrainConfig config = config_of(layout, "planned");
     const TrainTask task = layered_task();

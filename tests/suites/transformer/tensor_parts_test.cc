@@ -29,6 +29,7 @@ class SharedWeights : public testing::Test {
     std::string more = "";
     std::string run = "";
     int64_t context = 1;
+    int64_t pipeline = 1;
   };
 
   // Goes on in the directory `name`; the losses of all steps and evaluations so far.
@@ -38,9 +39,9 @@ class SharedWeights : public testing::Test {
     const YamlNode tree =
         parse_yaml(fmt::format("run: {{output_dir: {}, threads: 1{}}}\n{}\nlog: {{interval: 1}}\n"
                                "schedule: {{type: constant, total_steps: {}}}\n"
-                               "parallel: {{data: {}, tensor: {}{}, context: {}}}\n",
+                               "parallel: {{data: {}, tensor: {}{}, context: {}, pipeline: {}}}\n",
                                output, given.run, sections, steps, given.data, given.tensor,
-                               given.more, given.context),
+                               given.more, given.context, given.pipeline),
                    "run.yaml");
     const auto run_one = [&](std::shared_ptr<Ranks> of) {
       std::FILE* const out = std::tmpfile();
@@ -49,10 +50,11 @@ class SharedWeights : public testing::Test {
       EXPECT_EQ(run(request), Outcome::kFinished);
       std::fclose(out);
     };
-    if (given.data * given.tensor * given.context == 1) {
+    if (given.data * given.tensor * given.context * given.pipeline == 1) {
       run_one(nullptr);
     } else {
-      run_ranks(Mesh{{{std::string(kDataAxis), given.data},
+      run_ranks(Mesh{{{std::string(kPipelineAxis), given.pipeline},
+                      {std::string(kDataAxis), given.data},
                       {std::string(kContextAxis), given.context},
                       {std::string(kTensorAxis), given.tensor}}},
                 run_one);
@@ -82,8 +84,9 @@ class SharedWeights : public testing::Test {
     const std::vector<double> alone = train_on({}, name, sections);
     int next = 0;
     for (const Division& division : divisions) {
-      SCOPED_TRACE(fmt::format("{}: data {} x context {} x tensor {}{}", name, division.data,
-                               division.context, division.tensor, division.more));
+      SCOPED_TRACE(fmt::format("{}: pipeline {} x data {} x context {} x tensor {}{}", name,
+                               division.pipeline, division.data, division.context, division.tensor,
+                               division.more));
       expect_near(train_on(division, fmt::format("{}_{}", name, next++), sections), alone,
                   relative);
     }
@@ -145,12 +148,29 @@ TEST_F(SharedWeights, AndPositionsAlongContextGiveTheLossesOfOneRank) {
       testing::HasSubstr("parallel.context: 3 ranks do not divide 16 positions; take 15 or 18"));
 }
 
+TEST_F(SharedWeights, InPipelinesGiveTheLossesOfOneRank) {
+  expect_same("gpt",
+              gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}") +
+                  "optimizer: {lr: 1e-3, clip_grad: 0.5, weight_decay: 0.1}",
+              {{1, 2, "", "", 1, 2},
+               {1, 2, ", sequence_parallel: false, schedule: zb_h1", "", 1, 2},
+               {2, 2, ", schedule: gpipe, zero: {stage: 3, min_numel: 0}", "", 1, 2},
+               {1, 2, ", zero: {stage: 1, min_numel: 0}", "", 2, 2}});
+  expect_same("llama",
+              "model: {type: llama, hidden_size: 32, num_layers: 4, num_attention_heads: 4, "
+              "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
+                  text(),
+              {{1, 2, ", schedule: interleaved, virtual_pipeline: 2", "", 1, 2},
+               {1, 1, ", schedule: zbv", "", 2, 2}},
+              1e-5);
+}
+
 TEST_F(SharedWeights, OfAT5GiveTheLossesOfOneRank) {
   expect_same("t5",
               "model: {type: t5, hidden_size: 32, num_layers: 2, num_attention_heads: 4, d_kv: 8, "
               "ffn_hidden_size: 64}\n" +
                   text(", packing: false"),
-              {{1, 2}, {2, 2}});
+              {{1, 2}, {2, 2}, {1, 2, "", "", 1, 2}});
 }
 
 TEST_F(SharedWeights, OfAVitGiveTheLossesOfOneRank) {
@@ -171,22 +191,26 @@ TEST_F(SharedWeights, OfAVitGiveTheLossesOfOneRank) {
               "num_attention_heads: 4}\ndata: {train: " +
                   folder_ / "pictures" +
                   ", augment: {crop: resized, flip: 0.5}}\nbatch: {global: 8, micro: 2}",
-              {{1, 2}, {1, 4}, {2, 2}});
+              {{1, 2}, {1, 4}, {2, 2}, {1, 2, "", "", 1, 2}});
 }
 
 TEST_F(SharedWeights, AreStoredWholeSoThatAnyLayoutGoesOn) {
   const std::string sections = gpt() + "checkpoint: {interval: 5}";
   const std::vector<double> alone = train_on({}, "alone", sections, 20);
-  train_on({1, 2}, "moves", sections, 5);
+  train_on({1, 2, ", zero: {stage: 3, min_numel: 0}", "", 1, 2}, "moves", sections, 5);
   train_on({}, "moves", sections, 10);
   train_on({2, 2, ", zero: {stage: 3, min_numel: 0}"}, "moves", sections, 15);
-  expect_near(train_on({2, 1}, "moves", sections, 20), alone, 1e-5);
+  expect_near(train_on({2, 2, ", zero: {stage: 1, min_numel: 0}", "", 1, 2}, "moves", sections, 20),
+              alone, 1e-5);
 }
 
-TEST_F(SharedWeights, HaveTheSameBitsForAnyNumberOfRanksAlongData) {
+TEST_F(SharedWeights, HaveTheSameBitsForAnyNumberOfRanksAlongDataAndPipeline) {
   const std::string sections = gpt(", dropout: {hidden: 0.1}");
-  EXPECT_EQ(train_on({2, 2, ", zero: {stage: 2, min_numel: 0}"}, "four", sections, 10),
-            train_on({1, 2}, "two", sections, 10));
+  const std::vector<double> two = train_on({1, 2}, "two", sections, 10);
+  EXPECT_EQ(train_on({2, 2, ", zero: {stage: 2, min_numel: 0}"}, "four", sections, 10), two);
+  EXPECT_EQ(train_on({1, 2, ", schedule: zb_h1", "", 1, 2}, "stages", sections, 10), two);
+  EXPECT_EQ(train_on({2, 2, ", zero: {stage: 3, min_numel: 0}", "", 1, 2}, "eight", sections, 10),
+            two);
 }
 
 TEST_F(SharedWeights, ArePlannedWithoutOtherRanks) {
