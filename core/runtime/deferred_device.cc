@@ -196,7 +196,7 @@ class DeferredDevice : public Device {
     queue.items.push_back(std::move(item));
     if (++waiting_ > kMostWaiting) {
       demand(lock, nullptr);
-    } else if (ahead_ > 0 || !demands_.empty()) {
+    } else if (ahead_ > 0 || !demands_.empty() || waiting_ == 1) {
       wake_.notify_all();
     }
   }
@@ -228,7 +228,7 @@ class DeferredDevice : public Device {
   void run() {
     std::unique_lock lock(mutex_);
     while (true) {
-      wake_.wait(lock, [this] { return stop_ || (waiting_ > 0 && (ahead_ > 0 || demanded())); });
+      await_work(lock);
       if (stop_) {
         return;
       }
@@ -244,6 +244,17 @@ class DeferredDevice : public Device {
       item = {};
       lock.lock();
       met_.notify_all();
+    }
+  }
+
+  // Until something is to run, or the device is gone.
+  void await_work(std::unique_lock<std::mutex>& lock) {
+    const auto is_due = [this] { return stop_ || (waiting_ > 0 && (ahead_ > 0 || demanded())); };
+    if (options_.ahead == 0 || waiting_ == 0) {
+      wake_.wait(lock, [&] { return is_due() || (waiting_ > 0 && options_.ahead > 0); });
+    }
+    if (!wake_.wait_for(lock, std::chrono::milliseconds(options_.patience_ms), is_due)) {
+      ahead_ = static_cast<int>(waiting_);
     }
   }
 

@@ -156,9 +156,17 @@ FoundRate find_lr(FileSystem& given_files, const TrainConfig& given, const YamlN
   SilentFiles silent(given_files);
   FileSystem& files = first ? given_files : silent;
   check_batch(config, ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis), resolved);
+  if (!first) {
+    meet(ranks, "run directory");  // that the first rank makes
+  }
   RunDirectory directory(files, found.directory);
-  directory.clear();
+  if (first) {
+    directory.clear();
+  }
   const LogFile log_file(files, directory.at(kLogFile));
+  if (first) {
+    meet(ranks, "run directory");
+  }
   const Context context = make_context(config, start.ranks);
   const ContextScope scope(context);
   const int64_t limit = memory_of_rank(config.memory, context);

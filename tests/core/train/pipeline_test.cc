@@ -1,6 +1,9 @@
 // Pipelines of ranks that are threads against one rank that has all layers: the same bits, by every schedule.
 #include "core/train/pipeline.h"
 
+#include <algorithm>
+
+#include "core/tensor/host.h"
 #include "tests/core/compile/layered_net.h"
 #include "tests/ranks.h"
 
@@ -21,6 +24,13 @@ Tensors sums_of_one_rank(const Whole& whole, size_t weights, int micro_batches) 
       return replay(*whole.program, given);
     })(inputs[weights]);
   })(whole.inputs);
+}
+
+Tensor made_here(const Tensor& given) {
+  const HostRead from(given);
+  HostWrite to(given.type());
+  std::ranges::copy(from.bytes(), to.bytes().begin());
+  return to.finish();
 }
 
 // Layers dealt evenly.
@@ -47,9 +57,8 @@ void expect_sums_of_one_rank(const LayeredNet& net, const Schedule& schedule) {
                                 [](const Pipeline::Group&) { return plain_sums(false); });
               Tensors inputs = whole.inputs;
               for (size_t i = 0; i < inputs.size(); ++i) {
-                if (!pipeline.reads(i)) {
-                  inputs[i] = Tensor();  // which it does without
-                }
+                // Of what it reads a copy on its own device.
+                inputs[i] = pipeline.reads(i) ? made_here(inputs[i]) : Tensor();
               }
               for (int step = 0; step < 2; ++step) {
                 const std::vector<Tensors> sums = pipeline.run(inputs, group);
