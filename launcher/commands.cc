@@ -55,11 +55,10 @@ const Command kCommands[] = {
     {{"inspect", "PATH", "what a run, checkpoint, tokenizer, safetensors file or data file holds"},
      inspect},
     {{"plan",
-      "--config FILE --cluster FILE [key.path=value ...] [--json] [--top N]\n"
-      "    [--write-plan FILE] [--write-schedule FILE]",
-      "memory, time and layout of a run on machines that a file describes; parallel.plan=auto "
-      "looks "
-      "for the best layout"},
+      "--config FILE --cluster FILE|here [--ranks N] [key.path=value ...] [--json] [--top N]\n"
+      "    [--write-plan FILE] [--write-schedule FILE] [--write-cluster FILE]",
+      "memory, time and layout of a run on machines that a file describes, or on this one; "
+      "parallel.plan=auto looks for the best layout"},
      plan},
     {{"report", "RUN_DIR... [--output FILE]",
       "one self-contained HTML page with the curves of one or several runs"},

@@ -32,6 +32,8 @@ Cluster parse_cluster(std::string_view text, const std::string& name,
   return file.cluster;
 }
 
+std::string to_text(const Cluster& cluster) { return to_yaml(write_config(ClusterFile{cluster})); }
+
 Cluster read_cluster(FileSystem& files, const std::string& path,
                      const std::vector<std::string>& overrides) {
   return parse_cluster(files.read(path, kLargestDescription), path, overrides);

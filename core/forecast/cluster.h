@@ -60,6 +60,7 @@ struct Cluster {
   int64_t nodes = 1;
   int64_t gpus_per_node = 1;
   ClusterDevice device;
+  std::optional<int64_t> processors;
   LinkDescription intra, inter;
 
   template <class V>
@@ -67,18 +68,28 @@ struct Cluster {
     v("nodes", nodes, "machines", rule::at_least(1).at_most(1e6).required());
     v("gpus_per_node", gpus_per_node, "devices in each, a rank each",
       rule::at_least(1).at_most(1024).required());
+    v("processors", processors,
+      "of a machine, where fewer than its devices, which are processes that take turns on them; "
+      "null: each has its own",
+      rule::at_least(1).at_most(1e6));
     v("device", device, "what each of them is");
     v("intra", intra, "links between devices of a machine");
     v("inter", inter, "links between machines");
   }
 
   int64_t ranks() const { return nodes * gpus_per_node; }
+  // Devices that take turns on a processor, at most.
+  int64_t crowding() const {
+    const int64_t each = processors.value_or(gpus_per_node);
+    return (gpus_per_node + each - 1) / each;
+  }
 };
 
 // `overrides` are of the form cluster.nodes=4. The text may leave out the word `cluster`. Throws ConfigError with `name`, line and
 // key.
 Cluster parse_cluster(std::string_view text, const std::string& name,
                       const std::vector<std::string>& overrides = {});
+std::string to_text(const Cluster& cluster);
 // Of a file. Throws IoError besides.
 Cluster read_cluster(FileSystem& files, const std::string& path,
                      const std::vector<std::string>& overrides = {});

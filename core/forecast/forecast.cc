@@ -1,6 +1,7 @@
 #include "core/forecast/forecast.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/schedule/check.h"
@@ -46,6 +47,7 @@ class Forecaster {
         layout_(layout),
         share_{static_cast<double>(layout.tensor), layout.tensor > 1 && layout.sequence_parallel,
                static_cast<double>(layout.context)},
+        crowding_(static_cast<double>(input.cluster.crowding())),
         along_tensor_(group_of(cluster_, layout.tensor, 1)),
         along_context_(group_of(cluster_, layout.context, layout.tensor)),
         along_data_(group_of(cluster_, layout.data * layout.context, layout.tensor)) {
@@ -92,16 +94,20 @@ class Forecaster {
     out.stages = memory();
     const PassTimes& work = ranks_[static_cast<size_t>(slowest_)].work;
     Breakdown& parts = out.breakdown;
-    parts.products = work.products;
-    parts.attention = work.attention;
-    parts.memory_bound = work.memory;
-    parts.tensor = work.tensor;
-    parts.exposed_communication = work.exposed;
-    double seconds = work.all();
+    double seconds = crowding_ * work.all();
+    double busy = seconds;
     if (layout_.pipeline > 1) {
-      seconds = simulate(layout_.made_schedule(), chunk_times()).seconds;
-      parts.pipeline_bubble = seconds - work.all();
+      const SimulatedStep passes = simulated();
+      seconds = passes.seconds;
+      busy = crowding_ > 1 ? passes.busy[static_cast<size_t>(slowest_)] : work.all();
+      parts.pipeline_bubble = seconds - busy;
     }
+    const double taken = crowding_ > 1 ? busy / work.all() : 1;
+    parts.products = taken * work.products;
+    parts.attention = taken * work.attention;
+    parts.memory_bound = taken * work.memory;
+    parts.tensor = taken * work.tensor;
+    parts.exposed_communication = taken * work.exposed;
     const auto [data, exposed_data] = data_seconds(slowest_);
     parts.data = data;
     parts.exposed_communication += exposed_data;
@@ -119,9 +125,36 @@ class Forecaster {
     return out;
   }
 
+  Timeline timeline() const {
+    const SimulatedStep passes = simulated();
+    Timeline out;
+    for (int64_t stage = 0; stage < layout_.pipeline; ++stage) {
+      std::vector<Bar> bars;
+      for (const SimulatedAction& it : passes.actions) {
+        if (it.action.rank == stage) {
+          bars.push_back(
+              {kind_of(it.action.work), it.action.chunk, it.action.micro_batch, it.begin, it.end});
+        }
+      }
+      const auto add = [&](Bar::Kind kind, double begin, double seconds) {
+        if (seconds > 0) {
+          bars.push_back({kind, -1, -1, begin, begin + seconds});
+        }
+        return begin + seconds;
+      };
+      double end = add(Bar::Kind::kExchange, passes.seconds, data_seconds(stage).second);
+      end = add(Bar::Kind::kUpdate, end, optimizer_seconds(stage));
+      out.seconds = std::max(out.seconds, end);
+      // Ranks along the other axes do the same; `pipeline` is the slowest to change.
+      out.ranks.insert(out.ranks.end(),
+                       static_cast<size_t>(layout_.data * layout_.context * layout_.tensor), bars);
+    }
+    return out;
+  }
+
   // Work, and the waiting that the schedule is known for.
   double about() const {
-    if (layout_.own != nullptr) {
+    if (layout_.own != nullptr || (layout_.pipeline > 1 && crowding_ > 1)) {
       return forecast().step_seconds;
     }
     const double bubble = layout_.pipeline > 1
@@ -129,11 +162,33 @@ class Forecaster {
                                                static_cast<int>(layout_.virtual_pipeline),
                                                static_cast<int>(layout_.micro_batches))
                               : 0;
-    return ranks_[static_cast<size_t>(slowest_)].work.all() * (1 + bubble) +
+    return crowding_ * ranks_[static_cast<size_t>(slowest_)].work.all() * (1 + bubble) +
            data_seconds(slowest_).second + optimizer_seconds(slowest_);
   }
 
  private:
+  // The schedule's actions; on one stage each micro-batch forward and backward, in turn.
+  SimulatedStep simulated() const {
+    const std::vector<ChunkTimes> times = chunk_times();
+    const Schedule schedule =
+        layout_.pipeline > 1 ? layout_.made_schedule()
+                             : one_f_one_b_schedule(1, static_cast<int>(layout_.micro_batches));
+    if (crowding_ == 1) {
+      return simulate(schedule, times);
+    }
+    // Ranks are dealt to processors in turn.
+    const int64_t processors = cluster_.processors.value_or(cluster_.gpus_per_node);
+    const int64_t stride = layout_.data * layout_.context * layout_.tensor;
+    std::vector<int> processor;
+    for (int64_t stage = 0; stage < layout_.pipeline; ++stage) {
+      processor.push_back(static_cast<int>(stage * stride % processors));
+    }
+    const auto used = static_cast<double>(std::set<int>(processor.begin(), processor.end()).size());
+    const double others = static_cast<double>(cluster_.gpus_per_node) * used /
+                          static_cast<double>(processors * layout_.pipeline);
+    return simulate_sharing(schedule, times, processor, std::max(1.0, others));
+  }
+
   // Where the schedule puts chunk c.
   int64_t rank_of_chunk(int64_t c) const {
     if (layout_.own != nullptr) {
@@ -363,10 +418,10 @@ class Forecaster {
     const double ranks =
         layout_.zero >= 1 ? static_cast<double>(layout_.data * layout_.context) : 1;
     const double share = ranks_[static_cast<size_t>(r)].parameters / profile_.parameters / ranks;
-    return profile_.update_bytes * share /
-               (cluster_.device.memory_gbps * 1e9 * cluster_.device.achieved.memory) +
-           profile_.update_kernels * cluster_.device.launch_us * 1e-6 /
-               static_cast<double>(layout_.pipeline);
+    return crowding_ * (profile_.update_bytes * share /
+                            (cluster_.device.memory_gbps * 1e9 * cluster_.device.achieved.memory) +
+                        profile_.update_kernels * cluster_.device.launch_us * 1e-6 /
+                            static_cast<double>(layout_.pipeline));
   }
 
   // Of a pass's collectives over copies, the share that the first one is.
@@ -385,6 +440,7 @@ class Forecaster {
   const Profile& profile_;
   const RunLayout& layout_;
   WorkShare share_;
+  double crowding_;
   Group along_tensor_, along_context_, along_data_;
   std::array<ChunkWork, kRegions> regions_;
   std::vector<ChunkWork> chunks_;
@@ -403,6 +459,10 @@ const RankMemory& Forecast::largest() const {
 
 Forecast forecast(const ForecastInput& input, const Profile& profile, const RunLayout& layout) {
   return Forecaster(input, profile, layout).forecast();
+}
+
+Timeline planned_step(const ForecastInput& input, const Profile& profile, const RunLayout& layout) {
+  return Forecaster(input, profile, layout).timeline();
 }
 
 QuickForecast quick_forecast(const ForecastInput& input, const Profile& profile,

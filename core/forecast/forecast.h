@@ -4,6 +4,7 @@
 #include "core/forecast/layout.h"
 #include "core/forecast/rates.h"
 #include "core/schedule/simulate.h"
+#include "core/schedule/timeline.h"
 
 namespace mstrain {
 
@@ -61,6 +62,9 @@ struct ForecastInput {
 
 // `profile`: of a micro-batch of layout.micro / layout.copies samples, with layout.recompute.
 Forecast forecast(const ForecastInput& input, const Profile& profile, const RunLayout& layout);
+
+// What the ranks do in such a step, in bars. Exchanges that nothing hides stand at the end of what they belong to.
+Timeline planned_step(const ForecastInput& input, const Profile& profile, const RunLayout& layout);
 
 // The same without a simulation: the schedule waits as long as its formula says.
 struct QuickForecast {

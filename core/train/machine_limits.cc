@@ -53,21 +53,33 @@ double fastest(const Types& types, const Function& f, double amount) {
   return best;
 }
 
+// Nothing stays of its tensors.
+Context with_own_memory(const Context& context) {
+  Context own = context;
+  own.allocator = std::make_shared<Allocator>(0, context.allocator->device());
+  return own;
+}
+
 }  // namespace
+
+double product_rate(const Context& context, Dtype dtype) {
+  const Context own = with_own_memory(context);
+  const ContextScope scope(own);
+  const TensorType matrix{dtype, {kProductSize, kProductSize}};
+  constexpr auto kSize = static_cast<double>(kProductSize);
+  return fastest(
+      {matrix, matrix}, [](std::span<const Tensor> x) { return matmul(x[0], x[1]); },
+      2 * kSize * kSize * kSize);
+}
 
 MachineLimits measure_limits(const Context& context) {
   const UncountedMemory uncounted;
-  Context own = context;
-  own.allocator = std::make_shared<Allocator>(0, context.allocator->device());  // nothing stays
+  const Context own = with_own_memory(context);
   const ContextScope scope(own);
   MachineLimits limits;
   limits.product_size = kProductSize;
   limits.copied_bytes = copied_bytes();
-  const TensorType matrix{Dtype::kF32, {kProductSize, kProductSize}};
-  constexpr auto kSize = static_cast<double>(kProductSize);
-  limits.flops_per_second = fastest(
-      {matrix, matrix}, [](std::span<const Tensor> x) { return matmul(x[0], x[1]); },
-      2 * kSize * kSize * kSize);
+  limits.flops_per_second = product_rate(context, Dtype::kF32);
   // A program that returns its argument copies it.
   const TensorType array{Dtype::kF32, {limits.copied_bytes / size_of(Dtype::kF32)}};
   limits.bytes_per_second = fastest(

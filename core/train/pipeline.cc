@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "core/base/clock.h"
 #include "core/ops/shape.h"
 #include "core/schedule/check.h"
 
@@ -232,6 +233,7 @@ std::vector<Tensors> Pipeline::run(std::span<const Tensor> inputs, Communicator&
     }
     const Stage& stage = *stages_[program];
     const StageProgram& it = cut_.programs[program];
+    const int64_t asked = nanoseconds_now();
     Tensors given =
         stage.group >= 0 ? std::move(sums[static_cast<size_t>(stage.group)]) : Tensors();
     for (const StageProgram::Source& source : it.inputs) {
@@ -239,6 +241,7 @@ std::vector<Tensors> Pipeline::run(std::span<const Tensor> inputs, Communicator&
                                      : part(static_cast<size_t>(source.index), action.micro_batch));
     }
     given.insert(given.end(), stage.captures.begin(), stage.captures.end());
+    const int64_t begin = nanoseconds_now();
     Tensors values = stage.program->run(std::move(given));
     for (size_t i = 0; i < it.links.size(); ++i) {
       hand_on(it.links[i], action.micro_batch, values[i], run);
@@ -249,6 +252,10 @@ std::vector<Tensors> Pipeline::run(std::span<const Tensor> inputs, Communicator&
           std::make_move_iterator(values.end()));
     }
     std::erase_if(run.sent, [](const Run::Sent& sent) { return sent.gone.done(); });
+    if (times_ != nullptr) {
+      times_->push_back(
+          {action.work, action.chunk, action.micro_batch, asked, begin, nanoseconds_now()});
+    }
   }
   for (const Run::Sent& sent : run.sent) {
     sent.gone.wait();
@@ -380,10 +387,11 @@ std::string Pipeline::text(const std::function<std::string(const Program&)>& tex
   return text;
 }
 
-void Pipeline::profile(std::vector<KernelTime>* times) {
+void Pipeline::profile(std::vector<KernelTime>* kernels, std::vector<ActionTime>* actions) {
+  times_ = actions;
   for (const auto& stage : stages_) {
     if (stage != nullptr) {
-      stage->program->profile(times);
+      stage->program->profile(kernels);
     }
   }
 }

@@ -11,11 +11,20 @@
 
 #include "core/comm/communicator.h"
 #include "core/compile/cut.h"
+#include "core/schedule/schedule.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "core/transform/accumulate.h"
 
 namespace mstrain {
+
+// When a rank did what its schedule says, in nanoseconds of the steady clock.
+struct ActionTime {
+  Work work = Work::kForward;
+  int chunk = 0, micro_batch = 0;
+  int64_t asked = 0;           // from here on it waited for what others make
+  int64_t begin = 0, end = 0;  // of its work; what it made is on its way by then
+};
 
 class Pipeline {
  public:
@@ -60,7 +69,8 @@ class Pipeline {
   ProgramCost cost() const;
   // What `text_of` says of its programs.
   std::string text(const std::function<std::string(const Program&)>& text_of) const;
-  void profile(std::vector<KernelTime>* times);
+  // Appends every kernel, and every action, of the runs that follow, until called with null.
+  void profile(std::vector<KernelTime>* kernels, std::vector<ActionTime>* actions);
 
  private:
   struct Stage;
@@ -88,6 +98,7 @@ class Pipeline {
   std::vector<Group> groups_;
   std::vector<std::unique_ptr<Stage>> stages_;  // by program; null for those of other ranks
   std::vector<std::vector<Message>> messages_;  // by peer: those that it sends here, in its order
+  std::vector<ActionTime>* times_ = nullptr;
 };
 
 }  // namespace mstrain

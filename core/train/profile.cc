@@ -90,6 +90,7 @@ OrderedJson to_json(const std::vector<RankTotal>& ranks) {
                    {"others", rank.others},
                    {"exchanges", rank.exchanges},
                    {"waiting", rank.waiting},
+                   {"bubbles", rank.bubbles},
                    {"hidden", rank.hidden}});
   }
   return out;
@@ -100,9 +101,14 @@ std::vector<RankTotal> ranks_from(const Json& json) {
   for (const Json& item : json) {
     out.push_back({item.at("products").get<double>(), item.at("others").get<double>(),
                    item.at("exchanges").get<double>(), item.at("waiting").get<double>(),
-                   item.at("hidden").get<double>()});
+                   item.value("bubbles", 0.0), item.at("hidden").get<double>()});
   }
   return out;
+}
+
+std::optional<Timeline> timeline_in(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found == json.end() ? std::nullopt : std::optional(timeline_from(*found));
 }
 
 ProfileSummary summary_from(const Json& json) {
@@ -119,7 +125,9 @@ ProfileSummary summary_from(const Json& json) {
           totals_from(json.at("parts")),
           totals_from(json.at("operations")),
           totals_from(json.at("layers")),
-          ranks_from(json.value("ranks", Json::array()))};
+          ranks_from(json.value("ranks", Json::array())),
+          timeline_in(json, "planned"),
+          timeline_in(json, "measured")};
 }
 
 std::string json_text(std::string_view text) { return Json(text).dump(); }
@@ -129,7 +137,7 @@ class TraceFile {
  public:
   explicit TraceFile(int64_t origin) : origin_(origin) {}
 
-  // A process: steps, each part, copies and exchanges have a row of their own.
+  // A process: steps, each part, copies and what a pipeline's schedule names have a row of their own.
   void add(const RankRecord& record, size_t rank, const std::string& name) {
     process_ = rank + 1;
     line(R"({{"name":"process_name","ph":"M","pid":{0},"tid":0,"args":{{"name":{1}}}}})", process_,
@@ -144,6 +152,9 @@ class TraceFile {
     if (!record.copies.empty()) {
       name_row(kCopiesRow, "copies");
     }
+    if (!record.actions.empty()) {
+      name_row(kActionsRow, "schedule");
+    }
     size_t next = 0;
     for (const ProfiledStep& step : record.steps) {
       event(fmt::format("step {}", step.step), "step", kStepsRow, step.begin, step.end,
@@ -151,6 +162,11 @@ class TraceFile {
       for (; next < step.kernels; ++next) {
         add_kernel(record.kernels[next]);
       }
+    }
+    for (const ActionTime& action : record.actions) {
+      event(to_string(Action{0, action.work, action.chunk, action.micro_batch}), "schedule",
+            kActionsRow, action.begin, action.end,
+            fmt::format("\"waited\":{}", microseconds(action.begin - action.asked)));
     }
     for (const CopyTime& copy : record.copies) {
       const auto bytes = static_cast<double>(copy.bytes);
@@ -169,6 +185,7 @@ class TraceFile {
  private:
   static constexpr size_t kStepsRow = 0;
   static constexpr size_t kCopiesRow = kParts.size() + 1;
+  static constexpr size_t kActionsRow = kParts.size() + 2;
 
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
@@ -260,6 +277,12 @@ OrderedJson to_json(const ProfileSummary& summary) {
                   {"layers", to_json(summary.layers)}};
   if (!summary.ranks.empty()) {
     out["ranks"] = to_json(summary.ranks);
+  }
+  if (summary.planned) {
+    out["planned"] = to_json(*summary.planned);
+  }
+  if (summary.measured) {
+    out["measured"] = to_json(*summary.measured);
   }
   return out;
 }

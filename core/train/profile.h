@@ -9,8 +9,10 @@
 
 #include "core/base/files.h"
 #include "core/base/json.h"
+#include "core/schedule/timeline.h"
 #include "core/tensor/jit.h"
 #include "core/train/machine_limits.h"
+#include "core/train/pipeline.h"
 
 namespace mstrain {
 
@@ -35,6 +37,7 @@ struct ProfileTotal {
 struct RankRecord {
   std::vector<ProfiledStep> steps;
   std::vector<KernelTime> kernels;
+  std::vector<ActionTime> actions;    // in a pipeline
   std::vector<CopyTime> copies;       // between the host and a device with memory of its own
   std::shared_ptr<const Json> texts;  // that kernels name, where it came from elsewhere
 };
@@ -45,6 +48,7 @@ struct RankTotal {
   double others = 0;     // other kernels
   double exchanges = 0;  // it waited, or worked, for exchanges that all ranks had come to
   double waiting = 0;    // it waited for ranks that had not
+  double bubbles = 0;    // it waited for other stages of the pipeline to do their work
   double hidden = 0;     // exchanges went on under its kernels: no part of the step
 };
 
@@ -59,6 +63,8 @@ struct ProfileSummary {
   std::vector<ProfileTotal> operations;  // dot_general, layer_norm, …
   std::vector<ProfileTotal> layers;      // scopes, with `*` for numbers: transformer.h.*.mlp.c_fc
   std::vector<RankTotal> ranks;          // by rank, where there are several
+  // Of these, what they do in a step: as the plan has it, where there is one, and in the step of median length.
+  std::optional<Timeline> planned, measured;
 };
 
 // "forward", "backward" or "optimizer"; "other" for kernels of the forward part outside every scope.

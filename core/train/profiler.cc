@@ -11,13 +11,14 @@
 namespace mstrain {
 
 Profiler::Profiler(const RunDirectory& directory, const TrainConfig& config,
-                   const StepProgram& program, int64_t begin)
+                   const StepProgram& program, int64_t begin, Planned planned)
     : directory_(directory),
       config_(config),
       program_(program),
       first_(begin + config.profile.first),
       last_(first_ + config.profile.steps - 1),
-      done_(config.profile.steps == 0) {}
+      done_(config.profile.steps == 0),
+      planned_(std::move(planned)) {}
 
 void Profiler::on_step(Trainer&, const StepMetrics& metrics) {
   if (!done_ && metrics.step >= first_) {
@@ -45,12 +46,12 @@ void Profiler::on_state(Trainer& trainer, Moment moment) {
 }
 
 void Profiler::record() {
-  program_.profile(&record_.kernels);
+  program_.profile(&record_.kernels, &record_.actions);
   current_context().device().record_copies(&record_.copies);
 }
 
 void Profiler::stop() {
-  program_.profile(nullptr);
+  program_.profile(nullptr, nullptr);
   current_context().device().record_copies(nullptr);
 }
 
@@ -70,14 +71,17 @@ void Profiler::write() {
   Ranks* const ranks = context.ranks.get();
   meet(ranks, "profile");  // limits are those of a machine that all ranks work on
   const MachineLimits limits = measure_limits(context);
+  const std::optional<Timeline> planned = ranks == nullptr ? std::nullopt : planned_(context);
   const std::vector<RankRecord> records = gather_records(ranks, std::exchange(record_, {}));
   if (records.empty()) {
     return;
   }
-  const auto& [steps, kernels, copies, texts] = records[0];
+  const auto& [steps, kernels, actions, copies, texts] = records[0];
   ProfileSummary summary = summarise(steps, kernels, context.num_threads(), limits);
   if (ranks != nullptr) {
     summary.ranks = rank_totals(records, ranks->mesh());
+    summary.planned = planned;
+    summary.measured = measured_step(records, ranks->mesh());
   }
   const std::string path = directory_.at(kProfileFile);
   write_file_atomic(directory_.files(), path, trace_text(config_.run.name, summary, records));

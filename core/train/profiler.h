@@ -1,6 +1,7 @@
 // Records some steps of a run kernel by kernel, into profile.json of its directory. Every rank records; the first writes.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "core/train/profile.h"
@@ -11,9 +12,12 @@ namespace mstrain {
 
 class Profiler final : public Callback {
  public:
+  // What the ranks do in a step as the plan has it, on rank 0, where there is one. Every rank calls it.
+  using Planned = std::function<std::optional<Timeline>(const Context& context)>;
+
   // For a run that begins, or goes on, after step `begin`. All arguments must outlive the profiler.
   Profiler(const RunDirectory& directory, const TrainConfig& config, const StepProgram& program,
-           int64_t begin);
+           int64_t begin, Planned planned);
   ~Profiler() override { stop(); }
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
@@ -32,6 +36,7 @@ class Profiler final : public Callback {
   const StepProgram& program_;
   int64_t first_, last_;  // steps to record
   bool done_;
+  Planned planned_;
   RankRecord record_;
 };
 

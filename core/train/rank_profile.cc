@@ -6,6 +6,7 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <numeric>
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
@@ -43,13 +44,19 @@ std::string text_of(const RankRecord& record, int64_t now) {
                        kernel.half, kernel.begin, kernel.end, kernel.done, kernel.flops,
                        kernel.bytes});
   }
+  Json actions = Json::array();
+  for (const ActionTime& action : record.actions) {
+    actions.push_back(
+        {action.work, action.chunk, action.micro_batch, action.asked, action.begin, action.end});
+  }
   Json copies = Json::array();
   for (const CopyTime& copy : record.copies) {
     copies.push_back({copy.begin, copy.end, copy.bytes, copy.to_device});
   }
   return Json{{"host", host_name()},           {"now", now},
               {"texts", std::move(texts)},     {"steps", std::move(steps)},
-              {"kernels", std::move(kernels)}, {"copies", std::move(copies)}}
+              {"kernels", std::move(kernels)}, {"actions", std::move(actions)},
+              {"copies", std::move(copies)}}
       .dump();
 }
 
@@ -74,6 +81,11 @@ RankRecord record_of(const std::string& text, int64_t now) {
                               kernel.at(8).get<double>(), kernel.at(9).get<double>(),
                               text_at(kernel.at(2)), kernel.at(4).get<KernelTime::Half>(),
                               done == 0 ? 0 : done + later});
+  }
+  for (const Json& action : json->at("actions")) {
+    record.actions.push_back({action.at(0).get<Work>(), action.at(1).get<int>(),
+                              action.at(2).get<int>(), time(action.at(3)), time(action.at(4)),
+                              time(action.at(5))});
   }
   for (const Json& copy : json->at("copies")) {
     record.copies.push_back(
@@ -120,23 +132,104 @@ Meetings meetings_of(std::span<const RankRecord> records, const Mesh& mesh) {
   return meetings;
 }
 
+// When the stages of a pipeline ended what others wait for, step by step.
+using ActionKey = std::tuple<Group, Work, int, int>;  // chunk and micro-batch behind the work
+using ActionEnds = std::map<ActionKey, std::vector<int64_t>>;
+ActionEnds ends_of(std::span<const RankRecord> records, const Mesh& mesh) {
+  ActionEnds ends;
+  for (size_t rank = 0; rank < records.size(); ++rank) {
+    const Group group = group_of(mesh, static_cast<int64_t>(rank), kPipelineAxis);
+    for (const ActionTime& action : records[rank].actions) {
+      ends[{group, action.work, action.chunk, action.micro_batch}].push_back(action.end);
+    }
+  }
+  return ends;
+}
+
+// A rank's bars in one step. What follows without a pause, and is alike or too short to be seen, is one.
+class BarRow {
+ public:
+  BarRow(const ProfiledStep& step, int64_t origin, std::span<const ActionTime> actions)
+      : begin_(step.begin), end_(step.end), origin_(origin) {
+    for (const ActionTime& action : actions) {
+      if (action.begin >= begin_ && action.begin < end_) {
+        actions_.push_back(action);
+      }
+    }
+  }
+
+  void add(const KernelTime& kernel) {
+    constexpr Bar::Kind kKinds[] = {Bar::Kind::kForward, Bar::Kind::kBackward, Bar::Kind::kUpdate};
+    add(part_of(kernel) == "other" ? Bar::Kind::kOther : kKinds[static_cast<size_t>(kernel.part)],
+        kernel.begin, kernel.end);
+  }
+  void add(Bar::Kind kind, int64_t begin, int64_t end) {
+    if (begin < begin_ || begin >= end_ || is_in_action(begin)) {
+      return;
+    }
+    const int64_t least = (end_ - begin_) / 2000;
+    if (!bars_.empty() && begin - bars_.back().end <= least &&
+        (bars_.back().kind == kind || end - begin <= least)) {
+      bars_.back().end = end;
+    } else {
+      bars_.push_back({kind, begin, end});
+    }
+  }
+
+  std::vector<Bar> bars() const {
+    std::vector<Bar> out;
+    const auto seconds = [&](int64_t time) { return static_cast<double>(time - origin_) / 1e9; };
+    for (const Span& span : bars_) {
+      out.push_back({span.kind, -1, -1, seconds(span.begin), seconds(span.end)});
+    }
+    for (const ActionTime& it : actions_) {
+      out.push_back(
+          {kind_of(it.work), it.chunk, it.micro_batch, seconds(it.begin), seconds(it.end)});
+    }
+    std::sort(out.begin(), out.end(), [](const Bar& a, const Bar& b) { return a.begin < b.begin; });
+    return out;
+  }
+
+ private:
+  struct Span {
+    Bar::Kind kind;
+    int64_t begin, end;
+  };
+
+  // An action is a bar, whatever it is made of.
+  bool is_in_action(int64_t time) const {
+    const auto after =
+        std::upper_bound(actions_.begin(), actions_.end(), time,
+                         [](int64_t t, const ActionTime& action) { return t < action.begin; });
+    return after != actions_.begin() && time < std::prev(after)->end;
+  }
+
+  int64_t begin_, end_, origin_;
+  std::vector<ActionTime> actions_;  // of the step, in the order of time
+  std::vector<Span> bars_;
+};
+
 // One rank's time, kernel by kernel.
 class Reckoning {
  public:
-  Reckoning(const Mesh& mesh, int64_t rank, const Meetings& meetings)
-      : mesh_(mesh), rank_(rank), meetings_(meetings) {}
+  // `bars`: get what it shows; may be null.
+  Reckoning(const Mesh& mesh, int64_t rank, const Meetings& meetings, BarRow* bars)
+      : mesh_(mesh), rank_(rank), meetings_(meetings), bars_(bars) {}
 
   void add(const KernelTime& kernel) {
     if (kernel.axis.empty()) {
       (is_product(kernel.op) ? total_.products : total_.others) +=
           seconds(kernel.begin, kernel.end);
+      if (bars_ != nullptr) {
+        bars_->add(kernel);
+      }
       return;
     }
     const Begun begun =
         kernel.half == KernelTime::Half::kWait ? begun_before(kernel) : next(kernel);
     switch (kernel.half) {
       case KernelTime::Half::kBegin:
-        total_.exchanges += seconds(kernel.begin, kernel.end);
+        exchange(kernel.begin, kernel.end);
         pending_[{kernel.op, kernel.scope}].push_back(begun);
         return;
       case KernelTime::Half::kWait:
@@ -145,15 +238,33 @@ class Reckoning {
         [[fallthrough]];
       case KernelTime::Half::kWhole:
         const int64_t all_here = std::clamp(begun.all_here, kernel.begin, kernel.end);
-        total_.waiting += seconds(kernel.begin, all_here);
-        total_.exchanges += seconds(all_here, kernel.end);
+        // Along the pipeline ranks come to an exchange when their part of the schedule is done.
+        (kernel.axis == kPipelineAxis ? total_.bubbles : total_.waiting) +=
+            seconds(kernel.begin, all_here);
+        exchange(all_here, kernel.end);
     }
+  }
+
+  // What it waited for was being made, and then under way.
+  void add(const ActionTime& action, const ActionEnds& ends) {
+    const Group group = group_of(mesh_, rank_, kPipelineAxis);
+    const size_t step = done_[{action.work, action.chunk, action.micro_batch}]++;
+    const int source = action.work == Work::kForward    ? action.chunk - 1
+                       : action.work == Work::kBackward ? action.chunk + 1
+                                                        : -1;
+    int64_t made = action.begin;
+    if (const auto found = ends.find({group, action.work, source, action.micro_batch});
+        found != ends.end() && step < found->second.size()) {
+      made = std::clamp(found->second[step], action.asked, action.begin);
+    }
+    total_.bubbles += seconds(action.asked, made);
+    total_.exchanges += seconds(made, action.begin);
   }
 
   RankTotal mean(size_t steps) const {
     RankTotal out = total_;
     for (double* const part :
-         {&out.products, &out.others, &out.exchanges, &out.waiting, &out.hidden}) {
+         {&out.products, &out.others, &out.exchanges, &out.waiting, &out.bubbles, &out.hidden}) {
       *part /= static_cast<double>(steps);
     }
     return out;
@@ -167,6 +278,12 @@ class Reckoning {
 
   static double seconds(int64_t begin, int64_t end) {
     return static_cast<double>(std::max<int64_t>(0, end - begin)) / 1e9;
+  }
+  void exchange(int64_t begin, int64_t end) {
+    total_.exchanges += seconds(begin, end);
+    if (bars_ != nullptr && begin < end) {
+      bars_->add(Bar::Kind::kExchange, begin, end);
+    }
   }
   Begun next(const KernelTime& kernel) {
     const size_t number = begun_[kernel.axis]++;
@@ -188,8 +305,10 @@ class Reckoning {
   const Mesh& mesh_;
   int64_t rank_;
   const Meetings& meetings_;
+  BarRow* bars_;
   RankTotal total_;
   std::map<std::string_view, size_t> begun_;
+  std::map<std::tuple<Work, int, int>, size_t> done_;
   std::map<std::pair<std::string_view, std::string_view>, std::deque<Begun>> pending_;
 };
 
@@ -212,13 +331,45 @@ std::vector<RankRecord> gather_records(Ranks* ranks, RankRecord own) {
 
 std::vector<RankTotal> rank_totals(std::span<const RankRecord> records, const Mesh& mesh) {
   const Meetings meetings = meetings_of(records, mesh);
+  const ActionEnds ends = ends_of(records, mesh);
   std::vector<RankTotal> out;
   for (size_t rank = 0; rank < records.size(); ++rank) {
-    Reckoning reckoning(mesh, static_cast<int64_t>(rank), meetings);
+    Reckoning reckoning(mesh, static_cast<int64_t>(rank), meetings, nullptr);
     for (const KernelTime& kernel : records[rank].kernels) {
       reckoning.add(kernel);
     }
+    for (const ActionTime& action : records[rank].actions) {
+      reckoning.add(action, ends);
+    }
     out.push_back(reckoning.mean(std::max<size_t>(1, records[rank].steps.size())));
+  }
+  return out;
+}
+
+Timeline measured_step(std::span<const RankRecord> records, const Mesh& mesh) {
+  const std::vector<ProfiledStep>& steps = records[0].steps;
+  std::vector<size_t> by_length(steps.size());
+  std::iota(by_length.begin(), by_length.end(), size_t{0});
+  const auto middle = by_length.begin() + static_cast<ptrdiff_t>(steps.size() / 2);
+  std::nth_element(by_length.begin(), middle, by_length.end(), [&](size_t a, size_t b) {
+    return steps[a].end - steps[a].begin < steps[b].end - steps[b].begin;
+  });
+  const size_t shown = *middle;
+  int64_t begin = steps[shown].begin;
+  int64_t end = steps[shown].end;
+  for (const RankRecord& record : records) {
+    begin = std::min(begin, record.steps[shown].begin);
+    end = std::max(end, record.steps[shown].end);
+  }
+  const Meetings meetings = meetings_of(records, mesh);
+  Timeline out{static_cast<double>(end - begin) / 1e9, {}};
+  for (size_t rank = 0; rank < records.size(); ++rank) {
+    BarRow bars(records[rank].steps[shown], begin, records[rank].actions);
+    Reckoning reckoning(mesh, static_cast<int64_t>(rank), meetings, &bars);
+    for (const KernelTime& kernel : records[rank].kernels) {
+      reckoning.add(kernel);
+    }
+    out.ranks.push_back(bars.bars());
   }
   return out;
 }

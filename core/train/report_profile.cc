@@ -62,8 +62,8 @@ const drawProfiles = (section, runs, many, el) => {
     `Tensors that are still in the processor’s caches move faster than that. profile.json shows every kernel in ui.perfetto.dev or chrome://tracing.`;
 
   // A rank a row: a step's time by kind, and memory.
-  const KINDS = { products: "var(--c0)", others: "var(--c1)", exchanges: "var(--c2)", waiting: "var(--c3)", outside: "var(--ink-3)" };
-  const NAMES = { products: "Products", others: "Other kernels", exchanges: "Exchanges", waiting: "Waiting for ranks", outside: "Outside kernels" };
+  const KINDS = { products: "var(--c0)", others: "var(--c1)", exchanges: "var(--c2)", waiting: "var(--c3)", bubbles: "var(--c4)", outside: "var(--ink-3)" };
+  const NAMES = { products: "Products", others: "Other kernels", exchanges: "Exchanges", waiting: "Waiting for ranks", bubbles: "Bubbles", outside: "Outside kernels" };
   const ranksTable = run => {
     const times = (run.profile && run.profile.ranks) || [], memory = ranksOf(run), count = Math.max(times.length, memory.length);
     if (!count) return [];
@@ -73,7 +73,7 @@ const drawProfiles = (section, runs, many, el) => {
     for (let rank = 0; rank < count; ++rank) {
       const t = times[rank], m = memory[rank], row = el("tr", {}, cell(String(rank)));
       if (t) {
-        const all = { ...t, outside: Math.max(0, run.profile.step_seconds - t.products - t.others - t.exchanges - t.waiting) };
+        const all = { ...t, outside: Math.max(0, run.profile.step_seconds - t.products - t.others - t.exchanges - t.waiting - t.bubbles) };
         const stack = el("div", { class: "stack" }, ...kinds.map(k => el("i", { style: `width:${(all[k] / run.profile.step_seconds * 100).toFixed(2)}%;background:${KINDS[k]}`, title: `${NAMES[k]} ${percent(all[k] / run.profile.step_seconds)}` })));
         row.append(el("td", { style: "min-width:8em" }, stack), ...kinds.map(k => milliseconds(all[k])), milliseconds(t.hidden));
       } else if (times.length) row.append(...Array.from({ length: kinds.length + 2 }, () => cell("")));
@@ -81,6 +81,38 @@ const drawProfiles = (section, runs, many, el) => {
       table.append(row);
     }
     return [el("h3", {}, "By rank"), el("div", { class: "scroll" }, table)];
+  };
+
+  // What ranks do when, planned above measured, on one scale.
+  const WORKS = { F: ["forward", "var(--c0)"], B: ["backward", "var(--c1)"], W: ["weights’ gradients", "var(--c5)"], U: ["update", "var(--c2)"], X: ["exchange", "var(--c3)"], O: ["other", "var(--c4)"] };
+  const ROW = 22;
+  const gantt = (timeline, name, longest) => {
+    const width = Math.max(320, Math.min(host.clientWidth || 900, 1400)), left = 52, top = 4, axis = top + timeline.ranks.length * ROW;
+    const X = t => left + t / longest * (width - left - 12), mark = [];
+    const root = svg("svg", { viewBox: `0 0 ${width} ${axis + 22}`, height: axis + 22, role: "img", "aria-label": `${name}: what each rank does in a step of ${three(timeline.seconds * 1e3)} ms` });
+    for (const t of niceTicks(0, longest, 6)) {
+      root.append(svg("line", { class: "grid", x1: X(t), x2: X(t), y1: top, y2: axis }), svg("text", { x: X(t), y: axis + 15, "text-anchor": "middle" }, `${three(t * 1e3)}${t ? "" : " ms"}`));
+    }
+    timeline.ranks.forEach((bars, rank) => {
+      const y = top + rank * ROW;
+      root.append(svg("text", { x: left - 8, y: y + 15, "text-anchor": "end" }, `rank ${rank}`));
+      for (const [kind, chunk, micro, begin, end] of bars) {
+        const [word, fill] = WORKS[kind], known = micro >= 0, wide = X(end) - X(begin);
+        const rect = svg("rect", { x: X(begin).toFixed(2), y: y + 2, width: Math.max(0.5, wide).toFixed(2), height: ROW - 4, fill, stroke: "var(--card)", "stroke-width": known ? 0.75 : 0 });
+        rect.append(svg("title", {}, `rank ${rank}: ${word}${known ? ` of micro-batch ${micro}` : ""}${chunk >= 0 ? `, part ${chunk} of the model` : ""}\n${three(begin * 1e3)} to ${three(end * 1e3)} ms`));
+        root.append(rect);
+        if (known && wide > 9 * String(micro).length + 2) root.append(svg("text", { class: "on-bar", x: X(begin) + wide / 2, y: y + 15, "text-anchor": "middle" }, String(micro)));
+      }
+    });
+    return [el("h3", {}, `${name}: ${three(timeline.seconds * 1e3)} ms`), root];
+  };
+  const gantts = run => {
+    const shown = run.profile ? [["Planned", run.profile.planned], ["Measured", run.profile.measured]].filter(([, t]) => t) : [];
+    if (!shown.length) return [];
+    const longest = Math.max(...shown.map(([, t]) => t.seconds)), used = new Set(shown.flatMap(([, t]) => t.ranks.flat().map(bar => bar[0])));
+    const legend = el("div", { class: "legend stack-legend" }, ...Object.keys(WORKS).filter(k => used.has(k)).map(k => el("span", {}, el("i", { class: "box", style: `background:${WORKS[k][1]}` }), WORKS[k][0])));
+    return [...shown.flatMap(([name, t]) => gantt(t, `What ranks do in a step, ${name.toLowerCase()}`, longest)), legend,
+      el("p", { class: "note" }, "Where a row is empty the rank waits. Numbers are micro-batches. Measured: the step of median length.")];
   };
 
   const buttons = [["By operation", false], ["By layer", true]].map(([text, value]) => {
@@ -92,7 +124,7 @@ const drawProfiles = (section, runs, many, el) => {
   section.append(el("div", { class: "card-head" }, el("h2", {}, "Where the time goes"), el("span", { class: "spacer" }), ...(runs.some(run => run.profile) ? buttons.map(([button]) => button) : [])), host);
   const draw = () => {
     buttons.forEach(([button, value]) => button.setAttribute("aria-pressed", value === layers));
-    host.replaceChildren(...profiled.flatMap(run => [...(many ? [el("h3", {}, run.name)] : []), ...(run.profile ? [...bar(run.profile), table(run.profile), el("p", { class: "note" }, caption(run.profile))] : []), ...ranksTable(run)]));
+    host.replaceChildren(...profiled.flatMap(run => [...(many ? [el("h3", {}, run.name)] : []), ...(run.profile ? [...bar(run.profile), table(run.profile), el("p", { class: "note" }, caption(run.profile))] : []), ...ranksTable(run), ...gantts(run)]));
   };
   draw();
 };

@@ -52,6 +52,7 @@ input[type="range"] { width: 92px; accent-color: var(--c0); }
 .charts .card { margin: 0; } .wide { grid-column: 1 / -1; } .below { margin-top: 16px; }
 svg { display: block; width: 100%; overflow: visible; touch-action: pan-y; }
 svg text { font: 11.5px system-ui, "Segoe UI", Roboto, Arial, sans-serif; fill: var(--ink-3); font-variant-numeric: tabular-nums; }
+svg text.on-bar { fill: var(--card); }
 .grid { stroke: var(--grid); } .axis { stroke: var(--line); } .cursor { stroke: var(--ink-3); stroke-dasharray: 3 3; }
 .tip {
   position: fixed; z-index: 9; pointer-events: none; display: none; background: var(--card); color: var(--ink); border: 1px solid var(--line); border-radius: 9px;

@@ -283,7 +283,9 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   Evaluation evaluation(run.loss.get(), task, data, config, run.plan.micro, log, progress, stop);
   const bool asynchronous = least(ranks, run.plan.snapshot_bytes > 0 ? 1 : 0, "plan") != 0;
   Saver saver(directory, config, log, asynchronous, begin);
-  Profiler profiler(directory, config, *run.step, begin);
+  Profiler profiler(directory, config, *run.step, begin, [&](const Context& context) {
+    return start.planned_step ? start.planned_step(context, run.plan.micro) : std::nullopt;
+  });
   const RunStart run_start{begin, start.command,
                            previous ? previous->changes : std::vector<KeyChange>()};
   Reporter reporter(directory, config, run.plan, run_start, evaluation, saver);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 
+#include "core/schedule/timeline.h"
 #include "core/train/evaluation.h"
 #include "core/train/planned_run.h"
 #include "core/train/run_directory.h"
@@ -24,6 +25,10 @@ struct SessionResult {
   std::optional<Saver::Best> best;  // of checkpoint.best
 };
 
+// What the run's ranks do in a step of micro-batches of `micro`, as planned for this machine: on rank 0, where there is a plan. Every rank
+// calls it, in the run's context.
+using PlannedStep = std::function<std::optional<Timeline>(const Context& context, int64_t micro)>;
+
 // How a run is started, besides its configuration.
 struct SessionStart {
   std::vector<std::string>
@@ -31,6 +36,7 @@ struct SessionStart {
   bool restart = false;  // what an earlier run wrote into the directory is removed first
   std::vector<std::string> command;  // for run.json
   std::shared_ptr<Ranks> ranks;      // with whom the run is shared; null: alone
+  PlannedStep planned_step;          // for a profile of many ranks
 };
 
 // Called for a plan that does not fit; throws PlanError.

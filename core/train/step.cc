@@ -410,12 +410,13 @@ StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& 
   return result;
 }
 
-void StepProgram::profile(std::vector<KernelTime>* times) const {
+void StepProgram::profile(std::vector<KernelTime>* kernels,
+                          std::vector<ActionTime>* actions) const {
   if (program_ != nullptr) {
-    program_->profile(times);
+    program_->profile(kernels);
   }
   if (pipeline_ != nullptr) {
-    pipeline_->profile(times);
+    pipeline_->profile(kernels, actions);
   }
 }
 

@@ -93,8 +93,9 @@ class StepProgram {
   StepResult run(TrainState state, Tensors batch, const StepNumbers& numbers,
                  const Params& frozen = {}) const;
 
-  // Appends every kernel of the steps that follow to `times`, until called with null. Nothing in eager execution.
-  void profile(std::vector<KernelTime>* times) const;
+  // Appends every kernel of the steps that follow to `kernels`, and in a pipeline what its schedule names to `actions`, until
+  // called with null. Nothing in eager execution.
+  void profile(std::vector<KernelTime>* kernels, std::vector<ActionTime>* actions) const;
 
   const Optimizer& optimizer() const { return optimizer_; }
   // Null in eager execution. In a pipeline, that of the update.

@@ -168,6 +168,59 @@ void write_plan_file(FileSystem& files, const std::string& path, const RunLayout
   throw PlanError("the plan " + message);
 }
 
+// What a run of `tree` is planned with on a cluster.
+class Planning {
+ public:
+  // `ids`: of its tokenizer, where somebody knows them.
+  Planning(FileSystem& files, YamlNode given, const Cluster& on, std::optional<int64_t> ids = {})
+      : tree(std::move(given)),
+        run(read_run(tree)),
+        train(run->train),
+        cluster(on),
+        context_{.backend = described_backend(cluster.device.name, cluster.device), .threads = 1},
+        scope_(context_) {
+    limit = train.memory.limit_gb.value_or(cluster.device.memory_gb) * 1e9;
+    refuse_absurd(*run, static_cast<int64_t>(limit * static_cast<double>(cluster.ranks())));
+    ids = run->network()->ids() ? run->network()->ids() : ids;
+    if (!ids) {
+      ids = run->known_ids(files, tree);
+    }
+    if (!ids) {
+      run->fail_unsettled(tree);
+    }
+    run->settle(*ids, tree);
+    profiles_.emplace(*run, tree, *ids, context_);
+    own_schedule = read_own_schedule(files, train.parallel, tree);
+  }
+
+  const Profile& profile_of(int64_t micro, Recompute recompute) {
+    return profiles_->of(micro, recompute);
+  }
+  ForecastInput input() {
+    const Units units = run->adapted_task().units;
+    const int64_t layers = run->network()->num_layers();
+    return {.cluster = cluster,
+            .model = {layers, heads_of(*run), units.count},
+            .units_per_sample = static_cast<double>(units.count),
+            .global_batch = train.batch.global,
+            .limit_bytes = limit,
+            .model_flops = model_flops(profile_of(1, Recompute::kNone), layers),
+            .dtype = train.precision.param_dtype()};
+  }
+
+  const YamlNode tree;
+  const std::unique_ptr<ModelRun> run;
+  const TrainConfig& train;
+  const Cluster& cluster;
+  double limit = 0;  // bytes of a rank
+  std::shared_ptr<const Schedule> own_schedule;
+
+ private:
+  const Context context_;
+  const ContextScope scope_;
+  std::optional<Profiles> profiles_;
+};
+
 }  // namespace
 
 void plan(const PlanRequest& request) {
@@ -179,46 +232,26 @@ void plan(const PlanRequest& request) {
     tree = with_plan_file(request.files, std::move(tree), kind);
     kind = "manual";
   }
-  const std::unique_ptr<ModelRun> run = read_run(tree);
-  const TrainConfig& train = run->train;
-  const Cluster& cluster = request.cluster;
-  const double limit = train.memory.limit_gb.value_or(cluster.device.memory_gb) * 1e9;
-  refuse_absurd(*run, static_cast<int64_t>(limit * static_cast<double>(cluster.ranks())));
-  std::optional<int64_t> ids = run->network()->ids();
-  if (!ids) {
-    ids = run->known_ids(request.files, tree);
-  }
-  if (!ids) {
-    run->fail_unsettled(tree);
-  }
-  run->settle(*ids, tree);
-  const Context context{.backend = described_backend(cluster.device.name, cluster.device),
-                        .threads = 1};
-  const ContextScope scope(context);
-  Profiles profiles(*run, tree, *ids, context);
+  Planning planning(request.files, std::move(tree), request.cluster);
+  const YamlNode& asked = planning.tree;
+  const TrainConfig& train = planning.train;
+  const Cluster& cluster = planning.cluster;
   const ProfileOf profile_of = [&](int64_t micro, Recompute recompute) -> const Profile& {
-    return profiles.of(micro, recompute);
+    return planning.profile_of(micro, recompute);
   };
-  const Units units = run->adapted_task().units;
-  const int64_t layers = run->network()->num_layers();
-  const ForecastInput input{.cluster = cluster,
-                            .model = {layers, heads_of(*run), units.count},
-                            .units_per_sample = static_cast<double>(units.count),
-                            .global_batch = train.batch.global,
-                            .limit_bytes = limit,
-                            .model_flops = model_flops(profiles.of(1, Recompute::kNone), layers),
-                            .dtype = train.precision.param_dtype()};
+  const ForecastInput input = planning.input();
+  const std::string unit = planning.run->adapted_task().units.name;
 
   std::set<std::string> fixed;
   for (const char* key : kSearched) {
     const bool is_open = std::string_view(key) == "batch.micro" && train.batch.micro.is_word();
     const bool is_left = std::string_view(key) == "parallel.data" && train.parallel.data == -1;
-    if (!is_open && !is_left && (kind == "manual" || find_config(tree, key) != nullptr)) {
+    if (!is_open && !is_left && (kind == "manual" || find_config(asked, key) != nullptr)) {
       fixed.insert(key);
     }
   }
-  const RunLayout given = resolve_layout(train, tree, cluster, input.model, /*micro=*/1,
-                                         read_own_schedule(request.files, train.parallel, tree));
+  const RunLayout given =
+      resolve_layout(train, asked, cluster, input.model, /*micro=*/1, planning.own_schedule);
   Forecast found;
   std::optional<SearchResult> result;
   if (kind == "manual" && !train.batch.micro.is_word()) {
@@ -229,7 +262,7 @@ void plan(const PlanRequest& request) {
       throw PlanError(fmt::format(
           "no layout divides batch.global {}, {} layers and {} heads over {} ranks as the "
           "configuration asks for; leave more of `parallel` open",
-          train.batch.global, layers, input.model.heads, cluster.ranks()));
+          train.batch.global, input.model.layers, input.model.heads, cluster.ranks()));
     }
     found = result->best.empty() ? result->too_large[0] : result->best[0];
   }
@@ -240,9 +273,9 @@ void plan(const PlanRequest& request) {
     }
     fmt::print(request.out, "{}\n", json.dump(2));
   } else {
-    fmt::print(request.out, "{}", describe(found, cluster, units.name));
+    fmt::print(request.out, "{}", describe(found, cluster, unit));
     if (kind == "auto") {
-      fmt::print(request.out, "{}", describe(*result, units.name));
+      fmt::print(request.out, "{}", describe(*result, unit));
     }
   }
   std::fflush(request.out);
@@ -259,6 +292,18 @@ void plan(const PlanRequest& request) {
   if (request.write_plan) {
     write_plan_file(request.files, *request.write_plan, found.layout);
   }
+}
+
+Timeline planned_step(FileSystem& files, const YamlNode& tree, const Cluster& cluster,
+                      int64_t micro, std::optional<int64_t> ids) {
+  YamlNode changed = with_stored_model(files, tree);
+  apply_overrides(changed, Overrides{"parallel.plan=manual", fmt::format("batch.micro={}", micro)});
+  Planning planning(files, std::move(changed), cluster, ids);
+  const ForecastInput input = planning.input();
+  const RunLayout layout = resolve_layout(planning.train, planning.tree, cluster, input.model,
+                                          micro, planning.own_schedule);
+  return planned_step(input, planning.profile_of(layout.micro / layout.copies, layout.recompute),
+                      layout);
 }
 
 }  // namespace mstrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/forecast/cluster.h"
+#include "core/schedule/timeline.h"
 #include "suites/run/run.h"
 
 namespace mstrain {
@@ -21,5 +22,10 @@ struct PlanRequest {
 // Prints the plan. Throws ConfigError for layouts that are impossible, with the nearest valid choice, and PlanError, behind what it
 // printed, where none fits; as JSON, `fits` says that.
 void plan(const PlanRequest& request);
+
+// What the ranks of such a run do in a step, in micro-batches of `micro`, as the plan has it. `ids`: as many as its tokenizer has, where it
+// has one. Throws as plan().
+Timeline planned_step(FileSystem& files, const YamlNode& tree, const Cluster& cluster,
+                      int64_t micro, std::optional<int64_t> ids);
 
 }  // namespace mstrain

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
+#include "core/forecast/here.h"
 #include "core/train/checkpoint.h"
 #include "core/train/find_lr.h"
 #include "core/train/log_file.h"
@@ -13,6 +14,7 @@
 #include "core/train/timing.h"
 #include "suites/run/adapter_files.h"
 #include "suites/run/fit.h"
+#include "suites/run/plan.h"
 #include "suites/run/preflight.h"
 #include "suites/run/stored_model.h"
 #include "suites/run/sweep.h"
@@ -210,6 +212,28 @@ void continue_prompts(const RunRequest& request, const TrainConfig& config) {
            request.out);
 }
 
+// What the ranks do in a step by the plan for this machine, as it is now. They may be on several: then there is none.
+std::optional<Timeline> planned_here(const RunRequest& request, const Context& context,
+                                     int64_t micro, std::optional<int64_t> ids) {
+  Ranks& ranks = *context.ranks;
+  if (ranks_here(&ranks) < ranks.world().size()) {
+    return std::nullopt;
+  }
+  const Cluster here = measure_here(context, ranks.world());
+  std::optional<Timeline> planned;
+  work_together(&ranks, "plan", [&] {
+    if (!is_first(&ranks)) {
+      return;
+    }
+    try {
+      planned = planned_step(request.files, request.tree, here, micro, ids);
+    } catch (const Error& error) {
+      log_warning("profile: a step as planned is not shown: {}", error.what());
+    }
+  });
+  return planned;
+}
+
 RunRequest resolved(const RunRequest& request) {
   return {request.files, with_stored_model(request.files, request.tree), request.stop, request.out,
           request.start};
@@ -271,9 +295,13 @@ void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
 
 SessionResult train_model(const RunRequest& request, const std::vector<Callback*>& more) {
   const Opened opened = open(request);
+  SessionStart start = request.start;
+  start.planned_step = [&](const Context& context, int64_t micro) {
+    return planned_here(request, context, micro, opened.run->network()->ids());
+  };
   return train(request.files, opened.run->train, read_run(request.tree)->written(), opened.task,
                opened.data, refuse_by(*opened.run, request.tree, make_context(opened.run->train)),
-               request.stop, more, request.start);
+               request.stop, more, start);
 }
 
 YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {

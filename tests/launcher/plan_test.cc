@@ -75,6 +75,36 @@ TEST(Plan, OfOneDeviceKeepsWhatTheDryRunForItKeeps) {
   }
 }
 
+TEST(Plan, ForThisMachineMeasuresItAndWritesItDown) {
+  const SmallRun folder;
+  const std::vector<std::string> asked{"plan",
+                                       "--config",
+                                       shipped("gpt_quickstart.yaml"),
+                                       "--json",
+                                       "model.vocab_size=256",
+                                       "batch.micro=4",
+                                       "parallel.plan=manual",
+                                       "parallel.data=2"};
+  const auto plan_on = [&](const std::string& cluster, std::vector<std::string> more) {
+    more.insert(more.begin(), asked.begin(), asked.end());
+    more.insert(more.end(), {"--cluster", cluster});
+    return run_command(more);
+  };
+  const std::string file = folder.path("here.yaml");
+  const CommandResult here = plan_on("here", {"--ranks", "2", "--write-cluster", file});
+  ASSERT_EQ(here.status, 0) << here.err;
+  const Json json = parse_json(here.out, "plan");
+  EXPECT_GT(json["step_seconds"].get<double>(), 0);
+  EXPECT_TRUE(json["fits"]);
+  EXPECT_EQ(parse_json(plan_on(file, {}).out, "plan"), json);
+  // The file says what was measured, and keys lie over it as over any other.
+  const Json slow = parse_json(plan_on(file, {"cluster.device.memory_gbps=0.1"}).out, "plan");
+  EXPECT_GT(slow["breakdown"]["memory_bound"].get<double>(),
+            json["breakdown"]["memory_bound"].get<double>());
+  EXPECT_THAT(plan_on(file, {"--ranks", "2"}).err, HasSubstr("--ranks: goes with --cluster here"));
+  EXPECT_THAT(plan_on("here", {"--ranks", "0"}).err, HasSubstr("--ranks: expected 1 to 1000"));
+}
+
 TEST(Plan, WithoutALayoutFindsOneAndWritesItDown) {
   const SmallRun folder;
   const CommandResult found =

@@ -4,6 +4,9 @@
 #include <sched.h>
 
 #include <functional>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include "core/base/json.h"
 #include "core/train/checkpoint.h"
@@ -89,6 +92,41 @@ TEST_F(Ranks, ShareTheLayersOfARun) {
       run_command(with_ranks(run.arguments("stages", {"parallel.pipeline=2"}), 2));
   ASSERT_EQ(stages.status, 0) << stages.err;
   EXPECT_EQ(newest_files(run.path("stages")), newest_files(run.path("one")));
+}
+
+TEST_F(Ranks, ShowWhatTheyDoInAStepAsPlannedAndAsMeasured) {
+  const SmallRun run;
+  const CommandResult stages = run_command(with_ranks(
+      run.arguments("run", {"parallel.pipeline=2", "batch.micro=1", "profile.steps=3"}), 2));
+  ASSERT_EQ(stages.status, 0) << stages.err;
+  const std::string path = run.path("run/profile.json");
+  const Json profile = parse_json(real_files().read(path, 1 << 26), path);
+  using Work = std::tuple<std::string, int, int>;  // with its chunk and micro-batch
+  std::map<std::string, std::vector<std::set<Work>>> works;
+  for (const char* kind : {"planned", "measured"}) {
+    const Json& picture = profile.at("otherData").at(kind);
+    EXPECT_GT(picture.at("seconds").get<double>(), 0);
+    for (const Json& rank : picture.at("ranks")) {
+      std::set<Work> all;
+      for (const Json& bar : rank) {
+        if (bar.at(2).get<int>() >= 0) {
+          all.emplace(bar.at(0), bar.at(1), bar.at(2));
+        }
+      }
+      works[kind].push_back(std::move(all));
+    }
+  }
+  ASSERT_EQ(works["planned"].size(), 2U);
+  EXPECT_EQ(works["planned"][0].size(), 8U);  // four micro-batches, forward and backward
+  EXPECT_EQ(works["measured"], works["planned"]);
+  // The trace has them as a row of each rank.
+  std::map<int, int> actions;
+  for (const Json& event : profile.at("traceEvents")) {
+    if (event.at("ph") == "X" && event.at("cat") == "schedule") {
+      ++actions[event.at("pid").get<int>()];
+    }
+  }
+  EXPECT_EQ(actions, (std::map<int, int>{{1, 24}, {2, 24}}));
 }
 
 TEST_F(Ranks, SayWhatOneRankWouldOnceWithItsStatus) {

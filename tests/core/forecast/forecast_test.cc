@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "core/forecast/report.h"
@@ -188,6 +189,53 @@ TEST(Forecast, APipelineWaitsAsLongAsItsScheduleSaysAndKeepsAsMuch) {
   EXPECT_DOUBLE_EQ(it.stages[0].activations, 4e9);
   EXPECT_DOUBLE_EQ(it.stages[3].activations, 1e9);
   EXPECT_EQ(&it.largest(), &it.stages[0]);
+}
+
+TEST(Forecast, APictureEndsWithItsStepAndHasAllWork) {
+  const Cluster cluster = cluster_of(kCluster);
+  const Profile profile = plain_profile();
+  for (const RunLayout& layout :
+       {layout_of(8, 1, 1, 4), layout_of(1, 2, 4, 8), layout_of(2, 1, 4, 16)}) {
+    const Timeline picture = planned_step(input_of(cluster), profile, layout);
+    ASSERT_EQ(picture.ranks.size(), 8U);
+    EXPECT_NEAR(picture.seconds, forecast(input_of(cluster), profile, layout).step_seconds,
+                1e-9 * picture.seconds);
+    for (size_t rank = 0; rank < 8; ++rank) {
+      std::map<Bar::Kind, int64_t> count;
+      double end = 0;
+      for (const Bar& bar : picture.ranks[rank]) {
+        ++count[bar.kind];
+        EXPECT_GE(bar.begin, end - 1e-12);
+        end = bar.end;
+        if (bar.chunk >= 0) {
+          EXPECT_EQ(bar.chunk, static_cast<int64_t>(rank) * layout.pipeline / 8);
+        }
+      }
+      EXPECT_EQ(count[Bar::Kind::kForward], layout.micro_batches);
+      EXPECT_EQ(count[Bar::Kind::kBackward], layout.micro_batches);
+      EXPECT_EQ(count[Bar::Kind::kExchange], layout.data > 1 ? 1 : 0);
+    }
+  }
+}
+
+TEST(Forecast, RanksThatShareProcessorsTakeTurns) {
+  const Cluster cluster = cluster_of(kCluster, {"cluster.nodes=1"});
+  const Cluster shared = cluster_of(kCluster, {"cluster.nodes=1", "cluster.processors=2"});
+  const Profile profile = plain_profile();
+  const RunLayout data = layout_of(4, 1, 1, 4);
+  const Forecast alone = forecast(input_of(cluster), profile, data);
+  const Forecast crowded = forecast(input_of(shared), profile, data);
+  EXPECT_DOUBLE_EQ(crowded.breakdown.products, 2 * alone.breakdown.products);
+  const RunLayout stages = layout_of(1, 1, 4, 4);
+  const Forecast few = forecast(input_of(shared), profile, stages);
+  // Four stages of four micro-batches work on 16 of 28 places: two processors do nearly all of it in 16.
+  EXPECT_GT(few.step_seconds, 1.05 * forecast(input_of(cluster), profile, stages).step_seconds);
+  EXPECT_LT(few.step_seconds, 1.6 * forecast(input_of(cluster), profile, stages).step_seconds);
+  const Breakdown& parts = few.breakdown;
+  EXPECT_NEAR(few.step_seconds,
+              parts.products + parts.attention + parts.memory_bound + parts.exposed_communication +
+                  parts.pipeline_bubble + parts.optimizer,
+              1e-9 * few.step_seconds);
 }
 
 TEST(Forecast, ZeroKeepsStatesInParts) {

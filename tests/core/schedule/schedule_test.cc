@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "core/schedule/check.h"
@@ -54,6 +55,38 @@ TEST(Schedule, BubblesOfASimulationEqualTheFormulas) {
     EXPECT_NEAR(simulate(schedule, equal_times(schedule)).bubble(),
                 bubble_formula(kind, ranks, each, micro), 1e-9)
         << name_of(kind) << ' ' << ranks << ' ' << micro;
+  });
+}
+
+TEST(Schedule, RanksThatShareProcessorsTakeTurns) {
+  for_each_shipped(6, [](ScheduleKind kind, int ranks, int each, int micro) {
+    SCOPED_TRACE(testing::Message() << name_of(kind) << ' ' << ranks << ' ' << micro);
+    const Schedule schedule = make_schedule(kind, ranks, each, micro);
+    std::vector<ChunkTimes> times = equal_times(schedule);
+    for (ChunkTimes& chunk : times) {
+      chunk.send_forward = chunk.send_backward = 0.25;
+    }
+    const SimulatedStep alone = simulate(schedule, times);
+    std::vector<int> processor(static_cast<size_t>(ranks));
+    std::iota(processor.begin(), processor.end(), 0);
+    const SimulatedStep enough = simulate_sharing(schedule, times, processor);
+    EXPECT_NEAR(enough.seconds, alone.seconds, 1e-9);
+    EXPECT_NEAR(enough.bubble(), alone.bubble(), 1e-9);
+    EXPECT_EQ(enough.actions.size(), alone.actions.size());
+    // Two processors: no sooner than they can do the work, and no later than if all took turns all the time.
+    for (int& it : processor) {
+      it %= 2;
+    }
+    const SimulatedStep two = simulate_sharing(schedule, times, processor);
+    const int most = (ranks + 1) / 2;
+    EXPECT_GE(two.seconds, std::max(alone.seconds, 3.0 * micro * most) - 1e-9);
+    EXPECT_LE(two.seconds, most * alone.seconds + 1e-9);
+    EXPECT_NEAR(simulate_sharing(schedule, equal_times(schedule), processor, 2).seconds,
+                2 * simulate_sharing(schedule, equal_times(schedule), processor).seconds, 1e-9);
+    // A single one always has something to do, where messages take no time.
+    const std::vector<int> one(processor.size(), 0);
+    EXPECT_NEAR(simulate_sharing(schedule, equal_times(schedule), one).seconds, 3.0 * micro * ranks,
+                1e-9);
   });
 }
 

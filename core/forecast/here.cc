@@ -1,0 +1,281 @@
+#include "core/forecast/here.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/comm/thread_communicator.h"
+#include "core/ir/backend.h"
+#include "core/nn/layers.h"
+#include "core/ops/attention.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/tensor/jit.h"
+#include "core/train/machine.h"
+#include "core/train/machine_limits.h"
+#include "core/transform/grad.h"
+
+namespace mstrain {
+namespace {
+
+constexpr int64_t kRows = 4, kTokens = 128, kWidth = 256, kHeads = 4;
+constexpr int64_t kLongEnough = 400'000'000;  // nanoseconds
+constexpr int64_t kExchanged = int64_t{4} << 20;
+constexpr int kExchanges = 20;
+
+// A transformer's layer, and the sum of what it gives.
+Tensor layer(const Params& p, const Tensor& x_btc) {
+  const Shape heads{kHeads, kWidth / kHeads};
+  const Tensor normed = layer_norm(p / "ln_1", x_btc);
+  const Tensor seen = attention(linear(p / "q", normed, heads), linear(p / "k", normed, heads),
+                                linear(p / "v", normed, heads), {.causal = true});
+  const Tensor after = x_btc + linear(p / "proj", seen, {kWidth}, {.in_dims = 2});
+  const Tensor wide = gelu_tanh(linear(p / "fc", layer_norm(p / "ln_2", after), {4 * kWidth}));
+  return sum(square(after + linear(p / "out", wide, {kWidth})));
+}
+
+// What kernels of a layer's forward and backward pass reach, while other ranks do the same.
+struct LayerRates {
+  double products = 0, attention = 0;  // operations a second
+  double memory = 0;                   // bytes a second
+  double launch = 0;                   // seconds between two kernels
+};
+
+LayerRates rates_of(std::span<const KernelTime> times, int64_t nanoseconds) {
+  struct Sum {
+    double amount = 0, nanoseconds = 0;
+    double rate() const { return 1e9 * amount / nanoseconds; }
+  } products, attention, memory;
+  for (const KernelTime& time : times) {
+    Sum& sum = time.op.starts_with("dot_general") ? products
+               : time.op.starts_with("attention") ? attention
+                                                  : memory;
+    sum.amount += &sum == &memory ? time.bytes : time.flops;
+    sum.nanoseconds += static_cast<double>(time.end - time.begin);
+  }
+  const double kernels = products.nanoseconds + attention.nanoseconds + memory.nanoseconds;
+  return {products.rate(), attention.rate(), memory.rate(),
+          std::max(0.0, static_cast<double>(nanoseconds) - kernels) /
+              static_cast<double>(times.size()) / 1e9};
+}
+
+LayerRates layer_rates() {
+  const std::vector<ParamSpec> specs = declare_params([](const Params& p) {
+    layer(p, zeros({Dtype::kF32, {kRows, kTokens, kWidth}}));
+  });
+  Types types{{Dtype::kF32, {kRows, kTokens, kWidth}}};
+  for (const ParamSpec& spec : specs) {
+    types.push_back(spec.type);
+  }
+  Tensors captures;
+  const GraphPtr graph = trace_program(
+      types,
+      [&](std::span<const Tensor> inputs) {
+        Params params;
+        for (size_t i = 0; i < specs.size(); ++i) {
+          params.set(specs[i].name, inputs[i + 1]);
+        }
+        const Params gradient = grad([&](const Params& p) { return layer(p, inputs[0]); })(params);
+        Tensors out;
+        for (size_t i = 0; i < gradient.size(); ++i) {
+          out.push_back(gradient.tensor(i));
+        }
+        return out;
+      },
+      &captures);
+  const std::unique_ptr<Program> program = compile(*graph);
+  Tensors inputs;
+  for (const TensorType& type : types) {
+    inputs.push_back(copy(full(type.shape, 0.02, type.dtype)));
+  }
+  inputs.insert(inputs.end(), captures.begin(), captures.end());
+  program->run(inputs);
+  std::vector<LayerRates> passes;
+  std::vector<KernelTime> times;
+  program->profile(&times);
+  const int64_t first = nanoseconds_now();
+  for (int64_t begin = first; begin - first < kLongEnough; begin = nanoseconds_now()) {
+    program->run(inputs);
+    passes.push_back(rates_of(times, nanoseconds_now() - begin));
+    times.clear();
+  }
+  program->profile(nullptr);
+  // What else the machine does disturbs some passes.
+  const auto middle = [&](double LayerRates::*rate) {
+    const auto at = passes.begin() + static_cast<ptrdiff_t>(passes.size() / 2);
+    std::nth_element(passes.begin(), at, passes.end(),
+                     [&](const LayerRates& a, const LayerRates& b) { return a.*rate < b.*rate; });
+    return *at.*rate;
+  };
+  return {middle(&LayerRates::products), middle(&LayerRates::attention),
+          middle(&LayerRates::memory), middle(&LayerRates::launch)};
+}
+
+// Seconds of an exchange of so many bytes of each rank, by all of them.
+double exchange_seconds(Communicator& world, int64_t bytes) {
+  const auto ranks = static_cast<size_t>(world.size());
+  const std::vector<int64_t> counts(ranks, bytes / static_cast<int64_t>(sizeof(float) * ranks));
+  std::vector<float> part(static_cast<size_t>(counts[0]), 1);
+  std::vector<float> whole(part.size() * ranks, 1);
+  const Elements mine{part.data(), counts[0], Dtype::kF32};
+  const Elements all{whole.data(), static_cast<int64_t>(whole.size()), Dtype::kF32};
+  int64_t begin = 0;
+  for (int i = 0; i < kExchanges + 2; ++i) {
+    if (i == 2) {  // pages are touched
+      world.barrier("exchanges");
+      begin = nanoseconds_now();
+    }
+    world.reduce_scatter(all, mine, counts, Reduction::kSum, "reduce_scatter").wait();
+    world.all_gather(mine, all, counts, "all_gather").wait();
+  }
+  return static_cast<double>(nanoseconds_now() - begin) / 1e9 / (2 * kExchanges);
+}
+
+// The mean over the ranks that worked, on all of them.
+double mean(Communicator& world, double value, bool worked) {
+  std::array<double, 2> sums{worked ? value : 0, worked ? 1.0 : 0.0};
+  const Elements both{sums.data(), 2, Dtype::kF64};
+  world.all_reduce(both, both, Reduction::kSum, "rates").wait();
+  return sums[0] / sums[1];
+}
+
+// That this thread may use.
+cpu_set_t processors_here() {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  check(sched_getaffinity(0, sizeof(mine), &mine) == 0, "processors cannot be counted: {}",
+        std::strerror(errno));
+  return mine;
+}
+
+// Leaves this thread, and those that it starts, the processors from the n-th on of those that it has, so many; all where there are
+// fewer.
+void take_processors(int n, int count) {
+  const cpu_set_t all = processors_here();
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  for (int i = 0, seen = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &all) && seen++ >= n && seen <= n + count) {
+      CPU_SET(i, &mine);
+    }
+  }
+  if (CPU_COUNT(&mine) == count) {
+    sched_setaffinity(0, sizeof(mine), &mine);
+  }
+}
+
+// That the ranks may use together: each sees its own alone.
+int64_t processors_of(Communicator& world) {
+  const cpu_set_t mine = processors_here();
+  std::array<int32_t, CPU_SETSIZE> bits{};
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    bits[static_cast<size_t>(i)] = CPU_ISSET(i, &mine) ? 1 : 0;
+  }
+  const Elements all{bits.data(), CPU_SETSIZE, Dtype::kI32};
+  world.all_reduce(all, all, Reduction::kMax, "processors").wait();
+  return std::count(bits.begin(), bits.end(), 1);
+}
+
+double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
+
+}  // namespace
+
+Cluster measure_here(const Context& context, Communicator& world) {
+  const UncountedMemory uncounted;
+  Context own = context;
+  own.ranks = nullptr;
+  const ContextScope scope(own);
+  const Machine machine = this_machine();
+  const int threads = own.num_threads();
+  const int64_t processors = std::max<int64_t>(1, processors_of(world) / threads);
+  const bool works = world.rank() < processors;
+  const auto meet = [&] { world.barrier("rates"); };
+  meet();
+  MachineLimits limits;
+  double bf16 = 0;
+  if (works) {
+    limits = measure_limits(own);
+    bf16 = product_rate(own, Dtype::kBF16);
+  }
+  meet();
+  LayerRates rates;
+  if (works) {
+    rates = layer_rates();
+  }
+  const auto of_ranks = [&](double value) { return mean(world, value, works); };
+  const auto ranks = static_cast<double>(world.size());
+  Cluster out;
+  out.gpus_per_node = world.size();
+  const double products = of_ranks(rates.products);
+  const double attention = of_ranks(rates.attention);
+  const double memory = of_ranks(rates.memory);
+  ClusterDevice& device = out.device;
+  device.name = fmt::format("{}, {} thread{}", machine.processor, threads, threads == 1 ? "" : "s");
+  device.memory_gb = rounded(static_cast<double>(machine.memory_bytes) / 1e9 / ranks);
+  const double peak = std::max(of_ranks(limits.flops_per_second), products);
+  const double copied = std::max(of_ranks(limits.bytes_per_second), memory);
+  device.peak_tflops = {.fp32 = rounded(peak / 1e12), .bf16 = rounded(of_ranks(bf16) / 1e12)};
+  device.memory_gbps = rounded(copied / 1e9);
+  device.launch_us = rounded(of_ranks(rates.launch) * 1e6);
+  device.achieved = {.products = rounded(products / peak),
+                     .attention = rounded(std::min(1.0, attention / peak)),
+                     .memory = rounded(memory / copied),
+                     .links = 1};
+  out.intra = {device.memory_gbps, 0};
+  if (world.size() > 1) {
+    const double small = exchange_seconds(world, static_cast<int64_t>(ranks) * 1024);
+    const double large = exchange_seconds(world, kExchanged);
+    const double moved = (ranks - 1) / ranks * static_cast<double>(kExchanged);
+    const double latency = mean(world, small, true) / (ranks - 1);
+    const double seconds = mean(world, large, true) - latency * (ranks - 1);
+    out.intra = {rounded(moved / std::max(seconds, 1e-6) / 1e9), rounded(latency * 1e6)};
+    if (processors < world.size()) {
+      out.processors = processors;
+    }
+  }
+  out.inter = out.intra;
+  return out;
+}
+
+Cluster measure_here(int ranks) {
+  Context context = current_context();
+  context.threads = std::max(1, context.num_threads() / ranks);
+  auto world = thread_communicators(ranks);
+  std::vector<Cluster> found(world.size());
+  std::vector<std::exception_ptr> errors(world.size());
+  std::vector<std::thread> running;
+  for (size_t r = 0; r < world.size(); ++r) {
+    running.emplace_back([&, r] {
+      try {
+        // As the processes of a run have.
+        take_processors(static_cast<int>(r) * context.threads, context.threads);
+        Context own = context;
+        own.allocator = std::make_shared<Allocator>();
+        found[r] = measure_here(own, *world[r]);
+      } catch (...) {
+        errors[r] = std::current_exception();
+      }
+      world[r].reset();  // so that none waits for one that failed
+    });
+  }
+  for (std::thread& thread : running) {
+    thread.join();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error != nullptr) {
+      std::rethrow_exception(error);
+    }
+  }
+  return found[0];
+}
+
+}  // namespace mstrain
