@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -120,6 +121,31 @@ LayerRates layer_rates() {
           middle(&LayerRates::memory), middle(&LayerRates::launch)};
 }
 
+// Keeps a processor of this thread busy as long as it lives, as a rank would that shares it.
+class Company {
+ public:
+  explicit Company(bool is_there) {
+    if (is_there) {
+      thread_ = std::thread([this] {
+        while (!stop_.load(std::memory_order_relaxed)) {
+        }
+      });
+    }
+  }
+  ~Company() {
+    stop_ = true;
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+  Company(const Company&) = delete;
+  Company& operator=(const Company&) = delete;
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
 // Seconds of an exchange of so many bytes of each rank, by all of them.
 double exchange_seconds(Communicator& world, int64_t bytes) {
   const auto ranks = static_cast<size_t>(world.size());
@@ -157,15 +183,19 @@ cpu_set_t processors_here() {
   return mine;
 }
 
-// Leaves this thread, and those that it starts, the processors from the n-th on of those that it has, so many; all where there are
-// fewer.
+// Leaves this thread, and those that it starts, the n-th lot of so many of the processors that it has, where lots are dealt in turn;
+// all where there are fewer.
 void take_processors(int n, int count) {
   const cpu_set_t all = processors_here();
+  const int first = n % std::max(1, CPU_COUNT(&all) / count) * count;
   cpu_set_t mine;
   CPU_ZERO(&mine);
   for (int i = 0, seen = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &all) && seen++ >= n && seen <= n + count) {
-      CPU_SET(i, &mine);
+    if (CPU_ISSET(i, &all)) {
+      if (seen >= first && seen < first + count) {
+        CPU_SET(i, &mine);
+      }
+      ++seen;
     }
   }
   if (CPU_COUNT(&mine) == count) {
@@ -232,7 +262,11 @@ Cluster measure_here(const Context& context, Communicator& world) {
                      .links = 1};
   out.intra = {device.memory_gbps, 0};
   if (world.size() > 1) {
-    const double small = exchange_seconds(world, static_cast<int64_t>(ranks) * 1024);
+    const double small = [&] {
+      // Where ranks take turns, who is sent something may have to wait for its own.
+      const Company company(works && processors < world.size());
+      return exchange_seconds(world, static_cast<int64_t>(ranks) * 1024);
+    }();
     const double large = exchange_seconds(world, kExchanged);
     const double moved = (ranks - 1) / ranks * static_cast<double>(kExchanged);
     const double latency = mean(world, small, true) / (ranks - 1);
@@ -257,7 +291,7 @@ Cluster measure_here(int ranks) {
     running.emplace_back([&, r] {
       try {
         // As the processes of a run have.
-        take_processors(static_cast<int>(r) * context.threads, context.threads);
+        take_processors(static_cast<int>(r), context.threads);
         Context own = context;
         own.allocator = std::make_shared<Allocator>();
         found[r] = measure_here(own, *world[r]);
