@@ -39,7 +39,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   int ranks = 2;
-  int64_t most_bytes = int64_t{16} << 20;
+  int64_t most_bytes = int64_t{64} << 20;
   int rounds = 7;
   bool plain = false;
 };
@@ -126,15 +126,17 @@ void measure(Communicator& group, const Options& options) {
   if (group.rank() == 0) {
     std::printf("%-16s %12s %12s %10s %14s\n", "collective", "bytes", "us", "GB/s", "of memcpy");
   }
-  for (int64_t bytes = 4096; bytes <= options.most_bytes; bytes *= 16) {
+  for (int64_t bytes = 4096; bytes <= options.most_bytes; bytes *= 4) {
+    const auto rounds =
+        static_cast<int>(options.rounds * std::clamp<int64_t>((1 << 20) / bytes, 1, 64));
     const size_t count = static_cast<size_t>(bytes) / sizeof(float) / ranks * ranks;
     std::vector<float> in(count, 1);
     std::vector<float> out(count, 0);
-    const double copied = group.rank() > 0 ? 0 : median_seconds(options.rounds, [&] {
+    const double copied = group.rank() > 0 ? 0 : median_seconds(rounds, [&] {
       std::memcpy(out.data(), in.data(), count * sizeof(float));
     });
     for (const Collective& collective : kCollectives) {
-      const double seconds = median_seconds(options.rounds, [&] {
+      const double seconds = median_seconds(rounds, [&] {
         group.barrier("round");
         collective.run(group, in, out);
       });

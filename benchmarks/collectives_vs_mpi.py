@@ -2,7 +2,7 @@
 """Collectives among processes against MPI's own, called directly: bench_collectives and bench_collectives --plain take turns under
 mpirun; a row says what share of plain MPI's rate ours reaches, as the median over the rounds.
 
-    benchmarks/collectives_vs_mpi.py build/benchmarks/bench_collectives [--ranks 2] [--mb 16] [--rounds 5]
+    benchmarks/collectives_vs_mpi.py build/benchmarks/bench_collectives [--ranks 2] [--mb 64] [--rounds 5]
 """
 import argparse
 import statistics
@@ -23,7 +23,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--mb", type=int, default=16)
+    parser.add_argument("--mb", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     ours, plain = [], []

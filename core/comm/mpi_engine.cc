@@ -14,13 +14,11 @@ namespace {
 
 constexpr double kIdle = 0.02;     // seconds between two looks where nothing is under way
 constexpr double kLazy = 50e-6;    // where nobody waits
+constexpr double kFresh = 100e-6;  // where something was under way a moment ago, or others look
 constexpr double kEager = 200e-6;  // for which a wait is looked after without sleep
+constexpr int kLooksATick = 8;     // of the clock, which costs as much as a look
 constexpr double kLongestSleep = 1e-3;
 constexpr double kLongestTick = 0.25;  // of the clock: in what is more, this process did not run
-
-double since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-}
 
 }  // namespace
 
@@ -36,9 +34,12 @@ void check_mpi(int error, const char* call) {
 void MpiOperation::wait() {
   if (!done()) {
     ++waiters_;
-    engine_.hurry();
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done(); });
+    engine_.help(*this);
+    if (!done()) {
+      engine_.hurry();
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return done(); });
+    }
     --waiters_;
   }
   if (state_ == kFailed) {
@@ -110,10 +111,11 @@ void MpiEngine::initialize() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: sleeps here are short
   int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_FUNNELED) {
     throw CommError("this MPI does not let a program with threads call it");
   }
+  any_thread_ = provided >= MPI_THREAD_SERIALIZED;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   world_ = std::make_shared<MpiGroup>();
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_->comm), "MPI_Comm_dup");
@@ -146,20 +148,46 @@ void MpiEngine::initialize() {
 
 void MpiEngine::run() {
   while (!ended_) {
-    run_tasks();
-    tick();
-    bool progressed = false;
-    try {
-      progressed = !ended_ && can_call() && poll();
-      if (clock_ - looked_ >= kIdle) {
-        looked_ = clock_;
-        look_after();
-      }
-    } catch (const CommError& error) {  // MPI's own
-      fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
+    double seconds = kFresh;
+    if (helpers_ == 0) {
+      const std::lock_guard turn(turn_);
+      seconds = patience(look());
     }
-    pause(progressed);
+    sleep(seconds);
   }
+}
+
+bool MpiEngine::look() {
+  run_tasks();
+  tick();
+  bool progressed = false;
+  try {
+    for (int i = 0; i < kLooksATick && !progressed && !ended_ && can_call(); ++i) {
+      progressed = poll();
+    }
+    if (clock_ - looked_ >= kIdle) {
+      looked_ = clock_;
+      look_after();
+    }
+  } catch (const CommError& error) {  // MPI's own
+    fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
+  }
+  if (progressed) {
+    progressed_ = ticked_;
+  }
+  return progressed;
+}
+
+void MpiEngine::help(const MpiOperation& operation) {
+  if (!any_thread_) {
+    return;
+  }
+  ++helpers_;
+  for (bool comes_on = true; !operation.done() && comes_on;) {
+    const std::lock_guard turn(turn_);
+    comes_on = look() || idle_seconds() < kEager;
+  }
+  --helpers_;
 }
 
 void MpiEngine::run_tasks() {
@@ -180,31 +208,52 @@ void MpiEngine::tick() {
   const double passed =
       std::min(std::chrono::duration<double>(now - ticked_).count(), kLongestTick);
   ticked_ = now;
+  if (std::exchange(is_fresh_, false)) {
+    progressed_ = now;
+  }
   clock_ += passed;
   for (const auto& operation : active_) {
     operation->waited_ += operation->waiters_ > 0 ? passed : 0;
   }
 }
 
-void MpiEngine::pause(bool progressed) {
+double MpiEngine::patience(bool progressed) {
   if (progressed) {
-    progressed_ = ticked_;
+    return 0;
+  }
+  const double idle = idle_seconds();
+  if (active_.empty()) {
+    return std::clamp(idle / 8, kFresh, kIdle);
+  }
+  const bool waits = std::any_of(active_.begin(), active_.end(),
+                                 [](const auto& operation) { return operation->waiters_ > 0; });
+  if (waits) {  // first without even a yield, which may cost a slice of the scheduler, milliseconds
+    return idle < kEager ? 0 : std::min(idle / 8, kLongestSleep);
+  }
+  return kLazy;
+}
+
+void MpiEngine::sleep(double seconds) {
+  if (seconds == 0) {
     return;
   }
-  double seconds = kIdle;
-  if (!active_.empty()) {
-    const bool waits = std::any_of(active_.begin(), active_.end(),
-                                   [](const auto& operation) { return operation->waiters_ > 0; });
-    const double idle = since(progressed_);
-    if (waits && idle < kEager) {
-      return;  // a yield may cost a slice of the scheduler, milliseconds
-    }
-    seconds = waits ? std::min(idle / 8, kLongestSleep) : kLazy;
-  }
+  sleeps_long_ = seconds > kFresh;
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, std::chrono::duration<double>(seconds),
                  [this] { return !tasks_.empty() || hurries_; });
-  hurries_ = false;
+  hurries_ = sleeps_long_ = false;
+}
+
+double MpiEngine::idle_seconds() const {
+  return std::chrono::duration<double>(ticked_ - progressed_).count();
+}
+
+std::vector<std::byte> MpiEngine::borrow(int64_t bytes) {
+  std::vector<std::byte> out = std::move(lent_);
+  if (out.size() < static_cast<size_t>(bytes)) {
+    out.resize(static_cast<size_t>(bytes));
+  }
+  return out;
 }
 
 void MpiEngine::hurry() {
@@ -238,6 +287,16 @@ void MpiEngine::call(const std::function<void()>& work) {
 }
 
 void MpiEngine::start(std::shared_ptr<MpiOperation> operation) {
+  // Not where another thread works: what it has in hand may take long, and the caller has other work.
+  if (any_thread_ && turn_.try_lock()) {
+    const std::lock_guard turn(turn_, std::adopt_lock);
+    run_tasks();
+    begin(operation);
+    if (sleeps_long_) {
+      hurry();
+    }
+    return;
+  }
   post([this, operation = std::move(operation)] { begin(operation); });
 }
 
@@ -249,9 +308,9 @@ void MpiEngine::begin(const std::shared_ptr<MpiOperation>& operation) {
   if (operation->kind_ == MpiOperation::Kind::kCollective) {
     operation->sequence_ = operation->group_->begun++;
   }
-  last_ = operation.get()->describe();
+  last_.assign(operation->what_).append(" of ").append(operation->group_->name);
   active_.push_back(operation);
-  progressed_ = std::chrono::steady_clock::now();
+  is_fresh_ = true;
   try {
     operation->begin();
   } catch (const CommError& error) {
@@ -285,8 +344,8 @@ bool MpiEngine::poll() {
   if (complete <= 0) {
     return false;
   }
-  const std::vector<std::shared_ptr<MpiOperation>> held = active_;  // also over a failure
-  std::vector<Request> ended;
+  std::vector<Request> ended = std::move(spare_);
+  ended.clear();
   std::sort(indices_.begin(), indices_.begin() + complete, std::greater<>());
   for (int i = 0; i < complete; ++i) {
     const auto at = static_cast<size_t>(indices_[static_cast<size_t>(i)]);
@@ -313,6 +372,7 @@ bool MpiEngine::poll() {
       outgoing_.remove_if([&](const Outgoing& each) { return each.token == request.token; });
     }
   }
+  spare_ = std::move(ended);
   return true;
 }
 

@@ -1,4 +1,7 @@
-// The thread that calls MPI, and what it works on. Private to core/comm/mpi_*.
+// Who calls MPI, and what is worked on. Private to core/comm/mpi_*.
+//
+// One thread at a time has its turn (turn_): the engine's own, which looks after all that is under way, or, where MPI lets any thread
+// call it, one that begins an operation or waits for one. So what is waited for at once costs no other thread's wakeup.
 #pragma once
 
 #include <mpi.h>
@@ -30,12 +33,12 @@ struct MpiGroup {
   std::string name;
   int rank = 0;
   std::vector<int> world;  // by rank of the group: of the job
-  int64_t begun = 0;       // collectives, by this rank; the engine's thread counts
+  int64_t begun = 0;       // collectives, by this rank; counted in turns
 
   int size() const { return static_cast<int>(world.size()); }
 };
 
-// What was asked for, made of MPI's requests: complete when these are. The engine's thread calls what is not of Event.
+// What was asked for, made of MPI's requests: complete when these are. What is not of Event is called by whoever has the turn.
 class MpiOperation : public Event::State {
  public:
   enum class Kind : uint8_t { kCollective, kPoint };
@@ -106,12 +109,17 @@ class MpiEngine {
 
   // Any thread. After a failure the operation fails.
   void start(std::shared_ptr<MpiOperation> operation);
+  // Works on all that is under way until `operation` is done, or has not come on for a while.
+  void help(const MpiOperation& operation);
   // Somebody waits from now on.
   void hurry();
   // The group of those ranks of `parent` (its ranks), which all call this.
   std::shared_ptr<MpiGroup> make_group(const MpiGroup& parent, const std::vector<int>& ranks,
                                        uint64_t id, std::string name);
   void release(std::shared_ptr<MpiGroup> group);
+  // In turns: memory of that size or more, which is kept when it is given back.
+  std::vector<std::byte> borrow(int64_t bytes);
+  void give_back(std::vector<std::byte> memory) { lent_ = std::move(memory); }
 
   // As those of MpiProcess; finish() when all ranks have come to it.
   void finish();
@@ -164,9 +172,14 @@ class MpiEngine {
   void post(std::function<void()> task);
   // Runs `work` on the engine's thread and returns when it has ended; throws what it throws.
   void call(const std::function<void()>& work);
+  // What a turn is for. Returns whether anything came on.
+  bool look();
   void run_tasks();
   void tick();
-  void pause(bool progressed);
+  // Seconds until the next look is due.
+  double patience(bool progressed);
+  double idle_seconds() const;  // at the last look, since something came on
+  void sleep(double seconds);
   bool poll();
   bool can_call() const;
   void begin(const std::shared_ptr<MpiOperation>& operation);
@@ -208,7 +221,12 @@ class MpiEngine {
   std::optional<RankEnd> failure_;
   std::atomic<bool> told_ = false;  // people know
 
-  // The engine's thread alone.
+  std::atomic<int> helpers_ = 0;           // threads that look instead of the engine's
+  std::atomic<bool> sleeps_long_ = false;  // the engine's
+  std::atomic<bool> ended_ = false;
+  bool any_thread_ = false;  // may call MPI, one at a time
+
+  std::mutex turn_;  // guards what follows, and calls of MPI
   MPI_Comm control_ = MPI_COMM_NULL;
   std::unique_ptr<MpiPeers> peers_;
   int tags_ = 0;  // the highest tag
@@ -227,11 +245,13 @@ class MpiEngine {
   double clock_ = 0;             // seconds in which this process could run
   double looked_ = 0;            // when others were looked after
   std::chrono::steady_clock::time_point ticked_, progressed_;
+  bool is_fresh_ = false;        // something was begun since
+  std::vector<Request> spare_;   // memory for poll()
+  std::vector<std::byte> lent_;  // and for operations
   std::optional<double> death_;
   std::set<int> culprits_;
   bool failed_ = false;
   bool finalized_ = false;
-  bool ended_ = false;
   bool interrupt_told_ = false;
 
   std::thread thread_;

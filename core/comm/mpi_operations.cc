@@ -94,12 +94,32 @@ MpiReduce::MpiReduce(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::st
       gathers_(gathers),
       lanes_(counts_.size()) {
   std::exclusive_scan(counts_.begin(), counts_.end(), starts_.begin(), int64_t{0});
+}
+
+MpiReduce::MpiReduce(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what,
+                     Elements in, Elements out, Reduction reduction)
+    : MpiOperation(engine, std::move(group), std::move(what)),
+      in_(in),
+      out_(out),
+      counts_(static_cast<size_t>(group_->size()), in.count),
+      starts_(counts_.size()),
+      reduction_(reduction),
+      gathers_(false),
+      lanes_(counts_.size()) {
+  if (in.data == out.data) {
+    const auto* const data = static_cast<const std::byte*>(in.data);
+    sent_.assign(data, data + in.bytes());
+    in_.data = sent_.data();
+  }
+}
+
+void MpiReduce::make_landing() {
   const int64_t others = group_->size() - 1;
   const int64_t bytes =
       std::clamp(kLandingBytes / (2 * others), kLeastBlockBytes, kBlockBytes) / 64 * 64;
-  block_ = bytes / size_of(in.dtype);
+  block_ = bytes / size_of(in_.dtype);
   const int64_t most = std::min(block_, counts_[static_cast<size_t>(group_->rank)]);
-  landing_.resize(static_cast<size_t>(2 * others * most * size_of(in.dtype)));
+  landing_ = engine_.borrow(2 * others * most * size_of(in_.dtype));
 }
 
 int64_t MpiReduce::blocks(int rank) const {
@@ -127,6 +147,7 @@ int MpiReduce::token(Step step, int peer, int64_t block) {
 }
 
 void MpiReduce::begin() {
+  make_landing();
   for (int64_t block = 0; block < 2; ++block) {
     receive_block(block);
     for (int i = 1; i < group_->size(); ++i) {
@@ -167,6 +188,9 @@ void MpiReduce::advance(int token) {
       add_up(summed_++);
       receive_block(summed_ + 1);
     }
+    if (summed_ == blocks(group_->rank)) {
+      engine_.give_back(std::move(landing_));
+    }
   } else if (step == kSend) {
     Lane& lane = lanes_[static_cast<size_t>(peer)];
     lane.complete[parity] = true;
@@ -184,6 +208,7 @@ void MpiReduce::advance(int token) {
 void MpiReduce::add_up(int64_t block) {
   const int me = group_->rank;
   std::vector<const void*> pieces;
+  pieces.reserve(counts_.size());
   for (int rank = 0; rank < group_->size(); ++rank) {
     pieces.push_back(rank == me ? element(in_, offset(me, block)) : landing(rank, block));
   }
@@ -201,23 +226,83 @@ void MpiReduce::add_up(int64_t block) {
 
 MpiBroadcast::MpiBroadcast(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what,
                            Elements inout, int root)
-    : MpiOperation(engine, std::move(group), std::move(what)), inout_(inout), root_(root) {}
+    : MpiOperation(engine, std::move(group), std::move(what)),
+      inout_(inout),
+      block_(group_->size() == 2 ? kMostBytes : kBlockBytes),  // nobody sends it on
+      blocks_((inout.bytes() + block_ - 1) / block_) {
+  const int size = group_->size();
+  const int place =
+      (group_->rank - root + size) % size;  // 0: the root; its parent lacks its lowest bit
+  int bit = 1;
+  for (; place + bit < size && (place & bit) == 0; bit *= 2) {
+    children_.push_back((place + bit + root) % size);
+  }
+  std::reverse(children_.begin(), children_.end());  // the one with most ranks below it first
+  if (place > 0) {
+    parent_ = ((place & (place - 1)) + root) % size;
+  }
+  sent_.resize(children_.size());
+  here_.assign(static_cast<size_t>(blocks_), parent_ < 0);
+}
 
 void MpiBroadcast::begin() {
-  for (int64_t done = 0; done < inout_.bytes(); done += kMostBytes) {
-    const auto bytes = static_cast<int>(std::min(kMostBytes, inout_.bytes() - done));
-    MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Ibcast(static_cast<std::byte*>(inout_.data) + done, bytes, MPI_BYTE, root_,
-                         group_->comm, &request),
-              "MPI_Ibcast");
-    collective(request, 0);
+  for (size_t i = 0; i < kUnderWay; ++i) {
+    receive_next();
+    for (size_t child = 0; parent_ < 0 && child < children_.size(); ++child) {
+      send_next(child);
+    }
   }
 }
 
-void MpiBarrier::begin() {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Ibarrier(group_->comm, &request), "MPI_Ibarrier");
-  collective(request, 0);
+// Tokens: blocks that came, then, below zero, the children to which one has gone.
+void MpiBroadcast::advance(int token) {
+  if (token < 0) {
+    send_next(static_cast<size_t>(-1 - token));
+    return;
+  }
+  here_[static_cast<size_t>(token)] = true;
+  receive_next();
+  for (size_t child = 0; child < children_.size(); ++child) {
+    send_next(child);
+  }
+}
+
+int64_t MpiBroadcast::bytes(int64_t block) const {
+  return std::min(block_, inout_.bytes() - block * block_);
+}
+
+void MpiBroadcast::receive_next() {
+  if (parent_ >= 0 && received_ < blocks_) {
+    const int64_t block = received_++;
+    receive(static_cast<std::byte*>(inout_.data) + block * block_, bytes(block), parent_, tag(0),
+            static_cast<int>(block));
+  }
+}
+
+void MpiBroadcast::send_next(size_t child) {
+  if (sent_[child] < blocks_ && here_[static_cast<size_t>(sent_[child])]) {
+    const int64_t block = sent_[child]++;
+    send(static_cast<std::byte*>(inout_.data) + block * block_, bytes(block), children_[child],
+         tag(0), -1 - static_cast<int>(child));
+  }
+}
+
+void MpiBarrier::begin() { begin_round(); }
+
+void MpiBarrier::advance(int) {
+  if (--missing_ == 0) {
+    distance_ *= 2;
+    begin_round();
+  }
+}
+
+void MpiBarrier::begin_round() {
+  const int size = group_->size();
+  if (distance_ < size) {
+    missing_ = 2;
+    receive(nullptr, 0, (group_->rank + size - distance_) % size, tag(0), 0);
+    send(nullptr, 0, (group_->rank + distance_) % size, tag(0), 0);
+  }
 }
 
 bool MpiFastSum::has(Dtype dtype) { return mpi_type(dtype) != MPI_DATATYPE_NULL; }

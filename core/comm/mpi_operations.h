@@ -42,6 +42,9 @@ class MpiReduce final : public MpiOperation {
   // `in`: pieces of counts[r] elements; `out`: this rank's, or all of them, and then it may be `in`.
   MpiReduce(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what, Elements in,
             Elements out, std::vector<int64_t> counts, Reduction reduction, bool gathers);
+  // Of little: all of `in` is every rank's piece, so that numbers travel once. `out` may be `in`.
+  MpiReduce(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what, Elements in,
+            Elements out, Reduction reduction);
   void begin() override;
   void advance(int token) override;
 
@@ -58,6 +61,7 @@ class MpiReduce final : public MpiOperation {
   int64_t elements(int rank, int64_t block) const;
   int64_t offset(int rank, int64_t block) const;
   std::byte* landing(int peer, int64_t block);
+  void make_landing();
   void send_block(int peer);
   void receive_block(int64_t block);
   void add_up(int64_t block);
@@ -68,31 +72,49 @@ class MpiReduce final : public MpiOperation {
   bool gathers_;
   int64_t block_;  // elements
   std::vector<std::byte> landing_;
-  std::vector<Lane> lanes_;  // by rank
-  int missing_[2] = {};      // blocks that are still to come, by parity of their number
-  int64_t summed_ = 0;       // blocks of this rank's piece
+  std::vector<std::byte> sent_;  // what is sent, where it would be overwritten
+  std::vector<Lane> lanes_;      // by rank
+  int missing_[2] = {};          // blocks that are still to come, by parity of their number
+  int64_t summed_ = 0;           // blocks of this rank's piece
 };
 
-// MPI's own.
+// Blocks go down a tree: whoever has one sends it on while the next is on its way.
 class MpiBroadcast final : public MpiOperation {
  public:
   MpiBroadcast(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what, Elements inout,
                int root);
   void begin() override;
-  void advance(int) override {}
+  void advance(int token) override;
 
  private:
+  int64_t bytes(int64_t block) const;
+  void receive_next();
+  void send_next(size_t child);
+
   Elements inout_;
-  int root_;
+  int64_t block_, blocks_;  // bytes of one, and their number
+  int parent_ = -1;         // -1: this is the root
+  std::vector<int> children_;
+  std::vector<int64_t> sent_;  // blocks, by child: begun
+  int64_t received_ = 0;       // begun
+  std::vector<bool> here_;     // by block
 };
 
+// In round k each rank tells the one 2^k after it that it, and all those that it has heard of, are there.
 class MpiBarrier final : public MpiOperation {
  public:
   using MpiOperation::MpiOperation;
   void begin() override;
-  void advance(int) override {}
+  void advance(int) override;
+
+ private:
+  void begin_round();
+
+  int distance_ = 1;
+  int missing_ = 0;  // messages of the round
 };
 
+// MPI's own.
 class MpiFastSum final : public MpiOperation {
  public:
   // Whether MPI adds up such elements.

@@ -1,8 +1,8 @@
 // This process as one rank of an MPI job.
 //
-// MPI is called by one thread, which this starts and which does nothing else: it calls MPI_Init_thread, begins what others ask
-// for, polls until it is done, and calls MPI_Finalize. While nobody waits it sleeps between two looks, so that kernels have the
-// processors.
+// A thread, which this starts and which does nothing else, calls MPI_Init_thread, begins what others ask for, polls until it is done,
+// and calls MPI_Finalize. While nobody waits it sleeps between two looks, so that kernels have the processors. Where MPI lets any
+// thread call it, a thread that begins something or waits for it does so itself, one at a time, for as long as that is short.
 //
 // Ranks know of each other beyond what they exchange. A rank that waits long asks those that it waits for where they are; a
 // process that is stopped does not answer. Ranks of one machine see at once when another process ends. The first rank that
@@ -31,7 +31,7 @@ struct RankEnd {
 
 class MpiProcess {
  public:
-  // All are called by the thread that calls MPI.
+  // All are called by whichever thread calls MPI, one at a time.
   struct Hooks {
     std::function<void(const std::string& message)> tell;  // says to people why the job fails
     std::function<bool()>
