@@ -59,9 +59,6 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
     refuse("schedule", config.schedule);  // a file
   }
   schedule_of(config, tree);
-  if (config.plan != "manual") {
-    refuse("plan", config.plan);
-  }
   // What follows would decide nothing: whoever wrote it expected something.
   const ParallelConfig none;
   for (const auto& [key, is_said] : {std::pair("schedule", config.schedule != none.schedule),

@@ -44,8 +44,12 @@ struct OverlapConfig {
   }
 };
 
+// Of parallel.plan; anything else is a file.
+inline constexpr const char* kManualPlan = "manual";
+inline constexpr const char* kAutoPlan = "auto";
+
 struct ParallelConfig {
-  std::string plan = "manual";
+  std::string plan = kManualPlan;
   int64_t data = -1;
   int64_t tensor = 1;
   int64_t pipeline = 1;

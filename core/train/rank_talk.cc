@@ -126,14 +126,12 @@ void work_together(Ranks* ranks, std::string_view what, const std::function<void
   check(word == kDone, "rank 0 failed: {}", what);
 }
 
-int64_t ranks_here(Ranks* ranks) {
-  if (ranks == nullptr) {
-    return 1;
-  }
+int64_t ranks_here(Ranks* ranks) { return ranks == nullptr ? 1 : ranks_here(ranks->world()); }
+
+int64_t ranks_here(Communicator& world) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   auto own = static_cast<int64_t>(std::hash<std::string_view>()(name.data()));
-  Communicator& world = ranks->world();
   std::vector<int64_t> all(static_cast<size_t>(world.size()));
   const std::vector<int64_t> counts(all.size(), 1);
   world

@@ -34,5 +34,6 @@ void meet(Ranks* ranks, std::string_view what);
 void work_together(Ranks* ranks, std::string_view what, const std::function<void()>& work);
 // How many ranks there are on the machine of this one.
 int64_t ranks_here(Ranks* ranks);
+int64_t ranks_here(Communicator& world);
 
 }  // namespace mstrain

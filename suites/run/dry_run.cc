@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/train/run_device.h"
 #include "suites/run/fit.h"
+#include "suites/run/laid_out.h"
 #include "suites/run/preflight.h"
 #include "suites/run/run.h"
 #include "suites/run/stored_model.h"
@@ -11,8 +12,9 @@
 namespace mstrain {
 
 void dry_run(const RunRequest& given, const DryRun& options) {
-  const YamlNode tree =
-      with_stored_model(given.files, is_sweep(given.tree) ? first_of_sweep(given) : given.tree);
+  const YamlNode tree = with_named_layout(
+      given.files,
+      with_stored_model(given.files, is_sweep(given.tree) ? first_of_sweep(given) : given.tree));
   const std::unique_ptr<ModelRun> run = read_run(tree);
   const TrainConfig& train = run->train;
   check_runs(train.parallel, tree, planned_ranks(train.parallel));

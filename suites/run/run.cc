@@ -14,6 +14,7 @@
 #include "core/train/timing.h"
 #include "suites/run/adapter_files.h"
 #include "suites/run/fit.h"
+#include "suites/run/laid_out.h"
 #include "suites/run/plan.h"
 #include "suites/run/preflight.h"
 #include "suites/run/stored_model.h"
@@ -235,8 +236,9 @@ std::optional<Timeline> planned_here(const RunRequest& request, const Context& c
 }
 
 RunRequest resolved(const RunRequest& request) {
-  return {request.files, with_stored_model(request.files, request.tree), request.stop, request.out,
-          request.start};
+  return {request.files,
+          with_named_layout(request.files, with_stored_model(request.files, request.tree)),
+          request.stop, request.out, request.start};
 }
 
 // Ranks but the first say nothing to people: each has a log of its own.
@@ -269,8 +271,10 @@ Outcome run_in_mode(const RunRequest& request, const TrainConfig& config) {
 
 Outcome run_together(const RunRequest& given) {
   RunRequest request = resolved(given);
+  std::unique_ptr<Communicator> world =
+      given.world(read_run(request.tree)->train.parallel.timeout_s);
+  request.tree = with_layout(request.files, std::move(request.tree), *world, request.start.restart);
   const TrainConfig config = read_run(request.tree)->train;
-  std::unique_ptr<Communicator> world = given.world(config.parallel.timeout_s);
   check_many_ranks(request.files, request.tree, world->size());
   const auto log = rank_log(request, config.run, *world);
   request.start.ranks = make_ranks(config.parallel, std::move(world));
@@ -283,12 +287,15 @@ void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
   if (is_sweep(given)) {
     config_fail(given, "sweep", fmt::format("its runs are of one rank each, not of {}", ranks));
   }
-  const YamlNode tree = with_stored_model(files, given);
+  const YamlNode tree = with_named_layout(files, with_stored_model(files, given));
   const TrainConfig config = read_run(tree)->train;
   if (config.run.mode == RunMode::kGenerate) {
     config_fail(tree, "run.mode", fmt::format("generate is of one rank, and there are {}", ranks));
   }
   check_run_device(config.run, tree);
+  if (config.parallel.plan == kAutoPlan && planned_ranks(config.parallel) != ranks) {
+    return;  // the layout is not known yet
+  }
   check_runs(config.parallel, tree, ranks);
   check_batch(config, mesh_of(config.parallel, ranks, tree).size(kDataAxis), tree);
 }

@@ -94,6 +94,39 @@ TEST_F(Ranks, ShareTheLayersOfARun) {
   EXPECT_EQ(newest_files(run.path("stages")), newest_files(run.path("one")));
 }
 
+TEST_F(Ranks, TakeTheLayoutThatAPlanSays) {
+  const SmallRun run;
+  ASSERT_EQ(run_command(run.arguments("one")).status, 0);
+  write_file_atomic(real_files(), run.path("plan.yaml"),
+                    std::string("parallel: {pipeline: 2, zero: {stage: 3}}\n"));
+  const std::string plan = "parallel.plan=" + run.path("plan.yaml");
+  const CommandResult stages = run_command(with_ranks(run.arguments("stages", {plan}), 2));
+  ASSERT_EQ(stages.status, 0) << stages.err;
+  EXPECT_EQ(newest_files(run.path("stages")), newest_files(run.path("one")));
+  const CommandResult other =
+      run_command(with_ranks(run.arguments("other", {plan, "parallel.pipeline=1"}), 2));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("parallel.pipeline: 1, but the plan "),
+                               HasSubstr("plan.yaml says 2; leave one out")));
+  write_file_atomic(real_files(), run.path("plan.yaml"), std::string("parallel: {tensr: 2}\n"));
+  const CommandResult wrong = run_command(with_ranks(run.arguments("wrong", {plan}), 2));
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err,
+              HasSubstr("parallel.tensr: is no key of a plan; did you mean parallel.tensor?"));
+}
+
+TEST_F(Ranks, LookForALayoutAndKeepIt) {
+  const SmallRun run;
+  const auto go_on = [&](const std::string& steps, int ranks) {
+    const CommandResult result = run_command(with_ranks(
+        run.arguments("run", {"parallel.plan=auto", "schedule.total_steps=" + steps}), ranks));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return count_of(result.err, "parallel.plan: auto takes ");
+  };
+  EXPECT_EQ(go_on("10", 2), 1);
+  EXPECT_EQ(go_on("20", 2), 0);
+}
+
 TEST_F(Ranks, ShowWhatTheyDoInAStepAsPlannedAndAsMeasured) {
   const SmallRun run;
   const CommandResult stages = run_command(with_ranks(

@@ -25,7 +25,7 @@ std::string refusal(const std::string& text, int64_t ranks = 1) {
 
 TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
   for (const char* key :
-       {"copies: 2", "plan: auto", "schedule: own.txt", "overlap: {gradients: false}",
+       {"copies: 2", "schedule: own.txt", "overlap: {gradients: false}",
         "overlap: {tensor: true}", "bucket_mb: 32"}) {
     EXPECT_THAT(refusal(std::string("parallel: {") + key + "}"),
                 testing::AllOf(testing::StartsWith("my.yaml:1: parallel."),

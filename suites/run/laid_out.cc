@@ -1,0 +1,115 @@
+#include "suites/run/laid_out.h"
+
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/forecast/here.h"
+#include "core/train/rank_talk.h"
+#include "suites/run/planning.h"
+
+namespace mstrain {
+namespace {
+
+constexpr uint64_t kLargestConfig = 1 << 20;
+constexpr std::string_view kKept =
+    "memory.recompute";  // a run that goes on keeps it, under any layout
+
+std::string key_of(const std::string& change) { return change.substr(0, change.find('=')); }
+
+// The layout of the run that is in the directory of `config`, where it is one of so many ranks; else what of it must stay.
+Overrides layout_so_far(FileSystem& files, const TrainConfig& config, int64_t ranks) {
+  const std::string path = join_path(config.run.directory(), kConfigFile);
+  if (!files.exists(path)) {
+    return {};
+  }
+  const YamlNode before = parse_yaml(files.read(path, kLargestConfig), path);
+  const TrainConfig then = read_run(before)->train;
+  Overrides out;
+  for (const std::string& each : RunLayout().keys()) {
+    const std::string key = key_of(each);
+    const YamlNode* const value = find_config(before, key);
+    if (value != nullptr && (key == kKept || planned_ranks(then.parallel) == ranks)) {
+      out.push_back(fmt::format("{}={}", key, to_flow(*value)));
+    }
+  }
+  return out;
+}
+
+// What keeps these ranks from running it; empty: nothing.
+std::string hindrance(const Planning& planning, const YamlNode& tree) {
+  try {
+    const std::unique_ptr<ModelRun> run = read_run(tree);
+    check_runs(run->train.parallel, tree, planning.cluster.ranks());
+    check_batch(run->train, run->train.parallel.data, tree);
+    TensorParts(planning.run->adapted_task(), run->train, current_context());
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+YamlNode with_best_layout(FileSystem& files, const YamlNode& tree, const Cluster& here) {
+  const std::unique_ptr<ModelRun> run = read_run(tree);
+  std::optional<int64_t> ids = run->network()->ids();
+  if (!ids) {
+    run->open_data(files, tree, std::nullopt);
+    ids = run->data_ids();
+  }
+  const Planning planning(files, tree, here, ids);
+  std::set<std::string> decided = planning.decided(/*all=*/false);
+  decided.insert("parallel.copies");  // which runs have not
+  constexpr size_t kTried = 16;
+  const SearchResult found = search_layouts(planning, decided, kTried);
+  std::string why;
+  for (const std::vector<Forecast>* list : {&found.best, &found.slower, &found.too_large}) {
+    for (const Forecast& it : *list) {
+      YamlNode laid_out = tree;
+      apply_overrides(laid_out, it.layout.keys());
+      why = hindrance(planning, laid_out);
+      if (why.empty()) {
+        log_info("parallel.plan: auto takes {}, planned at {:.3g} s a step", it.layout.describe(),
+                 it.step_seconds);
+        return laid_out;
+      }
+    }
+  }
+  config_fail(tree, "parallel.plan",
+              fmt::format("auto finds no layout that {} ranks can run; of the last: {}",
+                          here.ranks(), why));
+}
+
+}  // namespace
+
+YamlNode with_named_layout(FileSystem& files, YamlNode tree) {
+  const std::string plan = read_run(tree)->train.parallel.plan;
+  return is_plan_file(plan) ? with_plan_file(files, std::move(tree), plan) : tree;
+}
+
+YamlNode with_layout(FileSystem& files, YamlNode tree, Communicator& world, bool restarts) {
+  tree = with_named_layout(files, std::move(tree));
+  const TrainConfig config = read_run(tree)->train;
+  if (config.parallel.plan != kAutoPlan || world.size() == 1) {
+    return tree;
+  }
+  if (ranks_here(world) < world.size()) {
+    config_fail(
+        tree, "parallel.plan",
+        "auto measures one machine, and the ranks are on several; describe them in a file, and "
+        "take what mstrain plan --cluster FILE --write-plan PLAN writes");
+  }
+  if (!restarts) {
+    for (const std::string& key : layout_so_far(files, config, world.size())) {
+      if (find_config(tree, key_of(key)) == nullptr) {
+        apply_overrides(tree, Overrides{key});
+      }
+    }
+    if (planned_ranks(read_run(tree)->train.parallel) == world.size()) {
+      return tree;
+    }
+  }
+  const Cluster here = measure_here(make_context(config), world);
+  return with_best_layout(files, tree, here);
+}
+
+}  // namespace mstrain

@@ -1,0 +1,229 @@
+#include "suites/run/planning.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/error.h"
+#include "core/exec/execute.h"
+#include "core/io/atomic_file.h"
+#include "core/train/numbers.h"
+#include "suites/run/preflight.h"
+
+namespace mstrain {
+namespace {
+
+// Keys that a search decides where nobody did.
+constexpr const char* kSearched[] = {"parallel.data",
+                                     "parallel.tensor",
+                                     "parallel.pipeline",
+                                     "parallel.context",
+                                     "parallel.virtual_pipeline",
+                                     "parallel.schedule",
+                                     "parallel.stage_layout",
+                                     "parallel.sequence_parallel",
+                                     "parallel.copies",
+                                     "parallel.zero.stage",
+                                     "batch.micro",
+                                     "memory.recompute"};
+constexpr uint64_t kLargestPlan = 1 << 20;
+
+// Whether a value leaves the key to whoever lays a run out.
+bool is_open(std::string_view key, const YamlNode& value) {
+  return (key == "batch.micro" && value.text == "auto") ||
+         (key == "parallel.sequence_parallel" && value.text == "auto") ||
+         (key == "parallel.data" && value.text == "-1");
+}
+
+// Of a sample: products and attention, as the model writes them.
+double model_flops(const Profile& profile, int64_t layers) {
+  double sum = 0;
+  for (const WorkItem& item : profile.items) {
+    if (item.kind == WorkKind::kProduct || item.kind == WorkKind::kAttention) {
+      sum += item.flops * item.count *
+             (item.region == Region::kBlock ? static_cast<double>(layers) : 1);
+    }
+  }
+  return sum;
+}
+
+int64_t heads_of(const ModelRun& run) {
+  constexpr const char* kHeads = "model.num_attention_heads";
+  const YamlNode written = run.written();
+  const YamlNode* const heads = find_config(written, kHeads);
+  return heads == nullptr ? 1 : as_int(*heads, kHeads);
+}
+
+// Names of what a plan says.
+std::vector<std::string> keys_of_plans() {
+  std::vector<std::string> names;
+  for (const std::string& key : RunLayout().keys()) {
+    names.push_back(key.substr(0, key.find('=')));
+  }
+  return names;
+}
+
+}  // namespace
+
+// Profiles of a run's model, each read once.
+class Planning::Profiles {
+ public:
+  Profiles(const ModelRun& run, const YamlNode& tree, int64_t ids, const Context& context)
+      : tree_(tree), ids_(ids), context_(context) {
+    const std::unique_ptr<ModelRun> few = with_changes(run.with_layers(kFewBlocks));
+    const std::unique_ptr<ModelRun> some = with_changes(run.with_layers(kBlocks));
+    in_blocks_ =
+        parameters_of_blocks(few->adapted_task().parameters, some->adapted_task().parameters);
+    layers_ = run.with_layers(kBlocks);
+  }
+
+  const Profile& of(int64_t micro, Recompute recompute) {
+    const auto [found, is_new] = known_.try_emplace({micro, recompute});
+    if (is_new) {
+      found->second = read(micro, recompute);
+    }
+    return found->second;
+  }
+
+ private:
+  // Of an encoder with a decoder half of them are of each.
+  static constexpr int64_t kFewBlocks = 2;
+  static constexpr int64_t kBlocks = 8;
+
+  std::unique_ptr<ModelRun> with_changes(const Overrides& changes) const {
+    YamlNode tree = tree_;
+    apply_overrides(tree, changes);
+    std::unique_ptr<ModelRun> out = read_run(tree);
+    out->settle(ids_, tree);
+    return out;
+  }
+
+  Profile read(int64_t micro, Recompute recompute) const {
+    constexpr const char* kNames[] = {"none", "selective", "full"};
+    Overrides changes = layers_;
+    changes.push_back(fmt::format("memory.recompute={}", kNames[static_cast<size_t>(recompute)]));
+    changes.push_back(fmt::format("batch.global={}", 2 * micro));
+    changes.push_back(fmt::format("batch.micro={}", micro));
+    changes.emplace_back("run.execution=graph");
+    for (const char* key :
+         {"data=1", "tensor=1", "sequence_parallel=auto", "pipeline=1", "context=1", "copies=1",
+          "virtual_pipeline=1", "schedule=1f1b", "stage_layout=[]"}) {
+      changes.push_back(fmt::format("parallel.{}", key));
+    }
+    const std::unique_ptr<ModelRun> run = with_changes(changes);
+    const TrainTask task = run->adapted_task();
+    const StepProgram step(task, run->train, micro, context_);
+    return read_profile(plan_of(*step.program()), task, step.state_types(), in_blocks_, ids_,
+                        kBlocks);
+  }
+
+  const YamlNode& tree_;
+  int64_t ids_;
+  Context context_;
+  Overrides layers_;
+  std::vector<bool> in_blocks_;
+  std::map<std::pair<int64_t, Recompute>, Profile> known_;
+};
+
+Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::optional<int64_t> ids)
+    : tree(std::move(given)),
+      run(read_run(tree)),
+      train(run->train),
+      cluster(on),
+      context_{.backend = described_backend(cluster.device.name, cluster.device), .threads = 1},
+      scope_(context_) {
+  limit_ = train.memory.limit_gb.value_or(cluster.device.memory_gb) * 1e9;
+  refuse_absurd(*run, static_cast<int64_t>(limit_ * static_cast<double>(cluster.ranks())));
+  ids = run->network()->ids() ? run->network()->ids() : ids;
+  if (!ids) {
+    ids = run->known_ids(files, tree);
+  }
+  if (!ids) {
+    run->fail_unsettled(tree);
+  }
+  run->settle(*ids, tree);
+  profiles_ = std::make_unique<Profiles>(*run, tree, *ids, context_);
+  own_schedule_ = read_own_schedule(files, train.parallel, tree);
+}
+
+Planning::~Planning() = default;
+
+ForecastInput Planning::input() const {
+  const Units units = run->adapted_task().units;
+  const int64_t layers = run->network()->num_layers();
+  return {.cluster = cluster,
+          .model = {layers, heads_of(*run), units.count},
+          .units_per_sample = static_cast<double>(units.count),
+          .global_batch = train.batch.global,
+          .limit_bytes = limit_,
+          .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
+          .dtype = train.precision.param_dtype()};
+}
+
+ProfileOf Planning::profile_of() const {
+  return [this](int64_t micro, Recompute recompute) -> const Profile& {
+    return profiles_->of(micro, recompute);
+  };
+}
+
+RunLayout Planning::asked(int64_t micro) const {
+  return resolve_layout(train, tree, cluster, input().model, micro, own_schedule_);
+}
+
+std::set<std::string> Planning::decided(bool all) const {
+  std::set<std::string> keys;
+  const YamlNode written = run->written();
+  for (const char* key : kSearched) {
+    const YamlNode* const said = find_config(tree, key);
+    const YamlNode* const value = said != nullptr ? said : all ? find_config(written, key) : said;
+    if (value != nullptr && !is_open(key, *value)) {
+      keys.insert(key);
+    }
+  }
+  return keys;
+}
+
+SearchResult search_layouts(const Planning& planning, const std::set<std::string>& decided,
+                            size_t top) {
+  const ForecastInput input = planning.input();
+  SearchResult result =
+      search_layouts(input, planning.profile_of(), planning.asked(/*micro=*/1), decided, top);
+  if (result.best.empty() && result.too_large.empty()) {
+    throw PlanError(fmt::format(
+        "no layout divides batch.global {}, {} layers and {} heads over {} ranks as the "
+        "configuration asks for; leave more of `parallel` open",
+        input.global_batch, input.model.layers, input.model.heads, input.cluster.ranks()));
+  }
+  return result;
+}
+
+bool is_plan_file(const std::string& plan) { return plan != kManualPlan && plan != kAutoPlan; }
+
+YamlNode with_plan_file(FileSystem& files, YamlNode tree, const std::string& path) {
+  const YamlNode plan = parse_yaml(files.read(path, kLargestPlan), path);
+  if (!plan.is_map()) {
+    throw ConfigError(fmt::format("{}: expected what mstrain plan --write-plan wrote", path));
+  }
+  const std::vector<std::string> known = keys_of_plans();
+  for (const auto& [key, text] : flatten_config(plan)) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      config_fail(plan, key, "is no key of a plan" + did_you_mean(key, known));
+    }
+    const YamlNode& value = *find_config(plan, key);
+    const YamlNode* const said = find_config(tree, key);
+    if (said != nullptr && !is_open(key, *said) && !said->same_value(value)) {
+      config_fail(
+          tree, key,
+          fmt::format("{}, but the plan {} says {}; leave one out", to_flow(*said), path, text));
+    }
+    set_config(tree, key, value);
+  }
+  return tree;
+}
+
+void write_plan_file(FileSystem& files, const std::string& path, const RunLayout& layout) {
+  YamlNode tree = YamlNode::map();
+  apply_overrides(tree, layout.keys());
+  write_file_atomic(files, path, to_yaml(tree));
+}
+
+}  // namespace mstrain
