@@ -24,9 +24,8 @@ std::string refusal(const std::string& text, int64_t ranks = 1) {
 }
 
 TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
-  for (const char* key :
-       {"copies: 2", "schedule: own.txt", "overlap: {gradients: false}",
-        "overlap: {tensor: true}", "bucket_mb: 32"}) {
+  for (const char* key : {"copies: 2", "schedule: own.txt", "overlap: {gradients: false}",
+                          "overlap: {tensor: true}", "bucket_mb: 32"}) {
     EXPECT_THAT(refusal(std::string("parallel: {") + key + "}"),
                 testing::AllOf(testing::StartsWith("my.yaml:1: parallel."),
                                testing::HasSubstr("is planned, by mstrain plan")))
