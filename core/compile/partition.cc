@@ -1,8 +1,11 @@
 #include "core/compile/partition.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "core/compile/passes.h"
 #include "core/compile/relayout.h"
@@ -44,7 +47,10 @@ struct Scatter {
 
 class Partitioner {
  public:
-  Partitioner(const MeshAxis& axis, const Scatter& scatter) : axis_(axis), scatter_(scatter) {}
+  Partitioner(const MeshAxis& axis, const PartitionOptions& options)
+      : axis_(axis),
+        options_(options),
+        scatter_{options.scattered_along == axis.name ? &options.stream : nullptr} {}
 
   struct Result {
     GraphPtr program;
@@ -164,6 +170,24 @@ class Partitioner {
     return ways;
   }
 
+  // Those with the name that is asked for, where they have names.
+  std::vector<Way> asked_for(std::vector<Way> ways, const Node& node) const {
+    std::set<std::string_view> names;
+    for (const Way& way : ways) {
+      names.insert(way.name);
+    }
+    names.erase("");
+    if (options_.way.empty() || names.empty()) {
+      return ways;
+    }
+    if (!names.contains(options_.way)) {
+      fail("{}: {} ranks cannot share this {} by {}; say {}, at {}", options_.way_key, axis_.size,
+           node.op->name, options_.way, fmt::join(names, " or "), to_string(node.where));
+    }
+    std::erase_if(ways, [&](const Way& way) { return way.name != options_.way; });
+    return ways;
+  }
+
   double cost_of(const Held& held, const Placement& to) const {
     if (held.placement == to || held.elsewhere.contains(to)) {
       return 0;
@@ -199,11 +223,11 @@ class Partitioner {
     if (node.op->layout == nullptr) {
       return apply_unruled(node, types, operands, wishes);
     }
-    const std::vector<Way> ways = ways_of(node, types);
+    const std::vector<Way> ways = asked_for(ways_of(node, types), node);
     const Way* best = &ways[0];
     double least = kNever;
     for (const Way& way : ways) {
-      double cost = 0;
+      double cost = way.bytes;
       for (size_t i = 0; i < operands.size(); ++i) {
         cost += cost_of(*operands[i], way.inputs[i]);
       }
@@ -420,6 +444,7 @@ class Partitioner {
   }
 
   const MeshAxis& axis_;
+  const PartitionOptions& options_;
   Scatter scatter_;
 };
 
@@ -445,8 +470,7 @@ Partitioned partition(const Graph& graph, const Mesh& mesh, const PartitionOptio
       for (const std::optional<Layout>& layout : options.outputs) {
         outputs.push_back(layout ? Wish(along(*layout, a)) : Wish());
       }
-      const Scatter scatter{options.scattered_along == axis.name ? &options.stream : nullptr};
-      Partitioner partitioner(axis, scatter);
+      Partitioner partitioner(axis, options);
       auto [program, found] =
           partitioner.run(result.program == nullptr ? graph : *result.program, inputs, outputs,
                           std::span<const bool>(weights.get(), inputs.size()));

@@ -27,6 +27,9 @@ struct PartitionOptions {
   std::vector<std::optional<Layout>> outputs;  // none: as it comes
   std::string scattered_along = {};            // the axis over which streams are dealt out; none
   Stream stream = {};
+  // Where ways of an operation have names, the one to take (Way::name), whatever it moves; empty: as for others.
+  std::string way = {};
+  std::string way_key = {};  // of the configuration, that errors name
 };
 
 struct Partitioned {
@@ -35,7 +38,8 @@ struct Partitioned {
 };
 
 // `graph` is that of one rank. Throws Error where a layout fits no dim of its tensor, where an operation without a rule meets
-// a part (naming both and the line of the call), and where an output cannot be what is wanted.
+// a part (naming both and the line of the call), where an output cannot be what is wanted, and where
+// the dims of an operation do not allow the way that is asked for, naming those that they do.
 Partitioned partition(const Graph& graph, const Mesh& mesh, const PartitionOptions& options);
 
 }  // namespace mstrain

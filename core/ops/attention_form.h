@@ -63,6 +63,12 @@ Tensors decompose_attention_grad(const Attrs& attrs, std::span<const Tensor> in)
 // attention_layout.cc
 std::vector<Way> attention_layout(const LayoutRequest& request);
 std::vector<Way> attention_grad_layout(const LayoutRequest& request);
+// Names of ways: samples or heads in exchange for positions, all keys for some queries, or keys that go around.
+inline constexpr std::string_view kExchangeWay = "all_to_all", kGatherWay = "gather",
+                                  kRingWay = "ring";
+// attention_ring.cc; none where there is a bias.
+std::optional<Way> attention_ring(const LayoutRequest& request);
+std::optional<Way> attention_grad_ring(const LayoutRequest& request);
 
 // attention_samples.cc
 std::vector<Sample> attention_samples(Dtype dtype);

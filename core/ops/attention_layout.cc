@@ -1,4 +1,4 @@
-// How ranks share attention: by samples, by heads, or by queries, which then see all keys.
+// How ranks share attention: by samples, by heads, by queries, which then see all keys, or by both (attention_ring.cc).
 //
 // Fewer key heads than ranks: each rank takes the key head that its query heads read, and the gradients of keys and values are
 // terms of a sum.
@@ -70,6 +70,8 @@ Tensor own_key_head(int64_t key_heads, const MeshAxis& axis) {
   return reshape(floor_divide(head, static_cast<double>(axis.size)), {1});
 }
 
+std::string_view name_of(By by) { return by == By::kQueries ? kGatherWay : kExchangeWay; }
+
 // What the operation gets of the parts of the inputs of the forward pass, and its attributes.
 struct Local {
   Tensors inputs;
@@ -129,12 +131,16 @@ std::vector<Way> attention_layout(const LayoutRequest& request) {
   std::vector<Way> ways;
   for (const By by : all_ways(request.inputs, request.axis)) {
     Way way = layout::by_dims(request, input_dims(by, form, request.inputs), result_dims(by));
+    way.name = name_of(by);
     way.program = [by, attrs = request.attrs, &op = request.op](std::span<const Tensor> parts,
                                                                 const MeshAxis& axis) {
       const Local local = localised(by, attrs, parts, axis);
       return apply(op, local.inputs, local.attrs, kHere);
     };
     ways.push_back(std::move(way));
+  }
+  if (std::optional<Way> ring = attention_ring(request)) {
+    ways.push_back(std::move(*ring));
   }
   return ways;
 }
@@ -158,6 +164,7 @@ std::vector<Way> attention_grad_layout(const LayoutRequest& request) {
       }
     }
     Way way = layout::by_dims(request, inputs, outputs);
+    way.name = name_of(by);
     for (Placement& output : way.outputs) {
       output = output.replicated() ? partial() : output;
     }
@@ -176,6 +183,9 @@ std::vector<Way> attention_grad_layout(const LayoutRequest& request) {
       return gradients;
     };
     ways.push_back(std::move(way));
+  }
+  if (std::optional<Way> ring = attention_grad_ring(request)) {
+    ways.push_back(std::move(*ring));
   }
   return ways;
 }

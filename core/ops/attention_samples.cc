@@ -81,6 +81,8 @@ std::vector<Sample> attention_samples(Dtype t) {
       sample_of(t, {2, 33, 40, 2, 8, 16, true, 1},
                 {.buckets = 6, .masked = true, .segmented = true, .placed = true}),
       sample_of(t, {2, 1, 21, 2, 5, 16, false}, {.segmented = true}),
+      sample_of(t, {1, 6, 12, 2, 4, 4, true, 1},
+                {.window = 5, .buckets = 6, .masked = true, .segmented = true}),
       sample_of(t, {0, 3, 3, 2, 4, 4, true}),
       sample_of(t, {0, 3, 3, 2, 4, 4, true, 1}, {.buckets = 4}),
       sample_of(t, {2, 0, 3, 2, 4, 4, false}),

@@ -72,6 +72,9 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
     config_fail(tree, "parallel.sequence_parallel",
                 "ranks along tensor share positions, and parallel.tensor is 1; say auto");
   }
+  if (config.context == 1 && config.context_way != none.context_way) {
+    config_fail(tree, "parallel.context_way", "is for parallel.context of 2 or more; leave it out");
+  }
   const OverlapConfig& overlap = config.overlap;
   for (const auto& [key, now, before] :
        {std::tuple("gradients", overlap.gradients, none.overlap.gradients),

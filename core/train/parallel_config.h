@@ -27,6 +27,8 @@ struct ZeroConfig {
 
 enum class ReductionOrder { kExact, kFast };
 
+enum class ContextWay { kAuto, kAllToAll, kGather, kRing };
+
 struct OverlapConfig {
   bool gradients = true;
   bool parameters = true;
@@ -54,6 +56,7 @@ struct ParallelConfig {
   int64_t tensor = 1;
   int64_t pipeline = 1;
   int64_t context = 1;
+  ContextWay context_way = ContextWay::kAuto;
   int64_t virtual_pipeline = 1;
   AutoOr<bool> sequence_parallel;
   int64_t copies = 1;
@@ -81,6 +84,13 @@ struct ParallelConfig {
           {"pipeline_stages", "pipeline_stage", "pipeline_model_parallel_size", "pp"}));
     v("context", context, "ranks that share each sequence",
       rule::at_least(1).elsewhere_called({"context_parallel", "context_parallel_size", "cp"}));
+    v("context_way", context_way,
+      "how these ranks share attention: all_to_all exchanges positions for heads or samples, "
+      "gather "
+      "brings all keys and values to every rank, ring passes them on from rank to rank; auto: what "
+      "sends least",
+      rule::one_of({"auto", "all_to_all", "gather", "ring"})
+          .elsewhere_called({"cp_comm_type", "context_parallel_algo"}));
     v("virtual_pipeline", virtual_pipeline,
       "parts of the model that each rank along pipeline has, where schedule is interleaved",
       rule::at_least(1).elsewhere_called({"virtual_pipeline_parallel_size", "pp_interleave_num"}));

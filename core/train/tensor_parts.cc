@@ -2,6 +2,7 @@
 
 #include "core/compile/partition.h"
 #include "core/compile/relayout.h"
+#include "core/ops/attention_form.h"
 #include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
@@ -25,6 +26,11 @@ std::string multiples(int64_t size, int64_t of) {
   return fmt::format("{}{}", below > 0 ? fmt::format("{} or ", below) : "", below + of);
 }
 
+std::string_view way_named(ContextWay way) {
+  constexpr std::string_view kNames[] = {"", kExchangeWay, kGatherWay, kRingWay};
+  return kNames[static_cast<size_t>(way)];
+}
+
 Layout layout_of(const ParamSpec& spec) {
   return {spec.shared_dim ? sharded(*spec.shared_dim) : kReplicated};
 }
@@ -34,6 +40,7 @@ Layout layout_of(const ParamSpec& spec) {
 TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const Context& context)
     : axis_(axis_of(kTensorAxis, config.parallel.tensor, context)),
       context_(axis_of(kContextAxis, config.parallel.context, context)),
+      way_(config.parallel.context_way),
       positions_(0),
       whole_(task.parameters) {
   check_positions(task, config);
@@ -150,6 +157,8 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
     options.inputs.resize(inputs.weights);
     options.inputs.resize(inputs.weights + inputs.batch, Layout{sharded(kPositions)});
     options.outputs.assign(out->outputs().size(), Layout{kReplicated});
+    options.way = way_named(way_);
+    options.way_key = "parallel.context_way";
     out = partition(*out, Mesh{{context_}}, options).program;
   }
   if (!shares()) {

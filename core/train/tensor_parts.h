@@ -51,6 +51,7 @@ class TensorParts {
   void check_positions(const TrainTask& task, const TrainConfig& config) const;
 
   MeshAxis axis_, context_;
+  ContextWay way_;
   int64_t positions_;  // dealt out between the products; 0: none are
   std::vector<ParamSpec> whole_, held_;
   std::map<std::string, int, std::less<>> dims_;

@@ -37,6 +37,9 @@ TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
   EXPECT_EQ(refusal("parallel: {sequence_parallel: true}", 4),
             "my.yaml:1: parallel.sequence_parallel: ranks along tensor share positions, and "
             "parallel.tensor is 1; say auto");
+  EXPECT_EQ(refusal("parallel: {context: 2, context_way: ring}", 2), "no error");
+  EXPECT_EQ(refusal("parallel: {context_way: ring}"),
+            "my.yaml:1: parallel.context_way: is for parallel.context of 2 or more; leave it out");
 }
 
 TEST(ParallelConfig, KeysOfPipelinesThatDoNotFitAreRefusedWithWhatWould) {

@@ -148,6 +148,30 @@ TEST_F(SharedWeights, AndPositionsAlongContextGiveTheLossesOfOneRank) {
       testing::HasSubstr("parallel.context: 3 ranks do not divide 16 positions; take 15 or 18"));
 }
 
+TEST_F(SharedWeights, AndAttentionAlongContextByAnyWayGiveTheLossesOfOneRank) {
+  const std::string with_dropout = gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}");
+  expect_same("gpt", with_dropout,
+              {{1, 1, ", context_way: gather", "", 2},
+               {1, 1, ", context_way: all_to_all", "", 4},
+               {1, 1, ", context_way: ring", "", 4},
+               {1, 2, ", context_way: ring, zero: {stage: 3, min_numel: 0}", "", 2}});
+  expect_same("mistral",
+              "model: {type: llama, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
+              "num_key_value_heads: 2, ffn_hidden_size: 64, sliding_window: 6}\n" +
+                  text(", packing: false"),
+              {{1, 1, ", context_way: ring", "", 4},
+               {1, 1, ", context_way: all_to_all", "", 2},
+               {1, 2, ", context_way: ring", "", 2},
+               {1, 1, ", context_way: ring", "", 2, 2}});
+  expect_same("bf16", gpt() + "precision: {params: bf16}", {{1, 1, ", context_way: ring", "", 2}},
+              2e-2);
+  EXPECT_THAT(error_of([&] {
+                train_on({1, 1, ", context_way: all_to_all", "", 8}, "eight", gpt());
+              }),
+              testing::HasSubstr("parallel.context_way: 8 ranks cannot share this attention by "
+                                 "all_to_all; say gather or ring"));
+}
+
 TEST_F(SharedWeights, InPipelinesGiveTheLossesOfOneRank) {
   expect_same("gpt",
               gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}") +
