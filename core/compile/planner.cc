@@ -5,6 +5,7 @@
 #include "core/compile/schedule.h"
 #include "core/ir/fallback.h"
 #include "core/ir/halves.h"
+#include "core/ops/collective.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -118,7 +119,8 @@ class Planner {
         end(*begun);
       }
     }
-    if (step.kernel != nullptr && halves_of(*step.kernel) != nullptr) {
+    if (step.kernel != nullptr && halves_of(*step.kernel) != nullptr &&
+        !waits_in_place(step.attrs)) {
       begun_.push_back(static_cast<int>(plan_.steps.size()));
     }
     plan_.steps.push_back(std::move(step));

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/ops/collective.h"
+
 namespace mstrain {
 namespace {
 
@@ -74,6 +76,11 @@ class Scheduler {
   }
 
   bool is_collective(NodeId id) const { return graph_.node(id).op->kind == OpKind::kCollective; }
+
+  // Whether other work can go on under it.
+  bool goes_on(NodeId id) const {
+    return is_collective(id) && !waits_in_place(graph_.node(id).attrs);
+  }
 
   // What makes much of little, of other ranks' parts: there is no hurry to have it, but to send for it.
   bool is_gather(NodeId id) const {
@@ -180,7 +187,7 @@ class Scheduler {
           consider(source);
         }
       }
-      if (!is_collective(id)) {
+      if (!goes_on(id)) {
         consider(id);
       } else if (const std::optional<NodeId> before = std::exchange(awaited_, id)) {
         consider(*before);
@@ -239,7 +246,8 @@ class Scheduler {
         continue;
       }
       std::vector<NodeId> moved;
-      if (reader % 2 == 0 && reader < place[id] && can_be_early(id, reader, place, moved)) {
+      if (goes_on(id) && reader % 2 == 0 && reader < place[id] &&
+          can_be_early(id, reader, place, moved)) {
         for (const NodeId node : moved) {
           place[node] = reader - 1;
           early[reader / 2 - 1].push_back(node);

@@ -1,5 +1,5 @@
 // all_reduce{axis, ranks, reduction}, all_gather{axis, ranks}, reduce_scatter{axis, ranks, reduction}, all_to_all{axis, ranks},
-// shift{axis, ranks, by}, axis_index{axis, ranks}
+// shift{axis, ranks, by}, axis_index{axis, ranks}; all but the last may have waits=true (WaitScope)
 //
 // What is gathered, scattered or exchanged has a leading dim with a part for each rank; users' functions move it to where
 // they want it.
@@ -125,6 +125,9 @@ const OpDef& op_named(std::string_view name);
 
 Attrs attrs_of(const MeshAxis& axis) { return {{"axis", axis.name}, {"ranks", axis.size}}; }
 
+constexpr std::string_view kWaits = "waits";
+Attrs with_wait(const Attrs& attrs, bool waits) { return waits ? attrs.with(kWaits, true) : attrs; }
+
 Tensors vjp_all_gather(const Application& node, std::span<const Tensor> ct) {
   return apply(op_named("reduce_scatter"), ct, node.attrs.with("reduction", std::string("sum")),
                kHere);
@@ -145,8 +148,8 @@ Tensors jvp_reduce_scatter(const Application& node, std::span<const Tensor> t) {
 
 Tensors vjp_reduce_scatter(const Application& node, std::span<const Tensor> ct) {
   const Tensor part = cast(ct[0], node.inputs[0].dtype());
-  Tensors result{
-      apply(op_named("all_gather"), std::span(&part, 1), attrs_of(axis_of(node.attrs)), kHere)[0]};
+  const Attrs attrs = with_wait(attrs_of(axis_of(node.attrs)), waits_in_place(node.attrs));
+  Tensors result{apply(op_named("all_gather"), std::span(&part, 1), attrs, kHere)[0]};
   if (node.inputs.size() == 2) {
     result.push_back(ct[0]);
   }
@@ -323,9 +326,11 @@ const OpDef& op_named(std::string_view name) {
   fail("no collective operation {}", name);
 }
 
+thread_local bool waits_now = false;
+
 Tensor collective(std::string_view name, std::span<const Tensor> in, const Attrs& attrs,
                   const SourceLocation& where) {
-  return apply(op_named(name), in, attrs, where)[0];
+  return apply(op_named(name), in, with_wait(attrs, waits_now), where)[0];
 }
 
 std::string text_of(Reduction reduction) {
@@ -350,6 +355,12 @@ Tensor joined(const Tensor& parts, int dim) {
 }
 
 }  // namespace
+
+WaitScope::WaitScope(bool waits) : outer_(std::exchange(waits_now, waits)) {}
+
+WaitScope::~WaitScope() { waits_now = outer_; }
+
+bool waits_in_place(const Attrs& attrs) { return attrs.find(kWaits) != nullptr; }
 
 MeshAxis axis_of(const Attrs& attrs) { return {attrs.text("axis"), attrs.integer("ranks")}; }
 
@@ -398,7 +409,7 @@ Tensor shift(const Arg& x, const MeshAxis& axis, int64_t by) {
 }
 
 Tensor axis_index(const MeshAxis& axis) {
-  return collective("axis_index", {}, attrs_of(axis), kHere);
+  return apply(op_named("axis_index"), {}, attrs_of(axis), kHere)[0];
 }
 
 }  // namespace mstrain

@@ -30,6 +30,21 @@ Tensor shift(const Arg& x, const MeshAxis& axis, int64_t by);
 // i32 []: this rank's place along the axis.
 Tensor axis_index(const MeshAxis& axis);
 
+// While it lives, collectives that the thread asks for by these functions are, where `waits`, waited for where they begin: nothing
+// runs under them. Their values are the same. The innermost one counts.
+class WaitScope {
+ public:
+  explicit WaitScope(bool waits);
+  ~WaitScope();
+  WaitScope(const WaitScope&) = delete;
+  WaitScope& operator=(const WaitScope&) = delete;
+
+ private:
+  bool outer_;
+};
+// Whether such an application is.
+bool waits_in_place(const Attrs& attrs);
+
 // The axis of an application.
 MeshAxis axis_of(const Attrs& attrs);
 Reduction reduction_of(const Attrs& attrs);

@@ -75,17 +75,8 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
   if (config.context == 1 && config.context_way != none.context_way) {
     config_fail(tree, "parallel.context_way", "is for parallel.context of 2 or more; leave it out");
   }
-  const OverlapConfig& overlap = config.overlap;
-  for (const auto& [key, now, before] :
-       {std::tuple("gradients", overlap.gradients, none.overlap.gradients),
-        {"parameters", overlap.parameters, none.overlap.parameters},
-        {"tensor", overlap.tensor, none.overlap.tensor}}) {
-    if (now != before) {
-      refuse(fmt::format("overlap.{}", key), now ? "true" : "false");
-    }
-  }
-  if (config.bucket_mb != none.bucket_mb) {
-    refuse("bucket_mb", fmt::format("{}", config.bucket_mb));
+  if (config.overlap.tensor) {
+    refuse("overlap.tensor", "true");
   }
 }
 

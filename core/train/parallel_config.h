@@ -38,7 +38,9 @@ struct OverlapConfig {
   void fields(V& v) {
     v("gradients", gradients, "gradients are exchanged while the backward pass goes on",
       rule::elsewhere_called({"overlap_grad_reduce", "overlap_comm"}));
-    v("parameters", parameters, "updated parameters are gathered while the next pass goes on",
+    v("parameters", parameters,
+      "parameters are gathered while others are updated, and, with zero.stage 3, while the layers "
+      "before them are computed",
       rule::elsewhere_called({"overlap_param_gather"}));
     v("tensor", tensor,
       "collectives of `tensor` run under the products beside them, which are cut for that",
@@ -112,7 +114,8 @@ struct ParallelConfig {
       "layers of each part of the model along the pipeline, from the first on; empty: equally many",
       rule::at_least(0).elsewhere_called({"pipeline_model_parallel_layout"}));
     v("overlap", overlap, "which exchanges run while something is computed");
-    v("bucket_mb", bucket_mb, "gradients that are exchanged at once, in 10^6 bytes",
+    v("bucket_mb", bucket_mb,
+      "gradients of small parameters that are exchanged at once, in 10^6 bytes at most",
       rule::positive().at_most(1e6).elsewhere_called({"bucket_size_mb", "ddp_bucket_size"}));
     v("timeout_s", timeout_s,
       "a rank that others have waited for so long is named as late, and the run ends",

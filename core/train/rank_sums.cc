@@ -3,19 +3,18 @@
 #include <algorithm>
 
 #include "core/ops/build.h"
+#include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
 
-RankSums::RankSums(MeshAxis axis, std::vector<const Shard*> shards, Reduction reduction,
-                   bool in_own_type)
-    : axis_(std::move(axis)),
-      shards_(std::move(shards)),
-      reduction_(reduction),
-      in_own_type_(in_own_type) {}
+RankSums::RankSums(MeshAxis axis, std::vector<const Shard*> shards, const Options& options)
+    : axis_(std::move(axis)), shards_(std::move(shards)), options_(options) {}
 
-Dtype RankSums::type_of_sum(Dtype dtype) const { return in_own_type_ ? dtype : sum_dtype(dtype); }
+Dtype RankSums::type_of_sum(Dtype dtype) const {
+  return options_.in_own_type ? dtype : sum_dtype(dtype);
+}
 
 std::vector<RankSums::Bundle> RankSums::bundles(std::span<const TensorType> values) const {
   std::vector<Bundle> out;
@@ -23,13 +22,17 @@ std::vector<RankSums::Bundle> RankSums::bundles(std::span<const TensorType> valu
     if (shards_[i] != nullptr) {
       continue;
     }
-    auto at = std::find_if(out.begin(), out.end(),
-                           [&](const Bundle& bundle) { return bundle.dtype == values[i].dtype; });
-    if (at == out.end()) {
-      at = out.insert(out.end(), {values[i].dtype, {}, 0});
+    const int64_t elements = values[i].elements();
+    auto at = std::find_if(out.rbegin(), out.rend(), [&](const Bundle& bundle) {  // the last one
+      return bundle.dtype == values[i].dtype;
+    });
+    if (at == out.rend() || static_cast<double>((at->elements + elements) *
+                                                size_of(values[i].dtype)) > options_.bundle_bytes) {
+      out.push_back({values[i].dtype, {}, 0});
+      at = out.rbegin();
     }
     at->members.push_back(i);
-    at->elements += values[i].elements();
+    at->elements += elements;
   }
   return out;
 }
@@ -54,10 +57,12 @@ SumRule RankSums::rule(std::span<const TensorType> types) const {
   };
   rule.add = [this, bundles = bundles(types)](std::span<const Tensor> sums,
                                               std::span<const Tensor> values) {
+    const WaitScope scope(options_.waits);
     Tensors after;
     for (size_t i = 0; i < values.size(); ++i) {
       if (shards_[i] != nullptr) {
-        after.push_back(summed_part(values[i], *shards_[i], reduction_, sums[after.size()]));
+        after.push_back(
+            summed_part(values[i], *shards_[i], options_.reduction, sums[after.size()]));
       }
     }
     for (const Bundle& bundle : bundles) {
@@ -68,7 +73,7 @@ SumRule RankSums::rule(std::span<const TensorType> types) const {
       const Tensor joined = concat(flat, 0);
       const int64_t padding = part_elements(bundle) * axis_.size - bundle.elements;
       after.push_back(summed_parts(padding == 0 ? joined : pad(joined, {0}, {padding}), axis_,
-                                   reduction_, sums[after.size()]));
+                                   options_.reduction, sums[after.size()]));
     }
     return after;
   };
@@ -76,6 +81,7 @@ SumRule RankSums::rule(std::span<const TensorType> types) const {
 }
 
 Tensors RankSums::finish(std::span<const Tensor> parts, std::span<const TensorType> values) const {
+  const WaitScope scope(options_.waits);
   Tensors out(values.size());
   size_t next = 0;
   for (size_t i = 0; i < values.size(); ++i) {

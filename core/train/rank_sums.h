@@ -2,8 +2,8 @@
 //
 // Micro-batch i belongs to rank i mod size, in turn i / size. In every turn a sum is carried on by the values of the ranks in
 // their order, ((sum + v_0) + v_1) + …: bit for bit the sum of one rank that has all of them. Each rank keeps a part of every
-// sum: of a parameter's gradient that of its shard; what has none lies in bundles, one for each type, of which a rank
-// keeps an equal part.
+// sum: of a parameter's gradient that of its shard; what has none lies in bundles of one type, of which a rank keeps an equal
+// part. Each is exchanged as soon as all of it is there: neighbours are in one bundle, up to a limit.
 #pragma once
 
 #include "core/optim/shard.h"
@@ -13,8 +13,15 @@ namespace mstrain {
 
 class RankSums {
  public:
-  // `shards`: of each value, null where its sum is wanted whole. `reduction`: kSum for the order above, kFastSum for any.
-  RankSums(MeshAxis axis, std::vector<const Shard*> shards, Reduction reduction, bool in_own_type);
+  struct Options {
+    Reduction reduction = Reduction::kSum;  // the order above; kFastSum: any
+    bool in_own_type = false;               // a sum has the type of its values
+    double bundle_bytes = 0;                // of a bundle of more than one value, at most
+    bool waits = false;                     // for exchanges where they begin
+  };
+
+  // `shards`: of each value, null where its sum is wanted whole.
+  RankSums(MeshAxis axis, std::vector<const Shard*> shards, const Options& options);
 
   // The parts of the sums as accumulate_by keeps them.
   SumRule rule(std::span<const TensorType> values) const;
@@ -33,8 +40,7 @@ class RankSums {
 
   MeshAxis axis_;
   std::vector<const Shard*> shards_;
-  Reduction reduction_;
-  bool in_own_type_;
+  Options options_;
 };
 
 }  // namespace mstrain

@@ -2,6 +2,7 @@
 
 #include "core/compile/regather.h"
 #include "core/ops/build.h"
+#include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
@@ -107,6 +108,8 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       stage_(context.ranks == nullptr ? stage : context.ranks->coordinate(kPipelineAxis)),
       zero_(data_.size == 1 ? 0 : config.parallel.zero.stage),
       in_order_(config.parallel.reduction == ReductionOrder::kExact),
+      overlap_(config.parallel.overlap),
+      bundle_bytes_(config.parallel.bucket_mb * 1e6),
       cut_(cut_parameters(parts_.held(), config.parallel, data_)),
       shards_(zero_ == 0 ? Shards() : cut_),
       micro_batches_(config.batch.global / micro),
@@ -194,7 +197,8 @@ Params StepProgram::held_params(const TrainState& state) const {
   if (pipeline_ != nullptr) {
     return of_all_stages(state.params);
   }
-  return has_parts_of_parameters() ? whole(state.params, shards_) : state.params;
+  return has_parts_of_parameters() ? whole(state.params, shards_, overlap_.parameters)
+                                   : state.params;
 }
 
 Params StepProgram::in_parts(Params params, const Shards& shards) {
@@ -206,7 +210,8 @@ Params StepProgram::in_parts(Params params, const Shards& shards) {
   return params;
 }
 
-Params StepProgram::whole(Params params, const Shards& shards) {
+Params StepProgram::whole(Params params, const Shards& shards, bool overlaps) {
+  const WaitScope scope(!overlaps);
   for (const auto& [name, shard] : shards) {
     if (const Tensor* const it = params.find(name)) {
       params.set(name, whole_of(*it, shard));
@@ -276,7 +281,11 @@ StepProgram::Summing StepProgram::summing(const Types& values,
             }};
   }
   const auto over_ranks = std::make_shared<RankSums>(
-      data_, std::move(shards), in_order_ ? Reduction::kSum : Reduction::kFastSum, own_type);
+      data_, std::move(shards),
+      RankSums::Options{.reduction = in_order_ ? Reduction::kSum : Reduction::kFastSum,
+                        .in_own_type = own_type,
+                        .bundle_bytes = bundle_bytes_,
+                        .waits = !overlap_.gradients});
   if (in_order_ || zero_ >= 2) {
     return {over_ranks->rule(values),
             [=](std::span<const Tensor> sums) { return over_ranks->finish(sums, values); }};
@@ -335,10 +344,11 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   TrainState next;
   std::tie(next.params, next.optimizer) =
       optimizer_.update(gathers ? in_parts(own(state.params), shards_) : own(state.params),
-                        zero_ == 0 ? whole(std::move(sum.gradient), cut_) : std::move(sum.gradient),
+                        zero_ == 0 ? whole(std::move(sum.gradient), cut_, overlap_.gradients)
+                                   : std::move(sum.gradient),
                         state.optimizer, arguments.lr, scale, control);
   if (gathers) {
-    next.params = whole(std::move(next.params), shards_);
+    next.params = whole(std::move(next.params), shards_, overlap_.parameters);
   }
   if (pipeline_ != nullptr) {
     Params all = state.params;

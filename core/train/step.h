@@ -130,9 +130,9 @@ class StepProgram {
   Summing summing(const Types& values, std::vector<const Shard*> shards) const;
   template <class F>
   LossAndGradient summed_over_ranks(const F& one, const MicroBatch& all) const;
-  // Of `params`, those of `shards` in parts, or whole again.
+  // Of `params`, those of `shards` in parts, or whole again, gathered under other work where `overlaps`.
   static Params in_parts(Params params, const Shards& shards);
-  static Params whole(Params params, const Shards& shards);
+  static Params whole(Params params, const Shards& shards, bool overlaps);
   // The factor of the loss; empty: none.
   Tensor loss_scale_of(const TrainState& state) const;
 
@@ -168,6 +168,8 @@ class StepProgram {
   int64_t stage_;                       // of these, this one
   int64_t zero_;                        // parallel.zero.stage; 0 on one rank
   bool in_order_;                       // parallel.reduction is exact
+  OverlapConfig overlap_;               // parallel.overlap
+  double bundle_bytes_;                 // parallel.bucket_mb
   Shards cut_;                          // parameters whose gradients are summed up in parts
   Shards shards_;                       // those of them whose optimizer state is in parts
   int64_t micro_batches_;               // of all ranks

@@ -85,6 +85,7 @@ GraphPtr StepProgram::from_parts(const GraphPtr& gradient) const {
   GraphPtr program = trace_program(
       types,
       [&](std::span<const Tensor> given) {
+        const WaitScope scope(!overlap_.parameters);
         Tensors inputs(given.begin(), given.end());
         for (size_t i = 0; i < inputs.size(); ++i) {
           inputs[i] = shards[i] == nullptr ? inputs[i] : whole_of(inputs[i], *shards[i]);

@@ -146,6 +146,14 @@ TEST(Overlap, ACollectiveBeginsWhenItsOperandIsThereAndEndsWhereItsResultIsRead)
   EXPECT_THAT(order_of(plan_of(*alone)), ElementsAre("all_reduce 0 at once"));
 }
 
+TEST(Overlap, ACollectiveThatWaitsBeginsAndEndsInItsPlace) {
+  const auto program = program_of({kMatrix, kMatrix}, [](std::span<const Tensor> in) {
+    const WaitScope scope(true);
+    return Tensors{exp(all_reduce(in[0], kTwo)), matmul(in[1], in[1])};
+  });
+  EXPECT_THAT(order_of(plan_of(*program)), ElementsAre("all_reduce 0 at once", "product"));
+}
+
 // Gradients are reduced under the product that makes the next one, and added to the sums then: two at a time.
 TEST(Overlap, WhatReadsACollectiveIsNotPulledBeforeTheNextOneBegins) {
   constexpr int kLayers = 3;
@@ -171,7 +179,8 @@ TEST(Overlap, WhatReadsACollectiveIsNotPulledBeforeTheNextOneBegins) {
 
 // However many layers there are, and wherever the program asks for their weights.
 TEST(Overlap, AGatherBeginsBeforeWhatReadsTheOneBefore) {
-  const auto layers = [](int count) {
+  const auto layers = [](int count, bool waits = false) {
+    const WaitScope scope(waits);
     const TensorType shard{Dtype::kF32, {16, 32}};
     Types types(static_cast<size_t>(1 + count), shard);
     types[0] = kMatrix;
@@ -191,6 +200,11 @@ TEST(Overlap, AGatherBeginsBeforeWhatReadsTheOneBefore) {
               ElementsAre("all_gather 0", "all_gather 1", "end 0", "product", "all_gather 2",
                           "end 1", "product", "end 2", "product"));
   EXPECT_EQ(layers(4)->memory().arena, layers(9)->memory().arena);
+  // One at a time where nothing goes on under them.
+  EXPECT_THAT(order_of(plan_of(*layers(3, true))),
+              ElementsAre("all_gather 0 at once", "product", "all_gather 1 at once", "product",
+                          "all_gather 2 at once", "product"));
+  EXPECT_LE(layers(9, true)->memory().arena, layers(9)->memory().arena - kMatrix.bytes());
 }
 
 // Any chain of numbers, some of them from other ranks, small enough to stay finite.

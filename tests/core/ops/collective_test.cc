@@ -194,6 +194,44 @@ TEST(Collective, RunsInLoops) {
   });
 }
 
+// What waits in its place is another node than what does not, and stays so in derivatives and batches.
+TEST(Collective, ThatWaitIsToldByItsAttributes) {
+  const auto made = [](const Function& f) {
+    Tensors captures;
+    const Types types{{Dtype::kF64, {3, 4}}};
+    const GraphPtr graph = trace_program(
+        types, [&](std::span<const Tensor> in) { return Tensors{f(in[0])}; }, &captures);
+    std::pair<int, int> waits_and_not;
+    for (NodeId id = 0; id < graph->size(); ++id) {
+      const Node& node = graph->node(id);
+      if (graph->live()[id] && node.op->kind == OpKind::kCollective) {
+        ++(waits_in_place(node.attrs) ? waits_and_not.first : waits_and_not.second);
+      }
+    }
+    return waits_and_not;
+  };
+  const auto waiting = [](const Tensor& x) {
+    const WaitScope scope(true);
+    return reduce_scatter(all_gather(all_to_all(shift(x, kTwo, 1), kTwo, 1, 0), kTwo, 0), kTwo, 0);
+  };
+  EXPECT_EQ(made(waiting), std::pair(4, 0));
+  const auto gradient = [&](const Tensor& x) {
+    return grad([&](const Tensor& y) { return sum(square(waiting(y))); })(x);
+  };
+  EXPECT_EQ(made(gradient), std::pair(8, 0));
+  EXPECT_EQ(made([&](const Tensor& x) {
+              return vmap(waiting)(reshape(x, {1, 3, 4}));
+            }),
+            std::pair(4, 0));
+  EXPECT_EQ(made([](const Tensor& x) {
+              const WaitScope scope(true);
+              const Tensor sum = all_reduce(x, kTwo);
+              const WaitScope inner(false);
+              return sum + all_reduce(x, kTwo) + cast(axis_index(kTwo), x.dtype());
+            }),
+            std::pair(1, 1));
+}
+
 TEST(Collective, ErrorsNameTheOperationItsScopeAndWhatIsMissing) {
   const Tensor x = of({1, 2, 3});
   EXPECT_THAT(message_of<Error>([&] { to_doubles(all_reduce(x, kTwo)); }),

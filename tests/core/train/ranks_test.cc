@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/exec/execute.h"
+#include "core/ops/collective.h"
 #include "core/ops/shape.h"
 #include "tests/amount.h"
 #include "tests/core/base/message_of.h"
@@ -88,6 +90,11 @@ const Case kCases[] = {
        c.optimizer.momentum = 0.9;
      }},
     {"micro_batches_of_two", [](TrainConfig& c) { c.batch.micro = 2; }},
+    {"in_place_and_in_small_bundles",
+     [](TrainConfig& c) {
+       c.parallel.overlap = {.gradients = false, .parameters = false};
+       c.parallel.bucket_mb = 1e-4;
+     }},
     {"eager", [](TrainConfig& c) { c.run.execution = Execution::kEager; }},
 };
 
@@ -175,6 +182,68 @@ TEST_F(SharedRun, KeepsSmallParametersWhole) {
   EXPECT_EQ(bytes(1 << 20),
             plan_run(wide_task(), config, make_context(config), int64_t{1} << 40, false)
                 .plan.optimizer_bytes);
+}
+
+// Exchanges of a plan, and of the loops in it, that `counts` holds for.
+int64_t exchanges_of(const Plan& plan, std::string_view op,
+                     const std::function<bool(const PlanStep&)>& counts) {
+  int64_t sum = 0;
+  for (const PlanStep& step : plan.steps) {
+    sum += step.loop != nullptr ? exchanges_of(*step.loop->body, op, counts)
+           : step.op->name == op && step.waits_for < 0 && counts(step) ? 1
+                                                                       : 0;
+  }
+  return sum;
+}
+
+TEST(StepOfRanks, RunsExchangesUnderOtherWorkAsOverlapSays) {
+  TrainConfig config = wide_config("none");
+  config.parallel.data = 2;
+  config.batch.micro = config.batch.global / 4;
+  const TrainTask task = wide_task();
+  for (const int64_t stage : {0, 1, 3}) {
+    SCOPED_TRACE(fmt::format("stage {}", stage));
+    config.parallel.zero.stage = stage;
+    // Of gradients, which are scattered, and what is gathered: of parameters, and of gradients that are wanted whole.
+    const auto overlapping = [&](bool gradients, bool parameters) {
+      config.parallel.overlap = {.gradients = gradients, .parameters = parameters};
+      const StepProgram step(task, config, config.batch.global / 4, make_context(config));
+      const auto begins = [](const PlanStep& it) { return it.begins; };
+      const auto may_begin = [](const PlanStep& it) { return !waits_in_place(it.attrs); };
+      const Plan& plan = plan_of(*step.program());
+      return std::pair(exchanges_of(plan, "reduce_scatter", begins),
+                       exchanges_of(plan, "all_gather", may_begin));
+    };
+    const auto none = overlapping(false, false);
+    const auto gradients = overlapping(true, false);
+    const auto parameters = overlapping(false, true);
+    const auto both = overlapping(true, true);
+    EXPECT_EQ(none.first, 0);
+    EXPECT_EQ(none.second, 1);  // squares for the norm
+    EXPECT_GT(gradients.first, 0);
+    EXPECT_GT(gradients.second, 1);
+    EXPECT_EQ(parameters.first, 0);
+    EXPECT_EQ(parameters.second > none.second, stage > 0);
+    EXPECT_EQ(both.first, gradients.first);
+    EXPECT_EQ(both.second, gradients.second + parameters.second - none.second);
+  }
+}
+
+TEST(StepOfRanks, ExchangesSmallGradientsInBundlesOfBucketMb) {
+  TrainConfig config = wide_config("none");
+  config.parallel.data = 2;
+  config.batch.micro = config.batch.global / 2;
+  config.parallel.zero.min_numel = 1 << 20;
+  const TrainTask task = wide_task();
+  const auto exchanges = [&](double bucket_mb) {
+    config.parallel.bucket_mb = bucket_mb;
+    const StepProgram step(task, config, config.batch.global / 2, make_context(config));
+    return exchanges_of(plan_of(*step.program()), "reduce_scatter",
+                        [](const PlanStep&) { return true; });
+  };
+  EXPECT_EQ(exchanges(64), 1);
+  // The loss and what is small beside it, the large matrix by itself, and what follows it.
+  EXPECT_EQ(exchanges(0.01), 3);
 }
 
 TEST_F(SharedRun, SumsInAnyOrderComeNear) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/exec/execute.h"
 #include "core/nn/model_layer.h"
 #include "core/ops/shape.h"
 #include "core/ops/stage.h"
@@ -138,6 +139,31 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankWithDataAndOptimizerInParts) {
     SCOPED_TRACE(layout.name());
     expect_same_run(alone, run(layout, layout.name()), kSteps);
   }
+}
+
+TEST_F(PipelinedRun, ExchangesAlongDataUnderOtherWorkAsOverlapSays) {
+  const Dealing layout{2, "1f1b", 1, 2, 3};
+  const Change change = [](TrainConfig& c) {
+    c.parallel.overlap = {.gradients = false, .parameters = false};
+    c.parallel.bucket_mb = 1e-4;
+  };
+  expect_same_run(run({}, "alone"), run(layout, "in_place", change), kSteps);
+  const TrainTask task = layered_task();
+  const auto begun = [&](const Change& with, std::string_view op) {
+    TrainConfig config = config_of(layout, "none");
+    with(config);
+    const StepProgram step(task, config, 1, make_context(config), 1);
+    const std::string text =
+        step.text([](const Program& program) { return describe(plan_of(program)); });
+    return text.find(fmt::format(" begin {} ", op)) != std::string::npos;
+  };
+  for (const char* op : {"reduce_scatter", "all_gather"}) {
+    EXPECT_TRUE(begun([](TrainConfig&) {}, op)) << op;
+  }
+  EXPECT_FALSE(begun(change, "reduce_scatter"));
+  const Change parameters = [](TrainConfig& c) { c.parallel.overlap.gradients = false; };
+  EXPECT_FALSE(begun(parameters, "reduce_scatter"));
+  EXPECT_TRUE(begun(parameters, "all_gather"));
 }
 
 TEST_F(PipelinedRun, HasTheBitsOfOneRankInEveryPrecision) {
