@@ -2,7 +2,7 @@
 //
 // Each rank has as many queries and keys as the others. Keys, values and what belongs to them go once around, from each rank to
 // the next, while the rank works on those that it has: an application on its queries and these keys, placed by how far the
-// ranks are apart. Results are joined by their logsumexps (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). The
+// pieces of positions are apart (ring_positions.h). Results are joined by their logsumexps (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). The
 // gradient needs no joining, as the logsumexp of all keys is known: queries' gradients add up where they are, and those of
 // keys and values travel along, one rank behind, and on to whom they belong to.
 //
@@ -17,6 +17,7 @@
 #include "core/ops/control.h"
 #include "core/ops/layouts.h"
 #include "core/ops/reduce.h"
+#include "core/ops/ring_positions.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -36,19 +37,22 @@ std::vector<size_t> inputs_of_keys(const AttentionForm& form) {
   return inputs;
 }
 
+// And those that belong to queries. Positions are dim 1 of both.
+std::vector<size_t> inputs_of_queries(const AttentionForm& form) {
+  return form.segments == 0 ? std::vector<size_t>{0} : std::vector<size_t>{0, form.segments};
+}
+
 std::vector<int> input_dims(const AttentionForm& form) {
   std::vector<int> dims(form.inputs, layout::kWhole);
-  dims[0] = 1;
-  for (const size_t input : inputs_of_keys(form)) {
-    dims[input] = 1;
-  }
-  if (form.segments != 0) {
-    dims[form.segments] = 1;
+  for (const auto& inputs : {inputs_of_keys(form), inputs_of_queries(form)}) {
+    for (const size_t input : inputs) {
+      dims[input] = 1;
+    }
   }
   return dims;
 }
 
-// What a rank has of the keys, hop by hop.
+// Keys as they come by, and what of them meets what of this rank's queries.
 class Ring {
  public:
   // `parts`: of the inputs of the forward pass.
@@ -57,33 +61,59 @@ class Ring {
         in_(parts.begin(), parts.end()),
         form_(attrs, types_of(parts)),
         axis_(axis),
-        rank_(axis_index(axis)) {}
+        positions_(form_.causal && form_.start == 0 && parts[0].dim(1) == parts[1].dim(1) &&
+                       parts[0].dim(1) % 2 == 0,
+                   axis),
+        before_((parts[1].dim(1) - parts[0].dim(1)) * axis.size) {
+    for (const size_t input : inputs_of_keys(form_)) {
+      in_[input] = positions_.dealt(in_[input], 1);
+    }
+    for (const size_t input : inputs_of_queries(form_)) {
+      in_[input] = positions_.dealt(in_[input], 1);
+    }
+  }
 
-  // An application to this rank's queries and the keys of the rank `hop` places before.
+  const RingPositions& positions() const { return positions_; }
+
+  // An application to pieces of this rank's queries and of the keys that are here.
   struct Tile {
+    int64_t query_piece, key_piece;
     Tensors inputs;
     Attrs attrs;
   };
   // Of the next hop, from 0 on; the keys of the one after that set out when `after` is there, so that a rank has no more than
   // two others' keys at a time, and a gradient does not keep those that the forward pass had.
-  Tile next(const Tensor& after) {
-    Tile tile{in_, attrs_};
-    const Tensor before = rank_ - static_cast<double>(hop_);
-    const Tensor owner = where(less(before, 0), before + static_cast<double>(axis_.size), before);
-    const int64_t queries = in_[0].dim(1);
-    const int64_t keys = in_[1].dim(1);
-    place(tile, rank_ * static_cast<double>(queries), owner * static_cast<double>(keys));
+  std::vector<Tile> next(const Tensor& after) {
+    std::vector<Tile> tiles;
+    for (int64_t q = 0; q < positions_.pieces(); ++q) {
+      for (int64_t k = 0; k < positions_.pieces(); ++k) {
+        if (positions_.sees(q, k)) {
+          tiles.push_back(tile(q, k));
+        }
+      }
+    }
     if (++hop_ < axis_.size) {
       for (const size_t input : inputs_of_keys(form_)) {
         in_[input] = shift(barrier(std::array{in_[input], after})[0], axis_, 1);
       }
     }
-    return tile;
+    return tiles;
   }
 
  private:
-  void place(Tile& tile, const Tensor& first_query, const Tensor& first_key) const {
+  Tile tile(int64_t query_piece, int64_t key_piece) const {
+    Tile tile{query_piece, key_piece, in_, attrs_};
     Tensors& in = tile.inputs;
+    for (const size_t input : inputs_of_queries(form_)) {
+      in[input] = positions_.piece(in[input], 1, query_piece);
+    }
+    for (const size_t input : inputs_of_keys(form_)) {
+      in[input] = positions_.piece(in[input], 1, key_piece);
+    }
+    const Tensor ahead = positions_.rank() - static_cast<double>(hop_);
+    const Tensor owner = where(less(ahead, 0), ahead + static_cast<double>(axis_.size), ahead);
+    const Tensor first_query = positions_.first_of(positions_.rank(), query_piece, in[0].dim(1));
+    const Tensor first_key = positions_.first_of(owner, key_piece, in[1].dim(1));
     if (form_.draw != 0) {
       in[form_.draw + 1] = in[form_.draw + 1] + layout::offset_along(first_query, 2, 4) +
                            layout::offset_along(first_key, 3, 4);
@@ -93,18 +123,19 @@ class Ring {
       in[form_.start] = in[form_.start] + apart;
     } else if (form_.causal || form_.table != 0) {
       // Unplaced queries are the last ones.
-      const int64_t last = (in[1].dim(1) - in[0].dim(1)) * axis_.size;
-      const Tensor start = broadcast_to(apart + static_cast<double>(last), {in[0].dim(0)});
+      const Tensor start = broadcast_to(apart + static_cast<double>(before_), {in[0].dim(0)});
       tile.attrs.set("placed", true);
       in.insert(form_.draw != 0 ? in.begin() + static_cast<int64_t>(form_.draw) : in.end(), start);
     }
+    return tile;
   }
 
   const Attrs& attrs_;
   Tensors in_;
   AttentionForm form_;
   const MeshAxis& axis_;
-  Tensor rank_;
+  RingPositions positions_;
+  int64_t before_;  // keys of all ranks before the first query
   int64_t hop_ = 0;
 };
 
@@ -114,6 +145,11 @@ struct Joined {
 
   // A query that has seen no key has an lse of -inf, and 0.
   void add(const Tensor& more, const Tensor& more_lse) {
+    if (!lse.defined()) {
+      out = widened(more);
+      lse = more_lse;
+      return;
+    }
     const Tensor greatest = maximum(lse, more_lse);
     const Tensor some = greater(greatest, -std::numeric_limits<double>::infinity());
     const Tensor base = where(some, greatest, 0);
@@ -131,52 +167,79 @@ struct Joined {
 Tensors around(const OpDef& op, const Attrs& attrs, std::span<const Tensor> parts,
                const MeshAxis& axis) {
   Ring ring(attrs, parts, axis);
-  Joined joined;
+  const RingPositions& positions = ring.positions();
+  std::vector<Joined> joined(static_cast<size_t>(positions.pieces()));
   Tensor done = parts[0];
   for (int64_t hop = 0; hop < axis.size; ++hop) {
-    const Ring::Tile tile = ring.next(done);
-    const Tensors results = apply(op, tile.inputs, tile.attrs, kHere);
-    done = results[0];
-    if (hop == 0) {
-      joined = {widened(results[0]), results[1]};
-    } else {
-      joined.add(results[0], results[1]);
+    for (const Ring::Tile& tile : ring.next(done)) {
+      const Tensors results = apply(op, tile.inputs, tile.attrs, kHere);
+      joined[static_cast<size_t>(tile.query_piece)].add(results[0], results[1]);
+      done = results[0];
     }
   }
-  return {cast(joined.out, parts[0].dtype()), joined.lse};
+  Tensors outs, lses;
+  for (const Joined& piece : joined) {
+    outs.push_back(cast(piece.out, parts[0].dtype()));
+    lses.push_back(piece.lse);
+  }
+  return {positions.returned(concat(outs, 1), 1), positions.returned(concat(lses, 2), 2)};
 }
+
+// Sums of pieces, which come one by one.
+struct PieceSums {
+  Tensors pieces;
+  void add(int64_t piece, const Tensor& x) {
+    Tensor& sum = pieces[static_cast<size_t>(piece)];
+    sum = sum.defined() ? sum + widened(x) : widened(x);
+  }
+};
 
 // Sums travel in the type of sums, and are rounded once.
 Tensors around_grad(const OpDef& op, const Attrs& attrs, std::span<const Tensor> parts,
                     const MeshAxis& axis) {
   const auto forward = parts.subspan(1, parts.size() - 3);
   Ring ring(attrs, forward, axis);
-  Tensor done = parts[0];
-  Tensors sums;  // dq, dk, dv[, dtable]
+  const RingPositions& positions = ring.positions();
+  const auto count = static_cast<size_t>(positions.pieces());
+  const Tensor g = positions.dealt(parts[0], 1);
+  const Tensor out = positions.dealt(parts[parts.size() - 2], 1);
+  const Tensor lse = positions.dealt(parts.back(), 2);
+  PieceSums dq{Tensors(count)};
+  PieceSums dtable{Tensors(1)};
+  Tensor dk, dv, done = g;
   for (int64_t hop = 0; hop < axis.size; ++hop) {
-    const Ring::Tile tile = ring.next(done);
-    for (size_t i = 1; hop > 0 && i < 3; ++i) {
-      sums[i] = shift(sums[i], axis, 1);
-    }
-    Tensors inputs{parts[0]};
-    inputs.insert(inputs.end(), tile.inputs.begin(), tile.inputs.end());
-    inputs.insert(inputs.end(), parts.end() - 2, parts.end());
-    const Tensors gradients = apply(op, inputs, tile.attrs, kHere);
-    done = gradients[0];
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      const Tensor more = widened(gradients[i]);
-      if (hop == 0) {
-        sums.push_back(more);
-      } else {
-        sums[i] = sums[i] + more;
+    PieceSums dk_here{Tensors(count)}, dv_here{Tensors(count)};
+    for (const Ring::Tile& tile : ring.next(done)) {
+      Tensors inputs{positions.piece(g, 1, tile.query_piece)};
+      inputs.insert(inputs.end(), tile.inputs.begin(), tile.inputs.end());
+      inputs.push_back(positions.piece(out, 1, tile.query_piece));
+      inputs.push_back(positions.piece(lse, 2, tile.query_piece));
+      const Tensors gradients = apply(op, inputs, tile.attrs, kHere);
+      dq.add(tile.query_piece, gradients[0]);
+      dk_here.add(tile.key_piece, gradients[1]);
+      dv_here.add(tile.key_piece, gradients[2]);
+      if (gradients.size() > 3) {
+        dtable.add(0, gradients[3]);
       }
+      done = gradients[0];
     }
+    const auto with_others = [&](const Tensor& sum, const PieceSums& here) {
+      const Tensor all = concat(here.pieces, 1);
+      return hop == 0 ? all : shift(sum, axis, 1) + all;
+    };
+    dk = with_others(dk, dk_here);
+    dv = with_others(dv, dv_here);
   }
-  for (size_t i = 0; i < sums.size(); ++i) {
-    const bool of_keys = i == 1 || i == 2;
-    sums[i] = cast(of_keys ? shift(sums[i], axis, 1) : sums[i], parts[1].dtype());
+  const Dtype dtype = parts[1].dtype();
+  const auto at_home = [&](const Tensor& sum) {
+    return positions.returned(cast(shift(sum, axis, 1), dtype), 1);
+  };
+  Tensors result{positions.returned(cast(concat(dq.pieces, 1), dtype), 1), at_home(dk),
+                 at_home(dv)};
+  if (dtable.pieces[0].defined()) {
+    result.push_back(cast(dtable.pieces[0], dtype));
   }
-  return sums;
+  return result;
 }
 
 // Bytes of the inputs that go around, of all ranks.

@@ -1,12 +1,15 @@
 // all_reduce{axis, ranks, reduction}, all_gather{axis, ranks}, reduce_scatter{axis, ranks, reduction}, all_to_all{axis, ranks},
-// shift{axis, ranks, by}, axis_index{axis, ranks}; all but the last may have waits=true (WaitScope)
+// permute{axis, ranks, to}, axis_index{axis, ranks}; all but the last may have waits=true (WaitScope)
 //
 // What is gathered, scattered or exchanged has a leading dim with a part for each rank; users' functions move it to where
 // they want it.
 #include "core/ops/collective.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
@@ -84,8 +87,12 @@ Types infer_all_to_all(std::span<const TensorType> in, const Attrs& attrs) {
   return {in[0]};
 }
 
-Types infer_shift(std::span<const TensorType> in, const Attrs& attrs) {
-  attrs.integer("by");
+std::string text_of(std::span<const int64_t> ranks) {
+  return fmt::format("{}", fmt::join(ranks, " "));
+}
+
+Types infer_permute(std::span<const TensorType> in, const Attrs& attrs) {
+  destinations_of(attrs);
   return infer_same(in, attrs);
 }
 
@@ -156,8 +163,9 @@ Tensors vjp_reduce_scatter(const Application& node, std::span<const Tensor> ct) 
   return result;
 }
 
-Tensors vjp_shift(const Application& node, std::span<const Tensor> ct) {
-  return apply(node.op, ct, node.attrs.with("by", -node.attrs.integer("by")), kHere);
+Tensors vjp_permute(const Application& node, std::span<const Tensor> ct) {
+  return apply(node.op, ct, node.attrs.with("to", text_of(inverse_of(destinations_of(node.attrs)))),
+               kHere);
 }
 
 Tensors batch_all_gather(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
@@ -211,9 +219,9 @@ std::vector<Sample> samples_reduce_scatter(Dtype t) {
           {{{{t, {1, 2, 3}}}, {{accumulation_dtype(t), {2, 3}}}}, alone_reducing("sum")},
           {{{{t, {1, 0}}}}, alone_reducing("sum")}};
 }
-std::vector<Sample> samples_shift(Dtype t) {
-  return {{{{{t, {3, 5}}}}, alone().with("by", int64_t{1})},
-          {{{{t, {0}}}}, alone().with("by", int64_t{1})}};
+std::vector<Sample> samples_permute(Dtype t) {
+  return {{{{{t, {3, 5}}}}, alone().with("to", std::string("0"))},
+          {{{{t, {0}}}}, alone().with("to", std::string("0"))}};
 }
 std::vector<Sample> samples_axis_index(Dtype) { return {{{}, alone()}}; }
 
@@ -295,15 +303,15 @@ constexpr OpDef kDefs[] = {{.name = "all_reduce",
                             .samples = samples_parts,
                             .precision = Precision::kAny,
                             .among_ranks = true},
-                           {.name = "shift",
+                           {.name = "permute",
                             .kind = kKind,
-                            .infer = infer_shift,
+                            .infer = infer_permute,
                             .jvp = jvp_linear,
-                            .vjp = vjp_shift,
+                            .vjp = vjp_permute,
                             .batch = batch_leading,
                             .cost = cost,
                             .layout = layout::alike,
-                            .samples = samples_shift,
+                            .samples = samples_permute,
                             .precision = Precision::kAny,
                             .among_ranks = true},
                            {.name = "axis_index",
@@ -374,6 +382,35 @@ Reduction reduction_of(const Attrs& attrs) {
   throw ShapeError(fmt::format("there is no reduction {}", text), "sum, fast_sum, max or min");
 }
 
+std::vector<int64_t> destinations_of(const Attrs& attrs) {
+  const std::string& text = attrs.text("to");
+  std::vector<int64_t> to;
+  for (const char *at = text.data(), *const end = at + text.size(); at < end; ++at) {
+    int64_t rank = -1;
+    at = std::from_chars(at, end, rank).ptr;
+    to.push_back(rank);
+  }
+  std::vector<int64_t> sorted = to;
+  std::sort(sorted.begin(), sorted.end());
+  bool each_once = static_cast<int64_t>(to.size()) == ranks_in(attrs);
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    each_once = each_once && sorted[i] == static_cast<int64_t>(i);
+  }
+  if (!each_once) {
+    throw ShapeError(fmt::format("ranks send to {}", text),
+                     fmt::format("each of {} ranks gets one rank's part", ranks_in(attrs)));
+  }
+  return to;
+}
+
+std::vector<int64_t> inverse_of(std::span<const int64_t> to) {
+  std::vector<int64_t> from(to.size());
+  for (size_t rank = 0; rank < to.size(); ++rank) {
+    from[static_cast<size_t>(to[rank])] = static_cast<int64_t>(rank);
+  }
+  return from;
+}
+
 std::span<const OpDef> collective_ops() { return kDefs; }
 
 Tensor all_reduce(const Arg& x, const MeshAxis& axis, Reduction reduction) {
@@ -404,8 +441,17 @@ Tensor all_to_all(const Arg& x, const MeshAxis& axis, int split_dim, int concat_
                 to);
 }
 
+Tensor permute(const Arg& x, const MeshAxis& axis, std::span<const int64_t> to) {
+  return collective("permute", std::array{x.tensor()}, attrs_of(axis).with("to", text_of(to)),
+                    x.where());
+}
+
 Tensor shift(const Arg& x, const MeshAxis& axis, int64_t by) {
-  return collective("shift", std::array{x.tensor()}, attrs_of(axis).with("by", by), x.where());
+  std::vector<int64_t> to(static_cast<size_t>(axis.size));
+  for (int64_t rank = 0; rank < axis.size; ++rank) {
+    to[static_cast<size_t>(rank)] = ((rank + by) % axis.size + axis.size) % axis.size;
+  }
+  return permute(x, axis, to);
 }
 
 Tensor axis_index(const MeshAxis& axis) {

@@ -25,6 +25,9 @@ Tensor reduce_scatter(const Arg& x, const MeshAxis& axis, int dim,
                       Reduction reduction = Reduction::kSum, const Tensor& initial = {});
 // Part i of `split_dim` goes to rank i; what comes stands one after another along `concat_dim`.
 Tensor all_to_all(const Arg& x, const MeshAxis& axis, int split_dim, int concat_dim);
+// Rank i's x goes to rank to[i]. Each rank is there once.
+Tensor permute(const Arg& x, const MeshAxis& axis, std::span<const int64_t> to);
+std::vector<int64_t> inverse_of(std::span<const int64_t> to);  // what brings it back
 // Rank i's x goes to rank (i + by) mod size.
 Tensor shift(const Arg& x, const MeshAxis& axis, int64_t by);
 // i32 []: this rank's place along the axis.
@@ -48,5 +51,6 @@ bool waits_in_place(const Attrs& attrs);
 // The axis of an application.
 MeshAxis axis_of(const Attrs& attrs);
 Reduction reduction_of(const Attrs& attrs);
+std::vector<int64_t> destinations_of(const Attrs& attrs);  // of permute
 
 }  // namespace mstrain

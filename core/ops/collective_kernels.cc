@@ -1,5 +1,6 @@
 #include "core/ops/collective_kernels.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/comm/sums.h"
@@ -160,20 +161,22 @@ struct Both : Event::State {
   Event first, second;
 };
 
-Kernel prepare_shift(const KernelRequest& request) {
+Kernel prepare_permute(const KernelRequest& request) {
   const Call call(request);
-  const int64_t size = call.axis.size;
-  const int64_t distance = (request.attrs.integer("by") % size + size) % size;
-  if (distance == 0) {
+  if (call.alone()) {
     return prepare_copy(request);
   }
-  return in_halves([call, size, distance](const KernelMemory& m) {
+  return in_halves(request, [call, to = destinations_of(request.attrs)](const KernelMemory& m) {
     Communicator& group = call.group();
-    const auto peer = [&](int64_t away) {
-      return static_cast<int>((group.rank() + away + size) % size);
-    };
-    Event sent = group.send(elements(m.inputs[0], call.in), peer(distance), call.what);
-    Event received = group.receive(elements(m.outputs[0], call.out), peer(-distance), call.what);
+    const auto from = std::find(to.begin(), to.end(), group.rank()) - to.begin();
+    const auto peer = static_cast<int>(to[static_cast<size_t>(group.rank())]);
+    if (peer == group.rank()) {
+      copy(m.outputs[0], m.inputs[0], call.in);
+      return Event();
+    }
+    Event sent = group.send(elements(m.inputs[0], call.in), peer, call.what);
+    Event received =
+        group.receive(elements(m.outputs[0], call.out), static_cast<int>(from), call.what);
     return Event(std::make_shared<Both>(std::move(received), std::move(sent)));
   });
 }
@@ -191,7 +194,7 @@ void register_collectives(Backend& backend) {
   register_kernel(backend, "all_gather", {.prepare = prepare_all_gather});
   register_kernel(backend, "reduce_scatter", {.prepare = prepare_reduce_scatter});
   register_kernel(backend, "all_to_all", {.prepare = prepare_all_to_all});
-  register_kernel(backend, "shift", {.prepare = prepare_shift});
+  register_kernel(backend, "permute", {.prepare = prepare_permute});
   register_kernel(backend, "axis_index", {.prepare = prepare_axis_index});
 }
 

@@ -91,6 +91,20 @@ TEST(Collective, ShiftsGoRoundTheAxis) {
   });
 }
 
+TEST(Collective, PermutationsSendToAnyRank) {
+  on_ranks(kFour, [](int rank, bool compiled) {
+    const std::vector<int64_t> to{3, 1, 0, 2};
+    const double from[] = {2, 1, 3, 0};
+    const Tensor x = of({static_cast<double>(rank)});
+    EXPECT_THAT(
+        to_doubles(call([&](const Tensor& y) { return permute(y, kFour, to); }, x, compiled)),
+        ElementsAre(from[rank]));
+  });
+  const std::vector<int64_t> twice{1, 1, 0, 2};
+  EXPECT_THAT(error_of([&] { permute(of({1.0}), kFour, twice); }),
+              testing::HasSubstr("each of 4 ranks gets one rank's part"));
+}
+
 // A sum begins with what a rank has so far and is formed in the order of ranks.
 TEST(Collective, SumsAreCarriedOnInTheOrderOfRanks) {
   run_ranks(2, [](const std::shared_ptr<Ranks>& ranks) {
@@ -119,7 +133,10 @@ TEST(Collective, DerivativesAreThoseOfTheFunctionOverAllRanks) {
       [](const Tensor& x) {
         return all_to_all(reshape(x, {2, 2}), kTwo, 0, 1);
       },
-      [](const Tensor& x) { return shift(x, kTwo, 1); }};
+      [](const Tensor& x) { return shift(x, kTwo, 1); },
+      [](const Tensor& x) {
+        return permute(square(x), kTwo, std::vector<int64_t>{0, 1});
+      }};
   constexpr double kStep = 1e-5;
   for (size_t f = 0; f < functions.size(); ++f) {
     // Element i of rank r moves; weights make all results count differently.
