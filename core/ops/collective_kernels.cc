@@ -166,7 +166,7 @@ Kernel prepare_permute(const KernelRequest& request) {
   if (call.alone()) {
     return prepare_copy(request);
   }
-  return in_halves(request, [call, to = destinations_of(request.attrs)](const KernelMemory& m) {
+  return in_halves([call, to = destinations_of(request.attrs)](const KernelMemory& m) {
     Communicator& group = call.group();
     const auto from = std::find(to.begin(), to.end(), group.rank()) - to.begin();
     const auto peer = static_cast<int>(to[static_cast<size_t>(group.rank())]);
