@@ -9,8 +9,9 @@
 namespace mstrain {
 namespace {
 
-bool is_move(const Node& node) {
-  return node.op->kind == OpKind::kMovement && node.inputs.size() == 1;
+// Whether a node shows its operand as it is: moves, and the marks of what derivatives are taken by.
+bool is_view(const Node& node) {
+  return node.op->alias != nullptr && node.inputs.size() == 1 && node.outputs.size() == 1;
 }
 
 int64_t bytes_of(std::span<const TensorType> types) {
@@ -35,7 +36,7 @@ std::vector<bool> gathered_nodes(const Graph& graph) {
   std::vector<bool> gathered(graph.size(), false);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    gathered[id] = is_gather(graph, id) || (is_move(node) && gathered[node.inputs[0].node]);
+    gathered[id] = is_gather(graph, id) || (is_view(node) && gathered[node.inputs[0].node]);
   }
   return gathered;
 }
@@ -52,7 +53,7 @@ class Regather {
     // By value: the trace's graph grows.
     const Node node = trace.graph().node(value.node);
     const Tensor from = trace.tensor_of(node.inputs[0]);
-    const Tensor moved = is_move(node) ? after(from, anchor) : barrier(std::array{from, anchor})[0];
+    const Tensor moved = is_view(node) ? after(from, anchor) : barrier(std::array{from, anchor})[0];
     const Tensor made = apply(*node.op, std::span(&moved, 1), node.attrs, node.where)[0];
     return again_.emplace(value.node, made).first->second;
   }
@@ -67,7 +68,7 @@ GraphPtr regathered(const Graph& graph) {
   const std::vector<bool> gathered = gathered_nodes(graph);
   Regather regather;
   const auto rule = [&](const RewriteNode& it) -> std::optional<Tensors> {
-    if (it.node.place.part != StepPart::kBackward || is_move(it.node)) {
+    if (it.node.place.part != StepPart::kBackward || is_view(it.node)) {
       return std::nullopt;
     }
     // What the backward pass has made marks the time.
