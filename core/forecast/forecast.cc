@@ -13,7 +13,8 @@ namespace {
 struct PassTimes {
   double products = 0, attention = 0, memory = 0;
   double tensor = 0;   // collectives along tensor and context
-  double exposed = 0;  // of these
+  double data = 0;     // parameters that are gathered for it
+  double exposed = 0;  // of all these
 
   double work() const { return products + attention + memory; }
   double all() const { return work() + exposed; }
@@ -22,6 +23,7 @@ struct PassTimes {
     attention += other.attention;
     memory += other.memory;
     tensor += other.tensor;
+    data += other.data;
     exposed += other.exposed;
     return *this;
   }
@@ -30,6 +32,7 @@ struct PassTimes {
     it.attention *= times;
     it.memory *= times;
     it.tensor *= times;
+    it.data *= times;
     it.exposed *= times;
     return it;
   }
@@ -109,7 +112,7 @@ class Forecaster {
     parts.tensor = taken * work.tensor;
     parts.exposed_communication = taken * work.exposed;
     const auto [data, exposed_data] = data_seconds(slowest_);
-    parts.data = data;
+    parts.data = taken * work.data + data;
     parts.exposed_communication += exposed_data;
     parts.optimizer = optimizer_seconds(slowest_);
     out.step_seconds = seconds + exposed_data + parts.optimizer;
@@ -262,8 +265,11 @@ class Forecaster {
                        : all_gather_seconds(cluster_, along_data_,
                                             local_parameters(c) * profile_.parameter_bytes);
         const double hidden = layout_.overlap.parameters ? out[pass].all() * kHideable : 0;
-        out[pass].tensor += gather;
-        out[pass].exposed += std::max(0.0, gather - hidden);
+        out[pass].data += gather;
+        // The first layer's hide under nothing.
+        const auto layers = static_cast<double>(layout_.stages[static_cast<size_t>(c)]);
+        const double first = gather / std::max(1.0, layers);
+        out[pass].exposed += std::max(first, gather - hidden);
       }
     }
     return out;
@@ -316,7 +322,8 @@ class Forecaster {
     // A single micro-batch is not summed up: its gradients have the type of the parameters.
     const double gradient =
         layout_.micro_batches > 1 ? profile_.gradient_bytes : profile_.parameter_bytes;
-    out.gradients = elements * gradient * kept(2);
+    // Sums that ranks carry on in every turn are in parts, and whole for an update that is not.
+    out.gradients = elements * gradient * kept(layout_.reduction == ReductionOrder::kExact ? 1 : 2);
     double mine = 0;  // saved by one micro-batch in all chunks of the rank
     double beside = 0;
     double largest = 0;
@@ -385,8 +392,9 @@ class Forecaster {
         layout_.micro_batches > 1 ? profile_.gradient_bytes : profile_.parameter_bytes;
     const double gradients = elements * gradient;
     const double scatter = reduce_scatter_seconds(cluster_, along_data_, gradients);
-    // What is kept in parts is exchanged after every micro-batch.
-    const double times = layout_.zero >= 2 ? static_cast<double>(layout_.micro_batches) : 1;
+    // What is kept in parts is exchanged after every micro-batch, and what is added up in their order.
+    const bool every_turn = layout_.zero >= 2 || layout_.reduction == ReductionOrder::kExact;
+    const double times = every_turn ? static_cast<double>(layout_.micro_batches) : 1;
     const double parameters =
         layout_.zero == 0 ? scatter
         : layout_.zero == 3
@@ -402,8 +410,10 @@ class Forecaster {
     const double last = std::min(1.0, layout_.bucket_bytes / gradients) * scatter;
     double exposed = 0;
     if (layout_.overlap.gradients) {
-      const double reduces = layout_.zero == 0 ? scatter + parameters : scatter;
-      exposed += times * std::max(last, reduces - backward * kHideable);
+      const double hidden = backward * kHideable;
+      const double whole = layout_.zero == 0 ? parameters : 0;  // sums, after the last turn
+      exposed +=
+          (times - 1) * std::max(last, scatter - hidden) + std::max(last, scatter + whole - hidden);
     } else {
       exposed += times * scatter + (layout_.zero == 0 ? parameters : 0);
     }

@@ -27,6 +27,7 @@ struct RunLayout {
   std::shared_ptr<const Schedule> own;  // instead, where a file says one
   std::string own_file;
   std::vector<int64_t> stages;  // layers of each chunk
+  ReductionOrder reduction = ReductionOrder::kExact;
   OverlapConfig overlap;
   double bucket_bytes = 64e6;
   int64_t micro = 1;          // samples

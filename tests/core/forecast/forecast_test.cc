@@ -246,8 +246,40 @@ TEST(Forecast, ZeroKeepsStatesInParts) {
     layout.zero = stage;
     const RankMemory memory = forecast(input_of(cluster), plain_profile(), layout).largest();
     EXPECT_DOUBLE_EQ(memory.optimizer, 12 * elements / (stage >= 1 ? 8 : 1));
-    EXPECT_DOUBLE_EQ(memory.gradients, 4 * elements / (stage >= 2 ? 8 : 1));
+    EXPECT_DOUBLE_EQ(memory.gradients, 4 * elements / (stage >= 1 ? 8 : 1));
     EXPECT_DOUBLE_EQ(memory.parameters, 2 * elements / (stage >= 3 ? 8 : 1));
+    layout.reduction = ReductionOrder::kFast;
+    EXPECT_DOUBLE_EQ(forecast(input_of(cluster), plain_profile(), layout).largest().gradients,
+                     4 * elements / (stage >= 2 ? 8 : 1));
+    layout.reduction = ReductionOrder::kExact;
+  }
+}
+
+TEST(Forecast, ExchangesGradientsAndParametersAsOftenAsARunDoes) {
+  const Cluster cluster = cluster_of(kCluster);
+  const double elements = 4 * 4096.0 * 4096;
+  const Group ranks = group_of(cluster, 8, 1);
+  const double scatter = reduce_scatter_seconds(cluster, ranks, 4 * elements);
+  const double sums = all_gather_seconds(cluster, ranks, 4 * elements);
+  const double gather = all_gather_seconds(cluster, ranks, 2 * elements);
+  RunLayout layout = layout_of(8, 1, 1, 4);
+  for (const auto& [stage, order, seconds] :
+       {std::tuple(0, ReductionOrder::kExact, 4 * scatter + sums),
+        {0, ReductionOrder::kFast, scatter + sums},
+        {1, ReductionOrder::kExact, 4 * scatter + gather},
+        {1, ReductionOrder::kFast, scatter + gather},
+        {2, ReductionOrder::kFast, 4 * scatter + gather},
+        {3, ReductionOrder::kExact, 4 * scatter + 4 * 2 * gather}}) {
+    layout.zero = stage;
+    layout.reduction = order;
+    layout.overlap = {};
+    const Breakdown some = forecast(input_of(cluster), plain_profile(), layout).breakdown;
+    EXPECT_NEAR(some.data, seconds, 1e-9 * seconds) << stage;
+    EXPECT_EQ(some.tensor, 0);
+    EXPECT_LT(some.exposed_communication, seconds);
+    layout.overlap = {.gradients = false, .parameters = false};
+    const Breakdown none = forecast(input_of(cluster), plain_profile(), layout).breakdown;
+    EXPECT_NEAR(none.exposed_communication, seconds, 1e-9 * seconds) << stage;
   }
 }
 
