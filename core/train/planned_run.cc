@@ -20,14 +20,6 @@ int64_t bytes_of(std::span<const TensorType> types) {
   return sum;
 }
 
-int64_t frozen_bytes(const TrainTask& task) {
-  int64_t sum = 0;
-  for (const ParamSpec& spec : task.frozen) {
-    sum += spec.type.bytes();
-  }
-  return sum;
-}
-
 std::string text_of(const Overrides& overrides) {
   return fmt::format("{}", fmt::join(overrides, " "));
 }
@@ -66,7 +58,7 @@ int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
                          context);
   const std::span<const TensorType> state(step.state_types());
   return bytes_of(state) + gradient_bytes(step, config.precision.param_dtype()) +
-         frozen_bytes(task);
+         bytes_of(step.frozen_types());
 }
 
 // What no program on the device is faster than, by what its makers say it does.
@@ -123,13 +115,16 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
       plan.frozen += spec.type.elements();
     }
     plan.frozen = task.frozen_numbers.value_or(plan.frozen);
-    plan.frozen_bytes = frozen_bytes(task);
+    plan.frozen_bytes = bytes_of(run.step->frozen_types());
     const std::span<const TensorType> state(run.step->state_types());
     plan.parameter_bytes = bytes_of(state.first(run.step->stage_parameters().size()));
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
     if (run.step->has_parts_of_parameters() || run.step->parts().shares()) {
       for (const ParamSpec& spec : task.parameters) {
         plan.whole_bytes += spec.type.elements() * size_of(config.precision.param_dtype());
+      }
+      for (const ParamSpec& spec : task.frozen) {
+        plan.whole_bytes += spec.type.bytes();
       }
     }
     if (evaluates && !run.step->has_parts_of_parameters()) {

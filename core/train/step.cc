@@ -28,10 +28,10 @@ Context with_training(Context context, bool training) {
   return context;
 }
 
-const Tensor& weight_of(const Params& params, const ParamSpec& spec) {
-  const Tensor* const found = params.find(spec.name);
-  check(found != nullptr && found->shape() == spec.type.shape, "weight {} is {}, expected {}",
-        spec.name, found == nullptr ? "missing" : to_string(found->type()), to_string(spec.type));
+const Tensor& weight_of(const Params& params, const std::string& name, const TensorType& type) {
+  const Tensor* const found = params.find(name);
+  check(found != nullptr && found->shape() == type.shape, "weight {} is {}, expected {}", name,
+        found == nullptr ? "missing" : to_string(found->type()), to_string(type));
   return *found;
 }
 
@@ -112,6 +112,8 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       bundle_bytes_(config.parallel.bucket_mb * 1e6),
       cut_(cut_parameters(parts_.held(), config.parallel, data_)),
       shards_(zero_ == 0 ? Shards() : cut_),
+      frozen_shards_(zero_ == 3 ? cut_parameters(parts_.held_frozen(), config.parallel, data_)
+                                : Shards()),
       micro_batches_(config.batch.global / micro),
       gradient_([&] {
         const ContextScope scope(context_);
@@ -120,6 +122,11 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   check(micro > 0 && config.batch.global % (micro * data_.size) == 0,
         "micro-batches of {} on {} ranks do not make up {}", micro, data_.size,
         config.batch.global);
+  for (const ParamSpec& spec : parts_.held_frozen()) {
+    const Shard* const shard = find_shard(frozen_shards_, spec.name);
+    frozen_types_.push_back(
+        {spec.type.dtype, shard == nullptr ? spec.type.shape : Shape{shard->elements()}});
+  }
   if (stages_.size > 1) {
     make_pipeline(config, options_of(config));
   }
@@ -146,9 +153,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   Arguments form{.state = form_, .norm_limit = Tensors(may_skip_ ? 1 : 0)};
   if (pipeline_ == nullptr) {
     const Types batch = task.batch_types(config.batch.global / data_.size);
-    for (const ParamSpec& spec : task.frozen) {
-      types.push_back(spec.type);
-    }
+    types.insert(types.end(), frozen_types_.begin(), frozen_types_.end());
     types.insert(types.end(), batch.begin(), batch.end());
     form.frozen = named_params(task.frozen);
     form.batch = Tensors(batch.size());
@@ -199,6 +204,10 @@ Params StepProgram::held_params(const TrainState& state) const {
   }
   return has_parts_of_parameters() ? whole(state.params, shards_, overlap_.parameters)
                                    : state.params;
+}
+
+Params StepProgram::held_frozen(const Params& own) const {
+  return whole(own, frozen_shards_, overlap_.parameters);
 }
 
 Params StepProgram::in_parts(Params params, const Shards& shards) {
@@ -256,7 +265,8 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
     return of_own_stage(arguments.sums);
   }
   const auto one = [&](const MicroBatch& micro) {
-    return gradient_({held_params(arguments.state), arguments.frozen, step_key, loss_scale}, micro);
+    return gradient_(
+        {held_params(arguments.state), held_frozen(arguments.frozen), step_key, loss_scale}, micro);
   };
   const MicroBatch all = numbered(arguments.batch);
   if (data_.size > 1) {
@@ -395,8 +405,8 @@ StepResult StepProgram::run(TrainState state, Tensors batch, const StepNumbers& 
                  {}});
   }
   Tensors weights;
-  for (const ParamSpec& spec : task_.frozen) {
-    weights.push_back(weight_of(frozen, spec));
+  for (size_t i = 0; i < frozen_types_.size(); ++i) {
+    weights.push_back(weight_of(frozen, task_.frozen[i].name, frozen_types_[i]));
   }
   Tensors sums;
   if (pipeline_ != nullptr) {
@@ -436,13 +446,13 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
       context_(with_training(context, false)),
       dtype_(config.precision.param_dtype()),
       parts_(task, config, context),
-      weights_(parts_.held()) {
+      weights_(parts_.held().begin(), parts_.held().end()) {
   if (dtype_ != Dtype::kF32) {
     for (ParamSpec& spec : weights_) {
       spec.type.dtype = dtype_;
     }
   }
-  weights_.insert(weights_.end(), task.frozen.begin(), task.frozen.end());
+  weights_.insert(weights_.end(), parts_.held_frozen().begin(), parts_.held_frozen().end());
   if (config.run.execution == Execution::kEager) {
     return;
   }
@@ -450,9 +460,9 @@ LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64
   const Params form = named_params(weights_);
   Types types;
   for (size_t i = 0; i < weights_.size(); ++i) {
-    types.push_back({weights_[i].type.dtype, i < task.parameters.size()
-                                                 ? task.parameters[i].type.shape
-                                                 : weights_[i].type.shape});
+    const size_t trained = task.parameters.size();
+    types.push_back({weights_[i].type.dtype, i < trained ? task.parameters[i].type.shape
+                                                         : task.frozen[i - trained].type.shape});
   }
   const Types batch = task.batch_types(rows);
   types.insert(types.end(), batch.begin(), batch.end());
@@ -480,7 +490,7 @@ std::vector<LossProgram::Value> LossProgram::run(const Params& params, Tensors b
   const ContextScope scope(context_);
   Params weights;
   for (const ParamSpec& spec : weights_) {
-    weights.set(spec.name, cast(weight_of(params, spec), spec.type.dtype));
+    weights.set(spec.name, cast(weight_of(params, spec.name, spec.type), spec.type.dtype));
   }
   Tensors result;
   if (program_ == nullptr) {

@@ -72,10 +72,18 @@ class StepProgram {
 
   // The state before the first step. `params`: stage_parameters(), perhaps among others.
   TrainState first_state(Params params) const;
-  // The parameters of a state, none in parts. Every rank calls it.
-  Params whole_params(const TrainState& state) const { return parts_.whole(held_params(state)); }
+  // The parameters of a state and frozen weights, none in parts. Every rank calls it.
+  Params whole_weights(const TrainState& state, const Params& frozen) const {
+    return parts_.whole(held_weights(state, frozen));
+  }
   // Those of all stages, in parts along `tensor` alone, as programs take them. Every rank calls it.
-  Params held_params(const TrainState& state) const;
+  Params held_weights(const TrainState& state, const Params& frozen) const {
+    return joined(held_params(state), held_frozen(frozen));
+  }
+  // What steps take of the task's frozen weights. Every rank calls it.
+  Params own_frozen(Params whole) const {
+    return in_parts(parts_.cut(std::move(whole)), frozen_shards_);
+  }
   const TensorParts& parts() const { return parts_; }
   // Whose optimizer state, and perhaps more, is in parts.
   const Shards& shards() const { return shards_; }
@@ -88,8 +96,9 @@ class StepProgram {
   // By parameter, whoever has it: what the state holds for it, and by slot, what the optimizer keeps.
   const Types& param_types() const { return param_types_; }
   const std::vector<Types>& slot_types() const { return slot_types_; }
+  const Types& frozen_types() const { return frozen_types_; }
 
-  // Takes the state over: pass it with std::move. `batch`: this rank's part. `frozen`: those of the task, in their types.
+  // Takes the state over: pass it with std::move. `batch`: this rank's part. `frozen`: own_frozen().
   StepResult run(TrainState state, Tensors batch, const StepNumbers& numbers,
                  const Params& frozen = {}) const;
 
@@ -130,6 +139,8 @@ class StepProgram {
   Summing summing(const Types& values, std::vector<const Shard*> shards) const;
   template <class F>
   LossAndGradient summed_over_ranks(const F& one, const MicroBatch& all) const;
+  Params held_params(const TrainState& state) const;
+  Params held_frozen(const Params& own) const;
   // Of `params`, those of `shards` in parts, or whole again, gathered under other work where `overlaps`.
   static Params in_parts(Params params, const Shards& shards);
   static Params whole(Params params, const Shards& shards, bool overlaps);
@@ -172,6 +183,7 @@ class StepProgram {
   double bundle_bytes_;                 // parallel.bucket_mb
   Shards cut_;                          // parameters whose gradients are summed up in parts
   Shards shards_;                       // those of them whose optimizer state is in parts
+  Shards frozen_shards_;                // weights that are not trained
   int64_t micro_batches_;               // of all ranks
   GradientProgram gradient_;            // of one of them
   std::unique_ptr<Pipeline> pipeline_;  // null on one stage
@@ -180,6 +192,7 @@ class StepProgram {
   Types state_types_;
   Types param_types_;
   std::vector<Types> slot_types_;
+  Types frozen_types_;
   std::unique_ptr<Program> program_;
   Tensors captures_;
   StepResult result_form_;

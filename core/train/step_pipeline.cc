@@ -75,8 +75,10 @@ GraphPtr StepProgram::from_parts(const GraphPtr& gradient) const {
     types.push_back(gradient->type(input));
   }
   std::vector<const Shard*> shards(types.size(), nullptr);
-  for (size_t i = 0; i < task_.parameters.size(); ++i) {
-    shards[i] = find_shard(shards_, task_.parameters[i].name);
+  for (size_t i = 0; i < gradient_.weights(); ++i) {
+    const size_t trained = task_.parameters.size();
+    shards[i] = i < trained ? find_shard(shards_, task_.parameters[i].name)
+                            : find_shard(frozen_shards_, task_.frozen[i - trained].name);
     if (shards[i] != nullptr) {
       types[i].shape = {shards[i]->elements()};
     }
@@ -255,11 +257,11 @@ ProgramMemory StepProgram::memory() const {
   for (const Pipeline::Group& group : pipeline_->groups()) {
     add(sum.inputs, group.sums, -1);  // which the pipeline counts
   }
+  add(sum.inputs, frozen_types_, 1);
   const Graph& graph = *gradient_.graph();
-  for (size_t i = task_.parameters.size(); i < graph.inputs().size(); ++i) {
+  for (size_t i = gradient_.weights(); i < graph.inputs().size(); ++i) {
     const TensorType type = graph.type(graph.inputs()[i]);
-    const bool is_batch =
-        i >= gradient_.weights() && i < gradient_.weights() + gradient_.batch_tensors();
+    const bool is_batch = i < gradient_.weights() + gradient_.batch_tensors();
     sum.inputs += type.bytes() * (is_batch ? micro_batches_ / data_.size : 1);
   }
   const ProgramMemory pipeline = pipeline_->memory();

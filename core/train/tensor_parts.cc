@@ -42,19 +42,23 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
       context_(axis_of(kContextAxis, config.parallel.context, context)),
       way_(config.parallel.context_way),
       positions_(0),
+      trained_(task.parameters.size()),
       whole_(task.parameters) {
+  whole_.insert(whole_.end(), task.frozen.begin(), task.frozen.end());
   check_positions(task, config);
   if (!shares()) {
     held_ = whole_;
     return;
   }
   for (ParamSpec& spec : whole_) {
-    const int64_t size = spec.shared_dim ? spec.type.shape[*spec.shared_dim] : 0;
-    if (spec.whole_if_fewer && size < axis_.size && axis_.size % size == 0) {
-      spec.shared_dim.reset();
+    if (spec.shared_dim && spec.whole_if_fewer) {
+      const int64_t size = spec.type.shape[*spec.shared_dim];
+      if (size < axis_.size && axis_.size % size == 0) {
+        spec.shared_dim.reset();
+      }
     }
   }
-  check_shared(task, config);
+  check_shared(config);
   held_ = whole_;
   if (config.parallel.sequence_parallel.value_or(task.positions % ranks() == 0)) {
     positions_ = task.positions / context_.size;
@@ -67,7 +71,7 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
   }
 }
 
-void TensorParts::check_shared(const TrainTask& task, const TrainConfig& config) const {
+void TensorParts::check_shared(const TrainConfig& config) const {
   const auto with = fmt::format("with parallel.tensor {}", axis_.size);
   if (config.optimizer.type == OptimizerType::kLamb) {
     refuse("optimizer.type", "lamb needs norms of whole weights; say adamw " + with);
@@ -77,9 +81,6 @@ void TensorParts::check_shared(const TrainTask& task, const TrainConfig& config)
   }
   if (config.precision.params != FloatType::kFp32 && !config.precision.has_master()) {
     refuse("precision.master", "say fp32 " + with);
-  }
-  if (!task.frozen.empty()) {
-    refuse("parallel.tensor", "adapters are trained on one rank along tensor; say 1");
   }
   bool any = false;
   for (const ParamSpec& spec : whole_) {
@@ -132,8 +133,9 @@ Params TensorParts::cut(Params whole) const {
 
 Params TensorParts::whole(Params parts) const {
   for (const ParamSpec& spec : whole_) {
-    if (const std::optional<int> dim = dim_of(spec.name)) {
-      const Tensor part = *parts.find(spec.name);
+    const Tensor* const found = parts.find(spec.name);
+    if (const std::optional<int> dim = dim_of(spec.name); dim && found != nullptr) {
+      const Tensor part = *found;
       parts.set(spec.name,
                 relayout(part, {part.dtype(), spec.type.shape}, sharded(*dim), kReplicated, axis_));
     }
@@ -167,10 +169,10 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
   PartitionOptions options;
   options.outputs.assign(sums, Layout{kReplicated});
   const bool has_gradients = out->outputs().size() > sums;
-  for (const ParamSpec& spec : whole_) {
-    options.inputs.push_back(layout_of(spec));
-    if (has_gradients) {
-      options.outputs.emplace_back(layout_of(spec));
+  for (size_t i = 0; i < whole_.size(); ++i) {
+    options.inputs.push_back(layout_of(whole_[i]));
+    if (has_gradients && i < trained_) {
+      options.outputs.emplace_back(options.inputs.back());
     }
   }
   if (positions_ > 0) {

@@ -26,17 +26,18 @@ class TensorParts {
   int64_t ranks() const { return axis_.size * context_.size; }  // neighbours, along tensor first
   // The dim of a parameter that is shared; none: every rank has all of it.
   std::optional<int> dim_of(const std::string& name) const;
-  // The task's parameters as a rank has them.
-  const std::vector<ParamSpec>& held() const { return held_; }
+  // The task's parameters, and its frozen weights, as a rank has them.
+  std::span<const ParamSpec> held() const { return std::span(held_).first(trained_); }
+  std::span<const ParamSpec> held_frozen() const { return std::span(held_).subspan(trained_); }
 
-  // This rank's parts of parameters, of those that are given, and the whole again. Every rank calls them.
+  // This rank's parts of weights, of those that are given, and the whole again. Every rank calls them.
   Params cut(Params whole) const;
   Params whole(Params parts) const;
 
   // A batch's tensors, which all these ranks have, as divided programs take them.
   Tensors own_positions(Tensors batch) const;
 
-  // `program` of one rank as that of each. Its inputs are `weights`, the parameters before others, then `batch` tensors of `rows`
+  // `program` of one rank as that of each. Its inputs are `weights`, parameters and frozen ones, then `batch` tensors of `rows`
   // samples, then others. `sums`: outputs, the first, that all ranks want whole; the parameters' gradients follow, or nothing.
   struct Inputs {
     size_t weights, batch;
@@ -47,13 +48,14 @@ class TensorParts {
   Tensors summed_squares(Tensors squares, const Params& of) const;
 
  private:
-  void check_shared(const TrainTask& task, const TrainConfig& config) const;
+  void check_shared(const TrainConfig& config) const;
   void check_positions(const TrainTask& task, const TrainConfig& config) const;
 
   MeshAxis axis_, context_;
   ContextWay way_;
   int64_t positions_;  // dealt out between the products; 0: none are
-  std::vector<ParamSpec> whole_, held_;
+  size_t trained_;
+  std::vector<ParamSpec> whole_, held_;  // all weights, those that are trained first
   std::map<std::string, int, std::less<>> dims_;
 };
 

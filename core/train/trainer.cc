@@ -61,7 +61,7 @@ Trainer::Trainer(const TrainTask& task, const TrainData& data, const TrainConfig
       guard_(config.optimizer, config.precision.loss_scale_min) {}
 
 void Trainer::start(uint64_t seed, int64_t micro) {
-  frozen_ = frozen_weights(task_);
+  frozen_ = program_.own_frozen(frozen_weights(task_));
   progress_ = {};
   progress_.seed = seed;
   progress_.micro_batch = micro;
@@ -100,7 +100,7 @@ void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micr
     guard_.restore(progress_.guard);
   }
   state_.optimizer.loss_scale = restored_loss_scale(config_.precision, progress_.loss_scale);
-  frozen_ = frozen_weights(task_);
+  frozen_ = program_.own_frozen(frozen_weights(task_));
   load_tensors_of(files, folder);
   open_batches();
 }

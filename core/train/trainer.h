@@ -39,9 +39,9 @@ class Trainer {
   const ProgressState& progress() const { return progress_; }
   const TrainState& state() const { return state_; }
   // All weights, trained and frozen, whole. Every rank calls it.
-  Params params() const { return joined(program_.whole_params(state_), frozen_); }
+  Params params() const { return program_.whole_weights(state_, frozen_); }
   // The same, as a LossProgram takes them: what this rank has of them along `tensor`.
-  Params held_params() const { return joined(program_.held_params(state_), frozen_); }
+  Params held_params() const { return program_.held_weights(state_, frozen_); }
   // The whole run, as it is now. Its tensors are those of state().
   CheckpointContents checkpoint() const;
 
@@ -94,7 +94,7 @@ class Trainer {
   std::string end_reason_;
   ProgressState progress_;
   TrainState state_;
-  Params frozen_;
+  Params frozen_;  // as steps take them
   Tensors
       batch_;  // of the last step on a device that runs late: while it is held, the next one is copied elsewhere
   std::unique_ptr<BatchStream> batches_;

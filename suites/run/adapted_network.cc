@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/base/error.h"
@@ -76,8 +77,49 @@ std::set<std::string> coded_weights(const AdaptedNetwork& network) {
   return names;
 }
 
+// Of a weight that products read, the first dim of what comes out; what is summed over begins with the other end's.
+int first_out(const ParamSpec& weight) {
+  return weight.matrix->out_first ? 0 : weight.matrix->in_dims;
+}
+
+int first_in(const ParamSpec& weight) {
+  return weight.matrix->out_first ? weight.type.shape.rank() - weight.matrix->in_dims : 0;
+}
+
+// Ranks share an adapter as they share the weight that it adapts: A, [rank, in...], by what is summed over, or B, [out..., rank], by
+// what comes out.
+void share_adapters(std::vector<ParamSpec>& specs) {
+  constexpr std::string_view kWeight = ".weight";
+  std::map<std::string, ParamSpec> weights;
+  for (const ParamSpec& spec : specs) {
+    if (spec.matrix && spec.shared_dim && spec.name.ends_with(kWeight)) {
+      weights.emplace(spec.name.substr(0, spec.name.size() - kWeight.size()), spec);
+    }
+  }
+  for (ParamSpec& spec : specs) {
+    if (!is_lora(spec.name)) {
+      continue;
+    }
+    const auto weight = weights.find(spec.name.substr(0, spec.name.size() - kRole.size() - 1));
+    if (weight == weights.end()) {
+      continue;
+    }
+    const int dim = *weight->second.shared_dim;
+    const int in = dim - first_in(weight->second);
+    const bool sums = in >= 0 && in < weight->second.matrix->in_dims;
+    if (sums == spec.name.ends_with(lora_a_name(""))) {
+      spec.shared_dim = sums ? 1 + in : dim - first_out(weight->second);
+      spec.whole_if_fewer = weight->second.whole_if_fewer;
+    }
+  }
+}
+
+// Ranks share its rows where those of a rank are neighbours; else each has all of them.
 ParamSpec coded_spec(ParamSpec spec, WeightCode code) {
   const Weight weight{.values = {}, .shape = spec.type.shape, .form = *spec.matrix, .code = code};
+  const bool shares_rows = spec.shared_dim == first_out(spec) && !spec.whole_if_fewer;
+  spec.shared_dim = shares_rows ? std::optional(0) : std::nullopt;
+  spec.whole_if_fewer = false;
   spec.name = coded_name(spec.name, code);
   spec.type = {Dtype::kU8, {weight.out().elements(), code_row_bytes(code, weight.in().elements())}};
   return spec;
@@ -148,7 +190,9 @@ std::vector<std::string> AdaptedNetwork::target_names() const {
 
 std::vector<ParamSpec> AdaptedNetwork::specs() const {
   const LoraScope scope(&lora_);
-  return base_->specs();
+  std::vector<ParamSpec> specs = base_->specs();
+  share_adapters(specs);
+  return specs;
 }
 
 Shape AdaptedNetwork::stored_shape(const std::string& name, const Shape& shape) const {

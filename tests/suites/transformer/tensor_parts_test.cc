@@ -3,110 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/rng.h"
 #include "core/io/images/image.h"
-#include "core/train/metrics_file.h"
-#include "suites/run/run.h"
 #include "tests/core/base/message_of.h"
-#include "tests/core/base/temporary_folder.h"
-#include "tests/ranks.h"
+#include "tests/suites/transformer/shared_weights.h"
 
 namespace mstrain {
 namespace {
-
-class SharedWeights : public testing::Test {
- protected:
-  SharedWeights() {
-    std::string text;
-    for (int i = 0; i < 2000; ++i) {
-      text += i % 37 == 0 ? '\n' : static_cast<char>('a' + rng_.below(20));
-    }
-    write_file_atomic(real_files(), folder_ / "text.txt", text);
-  }
-
-  struct Division {
-    int64_t data = 1, tensor = 1;
-    std::string more = "";
-    std::string run = "";
-    int64_t context = 1;
-    int64_t pipeline = 1;
-  };
-
-  // Goes on in the directory `name`; the losses of all steps and evaluations so far.
-  std::vector<double> train_on(const Division& given, const std::string& name,
-                               const std::string& sections, int steps = 30) {
-    const std::string output = folder_ / name;
-    const YamlNode tree =
-        parse_yaml(fmt::format("run: {{output_dir: {}, threads: 1{}}}\n{}\nlog: {{interval: 1}}\n"
-                               "schedule: {{type: constant, total_steps: {}}}\n"
-                               "parallel: {{data: {}, tensor: {}{}, context: {}, pipeline: {}}}\n",
-                               output, given.run, sections, steps, given.data, given.tensor,
-                               given.more, given.context, given.pipeline),
-                   "run.yaml");
-    const auto run_one = [&](std::shared_ptr<Ranks> of) {
-      std::FILE* const out = std::tmpfile();
-      RunRequest request{real_files(), tree, stop_, out, {}};
-      request.start.ranks = std::move(of);
-      EXPECT_EQ(run(request), Outcome::kFinished);
-      std::fclose(out);
-    };
-    if (given.data * given.tensor * given.context * given.pipeline == 1) {
-      run_one(nullptr);
-    } else {
-      run_ranks(Mesh{{{std::string(kPipelineAxis), given.pipeline},
-                      {std::string(kDataAxis), given.data},
-                      {std::string(kContextAxis), given.context},
-                      {std::string(kTensorAxis), given.tensor}}},
-                run_one);
-    }
-    std::vector<double> losses;
-    for (const Json& row : read_metrics(real_files(), join_path(output, kMetricsFile))) {
-      for (const char* key : {"loss", "grad_norm", "eval_loss"}) {
-        if (row.contains(key)) {
-          losses.push_back(row[key].get<double>());
-        }
-      }
-    }
-    EXPECT_GE(losses.size(), static_cast<size_t>(2 * steps));
-    return losses;
-  }
-
-  static void expect_near(const std::vector<double>& found, const std::vector<double>& expected,
-                          double relative) {
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_NEAR(found[i], expected[i], relative * std::abs(expected[i])) << "number " << i;
-    }
-  }
-
-  void expect_same(const std::string& name, const std::string& sections,
-                   const std::vector<Division>& divisions, double relative = 1e-5) {
-    const std::vector<double> alone = train_on({}, name, sections);
-    int next = 0;
-    for (const Division& division : divisions) {
-      SCOPED_TRACE(fmt::format("{}: pipeline {} x data {} x context {} x tensor {}{}", name,
-                               division.pipeline, division.data, division.context, division.tensor,
-                               division.more));
-      expect_near(train_on(division, fmt::format("{}_{}", name, next++), sections), alone,
-                  relative);
-    }
-  }
-
-  std::string text(const std::string& more = "") {
-    return "data: {train: " + folder_ / "text.txt" +
-           ", split: 0.8, tokenizer: {type: byte}, seq_length: 16" + more +
-           "}\nbatch: {global: 8, micro: 2}\neval: {interval: 5}\n";
-  }
-  std::string gpt(const std::string& more = "") {
-    return "model: {type: gpt, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
-           "max_position_embeddings: 16" +
-           more + "}\n" + text();
-  }
-
-  TemporaryFolder folder_;
-  Rng rng_{1};
-  std::atomic<bool> stop_ = false;
-};
 
 TEST_F(SharedWeights, OfAGptWithDropoutAndClippingGiveTheLossesOfOneRank) {
   expect_same("gpt",
