@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/comm/communicator.h"
 #include "core/train/metrics_file.h"
 #include "core/train/report.h"
 #include "core/train/report_data.h"
@@ -165,16 +166,19 @@ void Sweep::write(const char* status) const {
                     report_html(files_, directories, json));
 }
 
-SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool restart) {
+SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool restart,
+                       const Aside& aside) {
   files_.create_directories(directory_);
   const auto lock = lock_run(files_, directory_);
   check(lock != nullptr,
         "{}: another mstrain is at work here; wait for it or choose another run.output_dir",
         directory_);
   if (restart) {
-    for (const char* name : {"runs", kSweepConfigFile, kSweepFile, kReportFile}) {
-      files_.remove_all(join_path(directory_, name));
-    }
+    aside([&] {
+      for (const char* name : {"runs", kSweepConfigFile, kSweepFile, kReportFile}) {
+        files_.remove_all(join_path(directory_, name));
+      }
+    });
     for (TrialResult& trial : trials_) {
       trial = {std::move(trial.trial), kWaiting, "", 0, std::nullopt};
     }
@@ -192,13 +196,15 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
       if (trial.value) {
         continue;
       }
-      write(kStatusRunning);
+      aside([&] { write(kStatusRunning); });
       log_info("sweep: run {} ({} of {}) up to step {}: {}", trial.trial.id, turn + 1,
                active.size(), rung, describe(sweep_, trial.trial));
       try {
         const Outcome outcome = run(trial.trial, rung);
         read_value(trial, rung);
         interrupted = stop || (outcome == Outcome::kInterrupted && !trial.value);
+      } catch (const CommError&) {
+        throw;
       } catch (const Error& error) {
         trial.status = kStatusFailed;
         trial.reason = error.what();
@@ -219,7 +225,7 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
       active = std::move(kept);
     }
   }
-  write(interrupted ? kStatusInterrupted : kStatusFinished);
+  aside([&] { write(interrupted ? kStatusInterrupted : kStatusFinished); });
   return {trials_, best(), interrupted};
 }
 

@@ -46,9 +46,13 @@ class Sweep {
   std::string directory_of(const SweepTrial& trial) const;
   std::string name_of(const SweepTrial& trial) const;
 
-  // A run that fails with an Error has no result, and the sweep goes on; it is tried again when the sweep is. Throws
-  // ConfigError where the folder holds another sweep, Error where another process is at work in it.
-  SweepResult run(const Run& run, const std::atomic<bool>& stop, bool restart);
+  // What takes its time between two runs is done by `aside`. A run that fails with an Error has no result, and the sweep goes on; it is
+  // tried again when the sweep is. Throws ConfigError where the folder holds another sweep, Error where another process is at work
+  // in it, and CommError as a run does.
+  using Aside = std::function<void(const std::function<void()>& work)>;
+  SweepResult run(
+      const Run& run, const std::atomic<bool>& stop, bool restart,
+      const Aside& aside = [](const std::function<void()>& work) { work(); });
 
  private:
   void check_same() const;

@@ -278,14 +278,15 @@ Outcome run_together(const RunRequest& given) {
   check_many_ranks(request.files, request.tree, world->size());
   const auto log = rank_log(request, config.run, *world);
   request.start.ranks = make_ranks(config.parallel, std::move(world));
-  return run_in_mode(request, config);
+  return is_sweep(request.tree) ? run_sweep(request) : run_in_mode(request, config);
 }
 
 }  // namespace
 
 void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
   if (is_sweep(given)) {
-    config_fail(given, "sweep", fmt::format("its runs are of one rank each, not of {}", ranks));
+    check_sweep_ranks(files, with_named_layout(files, with_stored_model(files, given)), ranks);
+    return;
   }
   const YamlNode tree = with_named_layout(files, with_stored_model(files, given));
   const TrainConfig config = read_run(tree)->train;

@@ -1,8 +1,12 @@
 #include "suites/run/sweep.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
+#include "core/train/rank_talk.h"
 #include "core/train/sweep.h"
 #include "suites/run/stored_model.h"
+#include "suites/run/sweep_ranks.h"
 
 namespace mstrain {
 namespace {
@@ -15,18 +19,18 @@ struct OpenedSweep {
   YamlNode resolved;
   Sweep sweep;
 
-  explicit OpenedSweep(const RunRequest& request)
-      : tree(request.tree),
-        run(checked(request)),
+  OpenedSweep(FileSystem& files, const YamlNode& given)
+      : tree(given),
+        run(checked(files, given)),
         config(run->train),
         resolved(run->written()),
-        sweep(request.files, config, *config.sweep, resolved) {}
+        sweep(files, config, *config.sweep, resolved) {}
   OpenedSweep(const OpenedSweep&) = delete;
   OpenedSweep& operator=(const OpenedSweep&) = delete;
 
-  static std::unique_ptr<ModelRun> checked(const RunRequest& request) {
-    std::unique_ptr<ModelRun> run = read_run(with_stored_model(request.files, request.tree));
-    check_sweep_config(run->train, *run->train.sweep, request.tree);
+  static std::unique_ptr<ModelRun> checked(FileSystem& files, const YamlNode& tree) {
+    std::unique_ptr<ModelRun> run = read_run(with_stored_model(files, tree));
+    check_sweep_config(run->train, *run->train.sweep, tree);
     return run;
   }
   YamlNode tree_of_trial(const SweepTrial& trial) const {
@@ -48,8 +52,26 @@ bool is_sweep(const YamlNode& tree) {
   return sweep != nullptr && !sweep->is_null();
 }
 
+void check_sweep_ranks(FileSystem& files, const YamlNode& tree, int64_t ranks) {
+  const OpenedSweep opened(files, tree);
+  for (const SweepKey& key : opened.config.sweep->keys) {
+    for (const std::string_view place :
+         {"data", "tensor", "context", "pipeline", "plan", "timeout_s"}) {
+      if (key.key == fmt::format("parallel.{}", place)) {
+        config_fail(tree, "sweep.keys",
+                    fmt::format("{} is one for all runs: the {} ranks take their places once; give "
+                                "it under parallel",
+                                key.key, ranks));
+      }
+    }
+  }
+  for (const TrialResult& trial : opened.sweep.trials()) {
+    check_many_ranks(files, opened.tree_of_trial(trial.trial), ranks);
+  }
+}
+
 YamlNode first_of_sweep(const RunRequest& request) {
-  const OpenedSweep opened(request);
+  const OpenedSweep opened(request.files, request.tree);
   check_trials(request, opened);
   const Sweep& sweep = opened.sweep;
   fmt::print(request.out, "sweep of {} runs", sweep.trials().size());
@@ -77,16 +99,31 @@ Outcome run_sweep(const RunRequest& request) {
   if (!request.start.changes.empty()) {
     throw ConfigError("--change: is for one run; begin a sweep anew with --restart");
   }
-  OpenedSweep opened(request);
+  OpenedSweep opened(request.files, request.tree);
   check_trials(request, opened);
-  const auto run = [&](const SweepTrial& trial, int64_t until) {
-    const RunRequest one{request.files,
-                         with_stored_model(request.files, opened.tree_of_trial(trial)),
-                         request.stop, request.out, SessionStart{.command = request.start.command}};
+  const std::vector<TrialResult>& trials = opened.sweep.trials();
+  SweepRanks ranks(request.start.ranks.get(), [&](size_t trial, int64_t until) {
+    SessionStart start;
+    start.command = request.start.command;
+    start.ranks = request.start.ranks;
+    const RunRequest one{
+        request.files, with_stored_model(request.files, opened.tree_of_trial(trials[trial].trial)),
+        request.stop, request.out, std::move(start)};
     StopAtStep stop_there(until);
     return train_model(one, {&stop_there}).outcome;
+  });
+  if (!is_first(request.start.ranks.get())) {
+    return ranks.follow();
+  }
+  const auto run = [&](const SweepTrial& trial, int64_t until) {
+    const auto found = std::find_if(trials.begin(), trials.end(),
+                                    [&](const TrialResult& it) { return it.trial.id == trial.id; });
+    return ranks.train(static_cast<size_t>(found - trials.begin()), until);
   };
-  const SweepResult result = opened.sweep.run(run, request.stop, request.start.restart);
+  const SweepResult result =
+      opened.sweep.run(run, request.stop, request.start.restart,
+                       [&](const std::function<void()>& work) { ranks.aside(work); });
+  ranks.end(result.interrupted ? Outcome::kInterrupted : Outcome::kFinished);
   const std::string directory = opened.config.run.directory();
   if (result.interrupted) {
     fmt::print(request.out, "{}: interrupted; the same command goes on\n", directory);

@@ -244,6 +244,41 @@ TEST_F(Ranks, NameOneThatIsKilledAndGoOnFromTheNewestCheckpoint) {
   EXPECT_THAT(last.err, HasSubstr(fmt::format("going on from step {}", step)));
 }
 
+TEST_F(Ranks, ShareTheRunsOfASweep) {
+  const SmallRun run;
+  const std::string keys = "sweep.keys={optimizer.lr: [1.0e-2, 1.0e-3]}";
+  const auto file = [&](const std::string& name, const std::string& path) {
+    return real_files().read(run.path(name + path));
+  };
+  ASSERT_EQ(run_command(run.arguments("one", {keys})).status, 0);
+  const CommandResult two = run_command(with_ranks(run.arguments("two", {keys}), 2));
+  ASSERT_EQ(two.status, 0) << two.err;
+  EXPECT_EQ(count_of(two.out, "best eval_loss"), 1) << two.out;
+  EXPECT_EQ(file("two", "/sweep.json"), file("one", "/sweep.json"));
+  EXPECT_EQ(newest_files(run.path("two/runs/001")), newest_files(run.path("one/runs/001")));
+  const std::vector<std::string> more{keys, "checkpoint.async=false", "eval.interval=100000"};
+  auto longer = more;
+  longer.emplace_back(kLong);
+  for (const int signal : {SIGKILL, SIGINT}) {
+    RunningJob job(run.arguments("ended", longer), 2, run.path("ended/runs/000"));
+    job.await_steps();
+    const std::vector<pid_t> pids = job.all_ranks();
+    signal == SIGKILL ? static_cast<void>(kill(pids[1], signal)) : job.signal(signal);
+    const CommandResult result = job.wait();
+    EXPECT_EQ(result.status, signal == SIGKILL ? 1 : 130) << result.err;
+    EXPECT_EQ(count_of(result.err, "has died: "), signal == SIGKILL ? 1 : 0) << result.err;
+    expect_gone(pids);
+  }
+  const int64_t step =
+      *list_checkpoints(real_files(), run.path("ended/runs/000/checkpoints")).rbegin();
+  auto total = more;
+  total.push_back(fmt::format("schedule.total_steps={}", step + 5));
+  const CommandResult last = run_command(with_ranks(run.arguments("ended", total), 2));
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_THAT(last.err, HasSubstr(fmt::format("going on from step {}", step)));
+  EXPECT_EQ(count_of(last.out, "best eval_loss"), 1) << last.out;
+}
+
 TEST_F(Ranks, NameOneThatIsStopped) {
   const SmallRun run;
   for (const int victim : {1, 0}) {
