@@ -141,9 +141,10 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
       samples = std::min(samples, *config.eval.batches.value * config.batch.global);
     }
     const int64_t batches = (samples + rows - 1) / rows;
-    const int64_t at_once = ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis);
+    const int64_t sharing = ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis);
+    const int64_t at_once = sharing * program.batches();
     const std::unique_ptr<BatchStream> stream = set.first(
-        {rows * at_once, rows, at_once, ranks == nullptr ? 0 : ranks->coordinate(kDataAxis)},
+        {rows * at_once, rows, sharing, ranks == nullptr ? 0 : ranks->coordinate(kDataAxis)},
         samples);
     Counted counted(task);
     for (int64_t i = 0; i < batches; i += at_once) {
@@ -151,10 +152,11 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
         return std::nullopt;
       }
       const Tensors batch = stream->next();
-      const auto bytes =
-          static_cast<double>(data.scored_bytes ? data.scored_bytes(batch) : int64_t{0});
-      counted.add_in_order(
-          gathered(ranks, numbers_of(program.run(params, batch), bytes), set.name));
+      auto bytes = static_cast<double>(data.scored_bytes ? data.scored_bytes(batch) : int64_t{0});
+      for (const auto& values : program.run(params, batch)) {
+        counted.add_in_order(gathered(ranks, numbers_of(values, bytes), set.name));
+        bytes = 0;  // of all of them
+      }
       if (progress != nullptr) {
         progress->show(fmt::format("evaluating {}{}{}/{}", set.name, set.name.empty() ? "" : " ",
                                    std::min(i + at_once, batches), batches));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 
+#include "core/train/loss_program.h"
 #include "core/train/metrics_log.h"
 #include "core/train/progress.h"
 

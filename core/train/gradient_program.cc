@@ -36,6 +36,26 @@ Params named_params(std::span<const ParamSpec> specs) {
   return params;
 }
 
+CompileOptions options_of(const TrainConfig& config) {
+  return {.level = static_cast<int>(config.fusion.level),
+          .rules_off = config.fusion.off,
+          .explain_fusion = config.fusion.explain,
+          .loss_chunks = config.memory.chunks(),
+          .packed_bytes = config.memory.packed_bytes()};
+}
+
+Context with_training(Context context, bool training) {
+  context.training = training;
+  return context;
+}
+
+const Tensor& weight_of(const Params& params, const std::string& name, const TensorType& type) {
+  const Tensor* const found = params.find(name);
+  check(found != nullptr && found->shape() == type.shape, "weight {} is {}, expected {}", name,
+        found == nullptr ? "missing" : to_string(found->type()), to_string(type));
+  return *found;
+}
+
 Params cast_params(Params params, Dtype dtype) {
   for (auto& [name, value] : params.items()) {
     value = is_floating(value.dtype()) ? cast(value, dtype) : value;

@@ -2,6 +2,7 @@
 // divided among ranks before they are.
 #pragma once
 
+#include "core/tensor/jit.h"
 #include "core/train/sections.h"
 #include "core/train/task.h"
 #include "core/train/tensor_parts.h"
@@ -82,6 +83,11 @@ class GradientProgram {
 
 // Parameters named like `specs`, without values.
 Params named_params(std::span<const ParamSpec> specs);
+// How programs of steps and evaluations are compiled, and the context that they are made in.
+CompileOptions options_of(const TrainConfig& config);
+Context with_training(Context context, bool training);
+// Throws Error where it is missing, or of another shape.
+const Tensor& weight_of(const Params& params, const std::string& name, const TensorType& type);
 // `params`, floating ones in `dtype`.
 Params cast_params(Params params, Dtype dtype);
 

@@ -37,7 +37,7 @@ int64_t elements_held(const StepProgram& step) {
   return sum;
 }
 
-// What a stage is sent for an evaluation: parameters that others update.
+// What a stage is sent to write samples: parameters that others update.
 int64_t bytes_elsewhere(const StepProgram& step) {
   int64_t sum = 0;
   for (size_t i = 0; i < step.param_types().size(); ++i) {
@@ -105,8 +105,9 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     RunPlan& plan = run.plan;
     plan.evaluates = evaluates;
     if (evaluates) {
-      run.loss = std::make_unique<LossProgram>(task, planned, rows, context);
-      plan.evaluation = run.loss->program()->memory();
+      run.loss = std::make_unique<LossProgram>(task, planned, rows, context,
+                                               run.step->shards_of_weights(), stage);
+      plan.evaluation = run.loss->memory();
     }
     for (const ParamSpec& spec : task.parameters) {
       plan.parameters += spec.type.elements();
@@ -119,7 +120,9 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     const std::span<const TensorType> state(run.step->state_types());
     plan.parameter_bytes = bytes_of(state.first(run.step->stage_parameters().size()));
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
-    if (run.step->has_parts_of_parameters() || run.step->parts().shares()) {
+    const bool writes = !config.eval.prompts.empty();
+    const bool gathers = pipeline_ranks(config.parallel, context) == 1 || writes;
+    if (gathers && (run.step->has_parts_of_parameters() || run.step->parts().shares())) {
       for (const ParamSpec& spec : task.parameters) {
         plan.whole_bytes += spec.type.elements() * size_of(config.precision.param_dtype());
       }
@@ -127,7 +130,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
         plan.whole_bytes += spec.type.bytes();
       }
     }
-    if (evaluates && !run.step->has_parts_of_parameters()) {
+    if (writes && !run.step->has_parts_of_parameters()) {
       plan.whole_bytes += bytes_elsewhere(*run.step);
     }
     // The count of updates; a loss scale, and the count of steps taken with it.
@@ -180,7 +183,8 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     }
     if (config.run.execution == Execution::kEager) {
       run.step = std::make_unique<StepProgram>(task, config, run.plan.micro, context);
-      run.loss = evaluates ? std::make_unique<LossProgram>(task, config, run.plan.micro, context)
+      run.loss = evaluates ? std::make_unique<LossProgram>(task, config, run.plan.micro, context,
+                                                           run.step->shards_of_weights())
                            : nullptr;
     }
     return run;
@@ -222,7 +226,7 @@ std::string plan_text(const PlannedRun& run) {
   }
   std::string text = "== step\n" + run.step->text([](const Program& it) { return it.describe(); });
   if (run.loss != nullptr) {
-    text += "\n== evaluation\n" + run.loss->program()->describe();
+    text += "\n== evaluation\n" + run.loss->text([](const Program& it) { return it.describe(); });
   }
   return text;
 }
@@ -230,7 +234,7 @@ std::string plan_text(const PlannedRun& run) {
 std::string fusion_text(const PlannedRun& run) {
   std::string text = "== step\n" + run.step->text([](const Program& it) { return it.fusion(); });
   if (run.loss != nullptr) {
-    text += "\n== evaluation\n" + run.loss->program()->fusion();
+    text += "\n== evaluation\n" + run.loss->text([](const Program& it) { return it.fusion(); });
   }
   return text;
 }
@@ -307,8 +311,7 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   }
   if (plan.whole_bytes > 0) {
     bytes("weights", plan.whole_bytes,
-          plan.stage_bytes.empty() ? "whole, to evaluate and at the end"
-                                   : "of other stages, to evaluate");
+          plan.stage_bytes.empty() ? "whole, at the end" : "of other stages, to write samples");
   }
   if (plan.snapshot_bytes > 0) {
     bytes("snapshot", plan.snapshot_bytes, "copy of the state, while a checkpoint is written");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/train/loss_program.h"
 #include "core/train/step.h"
 
 namespace mstrain {
@@ -31,7 +32,7 @@ struct RunPlan {
   ProgramMemory evaluation;    // .arena and .outputs lie beside those of the step
   bool evaluates = false;
   int64_t whole_bytes =
-      0;  // weights put together, where ranks keep parts or stages: to evaluate, and at the end
+      0;  // weights put together, where ranks keep parts or stages: to write samples, and at the end
   int64_t snapshot_bytes = 0;  // copy of parameters and optimizer that a checkpoint is written from
   ProgramCost cost;            // of a step
   std::string device;          // that it is planned for, where it has memory of its own

@@ -15,26 +15,6 @@
 namespace mstrain {
 namespace {
 
-CompileOptions options_of(const TrainConfig& config) {
-  return {.level = static_cast<int>(config.fusion.level),
-          .rules_off = config.fusion.off,
-          .explain_fusion = config.fusion.explain,
-          .loss_chunks = config.memory.chunks(),
-          .packed_bytes = config.memory.packed_bytes()};
-}
-
-Context with_training(Context context, bool training) {
-  context.training = training;
-  return context;
-}
-
-const Tensor& weight_of(const Params& params, const std::string& name, const TensorType& type) {
-  const Tensor* const found = params.find(name);
-  check(found != nullptr && found->shape() == type.shape, "weight {} is {}, expected {}", name,
-        found == nullptr ? "missing" : to_string(found->type()), to_string(type));
-  return *found;
-}
-
 // Those that all ranks get some blocks of. The others are too small to be worth a collective of their own.
 Shards cut_parameters(std::span<const ParamSpec> specs, const ParallelConfig& config,
                       const MeshAxis& axis) {
@@ -196,6 +176,14 @@ TrainState StepProgram::first_state(Params params) const {
   state.params =
       optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : std::move(params));
   return state;
+}
+
+Shards StepProgram::shards_of_weights() const {
+  Shards all = frozen_shards_;
+  if (has_parts_of_parameters()) {
+    all.insert(shards_.begin(), shards_.end());
+  }
+  return all;
 }
 
 Params StepProgram::held_params(const TrainState& state) const {
@@ -438,75 +426,6 @@ void StepProgram::profile(std::vector<KernelTime>* kernels,
   if (pipeline_ != nullptr) {
     pipeline_->profile(kernels, actions);
   }
-}
-
-LossProgram::LossProgram(const TrainTask& task, const TrainConfig& config, int64_t rows,
-                         const Context& context)
-    : task_(task),
-      context_(with_training(context, false)),
-      dtype_(config.precision.param_dtype()),
-      parts_(task, config, context),
-      weights_(parts_.held().begin(), parts_.held().end()) {
-  if (dtype_ != Dtype::kF32) {
-    for (ParamSpec& spec : weights_) {
-      spec.type.dtype = dtype_;
-    }
-  }
-  weights_.insert(weights_.end(), parts_.held_frozen().begin(), parts_.held_frozen().end());
-  if (config.run.execution == Execution::kEager) {
-    return;
-  }
-  const ContextScope scope(context_);
-  const Params form = named_params(weights_);
-  Types types;
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    const size_t trained = task.parameters.size();
-    types.push_back({weights_[i].type.dtype, i < trained ? task.parameters[i].type.shape
-                                                         : task.frozen[i - trained].type.shape});
-  }
-  const Types batch = task.batch_types(rows);
-  types.insert(types.end(), batch.begin(), batch.end());
-  GraphPtr graph = trace_program(
-      types,
-      [&](std::span<const Tensor> leaves) {
-        return evaluate(with_leaves(form, leaves.first(weights_.size())),
-                        leaves.subspan(weights_.size()));
-      },
-      &captures_);
-  graph = parts_.divided(graph, {weights_.size(), batch.size(), rows}, graph->outputs().size());
-  program_ = compile(*graph, options_of(config));
-}
-
-Tensors LossProgram::evaluate(const Params& params, std::span<const Tensor> batch) const {
-  return in_precision(dtype_, [&](const Params& p) -> Tensors {
-    const TaskSums sums = task_.sums(p, batch);
-    check(sums.metrics.size() == task_.metrics.size(), "the task names {} metrics and gives {}",
-          task_.metrics.size(), sums.metrics.size());
-    return flatten_tree(sums);
-  })(params);
-}
-
-std::vector<LossProgram::Value> LossProgram::run(const Params& params, Tensors batch) const {
-  const ContextScope scope(context_);
-  Params weights;
-  for (const ParamSpec& spec : weights_) {
-    weights.set(spec.name, cast(weight_of(params, spec.name, spec.type), spec.type.dtype));
-  }
-  Tensors result;
-  if (program_ == nullptr) {
-    result = evaluate(weights, batch);
-  } else {
-    Tensors inputs = flatten_tree(weights);
-    batch = parts_.own_positions(std::move(batch));
-    inputs.insert(inputs.end(), batch.begin(), batch.end());
-    inputs.insert(inputs.end(), captures_.begin(), captures_.end());
-    result = program_->run(std::move(inputs));
-  }
-  std::vector<Value> values;
-  for (size_t i = 0; i < result.size(); i += 2) {
-    values.push_back({item(result[i]), item(result[i + 1])});
-  }
-  return values;
 }
 
 }  // namespace mstrain

@@ -1,5 +1,4 @@
-// The two programs of a training run: one step, and the loss of a batch. As one plan each, or operation by operation;
-// both give the same numbers.
+// The program of a training step: one plan, or, in a pipeline, a few; or operation by operation, with the same numbers.
 #pragma once
 
 #include <limits>
@@ -88,6 +87,8 @@ class StepProgram {
   // Whose optimizer state, and perhaps more, is in parts.
   const Shards& shards() const { return shards_; }
   bool has_parts_of_parameters() const { return zero_ == 3; }
+  // Of weights that steps keep in parts along `data`.
+  Shards shards_of_weights() const;
   // Those that this rank has, and whether it keeps what the optimizer has for one.
   std::vector<ParamSpec> stage_parameters() const;
   bool updates(size_t parameter) const { return maker(parameter) == stage_; }
@@ -149,8 +150,6 @@ class StepProgram {
 
   // Pipelines.
   void make_pipeline(const TrainConfig& config, const CompileOptions& options);
-  // A gradient program of parameters as the state holds them.
-  GraphPtr from_parts(const GraphPtr& gradient) const;
   int maker(size_t parameter) const;  // the stage that sums up its gradient
   bool is_here(size_t parameter) const;
   // Of `params`, those that the rank has, or updates.
@@ -196,35 +195,6 @@ class StepProgram {
   std::unique_ptr<Program> program_;
   Tensors captures_;
   StepResult result_form_;
-};
-
-// What TrainTask::sums finds in a batch of `rows` samples, without dropout.
-class LossProgram {
- public:
-  LossProgram(const TrainTask& task, const TrainConfig& config, int64_t rows,
-              const Context& context);
-
-  struct Value {
-    double sum = 0;
-    double count = 0;
-  };
-  // The loss, then the task's metrics. `params`: all weights of the task, in parts as parts() says, trained ones in f32 or in
-  // precision.params.
-  std::vector<Value> run(const Params& params, Tensors batch) const;
-  const Program* program() const { return program_.get(); }
-  const TensorParts& parts() const { return parts_; }
-
- private:
-  // Sum and count of each.
-  Tensors evaluate(const Params& params, std::span<const Tensor> batch) const;
-
-  const TrainTask& task_;
-  Context context_;
-  Dtype dtype_;
-  TensorParts parts_;
-  std::vector<ParamSpec> weights_;  // trained and frozen, as the program takes them
-  std::unique_ptr<Program> program_;
-  Tensors captures_;
 };
 
 // What the task's weights are besides the trained ones.

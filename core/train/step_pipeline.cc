@@ -5,7 +5,7 @@
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
-#include "core/train/stages.h"
+#include "core/train/stage_programs.h"
 #include "core/train/step.h"
 
 namespace mstrain {
@@ -36,19 +36,9 @@ Params chosen(const Params& params, std::span<const ParamSpec> specs,
 
 void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions& options) {
   const ContextScope scope(context_);
-  const ParallelConfig& parallel = config.parallel;
   check(gradient_.graph() != nullptr, "run.execution: eager has no programs to make a pipeline of");
-  const int64_t layers = marked_layers(*gradient_.graph());
-  const ScheduleKind kind = schedule_of(parallel, YamlNode());
-  const int64_t chunks = stages_.size * chunks_of_rank(kind, parallel.virtual_pipeline);
-  std::vector<int64_t> first{0};
-  for (const int64_t stage : stages_of(parallel, YamlNode(), layers, chunks)) {
-    first.push_back(first.back() + stage);
-  }
-  first.pop_back();
-  const Schedule schedule = make_schedule(kind, static_cast<int>(stages_.size),
-                                          static_cast<int>(parallel.virtual_pipeline),
-                                          static_cast<int>(micro_batches_ / data_.size));
+  const auto [schedule, first] = pipeline_layout(config.parallel, marked_layers(*gradient_.graph()),
+                                                 stages_.size, micro_batches_ / data_.size);
   const auto rule_of = [&](const Pipeline::Group& group) {
     std::vector<const Shard*> shards;
     for (const int result : group.results) {
@@ -59,44 +49,17 @@ void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions&
     group_sums_.push_back(summing(group.values, std::move(shards)));
     return group_sums_.back().each;
   };
-  const GraphPtr gradient = from_parts(gradient_.graph());
+  std::vector<const Shard*> in_parts;
+  for (const ParamSpec& spec : task_.parameters) {
+    in_parts.push_back(has_parts_of_parameters() ? find_shard(shards_, spec.name) : nullptr);
+  }
+  for (const ParamSpec& spec : task_.frozen) {
+    in_parts.push_back(find_shard(frozen_shards_, spec.name));
+  }
+  const GraphPtr gradient = from_parts(gradient_.graph(), std::move(in_parts), overlap_.parameters);
   pipeline_ = std::make_unique<Pipeline>(
       *gradient, Pipeline::Inputs{gradient_.weights(), gradient_.batch_tensors()}, schedule, first,
       static_cast<int>(stage_), options, rule_of);
-}
-
-// What parameters alone decide is in no chunk: each program puts together what it reads.
-GraphPtr StepProgram::from_parts(const GraphPtr& gradient) const {
-  if (!has_parts_of_parameters()) {
-    return gradient;
-  }
-  Types types;
-  for (const Value& input : gradient->inputs()) {
-    types.push_back(gradient->type(input));
-  }
-  std::vector<const Shard*> shards(types.size(), nullptr);
-  for (size_t i = 0; i < gradient_.weights(); ++i) {
-    const size_t trained = task_.parameters.size();
-    shards[i] = i < trained ? find_shard(shards_, task_.parameters[i].name)
-                            : find_shard(frozen_shards_, task_.frozen[i - trained].name);
-    if (shards[i] != nullptr) {
-      types[i].shape = {shards[i]->elements()};
-    }
-  }
-  Tensors captures;
-  GraphPtr program = trace_program(
-      types,
-      [&](std::span<const Tensor> given) {
-        const WaitScope scope(!overlap_.parameters);
-        Tensors inputs(given.begin(), given.end());
-        for (size_t i = 0; i < inputs.size(); ++i) {
-          inputs[i] = shards[i] == nullptr ? inputs[i] : whole_of(inputs[i], *shards[i]);
-        }
-        return replay(*gradient, inputs);
-      },
-      &captures);
-  check(captures.empty(), "putting parts together needs {} tensors more", captures.size());
-  return program;
 }
 
 int StepProgram::maker(size_t parameter) const {

@@ -40,8 +40,8 @@ class Trainer {
   const TrainState& state() const { return state_; }
   // All weights, trained and frozen, whole. Every rank calls it.
   Params params() const { return program_.whole_weights(state_, frozen_); }
-  // The same, as a LossProgram takes them: what this rank has of them along `tensor`.
-  Params held_params() const { return program_.held_weights(state_, frozen_); }
+  // What this rank has of them, as a LossProgram with shards_of_weights() takes them.
+  Params held_params() const { return joined(state_.params, frozen_); }
   // The whole run, as it is now. Its tensors are those of state().
   CheckpointContents checkpoint() const;
 

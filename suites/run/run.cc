@@ -334,9 +334,6 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
   const RunRequest request = resolved(given);
   const StoredModel stored = open_model(request.files, checkpoint);
   const Opened opened = open(request, &stored);
-  const Params params = joined(stored.base != nullptr ? load_adapter(request.files, stored)
-                                                      : load_params(request.files, stored),
-                               frozen_weights(opened.task));
   const TrainConfig& config = opened.run->train;
   const Context context = make_context(config, request.start.ranks);
   const ContextScope scope(context);
@@ -344,15 +341,18 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
   auto program = std::make_unique<LossProgram>(opened.task, config, rows, context);
   const int64_t limit = memory_of_rank(config.memory, context);
   const auto fits = [&] {
-    const bool here =
-        program->program() == nullptr ||
-        program->program()->memory().inputs + program->program()->memory().arena <= limit;
+    const bool here = program->memory().inputs + program->memory().arena <= limit;
     return least(context.ranks.get(), here ? 1 : 0, "plan") == 1;
   };
   while (rows > 1 && !fits()) {
     rows = (rows + 1) / 2;
     program = std::make_unique<LossProgram>(opened.task, config, rows, context);
   }
+  const auto read = [&](const std::string& name) { return program->reads(name); };
+  const Params params =
+      joined(stored.base != nullptr ? load_adapter(request.files, stored)
+                                    : load_params(request.files, stored, /*code=*/{}, read),
+             frozen_weights(opened.task));
   const HeedInterrupts heeds;
   const auto result = evaluate(*program, program->parts().cut(params), opened.task, opened.data,
                                config, rows, request.stop);

@@ -108,11 +108,13 @@ auto with_weights(const SafetensorsFolder& weights, const std::string& folder,
 }
 
 template <class Use>
-auto with_all_weights(FileSystem& files, const StoredModel& model, const Use& use) {
+auto with_all_weights(
+    FileSystem& files, const StoredModel& model, const Use& use,
+    const LeavesOut& leaves_out = [](const std::string&) { return false; }) {
   const SafetensorsFolder weights(files, model.folder);
   check_folder(files, model, weights);
   return with_weights(weights, model.folder, *model.network, model.network->specs(), use,
-                      [](const std::string&) { return false; });
+                      leaves_out);
 }
 
 // The same of what an adapter's folder holds.
@@ -220,7 +222,8 @@ std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const Store
   return folder.empty() ? nullptr : load_tokenizer(files, folder);
 }
 
-Params load_params(FileSystem& files, const StoredModel& model, std::optional<WeightCode> code) {
+Params load_params(FileSystem& files, const StoredModel& model, std::optional<WeightCode> code,
+                   const std::function<bool(const std::string& name)>& reads) {
   const auto check_code = [&](std::span<const ParamSpec> specs) {
     check(!code || std::any_of(specs.begin(), specs.end(),
                                [](const ParamSpec& spec) { return spec.matrix.has_value(); }),
@@ -228,12 +231,16 @@ Params load_params(FileSystem& files, const StoredModel& model, std::optional<We
           code ? name_of(*code) : "f32");
   };
   if (model.base == nullptr) {
-    return with_all_weights(files, model,
-                            [&](const SafetensorsFolder& weights, const std::string& folder,
-                                std::span<const ParamSpec> specs, const auto&... more) {
-                              check_code(specs);
-                              return load_pretrained(weights, folder, specs, more..., code);
-                            });
+    return with_all_weights(
+        files, model,
+        [&](const SafetensorsFolder& weights, const std::string& folder,
+            std::span<const ParamSpec> specs, const auto&... more) {
+          check_code(specs);
+          return load_pretrained(weights, folder, specs, more..., code);
+        },
+        [&, known = names_of(model.network->specs())](const std::string& name) {
+          return reads != nullptr && known.contains(name) && !reads(name);
+        });
   }
   const auto& network = dynamic_cast<const AdaptedNetwork&>(*model.network);
   const std::vector<ParamSpec> frozen = frozen_specs(network, Dtype::kF32);

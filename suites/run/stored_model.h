@@ -37,9 +37,10 @@ std::shared_ptr<const Tokenizer> stored_tokenizer(FileSystem& files, const Store
 // Its weights, in f32; of an adapter those of its base as well. With a `code`, those that products alone read are in codes of
 // fewer bits; they go there tensor by tensor, and never lie in memory as f32. Files that a
 // manifest lists are compared with it first. Throws IoError naming parameters that are missing, of another shape, or unknown,
-// and Error for a model, or a number, that the code has no place for.
-Params load_params(FileSystem& files, const StoredModel& model,
-                   std::optional<WeightCode> code = {});
+// and Error for a model, or a number, that the code has no place for. `reads`, where it is given: which ones to read, of a model that is no
+// adapter.
+Params load_params(FileSystem& files, const StoredModel& model, std::optional<WeightCode> code = {},
+                   const std::function<bool(const std::string& name)>& reads = nullptr);
 // Throws what load_params() would, and takes no memory for the weights.
 void check_params(FileSystem& files, const StoredModel& model);
 // Of an adapter what it holds itself.

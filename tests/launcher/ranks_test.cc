@@ -71,6 +71,9 @@ TEST_F(Ranks, EvaluateMeasureAndLookForARateTogether) {
   const size_t end = alone.out.find(" predictions");  // what follows took its time
   ASSERT_NE(end, std::string::npos) << alone.out;
   EXPECT_EQ(shared.out.substr(0, end), alone.out.substr(0, end));
+  const CommandResult stages =
+      run_command(with_ranks(run.arguments("run", {"run.mode=eval", "parallel.pipeline=2"}), 2));
+  EXPECT_EQ(stages.out.substr(0, end), alone.out.substr(0, end)) << stages.err;
   const auto [lonely, timed] = run_alone_and_shared({"run.mode=benchmark"});
   EXPECT_EQ(lonely.status + timed.status, 0) << timed.err;
   EXPECT_EQ(count_of(timed.out, "steps 40  median"), 1) << timed.out;

@@ -233,6 +233,41 @@ TEST_F(PipelinedRun, IsPlannedForEveryStage) {
   EXPECT_NEAR(plan.cost.flops, alone.cost.flops, 0.1 * alone.cost.flops);
 }
 
+// Each stage with its own weights, as steps keep them; what it finds are the bits of one rank.
+TEST_F(PipelinedRun, EvaluatesByStages) {
+  const TrainTask task = layered_task();
+  const std::atomic<bool> never = false;
+  const auto evaluated = [&](const TrainConfig& config, const std::shared_ptr<Ranks>& ranks,
+                             size_t& weights) {
+    const Context context = make_context(config, ranks);
+    const ContextScope scope(context);
+    const PlannedRun planned = plan_run(task, config, context, int64_t{1} << 40, true);
+    EXPECT_EQ(planned.plan.whole_bytes, 0);
+    const StepProgram& step = *planned.step;
+    const Params own = step.first_state(init_params(step.stage_parameters(), 1)).params;
+    weights = own.size();
+    const auto result = evaluate(*planned.loss, own, task, small_data(), config, 1, never);
+    std::vector<double> values;
+    for (const Metric& metric : result->metrics) {
+      values.push_back(metric.value);
+    }
+    return values;
+  };
+  size_t all = 0;
+  const std::vector<double> alone = evaluated(config_of({}, "alone"), nullptr, all);
+  for (const Dealing& layout :
+       {Dealing{2, "gpipe"}, Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 3}}) {
+    SCOPED_TRACE(layout.name());
+    const TrainConfig config = config_of(layout, "stages");
+    run_ranks(mesh_of(config.parallel, layout.pipeline * layout.data),
+              [&](const std::shared_ptr<Ranks>& ranks) {
+                size_t weights = 0;
+                EXPECT_EQ(evaluated(config, ranks, weights), alone);
+                EXPECT_LT(weights, all * 3 / 4);
+              });
+  }
+}
+
 TEST_F(PipelinedRun, TakesTheBytesThatThePlanSays) {
   for (const Dealing& layout : {Dealing{2, "gpipe"}, Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 1},
                                 Dealing{2, "1f1b", 1, 2, 3}}) {

@@ -83,7 +83,8 @@ TEST(Plans, OfShippedConfigurationsAreTheGoldenOnes) {
     const PlannedRun run = planned(join_path(configs, file));
     std::string text = "== step\n" + summary(plan_of(*run.step->program()));
     if (run.loss != nullptr) {
-      text += "\n== evaluation\n" + summary(plan_of(*run.loss->program()));
+      text += "\n== evaluation\n" +
+              run.loss->text([](const Program& program) { return summary(plan_of(program)); });
     }
     const std::string path = join_path(golden, file.substr(0, file.rfind('.')) + ".txt");
     if (update) {
