@@ -12,8 +12,8 @@ namespace mstrain {
 namespace {
 
 constexpr uint64_t kLargestConfig = 1 << 20;
-constexpr std::string_view kKept =
-    "memory.recompute";  // a run that goes on keeps it, under any layout
+// What a run that goes on keeps under any layout.
+constexpr std::string_view kKept = "memory.recompute";
 
 std::string key_of(const std::string& change) { return change.substr(0, change.find('=')); }
 
@@ -87,7 +87,6 @@ YamlNode with_named_layout(FileSystem& files, YamlNode tree) {
 }
 
 YamlNode with_layout(FileSystem& files, YamlNode tree, Communicator& world, bool restarts) {
-  tree = with_named_layout(files, std::move(tree));
   const TrainConfig config = read_run(tree)->train;
   if (config.parallel.plan != kAutoPlan || world.size() == 1) {
     return tree;

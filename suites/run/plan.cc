@@ -55,22 +55,22 @@ void plan(const PlanRequest& request) {
   YamlNode tree = with_stored_model(request.files, request.tree);
   // Who says nothing of ranks asks for a layout.
   std::string kind =
-      find_config(tree, "parallel") == nullptr ? "auto" : read_run(tree)->train.parallel.plan;
+      find_config(tree, "parallel") == nullptr ? kAutoPlan : read_run(tree)->train.parallel.plan;
   if (is_plan_file(kind)) {
     tree = with_plan_file(request.files, std::move(tree), kind);
-    kind = "manual";
+    kind = kManualPlan;
   }
   const Planning planning(request.files, std::move(tree), request.cluster);
   const Cluster& cluster = planning.cluster;
   const ProfileOf profile_of = planning.profile_of();
-  const ForecastInput input = planning.input();
+  const ForecastInput& input = planning.input();
   const std::string unit = planning.run->adapted_task().units.name;
 
-  const std::set<std::string> fixed = planning.decided(/*all=*/kind == "manual");
+  const std::set<std::string> fixed = planning.decided(/*all=*/kind == kManualPlan);
   const RunLayout given = planning.asked(/*micro=*/1);
   Forecast found;
   std::optional<SearchResult> result;
-  if (kind == "manual" && !planning.train.batch.micro.is_word()) {
+  if (kind == kManualPlan && !planning.train.batch.micro.is_word()) {
     found = forecast(input, profile_of(given.micro / given.copies, given.recompute), given);
   } else {
     result = search_layouts(planning, fixed, static_cast<size_t>(request.top));
@@ -78,13 +78,13 @@ void plan(const PlanRequest& request) {
   }
   if (request.json) {
     OrderedJson json = to_json(found, cluster);
-    if (kind == "auto") {
+    if (kind == kAutoPlan) {
       json["layout"] = found.layout.keys();
     }
     fmt::print(request.out, "{}\n", json.dump(2));
   } else {
     fmt::print(request.out, "{}", describe(found, cluster, unit));
-    if (kind == "auto") {
+    if (kind == kAutoPlan) {
       fmt::print(request.out, "{}", describe(*result, unit));
     }
   }

@@ -131,8 +131,8 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
       cluster(on),
       context_{.backend = described_backend(cluster.device.name, cluster.device), .threads = 1},
       scope_(context_) {
-  limit_ = train.memory.limit_gb.value_or(cluster.device.memory_gb) * 1e9;
-  refuse_absurd(*run, static_cast<int64_t>(limit_ * static_cast<double>(cluster.ranks())));
+  const double limit = train.memory.limit_gb.value_or(cluster.device.memory_gb) * 1e9;  // of a rank
+  refuse_absurd(*run, static_cast<int64_t>(limit * static_cast<double>(cluster.ranks())));
   ids = run->network()->ids() ? run->network()->ids() : ids;
   if (!ids) {
     ids = run->known_ids(files, tree);
@@ -143,21 +143,19 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
   run->settle(*ids, tree);
   profiles_ = std::make_unique<Profiles>(*run, tree, *ids, context_);
   own_schedule_ = read_own_schedule(files, train.parallel, tree);
+  const Units units = run->adapted_task().units;
+  const int64_t layers = run->network()->num_layers();
+  input_.emplace(
+      ForecastInput{.cluster = cluster,
+                    .model = {layers, heads_of(*run), units.count},
+                    .units_per_sample = static_cast<double>(units.count),
+                    .global_batch = train.batch.global,
+                    .limit_bytes = limit,
+                    .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
+                    .dtype = train.precision.param_dtype()});
 }
 
 Planning::~Planning() = default;
-
-ForecastInput Planning::input() const {
-  const Units units = run->adapted_task().units;
-  const int64_t layers = run->network()->num_layers();
-  return {.cluster = cluster,
-          .model = {layers, heads_of(*run), units.count},
-          .units_per_sample = static_cast<double>(units.count),
-          .global_batch = train.batch.global,
-          .limit_bytes = limit_,
-          .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
-          .dtype = train.precision.param_dtype()};
-}
 
 ProfileOf Planning::profile_of() const {
   return [this](int64_t micro, Recompute recompute) -> const Profile& {
@@ -171,10 +169,9 @@ RunLayout Planning::asked(int64_t micro) const {
 
 std::set<std::string> Planning::decided(bool all) const {
   std::set<std::string> keys;
-  const YamlNode written = run->written();
+  const YamlNode said = all ? run->written() : tree;
   for (const char* key : kSearched) {
-    const YamlNode* const said = find_config(tree, key);
-    const YamlNode* const value = said != nullptr ? said : all ? find_config(written, key) : said;
+    const YamlNode* const value = find_config(said, key);
     if (value != nullptr && !is_open(key, *value)) {
       keys.insert(key);
     }
@@ -184,7 +181,7 @@ std::set<std::string> Planning::decided(bool all) const {
 
 SearchResult search_layouts(const Planning& planning, const std::set<std::string>& decided,
                             size_t top) {
-  const ForecastInput input = planning.input();
+  const ForecastInput& input = planning.input();
   SearchResult result =
       search_layouts(input, planning.profile_of(), planning.asked(/*micro=*/1), decided, top);
   if (result.best.empty() && result.too_large.empty()) {

@@ -20,7 +20,7 @@ class Planning {
            std::optional<int64_t> ids = {});
   ~Planning();
 
-  ForecastInput input() const;
+  const ForecastInput& input() const { return *input_; }
   ProfileOf profile_of() const;
   // As the keys say; `micro` stands for batch.micro where that is auto.
   RunLayout asked(int64_t micro) const;
@@ -36,8 +36,8 @@ class Planning {
   class Profiles;
   const Context context_;
   const ContextScope scope_;
-  double limit_ = 0;  // bytes of a rank
   std::unique_ptr<Profiles> profiles_;
+  std::optional<ForecastInput> input_;
   std::shared_ptr<const Schedule> own_schedule_;
 };
 
