@@ -207,34 +207,6 @@ Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs
 
 void install_evaluator(Evaluator evaluator) { installed_evaluator = evaluator; }
 
-Tensors replay(const Graph& graph, std::span<const Tensor> inputs) {
-  check(inputs.size() == graph.inputs().size(), "a program of {} inputs was given {}",
-        graph.inputs().size(), inputs.size());
-  const std::vector<bool> live = graph.live();
-  std::vector<Tensors> results(graph.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    results[graph.inputs()[i].node] = {inputs[i]};
-  }
-  Tensors arguments;
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    if (!live[id] || node.op == &kInputOp) {
-      continue;
-    }
-    arguments.clear();
-    for (const Value& value : node.inputs) {
-      arguments.push_back(results[value.node][value.output]);
-    }
-    const PlaceScope place = PlaceScope::again(node.place);
-    results[id] = apply(*node.op, arguments, node.attrs, node.where);
-  }
-  Tensors outputs;
-  for (const Value& value : graph.outputs()) {
-    outputs.push_back(results[value.node][value.output]);
-  }
-  return outputs;
-}
-
 GraphPtr trace_program(std::span<const TensorType> types,
                        const std::function<Tensors(std::span<const Tensor>)>& f,
                        Tensors* captures) {

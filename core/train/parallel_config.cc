@@ -51,8 +51,13 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
     config_fail(tree, fmt::format("parallel.{}", key),
                 fmt::format("{} is planned, by mstrain plan, and cannot be run", found));
   };
-  if (config.copies > 1) {
-    refuse("copies", fmt::format("{}", config.copies));
+  if (config.copies > 1 && config.pipeline > 1) {
+    refuse("copies", fmt::format("{} with parallel.pipeline {}", config.copies, config.pipeline));
+  }
+  if (config.copies > 1 && config.tensor * config.context == 1) {
+    config_fail(
+        tree, "parallel.copies",
+        "hides the collectives of parallel.tensor and parallel.context, which are 1; leave it out");
   }
   mesh_of(config, ranks, tree);
   if (config.schedule.find_first_of("./") != std::string::npos) {

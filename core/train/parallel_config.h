@@ -100,7 +100,9 @@ struct ParallelConfig {
       "ranks along tensor share, by tokens, what they would all compute between the layers' "
       "products; auto: where tensor > 1 divides the sequence",
       rule::elsewhere_called({"use_seq_parallel"}));
-    v("copies", copies, "parts of a micro-batch whose collectives run under each other's products",
+    v("copies", copies,
+      "parts of a micro-batch that are computed side by side, so that the collectives of one run "
+      "under the products of another",
       rule::at_least(1).at_most(8).elsewhere_called({"micro_batch_interleave_num"}));
     v("zero", zero, "what is kept in parts along data");
     v("reduction", reduction,

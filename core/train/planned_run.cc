@@ -189,13 +189,14 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     }
     return run;
   };
+  const int64_t copies = config.parallel.copies;
   if (micro > 0 || !config.batch.micro.is_word()) {
-    return finished(with_micro(micro > 0 ? micro : *config.batch.micro.value));
+    return finished(with_micro(micro > 0 ? micro : *config.batch.micro.value / copies));
   }
   if (stages == 1 && state_and_gradient_bytes(task, config, context) > limit) {
     return finished(with_micro(1));
   }
-  const int64_t mine = config.batch.global / data_ranks(config.parallel, context);
+  const int64_t mine = config.batch.global / data_ranks(config.parallel, context) / copies;
   std::vector<int64_t> choices = divisors(mine);
   std::erase_if(choices, [&](int64_t rows) { return mine / rows < stages; });
   PlannedRun best = with_micro(choices.back());
@@ -263,12 +264,14 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
          "");
   }
   line("step",
-       fmt::format("{}{} {}s, in {} micro-batch{} of {}",
-                   plan.units.count == plan.samples
-                       ? ""
-                       : fmt::format("{} samples, ", grouped(plan.samples)),
-                   grouped(plan.units.count), plan.units.name, grouped(micro_batches),
-                   micro_batches == 1 ? "" : "es", grouped(plan.micro)),
+       fmt::format(
+           "{}{} {}s, in {} micro-batch{} of {}{}",
+           plan.units.count == plan.samples ? ""
+                                            : fmt::format("{} samples, ", grouped(plan.samples)),
+           grouped(plan.units.count), plan.units.name, grouped(micro_batches),
+           micro_batches == 1 ? "" : "es", grouped(plan.micro),
+           config.parallel.copies == 1 ? ""
+                                       : fmt::format(", {} side by side", config.parallel.copies)),
        "");
   line("FLOPs",
        fmt::format("{:.4g} per {}, {:.4g} per step",

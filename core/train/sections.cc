@@ -144,7 +144,14 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
 
 void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& tree) {
   const auto& [global, micro] = config.batch;
-  const int64_t unit = data_ranks * micro.value_or(1);
+  const int64_t copies = config.parallel.copies;
+  if (!micro.is_word() && *micro.value % copies != 0) {
+    config_fail(tree, "parallel.copies",
+                fmt::format("{} does not divide the {} samples of a micro-batch (batch.micro); "
+                            "possible: {}",
+                            copies, *micro.value, largest_divisors(*micro.value)));
+  }
+  const int64_t unit = data_ranks * micro.value_or(copies);
   const int64_t stages = config.parallel.pipeline;
   if (stages > 1 && config.run.execution == Execution::kEager) {
     config_fail(tree, "run.execution",
@@ -157,7 +164,7 @@ void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& 
         tree, "parallel.pipeline",
         fmt::format("{} ranks need as many micro-batches, but a step has {} ({} samples over data "
                     "{}, in micro-batches of {}); say {}batch.global={}",
-                    stages, global / unit, global, data_ranks, micro.value_or(1),
+                    stages, global / unit, global, data_ranks, micro.value_or(copies),
                     fewer.empty() ? "" : fmt::format("batch.micro={} or ", fewer.back()),
                     stages * unit));
   }
@@ -168,12 +175,12 @@ void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& 
   const std::string sizes =
       below == 0 ? fmt::format("{}", unit) : fmt::format("{} or {}", below, below + unit);
   if (global % data_ranks != 0) {
-    std::vector<int64_t> ranks = divisors(global / micro.value_or(1));
+    std::vector<int64_t> ranks = divisors(global / micro.value_or(copies));
     std::erase_if(ranks, [&](int64_t n) { return n > data_ranks; });
     config_fail(tree, "batch.global",
                 fmt::format("{} samples in micro-batches of {} cannot be shared by {} ranks "
                             "(parallel.data); say {}, or take {} ranks",
-                            global, micro.value_or(1), data_ranks, sizes, ranks.back()));
+                            global, micro.value_or(copies), data_ranks, sizes, ranks.back()));
   }
   config_fail(
       tree, "batch.micro",

@@ -284,7 +284,8 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   const bool asynchronous = least(ranks, run.plan.snapshot_bytes > 0 ? 1 : 0, "plan") != 0;
   Saver saver(directory, config, log, asynchronous, begin);
   Profiler profiler(directory, config, *run.step, begin, [&](const Context& context) {
-    return start.planned_step ? start.planned_step(context, run.plan.micro) : std::nullopt;
+    return start.planned_step ? start.planned_step(context, run.plan.micro * config.parallel.copies)
+                              : std::nullopt;
   });
   const RunStart run_start{begin, start.command,
                            previous ? previous->changes : std::vector<KeyChange>()};

@@ -95,13 +95,14 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       frozen_shards_(zero_ == 3 ? cut_parameters(parts_.held_frozen(), config.parallel, data_)
                                 : Shards()),
       micro_batches_(config.batch.global / micro),
+      copies_(config.parallel.copies),
       gradient_([&] {
         const ContextScope scope(context_);
         return GradientProgram(task, config, micro, parts_);
       }()) {
-  check(micro > 0 && config.batch.global % (micro * data_.size) == 0,
-        "micro-batches of {} on {} ranks do not make up {}", micro, data_.size,
-        config.batch.global);
+  check(micro > 0 && config.batch.global % (micro * copies_ * data_.size) == 0,
+        "micro-batches of {}, {} at a time on {} ranks, do not make up {}", micro, copies_,
+        data_.size, config.batch.global);
   for (const ParamSpec& spec : parts_.held_frozen()) {
     const Shard* const shard = find_shard(frozen_shards_, spec.name);
     frozen_types_.push_back(
@@ -260,8 +261,9 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
   if (data_.size > 1) {
     return summed_over_ranks(one, all);
   }
-  return micro_batches_ == 1 ? one(all)
-                             : accumulate(micro_batches_, one, gradient_.sums_in_own_type())(all);
+  return micro_batches_ == 1
+             ? one(all)
+             : accumulate(micro_batches_, one, gradient_.sums_in_own_type(), copies_)(all);
 }
 
 StepProgram::Summing StepProgram::summing(const Types& values,
@@ -314,7 +316,7 @@ LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& a
   const GraphPtr program =
       has_parts_of_parameters() ? regathered(*recorded.program) : recorded.program;
   return recorded.rebuild(
-      sums.finish(accumulate_by(sums.each, turns, program, recorded.captures, leaves)));
+      sums.finish(accumulate_by(sums.each, turns, program, recorded.captures, leaves, copies_)));
 }
 
 StepResult StepProgram::step(const Arguments& arguments) const {

@@ -52,7 +52,7 @@ struct StepNumbers {
   float norm_limit = std::numeric_limits<float>::max();
 };
 
-// One update on a batch of `rows` samples, computed in micro-batches of `micro`. These sum up what they find, and the step
+// One update on a batch of `rows` samples, computed in micro-batches of `micro`, parallel.copies of them side by side. These sum up what they find, and the step
 // divides once: loss and gradients are functions of the batch, whatever `micro` is, but for the order of sums.
 //
 // Where ranks share the data (ranks_of), each is given its part of the batch (BatchPart), and all come to one result, which is
@@ -184,6 +184,7 @@ class StepProgram {
   Shards shards_;                       // those of them whose optimizer state is in parts
   Shards frozen_shards_;                // weights that are not trained
   int64_t micro_batches_;               // of all ranks
+  int64_t copies_;                      // of these, how many a rank computes side by side
   GradientProgram gradient_;            // of one of them
   std::unique_ptr<Pipeline> pipeline_;  // null on one stage
   std::vector<Summing> group_sums_;     // of its groups

@@ -1,5 +1,6 @@
 #include "core/transform/accumulate.h"
 
+#include "core/ir/replay.h"
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/control.h"
@@ -18,6 +19,37 @@ Types value_types(const Graph& program) {
           "accumulate: the function returns {}, which has no sum", to_string(values.back()));
   }
   return values;
+}
+
+// Applies nodes up to what follows on collectives: those that follow one another begin together.
+void go_on(Replay& replay) {
+  bool begun = false;
+  while (const Node* const node = replay.next()) {
+    const bool begins = node->op->kind == OpKind::kCollective;
+    if (begun && !begins && node->op->kind != OpKind::kMovement) {
+      return;
+    }
+    begun = begun || begins;
+    replay.apply_next();
+  }
+}
+
+// The outputs for each of `inputs`, which take turns.
+std::vector<Tensors> replay_in_turns(const Graph& program, const std::vector<Tensors>& inputs) {
+  std::vector<Replay> replays;
+  for (const Tensors& each : inputs) {
+    replays.emplace_back(program, each);
+  }
+  while (replays.back().next() != nullptr) {
+    for (Replay& replay : replays) {
+      go_on(replay);
+    }
+  }
+  std::vector<Tensors> outputs;
+  for (const Replay& replay : replays) {
+    outputs.push_back(replay.outputs());
+  }
+  return outputs;
 }
 
 }  // namespace
@@ -55,7 +87,9 @@ SumRule plain_sums(bool in_own_type) {
 }
 
 Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
-                      const Tensors& captures, const Tensors& batch) {
+                      const Tensors& captures, const Tensors& batch, int64_t side_by_side) {
+  check(n % side_by_side == 0, "accumulate: {} micro-batches, {} at a time", n, side_by_side);
+  const int64_t turns = n / side_by_side;
   const Tensors sums = rule.zeros(value_types(*program));
   Tensors micro;
   Types types = types_of(sums);
@@ -64,34 +98,45 @@ Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
   }
   for (const Tensor& x : batch) {
     TensorType type = x.type();
-    type.shape[0] /= n;
+    type.shape[0] /= turns;
     types.push_back(type);
-    micro.push_back(reshape(x, type.shape.with_inserted(0, n)));
+    micro.push_back(reshape(x, type.shape.with_inserted(0, turns)));
   }
   Tensors none;
   const GraphPtr body = trace_program(
       types,
       [&](std::span<const Tensor> args) {
-        const auto before = args.first(sums.size());
         const auto constants = args.subspan(sums.size(), captures.size());
         const auto slices = args.subspan(sums.size() + captures.size());
-        Tensors given(slices.begin(), slices.end());
-        given.insert(given.end(), constants.begin(), constants.end());
-        return rule.add(before, replay(*program, given));
+        std::vector<Tensors> given;
+        for (int64_t i = 0; i < side_by_side; ++i) {
+          given.emplace_back();
+          for (const Tensor& x : slices) {
+            const int64_t rows = x.dim(0) / side_by_side;
+            given.back().push_back(side_by_side == 1 ? x : slice(x, 0, i * rows, (i + 1) * rows));
+          }
+          given.back().insert(given.back().end(), constants.begin(), constants.end());
+        }
+        Tensors after(args.begin(), args.begin() + static_cast<int64_t>(sums.size()));
+        for (const Tensors& values : replay_in_turns(*program, given)) {
+          after = rule.add(after, values);
+        }
+        return after;
       },
       &none);
-  return scan_program(body, sums, captures, micro, n, false);
+  return scan_program(body, sums, captures, micro, turns, false);
 }
 
 Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
-                            const Tensors& batch, bool in_own_type) {
+                            const Tensors& batch, bool in_own_type, int64_t side_by_side) {
   const Types values = value_types(*program);
   if (n == 1) {
     Tensors inputs = batch;
     inputs.insert(inputs.end(), captures.begin(), captures.end());
     return replay(*program, inputs);
   }
-  Tensors totals = accumulate_by(plain_sums(in_own_type), n, program, captures, batch);
+  Tensors totals =
+      accumulate_by(plain_sums(in_own_type), n, program, captures, batch, side_by_side);
   for (size_t i = 0; i < totals.size(); ++i) {
     totals[i] = cast(totals[i], values[i].dtype);
   }

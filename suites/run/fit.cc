@@ -45,7 +45,7 @@ std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64
   std::vector<Overrides> smaller;
   std::vector<Overrides> both;
   for (int64_t m = micro / 2; m >= 1; m /= 2) {
-    if (train.batch.global % m == 0) {
+    if (train.batch.global % m == 0 && m % train.parallel.copies == 0) {
       smaller.push_back({fmt::format("batch.micro={}", m)});
       both.push_back(joined(most, smaller.back()));
     }
@@ -55,7 +55,7 @@ std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64
   if (!recomputed.empty()) {
     kinds.push_back(both);
   }
-  const Overrides least = joined({"batch.micro=1"}, most);
+  const Overrides least = joined({fmt::format("batch.micro={}", train.parallel.copies)}, most);
   const std::vector<Overrides> leaner = leaner_states(train);
   kinds.push_back(leaner);
   for (const std::vector<Overrides>& changes : {leaner, run.smaller_samples()}) {
@@ -163,7 +163,8 @@ class Variants {
   // What does not fit with micro-batches of one sample does not fit with `auto`.
   Variants variants(run, tree, context, limit, plan.evaluates,
                     run.train.batch.micro.is_word() ? 1 : 0);
-  std::vector<std::vector<Overrides>> candidates = candidate_changes(run, plan.micro);
+  std::vector<std::vector<Overrides>> candidates =
+      candidate_changes(run, plan.micro * run.train.parallel.copies);
   if (plan.least() > limit) {  // unless states become leaner
     std::erase_if(candidates, [](const std::vector<Overrides>& kind) {
       return kind.empty() || !kind[0][0].starts_with("precision.");

@@ -58,7 +58,7 @@ YamlNode with_best_layout(FileSystem& files, const YamlNode& tree, const Cluster
   }
   const Planning planning(files, tree, here, ids);
   std::set<std::string> decided = planning.decided(/*all=*/false);
-  decided.insert("parallel.copies");  // which runs have not
+  decided.insert("parallel.copies");  // which pipelines do not run
   constexpr size_t kTried = 16;
   const SearchResult found = search_layouts(planning, decided, kTried);
   std::string why;

@@ -24,7 +24,8 @@ std::string refusal(const std::string& text, int64_t ranks = 1) {
 }
 
 TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
-  for (const char* key : {"copies: 2", "schedule: own.txt", "overlap: {tensor: true}"}) {
+  for (const char* key :
+       {"copies: 2, pipeline: 2", "schedule: own.txt", "overlap: {tensor: true}"}) {
     EXPECT_THAT(refusal(std::string("parallel: {") + key + "}"),
                 testing::AllOf(testing::StartsWith("my.yaml:1: parallel."),
                                testing::HasSubstr("is planned, by mstrain plan")))

@@ -1,5 +1,9 @@
 #include "core/transform/accumulate.h"
 
+#include "core/exec/execute.h"
+#include "core/ops/collective.h"
+#include "tests/ranks.h"
+
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -38,6 +42,73 @@ TEST(Accumulate, MicroBatchesAddUpToTheBatch) {
     expect_near(sum_value, value, 1e-13);
     expect_near(sum_gradient, gradient, 1e-13);
   }
+}
+
+// Two layers whose terms ranks add up.
+Tensor shared_loss(const MeshAxis& axis, const Tensor& w, const Tensor& x) {
+  const Tensor h = all_reduce(matmul(tanh(x), w), axis);
+  return sum(square(all_reduce(matmul(tanh(h), w), axis)));
+}
+
+TEST(Accumulate, SideBySideMakesTheSameSums) {
+  const MeshAxis axis{"tensor", 2};
+  run_ranks(Mesh{{axis}}, [&](const std::shared_ptr<Ranks>& ranks) {
+    const Tensor w = random_tensor({3, 3}, 3 + static_cast<uint64_t>(ranks->rank()));
+    const Tensor x = random_tensor({12, 3}, 1);
+    const auto sums = [&](int64_t side_by_side) {
+      return jit([=](const Tensor& weight, const Tensor& batch) {
+        return accumulate(
+            6,
+            [&](const Tensor& micro) {
+              return value_and_grad([&](const Tensor& v) { return shared_loss(axis, v, micro); })(
+                  weight);
+            },
+            false, side_by_side)(batch);
+      })(w, x);
+    };
+    const auto [value, gradient] = sums(1);
+    for (const int64_t side_by_side : {2, 3, 6}) {
+      const auto [other_value, other_gradient] = sums(side_by_side);
+      EXPECT_EQ(item(other_value), item(value));
+      EXPECT_EQ(to_doubles(other_gradient), to_doubles(gradient));
+    }
+  });
+}
+
+TEST(Accumulate, SideBySideCollectivesOfOneRunUnderTheProductsOfAnother) {
+  const MeshAxis axis{"tensor", 2};
+  // Collectives with a product between where they begin and where they are waited for.
+  const auto covered = [&](int64_t side_by_side) {
+    Tensors none;
+    const Types types{{Dtype::kF32, {64, 64}}, {Dtype::kF32, {256, 64}}};
+    const GraphPtr graph = trace_program(
+        types,
+        [&](std::span<const Tensor> in) {
+          return Tensors{accumulate(
+              4, [&](const Tensor& micro) { return shared_loss(axis, in[0], micro); }, false,
+              side_by_side)(in[1])};
+        },
+        &none);
+    const std::unique_ptr<Program> program = compile(*graph, {});
+    const Plan* plan = &plan_of(*program);
+    for (const PlanStep& step : plan->steps) {
+      plan = step.loop != nullptr ? step.loop->body.get() : plan;
+    }
+    int count = 0;
+    for (const PlanStep& step : plan->steps) {
+      for (int i = step.waits_for + 1;
+           step.waits_for >= 0 && &plan->steps[static_cast<size_t>(i)] < &step; ++i) {
+        if (plan->steps[static_cast<size_t>(i)].op->kind == OpKind::kContract) {
+          ++count;
+          break;
+        }
+      }
+    }
+    return count;
+  };
+  EXPECT_EQ(covered(1), 0);
+  // Two collectives of each: all but the last one has the other's work to run under.
+  EXPECT_GE(covered(2), 3);
 }
 
 // ((v_0 + v_1) + v_2) + …, whatever the values: large and small ones show the order.

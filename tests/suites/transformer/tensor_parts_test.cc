@@ -74,6 +74,29 @@ TEST_F(SharedWeights, AndAttentionAlongContextByAnyWayGiveTheLossesOfOneRank) {
                                  "all_to_all; say gather or ring"));
 }
 
+// Copies of two samples of a micro-batch of four are micro-batches of two.
+TEST_F(SharedWeights, AndCopiesGiveTheBitsOfMicroBatchesOfTheirSize) {
+  const std::string model = gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}");
+  const std::string wide = "optimizer: {clip_grad: 0.5}";
+  const auto with_micro = [&](const std::string& micro) {
+    std::string text = model + wide;
+    return text.replace(text.find("micro: 2"), 8, "micro: " + micro);
+  };
+  const Division tensor{1, 2};
+  const std::vector<double> expected = train_on(tensor, "plain", with_micro("2"), 6);
+  EXPECT_EQ(train_on({1, 2, ", copies: 2"}, "copies", with_micro("4"), 6), expected);
+  EXPECT_EQ(train_on({1, 2, ", copies: 4"}, "four", with_micro("8"), 6), expected);
+  EXPECT_EQ(
+      train_on({2, 2, ", copies: 2, zero: {stage: 3, min_numel: 0}"}, "parts", with_micro("4"), 6),
+      expected);
+  EXPECT_EQ(train_on({1, 2, ", copies: 2"}, "auto", with_micro("auto"), 6).size(), expected.size());
+  EXPECT_THAT(error_of([&] {
+                train_on({1, 2, ", copies: 2"}, "odd", with_micro("1"), 6);
+              }),
+              testing::HasSubstr("parallel.copies: 2 does not divide the 1 samples of a "
+                                 "micro-batch (batch.micro); possible: 1"));
+}
+
 TEST_F(SharedWeights, InPipelinesGiveTheLossesOfOneRank) {
   expect_same("gpt",
               gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}") +
