@@ -54,8 +54,7 @@ int64_t gradient_bytes(const StepProgram& step, Dtype dtype) {
 int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
                                  const Context& context) {
   config.run.execution = Execution::kEager;
-  const StepProgram step(task, config, config.batch.global / data_ranks(config.parallel, context),
-                         context);
+  const StepProgram step(task, config, largest_micro_batch(config, context), context);
   const std::span<const TensorType> state(step.state_types());
   return bytes_of(state) + gradient_bytes(step, config.precision.param_dtype()) +
          bytes_of(step.frozen_types());
@@ -90,6 +89,10 @@ int64_t memory_limit(const MemoryConfig& config, const Context& context) {
   }
   const int64_t own = context.backend->memory_bytes;
   return own > 0 ? own : this_machine().memory_bytes;
+}
+
+int64_t largest_micro_batch(const TrainConfig& config, const Context& context) {
+  return config.batch.global / data_ranks(config.parallel, context) / config.parallel.copies;
 }
 
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
@@ -196,7 +199,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   if (stages == 1 && state_and_gradient_bytes(task, config, context) > limit) {
     return finished(with_micro(1));
   }
-  const int64_t mine = config.batch.global / data_ranks(config.parallel, context) / copies;
+  const int64_t mine = largest_micro_batch(config, context);
   std::vector<int64_t> choices = divisors(mine);
   std::erase_if(choices, [&](int64_t rows) { return mine / rows < stages; });
   PlannedRun best = with_micro(choices.back());

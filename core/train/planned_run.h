@@ -57,6 +57,9 @@ struct PlannedRun {
   RunPlan plan;
 };
 
+// The most samples that a micro-batch can have, which all others divide: the step's, shared by ranks and copies.
+int64_t largest_micro_batch(const TrainConfig& config, const Context& context);
+
 // Compiles for micro-batches of `micro`; 0 stands for batch.micro, where `auto` is the largest divisor of batch.global whose
 // plan fits into `limit` bytes, or 1. A snapshot that checkpoint.async leaves open comes in where the plan then still fits.
 // Allocates nothing. In eager execution the figures are those of the graph at O0.

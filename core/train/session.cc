@@ -233,8 +233,9 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   const ContextScope scope(context);
   const int64_t limit = memory_of_rank(config.memory, context);
   // `auto` keeps to what the run began with, so that it goes on bit for bit.
-  const bool keeps =
-      previous && config.batch.micro.is_word() && !previous->changes_in("batch.global");
+  const bool keeps = previous && config.batch.micro.is_word() &&
+                     !previous->changes_in("batch.global") &&
+                     largest_micro_batch(config, context) % previous->progress.micro_batch == 0;
   const int64_t kept = keeps ? previous->progress.micro_batch : 0;
   const PlannedRun run = plan_together(task, config, context, limit, evaluates, kept);
   if (previous && run.plan.micro != previous->progress.micro_batch) {
