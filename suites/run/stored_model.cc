@@ -107,14 +107,17 @@ auto with_weights(const SafetensorsFolder& weights, const std::string& folder,
   return use(weights, folder, specs, stored_shapes(network, specs), meaning);
 }
 
+// `reads`, where it is given: which parameters to read.
 template <class Use>
-auto with_all_weights(
-    FileSystem& files, const StoredModel& model, const Use& use,
-    const LeavesOut& leaves_out = [](const std::string&) { return false; }) {
+auto with_all_weights(FileSystem& files, const StoredModel& model, const Use& use,
+                      const std::function<bool(const std::string& name)>& reads = nullptr) {
   const SafetensorsFolder weights(files, model.folder);
   check_folder(files, model, weights);
-  return with_weights(weights, model.folder, *model.network, model.network->specs(), use,
-                      leaves_out);
+  const std::vector<ParamSpec> specs = model.network->specs();
+  return with_weights(weights, model.folder, *model.network, specs, use,
+                      [&, known = names_of(specs)](const std::string& name) {
+                        return reads != nullptr && known.contains(name) && !reads(name);
+                      });
 }
 
 // The same of what an adapter's folder holds.
@@ -238,9 +241,7 @@ Params load_params(FileSystem& files, const StoredModel& model, std::optional<We
           check_code(specs);
           return load_pretrained(weights, folder, specs, more..., code);
         },
-        [&, known = names_of(model.network->specs())](const std::string& name) {
-          return reads != nullptr && known.contains(name) && !reads(name);
-        });
+        reads);
   }
   const auto& network = dynamic_cast<const AdaptedNetwork&>(*model.network);
   const std::vector<ParamSpec> frozen = frozen_specs(network, Dtype::kF32);
