@@ -6,6 +6,7 @@
 #include "core/base/rng.h"
 #include "core/train/metrics_file.h"
 #include "suites/run/run.h"
+#include "tests/amount.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/ranks.h"
 
@@ -29,9 +30,11 @@ class SharedWeights : public testing::Test {
     int64_t pipeline = 1;
   };
 
+  static constexpr int kSteps = kSanitized ? 6 : 30;
+
   // Goes on in the directory `name`; the losses of all steps and evaluations so far.
   std::vector<double> train_on(const Division& given, const std::string& name,
-                               const std::string& sections, int steps = 30) {
+                               const std::string& sections, int steps = kSteps) {
     const std::string output = folder_ / name;
     const YamlNode tree =
         parse_yaml(fmt::format("run: {{output_dir: {}, threads: 1{}}}\n{}\nlog: {{interval: 1}}\n"
@@ -77,7 +80,8 @@ class SharedWeights : public testing::Test {
   }
 
   void expect_same(const std::string& name, const std::string& sections,
-                   const std::vector<Division>& divisions, double relative = 1e-5, int steps = 30) {
+                   const std::vector<Division>& divisions, double relative = 1e-5,
+                   int steps = kSteps) {
     const std::vector<double> alone = train_on({}, name, sections, steps);
     int next = 0;
     for (const Division& division : divisions) {
