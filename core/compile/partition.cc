@@ -172,12 +172,15 @@ class Partitioner {
 
   // Those with the name that is asked for, where they have names.
   std::vector<Way> asked_for(std::vector<Way> ways, const Node& node) const {
+    if (options_.way.empty()) {
+      return ways;
+    }
     std::set<std::string_view> names;
     for (const Way& way : ways) {
       names.insert(way.name);
     }
     names.erase("");
-    if (options_.way.empty() || names.empty()) {
+    if (names.empty()) {
       return ways;
     }
     if (!names.contains(options_.way)) {

@@ -57,8 +57,8 @@ struct Way {
   // Dims that the number of ranks does not divide are welcome: what fills up the last parts reaches no other element, and
   // is itself finite where it was.
   bool uneven = false;
-  std::string_view name =
-      {};  // by which a program can be asked to prefer it (PartitionOptions::way); empty: of no choice
+  // By which a program can be asked to take it (PartitionOptions::way); empty: of no choice.
+  std::string_view name = {};
   double bytes = 0;  // that `program` sends, beside what brings inputs into place
 };
 

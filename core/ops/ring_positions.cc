@@ -9,6 +9,7 @@
 #include "core/ops/shape.h"
 
 namespace mstrain {
+
 RingPositions::RingPositions(bool zigzag, const MeshAxis& axis)
     : zigzag_(zigzag),
       axis_(axis),

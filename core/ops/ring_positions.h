@@ -15,9 +15,8 @@ class RingPositions {
  public:
   RingPositions(bool zigzag, const MeshAxis& axis);
 
-  int64_t pieces() const {
-    return zigzag_ ? 2 : 1;
-  }  // of a rank, each of positions that follow each other
+  // Of a rank, each of positions that follow each other.
+  int64_t pieces() const { return zigzag_ ? 2 : 1; }
 
   // This rank's pieces of x, whose dim `dim` is that of positions, for its part; and back.
   Tensor dealt(const Tensor& x, int dim) const;

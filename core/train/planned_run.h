@@ -38,7 +38,7 @@ struct RunPlan {
   std::string device;          // that it is planned for, where it has memory of its own
   double link_bytes = 0;       // a second from the host to that device; 0: not known
   int64_t samples = 0;         // in a step
-  int64_t micro = 0;           // samples computed at once
+  int64_t micro = 0;           // samples of a micro-batch; of each of parallel.copies
   Units units;                 // in a step
 
   int64_t total() const;
@@ -60,7 +60,7 @@ struct PlannedRun {
 // The most samples that a micro-batch can have, which all others divide: the step's, shared by ranks and copies.
 int64_t largest_micro_batch(const TrainConfig& config, const Context& context);
 
-// Compiles for micro-batches of `micro`; 0 stands for batch.micro, where `auto` is the largest divisor of batch.global whose
+// Compiles for micro-batches of `micro`; 0 stands for batch.micro, which parallel.copies share, where `auto` is the largest size whose
 // plan fits into `limit` bytes, or 1. A snapshot that checkpoint.async leaves open comes in where the plan then still fits.
 // Allocates nothing. In eager execution the figures are those of the graph at O0.
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,

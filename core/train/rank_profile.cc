@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
@@ -146,7 +147,8 @@ ActionEnds ends_of(std::span<const RankRecord> records, const Mesh& mesh) {
   return ends;
 }
 
-// A rank's bars in one step. What follows without a pause, and is alike or too short to be seen, is one.
+// A rank's bars in one step. What follows without a pause, and is alike or too short to be seen, is
+// one; the first of a kind is a bar of its own, however short.
 class BarRow {
  public:
   BarRow(const ProfiledStep& step, int64_t origin, std::span<const ActionTime> actions)
@@ -167,9 +169,7 @@ class BarRow {
     if (begin < begin_ || begin >= end_ || is_in_action(begin)) {
       return;
     }
-    const int64_t least = (end_ - begin_) / 2000;
-    if (!bars_.empty() && begin - bars_.back().end <= least &&
-        (bars_.back().kind == kind || end - begin <= least)) {
+    if (!bars_.empty() && follows(bars_.back(), begin) && bars_.back().kind == kind) {
       bars_.back().end = end;
     } else {
       bars_.push_back({kind, begin, end});
@@ -179,7 +179,7 @@ class BarRow {
   std::vector<Bar> bars() const {
     std::vector<Bar> out;
     const auto seconds = [&](int64_t time) { return static_cast<double>(time - origin_) / 1e9; };
-    for (const Span& span : bars_) {
+    for (const Span& span : seen()) {
       out.push_back({span.kind, -1, -1, seconds(span.begin), seconds(span.end)});
     }
     for (const ActionTime& it : actions_) {
@@ -195,6 +195,25 @@ class BarRow {
     Bar::Kind kind;
     int64_t begin, end;
   };
+
+  int64_t least() const { return (end_ - begin_) / 2000; }
+  bool follows(const Span& before, int64_t begin) const { return begin - before.end <= least(); }
+
+  // The bars with those that are too short taken into the one before.
+  std::vector<Span> seen() const {
+    std::vector<Span> out;
+    std::set<Bar::Kind> kinds;
+    for (const Span& span : bars_) {
+      const bool is_first = kinds.insert(span.kind).second;
+      if (!out.empty() && follows(out.back(), span.begin) &&
+          (out.back().kind == span.kind || (span.end - span.begin <= least() && !is_first))) {
+        out.back().end = span.end;
+      } else {
+        out.push_back(span);
+      }
+    }
+    return out;
+  }
 
   // An action is a bar, whatever it is made of.
   bool is_in_action(int64_t time) const {

@@ -52,8 +52,8 @@ struct StepNumbers {
   float norm_limit = std::numeric_limits<float>::max();
 };
 
-// One update on a batch of `rows` samples, computed in micro-batches of `micro`, parallel.copies of them side by side. These sum up what they find, and the step
-// divides once: loss and gradients are functions of the batch, whatever `micro` is, but for the order of sums.
+// One update on a batch of `rows` samples, computed in micro-batches of `micro`, parallel.copies of them side by side. These sum
+// up what they find, and the step divides once: loss and gradients are functions of the batch, whatever `micro` is, but for the order of sums.
 //
 // Where ranks share the data (ranks_of), each is given its part of the batch (BatchPart), and all come to one result, which is
 // that of one rank bit for bit, unless parallel.reduction leaves the order of sums open. Of large parameters the state is

@@ -99,6 +99,28 @@ TEST(RankProfile, TellsBubblesFromMessages) {
   EXPECT_EQ(Json::parse(to_json(timeline_from(json)).dump()), json);
 }
 
+TEST(RankProfile, ShowsManyShortKernelsAsOneBarOfTheirKind) {
+  std::vector<RankRecord> records(1);
+  const int64_t step = 10'000'000;
+  records[0].steps = {{1, 0, step, 0}};
+  std::vector<KernelTime>& kernels = records[0].kernels;
+  kernels = {kernel("dot_general", 0, step / 2)};
+  kernels[0].scope = "model";
+  for (int64_t begin = step / 2; begin < 9 * step / 10; begin += 1000) {
+    kernels.push_back(kernel("gelu", begin, begin + 1000));
+    kernels.back().part = StepPart::kBackward;
+  }
+  kernels.push_back(kernel("adamw", 9 * step / 10, 9 * step / 10 + 1000));
+  kernels.back().part = StepPart::kUpdate;
+  // One of a kind that was there before, too short to be seen.
+  kernels.push_back(kernel("dot_general", 9 * step / 10 + 1000, 9 * step / 10 + 2000));
+  kernels.back().scope = "model";
+  const Json json =
+      Json::parse(to_json(measured_step(records, Mesh{{{std::string(kDataAxis), 1}}})).dump());
+  EXPECT_EQ(json, Json::parse(R"({"seconds": 0.01, "ranks": [
+    [["F", -1, -1, 0.0, 0.005], ["B", -1, -1, 0.005, 0.009], ["U", -1, -1, 0.009, 0.009002]]]})"));
+}
+
 TEST(RankProfile, OfARunHasARowForEachRank) {
   const TemporaryFolder folder;
   TrainConfig config = small_config(folder / "run");

@@ -1,25 +1,14 @@
 // Whole models on many ranks: their bits, and those of their data, are those of one.
-#include <gtest/gtest.h>
-
-#include "core/base/rng.h"
 #include "core/io/images/image.h"
-#include "suites/run/run.h"
 #include "suites/run/stored_model.h"
-#include "tests/core/base/temporary_folder.h"
-#include "tests/ranks.h"
+#include "tests/suites/transformer/runs_on_ranks.h"
 
 namespace mstrain {
 namespace {
 
-class ModelOnRanks : public testing::Test {
+class ModelOnRanks : public RunsOnRanks {
  protected:
-  ModelOnRanks() {
-    std::string text;
-    for (int i = 0; i < 900; ++i) {
-      text += i % 37 == 0 ? '\n' : static_cast<char>('a' + rng_.below(20));
-    }
-    write_file_atomic(real_files(), folder_ / "text.txt", text);
-  }
+  ModelOnRanks() : RunsOnRanks(900) {}
 
   // Three steps; the files of the last checkpoint.
   std::vector<std::string> train_on(int ranks, const std::string& name, const std::string& model,
@@ -31,14 +20,7 @@ class ModelOnRanks : public testing::Test {
             "parallel: {zero: {stage: 2, min_numel: 0}}\n" +
             more,
         "run.yaml");
-    const auto run_one = [&](std::shared_ptr<Ranks> of) {
-      std::FILE* const out = std::tmpfile();
-      RunRequest request{real_files(), tree, stop_, out, {}};
-      request.start.ranks = std::move(of);
-      EXPECT_EQ(run(request), Outcome::kFinished);
-      std::fclose(out);
-    };
-    ranks == 1 ? run_one(nullptr) : run_ranks(ranks, run_one);
+    EXPECT_EQ(run_on(along_data(ranks), tree), Outcome::kFinished);
     const std::string folder = open_model(real_files(), output).folder;
     std::vector<std::string> files;
     for (const std::string& file : real_files().list(folder)) {
@@ -52,30 +34,22 @@ class ModelOnRanks : public testing::Test {
     EXPECT_EQ(train_on(2, name, model, data, more), alone);
     EXPECT_EQ(train_on(4, name, model, data, more), alone);
   }
-  std::string text(const std::string& more) {
-    return "{train: " + folder_ / "text.txt" +
-           ", split: 0.8, tokenizer: {type: byte}, seq_length: 16" + more + "}";
-  }
-
-  TemporaryFolder folder_;
-  Rng rng_{1};
-  std::atomic<bool> stop_ = false;
 };
 
 TEST_F(ModelOnRanks, AGptWithDropoutWritesTheFilesOfOneRank) {
   expect_same("gpt",
               "{type: gpt, hidden_size: 32, num_layers: 2, num_attention_heads: 2, "
               "dropout: {hidden: 0.1, attention: 0.1}}",
-              text(""), "eval: {interval: 2}\nprecision: {params: bf16}\n");
+              data_of_text(), "eval: {interval: 2}\nprecision: {params: bf16}\n");
   expect_same("gpt_f32", "{type: gpt, hidden_size: 32, num_layers: 2, num_attention_heads: 2}",
-              text(""));
+              data_of_text());
 }
 
 TEST_F(ModelOnRanks, AT5OnCorruptedTextWritesTheFilesOfOneRank) {
   expect_same("t5",
               "{type: t5, hidden_size: 32, num_layers: 2, num_attention_heads: 2, d_kv: 16, "
               "ffn_hidden_size: 64}",
-              text(", packing: false"));
+              data_of_text(", packing: false"));
 }
 
 TEST_F(ModelOnRanks, AVitOfMixedPicturesWritesTheFilesOfOneRank) {

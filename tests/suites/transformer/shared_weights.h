@@ -1,26 +1,15 @@
 // Runs of models whose ranks share samples, weights, positions and layers, against those of one rank.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include "core/base/rng.h"
 #include "core/train/metrics_file.h"
-#include "suites/run/run.h"
 #include "tests/amount.h"
-#include "tests/core/base/temporary_folder.h"
-#include "tests/ranks.h"
+#include "tests/suites/transformer/runs_on_ranks.h"
 
 namespace mstrain {
 
-class SharedWeights : public testing::Test {
+class SharedWeights : public RunsOnRanks {
  protected:
-  SharedWeights() {
-    std::string text;
-    for (int i = 0; i < 2000; ++i) {
-      text += i % 37 == 0 ? '\n' : static_cast<char>('a' + rng_.below(20));
-    }
-    write_file_atomic(real_files(), folder_ / "text.txt", text);
-  }
+  SharedWeights() : RunsOnRanks(2000) {}
 
   struct Division {
     int64_t data = 1, tensor = 1;
@@ -43,22 +32,11 @@ class SharedWeights : public testing::Test {
                                output, given.run, sections, steps, given.data, given.tensor,
                                given.more, given.context, given.pipeline),
                    "run.yaml");
-    const auto run_one = [&](std::shared_ptr<Ranks> of) {
-      std::FILE* const out = std::tmpfile();
-      RunRequest request{real_files(), tree, stop_, out, {}};
-      request.start.ranks = std::move(of);
-      EXPECT_EQ(run(request), Outcome::kFinished);
-      std::fclose(out);
-    };
-    if (given.data * given.tensor * given.context * given.pipeline == 1) {
-      run_one(nullptr);
-    } else {
-      run_ranks(Mesh{{{std::string(kPipelineAxis), given.pipeline},
-                      {std::string(kDataAxis), given.data},
-                      {std::string(kContextAxis), given.context},
-                      {std::string(kTensorAxis), given.tensor}}},
-                run_one);
-    }
+    const Mesh mesh{{{std::string(kPipelineAxis), given.pipeline},
+                     {std::string(kDataAxis), given.data},
+                     {std::string(kContextAxis), given.context},
+                     {std::string(kTensorAxis), given.tensor}}};
+    EXPECT_EQ(run_on(mesh, tree), Outcome::kFinished);
     std::vector<double> losses;
     for (const Json& row : read_metrics(real_files(), join_path(output, kMetricsFile))) {
       for (const char* key : {"loss", "grad_norm", "eval_loss"}) {
@@ -94,19 +72,13 @@ class SharedWeights : public testing::Test {
   }
 
   std::string text(const std::string& more = "") {
-    return "data: {train: " + folder_ / "text.txt" +
-           ", split: 0.8, tokenizer: {type: byte}, seq_length: 16" + more +
-           "}\nbatch: {global: 8, micro: 2}\neval: {interval: 5}\n";
+    return "data: " + data_of_text(more) + "\nbatch: {global: 8, micro: 2}\neval: {interval: 5}\n";
   }
   std::string gpt(const std::string& more = "") {
     return "model: {type: gpt, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
            "max_position_embeddings: 16" +
            more + "}\n" + text();
   }
-
-  TemporaryFolder folder_;
-  Rng rng_{1};
-  std::atomic<bool> stop_ = false;
 };
 
 }  // namespace mstrain

@@ -2,9 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
-#include <set>
-
 #include "core/train/sweep.h"
 #include "suites/run/sweep_ranks.h"
 #include "tests/core/base/message_of.h"
@@ -27,27 +24,11 @@ class SweepOnRanks : public SharedWeights {
   Outcome sweep_on(const Mesh& mesh, const std::string& name, const std::string& sweep,
                    const std::string& more = "") {
     const YamlNode tree = tree_of_sweep(name, sweep, more);
-    std::mutex mutex;
-    std::set<Outcome> outcomes;
-    const auto run_one = [&](std::shared_ptr<Ranks> ranks) {
-      std::FILE* const out = std::tmpfile();
-      RunRequest request{real_files(), tree, stop_, out, {}};
-      request.start.ranks = std::move(ranks);
-      const Outcome outcome = run(request);
-      std::fclose(out);
-      const std::lock_guard lock(mutex);
-      outcomes.insert(outcome);
-    };
-    if (mesh.ranks() == 1) {
-      run_one(nullptr);
-    } else {
+    if (mesh.ranks() > 1) {
       check_many_ranks(real_files(), tree, mesh.ranks());
-      run_ranks(mesh, run_one);
     }
-    EXPECT_EQ(outcomes.size(), 1U);
-    return *outcomes.begin();
+    return run_on(mesh, tree);
   }
-  static Mesh data(int64_t ranks) { return {{{std::string(kDataAxis), ranks}}}; }
   Json results(const std::string& name) {
     return Json::parse(real_files().read(folder_ / name + "/" + kSweepFile));
   }
@@ -60,9 +41,9 @@ TEST_F(SweepOnRanks, HaveTheResultsOfOne) {
        "{method: halving, first_steps: 5, factor: 2, "
        "keys: {optimizer.lr: [1e-5, 1e-2, 1e-3]}}"}};
   for (const auto& [name, sweep] : sweeps) {
-    ASSERT_EQ(sweep_on(data(1), std::string(name) + "_alone", sweep), Outcome::kFinished);
+    ASSERT_EQ(sweep_on(along_data(1), std::string(name) + "_alone", sweep), Outcome::kFinished);
     const std::string shared = std::string(name) + "_shared";
-    ASSERT_EQ(sweep_on(data(2), shared, sweep), Outcome::kFinished);
+    ASSERT_EQ(sweep_on(along_data(2), shared, sweep), Outcome::kFinished);
     EXPECT_EQ(results(shared), results(std::string(name) + "_alone"));
     const std::string stages = std::string(name) + "_stages";
     ASSERT_EQ(sweep_on({{{std::string(kPipelineAxis), 2}, {std::string(kDataAxis), 1}}}, stages,
@@ -76,8 +57,8 @@ TEST_F(SweepOnRanks, HaveTheResultsOfOne) {
 // A rate with which the loss is soon no number; the runs after it are not disturbed.
 TEST_F(SweepOnRanks, GoOnWhereARunFails) {
   const std::string sweep = "{keys: {optimizer.lr: [1e30, 1e-3]}}";
-  ASSERT_EQ(sweep_on(data(1), "alone", sweep), Outcome::kFinished);
-  ASSERT_EQ(sweep_on(data(2), "shared", sweep), Outcome::kFinished);
+  ASSERT_EQ(sweep_on(along_data(1), "alone", sweep), Outcome::kFinished);
+  ASSERT_EQ(sweep_on(along_data(2), "shared", sweep), Outcome::kFinished);
   const Json shared = results("shared");
   EXPECT_EQ(shared["runs"][0]["status"], "failed");
   EXPECT_THAT(shared["runs"][0]["reason"].get<std::string>(), testing::HasSubstr("loss"));
@@ -86,12 +67,12 @@ TEST_F(SweepOnRanks, GoOnWhereARunFails) {
 
 TEST_F(SweepOnRanks, StopTogetherAndGoOnUnderAnotherNumber) {
   const std::string sweep = "{keys: {optimizer.lr: [1e-3, 1e-2]}}";
-  ASSERT_EQ(sweep_on(data(1), "alone", sweep), Outcome::kFinished);
+  ASSERT_EQ(sweep_on(along_data(1), "alone", sweep), Outcome::kFinished);
   stop_ = true;
-  EXPECT_EQ(sweep_on(data(2), "stopped", sweep), Outcome::kInterrupted);
+  EXPECT_EQ(sweep_on(along_data(2), "stopped", sweep), Outcome::kInterrupted);
   stop_ = false;
   EXPECT_EQ(results("stopped")["status"], "interrupted");
-  EXPECT_EQ(sweep_on(data(4), "stopped", sweep), Outcome::kFinished);
+  EXPECT_EQ(sweep_on(along_data(4), "stopped", sweep), Outcome::kFinished);
   EXPECT_EQ(results("stopped"), results("alone"));
 }
 
@@ -105,14 +86,15 @@ TEST_F(SweepOnRanks, EndWhereOneRankFailsAmidARun) {
     });
     ranks->rank() == 0 ? sweep.train(0, 1) : sweep.follow();
   };
-  EXPECT_THAT(
-      message_of<CommError>([&] { run_ranks(data(2), sweep_of_one, 1, {.timeout_seconds = 1}); }),
-      testing::AllOf(testing::HasSubstr("rank 1 "), testing::HasSubstr("step")));
+  EXPECT_THAT(message_of<CommError>(
+                  [&] { run_ranks(along_data(2), sweep_of_one, 1, {.timeout_seconds = 1}); }),
+              testing::AllOf(testing::HasSubstr("rank 1 "), testing::HasSubstr("step")));
 }
 
 TEST_F(SweepOnRanks, AreCheckedBeforeAnythingRuns) {
   const auto error = [&](const std::string& keys) {
-    return message_of<ConfigError>([&] { sweep_on(data(2), "bad", "{keys: {" + keys + "}}"); });
+    return message_of<ConfigError>(
+        [&] { sweep_on(along_data(2), "bad", "{keys: {" + keys + "}}"); });
   };
   EXPECT_THAT(error("parallel.tensor: [1, 2]"),
               testing::HasSubstr("sweep.keys: parallel.tensor is one for all runs"));
