@@ -97,6 +97,43 @@ class RealWritableFile final : public WritableFile {
   Descriptor fd_;
 };
 
+class RealPlacedFile final : public PlacedFile {
+ public:
+  explicit RealPlacedFile(std::string path)
+      : path_(std::move(path)), fd_(path_, O_WRONLY, "open for writing") {}
+
+  void write(uint64_t offset, std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t count =
+          ::pwrite(fd_.get(), bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30),
+                   static_cast<off_t>(offset));
+      if (count < 0) {
+        if (errno == EINTR) {
+          continue;
+        }
+        throw_errno(path_, "write", errno);
+      }
+      bytes = bytes.subspan(static_cast<size_t>(count));
+      offset += static_cast<uint64_t>(count);
+    }
+  }
+  void sync() override {
+    if (::fsync(fd_.get()) != 0) {
+      throw_errno(path_, "sync", errno);
+    }
+  }
+  void close() override {
+    const int fd = fd_.release();
+    if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) {
+      throw_errno(path_, "close", errno);
+    }
+  }
+
+ private:
+  std::string path_;
+  Descriptor fd_;
+};
+
 class RealMappedFile final : public MappedFile {
  public:
   explicit RealMappedFile(const std::string& path) {
@@ -187,6 +224,9 @@ class RealFiles final : public FileSystem {
   }
   std::unique_ptr<WritableFile> open(const std::string& path, WriteMode mode) override {
     return std::make_unique<RealWritableFile>(path, mode);
+  }
+  std::unique_ptr<PlacedFile> open_placed(const std::string& path) override {
+    return std::make_unique<RealPlacedFile>(path);
   }
 
   bool exists(const std::string& path) override {

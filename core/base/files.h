@@ -34,6 +34,16 @@ class WritableFile {
   void append(std::string_view text) { append(as_bytes(text)); }
 };
 
+// Writes anywhere in an existing file, of which others may write other bytes meanwhile. Data is durable once sync() returned.
+// The destructor closes without sync and never throws.
+class PlacedFile {
+ public:
+  virtual ~PlacedFile() = default;
+  virtual void write(uint64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual void sync() = 0;
+  virtual void close() = 0;  // as of a WritableFile
+};
+
 // Read-only view of a whole file; valid while the object lives. Cutting the file short meanwhile makes reads fault.
 class MappedFile {
  public:
@@ -58,6 +68,7 @@ class FileSystem {
                            uint64_t max_bytes = std::numeric_limits<uint64_t>::max()) = 0;
   virtual std::unique_ptr<MappedFile> map(const std::string& path) = 0;
   virtual std::unique_ptr<WritableFile> open(const std::string& path, WriteMode mode) = 0;
+  virtual std::unique_ptr<PlacedFile> open_placed(const std::string& path) = 0;  // must exist
 
   virtual bool exists(const std::string& path) = 0;
   virtual bool is_directory(const std::string& path) = 0;  // false where nothing exists

@@ -35,7 +35,8 @@ class FaultyWritableFile final : public WritableFile {
   void append(std::span<const std::byte> bytes) override {
     files_.operation(path_, "write");
     bool fails = false;
-    const uint64_t admitted = files_.admit_append(path_, bytes.size(), fails);
+    const uint64_t admitted =
+        files_.admit_write(path_, bytes.size(), files_.inner_.file_size(path_), fails);
     inner_->append(bytes.first(admitted));
     if (fails) {
       fail_with(path_, "write", ENOSPC);
@@ -55,6 +56,37 @@ class FaultyWritableFile final : public WritableFile {
   FaultyFiles& files_;
   std::string path_;
   std::unique_ptr<WritableFile> inner_;
+};
+
+// A crash leaves nothing of a file with placed writes that were not synced: any of its bytes may be gone.
+class FaultyPlacedFile final : public PlacedFile {
+ public:
+  FaultyPlacedFile(FaultyFiles& files, std::string path, std::unique_ptr<PlacedFile> inner)
+      : files_(files), path_(std::move(path)), inner_(std::move(inner)) {}
+
+  void write(uint64_t offset, std::span<const std::byte> bytes) override {
+    files_.operation(path_, "write");
+    bool fails = false;
+    const uint64_t admitted = files_.admit_write(path_, bytes.size(), 0, fails);
+    inner_->write(offset, bytes.first(admitted));
+    if (fails) {
+      fail_with(path_, "write", ENOSPC);
+    }
+  }
+  void sync() override {
+    files_.operation(path_, "sync");
+    inner_->sync();
+    files_.mark_synced(path_);
+  }
+  void close() override {
+    files_.operation(path_, "close");
+    inner_->close();
+  }
+
+ private:
+  FaultyFiles& files_;
+  std::string path_;
+  std::unique_ptr<PlacedFile> inner_;
 };
 
 FaultyFiles::FaultyFiles(FileSystem& inner, const Faults& faults)
@@ -88,7 +120,8 @@ void FaultyFiles::operation(const std::string& path, const char* what) {
   }
 }
 
-uint64_t FaultyFiles::admit_append(const std::string& path, uint64_t size, bool& fails) {
+uint64_t FaultyFiles::admit_write(const std::string& path, uint64_t size, uint64_t durable_size,
+                                  bool& fails) {
   const std::lock_guard lock(mutex_);
   uint64_t admitted = size;
   if (faults_.enospc_after_bytes >= 0) {
@@ -100,7 +133,7 @@ uint64_t FaultyFiles::admit_append(const std::string& path, uint64_t size, bool&
     }
   }
   bytes_ += static_cast<int64_t>(admitted);
-  mark_written(path, inner_.file_size(path));
+  mark_written(path, durable_size);
   return admitted;
 }
 
@@ -182,6 +215,11 @@ std::unique_ptr<WritableFile> FaultyFiles::open(const std::string& path, WriteMo
     changes_.push_back({"", path});
   }
   return std::make_unique<FaultyWritableFile>(*this, path, std::move(file));
+}
+
+std::unique_ptr<PlacedFile> FaultyFiles::open_placed(const std::string& path) {
+  operation(path, "open for writing");
+  return std::make_unique<FaultyPlacedFile>(*this, path, inner_.open_placed(path));
 }
 
 bool FaultyFiles::exists(const std::string& path) {

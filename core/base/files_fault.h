@@ -46,6 +46,7 @@ class FaultyFiles final : public FileSystem {
   std::string read(const std::string& path, uint64_t max_bytes) override;
   std::unique_ptr<MappedFile> map(const std::string& path) override;
   std::unique_ptr<WritableFile> open(const std::string& path, WriteMode mode) override;
+  std::unique_ptr<PlacedFile> open_placed(const std::string& path) override;
   bool exists(const std::string& path) override;
   bool is_directory(const std::string& path) override;
   std::vector<std::string> list(const std::string& directory) override;
@@ -62,6 +63,7 @@ class FaultyFiles final : public FileSystem {
 
  private:
   friend class FaultyWritableFile;
+  friend class FaultyPlacedFile;
 
   // A file with bytes that a crash would lose.
   struct Unsynced {
@@ -76,8 +78,8 @@ class FaultyFiles final : public FileSystem {
   };
 
   void operation(const std::string& path, const char* what);
-  // How much of `size` bytes an append may write before it fails.
-  uint64_t admit_append(const std::string& path, uint64_t size, bool& fails);
+  // How much of `size` bytes a write may write before it fails; a crash leaves `durable_size` of the file.
+  uint64_t admit_write(const std::string& path, uint64_t size, uint64_t durable_size, bool& fails);
   void mark_written(const std::string& path, uint64_t durable_size);
   void mark_synced(const std::string& path);
   void move_names(const std::string& from, const std::string& to);

@@ -1,11 +1,11 @@
-// Files for those who follow what another writes: reads what is there, and writes nothing.
+// Files for those who follow what another writes: reads what is there, and writes nothing but where the other asks for it.
 #pragma once
 
 #include "core/base/files.h"
 
 namespace mstrain {
 
-// Every change succeeds and does nothing; locks are always free.
+// Every change succeeds and does nothing, except placed writes, which go to files that another has made; locks are always free.
 class SilentFiles final : public FileSystem {
  public:
   explicit SilentFiles(FileSystem& inner) : inner_(inner) {}
@@ -16,6 +16,9 @@ class SilentFiles final : public FileSystem {
   std::unique_ptr<MappedFile> map(const std::string& path) override { return inner_.map(path); }
   std::unique_ptr<WritableFile> open(const std::string&, WriteMode) override {
     return std::make_unique<Nothing>();
+  }
+  std::unique_ptr<PlacedFile> open_placed(const std::string& path) override {
+    return inner_.open_placed(path);
   }
   bool exists(const std::string& path) override { return inner_.exists(path); }
   bool is_directory(const std::string& path) override { return inner_.is_directory(path); }

@@ -25,7 +25,6 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::append(std::span<const std::byte> bytes) {
   file_->append(bytes);
   digest_.add(bytes);
-  size_ += bytes.size();
 }
 void AtomicFile::sync() { file_->sync(); }
 void AtomicFile::close() {
@@ -39,12 +38,14 @@ FileSummary AtomicFile::commit() {
   files_.rename(temporary_, path_);
   committed_ = true;
   files_.sync_directory(parent_path(path_));
-  return {size_, digest_.finish_hex()};
+  return digest_.finish();
 }
 
 FileSummary summarize_file(FileSystem& files, const std::string& path) {
   const std::unique_ptr<MappedFile> file = files.map(path);
-  return {file->bytes().size(), sha256_hex(file->bytes())};
+  FileDigest digest;
+  digest.add(file->bytes());
+  return digest.finish();
 }
 
 }  // namespace mstrain

@@ -9,12 +9,6 @@
 
 namespace mstrain {
 
-struct FileSummary {
-  uint64_t size = 0;
-  std::string sha256;  // 64 lower-case hexadecimal digits
-  bool operator==(const FileSummary&) const = default;
-};
-
 // Writes under a temporary name beside `path`; commit() puts it in place. Without commit, `path` is as it was and the
 // temporary is removed by the destructor.
 class AtomicFile final : public WritableFile {
@@ -35,8 +29,7 @@ class AtomicFile final : public WritableFile {
   std::string path_;
   std::string temporary_;
   std::unique_ptr<WritableFile> file_;
-  Sha256 digest_;
-  uint64_t size_ = 0;
+  FileDigest digest_;
   bool committed_ = false;
 };
 

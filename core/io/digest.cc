@@ -6,10 +6,22 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/base/error.h"
 
 namespace mstrain {
+namespace {
+
+std::string hex_of(const Sha256::Digest& digest) {
+  std::string hex;
+  for (const uint8_t byte : digest) {
+    hex += fmt::format("{:02x}", byte);
+  }
+  return hex;
+}
+
+}  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t previous) {
   constexpr size_t kMost = std::numeric_limits<int>::max();  // the library's lengths are int
@@ -43,12 +55,35 @@ Sha256::Digest Sha256::finish() {
   return digest;
 }
 
-std::string Sha256::finish_hex() {
-  std::string hex;
-  for (const uint8_t byte : finish()) {
-    hex += fmt::format("{:02x}", byte);
+std::string Sha256::finish_hex() { return hex_of(finish()); }
+
+FileSummary summary_of(uint64_t size, std::span<const Sha256::Digest> digests) {
+  if (digests.size() == 1) {
+    return {size, hex_of(digests[0])};
   }
-  return hex;
+  Sha256 all;
+  for (const Sha256::Digest& digest : digests) {
+    all.add(std::as_bytes(std::span(digest)));
+  }
+  return {size, all.finish_hex(), /*of_blocks=*/true};
+}
+
+void FileDigest::add(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const uint64_t in_block = size_ % kDigestBlock;
+    if (in_block == 0 && size_ > 0) {
+      digests_.push_back(std::exchange(block_, Sha256()).finish());
+    }
+    const auto part = bytes.first(std::min<uint64_t>(bytes.size(), kDigestBlock - in_block));
+    block_.add(part);
+    size_ += part.size();
+    bytes = bytes.subspan(part.size());
+  }
+}
+
+FileSummary FileDigest::finish() {
+  digests_.push_back(block_.finish());
+  return summary_of(size_, digests_);
 }
 
 std::string sha256_hex(std::span<const std::byte> bytes) {

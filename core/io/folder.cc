@@ -14,6 +14,15 @@ constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::string_view kAsideMark = ".old-";
 constexpr uint64_t kMaxManifestBytes = 16 << 20;
 constexpr const char* kFormat = "mstrain-folder-1";
+constexpr const char* kOfBytes = "sha256";
+constexpr const char* kOfBlocks = "sha256_of_blocks";
+
+// Large files that earlier versions wrote are known by the digest of their bytes.
+bool has_digest(FileSystem& files, const std::string& path, const FileSummary& expected) {
+  return expected.of_blocks || expected.size <= kDigestBlock
+             ? summarize_file(files, path) == expected
+             : sha256_hex(files.map(path)->bytes()) == expected.sha256;
+}
 
 // "step-7.old-0123456789abcdef" is "step-7" for the mark ".old-"; empty for other names.
 std::string without_mark(const std::string& name, std::string_view mark) {
@@ -41,14 +50,13 @@ class AtomicFolder::File final : public WritableFile {
   void append(std::span<const std::byte> bytes) override {
     inner_->append(bytes);
     digest_.add(bytes);
-    summary_.size += bytes.size();
   }
   void sync() override { inner_->sync(); }
   void close() override {
     if (!closed_) {
       inner_->sync();
       inner_->close();
-      summary_.sha256 = digest_.finish_hex();
+      summary_ = digest_.finish();
       closed_ = true;
     }
   }
@@ -56,7 +64,7 @@ class AtomicFolder::File final : public WritableFile {
 
  private:
   std::unique_ptr<WritableFile> inner_;
-  Sha256 digest_;
+  FileDigest digest_;
   FileSummary summary_;
   bool closed_ = false;
 };
@@ -78,14 +86,28 @@ AtomicFolder::~AtomicFolder() {
   }
 }
 
-WritableFile& AtomicFolder::create(const std::string& name) {
+void AtomicFolder::check_new(const std::string& name) const {
   check(!committed_, "{}: committed already", path_);
   check(is_plain_name(name) && name != kManifestName, "{}: \"{}\" cannot be a file of a folder",
         path_, name);
-  check(!open_.contains(name), "{}: {} is written twice", path_, name);
-  auto file =
-      std::make_unique<File>(files_.open(join_path(temporary_, name), WriteMode::kTruncate));
+  check(!open_.contains(name) && !reserved_.contains(name), "{}: {} is written twice", path_, name);
+}
+
+WritableFile& AtomicFolder::create(const std::string& name) {
+  check_new(name);
+  auto file = std::make_unique<File>(files_.open(path_of(name), WriteMode::kTruncate));
   return *(open_[name] = std::move(file));
+}
+
+void AtomicFolder::reserve(const std::string& name, uint64_t size) {
+  check_new(name);
+  files_.open(path_of(name), WriteMode::kTruncate)->close();
+  files_.truncate(path_of(name), size);
+  reserved_[name] = {};
+}
+
+void AtomicFolder::describe(const std::string& name, FileSummary summary) {
+  reserved_.at(name) = std::move(summary);
 }
 
 void AtomicFolder::write(const std::string& name, std::span<const std::byte> bytes) {
@@ -96,7 +118,10 @@ void AtomicFolder::write(const std::string& name, std::span<const std::byte> byt
 
 Manifest AtomicFolder::commit() {
   check(!committed_, "{}: committed already", path_);
-  Manifest manifest;
+  Manifest manifest = reserved_;
+  for (const auto& [name, summary] : reserved_) {
+    check(!summary.sha256.empty(), "{}: {} was not described", path_, name);
+  }
   for (const auto& [name, file] : open_) {
     file->close();
     manifest[name] = file->summary();
@@ -142,7 +167,8 @@ void AtomicFolder::put_in_place() {
 std::string print_manifest(const Manifest& manifest) {
   OrderedJson files = OrderedJson::object();
   for (const auto& [name, summary] : manifest) {
-    files[name] = {{"size", summary.size}, {"sha256", summary.sha256}};
+    files[name] = {{"size", summary.size},
+                   {summary.of_blocks ? kOfBlocks : kOfBytes, summary.sha256}};
   }
   return OrderedJson{{"format", kFormat}, {"files", std::move(files)}}.dump(2) + "\n";
 }
@@ -163,14 +189,17 @@ Manifest parse_manifest(std::string_view text, const std::string& name) {
     require(is_plain_name(file) && file != kManifestName,
             fmt::format("{} is no plain file name", OrderedJson(file).dump()));
     require(entry.is_object() && entry.size() == 2 && entry.contains("size") &&
-                entry["size"].is_number_unsigned() && entry.contains("sha256") &&
-                entry["sha256"].is_string(),
-            fmt::format("{} lacks size or sha256", file));
-    const auto digest = entry["sha256"].get<std::string>();
-    require(
-        digest.size() == 64 && digest.find_first_not_of("0123456789abcdef") == std::string::npos,
-        fmt::format("the digest of {} is no SHA-256", file));
-    manifest[file] = {entry["size"].get<uint64_t>(), digest};
+                entry["size"].is_number_unsigned(),
+            fmt::format("{} lacks its size or digest", file));
+    FileSummary summary{entry["size"].get<uint64_t>(), "", entry.contains(kOfBlocks)};
+    const auto digest = entry.find(summary.of_blocks ? kOfBlocks : kOfBytes);
+    require(digest != entry.end() && digest->is_string(),
+            fmt::format("{} lacks its size or digest", file));
+    summary.sha256 = digest->get<std::string>();
+    require(summary.sha256.size() == 64 &&
+                summary.sha256.find_first_not_of("0123456789abcdef") == std::string::npos,
+            fmt::format("the digest of {} is no SHA-256", file));
+    manifest[file] = std::move(summary);
   }
   return manifest;
 }
@@ -199,7 +228,7 @@ std::vector<std::string> verify_folder(FileSystem& files, const std::string& fol
       } else if (const uint64_t size = files.file_size(path); size != expected.size) {
         problems.push_back(
             fmt::format("{}: {} has {} bytes instead of {}", folder, name, size, expected.size));
-      } else if (summarize_file(files, path) != expected) {
+      } else if (!has_digest(files, path, expected)) {
         problems.push_back(fmt::format("{}: {} does not match its digest", folder, name));
       }
     } catch (const IoError& error) {

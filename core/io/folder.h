@@ -7,6 +7,8 @@
 //   SafetensorsWriter weights(folder.create("model.safetensors"), entries); ... weights.finish();
 //   folder.commit();
 //
+// The digest of a file of more than 64 MiB is that of the digests of its blocks of 64 MiB (core/io/digest.h).
+//
 // On any error, or without commit, what existed under the name before is untouched.
 #pragma once
 
@@ -38,18 +40,25 @@ class AtomicFolder {
   void write(const std::string& name, std::span<const std::byte> bytes);
   void write(const std::string& name, std::string_view text) { write(name, as_bytes(text)); }
 
+  // A new file of `size` bytes that others write: PlacedFiles at path_of(name), which they sync. describe() it before the commit.
+  void reserve(const std::string& name, uint64_t size);
+  std::string path_of(const std::string& name) const { return join_path(temporary_, name); }
+  void describe(const std::string& name, FileSummary summary);
+
   // Returns when the folder is durable under its name. A folder that was there is replaced in one step where the file
   // system can (Linux local ones), else moved aside first (clean_folders() restores it after a crash in between).
   Manifest commit();
 
  private:
   class File;
+  void check_new(const std::string& name) const;
   void put_in_place();
 
   FileSystem& files_;
   std::string path_;
   std::string temporary_;
   std::map<std::string, std::unique_ptr<File>> open_;
+  Manifest reserved_;
   bool committed_ = false;
 };
 

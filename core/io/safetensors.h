@@ -63,17 +63,29 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Writes tensors one after the other without holding them. The layout, and so the file, depends on names, dtypes, shapes,
-// metadata and values alone: entries sorted by dtype (wide ones first, for alignment) and name, as the reference writer
-// sorts them.
-class SafetensorsWriter {
- public:
+// Where a file has what. It depends on names, dtypes, shapes and metadata alone: entries are sorted by dtype (wide ones first, for
+// alignment) and name, as the reference writer sorts them.
+struct SafetensorsLayout {
   struct Tensor {
     std::string name;
     Dtype dtype;
     std::vector<int64_t> shape;
   };
+  explicit SafetensorsLayout(const std::vector<Tensor>& tensors,
+                             const std::map<std::string, std::string>& metadata = {});
 
+  std::string header;  // all that comes before the data
+  std::vector<TensorEntry> entries;
+
+  uint64_t size() const;  // of the file
+};
+
+// Writes tensors one after the other without holding them.
+class SafetensorsWriter {
+ public:
+  using Tensor = SafetensorsLayout::Tensor;
+
+  SafetensorsWriter(WritableFile& out, SafetensorsLayout layout);
   // Writes into `out`, which the caller closes (an AtomicFile or a file of an AtomicFolder knows its digest then).
   SafetensorsWriter(WritableFile& out, const std::vector<Tensor>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
@@ -82,7 +94,7 @@ class SafetensorsWriter {
                     const std::map<std::string, std::string>& metadata = {});
 
   // The order in which data must be appended.
-  const std::vector<TensorEntry>& entries() const { return entries_; }
+  const std::vector<TensorEntry>& entries() const { return layout_.entries; }
 
   // The next bytes of tensor `name`; several calls may make up one tensor. A tensor begins when the one before it in
   // entries() is complete; empty tensors need no call.
@@ -92,12 +104,9 @@ class SafetensorsWriter {
   void finish();
 
  private:
-  void start(const std::vector<Tensor>& tensors,
-             const std::map<std::string, std::string>& metadata);
-
   std::unique_ptr<AtomicFile> own_;
   WritableFile& out_;
-  std::vector<TensorEntry> entries_;
+  SafetensorsLayout layout_;
   size_t current_ = 0;    // entry being written
   uint64_t written_ = 0;  // bytes of it
 };

@@ -11,8 +11,8 @@ namespace mstrain {
 namespace {
 
 // Sorted, with offsets; refuses what no reader would accept.
-std::vector<TensorEntry> lay_out(const std::vector<SafetensorsWriter::Tensor>& tensors) {
-  std::vector<SafetensorsWriter::Tensor> sorted = tensors;
+std::vector<TensorEntry> lay_out(const std::vector<SafetensorsLayout::Tensor>& tensors) {
+  std::vector<SafetensorsLayout::Tensor> sorted = tensors;
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
     const int rank_a = safetensors_rank(a.dtype);
     const int rank_b = safetensors_rank(b.dtype);
@@ -21,7 +21,7 @@ std::vector<TensorEntry> lay_out(const std::vector<SafetensorsWriter::Tensor>& t
   std::vector<TensorEntry> entries;
   std::map<std::string_view, int> names;
   uint64_t offset = 0;
-  for (const SafetensorsWriter::Tensor& tensor : sorted) {
+  for (const SafetensorsLayout::Tensor& tensor : sorted) {
     check(tensor.name != "__metadata__" && ++names[tensor.name] == 1,
           "safetensors: tensor name \"{}\" is given twice or reserved", tensor.name);
     TensorEntry entry{tensor.name,  std::string(safetensors_name(tensor.dtype)),
@@ -68,39 +68,45 @@ std::string print_header(const std::vector<TensorEntry>& entries,
 
 }  // namespace
 
+SafetensorsLayout::SafetensorsLayout(const std::vector<Tensor>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : entries(lay_out(tensors)) {
+  const std::string text = print_header(entries, metadata);
+  for (int i = 0; i < 8; ++i) {
+    header += static_cast<char>(text.size() >> (8 * i));
+  }
+  header += text;
+}
+
+uint64_t SafetensorsLayout::size() const {
+  return header.size() + (entries.empty() ? 0 : entries.back().offset + entries.back().bytes);
+}
+
+SafetensorsWriter::SafetensorsWriter(WritableFile& out, SafetensorsLayout layout)
+    : out_(out), layout_(std::move(layout)) {
+  out_.append(layout_.header);
+}
+
 SafetensorsWriter::SafetensorsWriter(WritableFile& out, const std::vector<Tensor>& tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : out_(out) {
-  start(tensors, metadata);
-}
+    : SafetensorsWriter(out, SafetensorsLayout(tensors, metadata)) {}
 
 SafetensorsWriter::SafetensorsWriter(FileSystem& files, const std::string& path,
                                      const std::vector<Tensor>& tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : own_(std::make_unique<AtomicFile>(files, path)), out_(*own_) {
-  start(tensors, metadata);
-}
-
-void SafetensorsWriter::start(const std::vector<Tensor>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
-  entries_ = lay_out(tensors);
-  const std::string header = print_header(entries_, metadata);
-  std::string length;
-  for (int i = 0; i < 8; ++i) {
-    length += static_cast<char>(header.size() >> (8 * i));
-  }
-  out_.append(length + header);
+    : own_(std::make_unique<AtomicFile>(files, path)), out_(*own_), layout_(tensors, metadata) {
+  out_.append(layout_.header);
 }
 
 void SafetensorsWriter::append(std::string_view name, std::span<const std::byte> bytes) {
   // Complete tensors, empty ones among them, are left behind until `name` comes up.
-  while (current_ < entries_.size() && written_ == entries_[current_].bytes &&
-         entries_[current_].name != name) {
+  while (current_ < layout_.entries.size() && written_ == layout_.entries[current_].bytes &&
+         layout_.entries[current_].name != name) {
     ++current_;
     written_ = 0;
   }
-  check(current_ < entries_.size(), "safetensors: no tensor \"{}\" is left to write", name);
-  const TensorEntry& entry = entries_[current_];
+  check(current_ < layout_.entries.size(), "safetensors: no tensor \"{}\" is left to write", name);
+  const TensorEntry& entry = layout_.entries[current_];
   check(entry.name == name, "safetensors: data of \"{}\" where \"{}\" is expected", name,
         entry.name);
   check(bytes.size() <= entry.bytes - written_,
@@ -111,9 +117,9 @@ void SafetensorsWriter::append(std::string_view name, std::span<const std::byte>
 }
 
 void SafetensorsWriter::finish() {
-  for (size_t i = current_; i < entries_.size(); ++i) {
-    check((i == current_ ? written_ : 0) == entries_[i].bytes,
-          "safetensors: tensor \"{}\" is incomplete", entries_[i].name);
+  for (size_t i = current_; i < layout_.entries.size(); ++i) {
+    check((i == current_ ? written_ : 0) == layout_.entries[i].bytes,
+          "safetensors: tensor \"{}\" is incomplete", layout_.entries[i].name);
   }
   if (own_) {
     own_->commit();

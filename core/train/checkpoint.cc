@@ -3,13 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/base/error.h"
-#include "core/base/files_silent.h"
 #include "core/base/log.h"
 #include "core/io/folder.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
+#include "core/train/checkpoint_together.h"
 
 namespace mstrain {
 namespace {
@@ -17,132 +18,15 @@ namespace {
 constexpr const char* kFormat = "mstrain checkpoint";
 constexpr int kVersion = 1;
 
-std::vector<int64_t> dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
-std::vector<SafetensorsWriter::Tensor> entries_of(const std::vector<StoredTensor>& tensors) {
-  std::vector<SafetensorsWriter::Tensor> entries;
-  for (const StoredTensor& tensor : tensors) {
-    const TensorType type = tensor.type();
-    const int64_t held =
-        type.elements() * tensor.columns() * (tensor.parts == nullptr ? 1 : tensor.parts->size);
-    check(tensor.shape.elements() == held ||
-              (tensor.parts != nullptr && tensor.shape.elements() < held),
-          "{}: {} is to be stored as {}", tensor.name, to_string(type), to_string(tensor.shape));
-    entries.push_back({tensor.name, type.dtype, dims(tensor.shape)});
-  }
-  return entries;
-}
-
-std::map<std::string, const StoredTensor*> by_name(const std::vector<StoredTensor>& tensors) {
-  std::map<std::string, const StoredTensor*> out;
-  for (const StoredTensor& tensor : tensors) {
-    out[tensor.name] = &tensor;
-  }
-  return out;
-}
-
-// Bytes of a tensor of `all` that part `rank` has, of parts of `each`: fewer where the tensor ends.
-uint64_t bytes_of_part(uint64_t all, uint64_t each, int rank) {
-  const uint64_t begin = std::min(all, static_cast<uint64_t>(rank) * each);
-  return std::min(all - begin, each);
-}
-
-constexpr const char* kSaving = "checkpoint";
-
-// Columns of equal sizes in the order of the stored tensor.
-std::vector<std::byte> joined(const std::vector<std::vector<std::byte>>& columns, int64_t rows) {
-  std::vector<std::byte> all;
-  const auto width = static_cast<std::ptrdiff_t>(columns[0].size()) / rows;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (const std::vector<std::byte>& column : columns) {
-      all.insert(all.end(), column.begin() + row * width, column.begin() + (row + 1) * width);
-    }
-  }
-  return all;
-}
-
-// One column of a stored tensor.
-std::vector<std::byte> column_of(std::span<const std::byte> all, const StoredTensor& tensor,
-                                 int64_t column) {
-  std::vector<std::byte> out;
-  const auto rows = static_cast<size_t>(tensor.rows);
-  const size_t width = all.size() / rows / static_cast<size_t>(tensor.columns());
-  for (size_t row = 0; row < rows; ++row) {
-    const auto from =
-        all.begin() +
-        static_cast<std::ptrdiff_t>(
-            (row * static_cast<size_t>(tensor.columns()) + static_cast<size_t>(column)) * width);
-    out.insert(out.end(), from, from + static_cast<std::ptrdiff_t>(width));
-  }
-  return out;
-}
-
+// Of one rank, which has all of them.
 void write_tensors(AtomicFolder& folder, const std::string& file,
-                   const std::vector<StoredTensor>& tensors, Communicator* others) {
+                   const std::vector<StoredTensor>& tensors) {
   const auto named = by_name(tensors);
-  SafetensorsWriter writer(folder.create(file), entries_of(tensors), {{"format", "pt"}});
-  std::vector<std::byte> received;
+  SafetensorsWriter writer(folder.create(file), layout_of(tensors));
   for (const TensorEntry& entry : writer.entries()) {
-    const StoredTensor& tensor = *named.at(entry.name);
-    const auto each = static_cast<uint64_t>(tensor.type().bytes());
-    const int64_t columns = tensor.columns();
-    const uint64_t all = entry.bytes / static_cast<uint64_t>(columns);
-    std::vector<std::vector<std::byte>> held(static_cast<size_t>(columns));
-    const auto add = [&](int64_t column, std::span<const std::byte> part) {
-      if (columns == 1) {
-        writer.append(entry.name, part);
-      } else {
-        auto& to = held[static_cast<size_t>(column)];
-        to.insert(to.end(), part.begin(), part.end());
-      }
-    };
-    for (int64_t column = 0; column < columns; ++column) {
-      const int64_t parts = tensor.parts == nullptr ? 1 : tensor.parts->size;
-      for (int64_t part = 0; part < parts; ++part) {
-        const uint64_t count = bytes_of_part(all, each, static_cast<int>(part));
-        const auto rank = tensor.first + static_cast<int>(part * tensor.neighbours + column);
-        if (rank == 0) {
-          const HostRead own(dense(tensor.value));
-          add(column, own.bytes().first(count));
-        } else if (count > 0) {
-          received.resize(count);
-          others->receive({received.data(), static_cast<int64_t>(count), Dtype::kU8}, rank, kSaving)
-              .wait();
-          add(column, received);
-        }
-      }
-    }
-    if (columns > 1) {
-      writer.append(entry.name, joined(held, tensor.rows));
-    }
+    writer.append(entry.name, HostRead(dense(named.at(entry.name)->value)).bytes());
   }
   writer.finish();
-}
-
-// In the order in which they are written.
-void send_parts(const std::vector<StoredTensor>& tensors, Communicator& first) {
-  const auto named = by_name(tensors);
-  SilentFiles nowhere(real_files());
-  const auto file = nowhere.open("", WriteMode::kTruncate);
-  const SafetensorsWriter writer(*file, entries_of(tensors));
-  for (const TensorEntry& entry : writer.entries()) {
-    const StoredTensor& tensor = *named.at(entry.name);
-    const int64_t rank = first.rank() - tensor.first;
-    const int64_t part = rank / tensor.neighbours;
-    if (rank < 0 || rank % tensor.neighbours >= tensor.columns() ||
-        part >= (tensor.parts == nullptr ? 1 : tensor.parts->size)) {
-      continue;
-    }
-    const uint64_t count =
-        bytes_of_part(entry.bytes / static_cast<uint64_t>(tensor.columns()),
-                      static_cast<uint64_t>(tensor.type().bytes()), static_cast<int>(part));
-    if (count > 0) {
-      const HostRead own(dense(tensor.value));
-      // Read alone.
-      void* const from = const_cast<std::byte*>(own.data());
-      first.send({from, static_cast<int64_t>(count), Dtype::kU8}, 0, kSaving).wait();
-    }
-  }
 }
 
 template <class T>
@@ -170,19 +54,18 @@ int64_t count(const Json& json, const char* key, const std::string& name) {
 
 }  // namespace
 
-void send_parts(const CheckpointContents& contents, Communicator& first) {
-  send_parts(contents.model, first);
-  send_parts(contents.optimizer, first);
-}
-
 void save_checkpoint(FileSystem& files, const std::string& folder,
-                     const CheckpointContents& contents, Communicator* others) {
+                     const CheckpointContents& contents, Communicator* ranks) {
+  if (ranks != nullptr) {
+    save_together(files, folder, contents, *ranks);
+    return;
+  }
   AtomicFolder out(files, folder);
   for (const auto& [name, bytes] : contents.files) {
     out.write(name, bytes);
   }
-  write_tensors(out, contents.model_file, contents.model, others);
-  write_tensors(out, kOptimizerFile, contents.optimizer, others);
+  write_tensors(out, contents.model_file, contents.model);
+  write_tensors(out, kOptimizerFile, contents.optimizer);
   out.write(kStateFile, print_progress(contents.progress));
   out.commit();
 }
@@ -253,29 +136,28 @@ void load_tensors(FileSystem& files, const std::string& folder, const std::strin
   for (const StoredTensor& tensor : tensors) {
     const TensorEntry& entry = stored.at(tensor.name);
     const TensorType wanted{tensor.type().dtype, tensor.shape};
-    if (entry.dtype != wanted.dtype || entry.shape != dims(wanted.shape)) {
+    if (entry.dtype != wanted.dtype ||
+        entry.shape != std::vector<int64_t>(wanted.shape.begin(), wanted.shape.end())) {
       throw IoError(fmt::format("{}: {} is {}[{}]; the model needs {}", path, tensor.name,
                                 entry.dtype_name, fmt::join(entry.shape, ", "), to_string(wanted)));
     }
     if (!tensor.value.defined()) {
       continue;
     }
-    std::span<const std::byte> bytes = stored.data(entry);
-    std::vector<std::byte> column;
-    if (tensor.rows > 0) {
-      column =
-          column_of(bytes, tensor, current_context().ranks->coordinate(tensor.shared_by->name));
-      bytes = column;
-    }
+    const auto coordinate = [](const MeshAxis* axis) {
+      return axis == nullptr ? 0 : current_context().ranks->coordinate(axis->name);
+    };
+    const int64_t part = coordinate(tensor.parts);
+    const int64_t column = coordinate(tensor.rows == 0 ? nullptr : tensor.shared_by);
+    const std::span<const std::byte> bytes = stored.data(entry);
+    const uint64_t held = held_bytes(tensor, bytes.size(), part);
     HostWrite value(tensor.value);
     const std::span<std::byte> to = value.bytes();
-    if (tensor.parts != nullptr) {
-      const auto part =
-          static_cast<size_t>(current_context().ranks->coordinate(tensor.parts->name));
-      const size_t begin = std::min(bytes.size(), part * to.size());
-      bytes = bytes.subspan(begin, std::min(bytes.size() - begin, to.size()));
-    }
-    std::fill(std::copy(bytes.begin(), bytes.end(), to.begin()), to.end(), std::byte(0));
+    for_stretches(tensor, bytes.size(), part, column, 0, held,
+                  [&](uint64_t from, uint64_t at, uint64_t count) {
+                    std::memcpy(to.data() + at, bytes.data() + from, count);
+                  });
+    std::fill(to.begin() + static_cast<std::ptrdiff_t>(held), to.end(), std::byte(0));
     value.finish();
   }
   if (stored.entries().size() != tensors.size()) {

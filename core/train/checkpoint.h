@@ -16,37 +16,13 @@
 
 #include "core/base/files.h"
 #include "core/base/json.h"
-#include "core/comm/mesh.h"
-#include "core/io/safetensors.h"
-#include "core/ir/tensor.h"
+#include "core/train/stored_tensor.h"
 
 namespace mstrain {
 
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kStateFile = "state.json";
-
-// A tensor as it is stored: same elements in the same order, perhaps under another shape.
-struct StoredTensor {
-  std::string name;
-  Shape shape;
-  Tensor value;  // empty where other ranks have it: those of another stage of a pipeline
-  // Where `value` is one rank's part of the elements: the ranks that have all of them, equally many each, with padding behind the
-  // last. Null: it is the whole.
-  const MeshAxis* parts = nullptr;
-  int64_t neighbours = 1;  // ranks that have each such part, or the whole, or share it
-  // The first of those that share it: in every one of so many rows the stored tensor has what the first has, then the second.
-  // `rows` 0: all have the same.
-  const MeshAxis* shared_by = nullptr;
-  int64_t rows = 0;
-  // Among the ranks that save together, that of the first part, or of the whole; those of other parts follow it.
-  int first = 0;
-  TensorType elsewhere = {};  // that of the value, where it is empty
-
-  // How many share it.
-  int64_t columns() const { return rows == 0 ? 1 : shared_by->size; }
-  TensorType type() const { return value.defined() ? value.type() : elsewhere; }
-};
 
 // What a run is besides its tensors.
 struct ProgressState {
@@ -71,12 +47,10 @@ struct CheckpointContents {
   std::string model_file = kModelFile;
 };
 
-// Writes `folder` and returns when it is durable. On an error what was there before is unchanged. `others`: the ranks that have
-// tensors or parts of them, of which this is the first; each is written as it comes.
+// Writes `folder` and returns when it is durable. On an error what was there before is unchanged. `ranks`: those that have the
+// tensors, all of which call it and write side by side what they have (checkpoint_together.h).
 void save_checkpoint(FileSystem& files, const std::string& folder,
-                     const CheckpointContents& contents, Communicator* others = nullptr);
-// On a rank but the first: gives it what it writes.
-void send_parts(const CheckpointContents& contents, Communicator& first);
+                     const CheckpointContents& contents, Communicator* ranks = nullptr);
 
 std::string print_progress(const ProgressState& progress);
 // Throws IoError naming `name` for anything but what print_progress writes.

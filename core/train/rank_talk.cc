@@ -8,11 +8,17 @@
 #include <exception>
 #include <functional>
 #include <future>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/runtime/context.h"
 
 namespace mstrain {
+namespace {
+
+constexpr std::chrono::milliseconds kPause(20);
+
+}  // namespace
 
 bool is_first(const Ranks* ranks) { return ranks == nullptr || ranks->rank() == 0; }
 
@@ -23,18 +29,19 @@ int64_t told(Ranks* ranks, int64_t value, std::string_view what) {
   return value;
 }
 
-std::string told(Ranks* ranks, const std::string& text, std::string_view what) {
-  if (ranks == nullptr) {
-    return text;
-  }
+std::string told(Communicator& group, const std::string& text, std::string_view what) {
+  auto size = static_cast<int64_t>(text.size());
+  group.broadcast({&size, 1, Dtype::kI64}, 0, what).wait();
   std::string out = text;
-  out.resize(static_cast<size_t>(told(ranks, static_cast<int64_t>(text.size()), what)));
+  out.resize(static_cast<size_t>(size));
   if (!out.empty()) {
-    ranks->world()
-        .broadcast({out.data(), static_cast<int64_t>(out.size()), Dtype::kU8}, 0, what)
-        .wait();
+    group.broadcast({out.data(), size, Dtype::kU8}, 0, what).wait();
   }
   return out;
+}
+
+std::string told(Ranks* ranks, const std::string& text, std::string_view what) {
+  return ranks == nullptr ? text : told(ranks->world(), text, what);
 }
 
 int64_t least(Ranks* ranks, int64_t value, std::string_view what) {
@@ -95,35 +102,49 @@ void meet(Ranks* ranks, std::string_view what) {
 void work_together(Ranks* ranks, std::string_view what, const std::function<void()>& work) {
   if (ranks == nullptr) {
     work();
-    return;
+  } else {
+    work_together(ranks->world(), what, work);
   }
-  constexpr int64_t kBusy = 0, kDone = 1, kFailed = 2;
+}
+
+void work_together(Communicator& group, std::string_view what, const std::function<void()>& work) {
   std::future<void> done = std::async(std::launch::async, [&, &context = current_context()] {
     const ContextScope scope(context);
     work();
   });
-  int64_t word = kBusy;
   std::exception_ptr failure;
-  while (word == kBusy) {
-    if (is_first(ranks) &&
-        done.wait_for(std::chrono::milliseconds(20)) == std::future_status::ready) {
+  // Whether this rank works, and which one failed, counted from 1; of all ranks the greatest.
+  std::array<int64_t, 2> state{1, 0};
+  while (state[0] == 1 && state[1] == 0) {
+    state[0] = 1;
+    if (!done.valid()) {
+      state[0] = 0;
+      std::this_thread::sleep_for(kPause);
+    } else if (done.wait_for(kPause) == std::future_status::ready) {
       try {
         done.get();
-        word = kDone;
       } catch (...) {
         failure = std::current_exception();
-        word = kFailed;
+        state[1] = group.rank() + 1;
       }
+      state[0] = 0;
     }
-    word = told(ranks, word, what);
+    const Elements words{state.data(), 2, Dtype::kI64};
+    group.all_reduce(words, words, Reduction::kMax, what).wait();
   }
   if (failure != nullptr) {
     std::rethrow_exception(failure);
   }
   if (done.valid()) {
-    done.get();
+    try {
+      done.get();
+    } catch (const CommError&) {
+      if (state[1] == 0) {
+        throw;
+      }
+    }
   }
-  check(word == kDone, "rank 0 failed: {}", what);
+  check(state[1] == 0, "rank {} failed: {}", state[1] - 1, what);
 }
 
 int64_t ranks_here(Ranks* ranks) { return ranks == nullptr ? 1 : ranks_here(ranks->world()); }

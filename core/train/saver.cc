@@ -19,7 +19,7 @@ Saver::Saver(const RunDirectory& directory, const TrainConfig& config, MetricsLo
     monitor_.emplace(*config.checkpoint.best, MonitorMode::kAuto);
   }
   if (Ranks* const ranks = current_context().ranks.get(); ranks != nullptr) {
-    others_ = ranks->world().split(0, kName);
+    ranks_ = ranks->world().split(0, kName);
   }
 }
 
@@ -73,15 +73,14 @@ void Saver::on_state(Trainer& trainer, Moment moment) {
   saved_as_is_ = true;
   const auto write = [&files = files(), logs = log_.paths(), folder = folder_of(writing_),
                       checkpoints = directory_.checkpoints(), keep = config_.checkpoint.keep,
-                      kept = kept_, others = others_.get()](const CheckpointContents& contents) {
-    if (others != nullptr && others->rank() != 0) {
-      send_parts(contents, *others);
-      return;
-    }
+                      kept = kept_, ranks = ranks_.get()](const CheckpointContents& contents) {
     for (const std::string& path : logs) {
       files.open(path, WriteMode::kAppend)->sync();
     }
-    save_checkpoint(files, folder, contents, others);
+    save_checkpoint(files, folder, contents, ranks);
+    if (ranks != nullptr && ranks->rank() != 0) {
+      return;
+    }
     std::vector<int64_t> besides;
     for (const auto& [owner, step] : kept) {
       besides.push_back(step);
@@ -92,8 +91,7 @@ void Saver::on_state(Trainer& trainer, Moment moment) {
     writer_.submit(trainer.checkpoint(), write);
     return;
   }
-  const CheckpointContents contents = trainer.checkpoint();
-  work_together(current_context().ranks.get(), "checkpoint", [&] { write(contents); });
+  write(trainer.checkpoint());
   trainer.saved(writing_, folder_of(writing_));
 }
 

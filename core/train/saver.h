@@ -67,7 +67,7 @@ class Saver final : public Callback {
   int64_t best_step_ = 0;
   int64_t writing_ = 0;  // step
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
-  std::unique_ptr<Communicator> others_;  // of its own: a thread beside training uses it
+  std::unique_ptr<Communicator> ranks_;  // of its own: a thread beside training uses it
   CheckpointWriter writer_;
 };
 

@@ -34,6 +34,9 @@ class HookedFiles final : public FileSystem {
     hook_("open", path);
     return std::make_unique<File>(hook_, path, real_files().open(path, mode));
   }
+  std::unique_ptr<PlacedFile> open_placed(const std::string& path) override {
+    return hook_("open", path), real_files().open_placed(path);
+  }
   bool exists(const std::string& path) override { return real_files().exists(path); }
   bool is_directory(const std::string& path) override { return real_files().is_directory(path); }
   std::vector<std::string> list(const std::string& path) override {

@@ -36,6 +36,9 @@ class SlowDisk final : public FileSystem {
     }
     return inner_.open(path, mode);
   }
+  std::unique_ptr<PlacedFile> open_placed(const std::string& p) override {
+    return inner_.open_placed(p);
+  }
   std::string read(const std::string& p, uint64_t n) override { return inner_.read(p, n); }
   std::unique_ptr<MappedFile> map(const std::string& p) override { return inner_.map(p); }
   bool exists(const std::string& p) override { return inner_.exists(p); }
