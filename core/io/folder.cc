@@ -190,11 +190,11 @@ Manifest parse_manifest(std::string_view text, const std::string& name) {
             fmt::format("{} is no plain file name", OrderedJson(file).dump()));
     require(entry.is_object() && entry.size() == 2 && entry.contains("size") &&
                 entry["size"].is_number_unsigned(),
-            fmt::format("{} lacks its size or digest", file));
+            fmt::format("{} lacks size or digest", file));
     FileSummary summary{entry["size"].get<uint64_t>(), "", entry.contains(kOfBlocks)};
     const auto digest = entry.find(summary.of_blocks ? kOfBlocks : kOfBytes);
     require(digest != entry.end() && digest->is_string(),
-            fmt::format("{} lacks its size or digest", file));
+            fmt::format("{} lacks size or digest", file));
     summary.sha256 = digest->get<std::string>();
     require(summary.sha256.size() == 64 &&
                 summary.sha256.find_first_not_of("0123456789abcdef") == std::string::npos,

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string error_of(const std::string& yaml) {
+std::string message_for(const std::string& yaml) {
   try {
     const YamlNode tree = parse_yaml(yaml, "my.yaml");
     WholeConfig config;
@@ -61,17 +61,17 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
       {"checkpoint: {async: maybe}", "checkpoint.async: expected auto or true or false"},
   };
   for (const auto& [yaml, expected] : kCases) {
-    EXPECT_THAT(error_of(yaml), HasSubstr(expected)) << yaml;
+    EXPECT_THAT(message_for(yaml), HasSubstr(expected)) << yaml;
   }
-  EXPECT_EQ(error_of("batch: {global: 12, micro: 4}"), "");
-  EXPECT_THAT(error_of("run: {name: ../../x}"),
+  EXPECT_EQ(message_for("batch: {global: 12, micro: 4}"), "");
+  EXPECT_THAT(message_for("run: {name: ../../x}"),
               HasSubstr("run.name: \"../../x\" is no name; a folder is"));
-  EXPECT_THAT(error_of("optimizer: {lr: 1.0e300}"),
+  EXPECT_THAT(message_for("optimizer: {lr: 1.0e300}"),
               HasSubstr("optimizer.lr: expected a number >= 0"));
-  EXPECT_THAT(error_of("batch: {global: 10000000000, micro: 3}"),
+  EXPECT_THAT(message_for("batch: {global: 10000000000, micro: 3}"),
               HasSubstr("possible: 10000000000, "));
-  EXPECT_EQ(error_of("eval: {early_stopping: {}}\nschedule: {reduce_on_plateau: null}"), "");
-  EXPECT_EQ(error_of("run: {execution: eager}\nprofile: {steps: 0}"), "");
+  EXPECT_EQ(message_for("eval: {early_stopping: {}}\nschedule: {reduce_on_plateau: null}"), "");
+  EXPECT_EQ(message_for("run: {execution: eager}\nprofile: {steps: 0}"), "");
 }
 
 // What a run that goes on must be asked for.
