@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/comm/communicator.h"
 #include "core/tensor/host.h"
 
 namespace mstrain {
@@ -56,6 +57,8 @@ void add_parts(const std::vector<StoredTensor>& from, std::vector<StoredTensor>&
 CheckpointWriter::~CheckpointWriter() {
   try {
     wait();
+  } catch (const CommError&) {
+    // Of ranks that are lost training has heard as well.
   } catch (const std::exception& error) {
     log_error("{}", error.what());
   }
