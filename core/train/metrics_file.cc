@@ -46,8 +46,11 @@ std::vector<Json> read_metrics(FileSystem& files, const std::string& path) {
   return rows;
 }
 
-int64_t MetricsKept::of(const Json& row) const {
-  return row.contains("eval_loss") ? evaluation : row.contains("samples") ? samples : training;
+bool MetricsKept::has(const Json& row) const {
+  const int64_t last = row.contains("eval_loss") ? evaluation
+                       : row.contains("samples") ? samples
+                                                 : training;
+  return row["step"].get<int64_t>() <= last;
 }
 
 MetricsFile::MetricsFile(FileSystem& files, const std::string& path, const MetricsKept& kept) {
@@ -55,7 +58,7 @@ MetricsFile::MetricsFile(FileSystem& files, const std::string& path, const Metri
     const std::string text = files.read(path);
     std::string rest;
     for_each_row(text, [&](std::string_view line, const Json& row) {
-      if (row["step"].get<int64_t>() <= kept.of(row)) {
+      if (kept.has(row)) {
         rest.append(line).push_back('\n');
       }
     });

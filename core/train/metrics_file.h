@@ -34,7 +34,7 @@ struct MetricsKept {
   MetricsKept(int64_t training_step, int64_t evaluation_step, int64_t samples_step)
       : training(training_step), evaluation(evaluation_step), samples(samples_step) {}
 
-  int64_t of(const Json& row) const;
+  bool has(const Json& row) const;
 };
 
 class MetricsFile {

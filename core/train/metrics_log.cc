@@ -33,7 +33,9 @@ MetricsLog::MetricsLog(const RunDirectory& directory, const TrainConfig& config,
       events_path_(directory.at(events_file_name(wall_clock()))),
       file_(directory.files(), metrics_path_, kept),
       events_(directory.files(), events_path_, wall_clock()) {
-  const std::vector<Json> rows = read_metrics(directory.files(), metrics_path_);
+  // On ranks that write nothing the file still has the later rows.
+  std::vector<Json> rows = read_metrics(directory.files(), metrics_path_);
+  std::erase_if(rows, [&](const Json& row) { return !kept.has(row); });
   last_evaluation_ = last_with(rows, kEvalLoss);
   last_samples_ = last_with(rows, "samples");
   for (const Json& row : rows) {

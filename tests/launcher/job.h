@@ -33,7 +33,7 @@ class RunningJob {
     };
     const uint64_t before = written();
     while (written() < before + 1000) {
-      check(!command_.ended(), "the job ended");
+      expect_running();
       sleep_briefly();
     }
   }
@@ -60,7 +60,7 @@ class RunningJob {
   // Until the rank is there, as another process than `before`.
   void await_rank(int number, pid_t before) {
     while (find_rank(number).value_or(before) == before) {
-      check(!command_.ended(), "the job ended");
+      expect_running();
       sleep_briefly();
     }
   }
@@ -77,6 +77,8 @@ class RunningJob {
   CommandResult wait() { return command_.wait(); }
 
  private:
+  void expect_running() { check(!ended(), "the job ended: {}", ended() ? wait().err : ""); }
+
   std::string directory_;
   int ranks_;
   RunningCommand command_;

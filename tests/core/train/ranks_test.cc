@@ -169,6 +169,15 @@ TEST_F(SharedRun, GoesOnUnderAnotherLayoutWithTheSameBits) {
   }
 }
 
+// All ranks evaluate again what the first one's file has of after the checkpoint.
+TEST_F(SharedRun, GoesOnFromBeforeItsNewestMetrics) {
+  const std::string alone = run(plain(), 1, 0, "alone");
+  const std::string lost = run(plain(), 2, 0, "lost");
+  std::filesystem::remove_all(join_path(join_path(lost, "checkpoints"), checkpoint_name(kSteps)));
+  run(plain(), 2, 0, "lost");
+  expect_same_run(alone, lost, kSteps);
+}
+
 TEST_F(SharedRun, KeepsSmallParametersWhole) {
   TrainConfig config = wide_config(folder_ / "run");
   const auto bytes = [&](int64_t min_numel) {
