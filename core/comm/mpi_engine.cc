@@ -12,11 +12,13 @@
 namespace mstrain {
 namespace {
 
-constexpr double kIdle = 0.02;     // seconds between two looks where nothing is under way
-constexpr double kLazy = 50e-6;    // where nobody waits
-constexpr double kFresh = 100e-6;  // where something was under way a moment ago, or others look
-constexpr double kEager = 200e-6;  // for which a wait is looked after without sleep
-constexpr int kLooksATick = 8;     // of the clock, which costs as much as a look
+constexpr double kIdle = 0.02;       // seconds between two looks where nothing is under way
+constexpr double kLazy = 50e-6;      // where nobody waits
+constexpr double kFresh = 100e-6;    // where something was under way a moment ago
+constexpr double kHelped = 500e-6;   // where others look: waking up takes from what they do
+constexpr double kEager = 200e-6;    // for which a wait is looked after without sleep
+constexpr double kEagerBytes = 2e9;  // a second: messages show nothing before their end
+constexpr int kLooksATick = 8;       // of the clock, which costs as much as a look
 constexpr double kLongestSleep = 1e-3;
 constexpr double kLongestTick = 0.25;  // of the clock: in what is more, this process did not run
 
@@ -63,6 +65,7 @@ int MpiOperation::tag(int exchange) const {
 
 void MpiOperation::send(const void* data, int64_t bytes, int peer, int tag, int token) {
   MPI_Request request = MPI_REQUEST_NULL;
+  bytes_ += bytes;
   check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, group_->comm, &request),
             "MPI_Isend");
   engine_.add(request, {this, token, peer});
@@ -70,6 +73,7 @@ void MpiOperation::send(const void* data, int64_t bytes, int peer, int tag, int 
 
 void MpiOperation::receive(void* data, int64_t bytes, int peer, int tag, int token) {
   MPI_Request request = MPI_REQUEST_NULL;
+  bytes_ += bytes;
   check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, group_->comm, &request),
             "MPI_Irecv");
   engine_.add(request, {this, token, peer});
@@ -148,7 +152,7 @@ void MpiEngine::initialize() {
 
 void MpiEngine::run() {
   while (!ended_) {
-    double seconds = kFresh;
+    double seconds = kHelped;
     if (helpers_ == 0) {
       const std::lock_guard turn(turn_);
       seconds = patience(look());
@@ -172,8 +176,8 @@ bool MpiEngine::look() {
   } catch (const CommError& error) {  // MPI's own
     fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
   }
-  if (progressed) {
-    progressed_ = ticked_;
+  if (progressed) {  // in which MPI may have copied for long
+    progressed_ = std::chrono::steady_clock::now();
   }
   return progressed;
 }
@@ -185,7 +189,8 @@ void MpiEngine::help(const MpiOperation& operation) {
   ++helpers_;
   for (bool comes_on = true; !operation.done() && comes_on;) {
     const std::lock_guard turn(turn_);
-    comes_on = look() || idle_seconds() < kEager;
+    comes_on =
+        look() || idle_seconds() < kEager + static_cast<double>(operation.bytes_) / kEagerBytes;
   }
   --helpers_;
 }
@@ -237,7 +242,7 @@ void MpiEngine::sleep(double seconds) {
   if (seconds == 0) {
     return;
   }
-  sleeps_long_ = seconds > kFresh;
+  sleeps_long_ = seconds > kHelped;  // too long for what begins meanwhile
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, std::chrono::duration<double>(seconds),
                  [this] { return !tasks_.empty() || hurries_; });

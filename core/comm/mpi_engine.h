@@ -87,6 +87,7 @@ class MpiOperation : public Event::State {
   std::condition_variable changed_;
   int64_t ended_ = 0;     // written before state_ says so
   int64_t sequence_ = 0;  // in the group
+  int64_t bytes_ = 0;     // of its messages until now
   int pending_ = 0;       // requests
   double waited_ = 0;     // seconds in which somebody waited and nothing came
   double asked_ = 0;      // what waited_ was when others were asked where they are; 0: not yet

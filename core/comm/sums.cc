@@ -34,32 +34,48 @@ W combined(W a, W b) {
   }
 }
 
-// `S`: the type of the sum and of the result. `rounds`: to S after every addition.
+// `S`: the type of the sum and of the result. `rounds`: to S after every addition. `n` is known to the compiler where a block is
+// full, and loops over it become vector code.
 template <Reduction reduction, class T, class S, bool rounds>
-void reduce(std::span<const void* const> pieces, const void* initial, void* out, int64_t count) {
+[[gnu::always_inline]] inline void reduce_block(std::span<const void* const> pieces,
+                                                const void* initial, void* out, int64_t at,
+                                                int64_t n) {
   using W = Wide<S>;
   W sums[kBlock];
-  for (int64_t at = 0; at < count; at += kBlock) {
-    const int64_t n = std::min(kBlock, count - at);
-    size_t next = 0;
-    if (initial != nullptr) {
-      std::transform(static_cast<const S*>(initial) + at, static_cast<const S*>(initial) + at + n,
-                     sums, [](S x) { return widened(x); });
-    } else {
-      const T* const first = static_cast<const T*>(pieces[next++]) + at;
-      std::transform(first, first + n, sums, [](T x) { return static_cast<W>(widened(x)); });
+  size_t next = 0;
+  if (initial != nullptr) {
+    const S* const from = static_cast<const S*>(initial) + at;
+    for (int64_t i = 0; i < n; ++i) {
+      sums[i] = widened(from[i]);
     }
-    for (; next < pieces.size(); ++next) {
-      const T* const piece = static_cast<const T*>(pieces[next]) + at;
-      for (int64_t i = 0; i < n; ++i) {
-        sums[i] = combined<reduction, W>(sums[i], static_cast<W>(widened(piece[i])));
-        if constexpr (rounds && std::is_class_v<S>) {
-          sums[i] = widened(S(sums[i]));
-        }
+  } else {
+    const T* const first = static_cast<const T*>(pieces[next++]) + at;
+    for (int64_t i = 0; i < n; ++i) {
+      sums[i] = static_cast<W>(widened(first[i]));
+    }
+  }
+  for (; next < pieces.size(); ++next) {
+    const T* const piece = static_cast<const T*>(pieces[next]) + at;
+    for (int64_t i = 0; i < n; ++i) {
+      sums[i] = combined<reduction, W>(sums[i], static_cast<W>(widened(piece[i])));
+      if constexpr (rounds && std::is_class_v<S>) {
+        sums[i] = widened(S(sums[i]));
       }
     }
-    std::transform(sums, sums + n, static_cast<S*>(out) + at, [](W x) { return S(x); });
   }
+  S* const to = static_cast<S*>(out) + at;
+  for (int64_t i = 0; i < n; ++i) {
+    to[i] = S(sums[i]);
+  }
+}
+
+template <Reduction reduction, class T, class S, bool rounds>
+void reduce(std::span<const void* const> pieces, const void* initial, void* out, int64_t count) {
+  int64_t at = 0;
+  for (; at + kBlock <= count; at += kBlock) {
+    reduce_block<reduction, T, S, rounds>(pieces, initial, out, at, kBlock);
+  }
+  reduce_block<reduction, T, S, rounds>(pieces, initial, out, at, count - at);
 }
 
 template <Reduction reduction, class T>
