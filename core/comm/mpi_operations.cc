@@ -60,9 +60,12 @@ MpiExchange::MpiExchange(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std
 void MpiExchange::begin() {
   // All parts of a point at once: those of the next one would overtake what begins later.
   const size_t first = is_point() ? sends_.size() + receives_.size() : kUnderWay;
+  // Receives of what is there already copy it, for which the peer is not to wait.
+  for (size_t i = 0; i < first; ++i) {
+    send_next();
+  }
   for (size_t i = 0; i < first; ++i) {
     receive_next();
-    send_next();
   }
 }
 
@@ -149,11 +152,12 @@ int MpiReduce::token(Step step, int peer, int64_t block) {
 void MpiReduce::begin() {
   make_landing();
   for (int64_t block = 0; block < 2; ++block) {
-    receive_block(block);
     for (int i = 1; i < group_->size(); ++i) {
       send_block((group_->rank + i) % group_->size());
     }
   }
+  receive_block(0);
+  receive_block(1);
 }
 
 void MpiReduce::send_block(int peer) {
