@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
+#include "core/base/processors.h"
 #include "core/runtime/device.h"
 #include "launcher/commands.h"
 #include "launcher/rank.h"
@@ -64,6 +65,8 @@ int run_program(int argc, char** argv) {
   const RankPlace place = rank_place();
   take_own_processors(place);  // before OpenMP counts them
   limit_spinning(argv);
+  counted_processors();
+  take_turns(place);
   const std::atomic<bool>& stop = catch_interrupts();
   try {
     Rank rank(place, stop);

@@ -1,16 +1,13 @@
 #include "launcher/rank_place.h"
 
-#include <fmt/core.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
-#include <tuple>
-#include <vector>
 
+#include "core/base/processors.h"
 #include "core/base/yaml_scalar.h"
 
 namespace mstrain::launcher {
@@ -35,26 +32,11 @@ constexpr Variables kStarters[] = {
     // srun: a batch script itself is in no step
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"}};
 
-int core_fact(int processor, const char* fact) {
-  int value = 0;
-  std::ifstream(fmt::format("/sys/devices/system/cpu/cpu{}/topology/{}", processor, fact)) >> value;
-  return value;
-}
-
-// Threads of one core stand together.
-std::vector<int> by_core(const cpu_set_t& set) {
-  std::vector<std::tuple<int, int, int>> places;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &set)) {
-      places.emplace_back(core_fact(i, "physical_package_id"), core_fact(i, "core_id"), i);
-    }
-  }
-  std::sort(places.begin(), places.end());
-  std::vector<int> out;
-  for (const auto& [package, core, processor] : places) {
-    out.push_back(processor);
-  }
-  return out;
+// What the process that started this one may use.
+cpu_set_t parents_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(getppid(), sizeof set, &set) == 0 ? set : own_processors();
 }
 
 }  // namespace
@@ -71,33 +53,27 @@ RankPlace rank_place() {
   return {};
 }
 
-int processors_here() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 int shared_processors() {
-  cpu_set_t set;
-  return sched_getaffinity(getppid(), sizeof set, &set) == 0 ? CPU_COUNT(&set) : processors_here();
+  const cpu_set_t set = parents_processors();
+  return CPU_COUNT(&set);
 }
 
 void take_own_processors(const RankPlace& place) {
-  cpu_set_t mine;
-  cpu_set_t parents;
-  if (place.ranks_here < 2 || sched_getaffinity(0, sizeof mine, &mine) != 0 ||
-      sched_getaffinity(getppid(), sizeof parents, &parents) != 0 || !CPU_EQUAL(&mine, &parents)) {
-    return;
+  const cpu_set_t mine = own_processors();
+  const cpu_set_t parents = parents_processors();
+  if (place.ranks_here > 1 && CPU_EQUAL(&mine, &parents)) {
+    const cpu_set_t own = share_of(mine, place.here, place.ranks_here);
+    sched_setaffinity(0, sizeof own, &own);  // where it may not, the ranks share all of them
   }
-  const std::vector<int> all = by_core(mine);
-  const auto count = static_cast<int>(all.size());
-  const int ranks = std::min(place.ranks_here, count);
-  const int turn = place.here % ranks;
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  for (int i = count * turn / ranks; i < count * (turn + 1) / ranks; ++i) {
-    CPU_SET(all[static_cast<size_t>(i)], &own);
+}
+
+void take_turns(const RankPlace& place) {
+  const cpu_set_t mine = own_processors();
+  const cpu_set_t parents = parents_processors();
+  const cpu_set_t taken = share_of(parents, place.here, place.ranks_here);
+  if (place.ranks_here > CPU_COUNT(&parents) && CPU_EQUAL(&mine, &taken)) {
+    sched_setaffinity(0, sizeof parents, &parents);
   }
-  sched_setaffinity(0, sizeof own, &own);  // where it may not, the ranks share all of them
 }
 
 }  // namespace mstrain::launcher

@@ -14,11 +14,13 @@ struct RankPlace {
 RankPlace rank_place();
 
 // Leaves this process, and what it becomes and starts, its share of the processors, whole cores first, unless it was given one
-// already, which its parent does not have. Where there are fewer processors than ranks, they take turns.
+// already, which its parent does not have. Where there are fewer processors than ranks it leaves one.
 void take_own_processors(const RankPlace& place);
+// Then, when threads have been counted: ranks that are more than the processors take turns on all of them, so that none waits for one
+// while another is idle.
+void take_turns(const RankPlace& place);
 
-// That the calling process may use; and that those of one start share.
-int processors_here();
+// That the processes of one start share.
 int shared_processors();
 
 }  // namespace mstrain::launcher

@@ -18,6 +18,7 @@
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/base/log.h"
+#include "core/base/processors.h"
 #include "core/comm/mpi_peers.h"
 #include "launcher/commands.h"
 #include "launcher/rank_link.h"

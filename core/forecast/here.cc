@@ -1,17 +1,15 @@
 #include "core/forecast/here.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <thread>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/processors.h"
 #include "core/comm/thread_communicator.h"
 #include "core/ir/backend.h"
 #include "core/nn/layers.h"
@@ -174,38 +172,17 @@ double mean(Communicator& world, double value, bool worked) {
   return sums[0] / sums[1];
 }
 
-// That this thread may use.
-cpu_set_t processors_here() {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  check(sched_getaffinity(0, sizeof(mine), &mine) == 0, "processors cannot be counted: {}",
-        std::strerror(errno));
-  return mine;
-}
-
-// Leaves this thread, and those that it starts, the n-th lot of so many of the processors that it has, where lots are dealt in turn;
-// all where there are fewer.
-void take_processors(int n, int count) {
-  const cpu_set_t all = processors_here();
-  const int first = n % std::max(1, CPU_COUNT(&all) / count) * count;
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  for (int i = 0, seen = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &all)) {
-      if (seen >= first && seen < first + count) {
-        CPU_SET(i, &mine);
-      }
-      ++seen;
-    }
-  }
-  if (CPU_COUNT(&mine) == count) {
-    sched_setaffinity(0, sizeof(mine), &mine);
+// Leaves this thread, and those that it starts, what a run leaves its rank of so many.
+void take_processors(int rank, int ranks) {
+  if (ranks <= processors_here()) {
+    const cpu_set_t mine = share_of(own_processors(), rank, ranks);
+    sched_setaffinity(0, sizeof mine, &mine);
   }
 }
 
 // That the ranks may use together: each sees its own alone.
 int64_t processors_of(Communicator& world) {
-  const cpu_set_t mine = processors_here();
+  const cpu_set_t mine = own_processors();
   std::array<int32_t, CPU_SETSIZE> bits{};
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     bits[static_cast<size_t>(i)] = CPU_ISSET(i, &mine) ? 1 : 0;
@@ -291,7 +268,7 @@ Cluster measure_here(int ranks) {
     running.emplace_back([&, r] {
       try {
         // As the processes of a run have.
-        take_processors(static_cast<int>(r), context.threads);
+        take_processors(static_cast<int>(r), ranks);
         Context own = context;
         own.allocator = std::make_shared<Allocator>();
         found[r] = measure_here(own, *world[r]);

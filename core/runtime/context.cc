@@ -1,6 +1,6 @@
 #include "core/runtime/context.h"
 
-#include <sched.h>
+#include "core/base/processors.h"
 
 namespace mstrain {
 namespace {
@@ -8,21 +8,12 @@ namespace {
 thread_local const Context* bound = nullptr;
 const Backend* installed_backend = nullptr;
 
-int processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 }  // namespace
 
 const Backend* default_backend() { return installed_backend; }
 void install_default_backend(const Backend* backend) { installed_backend = backend; }
 
-int Context::num_threads() const {
-  static const int kProcessors = processors();
-  return threads > 0 ? threads : kProcessors;
-}
+int Context::num_threads() const { return threads > 0 ? threads : counted_processors(); }
 
 const Context& current_context() {
   static const Context kDefault;

@@ -1,6 +1,5 @@
 #include "core/train/machine.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/base/processors.h"
 #include "core/base/version.h"
 
 namespace mstrain {
@@ -83,10 +83,7 @@ int64_t control_group_limit() {
 Machine this_machine() {
   Machine out;
   out.processor = processor_name();
-  cpu_set_t set;
-  out.processors = sched_getaffinity(0, sizeof set, &set) == 0
-                       ? CPU_COUNT(&set)
-                       : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  out.processors = processors_here();
   const int64_t physical = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   out.memory_bytes = std::min(physical, control_group_limit());
   utsname name{};
