@@ -8,9 +8,11 @@
 #include <set>
 
 #include "core/compile/passes.h"
+#include "core/compile/product_rows.h"
 #include "core/compile/relayout.h"
 #include "core/compile/rewrite.h"
 #include "core/ops/build.h"
+#include "core/ops/shape.h"
 
 namespace mstrain {
 namespace {
@@ -22,6 +24,12 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // and what is to be paid later for a result that is no replica.
 constexpr double kWeight = 1000, kCut = 1e-3, kLater = 0.1;
 
+// Of a product, which is computed anew in pieces where its result is exchanged.
+struct Product {
+  const Node* node;
+  Tensors operands;
+};
+
 // What a rank has of a value.
 struct Held {
   TensorType whole;
@@ -32,6 +40,9 @@ struct Held {
   const Node* made_by = nullptr;
   std::vector<std::shared_ptr<Held>> made_of = {};
   std::map<Placement, Tensor> elsewhere = {};  // by other placements
+  std::optional<Product> product = {};         // that it is, and that one operation reads
+  Tensors gathered = {};                       // in pieces along `rows`, where it was exchanged so
+  int rows = -1;
 };
 using HeldPtr = std::shared_ptr<Held>;
 using Helds = std::vector<HeldPtr>;
@@ -99,6 +110,7 @@ class Partitioner {
     const GraphPtr inlined = has_programs(given) ? inline_programs(given) : nullptr;
     const Graph& graph = inlined == nullptr ? given : *inlined;
     const std::vector<std::vector<Wish>> wishes = wishes_of(graph, outputs);
+    const std::vector<std::vector<int>> uses = uses_of(graph);
     std::vector<Helds> values(graph.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       values[graph.inputs()[i].node] = {inputs[i]};
@@ -115,6 +127,9 @@ class Partitioner {
       }
       const PlaceScope place(node.place);
       values[id] = apply_node(node, graph.types(node.inputs), operands, wishes[id]);
+      if (options_.pieces > 1 && node.op == &kDotGeneral && uses[id][0] != 1) {
+        values[id][0]->product.reset();
+      }
     }
     Helds results;
     for (const Value& value : graph.outputs()) {
@@ -242,11 +257,79 @@ class Partitioner {
         best = &way;
       }
     }
+    const bool in_pieces = options_.pieces > 1 && node.op == &kDotGeneral && !best->program;
+    if (in_pieces) {
+      gather_in_pieces(*operands[0], best->inputs[0], node);
+    }
     Tensors parts;
     for (size_t i = 0; i < operands.size(); ++i) {
       parts.push_back(brought(*operands[i], best->inputs[i], node));
     }
-    return held(node, *best, apply_way(node, *best, parts), operands);
+    if (!in_pieces) {
+      return held(node, *best, apply_way(node, *best, parts), operands);
+    }
+    Tensor product = product_of_gathered(node, *operands[0], best->inputs[0], parts[1]);
+    Helds results =
+        held(node, *best, product.defined() ? Tensors{product} : apply_way(node, *best, parts),
+             operands);
+    results[0]->product = Product{&node, parts};
+    return results;
+  }
+
+  static TensorType with_rows(TensorType whole, int dim, int64_t rows) {
+    whole.shape[dim] = rows;
+    return whole;
+  }
+
+  // The first operand of a product becomes `to` in pieces, where it has rows and is not there yet.
+  void gather_in_pieces(Held& a, const Placement& to, const Node& node) const {
+    const auto rows = a.placement.sharded() && to.replicated() && !a.elsewhere.contains(to)
+                          ? row_dim(dot_dims(node.attrs), a.part.shape(), a.placement.dim, -1)
+                          : std::nullopt;
+    if (rows) {
+      for (const Tensor& piece : pieces_of(a.part, rows->a, options_.pieces)) {
+        const TensorType whole = with_rows(a.whole, rows->a, piece.dim(rows->a));
+        a.gathered.push_back(relayout(piece, whole, a.placement, to, axis_));
+      }
+      a.rows = rows->a;
+      a.elsewhere[to] = concat(a.gathered, a.rows);
+    }
+  }
+
+  // Piece by piece; empty where `a` did not come so, or its pieces are no rows of this product.
+  Tensor product_of_gathered(const Node& node, const Held& a, const Placement& as,
+                             const Tensor& b) const {
+    if (a.gathered.empty() || a.placement == as) {
+      return {};
+    }
+    const auto rows = row_dim(dot_dims(node.attrs), a.whole.shape, a.placement.dim, -1);
+    if (!rows || rows->a != a.rows) {
+      return {};
+    }
+    Tensors products;
+    for (const Tensor& piece : a.gathered) {
+      products.push_back(apply(*node.op, Tensors{piece, b}, node.attrs, node.where)[0]);
+    }
+    return concat(products, rows->out);
+  }
+
+  // A product's terms become a sum in pieces; empty where it has no rows besides those of `to`.
+  Tensor summed_in_pieces(const Held& value, const Placement& to) const {
+    const auto& [node, operands] = *value.product;
+    const auto rows =
+        row_dim(dot_dims(node->attrs), operands[0].shape(), -1, to.sharded() ? to.dim : -1);
+    if (!rows) {
+      return {};
+    }
+    const PlaceScope place(node->place);
+    Tensors sums;
+    for (const Tensor& piece : pieces_of(operands[0], rows->a, options_.pieces)) {
+      const Tensor terms =
+          apply(*node->op, Tensors{piece, operands[1]}, node->attrs, node->where)[0];
+      const TensorType whole = with_rows(value.whole, rows->out, piece.dim(rows->a));
+      sums.push_back(relayout(terms, whole, value.placement, to, axis_));
+    }
+    return concat(sums, rows->out);
   }
 
   Tensors apply_way(const Node& node, const Way& way, std::span<const Tensor> parts) const {
@@ -296,6 +379,9 @@ class Partitioner {
            to_string(user.where));
     }
     Tensor made = made_as(value, to, user);
+    if (!made.defined() && value.product && value.placement.partial()) {
+      made = summed_in_pieces(value, to);
+    }
     if (!made.defined()) {
       made = relayout(value.part, value.whole, value.placement, to, axis_);
     }

@@ -30,6 +30,9 @@ struct PartitionOptions {
   // Where ways of an operation have names, the one to take (Way::name), whatever it moves; empty: as for others.
   std::string way = {};
   std::string way_key = {};  // of the configuration, that errors name
+  // Products whose operand or result is exchanged are computed in so many pieces, of rows, each beside the exchange of the next or the one
+  // before.
+  int64_t pieces = 1;
 };
 
 struct Partitioned {

@@ -80,8 +80,9 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
   if (config.context == 1 && config.context_way != none.context_way) {
     config_fail(tree, "parallel.context_way", "is for parallel.context of 2 or more; leave it out");
   }
-  if (config.overlap.tensor) {
-    refuse("overlap.tensor", "true");
+  if (config.overlap.tensor && config.tensor == 1) {
+    config_fail(tree, "parallel.overlap.tensor",
+                "hides the collectives of parallel.tensor, which is 1; leave it out");
   }
 }
 

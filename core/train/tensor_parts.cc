@@ -11,6 +11,8 @@ namespace mstrain {
 namespace {
 
 constexpr int kPositions = 1;  // the dim of them
+constexpr int64_t kPieces =
+    2;  // of products with parallel.overlap.tensor: more of them are slower each
 
 MeshAxis axis_of(std::string_view name, int64_t planned, const Context& context) {
   return {std::string(name), context.ranks != nullptr ? context.ranks->mesh().size(name) : planned};
@@ -41,6 +43,7 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
     : axis_(axis_of(kTensorAxis, config.parallel.tensor, context)),
       context_(axis_of(kContextAxis, config.parallel.context, context)),
       way_(config.parallel.context_way),
+      pieces_(config.parallel.overlap.tensor ? kPieces : 1),
       positions_(0),
       trained_(task.parameters.size()),
       whole_(task.parameters) {
@@ -179,6 +182,7 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
     options.scattered_along = axis_.name;
     options.stream = {{inputs.rows, positions_}, kPositions};
   }
+  options.pieces = pieces_;
   return partition(*out, Mesh{{axis_}}, options).program;
 }
 

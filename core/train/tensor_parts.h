@@ -53,6 +53,7 @@ class TensorParts {
 
   MeshAxis axis_, context_;
   ContextWay way_;
+  int64_t pieces_;     // of products beside exchanges
   int64_t positions_;  // dealt out between the products; 0: none are
   size_t trained_;
   std::vector<ParamSpec> whole_, held_;  // all weights, those that are trained first

@@ -178,6 +178,7 @@ TEST(Partition, ComputesOnManyRanksWhatOneComputes) {
       options.outputs.push_back(wanted ? std::optional(drawn_layout(rng, x.type(), mesh, false))
                                        : std::nullopt);
     }
+    options.pieces = 1 + static_cast<int64_t>(rng.below(3));
     const Partitioned divided = partition(*graph, mesh, options);
     const bool compiled = rng.below(2) == 0;
     const std::vector<Tensors> results =

@@ -16,6 +16,7 @@
 #include "core/ops/shape.h"
 #include "core/tensor/jit.h"
 #include "core/transform/scan.h"
+#include "tests/core/compile/covered.h"
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -79,6 +80,35 @@ TEST(Partition, ScattersAStreamInsteadOfAddingItUpEverywhere) {
   EXPECT_EQ(ops["all_gather"], 1);
   EXPECT_EQ(ops["reduce_scatter"], 1);
   EXPECT_EQ(divided.outputs[0], Layout{sharded(1)});
+}
+
+TEST(Partition, ComputesProductsInPiecesBesideTheirExchanges) {
+  PartitionOptions options{.inputs = {kWhole, kColumns, kRows}, .outputs = {kWhole}, .pieces = 2};
+  auto ops = ops_of(*partition(*traced(kMlpTypes, mlp), kTwoRanks, options).program);
+  EXPECT_EQ(ops["all_reduce"], 2);
+  EXPECT_EQ(ops["dot_general"], 3);
+  // Two layers over a stream, of which each gathers what the one before has dealt out.
+  const auto layers = [](std::span<const Tensor> in) {
+    const Tensor first = mlp(in)[0];
+    return mlp(Tensors{first, in[1], in[2]});
+  };
+  options.outputs.clear();
+  options.scattered_along = std::string(kTensorAxis);
+  options.stream = {{2, 6}, 1};
+  const GraphPtr dealt_out = partition(*traced(kMlpTypes, layers), kTwoRanks, options).program;
+  ops = ops_of(*dealt_out);
+  EXPECT_EQ(ops["reduce_scatter"], 4);
+  EXPECT_EQ(ops["all_gather"], 2);
+  EXPECT_EQ(ops["dot_general"], 7);
+  // The first piece of each of the three.
+  EXPECT_GE(covered_collectives(plan_of(*compile(*dealt_out, {}))), 3);
+  // A single sample has its positions alone, which are dealt out.
+  Types one = kMlpTypes;
+  one[0].shape[0] = 1;
+  options.stream.dims = {1, 6};
+  ops = ops_of(*partition(*traced(one, layers), kTwoRanks, options).program);
+  EXPECT_EQ(ops["reduce_scatter"], 2);
+  EXPECT_EQ(ops["all_gather"], 1);
 }
 
 TEST(Partition, AddsUpTermsOfSumsTogether) {

@@ -24,8 +24,7 @@ std::string refusal(const std::string& text, int64_t ranks = 1) {
 }
 
 TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
-  for (const char* key :
-       {"copies: 2, pipeline: 2", "schedule: own.txt", "overlap: {tensor: true}"}) {
+  for (const char* key : {"copies: 2, pipeline: 2", "schedule: own.txt"}) {
     EXPECT_THAT(refusal(std::string("parallel: {") + key + "}"),
                 testing::AllOf(testing::StartsWith("my.yaml:1: parallel."),
                                testing::HasSubstr("is planned, by mstrain plan")))
@@ -39,6 +38,11 @@ TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
   EXPECT_EQ(refusal("parallel: {sequence_parallel: true}", 4),
             "my.yaml:1: parallel.sequence_parallel: ranks along tensor share positions, and "
             "parallel.tensor is 1; say auto");
+  EXPECT_EQ(refusal("parallel: {tensor: 2, overlap: {tensor: true}}", 2), "no error");
+  EXPECT_EQ(
+      refusal("parallel: {overlap: {tensor: true}}"),
+      "my.yaml:1: parallel.overlap.tensor: hides the collectives of parallel.tensor, which is "
+      "1; leave it out");
   EXPECT_EQ(refusal("parallel: {context: 2, context_way: ring}", 2), "no error");
   EXPECT_EQ(refusal("parallel: {context_way: ring}"),
             "my.yaml:1: parallel.context_way: is for parallel.context of 2 or more; leave it out");

@@ -4,6 +4,7 @@
 #include "core/ops/collective.h"
 #include "tests/ranks.h"
 
+#include "tests/core/compile/covered.h"
 #include "tests/core/transform/support.h"
 
 namespace mstrain {
@@ -94,17 +95,7 @@ TEST(Accumulate, SideBySideCollectivesOfOneRunUnderTheProductsOfAnother) {
     for (const PlanStep& step : plan->steps) {
       plan = step.loop != nullptr ? step.loop->body.get() : plan;
     }
-    int count = 0;
-    for (const PlanStep& step : plan->steps) {
-      for (int i = step.waits_for + 1;
-           step.waits_for >= 0 && &plan->steps[static_cast<size_t>(i)] < &step; ++i) {
-        if (plan->steps[static_cast<size_t>(i)].op->kind == OpKind::kContract) {
-          ++count;
-          break;
-        }
-      }
-    }
-    return count;
+    return covered_collectives(*plan);
   };
   EXPECT_EQ(covered(1), 0);
   // Two collectives of each: all but the last one has the other's work to run under.

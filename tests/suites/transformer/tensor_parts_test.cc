@@ -97,6 +97,20 @@ TEST_F(SharedWeights, AndCopiesGiveTheBitsOfMicroBatchesOfTheirSize) {
                                  "micro-batch (batch.micro); possible: 1"));
 }
 
+TEST_F(SharedWeights, AndProductsInPiecesGiveTheLossesOfOneRank) {
+  const std::string pieces = ", overlap: {tensor: true}";
+  expect_same("gpt", gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}"),
+              {{1, 2, pieces},
+               {1, 2, pieces + ", sequence_parallel: false"},
+               {2, 2, pieces + ", zero: {stage: 3, min_numel: 0}"},
+               {1, 2, pieces, "", 1, 2}});
+  expect_same("llama",
+              "model: {type: llama, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
+              "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
+                  text(),
+              {{1, 2, pieces}, {1, 4, pieces + ", copies: 2"}});
+}
+
 TEST_F(SharedWeights, InPipelinesGiveTheLossesOfOneRank) {
   expect_same("gpt",
               gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}") +
