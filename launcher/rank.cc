@@ -58,19 +58,16 @@ int Rank::finish(int status) {
 
 int Rank::leave(const RankEnd& end, bool is_of_others) {
   int status = end.status;
-  bool told = is_of_others && mpi_ != nullptr && mpi_->told();
-  if (is_first() && !told) {
-    print_error(end.message);
-    told = true;
+  const auto tell = [&] {
+    print_error(is_first() ? end.message : fmt::format("rank {}: {}", place_.rank, end.message));
+  };
+  // What fails on all of them at once is said by one: whether others have is known where messages are attended to.
+  const bool told = mpi_ != nullptr ? mpi_->fail(end, tell) : !is_first();
+  if (!told) {
+    tell();
   }
-  if (mpi_ != nullptr) {
-    told = mpi_->fail(end);
-    if (is_of_others && mpi_->failure()) {
-      status = mpi_->failure()->status;
-    }
-    if (!told) {
-      print_error(fmt::format("rank {}: {}", place_.rank, end.message));
-    }
+  if (is_of_others && mpi_ != nullptr && mpi_->failure()) {
+    status = mpi_->failure()->status;
   }
   if (link_ != nullptr) {
     const bool lost = mpi_ != nullptr && mpi_->failure() && mpi_->failure()->lost_ranks;

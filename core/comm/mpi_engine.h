@@ -124,7 +124,7 @@ class MpiEngine {
 
   // As those of MpiProcess; finish() when all ranks have come to it.
   void finish();
-  bool fail(const RankEnd& end);
+  bool fail(const RankEnd& end, const std::function<void()>& tell);
   std::optional<RankEnd> failure() const;
   bool told() const { return told_; }
   [[noreturn]] void throw_failure() const;

@@ -21,7 +21,9 @@ void MpiProcess::finish() {
   engine_->finish();
 }
 
-bool MpiProcess::fail(const RankEnd& end) { return engine_->fail(end); }
+bool MpiProcess::fail(const RankEnd& end, const std::function<void()>& tell) {
+  return engine_->fail(end, tell);
+}
 std::optional<RankEnd> MpiProcess::failure() const { return engine_->failure(); }
 bool MpiProcess::told() const { return engine_->told(); }
 

@@ -55,8 +55,10 @@ class MpiProcess {
   // The end of a run that went well: waits until all ranks have called it. Throws CommError.
   void finish();
   // The end of one that did not, of which the others learn. Returns whether people have been told, by this rank or another, of
-  // what failed first; rank 0 itself has told what it gives here. The process is then to _exit().
-  bool fail(const RankEnd& end);
+  // what failed first; where nobody has told them of anything and it is for this rank to do so, `tell` does. The process is
+  // then to _exit().
+  bool fail(
+      const RankEnd& end, const std::function<void()>& tell = [] {});
   // What failed first, here or elsewhere, and whether people have been told.
   std::optional<RankEnd> failure() const;
   bool told() const;

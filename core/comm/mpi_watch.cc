@@ -65,6 +65,8 @@ void MpiEngine::heed(const Message& message) {
           culprits.insert(culprit - 1);
         }
       }
+      // Also of a failure that this rank found by itself before: whoever told of one told of all.
+      told_ = told_ || message.told != 0;
       fail_job({message.status, message.text, message.lost != 0}, std::move(culprits),
                message.told != 0 ? Origin::kTold : Origin::kElsewhere);
       break;
@@ -328,10 +330,13 @@ bool MpiEngine::can_call() const {
   return !finalized_ && (!failed_ || failure()->status != 1);
 }
 
-bool MpiEngine::fail(const RankEnd& end) {
+bool MpiEngine::fail(const RankEnd& end, const std::function<void()>& tell) {
   call([&] {
     if (!failed_) {
       const bool tells_itself = rank() == 0;
+      if (tells_itself) {
+        tell();
+      }
       const bool is_own = rank() > 0 && end.status == 1;
       fail_job({end.status, is_own ? fmt::format("rank {}: {}", rank(), end.message) : end.message,
                 end.lost_ranks},
@@ -342,6 +347,7 @@ bool MpiEngine::fail(const RankEnd& end) {
     }
     try {
       if (is_teller()) {
+        tell();
         told_ = true;
         tell_others({.kind = Message::Kind::kTold}, culprits_);
       }
