@@ -73,6 +73,14 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
                   "is for parallel.pipeline of 2 or more; leave it out");
     }
   }
+  if (config.zero.regather != none.zero.regather && config.zero.stage != 3) {
+    config_fail(tree, "parallel.zero.regather", "is for parallel.zero.stage 3; leave it out");
+  }
+  if (config.zero.regather == Regather::kNever && config.pipeline > 1) {
+    config_fail(tree, "parallel.zero.regather",
+                "stages of a pipeline forget what they gathered with each of their programs; say "
+                "auto or always");
+  }
   if (config.sequence_parallel.value_or(false) && config.tensor == 1) {
     config_fail(tree, "parallel.sequence_parallel",
                 "ranks along tensor share positions, and parallel.tensor is 1; say auto");

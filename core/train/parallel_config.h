@@ -10,9 +10,13 @@
 
 namespace mstrain {
 
+// Whether the backward pass puts parameters together again that the forward pass did.
+enum class Regather { kAuto, kAlways, kNever };
+
 struct ZeroConfig {
   int64_t stage = 1;
   int64_t min_numel = 65536;
+  Regather regather = Regather::kAuto;
 
   template <class V>
   void fields(V& v) {
@@ -22,6 +26,10 @@ struct ZeroConfig {
       rule::at_least(0).at_most(3).elsewhere_called({"zero_stage", "zero_optimization"}));
     v("min_numel", min_numel, "parameters of fewer elements stay whole on every rank",
       rule::at_least(0).elsewhere_called({"stage3_param_persistence_threshold"}));
+    v("regather", regather,
+      "at stage 3, whether the backward pass gathers parameters anew: always; never: they are kept "
+      "for it; auto: where memory does not allow to keep them",
+      rule::one_of({"auto", "always", "never"}).elsewhere_called({"reshard_after_forward"}));
   }
 };
 

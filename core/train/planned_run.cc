@@ -97,9 +97,10 @@ int64_t largest_micro_batch(const TrainConfig& config, const Context& context) {
 
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
                     int64_t limit, bool evaluates, int64_t micro) {
-  const auto of_stage = [&](int64_t rows, int64_t stage) {
+  const auto of_stage = [&](int64_t rows, int64_t stage, Regather regather) {
     PlannedRun run;
     TrainConfig planned = config;
+    planned.parallel.zero.regather = regather;
     planned.run.execution = Execution::kGraph;
     if (config.run.execution == Execution::kEager) {
       planned.fusion.level = FusionLevel::kO0;
@@ -157,17 +158,21 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.samples = config.batch.global;
     plan.micro = rows;
     plan.units = {task.units.name, config.batch.global * task.units.count};
+    if (run.step->has_parts_of_parameters()) {
+      plan.regathers = run.step->regathers();
+    }
     return run;
   };
   const int64_t stages = pipeline_ranks(config.parallel, context);
   // The stage that this rank is, or, where there are no ranks, the one that needs most.
+  const Regather given = config.parallel.zero.regather;
   const auto with_micro = [&](int64_t rows) {
-    PlannedRun most = of_stage(rows, 0);
+    PlannedRun most = of_stage(rows, 0, given);
     if (stages > 1 && context.ranks == nullptr) {
       std::vector<int64_t> totals{most.plan.total()};
       double flops = most.plan.cost.flops;
       for (int64_t stage = 1; stage < stages; ++stage) {
-        PlannedRun run = of_stage(rows, stage);
+        PlannedRun run = of_stage(rows, stage, given);
         totals.push_back(run.plan.total());
         flops += run.plan.cost.flops;
         if (run.plan.total() > most.plan.total()) {
@@ -180,12 +185,21 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     return most;
   };
   const auto finished = [&](PlannedRun run) {
+    if (given == Regather::kAuto && run.plan.regathers && stages == 1) {
+      PlannedRun keeping = of_stage(run.plan.micro, 0, Regather::kNever);
+      if (keeping.plan.total() <= limit) {
+        run = std::move(keeping);
+      }
+    }
     const int64_t copied = run.plan.copied_bytes();
     if (config.checkpoint.async.is_word() && run.plan.total() + copied <= limit) {
       run.plan.snapshot_bytes = copied;
     }
     if (config.run.execution == Execution::kEager) {
-      run.step = std::make_unique<StepProgram>(task, config, run.plan.micro, context);
+      TrainConfig eager = config;
+      eager.parallel.zero.regather =
+          run.plan.regathers.value_or(false) ? Regather::kAlways : Regather::kNever;
+      run.step = std::make_unique<StepProgram>(task, eager, run.plan.micro, context);
       run.loss = evaluates ? std::make_unique<LossProgram>(task, config, run.plan.micro, context,
                                                            run.step->shards_of_weights())
                            : nullptr;
@@ -255,6 +269,12 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   const int64_t micro_batches = plan.samples / plan.micro;
   if (plan.ranks > 1) {
     line("ranks", fmt::format("{} share a step; what follows is for each", plan.ranks), "");
+  }
+  if (plan.regathers) {
+    line("gathers",
+         *plan.regathers ? "parameters, forward and again backward" : "parameters, forward",
+         *plan.regathers ? "(parallel.zero.regather)"
+                         : "and kept for the backward pass (parallel.zero.regather)");
   }
   if (!plan.stage_bytes.empty()) {
     std::vector<std::string> each;

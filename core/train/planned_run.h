@@ -40,6 +40,8 @@ struct RunPlan {
   int64_t samples = 0;         // in a step
   int64_t micro = 0;           // samples of a micro-batch; of each of parallel.copies
   Units units;                 // in a step
+  // Whether the backward pass gathers parameters anew; none: they are not in parts.
+  std::optional<bool> regathers;
 
   int64_t total() const;
   // Of what a checkpoint is copied from: all but what are numbers in state.json.
@@ -61,7 +63,8 @@ struct PlannedRun {
 int64_t largest_micro_batch(const TrainConfig& config, const Context& context);
 
 // Compiles for micro-batches of `micro`; 0 stands for batch.micro, which parallel.copies share, where `auto` is the largest size whose
-// plan fits into `limit` bytes, or 1. A snapshot that checkpoint.async leaves open comes in where the plan then still fits.
+// plan fits into `limit` bytes, or 1. Gathered parameters that parallel.zero.regather leaves open are kept where the plan then still
+// fits, and then a snapshot that checkpoint.async leaves open comes in where it does.
 // Allocates nothing. In eager execution the figures are those of the graph at O0.
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
                     int64_t limit, bool evaluates, int64_t micro = 0);

@@ -19,6 +19,12 @@ PlannedRun plan_together(const TrainTask& task, const TrainConfig& config, const
   if (const int64_t micro = least(ranks, run.plan.micro, "plan"); micro != run.plan.micro) {
     run = plan_run(task, config, context, limit, evaluates, micro);
   }
+  const bool keeps = !run.plan.regathers.value_or(true);
+  if (const bool all_keep = least(ranks, keeps ? 1 : 0, "plan") != 0; keeps && !all_keep) {
+    TrainConfig regathering = config;
+    regathering.parallel.zero.regather = Regather::kAlways;
+    run = plan_run(task, regathering, context, limit, evaluates, run.plan.micro);
+  }
   if (ranks != nullptr && ranks->mesh().size(kPipelineAxis) > 1) {
     const Elements flops{&run.plan.cost.flops, 1, Dtype::kF64};
     ranks->along(kPipelineAxis).all_reduce(flops, flops, Reduction::kSum, "plan").wait();

@@ -87,6 +87,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       stages_{std::string(kPipelineAxis), pipeline_ranks(config.parallel, context)},
       stage_(context.ranks == nullptr ? stage : context.ranks->coordinate(kPipelineAxis)),
       zero_(data_.size == 1 ? 0 : config.parallel.zero.stage),
+      regathers_(config.parallel.zero.regather != Regather::kNever),
       in_order_(config.parallel.reduction == ReductionOrder::kExact),
       overlap_(config.parallel.overlap),
       bundle_bytes_(config.parallel.bucket_mb * 1e6),
@@ -313,8 +314,7 @@ LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& a
     shards.push_back(find_shard(cut_, spec.name));
   }
   const Summing sums = summing(values, std::move(shards));
-  const GraphPtr program =
-      has_parts_of_parameters() ? regathered(*recorded.program) : recorded.program;
+  const GraphPtr program = regathers() ? regathered(*recorded.program) : recorded.program;
   return recorded.rebuild(
       sums.finish(accumulate_by(sums.each, turns, program, recorded.captures, leaves, copies_)));
 }

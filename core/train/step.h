@@ -87,6 +87,8 @@ class StepProgram {
   // Whose optimizer state, and perhaps more, is in parts.
   const Shards& shards() const { return shards_; }
   bool has_parts_of_parameters() const { return zero_ == 3; }
+  // Whether the backward pass puts them together anew: those of the forward pass are forgotten, or kept for it.
+  bool regathers() const { return has_parts_of_parameters() && regathers_; }
   // Of weights that steps keep in parts along `data`.
   Shards shards_of_weights() const;
   // Those that this rank has, and whether it keeps what the optimizer has for one.
@@ -177,6 +179,7 @@ class StepProgram {
   MeshAxis stages_;                     // the ranks that share layers
   int64_t stage_;                       // of these, this one
   int64_t zero_;                        // parallel.zero.stage; 0 on one rank
+  bool regathers_;                      // unless parallel.zero.regather is never
   bool in_order_;                       // parallel.reduction is exact
   OverlapConfig overlap_;               // parallel.overlap
   double bundle_bytes_;                 // parallel.bucket_mb

@@ -40,6 +40,9 @@ std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64
   if (train.checkpoint.async.value_or(false)) {
     kinds.push_back({{"checkpoint.async=false"}});
   }
+  if (train.parallel.zero.regather == Regather::kNever) {
+    kinds.push_back({{"parallel.zero.regather=always"}});
+  }
   const std::vector<Overrides> recomputed = more_recomputation(train.memory.recompute);
   const Overrides most = recomputed.empty() ? Overrides() : recomputed.back();
   std::vector<Overrides> smaller;

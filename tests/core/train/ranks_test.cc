@@ -5,6 +5,7 @@
 #include "core/exec/execute.h"
 #include "core/ops/collective.h"
 #include "core/ops/shape.h"
+#include "core/train/shared_plan.h"
 #include "tests/amount.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
@@ -18,12 +19,22 @@ constexpr int64_t kSteps = 30;
 
 // Three layers with dropout, of which one is large enough for parts of eight ranks, and unevenly so. Predictions whose target is
 // negative count nothing.
-TrainTask wide_task() {
-  const auto model = [](const Params& p, const Tensor& x) {
-    const Tensor first = tanh(linear(p / "in", x, {150}));
-    const Tensor second = dropout(p / "drop", tanh(linear(p / "mid", first, {96})), 0.1);
-    return linear(p / "out", second, {1});
-  };
+Tensor wide_model(const Params& p, const Tensor& x) {
+  const Tensor first = tanh(linear(p / "in", x, {150}));
+  const Tensor second = dropout(p / "drop", tanh(linear(p / "mid", first, {96})), 0.1);
+  return linear(p / "out", second, {1});
+}
+
+// Of several layers that are large enough.
+Tensor deep_model(const Params& p, const Tensor& x) {
+  Tensor h = x;
+  for (const char* const name : {"a", "b", "c", "d", "e", "f"}) {
+    h = tanh(linear(p / name, h, {128}));
+  }
+  return linear(p / "out", h, {1});
+}
+
+TrainTask wide_task(Tensor (*model)(const Params&, const Tensor&) = wide_model) {
   TrainTask task = small_task();
   task.parameters = declare_params([&](const Params& p) {
     model(p, zeros({Dtype::kF32, {1, 4}}));
@@ -95,6 +106,7 @@ const Case kCases[] = {
        c.parallel.overlap = {.gradients = false, .parameters = false};
        c.parallel.bucket_mb = 1e-4;
      }},
+    {"gathered_anew", [](TrainConfig& c) { c.parallel.zero.regather = Regather::kAlways; }},
     {"eager", [](TrainConfig& c) { c.run.execution = Execution::kEager; }},
 };
 
@@ -191,6 +203,38 @@ TEST_F(SharedRun, KeepsSmallParametersWhole) {
   EXPECT_EQ(bytes(1 << 20),
             plan_run(wide_task(), config, make_context(config), int64_t{1} << 40, false)
                 .plan.optimizer_bytes);
+}
+
+TEST(StepOfRanks, KeepsGatheredParametersWhereMemoryAllows) {
+  TrainConfig config = wide_config("none");
+  config.batch.micro = 1;
+  config.checkpoint.async = false;
+  config.parallel.zero.stage = 3;
+  config.parallel.overlap = {.gradients = false, .parameters = false};
+  const TrainTask task = wide_task(deep_model);
+  const auto planned = [&](Regather regather, int64_t limit) {
+    config.parallel.data = 4;
+    config.parallel.zero.regather = regather;
+    return plan_run(task, config, make_context(config), limit, false).plan;
+  };
+  constexpr int64_t kMuch = int64_t{1} << 40;
+  const RunPlan kept = planned(Regather::kNever, kMuch);
+  const RunPlan anew = planned(Regather::kAlways, kMuch);
+  EXPECT_EQ(kept.regathers, false);
+  EXPECT_EQ(anew.regathers, true);
+  ASSERT_LT(anew.total(), kept.total());
+  EXPECT_EQ(planned(Regather::kAuto, kept.total()).regathers, false);
+  EXPECT_EQ(planned(Regather::kAuto, kept.total() - 1).regathers, true);
+  // All ranks have one program: that of the one which has least memory.
+  config.parallel.data = -1;
+  run_ranks(4, [&](const std::shared_ptr<Ranks>& ranks) {
+    const int64_t limit = ranks->rank() == 2 ? kept.total() - 1 : kMuch;
+    const PlannedRun run = plan_together(task, config, current_context(), limit, false);
+    EXPECT_EQ(run.plan.regathers, true);
+    EXPECT_EQ(run.plan.total(), anew.total());
+  });
+  config.parallel.zero.stage = 1;
+  EXPECT_EQ(planned(Regather::kAuto, kMuch).regathers, std::nullopt);
 }
 
 // Exchanges of a plan, and of the loops in it, that `counts` holds for.
