@@ -5,8 +5,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "core/comm/mpi_process.h"
 #include "tests/core/comm/collectives.h"
@@ -78,8 +81,8 @@ void misbehave(const std::string& how, MpiProcess& mpi) {
 }
 
 void meet_failure(const std::string& how, MpiProcess& mpi, const std::string& folder) {
-  const auto file = [&](const char* name) {
-    return std::ofstream(folder + "/" + name + "-" + std::to_string(mpi.rank()));
+  const auto path = [&](const char* name, int rank) {
+    return folder + "/" + name + "-" + std::to_string(rank);
   };
   const auto world = mpi.world(kTimeout);
   std::vector<int64_t> pids(static_cast<size_t>(mpi.size()));
@@ -92,14 +95,21 @@ void meet_failure(const std::string& how, MpiProcess& mpi, const std::string& fo
   for (int i = 0; i < 3; ++i) {
     world->all_reduce(all, all, Reduction::kSum, "warm").wait();
   }
-  if (mpi.rank() == 1) {
+  if (mpi.rank() != 1) {
+    std::ofstream(path("warm", mpi.rank()));
+  } else {
+    for (int rank = 0; rank < mpi.size(); ++rank) {  // or one is told while it warms up
+      while (rank != 1 && !std::filesystem::exists(path("warm", rank))) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
     misbehave(how, mpi);
   }
   for (int again = 0; again < 2; ++again) {
     try {
       world->all_reduce(all, all, Reduction::kSum, "grad.3").wait();
     } catch (const CommError& error) {
-      file("rank") << error.what() << "\n";
+      std::ofstream(path("rank", mpi.rank())) << error.what() << "\n";
     }
   }
   const bool told = mpi.fail({1, "as the others"});
