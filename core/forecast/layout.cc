@@ -121,10 +121,6 @@ class Resolver {
   }
 
   void resolve_own() {
-    if (out_.own->ranks != out_.pipeline) {
-      refuse("schedule", "{} is for {} ranks; say parallel.pipeline={}", config_.schedule,
-             out_.own->ranks, out_.own->ranks);
-    }
     out_.own_file = config_.schedule;
     out_.stages = stages_of(config_, tree_, model_.layers, out_.own->chunks);
   }
@@ -151,10 +147,8 @@ class Resolver {
              out_.pipeline, out_.micro_batches, batch_.global, out_.data, out_.micro,
              std::max<int64_t>(1, mine / out_.pipeline), out_.pipeline * out_.data * out_.micro);
     }
-    if (out_.own != nullptr && out_.own->micro_batches != out_.micro_batches) {
-      refuse("schedule", "{} is for {} micro-batches, but a step has {}; say batch.global={}",
-             config_.schedule, out_.own->micro_batches, out_.micro_batches,
-             out_.own->micro_batches * out_.micro * out_.data);
+    if (out_.own != nullptr) {
+      check_micro_batches(*out_.own, config_, tree_, out_.micro_batches, out_.micro * out_.data);
     }
     if (out_.micro % out_.copies != 0) {
       refuse("copies", "{} does not divide the {} samples of a micro-batch; say batch.micro={}",
@@ -233,21 +227,6 @@ RunLayout resolve_layout(const TrainConfig& config, const YamlNode& tree, const 
                          const ModelSizes& model, int64_t micro,
                          std::shared_ptr<const Schedule> own) {
   return Resolver(config, tree, cluster, model).resolve(micro, std::move(own));
-}
-
-std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const ParallelConfig& config,
-                                                  const YamlNode& tree) {
-  constexpr uint64_t kLargest = 64 << 20;
-  if (schedule_named(config.schedule) != nullptr || !files.exists(config.schedule)) {
-    return nullptr;
-  }
-  Schedule schedule = parse_schedule(files.read(config.schedule, kLargest), config.schedule);
-  try {
-    check_schedule(schedule);
-  } catch (const Error& error) {
-    config_fail(tree, "parallel.schedule", fmt::format("{}: {}", config.schedule, error.what()));
-  }
-  return std::make_shared<const Schedule>(std::move(schedule));
 }
 
 Schedule RunLayout::made_schedule() const {

@@ -52,9 +52,4 @@ RunLayout resolve_layout(const TrainConfig& config, const YamlNode& tree, const 
                          const ModelSizes& model, int64_t micro,
                          std::shared_ptr<const Schedule> own = nullptr);
 
-// The schedule in the file that parallel.schedule names, read and checked; null where it is one of those that have a name, or no file.
-// Throws ConfigError and IoError.
-std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const ParallelConfig& config,
-                                                  const YamlNode& tree);
-
 }  // namespace mstrain

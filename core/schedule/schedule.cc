@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/error.h"
 
@@ -61,12 +62,26 @@ std::vector<std::vector<Action>> Schedule::by_rank() const {
 }
 
 Schedule gpipe_schedule(int ranks, int micro_batches) {
-  Schedule out = empty_schedule(ScheduleKind::kGpipe, ranks, ranks, micro_batches);
+  std::vector<int> chunk_rank(static_cast<size_t>(ranks));
+  std::iota(chunk_rank.begin(), chunk_rank.end(), 0);
+  return gpipe_schedule(chunk_rank, micro_batches);
+}
+
+// Each rank does first what would reach it first were all work equally long.
+Schedule gpipe_schedule(const std::vector<int>& chunk_rank, int micro_batches) {
+  const auto chunks = static_cast<int>(chunk_rank.size());
+  const int ranks = 1 + *std::max_element(chunk_rank.begin(), chunk_rank.end());
+  Schedule out = empty_schedule(ScheduleKind::kGpipe, ranks, chunks, micro_batches);
   for (int r = 0; r < ranks; ++r) {
     RankWriter rank(out, r);
     for (Work work : {Work::kForward, Work::kBackward}) {
-      for (int m = 0; m < micro_batches; ++m) {
-        rank.add(work, r, m);
+      for (int time = 0; time < chunks + micro_batches; ++time) {
+        for (int nth = 0; nth <= std::min(time, chunks - 1); ++nth) {
+          const int chunk = work == Work::kForward ? nth : chunks - 1 - nth;
+          if (chunk_rank[static_cast<size_t>(chunk)] == r) {
+            rank.add(work, chunk, time - nth);
+          }
+        }
       }
     }
     rank.update();

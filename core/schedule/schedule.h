@@ -41,6 +41,8 @@ std::string_view name_of(ScheduleKind kind);
 
 // All forward, then all backward (Huang et al. 2019).
 Schedule gpipe_schedule(int ranks, int micro_batches);
+// The same where chunk c lies on rank chunk_rank[c]; every rank has some.
+Schedule gpipe_schedule(const std::vector<int>& chunk_rank, int micro_batches);
 // One forward, one backward (Narayanan et al. 2019): rank r has at most ranks - r micro-batches in flight.
 Schedule one_f_one_b_schedule(int ranks, int micro_batches);
 // Chunk c lies on rank c mod ranks; each rank has `each` (Narayanan et al. 2021).

@@ -47,12 +47,11 @@ std::shared_ptr<Ranks> make_ranks(const ParallelConfig& config,
 }
 
 void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t ranks) {
-  const auto refuse = [&](std::string_view key, std::string_view found) {
-    config_fail(tree, fmt::format("parallel.{}", key),
-                fmt::format("{} is planned, by mstrain plan, and cannot be run", found));
-  };
   if (config.copies > 1 && config.pipeline > 1) {
-    refuse("copies", fmt::format("{} with parallel.pipeline {}", config.copies, config.pipeline));
+    config_fail(
+        tree, "parallel.copies",
+        fmt::format("{} with parallel.pipeline {} is planned, by mstrain plan, and cannot be run",
+                    config.copies, config.pipeline));
   }
   if (config.copies > 1 && config.tensor * config.context == 1) {
     config_fail(
@@ -60,10 +59,9 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
         "hides the collectives of parallel.tensor and parallel.context, which are 1; leave it out");
   }
   mesh_of(config, ranks, tree);
-  if (config.schedule.find_first_of("./") != std::string::npos) {
-    refuse("schedule", config.schedule);  // a file
+  if (read_own_schedule(real_files(), config, tree) == nullptr) {
+    schedule_of(config, tree);
   }
-  schedule_of(config, tree);
   // What follows would decide nothing: whoever wrote it expected something.
   const ParallelConfig none;
   for (const auto& [key, is_said] : {std::pair("schedule", config.schedule != none.schedule),

@@ -207,6 +207,10 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     return run;
   };
   const int64_t copies = config.parallel.copies;
+  const auto own = read_own_schedule(real_files(), config.parallel, YamlNode());
+  if (micro == 0 && own != nullptr) {
+    micro = largest_micro_batch(config, context) / own->micro_batches;
+  }
   if (micro > 0 || !config.batch.micro.is_word()) {
     return finished(with_micro(micro > 0 ? micro : *config.batch.micro.value / copies));
   }

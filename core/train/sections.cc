@@ -10,6 +10,7 @@
 #include "core/base/paths.h"
 #include "core/compile/passes.h"
 #include "core/train/numbers.h"
+#include "core/train/stages.h"
 
 namespace mstrain {
 namespace {
@@ -169,6 +170,11 @@ void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& 
                     stages * unit));
   }
   if (global % unit == 0) {
+    if (const auto own = read_own_schedule(real_files(), config.parallel, tree)) {
+      const bool divides = micro.is_word() && global / unit % own->micro_batches == 0;
+      check_micro_batches(*own, config.parallel, tree, divides ? own->micro_batches : global / unit,
+                          unit);
+    }
     return;
   }
   const int64_t below = global / unit * unit;

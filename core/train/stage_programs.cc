@@ -1,5 +1,6 @@
 #include "core/train/stage_programs.h"
 
+#include "core/schedule/check.h"
 #include "core/tensor/jit.h"
 #include "core/train/stages.h"
 
@@ -7,16 +8,22 @@ namespace mstrain {
 
 PipelineLayout pipeline_layout(const ParallelConfig& config, int64_t layers, int64_t ranks,
                                int64_t micro_batches) {
-  const ScheduleKind kind = schedule_of(config, YamlNode());
-  const int64_t chunks = ranks * chunks_of_rank(kind, config.virtual_pipeline);
+  const auto turns = static_cast<int>(micro_batches);
+  Schedule schedule;
+  if (const auto own = read_own_schedule(real_files(), config, YamlNode())) {
+    // Evaluations have another number of micro-batches.
+    schedule =
+        own->micro_batches == turns ? *own : gpipe_schedule(check_schedule(*own).chunk_rank, turns);
+  } else {
+    schedule = make_schedule(schedule_of(config, YamlNode()), static_cast<int>(ranks),
+                             static_cast<int>(config.virtual_pipeline), turns);
+  }
   std::vector<int64_t> first{0};
-  for (const int64_t stage : stages_of(config, YamlNode(), layers, chunks)) {
+  for (const int64_t stage : stages_of(config, YamlNode(), layers, schedule.chunks)) {
     first.push_back(first.back() + stage);
   }
   first.pop_back();
-  return {make_schedule(kind, static_cast<int>(ranks), static_cast<int>(config.virtual_pipeline),
-                        static_cast<int>(micro_batches)),
-          std::move(first)};
+  return {std::move(schedule), std::move(first)};
 }
 
 // What parameters alone decide is in no chunk of a pipeline: each program puts together what it reads.

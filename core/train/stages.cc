@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "core/schedule/check.h"
 #include "core/train/numbers.h"
 
 namespace mstrain {
@@ -52,6 +53,42 @@ ScheduleKind schedule_of(const ParallelConfig& config, const YamlNode& tree) {
                             config.virtual_pipeline));
   }
   return *kind;
+}
+
+std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const ParallelConfig& config,
+                                                  const YamlNode& tree) {
+  constexpr uint64_t kLargest = 64 << 20;
+  if (schedule_named(config.schedule) != nullptr || !files.exists(config.schedule)) {
+    return nullptr;
+  }
+  Schedule schedule = parse_schedule(files.read(config.schedule, kLargest), config.schedule);
+  const auto refuse = [&](const std::string& why) {
+    config_fail(tree, "parallel.schedule", fmt::format("{}{}", config.schedule, why));
+  };
+  try {
+    check_schedule(schedule);
+  } catch (const Error& error) {
+    refuse(fmt::format(": {}", error.what()));
+  }
+  if (schedule.ranks != config.pipeline) {
+    refuse(
+        fmt::format(" is for {} ranks; say parallel.pipeline={}", schedule.ranks, schedule.ranks));
+  }
+  if (config.virtual_pipeline > 1) {
+    config_fail(tree, "parallel.virtual_pipeline",
+                fmt::format("{} says how many parts a rank has; leave it out", config.schedule));
+  }
+  return std::make_shared<const Schedule>(std::move(schedule));
+}
+
+void check_micro_batches(const Schedule& own, const ParallelConfig& config, const YamlNode& tree,
+                         int64_t micro_batches, int64_t samples) {
+  if (own.micro_batches != micro_batches) {
+    config_fail(tree, "parallel.schedule",
+                fmt::format("{} is for {} micro-batches, but a step has {}; say batch.global={}",
+                            config.schedule, own.micro_batches, micro_batches,
+                            own.micro_batches * samples));
+  }
 }
 
 std::vector<int64_t> stages_of(const ParallelConfig& config, const YamlNode& tree, int64_t layers,

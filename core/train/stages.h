@@ -1,10 +1,12 @@
 // How a pipeline deals the layers of a model and the work of a step to its ranks.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/config.h"
+#include "core/base/files.h"
 #include "core/schedule/schedule.h"
 #include "core/train/parallel_config.h"
 
@@ -22,6 +24,14 @@ std::vector<int64_t> even_stages(int64_t layers, int64_t chunks);
 // What parallel.schedule names. Throws ConfigError, with the line in `tree` and the nearest name, where it names none, and for
 // virtual stages that it has not.
 ScheduleKind schedule_of(const ParallelConfig& config, const YamlNode& tree);
+
+// The schedule in the file that parallel.schedule names, proven, and for the ranks that the pipeline has; null where it is one of those that have
+// a name, or no file. Throws ConfigError and IoError.
+std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const ParallelConfig& config,
+                                                  const YamlNode& tree);
+// Throws ConfigError where steps have another number of micro-batches, of so many samples on all ranks, than the file has.
+void check_micro_batches(const Schedule& own, const ParallelConfig& config, const YamlNode& tree,
+                         int64_t micro_batches, int64_t samples);
 
 // Layers of each of so many chunks, as parallel.stage_layout says, or equally many. Throws ConfigError, with the line in `tree` and what
 // would do, where they are not all layers of the model, or do not divide.

@@ -67,8 +67,9 @@ struct TrainTask {
   // all of them. Pure. In a context that is training it drops out, drawing from the RandomScope, and smooths labels; in any
   // other it does neither. It is given all weights, trained and frozen.
   std::function<TaskSums(const Params&, std::span<const Tensor> batch)> sums;
-  // Of each sample, where tensors that begin with samples and positions are what passes through all layers; 0: none are.
-  int64_t positions = 0;
+  // Lengths of the sequences that a sample is of: dim 1 of each tensor of a batch has one of them. None: it is of no sequences. Where
+  // there is one, tensors that begin with samples and positions are what passes through all layers.
+  std::vector<int64_t> positions;
   std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
 
   bool loss_in_nats = false;  // of a prediction's logarithm: perplexity is its exponential

@@ -63,8 +63,9 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
   }
   check_shared(config);
   held_ = whole_;
-  if (config.parallel.sequence_parallel.value_or(task.positions % ranks() == 0)) {
-    positions_ = task.positions / context_.size;
+  const int64_t length = task.positions.size() == 1 ? task.positions[0] : 0;
+  if (config.parallel.sequence_parallel.value_or(length % ranks() == 0)) {
+    positions_ = length / context_.size;
   }
   for (ParamSpec& spec : held_) {
     if (spec.shared_dim) {
@@ -109,13 +110,15 @@ void TensorParts::check_positions(const TrainTask& task, const TrainConfig& conf
   const bool deals_out = shares() && config.parallel.sequence_parallel.value_or(false);
   const int64_t parts = deals_out ? ranks() : context_.size;
   const char* const key = deals_out ? "parallel.sequence_parallel" : "parallel.context";
-  if (parts > 1 && task.positions == 0) {
+  if (parts > 1 && (task.positions.empty() || (deals_out && task.positions.size() > 1))) {
     refuse(key, fmt::format("ranks cannot share the positions of this model's samples; say {}",
                             deals_out ? "auto" : "1"));
   }
-  if (task.positions % parts != 0) {
-    refuse(key, fmt::format("{} ranks do not divide {} positions; take {}", parts, task.positions,
-                            multiples(task.positions, parts)));
+  for (const int64_t positions : task.positions) {
+    if (positions % parts != 0) {
+      refuse(key, fmt::format("{} ranks do not divide {} positions; take {}", parts, positions,
+                              multiples(positions, parts)));
+    }
   }
 }
 

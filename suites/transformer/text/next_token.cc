@@ -82,7 +82,7 @@ TrainTask next_token_task(const Network& network, int64_t seq_length, NextTokenL
   };
   task.metrics = {kEvalAccuracy};
   task.loss_in_nats = true;
-  task.positions = seq_length;
+  task.positions = {seq_length};
   task.units = {"token", seq_length};
   return task;
 }

@@ -130,6 +130,33 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankByEverySchedule) {
   }
 }
 
+// As it comes, and evaluations where its parts lie, which is as no schedule with a name has them.
+TEST_F(PipelinedRun, FollowsAScheduleFromAFile) {
+  Schedule own = gpipe_schedule({0, 1, 1, 0}, 8);
+  own.name = "own";
+  const std::string file = folder_ / "own.txt";
+  write_file_atomic(real_files(), file, to_text(own));
+  const std::string alone = run({}, "alone");
+  const Dealing layout{2, file.c_str()};
+  expect_same_run(alone, run(layout, "micro_of_one"), kSteps);
+  const Change any = [](TrainConfig& c) { c.batch.micro = {}; };
+  expect_same_run(alone, run(layout, "micro_auto", any), kSteps);
+
+  TrainConfig config = config_of({2, file.c_str(), 1, 2}, "none");
+  EXPECT_THAT(error_of([&] { check_batch(config, 2, resolved(config)); }),
+              testing::HasSubstr("own.txt is for 8 micro-batches, but a step has 4; say "
+                                 "batch.global=16"));
+  config.parallel.pipeline = 4;
+  EXPECT_THAT(error_of([&] { check_runs(config.parallel, resolved(config), 8); }),
+              testing::HasSubstr("own.txt is for 2 ranks; say parallel.pipeline=2"));
+  std::iter_swap(own.actions.begin(), own.actions.begin() + 1);
+  own.actions.erase(own.actions.begin());
+  write_file_atomic(real_files(), file, to_text(own));
+  config.parallel.pipeline = 2;
+  EXPECT_THAT(error_of([&] { check_runs(config.parallel, resolved(config), 4); }),
+              testing::HasSubstr("schedule own: "));
+}
+
 TEST_F(PipelinedRun, HasTheBitsOfOneRankWithDataAndOptimizerInParts) {
   const std::string alone = run({}, "alone");
   for (const Dealing& layout :

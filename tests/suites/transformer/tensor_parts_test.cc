@@ -133,7 +133,14 @@ TEST_F(SharedWeights, OfAT5GiveTheLossesOfOneRank) {
               "model: {type: t5, hidden_size: 32, num_layers: 2, num_attention_heads: 4, d_kv: 8, "
               "ffn_hidden_size: 64}\n" +
                   text(", packing: false"),
-              {{1, 2}, {2, 2}, {1, 2, "", "", 1, 2}});
+              {{1, 2},
+               {2, 2},
+               {1, 2, "", "", 1, 2},
+               {1, 1, "", "", 2},
+               {2, 1, ", zero: {stage: 3, min_numel: 0}", "", 2},
+               {1, 2, ", context_way: ring", "", 2},
+               {1, 1, ", context_way: gather", "", 2, 2},
+               {1, 1, ", context_way: all_to_all", "", 4}});
 }
 
 TEST_F(SharedWeights, OfAVitGiveTheLossesOfOneRank) {
