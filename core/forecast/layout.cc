@@ -148,7 +148,7 @@ class Resolver {
              std::max<int64_t>(1, mine / out_.pipeline), out_.pipeline * out_.data * out_.micro);
     }
     if (out_.own != nullptr) {
-      check_micro_batches(*out_.own, config_, tree_, out_.micro_batches, out_.micro * out_.data);
+      check_micro_batches(*out_.own, config_, tree_, batch_.global, out_.micro, out_.data);
     }
     if (out_.micro % out_.copies != 0) {
       refuse("copies", "{} does not divide the {} samples of a micro-batch; say batch.micro={}",

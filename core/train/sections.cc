@@ -171,9 +171,9 @@ void check_batch(const TrainConfig& config, int64_t data_ranks, const YamlNode& 
   }
   if (global % unit == 0) {
     if (const auto own = read_own_schedule(real_files(), config.parallel, tree)) {
-      const bool divides = micro.is_word() && global / unit % own->micro_batches == 0;
-      check_micro_batches(*own, config.parallel, tree, divides ? own->micro_batches : global / unit,
-                          unit);
+      const int64_t turns = own->micro_batches * data_ranks * copies;
+      const int64_t any = global % turns == 0 ? global / turns * copies : copies;
+      check_micro_batches(*own, config.parallel, tree, global, micro.value_or(any), data_ranks);
     }
     return;
   }

@@ -82,13 +82,17 @@ std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const Paral
 }
 
 void check_micro_batches(const Schedule& own, const ParallelConfig& config, const YamlNode& tree,
-                         int64_t micro_batches, int64_t samples) {
-  if (own.micro_batches != micro_batches) {
-    config_fail(tree, "parallel.schedule",
-                fmt::format("{} is for {} micro-batches, but a step has {}; say batch.global={}",
-                            config.schedule, own.micro_batches, micro_batches,
-                            own.micro_batches * samples));
+                         int64_t global, int64_t micro, int64_t data) {
+  if (global == own.micro_batches * micro * data) {
+    return;
   }
+  const int64_t turns = own.micro_batches * data;
+  config_fail(
+      tree, "parallel.schedule",
+      fmt::format("{} is for {} micro-batches, but a step has {}; say {}batch.global={}",
+                  config.schedule, own.micro_batches, global / micro / data,
+                  global % turns == 0 ? fmt::format("batch.micro={} or ", global / turns) : "",
+                  turns * micro));
 }
 
 std::vector<int64_t> stages_of(const ParallelConfig& config, const YamlNode& tree, int64_t layers,

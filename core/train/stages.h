@@ -29,9 +29,10 @@ ScheduleKind schedule_of(const ParallelConfig& config, const YamlNode& tree);
 // a name, or no file. Throws ConfigError and IoError.
 std::shared_ptr<const Schedule> read_own_schedule(FileSystem& files, const ParallelConfig& config,
                                                   const YamlNode& tree);
-// Throws ConfigError where steps have another number of micro-batches, of so many samples on all ranks, than the file has.
+// Throws ConfigError where steps of `global` samples, in micro-batches of `micro` on each of `data` ranks, are not as many micro-batches as the
+// file has.
 void check_micro_batches(const Schedule& own, const ParallelConfig& config, const YamlNode& tree,
-                         int64_t micro_batches, int64_t samples);
+                         int64_t global, int64_t micro, int64_t data);
 
 // Layers of each of so many chunks, as parallel.stage_layout says, or equally many. Throws ConfigError, with the line in `tree` and what
 // would do, where they are not all layers of the model, or do not divide.

@@ -146,6 +146,9 @@ TEST_F(PipelinedRun, FollowsAScheduleFromAFile) {
   EXPECT_THAT(error_of([&] { check_batch(config, 2, resolved(config)); }),
               testing::HasSubstr("own.txt is for 8 micro-batches, but a step has 4; say "
                                  "batch.global=16"));
+  config.batch.global = 32;
+  EXPECT_THAT(error_of([&] { check_batch(config, 2, resolved(config)); }),
+              testing::HasSubstr("but a step has 16; say batch.micro=2 or batch.global=16"));
   config.parallel.pipeline = 4;
   EXPECT_THAT(error_of([&] { check_runs(config.parallel, resolved(config), 8); }),
               testing::HasSubstr("own.txt is for 2 ranks; say parallel.pipeline=2"));
