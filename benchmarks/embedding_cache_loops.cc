@@ -150,4 +150,64 @@ void bench_update() {
   verdict("lazy Adam against copying", median(ratios), "", 0.60, true);
 }
 
+// Against what there is to do without them: every position written out, and then added up.
+void bench_bags() {
+  constexpr size_t kEach = 4, kWidth = 64;
+  const auto batches = make_batches(1, false);
+  const std::vector<Id> ids(batches[0].begin(), batches[0].end() - static_cast<std::ptrdiff_t>(
+                                                                       batches[0].size() % kEach));
+  const size_t positions = ids.size();
+  std::vector<uint32_t> offsets;
+  for (size_t p = 0; p <= positions; p += kEach) {
+    offsets.push_back(static_cast<uint32_t>(p));
+  }
+  const Bags bags{.offsets = offsets};
+  Options options;
+  options.store.kind = StoreKind::kMemory;
+  options.tables = {{.name = "t", .host_rows = 200'000, .segments = {adam_segment(kWidth)}}};
+  Cache cache = Cache::open(options);
+  std::vector<float> flat(positions * kWidth), sums(positions / kEach * kWidth, 0.01F);
+  fmt::print("bags of {}: {} positions a batch, {} floats\n", kEach, positions, kWidth);
+  Ticket ticket = cache.prefetch(0, ids, 1, Use::kRead);
+  cache.wait(ticket);
+  const double gather = race(
+      "gather of bags", "gather, then sums", static_cast<double>(positions), 9,
+      [&] { cache.gather(ticket, bags, sums.data(), kWidth); },
+      [&] {
+        cache.gather(ticket, flat.data(), kWidth);
+        for (size_t bag = 0; bag < positions / kEach; ++bag) {
+          for (size_t k = 0; k < kWidth; ++k) {
+            const float* const x = &flat[bag * kEach * kWidth + k];
+            sums[bag * kWidth + k] = ((x[0] + x[kWidth]) + x[2 * kWidth]) + x[3 * kWidth];
+          }
+        }
+      });
+  cache.release(std::move(ticket));
+  fmt::print("  gather of bags: {:.2f} of both\n", gather);
+  uint64_t step = 0;
+  const auto learn = [&](auto&& update) {
+    Ticket each = cache.prefetch(0, ids, ++step);
+    cache.wait(each);
+    const double time = seconds([&] { update(each); });
+    cache.release(std::move(each));
+    return time;
+  };
+  std::vector<double> ratios, ours;
+  for (int i = 0; i < 9; ++i) {
+    const BagGradients of_bags{bags, sums.data(), kWidth};
+    const double a = learn([&](Ticket& each) { cache.update(each, std::span(&of_bags, 1)); });
+    const double b = learn([&](Ticket& each) {
+      for (size_t p = 0; p < positions; ++p) {
+        std::memcpy(&flat[p * kWidth], &sums[p / kEach * kWidth], kWidth * sizeof(float));
+      }
+      cache.update(each, flat);
+    });
+    ours.push_back(a);
+    ratios.push_back(b / a);
+  }
+  fmt::print(
+      "  update of bags: {:.1f} M positions/s, {:.2f} of gradients written out by position\n",
+      static_cast<double>(positions) / median(ours) / 1e6, median(ratios));
+}
+
 }  // namespace mstrain::embedding_cache

@@ -1,6 +1,6 @@
 // The embedding cache against the machine's limits and against what a user would pick otherwise, in the same run, interleaved.
 //   bench_embedding_cache SECTION [DIRECTORY]
-// Sections in memory: dedup gather update hits memory. On disk (DIRECTORY, about 8 GB, removed by `clean`): prepare, then cold, train,
+// Sections in memory: dedup gather update bags hits memory. On disk (DIRECTORY, about 8 GB, removed by `clean`): prepare, then cold, train,
 // commit; bulk by itself. Workload: 39 fields x 16,000 samples, 26 of them Zipf 1.05 over 5.86 M ids, 13 fixed.
 #include <cstdio>
 #include <filesystem>
@@ -20,6 +20,8 @@ int run(int argc, char** argv) {
     bench_gather();
   } else if (section == "update") {
     bench_update();
+  } else if (section == "bags") {
+    bench_bags();
   } else if (section == "hits") {
     bench_hits();
   } else if (section == "memory") {
@@ -41,7 +43,7 @@ int run(int argc, char** argv) {
   } else {
     fmt::print(
         "bench_embedding_cache "
-        "dedup|gather|update|hits|memory|resident|prepare|cold|train|commit|bulk|clean "
+        "dedup|gather|update|bags|hits|memory|resident|prepare|cold|train|commit|bulk|clean "
         "[DIRECTORY]\n");
     return 2;
   }

@@ -64,6 +64,7 @@ Options disk_options(const std::string& directory, uint64_t host_rows);
 void bench_dedup();
 void bench_gather();
 void bench_update();
+void bench_bags();
 void bench_hits();
 void bench_memory();
 void bench_resident();

@@ -1,12 +1,22 @@
 #include "embedding_cache/cache.h"
 
-#include <cmath>
 #include <exception>
 
 #include "core/base/error.h"
 #include "embedding_cache/core.h"
 
 namespace mstrain::embedding_cache {
+namespace {
+
+std::vector<OptimizerKind> kinds_of(const RowLayout& layout) {
+  std::vector<OptimizerKind> kinds;
+  for (const RowLayout::Part& part : layout.parts()) {
+    kinds.push_back(part.options.optimizer.kind);
+  }
+  return kinds;
+}
+
+}  // namespace
 
 Ticket::Ticket() = default;
 Ticket::Ticket(std::unique_ptr<TicketState> state) : state_(std::move(state)) {}
@@ -89,7 +99,20 @@ void Cache::wait(const Ticket& ticket) {
   core_->wait(*ticket.state_);
 }
 void Cache::gather(const Ticket& ticket, float* out, size_t stride, Tile tile) const {
-  core_->gather(ticket.state(), out, stride, tile);
+  gather(ticket, Bags{}, out, stride, tile);
+}
+void Cache::gather(const Ticket& ticket, const Bags& bags, float* out, size_t stride,
+                   Tile tile) const {
+  const HeldLookup lookup{&ticket.state(), bags, out, stride};
+  core_->gather(std::span(&lookup, 1), tile);
+}
+void Cache::gather(std::span<const Lookup> lookups, Tile tile) const {
+  std::vector<HeldLookup> held;
+  for (const auto& [ticket, bags, out, stride] : lookups) {
+    check(ticket != nullptr, "embedding_cache: gather: a lookup without a ticket");
+    held.push_back({&ticket->state(), bags, out, stride});
+  }
+  core_->gather(held, tile);
 }
 void Cache::rows(const Ticket& ticket, std::vector<const float*>& out) const {
   core_->rows(ticket.state(), out);
@@ -102,15 +125,20 @@ void Cache::update_rows(Ticket& ticket, std::span<const float> gradients, Gradie
   ticket.state();
   core_->update(*ticket.state_, gradients, of, kinds, kernel);
 }
+void Cache::update_rows(Ticket& ticket, std::span<const BagGradients> gradients,
+                        std::span<const OptimizerKind> kinds, const RowKernel& kernel) {
+  ticket.state();
+  core_->update(*ticket.state_, gradients, kinds, kernel);
+}
 void Cache::update(Ticket& ticket, std::span<const float> gradients, GradientsOf of,
                    float lr_scale) {
-  check(std::isfinite(lr_scale), "embedding_cache: update: lr_scale is {}", lr_scale);
   const RowLayout& layout = layout_of(ticket);
-  std::vector<OptimizerKind> kinds;
-  for (const RowLayout::Part& part : layout.parts()) {
-    kinds.push_back(part.options.optimizer.kind);
-  }
-  update_rows(ticket, gradients, of, kinds, make_kernel(layout, ticket.step(), lr_scale));
+  update_rows(ticket, gradients, of, kinds_of(layout),
+              make_kernel(layout, ticket.step(), lr_scale));
+}
+void Cache::update(Ticket& ticket, std::span<const BagGradients> gradients, float lr_scale) {
+  const RowLayout& layout = layout_of(ticket);
+  update_rows(ticket, gradients, kinds_of(layout), make_kernel(layout, ticket.step(), lr_scale));
 }
 void Cache::release(Ticket&& ticket) {
   ticket.state();

@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "embedding_cache/bags.h"
 #include "embedding_cache/options.h"
 #include "embedding_cache/row.h"
 #include "embedding_cache/stats.h"
@@ -69,10 +70,18 @@ class Ticket {
   std::unique_ptr<TicketState> state_;
 };
 
-// Positions [begin, end) of a batch.
+// Rows [begin, end) of what a batch is gathered to: positions, or rows of bags.
 struct Tile {
   size_t begin = 0;
   size_t end = ~size_t{0};
+};
+
+// Where the rows of a ticket go, pooled into bags: out[rows of bags, stride].
+struct Lookup {
+  const Ticket* ticket = nullptr;
+  Bags bags;
+  float* out = nullptr;
+  size_t stride = 0;
 };
 
 // Applies gradients to records; records[i] learns from gradients[i].
@@ -114,6 +123,11 @@ class Cache {
 
   // After wait: weights of positions [tile) to out[(p - tile.begin) * stride ..]. No I/O.
   void gather(const Ticket& ticket, float* out, size_t stride, Tile tile = {}) const;
+  // Likewise, pooled into bags: row r of them to out[(r - tile.begin) * stride ..].
+  void gather(const Ticket& ticket, const Bags& bags, float* out, size_t stride,
+              Tile tile = {}) const;
+  // Of several tickets, of one table or many, side by side in one matrix or in several; all threads share the work of all.
+  void gather(std::span<const Lookup> lookups, Tile tile = {}) const;
   // After wait: where the weights of each distinct id are, without a copy; valid until release. An id that was not admitted has a row of
   // zeros that it shares with others. Writing there is an error that nobody detects, and so is reading while another thread updates the table.
   void rows(const Ticket& ticket, std::vector<const float*>& out) const;
@@ -122,16 +136,9 @@ class Cache {
   template <class... Updates>
   requires(sizeof...(Updates) > 0) void update(Ticket& ticket, std::span<const float> gradients,
                                                GradientsOf of, const Updates&... updates) {
-    const RowLayout& layout = layout_of(ticket);
     const std::array<OptimizerKind, sizeof...(Updates)> kinds{Updates::kKind...};
     const auto prepared = std::make_tuple(updates.at(ticket.step())...);
-    update_rows(ticket, gradients, of, kinds,
-                [&](std::byte* const* records, const float* const* rows, size_t count) {
-                  for (size_t i = 0; i < count; ++i) {
-                    apply(layout, records[i], rows[i], prepared,
-                          std::index_sequence_for<Updates...>());
-                  }
-                });
+    update_rows(ticket, gradients, of, kinds, kernel_of(layout_of(ticket), prepared));
   }
   template <class... Updates>
   requires(sizeof...(Updates) > 0) void update(Ticket& ticket, std::span<const float> gradients,
@@ -142,6 +149,16 @@ class Cache {
   // Rows whose gradients, once added up, are infinite or NaN do not learn: an Error names them when all others have.
   void update(Ticket& ticket, std::span<const float> gradients,
               GradientsOf of = GradientsOf::kPositions, float lr_scale = 1.0F);
+  // With gradients of bags: one entry that is of whole rows, or one for each segment, in their order.
+  void update(Ticket& ticket, std::span<const BagGradients> gradients, float lr_scale = 1.0F);
+  template <class... Updates>
+  requires(sizeof...(Updates) > 0) void update(Ticket& ticket,
+                                               std::span<const BagGradients> gradients,
+                                               const Updates&... updates) {
+    const std::array<OptimizerKind, sizeof...(Updates)> kinds{Updates::kKind...};
+    const auto prepared = std::make_tuple(updates.at(ticket.step())...);
+    update_rows(ticket, gradients, kinds, kernel_of(layout_of(ticket), prepared));
+  }
   void release(Ticket&& ticket);
 
   // Between steps: no ticket may be open. prepare() writes a commit and returns when it is durable; commit(id) says that whoever asked for
@@ -182,7 +199,18 @@ class Cache {
   const RowLayout& layout_of(const Ticket& ticket) const;
   void update_rows(Ticket& ticket, std::span<const float> gradients, GradientsOf of,
                    std::span<const OptimizerKind> kinds, const RowKernel& kernel);
+  void update_rows(Ticket& ticket, std::span<const BagGradients> gradients,
+                   std::span<const OptimizerKind> kinds, const RowKernel& kernel);
 
+  // Valid as long as what it is made of.
+  template <class... Prepared>
+  static RowKernel kernel_of(const RowLayout& layout, const std::tuple<Prepared...>& prepared) {
+    return [&](std::byte* const* records, const float* const* rows, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        apply(layout, records[i], rows[i], prepared, std::index_sequence_for<Prepared...>());
+      }
+    };
+  }
   template <class Tuple, size_t... I>
   static void apply(const RowLayout& layout, std::byte* record, const float* gradient,
                     const Tuple& updates, std::index_sequence<I...>) {

@@ -67,6 +67,14 @@ struct TicketState {
   bool updated = false;
 };
 
+// A Lookup, from inside.
+struct HeldLookup {
+  const TicketState* ticket = nullptr;
+  Bags bags;
+  float* out = nullptr;
+  size_t stride = 0;
+};
+
 // Rows of one prefetch that come from the store.
 struct Fetch {
   uint64_t number = 0;
@@ -94,6 +102,9 @@ struct PendingCommit {
   std::exception_ptr error;
 };
 
+// What the row of a distinct id learns: floats of the caller's, or those that it writes into space for a row.
+using RowSums = std::function<const float*(size_t id, float* space)>;
+
 class Core : public std::enable_shared_from_this<Core> {
  public:
   explicit Core(const Options& options);
@@ -105,9 +116,11 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<TicketState> prefetch(uint32_t table, std::span<const Id> ids, uint64_t step,
                                         Use use);
   void wait(TicketState& ticket);
-  void gather(const TicketState& ticket, float* out, size_t stride, Tile tile);
+  void gather(std::span<const HeldLookup> lookups, Tile tile);
   void rows(const TicketState& ticket, std::vector<const float*>& out);
   void update(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
+              std::span<const OptimizerKind> kinds, const RowKernel& kernel);
+  void update(TicketState& ticket, std::span<const BagGradients> gradients,
               std::span<const OptimizerKind> kinds, const RowKernel& kernel);
   void release(TicketState& ticket);
   void drop(TicketState& ticket, bool unwinding) noexcept;
@@ -175,8 +188,10 @@ class Core : public std::enable_shared_from_this<Core> {
   void end_chunk(Fetch& fetch, std::exception_ptr error);
   void unpin_all(TicketState& ticket);
   // Returns the ids whose gradients are not finite and that have not learned, as ascending indices.
-  std::vector<uint32_t> sum_and_apply(TicketState& ticket, std::span<const float> gradients,
-                                      GradientsOf of, const RowKernel& kernel);
+  std::vector<uint32_t> sum_and_apply(TicketState& ticket, const RowSums& sums,
+                                      const RowKernel& kernel);
+  void learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
+             const std::function<RowSums()>& sums, const RowKernel& kernel);
   void check_shadow(const TicketState& ticket);
 
   // What prepare and start_commit have in common: checks, and what a manifest says.

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "embedding_cache/core.h"
+#include "embedding_cache/pool.h"
 #include "embedding_cache/stopwatch.h"
 
 namespace mstrain::embedding_cache {
@@ -14,39 +15,6 @@ namespace {
 
 constexpr size_t kChunkMin = 16;  // keys of one read
 constexpr size_t kChunkMax = 128;
-
-// memcpy with the width known where it is a usual one: a call costs as much as a short row.
-template <size_t kWidth>
-void copy_rows(std::byte* const* records, const uint32_t* inverse, size_t count, float* out,
-               size_t stride, size_t width) {
-  constexpr size_t kAhead = 8;
-  const size_t bytes = kWidth == 0 ? width * 4 : kWidth * 4;
-  for (size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) {
-      const std::byte* next = records[inverse[i + kAhead]];
-      for (size_t line = 0; line < bytes + kHeaderBytes; line += 64) {
-        __builtin_prefetch(next + line);
-      }
-    }
-    std::memcpy(out + i * stride, records[inverse[i]] + kHeaderBytes, bytes);
-  }
-}
-
-void copy_rows(std::byte* const* records, const uint32_t* inverse, size_t count, float* out,
-               size_t stride, size_t width) {
-  switch (width) {
-    case 1: return copy_rows<1>(records, inverse, count, out, stride, width);
-    case 8: return copy_rows<8>(records, inverse, count, out, stride, width);
-    case 16: return copy_rows<16>(records, inverse, count, out, stride, width);
-    case 17: return copy_rows<17>(records, inverse, count, out, stride, width);
-    case 32: return copy_rows<32>(records, inverse, count, out, stride, width);
-    case 64: return copy_rows<64>(records, inverse, count, out, stride, width);
-    case 80: return copy_rows<80>(records, inverse, count, out, stride, width);
-    case 81: return copy_rows<81>(records, inverse, count, out, stride, width);
-    case 128: return copy_rows<128>(records, inverse, count, out, stride, width);
-    default: return copy_rows<0>(records, inverse, count, out, stride, width);
-  }
-}
 
 }  // namespace
 
@@ -363,32 +331,57 @@ void Core::check_order(const TicketState& ticket, const char* call) {
         options.bounded_staleness);
 }
 
-void Core::gather(const TicketState& ticket, float* out, size_t stride, Tile tile) {
-  check_ticket(ticket, "gather");
+void Core::gather(std::span<const HeldLookup> lookups, Tile tile) {
   const auto start = std::chrono::steady_clock::now();
+  std::vector<uint32_t> read;
+  for (const HeldLookup& lookup : lookups) {
+    check_ticket(*lookup.ticket, "gather");
+    read.push_back(lookup.ticket->table);
+  }
   {
     const std::lock_guard lock(mutex_);
-    check_order(ticket, "gather");
+    for (const HeldLookup& lookup : lookups) {
+      check_order(*lookup.ticket, "gather");
+    }
   }
-  const std::shared_lock learning(at(ticket.table).learning);
-  check_shadow(ticket);
-  const size_t width = at(ticket.table).layout.width();
-  check(stride >= width, "embedding_cache: gather: rows of {} floats do not fit a stride of {}",
-        width, stride);
-  const size_t count = ticket.batch.inverse.size();
-  const size_t end = std::min(tile.end, count);
-  check(tile.begin <= end, "embedding_cache: gather: positions [{}, {}) of {}", tile.begin, end,
-        count);
-  const auto copy = [&](int64_t from, int64_t to) {
-    copy_rows(ticket.records.data(), ticket.batch.inverse.data() + tile.begin + from,
-              static_cast<size_t>(to - from), out + static_cast<size_t>(from) * stride, stride,
-              width);
+  std::sort(read.begin(), read.end());
+  read.erase(std::unique(read.begin(), read.end()), read.end());
+  std::vector<std::shared_lock<FairSharedMutex>> learning;
+  for (const uint32_t table : read) {
+    learning.emplace_back(at(table).learning);
+  }
+  constexpr size_t kChunk = 2048;  // positions, about
+  struct Share {
+    PoolJob job;
+    size_t begin, end;
   };
-  const auto rows = static_cast<int64_t>(end - tile.begin);
-  if (workers_->size() == 0 || rows < 4096) {
-    copy(0, rows);
+  std::vector<Share> shares;
+  for (const auto& [ticket, bags, out, stride] : lookups) {
+    check_shadow(*ticket);
+    const std::span<const uint32_t> inverse = ticket->batch.inverse;
+    const Columns columns =
+        check_bags(bags, inverse.size(), at(ticket->table).layout, stride, "gather");
+    const size_t count = rows_of(bags, inverse.size());
+    const size_t end = std::min(tile.end, count);
+    check(tile.begin <= end, "embedding_cache: gather: rows [{}, {}) of {}", tile.begin, end,
+          count);
+    const size_t each = std::max<size_t>(1, kChunk * count / std::max<size_t>(1, inverse.size()));
+    for (size_t row = tile.begin; row < end; row += each) {
+      shares.push_back({{ticket->records.data(), inverse, bags, columns, out, stride, tile.begin},
+                        row,
+                        std::min(end, row + each)});
+    }
+  }
+  const auto pool = [&](int64_t from, int64_t to) {
+    for (const Share& share :
+         std::span(shares).subspan(static_cast<size_t>(from), static_cast<size_t>(to - from))) {
+      pool_rows(share.job, share.begin, share.end);
+    }
+  };
+  if (shares.size() <= 2) {
+    pool(0, std::ssize(shares));
   } else {
-    workers_->parallel_for(rows, 2048, copy);
+    workers_->parallel_for(std::ssize(shares), 1, pool);
   }
   const std::lock_guard lock(mutex_);
   times_.gather_seconds +=

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "embedding_cache/core.h"
+#include "embedding_cache/pool.h"
 
 namespace mstrain::embedding_cache {
 namespace {
@@ -35,6 +36,60 @@ void add_rows(float* __restrict sum, const float* __restrict row, size_t width) 
 void Core::update(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
                   std::span<const OptimizerKind> kinds, const RowKernel& kernel) {
   check_ticket(ticket, "update");
+  const size_t width = at(ticket.table).layout.width();
+  const bool by_position = of == GradientsOf::kPositions;
+  const size_t count = by_position ? ticket.batch.inverse.size() : ticket.batch.unique.size();
+  check(gradients.size() == count * width,
+        "embedding_cache: update of table \"{}\": {} floats were given, expected [{}, {}] = {}",
+        at(ticket.table).options.name, gradients.size(), count, width, count * width);
+  const auto sums = [&]() -> RowSums {
+    if (!by_position) {
+      return [&](size_t id, float*) { return gradients.data() + id * width; };
+    }
+    return [&, positions = positions_by_id(ticket.batch)](size_t id, float* space) {
+      const uint32_t first = positions.begin[id];
+      const uint32_t last = positions.begin[id + 1];
+      const float* const row = gradients.data() + size_t{positions.order[first]} * width;
+      if (last - first == 1) {
+        return row;
+      }
+      std::copy(row, row + width, space);
+      for (uint32_t i = first + 1; i < last; ++i) {
+        add_rows(space, gradients.data() + size_t{positions.order[i]} * width, width);
+      }
+      return static_cast<const float*>(space);
+    };
+  };
+  learn(ticket, kinds, sums, kernel);
+}
+
+void Core::update(TicketState& ticket, std::span<const BagGradients> gradients,
+                  std::span<const OptimizerKind> kinds, const RowKernel& kernel) {
+  check_ticket(ticket, "update");
+  const Table& table = at(ticket.table);
+  const size_t segments = table.layout.parts().size();
+  const bool whole = gradients.size() == 1 && !gradients[0].bags.segment;
+  bool in_order = whole || gradients.size() == segments;
+  for (size_t i = 0; i < gradients.size() && !whole; ++i) {
+    in_order = in_order && gradients[i].bags.segment == i;
+  }
+  check(in_order,
+        "embedding_cache: update of table \"{}\": gradients of bags are of whole rows, or of each "
+        "of the {} segments, in their order",
+        table.options.name, segments);
+  const auto sums = [&]() -> RowSums {
+    const auto bags = std::make_shared<const BagSums>(ticket.batch, table.layout,
+                                                      ticket.records.data(), gradients, *workers_);
+    return [bags](size_t id, float* space) {
+      bags->add_up(id, space);
+      return static_cast<const float*>(space);
+    };
+  };
+  learn(ticket, kinds, sums, kernel);
+}
+
+void Core::learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
+                 const std::function<RowSums()>& sums, const RowKernel& kernel) {
   const auto start = std::chrono::steady_clock::now();
   Table& table = at(ticket.table);
   const auto& parts = table.layout.parts();
@@ -49,12 +104,6 @@ void Core::update(TicketState& ticket, std::span<const float> gradients, Gradien
           "embedding_cache: segment {} of table \"{}\" holds the state of another update type ({})",
           i, table.options.name, table.layout.schema());
   }
-  const size_t count =
-      of == GradientsOf::kPositions ? ticket.batch.inverse.size() : ticket.batch.unique.size();
-  check(gradients.size() == count * table.layout.width(),
-        "embedding_cache: update of table \"{}\": {} floats were given, expected [{}, {}] = {}",
-        table.options.name, gradients.size(), count, table.layout.width(),
-        count * table.layout.width());
   {
     const std::lock_guard lock(mutex_);
     check_order(ticket, "update");
@@ -64,9 +113,10 @@ void Core::update(TicketState& ticket, std::span<const float> gradients, Gradien
     save_frozen(ticket.table, ticket.slots);
   }
   const std::lock_guard learning(table.learning);
+  const RowSums of_ids = sums();
   std::vector<uint32_t> skipped;
   try {
-    skipped = sum_and_apply(ticket, gradients, of, kernel);
+    skipped = sum_and_apply(ticket, of_ids, kernel);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     poison(fmt::format("update of step {} failed half-way", ticket.step), nullptr);
@@ -101,19 +151,16 @@ void Core::update(TicketState& ticket, std::span<const float> gradients, Gradien
         skipped.empty() ? 0 : ticket.batch.unique[skipped.front()]);
 }
 
-std::vector<uint32_t> Core::sum_and_apply(TicketState& ticket, std::span<const float> gradients,
-                                          GradientsOf of, const RowKernel& kernel) {
+std::vector<uint32_t> Core::sum_and_apply(TicketState& ticket, const RowSums& sums,
+                                          const RowKernel& kernel) {
   const size_t width = at(ticket.table).layout.width();
-  const bool by_position = of == GradientsOf::kPositions;
-  const Positions positions = by_position ? positions_by_id(ticket.batch) : Positions();
   std::atomic<uint64_t> new_rows = 0;
   std::mutex skipped_mutex;
   std::vector<uint32_t> skipped;
   const auto body = [&](int64_t begin, int64_t end) {
-    std::vector<float> sums;
+    std::vector<float> space(static_cast<size_t>(end - begin) * width);
     std::vector<std::byte*> records;
     std::vector<const float*> rows;
-    sums.reserve(static_cast<size_t>(kChunkRows) * width);  // never grows: pointers into it stay
     uint64_t made = 0;
     for (auto u = static_cast<size_t>(begin); u < static_cast<size_t>(end); ++u) {
       if (ticket.slots[u] == kNoSlot) {
@@ -121,18 +168,7 @@ std::vector<uint32_t> Core::sum_and_apply(TicketState& ticket, std::span<const f
       }
       std::byte* record = ticket.records[u];
       __builtin_prefetch(record);
-      const uint32_t first = by_position ? positions.begin[u] : 0;
-      const uint32_t last = by_position ? positions.begin[u + 1] : 1;
-      const float* row =
-          gradients.data() + (by_position ? size_t{positions.order[first]} : u) * width;
-      if (last - first > 1) {
-        sums.insert(sums.end(), row, row + width);
-        float* sum = sums.data() + sums.size() - width;
-        for (uint32_t i = first + 1; i < last; ++i) {
-          add_rows(sum, gradients.data() + size_t{positions.order[i]} * width, width);
-        }
-        row = sum;
-      }
+      const float* const row = sums(u, space.data() + (u - static_cast<size_t>(begin)) * width);
       if (!is_finite(row, width)) [[unlikely]] {
         const std::lock_guard lock(skipped_mutex);
         skipped.push_back(static_cast<uint32_t>(u));

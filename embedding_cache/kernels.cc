@@ -1,5 +1,6 @@
 // The update types compiled for the processors of the day and chosen at run time. All versions give the same bits: no contraction
 // (-ffp-contract=off), no reordering.
+#include <cmath>
 #include <variant>
 
 #include "core/base/error.h"
@@ -68,6 +69,7 @@ PartUpdate make_part(const RowLayout::Part& part, uint64_t step, float lr_scale)
 }  // namespace
 
 RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale) {
+  check(std::isfinite(lr_scale), "embedding_cache: update: lr_scale is {}", lr_scale);
   std::vector<PartUpdate> parts;
   for (const RowLayout::Part& part : layout.parts()) {
     parts.push_back(make_part(part, step, lr_scale));

@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/json.h"
@@ -53,6 +54,30 @@ void require(const char* function, std::initializer_list<bool> given) {
 std::span<const std::byte> blob_of(const void* blob, size_t bytes) {
   return {static_cast<const std::byte*>(blob), bytes};
 }
+
+// Bags from plain arrays.
+class PlainBags {
+ public:
+  PlainBags(const ec::Ticket& ticket, const uint64_t* offsets, size_t count, int pooling,
+            const float* weights) {
+    mstrain::check(pooling >= 0 && pooling <= 2, "embedding_cache: pooling {}: expected 0, 1 or 2",
+                   pooling);
+    for (const uint64_t offset : std::span(offsets, count + 1)) {
+      mstrain::check(offset <= ticket.positions(),
+                     "embedding_cache: an offset of {} where there are {} positions", offset,
+                     ticket.positions());
+      offsets_.push_back(static_cast<uint32_t>(offset));
+    }
+    bags = {.offsets = offsets_, .pooling = static_cast<ec::Pooling>(pooling)};
+    if (weights != nullptr) {
+      bags.weights = {weights, ticket.positions()};
+    }
+  }
+  ec::Bags bags;
+
+ private:
+  std::vector<uint32_t> offsets_;
+};
 
 std::string describe(ec::Cache& cache, const std::string& what) {
   if (what == "stats") {
@@ -171,6 +196,30 @@ int ec_update(ec_cache* cache, ec_ticket* ticket, const float* gradients, size_t
     require("ec_update",
             {cache != nullptr, ticket != nullptr, gradients != nullptr || floats == 0});
     cache->cache.update(ticket->ticket, {gradients, floats}, ec::GradientsOf::kPositions, lr_scale);
+  });
+}
+
+int ec_gather_bags(ec_cache* cache, const ec_ticket* ticket, const uint64_t* offsets, size_t bags,
+                   int pooling, const float* weights, float* out, size_t stride) {
+  return guarded([&] {
+    require("ec_gather_bags",
+            {cache != nullptr, ticket != nullptr, offsets != nullptr, out != nullptr || bags == 0});
+    const PlainBags plain(ticket->ticket, offsets, bags, pooling, weights);
+    cache->cache.gather(ticket->ticket, plain.bags, out, stride);
+  });
+}
+
+int ec_update_bags(ec_cache* cache, ec_ticket* ticket, const uint64_t* offsets, size_t bags,
+                   int pooling, const float* weights, const float* gradients, size_t floats,
+                   float lr_scale) {
+  return guarded([&] {
+    require("ec_update_bags", {cache != nullptr, ticket != nullptr, offsets != nullptr,
+                               gradients != nullptr || floats == 0});
+    const PlainBags plain(ticket->ticket, offsets, bags, pooling, weights);
+    mstrain::check(bags > 0 ? floats % bags == 0 : floats == 0,
+                   "embedding_cache: update: {} floats are no rows of {} bags", floats, bags);
+    const ec::BagGradients of{plain.bags, gradients, floats / std::max<size_t>(1, bags)};
+    cache->cache.update(ticket->ticket, std::span(&of, 1), lr_scale);
   });
 }
 

@@ -32,6 +32,13 @@ int ec_gather(ec_cache* cache, const ec_ticket* ticket, float* out, size_t strid
 /* gradients[count * width], learned with the optimizers of the options, learning rates times `lr_scale`. */
 int ec_update(ec_cache* cache, ec_ticket* ticket, const float* gradients, size_t floats,
               float lr_scale);
+/* The same of bags of positions: bag b is positions offsets[b] to offsets[b + 1], of bags + 1 offsets. `pooling`: 0 sums, 1 means, 2 maxima.
+ * weights[positions] of sums; NULL: 1. */
+int ec_gather_bags(ec_cache* cache, const ec_ticket* ticket, const uint64_t* offsets, size_t bags,
+                   int pooling, const float* weights, float* out, size_t stride);
+int ec_update_bags(ec_cache* cache, ec_ticket* ticket, const uint64_t* offsets, size_t bags,
+                   int pooling, const float* weights, const float* gradients, size_t floats,
+                   float lr_scale);
 int ec_release(ec_cache* cache, ec_ticket* ticket); /* the ticket is gone, whatever is returned */
 
 /* Commits everything learned up to `step` with `blob`; the id goes to *commit unless that is NULL. */

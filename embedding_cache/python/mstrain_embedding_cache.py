@@ -41,6 +41,8 @@ def _load():
         ("ec_wait", c_int, (p, p)),
         ("ec_gather", c_int, (p, p, p, size)),
         ("ec_update", c_int, (p, p, p, size, ctypes.c_float)),
+        ("ec_gather_bags", c_int, (p, p, p, size, c_int, p, p, size)),
+        ("ec_update_bags", c_int, (p, p, p, size, c_int, p, p, size, ctypes.c_float)),
         ("ec_release", c_int, (p, p)),
         ("ec_commit", c_int, (p, u64, text, size, u64_out)),
         ("ec_start_commit", c_int, (p, u64, text, size, u64_out)),
@@ -150,6 +152,22 @@ def _room(out, count, width, what):
     return out, address, owner
 
 
+_POOLINGS = ("sum", "mean", "max")
+
+
+def _bags(ticket, offsets, pooling, weights):
+    """What the library is told of bags, and the owners of that memory."""
+    if pooling not in _POOLINGS:
+        raise Error(f"pooling: expected one of {', '.join(_POOLINGS)}, found {pooling!r}")
+    begins, count, owner = _memory(offsets, _INTEGER, "offsets")
+    if count == 0:
+        raise Error("offsets: expected one for each bag, and an end")
+    scales, scaled, scales_owner = (None, ticket.count, None) if weights is None else _memory(weights, _FLOAT, "weights")
+    if scaled != ticket.count:
+        raise Error(f"weights: {scaled} for {ticket.count} positions")
+    return (begins, count - 1, _POOLINGS.index(pooling), scales), (owner, scales_owner)
+
+
 def _number(value, what):
     """A step or an id of a commit."""
     value = operator.index(value)
@@ -249,16 +267,27 @@ class Cache:
         self._tickets.add(ticket)
         return ticket
 
-    def gather(self, ticket, out=None):
-        """Weights of each position to `out`, or to a new array; returns it."""
+    def gather(self, ticket, out=None, offsets=None, pooling="sum", weights=None):
+        """Weights of each position to `out`, or to a new array; returns it. With offsets[bags + 1], those of bags of positions, pooled: sum (of
+        rows times `weights` by position), mean or max."""
         width = self.width(ticket.table)
+        if offsets is not None:
+            bags, _owners = _bags(ticket, offsets, pooling, weights)
+            out, address, _owner = _room(out, bags[1], width, "out")
+            _check(_lib.ec_gather_bags(self._open(), ticket._held(), *bags, address, width))
+            return out
         out, address, _owner = _room(out, ticket.count, width, "out")
         if ticket.count:
             _check(_lib.ec_gather(self._open(), ticket._held(), address, width))
         return out
 
-    def update(self, ticket, gradients, lr_scale=1.0):
+    def update(self, ticket, gradients, lr_scale=1.0, offsets=None, pooling="sum", weights=None):
+        """Learns from the gradient of each position, or of each bag, as gathered."""
         address, count, _owner = _memory(gradients, _FLOAT, "gradients")
+        if offsets is not None:
+            bags, _owners = _bags(ticket, offsets, pooling, weights)
+            _check(_lib.ec_update_bags(self._open(), ticket._held(), *bags, address, count, lr_scale))
+            return
         _check(_lib.ec_update(self._open(), ticket._held(), address, count, lr_scale))
 
     def commit(self, step, blob=b""):

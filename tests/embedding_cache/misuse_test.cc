@@ -99,7 +99,7 @@ TEST(Misuse, WrongShapesStepsTypesAndTables) {
   std::vector<float> values(6);
   EXPECT_THAT(error_of([&] { cache.gather(ticket, values.data(), 1); }), HasSubstr("stride"));
   EXPECT_THAT(error_of([&] { cache.gather(ticket, values.data(), 2, {.begin = 3}); }),
-              HasSubstr("positions [3, 2) of 2"));
+              HasSubstr("rows [3, 2) of 2"));
   EXPECT_THAT(error_of([&] { cache.update(ticket, values); }), HasSubstr("expected [2, 2] = 4"));
   values.resize(4);
   EXPECT_THAT(error_of([&] { cache.update(ticket, values, LazyAdam{}); }),

@@ -155,6 +155,33 @@ with tempfile.TemporaryDirectory() as scratch:
                     plain.update(ticket, array.array("f", [1.0] * 30))
             assert cache.digest() == plain.digest()
 
+    with ec.Cache(options(scratch + "/bags")) as bags, ec.Cache(options(scratch + "/expanded")) as expanded:
+        offsets, weights = [0, 2, 2, 5], array.array("f", [1, -2, 0.5, 3, 1])
+        for step, pooling in enumerate(("sum", "mean", "max"), 1):
+            scale = weights if pooling == "sum" else None
+            with bags.prefetch("ads", [1, 2, 3, 1, 4], step) as ticket, expanded.prefetch("ads", [1, 2, 3, 1, 4], step) as plain:
+                rows = expanded.gather(plain)
+                rows = [list(rows[3 * p:3 * p + 3]) for p in range(5)]
+                pooled = bags.gather(ticket, offsets=offsets, pooling=pooling, weights=scale)
+                learned = array.array("f", bytes(4 * 15))
+                for b, (begin, end) in enumerate(zip(offsets, offsets[1:])):
+                    for k in range(3):
+                        column = [rows[p][k] * (scale[p] if scale else 1) for p in range(begin, end)]
+                        value = (max(column) if pooling == "max" else sum(column) / (len(column) if pooling == "mean" else 1)) if column else 0
+                        assert abs(pooled[3 * b + k] - value) < 1e-6
+                        for p in range(begin, end):
+                            share = scale[p] if scale else 1 / len(column) if pooling == "mean" else column.index(value) == p - begin if pooling == "max" else 1
+                            learned[3 * p + k] = share * (b + k)
+                bags.update(ticket, array.array("f", [b + k for b in range(3) for k in range(3)]), offsets=offsets, pooling=pooling, weights=scale)
+                expanded.update(plain, learned)
+            assert bags.digest() == expanded.digest()
+        with bags.prefetch("ads", [1, 2], 9, training=False) as ticket:
+            fails("sum, mean, max, found 'min'", lambda: bags.gather(ticket, offsets=[0, 2], pooling="min"))
+            fails("offsets: expected one for each bag", lambda: bags.gather(ticket, offsets=[]))
+            fails("1 for 2 positions", lambda: bags.gather(ticket, offsets=[0, 2], weights=array.array("f", [1])))
+            fails("offsets from 0 to 1", lambda: bags.gather(ticket, offsets=[0, 1]))
+            fails("an offset of 7", lambda: bags.gather(ticket, offsets=[0, 7]))
+
     libraries = []
     if importlib.util.find_spec("numpy"):
         import numpy
