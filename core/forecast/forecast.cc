@@ -68,12 +68,19 @@ class Forecaster {
       own_ = check_schedule(*layout.own);
     }
     for (int64_t c = 0; c < layout.chunks(); ++c) {
-      chunks_.push_back(work_of_chunk(c));
       RankWork& rank = ranks_[static_cast<size_t>(rank_of_chunk(c))];
       rank.chunks.push_back(c);
       rank.parameters += local_parameters(c);
+    }
+    gathers_again_ = layout.pipeline > 1 || layout.regather == Regather::kAlways;
+    if (layout.regather == Regather::kAuto && !gathers_again_) {
+      gathers_again_ = memory_of_rank(0).total() > input.limit_bytes;
+    }
+    for (int64_t c = 0; c < layout.chunks(); ++c) {
+      chunks_.push_back(work_of_chunk(c));
       for (const PassTimes& pass : chunks_.back()) {
-        rank.work += static_cast<double>(layout.micro_batches) * pass;
+        ranks_[static_cast<size_t>(rank_of_chunk(c))].work +=
+            static_cast<double>(layout.micro_batches) * pass;
       }
     }
     const auto slowest = std::max_element(
@@ -259,11 +266,12 @@ class Forecaster {
         out[pass] += regions_[static_cast<size_t>(Region::kLast)][pass];
       }
       if (layout_.zero == 3 && layout_.data > 1) {
-        // Parameters are gathered for each pass forward and backward, while the layer before is computed.
+        // Parameters are gathered while the layer before is computed.
         const double gather =
-            pass == kW ? 0
-                       : all_gather_seconds(cluster_, along_data_,
-                                            local_parameters(c) * profile_.parameter_bytes);
+            pass == kF || (pass == kB && gathers_again_)
+                ? all_gather_seconds(cluster_, along_data_,
+                                     local_parameters(c) * profile_.parameter_bytes)
+                : 0;
         const double hidden = layout_.overlap.parameters ? out[pass].all() * kHideable : 0;
         out[pass].data += gather;
         // The first layer's hide under nothing.
@@ -355,8 +363,8 @@ class Forecaster {
     out.transient = beside;
     if (layout_.data * layout_.context > 1) {
       out.communication += std::min(elements * gradient, 2 * layout_.bucket_bytes);
-      if (layout_.zero == 3) {  // this layer's parameters, and the next one's
-        out.communication += 2 * largest * profile_.parameter_bytes;
+      if (layout_.zero == 3) {  // this layer's parameters, and the next one's; or all
+        out.communication += (gathers_again_ ? 2 * largest : elements) * profile_.parameter_bytes;
       }
     }
     if (layout_.pipeline > 1) {
@@ -455,7 +463,8 @@ class Forecaster {
   std::array<ChunkWork, kRegions> regions_;
   std::vector<ChunkWork> chunks_;
   std::vector<RankWork> ranks_;
-  ScheduleFacts own_;  // of layout_.own
+  bool gathers_again_ = false;  // for the backward pass, with ZeRO 3
+  ScheduleFacts own_;           // of layout_.own
   int64_t slowest_ = 0;
 };
 

@@ -26,6 +26,7 @@ class Resolver {
     out_.context = config_.context;
     out_.copies = config_.copies;
     out_.zero = config_.zero.stage;
+    out_.regather = config_.zero.regather;
     out_.reduction = config_.reduction;
     out_.overlap = config_.overlap;
     out_.bucket_bytes = config_.bucket_mb * 1e6;

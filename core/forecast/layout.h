@@ -23,6 +23,7 @@ struct RunLayout {
   bool sequence_parallel = false;
   int64_t copies = 1;
   int64_t zero = 1;
+  Regather regather = Regather::kAuto;  // of ZeRO 3
   ScheduleKind schedule = ScheduleKind::k1f1b;
   std::shared_ptr<const Schedule> own;  // instead, where a file says one
   std::string own_file;

@@ -263,6 +263,7 @@ TEST(Forecast, ExchangesGradientsAndParametersAsOftenAsARunDoes) {
   const double sums = all_gather_seconds(cluster, ranks, 4 * elements);
   const double gather = all_gather_seconds(cluster, ranks, 2 * elements);
   RunLayout layout = layout_of(8, 1, 1, 4);
+  layout.regather = Regather::kAlways;
   for (const auto& [stage, order, seconds] :
        {std::tuple(0, ReductionOrder::kExact, 4 * scatter + sums),
         {0, ReductionOrder::kFast, scatter + sums},
@@ -281,6 +282,25 @@ TEST(Forecast, ExchangesGradientsAndParametersAsOftenAsARunDoes) {
     const Breakdown none = forecast(input_of(cluster), plain_profile(), layout).breakdown;
     EXPECT_NEAR(none.exposed_communication, seconds, 1e-9 * seconds) << stage;
   }
+}
+
+// What fits keeps what it gathered, as a run does.
+TEST(Forecast, GathersParametersAgainWhereMemoryDoesNotAllowToKeepThem) {
+  const Cluster cluster = cluster_of(kCluster);
+  RunLayout layout = layout_of(8, 1, 1, 4);
+  layout.zero = 3;
+  ForecastInput input = input_of(cluster);
+  const auto planned = [&](Regather regather) {
+    layout.regather = regather;
+    return forecast(input, plain_profile(), layout);
+  };
+  const Forecast never = planned(Regather::kNever);
+  const Forecast always = planned(Regather::kAlways);
+  EXPECT_LT(never.breakdown.data, always.breakdown.data);
+  EXPECT_GT(never.largest().total(), always.largest().total());
+  EXPECT_DOUBLE_EQ(planned(Regather::kAuto).breakdown.data, never.breakdown.data);
+  input.limit_bytes = (never.largest().total() + always.largest().total()) / 2;
+  EXPECT_DOUBLE_EQ(planned(Regather::kAuto).breakdown.data, always.breakdown.data);
 }
 
 TEST(Forecast, SequenceParallelismSharesWhatTensorParallelismKeepsWhole) {
