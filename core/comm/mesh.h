@@ -2,6 +2,7 @@
 // programs stand on all ranks.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@ inline constexpr std::string_view kDataAxis = "data";
 inline constexpr std::string_view kTensorAxis = "tensor";
 inline constexpr std::string_view kContextAxis = "context";
 inline constexpr std::string_view kPipelineAxis = "pipeline";
+// Parts of `data`: neighbours that keep one copy of the state in parts, and those with the same part of other copies.
+inline constexpr std::string_view kZeroAxis = "zero";
+inline constexpr std::string_view kReplicaAxis = "replica";
 
 struct MeshAxis {
   std::string name;
@@ -25,10 +29,13 @@ struct MeshAxis {
 // Rank = the coordinates as digits, the first axis the highest. An axis that is not listed has size 1.
 struct Mesh {
   std::vector<MeshAxis> axes;
+  int64_t zero_group = 0;  // size of `zero`, a divisor of that of `data`; 0: all of them
 
   int64_t ranks() const;
   int64_t size(std::string_view axis) const;
   int64_t coordinate(int64_t rank, std::string_view axis) const;
+  // From a rank to its neighbour along an axis.
+  int64_t stride(std::string_view axis) const;
   // "data 4 × tensor 2"; "one rank"
   std::string describe() const;
   friend bool operator==(const Mesh&, const Mesh&) = default;
@@ -44,7 +51,7 @@ class Ranks {
   int rank() const { return rank_; }
   int64_t coordinate(std::string_view axis) const { return mesh_.coordinate(rank_, axis); }
   Communicator& world() { return *world_; }
-  // Throws Error for an axis that the mesh does not list.
+  // Throws Error for an axis that the mesh does not list; of `zero` and `replica`, where zero_group is 0.
   Communicator& along(std::string_view axis);
 
   // Ends the last work among these ranks that a device was given: what comes next waits for it there, so that all ranks do
@@ -55,7 +62,7 @@ class Ranks {
   Mesh mesh_;
   std::unique_ptr<Communicator> world_;
   int rank_;
-  std::vector<std::unique_ptr<Communicator>> groups_;  // by axis
+  std::map<std::string, std::unique_ptr<Communicator>, std::less<>> groups_;  // by axis
 };
 
 }  // namespace mstrain

@@ -53,7 +53,10 @@ class Forecaster {
         crowding_(static_cast<double>(input.cluster.crowding())),
         along_tensor_(group_of(cluster_, layout.tensor, 1)),
         along_context_(group_of(cluster_, layout.context, layout.tensor)),
-        along_data_(group_of(cluster_, layout.data * layout.context, layout.tensor)) {
+        along_data_(group_of(cluster_, layout.data * layout.context, layout.tensor)),
+        along_zero_(group_of(cluster_, layout.zero_ranks(), layout.tensor)),
+        along_replicas_(
+            group_of(cluster_, layout.zero_replicas(), layout.tensor * layout.zero_ranks())) {
     for (const WorkItem& item : profile.items) {
       const Pass pass = !item.backward ? kF : item.weights ? kW : kB;
       add(regions_[static_cast<size_t>(item.region)][pass], item);
@@ -269,7 +272,7 @@ class Forecaster {
         // Parameters are gathered while the layer before is computed.
         const double gather =
             pass == kF || (pass == kB && gathers_again_)
-                ? all_gather_seconds(cluster_, along_data_,
+                ? all_gather_seconds(cluster_, along_zero_,
                                      local_parameters(c) * profile_.parameter_bytes)
                 : 0;
         const double hidden = layout_.overlap.parameters ? out[pass].all() * kHideable : 0;
@@ -322,7 +325,7 @@ class Forecaster {
   RankMemory memory_of_rank(int64_t r) const {
     const RankWork& rank = ranks_[static_cast<size_t>(r)];
     const double elements = rank.parameters;
-    const double ranks = static_cast<double>(layout_.data * layout_.context);
+    const auto ranks = static_cast<double>(layout_.zero_ranks());
     const auto kept = [&](int64_t stage) { return layout_.zero >= stage ? 1 / ranks : 1.0; };
     RankMemory out;
     out.parameters = elements * profile_.parameter_bytes * kept(3);
@@ -407,7 +410,7 @@ class Forecaster {
         layout_.zero == 0 ? scatter
         : layout_.zero == 3
             ? 0
-            : all_gather_seconds(cluster_, along_data_, elements * profile_.parameter_bytes);
+            : all_gather_seconds(cluster_, along_zero_, elements * profile_.parameter_bytes);
     double backward = 0;
     double forward = 0;
     for (int64_t c : rank.chunks) {
@@ -429,12 +432,17 @@ class Forecaster {
       exposed += layout_.overlap.parameters ? std::max(last, parameters - forward * kHideable)
                                             : parameters;
     }
-    return {times * scatter + parameters, exposed};
+    // What each replica added up of the gradients' parts, once all is added up.
+    const double shares =
+        layout_.zero == 0
+            ? 0
+            : all_gather_seconds(cluster_, along_replicas_,
+                                 gradients / static_cast<double>(layout_.zero_ranks()));
+    return {times * scatter + parameters + shares, exposed + shares};
   }
 
   double optimizer_seconds(int64_t r) const {
-    const double ranks =
-        layout_.zero >= 1 ? static_cast<double>(layout_.data * layout_.context) : 1;
+    const double ranks = layout_.zero >= 1 ? static_cast<double>(layout_.zero_ranks()) : 1;
     const double share = ranks_[static_cast<size_t>(r)].parameters / profile_.parameters / ranks;
     return crowding_ * (profile_.update_bytes * share /
                             (cluster_.device.memory_gbps * 1e9 * cluster_.device.achieved.memory) +
@@ -459,7 +467,7 @@ class Forecaster {
   const RunLayout& layout_;
   WorkShare share_;
   double crowding_;
-  Group along_tensor_, along_context_, along_data_;
+  Group along_tensor_, along_context_, along_data_, along_zero_, along_replicas_;
   std::array<ChunkWork, kRegions> regions_;
   std::vector<ChunkWork> chunks_;
   std::vector<RankWork> ranks_;

@@ -36,6 +36,11 @@ class Resolver {
   RunLayout resolve(int64_t micro, std::shared_ptr<const Schedule> own) {
     out_.own = std::move(own);
     resolve_ranks();
+    out_.zero_group = config_.zero.group.value_or(0);
+    if (out_.zero_group > 0 && out_.data % out_.zero_group != 0) {
+      refuse("zero.group", "{} does not divide the {} ranks along data; the nearest that do: {}",
+             out_.zero_group, out_.data, nearest_divisors(out_.data, out_.zero_group));
+    }
     resolve_tensor();
     resolve_context();
     resolve_schedule();
@@ -210,6 +215,9 @@ std::string RunLayout::describe() const {
   }
   if (data > 1) {
     parts.push_back(fmt::format("zero {}", zero));
+    if (zero_replicas() > 1) {
+      parts.back() += fmt::format(" in groups of {}", zero_group);
+    }
   }
   parts.push_back(fmt::format("micro {}", micro));
   if (copies > 1) {

@@ -24,6 +24,7 @@ struct RunLayout {
   int64_t copies = 1;
   int64_t zero = 1;
   Regather regather = Regather::kAuto;  // of ZeRO 3
+  int64_t zero_group = 0;               // ranks along data that keep one copy in parts; 0: all
   ScheduleKind schedule = ScheduleKind::k1f1b;
   std::shared_ptr<const Schedule> own;  // instead, where a file says one
   std::string own_file;
@@ -35,6 +36,9 @@ struct RunLayout {
   int64_t micro_batches = 1;  // of a rank, in a step
   Recompute recompute = Recompute::kNone;
 
+  // Ranks that keep one copy of the state in parts, and how many copies there are.
+  int64_t zero_ranks() const { return (zero_group == 0 ? data : zero_group) * context; }
+  int64_t zero_replicas() const { return data * context / zero_ranks(); }
   int64_t chunks() const { return static_cast<int64_t>(stages.size()); }
   std::string_view schedule_name() const { return own ? own->name : name_of(schedule); }
   // Of all ranks along the pipeline.

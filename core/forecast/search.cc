@@ -58,7 +58,9 @@ class Search {
         continue;
       }
       const int64_t data = input_.cluster.ranks() / others;
-      if (input_.global_batch % data == 0 && (!is_fixed("parallel.data") || data == given_.data)) {
+      const bool has_groups = given_.zero_group == 0 || data % given_.zero_group == 0;
+      if (input_.global_batch % data == 0 && has_groups &&
+          (!is_fixed("parallel.data") || data == given_.data)) {
         RunLayout layout = given_;
         layout.tensor = tensor;
         layout.pipeline = pipeline;

@@ -35,7 +35,20 @@ Tensor part_of(const Tensor& whole, const Shard& shard) {
 
 Tensor summed_part(const Tensor& x, const Shard& shard, Reduction reduction,
                    const Tensor& initial) {
-  return summed_parts(padded(x, shard), shard.axis, reduction, initial);
+  if (shard.replicas == 1) {
+    return summed_parts(padded(x, shard), shard.axis, reduction, initial);
+  }
+  // Rank i of replica r adds up share r of part i; ranks are numbered by replica first.
+  const Tensor shares =
+      reshape(padded(x, shard), {shard.axis.size, shard.replicas, shard.summed_elements()});
+  const MeshAxis all{std::string(kDataAxis), shard.axis.size * shard.replicas};
+  return summed_parts(reshape(transpose(shares, {1, 0, 2}), {shares.elements()}), all, reduction,
+                      initial);
+}
+
+Tensor part_of_sums(const Tensor& sums, const Shard& shard) {
+  return shard.replicas == 1 ? sums
+                             : all_gather(sums, {std::string(kReplicaAxis), shard.replicas}, 0);
 }
 
 Tensor summed_parts(const Tensor& x, const MeshAxis& axis, Reduction reduction,

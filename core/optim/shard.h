@@ -18,11 +18,15 @@ namespace mstrain {
 struct Shard {
   Shape shape;  // of the whole
   MeshAxis axis;
+  int64_t replicas =
+      1;  // groups of such ranks, which have the same; together with those of `axis` they are the ranks along data
 
-  int64_t blocks() const {  // of a part
-    return (norm_blocks(shape.elements()) + axis.size - 1) / axis.size;
+  int64_t blocks() const {  // of a part: each of its replicas adds up equally many
+    const int64_t all = axis.size * replicas;
+    return (norm_blocks(shape.elements()) + all - 1) / all * replicas;
   }
   int64_t elements() const { return blocks() * kNormBlock; }  // of a part
+  int64_t summed_elements() const { return elements() / replicas; }
 };
 
 // By parameter; those that are not here are whole on every rank.
@@ -32,12 +36,15 @@ const Shard* find_shard(const Shards& shards, std::string_view name);
 
 // This rank's part [elements] of a tensor that all ranks have whole.
 Tensor part_of(const Tensor& whole, const Shard& shard);
-// This rank's part of ((initial + x_0) + x_1) + …, the ranks' values in their order unless `reduction` leaves it open. In the type of
-// `initial`: sums of 16 bits are rounded after every addition, as those of one rank are.
+// What this rank adds up of ((initial + x_0) + x_1) + …, the values of all replicas' ranks in their order unless `reduction` leaves it open:
+// [summed_elements], its share of the replicas' part. In the type of `initial`: sums of 16 bits are rounded after every addition, as those of
+// one rank are.
 Tensor summed_part(const Tensor& x, const Shard& shard, Reduction reduction, const Tensor& initial);
 // The same of parts that lie one after the other in x[size × n], n elements for each rank.
 Tensor summed_parts(const Tensor& x, const MeshAxis& axis, Reduction reduction,
                     const Tensor& initial);
+// The part, of the shares that its replicas added up.
+Tensor part_of_sums(const Tensor& sums, const Shard& shard);
 // The whole, in its shape, on every rank.
 Tensor whole_of(const Tensor& part, const Shard& shard);
 

@@ -32,7 +32,7 @@ void add_parts(const std::vector<StoredTensor>& from, std::vector<StoredTensor>&
     to[i].neighbours = from[i].neighbours;
     to[i].shared_by = from[i].shared_by;
     to[i].rows = from[i].rows;
-    to[i].replicas = from[i].replicas;
+    to[i].groups = from[i].groups;
     to[i].first = from[i].first;
     to[i].elsewhere = from[i].elsewhere;
     if (!from[i].value.defined()) {

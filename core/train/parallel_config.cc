@@ -1,9 +1,10 @@
 #include "core/train/parallel_config.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "core/train/numbers.h"
 #include "core/train/stages.h"
 
 namespace mstrain {
@@ -27,7 +28,8 @@ Mesh mesh_of(const ParallelConfig& config, int64_t ranks, const YamlNode& tree) 
   Mesh mesh{{{std::string(kPipelineAxis), config.pipeline},
              {std::string(kDataAxis), data},
              {std::string(kContextAxis), config.context},
-             {std::string(kTensorAxis), config.tensor}}};
+             {std::string(kTensorAxis), config.tensor}},
+            config.zero.group.value_or(0)};
   if (mesh.ranks() != ranks) {
     const std::string change =
         config.data > 0 && ranks % others == 0
@@ -58,7 +60,7 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
         tree, "parallel.copies",
         "hides the collectives of parallel.tensor and parallel.context, which are 1; leave it out");
   }
-  mesh_of(config, ranks, tree);
+  const int64_t data = mesh_of(config, ranks, tree).size(kDataAxis);
   if (read_own_schedule(real_files(), config, tree) == nullptr) {
     schedule_of(config, tree);
   }
@@ -70,6 +72,17 @@ void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t rank
       config_fail(tree, fmt::format("parallel.{}", key),
                   "is for parallel.pipeline of 2 or more; leave it out");
     }
+  }
+  if (!config.zero.group.is_word() && config.zero.stage == 0) {
+    config_fail(tree, "parallel.zero.group", "is for parallel.zero.stage 1 or more; leave it out");
+  }
+  if (data % config.zero.group.value_or(1) != 0) {
+    std::vector<int64_t> sizes = divisors(data);
+    sizes.erase(sizes.begin());
+    config_fail(
+        tree, "parallel.zero.group",
+        fmt::format("{} ranks do not divide the {} along data; say {}", *config.zero.group.value,
+                    data, sizes.empty() ? "auto" : fmt::format("{}", fmt::join(sizes, " or "))));
   }
   if (config.zero.regather != none.zero.regather && config.zero.stage != 3) {
     config_fail(tree, "parallel.zero.regather", "is for parallel.zero.stage 3; leave it out");

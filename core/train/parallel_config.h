@@ -17,6 +17,7 @@ struct ZeroConfig {
   int64_t stage = 1;
   int64_t min_numel = 65536;
   Regather regather = Regather::kAuto;
+  AutoOr<int64_t> group;
 
   template <class V>
   void fields(V& v) {
@@ -24,6 +25,10 @@ struct ZeroConfig {
       "what the ranks along data keep in parts: 1: the optimizer's state, 2: gradients too, 3: "
       "parameters too; 0: nothing",
       rule::at_least(0).at_most(3).elsewhere_called({"zero_stage", "zero_optimization"}));
+    v("group", group,
+      "neighbouring ranks along data that keep one copy in parts between them, as those of one "
+      "machine may; auto: all ranks along data",
+      rule::at_least(2).elsewhere_called({"hsdp_shard_size", "zero_hpz_partition_size"}));
     v("min_numel", min_numel, "parameters of fewer elements stay whole on every rank",
       rule::at_least(0).elsewhere_called({"stage3_param_persistence_threshold"}));
     v("regather", regather,

@@ -103,14 +103,10 @@ bool is_product(std::string_view op) {
                      [&](std::string_view product) { return op.starts_with(product); });
 }
 
-// Ranks that differ along the axis alone.
+// Ranks that differ along the axis alone, by the first of them.
 using Group = std::pair<std::string_view, int64_t>;
 Group group_of(const Mesh& mesh, int64_t rank, std::string_view axis) {
-  int64_t others = 0;
-  for (const MeshAxis& each : mesh.axes) {
-    others = others * each.size + (each.name == axis ? 0 : mesh.coordinate(rank, each.name));
-  }
-  return {axis, others};
+  return {axis, rank - mesh.coordinate(rank, axis) * mesh.stride(axis)};
 }
 
 // When the last of its ranks came to each exchange of a group.

@@ -47,7 +47,7 @@ SumRule RankSums::rule(std::span<const TensorType> types) const {
     Tensors sums;
     for (size_t i = 0; i < values.size(); ++i) {
       if (shards_[i] != nullptr) {
-        sums.push_back(full({shards_[i]->elements()}, 0, type_of_sum(values[i].dtype)));
+        sums.push_back(full({shards_[i]->summed_elements()}, 0, type_of_sum(values[i].dtype)));
       }
     }
     for (const Bundle& bundle : bundles(values)) {
@@ -86,7 +86,7 @@ Tensors RankSums::finish(std::span<const Tensor> parts, std::span<const TensorTy
   size_t next = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     if (shards_[i] != nullptr) {
-      out[i] = cast(parts[next++], values[i].dtype);
+      out[i] = part_of_sums(cast(parts[next++], values[i].dtype), *shards_[i]);
     }
   }
   for (const Bundle& bundle : bundles(values)) {

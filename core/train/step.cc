@@ -17,12 +17,15 @@ namespace {
 
 // Those that all ranks get some blocks of. The others are too small to be worth a collective of their own.
 Shards cut_parameters(std::span<const ParamSpec> specs, const ParallelConfig& config,
-                      const MeshAxis& axis) {
+                      const MeshAxis& data) {
+  const int64_t group = config.zero.group.value_or(data.size);
+  const int64_t replicas = data.size / group;
+  const MeshAxis axis = replicas == 1 ? data : MeshAxis{std::string(kZeroAxis), group};
   Shards shards;
   for (const ParamSpec& spec : specs) {
     const int64_t elements = spec.type.elements();
-    if (axis.size > 1 && elements >= config.zero.min_numel && norm_blocks(elements) >= axis.size) {
-      shards.emplace(spec.name, Shard{spec.type.shape, axis});
+    if (data.size > 1 && elements >= config.zero.min_numel && norm_blocks(elements) >= data.size) {
+      shards.emplace(spec.name, Shard{spec.type.shape, axis, replicas});
     }
   }
   return shards;

@@ -43,20 +43,16 @@ void for_stretches(const StoredTensor& tensor, uint64_t stored, int64_t part, in
 void for_share(const StoredTensor& tensor, uint64_t stored, int rank, const Stretch& stretch) {
   const int64_t place = rank - tensor.first;
   const int64_t group = place / tensor.neighbours;
-  const int64_t groups = tensor.parts == nullptr ? tensor.replicas : tensor.parts->size;
-  if (place < 0 || group >= groups) {
+  const int64_t parts = tensor.parts == nullptr ? 1 : tensor.parts->size;
+  if (place < 0 || group >= tensor.groups) {
     return;
   }
   const int64_t columns = tensor.columns();
   const int64_t within = place % tensor.neighbours;
-  auto holder = static_cast<uint64_t>(within / columns);
-  auto holders = static_cast<uint64_t>(tensor.neighbours / columns);
-  int64_t part = group;
-  if (tensor.parts == nullptr) {
-    holder += static_cast<uint64_t>(group) * holders;
-    holders *= static_cast<uint64_t>(groups);
-    part = 0;
-  }
+  const int64_t part = group % parts;
+  const int64_t each = tensor.neighbours / columns;
+  const auto holder = static_cast<uint64_t>(group / parts * each + within / columns);
+  const auto holders = static_cast<uint64_t>(tensor.groups / parts * each);
   const uint64_t held = held_bytes(tensor, stored, part);
   if (held < kWorthSharing) {
     if (holder == 0) {

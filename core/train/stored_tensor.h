@@ -26,10 +26,10 @@ struct StoredTensor {
   // `rows` 0: all have the same.
   const MeshAxis* shared_by = nullptr;
   int64_t rows = 0;
-  // Where `value` is no part: how many such groups of neighbours have the same.
-  int64_t replicas = 1;
-  // Among the ranks that save together, the first of those that have some of it; the others follow: neighbours, then the next part,
-  // or the next replica.
+  // How many such groups of neighbours there are, each with the next part, or the whole; after the last part comes the first again.
+  int64_t groups = 1;
+  // Among the ranks that save together, the first of those that have some of it; the others follow: neighbours, then the next
+  // group.
   int first = 0;
   TensorType elsewhere = {};  // that of the value, where it is empty
 

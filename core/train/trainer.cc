@@ -132,7 +132,7 @@ StoredTensor Trainer::stored(size_t i, std::string name, const Params& values,
                    shard == nullptr ? nullptr : &shard->axis,
                    parts.ranks(),
                    &parts.axis()};
-  out.replicas = data_ranks(config_.parallel, current_context());
+  out.groups = data_ranks(config_.parallel, current_context());
   out.first = program_.first_rank_with(i);
   out.elsewhere = type;
   if (const std::optional<int> dim = parts.dim_of(spec.name)) {

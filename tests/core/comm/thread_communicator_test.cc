@@ -43,6 +43,31 @@ TEST(ThreadCommunicator, AMeshHasAGroupForEachAxis) {
   });
 }
 
+TEST(ThreadCommunicator, RanksAlongDataAreGroupsOfNeighbours) {
+  const Mesh mesh{{{"pipeline", 2}, {"data", 6}, {"tensor", 2}}, /*zero_group=*/3};
+  EXPECT_EQ(mesh.size("replica"), 2);
+  run_ranks(mesh, [&](const std::shared_ptr<Ranks>& ranks) {
+    const auto members = [&](std::string_view axis) {
+      Communicator& group = ranks->along(axis);
+      std::vector<int32_t> all(static_cast<size_t>(group.size()));
+      int32_t rank = ranks->rank();
+      group
+          .all_gather({&rank, 1, Dtype::kI32}, {all.data(), group.size(), Dtype::kI32},
+                      std::vector<int64_t>(all.size(), 1), "")
+          .wait();
+      return all;
+    };
+    const auto place = static_cast<int32_t>(ranks->coordinate("data"));
+    EXPECT_EQ(ranks->coordinate("zero"), place % 3);
+    EXPECT_EQ(ranks->coordinate("replica"), place / 3);
+    const std::vector<int32_t> along_data = members("data");
+    const auto at = [&](int32_t i) { return along_data[static_cast<size_t>(i)]; };
+    const int32_t first = place / 3 * 3;
+    EXPECT_THAT(members("zero"), testing::ElementsAre(at(first), at(first + 1), at(first + 2)));
+    EXPECT_THAT(members("replica"), testing::ElementsAre(at(place % 3), at(place % 3 + 3)));
+  });
+}
+
 // Rounded after every addition where the sum is carried on in 16 bits, once otherwise.
 TEST(Sums, AreFormedInTheOrderOfThePieces) {
   const float pieces[] = {1e8F, 1, -1e8F, 1};

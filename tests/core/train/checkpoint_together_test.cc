@@ -61,7 +61,7 @@ CheckpointContents contents(const Ranks* ranks, int64_t step) {
                             const Tensor& held) {
     StoredTensor it{name, shape, stage == wanted ? held : Tensor(), nullptr, 2, &kTensor};
     it.first = static_cast<int>(4 * wanted);
-    it.replicas = 2;
+    it.groups = 2;
     it.elsewhere = held.type();
     return it;
   };

@@ -31,6 +31,11 @@ TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
               testing::StartsWith("my.yaml:1: parallel.schedule: 'own.txt' is none of gpipe, "));
   EXPECT_EQ(refusal("parallel: {data: 1, tensor: 1, sequence_parallel: false}"), "no error");
   EXPECT_EQ(refusal("parallel: {data: 4, zero: {stage: 3}, reduction: fast}", 4), "no error");
+  EXPECT_EQ(refusal("parallel: {zero: {stage: 3, group: 2}}", 4), "no error");
+  EXPECT_EQ(refusal("parallel: {zero: {stage: 3, group: 3}}", 4),
+            "my.yaml:1: parallel.zero.group: 3 ranks do not divide the 4 along data; say 2 or 4");
+  EXPECT_EQ(refusal("parallel: {zero: {stage: 0, group: 2}}", 4),
+            "my.yaml:1: parallel.zero.group: is for parallel.zero.stage 1 or more; leave it out");
   EXPECT_EQ(refusal("parallel: {overlap: {gradients: false, parameters: false}, bucket_mb: 1}", 4),
             "no error");
   EXPECT_EQ(refusal("parallel: {tensor: 2, sequence_parallel: true}", 4), "no error");

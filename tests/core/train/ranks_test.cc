@@ -107,6 +107,15 @@ const Case kCases[] = {
        c.parallel.bucket_mb = 1e-4;
      }},
     {"gathered_anew", [](TrainConfig& c) { c.parallel.zero.regather = Regather::kAlways; }},
+    {"in_groups_of_two", [](TrainConfig& c) { c.parallel.zero.group = 2; }},
+    {"in_groups_of_two_with_short_moments",
+     [](TrainConfig& c) {
+       c.parallel.zero.group = 2;
+       c.precision.params = FloatType::kBf16;
+       c.precision.grads = FloatType::kBf16;
+       c.precision.moments = MomentType::kInt8;
+       c.optimizer.type = OptimizerType::kLamb;
+     }},
     {"eager", [](TrainConfig& c) { c.run.execution = Execution::kEager; }},
 };
 
@@ -130,7 +139,7 @@ class SharedRun : public testing::Test {
       run_small(config, real_files(), small_data(), task);
       return;
     }
-    run_ranks(ranks, [&](std::shared_ptr<Ranks> mesh) {
+    run_ranks(mesh_of(config.parallel, ranks), [&](std::shared_ptr<Ranks> mesh) {
       SessionStart start;
       start.ranks = std::move(mesh);
       run_small(config, real_files(), small_data(), task, nullptr, start);

@@ -169,6 +169,11 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankWithDataAndOptimizerInParts) {
     SCOPED_TRACE(layout.name());
     expect_same_run(alone, run(layout, layout.name()), kSteps);
   }
+  const Change groups = [](TrainConfig& c) { c.parallel.zero.group = 2; };
+  for (const int64_t stage : {1, 3}) {
+    expect_same_run(alone, run({2, "zb_h1", 1, 4, stage}, fmt::format("groups_{}", stage), groups),
+                    kSteps);
+  }
 }
 
 TEST_F(PipelinedRun, ExchangesAlongDataUnderOtherWorkAsOverlapSays) {

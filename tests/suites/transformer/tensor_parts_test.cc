@@ -19,7 +19,8 @@ TEST_F(SharedWeights, OfAGptWithDropoutAndClippingGiveTheLossesOfOneRank) {
                {1, 2, ", sequence_parallel: false"},
                {2, 2, ", zero: {stage: 1, min_numel: 0}"},
                {2, 2, ", zero: {stage: 2, min_numel: 0}, reduction: fast"},
-               {2, 2, ", zero: {stage: 3, min_numel: 0}"}});
+               {2, 2, ", zero: {stage: 3, min_numel: 0}"},
+               {4, 2, ", zero: {stage: 3, min_numel: 0, group: 2}"}});
 }
 
 TEST_F(SharedWeights, OfAGptWithAHeadOfItsOwnInBf16GiveTheLossesOfOneRank) {
