@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/train/metrics_file.h"
+#include "suites/run/model_run.h"
 #include "tests/amount.h"
 #include "tests/suites/transformer/runs_on_ranks.h"
 
@@ -32,10 +33,8 @@ class SharedWeights : public RunsOnRanks {
                                output, given.run, sections, steps, given.data, given.tensor,
                                given.more, given.context, given.pipeline),
                    "run.yaml");
-    const Mesh mesh{{{std::string(kPipelineAxis), given.pipeline},
-                     {std::string(kDataAxis), given.data},
-                     {std::string(kContextAxis), given.context},
-                     {std::string(kTensorAxis), given.tensor}}};
+    const Mesh mesh = mesh_of(read_run(tree)->train.parallel,
+                              given.pipeline * given.data * given.context * given.tensor);
     EXPECT_EQ(run_on(mesh, tree), Outcome::kFinished);
     std::vector<double> losses;
     for (const Json& row : read_metrics(real_files(), join_path(output, kMetricsFile))) {
