@@ -88,6 +88,9 @@ std::string print_progress(const ProgressState& progress) {
   if (!progress.callbacks.empty()) {
     json["callbacks"] = progress.callbacks;
   }
+  if (!progress.outside.empty()) {
+    json["outside"] = progress.outside;
+  }
   return json.dump(2) + "\n";
 }
 
@@ -125,6 +128,14 @@ ProgressState parse_progress(std::string_view text, const std::string& name) {
   }
   if (json.contains("callbacks")) {
     out.callbacks = section("callbacks");
+  }
+  if (json.contains("outside")) {
+    out.outside = section("outside");
+    for (const auto& [owner, id] : out.outside.items()) {
+      if (!id.is_string()) {
+        throw IoError(fmt::format("{}: \"outside\": {} is {}", name, owner, id.type_name()));
+      }
+    }
   }
   return out;
 }

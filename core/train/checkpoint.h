@@ -37,6 +37,7 @@ struct ProgressState {
   Json guard = nullptr;       // StepGuard::state(), where steps may be skipped
   Json loss_scale = nullptr;  // {scale, taken} (core/optim/loss_scale.h), where it is dynamic
   Json callbacks = Json::object();  // Callback::state() by name
+  Json outside = Json::object();    // what OutsideState::prepare() said, by name
 };
 
 struct CheckpointContents {

@@ -76,6 +76,7 @@ void CheckpointWriter::copy(const CheckpointContents& contents) {
   });
   copy_.progress = contents.progress;
   copy_.files = contents.files;
+  copy_.model_file = contents.model_file;
 }
 
 void CheckpointWriter::submit(const CheckpointContents& contents, Write write) {

@@ -59,7 +59,7 @@ void EarlyStopping::on_state(Trainer& trainer, Moment) {
     log_warning("{}: is gone; the run ends with its last weights", folder);
     return;
   }
-  trainer.load_tensors_of(saver_.files(), folder);
+  trainer.load_state_of(saver_.files(), folder);
   saver_.save_again();
   restored_ = best_step_;
   log_info("the weights are those of step {} again, with {} {:.6g}", best_step_, config_.monitor,

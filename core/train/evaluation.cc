@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/runtime/context.h"
 #include "core/train/rank_talk.h"
+#include "core/train/ranked_scores.h"
 
 namespace mstrain {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct Counted {
   std::vector<LossProgram::Value> sums;  // the loss, then the task's metrics
   int64_t bytes = 0;
+  RankedScores scores;
 
   explicit Counted(const TrainTask& task) : sums(1 + task.metrics.size()) {}
   void add(const std::vector<LossProgram::Value>& more, int64_t more_bytes) {
@@ -34,6 +36,10 @@ struct Counted {
       }
       bytes += static_cast<int64_t>(*at++);
     }
+  }
+  // Those of all ranks, one's after the other.
+  void rank(Ranks* ranks, const LossProgram::Found& found, const std::string& set) {
+    scores.add(gathered(ranks, found.scores, set), gathered(ranks, found.labels, set));
   }
 };
 
@@ -65,6 +71,13 @@ std::vector<Measure> measures_of(const TrainTask& task, const TrainData& data) {
       measures.push_back({&kind, [index](const Counted& c) { return mean(c.sums[index]); }});
     } else if (name == kEvalLoss) {
       measures.push_back({&kind, mean_loss});
+    } else if (name == kEvalAuc && task.has_scores) {
+      measures.push_back({&kind, [](const Counted& c) { return c.scores.auc(); }});
+    } else if (name == kEvalNormalizedEntropy && task.has_scores) {
+      measures.push_back(
+          {&kind, [=](const Counted& c) { return c.scores.normalized_entropy(mean_loss(c)); }});
+    } else if (name == kEvalCalibration && task.has_scores) {
+      measures.push_back({&kind, [](const Counted& c) { return c.scores.calibration(); }});
     } else if (name == kEvalPerplexity && task.loss_in_nats) {
       measures.push_back({&kind, [=](const Counted& c) { return std::exp(mean_loss(c)); }});
     } else if (name == kEvalBitsPerByte && task.loss_in_nats && data.scored_bytes != nullptr) {
@@ -153,8 +166,12 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
       }
       const Tensors batch = stream->next();
       auto bytes = static_cast<double>(data.scored_bytes ? data.scored_bytes(batch) : int64_t{0});
-      for (const auto& values : program.run(params, batch)) {
-        counted.add_in_order(gathered(ranks, numbers_of(values, bytes), set.name));
+      for (const LossProgram::Found& found : program.run(params, batch)) {
+        counted.add_in_order(gathered(ranks, numbers_of(found.sums, bytes), set.name));
+        if (task.has_scores) {
+          counted.rank(ranks, found, set.name);
+          total.rank(ranks, found, set.name);
+        }
         bytes = 0;  // of all of them
       }
       if (progress != nullptr) {

@@ -149,6 +149,8 @@ std::optional<double> suggested_rate(const RateCurve& curve) {
 FoundRate find_lr(FileSystem& given_files, const TrainConfig& given, const YamlNode& resolved,
                   const TrainTask& task, const TrainData& data, const Refuse& refuse,
                   const std::atomic<bool>& stop, const SessionStart& start) {
+  check(task.looked_up.empty(),
+        "run.mode: find_lr is for models without tables: their rows have rates of their own");
   FoundRate found{.directory = join_path(given.run.directory(), "find_lr")};
   const TrainConfig config = ramped(given, found.directory);
   Ranks* const ranks = start.ranks.get();

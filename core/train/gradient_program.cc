@@ -19,9 +19,11 @@ double unit_for(int64_t count) {
 
 // Each as it is without what is done with it: a product that ran on from the sum so far would not have the bits that another
 // rank adds to it.
+Tensor apart(const Tensor& value) { return barrier(std::span(&value, 1))[0]; }
+
 Params apart(Params gradient) {
   for (auto& [name, value] : gradient.items()) {
-    value = barrier(std::span(&value, 1))[0];
+    value = apart(value);
   }
   return gradient;
 }
@@ -114,20 +116,33 @@ LossAndGradient GradientProgram::traced(const GradientState& state, const MicroB
       state.step_key,
       is_part_ ? std::optional(SamplePart{select(micro.rows, 0, 0), micro.rows.dim(0), rows_})
                : std::nullopt);
-  const auto loss_of = in_precision(
-      precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
-        return task_.sums(joined(trained, others), micro.samples).loss;
-      });
-  auto [result, gradient] = value_and_grad([&](const Params& params) {
+  Tensors rows;
+  for (const size_t place : task_.looked_up) {
+    rows.push_back(micro.samples.at(place));
+  }
+  auto [result, gradients] = value_and_grad<0, 1>([&](const Params& params, const Tensors& looked) {
+    Tensors samples = micro.samples;
+    for (size_t i = 0; i < looked.size(); ++i) {
+      samples[task_.looked_up[i]] = looked[i];
+    }
+    const auto loss_of = in_precision(precision_.param_dtype(),
+                                      [&](const Params& trained, const Params& others) -> Sum {
+                                        return task_.sums(joined(trained, others), samples).loss;
+                                      });
     const Sum loss = loss_of(params, state.frozen);
     const Tensor scaled = loss.sum * unit_;
     return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, loss);
-  })(state.params);
+  })(state.params, rows);
+  auto& [gradient, looked_up] = gradients;
   if (!is_part_) {
-    return {result.second, gradient};
+    return {result.second, gradient, looked_up};
   }
   gradient = apart(std::move(gradient));
-  return {result.second, sums_in_own_type() ? gradient : cast_params(gradient, Dtype::kF32)};
+  for (Tensor& value : looked_up) {
+    value = apart(value);
+  }
+  return {result.second, sums_in_own_type() ? gradient : cast_params(gradient, Dtype::kF32),
+          looked_up};
 }
 
 Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& micro) const {
@@ -151,7 +166,7 @@ Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& mi
 }
 
 LossAndGradient GradientProgram::result(Tensors outputs) const {
-  const LossAndGradient form{{}, named_params(task_.parameters)};
+  const LossAndGradient form{{}, named_params(task_.parameters), Tensors(task_.looked_up.size())};
   return with_leaves(form, outputs);
 }
 

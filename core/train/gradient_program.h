@@ -12,11 +12,13 @@ namespace mstrain {
 struct LossAndGradient {
   Sum loss;
   Params gradient;
+  Tensors looked_up = {};  // gradients of TrainTask::looked_up, sample by sample
 
   template <class V>
   void fields(V& v) {
     v("loss", loss);
     v("gradient", gradient);
+    v("looked_up", looked_up);
   }
 };
 
@@ -52,7 +54,7 @@ class GradientProgram {
   static constexpr int kLossResults = 2;  // outputs before the gradients
   // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch (of a rank), the rows, the
   // step key, the loss scale where there is one, captures(). Its outputs: the sum of the loss, its count, the gradients of
-  // the parameters.
+  // the parameters, those of what is looked up.
   const GraphPtr& graph() const { return graph_; }
   const Tensors& captures() const { return captures_; }
   size_t weights() const { return task_.parameters.size() + task_.frozen.size(); }

@@ -105,6 +105,8 @@ Tensors LossProgram::evaluate(const Params& params, std::span<const Tensor> batc
     const TaskSums sums = task_.sums(p, batch);
     check(sums.metrics.size() == task_.metrics.size(), "the task names {} metrics and gives {}",
           task_.metrics.size(), sums.metrics.size());
+    check(sums.scores.size() == (task_.has_scores ? 2 : 0), "the task gives {} tensors of scores",
+          sums.scores.size());
     return flatten_tree(sums);
   })(params);
 }
@@ -128,8 +130,7 @@ std::vector<std::vector<double>> LossProgram::run_stages(const Tensors& inputs) 
   return out;
 }
 
-std::vector<std::vector<LossProgram::Value>> LossProgram::run(const Params& params,
-                                                              Tensors samples) const {
+std::vector<LossProgram::Found> LossProgram::run(const Params& params, Tensors samples) const {
   const ContextScope scope(context_);
   Tensors inputs;
   for (size_t i = 0; i < weights_.size(); ++i) {
@@ -137,14 +138,20 @@ std::vector<std::vector<LossProgram::Value>> LossProgram::run(const Params& para
                                      weights_[i].type.dtype)
                               : Tensor());
   }
-  std::vector<std::vector<double>> results;  // by output, of each batch
+  std::vector<std::vector<double>> results;  // by sum and count, of each batch
+  Tensors scores;
+  const auto take = [&](std::span<const Tensor> values) {
+    const size_t sums = values.size() - (task_.has_scores ? 2 : 0);
+    for (const Tensor& value : values.first(sums)) {
+      results.push_back({item(value)});
+    }
+    scores.assign(values.begin() + static_cast<ptrdiff_t>(sums), values.end());
+  };
   if (pipeline_ == nullptr && program_ == nullptr) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       inputs[i] = shard_of_[i] == nullptr ? inputs[i] : whole_of(inputs[i], *shard_of_[i]);
     }
-    for (const Tensor& value : evaluate(with_leaves(named_params(weights_), inputs), samples)) {
-      results.push_back({item(value)});
-    }
+    take(evaluate(with_leaves(named_params(weights_), inputs), samples));
   } else {
     samples = parts_.own_positions(std::move(samples));
     inputs.insert(inputs.end(), samples.begin(), samples.end());
@@ -152,16 +159,18 @@ std::vector<std::vector<LossProgram::Value>> LossProgram::run(const Params& para
     if (pipeline_ != nullptr) {
       results = run_stages(inputs);
     } else {
-      for (const Tensor& value : program_->run(std::move(inputs))) {
-        results.push_back({item(value)});
-      }
+      take(program_->run(std::move(inputs)));
     }
   }
-  std::vector<std::vector<Value>> out(static_cast<size_t>(batches_));
+  std::vector<Found> out(static_cast<size_t>(batches_));
   for (size_t b = 0; b < out.size(); ++b) {
     for (size_t i = 0; i < results.size(); i += 2) {
-      out[b].push_back({results[i][b], results[i + 1][b]});
+      out[b].sums.push_back({results[i][b], results[i + 1][b]});
     }
+  }
+  if (!scores.empty()) {
+    out[0].scores = to_doubles(scores[0]);
+    out[0].labels = to_doubles(scores[1]);
   }
   return out;
 }

@@ -25,10 +25,14 @@ class LossProgram {
   };
   // How many batches run() takes at once: in a pipeline as many as there are stages, which are then at work together.
   int64_t batches() const { return batches_; }
-  // For each batch the loss, then the task's metrics; in a pipeline all stages are told. `params`: all weights of the task, or those that the
+  struct Found {
+    std::vector<Value> sums;             // of the loss, then of the task's metrics
+    std::vector<double> scores, labels;  // of the batch's samples, where the task has scores
+  };
+  // For each batch; in a pipeline all stages are told. `params`: all weights of the task, or those that the
   // rank's stage reads, in parts as parts() and the shards say, trained ones in f32 or in precision.params. `samples`: of batches() batches,
   // one after another.
-  std::vector<std::vector<Value>> run(const Params& params, Tensors samples) const;
+  std::vector<Found> run(const Params& params, Tensors samples) const;
 
   // Whether this rank reads the weight.
   bool reads(const std::string& name) const;
@@ -38,7 +42,7 @@ class LossProgram {
   std::string text(const std::function<std::string(const Program&)>& text_of) const;
 
  private:
-  // Sum and count of each.
+  // Sum and count of each, then scores and labels.
   Tensors evaluate(const Params& params, std::span<const Tensor> batch) const;
   bool reads(size_t weight) const { return pipeline_ == nullptr || pipeline_->reads(weight); }
   // By output, of each batch.

@@ -23,12 +23,18 @@ inline constexpr const char* kEvalPerplexity = "eval_perplexity";
 inline constexpr const char* kEvalBitsPerByte = "eval_bits_per_byte";
 inline constexpr const char* kEvalAccuracy = "eval_accuracy";
 inline constexpr const char* kEvalExactMatch = "eval_exact_match";
+inline constexpr const char* kEvalAuc = "eval_auc";
+inline constexpr const char* kEvalNormalizedEntropy = "eval_normalized_entropy";
+inline constexpr const char* kEvalCalibration = "eval_calibration";
 inline constexpr MetricKind kMetricKinds[] = {
     {kEvalLoss, "eval/loss", "eval loss", false},
     {kEvalPerplexity, "eval/perplexity", "perplexity", false},
     {kEvalBitsPerByte, "eval/bits_per_byte", "bits per byte", false},
     {kEvalAccuracy, "eval/accuracy", "accuracy", true},
-    {kEvalExactMatch, "eval/exact_match", "exact match", true}};
+    {kEvalExactMatch, "eval/exact_match", "exact match", true},
+    {kEvalAuc, "eval/auc", "AUC", true},
+    {kEvalNormalizedEntropy, "eval/normalized_entropy", "normalized entropy", false},
+    {kEvalCalibration, "eval/calibration", "calibration", false}};
 
 struct Metric {
   const MetricKind* kind;

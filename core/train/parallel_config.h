@@ -40,6 +40,9 @@ struct ZeroConfig {
 
 enum class ReductionOrder { kExact, kFast };
 
+// How ranks share the tables of a recommender.
+enum class EmbeddingWay { kAuto, kRowWise, kTableWise };
+
 enum class ContextWay { kAuto, kAllToAll, kGather, kRing };
 
 struct OverlapConfig {
@@ -80,6 +83,7 @@ struct ParallelConfig {
   std::string schedule = "1f1b";
   std::vector<int64_t> stage_layout;
   OverlapConfig overlap;
+  EmbeddingWay embedding = EmbeddingWay::kAuto;
   double bucket_mb = 64;
   double timeout_s = 30;
 
@@ -128,6 +132,11 @@ struct ParallelConfig {
     v("stage_layout", stage_layout,
       "layers of each part of the model along the pipeline, from the first on; empty: equally many",
       rule::at_least(0).elsewhere_called({"pipeline_model_parallel_layout"}));
+    v("embedding", embedding,
+      "how ranks share tables of rows: row_wise: each has the rows of some ids; table_wise: each "
+      "has some whole tables; auto: "
+      "row_wise",
+      rule::one_of({"auto", "row_wise", "table_wise"}).elsewhere_called({"sharding_type"}));
     v("overlap", overlap, "which exchanges run while something is computed");
     v("bucket_mb", bucket_mb,
       "gradients of small parameters that are exchanged at once, in 10^6 bytes at most",

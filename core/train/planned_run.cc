@@ -80,7 +80,7 @@ std::string estimate_text(const RunPlan& plan) {
 int64_t RunPlan::total() const {
   const int64_t beside = evaluates ? evaluation.arena + evaluation.outputs : 0;
   return step.inputs + ahead_bytes + step.outputs + step.arena + beside + whole_bytes +
-         snapshot_bytes;
+         outside_bytes + snapshot_bytes;
 }
 
 int64_t memory_limit(const MemoryConfig& config, const Context& context) {
@@ -145,6 +145,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.gradient_bytes =
         gradient_bytes(*run.step, config.batch.global == rows ? config.precision.param_dtype()
                                                               : config.precision.grad_dtype());
+    plan.outside_bytes = task.outside_bytes;
     plan.step = run.step->memory();
     plan.batch_bytes =
         plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;
@@ -342,6 +343,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   if (plan.whole_bytes > 0) {
     bytes("weights", plan.whole_bytes,
           plan.stage_bytes.empty() ? "whole, at the end" : "of other stages, to write samples");
+  }
+  if (plan.outside_bytes > 0) {
+    bytes("tables", plan.outside_bytes, "rows in memory, with what is kept for them");
   }
   if (plan.snapshot_bytes > 0) {
     bytes("snapshot", plan.snapshot_bytes, "copy of the state, while a checkpoint is written");

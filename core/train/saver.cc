@@ -73,19 +73,28 @@ void Saver::on_state(Trainer& trainer, Moment moment) {
   saved_as_is_ = true;
   const auto write = [&files = files(), logs = log_.paths(), folder = folder_of(writing_),
                       checkpoints = directory_.checkpoints(), keep = config_.checkpoint.keep,
-                      kept = kept_, ranks = ranks_.get()](const CheckpointContents& contents) {
+                      kept = kept_, ranks = ranks_.get(),
+                      outside = trainer.outside()](const CheckpointContents& contents) {
     for (const std::string& path : logs) {
       files.open(path, WriteMode::kAppend)->sync();
     }
+    std::string id;
+    if (outside != nullptr) {
+      id = contents.progress.outside.at(outside->name()).get<std::string>();
+      const auto wait = [&] { outside->wait(id); };
+      ranks == nullptr ? wait() : work_together(*ranks, kName, wait);
+    }
     save_checkpoint(files, folder, contents, ranks);
-    if (ranks != nullptr && ranks->rank() != 0) {
-      return;
+    if (ranks == nullptr || ranks->rank() == 0) {
+      std::vector<int64_t> besides;
+      for (const auto& [owner, step] : kept) {
+        besides.push_back(step);
+      }
+      prune_checkpoints(files, checkpoints, keep, besides);
     }
-    std::vector<int64_t> besides;
-    for (const auto& [owner, step] : kept) {
-      besides.push_back(step);
+    if (outside != nullptr) {
+      confirm_outside(files, checkpoints, id, *outside, ranks);
     }
-    prune_checkpoints(files, checkpoints, keep, besides);
   };
   if (asynchronous_ && moment == Moment::kStep) {
     writer_.submit(trainer.checkpoint(), write);

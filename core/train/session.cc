@@ -329,6 +329,11 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
   log_info("memory: {} planned; the process took {} at its peak, {} of it before the run began",
            gigabytes(run.plan.total()), gigabytes(peak_memory_bytes()),
            gigabytes(reporter.memory_before()));
+  if (data.outside != nullptr) {
+    if (const std::string text = data.outside->describe(); !text.empty()) {
+      log_info("{}", text);
+    }
+  }
   // An evaluation that was cut short is made up for when the run is started again.
   const bool complete = finished && (!evaluates || log.evaluated(trainer.step()));
   result.outcome = complete ? Outcome::kFinished : Outcome::kInterrupted;

@@ -107,6 +107,8 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   check(micro > 0 && config.batch.global % (micro * copies_ * data_.size) == 0,
         "micro-batches of {}, {} at a time on {} ranks, do not make up {}", micro, copies_,
         data_.size, config.batch.global);
+  check(task.looked_up.empty() || (stages_.size == 1 && parts_.ranks() == 1),
+        "rows of tables are looked up by ranks along data alone");
   for (const ParamSpec& spec : parts_.held_frozen()) {
     const Shard* const shard = find_shard(frozen_shards_, spec.name);
     frozen_types_.push_back(
@@ -265,9 +267,9 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
   if (data_.size > 1) {
     return summed_over_ranks(one, all);
   }
-  return micro_batches_ == 1
-             ? one(all)
-             : accumulate(micro_batches_, one, gradient_.sums_in_own_type(), copies_)(all);
+  return micro_batches_ == 1 ? one(all)
+                             : accumulate(micro_batches_, one, gradient_.sums_in_own_type(),
+                                          copies_, task_.looked_up.size())(all);
 }
 
 StepProgram::Summing StepProgram::summing(const Types& values,
@@ -308,8 +310,10 @@ LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& a
   std::vector<std::string> paths;
   const Tensors leaves = flatten_tree(all, &paths);
   const auto recorded = record(one, std::make_tuple(all), micro_types(turns, leaves, paths));
+  const size_t apart = task_.looked_up.size();
+  const std::span<const Value> outputs(recorded.program->outputs());
   Types values;
-  for (const Value& value : recorded.program->outputs()) {
+  for (const Value& value : outputs.first(outputs.size() - apart)) {
     values.push_back(recorded.program->type(value));
   }
   std::vector<const Shard*> shards(GradientProgram::kLossResults, nullptr);
@@ -318,8 +322,12 @@ LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& a
   }
   const Summing sums = summing(values, std::move(shards));
   const GraphPtr program = regathers() ? regathered(*recorded.program) : recorded.program;
-  return recorded.rebuild(
-      sums.finish(accumulate_by(sums.each, turns, program, recorded.captures, leaves, copies_)));
+  const Tensors results =
+      accumulate_by(sums.each, turns, program, recorded.captures, leaves, copies_, apart);
+  const std::span<const Tensor> all_results(results);
+  Tensors finished = sums.finish(all_results.first(results.size() - apart));
+  finished.insert(finished.end(), results.end() - static_cast<ptrdiff_t>(apart), results.end());
+  return recorded.rebuild(finished);
 }
 
 StepResult StepProgram::step(const Arguments& arguments) const {
@@ -338,6 +346,10 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   const auto [norm, scale] = clipping(squares, share);
   const Tensors layer_norms = looks_at_layers_ ? norms_of(squares, share) : Tensors();
   const double largest = std::numeric_limits<float>::max();
+  Tensors looked_up;
+  for (const Tensor& gradient : sum.looked_up) {
+    looked_up.push_back(gradient * cast(share, gradient.dtype()));
+  }
   UpdateControl control{.apply = {}, .key = step_key, .shards = shards_};
   if (may_skip_) {
     control.apply =
@@ -360,12 +372,22 @@ StepResult StepProgram::step(const Arguments& arguments) const {
     }
     next.params = std::move(all);
   }
+  StepResult result{.state = std::move(next),
+                    .loss = loss,
+                    .grad_norm = norm,
+                    .loss_scale = {},
+                    .layer_norms = layer_norms,
+                    .looked_up = std::move(looked_up),
+                    .is_applied = {}};
+  if (may_skip_ && !task_.looked_up.empty()) {
+    result.is_applied = {control.apply};
+  }
   if (const auto& scaling = state.optimizer.loss_scale) {
     const Tensor finite = logical_and(norm <= largest, abs(loss) <= largest);
-    next.optimizer.loss_scale = next_loss_scale(precision_, *scaling, finite);
-    return {std::move(next), loss, norm, {loss_scale}, layer_norms};
+    result.state.optimizer.loss_scale = next_loss_scale(precision_, *scaling, finite);
+    result.loss_scale = {loss_scale};
   }
-  return {std::move(next), loss, norm, {}, layer_norms};
+  return result;
 }
 
 Tensors StepProgram::squares_of(const Params& gradient) const {

@@ -31,6 +31,9 @@ struct StepResult {
   Tensors loss_scale;  // f32 []: that of this step, where it is dynamic
   Tensors
       layer_norms;  // [] each: of the parameters' gradients, in their order, where log.layers asks for them
+  Tensors
+      looked_up;  // gradients of TrainTask::looked_up, of the mean loss, neither clipped nor scaled
+  Tensors is_applied;  // bool []: whether an update was made, where steps may be skipped
 
   template <class V>
   void fields(V& v) {
@@ -39,6 +42,8 @@ struct StepResult {
     v("grad_norm", grad_norm);
     v("loss_scale", loss_scale);
     v("layer_norms", layer_norms);
+    v("looked_up", looked_up);
+    v("is_applied", is_applied);
   }
 };
 

@@ -12,6 +12,7 @@
 #include "core/data/batch_part.h"
 #include "core/tensor/params.h"
 #include "core/train/checkpoint.h"
+#include "core/train/outside.h"
 
 namespace mstrain {
 
@@ -31,11 +32,14 @@ struct Sum {
 struct TaskSums {
   Sum loss;                  // over predictions
   std::vector<Sum> metrics;  // those of TrainTask::metrics
+  // Where TrainTask::has_scores: log-odds and labels, f32 [samples] each. A label below 0 does not count.
+  Tensors scores = {};
 
   template <class V>
   void fields(V& v) {
     v("loss", loss);
     v("metrics", metrics);
+    v("scores", scores);
   }
 };
 
@@ -71,10 +75,24 @@ struct TrainTask {
   // there is one, tensors that begin with samples and positions are what passes through all layers.
   std::vector<int64_t> positions;
   std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
+  bool has_scores = false;           // sums() gives them: evaluations rank the samples
+
+  // Tensors of a batch, by their places in it, that hold rows of tables outside the state of a step: floating, and in the loss.
+  // The step gives their gradients to BatchStream::learn.
+  std::vector<size_t> looked_up;
+  int64_t outside_bytes = 0;  // of memory that these tables take on a rank
 
   bool loss_in_nats = false;  // of a prediction's logarithm: perplexity is its exponential
 
   Units units;  // in a sample: what throughput counts
+};
+
+// What rows of tables learn from a step.
+struct RowGradients {
+  int64_t step = 0;        // from 1
+  Tensors gradients;       // of the mean loss, in the order of TrainTask::looked_up
+  double lr_scale = 1;     // the step's learning rate over optimizer.lr
+  bool is_applied = true;  // false: the step is skipped, and nobody learns
 };
 
 // An endless sequence of batches that goes on exactly from a number of samples.
@@ -83,6 +101,8 @@ class BatchStream {
   virtual ~BatchStream() = default;
   virtual Tensors next() = 0;
   virtual int64_t samples() const = 0;  // taken so far, of whole batches
+  // After each step on what next() gave, where the task looks rows up. Every rank calls it.
+  virtual void learn(const RowGradients&) {}
 };
 
 // A sample as it enters the model, for people.
@@ -105,6 +125,7 @@ struct TrainData {
   std::function<std::unique_ptr<BatchStream>(uint64_t seed, const BatchPart& part, int64_t first)>
       training;
   std::vector<EvaluationSet> evaluation;  // none where nothing is held out
+  std::shared_ptr<OutsideState> outside;  // null: there is none
   // Bytes of the text whose predictions a batch of it scores; null where the data are no text.
   std::function<int64_t(std::span<const Tensor> batch)> scored_bytes;
 

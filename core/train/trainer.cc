@@ -69,6 +69,9 @@ void Trainer::start(uint64_t seed, int64_t micro) {
   state_ = {};
   state_ = program_.first_state(
       task_.initial != nullptr ? task_.initial() : init_params(program_.stage_parameters(), seed));
+  if (data_.outside != nullptr) {
+    data_.outside->resume(std::nullopt);
+  }
   open_batches();
 }
 
@@ -101,11 +104,11 @@ void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micr
   }
   state_.optimizer.loss_scale = restored_loss_scale(config_.precision, progress_.loss_scale);
   frozen_ = program_.own_frozen(frozen_weights(task_));
-  load_tensors_of(files, folder);
+  load_state_of(files, folder);
   open_batches();
 }
 
-void Trainer::load_tensors_of(FileSystem& files, const std::string& folder) {
+void Trainer::load_state_of(FileSystem& files, const std::string& folder) {
   const std::optional<LossScaleState> loss_scale = state_.optimizer.loss_scale;
   state_ = program_.form();
   size_t leaf = 0;
@@ -118,6 +121,9 @@ void Trainer::load_tensors_of(FileSystem& files, const std::string& folder) {
   const int64_t updates = progress_.step - guard_.skipped();
   state_.optimizer.step = scalar(static_cast<double>(updates), Dtype::kI32);
   state_.optimizer.loss_scale = loss_scale;
+  if (data_.outside != nullptr) {
+    resume_outside(files, folder, *data_.outside);
+  }
 }
 
 StoredTensor Trainer::stored(size_t i, std::string name, const Params& values,
@@ -187,6 +193,9 @@ CheckpointContents Trainer::checkpoint() const {
       progress.callbacks[name] = callback->state();
     }
   }
+  if (data_.outside != nullptr) {
+    progress.outside[data_.outside->name()] = data_.outside->prepare(progress.step);
+  }
   return {progress, stored_model(), stored_optimizer(), data_.checkpoint_files, task_.stored_file};
 }
 
@@ -237,6 +246,12 @@ void Trainer::advance(Pending& pending) {
     batch_ = std::move(batch);
   }
   state_ = std::move(result.state);
+  if (!task_.looked_up.empty()) {
+    batches_->learn({.step = progress_.step + 1,
+                     .gradients = std::move(result.looked_up),
+                     .lr_scale = pending.metrics.lr / config_.optimizer.lr,
+                     .is_applied = result.is_applied.empty() || item(result.is_applied[0]) != 0});
+  }
   pending.loss = std::move(result.loss);
   pending.grad_norm = std::move(result.grad_norm);
   pending.loss_scale = std::move(result.loss_scale);

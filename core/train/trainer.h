@@ -42,8 +42,9 @@ class Trainer {
   Params params() const { return program_.whole_weights(state_, frozen_); }
   // What this rank has of them, as a LossProgram with shards_of_weights() takes them.
   Params held_params() const { return joined(state_.params, frozen_); }
-  // The whole run, as it is now. Its tensors are those of state().
+  // The whole run, as it is now. Its tensors are those of state(); outside state is prepared, and has to be waited for. Every rank calls it.
   CheckpointContents checkpoint() const;
+  OutsideState* outside() const { return data_.outside.get(); }  // null: there is none
 
   // What callbacks may do.
   enum class End { kFinished, kInterrupted };
@@ -54,8 +55,8 @@ class Trainer {
   // The rate of later steps is the schedule's times `factor`, but not brought below `lowest` by that.
   void scale_learning_rate(double factor, double lowest);
   double next_learning_rate() const { return learning_rate(progress_.step); }
-  // Weights and optimizer state of a checkpoint of this run; step and position in the data stay. Throws IoError.
-  void load_tensors_of(FileSystem& files, const std::string& folder);
+  // Weights, optimizer state and outside state of a checkpoint of this run; step and position in the data stay. Throws IoError.
+  void load_state_of(FileSystem& files, const std::string& folder);
   // Tells all callbacks.
   void evaluated(const EvaluationRow& row);
   void saved(int64_t step, const std::string& folder);

@@ -11,9 +11,11 @@ Dtype sum_dtype(Dtype dtype) { return is_floating(dtype) ? accumulation_dtype(dt
 
 namespace {
 
-Types value_types(const Graph& program) {
+// Of what is summed up.
+Types value_types(const Graph& program, size_t apart) {
   Types values;
-  for (const Value& value : program.outputs()) {
+  const size_t summed = program.outputs().size() - apart;
+  for (const Value& value : std::span(program.outputs()).first(summed)) {
     values.push_back(program.type(value));
     check(values.back().dtype != Dtype::kBool,
           "accumulate: the function returns {}, which has no sum", to_string(values.back()));
@@ -87,10 +89,11 @@ SumRule plain_sums(bool in_own_type) {
 }
 
 Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
-                      const Tensors& captures, const Tensors& batch, int64_t side_by_side) {
+                      const Tensors& captures, const Tensors& batch, int64_t side_by_side,
+                      size_t apart) {
   check(n % side_by_side == 0, "accumulate: {} micro-batches, {} at a time", n, side_by_side);
   const int64_t turns = n / side_by_side;
-  const Tensors sums = rule.zeros(value_types(*program));
+  const Tensors sums = rule.zeros(value_types(*program, apart));
   Tensors micro;
   Types types = types_of(sums);
   for (const Tensor& capture : captures) {
@@ -118,26 +121,41 @@ Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
           given.back().insert(given.back().end(), constants.begin(), constants.end());
         }
         Tensors after(args.begin(), args.begin() + static_cast<int64_t>(sums.size()));
-        for (const Tensors& values : replay_in_turns(*program, given)) {
-          after = rule.add(after, values);
+        std::vector<Tensors> of_samples(apart);
+        for (Tensors& values : replay_in_turns(*program, given)) {
+          const size_t summed = values.size() - apart;
+          for (size_t i = 0; i < apart; ++i) {
+            of_samples[i].push_back(values[summed + i]);
+          }
+          after = rule.add(after, std::span(values).first(summed));
+        }
+        for (const Tensors& parts : of_samples) {
+          after.push_back(parts.size() == 1 ? parts[0] : concat(parts, 0));
         }
         return after;
       },
       &none);
-  return scan_program(body, sums, captures, micro, turns, false);
+  Tensors results = scan_program(body, sums, captures, micro, turns, false);
+  for (size_t i = results.size() - apart; i < results.size(); ++i) {
+    Shape shape = results[i].shape().without(0);
+    shape[0] *= turns;
+    results[i] = reshape(results[i], shape);
+  }
+  return results;
 }
 
 Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
-                            const Tensors& batch, bool in_own_type, int64_t side_by_side) {
-  const Types values = value_types(*program);
+                            const Tensors& batch, bool in_own_type, int64_t side_by_side,
+                            size_t apart) {
+  const Types values = value_types(*program, apart);
   if (n == 1) {
     Tensors inputs = batch;
     inputs.insert(inputs.end(), captures.begin(), captures.end());
     return replay(*program, inputs);
   }
   Tensors totals =
-      accumulate_by(plain_sums(in_own_type), n, program, captures, batch, side_by_side);
-  for (size_t i = 0; i < totals.size(); ++i) {
+      accumulate_by(plain_sums(in_own_type), n, program, captures, batch, side_by_side, apart);
+  for (size_t i = 0; i < values.size(); ++i) {
     totals[i] = cast(totals[i], values[i].dtype);
   }
   return totals;

@@ -12,7 +12,7 @@ Types micro_types(int64_t n, const Tensors& batch, const std::vector<std::string
 // Sums of the program's outputs over the micro-batches.
 Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& captures,
                             const Tensors& batch, bool in_own_type = false,
-                            int64_t side_by_side = 1);
+                            int64_t side_by_side = 1, size_t apart = 0);
 
 // How the values of a micro-batch join what was summed up before it.
 struct SumRule {
@@ -22,9 +22,11 @@ struct SumRule {
 // value by value, sum + value, in the type that sums of it are formed in.
 SumRule plain_sums(bool in_own_type);
 // The sums that the rule comes to, in a loop, also of one turn. In each turn `side_by_side` micro-batches, which divide `n`, are
-// computed, so that the collectives of one run under the products of others; the sums stay what they are.
+// computed, so that the collectives of one run under the products of others; the sums stay what they are. The program's last
+// `apart` outputs are not summed up: those of all micro-batches follow one another along their first dim, behind the sums.
 Tensors accumulate_by(const SumRule& rule, int64_t n, const GraphPtr& program,
-                      const Tensors& captures, const Tensors& batch, int64_t side_by_side = 1);
+                      const Tensors& captures, const Tensors& batch, int64_t side_by_side = 1,
+                      size_t apart = 0);
 // The type that values of `dtype` are summed up in, unless it is their own.
 Dtype sum_dtype(Dtype dtype);
 
@@ -33,16 +35,18 @@ Dtype sum_dtype(Dtype dtype);
 // the same for all. The caller divides by n for a mean.
 //
 // The sum is formed in the order of the index, ((v_0 + v_1) + v_2) + …: a tree that depends on n alone. bf16 and f16 are
-// summed in f32 and rounded once at the end; `in_own_type`, which takes half the memory, rounds after every addition.
+// summed in f32 and rounded once at the end; `in_own_type`, which takes half the memory, rounds after every addition. The last
+// `apart` leaves of what f returns are of samples: they follow one another instead.
 template <class F>
-auto accumulate(int64_t n, F f, bool in_own_type = false, int64_t side_by_side = 1) {
-  return [n, in_own_type, side_by_side, f = std::move(f)](const auto& batch, const auto&... rest) {
+auto accumulate(int64_t n, F f, bool in_own_type = false, int64_t side_by_side = 1,
+                size_t apart = 0) {
+  return [=, f = std::move(f)](const auto& batch, const auto&... rest) {
     std::vector<std::string> paths;
     const Tensors leaves = flatten_tree(batch, &paths);
     const auto one = [&](const auto& micro) { return f(micro, rest...); };
     const auto recorded = record(one, std::make_tuple(batch), micro_types(n, leaves, paths));
     return recorded.rebuild(accumulate_recorded(n, recorded.program, recorded.captures, leaves,
-                                                in_own_type, side_by_side));
+                                                in_own_type, side_by_side, apart));
   };
 }
 

@@ -1,0 +1,48 @@
+#include "core/train/outside.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/train/checkpoint.h"
+#include "core/train/rank_talk.h"
+
+namespace mstrain {
+namespace {
+
+std::optional<std::string> named_in(FileSystem& files, const std::string& folder,
+                                    const OutsideState& state) {
+  const std::string path = join_path(folder, kStateFile);
+  const Json ids = parse_progress(files.read(path, 1 << 20), path).outside;
+  const auto found = ids.find(state.name());
+  return found == ids.end() ? std::nullopt : std::optional(found->get<std::string>());
+}
+
+}  // namespace
+
+void resume_outside(FileSystem& files, const std::string& folder, OutsideState& state) {
+  const std::optional<std::string> id = named_in(files, folder, state);
+  if (!id) {
+    throw IoError(fmt::format("{}: names no {}", join_path(folder, kStateFile), state.name()));
+  }
+  state.resume(id);
+}
+
+void confirm_outside(FileSystem& files, const std::string& checkpoints, const std::string& id,
+                     OutsideState& state, Communicator* ranks) {
+  Json needed = Json::array();
+  if (ranks == nullptr || ranks->rank() == 0) {
+    for (const int64_t step : list_checkpoints(files, checkpoints)) {
+      const auto named = named_in(files, join_path(checkpoints, checkpoint_name(step)), state);
+      if (named) {
+        needed.push_back(*named);
+      }
+    }
+  }
+  if (ranks != nullptr) {
+    needed = Json::parse(told(*ranks, needed.dump(), "checkpoint"));
+  }
+  state.confirm(id, needed.get<std::vector<std::string>>());
+}
+
+}  // namespace mstrain
