@@ -22,12 +22,8 @@
 namespace mstrain::launcher {
 namespace {
 
-struct Command {
-  Usage usage;
-  int (*run)(const Usage&, Arguments, const std::atomic<bool>& stop);
-};
-
-const Command kCommands[] = {
+// Before those that suites add.
+const Command kOwnCommands[] = {
     {{"generate",
       "--checkpoint DIR --prompt TEXT... [--chat [--system TEXT]] [--tokens N] [--stop ID...]\n"
       "    [--greedy | --temperature T --top-k K --top-p P] [--seed S]\n"
@@ -68,6 +64,12 @@ const Command kCommands[] = {
       "alone"},
      watch}};
 
+std::vector<Command> all_commands() {
+  std::vector<Command> all(std::begin(kOwnCommands), std::end(kOwnCommands));
+  all.insert(all.end(), added_commands().begin(), added_commands().end());
+  return all;
+}
+
 constexpr const char* kAbout = R"(mstrain trains models from a YAML file.
 
 usage: mstrain --config FILE [--ranks N] [key.path=value ...]
@@ -86,7 +88,7 @@ Exit status: 0 done, 1 failed while running, 2 bad usage or configuration, 3 the
 
 void print_help(std::span<const Option> options) {
   fmt::print("{}{}\ncommands\n", kAbout, describe(options));
-  for (const Command& command : kCommands) {
+  for (const Command& command : all_commands()) {
     fmt::print("  {} {}\n      {}\n", command.usage.name, command.usage.synopsis,
                command.usage.about);
   }
@@ -114,7 +116,7 @@ void check_not_a_command(Arguments arguments) {
   }
   const std::string& word = arguments.front();
   std::vector<std::string> names;
-  for (const Command& command : kCommands) {
+  for (const Command& command : all_commands()) {
     names.emplace_back(command.usage.name);
   }
   const std::string meant = did_you_mean(word, names);
@@ -312,7 +314,7 @@ int report(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
 }
 
 int run_command_line(Arguments arguments, const std::atomic<bool>& stop, Rank& rank) {
-  for (const Command& command : kCommands) {
+  for (const Command& command : all_commands()) {
     if (!arguments.empty() && arguments.front() == command.usage.name) {
       return !rank.is_first() ? kDone : command.run(command.usage, arguments.subspan(1), stop);
     }

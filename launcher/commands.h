@@ -6,16 +6,11 @@
 #include <span>
 #include <string>
 
-#include "launcher/arguments.h"
+#include "suites/run/suite.h"
 
 namespace mstrain::launcher {
 
 class Rank;
-
-using Arguments = std::span<const std::string>;
-
-inline constexpr int kDone = 0;
-inline constexpr int kInterrupted = 130;
 
 // With the arguments after the command's name.
 int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop);

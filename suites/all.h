@@ -1,4 +1,4 @@
-// Every model of the suites.
+// Every model of the suites, with the commands and kinds of runs that they add.
 #pragma once
 
 namespace mstrain {

@@ -7,11 +7,16 @@
 #include "suites/run/preflight.h"
 #include "suites/run/run.h"
 #include "suites/run/stored_model.h"
+#include "suites/run/suite.h"
 #include "suites/run/sweep.h"
 
 namespace mstrain {
 
 void dry_run(const RunRequest& given, const DryRun& options) {
+  if (const RunKind* kind = run_kind_of(given.tree)) {
+    kind->dry_run(given, options);
+    return;
+  }
   const YamlNode tree = with_named_layout(
       given.files,
       with_stored_model(given.files, is_sweep(given.tree) ? first_of_sweep(given) : given.tree));

@@ -18,6 +18,7 @@
 #include "suites/run/plan.h"
 #include "suites/run/preflight.h"
 #include "suites/run/stored_model.h"
+#include "suites/run/suite.h"
 #include "suites/run/sweep.h"
 
 namespace mstrain {
@@ -284,6 +285,10 @@ Outcome run_together(const RunRequest& given) {
 }  // namespace
 
 void check_many_ranks(FileSystem& files, const YamlNode& given, int64_t ranks) {
+  if (const RunKind* kind = run_kind_of(given)) {
+    kind->check_many_ranks(files, given, ranks);
+    return;
+  }
   if (is_sweep(given)) {
     check_sweep_ranks(files, with_named_layout(files, with_stored_model(files, given)), ranks);
     return;
@@ -313,10 +318,16 @@ SessionResult train_model(const RunRequest& request, const std::vector<Callback*
 }
 
 YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {
+  if (const RunKind* kind = run_kind_of(tree)) {
+    return kind->resolved_config(files, tree);
+  }
   return read_run(with_stored_model(files, tree))->written();
 }
 
 Outcome run(const RunRequest& given) {
+  if (const RunKind* kind = run_kind_of(given.tree)) {
+    return kind->run(given);
+  }
   if (given.world) {
     return run_together(given);
   }

@@ -9,7 +9,7 @@
 
 #include "core/base/arguments.h"
 
-namespace mstrain::launcher {
+namespace mstrain {
 
 // How a command is called and what it does.
 struct Usage {
@@ -45,4 +45,4 @@ const std::string& required(const std::optional<std::string>& value, const char*
 int64_t integer_value(const std::string& option, const std::string& text);
 double number_value(const std::string& option, const std::string& text);
 
-}  // namespace mstrain::launcher
+}  // namespace mstrain

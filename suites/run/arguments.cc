@@ -1,11 +1,11 @@
-#include "launcher/arguments.h"
+#include "suites/run/arguments.h"
 
 #include <algorithm>
 
 #include "core/base/error.h"
 #include "core/base/yaml_scalar.h"
 
-namespace mstrain::launcher {
+namespace mstrain {
 namespace {
 
 std::string signature(const Option& option) {
@@ -104,4 +104,4 @@ double number_value(const std::string& option, const std::string& text) {
   return *value;
 }
 
-}  // namespace mstrain::launcher
+}  // namespace mstrain
