@@ -29,16 +29,17 @@ const std::vector<Command>& added_commands();
 
 // Each function as the one of that name in suites/run/run.h, which asks for it where a configuration is of this kind.
 struct RunKind {
-  std::string section;  // configurations that have it are of this kind: "algorithm"
+  std::string section;  // configurations that have it are of this kind: "algorithm",
+  std::string type;     // where its key `type` says so: "ppo"
   Outcome (*run)(const RunRequest& request);
   void (*dry_run)(const RunRequest& request, const DryRun& options);
   YamlNode (*resolved_config)(FileSystem& files, const YamlNode& tree);
   void (*check_many_ranks)(FileSystem& files, const YamlNode& tree, int64_t ranks);
 };
 
-// Once for each section, before any run.
+// Once for each section and type, before any run.
 void add_run_kind(const RunKind& kind);
-// Null: the configuration is a model's.
+// Null: the configuration is a model's. Throws ConfigError, with the line, where the section is there and its type is none that is known.
 const RunKind* run_kind_of(const YamlNode& tree);
 
 }  // namespace mstrain
