@@ -8,7 +8,7 @@ namespace mstrain {
 namespace {
 
 // What rank 0 says instead of a trial's number.
-constexpr int64_t kWait = -1, kFinished = -2, kInterrupted = -3;
+constexpr int64_t kWait = -1, kNoMore = -2, kStopAll = -3;
 constexpr const char* kOrder = "order of the sweep";
 
 }  // namespace
@@ -62,14 +62,14 @@ void SweepRanks::aside(const std::function<void()>& work) {
 }
 
 void SweepRanks::end(Outcome outcome) {
-  told(ranks_, outcome == Outcome::kInterrupted ? kInterrupted : kFinished, kOrder);
+  told(ranks_, outcome == Outcome::kInterrupted ? kStopAll : kNoMore, kOrder);
 }
 
 Outcome SweepRanks::follow() {
   for (;;) {
     const int64_t order = told(ranks_, kWait, kOrder);
-    if (order == kFinished || order == kInterrupted) {
-      return order == kInterrupted ? Outcome::kInterrupted : Outcome::kFinished;
+    if (order == kNoMore || order == kStopAll) {
+      return order == kStopAll ? Outcome::kInterrupted : Outcome::kFinished;
     }
     if (order == kWait) {
       work_together(ranks_, kOrder, [] {});
