@@ -1,5 +1,6 @@
 #include "suites/all.h"
 
+#include "suites/reinforcement/env/suite.h"
 #include "suites/transformer/gpt/gpt_run.h"
 #include "suites/transformer/llama/llama_run.h"
 #include "suites/transformer/t5/t5_run.h"
@@ -13,6 +14,7 @@ void add_all_models() {
   add_model(llama::entry());
   add_model(t5::entry());
   add_model(vit::entry());
+  reinforcement::add_environment_suite();
 }
 
 }  // namespace mstrain
