@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/backends/cpu/after_product.h"
 #include "core/backends/cpu/ahead.h"
 #include "core/backends/cpu/loops.h"
 #include "core/backends/cpu/parallel.h"
@@ -27,29 +28,12 @@ int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multipl
 class PackedProduct {
  public:
   PackedProduct(const Product& p, int threads)
-      : p_(p), loops_(*loops().block), panel_(2 * loops_.width), threads_(threads) {
+      : p_(p), loops_(*loops().block), panel_(2 * loops_.width), threads_(threads), after_(p) {
     const int64_t parts = (p.k + kMostDepth - 1) / kMostDepth;
     depth_ = (p.k + parts - 1) / parts;
     columns_ = std::min(kMostColumns, up_to(p.n, panel_));
     packs_a_ = p.a_column != 1;
     by_columns_ = columns_ / panel_ >= threads * kLeastPanels || p.m < threads * kBlockRows;
-    for (const Epilogue& epilogue : p.after) {
-      switch (epilogue.kind) {
-        case Epilogue::Kind::kAdd: accumulates_ = true; break;
-        case Epilogue::Kind::kScale:
-          after_.push_back({nullptr, static_cast<float>(epilogue.scale)});
-          break;
-        default: after_.push_back({loop_of(epilogue.activation->name), 1.0F}); break;
-      }
-    }
-  }
-
-  // Sums begin with what lies in c, and all else comes after the product.
-  static bool serves(const Product& p) {
-    const bool adds_late = std::any_of(p.after.begin(), p.after.end(), [&](const Epilogue& e) {
-      return e.kind == Epilogue::Kind::kAdd && p.after.size() > 1;
-    });
-    return p.dtype == Dtype::kF32 && p.result == Dtype::kF32 && !adds_late;
   }
 
   int64_t packed_floats() const { return p_.k * up_to(p_.n, panel_); }
@@ -122,30 +106,6 @@ class PackedProduct {
   int64_t rows_floats() const { return packs_a_ ? kMostRows * depth_ : 0; }
 
  private:
-  // An activation or a factor.
-  struct After {
-    TileLoop activation = nullptr;
-    float factor = 1;
-    void run(float* row, int64_t n) const {
-      for (int64_t j = 0; activation != nullptr && j < n; j += kTile) {
-        const void* const from = row + j;
-        activation(std::min<int64_t>(kTile, n - j), &from, row + j);
-      }
-      for (int64_t j = 0; activation == nullptr && j < n; ++j) {
-        row[j] *= factor;
-      }
-    }
-  };
-  static TileLoop loop_of(std::string_view name) {
-    const ElementwiseLoops& table = *loops().elementwise;
-    for (int i = 0; i < table.count; ++i) {
-      if (table.rows[i].name == name) {
-        return table.rows[i].f32;
-      }
-    }
-    fail("{}: no loop applies it to a product", name);
-  }
-
   // Rows [i, i + rows) of a and c, columns [l, l + depth) of a.
   struct Tile {
     int64_t i, rows, l, depth;
@@ -226,7 +186,7 @@ class PackedProduct {
 
   // What sums begin with: the bias of columns [column, column + width), with what lies in c where it is added to.
   void begin_with_bias(const Tile& tile, const float* bias, int64_t width, float* c) const {
-    if (!accumulates_) {
+    if (!after_.adds()) {
       loops_.copy_rows(tile.rows, width, 1, bias, 0, c, p_.c_row, false);
       return;
     }
@@ -251,7 +211,7 @@ class PackedProduct {
       if (begins && bias != nullptr) {
         begin_with_bias(tile, bias + column, width, to);
       }
-      const bool adds = !begins || accumulates_ || bias != nullptr;
+      const bool adds = !begins || after_.adds() || bias != nullptr;
       const float* const panel = block + j * tile.depth;
       if (width == panel_) {
         multiply_panel(tile, a, own_rows, panel, to, p_.c_row, adds);
@@ -271,9 +231,7 @@ class PackedProduct {
       const int64_t begin = first + panels.begin;
       const int64_t end = std::min(first + panels.end, p_.n);
       for (int64_t r = 0; r < tile.rows; ++r) {
-        for (const After& after : after_) {
-          after.run(c + (tile.i + r) * p_.c_row + begin, end - begin);
-        }
+        after_.run(c + (tile.i + r) * p_.c_row + begin, end - begin);
       }
     }
   }
@@ -299,8 +257,7 @@ class PackedProduct {
   int64_t depth_ = 1, columns_ = 1;
   bool packs_a_ = false;
   bool by_columns_ = false;  // threads share columns, else rows
-  bool accumulates_ = false;
-  std::vector<After> after_;
+  AfterProduct after_;
 };
 
 const float* floats(const void* address) { return static_cast<const float*>(address); }
@@ -359,7 +316,7 @@ Kernel side_by_side(const Product& p, int threads) {
 }  // namespace
 
 Kernel packed_product(const Product& p, int threads, bool b_is_kept) {
-  if (!PackedProduct::serves(p)) {
+  if (!AfterProduct::serves(p)) {
     return {};
   }
   return p.batches() >= threads && p.batches() > 1 ? side_by_side(p, threads)

@@ -50,6 +50,8 @@ Kernel onednn_product(const Product& product, int threads, bool b_is_kept);  // 
 // By our own loops; packs b itself, or wants it packed where it is kept. No run function for what it does not serve: types but
 // f32, and an addend that comes before or after something else.
 Kernel packed_product(const Product& product, int threads, bool b_is_kept);
+// By our own loops, on one thread, of one product that is small; serves what packed_product does.
+Kernel small_product(const Product& product);
 // By our own loops, for products that are limited by the reading of b; makes neither bias nor what is after it: then no run
 // function.
 bool is_few_rows(const Product& product);
