@@ -30,6 +30,7 @@
 //   Returns<kPlayers> rollout(Random& rng) const   result of random play from here (not called on terminal states)
 //   Action sample_action(Random& rng) const continuous or huge sets: one legal action (progressive widening calls it)
 //   int kObservationSize; void observe(int player, std::span<float> out) const    network input, written whole
+//   static constexpr std::array<int, 3> kObservationShape   planes, rows and columns of it, where the observation is a board
 //   void determinize(int player, Random& rng)      replaces what `player` cannot know by a sample that fits what it saw
 //   uint64_t information_key(int player) const     equal for states that `player` cannot tell apart
 //   std::string action_to_string(Action a) const; Action parse_action(std::string_view text) const   the usual notation;

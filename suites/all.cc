@@ -1,5 +1,6 @@
 #include "suites/all.h"
 
+#include "suites/reinforcement/alphazero/alphazero_run.h"
 #include "suites/reinforcement/env/suite.h"
 #include "suites/transformer/gpt/gpt_run.h"
 #include "suites/transformer/llama/llama_run.h"
@@ -15,6 +16,7 @@ void add_all_models() {
   add_model(t5::entry());
   add_model(vit::entry());
   reinforcement::add_environment_suite();
+  alphazero::add_alphazero();
 }
 
 }  // namespace mstrain

@@ -65,7 +65,7 @@ bool MetricsLog::is_logged(int64_t step) const {
   return step == 1 || step % config_.log.interval == 0 || step == config_.schedule.total_steps;
 }
 
-void MetricsLog::on_step(Trainer&, const StepMetrics& metrics) {
+void MetricsLog::on_step(Trainer& trainer, const StepMetrics& metrics) {
   seconds_ += metrics.seconds;
   ++steps_;
   if (!is_logged(metrics.step)) {
@@ -97,6 +97,7 @@ void MetricsLog::on_step(Trainer&, const StepMetrics& metrics) {
   last_worked_ = worked;
   row[kResidentBytes] = resident_memory_bytes();
   events_.scalar("system/resident_bytes", row[kResidentBytes], metrics.step, now);
+  take_notes(trainer, metrics.step, now, row);
   row["time"] = now;
   file_.write(row);
   events_.scalar("train/loss", metrics.loss, metrics.step, now);
@@ -105,6 +106,24 @@ void MetricsLog::on_step(Trainer&, const StepMetrics& metrics) {
   events_.scalar("train/" + rate_key, rate, metrics.step, now);
   seconds_ = 0;
   steps_ = 0;
+}
+
+bool MetricsLog::take_notes(Trainer& trainer, int64_t step, double now, OrderedJson& row) {
+  const std::map<std::string, double> notes = trainer.take_notes();
+  for (const auto& [name, value] : notes) {
+    row[name] = value;
+    events_.scalar("noted/" + name, value, step, now);
+  }
+  return !notes.empty();
+}
+
+void MetricsLog::on_stop(Trainer& trainer) {
+  const double now = wall_clock();
+  OrderedJson row{{"step", trainer.step()}};
+  if (take_notes(trainer, trainer.step(), now, row)) {
+    row["time"] = now;
+    file_.write(row);
+  }
 }
 
 // A curve joins means over equally many predictions: others than those of the run's first evaluation get a tag of their own.

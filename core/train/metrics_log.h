@@ -24,6 +24,7 @@ class MetricsLog final : public Callback {
   static MetricsKept kept(int64_t step, const Json& callbacks);
 
   void on_step(Trainer& trainer, const StepMetrics& metrics) override;
+  void on_stop(Trainer& trainer) override;  // what was noted after the last row has one of its own
   void evaluation(const EvaluationRow& row);
   // TensorBoard's; nothing of it is in metrics.jsonl.
   EventsWriter& events() { return events_; }
@@ -42,6 +43,8 @@ class MetricsLog final : public Callback {
  private:
   static constexpr const char* kName = "log";
   std::string tag_of(const Metric& metric);
+  // Moves what was noted into `row`; false where there is nothing.
+  bool take_notes(Trainer& trainer, int64_t step, double now, OrderedJson& row);
 
   const TrainConfig& config_;
   Units in_a_step_;

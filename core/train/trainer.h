@@ -6,8 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/train/callback.h"
@@ -57,6 +59,9 @@ class Trainer {
   double next_learning_rate() const { return learning_rate(progress_.step); }
   // Weights, optimizer state and outside state of a checkpoint of this run; step and position in the data stay. Throws IoError.
   void load_state_of(FileSystem& files, const std::string& folder);
+  // The next row of metrics.jsonl has `value` as well, and so has TensorBoard. The last value of a name counts.
+  void note(const std::string& name, double value) { notes_[name] = value; }
+  std::map<std::string, double> take_notes() { return std::exchange(notes_, {}); }
   // Tells all callbacks.
   void evaluated(const EvaluationRow& row);
   void saved(int64_t step, const std::string& folder);
@@ -93,6 +98,7 @@ class Trainer {
   std::vector<Callback*> callbacks_;  // of the run under way
   std::optional<End> end_;
   std::string end_reason_;
+  std::map<std::string, double> notes_;
   ProgressState progress_;
   TrainState state_;
   Params frozen_;  // as steps take them

@@ -23,6 +23,7 @@ class ConnectFour {
   static constexpr uint32_t kMaxActions = 7;  // a column
   static constexpr int kSymmetries = 2;       // left and right swapped
   static constexpr int kObservationSize = 2 * 6 * 7;
+  static constexpr std::array<int, 3> kObservationShape = {2, 6, 7};
 
   static constexpr uint64_t kBottom = 0x0040810204081U;  // the lowest cell of each column
   static constexpr uint64_t kTop = kBottom << 5;

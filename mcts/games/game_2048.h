@@ -28,6 +28,7 @@ class Game2048 {
   static constexpr float kMaxReturn = 4096;  // above what any game can pay
   static constexpr int kSymmetries = 8;
   static constexpr int kObservationSize = 16 * 16;
+  static constexpr std::array<int, 3> kObservationShape = {16, 4, 4};
   static constexpr float kPoint = 1.0F / 1024;
 
   int player() const { return to_add_ > 0 ? kChance : movable_ ? 0 : kTerminal; }

@@ -38,6 +38,7 @@ class Go {
   static constexpr bool kPreferUndo = true;
   static constexpr int kSymmetries = 8;
   static constexpr int kObservationSize = 3 * kSize * kSize;
+  static constexpr std::array<int, 3> kObservationShape = {3, kSize, kSize};
 
   Go() { history_[0] = {}; }
   Go(const Go& other) { *this = other; }

@@ -29,6 +29,7 @@ class Gomoku {
   static constexpr uint32_t kMaxActions = kCells;  // a cell, row by row from the bottom left
   static constexpr int kSymmetries = 8;
   static constexpr int kObservationSize = 2 * kSize * kSize;
+  static constexpr std::array<int, 3> kObservationShape = {2, kSize, kSize};
 
   int player() const { return won_ || plies_ == kCells ? kTerminal : plies_ & 1; }
   void legal(ActionBuffer& out) const {

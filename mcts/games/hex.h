@@ -29,6 +29,7 @@ class Hex {
   static constexpr uint32_t kMaxActions = kCells;  // a cell, row by row from the top left
   static constexpr int kSymmetries = 2;            // half a turn
   static constexpr int kObservationSize = 2 * kSize * kSize;
+  static constexpr std::array<int, 3> kObservationShape = {2, kSize, kSize};
 
   int player() const { return won_ ? kTerminal : plies_ & 1; }
   void legal(ActionBuffer& out) const {

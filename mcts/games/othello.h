@@ -32,6 +32,7 @@ class Othello {
   static constexpr uint32_t kMaxActions = kSize * kSize + 1;  // a cell, row by row, or pass
   static constexpr int kSymmetries = 8;
   static constexpr int kObservationSize = 2 * kSize * kSize;
+  static constexpr std::array<int, 3> kObservationShape = {2, kSize, kSize};
 
   Othello() {
     constexpr uint32_t kMid = kSize / 2 - 1;

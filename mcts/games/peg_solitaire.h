@@ -27,6 +27,7 @@ class PegSolitaire {
   static constexpr float kMaxReturn = 1;
   static constexpr int kSymmetries = 8;
   static constexpr int kObservationSize = 49;
+  static constexpr std::array<int, 3> kObservationShape = {1, 7, 7};
 
   static constexpr uint64_t kHoles = [] {
     uint64_t holes = 0;

@@ -20,6 +20,7 @@ class TicTacToe {
   static constexpr uint32_t kMaxActions = 9;  // a cell, row by row from the top left
   static constexpr int kSymmetries = 8;
   static constexpr int kObservationSize = 2 * 3 * 3;
+  static constexpr std::array<int, 3> kObservationShape = {2, 3, 3};
 
   int player() const { return won_ || plies_ == 9 ? kTerminal : plies_ & 1; }
   void legal(ActionBuffer& out) const {

@@ -20,14 +20,16 @@ void span_of(const PictureNode& node, double& low, double& high) {
 
 }  // namespace
 
-Engine::Engine(const Game& game, const Options& options, uint64_t seed, int64_t simulations)
+Engine::Engine(const Game& game, const Options& options, uint64_t seed, int64_t simulations,
+               AnyEvaluator<AnyGame>* evaluator)
     : game_(game),
       rollout_{.rollouts = options.rollouts,
                .discount = static_cast<float>(options.search.discount)},
+      evaluator_(evaluator),
       budget_(options.budget(simulations)) {
   const SearchConfig config = usable(options.search, seed);
   try {
-    if (options.policy == "uct") {
+    if (options.policy == "uct" && evaluator == nullptr) {
       own_ = game.playable->search(config, rollout_);
     } else if (!game.hides()) {
       named_ = any_searches().make(options.policy, config);
@@ -102,6 +104,9 @@ Engine::Result Engine::run(const Budget& budget) {
   if (!named_) {
     return own_->run(budget);
   }
+  if (evaluator_ != nullptr) {
+    return named_->run(*evaluator_, budget);
+  }
   AnyEvaluator<AnyGame> any(rollout_);
   return named_->run(any, budget);
 }
@@ -155,6 +160,7 @@ Analysis Engine::report(const Result& result) {
       row.value = edge->value;
       row.prior = has_priors ? edge->prior : uniform;
       row.proven = edge->proven;
+      row.weight = edge->weight;
     }
     out.root.push_back(row);
   }

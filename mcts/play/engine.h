@@ -30,7 +30,9 @@ struct Game {
 // it may know, anew for each move. Throws ConfigError for options that do not fit the game.
 class Engine {
  public:
-  Engine(const Game& game, const Options& options, uint64_t seed, int64_t simulations);
+  // `evaluator`, which must outlive it, takes the place of random games; it goes with any policy but uct.
+  Engine(const Game& game, const Options& options, uint64_t seed, int64_t simulations,
+         AnyEvaluator<AnyGame>* evaluator = nullptr);
 
   void set_root(const AnyGame& state);
   void advance(Action action);
@@ -54,6 +56,7 @@ class Engine {
   std::unique_ptr<OwnSearch> own_;             // of the default policy,
   std::unique_ptr<AnySearch<AnyGame>> named_;  // or of another one
   RandomRollout rollout_;
+  AnyEvaluator<AnyGame>* evaluator_;  // null: rollout_
   Budget budget_;
   AnyGame root_;
   Action chosen_{};

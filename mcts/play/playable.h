@@ -1,6 +1,7 @@
-// What mcts_play needs of a game beside its rules; playable_of.h makes it from a game type, so little is compiled for each.
+// What programs that play and learn need of a game beside its rules; playable_of.h makes it from a game type, so little is compiled for each.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,6 +41,14 @@ class Playable {
   virtual std::string draw_for(const AnyGame& state, int player) const = 0;
   virtual std::unique_ptr<OwnSearch> search(const SearchConfig& config,
                                             const RandomRollout& rollout) const = 0;
+
+  // What a network sees: planes, rows and columns of a board, or so many numbers, 1 and 1.
+  virtual std::array<int, 3> observation_shape() const = 0;
+  virtual void observe(const AnyGame& state, int player, std::span<float> out) const = 0;
+  // As the game has them (mcts/game.h); 1 where it has none.
+  virtual int symmetries() const = 0;
+  virtual AnyGame symmetry(const AnyGame& state, int k) const = 0;
+  virtual Action symmetry_action(int k, Action action) const = 0;
 };
 
 struct GameEntry {

@@ -87,6 +87,39 @@ class PlayableOf final : public Playable {
     using Own = std::conditional_t<HasInformation<S>, InformationOf<S>, UctOf<S>>;
     return std::make_unique<Own>(config, rollout);
   }
+  std::array<int, 3> observation_shape() const override {
+    if constexpr (requires { S::kObservationShape; }) {
+      constexpr std::array<int, 3> kShape = S::kObservationShape;
+      static_assert(kShape[0] * kShape[1] * kShape[2] == S::kObservationSize);
+      return kShape;
+    } else {
+      return {S::kObservationSize, 1, 1};
+    }
+  }
+  void observe(const AnyGame& state, int player, std::span<float> out) const override {
+    inside<S>(state).observe(player, out);
+  }
+  int symmetries() const override {
+    if constexpr (HasSymmetry<S>) {
+      return S::kSymmetries;
+    } else {
+      return 1;
+    }
+  }
+  AnyGame symmetry(const AnyGame& state, [[maybe_unused]] int k) const override {
+    if constexpr (HasSymmetry<S>) {
+      return any_game(inside<S>(state).symmetry(k));
+    } else {
+      return state;
+    }
+  }
+  Action symmetry_action([[maybe_unused]] int k, Action action) const override {
+    if constexpr (HasSymmetry<S>) {
+      return S::symmetry_action(k, action);
+    } else {
+      return action;
+    }
+  }
 };
 
 template <class S>

@@ -79,7 +79,7 @@ AnyGame Program::decision_from(const Options& options) const {
 
 Analysis Program::analyze(const Options& options, Picture* picture) const {
   const AnyGame root = decision_from(options);
-  Engine engine(game_, options, options.search.seed, options.simulations);
+  Engine engine = this->engine(options, options.search.seed, options.simulations);
   engine.set_root(root);
   Analysis out = engine.think();
   if (picture != nullptr) {
@@ -129,9 +129,9 @@ SelfPlay Program::self_play(const Options& options) const {
     std::vector<std::unique_ptr<Engine>> engines;
     for (int player = 0; player < game_.facts().players; ++player) {
       const bool other = player == 1 && options.opponent_simulations > 0;
-      engines.push_back(
-          std::make_unique<Engine>(game_, options, rng.next_u64(),
-                                   other ? options.opponent_simulations : options.simulations));
+      engines.push_back(std::make_unique<Engine>(
+          game_, options, rng.next_u64(),
+          other ? options.opponent_simulations : options.simulations, evaluator_));
       engines.back()->set_root(root);
     }
     AnyGame state = root;
@@ -211,7 +211,7 @@ Bench Program::bench(const Options& options) const {
   std::vector<double> rates;
   const auto start = Clock::now();
   while (rates.size() < 3 || (rates.size() < 9 && seconds_since(start) < 1)) {
-    Engine engine(game_, options, options.search.seed, options.simulations);
+    Engine engine = this->engine(options, options.search.seed, options.simulations);
     engine.set_root(root);
     const Analysis a = engine.think();
     rates.push_back(static_cast<double>(a.simulations) / a.seconds);
@@ -244,7 +244,7 @@ Program::Said Program::ask_person(const AnyGame& state, const Options& options,
       }
       say(names + "\n");
     } else if (*line == "hint") {
-      Engine engine(game_, options, options.search.seed, options.simulations);
+      Engine engine = this->engine(options, options.search.seed, options.simulations);
       engine.set_root(state);
       const Analysis a = engine.think();
       say(fmt::format("{}{}\n", visit_table(a, 7), thinking_line(a)));
@@ -274,7 +274,7 @@ void Program::play(const Options& options) const {
   Moment now{read_position(options.position), {}};
   Random rng(options.search.seed, 3);
   ChanceBuffer outcomes;
-  Engine engine(game_, options, options.search.seed, options.simulations);
+  Engine engine = this->engine(options, options.search.seed, options.simulations);
   engine.set_root(now.state);
   say(fmt::format("{}; \"help\" says what you can type\n", game_.name));
   while (now.state.player() != kTerminal) {

@@ -9,8 +9,9 @@ namespace mstrain::mcts::play {
 
 class Program {
  public:
-  // Throws ConfigError that names the nearest game.
-  explicit Program(const std::string& game) : game_(game) {}
+  // `evaluator`: of every leaf, as for Engine. Throws ConfigError that names the nearest game.
+  explicit Program(const std::string& game, AnyEvaluator<AnyGame>* evaluator = nullptr)
+      : game_(game), evaluator_(evaluator) {}
 
   // Searches options.position. `picture`, where given, gets the most visited part of the tree.
   Analysis analyze(const Options& options, Picture* picture) const;
@@ -31,7 +32,12 @@ class Program {
   enum class Said { kAction, kUndo, kQuit };
   Said ask_person(const AnyGame& state, const Options& options, Action& action) const;
 
+  Engine engine(const Options& options, uint64_t seed, int64_t simulations) const {
+    return Engine(game_, options, seed, simulations, evaluator_);
+  }
+
   Game game_;
+  AnyEvaluator<AnyGame>* evaluator_;
 };
 
 }  // namespace mstrain::mcts::play

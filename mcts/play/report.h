@@ -15,6 +15,7 @@ struct ActionRow {
   double value = 0;  // for the player to move
   double prior = 0;
   bool proven = false;
+  double weight = 0;  // in the search's policy: shares of the visits, or Gumbel's improved policy
 };
 
 struct Analysis {

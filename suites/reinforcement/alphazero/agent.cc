@@ -1,0 +1,56 @@
+#include "suites/reinforcement/alphazero/agent.h"
+
+#include "core/base/error.h"
+#include "core/tensor/host.h"
+#include "core/train/checkpoint.h"
+#include "suites/run/stored_model.h"
+
+namespace mstrain::alphazero {
+namespace {
+
+constexpr int64_t kCache = 200000;
+
+}  // namespace
+
+AgentConfig::AgentConfig(const Config& config)
+    : game(config.game),
+      search(config.algorithm.search),
+      puct_c(config.algorithm.puct_c),
+      gumbel_considered(config.algorithm.gumbel_considered),
+      network(config.network) {}
+
+mcts::SearchConfig AgentConfig::search_config() const {
+  return {
+      .puct_c = puct_c, .gumbel_considered = gumbel_considered, .memory_limit = int64_t{1} << 28};
+}
+
+Agent::Agent(const AgentConfig& config, Params params, int threads, int64_t cache)
+    : config_(config),
+      game_(config.game, "game"),
+      network_(game_, PolicyValueNetwork(config.network, game_), threads),
+      caching_(network_, game_, cache) {
+  network_.set_params(std::move(params));
+}
+
+std::unique_ptr<Agent> load_agent(FileSystem& files, const std::string& path, int threads) {
+  const std::string folder = find_checkpoint(files, path);
+  const std::string description = join_path(folder, kAgentFile);
+  if (!files.exists(description)) {
+    throw IoError(
+        fmt::format("{}: is no checkpoint of AlphaZero: it has no {}", folder, kAgentFile));
+  }
+  AgentConfig config;
+  read_config(parse_yaml(files.read(description, 1 << 20), description), config);
+  const BoardGame game(config.game, description + ": game");
+  Params params;
+  std::vector<StoredTensor> stored;
+  for (const ParamSpec& spec : PolicyValueNetwork(config.network, game).specs()) {
+    const Tensor value = uninitialised(spec.type);
+    params.set(spec.name, value);
+    stored.push_back({.name = spec.name, .shape = spec.type.shape, .value = value});
+  }
+  load_tensors(files, folder, kModelFile, stored);
+  return std::make_unique<Agent>(config, std::move(params), threads, kCache);
+}
+
+}  // namespace mstrain::alphazero

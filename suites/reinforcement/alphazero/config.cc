@@ -1,0 +1,41 @@
+#include "suites/reinforcement/alphazero/config.h"
+
+#include "core/base/error.h"
+#include "suites/reinforcement/alphazero/board_game.h"
+
+namespace mstrain::alphazero {
+
+const char* policy_of(SearchKind kind) { return kind == SearchKind::kPuct ? "puct" : "gumbel"; }
+
+Config::Config() {
+  train.run.name = "alphazero";
+  train.batch.global = 128;
+  train.eval.interval = {};  // matches take their place
+  train.schedule.type = ScheduleType::kConstant;
+}
+
+Config read_alphazero(const YamlNode& tree) {
+  Config config;
+  read_config(tree, config);
+  check_train_config(config.train, tree);
+  if (config.train.run.mode != RunMode::kTrain) {
+    config_fail(tree, "run.mode",
+                "an alphazero run trains; mstrain arena and mstrain play use what it learned");
+  }
+  if (config.evaluation.games % 2 != 0) {
+    config_fail(tree, "evaluation.games",
+                fmt::format("expected an even number, found {}", config.evaluation.games));
+  }
+  const NetworkConfig& network = config.network;
+  if (network.type == NetworkConfig::Type::kTransformer && network.width % network.heads != 0) {
+    config_fail(tree, "network.heads",
+                fmt::format("{} do not divide network.width {}", network.heads, network.width));
+  }
+  const BoardGame game(config.game, config_where(tree, "game"));
+  if (network.type != NetworkConfig::Type::kMlp && game.rows() * game.columns() == 1) {
+    config_fail(tree, "network.type", fmt::format("{} has no board; expected mlp", config.game));
+  }
+  return config;
+}
+
+}  // namespace mstrain::alphazero

@@ -1,0 +1,176 @@
+#include "suites/reinforcement/alphazero/match.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "core/base/error.h"
+
+namespace mstrain::alphazero {
+namespace {
+
+constexpr double kNormal95 = 1.959963984540054;
+constexpr size_t kMostOpenings = 100000;  // that are listed
+
+// Without repetition where the game tells equal positions.
+std::vector<AnyGame> one_move_further(const std::vector<AnyGame>& states) {
+  std::vector<AnyGame> out;
+  std::unordered_set<uint64_t> seen;
+  mcts::ActionBuffer legal;
+  for (const AnyGame& state : states) {
+    legal.clear();
+    state.legal(legal);
+    for (const Action action : legal) {
+      AnyGame next = state;
+      next.apply(action);
+      const bool is_new = !state.facts().hash || seen.insert(next.hash()).second;
+      if (next.player() >= 0 && is_new) {
+        out.push_back(std::move(next));
+        if (out.size() == kMostOpenings) {
+          return out;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+void shuffle(std::vector<size_t>& order, mcts::Random& rng) {
+  for (size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[rng.below(static_cast<uint32_t>(i))]);
+  }
+}
+
+// One game of a match.
+struct Board {
+  AnyGame state;
+  int first = 0;  // the player that contestant a is
+};
+
+void play_moves_of(Contestant& who, std::vector<Board>& boards, const std::vector<size_t>& turn,
+                   uint64_t seed, uint64_t ply) {
+  std::vector<AnyGame> states;
+  std::vector<uint64_t> seeds;
+  for (const size_t i : turn) {
+    states.push_back(boards[i].state);
+    seeds.push_back(mcts::Random(seed, ply + 1, i).next_u64());
+  }
+  const std::vector<Action> actions = who.choose(states, seeds);
+  for (size_t i = 0; i < turn.size(); ++i) {
+    boards[turn[i]].state.apply(actions[i]);
+  }
+}
+
+}  // namespace
+
+std::optional<double> elo_of_score(double score) {
+  if (score <= 0 || score >= 1) {
+    return std::nullopt;
+  }
+  return 400 * std::log10(score / (1 - score));
+}
+
+std::string elo_text(const std::optional<double>& elo) {
+  return elo ? fmt::format("{:+.0f}", *elo) : "unbounded";
+}
+
+Tally MatchResult::all() const {
+  return {by_colour[0].wins + by_colour[1].wins, by_colour[0].draws + by_colour[1].draws,
+          by_colour[0].losses + by_colour[1].losses};
+}
+
+double MatchResult::score() const {
+  const Tally tally = all();
+  return (static_cast<double>(tally.wins) + static_cast<double>(tally.draws) / 2) /
+         static_cast<double>(tally.games());
+}
+
+double MatchResult::standard_error() const {
+  const double mean = score();
+  double squares = 0.25;
+  for (const double pair : pair_scores) {
+    squares += (pair - mean) * (pair - mean);
+  }
+  const auto n = static_cast<double>(pair_scores.size());
+  return std::sqrt(squares / n / n);
+}
+
+std::optional<double> MatchResult::elo_low() const {
+  return elo_of_score(score() - kNormal95 * standard_error());
+}
+
+std::optional<double> MatchResult::elo_high() const {
+  return elo_of_score(score() + kNormal95 * standard_error());
+}
+
+std::vector<AnyGame> openings(const BoardGame& game, int64_t count, uint64_t seed) {
+  std::vector<AnyGame> all{game.start()};
+  while (static_cast<int64_t>(all.size()) < count && all.size() < kMostOpenings) {
+    std::vector<AnyGame> next = one_move_further(all);
+    if (next.size() <= all.size()) {
+      break;  // the game is small: what there is comes again
+    }
+    all = std::move(next);
+  }
+  mcts::Random rng(seed, 0x6f70656e);
+  std::vector<size_t> order;
+  std::vector<AnyGame> out;
+  while (static_cast<int64_t>(out.size()) < count) {
+    if (order.empty()) {
+      for (size_t i = 0; i < all.size(); ++i) {
+        order.push_back(i);
+      }
+      shuffle(order, rng);
+    }
+    out.push_back(all[order.back()]);
+    order.pop_back();
+  }
+  return out;
+}
+
+MatchResult play_match(const BoardGame& game, Contestant& a, Contestant& b, int64_t games,
+                       uint64_t seed, const std::atomic<bool>& stop) {
+  check(games >= 2 && games % 2 == 0, "match: {} games; expected an even number", games);
+  check(game.start().players() == 2, "match: {} is no game for two", game.name());
+  std::vector<Board> boards;
+  for (const AnyGame& opening : openings(game, games / 2, seed)) {
+    boards.push_back({opening, 0});
+    boards.push_back({opening, 1});
+  }
+  for (uint64_t ply = 0;; ++ply) {
+    std::vector<size_t> turn_of_a, turn_of_b;
+    for (size_t i = 0; i < boards.size(); ++i) {
+      const int player = boards[i].state.player();
+      if (player >= 0) {
+        (player == boards[i].first ? turn_of_a : turn_of_b).push_back(i);
+      }
+    }
+    if (turn_of_a.empty() && turn_of_b.empty()) {
+      break;
+    }
+    if (stop) {
+      throw Stopped();
+    }
+    if (!turn_of_a.empty()) {
+      play_moves_of(a, boards, turn_of_a, seed, 2 * ply);
+    }
+    if (!turn_of_b.empty()) {
+      play_moves_of(b, boards, turn_of_b, seed, 2 * ply + 1);
+    }
+  }
+  MatchResult out;
+  for (size_t i = 0; i < boards.size(); i += 2) {
+    double pair = 0;
+    for (size_t colour = 0; colour < 2; ++colour) {
+      const Board& board = boards[i + colour];
+      const float result = game.value_of(board.state.returns(), board.first);
+      Tally& tally = out.by_colour[colour];
+      ++(result > 0 ? tally.wins : result < 0 ? tally.losses : tally.draws);
+      pair += result > 0 ? 0.5 : result < 0 ? 0 : 0.25;
+    }
+    out.pair_scores.push_back(pair);
+  }
+  return out;
+}
+
+}  // namespace mstrain::alphazero

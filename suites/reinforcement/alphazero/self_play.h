@@ -1,0 +1,54 @@
+// Games between steps: before every `algorithm.steps` steps the network, as it is then, plays `algorithm.games` against itself;
+// and every `evaluation.interval` iterations matches.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "core/train/trainer.h"
+#include "suites/reinforcement/alphazero/agent.h"
+#include "suites/reinforcement/alphazero/match.h"
+#include "suites/reinforcement/alphazero/replay.h"
+
+namespace mstrain::alphazero {
+
+class SelfPlay final : public Callback {
+ public:
+  // All must outlive it. Once `stop` is set, games under way are given up: a run that goes on plays them again from their beginning.
+  SelfPlay(const Config& config, const BoardGame& game, Replay& replay,
+           const std::atomic<bool>& stop);
+
+  bool wants(int64_t step, Moment moment) override;
+  void on_start(Trainer&) override;
+  void on_state(Trainer& trainer, Moment moment) override;
+
+  std::string name() const override { return "self_play"; }
+  Json state() const override;
+  void restore(const Json& state) override;
+
+ private:
+  bool plays(int64_t step, Moment moment) const;
+  bool competes(int64_t step, Moment moment) const;
+  void play(Trainer& trainer);
+  void compete(Trainer& trainer);
+
+  const Config& config_;
+  const BoardGame& game_;
+  Replay& replay_;
+  const std::atomic<bool>& stop_;
+  std::unique_ptr<NetworkEvaluator> network_;  // of the run's context
+  int64_t competed_ = 0;                       // the step of the last match
+};
+
+// One iteration's games, in the order of their numbers; `evaluator` answers for all of them. A function of the seed, whatever
+// `threads` is.
+struct PlayedGames {
+  std::vector<mcts::PlayedGame<AnyGame>> games;
+  mcts::SearchCounters counters;
+  int64_t positions() const;
+};
+PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uint64_t seed,
+                       int threads, mcts::AnyEvaluator<AnyGame>& evaluator);
+
+}  // namespace mstrain::alphazero
