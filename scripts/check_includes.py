@@ -13,6 +13,7 @@ OWNERS = {
     "isa-l/": ["core/io/digest.cc"],
     "png.h": ["core/io/images/"],
     "jpeglib.h": ["core/io/images/"],
+    "gif_lib.h": ["core/io/images/"],
     "utf8proc.h": ["core/data/unicode_class.cc", "core/data/utf8.cc"],
     "oneapi/": ["core/backends/cpu/"],
     "dnnl": ["core/backends/cpu/"],

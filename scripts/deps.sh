@@ -13,7 +13,7 @@ packages=(
   libopenmpi-dev openmpi-bin          # ranks as processes
   libdnnl-dev libeigen3-dev           # matrix products
   zlib1g-dev                          # compressed data sets
-  libpng-dev libjpeg62-turbo-dev      # images
+  libpng-dev libjpeg62-turbo-dev libgif-dev  # images
   libssl-dev libisal-dev              # SHA-256, CRC-32C
   libutf8proc-dev                     # classes of characters
   libcpp-httplib-dev                  # mstrain watch

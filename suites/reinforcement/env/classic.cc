@@ -201,9 +201,8 @@ class LaneDynamics final : public Dynamics {
   }
   void set_state(int64_t i, const double* state) override {
     for (int k = 0; k < P::kState; ++k) {
-      check(std::abs(state[k]) <= kMostGiven,
-            "{}: number {} of the state of environment {} is {}: expected -1e8 … 1e8", spec().name,
-            k, i, state[k]);
+      check(std::abs(state[k]) <= kMostGiven, "number {} of a state is {}: expected -1e8 … 1e8", k,
+            state[k]);
       state_[k][i] = state[k];
     }
     is_beyond_ = is_beyond_ || is_beyond(state);

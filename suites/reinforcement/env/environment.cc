@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "suites/reinforcement/env/plugin.h"
+#include "suites/reinforcement/env/wrappers.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -69,8 +71,10 @@ const EnvEntry& find_environment(std::string_view name) {
 }
 
 std::unique_ptr<VectorEnv> make_env(const EnvConfig& config, int64_t n) {
-  check(n >= 1, "{}: {} environments; at least 1", config.name, n);
-  return find_environment(config.name).make(config, n);
+  check(n >= 1, "{}: {} environments; at least 1", config.library.value_or(config.name), n);
+  return wrapped(config.library ? make_plugin_env(*config.library, config, n)
+                                : find_environment(config.name).make(config, n),
+                 config);
 }
 
 }  // namespace mstrain::reinforcement

@@ -32,6 +32,8 @@ struct StepBuffers {
   // [n, A, O], written where terminated or truncated, else left as it is: the last observation of the episode, from which a
   // truncated one would have gone on.
   float* final_observations = nullptr;
+  float* raw_rewards =
+      nullptr;  // [n, A]: as the environment gave them, before wrappers; what returns are counted from
 };
 
 // After an episode's last step

@@ -50,6 +50,7 @@ class EpisodeEnv final : public VectorEnv {
   void observe(float* out) const override {
     check_begun();
     dynamics_->observe(out);
+    check_observations(out, 0, n_);
   }
 
   void step(const Actions& actions, const StepBuffers& out) override {
@@ -73,11 +74,13 @@ class EpisodeEnv final : public VectorEnv {
     if (out.observations != nullptr) {
       dynamics_->observe(out.observations);
     }
-    if (!dynamics_->is_trusted()) {
-      check_numbers(out.observations);
+    if (out.observations != nullptr) {
+      check_observations(out.observations, 0, n_);
     }
+    check_rewards();
     // Before the ends are settled: their rows are those of this step.
     copy(rewards_, out.rewards);
+    copy(rewards_, out.raw_rewards);
     copy(terminated_, out.terminated);
     copy(truncated_, out.truncated);
     if (ended || any_still_) {
@@ -173,7 +176,11 @@ class EpisodeEnv final : public VectorEnv {
     }
     forget_episodes();
     for (int64_t i = 0; i < n_; ++i) {
-      dynamics_->set_state(i, states + i * spec_.state_size);
+      try {
+        dynamics_->set_state(i, states + i * spec_.state_size);
+      } catch (const Error& error) {
+        throw Error(fmt::format("{}: environment {}: {}", spec_.name, i, error.what()));
+      }
     }
     has_begun_ = true;
   }
@@ -256,20 +263,26 @@ class EpisodeEnv final : public VectorEnv {
     }
   }
 
-  void check_numbers(const float* observations) {
-    const LaneLoops& loops = lane_loops();
-    if (observations != nullptr && !loops.are_finite(observations, n_ * row_)) {
-      const auto* bad = std::find_if(observations, observations + n_ * row_,
-                                     [](float x) { return !std::isfinite(x); });
-      const int64_t at = bad - observations;
-      fail("{}: number {} of the observation of environment {} is {} after step {}", spec_.name,
-           at % row_, at / row_, *bad, steps_);
+  void check_observations(const float* rows, int64_t first, int64_t count) const {
+    if (dynamics_->is_trusted() || lane_loops().are_finite(rows, count * row_)) {
+      return;
     }
-    if (!loops.are_finite(rewards_.data(), static_cast<int64_t>(rewards_.size()))) {
-      const auto bad =
-          std::find_if(rewards_.begin(), rewards_.end(), [](float x) { return !std::isfinite(x); });
-      fail("{}: the reward of environment {} is {} at step {}", spec_.name,
-           (bad - rewards_.begin()) / spec_.agents, *bad, steps_);
+    const auto is_bad = [](float x) { return !std::isfinite(x); };
+    const float* bad = std::find_if(rows, rows + count * row_, is_bad);
+    const int64_t at = bad - rows;
+    fail("{}: number {} of the observation of environment {} is {} after step {}", spec_.name,
+         at % row_, first + at / row_, *bad, steps_);
+  }
+
+  void check_rewards() const {
+    if (dynamics_->is_trusted()) {
+      return;
+    }
+    for (size_t i = 0; i < rewards_.size(); ++i) {
+      const auto env = static_cast<int64_t>(i) / spec_.agents;
+      check(std::isfinite(rewards_[i]) || is_still(env),
+            "{}: the reward of environment {} is {} at step {}", spec_.name, env, rewards_[i],
+            steps_);
     }
   }
 
@@ -330,6 +343,7 @@ class EpisodeEnv final : public VectorEnv {
         begin_next(i);
         if (out.observations != nullptr) {
           dynamics_->observe_one(i, row);
+          check_observations(row, i, 1);
         }
       }
     }

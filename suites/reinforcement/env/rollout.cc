@@ -58,7 +58,10 @@ void check_known(const SafetensorsFile& file) {
 }  // namespace
 
 void rollout(FileSystem& files, const RolloutRequest& request) {
-  EnvConfig config = request.environment;
+  EnvConfig config;
+  config.name = request.environment.name;
+  config.library = request.environment.library;
+  config.time_limit = request.environment.time_limit;
   config.reset = ResetMode::kDisabled;
   const EnvSpec spec = make_env(config, 1)->spec();
   check(spec.state_size > 0, "{}: its states are no lists of numbers, which rollout begins with",

@@ -8,7 +8,10 @@
 #include "core/base/error.h"
 #include "suites/reinforcement/env/classic.h"
 #include "suites/reinforcement/env/environment.h"
+#include "suites/reinforcement/env/grid_worlds.h"
+#include "suites/reinforcement/env/memory_tasks.h"
 #include "suites/reinforcement/env/rollout.h"
+#include "suites/reinforcement/env/team_games.h"
 #include "suites/run/suite.h"
 
 namespace mstrain::reinforcement {
@@ -105,6 +108,12 @@ int roll_out(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
 
 void add_environment_suite() {
   add_classic_environments();
+  add_environment<GridWorld>();
+  add_environment<KeyDoor>();
+  add_environment<TMaze>();
+  add_environment<RepeatCue>();
+  add_environment<ClimbingGame>();
+  add_environment<Spread>();
   add_command({{"envs", "[NAME...] [--library FILE]",
                 "environments of reinforcement learning with their spaces and limits"},
                list_environments});
