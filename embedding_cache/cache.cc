@@ -154,6 +154,7 @@ CommitId Cache::prepare(uint64_t step, std::span<const std::byte> user_blob) {
   return core_->prepare(step, user_blob);
 }
 void Cache::commit(CommitId id) { core_->commit(id); }
+void Cache::commit(CommitId id, std::span<const CommitId> needed) { core_->commit(id, needed); }
 CommitId Cache::commit_step(uint64_t step, std::span<const std::byte> user_blob) {
   const CommitId id = core_->prepare(step, user_blob);
   core_->commit(id);

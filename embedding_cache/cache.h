@@ -171,6 +171,8 @@ class Cache {
   CommitId start_commit(uint64_t step, std::span<const std::byte> user_blob = {});
   void wait_commit(CommitId id);
   void commit(CommitId id);
+  // Likewise, where whoever asked may resume from any of `needed` as well: of the commits before `id` those go that are not among them.
+  void commit(CommitId id, std::span<const CommitId> needed);
   CommitId commit_step(uint64_t step, std::span<const std::byte> user_blob = {});  // both
 
   // Forgets rows that no update has touched for their table's ttl_steps; returns how many. Reads every row of tables with such a rule. No

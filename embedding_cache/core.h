@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -128,7 +129,8 @@ class Core : public std::enable_shared_from_this<Core> {
   CommitId start_commit(uint64_t step, std::span<const std::byte> user_blob);
   void wait_commit(CommitId id);
   CommitId prepare(uint64_t step, std::span<const std::byte> user_blob);
-  void commit(CommitId id);
+  // `needed`: of older commits these stay; none: the newest options.keep in all do.
+  void commit(CommitId id, std::optional<std::span<const CommitId>> needed = {});
   CommitId last_commit() const;
   uint64_t last_step() const;
   uint64_t evict(uint64_t step);

@@ -298,7 +298,7 @@ void Core::wait_commit(CommitId id) {
   check(kept_.contains(id), "embedding_cache: there is no commit {}", id);
 }
 
-void Core::commit(CommitId id) {
+void Core::commit(CommitId id, std::optional<std::span<const CommitId>> needed) {
   Lock lock(mutex_);
   require_healthy();
   if (pending_ != nullptr && pending_->info.id == id) {
@@ -324,13 +324,23 @@ void Core::commit(CommitId id) {
     return true;
   };
   std::erase_if(abandoned_, remove);
-  const auto place = static_cast<size_t>(std::distance(kept_.begin(), kept_.find(id)));
-  const auto keep = static_cast<size_t>(options.keep);
-  for (size_t excess = place + 1 > keep ? place + 1 - keep : 0; excess > 0; --excess) {
-    if (!remove(kept_.begin()->first)) {
+  std::vector<CommitId> old;  // ascending
+  for (auto each = kept_.begin(); each->first != id; ++each) {
+    old.push_back(each->first);
+  }
+  if (needed) {
+    std::erase_if(old, [&](CommitId each) {
+      return std::find(needed->begin(), needed->end(), each) != needed->end();
+    });
+  } else {
+    const auto others = static_cast<size_t>(options.keep) - 1;
+    old.resize(old.size() - std::min(others, old.size()));
+  }
+  for (const CommitId each : old) {
+    if (!remove(each)) {
       break;
     }
-    kept_.erase(kept_.begin());
+    kept_.erase(each);
   }
   prune_tombstones();
 }

@@ -1,5 +1,6 @@
 #include "suites/all.h"
 
+#include "suites/recommender/run/entries.h"
 #include "suites/reinforcement/alphazero/alphazero_run.h"
 #include "suites/reinforcement/env/suite.h"
 #include "suites/transformer/gpt/gpt_run.h"
@@ -17,6 +18,9 @@ void add_all_models() {
   add_model(vit::entry());
   reinforcement::add_environment_suite();
   alphazero::add_alphazero();
+  for (ModelEntry& entry : recommender::entries()) {
+    add_model(std::move(entry));
+  }
 }
 
 }  // namespace mstrain

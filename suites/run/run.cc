@@ -8,6 +8,7 @@
 #include "core/train/checkpoint.h"
 #include "core/train/find_lr.h"
 #include "core/train/log_file.h"
+#include "core/train/outside.h"
 #include "core/train/rank_talk.h"
 #include "core/train/run_device.h"
 #include "core/train/shared_plan.h"
@@ -181,6 +182,9 @@ void benchmark(const RunRequest& request) {
       times.steps, times.median_seconds, times.fastest_seconds,
       static_cast<double>(run.plan.units.count) / times.median_seconds, run.plan.units.name,
       run.plan.cost.flops * static_cast<double>(run.plan.ranks) / times.median_seconds / 1e9);
+  if (opened.data.outside != nullptr) {
+    fmt::print(request.out, "{}", opened.data.outside->describe());
+  }
 }
 
 Outcome look_for_rate(const RunRequest& request) {
@@ -364,6 +368,9 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
       joined(stored.base != nullptr ? load_adapter(request.files, stored)
                                     : load_params(request.files, stored, /*code=*/{}, read),
              frozen_weights(opened.task));
+  if (opened.data.outside != nullptr) {
+    resume_outside(request.files, stored.folder, *opened.data.outside);
+  }
   const HeedInterrupts heeds;
   const auto result = evaluate(*program, program->parts().cut(params), opened.task, opened.data,
                                config, rows, request.stop);

@@ -1,0 +1,111 @@
+#include "suites/recommender/data/synthetic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/rng.h"
+#include "core/data/shuffle.h"
+
+namespace mstrain::recommender {
+namespace {
+
+constexpr int kHidden = 4;  // floats of the hidden vectors
+
+double hidden_normal(uint64_t seed, const char* what, int64_t field, uint64_t id) {
+  Rng rng(seed, hash_combine(random_stream(what, field), id));
+  return rng.normal();
+}
+
+}  // namespace
+
+SyntheticSamples::SyntheticSamples(const SyntheticConfig& config) : config_(config) {
+  for (int64_t i = 0; i < config.numeric; ++i) {
+    schema_.numeric.push_back(fmt::format("I{}", i + 1));
+  }
+  for (int64_t f = 0; f < config.fields_; ++f) {
+    schema_.fields.push_back(
+        {.name = fmt::format("C{}", f + 1), .rows = static_cast<uint64_t>(config.vocab)});
+  }
+  double sum = 0;
+  for (int64_t k = 1; k <= config.vocab; ++k) {
+    sum += std::pow(static_cast<double>(k), -config.alpha);
+    below_.push_back(sum);
+  }
+  for (double& share : below_) {
+    share /= sum;
+  }
+}
+
+uint64_t SyntheticSamples::draw(double uniform) const {
+  const auto at = std::upper_bound(below_.begin(), below_.end(), uniform);
+  return static_cast<uint64_t>(std::min<ptrdiff_t>(at - below_.begin(), std::ssize(below_) - 1));
+}
+
+// Ids are ranks in another order, so that hot ones are not neighbours.
+void SyntheticSamples::read(std::span<const int64_t> samples, SampleBatch& out) const {
+  const auto seed = static_cast<uint64_t>(config_.seed);
+  out = {};
+  out.samples = std::ssize(samples);
+  out.fields.resize(schema_.fields.size());
+  std::vector<Permutation> order;
+  for (int64_t f = 0; f < config_.fields_; ++f) {
+    order.emplace_back(config_.vocab, seed, random_stream("synthetic.ids", f), 0);
+  }
+  const uint64_t stream = random_stream("synthetic.sample", 0);
+  for (size_t s = 0; s < samples.size(); ++s) {
+    Rng rng(seed, hash_combine(stream, static_cast<uint64_t>(samples[s])));
+    for (int64_t i = 0; i < config_.numeric; ++i) {
+      out.numeric.push_back(static_cast<float>(rng.normal()));
+    }
+    for (size_t f = 0; f < out.fields.size(); ++f) {
+      out.fields[f].ids.push_back(
+          static_cast<uint64_t>(order[f](static_cast<int64_t>(draw(rng.uniform())))));
+    }
+    const double odds = log_odds(out, static_cast<int64_t>(s));
+    out.labels.push_back(rng.uniform() < 1 / (1 + std::exp(-odds)) ? 1.0F : 0.0F);
+  }
+}
+
+double SyntheticSamples::log_odds(const SampleBatch& batch, int64_t sample) const {
+  const auto seed = static_cast<uint64_t>(config_.seed);
+  const auto s = static_cast<size_t>(sample);
+  double odds = config_.bias;
+  for (int64_t i = 0; i < config_.numeric; ++i) {
+    const double weight = 0.1 * hidden_normal(seed, "synthetic.numeric", i, 0);
+    odds +=
+        weight *
+        double{batch.numeric[s * static_cast<size_t>(config_.numeric) + static_cast<size_t>(i)]};
+  }
+  for (size_t f = 0; f < batch.fields.size(); ++f) {
+    odds += config_.weight_std * hidden_normal(seed, "synthetic.weight", static_cast<int64_t>(f),
+                                               batch.fields[f].ids[s]);
+  }
+  for (int64_t p = 0; p < config_.pairs; ++p) {
+    const int64_t a = 2 * p % config_.fields_;
+    const int64_t b = (2 * p + 1) % config_.fields_;
+    double product = 0;
+    for (int h = 0; h < kHidden; ++h) {
+      const auto of = [&](int64_t field) {
+        return hidden_normal(seed, "synthetic.hidden", field * kHidden + h,
+                             batch.fields[static_cast<size_t>(field)].ids[s]);
+      };
+      product += of(a) * of(b);
+    }
+    odds += config_.weight_std * product / kHidden;
+  }
+  return odds;
+}
+
+std::vector<double> SyntheticSamples::log_odds(const SampleBatch& batch) const {
+  std::vector<double> out;
+  for (int64_t s = 0; s < batch.samples; ++s) {
+    out.push_back(log_odds(batch, s));
+  }
+  return out;
+}
+
+std::string SyntheticSamples::identity() const { return to_flow(write_config(config_)); }
+
+}  // namespace mstrain::recommender

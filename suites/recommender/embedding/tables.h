@@ -1,0 +1,88 @@
+// Which fields share a table, what its rows are, and the keys under which it has them.
+//
+// Fields of one kind (a vector, a single weight, or both; pooled by largest values, or summed up) share a table, so that a batch is one
+// lookup. The id of a field is row `first + id` of its table; open-ended ids are hashed together with their field.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ir/tensor.h"
+#include "embedding_cache/cache.h"
+#include "suites/recommender/data/samples.h"
+#include "suites/recommender/embedding/table_config.h"
+
+namespace mstrain::recommender {
+
+// What a model asks of the fields of its samples.
+struct FieldUse {
+  bool has_vectors = true;  // a vector of `width` floats for each id
+  bool has_weights = true;  // a single weight for each id
+  int64_t width = 16;
+  bool embeds_numeric =
+      false;  // numeric columns are ids too, which count as often as the column says
+  // By name; none: all fields. Others have no vectors, or no weights.
+  std::optional<std::vector<std::string>> vectors_of, weights_of;
+};
+
+struct TableField {
+  bool is_numeric = false;
+  size_t index = 0;  // in SampleSchema::numeric or ::fields
+  std::string name;
+  uint64_t rows = 0;   // 0: open-ended
+  uint64_t first = 0;  // key of its id 0
+  embedding_cache::Pooling pooling = embedding_cache::Pooling::kSum;
+};
+
+struct TableSpec {
+  std::string name;
+  bool has_vectors = false, has_weights = false;
+  bool takes_largest = false;  // pooled by Pooling::kMax
+  std::vector<TableField> fields;
+
+  uint32_t vector_segment() const { return 0; }
+  uint32_t weight_segment() const { return has_vectors ? 1 : 0; }
+  // Rows that there can be; none: some ids are open-ended.
+  std::optional<uint64_t> rows() const;
+};
+
+class Tables {
+ public:
+  // Throws Error naming a field that `use` names and the schema does not have.
+  Tables(const SampleSchema& schema, const FieldUse& use);
+
+  const std::vector<TableSpec>& specs() const { return specs_; }
+  int64_t width() const { return width_; }
+  int64_t numeric() const { return numeric_; }  // columns that enter as numbers
+  int64_t vectors() const;                      // fields with vectors, of all tables
+  bool has_weights() const;
+
+  // Batches are {labels f32 [rows], numeric f32 [rows, numeric] where there are any, and of each table vectors f32 [rows, fields, width]
+  // and sums of weights f32 [rows], where it has them}.
+  Types batch_types(int64_t rows) const;
+  std::vector<size_t> looked_up() const;  // their places
+
+ private:
+  std::vector<TableSpec> specs_;
+  int64_t width_ = 0, numeric_ = 0;
+};
+
+// Of the cache; `memory` bytes bound host_rows that are left open. The directory is left to the caller.
+embedding_cache::Options cache_options(const Tables& tables, const EmbeddingConfig& embedding,
+                                       const CacheConfig& cache, uint64_t seed, int threads,
+                                       int64_t memory);
+
+// The positions of a batch in one table, sample by sample and in these field by field.
+struct TableKeys {
+  std::vector<embedding_cache::Id> ids;
+  std::vector<uint32_t>
+      field_offsets;  // of the bags of each field of each sample; empty: one id each
+  std::vector<uint32_t> sample_offsets;  // of all ids of a sample
+  std::vector<float> weights;            // by position; empty: 1
+};
+// Throws Error for an id that its field does not have.
+TableKeys keys_of(const TableSpec& table, const SampleBatch& batch);
+
+}  // namespace mstrain::recommender

@@ -1,0 +1,29 @@
+// What models of clicks are made of.
+#pragma once
+
+#include "core/tensor/params.h"
+#include "suites/recommender/models/config.h"
+
+namespace mstrain::recommender {
+
+// What a model sees of some samples.
+struct Features {
+  Tensor numeric_bn;   // null: there are no numbers
+  Tensor vectors_bfd;  // of each field, pooled
+  Tensor weights_b;    // single weights of all fields, added up; null: the model has none
+};
+
+// Numbers and vectors side by side: [b, n + f d].
+Tensor side_by_side(const Features& x);
+
+// Layers "0", "1", … of x[b, n], each with activation and dropout: [b, last of hidden].
+Tensor tower(const Params& p, Tensor x, const std::vector<int64_t>& hidden, Activation activation,
+             double dropout);
+
+// x[b, n] -> [b]: a layer of one unit.
+Tensor unit(const Params& p, const Tensor& x);
+
+// Of log-odds z and labels y, both [b]: -y log p - (1 - y) log(1 - p), p the sigmoid of z.
+Tensor log_losses(const Tensor& logits_b, const Tensor& labels_b);
+
+}  // namespace mstrain::recommender

@@ -1,0 +1,262 @@
+#include "suites/recommender/run/recommender_run.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/data/corpus_sources.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/runtime/context.h"
+#include "core/train/metrics.h"
+#include "core/train/session.h"
+#include "embedding_cache/plan.h"
+
+namespace mstrain::recommender {
+namespace {
+
+constexpr int64_t kNumericUnit = int64_t{1} << 32;
+
+// As many fields as a configuration says, of any ids.
+SampleSchema unnamed(int64_t fields, int64_t numeric) {
+  SampleSchema schema;
+  for (int64_t i = 0; i < numeric; ++i) {
+    schema.numeric.push_back(fmt::format("numeric_{}", i));
+  }
+  for (int64_t i = 0; i < fields; ++i) {
+    schema.fields.push_back({.name = fmt::format("field_{}", i)});
+  }
+  return schema;
+}
+
+std::string identity_of(const SampleSource* source) {
+  return source == nullptr ? std::string() : source->identity();
+}
+
+}  // namespace
+
+int64_t shape_id(int64_t fields, int64_t numeric) { return fields + kNumericUnit * numeric; }
+
+Features features_of(const Tables& tables, std::span<const Tensor> batch) {
+  Features out;
+  size_t place = 1;
+  if (tables.numeric() > 0) {
+    out.numeric_bn = batch[place++];
+  }
+  Tensors vectors;
+  for (const TableSpec& table : tables.specs()) {
+    if (table.has_vectors) {
+      vectors.push_back(batch[place++]);
+    }
+    if (table.has_weights) {
+      const Tensor& sum_b = batch[place++];
+      out.weights_b = out.weights_b.defined() ? out.weights_b + sum_b : sum_b;
+    }
+  }
+  out.vectors_bfd = vectors.size() == 1 ? vectors[0] : concat(vectors, 1);
+  return out;
+}
+
+void RecommenderRun::declare_data(ConfigFields& fields) {
+  fields("data", data, "samples to train and to evaluate on");
+  fields("embedding", embedding, "how the rows of ids begin and learn");
+  fields("embedding_cache", cache, "where the rows of ids live");
+}
+
+void RecommenderRun::check(const YamlNode& tree) const {
+  if (lora) {
+    config_fail(tree, "model.lora", "a recommender has no adapters");
+  }
+  if (!train.eval.prompts.empty()) {
+    config_fail(tree, "eval.prompts", "a recommender writes no text");
+  }
+  if (train.run.mode == RunMode::kGenerate) {
+    config_fail(tree, "run.mode", "a recommender writes no text; mstrain score predicts");
+  }
+  for (const auto& [key, value] : {std::pair("parallel.tensor", train.parallel.tensor),
+                                   std::pair("parallel.pipeline", train.parallel.pipeline),
+                                   std::pair("parallel.context", train.parallel.context),
+                                   std::pair("parallel.data", train.parallel.data)}) {
+    if (value > 1) {
+      config_fail(tree, key, "a recommender runs on one rank");
+    }
+  }
+}
+
+FieldUse RecommenderRun::use() const {
+  const auto weights = weights_of();
+  return {.has_weights = weights.has_value(),
+          .width = shape().embedding_dim,
+          .embeds_numeric = shape().embed_numeric,
+          .vectors_of = shape().vector_fields,
+          .weights_of = weights.value_or(std::nullopt)};
+}
+
+std::shared_ptr<const Tables> RecommenderRun::tables() const {
+  if (tables_ != nullptr) {
+    return tables_;
+  }
+  FieldUse all = use();
+  all.embeds_numeric = false;
+  all.vectors_of.reset();
+  all.weights_of.reset();
+  return std::make_shared<const Tables>(
+      unnamed(shape().num_fields.value_or(1), shape().num_numeric.value_or(0)), all);
+}
+
+void RecommenderRun::settle(int64_t ids, const YamlNode& tree) {
+  const auto take = [&](const char* key, AutoOr<int64_t>& own, int64_t given, const char* what) {
+    if (own.is_word()) {
+      own = given;
+    } else if (*own.value != given) {
+      config_fail(tree, key,
+                  fmt::format("{}, but a sample of the data has {} {}", *own.value, given, what));
+    }
+  };
+  take("model.num_fields", shape().num_fields, ids % kNumericUnit, "vectors");
+  take("model.num_numeric", shape().num_numeric, ids / kNumericUnit, "numbers");
+}
+
+void RecommenderRun::fail_unsettled(const YamlNode& tree) const {
+  config_fail(tree, "model.num_fields",
+              "auto asks the data; --offline needs this and model.num_numeric");
+}
+
+std::optional<int64_t> RecommenderRun::known_ids(FileSystem&, const YamlNode&) const { return {}; }
+
+void RecommenderRun::open_data(FileSystem& files, const YamlNode& tree,
+                               const std::optional<std::string>&) {
+  files_ = &files;
+  opened_ = for_key(tree, "data.train", [&] {
+    return open_samples(files, data, tree, make_context(train).num_threads());
+  });
+  try {
+    tables_ = std::make_shared<const Tables>(opened_.train->schema(), use());
+  } catch (const Error& error) {
+    config_fail(tree, "model", error.what());
+  }
+  if (tables_->vectors() == 0) {
+    config_fail(tree, "model.vector_fields", "no field has vectors");
+  }
+  if (use().has_weights && !tables_->has_weights()) {
+    config_fail(tree, "model.wide_fields", "no field has single weights");
+  }
+}
+
+int64_t RecommenderRun::data_ids() const {
+  return shape_id(tables_->vectors(), tables_->numeric());
+}
+
+bool RecommenderRun::holds_out() const {
+  return opened_.train == nullptr || opened_.valid != nullptr;
+}
+
+void RecommenderRun::find_oddities_of(int64_t, const YamlNode&, Findings&) const {}
+
+embedding_cache::Options RecommenderRun::options() const {
+  const Context context = make_context(train);
+  return cache_options(*tables(), embedding, cache, static_cast<uint64_t>(train.run.seed),
+                       context.num_threads(), memory_limit(train.memory, context));
+}
+
+TrainTask RecommenderRun::task() const {
+  TrainTask task;
+  const std::shared_ptr<const Network> own = network();
+  task.parameters = own->specs();
+  task.stored_shapes = stored_shapes(*own, task.parameters);
+  const std::shared_ptr<const Tables> tables = this->tables();
+  task.batch_types = [tables](int64_t rows) { return tables->batch_types(rows); };
+  task.sums = [tables, model = model_function()](const Params& params,
+                                                 std::span<const Tensor> batch) {
+    const Tensor& labels_b = batch[0];
+    const Tensor logits_b = model(params, features_of(*tables, batch));
+    const Tensor counts_b = greater_equal(labels_b, 0.0);
+    const Tensor losses_b = where(counts_b, log_losses(logits_b, labels_b), 0.0);
+    const Tensor right_b =
+        logical_and(counts_b, equal(cast(greater(logits_b, 0.0), Dtype::kF32), labels_b));
+    const Tensor count = sum(cast(counts_b, Dtype::kI32));
+    return TaskSums{
+        {sum(losses_b), count}, {{sum(cast(right_b, Dtype::kI32)), count}}, {logits_b, labels_b}};
+  };
+  task.metrics = {kEvalAccuracy};
+  task.has_scores = true;
+  task.looked_up = tables->looked_up();
+  const embedding_cache::Options planned = options();
+  std::vector<embedding_cache::Workload> workloads;
+  for (size_t t = 0; t < planned.tables.size(); ++t) {
+    const TableSpec& table = tables->specs()[t];
+    workloads.push_back(
+        {.rows = table.rows().value_or(planned.tables[t].host_rows),
+         .draws_per_batch = static_cast<uint64_t>(train.batch.global) * table.fields.size()});
+  }
+  task.outside_bytes = static_cast<int64_t>(embedding_cache::plan(planned, workloads).memory_bytes);
+  return task;
+}
+
+std::string RecommenderRun::rows_directory() const {
+  const std::string own = cache.directory.value_or(join_path(train.run.directory(), "rows"));
+  switch (train.run.mode) {
+    case RunMode::kBenchmark: return own + ".benchmark";
+    case RunMode::kFindLr: return own + ".find_lr";
+    default: return own;
+  }
+}
+
+std::shared_ptr<Rows> RecommenderRun::rows(FileSystem& files) const {
+  embedding_cache::Options own = options();
+  own.directory = rows_directory();
+  own.files = &files == &real_files() ? nullptr : &files;
+  return std::make_shared<Rows>(
+      files, std::move(own),
+      RowsOptions{.depth = cache.pipeline.depth,
+                  .evict_every = embedding.eviction.ttl_steps == 0 ? 0 : embedding.evict_every});
+}
+
+TrainData RecommenderRun::samples(const Json& source) const {
+  TrainData out;
+  const std::shared_ptr<Rows> own = rows(*files_);
+  const BatchSource training{opened_.train, tables_, own};
+  Hasher identity;
+  identity.add(identity_of(opened_.train.get()));
+  identity.add(identity_of(opened_.valid.get()));
+  out.identity = to_string(identity.finish());
+  out.checkpoint_files = {{"config.json", config_json(source)}};
+  out.outside = own;
+  const SampleOrder order{.shuffle = data.shuffle};
+  out.training = [training, order](uint64_t seed, const BatchPart& part, int64_t first) {
+    if (part.ranks > 1) {
+      throw ConfigError("a recommender runs on one rank");
+    }
+    return training_batches(training, order, seed, part, first);
+  };
+  if (opened_.valid != nullptr) {
+    const BatchSource held_out{opened_.valid, tables_, own};
+    out.evaluation.push_back({"",
+                              [held_out](const BatchPart& part, int64_t samples) {
+                                return reading_batches(held_out, part, samples);
+                              },
+                              opened_.valid->samples()});
+  }
+  return out;
+}
+
+// The first ones as they are, more of them like the last.
+Overrides RecommenderRun::with_layers(int64_t layers) const {
+  auto [key, widths] = hidden();
+  widths.resize(static_cast<size_t>(layers), widths.empty() ? 1 : widths.back());
+  return {fmt::format("{}=[{}]", key, fmt::join(widths, ","))};
+}
+
+LeastSize RecommenderRun::least_size() const {
+  const auto rows = static_cast<double>(train.batch.global);
+  const double floats = static_cast<double>(shape().num_fields.value_or(1)) *
+                            static_cast<double>(shape().embedding_dim) +
+                        static_cast<double>(shape().num_numeric.value_or(0)) + 1;
+  return {0, rows * floats * sizeof(float), fmt::format("the {:.3g} samples of a step", rows),
+          "model.embedding_dim and the hidden layers of model"};
+}
+
+}  // namespace mstrain::recommender

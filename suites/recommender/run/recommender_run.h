@@ -1,0 +1,68 @@
+// The configuration of a run of a recommender: what its models have in common. Numbers of samples and rows come from the data; dense
+// parameters are trained by the step, rows by the cache that the step looks them up in.
+#pragma once
+
+#include <memory>
+
+#include "suites/recommender/data/data_config.h"
+#include "suites/recommender/embedding/batches.h"
+#include "suites/recommender/models/parts.h"
+#include "suites/run/model_run.h"
+
+namespace mstrain::recommender {
+
+class RecommenderRun : public ModelRun {
+ public:
+  DataConfig data;
+  EmbeddingConfig embedding;
+  CacheConfig cache;
+
+  void settle(int64_t ids, const YamlNode& tree) override;
+  [[noreturn]] void fail_unsettled(const YamlNode& tree) const override;
+  std::optional<int64_t> known_ids(FileSystem& files, const YamlNode& tree) const override;
+  void open_data(FileSystem& files, const YamlNode& tree,
+                 const std::optional<std::string>& folder) override;
+  // Of the opened data: what settles the network, see shape_id().
+  int64_t data_ids() const override;
+  bool holds_out() const override;
+  void find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const override;
+  TrainTask task() const override;
+  TrainData samples(const Json& source) const override;
+  LeastSize least_size() const override;
+  Overrides with_layers(int64_t layers) const override;
+
+  // Fields and how they are looked up: those of opened data, or as many as the configuration says.
+  std::shared_ptr<const Tables> tables() const;
+  // Where rows and commits lie in this mode of running.
+  std::string rows_directory() const;
+  std::shared_ptr<Rows> rows(FileSystem& files) const;
+
+ protected:
+  virtual FieldsConfig& shape() = 0;
+  const FieldsConfig& shape() const { return const_cast<RecommenderRun*>(this)->shape(); }
+  // None: the model has no single weights. Else, of which fields.
+  virtual std::optional<std::optional<std::vector<std::string>>> weights_of() const = 0;
+  // The layers that plans repeat: their key, and their widths.
+  virtual std::pair<std::string, std::vector<int64_t>> hidden() const = 0;
+  // Log-odds [b]; a function that outlives the run.
+  virtual std::function<Tensor(const Params&, const Features&)> model_function() const = 0;
+
+  void declare_data(ConfigFields& fields) override;
+  void check(const YamlNode& tree) const override;
+
+ private:
+  FieldUse use() const;
+  embedding_cache::Options options() const;
+
+  FileSystem* files_ = nullptr;
+  OpenedSamples opened_;
+  std::shared_ptr<const Tables> tables_;
+};
+
+// The one number that settles a network of so many vectors and numeric columns a sample.
+int64_t shape_id(int64_t fields, int64_t numeric);
+
+// The features in a batch as `tables` lay it out; its labels are batch[0].
+Features features_of(const Tables& tables, std::span<const Tensor> batch);
+
+}  // namespace mstrain::recommender

@@ -1,0 +1,205 @@
+#include "suites/recommender/embedding/batches.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "core/tensor/host.h"
+#include "tests/embedding_cache/temp_directory.h"
+#include "tests/suites/recommender/samples.h"
+
+namespace mstrain::recommender {
+namespace {
+
+constexpr int64_t kVector = 3;
+
+// A run's rows and samples, in a folder of the test's own.
+struct World {
+  World(int64_t depth, int64_t host_rows) {
+    samples = std::make_shared<const SomeSamples>(50);
+    tables = std::make_shared<const Tables>(samples->schema(),
+                                            FieldUse{.width = kVector, .embeds_numeric = true});
+    CacheConfig cache;
+    cache.host_rows = host_rows;
+    cache.store.kind = embedding_cache::StoreKind::kMemory;
+    auto options = cache_options(*tables, EmbeddingConfig(), cache, 3, 1, 1 << 30);
+    options.directory = directory / "rows";
+    rows = std::make_shared<Rows>(real_files(), options, RowsOptions{.depth = depth});
+    rows->resume(std::nullopt);
+  }
+  BatchSource source() const { return {samples, tables, rows}; }
+
+  embedding_cache::TempDirectory directory;
+  std::shared_ptr<const SomeSamples> samples;
+  std::shared_ptr<const Tables> tables;
+  std::shared_ptr<Rows> rows;
+};
+
+// What a step that pulls looked-up values towards the labels teaches.
+RowGradients pull(const Tensors& batch, const Tables& tables, int64_t step) {
+  const std::vector<float> labels = to_vector<float>(batch[0]);
+  RowGradients out{.step = step};
+  for (const size_t place : tables.looked_up()) {
+    std::vector<float> values = to_vector<float>(batch[place]);
+    const size_t each = values.size() / labels.size();
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] -= labels[i / each];
+    }
+    out.gradients.push_back(tensor<float>(values, batch[place].shape()));
+  }
+  return out;
+}
+
+std::string train(World& world, int64_t steps, int64_t first = 0) {
+  {
+    const auto batches = training_batches(world.source(), {}, 11, BatchPart(8), 8 * first);
+    for (int64_t step = first + 1; step <= steps; ++step) {
+      const Tensors batch = batches->next();
+      batches->learn(pull(batch, *world.tables, step));
+    }
+  }
+  return world.rows->cache().digest();
+}
+
+TEST(RecommenderBatches, LearnTheSameWhateverIsInMemoryAndHoweverFarAheadRowsAreFetched) {
+  World all(0, 1000);
+  const std::string expected = train(all, 12);
+  for (const int64_t depth : {0, 1, 3}) {
+    for (const int64_t host_rows : {70, 100, 1000}) {
+      World world(depth, host_rows);
+      EXPECT_EQ(train(world, 12), expected) << depth << ' ' << host_rows;
+    }
+  }
+}
+
+TEST(RecommenderBatches, GoOnFromACommitAsIfNothingHadHappened) {
+  World straight(2, 90);
+  const std::string expected = train(straight, 14);
+  World stopped(3, 90);
+  std::string id;
+  {
+    const auto batches = training_batches(stopped.source(), {}, 11, BatchPart(8), 0);
+    for (int64_t step = 1; step <= 9; ++step) {
+      const Tensors batch = batches->next();
+      batches->learn(pull(batch, *stopped.tables, step));
+      if (step == 6) {
+        id = stopped.rows->prepare(step);  // while rows are held ahead
+        stopped.rows->wait(id);
+        stopped.rows->confirm(id, {id});
+      }
+    }
+  }
+  stopped.rows->resume(id);
+  EXPECT_EQ(train(stopped, 14, 6), expected);
+}
+
+TEST(RecommenderBatches, BeginAnewWhereNoCheckpointNamesTheirCommits) {
+  World once(1, 100);
+  const std::string expected = train(once, 3);
+  once.rows->prepare(3);
+  once.rows->resume(std::nullopt);
+  EXPECT_EQ(train(once, 3), expected);
+}
+
+TEST(RecommenderBatches, KeepTheCommitsThatCheckpointsName) {
+  World world(1, 100);
+  const auto batches = training_batches(world.source(), {}, 11, BatchPart(8), 0);
+  std::vector<std::string> ids;
+  for (int64_t step = 1; step <= 6; ++step) {
+    const Tensors batch = batches->next();
+    batches->learn(pull(batch, *world.tables, step));
+    ids.push_back(world.rows->prepare(step));
+    world.rows->wait(ids.back());
+    world.rows->confirm(ids.back(), {ids.front(), ids.back()});
+  }
+  EXPECT_NO_THROW(world.rows->resume(ids.front()));
+  EXPECT_ANY_THROW(world.rows->resume(ids[2]));
+  EXPECT_ANY_THROW(world.rows->resume("no number"));
+}
+
+TEST(RecommenderBatches, SeeEveryUpdateOfTheStepsBefore) {
+  World world(3, 1000);
+  const auto batches = training_batches(world.source(), {.shuffle = false}, 11, BatchPart(50), 0);
+  Tensors before = batches->next();
+  RowGradients teach = pull(before, *world.tables, 1);
+  batches->learn(teach);
+  const Tensors after = batches->next();  // the same samples
+  EXPECT_EQ(to_vector<float>(before[0]), to_vector<float>(after[0]));
+  EXPECT_NE(to_vector<float>(before[1]), to_vector<float>(after[1]));
+  const auto reading = reading_batches(world.source(), BatchPart(50), 50);
+  EXPECT_EQ(to_vector<float>(reading->next()[1]), to_vector<float>(after[1]));
+  batches->learn(
+      {.step = 2, .gradients = pull(after, *world.tables, 2).gradients, .is_applied = false});
+  EXPECT_EQ(to_vector<float>(batches->next()[1]), to_vector<float>(after[1]));  // a skipped step
+}
+
+TEST(RecommenderBatches, FillUpTheLastBatchWithSamplesThatDoNotCount) {
+  World world(0, 1000);
+  const auto reading = reading_batches(world.source(), BatchPart(8), 10);
+  reading->next();
+  const std::vector<float> labels = to_vector<float>(reading->next()[0]);
+  EXPECT_EQ(std::count(labels.begin(), labels.end(), -1.0F), 6);
+  EXPECT_GE(labels[1], 0);
+}
+
+TEST(RecommenderBatches, ArePooledAsTheirFieldsSay) {
+  World world(0, 1000);
+  const auto reading = reading_batches(world.source(), BatchPart(20), 20);
+  const Tensors batch = reading->next();
+  SampleBatch samples;
+  std::vector<int64_t> all(20);
+  std::iota(all.begin(), all.end(), 0);
+  world.samples->read(all, samples);
+  // The first table: age, hours, user, item, tags. Numbers multiply their column's vector.
+  ASSERT_EQ(world.tables->specs().size(), 2U);
+  const std::vector<float> x = to_vector<float>(batch[1]);
+  const size_t row = 5 * kVector;
+  for (size_t s = 1; s < 20; ++s) {
+    for (size_t d = 0; d < kVector; ++d) {
+      EXPECT_NEAR(x[s * row + d] * samples.numeric[0], x[d] * samples.numeric[2 * s], 1e-7);
+    }
+    if (samples.fields[2].offsets[s] == samples.fields[2].offsets[s + 1]) {
+      EXPECT_EQ(x[s * row + 4 * kVector], 0);  // a bag of nothing
+    }
+  }
+  EXPECT_EQ(batch[3].shape(), (Shape{20, 1, kVector}));  // the largest of genres
+}
+
+TEST(SampleOrder, VisitsEverySampleOnceAnEpochInAnOrderOfItsOwn) {
+  for (const SampleOrder& order : {SampleOrder{}, SampleOrder{.block = 7}, SampleOrder{.block = 50},
+                                   SampleOrder{.shuffle = false}}) {
+    std::set<int64_t> seen;
+    bool is_other = false;
+    for (int64_t i = 0; i < 50; ++i) {
+      seen.insert(sample_at(order, 50, 3, i));
+      is_other = is_other || sample_at(order, 50, 3, i) != sample_at(order, 50, 3, 50 + i);
+    }
+    EXPECT_EQ(seen.size(), 50U);
+    EXPECT_EQ(*seen.rbegin(), 49);
+    EXPECT_EQ(is_other, order.shuffle);
+  }
+}
+
+TEST(Tables, NameTheFieldThatIsNotThere) {
+  const SomeSamples samples(1);
+  try {
+    const Tables tables(samples.schema(), {.vectors_of = {{"usr"}}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "model.vector_fields: the data have no field usr; did you mean user?");
+  }
+}
+
+TEST(Tables, HaveNoRowForAnIdBeyondTheirs) {
+  const SomeSamples samples(4);
+  const Tables tables(samples.schema(), {});
+  SampleBatch batch;
+  samples.read(std::vector<int64_t>{0}, batch);
+  batch.fields[0].ids[0] = 40;
+  EXPECT_THROW(keys_of(tables.specs()[0], batch), Error);
+}
+
+}  // namespace
+}  // namespace mstrain::recommender
