@@ -49,6 +49,7 @@ class ByteReader {
   template <class T>
   std::vector<T> get_all(size_t size) {
     const auto found = get<uint64_t>();
+    check(size <= bytes_.size() / sizeof(T), "{}: a saved state ends early", name_);
     check(found == size, "{}: a saved list of {} where {} are expected", name_, found, size);
     std::vector<T> values(size);
     const std::string_view from = next(size * sizeof(T));

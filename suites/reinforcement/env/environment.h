@@ -64,7 +64,7 @@ class VectorEnv {
 
   // Where spec().masks: [n, A, number of actions], 1 for legal ones; all 0 for agents that are not to move.
   virtual void action_masks(uint8_t* out) const;
-  // Where spec().turns: [n], the agent that is to move.
+  // Where spec().turns: [n], the agent that is to move; -1 after the last step, where the next episode has not begun.
   virtual void to_move(int32_t* out) const;
 
   // Everything that the future depends on (physics, counters, statistics of wrappers), bit for bit. load() takes what save() of

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "suites/reinforcement/env/classic.h"
 #include "suites/reinforcement/env/environment.h"
+#include "suites/reinforcement/env/games.h"
 #include "suites/reinforcement/env/grid_worlds.h"
 #include "suites/reinforcement/env/memory_tasks.h"
 #include "suites/reinforcement/env/rollout.h"
@@ -114,6 +115,7 @@ void add_environment_suite() {
   add_environment<RepeatCue>();
   add_environment<ClimbingGame>();
   add_environment<Spread>();
+  add_game_environments();
   add_command({{"envs", "[NAME...] [--library FILE]",
                 "environments of reinforcement learning with their spaces and limits"},
                list_environments});
