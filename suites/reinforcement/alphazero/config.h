@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/runtime/context.h"
 #include "core/train/sections.h"
 
 namespace mstrain::alphazero {
@@ -55,6 +56,7 @@ struct AlgorithmConfig {
   double value_weight = 1;
   double search_value = 0;
   int64_t cache = 200000;
+  AutoOr<int64_t> threads;
 
   template <class V>
   void fields(V& v) {
@@ -87,6 +89,13 @@ struct AlgorithmConfig {
       rule::at_least(0).at_most(1));
     v("cache", cache, "positions whose evaluations are kept during an iteration; 0: none",
       rule::at_least(0).at_most(1e9));
+    v("threads", threads,
+      "that play; auto: all processors. Games are the same for any number; steps have run.threads",
+      rule::at_least(1).at_most(1024));
+  }
+
+  int play_threads() const {
+    return Context{.threads = static_cast<int>(threads.value_or(0))}.num_threads();
   }
 };
 

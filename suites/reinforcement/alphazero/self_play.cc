@@ -87,7 +87,7 @@ bool SelfPlay::wants(int64_t step, Moment moment) {
 
 void SelfPlay::on_start(Trainer&) {
   network_ = std::make_unique<NetworkEvaluator>(game_, PolicyValueNetwork(config_.network, game_),
-                                                current_context().num_threads());
+                                                config_.algorithm.play_threads());
   network_->heed(stop_);
 }
 
