@@ -53,4 +53,23 @@ std::unique_ptr<Agent> load_agent(FileSystem& files, const std::string& path, in
   return std::make_unique<Agent>(config, std::move(params), threads, kCache);
 }
 
+void save_agent(FileSystem& files, const std::string& folder, const AgentConfig& config,
+                const Params& params) {
+  create_directories_durably(files, folder);
+  std::vector<StoredTensor> stored;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor& value = params.tensor(i);
+    stored.push_back({.name = params.name(i), .shape = value.shape(), .value = dense(value)});
+  }
+  const auto named = by_name(stored);
+  AtomicFile file(files, join_path(folder, kModelFile));
+  SafetensorsWriter writer(file, layout_of(stored));
+  for (const TensorEntry& entry : writer.entries()) {
+    writer.append(entry.name, HostRead(named.at(entry.name)->value).bytes());
+  }
+  writer.finish();
+  file.commit();
+  write_file_atomic(files, join_path(folder, kAgentFile), to_yaml(write_config(config)));
+}
+
 }  // namespace mstrain::alphazero

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/files.h"
+#include "core/tensor/params.h"
 #include "suites/reinforcement/alphazero/config.h"
 #include "suites/reinforcement/alphazero/evaluator.h"
 #include "suites/reinforcement/alphazero/network.h"
@@ -56,5 +57,9 @@ class Agent {
 
 // `path`: a checkpoint, or a run, whose newest it is. Throws IoError and ConfigError.
 std::unique_ptr<Agent> load_agent(FileSystem& files, const std::string& path, int threads);
+
+// Writes what load_agent() reads into `folder`, which is made where it is missing.
+void save_agent(FileSystem& files, const std::string& folder, const AgentConfig& config,
+                const Params& params);
 
 }  // namespace mstrain::alphazero

@@ -52,7 +52,8 @@ Outcome run_alphazero(const RunRequest& request) {
                       .search_value = static_cast<float>(config.algorithm.search_value)},
                      first);
   };
-  SelfPlay self_play(config, game, *replay, request.stop);
+  SelfPlay self_play(config, game, *replay, request.files, join_path(directory, "selves"),
+                     request.stop);
   const SessionResult result =
       train(request.files, config.train, write_config(config),
             task_of(PolicyValueNetwork(config.network, game), config.algorithm.value_weight), data,

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/train/checkpoint.h"
 #include "core/train/state_fields.h"
 #include "mcts/any_search.h"
 
@@ -63,9 +64,14 @@ PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uin
   return out;
 }
 
-SelfPlay::SelfPlay(const Config& config, const BoardGame& game, Replay& replay,
-                   const std::atomic<bool>& stop)
-    : config_(config), game_(game), replay_(replay), stop_(stop) {}
+SelfPlay::SelfPlay(const Config& config, const BoardGame& game, Replay& replay, FileSystem& files,
+                   std::string selves, const std::atomic<bool>& stop)
+    : config_(config),
+      game_(game),
+      replay_(replay),
+      files_(files),
+      selves_(std::move(selves)),
+      stop_(stop) {}
 
 bool SelfPlay::plays(int64_t step, Moment moment) const {
   return moment == Moment::kStep && step % config_.algorithm.steps == 0 &&
@@ -94,6 +100,12 @@ void SelfPlay::on_start(Trainer&) {
 void SelfPlay::on_state(Trainer& trainer, Moment moment) {
   network_->set_params(trainer.params());
   try {
+    if (trainer.step() == 0 && moment == Moment::kStep) {
+      files_.remove_all(selves_);  // of an earlier run
+      if (!config_.evaluation.interval.is_word()) {
+        save_agent(files_, self_at(0), AgentConfig(config_), trainer.params());
+      }
+    }
     if (competes(trainer.step(), moment)) {
       compete(trainer);
     }
@@ -157,32 +169,56 @@ void SelfPlay::play(Trainer& trainer) {
       100 * static_cast<double>(first.draws) / count);
 }
 
-void SelfPlay::compete(Trainer& trainer) {
-  const MatchConfig& match = config_.evaluation;
-  CachingEvaluator evaluator(*network_, game_, config_.algorithm.cache);
-  const auto own = network_contestant(fmt::format("step {}", trainer.step()), AgentConfig(config_),
-                                      evaluator.any(), match.simulations);
-  const auto uct = uct_contestant(game_, match.uct, network_->threads());
+std::string SelfPlay::self_at(int64_t step) const {
+  return join_path(selves_, checkpoint_name(step));
+}
+
+MatchResult SelfPlay::compete_with(Contestant& own, Contestant& other, const Trainer& trainer) {
   const uint64_t seed =
       mcts::Random(trainer.progress().seed, 0x6d61746368, static_cast<uint64_t>(trainer.step()))
           .next_u64();
-  const MatchResult result = play_match(game_, *own, *uct, match.games, seed, stop_);
-  competed_ = trainer.step();
+  const MatchResult result = play_match(game_, own, other, config_.evaluation.games, seed, stop_);
   const Tally tally = result.all();
-  trainer.note("match_score", result.score());
-  // Where every game was won, the bound that the games do give.
-  if (const auto elo = result.elo() ? result.elo() : result.elo_low()) {
-    trainer.note("match_elo", *elo);
-  }
-  log_info("step {}: {} against {}: {} won, {} drawn, {} lost; Elo {} ({} to {})", trainer.step(),
-           own->name(), uct->name(), tally.wins, tally.draws, tally.losses, elo_text(result.elo()),
+  log_info("{} against {}: {} won, {} drawn, {} lost; Elo {} ({} to {})", own.name(), other.name(),
+           tally.wins, tally.draws, tally.losses, elo_text(result.elo()),
            elo_text(result.elo_low()), elo_text(result.elo_high()));
+  return result;
 }
 
-Json SelfPlay::state() const { return {{"competed", competed_}}; }
+void SelfPlay::compete(Trainer& trainer) {
+  const MatchConfig& match = config_.evaluation;
+  const AgentConfig agent(config_);
+  CachingEvaluator evaluator(*network_, game_, config_.algorithm.cache);
+  const auto own = network_contestant(fmt::format("step {}", trainer.step()), agent,
+                                      evaluator.any(), match.simulations);
+  const auto uct = uct_contestant(game_, match.uct, network_->threads());
+  // Where all games were won, or lost, the end of the interval that is bounded.
+  const auto bounded = [](const MatchResult& result) {
+    const auto elo = result.elo() ? result.elo() : result.elo_low();
+    return elo ? elo : result.elo_high();
+  };
+  const MatchResult against_uct = compete_with(*own, *uct, trainer);
+  trainer.note("match_score", against_uct.score());
+  if (const auto elo = bounded(against_uct)) {
+    trainer.note("match_elo", *elo);
+  }
+  // A run that began without matches has no self to begin with.
+  if (files_.exists(self_at(competed_))) {
+    const auto earlier = load_agent(files_, self_at(competed_), network_->threads());
+    const auto before = network_contestant(fmt::format("step {}", competed_), earlier->config(),
+                                           earlier->evaluator(), match.simulations);
+    elo_ += bounded(compete_with(*own, *before, trainer)).value_or(0);
+    trainer.note("elo", elo_);
+  }
+  save_agent(files_, self_at(trainer.step()), agent, trainer.params());
+  competed_ = trainer.step();
+}
+
+Json SelfPlay::state() const { return {{"competed", competed_}, {"elo", elo_}}; }
 
 void SelfPlay::restore(const Json& state) {
   competed_ = state_count(state, "competed", "self_play");
+  elo_ = state_number(state, "elo", "self_play");
 }
 
 }  // namespace mstrain::alphazero

@@ -1,5 +1,5 @@
 // Games between steps: before every `algorithm.steps` steps the network, as it is then, plays `algorithm.games` against itself;
-// and every `evaluation.interval` iterations matches.
+// and every `evaluation.interval` iterations matches, against UCT and against itself as it was at the last ones.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,9 @@ namespace mstrain::alphazero {
 class SelfPlay final : public Callback {
  public:
   // All must outlive it. Once `stop` is set, games under way are given up: a run that goes on plays them again from their beginning.
-  SelfPlay(const Config& config, const BoardGame& game, Replay& replay,
-           const std::atomic<bool>& stop);
+  // The networks that took part in matches stay in `selves`, a folder for each, as `mstrain arena` takes them.
+  SelfPlay(const Config& config, const BoardGame& game, Replay& replay, FileSystem& files,
+           std::string selves, const std::atomic<bool>& stop);
 
   bool wants(int64_t step, Moment moment) override;
   void on_start(Trainer&) override;
@@ -32,13 +33,18 @@ class SelfPlay final : public Callback {
   bool competes(int64_t step, Moment moment) const;
   void play(Trainer& trainer);
   void compete(Trainer& trainer);
+  MatchResult compete_with(Contestant& own, Contestant& other, const Trainer& trainer);
+  std::string self_at(int64_t step) const;
 
   const Config& config_;
   const BoardGame& game_;
   Replay& replay_;
+  FileSystem& files_;
+  std::string selves_;
   const std::atomic<bool>& stop_;
   std::unique_ptr<NetworkEvaluator> network_;  // of the run's context
   int64_t competed_ = 0;                       // the step of the last match
+  double elo_ = 0;                             // then, above the network of step 0
 };
 
 // One iteration's games, in the order of their numbers; `evaluator` answers for all of them. A function of the seed, whatever

@@ -79,8 +79,11 @@ TEST(AlphaZeroRun, SaysInItsRowsWhatItPlayed) {
     }
   }
   for (const char* key : {"loss", "iteration", "game_length", "replay_age", "policy_entropy",
-                          "evaluator_busy", "match_score"}) {
+                          "evaluator_busy", "match_score", "elo"}) {
     EXPECT_GT(seen[key], 0) << key;
+  }
+  for (const char* self : {"step-00000000", "step-00000020"}) {
+    EXPECT_EQ(load_agent(real_files(), folder / "selves/" + self, 1)->game().name(), "tic_tac_toe");
   }
 }
 
