@@ -3,6 +3,7 @@
 #include "suites/recommender/run/entries.h"
 #include "suites/reinforcement/alphazero/alphazero_run.h"
 #include "suites/reinforcement/env/suite.h"
+#include "suites/reinforcement/train/run_kind.h"
 #include "suites/transformer/gpt/gpt_run.h"
 #include "suites/transformer/llama/llama_run.h"
 #include "suites/transformer/t5/t5_run.h"
@@ -21,6 +22,7 @@ void add_all_models() {
   for (ModelEntry& entry : recommender::entries()) {
     add_model(std::move(entry));
   }
+  reinforcement::add_reinforcement();
 }
 
 }  // namespace mstrain

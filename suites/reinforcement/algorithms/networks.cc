@@ -1,0 +1,29 @@
+#include "suites/reinforcement/algorithms/networks.h"
+
+#include <cmath>
+
+namespace mstrain::reinforcement {
+namespace {
+
+LinearOptions scaled(int64_t inputs, double gain) {
+  return {.weight_init = normal_init(gain / std::sqrt(static_cast<double>(inputs))),
+          .bias_init = zeros_init()};
+}
+
+}  // namespace
+
+Tensor hidden_layers(const Params& p, Tensor x, const NetworkConfig& config) {
+  for (size_t i = 0; i < config.hidden.size(); ++i) {
+    x = activate(config.activation, linear(p / static_cast<int64_t>(i), x, {config.hidden[i]},
+                                           scaled(x.dim(-1), std::sqrt(2.0))));
+  }
+  return x;
+}
+
+Tensor perceptron(const Params& p, const Tensor& x_no, const NetworkConfig& config, int64_t outputs,
+                  double gain) {
+  const Tensor hidden = hidden_layers(p, x_no, config);
+  return linear(p / "head", hidden, {outputs}, scaled(hidden.dim(-1), gain));
+}
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,19 @@
+// Networks of agents: small perceptrons over observations. n: rows, o: numbers of an observation.
+#pragma once
+
+#include <string_view>
+
+#include "core/nn/layers.h"
+#include "suites/reinforcement/algorithms/network_config.h"
+
+namespace mstrain::reinforcement {
+
+// x[n, o] through the hidden layers: [n, last width]. Weights have deviation sqrt(2 / inputs), biases are zero.
+Tensor hidden_layers(const Params& p, Tensor x_no, const NetworkConfig& config);
+
+// The hidden layers in the folder `p`, and a last one of `outputs` whose weights have deviation gain / sqrt(inputs): small ones
+// make a policy begin undecided (Andrychowicz et al. 2021, "What matters for on-policy deep actor-critic methods").
+Tensor perceptron(const Params& p, const Tensor& x_no, const NetworkConfig& config, int64_t outputs,
+                  double gain);
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,62 @@
+#include "suites/reinforcement/train/agent.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+std::vector<AgentEntry>& entries() {
+  static std::vector<AgentEntry> all;
+  return all;
+}
+
+}  // namespace
+
+void add_agent(const AgentEntry& entry) {
+  check(std::none_of(entries().begin(), entries().end(),
+                     [&](const AgentEntry& known) { return known.type == entry.type; }),
+        "add_agent: {} is there already", entry.type);
+  entries().push_back(entry);
+}
+
+const std::vector<AgentEntry>& agents() { return entries(); }
+
+const AgentEntry& agent_of(const std::string& type) {
+  for (const AgentEntry& entry : entries()) {
+    if (entry.type == type) {
+      return entry;
+    }
+  }
+  std::vector<std::string> known;
+  for (const AgentEntry& entry : entries()) {
+    known.push_back(entry.type);
+  }
+  throw ConfigError(
+      fmt::format("algorithm.type: no algorithm is called {}{}", type, did_you_mean(type, known)));
+}
+
+std::vector<StoredTensor> stored(const Params& params, const std::string& prefix) {
+  std::vector<StoredTensor> out;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor& value = params.tensor(i);
+    out.push_back({.name = prefix + params.name(i), .shape = value.shape(), .value = value});
+  }
+  return out;
+}
+
+std::vector<StoredTensor> stored(const OptimizerState& state, const std::string& prefix) {
+  std::vector<StoredTensor> out{
+      {.name = prefix + "step", .shape = state.step.shape(), .value = state.step}};
+  for (const auto& [slot, values] : state.slots) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Tensor& value = values.tensor(i);
+      out.push_back(
+          {.name = prefix + values.name(i) + "." + slot, .shape = value.shape(), .value = value});
+    }
+  }
+  return out;
+}
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,82 @@
+// An algorithm at work: what a run (session.h) asks of it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/optim/optimizer.h"
+#include "core/train/stored_tensor.h"
+#include "suites/reinforcement/train/config.h"
+#include "suites/reinforcement/train/env_group.h"
+
+namespace mstrain::reinforcement {
+
+// "loss" first; then what else an algorithm tells.
+using Measures = std::vector<std::pair<std::string, double>>;
+
+struct Iteration {
+  int64_t env_steps = 0;
+  Measures measures;  // empty: nothing was learned yet
+  std::vector<Episode> finished;
+};
+
+// What chooses actions in an evaluation, without noise.
+class Player {
+ public:
+  virtual ~Player() = default;
+  // [rows, O] -> [rows, d]
+  virtual void act(std::span<const float> observations, std::span<float> actions) = 0;
+};
+
+class Agent : public Player {
+ public:
+  // Acts, and learns from it. `progress`: the share of the run that is over. Throws Error naming environment and step.
+  virtual Iteration iterate(double progress) = 0;
+
+  // What a checkpoint holds: tensors, which load_tensors() writes into where they are, and everything else as bytes.
+  virtual std::vector<StoredTensor> model() const = 0;
+  virtual std::vector<StoredTensor> optimizer() const = 0;
+  virtual std::string save() const = 0;
+  virtual void load(std::string_view bytes) = 0;
+
+  // Running statistics that an evaluation takes over.
+  virtual const VectorEnv& env() const = 0;
+};
+
+// What an agent will take, told before it exists.
+struct AgentPlan {
+  int64_t parameters = 0;
+  int64_t model_bytes = 0, optimizer_bytes = 0, data_bytes = 0, program_bytes = 0;
+  int64_t env_steps = 0;         // of an iteration
+  int64_t updates = 0;           // of an iteration
+  std::vector<std::string> who;  // a line each: what runs where, what its edges become
+  int64_t total() const { return model_bytes + optimizer_bytes + data_bytes + program_bytes; }
+};
+
+struct AgentEntry {
+  std::string type;  // algorithm.type
+  std::unique_ptr<AlgorithmConfig> (*config)();
+  // Throws ConfigError, with the line in `tree`, where the algorithm and the rest do not fit.
+  std::unique_ptr<Agent> (*make)(const Config& config, const YamlNode& tree, Communicator* ranks);
+  AgentPlan (*plan)(const Config& config, const YamlNode& tree, int64_t ranks);
+  // The same agent's policy alone; `load` fills its tensors.
+  std::unique_ptr<Player> (*player)(const Config& config,
+                                    const std::function<void(std::vector<StoredTensor>)>& load);
+};
+
+// Once for each type, before any run; makes it a kind of run (suites/run/suite.h).
+void add_agent(const AgentEntry& entry);
+const std::vector<AgentEntry>& agents();
+const AgentEntry& agent_of(const std::string& type);
+
+// Tensors under their names, as a checkpoint stores them.
+std::vector<StoredTensor> stored(const Params& params, const std::string& prefix = "");
+std::vector<StoredTensor> stored(const OptimizerState& state, const std::string& prefix = "");
+
+}  // namespace mstrain::reinforcement

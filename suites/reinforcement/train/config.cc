@@ -1,0 +1,54 @@
+#include "suites/reinforcement/train/config.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/base/error.h"
+#include "core/train/run_device.h"
+#include "suites/reinforcement/train/agent.h"
+
+namespace mstrain::reinforcement {
+
+double EnvSchedule::lr_at(double peak, double progress) const {
+  const double lowest = peak * min_lr_ratio;
+  const double done = std::fmin(progress, 1);
+  switch (type) {
+    case RateShape::kConstant: return peak;
+    case RateShape::kLinear: return lowest + (peak - lowest) * (1 - done);
+    case RateShape::kCosine:
+      return lowest + (peak - lowest) * (1 + std::cos(std::numbers::pi * done)) / 2;
+  }
+  return peak;
+}
+
+Config read_reinforcement(const YamlNode& tree) {
+  const YamlNode* type = find_config(tree, "algorithm.type");
+  if (type == nullptr) {
+    config_fail(tree, "algorithm.type", "is missing");
+  }
+  Config config;
+  config.algorithm = agent_of(type->text).config();
+  config.optimizer.type = OptimizerType::kAdam;
+  config.optimizer.clip_grad = std::nullopt;
+  read_config(tree, config);
+  check_optimizer_config(config.optimizer, tree);
+  check_run_device(config.run, tree);
+  if (config.run.mode != RunMode::kTrain) {
+    config_fail(tree, "run.mode", "expected train: mstrain play shows what a checkpoint does");
+  }
+  if (config.environment.env.reset != ResetMode::kSameStep) {
+    config_fail(tree, "environment.reset",
+                "training takes same_step, in which every step is one to learn from");
+  }
+  if (config.environment.env.name.empty() && !config.environment.env.library) {
+    config_fail(tree, "environment.name", "is missing; `mstrain envs` lists them");
+  }
+  if (config.distribution.policy == Placement::kDeviceOnly) {
+    config_fail(tree, "distribution.policy",
+                "device_only keeps environments and learner on one accelerator, and this build's "
+                "environments run on the host; expected single");
+  }
+  return config;
+}
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,91 @@
+#include "suites/reinforcement/train/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr int64_t kLongest = 1'000'000;           // steps of an episode
+constexpr uint64_t kEvaluationSeed = 0x6576616c;  // apart from training's
+
+}  // namespace
+
+double Evaluated::mean_return() const {
+  double sum = 0;
+  for (const Episode& each : episodes) {
+    sum += each.total;
+  }
+  return sum / static_cast<double>(episodes.size());
+}
+
+double Evaluated::mean_length() const {
+  double sum = 0;
+  for (const Episode& each : episodes) {
+    sum += static_cast<double>(each.length);
+  }
+  return sum / static_cast<double>(episodes.size());
+}
+
+double Evaluated::quantile(double q) const {
+  std::vector<double> totals;
+  for (const Episode& each : episodes) {
+    totals.push_back(each.total);
+  }
+  std::ranges::sort(totals);
+  const double place = q * static_cast<double>(totals.size() - 1);
+  const auto low = static_cast<size_t>(place);
+  const size_t high = std::min(low + 1, totals.size() - 1);
+  return totals[low] + (place - static_cast<double>(low)) * (totals[high] - totals[low]);
+}
+
+std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uint64_t seed,
+                                  Player& player, const VectorEnv* statistics,
+                                  const std::atomic<bool>& stop,
+                                  const std::function<void(const Image&)>& picture) {
+  EnvConfig plain = config;
+  plain.normalize_rewards = false;
+  plain.clip_rewards = std::nullopt;
+  EnvGroup group(plain, episodes, seed ^ (kEvaluationSeed << 32), 0);
+  group.env().set_learning(false);
+  if (statistics != nullptr) {
+    group.env().copy_statistics(*statistics);
+    group.refresh();
+  }
+  const int64_t width = group.spec().action.size();
+  std::vector<float> actions(static_cast<size_t>(group.rows() * width));
+  std::vector<uint8_t> done(static_cast<size_t>(episodes));
+  Evaluated out;
+  out.episodes.resize(done.size());
+  if (picture != nullptr) {
+    picture(group.env().picture(0));
+  }
+  // An environment whose episode is over begins another one, which nobody looks at.
+  for (int64_t step = 1; std::ranges::find(done, 0) != done.end(); ++step) {
+    if (stop) {
+      return std::nullopt;
+    }
+    check(step <= kLongest, "{}: an episode of an evaluation does not end within {} steps",
+          group.spec().name, kLongest);
+    player.act(group.observations(), actions);
+    group.step(actions);
+    size_t finished = 0;
+    for (size_t env = 0; env < done.size(); ++env) {
+      if (group.terminated()[env] != 0 || group.truncated()[env] != 0) {
+        if (done[env] == 0) {
+          out.episodes[env] = group.finished()[finished];
+        }
+        done[env] = 1;
+        ++finished;
+      }
+    }
+    if (picture != nullptr && done[0] == 0) {
+      picture(group.env().picture(0));
+    }
+  }
+  return out;
+}
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,237 @@
+#include "suites/reinforcement/train/on_policy_learner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "core/base/rng.h"
+#include "core/ops/build.h"
+#include "core/ops/collective.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
+#include "core/tensor/host.h"
+#include "core/transform/clip.h"
+#include "core/transform/grad.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr uint64_t kOrderStream = 0x6f72646572;  // apart from other draws of the run
+constexpr double kSmallDeviation = 1e-8;
+
+// Rows `at` of [N, width].
+Tensor rows_of(std::span<const float> all, std::span<const int32_t> at, const Shape& shape) {
+  const auto n = static_cast<int64_t>(at.size());
+  HostWrite out({Dtype::kF32, shape});
+  const auto width = count(out.values<float>().size()) / count(n);
+  float* to = out.values<float>().data();
+  for (const int32_t row : at) {
+    std::memcpy(to, all.data() + count(row) * width, width * sizeof(float));
+    to += width;
+  }
+  return out.finish();
+}
+
+}  // namespace
+
+OnPolicyLearner::OnPolicyLearner(const Config& config, const OnPolicy& algorithm,
+                                 const ActorCritic& network, int64_t learners, Communicator* ranks)
+    : config_(config),
+      algorithm_(algorithm),
+      network_(network),
+      learners_(learners),
+      ranks_(ranks),
+      optimizer_(config.optimizer, network.specs()),
+      params_(init_params(network.specs(), static_cast<uint64_t>(config.run.seed))),
+      state_(optimizer_.init(params_)) {
+  step_ = jit(
+      [this](Params params, OptimizerState state, const OnPolicyBatch& batch, const Knobs& knobs) {
+        return update(std::move(params), std::move(state), batch, knobs);
+      },
+      {.donate = {0, 1}, .name = "update"});
+  judge_ = jit([this](const Params& params, const Tensor& observation,
+                      const Tensor& action) { return network_.judge(params, observation, action); },
+               {.name = "judge"});
+}
+
+OnPolicyLearner::Updated OnPolicyLearner::update(Params params, OptimizerState state,
+                                                 const OnPolicyBatch& batch,
+                                                 const Knobs& knobs) const {
+  const auto objective = [&](const Params& p) {
+    Loss loss =
+        algorithm_.loss(network_.judge(p, batch.observation_bo, batch.action_bd), batch, knobs);
+    return std::pair(loss.loss, loss);
+  };
+  auto [value, gradients] = value_and_grad(objective)(params);
+  auto measures = std::move(value.second.measures);
+  measures.insert(measures.begin(), {"loss", value.first});
+  if (learners_ > 1) {
+    average(gradients, measures);
+  }
+  const Tensor norm = global_norm(gradients);
+  measures.emplace_back("grad_norm", norm);
+  const std::optional<double>& limit = config_.optimizer.clip_grad;
+  const Tensor scale = limit ? clip_factor(norm, *limit) : filled({Dtype::kF32, {}}, 1);
+  auto [next, next_state] =
+      optimizer_.update(std::move(params), std::move(gradients), std::move(state), knobs.lr, scale);
+  return {std::move(next), std::move(next_state), std::move(measures)};
+}
+
+void OnPolicyLearner::average(Params& gradients,
+                              std::vector<std::pair<std::string, Tensor>>& measures) const {
+  Tensors parts = flatten_tree(gradients);
+  const size_t parameters = parts.size();
+  for (const auto& [name, number] : measures) {
+    parts.push_back(number);
+  }
+  Tensors flat;
+  Shape sizes;
+  for (const Tensor& part : parts) {
+    flat.push_back(reshape(part, {part.elements()}));
+    sizes.push_back(part.elements());
+  }
+  const Tensor sum = all_reduce(concat(flat, 0), {std::string(kDataAxis), learners_});
+  Tensors means = split(sum * (1.0 / static_cast<double>(learners_)), sizes, 0);
+  for (size_t i = 0; i < means.size(); ++i) {
+    means[i] = reshape(means[i], parts[i].shape());
+  }
+  gradients = with_leaves(gradients, std::span(means).first(parameters));
+  for (size_t i = 0; i < measures.size(); ++i) {
+    measures[i].second = means[parameters + i];
+  }
+}
+
+std::vector<float> OnPolicyLearner::ratios(Rollout& rollout) const {
+  const int64_t n = rollout.steps * rollout.rows;
+  const Judgement now =
+      judge_(params_, tensor<float>(rollout.observations, {n, rollout.observation_size}),
+             tensor<float>(rollout.actions, {n, rollout.action_size}));
+  const HostRead log_probs(now.log_prob_n);
+  const HostRead values(now.value_n);
+  std::ranges::copy(values.values<float>(), rollout.values.begin());
+  std::vector<float> out(count(n));
+  std::ranges::transform(log_probs.values<float>(), rollout.log_probs, out.begin(),
+                         [](float now, float then) { return std::exp(now - then); });
+  return out;
+}
+
+std::vector<int32_t> OnPolicyLearner::order(const Rollout& rollout, int64_t first_row) const {
+  const int64_t part = rollout.steps / algorithm_.minibatches;
+  std::vector<int32_t> out(count(rollout.steps * rollout.rows));
+  std::vector<int32_t> steps(count(rollout.steps));
+  for (int64_t row = 0; row < rollout.rows; ++row) {
+    std::iota(steps.begin(), steps.end(), 0);
+    Rng rng(static_cast<uint64_t>(config_.run.seed), kOrderStream +
+                                                         (static_cast<uint64_t>(passes_) << 24) +
+                                                         static_cast<uint64_t>(first_row + row));
+    rng.shuffle(steps);
+    for (int64_t i = 0; i < rollout.steps; ++i) {
+      const int64_t minibatch = i / part;
+      const int64_t place = (minibatch * rollout.rows + row) * part + i % part;
+      out[count(place)] = static_cast<int32_t>(steps[count(i)] * rollout.rows + row);
+    }
+  }
+  return out;
+}
+
+std::vector<float> OnPolicyLearner::normalised(std::span<const float> advantages,
+                                               std::span<const int32_t> order) const {
+  std::vector<float> out(advantages.begin(), advantages.end());
+  if (!algorithm_.normalize_advantages) {
+    return out;
+  }
+  const size_t part = order.size() / count(algorithm_.minibatches);
+  std::vector<double> sums(2 * count(algorithm_.minibatches));  // of values, of squares
+  for (size_t i = 0; i < order.size(); ++i) {
+    const double value = advantages[count(order[i])];
+    sums[2 * (i / part)] += value;
+    sums[2 * (i / part) + 1] += value * value;
+  }
+  if (ranks_ != nullptr) {
+    const Elements all{sums.data(), static_cast<int64_t>(sums.size()), Dtype::kF64};
+    ranks_->all_reduce(all, all, Reduction::kSum, "advantages").wait();
+  }
+  const double n = static_cast<double>(part) * static_cast<double>(learners_);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const double mean = sums[2 * (i / part)] / n;
+    const double variance = std::max(0.0, sums[2 * (i / part) + 1] / n - mean * mean);
+    float& value = out[count(order[i])];
+    value = static_cast<float>((value - mean) / (std::sqrt(variance) + kSmallDeviation));
+  }
+  return out;
+}
+
+OnPolicyBatch OnPolicyLearner::batch(const Rollout& rollout, std::span<const float> advantages,
+                                     std::span<const float> targets,
+                                     std::span<const int32_t> at) const {
+  const auto b = static_cast<int64_t>(at.size());
+  return {rows_of(rollout.observations, at, {b, rollout.observation_size}),
+          rows_of(rollout.actions, at, {b, rollout.action_size}),
+          rows_of(rollout.log_probs, at, {b}),
+          rows_of(rollout.values, at, {b}),
+          rows_of(advantages, at, {b}),
+          rows_of(targets, at, {b})};
+}
+
+Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double progress) {
+  const size_t n = rollout.rewards.size();
+  const size_t part = n / count(algorithm_.minibatches);
+  std::vector<float> advantages(n);
+  std::vector<float> targets(n);
+  const double lr = config_.schedule.lr_at(config_.optimizer.lr, progress);
+  const Knobs knobs{scalar(lr), scalar(algorithm_.clip_at(progress)), scalar(kl_weight_)};
+  Measures sums;
+  int64_t updates = 0;
+  double kl = 0;  // of the last pass
+  for (int64_t epoch = 0; epoch < algorithm_.epochs; ++epoch) {
+    if (epoch == 0 || algorithm_.uses_ratios()) {
+      const std::vector<float> changed =
+          algorithm_.uses_ratios() ? ratios(rollout) : std::vector<float>();
+      algorithm_.estimate(rollout.trajectories(), changed, advantages, targets);
+    }
+    const std::vector<int32_t> taken = order(rollout, first_row);
+    const std::vector<float> scaled = normalised(advantages, taken);
+    ++passes_;
+    kl = 0;
+    for (size_t begin = 0; begin < n; begin += part) {
+      Updated next =
+          step_(std::move(params_), std::move(state_),
+                batch(rollout, scaled, targets, std::span(taken).subspan(begin, part)), knobs);
+      params_ = std::move(next.params);
+      state_ = std::move(next.state);
+      sums.resize(next.measures.size());
+      for (size_t i = 0; i < sums.size(); ++i) {
+        const double value = item(next.measures[i].second);
+        sums[i].first = next.measures[i].first;
+        sums[i].second += value;
+        kl += sums[i].first == "kl" ? value / static_cast<double>(algorithm_.minibatches) : 0;
+      }
+      ++updates;
+    }
+    if (algorithm_.last_kl() && kl > *algorithm_.last_kl()) {
+      break;
+    }
+  }
+  if (const auto target = algorithm_.adaptive_kl()) {  // Schulman et al. 2017, section 4
+    kl_weight_ *= kl > 1.5 * *target ? 2 : kl < *target / 1.5 ? 0.5 : 1;
+    sums.emplace_back("kl_weight", kl_weight_ * static_cast<double>(updates));
+  }
+  for (auto& [name, sum] : sums) {
+    sum /= static_cast<double>(updates);
+  }
+  sums.emplace_back("lr", lr);
+  return sums;
+}
+
+void OnPolicyLearner::save(ByteWriter& to) const {
+  to.put(passes_);
+  to.put(kl_weight_);
+}
+
+void OnPolicyLearner::load(ByteReader& from) {
+  passes_ = from.get<int64_t>();
+  kl_weight_ = from.get<double>();
+}
+
+}  // namespace mstrain::reinforcement

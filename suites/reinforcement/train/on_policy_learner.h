@@ -1,0 +1,75 @@
+// The learner of on-policy algorithms: from a rollout to the next parameters.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/optim/optimizer.h"
+#include "core/tensor/jit.h"
+#include "suites/reinforcement/algorithms/on_policy.h"
+#include "suites/reinforcement/train/agent.h"
+#include "suites/reinforcement/train/rollout.h"
+
+namespace mstrain::reinforcement {
+
+class OnPolicyLearner {
+ public:
+  // All arguments must outlive it. `learners`: of how many this is one, each with equally many of the environments, whose
+  // gradients are averaged along the axis `data` of the context's ranks.
+  OnPolicyLearner(const Config& config, const OnPolicy& algorithm, const ActorCritic& network,
+                  int64_t learners, Communicator* ranks);
+
+  const Params& params() const { return params_; }
+  const OptimizerState& state() const { return state_; }
+
+  // Means over the iteration's updates, and "lr".
+  // `first_row`: of the rollout's rows among all of the run's.
+  Measures learn(Rollout& rollout, int64_t first_row, double progress);
+
+  void save(ByteWriter& to) const;
+  void load(ByteReader& from);
+
+ private:
+  struct Updated {
+    Params params;
+    OptimizerState state;
+    std::vector<std::pair<std::string, Tensor>> measures;
+
+    template <class V>
+    void fields(V& v) {
+      v("params", params);
+      v("state", state);
+      for (auto& [name, value] : measures) {
+        v(name, value);
+      }
+    }
+  };
+  Updated update(Params params, OptimizerState state, const OnPolicyBatch& batch,
+                 const Knobs& knobs) const;
+  // Means over learners, in place.
+  void average(Params& gradients, std::vector<std::pair<std::string, Tensor>>& measures) const;
+  std::vector<float> ratios(Rollout& rollout) const;
+  // Steps [T, r] in the order in which a pass takes them: equally many of every row in each minibatch.
+  std::vector<int32_t> order(const Rollout& rollout, int64_t first_row) const;
+  std::vector<float> normalised(std::span<const float> advantages,
+                                std::span<const int32_t> order) const;
+  OnPolicyBatch batch(const Rollout& rollout, std::span<const float> advantages,
+                      std::span<const float> targets, std::span<const int32_t> at) const;
+
+  const Config& config_;
+  const OnPolicy& algorithm_;
+  const ActorCritic& network_;
+  int64_t learners_;
+  Communicator* ranks_;
+  Optimizer optimizer_;
+  Params params_;
+  OptimizerState state_;
+  int64_t passes_ = 0;  // epochs so far: what their orders are drawn by
+  double kl_weight_ = 1;
+
+  std::function<Updated(Params, OptimizerState, const OnPolicyBatch&, const Knobs&)> step_;
+  std::function<Judgement(const Params&, const Tensor&, const Tensor&)> judge_;
+};
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,94 @@
+#include "suites/reinforcement/train/placement.h"
+
+#include <exception>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/comm/thread_communicator.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr int64_t kTwo = 2;
+
+std::shared_ptr<Ranks> learners(std::unique_ptr<Communicator> world) {
+  Mesh mesh{.axes = {{std::string(kDataAxis), world->size()}}};
+  return std::make_shared<Ranks>(std::move(mesh), std::move(world));
+}
+
+// Ranks as threads. What the first one finds is the result; where several fail, the first failure is told.
+Finished train_on_threads(const RunRequest& request, const Config& config, int64_t ranks) {
+  auto worlds = thread_communicators(static_cast<int>(ranks),
+                                     {.timeout_seconds = config.distribution.timeout_s});
+  std::vector<Finished> results(worlds.size());
+  std::vector<std::exception_ptr> failures(worlds.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < worlds.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        results[i] = train_agent(request, config, learners(std::move(worlds[i])));
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  // A rank whose peer is gone says so; the peer says why.
+  std::exception_ptr told;
+  for (const std::exception_ptr& failure : failures) {
+    if (failure == nullptr) {
+      continue;
+    }
+    try {
+      std::rethrow_exception(failure);
+    } catch (const CommError&) {
+      told = told == nullptr ? failure : told;
+    } catch (...) {
+      throw;
+    }
+  }
+  if (told != nullptr) {
+    std::rethrow_exception(told);
+  }
+  return results.front();
+}
+
+}  // namespace
+
+int64_t ranks_of(const Config& config, const RunRequest& request) {
+  if (request.world) {
+    return request.world(config.distribution.timeout_s)->size();
+  }
+  return config.distribution.policy == Placement::kSingle
+             ? 1
+             : config.distribution.actors.value_or(kTwo);
+}
+
+void check_placement(const Config& config, const YamlNode& tree, int64_t ranks) {
+  const Placement policy = config.distribution.policy;
+  if (policy == Placement::kSingle && ranks > 1) {
+    config_fail(tree, "distribution.policy",
+                fmt::format("single is of one rank, and there are {}; multi_learner shares the run",
+                            ranks));
+  }
+  if (policy == Placement::kMultiLearner && ranks < 2) {
+    config_fail(tree, "distribution.policy",
+                fmt::format("multi_learner is of two ranks or more, and there is {}", ranks));
+  }
+}
+
+Finished train_placed(const RunRequest& request, const Config& config) {
+  std::unique_ptr<Communicator> world =
+      request.world ? request.world(config.distribution.timeout_s) : nullptr;
+  const int64_t ranks = world != nullptr ? world->size() : ranks_of(config, request);
+  check_placement(config, request.tree, ranks);
+  if (world != nullptr) {
+    return train_agent(request, config, ranks > 1 ? learners(std::move(world)) : nullptr);
+  }
+  return ranks > 1 ? train_on_threads(request, config, ranks)
+                   : train_agent(request, config, nullptr);
+}
+
+}  // namespace mstrain::reinforcement

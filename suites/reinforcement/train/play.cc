@@ -1,0 +1,73 @@
+#include "suites/reinforcement/train/play.h"
+
+#include <fmt/core.h>
+
+#include "core/base/error.h"
+#include "core/base/interrupt.h"
+#include "core/train/checkpoint.h"
+#include "suites/reinforcement/run/play.h"
+#include "suites/reinforcement/train/evaluation.h"
+#include "suites/reinforcement/train/session.h"
+#include "suites/run/stored_model.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr int64_t kEpisodes = 5;
+
+int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
+  std::optional<std::string> checkpoint;
+  int64_t episodes = kEpisodes;
+  uint64_t seed = 0;
+  const std::vector<Option> options{
+      text_option("--checkpoint", "DIR", checkpoint, "a checkpoint, or a run"),
+      {"--episodes", "N",
+       [&](const std::string& text) { episodes = integer_value("--episodes", text); },
+       "how many, side by side (5)"},
+      {"--seed", "S",
+       [&](const std::string& text) {
+         seed = static_cast<uint64_t>(integer_value("--seed", text));
+       },
+       "of the environments (0)"},
+  };
+  if (!parse_options(usage, arguments, options)) {
+    return kDone;
+  }
+  check(episodes >= 1, "--episodes: expected at least 1, found {}", episodes);
+  FileSystem& files = real_files();
+  const std::string folder = find_checkpoint(files, required(checkpoint, "--checkpoint DIR"));
+  const std::string description = join_path(folder, kPlayedFile);
+  const Config config =
+      read_reinforcement(parse_yaml(files.read(description, 1 << 20), description));
+  const Context context{.threads = 1};
+  const ContextScope scope(context);
+  const AgentEntry& entry = agent_of(config.algorithm->type);
+  const std::unique_ptr<Player> player =
+      entry.player(config, [&](const std::vector<StoredTensor>& tensors) {
+        load_tensors(files, folder, kModelFile, tensors);
+      });
+  const HeedInterrupts heeds;
+  const auto found =
+      evaluate(config.environment.env, episodes, seed, *player, /*statistics=*/nullptr, stop);
+  if (!found) {
+    return kInterrupted;
+  }
+  for (size_t i = 0; i < found->episodes.size(); ++i) {
+    fmt::print("episode {}: return {:.2f}, {} steps\n", i + 1, found->episodes[i].total,
+               found->episodes[i].length);
+  }
+  fmt::print("mean of {}: return {:.2f}, {:.1f} steps\n", episodes, found->mean_return(),
+             found->mean_length());
+  return kDone;
+}
+
+}  // namespace
+
+void add_play() {
+  add_play_kind({kPlayedFile,
+                 {{"play", "--checkpoint DIR [--episodes N] [--seed S]",
+                   "plays episodes with the best action, and tells what they brought"},
+                  play}});
+}
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,40 @@
+// What an actor of an on-policy algorithm brings: T steps of its environments, with what the policy said of them.
+#pragma once
+
+#include <vector>
+
+#include "suites/reinforcement/algorithms/actor_critic.h"
+#include "suites/reinforcement/algorithms/estimators.h"
+#include "suites/reinforcement/train/env_group.h"
+
+namespace mstrain::reinforcement {
+
+// [T, r, …], row-major; see Trajectories.
+struct Rollout {
+  int64_t steps = 0, rows = 0, observation_size = 0, action_size = 0;
+  std::vector<float> observations, actions, log_probs, values, rewards, final_values, last_values;
+  std::vector<uint8_t> terminated, truncated;
+  std::vector<Episode> finished;  // in the order of time, then environments
+
+  Rollout() = default;
+  Rollout(int64_t steps, int64_t rows, int64_t observation_size, int64_t action_size);
+  Trajectories trajectories() const;
+  int64_t bytes() const;
+};
+
+// The policy as the actor calls it. Results are copied into the spans.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  // [r, O] and noise [r, noise size] to actions [r, d], log-probabilities [r], values [r].
+  virtual void decide(std::span<const float> observations, std::span<const float> noise,
+                      std::span<float> actions, std::span<float> log_probs,
+                      std::span<float> values) = 0;
+  virtual void value(std::span<const float> observations,
+                     std::span<float> values) = 0;  // [r, O] -> [r]
+};
+
+// Steps all environments of `group` out.steps times.
+void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, Rollout& out);
+
+}  // namespace mstrain::reinforcement

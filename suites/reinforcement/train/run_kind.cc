@@ -1,0 +1,107 @@
+#include "suites/reinforcement/train/run_kind.h"
+
+#include <fmt/core.h>
+
+#include "core/base/error.h"
+#include "core/runtime/context.h"
+#include "core/train/numbers.h"
+#include "core/train/planned_run.h"
+#include "suites/reinforcement/train/on_policy_agent.h"
+#include "suites/reinforcement/train/placement.h"
+#include "suites/reinforcement/train/play.h"
+#include "suites/reinforcement/train/session.h"
+#include "suites/run/suite.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+int64_t bytes_limit(const Config& config) {
+  return memory_limit(config.memory, Context{.threads = 1});
+}
+
+void refuse(const AgentPlan& plan, int64_t limit) {
+  if (plan.total() > limit) {
+    throw PlanError(fmt::format(
+        "the run needs {} and memory.limit_gb allows {}; fewer environment.num_envs, fewer "
+        "algorithm.steps or a smaller replay buffer take less",
+        gigabytes(plan.total()), gigabytes(limit)));
+  }
+}
+
+Outcome run_agent(const RunRequest& request) {
+  const Config config = read_reinforcement(request.tree);
+  const AgentEntry& entry = agent_of(config.algorithm->type);
+  refuse(entry.plan(config, request.tree, ranks_of(config, request)), bytes_limit(config));
+  const Finished done = train_placed(request, config);
+  const std::string directory = config.run.directory();
+  switch (done.outcome) {
+    case Outcome::kWasFinished:
+      fmt::print(
+          request.out, "{}: finished at step {}; {} to go on, or begin anew with --restart\n",
+          directory, done.env_steps,
+          done.stopped_at_return ? "raise eval.stop_at_return" : "raise schedule.total_env_steps");
+      break;
+    case Outcome::kInterrupted:
+      fmt::print(request.out, "{}: interrupted, saved at step {}; the same command goes on\n",
+                 directory, done.env_steps);
+      break;
+    case Outcome::kFinished:
+      fmt::print(request.out, "{}: finished at step {}{}{}\n", directory, done.env_steps,
+                 done.eval_return ? fmt::format(", eval_return {:.2f}", *done.eval_return) : "",
+                 done.stopped_at_return ? " (eval.stop_at_return is reached)" : "");
+      fmt::print(request.out, "open {} in a browser; see it act: mstrain play --checkpoint {}\n",
+                 join_path(directory, kReportFile), directory);
+      break;
+  }
+  return done.outcome;
+}
+
+void dry_run_agent(const RunRequest& request, const DryRun& options) {
+  const Config config = read_reinforcement(request.tree);
+  const int64_t ranks = ranks_of(config, request);
+  const AgentPlan plan = agent_of(config.algorithm->type).plan(config, request.tree, ranks);
+  std::string text = fmt::format("{} in {}: {} parameters, {} environments\n",
+                                 config.algorithm->type, config.environment.env.name,
+                                 grouped(plan.parameters), config.environment.num_envs);
+  text += fmt::format("an iteration: {} steps of environments, {} updates\n",
+                      grouped(plan.env_steps), grouped(plan.updates));
+  for (const std::string& line : plan.who) {
+    text += "  " + line + "\n";
+  }
+  text +=
+      fmt::format("memory of a rank: parameters {}, optimizer {}, {} {}, programs {}: {} bytes\n",
+                  grouped(plan.model_bytes), grouped(plan.optimizer_bytes), "trajectories",
+                  grouped(plan.data_bytes), grouped(plan.program_bytes), grouped(plan.total()));
+  fmt::print(request.out, "{}", text);
+  std::fflush(request.out);
+  if (options.plan_file) {
+    write_file_atomic(request.files, *options.plan_file, text);
+  }
+  refuse(plan, bytes_limit(config));
+  fmt::print(request.out, "fits\n");
+}
+
+YamlNode resolved_agent(FileSystem&, const YamlNode& tree) {
+  return write_config(read_reinforcement(tree));
+}
+
+void check_agent_ranks(FileSystem&, const YamlNode& tree, int64_t ranks) {
+  const Config config = read_reinforcement(tree);
+  check_placement(config, tree, ranks);
+  agent_of(config.algorithm->type).plan(config, tree, ranks);
+}
+
+}  // namespace
+
+void add_reinforcement() {
+  for (const AgentEntry& entry : on_policy_agents()) {
+    add_agent(entry);
+  }
+  for (const AgentEntry& entry : agents()) {
+    add_run_kind(
+        {"algorithm", entry.type, run_agent, dry_run_agent, resolved_agent, check_agent_ranks});
+  }
+  add_play();
+}
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,179 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/base/files_fault.h"
+#include "suites/reinforcement/env/environment.h"
+#include "tests/amount.h"
+#include "tests/suites/reinforcement/train/runs.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class AgentRun : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+};
+
+// What was measured, without the time that it took.
+std::vector<Json> measured(const std::string& directory) {
+  std::vector<Json> rows = read_metrics(real_files(), join_path(directory, kMetricsFile));
+  for (Json& row : rows) {
+    for (const char* key :
+         {"step_seconds", "steps_per_second", "wall_seconds", "time", "eval_seconds"}) {
+      row.erase(key);
+    }
+  }
+  return rows;
+}
+
+void expect_same_run(const std::string& a, const std::string& b) {
+  EXPECT_EQ(measured(a), measured(b));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "agent-0000.bin"}) {
+    EXPECT_EQ(checkpoint_file(a, file), checkpoint_file(b, file)) << file;
+  }
+}
+
+TEST_F(AgentRun, WritesWhatOtherRunsWrite) {
+  const RunOutcome done = run_agent(kSmallPpo, folder_ / "run");
+  EXPECT_THAT(done.out, HasSubstr("finished at step 640, eval_return"));
+  const std::vector<Json> rows = measured(folder_ / "run");
+  int evaluations = 0;
+  for (const Json& row : rows) {
+    if (row.contains("eval_return")) {
+      ++evaluations;
+      EXPECT_GE(row["eval_return_most"], row["eval_return_least"]);
+    } else {
+      for (const char* key :
+           {"env_steps", "loss", "entropy", "kl", "policy_loss", "value_loss", "grad_norm", "lr"}) {
+        EXPECT_TRUE(row.contains(key)) << key;
+      }
+    }
+  }
+  EXPECT_EQ(evaluations, 3);  // at 256, 512 and the end
+  EXPECT_EQ(rows.front()["env_steps"], 64);
+  for (const char* name : {"report.html", "run.json", "config.yaml", "log.txt"}) {
+    EXPECT_TRUE(real_files().exists(folder_ / "run/" + name)) << name;
+  }
+  EXPECT_THAT(run_agent(kSmallPpo, folder_ / "run").out, HasSubstr("finished at step 640; raise"));
+}
+
+TEST_F(AgentRun, IsAFunctionOfItsSeed) {
+  run_agent(kSmallPpo, folder_ / "a");
+  run_agent(kSmallPpo, folder_ / "b");
+  run_agent(kSmallPpo, folder_ / "c", {"run.seed=5"});
+  expect_same_run(folder_ / "a", folder_ / "b");
+  EXPECT_NE(checkpoint_file(folder_ / "a", "model.safetensors"),
+            checkpoint_file(folder_ / "c", "model.safetensors"));
+}
+
+// The process ends without a word at file operations all over the run, as under kill -9, and the run goes on each time.
+TEST_F(AgentRun, DyingAnywhereChangesNothing) {
+  run_agent(kSmallPpo, folder_ / "straight");
+  FaultyFiles files(real_files());
+  const std::string directory = folder_ / "dying";
+  int64_t deaths = 0;
+  for (int64_t n = 0;; n += long_tests() ? 1 : kSanitized ? 211 : 97) {
+    real_files().remove_all(directory);
+    files.reset({.power_off_operation = n});
+    try {
+      run_agent(kSmallPpo, directory, {}, files);
+      break;
+    } catch (const IoError&) {
+      ++deaths;
+    }
+    run_agent(kSmallPpo, directory);
+    expect_same_run(folder_ / "straight", directory);
+  }
+  EXPECT_GT(deaths, 3);
+}
+
+TEST_F(AgentRun, EndsAtAReturnAndGoesOnWhenMoreIsAsked) {
+  const RunOutcome done = run_agent(kSmallPpo, folder_ / "run", {"eval.stop_at_return=1"});
+  EXPECT_THAT(done.out, HasSubstr("finished at step 256"));
+  EXPECT_THAT(done.out, HasSubstr("eval.stop_at_return is reached"));
+  EXPECT_THAT(run_agent(kSmallPpo, folder_ / "run", {"eval.stop_at_return=1"}).out,
+              HasSubstr("raise eval.stop_at_return"));
+}
+
+TEST_F(AgentRun, StopsWhenAskedToAndGoesOnBitForBit) {
+  run_agent(kSmallPpo, folder_ / "straight");
+  const std::atomic<bool> stop = true;
+  const RunOutcome stopped = run_agent(kSmallPpo, folder_ / "stopped", {}, real_files(), &stop);
+  EXPECT_EQ(stopped.outcome, Outcome::kInterrupted);
+  EXPECT_THAT(stopped.out, HasSubstr("saved at step 64"));
+  EXPECT_EQ(run_agent(kSmallPpo, folder_ / "stopped").outcome, Outcome::kFinished);
+  expect_same_run(folder_ / "straight", folder_ / "stopped");
+}
+
+TEST_F(AgentRun, RefusesWhatCannotBe) {
+  const auto fails = [&](std::vector<std::string> changes, const std::string& message) {
+    EXPECT_THAT([&] { run_agent(kSmallPpo, folder_ / "bad", changes); },
+                ThrowsMessage<ConfigError>(HasSubstr(message)))
+        << message;
+  };
+  fails({"environment.name=cartpol"}, "cartpole");
+  fails({"algorithm.type=pp"}, "did you mean");
+  fails({"algorithm.minibatches=3"}, "algorithm.minibatches: 3 do not divide algorithm.steps 16");
+  fails({"algorithm.gamma=0.9"}, "algorithm.discount");
+  fails({"environment.reset=next_step"}, "same_step");
+  fails({"distribution.policy=device_only"}, "device_only");
+  fails({"run.mode=generate"}, "run.mode");
+  run_agent(kSmallPpo, folder_ / "run");
+  EXPECT_THAT([&] { run_agent(kSmallPpo, folder_ / "run", {"algorithm.discount=0.5"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("algorithm.discount")));
+  EXPECT_THAT([&] { run_agent(kSmallPpo, folder_ / "big", {"memory.limit_gb=0.00001"}); },
+              ThrowsMessage<PlanError>(HasSubstr("memory.limit_gb")));
+}
+
+TEST_F(AgentRun, NamesTheStepWhereItDiverged) {
+  EXPECT_THAT(
+      [&] {
+        run_agent(kSmallPpo, folder_ / "run",
+                  {"environment.name=pendulum", "optimizer.lr=1e30", "optimizer.clip_grad=null"});
+      },
+      ThrowsMessage<Error>(testing::AllOf(HasSubstr("pendulum: environment 0, step"),
+                                          HasSubstr("the run diverged"))));
+}
+
+// Every on-policy algorithm gets better at balancing.
+TEST_F(AgentRun, Learns) {
+  const auto last_return = [&](const std::string& type, std::vector<std::string> changes) {
+    changes.insert(changes.begin(),
+                   {"algorithm.type=" + type, "environment.num_envs=8", "network.hidden=[32]",
+                    "eval.interval=none", "log.interval=100000", "checkpoint.interval=1000000"});
+    YamlNode tree = parse_yaml(
+        "algorithm: {}\nenvironment: {name: cartpole}\noptimizer: {clip_grad: 0.5}\n", "t");
+    run_agent(to_yaml(tree), folder_ / type, changes);
+    return measured(folder_ / type).back()["episode_return"].get<double>();
+  };
+  const int64_t steps = kSanitized ? 10000 : 40000;
+  const std::string total = fmt::format("schedule.total_env_steps={}", steps);
+  const double enough = kSanitized ? 25 : 60;  // a random policy: 22
+  EXPECT_GT(last_return("ppo", {total, "algorithm.steps=32", "algorithm.epochs=10",
+                                "algorithm.minibatches=1", "optimizer.lr=1e-3"}),
+            enough);
+  EXPECT_GT(last_return("a2c", {total, "optimizer.lr=2e-3"}), enough);
+  EXPECT_GT(last_return("impala", {total, "optimizer.lr=2e-3", "algorithm.epochs=2"}), enough);
+}
+
+TEST_F(AgentRun, PpoSolvesCartPole) {
+  if (kSanitized) {
+    GTEST_SKIP() << "five seeds of a whole run: the plain build counts them";
+  }
+  const std::string shipped =
+      real_files().read(join_path(MSTRAIN_SOURCE_DIR, "configs/ppo_cartpole.yaml"));
+  for (int64_t seed = 1; seed <= repetitions(2, 5); ++seed) {
+    const RunOutcome done =
+        run_agent(shipped, folder_ / fmt::format("{}", seed), {fmt::format("run.seed={}", seed)});
+    EXPECT_THAT(done.out, HasSubstr("eval.stop_at_return is reached")) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::reinforcement
