@@ -280,7 +280,7 @@ std::vector<KeyChange> changed_keys(const YamlNode& before, const YamlNode& now)
 
 enum class Changing {
   kFreely,  // run, parallel, log, profile, find_lr, checkpoint, eval, batch.micro, schedule.total_steps, fusion.explain,
-             // embedding_cache
+            // embedding_cache
   kOnRequest,  // what a run may change its mind about: rates, rules, batches, data, what takes memory
   kNever       // what the state of a run is made of
 };

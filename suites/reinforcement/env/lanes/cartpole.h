@@ -25,10 +25,10 @@ struct CartPole {
     const V force = io.discrete == 1 ? V{} + 10.0 : V{} - 10.0;
     V sine, cosine;
     sincos(theta, sine, cosine);
-    const V temp = (force + kPole * (theta_dot * theta_dot) * sine) / kMass;
+    const V temp = divided(force + kPole * (theta_dot * theta_dot) * sine, kMass);
     const V theta_acc = (kGravity * sine - cosine * temp) /
-                        (kHalfLength * (4.0 / 3.0 - kPoleMass * (cosine * cosine) / kMass));
-    const V x_acc = temp - kPole * theta_acc * cosine / kMass;
+                        (kHalfLength * (4.0 / 3.0 - divided(kPoleMass * (cosine * cosine), kMass)));
+    const V x_acc = temp - divided(kPole * theta_acc * cosine, kMass);
     io.state[0] = x + kSeconds * x_dot;
     io.state[1] = x_dot + kSeconds * x_acc;
     io.state[2] = theta + kSeconds * theta_dot;

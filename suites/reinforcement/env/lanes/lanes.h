@@ -3,12 +3,15 @@
 // holds; OneLane where an environment is stepped alone. Everything over vectors is inlined: the linker keeps one copy of a
 // function, and must not give code for newer processors to common code.
 //
-// Products and sums are never contracted to fused ones here (CMakeLists.txt), so every set gives the same bits.
+// Products and sums are never contracted to fused ones (CMakeLists.txt) but where fused() says so: every set gives the same bits.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define MSTRAIN_LANES __attribute__((always_inline)) inline
 
@@ -74,6 +77,40 @@ MSTRAIN_LANES V clamp_lanes(V x, double low, double high) {
   return x > high ? V{} + high : x;
 }
 
+// a b + c, rounded once: the same everywhere, written out where it is meant.
+template <class V>
+MSTRAIN_LANES V fused(V a, V b, V c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) {
+    return _mm512_fmadd_pd(a, b, c);
+  }
+#endif
+#if defined(__FMA__)
+  if constexpr (sizeof(V) == 32) {
+    return _mm256_fmadd_pd(a, b, c);
+  }
+#endif
+  V out;
+  for (size_t i = 0; i < sizeof(V) / sizeof(double); ++i) {
+    out[i] = std::fma(a[i], b[i], c[i]);
+  }
+  return out;
+}
+template <class V>
+MSTRAIN_LANES V fused(V a, V b, double c) {
+  return fused(a, b, V{} + c);
+}
+
+// x / divisor, correctly rounded, for a constant whose rounded reciprocal is within 2^-54 of it: one correction of the quotient by a
+// fused remainder (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
+MSTRAIN_LANES double divided(double x, double divisor) { return x / divisor; }
+template <class V>
+MSTRAIN_LANES V divided(V x, double divisor) {
+  const V reciprocal = V{} + 1.0 / divisor;
+  const V quotient = x * reciprocal;
+  return fused(fused(-quotient, V{} + divisor, x), reciprocal, quotient);
+}
+
 // Angles up to which sincos() holds; beyond, an environment is stepped with the standard library's functions.
 inline constexpr double kMostAngle = 1e5;
 
@@ -96,32 +133,33 @@ MSTRAIN_LANES void sincos(V x, V& sine, V& cosine) {
   I quadrant;
   std::memcpy(&quadrant, &shifted, sizeof quadrant);
 
-  const V exact = x - k * kHalfPi1;
+  const V exact = fused(-k, V{} + kHalfPi1, x);
   const V second = k * kHalfPi2;
   const V r = exact - second;
-  const V tail = ((exact - r) - second) - k * kHalfPi3;  // r + tail is the angle
+  const V tail = fused(-k, V{} + kHalfPi3, (exact - r) - second);  // r + tail is the angle
   const V z = r * r;
 
   V s = V{} + 1.0 / 355687428096000.0;  // 17!
-  s = s * z - 1.0 / 1307674368000.0;
-  s = s * z + 1.0 / 6227020800.0;
-  s = s * z - 1.0 / 39916800.0;
-  s = s * z + 1.0 / 362880.0;
-  s = s * z - 1.0 / 5040.0;
-  s = s * z + 1.0 / 120.0;
-  s = s * z - 1.0 / 6.0;
+  s = fused(s, z, -1.0 / 1307674368000.0);
+  s = fused(s, z, 1.0 / 6227020800.0);
+  s = fused(s, z, -1.0 / 39916800.0);
+  s = fused(s, z, 1.0 / 362880.0);
+  s = fused(s, z, -1.0 / 5040.0);
+  s = fused(s, z, 1.0 / 120.0);
+  s = fused(s, z, -1.0 / 6.0);
   const V half = 0.5 * z;
-  s = r + (tail * (1.0 - half) + r * z * s);
+  s = r + fused(r * z, s, tail * (1.0 - half));
 
   V c = V{} + 1.0 / 20922789888000.0;  // 16!
-  c = c * z - 1.0 / 87178291200.0;
-  c = c * z + 1.0 / 479001600.0;
-  c = c * z - 1.0 / 3628800.0;
-  c = c * z + 1.0 / 40320.0;
-  c = c * z - 1.0 / 720.0;
-  c = c * z + 1.0 / 24.0;
+  c = fused(c, z, -1.0 / 87178291200.0);
+  c = fused(c, z, 1.0 / 479001600.0);
+  c = fused(c, z, -1.0 / 3628800.0);
+  c = fused(c, z, 1.0 / 40320.0);
+  c = fused(c, z, -1.0 / 720.0);
+  c = fused(c, z, 1.0 / 24.0);
   const V one = 1.0 - half;
-  c = one + (((1.0 - one) - half) + (z * z * c - r * tail));  // with what `one` was rounded by
+  c = one +
+      (((1.0 - one) - half) + fused(z * z, c, -(r * tail)));  // with what `one` was rounded by
 
   const I swap = (quadrant & 1) != 0;
   const V sin_size = swap ? c : s;

@@ -1,5 +1,8 @@
 #include "suites/reinforcement/env/lanes/loops.h"
 
+#include <cstddef>
+#include <utility>
+
 #include "suites/reinforcement/env/lanes/acrobot.h"
 #include "suites/reinforcement/env/lanes/cartpole.h"
 #include "suites/reinforcement/env/lanes/mountain_car.h"
@@ -85,6 +88,41 @@ bool step(const PhysicsArrays& a) {
   return any_lane(beyond);
 }
 
+// a0 b0 a1 b1 … for pieces of `piece` numbers, from the lower or the upper halves.
+template <int piece, bool is_upper>
+MSTRAIN_LANES F interleaved(F a, F b) {
+  return [&]<size_t... k>(std::index_sequence<k...>) __attribute__((always_inline)) {
+    constexpr auto from = [](int i) {
+      const int position = i / piece / 2 * piece + i % piece + (is_upper ? kWidth / 2 : 0);
+      return i / piece % 2 == 0 ? position : kWidth + position;
+    };
+    return __builtin_shufflevector(a, b, from(static_cast<int>(k))...);
+  }
+  (std::make_index_sequence<kWidth>());
+}
+
+// Columns of kWidth rows to rows of two or four numbers.
+MSTRAIN_LANES void store_rows(const F (&columns)[2], float* out) {
+  store_lanes(out, interleaved<1, false>(columns[0], columns[1]));
+  store_lanes(out + kWidth, interleaved<1, true>(columns[0], columns[1]));
+}
+MSTRAIN_LANES void store_rows(const F (&columns)[4], float* out) {
+  const F left[2] = {interleaved<1, false>(columns[0], columns[1]),
+                     interleaved<1, true>(columns[0], columns[1])};
+  const F right[2] = {interleaved<1, false>(columns[2], columns[3]),
+                      interleaved<1, true>(columns[2], columns[3])};
+  for (int half = 0; half < 2; ++half) {
+    float* to = out + half * 2 * kWidth;
+    if constexpr (kWidth == 2) {  // a piece is all that a register holds
+      store_lanes(to, left[half]);
+      store_lanes(to + kWidth, right[half]);
+    } else {
+      store_lanes(to, interleaved<2, false>(left[half], right[half]));
+      store_lanes(to + kWidth, interleaved<2, true>(left[half], right[half]));
+    }
+  }
+}
+
 template <class P>
 void observe(double* const* states, int64_t first, int64_t n, float* out) {
   constexpr int kO = P::kObservation;
@@ -94,6 +132,16 @@ void observe(double* const* states, int64_t first, int64_t n, float* out) {
       state[k] = load_lanes<V>(states[k] + first + i);
     }
     P::template observe<L>(state, seen);
+    if constexpr (kO == 4 || kO == 2) {
+      if (n - i >= kWidth) {
+        F columns[kO];
+        for (int k = 0; k < kO; ++k) {
+          columns[k] = __builtin_convertvector(seen[k], F);
+        }
+        store_rows(columns, out + i * kO);
+        continue;
+      }
+    }
     float columns[kO][kWidth];
     for (int k = 0; k < kO; ++k) {
       store_lanes(columns[k], __builtin_convertvector(seen[k], F));
