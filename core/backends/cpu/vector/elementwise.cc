@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "core/backends/cpu/loops.h"
+#include "core/ops/scalar_convert.h"
 
 namespace mstrain::cpu::MSTRAIN_ISA {
 namespace {
@@ -86,36 +87,11 @@ constexpr ElementwiseLoop kRows[] = {
 #include "core/ops/elementwise_table.inc"
 };
 
-uint16_t to_bf16(float value) {
-  const uint32_t x = __builtin_bit_cast(uint32_t, value);
-  const uint32_t rounded = (x + 0x7fffU + ((x >> 16) & 1U)) >> 16;
-  const uint32_t nan = (x >> 16) | 0x40U;
-  return static_cast<uint16_t>((x & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
-}
-float from_bf16(uint16_t bits) {
-  return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
-}
-// As Float16 in core/runtime/dtype.h, without branches.
-uint16_t to_f16(float value) {
-  const uint32_t x = __builtin_bit_cast(uint32_t, value);
-  const uint32_t sign = (x >> 16) & 0x8000U;
-  const uint32_t magnitude = x & 0x7fffffffU;
-  const float shifted = __builtin_bit_cast(float, magnitude) + 0.5F;
-  const uint32_t subnormal = __builtin_bit_cast(uint32_t, shifted) - 0x3f000000U;
-  const uint32_t normal = (magnitude + 0xc8000fffU + ((magnitude >> 13) & 1U)) >> 13;
-  uint32_t half = magnitude < 0x38800000U ? subnormal : normal;
-  half = magnitude >= 0x477ff000U ? 0x7c00U : half;
-  half = magnitude > 0x7f800000U ? 0x7e00U : half;
-  return static_cast<uint16_t>(sign | half);
-}
-float from_f16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
-  const uint32_t magnitude = bits & 0x7fffU;
-  const float subnormal = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24F;
-  const uint32_t normal = (magnitude << 13) + (magnitude >= 0x7c00U ? 0x70000000U : 0x38000000U);
-  const uint32_t result = magnitude < 0x400U ? __builtin_bit_cast(uint32_t, subnormal) : normal;
-  return __builtin_bit_cast(float, result | sign);
-}
+// Of their own, so that no two instruction sets share their code.
+uint16_t to_bf16(float value) { return scalar::to_bf16(value); }
+float from_bf16(uint16_t bits) { return scalar::from_bf16(bits); }
+uint16_t to_f16(float value) { return scalar::to_f16(value); }
+float from_f16(uint16_t bits) { return scalar::from_f16(bits); }
 
 template <class From, class To, To (*f)(From)>
 MSTRAIN_FLATTEN void convert(int64_t n, const void* input, void* output) {
@@ -141,18 +117,9 @@ template <class From>
 uint16_t any_to_f16(From x) {
   return to_f16(static_cast<float>(x));
 }
-// Truncates towards zero and saturates; NaN gives zero.
 template <class From, class To>
 To saturate(From x) {
-  constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
-  // The largest value of To + 1 is a power of two, so exact in every floating type.
-  constexpr From kHigh = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * From(2);
-  using Wide = int64_t;
-  const bool inside = x > kLow && x < kHigh;
-  const To truncated = static_cast<To>(static_cast<Wide>(inside ? x : From(0)));
-  const To end = x >= kHigh ? std::numeric_limits<To>::max()
-                            : (x <= kLow ? std::numeric_limits<To>::min() : To(0));
-  return inside ? truncated : end;
+  return scalar::saturate<From, To>(x);
 }
 
 template <class From>

@@ -1,0 +1,17 @@
+# MSTRAIN_CUDA: whether the toolkit is used. AUTO uses one that is there. Today it is NVRTC that tests need, which compiles the texts of kernels.
+set(MSTRAIN_CUDA AUTO CACHE STRING "Use the CUDA toolkit: AUTO, ON or OFF")
+set_property(CACHE MSTRAIN_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(NOT MSTRAIN_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "MSTRAIN_CUDA is ${MSTRAIN_CUDA}; AUTO, ON or OFF was expected")
+endif()
+set(MSTRAIN_CUDA_FOUND FALSE)
+if(NOT MSTRAIN_CUDA STREQUAL OFF)
+  find_package(CUDAToolkit QUIET COMPONENTS nvrtc)
+  if(TARGET CUDA::nvrtc)
+    set(MSTRAIN_CUDA_FOUND TRUE)
+    message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION}: ${CUDAToolkit_INCLUDE_DIRS}")
+  elseif(MSTRAIN_CUDA STREQUAL ON)
+    message(FATAL_ERROR "MSTRAIN_CUDA is ON, and there is no CUDA toolkit with NVRTC; AUTO builds without it, "
+                        "CUDAToolkit_ROOT says where it is")
+  endif()
+endif()

@@ -1,0 +1,285 @@
+#include "core/backends/cuda/emulator/machine.h"
+
+#include <fmt/format.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "core/base/error.h"
+
+namespace mstrain::cuda::emulator {
+namespace {
+
+constexpr size_t kStackBytes = 128 * 1024;
+constexpr int kWarp = 32;
+
+// Who touched a byte last: threads are counted over the whole launch, from 1. Epochs are spans between barriers.
+struct Touch {
+  static constexpr uint32_t kSeveral = ~0U;
+
+  uint32_t writer = 0, write_epoch = 0;
+  uint32_t reader = 0, read_epoch = 0;  // kSeveral: of one block
+  uint32_t reader_block = 0;            // from 1; kSeveral
+};
+
+struct Tracked {
+  Region region;
+  std::vector<Touch> bytes;
+  bool shared = false;
+};
+
+struct Fiber {
+  enum class State : uint8_t { kReady, kAtBarrier, kAtShuffle, kDone };
+
+  ucontext_t context{};
+  State state = State::kReady;
+  int line = 0;  // where it waits
+  uint64_t value = 0;
+};
+
+class Machine final : public Hardware {
+ public:
+  Machine(const Launch& launch, std::span<const Region> regions,
+          const std::function<void()>& kernel)
+      : launch_(launch), kernel_(kernel), stacks_(new std::byte[launch.threads * kStackBytes]) {
+    for (const Region& region : regions) {
+      tracked_.push_back({region, std::vector<Touch>(region.bytes)});
+    }
+    here.threads.x = launch.threads;
+    here.blocks.x = launch.blocks;
+  }
+
+  void run() {
+    for (unsigned block = 0; block < launch_.blocks; ++block) {
+      here.block.x = block;
+      run_block();
+    }
+  }
+
+  void access(const void* at, size_t bytes, bool writes) override {
+    const auto* const byte = static_cast<const std::byte*>(at);
+    for (Tracked& tracked : tracked_) {
+      const auto* const begin = static_cast<const std::byte*>(tracked.region.data);
+      if (byte < begin || byte + bytes > begin + tracked.region.bytes) {
+        continue;
+      }
+      if (writes && !tracked.region.writable) {
+        fail(fmt::format("writes to {}, which is read alone", tracked.region.name));
+      }
+      const auto first = static_cast<size_t>(byte - begin);
+      for (size_t i = first; i < first + bytes; ++i) {
+        touch(tracked, i, writes);
+      }
+      return;
+    }
+    fail(outside(byte, bytes, writes));
+  }
+
+  void barrier(int line) override { wait(Fiber::State::kAtBarrier, line); }
+
+  uint64_t exchange(uint64_t value, int mask, int line) override {
+    const unsigned mine = here.thread.x;
+    fibers_[mine].value = value;
+    wait(Fiber::State::kAtShuffle, line);
+    const uint64_t result = fibers_[mine ^ static_cast<unsigned>(mask)].value;
+    wait(Fiber::State::kAtShuffle, line);  // before anybody gives the next one
+    return result;
+  }
+
+  void* shared(const void* declaration, size_t bytes) override {
+    std::vector<std::byte>& memory = shared_[declaration];
+    if (memory.empty()) {
+      memory.resize(bytes);
+      tracked_.push_back(
+          {{"shared memory", memory.data(), bytes, true}, std::vector<Touch>(bytes), true});
+    }
+    return memory.data();
+  }
+
+ private:
+  static void enter(unsigned low, unsigned high) {
+    auto* const machine = reinterpret_cast<Machine*>((static_cast<uintptr_t>(high) << 32U) | low);
+    machine->kernel_();
+    machine->fibers_[machine->here.thread.x].state = Fiber::State::kDone;
+    // uc_link goes back to the block.
+  }
+
+  void run_block() {
+    ++epoch_;
+    shared_.clear();
+    std::erase_if(tracked_, [](const Tracked& tracked) { return tracked.shared; });
+    fibers_.assign(launch_.threads, {});
+    const auto self = reinterpret_cast<uintptr_t>(this);
+    for (unsigned t = 0; t < launch_.threads; ++t) {
+      ucontext_t& context = fibers_[t].context;
+      getcontext(&context);
+      context.uc_stack.ss_sp = stacks_.get() + t * kStackBytes;
+      context.uc_stack.ss_size = kStackBytes;
+      context.uc_link = &block_;
+      makecontext(&context, reinterpret_cast<void (*)()>(enter), 2, static_cast<unsigned>(self),
+                  static_cast<unsigned>(self >> 32U));
+    }
+    while (!is_done()) {
+      bool any = false;
+      for (unsigned t = 0; t < launch_.threads; ++t) {
+        if (fibers_[t].state == Fiber::State::kReady) {
+          here.thread.x = t;
+          swapcontext(&block_, &fibers_[t].context);
+          any = true;
+          if (!error_.empty()) {
+            throw Error(error_);
+          }
+        }
+      }
+      any = release_shuffles() || any;
+      any = release_barrier() || any;
+      if (!any) {
+        throw Error(stuck());
+      }
+    }
+  }
+
+  bool is_done() const {
+    return std::ranges::all_of(
+        fibers_, [](const Fiber& fiber) { return fiber.state == Fiber::State::kDone; });
+  }
+
+  bool are_all_at(unsigned begin, unsigned end, Fiber::State state) const {
+    return std::all_of(fibers_.begin() + begin, fibers_.begin() + end, [&](const Fiber& fiber) {
+      return fiber.state == state && fiber.line == fibers_[begin].line;
+    });
+  }
+  void release(unsigned begin, unsigned end) {
+    for (unsigned t = begin; t < end; ++t) {
+      fibers_[t].state = Fiber::State::kReady;
+    }
+  }
+  bool release_shuffles() {
+    bool any = false;
+    for (unsigned begin = 0; begin < launch_.threads; begin += kWarp) {
+      if (are_all_at(begin, begin + kWarp, Fiber::State::kAtShuffle)) {
+        release(begin, begin + kWarp);
+        any = true;
+      }
+    }
+    return any;
+  }
+  bool release_barrier() {
+    if (!are_all_at(0, launch_.threads, Fiber::State::kAtBarrier)) {
+      return false;
+    }
+    ++epoch_;
+    release(0, launch_.threads);
+    return true;
+  }
+
+  void wait(Fiber::State state, int line) {
+    Fiber& fiber = fibers_[here.thread.x];
+    fiber.state = state;
+    fiber.line = line;
+    swapcontext(&fiber.context, &block_);
+  }
+
+  // Leaves the thread for good: what lies on its stack has no destructors.
+  void fail(const std::string& what) {
+    error_ = fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, here.block.x,
+                         what);
+    wait(Fiber::State::kDone, 0);
+  }
+
+  void touch(Tracked& tracked, size_t i, bool writes) {
+    Touch& touch = tracked.bytes[i];
+    const uint32_t me = here.block.x * launch_.threads + here.thread.x + 1;
+    const uint32_t my_block = here.block.x + 1;
+    const auto block_of = [&](uint32_t thread) { return (thread - 1) / launch_.threads + 1; };
+    const auto meets = [&](uint32_t block, uint32_t epoch) {
+      return block != my_block || epoch == epoch_;
+    };
+    if (tracked.shared && !writes && touch.writer == 0) {
+      fail("reads shared memory that nobody has written");
+    }
+    if (touch.writer != 0 && touch.writer != me &&
+        meets(block_of(touch.writer), touch.write_epoch)) {
+      fail(fmt::format(
+          "{} byte {} of {}, which thread {} of block {} writes without a barrier between",
+          writes ? "writes" : "reads", i, tracked.region.name, (touch.writer - 1) % launch_.threads,
+          block_of(touch.writer) - 1));
+    }
+    if (writes) {
+      if (touch.reader != 0 && touch.reader != me &&
+          (touch.reader_block != my_block || touch.read_epoch == epoch_)) {
+        fail(fmt::format(
+            "writes byte {} of {}, which another thread reads without a barrier between", i,
+            tracked.region.name));
+      }
+      touch.writer = me;
+      touch.write_epoch = epoch_;
+      return;
+    }
+    const bool joins = touch.reader != 0 && touch.reader != me && touch.reader_block == my_block &&
+                       touch.read_epoch == epoch_;
+    touch.reader = joins ? Touch::kSeveral : me;
+    touch.reader_block =
+        touch.reader_block == 0 || touch.reader_block == my_block ? my_block : Touch::kSeveral;
+    touch.read_epoch = epoch_;
+  }
+
+  // The nearest region says what was meant.
+  std::string outside(const std::byte* at, size_t bytes, bool writes) const {
+    std::string result =
+        fmt::format("{} {} bytes outside all memory", writes ? "writes" : "reads", bytes);
+    int64_t nearest = INT64_MAX;
+    for (const Tracked& tracked : tracked_) {
+      const auto* const begin = static_cast<const std::byte*>(tracked.region.data);
+      const int64_t before = begin - at;
+      const int64_t after = at - (begin + tracked.region.bytes);
+      const int64_t distance = std::max(before, after);
+      if (distance < nearest) {
+        nearest = distance;
+        result = fmt::format(
+            "{} {} bytes {} {} {}", writes ? "writes" : "reads", bytes, before > 0 ? before : after,
+            before > 0 ? "before the start of" : "past the end of", tracked.region.name);
+      }
+    }
+    return result;
+  }
+
+  std::string stuck() const {
+    const auto waits = std::ranges::find_if(
+        fibers_, [](const Fiber& fiber) { return fiber.state != Fiber::State::kDone; });
+    const bool barrier = waits->state == Fiber::State::kAtBarrier;
+    return fmt::format(
+        "{}: thread {} of block {} waits in line {} at a {} that others of its {} do not reach",
+        launch_.name, waits - fibers_.begin(), here.block.x, waits->line,
+        barrier ? "barrier" : "shuffle", barrier ? "block" : "warp");
+  }
+
+  const Launch& launch_;
+  const std::function<void()>& kernel_;
+  std::unique_ptr<std::byte[]> stacks_;
+  std::vector<Fiber> fibers_;
+  std::vector<Tracked> tracked_;
+  std::map<const void*, std::vector<std::byte>> shared_;  // by declaration, of the block
+  ucontext_t block_{};
+  uint32_t epoch_ = 0;
+  std::string error_;
+};
+
+}  // namespace
+
+void run(const Launch& launch, std::span<const Region> regions, void (*run_on)(Hardware*),
+         const std::function<void()>& kernel) {
+  if (launch.threads == 0 || launch.threads % kWarp != 0 || launch.threads > 1024) {
+    throw Error(
+        fmt::format("{}: a block of {} threads; whole warps of {}, at most 1024, were expected",
+                    launch.name, launch.threads, kWarp));
+  }
+  Machine machine(launch, regions, kernel);
+  run_on(&machine);
+  machine.run();
+  run_on(nullptr);
+}
+
+}  // namespace mstrain::cuda::emulator

@@ -1,0 +1,172 @@
+#include "tests/core/backends/cuda/emulated.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "core/backends/cuda/group.h"
+#include "core/base/files.h"
+#include "core/base/hash.h"
+#include "core/ops/elementwise.h"
+#include "tests/core/base/temporary_folder.h"
+
+namespace mstrain::cuda {
+namespace {
+
+constexpr int kPointers = 160;  // as in device/kernel.cuh
+struct Arguments {
+  void* at[kPointers];
+};
+
+// The texts of the back end by their kernels' names, and the libraries that hold them.
+class Texts {
+ public:
+  void add(const GroupText& text) {
+    if (texts_.try_emplace(text.name, text.text).second) {
+      pending_.push_back(text.name);
+    }
+  }
+  const KernelLibrary& library_of(const std::string& name) {
+    if (!libraries_.contains(name)) {
+      std::string source;
+      for (const std::string& pending : pending_) {
+        source += texts_.at(pending);
+      }
+      const auto library = std::make_shared<const KernelLibrary>(source);
+      for (const std::string& pending : pending_) {
+        libraries_[pending] = library;
+      }
+      pending_.clear();
+    }
+    return *libraries_.at(name);
+  }
+
+ private:
+  std::map<std::string, std::string> texts_;
+  std::vector<std::string> pending_;
+  std::map<std::string, std::shared_ptr<const KernelLibrary>> libraries_;
+};
+int64_t launched = 0;
+
+Texts& texts() {
+  static Texts it;
+  return it;
+}
+
+// The bytes that a view covers, from its address.
+struct Reach {
+  int64_t first = 0, end = 0;
+};
+Reach reach_of(const ViewType& view) {
+  Reach reach;
+  for (int d = 0; d < view.type.shape.rank(); ++d) {
+    const int64_t step = (view.type.shape[d] - 1) * view.strides[d];
+    (step < 0 ? reach.first : reach.end) += step;
+  }
+  const int64_t size = size_of(view.type.dtype);
+  return {reach.first * size, (reach.end + 1) * size};
+}
+
+Kernel prepare(const KernelRequest& request) {
+  const std::string anonymous = print_group(request, "group").text;
+  const GroupText text =
+      print_group(request, fmt::format("group_{:016x}", hash_bytes(anonymous).lo));
+  texts().add(text);
+  std::vector<Reach> inputs, outputs;
+  for (const ViewType& view : request.inputs) {
+    inputs.push_back(reach_of(view));
+  }
+  for (const ViewType& view : request.outputs) {
+    outputs.push_back(reach_of(view));
+  }
+  const auto run = [=](const KernelMemory& memory) {
+    std::vector<emulator::Region> regions;
+    std::vector<void*> pointers;
+    const auto add = [&](const char* what, std::span<void* const> addresses,
+                         const std::vector<Reach>& reaches, bool writable) {
+      for (size_t i = 0; i < addresses.size(); ++i) {
+        pointers.push_back(addresses[i]);
+        regions.push_back({fmt::format("{} {}", what, i),
+                           static_cast<std::byte*>(addresses[i]) + reaches[i].first,
+                           static_cast<size_t>(reaches[i].end - reaches[i].first), writable});
+      }
+    };
+    add("output", memory.outputs, outputs, true);
+    std::vector<void*> out = std::move(pointers);
+    pointers = {};
+    add("input", memory.inputs, inputs, false);
+    pointers.insert(pointers.end(), out.begin(), out.end());
+    pointers.push_back(memory.workspace);
+    regions.push_back(
+        {"workspace", memory.workspace, static_cast<size_t>(text.workspace_bytes), true});
+    const KernelLibrary& library = texts().library_of(text.name);
+    library.run({text.name, text.blocks, text.threads}, regions, pointers);
+    ++launched;
+    if (text.finish_blocks > 0) {
+      library.run({text.name + "_finish", text.finish_blocks, text.finish_threads}, regions,
+                  pointers);
+    }
+  };
+  return {.run = run, .workspace_bytes = text.workspace_bytes};
+}
+
+}  // namespace
+
+KernelLibrary::KernelLibrary(const std::string& source) {
+  const TemporaryFolder folder;
+  const std::string text = folder / "kernels.cc", library = folder / "kernels.so",
+                    messages = folder / "messages";
+  write_file_atomic(real_files(), text, source);
+  // Bounds and races are the emulator's; what it compiles for is all one.
+  const std::string command = fmt::format(
+      "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}' >'{}' 2>&1",
+      MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, library, text, messages);
+  if (std::system(command.c_str()) != 0) {
+    throw Error(
+        fmt::format("a kernel does not compile:\n{}", real_files().read(messages).substr(0, 4000)));
+  }
+  library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library_ == nullptr) {
+    throw Error(fmt::format("a library of kernels cannot be loaded: {}", dlerror()));
+  }
+}
+
+void KernelLibrary::run(const emulator::Launch& launch, std::span<const emulator::Region> regions,
+                        std::span<void* const> pointers) const {
+  const auto run_on =
+      reinterpret_cast<void (*)(emulator::Hardware*)>(dlsym(library_, "mstrain_run_on"));
+  const auto kernel = reinterpret_cast<void (*)(Arguments)>(dlsym(library_, launch.name.c_str()));
+  if (run_on == nullptr || kernel == nullptr) {
+    throw Error(fmt::format("there is no kernel called {} in its library", launch.name));
+  }
+  Arguments arguments{};
+  std::copy(pointers.begin(), pointers.end(), arguments.at);
+  emulator::run(launch, regions, run_on, [&] { kernel(arguments); });
+}
+
+const Backend* emulated_backend() {
+  static const Backend& it = [&]() -> Backend& {
+    Backend& table = add_backend({.name = "cuda on the cpu",
+                                  .fallback = backend_named("reference"),
+                                  .limits = {.fused_row = kLongestRow}});
+    const KernelEntry entry{.prepare = prepare, .supports = has_group_text, .strided_inputs = true};
+    for (const OpDef& op : elementwise_ops()) {
+      register_kernel(table, op.name, entry);
+    }
+    for (const char* op : {"fused", "reduce_sum", "reduce_max", "reduce_min", "sum_squares",
+                           "softmax", "log_softmax", "softmax_grad", "log_softmax_grad",
+                           "layer_norm", "layer_norm_grad", "rms_norm", "rms_norm_grad"}) {
+      register_kernel(table, op, entry);
+    }
+    return table;
+  }();
+  return &it;
+}
+
+int64_t launches() { return launched; }
+
+}  // namespace mstrain::cuda

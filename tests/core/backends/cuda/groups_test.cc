@@ -1,0 +1,237 @@
+// Groups as CUDA text, run by the emulator, against the reference back end.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/backends/cuda/group.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/matmul.h"
+#include "core/ops/norm.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/ops/softmax.h"
+#include "core/ops/statistics.h"
+#include "core/tensor/host.h"
+#include "core/tensor/jit.h"
+#include "core/transform/grad.h"
+#include "tests/conformance/cases.h"
+#include "tests/conformance/random_programs.h"
+#include "tests/core/backends/cuda/emulated.h"
+
+namespace mstrain::cuda {
+namespace {
+
+void expect_close(const Tensors& actual, const Tensors& expected, double tolerance,
+                  std::string_view what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    double scale = 1;
+    for (double value : to_doubles(expected[i])) {
+      scale = std::isfinite(value) ? std::max(scale, std::abs(value)) : scale;
+    }
+    EXPECT_EQ(difference(actual[i], expected[i], {tolerance, scale}), "")
+        << what << ", result " << i;
+  }
+}
+
+// What a sample's kernel is prepared for; none where it is no group.
+bool prepare(const Case& it) {
+  Types types;
+  std::vector<ViewType> in, out;
+  for (const SampleInput& input : it.sample.inputs) {
+    types.push_back(input.type);
+    in.push_back(ViewType::dense(input.type));
+  }
+  for (const TensorType& type : it.op->infer(types, it.sample.attrs)) {
+    out.push_back(ViewType::dense(type));
+  }
+  const KernelRequest request{*it.op, it.sample.attrs, in, out};
+  const KernelEntry* const entry = find_kernel(emulated_backend(), *it.op);
+  if (entry == nullptr || !entry->supports(request)) {
+    return false;
+  }
+  entry->prepare(request);
+  return true;
+}
+
+TEST(CudaGroups, SamplesGiveWhatTheReferenceGives) {
+  std::vector<Case> prepared;
+  for (const OpDef* op : all_ops()) {
+    std::vector<Case> cases;
+    for (const Case& it : has_samples(*op) ? cases_of(*op) : std::vector<Case>()) {
+      if (is_small(it, 3000)) {
+        cases.push_back(it);
+      }
+    }
+    for (const Case& it : some(std::move(cases), op->name == "fused" ? 24 : 3)) {
+      if (prepare(it)) {
+        prepared.push_back(it);
+      }
+    }
+  }
+  EXPECT_GE(prepared.size(), kSanitized ? 150U : 250U);
+  for (const Case& it : prepared) {
+    SCOPED_TRACE(to_string(it));
+    const Tensors inputs = inputs_of(it);
+    const auto on = [&](const Backend* backend) {
+      const ContextScope scope(context_of(backend));
+      return mstrain::run(it, inputs);
+    };
+    const Tensors expected = on(backend_named("reference"));
+    const int64_t before = launches();
+    const Tensors actual = on(emulated_backend());
+    EXPECT_TRUE(launches() > before || it.op->alias != nullptr);  // which may take no kernel
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      Dtype dtype = expected[i].dtype();
+      if (is_floating(dtype) && is_floating(it.dtype) && size_of(it.dtype) < size_of(dtype)) {
+        dtype = it.op->name == "cast" ? dtype : Dtype::kF32;
+      }
+      EXPECT_EQ(difference(actual[i], expected[i],
+                           tolerance_for(*it.op, compared_dtype(it, dtype), inputs, expected)),
+                "")
+          << "output " << i;
+    }
+  }
+}
+
+struct Planned {
+  GraphPtr graph;
+  Tensors inputs;
+  std::unique_ptr<Program> program;
+};
+
+Planned plan(const GraphPtr& graph, const Tensors& inputs) {
+  const ContextScope scope(context_of(emulated_backend()));
+  return {graph, inputs, compile(*graph)};
+}
+
+void expect_agrees(const Planned& planned, double tolerance, std::string_view what) {
+  const auto run_on = [&](const Backend* backend, Program& program) {
+    const ContextScope scope(context_of(backend));
+    return program.run(planned.inputs);
+  };
+  const Tensors actual = run_on(emulated_backend(), *planned.program);
+  const Tensors again = run_on(emulated_backend(), *planned.program);
+  const Backend* const reference = backend_named("reference");
+  const ContextScope scope(context_of(reference));
+  const Tensors expected = run_on(reference, *compile(*planned.graph, {.level = 0}));
+  expect_close(actual, expected, tolerance, what);
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(bit_difference(again[i], actual[i]), "") << what << ": a second run differs";
+  }
+}
+
+TEST(CudaGroups, FusedProgramsAndTheirGradientsGiveWhatTheReferenceGives) {
+  std::vector<Planned> all;
+  const int64_t count = repetitions(6, 100);
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(count); ++seed) {
+    const RandomProgram program(seed, {});
+    all.push_back(plan(gradient_graph(program), program.inputs()));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    expect_agrees(all[i], 1e-9, fmt::format("program of seed {}", i + 1));
+  }
+}
+
+// Two layers with what stands around products in a network; its loss, and all that it is made of after a clipped step down.
+Planned step_of_a_network(Dtype dtype, int64_t rows, int64_t n) {
+  const auto type = [&](const Shape& shape) { return TensorType{dtype, shape}; };
+  const Types types{type({rows, n}), type({n, 2 * n}), type({2 * n}),  type({2 * n, n}),
+                    type({n}),       type({n}),        type({rows, n})};
+  Tensors inputs;
+  for (size_t i = 0; i < types.size(); ++i) {
+    const ContextScope scope(context_of(backend_named("reference")));
+    inputs.push_back(cast(random_like(filled({Dtype::kF32, types[i].shape}, 0), i + 1), dtype));
+  }
+  Tensors captures;
+  const GraphPtr graph = trace_program(
+      types,
+      [](std::span<const Tensor> in) {
+        const Tensors x(in.begin(), in.end());
+        const auto loss_of = [](const Tensors& p) {
+          const Tensor h = layer_norm(p[0], p[4], p[5]);
+          const Tensor inner = gelu_tanh(matmul(h, p[1]) + p[2]);
+          const Tensor stream = p[0] + matmul(inner, p[3]);
+          const Tensor logs = log_softmax(rms_norm(stream, p[4]) * 4);
+          return mean(cast(logs * softmax(p[6]), Dtype::kF32));
+        };
+        const auto [loss, gradients] = value_and_grad(loss_of)(x);
+        Tensor squares = filled(TensorType{Dtype::kF32, {}}, 0);
+        for (const Tensor& gradient : gradients) {
+          squares = squares + sum(square(cast(gradient, Dtype::kF32)));
+        }
+        const Tensor scale = minimum(rsqrt(squares), 1);
+        Tensors results{loss};
+        for (size_t i = 0; i < gradients.size(); ++i) {
+          results.push_back(x[i] - gradients[i] * cast(scale, gradients[i].dtype()) * 0.5);
+        }
+        return results;
+      },
+      &captures);
+  return plan(graph, inputs);
+}
+
+TEST(CudaGroups, AStepOfANetworkGivesWhatTheReferenceGives) {
+  const Planned f32 = step_of_a_network(Dtype::kF32, 13, 40);
+  const Planned bf16 = step_of_a_network(Dtype::kBF16, 6, 24);
+  const Planned many =
+      step_of_a_network(Dtype::kF32, 300, 8);  // rows: more than blocks that make sums
+  EXPECT_NE(f32.program->describe().find("layer_norm_grad"), std::string::npos);
+  EXPECT_NE(f32.program->describe().find("cuda on the cpu"), std::string::npos);
+  expect_agrees(f32, 2e-5, "f32");
+  expect_agrees(bf16, 4e-2, "bf16");
+  expect_agrees(many, 2e-5, "many rows");
+}
+
+// Threads that keep several columns of a row: 16 registers of 1,024 threads at most.
+TEST(CudaGroups, LongRowsAreKeptInRegisters) {
+  std::vector<Planned> all;
+  for (const Shape& shape : {Shape{2, 300}, Shape{2, 5000}}) {
+    const TensorType type{Dtype::kF32, shape};
+    Tensors captures;
+    const GraphPtr graph = trace_program(
+        std::span(&type, 1),
+        [](std::span<const Tensor> x) {
+          const Tensor y = softmax(x[0] * 3);
+          return Tensors{y, sum(y, {0}), max(x[0], {1}), sum(y * y)};
+        },
+        &captures);
+    all.push_back(plan(graph, {random_like(filled(type, 0), 5)}));
+  }
+  for (const Planned& planned : all) {
+    expect_agrees(planned, 1e-6, "a long row");
+  }
+}
+
+TEST(CudaGroups, ViewsAreReadWhereTheyLie) {
+  std::vector<Planned> all;
+  const TensorType type{Dtype::kF32, {6, 5, 4}};
+  using Body = Tensors (*)(std::span<const Tensor>);
+  for (const Body body :
+       std::initializer_list<Body>{[](std::span<const Tensor> x) {
+                                     return Tensors{exp(transpose(x[0], {2, 0, 1})) + 1};
+                                   },
+                                   [](std::span<const Tensor> x) {
+                                     return Tensors{softmax(transpose(x[0], {2, 0, 1}) * 2)};
+                                   },
+                                   [](std::span<const Tensor> x) {
+                                     return Tensors{flip(x[0], {0, 2}) * x[0] +
+                                                    broadcast_to(slice(x[0], 1, 2, 3), {6, 5, 4})};
+                                   },
+                                   [](std::span<const Tensor> x) {
+                                     const Tensor y = slice(x[0], 2, 0, 4, 2) -
+                                                      broadcast_to(slice(x[0], 2, 3, 4), {6, 5, 2});
+                                     return Tensors{y / sum(y * y, {1, 2}, true), sum(y, {0})};
+                                   }}) {
+    Tensors captures;
+    all.push_back(plan(trace_program(std::span(&type, 1), body, &captures),
+                       {random_like(filled(type, 0), 9)}));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    expect_agrees(all[i], 1e-6, fmt::format("program {}", i));
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::cuda

@@ -1,0 +1,145 @@
+// The texts of groups compile for NVIDIA's processors: the compiler that a card's driver would be given them by.
+#include <gtest/gtest.h>
+
+#include "core/backends/cuda/group.h"
+#include "core/base/files.h"
+#include "core/base/hash.h"
+#include "core/compile/plan.h"
+#include "core/data/simple_tokenizers.h"
+#include "core/train/planned_run.h"
+#include "core/train/session.h"
+#include "suites/transformer/text/text_run.h"
+#include "tests/amount.h"
+
+#ifdef MSTRAIN_NVRTC
+#include <nvrtc.h>
+#endif
+
+namespace mstrain::cuda {
+namespace {
+
+// Texts by the hash of what they are.
+std::map<uint64_t, std::string>& recorded() {
+  static std::map<uint64_t, std::string> it;
+  return it;
+}
+
+// Plans as the back end `null` does, and notes what text each group would be.
+const Backend* recording_backend() {
+  static const Backend& it = []() -> Backend& {
+    Backend table = *backend_named("null");
+    table.name = "cuda texts";
+    KernelEntry& fused = table.kernels.at("fused");
+    fused.supports = has_group_text;
+    fused.prepare = [](const KernelRequest& request) -> Kernel {
+      const uint64_t key = hash_bytes(print_group(request, "group").text).lo;
+      const GroupText text = print_group(request, fmt::format("group_{:016x}", key));
+      recorded()[key] = text.text;
+      return {.run = [](const KernelMemory&) {}, .workspace_bytes = text.workspace_bytes};
+    };
+    return add_backend(std::move(table));
+  }();
+  return &it;
+}
+
+// The groups of a shipped configuration's step.
+std::string texts_of(const std::string& file) {
+  YamlNode tree = load_config(std::string(MSTRAIN_SOURCE_DIR) + "/configs/" + file,
+                              std::vector<std::string>{"run.threads=2", "memory.limit_gb=1e6"});
+  const std::unique_ptr<ModelRun> run = read_run(tree);
+  auto& config = dynamic_cast<TextRun&>(*run);
+  if (!config.network()->ids()) {
+    config.settle(256, tree);
+  }
+  Context context = make_context(config.train);
+  context.backend = recording_backend();
+  const ContextScope scope(context);
+  recorded().clear();
+  plan_run(config.task(), config.train, context, memory_limit(config.train.memory, context), false);
+  std::string all;
+  for (const auto& [key, text] : recorded()) {
+    all += text;
+  }
+  return all;
+}
+
+#ifdef MSTRAIN_NVRTC
+
+// What kernels include, by the names that they say.
+std::vector<std::pair<std::string, std::string>> headers() {
+  std::vector<std::pair<std::string, std::string>> result;
+  const auto file = [](const std::string& path) {
+    return real_files().read(std::string(MSTRAIN_SOURCE_DIR) + "/" + path);
+  };
+  for (const char* path :
+       {"core/backends/cuda/device/kernel.cuh", "core/ops/scalar_convert.h",
+        "core/ops/scalar_math.h", "core/ops/scalar_float.h", "core/ops/scalar_bits.h",
+        "core/ops/scalar_angles.h", "core/ops/elementwise_table.inc"}) {
+    result.emplace_back(path, file(path));
+  }
+  result.emplace_back("standard.h", file("core/backends/cuda/device/standard.h"));
+  for (const char* name : {"cmath", "cstdint", "limits", "type_traits", "utility"}) {
+    result.emplace_back(name, "#include \"standard.h\"\n");
+  }
+  return result;
+}
+
+// What NVRTC says against a text; empty: it compiles.
+std::string complaint(const std::string& text, const char* architecture) {
+  const auto all = headers();
+  std::vector<const char*> names, contents;
+  for (const auto& [name, content] : all) {
+    names.push_back(name.c_str());
+    contents.push_back(content.c_str());
+  }
+  nvrtcProgram program = nullptr;
+  if (nvrtcCreateProgram(&program, text.c_str(), "group.cu", static_cast<int>(all.size()),
+                         contents.data(), names.data()) != NVRTC_SUCCESS) {
+    return "the program cannot be made";
+  }
+  const std::string target = std::string("--gpu-architecture=") + architecture;
+  const char* const options[] = {target.c_str(), "--std=c++20", "-default-device"};
+  const nvrtcResult result = nvrtcCompileProgram(program, 3, options);
+  size_t length = 0;
+  nvrtcGetProgramLogSize(program, &length);
+  std::string log(length, '\0');
+  nvrtcGetProgramLog(program, log.data());
+  size_t bytes = 0;
+  const bool made =
+      result == NVRTC_SUCCESS && nvrtcGetCUBINSize(program, &bytes) == NVRTC_SUCCESS && bytes > 0;
+  nvrtcDestroyProgram(&program);
+  return made ? "" : std::string(nvrtcGetErrorString(result)) + "\n" + log.substr(0, 4000);
+}
+
+TEST(CudaTexts, OfShippedConfigurationsCompileForThreeArchitectures) {
+  const std::string gpt = texts_of("gpt_124m.yaml");
+  EXPECT_NE(gpt.find("layer_norm_grad"), std::string::npos);
+  for (const char* architecture : {"sm_90a", "sm_80", "sm_100"}) {
+    if (kSanitized && architecture != std::string_view("sm_90a")) {
+      break;  // NVRTC is what takes the time
+    }
+    EXPECT_EQ(complaint(gpt, architecture), "") << architecture;
+  }
+  const std::string llama = texts_of("llama_160m.yaml");
+  EXPECT_NE(llama.find("rms_norm_grad"), std::string::npos);
+  EXPECT_EQ(complaint(llama, "sm_90a"), "");
+}
+
+TEST(CudaTexts, MistakesAreNotAccepted) {
+  EXPECT_NE(complaint("#include \"core/backends/cuda/device/kernel.cuh\"\n"
+                      "extern \"C\" __global__ void k(float* x) { x[0] = scalar::no_such(1); }",
+                      "sm_90a"),
+            "");
+}
+
+#else
+
+TEST(CudaTexts, OfShippedConfigurationsCompileForThreeArchitectures) {
+  EXPECT_NE(texts_of("gpt_124m.yaml").find("layer_norm_grad"), std::string::npos);
+  GTEST_SKIP() << "no CUDA toolkit: NVRTC compiles nothing";
+}
+
+#endif
+
+}  // namespace
+}  // namespace mstrain::cuda
