@@ -19,10 +19,8 @@ void add_all_models() {
   add_model(vit::entry());
   reinforcement::add_environment_suite();
   alphazero::add_alphazero();
-  for (ModelEntry& entry : recommender::entries()) {
-    add_model(std::move(entry));
-  }
   reinforcement::add_reinforcement();
+  recommender::add_recommenders();
 }
 
 }  // namespace mstrain

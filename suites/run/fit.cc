@@ -134,7 +134,10 @@ class Variants {
       changed->settle(*ids, tree);
     }
     const TrainConfig& train = changed->train;
-    return plan_run(changed->adapted_task(), train, context_, limit, evaluates_, micro_).plan;
+    TrainTask task = changed->adapted_task();
+    task.outside_bytes =
+        run_.task().outside_bytes;  // no choice changes them, and they may follow from data
+    return plan_run(task, train, context_, limit, evaluates_, micro_).plan;
   }
 
   RunPlan reckoned(const Overrides& overrides) const {

@@ -58,7 +58,8 @@ struct CacheConfig {
     v("directory", directory, "where rows and their commits lie; auto: rows, in run.output_dir",
       rule::path());
     v("host_rows", host_rows,
-      "rows of each table in host memory; auto: all that there can be, within half of the memory",
+      "rows of each table in host memory; auto: all that the data can have, within half of the "
+      "memory",
       rule::at_least(1).at_most(1U << 31));
     v("policy", policy, "which row leaves host memory",
       rule::one_of({"lru", "lfu", "lookahead_lru"}));

@@ -130,7 +130,7 @@ std::vector<size_t> Tables::looked_up() const {
 
 embedding_cache::Options cache_options(const Tables& tables, const EmbeddingConfig& embedding,
                                        const CacheConfig& cache, uint64_t seed, int threads,
-                                       int64_t memory) {
+                                       int64_t memory, int64_t samples) {
   embedding_cache::Options options;
   options.seed = seed;
   options.store = cache.store;
@@ -153,9 +153,9 @@ embedding_cache::Options cache_options(const Tables& tables, const EmbeddingConf
     constexpr uint64_t kMost = uint64_t{1} << 31;
     const uint64_t share = static_cast<uint64_t>(memory) / (2 * tables.specs().size());
     const uint64_t fit = std::clamp<uint64_t>(share / layout.record_bytes(), 1, kMost);
-    table.host_rows = cache.host_rows.is_word()
-                          ? std::min(fit, std::max<uint64_t>(spec.rows().value_or(kMost), 1))
-                          : static_cast<uint64_t>(*cache.host_rows.value);
+    const uint64_t all = spec.rows().value_or(static_cast<uint64_t>(samples) * spec.fields.size());
+    table.host_rows = cache.host_rows.is_word() ? std::clamp<uint64_t>(all, 1, fit)
+                                                : static_cast<uint64_t>(*cache.host_rows.value);
     options.tables.push_back(std::move(table));
   }
   return options;

@@ -6,6 +6,7 @@
 #include "suites/recommender/dlrm/model.h"
 #include "suites/recommender/run/network.h"
 #include "suites/recommender/run/recommender_run.h"
+#include "suites/recommender/run/score.h"
 #include "suites/recommender/wide_deep/model.h"
 
 namespace mstrain::recommender {
@@ -70,13 +71,12 @@ using DcnV2Run = RunOf<dcn_v2::Config, dcn_v2::kHasWeights, dcn_v2::logits>;
 
 }  // namespace
 
-std::vector<ModelEntry> entries() {
-  std::vector<ModelEntry> out;
-  out.push_back(WideDeepRun::entry("wide_deep"));
-  out.push_back(DeepFmRun::entry("deepfm"));
-  out.push_back(DlrmRun::entry("dlrm"));
-  out.push_back(DcnV2Run::entry("dcn_v2"));
-  return out;
+void add_recommenders() {
+  add_model(WideDeepRun::entry("wide_deep"));
+  add_model(DeepFmRun::entry("deepfm"));
+  add_model(DlrmRun::entry("dlrm"));
+  add_model(DcnV2Run::entry("dcn_v2"));
+  add_command(score_command());
 }
 
 }  // namespace mstrain::recommender

@@ -1,10 +1,10 @@
-// model.type wide_deep, deepfm, dlrm and dcn_v2.
+// What recommenders add to the command: model.type wide_deep, deepfm, dlrm and dcn_v2, and mstrain score.
 #pragma once
 
 #include "suites/run/model_run.h"
 
 namespace mstrain::recommender {
 
-std::vector<ModelEntry> entries();
+void add_recommenders();
 
 }  // namespace mstrain::recommender

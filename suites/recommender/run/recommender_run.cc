@@ -129,10 +129,22 @@ std::optional<int64_t> RecommenderRun::known_ids(FileSystem&, const YamlNode&) c
 
 void RecommenderRun::open_data(FileSystem& files, const YamlNode& tree,
                                const std::optional<std::string>&) {
-  files_ = &files;
   opened_ = for_key(tree, "data.train", [&] {
     return open_samples(files, data, tree, make_context(train).num_threads());
   });
+  lay_out(files, tree);
+}
+
+void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree,
+                                   const std::string& path) {
+  opened_.valid = open_for_scoring(files, data, tree, path);
+  opened_.train = opened_.valid;
+  lay_out(files, tree);
+  settle(data_ids(), tree);
+}
+
+void RecommenderRun::lay_out(FileSystem& files, const YamlNode& tree) {
+  files_ = &files;
   try {
     tables_ = std::make_shared<const Tables>(opened_.train->schema(), use());
   } catch (const Error& error) {
@@ -159,7 +171,8 @@ void RecommenderRun::find_oddities_of(int64_t, const YamlNode&, Findings&) const
 embedding_cache::Options RecommenderRun::options() const {
   const Context context = make_context(train);
   return cache_options(*tables(), embedding, cache, static_cast<uint64_t>(train.run.seed),
-                       context.num_threads(), memory_limit(train.memory, context));
+                       context.num_threads(), memory_limit(train.memory, context),
+                       opened_.train == nullptr ? train.batch.global : opened_.train->samples());
 }
 
 TrainTask RecommenderRun::task() const {

@@ -31,6 +31,9 @@ class RecommenderRun : public ModelRun {
   LeastSize least_size() const override;
   Overrides with_layers(int64_t layers) const override;
 
+  // In place of open_data(): the samples of a file, which may have no labels, as held-out data. The network is settled.
+  void open_to_score(FileSystem& files, const YamlNode& tree, const std::string& path);
+
   // Fields and how they are looked up: those of opened data, or as many as the configuration says.
   std::shared_ptr<const Tables> tables() const;
   // Where rows and commits lie in this mode of running.
@@ -51,6 +54,7 @@ class RecommenderRun : public ModelRun {
   void check(const YamlNode& tree) const override;
 
  private:
+  void lay_out(FileSystem& files, const YamlNode& tree);
   FieldUse use() const;
   embedding_cache::Options options() const;
 

@@ -23,7 +23,7 @@ struct World {
     CacheConfig cache;
     cache.host_rows = host_rows;
     cache.store.kind = embedding_cache::StoreKind::kMemory;
-    auto options = cache_options(*tables, EmbeddingConfig(), cache, 3, 1, 1 << 30);
+    auto options = cache_options(*tables, EmbeddingConfig(), cache, 3, 1, 1 << 30, 50);
     options.directory = directory / "rows";
     rows = std::make_shared<Rows>(real_files(), options, RowsOptions{.depth = depth});
     rows->resume(std::nullopt);

@@ -1,0 +1,75 @@
+// Samples from text: a line each, columns by name. Values of categorical columns, crosses of them and buckets of numbers are ids by their
+// hash, so that nothing need be counted before training and any other file has the same features. All of it is held in memory.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "core/base/config.h"
+#include "core/base/files.h"
+#include "suites/recommender/data/samples.h"
+
+namespace mstrain::recommender {
+
+struct CrossConfig {
+  std::vector<std::string> of;
+
+  template <class V>
+  void fields(V& v) {
+    v("of", of, "categorical and bucketised columns whose values make one id together",
+      rule::required());
+  }
+};
+
+struct BucketConfig {
+  std::string column;
+  std::vector<double> boundaries;
+
+  std::string name() const { return column + "_bucket"; }
+
+  template <class V>
+  void fields(V& v) {
+    v("column", column, "of numbers", rule::required());
+    v("boundaries", boundaries,
+      "ascending: a number is in the bucket that begins at the last one that it reaches",
+      rule::required());
+  }
+};
+
+enum class NumericScale { kNone, kLog1p };
+
+struct CsvConfig {
+  std::string separator = ",";
+  bool header = true;
+  std::vector<std::string> columns;
+  std::string label = "label";
+  std::string positive = "1";
+  std::vector<std::string> numeric;
+  NumericScale numeric_scale = NumericScale::kLog1p;
+  std::vector<std::string> categorical;
+  std::vector<CrossConfig> crosses;
+  std::vector<BucketConfig> buckets;
+
+  template <class V>
+  void fields(V& v) {
+    v("separator", separator, "one character between columns");
+    v("header", header, "the first line names the columns");
+    v("columns", columns, "their names, where there is no header");
+    v("label", label, "column of what is to be told");
+    v("positive", positive, "what it says of a sample of label 1; anything else is 0");
+    v("numeric", numeric, "columns of numbers that enter as such; empty ones are 0");
+    v("numeric_scale", numeric_scale, "what is done to them: log(1 + x), of negative ones 0",
+      rule::one_of({"none", "log1p"}));
+    v("categorical", categorical, "columns whose values are ids");
+    v("crosses", crosses, "ids of several values together");
+    v("buckets", buckets, "columns of numbers whose buckets are ids");
+  }
+};
+
+// Throws IoError naming file and line, ConfigError naming the key, for a column that is not there. `needs_labels`: false where the file may
+// have no column of labels: they are -1 then.
+std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig& config,
+                                             const YamlNode& tree, const std::string& path,
+                                             bool needs_labels = true);
+
+}  // namespace mstrain::recommender

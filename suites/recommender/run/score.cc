@@ -1,0 +1,74 @@
+#include "suites/recommender/run/score.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/io/atomic_file.h"
+#include "core/train/loss_program.h"
+#include "core/train/run_directory.h"
+#include "suites/recommender/run/recommender_run.h"
+#include "suites/run/stored_model.h"
+
+namespace mstrain::recommender {
+namespace {
+
+int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
+  std::optional<std::string> checkpoint, input, output;
+  const Option options[] = {
+      text_option("--checkpoint", "DIR", checkpoint, "a checkpoint, or a run: its newest one"),
+      text_option("--input", "FILE", input, "samples, in the columns of the run's data"),
+      text_option("--output", "FILE", output, "gets a line for each: the probability of label 1")};
+  if (!parse_options(usage, arguments, options)) {
+    return kDone;
+  }
+  FileSystem& files = real_files();
+  const StoredModel stored = open_model(files, required(checkpoint, "--checkpoint"));
+  const std::string path = required(input, "--input");
+  const std::string to = required(output, "--output");
+  const std::filesystem::path home =
+      std::filesystem::path(stored.folder).parent_path().parent_path();
+  YamlNode tree = load_config((home / kConfigFile).string());
+  set_config(tree, "run.output_dir", YamlNode::string(home.string()));
+  const std::unique_ptr<ModelRun> read = read_run(tree);
+  auto* const run = dynamic_cast<RecommenderRun*>(read.get());
+  if (run == nullptr) {
+    throw ConfigError(fmt::format("{}: is no recommender; see mstrain eval", stored.folder));
+  }
+  run->take_network(*stored.network);
+  run->open_to_score(files, tree, path);
+  const Context context = make_context(run->train);
+  const ContextScope scope(context);
+  const TrainTask task = run->task();
+  const TrainData data = run->samples(Json::object());
+  resume_outside(files, stored.folder, *data.outside);
+  const int64_t rows = run->train.batch.micro.value_or(run->train.batch.global);
+  const LossProgram program(task, run->train, rows, context);
+  const Params params = load_params(files, stored);
+  const int64_t total = data.evaluation.at(0).total;
+  const auto batches = data.evaluation[0].first(BatchPart(rows), total);
+  std::string text = "probability\n";
+  for (int64_t first = 0; first < total; first += rows) {
+    if (stop) {
+      return kInterrupted;
+    }
+    const Tensors batch = batches->next();
+    const std::vector<double> scores = program.run(params, batch).at(0).scores;
+    for (int64_t i = 0; i < std::min(rows, total - first); ++i) {
+      text += fmt::format("{:.9g}\n", 1 / (1 + std::exp(-scores[static_cast<size_t>(i)])));
+    }
+  }
+  write_file_atomic(files, to, text);
+  fmt::print("{}: {} predictions\n", to, total);
+  return kDone;
+}
+
+}  // namespace
+
+Command score_command() {
+  return {{"score", "--checkpoint DIR --input FILE --output FILE",
+           "what a recommender predicts of the samples of a file"},
+          score};
+}
+
+}  // namespace mstrain::recommender

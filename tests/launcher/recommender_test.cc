@@ -1,0 +1,141 @@
+// Runs of recommenders as a user has them: killed, gone on with, and used to predict.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "core/base/rng.h"
+#include "tests/launcher/save_watch.h"
+
+namespace mstrain {
+namespace {
+
+std::vector<std::string> recommender_run(const std::string& directory,
+                                         const std::vector<std::string>& more) {
+  std::vector<std::string> out{"--config",
+                               MSTRAIN_SOURCE_DIR "/configs/wide_deep_quickstart.yaml",
+                               "run.output_dir=" + directory,
+                               "model.hidden=[8]",
+                               "model.embedding_dim=4",
+                               "data.synthetic.samples=3000",
+                               "data.synthetic.fields=4",
+                               "data.synthetic.vocab=200",
+                               "batch.global=50",
+                               "run.threads=1",
+                               "log.interval=100"};
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+std::string newest(const std::string& directory, const char* file) {
+  const auto folder =
+      newest_checkpoint(real_files(), join_path(directory, "checkpoints"), /*set_aside=*/false);
+  return folder ? real_files().read(join_path(*folder, file)) : "";
+}
+
+TEST(RecommenderKill, AtAnyMomentChangesNeitherWeightsNorRows) {
+  const TemporaryFolder folder;
+  const std::string steps = kSanitized ? "schedule.total_steps=400" : "schedule.total_steps=3000";
+  const std::vector<std::string> more{steps, "checkpoint.interval=20", "eval.interval=1000"};
+  const std::string straight = folder / "straight";
+  const std::string killed = folder / "killed";
+  ASSERT_EQ(run_command(recommender_run(straight, more)).status, 0);
+  Rng rng(20261125);
+  int64_t kills = 0;
+  for (int64_t i = 0; i < std::max<int64_t>(4, repetitions(12)); ++i) {
+    std::vector<std::string> how = more;  // what is in memory changes from time to time
+    how.push_back(i % 2 == 0 ? "embedding_cache.host_rows=400" : "embedding_cache.host_rows=800");
+    how.push_back("embedding_cache.pipeline.depth=" + std::to_string(i % 4));
+    RunningCommand command(recommender_run(killed, how));
+    const SaveWatch watch(killed);
+    const size_t before = checkpoints_of(killed).size();
+    while (!command.ended() && (before == 0 && i > 0 && checkpoints_of(killed).empty())) {
+      sleep(0.002);
+    }
+    sleep(0.05 + 0.1 * rng.uniform());
+    if (command.ended()) {
+      ASSERT_EQ(command.wait().status, 0);
+      break;
+    }
+    command.signal(SIGKILL);
+    command.wait();
+    ++kills;
+  }
+  EXPECT_GT(kills, 1);
+  const CommandResult last = run_command(recommender_run(killed, more));
+  ASSERT_EQ(last.status, 0) << last.err;
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(newest(killed, file), newest(straight, file)) << file;
+  }
+  const auto quality = [](const std::string& directory) {
+    std::string out = run_command({"eval", "--checkpoint", directory}).out;
+    const size_t seconds = out.find(" predictions");
+    return out.erase(seconds, out.find('\n') - seconds);
+  };
+  EXPECT_THAT(quality(killed), testing::HasSubstr("eval_auc"));
+  EXPECT_EQ(quality(killed), quality(straight));
+}
+
+// Two columns of values that decide, and a number.
+std::string census(int64_t lines, uint64_t seed, bool labelled) {
+  Rng rng(seed);
+  std::string out = labelled ? "age,job,town,rich\n" : "age,job,town\n";
+  for (int64_t i = 0; i < lines; ++i) {
+    const uint64_t job = rng.below(20);
+    const uint64_t town = rng.below(30);
+    const double odds = (job % 3 == 0 ? 2 : -1) + (town % 2 == 0 ? 0.5 : -0.5);
+    out += fmt::format("{},job{},town{}", rng.below(80), job, town);
+    const bool rich = rng.uniform() < 1 / (1 + std::exp(-odds));
+    out += labelled ? (rich ? ",yes\n" : ",no\n") : "\n";
+  }
+  return out;
+}
+
+TEST(Score, IsWhatEvaluationsPredict) {
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "train.csv", census(4000, 1, true));
+  write_file_atomic(real_files(), folder / "valid.csv", census(777, 2, true));
+  write_file_atomic(real_files(), folder / "new.csv", census(777, 2, false));
+  const std::string directory = folder / "run";
+  const std::vector<std::string> arguments = recommender_run(
+      directory,
+      {"schedule.total_steps=200", "data.format=csv", "data.train=" + (folder / "train.csv"),
+       "data.valid=" + (folder / "valid.csv"),
+       "data.csv={label: rich, positive: 'yes', numeric: [age], categorical: [job, town], "
+       "crosses: [{of: [job, town]}], buckets: [{column: age, boundaries: [20, 40]}]}"});
+  const CommandResult trained = run_command(arguments);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::string out = folder / "scores.csv";
+  const CommandResult scored = run_command(
+      {"score", "--checkpoint", directory, "--input", folder / "new.csv", "--output", out});
+  ASSERT_EQ(scored.status, 0) << scored.err;
+  // The log loss of the scores is what eval says.
+  std::istringstream scores(real_files().read(out));
+  std::istringstream samples(census(777, 2, true));
+  std::string line;
+  std::getline(scores, line);
+  EXPECT_EQ(line, "probability");
+  std::string sample;
+  std::getline(samples, sample);
+  double loss = 0;
+  int64_t count = 0;
+  while (std::getline(scores, line) && std::getline(samples, sample)) {
+    const double p = std::stod(line);
+    loss -= sample.ends_with("yes") ? std::log(p) : std::log1p(-p);
+    ++count;
+  }
+  EXPECT_EQ(count, 777);
+  const CommandResult evaluated = run_command({"eval", "--checkpoint", directory});
+  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+  EXPECT_NEAR(std::stod(evaluated.out.substr(evaluated.out.find(' '))), loss / 777, 2e-6);
+  EXPECT_LT(loss / 777, 0.62);  // the share of yes alone gives 0.66
+  // A file without a column that is needed.
+  write_file_atomic(real_files(), folder / "bad.csv", std::string("age,jb,town\n1,a,b\n"));
+  const CommandResult refused = run_command(
+      {"score", "--checkpoint", directory, "--input", folder / "bad.csv", "--output", out});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, testing::HasSubstr("has no column job"));
+}
+
+}  // namespace
+}  // namespace mstrain

@@ -1,0 +1,94 @@
+#include "suites/recommender/data/csv.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "core/io/atomic_file.h"
+#include "tests/core/base/message_of.h"
+#include "tests/core/base/temporary_folder.h"
+
+namespace mstrain::recommender {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+CsvConfig columns() {
+  CsvConfig config;
+  config.label = "click";
+  config.numeric = {"n"};
+  config.numeric_scale = NumericScale::kNone;
+  config.categorical = {"a", "b"};
+  config.crosses = {{{"a", "b"}}};
+  config.buckets = {{"n", {0, 10}}};
+  return config;
+}
+
+SampleBatch all_of(const std::string& text, const CsvConfig& config = columns(),
+                   bool needs_labels = true) {
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "x.csv", text);
+  const auto samples =
+      read_csv(real_files(), config, YamlNode::map(), folder / "x.csv", needs_labels);
+  std::vector<int64_t> every(static_cast<size_t>(samples->samples()));
+  for (size_t i = 0; i < every.size(); ++i) {
+    every[i] = static_cast<int64_t>(i);
+  }
+  SampleBatch out;
+  samples->read(every, out);
+  return out;
+}
+
+TEST(Csv, IdsAreEqualWhereValuesAre) {
+  const SampleBatch batch = all_of("click,n,a,b\n1, 3.5 ,x,y\n0,,x,z\r\n1,-1,x,y\n0,10,y,x");
+  EXPECT_THAT(batch.labels, ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(batch.numeric, ElementsAre(3.5F, 0, -1, 10));
+  ASSERT_EQ(batch.fields.size(), 4U);
+  const auto& a = batch.fields[0].ids;
+  EXPECT_EQ(a[0], a[2]);
+  EXPECT_NE(a[0], a[3]);
+  EXPECT_THAT(batch.fields[2].ids, ElementsAre(1, 1, 0, 2));  // below 0, from 0, from 10 on
+  const auto& cross = batch.fields[3].ids;
+  EXPECT_EQ(cross[0], cross[2]);
+  EXPECT_NE(cross[0], cross[1]);
+  EXPECT_NE(cross[0], cross[3]);  // x of a and y of b are not y of a and x of b
+}
+
+TEST(Csv, MayHaveNoLabelsWhereNoneAreNeeded) {
+  EXPECT_THAT(all_of("n,a,b\n1,x,y\n", columns(), false).labels, ElementsAre(-1));
+}
+
+std::string error_text(const std::function<void()>& read) {
+  return message_of<std::exception>(read);
+}
+
+TEST(Csv, SaysWhatIsWrongAndWhere) {
+  EXPECT_THAT(error_text([] { all_of("click,n,a,b\n1,2,x\n"); }),
+              HasSubstr("x.csv:2: 3 columns, expected 4"));
+  EXPECT_THAT(error_text([] { all_of("click,n,a,b\n1,2,x,y\n1,two,x,y\n"); }),
+              HasSubstr("x.csv:3: expected a number, found \"two\""));
+  EXPECT_THAT(error_text([] { all_of("clicks,n,a,b\n"); }),
+              HasSubstr("has no column click; did you mean clicks?"));
+  EXPECT_THAT(error_text([] { all_of("click,n,a,b\n"); }), HasSubstr("there are no samples"));
+}
+
+TEST(Csv, NeverCrashesOnDamagedText) {
+  Rng rng(4);
+  const std::string good = "click,n,a,b\n1,3.5,x,y\n0,,x,z\n";
+  for (int i = 0; i < 300; ++i) {
+    std::string bad = good;
+    for (uint64_t k = rng.below(4) + 1; k > 0; --k) {
+      bad[rng.below(bad.size())] = static_cast<char>(rng.below(256));
+    }
+    try {
+      all_of(bad);
+    } catch (const Error&) {  // whatever is wrong is said, and nothing else happens
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::recommender
