@@ -15,8 +15,8 @@ struct Space {
   enum class Kind { kDiscrete, kBox };
   Kind kind = Kind::kBox;
   int64_t n = 0;  // discrete: 0 … n - 1
-  Shape shape;    // box
-  std::vector<double> low, high;
+  Shape shape{};  // box
+  std::vector<double> low{}, high{};
 
   static Space discrete(int64_t n) { return {.kind = Kind::kDiscrete, .n = n}; }
   static Space box(std::vector<double> low, std::vector<double> high) {
@@ -38,10 +38,10 @@ struct Space {
 std::string to_string(const Space& space);
 
 struct EnvSpec {
-  std::string name;
-  std::string about;  // a line
-  Space observation;  // of one agent
-  Space action;       // of one agent
+  std::string name{};
+  std::string about{};  // a line
+  Space observation{};  // of one agent
+  Space action{};       // of one agent
   // Numbers (f64) that are the whole state of one environment, equal to Gymnasium's env.unwrapped.state where it has the
   // environment; 0 where a state is no list of so many numbers.
   int64_t state_size = 0;
