@@ -11,7 +11,7 @@ namespace mstrain::alphazero {
 namespace {
 
 // Rows of a program, from large to small. A part of fewer positions is filled up.
-constexpr int64_t kPartSizes[] = {32, 8, 1};
+constexpr int64_t kPartSizes[] = {16, 4, 1};
 
 struct Part {
   int64_t begin;

@@ -7,6 +7,7 @@
 #include "core/train/metrics_file.h"
 #include "suites/all.h"
 #include "suites/run/run.h"
+#include "suites/run/suite.h"
 #include "tests/amount.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/core/train/memory_disk.h"
@@ -123,6 +124,75 @@ TEST(AlphaZeroRun, NeverLosesTicTacToeAfterTheShippedConfiguration) {
     EXPECT_EQ(lost_lines(agent->game(), *learned, player, agent->game().start()), 0)
         << "as player " << player + 1;
   }
+}
+
+// What a command prints, of those that suites add.
+std::string printed(const std::string& name, const std::vector<std::string>& arguments) {
+  know_all();
+  for (const Command& command : added_commands()) {
+    if (command.usage.name == name) {
+      testing::internal::CaptureStdout();
+      try {
+        command.run(command.usage, arguments, kGoOn);
+      } catch (...) {
+        testing::internal::GetCapturedStdout();
+        throw;
+      }
+      std::fflush(stdout);
+      return testing::internal::GetCapturedStdout();
+    }
+  }
+  fail("there is no command {}", name);
+}
+
+std::string complaint(const std::string& name, const std::vector<std::string>& arguments) {
+  try {
+    printed(name, arguments);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(AlphaZeroCommands, PlayAndArenaUseWhatARunLearned) {
+  const TemporaryFolder folder;
+  run_file(kTicTacToe, small_run(folder.path(), 10));
+  const std::string run_folder = folder.path();
+  // x has two in the first row, and finishes it.
+  const Json answer = Json::parse(
+      printed("play", {"--checkpoint", run_folder, "--position", "1425", "--sims=200", "--json"}));
+  EXPECT_EQ(answer["best_action"], "3");
+  EXPECT_GT(answer["value"].get<double>(), 0.5);
+  double shares = 0;
+  for (const Json& share : answer["policy"]) {
+    shares += share.get<double>();
+  }
+  EXPECT_EQ(answer["policy"].size(), 5);
+  EXPECT_NEAR(shares, 1, 1e-6);
+
+  const std::string illegal = complaint("play", {"--checkpoint", run_folder, "--position", "11"});
+  EXPECT_THAT(illegal, testing::HasSubstr("\"1\" is no legal action"));
+  EXPECT_THAT(illegal, testing::HasSubstr("2 3 4 5 6 7 8 9"));
+  EXPECT_THAT(complaint("play", {"--checkpoint", run_folder, "--json"}),
+              testing::HasSubstr("--position"));
+  EXPECT_THAT(complaint("play", {"--sims", "3"}), testing::HasSubstr("--checkpoint DIR"));
+
+  const std::vector<std::string> match{"--game", "tic_tac_toe", "--a",     run_folder,
+                                       "--b",    "uct:20",      "--games", "20",
+                                       "--sims", "8",           "--json"};
+  const Json result = Json::parse(printed("arena", match));
+  EXPECT_EQ(result, Json::parse(printed("arena", match)));
+  EXPECT_EQ(result["wins"].get<int>() + result["draws"].get<int>() + result["losses"].get<int>(),
+            20);
+  const auto with = [&](size_t place, const std::string& value) {
+    std::vector<std::string> changed = match;
+    changed[place] = value;
+    return complaint("arena", changed);
+  };
+  EXPECT_THAT(with(1, "tictactoe"), testing::HasSubstr("did you mean tic_tac_toe"));
+  EXPECT_THAT(with(1, "connect_four"), testing::HasSubstr("plays tic_tac_toe"));
+  EXPECT_THAT(with(5, "uct:many"), testing::HasSubstr("--b"));
+  EXPECT_THAT(with(7, "21"), testing::HasSubstr("even"));
 }
 
 TEST(AlphaZeroRun, BadConfigurationsNameTheKey) {
