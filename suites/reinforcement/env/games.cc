@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "mcts/games/connect_four.h"
 #include "mcts/play/playable.h"
 #include "suites/reinforcement/env/canvas.h"
 #include "suites/reinforcement/env/episodes.h"
@@ -40,7 +41,10 @@ struct Table {
 class GameDynamics final : public Dynamics {
  public:
   GameDynamics(const mcts::play::GameEntry& entry, int64_t n)
-      : game_(entry.make()), spec_(spec_of(entry, *game_)), tables_(static_cast<size_t>(n)) {}
+      : game_(entry.make()),
+        spec_(spec_of(entry, *game_)),
+        stands_on_row_0_(entry.name == mcts::ConnectFour::kName),
+        tables_(static_cast<size_t>(n)) {}
 
   const EnvSpec& spec() const override { return spec_; }
   int64_t size() const override { return static_cast<int64_t>(tables_.size()); }
@@ -131,7 +135,8 @@ class GameDynamics final : public Dynamics {
     constexpr double kCell = 32;
     Canvas canvas(columns * static_cast<int64_t>(kCell), rows * static_cast<int64_t>(kCell), kGrey);
     for (int cell = 0; cell < rows * columns; ++cell) {
-      const double x = cell % columns * kCell, y = cell / columns * kCell;
+      const int row = stands_on_row_0_ ? rows - 1 - cell / columns : cell / columns;
+      const double x = cell % columns * kCell, y = row * kCell;
       canvas.rectangle({x + 1, y + 1}, {x + kCell - 1, y + kCell - 1}, kWhite);
       for (int plane = 0; plane < planes; ++plane) {
         if (seen[static_cast<size_t>(plane * rows * columns + cell)] <= 0.5F) {
@@ -198,6 +203,7 @@ class GameDynamics final : public Dynamics {
 
   std::unique_ptr<mcts::play::Playable> game_;
   EnvSpec spec_;
+  bool stands_on_row_0_;  // boards that are seen from the side: row 0 is the lowest
   std::vector<Table> tables_;
 };
 
