@@ -99,7 +99,8 @@ TEST(Score, IsWhatEvaluationsPredict) {
   const std::string directory = folder / "run";
   const std::vector<std::string> arguments = recommender_run(
       directory,
-      {"schedule.total_steps=200", "data.format=csv", "data.train=" + (folder / "train.csv"),
+      {"schedule.total_steps=200", "schedule.type=constant", "optimizer.lr=1e-3",
+       "embedding.optimizer.lr=1e-3", "data.format=csv", "data.train=" + (folder / "train.csv"),
        "data.valid=" + (folder / "valid.csv"),
        "data.csv={label: rich, positive: 'yes', numeric: [age], categorical: [job, town], "
        "crosses: [{of: [job, town]}], buckets: [{column: age, boundaries: [20, 40]}]}"});
