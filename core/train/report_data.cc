@@ -197,7 +197,11 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
   const std::vector<Json> rows = read_metrics(files, at(kMetricsFile));
   Rows training;
   Rows evaluations;
+  Rows returns;  // of an agent's evaluations
   for (const Json& row : rows) {
+    if (row.contains("eval_return")) {
+      returns.push_back(&row);
+    }
     if (row.contains("loss")) {
       training.push_back(&row);
     }
@@ -211,8 +215,9 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
   const auto unit = run.find("unit");
   const bool is_named = unit != run.end() && unit->is_string();
   const std::string rate_key = per_second(is_named ? unit->get<std::string>() : "token");
-  OrderedJson train = columns(training, {"step", "loss", "lr", "grad_norm", rate_key,
-                                         "step_seconds", kBusyProcessors, kResidentBytes});
+  OrderedJson train = columns(
+      training, {"step", "loss", "lr", "grad_norm", rate_key, "step_seconds", kBusyProcessors,
+                 kResidentBytes, "episode_return", "episode_length", "entropy", "kl"});
   train["rate"] = train[rate_key];  // whatever its unit
   const std::optional<ProfileSummary> profile = read_profile(files, at(kProfileFile));
   OrderedJson out{{"directory", directory},
@@ -220,6 +225,8 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
                   {"config", config_data(files, at(kConfigFile))},
                   {"train", std::move(train)},
                   {"eval", evaluation_data(evaluations)},
+                  {"returns", columns(returns, {"step", "eval_return", "eval_return_least",
+                                                "eval_return_median", "eval_return_most"})},
                   {"layers", layers_data(files, at(kLayersFile))},
                   {"samples", samples_in(rows)},
                   {"pictures", json_in(files, at(kPicturesFile))},

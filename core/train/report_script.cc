@@ -29,6 +29,12 @@ const specs = [
     series: () => of((run, i) => found(run) ? [{ run: i, name: "smoothed", xs: run.find_lr.lr, raw: run.find_lr.loss, ys: run.find_lr.smoothed, colour: colour(i) }] : []) },
   { title: "Loss", unit: "nats per prediction", series: lossSeries, wide: true, height: 330, log: () => view.logLoss, digits: v => v.toFixed(4), main: true,
     shown: () => !view.runs.length || view.runs.some(run => !found(run)) },
+  { title: "Return", unit: "mean of the last 100 episodes; dots: evaluations, from the least to the most", wide: true, height: 300, shown: trained("episode_return"), digits: v => v.toPrecision(5),
+    series: () => [...trainSeries("episode_return")(), ...["eval_return", "eval_return_least", "eval_return_most"].flatMap((key, k) => of((run, i) => ({
+      run: i, name: ["evaluation", "least", "most"][k], xs: run.returns.step, ys: run.returns[key], colour: colour(view.many ? i : 1), dots: k === 0, dashes: k ? DASHES[1] : undefined })))].filter(s => s.xs.length) },
+  { title: "Length of episodes", unit: "steps, mean of the last 100", series: trainSeries("episode_length"), shown: trained("episode_length"), zero: true, digits: short },
+  { title: "Entropy of the policy", unit: "nats", series: trainSeries("entropy"), shown: trained("entropy"), digits: v => v.toPrecision(4) },
+  { title: "Divergence of policies", unit: "nats, in an iteration", series: trainSeries("kl"), shown: trained("kl"), zero: true, digits: v => v.toPrecision(3) },
   { title: "Perplexity", unit: "held out", series: heldSeries("eval_perplexity"), shown: measured("eval_perplexity"), digits: v => v.toPrecision(4) },
   { title: "Bits per byte", unit: "held out", series: heldSeries("eval_bits_per_byte"), shown: measured("eval_bits_per_byte"), digits: v => v.toFixed(4) },
   { title: "Accuracy", unit: "held out", series: heldSeries("eval_accuracy"), shown: measured("eval_accuracy"), digits: v => (v * 100).toFixed(2) + " %" },

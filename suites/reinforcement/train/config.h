@@ -26,13 +26,7 @@ struct EnvironmentsConfig {
   }
 };
 
-enum class Placement {
-  kSingle,
-  kSingleLearnerCoarse,
-  kSingleLearnerFine,
-  kMultiLearner,
-  kDeviceOnly
-};
+enum class Placement { kSingle, kSingleLearnerCoarse, kMultiLearner, kDeviceOnly };
 
 // The section `distribution`.
 struct DistributionConfig {
@@ -43,8 +37,7 @@ struct DistributionConfig {
   template <class V>
   void fields(V& v) {
     v("policy", policy, "where the algorithm's parts run: docs/reinforcement.md has a table",
-      rule::one_of({"single", "single_learner_coarse", "single_learner_fine", "multi_learner",
-                    "device_only"}));
+      rule::one_of({"single", "single_learner_coarse", "multi_learner", "device_only"}));
     v("actors", actors,
       "threads of this process that share the policy, where it is of many and --ranks is not "
       "given; "

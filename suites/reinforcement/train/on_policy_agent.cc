@@ -15,25 +15,43 @@ const OnPolicy& algorithm_of(const Config& config) {
   return dynamic_cast<const OnPolicy&>(*config.algorithm);
 }
 
-// Actor and learner of the same environments, on one rank.
+int64_t size_of(const Communicator* ranks) { return ranks == nullptr ? 1 : ranks->size(); }
+
+bool is_coarse(const Config& config) {
+  return config.distribution.policy == Placement::kSingleLearnerCoarse;
+}
+
+// A rank: the actor of its part of the environments, and a learner of what they bring (multi_learner), or of what all actors bring
+// where it is the first (single_learner_coarse).
 class OnPolicyAgent final : public Agent {
  public:
   OnPolicyAgent(const Config& config, Communicator* ranks)
-      : learners_(ranks == nullptr ? 1 : ranks->size()),
+      : ranks_(ranks),
+        coarse_(is_coarse(config) && size_of(ranks) > 1),
         algorithm_(algorithm_of(config)),
-        envs_(config.environment.env, config.environment.num_envs / learners_,
+        envs_(config.environment.env, config.environment.num_envs / size_of(ranks),
               static_cast<uint64_t>(config.run.seed),
-              ranks == nullptr ? 0 : ranks->rank() * (config.environment.num_envs / learners_)),
+              ranks == nullptr ? 0 : ranks->rank() * (config.environment.num_envs / ranks->size())),
         network_(envs_.spec(), config.network),
-        learner_(config, algorithm_, network_, learners_, ranks),
+        learner_(config, algorithm_, network_, coarse_ ? 1 : size_of(ranks),
+                 coarse_ ? nullptr : ranks),
         policy_(network_, learner_.params()),
-        rollout_(algorithm_.steps, envs_.rows(), network_.observation_size(),
-                 network_.action_size()) {}
+        rollout_(part(1)),
+        all_(coarse_ && ranks->rank() == 0 ? part(ranks->size()) : Rollout()) {}
 
   Iteration iterate(double progress) override {
     collect(envs_, network_, policy_, rollout_);
     Iteration out;
-    out.env_steps = algorithm_.steps * envs_.size() * learners_;
+    out.env_steps = algorithm_.steps * envs_.size() * size_of(ranks_);
+    if (coarse_) {
+      gather();
+      if (ranks_->rank() == 0) {
+        out.finished = all_.finished;
+        out.measures = learner_.learn(all_, 0, progress);
+      }
+      learner_.broadcast(*ranks_);
+      return out;
+    }
     out.finished = rollout_.finished;
     out.measures = learner_.learn(rollout_, envs_.first() * envs_.spec().agents, progress);
     return out;
@@ -59,13 +77,41 @@ class OnPolicyAgent final : public Agent {
   const VectorEnv& env() const override { return envs_.env(); }
 
  private:
-  int64_t learners_;
+  Rollout part(int64_t ranks) const {
+    return {algorithm_.steps, envs_.rows() * ranks, network_.observation_size(),
+            network_.action_size()};
+  }
+
+  // Rollouts of all ranks to the first: one packed message of each.
+  void gather() {
+    constexpr const char* kWhat = "trajectories";
+    std::string bytes = pack(rollout_);
+    if (ranks_->rank() != 0) {
+      int64_t size = static_cast<int64_t>(bytes.size());
+      ranks_->send({&size, 1, Dtype::kI64}, 0, kWhat).wait();
+      ranks_->send({bytes.data(), size, Dtype::kU8}, 0, kWhat).wait();
+      return;
+    }
+    std::vector<Rollout> parts{rollout_};
+    for (int peer = 1; peer < ranks_->size(); ++peer) {
+      int64_t size = 0;
+      ranks_->receive({&size, 1, Dtype::kI64}, peer, kWhat).wait();
+      bytes.resize(count(size));
+      ranks_->receive({bytes.data(), size, Dtype::kU8}, peer, kWhat).wait();
+      unpack(bytes, parts.emplace_back(part(1)));
+    }
+    join(parts, all_);
+  }
+
+  Communicator* ranks_;
+  bool coarse_;
   const OnPolicy& algorithm_;
   EnvGroup envs_;
   ActorCritic network_;
   OnPolicyLearner learner_;
   PolicyPrograms policy_;
   Rollout rollout_;
+  Rollout all_;  // of the learner of many actors
 };
 
 // The policy of a checkpoint, for evaluations and mstrain play.
@@ -132,8 +178,21 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   plan.env_steps = algorithm.steps * config.environment.num_envs;
   plan.updates = algorithm.epochs * algorithm.minibatches;
   const std::string each = ranks == 1 ? "rank 0" : fmt::format("each of ranks 0-{}", ranks - 1);
-  plan.who.push_back(fmt::format("{}: environments ({}), actor, learner", each,
-                                 config.environment.num_envs / ranks));
+  const bool coarse = is_coarse(config) && ranks > 1;
+  plan.who.push_back(fmt::format("{}: environments ({}), actor{}", each,
+                                 config.environment.num_envs / ranks, coarse ? "" : ", learner"));
+  if (coarse) {
+    plan.who.push_back("rank 0: learner");
+    plan.who.push_back("observations, actions (each step): the same memory");
+    plan.who.push_back(
+        fmt::format("trajectories (each iteration): a packed message of {} bytes from each actor",
+                    grouped(plan.data_bytes)));
+    plan.who.push_back(fmt::format("parameters (each iteration): one broadcast of {} bytes",
+                                   grouped(plan.model_bytes)));
+    plan.data_bytes *= 2 * ranks + 1;
+    plan.program_bytes = plan.model_bytes + ranks * (plan.program_bytes - plan.model_bytes);
+    return plan;
+  }
   plan.who.push_back("observations, actions (each step): the same memory");
   plan.who.push_back(fmt::format("trajectories (each iteration): the same memory, {} bytes",
                                  grouped(plan.data_bytes)));

@@ -10,6 +10,7 @@
 #include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
+#include "core/ops/slicing.h"
 #include "core/tensor/host.h"
 #include "core/transform/clip.h"
 #include "core/transform/grad.h"
@@ -86,15 +87,17 @@ void OnPolicyLearner::average(Params& gradients,
     parts.push_back(number);
   }
   Tensors flat;
-  Shape sizes;
   for (const Tensor& part : parts) {
     flat.push_back(reshape(part, {part.elements()}));
-    sizes.push_back(part.elements());
   }
   const Tensor sum = all_reduce(concat(flat, 0), {std::string(kDataAxis), learners_});
-  Tensors means = split(sum * (1.0 / static_cast<double>(learners_)), sizes, 0);
-  for (size_t i = 0; i < means.size(); ++i) {
-    means[i] = reshape(means[i], parts[i].shape());
+  const Tensor mean = sum * (1.0 / static_cast<double>(learners_));
+  Tensors means;
+  int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    const int64_t end = begin + part.elements();
+    means.push_back(reshape(mean[{Slice{begin, end}}], part.shape()));
+    begin = end;
   }
   gradients = with_leaves(gradients, std::span(means).first(parameters));
   for (size_t i = 0; i < measures.size(); ++i) {
@@ -222,6 +225,25 @@ Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double prog
   }
   sums.emplace_back("lr", lr);
   return sums;
+}
+
+void OnPolicyLearner::broadcast(Communicator& ranks) {
+  std::vector<float> flat;
+  for (const auto& [name, value] : params_.items()) {
+    const HostRead read(dense(value));
+    flat.insert(flat.end(), read.values<float>().begin(), read.values<float>().end());
+  }
+  ranks.broadcast({flat.data(), static_cast<int64_t>(flat.size()), Dtype::kF32}, 0, "parameters")
+      .wait();
+  if (ranks.rank() == 0) {
+    return;
+  }
+  std::span<const float> rest = flat;
+  for (auto& [name, value] : params_.items()) {
+    const size_t size = count(value.elements());
+    value = tensor<float>(rest.first(size), value.shape());
+    rest = rest.subspan(size);
+  }
 }
 
 void OnPolicyLearner::save(ByteWriter& to) const {

@@ -27,6 +27,9 @@ class OnPolicyLearner {
   // `first_row`: of the rollout's rows among all of the run's.
   Measures learn(Rollout& rollout, int64_t first_row, double progress);
 
+  // The first rank's parameters to all: one message.
+  void broadcast(Communicator& ranks);
+
   void save(ByteWriter& to) const;
   void load(ByteReader& from);
 

@@ -57,10 +57,7 @@ Finished train_on_threads(const RunRequest& request, const Config& config, int64
 
 }  // namespace
 
-int64_t ranks_of(const Config& config, const RunRequest& request) {
-  if (request.world) {
-    return request.world(config.distribution.timeout_s)->size();
-  }
+int64_t threads_of(const Config& config) {
   return config.distribution.policy == Placement::kSingle
              ? 1
              : config.distribution.actors.value_or(kTwo);
@@ -73,16 +70,19 @@ void check_placement(const Config& config, const YamlNode& tree, int64_t ranks) 
                 fmt::format("single is of one rank, and there are {}; multi_learner shares the run",
                             ranks));
   }
-  if (policy == Placement::kMultiLearner && ranks < 2) {
-    config_fail(tree, "distribution.policy",
-                fmt::format("multi_learner is of two ranks or more, and there is {}", ranks));
+  if (policy != Placement::kSingle && ranks < 2) {
+    config_fail(
+        tree, "distribution.policy",
+        fmt::format("{} is of two ranks or more, and there is {}: give --ranks or "
+                    "distribution.actors",
+                    policy == Placement::kMultiLearner ? "multi_learner" : "single_learner_coarse",
+                    ranks));
   }
 }
 
-Finished train_placed(const RunRequest& request, const Config& config) {
-  std::unique_ptr<Communicator> world =
-      request.world ? request.world(config.distribution.timeout_s) : nullptr;
-  const int64_t ranks = world != nullptr ? world->size() : ranks_of(config, request);
+Finished train_placed(const RunRequest& request, const Config& config,
+                      std::unique_ptr<Communicator> world) {
+  const int64_t ranks = world != nullptr ? world->size() : threads_of(config);
   check_placement(config, request.tree, ranks);
   if (world != nullptr) {
     return train_agent(request, config, ranks > 1 ? learners(std::move(world)) : nullptr);

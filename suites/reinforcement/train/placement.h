@@ -5,13 +5,14 @@
 
 namespace mstrain::reinforcement {
 
-// Ranks that share the run: those of the request (--ranks), else threads of this process as the policy asks for.
-int64_t ranks_of(const Config& config, const RunRequest& request);
+// Threads of this process that share the run, where there are no other processes.
+int64_t threads_of(const Config& config);
 
 // Throws ConfigError where the policy cannot be played by so many ranks.
 void check_placement(const Config& config, const YamlNode& tree, int64_t ranks);
 
-// As train_agent(), on all ranks.
-Finished train_placed(const RunRequest& request, const Config& config);
+// As train_agent(), on all ranks: those of `world`, or, where that is null, threads.
+Finished train_placed(const RunRequest& request, const Config& config,
+                      std::unique_ptr<Communicator> world);
 
 }  // namespace mstrain::reinforcement

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
+#include "core/io/images/gif.h"
 #include "core/train/checkpoint.h"
 #include "suites/reinforcement/run/play.h"
 #include "suites/reinforcement/train/evaluation.h"
@@ -14,9 +15,27 @@ namespace mstrain::reinforcement {
 namespace {
 
 constexpr int64_t kEpisodes = 5;
+constexpr int kCentiseconds = 2;  // between pictures of a GIF
+
+// The environments that the agent was trained in, with their running statistics.
+std::unique_ptr<VectorEnv> environments_of(FileSystem& files, const std::string& folder,
+                                           const Config& config) {
+  int64_t ranks = 0;
+  for (const std::string& name : files.list(folder)) {
+    ranks += name.starts_with("agent-") ? 1 : 0;
+  }
+  const std::string path = join_path(folder, kEnvironmentsFile);
+  check(ranks > 0 && config.environment.num_envs % ranks == 0,
+        "{}: {} states of agents do not share {} environments", folder, ranks,
+        config.environment.num_envs);
+  auto env = make_env(config.environment.env, config.environment.num_envs / ranks);
+  env->load(files.read(path, uint64_t{1} << 40));
+  return env;
+}
 
 int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> checkpoint;
+  std::optional<std::string> gif;
   int64_t episodes = kEpisodes;
   uint64_t seed = 0;
   const std::vector<Option> options{
@@ -29,6 +48,7 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
          seed = static_cast<uint64_t>(integer_value("--seed", text));
        },
        "of the environments (0)"},
+      text_option("--gif", "FILE", gif, "the first episode as a moving picture"),
   };
   if (!parse_options(usage, arguments, options)) {
     return kDone;
@@ -46,11 +66,18 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
       entry.player(config, [&](const std::vector<StoredTensor>& tensors) {
         load_tensors(files, folder, kModelFile, tensors);
       });
+  const std::unique_ptr<VectorEnv> trained_in = environments_of(files, folder, config);
   const HeedInterrupts heeds;
+  std::vector<Image> frames;
   const auto found =
-      evaluate(config.environment.env, episodes, seed, *player, /*statistics=*/nullptr, stop);
+      evaluate(config.environment.env, episodes, seed, *player, trained_in.get(), stop,
+               gif ? [&](const Image& picture) { frames.push_back(picture); }
+                   : std::function<void(const Image&)>());
   if (!found) {
     return kInterrupted;
+  }
+  if (gif) {
+    write_file_atomic(files, *gif, encode_gif(frames, kCentiseconds));
   }
   for (size_t i = 0; i < found->episodes.size(); ++i) {
     fmt::print("episode {}: return {:.2f}, {} steps\n", i + 1, found->episodes[i].total,
@@ -65,7 +92,7 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
 
 void add_play() {
   add_play_kind({kPlayedFile,
-                 {{"play", "--checkpoint DIR [--episodes N] [--seed S]",
+                 {{"play", "--checkpoint DIR [--episodes N] [--seed S] [--gif FILE]",
                    "plays episodes with the best action, and tells what they brought"},
                   play}});
 }

@@ -50,8 +50,72 @@ int64_t Rollout::bytes() const {
   return steps * rows * (4 * (observation_size + action_size + 4) + 2) + 4 * rows;
 }
 
+std::string pack(const Rollout& r) {
+  ByteWriter out;
+  for (const std::vector<float>* each : {&r.observations, &r.actions, &r.log_probs, &r.values,
+                                         &r.rewards, &r.final_values, &r.last_values}) {
+    out.put_all(*each);
+  }
+  out.put_all(r.terminated);
+  out.put_all(r.truncated);
+  out.put<uint64_t>(r.finished.size());
+  out.put_all(r.finished);
+  out.put_all(r.finished_at);
+  return out.take();
+}
+
+void unpack(std::string_view bytes, Rollout& r) {
+  ByteReader in(bytes, "a rollout of another rank");
+  for (std::vector<float>* each : {&r.observations, &r.actions, &r.log_probs, &r.values, &r.rewards,
+                                   &r.final_values, &r.last_values}) {
+    *each = in.get_all<float>(each->size());
+  }
+  r.terminated = in.get_all<uint8_t>(r.terminated.size());
+  r.truncated = in.get_all<uint8_t>(r.truncated.size());
+  const auto finished = in.get<uint64_t>();
+  r.finished = in.get_all<Episode>(finished);
+  r.finished_at = in.get_all<int64_t>(finished);
+  in.expect_end();
+}
+
+void join(std::span<const Rollout> parts, Rollout& out) {
+  const auto beside = [&](auto member, int64_t width, int64_t steps) {
+    int64_t first = 0;
+    for (const Rollout& from : parts) {
+      for (int64_t step = 0; step < steps; ++step) {
+        const auto begin = (from.*member).begin() + step * from.rows * width;
+        std::copy_n(begin, from.rows * width,
+                    (out.*member).begin() + (step * out.rows + first) * width);
+      }
+      first += from.rows;
+    }
+  };
+  beside(&Rollout::observations, out.observation_size, out.steps);
+  beside(&Rollout::actions, out.action_size, out.steps);
+  for (const auto member :
+       {&Rollout::log_probs, &Rollout::values, &Rollout::rewards, &Rollout::final_values}) {
+    beside(member, 1, out.steps);
+  }
+  beside(&Rollout::last_values, 1, 1);
+  beside(&Rollout::terminated, 1, out.steps);
+  beside(&Rollout::truncated, 1, out.steps);
+  out.finished.clear();
+  out.finished_at.clear();
+  for (int64_t step = 0; step < out.steps; ++step) {
+    for (const Rollout& from : parts) {
+      for (size_t i = 0; i < from.finished.size(); ++i) {
+        if (from.finished_at[i] == step) {
+          out.finished.push_back(from.finished[i]);
+          out.finished_at.push_back(step);
+        }
+      }
+    }
+  }
+}
+
 void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, Rollout& out) {
   out.finished.clear();
+  out.finished_at.clear();
   std::vector<float> noise(count(out.rows * network.noise_size()));
   for (int64_t step = 0; step < out.steps; ++step) {
     const std::span<float> actions = part(out.actions, step, out.rows * out.action_size);
@@ -65,6 +129,7 @@ void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, Rollou
     spread(group.terminated(), part(out.terminated, step, out.rows));
     spread(group.truncated(), part(out.truncated, step, out.rows));
     out.finished.insert(out.finished.end(), group.finished().begin(), group.finished().end());
+    out.finished_at.resize(out.finished.size(), step);
     const std::span<float> final_values = part(out.final_values, step, out.rows);
     if (std::ranges::any_of(group.truncated(), [](uint8_t flag) { return flag != 0; })) {
       policy.value(group.final_observations(), final_values);

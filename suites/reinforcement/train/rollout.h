@@ -14,13 +14,21 @@ struct Rollout {
   int64_t steps = 0, rows = 0, observation_size = 0, action_size = 0;
   std::vector<float> observations, actions, log_probs, values, rewards, final_values, last_values;
   std::vector<uint8_t> terminated, truncated;
-  std::vector<Episode> finished;  // in the order of time, then environments
+  std::vector<Episode> finished;     // in the order of time, then environments
+  std::vector<int64_t> finished_at;  // the step of each
 
   Rollout() = default;
   Rollout(int64_t steps, int64_t rows, int64_t observation_size, int64_t action_size);
   Trajectories trajectories() const;
   int64_t bytes() const;
 };
+
+// As bytes for another rank, and back into `out`, which has their sizes.
+std::string pack(const Rollout& rollout);
+void unpack(std::string_view bytes, Rollout& out);
+
+// One of all rows of `parts`, which have equally many steps, side by side in their order.
+void join(std::span<const Rollout> parts, Rollout& out);
 
 // The policy as the actor calls it. Results are copied into the spans.
 class Policy {

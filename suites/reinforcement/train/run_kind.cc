@@ -31,8 +31,16 @@ void refuse(const AgentPlan& plan, int64_t limit) {
 Outcome run_agent(const RunRequest& request) {
   const Config config = read_reinforcement(request.tree);
   const AgentEntry& entry = agent_of(config.algorithm->type);
-  refuse(entry.plan(config, request.tree, ranks_of(config, request)), bytes_limit(config));
-  const Finished done = train_placed(request, config);
+  std::unique_ptr<Communicator> world =
+      request.world ? request.world(config.distribution.timeout_s) : nullptr;
+  const bool first = world == nullptr || world->rank() == 0;
+  const int64_t ranks = world != nullptr ? world->size() : threads_of(config);
+  check_placement(config, request.tree, ranks);
+  refuse(entry.plan(config, request.tree, ranks), bytes_limit(config));
+  const Finished done = train_placed(request, config, std::move(world));
+  if (!first) {
+    return done.outcome;
+  }
   const std::string directory = config.run.directory();
   switch (done.outcome) {
     case Outcome::kWasFinished:
@@ -58,7 +66,8 @@ Outcome run_agent(const RunRequest& request) {
 
 void dry_run_agent(const RunRequest& request, const DryRun& options) {
   const Config config = read_reinforcement(request.tree);
-  const int64_t ranks = ranks_of(config, request);
+  const int64_t ranks = threads_of(config);
+  check_placement(config, request.tree, ranks);
   const AgentPlan plan = agent_of(config.algorithm->type).plan(config, request.tree, ranks);
   std::string text = fmt::format("{} in {}: {} parameters, {} environments\n",
                                  config.algorithm->type, config.environment.env.name,

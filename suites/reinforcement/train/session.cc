@@ -303,6 +303,7 @@ void Session::save() {
     contents.model = agent_->model();
     contents.optimizer = agent_->optimizer();
     contents.files.emplace_back(kPlayedFile, to_yaml(resolved_));
+    contents.files.emplace_back(kEnvironmentsFile, agent_->env().save());
     for (size_t rank = 0; rank < states.size(); ++rank) {
       contents.files.emplace_back(state_file(static_cast<int>(rank)), std::move(states[rank]));
     }

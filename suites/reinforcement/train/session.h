@@ -9,6 +9,8 @@ namespace mstrain::reinforcement {
 
 inline constexpr const char* kPlayedFile =
     "reinforcement.yaml";  // of a checkpoint: the run's configuration
+inline constexpr const char* kEnvironmentsFile =
+    "environments.bin";  // VectorEnv::save() of the first rank
 inline constexpr const char* kEvalReturn = "eval_return";
 
 struct Finished {

@@ -124,6 +124,9 @@ TEST_F(AgentRun, RefusesWhatCannotBe) {
   fails({"environment.reset=next_step"}, "same_step");
   fails({"distribution.policy=device_only"}, "device_only");
   fails({"run.mode=generate"}, "run.mode");
+  fails({"distribution.policy=multi_learner", "distribution.actors=1"}, "two ranks or more");
+  fails({"distribution.policy=multi_learner", "distribution.actors=3"},
+        "shared equally by 3 ranks");
   run_agent(kSmallPpo, folder_ / "run");
   EXPECT_THAT([&] { run_agent(kSmallPpo, folder_ / "run", {"algorithm.discount=0.5"}); },
               ThrowsMessage<ConfigError>(HasSubstr("algorithm.discount")));
@@ -139,6 +142,42 @@ TEST_F(AgentRun, NamesTheStepWhereItDiverged) {
       },
       ThrowsMessage<Error>(testing::AllOf(HasSubstr("pendulum: environment 0, step"),
                                           HasSubstr("the run diverged"))));
+}
+
+// The learner sees the same trajectories, whoever brought them.
+TEST_F(AgentRun, IsTheSameWithAnyNumberOfActors) {
+  run_agent(kSmallPpo, folder_ / "single");
+  for (const int64_t actors : {2, 4}) {
+    const std::string directory = folder_ / fmt::format("coarse{}", actors);
+    run_agent(kSmallPpo, directory,
+              {"distribution.policy=single_learner_coarse",
+               fmt::format("distribution.actors={}", actors)});
+    EXPECT_EQ(measured(directory), measured(folder_ / "single")) << actors;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_EQ(checkpoint_file(directory, file), checkpoint_file(folder_ / "single", file))
+          << actors;
+    }
+  }
+}
+
+TEST_F(AgentRun, LearnersWhoShareTheEnvironmentsAgreeWithOne) {
+  const std::vector<std::string> shared{"distribution.policy=multi_learner",
+                                        "distribution.actors=2"};
+  run_agent(kSmallPpo, folder_ / "single");
+  run_agent(kSmallPpo, folder_ / "shared", shared);
+  const auto rows = measured(folder_ / "single");
+  const auto others = measured(folder_ / "shared");
+  ASSERT_EQ(rows.size(), others.size());
+  for (const char* key :
+       {"loss", "value_loss", "grad_norm"}) {  // of the first two updates and more
+    const double value = rows.front()[key].get<double>();
+    EXPECT_NEAR(others.front()[key].get<double>(), value, 1e-5 * std::max(1.0, std::abs(value)));
+  }
+  // And they go on bit for bit.
+  const std::atomic<bool> stop = true;
+  run_agent(kSmallPpo, folder_ / "stopped", shared, real_files(), &stop);
+  run_agent(kSmallPpo, folder_ / "stopped", shared);
+  expect_same_run(folder_ / "shared", folder_ / "stopped");
 }
 
 // Every on-policy algorithm gets better at balancing.
