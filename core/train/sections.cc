@@ -217,7 +217,8 @@ std::vector<KeyChange> changed_keys(const YamlNode& before, const YamlNode& now)
     const auto new_value = new_values.find(key);
     const std::string was = old_value == old_values.end() ? "(absent)" : old_value->second;
     const std::string is = new_value == new_values.end() ? "(absent)" : new_value->second;
-    if (was != is) {
+    const bool came_later = old_value == old_values.end() && is == "null";
+    if (was != is && !came_later) {
       out.push_back({key, was, is});
     }
   }

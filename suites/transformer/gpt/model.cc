@@ -84,7 +84,7 @@ Tensor Gpt::self_attention(const Params& block, const Tensor& x_btc, int64_t lay
   const Tensor out_bthd = view.attend
                               ? view.attend(layer, q, k, v)
                               : attention(p / "attn_dropout", q, k, v, config_.dropout.attention,
-                                          attention_options(layer));
+                                          attention_options(layer, view));
   const Tensor out_btc = linear(p / "c_proj", out_bthd, {config_.hidden_size},
                                 {.in_dims = 2, .weight_init = residual_weights()});
   return dropout(p / "resid_dropout", out_btc, config_.dropout.hidden);

@@ -98,7 +98,7 @@ Tensor Llama::self_attention(const Params& block, const Tensor& x_btc, int64_t l
   const Tensor& v = q_k_v[2];
   const Tensor out_bthd = view.attend ? view.attend(layer, q, k, v)
                                       : attention(p / "dropout", q, k, v, config_.dropout.attention,
-                                                  attention_options(layer));
+                                                  attention_options(layer, view));
   LinearOptions out = residual_projection(config_.attention_bias == AttentionBias::kAll);
   out.in_dims = 2;
   return linear(p / "o_proj", out_bthd, {config_.hidden_size}, out);

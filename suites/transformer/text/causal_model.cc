@@ -13,6 +13,25 @@ Tensor CausalModel::logits(const Params& p, const Tensor& features) const {
   return multiply(features, w_vc);
 }
 
+AttentionOptions CausalModel::attention_options(int64_t layer, const TokenView& view) const {
+  AttentionOptions options = attention_options(layer);
+  options.query_segments = view.segments_bt;
+  options.key_segments = view.segments_bt;
+  return options;
+}
+
+LinearCrossEntropyRows CausalModel::token_losses(const Params& p, const Tensor& tokens_bt,
+                                                 const Tensor& targets_bt, const TokenView& view,
+                                                 bool smooths) const {
+  const Tensor features_btc = features(p, tokens_bt, view);
+  const Tensor w_vc = numbers(head_weight(p));
+  const NameScope scope("lm_head");
+  const bool smoothed = smooths && current_context().training;
+  return linear_cross_entropy_rows(
+      features_btc, w_vc, targets_bt,
+      {.transpose_weight = true, .label_smoothing = smoothed ? label_smoothing() : 0.0});
+}
+
 CrossEntropySums CausalModel::losses(const Params& p, const Tensor& tokens_bt,
                                      const Tensor& targets_bt) const {
   const Tensor features_btc = features(p, tokens_bt);

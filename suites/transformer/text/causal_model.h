@@ -15,6 +15,8 @@ namespace mstrain {
 struct TokenView {
   Tensor positions_bt;  // i32, where in their sequence the tokens stand; null: 0, 1, …
   Tensor lengths_b;     // i32, of the sequences; null: up to the last position
+  // i32: tokens see those of their segment alone, as where a row holds several texts; null: one text a row. Not with attend.
+  Tensor segments_bt;
   // out[b, t, heads, head_dim] of the queries, keys and values of a layer; null: as attention() says, with dropout.
   // Keys and values may have fewer heads than queries.
   std::function<Tensor(int64_t layer, const Tensor& q_bthd, const Tensor& k_bthd,
@@ -30,6 +32,7 @@ class CausalModel {
   virtual int64_t max_positions() const = 0;  // tokens of the longest sequence
   // Of a layer over a sequence from its first token on: causal, with the layer's scale and window.
   virtual AttentionOptions attention_options(int64_t layer) const = 0;
+  AttentionOptions attention_options(int64_t layer, const TokenView& view) const;
 
   // tokens[b, t] (i32 or i64) -> features[b, t, width], and features[..., width] -> logits[..., vocab].
   virtual Tensor features(const Params& p, const Tensor& tokens_bt,
@@ -42,6 +45,10 @@ class CausalModel {
   // Cross-entropy of targets[b, t] (the tokens, one position ahead; -100: not counted): sums, and their mean. Labels are
   // smoothed in a context that is training.
   CrossEntropySums losses(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
+  // Of every token: minus the logarithm of the target's probability, where labels are not smoothed.
+  LinearCrossEntropyRows token_losses(const Params& p, const Tensor& tokens_bt,
+                                      const Tensor& targets_bt, const TokenView& view,
+                                      bool smooths) const;
   Tensor loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
 
   // Every parameter with its initialiser. Nothing is allocated.

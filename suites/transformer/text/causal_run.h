@@ -22,8 +22,9 @@ class CausalRun : public TextRun {
 
 // Beside its Config a model's folder declares also
 //   double about_parameters(const Config&);   how many, nearly, for any numbers that a configuration may hold
-template <class Config, class Model>
-class CausalRunOf final : public RunOf<Config, CausalNetworkOf<Config, Model>, CausalRun> {
+// `Base` derives from CausalRun.
+template <class Config, class Model, class Base = CausalRun>
+class CausalRunOf final : public RunOf<Config, CausalNetworkOf<Config, Model>, Base> {
  public:
   LeastSize least_size() const override {
     return this->least_size_with(about_parameters(this->model), 2);
@@ -36,7 +37,7 @@ class CausalRunOf final : public RunOf<Config, CausalNetworkOf<Config, Model>, C
   }
   int64_t longest_sequence() const override { return this->model.longest_sequence(); }
   void check(const YamlNode& tree) const override {
-    CausalRun::check(tree);
+    Base::check(tree);
     check_config(this->model, tree);
   }
 };

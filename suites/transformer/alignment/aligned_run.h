@@ -1,0 +1,34 @@
+// A run of a language model that may have an objective of its own: answers to write, or to prefer. Without the section
+// `objective` it learns each next token of a corpus.
+#pragma once
+
+#include "suites/transformer/alignment/answer_rows.h"
+#include "suites/transformer/alignment/answers.h"
+#include "suites/transformer/text/causal_run.h"
+
+namespace mstrain {
+
+class AlignedRun : public CausalRun {
+ public:
+  std::optional<ObjectiveConfig> objective;
+
+  void open_data(FileSystem& files, const YamlNode& tree,
+                 const std::optional<std::string>& folder) override;
+  TrainTask task() const override;
+  TrainData samples(const Json& source = Json::object()) const override;
+
+ protected:
+  void declare_data(ConfigFields& fields) override;
+  void check(const YamlNode& tree) const override;
+
+ private:
+  RowKind row_kind() const;
+  // The weights that the run began with, under the names that preference_task() gives them.
+  std::function<Params()> reference() const;
+
+  FileSystem* files_ = nullptr;      // of open_data()
+  std::optional<std::string> from_;  // model.init.from
+  std::shared_ptr<const AnswerCorpus> answers_;
+};
+
+}  // namespace mstrain

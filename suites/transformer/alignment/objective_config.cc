@@ -1,0 +1,16 @@
+#include "suites/transformer/alignment/objective_config.h"
+
+namespace mstrain {
+
+void check_objective(const ObjectiveConfig& config, const YamlNode& tree) {
+  const ObjectiveConfig defaults;
+  if (!config.prefers() && config.beta != defaults.beta) {
+    config_fail(tree, "objective.beta", "is for objective.type dpo and ipo");
+  }
+  if (config.type != ObjectiveType::kDpo && config.label_smoothing != 0) {
+    config_fail(tree, "objective.label_smoothing",
+                "is for objective.type dpo; of next tokens see model.label_smoothing");
+  }
+}
+
+}  // namespace mstrain

@@ -1,0 +1,56 @@
+// The section `objective` of a language model's run: what it learns of, where that is not each next token of a text.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/base/config.h"
+
+namespace mstrain {
+
+enum class ObjectiveType { kSft, kDpo, kIpo };
+enum class Overlong { kCut, kSkip };
+
+struct ObjectiveConfig {
+  ObjectiveType type = ObjectiveType::kSft;
+  AutoOr<std::string> end;
+  Overlong overlong = Overlong::kCut;
+  int64_t malformed = 0;
+  double beta = 0.1;
+  double label_smoothing = 0;
+
+  template <class V>
+  void fields(V& v) {
+    v("type", type,
+      "sft: write the answers of lines {\"prompt\": …, \"response\": …} or {\"messages\": "
+      "[{\"role\": …, "
+      "\"content\": …}, …]}; dpo and ipo: prefer the first answer of lines {\"prompt\": …, "
+      "\"chosen\": …, \"rejected\": …}",
+      rule::one_of({"sft", "dpo", "ipo"}).elsewhere_called({"loss_type", "stage", "trainer"}));
+    v("end", end,
+      "text after each answer, of one token, which the model learns to write; auto: the "
+      "tokenizer's token that "
+      "ends a text, else a newline",
+      rule::elsewhere_called({"eos_token"}));
+    v("overlong", overlong,
+      "of a sample that is longer than data.seq_length the end of the answer is cut off, or the "
+      "line is skipped",
+      rule::one_of({"cut", "skip"}).elsewhere_called({"truncation_mode"}));
+    v("malformed", malformed,
+      "so many lines that cannot be read are skipped and counted; one more is an error",
+      rule::at_least(0));
+    v("beta", beta, "dpo, ipo: how dear it is to differ from the model that the run begins with",
+      rule::positive());
+    v("label_smoothing", label_smoothing,
+      "dpo: share of the pairs that may be labelled the wrong way round",
+      rule::at_least(0).below(0.5));
+  }
+
+  // Lines hold two answers, and the model that the run begins with is asked too.
+  bool prefers() const { return type != ObjectiveType::kSft; }
+};
+
+// What one key alone cannot tell. Throws ConfigError with the line in `tree`.
+void check_objective(const ObjectiveConfig& config, const YamlNode& tree);
+
+}  // namespace mstrain

@@ -1,0 +1,302 @@
+// Losses of answers against the same worked out from logits in double precision, for a GPT and a Llama; and whole runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/tensor/host.h"
+#include "core/train/gradient_program.h"
+#include "core/train/metrics_file.h"
+#include "suites/run/run.h"
+#include "suites/transformer/alignment/answer_tasks.h"
+#include "suites/transformer/gpt/gpt_run.h"
+#include "suites/transformer/llama/llama_run.h"
+#include "tests/core/base/message_of.h"
+#include "tests/core/base/temporary_folder.h"
+#include "tests/suites/transformer/hf_directory.h"
+
+namespace mstrain {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kVocab = 11;
+constexpr int64_t kSeq = 8;
+
+struct Subject {
+  std::shared_ptr<const CausalModel> model;
+  std::shared_ptr<const Network> network;
+};
+
+Subject gpt_subject() {
+  gpt::GptConfig config;
+  config.vocab_size = kVocab;
+  config.hidden_size = 12;
+  config.num_layers = 2;
+  config.num_attention_heads = 3;
+  config.max_position_embeddings = kSeq;
+  config.init.std = 0.4;
+  return {std::make_shared<gpt::Gpt>(config), std::make_shared<gpt::GptNetwork>(config)};
+}
+
+Subject llama_subject() {
+  llama::LlamaConfig config;
+  config.vocab_size = kVocab;
+  config.hidden_size = 12;
+  config.num_layers = 2;
+  config.num_attention_heads = 3;
+  config.num_key_value_heads = 1;
+  config.ffn_hidden_size = 20;
+  config.max_position_embeddings = kSeq;
+  config.init.std = 0.4;
+  return {std::make_shared<llama::Llama>(config), std::make_shared<llama::LlamaNetwork>(config)};
+}
+
+AnswerText text(std::vector<int32_t> ids, int64_t answer) { return {std::move(ids), answer}; }
+
+Tensors batch_of(const AnswerRows& rows, int64_t count) {
+  std::vector<std::vector<int32_t>> parts(
+      static_cast<size_t>(tensors_of(rows.kind())),
+      std::vector<int32_t>(static_cast<size_t>(count * rows.seq())));
+  for (int64_t row = 0; row < count; ++row) {
+    rows.write(row, parts, row);
+  }
+  Tensors out;
+  for (const auto& part : parts) {
+    out.push_back(tensor<int32_t>(part, {count, rows.seq()}));
+  }
+  return out;
+}
+
+// The sum over an answer's tokens, one text at a time.
+double log_prob(const Subject& subject, const Params& params, const AnswerText& text) {
+  const auto length = static_cast<int64_t>(text.ids.size()) - 1;
+  const std::vector<int32_t> given(text.ids.begin(), text.ids.end() - 1);
+  const std::vector<double> logits =
+      to_doubles((*subject.model)(params, tensor<int32_t>(given, {1, length})));
+  double total = 0;
+  for (int64_t i = text.answer - 1; i < length; ++i) {
+    const double* const row = logits.data() + i * kVocab;
+    double sum = 0;
+    for (int64_t v = 0; v < kVocab; ++v) {
+      sum += std::exp(row[v]);
+    }
+    total += row[text.ids[static_cast<size_t>(i) + 1]] - std::log(sum);
+  }
+  return total;
+}
+
+double tokens_of(const AnswerText& text) {
+  return static_cast<double>(static_cast<int64_t>(text.ids.size()) - text.answer);
+}
+
+const std::vector<AnswerSample> kTexts{
+    {{text({1, 2, 3, 4}, 2)}}, {{text({5, 6, 7}, 1)}}, {{text({8, 1, 9, 2, 10, 3}, 4)}}};
+const std::vector<AnswerSample> kPairs{{{text({1, 2, 3, 4}, 2), text({1, 2, 5, 6, 7}, 2)}},
+                                       {{text({4, 9, 9, 1, 3}, 1), text({4, 2, 3}, 1)}}};
+
+class AnswerLosses : public testing::TestWithParam<bool> {
+ protected:
+  const Subject subject_ = GetParam() ? llama_subject() : gpt_subject();
+  const Params params_ = init_params(subject_.network->specs(), 1);
+  const Params initial_ = init_params(subject_.network->specs(), 2);
+
+  Params with_reference(const std::string& folder) const {
+    Params all = params_;
+    for (const ParamSpec& spec : subject_.network->specs()) {
+      all.set(folder + "." + spec.name, *initial_.find(spec.name));
+    }
+    return all;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Models, AnswerLosses, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Llama" : "Gpt"; });
+
+TEST_P(AnswerLosses, FineTuningScoresAnswersAlonePackedOrNot) {
+  double expected = 0;
+  for (const AnswerSample& sample : kTexts) {
+    expected -= log_prob(subject_, params_, sample.texts[0]);
+  }
+  for (const RowKind kind : {RowKind::kSingle, RowKind::kPacked}) {
+    const AnswerRows rows(kTexts, kind, kSeq);
+    EXPECT_EQ(rows.count(), kind == RowKind::kPacked ? 2 : 3);
+    const TrainTask task = sft_task(*subject_.network, subject_.model, kind, kSeq);
+    const TaskSums sums = task.sums(params_, batch_of(rows, 4));
+    EXPECT_NEAR(item(sums.loss.sum), expected, 1e-5 * expected);
+    EXPECT_EQ(item(sums.loss.count), 2 + 2 + 2);
+    EXPECT_EQ(item(sums.metrics[1].count), 3);
+  }
+}
+
+TEST_P(AnswerLosses, AnswersAreExactWhereEachTokenIsTheLikeliest) {
+  // The likeliest continuation of each prompt, token by token.
+  std::vector<AnswerSample> samples;
+  for (const int32_t first : {1, 4, 7}) {
+    std::vector<int32_t> ids{first};
+    for (int i = 0; i < 2; ++i) {
+      const auto length = static_cast<int64_t>(ids.size());
+      const std::vector<double> logits =
+          to_doubles((*subject_.model)(params_, tensor<int32_t>(ids, {1, length})));
+      const auto last = logits.end() - kVocab;
+      ids.push_back(static_cast<int32_t>(std::max_element(last, logits.end()) - last));
+    }
+    samples.push_back({{text(ids, 1)}});
+  }
+  samples[1].texts[0].ids[2] = (samples[1].texts[0].ids[2] + 1) % kVocab;
+  for (const RowKind kind : {RowKind::kSingle, RowKind::kPacked}) {
+    const AnswerRows rows(samples, kind, kSeq);
+    const TrainTask task = sft_task(*subject_.network, subject_.model, kind, kSeq);
+    const TaskSums sums = task.sums(params_, batch_of(rows, rows.count()));
+    EXPECT_EQ(item(sums.metrics[0].sum), 5);
+    EXPECT_EQ(item(sums.metrics[1].sum), 2);
+    EXPECT_EQ(item(sums.metrics[1].count), 3);
+  }
+}
+
+TEST_P(AnswerLosses, PreferencesAreThoseOfThePapers) {
+  struct Case {
+    ObjectiveType type;
+    double beta, smoothing;
+  };
+  const AnswerRows rows(kPairs, RowKind::kPairs, kSeq);
+  for (const Case& each : {Case{ObjectiveType::kDpo, 0.3, 0}, Case{ObjectiveType::kDpo, 0.1, 0.2},
+                           Case{ObjectiveType::kIpo, 0.25, 0}}) {
+    double loss = 0;
+    double right = 0;
+    for (const AnswerSample& pair : kPairs) {
+      double ratio[2];
+      for (const size_t i : {0, 1}) {
+        const AnswerText& answer = pair.texts[i];
+        ratio[i] = log_prob(subject_, params_, answer) - log_prob(subject_, initial_, answer);
+        if (each.type == ObjectiveType::kIpo) {
+          ratio[i] /= tokens_of(answer);
+        }
+      }
+      const double h = ratio[0] - ratio[1];
+      right += h > 0 ? 1 : 0;
+      const auto surprise = [&](double x) { return std::log1p(std::exp(-each.beta * x)); };
+      loss += each.type == ObjectiveType::kIpo
+                  ? std::pow(h - 1 / (2 * each.beta), 2)
+                  : (1 - each.smoothing) * surprise(h) + each.smoothing * surprise(-h);
+    }
+    ObjectiveConfig objective;
+    objective.type = each.type;
+    objective.beta = each.beta;
+    objective.label_smoothing = each.smoothing;
+    const TrainTask task = preference_task(*subject_.network, subject_.model, objective, kSeq,
+                                           "reference", Dtype::kF32);
+    EXPECT_EQ(task.frozen.size(), task.parameters.size());
+    const TaskSums sums = task.sums(with_reference("reference"), batch_of(rows, 3));
+    EXPECT_EQ(item(sums.loss.count), 2);
+    EXPECT_NEAR(item(sums.loss.sum), loss, 1e-5 * loss);
+    EXPECT_EQ(item(sums.metrics[0].sum), right);
+  }
+}
+
+class AnswerRuns : public testing::Test {
+ protected:
+  AnswerRuns() {
+    gpt::write_model(folder_.path(), gpt::tiny_config({{"vocab_size", 257}, {"n_positions", 16}}));
+    std::string pairs;
+    std::string answers;
+    for (int i = 0; i < 24; ++i) {
+      const std::string prompt(1, static_cast<char>('a' + i));
+      const std::string good = std::string(1 + static_cast<size_t>(i % 3), 'x');
+      pairs += R"({"prompt": ")" + prompt + R"(", "chosen": ")" + good +
+               R"(", "rejected": "y"})"
+               "\n";
+      answers += R"({"prompt": ")" + prompt + R"(", "response": ")" + good + "\"}\n";
+    }
+    write_file_atomic(real_files(), folder_ / "pairs.jsonl", pairs);
+    write_file_atomic(real_files(), folder_ / "answers.jsonl", answers);
+  }
+
+  YamlNode tree(const std::string& name, const std::string& objective, const std::string& more,
+                int64_t steps = 12) {
+    const bool is_sft = objective.find("sft") != std::string::npos;
+    return parse_yaml(
+        "run: {output_dir: " + folder_ / name + ", threads: 1}\n" +
+            "model: {init: {from: " + folder_.path() + "}" + more +
+            "}\ndata: {train: " + folder_ / (is_sft ? "answers" : "pairs") +
+            ".jsonl, split: 0.75, tokenizer: {type: byte}, seq_length: 8}\nobjective: {" +
+            objective +
+            "}\nbatch: {global: 6}\n"
+            "optimizer: {type: adamw, lr: 3.0e-3, weight_decay: 0.0}\n"
+            "schedule: {type: constant, total_steps: " +
+            std::to_string(steps) +
+            "}\nlog: {interval: 1}\neval: {interval: 6}\ncheckpoint: {interval: 6}\n",
+        "run.yaml");
+  }
+  std::vector<Json> train(const YamlNode& config) {
+    std::FILE* const out = std::tmpfile();
+    EXPECT_EQ(run({real_files(), config, stop_, out}), Outcome::kFinished);
+    std::fclose(out);
+    return read_metrics(real_files(),
+                        find_config(config, "run.output_dir")->text + "/metrics.jsonl");
+  }
+  static std::vector<double> of(const std::vector<Json>& rows, const char* key) {
+    std::vector<double> out;
+    for (const Json& row : rows) {
+      if (row.contains(key)) {
+        out.push_back(row[key].get<double>());
+      }
+    }
+    return out;
+  }
+
+  TemporaryFolder folder_;
+  std::atomic<bool> stop_ = false;
+};
+
+TEST_F(AnswerRuns, PreferencesBeginUndecidedAndAreLearnt) {
+  for (const std::string lora : {"", ", lora: {rank: 4}"}) {
+    const std::vector<Json> rows =
+        train(tree("dpo" + std::to_string(lora.size()), "type: dpo, beta: 0.5", lora, 24));
+    const std::vector<double> losses = of(rows, "loss");
+    EXPECT_NEAR(losses.front(), std::log(2.0), 1e-6);
+    EXPECT_LT(losses.back(), 0.6 * losses.front()) << lora;
+    EXPECT_EQ(of(rows, "eval_accuracy").back(), 1);
+  }
+}
+
+TEST_F(AnswerRuns, GoOnBitForBit) {
+  for (const std::string objective : {"type: dpo", "type: ipo", "type: sft"}) {
+    const std::vector<double> straight =
+        of(train(tree("straight" + objective.substr(6), objective, "")), "loss");
+    const std::string name = "stopped" + objective.substr(6);
+    train(tree(name, objective, "", 5));
+    EXPECT_EQ(of(train(tree(name, objective, "")), "loss"), straight) << objective;
+  }
+}
+
+TEST_F(AnswerRuns, TheReferenceStaysWhereTheRunBegan) {
+  const YamlNode config = tree("dpo", "type: dpo, beta: 0.5", "");
+  const double loss = of(train(config), "eval_loss").back();
+  std::FILE* const out = std::tmpfile();
+  evaluate_checkpoint({real_files(), config, stop_, out}, folder_ / "dpo");
+  std::rewind(out);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), out));
+  std::fclose(out);
+  EXPECT_THAT(text, HasSubstr(fmt::format("eval_loss {:.6f}", loss)));
+  EXPECT_LT(loss, 0.69);  // what a reference of its own weights would give
+}
+
+TEST_F(AnswerRuns, WhatMakesNoSenseIsNamed) {
+  const auto error = [&](const YamlNode& config) {
+    return message_of<Error>([&] { run({real_files(), config, stop_, stdout}); });
+  };
+  EXPECT_THAT(error(tree("a", "type: sft, beta: 0.3", "")), HasSubstr("objective.beta"));
+  EXPECT_THAT(error(tree("a", "type: ipo, label_smoothing: 0.1", "")),
+              HasSubstr("objective.label_smoothing"));
+  EXPECT_THAT(error(tree("a", "type: dpoo", "")), HasSubstr("dpo"));
+  EXPECT_THAT(error(tree("a", "type: dpo", ", lora: {rank: 2, modules_to_save: [ln_f]}")),
+              HasSubstr("model.lora.modules_to_save"));
+  YamlNode config = tree("a", "type: dpo", "");
+  YamlNode& init = *config.find("model")->find("init");
+  init.find("from")->text = "/nowhere";
+  EXPECT_THAT(error(config), HasSubstr("model.init.from"));
+}
+
+}  // namespace
+}  // namespace mstrain
