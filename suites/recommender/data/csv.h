@@ -36,6 +36,8 @@ struct BucketConfig {
   }
 };
 
+class FieldIds;
+
 enum class NumericScale { kNone, kLog1p };
 
 struct CsvConfig {
@@ -67,9 +69,10 @@ struct CsvConfig {
 };
 
 // Throws IoError naming file and line, ConfigError naming the key, for a column that is not there. `needs_labels`: false where the file may
-// have no column of labels: they are -1 then.
+// have no column of labels: they are -1 then. `ids`: what values are called; null: by their hashes of 64 bits.
 std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig& config,
                                              const YamlNode& tree, const std::string& path,
-                                             bool needs_labels = true);
+                                             bool needs_labels = true,
+                                             const FieldIds* ids = nullptr);
 
 }  // namespace mstrain::recommender

@@ -6,33 +6,60 @@
 #include "core/base/config.h"
 #include "core/base/files.h"
 #include "suites/recommender/data/csv.h"
+#include "suites/recommender/data/field_ids.h"
 #include "suites/recommender/data/samples.h"
 #include "suites/recommender/data/synthetic.h"
 
 namespace mstrain::recommender {
 
-enum class DataFormat { kSynthetic, kCsv };
+enum class DataFormat { kSynthetic, kCsv, kCriteoTsv };
+
+struct MalformedConfig {
+  int64_t limit = 0;
+
+  template <class V>
+  void fields(V& v) {
+    v("limit", limit, "preprocessing leaves out so many lines at most", rule::at_least(0));
+  }
+};
 
 struct DataConfig {
   DataFormat format = DataFormat::kSynthetic;
   SyntheticConfig synthetic;
   CsvConfig csv;
-  std::optional<std::string> train, valid;
+  IdsConfig ids;
+  MalformedConfig malformed;
+  std::optional<std::string> train, valid, prepared;
   double split = 0.9;
   bool shuffle = true;
 
   template <class V>
   void fields(V& v) {
-    v("format", format, "where samples come from", rule::one_of({"synthetic", "csv"}));
-    v("train", train, "file of samples; null: there is none, they are synthetic", rule::path());
+    v("format", format, "where samples come from",
+      rule::one_of({"synthetic", "csv", "criteo_tsv"}));
+    v("train", train,
+      "file of samples, or for preprocessing a pattern of several, plain or gzipped; null: there "
+      "is none, they are synthetic",
+      rule::path());
+    v("prepared", prepared,
+      "folder that mstrain preprocess makes of train, and that training reads in its place; null: "
+      "text is read into memory, with hashes for ids",
+      rule::path());
     v("valid", valid, "file of samples to evaluate on; null: the last ones of train", rule::path());
     v("csv", csv, "columns of text");
+    v("ids", ids, "what preprocessing calls the values of fields");
+    v("malformed", malformed, "lines that are no samples");
     v("synthetic", synthetic, "samples of a known model");
     v("split", split, "share of the samples, from the first on, that is trained on",
       rule::above(0).at_most(1));
     v("shuffle", shuffle, "each epoch has an order of its own");
   }
 };
+
+// How lines are read: data.csv, or Criteo's label, 13 integers and 26 values, apart by tabs, without a header.
+CsvConfig text_columns_of(const DataConfig& config);
+// Equal where lines are read alike and values called alike.
+std::string columns_key(const DataConfig& config);
 
 struct OpenedSamples {
   std::shared_ptr<const SampleSource> train, valid;  // valid is null where nothing is held out

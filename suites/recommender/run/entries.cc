@@ -5,6 +5,7 @@
 #include "suites/recommender/deepfm/model.h"
 #include "suites/recommender/dlrm/model.h"
 #include "suites/recommender/run/network.h"
+#include "suites/recommender/run/preprocess.h"
 #include "suites/recommender/run/recommender_run.h"
 #include "suites/recommender/run/score.h"
 #include "suites/recommender/wide_deep/model.h"
@@ -76,6 +77,7 @@ void add_recommenders() {
   add_model(DeepFmRun::entry("deepfm"));
   add_model(DlrmRun::entry("dlrm"));
   add_model(DcnV2Run::entry("dcn_v2"));
+  add_command(preprocess_command());
   add_command(score_command());
 }
 

@@ -1,0 +1,381 @@
+#include "suites/recommender/data/preprocess.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/base/json.h"
+#include "core/base/thread_pool.h"
+#include "core/io/atomic_file.h"
+#include "core/io/gzip.h"
+#include "core/io/safetensors.h"
+#include "suites/recommender/data/prepared.h"
+#include "suites/recommender/data/text_chunks.h"
+#include "suites/recommender/data/value_counts.h"
+
+namespace mstrain::recommender {
+namespace {
+
+constexpr const char* kWorkFolder = "work";
+constexpr const char* kKeyFile = "key";
+constexpr size_t kShown = 3;  // malformed lines
+constexpr uint64_t kLargestKey = 1 << 20;
+
+// Files that match, in the order of their names. Throws ConfigError.
+std::vector<std::string> inputs_of(FileSystem& files, const DataConfig& config,
+                                   const YamlNode& tree) {
+  if (!config.train) {
+    config_fail(tree, "data.train", "name the file, or a pattern of several");
+  }
+  std::vector<std::string> out;
+  if (files.exists(*config.train)) {
+    out.push_back(*config.train);
+  } else {
+    glob_t found{};
+    if (glob(config.train->c_str(), 0, nullptr, &found) == 0) {
+      out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    }
+    globfree(&found);
+  }
+  if (out.empty()) {
+    config_fail(tree, "data.train", fmt::format("there is no {}", *config.train));
+  }
+  return out;
+}
+
+// Runs work(0) … work(count - 1) on the threads, each beginning where another one ended; stops at the first that fails, or at `stop`.
+// False: not all were run.
+bool run_all(ThreadPool& pool, size_t count, const std::atomic<bool>& stop,
+             const std::function<void(size_t)>& work) {
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::vector<std::future<void>> threads;
+  for (int i = 0; i < pool.size(); ++i) {
+    threads.push_back(pool.submit([&] {
+      for (size_t at = next++; at < count && !stop && !failed; at = next++) {
+        try {
+          work(at);
+        } catch (...) {
+          failed = true;
+          throw;
+        }
+      }
+    }));
+  }
+  std::exception_ptr first;
+  for (std::future<void>& thread : threads) {
+    try {
+      thread.get();
+    } catch (...) {
+      first = first != nullptr ? first : std::current_exception();
+    }
+  }
+  if (first != nullptr) {
+    std::rethrow_exception(first);
+  }
+  return !stop;
+}
+
+class Preprocess {
+ public:
+  Preprocess(FileSystem& files, const DataConfig& config, const YamlNode& tree,
+             const PreprocessOptions& options, const std::atomic<bool>& stop)
+      : files_(files),
+        config_(config),
+        tree_(tree),
+        options_(options),
+        stop_(stop),
+        folder_(*config.prepared),
+        work_(join_path(folder_, kWorkFolder)),
+        csv_(text_columns_of(config)),
+        pool_(options.threads) {
+    if (csv_.separator.size() != 1) {
+      config_fail(tree, "data.csv.separator", "expected one character");
+    }
+    inputs_ = inputs_of(files, config, tree);
+    std::string input;
+    for (const std::string& path : inputs_) {
+      input += fmt::format("{} {}\n", path, files.file_size(path));
+    }
+    prepared_.columns = columns_key(config);
+    prepared_.input = to_string(hash_bytes(input));
+    prepared_.has_dictionary = config.ids.mode == IdsConfig::Mode::kDictionary;
+    prepared_.buckets = prepared_.has_dictionary ? 0 : static_cast<uint64_t>(config.ids.buckets);
+  }
+
+  Preprocessed run() {
+    files_.create_directories(folder_);
+    const std::unique_ptr<FileLock> lock = files_.try_lock(join_path(folder_, "lock"));
+    if (lock == nullptr) {
+      throw IoError(fmt::format("{}: another process works there", folder_));
+    }
+    if (files_.exists(join_path(folder_, kPreparedFile))) {
+      const Prepared there = read_prepared(files_, folder_);
+      if (there.columns == prepared_.columns && there.input == prepared_.input) {
+        return Preprocessed::kWasDone;
+      }
+      config_fail(tree_, "data.prepared",
+                  fmt::format("{} holds what was made of other files or columns; name another "
+                              "folder, or remove it",
+                              folder_));
+    }
+    begin_or_go_on();
+    if (!open_inputs() || !count() || !write_samples()) {
+      return Preprocessed::kInterrupted;
+    }
+    write_prepared(files_, folder_, prepared_);
+    files_.remove_all(work_);
+    return Preprocessed::kDone;
+  }
+
+ private:
+  std::string in_work(const std::string& name) const { return join_path(work_, name); }
+  std::string counts_path(size_t chunk) const {
+    return in_work(fmt::format("counts-{:05}.safetensors", chunk));
+  }
+
+  // What lies in the work folder is of this text, these columns and these pieces, or goes.
+  void begin_or_go_on() {
+    const std::string key =
+        fmt::format("{} {} {}\n", prepared_.columns, prepared_.input, options_.chunk_bytes);
+    if (files_.exists(in_work(kKeyFile)) && files_.read(in_work(kKeyFile), kLargestKey) == key) {
+      options_.tell("goes on with what was made before");
+      return;
+    }
+    files_.remove_all(work_);
+    for (const std::string& name : files_.list(folder_)) {
+      if (name == kDictionaryFile || name.starts_with("part-")) {
+        files_.remove(join_path(folder_, name));
+      }
+    }
+    files_.create_directories(work_);
+    write_file_atomic(files_, in_work(kKeyFile), key);
+  }
+
+  bool open_inputs() {
+    std::vector<std::string> plain = inputs_;
+    std::vector<size_t> packed;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].ends_with(".gz")) {
+        plain[i] = in_work(fmt::format("inflated-{:05}", i));
+        packed.push_back(i);
+      }
+    }
+    const bool done = run_all(pool_, packed.size(), stop_, [&](size_t p) {
+      if (!files_.exists(plain[packed[p]])) {
+        AtomicFile out(files_, plain[packed[p]]);
+        inflate_gzip(files_, inputs_[packed[p]], out);
+        out.commit();
+      }
+    });
+    if (!done) {
+      return false;
+    }
+    std::vector<uint64_t> sizes;
+    for (size_t i = 0; i < plain.size(); ++i) {
+      mapped_.push_back(files_.map(plain[i]));
+      sizes.push_back(mapped_.back()->bytes().size());
+      std::string_view text = text_of(i);
+      columns_.emplace_back(csv_, tree_,
+                            csv_.header ? column_names(csv_, next_line(text)) : csv_.columns,
+                            inputs_[i], /*needs_labels=*/true);
+    }
+    prepared_.schema = columns_[0].schema();
+    chunks_ = chunks_of(sizes, options_.chunk_bytes);
+    return true;
+  }
+  std::string_view text_of(size_t file) const { return as_text(mapped_[file]->bytes()); }
+
+  LineCounts for_samples_of(size_t chunk, const std::function<void(const TextSample&)>& use,
+                            const std::function<void(const Malformed&)>& refused) const {
+    const size_t file = chunks_[chunk].file;
+    return for_samples(text_of(file), chunks_[chunk], csv_.header, columns_[file], use, refused);
+  }
+
+  // The first pass.
+  bool count() {
+    const auto start = std::chrono::steady_clock::now();
+    if (!run_all(pool_, chunks_.size(), stop_, [&](size_t chunk) { count_chunk(chunk); })) {
+      return false;
+    }
+    std::vector<SafetensorsFile> counts;
+    std::vector<std::string> examples;
+    int64_t samples = 0, before = 0;
+    for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+      const SafetensorsFile& file = counts.emplace_back(files_, counts_path(chunk));
+      const Json found = parse_json(file.metadata().at("found"), file.name());
+      before = chunk > 0 && chunks_[chunk].file == chunks_[chunk - 1].file ? before : 0;
+      for (const Json& example : found.at("examples")) {
+        if (examples.size() < kShown) {
+          examples.push_back(fmt::format("{}:{}: {}", inputs_[chunks_[chunk].file],
+                                         before + example.at("line").get<int64_t>() + 1,
+                                         example.at("why").get<std::string>()));
+        }
+      }
+      before += found.at("lines").get<int64_t>();
+      prepared_.lines += found.at("lines").get<int64_t>();
+      prepared_.malformed += found.at("malformed").get<int64_t>();
+      prepared_.parts.push_back(found.at("samples").get<int64_t>());
+      samples += prepared_.parts.back();
+    }
+    refuse_malformed(examples);
+    if (samples == 0) {
+      throw IoError(fmt::format("{}: there are no samples", inputs_[0]));
+    }
+    tell_rate("counted", prepared_.lines, start);
+    const std::string path = join_path(folder_, kDictionaryFile);
+    if (prepared_.has_dictionary && !files_.exists(path)) {
+      std::vector<FieldDictionary> fields(prepared_.schema.fields.size());
+      if (!run_all(pool_, fields.size(), stop_, [&](size_t field) {
+            fields[field] = merge_counts(counts, field, config_.ids.min_count);
+          })) {
+        return false;
+      }
+      write_dictionary(files_, path, fields);
+    }
+    ids_ = ids_of_prepared(files_, folder_, prepared_);
+    for (size_t f = 0; f < prepared_.schema.fields.size(); ++f) {
+      prepared_.schema.fields[f].rows = ids_->rows(f);
+    }
+    return true;
+  }
+
+  void refuse_malformed(const std::vector<std::string>& examples) const {
+    if (prepared_.malformed == 0) {
+      return;
+    }
+    const std::string shown = fmt::format("{}", fmt::join(examples, "\n"));
+    if (prepared_.malformed > config_.malformed.limit) {
+      throw IoError(fmt::format(
+          "{}\n{} of {} lines are no samples; data.malformed.limit allows {} to be left out", shown,
+          prepared_.malformed, prepared_.lines, config_.malformed.limit));
+    }
+    options_.tell(fmt::format("{} lines are left out: {}", prepared_.malformed, shown));
+  }
+
+  // The values of each field, ascending, with how often they come.
+  void count_chunk(size_t chunk) const {
+    if (files_.exists(counts_path(chunk))) {
+      return;
+    }
+    std::vector<std::vector<uint64_t>> values(
+        prepared_.has_dictionary ? prepared_.schema.fields.size() : 0);
+    Json examples = Json::array();
+    const LineCounts found = for_samples_of(
+        chunk,
+        [&](const TextSample& sample) {
+          for (size_t f = 0; f < values.size(); ++f) {
+            values[f].push_back(sample.values[f]);
+          }
+        },
+        [&](const Malformed& line) {
+          if (examples.size() < kShown) {
+            examples.push_back({{"line", line.line}, {"why", line.why}});
+          }
+        });
+    const Json json = {{"lines", found.lines},
+                       {"samples", found.samples},
+                       {"malformed", found.malformed},
+                       {"examples", examples}};
+    write_counts(files_, counts_path(chunk), std::move(values),
+                 {{"found", json.dump(-1, ' ', false, Json::error_handler_t::replace)}});
+  }
+
+  // The second pass.
+  bool write_samples() {
+    const auto start = std::chrono::steady_clock::now();
+    if (!run_all(pool_, chunks_.size(), stop_, [&](size_t chunk) { write_chunk(chunk); })) {
+      return false;
+    }
+    tell_rate("wrote the samples of", prepared_.lines, start);
+    return true;
+  }
+
+  void write_chunk(size_t chunk) const {
+    const std::string path = join_path(folder_, part_name(chunk));
+    if (files_.exists(path)) {
+      return;
+    }
+    const bool is_wide = !prepared_.has_dictionary &&
+                         (prepared_.buckets == 0 ||
+                          prepared_.buckets > uint64_t{std::numeric_limits<int32_t>::max()});
+    std::vector<uint64_t> wide;
+    std::vector<uint32_t> narrow;
+    std::vector<float> numeric;
+    std::vector<uint8_t> labels;
+    for_samples_of(
+        chunk,
+        [&](const TextSample& sample) {
+          labels.push_back(sample.label > 0 ? 1 : 0);
+          numeric.insert(numeric.end(), sample.numeric.begin(), sample.numeric.end());
+          for (size_t f = 0; f < sample.values.size(); ++f) {
+            const uint64_t id = ids_->id(f, sample.values[f]);
+            if (is_wide) {
+              wide.push_back(id);
+            } else {
+              narrow.push_back(static_cast<uint32_t>(id));
+            }
+          }
+        },
+        [](const Malformed&) {});
+    const int64_t samples = std::ssize(labels);
+    const int64_t fields = std::ssize(prepared_.schema.fields);
+    SafetensorsWriter writer(
+        files_, path,
+        {{"ids", is_wide ? Dtype::kI64 : Dtype::kI32, {samples, fields}},
+         {"numeric", Dtype::kF32, {samples, std::ssize(prepared_.schema.numeric)}},
+         {"label", Dtype::kU8, {samples}}});
+    for (const TensorEntry& entry : writer.entries()) {
+      writer.append(entry.name, entry.name == "ids"       ? is_wide ? std::as_bytes(std::span(wide))
+                                                                    : std::as_bytes(std::span(narrow))
+                                      : entry.name == "numeric" ? std::as_bytes(std::span(numeric))
+                                                          : std::as_bytes(std::span(labels)));
+    }
+    writer.finish();
+  }
+
+  void tell_rate(const char* did, int64_t lines,
+                 std::chrono::steady_clock::time_point start) const {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    options_.tell(fmt::format("{} {} lines in {:.1f} s, {:.0f} a second", did, lines, seconds,
+                              static_cast<double>(lines) / seconds));
+  }
+
+  FileSystem& files_;
+  const DataConfig& config_;
+  const YamlNode& tree_;
+  const PreprocessOptions& options_;
+  const std::atomic<bool>& stop_;
+  std::string folder_, work_;
+  CsvConfig csv_;
+  ThreadPool pool_;
+  std::vector<std::string> inputs_;
+  std::vector<std::unique_ptr<MappedFile>> mapped_;
+  std::vector<TextColumns> columns_;  // of each input
+  std::vector<TextChunk> chunks_;
+  std::shared_ptr<const FieldIds> ids_;
+  Prepared prepared_;
+};
+
+}  // namespace
+
+Preprocessed preprocess(FileSystem& files, const DataConfig& config, const YamlNode& tree,
+                        const PreprocessOptions& options, const std::atomic<bool>& stop) {
+  if (config.format == DataFormat::kSynthetic) {
+    config_fail(tree, "data.format", "synthetic samples are made as they are read");
+  }
+  if (!config.prepared) {
+    config_fail(tree, "data.prepared", "name the folder that is to be made");
+  }
+  return Preprocess(files, config, tree, options, stop).run();
+}
+
+}  // namespace mstrain::recommender

@@ -1,0 +1,163 @@
+#include "suites/recommender/data/text_columns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+
+namespace mstrain::recommender {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  while (!text.empty() && is_space(text.front())) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && is_space(text.back())) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+// Up to `most` columns and one more, which says that there are others.
+void split(std::string_view line, char separator, size_t most, std::vector<std::string_view>& out) {
+  out.clear();
+  while (out.size() <= most) {
+    const size_t end = line.find(separator);
+    out.push_back(trimmed(line.substr(0, end)));
+    if (end == std::string_view::npos) {
+      return;
+    }
+    line.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+std::string_view next_line(std::string_view& text) {
+  const size_t end = text.find('\n');
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  if (line.ends_with('\r')) {
+    line.remove_suffix(1);
+  }
+  return line;
+}
+
+std::vector<std::string> column_names(const CsvConfig& config, std::string_view line) {
+  std::vector<std::string_view> values;
+  split(line, config.separator[0], line.size(), values);
+  return {values.begin(), values.end()};
+}
+
+TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
+                         const std::vector<std::string>& names, const std::string& path,
+                         bool needs_labels)
+    : config_(config), width_(names.size()) {
+  const auto column = [&](const std::string& name, const char* key) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      config_fail(tree, key,
+                  fmt::format("{} has no column {}{}", path, name, did_you_mean(name, names)));
+    }
+    return static_cast<size_t>(found - names.begin());
+  };
+  const bool has_label = std::find(names.begin(), names.end(), config.label) != names.end();
+  label_ = has_label || needs_labels ? std::optional(column(config.label, "data.csv.label"))
+                                     : std::nullopt;
+  for (const std::string& name : config.numeric) {
+    numeric_.push_back(column(name, "data.csv.numeric"));
+    schema_.numeric.push_back(name);
+  }
+  for (const std::string& name : config.categorical) {
+    categorical_.push_back(column(name, "data.csv.categorical"));
+    schema_.fields.push_back({.name = name});
+  }
+  for (const BucketConfig& bucket : config.buckets) {
+    if (!std::is_sorted(bucket.boundaries.begin(), bucket.boundaries.end())) {
+      config_fail(tree, "data.csv.buckets", "boundaries do not ascend");
+    }
+    bucketised_.push_back(column(bucket.column, "data.csv.buckets"));
+    schema_.fields.push_back({.name = bucket.name()});
+  }
+  const size_t single = schema_.fields.size();
+  std::vector<std::string> known;
+  for (const FieldSpec& field : schema_.fields) {
+    known.push_back(field.name);
+  }
+  for (const CrossConfig& cross : config.crosses) {
+    std::string name;
+    crossed_.emplace_back();
+    for (const std::string& part : cross.of) {
+      const auto found =
+          std::find(known.begin(), known.begin() + static_cast<ptrdiff_t>(single), part);
+      if (found == known.end()) {
+        config_fail(tree, "data.csv.crosses",
+                    fmt::format("there is no field {}{}", part, did_you_mean(part, known)));
+      }
+      crossed_.back().push_back(static_cast<size_t>(found - known.begin()));
+      name += (name.empty() ? "" : "_x_") + part;
+    }
+    schema_.fields.push_back({.name = name});
+  }
+  if (schema_.fields.empty()) {
+    config_fail(tree, "data.csv.categorical", "there is no field of ids");
+  }
+}
+
+bool TextColumns::parse_number(std::string_view text, double& out) const {
+  out = 0;
+  if (text.empty()) {
+    return true;
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(out);
+}
+
+std::string TextColumns::parse(std::string_view line, TextSample& out) const {
+  thread_local std::vector<std::string_view> texts;
+  split(line, config_.separator[0], width_, texts);
+  if (texts.size() != width_) {
+    return fmt::format("{}{} columns, expected {}", texts.size() > width_ ? "more than " : "",
+                       std::min(texts.size(), width_), width_);
+  }
+  out.numeric.clear();
+  out.values.clear();
+  out.label = !label_ ? -1.0F : texts[*label_] == config_.positive ? 1.0F : 0.0F;
+  double number = 0;
+  const auto no_number = [](std::string_view text) {
+    return fmt::format("expected a number, found \"{}\"", text);
+  };
+  for (const size_t column : numeric_) {
+    if (!parse_number(texts[column], number)) {
+      return no_number(texts[column]);
+    }
+    out.numeric.push_back(static_cast<float>(
+        config_.numeric_scale == NumericScale::kNone ? number : std::log1p(std::max(number, 0.0))));
+  }
+  for (const size_t column : categorical_) {
+    out.values.push_back(hash_bytes(texts[column]).lo);
+  }
+  for (size_t i = 0; i < bucketised_.size(); ++i) {
+    const std::vector<double>& bounds = config_.buckets[i].boundaries;
+    if (!parse_number(texts[bucketised_[i]], number)) {
+      return no_number(texts[bucketised_[i]]);
+    }
+    out.values.push_back(static_cast<uint64_t>(
+        std::upper_bound(bounds.begin(), bounds.end(), number) - bounds.begin()));
+  }
+  for (const std::vector<size_t>& parts : crossed_) {
+    uint64_t value = 0;
+    for (const size_t part : parts) {
+      value = hash_combine(value, out.values[part]);
+    }
+    out.values.push_back(value);
+  }
+  return {};
+}
+
+}  // namespace mstrain::recommender
