@@ -73,7 +73,12 @@ class PreparedSamples final : public SampleSource {
     void read(int64_t sample, size_t to, const SampleSchema& schema, SampleBatch& out) const {
       const auto s = static_cast<size_t>(sample);
       const size_t columns = schema.numeric.size();
-      out.labels[to] = static_cast<float>(labels_[s]);
+      const auto label = static_cast<unsigned>(labels_[s]);
+      if (label > 1) {
+        throw IoError(fmt::format("{}: sample {} has label {}, expected 0 or 1", file_->name(),
+                                  sample, label));
+      }
+      out.labels[to] = static_cast<float>(label);
       if (columns > 0) {
         std::memcpy(out.numeric.data() + to * columns, numeric_ + s * columns * sizeof(float),
                     columns * sizeof(float));

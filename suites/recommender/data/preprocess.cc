@@ -14,6 +14,7 @@
 #include "core/base/json.h"
 #include "core/base/thread_pool.h"
 #include "core/io/atomic_file.h"
+#include "core/io/folder.h"
 #include "core/io/gzip.h"
 #include "core/io/safetensors.h"
 #include "suites/recommender/data/prepared.h"
@@ -116,9 +117,11 @@ class Preprocess {
     if (lock == nullptr) {
       throw IoError(fmt::format("{}: another process works there", folder_));
     }
+    clean_folders(files_, folder_);
     if (files_.exists(join_path(folder_, kPreparedFile))) {
       const Prepared there = read_prepared(files_, folder_);
       if (there.columns == prepared_.columns && there.input == prepared_.input) {
+        files_.remove_all(work_);
         return Preprocessed::kWasDone;
       }
       config_fail(tree_, "data.prepared",
@@ -146,6 +149,7 @@ class Preprocess {
     const std::string key =
         fmt::format("{} {} {}\n", prepared_.columns, prepared_.input, options_.chunk_bytes);
     if (files_.exists(in_work(kKeyFile)) && files_.read(in_work(kKeyFile), kLargestKey) == key) {
+      clean_folders(files_, work_);
       options_.tell("goes on with what was made before");
       return;
     }

@@ -139,6 +139,30 @@ TEST(Preprocess, GoesOnAfterAnyFailureAndEndsAsIfThereHadBeenNone) {
   EXPECT_EQ(contents(*config.prepared), straight);
 }
 
+TEST(Preprocess, LeavesNothingOfKilledProcessesInTheFolder) {
+  const TemporaryFolder folder;
+  write(folder / "1.csv", lines(300, 9));
+  DataConfig config = columns(folder);
+  run(config);
+  const std::vector<std::string> whole = real_files().list(*config.prepared);
+
+  config.prepared = folder / "killed";
+  const std::string work = join_path(*config.prepared, "work");
+  const auto leave_parts_of_files = [&] {
+    real_files().create_directories(work);
+    for (const std::string& path :
+         {join_path(work, "counts-00000.safetensors"), join_path(*config.prepared, part_name(0))}) {
+      real_files().open(temporary_name(path), WriteMode::kTruncate)->append(as_bytes("part"));
+    }
+  };
+  leave_parts_of_files();
+  EXPECT_EQ(run(config), Preprocessed::kDone);
+  EXPECT_EQ(real_files().list(*config.prepared), whole);
+  leave_parts_of_files();
+  EXPECT_EQ(run(config), Preprocessed::kWasDone);
+  EXPECT_EQ(real_files().list(*config.prepared), whole);
+}
+
 TEST(Preprocess, MalformedLinesAreNamedAndLeftOutUpToALimit) {
   const TemporaryFolder folder;
   write(folder / "1.csv", lines(50, 4) + "1,2,three\n" + lines(2, 5) + "1,two,x,y\n");
@@ -222,7 +246,8 @@ TEST(Preprocess, DamagedFilesAreErrorsOrOtherNumbersAndNothingElse) {
       try {
         const Prepared prepared = read_prepared(real_files(), *config.prepared);
         ids_of_prepared(real_files(), *config.prepared, prepared)->id(0, 1);
-        all_of(*open_prepared(real_files(), *config.prepared));
+        EXPECT_THAT(all_of(*open_prepared(real_files(), *config.prepared)).labels,
+                    testing::Each(testing::AnyOf(0.0F, 1.0F)));
       } catch (const IoError&) {
       }
     }
