@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes data for configs/sft_addition.yaml and dpo_addition.yaml into the folder given: sums of numbers of two digits, JSON lines of
+"""Writes data for configs/sft_addition.yaml, dpo_addition.yaml and grpo_addition.yaml into the folder given: sums of numbers of two digits, JSON lines of
   addition.sft.jsonl, addition.valid.jsonl   {"prompt": "12+34=", "response": "46"}
   addition.preferences.jsonl                 {"prompt": "12+34=", "chosen": "46", "rejected": "47"}
+  addition.prompts.jsonl                     {"prompt": "12+34=", "answer": "46"}
 No held-out sum is in any other file.
 
 Usage: addition_answers.py FOLDER
@@ -36,6 +37,7 @@ files = {
     "valid": [{"prompt": prompt(a, b), "response": str(a + b)} for a, b in valid],
     "preferences": [{"prompt": prompt(a, b), "chosen": str(a + b), "rejected": wrong(a, b)}
                     for a, b in rest[:PREFERENCES]],
+    "prompts": [{"prompt": prompt(a, b), "answer": str(a + b)} for a, b in rest],
 }
 for name, lines in files.items():
     (folder / f"addition.{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

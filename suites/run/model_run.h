@@ -25,6 +25,8 @@ struct LeastSize {
   std::string model_keys;   // "model.hidden_size, model.num_layers and model.vocab_size"
 };
 
+class Callback;
+
 class ModelRun {
  public:
   TrainConfig train;
@@ -75,6 +77,9 @@ class ModelRun {
   void check_adapters(const YamlNode& tree) const;
   // After open_data(). `source` is config.json of the directory that the model began with.
   virtual TrainData samples(const Json& source) const = 0;
+
+  // What has to follow a training of samples(), besides what every run has; valid as long as this.
+  virtual std::vector<Callback*> callbacks() const { return {}; }
 
   virtual LeastSize least_size() const = 0;
   // The same network with so many equal blocks, for plans that follow from those of fewer.

@@ -316,9 +316,11 @@ SessionResult train_model(const RunRequest& request, const std::vector<Callback*
   start.planned_step = [&](const Context& context, int64_t micro) {
     return planned_here(request, context, micro, opened.run->network()->ids());
   };
+  std::vector<Callback*> callbacks = opened.run->callbacks();
+  callbacks.insert(callbacks.end(), more.begin(), more.end());
   return train(request.files, opened.run->train, read_run(request.tree)->written(), opened.task,
                opened.data, refuse_by(*opened.run, request.tree, make_context(opened.run->train)),
-               request.stop, more, start);
+               request.stop, callbacks, start);
 }
 
 YamlNode resolved_config(FileSystem& files, const YamlNode& tree) {

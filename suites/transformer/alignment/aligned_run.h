@@ -4,6 +4,7 @@
 
 #include "suites/transformer/alignment/answer_rows.h"
 #include "suites/transformer/alignment/answers.h"
+#include "suites/transformer/alignment/group_answers.h"
 #include "suites/transformer/text/causal_run.h"
 
 namespace mstrain {
@@ -16,6 +17,7 @@ class AlignedRun : public CausalRun {
                  const std::optional<std::string>& folder) override;
   TrainTask task() const override;
   TrainData samples(const Json& source = Json::object()) const override;
+  std::vector<Callback*> callbacks() const override;
 
  protected:
   void declare_data(ConfigFields& fields) override;
@@ -29,6 +31,7 @@ class AlignedRun : public CausalRun {
   FileSystem* files_ = nullptr;      // of open_data()
   std::optional<std::string> from_;  // model.init.from
   std::shared_ptr<const AnswerCorpus> answers_;
+  mutable std::shared_ptr<GroupAnswers> written_;  // of samples(), where answers are rewarded
 };
 
 }  // namespace mstrain

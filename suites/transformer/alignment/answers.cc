@@ -46,10 +46,12 @@ std::vector<ChatMessage> messages_at(const Json& json, const std::string& where)
   return out;
 }
 
-AnswerLine read_line(const JsonLines::Line& line, const std::string& path, bool prefers) {
+AnswerLine read_line(const JsonLines::Line& line, const std::string& path,
+                     const ObjectiveConfig& objective) {
+  const bool prefers = objective.prefers();
   AnswerLine out{.where = fmt::format("{}:{}", path, line.number)};
   const Json json = parse_json(line.text, out.where);
-  if (!prefers && json.is_object() && json.contains("messages")) {
+  if (!prefers && !objective.is_rewarded() && json.is_object() && json.contains("messages")) {
     out.messages = messages_at(json, out.where);
     return out;
   }
@@ -57,7 +59,11 @@ AnswerLine read_line(const JsonLines::Line& line, const std::string& path, bool 
   if (prefers) {
     out.answers = {text_at(json, "chosen", out.where), text_at(json, "rejected", out.where)};
   } else {
-    out.answers = {text_at(json, "response", out.where)};
+    out.answers = {text_at(
+        json,
+        objective.is_rewarded() && !(json.is_object() && json.contains("response")) ? "answer"
+                                                                                    : "response",
+        out.where)};
   }
   return out;
 }
@@ -90,7 +96,7 @@ class LineReader {
     JsonLines::Line line;
     while (lines.next(line)) {
       try {
-        out.push_back(read_line(line, path, objective_.prefers()));
+        out.push_back(read_line(line, path, objective_));
       } catch (const IoError& error) {
         if (counts_.malformed >= objective_.malformed) {
           throw IoError(
@@ -186,8 +192,15 @@ class Encoder {
     for (AnswerText& text : sample.texts) {
       const auto given = static_cast<size_t>(text.answer);
       // The first token of a text has nothing before it that it could be told from.
-      if (text.ids.size() == given || text.ids.size() < 2) {
+      if (text.ids.size() == given || text.ids.size() < 2 ||
+          (objective_.is_rewarded() && given == 0)) {
         ++corpus_.counts.empty;
+        return;
+      }
+      if (objective_.is_rewarded() &&
+          (text.ids.size() > most ||
+           given + static_cast<size_t>(objective_.grpo.answer_tokens) > most)) {
+        ++corpus_.counts.overlong;
         return;
       }
       if (text.ids.size() > most) {

@@ -5,10 +5,11 @@
 #include <string>
 
 #include "core/base/config.h"
+#include "suites/transformer/alignment/grpo_config.h"
 
 namespace mstrain {
 
-enum class ObjectiveType { kSft, kDpo, kIpo };
+enum class ObjectiveType { kSft, kDpo, kIpo, kGrpo };
 enum class Overlong { kCut, kSkip };
 
 struct ObjectiveConfig {
@@ -18,6 +19,7 @@ struct ObjectiveConfig {
   int64_t malformed = 0;
   double beta = 0.1;
   double label_smoothing = 0;
+  GrpoConfig grpo;
 
   template <class V>
   void fields(V& v) {
@@ -25,8 +27,11 @@ struct ObjectiveConfig {
       "sft: write the answers of lines {\"prompt\": …, \"response\": …} or {\"messages\": "
       "[{\"role\": …, "
       "\"content\": …}, …]}; dpo and ipo: prefer the first answer of lines {\"prompt\": …, "
-      "\"chosen\": …, \"rejected\": …}",
-      rule::one_of({"sft", "dpo", "ipo"}).elsewhere_called({"loss_type", "stage", "trainer"}));
+      "\"chosen\": …, \"rejected\": …}; grpo: write answers to the prompts of lines {\"prompt\": "
+      "…, "
+      "\"answer\": …} and learn from what they earn",
+      rule::one_of({"sft", "dpo", "ipo", "grpo"})
+          .elsewhere_called({"loss_type", "stage", "trainer"}));
     v("end", end,
       "text after each answer, of one token, which the model learns to write; auto: the "
       "tokenizer's token that "
@@ -44,10 +49,13 @@ struct ObjectiveConfig {
     v("label_smoothing", label_smoothing,
       "dpo: share of the pairs that may be labelled the wrong way round",
       rule::at_least(0).below(0.5));
+    v("grpo", grpo, "grpo: answers, rewards and weights");
   }
 
-  // Lines hold two answers, and the model that the run begins with is asked too.
-  bool prefers() const { return type != ObjectiveType::kSft; }
+  // Lines hold two answers; answers earn rewards; the model that the run begins with is asked too.
+  bool prefers() const { return type == ObjectiveType::kDpo || type == ObjectiveType::kIpo; }
+  bool is_rewarded() const { return type == ObjectiveType::kGrpo; }
+  bool compares() const { return prefers() || (is_rewarded() && grpo.kl > 0); }
 };
 
 // What one key alone cannot tell. Throws ConfigError with the line in `tree`.

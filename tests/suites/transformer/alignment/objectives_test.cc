@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "core/tensor/host.h"
 #include "core/train/gradient_program.h"
 #include "core/train/metrics_file.h"
+#include "core/transform/grad.h"
 #include "suites/run/run.h"
 #include "suites/transformer/alignment/answer_tasks.h"
+#include "suites/transformer/alignment/grpo_task.h"
 #include "suites/transformer/gpt/gpt_run.h"
 #include "suites/transformer/llama/llama_run.h"
 #include "tests/core/base/message_of.h"
@@ -193,6 +196,60 @@ TEST_P(AnswerLosses, PreferencesAreThoseOfThePapers) {
   }
 }
 
+// At the policy that wrote the answers the ratio is 1: the loss is minus the mean advantage, the gradient that of advantages times
+// log-probabilities.
+TEST_P(AnswerLosses, RewardedAnswersTeachByTheirAdvantage) {
+  const std::vector<double> advantages{0.7, -1.2, 0.4};
+  const AnswerRows rows(kTexts, RowKind::kSingle, kSeq);
+  Tensors batch = batch_of(rows, 3);
+  batch.push_back(tensor<float>(std::vector<float>(advantages.begin(), advantages.end()), {3}));
+  Context training = current_context();
+  training.training = true;
+  const ContextScope scope(training);
+  for (const TokenWeights weights :
+       {TokenWeights::kToken, TokenWeights::kSequence, TokenWeights::kConstant}) {
+    const GrpoConfig config{.answer_tokens = 5, .weights = weights};
+    const TrainTask task =
+        grpo_task(*subject_.network, subject_.model, config, kSeq, "", Dtype::kF32);
+    const auto mean_loss = [&](const Params& params) {
+      const Sum loss = task.sums(params, batch).loss;
+      return loss.sum / cast(loss.count, Dtype::kF32);
+    };
+    double expected = 0;
+    double count = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      const double tokens = tokens_of(kTexts[i].texts[0]);
+      expected -= advantages[i] * (weights == TokenWeights::kToken      ? tokens
+                                   : weights == TokenWeights::kSequence ? 1
+                                                                        : tokens / 5);
+      count += weights == TokenWeights::kToken ? tokens : 1;
+    }
+    EXPECT_NEAR(item(mean_loss(params_)), expected / count, 1e-6);
+    const auto by_hand = [&](const Params& params) {
+      Tensor total = scalar(0.0, Dtype::kF32);
+      for (size_t i = 0; i < 3; ++i) {
+        const double tokens = tokens_of(kTexts[i].texts[0]);
+        const AnswerRows one({kTexts[i]}, RowKind::kSingle, kSeq);
+        const Tensors alone = batch_of(one, 1);
+        const Tensor loss =
+            subject_.model->losses(params, alone[0], alone[1]).loss;  // -log p, summed
+        total = total + loss * (advantages[i] * (weights == TokenWeights::kToken      ? 1
+                                                 : weights == TokenWeights::kSequence ? 1 / tokens
+                                                                                      : 0.2));
+      }
+      return total / count;
+    };
+    const Params found = grad(mean_loss)(params_);
+    Params wanted = grad(by_hand)(params_);
+    for (const auto& [name, value] : wanted.items()) {
+      const std::vector<double> a = to_doubles(value), b = to_doubles(*found.find(name));
+      for (size_t i = 0; i < a.size(); ++i) {
+        ASSERT_NEAR(a[i], b[i], 2e-6) << name << " " << i;
+      }
+    }
+  }
+}
+
 class AnswerRuns : public testing::Test {
  protected:
   AnswerRuns() {
@@ -213,7 +270,8 @@ class AnswerRuns : public testing::Test {
 
   YamlNode tree(const std::string& name, const std::string& objective, const std::string& more,
                 int64_t steps = 12) {
-    const bool is_sft = objective.find("sft") != std::string::npos;
+    const bool is_sft =
+        objective.find("po") == std::string::npos || objective.find("grpo") != std::string::npos;
     return parse_yaml(
         "run: {output_dir: " + folder_ / name + ", threads: 1}\n" +
             "model: {init: {from: " + folder_.path() + "}" + more +
@@ -259,11 +317,35 @@ TEST_F(AnswerRuns, PreferencesBeginUndecidedAndAreLearnt) {
   }
 }
 
+// Any letter, figure or mark earns: a third of all bytes.
+const char* const kPrintable =
+    "type: grpo, grpo: {group: 3, answer_tokens: 1, rewards: [{type: regex, pattern: '^[!-~]'}]";
+
+TEST_F(AnswerRuns, WhatAnswersEarnRises) {
+  for (const std::string lora : {"", ", lora: {rank: 4}"}) {
+    const std::vector<Json> rows =
+        train(tree("grpo" + std::to_string(lora.size()), std::string(kPrintable) + "}", lora, 120));
+    const std::vector<double> rewards = of(rows, "reward");
+    const auto mean = [&](size_t from) {
+      return std::accumulate(rewards.begin() + static_cast<ptrdiff_t>(from),
+                             rewards.begin() + static_cast<ptrdiff_t>(from) + 20, 0.0) /
+             20;
+    };
+    ASSERT_GE(rewards.size(), 100U);
+    EXPECT_LT(mean(0), 0.75);
+    // Adapters of a network that nobody trained move less.
+    EXPECT_GT(mean(rewards.size() - 20), lora.empty() ? 0.9 : mean(0) + 0.05) << lora;
+    EXPECT_EQ(of(rows, "cut_answers").back(), 1);
+  }
+}
+
 TEST_F(AnswerRuns, GoOnBitForBit) {
-  for (const std::string objective : {"type: dpo", "type: ipo", "type: sft"}) {
-    const std::vector<double> straight =
-        of(train(tree("straight" + objective.substr(6), objective, "")), "loss");
-    const std::string name = "stopped" + objective.substr(6);
+  for (const std::string& objective :
+       {std::string("type: dpo"), std::string("type: ipo"), std::string("type: sft"),
+        kPrintable + std::string(", kl: 0.1, resample: 1}")}) {
+    const std::string type = objective.substr(6, 4);
+    const std::vector<double> straight = of(train(tree("straight" + type, objective, "")), "loss");
+    const std::string name = "stopped" + type;
     train(tree(name, objective, "", 5));
     EXPECT_EQ(of(train(tree(name, objective, "")), "loss"), straight) << objective;
   }
@@ -290,6 +372,18 @@ TEST_F(AnswerRuns, WhatMakesNoSenseIsNamed) {
   EXPECT_THAT(error(tree("a", "type: ipo, label_smoothing: 0.1", "")),
               HasSubstr("objective.label_smoothing"));
   EXPECT_THAT(error(tree("a", "type: dpoo", "")), HasSubstr("dpo"));
+  EXPECT_THAT(error(tree("a", "type: grpo, grpo: {group: 4}", "")),
+              HasSubstr("objective.grpo.group: must divide batch.global, 6"));
+  EXPECT_THAT(error(tree("a", "type: grpo, grpo: {group: 3, answer_tokens: 8}", "")),
+              HasSubstr("objective.grpo.answer_tokens"));
+  EXPECT_THAT(error(tree("a", std::string(kPrintable) + ", leave_out_cut: true}", "")),
+              HasSubstr("no answer comes to an end within 1 tokens"));
+  EXPECT_THAT(
+      error(tree(
+          "a",
+          "type: grpo, grpo: {group: 3, answer_tokens: 1, rewards: [{type: regex, pattern: '('}]}",
+          "")),
+      HasSubstr("objective.grpo.rewards: pattern ("));
   EXPECT_THAT(error(tree("a", "type: dpo", ", lora: {rank: 2, modules_to_save: [ln_f]}")),
               HasSubstr("model.lora.modules_to_save"));
   YamlNode config = tree("a", "type: dpo", "");

@@ -1,0 +1,220 @@
+#include "suites/transformer/alignment/group_answers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/data/shuffle.h"
+#include "core/data/windows.h"
+#include "core/ops/build.h"
+#include "core/tensor/host.h"
+#include "core/train/trainer.h"
+#include "suites/transformer/text/generate.h"
+
+namespace mstrain {
+namespace {
+
+class WrittenBatches final : public BatchStream {
+ public:
+  WrittenBatches(std::shared_ptr<const WrittenRows> rows, int64_t seq, const BatchPart& part,
+                 int64_t first)
+      : rows_(std::move(rows)), seq_(seq), part_(part), samples_(first) {}
+
+  Tensors next() override {
+    check(rows_->first == samples_, "the rows of sample {} are asked for, those of {} are written",
+          samples_, rows_->first);
+    const int64_t count = part_.rows();
+    std::vector<int32_t> tokens, targets;
+    std::vector<float> advantages;
+    for (int64_t row = 0; row < count; ++row) {
+      const auto from = static_cast<ptrdiff_t>(part_.sample(row));
+      const ptrdiff_t at = from * seq_;
+      tokens.insert(tokens.end(), rows_->tokens.begin() + at, rows_->tokens.begin() + at + seq_);
+      targets.insert(targets.end(), rows_->targets.begin() + at,
+                     rows_->targets.begin() + at + seq_);
+      advantages.push_back(rows_->advantages[static_cast<size_t>(from)]);
+    }
+    samples_ += part_.batch;
+    return {tensor<int32_t>(tokens, {count, seq_}), tensor<int32_t>(targets, {count, seq_}),
+            tensor<float>(advantages, {count})};
+  }
+  int64_t samples() const override { return samples_; }
+
+ private:
+  std::shared_ptr<const WrittenRows> rows_;
+  int64_t seq_;
+  BatchPart part_;
+  int64_t samples_;
+};
+
+class WithAdvantages final : public BatchStream {
+ public:
+  explicit WithAdvantages(std::unique_ptr<BatchStream> rows) : rows_(std::move(rows)) {}
+  Tensors next() override {
+    Tensors batch = rows_->next();
+    batch.push_back(full({batch[0].dim(0)}, 0.0, Dtype::kF32));
+    return batch;
+  }
+  int64_t samples() const override { return rows_->samples(); }
+
+ private:
+  std::unique_ptr<BatchStream> rows_;
+};
+
+}  // namespace
+
+// The answers to a prompt.
+struct GroupAnswers::Group {
+  int64_t prompt = 0;
+  std::vector<std::vector<int32_t>> answers;  // with what ends them, unless they are cut
+  std::vector<bool> is_cut;
+  std::vector<double> rewards, advantages;
+  bool is_even() const {
+    return std::all_of(advantages.begin(), advantages.end(), [](double a) { return a == 0; });
+  }
+};
+
+GroupAnswers::GroupAnswers(std::shared_ptr<const CausalModel> model,
+                           std::shared_ptr<const AnswerCorpus> corpus,
+                           const GroupAnswersOptions& options)
+    : corpus_(std::move(corpus)),
+      options_(options),
+      rewards_(options.grpo.rewards),
+      decoder_(std::move(model), options.execution),
+      rows_(std::make_shared<WrittenRows>()) {}
+
+std::unique_ptr<BatchStream> GroupAnswers::stream(const BatchPart& part, int64_t first) const {
+  return std::make_unique<WrittenBatches>(rows_, options_.seq, part, first);
+}
+
+const AnswerText& GroupAnswers::prompt(int64_t index) const {
+  const int64_t count = std::ssize(corpus_->train);
+  const int64_t place = index % count;
+  const int64_t of = options_.shuffle
+                         ? Permutation(count, options_.seed, random_stream("data.prompts", 0),
+                                       static_cast<uint64_t>(index / count))(place)
+                         : place;
+  return corpus_->train[static_cast<size_t>(of)].texts[0];
+}
+
+std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params,
+                                                            int64_t first_prompt, int64_t prompts,
+                                                            uint64_t seed) {
+  const auto size = static_cast<size_t>(options_.grpo.group);
+  std::vector<std::vector<int32_t>> given;
+  for (int64_t p = 0; p < prompts; ++p) {
+    const AnswerText& text = prompt(first_prompt + p);
+    given.insert(given.end(), size,
+                 {text.ids.begin(), text.ids.begin() + static_cast<ptrdiff_t>(text.answer)});
+  }
+  const WriteOptions how{
+      .tokens = options_.grpo.answer_tokens, .sampling = {.seed = seed}, .stop = {corpus_->end}};
+  const Tokenizer& tokenizer = *corpus_->tokenizer;
+  auto written = continue_tokens(decoder_, params, given, how, tokenizer.vocab_size());
+  std::vector<Group> out(static_cast<size_t>(prompts));
+  for (size_t i = 0; i < written.size(); ++i) {
+    Group& group = out[i / size];
+    group.prompt = first_prompt + static_cast<int64_t>(i / size);
+    const AnswerText& text = prompt(group.prompt);
+    const std::span<const int32_t> expected(text.ids.begin() + static_cast<ptrdiff_t>(text.answer),
+                                            text.ids.end() - 1);
+    const std::string answer = tokenizer.decode(written[i]);
+    const std::string wanted = tokenizer.decode(expected);
+    group.is_cut.push_back(std::ssize(written[i]) >= options_.grpo.answer_tokens);
+    if (!group.is_cut.back()) {
+      written[i].push_back(corpus_->end);
+    }
+    group.rewards.push_back(rewards_.of({answer, wanted, std::ssize(written[i])}));
+    group.answers.push_back(std::move(written[i]));
+  }
+  for (Group& group : out) {
+    group.advantages = advantages_of(group.rewards, options_.grpo.scale);
+  }
+  return out;
+}
+
+void GroupAnswers::write(Trainer& trainer) {
+  const GrpoConfig& grpo = options_.grpo;
+  const Params params = trainer.params();
+  const Context context = for_inference();
+  const ContextScope inference(context);
+  const LoraScope adapters(options_.lora ? &*options_.lora : nullptr);
+  const int64_t step = trainer.step();
+  const int64_t prompts = options_.rows / grpo.group;
+  // Every step has prompts of its own, also those that take the place of others.
+  const int64_t first = step * prompts * (1 + grpo.resample);
+  std::vector<Group> groups;
+  std::vector<Group> even;
+  double reward = 0, answers = 0, tokens = 0, cut = 0, alike = 0;
+  for (int64_t round = 0; round <= grpo.resample && std::ssize(groups) < prompts; ++round) {
+    const uint64_t seed = hash_combine(hash_combine(options_.seed, static_cast<uint64_t>(step)),
+                                       static_cast<uint64_t>(round));
+    for (Group& group : write_groups(params, first + round * prompts, prompts, seed)) {
+      answers += static_cast<double>(grpo.group);
+      reward += std::accumulate(group.rewards.begin(), group.rewards.end(), 0.0);
+      cut += static_cast<double>(std::count(group.is_cut.begin(), group.is_cut.end(), true));
+      alike += group.is_even() ? static_cast<double>(grpo.group) : 0;
+      for (const std::vector<int32_t>& answer : group.answers) {
+        tokens += static_cast<double>(answer.size());
+      }
+      if (group.is_even()) {
+        even.push_back(std::move(group));
+      } else if (std::ssize(groups) < prompts) {
+        groups.push_back(std::move(group));
+      }
+    }
+  }
+  for (size_t i = 0; std::ssize(groups) < prompts; ++i) {
+    groups.push_back(std::move(even[i]));
+  }
+  *rows_ = {.first = trainer.progress().samples,
+            .tokens = std::vector<int32_t>(static_cast<size_t>(options_.rows * options_.seq), 0),
+            .targets = std::vector<int32_t>(static_cast<size_t>(options_.rows * options_.seq),
+                                            kIgnoreTarget),
+            .advantages = std::vector<float>(static_cast<size_t>(options_.rows), 0.0F)};
+  for (size_t row = 0; row < static_cast<size_t>(options_.rows); ++row) {
+    const auto size = static_cast<size_t>(grpo.group);
+    add_row(groups[row / size], row % size, static_cast<int64_t>(row));
+  }
+  if (std::all_of(rows_->targets.begin(), rows_->targets.end(),
+                  [](int32_t target) { return target == kIgnoreTarget; })) {
+    fail(
+        "step {}: no answer comes to an end within {} tokens; raise objective.grpo.answer_tokens, "
+        "or leave out leave_out_cut",
+        step + 1, grpo.answer_tokens);
+  }
+  trainer.note("reward", reward / answers);
+  trainer.note("answer_tokens", tokens / answers);
+  trainer.note("cut_answers", cut / answers);
+  trainer.note("even_groups", alike / answers);
+}
+
+void GroupAnswers::add_row(const Group& group, size_t answer, int64_t row) {
+  if (group.is_cut[answer] && options_.grpo.leave_out_cut) {
+    return;
+  }
+  const AnswerText& text = prompt(group.prompt);
+  std::vector<int32_t> ids(text.ids.begin(),
+                           text.ids.begin() + static_cast<ptrdiff_t>(text.answer));
+  ids.insert(ids.end(), group.answers[answer].begin(), group.answers[answer].end());
+  const auto at = static_cast<size_t>(row * options_.seq);
+  for (size_t i = 0; i + 1 < ids.size(); ++i) {
+    rows_->tokens[at + i] = ids[i];
+    if (static_cast<int64_t>(i) + 1 >= text.answer) {
+      rows_->targets[at + i] = ids[i + 1];
+    }
+  }
+  rows_->advantages[static_cast<size_t>(row)] = static_cast<float>(group.advantages[answer]);
+}
+
+EvaluationSet with_advantages(EvaluationSet set) {
+  set.first = [rows = std::move(set.first)](const BatchPart& part, int64_t samples) {
+    return std::make_unique<WithAdvantages>(rows(part, samples));
+  };
+  return set;
+}
+
+}  // namespace mstrain

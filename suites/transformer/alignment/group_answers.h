@@ -1,0 +1,64 @@
+// Answers that the policy writes to the prompts of a step, as it is before the step, and the batches that they make.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/data/tokenizer.h"
+#include "core/nn/lora.h"
+#include "core/train/callback.h"
+#include "core/train/task.h"
+#include "suites/transformer/alignment/answers.h"
+#include "suites/transformer/alignment/rewards.h"
+#include "suites/transformer/text/decoder.h"
+
+namespace mstrain {
+
+// The rows of a step: [rows, seq] each, advantages [rows].
+struct WrittenRows {
+  int64_t first = -1;  // sample of the run that the first row is
+  std::vector<int32_t> tokens, targets;
+  std::vector<float> advantages;
+};
+
+struct GroupAnswersOptions {
+  GrpoConfig grpo;
+  int64_t rows = 0;  // of a step
+  int64_t seq = 0;
+  uint64_t seed = 0;
+  bool shuffle = true;
+  std::optional<LoraConfig> lora;
+  Execution execution = Execution::kGraph;
+};
+
+// Writes before every step; what is written is a function of the weights, the seed and the step. Every rank writes all of it, and learns from its part.
+class GroupAnswers final : public Callback {
+ public:
+  GroupAnswers(std::shared_ptr<const CausalModel> model, std::shared_ptr<const AnswerCorpus> corpus,
+               const GroupAnswersOptions& options);
+
+  void on_start(Trainer& trainer) override { write(trainer); }
+  bool wants(int64_t, Moment moment) override { return moment == Moment::kStep; }
+  void on_state(Trainer& trainer, Moment) override { write(trainer); }
+
+  std::unique_ptr<BatchStream> stream(const BatchPart& part, int64_t first) const;
+
+ private:
+  struct Group;
+  void write(Trainer& trainer);
+  std::vector<Group> write_groups(const Params& params, int64_t first_prompt, int64_t prompts,
+                                  uint64_t seed);
+  void add_row(const Group& group, size_t answer, int64_t row);
+  const AnswerText& prompt(int64_t index) const;
+
+  std::shared_ptr<const AnswerCorpus> corpus_;
+  GroupAnswersOptions options_;
+  Rewards rewards_;
+  Decoder decoder_;
+  std::shared_ptr<WrittenRows> rows_;
+};
+
+// Held-out answers in the form of these batches.
+EvaluationSet with_advantages(EvaluationSet set);
+
+}  // namespace mstrain

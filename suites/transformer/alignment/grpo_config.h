@@ -1,0 +1,73 @@
+// The section `objective.grpo`: how answers are written, what they earn, and how they are weighed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/config.h"
+
+namespace mstrain {
+
+enum class RewardType { kExact, kNumber, kRegex, kLength };
+
+struct RewardConfig {
+  RewardType type = RewardType::kExact;
+  double weight = 1;
+  std::string pattern;
+  int64_t at_most = 0;
+
+  template <class V>
+  void fields(V& v) {
+    v("type", type,
+      "1 where it is so, else 0. exact: the answer is the line's; number: the last number in it is "
+      "the line's last one; regex: it holds "
+      "a match of pattern; length: it has at_most tokens or fewer",
+      rule::one_of({"exact", "number", "regex", "length"}));
+    v("weight", weight, "what it is multiplied by; rewards add up");
+    v("pattern", pattern, "regex: ECMAScript's syntax");
+    v("at_most", at_most, "length: so many tokens", rule::at_least(0));
+  }
+};
+
+enum class AdvantageScale { kDeviation, kNone };
+enum class TokenWeights { kToken, kSequence, kConstant };
+
+struct GrpoConfig {
+  int64_t group = 8;
+  int64_t answer_tokens = 16;
+  std::vector<RewardConfig> rewards{RewardConfig()};
+  AdvantageScale scale = AdvantageScale::kDeviation;
+  TokenWeights weights = TokenWeights::kToken;
+  double kl = 0;
+  int64_t resample = 0;
+  bool leave_out_cut = false;
+
+  template <class V>
+  void fields(V& v) {
+    v("group", group,
+      "answers to each prompt, which are compared with each other; divides batch.global",
+      rule::at_least(2).elsewhere_called({"num_generations", "group_size"}));
+    v("answer_tokens", answer_tokens, "an answer has so many tokens at most",
+      rule::at_least(1).elsewhere_called({"max_completion_length", "max_new_tokens"}));
+    v("rewards", rewards, "what an answer earns");
+    v("scale", scale,
+      "an answer's advantage is its reward less the mean of its group: deviation divides it by the "
+      "group's standard deviation, none "
+      "does not (Dr. GRPO)",
+      rule::one_of({"deviation", "none"}));
+    v("weights", weights,
+      "token: every token of a step counts alike; sequence: every answer does; constant: its "
+      "tokens over answer_tokens (Dr. GRPO)",
+      rule::one_of({"token", "sequence", "constant"}));
+    v("kl", kl, "how dear it is to differ from the model that the run begins with",
+      rule::at_least(0).elsewhere_called({"kl_coef"}));
+    v("resample", resample,
+      "prompts whose answers all earn the same are replaced by others, up to so many times "
+      "(dynamic "
+      "sampling, DAPO)",
+      rule::at_least(0).at_most(64));
+    v("leave_out_cut", leave_out_cut, "answers without an end within answer_tokens teach nothing");
+  }
+};
+
+}  // namespace mstrain

@@ -1,0 +1,100 @@
+#include "suites/transformer/alignment/grpo_task.h"
+
+#include "core/data/windows.h"
+#include "core/nn/lora.h"
+#include "core/ops/build.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/runtime/context.h"
+#include "core/train/metrics.h"
+#include "suites/transformer/text/key_value_cache.h"
+
+namespace mstrain {
+namespace {
+
+Tensor number_of(const Tensor& flags) { return sum(cast(flags, Dtype::kI32)); }
+Tensor by_row(const Tensor& flags_bt) { return sum(cast(flags_bt, Dtype::kI32), {1}); }
+
+Tensor log_probs(const CausalModel& model, const Params& params, std::span<const Tensor> batch) {
+  return -model.token_losses(params, batch[0], batch[1], {}, /*smooths=*/false).loss;
+}
+
+// Without the run's adapters and dropout.
+Tensor reference_log_probs(const CausalModel& model, const Params& params,
+                           std::span<const Tensor> batch) {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  const LoraScope no_adapters(nullptr);
+  return stop_gradient(log_probs(model, params, batch));
+}
+
+TaskSums answers_sums(const CausalModel& model, const Params& params,
+                      std::span<const Tensor> batch) {
+  const Tensor& targets_bt = batch[1];
+  const auto rows = model.token_losses(params, batch[0], targets_bt, {}, /*smooths=*/false);
+  const Tensor counted = not_equal(targets_bt, kIgnoreTarget);
+  const Tensor is_right = equal(targets_bt, rows.best);
+  const Tensor is_answer = by_row(counted) > 0;
+  const Tensor is_exact =
+      logical_and(is_answer, equal(by_row(logical_and(counted, logical_not(is_right))), 0));
+  return {{sum(rows.loss), number_of(counted)},
+          {{number_of(logical_and(counted, is_right)), number_of(counted)},
+           {number_of(is_exact), number_of(is_answer)}}};
+}
+
+}  // namespace
+
+TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
+                    const GrpoConfig& config, int64_t seq, const std::string& reference,
+                    Dtype dtype) {
+  TrainTask task;
+  task.parameters = network.specs();
+  task.stored_shapes = stored_shapes(network, task.parameters);
+  if (!reference.empty() && config.kl > 0) {
+    task.frozen = task.parameters;
+    for (ParamSpec& spec : task.frozen) {
+      spec.name = reference + "." + spec.name;
+      spec.type.dtype = dtype;
+    }
+  }
+  task.batch_types = [seq](int64_t rows) {
+    const TensorType ids{Dtype::kI32, {rows, seq}};
+    return Types{ids, ids, {Dtype::kF32, {rows}}};
+  };
+  task.sums = [model = std::move(model), config, reference](const Params& params,
+                                                            std::span<const Tensor> batch) {
+    if (!current_context().training) {
+      return answers_sums(*model, params, batch);
+    }
+    const Tensor counted_bt = not_equal(batch[1], kIgnoreTarget);
+    const Tensor log_prob_bt = log_probs(*model, params, batch);
+    const Tensor ratio_bt = exp(log_prob_bt - stop_gradient(log_prob_bt));
+    Tensor loss_bt = -(ratio_bt * reshape(batch[2], {batch[2].dim(0), 1}));
+    if (config.kl > 0) {
+      const Params initial = reference.empty() ? params : params / reference;
+      const Tensor apart_bt = reference_log_probs(*model, initial, batch) - log_prob_bt;
+      loss_bt = loss_bt + (exp(apart_bt) - apart_bt - 1) * config.kl;
+    }
+    const Tensor loss_b = sum(where(counted_bt, loss_bt, 0), {1});
+    const Tensor tokens_b = by_row(counted_bt);
+    const Tensor answers = number_of(tokens_b > 0);
+    Sum loss;
+    switch (config.weights) {
+      case TokenWeights::kToken: loss = {sum(loss_b), sum(tokens_b)}; break;
+      case TokenWeights::kSequence:
+        loss = {sum(loss_b / cast(maximum(tokens_b, 1), loss_b.dtype())), answers};
+        break;
+      case TokenWeights::kConstant:
+        loss = {sum(loss_b) / static_cast<double>(config.answer_tokens), answers};
+        break;
+    }
+    return TaskSums{loss, {{sum(tokens_b), sum(tokens_b)}, {answers, answers}}};
+  };
+  task.metrics = {kEvalAccuracy, kEvalExactMatch};
+  task.loss_in_nats = true;
+  task.units = {"token", seq};
+  return task;
+}
+
+}  // namespace mstrain

@@ -1,0 +1,22 @@
+// Group relative policy optimisation (Shao et al. 2024), of answers that the policy itself has just written: the ratio of its probabilities to
+// those that the answers were drawn by is that of a program to itself, exactly 1, and only its derivative counts, so that nothing needs clipping.
+#pragma once
+
+#include <string>
+
+#include "core/train/task.h"
+#include "suites/run/network.h"
+#include "suites/transformer/alignment/grpo_config.h"
+#include "suites/transformer/text/causal_model.h"
+
+namespace mstrain {
+
+// A batch: tokens and targets i32 [rows, seq] (-100: not written by the policy, or not to be learnt from), advantages f32 [rows]. In training the loss is
+// minus ratio times advantage, by token, weighed as the configuration says, with kl times exp(d) - d - 1 where d = log p of the reference -
+// log p (Schulman's third estimator). Else it is the cross-entropy of the targets, with the metrics of supervised fine-tuning.
+// `reference`: as of preference_task(); asked where kl > 0.
+TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
+                    const GrpoConfig& config, int64_t seq, const std::string& reference,
+                    Dtype dtype);
+
+}  // namespace mstrain

@@ -1,0 +1,111 @@
+#include "suites/transformer/alignment/rewards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <regex>
+
+#include "core/base/error.h"
+
+namespace mstrain {
+
+struct Rewards::Rule {
+  RewardConfig config;
+  std::regex pattern;
+};
+
+void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
+  if (config.rewards.empty()) {
+    config_fail(tree, "objective.grpo.rewards", "nothing would be earned");
+  }
+  for (const RewardConfig& rule : config.rewards) {
+    if ((rule.type == RewardType::kRegex) == rule.pattern.empty()) {
+      config_fail(tree, "objective.grpo.rewards", "pattern belongs to type regex");
+    }
+    if ((rule.type == RewardType::kLength) != (rule.at_most > 0)) {
+      config_fail(tree, "objective.grpo.rewards", "at_most belongs to type length");
+    }
+    try {
+      const std::regex tried(rule.pattern);
+    } catch (const std::regex_error& error) {
+      config_fail(tree, "objective.grpo.rewards",
+                  fmt::format("pattern {}: {}", rule.pattern, error.what()));
+    }
+  }
+}
+
+Rewards::Rewards(const std::vector<RewardConfig>& rules) {
+  for (const RewardConfig& rule : rules) {
+    rules_.push_back({rule, std::regex(rule.pattern)});
+  }
+}
+Rewards::~Rewards() = default;
+
+std::optional<double> last_number(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto last = std::find_if(text.rbegin(), text.rend(), is_digit);
+  if (last == text.rend()) {
+    return std::nullopt;
+  }
+  const auto end = static_cast<size_t>(text.rend() - last);
+  size_t begin = end;
+  bool has_point = false;
+  while (begin > 0 && (is_digit(text[begin - 1]) || (text[begin - 1] == '.' && !has_point &&
+                                                     begin > 1 && is_digit(text[begin - 2])))) {
+    has_point = has_point || text[begin - 1] == '.';
+    --begin;
+  }
+  if (begin > 0 && text[begin - 1] == '-' && (begin == 1 || !is_digit(text[begin - 2]))) {
+    --begin;
+  }
+  double value = 0;
+  std::from_chars(text.data() + begin, text.data() + end, value);
+  return value;
+}
+
+double Rewards::of(const WrittenAnswer& answer) const {
+  double total = 0;
+  for (const Rule& rule : rules_) {
+    bool earns = false;
+    switch (rule.config.type) {
+      case RewardType::kExact: earns = answer.text == answer.expected; break;
+      case RewardType::kNumber: {
+        const std::optional<double> written = last_number(answer.text);
+        earns = written.has_value() && written == last_number(answer.expected);
+        break;
+      }
+      case RewardType::kRegex:
+        earns = std::regex_search(answer.text.begin(), answer.text.end(), rule.pattern);
+        break;
+      case RewardType::kLength: earns = answer.tokens <= rule.config.at_most; break;
+    }
+    total += earns ? rule.config.weight : 0;
+  }
+  return total;
+}
+
+std::vector<double> advantages_of(std::span<const double> rewards, AdvantageScale scale) {
+  const auto n = static_cast<double>(rewards.size());
+  const double mean = std::accumulate(rewards.begin(), rewards.end(), 0.0) / n;
+  double squares = 0;
+  std::vector<double> out;
+  for (const double reward : rewards) {
+    out.push_back(reward - mean);
+    squares += out.back() * out.back();
+  }
+  if (std::all_of(rewards.begin(), rewards.end(), [&](double r) { return r == rewards[0]; })) {
+    return std::vector<double>(rewards.size(), 0.0);
+  }
+  if (scale == AdvantageScale::kDeviation) {
+    const double deviation = std::sqrt(squares / (n - 1));
+    for (double& advantage : out) {
+      advantage /= deviation + 1e-4;
+    }
+  }
+  return out;
+}
+
+}  // namespace mstrain

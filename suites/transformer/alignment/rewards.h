@@ -1,0 +1,43 @@
+// What written answers earn by rules, and how much better each is than the others of its group.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "suites/transformer/alignment/grpo_config.h"
+
+namespace mstrain {
+
+// Throws ConfigError, with the line in `tree`, for a pattern that is none, and for a key that its type does not ask for.
+void check_rewards(const GrpoConfig& config, const YamlNode& tree);
+
+struct WrittenAnswer {
+  std::string_view text;      // without what ends it
+  std::string_view expected;  // the line's
+  int64_t tokens = 0;         // with what ends it
+};
+
+class Rewards {
+ public:
+  explicit Rewards(const std::vector<RewardConfig>& rules);
+  ~Rewards();
+  double of(const WrittenAnswer& answer) const;
+
+ private:
+  struct Rule;
+  std::vector<Rule> rules_;
+};
+
+// The last number that a text holds, with its sign.
+std::optional<double> last_number(std::string_view text);
+
+// Of one group: reward - mean, over the standard deviation of the group (of a sample, plus 1e-4, as Shao et al. 2024's implementations have it)
+// where `scale` says so. All zero where all rewards are equal.
+std::vector<double> advantages_of(std::span<const double> rewards, AdvantageScale scale);
+
+}  // namespace mstrain
