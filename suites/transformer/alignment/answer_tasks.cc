@@ -87,16 +87,20 @@ TrainTask sft_task(const Network& network, std::shared_ptr<const CausalModel> mo
   return task;
 }
 
+void add_reference(TrainTask& task, const std::string& reference, Dtype dtype) {
+  task.frozen = task.parameters;
+  for (ParamSpec& spec : task.frozen) {
+    spec.name = reference + "." + spec.name;
+    spec.type.dtype = dtype;
+  }
+}
+
 TrainTask preference_task(const Network& network, std::shared_ptr<const CausalModel> model,
                           const ObjectiveConfig& objective, int64_t seq,
                           const std::string& reference, Dtype dtype) {
   TrainTask task = task_of_rows(network, RowKind::kPairs, seq);
   if (!reference.empty()) {
-    task.frozen = task.parameters;
-    for (ParamSpec& spec : task.frozen) {
-      spec.name = reference + "." + spec.name;
-      spec.type.dtype = dtype;
-    }
+    add_reference(task, reference, dtype);
   }
   task.sums = [model = std::move(model), objective, reference](const Params& params,
                                                                std::span<const Tensor> batch) {

@@ -26,4 +26,7 @@ TrainTask preference_task(const Network& network, std::shared_ptr<const CausalMo
                           const ObjectiveConfig& objective, int64_t seq,
                           const std::string& reference, Dtype dtype);
 
+// Keeps the weights that the run begins with, frozen, in `dtype`, under the folder `reference`.
+void add_reference(TrainTask& task, const std::string& reference, Dtype dtype);
+
 }  // namespace mstrain

@@ -7,7 +7,7 @@
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
-#include "core/train/metrics.h"
+#include "suites/transformer/alignment/answer_tasks.h"
 #include "suites/transformer/text/key_value_cache.h"
 
 namespace mstrain {
@@ -29,43 +29,25 @@ Tensor reference_log_probs(const CausalModel& model, const Params& params,
   return stop_gradient(log_probs(model, params, batch));
 }
 
-TaskSums answers_sums(const CausalModel& model, const Params& params,
-                      std::span<const Tensor> batch) {
-  const Tensor& targets_bt = batch[1];
-  const auto rows = model.token_losses(params, batch[0], targets_bt, {}, /*smooths=*/false);
-  const Tensor counted = not_equal(targets_bt, kIgnoreTarget);
-  const Tensor is_right = equal(targets_bt, rows.best);
-  const Tensor is_answer = by_row(counted) > 0;
-  const Tensor is_exact =
-      logical_and(is_answer, equal(by_row(logical_and(counted, logical_not(is_right))), 0));
-  return {{sum(rows.loss), number_of(counted)},
-          {{number_of(logical_and(counted, is_right)), number_of(counted)},
-           {number_of(is_exact), number_of(is_answer)}}};
-}
-
 }  // namespace
 
 TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
                     const GrpoConfig& config, int64_t seq, const std::string& reference,
                     Dtype dtype) {
-  TrainTask task;
-  task.parameters = network.specs();
-  task.stored_shapes = stored_shapes(network, task.parameters);
+  // Whoever does not train is asked what fine-tuning asks.
+  TrainTask task = sft_task(network, model, RowKind::kSingle, seq);
+  task.positions = {};  // advantages have none
   if (!reference.empty() && config.kl > 0) {
-    task.frozen = task.parameters;
-    for (ParamSpec& spec : task.frozen) {
-      spec.name = reference + "." + spec.name;
-      spec.type.dtype = dtype;
-    }
+    add_reference(task, reference, dtype);
   }
   task.batch_types = [seq](int64_t rows) {
     const TensorType ids{Dtype::kI32, {rows, seq}};
     return Types{ids, ids, {Dtype::kF32, {rows}}};
   };
-  task.sums = [model = std::move(model), config, reference](const Params& params,
-                                                            std::span<const Tensor> batch) {
+  task.sums = [fine_tuning = std::move(task.sums), model = std::move(model), config, reference](
+                  const Params& params, std::span<const Tensor> batch) {
     if (!current_context().training) {
-      return answers_sums(*model, params, batch);
+      return fine_tuning(params, batch.first(2));
     }
     const Tensor counted_bt = not_equal(batch[1], kIgnoreTarget);
     const Tensor log_prob_bt = log_probs(*model, params, batch);
@@ -91,9 +73,6 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
     }
     return TaskSums{loss, {{sum(tokens_b), sum(tokens_b)}, {answers, answers}}};
   };
-  task.metrics = {kEvalAccuracy, kEvalExactMatch};
-  task.loss_in_nats = true;
-  task.units = {"token", seq};
   return task;
 }
 
