@@ -21,12 +21,7 @@ ActorCritic::ActorCritic(const EnvSpec& env, const NetworkConfig& config)
       observation_size_(env.observation.size()),
       discrete_(env.action.is_discrete()),
       actions_(discrete_ ? env.action.n : env.action.size()) {
-  if (env.masks || env.turns) {
-    throw ConfigError(fmt::format(
-        "environment.name: {} is a game, whose agents take turns or have actions that are not "
-        "always legal; algorithm.type alphazero plays games",
-        env.name));
-  }
+  refuse_games(env);
 }
 
 std::vector<ParamSpec> ActorCritic::specs() const {

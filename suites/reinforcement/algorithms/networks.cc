@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/base/error.h"
+
 namespace mstrain::reinforcement {
 namespace {
 
@@ -24,6 +26,15 @@ Tensor perceptron(const Params& p, const Tensor& x_no, const NetworkConfig& conf
                   double gain) {
   const Tensor hidden = hidden_layers(p, x_no, config);
   return linear(p / "head", hidden, {outputs}, scaled(hidden.dim(-1), gain));
+}
+
+void refuse_games(const EnvSpec& env) {
+  if (env.masks || env.turns) {
+    throw ConfigError(fmt::format(
+        "environment.name: {} is a game, whose agents take turns or have actions that are not "
+        "always legal; algorithm.type alphazero plays games",
+        env.name));
+  }
 }
 
 }  // namespace mstrain::reinforcement

@@ -5,6 +5,7 @@
 
 #include "core/nn/layers.h"
 #include "suites/reinforcement/algorithms/network_config.h"
+#include "suites/reinforcement/env/space.h"
 
 namespace mstrain::reinforcement {
 
@@ -15,5 +16,8 @@ Tensor hidden_layers(const Params& p, Tensor x_no, const NetworkConfig& config);
 // make a policy begin undecided (Andrychowicz et al. 2021, "What matters for on-policy deep actor-critic methods").
 Tensor perceptron(const Params& p, const Tensor& x_no, const NetworkConfig& config, int64_t outputs,
                   double gain);
+
+// Throws ConfigError for an environment whose agents take turns or have actions that are not always legal.
+void refuse_games(const EnvSpec& env);
 
 }  // namespace mstrain::reinforcement

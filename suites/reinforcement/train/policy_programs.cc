@@ -1,36 +1,10 @@
 #include "suites/reinforcement/train/policy_programs.h"
 
-#include <algorithm>
-
-#include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "suites/reinforcement/algorithms/sizes.h"
+#include "suites/reinforcement/train/eight_rows.h"
 
 namespace mstrain::reinforcement {
-namespace {
-
-constexpr int64_t kRows = 8;  // of a call
-
-// Rows from `begin` on of [n, width], as [8, width] with zeros behind the last.
-Tensor eight_rows(std::span<const float> all, int64_t begin, int64_t width) {
-  HostWrite out({Dtype::kF32, {kRows, width}});
-  const std::span<const float> rest = all.subspan(count(begin * width));
-  const std::span<const float> rows = rest.first(std::min(rest.size(), count(kRows * width)));
-  const std::span<float> to = out.values<float>();
-  std::ranges::fill(std::ranges::copy(rows, to.begin()).out, to.end(), 0.0F);
-  return out.finish();
-}
-
-// Into rows from `begin` on of [n, width].
-void copy_rows(const Tensor& from, int64_t begin, int64_t width, std::span<float> all) {
-  const HostRead read(from);
-  const std::span<float> to = all.subspan(count(begin * width));
-  std::ranges::copy(read.values<float>().first(std::min(to.size(), count(kRows * width))),
-                    to.begin());
-}
-
-}  // namespace
-
 PolicyPrograms::PolicyPrograms(const ActorCritic& network, const Params& params)
     : network_(network), params_(params) {
   decide_ = jit([&network](const Params& p, const Tensor& observation,
@@ -48,7 +22,7 @@ PolicyPrograms::PolicyPrograms(const ActorCritic& network, const Params& params)
 void PolicyPrograms::decide(std::span<const float> observations, std::span<const float> noise,
                             std::span<float> actions, std::span<float> log_probs,
                             std::span<float> values) {
-  for (int64_t row = 0; row < static_cast<int64_t>(values.size()); row += kRows) {
+  for (int64_t row = 0; row < static_cast<int64_t>(values.size()); row += kRowsOfCall) {
     const Decision decision =
         decide_(params_, eight_rows(observations, row, network_.observation_size()),
                 eight_rows(noise, row, network_.noise_size()));
@@ -59,7 +33,7 @@ void PolicyPrograms::decide(std::span<const float> observations, std::span<const
 }
 
 void PolicyPrograms::value(std::span<const float> observations, std::span<float> values) {
-  for (int64_t row = 0; row < static_cast<int64_t>(values.size()); row += kRows) {
+  for (int64_t row = 0; row < static_cast<int64_t>(values.size()); row += kRowsOfCall) {
     copy_rows(value_(params_, eight_rows(observations, row, network_.observation_size())), row, 1,
               values);
   }
@@ -68,7 +42,7 @@ void PolicyPrograms::value(std::span<const float> observations, std::span<float>
 void PolicyPrograms::act(std::span<const float> observations, std::span<float> actions) {
   const int64_t width = network_.observation_size();
   const auto rows = static_cast<int64_t>(observations.size()) / width;
-  for (int64_t row = 0; row < rows; row += kRows) {
+  for (int64_t row = 0; row < rows; row += kRowsOfCall) {
     copy_rows(best_action_(params_, eight_rows(observations, row, width)), row,
               network_.action_size(), actions);
   }

@@ -1,0 +1,29 @@
+// Deep Q-learning (Mnih et al. 2015) for discrete actions, with double estimates (van Hasselt et al. 2016), duelling networks
+// (Wang et al. 2016), rewards of several steps and prioritised replay, as Hessel et al. 2018 put together.
+#pragma once
+
+#include "suites/reinforcement/algorithms/off_policy.h"
+
+namespace mstrain::reinforcement {
+
+class Dqn final : public OffPolicy {
+ public:
+  bool double_q = true;
+  bool dueling = false;
+  double epsilon = 1;  // share of actions by chance, at first
+  double final_epsilon = 0.05;
+  double exploration = 0.2;  // share of the run over which it falls
+
+  Dqn() { target_interval = 100; }
+  void fields(ConfigFields& v) override;
+  // Minimises the mean of weight huber(Q(o, a) - r - γ^n Q'(o', a')), Q' of the target; a' is the best by Q (double_q) or Q'.
+  // Measures: q, the mean of Q(o, a).
+  std::unique_ptr<OffPolicyModel> model(const EnvSpec& env,
+                                        const NetworkConfig& network) const override;
+  double explore_at(double progress) const override {
+    return final_epsilon +
+           (epsilon - final_epsilon) * (progress < exploration ? 1 - progress / exploration : 0);
+  }
+};
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,97 @@
+// What algorithms have in common that learn from a memory of steps, whoever's they were: Q-learning and its kin. Each is one
+// class with keys, and one model: networks, how they act, and a loss.
+//
+// An action is f32 [n, d]: of a discrete space its number, of a box numbers in [-1, 1], which stand for its bounds.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/nn/layers.h"
+#include "suites/reinforcement/algorithms/algorithm_config.h"
+#include "suites/reinforcement/algorithms/network_config.h"
+#include "suites/reinforcement/env/space.h"
+
+namespace mstrain::reinforcement {
+
+// b steps of the memory, each of which may stand for several: the reward is their discounted sum, and `discount` is that of
+// what `next_observation` brings, 0 behind a terminated step.
+struct OffPolicyBatch {
+  Tensor observation_bo, action_bd, reward_b, discount_b, next_observation_bo;
+  Tensor weight_b;                 // of importance, at most 1
+  Tensor noise_bd, next_noise_bd;  // standard normal, for actions of the policy that learns
+
+  template <class V>
+  void fields(V& v) {
+    v("observation", observation_bo);
+    v("action", action_bd);
+    v("reward", reward_b);
+    v("discount", discount_b);
+    v("next_observation", next_observation_bo);
+    v("weight", weight_b);
+    v("noise", noise_bd);
+    v("next_noise", next_noise_bd);
+  }
+};
+
+struct OffPolicyLoss {
+  Loss loss;
+  Tensor error_b;  // value less target, for priorities
+
+  template <class V>
+  void fields(V& v) {
+    v("loss", loss);
+    v("error", error_b);
+  }
+};
+
+// Networks and what is learned of them. Parameters of the folder `actor` are those that OffPolicy::policy_delay is about.
+class OffPolicyModel {
+ public:
+  virtual ~OffPolicyModel() = default;
+  virtual std::vector<ParamSpec> specs() const = 0;
+  // Numbers of noise for an action, and whether they are standard normal, else uniform in (0, 1).
+  virtual int64_t noise_size() const = 0;
+  virtual bool noise_is_normal() const = 0;
+  // `explore` []: how much of the action is chance, as OffPolicy::explore_at() has it.
+  virtual Tensor act(const Params& p, const Tensor& observation_no, const Tensor& noise,
+                     const Tensor& explore) const = 0;
+  virtual Tensor best_action(const Params& p, const Tensor& observation_no) const = 0;
+  // `target`: the parameters that follow those that learn.
+  virtual OffPolicyLoss loss(const Params& p, const Params& target,
+                             const OffPolicyBatch& batch) const = 0;
+};
+
+class OffPolicy : public AlgorithmConfig {
+ public:
+  int64_t buffer_size = 100000;  // steps of all environments together
+  int64_t learning_starts = 1000;
+  int64_t train_every = 1;  // steps of every environment
+  int64_t updates = 1;
+  int64_t batch_size = 128;
+  double discount = 0.99;
+  int64_t n_step = 1;
+  double target_rate = 1;
+  int64_t target_interval = 1;
+  bool prioritised = false;
+  double priority_exponent = 0.6;
+  double importance = 0.4;  // exponent of the correction, which grows to 1 over the run
+
+  // Throws ConfigError for an environment whose actions it has no policy for. This must outlive what it gives.
+  virtual std::unique_ptr<OffPolicyModel> model(const EnvSpec& env,
+                                                const NetworkConfig& network) const = 0;
+  // At this share of the run.
+  virtual double explore_at(double progress) const = 0;
+  // The policy learns in each update of so many.
+  virtual int64_t policy_delay() const { return 1; }
+
+ protected:
+  void common_fields(ConfigFields& v);
+};
+
+// x²/2 near 0, beyond ±1 linear (Huber 1964).
+Tensor huber(const Tensor& x);
+// The same values, through which no gradient flows.
+Params stop_gradient(const Params& params);
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,33 @@
+// Rows of observations by eights, the last ones filled up: a row's results are the same bits whatever rows it stands beside, so
+// that actions do not depend on how environments are dealt out to actors.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "core/tensor/host.h"
+#include "suites/reinforcement/algorithms/sizes.h"
+
+namespace mstrain::reinforcement {
+
+inline constexpr int64_t kRowsOfCall = 8;
+
+// Rows from `begin` on of [n, width], as [8, width] with zeros behind the last.
+inline Tensor eight_rows(std::span<const float> all, int64_t begin, int64_t width) {
+  HostWrite out({Dtype::kF32, {kRowsOfCall, width}});
+  const std::span<const float> rest = all.subspan(count(begin * width));
+  const std::span<const float> rows = rest.first(std::min(rest.size(), count(kRowsOfCall * width)));
+  const std::span<float> to = out.values<float>();
+  std::ranges::fill(std::ranges::copy(rows, to.begin()).out, to.end(), 0.0F);
+  return out.finish();
+}
+
+// Into rows from `begin` on of [n, width].
+inline void copy_rows(const Tensor& from, int64_t begin, int64_t width, std::span<float> all) {
+  const HostRead read(from);
+  const std::span<float> to = all.subspan(count(begin * width));
+  std::ranges::copy(read.values<float>().first(std::min(to.size(), count(kRowsOfCall * width))),
+                    to.begin());
+}
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,278 @@
+#include "suites/reinforcement/train/off_policy_agent.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/train/numbers.h"
+#include "suites/reinforcement/algorithms/continuous.h"
+#include "suites/reinforcement/algorithms/dqn.h"
+#include "suites/reinforcement/train/eight_rows.h"
+#include "suites/reinforcement/train/off_policy_learner.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr const char* kTarget = "target.";  // before names of what follows, in a checkpoint
+
+const OffPolicy& algorithm_of(const Config& config) {
+  return dynamic_cast<const OffPolicy&>(*config.algorithm);
+}
+
+// Actions as algorithms have them, in place as environments do: [-1, 1] becomes a box's bounds.
+void to_bounds(const Space& space, std::span<float> actions) {
+  for (size_t i = 0; !space.is_discrete() && i < actions.size(); ++i) {
+    const size_t number = i % count(space.size());
+    const double middle = 0.5 * (space.low[number] + space.high[number]);
+    const double half = 0.5 * (space.high[number] - space.low[number]);
+    actions[i] = static_cast<float>(middle + half * static_cast<double>(actions[i]));
+  }
+}
+
+// The model's programs for acting.
+class Programs {
+ public:
+  // `params` are looked at whenever it acts; all must outlive it.
+  Programs(const OffPolicyModel& model, const EnvSpec& env, const Params& params)
+      : env_(env), noise_size_(model.noise_size()), params_(params) {
+    act_ =
+        jit([&model](const Params& p, const Tensor& observation, const Tensor& noise,
+                     const Tensor& explore) { return model.act(p, observation, noise, explore); },
+            {.name = "act"});
+    best_ = jit([&model](const Params& p,
+                         const Tensor& observation) { return model.best_action(p, observation); },
+                {.name = "best_action"});
+  }
+
+  void act(std::span<const float> observations, std::span<const float> noise, double explore,
+           std::span<float> actions) {
+    by_eights(observations, actions, [&](const Tensor& observation, int64_t row) {
+      return act_(params_, observation, eight_rows(noise, row, noise_size_), scalar(explore));
+    });
+  }
+  void best(std::span<const float> observations, std::span<float> actions) {
+    by_eights(observations, actions,
+              [&](const Tensor& observation, int64_t) { return best_(params_, observation); });
+  }
+
+ private:
+  template <class Program>
+  void by_eights(std::span<const float> observations, std::span<float> actions, Program&& program) {
+    const int64_t width = env_.observation.size();
+    const auto rows = static_cast<int64_t>(observations.size()) / width;
+    for (int64_t row = 0; row < rows; row += kRowsOfCall) {
+      copy_rows(program(eight_rows(observations, row, width), row), row, env_.action.size(),
+                actions);
+    }
+  }
+
+  EnvSpec env_;
+  int64_t noise_size_;
+  const Params& params_;
+  std::function<Tensor(const Params&, const Tensor&, const Tensor&, const Tensor&)> act_;
+  std::function<Tensor(const Params&, const Tensor&)> best_;
+};
+
+ReplayShape replay_shape(const Config& config, const EnvSpec& env) {
+  const OffPolicy& algorithm = algorithm_of(config);
+  return {.steps = algorithm.buffer_size / config.environment.num_envs,
+          .rows = config.environment.num_envs * env.agents,
+          .observation_size = env.observation.size(),
+          .action_size = env.action.size(),
+          .n_step = algorithm.n_step,
+          .discount = algorithm.discount,
+          .priority_exponent =
+              algorithm.prioritised ? std::optional(algorithm.priority_exponent) : std::nullopt};
+}
+
+class OffPolicyAgent final : public Agent {
+ public:
+  explicit OffPolicyAgent(const Config& config)
+      : algorithm_(algorithm_of(config)),
+        envs_(config.environment.env, config.environment.num_envs,
+              static_cast<uint64_t>(config.run.seed), 0),
+        model_(algorithm_.model(envs_.spec(), config.network)),
+        learner_(config, algorithm_, *model_),
+        programs_(*model_, envs_.spec(), learner_.params()),
+        replay_(replay_shape(config, envs_.spec())) {}
+
+  Iteration iterate(double progress) override {
+    Iteration out;
+    const double explore = algorithm_.explore_at(progress);
+    for (int64_t step = 0; step < algorithm_.train_every; ++step) {
+      act_once(explore);
+      out.finished.insert(out.finished.end(), envs_.finished().begin(), envs_.finished().end());
+    }
+    out.env_steps = algorithm_.train_every * envs_.size();
+    if (learns()) {
+      out.measures = learner_.learn(replay_, progress);
+      if (explore > 0) {
+        out.measures.emplace_back("explore", explore);
+      }
+    }
+    return out;
+  }
+
+  void act(std::span<const float> observations, std::span<float> actions) override {
+    programs_.best(observations, actions);
+    to_bounds(envs_.spec().action, actions);
+  }
+  std::vector<StoredTensor> model() const override { return stored(learner_.params()); }
+  std::vector<StoredTensor> optimizer() const override {
+    std::vector<StoredTensor> out = stored(learner_.state());
+    for (StoredTensor& each : stored(learner_.target(), kTarget)) {
+      out.push_back(std::move(each));
+    }
+    return out;
+  }
+  std::string save() const override {
+    ByteWriter out;
+    learner_.save(out);
+    replay_.save(out);
+    out.put_text(envs_.save());
+    return out.take();
+  }
+  void load(std::string_view bytes) override {
+    ByteReader in(bytes, algorithm_.type);
+    learner_.load(in);
+    replay_.load(in);
+    envs_.load(in.get_text());
+    in.expect_end();
+  }
+  const VectorEnv& env() const override { return envs_.env(); }
+
+ private:
+  bool learns() const {
+    return envs_.steps_taken() * envs_.size() >= algorithm_.learning_starts && replay_.size() > 0;
+  }
+
+  void act_once(double explore) {
+    const Space& space = envs_.spec().action;
+    const std::vector<float> before(envs_.observations().begin(), envs_.observations().end());
+    std::vector<float> actions(count(envs_.rows() * space.size()));
+    if (!learns()) {  // anything
+      envs_.draw_noise(/*normal=*/false, space.size(), actions);
+      for (float& each : actions) {
+        each = space.is_discrete() ? std::min(std::floor(each * static_cast<float>(space.n)),
+                                              static_cast<float>(space.n - 1))
+                                   : 2 * each - 1;
+      }
+    } else {
+      std::vector<float> noise(count(envs_.rows() * model_->noise_size()));
+      envs_.draw_noise(model_->noise_is_normal(), model_->noise_size(), noise);
+      programs_.act(before, noise, explore, actions);
+    }
+    std::vector<float> taken = actions;
+    to_bounds(space, taken);
+    envs_.step(taken);
+    std::vector<float> after(envs_.observations().begin(), envs_.observations().end());
+    const size_t width = after.size() / count(envs_.size());
+    for (size_t env = 0; env < count(envs_.size()); ++env) {
+      if (envs_.terminated()[env] != 0 || envs_.truncated()[env] != 0) {
+        std::ranges::copy(envs_.final_observations().subspan(env * width, width),
+                          after.begin() + static_cast<ptrdiff_t>(env * width));
+      }
+    }
+    replay_.add(before, actions, envs_.rewards(), envs_.terminated(), envs_.truncated(), after);
+  }
+
+  const OffPolicy& algorithm_;
+  EnvGroup envs_;
+  std::unique_ptr<OffPolicyModel> model_;
+  OffPolicyLearner learner_;
+  Programs programs_;
+  Replay replay_;
+};
+
+// The policy of a checkpoint, for mstrain play.
+class OffPolicyPlayer final : public Player {
+ public:
+  OffPolicyPlayer(const Config& config, const std::function<void(std::vector<StoredTensor>)>& load)
+      : env_(make_env(config.environment.env, 1)->spec()),
+        model_(algorithm_of(config).model(env_, config.network)),
+        params_(init_params(model_->specs(), 0)),
+        programs_(*model_, env_, params_) {
+    load(stored(params_));
+  }
+  void act(std::span<const float> observations, std::span<float> actions) override {
+    programs_.best(observations, actions);
+    to_bounds(env_.action, actions);
+  }
+
+ private:
+  EnvSpec env_;
+  std::unique_ptr<OffPolicyModel> model_;
+  Params params_;
+  Programs programs_;
+};
+
+void check_off_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
+  const OffPolicy& algorithm = algorithm_of(config);
+  if (config.distribution.policy != Placement::kSingle || ranks > 1) {
+    config_fail(tree, "distribution.policy",
+                fmt::format("{} keeps its memory on one rank: expected single", algorithm.type));
+  }
+  const int64_t envs = config.environment.num_envs;
+  const int64_t least = std::max(envs * algorithm.n_step, algorithm.batch_size);
+  if (algorithm.buffer_size < least) {
+    config_fail(tree, "algorithm.buffer_size",
+                fmt::format("{} steps are fewer than a batch, or than n_step of every environment: "
+                            "expected at least {}",
+                            algorithm.buffer_size, least));
+  }
+}
+
+std::unique_ptr<Agent> make_off_policy(const Config& config, const YamlNode& tree,
+                                       Communicator* ranks) {
+  check_off_policy(config, tree, ranks == nullptr ? 1 : ranks->size());
+  return std::make_unique<OffPolicyAgent>(config);
+}
+
+AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
+  check_off_policy(config, tree, ranks);
+  const OffPolicy& algorithm = algorithm_of(config);
+  const EnvSpec spec = make_env(config.environment.env, 1)->spec();
+  const std::vector<ParamSpec> specs = algorithm.model(spec, config.network)->specs();
+  AgentPlan plan;
+  int64_t widest = 2 * spec.observation.size() + 3 * spec.action.size();
+  for (const ParamSpec& param : specs) {
+    plan.parameters += param.type.elements();
+    plan.model_bytes += param.type.bytes();
+  }
+  for (const int64_t width : config.network.hidden) {
+    widest += 4 * 3 * 2 * width;  // actor and critics, of steps and of what follows, there and back
+  }
+  const auto slots = static_cast<int64_t>(Optimizer(config.optimizer, specs).slot_names().size());
+  const ReplayShape replay = replay_shape(config, spec);
+  plan.optimizer_bytes = (slots + 1) * plan.model_bytes;  // with the parameters that follow
+  plan.data_bytes = replay.bytes();
+  plan.program_bytes = plan.model_bytes + algorithm.batch_size * widest * 4;
+  plan.env_steps = algorithm.train_every * config.environment.num_envs;
+  plan.updates = algorithm.updates;
+  plan.who.push_back(fmt::format("rank 0: environments ({}), actor, memory, learner",
+                                 config.environment.num_envs));
+  plan.who.push_back(fmt::format("steps (each step): the same memory, a ring of {} bytes for {}",
+                                 grouped(plan.data_bytes), grouped(replay.steps * replay.rows)));
+  plan.who.push_back(fmt::format("batches (each update): {} steps, {}",
+                                 grouped(algorithm.batch_size),
+                                 algorithm.prioritised ? "by priority" : "drawn alike"));
+  return plan;
+}
+
+std::unique_ptr<Player> off_policy_player(
+    const Config& config, const std::function<void(std::vector<StoredTensor>)>& load) {
+  return std::make_unique<OffPolicyPlayer>(config, load);
+}
+
+template <class Algorithm>
+AgentEntry entry(const char* type) {
+  return {type, [] { return std::unique_ptr<AlgorithmConfig>(std::make_unique<Algorithm>()); },
+          make_off_policy, plan_off_policy, off_policy_player};
+}
+
+}  // namespace
+
+std::vector<AgentEntry> off_policy_agents() {
+  return {entry<Dqn>("dqn"), entry<Sac>("sac"), entry<Td3>("td3"), entry<Ddpg>("ddpg")};
+}
+
+}  // namespace mstrain::reinforcement

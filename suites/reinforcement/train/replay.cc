@@ -1,0 +1,200 @@
+#include "suites/reinforcement/train/replay.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/base/rng.h"
+#include "core/tensor/host.h"
+#include "suites/reinforcement/algorithms/estimators.h"
+#include "suites/reinforcement/algorithms/sizes.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr uint64_t kDrawStream = 0x7265706c6179;  // apart from other draws of the run
+constexpr double kLeastPriority = 1e-6;
+
+// Rows `slot` of a ring that is filled from its beginning.
+template <class T>
+void put(std::vector<T>& ring, int64_t slot, std::span<const T> values) {
+  const size_t at = count(slot) * values.size();
+  if (ring.size() < at + values.size()) {
+    ring.resize(at + values.size());
+  }
+  std::ranges::copy(values, ring.begin() + static_cast<ptrdiff_t>(at));
+}
+
+}  // namespace
+
+SumTree::SumTree(int64_t leaves)
+    : first_(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(leaves)))),
+      nodes_(count(2 * first_)) {}
+
+void SumTree::set(int64_t leaf, double weight) {
+  int64_t node = first_ + leaf;
+  nodes_[count(node)] = weight;
+  for (node /= 2; node > 0; node /= 2) {
+    nodes_[count(node)] = nodes_[count(2 * node)] + nodes_[count(2 * node + 1)];
+  }
+}
+
+int64_t SumTree::find(double place) const {
+  int64_t node = 1;
+  while (node < first_) {
+    const double left = nodes_[count(2 * node)];
+    // Where rounding points at what has no weight, the other side is meant.
+    const bool right = place >= left && nodes_[count(2 * node + 1)] > 0;
+    place -= right ? left : 0;
+    node = 2 * node + (right ? 1 : 0);
+  }
+  return node - first_;
+}
+
+int64_t ReplayShape::bytes() const {
+  const int64_t items = steps * rows;
+  const auto leaves = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(items)));
+  return items * (4 * (2 * observation_size + action_size + 1) + 2) +
+         (priority_exponent ? 16 * leaves : 0);
+}
+
+Replay::Replay(const ReplayShape& shape) : shape_(shape) {
+  check(shape.steps >= shape.n_step,
+        "Replay: {} steps of each row do not hold {} that follow each other", shape.steps,
+        shape.n_step);
+  if (shape.priority_exponent) {
+    tree_.emplace(shape.steps * shape.rows);
+  }
+}
+
+int64_t Replay::drawable() const {
+  return std::max<int64_t>(0, added_ - oldest() - shape_.n_step + 1);
+}
+
+int64_t Replay::step_at(int64_t place) const {
+  const int64_t slot = place / shape_.rows;
+  const int64_t turn = oldest() / shape_.steps * shape_.steps + slot;
+  return turn >= oldest() ? turn : turn + shape_.steps;
+}
+
+void Replay::add(std::span<const float> observations, std::span<const float> actions,
+                 std::span<const float> rewards, std::span<const uint8_t> terminated,
+                 std::span<const uint8_t> truncated, std::span<const float> next_observations) {
+  const int64_t slot = added_ % shape_.steps;
+  const size_t agents = count(shape_.rows) / terminated.size();
+  std::vector<uint8_t> ended(count(shape_.rows)), cut(count(shape_.rows));
+  for (size_t i = 0; i < ended.size(); ++i) {
+    ended[i] = terminated[i / agents];
+    cut[i] = truncated[i / agents];
+  }
+  put(observations_, slot, observations);
+  put(actions_, slot, actions);
+  put(rewards_, slot, rewards);
+  put(next_observations_, slot, next_observations);
+  put(terminated_, slot, std::span<const uint8_t>(ended));
+  put(truncated_, slot, std::span<const uint8_t>(cut));
+  ++added_;
+  const int64_t complete = added_ - shape_.n_step;  // the newest step that can be drawn
+  for (int64_t row = 0; tree_ && row < shape_.rows; ++row) {
+    tree_->set(place(added_ - 1, row), 0);
+    if (complete >= 0) {
+      tree_->set(place(complete, row), greatest_);
+    }
+  }
+}
+
+ReplaySample Replay::sample(int64_t b, uint64_t seed, uint64_t draw, double importance) const {
+  check(size() > 0, "Replay: nothing to draw from");
+  ReplaySample out;
+  Rng rng(seed, kDrawStream + draw);
+  std::vector<float> weights(count(b), 1.0F);
+  for (int64_t i = 0; i < b; ++i) {
+    if (!tree_) {
+      const auto at = static_cast<int64_t>(rng.below(static_cast<uint64_t>(size())));
+      out.places.push_back(place(oldest() + at / shape_.rows, at % shape_.rows));
+      continue;
+    }
+    // One draw of each of b equal parts.
+    const double part = (static_cast<double>(i) + rng.uniform()) / static_cast<double>(b);
+    out.places.push_back(tree_->find(part * tree_->total()));
+    const double share = tree_->weight(out.places.back()) / tree_->total();
+    weights[count(i)] =
+        static_cast<float>(std::pow(share * static_cast<double>(size()), -importance));
+  }
+  const float heaviest = *std::ranges::max_element(weights);
+  const auto wide = [&](int64_t width) { return HostWrite({Dtype::kF32, {b, width}}); };
+  HostWrite observations = wide(shape_.observation_size), nexts = wide(shape_.observation_size),
+            actions = wide(shape_.action_size);
+  std::vector<float> rewards, discounts;
+  for (int64_t i = 0; i < b; ++i) {
+    const int64_t at = out.places[count(i)];
+    const int64_t step = step_at(at), row = at % shape_.rows;
+    std::vector<float> r;
+    std::vector<uint8_t> ended, cut;
+    for (int64_t s = step; s < step + shape_.n_step; ++s) {
+      r.push_back(rewards_[count(place(s, row))]);
+      ended.push_back(terminated_[count(place(s, row))]);
+      cut.push_back(truncated_[count(place(s, row))]);
+    }
+    const NStep sum = n_step(r, ended, cut, shape_.discount);
+    rewards.push_back(static_cast<float>(sum.reward));
+    discounts.push_back(static_cast<float>(sum.discount));
+    weights[count(i)] /= heaviest;
+    const auto copy = [&](const std::vector<float>& from, int64_t from_place, HostWrite& to,
+                          int64_t width) {
+      std::copy_n(from.begin() + from_place * width, width, to.values<float>().begin() + i * width);
+    };
+    copy(observations_, at, observations, shape_.observation_size);
+    copy(actions_, at, actions, shape_.action_size);
+    copy(next_observations_, place(step + sum.steps - 1, row), nexts, shape_.observation_size);
+  }
+  out.observation_bo = observations.finish();
+  out.action_bd = actions.finish();
+  out.next_observation_bo = nexts.finish();
+  out.reward_b = tensor<float>(rewards, {b});
+  out.discount_b = tensor<float>(discounts, {b});
+  out.weight_b = tensor<float>(weights, {b});
+  return out;
+}
+
+void Replay::set_errors(std::span<const int64_t> places, std::span<const float> errors) {
+  for (size_t i = 0; tree_ && i < places.size(); ++i) {
+    const double priority = std::pow(std::abs(static_cast<double>(errors[i])) + kLeastPriority,
+                                     *shape_.priority_exponent);
+    tree_->set(places[i], priority);
+    greatest_ = std::max(greatest_, priority);
+  }
+}
+
+void Replay::save(ByteWriter& to) const {
+  to.put(added_);
+  to.put(greatest_);
+  for (const auto* each : {&observations_, &actions_, &rewards_, &next_observations_}) {
+    to.put_all(*each);
+  }
+  to.put_all(terminated_);
+  to.put_all(truncated_);
+  std::vector<double> priorities;
+  for (size_t i = 0; tree_ && i < rewards_.size(); ++i) {
+    priorities.push_back(tree_->weight(static_cast<int64_t>(i)));
+  }
+  to.put_all(priorities);
+}
+
+void Replay::load(ByteReader& from) {
+  added_ = from.get<int64_t>();
+  greatest_ = from.get<double>();
+  const size_t items = count(std::min(added_, shape_.steps) * shape_.rows);
+  observations_ = from.get_all<float>(items * count(shape_.observation_size));
+  actions_ = from.get_all<float>(items * count(shape_.action_size));
+  rewards_ = from.get_all<float>(items);
+  next_observations_ = from.get_all<float>(items * count(shape_.observation_size));
+  terminated_ = from.get_all<uint8_t>(items);
+  truncated_ = from.get_all<uint8_t>(items);
+  const std::vector<double> priorities = from.get_all<double>(tree_ ? items : 0);
+  for (size_t i = 0; i < priorities.size(); ++i) {
+    tree_->set(static_cast<int64_t>(i), priorities[i]);
+  }
+}
+
+}  // namespace mstrain::reinforcement

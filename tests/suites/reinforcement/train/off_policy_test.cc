@@ -1,0 +1,121 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/base/files_fault.h"
+#include "tests/amount.h"
+#include "tests/suites/reinforcement/train/runs.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr const char* kSmallDqn =
+    "algorithm: {type: dqn, buffer_size: 200, learning_starts: 32, batch_size: 16, n_step: 2, "
+    "prioritised: true, dueling: true, target_interval: 5}\n"
+    "environment: {name: cartpole, num_envs: 4}\n"
+    "network: {hidden: [16], activation: relu}\n"
+    "optimizer: {type: adam, lr: 1.0e-3}\n"
+    "schedule: {total_env_steps: 640}\n"
+    "checkpoint: {interval: 128}\n"
+    "eval: {interval: 256, episodes: 3}\n"
+    "log: {interval: 64}\n";
+
+// kSmallDqn's, for one that acts in boxes.
+std::vector<std::string> small(const std::string& type) {
+  return {"environment.name=pendulum", "algorithm.type=" + type};
+}
+const std::string kSmallBox =
+    "algorithm: {type: sac, buffer_size: 200, learning_starts: 32, batch_size: 16}\n" +
+    std::string(kSmallDqn).substr(std::string(kSmallDqn).find("environment"));
+
+class OffPolicyRun : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+};
+
+void expect_same_end(const std::string& a, const std::string& b) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "agent-0000.bin"}) {
+    EXPECT_TRUE(checkpoint_file(a, file) == checkpoint_file(b, file)) << file;
+  }
+}
+
+TEST_F(OffPolicyRun, StopsWhenAskedToAndGoesOnBitForBit) {
+  for (const std::string type : {"dqn", "sac", "td3", "ddpg"}) {
+    const std::string config = type == "dqn" ? kSmallDqn : kSmallBox;
+    const auto changes = type == "dqn" ? std::vector<std::string>() : small(type);
+    const std::string straight = folder_ / (type + "_straight"), stopped = folder_ / type;
+    run_agent(config, straight, changes);
+    const std::atomic<bool> stop = true;
+    run_agent(config, stopped, changes, real_files(), &stop);  // after an iteration, with no update
+    FaultyFiles files(real_files());
+    files.reset({.power_off_operation = 150});
+    EXPECT_THROW(run_agent(config, stopped, changes, files), IoError);
+    EXPECT_EQ(run_agent(config, stopped, changes).outcome, Outcome::kFinished);
+    expect_same_end(straight, stopped);
+  }
+}
+
+// After one update, a policy that waits for the second is as it began.
+TEST_F(OffPolicyRun, APolicyWaitsForItsTurn) {
+  const auto after_one = [&](int64_t delay) {
+    auto changes = small("td3");
+    changes.insert(changes.end(), {"schedule.total_env_steps=32",
+                                   fmt::format("algorithm.policy_delay={}", delay)});
+    const std::string directory = folder_ / fmt::format("{}", delay);
+    run_agent(kSmallBox, directory, changes);
+    return checkpoint_file(directory, "model.safetensors");
+  };
+  EXPECT_EQ(after_one(2), after_one(1000));
+  EXPECT_NE(after_one(2), after_one(1));
+}
+
+TEST_F(OffPolicyRun, TellsWhatItLearns) {
+  run_agent(kSmallBox, folder_ / "run", {"environment.name=pendulum"});
+  const auto rows = read_metrics(real_files(), join_path(folder_ / "run", kMetricsFile));
+  for (const char* key : {"env_steps", "loss", "critic_loss", "actor_loss", "entropy",
+                          "temperature", "q", "grad_norm", "lr"}) {
+    EXPECT_TRUE(rows.front().contains(key)) << key;
+  }
+}
+
+TEST_F(OffPolicyRun, RefusesWhatCannotBe) {
+  const auto fails = [&](std::vector<std::string> changes, const std::string& message) {
+    EXPECT_THAT([&] { run_agent(kSmallDqn, folder_ / "bad", changes); },
+                ThrowsMessage<ConfigError>(HasSubstr(message)));
+  };
+  fails({"algorithm.buffer_size=15"}, "algorithm.buffer_size: 15 steps are fewer than a batch");
+  fails({"distribution.policy=multi_learner"}, "dqn keeps its memory on one rank");
+  fails({"environment.name=pendulum"}, "sac, td3 and ddpg act in boxes");
+  fails({"environment.name=connect_four"}, "alphazero plays games");
+  fails({"algorithm.gamma=0.9"}, "algorithm.discount");
+  EXPECT_THAT(
+      [&] {
+        run_agent(kSmallDqn, folder_ / "bad", {"optimizer.lr=1e30", "optimizer.clip_grad=null"});
+      },
+      ThrowsMessage<Error>(HasSubstr("the run diverged")));
+}
+
+TEST_F(OffPolicyRun, SolvesWhatItsConfigurationsSay) {
+  if (kSanitized) {
+    GTEST_SKIP() << "whole runs: the plain build counts them";
+  }
+  const auto reaches = [&](const std::string& name, int64_t seed,
+                           std::vector<std::string> changes) {
+    const std::string shipped =
+        real_files().read(join_path(MSTRAIN_SOURCE_DIR, fmt::format("configs/{}.yaml", name)));
+    changes.push_back(fmt::format("run.seed={}", seed));
+    const RunOutcome done = run_agent(shipped, folder_ / fmt::format("{}_{}", name, seed), changes);
+    EXPECT_THAT(done.out, HasSubstr("eval.stop_at_return is reached")) << name << " " << seed;
+  };
+  for (int64_t seed = 1; seed <= repetitions(1, 5); ++seed) {
+    reaches("dqn_cartpole", seed, {});
+    reaches("sac_pendulum", seed, {"eval.stop_at_return=-200"});
+    reaches("td3_pendulum", seed, {"eval.stop_at_return=-200"});
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::reinforcement

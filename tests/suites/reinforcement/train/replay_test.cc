@@ -1,0 +1,176 @@
+#include "suites/reinforcement/train/replay.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/base/rng.h"
+#include "core/mstrain.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+TEST(SumTree, FindsEveryLeafInItsShare) {
+  for (const int64_t leaves : {1, 2, 3, 7, 8, 33}) {
+    SumTree tree(leaves);
+    Rng rng(4, static_cast<uint64_t>(leaves));
+    std::vector<double> weights;
+    for (int64_t i = 0; i < leaves; ++i) {
+      weights.push_back(i % 3 == 1 ? 0 : static_cast<double>(rng.between(1, 9)));
+      tree.set(i, 5);
+      tree.set(i, weights.back());
+    }
+    double place = 0;
+    for (int64_t i = 0; i < leaves; ++i) {
+      if (weights[static_cast<size_t>(i)] > 0) {
+        EXPECT_EQ(tree.find(place), i);
+        EXPECT_EQ(tree.find(place + weights[static_cast<size_t>(i)] - 0.5), i);
+      }
+      place += weights[static_cast<size_t>(i)];
+    }
+    EXPECT_EQ(tree.total(), place);
+  }
+}
+
+constexpr int64_t kRows = 3;
+
+// Step t of row r has the observation 100 r + t, the reward that plus a quarter, and ends as `flag` says.
+struct Steps {
+  explicit Steps(ReplayShape shape) : replay(shape) {}
+  void add(int64_t count) {
+    for (int64_t i = 0; i < count; ++i, ++t) {
+      std::vector<float> now, reward, next;
+      std::vector<uint8_t> ended, cut;
+      for (int64_t r = 0; r < kRows; ++r) {
+        now.push_back(static_cast<float>(100 * r + t));
+        reward.push_back(now.back() + 0.25F);
+        next.push_back(now.back() + 0.5F);
+        ended.push_back(ends(t, r) ? 1 : 0);
+        cut.push_back(is_cut(t, r) ? 1 : 0);
+      }
+      replay.add(now, now, reward, ended, cut, next);
+    }
+  }
+  static bool ends(int64_t t, int64_t r) { return (t + r) % 5 == 4; }
+  static bool is_cut(int64_t t, int64_t r) { return (t + 2 * r) % 7 == 6; }
+
+  Replay replay;
+  int64_t t = 0;
+};
+
+void expect_as_summed_by_hand(const ReplaySample& drawn, int64_t oldest, int64_t newest,
+                              int64_t n_step, double discount) {
+  const auto now = to_vector<float>(drawn.observation_bo);
+  const auto reward = to_vector<float>(drawn.reward_b);
+  const auto rest = to_vector<float>(drawn.discount_b);
+  const auto next = to_vector<float>(drawn.next_observation_bo);
+  for (size_t i = 0; i < now.size(); ++i) {
+    const auto row = static_cast<int64_t>(now[i]) / 100;
+    const auto t = static_cast<int64_t>(now[i]) % 100;
+    EXPECT_GE(t, oldest);
+    EXPECT_LE(t, newest - n_step + 1);
+    double sum = 0, factor = 1;
+    float after = 0;
+    for (int64_t s = t; s < t + n_step; ++s) {
+      sum += factor * (static_cast<double>(100 * row + s) + 0.25);
+      factor = Steps::ends(s, row) ? 0 : factor * discount;
+      after = static_cast<float>(100 * row + s) + 0.5F;
+      if (Steps::ends(s, row) || Steps::is_cut(s, row)) {
+        break;
+      }
+    }
+    EXPECT_FLOAT_EQ(reward[i], static_cast<float>(sum));
+    EXPECT_FLOAT_EQ(rest[i], static_cast<float>(factor));
+    EXPECT_EQ(next[i], after);
+  }
+}
+
+ReplayShape shape(int64_t n_step, std::optional<double> exponent) {
+  return {.steps = 9,
+          .rows = kRows,
+          .observation_size = 1,
+          .action_size = 1,
+          .n_step = n_step,
+          .discount = 0.5,
+          .priority_exponent = exponent};
+}
+
+TEST(Replay, SumsRewardsUntilAnEpisodeEnds) {
+  for (const int64_t n_step : {1, 2, 4}) {
+    for (const std::optional<double> exponent : {std::optional<double>(), std::optional(0.7)}) {
+      Steps steps(shape(n_step, exponent));
+      steps.add(n_step - 1);
+      EXPECT_EQ(steps.replay.size(), 0);
+      for (int64_t more = 0; more < 30; ++more) {
+        steps.add(1);
+        const int64_t oldest = std::max<int64_t>(0, steps.t - 9);
+        EXPECT_EQ(steps.replay.size(), (steps.t - oldest - n_step + 1) * kRows);
+        expect_as_summed_by_hand(steps.replay.sample(40, 3, static_cast<uint64_t>(more), 1), oldest,
+                                 steps.t - 1, n_step, 0.5);
+      }
+    }
+  }
+}
+
+TEST(Replay, DrawsInProportionToPriorities) {
+  Steps steps(shape(1, 0.5));
+  steps.add(9);
+  std::vector<int64_t> places(27);
+  std::vector<float> errors(27);
+  double total = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i] = static_cast<int64_t>(i);
+    errors[i] = static_cast<float>(i % 4);
+    total += std::sqrt(static_cast<double>(errors[i]) + 1e-6);
+  }
+  steps.replay.set_errors(places, errors);
+  std::vector<double> drawn(27);
+  constexpr int64_t kDraws = 20000;
+  const ReplaySample sample = steps.replay.sample(kDraws, 1, 0, 0.5);
+  const auto weights = to_vector<float>(sample.weight_b);
+  const auto priority = [&](int64_t place) {
+    return std::sqrt(static_cast<double>(errors[static_cast<size_t>(place)]) + 1e-6);
+  };
+  double rarest = 2;
+  for (const int64_t place : sample.places) {
+    drawn[static_cast<size_t>(place)] += 1.0 / kDraws;
+    rarest = std::min(rarest, priority(place));
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_NEAR(weights[i], std::sqrt(rarest / priority(sample.places[i])), 1e-5);
+  }
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    EXPECT_NEAR(drawn[i], std::sqrt(static_cast<double>(errors[i]) + 1e-6) / total, 2.0 / kDraws);
+  }
+}
+
+TEST(Replay, GoesOnFromWhatItSavedBitForBit) {
+  for (const std::optional<double> exponent : {std::optional<double>(), std::optional(0.7)}) {
+    for (const int64_t before : {2, 5, 9, 23}) {
+      Steps straight(shape(2, exponent));
+      straight.add(before);
+      if (straight.replay.size() > 0) {
+        const ReplaySample some = straight.replay.sample(5, 1, 1, 1);
+        straight.replay.set_errors(some.places, std::vector<float>{3, 1, 4, 1, 5});
+      }
+      ByteWriter out;
+      straight.replay.save(out);
+      const std::string bytes = out.take();
+      Steps again(shape(2, exponent));
+      ByteReader in(bytes, "replay");
+      again.replay.load(in);
+      in.expect_end();
+      again.t = straight.t;
+      straight.add(4);
+      again.add(4);
+      const ReplaySample a = straight.replay.sample(30, 7, 2, 0.6);
+      const ReplaySample b = again.replay.sample(30, 7, 2, 0.6);
+      EXPECT_EQ(a.places, b.places);
+      EXPECT_EQ(to_vector<float>(a.weight_b), to_vector<float>(b.weight_b));
+      EXPECT_EQ(to_vector<float>(a.reward_b), to_vector<float>(b.reward_b));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::reinforcement
