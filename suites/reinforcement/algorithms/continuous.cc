@@ -15,7 +15,7 @@
 namespace mstrain::reinforcement {
 namespace {
 
-constexpr double kSmallActor = 0.01;                    // gain of the actor's last layer
+constexpr double kSmallActor = 0.01;                   // gain of the actor's last layer
 constexpr double kLeastLogStd = -20, kMostLogStd = 2;  // as the authors' own program
 
 class BoxModel : public OffPolicyModel {
