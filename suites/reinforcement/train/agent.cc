@@ -37,6 +37,16 @@ const AgentEntry& agent_of(const std::string& type) {
       fmt::format("algorithm.type: no algorithm is called {}{}", type, did_you_mean(type, known)));
 }
 
+AgentPlan plan_parameters(std::span<const ParamSpec> specs, const OptimizerConfig& optimizer) {
+  AgentPlan plan;
+  for (const ParamSpec& spec : specs) {
+    plan.parameters += spec.type.elements();
+    plan.model_bytes += spec.type.bytes();
+  }
+  plan.optimizer_bytes = std::ssize(Optimizer(optimizer, specs).slot_names()) * plan.model_bytes;
+  return plan;
+}
+
 std::vector<StoredTensor> stored(const Params& params, const std::string& prefix) {
   std::vector<StoredTensor> out;
   for (size_t i = 0; i < params.size(); ++i) {

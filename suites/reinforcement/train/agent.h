@@ -59,6 +59,9 @@ struct AgentPlan {
   int64_t total() const { return model_bytes + optimizer_bytes + data_bytes + program_bytes; }
 };
 
+// Parameters, and the bytes of them and of their optimizer's slots.
+AgentPlan plan_parameters(std::span<const ParamSpec> specs, const OptimizerConfig& optimizer);
+
 struct AgentEntry {
   std::string type;  // algorithm.type
   std::unique_ptr<AlgorithmConfig> (*config)();

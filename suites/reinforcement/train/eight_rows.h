@@ -30,4 +30,14 @@ inline void copy_rows(const Tensor& from, int64_t begin, int64_t width, std::spa
                     to.begin());
 }
 
+// program(eight rows of x[n, width], the first one's number) for all of them: its results into y[n, out_width].
+template <class Program>
+void by_eights(std::span<const float> x, int64_t width, int64_t out_width, std::span<float> y,
+               Program&& program) {
+  const auto rows = static_cast<int64_t>(x.size()) / width;
+  for (int64_t row = 0; row < rows; row += kRowsOfCall) {
+    copy_rows(program(eight_rows(x, row, width), row), row, out_width, y);
+  }
+}
+
 }  // namespace mstrain::reinforcement

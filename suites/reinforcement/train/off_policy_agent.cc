@@ -45,26 +45,18 @@ class Programs {
 
   void act(std::span<const float> observations, std::span<const float> noise, double explore,
            std::span<float> actions) {
-    by_eights(observations, actions, [&](const Tensor& observation, int64_t row) {
-      return act_(params_, observation, eight_rows(noise, row, noise_size_), scalar(explore));
-    });
+    by_eights(observations, env_.observation.size(), env_.action.size(), actions,
+              [&](const Tensor& observation, int64_t row) {
+                return act_(params_, observation, eight_rows(noise, row, noise_size_),
+                            scalar(explore));
+              });
   }
   void best(std::span<const float> observations, std::span<float> actions) {
-    by_eights(observations, actions,
+    by_eights(observations, env_.observation.size(), env_.action.size(), actions,
               [&](const Tensor& observation, int64_t) { return best_(params_, observation); });
   }
 
  private:
-  template <class Program>
-  void by_eights(std::span<const float> observations, std::span<float> actions, Program&& program) {
-    const int64_t width = env_.observation.size();
-    const auto rows = static_cast<int64_t>(observations.size()) / width;
-    for (int64_t row = 0; row < rows; row += kRowsOfCall) {
-      copy_rows(program(eight_rows(observations, row, width), row), row, env_.action.size(),
-                actions);
-    }
-  }
-
   EnvSpec env_;
   int64_t noise_size_;
   const Params& params_;
@@ -231,19 +223,14 @@ AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ra
   check_off_policy(config, tree, ranks);
   const OffPolicy& algorithm = algorithm_of(config);
   const EnvSpec spec = make_env(config.environment.env, 1)->spec();
-  const std::vector<ParamSpec> specs = algorithm.model(spec, config.network)->specs();
-  AgentPlan plan;
+  AgentPlan plan =
+      plan_parameters(algorithm.model(spec, config.network)->specs(), config.optimizer);
   int64_t widest = 2 * spec.observation.size() + 3 * spec.action.size();
-  for (const ParamSpec& param : specs) {
-    plan.parameters += param.type.elements();
-    plan.model_bytes += param.type.bytes();
-  }
   for (const int64_t width : config.network.hidden) {
     widest += 4 * 3 * 2 * width;  // actor and critics, of steps and of what follows, there and back
   }
-  const auto slots = static_cast<int64_t>(Optimizer(config.optimizer, specs).slot_names().size());
   const ReplayShape replay = replay_shape(config, spec);
-  plan.optimizer_bytes = (slots + 1) * plan.model_bytes;  // with the parameters that follow
+  plan.optimizer_bytes += plan.model_bytes;  // the parameters that follow
   plan.data_bytes = replay.bytes();
   plan.program_bytes = plan.model_bytes + algorithm.batch_size * widest * 4;
   plan.env_steps = algorithm.train_every * config.environment.num_envs;

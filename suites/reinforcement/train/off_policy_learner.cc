@@ -7,9 +7,9 @@
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/tensor/host.h"
-#include "core/transform/clip.h"
 #include "core/transform/grad.h"
 #include "suites/reinforcement/algorithms/sizes.h"
+#include "suites/reinforcement/train/clipped_update.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -55,14 +55,10 @@ OffPolicyLearner::Updated OffPolicyLearner::update(Params params, OptimizerState
   auto [value, gradients] = value_and_grad(objective)(params);
   auto measures = std::move(value.second.loss.measures);
   measures.insert(measures.begin(), {"loss", value.first});
-  const Tensor norm = global_norm(gradients);
-  measures.emplace_back("grad_norm", norm);
-  const std::optional<double>& limit = config_.optimizer.clip_grad;
-  const Tensor scale = limit ? clip_factor(norm, *limit) : filled({Dtype::kF32, {}}, 1);
   const Params before = params;
   const OptimizerState state_before = state;
-  auto [next, next_state] =
-      optimizer_.update(std::move(params), std::move(gradients), std::move(state), rates.lr, scale);
+  auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(gradients),
+                                           std::move(state), rates.lr, measures);
   if (algorithm_.policy_delay() > 1) {
     keep_actor(before, rates.policy, next);
     for (size_t i = 0; i < next_state.slots.size(); ++i) {

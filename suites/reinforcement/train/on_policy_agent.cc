@@ -158,20 +158,13 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   const OnPolicy& algorithm = algorithm_of(config);
   const EnvSpec spec = make_env(config.environment.env, 1)->spec();
   const ActorCritic network(spec, config.network);
-  AgentPlan plan;
-  for (const ParamSpec& param : network.specs()) {
-    plan.parameters += param.type.elements();
-    plan.model_bytes += param.type.bytes();
-  }
-  const auto slots =
-      static_cast<int64_t>(Optimizer(config.optimizer, network.specs()).slot_names().size());
+  AgentPlan plan = plan_parameters(network.specs(), config.optimizer);
   const int64_t rows = config.environment.num_envs / ranks * spec.agents;
   const Rollout one(1, 1, network.observation_size(), network.action_size());
   int64_t widest = network.observation_size() + network.action_size();
   for (const int64_t width : config.network.hidden) {
     widest += 4 * 2 * width;  // policy and value, forwards and backwards
   }
-  plan.optimizer_bytes = slots * plan.model_bytes;
   plan.data_bytes = algorithm.steps * rows * one.bytes();
   plan.program_bytes =
       plan.model_bytes + algorithm.steps * rows / algorithm.minibatches * widest * 4;

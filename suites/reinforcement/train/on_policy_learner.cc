@@ -12,8 +12,8 @@
 #include "core/ops/shape.h"
 #include "core/ops/slicing.h"
 #include "core/tensor/host.h"
-#include "core/transform/clip.h"
 #include "core/transform/grad.h"
+#include "suites/reinforcement/train/clipped_update.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -70,12 +70,8 @@ OnPolicyLearner::Updated OnPolicyLearner::update(Params params, OptimizerState s
   if (learners_ > 1) {
     average(gradients, measures);
   }
-  const Tensor norm = global_norm(gradients);
-  measures.emplace_back("grad_norm", norm);
-  const std::optional<double>& limit = config_.optimizer.clip_grad;
-  const Tensor scale = limit ? clip_factor(norm, *limit) : filled({Dtype::kF32, {}}, 1);
-  auto [next, next_state] =
-      optimizer_.update(std::move(params), std::move(gradients), std::move(state), knobs.lr, scale);
+  auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(gradients),
+                                           std::move(state), knobs.lr, measures);
   return {std::move(next), std::move(next_state), std::move(measures)};
 }
 

@@ -1,10 +1,10 @@
 #include "suites/reinforcement/train/policy_programs.h"
 
 #include "core/tensor/jit.h"
-#include "suites/reinforcement/algorithms/sizes.h"
 #include "suites/reinforcement/train/eight_rows.h"
 
 namespace mstrain::reinforcement {
+
 PolicyPrograms::PolicyPrograms(const ActorCritic& network, const Params& params)
     : network_(network), params_(params) {
   decide_ = jit([&network](const Params& p, const Tensor& observation,
@@ -33,19 +33,13 @@ void PolicyPrograms::decide(std::span<const float> observations, std::span<const
 }
 
 void PolicyPrograms::value(std::span<const float> observations, std::span<float> values) {
-  for (int64_t row = 0; row < static_cast<int64_t>(values.size()); row += kRowsOfCall) {
-    copy_rows(value_(params_, eight_rows(observations, row, network_.observation_size())), row, 1,
-              values);
-  }
+  by_eights(observations, network_.observation_size(), 1, values,
+            [&](const Tensor& observation, int64_t) { return value_(params_, observation); });
 }
 
 void PolicyPrograms::act(std::span<const float> observations, std::span<float> actions) {
-  const int64_t width = network_.observation_size();
-  const auto rows = static_cast<int64_t>(observations.size()) / width;
-  for (int64_t row = 0; row < rows; row += kRowsOfCall) {
-    copy_rows(best_action_(params_, eight_rows(observations, row, width)), row,
-              network_.action_size(), actions);
-  }
+  by_eights(observations, network_.observation_size(), network_.action_size(), actions,
+            [&](const Tensor& observation, int64_t) { return best_action_(params_, observation); });
 }
 
 }  // namespace mstrain::reinforcement

@@ -1,5 +1,4 @@
-// An actor-critic's programs for acting. They take rows by eights, the last ones filled up: a row's results are the same bits
-// whatever rows it stands beside, so that actions do not depend on how environments are dealt out to actors.
+// An actor-critic's programs for acting, on rows by eights (eight_rows.h).
 #pragma once
 
 #include <functional>

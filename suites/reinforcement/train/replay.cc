@@ -15,14 +15,15 @@ namespace {
 constexpr uint64_t kDrawStream = 0x7265706c6179;  // apart from other draws of the run
 constexpr double kLeastPriority = 1e-6;
 
-// Rows `slot` of a ring that is filled from its beginning.
+// Values of the step at `slot` of a ring that is filled from its beginning.
 template <class T>
 void put(std::vector<T>& ring, int64_t slot, std::span<const T> values) {
   const size_t at = count(slot) * values.size();
-  if (ring.size() < at + values.size()) {
-    ring.resize(at + values.size());
+  if (ring.size() == at) {
+    ring.insert(ring.end(), values.begin(), values.end());
+  } else {
+    std::ranges::copy(values, ring.begin() + static_cast<ptrdiff_t>(at));
   }
-  std::ranges::copy(values, ring.begin() + static_cast<ptrdiff_t>(at));
 }
 
 }  // namespace
@@ -62,9 +63,20 @@ Replay::Replay(const ReplayShape& shape) : shape_(shape) {
   check(shape.steps >= shape.n_step,
         "Replay: {} steps of each row do not hold {} that follow each other", shape.steps,
         shape.n_step);
+  reserve();
   if (shape.priority_exponent) {
     tree_.emplace(shape.steps * shape.rows);
   }
+}
+
+void Replay::reserve() {
+  const size_t items = count(shape_.steps * shape_.rows);
+  observations_.reserve(items * count(shape_.observation_size));
+  actions_.reserve(items * count(shape_.action_size));
+  rewards_.reserve(items);
+  next_observations_.reserve(items * count(shape_.observation_size));
+  terminated_.reserve(items);
+  truncated_.reserve(items);
 }
 
 int64_t Replay::drawable() const {
@@ -126,15 +138,17 @@ ReplaySample Replay::sample(int64_t b, uint64_t seed, uint64_t draw, double impo
   HostWrite observations = wide(shape_.observation_size), nexts = wide(shape_.observation_size),
             actions = wide(shape_.action_size);
   std::vector<float> rewards, discounts;
+  // Of the steps that one stands for.
+  std::vector<float> r(count(shape_.n_step));
+  std::vector<uint8_t> ended(count(shape_.n_step)), cut(count(shape_.n_step));
   for (int64_t i = 0; i < b; ++i) {
     const int64_t at = out.places[count(i)];
     const int64_t step = step_at(at), row = at % shape_.rows;
-    std::vector<float> r;
-    std::vector<uint8_t> ended, cut;
-    for (int64_t s = step; s < step + shape_.n_step; ++s) {
-      r.push_back(rewards_[count(place(s, row))]);
-      ended.push_back(terminated_[count(place(s, row))]);
-      cut.push_back(truncated_[count(place(s, row))]);
+    for (int64_t s = 0; s < shape_.n_step; ++s) {
+      const size_t from = count(place(step + s, row));
+      r[count(s)] = rewards_[from];
+      ended[count(s)] = terminated_[from];
+      cut[count(s)] = truncated_[from];
     }
     const NStep sum = n_step(r, ended, cut, shape_.discount);
     rewards.push_back(static_cast<float>(sum.reward));
@@ -192,6 +206,7 @@ void Replay::load(ByteReader& from) {
   terminated_ = from.get_all<uint8_t>(items);
   truncated_ = from.get_all<uint8_t>(items);
   const std::vector<double> priorities = from.get_all<double>(tree_ ? items : 0);
+  reserve();
   for (size_t i = 0; i < priorities.size(); ++i) {
     tree_->set(static_cast<int64_t>(i), priorities[i]);
   }

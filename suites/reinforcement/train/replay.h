@@ -71,6 +71,8 @@ class Replay {
  private:
   int64_t oldest() const { return added_ > shape_.steps ? added_ - shape_.steps : 0; }
   int64_t drawable() const;
+  // Rings grow without moving, so that they take what ReplayShape::bytes() says.
+  void reserve();
   // Where step `step` of row `row` lies.
   int64_t place(int64_t step, int64_t row) const { return step % shape_.steps * shape_.rows + row; }
   int64_t step_at(int64_t place) const;
