@@ -68,23 +68,23 @@ std::vector<double> gathered(Ranks* ranks, std::span<const double> values, std::
   return all;
 }
 
-std::vector<std::string> told_to_first(Ranks* ranks, const std::string& text,
-                                       std::string_view what) {
+std::vector<std::string> told_to_first(Ranks* ranks, std::string text, std::string_view what) {
+  std::vector<std::string> out;
   if (ranks == nullptr) {
-    return {text};
+    out.push_back(std::move(text));
+    return out;
   }
   Communicator& world = ranks->world();
-  std::string own = text;
-  auto size = static_cast<int64_t>(own.size());
+  auto size = static_cast<int64_t>(text.size());
   std::vector<int64_t> sizes(static_cast<size_t>(world.size()));
   const std::vector<int64_t> counts(sizes.size(), 1);
   world.all_gather({&size, 1, Dtype::kI64}, {sizes.data(), world.size(), Dtype::kI64}, counts, what)
       .wait();
   if (!is_first(ranks)) {
-    world.send({own.data(), size, Dtype::kU8}, 0, what).wait();
-    return {};
+    world.send({text.data(), size, Dtype::kU8}, 0, what).wait();
+    return out;
   }
-  std::vector<std::string> out{own};
+  out.push_back(std::move(text));
   for (int rank = 1; rank < world.size(); ++rank) {
     std::string& theirs =
         out.emplace_back(static_cast<size_t>(sizes[static_cast<size_t>(rank)]), '\0');

@@ -26,8 +26,7 @@ int64_t least(Ranks* ranks, int64_t value, std::string_view what);
 // Those of all ranks along `data`, one rank's after the other.
 std::vector<double> gathered(Ranks* ranks, std::span<const double> values, std::string_view what);
 // On rank 0 those of all ranks, by rank; elsewhere none.
-std::vector<std::string> told_to_first(Ranks* ranks, const std::string& text,
-                                       std::string_view what);
+std::vector<std::string> told_to_first(Ranks* ranks, std::string text, std::string_view what);
 // Returns when all ranks are here.
 void meet(Ranks* ranks, std::string_view what);
 // Every rank works, in a thread of its own, and waits until all are done, however long that takes: no single wait for a peer takes as

@@ -28,6 +28,8 @@ class ByteWriter {
     put<uint64_t>(text.size());
     bytes_.append(text);
   }
+  // Room for so many bytes more: what is large is then written without being moved.
+  void reserve(size_t more) { bytes_.reserve(bytes_.size() + more); }
   std::string take() { return std::move(bytes_); }
 
  private:

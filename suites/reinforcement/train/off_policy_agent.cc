@@ -117,10 +117,11 @@ class OffPolicyAgent final : public Agent {
     return out;
   }
   std::string save() const override {
+    const std::string envs = envs_.save();
     ByteWriter out;
     learner_.save(out);
-    replay_.save(out);
-    out.put_text(envs_.save());
+    replay_.save(out, /*more=*/envs.size() + sizeof(uint64_t));
+    out.put_text(envs);
     return out.take();
   }
   void load(std::string_view bytes) override {
@@ -231,14 +232,17 @@ AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ra
   }
   const ReplayShape replay = replay_shape(config, spec);
   plan.optimizer_bytes += plan.model_bytes;  // the parameters that follow
-  plan.data_bytes = replay.bytes();
+  plan.data_bytes =
+      replay.bytes() + 2 * replay.saved_bytes();  // a checkpoint is written from copies
   plan.program_bytes = plan.model_bytes + algorithm.batch_size * widest * 4;
   plan.env_steps = algorithm.train_every * config.environment.num_envs;
   plan.updates = algorithm.updates;
   plan.who.push_back(fmt::format("rank 0: environments ({}), actor, memory, learner",
                                  config.environment.num_envs));
   plan.who.push_back(fmt::format("steps (each step): the same memory, a ring of {} bytes for {}",
-                                 grouped(plan.data_bytes), grouped(replay.steps * replay.rows)));
+                                 grouped(replay.bytes()), grouped(replay.items())));
+  plan.who.push_back(fmt::format("the memory (each checkpoint): two copies of {} bytes",
+                                 grouped(replay.saved_bytes())));
   plan.who.push_back(fmt::format("batches (each update): {} steps, {}",
                                  grouped(algorithm.batch_size),
                                  algorithm.prioritised ? "by priority" : "drawn alike"));

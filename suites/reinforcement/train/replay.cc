@@ -53,10 +53,13 @@ int64_t SumTree::find(double place) const {
 }
 
 int64_t ReplayShape::bytes() const {
-  const int64_t items = steps * rows;
-  const auto leaves = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(items)));
-  return items * (4 * (2 * observation_size + action_size + 1) + 2) +
-         (priority_exponent ? 16 * leaves : 0);
+  const auto leaves = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(items())));
+  return items() * item_bytes() + (priority_exponent ? 16 * leaves : 0);
+}
+
+int64_t ReplayShape::saved_bytes() const {
+  constexpr int64_t kNumbers = 9 * 8;  // two, and sizes of seven lists
+  return items() * (item_bytes() + (priority_exponent ? 8 : 0)) + kNumbers;
 }
 
 Replay::Replay(const ReplayShape& shape) : shape_(shape) {
@@ -65,12 +68,12 @@ Replay::Replay(const ReplayShape& shape) : shape_(shape) {
         shape.n_step);
   reserve();
   if (shape.priority_exponent) {
-    tree_.emplace(shape.steps * shape.rows);
+    tree_.emplace(shape.items());
   }
 }
 
 void Replay::reserve() {
-  const size_t items = count(shape_.steps * shape_.rows);
+  const size_t items = count(shape_.items());
   observations_.reserve(items * count(shape_.observation_size));
   actions_.reserve(items * count(shape_.action_size));
   rewards_.reserve(items);
@@ -180,7 +183,8 @@ void Replay::set_errors(std::span<const int64_t> places, std::span<const float> 
   }
 }
 
-void Replay::save(ByteWriter& to) const {
+void Replay::save(ByteWriter& to, size_t more) const {
+  to.reserve(count(shape_.saved_bytes()) + more);
   to.put(added_);
   to.put(greatest_);
   for (const auto* each : {&observations_, &actions_, &rewards_, &next_observations_}) {

@@ -33,7 +33,10 @@ struct ReplayShape {
   double discount = 1;
   std::optional<double> priority_exponent;  // none: all are drawn alike
 
+  int64_t items() const { return steps * rows; }
+  int64_t item_bytes() const { return 4 * (2 * observation_size + action_size + 1) + 2; }
   int64_t bytes() const;
+  int64_t saved_bytes() const;  // at most: of save()
 };
 
 // Drawn steps. `places` name them in set_errors().
@@ -65,7 +68,8 @@ class Replay {
   // were never drawn have the greatest of all so far.
   void set_errors(std::span<const int64_t> places, std::span<const float> errors);
 
-  void save(ByteWriter& to) const;
+  // `more`: bytes that the caller writes behind it, for which room is made as well.
+  void save(ByteWriter& to, size_t more = 0) const;
   void load(ByteReader& from);
 
  private:

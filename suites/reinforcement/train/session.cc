@@ -25,6 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+// Of a saved state, room for what stands beside the agent's: counters and the last episodes.
+constexpr size_t kRest = 16 << 10;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -78,6 +80,7 @@ class Session {
   bool is_over() const { return env_steps_ >= total_ || stopped_; }
   void log_row(const Iteration& iteration, bool last);
   void evaluate_now();
+  std::string state() const;
   void save();
   void report(const char* status, const std::string& reason = "");
   void loop();
@@ -281,17 +284,24 @@ void Session::evaluate_now() {
   away_ += seconds_since(begin);
 }
 
-void Session::save() {
-  const auto begin = Clock::now();
+// Everything of this rank that is in no tensor.
+std::string Session::state() const {
+  const std::string agent = agent_->save();
   ByteWriter out;
+  out.reserve(agent.size() + kRest);
   out.put(env_steps_);
   out.put(iterations_);
   out.put(logged_);
   out.put(evaluated_);
   out.put<uint8_t>(stopped_ ? 1 : 0);
   episodes_.save(out);
-  out.put_text(agent_->save());
-  std::vector<std::string> states = told_to_first(ranks_, out.take(), "checkpoint");
+  out.put_text(agent);
+  return out.take();
+}
+
+void Session::save() {
+  const auto begin = Clock::now();
+  std::vector<std::string> states = told_to_first(ranks_, state(), "checkpoint");
   if (first_) {
     CheckpointContents contents;
     contents.progress.step = env_steps_;
