@@ -17,6 +17,7 @@ packages=(
   libssl-dev libisal-dev              # SHA-256, CRC-32C
   libutf8proc-dev                     # classes of characters
   libcpp-httplib-dev                  # mstrain watch
+  libjemalloc-dev                     # the command's memory
   librocksdb-dev                      # the embedding cache on disk
   libgtest-dev libgmock-dev           # tests
   libbenchmark-dev                    # benchmarks

@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/error.h"
+#include "core/base/thread_pool.h"
 #include "core/ir/backend.h"
 #include "core/train/machine.h"
 #include "core/train/numbers.h"
@@ -221,22 +223,36 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   const int64_t mine = largest_micro_batch(config, context);
   std::vector<int64_t> choices = divisors(mine);
   std::erase_if(choices, [&](int64_t rows) { return mine / rows < stages; });
-  PlannedRun best = with_micro(choices.back());
-  if (best.plan.total() <= limit) {
-    return finished(std::move(best));
+  std::array<PlannedRun, 2> ends;
+  ThreadPool pool(context.ranks == nullptr ? std::min(1, context.num_threads() - 1) : 0);
+  pool.parallel_for(2, 1, [&](int64_t i, int64_t) {
+    ends[static_cast<size_t>(i)] = with_micro(i == 0 ? 1 : choices.back());
+  });
+  auto& [best, largest] = ends;
+  if (largest.plan.total() <= limit) {
+    return finished(std::move(largest));
   }
-  // Memory grows with the micro-batch: the largest that fits lies between `fits` and `too_large`.
-  best = with_micro(1);
+  // Memory grows with the micro-batch, nearly as a line: the largest that fits lies between `fits` and `too_large`, and
+  // probably where the line between them meets the limit.
+  int64_t above = largest.plan.total();
   size_t fits = 0;
   size_t too_large = choices.size() - 1;
   while (best.plan.total() <= limit && too_large - fits > 1) {
-    const size_t middle = (fits + too_large) / 2;
-    PlannedRun run = with_micro(choices[middle]);
+    const double slope = static_cast<double>(above - best.plan.total()) /
+                         static_cast<double>(choices[too_large] - choices[fits]);
+    const double room = static_cast<double>(limit - best.plan.total()) / std::max(slope, 1.0);
+    size_t tried = fits + 1;
+    while (tried + 1 < too_large &&
+           static_cast<double>(choices[tried + 1] - choices[fits]) <= room) {
+      ++tried;
+    }
+    PlannedRun run = with_micro(choices[tried]);
     if (run.plan.total() <= limit) {
       best = std::move(run);
-      fits = middle;
+      fits = tried;
     } else {
-      too_large = middle;
+      above = run.plan.total();
+      too_large = tried;
     }
   }
   return finished(std::move(best));
