@@ -18,14 +18,22 @@ std::optional<std::string> named_in(FileSystem& files, const std::string& folder
   return found == ids.end() ? std::nullopt : std::optional(found->get<std::string>());
 }
 
-}  // namespace
-
-void resume_outside(FileSystem& files, const std::string& folder, OutsideState& state) {
+std::string must_name(FileSystem& files, const std::string& folder, const OutsideState& state) {
   const std::optional<std::string> id = named_in(files, folder, state);
   if (!id) {
     throw IoError(fmt::format("{}: names no {}", join_path(folder, kStateFile), state.name()));
   }
-  state.resume(id);
+  return *id;
+}
+
+}  // namespace
+
+void resume_outside(FileSystem& files, const std::string& folder, OutsideState& state) {
+  state.resume(must_name(files, folder, state));
+}
+
+void read_outside(FileSystem& files, const std::string& folder, OutsideState& state) {
+  state.open_to_read(must_name(files, folder, state));
 }
 
 void confirm_outside(FileSystem& files, const std::string& checkpoints, const std::string& id,

@@ -18,6 +18,8 @@ class OutsideState {
   virtual std::string name() const = 0;  // in state.json
   // Goes on from what it was called `id`; none: begins anew. Throws IoError where that is not there.
   virtual void resume(const std::optional<std::string>& id) = 0;
+  // As it was called `id`, to be looked at alone: others may read it, or go on from it, meanwhile.
+  virtual void open_to_read(const std::string& id) { resume(id); }
   // Between two steps: what the state after `step` steps is called. It becomes durable beside training; wait() returns when it is,
   // and throws what it failed with.
   virtual std::string prepare(int64_t step) = 0;
@@ -29,6 +31,7 @@ class OutsideState {
 
 // As the checkpoint in `folder` names it. Throws IoError where it names none.
 void resume_outside(FileSystem& files, const std::string& folder, OutsideState& state);
+void read_outside(FileSystem& files, const std::string& folder, OutsideState& state);
 
 // After a checkpoint was written into `checkpoints`. `ranks`: all of them call it; null: there is one.
 void confirm_outside(FileSystem& files, const std::string& checkpoints, const std::string& id,

@@ -77,10 +77,9 @@ void Trainer::start(uint64_t seed, int64_t micro) {
 
 void Trainer::open_batches() {
   const Ranks* const ranks = current_context().ranks.get();
-  const BatchPart part =
-      ranks == nullptr ? BatchPart(config_.batch.global)
-                       : BatchPart(config_.batch.global, progress_.micro_batch,
-                                   ranks->mesh().size(kDataAxis), ranks->coordinate(kDataAxis));
+  const BatchPart part(config_.batch.global, progress_.micro_batch,
+                       ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis),
+                       ranks == nullptr ? 0 : ranks->coordinate(kDataAxis));
   batches_ = data_.training(progress_.seed, part, progress_.samples);
 }
 

@@ -89,6 +89,8 @@ Opened open(const RunRequest& request, const StoredModel* model = nullptr) {
   std::unique_ptr<ModelRun> run = read_run(tree);
   check_run_device(run->train.run, tree);
   check_runs(run->train.parallel, tree, ranks_of(request.start));
+  const Context context = make_context(run->train, request.start.ranks);
+  const ContextScope scope(context);
   refuse_absurd(*run, memory_limit(run->train.memory, make_context(run->train)));
   std::optional<std::string> folder;
   if (model != nullptr) {
@@ -371,7 +373,7 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
                                     : load_params(request.files, stored, /*code=*/{}, read),
              frozen_weights(opened.task));
   if (opened.data.outside != nullptr) {
-    resume_outside(request.files, stored.folder, *opened.data.outside);
+    read_outside(request.files, stored.folder, *opened.data.outside);
   }
   const HeedInterrupts heeds;
   const auto result = evaluate(*program, program->parts().cut(params), opened.task, opened.data,

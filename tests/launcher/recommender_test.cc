@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/base/rng.h"
+#include "tests/launcher/job.h"
 #include "tests/launcher/save_watch.h"
 
 namespace mstrain {
@@ -74,6 +75,73 @@ TEST(RecommenderKill, AtAnyMomentChangesNeitherWeightsNorRows) {
   };
   EXPECT_THAT(quality(killed), testing::HasSubstr("eval_auc"));
   EXPECT_EQ(quality(killed), quality(straight));
+}
+
+TEST(RecommenderRanks, ComeToTheSameBitsUnderAnyLayoutAndWhateverIsKilled) {
+  const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");  // those of MPI itself
+  const TemporaryFolder folder;
+  const std::string killed = folder / "killed";
+  const std::vector<std::string> more{"batch.micro=10", "batch.global=40", "checkpoint.interval=20",
+                                      "eval.interval=1000000",
+                                      "schedule={type: constant, min_lr_ratio: 0}"};
+  const auto with = [&](const std::string& directory, std::initializer_list<std::string> others) {
+    std::vector<std::string> all = recommender_run(directory, more);
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
+  };
+  Rng rng(20261126);
+  const int64_t kills = repetitions(3, 100);
+  for (int64_t i = 0; i < kills && !testing::Test::HasFatalFailure(); ++i) {
+    const int ranks = i % 3 == 1 ? 4 : 2;
+    const auto victim = static_cast<int>(rng.below(static_cast<uint64_t>(ranks)));
+    SCOPED_TRACE(fmt::format("kill {}: rank {} of {}", i, victim, ranks));
+    const SaveWatch watch(killed);
+    RunningJob job(
+        with(killed,
+             {kLong, i % 2 == 0 ? "parallel.embedding=row_wise" : "parallel.embedding=table_wise",
+              "embedding_cache.pipeline.depth=" + std::to_string(i % 4),
+              i % 2 == 0 ? "embedding_cache.host_rows=400" : "embedding_cache.host_rows=800"}),
+        ranks, killed);
+    watch.await_checkpoints(job, rng.below(4) + 1);
+    sleep(rng.uniform() * 0.05);
+    ASSERT_EQ(kill(job.rank(victim), SIGKILL), 0);
+    ASSERT_EQ(job.wait().status, 1);
+  }
+  const std::string total =
+      fmt::format("schedule.total_steps={}", checkpoints_of(killed).back() + 5);
+  const CommandResult last = run_command(with_ranks(with(killed, {total}), 2));
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_THAT(last.err, testing::HasSubstr("skew"));
+  const std::string straight = folder / "straight";
+  ASSERT_EQ(run_command(with(straight, {total})).status, 0);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_EQ(newest(killed, file), newest(straight, file)) << file;
+  }
+  const auto quality = [](const std::string& directory) {
+    return run_command({"eval", "--checkpoint", directory}).out;
+  };
+  EXPECT_THAT(quality(killed), testing::HasSubstr("eval_auc"));
+  const auto auc = [](const std::string& text) { return text.substr(text.find("eval_auc")); };
+  EXPECT_EQ(auc(quality(killed)), auc(quality(straight)));
+}
+
+TEST(RecommenderRanks, AreEvaluatedWhileTheyTrain) {
+  const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");
+  const TemporaryFolder folder;
+  const std::string directory = folder / "run";
+  std::vector<std::string> arguments = recommender_run(
+      directory, {kLong, "batch.micro=25", "checkpoint.interval=50", "checkpoint.keep=1000",
+                  "eval.interval=1000000", "schedule={type: constant, min_lr_ratio: 0}"});
+  const SaveWatch watch(directory);
+  RunningJob job(arguments, 2, directory);
+  watch.await_checkpoints(job, 2);
+  const CommandResult result =
+      run_command({"eval", "--checkpoint", join_path(directory, "checkpoints/step-00000050")});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, testing::HasSubstr("eval_auc"));
+  EXPECT_FALSE(job.ended());
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait().status, 130);
 }
 
 // Two columns of values that decide, and a number.

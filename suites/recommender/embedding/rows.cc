@@ -1,6 +1,6 @@
 #include "suites/recommender/embedding/rows.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,11 +11,21 @@
 namespace mstrain::recommender {
 namespace {
 
-embedding_cache::CommitId commit_id(const std::string& text) {
-  embedding_cache::CommitId id = 0;
+using embedding_cache::Cache;
+using embedding_cache::CommitId;
+
+constexpr std::string_view kTableWise = "table_wise";
+constexpr std::string_view kRowWise = "row_wise";
+
+std::string_view name_of(EmbeddingWay way) {
+  return way == EmbeddingWay::kTableWise ? kTableWise : kRowWise;
+}
+
+CommitId number(std::string_view text, const std::string& whole) {
+  CommitId id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (error != std::errc() || end != text.data() + text.size() || id == 0) {
-    throw IoError(fmt::format("embedding_cache: \"{}\" names no commit", text));
+    throw IoError(fmt::format("embedding_cache: \"{}\" names no commit", whole));
   }
   return id;
 }
@@ -24,12 +34,69 @@ double share(double part, double whole) { return whole > 0 ? 100 * part / whole 
 
 }  // namespace
 
-Rows::Rows(FileSystem& files, embedding_cache::Options options, const RowsOptions& how)
-    : files_(files), options_(std::move(options)), how_(how) {}
+std::string RowsLayout::directory(const std::string& base, size_t rank) const {
+  const std::string path = changes == 0 ? base : fmt::format("{}.{}", base, changes);
+  return ranks == 1 ? path
+                    : fmt::format("{}.{}-of-{}{}", path, rank, ranks,
+                                  way == EmbeddingWay::kTableWise ? "-by-table" : "");
+}
+
+std::string RowsId::text() const {
+  const std::string numbers = fmt::format("{}", fmt::join(commits, ","));
+  return layout == RowsLayout() ? numbers
+         : layout.changes == 0
+             ? fmt::format("{}:{}", name_of(layout.way), numbers)
+             : fmt::format("{}.{}:{}", name_of(layout.way), layout.changes, numbers);
+}
+
+RowsId RowsId::parse(const std::string& text) {
+  RowsId out;
+  std::string_view rest = text;
+  if (const size_t colon = rest.find(':'); colon != std::string_view::npos) {
+    const size_t dot = std::min(rest.find('.'), colon);
+    const std::string_view way = rest.substr(0, dot);
+    if (way != kTableWise && way != kRowWise) {
+      throw IoError(fmt::format("embedding_cache: \"{}\" names no commit", text));
+    }
+    out.layout.way = way == kTableWise ? EmbeddingWay::kTableWise : EmbeddingWay::kRowWise;
+    if (dot < colon) {
+      out.layout.changes =
+          static_cast<int64_t>(number(rest.substr(dot + 1, colon - dot - 1), text));
+    }
+    rest.remove_prefix(colon + 1);
+  }
+  while (true) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    out.commits.push_back(number(rest.substr(0, comma), text));
+    if (comma == rest.size()) {
+      break;
+    }
+    rest.remove_prefix(comma + 1);
+  }
+  out.layout.ranks = out.commits.size();
+  return out;
+}
+
+Rows::Rows(FileSystem& files, embedding_cache::Options options, const RowsOptions& how,
+           const Tables& tables, Ranks* ranks)
+    : files_(files),
+      options_(std::move(options)),
+      base_(options_.directory),
+      how_(how),
+      tables_(tables),
+      placement_(tables, how.way, ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis)),
+      layout_{placement_.ranks() > 1 && how.way == EmbeddingWay::kTableWise
+                  ? EmbeddingWay::kTableWise
+                  : EmbeddingWay::kRowWise,
+              static_cast<size_t>(placement_.ranks())},
+      group_(placement_.ranks() == 1 ? nullptr : ranks->along(kDataAxis).split(0, "rows")),
+      workers_(std::max(0, options_.threads - 1)) {
+  options_.directory = layout_.directory(base_, rank());
+}
 
 Rows::~Rows() = default;
 
-embedding_cache::Cache& Rows::cache() {
+Cache& Rows::cache() {
   check(cache_.has_value(), "rows are read before they were opened");
   return *cache_;
 }
@@ -50,58 +117,145 @@ void Rows::learned(int64_t step) {
 void Rows::resume(const std::optional<std::string>& id) {
   let_go();
   cache_.reset();
+  readers_.clear();
   ++generation_;
-  if (id) {
-    cache_.emplace(embedding_cache::Cache::resume(options_, commit_id(*id)));
+  if (!id) {
+    begin(0);
     return;
   }
-  // Opening takes the directory over, or says whose it is; commits in it are of a run that never had a checkpoint.
-  if (embedding_cache::Cache::open(options_).last_commit() != 0) {
+  const RowsId from = RowsId::parse(*id);
+  if (!layout_.is_shared_like(from.layout)) {
+    begin(from.layout.changes + 1);
+    take_over(from);
+    return;
+  }
+  layout_ = from.layout;
+  options_.directory = layout_.directory(base_, rank());
+  cache_.emplace(Cache::resume(options_, from.commits[rank()]));
+}
+
+// Opening takes the directory over, or says whose it is; commits in it are of a run, or a layout, that no checkpoint names.
+void Rows::begin(int64_t changes) {
+  layout_.changes = changes;
+  options_.directory = layout_.directory(base_, rank());
+  if (Cache::open(options_).last_commit() != 0) {
     files_.remove_all(options_.directory);
   }
-  cache_.emplace(embedding_cache::Cache::open(options_));
+  cache_.emplace(Cache::open(options_));
+}
+
+void Rows::open_to_read(const std::string& id) {
+  let_go();
+  cache_.reset();
+  readers_.clear();
+  ++generation_;
+  const RowsId from = RowsId::parse(id);
+  saved_.emplace(tables_, from.layout.way, static_cast<int64_t>(from.layout.ranks));
+  uint64_t host_rows = 1;
+  for (const embedding_cache::TableOptions& table : options_.tables) {
+    host_rows = std::max(host_rows, table.host_rows);
+  }
+  for (size_t rank = 0; rank < from.commits.size(); ++rank) {
+    readers_.push_back(
+        embedding_cache::Reader::open({.directory = from.layout.directory(base_, rank),
+                                       .commit = from.commits[rank],
+                                       .host_rows = host_rows / from.commits.size() + 1,
+                                       .read_threads = options_.store.read_threads,
+                                       .direct_io = options_.store.direct_io,
+                                       .files = options_.files}));
+  }
+}
+
+void Rows::look_up(size_t table, std::span<const embedding_cache::Id> keys, float* out,
+                   size_t stride) const {
+  std::vector<std::vector<size_t>> places(readers_.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    places[static_cast<size_t>(saved_->owner(table, keys[i]))].push_back(i);
+  }
+  const std::string& name = options_.tables[table].name;
+  std::vector<embedding_cache::Id> ids;
+  std::vector<float> rows;
+  for (size_t r = 0; r < readers_.size(); ++r) {
+    ids.clear();
+    for (const size_t place : places[r]) {
+      ids.push_back(keys[place]);
+    }
+    const uint32_t index = readers_[r].table(name);
+    const size_t width = readers_[r].width(index);
+    rows.resize(ids.size() * width);
+    readers_[r].lookup(index, ids, rows.data(), width);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      std::copy_n(rows.data() + i * width, width, out + places[r][i] * stride);
+    }
+  }
 }
 
 std::string Rows::prepare(int64_t step) {
   const auto begin = std::chrono::steady_clock::now();
   let_go();
-  const embedding_cache::CommitId id = cache().start_commit(static_cast<uint64_t>(step));
+  RowsId id{layout_, std::vector<CommitId>(layout_.ranks)};
+  CommitId mine = cache().start_commit(static_cast<uint64_t>(step));
+  if (group_ == nullptr) {
+    id.commits[0] = mine;
+  } else {
+    const std::vector<int64_t> each(id.commits.size(), 1);
+    group_
+        ->all_gather({&mine, 1, Dtype::kI64},
+                     {id.commits.data(), std::ssize(id.commits), Dtype::kI64}, each, "rows.commit")
+        .wait();
+  }
   times_.commit += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return std::to_string(id);
+  return id.text();
 }
 
-void Rows::wait(const std::string& id) { cache().wait_commit(commit_id(id)); }
+void Rows::wait(const std::string& id) { cache().wait_commit(RowsId::parse(id).commits[rank()]); }
 
 void Rows::confirm(const std::string& id, const std::vector<std::string>& needed) {
-  std::vector<embedding_cache::CommitId> keep;
-  std::transform(needed.begin(), needed.end(), std::back_inserter(keep), commit_id);
-  cache().commit(commit_id(id), keep);
+  const RowsId own = RowsId::parse(id);
+  std::vector<CommitId> keep;
+  for (const std::string& text : needed) {
+    const RowsId other = RowsId::parse(text);
+    if (own.layout == other.layout) {
+      keep.push_back(other.commits[rank()]);
+    }
+  }
+  cache().commit(own.commits[rank()], keep);
+  if (rank() == 0) {
+    std::vector<std::string> all = needed;
+    all.push_back(id);
+    remove_other_layouts(all);
+  }
 }
 
 std::string Rows::describe() const {
+  const std::string shares = describe_shares();  // of all ranks, whatever this one did
   if (!cache_ || times_.batches == 0) {
     return "";
   }
   const auto per_batch = [&](double seconds) {
     return 1e3 * seconds / static_cast<double>(times_.batches);
   };
-  const double exposed = times_.read_wait + times_.prefetch + times_.wait + times_.gather +
-                         times_.update + times_.commit;
+  const double exposed = times_.read_wait + times_.ask + times_.prefetch + times_.wait +
+                         times_.gather + times_.update + times_.commit;
   std::string out = fmt::format(
       "rows: {:.2f} % of lookups and {:.2f} % of distinct ids were in host memory\n",
       share(static_cast<double>(times_.position_hits), static_cast<double>(times_.positions)),
       share(static_cast<double>(times_.id_hits), static_cast<double>(times_.ids)));
+  out += shares;
   out += fmt::format("stages, ms a batch: dense {:.3f}, all others exposed {:.3f} ({:.1f} %)\n",
                      per_batch(times_.compute), per_batch(exposed),
                      share(exposed, exposed + times_.compute));
   out += fmt::format("  {:<10}{:>10}{:>10}\n", "", "exposed", "hidden");
   const double hidden = std::max(0.0, times_.read.load() - times_.read_wait);
   const std::tuple<const char*, double, double> stages[] = {
-      {"read", times_.read_wait, hidden}, {"prefetch", times_.prefetch, 0},
-      {"wait", times_.wait, 0},           {"gather", times_.gather, 0},
-      {"update", times_.update, 0},       {"commit", times_.commit, 0}};
+      {"read", times_.read_wait, hidden}, {"ask", times_.ask, 0},
+      {"prefetch", times_.prefetch, 0},   {"wait", times_.wait, 0},
+      {"gather", times_.gather, 0},       {"update", times_.update, 0},
+      {"commit", times_.commit, 0}};
   for (const auto& [stage, seen, unseen] : stages) {
-    out += fmt::format("  {:<10}{:>10.3f}{:>10.3f}\n", stage, per_batch(seen), per_batch(unseen));
+    if (group_ != nullptr || std::string_view(stage) != "ask") {
+      out += fmt::format("  {:<10}{:>10.3f}{:>10.3f}\n", stage, per_batch(seen), per_batch(unseen));
+    }
   }
   return out + embedding_cache::print_stats(cache_->stats());
 }

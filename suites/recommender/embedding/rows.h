@@ -1,4 +1,8 @@
-// The rows of a run: a cache that opens where a checkpoint says, and whose commits join the run's checkpoints.
+// The rows of a run: a cache on each rank that opens where a checkpoint says, and whose commits join the run's checkpoints.
+//
+// One rank's directory is that of the options. Of N ranks each has one beside it, "<directory>.0-of-N" and so on, whose rows are those that
+// Placement gives it. Another number of ranks, or another way of sharing, goes on in directories of its own ("<directory>.1" and so on),
+// for which it takes the rows out of those that were; these stay as long as a checkpoint names their commits.
 #pragma once
 
 #include <atomic>
@@ -8,8 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "core/base/thread_pool.h"
+#include "core/comm/mesh.h"
 #include "core/train/outside.h"
 #include "embedding_cache/cache.h"
+#include "embedding_cache/reader.h"
+#include "suites/recommender/embedding/placement.h"
 
 namespace mstrain::recommender {
 
@@ -17,9 +25,10 @@ namespace mstrain::recommender {
 struct StageTimes {
   std::atomic<double> read = 0;  // samples and their keys, beside training
   double read_wait = 0;          // for samples that had not been read
+  double ask = 0;                // telling other ranks which rows are wanted
   double prefetch = 0;           // asking for rows
   double wait = 0;               // for rows that had not come
-  double gather = 0;
+  double gather = 0;             // from this rank and others
   double update = 0;
   double compute = 0;  // between a batch and what it teaches: the dense part
   double commit = 0;   // preparing commits
@@ -31,26 +40,61 @@ struct StageTimes {
 struct RowsOptions {
   int64_t depth = 2;        // batches whose rows are fetched ahead
   int64_t evict_every = 0;  // steps between two looks for rows to forget; 0: none is
+  EmbeddingWay way = EmbeddingWay::kAuto;
+};
+
+// Where rows are: the ranks that share them, how, and how often that has changed.
+struct RowsLayout {
+  EmbeddingWay way = EmbeddingWay::kRowWise;
+  size_t ranks = 1;
+  int64_t changes = 0;
+
+  bool is_shared_like(const RowsLayout& other) const {
+    return ranks == other.ranks && (ranks == 1 || way == other.way);
+  }
+  friend bool operator==(const RowsLayout&, const RowsLayout&) = default;
+  std::string directory(const std::string& base, size_t rank) const;
+};
+
+// What a checkpoint calls the rows: a layout, and a commit of each rank.
+struct RowsId {
+  RowsLayout layout;
+  std::vector<embedding_cache::CommitId> commits;
+
+  // "17" of one rank, "row_wise:17,18" of two, "row_wise.3:17,18" after three changes.
+  std::string text() const;
+  static RowsId parse(const std::string& text);  // throws IoError
 };
 
 class Rows final : public OutsideState {
  public:
-  // `options.directory` need not be there. `files` must outlive the rows.
-  Rows(FileSystem& files, embedding_cache::Options options, const RowsOptions& how);
+  // `options.directory` need not be there. `files` must outlive the rows. `ranks`: that share them, along data; each makes its own.
+  Rows(FileSystem& files, embedding_cache::Options options, const RowsOptions& how,
+       const Tables& tables, Ranks* ranks = nullptr);
   ~Rows() override;
 
   std::string name() const override { return "embedding_cache"; }
   void resume(const std::optional<std::string>& id) override;
+  void open_to_read(const std::string& id) override;
   std::string prepare(int64_t step) override;
   void wait(const std::string& id) override;
   void confirm(const std::string& id, const std::vector<std::string>& needed) override;
   std::string describe() const override;
+
+  // After open_to_read(): rows are looked up, and none is written.
+  bool is_saved() const { return !readers_.empty(); }
+  // Weights of keys[i] to out + i * stride, as training would see them.
+  void look_up(size_t table, std::span<const embedding_cache::Id> keys, float* out,
+               size_t stride) const;
 
   // After resume(). Another cache when it is called again: then generation() is another one too.
   embedding_cache::Cache& cache();
   int64_t generation() const { return generation_; }
   int64_t depth() const { return how_.depth; }
   const embedding_cache::Options& options() const { return options_; }
+  const Placement& placement() const { return placement_; }
+  Communicator* group() const { return group_.get(); }  // null: one rank has all rows
+  ThreadPool& workers() { return workers_; }
   StageTimes& times() { return times_; }
   // After each step has been learned, with no ticket of it open: forgets rows when it is time.
   void learned(int64_t step);
@@ -60,10 +104,24 @@ class Rows final : public OutsideState {
   void let_go();
 
  private:
+  size_t rank() const { return group_ == nullptr ? 0 : static_cast<size_t>(group_->rank()); }
+  void begin(int64_t changes);
+  void take_over(const RowsId& from);
+  void remove_other_layouts(const std::vector<std::string>& needed);
+  std::string describe_shares() const;
+
   FileSystem& files_;
-  embedding_cache::Options options_;
+  embedding_cache::Options options_;  // of this rank
+  std::string base_;                  // directory of all ranks
   RowsOptions how_;
+  const Tables tables_;
+  Placement placement_;
+  RowsLayout layout_;
+  std::unique_ptr<Communicator> group_;
+  ThreadPool workers_;
   std::optional<embedding_cache::Cache> cache_;
+  std::optional<Placement> saved_;                // of the readers
+  std::vector<embedding_cache::Reader> readers_;  // one for each rank of the checkpoint's layout
   int64_t generation_ = 0;
   std::function<void()> let_go_;
   StageTimes times_;

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "suites/recommender/embedding/placement.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -37,6 +38,8 @@ void check_known(const std::optional<std::vector<std::string>>& asked,
 }
 
 }  // namespace
+
+bool is_open_ended(Id key) { return key >= kHashed; }
 
 std::optional<uint64_t> TableSpec::rows() const {
   uint64_t sum = 0;
@@ -128,16 +131,18 @@ std::vector<size_t> Tables::looked_up() const {
   return places;
 }
 
-embedding_cache::Options cache_options(const Tables& tables, const EmbeddingConfig& embedding,
-                                       const CacheConfig& cache, uint64_t seed, int threads,
-                                       int64_t memory, int64_t samples) {
+embedding_cache::Options cache_options(const Tables& tables, const Placement& placement,
+                                       const EmbeddingConfig& embedding, const CacheConfig& cache,
+                                       uint64_t seed, int threads, int64_t memory,
+                                       int64_t samples) {
   embedding_cache::Options options;
   options.seed = seed;
   options.store = cache.store;
   options.threads = threads;
   options.check_shadow = cache.check_shadow;
   options.wait_seconds = cache.wait_seconds;
-  for (const TableSpec& spec : tables.specs()) {
+  for (size_t t = 0; t < tables.specs().size(); ++t) {
+    const TableSpec& spec = tables.specs()[t];
     embedding_cache::TableOptions table{.name = spec.name, .host_rows = 1};
     if (spec.has_vectors) {
       table.segments.push_back(
@@ -153,7 +158,8 @@ embedding_cache::Options cache_options(const Tables& tables, const EmbeddingConf
     constexpr uint64_t kMost = uint64_t{1} << 31;
     const uint64_t share = static_cast<uint64_t>(memory) / (2 * tables.specs().size());
     const uint64_t fit = std::clamp<uint64_t>(share / layout.record_bytes(), 1, kMost);
-    const uint64_t all = spec.rows().value_or(static_cast<uint64_t>(samples) * spec.fields.size());
+    const uint64_t all = placement.share(
+        t, spec.rows().value_or(static_cast<uint64_t>(samples) * spec.fields.size()));
     table.host_rows = cache.host_rows.is_word() ? std::clamp<uint64_t>(all, 1, fit)
                                                 : static_cast<uint64_t>(*cache.host_rows.value);
     options.tables.push_back(std::move(table));

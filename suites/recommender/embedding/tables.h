@@ -16,6 +16,9 @@
 
 namespace mstrain::recommender {
 
+// Whether a key is that of an id without a bound, which does not tell its field.
+bool is_open_ended(embedding_cache::Id key);
+
 // What a model asks of the fields of its samples.
 struct FieldUse {
   bool has_vectors = true;  // a vector of `width` floats for each id
@@ -69,11 +72,13 @@ class Tables {
   int64_t width_ = 0, numeric_ = 0;
 };
 
-// Of the cache. `memory` bytes bound host_rows that are left open, and so do the `samples` where ids are open-ended: a sample has about one
-// a field. The directory is left to the caller.
-embedding_cache::Options cache_options(const Tables& tables, const EmbeddingConfig& embedding,
-                                       const CacheConfig& cache, uint64_t seed, int threads,
-                                       int64_t memory, int64_t samples);
+class Placement;
+
+// Of a rank's cache. `memory` bytes bound host_rows that are left open, and so do the `samples` where ids are open-ended: a sample has about
+// one a field. The directory is left to the caller.
+embedding_cache::Options cache_options(const Tables& tables, const Placement& placement,
+                                       const EmbeddingConfig& embedding, const CacheConfig& cache,
+                                       uint64_t seed, int threads, int64_t memory, int64_t samples);
 
 // The positions of a batch in one table, sample by sample and in these field by field.
 struct TableKeys {

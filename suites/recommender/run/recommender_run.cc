@@ -13,6 +13,7 @@
 #include "core/runtime/context.h"
 #include "core/train/metrics.h"
 #include "core/train/session.h"
+#include "core/train/shared_plan.h"
 #include "embedding_cache/plan.h"
 
 namespace mstrain::recommender {
@@ -78,10 +79,9 @@ void RecommenderRun::check(const YamlNode& tree) const {
   }
   for (const auto& [key, value] : {std::pair("parallel.tensor", train.parallel.tensor),
                                    std::pair("parallel.pipeline", train.parallel.pipeline),
-                                   std::pair("parallel.context", train.parallel.context),
-                                   std::pair("parallel.data", train.parallel.data)}) {
+                                   std::pair("parallel.context", train.parallel.context)}) {
     if (value > 1) {
-      config_fail(tree, key, "a recommender runs on one rank");
+      config_fail(tree, key, "a recommender's ranks share batches and tables: parallel.data");
     }
   }
 }
@@ -169,10 +169,16 @@ bool RecommenderRun::holds_out() const {
 void RecommenderRun::find_oddities_of(int64_t, const YamlNode&, Findings&) const {}
 
 embedding_cache::Options RecommenderRun::options() const {
-  const Context context = make_context(train);
-  return cache_options(*tables(), embedding, cache, static_cast<uint64_t>(train.run.seed),
-                       context.num_threads(), memory_limit(train.memory, context),
+  const Context context = make_context(train, current_context().ranks);
+  const std::shared_ptr<const Tables> tables = this->tables();
+  return cache_options(*tables, placement(*tables), embedding, cache,
+                       static_cast<uint64_t>(train.run.seed), context.num_threads(),
+                       memory_of_rank(train.memory, context),
                        opened_.train == nullptr ? train.batch.global : opened_.train->samples());
+}
+
+Placement RecommenderRun::placement(const Tables& tables) const {
+  return {tables, train.parallel.embedding, data_ranks(train.parallel, current_context())};
 }
 
 TrainTask RecommenderRun::task() const {
@@ -197,16 +203,30 @@ TrainTask RecommenderRun::task() const {
   task.metrics = {kEvalAccuracy};
   task.has_scores = true;
   task.looked_up = tables->looked_up();
-  const embedding_cache::Options planned = options();
-  std::vector<embedding_cache::Workload> workloads;
-  for (size_t t = 0; t < planned.tables.size(); ++t) {
-    const TableSpec& table = tables->specs()[t];
-    workloads.push_back(
-        {.rows = table.rows().value_or(planned.tables[t].host_rows),
-         .draws_per_batch = static_cast<uint64_t>(train.batch.global) * table.fields.size()});
-  }
-  task.outside_bytes = static_cast<int64_t>(embedding_cache::plan(planned, workloads).memory_bytes);
+  task.outside_bytes = bytes_of_tables(*tables);
   return task;
+}
+
+// Of a rank: its cache, and what is on its way between ranks.
+int64_t RecommenderRun::bytes_of_tables(const Tables& tables) const {
+  const embedding_cache::Options planned = options();
+  const Placement shared = placement(tables);
+  const auto part = static_cast<uint64_t>(train.batch.global / shared.ranks());
+  std::vector<embedding_cache::Workload> workloads;
+  uint64_t on_the_way = 0;
+  for (size_t t = 0; t < planned.tables.size(); ++t) {
+    const TableSpec& table = tables.specs()[t];
+    const uint64_t draws = part * table.fields.size();
+    const uint64_t all = table.rows().value_or(planned.tables[t].host_rows);
+    workloads.push_back({.rows = shared.share(t, all), .draws_per_batch = draws});
+    if (shared.ranks() > 1 || train.batch.micro.value_or(train.batch.global) < train.batch.global) {
+      // Rows and gradients, sent and come, of as many distinct ids as there can be.
+      const uint64_t rows = std::min(draws, all);
+      on_the_way +=
+          rows * 4 * embedding_cache::RowLayout(planned.tables[t]).width() * sizeof(float);
+    }
+  }
+  return static_cast<int64_t>(embedding_cache::plan(planned, workloads).memory_bytes + on_the_way);
 }
 
 std::string RecommenderRun::rows_directory() const {
@@ -225,7 +245,9 @@ std::shared_ptr<Rows> RecommenderRun::rows(FileSystem& files) const {
   return std::make_shared<Rows>(
       files, std::move(own),
       RowsOptions{.depth = cache.pipeline.depth,
-                  .evict_every = embedding.eviction.ttl_steps == 0 ? 0 : embedding.evict_every});
+                  .evict_every = embedding.eviction.ttl_steps == 0 ? 0 : embedding.evict_every,
+                  .way = train.parallel.embedding},
+      *tables(), current_context().ranks.get());
 }
 
 TrainData RecommenderRun::samples(const Json& source) const {
@@ -240,9 +262,6 @@ TrainData RecommenderRun::samples(const Json& source) const {
   out.outside = own;
   const SampleOrder order{.shuffle = data.shuffle};
   out.training = [training, order](uint64_t seed, const BatchPart& part, int64_t first) {
-    if (part.ranks > 1) {
-      throw ConfigError("a recommender runs on one rank");
-    }
     return training_batches(training, order, seed, part, first);
   };
   if (opened_.valid != nullptr) {

@@ -56,7 +56,9 @@ class RecommenderRun : public ModelRun {
  private:
   void lay_out(FileSystem& files, const YamlNode& tree);
   FieldUse use() const;
+  Placement placement(const Tables& tables) const;
   embedding_cache::Options options() const;
+  int64_t bytes_of_tables(const Tables& tables) const;
 
   FileSystem* files_ = nullptr;
   OpenedSamples opened_;

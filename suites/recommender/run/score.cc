@@ -41,7 +41,7 @@ int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
   const ContextScope scope(context);
   const TrainTask task = run->task();
   const TrainData data = run->samples(Json::object());
-  resume_outside(files, stored.folder, *data.outside);
+  read_outside(files, stored.folder, *data.outside);
   const int64_t rows = run->train.batch.micro.value_or(run->train.batch.global);
   const LossProgram program(task, run->train, rows, context);
   const Params params = load_params(files, stored);

@@ -23,9 +23,10 @@ struct World {
     CacheConfig cache;
     cache.host_rows = host_rows;
     cache.store.kind = embedding_cache::StoreKind::kMemory;
-    auto options = cache_options(*tables, EmbeddingConfig(), cache, 3, 1, 1 << 30, 50);
+    auto options = cache_options(*tables, Placement(*tables, EmbeddingWay::kAuto, 1),
+                                 EmbeddingConfig(), cache, 3, 1, 1 << 30, 50);
     options.directory = directory / "rows";
-    rows = std::make_shared<Rows>(real_files(), options, RowsOptions{.depth = depth});
+    rows = std::make_shared<Rows>(real_files(), options, RowsOptions{.depth = depth}, *tables);
     rows->resume(std::nullopt);
   }
   BatchSource source() const { return {samples, tables, rows}; }

@@ -1,0 +1,44 @@
+// What a batch looks up, and what its rows learn: in this rank's cache, or through the ranks that share the tables.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "suites/recommender/embedding/batches.h"
+#include "suites/recommender/embedding/row_exchange.h"
+
+namespace mstrain::recommender {
+
+// A rank's part of a batch as it was read, with what it looks up in each table.
+struct Read {
+  SampleBatch samples;
+  std::vector<TableKeys> keys;
+  std::unique_ptr<RowTrip> trip;  // null: its rows are this rank's, and learn all at once
+
+  // What this rank's cache is asked for.
+  const std::vector<embedding_cache::Id>& ids(size_t table) const {
+    return trip == nullptr ? keys[table].ids : trip->wanted()[table];
+  }
+};
+
+// `micro_batches`: of the part, each of which adds up what its rows learn.
+Read read_batch(const BatchSource& source, const std::vector<int64_t>& samples,
+                int64_t micro_batches);
+
+using Tickets = std::vector<embedding_cache::Ticket>;
+// Error where the rows do not fit beside those that other tickets hold.
+Tickets fetch(embedding_cache::Cache& cache, const Read& batch, uint64_t step,
+              embedding_cache::Use use);
+void release_all(embedding_cache::Cache& cache, Tickets& tickets);
+
+// The batch's tensors, with the rows as they are now; `tickets` are waited for. Every rank calls it.
+Tensors tensors_of(const BatchSource& source, embedding_cache::Cache& cache, Read& batch,
+                   const Tickets& tickets);
+// The same, with the rows of the checkpoint that Rows::open_to_read() opened.
+Tensors saved_tensors_of(const BatchSource& source, const Read& batch);
+// Rows learn from the gradients of what was looked up. Every rank calls it.
+void learn_rows(const BatchSource& source, embedding_cache::Cache& cache, Read& batch,
+                Tickets& tickets, const Tensors& gradients, double lr_scale);
+
+}  // namespace mstrain::recommender

@@ -1,0 +1,290 @@
+// Batches that are read, and whose rows are fetched, ahead of the step that learns from them.
+#include <algorithm>
+#include <chrono>
+#include <deque>
+
+#include "core/base/error.h"
+#include "core/base/thread_pool.h"
+#include "core/tensor/host.h"
+#include "suites/recommender/embedding/batch_rows.h"
+#include "suites/recommender/embedding/batches.h"
+
+namespace mstrain::recommender {
+namespace {
+
+using embedding_cache::Cache;
+using embedding_cache::Ticket;
+using embedding_cache::Use;
+
+class Watch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - begin_).count();
+    begin_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+class TrainingBatches final : public BatchStream {
+ public:
+  TrainingBatches(const BatchSource& source, const SampleOrder& order, uint64_t seed,
+                  const BatchPart& part, int64_t first)
+      : source_(source),
+        order_(order),
+        seed_(seed),
+        part_(part),
+        micro_batches_(part.rows() / part.micro),
+        taken_(first),
+        asked_(first),
+        generation_(source.rows->generation()),
+        reader_(1) {
+    source_.rows->fetch_ahead([this] { let_go(); });
+  }
+  ~TrainingBatches() override {
+    source_.rows->fetch_ahead(nullptr);
+    abandon();
+  }
+  TrainingBatches(const TrainingBatches&) = delete;
+  TrainingBatches& operator=(const TrainingBatches&) = delete;
+
+  Tensors next() override {
+    StageTimes& times = source_.rows->times();
+    Cache& cache = source_.rows->cache();
+    check(generation_ == source_.rows->generation(),
+          "the rows were opened anew while their batches went on");
+    if (step_ == 0) {
+      step_ = cache.last_step();
+    }
+    Watch watch;
+    ask();
+    Ahead& front = ahead_.front();
+    front.wait();
+    current_ = std::move(*front.read);
+    times.read_wait += watch.lap();
+    if (current_.trip != nullptr) {
+      current_.trip->wanted();
+    }
+    times.ask += watch.lap();
+    ++step_;
+    hold(cache, front);
+    release_all(cache, front.tickets);
+    ahead_.pop_front();
+    fetch_ahead(cache);
+    times.prefetch += watch.lap();
+    for (const Ticket& ticket : tickets_) {
+      cache.wait(ticket);
+    }
+    times.wait += watch.lap();
+    Tensors out = tensors_of(source_, cache, current_, tickets_);
+    times.gather += watch.lap();
+    ask_ahead();
+    times.ask += watch.lap();
+    ++times.batches;
+    taken_ += part_.batch;
+    computing_ = watch;
+    return out;
+  }
+
+  int64_t samples() const override { return taken_; }
+
+  void learn(const RowGradients& learned) override {
+    StageTimes& times = source_.rows->times();
+    Cache& cache = source_.rows->cache();
+    check(!tickets_.empty() && static_cast<uint64_t>(learned.step) == step_,
+          "rows learn from step {}, and their batch is of step {}", learned.step, step_);
+    Tensors gradients;
+    for (const Tensor& gradient : learned.gradients) {
+      gradients.push_back(dense(gradient));
+      HostRead(gradients.back());  // what waits for the step
+    }
+    times.compute += computing_.lap();
+    if (learned.is_applied) {
+      learn_rows(source_, cache, current_, tickets_, gradients, learned.lr_scale);
+    }
+    release_all(cache, tickets_);
+    source_.rows->learned(learned.step);
+    times.update += computing_.lap();
+  }
+
+ private:
+  // A batch that is read, and whose rows may be held.
+  struct Ahead {
+    std::future<Read> reading;
+    std::optional<Read> read;
+    Tickets tickets;  // that only read: training's come when it is the batch's turn
+    bool is_announced = false;
+
+    bool is_read() const {
+      return read || reading.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    }
+    void wait() {
+      if (!read) {
+        read = reading.get();
+      }
+    }
+  };
+
+  void ask() {
+    const auto wanted = static_cast<size_t>(source_.rows->depth()) + 2;
+    while (ahead_.size() < wanted) {
+      std::vector<int64_t> samples(static_cast<size_t>(part_.rows()));
+      const int64_t all = source_.samples->samples();
+      for (int64_t row = 0; row < part_.rows(); ++row) {
+        samples[static_cast<size_t>(row)] =
+            sample_at(order_, all, seed_, asked_ + part_.sample(row));
+      }
+      asked_ += part_.batch;
+      ahead_.push_back({reader_.submit([this, samples = std::move(samples)] {
+                          Watch watch;
+                          Read read = read_batch(source_, samples, micro_batches_);
+                          source_.rows->times().read += watch.lap();
+                          return read;
+                        }),
+                        {},
+                        {},
+                        false});
+    }
+  }
+
+  // What is wanted of batches ahead, one exchange further: every rank does as much at this point, whatever its own progress.
+  void ask_ahead() {
+    const auto depth = std::min(ahead_.size(), static_cast<size_t>(source_.rows->depth()));
+    for (size_t i = 0; i < depth; ++i) {
+      ahead_[i].wait();
+      if (ahead_[i].read->trip == nullptr) {
+        return;
+      }
+      ahead_[i].read->trip->ask();
+    }
+  }
+
+  // The rows of the current batch, for training. Rows that are held ahead make room where they must.
+  void hold(Cache& cache, Ahead& front) {
+    const bool was_ahead = !front.tickets.empty();
+    const auto before = was_ahead ? std::nullopt : std::optional(cache.stats());
+    try {
+      tickets_ = fetch(cache, current_, step_, Use::kTrain);
+    } catch (const IoError&) {
+      throw;
+    } catch (const Error&) {
+      if (tickets_of_ahead() == 0) {
+        throw;
+      }
+      let_go();
+      tickets_ = fetch(cache, current_, step_, Use::kTrain);
+    }
+    largest_ = 0;
+    for (const Ticket& ticket : tickets_) {
+      largest_ = std::max(largest_, ticket.ids().size());
+    }
+    if (before) {
+      count(*before, cache.stats());
+    }
+  }
+
+  void fetch_ahead(Cache& cache) {
+    const auto depth = std::min(ahead_.size(), static_cast<size_t>(source_.rows->depth()));
+    for (size_t i = 0; i < depth; ++i) {
+      Ahead& each = ahead_[i];
+      if (!each.is_read()) {
+        return;
+      }
+      each.wait();
+      if (each.read->trip != nullptr && !each.read->trip->has_asked()) {
+        return;
+      }
+      if (!each.is_announced) {
+        for (size_t t = 0; t < each.read->keys.size(); ++t) {
+          cache.announce(static_cast<uint32_t>(t), each.read->ids(t));
+        }
+        each.is_announced = true;
+      }
+      if (each.tickets.empty()) {
+        if (!has_room(cache, i)) {
+          return;
+        }
+        const auto before = cache.stats();
+        try {
+          each.tickets = fetch(cache, *each.read, step_, Use::kRead);
+        } catch (const IoError&) {
+          throw;
+        } catch (const Error&) {
+          return;  // it does not fit beside the others, and changed nothing; what else is wrong is thrown in the batch's turn
+        }
+        count(before, cache.stats());
+      }
+    }
+  }
+
+  // Whether one more batch as large as this one fits beside those that are held.
+  bool has_room(const Cache& cache, size_t held) const {
+    const auto tables = cache.options().tables;
+    return std::all_of(tables.begin(), tables.end(), [&](const auto& table) {
+      return (held + 2) * largest_ + largest_ / 4 <= table.host_rows ||
+             table.host_rows >= 4 * largest_ * (held + 2);
+    });
+  }
+
+  void count(const embedding_cache::Stats& before, const embedding_cache::Stats& after) {
+    StageTimes& times = source_.rows->times();
+    for (size_t t = 0; t < after.tables.size(); ++t) {
+      const auto& a = before.tables[t];
+      const auto& b = after.tables[t];
+      times.positions += static_cast<int64_t>(b.positions - a.positions);
+      times.position_hits += static_cast<int64_t>(b.position_hits - a.position_hits);
+      times.ids += static_cast<int64_t>(b.ids - a.ids);
+      times.id_hits += static_cast<int64_t>(b.id_hits - a.id_hits);
+    }
+  }
+
+  size_t tickets_of_ahead() const {
+    return static_cast<size_t>(std::count_if(
+        ahead_.begin(), ahead_.end(), [](const Ahead& each) { return !each.tickets.empty(); }));
+  }
+
+  void let_go() {
+    if (generation_ != source_.rows->generation()) {
+      return;
+    }
+    for (Ahead& each : ahead_) {
+      release_all(source_.rows->cache(), each.tickets);
+    }
+  }
+
+  // Where training ends, or a step failed, between a batch and what it teaches.
+  void abandon() {
+    if (generation_ == source_.rows->generation()) {
+      let_go();
+      release_all(source_.rows->cache(), tickets_);
+    }
+  }
+
+  BatchSource source_;
+  SampleOrder order_;
+  uint64_t seed_;
+  BatchPart part_;
+  int64_t micro_batches_;
+  int64_t taken_, asked_;
+  int64_t generation_;
+  uint64_t step_ = 0;   // of the current batch
+  size_t largest_ = 0;  // distinct ids of the current batch, of one table
+  Read current_;
+  Tickets tickets_;
+  Watch computing_;
+  std::deque<Ahead> ahead_;
+  ThreadPool reader_;  // after what its tasks use
+};
+
+}  // namespace
+
+std::unique_ptr<BatchStream> training_batches(const BatchSource& source, const SampleOrder& order,
+                                              uint64_t seed, const BatchPart& part, int64_t first) {
+  check(source.samples->samples() > 0, "there are no samples to train on");
+  return std::make_unique<TrainingBatches>(source, order, seed, part, first);
+}
+
+}  // namespace mstrain::recommender

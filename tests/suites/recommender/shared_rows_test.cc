@@ -1,0 +1,197 @@
+// Tables that ranks share: whatever their number, the way of sharing and what is in memory, rows learn the same bits.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "core/tensor/host.h"
+#include "suites/recommender/embedding/batches.h"
+#include "tests/embedding_cache/temp_directory.h"
+#include "tests/ranks.h"
+#include "tests/suites/recommender/samples.h"
+
+namespace mstrain::recommender {
+namespace {
+
+using embedding_cache::Id;
+
+constexpr int64_t kOfAStep = 8;
+constexpr int64_t kOfAMicroBatch = 2;
+constexpr int64_t kAllSamples = 50;
+
+struct Sharing {
+  int64_t ranks = 1;
+  EmbeddingWay way = EmbeddingWay::kRowWise;
+  int64_t depth = 2;
+  int64_t host_rows = 1000;
+};
+
+class SharedRows : public testing::Test {
+ protected:
+  SharedRows()
+      : samples_(std::make_shared<const SomeSamples>(kAllSamples)),
+        tables_(std::make_shared<const Tables>(samples_->schema(),
+                                               FieldUse{.width = 3, .embeds_numeric = true})) {}
+
+  std::shared_ptr<Rows> rows_of(const std::string& name, const Sharing& how, Ranks* ranks) {
+    CacheConfig cache;
+    cache.host_rows = how.host_rows;
+    cache.store.kind = embedding_cache::StoreKind::kMemory;
+    auto options = cache_options(*tables_, Placement(*tables_, how.way, how.ranks), embedding_,
+                                 cache, 3, 2, 1 << 30, kAllSamples);
+    options.directory = directory_ / name;
+    return std::make_shared<Rows>(real_files(), options,
+                                  RowsOptions{.depth = how.depth, .way = how.way}, *tables_, ranks);
+  }
+
+  // Steps first + 1 … last, which pull what is looked up towards the labels; what a checkpoint calls the rows then. `older`: other
+  // checkpoints that are kept.
+  std::string train(const std::string& name, const Sharing& how, int64_t first, int64_t last,
+                    const std::optional<std::string>& from = {},
+                    const std::vector<std::string>& older = {}) {
+    std::string id;
+    const auto part_of_rank = [&](const std::shared_ptr<Ranks>& ranks) {
+      const std::shared_ptr<Rows> rows = rows_of(name, how, ranks.get());
+      rows->resume(from);
+      const int64_t rank = ranks == nullptr ? 0 : ranks->rank();
+      const auto batches =
+          training_batches({samples_, tables_, rows}, {}, 11,
+                           BatchPart(kOfAStep, kOfAMicroBatch, how.ranks, rank), kOfAStep * first);
+      for (int64_t step = first + 1; step <= last; ++step) {
+        const Tensors batch = batches->next();
+        batches->learn(pull(batch, step));
+      }
+      const std::string own = rows->prepare(last);
+      rows->wait(own);
+      std::vector<std::string> needed = older;
+      needed.push_back(own);
+      rows->confirm(own, needed);
+      rows->describe();
+      if (rank == 0) {
+        id = own;
+      }
+    };
+    if (how.ranks == 1) {
+      part_of_rank(nullptr);
+    } else {
+      run_ranks(static_cast<int>(how.ranks), part_of_rank);
+    }
+    return id;
+  }
+
+  // The weights of every key that a sample has.
+  std::vector<float> values(const std::string& name, const std::string& id) {
+    const std::shared_ptr<Rows> rows = rows_of(name, {}, nullptr);
+    rows->open_to_read(id);
+    SampleBatch all;
+    std::vector<int64_t> every(kAllSamples);
+    std::iota(every.begin(), every.end(), 0);
+    samples_->read(every, all);
+    std::vector<float> out;
+    for (size_t t = 0; t < tables_->specs().size(); ++t) {
+      const TableKeys keys = keys_of(tables_->specs()[t], all);
+      const std::set<Id> distinct(keys.ids.begin(), keys.ids.end());
+      const std::vector<Id> ids(distinct.begin(), distinct.end());
+      const size_t width = embedding_cache::RowLayout(rows->options().tables[t]).width();
+      std::vector<float> of_table(ids.size() * width);
+      rows->look_up(t, ids, of_table.data(), width);
+      out.insert(out.end(), of_table.begin(), of_table.end());
+    }
+    return out;
+  }
+
+  RowGradients pull(const Tensors& batch, int64_t step) const {
+    const std::vector<float> labels = to_vector<float>(batch[0]);
+    RowGradients out{.step = step};
+    for (const size_t place : tables_->looked_up()) {
+      std::vector<float> gradient = to_vector<float>(batch[place]);
+      const size_t each = gradient.size() / labels.size();
+      for (size_t i = 0; i < gradient.size(); ++i) {
+        gradient[i] -= labels[i / each];
+      }
+      out.gradients.push_back(tensor<float>(gradient, batch[place].shape()));
+    }
+    return out;
+  }
+
+  embedding_cache::TempDirectory directory_;
+  std::shared_ptr<const SomeSamples> samples_;
+  std::shared_ptr<const Tables> tables_;
+  EmbeddingConfig embedding_;
+};
+
+TEST_F(SharedRows, LearnTheSameBitsOnAnyNumberOfRanks) {
+  const std::vector<float> expected = values("one", train("one", {}, 0, 12));
+  for (const int64_t ranks : {1, 2, 4}) {
+    for (const EmbeddingWay way : {EmbeddingWay::kRowWise, EmbeddingWay::kTableWise}) {
+      for (const int64_t depth : {0, 1, 3}) {
+        const int64_t host_rows = depth == 1 ? 1000 : 75;
+        const std::string name = fmt::format(
+            "{}-{}-{}", ranks, way == EmbeddingWay::kRowWise ? "rows" : "tables", depth);
+        SCOPED_TRACE(name);
+        const std::string id = train(name, {ranks, way, depth, host_rows}, 0, 12);
+        EXPECT_EQ(values(name, id), expected);
+      }
+    }
+  }
+}
+
+TEST_F(SharedRows, GoOnUnderAnotherLayoutAndKeepWhatOlderCheckpointsName) {
+  const std::vector<float> at_four = values("one", train("one", {}, 0, 4));
+  const std::vector<float> expected = values("straight", train("straight", {}, 0, 16));
+  const std::string first = train("run", {}, 0, 4);
+  EXPECT_EQ(first.find(':'), std::string::npos);
+  const std::string four = train("run", {4}, 4, 8, first, {first});
+  EXPECT_THAT(four, testing::StartsWith("row_wise.1:"));
+  const std::string two = train("run", {2, EmbeddingWay::kTableWise}, 8, 12, four, {first, four});
+  EXPECT_THAT(two, testing::StartsWith("table_wise.2:"));
+  EXPECT_EQ(values("run", first), at_four);
+  // The checkpoint of four ranks is gone now, and so are its rows.
+  const std::string last = train("run", {}, 12, 16, two, {first});
+  EXPECT_EQ(values("run", last), expected);
+  EXPECT_EQ(values("run", first), at_four);
+  EXPECT_ANY_THROW(values("run", four));
+}
+
+TEST_F(SharedRows, OfAnotherLayoutHaveNoCountsOfAdmission) {
+  embedding_.admission.kind = embedding_cache::AdmissionKind::kCount;
+  embedding_.admission.count = 2;
+  const std::string one = train("run", {}, 0, 4);
+  EXPECT_THAT([&] { train("run", {2}, 4, 8, one); },
+              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("embedding.admission")));
+  EXPECT_EQ(values("run", train("run", {}, 4, 12, one)),
+            values("straight", train("straight", {}, 0, 12)));
+}
+
+TEST(RowsId, IsWhatItsTextSays) {
+  for (const char* text : {"17", "row_wise:3,4", "table_wise.12:1,2,3", "row_wise.1:9"}) {
+    EXPECT_EQ(RowsId::parse(text).text(), text);
+  }
+  for (const char* text : {"", "x", "rows:1", "row_wise:", "row_wise.x:1", "1,,2", "0", "1,2x"}) {
+    EXPECT_THROW(RowsId::parse(text), IoError) << text;
+  }
+}
+
+TEST(Placement, GivesEveryKeyOneOwnerAndEveryRankItsShare) {
+  const SomeSamples samples(1);
+  const Tables tables(samples.schema(), {});
+  for (const EmbeddingWay way : {EmbeddingWay::kRowWise, EmbeddingWay::kTableWise}) {
+    const Placement placement(tables, way, 3);
+    for (size_t t = 0; t < tables.specs().size(); ++t) {
+      std::vector<uint64_t> rows(3);
+      uint64_t all = 0;
+      for (const TableField& field : tables.specs()[t].fields) {
+        std::set<int> owners;
+        for (uint64_t id = 0; id < field.rows; ++id) {
+          owners.insert(placement.owner(t, field.first + id));
+          ++rows.at(static_cast<size_t>(placement.owner(t, field.first + id)));
+        }
+        all += field.rows;
+        EXPECT_EQ(way == EmbeddingWay::kTableWise && field.rows > 0, owners.size() == 1);
+      }
+      EXPECT_LE(*std::max_element(rows.begin(), rows.end()), placement.share(t, all));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mstrain::recommender
