@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Steps of recommenders, as `run.mode: benchmark` runs them, against PyTorch with the same sizes (torch.nn.Embedding(sparse=True), SparseAdam
+for vectors, Adagrad for single weights, fused Adam for the dense part, batches made before; the better of eager and compiled); with a part
+of the rows in memory against all of them; and two ranks of one thread against one of two. Contenders are processes of their own that take
+turns; a ratio above 1 says that mstrain, or what the first column names, is faster.
+
+    benchmarks/recommender_race.py build/bin/mstrain [--rounds 3] [--steps 10] [--only zoo benchmark dlrm memory ranks bf16]
+
+PyTorch is needed for the first three only.
+"""
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import race
+
+CONFIGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "configs")
+# ids, fields with one id each of a batch (numeric ones among them), vector, layers
+SHAPES = {
+    "zoo": dict(config="wide_deep_zoo.yaml", vocab=7692, numeric=13, fields=26, bag=1, dim=80, hidden=[1024, 512, 256, 128]),
+    "benchmark": dict(config="wide_deep_benchmark.yaml", vocab=225385, numeric=13, fields=26, bag=1, dim=16, hidden=[1024] * 7),
+}
+BATCH = 16000
+
+
+def contend(name, compiled, threads):
+    """PyTorch's process: a line on its input is a number of steps."""
+    import torch
+    from torch import nn
+
+    shape = SHAPES[name]
+    race.torch_settings(threads)
+    numeric, fields, dim, vocab = shape["numeric"], shape["fields"], shape["dim"], shape["vocab"]
+    rows = numeric + fields * vocab
+    vectors, weights = nn.Embedding(rows, dim, sparse=True), nn.Embedding(rows, 1, sparse=True)
+    nn.init.normal_(vectors.weight, std=0.01)
+    nn.init.zeros_(weights.weight)
+    layers, width = [], (numeric + fields) * dim
+    for out in shape["hidden"]:
+        layers += [nn.Linear(width, out), nn.ReLU()]
+        width = out
+    mlp = nn.Sequential(*layers, nn.Linear(width, 1))
+    step_mlp = torch.compile(mlp) if compiled else mlp
+    optimizers = [torch.optim.SparseAdam(vectors.parameters(), lr=3.5e-4), torch.optim.Adagrad(weights.parameters(), lr=0.05),
+                  torch.optim.Adam(mlp.parameters(), lr=3.5e-4, fused=True)]
+    law = 1 / torch.arange(1, vocab + 1, dtype=torch.float64) ** 1.05
+    batches = []
+    for _ in range(4):
+        ids = torch.multinomial(law, BATCH * fields, replacement=True).view(BATCH, fields)
+        ids = numeric + ids + vocab * torch.arange(fields)
+        ids = torch.cat([torch.arange(numeric).expand(BATCH, numeric), ids], 1).contiguous()
+        scale = torch.cat([torch.rand(BATCH, numeric), torch.ones(BATCH, fields)], 1).unsqueeze(2)
+        batches.append((ids, scale, (torch.rand(BATCH) < 0.25).float()))
+    taken = 0
+
+    def run(count):
+        nonlocal taken
+        for _ in range(count):
+            ids, scale, labels = batches[taken % len(batches)]
+            taken += 1
+            logits = step_mlp((vectors(ids) * scale).flatten(1)).squeeze(1) + (weights(ids) * scale).sum((1, 2))
+            nn.functional.binary_cross_entropy_with_logits(logits, labels).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+
+    run(2)
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        start = time.perf_counter()
+        run(int(line))
+        print(json.dumps({"step_seconds": (time.perf_counter() - start) / int(line)}), flush=True)
+
+
+def ours(options, config, ranks=1, keys=()):
+    """The median seconds of a step, and what the run says of its stages."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [options.program, "--config", os.path.join(CONFIGS, config), f"run.output_dir={folder}",
+                   f"schedule.total_steps={options.steps}", f"run.threads={options.threads // ranks}", *keys, *options.keys]
+        if ranks > 1:
+            command += ["--ranks", str(ranks)]
+        done = subprocess.run(command, capture_output=True, text=True, env=race.environment(options.threads // ranks, options.isa))
+        if done.returncode != 0:
+            raise SystemExit(done.stderr)
+        return float(re.search(r"median ([0-9.]+) s", done.stdout).group(1)), done.stdout
+
+
+def against_pytorch(options, name):
+    kinds = race.torch_kinds(options)
+    theirs = {kind: race.Contender([sys.executable, __file__, options.program, "--contender", f"{name} {kind}", "--threads",
+                                    str(options.threads)], race.environment(options.threads, options.isa)) for kind in kinds}
+    seconds, mine = {kind: [] for kind in kinds}, []
+    for _ in range(options.rounds):
+        mine.append(ours(options, SHAPES[name]["config"])[0])
+        for kind in kinds:
+            seconds[kind].append(theirs[kind].round(max(2, options.steps // 2), measure_memory=False))
+    for contender in theirs.values():
+        contender.close()
+    ratios = "  ".join(f"{kind} {race.median_ratio(seconds[kind], mine):.2f}x" for kind in kinds)
+    print(f"{name:<28}{statistics.median(mine):8.3f} s a step   against PyTorch: {ratios}", flush=True)
+
+
+def against_itself(options, title, first, second):
+    a, b = [], []
+    for turn in range(options.rounds):
+        for which, out in ((first, a), (second, b)) if turn % 2 == 0 else ((second, b), (first, a)):
+            out.append(ours(options, **which)[0])
+    print(f"{title:<28}{statistics.median(a):8.3f} s a step   against {statistics.median(b):.3f} s: "
+          f"{race.median_ratio(b, a):.2f}x", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("keys", nargs="*", help="of the runs")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--only", nargs="+", choices=[*SHAPES, "memory", "ranks", "bf16"], default=[*SHAPES, "memory", "ranks"])
+    race.add_race_options(parser, rounds=3)
+    options = parser.parse_args()
+    if options.contender:
+        name, kind = options.contender.split()
+        contend(name, kind == "compiled", options.threads)
+        return
+    print(f"batches of {BATCH}, {options.threads} threads, {options.isa or 'best'} instructions, {options.rounds} rounds of {options.steps} steps")
+    zoo = SHAPES["zoo"]
+    rows = zoo["numeric"] + zoo["fields"] * zoo["vocab"]
+    for name in options.only:
+        if name in SHAPES:
+            against_pytorch(options, name)
+        elif name == "memory":
+            # A batch has some 80,000 distinct ids.
+            few = [f"embedding_cache.host_rows={rows // 2}"]
+            against_itself(options, "zoo, half of the rows in memory", dict(config=zoo["config"], keys=few), dict(config=zoo["config"]))
+        elif name == "ranks":
+            half = [f"batch.micro={BATCH // 2}"]
+            against_itself(options, "zoo, 2 ranks of 1 thread", dict(config=zoo["config"], ranks=2, keys=half),
+                           dict(config=zoo["config"]))
+        else:
+            bf16 = ["precision.params=bf16"]
+            against_itself(options, "zoo, bf16 products", dict(config=zoo["config"], keys=bf16), dict(config=zoo["config"]))
+
+
+if __name__ == "__main__":
+    main()
