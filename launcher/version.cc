@@ -20,6 +20,8 @@ void print_version(std::FILE* out) {
   for (const Backend* backend : all_backends()) {
     if (backend->computes) {
       fmt::print(out, "backend {} ({} kernels)\n", backend->name, backend->kernels.size());
+    } else if (backend->missing != nullptr) {
+      fmt::print(out, "backend {} ({})\n", backend->name, backend->missing());
     }
   }
 }

@@ -40,6 +40,8 @@ struct Backend {
   // whose memory no other back end can read.
   const Backend* fallback = nullptr;
   bool computes = true;  // false: programs are planned, and allocated, and not run
+  // Of one that does not compute though people may ask for it: why, for them. Null: nobody asks.
+  std::string (*missing)() = nullptr;
   std::bitset<kNumDtypes> dtypes =
       std::bitset<kNumDtypes>().set();  // types of elements that it has
   BackendLimits limits = {};

@@ -36,6 +36,21 @@ bool is_here(const std::string& device) {
   return backend != nullptr && backend->computes;
 }
 
+// No key is wrong, but the machine.
+[[noreturn]] void refuse(const YamlNode& tree, const std::string& device,
+                         const std::string& advice) {
+  const Backend* const backend = find_backend(device);
+  const bool knows = backend != nullptr && backend->missing != nullptr;
+  try {
+    config_fail(
+        tree, "run.device",
+        fmt::format("{} does not run here ({}); {}", device,
+                    knows ? backend->missing() : "this build has no such back end", advice));
+  } catch (const ConfigError& error) {
+    throw PlanError(error.what());
+  }
+}
+
 }  // namespace
 
 DeviceDescription read_device(FileSystem& files, const std::string& path) {
@@ -68,25 +83,27 @@ const Backend* described_backend(const std::string& name, const DeviceDescriptio
   return &described.emplace_back(std::move(backend));
 }
 
+std::string device_of(const RunConfig& config) {
+  return config.device != "auto" ? config.device : is_here("cuda") ? "cuda" : "cpu";
+}
+
 const Backend* planned_backend(FileSystem& files, const RunConfig& config, const YamlNode& tree) {
   if (config.device_description) {
-    return described_backend(config.device, read_device(files, *config.device_description));
+    return described_backend(config.device == "auto" ? "cuda" : config.device,
+                             read_device(files, *config.device_description));
   }
-  if (!is_here(config.device)) {
-    config_fail(tree, "run.device",
-                fmt::format("this build has no {0}; to plan for one say what it is, as in "
-                            "run.device_description=configs/devices/h100_80gb.yaml",
-                            config.device));
+  const std::string device = device_of(config);
+  if (!is_here(device)) {
+    refuse(tree, device,
+           "to plan for one say what it is, as in "
+           "run.device_description=configs/devices/h100_80gb.yaml");
   }
-  return find_backend(config.device);
+  return find_backend(device);
 }
 
 void check_run_device(const RunConfig& config, const YamlNode& tree) {
-  if (!is_here(config.device)) {
-    config_fail(tree, "run.device",
-                fmt::format("this build has no {}; --dry-run plans for one that "
-                            "run.device_description describes",
-                            config.device));
+  if (const std::string device = device_of(config); !is_here(device)) {
+    refuse(tree, device, "--dry-run plans for one that run.device_description describes");
   }
 }
 

@@ -54,11 +54,14 @@ DeviceDescription read_device(FileSystem& files, const std::string& path);
 // are not here; the workspaces of these do not count.
 const Backend* described_backend(const std::string& name, const DeviceDescription& device);
 
-// What a plan of the run is made for: run.device_description, else what is here. Throws as read_device(), and ConfigError where
+// run.device; for `auto` the first of cuda and cpu that computes here.
+std::string device_of(const RunConfig& config);
+
+// What a plan of the run is made for: run.device_description, else what is here. Throws as read_device(), and PlanError where
 // there is neither.
 const Backend* planned_backend(FileSystem& files, const RunConfig& config, const YamlNode& tree);
 
-// Throws ConfigError, with the line in `tree`, where the run cannot run here: run.device is none of this machine's.
+// Throws PlanError, with the line in `tree`, where the run cannot run here: run.device is none of this machine's.
 void check_run_device(const RunConfig& config, const YamlNode& tree);
 
 }  // namespace mstrain

@@ -44,8 +44,9 @@ struct RunConfig {
       rule::path().elsewhere_called({"out_dir", "output", "save_dir", "log_dir", "logging_dir"}));
     v("seed", seed, "of initial weights, order of the data and dropout",
       rule::at_least(0).elsewhere_called({"random_seed", "data_seed", "rng_seed"}));
-    v("device", device, "what the run computes on",
-      rule::one_of({"cpu", "cuda"}).elsewhere_called({"accelerator", "use_cuda", "no_cuda"}));
+    v("device", device, "what the run computes on; auto: cuda where that runs here, else cpu",
+      rule::one_of({"cpu", "cuda", "auto"})
+          .elsewhere_called({"accelerator", "use_cuda", "no_cuda"}));
     v("device_description", device_description,
       "a file that says what a device is which is not here, as configs/devices/h100_80gb.yaml: "
       "--dry-run plans for it",

@@ -1,3 +1,4 @@
+#include "core/train/run_device.h"
 #include "core/train/session.h"
 
 #include <fmt/ranges.h>
@@ -171,7 +172,7 @@ void write_pictures(const RunDirectory& directory, const TrainData& data, uint64
 }  // namespace
 
 Context make_context(const TrainConfig& config, std::shared_ptr<Ranks> ranks) {
-  return {.backend = backend_named(config.run.device),
+  return {.backend = backend_named(device_of(config.run)),
           .threads = static_cast<int>(config.run.threads.value_or(0)),
           .allocator = std::make_shared<Allocator>(Allocator::kCacheLimit,
                                                    current_context().allocator->device()),

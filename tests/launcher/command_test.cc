@@ -18,7 +18,8 @@ TEST(Command, SaysWhatItIs) {
   EXPECT_EQ(version.status, 0);
   EXPECT_THAT(version.out, AllOf(StartsWith("mstrain "), HasSubstr("\ncompiler "),
                                  HasSubstr("\ninstruction set " + std::string(to_string(isa()))),
-                                 HasSubstr("\nbackend reference "), HasSubstr("\nbackend cpu ")));
+                                 HasSubstr("\nbackend reference "), HasSubstr("\nbackend cpu "),
+                                 HasSubstr("\nbackend cuda (")));
   const CommandResult help = run_command({"--help"});
   EXPECT_EQ(help.status, 0);
   for (const char* word : {"--config", "--dry-run", "--print-config", "generate", "eval", "inspect",

@@ -204,18 +204,18 @@ TEST(DryRun, SaysWhatADeviceLacks) {
   write_text(run.path("device.yaml"), "name: x\nmemory_gb: 8\nmemory_gbp: 100\n");
   write_text(run.path("old.yaml"),
              "name: old\nmemory_gb: 8\nmemory_gbps: 100\npeak_tflops: {fp32: 1}\n");
-  const auto refused = [&](std::vector<std::string> arguments) {
+  const auto refused = [&](std::vector<std::string> arguments, int status = 2) {
     arguments.insert(arguments.begin(),
                      {"--config", run.config(), "run.output_dir=" + run.path("out")});
     const CommandResult result = run_command(arguments);
-    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_EQ(result.status, status) << result.err;
     EXPECT_FALSE(real_files().exists(run.path("out")));
     return result.err;
   };
-  EXPECT_THAT(refused({"run.device=cuda"}),
-              HasSubstr("run.device: this build has no cuda; --dry-run plans for one that "
-                        "run.device_description describes"));
-  EXPECT_THAT(refused({"run.device=cuda", "--dry-run"}),
+  EXPECT_THAT(refused({"run.device=cuda"}, 3),
+              AllOf(HasSubstr("run.device: cuda does not run here ("),
+                    HasSubstr("--dry-run plans for one that run.device_description describes")));
+  EXPECT_THAT(refused({"run.device=cuda", "--dry-run"}, 3),
               HasSubstr("run.device_description=configs/devices/h100_80gb.yaml"));
   EXPECT_THAT(refused({"run.device=cudda", "--dry-run"}), HasSubstr("did you mean cuda?"));
   EXPECT_THAT(refused({"run.device_description=x.yaml", "--dry-run"}),

@@ -16,6 +16,10 @@ void OffPolicy::common_fields(ConfigFields& v) {
   v("updates", updates, "each time",
     rule::at_least(1).at_most(1e6).elsewhere_called({"gradient_steps"}));
   v("batch_size", batch_size, "steps of an update", rule::at_least(1).at_most(1 << 24));
+  v("noise_hold", noise_hold,
+    "steps that the chance in actions stays the same: what is held reaches further (Dabney et al. "
+    "2021)",
+    rule::at_least(1).at_most(1e6));
   v("discount", discount, "of what comes a step later",
     rule::at_least(0).at_most(1).elsewhere_called({"gamma"}));
   v("n_step", n_step, "steps whose rewards are counted before what follows is estimated",

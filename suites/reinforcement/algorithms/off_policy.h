@@ -69,6 +69,7 @@ class OffPolicy : public AlgorithmConfig {
   int64_t train_every = 1;  // steps of every environment
   int64_t updates = 1;
   int64_t batch_size = 128;
+  int64_t noise_hold = 1;
   double discount = 0.99;
   int64_t n_step = 1;
   double target_rate = 1;

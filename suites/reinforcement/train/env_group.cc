@@ -30,13 +30,13 @@ EnvGroup::EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t fi
   env_->observe(observations_.data());
 }
 
-void EnvGroup::draw_noise(bool normal, int64_t width, std::span<float> out) const {
+void EnvGroup::draw_noise(bool normal, int64_t width, std::span<float> out, int64_t hold) const {
   const PhiloxKey key = philox_key(seed_);
   const int64_t first_row = first_ * spec().agents;
   size_t at = 0;
   for (int64_t row = 0; row < rows(); ++row) {
     const auto who = static_cast<uint32_t>(first_row + row);
-    const auto when = static_cast<uint64_t>(steps_);
+    const auto when = static_cast<uint64_t>(steps_ - steps_ % hold);
     for (int64_t i = 0; i < width; i += 2) {
       const auto site = kNoiseSite ^ static_cast<uint32_t>(i >> 1);
       const auto bits =

@@ -33,8 +33,8 @@ class EnvGroup {
   // The environments' statistics changed: observations are made anew.
   void refresh() { env_->observe(observations_.data()); }
 
-  // Noise for the next action, [r, width]: uniform in (0, 1), or standard normal.
-  void draw_noise(bool normal, int64_t width, std::span<float> out) const;
+  // Noise for the next action, [r, width]: uniform in (0, 1), or standard normal; the same for `hold` steps.
+  void draw_noise(bool normal, int64_t width, std::span<float> out, int64_t hold = 1) const;
 
   // Steps with actions [r, d]; those of a box are cut to its bounds. The spans below are then what the step gave. Throws Error
   // naming environment and step.

@@ -143,7 +143,7 @@ class OffPolicyAgent final : public Agent {
     const std::vector<float> before(envs_.observations().begin(), envs_.observations().end());
     std::vector<float> actions(count(envs_.rows() * space.size()));
     if (!learns()) {  // anything
-      envs_.draw_noise(/*normal=*/false, space.size(), actions);
+      envs_.draw_noise(/*normal=*/false, space.size(), actions, algorithm_.noise_hold);
       for (float& each : actions) {
         each = space.is_discrete() ? std::min(std::floor(each * static_cast<float>(space.n)),
                                               static_cast<float>(space.n - 1))
@@ -151,7 +151,8 @@ class OffPolicyAgent final : public Agent {
       }
     } else {
       std::vector<float> noise(count(envs_.rows() * model_->noise_size()));
-      envs_.draw_noise(model_->noise_is_normal(), model_->noise_size(), noise);
+      envs_.draw_noise(model_->noise_is_normal(), model_->noise_size(), noise,
+                       algorithm_.noise_hold);
       programs_.act(before, noise, explore, actions);
     }
     std::vector<float> taken = actions;

@@ -14,6 +14,7 @@
 namespace mstrain {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr std::string_view kGood =
@@ -123,9 +124,12 @@ TEST(Device, ARunOnOneThatIsNotHereIsRefused) {
   RunConfig config;
   check_run_device(config, YamlNode::map());
   config.device = "cuda";
-  EXPECT_THAT(message_of<ConfigError>([&] { check_run_device(config, YamlNode::map()); }),
-              HasSubstr("run.device: this build has no cuda; --dry-run plans for one that "
-                        "run.device_description describes"));
+  EXPECT_THAT(message_of<PlanError>([&] { check_run_device(config, YamlNode::map()); }),
+              AllOf(HasSubstr("run.device: cuda does not run here ("),
+                    HasSubstr("; --dry-run plans for one that run.device_description describes")));
+  config.device = "auto";
+  check_run_device(config, YamlNode::map());
+  EXPECT_EQ(device_of(config), "cpu");
 }
 
 }  // namespace
