@@ -1,5 +1,5 @@
-#include "core/train/run_device.h"
 #include "core/train/session.h"
+#include "core/train/run_device.h"
 
 #include <fmt/ranges.h>
 

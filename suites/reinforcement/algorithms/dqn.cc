@@ -1,12 +1,15 @@
 #include "suites/reinforcement/algorithms/dqn.h"
 
 #include "core/base/error.h"
+#include "core/ops/arrange.h"
 #include "core/ops/build.h"
+#include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/ops/slicing.h"
+#include "core/ops/softmax.h"
 #include "core/ops/statistics.h"
 #include "suites/reinforcement/algorithms/networks.h"
 
@@ -28,6 +31,12 @@ class QNetwork final : public OffPolicyModel {
           "algorithm.type: dqn chooses one of some actions, and those of {} are {}; sac, td3 and "
           "ddpg act in boxes",
           env.name, to_string(env.action)));
+    }
+    if (config.atoms == 1 || (config.atoms > 0 && config.v_min >= config.v_max)) {
+      throw ConfigError(fmt::format(
+          "algorithm.atoms: {} from v_min {} to v_max {}: expected 0, or at least 2 from the least "
+          "to the largest return that there can be",
+          config.atoms, config.v_min, config.v_max));
     }
   }
 
@@ -55,28 +64,61 @@ class QNetwork final : public OffPolicyModel {
 
   OffPolicyLoss loss(const Params& p, const Params& target,
                      const OffPolicyBatch& batch) const override {
-    const Tensor q_b =
-        of(values(p, batch.observation_bo), cast(squeeze(batch.action_bd, -1), Dtype::kI32));
-    const Tensor next_ba = values(target, batch.next_observation_bo);
+    const Tensor action_b = cast(squeeze(batch.action_bd, -1), Dtype::kI32);
+    const Tensor next = heads(target, batch.next_observation_bo);
     const Tensor chosen_b =
-        argmax(config_.double_q ? values(p, batch.next_observation_bo) : next_ba, -1);
-    const Tensor target_b = batch.reward_b + batch.discount_b * of(next_ba, chosen_b);
-    const Tensor error_b = q_b - mstrain::stop_gradient(target_b);
-    return {{mean(batch.weight_b * huber(error_b)), {{"q", mean(q_b)}}}, error_b};
+        argmax(config_.double_q ? values(p, batch.next_observation_bo) : means(next), -1);
+    const Tensor now = of(heads(p, batch.observation_bo), action_b);
+    if (config_.atoms > 0) {
+      const Tensor target_bz = projected(batch, softmax(of(next, chosen_b)));
+      const Tensor error_b = soft_cross_entropy_rows(now, mstrain::stop_gradient(target_bz));
+      return {{mean(batch.weight_b * error_b), {{"q", mean(means(now))}}}, error_b};
+    }
+    const Tensor target_b = batch.reward_b + batch.discount_b * of(next, chosen_b);
+    const Tensor error_b = now - mstrain::stop_gradient(target_b);
+    return {{mean(batch.weight_b * huber(error_b)), {{"q", mean(now)}}}, error_b};
   }
 
  private:
-  Tensor values(const Params& p, const Tensor& observation_no) const {
+  // Of every action its value [n, a], or the logits of its distribution [n, a, z].
+  Tensor heads(const Params& p, const Tensor& observation_no) const {
+    const auto of_actions = [&](const Params& folder, int64_t actions) {
+      const int64_t each = std::max<int64_t>(1, config_.atoms);
+      const Tensor flat = perceptron(folder, observation_no, network_, actions * each, kSmall);
+      return config_.atoms == 0 ? flat : reshape(flat, {flat.dim(0), actions, each});
+    };
     if (!config_.dueling) {
-      return perceptron(p / "q", observation_no, network_, actions_, kSmall);
+      return of_actions(p / "q", actions_);
     }
-    const Tensor value_n1 = perceptron(p / "value", observation_no, network_, 1, kSmall);
-    const Tensor advantage_na =
-        perceptron(p / "advantage", observation_no, network_, actions_, kSmall);
-    return value_n1 + advantage_na - mean(advantage_na, {-1}, /*keep_dims=*/true);
+    const Tensor value = of_actions(p / "value", 1);
+    const Tensor advantage = of_actions(p / "advantage", actions_);
+    return value + advantage - mean(advantage, {1}, /*keep_dims=*/true);
   }
-  static Tensor of(const Tensor& values_na, const Tensor& action_n) {
-    return squeeze(take_along(values_na, expand_dims(action_n, -1), -1), -1);
+  Tensor means(const Tensor& heads) const {
+    return config_.atoms == 0 ? heads : sum(softmax(heads) * support(), {-1});
+  }
+  Tensor values(const Params& p, const Tensor& observation_no) const {
+    return means(heads(p, observation_no));
+  }
+  Tensor support() const { return linspace(config_.v_min, config_.v_max, config_.atoms); }
+
+  // What r + γ^n z is worth, whose atoms the neighbours of the support share: [b, z].
+  Tensor projected(const OffPolicyBatch& batch, const Tensor& next_bz) const {
+    const double step = (config_.v_max - config_.v_min) / static_cast<double>(config_.atoms - 1);
+    const Tensor reached_bz =
+        clip(expand_dims(batch.reward_b, -1) + expand_dims(batch.discount_b, -1) * support(),
+             config_.v_min, config_.v_max);
+    const Tensor place_bz1 = expand_dims((reached_bz - config_.v_min) / step, -1);
+    const Tensor near_bzz =
+        maximum(1 - abs(place_bz1 - iota({config_.atoms}, 0, Dtype::kF32)), 0.0);
+    return sum(expand_dims(next_bz, -1) * near_bzz, {1});
+  }
+  static Tensor of(const Tensor& heads, const Tensor& action_n) {
+    Tensor index = expand_dims(action_n, -1);
+    if (heads.rank() == 3) {
+      index = broadcast_to(expand_dims(index, -1), {heads.dim(0), 1, heads.dim(2)});
+    }
+    return squeeze(take_along(heads, index, 1), 1);
   }
 
   const Dqn& config_;
@@ -97,6 +139,12 @@ void Dqn::fields(ConfigFields& v) {
     rule::elsewhere_called({"double_q", "double_dqn"}));
   v("dueling", dueling, "a value of the observation and advantages of actions, each with a network",
     rule::elsewhere_called({"duelling"}));
+  v("atoms", atoms,
+    "values that returns are distributed over (C51), evenly from v_min to v_max; 0: their mean is "
+    "learned",
+    rule::at_least(0).at_most(1000).elsewhere_called({"n_atoms", "num_atoms"}));
+  v("v_min", v_min, "atoms: the least return");
+  v("v_max", v_max, "atoms: the largest return");
   v("epsilon", epsilon, "share of actions that are taken by chance, at first",
     rule::at_least(0).at_most(1).elsewhere_called({"exploration_initial_eps", "start_e"}));
   v("final_epsilon", final_epsilon, "and later",

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "core/base/error.h"
 #include "core/mstrain.h"
@@ -103,6 +104,71 @@ TEST(OffPolicyLosses, DqnIsAsWrittenByHand) {
     }
     EXPECT_NEAR(item(loss.loss.loss), expected, 1e-5);
   }
+}
+
+// Atoms of the target, each of which gives its weight to the two places of the support that it lies between.
+std::vector<double> projected(const std::vector<double>& next, double reward, double rest,
+                              const std::vector<double>& support) {
+  std::vector<double> out(support.size());
+  const double step = support[1] - support[0];
+  for (size_t z = 0; z < support.size(); ++z) {
+    const double at = std::clamp(reward + rest * support[z], support.front(), support.back());
+    const double place = (at - support.front()) / step;
+    const auto below = std::min(static_cast<size_t>(place), support.size() - 2);
+    out[below + 1] += next[z] * (place - static_cast<double>(below));
+    out[below] += next[z] * (static_cast<double>(below) + 1 - place);
+  }
+  return out;
+}
+
+std::vector<double> distribution(const Params& p, const std::vector<double>& o, size_t action,
+                                 size_t atoms) {
+  std::vector<double> out;
+  double sum = 0;
+  for (size_t z = 0; z < atoms; ++z) {
+    out.push_back(std::exp(head(p, "q", o, action * atoms + z)));
+    sum += out.back();
+  }
+  for (double& each : out) {
+    each /= sum;
+  }
+  return out;
+}
+
+TEST(OffPolicyLosses, C51IsAsWrittenByHand) {
+  Dqn config;
+  config.atoms = 5;
+  config.v_min = -1;
+  config.v_max = 1;
+  const std::vector<double> support{-1, -0.5, 0, 0.5, 1};
+  const auto model = config.model(env(Space::discrete(3)), kLinear);
+  const Params p = numbers(*model, 1), target = numbers(*model, 2);
+  const std::vector<size_t> taken{2, 0, 1};
+  const OffPolicyLoss loss =
+      model->loss(p, target, batch({{2}, {0}, {1}}, {{0}, {0}, {0}}, {{0}, {0}, {0}}));
+  double expected = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    size_t best = 0;
+    double most = -2;
+    for (size_t a = 0; a < 3; ++a) {
+      const std::vector<double> by = distribution(p, kNext[i], a, 5);
+      const double value = std::inner_product(by.begin(), by.end(), support.begin(), 0.0);
+      best = value > most ? a : best;
+      most = std::max(most, value);
+    }
+    const std::vector<double> goal =
+        projected(distribution(target, kNext[i], best, 5), kRewards[i], kRest[i], support);
+    const std::vector<double> now = distribution(p, kNow[i], taken[i], 5);
+    double entropy = 0;
+    for (size_t z = 0; z < 5; ++z) {
+      entropy -= goal[z] * std::log(now[z]);
+    }
+    expected += kWeights[i] * entropy / 3;
+    EXPECT_NEAR(to_vector<float>(loss.error_b)[i], entropy, 1e-5);
+  }
+  EXPECT_NEAR(item(loss.loss.loss), expected, 1e-5);
+  config.v_max = -1;
+  EXPECT_THROW(config.model(env(Space::discrete(3)), kLinear), ConfigError);
 }
 
 double critic(const Params& p, size_t i, const std::vector<double>& o, double a) {
