@@ -18,6 +18,7 @@ struct Counted {
   std::vector<LossProgram::Value> sums;  // the loss, then the task's metrics
   int64_t bytes = 0;
   RankedScores scores;
+  GroupedScores grouped;
 
   explicit Counted(const TrainTask& task) : sums(1 + task.metrics.size()) {}
   void add(const std::vector<LossProgram::Value>& more, int64_t more_bytes) {
@@ -39,7 +40,12 @@ struct Counted {
   }
   // Those of all ranks, one's after the other.
   void rank(Ranks* ranks, const LossProgram::Found& found, const std::string& set) {
-    scores.add(gathered(ranks, found.scores, set), gathered(ranks, found.labels, set));
+    const std::vector<double> of_all = gathered(ranks, found.scores, set);
+    const std::vector<double> labels = gathered(ranks, found.labels, set);
+    scores.add(of_all, labels);
+    if (!found.groups.empty()) {
+      grouped.add(of_all, labels, gathered(ranks, found.groups, set));
+    }
   }
 };
 
@@ -73,6 +79,8 @@ std::vector<Measure> measures_of(const TrainTask& task, const TrainData& data) {
       measures.push_back({&kind, mean_loss});
     } else if (name == kEvalAuc && task.has_scores) {
       measures.push_back({&kind, [](const Counted& c) { return c.scores.auc(); }});
+    } else if (name == kEvalGroupedAuc && task.has_groups) {
+      measures.push_back({&kind, [](const Counted& c) { return c.grouped.auc(); }});
     } else if (name == kEvalNormalizedEntropy && task.has_scores) {
       measures.push_back(
           {&kind, [=](const Counted& c) { return c.scores.normalized_entropy(mean_loss(c)); }});

@@ -105,7 +105,7 @@ Tensors LossProgram::evaluate(const Params& params, std::span<const Tensor> batc
     const TaskSums sums = task_.sums(p, batch);
     check(sums.metrics.size() == task_.metrics.size(), "the task names {} metrics and gives {}",
           task_.metrics.size(), sums.metrics.size());
-    check(sums.scores.size() == (task_.has_scores ? 2 : 0), "the task gives {} tensors of scores",
+    check(sums.scores.size() == score_tensors(), "the task gives {} tensors of scores",
           sums.scores.size());
     return flatten_tree(sums);
   })(params);
@@ -141,7 +141,7 @@ std::vector<LossProgram::Found> LossProgram::run(const Params& params, Tensors s
   std::vector<std::vector<double>> results;  // by sum and count, of each batch
   Tensors scores;
   const auto take = [&](std::span<const Tensor> values) {
-    const size_t sums = values.size() - (task_.has_scores ? 2 : 0);
+    const size_t sums = values.size() - score_tensors();
     for (const Tensor& value : values.first(sums)) {
       results.push_back({item(value)});
     }
@@ -171,6 +171,7 @@ std::vector<LossProgram::Found> LossProgram::run(const Params& params, Tensors s
   if (!scores.empty()) {
     out[0].scores = to_doubles(scores[0]);
     out[0].labels = to_doubles(scores[1]);
+    out[0].groups = task_.has_groups ? to_doubles(scores[2]) : std::vector<double>();
   }
   return out;
 }

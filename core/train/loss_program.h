@@ -26,8 +26,8 @@ class LossProgram {
   // How many batches run() takes at once: in a pipeline as many as there are stages, which are then at work together.
   int64_t batches() const { return batches_; }
   struct Found {
-    std::vector<Value> sums;             // of the loss, then of the task's metrics
-    std::vector<double> scores, labels;  // of the batch's samples, where the task has scores
+    std::vector<Value> sums;                     // of the loss, then of the task's metrics
+    std::vector<double> scores, labels, groups;  // of the batch's samples, where the task has them
   };
   // For each batch; in a pipeline all stages are told. `params`: all weights of the task, or those that the
   // rank's stage reads, in parts as parts() and the shards say, trained ones in f32 or in precision.params. `samples`: of batches() batches,
@@ -42,9 +42,10 @@ class LossProgram {
   std::string text(const std::function<std::string(const Program&)>& text_of) const;
 
  private:
-  // Sum and count of each, then scores and labels.
+  // Sum and count of each, then TaskSums::scores.
   Tensors evaluate(const Params& params, std::span<const Tensor> batch) const;
   bool reads(size_t weight) const { return pipeline_ == nullptr || pipeline_->reads(weight); }
+  size_t score_tensors() const { return !task_.has_scores ? 0 : task_.has_groups ? 3 : 2; }
   // By output, of each batch.
   std::vector<std::vector<double>> run_stages(const Tensors& inputs) const;
 

@@ -24,6 +24,7 @@ inline constexpr const char* kEvalBitsPerByte = "eval_bits_per_byte";
 inline constexpr const char* kEvalAccuracy = "eval_accuracy";
 inline constexpr const char* kEvalExactMatch = "eval_exact_match";
 inline constexpr const char* kEvalAuc = "eval_auc";
+inline constexpr const char* kEvalGroupedAuc = "eval_gauc";
 inline constexpr const char* kEvalNormalizedEntropy = "eval_normalized_entropy";
 inline constexpr const char* kEvalCalibration = "eval_calibration";
 inline constexpr MetricKind kMetricKinds[] = {
@@ -33,6 +34,7 @@ inline constexpr MetricKind kMetricKinds[] = {
     {kEvalAccuracy, "eval/accuracy", "accuracy", true},
     {kEvalExactMatch, "eval/exact_match", "exact match", true},
     {kEvalAuc, "eval/auc", "AUC", true},
+    {kEvalGroupedAuc, "eval/gauc", "GAUC", true},
     {kEvalNormalizedEntropy, "eval/normalized_entropy", "normalized entropy", false},
     {kEvalCalibration, "eval/calibration", "calibration", false}};
 

@@ -80,6 +80,39 @@ double RankedScores::normalized_entropy(double mean_log_loss) const {
   return mean_log_loss / -(p * std::log(p) + (1 - p) * std::log1p(-p));
 }
 
+void GroupedScores::add(std::span<const double> scores, std::span<const double> labels,
+                        std::span<const double> groups) {
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (labels[i] >= 0) {
+      samples_.push_back({groups[i], static_cast<float>(scores[i]), labels[i] > 0.5});
+    }
+  }
+}
+
+double GroupedScores::auc() const {
+  std::sort(samples_.begin(), samples_.end(),
+            [](const Sample& a, const Sample& b) { return a.group < b.group; });
+  double sum = 0;
+  double weight = 0;
+  for (auto first = samples_.begin(); first != samples_.end();) {
+    const auto last = std::find_if(first, samples_.end(),
+                                   [&](const Sample& each) { return each.group != first->group; });
+    RankedScores of_group;
+    std::for_each(first, last, [&](const Sample& each) {
+      const double score = each.score;
+      const double label = each.is_positive ? 1 : 0;
+      of_group.add(std::span(&score, 1), std::span(&label, 1));
+    });
+    if (of_group.positives() > 0 && of_group.negatives() > 0) {
+      const auto samples = static_cast<double>(last - first);
+      sum += samples * of_group.auc();
+      weight += samples;
+    }
+    first = last;
+  }
+  return weight > 0 ? sum / weight : kNone;
+}
+
 double RankedScores::calibration() const {
   return positives_ == 0 ? kNone : predicted_ / static_cast<double>(positives_);
 }

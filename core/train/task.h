@@ -32,7 +32,8 @@ struct Sum {
 struct TaskSums {
   Sum loss;                  // over predictions
   std::vector<Sum> metrics;  // those of TrainTask::metrics
-  // Where TrainTask::has_scores: log-odds and labels, f32 [samples] each. A label below 0 does not count.
+  // Where TrainTask::has_scores: log-odds and labels, f32 [samples] each. A label below 0 does not count. Where has_groups, a third: what
+  // group a sample is of, i64 below 2^53.
   Tensors scores = {};
 
   template <class V>
@@ -76,6 +77,7 @@ struct TrainTask {
   std::vector<int64_t> positions;
   std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
   bool has_scores = false;           // sums() gives them: evaluations rank the samples
+  bool has_groups = false;           // and rank those of each group
 
   // Tensors of a batch, by their places in it, that hold rows of tables outside the state of a step: floating, and in the loss.
   // The step gives their gradients to BatchStream::learn.

@@ -36,6 +36,19 @@ struct BucketConfig {
   }
 };
 
+struct BagConfig {
+  std::string column;
+  std::string separator = "|";
+  embedding_cache::Pooling pooling = embedding_cache::Pooling::kMean;
+
+  template <class V>
+  void fields(V& v) {
+    v("column", column, "whose text holds any number of values", rule::required());
+    v("separator", separator, "one character between them");
+    v("pooling", pooling, "of their vectors", rule::one_of({"sum", "mean", "max"}));
+  }
+};
+
 class FieldIds;
 
 enum class NumericScale { kNone, kLog1p };
@@ -46,11 +59,13 @@ struct CsvConfig {
   std::vector<std::string> columns;
   std::string label = "label";
   std::string positive = "1";
+  std::optional<std::string> negative;
   std::vector<std::string> numeric;
   NumericScale numeric_scale = NumericScale::kLog1p;
   std::vector<std::string> categorical;
   std::vector<CrossConfig> crosses;
   std::vector<BucketConfig> buckets;
+  std::vector<BagConfig> bags;
 
   template <class V>
   void fields(V& v) {
@@ -58,21 +73,27 @@ struct CsvConfig {
     v("header", header, "the first line names the columns");
     v("columns", columns, "their names, where there is no header");
     v("label", label, "column of what is to be told");
-    v("positive", positive, "what it says of a sample of label 1; anything else is 0");
+    v("positive", positive, "what it says of a sample of label 1");
+    v("negative", negative,
+      "what it says of a sample of label 0, * for anything else; null: the one other value that "
+      "the "
+      "data have");
     v("numeric", numeric, "columns of numbers that enter as such; empty ones are 0");
     v("numeric_scale", numeric_scale, "what is done to them: log(1 + x), of negative ones 0",
       rule::one_of({"none", "log1p"}));
     v("categorical", categorical, "columns whose values are ids");
     v("crosses", crosses, "ids of several values together");
     v("buckets", buckets, "columns of numbers whose buckets are ids");
+    v("bags", bags, "columns of several values, each of which is an id");
   }
 };
 
 // Throws IoError naming file and line, ConfigError naming the key, for a column that is not there. `needs_labels`: false where the file may
-// have no column of labels: they are -1 then. `ids`: what values are called; null: by their hashes of 64 bits.
+// have no column of labels: they are -1 then. `ids`: what values are called; null: by their hashes of 64 bits. `malformed`: so many lines at
+// most that are no samples are left out, with a warning.
 std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig& config,
                                              const YamlNode& tree, const std::string& path,
                                              bool needs_labels = true,
-                                             const FieldIds* ids = nullptr);
+                                             const FieldIds* ids = nullptr, int64_t malformed = 0);
 
 }  // namespace mstrain::recommender

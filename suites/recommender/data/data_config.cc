@@ -63,15 +63,20 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
     if (config.valid) {
       return {all, read_csv(files, text_columns_of(config), tree, *config.valid,
                             /*needs_labels=*/true,
-                            ids_of_prepared(files, *config.prepared, prepared).get())};
+                            ids_of_prepared(files, *config.prepared, prepared).get(),
+                            config.malformed.limit)};
     }
   } else {
     if (!config.train) {
       config_fail(tree, "data.train", "name the file");
     }
-    all = read_csv(files, text_columns_of(config), tree, *config.train);
+    const auto read = [&](const std::string& path) {
+      return read_csv(files, text_columns_of(config), tree, path, /*needs_labels=*/true,
+                      /*ids=*/nullptr, config.malformed.limit);
+    };
+    all = read(*config.train);
     if (config.valid) {
-      return {all, read_csv(files, text_columns_of(config), tree, *config.valid)};
+      return {all, read(*config.valid)};
     }
   }
   const int64_t count = all->samples();

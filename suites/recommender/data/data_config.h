@@ -19,7 +19,7 @@ struct MalformedConfig {
 
   template <class V>
   void fields(V& v) {
-    v("limit", limit, "preprocessing leaves out so many lines at most", rule::at_least(0));
+    v("limit", limit, "so many lines of a file are left out at most", rule::at_least(0));
   }
 };
 
@@ -30,6 +30,7 @@ struct DataConfig {
   IdsConfig ids;
   MalformedConfig malformed;
   std::optional<std::string> train, valid, prepared;
+  std::optional<std::string> group_by;
   double split = 0.9;
   bool shuffle = true;
 
@@ -46,6 +47,8 @@ struct DataConfig {
       "text is read into memory, with hashes for ids",
       rule::path());
     v("valid", valid, "file of samples to evaluate on; null: the last ones of train", rule::path());
+    v("group_by", group_by,
+      "field of one id: evaluations also rank the samples of each of its values (GAUC)");
     v("csv", csv, "columns of text");
     v("ids", ids, "what preprocessing calls the values of fields");
     v("malformed", malformed, "lines that are no samples");

@@ -379,6 +379,11 @@ Preprocessed preprocess(FileSystem& files, const DataConfig& config, const YamlN
   if (!config.prepared) {
     config_fail(tree, "data.prepared", "name the folder that is to be made");
   }
+  if (!config.csv.bags.empty()) {
+    config_fail(tree, "data.csv.bags",
+                "preprocessed samples have one id a field; without data.prepared the text is read "
+                "into memory, bags and all");
+  }
   return Preprocess(files, config, tree, options, stop).run();
 }
 

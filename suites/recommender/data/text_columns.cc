@@ -1,6 +1,6 @@
 #include "suites/recommender/data/text_columns.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -57,7 +58,7 @@ std::vector<std::string> column_names(const CsvConfig& config, std::string_view 
 TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
                          const std::vector<std::string>& names, const std::string& path,
                          bool needs_labels)
-    : config_(config), width_(names.size()) {
+    : config_(config), width_(names.size()), needs_labels_(needs_labels) {
   const auto column = [&](const std::string& name, const char* key) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) {
@@ -104,6 +105,16 @@ TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
     }
     schema_.fields.push_back({.name = name});
   }
+  for (const BagConfig& bag : config.bags) {
+    if (bag.separator.size() != 1 || bag.separator == config.separator) {
+      config_fail(
+          tree, "data.csv.bags",
+          fmt::format("{}: separator: expected one character, which does not separate columns",
+                      bag.column));
+    }
+    bags_.push_back(column(bag.column, "data.csv.bags"));
+    schema_.fields.push_back({.name = bag.column, .is_bag = true, .pooling = bag.pooling});
+  }
   if (schema_.fields.empty()) {
     config_fail(tree, "data.csv.categorical", "there is no field of ids");
   }
@@ -118,6 +129,59 @@ bool TextColumns::parse_number(std::string_view text, double& out) const {
   return error == std::errc() && end == text.data() + text.size() && std::isfinite(out);
 }
 
+// Two labels that nobody named are a mistake, as where one file ends them with a full stop and another does not.
+std::string TextColumns::parse_label(std::string_view text, TextSample& out) const {
+  out.label = !label_ ? -1.0F : text == config_.positive ? 1.0F : 0.0F;
+  if (out.label != 0 || !needs_labels_ || config_.negative == "*") {
+    return {};
+  }
+  if (!config_.negative && !out.negative) {
+    out.negative = text;
+  }
+  const std::string& negative = config_.negative ? *config_.negative : *out.negative;
+  return text == negative
+             ? ""
+             : fmt::format("the label \"{}\" is neither data.csv.positive, \"{}\", nor {}, \"{}\"",
+                           text, config_.positive,
+                           config_.negative ? "data.csv.negative" : "the other one so far",
+                           negative);
+}
+
+void TextColumns::parse_bags(std::span<const std::string_view> texts, TextSample& out) const {
+  out.bags.resize(bags_.size());
+  for (size_t b = 0; b < bags_.size(); ++b) {
+    out.bags[b].clear();
+    std::string_view rest = texts[bags_[b]];
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find(config_.bags[b].separator[0]), rest.size());
+      if (const std::string_view value = trimmed(rest.substr(0, end)); !value.empty()) {
+        out.bags[b].push_back(hash_bytes(value).lo);
+      }
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+}
+
+void LeftOut::add(std::string line) {
+  constexpr size_t kShown = 3;
+  if (++count_ <= static_cast<int64_t>(kShown)) {
+    first_.push_back(std::move(line));
+  }
+}
+
+void LeftOut::finish(int64_t lines, int64_t limit) const {
+  const std::string shown = fmt::format("{}", fmt::join(first_, "\n"));
+  if (count_ > limit) {
+    throw IoError(count_ == 1 ? shown
+                              : fmt::format("{}\n{} of {} lines are no samples; "
+                                            "data.malformed.limit allows {} to be left out",
+                                            shown, count_, lines, limit));
+  }
+  if (count_ > 0) {
+    log_warning("{} lines are left out: {}", count_, shown);
+  }
+}
+
 std::string TextColumns::parse(std::string_view line, TextSample& out) const {
   thread_local std::vector<std::string_view> texts;
   split(line, config_.separator[0], width_, texts);
@@ -127,7 +191,11 @@ std::string TextColumns::parse(std::string_view line, TextSample& out) const {
   }
   out.numeric.clear();
   out.values.clear();
-  out.label = !label_ ? -1.0F : texts[*label_] == config_.positive ? 1.0F : 0.0F;
+  if (std::string why = parse_label(label_ ? texts[*label_] : std::string_view(), out);
+      !why.empty()) {
+    return why;
+  }
+  parse_bags(texts, out);
   double number = 0;
   const auto no_number = [](std::string_view text) {
     return fmt::format("expected a number, found \"{}\"", text);

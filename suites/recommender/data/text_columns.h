@@ -14,7 +14,22 @@ namespace mstrain::recommender {
 struct TextSample {
   float label = 0;  // -1 where the text has no labels
   std::vector<float> numeric;
-  std::vector<uint64_t> values;  // by field: the hash of the value, or the number of the bucket
+  std::vector<uint64_t>
+      values;  // by field of one id: the hash of the value, or the number of the bucket
+  std::vector<std::vector<uint64_t>> bags;  // of the fields of several, which come last
+  std::optional<std::string> negative;      // the other label that was seen, where it is not said
+};
+
+// Lines that are no samples: the first ones, and how many.
+class LeftOut {
+ public:
+  void add(std::string line);
+  // Warns of them. Throws IoError where there are more than `limit`.
+  void finish(int64_t lines, int64_t limit) const;
+
+ private:
+  int64_t count_ = 0;
+  std::vector<std::string> first_;
 };
 
 class TextColumns {
@@ -31,12 +46,15 @@ class TextColumns {
 
  private:
   bool parse_number(std::string_view text, double& out) const;
+  std::string parse_label(std::string_view text, TextSample& out) const;
+  void parse_bags(std::span<const std::string_view> texts, TextSample& out) const;
 
   CsvConfig config_;
   SampleSchema schema_;
   size_t width_ = 0;
   std::optional<size_t> label_;
-  std::vector<size_t> numeric_, categorical_, bucketised_;
+  bool needs_labels_ = true;
+  std::vector<size_t> numeric_, categorical_, bucketised_, bags_;
   std::vector<std::vector<size_t>> crossed_;  // places among the fields
 };
 

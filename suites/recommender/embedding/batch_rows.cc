@@ -100,6 +100,12 @@ Tensors tensors_of(const BatchSource& source, const Read& batch, const FillRows&
     of.out = writes[place++].values<float>().data();
   }
   fill(looked);
+  if (source.tables->group()) {
+    constexpr uint64_t kExact = (uint64_t{1} << 53) - 1;  // in a double
+    const std::vector<uint64_t>& ids = batch.samples.fields[*source.tables->group()].ids;
+    std::ranges::transform(ids, writes[place++].values<int64_t>().begin(),
+                           [](uint64_t id) { return static_cast<int64_t>(id & kExact); });
+  }
   Tensors out;
   for (HostWrite& write : writes) {
     out.push_back(write.finish());

@@ -90,6 +90,13 @@ Tables::Tables(const SampleSchema& schema, const FieldUse& use)
          .rows = field.rows,
          .pooling = field.is_bag ? field.pooling : Pooling::kSum});
   }
+  for (size_t i = 0; use.group_by && i < schema.fields.size(); ++i) {
+    if (schema.fields[i].name == *use.group_by && !schema.fields[i].is_bag) {
+      group_ = i;
+    }
+  }
+  check(!use.group_by || group_, "no field of one id is called {}{}", use.group_by.value_or(""),
+        did_you_mean(use.group_by.value_or(""), names));
   check(!specs_.empty(), "the data have no field that the model looks up");
 }
 
@@ -119,12 +126,15 @@ Types Tables::batch_types(int64_t rows) const {
       types.push_back({Dtype::kF32, {rows}});
     }
   }
+  if (group_) {
+    types.push_back({Dtype::kI64, {rows}});
+  }
   return types;
 }
 
 std::vector<size_t> Tables::looked_up() const {
   std::vector<size_t> places;
-  const size_t count = batch_types(1).size();
+  const size_t count = batch_types(1).size() - (group_ ? 1 : 0);
   for (size_t i = numeric_ > 0 ? 2 : 1; i < count; ++i) {
     places.push_back(i);
   }

@@ -26,6 +26,7 @@ struct FieldUse {
   int64_t width = 16;
   bool embeds_numeric =
       false;  // numeric columns are ids too, which count as often as the column says
+  std::optional<std::string> group_by;  // field whose ids are the samples' groups
   // By name; none: all fields. Others have no vectors, or no weights.
   std::optional<std::vector<std::string>> vectors_of, weights_of;
 };
@@ -53,7 +54,7 @@ struct TableSpec {
 
 class Tables {
  public:
-  // Throws Error naming a field that `use` names and the schema does not have.
+  // Throws Error naming a field that `use` names and the schema does not have, or that has several ids where one is wanted.
   Tables(const SampleSchema& schema, const FieldUse& use);
 
   const std::vector<TableSpec>& specs() const { return specs_; }
@@ -61,15 +62,18 @@ class Tables {
   int64_t numeric() const { return numeric_; }  // columns that enter as numbers
   int64_t vectors() const;                      // fields with vectors, of all tables
   bool has_weights() const;
+  // The place of the groups' field in SampleSchema::fields.
+  const std::optional<size_t>& group() const { return group_; }
 
-  // Batches are {labels f32 [rows], numeric f32 [rows, numeric] where there are any, and of each table vectors f32 [rows, fields, width]
-  // and sums of weights f32 [rows], where it has them}.
+  // Batches are {labels f32 [rows], numeric f32 [rows, numeric] where there are any, of each table vectors f32 [rows, fields, width]
+  // and sums of weights f32 [rows], where it has them, and groups i64 [rows] where there are any}.
   Types batch_types(int64_t rows) const;
   std::vector<size_t> looked_up() const;  // their places
 
  private:
   std::vector<TableSpec> specs_;
   int64_t width_ = 0, numeric_ = 0;
+  std::optional<size_t> group_;
 };
 
 class Placement;

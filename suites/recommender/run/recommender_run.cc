@@ -91,6 +91,7 @@ FieldUse RecommenderRun::use() const {
   return {.has_weights = weights.has_value(),
           .width = shape().embedding_dim,
           .embeds_numeric = shape().embed_numeric,
+          .group_by = data.group_by,
           .vectors_of = shape().vector_fields,
           .weights_of = weights.value_or(std::nullopt)};
 }
@@ -103,6 +104,7 @@ std::shared_ptr<const Tables> RecommenderRun::tables() const {
   all.embeds_numeric = false;
   all.vectors_of.reset();
   all.weights_of.reset();
+  all.group_by.reset();
   return std::make_shared<const Tables>(
       unnamed(shape().num_fields.value_or(1), shape().num_numeric.value_or(0)), all);
 }
@@ -145,6 +147,16 @@ void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree,
 
 void RecommenderRun::lay_out(FileSystem& files, const YamlNode& tree) {
   files_ = &files;
+  if (data.group_by) {
+    FieldUse grouped = use();
+    grouped.vectors_of.reset();
+    grouped.weights_of.reset();
+    try {
+      const Tables trial(opened_.train->schema(), grouped);
+    } catch (const Error& error) {
+      config_fail(tree, "data.group_by", error.what());
+    }
+  }
   try {
     tables_ = std::make_shared<const Tables>(opened_.train->schema(), use());
   } catch (const Error& error) {
@@ -197,11 +209,16 @@ TrainTask RecommenderRun::task() const {
     const Tensor right_b =
         logical_and(counts_b, equal(cast(greater(logits_b, 0.0), Dtype::kF32), labels_b));
     const Tensor count = sum(cast(counts_b, Dtype::kI32));
-    return TaskSums{
+    TaskSums sums{
         {sum(losses_b), count}, {{sum(cast(right_b, Dtype::kI32)), count}}, {logits_b, labels_b}};
+    if (tables->group()) {
+      sums.scores.push_back(batch.back());
+    }
+    return sums;
   };
   task.metrics = {kEvalAccuracy};
   task.has_scores = true;
+  task.has_groups = tables->group().has_value();
   task.looked_up = tables->looked_up();
   task.outside_bytes = bytes_of_tables(*tables);
   return task;

@@ -193,6 +193,17 @@ TEST(Tables, NameTheFieldThatIsNotThere) {
   }
 }
 
+TEST(Tables, GroupSamplesByAFieldOfOneId) {
+  const SomeSamples samples(4);
+  const Tables tables(samples.schema(), {.group_by = "item"});
+  EXPECT_EQ(tables.group(), 1U);
+  EXPECT_EQ(tables.batch_types(4).back(), (TensorType{Dtype::kI64, {4}}));
+  EXPECT_EQ(tables.looked_up().back(), tables.batch_types(4).size() - 2);
+  for (const char* name : {"tags", "itm"}) {
+    EXPECT_THROW(Tables(samples.schema(), {.group_by = name}), Error) << name;
+  }
+}
+
 TEST(Tables, HaveNoRowForAnIdBeyondTheirs) {
   const SomeSamples samples(4);
   const Tables tables(samples.schema(), {});

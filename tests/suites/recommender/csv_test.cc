@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
@@ -63,6 +64,59 @@ TEST(Csv, MayHaveNoLabelsWhereNoneAreNeeded) {
 
 std::string error_text(const std::function<void()>& read) {
   return message_of<std::exception>(read);
+}
+
+TEST(Csv, HasTwoLabels) {
+  CsvConfig config = columns();
+  config.positive = "yes";
+  EXPECT_THAT(all_of("click,n,a,b\nno,1,x,y\nyes,1,x,y\nno,1,x,y\n", config).labels,
+              ElementsAre(0, 1, 0));
+  const std::string dotted = "click,n,a,b\nno,1,x,y\nyes.,1,x,y\n";
+  EXPECT_THAT(
+      error_text([&] { all_of(dotted, config); }),
+      HasSubstr("x.csv:3: the label \"yes.\" is neither data.csv.positive, \"yes\", nor the "
+                "other one so far, \"no\""));
+  config.negative = "never";
+  EXPECT_THAT(error_text([&] { all_of(dotted, config); }),
+              HasSubstr("x.csv:2: the label \"no\" is neither data.csv.positive, \"yes\", nor "
+                        "data.csv.negative, \"never\""));
+  config.negative = "*";
+  EXPECT_THAT(all_of(dotted, config).labels, ElementsAre(0, 0));
+  EXPECT_THAT(all_of("click,n,a,b\n?,1,x,y\n!,1,x,y\n", columns(), false).labels,
+              ElementsAre(0, 0));
+}
+
+TEST(Csv, HasBagsOfSeveralValues) {
+  CsvConfig config = columns();
+  config.bags = {{.column = "b", .separator = "|", .pooling = embedding_cache::Pooling::kMax}};
+  config.categorical = {"a"};
+  config.crosses.clear();
+  const SampleBatch batch = all_of("click,n,a,b\n1,1,x,p | q\n0,1,x,\n1,1,x,q||p|r\n", config);
+  ASSERT_EQ(batch.fields.size(), 3U);
+  const SampleBatch::Field& bag = batch.fields[2];
+  EXPECT_THAT(bag.offsets, ElementsAre(0, 2, 2, 5));
+  EXPECT_EQ(bag.ids[0], bag.ids[3]);
+  EXPECT_EQ(bag.ids[1], bag.ids[2]);
+  EXPECT_EQ(std::set<uint64_t>(bag.ids.begin(), bag.ids.end()).size(), 3U);
+  config.bags[0].separator = ",";
+  EXPECT_THAT(error_text([&] { all_of("click,n,a,b\n1,1,x,y\n", config); }),
+              HasSubstr("b: separator: expected one character"));
+}
+
+TEST(Csv, LeavesOutAsManyLinesAsItMay) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "x.csv";
+  write_file_atomic(real_files(), path, "click,n,a,b\n1,2,x\n1,two,x,y\n1,2,x,y\n");
+  const auto read = [&](int64_t limit) {
+    return read_csv(real_files(), columns(), YamlNode::map(), path, true, nullptr, limit)
+        ->samples();
+  };
+  EXPECT_EQ(read(2), 1);
+  EXPECT_THAT(
+      error_text([&] { read(1); }),
+      testing::AllOf(HasSubstr("x.csv:2: 3 columns, expected 4"),
+                     HasSubstr("x.csv:3: expected a number"),
+                     HasSubstr("2 of 4 lines are no samples; data.malformed.limit allows 1")));
 }
 
 TEST(Csv, SaysWhatIsWrongAndWhere) {
