@@ -4,6 +4,7 @@
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
+#include "core/ops/slicing.h"
 #include "suites/reinforcement/algorithms/distributions.h"
 
 namespace mstrain::reinforcement {
@@ -19,6 +20,7 @@ Tensor as_action(const Tensor& ids_n) { return expand_dims(cast(ids_n, Dtype::kF
 ActorCritic::ActorCritic(const EnvSpec& env, const NetworkConfig& config)
     : config_(config),
       observation_size_(env.observation.size()),
+      own_numbers_(env.own_numbers == 0 ? observation_size_ : env.own_numbers),
       discrete_(env.action.is_discrete()),
       actions_(discrete_ ? env.action.n : env.action.size()) {
   refuse_games(env);
@@ -36,7 +38,10 @@ std::vector<ParamSpec> ActorCritic::specs() const {
 }
 
 Tensor ActorCritic::policy(const Params& p, const Tensor& observation_no) const {
-  return perceptron(p / "policy", observation_no, config_, actions_, kUndecided);
+  const Tensor own_no = own_numbers_ == observation_size_
+                            ? observation_no
+                            : observation_no[{kAll, Slice{0, own_numbers_}}];
+  return perceptron(p / "policy", own_no, config_, actions_, kUndecided);
 }
 
 Tensor ActorCritic::log_std(const Params& p) const {

@@ -55,7 +55,7 @@ class ActorCritic {
   Tensor log_std(const Params& p) const;
 
   NetworkConfig config_;
-  int64_t observation_size_;
+  int64_t observation_size_, own_numbers_;
   bool discrete_;
   int64_t actions_;  // of a discrete space their number, else numbers of one
 };

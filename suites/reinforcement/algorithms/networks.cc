@@ -37,4 +37,11 @@ void refuse_games(const EnvSpec& env) {
   }
 }
 
+void refuse_team_view(const EnvSpec& env) {
+  if (env.own_numbers > 0) {
+    throw ConfigError(
+        "environment.team_view: is for values beside a policy, as ppo, a2c and impala have them");
+  }
+}
+
 }  // namespace mstrain::reinforcement

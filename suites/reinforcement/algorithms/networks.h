@@ -19,5 +19,7 @@ Tensor perceptron(const Params& p, const Tensor& x_no, const NetworkConfig& conf
 
 // Throws ConfigError for an environment whose agents take turns or have actions that are not always legal.
 void refuse_games(const EnvSpec& env);
+// And for what values alone may see, where a network is of both.
+void refuse_team_view(const EnvSpec& env);
 
 }  // namespace mstrain::reinforcement

@@ -18,6 +18,7 @@ struct EnvConfig {
   ResetMode reset = ResetMode::kSameStep;
   double sticky_actions = 0;
   int64_t frame_stack = 1;
+  bool team_view = false;
   std::optional<double> clip_rewards;
   bool normalize_observations = false;
   bool normalize_rewards = false;
@@ -39,6 +40,9 @@ struct EnvConfig {
       "probability with which an environment repeats its action of the step before",
       rule::at_least(0).below(1));
     v("frame_stack", frame_stack, "so many last observations make one", rule::at_least(1));
+    v("team_view", team_view,
+      "behind its own observation an agent has those of all agents of its environment, for values "
+      "alone: policies go by their own (MAPPO)");
     v("clip_rewards", clip_rewards, "rewards are cut to ± this; null: as they are",
       rule::positive());
     v("normalize_observations", normalize_observations,

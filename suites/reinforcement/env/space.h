@@ -49,6 +49,8 @@ struct EnvSpec {
   double reward_threshold =
       std::numeric_limits<double>::quiet_NaN();  // mean return that counts as solved; NaN: none
   int64_t agents = 1;
+  // First numbers of an observation that a policy may go by; what follows is for values alone. 0: all of them.
+  int64_t own_numbers = 0;
   bool turns = false;  // one agent acts at a time; else all at once
   bool masks = false;  // not every action is always legal: VectorEnv::action_masks()
 };

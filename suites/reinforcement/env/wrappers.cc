@@ -300,6 +300,67 @@ class FrameStack final : public Wrapper {
   std::vector<float> frames_;  // [n, A, k, one]
 };
 
+// Each agent's observation, and behind it those of all agents of its environment.
+class TeamView final : public Wrapper {
+ public:
+  TeamView(std::unique_ptr<VectorEnv> inner, const EnvConfig& config)
+      : Wrapper(std::move(inner), config.reset),
+        one_(spec_.observation.size()),
+        own_(*inner_),
+        seen_(own_.observations.size()) {
+    if (spec_.agents == 1) {
+      throw ConfigError(fmt::format("environment.team_view: {} has one agent", spec_.name));
+    }
+    const Space single = spec_.observation;
+    spec_.own_numbers = one_;
+    spec_.observation = Space::box(single.low, single.high);
+    for (int64_t agent = 0; agent < spec_.agents; ++agent) {
+      spec_.observation.low.insert(spec_.observation.low.end(), single.low.begin(),
+                                   single.low.end());
+      spec_.observation.high.insert(spec_.observation.high.end(), single.high.begin(),
+                                    single.high.end());
+    }
+    spec_.observation.shape = {std::ssize(spec_.observation.low)};
+  }
+
+  void observe(float* out) const override {
+    inner_->observe(seen_.data());
+    show(seen_.data(), out);
+  }
+
+  void step(const Actions& actions, const StepBuffers& out) override {
+    StepBuffers inner = out;
+    inner.observations = nullptr;
+    inner.final_observations = nullptr;
+    inner = own_.filled(inner);
+    inner_->step(actions, inner);
+    if (out.observations != nullptr) {
+      show(inner.observations, out.observations);
+    }
+    if (out.final_observations != nullptr) {
+      show(inner.final_observations, out.final_observations);
+    }
+  }
+
+ protected:
+  std::string_view kind() const override { return "team view"; }
+  void save_own(ByteWriter&) const override {}
+  void load_own(ByteReader&) override {}
+
+ private:
+  void show(const float* seen, float* out) const {
+    const int64_t team = spec_.agents * one_;
+    for (int64_t row = 0; row < rows(); ++row) {
+      out = std::copy_n(seen + row * one_, one_, out);
+      out = std::copy_n(seen + row / spec_.agents * team, team, out);
+    }
+  }
+
+  int64_t one_;
+  OwnBuffers own_;
+  mutable std::vector<float> seen_;
+};
+
 }  // namespace
 
 OwnBuffers::OwnBuffers(const VectorEnv& env) {
@@ -370,6 +431,7 @@ std::unique_ptr<VectorEnv> wrapped(std::unique_ptr<VectorEnv> env, const EnvConf
   wrap.operator()<NormalisedRewards>(config.normalize_rewards);
   wrap.operator()<NormalisedObservations>(config.normalize_observations);
   wrap.operator()<FrameStack>(config.frame_stack > 1);
+  wrap.operator()<TeamView>(config.team_view);
   return env;
 }
 

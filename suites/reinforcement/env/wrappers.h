@@ -10,7 +10,7 @@
 namespace mstrain::reinforcement {
 
 // The environment with the wrappers that the configuration asks for, from within: sticky actions, rewards cut, rewards
-// normalised, observations normalised, frames stacked. Throws ConfigError for what does not go together.
+// normalised, observations normalised, frames stacked, the team seen. Throws ConfigError for what does not go together.
 std::unique_ptr<VectorEnv> wrapped(std::unique_ptr<VectorEnv> env, const EnvConfig& config);
 
 // Passes everything on; a wrapper overrides what it changes.

@@ -57,6 +57,22 @@ TEST(Losses, PpoIsThePaper) {
   EXPECT_NEAR(item(loss.loss), golden::kPpoLoss, kClose);
 }
 
+TEST(ActorCritic, PoliciesGoByTheirOwnNumbersAlone) {
+  EnvSpec env{.name = "team",
+              .observation = Space::box(Shape{4}, -1, 1),
+              .action = Space::discrete(3),
+              .agents = 2,
+              .own_numbers = 2};
+  const ActorCritic network(env, {.hidden = {5}});
+  const Params p = init_params(network.specs(), 3);
+  const Tensor seen = rows({0.5F, -1, 0.2F, 0.3F, 0.5F, -1, -0.9F, 0.7F}, {2, 4});
+  const Judgement said = network.judge(p, seen, rows({1, 1}, {2, 1}));
+  const std::vector<float> log_probs = to_vector<float>(said.log_prob_n);
+  const std::vector<float> values = to_vector<float>(said.value_n);
+  EXPECT_EQ(log_probs[0], log_probs[1]);
+  EXPECT_NE(values[0], values[1]);
+}
+
 TEST(Losses, ActorCriticsShareOne) {
   A2c a2c;
   Impala impala;

@@ -211,6 +211,38 @@ TEST(StickyActions, RepeatAsOftenAsAskedAndNeverOverAnEnd) {
   EXPECT_NEAR(static_cast<double>(repeated) / (16 * 392), 0.25 / 1.25, 0.03);
 }
 
+TEST(TeamView, ShowsWhatAllAgentsSeeBehindOnesOwn) {
+  EnvConfig config{.time_limit = AutoOr<int64_t>(4)};
+  const auto plain = env_of("spread", 3, config);
+  config.team_view = true;
+  const auto env = env_of("spread", 3, config);
+  EXPECT_EQ(env->spec().own_numbers, 8);
+  EXPECT_EQ(env->spec().observation.shape, (Shape{24}));
+  env->reset(2, 0);
+  plain->reset(2, 0);
+  const auto expect_shown = [](const std::vector<float>& seen, const std::vector<float>& shown) {
+    ASSERT_EQ(shown.size(), 3 * seen.size());
+    for (size_t row = 0; row < 6; ++row) {
+      for (size_t i = 0; i < 8; ++i) {
+        EXPECT_EQ(shown[row * 24 + i], seen[row * 8 + i]);
+        EXPECT_EQ(shown[row * 24 + 8 + i], seen[row / 2 * 16 + i]);
+        EXPECT_EQ(shown[row * 24 + 16 + i], seen[row / 2 * 16 + 8 + i]);
+      }
+    }
+  };
+  expect_shown(observed(*plain), observed(*env));
+  Rng rng(6);
+  for (int t = 0; t < 9; ++t) {
+    const Drawn actions = draw_actions(*plain, rng);
+    const Row row = step_of(*plain, actions.view()), shown = step_of(*env, actions.view());
+    expect_shown(row.observations, shown.observations);
+    if (row.truncated[0] != 0) {
+      expect_shown(row.final_observations, shown.final_observations);
+    }
+  }
+  EXPECT_THROW(env_of("cartpole", 1, config), ConfigError);
+}
+
 TEST(Wrappers, GoOnBitForBitFromASavedState) {
   for (ResetMode mode : kModes) {
     EnvConfig config{.time_limit = AutoOr<int64_t>(7), .reset = mode, .sticky_actions = 0.3};
