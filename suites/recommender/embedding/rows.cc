@@ -247,15 +247,15 @@ std::string Rows::describe() const {
                      share(exposed, exposed + times_.compute));
   out += fmt::format("  {:<10}{:>10}{:>10}\n", "", "exposed", "hidden");
   const double hidden = std::max(0.0, times_.read.load() - times_.read_wait);
-  const std::tuple<const char*, double, double> stages[] = {
-      {"read", times_.read_wait, hidden}, {"ask", times_.ask, 0},
-      {"prefetch", times_.prefetch, 0},   {"wait", times_.wait, 0},
-      {"gather", times_.gather, 0},       {"update", times_.update, 0},
-      {"commit", times_.commit, 0}};
+  std::vector<std::tuple<const char*, double, double>> stages = {
+      {"read", times_.read_wait, hidden}, {"prefetch", times_.prefetch, 0},
+      {"wait", times_.wait, 0},           {"gather", times_.gather, 0},
+      {"update", times_.update, 0},       {"commit", times_.commit, 0}};
+  if (group_ != nullptr) {
+    stages.insert(stages.begin() + 1, {"ask", times_.ask, 0});
+  }
   for (const auto& [stage, seen, unseen] : stages) {
-    if (group_ != nullptr || std::string_view(stage) != "ask") {
-      out += fmt::format("  {:<10}{:>10.3f}{:>10.3f}\n", stage, per_batch(seen), per_batch(unseen));
-    }
+    out += fmt::format("  {:<10}{:>10.3f}{:>10.3f}\n", stage, per_batch(seen), per_batch(unseen));
   }
   return out + embedding_cache::print_stats(cache_->stats());
 }

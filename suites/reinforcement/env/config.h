@@ -41,8 +41,8 @@ struct EnvConfig {
       rule::at_least(0).below(1));
     v("frame_stack", frame_stack, "so many last observations make one", rule::at_least(1));
     v("team_view", team_view,
-      "behind its own observation an agent has those of all agents of its environment, for values "
-      "alone: policies go by their own (MAPPO)");
+      "an agent also sees which of the agents it is, and, for values alone, what all of them see: "
+      "policies go by their own (MAPPO)");
     v("clip_rewards", clip_rewards, "rewards are cut to ± this; null: as they are",
       rule::positive());
     v("normalize_observations", normalize_observations,

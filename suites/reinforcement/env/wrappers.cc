@@ -300,7 +300,8 @@ class FrameStack final : public Wrapper {
   std::vector<float> frames_;  // [n, A, k, one]
 };
 
-// Each agent's observation, and behind it those of all agents of its environment.
+// Each agent's observation and which one it is, so that equal policies need not do the same; behind it the observations of all agents of its
+// environment.
 class TeamView final : public Wrapper {
  public:
   TeamView(std::unique_ptr<VectorEnv> inner, const EnvConfig& config)
@@ -312,8 +313,11 @@ class TeamView final : public Wrapper {
       throw ConfigError(fmt::format("environment.team_view: {} has one agent", spec_.name));
     }
     const Space single = spec_.observation;
-    spec_.own_numbers = one_;
+    spec_.own_numbers = one_ + spec_.agents;
     spec_.observation = Space::box(single.low, single.high);
+    spec_.observation.low.insert(spec_.observation.low.end(), static_cast<size_t>(spec_.agents), 0);
+    spec_.observation.high.insert(spec_.observation.high.end(), static_cast<size_t>(spec_.agents),
+                                  1);
     for (int64_t agent = 0; agent < spec_.agents; ++agent) {
       spec_.observation.low.insert(spec_.observation.low.end(), single.low.begin(),
                                    single.low.end());
@@ -352,6 +356,9 @@ class TeamView final : public Wrapper {
     const int64_t team = spec_.agents * one_;
     for (int64_t row = 0; row < rows(); ++row) {
       out = std::copy_n(seen + row * one_, one_, out);
+      for (int64_t agent = 0; agent < spec_.agents; ++agent) {
+        *out++ = agent == row % spec_.agents ? 1.0F : 0.0F;
+      }
       out = std::copy_n(seen + row / spec_.agents * team, team, out);
     }
   }

@@ -8,7 +8,7 @@
 
 namespace mstrain {
 
-enum class RewardType { kExact, kNumber, kRegex, kLength };
+enum class RewardType { kExact, kNumber, kRegex, kLength, kPlaces };
 
 struct RewardConfig {
   RewardType type = RewardType::kExact;
@@ -21,8 +21,9 @@ struct RewardConfig {
     v("type", type,
       "1 where it is so, else 0. exact: the answer is the line's; number: the last number in it is "
       "the line's last one; regex: it holds "
-      "a match of pattern; length: it has at_most tokens or fewer",
-      rule::one_of({"exact", "number", "regex", "length"}));
+      "a match of pattern; length: it has at_most tokens or fewer. places: the share of its "
+      "characters, or of the line's answer where that is longer, that stand where they should",
+      rule::one_of({"exact", "number", "regex", "length", "places"}));
     v("weight", weight, "what it is multiplied by; rewards add up");
     v("pattern", pattern, "regex: ECMAScript's syntax");
     v("at_most", at_most, "length: so many tokens", rule::at_least(0));

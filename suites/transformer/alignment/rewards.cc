@@ -66,23 +66,33 @@ std::optional<double> last_number(std::string_view text) {
   return value;
 }
 
+double share_in_place(std::string_view text, std::string_view expected) {
+  const size_t longer = std::max(text.size(), expected.size());
+  size_t same = 0;
+  for (size_t i = 0; i < std::min(text.size(), expected.size()); ++i) {
+    same += text[i] == expected[i] ? 1 : 0;
+  }
+  return longer == 0 ? 1 : static_cast<double>(same) / static_cast<double>(longer);
+}
+
 double Rewards::of(const WrittenAnswer& answer) const {
   double total = 0;
   for (const Rule& rule : rules_) {
-    bool earns = false;
+    double earns = 0;
     switch (rule.config.type) {
-      case RewardType::kExact: earns = answer.text == answer.expected; break;
+      case RewardType::kExact: earns = answer.text == answer.expected ? 1 : 0; break;
       case RewardType::kNumber: {
         const std::optional<double> written = last_number(answer.text);
-        earns = written.has_value() && written == last_number(answer.expected);
+        earns = written.has_value() && written == last_number(answer.expected) ? 1 : 0;
         break;
       }
       case RewardType::kRegex:
-        earns = std::regex_search(answer.text.begin(), answer.text.end(), rule.pattern);
+        earns = std::regex_search(answer.text.begin(), answer.text.end(), rule.pattern) ? 1 : 0;
         break;
-      case RewardType::kLength: earns = answer.tokens <= rule.config.at_most; break;
+      case RewardType::kLength: earns = answer.tokens <= rule.config.at_most ? 1 : 0; break;
+      case RewardType::kPlaces: earns = share_in_place(answer.text, answer.expected); break;
     }
-    total += earns ? rule.config.weight : 0;
+    total += earns * rule.config.weight;
   }
   return total;
 }

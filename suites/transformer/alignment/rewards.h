@@ -35,6 +35,8 @@ class Rewards {
 
 // The last number that a text holds, with its sign.
 std::optional<double> last_number(std::string_view text);
+// The share of the characters of the longer one that both have in the same place; 1 of two empty ones.
+double share_in_place(std::string_view text, std::string_view expected);
 
 // Of one group: reward - mean, over the standard deviation of the group (of a sample, plus 1e-4, as Shao et al. 2024's implementations have it)
 // where `scale` says so. All zero where all rewards are equal.

@@ -48,7 +48,7 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
       {"eval:\n  early_stopping: {monitor: eval_los}",
        "my.yaml:2: eval.early_stopping.monitor: 'eval_los' is none of the metrics eval_loss, "
        "eval_perplexity, eval_bits_per_byte, eval_accuracy, eval_exact_match, eval_auc, "
-       "eval_normalized_entropy, eval_calibration; did you mean eval_loss?"},
+       "eval_gauc, eval_normalized_entropy, eval_calibration; did you mean eval_loss?"},
       {"eval: {early_stopping: {patiens: 3}}",
        "eval.early_stopping.patiens: unknown key; did you mean eval.early_stopping.patience?"},
       {"eval: {early_stopping: {mode: less}}", "expected one of auto, min, max"},

@@ -216,18 +216,20 @@ TEST(TeamView, ShowsWhatAllAgentsSeeBehindOnesOwn) {
   const auto plain = env_of("spread", 3, config);
   config.team_view = true;
   const auto env = env_of("spread", 3, config);
-  EXPECT_EQ(env->spec().own_numbers, 8);
-  EXPECT_EQ(env->spec().observation.shape, (Shape{24}));
+  EXPECT_EQ(env->spec().own_numbers, 10);
+  EXPECT_EQ(env->spec().observation.shape, (Shape{26}));
   env->reset(2, 0);
   plain->reset(2, 0);
   const auto expect_shown = [](const std::vector<float>& seen, const std::vector<float>& shown) {
-    ASSERT_EQ(shown.size(), 3 * seen.size());
+    ASSERT_EQ(shown.size(), 6U * 26U);
     for (size_t row = 0; row < 6; ++row) {
       for (size_t i = 0; i < 8; ++i) {
-        EXPECT_EQ(shown[row * 24 + i], seen[row * 8 + i]);
-        EXPECT_EQ(shown[row * 24 + 8 + i], seen[row / 2 * 16 + i]);
-        EXPECT_EQ(shown[row * 24 + 16 + i], seen[row / 2 * 16 + 8 + i]);
+        EXPECT_EQ(shown[row * 26 + i], seen[row * 8 + i]);
+        EXPECT_EQ(shown[row * 26 + 10 + i], seen[row / 2 * 16 + i]);
+        EXPECT_EQ(shown[row * 26 + 18 + i], seen[row / 2 * 16 + 8 + i]);
       }
+      EXPECT_EQ(shown[row * 26 + 8 + row % 2], 1);
+      EXPECT_EQ(shown[row * 26 + 9 - row % 2], 0);
     }
   };
   expect_shown(observed(*plain), observed(*env));

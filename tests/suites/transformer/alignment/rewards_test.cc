@@ -19,6 +19,15 @@ TEST(Rewards, AddUpByRule) {
   EXPECT_EQ(rewards.of({"", "46", 4}), 0);
 }
 
+TEST(Rewards, PlacesArePartOfAnAnswer) {
+  const Rewards rewards({{.type = RewardType::kPlaces, .weight = 3}});
+  EXPECT_EQ(rewards.of({"146", "146", 3}), 3);
+  EXPECT_EQ(rewards.of({"156", "146", 3}), 2);
+  EXPECT_EQ(rewards.of({"46", "146", 2}), 0);
+  EXPECT_EQ(rewards.of({"1460", "14", 4}), 1.5);
+  EXPECT_EQ(share_in_place("", ""), 1);
+}
+
 TEST(Rewards, TheLastNumberIsTheAnswer) {
   EXPECT_EQ(last_number("12 + 30 = 42."), 42);
   EXPECT_EQ(last_number("-3.5"), -3.5);
