@@ -14,6 +14,7 @@ struct EarlyStoppingConfig {
   int64_t patience = 3;
   double min_delta = 0;
   std::optional<double> baseline;
+  std::optional<double> target;
   bool restore_best = false;
 
   template <class V>
@@ -26,6 +27,7 @@ struct EarlyStoppingConfig {
       rule::at_least(0));
     v("min_delta", min_delta, "an improvement is more than this", rule::at_least(0));
     v("baseline", baseline, "an improvement counts only where it is better than this, too");
+    v("target", target, "enough: the run stops at the first evaluation that is as good as this");
     v("restore_best", restore_best,
       "the run ends with the weights and the optimizer's state of its best evaluation");
   }

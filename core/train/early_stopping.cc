@@ -9,7 +9,22 @@ namespace mstrain {
 EarlyStopping::EarlyStopping(const EarlyStoppingConfig& config, Saver& saver)
     : config_(config), saver_(saver), monitor_(config.monitor, config.mode, config.min_delta) {}
 
+namespace {
+
+bool is_enough(const EarlyStoppingConfig& config, const std::optional<double>& best) {
+  return config.target && best &&
+         !Monitor(config.monitor, config.mode).better(*config.target, *best);
+}
+
+}  // namespace
+
+bool EarlyStopping::has_enough() const { return is_enough(config_, best_); }
+
 std::string EarlyStopping::reason() const {
+  if (has_enough()) {
+    return fmt::format("early stopping: {} {:.6g} at step {} is as good as the target, {:.6g}",
+                       config_.monitor, *best_, best_step_, *config_.target);
+  }
   const std::string best = best_ ? fmt::format("the best is {:.6g} at step {}", *best_, best_step_)
                                  : "none was a number";
   return fmt::format("early stopping: {} evaluation{} without a better {}; {}", waited_,
@@ -28,7 +43,7 @@ void EarlyStopping::on_start(Trainer& trainer) {
 
 void EarlyStopping::on_evaluation(Trainer& trainer, const EvaluationRow& row) {
   const double value = monitor_.watch(row.step, row.metrics);
-  bool improved = monitor_.better(value, best_);
+  bool improved = monitor_.better(value, best_) || is_enough(config_, value);
   if (improved) {
     best_ = value;
     best_step_ = row.step;
@@ -90,7 +105,9 @@ bool EarlyStopping::has_ended(const EarlyStoppingConfig& config, const Json& cal
     return false;
   }
   const int64_t waited = state_count(*found, "waited", kName);
-  return state_flag(*found, "ended", kName) && waited > 0 && waited >= config.patience;
+  return state_flag(*found, "ended", kName) &&
+         (is_enough(config, state_optional(*found, "best", kName)) ||
+          (waited > 0 && waited >= config.patience));
 }
 
 }  // namespace mstrain

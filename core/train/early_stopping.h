@@ -1,7 +1,8 @@
 // Ends a run whose evaluations get no better, and puts back its best weights.
 //
 // Each evaluation is an improvement where it is better than the best one before by more than min_delta, and than the
-// baseline where there is one. The run stops at an evaluation that is none when it is the patience-th in a row.
+// baseline where there is one. The run stops at an evaluation that is none when it is the patience-th in a row, and at one that
+// is as good as the target.
 #pragma once
 
 #include "core/train/callback_sections.h"
@@ -34,7 +35,8 @@ class EarlyStopping final : public Callback {
  private:
   static constexpr const char* kName = "early_stopping";
 
-  bool is_over() const { return waited_ > 0 && waited_ >= config_.patience; }
+  bool has_enough() const;
+  bool is_over() const { return has_enough() || (waited_ > 0 && waited_ >= config_.patience); }
   std::string reason() const;
 
   const EarlyStoppingConfig& config_;

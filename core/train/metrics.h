@@ -23,6 +23,9 @@ inline constexpr const char* kEvalPerplexity = "eval_perplexity";
 inline constexpr const char* kEvalBitsPerByte = "eval_bits_per_byte";
 inline constexpr const char* kEvalAccuracy = "eval_accuracy";
 inline constexpr const char* kEvalExactMatch = "eval_exact_match";
+inline constexpr const char* kEvalMargin = "eval_margin";
+inline constexpr const char* kEvalChosenReward = "eval_chosen_reward";
+inline constexpr const char* kEvalRejectedReward = "eval_rejected_reward";
 inline constexpr const char* kEvalAuc = "eval_auc";
 inline constexpr const char* kEvalGroupedAuc = "eval_gauc";
 inline constexpr const char* kEvalNormalizedEntropy = "eval_normalized_entropy";
@@ -33,6 +36,9 @@ inline constexpr MetricKind kMetricKinds[] = {
     {kEvalBitsPerByte, "eval/bits_per_byte", "bits per byte", false},
     {kEvalAccuracy, "eval/accuracy", "accuracy", true},
     {kEvalExactMatch, "eval/exact_match", "exact match", true},
+    {kEvalMargin, "eval/margin", "margin", true},
+    {kEvalChosenReward, "eval/chosen_reward", "reward of chosen answers", true},
+    {kEvalRejectedReward, "eval/rejected_reward", "reward of rejected answers", false},
     {kEvalAuc, "eval/auc", "AUC", true},
     {kEvalGroupedAuc, "eval/gauc", "GAUC", true},
     {kEvalNormalizedEntropy, "eval/normalized_entropy", "normalized entropy", false},

@@ -127,9 +127,13 @@ TrainTask preference_task(const Network& network, std::shared_ptr<const CausalMo
     const Tensor is_pair = by_answer(not_equal(batch[1], kIgnoreTarget), {}) > 0;
     const Tensor pairs = count(is_pair);
     const auto total = [&](const Tensor& x_b) { return sum(where(is_pair, x_b, 0)); };
-    return TaskSums{{total(loss_b), pairs}, {{count(logical_and(is_pair, margin_b > 0)), pairs}}};
+    return TaskSums{{total(loss_b), pairs},
+                    {{count(logical_and(is_pair, margin_b > 0)), pairs},
+                     {total(margin_b), pairs},
+                     {total(chosen_b * objective.beta), pairs},
+                     {total(rejected_b * objective.beta), pairs}}};
   };
-  task.metrics = {kEvalAccuracy};
+  task.metrics = {kEvalAccuracy, kEvalMargin, kEvalChosenReward, kEvalRejectedReward};
   task.units = {"token", 2 * seq};
   return task;
 }

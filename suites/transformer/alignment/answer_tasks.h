@@ -20,7 +20,8 @@ TrainTask sft_task(const Network& network, std::shared_ptr<const CausalModel> mo
 //   DPO (Rafailov et al. 2023): -log sigmoid(beta (r(chosen) - r(rejected))), sums over tokens; label smoothing mixes in the
 //   pair the other way round.
 //   IPO (Azar et al. 2023): (r(chosen) - r(rejected) - 1 / (2 beta))², means over tokens.
-// Metric: the share of pairs whose chosen answer has the greater r. The reference computes without dropout; its
+// Metrics: the share of pairs whose chosen answer has the greater r, and the means of the rewards beta r of both and of their
+// difference, the margin. The reference computes without dropout; its
 // weights are frozen, in `dtype`, under the folder `reference`, or, where that is empty, the network's own without adapters.
 TrainTask preference_task(const Network& network, std::shared_ptr<const CausalModel> model,
                           const ObjectiveConfig& objective, int64_t seq,

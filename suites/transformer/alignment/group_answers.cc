@@ -131,7 +131,7 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
     group.answers.push_back(std::move(written[i]));
   }
   for (Group& group : out) {
-    group.advantages = advantages_of(group.rewards, options_.grpo.scale);
+    group.advantages = advantages_of(group.rewards, options_.grpo.scale, options_.grpo.negatives);
   }
   return out;
 }

@@ -39,6 +39,7 @@ struct GrpoConfig {
   std::vector<RewardConfig> rewards{RewardConfig()};
   AdvantageScale scale = AdvantageScale::kDeviation;
   TokenWeights weights = TokenWeights::kToken;
+  double negatives = 1;
   double kl = 0;
   int64_t resample = 0;
   bool leave_out_cut = false;
@@ -60,6 +61,11 @@ struct GrpoConfig {
       "token: every token of a step counts alike; sequence: every answer does; constant: its "
       "tokens over answer_tokens (Dr. GRPO)",
       rule::one_of({"token", "sequence", "constant"}));
+    v("negatives", negatives,
+      "what advantages below 0 are multiplied by. 1: answers worse than their group are unlearnt "
+      "as "
+      "others are learnt; 0: the better ones are imitated alone (RAFT), which bears wider steps",
+      rule::at_least(0).at_most(1));
     v("kl", kl, "how dear it is to differ from the model that the run begins with",
       rule::at_least(0).elsewhere_called({"kl_coef"}));
     v("resample", resample,

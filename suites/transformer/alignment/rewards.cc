@@ -97,7 +97,8 @@ double Rewards::of(const WrittenAnswer& answer) const {
   return total;
 }
 
-std::vector<double> advantages_of(std::span<const double> rewards, AdvantageScale scale) {
+std::vector<double> advantages_of(std::span<const double> rewards, AdvantageScale scale,
+                                  double negatives) {
   const auto n = static_cast<double>(rewards.size());
   const double mean = std::accumulate(rewards.begin(), rewards.end(), 0.0) / n;
   double squares = 0;
@@ -114,6 +115,9 @@ std::vector<double> advantages_of(std::span<const double> rewards, AdvantageScal
     for (double& advantage : out) {
       advantage /= deviation + 1e-4;
     }
+  }
+  for (double& advantage : out) {
+    advantage *= advantage < 0 ? negatives : 1;
   }
   return out;
 }

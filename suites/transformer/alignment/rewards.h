@@ -39,7 +39,8 @@ std::optional<double> last_number(std::string_view text);
 double share_in_place(std::string_view text, std::string_view expected);
 
 // Of one group: reward - mean, over the standard deviation of the group (of a sample, plus 1e-4, as Shao et al. 2024's implementations have it)
-// where `scale` says so. All zero where all rewards are equal.
-std::vector<double> advantages_of(std::span<const double> rewards, AdvantageScale scale);
+// where `scale` says so; below 0 times `negatives`. All zero where all rewards are equal.
+std::vector<double> advantages_of(std::span<const double> rewards, AdvantageScale scale,
+                                  double negatives = 1);
 
 }  // namespace mstrain

@@ -144,6 +144,19 @@ TEST(EarlyStopping, StopsExactlyWhereItsTableSays) {
        9,
        6},
       {"a baseline of 0", {-1, 1, 1, 1}, {.patience = 3, .baseline = 0}, 4, 1},
+      {"exactly the target", falling, {.patience = 3, .target = 6}, 4, 4},
+      {"beyond the target", falling, {.patience = 3, .target = 6.5}, 4, 4},
+      {"a target that min_delta would not see",
+       {3, 2.95},
+       {.min_delta = 0.1, .target = 2.95},
+       2,
+       2},
+      {"a target of more",
+       {1, 5, 3},
+       {.mode = MonitorMode::kMax, .patience = 1, .target = 4},
+       2,
+       2},
+      {"no patience before the target", {3, 4, 4, 1}, {.patience = 2, .target = 1}, 3, 1},
   };
   for (const StopCase& it : kCases) {
     SCOPED_TRACE(it.what);

@@ -47,8 +47,9 @@ TEST(Sections, MistakesNameLineKeyAndChoice) {
       {"profile: {first: 0}", "profile.first: expected an integer >= 1"},
       {"eval:\n  early_stopping: {monitor: eval_los}",
        "my.yaml:2: eval.early_stopping.monitor: 'eval_los' is none of the metrics eval_loss, "
-       "eval_perplexity, eval_bits_per_byte, eval_accuracy, eval_exact_match, eval_auc, "
-       "eval_gauc, eval_normalized_entropy, eval_calibration; did you mean eval_loss?"},
+       "eval_perplexity, eval_bits_per_byte, eval_accuracy, eval_exact_match, "
+       "eval_margin, eval_chosen_reward, eval_rejected_reward, eval_auc, eval_gauc, "
+       "eval_normalized_entropy, eval_calibration; did you mean eval_loss?"},
       {"eval: {early_stopping: {patiens: 3}}",
        "eval.early_stopping.patiens: unknown key; did you mean eval.early_stopping.patience?"},
       {"eval: {early_stopping: {mode: less}}", "expected one of auto, min, max"},

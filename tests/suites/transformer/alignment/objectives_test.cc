@@ -166,6 +166,7 @@ TEST_P(AnswerLosses, PreferencesAreThoseOfThePapers) {
                            Case{ObjectiveType::kIpo, 0.25, 0}}) {
     double loss = 0;
     double right = 0;
+    double sums_of_ratios[3] = {};  // difference, chosen, rejected
     for (const AnswerSample& pair : kPairs) {
       double ratio[2];
       for (const size_t i : {0, 1}) {
@@ -176,6 +177,9 @@ TEST_P(AnswerLosses, PreferencesAreThoseOfThePapers) {
         }
       }
       const double h = ratio[0] - ratio[1];
+      sums_of_ratios[0] += h;
+      sums_of_ratios[1] += ratio[0];
+      sums_of_ratios[2] += ratio[1];
       right += h > 0 ? 1 : 0;
       const auto surprise = [&](double x) { return std::log1p(std::exp(-each.beta * x)); };
       loss += each.type == ObjectiveType::kIpo
@@ -193,6 +197,10 @@ TEST_P(AnswerLosses, PreferencesAreThoseOfThePapers) {
     EXPECT_EQ(item(sums.loss.count), 2);
     EXPECT_NEAR(item(sums.loss.sum), loss, 1e-5 * loss);
     EXPECT_EQ(item(sums.metrics[0].sum), right);
+    for (const size_t i : {0, 1, 2}) {
+      EXPECT_NEAR(item(sums.metrics[i + 1].sum), each.beta * sums_of_ratios[i], 1e-5);
+      EXPECT_EQ(item(sums.metrics[i + 1].count), 2);
+    }
   }
 }
 

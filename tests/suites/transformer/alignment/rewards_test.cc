@@ -49,5 +49,12 @@ TEST(Rewards, AdvantagesAreWithinTheGroup) {
               ElementsAre(0, 0, 0));
 }
 
+TEST(Rewards, AdvantagesBelowZeroCountAsOneSays) {
+  const std::vector<double> rewards{1, 0, 0, 3};
+  EXPECT_EQ(advantages_of(rewards, AdvantageScale::kNone), (std::vector<double>{0, -1, -1, 2}));
+  EXPECT_EQ(advantages_of(rewards, AdvantageScale::kNone, 0.25),
+            (std::vector<double>{0, -0.25, -0.25, 2}));
+}
+
 }  // namespace
 }  // namespace mstrain
