@@ -1,16 +1,14 @@
 #include "suites/reinforcement/env/plugin.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "core/base/crash_notice.h"
 #include "core/base/error.h"
-#include "core/base/files.h"
+#include "core/base/shared_library.h"
 #include "suites/reinforcement/env/c_environment.h"
-#include "suites/reinforcement/env/crash_notice.h"
 #include "suites/reinforcement/env/episodes.h"
 #include "suites/reinforcement/env/one_environment.h"
 
@@ -63,14 +61,8 @@ EnvSpec spec_of(const std::string& path, const Api& api) {
 }
 
 const Api& load_api(const std::string& path) {
-  check(real_files().exists(path), "{}: there is no such library", path);
-  // A name without a slash would be looked for elsewhere.
-  const std::string place = path.find('/') == std::string::npos ? "./" + path : path;
-  void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-  check(library != nullptr, "{}: cannot be loaded: {}", path, library != nullptr ? "" : dlerror());
-  const auto entry =
-      reinterpret_cast<decltype(&mstrain_environment)>(dlsym(library, "mstrain_environment"));
-  check(entry != nullptr, "{}: has no mstrain_environment(); is it an environment in C?", path);
+  const auto entry = reinterpret_cast<decltype(&mstrain_environment)>(
+      function_of_library(path, "mstrain_environment", "an environment in C"));
   const CrashNotice notice(path.c_str(), "mstrain_environment");
   const Api* api = entry();
   check(api != nullptr, "{}: mstrain_environment() gave NULL", path);

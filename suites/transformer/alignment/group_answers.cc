@@ -115,20 +115,27 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
   const Tokenizer& tokenizer = *corpus_->tokenizer;
   auto written = continue_tokens(decoder_, params, given, how, tokenizer.vocab_size());
   std::vector<Group> out(static_cast<size_t>(prompts));
+  std::vector<WrittenAnswer> texts;
   for (size_t i = 0; i < written.size(); ++i) {
     Group& group = out[i / size];
     group.prompt = first_prompt + static_cast<int64_t>(i / size);
     const AnswerText& text = prompt(group.prompt);
-    const std::span<const int32_t> expected(text.ids.begin() + static_cast<ptrdiff_t>(text.answer),
-                                            text.ids.end() - 1);
-    const std::string answer = tokenizer.decode(written[i]);
-    const std::string wanted = tokenizer.decode(expected);
-    group.is_cut.push_back(std::ssize(written[i]) >= options_.grpo.answer_tokens);
-    if (!group.is_cut.back()) {
+    const auto begin = text.ids.begin() + static_cast<ptrdiff_t>(text.answer);
+    WrittenAnswer answer{.prompt = tokenizer.decode({text.ids.begin(), begin}),
+                         .text = tokenizer.decode(written[i]),
+                         .expected = tokenizer.decode({begin, text.ids.end() - 1}),
+                         .is_cut = std::ssize(written[i]) >= options_.grpo.answer_tokens};
+    if (!answer.is_cut) {
       written[i].push_back(corpus_->end);
     }
-    group.rewards.push_back(rewards_.of({answer, wanted, std::ssize(written[i])}));
+    answer.tokens = std::ssize(written[i]);
+    group.is_cut.push_back(answer.is_cut);
     group.answers.push_back(std::move(written[i]));
+    texts.push_back(std::move(answer));
+  }
+  const std::vector<double> rewards = rewards_.of(texts);
+  for (size_t i = 0; i < rewards.size(); ++i) {
+    out[i / size].rewards.push_back(rewards[i]);
   }
   for (Group& group : out) {
     group.advantages = advantages_of(group.rewards, options_.grpo.scale, options_.grpo.negatives);

@@ -9,12 +9,16 @@
 #include <regex>
 
 #include "core/base/error.h"
+#include "suites/transformer/alignment/reward_library.h"
 
 namespace mstrain {
 
 struct Rewards::Rule {
   RewardConfig config;
   std::regex pattern;
+  std::optional<RewardLibrary> library;
+
+  double of(const WrittenAnswer& answer) const;
 };
 
 void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
@@ -28,6 +32,16 @@ void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
     if ((rule.type == RewardType::kLength) != (rule.at_most > 0)) {
       config_fail(tree, "objective.grpo.rewards", "at_most belongs to type length");
     }
+    if ((rule.type == RewardType::kLibrary) == rule.path.empty()) {
+      config_fail(tree, "objective.grpo.rewards", "path belongs to type library");
+    }
+    if (!rule.path.empty()) {
+      try {
+        const RewardLibrary tried(rule.path);
+      } catch (const Error& error) {
+        config_fail(tree, "objective.grpo.rewards", error.what());
+      }
+    }
     try {
       const std::regex tried(rule.pattern);
     } catch (const std::regex_error& error) {
@@ -39,7 +53,10 @@ void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
 
 Rewards::Rewards(const std::vector<RewardConfig>& rules) {
   for (const RewardConfig& rule : rules) {
-    rules_.push_back({rule, std::regex(rule.pattern)});
+    rules_.push_back({rule, std::regex(rule.pattern), std::nullopt});
+    if (rule.type == RewardType::kLibrary) {
+      rules_.back().library.emplace(rule.path);
+    }
   }
 }
 Rewards::~Rewards() = default;
@@ -75,24 +92,30 @@ double share_in_place(std::string_view text, std::string_view expected) {
   return longer == 0 ? 1 : static_cast<double>(same) / static_cast<double>(longer);
 }
 
-double Rewards::of(const WrittenAnswer& answer) const {
-  double total = 0;
-  for (const Rule& rule : rules_) {
-    double earns = 0;
-    switch (rule.config.type) {
-      case RewardType::kExact: earns = answer.text == answer.expected ? 1 : 0; break;
-      case RewardType::kNumber: {
-        const std::optional<double> written = last_number(answer.text);
-        earns = written.has_value() && written == last_number(answer.expected) ? 1 : 0;
-        break;
-      }
-      case RewardType::kRegex:
-        earns = std::regex_search(answer.text.begin(), answer.text.end(), rule.pattern) ? 1 : 0;
-        break;
-      case RewardType::kLength: earns = answer.tokens <= rule.config.at_most ? 1 : 0; break;
-      case RewardType::kPlaces: earns = share_in_place(answer.text, answer.expected); break;
+double Rewards::Rule::of(const WrittenAnswer& answer) const {
+  switch (config.type) {
+    case RewardType::kExact: return answer.text == answer.expected ? 1 : 0;
+    case RewardType::kNumber: {
+      const std::optional<double> written = last_number(answer.text);
+      return written.has_value() && written == last_number(answer.expected) ? 1 : 0;
     }
-    total += earns * rule.config.weight;
+    case RewardType::kRegex:
+      return std::regex_search(answer.text.begin(), answer.text.end(), pattern) ? 1 : 0;
+    case RewardType::kLength: return answer.tokens <= config.at_most ? 1 : 0;
+    case RewardType::kPlaces: return share_in_place(answer.text, answer.expected);
+    case RewardType::kLibrary: break;
+  }
+  fail("a reward of a library is of all answers together");
+}
+
+std::vector<double> Rewards::of(std::span<const WrittenAnswer> answers) const {
+  std::vector<double> total(answers.size(), 0.0);
+  for (const Rule& rule : rules_) {
+    const std::vector<double> scores =
+        rule.library ? rule.library->score(answers) : std::vector<double>();
+    for (size_t i = 0; i < answers.size(); ++i) {
+      total[i] += rule.config.weight * (rule.library ? scores[i] : rule.of(answers[i]));
+    }
   }
   return total;
 }

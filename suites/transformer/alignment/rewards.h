@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,20 +12,23 @@
 
 namespace mstrain {
 
-// Throws ConfigError, with the line in `tree`, for a pattern that is none, and for a key that its type does not ask for.
+// Throws ConfigError, with the line in `tree`, for a pattern that is none, a library that cannot be used, and a key that its type does not ask for.
 void check_rewards(const GrpoConfig& config, const YamlNode& tree);
 
 struct WrittenAnswer {
-  std::string_view text;      // without what ends it
-  std::string_view expected;  // the line's
-  int64_t tokens = 0;         // with what ends it
+  std::string prompt;
+  std::string text;      // without what ends it
+  std::string expected;  // the line's
+  int64_t tokens = 0;    // with what ends it
+  bool is_cut = false;   // it did not come to an end
 };
 
 class Rewards {
  public:
   explicit Rewards(const std::vector<RewardConfig>& rules);
   ~Rewards();
-  double of(const WrittenAnswer& answer) const;
+  // What each answer earns. Throws Error where a library fails.
+  std::vector<double> of(std::span<const WrittenAnswer> answers) const;
 
  private:
   struct Rule;

@@ -88,9 +88,8 @@ TEST(Plugin, ThatDoesOtherThanItSaidIsAnError) {
 
 TEST(PluginDeathTest, ThatCrashesIsNamedBeforeTheProcessEnds) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
-  EXPECT_DEATH(
-      use("crashes"),
-      "the environment of .*libplugin_crashes.so crashed in step\\(\\): it touched memory");
+  EXPECT_DEATH(use("crashes"),
+               "mstrain: .*libplugin_crashes.so crashed in step\\(\\): it touched memory");
   EXPECT_DEATH(use("aborts"), "libplugin_aborts.so crashed in step\\(\\): it called abort\\(\\)");
 }
 

@@ -2,29 +2,40 @@
 
 #include <gmock/gmock.h>
 
+#include "core/base/error.h"
+#include "tests/core/base/message_of.h"
+
 namespace mstrain {
 namespace {
 
 using testing::DoubleNear;
 using testing::ElementsAre;
+using testing::HasSubstr;
+
+double earned(const Rewards& rewards, const std::string& text, const std::string& expected,
+              int64_t tokens) {
+  const std::vector<WrittenAnswer> answers{
+      {.prompt = "?", .text = text, .expected = expected, .tokens = tokens}};
+  return rewards.of(answers)[0];
+}
 
 TEST(Rewards, AddUpByRule) {
   const Rewards rewards({{.type = RewardType::kExact, .weight = 2},
                          {.type = RewardType::kNumber, .weight = 0.5},
                          {.type = RewardType::kRegex, .weight = 0.25, .pattern = "^[0-9]+$"},
                          {.type = RewardType::kLength, .weight = 0.125, .at_most = 3}});
-  EXPECT_EQ(rewards.of({"46", "46", 3}), 2.875);
-  EXPECT_EQ(rewards.of({"it is 46", "46", 9}), 0.5);
-  EXPECT_EQ(rewards.of({"47", "46", 2}), 0.375);
-  EXPECT_EQ(rewards.of({"", "46", 4}), 0);
+  EXPECT_EQ(earned(rewards, "46", "46", 3), 2.875);
+  EXPECT_EQ(earned(rewards, "it is 46", "46", 9), 0.5);
+  EXPECT_EQ(earned(rewards, "47", "46", 2), 0.375);
+  EXPECT_EQ(earned(rewards, "", "46", 4), 0);
 }
 
 TEST(Rewards, PlacesArePartOfAnAnswer) {
   const Rewards rewards({{.type = RewardType::kPlaces, .weight = 3}});
-  EXPECT_EQ(rewards.of({"146", "146", 3}), 3);
-  EXPECT_EQ(rewards.of({"156", "146", 3}), 2);
-  EXPECT_EQ(rewards.of({"46", "146", 2}), 0);
-  EXPECT_EQ(rewards.of({"1460", "14", 4}), 1.5);
+  EXPECT_EQ(earned(rewards, "146", "146", 3), 3);
+  EXPECT_EQ(earned(rewards, "156", "146", 3), 2);
+  EXPECT_EQ(earned(rewards, "46", "146", 2), 0);
+  EXPECT_EQ(earned(rewards, "1460", "14", 4), 1.5);
   EXPECT_EQ(share_in_place("", ""), 1);
 }
 
@@ -54,6 +65,69 @@ TEST(Rewards, AdvantagesBelowZeroCountAsOneSays) {
   EXPECT_EQ(advantages_of(rewards, AdvantageScale::kNone), (std::vector<double>{0, -1, -1, 2}));
   EXPECT_EQ(advantages_of(rewards, AdvantageScale::kNone, 0.25),
             (std::vector<double>{0, -0.25, -0.25, 2}));
+}
+
+std::string library(const std::string& name) {
+  return std::string(MSTRAIN_PLUGINS) + "/libreward_" + name + ".so";
+}
+Rewards from_library(const std::string& name, double weight = 1) {
+  return Rewards({{.type = RewardType::kLibrary, .weight = weight, .path = library(name)}});
+}
+
+TEST(RewardLibrary, ScoresWithOtherRules) {
+  EXPECT_EQ(earned(from_library("even", 2), "146", "", 4), 2);
+  EXPECT_EQ(earned(from_library("even", 2), "147", "", 4), 0);
+  EXPECT_DOUBLE_EQ(earned(from_library("even", 2), "4", "", 4), 1.6);
+  const Rewards both({{.type = RewardType::kExact, .weight = 10},
+                      {.type = RewardType::kLibrary, .path = library("even")}});
+  const std::vector<WrittenAnswer> answers{{.text = "146", .expected = "146"},
+                                           {.text = "146", .expected = "145"},
+                                           {.text = "145", .expected = "145"},
+                                           {.text = std::string("2\0"
+                                                                "2",
+                                                                3),
+                                            .expected = ""}};
+  EXPECT_THAT(both.of(answers), ElementsAre(11, 1, 10, 1));
+}
+
+TEST(RewardLibrary, MistakesNameTheFileAndWhatIsWrong) {
+  const std::pair<const char*, const char*> kFaults[] = {
+      {"other_version", "made for version 7 of the interface"},
+      {"no_function", "one of its functions is NULL"},
+      {"no_name", "it gives no name"},
+      {"gives_null", "mstrain_reward() gave NULL"},
+      {"nothing", "there is no such library"},
+      {"gives_nan", "faulty gives nan to the answer \"46\" of \"?\""},
+      {"leaves_out", "faulty gives nan to the answer \"46\" of \"?\""},
+      {"fails", "faulty failed with 3: the judge is asleep"}};
+  for (const auto& [name, why] : kFaults) {
+    const std::string message =
+        message_of<Error>([&] { earned(from_library(name), "46", "46", 3); });
+    EXPECT_THAT(message, HasSubstr(library(name) + ": ")) << name;
+    EXPECT_THAT(message, HasSubstr(why)) << name;
+  }
+  EXPECT_DEATH(earned(from_library("aborts"), "46", "46", 3),
+               "mstrain: .*libreward_aborts.so crashed in score\\(\\): it called abort\\(\\)");
+}
+
+TEST(RewardLibrary, KeysBelongToTheirTypes) {
+  const auto message_for = [](const std::string& rule) {
+    const YamlNode tree = parse_yaml("objective: {grpo: {rewards: [" + rule + "]}}", "my.yaml");
+    GrpoConfig config;
+    config.rewards = {{}};
+    if (rule.find("library") != std::string::npos) {
+      config.rewards[0].type = RewardType::kLibrary;
+    }
+    if (rule.find("path") != std::string::npos) {
+      config.rewards[0].path = "nowhere.so";
+    }
+    return message_of<ConfigError>([&] { check_rewards(config, tree); });
+  };
+  EXPECT_THAT(message_for("{type: exact, path: nowhere.so}"),
+              HasSubstr("my.yaml:1: objective.grpo.rewards: path belongs to type library"));
+  EXPECT_THAT(message_for("{type: library}"), HasSubstr("path belongs to type library"));
+  EXPECT_THAT(message_for("{type: library, path: nowhere.so}"),
+              HasSubstr("nowhere.so: there is no such library"));
 }
 
 }  // namespace

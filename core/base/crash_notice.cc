@@ -1,4 +1,4 @@
-#include "suites/reinforcement/env/crash_notice.h"
+#include "core/base/crash_notice.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstring>
 
-namespace mstrain::reinforcement {
+namespace mstrain {
 namespace {
 
 constexpr std::array kFatal = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -25,7 +25,7 @@ void write_text(const char* text) {
 
 void tell(int signal, siginfo_t* /*info*/, void* /*context*/) {
   if (current_library != nullptr) {
-    write_text("mstrain: the environment of ");
+    write_text("mstrain: ");
     write_text(current_library);
     write_text(" crashed in ");
     write_text(current_function);
@@ -69,4 +69,4 @@ CrashNotice::CrashNotice(const char* library, const char* function) {
 
 CrashNotice::~CrashNotice() { current_library = nullptr; }
 
-}  // namespace mstrain::reinforcement
+}  // namespace mstrain

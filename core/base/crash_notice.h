@@ -2,7 +2,7 @@
 // text to standard error. What else handles the signal does so afterwards.
 #pragma once
 
-namespace mstrain::reinforcement {
+namespace mstrain {
 
 class CrashNotice {
  public:
@@ -13,4 +13,4 @@ class CrashNotice {
   CrashNotice& operator=(const CrashNotice&) = delete;
 };
 
-}  // namespace mstrain::reinforcement
+}  // namespace mstrain

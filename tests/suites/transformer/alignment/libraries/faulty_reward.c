@@ -1,0 +1,42 @@
+/* A reward that does one thing wrong; which, says FAULT. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "suites/transformer/alignment/c_reward.h"
+
+#define OTHER_VERSION 1
+#define NO_FUNCTION 2
+#define NO_NAME 3
+#define GIVES_NULL 4
+#define GIVES_NAN 5
+#define LEAVES_OUT 6
+#define FAILS 7
+#define ABORTS 8
+
+static int score(const mstrain_answer* answers, int64_t count, double* rewards) {
+  (void)answers;
+  if (FAULT == FAILS) {
+    return 3;
+  }
+  if (FAULT == ABORTS) {
+    abort();
+  }
+  for (int64_t i = 0; i + (FAULT == LEAVES_OUT) < count; ++i) {
+    rewards[i] = FAULT == GIVES_NAN ? NAN : 1;
+  }
+  return 0;
+}
+
+static const char* last_error(void) { return "the judge is asleep"; }
+
+const mstrain_reward_api* mstrain_reward(void) {
+  static mstrain_reward_api api = {MSTRAIN_REWARD_VERSION, sizeof(mstrain_reward_api), "faulty", score, last_error};
+  if (FAULT == OTHER_VERSION) {
+    api.version = 7;
+  } else if (FAULT == NO_FUNCTION) {
+    api.score = 0;
+  } else if (FAULT == NO_NAME) {
+    api.name = "";
+  }
+  return FAULT == GIVES_NULL ? 0 : &api;
+}
