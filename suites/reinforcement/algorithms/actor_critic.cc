@@ -1,10 +1,12 @@
 #include "suites/reinforcement/algorithms/actor_critic.h"
 
 #include "core/base/error.h"
+#include "core/nn/gru.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/ops/slicing.h"
+#include "core/transform/scan.h"
 #include "suites/reinforcement/algorithms/distributions.h"
 
 namespace mstrain::reinforcement {
@@ -28,56 +30,120 @@ ActorCritic::ActorCritic(const EnvSpec& env, const NetworkConfig& config)
 
 std::vector<ParamSpec> ActorCritic::specs() const {
   return declare_params([&](const Params& p) {
-    const Tensor observation = zeros({Dtype::kF32, {1, observation_size_}});
-    policy(p, observation);
+    Memory memory;
+    if (config_.memory > 0) {
+      memory = zeros({Dtype::kF32, {1, memory_size()}});
+    }
+    const Seen now = recalled(p, zeros({Dtype::kF32, {1, observation_size_}}), memory);
+    policy(p, now.policy_no);
     if (!discrete_) {
       log_std(p);
     }
-    value(p, observation);
+    value_of(p, now.value_no);
   });
 }
 
-Tensor ActorCritic::policy(const Params& p, const Tensor& observation_no) const {
-  const Tensor own_no = own_numbers_ == observation_size_
-                            ? observation_no
-                            : observation_no[{kAll, Slice{0, own_numbers_}}];
-  return perceptron(p / "policy", own_no, config_, actions_, kUndecided);
+ActorCritic::Seen ActorCritic::seen(const Tensor& observation_no) const {
+  return {own_numbers_ == observation_size_ ? observation_no
+                                            : observation_no[{kAll, Slice{0, own_numbers_}}],
+          observation_no};
+}
+
+ActorCritic::Seen ActorCritic::recalled(const Params& p, const Tensor& observation_no,
+                                        const Memory& memory) const {
+  const Seen now = seen(observation_no);
+  if (!memory) {
+    return now;
+  }
+  const int64_t units = config_.memory;
+  const auto step = [&](const Params& folder, const Tensor& x_no, int64_t first) {
+    return gru_step(folder, gru_inputs(folder, x_no, units),
+                    (*memory)[{kAll, Slice{first, first + units}}]);
+  };
+  return {step(p / "policy" / "memory", now.policy_no, 0),
+          step(p / "value" / "memory", now.value_no, units)};
+}
+
+ActorCritic::Seen ActorCritic::recalled(const Params& p, const Tensor& observation_no,
+                                        const Past& past) const {
+  const Seen now = seen(observation_no);
+  const int64_t units = config_.memory;
+  const int64_t steps = past.kept_tr.dim(0);
+  const int64_t rows = past.kept_tr.dim(1);
+  const auto steps_of = [&](const Params& folder, const Tensor& x_no, int64_t first) {
+    const Tensor inputs = reshape(gru_inputs(folder, x_no, units), {steps, rows, 3 * units});
+    const auto step = [&](const Tensor& h_ru, const std::pair<Tensor, Tensor>& at) {
+      const Tensor next_ru = gru_step(folder, at.first, h_ru * at.second);
+      return std::pair(next_ru, next_ru);
+    };
+    const auto [last, all_tru] = scan(step, past.memory_rm[{kAll, Slice{first, first + units}}],
+                                      std::pair(inputs, reshape(past.kept_tr, {steps, rows, 1})));
+    return reshape(all_tru, {steps * rows, units});
+  };
+  return {steps_of(p / "policy" / "memory", now.policy_no, 0),
+          steps_of(p / "value" / "memory", now.value_no, units)};
+}
+
+ActorCritic::Memory ActorCritic::memory_of(const Seen& recalled, const Memory& before) {
+  if (!before) {
+    return std::nullopt;
+  }
+  return concat(Tensors{recalled.policy_no, recalled.value_no}, 1);
+}
+
+Tensor ActorCritic::policy(const Params& p, const Tensor& seen_no) const {
+  return perceptron(p / "policy", seen_no, config_, actions_, kUndecided);
 }
 
 Tensor ActorCritic::log_std(const Params& p) const {
   return (p / "policy").get("log_std", {actions_}, zeros_init(), /*decay=*/false);
 }
 
-Tensor ActorCritic::value(const Params& p, const Tensor& observation_no) const {
-  return squeeze(perceptron(p / "value", observation_no, config_, 1, 1.0), -1);
+Tensor ActorCritic::value_of(const Params& p, const Tensor& seen_no) const {
+  return squeeze(perceptron(p / "value", seen_no, config_, 1, 1.0), -1);
 }
 
-Decision ActorCritic::decide(const Params& p, const Tensor& observation_no,
-                             const Tensor& noise) const {
-  const Tensor value_n = value(p, observation_no);
+Tensor ActorCritic::value(const Params& p, const Tensor& observation_no,
+                          const Memory& memory) const {
+  return value_of(p, recalled(p, observation_no, memory).value_no);
+}
+
+Decision ActorCritic::decide(const Params& p, const Tensor& observation_no, const Tensor& noise,
+                             const Memory& memory) const {
+  const Seen now = recalled(p, observation_no, memory);
+  Decision out = decided(p, now, noise);
+  out.memory_nm = memory_of(now, memory);
+  return out;
+}
+
+Decision ActorCritic::decided(const Params& p, const Seen& seen, const Tensor& noise) const {
+  const Tensor value_n = value_of(p, seen.value_no);
   if (discrete_) {
-    const Categorical policy_n{policy(p, observation_no)};
+    const Categorical policy_n{policy(p, seen.policy_no)};
     const Tensor ids_n = policy_n.sample(noise);
-    return {as_action(ids_n), policy_n.log_prob(ids_n), value_n};
+    return {as_action(ids_n), policy_n.log_prob(ids_n), value_n, std::nullopt};
   }
-  const Gaussian policy_n{policy(p, observation_no), log_std(p)};
+  const Gaussian policy_n{policy(p, seen.policy_no), log_std(p)};
   const Tensor action_nd = policy_n.sample(noise);
-  return {action_nd, policy_n.log_prob(action_nd), value_n};
+  return {action_nd, policy_n.log_prob(action_nd), value_n, std::nullopt};
 }
 
-Tensor ActorCritic::best_action(const Params& p, const Tensor& observation_no) const {
-  const Tensor head = policy(p, observation_no);
-  return discrete_ ? as_action(Categorical{head}.mode()) : head;
+Choice ActorCritic::best_action(const Params& p, const Tensor& observation_no,
+                                const Memory& memory) const {
+  const Seen now = recalled(p, observation_no, memory);
+  const Tensor head = policy(p, now.policy_no);
+  return {discrete_ ? as_action(Categorical{head}.mode()) : head, memory_of(now, memory)};
 }
 
-Judgement ActorCritic::judge(const Params& p, const Tensor& observation_no,
-                             const Tensor& action_nd) const {
-  const Tensor value_n = value(p, observation_no);
+Judgement ActorCritic::judge(const Params& p, const Tensor& observation_no, const Tensor& action_nd,
+                             const std::optional<Past>& past) const {
+  const Seen now = past ? recalled(p, observation_no, *past) : seen(observation_no);
+  const Tensor value_n = value_of(p, now.value_no);
   if (discrete_) {
-    const Categorical policy_n{policy(p, observation_no)};
+    const Categorical policy_n{policy(p, now.policy_no)};
     return {policy_n.log_prob(as_ids(action_nd)), policy_n.entropy(), value_n};
   }
-  const Gaussian policy_n{policy(p, observation_no), log_std(p)};
+  const Gaussian policy_n{policy(p, now.policy_no), log_std(p)};
   return {policy_n.log_prob(action_nd), policy_n.entropy(), value_n};
 }
 

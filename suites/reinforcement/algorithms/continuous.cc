@@ -28,6 +28,7 @@ class BoxModel : public OffPolicyModel {
         critics_(critics) {
     refuse_games(env);
     refuse_team_view(env);
+    refuse_memory(network);
     bool bounded = !env.action.is_discrete();
     for (size_t i = 0; bounded && i < env.action.low.size(); ++i) {
       bounded = std::isfinite(env.action.low[i]) && std::isfinite(env.action.high[i]);

@@ -27,6 +27,7 @@ class QNetwork final : public OffPolicyModel {
         actions_(env.action.n) {
     refuse_games(env);
     refuse_team_view(env);
+    refuse_memory(network);
     if (!env.action.is_discrete()) {
       throw ConfigError(fmt::format(
           "algorithm.type: dqn chooses one of some actions, and those of {} are {}; sac, td3 and "

@@ -11,6 +11,7 @@ namespace mstrain::reinforcement {
 struct NetworkConfig {
   std::vector<int64_t> hidden{64, 64};
   Activation activation = Activation::kTanh;
+  int64_t memory = 0;
 
   template <class V>
   void fields(V& v) {
@@ -19,6 +20,10 @@ struct NetworkConfig {
     v("activation", activation, "after each of them",
       rule::one_of({"gelu", "gelu_new", "relu", "silu", "tanh"})
           .elsewhere_called({"activation_fn"}));
+    v("memory", memory,
+      "units of a GRU in front of the hidden layers, which remembers what was seen in an episode; "
+      "every head has its own; 0: none",
+      rule::at_least(0).at_most(65536).elsewhere_called({"lstm_hidden_size", "rnn_hidden_size"}));
   }
 };
 

@@ -44,4 +44,12 @@ void refuse_team_view(const EnvSpec& env) {
   }
 }
 
+void refuse_memory(const NetworkConfig& config) {
+  if (config.memory > 0) {
+    throw ConfigError(
+        "network.memory: is for algorithms that learn from what was just done, in its order: ppo, "
+        "a2c and impala");
+  }
+}
+
 }  // namespace mstrain::reinforcement

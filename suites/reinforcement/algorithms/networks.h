@@ -19,7 +19,8 @@ Tensor perceptron(const Params& p, const Tensor& x_no, const NetworkConfig& conf
 
 // Throws ConfigError for an environment whose agents take turns or have actions that are not always legal.
 void refuse_games(const EnvSpec& env);
-// And for what values alone may see, where a network is of both.
+// And, where a network is of policy and value both, for what values alone may see; and for a memory, where steps are drawn alone.
 void refuse_team_view(const EnvSpec& env);
+void refuse_memory(const NetworkConfig& config);
 
 }  // namespace mstrain::reinforcement

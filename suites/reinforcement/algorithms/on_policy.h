@@ -14,6 +14,8 @@ namespace mstrain::reinforcement {
 // A minibatch of b steps. Log-probabilities and values are those of when the actions were taken.
 struct OnPolicyBatch {
   Tensor observation_bo, action_bd, log_prob_b, value_b, advantage_b, target_b;
+  std::optional<Past>
+      past;  // of a network that remembers: the b steps are all of some rows, by time
 
   template <class V>
   void fields(V& v) {
@@ -23,6 +25,7 @@ struct OnPolicyBatch {
     v("value", value_b);
     v("advantage", advantage_b);
     v("target", target_b);
+    v("past", past);
   }
 };
 

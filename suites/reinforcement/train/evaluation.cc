@@ -62,6 +62,7 @@ std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uin
   if (picture != nullptr) {
     picture(group.env().picture(0));
   }
+  player.begin(group.rows());
   // An environment whose episode is over begins another one, which nobody looks at.
   for (int64_t step = 1; std::ranges::find(done, 0) != done.end(); ++step) {
     if (stop) {
@@ -71,6 +72,7 @@ std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uin
           group.spec().name, kLongest);
     player.act(group.observations(), actions);
     group.step(actions);
+    player.end(group.terminated(), group.truncated());
     size_t finished = 0;
     for (size_t env = 0; env < done.size(); ++env) {
       if (group.terminated()[env] != 0 || group.truncated()[env] != 0) {

@@ -36,11 +36,12 @@ class OnPolicyAgent final : public Agent {
         learner_(config, algorithm_, network_, coarse_ ? 1 : size_of(ranks),
                  coarse_ ? nullptr : ranks),
         policy_(network_, learner_.params()),
+        memory_(static_cast<size_t>(envs_.rows() * network_.memory_size())),
         rollout_(part(1)),
         all_(coarse_ && ranks->rank() == 0 ? part(ranks->size()) : Rollout()) {}
 
   Iteration iterate(double progress) override {
-    collect(envs_, network_, policy_, rollout_);
+    collect(envs_, network_, policy_, memory_, rollout_);
     Iteration out;
     out.env_steps = algorithm_.steps * envs_.size() * size_of(ranks_);
     if (coarse_) {
@@ -57,8 +58,12 @@ class OnPolicyAgent final : public Agent {
     return out;
   }
 
+  void begin(int64_t rows) override { policy_.begin(rows); }
   void act(std::span<const float> observations, std::span<float> actions) override {
     policy_.act(observations, actions);
+  }
+  void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
+    policy_.end(terminated, truncated);
   }
   std::vector<StoredTensor> model() const override { return stored(learner_.params()); }
   std::vector<StoredTensor> optimizer() const override { return stored(learner_.state()); }
@@ -66,21 +71,24 @@ class OnPolicyAgent final : public Agent {
     ByteWriter out;
     learner_.save(out);
     out.put_text(envs_.save());
+    if (!memory_.empty()) {
+      out.put_all(memory_);
+    }
     return out.take();
   }
   void load(std::string_view bytes) override {
     ByteReader in(bytes, algorithm_.type);
     learner_.load(in);
     envs_.load(in.get_text());
+    if (!memory_.empty()) {
+      memory_ = in.get_all<float>(memory_.size());
+    }
     in.expect_end();
   }
   const VectorEnv& env() const override { return envs_.env(); }
 
  private:
-  Rollout part(int64_t ranks) const {
-    return {algorithm_.steps, envs_.rows() * ranks, network_.observation_size(),
-            network_.action_size()};
-  }
+  Rollout part(int64_t ranks) const { return {algorithm_.steps, envs_.rows() * ranks, network_}; }
 
   // Rollouts of all ranks to the first: one packed message of each.
   void gather() {
@@ -110,6 +118,7 @@ class OnPolicyAgent final : public Agent {
   ActorCritic network_;
   OnPolicyLearner learner_;
   PolicyPrograms policy_;
+  std::vector<float> memory_;  // of the environments' rows
   Rollout rollout_;
   Rollout all_;  // of the learner of many actors
 };
@@ -123,8 +132,12 @@ class OnPolicyPlayer final : public Player {
         policy_(network_, params_) {
     load(stored(params_));
   }
+  void begin(int64_t rows) override { policy_.begin(rows); }
   void act(std::span<const float> observations, std::span<float> actions) override {
     policy_.act(observations, actions);
+  }
+  void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
+    policy_.end(terminated, truncated);
   }
 
  private:
@@ -135,7 +148,16 @@ class OnPolicyPlayer final : public Player {
 
 void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
   const OnPolicy& algorithm = algorithm_of(config);
-  if (algorithm.steps % algorithm.minibatches != 0) {
+  if (config.network.memory > 0) {
+    const int64_t rows =
+        config.environment.num_envs / ranks * make_env(config.environment.env, 1)->spec().agents;
+    if (rows % algorithm.minibatches != 0) {
+      config_fail(tree, "algorithm.minibatches",
+                  fmt::format("with network.memory a minibatch has all steps of some rows: {} do "
+                              "not divide the {} rows of a rank",
+                              algorithm.minibatches, rows));
+    }
+  } else if (algorithm.steps % algorithm.minibatches != 0) {
     config_fail(
         tree, "algorithm.minibatches",
         fmt::format("{} do not divide algorithm.steps {}", algorithm.minibatches, algorithm.steps));
@@ -160,12 +182,13 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   const ActorCritic network(spec, config.network);
   AgentPlan plan = plan_parameters(network.specs(), config.optimizer);
   const int64_t rows = config.environment.num_envs / ranks * spec.agents;
-  const Rollout one(1, 1, network.observation_size(), network.action_size());
+  const Rollout row(algorithm.steps, 1, network);
   int64_t widest = network.observation_size() + network.action_size();
   for (const int64_t width : config.network.hidden) {
     widest += 4 * 2 * width;  // policy and value, forwards and backwards
   }
-  plan.data_bytes = algorithm.steps * rows * one.bytes();
+  widest += 2 * 16 * config.network.memory;  // gates and states of both
+  plan.data_bytes = rows * (row.bytes() + 4 * network.memory_size());
   plan.program_bytes =
       plan.model_bytes + algorithm.steps * rows / algorithm.minibatches * widest * 4;
   plan.env_steps = algorithm.steps * config.environment.num_envs;

@@ -51,17 +51,20 @@ OnPolicyLearner::OnPolicyLearner(const Config& config, const OnPolicy& algorithm
         return update(std::move(params), std::move(state), batch, knobs);
       },
       {.donate = {0, 1}, .name = "update"});
-  judge_ = jit([this](const Params& params, const Tensor& observation,
-                      const Tensor& action) { return network_.judge(params, observation, action); },
-               {.name = "judge"});
+  judge_ = jit(
+      [this](const Params& params, const Tensor& observation, const Tensor& action,
+             const std::optional<Past>& past) {
+        return network_.judge(params, observation, action, past);
+      },
+      {.name = "judge"});
 }
 
 OnPolicyLearner::Updated OnPolicyLearner::update(Params params, OptimizerState state,
                                                  const OnPolicyBatch& batch,
                                                  const Knobs& knobs) const {
   const auto objective = [&](const Params& p) {
-    Loss loss =
-        algorithm_.loss(network_.judge(p, batch.observation_bo, batch.action_bd), batch, knobs);
+    Loss loss = algorithm_.loss(
+        network_.judge(p, batch.observation_bo, batch.action_bd, batch.past), batch, knobs);
     return std::pair(loss.loss, loss);
   };
   auto [value, gradients] = value_and_grad(objective)(params);
@@ -103,9 +106,11 @@ void OnPolicyLearner::average(Params& gradients,
 
 std::vector<float> OnPolicyLearner::ratios(Rollout& rollout) const {
   const int64_t n = rollout.steps * rollout.rows;
+  std::vector<int32_t> all(count(n));
+  std::iota(all.begin(), all.end(), 0);
   const Judgement now =
       judge_(params_, tensor<float>(rollout.observations, {n, rollout.observation_size}),
-             tensor<float>(rollout.actions, {n, rollout.action_size}));
+             tensor<float>(rollout.actions, {n, rollout.action_size}), past(rollout, all));
   const HostRead log_probs(now.log_prob_n);
   const HostRead values(now.value_n);
   std::ranges::copy(values.values<float>(), rollout.values.begin());
@@ -115,7 +120,48 @@ std::vector<float> OnPolicyLearner::ratios(Rollout& rollout) const {
   return out;
 }
 
+std::vector<int32_t> OnPolicyLearner::order_of_rows(const Rollout& rollout,
+                                                    int64_t first_row) const {
+  std::vector<int32_t> rows(count(rollout.rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  Rng rng(static_cast<uint64_t>(config_.run.seed),
+          kOrderStream + (static_cast<uint64_t>(passes_) << 24) + static_cast<uint64_t>(first_row));
+  rng.shuffle(rows);
+  const int64_t part = rollout.rows / algorithm_.minibatches;
+  std::vector<int32_t> out;
+  for (int64_t first = 0; first < rollout.rows; first += part) {
+    for (int64_t step = 0; step < rollout.steps; ++step) {
+      for (int64_t i = first; i < first + part; ++i) {
+        out.push_back(static_cast<int32_t>(step * rollout.rows) + rows[count(i)]);
+      }
+    }
+  }
+  return out;
+}
+
+std::optional<Past> OnPolicyLearner::past(const Rollout& rollout,
+                                          std::span<const int32_t> at) const {
+  if (rollout.memory_size == 0) {
+    return std::nullopt;
+  }
+  const auto rows = static_cast<int64_t>(at.size()) / rollout.steps;
+  HostWrite kept({Dtype::kF32, {rollout.steps, rows}});
+  const std::span<float> flags = kept.values<float>();
+  for (size_t i = 0; i < at.size(); ++i) {
+    // In front of the first step what is remembered is zero where an episode begins.
+    const int64_t before = at[i] - rollout.rows;
+    const bool begins = before >= 0 && (rollout.terminated[count(before)] != 0 ||
+                                        rollout.truncated[count(before)] != 0);
+    flags[i] = begins ? 0.0F : 1.0F;
+  }
+  return Past{rows_of(rollout.memory, at.first(count(rows)), {rows, rollout.memory_size}),
+              kept.finish()};
+}
+
 std::vector<int32_t> OnPolicyLearner::order(const Rollout& rollout, int64_t first_row) const {
+  if (rollout.memory_size > 0) {
+    return order_of_rows(rollout, first_row);
+  }
   const int64_t part = rollout.steps / algorithm_.minibatches;
   std::vector<int32_t> out(count(rollout.steps * rollout.rows));
   std::vector<int32_t> steps(count(rollout.steps));
@@ -170,7 +216,8 @@ OnPolicyBatch OnPolicyLearner::batch(const Rollout& rollout, std::span<const flo
           rows_of(rollout.log_probs, at, {b}),
           rows_of(rollout.values, at, {b}),
           rows_of(advantages, at, {b}),
-          rows_of(targets, at, {b})};
+          rows_of(targets, at, {b}),
+          past(rollout, at)};
 }
 
 Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double progress) {

@@ -53,8 +53,12 @@ class OnPolicyLearner {
   // Means over learners, in place.
   void average(Params& gradients, std::vector<std::pair<std::string, Tensor>>& measures) const;
   std::vector<float> ratios(Rollout& rollout) const;
-  // Steps [T, r] in the order in which a pass takes them: equally many of every row in each minibatch.
+  // Steps [T, r] in the order in which a pass takes them: equally many of every row in each minibatch, or, of a network that
+  // remembers, all steps of equally many rows, by time.
   std::vector<int32_t> order(const Rollout& rollout, int64_t first_row) const;
+  std::vector<int32_t> order_of_rows(const Rollout& rollout, int64_t first_row) const;
+  // Of the steps `at`, which are all of some rows; nothing where the network does not remember.
+  std::optional<Past> past(const Rollout& rollout, std::span<const int32_t> at) const;
   std::vector<float> normalised(std::span<const float> advantages,
                                 std::span<const int32_t> order) const;
   OnPolicyBatch batch(const Rollout& rollout, std::span<const float> advantages,
@@ -72,7 +76,8 @@ class OnPolicyLearner {
   double kl_weight_ = 1;
 
   std::function<Updated(Params, OptimizerState, const OnPolicyBatch&, const Knobs&)> step_;
-  std::function<Judgement(const Params&, const Tensor&, const Tensor&)> judge_;
+  std::function<Judgement(const Params&, const Tensor&, const Tensor&, const std::optional<Past>&)>
+      judge_;
 };
 
 }  // namespace mstrain::reinforcement

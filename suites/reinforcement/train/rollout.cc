@@ -20,11 +20,12 @@ void spread(std::span<const uint8_t> flags, std::span<uint8_t> rows) {
 
 }  // namespace
 
-Rollout::Rollout(int64_t steps, int64_t rows, int64_t observation_size, int64_t action_size)
+Rollout::Rollout(int64_t steps, int64_t rows, const ActorCritic& network)
     : steps(steps),
       rows(rows),
-      observation_size(observation_size),
-      action_size(action_size),
+      observation_size(network.observation_size()),
+      action_size(network.action_size()),
+      memory_size(network.memory_size()),
       observations(count(steps * rows * observation_size)),
       actions(count(steps * rows * action_size)),
       log_probs(count(steps * rows)),
@@ -32,6 +33,7 @@ Rollout::Rollout(int64_t steps, int64_t rows, int64_t observation_size, int64_t 
       rewards(count(steps * rows)),
       final_values(count(steps * rows)),
       last_values(count(rows)),
+      memory(count(rows * memory_size)),
       terminated(count(steps * rows)),
       truncated(count(steps * rows)) {}
 
@@ -47,13 +49,14 @@ Trajectories Rollout::trajectories() const {
 }
 
 int64_t Rollout::bytes() const {
-  return steps * rows * (4 * (observation_size + action_size + 4) + 2) + 4 * rows;
+  return steps * rows * (4 * (observation_size + action_size + 4) + 2) +
+         4 * rows * (1 + memory_size);
 }
 
 std::string pack(const Rollout& r) {
   ByteWriter out;
   for (const std::vector<float>* each : {&r.observations, &r.actions, &r.log_probs, &r.values,
-                                         &r.rewards, &r.final_values, &r.last_values}) {
+                                         &r.rewards, &r.final_values, &r.last_values, &r.memory}) {
     out.put_all(*each);
   }
   out.put_all(r.terminated);
@@ -67,7 +70,7 @@ std::string pack(const Rollout& r) {
 void unpack(std::string_view bytes, Rollout& r) {
   ByteReader in(bytes, "a rollout of another rank");
   for (std::vector<float>* each : {&r.observations, &r.actions, &r.log_probs, &r.values, &r.rewards,
-                                   &r.final_values, &r.last_values}) {
+                                   &r.final_values, &r.last_values, &r.memory}) {
     *each = in.get_all<float>(each->size());
   }
   r.terminated = in.get_all<uint8_t>(r.terminated.size());
@@ -97,6 +100,7 @@ void join(std::span<const Rollout> parts, Rollout& out) {
     beside(member, 1, out.steps);
   }
   beside(&Rollout::last_values, 1, 1);
+  beside(&Rollout::memory, out.memory_size, 1);
   beside(&Rollout::terminated, 1, out.steps);
   beside(&Rollout::truncated, 1, out.steps);
   out.finished.clear();
@@ -113,7 +117,19 @@ void join(std::span<const Rollout> parts, Rollout& out) {
   }
 }
 
-void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, Rollout& out) {
+void forget(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated,
+            std::span<float> memory) {
+  const size_t width = memory.size() / terminated.size();
+  for (size_t env = 0; width > 0 && env < terminated.size(); ++env) {
+    if (terminated[env] != 0 || truncated[env] != 0) {
+      std::ranges::fill(memory.subspan(env * width, width), 0.0F);
+    }
+  }
+}
+
+void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, std::span<float> memory,
+             Rollout& out) {
+  std::ranges::copy(memory, out.memory.begin());
   out.finished.clear();
   out.finished_at.clear();
   std::vector<float> noise(count(out.rows * network.noise_size()));
@@ -122,7 +138,7 @@ void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, Rollou
     std::ranges::copy(group.observations(),
                       part(out.observations, step, out.rows * out.observation_size).begin());
     group.draw_noise(!network.is_discrete(), network.noise_size(), noise);
-    policy.decide(group.observations(), noise, actions, part(out.log_probs, step, out.rows),
+    policy.decide(group.observations(), noise, memory, actions, part(out.log_probs, step, out.rows),
                   part(out.values, step, out.rows));
     group.step(actions);
     std::ranges::copy(group.rewards(), part(out.rewards, step, out.rows).begin());
@@ -132,12 +148,13 @@ void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, Rollou
     out.finished_at.resize(out.finished.size(), step);
     const std::span<float> final_values = part(out.final_values, step, out.rows);
     if (std::ranges::any_of(group.truncated(), [](uint8_t flag) { return flag != 0; })) {
-      policy.value(group.final_observations(), final_values);
+      policy.value(group.final_observations(), memory, final_values);
     } else {
       std::ranges::fill(final_values, 0.0F);
     }
+    forget(group.terminated(), group.truncated(), memory);
   }
-  policy.value(group.observations(), out.last_values);
+  policy.value(group.observations(), memory, out.last_values);
 }
 
 }  // namespace mstrain::reinforcement

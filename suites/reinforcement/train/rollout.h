@@ -11,14 +11,15 @@ namespace mstrain::reinforcement {
 
 // [T, r, …], row-major; see Trajectories.
 struct Rollout {
-  int64_t steps = 0, rows = 0, observation_size = 0, action_size = 0;
+  int64_t steps = 0, rows = 0, observation_size = 0, action_size = 0, memory_size = 0;
   std::vector<float> observations, actions, log_probs, values, rewards, final_values, last_values;
+  std::vector<float> memory;  // [r, m], in front of the first step
   std::vector<uint8_t> terminated, truncated;
   std::vector<Episode> finished;     // in the order of time, then environments
   std::vector<int64_t> finished_at;  // the step of each
 
   Rollout() = default;
-  Rollout(int64_t steps, int64_t rows, int64_t observation_size, int64_t action_size);
+  Rollout(int64_t steps, int64_t rows, const ActorCritic& network);
   Trajectories trajectories() const;
   int64_t bytes() const;
 };
@@ -34,15 +35,22 @@ void join(std::span<const Rollout> parts, Rollout& out);
 class Policy {
  public:
   virtual ~Policy() = default;
-  // [r, O] and noise [r, noise size] to actions [r, d], log-probabilities [r], values [r].
+  // [r, O] and noise [r, noise size] to actions [r, d], log-probabilities [r], values [r]; memory [r, m] becomes what is
+  // remembered afterwards.
   virtual void decide(std::span<const float> observations, std::span<const float> noise,
-                      std::span<float> actions, std::span<float> log_probs,
+                      std::span<float> memory, std::span<float> actions, std::span<float> log_probs,
                       std::span<float> values) = 0;
-  virtual void value(std::span<const float> observations,
-                     std::span<float> values) = 0;  // [r, O] -> [r]
+  // [r, O] and [r, m] -> [r]
+  virtual void value(std::span<const float> observations, std::span<const float> memory,
+                     std::span<float> values) = 0;
 };
 
-// Steps all environments of `group` out.steps times.
-void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, Rollout& out);
+// Forgets in memory[r, m] where a flag of either list [n], of environments, is set.
+void forget(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated,
+            std::span<float> memory);
+
+// Steps all environments of `group` out.steps times. memory[r, m] goes on from rollout to rollout.
+void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, std::span<float> memory,
+             Rollout& out);
 
 }  // namespace mstrain::reinforcement

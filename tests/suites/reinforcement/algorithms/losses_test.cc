@@ -73,6 +73,59 @@ TEST(ActorCritic, PoliciesGoByTheirOwnNumbersAlone) {
   EXPECT_NE(values[0], values[1]);
 }
 
+// All steps at once are what one step after another says; a memory does not reach over the beginning of an episode, and learns through time.
+TEST(ActorCritic, RemembersWithinEpisodes) {
+  constexpr int64_t kSteps = 5, kRows = 2, kSeen = 3;
+  const EnvSpec env{
+      .name = "x", .observation = Space::box(Shape{kSeen}, -1, 1), .action = Space::discrete(3)};
+  const ActorCritic network(env, {.hidden = {6}, .memory = 4});
+  EXPECT_EQ(network.memory_size(), 8);
+  const Params p = init_params(network.specs(), 3);
+  const Tensor seen = normal(rng_key(1), {kSteps * kRows, kSeen});
+  const Tensor before = normal(rng_key(2), {kRows, 8});
+  // The second row begins an episode in front of step 3.
+  const Tensor kept = rows({1, 1, 1, 1, 1, 1, 1, 0, 1, 1}, {kSteps, kRows});
+  const Tensor noise = uniform(rng_key(4), {kSteps * kRows, 3});
+  std::vector<float> actions, log_probs, values;
+  Tensor memory = before;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const Slice now{step * kRows, (step + 1) * kRows};
+    memory = memory * expand_dims(kept[{step}], -1);
+    const Decision decision = network.decide(p, seen[{now}], noise[{now}], memory);
+    const Choice choice = network.best_action(p, seen[{now}], memory);
+    EXPECT_EQ(to_vector<float>(*choice.memory_nm), to_vector<float>(*decision.memory_nm));
+    EXPECT_EQ(to_vector<float>(network.value(p, seen[{now}], memory)),
+              to_vector<float>(decision.value_n));
+    memory = *decision.memory_nm;
+    for (const auto& [from, to] :
+         {std::pair(decision.action_nd, &actions), std::pair(decision.log_prob_n, &log_probs),
+          std::pair(decision.value_n, &values)}) {
+      const std::vector<float> part = to_vector<float>(from);
+      to->insert(to->end(), part.begin(), part.end());
+    }
+  }
+  const Tensor taken = tensor<float>(actions, {kSteps * kRows, 1});
+  const auto judge = [&](const Tensor& x) {
+    return network.judge(p, x, taken, Past{before, kept});
+  };
+  const Judgement all = judge(seen);
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(to_doubles(all.log_prob_n)[i], log_probs[i], 1e-6) << i;
+    EXPECT_NEAR(to_doubles(all.value_n)[i], values[i], 1e-6) << i;
+  }
+  const auto last = [&](const Tensor& x) {
+    const Judgement said = judge(x);
+    return sum((said.log_prob_n + said.value_n)[{Slice{(kSteps - 1) * kRows, kSteps * kRows}}]);
+  };
+  const std::vector<double> slopes = to_doubles(grad(last)(seen));
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (int64_t row = 0; row < kRows; ++row) {
+      const double slope = slopes[static_cast<size_t>((step * kRows + row) * kSeen)];
+      EXPECT_EQ(slope == 0, row == 1 && step < 3) << step << " " << row;
+    }
+  }
+}
+
 TEST(Losses, ActorCriticsShareOne) {
   A2c a2c;
   Impala impala;

@@ -20,7 +20,7 @@ TEST(PolicyPrograms, RowsAreIndependentBitForBit) {
     const std::vector<float> noise = to_vector<float>(uniform(rng_key(2), {kRows, 3}));
     const auto decide = [&](size_t begin, size_t n, std::span<float> out) {
       policy.decide(std::span(x).subspan(begin * 5, n * 5),
-                    std::span(noise).subspan(begin * 3, n * 3), out.subspan(begin, n),
+                    std::span(noise).subspan(begin * 3, n * 3), {}, out.subspan(begin, n),
                     out.subspan(kRows + begin, n), out.subspan(2 * kRows + begin, n));
     };
     std::vector<float> whole(3 * kRows);

@@ -20,6 +20,8 @@ class AgentRun : public testing::Test {
   TemporaryFolder folder_;
 };
 
+const std::vector<std::string> kRemembers{"environment.name=t_maze", "network.memory=8"};
+
 // What was measured, without the time that it took.
 std::vector<Json> measured(const std::string& directory) {
   std::vector<Json> rows = read_metrics(real_files(), join_path(directory, kMetricsFile));
@@ -101,6 +103,32 @@ TEST_F(AgentRun, EndsAtAReturnAndGoesOnWhenMoreIsAsked) {
               HasSubstr("raise eval.stop_at_return"));
 }
 
+TEST_F(AgentRun, AMemoryGoesOnBitForBitWithAnyNumberOfActors) {
+  run_agent(kSmallPpo, folder_ / "straight", kRemembers);
+  const std::atomic<bool> stop = true;
+  run_agent(kSmallPpo, folder_ / "stopped", kRemembers, real_files(), &stop);
+  run_agent(kSmallPpo, folder_ / "stopped", kRemembers);
+  expect_same_run(folder_ / "straight", folder_ / "stopped");
+  std::vector<std::string> coarse = kRemembers;
+  coarse.insert(coarse.end(),
+                {"distribution.policy=single_learner_coarse", "distribution.actors=2"});
+  run_agent(kSmallPpo, folder_ / "coarse", coarse);
+  EXPECT_EQ(measured(folder_ / "coarse"), measured(folder_ / "straight"));
+}
+
+TEST_F(AgentRun, OnlyAMemoryFindsTheEndOfAMaze) {
+  const auto reached = [&](int64_t units) {
+    const std::string directory = folder_ / fmt::format("{}", units);
+    run_agent(real_files().read(join_path(MSTRAIN_SOURCE_DIR, "configs/ppo_t_maze.yaml")),
+              directory,
+              {"schedule.total_env_steps=30720", "eval.interval=none",
+               fmt::format("network.memory={}", units)});
+    return measured(directory).back()["episode_return"].get<double>();
+  };
+  EXPECT_GT(reached(16), 0.7);
+  EXPECT_LT(reached(0), 0.35);
+}
+
 TEST_F(AgentRun, StopsWhenAskedToAndGoesOnBitForBit) {
   run_agent(kSmallPpo, folder_ / "straight");
   const std::atomic<bool> stop = true;
@@ -120,6 +148,15 @@ TEST_F(AgentRun, RefusesWhatCannotBe) {
   fails({"environment.name=cartpol"}, "cartpole");
   fails({"algorithm.type=pp"}, "did you mean");
   fails({"algorithm.minibatches=3"}, "algorithm.minibatches: 3 do not divide algorithm.steps 16");
+  fails({"algorithm.minibatches=3", "network.memory=8"},
+        "algorithm.minibatches: with network.memory a minibatch has all steps of some rows: 3 do "
+        "not divide the 4 rows");
+  EXPECT_THAT(
+      [&] {
+        run_agent("algorithm: {type: dqn}\nenvironment: {name: cartpole}\nnetwork: {memory: 8}\n",
+                  folder_ / "bad");
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("network.memory: is for algorithms")));
   fails({"algorithm.gamma=0.9"}, "algorithm.discount");
   fails({"environment.reset=next_step"}, "same_step");
   fails({"distribution.policy=device_only"}, "device_only");
