@@ -8,7 +8,6 @@
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
-#include "core/ops/slicing.h"
 #include "core/ops/softmax.h"
 #include "core/ops/statistics.h"
 #include "suites/reinforcement/algorithms/networks.h"
@@ -47,17 +46,12 @@ class QNetwork final : public OffPolicyModel {
       values(p, zeros({Dtype::kF32, {1, observation_size_}}));
     });
   }
-  int64_t noise_size() const override { return 2; }  // whether by chance, and which
+  int64_t noise_size() const override { return EpsilonGreedy::kNoise; }
   bool noise_is_normal() const override { return false; }
 
   Tensor act(const Params& p, const Tensor& observation_no, const Tensor& noise_n2,
              const Tensor& explore) const override {
-    const int64_t n = noise_n2.dim(0);
-    const Tensor whether_n1 = noise_n2[{Slice{0, n}, Slice{0, 1}}];
-    const Tensor which_n1 = noise_n2[{Slice{0, n}, Slice{1, 2}}];
-    const auto last = static_cast<double>(actions_ - 1);
-    const Tensor any_n1 = minimum(floor(which_n1 * static_cast<double>(actions_)), last);
-    return where(whether_n1 < explore, any_n1, best_action(p, observation_no));
+    return EpsilonGreedy::act(best_action(p, observation_no), actions_, noise_n2, explore);
   }
 
   Tensor best_action(const Params& p, const Tensor& observation_no) const override {
@@ -147,12 +141,7 @@ void Dqn::fields(ConfigFields& v) {
     rule::at_least(0).at_most(1000).elsewhere_called({"n_atoms", "num_atoms"}));
   v("v_min", v_min, "atoms: the least return");
   v("v_max", v_max, "atoms: the largest return");
-  v("epsilon", epsilon, "share of actions that are taken by chance, at first",
-    rule::at_least(0).at_most(1).elsewhere_called({"exploration_initial_eps", "start_e"}));
-  v("final_epsilon", final_epsilon, "and later",
-    rule::at_least(0).at_most(1).elsewhere_called({"exploration_final_eps", "end_e"}));
-  v("exploration", exploration, "share of the run over which it falls",
-    rule::positive().at_most(1).elsewhere_called({"exploration_fraction"}));
+  explore.fields(v);
 }
 
 }  // namespace mstrain::reinforcement

@@ -3,6 +3,7 @@
 // Hessel et al. 2018 put together.
 #pragma once
 
+#include "suites/reinforcement/algorithms/epsilon_greedy.h"
 #include "suites/reinforcement/algorithms/off_policy.h"
 
 namespace mstrain::reinforcement {
@@ -14,9 +15,7 @@ class Dqn final : public OffPolicy {
   int64_t atoms =
       0;  // of the distribution of a value, evenly from v_min to v_max; 0: its mean is learned
   double v_min = 0, v_max = 0;
-  double epsilon = 1;  // share of actions by chance, at first
-  double final_epsilon = 0.05;
-  double exploration = 0.2;  // share of the run over which it falls
+  EpsilonGreedy explore;
 
   Dqn() { target_interval = 100; }
   void fields(ConfigFields& v) override;
@@ -25,10 +24,7 @@ class Dqn final : public OffPolicy {
   // support and are shared by their neighbours. Measures: q, the mean of Q(o, a).
   std::unique_ptr<OffPolicyModel> model(const EnvSpec& env,
                                         const NetworkConfig& network) const override;
-  double explore_at(double progress) const override {
-    return final_epsilon +
-           (epsilon - final_epsilon) * (progress < exploration ? 1 - progress / exploration : 0);
-  }
+  double explore_at(double progress) const override { return explore.at(progress); }
 };
 
 }  // namespace mstrain::reinforcement

@@ -53,6 +53,8 @@ class OffPolicyModel {
   // Numbers of noise for an action, and whether they are standard normal, else uniform in (0, 1).
   virtual int64_t noise_size() const = 0;
   virtual bool noise_is_normal() const = 0;
+  // Whether an item of the memory is a step of all agents of an environment together, for one reward; else of one.
+  virtual bool is_of_teams() const { return false; }
   // `explore` []: how much of the action is chance, as OffPolicy::explore_at() has it.
   virtual Tensor act(const Params& p, const Tensor& observation_no, const Tensor& noise,
                      const Tensor& explore) const = 0;

@@ -114,6 +114,7 @@ void add_environment_suite() {
   add_environment<TMaze>();
   add_environment<RepeatCue>();
   add_environment<ClimbingGame>();
+  add_environment<TwoStepGame>();
   add_environment<Spread>();
   add_game_environments();
   add_command({{"envs", "[NAME...] [--library FILE]",

@@ -61,6 +61,56 @@ Image ClimbingGame::picture() const {
   return canvas.take();
 }
 
+EnvSpec TwoStepGame::spec() {
+  return {
+      .name = "two_step_game",
+      .about = "the first agent chooses the game that two play next, safe or better (optimum 8)",
+      .observation = Space::box(Shape{5}, 0, 1),
+      .action = Space::discrete(2),
+      .state_size = 1,
+      .time_limit = 0,
+      .reward_threshold = 8,
+      .agents = 2};
+}
+
+void TwoStepGame::begin(EnvRandom& /*random*/) { state = 0; }
+
+bool TwoStepGame::step(std::span<const int64_t> actions, EnvRandom& /*random*/,
+                       std::span<float> rewards) {
+  if (state == 0) {
+    state = 1 + actions[0];
+    rewards[0] = rewards[1] = 0;
+    return false;
+  }
+  rewards[0] = rewards[1] = state == 1 ? kSafe : kPays[actions[0]][actions[1]];
+  return true;
+}
+
+// Of each agent: the state, and which one it is.
+void TwoStepGame::observe(std::span<float> out) const {
+  std::ranges::fill(out, 0.0F);
+  for (size_t agent = 0; agent < 2; ++agent) {
+    out[agent * 5 + static_cast<size_t>(state)] = 1;
+    out[agent * 5 + 3 + agent] = 1;
+  }
+}
+
+void TwoStepGame::get_state(std::span<double> out) const { out[0] = static_cast<double>(state); }
+void TwoStepGame::set_state(std::span<const double> from) { state = whole_state(from, 0, 0, 2); }
+
+Image TwoStepGame::picture() const {
+  constexpr double kCell = 40;
+  Canvas canvas(3 * 40, 40);
+  for (int64_t each = 0; each < 3; ++each) {
+    const double x = static_cast<double>(each) * kCell;
+    canvas.rectangle({x + 1, 1}, {x + kCell - 1, kCell - 1}, each == 2 ? kGreen : kGrey);
+    if (each == state) {
+      canvas.disc({x + kCell / 2, kCell / 2}, 10, kBlue);
+    }
+  }
+  return canvas.take();
+}
+
 EnvSpec Spread::spec() {
   return {.name = "spread",
           .about = "two agents take a mark each, without meeting (best: sum of least distances)",

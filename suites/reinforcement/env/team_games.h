@@ -22,6 +22,22 @@ struct ClimbingGame {
   Image picture() const;
 };
 
+// The two-step game of Rashid et al. 2018: the first agent's first action decides which of two games of one step both play. In one every pair pays
+// 7; in the other (1, 1) pays 8 and everything else 1 or 0, so that values that are sums of the agents' own prefer the first.
+struct TwoStepGame {
+  static constexpr float kSafe = 7;
+  static constexpr float kPays[2][2] = {{0, 1}, {1, 8}};
+  int64_t state = 0;  // 0: the first step; 1: the safe game; 2: the other one
+
+  static EnvSpec spec();
+  void begin(EnvRandom& random);
+  bool step(std::span<const int64_t> actions, EnvRandom& random, std::span<float> rewards);
+  void observe(std::span<float> out) const;
+  void get_state(std::span<double> out) const;
+  void set_state(std::span<const double> state);
+  Image picture() const;
+};
+
 // Two agents and two marks on a grid of 5 by 5: each step pays minus the least sum of distances by which the agents can take a mark each,
 // over kSide; agents that would meet stay. The episode ends with +1 when both marks are taken. So the best return from a
 // state without conflicts follows from distances alone. Actions: up, right, down, left, stay. Seen: one's own place, then the

@@ -6,6 +6,7 @@
 #include "core/train/numbers.h"
 #include "suites/reinforcement/algorithms/continuous.h"
 #include "suites/reinforcement/algorithms/dqn.h"
+#include "suites/reinforcement/algorithms/qmix.h"
 #include "suites/reinforcement/train/eight_rows.h"
 #include "suites/reinforcement/train/off_policy_learner.h"
 
@@ -64,12 +65,13 @@ class Programs {
   std::function<Tensor(const Params&, const Tensor&)> best_;
 };
 
-ReplayShape replay_shape(const Config& config, const EnvSpec& env) {
+ReplayShape replay_shape(const Config& config, const EnvSpec& env, bool is_of_teams) {
   const OffPolicy& algorithm = algorithm_of(config);
+  const int64_t together = is_of_teams ? env.agents : 1;
   return {.steps = algorithm.buffer_size / config.environment.num_envs,
-          .rows = config.environment.num_envs * env.agents,
-          .observation_size = env.observation.size(),
-          .action_size = env.action.size(),
+          .rows = config.environment.num_envs * env.agents / together,
+          .observation_size = env.observation.size() * together,
+          .action_size = env.action.size() * together,
           .n_step = algorithm.n_step,
           .discount = algorithm.discount,
           .priority_exponent =
@@ -85,7 +87,7 @@ class OffPolicyAgent final : public Agent {
         model_(algorithm_.model(envs_.spec(), config.network)),
         learner_(config, algorithm_, *model_),
         programs_(*model_, envs_.spec(), learner_.params()),
-        replay_(replay_shape(config, envs_.spec())) {}
+        replay_(replay_shape(config, envs_.spec(), model_->is_of_teams())) {}
 
   Iteration iterate(double progress) override {
     Iteration out;
@@ -166,7 +168,28 @@ class OffPolicyAgent final : public Agent {
                           after.begin() + static_cast<ptrdiff_t>(env * width));
       }
     }
-    replay_.add(before, actions, envs_.rewards(), envs_.terminated(), envs_.truncated(), after);
+    replay_.add(before, actions, rewards(), envs_.terminated(), envs_.truncated(), after);
+  }
+
+  // Of rows, or of teams, whose agents must earn alike.
+  std::vector<float> rewards() const {
+    const std::span<const float> all = envs_.rewards();
+    if (!model_->is_of_teams()) {
+      return {all.begin(), all.end()};
+    }
+    const auto agents = count(envs_.spec().agents);
+    std::vector<float> out;
+    for (size_t row = 0; row < all.size(); row += agents) {
+      out.push_back(all[row]);
+      for (size_t agent = 1; agent < agents; ++agent) {
+        check(all[row + agent] == all[row],
+              "{}: environment {}, step {}: agents earn {} and {}; {} is for teams that earn one "
+              "reward together",
+              envs_.spec().name, row / agents, envs_.steps_taken(), all[row], all[row + agent],
+              algorithm_.type);
+      }
+    }
+    return out;
   }
 
   const OffPolicy& algorithm_;
@@ -225,13 +248,14 @@ AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ra
   check_off_policy(config, tree, ranks);
   const OffPolicy& algorithm = algorithm_of(config);
   const EnvSpec spec = make_env(config.environment.env, 1)->spec();
-  AgentPlan plan =
-      plan_parameters(algorithm.model(spec, config.network)->specs(), config.optimizer);
+  const std::unique_ptr<OffPolicyModel> model = algorithm.model(spec, config.network);
+  AgentPlan plan = plan_parameters(model->specs(), config.optimizer);
   int64_t widest = 2 * spec.observation.size() + 3 * spec.action.size();
   for (const int64_t width : config.network.hidden) {
     widest += 4 * 3 * 2 * width;  // actor and critics, of steps and of what follows, there and back
   }
-  const ReplayShape replay = replay_shape(config, spec);
+  widest *= model->is_of_teams() ? spec.agents : 1;
+  const ReplayShape replay = replay_shape(config, spec, model->is_of_teams());
   plan.optimizer_bytes += plan.model_bytes;  // the parameters that follow
   plan.data_bytes =
       replay.bytes() + 2 * replay.saved_bytes();  // a checkpoint is written from copies
@@ -264,7 +288,8 @@ AgentEntry entry(const char* type) {
 }  // namespace
 
 std::vector<AgentEntry> off_policy_agents() {
-  return {entry<Dqn>("dqn"), entry<Sac>("sac"), entry<Td3>("td3"), entry<Ddpg>("ddpg")};
+  return {entry<Dqn>("dqn"), entry<Qmix>("qmix"), entry<Sac>("sac"), entry<Td3>("td3"),
+          entry<Ddpg>("ddpg")};
 }
 
 }  // namespace mstrain::reinforcement

@@ -16,11 +16,11 @@ TEST(Gru, IsItsFormula) {
   const auto next = [](const Params& p, const Tensor& x, const Tensor& h) {
     return gru_step(p, gru_inputs(p, x, kUnits), h);
   };
-  Params p = init_params(declare_params([&](const Params& params) {
-                           next(params, zeros({Dtype::kF32, {1, kInputs}}),
-                                zeros({Dtype::kF32, {1, kUnits}}));
-                         }),
-                         7);
+  Params p = init_params(
+      declare_params([&](const Params& params) {
+        next(params, zeros({Dtype::kF32, {1, kInputs}}), zeros({Dtype::kF32, {1, kUnits}}));
+      }),
+      7);
   for (const char* name : {"input.bias", "state.bias"}) {
     p.set(name, normal(rng_key(name[0]), {3 * kUnits}));
   }
@@ -37,7 +37,8 @@ TEST(Gru, IsItsFormula) {
     }
     return sum;
   };
-  const std::vector<double> xs = to_doubles(x), hs = to_doubles(h), found = to_doubles(next(p, x, h));
+  const std::vector<double> xs = to_doubles(x), hs = to_doubles(h),
+                            found = to_doubles(next(p, x, h));
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t u = 0; u < kUnits; ++u) {
       const auto a = [&](int64_t gate) { return affine("input", xs, row, gate * kUnits + u); };

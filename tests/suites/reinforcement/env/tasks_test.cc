@@ -166,6 +166,24 @@ TEST(TeamGames, HaveTheOptimumThatTheyName) {
   }
 }
 
+TEST(TeamGames, TheFirstAgentChoosesTheSecondStep) {
+  for (int64_t first : {0, 1}) {
+    for (int64_t pair = 0; pair < 4; ++pair) {
+      TwoStepGame game;
+      std::array<float, 2> rewards{};
+      uint32_t draws = 0;
+      EnvRandom random(1, DrawSite::kPhysics, 0, 0, draws);
+      const std::vector<int64_t> chosen{first, 1 - first}, actions{pair / 2, pair % 2};
+      EXPECT_FALSE(game.step(chosen, random, rewards));
+      EXPECT_EQ(rewards[0], 0);
+      EXPECT_TRUE(game.step(actions, random, rewards));
+      const float expected = first == 0 ? 7 : pair == 3 ? 8 : pair == 0 ? 0 : 1;
+      EXPECT_EQ(rewards[0], expected) << first << " " << pair;
+      EXPECT_EQ(rewards[1], expected);
+    }
+  }
+}
+
 // Each agent walks to its mark by the shorter pairing: returns are those that distances give.
 TEST(TeamGames, SpreadPaysForDistances) {
   for (uint64_t seed = 0; seed < 40; ++seed) {

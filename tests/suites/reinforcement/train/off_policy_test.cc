@@ -43,9 +43,12 @@ void expect_same_end(const std::string& a, const std::string& b) {
 }
 
 TEST_F(OffPolicyRun, StopsWhenAskedToAndGoesOnBitForBit) {
-  for (const std::string type : {"dqn", "sac", "td3", "ddpg"}) {
+  for (const std::string type : {"dqn", "qmix", "sac", "td3", "ddpg"}) {
     const std::string config = type == "dqn" ? kSmallDqn : kSmallBox;
-    const auto changes = type == "dqn" ? std::vector<std::string>() : small(type);
+    auto changes = type == "dqn" ? std::vector<std::string>() : small(type);
+    if (type == "qmix") {
+      changes[0] = "environment.name=spread";
+    }
     const std::string straight = folder_ / (type + "_straight"), stopped = folder_ / type;
     run_agent(config, straight, changes);
     const std::atomic<bool> stop = true;
