@@ -1,8 +1,8 @@
 // Exploration of discrete actions: some are taken by chance, fewer and fewer.
 #pragma once
 
-#include "suites/reinforcement/algorithms/algorithm_config.h"
 #include "core/nn/layers.h"
+#include "suites/reinforcement/algorithms/algorithm_config.h"
 
 namespace mstrain::reinforcement {
 

@@ -36,9 +36,9 @@ class TeamModel final : public OffPolicyModel {
           "algorithm.type: qmix is for teams, and {} has one agent; dqn learns for one", env.name));
     }
     if (!env.action.is_discrete()) {
-      throw ConfigError(fmt::format(
-          "algorithm.type: qmix chooses one of some actions, and those of {} are {}", env.name,
-          to_string(env.action)));
+      throw ConfigError(
+          fmt::format("algorithm.type: qmix chooses one of some actions, and those of {} are {}",
+                      env.name, to_string(env.action)));
     }
   }
 
@@ -130,7 +130,8 @@ class TeamModel final : public OffPolicyModel {
 
 }  // namespace
 
-std::unique_ptr<OffPolicyModel> Qmix::model(const EnvSpec& env, const NetworkConfig& network) const {
+std::unique_ptr<OffPolicyModel> Qmix::model(const EnvSpec& env,
+                                            const NetworkConfig& network) const {
   return std::make_unique<TeamModel>(*this, env, network);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kTarget = "target.";  // before names of what follows, in a checkpoint
 
-const OffPolicy& algorithm_of(const Config& config) {
+const OffPolicy& off_policy_of(const Config& config) {
   return dynamic_cast<const OffPolicy&>(*config.algorithm);
 }
 
@@ -66,7 +66,7 @@ class Programs {
 };
 
 ReplayShape replay_shape(const Config& config, const EnvSpec& env, bool is_of_teams) {
-  const OffPolicy& algorithm = algorithm_of(config);
+  const OffPolicy& algorithm = off_policy_of(config);
   const int64_t together = is_of_teams ? env.agents : 1;
   return {.steps = algorithm.buffer_size / config.environment.num_envs,
           .rows = config.environment.num_envs * env.agents / together,
@@ -81,7 +81,7 @@ ReplayShape replay_shape(const Config& config, const EnvSpec& env, bool is_of_te
 class OffPolicyAgent final : public Agent {
  public:
   explicit OffPolicyAgent(const Config& config)
-      : algorithm_(algorithm_of(config)),
+      : algorithm_(off_policy_of(config)),
         envs_(config.environment.env, config.environment.num_envs,
               static_cast<uint64_t>(config.run.seed), 0),
         model_(algorithm_.model(envs_.spec(), config.network)),
@@ -205,7 +205,7 @@ class OffPolicyPlayer final : public Player {
  public:
   OffPolicyPlayer(const Config& config, const std::function<void(std::vector<StoredTensor>)>& load)
       : env_(make_env(config.environment.env, 1)->spec()),
-        model_(algorithm_of(config).model(env_, config.network)),
+        model_(off_policy_of(config).model(env_, config.network)),
         params_(init_params(model_->specs(), 0)),
         programs_(*model_, env_, params_) {
     load(stored(params_));
@@ -223,7 +223,7 @@ class OffPolicyPlayer final : public Player {
 };
 
 void check_off_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
-  const OffPolicy& algorithm = algorithm_of(config);
+  const OffPolicy& algorithm = off_policy_of(config);
   if (config.distribution.policy != Placement::kSingle || ranks > 1) {
     config_fail(tree, "distribution.policy",
                 fmt::format("{} keeps its memory on one rank: expected single", algorithm.type));
@@ -246,7 +246,7 @@ std::unique_ptr<Agent> make_off_policy(const Config& config, const YamlNode& tre
 
 AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
   check_off_policy(config, tree, ranks);
-  const OffPolicy& algorithm = algorithm_of(config);
+  const OffPolicy& algorithm = off_policy_of(config);
   const EnvSpec spec = make_env(config.environment.env, 1)->spec();
   const std::unique_ptr<OffPolicyModel> model = algorithm.model(spec, config.network);
   AgentPlan plan = plan_parameters(model->specs(), config.optimizer);
@@ -280,7 +280,7 @@ std::unique_ptr<Player> off_policy_player(
 }
 
 template <class Algorithm>
-AgentEntry entry(const char* type) {
+AgentEntry off_policy_entry(const char* type) {
   return {type, [] { return std::unique_ptr<AlgorithmConfig>(std::make_unique<Algorithm>()); },
           make_off_policy, plan_off_policy, off_policy_player};
 }
@@ -288,8 +288,9 @@ AgentEntry entry(const char* type) {
 }  // namespace
 
 std::vector<AgentEntry> off_policy_agents() {
-  return {entry<Dqn>("dqn"), entry<Qmix>("qmix"), entry<Sac>("sac"), entry<Td3>("td3"),
-          entry<Ddpg>("ddpg")};
+  return {off_policy_entry<Dqn>("dqn"), off_policy_entry<Qmix>("qmix"),
+          off_policy_entry<Sac>("sac"), off_policy_entry<Td3>("td3"),
+          off_policy_entry<Ddpg>("ddpg")};
 }
 
 }  // namespace mstrain::reinforcement

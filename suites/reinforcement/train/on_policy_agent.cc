@@ -11,7 +11,7 @@
 namespace mstrain::reinforcement {
 namespace {
 
-const OnPolicy& algorithm_of(const Config& config) {
+const OnPolicy& on_policy_of(const Config& config) {
   return dynamic_cast<const OnPolicy&>(*config.algorithm);
 }
 
@@ -28,7 +28,7 @@ class OnPolicyAgent final : public Agent {
   OnPolicyAgent(const Config& config, Communicator* ranks)
       : ranks_(ranks),
         coarse_(is_coarse(config) && size_of(ranks) > 1),
-        algorithm_(algorithm_of(config)),
+        algorithm_(on_policy_of(config)),
         envs_(config.environment.env, config.environment.num_envs / size_of(ranks),
               static_cast<uint64_t>(config.run.seed),
               ranks == nullptr ? 0 : ranks->rank() * (config.environment.num_envs / ranks->size())),
@@ -147,7 +147,7 @@ class OnPolicyPlayer final : public Player {
 };
 
 void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
-  const OnPolicy& algorithm = algorithm_of(config);
+  const OnPolicy& algorithm = on_policy_of(config);
   if (config.network.memory > 0) {
     const int64_t rows =
         config.environment.num_envs / ranks * make_env(config.environment.env, 1)->spec().agents;
@@ -177,7 +177,7 @@ std::unique_ptr<Agent> make_on_policy(const Config& config, const YamlNode& tree
 
 AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
   check_on_policy(config, tree, ranks);
-  const OnPolicy& algorithm = algorithm_of(config);
+  const OnPolicy& algorithm = on_policy_of(config);
   const EnvSpec spec = make_env(config.environment.env, 1)->spec();
   const ActorCritic network(spec, config.network);
   AgentPlan plan = plan_parameters(network.specs(), config.optimizer);
@@ -228,7 +228,7 @@ std::unique_ptr<Player> on_policy_player(
 }
 
 template <class Algorithm>
-AgentEntry entry(const char* type) {
+AgentEntry on_policy_entry(const char* type) {
   return {type, [] { return std::unique_ptr<AlgorithmConfig>(std::make_unique<Algorithm>()); },
           make_on_policy, plan_on_policy, on_policy_player};
 }
@@ -236,7 +236,8 @@ AgentEntry entry(const char* type) {
 }  // namespace
 
 std::vector<AgentEntry> on_policy_agents() {
-  return {entry<Ppo>("ppo"), entry<A2c>("a2c"), entry<Impala>("impala")};
+  return {on_policy_entry<Ppo>("ppo"), on_policy_entry<A2c>("a2c"),
+          on_policy_entry<Impala>("impala")};
 }
 
 }  // namespace mstrain::reinforcement

@@ -6,6 +6,7 @@
 #include "core/runtime/context.h"
 #include "core/train/numbers.h"
 #include "core/train/planned_run.h"
+#include "suites/reinforcement/train/muzero_agent.h"
 #include "suites/reinforcement/train/off_policy_agent.h"
 #include "suites/reinforcement/train/on_policy_agent.h"
 #include "suites/reinforcement/train/placement.h"
@@ -105,6 +106,9 @@ void check_agent_ranks(FileSystem&, const YamlNode& tree, int64_t ranks) {
 
 void add_reinforcement() {
   for (const AgentEntry& entry : on_policy_agents()) {
+    add_agent(entry);
+  }
+  for (const AgentEntry& entry : muzero_agents()) {
     add_agent(entry);
   }
   for (const AgentEntry& entry : off_policy_agents()) {

@@ -105,11 +105,10 @@ TEST_P(TeamLosses, AreAsWrittenByHand) {
   const std::vector<float> actions{0, 2, 1, 1, 2, 0, 0, 0}, rewards{1, -3, 0.5F, 0},
       rest{0.9F, 0, 0.8F, 0.9F}, weights{1, 0.5F, 0.25F, 1};
   const Tensor noise = zeros({Dtype::kF32, {kItems, kAgents}});
-  const OffPolicyLoss loss =
-      model->loss(p, target,
-                  {now, tensor<float>(actions, {kItems, kAgents}), tensor<float>(rewards, {kItems}),
-                   tensor<float>(rest, {kItems}), next, tensor<float>(weights, {kItems}), noise,
-                   noise});
+  const OffPolicyLoss loss = model->loss(
+      p, target,
+      {now, tensor<float>(actions, {kItems, kAgents}), tensor<float>(rewards, {kItems}),
+       tensor<float>(rest, {kItems}), next, tensor<float>(weights, {kItems}), noise, noise});
   double expected = 0;
   for (size_t i = 0; i < kItems; ++i) {
     const auto item_of = [&](const Tensor& all) {
@@ -124,12 +123,13 @@ TEST_P(TeamLosses, AreAsWrittenByHand) {
     const Numbers here = item_of(now), there = item_of(next);
     Numbers q, q_next;
     for (size_t agent = 0; agent < kAgents; ++agent) {
-      q.push_back(layer(p, "q.head", seen_by(here, agent, own))[static_cast<size_t>(
-          actions[i * kAgents + agent])]);
-      const Numbers by =
-          layer(config.double_q ? p : target, "q.head", seen_by(there, agent, own));
+      q.push_back(
+          layer(p, "q.head",
+                seen_by(here, agent, own))[static_cast<size_t>(actions[i * kAgents + agent])]);
+      const Numbers by = layer(config.double_q ? p : target, "q.head", seen_by(there, agent, own));
       const auto best = std::max_element(by.begin(), by.end()) - by.begin();
-      q_next.push_back(layer(target, "q.head", seen_by(there, agent, own))[static_cast<size_t>(best)]);
+      q_next.push_back(
+          layer(target, "q.head", seen_by(there, agent, own))[static_cast<size_t>(best)]);
     }
     const Numbers total = mixed(config.mixer, p, q, state_of(here));
     const Numbers follows = mixed(config.mixer, target, q_next, state_of(there));

@@ -1,0 +1,167 @@
+#include "suites/reinforcement/algorithms/muzero.h"
+
+#include "core/base/error.h"
+#include "core/ops/arrange.h"
+#include "core/ops/build.h"
+#include "core/ops/cross_entropy.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/index.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/ops/slicing.h"
+#include "core/ops/softmax.h"
+#include "core/ops/statistics.h"
+#include "suites/reinforcement/algorithms/networks.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr double kLinear = 0.001;     // of the scale h, which this keeps invertible
+constexpr double kSmallHeads = 0.01;  // gain of last layers: policies and values begin undecided
+constexpr double kSmallRange = 1e-5;
+
+Tensor scaled_down(const Tensor& x) {
+  return sign(x) * (sqrt(abs(x) + 1) - 1) + kLinear * x;
+}
+Tensor scaled_up(const Tensor& x) {
+  const Tensor root = (sqrt(1 + 4 * kLinear * (abs(x) + 1 + kLinear)) - 1) * (1 / (2 * kLinear));
+  return sign(x) * (square(root) - 1);
+}
+
+// Every row's numbers from 0 to 1.
+Tensor normalised_rows(const Tensor& x_ns) {
+  const Tensor low = min(x_ns, {1}, /*keep_dims=*/true);
+  const Tensor high = max(x_ns, {1}, /*keep_dims=*/true);
+  return (x_ns - low) / (high - low + kSmallRange);
+}
+
+}  // namespace
+
+MuZeroModel::MuZeroModel(const MuZero& config, const EnvSpec& env, const NetworkConfig& network)
+    : config_(config),
+      network_(network),
+      observation_size_(env.observation.size()),
+      actions_(env.action.n) {
+  refuse_games(env);
+  refuse_memory(network);
+  if (env.agents > 1 || !env.action.is_discrete()) {
+    throw ConfigError(fmt::format(
+        "algorithm.type: muzero plans for one agent with discrete actions, and {} has {} whose "
+        "actions are {}",
+        env.name, env.agents == 1 ? "one" : fmt::format("{}", env.agents), to_string(env.action)));
+  }
+}
+
+std::vector<ParamSpec> MuZeroModel::specs() const {
+  return declare_params([&](const Params& p) {
+    const Heads now = first(p, zeros({Dtype::kF32, {1, observation_size_}}));
+    next(p, now.state_ns, zeros({Dtype::kF32, {1}}));
+  });
+}
+
+MuZeroModel::Heads MuZeroModel::heads(const Params& p, const Tensor& state_ns) const {
+  const int64_t atoms = 2 * config_.support + 1;
+  return {.state_ns = state_ns,
+          .value_nz = perceptron(p / "value", state_ns, network_, atoms, kSmallHeads),
+          .logits_na = perceptron(p / "policy", state_ns, network_, actions_, kSmallHeads)};
+}
+
+MuZeroModel::Heads MuZeroModel::first(const Params& p, const Tensor& observation_no) const {
+  return heads(p, normalised_rows(perceptron(p / "represent", observation_no, network_,
+                                             config_.state_size, 1.0)));
+}
+
+MuZeroModel::Heads MuZeroModel::next(const Params& p, const Tensor& state_ns,
+                                     const Tensor& action_n) const {
+  const Tensor taken_na =
+      cast(equal(expand_dims(action_n, -1), iota({actions_}, 0, Dtype::kF32)), Dtype::kF32);
+  const Tensor given = concat(Tensors{state_ns, taken_na}, 1);
+  Heads out = heads(p, normalised_rows(state_ns + perceptron(p / "dynamics", given, network_,
+                                                             config_.state_size, 1.0)));
+  out.reward_nz =
+      perceptron(p / "reward", given, network_, 2 * config_.support + 1, kSmallHeads);
+  return out;
+}
+
+Tensor MuZeroModel::mean_of(const Tensor& logits_nz) const {
+  const auto most = static_cast<double>(config_.support);
+  return scaled_up(sum(softmax(logits_nz) * linspace(-most, most, 2 * config_.support + 1), {1}));
+}
+
+Tensor MuZeroModel::two_hot(const Tensor& value_n) const {
+  const auto most = static_cast<double>(config_.support);
+  const Tensor place_n1 = expand_dims(clip(scaled_down(value_n), -most, most) + most, -1);
+  return maximum(1 - abs(place_n1 - iota({2 * config_.support + 1}, 0, Dtype::kF32)), 0.0);
+}
+
+MuZeroStep MuZeroModel::root(const Params& p, const Tensor& observation_no) const {
+  const Heads now = first(p, observation_no);
+  return {now.state_ns, zeros({Dtype::kF32, {observation_no.dim(0)}}), mean_of(now.value_nz),
+          now.logits_na};
+}
+
+MuZeroStep MuZeroModel::step(const Params& p, const Tensor& state_ns,
+                             const Tensor& action_n) const {
+  const Heads now = next(p, state_ns, action_n);
+  return {now.state_ns, mean_of(now.reward_nz), mean_of(now.value_nz), now.logits_na};
+}
+
+Loss MuZeroModel::loss(const Params& p, const MuZeroBatch& batch) const {
+  const int64_t unroll = config_.unroll;
+  const auto at = [](const Tensor& all, int64_t k) {
+    return squeeze(all[{kAll, Slice{k, k + 1}}], 1);
+  };
+  Tensor policy = zeros({Dtype::kF32, {}}), value = policy, reward = policy;
+  Heads now = first(p, batch.observation_bo);
+  for (int64_t k = 0; k <= unroll; ++k) {
+    const double share = k == 0 ? 1 : 1 / static_cast<double>(unroll);
+    const Tensor counts_b = at(batch.counts_bk, k);
+    policy = policy + share * mean(at(batch.acts_bk, k) *
+                                   soft_cross_entropy_rows(now.logits_na, at(batch.policy_bka, k)));
+    value = value + share * mean(counts_b * soft_cross_entropy_rows(
+                                                now.value_nz, two_hot(at(batch.value_bk, k))));
+    if (k > 0) {
+      reward = reward + share * mean(counts_b * soft_cross_entropy_rows(
+                                                    now.reward_nz,
+                                                    two_hot(at(batch.reward_bk, k - 1))));
+    }
+    if (k < unroll) {
+      const Tensor half = 0.5 * (now.state_ns + mstrain::stop_gradient(now.state_ns));
+      now = next(p, half, at(batch.action_bk, k));
+    }
+  }
+  return {policy + config_.value_weight * value + reward,
+          {{"policy_loss", policy}, {"value_loss", value}, {"reward_loss", reward}}};
+}
+
+void MuZero::fields(ConfigFields& v) {
+  v("type", type, "how the agent learns", rule::one_of({"muzero"}));
+  v("simulations", simulations, "of a search, in the learned model",
+    rule::at_least(2).at_most(10000).elsewhere_called({"num_simulations"}));
+  v("considered", considered, "actions that a search begins with, where there are more",
+    rule::at_least(2).elsewhere_called({"max_num_considered_actions"}));
+  v("unroll", unroll, "steps of the model that an update learns",
+    rule::at_least(1).at_most(100).elsewhere_called({"num_unroll_steps"}));
+  v("n_step", n_step, "steps whose rewards are counted before a search's value follows",
+    rule::at_least(1).at_most(10000).elsewhere_called({"td_steps"}));
+  v("discount", discount, "of what comes a step later",
+    rule::above(0).at_most(1).elsewhere_called({"gamma"}));
+  v("state_size", state_size, "numbers of a hidden state", rule::at_least(2).at_most(65536));
+  v("support", support,
+    "atoms on each side of 0, of sqrt(|x| + 1) - 1: 20 reach to 440",
+    rule::at_least(1).at_most(1000).elsewhere_called({"support_size"}));
+  v("value_weight", value_weight, "of the value's loss", rule::at_least(0));
+  v("buffer_size", buffer_size, "steps that are kept, of all environments together",
+    rule::at_least(1).at_most(1e9).elsewhere_called({"replay_size"}));
+  v("learning_starts", learning_starts,
+    "steps of all environments together before the first update", rule::at_least(0));
+  v("train_every", train_every, "steps of every environment between two times of learning",
+    rule::at_least(1).at_most(1e6));
+  v("updates", updates, "each time", rule::at_least(1).at_most(1e6));
+  v("batch_size", batch_size, "sequences of an update", rule::at_least(1).at_most(1 << 24));
+  v("reanalyse", reanalyse,
+    "for each step that is taken so many old ones are searched anew, with what was learned since",
+    rule::at_least(0).at_most(1000));
+}
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,98 @@
+// Planning with a learned model (MuZero, Schrittwieser et al. 2020) by Gumbel search (Danihelka et al. 2022), for one agent with discrete
+// actions. Three networks: an observation becomes a hidden state; a state and an action become the next state and a reward; a state
+// has a policy and a value. Rewards and values are distributions over 2 `support` + 1 atoms of the scale h(x) = sign(x) (sqrt(|x| + 1)
+// - 1) + 0.001 x (Pohlen et al. 2018), one apart.
+#pragma once
+
+#include <optional>
+
+#include "core/nn/layers.h"
+#include "suites/reinforcement/algorithms/algorithm_config.h"
+#include "suites/reinforcement/algorithms/network_config.h"
+#include "suites/reinforcement/env/space.h"
+
+namespace mstrain::reinforcement {
+
+class MuZero final : public AlgorithmConfig {
+ public:
+  int64_t simulations = 16;
+  int64_t considered = 16;
+  int64_t unroll = 5;
+  int64_t n_step = 10;
+  double discount = 0.997;
+  int64_t state_size = 64;
+  int64_t support = 20;
+  double value_weight = 0.25;
+  int64_t buffer_size = 50000;
+  int64_t learning_starts = 1000;
+  int64_t train_every = 4;
+  int64_t updates = 1;
+  int64_t batch_size = 128;
+  double reanalyse = 1;
+
+  void fields(ConfigFields& v) override;
+};
+
+// b sequences of K actions, and what is wanted in front of each and behind the last one.
+struct MuZeroBatch {
+  Tensor observation_bo;
+  Tensor action_bk;                       // f32 numbers
+  Tensor policy_bka, value_bk, reward_bk;  // [b, K + 1, A], [b, K + 1], [b, K]: of the searches; of n steps; of the actions
+  Tensor acts_bk, counts_bk;  // [b, K + 1]: 1 where there is a policy; where value, and the reward before it, are known
+
+  template <class V>
+  void fields(V& v) {
+    v("observation", observation_bo);
+    v("action", action_bk);
+    v("policy", policy_bka);
+    v("value", value_bk);
+    v("reward", reward_bk);
+    v("acts", acts_bk);
+    v("counts", counts_bk);
+  }
+};
+
+// Of a hidden state [n, s], whose numbers are in [0, 1].
+struct MuZeroStep {
+  Tensor state_ns, reward_n, value_n, logits_na;
+
+  template <class V>
+  void fields(V& v) {
+    v("state", state_ns);
+    v("reward", reward_n);
+    v("value", value_n);
+    v("logits", logits_na);
+  }
+};
+
+class MuZeroModel {
+ public:
+  // Throws ConfigError for an environment with several agents, or whose actions are not discrete. `config` must outlive it.
+  MuZeroModel(const MuZero& config, const EnvSpec& env, const NetworkConfig& network);
+
+  std::vector<ParamSpec> specs() const;
+  int64_t observation_size() const { return observation_size_; }
+  int64_t actions() const { return actions_; }
+
+  MuZeroStep root(const Params& p, const Tensor& observation_no) const;  // its reward is 0
+  MuZeroStep step(const Params& p, const Tensor& state_ns, const Tensor& action_n) const;
+  // The first state counts whole, the K others a K-th each; half of the gradient flows through each step of the model. Measures:
+  // policy_loss, value_loss, reward_loss.
+  Loss loss(const Params& p, const MuZeroBatch& batch) const;
+
+ private:
+  struct Heads {
+    Tensor state_ns, reward_nz, value_nz, logits_na;  // of distributions their logits
+  };
+  Heads heads(const Params& p, const Tensor& state_ns) const;
+  Heads first(const Params& p, const Tensor& observation_no) const;
+  Heads next(const Params& p, const Tensor& state_ns, const Tensor& action_n) const;
+  Tensor mean_of(const Tensor& logits_nz) const;   // as rewards and values are
+  Tensor two_hot(const Tensor& value_n) const;     // [n, z]
+
+  const MuZero& config_;
+  NetworkConfig network_;
+  int64_t observation_size_, actions_;
+};
+
+}  // namespace mstrain::reinforcement

@@ -1,0 +1,259 @@
+#include "suites/reinforcement/train/muzero_agent.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/ops/build.h"
+#include "core/tensor/host.h"
+#include "core/tensor/jit.h"
+#include "core/train/numbers.h"
+#include "core/transform/grad.h"
+#include "suites/reinforcement/train/clipped_update.h"
+#include "suites/reinforcement/train/model_search.h"
+#include "suites/reinforcement/train/searched_steps.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr uint64_t kEvaluationSearch = 0x706c6179;  // the seed of searches that nobody learns from
+constexpr uint64_t kActingSearch = 0x616374, kRefreshingSearch = 0x72657368;
+
+const MuZero& muzero_of(const Config& config) {
+  return dynamic_cast<const MuZero&>(*config.algorithm);
+}
+
+class MuZeroAgent final : public Agent {
+ public:
+  explicit MuZeroAgent(const Config& config)
+      : config_(config),
+        algorithm_(muzero_of(config)),
+        seed_(static_cast<uint64_t>(config.run.seed)),
+        envs_(config.environment.env, config.environment.num_envs, seed_, 0),
+        model_(algorithm_, envs_.spec(), config.network),
+        optimizer_(config.optimizer, model_.specs()),
+        params_(init_params(model_.specs(), seed_)),
+        state_(optimizer_.init(params_)),
+        search_(algorithm_, model_, params_),
+        again_(algorithm_, model_, params_),
+        playing_(algorithm_, model_, params_),
+        steps_(algorithm_, envs_.size(), model_.observation_size(), model_.actions()) {
+    update_ = jit(
+        [this](Params params, OptimizerState state, const MuZeroBatch& batch, const Tensor& lr) {
+          return update(std::move(params), std::move(state), batch, lr);
+        },
+        {.donate = {0, 1}, .name = "update"});
+  }
+
+  Iteration iterate(double progress) override {
+    Iteration out;
+    for (int64_t step = 0; step < algorithm_.train_every; ++step) {
+      act_once();
+      out.finished.insert(out.finished.end(), envs_.finished().begin(), envs_.finished().end());
+    }
+    out.env_steps = algorithm_.train_every * envs_.size();
+    if (steps_.size() > 0 && steps_.added() * envs_.size() >= algorithm_.learning_starts) {
+      search_again();
+      learn(progress, out.measures);
+    }
+    return out;
+  }
+
+  void act(std::span<const float> observations, std::span<float> actions) override {
+    std::ranges::copy(playing_.search(observations, kEvaluationSearch).best, actions.begin());
+  }
+  std::vector<StoredTensor> model() const override { return stored(params_); }
+  std::vector<StoredTensor> optimizer() const override { return stored(state_); }
+  std::string save() const override {
+    ByteWriter out;
+    out.put(updates_);
+    steps_.save(out);
+    out.put_text(envs_.save());
+    return out.take();
+  }
+  void load(std::string_view bytes) override {
+    ByteReader in(bytes, algorithm_.type);
+    updates_ = in.get<int64_t>();
+    steps_.load(in);
+    envs_.load(in.get_text());
+    in.expect_end();
+  }
+  const VectorEnv& env() const override { return envs_.env(); }
+
+ private:
+  struct Updated {
+    Params params;
+    OptimizerState state;
+    std::vector<std::pair<std::string, Tensor>> measures;
+
+    template <class V>
+    void fields(V& v) {
+      v("params", params);
+      v("state", state);
+      for (auto& [name, value] : measures) {
+        v(name, value);
+      }
+    }
+  };
+
+  Updated update(Params params, OptimizerState state, const MuZeroBatch& batch,
+                 const Tensor& lr) const {
+    const auto objective = [&](const Params& p) {
+      Loss loss = model_.loss(p, batch);
+      return std::pair(loss.loss, loss);
+    };
+    auto [value, gradients] = value_and_grad(objective)(params);
+    auto measures = std::move(value.second.measures);
+    measures.insert(measures.begin(), {"loss", value.first});
+    auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(gradients),
+                                             std::move(state), lr, measures);
+    return {std::move(next), std::move(next_state), std::move(measures)};
+  }
+
+  uint64_t search_seed(uint64_t purpose) const {
+    return hash_combine(hash_combine(seed_, purpose), static_cast<uint64_t>(steps_.added()));
+  }
+
+  void act_once() {
+    const std::vector<float> before(envs_.observations().begin(), envs_.observations().end());
+    const Searched found = search_.search(before, search_seed(kActingSearch));
+    envs_.step(found.chosen);
+    std::vector<float> last_values(found.values.size());
+    if (std::ranges::any_of(envs_.truncated(), [](uint8_t flag) { return flag != 0; })) {
+      last_values = search_.values(envs_.final_observations());
+    }
+    steps_.add(before, found.chosen, found.policies, found.values, envs_.rewards(),
+               envs_.terminated(), envs_.truncated(), last_values);
+  }
+
+  void search_again() {
+    const auto old = static_cast<int64_t>(std::llround(
+        algorithm_.reanalyse * static_cast<double>(algorithm_.train_every * envs_.size())));
+    if (old == 0) {
+      return;
+    }
+    const std::vector<int64_t> places =
+        steps_.draw_places(old, seed_, static_cast<uint64_t>(steps_.added()));
+    const Searched found =
+        again_.search(steps_.observations_at(places), search_seed(kRefreshingSearch));
+    steps_.refresh(places, found.policies, found.values);
+  }
+
+  void learn(double progress, Measures& measures) {
+    const double lr = config_.schedule.lr_at(config_.optimizer.lr, progress);
+    for (int64_t i = 0; i < algorithm_.updates; ++i) {
+      Updated next = update_(
+          std::move(params_), std::move(state_),
+          steps_.sample(algorithm_.batch_size, seed_, static_cast<uint64_t>(updates_)), scalar(lr));
+      params_ = std::move(next.params);
+      state_ = std::move(next.state);
+      ++updates_;
+      measures.resize(next.measures.size());
+      for (size_t m = 0; m < measures.size(); ++m) {
+        measures[m].first = next.measures[m].first;
+        measures[m].second +=
+            item(next.measures[m].second) / static_cast<double>(algorithm_.updates);
+      }
+      check(std::isfinite(measures[0].second),
+            "{}: update {}: the loss is {}; the run diverged (a lower optimizer.lr may help)",
+            algorithm_.type, updates_, measures[0].second);
+    }
+    measures.emplace_back("lr", lr);
+  }
+
+  const Config& config_;
+  const MuZero& algorithm_;
+  uint64_t seed_;
+  EnvGroup envs_;
+  MuZeroModel model_;
+  Optimizer optimizer_;
+  Params params_;
+  OptimizerState state_;
+  ModelSearch search_, again_, playing_;  // each with rows of its own number
+  SearchedSteps steps_;
+  int64_t updates_ = 0;  // ever: what draws are made by
+  std::function<Updated(Params, OptimizerState, const MuZeroBatch&, const Tensor&)> update_;
+};
+
+// The policy of a checkpoint, for mstrain play.
+class MuZeroPlayer final : public Player {
+ public:
+  MuZeroPlayer(const Config& config, const std::function<void(std::vector<StoredTensor>)>& load)
+      : model_(muzero_of(config), make_env(config.environment.env, 1)->spec(), config.network),
+        params_(init_params(model_.specs(), 0)),
+        search_(muzero_of(config), model_, params_) {
+    load(stored(params_));
+  }
+  void act(std::span<const float> observations, std::span<float> actions) override {
+    std::ranges::copy(search_.search(observations, kEvaluationSearch).best, actions.begin());
+  }
+
+ private:
+  MuZeroModel model_;
+  Params params_;
+  ModelSearch search_;
+};
+
+void check_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
+  const MuZero& algorithm = muzero_of(config);
+  if (config.distribution.policy != Placement::kSingle || ranks > 1) {
+    config_fail(tree, "distribution.policy",
+                fmt::format("{} keeps its steps on one rank: expected single", algorithm.type));
+  }
+  const int64_t least =
+      config.environment.num_envs * (algorithm.unroll + algorithm.n_step + 1);
+  if (algorithm.buffer_size < least) {
+    config_fail(tree, "algorithm.buffer_size",
+                fmt::format("{} steps hold no sequence of unroll and n_step of every environment: "
+                            "expected at least {}",
+                            algorithm.buffer_size, least));
+  }
+}
+
+std::unique_ptr<Agent> make_muzero(const Config& config, const YamlNode& tree,
+                                   Communicator* ranks) {
+  check_muzero(config, tree, ranks == nullptr ? 1 : ranks->size());
+  return std::make_unique<MuZeroAgent>(config);
+}
+
+AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
+  check_muzero(config, tree, ranks);
+  const MuZero& algorithm = muzero_of(config);
+  const EnvSpec spec = make_env(config.environment.env, 1)->spec();
+  const MuZeroModel model(algorithm, spec, config.network);
+  AgentPlan plan = plan_parameters(model.specs(), config.optimizer);
+  int64_t widest = spec.observation.size() + 8 * algorithm.state_size + 4 * (2 * algorithm.support + 1);
+  for (const int64_t width : config.network.hidden) {
+    widest += 4 * 2 * width;  // of the four networks of a step, there and back
+  }
+  const int64_t kept = SearchedSteps::bytes_of(algorithm, config.environment.num_envs,
+                                               spec.observation.size(), spec.action.n);
+  plan.data_bytes = 3 * kept;  // a checkpoint is written from copies
+  plan.program_bytes =
+      plan.model_bytes + algorithm.batch_size * (algorithm.unroll + 1) * widest * 4;
+  plan.env_steps = algorithm.train_every * config.environment.num_envs;
+  plan.updates = algorithm.updates;
+  plan.who.push_back(fmt::format("rank 0: environments ({}), searches ({} simulations), steps, learner",
+                                 config.environment.num_envs, algorithm.simulations));
+  plan.who.push_back(fmt::format("steps (each step): the same memory, a ring of {} bytes for {}",
+                                 grouped(kept), grouped(algorithm.buffer_size)));
+  plan.who.push_back(fmt::format("sequences (each update): {} of {} steps, drawn alike",
+                                 grouped(algorithm.batch_size), algorithm.unroll));
+  return plan;
+}
+
+std::unique_ptr<Player> muzero_player(
+    const Config& config, const std::function<void(std::vector<StoredTensor>)>& load) {
+  return std::make_unique<MuZeroPlayer>(config, load);
+}
+
+}  // namespace
+
+std::vector<AgentEntry> muzero_agents() {
+  return {{"muzero",
+           [] { return std::unique_ptr<AlgorithmConfig>(std::make_unique<MuZero>()); },
+           make_muzero, plan_muzero, muzero_player}};
+}
+
+}  // namespace mstrain::reinforcement

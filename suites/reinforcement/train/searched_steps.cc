@@ -1,0 +1,169 @@
+#include "suites/reinforcement/train/searched_steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/rng.h"
+#include "core/tensor/host.h"
+#include "suites/reinforcement/algorithms/sizes.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+constexpr uint64_t kSequenceStream = 0x756e726f6c6c;  // apart from other draws of the run
+constexpr uint64_t kPlaceStream = 0x616761696e;
+
+}  // namespace
+
+SearchedSteps::SearchedSteps(const MuZero& config, int64_t rows, int64_t observation_size,
+                             int64_t actions)
+    : config_(config),
+      steps_(config.buffer_size / rows),
+      rows_(rows),
+      observation_size_(observation_size),
+      actions_(actions),
+      observations_(count(steps_ * rows * observation_size)),
+      taken_(count(steps_ * rows)),
+      policies_(count(steps_ * rows * actions)),
+      values_(count(steps_ * rows)),
+      rewards_(count(steps_ * rows)),
+      last_values_(count(steps_ * rows)),
+      terminated_(count(steps_ * rows)),
+      truncated_(count(steps_ * rows)) {}
+
+int64_t SearchedSteps::bytes_of(const MuZero& config, int64_t rows, int64_t observation_size,
+                                int64_t actions) {
+  return config.buffer_size / rows * rows * (4 * (observation_size + actions + 4) + 2);
+}
+
+void SearchedSteps::add(std::span<const float> observations, std::span<const float> actions,
+                        std::span<const float> policies, std::span<const float> values,
+                        std::span<const float> rewards, std::span<const uint8_t> terminated,
+                        std::span<const uint8_t> truncated, std::span<const float> last_values) {
+  const int64_t first = place(added_, 0);
+  const auto keep = [&](const auto& from, auto& all, int64_t width) {
+    std::ranges::copy(from, all.begin() + first * width);
+  };
+  keep(observations, observations_, observation_size_);
+  keep(actions, taken_, 1);
+  keep(policies, policies_, actions_);
+  keep(values, values_, 1);
+  keep(rewards, rewards_, 1);
+  keep(terminated, terminated_, 1);
+  keep(truncated, truncated_, 1);
+  keep(last_values, last_values_, 1);
+  ++added_;
+}
+
+int64_t SearchedSteps::size() const {
+  return std::max<int64_t>(0, stored() - config_.unroll - config_.n_step) * rows_;
+}
+
+float SearchedSteps::target(int64_t step, int64_t row) const {
+  double sum = 0, discount = 1;
+  for (int64_t i = 0; i < config_.n_step; ++i) {
+    const size_t at = count(place(step + i, row));
+    sum += discount * rewards_[at];
+    discount *= config_.discount;
+    if (terminated_[at] != 0) {
+      return static_cast<float>(sum);
+    }
+    if (truncated_[at] != 0) {
+      return static_cast<float>(sum + discount * last_values_[at]);
+    }
+  }
+  return static_cast<float>(sum + discount * values_[count(place(step + config_.n_step, row))]);
+}
+
+MuZeroBatch SearchedSteps::sample(int64_t b, uint64_t seed, uint64_t draw) const {
+  const int64_t unroll = config_.unroll;
+  const int64_t oldest = added_ - stored();
+  const int64_t steps = size() / rows_;
+  Rng rng(seed, kSequenceStream + draw);
+  HostWrite observation({Dtype::kF32, {b, observation_size_}}), action({Dtype::kF32, {b, unroll}}),
+      policy({Dtype::kF32, {b, unroll + 1, actions_}}), value({Dtype::kF32, {b, unroll + 1}}),
+      reward({Dtype::kF32, {b, unroll}}), acts({Dtype::kF32, {b, unroll + 1}}),
+      counts({Dtype::kF32, {b, unroll + 1}});
+  for (HostWrite* each : {&observation, &action, &policy, &value, &reward, &acts, &counts}) {
+    std::ranges::fill(each->values<float>(), 0.0F);
+  }
+  for (int64_t i = 0; i < b; ++i) {
+    const int64_t step = oldest + static_cast<int64_t>(rng.below(static_cast<uint64_t>(steps)));
+    const auto row = static_cast<int64_t>(rng.below(static_cast<uint64_t>(rows_)));
+    const int64_t first = place(step, row);
+    std::copy_n(observations_.begin() + first * observation_size_, observation_size_,
+                observation.values<float>().begin() + i * observation_size_);
+    bool over = false;     // the episode has ended
+    bool unknown = false;  // by the limit
+    for (int64_t k = 0; k <= unroll; ++k) {
+      const int64_t at = place(step + k, row);
+      const size_t out = count(i * (unroll + 1) + k);
+      counts.values<float>()[out] = unknown ? 0.0F : 1.0F;
+      if (!over) {
+        acts.values<float>()[out] = 1;
+        value.values<float>()[out] = target(step + k, row);
+        std::copy_n(policies_.begin() + at * actions_, actions_,
+                    policy.values<float>().begin() + static_cast<int64_t>(out) * actions_);
+      }
+      if (k < unroll) {
+        action.values<float>()[count(i * unroll + k)] =
+            over ? static_cast<float>(rng.below(static_cast<uint64_t>(actions_)))
+                 : taken_[count(at)];
+        reward.values<float>()[count(i * unroll + k)] = over ? 0.0F : rewards_[count(at)];
+        unknown = unknown || (!over && truncated_[count(at)] != 0 && terminated_[count(at)] == 0);
+        over = over || terminated_[count(at)] != 0 || truncated_[count(at)] != 0;
+      }
+    }
+  }
+  return {observation.finish(), action.finish(), policy.finish(), value.finish(),
+          reward.finish(),      acts.finish(),   counts.finish()};
+}
+
+std::vector<int64_t> SearchedSteps::draw_places(int64_t b, uint64_t seed, uint64_t draw) const {
+  Rng rng(seed, kPlaceStream + draw);
+  std::vector<int64_t> out(count(b));
+  for (int64_t& each : out) {
+    each = static_cast<int64_t>(rng.below(static_cast<uint64_t>(stored() * rows_)));
+  }
+  return out;
+}
+
+std::vector<float> SearchedSteps::observations_at(std::span<const int64_t> places) const {
+  std::vector<float> out;
+  for (const int64_t at : places) {
+    const auto begin = observations_.begin() + at * observation_size_;
+    out.insert(out.end(), begin, begin + observation_size_);
+  }
+  return out;
+}
+
+void SearchedSteps::refresh(std::span<const int64_t> places, std::span<const float> policies,
+                            std::span<const float> values) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    std::copy_n(policies.begin() + static_cast<int64_t>(i) * actions_, actions_,
+                policies_.begin() + places[i] * actions_);
+    values_[count(places[i])] = values[i];
+  }
+}
+
+void SearchedSteps::save(ByteWriter& to) const {
+  to.put(added_);
+  for (const std::vector<float>* each :
+       {&observations_, &taken_, &policies_, &values_, &rewards_, &last_values_}) {
+    to.put_all(*each);
+  }
+  to.put_all(terminated_);
+  to.put_all(truncated_);
+}
+
+void SearchedSteps::load(ByteReader& from) {
+  added_ = from.get<int64_t>();
+  for (std::vector<float>* each :
+       {&observations_, &taken_, &policies_, &values_, &rewards_, &last_values_}) {
+    *each = from.get_all<float>(each->size());
+  }
+  terminated_ = from.get_all<uint8_t>(terminated_.size());
+  truncated_ = from.get_all<uint8_t>(truncated_.size());
+}
+
+}  // namespace mstrain::reinforcement

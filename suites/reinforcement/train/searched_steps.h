@@ -1,0 +1,55 @@
+// What a searching agent has done: the last steps of its environments, with what its searches found, and sequences to learn from.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "suites/reinforcement/algorithms/muzero.h"
+#include "suites/reinforcement/env/bytes.h"
+
+namespace mstrain::reinforcement {
+
+class SearchedSteps {
+ public:
+  // `config` must outlive it.
+  SearchedSteps(const MuZero& config, int64_t rows, int64_t observation_size, int64_t actions);
+
+  // A step of all rows. Observations [r, O] before it, policies [r, A] and values [r] of the searches there; of an episode that is
+  // truncated the value of its last observation.
+  void add(std::span<const float> observations, std::span<const float> actions,
+           std::span<const float> policies, std::span<const float> values,
+           std::span<const float> rewards, std::span<const uint8_t> terminated,
+           std::span<const uint8_t> truncated, std::span<const float> last_values);
+
+  int64_t added() const { return added_; }  // steps of every row, ever
+  // Steps that enough others follow to learn from.
+  int64_t size() const;
+  // Sequences drawn alike: a function of what is stored, `seed` and `draw`. size() > 0. Beyond a terminated step rewards and
+  // values are 0; beyond a truncated one nothing is known.
+  MuZeroBatch sample(int64_t b, uint64_t seed, uint64_t draw) const;
+
+  // Places of b stored steps, drawn alike; their observations [b, O]; what a new search found there.
+  std::vector<int64_t> draw_places(int64_t b, uint64_t seed, uint64_t draw) const;
+  std::vector<float> observations_at(std::span<const int64_t> places) const;
+  void refresh(std::span<const int64_t> places, std::span<const float> policies,
+               std::span<const float> values);
+
+  static int64_t bytes_of(const MuZero& config, int64_t rows, int64_t observation_size,
+                          int64_t actions);
+  void save(ByteWriter& to) const;
+  void load(ByteReader& from);
+
+ private:
+  int64_t stored() const { return std::min(added_, steps_); }
+  int64_t place(int64_t step, int64_t row) const { return step % steps_ * rows_ + row; }
+  // The value of `step`, of n steps and what a search found behind them.
+  float target(int64_t step, int64_t row) const;
+
+  const MuZero& config_;
+  int64_t steps_, rows_, observation_size_, actions_;
+  int64_t added_ = 0;
+  std::vector<float> observations_, taken_, policies_, values_, rewards_, last_values_;
+  std::vector<uint8_t> terminated_, truncated_;
+};
+
+}  // namespace mstrain::reinforcement

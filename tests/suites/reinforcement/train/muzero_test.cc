@@ -1,0 +1,163 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "suites/reinforcement/train/searched_steps.h"
+#include "tests/amount.h"
+#include "tests/suites/reinforcement/train/runs.h"
+
+#include "core/mstrain.h"
+
+namespace mstrain::reinforcement {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr const char* kSmallMuZero =
+    "algorithm: {type: muzero, simulations: 4, unroll: 3, n_step: 4, state_size: 8, support: 5, "
+    "buffer_size: 400, learning_starts: 64, batch_size: 8}\n"
+    "environment: {name: cartpole, num_envs: 4}\n"
+    "network: {hidden: [16], activation: relu}\n"
+    "optimizer: {type: adam, lr: 1.0e-3}\n"
+    "schedule: {total_env_steps: 640}\n"
+    "checkpoint: {interval: 128}\n"
+    "eval: {interval: 256, episodes: 3}\n"
+    "log: {interval: 64}\n";
+
+class MuZeroRun : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+};
+
+TEST_F(MuZeroRun, StopsWhenAskedToAndGoesOnBitForBit) {
+  run_agent(kSmallMuZero, folder_ / "straight");
+  const std::atomic<bool> stop = true;
+  const RunOutcome stopped = run_agent(kSmallMuZero, folder_ / "stopped", {}, real_files(), &stop);
+  EXPECT_EQ(stopped.outcome, Outcome::kInterrupted);
+  run_agent(kSmallMuZero, folder_ / "stopped");
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "agent-0000.bin"}) {
+    EXPECT_TRUE(checkpoint_file(folder_ / "straight", file) ==
+                checkpoint_file(folder_ / "stopped", file))
+        << file;
+  }
+  const std::vector<Json> rows =
+      read_metrics(real_files(), join_path(folder_ / "straight", kMetricsFile));
+  for (const char* key : {"loss", "policy_loss", "value_loss", "reward_loss", "grad_norm", "lr"}) {
+    EXPECT_TRUE(rows.back().contains(key) || rows[rows.size() - 2].contains(key)) << key;
+  }
+}
+
+TEST_F(MuZeroRun, RefusesWhatCannotBe) {
+  const auto fails = [&](std::vector<std::string> changes, const std::string& message) {
+    EXPECT_THAT([&] { run_agent(kSmallMuZero, folder_ / "bad", changes); },
+                ThrowsMessage<ConfigError>(HasSubstr(message)))
+        << message;
+  };
+  fails({"environment.name=pendulum"}, "muzero plans for one agent with discrete actions");
+  fails({"environment.name=spread"}, "muzero plans for one agent");
+  fails({"algorithm.buffer_size=16"}, "expected at least 32");
+  fails({"distribution.policy=multi_learner", "distribution.actors=2"}, "expected single");
+  EXPECT_THAT([&] { run_agent(kSmallMuZero, folder_ / "wide", {"optimizer.lr=1e30"}); },
+              ThrowsMessage<Error>(HasSubstr("the run diverged")));
+}
+
+TEST_F(MuZeroRun, PlansItsWayToBalance) {
+  if (kSanitized) {
+    GTEST_SKIP() << "a whole run: the plain build counts it";
+  }
+  const RunOutcome done = run_agent(
+      real_files().read(join_path(MSTRAIN_SOURCE_DIR, "configs/muzero_cartpole.yaml")),
+      folder_ / "run", {"eval.stop_at_return=150", "schedule.total_env_steps=30000"});
+  EXPECT_THAT(done.out, HasSubstr("eval.stop_at_return is reached"));
+}
+
+// Two rows; the second one's episode ends by itself at step 2 and by the limit at step 5.
+class SearchedStepsOfTwo : public testing::Test {
+ protected:
+  SearchedStepsOfTwo() : steps_((config_.unroll = 2, config_.n_step = 3, config_.discount = 0.5,
+                    config_.buffer_size = 16, config_), 2, 1, 2) {
+    for (int64_t t = 0; t < 8; ++t) {
+      add(t);
+    }
+  }
+  void add(int64_t t) {
+    const auto x = static_cast<float>(t);
+    const std::vector<float> seen{x, 10 + x}, actions{static_cast<float>(t % 2), 1},
+        policies{0.5F, 0.5F, x, 1 - x}, values{100 + x, 200 + x}, rewards{1, 2}, last{-1, 50};
+    const std::vector<uint8_t> terminated{0, t == 2 ? uint8_t{1} : uint8_t{0}},
+        truncated{0, t == 5 ? uint8_t{1} : uint8_t{0}};
+    steps_.add(seen, actions, policies, values, rewards, terminated, truncated, last);
+  }
+  MuZero config_;
+  SearchedSteps steps_;
+};
+
+TEST_F(SearchedStepsOfTwo, GiveSequencesWithTargetsWithinTheirEpisode) {
+  EXPECT_EQ(steps_.size(), 2 * (8 - 2 - 3));
+  const MuZeroBatch batch = steps_.sample(64, 1, 0);
+  const auto seen = to_vector<float>(batch.observation_bo), value = to_vector<float>(batch.value_bk),
+             reward = to_vector<float>(batch.reward_bk), acts = to_vector<float>(batch.acts_bk),
+             counts = to_vector<float>(batch.counts_bk), policy = to_vector<float>(batch.policy_bka);
+  int found = 0;
+  for (size_t i = 0; i < 64; ++i) {
+    if (seen[i] < 10) {  // the first row, without an end
+      const float t = seen[i];
+      for (size_t k = 0; k < 3; ++k) {
+        EXPECT_FLOAT_EQ(value[i * 3 + k],
+                        1 + 0.5F + 0.25F + 0.125F * (100 + t + static_cast<float>(k) + 3));
+        EXPECT_EQ(acts[i * 3 + k] + counts[i * 3 + k], 2);
+      }
+      EXPECT_EQ(reward[i * 2] + reward[i * 2 + 1], 2);
+    } else if (seen[i] == 11) {  // steps 1 and 2, then nothing
+      ++found;
+      EXPECT_FLOAT_EQ(value[i * 3], 2 + 1);
+      EXPECT_FLOAT_EQ(value[i * 3 + 1], 2);
+      EXPECT_EQ(value[i * 3 + 2], 0);
+      EXPECT_EQ(reward[i * 2 + 1], 2);
+      EXPECT_EQ(acts[i * 3 + 2], 0);
+      EXPECT_EQ(counts[i * 3 + 2], 1);
+      EXPECT_EQ(policy[i * 6 + 2], 2);  // of the search at step 2
+    } else if (seen[i] == 12) {  // beyond the end rewards are 0
+      EXPECT_EQ(reward[i * 2 + 1], 0);
+      EXPECT_EQ(counts[i * 3 + 1] + counts[i * 3 + 2], 2);
+    }
+  }
+  EXPECT_GT(found, 0);
+  for (int64_t t = 8; t < 11; ++t) {
+    add(t);  // the ring goes around: steps 3 to 10 are kept
+  }
+  const MuZeroBatch later = steps_.sample(64, 1, 1);
+  const auto starts = to_vector<float>(later.observation_bo), targets = to_vector<float>(later.value_bk),
+             known = to_vector<float>(later.counts_bk);
+  found = 0;
+  for (size_t i = 0; i < 64; ++i) {
+    EXPECT_GE(std::fmod(starts[i], 10.0F), 3);
+    if (starts[i] == 14) {  // steps 4 and 5, then nothing is known
+      ++found;
+      EXPECT_FLOAT_EQ(targets[i * 3], 2 + 1 + 0.25F * 50);
+      EXPECT_EQ(known[i * 3] + known[i * 3 + 1], 2);
+      EXPECT_EQ(known[i * 3 + 2], 0);
+    }
+  }
+  EXPECT_GT(found, 0);
+}
+
+TEST_F(SearchedStepsOfTwo, AreRefreshedWhereTheyWereSearchedAgain) {
+  const std::vector<int64_t> places = steps_.draw_places(1, 3, 0);
+  const float before = steps_.observations_at(places)[0];
+  steps_.refresh(places, std::vector<float>{0.25F, 0.75F}, std::vector<float>{7});
+  EXPECT_EQ(steps_.observations_at(places)[0], before);
+  ByteWriter out;
+  steps_.save(out);
+  const std::string bytes = out.take();
+  SearchedSteps copy(config_, 2, 1, 2);
+  ByteReader in(bytes, "steps");
+  copy.load(in);
+  in.expect_end();
+  EXPECT_EQ(to_vector<float>(copy.sample(32, 5, 0).value_bk),
+            to_vector<float>(steps_.sample(32, 5, 0).value_bk));
+}
+
+}  // namespace
+}  // namespace mstrain::reinforcement
