@@ -20,9 +20,7 @@ constexpr double kLinear = 0.001;     // of the scale h, which this keeps invert
 constexpr double kSmallHeads = 0.01;  // gain of last layers: policies and values begin undecided
 constexpr double kSmallRange = 1e-5;
 
-Tensor scaled_down(const Tensor& x) {
-  return sign(x) * (sqrt(abs(x) + 1) - 1) + kLinear * x;
-}
+Tensor scaled_down(const Tensor& x) { return sign(x) * (sqrt(abs(x) + 1) - 1) + kLinear * x; }
 Tensor scaled_up(const Tensor& x) {
   const Tensor root = (sqrt(1 + 4 * kLinear * (abs(x) + 1 + kLinear)) - 1) * (1 / (2 * kLinear));
   return sign(x) * (square(root) - 1);
@@ -78,8 +76,7 @@ MuZeroModel::Heads MuZeroModel::next(const Params& p, const Tensor& state_ns,
   const Tensor given = concat(Tensors{state_ns, taken_na}, 1);
   Heads out = heads(p, normalised_rows(state_ns + perceptron(p / "dynamics", given, network_,
                                                              config_.state_size, 1.0)));
-  out.reward_nz =
-      perceptron(p / "reward", given, network_, 2 * config_.support + 1, kSmallHeads);
+  out.reward_nz = perceptron(p / "reward", given, network_, 2 * config_.support + 1, kSmallHeads);
   return out;
 }
 
@@ -121,9 +118,9 @@ Loss MuZeroModel::loss(const Params& p, const MuZeroBatch& batch) const {
     value = value + share * mean(counts_b * soft_cross_entropy_rows(
                                                 now.value_nz, two_hot(at(batch.value_bk, k))));
     if (k > 0) {
-      reward = reward + share * mean(counts_b * soft_cross_entropy_rows(
-                                                    now.reward_nz,
-                                                    two_hot(at(batch.reward_bk, k - 1))));
+      reward =
+          reward + share * mean(counts_b * soft_cross_entropy_rows(
+                                               now.reward_nz, two_hot(at(batch.reward_bk, k - 1))));
     }
     if (k < unroll) {
       const Tensor half = 0.5 * (now.state_ns + mstrain::stop_gradient(now.state_ns));
@@ -147,8 +144,7 @@ void MuZero::fields(ConfigFields& v) {
   v("discount", discount, "of what comes a step later",
     rule::above(0).at_most(1).elsewhere_called({"gamma"}));
   v("state_size", state_size, "numbers of a hidden state", rule::at_least(2).at_most(65536));
-  v("support", support,
-    "atoms on each side of 0, of sqrt(|x| + 1) - 1: 20 reach to 440",
+  v("support", support, "atoms on each side of 0, of sqrt(|x| + 1) - 1: 20 reach to 440",
     rule::at_least(1).at_most(1000).elsewhere_called({"support_size"}));
   v("value_weight", value_weight, "of the value's loss", rule::at_least(0));
   v("buffer_size", buffer_size, "steps that are kept, of all environments together",

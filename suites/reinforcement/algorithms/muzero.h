@@ -36,9 +36,11 @@ class MuZero final : public AlgorithmConfig {
 // b sequences of K actions, and what is wanted in front of each and behind the last one.
 struct MuZeroBatch {
   Tensor observation_bo;
-  Tensor action_bk;                       // f32 numbers
-  Tensor policy_bka, value_bk, reward_bk;  // [b, K + 1, A], [b, K + 1], [b, K]: of the searches; of n steps; of the actions
-  Tensor acts_bk, counts_bk;  // [b, K + 1]: 1 where there is a policy; where value, and the reward before it, are known
+  Tensor action_bk;  // f32 numbers
+  Tensor policy_bka, value_bk,
+      reward_bk;  // [b, K + 1, A], [b, K + 1], [b, K]: of the searches; of n steps; of the actions
+  Tensor acts_bk,
+      counts_bk;  // [b, K + 1]: 1 where there is a policy; where value, and the reward before it, are known
 
   template <class V>
   void fields(V& v) {
@@ -87,8 +89,8 @@ class MuZeroModel {
   Heads heads(const Params& p, const Tensor& state_ns) const;
   Heads first(const Params& p, const Tensor& observation_no) const;
   Heads next(const Params& p, const Tensor& state_ns, const Tensor& action_n) const;
-  Tensor mean_of(const Tensor& logits_nz) const;   // as rewards and values are
-  Tensor two_hot(const Tensor& value_n) const;     // [n, z]
+  Tensor mean_of(const Tensor& logits_nz) const;  // as rewards and values are
+  Tensor two_hot(const Tensor& value_n) const;    // [n, z]
 
   const MuZero& config_;
   NetworkConfig network_;

@@ -37,9 +37,9 @@ class LearnedModel final : public mcts::RecurrentEvaluator {
                  std::span<float> rewards, std::span<float> values, std::span<float> logits,
                  std::span<float> /*sampled*/) override {
     const std::vector<float> taken(actions.begin(), actions.end());
-    const MuZeroStep next =
-        step_(params_, tensor<float>(std::vector<float>(hidden.begin(), hidden.end()), {n, state_size_}),
-              tensor<float>(taken, {n}));
+    const MuZeroStep next = step_(
+        params_, tensor<float>(std::vector<float>(hidden.begin(), hidden.end()), {n, state_size_}),
+        tensor<float>(taken, {n}));
     copy_all(next.state_ns, next_hidden);
     copy_all(next.reward_n, rewards);
     copy_all(next.value_n, values);
@@ -59,12 +59,12 @@ class LearnedModel final : public mcts::RecurrentEvaluator {
 
 ModelSearch::ModelSearch(const MuZero& config, const MuZeroModel& model, const Params& params)
     : config_(config), model_(model), params_(params) {
-  root_ = jit([&model](const Params& p, const Tensor& observation) {
-    return model.root(p, observation);
-  }, {.name = "root"});
-  step_ = jit([&model](const Params& p, const Tensor& state, const Tensor& action) {
-    return model.step(p, state, action);
-  }, {.name = "model"});
+  root_ = jit(
+      [&model](const Params& p, const Tensor& observation) { return model.root(p, observation); },
+      {.name = "root"});
+  step_ = jit([&model](const Params& p, const Tensor& state,
+                       const Tensor& action) { return model.step(p, state, action); },
+              {.name = "model"});
 }
 
 MuZeroStep ModelSearch::root(std::span<const float> observations) const {

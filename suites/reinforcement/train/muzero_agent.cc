@@ -201,8 +201,7 @@ void check_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
     config_fail(tree, "distribution.policy",
                 fmt::format("{} keeps its steps on one rank: expected single", algorithm.type));
   }
-  const int64_t least =
-      config.environment.num_envs * (algorithm.unroll + algorithm.n_step + 1);
+  const int64_t least = config.environment.num_envs * (algorithm.unroll + algorithm.n_step + 1);
   if (algorithm.buffer_size < least) {
     config_fail(tree, "algorithm.buffer_size",
                 fmt::format("{} steps hold no sequence of unroll and n_step of every environment: "
@@ -223,7 +222,8 @@ AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks)
   const EnvSpec spec = make_env(config.environment.env, 1)->spec();
   const MuZeroModel model(algorithm, spec, config.network);
   AgentPlan plan = plan_parameters(model.specs(), config.optimizer);
-  int64_t widest = spec.observation.size() + 8 * algorithm.state_size + 4 * (2 * algorithm.support + 1);
+  int64_t widest =
+      spec.observation.size() + 8 * algorithm.state_size + 4 * (2 * algorithm.support + 1);
   for (const int64_t width : config.network.hidden) {
     widest += 4 * 2 * width;  // of the four networks of a step, there and back
   }
@@ -234,8 +234,9 @@ AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks)
       plan.model_bytes + algorithm.batch_size * (algorithm.unroll + 1) * widest * 4;
   plan.env_steps = algorithm.train_every * config.environment.num_envs;
   plan.updates = algorithm.updates;
-  plan.who.push_back(fmt::format("rank 0: environments ({}), searches ({} simulations), steps, learner",
-                                 config.environment.num_envs, algorithm.simulations));
+  plan.who.push_back(
+      fmt::format("rank 0: environments ({}), searches ({} simulations), steps, learner",
+                  config.environment.num_envs, algorithm.simulations));
   plan.who.push_back(fmt::format("steps (each step): the same memory, a ring of {} bytes for {}",
                                  grouped(kept), grouped(algorithm.buffer_size)));
   plan.who.push_back(fmt::format("sequences (each update): {} of {} steps, drawn alike",
@@ -243,16 +244,15 @@ AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks)
   return plan;
 }
 
-std::unique_ptr<Player> muzero_player(
-    const Config& config, const std::function<void(std::vector<StoredTensor>)>& load) {
+std::unique_ptr<Player> muzero_player(const Config& config,
+                                      const std::function<void(std::vector<StoredTensor>)>& load) {
   return std::make_unique<MuZeroPlayer>(config, load);
 }
 
 }  // namespace
 
 std::vector<AgentEntry> muzero_agents() {
-  return {{"muzero",
-           [] { return std::unique_ptr<AlgorithmConfig>(std::make_unique<MuZero>()); },
+  return {{"muzero", [] { return std::unique_ptr<AlgorithmConfig>(std::make_unique<MuZero>()); },
            make_muzero, plan_muzero, muzero_player}};
 }
 

@@ -71,8 +71,9 @@ double h(double x) { return (x < 0 ? -1 : 1) * (std::sqrt(std::abs(x) + 1) - 1) 
 
 Row two_hot_of(double x, int64_t support) {
   Row out(static_cast<size_t>(2 * support + 1));
-  const double place = std::clamp(h(x), -static_cast<double>(support), static_cast<double>(support)) +
-                       static_cast<double>(support);
+  const double place =
+      std::clamp(h(x), -static_cast<double>(support), static_cast<double>(support)) +
+      static_cast<double>(support);
   const auto below = std::min(static_cast<size_t>(place), out.size() - 2);
   out[below] = static_cast<double>(below) + 1 - place;
   out[below + 1] = place - static_cast<double>(below);
@@ -89,21 +90,23 @@ TEST(MuZeroLosses, AreAsWrittenByHand) {
   const Params p = random_weights(model, 5);
   const Row observation{0.3, -0.8, 0.5};
   const std::vector<float> actions{1, 0};
-  const std::vector<float> policy{0.2F, 0.8F, 0.5F, 0.5F, 0, 0}, values{4, -1.5F, 0}, rewards{1, -20};
+  const std::vector<float> policy{0.2F, 0.8F, 0.5F, 0.5F, 0, 0}, values{4, -1.5F, 0},
+      rewards{1, -20};
   const std::vector<float> acts{1, 1, 0}, counts{1, 1, 1};
   const auto loss_of = [&](const Params& params) {
-    return model.loss(params, {tensor<float>(std::vector<float>{0.3F, -0.8F, 0.5F}, {1, 3}), tensor<float>(actions, {1, 2}),
-                               tensor<float>(policy, {1, 3, 2}), tensor<float>(values, {1, 3}),
-                               tensor<float>(rewards, {1, 2}), tensor<float>(acts, {1, 3}),
-                               tensor<float>(counts, {1, 3})});
+    return model.loss(params, {tensor<float>(std::vector<float>{0.3F, -0.8F, 0.5F}, {1, 3}),
+                               tensor<float>(actions, {1, 2}), tensor<float>(policy, {1, 3, 2}),
+                               tensor<float>(values, {1, 3}), tensor<float>(rewards, {1, 2}),
+                               tensor<float>(acts, {1, 3}), tensor<float>(counts, {1, 3})});
   };
   Row state = from_zero_to_one(layer_of(p, "represent", observation));
   Row reward_logits;
   double policy_loss = 0, value_loss = 0, reward_loss = 0;
   for (size_t k = 0; k <= 2; ++k) {
     const double share = k == 0 ? 1 : 0.5;
-    policy_loss += share * acts[k] *
-                   cross_entropy_of(layer_of(p, "policy", state), {policy[2 * k], policy[2 * k + 1]});
+    policy_loss +=
+        share * acts[k] *
+        cross_entropy_of(layer_of(p, "policy", state), {policy[2 * k], policy[2 * k + 1]});
     value_loss += share * cross_entropy_of(layer_of(p, "value", state), two_hot_of(values[k], 3));
     if (k > 0) {
       reward_loss += share * cross_entropy_of(reward_logits, two_hot_of(rewards[k - 1], 3));

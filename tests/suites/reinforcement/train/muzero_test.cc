@@ -66,17 +66,19 @@ TEST_F(MuZeroRun, PlansItsWayToBalance) {
   if (kSanitized) {
     GTEST_SKIP() << "a whole run: the plain build counts it";
   }
-  const RunOutcome done = run_agent(
-      real_files().read(join_path(MSTRAIN_SOURCE_DIR, "configs/muzero_cartpole.yaml")),
-      folder_ / "run", {"eval.stop_at_return=150", "schedule.total_env_steps=30000"});
+  const RunOutcome done =
+      run_agent(real_files().read(join_path(MSTRAIN_SOURCE_DIR, "configs/muzero_cartpole.yaml")),
+                folder_ / "run", {"eval.stop_at_return=150", "schedule.total_env_steps=30000"});
   EXPECT_THAT(done.out, HasSubstr("eval.stop_at_return is reached"));
 }
 
 // Two rows; the second one's episode ends by itself at step 2 and by the limit at step 5.
 class SearchedStepsOfTwo : public testing::Test {
  protected:
-  SearchedStepsOfTwo() : steps_((config_.unroll = 2, config_.n_step = 3, config_.discount = 0.5,
-                    config_.buffer_size = 16, config_), 2, 1, 2) {
+  SearchedStepsOfTwo()
+      : steps_((config_.unroll = 2, config_.n_step = 3, config_.discount = 0.5,
+                config_.buffer_size = 16, config_),
+               2, 1, 2) {
     for (int64_t t = 0; t < 8; ++t) {
       add(t);
     }
@@ -96,9 +98,10 @@ class SearchedStepsOfTwo : public testing::Test {
 TEST_F(SearchedStepsOfTwo, GiveSequencesWithTargetsWithinTheirEpisode) {
   EXPECT_EQ(steps_.size(), 2 * (8 - 2 - 3));
   const MuZeroBatch batch = steps_.sample(64, 1, 0);
-  const auto seen = to_vector<float>(batch.observation_bo), value = to_vector<float>(batch.value_bk),
-             reward = to_vector<float>(batch.reward_bk), acts = to_vector<float>(batch.acts_bk),
-             counts = to_vector<float>(batch.counts_bk), policy = to_vector<float>(batch.policy_bka);
+  const auto seen = to_vector<float>(batch.observation_bo),
+             value = to_vector<float>(batch.value_bk), reward = to_vector<float>(batch.reward_bk),
+             acts = to_vector<float>(batch.acts_bk), counts = to_vector<float>(batch.counts_bk),
+             policy = to_vector<float>(batch.policy_bka);
   int found = 0;
   for (size_t i = 0; i < 64; ++i) {
     if (seen[i] < 10) {  // the first row, without an end
@@ -118,7 +121,7 @@ TEST_F(SearchedStepsOfTwo, GiveSequencesWithTargetsWithinTheirEpisode) {
       EXPECT_EQ(acts[i * 3 + 2], 0);
       EXPECT_EQ(counts[i * 3 + 2], 1);
       EXPECT_EQ(policy[i * 6 + 2], 2);  // of the search at step 2
-    } else if (seen[i] == 12) {  // beyond the end rewards are 0
+    } else if (seen[i] == 12) {         // beyond the end rewards are 0
       EXPECT_EQ(reward[i * 2 + 1], 0);
       EXPECT_EQ(counts[i * 3 + 1] + counts[i * 3 + 2], 2);
     }
@@ -128,8 +131,8 @@ TEST_F(SearchedStepsOfTwo, GiveSequencesWithTargetsWithinTheirEpisode) {
     add(t);  // the ring goes around: steps 3 to 10 are kept
   }
   const MuZeroBatch later = steps_.sample(64, 1, 1);
-  const auto starts = to_vector<float>(later.observation_bo), targets = to_vector<float>(later.value_bk),
-             known = to_vector<float>(later.counts_bk);
+  const auto starts = to_vector<float>(later.observation_bo),
+             targets = to_vector<float>(later.value_bk), known = to_vector<float>(later.counts_bk);
   found = 0;
   for (size_t i = 0; i < 64; ++i) {
     EXPECT_GE(std::fmod(starts[i], 10.0F), 3);
