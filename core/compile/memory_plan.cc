@@ -51,6 +51,7 @@ void summarise(Plan& plan) {
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     if (plan.steps[s].loop != nullptr) {
       const ProgramMemory& body = plan.steps[s].loop->body->memory;
+      plan.memory.packed = std::max(plan.memory.packed, plan.steps[s].loop->body->packed_bytes);
       const std::pair<Use, int64_t> parts[] = {{Use::kTransient, body.transient},
                                                {Use::kSaved, body.saved},
                                                {Use::kGradient, body.gradients}};

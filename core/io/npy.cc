@@ -1,5 +1,7 @@
 #include "core/io/npy.h"
 
+#include <fmt/ranges.h>
+
 #include <array>
 #include <cstring>
 #include <optional>
@@ -237,8 +239,7 @@ NpyArray read_npy(FileSystem& files, const std::string& path, uint64_t max_bytes
   return parse_npy(as_bytes(files.read(path, max_bytes)), path);
 }
 
-std::string print_npy(Dtype dtype, std::span<const int64_t> shape,
-                      std::span<const std::byte> data) {
+std::string npy_header(Dtype dtype, std::span<const int64_t> shape) {
   std::string_view descr;
   for (const Descr& candidate : kDescrs) {
     if (candidate.dtype == dtype) {
@@ -246,14 +247,8 @@ std::string print_npy(Dtype dtype, std::span<const int64_t> shape,
     }
   }
   check(!descr.empty(), "NumPy has no element type for {}", name_of(dtype));
-  size_t bytes = static_cast<size_t>(size_of(dtype));
-  std::string tuple;
-  for (const int64_t dim : shape) {
-    bytes *= static_cast<size_t>(dim);
-    tuple += (tuple.empty() ? "" : ", ") + std::to_string(dim);
-  }
-  check(bytes == data.size(), "npy: the shape takes {} bytes, {} are given", bytes, data.size());
-  tuple += shape.size() == 1 ? "," : "";
+  const std::string tuple =
+      fmt::format("{}{}", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, tuple);
   header.resize((header.size() + 1 + 10 + 63) / 64 * 64 - 10 - 1, ' ');
@@ -262,7 +257,18 @@ std::string print_npy(Dtype dtype, std::span<const int64_t> shape,
   std::string out(kMagic);
   out += {'\1', '\0', static_cast<char>(header.size() & 0xffU),
           static_cast<char>(header.size() >> 8U)};
-  return out + header + std::string(as_text(data));
+  return out + header;
+}
+
+std::string print_npy(Dtype dtype, std::span<const int64_t> shape,
+                      std::span<const std::byte> data) {
+  std::string out = npy_header(dtype, shape);
+  size_t bytes = static_cast<size_t>(size_of(dtype));
+  for (const int64_t dim : shape) {
+    bytes *= static_cast<size_t>(dim);
+  }
+  check(bytes == data.size(), "npy: the shape takes {} bytes, {} are given", bytes, data.size());
+  return out + std::string(as_text(data));
 }
 
 void write_npy(FileSystem& files, const std::string& path, Dtype dtype,

@@ -25,7 +25,8 @@ NpyArray read_npy(FileSystem& files, const std::string& path,
                   uint64_t max_bytes = uint64_t{1} << 34);
 NpyArray parse_npy(std::span<const std::byte> file, const std::string& name);
 
-// bf16 has no NumPy type: an error.
+// bf16 has no NumPy type: an error. The header is what comes before the data.
+std::string npy_header(Dtype dtype, std::span<const int64_t> shape);
 std::string print_npy(Dtype dtype, std::span<const int64_t> shape, std::span<const std::byte> data);
 void write_npy(FileSystem& files, const std::string& path, Dtype dtype,
                std::span<const int64_t> shape, std::span<const std::byte> data);

@@ -45,16 +45,18 @@ struct HashOf {
 constinit const Attrs::Items Attrs::kNone;
 
 void Attrs::set(std::string_view name, Attr value) {
-  if (items_.use_count() != 1) {
-    items_ = std::make_shared<Items>(items());
+  if (held_.use_count() != 1) {
+    held_ = std::make_shared<Held>(items());
   }
+  held_->hash.store(0, std::memory_order_relaxed);
+  Items& own = held_->items;
   const auto at =
-      std::lower_bound(items_->begin(), items_->end(), name,
+      std::lower_bound(own.begin(), own.end(), name,
                        [](const auto& item, std::string_view key) { return item.first < key; });
-  if (at != items_->end() && at->first == name) {
+  if (at != own.end() && at->first == name) {
     at->second = std::move(value);
   } else {
-    items_->emplace(at, std::string(name), std::move(value));
+    own.emplace(at, std::string(name), std::move(value));
   }
 }
 
@@ -91,19 +93,26 @@ Attrs Attrs::with(std::string_view name, Attr value) const {
 }
 
 bool operator==(const Attrs& a, const Attrs& b) {
-  return a.items_ == b.items_ || std::equal(a.items().begin(), a.items().end(), b.items().begin(),
-                                            b.items().end(), [](const auto& x, const auto& y) {
-                                              return x.first == y.first && same(x.second, y.second);
-                                            });
+  return a.held_ == b.held_ || std::equal(a.items().begin(), a.items().end(), b.items().begin(),
+                                          b.items().end(), [](const auto& x, const auto& y) {
+                                            return x.first == y.first && same(x.second, y.second);
+                                          });
 }
 
 uint64_t Attrs::hash() const {
+  if (held_ == nullptr) {
+    return 0;
+  }
+  if (const uint64_t known = held_->hash.load(std::memory_order_relaxed); known != 0) {
+    return known;
+  }
   uint64_t hash = items().size();
   for (const auto& [name, value] : items()) {
     hash = hash_combine(hash, hash_bytes(name).lo);
     hash = hash_combine(hash, value.index());
     hash = hash_combine(hash, std::visit(HashOf{}, value));
   }
+  held_->hash.store(hash, std::memory_order_relaxed);
   return hash;
 }
 

@@ -1,6 +1,7 @@
 // Attributes of an operation: plain data whose equality, hash and printed form are derived from the variant.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,7 +47,7 @@ class Attrs {
   Attrs with(std::string_view name, Attr value) const;
 
   using Items = std::vector<std::pair<std::string, Attr>>;
-  const Items& items() const { return items_ == nullptr ? kNone : *items_; }
+  const Items& items() const { return held_ == nullptr ? kNone : held_->items; }
   friend bool operator==(const Attrs& a, const Attrs& b);
   uint64_t hash() const;
 
@@ -54,8 +55,14 @@ class Attrs {
   template <class T>
   const T& get(std::string_view name) const;
 
+  struct Held {
+    explicit Held(const Items& all) : items(all) {}
+    Items items;
+    std::atomic<uint64_t> hash = 0;  // of the items, once asked for; 0: not yet
+  };
+
   static const Items kNone;
-  std::shared_ptr<Items> items_;  // null: none
+  std::shared_ptr<Held> held_;  // null: none
 };
 
 }  // namespace mstrain

@@ -42,6 +42,7 @@ struct ProgramMemory {
   int64_t arena = 0;    // everything between, workspace included
   // The most of each kind that lies in the arena at once; they take turns there, so that their sum may exceed it.
   int64_t gradients = 0, saved = 0, transient = 0, workspace = 0;
+  int64_t packed = 0;  // of the workspace: packed forms of what a loop does not change
 };
 
 struct ProgramCost {

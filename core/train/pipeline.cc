@@ -346,6 +346,7 @@ ProgramMemory Pipeline::memory() const {
       sum.gradients = std::max(sum.gradients, memory.gradients);
       sum.transient = std::max(sum.transient, memory.transient);
       sum.workspace = std::max(sum.workspace, memory.workspace);
+      sum.packed = std::max(sum.packed, memory.packed);
     }
   }
   int64_t sums = 0;

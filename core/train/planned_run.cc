@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
 
 #include "core/base/error.h"
 #include "core/base/thread_pool.h"
@@ -62,6 +64,49 @@ int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
          bytes_of(step.frozen_types());
 }
 
+// Which of `choices`, in rising order, is the largest that `total` puts within `limit`; the first, if none is. Memory grows with
+// the micro-batch, nearly as a line: it lies between one that fits and one that is too large, and probably where the line
+// between them meets the limit. `total` is asked on the threads of `pool`. With it, the total of the next larger one, where that
+// is known.
+std::pair<size_t, std::optional<int64_t>> largest_that_fits(std::span<const int64_t> choices,
+                                                            int64_t limit, ThreadPool& pool,
+                                                            const TotalOfMicro& total) {
+  const std::array<int64_t, 2> ends{choices.front(), choices.back()};
+  std::array<int64_t, 2> totals{};
+  pool.parallel_for(choices.size() > 1 ? 2 : 1, 1, [&](int64_t i, int64_t) {
+    const auto end = static_cast<size_t>(i);
+    totals[end] = total(ends[end]);
+  });
+  if (choices.size() == 1 || totals[0] > limit) {
+    return {0, std::nullopt};
+  }
+  size_t fits = 0;
+  size_t too_large = choices.size() - 1;
+  auto [below, above] = totals;
+  if (above <= limit) {
+    return {too_large, std::nullopt};
+  }
+  while (too_large - fits > 1) {
+    const double slope = static_cast<double>(above - below) /
+                         static_cast<double>(choices[too_large] - choices[fits]);
+    const double room = static_cast<double>(limit - below) / std::max(slope, 1.0);
+    size_t tried = fits + 1;
+    while (tried + 1 < too_large &&
+           static_cast<double>(choices[tried + 1] - choices[fits]) <= room) {
+      ++tried;
+    }
+    const int64_t bytes = total(choices[tried]);
+    if (bytes <= limit) {
+      below = bytes;
+      fits = tried;
+    } else {
+      above = bytes;
+      too_large = tried;
+    }
+  }
+  return {fits, above};
+}
+
 // What no program on the device is faster than, by what its makers say it does.
 std::string estimate_text(const RunPlan& plan) {
   const double seconds = plan.cost.seconds;
@@ -98,7 +143,7 @@ int64_t largest_micro_batch(const TrainConfig& config, const Context& context) {
 }
 
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
-                    int64_t limit, bool evaluates, int64_t micro) {
+                    int64_t limit, bool evaluates, int64_t micro, const TotalOfMicro& about) {
   const auto of_stage = [&](int64_t rows, int64_t stage, Regather regather) {
     PlannedRun run;
     TrainConfig planned = config;
@@ -148,6 +193,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
         gradient_bytes(*run.step, config.batch.global == rows ? config.precision.param_dtype()
                                                               : config.precision.grad_dtype());
     plan.outside_bytes = task.outside_bytes;
+    plan.packed_limit = config.memory.packed_bytes().value_or(context.backend->limits.packed_bytes);
     plan.step = run.step->memory();
     plan.batch_bytes =
         plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;
@@ -217,45 +263,38 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   if (micro > 0 || !config.batch.micro.is_word()) {
     return finished(with_micro(micro > 0 ? micro : *config.batch.micro.value / copies));
   }
-  if (stages == 1 && state_and_gradient_bytes(task, config, context) > limit) {
+  if (!about && stages == 1 && state_and_gradient_bytes(task, config, context) > limit) {
     return finished(with_micro(1));
   }
   const int64_t mine = largest_micro_batch(config, context);
   std::vector<int64_t> choices = divisors(mine);
   std::erase_if(choices, [&](int64_t rows) { return mine / rows < stages; });
-  std::array<PlannedRun, 2> ends;
   ThreadPool pool(context.ranks == nullptr ? std::min(1, context.num_threads() - 1) : 0);
-  pool.parallel_for(2, 1, [&](int64_t i, int64_t) {
-    ends[static_cast<size_t>(i)] = with_micro(i == 0 ? 1 : choices.back());
+  if (about) {
+    constexpr int64_t kSurely = 50;  // further than limit / kSurely from it, `about` is right
+    auto [i, above] = largest_that_fits(choices, limit, pool, about);
+    if (above && *above - limit <= limit / kSurely) {
+      ++i;
+    }
+    PlannedRun run = with_micro(choices[i]);
+    while (i > 0 && run.plan.total() > limit) {
+      run = with_micro(choices[--i]);
+    }
+    return finished(std::move(run));
+  }
+  std::mutex mutex;
+  std::map<int64_t, PlannedRun> planned;
+  const auto found = largest_that_fits(choices, limit, pool, [&](int64_t rows) {
+    PlannedRun run = with_micro(rows);
+    const int64_t total = run.plan.total();
+    if (total <= limit || rows == choices.front()) {
+      const std::scoped_lock lock(mutex);
+      planned.erase(planned.begin(), planned.lower_bound(rows));  // smaller ones fit, too
+      planned.emplace(rows, std::move(run));
+    }
+    return total;
   });
-  auto& [best, largest] = ends;
-  if (largest.plan.total() <= limit) {
-    return finished(std::move(largest));
-  }
-  // Memory grows with the micro-batch, nearly as a line: the largest that fits lies between `fits` and `too_large`, and
-  // probably where the line between them meets the limit.
-  int64_t above = largest.plan.total();
-  size_t fits = 0;
-  size_t too_large = choices.size() - 1;
-  while (best.plan.total() <= limit && too_large - fits > 1) {
-    const double slope = static_cast<double>(above - best.plan.total()) /
-                         static_cast<double>(choices[too_large] - choices[fits]);
-    const double room = static_cast<double>(limit - best.plan.total()) / std::max(slope, 1.0);
-    size_t tried = fits + 1;
-    while (tried + 1 < too_large &&
-           static_cast<double>(choices[tried + 1] - choices[fits]) <= room) {
-      ++tried;
-    }
-    PlannedRun run = with_micro(choices[tried]);
-    if (run.plan.total() <= limit) {
-      best = std::move(run);
-      fits = tried;
-    } else {
-      above = run.plan.total();
-      too_large = tried;
-    }
-  }
-  return finished(std::move(best));
+  return finished(std::move(planned.at(choices[found.first])));
 }
 
 std::string plan_text(const PlannedRun& run) {
@@ -382,17 +421,18 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   return out;
 }
 
-std::string describe(std::span<const Alternative> alternatives, const RunPlan& base, bool exact) {
+std::string describe(std::span<const Alternative> alternatives, const RunPlan& base) {
   if (alternatives.empty()) {
     return "";
   }
-  std::string out = fmt::format("choices, against this plan{}\n",
-                                exact ? "" : ", about, as plans of fewer blocks tell");
+  std::string out =
+      fmt::format("choices, against this plan{}\n",
+                  alternatives[0].exact ? "" : ", about, as plans of fewer blocks tell");
   size_t width = 0;
   for (const Alternative& it : alternatives) {
     width = std::max(width, text_of(it.overrides).size());
   }
-  for (const auto& [overrides, plan] : alternatives) {
+  for (const auto& [overrides, plan, exact] : alternatives) {
     // Whether a checkpoint is copied follows from what is left: it is no part of what the choice itself saves.
     int64_t saved = base.total() - plan.total();
     std::string note;
@@ -452,12 +492,26 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
     extend([=](auto& of) -> auto& { return of.*bytes; });
   }
   for (ProgramMemory RunPlan::*program : {&RunPlan::step, &RunPlan::evaluation}) {
+    // Packed weights grow with the blocks until they meet their limit: the rest is what grows on.
+    ProgramMemory& to = plan.*program;
+    ProgramMemory from = with_few.*program;
+    const int64_t packed = to.packed;
+    const int64_t grown = packed - from.packed;
+    for (ProgramMemory* it : {&from, &to}) {
+      it->arena -= it->packed;
+      it->workspace -= it->packed;
+    }
+    if (grown > 0 && packed + grown <= plan.packed_limit) {
+      to.packed = std::min(plan.packed_limit, packed + grown / (more - few) * (blocks - more));
+    }
     for (int64_t ProgramMemory::*bytes :
          {&ProgramMemory::inputs, &ProgramMemory::outputs, &ProgramMemory::arena,
           &ProgramMemory::gradients, &ProgramMemory::saved, &ProgramMemory::transient,
           &ProgramMemory::workspace}) {
-      extend([=](auto& of) -> auto& { return (of.*program).*bytes; });
+      to.*bytes += (to.*bytes - from.*bytes) / (more - few) * (blocks - more);
     }
+    to.arena += to.packed;
+    to.workspace += to.packed;
   }
   extend([](auto& of) -> auto& { return of.cost.flops; });
   extend([](auto& of) -> auto& { return of.cost.bytes; });
@@ -521,7 +575,8 @@ std::string refusal(const RunPlan& plan, int64_t limit, const Changes& changes) 
   }
   out += "; what would fit:";
   for (const Alternative& change : changes.fitting) {
-    out += fmt::format("\n  {}   ({})", text_of(change.overrides), gigabytes(change.plan.total()));
+    out += fmt::format("\n  {}   ({}{})", text_of(change.overrides), change.exact ? "" : "about ",
+                       gigabytes(change.plan.total()));
   }
   return out;
 }

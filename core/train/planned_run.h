@@ -33,6 +33,7 @@ struct RunPlan {
   bool evaluates = false;
   int64_t whole_bytes =
       0;  // weights put together, where ranks keep parts or stages: to write samples, and at the end
+  int64_t packed_limit = 0;    // of step.packed, which takes what there is up to it
   int64_t outside_bytes = 0;   // of tables that steps look rows up in
   int64_t snapshot_bytes = 0;  // copy of parameters and optimizer that a checkpoint is written from
   ProgramCost cost;            // of a step
@@ -66,9 +67,12 @@ int64_t largest_micro_batch(const TrainConfig& config, const Context& context);
 // Compiles for micro-batches of `micro`; 0 stands for batch.micro, which parallel.copies share, where `auto` is the largest size whose
 // plan fits into `limit` bytes, or 1. Gathered parameters that parallel.zero.regather leaves open are kept where the plan then still
 // fits, and then a snapshot that checkpoint.async leaves open comes in where it does.
-// Allocates nothing. In eager execution the figures are those of the graph at O0.
+// Allocates nothing. In eager execution the figures are those of the graph at O0. `about`, where there is one, says within 2 % what
+// a plan would: `auto` then looks for its size by it, and makes the plans of none but those that may be it.
+using TotalOfMicro = std::function<int64_t(int64_t micro)>;
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
-                    int64_t limit, bool evaluates, int64_t micro = 0);
+                    int64_t limit, bool evaluates, int64_t micro = 0,
+                    const TotalOfMicro& about = nullptr);
 
 // The plans of its programs, step by step (see core/compile/plan.h). Throws ConfigError for eager execution: it has none.
 std::string plan_text(const PlannedRun& run);
@@ -87,9 +91,10 @@ using Overrides = std::vector<std::string>;
 struct Alternative {
   Overrides overrides;
   RunPlan plan;
+  bool exact = true;  // to the byte, not about
 };
-// What each saves and adds against `base`, a line each. `exact`: to the byte, not about.
-std::string describe(std::span<const Alternative> alternatives, const RunPlan& base, bool exact);
+// What each saves and adds against `base`, a line each.
+std::string describe(std::span<const Alternative> alternatives, const RunPlan& base);
 
 // Leaner states than those of `config`, from mild to strong: moments of 8 bits, then parameters and gradients of 16, then
 // no master.

@@ -42,9 +42,13 @@ void dry_run(const RunRequest& given, const DryRun& options) {
   }
   run->check_adapters(tree);
   const ContextScope scope(context);
-  const PlannedRun planned = plan_run(run->adapted_task(), train, context, limit,
-                                      train.eval.evaluates() && run->holds_out());
+  const bool evaluates = train.eval.evaluates() && run->holds_out();
+  const PlannedRun planned = plan_run(run->adapted_task(), train, context, limit, evaluates,
+                                      /*micro=*/0, total_of_micro(*run, tree, context, evaluates));
   fmt::print(given.out, "{}", describe(planned.plan, train, limit));
+  if (ids) {
+    fmt::print(given.out, "{}", run->describe_besides(planned.plan));
+  }
   if (train.run.execution == Execution::kGraph) {
     print_choices(*run, tree, context, planned.plan, limit, given.out);
     if (train.fusion.explain) {

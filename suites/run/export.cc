@@ -13,6 +13,7 @@
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "suites/run/adapter_files.h"
+#include "suites/run/model_run.h"
 #include "suites/run/stored_model.h"
 
 namespace mstrain {
@@ -192,6 +193,9 @@ void export_model(FileSystem& files, const std::string& model, const std::string
     OrderedJson config = stored.network->description(stored.description);
     config["dtype"] = dtype_name(entries);
     folder.write("config.json", config.dump(2) + "\n");
+    if (const auto besides = model_of(holder.description, holder.folder).export_besides) {
+      besides(files, holder, folder);
+    }
   }
   write_tokenizer(files, stored, folder);
   folder.commit();

@@ -96,15 +96,19 @@ class Variants {
     }
     return known_.emplace(overrides, reckoned(overrides)).first->second;
   }
-  RunPlan exactly(const Overrides& overrides) const {
-    return reckons_exactly() ? reckoned(overrides) : planned(overrides, layers(), limit_);
+  RunPlan exactly(const Overrides& overrides) const { return planned(overrides, layers(), limit_); }
+  // Without a copy for checkpoints: whether there is room for it is not what fewer layers tell.
+  RunPlan without_copy(const Overrides& overrides) const {
+    constexpr int64_t kNoRoom = 0;
+    return extrapolated(planned(overrides, kFew, kNoRoom), kFew, planned(overrides, kMore, kNoRoom),
+                        kMore, layers());
   }
 
   // The same of several choices, on all processors.
   std::vector<Alternative> about(const std::vector<Overrides>& choices) {
     std::vector<Alternative> out;
     for (const Overrides& overrides : choices) {
-      out.push_back({overrides, {}});
+      out.push_back({overrides, {}, reckons_exactly()});
     }
     const auto count = static_cast<int64_t>(out.size());
     const int64_t threads = context_.num_threads();
@@ -120,8 +124,8 @@ class Variants {
   }
 
  private:
-  static constexpr int64_t kFew = 4;
-  static constexpr int64_t kMore = 8;
+  static constexpr int64_t kFew = 2;
+  static constexpr int64_t kMore = 4;
   static constexpr int64_t kFewEnough = 16;
 
   int64_t layers() const { return network_->num_layers(); }
@@ -144,10 +148,7 @@ class Variants {
     if (reckons_exactly()) {
       return planned(overrides, layers(), limit_);
     }
-    // Whether a copy for checkpoints fits is not what fewer layers tell.
-    constexpr int64_t kNoRoom = 0;
-    RunPlan plan = extrapolated(planned(overrides, kFew, kNoRoom), kFew,
-                                planned(overrides, kMore, kNoRoom), kMore, layers());
+    RunPlan plan = without_copy(overrides);
     if (run_.train.checkpoint.async.is_word() && plan.total() + plan.copied_bytes() <= limit_) {
       plan.snapshot_bytes = plan.copied_bytes();
     }
@@ -179,8 +180,12 @@ class Variants {
   Changes changes = fitting_changes(
       candidates, [&](const Overrides& overrides) { return variants.about(overrides); }, limit);
   if (!variants.reckons_exactly()) {
+    constexpr int64_t kSurely = 50;  // that far below the limit, about is enough
     std::erase_if(changes.fitting, [&](Alternative& it) {
-      it.plan = variants.exactly(it.overrides);
+      it.exact = it.plan.total() > limit - limit / kSurely;
+      if (it.exact) {
+        it.plan = variants.exactly(it.overrides);
+      }
       return it.plan.total() > limit;
     });
   }
@@ -188,6 +193,17 @@ class Variants {
 }
 
 }  // namespace
+
+TotalOfMicro total_of_micro(const ModelRun& run, const YamlNode& tree, const Context& context,
+                            bool evaluates) {
+  const auto by_micro = [=, &run, &tree](int64_t micro) {
+    return Variants(run, tree, context, 0, evaluates, micro);
+  };
+  if (by_micro(1).reckons_exactly()) {
+    return nullptr;
+  }
+  return [=](int64_t micro) { return by_micro(micro).without_copy({}).total(); };
+}
 
 Refuse refuse_by(const ModelRun& run, const YamlNode& tree, const Context& context) {
   return [&run, &tree, context](const RunPlan& plan, int64_t limit) {
@@ -210,8 +226,7 @@ void print_choices(const ModelRun& run, const YamlNode& tree, const Context& con
   }
   const std::vector<Alternative> alternatives = variants.about(choices);
   const std::span<const Alternative> all(alternatives);
-  fmt::print(out, "{}",
-             exact ? describe(all, plan, exact) : describe(all.subspan(1), all[0].plan, exact));
+  fmt::print(out, "{}", exact ? describe(all, plan) : describe(all.subspan(1), all[0].plan));
 }
 
 }  // namespace mstrain

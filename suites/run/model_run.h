@@ -25,7 +25,9 @@ struct LeastSize {
   std::string model_keys;   // "model.hidden_size, model.num_layers and model.vocab_size"
 };
 
+class AtomicFolder;
 class Callback;
+struct StoredModel;
 
 class ModelRun {
  public:
@@ -78,6 +80,9 @@ class ModelRun {
   // After open_data(). `source` is config.json of the directory that the model began with.
   virtual TrainData samples(const Json& source) const = 0;
 
+  // After open_data(): what a dry run says of this kind of model besides `plan`, of a rank in the current context; lines for people.
+  virtual std::string describe_besides(const RunPlan& /*plan*/) const { return ""; }
+
   // What has to follow a training of samples(), besides what every run has; valid as long as this.
   virtual std::vector<Callback*> callbacks() const { return {}; }
 
@@ -112,6 +117,9 @@ struct ModelEntry {
   // whether the weights beside it hold a tensor of a name.
   std::shared_ptr<const Network> (*describe)(const Json& config_json, const std::string& source,
                                              const Holds& holds);
+  // What an export writes besides weights into `folder`, of the checkpoint `model`; null: nothing.
+  void (*export_besides)(FileSystem& files, const StoredModel& model,
+                         AtomicFolder& folder) = nullptr;
 };
 
 // Makes a model known to all commands. Once for each type, before any of them runs.

@@ -122,11 +122,11 @@ TEST(Plan, NoChoiceSavesLessThanNothingWithoutAReason) {
   Alternative costlier{{"b=1"}, base};
   costlier.plan.step.arena = 1'100'000'000;
   costlier.plan.cost.flops = 90;
-  const std::string text = describe(std::vector{roomier, costlier}, base, /*exact=*/true);
+  const std::string text = describe(std::vector{roomier, costlier}, base);
   EXPECT_THAT(text, HasSubstr("a=1   saves     100,000,000    0.10 GB, adds 0 FLOPs to a step "
                               "(0.00 %); leaves room for the 0.50 GB of checkpoint.async\n"));
   EXPECT_THAT(text, HasSubstr("b=1   takes     100,000,000    0.10 GB, saves 10 FLOPs of a step"));
-  EXPECT_EQ(describe({}, base, true), "");
+  EXPECT_EQ(describe({}, base), "");
 }
 
 TEST(Plan, LeanerStatesAreOfferedUntilThereAreNone) {
