@@ -43,6 +43,31 @@ double total_weight(uint64_t rows, double alpha) {
   return sum_over_ranks(1, rows, [&](double rank) { return std::pow(rank, -alpha); });
 }
 
+// What a batch asks for, and what of it is in memory.
+void look_up(const Workload& load, uint64_t host_rows, TablePlan& p) {
+  if (load.replayed) {
+    const ReplayResult& seen = *load.replayed;
+    const auto per_batch = [&](uint64_t count) {
+      return seen.batches == 0 ? 0 : static_cast<double>(count) / static_cast<double>(seen.batches);
+    };
+    p.distinct_per_batch = per_batch(seen.ids);
+    p.hits_per_lookup = seen.hits_per_lookup();
+    p.hits_per_id = seen.hits_per_id();
+    p.misses_per_batch = per_batch(seen.ids - seen.id_hits);
+    p.new_per_batch = per_batch(seen.new_ids);
+    return;
+  }
+  p.distinct_per_batch = zipf_distinct(load.rows, load.alpha, load.draws_per_batch);
+  p.hits_per_lookup = zipf_share(load.rows, load.alpha, host_rows);
+  // A batch draws a cold id at most about once, so misses per batch are nearly the lookups that miss; distinct ids count those once.
+  const double total = total_weight(load.rows, load.alpha);
+  const auto draws = static_cast<double>(load.draws_per_batch);
+  p.misses_per_batch = sum_over_ranks(p.host_rows + 1, load.rows, [&](double rank) {
+    return -std::expm1(draws * std::log1p(-std::pow(rank, -load.alpha) / total));
+  });
+  p.hits_per_id = p.distinct_per_batch > 0 ? 1 - p.misses_per_batch / p.distinct_per_batch : 1;
+}
+
 }  // namespace
 
 double zipf_share(uint64_t rows, double alpha, uint64_t hottest) {
@@ -91,20 +116,13 @@ Plan plan(const Options& options, const std::vector<Workload>& workloads) {
     }
     out.memory_bytes += p.host_bytes + p.host_overhead_bytes + p.store_memory_bytes;
     p.commit_bytes = p.host_rows * p.record_bytes;
-    p.distinct_per_batch = zipf_distinct(load.rows, load.alpha, load.draws_per_batch);
-    p.hits_per_lookup = zipf_share(load.rows, load.alpha, table.host_rows);
-    // A batch draws a cold id at most about once, so misses per batch are nearly the lookups that miss; distinct ids count those once.
-    const double total = total_weight(load.rows, load.alpha);
-    const auto draws = static_cast<double>(load.draws_per_batch);
-    p.misses_per_batch = sum_over_ranks(p.host_rows + 1, load.rows, [&](double rank) {
-      return -std::expm1(draws * std::log1p(-std::pow(rank, -load.alpha) / total));
-    });
-    p.hits_per_id = p.distinct_per_batch > 0 ? 1 - p.misses_per_batch / p.distinct_per_batch : 1;
+    look_up(load, table.host_rows, p);
     const double block = static_cast<double>(options.store.block_kib) * 1024;
+    const double reads = p.misses_per_batch - p.new_per_batch;
     p.read_bytes_per_batch =
-        p.misses_per_batch * (std::ceil(static_cast<double>(p.record_bytes) / block) * block);
+        reads * (std::ceil(static_cast<double>(p.record_bytes) / block) * block);
     p.write_bytes_per_batch = p.misses_per_batch * static_cast<double>(p.record_bytes);
-    p.read_seconds = p.misses_per_batch / load.reads_per_second;
+    p.read_seconds = reads / load.reads_per_second;
     p.write_seconds = p.misses_per_batch / load.writes_per_second;
     out.compute_seconds += load.compute_seconds;
     out.read_seconds += p.read_seconds;
@@ -135,13 +153,14 @@ std::string print_plan(const Plan& plan) {
       "memory in all: {:.1f} MiB, of which up to {:.1f} MiB are rows on their way to the store\n"
       "(+: index of the rows in RAM; store: what the store keeps in RAM for its rows)\n",
       mib(plan.memory_bytes), mib(plan.buffer_bytes));
-  out += fmt::format("\n{:<14}{:>12}{:>12}{:>10}{:>12}{:>12}{:>12}{:>10}\n", "a batch", "distinct",
-                     "hits/lookup", "hits/id", "misses", "read MiB", "write MiB", "read s");
+  out += fmt::format("\n{:<14}{:>12}{:>12}{:>10}{:>12}{:>9}{:>12}{:>12}{:>10}\n", "a batch",
+                     "distinct", "hits/lookup", "hits/id", "misses", "new", "read MiB", "write MiB",
+                     "read s");
   for (const TablePlan& p : plan.tables) {
-    out += fmt::format("{:<14}{:>12.0f}{:>11.1f}%{:>9.1f}%{:>12.0f}{:>12.1f}{:>12.1f}{:>10.3f}\n",
-                       p.name, p.distinct_per_batch, 100 * p.hits_per_lookup, 100 * p.hits_per_id,
-                       p.misses_per_batch, mib(p.read_bytes_per_batch),
-                       mib(p.write_bytes_per_batch), p.read_seconds);
+    out += fmt::format(
+        "{:<14}{:>12.0f}{:>11.1f}%{:>9.1f}%{:>12.0f}{:>9.0f}{:>12.1f}{:>12.1f}{:>10.3f}\n", p.name,
+        p.distinct_per_batch, 100 * p.hits_per_lookup, 100 * p.hits_per_id, p.misses_per_batch,
+        p.new_per_batch, mib(p.read_bytes_per_batch), mib(p.write_bytes_per_batch), p.read_seconds);
   }
   for (const TablePlan& p : plan.tables) {
     if (p.distinct_per_batch > static_cast<double>(p.host_rows) && p.host_rows < p.rows) {

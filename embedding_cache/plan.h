@@ -1,12 +1,14 @@
 // What a cache of given options would need and do, before anything is allocated: bytes by tier, hit rate, reads and writes per batch.
-// The workload is a Zipf distribution; for a real one, replay an id log (replay.h).
+// The workload is a Zipf distribution, or what a replay of real batches found (replay.h).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "embedding_cache/options.h"
+#include "embedding_cache/replay.h"
 
 namespace mstrain::embedding_cache {
 
@@ -14,7 +16,8 @@ struct Workload {
   uint64_t rows = 1'000'000;  // distinct ids of the table
   double alpha = 1.05;        // of Zipf's law: the k-th id is drawn with weight k^-alpha
   uint64_t draws_per_batch = 100'000;
-  double compute_seconds = 0;  // of one batch, 0: unknown
+  std::optional<ReplayResult> replayed = {};  // tells what the law and the draws would
+  double compute_seconds = 0;                 // of one batch, 0: unknown
   double reads_per_second =
       60'000;  // cold rows; measure with ec_tool or take the default of a cloud disk
   double writes_per_second = 160'000;  // rows written back
@@ -35,6 +38,7 @@ struct TablePlan {
   double hits_per_lookup = 0;  // ideal cache of the hottest rows
   double hits_per_id = 0;
   double misses_per_batch = 0;
+  double new_per_batch = 0;  // of these: rows that begin, and are not read; in a replay alone
   double read_bytes_per_batch = 0;
   double write_bytes_per_batch = 0;  // in the steady state every miss drives out a changed row
   double read_seconds = 0;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/base/error.h"
 #include "embedding_cache/dedup.h"
@@ -21,6 +22,14 @@ const char* policy_name(Policy policy) {
 void check_replay(std::span<const Id> log, const ReplayOptions& options) {
   check(options.batch > 0 && options.host_rows > 0, "replay: batch and host_rows must be positive");
   check(!log.empty(), "replay: the log holds no ids");
+}
+
+std::vector<std::span<const Id>> batches_of(std::span<const Id> log, size_t batch) {
+  std::vector<std::span<const Id>> batches;
+  for (; !log.empty(); log = log.subspan(batches.back().size())) {
+    batches.push_back(log.first(std::min(batch, log.size())));
+  }
+  return batches;
 }
 
 // Counts one batch whose distinct ids are `found` or not.
@@ -43,20 +52,24 @@ void check_fits(const Batch& batch, const ReplayOptions& options) {
 
 ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions& options) {
   check_replay(log, options);
+  return replay(batches_of(log, options.batch), policy, options);
+}
+
+ReplayResult replay(const std::vector<std::span<const Id>>& batches, Policy policy,
+                    const ReplayOptions& options) {
+  check(options.host_rows > 0, "replay: host_rows must be positive");
   ReplayResult result{.policy = policy_name(policy), .host_rows = options.host_rows};
   HostSlots host(options.host_rows, 4, policy);  // records play no part
   Dedup dedup;
   LookAhead window;
-  const uint64_t batches = (log.size() + options.batch - 1) / options.batch;
+  std::unordered_set<Id> asked;
   uint64_t told = 0;
   std::vector<Slot> slots;
   std::vector<Slot> victims;
-  for (uint64_t b = 0; b < batches; ++b) {
-    for (; told < std::min(batches, b + 1 + options.look_ahead); ++told) {
-      const auto ids = log.subspan(
-          told * options.batch, std::min<size_t>(options.batch, log.size() - told * options.batch));
+  for (uint64_t b = 0; b < batches.size(); ++b) {
+    for (; told < std::min<uint64_t>(batches.size(), b + 1 + options.look_ahead); ++told) {
       LookAhead::Entry entry;
-      dedup.run(ids, entry.batch);
+      dedup.run(batches[told], entry.batch);
       slots.resize(entry.batch.unique.size());
       host.find(entry.batch.unique, slots.data());
       const uint64_t number = told + 1;
@@ -74,6 +87,7 @@ ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions&
     host.find(ids, slots.data());
     std::vector<bool> found(ids.size());
     uint64_t missing = 0;
+    uint64_t never_asked = 0;
     const auto use = [&](size_t u) {
       host.use(slots[u]);
       if (entry.next[u] != 0) {
@@ -87,6 +101,7 @@ ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions&
         use(u);
       } else {
         ++missing;
+        never_asked += asked.insert(ids[u]).second ? 1 : 0;
       }
     }
     const uint64_t free = host.capacity() - host.used();
@@ -107,6 +122,7 @@ ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions&
     }
     if (b >= options.skip_batches) {
       count(result, entry.batch, found);
+      result.new_ids += never_asked;
     }
   }
   return result;

@@ -19,6 +19,7 @@ struct ReplayResult {
   uint64_t lookup_hits = 0;
   uint64_t ids = 0;  // distinct per batch
   uint64_t id_hits = 0;
+  uint64_t new_ids = 0;  // of those that were not found: no batch before asked for them
   uint64_t evictions = 0;
   double hits_per_lookup() const {
     return lookups == 0 ? 0 : double(lookup_hits) / double(lookups);
@@ -35,6 +36,9 @@ struct ReplayOptions {
 
 // Throws Error where a batch does not fit.
 ReplayResult replay(std::span<const Id> log, Policy policy, const ReplayOptions& options);
+// The same of batches of any lengths, some maybe empty; options.batch plays no part.
+ReplayResult replay(const std::vector<std::span<const Id>>& batches, Policy policy,
+                    const ReplayOptions& options);
 // The fewest rows that must be brought in after the skipped batches, whoever decides who leaves and whatever he knows: the row leaves whose
 // next use lies farthest ahead in the log. No policy has more hits per id. Hits per lookup are those of the same choice, and no bound: a
 // row counts there as often as its batch asks for it.

@@ -112,6 +112,38 @@ TEST(Sizing, LookAheadHitsAtLeastAsOftenAsLru) {
   EXPECT_THROW(replay(log, Policy::kLru, {.host_rows = 100, .batch = 3000}), Error);
 }
 
+TEST(Sizing, BatchesOfTheirOwnLengthsReplayLikeALogOfThem) {
+  const std::vector<Id> log = zipf_log(5000, 1.05, 20 * 300, kSizingSeed);
+  std::vector<std::span<const Id>> batches;
+  for (size_t b = 0; b < 20; ++b) {
+    batches.push_back(std::span(log).subspan(b * 300, 300));
+  }
+  const ReplayOptions options{.host_rows = 400, .batch = 300, .look_ahead = 2, .skip_batches = 5};
+  const ReplayResult of_log = replay(log, Policy::kLookAhead, options);
+  const ReplayResult of_batches = replay(batches, Policy::kLookAhead, options);
+  EXPECT_EQ(of_batches.id_hits, of_log.id_hits);
+  EXPECT_EQ(of_batches.ids, of_log.ids);
+  EXPECT_LE(of_log.new_ids, of_log.ids - of_log.id_hits);
+  // Whatever leaves, an id is new once.
+  const ReplayResult all = replay(batches, Policy::kLru, {.host_rows = 400});
+  std::vector<Id> distinct = log;
+  std::ranges::sort(distinct);
+  const auto rest = std::ranges::unique(distinct);
+  EXPECT_EQ(all.new_ids, distinct.size() - rest.size());
+
+  batches.insert(batches.begin() + 3, std::span<const Id>());
+  EXPECT_EQ(replay(batches, Policy::kLru, {.host_rows = 400}).ids, all.ids);
+
+  Options options_of_cache;
+  options_of_cache.tables = {{.name = "t", .host_rows = 400, .segments = {{.width = 4}}}};
+  const Plan told = plan(options_of_cache, {{.rows = 5000, .replayed = of_batches}});
+  EXPECT_DOUBLE_EQ(told.tables[0].hits_per_lookup, of_batches.hits_per_lookup());
+  EXPECT_DOUBLE_EQ(told.tables[0].misses_per_batch,
+                   static_cast<double>(of_batches.ids - of_batches.id_hits) / 15);
+  EXPECT_DOUBLE_EQ(told.tables[0].read_seconds,
+                   (told.tables[0].misses_per_batch - told.tables[0].new_per_batch) / 60'000);
+}
+
 // The fewest misses of the batches that count, by trying every choice of who leaves.
 uint64_t fewest_misses(std::span<const Id> log, const ReplayOptions& options) {
   std::map<uint32_t, uint64_t> states{

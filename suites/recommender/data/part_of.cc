@@ -25,6 +25,9 @@ class Part final : public SampleSource {
   std::string identity() const override {
     return fmt::format("{}[{}+{}]", all_->identity(), first_, count_);
   }
+  std::vector<double> true_log_odds(const SampleBatch& batch) const override {
+    return all_->true_log_odds(batch);
+  }
 
  private:
   std::shared_ptr<const SampleSource> all_;

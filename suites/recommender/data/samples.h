@@ -44,6 +44,8 @@ class SampleSource {
   // Throws IoError.
   virtual void read(std::span<const int64_t> samples, SampleBatch& out) const = 0;
   virtual std::string identity() const = 0;  // equal for equal data
+  // Log-odds, by the model that made them, of samples that read() gave: none can be better. Empty: nobody knows it.
+  virtual std::vector<double> true_log_odds(const SampleBatch& /*batch*/) const { return {}; }
 };
 
 // Samples [first, first + count) of another source.

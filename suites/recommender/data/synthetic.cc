@@ -98,7 +98,7 @@ double SyntheticSamples::log_odds(const SampleBatch& batch, int64_t sample) cons
   return odds;
 }
 
-std::vector<double> SyntheticSamples::log_odds(const SampleBatch& batch) const {
+std::vector<double> SyntheticSamples::true_log_odds(const SampleBatch& batch) const {
   std::vector<double> out;
   for (int64_t s = 0; s < batch.samples; ++s) {
     out.push_back(log_odds(batch, s));

@@ -43,9 +43,7 @@ class SyntheticSamples final : public SampleSource {
   int64_t samples() const override { return config_.samples; }
   void read(std::span<const int64_t> samples, SampleBatch& out) const override;
   std::string identity() const override;
-
-  // The true model's log-odds of what read() gave.
-  std::vector<double> log_odds(const SampleBatch& batch) const;
+  std::vector<double> true_log_odds(const SampleBatch& batch) const override;
 
  private:
   double log_odds(const SampleBatch& batch, int64_t sample) const;

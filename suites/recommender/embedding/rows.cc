@@ -155,7 +155,9 @@ void Rows::open_to_read(const std::string& id) {
   for (const embedding_cache::TableOptions& table : options_.tables) {
     host_rows = std::max(host_rows, table.host_rows);
   }
+  saved_commits_.clear();
   for (size_t rank = 0; rank < from.commits.size(); ++rank) {
+    saved_commits_.emplace_back(from.layout.directory(base_, rank), from.commits[rank]);
     readers_.push_back(
         embedding_cache::Reader::open({.directory = from.layout.directory(base_, rank),
                                        .commit = from.commits[rank],

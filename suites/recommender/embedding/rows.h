@@ -83,6 +83,10 @@ class Rows final : public OutsideState {
 
   // After open_to_read(): rows are looked up, and none is written.
   bool is_saved() const { return !readers_.empty(); }
+  // Of each rank of the checkpoint: its directory, and its commit there.
+  const std::vector<std::pair<std::string, embedding_cache::CommitId>>& saved() const {
+    return saved_commits_;
+  }
   // Weights of keys[i] to out + i * stride, as training would see them.
   void look_up(size_t table, std::span<const embedding_cache::Id> keys, float* out,
                size_t stride) const;
@@ -122,6 +126,7 @@ class Rows final : public OutsideState {
   std::optional<embedding_cache::Cache> cache_;
   std::optional<Placement> saved_;                // of the readers
   std::vector<embedding_cache::Reader> readers_;  // one for each rank of the checkpoint's layout
+  std::vector<std::pair<std::string, embedding_cache::CommitId>> saved_commits_;  // likewise
   int64_t generation_ = 0;
   std::function<void()> let_go_;
   StageTimes times_;

@@ -4,6 +4,7 @@
 #include "suites/recommender/dcn_v2/model.h"
 #include "suites/recommender/deepfm/model.h"
 #include "suites/recommender/dlrm/model.h"
+#include "suites/recommender/run/export_rows.h"
 #include "suites/recommender/run/network.h"
 #include "suites/recommender/run/preprocess.h"
 #include "suites/recommender/run/recommender_run.h"
@@ -40,7 +41,8 @@ class RunOf final : public RecommenderRun {
                 throw Error(error.what());
               }
               return std::make_shared<RecommenderNetwork<Config>>(config, has_weights, logits);
-            }};
+            },
+            export_rows};
   }
 
  protected:

@@ -3,18 +3,27 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 #include "core/data/corpus_sources.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
+#include "core/train/machine.h"
 #include "core/train/metrics.h"
+#include "core/train/numbers.h"
+#include "core/train/ranked_scores.h"
+#include "core/train/run_directory.h"
 #include "core/train/session.h"
 #include "core/train/shared_plan.h"
-#include "embedding_cache/plan.h"
+#include "embedding_cache/row.h"
+#include "suites/recommender/run/sizing.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -37,7 +46,47 @@ std::string identity_of(const SampleSource* source) {
   return source == nullptr ? std::string() : source->identity();
 }
 
+// What no model can beat on the first of `samples`, where it is known who made them.
+std::string best_possible(const SampleSource& samples) {
+  constexpr int64_t kSamples = 200'000;
+  constexpr int64_t kBatch = 10'000;
+  RankedScores scores;
+  double log_losses = 0;
+  const int64_t count = std::min(samples.samples(), kSamples);
+  SampleBatch batch;
+  for (int64_t first = 0; first < count; first += kBatch) {
+    std::vector<int64_t> places(static_cast<size_t>(std::min(kBatch, count - first)));
+    std::iota(places.begin(), places.end(), first);
+    samples.read(places, batch);
+    const std::vector<double> odds = samples.true_log_odds(batch);
+    if (odds.empty()) {
+      return "";
+    }
+    const std::vector<double> labels(batch.labels.begin(), batch.labels.end());
+    scores.add(odds, labels);
+    for (size_t i = 0; i < odds.size(); ++i) {
+      log_losses += std::log1p(std::exp(labels[i] > 0.5 ? -odds[i] : odds[i]));
+    }
+  }
+  return fmt::format("the model that made the samples has auc {:.4f} and loss {:.4f} on {} of them",
+                     scores.auc(), log_losses / static_cast<double>(count), grouped(count));
+}
+
 }  // namespace
+
+WrittenRun run_of_checkpoint(const StoredModel& model) {
+  const std::filesystem::path home =
+      std::filesystem::path(model.folder).parent_path().parent_path();
+  WrittenRun out{nullptr, load_config((home / kConfigFile).string())};
+  set_config(out.tree, "run.output_dir", YamlNode::string(home.string()));
+  std::unique_ptr<ModelRun> read = read_run(out.tree);
+  if (dynamic_cast<RecommenderRun*>(read.get()) == nullptr) {
+    throw ConfigError(fmt::format("{}: is no recommender; see mstrain eval", model.folder));
+  }
+  out.run.reset(static_cast<RecommenderRun*>(read.release()));
+  out.run->take_network(*model.network);
+  return out;
+}
 
 int64_t shape_id(int64_t fields, int64_t numeric) { return fields + kNumericUnit * numeric; }
 
@@ -178,7 +227,23 @@ bool RecommenderRun::holds_out() const {
   return opened_.train == nullptr || opened_.valid != nullptr;
 }
 
-void RecommenderRun::find_oddities_of(int64_t, const YamlNode&, Findings&) const {}
+void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& findings) const {
+  const std::shared_ptr<const Tables> tables = this->tables();
+  int64_t wanted = 0;
+  for (const embedding_cache::TablePlan& table :
+       plan_rows(*tables, placement(*tables), options(), train.batch.global).tables) {
+    wanted += static_cast<int64_t>(table.store_bytes) * placement(*tables).ranks();
+  }
+  std::filesystem::path folder = std::filesystem::absolute(rows_directory());
+  while (!std::filesystem::exists(folder)) {
+    folder = folder.parent_path();
+  }
+  if (const int64_t free = free_disk_bytes(folder.string()); wanted > free && free > 0) {
+    findings.push_back(fmt::format("{}: the rows may take {} on disk, and {} has {} left",
+                                   config_where(tree, "embedding_cache.directory"),
+                                   gigabytes(wanted), folder.string(), gigabytes(free)));
+  }
+}
 
 embedding_cache::Options RecommenderRun::options() const {
   const Context context = make_context(train, current_context().ranks);
@@ -229,21 +294,41 @@ int64_t RecommenderRun::bytes_of_tables(const Tables& tables) const {
   const embedding_cache::Options planned = options();
   const Placement shared = placement(tables);
   const auto part = static_cast<uint64_t>(train.batch.global / shared.ranks());
-  std::vector<embedding_cache::Workload> workloads;
   uint64_t on_the_way = 0;
-  for (size_t t = 0; t < planned.tables.size(); ++t) {
-    const TableSpec& table = tables.specs()[t];
-    const uint64_t draws = part * table.fields.size();
-    const uint64_t all = table.rows().value_or(planned.tables[t].host_rows);
-    workloads.push_back({.rows = shared.share(t, all), .draws_per_batch = draws});
-    if (shared.ranks() > 1 || train.batch.micro.value_or(train.batch.global) < train.batch.global) {
+  if (shared.ranks() > 1 || train.batch.micro.value_or(train.batch.global) < train.batch.global) {
+    for (size_t t = 0; t < planned.tables.size(); ++t) {
+      const TableSpec& table = tables.specs()[t];
       // Rows and gradients, sent and come, of as many distinct ids as there can be.
-      const uint64_t rows = std::min(draws, all);
+      const uint64_t rows = std::min<uint64_t>(part * table.fields.size(),
+                                               table.rows().value_or(planned.tables[t].host_rows));
       on_the_way +=
           rows * 4 * embedding_cache::RowLayout(planned.tables[t]).width() * sizeof(float);
     }
   }
-  return static_cast<int64_t>(embedding_cache::plan(planned, workloads).memory_bytes + on_the_way);
+  return static_cast<int64_t>(plan_rows(tables, shared, planned, train.batch.global).memory_bytes +
+                              on_the_way);
+}
+
+std::string RecommenderRun::describe_besides(const RunPlan& plan) const {
+  const std::shared_ptr<const Tables> tables = this->tables();
+  const Placement shared = placement(*tables);
+  const embedding_cache::Options planned = options();
+  const SizedRun sized{.samples = *opened_.train,
+                       .tables = *tables,
+                       .placement = shared,
+                       .options = planned,
+                       .order = {.shuffle = data.shuffle},
+                       .seed = static_cast<uint64_t>(train.run.seed),
+                       .batch = train.batch.global,
+                       .steps = train.schedule.total_steps,
+                       .look_ahead = cache.pipeline.depth};
+  try {
+    return describe(size_rows(sized), sized, plan);
+  } catch (const IoError&) {
+    throw;
+  } catch (const Error& error) {
+    throw ConfigError(fmt::format("embedding_cache.host_rows: {}", error.what()));
+  }
 }
 
 std::string RecommenderRun::rows_directory() const {
@@ -282,6 +367,9 @@ TrainData RecommenderRun::samples(const Json& source) const {
     return training_batches(training, order, seed, part, first);
   };
   if (opened_.valid != nullptr) {
+    if (const std::string best = best_possible(*opened_.valid); !best.empty()) {
+      log_info("held out: {}, which no other can beat but by chance", best);
+    }
     const BatchSource held_out{opened_.valid, tables_, own};
     out.evaluation.push_back({"",
                               [held_out](const BatchPart& part, int64_t samples) {

@@ -8,6 +8,7 @@
 #include "suites/recommender/embedding/batches.h"
 #include "suites/recommender/models/parts.h"
 #include "suites/run/model_run.h"
+#include "suites/run/stored_model.h"
 
 namespace mstrain::recommender {
 
@@ -28,6 +29,7 @@ class RecommenderRun : public ModelRun {
   void find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findings) const override;
   TrainTask task() const override;
   TrainData samples(const Json& source) const override;
+  std::string describe_besides(const RunPlan& plan) const override;
   LeastSize least_size() const override;
   Overrides with_layers(int64_t layers) const override;
 
@@ -64,6 +66,13 @@ class RecommenderRun : public ModelRun {
   OpenedSamples opened_;
   std::shared_ptr<const Tables> tables_;
 };
+
+// The run that wrote a checkpoint, with its configuration; its network is the stored one. Throws ConfigError where it is no recommender's.
+struct WrittenRun {
+  std::unique_ptr<RecommenderRun> run;
+  YamlNode tree;
+};
+WrittenRun run_of_checkpoint(const StoredModel& model);
 
 // The one number that settles a network of so many vectors and numeric columns a sample.
 int64_t shape_id(int64_t fields, int64_t numeric);

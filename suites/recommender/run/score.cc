@@ -26,16 +26,7 @@ int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
   const StoredModel stored = open_model(files, required(checkpoint, "--checkpoint"));
   const std::string path = required(input, "--input");
   const std::string to = required(output, "--output");
-  const std::filesystem::path home =
-      std::filesystem::path(stored.folder).parent_path().parent_path();
-  YamlNode tree = load_config((home / kConfigFile).string());
-  set_config(tree, "run.output_dir", YamlNode::string(home.string()));
-  const std::unique_ptr<ModelRun> read = read_run(tree);
-  auto* const run = dynamic_cast<RecommenderRun*>(read.get());
-  if (run == nullptr) {
-    throw ConfigError(fmt::format("{}: is no recommender; see mstrain eval", stored.folder));
-  }
-  run->take_network(*stored.network);
+  const auto [run, tree] = run_of_checkpoint(stored);
   run->open_to_score(files, tree, path);
   const Context context = make_context(run->train);
   const ContextScope scope(context);

@@ -1,10 +1,13 @@
 // Tables that ranks share: whatever their number, the way of sharing and what is in memory, rows learn the same bits.
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <set>
 
+#include "core/io/npy.h"
 #include "core/tensor/host.h"
 #include "suites/recommender/embedding/batches.h"
+#include "suites/recommender/run/export_rows.h"
 #include "tests/embedding_cache/temp_directory.h"
 #include "tests/ranks.h"
 #include "tests/suites/recommender/samples.h"
@@ -150,6 +153,36 @@ TEST_F(SharedRows, GoOnUnderAnotherLayoutAndKeepWhatOlderCheckpointsName) {
   EXPECT_EQ(values("run", last), expected);
   EXPECT_EQ(values("run", first), at_four);
   EXPECT_ANY_THROW(values("run", four));
+}
+
+TEST_F(SharedRows, AreExportedAlikeWhoeverHadThem) {
+  const auto exported = [&](const std::string& name, const Sharing& how) {
+    const std::string id = train(name, how, 0, 12);
+    const std::shared_ptr<Rows> rows = rows_of(name, {}, nullptr);
+    rows->open_to_read(id);
+    AtomicFolder folder(real_files(), directory_ / (name + ".export"));
+    write_rows(real_files(), folder, *rows, *tables_);
+    folder.commit();
+    for (size_t t = 0; t < tables_->specs().size(); ++t) {
+      const std::string file = directory_ / (name + ".export/rows." + tables_->specs()[t].name);
+      const NpyArray keys = read_npy(real_files(), file + ".keys.npy");
+      const NpyArray weights = read_npy(real_files(), file + ".npy");
+      std::vector<Id> ids(static_cast<size_t>(keys.shape.at(0)));
+      std::memcpy(ids.data(), keys.data.data(), keys.data.size());
+      EXPECT_TRUE(std::ranges::is_sorted(ids));
+      EXPECT_GT(ids.size(), 5U);
+      const auto width = static_cast<size_t>(weights.shape.at(1));
+      std::vector<float> expected(ids.size() * width);
+      rows->look_up(t, ids, expected.data(), width);
+      EXPECT_EQ(std::memcmp(expected.data(), weights.data.data(), weights.data.size()), 0);
+    }
+    return real_files().read(directory_ / (name + ".export/rows.json")) +
+           print_manifest(read_manifest(real_files(), directory_ / (name + ".export")));
+  };
+  const std::string expected = exported("one", {});
+  EXPECT_THAT(expected, testing::HasSubstr("\"hashed\""));
+  EXPECT_EQ(exported("two", {2}), expected);
+  EXPECT_EQ(exported("four", {4, EmbeddingWay::kTableWise}), expected);
 }
 
 TEST_F(SharedRows, OfAnotherLayoutHaveNoCountsOfAdmission) {

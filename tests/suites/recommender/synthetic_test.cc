@@ -48,7 +48,7 @@ TEST(Synthetic, ClicksComeFromTheLogOdds) {
   const int64_t count = repetitions(8000);
   const SyntheticSamples samples({.samples = count, .fields_ = 8, .vocab = 50});
   const SampleBatch batch = some_of(samples, 0, count);
-  const std::vector<double> odds = samples.log_odds(batch);
+  const std::vector<double> odds = samples.true_log_odds(batch);
   const std::vector<double> labels(batch.labels.begin(), batch.labels.end());
   RankedScores scores;
   scores.add(odds, labels);

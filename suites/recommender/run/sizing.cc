@@ -1,0 +1,181 @@
+#include "suites/recommender/run/sizing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "core/ops/matmul.h"
+#include "core/tensor/host.h"
+#include "core/train/numbers.h"
+#include "embedding_cache/row.h"
+
+namespace mstrain::recommender {
+namespace {
+
+using embedding_cache::Id;
+using embedding_cache::ReplayResult;
+
+constexpr size_t kLookups = 12'000'000;  // that are sampled, about
+constexpr int64_t kLeastBatches = 4;
+
+// ids[rank][table][batch].
+using BatchIds = std::vector<std::vector<std::vector<std::vector<Id>>>>;
+
+BatchIds first_ids(const SizedRun& run) {
+  const size_t tables = run.tables.specs().size();
+  BatchIds out(static_cast<size_t>(run.placement.ranks()),
+               std::vector<std::vector<std::vector<Id>>>(tables));
+  std::vector<int64_t> places(static_cast<size_t>(run.batch));
+  SampleBatch samples;
+  size_t lookups = 0;
+  for (int64_t b = 0; b < run.steps && (b < kLeastBatches || lookups < kLookups); ++b) {
+    for (int64_t i = 0; i < run.batch; ++i) {
+      places[static_cast<size_t>(i)] =
+          sample_at(run.order, run.samples.samples(), run.seed, b * run.batch + i);
+    }
+    run.samples.read(places, samples);
+    for (size_t t = 0; t < tables; ++t) {
+      for (auto& rank : out) {
+        rank[t].emplace_back();
+      }
+      for (const Id id : keys_of(run.tables.specs()[t], samples).ids) {
+        out[static_cast<size_t>(run.placement.owner(t, id))][t].back().push_back(id);
+        ++lookups;
+      }
+    }
+  }
+  return out;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// The fastest of a few tries.
+template <class F>
+double fastest(F&& work) {
+  double best = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    best = std::min(best, seconds_since(begin));
+  }
+  return best;
+}
+
+double measured_flops() {
+  constexpr int64_t kRows = 1024, kWide = 512;
+  const Tensor a = tensor<float>(std::vector<float>(kRows * kWide, 0.5F), {kRows, kWide});
+  const Tensor b = tensor<float>(std::vector<float>(kWide * kWide, 0.5F), {kWide, kWide});
+  return 2.0 * kRows * kWide * kWide / fastest([&] { const HostRead read(matmul(a, b)); });
+}
+
+double measured_copies() {
+  std::vector<char> from(size_t{1} << 25, 1), to(from.size());
+  return 2.0 * static_cast<double>(from.size()) /
+         fastest([&] { std::memcpy(to.data(), from.data(), from.size()); });
+}
+
+// What a step moves in memory for its rows: they are read where they are used and gradients come back by position; each distinct
+// one is read and written once.
+double moved_bytes(const RankSizing& rank, const embedding_cache::Options& options) {
+  double bytes = 0;
+  for (size_t t = 0; t < options.tables.size(); ++t) {
+    const embedding_cache::RowLayout layout(options.tables[t]);
+    bytes += 2 * rank.plan.tables[t].distinct_per_batch * layout.record_bytes();
+    bytes += 2 * rank.lookups / static_cast<double>(options.tables.size()) * layout.width() * 4;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+embedding_cache::Plan plan_rows(const Tables& tables, const Placement& placement,
+                                const embedding_cache::Options& options, int64_t batch,
+                                const std::vector<ReplayResult>& replayed) {
+  std::vector<embedding_cache::Workload> workloads;
+  for (size_t t = 0; t < options.tables.size(); ++t) {
+    const TableSpec& table = tables.specs()[t];
+    embedding_cache::Workload load{
+        .rows = placement.share(t, table.rows().value_or(options.tables[t].host_rows)),
+        .draws_per_batch = static_cast<uint64_t>(batch / placement.ranks()) * table.fields.size()};
+    if (!replayed.empty()) {
+      load.replayed = replayed[t];
+    }
+    workloads.push_back(std::move(load));
+  }
+  return embedding_cache::plan(options, workloads);
+}
+
+RowsSizing size_rows(const SizedRun& run) {
+  const BatchIds ids = first_ids(run);
+  RowsSizing out{.batches = std::ssize(ids[0][0])};
+  out.counted = out.batches - out.batches / 2;
+  for (const auto& tables : ids) {
+    RankSizing rank;
+    std::vector<ReplayResult> replayed;
+    for (size_t t = 0; t < tables.size(); ++t) {
+      const std::vector<std::span<const Id>> batches(tables[t].begin(), tables[t].end());
+      replayed.push_back(
+          embedding_cache::replay(batches, run.options.tables[t].policy,
+                                  {.host_rows = run.options.tables[t].host_rows,
+                                   .look_ahead = static_cast<uint32_t>(run.look_ahead),
+                                   .skip_batches = static_cast<uint64_t>(out.batches / 2)}));
+      rank.lookups +=
+          static_cast<double>(replayed.back().lookups) / static_cast<double>(out.counted);
+      rank.distinct += static_cast<double>(replayed.back().ids) / static_cast<double>(out.counted);
+    }
+    rank.plan = plan_rows(run.tables, run.placement, run.options, run.batch, replayed);
+    out.ranks.push_back(std::move(rank));
+  }
+  return out;
+}
+
+std::string describe(const RowsSizing& sizing, const SizedRun& run, const RunPlan& plan) {
+  const auto by_lookups = [](const RankSizing& a, const RankSizing& b) {
+    return a.lookups < b.lookups;
+  };
+  const auto [least, most] =
+      std::minmax_element(sizing.ranks.begin(), sizing.ranks.end(), by_lookups);
+  std::string out = fmt::format(
+      "rows{}, as the first {} batches of {} samples tell (hits: of the last {})\n{}",
+      sizing.ranks.size() > 1 ? fmt::format(" of rank {}", most - sizing.ranks.begin()) : "",
+      sizing.batches, grouped(run.batch), sizing.counted, print_plan(most->plan));
+  if (sizing.ranks.size() > 1) {
+    double all = 0;
+    for (const RankSizing& rank : sizing.ranks) {
+      all += rank.lookups;
+    }
+    out +=
+        fmt::format("\n{} ranks share them: {} to {} lookups a step, the most {:.2f} of the mean\n",
+                    sizing.ranks.size(), grouped(static_cast<int64_t>(least->lookups)),
+                    grouped(static_cast<int64_t>(most->lookups)),
+                    most->lookups * static_cast<double>(sizing.ranks.size()) / std::max(all, 1.0));
+  }
+  const bool is_here = plan.device.empty();
+  const double flops = is_here ? measured_flops() : 0;
+  const double copies = measured_copies();
+  const double dense =
+      is_here ? plan.cost.flops / static_cast<double>(plan.ranks) / flops : plan.cost.seconds;
+  const double moved = moved_bytes(*most, run.options) / copies;
+  double reads = 0;
+  for (const embedding_cache::TablePlan& table : most->plan.tables) {
+    reads += table.read_seconds;
+  }
+  const std::pair<double, const char*> stages[] = {
+      {dense, "the dense part"}, {moved, "moving rows in memory"}, {reads, "reading rows"}};
+  const auto [slowest, name] = *std::max_element(std::begin(stages), std::end(stages));
+  out += fmt::format(
+      "\na step at least, about: dense {:.3g} ms ({}), rows in memory {:.3g} ms (copies reach "
+      "{:.3g} GB/s), reads {:.3g} ms (60,000 rows a second{}): {} is the bottleneck\n",
+      1e3 * dense,
+      is_here ? fmt::format("products reach {:.3g} GFLOP/s", flops / 1e9)
+              : fmt::format("the rates of {}", plan.device),
+      1e3 * moved, copies / 1e9, 1e3 * reads,
+      run.look_ahead > 0 ? ", beside the rest"
+                         : "; embedding_cache.pipeline.depth 0 waits for them",
+      name);
+  return out;
+}
+
+}  // namespace mstrain::recommender

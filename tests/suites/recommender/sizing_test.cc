@@ -1,0 +1,87 @@
+#include "suites/recommender/run/sizing.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/suites/recommender/world.h"
+
+namespace mstrain::recommender {
+namespace {
+
+constexpr int64_t kSizedSteps = 40;
+constexpr int64_t kSizedBatch = 8;
+
+SizedRun sized(const World& world, const Placement& placement, int64_t depth) {
+  return {.samples = *world.samples,
+          .tables = *world.tables,
+          .placement = placement,
+          .options = world.rows->options(),
+          .order = {},
+          .seed = 11,
+          .batch = kSizedBatch,
+          .steps = kSizedSteps,
+          .look_ahead = depth};
+}
+
+TEST(SizesOfRows, AreWhatTheCacheThenFinds) {
+  for (const int64_t host_rows : {60, 80, 1000}) {
+    World world(0, host_rows);
+    const RowsSizing sizing =
+        size_rows(sized(world, Placement(*world.tables, EmbeddingWay::kAuto, 1), 0));
+    EXPECT_EQ(sizing.batches, kSizedSteps);
+    EXPECT_EQ(sizing.counted, kSizedSteps / 2);
+    const auto batches = training_batches(world.source(), {}, 11, BatchPart(kSizedBatch), 0);
+    embedding_cache::Stats before;
+    for (int64_t step = 1; step <= kSizedSteps; ++step) {
+      batches->learn(pull(batches->next(), *world.tables, step));
+      if (step == kSizedSteps / 2) {
+        before = world.rows->cache().stats();
+      }
+    }
+    const embedding_cache::Stats after = world.rows->cache().stats();
+    ASSERT_EQ(after.tables.size(), 2U);
+    for (size_t t = 0; t < 2; ++t) {
+      const embedding_cache::TablePlan& table = sizing.ranks[0].plan.tables[t];
+      const auto seen = [&](uint64_t embedding_cache::TableStats::*count) {
+        return static_cast<double>(after.tables[t].*count - before.tables[t].*count);
+      };
+      using Table = embedding_cache::TableStats;
+      EXPECT_DOUBLE_EQ(table.distinct_per_batch, seen(&Table::ids) / sizing.counted);
+      EXPECT_NEAR(table.hits_per_id, seen(&Table::id_hits) / seen(&Table::ids), 0.01) << host_rows;
+      EXPECT_NEAR(table.hits_per_lookup, seen(&Table::position_hits) / seen(&Table::positions),
+                  0.01)
+          << host_rows;
+    }
+    EXPECT_EQ(sizing.ranks[0].plan.tables[0].hits_per_id < 0.99, host_rows < 1000);
+  }
+}
+
+TEST(SizesOfRows, OfRanksAddUpToThoseOfOne) {
+  World world(0, 1000);
+  const RowsSizing one =
+      size_rows(sized(world, Placement(*world.tables, EmbeddingWay::kAuto, 1), 0));
+  for (const EmbeddingWay way : {EmbeddingWay::kRowWise, EmbeddingWay::kTableWise}) {
+    const Placement placement(*world.tables, way, 3);
+    const SizedRun run = sized(world, placement, 0);
+    const RowsSizing three = size_rows(run);
+    ASSERT_EQ(three.ranks.size(), 3U);
+    double lookups = 0, distinct = 0;
+    for (const RankSizing& rank : three.ranks) {
+      lookups += rank.lookups;
+      distinct += rank.distinct;
+      EXPECT_LT(rank.lookups, one.ranks[0].lookups);
+    }
+    EXPECT_NEAR(lookups, one.ranks[0].lookups, 1e-9);
+    EXPECT_NEAR(distinct, one.ranks[0].distinct, 1e-9);
+    const std::string text = describe(three, run, RunPlan{.ranks = 3});
+    EXPECT_NE(text.find("3 ranks share them"), std::string::npos) << text;
+    EXPECT_NE(text.find("is the bottleneck"), std::string::npos) << text;
+  }
+}
+
+TEST(SizesOfRows, RefuseBatchesThatDoNotFit) {
+  World world(0, 5);
+  EXPECT_THROW(size_rows(sized(world, Placement(*world.tables, EmbeddingWay::kAuto, 1), 0)), Error);
+}
+
+}  // namespace
+}  // namespace mstrain::recommender
