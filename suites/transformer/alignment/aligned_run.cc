@@ -141,7 +141,8 @@ TrainData AlignedRun::samples(const Json& source) const {
       return written->stream(part, first);
     };
     for (const AnswerSet& set : answers_->valid) {
-      out.evaluation.push_back(with_advantages(held_out_rows(set.name, rows_of(set.samples))));
+      out.evaluation.push_back(
+          with_advantages(held_out_rows(set.name, rows_of(set.samples)), objective->grpo));
     }
     return out;
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -10,8 +11,11 @@
 #include "core/data/shuffle.h"
 #include "core/data/windows.h"
 #include "core/ops/build.h"
+#include "core/ops/elementwise.h"
 #include "core/tensor/host.h"
+#include "core/tensor/jit.h"
 #include "core/train/trainer.h"
+#include "suites/transformer/alignment/grpo_task.h"
 #include "suites/transformer/text/generate.h"
 
 namespace mstrain {
@@ -28,7 +32,7 @@ class WrittenBatches final : public BatchStream {
           samples_, rows_->first);
     const int64_t count = part_.rows();
     std::vector<int32_t> tokens, targets;
-    std::vector<float> advantages;
+    std::vector<float> advantages, log_probs;
     for (int64_t row = 0; row < count; ++row) {
       const auto from = static_cast<ptrdiff_t>(part_.sample(row));
       const ptrdiff_t at = from * seq_;
@@ -36,10 +40,21 @@ class WrittenBatches final : public BatchStream {
       targets.insert(targets.end(), rows_->targets.begin() + at,
                      rows_->targets.begin() + at + seq_);
       advantages.push_back(rows_->advantages[static_cast<size_t>(from)]);
+      if (!rows_->log_probs.empty()) {
+        log_probs.insert(log_probs.end(), rows_->log_probs.begin() + at,
+                         rows_->log_probs.begin() + at + seq_);
+      }
     }
     samples_ += part_.batch;
-    return {tensor<int32_t>(tokens, {count, seq_}), tensor<int32_t>(targets, {count, seq_}),
-            tensor<float>(advantages, {count})};
+    Tensors out{tensor<int32_t>(tokens, {count, seq_}), tensor<int32_t>(targets, {count, seq_}),
+                tensor<float>(advantages, {count})};
+    if (!log_probs.empty()) {
+      if (rows_->is_new) {
+        std::ranges::fill(log_probs, std::numeric_limits<float>::quiet_NaN());
+      }
+      out.push_back(tensor<float>(log_probs, {count, seq_}));
+    }
+    return out;
   }
   int64_t samples() const override { return samples_; }
 
@@ -52,16 +67,21 @@ class WrittenBatches final : public BatchStream {
 
 class WithAdvantages final : public BatchStream {
  public:
-  explicit WithAdvantages(std::unique_ptr<BatchStream> rows) : rows_(std::move(rows)) {}
+  WithAdvantages(std::unique_ptr<BatchStream> rows, bool has_log_probs)
+      : rows_(std::move(rows)), has_log_probs_(has_log_probs) {}
   Tensors next() override {
     Tensors batch = rows_->next();
     batch.push_back(full({batch[0].dim(0)}, 0.0, Dtype::kF32));
+    if (has_log_probs_) {
+      batch.push_back(full(batch[0].shape(), 0.0, Dtype::kF32));
+    }
     return batch;
   }
   int64_t samples() const override { return rows_->samples(); }
 
  private:
   std::unique_ptr<BatchStream> rows_;
+  bool has_log_probs_;
 };
 
 }  // namespace
@@ -83,8 +103,15 @@ GroupAnswers::GroupAnswers(std::shared_ptr<const CausalModel> model,
     : corpus_(std::move(corpus)),
       options_(options),
       rewards_(options.grpo.rewards),
-      decoder_(std::move(model), options.execution),
-      rows_(std::make_shared<WrittenRows>()) {}
+      decoder_(model, options.execution),
+      rows_(std::make_shared<WrittenRows>()) {
+  log_probs_ = [model](const Params& params, const Tensor& tokens_bt, const Tensor& targets_bt) {
+    return answer_log_probs(*model, params, tokens_bt, targets_bt);
+  };
+  if (options.execution == Execution::kGraph) {
+    log_probs_ = jit(log_probs_, {.name = "log_probs"});
+  }
+}
 
 std::unique_ptr<BatchStream> GroupAnswers::stream(const BatchPart& part, int64_t first) const {
   return std::make_unique<WrittenBatches>(rows_, options_.seq, part, first);
@@ -143,8 +170,46 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
   return out;
 }
 
+// What only a program that computes no gradients says of the rows, some at a time.
+void GroupAnswers::read_log_probs(const Params& params) {
+  constexpr int64_t kRows = 64;
+  int64_t rows = std::min(kRows, options_.rows);
+  while (options_.rows % rows != 0) {
+    --rows;
+  }
+  const Shape shape{rows, options_.seq};
+  const int64_t size = rows * options_.seq;
+  for (int64_t at = 0; at < options_.rows * options_.seq; at += size) {
+    const auto part = [&](const std::vector<int32_t>& all) {
+      return tensor<int32_t>({all.begin() + at, all.begin() + at + size}, shape);
+    };
+    const std::vector<float> some = to_vector<float>(
+        cast(log_probs_(params, part(rows_->tokens), part(rows_->targets)), Dtype::kF32));
+    rows_->log_probs.insert(rows_->log_probs.end(), some.begin(), some.end());
+  }
+}
+
+Json GroupAnswers::state() const {
+  return {{"tokens", rows_->tokens},
+          {"targets", rows_->targets},
+          {"advantages", rows_->advantages},
+          {"log_probs", rows_->log_probs}};
+}
+
+void GroupAnswers::restore(const Json& state) {
+  state.at("tokens").get_to(rows_->tokens);
+  state.at("targets").get_to(rows_->targets);
+  state.at("advantages").get_to(rows_->advantages);
+  state.at("log_probs").get_to(rows_->log_probs);
+}
+
 void GroupAnswers::write(Trainer& trainer) {
   const GrpoConfig& grpo = options_.grpo;
+  if (trainer.step() % grpo.passes != 0 && !rows_->tokens.empty()) {
+    rows_->first = trainer.progress().samples;
+    rows_->is_new = false;
+    return;
+  }
   const Params params = trainer.params();
   const Context context = for_inference();
   const ContextScope inference(context);
@@ -152,7 +217,7 @@ void GroupAnswers::write(Trainer& trainer) {
   const int64_t step = trainer.step();
   const int64_t prompts = options_.rows / grpo.group;
   // Every step has prompts of its own, also those that take the place of others.
-  const int64_t first = step * prompts * (1 + grpo.resample);
+  const int64_t first = step / grpo.passes * prompts * (1 + grpo.resample);
   std::vector<Group> groups;
   std::vector<Group> even;
   double reward = 0, answers = 0, tokens = 0, cut = 0, alike = 0;
@@ -193,6 +258,9 @@ void GroupAnswers::write(Trainer& trainer) {
         "or leave out leave_out_cut",
         step + 1, grpo.answer_tokens);
   }
+  if (grpo.passes > 1) {
+    read_log_probs(params);
+  }
   trainer.note("reward", reward / answers);
   trainer.note("answer_tokens", tokens / answers);
   trainer.note("cut_answers", cut / answers);
@@ -217,9 +285,10 @@ void GroupAnswers::add_row(const Group& group, size_t answer, int64_t row) {
   rows_->advantages[static_cast<size_t>(row)] = static_cast<float>(group.advantages[answer]);
 }
 
-EvaluationSet with_advantages(EvaluationSet set) {
-  set.first = [rows = std::move(set.first)](const BatchPart& part, int64_t samples) {
-    return std::make_unique<WithAdvantages>(rows(part, samples));
+EvaluationSet with_advantages(EvaluationSet set, const GrpoConfig& config) {
+  set.first = [rows = std::move(set.first), has_log_probs = config.passes > 1](
+                  const BatchPart& part, int64_t samples) {
+    return std::make_unique<WithAdvantages>(rows(part, samples), has_log_probs);
   };
   return set;
 }

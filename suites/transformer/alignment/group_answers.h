@@ -1,6 +1,7 @@
 // Answers that the policy writes to the prompts of a step, as it is before the step, and the batches that they make.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct WrittenRows {
   int64_t first = -1;  // sample of the run that the first row is
   std::vector<int32_t> tokens, targets;
   std::vector<float> advantages;
+  std::vector<float>
+      log_probs;       // of the targets, when they were written; empty: they are learnt from once
+  bool is_new = true;  // no step has learnt from them
 };
 
 struct GroupAnswersOptions {
@@ -31,7 +35,8 @@ struct GroupAnswersOptions {
   Execution execution = Execution::kGraph;
 };
 
-// Writes before every step; what is written is a function of the weights, the seed and the step. Every rank writes all of it, and learns from its part.
+// Writes before every step that learns from new answers; what is written is a function of the weights, the seed and the step. Every rank
+// writes all of it, and learns from its part. What several steps learn from is part of checkpoints between them.
 class GroupAnswers final : public Callback {
  public:
   GroupAnswers(std::shared_ptr<const CausalModel> model, std::shared_ptr<const AnswerCorpus> corpus,
@@ -40,6 +45,9 @@ class GroupAnswers final : public Callback {
   void on_start(Trainer& trainer) override { write(trainer); }
   bool wants(int64_t, Moment moment) override { return moment == Moment::kStep; }
   void on_state(Trainer& trainer, Moment) override { write(trainer); }
+  std::string name() const override { return options_.grpo.passes > 1 ? "answers" : ""; }
+  Json state() const override;
+  void restore(const Json& state) override;
 
   std::unique_ptr<BatchStream> stream(const BatchPart& part, int64_t first) const;
 
@@ -48,6 +56,7 @@ class GroupAnswers final : public Callback {
   void write(Trainer& trainer);
   std::vector<Group> write_groups(const Params& params, int64_t first_prompt, int64_t prompts,
                                   uint64_t seed);
+  void read_log_probs(const Params& params);
   void add_row(const Group& group, size_t answer, int64_t row);
   const AnswerText& prompt(int64_t index) const;
 
@@ -55,10 +64,11 @@ class GroupAnswers final : public Callback {
   GroupAnswersOptions options_;
   Rewards rewards_;
   Decoder decoder_;
+  std::function<Tensor(const Params&, const Tensor&, const Tensor&)> log_probs_;
   std::shared_ptr<WrittenRows> rows_;
 };
 
 // Held-out answers in the form of these batches.
-EvaluationSet with_advantages(EvaluationSet set);
+EvaluationSet with_advantages(EvaluationSet set, const GrpoConfig& config);
 
 }  // namespace mstrain

@@ -34,6 +34,7 @@ struct RewardConfig {
 
 enum class AdvantageScale { kDeviation, kNone };
 enum class TokenWeights { kToken, kSequence, kConstant };
+enum class RatioOf { kToken, kSequence };
 
 struct GrpoConfig {
   int64_t group = 8;
@@ -41,6 +42,9 @@ struct GrpoConfig {
   std::vector<RewardConfig> rewards{RewardConfig()};
   AdvantageScale scale = AdvantageScale::kDeviation;
   TokenWeights weights = TokenWeights::kToken;
+  int64_t passes = 1;
+  RatioOf ratios = RatioOf::kToken;
+  double clip_low = 0.2, clip_high = 0.2;
   double negatives = 1;
   double kl = 0;
   int64_t resample = 0;
@@ -63,6 +67,19 @@ struct GrpoConfig {
       "token: every token of a step counts alike; sequence: every answer does; constant: its "
       "tokens over answer_tokens (Dr. GRPO)",
       rule::one_of({"token", "sequence", "constant"}));
+    v("passes", passes,
+      "steps that learn from the same answers. From the second one on the policy is no longer the "
+      "one that wrote them: ratios of their probabilities weigh, and are clipped",
+      rule::at_least(1).at_most(1000).elsewhere_called(
+          {"num_iterations", "ppo_epochs", "num_ppo_epochs"}));
+    v("ratios", ratios,
+      "token: each token has its own ratio; sequence: an answer has one, the geometric mean of its "
+      "tokens' (GSPO)",
+      rule::one_of({"token", "sequence"}).elsewhere_called({"importance_sampling_level"}));
+    v("clip_low", clip_low, "ratios count down to 1 less this, where passes is more than 1",
+      rule::positive().at_most(1).elsewhere_called({"epsilon", "cliprange", "clip_range"}));
+    v("clip_high", clip_high, "ratios count up to 1 and this, where passes is more than 1",
+      rule::positive().elsewhere_called({"epsilon_high"}));
     v("negatives", negatives,
       "what advantages below 0 are multiplied by. 1: answers worse than their group are unlearnt "
       "as "

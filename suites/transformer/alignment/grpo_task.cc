@@ -29,7 +29,25 @@ Tensor reference_log_probs(const CausalModel& model, const Params& params,
   return stop_gradient(log_probs(model, params, batch));
 }
 
+// Of the policy to the one that wrote; where it is still the same, `written_bt` is NaN, and they are 1.
+Tensor ratios(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor& written_bt,
+              const Tensor& counted_bt) {
+  const Tensor old_bt =
+      where(equal(written_bt, written_bt), written_bt, stop_gradient(log_prob_bt));
+  const Tensor apart_bt = where(counted_bt, log_prob_bt - old_bt, 0);
+  if (config.ratios == RatioOf::kToken) {
+    return exp(apart_bt);
+  }
+  const Tensor tokens_b = cast(maximum(by_row(counted_bt), 1), apart_bt.dtype());
+  return where(counted_bt, exp(expand_dims(sum(apart_bt, {1}) / tokens_b, 1)), 1);
+}
+
 }  // namespace
+
+Tensor answer_log_probs(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
+                        const Tensor& targets_bt) {
+  return log_probs(model, params, Tensors{tokens_bt, targets_bt});
+}
 
 TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
                     const GrpoConfig& config, int64_t seq, const std::string& reference,
@@ -40,9 +58,13 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
   if (!reference.empty() && config.kl > 0) {
     add_reference(task, reference, dtype);
   }
-  task.batch_types = [seq](int64_t rows) {
+  task.batch_types = [seq, passes = config.passes](int64_t rows) {
     const TensorType ids{Dtype::kI32, {rows, seq}};
-    return Types{ids, ids, {Dtype::kF32, {rows}}};
+    Types types{ids, ids, {Dtype::kF32, {rows}}};
+    if (passes > 1) {
+      types.push_back({Dtype::kF32, {rows, seq}});
+    }
+    return types;
   };
   task.sums = [fine_tuning = std::move(task.sums), model = std::move(model), config, reference](
                   const Params& params, std::span<const Tensor> batch) {
@@ -51,8 +73,15 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
     }
     const Tensor counted_bt = not_equal(batch[1], kIgnoreTarget);
     const Tensor log_prob_bt = log_probs(*model, params, batch);
-    const Tensor ratio_bt = exp(log_prob_bt - stop_gradient(log_prob_bt));
-    Tensor loss_bt = -(ratio_bt * reshape(batch[2], {batch[2].dim(0), 1}));
+    const Tensor advantage_b1 = reshape(batch[2], {batch[2].dim(0), 1});
+    Tensor loss_bt;
+    if (config.passes == 1) {
+      loss_bt = -(exp(log_prob_bt - stop_gradient(log_prob_bt)) * advantage_b1);
+    } else {
+      const Tensor ratio_bt = ratios(config, log_prob_bt, batch[3], counted_bt);
+      const Tensor clipped_bt = clip(ratio_bt, 1 - config.clip_low, 1 + config.clip_high);
+      loss_bt = -minimum(ratio_bt * advantage_b1, clipped_bt * advantage_b1);
+    }
     if (config.kl > 0) {
       const Params initial = reference.empty() ? params : params / reference;
       const Tensor apart_bt = reference_log_probs(*model, initial, batch) - log_prob_bt;

@@ -8,6 +8,18 @@ void check_objective(const ObjectiveConfig& config, const YamlNode& tree) {
   const ObjectiveConfig defaults;
   if (config.is_rewarded()) {
     check_rewards(config.grpo, tree);
+    const GrpoConfig usual;
+    const GrpoConfig& grpo = config.grpo;
+    const auto needs_passes = [&](const char* key, bool is_usual) {
+      if (grpo.passes == 1 && !is_usual) {
+        config_fail(tree, key,
+                    "is for objective.grpo.passes of more than 1: the policy that wrote the "
+                    "answers has ratios of 1");
+      }
+    };
+    needs_passes("objective.grpo.ratios", grpo.ratios == usual.ratios);
+    needs_passes("objective.grpo.clip_low", grpo.clip_low == usual.clip_low);
+    needs_passes("objective.grpo.clip_high", grpo.clip_high == usual.clip_high);
   }
   if (!config.prefers() && config.beta != defaults.beta) {
     config_fail(tree, "objective.beta", "is for objective.type dpo and ipo");

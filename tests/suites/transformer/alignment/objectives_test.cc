@@ -258,6 +258,85 @@ TEST_P(AnswerLosses, RewardedAnswersTeachByTheirAdvantage) {
   }
 }
 
+// Of a policy that has moved since it wrote: each ratio by hand, clipped where that makes the loss no less.
+TEST_P(AnswerLosses, RatiosToTheWriterAreClipped) {
+  const std::vector<double> advantages{0.7, -1.2, 0.4};
+  const AnswerRows rows(kTexts, RowKind::kSingle, kSeq);
+  Tensors batch = batch_of(rows, 3);
+  batch.push_back(tensor<float>(std::vector<float>(advantages.begin(), advantages.end()), {3}));
+  const std::vector<double> now =
+      to_doubles(answer_log_probs(*subject_.model, params_, batch[0], batch[1]));
+  const std::vector<int32_t> targets = to_vector<int32_t>(batch[1]);
+  std::vector<float> written(now.begin(), now.end());
+  for (size_t i = 0; i < written.size(); ++i) {
+    written[i] += static_cast<float>(0.25 * std::sin(3.0 * static_cast<double>(i)) -
+                                     (i < static_cast<size_t>(kSeq) ? 0.3 : 0.0));
+  }
+  batch.push_back(tensor<float>(written, batch[1].shape()));
+  Context training = current_context();
+  training.training = true;
+  const ContextScope scope(training);
+  const double low = 0.1, high = 0.15;
+  for (const RatioOf of : {RatioOf::kToken, RatioOf::kSequence}) {
+    const GrpoConfig config{.answer_tokens = 5,
+                            .weights = TokenWeights::kSequence,
+                            .passes = 2,
+                            .ratios = of,
+                            .clip_low = low,
+                            .clip_high = high};
+    const TrainTask task =
+        grpo_task(*subject_.network, subject_.model, config, kSeq, "", Dtype::kF32);
+    double expected = 0;
+    int clipped = 0;
+    for (size_t row = 0; row < 3; ++row) {
+      std::vector<double> apart;
+      for (size_t t = 0; t < kSeq; ++t) {
+        const size_t at = row * kSeq + t;
+        if (targets[at] != kIgnoreTarget) {
+          apart.push_back(now[at] - written[at]);
+        }
+      }
+      const auto tokens = static_cast<double>(apart.size());
+      if (of == RatioOf::kSequence) {
+        const double mean = std::accumulate(apart.begin(), apart.end(), 0.0) / tokens;
+        std::ranges::fill(apart, mean);
+      }
+      for (const double each : apart) {
+        const double ratio = std::exp(each);
+        const double bounded = std::clamp(ratio, 1 - low, 1 + high);
+        expected -= std::min(ratio * advantages[row], bounded * advantages[row]) / tokens / 3;
+        clipped += ratio == bounded ? 0 : 1;
+      }
+    }
+    EXPECT_GT(clipped, 0);
+    const auto mean_loss = [&](const Params& params) {
+      const Sum loss = task.sums(params, batch).loss;
+      return loss.sum / cast(loss.count, Dtype::kF32);
+    };
+    EXPECT_NEAR(item(mean_loss(params_)), expected, 2e-6);
+    // At the writer itself, which NaN stands for, gradients are those without a ratio.
+    Tensors fresh = batch;
+    fresh[3] = full(batch[1].shape(), std::numeric_limits<double>::quiet_NaN(), Dtype::kF32);
+    const TrainTask once =
+        grpo_task(*subject_.network, subject_.model,
+                  {.answer_tokens = 5, .weights = TokenWeights::kSequence}, kSeq, "", Dtype::kF32);
+    const auto loss_of = [](const TrainTask& it, const Tensors& given) {
+      return [&it, given](const Params& params) {
+        const Sum loss = it.sums(params, given).loss;
+        return loss.sum / cast(loss.count, Dtype::kF32);
+      };
+    };
+    const Params found = grad(loss_of(task, fresh))(params_);
+    Params wanted = grad(loss_of(once, batch))(params_);
+    for (const auto& [name, value] : wanted.items()) {
+      const std::vector<double> a = to_doubles(value), b = to_doubles(*found.find(name));
+      for (size_t i = 0; i < a.size(); ++i) {
+        ASSERT_NEAR(a[i], b[i], 2e-6) << name << " " << i;
+      }
+    }
+  }
+}
+
 class AnswerRuns : public testing::Test {
  protected:
   AnswerRuns() {
@@ -330,28 +409,34 @@ const char* const kPrintable =
     "type: grpo, grpo: {group: 3, answer_tokens: 1, rewards: [{type: regex, pattern: '^[!-~]'}]";
 
 TEST_F(AnswerRuns, WhatAnswersEarnRises) {
-  for (const std::string lora : {"", ", lora: {rank: 4}"}) {
-    const std::vector<Json> rows =
-        train(tree("grpo" + std::to_string(lora.size()), std::string(kPrintable) + "}", lora, 120));
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"}", ""}, {"}", ", lora: {rank: 4}"}, {", passes: 3}", ""}};
+  for (const auto& [more, lora] : kinds) {
+    const std::vector<Json> rows = train(
+        tree("grpo" + std::to_string(more.size() + lora.size()), kPrintable + more, lora, 120));
     const std::vector<double> rewards = of(rows, "reward");
+    const bool is_once = more == "}";
+    const size_t some = is_once ? 20 : 8;
     const auto mean = [&](size_t from) {
       return std::accumulate(rewards.begin() + static_cast<ptrdiff_t>(from),
-                             rewards.begin() + static_cast<ptrdiff_t>(from) + 20, 0.0) /
-             20;
+                             rewards.begin() + static_cast<ptrdiff_t>(from + some), 0.0) /
+             static_cast<double>(some);
     };
-    ASSERT_GE(rewards.size(), 100U);
+    ASSERT_GE(rewards.size(), is_once ? 100U : 40U);  // those steps that write
     EXPECT_LT(mean(0), 0.75);
     // Adapters of a network that nobody trained move less.
-    EXPECT_GT(mean(rewards.size() - 20), lora.empty() ? 0.9 : mean(0) + 0.05) << lora;
+    EXPECT_GT(mean(rewards.size() - some), lora.empty() ? 0.9 : mean(0) + 0.05) << lora;
     EXPECT_EQ(of(rows, "cut_answers").back(), 1);
   }
 }
 
 TEST_F(AnswerRuns, GoOnBitForBit) {
+  int number = 0;
   for (const std::string& objective :
        {std::string("type: dpo"), std::string("type: ipo"), std::string("type: sft"),
-        kPrintable + std::string(", kl: 0.1, resample: 1}")}) {
-    const std::string type = objective.substr(6, 4);
+        kPrintable + std::string(", kl: 0.1, resample: 1}"),
+        kPrintable + std::string(", passes: 3, ratios: sequence}")}) {
+    const std::string type = std::to_string(number++);
     const std::vector<double> straight = of(train(tree("straight" + type, objective, "")), "loss");
     const std::string name = "stopped" + type;
     train(tree(name, objective, "", 5));
@@ -382,6 +467,8 @@ TEST_F(AnswerRuns, WhatMakesNoSenseIsNamed) {
   EXPECT_THAT(error(tree("a", "type: dpoo", "")), HasSubstr("dpo"));
   EXPECT_THAT(error(tree("a", "type: grpo, grpo: {group: 4}", "")),
               HasSubstr("objective.grpo.group: must divide batch.global, 6"));
+  EXPECT_THAT(error(tree("a", std::string(kPrintable) + ", clip_high: 0.3}", "")),
+              HasSubstr("objective.grpo.clip_high: is for objective.grpo.passes"));
   EXPECT_THAT(error(tree("a", "type: grpo, grpo: {group: 3, answer_tokens: 8}", "")),
               HasSubstr("objective.grpo.answer_tokens"));
   EXPECT_THAT(error(tree("a", std::string(kPrintable) + ", leave_out_cut: true}", "")),
