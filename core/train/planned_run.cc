@@ -271,7 +271,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
   std::erase_if(choices, [&](int64_t rows) { return mine / rows < stages; });
   ThreadPool pool(context.ranks == nullptr ? std::min(1, context.num_threads() - 1) : 0);
   if (about) {
-    constexpr int64_t kSurely = 50;  // further than limit / kSurely from it, `about` is right
+    constexpr int64_t kSurely = 100;  // further than limit / kSurely from it, `about` is right
     auto [i, above] = largest_that_fits(choices, limit, pool, about);
     if (above && *above - limit <= limit / kSurely) {
       ++i;

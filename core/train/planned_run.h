@@ -67,7 +67,7 @@ int64_t largest_micro_batch(const TrainConfig& config, const Context& context);
 // Compiles for micro-batches of `micro`; 0 stands for batch.micro, which parallel.copies share, where `auto` is the largest size whose
 // plan fits into `limit` bytes, or 1. Gathered parameters that parallel.zero.regather leaves open are kept where the plan then still
 // fits, and then a snapshot that checkpoint.async leaves open comes in where it does.
-// Allocates nothing. In eager execution the figures are those of the graph at O0. `about`, where there is one, says within 2 % what
+// Allocates nothing. In eager execution the figures are those of the graph at O0. `about`, where there is one, says within 1 % what
 // a plan would: `auto` then looks for its size by it, and makes the plans of none but those that may be it.
 using TotalOfMicro = std::function<int64_t(int64_t micro)>;
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,

@@ -31,6 +31,10 @@ float mixed_value(float raw_value, float visits, float prior_value_sum, float vi
   return (raw_value + visits * prior_value_sum / visited_prior) / (1 + visits);
 }
 
+float value_range(float spread, const GumbelScale& scale) {
+  return std::max({spread, scale.spread, 1e-8F});
+}
+
 void transform_values(std::span<const uint32_t> visits, std::span<const float> means, float mixed,
                       const GumbelScale& scale, std::span<float> out) {
   float low = mixed;
@@ -44,7 +48,7 @@ void transform_values(std::span<const uint32_t> visits, std::span<const float> m
     }
   }
   const float factor =
-      (scale.visit + static_cast<float>(most)) * scale.scale / std::max(high - low, 1e-8F);
+      (scale.visit + static_cast<float>(most)) * scale.scale / value_range(high - low, scale);
   for (size_t i = 0; i < visits.size(); ++i) {
     out[i] = ((visits[i] > 0 ? means[i] : mixed) - low) * factor;
   }

@@ -11,6 +11,8 @@ namespace mstrain::mcts {
 struct GumbelScale {
   float visit = 50;    // c_visit
   float scale = 0.1F;  // c_scale
+  float spread =
+      0;  // of values, from which on they are rescaled; closer ones keep their distance in units of it
 };
 
 // Sequential halving: entry t is the number of visits that the action chosen at simulation t must have so far. `considered`
@@ -20,6 +22,9 @@ std::vector<uint32_t> halving_schedule(uint32_t considered, uint32_t simulations
 // The value that stands for unvisited actions: the network's value mixed with the visited actions' means, these weighed by
 // their priors (the paper's appendix D).
 float mixed_value(float raw_value, float visits, float prior_value_sum, float visited_prior);
+
+// What values of a node that lie so far apart are divided by: never 0.
+float value_range(float spread, const GumbelScale& scale);
 
 // sigma(completed q) for each action: values rescaled to [0, 1] over the node, times (c_visit + most visits) * c_scale.
 // `means` of unvisited actions (visits 0) are taken as `mixed`.

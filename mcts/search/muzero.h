@@ -46,6 +46,7 @@ struct MuZeroConfig {
   int64_t gumbel_considered = 16;
   double gumbel_visit = 50;
   double gumbel_scale = 0.1;
+  double gumbel_spread = 0;
   int64_t action_size =
       0;  // > 0: floats of an action; actions are then sampled by the network at each node
   uint64_t seed = 0;
@@ -69,6 +70,10 @@ struct MuZeroConfig {
       rule::at_least(1));
     v("gumbel_visit", gumbel_visit, "c_visit", rule::at_least(0));
     v("gumbel_scale", gumbel_scale, "c_scale", rule::at_least(0));
+    v("gumbel_spread", gumbel_spread,
+      "values of a node that lie closer together are not stretched to [0, 1]: it would make "
+      "opinions of a learned value's noise",
+      rule::at_least(0));
     v("action_size", action_size, "floats of a sampled action; 0: actions are numbers",
       rule::at_least(0));
     v("seed", seed, "of everything random in the search");

@@ -44,6 +44,11 @@ float exp_sum(const float* row, size_t padded, float top) {
   return lane_sum(total);
 }
 
+GumbelScale scale_of(const MuZeroConfig& config) {
+  return {static_cast<float>(config.gumbel_visit), static_cast<float>(config.gumbel_scale),
+          static_cast<float>(config.gumbel_spread)};
+}
+
 }  // namespace
 
 void MuZeroTree::add_node(float reward, float value, const float* row, const float* vectors) {
@@ -185,8 +190,8 @@ uint32_t MuZeroTree::select_improved(const Node& n) const {
     most_visits = std::max(most_visits, column(n, 0)[i]);
     visits += column(n, 0)[i];
   }
-  const float factor = (static_cast<float>(config.gumbel_visit) + most_visits) *
-                       static_cast<float>(config.gumbel_scale) / std::max(most - least, 1e-8F);
+  const GumbelScale scale = scale_of(config);
+  const float factor = (scale.visit + most_visits) * scale.scale / value_range(most - least, scale);
   const auto weight = [&](float prior, float q) { return prior * std::exp((q - most) * factor); };
   float total = weight(std::max(0.0F, 1 - n.opened_prior), mixed);
   for (uint32_t i = 0; i < n.open; ++i) {
@@ -208,9 +213,7 @@ uint32_t MuZeroTree::select_improved(const Node& n) const {
 
 std::vector<float> MuZeroTree::improved_logits() const {
   std::vector<float> result(actions);
-  const GumbelScale scale{static_cast<float>(config.gumbel_visit),
-                          static_cast<float>(config.gumbel_scale)};
-  transform_values(root_visits, root_values, node_mixed(nodes[0]), scale, result);
+  transform_values(root_visits, root_values, node_mixed(nodes[0]), scale_of(config), result);
   for (uint32_t a = 0; a < actions; ++a) {
     result[a] += root_logits[a];
   }

@@ -43,14 +43,16 @@ void dry_run(const RunRequest& given, const DryRun& options) {
   run->check_adapters(tree);
   const ContextScope scope(context);
   const bool evaluates = train.eval.evaluates() && run->holds_out();
-  const PlannedRun planned = plan_run(run->adapted_task(), train, context, limit, evaluates,
-                                      /*micro=*/0, total_of_micro(*run, tree, context, evaluates));
+  const PlannedRun planned =
+      plan_run(run->adapted_task(), train, context, limit, evaluates,
+               /*micro=*/0, Choices::total_of_micro(*run, tree, context, evaluates));
   fmt::print(given.out, "{}", describe(planned.plan, train, limit));
   if (ids) {
     fmt::print(given.out, "{}", run->describe_besides(planned.plan));
   }
+  Choices choices(*run, tree, context, planned.plan, limit);
   if (train.run.execution == Execution::kGraph) {
-    print_choices(*run, tree, context, planned.plan, limit, given.out);
+    choices.print(given.out);
     if (train.fusion.explain) {
       fmt::print(given.out, "{}", fusion_text(planned));
     }
@@ -67,7 +69,7 @@ void dry_run(const RunRequest& given, const DryRun& options) {
     run->settle(*ids, tree);
   }
   if (planned.plan.total() > limit) {
-    refuse_by(*run, tree, context)(planned.plan, limit);
+    choices.refuse();
   }
   fmt::print(given.out, "fits\n");
 }

@@ -70,8 +70,10 @@ std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64
   return kinds;
 }
 
+}  // namespace
+
 // Plans with other choices than those of a configuration, each made once.
-class Variants {
+class Choices::Variants {
  public:
   // `micro`: 0, or that of the plans, whatever batch.micro says.
   Variants(const ModelRun& run, const YamlNode& tree, const Context& context, int64_t limit,
@@ -115,7 +117,8 @@ class Variants {
     ThreadPool pool(static_cast<int>(std::clamp<int64_t>(count - 1, 0, threads - 1)));
     pool.parallel_for(count, 1, [&](int64_t i, int64_t) {
       Alternative& it = out[static_cast<size_t>(i)];
-      it.plan = reckoned(it.overrides);
+      const auto known = known_.find(it.overrides);
+      it.plan = known == known_.end() ? reckoned(it.overrides) : known->second;
     });
     for (const Alternative& it : out) {
       known_.emplace(it.overrides, it.plan);
@@ -165,37 +168,49 @@ class Variants {
   std::map<Overrides, RunPlan> known_;
 };
 
-[[noreturn]] void refuse(const ModelRun& run, const YamlNode& tree, const Context& context,
-                         const RunPlan& plan, int64_t limit) {
-  // What does not fit with micro-batches of one sample does not fit with `auto`.
-  Variants variants(run, tree, context, limit, plan.evaluates,
-                    run.train.batch.micro.is_word() ? 1 : 0);
+// What does not fit with micro-batches of one sample does not fit with `auto`.
+Choices::Choices(const ModelRun& run, const YamlNode& tree, const Context& context,
+                 const RunPlan& plan, int64_t limit)
+    : run_(run),
+      plan_(plan),
+      limit_(limit),
+      variants_(std::make_unique<Variants>(run, tree, context, limit, plan.evaluates,
+                                           run.train.batch.micro.is_word() ? plan.micro : 0)) {}
+
+Choices::~Choices() = default;
+
+void Choices::refuse() {
   std::vector<std::vector<Overrides>> candidates =
-      candidate_changes(run, plan.micro * run.train.parallel.copies);
-  if (plan.least() > limit) {  // unless states become leaner
+      candidate_changes(run_, plan_.micro * run_.train.parallel.copies);
+  if (plan_.least() > limit_) {  // unless states become leaner
     std::erase_if(candidates, [](const std::vector<Overrides>& kind) {
       return kind.empty() || !kind[0][0].starts_with("precision.");
     });
   }
+  std::vector<Overrides> strongest;  // of each kind, which are asked for first: on all processors
+  for (const std::vector<Overrides>& kind : candidates) {
+    if (!kind.empty()) {
+      strongest.push_back(kind.back());
+    }
+  }
+  variants_->about(strongest);
   Changes changes = fitting_changes(
-      candidates, [&](const Overrides& overrides) { return variants.about(overrides); }, limit);
-  if (!variants.reckons_exactly()) {
-    constexpr int64_t kSurely = 50;  // that far below the limit, about is enough
+      candidates, [&](const Overrides& overrides) { return variants_->about(overrides); }, limit_);
+  if (!variants_->reckons_exactly()) {
+    constexpr int64_t kSurely = 100;  // that far below the limit, about is enough
     std::erase_if(changes.fitting, [&](Alternative& it) {
-      it.exact = it.plan.total() > limit - limit / kSurely;
+      it.exact = it.plan.total() > limit_ - limit_ / kSurely;
       if (it.exact) {
-        it.plan = variants.exactly(it.overrides);
+        it.plan = variants_->exactly(it.overrides);
       }
-      return it.plan.total() > limit;
+      return it.plan.total() > limit_;
     });
   }
-  throw PlanError(refusal(plan, limit, changes));
+  throw PlanError(refusal(plan_, limit_, changes));
 }
 
-}  // namespace
-
-TotalOfMicro total_of_micro(const ModelRun& run, const YamlNode& tree, const Context& context,
-                            bool evaluates) {
+TotalOfMicro Choices::total_of_micro(const ModelRun& run, const YamlNode& tree,
+                                     const Context& context, bool evaluates) {
   const auto by_micro = [=, &run, &tree](int64_t micro) {
     return Variants(run, tree, context, 0, evaluates, micro);
   };
@@ -207,26 +222,24 @@ TotalOfMicro total_of_micro(const ModelRun& run, const YamlNode& tree, const Con
 
 Refuse refuse_by(const ModelRun& run, const YamlNode& tree, const Context& context) {
   return [&run, &tree, context](const RunPlan& plan, int64_t limit) {
-    refuse(run, tree, context, plan, limit);
+    Choices(run, tree, context, plan, limit).refuse();
   };
 }
 
-void print_choices(const ModelRun& run, const YamlNode& tree, const Context& context,
-                   const RunPlan& plan, int64_t limit, std::FILE* out) {
-  std::vector<Overrides> choices = more_recomputation(run.train.memory.recompute);
-  if (!run.train.memory.loss_chunks.is_word()) {
+void Choices::print(std::FILE* out) {
+  std::vector<Overrides> choices = more_recomputation(run_.train.memory.recompute);
+  if (!run_.train.memory.loss_chunks.is_word()) {
     choices.push_back({"memory.loss_chunks=auto"});
   }
-  const std::vector<Overrides> leaner = leaner_states(run.train);
+  const std::vector<Overrides> leaner = leaner_states(run_.train);
   choices.insert(choices.end(), leaner.begin(), leaner.end());
-  Variants variants(run, tree, context, limit, plan.evaluates, plan.micro);
-  const bool exact = variants.reckons_exactly();
+  const bool exact = variants_->reckons_exactly();
   if (!exact) {
     choices.insert(choices.begin(), Overrides());  // nothing changed, reckoned in the same way
   }
-  const std::vector<Alternative> alternatives = variants.about(choices);
+  const std::vector<Alternative> alternatives = variants_->about(choices);
   const std::span<const Alternative> all(alternatives);
-  fmt::print(out, "{}", exact ? describe(all, plan) : describe(all.subspan(1), all[0].plan));
+  fmt::print(out, "{}", exact ? describe(all, plan_) : describe(all.subspan(1), all[0].plan));
 }
 
 }  // namespace mstrain

@@ -196,6 +196,30 @@ TEST(MuZero, FindsTheBestActionOfABandit) {
   }
 }
 
+// Actions whose values differ by a thousandth: stretched to [0, 1] they make a firm opinion, within the spread none.
+TEST(MuZero, ValuesWithinTheSpreadAreNoOpinion) {
+  for (const double spread : {0.0, 1.0}) {
+    const MuZeroConfig config{.actions = 3,
+                              .simulations = 30,
+                              .discount = 0.9,
+                              .gumbel = true,
+                              .gumbel_spread = spread,
+                              .seed = 5};
+    MuZeroSearch search(config);
+    search.set_roots(std::vector<float>(3, 0.0F), std::vector<float>(1, 0.0F));
+    std::vector<uint32_t> node(1), action(1);
+    for (int s = 0; s < 30; ++s) {
+      search.gather(node, action);
+      search.scatter(std::vector<float>{0.001F * static_cast<float>(action[0])},
+                     std::vector<float>(1, 0.0F), std::vector<float>(3, 0.0F));
+    }
+    const auto policy = search.policy(0);
+    EXPECT_GT(policy[2], policy[0]);
+    EXPECT_EQ(policy[2] > 0.6F, spread == 0) << policy[2];
+    EXPECT_EQ(policy[2]<0.36F, spread> 0) << policy[2];
+  }
+}
+
 TEST(MuZero, IllegalActionsAreNeverTakenAndThreadsChangeNothing) {
   const float never = -std::numeric_limits<float>::infinity();
   std::vector<std::vector<uint32_t>> first;

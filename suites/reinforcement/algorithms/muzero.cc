@@ -137,6 +137,10 @@ void MuZero::fields(ConfigFields& v) {
     rule::at_least(2).at_most(10000).elsewhere_called({"num_simulations"}));
   v("considered", considered, "actions that a search begins with, where there are more",
     rule::at_least(2).elsewhere_called({"max_num_considered_actions"}));
+  v("spread", spread,
+    "values of actions that lie closer together are not stretched to [0, 1] in a search: the noise "
+    "of what is learned would be taken for opinions",
+    rule::at_least(0).elsewhere_called({"value_delta_max"}));
   v("unroll", unroll, "steps of the model that an update learns",
     rule::at_least(1).at_most(100).elsewhere_called({"num_unroll_steps"}));
   v("n_step", n_step, "steps whose rewards are counted before a search's value follows",
@@ -158,6 +162,11 @@ void MuZero::fields(ConfigFields& v) {
   v("reanalyse", reanalyse,
     "for each step that is taken so many old ones are searched anew, with what was learned since",
     rule::at_least(0).at_most(1000));
+  v("target_rate", target_rate,
+    "how far the weights that search old steps anew, are evaluated and play follow those that "
+    "learn, "
+    "in each update",
+    rule::above(0).at_most(1).elsewhere_called({"tau", "ema_decay"}));
 }
 
 }  // namespace mstrain::reinforcement

@@ -17,6 +17,7 @@ class MuZero final : public AlgorithmConfig {
  public:
   int64_t simulations = 16;
   int64_t considered = 16;
+  double spread = 0;
   int64_t unroll = 5;
   int64_t n_step = 10;
   double discount = 0.997;
@@ -29,6 +30,7 @@ class MuZero final : public AlgorithmConfig {
   int64_t updates = 1;
   int64_t batch_size = 128;
   double reanalyse = 1;
+  double target_rate = 1;
 
   void fields(ConfigFields& v) override;
 };

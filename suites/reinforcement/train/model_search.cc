@@ -87,6 +87,7 @@ Searched ModelSearch::search(std::span<const float> observations, uint64_t seed)
                                   .discount = config_.discount,
                                   .gumbel = true,
                                   .gumbel_considered = config_.considered,
+                                  .gumbel_spread = config_.spread,
                                   .seed = seed};
   mcts::MuZeroSearch search(config);
   const std::vector<float> logits = to_vector<float>(now.logits_na);

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/ops/build.h"
+#include "core/ops/elementwise.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "core/train/numbers.h"
@@ -17,6 +18,8 @@
 namespace mstrain::reinforcement {
 namespace {
 
+constexpr const char* kLatest =
+    "latest.";  // before names of the weights that learn, in a checkpoint
 constexpr uint64_t kEvaluationSearch = 0x706c6179;  // the seed of searches that nobody learns from
 constexpr uint64_t kActingSearch = 0x616374, kRefreshingSearch = 0x72657368;
 
@@ -34,16 +37,18 @@ class MuZeroAgent final : public Agent {
         model_(algorithm_, envs_.spec(), config.network),
         optimizer_(config.optimizer, model_.specs()),
         params_(init_params(model_.specs(), seed_)),
+        followed_(init_params(model_.specs(), seed_)),
         state_(optimizer_.init(params_)),
         search_(algorithm_, model_, params_),
-        again_(algorithm_, model_, params_),
-        playing_(algorithm_, model_, params_),
+        again_(algorithm_, model_, followed_),
+        playing_(algorithm_, model_, followed_),
         steps_(algorithm_, envs_.size(), model_.observation_size(), model_.actions()) {
     update_ = jit(
-        [this](Params params, OptimizerState state, const MuZeroBatch& batch, const Tensor& lr) {
-          return update(std::move(params), std::move(state), batch, lr);
+        [this](Params params, OptimizerState state, Params followed, const MuZeroBatch& batch,
+               const Tensor& lr) {
+          return update(std::move(params), std::move(state), std::move(followed), batch, lr);
         },
-        {.donate = {0, 1}, .name = "update"});
+        {.donate = {0, 1, 2}, .name = "update"});
   }
 
   Iteration iterate(double progress) override {
@@ -63,8 +68,14 @@ class MuZeroAgent final : public Agent {
   void act(std::span<const float> observations, std::span<float> actions) override {
     std::ranges::copy(playing_.search(observations, kEvaluationSearch).best, actions.begin());
   }
-  std::vector<StoredTensor> model() const override { return stored(params_); }
-  std::vector<StoredTensor> optimizer() const override { return stored(state_); }
+  std::vector<StoredTensor> model() const override { return stored(followed_); }
+  std::vector<StoredTensor> optimizer() const override {
+    std::vector<StoredTensor> out = stored(state_);
+    for (StoredTensor& each : stored(params_, kLatest)) {
+      out.push_back(std::move(each));
+    }
+    return out;
+  }
   std::string save() const override {
     ByteWriter out;
     out.put(updates_);
@@ -85,19 +96,21 @@ class MuZeroAgent final : public Agent {
   struct Updated {
     Params params;
     OptimizerState state;
+    Params followed;
     std::vector<std::pair<std::string, Tensor>> measures;
 
     template <class V>
     void fields(V& v) {
       v("params", params);
       v("state", state);
+      v("followed", followed);
       for (auto& [name, value] : measures) {
         v(name, value);
       }
     }
   };
 
-  Updated update(Params params, OptimizerState state, const MuZeroBatch& batch,
+  Updated update(Params params, OptimizerState state, Params followed, const MuZeroBatch& batch,
                  const Tensor& lr) const {
     const auto objective = [&](const Params& p) {
       Loss loss = model_.loss(p, batch);
@@ -108,7 +121,13 @@ class MuZeroAgent final : public Agent {
     measures.insert(measures.begin(), {"loss", value.first});
     auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(gradients),
                                              std::move(state), lr, measures);
-    return {std::move(next), std::move(next_state), std::move(measures)};
+    const double rate = algorithm_.target_rate;
+    Params following;
+    for (size_t i = 0; i < followed.size(); ++i) {
+      following.set(followed.name(i),
+                    rate * *next.find(followed.name(i)) + (1 - rate) * followed.tensor(i));
+    }
+    return {std::move(next), std::move(next_state), std::move(following), std::move(measures)};
   }
 
   uint64_t search_seed(uint64_t purpose) const {
@@ -144,10 +163,11 @@ class MuZeroAgent final : public Agent {
     const double lr = config_.schedule.lr_at(config_.optimizer.lr, progress);
     for (int64_t i = 0; i < algorithm_.updates; ++i) {
       Updated next = update_(
-          std::move(params_), std::move(state_),
+          std::move(params_), std::move(state_), std::move(followed_),
           steps_.sample(algorithm_.batch_size, seed_, static_cast<uint64_t>(updates_)), scalar(lr));
       params_ = std::move(next.params);
       state_ = std::move(next.state);
+      followed_ = std::move(next.followed);
       ++updates_;
       measures.resize(next.measures.size());
       for (size_t m = 0; m < measures.size(); ++m) {
@@ -168,12 +188,12 @@ class MuZeroAgent final : public Agent {
   EnvGroup envs_;
   MuZeroModel model_;
   Optimizer optimizer_;
-  Params params_;
+  Params params_, followed_;
   OptimizerState state_;
   ModelSearch search_, again_, playing_;  // each with rows of its own number
   SearchedSteps steps_;
   int64_t updates_ = 0;  // ever: what draws are made by
-  std::function<Updated(Params, OptimizerState, const MuZeroBatch&, const Tensor&)> update_;
+  std::function<Updated(Params, OptimizerState, Params, const MuZeroBatch&, const Tensor&)> update_;
 };
 
 // The policy of a checkpoint, for mstrain play.
@@ -222,6 +242,7 @@ AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks)
   const EnvSpec spec = make_env(config.environment.env, 1)->spec();
   const MuZeroModel model(algorithm, spec, config.network);
   AgentPlan plan = plan_parameters(model.specs(), config.optimizer);
+  plan.optimizer_bytes += plan.model_bytes;  // the weights that learn
   int64_t widest =
       spec.observation.size() + 8 * algorithm.state_size + 4 * (2 * algorithm.support + 1);
   for (const int64_t width : config.network.hidden) {

@@ -16,7 +16,7 @@ using testing::ThrowsMessage;
 
 constexpr const char* kSmallMuZero =
     "algorithm: {type: muzero, simulations: 4, unroll: 3, n_step: 4, state_size: 8, support: 5, "
-    "buffer_size: 400, learning_starts: 64, batch_size: 8}\n"
+    "buffer_size: 400, learning_starts: 64, batch_size: 8, spread: 0.5, target_rate: 0.1}\n"
     "environment: {name: cartpole, num_envs: 4}\n"
     "network: {hidden: [16], activation: relu}\n"
     "optimizer: {type: adam, lr: 1.0e-3}\n"
@@ -48,6 +48,22 @@ TEST_F(MuZeroRun, StopsWhenAskedToAndGoesOnBitForBit) {
   }
 }
 
+TEST_F(MuZeroRun, PlaysWithWeightsThatFollowThoseThatLearn) {
+  for (const char* rate : {"1", "0.1"}) {
+    const std::string folder = folder_ / rate;
+    run_agent(kSmallMuZero, folder, {std::string("algorithm.target_rate=") + rate});
+    const std::string model = checkpoint_file(folder, "model.safetensors");
+    const std::string optimizer = checkpoint_file(folder, "optimizer.safetensors");
+    const SafetensorsFile playing(std::as_bytes(std::span(model)), "model");
+    const SafetensorsFile learning(std::as_bytes(std::span(optimizer)), "optimizer");
+    for (const TensorEntry& entry : playing.entries()) {
+      const bool same = std::ranges::equal(playing.data(entry),
+                                           learning.data(learning.at("latest." + entry.name)));
+      EXPECT_EQ(same, rate == std::string("1")) << entry.name;
+    }
+  }
+}
+
 TEST_F(MuZeroRun, RefusesWhatCannotBe) {
   const auto fails = [&](std::vector<std::string> changes, const std::string& message) {
     EXPECT_THAT([&] { run_agent(kSmallMuZero, folder_ / "bad", changes); },
@@ -68,7 +84,7 @@ TEST_F(MuZeroRun, PlansItsWayToBalance) {
   }
   const RunOutcome done =
       run_agent(real_files().read(join_path(MSTRAIN_SOURCE_DIR, "configs/muzero_cartpole.yaml")),
-                folder_ / "run", {"eval.stop_at_return=150", "schedule.total_env_steps=30000"});
+                folder_ / "run", {"eval.stop_at_return=150"});
   EXPECT_THAT(done.out, HasSubstr("eval.stop_at_return is reached"));
 }
 
