@@ -15,7 +15,8 @@ namespace {
 using embedding_cache::Id;
 using embedding_cache::ReplayResult;
 
-constexpr size_t kLookups = 12'000'000;  // that are sampled, about
+constexpr size_t kLookups = 12'000'000;    // that are sampled, about
+constexpr size_t kFewLookups = 1'000'000;  // where no row ever leaves
 constexpr int64_t kLeastBatches = 4;
 
 // ids[rank][table][batch].
@@ -23,12 +24,18 @@ using BatchIds = std::vector<std::vector<std::vector<std::vector<Id>>>>;
 
 BatchIds first_ids(const SizedRun& run) {
   const size_t tables = run.tables.specs().size();
+  bool all_fit = true;
+  for (size_t t = 0; t < tables; ++t) {
+    const auto rows = run.tables.specs()[t].rows();
+    all_fit = all_fit && rows && run.placement.share(t, *rows) <= run.options.tables[t].host_rows;
+  }
+  const size_t enough = all_fit ? kFewLookups : kLookups;
   BatchIds out(static_cast<size_t>(run.placement.ranks()),
                std::vector<std::vector<std::vector<Id>>>(tables));
   std::vector<int64_t> places(static_cast<size_t>(run.batch));
   SampleBatch samples;
   size_t lookups = 0;
-  for (int64_t b = 0; b < run.steps && (b < kLeastBatches || lookups < kLookups); ++b) {
+  for (int64_t b = 0; b < run.steps && (b < kLeastBatches || lookups < enough); ++b) {
     for (int64_t i = 0; i < run.batch; ++i) {
       places[static_cast<size_t>(i)] =
           sample_at(run.order, run.samples.samples(), run.seed, b * run.batch + i);
