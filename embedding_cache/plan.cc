@@ -50,6 +50,7 @@ void look_up(const Workload& load, uint64_t host_rows, TablePlan& p) {
     const auto per_batch = [&](uint64_t count) {
       return seen.batches == 0 ? 0 : static_cast<double>(count) / static_cast<double>(seen.batches);
     };
+    p.lookups_per_batch = per_batch(seen.lookups);
     p.distinct_per_batch = per_batch(seen.ids);
     p.hits_per_lookup = seen.hits_per_lookup();
     p.hits_per_id = seen.hits_per_id();
@@ -57,6 +58,7 @@ void look_up(const Workload& load, uint64_t host_rows, TablePlan& p) {
     p.new_per_batch = per_batch(seen.new_ids);
     return;
   }
+  p.lookups_per_batch = static_cast<double>(load.draws_per_batch);
   p.distinct_per_batch = zipf_distinct(load.rows, load.alpha, load.draws_per_batch);
   p.hits_per_lookup = zipf_share(load.rows, load.alpha, host_rows);
   // A batch draws a cold id at most about once, so misses per batch are nearly the lookups that miss; distinct ids count those once.

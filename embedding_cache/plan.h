@@ -34,6 +34,7 @@ struct TablePlan {
   uint64_t store_memory_bytes =
       0;  // what the store keeps in memory for them: RocksDB's index and filters, or all rows
   uint64_t commit_bytes = 0;  // what a commit writes if every row of the host tier has changed
+  double lookups_per_batch = 0;
   double distinct_per_batch = 0;
   double hits_per_lookup = 0;  // ideal cache of the hottest rows
   double hits_per_id = 0;

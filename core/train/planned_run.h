@@ -70,6 +70,7 @@ int64_t largest_micro_batch(const TrainConfig& config, const Context& context);
 // Allocates nothing. In eager execution the figures are those of the graph at O0. `about`, where there is one, says within 1 % what
 // a plan would: `auto` then looks for its size by it, and makes the plans of none but those that may be it.
 using TotalOfMicro = std::function<int64_t(int64_t micro)>;
+inline constexpr int64_t kAboutMargin = 100;  // nearer to a limit than its share, only a plan tells
 PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Context& context,
                     int64_t limit, bool evaluates, int64_t micro = 0,
                     const TotalOfMicro& about = nullptr);

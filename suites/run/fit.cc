@@ -197,9 +197,8 @@ void Choices::refuse() {
   Changes changes = fitting_changes(
       candidates, [&](const Overrides& overrides) { return variants_->about(overrides); }, limit_);
   if (!variants_->reckons_exactly()) {
-    constexpr int64_t kSurely = 100;  // that far below the limit, about is enough
     std::erase_if(changes.fitting, [&](Alternative& it) {
-      it.exact = it.plan.total() > limit_ - limit_ / kSurely;
+      it.exact = it.plan.total() > limit_ - limit_ / kAboutMargin;
       if (it.exact) {
         it.plan = variants_->exactly(it.overrides);
       }

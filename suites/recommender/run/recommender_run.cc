@@ -229,10 +229,11 @@ bool RecommenderRun::holds_out() const {
 
 void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& findings) const {
   const std::shared_ptr<const Tables> tables = this->tables();
+  const Placement shared = placement(*tables);
   int64_t wanted = 0;
   for (const embedding_cache::TablePlan& table :
-       plan_rows(*tables, placement(*tables), options(), train.batch.global).tables) {
-    wanted += static_cast<int64_t>(table.store_bytes) * placement(*tables).ranks();
+       plan_rows(*tables, shared, options(), train.batch.global).tables) {
+    wanted += static_cast<int64_t>(table.store_bytes) * shared.ranks();
   }
   std::filesystem::path folder = std::filesystem::absolute(rows_directory());
   while (!std::filesystem::exists(folder)) {

@@ -90,7 +90,7 @@ double moved_bytes(const RankSizing& rank, const embedding_cache::Options& optio
   for (size_t t = 0; t < options.tables.size(); ++t) {
     const embedding_cache::RowLayout layout(options.tables[t]);
     bytes += 2 * rank.plan.tables[t].distinct_per_batch * layout.record_bytes();
-    bytes += 2 * rank.lookups / static_cast<double>(options.tables.size()) * layout.width() * 4;
+    bytes += 2 * rank.plan.tables[t].lookups_per_batch * layout.width() * sizeof(float);
   }
   return bytes;
 }
@@ -128,11 +128,12 @@ RowsSizing size_rows(const SizedRun& run) {
                                   {.host_rows = run.options.tables[t].host_rows,
                                    .look_ahead = static_cast<uint32_t>(run.look_ahead),
                                    .skip_batches = static_cast<uint64_t>(out.batches / 2)}));
-      rank.lookups +=
-          static_cast<double>(replayed.back().lookups) / static_cast<double>(out.counted);
-      rank.distinct += static_cast<double>(replayed.back().ids) / static_cast<double>(out.counted);
     }
     rank.plan = plan_rows(run.tables, run.placement, run.options, run.batch, replayed);
+    for (const embedding_cache::TablePlan& table : rank.plan.tables) {
+      rank.lookups += table.lookups_per_batch;
+      rank.distinct += table.distinct_per_batch;
+    }
     out.ranks.push_back(std::move(rank));
   }
   return out;
@@ -174,11 +175,12 @@ std::string describe(const RowsSizing& sizing, const SizedRun& run, const RunPla
   const auto [slowest, name] = *std::max_element(std::begin(stages), std::end(stages));
   out += fmt::format(
       "\na step at least, about: dense {:.3g} ms ({}), rows in memory {:.3g} ms (copies reach "
-      "{:.3g} GB/s), reads {:.3g} ms (60,000 rows a second{}): {} is the bottleneck\n",
+      "{:.3g} GB/s), reads {:.3g} ms ({} rows a second{}): {} is the bottleneck\n",
       1e3 * dense,
       is_here ? fmt::format("products reach {:.3g} GFLOP/s", flops / 1e9)
               : fmt::format("the rates of {}", plan.device),
       1e3 * moved, copies / 1e9, 1e3 * reads,
+      grouped(static_cast<int64_t>(embedding_cache::Workload().reads_per_second)),
       run.look_ahead > 0 ? ", beside the rest"
                          : "; embedding_cache.pipeline.depth 0 waits for them",
       name);

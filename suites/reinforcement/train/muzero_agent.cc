@@ -6,7 +6,6 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/ops/build.h"
-#include "core/ops/elementwise.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "core/train/numbers.h"
@@ -44,9 +43,9 @@ class MuZeroAgent final : public Agent {
         playing_(algorithm_, model_, followed_),
         steps_(algorithm_, envs_.size(), model_.observation_size(), model_.actions()) {
     update_ = jit(
-        [this](Params params, OptimizerState state, Params followed, const MuZeroBatch& batch,
+        [this](Params params, OptimizerState state, Params before, const MuZeroBatch& batch,
                const Tensor& lr) {
-          return update(std::move(params), std::move(state), std::move(followed), batch, lr);
+          return update(std::move(params), std::move(state), before, batch, lr);
         },
         {.donate = {0, 1, 2}, .name = "update"});
   }
@@ -110,8 +109,8 @@ class MuZeroAgent final : public Agent {
     }
   };
 
-  Updated update(Params params, OptimizerState state, Params followed, const MuZeroBatch& batch,
-                 const Tensor& lr) const {
+  Updated update(Params params, OptimizerState state, const Params& before,
+                 const MuZeroBatch& batch, const Tensor& lr) const {
     const auto objective = [&](const Params& p) {
       Loss loss = model_.loss(p, batch);
       return std::pair(loss.loss, loss);
@@ -121,12 +120,7 @@ class MuZeroAgent final : public Agent {
     measures.insert(measures.begin(), {"loss", value.first});
     auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(gradients),
                                              std::move(state), lr, measures);
-    const double rate = algorithm_.target_rate;
-    Params following;
-    for (size_t i = 0; i < followed.size(); ++i) {
-      following.set(followed.name(i),
-                    rate * *next.find(followed.name(i)) + (1 - rate) * followed.tensor(i));
-    }
+    Params following = followed(before, next, algorithm_.target_rate);
     return {std::move(next), std::move(next_state), std::move(following), std::move(measures)};
   }
 

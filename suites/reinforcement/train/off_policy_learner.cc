@@ -65,12 +65,8 @@ OffPolicyLearner::Updated OffPolicyLearner::update(Params params, OptimizerState
       keep_actor(state_before.slots[i].second, rates.policy, next_state.slots[i].second);
     }
   }
-  Params followed;
-  for (size_t i = 0; i < target.size(); ++i) {
-    followed.set(target.name(i),
-                 rates.target * *next.find(target.name(i)) + (1 - rates.target) * target.tensor(i));
-  }
-  return {std::move(next), std::move(followed), std::move(next_state), value.second.error_b,
+  Params follows = followed(target, next, rates.target);
+  return {std::move(next), std::move(follows), std::move(next_state), value.second.error_b,
           std::move(measures)};
 }
 

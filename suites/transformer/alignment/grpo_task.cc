@@ -16,17 +16,13 @@ namespace {
 Tensor number_of(const Tensor& flags) { return sum(cast(flags, Dtype::kI32)); }
 Tensor by_row(const Tensor& flags_bt) { return sum(cast(flags_bt, Dtype::kI32), {1}); }
 
-Tensor log_probs(const CausalModel& model, const Params& params, std::span<const Tensor> batch) {
-  return -model.token_losses(params, batch[0], batch[1], {}, /*smooths=*/false).loss;
-}
-
 // Without the run's adapters and dropout.
 Tensor reference_log_probs(const CausalModel& model, const Params& params,
                            std::span<const Tensor> batch) {
   const Context context = for_inference();
   const ContextScope scope(context);
   const LoraScope no_adapters(nullptr);
-  return stop_gradient(log_probs(model, params, batch));
+  return stop_gradient(answer_log_probs(model, params, batch[0], batch[1]));
 }
 
 // Of the policy to the one that wrote; where it is still the same, `written_bt` is NaN, and they are 1.
@@ -46,7 +42,7 @@ Tensor ratios(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor&
 
 Tensor answer_log_probs(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
                         const Tensor& targets_bt) {
-  return log_probs(model, params, Tensors{tokens_bt, targets_bt});
+  return -model.token_losses(params, tokens_bt, targets_bt, {}, /*smooths=*/false).loss;
 }
 
 TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
@@ -72,7 +68,7 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
       return fine_tuning(params, batch.first(2));
     }
     const Tensor counted_bt = not_equal(batch[1], kIgnoreTarget);
-    const Tensor log_prob_bt = log_probs(*model, params, batch);
+    const Tensor log_prob_bt = answer_log_probs(*model, params, batch[0], batch[1]);
     const Tensor advantage_b1 = reshape(batch[2], {batch[2].dim(0), 1});
     Tensor loss_bt;
     if (config.passes == 1) {

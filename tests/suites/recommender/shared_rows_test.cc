@@ -8,9 +8,8 @@
 #include "core/tensor/host.h"
 #include "suites/recommender/embedding/batches.h"
 #include "suites/recommender/run/export_rows.h"
-#include "tests/embedding_cache/temp_directory.h"
 #include "tests/ranks.h"
-#include "tests/suites/recommender/samples.h"
+#include "tests/suites/recommender/world.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -61,7 +60,7 @@ class SharedRows : public testing::Test {
                            BatchPart(kOfAStep, kOfAMicroBatch, how.ranks, rank), kOfAStep * first);
       for (int64_t step = first + 1; step <= last; ++step) {
         const Tensors batch = batches->next();
-        batches->learn(pull(batch, step));
+        batches->learn(pull(batch, *tables_, step));
       }
       const std::string own = rows->prepare(last);
       rows->wait(own);
@@ -98,20 +97,6 @@ class SharedRows : public testing::Test {
       std::vector<float> of_table(ids.size() * width);
       rows->look_up(t, ids, of_table.data(), width);
       out.insert(out.end(), of_table.begin(), of_table.end());
-    }
-    return out;
-  }
-
-  RowGradients pull(const Tensors& batch, int64_t step) const {
-    const std::vector<float> labels = to_vector<float>(batch[0]);
-    RowGradients out{.step = step};
-    for (const size_t place : tables_->looked_up()) {
-      std::vector<float> gradient = to_vector<float>(batch[place]);
-      const size_t each = gradient.size() / labels.size();
-      for (size_t i = 0; i < gradient.size(); ++i) {
-        gradient[i] -= labels[i / each];
-      }
-      out.gradients.push_back(tensor<float>(gradient, batch[place].shape()));
     }
     return out;
   }
