@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """Rows resident in memory: lookup + lazy Adam update against nn.Embedding(sparse=True) with SparseAdam, two threads, interleaved.
 Run with a Python that has PyTorch, from a virtual environment outside the repository:
     venv/bin/python benchmarks/embedding_cache_vs_pytorch.py build/benchmarks/bench_embedding_cache"""
@@ -28,7 +28,7 @@ def batches(count):
 
 ours, theirs, ratios = [], [], []
 data = list(batches(6))
-#The table of the ids that occur, as the cache's host tier holds it; the full table would only be slower.
+# The table of the ids that occur, as the cache's host tier holds it; the full table would only be slower.
 used, flat = torch.cat(data).unique(return_inverse=True)
 data = list(flat.view(6, -1))
 table = torch.nn.Embedding(len(used), DIM, sparse=True)

@@ -18,11 +18,13 @@ void print_version(std::FILE* out) {
                  : fmt::format(" by MSTRAIN_ISA; this machine has {}", to_string(best_isa())));
   fmt::print(out, "unicode {}\n", unicode_version());
   for (const Backend* backend : all_backends()) {
-    if (backend->computes) {
-      fmt::print(out, "backend {} ({} kernels)\n", backend->name, backend->kernels.size());
-    } else if (backend->missing != nullptr) {
-      fmt::print(out, "backend {} ({})\n", backend->name, backend->missing());
+    if (!backend->computes) {
+      continue;
     }
+    const std::string missing = backend->missing == nullptr ? "" : backend->missing();
+    const std::string what =
+        missing.empty() ? fmt::format("{} kernels", backend->kernels.size()) : missing;
+    fmt::print(out, "backend {} ({})\n", backend->name, what);
   }
 }
 

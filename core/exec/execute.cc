@@ -57,9 +57,20 @@ void begin_or_wait(const PlanStep& step, const PlanStep& turn, const KernelMemor
   }
 }
 
-// `memory` holds in the call only.
+// `memory` holds in the call only. A kernel that only launches is timed by the events before and behind it, one at a time.
 void call(const PlanStep& step, const KernelMemory& memory, std::vector<KernelTime>* times) {
-  timed(step, times, [&] { step.kernel->run(memory); });
+  const bool launches = times != nullptr && !memory.queue->calls_later();
+  const Event before = launches ? memory.queue->record() : Event();
+  Event behind;
+  timed(step, times, [&] {
+    step.kernel->run(memory);
+    behind = launches ? memory.queue->record() : Event();
+    behind.wait();
+  });
+  if (const int64_t end = behind.ended(); end > 0) {
+    times->back().begin = before.ended();
+    times->back().end = end;
+  }
 }
 
 // The same in its turn.

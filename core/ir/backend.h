@@ -5,6 +5,7 @@
 
 #include <array>
 #include <bitset>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 
@@ -40,8 +41,10 @@ struct Backend {
   // whose memory no other back end can read.
   const Backend* fallback = nullptr;
   bool computes = true;  // false: programs are planned, and allocated, and not run
-  // Of one that does not compute though people may ask for it: why, for them. Null: nobody asks.
+  // Of one that people may ask for and that not every machine has: why it does not run here; empty where it does.
   std::string (*missing)() = nullptr;
+  // The device that its kernels run on, opened when first asked for. Null: the host, or its twin.
+  const std::shared_ptr<Device>& (*open)() = nullptr;
   std::bitset<kNumDtypes> dtypes =
       std::bitset<kNumDtypes>().set();  // types of elements that it has
   BackendLimits limits = {};

@@ -14,20 +14,18 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/runtime/dtype.h"
-
 namespace mstrain {
 
-inline BFloat16 stochastic_bf16(float x, uint32_t word) {
+// The bits of a bf16.
+inline uint16_t stochastic_bf16(float x, uint32_t word) {
   constexpr uint32_t kExponent = 0x7f800000U;
   const auto bits = std::bit_cast<uint32_t>(x);
   if ((bits & kExponent) == kExponent) {
-    return BFloat16(x);
+    const bool nan = (bits & ~kExponent & 0x7fffffffU) != 0;
+    return static_cast<uint16_t>(bits >> 16 | (nan ? 0x40U : 0U));
   }
   const uint32_t up = bits + (word >> 16);
-  BFloat16 result;
-  result.bits = static_cast<uint16_t>(((up & kExponent) == kExponent ? bits : up) >> 16);
-  return result;
+  return static_cast<uint16_t>(((up & kExponent) == kExponent ? bits : up) >> 16);
 }
 
 inline constexpr int64_t kCodeBlock = 256;

@@ -8,42 +8,62 @@ namespace detail {
 
 inline constexpr float kPi = 3.1415927F, kHalfPi = 1.5707964F, kQuarterPi = 0.7853982F;
 
+// 28-bit pieces of 2^k 2/π mod 4, so that their products with the 24 bits of x / 2^k are exact in double.
+constexpr double piece_of_turns(int k, int part) {
+  constexpr uint64_t kWords[4] = {0x28be60db9391054a, 0x7f09d5f47d4d3770, 0x36d8a5664f10e410,
+                                  0x7f9458eaf7aef158};  // 2/π / 4 = 1/(2π), as a binary fraction
+  double unit = 4.0;
+  for (int i = 0; i <= part; ++i) {
+    unit *= 0x1p-28;
+  }
+  uint64_t value = 0;
+  for (int bit = k + 28 * part; bit < k + 28 * (part + 1); ++bit) {
+    value = 2 * value + ((kWords[bit / 64] >> (63 - bit % 64)) & 1U);
+  }
+  return static_cast<double>(value) * unit;
+}
+
+#ifdef __CUDACC_RTC__
+// A card makes them as it goes.
+struct Pieces {
+  double high, middle, low;
+  explicit Pieces(int k)
+      : high(piece_of_turns(k, 0)), middle(piece_of_turns(k, 1)), low(piece_of_turns(k, 2)) {}
+};
+#else
+struct PieceTable {
+  double at[3][112];
+  constexpr PieceTable() : at() {
+    for (int part = 0; part < 3; ++part) {
+      for (int k = 0; k < 112; ++k) {
+        at[part][k] = piece_of_turns(k, part);
+      }
+    }
+  }
+};
+inline constexpr PieceTable kPieces;
+struct Pieces {
+  double high, middle, low;
+  MSTRAIN_SCALAR_INLINE explicit Pieces(int k)
+      : high(kPieces.at[0][k]), middle(kPieces.at[1][k]), low(kPieces.at[2][k]) {}
+};
+#endif
+
 // x = (4 k + quadrant) π/2 + angle, |angle| <= π/4, exact to 2^-54 for every finite x.
 struct Reduced {
   float angle;
   int32_t quadrant;
 };
 MSTRAIN_SCALAR_INLINE Reduced reduce_angle(float x) {
-  // 28-bit pieces of 2^k 2/π mod 4, so that their products with the 24 bits of x / 2^k are exact in double.
-  struct Pieces {
-    double high[112], middle[112], low[112];
-    constexpr Pieces() : high(), middle(), low() {
-      constexpr uint64_t kWords[4] = {
-          0x28be60db9391054a, 0x7f09d5f47d4d3770, 0x36d8a5664f10e410,
-          0x7f9458eaf7aef158};  // 2/π / 4 = 1/(2π), as a binary fraction
-      for (int k = 0; k < 112; ++k) {
-        double* const parts[3] = {high, middle, low};
-        double unit = 4.0;
-        for (int part = 0; part < 3; ++part) {
-          uint64_t value = 0;
-          for (int bit = k + 28 * part; bit < k + 28 * (part + 1); ++bit) {
-            value = 2 * value + ((kWords[bit / 64] >> (63 - bit % 64)) & 1U);
-          }
-          unit *= 0x1p-28;
-          parts[part][k] = static_cast<double>(value) * unit;
-        }
-      }
-    }
-  };
-  static constexpr Pieces kPieces;
   constexpr double kRound = 0x1.8p52;
   const int32_t exponent = ((bits_of(x) >> 23) & 255) - 150;  // |x| < 2^(exponent + 24)
   int32_t k = exponent > 0 ? exponent : 0;
   k = k < 104 ? k : 104;
   const double scaled = static_cast<double>(x * from_bits((127 - k) << 23));
-  const double a = scaled * kPieces.high[k];
+  const Pieces pieces(k);
+  const double a = scaled * pieces.high;
   const double fours = (a * 0.25 + kRound) - kRound;
-  const double b = (a - 4.0 * fours) + (scaled * kPieces.middle[k] + scaled * kPieces.low[k]);
+  const double b = (a - 4.0 * fours) + (scaled * pieces.middle + scaled * pieces.low);
   const double turns = b + kRound;
   const double rest = b - (turns - kRound);
   return {static_cast<float>(rest * 1.5707963267948966),

@@ -1,5 +1,7 @@
 #include "core/runtime/context.h"
 
+#include <mutex>
+
 #include "core/base/processors.h"
 
 namespace mstrain {
@@ -8,16 +10,36 @@ namespace {
 thread_local const Context* bound = nullptr;
 const Backend* installed_backend = nullptr;
 
+// What threads have that bound none: made when first asked for, which may throw for a device's name.
+std::unique_ptr<Context>& unbound_context() {
+  static std::unique_ptr<Context> it;
+  return it;
+}
+
 }  // namespace
 
 const Backend* default_backend() { return installed_backend; }
-void install_default_backend(const Backend* backend) { installed_backend = backend; }
+void install_default_backend(const Backend* backend) {
+  installed_backend = backend;
+  if (unbound_context() != nullptr) {
+    unbound_context()->backend = backend;
+  }
+}
+void install_default_memory() {
+  if (unbound_context() != nullptr) {
+    unbound_context()->allocator = std::make_shared<Allocator>();
+  }
+}
 
 int Context::num_threads() const { return threads > 0 ? threads : counted_processors(); }
 
 const Context& current_context() {
-  static const Context kDefault;
-  return bound != nullptr ? *bound : kDefault;
+  if (bound != nullptr) {
+    return *bound;
+  }
+  static std::once_flag once;
+  std::call_once(once, [] { unbound_context() = std::make_unique<Context>(); });
+  return *unbound_context();
 }
 
 ContextScope::ContextScope(const Context& context) : previous_(bound) { bound = &context; }

@@ -11,9 +11,11 @@ namespace mstrain {
 struct Backend;  // core/ir/backend.h
 class Ranks;     // core/comm/mesh.h
 
-// What contexts name that say nothing else: set once, at start-up.
+// What contexts name that say nothing else: set at start-up, and by a run on a device.
 const Backend* default_backend();
 void install_default_backend(const Backend* backend);
+// The default context's memory is made anew, on default_device().
+void install_default_memory();
 
 struct Context {
   const Backend* backend = default_backend();

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <deque>
 #include <exception>
-#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "core/base/rng.h"
 #include "core/runtime/buffer.h"
 #include "core/runtime/guarded_memory.h"
+#include "core/runtime/staging_memory.h"
 
 namespace mstrain {
 namespace {
@@ -23,44 +23,6 @@ namespace {
 constexpr int64_t kMostWaiting = 512;  // pieces of work, before whoever gives one more waits
 
 class DeferredDevice;
-
-// The host's memory, whose blocks the device knows.
-class StagingMemory : public Device {
- public:
-  std::string name() const override { return "staging"; }
-  bool is_host() const override { return true; }
-  void* allocate(int64_t bytes) override {
-    void* const data = host_->allocate(bytes);
-    const std::lock_guard lock(mutex_);
-    blocks_.emplace(static_cast<const std::byte*>(data), bytes);
-    return data;
-  }
-  void release(void* data, int64_t bytes) override {
-    {
-      const std::lock_guard lock(mutex_);
-      blocks_.erase(static_cast<const std::byte*>(data));
-    }
-    host_->release(data, bytes);
-  }
-  Queue& queue(Use use) override { return host_->queue(use); }
-  std::shared_ptr<Allocator> staging() override { return host_->staging(); }
-
-  bool holds(const void* data, int64_t bytes) const {
-    const auto* const first = static_cast<const std::byte*>(data);
-    const std::lock_guard lock(mutex_);
-    const auto after = blocks_.upper_bound(first);
-    if (after == blocks_.begin()) {
-      return false;
-    }
-    const auto& [begin, size] = *std::prev(after);
-    return first + bytes <= begin + size;
-  }
-
- private:
-  const std::shared_ptr<Device> host_ = host_device();  // which must outlive it
-  mutable std::mutex mutex_;
-  std::map<const std::byte*, int64_t> blocks_;
-};
 
 int64_t steady_nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -275,7 +237,9 @@ class DeferredDevice : public Device {
 
   const DeferredOptions options_;
   GuardedMemory memory_;
-  const std::shared_ptr<StagingMemory> staging_memory_ = std::make_shared<StagingMemory>();
+  const std::shared_ptr<StagingMemory> staging_memory_ = std::make_shared<StagingMemory>(
+      [](int64_t bytes) { return host_device()->allocate(bytes); },
+      [](void* data, int64_t bytes) { host_device()->release(data, bytes); });
   const std::shared_ptr<Allocator> staging_ =
       std::make_shared<Allocator>(Allocator::kCacheLimit, staging_memory_);
   std::vector<CopyTime>* copies_ = nullptr;

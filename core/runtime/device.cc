@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/runtime/context.h"
 #include "core/runtime/deferred_device.h"
 
 namespace mstrain {
@@ -21,6 +22,11 @@ std::shared_ptr<Device> named_device(const char* name) {
       fmt::format("MSTRAIN_DEVICE: there is no device {}; there are cpu and deferred", asked));
 }
 
+std::shared_ptr<Device>& installed_device() {
+  static std::shared_ptr<Device> device = named_device(std::getenv("MSTRAIN_DEVICE"));
+  return device;
+}
+
 }  // namespace
 
 void Event::settle() const noexcept {
@@ -30,9 +36,11 @@ void Event::settle() const noexcept {
   }
 }
 
-const std::shared_ptr<Device>& default_device() {
-  static const std::shared_ptr<Device> device = named_device(std::getenv("MSTRAIN_DEVICE"));
-  return device;
+const std::shared_ptr<Device>& default_device() { return installed_device(); }
+
+void install_default_device(std::shared_ptr<Device> device) {
+  installed_device() = std::move(device);
+  install_default_memory();
 }
 
 }  // namespace mstrain

@@ -44,6 +44,8 @@ class Event {
   int64_t ended() const { return state_ == nullptr ? 0 : state_->ended(); }
   // Waits without a word of failures: memory may then be used anew.
   void settle() const noexcept;
+  // For the queues of its device.
+  const State* state() const { return state_.get(); }
 
  private:
   std::shared_ptr<State> state_;
@@ -91,6 +93,8 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   virtual std::string name() const = 0;
+  // All memory of its own; 0: it has none but the host's.
+  virtual int64_t memory_bytes() const { return 0; }
   // Whether its memory is the host's and nothing runs late there.
   virtual bool is_host() const { return false; }
   // Memory aligned to 64 bytes. Throws Error when there is no more. What is released is not in use by any queue.
@@ -109,8 +113,10 @@ class Device {
 
 const std::shared_ptr<Device>& host_device();
 
-// What contexts compute on unless they say otherwise: the host, or the device that MSTRAIN_DEVICE names, `cpu` or
-// `deferred` (deferred_device.h). Throws ConfigError for other names.
+// What contexts compute on unless they say otherwise: the host, the device that MSTRAIN_DEVICE names, `cpu` or
+// `deferred` (deferred_device.h), or what was installed. Throws ConfigError for other names.
 const std::shared_ptr<Device>& default_device();
+// From now on that is `device`, also for the context of threads that bound none. At the start of a run, before tensors are made.
+void install_default_device(std::shared_ptr<Device> device);
 
 }  // namespace mstrain

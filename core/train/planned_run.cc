@@ -113,7 +113,8 @@ int64_t memory_limit(const MemoryConfig& config, const Context& context) {
   if (!config.limit_gb.is_word()) {
     return static_cast<int64_t>(*config.limit_gb.value * 1e9);
   }
-  const int64_t own = context.backend->memory_bytes;
+  const int64_t own =
+      std::max(context.backend->memory_bytes, context.allocator->device()->memory_bytes());
   return own > 0 ? own : this_machine().memory_bytes;
 }
 

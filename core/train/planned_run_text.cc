@@ -145,9 +145,8 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
                     : plan.device.empty()             ? "auto, this machine's"
                                                       : "auto, the device's"));
   if (!plan.device.empty()) {
-    out += fmt::format(
-        "planned for {}, {}, by its description: workspaces of its kernels do not count\n",
-        config.run.device == "auto" ? "cuda" : config.run.device, plan.device);
+    out += fmt::format("planned for {}, {}, by its description\n",
+                       config.run.device == "auto" ? "cuda" : config.run.device, plan.device);
   }
   if (config.run.execution == Execution::kEager) {
     out += "run.execution is eager: it allocates as it goes, which is more than this plan\n";

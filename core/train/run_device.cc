@@ -10,6 +10,13 @@ namespace {
 
 constexpr uint64_t kLargestDescription = 1 << 20;
 
+// A kernel of the back end that the description is of, which asks nothing of the device before it runs.
+Kernel prepare_own(const KernelRequest& request) {
+  Kernel made = find_kernel(find_backend("cuda"), request.op)->prepare(request);
+  made.run = {};
+  return made;
+}
+
 // What the default back end's kernel overwrites, and nothing else of it.
 Kernel prepare_described(const KernelRequest& request) {
   const KernelEntry& entry = *find_kernel(default_backend(), request.op);
@@ -33,7 +40,8 @@ BackendRates rates_of(const DeviceDescription& device) {
 
 bool is_here(const std::string& device) {
   const Backend* const backend = find_backend(device);
-  return backend != nullptr && backend->computes;
+  return backend != nullptr && backend->computes &&
+         (backend->missing == nullptr || backend->missing().empty());
 }
 
 // No key is wrong, but the machine.
@@ -64,10 +72,18 @@ const Backend* described_backend(const std::string& name, const DeviceDescriptio
                   .computes = false,
                   .device = device.name,
                   .memory_bytes = static_cast<int64_t>(device.memory_gb * 1e9),
-                  .rates = rates_of(device),
-                  .kernels = default_backend()->kernels};
+                  .rates = rates_of(device)};
+  const Backend* const named = find_backend(name);
+  const Backend* const own = named != nullptr && named->open != nullptr ? named : nullptr;
+  backend.kernels = (own != nullptr ? own : default_backend())->kernels;
+  if (own != nullptr) {
+    backend.limits = own->limits;
+  }
   for (auto& [op, entry] : backend.kernels) {
-    entry.prepare = prepare_described;
+    entry.prepare = own != nullptr ? prepare_own : prepare_described;
+    if (own != nullptr) {
+      continue;
+    }
     // Kernels of its own read numbers of 16 bits where it has them.
     if (device.peak_tflops.bf16 || device.peak_tflops.fp16) {
       entry.supports = nullptr;

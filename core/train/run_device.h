@@ -61,7 +61,8 @@ std::string device_of(const RunConfig& config);
 // there is neither.
 const Backend* planned_backend(FileSystem& files, const RunConfig& config, const YamlNode& tree);
 
-// Throws PlanError, with the line in `tree`, where the run cannot run here: run.device is none of this machine's.
+// Makes the device of a run that of every context to come. Throws PlanError, with the line in `tree`, where the run cannot run here:
+// run.device is none of this machine's.
 void check_run_device(const RunConfig& config, const YamlNode& tree);
 
 }  // namespace mstrain

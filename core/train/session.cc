@@ -172,10 +172,12 @@ void write_pictures(const RunDirectory& directory, const TrainData& data, uint64
 }  // namespace
 
 Context make_context(const TrainConfig& config, std::shared_ptr<Ranks> ranks) {
-  return {.backend = backend_named(device_of(config.run)),
+  const Backend* const backend = backend_named(device_of(config.run));
+  const auto& device =
+      backend->open != nullptr ? backend->open() : current_context().allocator->device();
+  return {.backend = backend,
           .threads = static_cast<int>(config.run.threads.value_or(0)),
-          .allocator = std::make_shared<Allocator>(Allocator::kCacheLimit,
-                                                   current_context().allocator->device()),
+          .allocator = std::make_shared<Allocator>(Allocator::kCacheLimit, device),
           .ranks = std::move(ranks)};
 }
 

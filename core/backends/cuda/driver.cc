@@ -95,4 +95,41 @@ FoundDevices look_for_devices(const std::string& library) {
   return found;
 }
 
+const Driver& driver() {
+  static const Driver it = [] {
+    void* const library = dlopen(kDriverLibrary, RTLD_NOW | RTLD_LOCAL);
+    check(library != nullptr, "{} cannot be loaded", kDriverLibrary);
+    Driver d{};
+    find(library, "cuDevicePrimaryCtxRetain", d.retain_context);
+    find(library, "cuCtxSetCurrent", d.set_context);
+    find(library, "cuMemAlloc_v2", d.allocate);
+    find(library, "cuMemFree_v2", d.release);
+    find(library, "cuMemHostAlloc", d.allocate_host);
+    find(library, "cuMemFreeHost", d.release_host);
+    find(library, "cuMemGetInfo_v2", d.memory_info);
+    find(library, "cuStreamCreate", d.create_stream);
+    find(library, "cuStreamSynchronize", d.wait_stream);
+    find(library, "cuStreamWaitEvent", d.stream_waits);
+    find(library, "cuMemcpyAsync", d.copy);
+    find(library, "cuEventCreate", d.create_event);
+    find(library, "cuEventDestroy_v2", d.destroy_event);
+    find(library, "cuEventRecord", d.record_event);
+    find(library, "cuEventQuery", d.query_event);
+    find(library, "cuEventSynchronize", d.wait_event);
+    find(library, "cuEventElapsedTime", d.time_between);
+    find(library, "cuModuleLoadData", d.load_module);
+    find(library, "cuModuleGetFunction", d.find_function);
+    find(library, "cuLaunchKernel", d.launch);
+    return d;
+  }();
+  return it;
+}
+
+void check_driver(Driver::Result result, const char* function) {
+  if (result != 0) {
+    static const Functions functions = functions_of(dlopen(kDriverLibrary, RTLD_NOW | RTLD_LOCAL));
+    ask(functions, function, result);
+  }
+}
+
 }  // namespace mstrain::cuda

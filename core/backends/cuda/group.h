@@ -8,29 +8,18 @@
 
 #include <string>
 
-#include "core/ir/kernel.h"
+#include "core/backends/cuda/text.h"
 #include "core/ops/fused.h"
 
 namespace mstrain::cuda {
 
 // Rows that threads go over twice are kept by at most 1,024 threads in at most 16 registers for each value.
 inline constexpr int64_t kLongestRow = 16384;
-inline constexpr size_t kMostPointersOfGroup = 159;  // inputs and outputs, beside the workspace
-
-// Kernels and how to launch them.
-struct GroupText {
-  std::string text;
-  std::string name;  // of the kernel; that of the second one ends in "_finish"
-  unsigned blocks = 1, threads = 32;
-  unsigned finish_blocks = 0, finish_threads = 256;  // no blocks: there is no second kernel
-  int64_t workspace_bytes = 0;
-};
 
 // Whether there is a text for a request: of `fused`, or of an elementwise operation, a reduction or an operation on rows.
 bool has_group_text(const KernelRequest& request);
 
-// The kernels take Pointers (device/kernel.cuh): inputs, outputs, workspace. Equal requests give equal texts under a name. has_group_text()
-// holds.
-GroupText print_group(const KernelRequest& request, std::string_view name);
+// Its kernels. has_group_text() holds.
+KernelText print_group(const KernelRequest& request);
 
 }  // namespace mstrain::cuda

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "core/backends/cuda/group.h"
+#include "core/backends/cuda/walk.h"
 #include "core/ops/elementwise.h"
 
 namespace mstrain::cuda {
@@ -15,47 +16,6 @@ using Kind = Term::Kind;
 
 std::string number_text(double value, Dtype dtype) {
   return fmt::format("number<{}>({:#x}UL)", format_of(dtype), std::bit_cast<uint64_t>(value));
-}
-
-// Strides of the walk's elements: dims of size 1 left out, neighbours merged.
-struct Walk {
-  std::vector<int64_t> dims, strides;
-};
-Walk walk_of(const ViewType& view) {
-  Walk walk;
-  for (int d = 0; d < view.type.shape.rank(); ++d) {
-    const int64_t size = view.type.shape[d];
-    if (size == 1) {
-      continue;
-    }
-    if (!walk.dims.empty() && walk.strides.back() == view.strides[d] * size) {
-      walk.dims.back() *= size;
-      walk.strides.back() = view.strides[d];
-    } else {
-      walk.dims.push_back(size);
-      walk.strides.push_back(view.strides[d]);
-    }
-  }
-  return walk;
-}
-
-// The offset of element `index` of dims [begin, end).
-std::string offset_text(const Walk& walk, size_t begin, size_t end, std::string_view index) {
-  std::string result;
-  int64_t below = 1;
-  for (size_t d = end; d-- > begin;) {
-    std::string at = below == 1 ? std::string(index) : fmt::format("{} / {}", index, below);
-    if (d > begin) {
-      at = fmt::format("{} % {}", at, walk.dims[d]);
-    }
-    if (walk.strides[d] != 0) {
-      const std::string part = walk.strides[d] == 1 ? fmt::format("({})", at)
-                                                    : fmt::format("({}) * {}", at, walk.strides[d]);
-      result += result.empty() ? part : " + " + part;
-    }
-    below *= walk.dims[d];
-  }
-  return result.empty() ? "0" : result;
 }
 
 // Where an element lies: from its row and column where the dims split there, and the kernel knows these.
@@ -206,13 +166,17 @@ class Builder {
       return fmt::format("{}::load(in{}[{}])", format_of(view.type.dtype), at, offset);
     };
     const Walk walk = walk_of(view);
-    if (parameter) {
-      return full(view.type.dtype, text(offset_text(walk, 0, walk.dims.size(), "c")), {});
+    if (!parameter && !is_full(view.type)) {
+      return once_a_row(view.type.dtype, text(offset_text(walk, "r")), {});
     }
-    return is_full(view.type)
-               ? full(view.type.dtype, text(element_text(view, result_.extent, result_.by_rows)),
-                      {})
-               : once_a_row(view.type.dtype, text(offset_text(walk, 0, walk.dims.size(), "r")), {});
+    const std::string offset =
+        parameter ? offset_text(walk, "c") : element_text(view, result_.extent, result_.by_rows);
+    const int term = full(view.type.dtype, text(offset), {});
+    if (walk.dims.size() == 1 && walk.strides[0] == 1) {
+      result_.terms.back().input = static_cast<int>(at);
+      result_.terms.back().counted_by = parameter ? 'c' : 'i';
+    }
+    return term;
   }
 
   void add(NodeId id) {
@@ -436,7 +400,7 @@ std::optional<GroupBody> group_body(const KernelRequest& request) {
   std::vector<Value> outputs = body.outputs();
   std::ranges::sort(outputs);
   if (result.extent.elements() == 0 || std::ranges::adjacent_find(outputs) != outputs.end() ||
-      body.inputs().size() + outputs.size() > kMostPointersOfGroup) {
+      body.inputs().size() + outputs.size() > kMostOperands) {
     return std::nullopt;
   }
   const std::vector<bool> live = body.live();

@@ -26,6 +26,10 @@ struct Term {
   int level =
       0;  // the pass over the row in which it is known; for what is known once a row, before it
 
+  // Of an element that lies in memory as the walk goes: its input, and what counts it there, 'i' or 'c'. Neighbours are read together.
+  int input = -1;
+  char counted_by = 0;
+
   // Found by finish().
   bool needed = false;
   bool kept = false;  // a later pass needs it

@@ -13,24 +13,26 @@ using Kind = Term::Kind;
 constexpr int64_t kMostThreads = 1024;
 constexpr int64_t kElementsOfThread = 4;
 constexpr int64_t kThreadsOfElements = 256;  // where there are no rows
+// Neighbours that are read and written together, where they lie so.
+constexpr int64_t kPack = 4;
 // Blocks that make sums: as many as a second kernel adds up, on every card.
-constexpr int64_t kSumBlocks = 256;
+constexpr int64_t kSumBlocks = 512;
 constexpr int64_t kMostBlocks = 65535;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Printer {
  public:
-  Printer(const KernelRequest& request, std::string_view name)
+  explicit Printer(const KernelRequest& request)
       : terms_(group_terms(request, *group_body(request))) {
-    result_.name = name;
     const auto [rows, n] = terms_.extent;
     for (const Sink& sink : terms_.sinks) {
       columns_ += sink.kind == Sink::Kind::kSumColumns ? 1 : 0;
       totals_ += sink.kind == Sink::Kind::kSumAll ? 1 : 0;
     }
     const int64_t most = columns_ + totals_ > 0 ? kSumBlocks : kMostBlocks;
-    if (terms_.by_rows) {
+    const int64_t walked = terms_.by_rows ? n : rows * n;
+    pack_ = walked % kPack == 0 ? kPack : 1;
+    flat_ = terms_.by_rows && rows == 1 && terms_.levels == 1 && columns_ == 0;
+    if (terms_.by_rows && !flat_) {
       const int64_t warps = ceil_div(ceil_div(n, kElementsOfThread), 32);
       threads_ = std::clamp<int64_t>(warps * 32, 32, kMostThreads);
       blocks_ = std::min(rows, most);
@@ -38,11 +40,28 @@ class Printer {
       threads_ = kThreadsOfElements;
       blocks_ = std::min(ceil_div(rows * n, threads_ * kElementsOfThread), most);
     }
-    result_.threads = static_cast<unsigned>(threads_);
-    result_.blocks = static_cast<unsigned>(blocks_);
+    result_.launches.push_back({"@", blocks_, static_cast<int>(threads_)});
   }
 
-  GroupText run() {
+  // A result may lie over an operand of its type that is read once, element by element, before the result is stored.
+  void find_in_place() {
+    for (const Sink& sink : terms_.sinks) {
+      const ViewType& output = terms_.outputs[static_cast<size_t>(sink.output)];
+      if (sink.kind != Sink::Kind::kStore || term(sink.term).kind != Kind::kFull) {
+        continue;
+      }
+      for (size_t i = 0; i < terms_.inputs.size(); ++i) {
+        const ViewType& input = terms_.inputs[i];
+        if (input.type.dtype == output.type.dtype && input.contiguous() &&
+            input.type.elements() == terms_.extent.elements()) {
+          result_.in_place.emplace_back(sink.output, static_cast<int>(i));
+        }
+      }
+    }
+  }
+
+  KernelText run() {
+    find_in_place();
     print_main();
     if (columns_ + totals_ > 0) {
       print_finish();
@@ -78,6 +97,11 @@ class Printer {
   std::string text_of(int i) const {
     std::string result;
     const Term& it = term(i);
+    if (is_packed(it)) {
+      return fmt::format("{}::load({}.at[j])",
+                         format_of(terms_.inputs[static_cast<size_t>(it.input)].type.dtype),
+                         pack_of(it));
+    }
     for (size_t at = 0; at < it.expression.size(); ++at) {
       if (it.expression[at] == '$') {
         result += name_of(it.operands[static_cast<size_t>(it.expression[++at] - '0')]);
@@ -86,6 +110,11 @@ class Printer {
       }
     }
     return result;
+  }
+
+  bool is_packed(const Term& it) const { return pack_ > 1 && it.input >= 0; }
+  static std::string pack_of(const Term& it) {
+    return fmt::format("pack{}{}", it.input, it.counted_by);
   }
 
   template <class F>
@@ -103,8 +132,7 @@ class Printer {
     line("#include \"core/backends/cuda/device/kernel.cuh\"");
     line("namespace mstrain::cuda {{");
     line("// {}: {} × {}", terms_.title, rows, n);
-    open("extern \"C\" __global__ void __launch_bounds__({}) {}(const Pointers p) {{", threads_,
-         result_.name);
+    open("extern \"C\" __global__ void __launch_bounds__({}) @(const Pointers p) {{", threads_);
     // Offsets within views may be longer than their elements are many.
     line("using Index = {};", is_short() ? "int" : "int64_t");
     for (size_t i = 0; i < terms_.inputs.size(); ++i) {
@@ -119,7 +147,7 @@ class Printer {
     }
     line("const int thread = static_cast<int>(threadIdx.x);");
     print_accumulators();
-    if (terms_.by_rows) {
+    if (terms_.by_rows && !flat_) {
       print_rows();
     } else {
       print_elements();
@@ -140,7 +168,8 @@ class Printer {
            });
   }
 
-  int64_t passes_of_row() const { return ceil_div(terms_.extent.n, threads_); }
+  // Columns of a row that a thread has.
+  int64_t passes_of_row() const { return ceil_div(terms_.extent.n, threads_ * pack_) * pack_; }
   const std::string& sum_type(const Sink& sink) const {
     static const std::string kDouble = "double";
     return sink.kind == Sink::Kind::kSumAll ? kDouble : term(sink.term).type;
@@ -154,6 +183,37 @@ class Printer {
         line("{} sum{}[{}] = {{}};", sum_type(sink), sink.output, passes_of_row());
       }
     }
+  }
+
+  // One pass over kPack neighbours from i0 (and c0) on, whose first is number `k0` of the thread.
+  void print_packed_pass(int level, const std::string& k0) {
+    std::vector<std::string> loaded;
+    for_terms(Kind::kFull, level, [&](int i) {
+      const Term& it = term(i);
+      if (is_packed(it) && std::ranges::find(loaded, pack_of(it)) == loaded.end()) {
+        loaded.push_back(pack_of(it));
+        line("const auto {} = load_pack<{}>(in{}, {}0);", pack_of(it), pack_, it.input,
+             it.counted_by);
+      }
+    });
+    const auto for_stores = [&](const auto& f) {
+      for (const Sink& sink : terms_.sinks) {
+        const Term& from = term(sink.term);
+        if (sink.kind == Sink::Kind::kStore && from.kind == Kind::kFull && from.level == level) {
+          f(sink);
+        }
+      }
+    };
+    for_stores([&](const Sink& sink) {
+      line("Pack<{}::Stored, {}> to{};", sink.format, pack_, sink.output);
+    });
+    line("#pragma unroll");
+    open("for (int j = 0; j < {}; ++j) {{", pack_);
+    line("[[maybe_unused]] const int k = {} + j;", k0);
+    line("[[maybe_unused]] const Index i = i0 + j, c = c0 + j;");
+    print_pass(level);
+    close();
+    for_stores([&](const Sink& sink) { line("store_pack(out{0}, i0, to{0});", sink.output); });
   }
 
   // What becomes of the terms of one pass, for one element.
@@ -170,7 +230,10 @@ class Printer {
       switch (sink.kind) {
         case Sink::Kind::kStore:
           if (from.kind == Kind::kFull) {
-            line("out{}[i] = {}::store({});", sink.output, sink.format, value);
+            line("{} = {}::store({});",
+                 pack_ > 1 ? fmt::format("to{}.at[j]", sink.output)
+                           : fmt::format("out{}[i]", sink.output),
+                 sink.format, value);
           }
           break;
         case Sink::Kind::kSumColumns: line("sum{}[k] += {};", sink.output, value); break;
@@ -199,7 +262,7 @@ class Printer {
     for (const Sink& sink : terms_.sinks) {
       const Term& from = term(sink.term);
       if (sink.kind == Sink::Kind::kStore && from.kind != Kind::kFull && from.level == level) {
-        open("if (thread == 0) {{");
+        open("if (thread == 0{}) {{", flat_ ? " && blockIdx.x == 0" : "");
         line("out{}[r] = {}::store({});", sink.output, sink.format, name_of(sink.term));
         close();
       }
@@ -226,11 +289,19 @@ class Printer {
       if (passes <= 16) {
         line("#pragma unroll");
       }
-      open("for (int k = 0; k < {}; ++k) {{", passes);
-      line("const int c = thread + k * {};", threads_);
-      open("if (c < {}) {{", n);
-      line("[[maybe_unused]] const Index i = r * {} + c;", n);
-      print_pass(level);
+      if (pack_ > 1) {
+        open("for (int q = 0; q < {}; ++q) {{", passes / pack_);
+        line("const int c0 = (thread + q * {}) * {};", threads_, pack_);
+        open("if (c0 < {}) {{", n);
+        line("const Index i0 = r * {} + c0;", n);
+        print_packed_pass(level, fmt::format("q * {}", pack_));
+      } else {
+        open("for (int k = 0; k < {}; ++k) {{", passes);
+        line("const int c = thread + k * {};", threads_);
+        open("if (c < {}) {{", n);
+        line("[[maybe_unused]] const Index i = r * {} + c;", n);
+        print_pass(level);
+      }
       close();
       close();
       for_terms(Kind::kFold, level + 1, [&](int i) {
@@ -241,9 +312,23 @@ class Printer {
   }
 
   void print_elements() {
-    open("for (Index i = blockIdx.x * {0} + thread; i < {1}; i += gridDim.x * {0}) {{", threads_,
-         terms_.extent.elements());
-    print_pass(0);
+    if (flat_) {  // every thread knows what the one row has once
+      line("constexpr Index r = 0;");
+      print_row_terms(0);
+    }
+    const char* const counter = pack_ > 1 ? "q" : "i";
+    open(
+        "for (Index {0} = Index(blockIdx.x) * {1} + thread; {0} < {2}; {0} += Index(gridDim.x) * "
+        "{1}) {{",
+        counter, threads_, terms_.extent.elements() / pack_);
+    if (pack_ > 1) {
+      line("const Index i0 = q * {};", pack_);
+      line("[[maybe_unused]] const Index c0 = i0;");
+      print_packed_pass(0, "0");
+    } else {
+      line("[[maybe_unused]] const Index c = i;");
+      print_pass(0);
+    }
     close();
   }
 
@@ -280,7 +365,7 @@ class Printer {
         line("#pragma unroll");
       }
       open("for (int k = 0; k < {}; ++k) {{", passes_of_row());
-      line("const int c = thread + k * {};", threads_);
+      line("const int c = (thread + k / {0} * {1}) * {0} + k % {0};", pack_, threads_);
       open("if (c < {}) {{", terms_.extent.n);
       line("{}[int64_t(blockIdx.x) * {} + c] = sum{}[k];", workspace(sum_type(sink), offset),
            terms_.extent.n, sink.output);
@@ -291,12 +376,12 @@ class Printer {
 
   // A block for each total, then one for every so many columns.
   void print_finish() {
-    const int64_t threads = result_.finish_threads;
+    constexpr int64_t threads = kThreadsOfElements;
     const int64_t n = terms_.extent.n;
-    result_.finish_blocks =
-        static_cast<unsigned>(totals_ + (columns_ > 0 ? ceil_div(n, threads) : 0));
-    open("extern \"C\" __global__ void __launch_bounds__({}) {}_finish(const Pointers p) {{",
-         threads, result_.name);
+    result_.launches.push_back(
+        {"@_finish", totals_ + (columns_ > 0 ? ceil_div(n, 32) : 0), static_cast<int>(threads)});
+    open("extern \"C\" __global__ void __launch_bounds__({}) @_finish(const Pointers p) {{",
+         threads);
     line("const int thread = static_cast<int>(threadIdx.x);");
     const auto output = [&](const Sink& sink) {
       return fmt::format("global<{}::Stored>(p.at[{}])", sink.format,
@@ -317,19 +402,27 @@ class Printer {
       line("return;");
       close();
     });
-    if (columns_ > 0) {
-      line("const int c = (static_cast<int>(blockIdx.x) - {}) * {} + thread;", totals_, threads);
-      open("if (c < {}) {{", n);
+    if (columns_ >
+        0) {  // a warp adds every eighth block's sums, then all warps' are added in their order
+      constexpr int64_t kWarps = threads / 32;
+      line("const int c = (static_cast<int>(blockIdx.x) - {}) * 32 + thread % 32;", totals_);
+      line("const int warp = thread / 32;");
       for_sums(Sink::Kind::kSumColumns, [&](const Sink& sink, int64_t offset) {
         open("{{");
+        line("MSTRAIN_SHARED({}, of_warp, {});", sum_type(sink), threads);
         line("{} total = 0;", sum_type(sink));
-        open("for (int64_t b = 0; b < {}; ++b) {{", blocks_);
+        open("for (int64_t b = warp; c < {} && b < {}; b += {}) {{", n, blocks_, kWarps);
         line("total += {}[b * {} + c];", workspace(sum_type(sink), offset), n);
         close();
+        line("of_warp[thread] = total;");
+        line("__syncthreads();");
+        open("if (warp == 0 && c < {}) {{", n);
+        line("for (int w = 1; w < {}; ++w) {{ total += of_warp[w * 32 + thread]; }}", kWarps);
         line("{}[c] = {}::store(total);", output(sink), sink.format);
         close();
+        line("__syncthreads();");
+        close();
       });
-      close();
     }
     close();
   }
@@ -348,9 +441,12 @@ class Printer {
 
  private:
   GroupTerms terms_;
-  GroupText result_;
+  KernelText result_;
   int64_t threads_ = 32, blocks_ = 1;
   int columns_ = 0, totals_ = 0;
+  int64_t pack_ = 1;
+  bool flat_ =
+      false;  // one row, of which nothing is known before its elements: as if there were none
   int depth_ = 0;
 };
 
@@ -358,10 +454,10 @@ class Printer {
 
 bool has_group_text(const KernelRequest& request) { return group_body(request).has_value(); }
 
-GroupText print_group(const KernelRequest& request, std::string_view name) {
-  Printer printer(request, name);
+KernelText print_group(const KernelRequest& request) {
+  Printer printer(request);
   const int64_t bytes = printer.workspace_bytes();
-  GroupText result = printer.run();
+  KernelText result = printer.run();
   result.workspace_bytes = bytes;
   return result;
 }

@@ -2,32 +2,88 @@
 
 #include <fmt/format.h>
 
-#include "core/backends/cuda/driver.h"
-#include "core/ir/backend.h"
+#include "core/backends/cuda/compiler.h"
+#include "core/backends/cuda/device.h"
+#include "core/backends/cuda/group.h"
+#include "core/backends/cuda/kernels.h"
+#include "core/backends/cuda/matmul.h"
+#include "core/backends/cuda/programs.h"
 
 namespace mstrain {
+namespace cuda {
 namespace {
 
-std::string what_is_missing() {
+const TextEntry& entry_of(const OpDef& op) {
+  return *std::ranges::find(text_entries(), op.name, &TextEntry::op);
+}
+
+bool supports_text(const KernelRequest& request) { return has_text(entry_of(request.op), request); }
+
+Kernel prepare_text(const KernelRequest& request) {
+  const CardKernel kernel(entry_of(request.op).print(request));
+  return {.run =
+              [kernel](const KernelMemory& memory) {
+                kernel.launch(memory.inputs, memory.outputs, memory.workspace, *memory.queue);
+              },
+          .workspace_bytes = kernel.workspace_bytes(),
+          .in_place = kernel.in_place()};
+}
+
+// Products are the library's where it has them, else our own.
+bool supports_product(const KernelRequest& request) {
+  return has_matmul(request) || supports_text(request);
+}
+Kernel prepare_product(const KernelRequest& request) {
+  return has_matmul(request) ? prepare_matmul(request) : prepare_text(request);
+}
+
+}  // namespace
+
+void register_texts(Backend& table) {
+  for (const TextEntry& entry : text_entries()) {
+    const bool product = entry.op == "dot_general";
+    register_kernel(table, entry.op,
+                    {.prepare = product ? prepare_product : prepare_text,
+                     .supports = product ? supports_product : supports_text,
+                     .strided_inputs = entry.strided_inputs});
+  }
+}
+
+}  // namespace cuda
+
+namespace {
+
+std::string find_missing() {
 #ifdef MSTRAIN_WITHOUT_CUDA
   return "no device: built without CUDA";
 #else
-  static const cuda::FoundDevices found = cuda::look_for_devices();
+  const cuda::FoundDevices found = cuda::look_for_devices();
   if (!found.missing.empty()) {
     return "no device: " + found.missing;
   }
-  const cuda::DeviceFacts& device = found.devices[0];
-  return fmt::format(
-      "{}, {:.1f} GB, sm_{}{}, CUDA {}.{}: plans are made for it, and nothing runs on it yet",
-      device.name, static_cast<double>(device.memory_bytes) / 1e9, device.major, device.minor,
-      found.driver_version / 1000, found.driver_version % 1000 / 10);
+  for (const std::string& missing : {cuda::missing_compiler(), cuda::missing_matmul()}) {
+    if (!missing.empty()) {
+      return missing;
+    }
+  }
+  return "";
 #endif
+}
+
+std::string what_is_missing() {
+  static const std::string missing = find_missing();
+  return missing;
 }
 
 }  // namespace
 
 void add_cuda_backend() {
-  add_backend({.name = "cuda", .computes = false, .missing = what_is_missing});
+  Backend& table = add_backend({.name = "cuda",
+                                .missing = what_is_missing,
+                                .open = cuda::device,
+                                .limits = {.fused_row = cuda::kLongestRow}});
+  cuda::register_texts(table);
+  cuda::register_host_kernels(table);
 }
 
 }  // namespace mstrain

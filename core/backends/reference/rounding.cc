@@ -4,6 +4,7 @@
 #include "core/backends/reference/kernels.h"
 #include "core/ops/block_code.h"
 #include "core/ops/random_draw.h"
+#include "core/ops/scalar_convert.h"
 
 namespace mstrain::reference {
 namespace {
@@ -44,8 +45,8 @@ void run_round(const Call& call) {
     const Words random(call, b);
     for (int64_t i = 0; i < count; ++i) {
       const auto x = static_cast<float>(call.in[0].number(first + i));
-      const BFloat16 rounded = stochastic_bf16(x, random.word(i));
-      call.out[0].set(first + i, static_cast<double>(static_cast<float>(rounded)));
+      const uint16_t rounded = stochastic_bf16(x, random.word(i));
+      call.out[0].set(first + i, static_cast<double>(scalar::from_bf16(rounded)));
     }
   });
 }

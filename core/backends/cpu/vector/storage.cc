@@ -10,7 +10,7 @@ namespace {
 MSTRAIN_FLATTEN void round(int64_t n, const float* x, const uint32_t* words, BFloat16* y) {
   MSTRAIN_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    y[i] = stochastic_bf16(x[i], words[i]);
+    y[i].bits = stochastic_bf16(x[i], words[i]);
   }
 }
 

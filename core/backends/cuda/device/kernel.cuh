@@ -5,7 +5,7 @@
 #pragma once
 
 #ifdef __CUDACC_RTC__
-#define MSTRAIN_SHARED(T, name, n) __shared__ T name[n]
+#define MSTRAIN_SHARED(T, name, n) __shared__ __align__(16) T name[n]
 namespace mstrain::cuda {
 template <class T>
 using Global = T*;
@@ -95,6 +95,56 @@ template <class Format>
 typename Format::Held number(uint64_t bits) {
   return as<Format>(__builtin_bit_cast(double, bits));
 }
+
+// Neighbours in memory.
+template <class T, int n>
+struct alignas(n * sizeof(T) <= 16 ? n * sizeof(T) : 16) Pack {
+  T at[n];
+};
+
+#ifdef __CUDACC_RTC__
+// As one access where it lies so that this may be.
+template <int n, class T>
+Pack<T, n> load_pack(const T* from, int64_t i) {
+  using P = Pack<T, n>;
+  if ((reinterpret_cast<uint64_t>(from + i) & (alignof(P) - 1)) == 0) {
+    return *reinterpret_cast<const P*>(from + i);
+  }
+  P result;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    result.at[j] = from[i + j];
+  }
+  return result;
+}
+template <class T, int n>
+void store_pack(T* to, int64_t i, const Pack<T, n>& values) {
+  using P = Pack<T, n>;
+  if ((reinterpret_cast<uint64_t>(to + i) & (alignof(P) - 1)) == 0) {
+    *reinterpret_cast<P*>(to + i) = values;
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    to[i + j] = values.at[j];
+  }
+}
+#else
+template <int n, class T>
+Pack<T, n> load_pack(const Global<const T>& from, int64_t i) {
+  Pack<T, n> result;
+  for (int j = 0; j < n; ++j) {
+    result.at[j] = from[i + j];
+  }
+  return result;
+}
+template <class T, int n>
+void store_pack(const Global<T>& to, int64_t i, const Pack<T, n>& values) {
+  for (int j = 0; j < n; ++j) {
+    to[i + j] = values.at[j];
+  }
+}
+#endif
 
 struct Sum {
   template <class T>

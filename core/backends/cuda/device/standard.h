@@ -1,5 +1,5 @@
-// What core/ops/scalar_*.h use of the standard library, for NVRTC, which has none: <cmath>, <cstdint>, <limits>,
-// <type_traits> and <utility> are this file there.
+// What core/ops/scalar_*.h use of the standard library, for NVRTC, which has none: <array>, <bit>, <cmath>,
+// <cstdint>, <limits>, <type_traits> and <utility> are this file there.
 #pragma once
 
 using int8_t = signed char;
@@ -80,6 +80,18 @@ struct unsigned_of<int64_t> {
 };
 template <class T>
 using make_unsigned_t = typename unsigned_of<T>::type;
+
+template <class T, size_t n>
+struct array {
+  T at[n];
+  constexpr T& operator[](size_t i) { return at[i]; }
+  constexpr const T& operator[](size_t i) const { return at[i]; }
+};
+
+template <class To, class From>
+constexpr To bit_cast(const From& from) {
+  return __builtin_bit_cast(To, from);
+}
 
 template <class T, class U>
 T exchange(T& object, U value) {

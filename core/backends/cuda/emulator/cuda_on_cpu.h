@@ -38,6 +38,7 @@ class Memory {
  public:
   explicit Memory(void* at) : at_(static_cast<T*>(at)) {}
   Element<T> operator[](int64_t i) const { return Element<T>(at_ + i); }
+  Memory operator+(int64_t n) const { return Memory(at_ + n); }
 
  private:
   T* at_;
@@ -70,6 +71,12 @@ T shuffled(T value, int mask, int line) {
   bits = hardware->exchange(bits, mask, line);
   std::memcpy(&value, &bits, sizeof(T));
   return value;
+}
+
+// What an instruction of a whole warp is made of: every lane's value.
+template <class T>
+void warp_gather(const T& value, T (&all)[32], int line) {
+  hardware->gather(&value, all, sizeof(T), line);
 }
 
 }  // namespace mstrain::cuda

@@ -25,6 +25,8 @@ class Hardware {
   virtual void barrier(int line) = 0;
   // What the thread whose lane is this one's xor `mask` gave.
   virtual uint64_t exchange(uint64_t value, int mask, int line) = 0;
+  // What all threads of the warp gave, by lane: `bytes` each.
+  virtual void gather(const void* value, void* all, size_t bytes, int line) = 0;
   // The block's memory for a declaration.
   virtual void* shared(const void* declaration, size_t bytes) = 0;
 

@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 
@@ -86,6 +87,18 @@ class Machine final : public Hardware {
     const uint64_t result = fibers_[mine ^ static_cast<unsigned>(mask)].value;
     wait(Fiber::State::kAtShuffle, line);  // before anybody gives the next one
     return result;
+  }
+
+  void gather(const void* value, void* all, size_t bytes, int line) override {
+    const unsigned mine = here.thread.x;
+    fibers_[mine].value = reinterpret_cast<uintptr_t>(value);  // which stays until all have read
+    wait(Fiber::State::kAtShuffle, line);
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      const auto from = fibers_[mine / kWarp * kWarp + lane].value;
+      std::memcpy(static_cast<std::byte*>(all) + lane * bytes, reinterpret_cast<const void*>(from),
+                  bytes);
+    }
+    wait(Fiber::State::kAtShuffle, line);
   }
 
   void* shared(const void* declaration, size_t bytes) override {

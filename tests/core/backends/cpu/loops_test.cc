@@ -264,7 +264,7 @@ TEST(Loops, NumbersInFewerBitsAreThoseOfTheDefinition) {
     coded(std::false_type());
     float most = 0;
     for (size_t i = 0; i < x.size(); ++i) {
-      ASSERT_EQ(rounded[i].bits, stochastic_bf16(x[i], words[i]).bits) << x[i];
+      ASSERT_EQ(rounded[i].bits, stochastic_bf16(x[i], words[i])) << x[i];
       most = std::max(most, std::abs(x[i]));
     }
     EXPECT_EQ(scale, most);

@@ -10,24 +10,21 @@
 
 #include "core/backends/cuda/group.h"
 #include "core/base/files.h"
-#include "core/base/hash.h"
-#include "core/ops/elementwise.h"
 #include "tests/core/base/temporary_folder.h"
 
 namespace mstrain::cuda {
 namespace {
 
-constexpr int kPointers = 160;  // as in device/kernel.cuh
 struct Arguments {
-  void* at[kPointers];
+  void* at[kMostPointers];
 };
 
 // The texts of the back end by their kernels' names, and the libraries that hold them.
 class Texts {
  public:
-  void add(const GroupText& text) {
-    if (texts_.try_emplace(text.name, text.text).second) {
-      pending_.push_back(text.name);
+  void add(const std::string& name, const std::string& text) {
+    if (texts_.try_emplace(name, text).second) {
+      pending_.push_back(name);
     }
   }
   const KernelLibrary& library_of(const std::string& name) {
@@ -71,11 +68,22 @@ Reach reach_of(const ViewType& view) {
   return {reach.first * size, (reach.end + 1) * size};
 }
 
+// Where a kernel of this process reports what it finds wrong.
+Report report;
+
+const TextEntry& entry_of(const OpDef& op) {
+  return *std::ranges::find(text_entries(), op.name, &TextEntry::op);
+}
+
+bool supports(const KernelRequest& request) { return has_text(entry_of(request.op), request); }
+
 Kernel prepare(const KernelRequest& request) {
-  const std::string anonymous = print_group(request, "group").text;
-  const GroupText text =
-      print_group(request, fmt::format("group_{:016x}", hash_bytes(anonymous).lo));
-  texts().add(text);
+  const KernelText text = named(entry_of(request.op).print(request));
+  if (text.launches.empty()) {
+    return {.run = [](const KernelMemory&) { ++launched; }};
+  }
+  const std::string library_name = text.launches[0].name;
+  texts().add(library_name, text.text);
   std::vector<Reach> inputs, outputs;
   for (const ViewType& view : request.inputs) {
     inputs.push_back(reach_of(view));
@@ -90,6 +98,10 @@ Kernel prepare(const KernelRequest& request) {
                          const std::vector<Reach>& reaches, bool writable) {
       for (size_t i = 0; i < addresses.size(); ++i) {
         pointers.push_back(addresses[i]);
+        // An input that a result lies over is written there.
+        if (std::ranges::find(regions, addresses[i], &emulator::Region::data) != regions.end()) {
+          continue;
+        }
         regions.push_back({fmt::format("{} {}", what, i),
                            static_cast<std::byte*>(addresses[i]) + reaches[i].first,
                            static_cast<size_t>(reaches[i].end - reaches[i].first), writable});
@@ -103,15 +115,21 @@ Kernel prepare(const KernelRequest& request) {
     pointers.push_back(memory.workspace);
     regions.push_back(
         {"workspace", memory.workspace, static_cast<size_t>(text.workspace_bytes), true});
-    const KernelLibrary& library = texts().library_of(text.name);
-    library.run({text.name, text.blocks, text.threads}, regions, pointers);
-    ++launched;
-    if (text.finish_blocks > 0) {
-      library.run({text.name + "_finish", text.finish_blocks, text.finish_threads}, regions,
-                  pointers);
+    pointers.push_back(&report);
+    regions.push_back({"report", &report, sizeof(report), true});
+    report = {};
+    const KernelLibrary& library = texts().library_of(library_name);
+    for (const KernelLaunch& launch : text.launches) {
+      library.run({launch.name, static_cast<unsigned>(launch.blocks),
+                   static_cast<unsigned>(launch.threads)},
+                  regions, pointers);
+      ++launched;
+    }
+    if (report.operation != 0) {
+      throw Error(message_of(report));
     }
   };
-  return {.run = run, .workspace_bytes = text.workspace_bytes};
+  return {.run = run, .workspace_bytes = text.workspace_bytes, .in_place = text.in_place};
 }
 
 }  // namespace
@@ -153,14 +171,10 @@ const Backend* emulated_backend() {
     Backend& table = add_backend({.name = "cuda on the cpu",
                                   .fallback = backend_named("reference"),
                                   .limits = {.fused_row = kLongestRow}});
-    const KernelEntry entry{.prepare = prepare, .supports = has_group_text, .strided_inputs = true};
-    for (const OpDef& op : elementwise_ops()) {
-      register_kernel(table, op.name, entry);
-    }
-    for (const char* op : {"fused", "reduce_sum", "reduce_max", "reduce_min", "sum_squares",
-                           "softmax", "log_softmax", "softmax_grad", "log_softmax_grad",
-                           "layer_norm", "layer_norm_grad", "rms_norm", "rms_norm_grad"}) {
-      register_kernel(table, op, entry);
+    for (const TextEntry& entry : text_entries()) {
+      register_kernel(
+          table, entry.op,
+          {.prepare = prepare, .supports = supports, .strided_inputs = entry.strided_inputs});
     }
     return table;
   }();

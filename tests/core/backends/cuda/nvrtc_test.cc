@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <regex>
 
+#include "core/backends/cuda/compiler.h"
+#include "core/backends/cuda/device_headers.h"
 #include "core/backends/cuda/group.h"
 #include "core/base/files.h"
 #include "core/base/hash.h"
@@ -12,7 +14,7 @@
 #include "core/train/planned_run.h"
 #include "core/train/session.h"
 #include "suites/transformer/text/text_run.h"
-#include "tests/amount.h"
+#include "tests/conformance/cases.h"
 
 #ifdef MSTRAIN_NVRTC
 #include <nvrtc.h>
@@ -35,9 +37,8 @@ const Backend* recording_backend() {
     KernelEntry& fused = table.kernels.at("fused");
     fused.supports = has_group_text;
     fused.prepare = [](const KernelRequest& request) -> Kernel {
-      const uint64_t key = hash_bytes(print_group(request, "group").text).lo;
-      const GroupText text = print_group(request, fmt::format("group_{:016x}", key));
-      recorded()[key] = text.text;
+      const KernelText text = named(print_group(request));
+      recorded()[hash_bytes(text.text).lo] = text.text;
       return {.run = [](const KernelMemory&) {}, .workspace_bytes = text.workspace_bytes};
     };
     return add_backend(std::move(table));
@@ -71,18 +72,12 @@ std::string texts_of(const std::string& file) {
 // What kernels include, by the names that they say.
 std::vector<std::pair<std::string, std::string>> headers() {
   std::vector<std::pair<std::string, std::string>> result;
-  const auto file = [](const std::string& path) {
-    return real_files().read(std::string(MSTRAIN_SOURCE_DIR) + "/" + path);
-  };
-  for (const char* path :
-       {"core/backends/cuda/device/kernel.cuh", "core/ops/scalar_convert.h",
-        "core/ops/scalar_math.h", "core/ops/scalar_float.h", "core/ops/scalar_bits.h",
-        "core/ops/scalar_angles.h", "core/ops/elementwise_table.inc"}) {
-    result.emplace_back(path, file(path));
+  for (const DeviceHeader& header : device_headers()) {
+    result.emplace_back(header.path, header.content);
   }
-  result.emplace_back("standard.h", file("core/backends/cuda/device/standard.h"));
-  for (const char* name : {"cmath", "cstdint", "limits", "type_traits", "utility"}) {
-    result.emplace_back(name, "#include \"standard.h\"\n");
+  for (const char* name :
+       {"array", "bit", "cmath", "cstdint", "limits", "type_traits", "utility"}) {
+    result.emplace_back(name, "#include \"core/backends/cuda/device/standard.h\"\n");
   }
   return result;
 }
@@ -155,6 +150,71 @@ TEST(CudaTexts, RowsOfShippedConfigurationsStayInRegisters) {
     EXPECT_LE(std::ranges::count_if(stacks, [](int bytes) { return bytes > 0; }), 1) << told;
     fmt::print("{} on sm_90a: {} kernels, at most {} registers, {} bytes of stack\n", file,
                registers.size(), std::ranges::max(registers), std::ranges::max(stacks));
+  }
+}
+
+// One sample of every operation that has a text, and attention in both 16-bit types.
+TEST(CudaTexts, OfOperationsCompile) {
+  std::map<std::string, std::string> texts;
+  for (const TextEntry& entry : text_entries()) {
+    const OpDef& op = *find_op(entry.op);
+    for (const Case& it : has_samples(op) ? some(cases_of(op), 6) : std::vector<Case>()) {
+      Types types;
+      std::vector<ViewType> in, out;
+      for (const SampleInput& input : it.sample.inputs) {
+        types.push_back(input.type);
+        in.push_back(ViewType::dense(input.type));
+      }
+      for (const TensorType& type : op.infer(types, it.sample.attrs)) {
+        out.push_back(ViewType::dense(type));
+      }
+      const KernelRequest request{op, it.sample.attrs, in, out};
+      if (has_text(entry, request)) {
+        const KernelText text = named(entry.print(request));
+        if (!text.launches.empty()) {
+          texts[text.launches[0].name] = text.text;
+        }
+      }
+    }
+  }
+  std::string all;
+  for (const auto& [name, text] : texts) {
+    all += text;
+  }
+  EXPECT_NO_THROW(compile_text(all, "sm_90a")) << texts.size() << " texts";
+}
+
+// Tiles of attention stay in registers.
+TEST(CudaTexts, OfAttentionCompile) {
+  for (const int64_t dim : {64, 128}) {
+    const TensorType x{Dtype::kBF16, {2, 1024, 4, dim}}, lse{Dtype::kF32, {2, 4, 1024}};
+    const Attrs attrs{{"causal", true}, {"scale", 0.125}};
+    std::string all;
+    const auto add = [&](const char* name, const Types& in, const Types& out) {
+      std::vector<ViewType> inputs, outputs;
+      for (const TensorType& type : in) {
+        inputs.push_back(ViewType::dense(type));
+      }
+      for (const TensorType& type : out) {
+        outputs.push_back(ViewType::dense(type));
+      }
+      const TextEntry& entry = *std::ranges::find(text_entries(), name, &TextEntry::op);
+      const KernelRequest request{*find_op(name), attrs, inputs, outputs};
+      ASSERT_TRUE(has_text(entry, request)) << name;
+      all += named(entry.print(request)).text;
+    };
+    add("attention", {x, x, x}, {x, lse});
+    add("attention_grad", {x, x, x, x, x, lse}, {x, x, x});
+    for (const char* architecture : {"sm_80", "sm_90a", "sm_100"}) {
+      std::string told;
+      ASSERT_EQ(complaint(all, architecture, &told), "");
+      const std::vector<int> stacks = numbers(told, "([0-9]+) bytes stack frame");
+      const std::vector<int> registers = numbers(told, "Used ([0-9]+) registers");
+      ASSERT_EQ(registers.size(), 4U) << told;
+      EXPECT_LE(std::ranges::max(stacks), dim == 64 ? 32 : 256) << told;
+      fmt::print("attention of {} on {}: at most {} registers, {} bytes of stack\n", dim,
+                 architecture, std::ranges::max(registers), std::ranges::max(stacks));
+    }
   }
 }
 

@@ -1,0 +1,250 @@
+#include "core/backends/cuda/device.h"
+
+#include <deque>
+
+#include "core/backends/cuda/text.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/runtime/buffer.h"
+#include "core/runtime/staging_memory.h"
+
+namespace mstrain::cuda {
+namespace {
+
+constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr unsigned kPortable = 1;     // CU_MEMHOSTALLOC_PORTABLE
+constexpr Driver::Result kNotReady = 600;
+
+Driver::Address address_of(const void* data) { return reinterpret_cast<Driver::Address>(data); }
+
+// Of a card: what lies beside its queues, and does not move.
+struct Card {
+  Card() {
+    check_driver(driver().retain_context(&context, 0), "cuDevicePrimaryCtxRetain");
+    bind();
+    void* at = nullptr;
+    check_driver(driver().allocate_host(&at, sizeof(Report), kPortable), "cuMemHostAlloc");
+    report = new (at) Report();
+    check_driver(driver().create_event(&origin, 0), "cuEventCreate");
+    check_driver(driver().record_event(origin, nullptr), "cuEventRecord");
+    check_driver(driver().wait_event(origin), "cuEventSynchronize");
+    origin_time = nanoseconds_now();
+  }
+  void bind() const {
+    thread_local const void* bound = nullptr;
+    if (bound != context) {
+      check_driver(driver().set_context(context), "cuCtxSetCurrent");
+      bound = context;
+    }
+  }
+
+  Driver::Handle context = nullptr;
+  Report* report = nullptr;
+  Driver::Handle origin = nullptr;  // an event whose time is known
+  int64_t origin_time = 0;
+};
+
+// Never destroyed: threads and buffers of any age may ask for it, and the driver ends with the process.
+Card& card() {
+  static Card* const it = new Card();
+  return *it;
+}
+
+// Events are made once and used again.
+class EventPool {
+ public:
+  Driver::Handle take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      Driver::Handle event = nullptr;
+      check_driver(driver().create_event(&event, 0), "cuEventCreate");
+      return event;
+    }
+    const Driver::Handle event = free_.back();
+    free_.pop_back();
+    return event;
+  }
+  void give(Driver::Handle event) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(event);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Driver::Handle> free_;
+};
+EventPool& events() {
+  static EventPool* const it = new EventPool();
+  return *it;
+}
+
+struct Recorded : Event::State {
+  Recorded(Driver::Handle in, std::vector<std::shared_ptr<const void>> until)
+      : event(events().take()), stream(in), held(std::move(until)) {
+    check_driver(driver().record_event(event, stream), "cuEventRecord");
+  }
+  ~Recorded() override { events().give(event); }
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+
+  bool done() const override {
+    if (!is_done) {
+      card().bind();
+      const Driver::Result result = driver().query_event(event);
+      if (result != kNotReady) {
+        check_driver(result, "cuEventQuery");
+        is_done = true;
+      }
+    }
+    return is_done;
+  }
+  void wait() override {
+    card().bind();
+    const std::lock_guard lock(mutex);
+    if (!is_waited) {
+      check_driver(driver().wait_event(event), "a kernel");
+      is_done = is_waited = true;
+      held.clear();
+      try {
+        check_report();
+      } catch (const Error& found) {
+        error = found.what();
+      }
+    }
+    if (!error.empty()) {
+      throw Error(error);
+    }
+  }
+  int64_t ended() const override {
+    float milliseconds = 0;
+    card().bind();
+    if (!done() || driver().time_between(&milliseconds, card().origin, event) != 0) {
+      return 0;
+    }
+    return card().origin_time + static_cast<int64_t>(double{milliseconds} * 1e6);
+  }
+
+  Driver::Handle event, stream;
+  std::vector<std::shared_ptr<const void>> held;  // what copies before it read
+  std::mutex mutex;
+  mutable std::atomic<bool> is_done = false;
+  bool is_waited = false;
+  std::string error;
+};
+
+class CudaQueue : public Queue {
+ public:
+  CudaQueue() { check_driver(driver().create_stream(&stream, kNonBlocking), "cuStreamCreate"); }
+  void submit(std::function<void()> work) override { work(); }
+  void wait(const Event& event, bool needed) override {
+    card().bind();
+    if (const auto* recorded = dynamic_cast<const Recorded*>(event.state())) {
+      if (recorded->stream != stream && !event.done()) {
+        check_driver(driver().stream_waits(stream, recorded->event, 0), "cuStreamWaitEvent");
+      }
+      return;
+    }
+    needed ? event.wait() : event.settle();
+  }
+  Event record() override {
+    card().bind();
+    while (!recorded_.empty() && recorded_.front()->done()) {
+      recorded_.pop_front();
+    }
+    auto state = std::make_shared<Recorded>(stream, std::exchange(held_, {}));
+    if (!state->held.empty()) {
+      recorded_.push_back(state);  // what it holds outlives the copies, whoever drops the event
+    }
+    return Event(std::move(state));
+  }
+  void copy(void* to, const void* from, int64_t bytes, std::shared_ptr<const void> held) override {
+    card().bind();
+    check_driver(
+        driver().copy(address_of(to), address_of(from), static_cast<size_t>(bytes), stream),
+        "cuMemcpyAsync");
+    if (held != nullptr) {
+      held_.push_back(std::move(held));
+    }
+  }
+
+  Driver::Handle stream = nullptr;
+
+ private:
+  std::vector<std::shared_ptr<const void>> held_;  // until the next event
+  std::deque<std::shared_ptr<Recorded>> recorded_;
+};
+
+class CudaDevice : public Device {
+ public:
+  std::string name() const override { return "cuda"; }
+  int64_t memory_bytes() const override {
+    card().bind();
+    size_t free = 0, all = 0;
+    check_driver(driver().memory_info(&free, &all), "cuMemGetInfo");
+    return static_cast<int64_t>(all);
+  }
+  void* allocate(int64_t bytes) override {
+    card().bind();
+    Driver::Address at = 0;
+    const Driver::Result result = driver().allocate(&at, static_cast<size_t>(bytes));
+    if (result != 0) {
+      size_t free = 0, all = 0;
+      driver().memory_info(&free, &all);
+      fail("out of memory: {} bytes could not be allocated on the card, which has {} of {} left",
+           bytes, free, all);
+    }
+    return reinterpret_cast<void*>(at);
+  }
+  void release(void* data, int64_t) override {
+    card().bind();
+    check_driver(driver().release(address_of(data)), "cuMemFree");
+  }
+  Queue& queue(Use use) override { return use == Use::kKernels ? kernels_ : copies_; }
+  std::shared_ptr<Allocator> staging() override { return staging_; }
+  bool is_registered(const void* data, int64_t bytes) const override {
+    return staging_memory_->holds(data, bytes);
+  }
+
+ private:
+  CudaQueue kernels_, copies_;
+  const std::shared_ptr<StagingMemory> staging_memory_ = std::make_shared<StagingMemory>(
+      [](int64_t bytes) {
+        card().bind();
+        void* at = nullptr;
+        check_driver(driver().allocate_host(&at, static_cast<size_t>(bytes), kPortable),
+                     "cuMemHostAlloc");
+        return at;
+      },
+      [](void* data, int64_t) {
+        card().bind();
+        check_driver(driver().release_host(data), "cuMemFreeHost");
+      });
+  const std::shared_ptr<Allocator> staging_ =
+      std::make_shared<Allocator>(Allocator::kCacheLimit, staging_memory_);
+};
+
+}  // namespace
+
+const std::shared_ptr<Device>& device() {
+  static const auto* const it = [] {
+    card();
+    return new std::shared_ptr<Device>(std::make_shared<CudaDevice>());
+  }();
+  return *it;
+}
+
+Driver::Handle stream_of(Queue& queue) { return dynamic_cast<CudaQueue&>(queue).stream; }
+
+void bind_context() { card().bind(); }
+
+void* report_address() { return card().report; }
+
+void check_report() {
+  if (card().report->operation != 0) {
+    const Report found = *card().report;
+    *card().report = {};
+    throw Error(message_of(found));
+  }
+}
+
+}  // namespace mstrain::cuda

@@ -1,0 +1,10 @@
+# Writes OUTPUT: the texts of HEADERS, by their names.
+set(text "#include \"core/backends/cuda/device_headers.h\"\n\nnamespace mstrain::cuda {\n\n")
+string(APPEND text "const std::vector<DeviceHeader>& device_headers() {\n  static const std::vector<DeviceHeader> all = {\n")
+string(REPLACE " " ";" HEADERS "${HEADERS}")
+foreach(header ${HEADERS})
+  file(READ "${ROOT}/${header}" content)
+  string(APPEND text "    {\"${header}\", R\"~~~(${content})~~~\"},\n")
+endforeach()
+string(APPEND text "  };\n  return all;\n}\n\n}  // namespace mstrain::cuda\n")
+file(WRITE "${OUTPUT}" "${text}")

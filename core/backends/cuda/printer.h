@@ -1,0 +1,138 @@
+// What the texts of single operations are printed with: one kernel after another, lines indented by depth.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/backends/cuda/group_terms.h"
+#include "core/backends/cuda/text.h"
+#include "core/backends/cuda/walk.h"
+
+namespace mstrain::cuda {
+
+inline constexpr int kThreadsOfKernel = 256;
+inline constexpr int64_t kMostBlocksOfKernel = 65535;
+
+class KernelPrinter {
+ public:
+  // Operands by their names in the text: in0, in1, …, out0, …
+  explicit KernelPrinter(const KernelRequest& request, std::string_view header = {})
+      : request_(request) {
+    line("#include \"core/backends/cuda/device/kernel.cuh\"");
+    if (!header.empty()) {
+      line("#include \"core/backends/cuda/device/{}\"", header);
+    }
+    line("namespace mstrain::cuda {{");
+  }
+
+  template <class... Args>
+  void line(fmt::format_string<Args...> text, Args&&... args) {
+    result_.text += std::string(static_cast<size_t>(2 * depth_), ' ');
+    result_.text += fmt::format(text, std::forward<Args>(args)...);
+    result_.text += '\n';
+  }
+  template <class... Args>
+  void open(fmt::format_string<Args...> text, Args&&... args) {
+    line(text, std::forward<Args>(args)...);
+    ++depth_;
+  }
+  void close() {
+    --depth_;
+    line("}}");
+  }
+
+  // A kernel for `count` things (elements, lines, blocks): its body sees all operands, `thread` and `block`.
+  void begin_kernel(std::string_view suffix, int64_t blocks, int threads) {
+    blocks = std::min(blocks, kMostBlocksOfKernel);
+    if (blocks > 0) {
+      result_.launches.push_back({fmt::format("@{}", suffix), blocks, threads});
+    }
+    open("extern \"C\" __global__ void __launch_bounds__({}) @{}(const Pointers p) {{", threads,
+         suffix);
+    line("using Index = {};", is_short() ? "int" : "int64_t");
+    size_t place = 0;
+    for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      line("[[maybe_unused]] const auto in{} = global<const {}::Stored>(p.at[{}]);", i,
+           format_of(request_.inputs[i].type.dtype), place++);
+    }
+    for (size_t i = 0; i < request_.outputs.size(); ++i) {
+      line("[[maybe_unused]] const auto out{} = global<{}::Stored>(p.at[{}]);", i,
+           format_of(request_.outputs[i].type.dtype), place++);
+    }
+    line("[[maybe_unused]] void* const workspace = p.at[{}];", place++);
+    line("[[maybe_unused]] void* const report = p.at[{}];", place++);
+    line("[[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);");
+  }
+  void end_kernel() { close(); }
+
+  // A kernel in whose body `i` is each of `count` elements.
+  void begin_elements(std::string_view suffix, int64_t count) {
+    begin_kernel(suffix, ceil_div(count, kThreadsOfKernel), kThreadsOfKernel);
+    open(
+        "for (Index i = Index(blockIdx.x) * {0} + thread; i < {1}; i += Index(gridDim.x) * {0}) {{",
+        kThreadsOfKernel, count);
+  }
+  void end_elements() {
+    close();
+    close();
+  }
+  // A kernel in whose body `b` is each of `count` pieces of work of a whole block.
+  void begin_blocks(std::string_view suffix, int64_t count, int threads) {
+    begin_kernel(suffix, count, threads);
+    open("for (Index b = blockIdx.x; b < {}; b += gridDim.x) {{", count);
+  }
+  void end_blocks() { end_elements(); }
+
+  KernelText finish(int64_t workspace_bytes = 0) {
+    line("}}  // namespace mstrain::cuda");
+    result_.workspace_bytes = workspace_bytes;
+    return std::move(result_);
+  }
+
+  std::string in_format(size_t i) const { return format_of(request_.inputs[i].type.dtype); }
+  std::string out_format(size_t i) const { return format_of(request_.outputs[i].type.dtype); }
+
+ private:
+  bool is_short() const {
+    constexpr int64_t kMost = int64_t{1} << 30;
+    const auto is_small = [](const ViewType& view) {
+      int64_t reach = 0;
+      for (int d = 0; d < view.type.shape.rank(); ++d) {
+        reach += std::abs(view.strides[d]) * view.type.shape[d];
+      }
+      return std::max(reach, view.type.elements()) < kMost;
+    };
+    return std::ranges::all_of(request_.inputs, is_small) &&
+           std::ranges::all_of(request_.outputs, is_small);
+  }
+
+  const KernelRequest& request_;
+  KernelText result_;
+  int depth_ = 0;
+};
+
+inline int axis_of(const KernelRequest& request) {
+  return static_cast<int>(request.attrs.integer("axis"));
+}
+
+// The product of dims [begin, end).
+inline int64_t elements_between(const Shape& shape, int begin, int end) {
+  int64_t product = 1;
+  for (int d = begin; d < end; ++d) {
+    product *= shape[d];
+  }
+  return product;
+}
+
+// A line along an axis: element k of line (o, j) lies at (o * n + k) * inner + j.
+struct Lines {
+  int64_t outer, n, inner;
+  Lines(const Shape& shape, int axis)
+      : outer(elements_between(shape, 0, axis)),
+        n(shape[axis]),
+        inner(elements_between(shape, axis + 1, shape.rank())) {}
+  int64_t count() const { return outer * inner; }
+};
+
+}  // namespace mstrain::cuda

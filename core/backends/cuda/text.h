@@ -1,0 +1,68 @@
+// Kernels as text, whoever compiles it: NVRTC for a card, or the host's compiler for the emulator. docs/cuda.md
+//
+// A kernel takes Pointers (device/kernel.cuh): inputs, outputs, workspace, and where it reports a bad value (Report).
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/ir/kernel.h"
+
+namespace mstrain::cuda {
+
+inline constexpr size_t kMostPointers = 160;
+inline constexpr size_t kMostOperands = kMostPointers - 2;  // inputs and outputs
+
+struct KernelLaunch {
+  std::string name;  // "@" stands for the text's own
+  int64_t blocks = 1;
+  int threads = 32;
+};
+
+struct KernelText {
+  std::string text;  // in which "@" stands for its name
+  std::vector<KernelLaunch> launches = {};
+  int64_t workspace_bytes = 0;
+  std::vector<std::pair<int, int>> in_place = {};  // as in Kernel
+};
+
+// The text under the name that its content gives it: "kernel_" and 16 digits.
+KernelText named(KernelText text);
+
+// How an operation of one family is printed.
+struct TextEntry {
+  std::string_view op;
+  KernelText (*print)(const KernelRequest&) = nullptr;
+  bool (*supports)(const KernelRequest&) = nullptr;  // null: all
+  bool strided_inputs = false;
+};
+// Of all operations that have a text. A request whose outputs have no elements has none.
+const std::vector<TextEntry>& text_entries();
+bool has_text(const TextEntry& entry, const KernelRequest& request);
+
+// What a kernel found wrong: written by it where all can see, read by the host when it waits.
+struct Report {
+  int64_t operation = 0;  // 1 + its place in kReporters; 0: nothing
+  int64_t id = 0, position = 0, limit = 0;
+};
+inline constexpr std::array<std::string_view, 8> kReporters = {
+    "gather",  "take_along",    "scatter_add",       "scatter_set", "scatter_add_along",
+    "one_hot", "cross_entropy", "cross_entropy_grad"};
+std::string message_of(const Report& report);
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The families, each in its file.
+void add_move_texts(std::vector<TextEntry>& entries);
+void add_index_texts(std::vector<TextEntry>& entries);
+void add_reduce_texts(std::vector<TextEntry>& entries);
+void add_sort_texts(std::vector<TextEntry>& entries);
+void add_random_texts(std::vector<TextEntry>& entries);
+void add_image_texts(std::vector<TextEntry>& entries);
+void add_product_texts(std::vector<TextEntry>& entries);
+void add_loss_texts(std::vector<TextEntry>& entries);
+void add_attention_texts(std::vector<TextEntry>& entries);
+
+}  // namespace mstrain::cuda
