@@ -81,7 +81,7 @@ TEST(Device, FuzzedFilesAreErrorsOrDevices) {
 }
 
 TEST(Device, APlanForItHasItsTypesAndRatesAndNothingOfAnother) {
-  const Backend* const backend = described_backend("cuda", device_of(kGood));
+  const Backend* const backend = described_backend("other", device_of(kGood));
   EXPECT_FALSE(backend->computes);
   EXPECT_EQ(backend->memory_bytes, 2'000'000'000);
   const OpDef& op = *find_op("add");
@@ -117,7 +117,26 @@ TEST(Device, APlanForItHasItsTypesAndRatesAndNothingOfAnother) {
   // No shorter than all arithmetic, or all memory, at the rates that the file states.
   EXPECT_GE(there.cost.seconds, there.cost.bytes / 100e9 * 0.999);
   EXPECT_GE(there.cost.seconds, there.cost.flops / 4e12);
+  EXPECT_THAT(plan_text(planned), HasSubstr(" bytes, other"));
+}
+
+// Of a back end that this program has, its kernels are planned with, although the device is not here.
+TEST(Device, APlanForItHasTheKernelsOfItsBackEnd) {
+  const TrainTask task = small_task();
+  const TrainConfig config = small_config("unused");
+  Context context = make_context(config);
+  const RunPlan here = plan_run(task, config, context, 0, true).plan;
+  context.backend = described_backend("cuda", device_of(kGood));
+  const PlannedRun planned = plan_run(task, config, context, 0, true);
+  const RunPlan& there = planned.plan;
   EXPECT_THAT(plan_text(planned), HasSubstr(" bytes, cuda"));
+  EXPECT_EQ(there.parameters, here.parameters);
+  EXPECT_EQ(there.step.inputs, here.step.inputs);
+  EXPECT_EQ(there.step.saved, here.step.saved);
+  EXPECT_NEAR(there.cost.flops, here.cost.flops, 0.1 * here.cost.flops);
+  constexpr int64_t kOfTheLibrary = int64_t{32} << 20;
+  EXPECT_GE(there.step.arena, kOfTheLibrary);
+  EXPECT_LE(there.step.arena, kOfTheLibrary + 2 * here.step.arena);
 }
 
 TEST(Device, ARunOnOneThatIsNotHereIsRefused) {
