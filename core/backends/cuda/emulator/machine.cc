@@ -60,6 +60,9 @@ class Machine final : public Hardware {
   }
 
   void access(const void* at, size_t bytes, bool writes) override {
+    if (!launch_.checked) {
+      return;
+    }
     const auto* const byte = static_cast<const std::byte*>(at);
     for (Tracked& tracked : tracked_) {
       const auto* const begin = static_cast<const std::byte*>(tracked.region.data);

@@ -27,6 +27,7 @@ struct Region {
 struct Launch {
   std::string name;  // of the kernel, for errors
   unsigned blocks = 1, threads = 32;
+  bool checked = true;  // whether accesses are; else kernels may touch anything, and run faster
 };
 
 // Calls `kernel`, a function of a library of kernels, for every thread of the launch; `run_on` is that library's mstrain_run_on.

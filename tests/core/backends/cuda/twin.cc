@@ -1,0 +1,325 @@
+// A card that is none: what the back end asks of NVIDIA's driver, of NVRTC and of cuBLASLt (cuda.h, nvrtc.h, cublasLt.h), done by
+// this machine's processors at once. Memory is the host's; a text is compiled by the compiler of the build, and its kernels
+// run on the emulator; products are made by their definition. One library under three names.
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <string>
+
+#include "core/backends/cuda/emulator/machine.h"
+#include "core/ops/scalar_convert.h"
+
+namespace {
+
+using mstrain::cuda::emulator::Hardware;
+
+struct Program {
+  std::string text, library;
+};
+
+struct Function {
+  void* library;
+  std::string name;
+};
+
+struct Arguments {
+  void* at[160];
+};
+
+struct Desc {
+  int turned[2] = {0, 0};
+  uint32_t epilogue = 1;
+  const void* bias = nullptr;
+};
+
+struct Layout {
+  int type = 0;
+  int64_t rows = 0, columns = 0, leading = 0;
+  int32_t count = 1;
+  int64_t stride = 0;
+};
+
+double load(int type, const void* from, int64_t i) {
+  switch (type) {
+    case 0: return static_cast<const float*>(from)[i];
+    case 1: return static_cast<const double*>(from)[i];
+    case 2: return mstrain::scalar::from_f16(static_cast<const uint16_t*>(from)[i]);
+    default: return mstrain::scalar::from_bf16(static_cast<const uint16_t*>(from)[i]);
+  }
+}
+
+void store(int type, void* to, int64_t i, double value) {
+  switch (type) {
+    case 0: static_cast<float*>(to)[i] = static_cast<float>(value); break;
+    case 1: static_cast<double*>(to)[i] = value; break;
+    case 2:
+      static_cast<uint16_t*>(to)[i] = mstrain::scalar::to_f16(static_cast<float>(value));
+      break;
+    default: static_cast<uint16_t*>(to)[i] = mstrain::scalar::to_bf16(static_cast<float>(value));
+  }
+}
+
+double activated(uint32_t epilogue, double x) {
+  if ((epilogue & 2U) != 0) {
+    return x > 0 ? x : 0;
+  }
+  if ((epilogue & 32U) != 0) {
+    return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+// Columns are dense, as the library has matrices.
+double element(const Layout& x, const void* data, bool turned, int64_t row, int64_t column,
+               int64_t which) {
+  const int64_t at = turned ? column + row * x.leading : row + column * x.leading;
+  return load(x.type, data, which * x.stride + at);
+}
+
+constexpr int kOk = 0, kFailed = 1;
+
+}  // namespace
+
+extern "C" {
+
+// The driver.
+int cuInit(unsigned) { return kOk; }
+int cuGetErrorName(int, const char** name) {
+  *name = "an error of the twin";
+  return kOk;
+}
+int cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return kOk;
+}
+int cuDeviceGetCount(int* count) {
+  *count = 1;
+  return kOk;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return kOk;
+}
+int cuDeviceGetName(char* name, int length, int) {
+  std::strncpy(name, "twin", static_cast<size_t>(length));
+  return kOk;
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  *bytes = size_t{1} << 34;
+  return kOk;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 75 ? 9 : 0;
+  return kOk;
+}
+int cuDevicePrimaryCtxRetain(void** context, int) {
+  static int it = 0;
+  *context = &it;
+  return kOk;
+}
+int cuCtxSetCurrent(void*) { return kOk; }
+int cuMemAlloc_v2(unsigned long long* at, size_t bytes) {
+  *at = reinterpret_cast<unsigned long long>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  // What nobody wrote is no number.
+  std::memset(reinterpret_cast<void*>(*at), 0xff, bytes);
+  return kOk;
+}
+int cuMemFree_v2(unsigned long long at) {
+  std::free(reinterpret_cast<void*>(at));
+  return kOk;
+}
+int cuMemHostAlloc(void** at, size_t bytes, unsigned) {
+  *at = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return kOk;
+}
+int cuMemFreeHost(void* at) {
+  std::free(at);
+  return kOk;
+}
+int cuMemGetInfo_v2(size_t* free, size_t* all) {
+  *free = *all = size_t{1} << 34;
+  return kOk;
+}
+int cuStreamCreate(void** stream, unsigned) {
+  *stream = new char;
+  return kOk;
+}
+int cuStreamSynchronize(void*) { return kOk; }
+int cuStreamWaitEvent(void*, void*, unsigned) { return kOk; }
+int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void*) {
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return kOk;
+}
+int cuEventCreate(void** event, unsigned) {
+  *event = new char;
+  return kOk;
+}
+int cuEventDestroy_v2(void* event) {
+  delete static_cast<char*>(event);
+  return kOk;
+}
+int cuEventRecord(void*, void*) { return kOk; }
+int cuEventQuery(void*) { return kOk; }
+int cuEventSynchronize(void*) { return kOk; }
+int cuEventElapsedTime(float* milliseconds, void*, void*) {
+  *milliseconds = 0;
+  return kOk;
+}
+// An image is the path of a library.
+int cuModuleLoadData(void** module, const void* image) {
+  *module = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
+  return *module == nullptr ? kFailed : kOk;
+}
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  if (dlsym(module, name) == nullptr) {
+    return kFailed;
+  }
+  *function = new Function{module, name};
+  return kOk;
+}
+int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
+                   unsigned, unsigned, void*, void** parameters, void**) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto& it = *static_cast<const Function*>(function);
+  const auto run_on = reinterpret_cast<void (*)(Hardware*)>(dlsym(it.library, "mstrain_run_on"));
+  const auto kernel = reinterpret_cast<void (*)(Arguments)>(dlsym(it.library, it.name.c_str()));
+  const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
+  try {
+    mstrain::cuda::emulator::run({it.name, blocks, threads, /*checked=*/false}, {}, run_on,
+                                 [&] { kernel(arguments); });
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return kFailed;
+  }
+  return kOk;
+}
+
+// The compiler.
+int nvrtcVersion(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  return kOk;
+}
+const char* nvrtcGetErrorString(int) { return "the compiler of the build refuses it"; }
+int nvrtcCreateProgram(void** program, const char* text, const char*, int, const char* const*,
+                       const char* const*) {
+  *program = new Program{text, {}};
+  return kOk;
+}
+int nvrtcCompileProgram(void* program, int, const char* const*) {
+  static std::atomic<int> made = 0;
+  auto& it = *static_cast<Program*>(program);
+  const std::string name =
+      fmt::format("{}/kernel_{}_{}", std::getenv("MSTRAIN_TWIN_FOLDER"), getpid(), made++);
+  std::ofstream(name + ".cc") << it.text;
+  it.library = name + ".so";
+  return std::system(
+             fmt::format(
+                 "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}.cc'",
+                 MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, it.library, name)
+                 .c_str()) == 0
+             ? kOk
+             : kFailed;
+}
+int nvrtcGetProgramLogSize(void*, size_t* bytes) {
+  *bytes = 0;
+  return kOk;
+}
+int nvrtcGetProgramLog(void*, char*) { return kOk; }
+int nvrtcGetCUBINSize(void* program, size_t* bytes) {
+  *bytes = static_cast<Program*>(program)->library.size() + 1;
+  return kOk;
+}
+int nvrtcGetCUBIN(void* program, char* code) {
+  std::strcpy(code, static_cast<Program*>(program)->library.c_str());
+  return kOk;
+}
+int nvrtcDestroyProgram(void** program) {
+  delete static_cast<Program*>(*program);
+  return kOk;
+}
+
+// Products.
+int cublasLtCreate(void** handle) {
+  *handle = new char;
+  return kOk;
+}
+int cublasLtMatmulDescCreate(void** desc, int, int) {
+  *desc = new Desc();
+  return kOk;
+}
+int cublasLtMatmulDescSetAttribute(void* desc, int attribute, const void* value, size_t bytes) {
+  auto& it = *static_cast<Desc*>(desc);
+  void* const to = attribute == 3   ? static_cast<void*>(&it.turned[0])
+                   : attribute == 4 ? static_cast<void*>(&it.turned[1])
+                   : attribute == 7 ? static_cast<void*>(&it.epilogue)
+                                    : static_cast<void*>(&it.bias);
+  std::memcpy(to, value, bytes);
+  return kOk;
+}
+int cublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t columns,
+                               int64_t leading) {
+  *layout = new Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), leading};
+  return leading < static_cast<int64_t>(rows) ? kFailed : kOk;
+}
+int cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* value, size_t bytes) {
+  auto& it = *static_cast<Layout*>(layout);
+  std::memcpy(attribute == 5 ? static_cast<void*>(&it.count) : static_cast<void*>(&it.stride),
+              value, bytes);
+  return kOk;
+}
+int cublasLtMatmulPreferenceCreate(void** preference) {
+  *preference = new char;
+  return kOk;
+}
+int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return kOk; }
+int cublasLtMatmulPreferenceDestroy(void* preference) {
+  delete static_cast<char*>(preference);
+  return kOk;
+}
+int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*,
+                                   int* found) {
+  *found = 1;
+  return kOk;
+}
+int cublasLtMatmul(void*, void* desc, const void* alpha, const void* a, void* a_layout,
+                   const void* b, void* b_layout, const void* beta, const void* c, void*, void* d,
+                   void* d_layout, const void*, void*, size_t, void*) {
+  const auto& how = *static_cast<const Desc*>(desc);
+  const auto &x = *static_cast<const Layout*>(a_layout), &y = *static_cast<const Layout*>(b_layout),
+             &to = *static_cast<const Layout*>(d_layout);
+  const int scalars = to.type == 1 ? 1 : 0;
+  const int64_t summed = how.turned[0] != 0 ? x.rows : x.columns;
+  for (int64_t which = 0; which < to.count; ++which) {
+    for (int64_t j = 0; j < to.columns; ++j) {
+      for (int64_t i = 0; i < to.rows; ++i) {
+        double sum = 0;
+        for (int64_t k = 0; k < summed; ++k) {
+          sum += element(x, a, how.turned[0] != 0, i, k, which) *
+                 element(y, b, how.turned[1] != 0, k, j, which);
+        }
+        const int64_t at = which * to.stride + i + j * to.leading;
+        sum *= load(scalars, alpha, 0);
+        if (const double factor = load(scalars, beta, 0); factor != 0) {
+          sum += factor * load(to.type, c, at);
+        }
+        if ((how.epilogue & 4U) != 0) {
+          sum += load(to.type, how.bias, i);
+        }
+        store(to.type, d, at, activated(how.epilogue, sum));
+      }
+    }
+  }
+  return kOk;
+}
+
+}  // extern "C"
