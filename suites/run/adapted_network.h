@@ -38,6 +38,7 @@ class AdaptedNetwork final : public Network {
   OrderedJson description(const Json& source) const override { return base_->description(source); }
   YamlNode section() const override;
   std::vector<std::pair<std::string, std::string>> identity() const override;
+  bool scores_texts() const override { return base_->scores_texts(); }
   std::vector<InputSpec> inputs() const override { return base_->inputs(); }
   Computed compute(const Params& params, const NamedTensors& inputs) const override;
   std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,

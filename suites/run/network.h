@@ -76,6 +76,8 @@ class Network {
   // stands for a number is that number.
   virtual std::vector<std::pair<std::string, std::string>> identity() const = 0;
 
+  // Whether its logits [b, 1] say how good the texts are that it is given.
+  virtual bool scores_texts() const { return false; }
   // What compute() takes.
   virtual std::vector<InputSpec> inputs() const = 0;
   // As the model's class of Hugging Face computes it. Pure; runs in the current context.

@@ -37,10 +37,13 @@ int64_t choose_token(std::span<const float> logits, const SamplingOptions& optio
   if (options.greedy) {
     return std::max_element(logits.begin(), logits.end()) - logits.begin();
   }
-  const auto weight = [&, largest = *std::max_element(logits.begin(), logits.end())](int64_t id) {
-    return std::exp((static_cast<double>(logits[static_cast<size_t>(id)]) - largest) /
-                    options.temperature);
-  };
+  std::vector<double> weights;
+  weights.reserve(logits.size());
+  for (const double largest = *std::max_element(logits.begin(), logits.end());
+       const float logit : logits) {
+    weights.push_back(std::exp((logit - largest) / options.temperature));
+  }
+  const auto weight = [&](int64_t id) { return weights[static_cast<size_t>(id)]; };
   const auto count = static_cast<int64_t>(logits.size());
   std::vector<int64_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);

@@ -3,6 +3,7 @@
 #include "suites/run/stored_model.h"
 #include "suites/transformer/alignment/answer_tasks.h"
 #include "suites/transformer/alignment/grpo_task.h"
+#include "suites/transformer/alignment/reward_model.h"
 
 namespace mstrain {
 namespace {
@@ -21,10 +22,19 @@ void AlignedRun::declare_data(ConfigFields& fields) {
 
 void AlignedRun::check(const YamlNode& tree) const {
   CausalRun::check(tree);
+  const bool has_score = head() == HeadType::kScore;
+  if (has_score != (objective && objective->scores())) {
+    config_fail(tree, "model.head",
+                has_score ? "a score is learnt with objective.type: reward"
+                          : "objective.type: reward needs score");
+  }
   if (!objective) {
     return;
   }
   check_objective(*objective, tree);
+  if (has_score && !train.eval.prompts.empty()) {
+    config_fail(tree, "eval.prompts", "a model of scores writes no text");
+  }
   if (objective->is_rewarded()) {
     if (train.batch.global % objective->grpo.group != 0) {
       config_fail(tree, "objective.grpo.group",
@@ -36,12 +46,16 @@ void AlignedRun::check(const YamlNode& tree) const {
           fmt::format("leaves no room for prompts in data.seq_length, {}", data.seq_length));
     }
   }
-  if (!objective->prefers() && !objective->is_rewarded()) {
+  if (!objective->prefers() && !objective->judges() && !objective->is_rewarded()) {
     return;
   }
   // The model's layers are passed several times.
   if (train.parallel.pipeline > 1) {
     config_fail(tree, "parallel.pipeline", "objectives that compare answers are of one stage");
+  }
+  if (lora && objective->scores() && !lora->trains(kScoreWeight)) {
+    config_fail(tree, "model.lora.modules_to_save",
+                "without score the weight of the scores, which is drawn, would not be learnt");
   }
   if (lora && objective->compares() && !lora->modules_to_save.empty()) {
     config_fail(tree, "model.lora.modules_to_save",
@@ -65,11 +79,20 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
 }
 
 std::vector<Callback*> AlignedRun::callbacks() const {
-  return written_ == nullptr ? std::vector<Callback*>() : std::vector<Callback*>{written_.get()};
+  std::vector<Callback*> out;
+  if (written_ != nullptr) {
+    out.push_back(written_.get());
+  }
+  if (point_ != nullptr) {
+    out.push_back(point_.get());
+  }
+  return out;
 }
 
 RowKind AlignedRun::row_kind() const {
-  return objective->prefers()                        ? RowKind::kPairs
+  return objective->scores()                         ? RowKind::kEnds
+         : objective->prefers()                      ? RowKind::kPairs
+         : objective->judges()                       ? RowKind::kJudged
          : data.packing && !objective->is_rewarded() ? RowKind::kPacked
                                                      : RowKind::kSingle;
 }
@@ -106,13 +129,22 @@ TrainTask AlignedRun::task() const {
     if (!task.frozen.empty()) {
       task.frozen_weights = this->reference();
     }
+    for (const RewardConfig& reward : objective->grpo.rewards) {
+      if (reward.type == RewardType::kModel) {
+        task.outside_bytes += reward_model_bytes(reward.path);
+      }
+    }
     return task;
   }
-  if (!objective->prefers()) {
+  if (objective->scores()) {
+    return scored_task(*network(), causal_model(), *objective, data.seq_length);
+  }
+  if (!objective->compares()) {
     return sft_task(*network(), causal_model(), row_kind(), data.seq_length);
   }
-  TrainTask task = preference_task(*network(), causal_model(), *objective, data.seq_length,
-                                   reference, train.precision.param_dtype());
+  TrainTask task = (objective->judges() ? judged_task : preference_task)(
+      *network(), causal_model(), *objective, data.seq_length, reference,
+      train.precision.param_dtype());
   if (!lora) {
     task.frozen_weights = this->reference();
   }
@@ -131,11 +163,14 @@ TrainData AlignedRun::samples(const Json& source) const {
     written_ = std::make_shared<GroupAnswers>(
         causal_model(), answers_,
         GroupAnswersOptions{.grpo = objective->grpo,
+                            .end = objective->end,
                             .rows = train.batch.global,
                             .seq = data.seq_length,
                             .seed = static_cast<uint64_t>(train.run.seed),
                             .shuffle = data.shuffle,
                             .lora = lora,
+                            .reference = lora ? "" : kReference,
+                            .log_interval = train.log.interval,
                             .execution = train.run.execution});
     out.training = [written = written_](uint64_t, const BatchPart& part, int64_t first) {
       return written->stream(part, first);
@@ -143,6 +178,22 @@ TrainData AlignedRun::samples(const Json& source) const {
     for (const AnswerSet& set : answers_->valid) {
       out.evaluation.push_back(
           with_advantages(held_out_rows(set.name, rows_of(set.samples)), objective->grpo));
+    }
+    return out;
+  }
+  if (objective->judges()) {
+    point_ = std::make_shared<ReferencePoint>(
+        causal_model(), rows_of(answers_->train),
+        ReferencePointOptions{.rows = train.batch.global,
+                              .shuffle = data.shuffle,
+                              .reference = lora ? "" : kReference,
+                              .lora = lora,
+                              .execution = train.run.execution});
+    out.training = [point = point_](uint64_t seed, const BatchPart& part, int64_t first) {
+      return point->stream(seed, part, first);
+    };
+    for (const AnswerSet& set : answers_->valid) {
+      out.evaluation.push_back(judged_from_zero(held_out_rows(set.name, rows_of(set.samples))));
     }
     return out;
   }

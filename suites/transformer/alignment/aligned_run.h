@@ -5,6 +5,7 @@
 #include "suites/transformer/alignment/answer_rows.h"
 #include "suites/transformer/alignment/answers.h"
 #include "suites/transformer/alignment/group_answers.h"
+#include "suites/transformer/alignment/reference_point.h"
 #include "suites/transformer/text/causal_run.h"
 
 namespace mstrain {
@@ -32,6 +33,7 @@ class AlignedRun : public CausalRun {
   std::optional<std::string> from_;  // model.init.from
   std::shared_ptr<const AnswerCorpus> answers_;
   mutable std::shared_ptr<GroupAnswers> written_;  // of samples(), where answers are rewarded
+  mutable std::shared_ptr<ReferencePoint> point_;  // and where they are judged one by one
 };
 
 }  // namespace mstrain

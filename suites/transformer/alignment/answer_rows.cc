@@ -24,6 +24,14 @@ void write_text(const AnswerText& text, size_t at, std::span<int32_t> tokens,
   }
 }
 
+// All tokens of `text`, and the last one once more as a target.
+void write_whole(const AnswerText& text, std::span<int32_t> tokens, std::span<int32_t> targets) {
+  std::ranges::copy(text.ids, tokens.begin());
+  targets[text.ids.size() - 1] = text.ids.back();
+}
+
+bool has_pairs(RowKind kind) { return kind == RowKind::kPairs || kind == RowKind::kEnds; }
+
 class RowBatches final : public BatchStream {
  public:
   // The row that sample i is of.
@@ -38,13 +46,21 @@ class RowBatches final : public BatchStream {
     std::vector<std::vector<int32_t>> parts(
         static_cast<size_t>(tensors_of(rows_->kind())),
         std::vector<int32_t>(static_cast<size_t>(count * rows_->seq())));
+    std::vector<float> judgements;
     for (int64_t row = 0; row < count; ++row) {
-      rows_->write(order_(samples_ + part_.sample(row)), parts, row);
+      const int64_t index = order_(samples_ + part_.sample(row));
+      rows_->write(index, parts, row);
+      if (rows_->kind() == RowKind::kJudged) {
+        judgements.push_back(rows_->judgement(index));
+      }
     }
     samples_ += part_.batch;
     Tensors out;
     for (const std::vector<int32_t>& part : parts) {
       out.push_back(tensor<int32_t>(part, {count, rows_->seq()}));
+    }
+    if (rows_->kind() == RowKind::kJudged) {
+      out.push_back(tensor<float>(judgements, {count}));
     }
     return out;
   }
@@ -59,17 +75,19 @@ class RowBatches final : public BatchStream {
 
 }  // namespace
 
-int tensors_of(RowKind kind) { return kind == RowKind::kSingle ? 2 : 4; }
+int tensors_of(RowKind kind) {
+  return kind == RowKind::kSingle || kind == RowKind::kJudged ? 2 : 4;
+}
 
 AnswerRows::AnswerRows(std::vector<AnswerSample> samples, RowKind kind, int64_t seq)
     : samples_(std::move(samples)), kind_(kind), seq_(seq) {
   int64_t left = 0;
   for (size_t i = 0; i < samples_.size(); ++i) {
-    check(samples_[i].texts.size() == (kind == RowKind::kPairs ? 2 : 1), "sample {} has {} answers",
-          i, samples_[i].texts.size());
+    check(samples_[i].texts.size() == (has_pairs(kind) ? 2 : 1), "sample {} has {} answers", i,
+          samples_[i].texts.size());
     int64_t longest = 0;
     for (const AnswerText& text : samples_[i].texts) {
-      longest = std::max(longest, positions_of(text));
+      longest = std::max(longest, positions_of(text) + (kind == RowKind::kEnds ? 1 : 0));
     }
     check(longest >= 1 && longest <= seq_, "sample {} has {} positions of {}", i, longest, seq_);
     if (kind_ != RowKind::kPacked || longest > left || i == 0) {
@@ -88,7 +106,7 @@ void AnswerRows::write(int64_t index, std::span<std::vector<int32_t>> tensors, i
   };
   const auto clear = [&](size_t i, int32_t value) { std::ranges::fill(part(i), value); };
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const bool are_targets = i == 1 || (i == 3 && kind_ == RowKind::kPairs);
+    const bool are_targets = i == 1 || (i == 3 && has_pairs(kind_));
     clear(i, are_targets ? kIgnoreTarget : 0);
   }
   if (index >= count()) {
@@ -101,7 +119,11 @@ void AnswerRows::write(int64_t index, std::span<std::vector<int32_t>> tensors, i
   for (size_t sample = begin; sample < end; ++sample) {
     const std::vector<AnswerText>& texts = samples_[sample].texts;
     for (size_t i = 0; i < texts.size(); ++i) {
-      write_text(texts[i], at, part(2 * i), part(2 * i + 1));
+      if (kind_ == RowKind::kEnds) {
+        write_whole(texts[i], part(2 * i), part(2 * i + 1));
+      } else {
+        write_text(texts[i], at, part(2 * i), part(2 * i + 1));
+      }
     }
     if (kind_ == RowKind::kPacked) {
       const auto length = static_cast<size_t>(positions_of(texts[0]));
@@ -115,13 +137,35 @@ void AnswerRows::write(int64_t index, std::span<std::vector<int32_t>> tensors, i
   }
 }
 
+void AnswerRows::write_mismatched(int64_t prompt, int64_t answer, std::span<int32_t> tokens,
+                                  std::span<int32_t> targets, int64_t row) const {
+  const AnswerText& given = samples_[static_cast<size_t>(prompt)].texts[0];
+  const AnswerText& other = samples_[static_cast<size_t>(answer)].texts[0];
+  AnswerText text{{given.ids.begin(), given.ids.begin() + static_cast<ptrdiff_t>(given.answer)},
+                  given.answer};
+  text.ids.insert(text.ids.end(), other.ids.begin() + static_cast<ptrdiff_t>(other.answer),
+                  other.ids.end());
+  text.ids.resize(std::min(text.ids.size(), static_cast<size_t>(seq_) + 1));
+  write_text(text, static_cast<size_t>(row * seq_), tokens, targets);
+}
+
+float AnswerRows::judgement(int64_t index) const {
+  if (index >= count()) {
+    return 0;
+  }
+  return samples_[static_cast<size_t>(index)].is_wanted ? 1 : -1;
+}
+
+int64_t row_of_sample(int64_t rows, bool shuffle, uint64_t seed, int64_t sample) {
+  const auto epoch = static_cast<uint64_t>(sample / rows);
+  return shuffle ? Permutation(rows, seed, random_stream("data.answers", 0), epoch)(sample % rows)
+                 : sample % rows;
+}
+
 std::unique_ptr<BatchStream> training_rows(std::shared_ptr<const AnswerRows> rows, bool shuffle,
                                            uint64_t seed, const BatchPart& part, int64_t first) {
   const auto order = [count = rows->count(), shuffle, seed](int64_t sample) {
-    const auto epoch = static_cast<uint64_t>(sample / count);
-    return shuffle
-               ? Permutation(count, seed, random_stream("data.answers", 0), epoch)(sample % count)
-               : sample % count;
+    return row_of_sample(count, shuffle, seed, sample);
   };
   return std::make_unique<RowBatches>(std::move(rows), part, first, order);
 }

@@ -59,7 +59,35 @@ Likelihood reference_likelihood(const CausalModel& model, const Params& params,
   return found;
 }
 
+// log p - log p of the reference, and how many tokens an answer has; [b].
+Likelihood ratio(const CausalModel& model, const Params& params, const std::string& reference,
+                 const Tensor& tokens_bt, const Tensor& targets_bt) {
+  const Params initial = reference.empty() ? params : params / reference;
+  const Likelihood now = likelihood(model, params, tokens_bt, targets_bt);
+  const Likelihood then = reference_likelihood(model, initial, tokens_bt, targets_bt);
+  return {now.log_prob - then.log_prob, now.tokens};
+}
+
+// What a task over pairs finds in rows [b]. Rows that fill up a batch have no answers.
+TaskSums sums_of_pairs(const Tensor& targets_bt, const Tensor& loss_b, const Tensor& chosen_b,
+                       const Tensor& rejected_b) {
+  const Tensor is_pair = by_answer(not_equal(targets_bt, kIgnoreTarget), {}) > 0;
+  const Tensor pairs = count(is_pair);
+  const Tensor margin_b = chosen_b - rejected_b;
+  const auto total = [&](const Tensor& x_b) { return sum(where(is_pair, x_b, 0)); };
+  return {{total(loss_b), pairs},
+          {{count(logical_and(is_pair, margin_b > 0)), pairs},
+           {total(margin_b), pairs},
+           {total(chosen_b), pairs},
+           {total(rejected_b), pairs}}};
+}
+
 }  // namespace
+
+Tensor log_ratios(const CausalModel& model, const Params& params, const std::string& reference,
+                  const Tensor& tokens_bt, const Tensor& targets_bt) {
+  return ratio(model, params, reference, tokens_bt, targets_bt).log_prob;
+}
 
 TrainTask sft_task(const Network& network, std::shared_ptr<const CausalModel> model, RowKind kind,
                    int64_t seq) {
@@ -104,16 +132,11 @@ TrainTask preference_task(const Network& network, std::shared_ptr<const CausalMo
   }
   task.sums = [model = std::move(model), objective, reference](const Params& params,
                                                                std::span<const Tensor> batch) {
-    const Params initial = reference.empty() ? params : params / reference;
     const auto log_ratio = [&](size_t answer) {
-      const Tensor& tokens_bt = batch[2 * answer];
-      const Tensor& targets_bt = batch[2 * answer + 1];
-      const Likelihood now = likelihood(*model, params, tokens_bt, targets_bt);
-      const Likelihood then = reference_likelihood(*model, initial, tokens_bt, targets_bt);
-      const Tensor ratio = now.log_prob - then.log_prob;
-      return objective.type == ObjectiveType::kIpo
-                 ? ratio / cast(maximum(now.tokens, 1), ratio.dtype())
-                 : ratio;
+      const auto [sum, tokens] =
+          ratio(*model, params, reference, batch[2 * answer], batch[2 * answer + 1]);
+      return objective.type == ObjectiveType::kIpo ? sum / cast(maximum(tokens, 1), sum.dtype())
+                                                   : sum;
     };
     const Tensor chosen_b = log_ratio(0);
     const Tensor rejected_b = log_ratio(1);
@@ -123,15 +146,65 @@ TrainTask preference_task(const Network& network, std::shared_ptr<const CausalMo
     const Tensor loss_b = objective.type == ObjectiveType::kIpo
                               ? square(difference_b - 1 / (2 * objective.beta))
                               : softplus(-margin_b) * (1 - wrong) + softplus(margin_b) * wrong;
-    // Rows that fill up a batch have no answers.
-    const Tensor is_pair = by_answer(not_equal(batch[1], kIgnoreTarget), {}) > 0;
-    const Tensor pairs = count(is_pair);
-    const auto total = [&](const Tensor& x_b) { return sum(where(is_pair, x_b, 0)); };
-    return TaskSums{{total(loss_b), pairs},
-                    {{count(logical_and(is_pair, margin_b > 0)), pairs},
-                     {total(margin_b), pairs},
-                     {total(chosen_b * objective.beta), pairs},
-                     {total(rejected_b * objective.beta), pairs}}};
+    return sums_of_pairs(batch[1], loss_b, chosen_b * objective.beta, rejected_b * objective.beta);
+  };
+  task.metrics = {kEvalAccuracy, kEvalMargin, kEvalChosenReward, kEvalRejectedReward};
+  task.units = {"token", 2 * seq};
+  return task;
+}
+
+TrainTask judged_task(const Network& network, std::shared_ptr<const CausalModel> model,
+                      const ObjectiveConfig& objective, int64_t seq, const std::string& reference,
+                      Dtype dtype) {
+  TrainTask task = task_of_rows(network, RowKind::kJudged, seq);
+  if (!reference.empty()) {
+    add_reference(task, reference, dtype);
+  }
+  task.batch_types = [tokens = std::move(task.batch_types)](int64_t rows) {
+    Types types = tokens(rows);
+    types.insert(types.end(), 2, {Dtype::kF32, {rows}});
+    return types;
+  };
+  task.positions = {};  // judgements have none
+  task.sums = [model = std::move(model), objective, reference](const Params& params,
+                                                               std::span<const Tensor> batch) {
+    const Tensor reward_b =
+        ratio(*model, params, reference, batch[0], batch[1]).log_prob * objective.beta;
+    const Tensor point_b = batch[3] * objective.beta;
+    const Tensor is_wanted = batch[2] > 0;
+    const Tensor is_unwanted = batch[2] < 0;
+    const Tensor loss_b =
+        where(is_wanted, sigmoid(point_b - reward_b) * objective.wanted_weight, 0) +
+        where(is_unwanted, sigmoid(reward_b - point_b) * objective.unwanted_weight, 0);
+    const Tensor answers = count(logical_or(is_wanted, is_unwanted));
+    const Tensor right = logical_or(logical_and(is_wanted, reward_b > 0),
+                                    logical_and(is_unwanted, reward_b < 0));
+    return TaskSums{{sum(loss_b), answers},
+                    {{count(right), answers},
+                     {sum(where(is_wanted, reward_b, 0)), count(is_wanted)},
+                     {sum(where(is_unwanted, reward_b, 0)), count(is_unwanted)}}};
+  };
+  task.metrics = {kEvalAccuracy, kEvalChosenReward, kEvalRejectedReward};
+  task.units = {"token", seq};
+  return task;
+}
+
+TrainTask scored_task(const Network& network, std::shared_ptr<const CausalModel> model,
+                      const ObjectiveConfig& objective, int64_t seq) {
+  TrainTask task = task_of_rows(network, RowKind::kEnds, seq);
+  task.sums = [model = std::move(model), center = objective.center](const Params& params,
+                                                                    std::span<const Tensor> batch) {
+    const auto scores = [&](size_t answer) {
+      return model->scores(params, batch[2 * answer],
+                           not_equal(batch[2 * answer + 1], kIgnoreTarget));
+    };
+    const Tensor chosen_b = scores(0);
+    const Tensor rejected_b = scores(1);
+    Tensor loss_b = softplus(rejected_b - chosen_b);
+    if (center > 0) {
+      loss_b = loss_b + square(chosen_b + rejected_b) * center;
+    }
+    return sums_of_pairs(batch[1], loss_b, chosen_b, rejected_b);
   };
   task.metrics = {kEvalAccuracy, kEvalMargin, kEvalChosenReward, kEvalRejectedReward};
   task.units = {"token", 2 * seq};

@@ -1,4 +1,4 @@
-// What is learnt of answers: to write them, or to prefer one to another.
+// What is learnt of answers: to write them, to prefer one to another, or to say how good they are.
 #pragma once
 
 #include <string>
@@ -26,6 +26,23 @@ TrainTask sft_task(const Network& network, std::shared_ptr<const CausalModel> mo
 TrainTask preference_task(const Network& network, std::shared_ptr<const CausalModel> model,
                           const ObjectiveConfig& objective, int64_t seq,
                           const std::string& reference, Dtype dtype);
+
+// KTO (Ethayarajh et al. 2024) over rows of kind kJudged, with their step's reference point f32 [rows] behind (reference_point.h), which no
+// gradient passes: with r as above, sums over tokens, weight × (1 - sigmoid(beta (r - point))) of answers that are wanted, and
+// weight × (1 - sigmoid(beta (point - r))) of those that are not, by answer. Metrics: the share of answers with r > 0 where they are wanted, else
+// r < 0; and the means of beta r of both kinds.
+TrainTask judged_task(const Network& network, std::shared_ptr<const CausalModel> model,
+                      const ObjectiveConfig& objective, int64_t seq, const std::string& reference,
+                      Dtype dtype);
+
+// A reward model (Bradley & Terry 1952; Ouyang et al. 2022) over rows of kind kEnds: -log sigmoid(s(chosen) - s(rejected)) of the scores of
+// whole texts, plus center (s(chosen) + s(rejected))² (Eisenstein et al. 2023). Metrics as of preference_task(), with s for beta r.
+TrainTask scored_task(const Network& network, std::shared_ptr<const CausalModel> model,
+                      const ObjectiveConfig& objective, int64_t seq);
+
+// log p - log p of the reference, of the answers of [b, t] rows, sums over tokens: [b]. Through the reference no gradient passes.
+Tensor log_ratios(const CausalModel& model, const Params& params, const std::string& reference,
+                  const Tensor& tokens_bt, const Tensor& targets_bt);
 
 // Keeps the weights that the run begins with, frozen, in `dtype`, under the folder `reference`.
 void add_reference(TrainTask& task, const std::string& reference, Dtype dtype);

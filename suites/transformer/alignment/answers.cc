@@ -8,113 +8,12 @@
 #include "core/base/log.h"
 #include "core/data/chat_template.h"
 #include "core/data/corpus_sources.h"
-#include "core/data/documents.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/train/numbers.h"
+#include "suites/transformer/alignment/answer_lines.h"
 
 namespace mstrain {
 namespace {
-
-// A line as it was written.
-struct AnswerLine {
-  std::string where;  // file:line
-  std::string prompt;
-  std::vector<std::string> answers;   // of the prompt: one, or two
-  std::vector<ChatMessage> messages;  // instead
-};
-
-std::string text_at(const Json& json, const char* key, const std::string& where) {
-  if (!json.is_object() || !json.contains(key)) {
-    throw IoError(fmt::format("{}: expected a JSON object with `{}`", where, key));
-  }
-  if (!json[key].is_string()) {
-    throw IoError(fmt::format("{}: `{}` is no string", where, key));
-  }
-  return json[key].get<std::string>();
-}
-
-std::vector<ChatMessage> messages_at(const Json& json, const std::string& where) {
-  std::vector<ChatMessage> out;
-  const Json& list = json["messages"];
-  if (!list.is_array() || list.empty()) {
-    throw IoError(
-        fmt::format("{}: `messages` is no list of {{\"role\": …, \"content\": …}}", where));
-  }
-  for (const Json& each : list) {
-    out.push_back({text_at(each, "role", where), text_at(each, "content", where)});
-  }
-  return out;
-}
-
-AnswerLine read_line(const JsonLines::Line& line, const std::string& path,
-                     const ObjectiveConfig& objective) {
-  const bool prefers = objective.prefers();
-  AnswerLine out{.where = fmt::format("{}:{}", path, line.number)};
-  const Json json = parse_json(line.text, out.where);
-  if (!prefers && !objective.is_rewarded() && json.is_object() && json.contains("messages")) {
-    out.messages = messages_at(json, out.where);
-    return out;
-  }
-  out.prompt = text_at(json, "prompt", out.where);
-  if (prefers) {
-    out.answers = {text_at(json, "chosen", out.where), text_at(json, "rejected", out.where)};
-  } else {
-    out.answers = {text_at(
-        json,
-        objective.is_rewarded() && !(json.is_object() && json.contains("response")) ? "answer"
-                                                                                    : "response",
-        out.where)};
-  }
-  return out;
-}
-
-// Reads lines, and forgives so many that are malformed.
-class LineReader {
- public:
-  LineReader(const ObjectiveConfig& objective, AnswerCounts& counts)
-      : objective_(objective), counts_(counts) {}
-
-  std::vector<AnswerLine> read(const std::vector<CorpusSource>& sources) {
-    std::vector<AnswerLine> out;
-    for (const CorpusSource& source : sources) {
-      for (const SourceFile& file : source.files) {
-        read(file.path, out);
-      }
-    }
-    return out;
-  }
-
- private:
-  void read(const std::string& path, std::vector<AnswerLine>& out) {
-    if (!is_json_lines(path)) {
-      throw IoError(fmt::format("{}: expected JSON lines (.jsonl) of {}", path,
-                                objective_.prefers()
-                                    ? "{\"prompt\": …, \"chosen\": …, \"rejected\": …}"
-                                    : "{\"prompt\": …, \"response\": …}"));
-    }
-    JsonLines lines(path);
-    JsonLines::Line line;
-    while (lines.next(line)) {
-      try {
-        out.push_back(read_line(line, path, objective_));
-      } catch (const IoError& error) {
-        if (counts_.malformed >= objective_.malformed) {
-          throw IoError(
-              fmt::format("{}{}", error.what(),
-                          objective_.malformed == 0
-                              ? "; objective.malformed says how many such lines are skipped"
-                              : fmt::format("; {} such lines were skipped before it, as "
-                                            "objective.malformed allows",
-                                            counts_.malformed)));
-        }
-        ++counts_.malformed;
-      }
-    }
-  }
-
-  const ObjectiveConfig& objective_;
-  AnswerCounts& counts_;
-};
 
 std::shared_ptr<const Tokenizer> make_tokenizer(FileSystem& files, const TokenizerConfig& config,
                                                 const std::vector<AnswerLine>& lines,
@@ -148,10 +47,15 @@ class Encoder {
         add_turns(line.messages, out);
         return;
       }
-      AnswerSample sample;
+      AnswerSample sample{.texts = {}, .is_wanted = line.is_wanted};
       const std::vector<int32_t> prompt = corpus_.tokenizer->encode(line.prompt);
       for (const std::string& answer : line.answers) {
         sample.texts.push_back(joined(prompt, corpus_.tokenizer->encode(answer), corpus_.end));
+      }
+      if (objective_.judges() && sample.texts.size() == 2) {  // each by itself
+        add({.texts = {sample.texts[0]}, .is_wanted = true}, out);
+        add({.texts = {sample.texts[1]}, .is_wanted = false}, out);
+        return;
       }
       add(std::move(sample), out);
     } catch (const IoError&) {
@@ -187,7 +91,8 @@ class Encoder {
   }
 
   void add(AnswerSample sample, std::vector<AnswerSample>& out) {
-    const auto most = static_cast<size_t>(data_.seq_length) + 1;
+    // Where the last token is no target, it takes a place as well.
+    const size_t most = static_cast<size_t>(data_.seq_length) + (objective_.scores() ? 0 : 1);
     bool is_cut = false;
     for (AnswerText& text : sample.texts) {
       const auto given = static_cast<size_t>(text.answer);
@@ -234,26 +139,6 @@ class Encoder {
   int32_t chat_end_ = 0;
 };
 
-int32_t end_token(const Tokenizer& tokenizer, const ObjectiveConfig& objective,
-                  const YamlNode& tree) {
-  if (objective.end.is_word() && tokenizer.end_of_text()) {
-    return *tokenizer.end_of_text();
-  }
-  const std::string text = objective.end.value_or("\n");
-  std::vector<int32_t> ids;
-  try {
-    ids = tokenizer.encode(text);
-  } catch (const Error& error) {
-    config_fail(tree, "objective.end", error.what());
-  }
-  if (ids.size() != 1) {
-    config_fail(tree, "objective.end",
-                fmt::format("{} is {} tokens of data.tokenizer; one is needed", Json(text).dump(),
-                            ids.size()));
-  }
-  return ids[0];
-}
-
 void tell(const AnswerCounts& counts) {
   const auto warn = [](int64_t count, const char* what) {
     if (count > 0) {
@@ -268,13 +153,32 @@ void tell(const AnswerCounts& counts) {
 
 }  // namespace
 
+int32_t end_token(const Tokenizer& tokenizer, const AutoOr<std::string>& end,
+                  const YamlNode& tree) {
+  if (end.is_word() && tokenizer.end_of_text()) {
+    return *tokenizer.end_of_text();
+  }
+  const std::string text = end.value_or("\n");
+  std::vector<int32_t> ids;
+  try {
+    ids = tokenizer.encode(text);
+  } catch (const Error& error) {
+    config_fail(tree, "objective.end", error.what());
+  }
+  if (ids.size() != 1) {
+    config_fail(tree, "objective.end",
+                fmt::format("{} is {} tokens of data.tokenizer; one is needed", Json(text).dump(),
+                            ids.size()));
+  }
+  return ids[0];
+}
+
 AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
                           const ObjectiveConfig& objective,
                           std::shared_ptr<const Tokenizer> tokenizer, const YamlNode& tree) {
   check_data_config(data, tree);
   AnswerCorpus out;
   Hasher identity;
-  LineReader reader(objective, out.counts);
   const auto read = [&](const std::string& key, const std::vector<DataSource>& wanted) {
     return for_key(tree, key, [&] {
       for (const DataSource& source : wanted) {
@@ -284,7 +188,7 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
       }
       const std::vector<CorpusSource> sources = find_sources(files, wanted, data.extensions);
       add_to_identity(identity, sources);
-      return reader.read(sources);
+      return read_answer_lines(sources, objective, out.counts.malformed);
     });
   };
   std::vector<AnswerLine> lines = read("data.train", data.train);
@@ -303,7 +207,7 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
         }
         return make_tokenizer(files, data.tokenizer, all, end);
       });
-  out.end = end_token(*out.tokenizer, objective, tree);
+  out.end = end_token(*out.tokenizer, objective.end, tree);
   if (!data.valid && data.split < 1) {
     const auto cut = static_cast<ptrdiff_t>(static_cast<double>(lines.size()) * data.split);
     held_out.emplace_back("", std::vector<AnswerLine>(std::make_move_iterator(lines.begin() + cut),
@@ -319,6 +223,12 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
       }
       if (samples.empty()) {
         throw IoError("there is no line with an answer that fits into data.seq_length");
+      }
+      const auto is_wanted = [](const AnswerSample& sample) { return sample.is_wanted; };
+      if (objective.judges() && (std::all_of(samples.begin(), samples.end(), is_wanted) ||
+                                 std::none_of(samples.begin(), samples.end(), is_wanted))) {
+        throw IoError(fmt::format("all answers are {}; kto needs both kinds",
+                                  samples[0].is_wanted ? "wanted" : "unwanted"));
       }
       return samples;
     });

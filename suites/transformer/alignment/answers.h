@@ -24,6 +24,7 @@ struct AnswerText {
 // One answer; of a preference two: the better one first.
 struct AnswerSample {
   std::vector<AnswerText> texts;
+  bool is_wanted = true;  // what is said of an answer that is judged alone
 };
 
 struct AnswerSet {
@@ -56,5 +57,9 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
                           const ObjectiveConfig& objective,
                           std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                           const YamlNode& tree = YamlNode());
+
+// The token of objective.end. Throws ConfigError, with the line in `tree`, where it is not one token.
+int32_t end_token(const Tokenizer& tokenizer, const AutoOr<std::string>& end,
+                  const YamlNode& tree = YamlNode());
 
 }  // namespace mstrain

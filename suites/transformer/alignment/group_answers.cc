@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <numeric>
 
@@ -13,9 +14,7 @@
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/tensor/host.h"
-#include "core/tensor/jit.h"
 #include "core/train/trainer.h"
-#include "suites/transformer/alignment/grpo_task.h"
 #include "suites/transformer/text/generate.h"
 
 namespace mstrain {
@@ -102,16 +101,10 @@ GroupAnswers::GroupAnswers(std::shared_ptr<const CausalModel> model,
                            const GroupAnswersOptions& options)
     : corpus_(std::move(corpus)),
       options_(options),
-      rewards_(options.grpo.rewards),
+      rewards_(options.grpo.rewards, options.end),
       decoder_(model, options.execution),
-      rows_(std::make_shared<WrittenRows>()) {
-  log_probs_ = [model](const Params& params, const Tensor& tokens_bt, const Tensor& targets_bt) {
-    return answer_log_probs(*model, params, tokens_bt, targets_bt);
-  };
-  if (options.execution == Execution::kGraph) {
-    log_probs_ = jit(log_probs_, {.name = "log_probs"});
-  }
-}
+      log_probs_(model, options.reference, options.rows, options.seq, options.execution),
+      rows_(std::make_shared<WrittenRows>()) {}
 
 std::unique_ptr<BatchStream> GroupAnswers::stream(const BatchPart& part, int64_t first) const {
   return std::make_unique<WrittenBatches>(rows_, options_.seq, part, first);
@@ -170,22 +163,33 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
   return out;
 }
 
-// What only a program that computes no gradients says of the rows, some at a time.
-void GroupAnswers::read_log_probs(const Params& params) {
-  constexpr int64_t kRows = 64;
-  int64_t rows = std::min(kRows, options_.rows);
-  while (options_.rows % rows != 0) {
-    --rows;
+void GroupAnswers::measure(Trainer& trainer, const Params& params) {
+  const GrpoConfig& grpo = options_.grpo;
+  const bool are_kept = grpo.passes > 1;
+  const int64_t next = trainer.step() + 1;
+  const bool is_due = next == 1 || next % options_.log_interval == 0;
+  if (!is_due && !(are_kept && rows_->is_new)) {
+    return;
   }
-  const Shape shape{rows, options_.seq};
-  const int64_t size = rows * options_.seq;
-  for (int64_t at = 0; at < options_.rows * options_.seq; at += size) {
-    const auto part = [&](const std::vector<int32_t>& all) {
-      return tensor<int32_t>({all.begin() + at, all.begin() + at + size}, shape);
-    };
-    const std::vector<float> some = to_vector<float>(
-        cast(log_probs_(params, part(rows_->tokens), part(rows_->targets)), Dtype::kF32));
-    rows_->log_probs.insert(rows_->log_probs.end(), some.begin(), some.end());
+  std::vector<float> now = log_probs_.of_policy(params, rows_->tokens, rows_->targets);
+  if (is_due && rows_->is_new) {
+    trainer.note("entropy", entropy_of(now, rows_->targets));
+  }
+  if (is_due && rows_->is_new && (grpo.kl > 0 || options_.lora)) {
+    trainer.note("kl", divergence_of(now,
+                                     log_probs_.of_reference(params, rows_->tokens, rows_->targets),
+                                     rows_->targets));
+  }
+  if (is_due && are_kept) {
+    const ClippedShares shares =
+        rows_->is_new ? ClippedShares()
+                      : clipped_shares(grpo, now, rows_->log_probs, rows_->targets,
+                                       rows_->advantages);
+    trainer.note("clipped_low", shares.low);
+    trainer.note("clipped_high", shares.high);
+  }
+  if (are_kept && rows_->is_new) {
+    rows_->log_probs = std::move(now);
   }
 }
 
@@ -205,15 +209,17 @@ void GroupAnswers::restore(const Json& state) {
 
 void GroupAnswers::write(Trainer& trainer) {
   const GrpoConfig& grpo = options_.grpo;
-  if (trainer.step() % grpo.passes != 0 && !rows_->tokens.empty()) {
-    rows_->first = trainer.progress().samples;
-    rows_->is_new = false;
-    return;
-  }
   const Params params = trainer.params();
   const Context context = for_inference();
   const ContextScope inference(context);
   const LoraScope adapters(options_.lora ? &*options_.lora : nullptr);
+  if (trainer.step() % grpo.passes != 0 && !rows_->tokens.empty()) {
+    rows_->first = trainer.progress().samples;
+    rows_->is_new = false;
+    measure(trainer, params);
+    return;
+  }
+  const auto begin = std::chrono::steady_clock::now();
   const int64_t step = trainer.step();
   const int64_t prompts = options_.rows / grpo.group;
   // Every step has prompts of its own, also those that take the place of others.
@@ -258,9 +264,9 @@ void GroupAnswers::write(Trainer& trainer) {
         "or leave out leave_out_cut",
         step + 1, grpo.answer_tokens);
   }
-  if (grpo.passes > 1) {
-    read_log_probs(params);
-  }
+  trainer.note("writing_seconds",
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  measure(trainer, params);
   trainer.note("reward", reward / answers);
   trainer.note("answer_tokens", tokens / answers);
   trainer.note("cut_answers", cut / answers);

@@ -9,6 +9,7 @@
 #include "core/nn/lora.h"
 #include "core/train/callback.h"
 #include "core/train/task.h"
+#include "suites/transformer/alignment/answer_log_probs.h"
 #include "suites/transformer/alignment/answers.h"
 #include "suites/transformer/alignment/rewards.h"
 #include "suites/transformer/text/decoder.h"
@@ -27,11 +28,14 @@ struct WrittenRows {
 
 struct GroupAnswersOptions {
   GrpoConfig grpo;
+  AutoOr<std::string> end;  // objective.end
   int64_t rows = 0;  // of a step
   int64_t seq = 0;
   uint64_t seed = 0;
   bool shuffle = true;
   std::optional<LoraConfig> lora;
+  std::string reference;     // as of preference_task()
+  int64_t log_interval = 1;  // of these steps alone is measured what costs a pass over the answers
   Execution execution = Execution::kGraph;
 };
 
@@ -56,7 +60,8 @@ class GroupAnswers final : public Callback {
   void write(Trainer& trainer);
   std::vector<Group> write_groups(const Params& params, int64_t first_prompt, int64_t prompts,
                                   uint64_t seed);
-  void read_log_probs(const Params& params);
+  // Notes entropy, divergence from the reference, and how much is clipped, of the step that is next.
+  void measure(Trainer& trainer, const Params& params);
   void add_row(const Group& group, size_t answer, int64_t row);
   const AnswerText& prompt(int64_t index) const;
 
@@ -64,7 +69,7 @@ class GroupAnswers final : public Callback {
   GroupAnswersOptions options_;
   Rewards rewards_;
   Decoder decoder_;
-  std::function<Tensor(const Params&, const Tensor&, const Tensor&)> log_probs_;
+  AnswerLogProbs log_probs_;
   std::shared_ptr<WrittenRows> rows_;
 };
 

@@ -16,15 +16,6 @@ namespace {
 Tensor number_of(const Tensor& flags) { return sum(cast(flags, Dtype::kI32)); }
 Tensor by_row(const Tensor& flags_bt) { return sum(cast(flags_bt, Dtype::kI32), {1}); }
 
-// Without the run's adapters and dropout.
-Tensor reference_log_probs(const CausalModel& model, const Params& params,
-                           std::span<const Tensor> batch) {
-  const Context context = for_inference();
-  const ContextScope scope(context);
-  const LoraScope no_adapters(nullptr);
-  return stop_gradient(answer_log_probs(model, params, batch[0], batch[1]));
-}
-
 // Of the policy to the one that wrote; where it is still the same, `written_bt` is NaN, and they are 1.
 Tensor ratios(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor& written_bt,
               const Tensor& counted_bt) {
@@ -43,6 +34,16 @@ Tensor ratios(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor&
 Tensor answer_log_probs(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
                         const Tensor& targets_bt) {
   return -model.token_losses(params, tokens_bt, targets_bt, {}, /*smooths=*/false).loss;
+}
+
+Tensor reference_log_probs(const CausalModel& model, const Params& params,
+                           const std::string& reference, const Tensor& tokens_bt,
+                           const Tensor& targets_bt) {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  const LoraScope no_adapters(nullptr);
+  const Params initial = reference.empty() ? params : params / reference;
+  return stop_gradient(answer_log_probs(model, initial, tokens_bt, targets_bt));
 }
 
 TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
@@ -79,8 +80,8 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
       loss_bt = -minimum(ratio_bt * advantage_b1, clipped_bt * advantage_b1);
     }
     if (config.kl > 0) {
-      const Params initial = reference.empty() ? params : params / reference;
-      const Tensor apart_bt = reference_log_probs(*model, initial, batch) - log_prob_bt;
+      const Tensor apart_bt =
+          reference_log_probs(*model, params, reference, batch[0], batch[1]) - log_prob_bt;
       loss_bt = loss_bt + (exp(apart_bt) - apart_bt - 1) * config.kl;
     }
     const Tensor loss_b = sum(where(counted_bt, loss_bt, 0), {1});

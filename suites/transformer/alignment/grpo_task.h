@@ -25,5 +25,9 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
 // log p of each target [b, t], 0 where there is none.
 Tensor answer_log_probs(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
                         const Tensor& targets_bt);
+// The same of the reference: without the run's adapters and dropout; no gradient passes. `params`: all weights.
+Tensor reference_log_probs(const CausalModel& model, const Params& params,
+                           const std::string& reference, const Tensor& tokens_bt,
+                           const Tensor& targets_bt);
 
 }  // namespace mstrain

@@ -21,8 +21,17 @@ void check_objective(const ObjectiveConfig& config, const YamlNode& tree) {
     needs_passes("objective.grpo.clip_low", grpo.clip_low == usual.clip_low);
     needs_passes("objective.grpo.clip_high", grpo.clip_high == usual.clip_high);
   }
-  if (!config.prefers() && config.beta != defaults.beta) {
-    config_fail(tree, "objective.beta", "is for objective.type dpo and ipo");
+  if ((!config.compares() || config.is_rewarded()) && config.beta != defaults.beta) {
+    config_fail(tree, "objective.beta", "is for objective.type dpo, ipo and kto");
+  }
+  if (!config.judges() && config.wanted_weight != defaults.wanted_weight) {
+    config_fail(tree, "objective.wanted_weight", "is for objective.type kto");
+  }
+  if (!config.judges() && config.unwanted_weight != defaults.unwanted_weight) {
+    config_fail(tree, "objective.unwanted_weight", "is for objective.type kto");
+  }
+  if (!config.scores() && config.center != defaults.center) {
+    config_fail(tree, "objective.center", "is for objective.type reward");
   }
   if (config.type != ObjectiveType::kDpo && config.label_smoothing != 0) {
     config_fail(tree, "objective.label_smoothing",

@@ -9,7 +9,7 @@
 
 namespace mstrain {
 
-enum class ObjectiveType { kSft, kDpo, kIpo, kGrpo };
+enum class ObjectiveType { kSft, kDpo, kIpo, kKto, kReward, kGrpo };
 enum class Overlong { kCut, kSkip };
 
 struct ObjectiveConfig {
@@ -19,6 +19,8 @@ struct ObjectiveConfig {
   int64_t malformed = 0;
   double beta = 0.1;
   double label_smoothing = 0;
+  double wanted_weight = 1, unwanted_weight = 1;
+  double center = 0;
   GrpoConfig grpo;
 
   template <class V>
@@ -27,10 +29,11 @@ struct ObjectiveConfig {
       "sft: write the answers of lines {\"prompt\": …, \"response\": …} or {\"messages\": "
       "[{\"role\": …, "
       "\"content\": …}, …]}; dpo and ipo: prefer the first answer of lines {\"prompt\": …, "
-      "\"chosen\": …, \"rejected\": …}; grpo: write answers to the prompts of lines {\"prompt\": "
-      "…, "
-      "\"answer\": …} and learn from what they earn",
-      rule::one_of({"sft", "dpo", "ipo", "grpo"})
+      "\"chosen\": …, \"rejected\": …}; kto: the same lines, or {\"prompt\": …, \"response\": …, "
+      "\"label\": true or false}, of answers that are each wanted or not; reward: score the first "
+      "answer of such pairs higher (model.head: score); grpo: write answers to the prompts of lines "
+      "{\"prompt\": …, \"answer\": …} and learn from what they earn",
+      rule::one_of({"sft", "dpo", "ipo", "kto", "reward", "grpo"})
           .elsewhere_called({"loss_type", "stage", "trainer"}));
     v("end", end,
       "text after each answer, of one token, which the model learns to write; auto: the "
@@ -44,18 +47,33 @@ struct ObjectiveConfig {
     v("malformed", malformed,
       "so many lines that cannot be read are skipped and counted; one more is an error",
       rule::at_least(0));
-    v("beta", beta, "dpo, ipo: how dear it is to differ from the model that the run begins with",
+    v("beta", beta,
+      "dpo, ipo, kto: how dear it is to differ from the model that the run begins with",
       rule::positive());
     v("label_smoothing", label_smoothing,
       "dpo: share of the pairs that may be labelled the wrong way round",
       rule::at_least(0).below(0.5));
+    v("wanted_weight", wanted_weight, "kto: of the losses of answers that are wanted",
+      rule::at_least(0).elsewhere_called({"desirable_weight"}));
+    v("unwanted_weight", unwanted_weight, "kto: of the losses of answers that are not",
+      rule::at_least(0).elsewhere_called({"undesirable_weight"}));
+    v("center", center,
+      "reward: weight of the square of a pair's sum of scores, which keeps them around 0",
+      rule::at_least(0).elsewhere_called({"center_rewards_coefficient"}));
     v("grpo", grpo, "grpo: answers, rewards and weights");
   }
 
-  // Lines hold two answers; answers earn rewards; the model that the run begins with is asked too.
-  bool prefers() const { return type == ObjectiveType::kDpo || type == ObjectiveType::kIpo; }
+  // Samples are pairs of answers; answers are judged one by one; answers earn rewards; the network gives scores; the model that the run
+  // begins with is asked too.
+  bool prefers() const {
+    return type == ObjectiveType::kDpo || type == ObjectiveType::kIpo || scores();
+  }
+  bool judges() const { return type == ObjectiveType::kKto; }
   bool is_rewarded() const { return type == ObjectiveType::kGrpo; }
-  bool compares() const { return prefers() || (is_rewarded() && grpo.kl > 0); }
+  bool scores() const { return type == ObjectiveType::kReward; }
+  bool compares() const {
+    return (prefers() && !scores()) || judges() || (is_rewarded() && grpo.kl > 0);
+  }
 };
 
 // What one key alone cannot tell. Throws ConfigError with the line in `tree`.

@@ -10,16 +10,52 @@
 
 #include "core/base/error.h"
 #include "suites/transformer/alignment/reward_library.h"
+#include "suites/transformer/alignment/reward_model.h"
 
 namespace mstrain {
 
-struct Rewards::Rule {
-  RewardConfig config;
-  std::regex pattern;
-  std::optional<RewardLibrary> library;
+class Rewards::Rule {
+ public:
+  Rule(const RewardConfig& config, const AutoOr<std::string>& end);
+  std::vector<double> of(std::span<const WrittenAnswer> answers) const;
+  double weight() const { return config_.weight; }
 
+ private:
   double of(const WrittenAnswer& answer) const;
+
+  RewardConfig config_;
+  std::regex pattern_;
+  std::optional<RewardLibrary> library_;
+  std::optional<RewardModel> model_;
 };
+
+Rewards::Rule::Rule(const RewardConfig& config, const AutoOr<std::string>& end)
+    : config_(config), pattern_(config.pattern) {
+  if (config.type == RewardType::kLibrary) {
+    library_.emplace(config.path);
+  }
+  if (config.type == RewardType::kModel) {
+    model_.emplace(config.path, end);
+  }
+}
+
+std::vector<double> Rewards::Rule::of(std::span<const WrittenAnswer> answers) const {
+  if (library_) {
+    return library_->score(answers);
+  }
+  std::vector<double> out;
+  if (model_) {
+    out = model_->score(answers);
+    const auto odd = std::find_if(out.begin(), out.end(), [](double x) { return !std::isfinite(x); });
+    check(odd == out.end(), "{}: gives {} to the answer {:?}", config_.path,
+          odd == out.end() ? 0 : *odd, odd == out.end() ? "" : answers[static_cast<size_t>(odd - out.begin())].text);
+    return out;
+  }
+  for (const WrittenAnswer& answer : answers) {
+    out.push_back(of(answer));
+  }
+  return out;
+}
 
 void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
   if (config.rewards.empty()) {
@@ -32,12 +68,17 @@ void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
     if ((rule.type == RewardType::kLength) != (rule.at_most > 0)) {
       config_fail(tree, "objective.grpo.rewards", "at_most belongs to type length");
     }
-    if ((rule.type == RewardType::kLibrary) == rule.path.empty()) {
-      config_fail(tree, "objective.grpo.rewards", "path belongs to type library");
+    const bool has_path = rule.type == RewardType::kLibrary || rule.type == RewardType::kModel;
+    if (has_path == rule.path.empty()) {
+      config_fail(tree, "objective.grpo.rewards", "path belongs to types library and model");
     }
-    if (!rule.path.empty()) {
+    if (has_path) {
       try {
-        const RewardLibrary tried(rule.path);
+        if (rule.type == RewardType::kLibrary) {
+          const RewardLibrary tried(rule.path);
+        } else {
+          check_reward_model(rule.path);
+        }
       } catch (const Error& error) {
         config_fail(tree, "objective.grpo.rewards", error.what());
       }
@@ -51,12 +92,9 @@ void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
   }
 }
 
-Rewards::Rewards(const std::vector<RewardConfig>& rules) {
+Rewards::Rewards(const std::vector<RewardConfig>& rules, const AutoOr<std::string>& end) {
   for (const RewardConfig& rule : rules) {
-    rules_.push_back({rule, std::regex(rule.pattern), std::nullopt});
-    if (rule.type == RewardType::kLibrary) {
-      rules_.back().library.emplace(rule.path);
-    }
+    rules_.emplace_back(rule, end);
   }
 }
 Rewards::~Rewards() = default;
@@ -93,28 +131,28 @@ double share_in_place(std::string_view text, std::string_view expected) {
 }
 
 double Rewards::Rule::of(const WrittenAnswer& answer) const {
-  switch (config.type) {
+  switch (config_.type) {
     case RewardType::kExact: return answer.text == answer.expected ? 1 : 0;
     case RewardType::kNumber: {
       const std::optional<double> written = last_number(answer.text);
       return written.has_value() && written == last_number(answer.expected) ? 1 : 0;
     }
     case RewardType::kRegex:
-      return std::regex_search(answer.text.begin(), answer.text.end(), pattern) ? 1 : 0;
-    case RewardType::kLength: return answer.tokens <= config.at_most ? 1 : 0;
+      return std::regex_search(answer.text.begin(), answer.text.end(), pattern_) ? 1 : 0;
+    case RewardType::kLength: return answer.tokens <= config_.at_most ? 1 : 0;
     case RewardType::kPlaces: return share_in_place(answer.text, answer.expected);
-    case RewardType::kLibrary: break;
+    case RewardType::kLibrary:
+    case RewardType::kModel: break;
   }
-  fail("a reward of a library is of all answers together");
+  fail("this reward is of all answers together");
 }
 
 std::vector<double> Rewards::of(std::span<const WrittenAnswer> answers) const {
   std::vector<double> total(answers.size(), 0.0);
   for (const Rule& rule : rules_) {
-    const std::vector<double> scores =
-        rule.library ? rule.library->score(answers) : std::vector<double>();
+    const std::vector<double> scores = rule.of(answers);
     for (size_t i = 0; i < answers.size(); ++i) {
-      total[i] += rule.config.weight * (rule.library ? scores[i] : rule.of(answers[i]));
+      total[i] += rule.weight() * scores[i];
     }
   }
   return total;

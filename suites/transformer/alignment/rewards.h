@@ -1,4 +1,4 @@
-// What written answers earn by rules, and how much better each is than the others of its group.
+// What written answers earn, and how much better each is than the others of its group.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,14 @@ struct WrittenAnswer {
 
 class Rewards {
  public:
-  explicit Rewards(const std::vector<RewardConfig>& rules);
+  // `end`: objective.end, for reward models.
+  Rewards(const std::vector<RewardConfig>& rules, const AutoOr<std::string>& end);
   ~Rewards();
-  // What each answer earns. Throws Error where a library fails.
+  // What each answer earns. Throws Error where a library fails, or a model gives what is no number.
   std::vector<double> of(std::span<const WrittenAnswer> answers) const;
 
  private:
-  struct Rule;
+  class Rule;
   std::vector<Rule> rules_;
 };
 

@@ -41,6 +41,7 @@ struct GptConfig {
   DropoutConfig dropout;
   double label_smoothing = 0;
   bool tie_embeddings = true;
+  HeadType head = HeadType::kNextToken;
   InitConfig init;
 
   template <class V>
@@ -72,6 +73,7 @@ struct GptConfig {
       rule::at_least(0).below(1));
     v("tie_embeddings", tie_embeddings, "token embeddings are the output layer's weights too",
       rule::elsewhere_called({"tie_word_embeddings", "untie_embeddings_and_output_weights"}));
+    head_field(v, head);
     v("init", init, "initial weights");
   }
 

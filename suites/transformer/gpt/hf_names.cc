@@ -36,6 +36,12 @@ Shape hf_shape(const GptConfig&, std::string_view name, const Shape& shape) {
 StoredMeaning hf_meaning(const GptConfig& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
   static constexpr std::string_view kPrefix = "transformer.";
+  if (config.head == HeadType::kScore && stored == kScoreWeight) {
+    return {Kind::kParameter, stored};
+  }
+  if (config.head == HeadType::kScore && stored == "lm_head.weight") {
+    return {Kind::kBuffer};
+  }
   if (stored == "lm_head.weight") {
     return config.tie_embeddings ? StoredMeaning{Kind::kCopy, "transformer.wte.weight"}
                                  : StoredMeaning{Kind::kParameter, stored};
@@ -59,7 +65,7 @@ OrderedJson hf_config(const GptConfig& config, const Json& source) {
   check(!config.vocab_size.is_word(), "model.vocab_size: the model needs a number");
   const std::string activation(name_of(config.activation));
   OrderedJson json;
-  json["architectures"] = {"GPT2LMHeadModel"};
+  hf::write_head(json, "GPT2", "LMHeadModel", config.head);
   json["model_type"] = "gpt2";
   json["vocab_size"] = *config.vocab_size.value;
   json["n_positions"] = config.max_position_embeddings;
@@ -101,6 +107,7 @@ GptConfig config_from_hf(const Json& json, std::string_view source) {
   field.flag("reorder_and_upcast_attn", false);
 
   GptConfig config;
+  config.head = field.head();
   config.vocab_size = field.count("vocab_size", 50257);
   config.max_position_embeddings = field.count("n_positions", 1024);
   config.hidden_size = field.count("n_embd", 768);

@@ -7,6 +7,8 @@
 namespace mstrain::hf {
 namespace {
 
+constexpr const char* kSequenceClass = "ForSequenceClassification";
+
 constexpr int64_t kMostOfAnything = int64_t{1} << 28;  // products of two of them overflow nowhere
 
 // Names that Hugging Face has for an activation; the first one is ours.
@@ -218,6 +220,35 @@ void ConfigReader::refuse_unknown(std::initializer_list<const char*> harmless) c
       fail("{}: {} is unknown and might change what the model computes{}", source_, key,
            did_you_mean(key, std::vector<std::string>(asked_.begin(), asked_.end())));
     }
+  }
+}
+
+HeadType ConfigReader::head() const {
+  const Json* const classes = find("architectures");
+  const bool is_score =
+      classes != nullptr && classes->is_array() &&
+      std::any_of(classes->begin(), classes->end(), [](const Json& name) {
+        return name.is_string() && name.get<std::string>().ends_with(kSequenceClass);
+      });
+  if (!is_score) {
+    return HeadType::kNextToken;
+  }
+  const Json* const labels = find("id2label");
+  const int64_t count = labels != nullptr && labels->is_object()
+                            ? static_cast<int64_t>(labels->size())
+                            : this->count("num_labels", 2);
+  check(count == 1, "{}: {} with {} labels; of classes of texts those with one, a score, are known",
+        source_, classes->dump(), count);
+  return HeadType::kScore;
+}
+
+void write_head(OrderedJson& config, const std::string& class_name, const std::string& otherwise,
+                HeadType head) {
+  const bool is_score = head == HeadType::kScore;
+  config["architectures"] = {class_name + (is_score ? std::string(kSequenceClass) : otherwise)};
+  if (is_score) {
+    config["id2label"] = {{"0", "LABEL_0"}};
+    config["label2id"] = {{"LABEL_0", 0}};
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/json.h"
 #include "core/nn/activation.h"
+#include "suites/transformer/hf/sections.h"
 
 namespace mstrain::hf {
 
@@ -31,6 +32,8 @@ class ConfigReader {
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
   Activation activation(const std::string& key, Activation otherwise) const;
+  // A score where `architectures` names a class ForSequenceClassification, which must have a single label.
+  HeadType head() const;
 
   // Throws where a key holds anything: absent, null, false, 0 and empty are nothing.
   void refuse(std::initializer_list<const char*> keys) const;
@@ -48,6 +51,10 @@ class ConfigReader {
   std::map<std::string, std::string> other_names_;
   mutable std::set<std::string> asked_;
 };
+
+// The keys that head() reads. `otherwise`: what classes of next tokens are called behind the model's name.
+void write_head(OrderedJson& config, const std::string& class_name, const std::string& otherwise,
+                HeadType head);
 
 // The activation of that name; `where` begins the error.
 Activation activation_of(const std::string& name, std::string_view where);

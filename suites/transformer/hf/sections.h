@@ -5,6 +5,19 @@
 
 namespace mstrain {
 
+// What a decoder gives of its last features: logits of the next token, or one number for a whole text.
+enum class HeadType { kNextToken, kScore };
+template <class V>
+void head_field(V& v, HeadType& head) {
+  v("head", head,
+    "next_token: logits of each next token; score: one number, how good a text is "
+    "(objective.type: reward)",
+    rule::one_of({"next_token", "score"}).elsewhere_called({"task_type", "num_labels"}));
+}
+// The weight of a score, and what it is called in transformers' classes of sequences.
+inline constexpr const char* kScore = "score";
+inline constexpr const char* kScoreWeight = "score.weight";
+
 struct NormConfig {
   double eps;  // its default is the model's
 

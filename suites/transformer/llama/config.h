@@ -43,6 +43,7 @@ struct LlamaConfig {
   DropoutConfig dropout;
   double label_smoothing = 0;
   bool tie_embeddings = false;
+  HeadType head = HeadType::kNextToken;
   InitConfig init;
 
   template <class V>
@@ -88,6 +89,7 @@ struct LlamaConfig {
       rule::at_least(0).below(1));
     v("tie_embeddings", tie_embeddings, "token embeddings are the output layer's weights too",
       rule::elsewhere_called({"tie_word_embeddings", "untie_embeddings_and_output_weights"}));
+    head_field(v, head);
     v("init", init, "initial weights");
   }
 

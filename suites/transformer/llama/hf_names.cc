@@ -10,13 +10,13 @@ namespace {
 
 // What config.json means where it says nothing, by model_type.
 struct Family {
-  std::string_view type, architecture;
+  std::string_view type, class_name;  // of its classes in transformers, without what they are for
   int64_t vocab_size, ffn, positions, key_value_heads;  // key_value_heads: 0: those of queries
 };
 constexpr Family kFamilies[] = {
-    {"llama", "LlamaForCausalLM", 32000, 11008, 2048, 0},
-    {"mistral", "MistralForCausalLM", 32000, 14336, 131072, 8},
-    {"qwen2", "Qwen2ForCausalLM", 151936, 22016, 32768, 32},
+    {"llama", "Llama", 32000, 11008, 2048, 0},
+    {"mistral", "Mistral", 32000, 14336, 131072, 8},
+    {"qwen2", "Qwen2", 151936, 22016, 32768, 32},
 };
 constexpr int64_t kDefaultWindow = 4096;    // of mistral and qwen2
 constexpr int64_t kDefaultFullLayers = 28;  // of qwen2
@@ -251,6 +251,9 @@ Shape hf_shape(const LlamaConfig&, std::string_view name, const Shape& shape) {
 
 StoredMeaning hf_meaning(const LlamaConfig& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
+  if (stored == "lm_head.weight" && config.head == HeadType::kScore) {
+    return {Kind::kBuffer};
+  }
   if (stored == "lm_head.weight" && config.tie_embeddings) {
     return {Kind::kCopy, "model.embed_tokens.weight"};
   }
@@ -269,7 +272,7 @@ OrderedJson hf_config(const LlamaConfig& config, const Json& source) {
   const auto& family = *std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                      [&](const Family& each) { return each.type == type; });
   OrderedJson json;
-  json["architectures"] = {family.architecture};
+  hf::write_head(json, std::string(family.class_name), "ForCausalLM", config.head);
   json["model_type"] = type;
   json["vocab_size"] = *config.vocab_size.value;
   json["hidden_size"] = config.hidden_size;
@@ -319,6 +322,7 @@ LlamaConfig config_from_hf(const Json& json, std::string_view source) {
   file.refuse({"quantization_config", "pruned_heads"});
 
   LlamaConfig config;
+  config.head = file.head();
   config.vocab_size = file.count("vocab_size", family.vocab_size);
   config.hidden_size = file.count("hidden_size", 4096);
   config.ffn_hidden_size = file.count("intermediate_size", family.ffn);

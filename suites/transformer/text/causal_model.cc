@@ -3,6 +3,8 @@
 #include "core/nn/weight.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
 #include "core/runtime/context.h"
 
 namespace mstrain {
@@ -11,6 +13,13 @@ Tensor CausalModel::logits(const Params& p, const Tensor& features) const {
   const Weight w_vc = head_weight(p);
   const NameScope scope("lm_head");
   return multiply(features, w_vc);
+}
+
+Tensor CausalModel::scores(const Params& p, const Tensor& tokens_bt, const Tensor& is_end_bt,
+                           const TokenView& view) const {
+  const Tensor features_btc = features(p, tokens_bt, view);
+  const Tensor last_bc = sum(where(expand_dims(is_end_bt, 2), features_btc, 0), {1});
+  return reshape(logits(p, last_bc), {last_bc.dim(0)});
 }
 
 AttentionOptions CausalModel::attention_options(int64_t layer, const TokenView& view) const {

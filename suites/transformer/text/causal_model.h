@@ -8,6 +8,7 @@
 #include "core/ops/attention.h"
 #include "core/ops/linear_cross_entropy.h"
 #include "core/tensor/params.h"
+#include "suites/transformer/hf/sections.h"
 
 namespace mstrain {
 
@@ -28,19 +29,24 @@ class CausalModel {
  public:
   virtual ~CausalModel() = default;
 
+  virtual HeadType head() const = 0;
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_positions() const = 0;  // tokens of the longest sequence
   // Of a layer over a sequence from its first token on: causal, with the layer's scale and window.
   virtual AttentionOptions attention_options(int64_t layer) const = 0;
   AttentionOptions attention_options(int64_t layer, const TokenView& view) const;
 
-  // tokens[b, t] (i32 or i64) -> features[b, t, width], and features[..., width] -> logits[..., vocab].
+  // tokens[b, t] (i32 or i64) -> features[b, t, width], and features[..., width] -> logits[..., vocab], or [..., 1] of a score.
   virtual Tensor features(const Params& p, const Tensor& tokens_bt,
                           const TokenView& view = {}) const = 0;
   Tensor logits(const Params& p, const Tensor& features) const;
   Tensor operator()(const Params& p, const Tensor& tokens_bt, const TokenView& view = {}) const {
     return logits(p, features(p, tokens_bt, view));
   }
+
+  // The score of each text, [b], of the tokens up to the one that is_end[b, t] names; 0 where it names none. For a head of scores.
+  Tensor scores(const Params& p, const Tensor& tokens_bt, const Tensor& is_end_bt,
+                const TokenView& view = {}) const;
 
   // Cross-entropy of targets[b, t] (the tokens, one position ahead; -100: not counted): sums, and their mean. Labels are
   // smoothed in a context that is training.
@@ -55,7 +61,7 @@ class CausalModel {
   std::vector<ParamSpec> specs() const;
 
  protected:
-  virtual Weight head_weight(const Params& p) const = 0;  // [vocab, width]
+  virtual Weight head_weight(const Params& p) const = 0;  // [vocab, width], of a score [1, width]
   virtual double label_smoothing() const = 0;
   // What ranks along `tensor` can share; empty: nothing.
   virtual std::span<const SharedDim> shared_dims() const { return {}; }

@@ -4,6 +4,7 @@
 #include "core/nn/attention.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "suites/transformer/text/generate.h"
 
@@ -27,10 +28,13 @@ std::vector<InputSpec> CausalNetwork::inputs() const {
   const int64_t positions = model->max_positions();
   const int64_t vocab = model->vocab_size();
   const std::vector<InputSpec::Dim> dims{{"batch"}, {"time", positions}};
-  return {{"input_ids", dims, {{0, vocab}}, true},
-          {"attention_mask", dims, {{0, 2}}},
-          {"position_ids", dims, {{0, positions}}},
-          {"labels", dims, {{0, vocab, kIgnored}}}};
+  std::vector<InputSpec> out{{"input_ids", dims, {{0, vocab}}, true},
+                             {"attention_mask", dims, {{0, 2}}},
+                             {"position_ids", dims, {{0, positions}}}};
+  if (model->head() == HeadType::kNextToken) {
+    out.push_back({"labels", dims, {{0, vocab, kIgnored}}});
+  }
+  return out;
 }
 
 Computed CausalNetwork::compute(const Params& params, const NamedTensors& inputs) const {
@@ -45,7 +49,17 @@ Computed CausalNetwork::compute(const Params& params, const NamedTensors& inputs
       return attention(q, k, v, options);
     };
   }
-  Computed out{(*model)(params, inputs.at("input_ids"), view), Tensor()};
+  const Tensor& tokens_bt = inputs.at("input_ids");
+  if (model->head() == HeadType::kScore) {
+    const Tensor places_bt = iota(tokens_bt.shape(), 1, Dtype::kI32);
+    const Tensor mask_bt = given(inputs, "attention_mask");
+    const Tensor seen_bt =
+        mask_bt.defined() ? where(not_equal(mask_bt, 0), places_bt, -1) : places_bt;
+    const Tensor is_end_bt = equal(places_bt, max(seen_bt, {1}, /*keep_dims=*/true));
+    const Tensor scores_b = model->scores(params, tokens_bt, is_end_bt, view);
+    return {reshape(scores_b, {scores_b.dim(0), 1}), Tensor()};
+  }
+  Computed out{(*model)(params, tokens_bt, view), Tensor()};
   if (const Tensor labels_bt = given(inputs, "labels"); labels_bt.defined()) {
     out.loss = cross_entropy(out.logits, shifted(labels_bt));
   }
@@ -54,7 +68,10 @@ Computed CausalNetwork::compute(const Params& params, const NamedTensors& inputs
 
 std::unique_ptr<TextWriter> CausalNetwork::writer(std::shared_ptr<const Tokenizer> tokenizer,
                                                   Execution execution) const {
-  return std::make_unique<Generator>(model(), std::move(tokenizer), execution);
+  const std::shared_ptr<const CausalModel> model = this->model();
+  return model->head() == HeadType::kScore
+             ? nullptr
+             : std::make_unique<Generator>(model, std::move(tokenizer), execution);
 }
 
 }  // namespace mstrain

@@ -11,9 +11,10 @@ class CausalNetwork : public Network {
   std::vector<ParamSpec> specs() const override { return model()->specs(); }
   // input_ids[b, t], attention_mask[b, t] (1: seen, 0: padding), position_ids[b, t], labels[b, t] (-100: not counted). The
   // loss is the mean over positions 0 … t - 2 of the cross-entropy of the label that follows. Of a query that sees no key
-  // attention is zero.
+  // attention is zero. With a head of scores logits are [b, 1], of the last token that is seen, and there are no labels.
   std::vector<InputSpec> inputs() const override;
   Computed compute(const Params& params, const NamedTensors& inputs) const override;
+  bool scores_texts() const override { return model()->head() == HeadType::kScore; }
   std::unique_ptr<TextWriter> writer(std::shared_ptr<const Tokenizer> tokenizer,
                                      Execution execution) const override;
 
@@ -30,6 +31,17 @@ class CausalNetworkOf final : public NetworkOf<Config, CausalNetwork> {
 
   int64_t num_layers() const override { return this->config_.num_layers; }
   std::optional<int64_t> ids() const override { return this->config_.vocab_size.value; }
+  // Whoever begins with this network says what head it is to have.
+  YamlNode section() const override {
+    Config open = this->config_;
+    open.head = HeadType::kNextToken;
+    return write_config(open);
+  }
+  std::vector<std::pair<std::string, std::string>> identity() const override {
+    return weight_keys(write_config(chosen(this->config_)),
+                       [](const std::string& key) { return key == "model.head"; });
+  }
+  bool redraws(const std::string& name) const override { return name == kScoreWeight; }
 
  protected:
   std::shared_ptr<const CausalModel> model() const override {

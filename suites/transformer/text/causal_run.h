@@ -16,6 +16,7 @@ class CausalRun : public TextRun {
   virtual std::shared_ptr<const CausalModel> causal_model() const = 0;
   // By model.max_position_embeddings.
   virtual int64_t longest_sequence() const = 0;
+  virtual HeadType head() const = 0;
 
   void check(const YamlNode& tree) const override;
 };
@@ -36,6 +37,7 @@ class CausalRunOf final : public RunOf<Config, CausalNetworkOf<Config, Model>, B
     return std::make_shared<Model>(this->model, this->train.memory.recompute);
   }
   int64_t longest_sequence() const override { return this->model.longest_sequence(); }
+  HeadType head() const override { return this->model.head; }
   void check(const YamlNode& tree) const override {
     Base::check(tree);
     check_config(this->model, tree);

@@ -1,6 +1,8 @@
 #include "suites/transformer/text/decoder.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/base/error.h"
 #include "core/nn/attention.h"
@@ -25,9 +27,12 @@ bool is_ring(const AttentionOptions& options, int64_t slots) {
 Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
     : model_(std::move(model)),
       execution_(execution),
-      read_([this](const Params& p, const Tensor& tokens, const Tensor& lengths,
-                   const Tensor& room) { return read(p, tokens, lengths, room.dim(0)); },
-            {.name = "read"}),
+      read_(
+          [this](const Params& p, const Tensor& tokens, const Tensor& lengths,
+                 const Tensor& prompts, const Tensor& room) {
+            return read(p, tokens, lengths, prompts, room.dim(0));
+          },
+          {.name = "read"}),
       write_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
                     const Tensor& positions) { return write(p, cache, tokens, positions); },
              {.donate = {1}, .name = "write"}),
@@ -36,35 +41,39 @@ Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
                      const Tensor& counts) { return append(p, cache, tokens, starts, counts); },
               {.donate = {1}, .name = "append"}) {}
 
-int64_t Decoder::bucket(int64_t length) const {
-  return std::min(length_bucket(length), model_->max_positions());
+int64_t Decoder::bucket(int64_t length, int64_t sequences) const {
+  return std::min(length_bucket(length, sequences), model_->max_positions());
 }
 
-DecoderStep Decoder::read(const Params& p, const Tensor& tokens_bt, const Tensor& lengths_b,
-                          int64_t capacity) const {
-  const int64_t b = tokens_bt.dim(0);
-  const int64_t t = tokens_bt.dim(1);
+DecoderStep Decoder::read(const Params& p, const Tensor& tokens_pt, const Tensor& lengths_p,
+                          const Tensor& prompts_b, int64_t capacity) const {
+  const int64_t b = tokens_pt.dim(0);
+  const int64_t t = tokens_pt.dim(1);
+  const auto by_sequence = [&](const Tensor& x) {
+    return prompts_b.dim(0) == b ? x : gather(x, prompts_b, 0);
+  };
   DecoderStep out;
   // Attention is causal: padding after a prompt changes nothing in it, and is kept as zeros.
-  const Tensor is_token = reshape(less(iota({b, t}, 1), reshape(lengths_b, {b, 1})), {b, t, 1, 1});
+  const Tensor is_token = reshape(less(iota({b, t}, 1), reshape(lengths_p, {b, 1})), {b, t, 1, 1});
   const auto kept = [&](const Tensor& x_bthd) {
     return pad(where(is_token, x_bthd, 0), {0, 0, 0, 0}, {0, capacity - t, 0, 0});
   };
-  TokenView view{.lengths_b = lengths_b};
+  TokenView view{.lengths_b = lengths_p};
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
     const AttentionOptions options = model_->attention_options(layer);
     const auto keep = [&](const Tensor& x_bthd) {
-      return is_ring(options, capacity)
-                 ? ring_of(x_bthd, zeros({Dtype::kI32, {b}}), lengths_b - 1, options.window)
-                 : kept(x_bthd);
+      return by_sequence(
+          is_ring(options, capacity)
+              ? ring_of(x_bthd, zeros({Dtype::kI32, {b}}), lengths_p - 1, options.window)
+              : kept(x_bthd));
     };
     out.cache.keys.push_back(keep(k));
     out.cache.values.push_back(keep(v));
     return attention(q, k, v, options);
   };
-  const Tensor x_btc = model_->features(p, tokens_bt, view);
-  const Tensor last_b = row_offsets(b, t) + lengths_b - 1;
-  out.logits = model_->logits(p, gather(flatten(x_btc, 0, 1), last_b, 0));
+  const Tensor x_ptc = model_->features(p, tokens_pt, view);
+  const Tensor last_p = row_offsets(b, t) + lengths_p - 1;
+  out.logits = by_sequence(model_->logits(p, gather(flatten(x_ptc, 0, 1), last_p, 0)));
   return out;
 }
 
@@ -129,7 +138,8 @@ DecoderStep Decoder::append(const Params& p, const KeyValueCache& cache, const T
   return out;
 }
 
-Decoder::Padded Decoder::padded(std::span<const std::span<const int32_t>> tokens) const {
+Decoder::Padded Decoder::padded(std::span<const std::span<const int32_t>> tokens,
+                                int64_t sequences) const {
   check(!tokens.empty(), "there is no prompt");
   size_t longest = 0;
   std::vector<int32_t> counts;
@@ -140,7 +150,7 @@ Decoder::Padded Decoder::padded(std::span<const std::span<const int32_t>> tokens
   }
   check(static_cast<int64_t>(longest) <= model_->max_positions(),
         "a prompt of {} tokens is longer than the model's {}", longest, model_->max_positions());
-  const int64_t t = bucket(static_cast<int64_t>(longest));
+  const int64_t t = bucket(static_cast<int64_t>(longest), sequences);
   std::vector<int32_t> all;
   for (const auto& row : tokens) {
     all.insert(all.end(), row.begin(), row.end());
@@ -155,14 +165,37 @@ std::vector<float> Decoder::start(const Params& params,
                                   int64_t capacity) {
   const Context context = for_inference();
   const ContextScope scope(context);
-  const Padded given = padded(prompts);
-  lengths_ = to_vector<int32_t>(given.counts_b);
+  std::vector<std::span<const int32_t>> different;
+  std::vector<int32_t> which;
+  lengths_.clear();
+  std::unordered_map<std::string_view, int32_t> seen;
+  for (const std::span<const int32_t> prompt : prompts) {
+    const std::string_view bytes(reinterpret_cast<const char*>(prompt.data()), prompt.size_bytes());
+    const auto [at, is_new] = seen.emplace(bytes, static_cast<int32_t>(different.size()));
+    if (is_new) {
+      different.push_back(prompt);
+    }
+    which.push_back(at->second);
+    lengths_.push_back(static_cast<int32_t>(prompt.size()));
+  }
+  // In sixteenths of the sequences, so that few programs are compiled.
+  const size_t part = std::max<size_t>(prompts.size() / 16, 1);
+  const size_t read_at_once = (different.size() + part - 1) / part * part;
+  if (read_at_once >= prompts.size()) {
+    different.assign(prompts.begin(), prompts.end());
+  } else {
+    different.resize(read_at_once, different.front());
+  }
+  const Padded given = padded(different, std::ssize(prompts));
+  const Tensor prompts_b = tensor<int32_t>(which, {std::ssize(prompts)});
   capacity_ =
-      bucket(std::max<int64_t>(*std::max_element(lengths_.begin(), lengths_.end()), capacity));
+      bucket(std::max<int64_t>(*std::max_element(lengths_.begin(), lengths_.end()), capacity),
+             std::ssize(prompts));
   cache_ = {};
   return take(execution_ == Execution::kEager
-                  ? read(params, given.tokens_bt, given.counts_b, capacity_)
-                  : read_(params, given.tokens_bt, given.counts_b, full({capacity_, 0}, 0)));
+                  ? read(params, given.tokens_bt, given.counts_b, prompts_b, capacity_)
+                  : read_(params, given.tokens_bt, given.counts_b, prompts_b,
+                          full({capacity_, 0}, 0)));
 }
 
 std::vector<float> Decoder::next(const Params& params,
@@ -171,7 +204,7 @@ std::vector<float> Decoder::next(const Params& params,
   const ContextScope scope(context);
   check(tokens.size() == lengths_.size(), "tokens for {} sequences instead of {}", tokens.size(),
         lengths_.size());
-  const Padded given = padded(tokens);
+  const Padded given = padded(tokens, std::ssize(tokens));
   const Tensor starts_b = tensor<int32_t>(lengths_, {static_cast<int64_t>(lengths_.size())});
   for (size_t i = 0; i < tokens.size(); ++i) {
     lengths_[i] += static_cast<int32_t>(tokens[i].size());

@@ -23,10 +23,11 @@ class Decoder {
 
   const CausalModel& model() const { return *model_; }
 
-  // The declared lengths of prompts and caches: 64, 128, 256, … and the longest sequence. The least that is enough.
-  int64_t bucket(int64_t length) const;
+  // The declared lengths of prompts and caches: 64, 128, 256, … and the longest sequence, where there are several sequences, which cost more
+  // than programs do, from 16 on. The least that is enough.
+  int64_t bucket(int64_t length, int64_t sequences = 1) const;
 
-  // Begins with `prompts`, each of 1 … model().max_positions() tokens, and room for `capacity` tokens in each sequence.
+  // Begins with `prompts`, each of 1 … model().max_positions() tokens, and room for `capacity` tokens in each sequence. Equal ones are read once.
   // Gives the logits of the tokens that follow, row by row: [prompts, vocab].
   std::vector<float> start(const Params& params, std::span<const std::span<const int32_t>> prompts,
                            int64_t capacity);
@@ -46,8 +47,9 @@ class Decoder {
   }
 
  private:
-  DecoderStep read(const Params& p, const Tensor& tokens_bt, const Tensor& lengths_b,
-                   int64_t capacity) const;
+  // tokens_pt, lengths_p: different prompts; prompts_b: which one each sequence begins with, or as many as there are, all in order.
+  DecoderStep read(const Params& p, const Tensor& tokens_pt, const Tensor& lengths_p,
+                   const Tensor& prompts_b, int64_t capacity) const;
   DecoderStep write(const Params& p, const KeyValueCache& cache, const Tensor& tokens_b,
                     const Tensor& positions_b) const;
   DecoderStep append(const Params& p, const KeyValueCache& cache, const Tensor& tokens_bt,
@@ -57,11 +59,11 @@ class Decoder {
     Tensor tokens_bt;
     Tensor counts_b;
   };
-  Padded padded(std::span<const std::span<const int32_t>> tokens) const;
+  Padded padded(std::span<const std::span<const int32_t>> tokens, int64_t sequences) const;
   std::vector<float> take(DecoderStep step);
 
-  using Read =
-      std::function<DecoderStep(const Params&, const Tensor&, const Tensor&, const Tensor&)>;
+  using Read = std::function<DecoderStep(const Params&, const Tensor&, const Tensor&, const Tensor&,
+                                         const Tensor&)>;
   using Write =
       std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&, const Tensor&)>;
 

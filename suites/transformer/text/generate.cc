@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/thread_pool.h"
+#include "core/runtime/context.h"
 
 namespace mstrain {
 namespace {
@@ -24,13 +27,14 @@ struct Row {
 class Continuation {
  public:
   Continuation(Decoder& decoder, const Params& params, const WriteOptions& options, int64_t known,
-               const OnToken& on_token, size_t held)
+               const OnToken& on_token, size_t held, size_t rows)
       : decoder_(decoder),
         params_(params),
         options_(options),
         known_(static_cast<size_t>(std::min(known, decoder.model().vocab_size()))),
         on_token_(on_token),
         held_(held),
+        choosers_(rows == 1 ? 0 : current_context().num_threads() - 1),
         longest_(static_cast<size_t>(decoder.model().max_positions())) {}
 
   std::vector<std::vector<int32_t>> run(std::span<const std::vector<int32_t>> prompts) {
@@ -94,10 +98,17 @@ class Continuation {
   }
   void choose(std::span<const float> logits) {
     const size_t vocab = logits.size() / rows_.size();
+    constexpr int64_t kRowsAtOnce = 16;
+    std::vector<int32_t> chosen(rows_.size());
+    choosers_.parallel_for(std::ssize(rows_), kRowsAtOnce, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<size_t>(begin); std::cmp_less(i, end); ++i) {
+        chosen[i] = static_cast<int32_t>(
+            choose_token(logits.subspan(i * vocab, known_), options_.sampling, rows_[i].rng));
+      }
+    });
     for (size_t i = 0; i < rows_.size(); ++i) {
       Row& row = rows_[i];
-      const auto id = static_cast<int32_t>(
-          choose_token(logits.subspan(i * vocab, known_), options_.sampling, row.rng));
+      const int32_t id = chosen[i];
       const auto& stop = options_.stop;
       if (!row.end && std::find(stop.begin(), stop.end(), id) != stop.end()) {
         row.end = row.ids.size();
@@ -115,6 +126,7 @@ class Continuation {
   size_t known_;
   const OnToken& on_token_;
   size_t held_;
+  ThreadPool choosers_;
   size_t longest_;
   std::vector<Row> rows_;
 };
@@ -126,7 +138,8 @@ std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params
                                                   const WriteOptions& options, int64_t known,
                                                   const OnToken& on_token, size_t held) {
   check_sampling(options.sampling);
-  return Continuation(decoder, params, options, known, on_token, held).run(prompts);
+  return Continuation(decoder, params, options, known, on_token, held, prompts.size())
+      .run(prompts);
 }
 
 Generator::Generator(std::shared_ptr<const CausalModel> model,

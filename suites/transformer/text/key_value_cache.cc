@@ -29,8 +29,8 @@ Context for_inference() {
   return context;
 }
 
-int64_t length_bucket(int64_t length) {
-  int64_t bucket = 64;
+int64_t length_bucket(int64_t length, int64_t sequences) {
+  int64_t bucket = sequences == 1 ? 64 : 16;
   while (bucket < length) {
     bucket *= 2;
   }

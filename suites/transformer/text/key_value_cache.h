@@ -38,8 +38,8 @@ struct DecoderStep {
 // The current context, without dropout.
 Context for_inference();
 
-// Lengths that programs are compiled for: the least of 64, 128, 256, … that is enough.
-int64_t length_bucket(int64_t length);
+// Lengths that programs are compiled for: the least of 64, 128, 256, …, of several sequences of 16, 32, 64, …, that is enough.
+int64_t length_bucket(int64_t length, int64_t sequences = 1);
 
 // [rows]: the number of the row, times `stride`.
 Tensor row_offsets(int64_t rows, int64_t stride);

@@ -141,6 +141,8 @@ TEST(Decoder, HasDeclaredBucketsAndRefusesMore) {
   EXPECT_EQ(decoder.bucket(65), 128);
   EXPECT_EQ(decoder.bucket(129), 150);
   EXPECT_EQ(Decoder(small(40), Execution::kGraph).bucket(1), 40);
+  EXPECT_EQ(decoder.bucket(5, 2), 16);  // of several sequences
+  EXPECT_EQ(decoder.bucket(17, 2), 32);
   const std::vector<int32_t> prompt = random_ids(63, 1);
   const std::span<const int32_t> prompts[] = {prompt};
   decoder.start(params, prompts, 63);
@@ -152,6 +154,41 @@ TEST(Decoder, HasDeclaredBucketsAndRefusesMore) {
   const std::vector<int32_t> foreign{kVocab};
   const std::span<const int32_t> unknown[] = {foreign};
   EXPECT_THROW(decoder.start(params, unknown, 63), Error);
+}
+
+// Equal prompts are read once, whatever stands between them; every sequence is what it would be alone.
+TEST(Decoder, ReadsEqualPromptsOnce) {
+  for (const Execution execution : {Execution::kGraph, Execution::kEager}) {
+    for (const auto& model : {small(64), small_llama(64, {}), small_llama(64, {}, 6, 0)}) {
+      const Params params = init_params(model->specs(), 7);
+      std::vector<std::vector<int32_t>> prompts;
+      for (int i = 0; i < 36; ++i) {
+        prompts.push_back(random_ids(4 + static_cast<size_t>(i % 5), static_cast<uint64_t>(i % 5) + 1));
+      }
+      Decoder decoder(model, execution);
+      const std::vector<std::span<const int32_t>> spans(prompts.begin(), prompts.end());
+      std::vector<std::vector<float>> logits{decoder.start(params, spans, 12)};
+      const std::vector<int32_t> next = random_ids(prompts.size(), 9);
+      logits.push_back(decoder.next(params, next));
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        Decoder alone(model, execution);
+        const std::span<const int32_t> one[] = {prompts[i]};
+        const auto vocab = logits[0].size() / prompts.size();
+        std::vector<std::vector<float>> expected{alone.start(params, one, 12)};
+        expected.push_back(alone.next(params, std::span(&next[i], 1)));
+        for (size_t step = 0; step < 2; ++step) {
+          for (size_t v = 0; v < vocab; ++v) {
+            ASSERT_NEAR(logits[step][i * vocab + v], expected[step][v], 1e-5) << i << " " << step;
+          }
+        }
+      }
+      const int64_t programs = decoder.compile_count();
+      prompts[1] = random_ids(3, 77);  // six different ones instead of five are no other program
+      const std::vector<std::span<const int32_t>> others(prompts.begin(), prompts.end());
+      decoder.start(params, others, 12);
+      EXPECT_EQ(decoder.compile_count(), programs);
+    }
+  }
 }
 
 TEST(Generation, NothingIsCompiledAgainAsTheTextGrows) {

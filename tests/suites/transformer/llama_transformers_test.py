@@ -111,5 +111,10 @@ def check_fine_tuning(folder):
         check_forward(folder, checkpoint, causal_example())
 
 
+def check_scores(folder):
+    for name in ("plain", "tied", "biases", "mistral", "qwen2"):
+        port.check_scores(folder, name)
+
+
 if __name__ == "__main__":
-    port.run(check_options, check_forms, check_export, check_generation, check_fine_tuning)
+    port.run(check_options, check_scores, check_forms, check_export, check_generation, check_fine_tuning)

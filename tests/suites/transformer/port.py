@@ -55,6 +55,26 @@ def check_forward(model_class, folder, directory, batch, keys=None, dtype=torch.
         assert difference(out[f"grad.{name}"], grad) <= limit, (directory, name)
 
 
+def check_scores(folder, name):
+    """The scores of texts by the trunk of the directory `name` below a head of one label, and the files of such a model."""
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder / name, num_labels=1, pad_token_id=7).eval()
+    scored = f"{name}_scored"
+    model.save_pretrained(folder / scored)
+    for side in (None, "right"):
+        batch = causal_example(side)
+        del batch["labels"]
+        batch["input_ids"][batch["input_ids"] == 7] = 8
+        seen = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
+        save_file(batch, folder / "in.safetensors")
+        mstrain("forward", "--model", scored, "--input", "in.safetensors", "--output", "out.safetensors", folder=folder)
+        logits = model(torch.where(seen == 1, batch["input_ids"], 7), attention_mask=seen).logits
+        out = load_file(folder / "out.safetensors")["logits"]
+        assert out.shape == logits.shape == (len(seen), 1) and difference(out, logits) <= 1e-4, (name, side, out, logits)
+    _, again = check_export(transformers.AutoModelForSequenceClassification, folder, scored)
+    assert again.num_labels == 1
+
+
 def raw_tensors(directory):
     """Every tensor of a directory as (dtype, shape, bytes)."""
     tensors = {}

@@ -4,7 +4,7 @@
 Usage: transformers_test.py MSTRAIN. Skipped where no Python has torch, transformers and safetensors (tests/interpreter.py)."""
 import json
 
-from port import (causal_example, check_continuation, check_forward, check_same, difference, fine_tune_causal, mstrain,
+from port import (causal_example, check_continuation, check_forward, check_same, check_scores, difference, fine_tune_causal, mstrain,
                   raw_tensors, run, write_byte_tokenizer)
 import torch
 from safetensors.torch import save_file, save_model
@@ -118,5 +118,10 @@ def check_head_alone(folder):
     assert (folder / "plain.safetensors").read_bytes() == (folder / "head.safetensors").read_bytes()
 
 
+def check_heads_of_scores(folder):
+    for name in ("plain", "untied", "by_layer"):
+        check_scores(folder, name)
+
+
 if __name__ == "__main__":
-    run(check_options, check_forms, check_head_alone, check_export, check_generation, check_fine_tuning)
+    run(check_options, check_heads_of_scores, check_forms, check_head_alone, check_export, check_generation, check_fine_tuning)

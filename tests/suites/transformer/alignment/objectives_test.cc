@@ -5,98 +5,18 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/tensor/host.h"
 #include "core/train/gradient_program.h"
-#include "core/train/metrics_file.h"
 #include "core/transform/grad.h"
-#include "suites/run/run.h"
 #include "suites/transformer/alignment/answer_tasks.h"
 #include "suites/transformer/alignment/grpo_task.h"
-#include "suites/transformer/gpt/gpt_run.h"
-#include "suites/transformer/llama/llama_run.h"
 #include "tests/core/base/message_of.h"
-#include "tests/core/base/temporary_folder.h"
-#include "tests/suites/transformer/hf_directory.h"
+#include "tests/suites/transformer/alignment/answer_runs.h"
+#include "tests/suites/transformer/alignment/answer_subjects.h"
 
 namespace mstrain {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr int64_t kVocab = 11;
-constexpr int64_t kSeq = 8;
-
-struct Subject {
-  std::shared_ptr<const CausalModel> model;
-  std::shared_ptr<const Network> network;
-};
-
-Subject gpt_subject() {
-  gpt::GptConfig config;
-  config.vocab_size = kVocab;
-  config.hidden_size = 12;
-  config.num_layers = 2;
-  config.num_attention_heads = 3;
-  config.max_position_embeddings = kSeq;
-  config.init.std = 0.4;
-  return {std::make_shared<gpt::Gpt>(config), std::make_shared<gpt::GptNetwork>(config)};
-}
-
-Subject llama_subject() {
-  llama::LlamaConfig config;
-  config.vocab_size = kVocab;
-  config.hidden_size = 12;
-  config.num_layers = 2;
-  config.num_attention_heads = 3;
-  config.num_key_value_heads = 1;
-  config.ffn_hidden_size = 20;
-  config.max_position_embeddings = kSeq;
-  config.init.std = 0.4;
-  return {std::make_shared<llama::Llama>(config), std::make_shared<llama::LlamaNetwork>(config)};
-}
-
-AnswerText text(std::vector<int32_t> ids, int64_t answer) { return {std::move(ids), answer}; }
-
-Tensors batch_of(const AnswerRows& rows, int64_t count) {
-  std::vector<std::vector<int32_t>> parts(
-      static_cast<size_t>(tensors_of(rows.kind())),
-      std::vector<int32_t>(static_cast<size_t>(count * rows.seq())));
-  for (int64_t row = 0; row < count; ++row) {
-    rows.write(row, parts, row);
-  }
-  Tensors out;
-  for (const auto& part : parts) {
-    out.push_back(tensor<int32_t>(part, {count, rows.seq()}));
-  }
-  return out;
-}
-
-// The sum over an answer's tokens, one text at a time.
-double log_prob(const Subject& subject, const Params& params, const AnswerText& text) {
-  const auto length = static_cast<int64_t>(text.ids.size()) - 1;
-  const std::vector<int32_t> given(text.ids.begin(), text.ids.end() - 1);
-  const std::vector<double> logits =
-      to_doubles((*subject.model)(params, tensor<int32_t>(given, {1, length})));
-  double total = 0;
-  for (int64_t i = text.answer - 1; i < length; ++i) {
-    const double* const row = logits.data() + i * kVocab;
-    double sum = 0;
-    for (int64_t v = 0; v < kVocab; ++v) {
-      sum += std::exp(row[v]);
-    }
-    total += row[text.ids[static_cast<size_t>(i) + 1]] - std::log(sum);
-  }
-  return total;
-}
-
-double tokens_of(const AnswerText& text) {
-  return static_cast<double>(static_cast<int64_t>(text.ids.size()) - text.answer);
-}
-
-const std::vector<AnswerSample> kTexts{
-    {{text({1, 2, 3, 4}, 2)}}, {{text({5, 6, 7}, 1)}}, {{text({8, 1, 9, 2, 10, 3}, 4)}}};
-const std::vector<AnswerSample> kPairs{{{text({1, 2, 3, 4}, 2), text({1, 2, 5, 6, 7}, 2)}},
-                                       {{text({4, 9, 9, 1, 3}, 1), text({4, 2, 3}, 1)}}};
 
 class AnswerLosses : public testing::TestWithParam<bool> {
  protected:
@@ -336,62 +256,6 @@ TEST_P(AnswerLosses, RatiosToTheWriterAreClipped) {
     }
   }
 }
-
-class AnswerRuns : public testing::Test {
- protected:
-  AnswerRuns() {
-    gpt::write_model(folder_.path(), gpt::tiny_config({{"vocab_size", 257}, {"n_positions", 16}}));
-    std::string pairs;
-    std::string answers;
-    for (int i = 0; i < 24; ++i) {
-      const std::string prompt(1, static_cast<char>('a' + i));
-      const std::string good = std::string(1 + static_cast<size_t>(i % 3), 'x');
-      pairs += R"({"prompt": ")" + prompt + R"(", "chosen": ")" + good +
-               R"(", "rejected": "y"})"
-               "\n";
-      answers += R"({"prompt": ")" + prompt + R"(", "response": ")" + good + "\"}\n";
-    }
-    write_file_atomic(real_files(), folder_ / "pairs.jsonl", pairs);
-    write_file_atomic(real_files(), folder_ / "answers.jsonl", answers);
-  }
-
-  YamlNode tree(const std::string& name, const std::string& objective, const std::string& more,
-                int64_t steps = 12) {
-    const bool is_sft =
-        objective.find("po") == std::string::npos || objective.find("grpo") != std::string::npos;
-    return parse_yaml(
-        "run: {output_dir: " + folder_ / name + ", threads: 1}\n" +
-            "model: {init: {from: " + folder_.path() + "}" + more +
-            "}\ndata: {train: " + folder_ / (is_sft ? "answers" : "pairs") +
-            ".jsonl, split: 0.75, tokenizer: {type: byte}, seq_length: 8}\nobjective: {" +
-            objective +
-            "}\nbatch: {global: 6}\n"
-            "optimizer: {type: adamw, lr: 3.0e-3, weight_decay: 0.0}\n"
-            "schedule: {type: constant, total_steps: " +
-            std::to_string(steps) +
-            "}\nlog: {interval: 1}\neval: {interval: 6}\ncheckpoint: {interval: 6}\n",
-        "run.yaml");
-  }
-  std::vector<Json> train(const YamlNode& config) {
-    std::FILE* const out = std::tmpfile();
-    EXPECT_EQ(run({real_files(), config, stop_, out}), Outcome::kFinished);
-    std::fclose(out);
-    return read_metrics(real_files(),
-                        find_config(config, "run.output_dir")->text + "/metrics.jsonl");
-  }
-  static std::vector<double> of(const std::vector<Json>& rows, const char* key) {
-    std::vector<double> out;
-    for (const Json& row : rows) {
-      if (row.contains(key)) {
-        out.push_back(row[key].get<double>());
-      }
-    }
-    return out;
-  }
-
-  TemporaryFolder folder_;
-  std::atomic<bool> stop_ = false;
-};
 
 TEST_F(AnswerRuns, PreferencesBeginUndecidedAndAreLearnt) {
   for (const std::string lora : {"", ", lora: {rank: 4}"}) {

@@ -23,7 +23,8 @@ TEST(Rewards, AddUpByRule) {
   const Rewards rewards({{.type = RewardType::kExact, .weight = 2},
                          {.type = RewardType::kNumber, .weight = 0.5},
                          {.type = RewardType::kRegex, .weight = 0.25, .pattern = "^[0-9]+$"},
-                         {.type = RewardType::kLength, .weight = 0.125, .at_most = 3}});
+                         {.type = RewardType::kLength, .weight = 0.125, .at_most = 3}},
+                        {});
   EXPECT_EQ(earned(rewards, "46", "46", 3), 2.875);
   EXPECT_EQ(earned(rewards, "it is 46", "46", 9), 0.5);
   EXPECT_EQ(earned(rewards, "47", "46", 2), 0.375);
@@ -31,7 +32,7 @@ TEST(Rewards, AddUpByRule) {
 }
 
 TEST(Rewards, PlacesArePartOfAnAnswer) {
-  const Rewards rewards({{.type = RewardType::kPlaces, .weight = 3}});
+  const Rewards rewards({{.type = RewardType::kPlaces, .weight = 3}}, {});
   EXPECT_EQ(earned(rewards, "146", "146", 3), 3);
   EXPECT_EQ(earned(rewards, "156", "146", 3), 2);
   EXPECT_EQ(earned(rewards, "46", "146", 2), 0);
@@ -71,7 +72,7 @@ std::string library(const std::string& name) {
   return std::string(MSTRAIN_PLUGINS) + "/libreward_" + name + ".so";
 }
 Rewards from_library(const std::string& name, double weight = 1) {
-  return Rewards({{.type = RewardType::kLibrary, .weight = weight, .path = library(name)}});
+  return Rewards({{.type = RewardType::kLibrary, .weight = weight, .path = library(name)}}, {});
 }
 
 TEST(RewardLibrary, ScoresWithOtherRules) {
@@ -79,7 +80,8 @@ TEST(RewardLibrary, ScoresWithOtherRules) {
   EXPECT_EQ(earned(from_library("even", 2), "147", "", 4), 0);
   EXPECT_DOUBLE_EQ(earned(from_library("even", 2), "4", "", 4), 1.6);
   const Rewards both({{.type = RewardType::kExact, .weight = 10},
-                      {.type = RewardType::kLibrary, .path = library("even")}});
+                      {.type = RewardType::kLibrary, .path = library("even")}},
+                     {});
   const std::vector<WrittenAnswer> answers{{.text = "146", .expected = "146"},
                                            {.text = "146", .expected = "145"},
                                            {.text = "145", .expected = "145"},
@@ -124,8 +126,8 @@ TEST(RewardLibrary, KeysBelongToTheirTypes) {
     return message_of<ConfigError>([&] { check_rewards(config, tree); });
   };
   EXPECT_THAT(message_for("{type: exact, path: nowhere.so}"),
-              HasSubstr("my.yaml:1: objective.grpo.rewards: path belongs to type library"));
-  EXPECT_THAT(message_for("{type: library}"), HasSubstr("path belongs to type library"));
+              HasSubstr("my.yaml:1: objective.grpo.rewards: path belongs to types library and model"));
+  EXPECT_THAT(message_for("{type: library}"), HasSubstr("path belongs to types library and model"));
   EXPECT_THAT(message_for("{type: library, path: nowhere.so}"),
               HasSubstr("nowhere.so: there is no such library"));
 }

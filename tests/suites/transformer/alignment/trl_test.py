@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fine-tuning and preferences have the loss curves of Hugging Face's `trl` on the same data, from the same weights.
+"""Fine-tuning, preferences, judgements and reward models have the loss curves of Hugging Face's `trl` on the same data, from the same weights.
 
 Usage: trl_test.py MSTRAIN. Skipped where no Python has torch, transformers and trl (tests/interpreter.py)."""
 import json
@@ -54,8 +54,8 @@ def settings(config_class, folder, **more):
                         max_length=25, dataset_num_proc=None, **more)
 
 
-def trained_by_trl(trainer_class, config, folder, lines, **more):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.float32)
+def trained_by_trl(trainer_class, config, folder, lines, model=None, **more):
+    model = model or transformers.AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "base")
     tokenizer.eos_token = ";"
     tokenizer.pad_token = "~"
@@ -70,10 +70,10 @@ def rows_of(folder, name):
     return [json.loads(line) for line in (folder / f"out/{name}/metrics.jsonl").read_text().splitlines()]
 
 
-def curve(folder, name, objective, **keys):
+def curve(folder, name, objective, begin="base", **keys):
     text = MODEL.replace("OBJECTIVE", objective).replace("NAME", name)
     (folder / f"{name}.yaml").write_text(text)
-    mstrain("--config", f"{name}.yaml", "model.init.from=base", *KEYS, *(f"{k}={v}" for k, v in keys.items()), folder=folder)
+    mstrain("--config", f"{name}.yaml", f"model.init.from={begin}", *KEYS, *(f"{k}={v}" for k, v in keys.items()), folder=folder)
     return [row["loss"] for row in rows_of(folder, name) if "loss" in row]
 
 
@@ -117,6 +117,35 @@ def main():
                     [theirs[f"eval_{key}"] for key in ("loss", "rewards/margins", "rewards/chosen", "rewards/rejected",
                                                        "rewards/accuracies")])
             assert held["eval_margin"] > 0, kind
+
+        ours = curve(folder, "kto", "{type: kto, end: ';', beta: 0.2, unwanted_weight: 0.7}", **{"data.train": "pairs.jsonl"})
+        config = settings(trl.KTOConfig, folder, beta=0.2, undesirable_weight=0.7, train_sampling_strategy="sequential")
+        judged = [{"prompt": pair["prompt"], "completion": pair[key], "label": key == "chosen"}
+                  for pair in pairs for key in ("chosen", "rejected")]
+        trainer, losses = trained_by_trl(trl.KTOTrainer, config, folder, judged)
+        compare("kto, losses", ours, losses)
+        points = [row["reference_point"] for row in rows_of(folder, "kto") if "reference_point" in row]
+        compare("kto, reference points", points, [row["kl"] for row in trainer.state.log_history if "kl" in row])
+        assert max(points) > 0
+
+        score = transformers.AutoModelForSequenceClassification.from_pretrained(folder / "base", num_labels=1,
+                                                                                dtype=torch.float32)
+        score.save_pretrained(folder / "scored")
+        ours = curve(folder, "reward", "{type: reward, end: ';', center: 0.05}", begin="scored",
+                     **{"data.train": "pairs.jsonl", "data.valid": "pairs.jsonl", "model.head": "score"})
+        config = settings(trl.RewardConfig, folder, center_rewards_coefficient=0.05, eos_token=";", pad_token="~")
+        trainer, losses = trained_by_trl(trl.RewardTrainer, config, folder, pairs, model=score,
+                                         eval_dataset=datasets.Dataset.from_list(pairs))
+        compare("reward, losses", ours, losses)
+        held, theirs = rows_of(folder, "reward")[-1], trainer.evaluate()
+        compare("reward, loss, margin and share of pairs", [held[f"eval_{key}"] for key in ("loss", "margin", "accuracy")],
+                [theirs[f"eval_{key}"] for key in ("loss", "margin", "accuracy")])
+        # What training gives opens in transformers.
+        mstrain("export", "--checkpoint", "out/reward", "--output", "model", folder=folder)
+        opened = transformers.AutoModelForSequenceClassification.from_pretrained(folder / "model", dtype=torch.float32)
+        assert type(opened).__name__ == "LlamaForSequenceClassification" and opened.num_labels == 1
+        for (name, a), (_, b) in zip(sorted(opened.state_dict().items()), sorted(trainer.model.state_dict().items())):
+            assert (a - b).abs().max() <= 2e-4, name
 
 
 main()

@@ -1,0 +1,118 @@
+#include "suites/transformer/alignment/answer_log_probs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/data/windows.h"
+#include "core/ops/elementwise.h"
+#include "core/tensor/host.h"
+#include "core/tensor/jit.h"
+#include "suites/transformer/alignment/grpo_task.h"
+
+namespace mstrain {
+
+AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference,
+                               int64_t rows, int64_t seq, Execution execution)
+    : rows_(rows), seq_(seq) {
+  policy_ = [model](const Params& params, const Tensor& tokens_bt, const Tensor& targets_bt) {
+    return answer_log_probs(*model, params, tokens_bt, targets_bt);
+  };
+  reference_ = [model, reference](const Params& params, const Tensor& tokens_bt,
+                                  const Tensor& targets_bt) {
+    return reference_log_probs(*model, params, reference, tokens_bt, targets_bt);
+  };
+  if (execution == Execution::kGraph) {
+    policy_ = jit(policy_, {.name = "log_probs"});
+    reference_ = jit(reference_, {.name = "reference_log_probs"});
+  }
+}
+
+std::vector<float> AnswerLogProbs::of_policy(const Params& params, std::span<const int32_t> tokens,
+                                             std::span<const int32_t> targets) const {
+  return read(policy_, params, tokens, targets);
+}
+
+std::vector<float> AnswerLogProbs::of_reference(const Params& params,
+                                                std::span<const int32_t> tokens,
+                                                std::span<const int32_t> targets) const {
+  return read(reference_, params, tokens, targets);
+}
+
+std::vector<float> AnswerLogProbs::read(const Reader& reader, const Params& params,
+                                        std::span<const int32_t> tokens,
+                                        std::span<const int32_t> targets) const {
+  constexpr int64_t kMost = 64;  // rows at a time
+  int64_t rows = std::min(kMost, rows_);
+  while (rows_ % rows != 0) {
+    --rows;
+  }
+  const Shape shape{rows, seq_};
+  const auto size = static_cast<size_t>(rows * seq_);
+  std::vector<float> out;
+  for (size_t at = 0; at < tokens.size(); at += size) {
+    const auto part = [&](std::span<const int32_t> all) {
+      const auto some = all.subspan(at, size);
+      return tensor<int32_t>({some.begin(), some.end()}, shape);
+    };
+    const std::vector<float> found =
+        to_vector<float>(cast(reader(params, part(tokens), part(targets)), Dtype::kF32));
+    out.insert(out.end(), found.begin(), found.end());
+  }
+  return out;
+}
+
+namespace {
+
+// The mean of `value` over the tokens that are learnt from; 0 of none.
+double mean_of_tokens(std::span<const int32_t> targets,
+                      const std::function<double(size_t at)>& value) {
+  double sum = 0;
+  double count = 0;
+  for (size_t at = 0; at < targets.size(); ++at) {
+    if (targets[at] != kIgnoreTarget) {
+      sum += value(at);
+      ++count;
+    }
+  }
+  return count == 0 ? 0 : sum / count;
+}
+
+}  // namespace
+
+double entropy_of(std::span<const float> policy, std::span<const int32_t> targets) {
+  return mean_of_tokens(targets, [&](size_t at) { return -static_cast<double>(policy[at]); });
+}
+
+double divergence_of(std::span<const float> policy, std::span<const float> reference,
+                     std::span<const int32_t> targets) {
+  return mean_of_tokens(targets, [&](size_t at) {
+    const double apart = static_cast<double>(reference[at]) - policy[at];
+    return std::expm1(apart) - apart;
+  });
+}
+
+ClippedShares clipped_shares(const GrpoConfig& config, std::span<const float> now,
+                             std::span<const float> written, std::span<const int32_t> targets,
+                             std::span<const float> advantages) {
+  const size_t seq = targets.size() / advantages.size();
+  std::vector<double> ratios(targets.size());
+  for (size_t row = 0; row < advantages.size(); ++row) {
+    const size_t begin = row * seq;
+    const auto apart = [&](size_t at) { return static_cast<double>(now[at]) - written[at]; };
+    const double of_answer = mean_of_tokens(targets.subspan(begin, seq),
+                                            [&](size_t i) { return apart(begin + i); });
+    for (size_t at = begin; at < begin + seq; ++at) {
+      ratios[at] = std::exp(config.ratios == RatioOf::kToken ? apart(at) : of_answer);
+    }
+  }
+  const auto advantage = [&](size_t at) { return advantages[at / seq]; };
+  return {mean_of_tokens(targets,
+                         [&](size_t at) {
+                           return advantage(at) < 0 && ratios[at] < 1 - config.clip_low ? 1 : 0;
+                         }),
+          mean_of_tokens(targets, [&](size_t at) {
+            return advantage(at) > 0 && ratios[at] > 1 + config.clip_high ? 1 : 0;
+          })};
+}
+
+}  // namespace mstrain

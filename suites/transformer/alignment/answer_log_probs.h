@@ -1,0 +1,54 @@
+// What the policy, and the model that the run begins with, say of the tokens of written answers, read before a step; and what that tells of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor/params.h"
+#include "core/train/sections.h"
+#include "suites/transformer/alignment/grpo_config.h"
+#include "suites/transformer/text/causal_model.h"
+
+namespace mstrain {
+
+// Log-probabilities are [rows, seq] in one piece, 0 where nothing is written.
+class AnswerLogProbs {
+ public:
+  // `reference`: as of preference_task().
+  AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference, int64_t rows,
+                 int64_t seq, Execution execution);
+
+  // tokens, targets: [rows, seq]. `params`: all weights.
+  std::vector<float> of_policy(const Params& params, std::span<const int32_t> tokens,
+                               std::span<const int32_t> targets) const;
+  std::vector<float> of_reference(const Params& params, std::span<const int32_t> tokens,
+                                  std::span<const int32_t> targets) const;
+
+ private:
+  using Reader = std::function<Tensor(const Params&, const Tensor&, const Tensor&)>;
+  std::vector<float> read(const Reader& reader, const Params& params,
+                          std::span<const int32_t> tokens, std::span<const int32_t> targets) const;
+
+  int64_t rows_, seq_;
+  Reader policy_, reference_;
+};
+
+// Of tokens that were drawn from `policy` at temperature 1: minus their mean, an unbiased estimate of its entropy in nats by token.
+double entropy_of(std::span<const float> policy, std::span<const int32_t> targets);
+// And of its divergence from the reference: the mean of exp(d) - d - 1, d = reference - policy, as grpo_task() has it.
+double divergence_of(std::span<const float> policy, std::span<const float> reference,
+                     std::span<const int32_t> targets);
+// The shares of tokens that a step learns nothing from, since the ratio of `now` to `written` has left the limits the way that the
+// advantage [rows] of their answer asks for.
+struct ClippedShares {
+  double low = 0, high = 0;
+};
+ClippedShares clipped_shares(const GrpoConfig& config, std::span<const float> now,
+                             std::span<const float> written, std::span<const int32_t> targets,
+                             std::span<const float> advantages);
+
+}  // namespace mstrain
