@@ -82,7 +82,8 @@ struct TrainTask {
   // Tensors of a batch, by their places in it, that hold rows of tables outside the state of a step: floating, and in the loss.
   // The step gives their gradients to BatchStream::learn.
   std::vector<size_t> looked_up;
-  int64_t outside_bytes = 0;  // of memory that these tables, or models that rewards ask, take on a rank
+  int64_t outside_bytes =
+      0;  // of memory that these tables, or models that rewards ask, take on a rank
 
   bool loss_in_nats = false;  // of a prediction's logarithm: perplexity is its exponential
 

@@ -182,13 +182,13 @@ TrainData AlignedRun::samples(const Json& source) const {
     return out;
   }
   if (objective->judges()) {
-    point_ = std::make_shared<ReferencePoint>(
-        causal_model(), rows_of(answers_->train),
-        ReferencePointOptions{.rows = train.batch.global,
-                              .shuffle = data.shuffle,
-                              .reference = lora ? "" : kReference,
-                              .lora = lora,
-                              .execution = train.run.execution});
+    point_ =
+        std::make_shared<ReferencePoint>(causal_model(), rows_of(answers_->train),
+                                         ReferencePointOptions{.rows = train.batch.global,
+                                                               .shuffle = data.shuffle,
+                                                               .reference = lora ? "" : kReference,
+                                                               .lora = lora,
+                                                               .execution = train.run.execution});
     out.training = [point = point_](uint64_t seed, const BatchPart& part, int64_t first) {
       return point->stream(seed, part, first);
     };

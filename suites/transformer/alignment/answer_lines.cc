@@ -32,8 +32,8 @@ std::vector<ChatMessage> messages_at(const Json& json, const std::string& where)
 
 bool flag_at(const Json& json, const char* key, const std::string& where) {
   if (!json.contains(key) || !json[key].is_boolean()) {
-    throw IoError(fmt::format("{}: `{}` must be true or false: whether the answer is wanted", where,
-                              key));
+    throw IoError(
+        fmt::format("{}: `{}` must be true or false: whether the answer is wanted", where, key));
   }
   return json[key].get<bool>();
 }
@@ -79,13 +79,12 @@ void read_file(const std::string& path, const ObjectiveConfig& objective, int64_
       out.push_back(read_line(line, path, objective));
     } catch (const IoError& error) {
       if (malformed >= objective.malformed) {
-        throw IoError(
-            fmt::format("{}{}", error.what(),
-                        objective.malformed == 0
-                            ? "; objective.malformed says how many such lines are skipped"
-                            : fmt::format("; {} such lines were skipped before it, as "
-                                          "objective.malformed allows",
-                                          malformed)));
+        throw IoError(fmt::format("{}{}", error.what(),
+                                  objective.malformed == 0
+                                      ? "; objective.malformed says how many such lines are skipped"
+                                      : fmt::format("; {} such lines were skipped before it, as "
+                                                    "objective.malformed allows",
+                                                    malformed)));
       }
       ++malformed;
     }

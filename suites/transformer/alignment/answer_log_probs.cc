@@ -99,8 +99,8 @@ ClippedShares clipped_shares(const GrpoConfig& config, std::span<const float> no
   for (size_t row = 0; row < advantages.size(); ++row) {
     const size_t begin = row * seq;
     const auto apart = [&](size_t at) { return static_cast<double>(now[at]) - written[at]; };
-    const double of_answer = mean_of_tokens(targets.subspan(begin, seq),
-                                            [&](size_t i) { return apart(begin + i); });
+    const double of_answer =
+        mean_of_tokens(targets.subspan(begin, seq), [&](size_t i) { return apart(begin + i); });
     for (size_t at = begin; at < begin + seq; ++at) {
       ratios[at] = std::exp(config.ratios == RatioOf::kToken ? apart(at) : of_answer);
     }

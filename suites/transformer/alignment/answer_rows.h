@@ -16,8 +16,8 @@ enum class RowKind {
   kSingle,  // tokens, targets: one text, then padding
   kPacked,  // tokens, targets, segments (from 1; 0: padding), positions (from 0 in each text): texts that follow each other
   kPairs,   // tokens and targets of the better answer, tokens and targets of the other one
-  kEnds,    // the same of whole texts, whose tokens are all given: the one target is their last token, where it stands
-  kJudged   // tokens, targets; and f32 [rows]: 1 where the answer is wanted, -1 where it is not, 0 of no answer
+  kEnds,  // the same of whole texts, whose tokens are all given: the one target is their last token, where it stands
+  kJudged  // tokens, targets; and f32 [rows]: 1 where the answer is wanted, -1 where it is not, 0 of no answer
 };
 // How many tensors [rows, seq] they are.
 int tensors_of(RowKind kind);

@@ -177,8 +177,8 @@ TrainTask judged_task(const Network& network, std::shared_ptr<const CausalModel>
         where(is_wanted, sigmoid(point_b - reward_b) * objective.wanted_weight, 0) +
         where(is_unwanted, sigmoid(reward_b - point_b) * objective.unwanted_weight, 0);
     const Tensor answers = count(logical_or(is_wanted, is_unwanted));
-    const Tensor right = logical_or(logical_and(is_wanted, reward_b > 0),
-                                    logical_and(is_unwanted, reward_b < 0));
+    const Tensor right =
+        logical_or(logical_and(is_wanted, reward_b > 0), logical_and(is_unwanted, reward_b < 0));
     return TaskSums{{sum(loss_b), answers},
                     {{count(right), answers},
                      {sum(where(is_wanted, reward_b, 0)), count(is_wanted)},

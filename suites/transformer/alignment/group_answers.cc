@@ -176,15 +176,14 @@ void GroupAnswers::measure(Trainer& trainer, const Params& params) {
     trainer.note("entropy", entropy_of(now, rows_->targets));
   }
   if (is_due && rows_->is_new && (grpo.kl > 0 || options_.lora)) {
-    trainer.note("kl", divergence_of(now,
-                                     log_probs_.of_reference(params, rows_->tokens, rows_->targets),
-                                     rows_->targets));
+    trainer.note("kl",
+                 divergence_of(now, log_probs_.of_reference(params, rows_->tokens, rows_->targets),
+                               rows_->targets));
   }
   if (is_due && are_kept) {
-    const ClippedShares shares =
-        rows_->is_new ? ClippedShares()
-                      : clipped_shares(grpo, now, rows_->log_probs, rows_->targets,
-                                       rows_->advantages);
+    const ClippedShares shares = rows_->is_new ? ClippedShares()
+                                               : clipped_shares(grpo, now, rows_->log_probs,
+                                                                rows_->targets, rows_->advantages);
     trainer.note("clipped_low", shares.low);
     trainer.note("clipped_high", shares.high);
   }

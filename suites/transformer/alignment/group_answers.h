@@ -29,7 +29,7 @@ struct WrittenRows {
 struct GroupAnswersOptions {
   GrpoConfig grpo;
   AutoOr<std::string> end;  // objective.end
-  int64_t rows = 0;  // of a step
+  int64_t rows = 0;         // of a step
   int64_t seq = 0;
   uint64_t seed = 0;
   bool shuffle = true;

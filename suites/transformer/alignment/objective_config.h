@@ -31,7 +31,8 @@ struct ObjectiveConfig {
       "\"content\": …}, …]}; dpo and ipo: prefer the first answer of lines {\"prompt\": …, "
       "\"chosen\": …, \"rejected\": …}; kto: the same lines, or {\"prompt\": …, \"response\": …, "
       "\"label\": true or false}, of answers that are each wanted or not; reward: score the first "
-      "answer of such pairs higher (model.head: score); grpo: write answers to the prompts of lines "
+      "answer of such pairs higher (model.head: score); grpo: write answers to the prompts of "
+      "lines "
       "{\"prompt\": …, \"answer\": …} and learn from what they earn",
       rule::one_of({"sft", "dpo", "ipo", "kto", "reward", "grpo"})
           .elsewhere_called({"loss_type", "stage", "trainer"}));

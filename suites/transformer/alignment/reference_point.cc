@@ -64,7 +64,8 @@ void ReferencePoint::find(Trainer& trainer) {
   const LoraScope adapters(options_.lora ? &*options_.lora : nullptr);
   const int64_t sharing = ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis);
   const int64_t own = ranks == nullptr ? 0 : ranks->coordinate(kDataAxis);
-  const int64_t passes = (options_.rows + kPointRows * sharing - 1) / (kPointRows * sharing);  // of each rank
+  const int64_t passes =
+      (options_.rows + kPointRows * sharing - 1) / (kPointRows * sharing);  // of each rank
   const auto row_of = [&](int64_t row) {
     return row_of_sample(rows_->count(), options_.shuffle, trainer.progress().seed,
                          trainer.progress().samples + row);
@@ -79,8 +80,8 @@ void ReferencePoint::find(Trainer& trainer) {
       rows_->write_mismatched(row_of(row), row_of(before), tokens, targets, row - first);
     }
     const Shape shape{kPointRows, rows_->seq()};
-    const std::vector<double> some = to_doubles(log_ratios_(
-        params, tensor<int32_t>(tokens, shape), tensor<int32_t>(targets, shape)));
+    const std::vector<double> some = to_doubles(
+        log_ratios_(params, tensor<int32_t>(tokens, shape), tensor<int32_t>(targets, shape)));
     found.insert(found.end(), some.begin(), some.end());
   }
   const std::vector<double> all = gathered(ranks, found, "reference_point");

@@ -9,8 +9,8 @@
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "suites/run/stored_model.h"
-#include "suites/transformer/text/key_value_cache.h"
 #include "suites/transformer/alignment/answers.h"
+#include "suites/transformer/text/key_value_cache.h"
 
 namespace mstrain {
 namespace {
@@ -89,8 +89,8 @@ std::vector<double> RewardModel::score(std::span<const WrittenAnswer> answers) c
       mask.resize((row + 1) * static_cast<size_t>(places), 0);
     }
     const Shape shape{kScoreRows, places};
-    const std::vector<double> scores = to_doubles(
-        logits_(params_, tensor<int32_t>(tokens, shape), tensor<int32_t>(mask, shape)));
+    const std::vector<double> scores =
+        to_doubles(logits_(params_, tensor<int32_t>(tokens, shape), tensor<int32_t>(mask, shape)));
     out.insert(out.end(), scores.begin(), scores.begin() + std::ssize(some));
   }
   return out;

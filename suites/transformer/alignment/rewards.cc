@@ -46,9 +46,11 @@ std::vector<double> Rewards::Rule::of(std::span<const WrittenAnswer> answers) co
   std::vector<double> out;
   if (model_) {
     out = model_->score(answers);
-    const auto odd = std::find_if(out.begin(), out.end(), [](double x) { return !std::isfinite(x); });
+    const auto odd =
+        std::find_if(out.begin(), out.end(), [](double x) { return !std::isfinite(x); });
     check(odd == out.end(), "{}: gives {} to the answer {:?}", config_.path,
-          odd == out.end() ? 0 : *odd, odd == out.end() ? "" : answers[static_cast<size_t>(odd - out.begin())].text);
+          odd == out.end() ? 0 : *odd,
+          odd == out.end() ? "" : answers[static_cast<size_t>(odd - out.begin())].text);
     return out;
   }
   for (const WrittenAnswer& answer : answers) {

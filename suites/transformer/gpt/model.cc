@@ -41,8 +41,8 @@ Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const TokenView& 
 
 Weight Gpt::head_weight(const Params& p) const {
   if (config_.head == HeadType::kScore) {
-    return (p / kScore).weight("weight", {1, config_.hidden_size}, {},
-                                normal_init(config_.init.std));
+    return (p / kScore)
+        .weight("weight", {1, config_.hidden_size}, {}, normal_init(config_.init.std));
   }
   const Params head = config_.tie_embeddings ? p / "transformer" / "wte" : p / "lm_head";
   return head.weight("weight", {vocab_size(), config_.hidden_size}, {},

@@ -27,12 +27,10 @@ bool is_ring(const AttentionOptions& options, int64_t slots) {
 Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
     : model_(std::move(model)),
       execution_(execution),
-      read_(
-          [this](const Params& p, const Tensor& tokens, const Tensor& lengths,
-                 const Tensor& prompts, const Tensor& room) {
-            return read(p, tokens, lengths, prompts, room.dim(0));
-          },
-          {.name = "read"}),
+      read_([this](const Params& p, const Tensor& tokens, const Tensor& lengths,
+                   const Tensor& prompts,
+                   const Tensor& room) { return read(p, tokens, lengths, prompts, room.dim(0)); },
+            {.name = "read"}),
       write_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
                     const Tensor& positions) { return write(p, cache, tokens, positions); },
              {.donate = {1}, .name = "write"}),
@@ -62,10 +60,9 @@ DecoderStep Decoder::read(const Params& p, const Tensor& tokens_pt, const Tensor
   view.attend = [&](int64_t layer, const Tensor& q, const Tensor& k, const Tensor& v) {
     const AttentionOptions options = model_->attention_options(layer);
     const auto keep = [&](const Tensor& x_bthd) {
-      return by_sequence(
-          is_ring(options, capacity)
-              ? ring_of(x_bthd, zeros({Dtype::kI32, {b}}), lengths_p - 1, options.window)
-              : kept(x_bthd));
+      return by_sequence(is_ring(options, capacity) ? ring_of(x_bthd, zeros({Dtype::kI32, {b}}),
+                                                              lengths_p - 1, options.window)
+                                                    : kept(x_bthd));
     };
     out.cache.keys.push_back(keep(k));
     out.cache.values.push_back(keep(v));
@@ -192,10 +189,10 @@ std::vector<float> Decoder::start(const Params& params,
       bucket(std::max<int64_t>(*std::max_element(lengths_.begin(), lengths_.end()), capacity),
              std::ssize(prompts));
   cache_ = {};
-  return take(execution_ == Execution::kEager
-                  ? read(params, given.tokens_bt, given.counts_b, prompts_b, capacity_)
-                  : read_(params, given.tokens_bt, given.counts_b, prompts_b,
-                          full({capacity_, 0}, 0)));
+  return take(
+      execution_ == Execution::kEager
+          ? read(params, given.tokens_bt, given.counts_b, prompts_b, capacity_)
+          : read_(params, given.tokens_bt, given.counts_b, prompts_b, full({capacity_, 0}, 0)));
 }
 
 std::vector<float> Decoder::next(const Params& params,

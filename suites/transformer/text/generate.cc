@@ -138,8 +138,7 @@ std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params
                                                   const WriteOptions& options, int64_t known,
                                                   const OnToken& on_token, size_t held) {
   check_sampling(options.sampling);
-  return Continuation(decoder, params, options, known, on_token, held, prompts.size())
-      .run(prompts);
+  return Continuation(decoder, params, options, known, on_token, held, prompts.size()).run(prompts);
 }
 
 Generator::Generator(std::shared_ptr<const CausalModel> model,

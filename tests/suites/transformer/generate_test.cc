@@ -163,7 +163,8 @@ TEST(Decoder, ReadsEqualPromptsOnce) {
       const Params params = init_params(model->specs(), 7);
       std::vector<std::vector<int32_t>> prompts;
       for (int i = 0; i < 36; ++i) {
-        prompts.push_back(random_ids(4 + static_cast<size_t>(i % 5), static_cast<uint64_t>(i % 5) + 1));
+        prompts.push_back(
+            random_ids(4 + static_cast<size_t>(i % 5), static_cast<uint64_t>(i % 5) + 1));
       }
       Decoder decoder(model, execution);
       const std::vector<std::span<const int32_t>> spans(prompts.begin(), prompts.end());

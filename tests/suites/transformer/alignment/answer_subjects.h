@@ -42,7 +42,9 @@ inline Subject llama_subject() {
   return {std::make_shared<llama::Llama>(config), std::make_shared<llama::LlamaNetwork>(config)};
 }
 
-inline AnswerText text(std::vector<int32_t> ids, int64_t answer) { return {std::move(ids), answer}; }
+inline AnswerText text(std::vector<int32_t> ids, int64_t answer) {
+  return {std::move(ids), answer};
+}
 
 inline Tensors batch_of(const AnswerRows& rows, int64_t count) {
   std::vector<std::vector<int32_t>> parts(
@@ -83,6 +85,6 @@ inline double tokens_of(const AnswerText& text) {
 inline const std::vector<AnswerSample> kTexts{
     {{text({1, 2, 3, 4}, 2)}}, {{text({5, 6, 7}, 1)}}, {{text({8, 1, 9, 2, 10, 3}, 4)}}};
 inline const std::vector<AnswerSample> kPairs{{{text({1, 2, 3, 4}, 2), text({1, 2, 5, 6, 7}, 2)}},
-                                       {{text({4, 9, 9, 1, 3}, 1), text({4, 2, 3}, 1)}}};
+                                              {{text({4, 9, 9, 1, 3}, 1), text({4, 2, 3}, 1)}}};
 
 }  // namespace mstrain

@@ -92,15 +92,13 @@ TEST(Judgements, AMismatchedRowHasOnePromptAndTheOtherAnswer) {
 
 Subject scoring_subject(bool is_llama) {
   if (is_llama) {
-    llama::LlamaConfig config = llama::Llama(dynamic_cast<const llama::LlamaNetwork&>(
-                                                 *llama_subject().network)
-                                                 .config())
-                                    .config();
+    llama::LlamaConfig config =
+        llama::Llama(dynamic_cast<const llama::LlamaNetwork&>(*llama_subject().network).config())
+            .config();
     config.head = HeadType::kScore;
     return {std::make_shared<llama::Llama>(config), std::make_shared<llama::LlamaNetwork>(config)};
   }
-  gpt::GptConfig config =
-      dynamic_cast<const gpt::GptNetwork&>(*gpt_subject().network).config();
+  gpt::GptConfig config = dynamic_cast<const gpt::GptNetwork&>(*gpt_subject().network).config();
   config.head = HeadType::kScore;
   return {std::make_shared<gpt::Gpt>(config), std::make_shared<gpt::GptNetwork>(config)};
 }
@@ -115,14 +113,14 @@ TEST_P(Judgements, RewardModelsScoreWholeTextsAtTheirLastToken) {
   const auto score = [&](const AnswerText& text) {
     const auto length = static_cast<int64_t>(text.ids.size());
     const Tensor tokens_bt = tensor<int32_t>(text.ids, {1, length});
-    const std::vector<double> features =
-        to_doubles(subject.model->features(params, tokens_bt));
+    const std::vector<double> features = to_doubles(subject.model->features(params, tokens_bt));
     const std::vector<double> weight = to_doubles(*params.find(kScoreWeight));
     double sum = 0;
     for (size_t i = 0; i < weight.size(); ++i) {
       sum += weight[i] * features[features.size() - weight.size() + i];
     }
-    EXPECT_NEAR(item(subject.network->compute(params, {{"input_ids", tokens_bt}}).logits), sum, 1e-5);
+    EXPECT_NEAR(item(subject.network->compute(params, {{"input_ids", tokens_bt}}).logits), sum,
+                1e-5);
     return sum;
   };
   ObjectiveConfig objective;
@@ -144,8 +142,10 @@ TEST_P(Judgements, RewardModelsScoreWholeTextsAtTheirLastToken) {
   EXPECT_EQ(item(sums.metrics[0].sum), right);
   EXPECT_NEAR(item(sums.metrics[1].sum), margin, 1e-5);
   // Padding is not seen.
-  const Tensor padded_bt = tensor<int32_t>(std::vector<int32_t>{4, 2, 3, 0, 0, 4, 9, 9, 1, 3}, {2, 5});
-  const Tensor mask_bt = tensor<int32_t>(std::vector<int32_t>{1, 1, 1, 0, 0, 1, 1, 1, 1, 1}, {2, 5});
+  const Tensor padded_bt =
+      tensor<int32_t>(std::vector<int32_t>{4, 2, 3, 0, 0, 4, 9, 9, 1, 3}, {2, 5});
+  const Tensor mask_bt =
+      tensor<int32_t>(std::vector<int32_t>{1, 1, 1, 0, 0, 1, 1, 1, 1, 1}, {2, 5});
   const std::vector<double> both = to_doubles(
       subject.network->compute(params, {{"input_ids", padded_bt}, {"attention_mask", mask_bt}})
           .logits);
@@ -163,18 +163,22 @@ TEST(AnswerMeasures, AreMeansOverTokensThatAreLearntFrom) {
   EXPECT_NEAR(divergence_of(written, now, targets), (k3(0.5) + k3(-0.5) + k3(-0.5)) / 3, 1e-7);
   GrpoConfig config{.passes = 2};
   // exp(1/2) is above 1.2, exp(-1/2) below 0.8.
-  EXPECT_NEAR(clipped_shares(config, now, written, targets, std::vector<float>{1, -1}).high, 1.0 / 3, 1e-7);
-  EXPECT_NEAR(clipped_shares(config, now, written, targets, std::vector<float>{1, -1}).low, 1.0 / 3, 1e-7);
-  EXPECT_NEAR(clipped_shares(config, now, written, targets, std::vector<float>{-1, 1}).low, 1.0 / 3, 1e-7);
+  EXPECT_NEAR(clipped_shares(config, now, written, targets, std::vector<float>{1, -1}).high,
+              1.0 / 3, 1e-7);
+  EXPECT_NEAR(clipped_shares(config, now, written, targets, std::vector<float>{1, -1}).low, 1.0 / 3,
+              1e-7);
+  EXPECT_NEAR(clipped_shares(config, now, written, targets, std::vector<float>{-1, 1}).low, 1.0 / 3,
+              1e-7);
   config.ratios = RatioOf::kSequence;  // exp(0) and exp(-1/2)
   EXPECT_EQ(clipped_shares(config, now, written, targets, std::vector<float>{1, 1}).high, 0);
-  EXPECT_NEAR(clipped_shares(config, now, written, targets, std::vector<float>{-1, -1}).low, 1.0 / 3, 1e-7);
+  EXPECT_NEAR(clipped_shares(config, now, written, targets, std::vector<float>{-1, -1}).low,
+              1.0 / 3, 1e-7);
 }
 
 class JudgedRuns : public AnswerRuns {
  protected:
-  YamlNode judged(const std::string& name, const std::string& objective, const std::string& model = "",
-                  int64_t steps = 12) {
+  YamlNode judged(const std::string& name, const std::string& objective,
+                  const std::string& model = "", int64_t steps = 12) {
     YamlNode out = tree(name, objective, model, steps);
     out.find("data")->find("train")->text = folder_ / "pairs.jsonl";
     return out;
@@ -183,8 +187,8 @@ class JudgedRuns : public AnswerRuns {
 
 TEST_F(JudgedRuns, WantedAnswersAreTold) {
   for (const std::string lora : {"", ", lora: {rank: 4}"}) {
-    const std::vector<Json> rows = train(
-        judged("kto" + std::to_string(lora.size()), "type: kto, beta: 0.5", lora, 40));
+    const std::vector<Json> rows =
+        train(judged("kto" + std::to_string(lora.size()), "type: kto, beta: 0.5", lora, 40));
     const std::vector<double> losses = of(rows, "loss");
     EXPECT_NEAR(losses.front(), 0.5, 1e-6);  // the reference is the policy
     EXPECT_LT(losses.back(), 0.4) << lora;
@@ -257,15 +261,16 @@ TEST_F(JudgedRuns, ARewardModelTeaches) {
     EXPECT_EQ(model.score(many)[0], scores[1]);
   }
   // A policy that is paid by it writes what it likes.
-  const std::vector<Json> rows = train(tree(
-      "paid",
-      "type: grpo, grpo: {group: 3, answer_tokens: 2, kl: 0.001, passes: 2, rewards: [{type: model, path: " +
-          folder_ / "reward0" + "}]}",
-      "", 60));
+  const std::vector<Json> rows = train(tree("paid",
+                                            "type: grpo, grpo: {group: 3, answer_tokens: 2, kl: "
+                                            "0.001, passes: 2, rewards: [{type: model, path: " +
+                                                folder_ / "reward0" + "}]}",
+                                            "", 60));
   const std::vector<double> earned = of(rows, "reward");
   const auto mean = [&](size_t from) {
     return std::accumulate(earned.begin() + static_cast<ptrdiff_t>(from),
-                           earned.begin() + static_cast<ptrdiff_t>(from + 8), 0.0) / 8;
+                           earned.begin() + static_cast<ptrdiff_t>(from + 8), 0.0) /
+           8;
   };
   EXPECT_GT(mean(earned.size() - 8), mean(0) + 0.3);
   for (const char* key : {"entropy", "kl", "clipped_low", "clipped_high"}) {
@@ -291,11 +296,14 @@ TEST_F(JudgedRuns, WhatMakesNoSenseIsNamed) {
   const auto error = [&](const YamlNode& config) {
     return message_of<Error>([&] { run({real_files(), config, stop_, stdout}); });
   };
-  EXPECT_THAT(error(judged("a", "type: reward")), HasSubstr("model.head: objective.type: reward needs score"));
+  EXPECT_THAT(error(judged("a", "type: reward")),
+              HasSubstr("model.head: objective.type: reward needs score"));
   EXPECT_THAT(error(judged("a", "type: dpo", ", head: score")), HasSubstr("model.head"));
   EXPECT_THAT(error(judged("a", "type: dpo, center: 0.1")), HasSubstr("objective.center"));
-  EXPECT_THAT(error(judged("a", "type: dpo, wanted_weight: 2")), HasSubstr("objective.wanted_weight"));
-  EXPECT_THAT(error(judged("a", "type: reward, beta: 0.3", ", head: score")), HasSubstr("objective.beta"));
+  EXPECT_THAT(error(judged("a", "type: dpo, wanted_weight: 2")),
+              HasSubstr("objective.wanted_weight"));
+  EXPECT_THAT(error(judged("a", "type: reward, beta: 0.3", ", head: score")),
+              HasSubstr("objective.beta"));
   EXPECT_THAT(error(judged("a", "type: reward", ", head: score, lora: {rank: 2}")),
               HasSubstr("model.lora.modules_to_save: without score"));
   EXPECT_THAT(error(tree("a", "type: kto", "")),
@@ -307,9 +315,13 @@ TEST_F(JudgedRuns, WhatMakesNoSenseIsNamed) {
   YamlNode config = judged("a", "type: kto");
   config.find("data")->find("train")->text = folder_ / "one.jsonl";
   EXPECT_THAT(error(config), HasSubstr("all answers are wanted; kto needs both kinds"));
-  write_file_atomic(real_files(), folder_ / "one.jsonl", R"({"prompt": "a", "response": "b", "label": 1})");
+  write_file_atomic(real_files(), folder_ / "one.jsonl",
+                    R"({"prompt": "a", "response": "b", "label": 1})");
   EXPECT_THAT(error(config), HasSubstr("one.jsonl:1: `label` must be true or false"));
-  EXPECT_THAT(error(tree("a", "type: grpo, grpo: {group: 3, rewards: [{type: model, path: " + folder_.path() + "}]}", "")),
+  EXPECT_THAT(error(tree("a",
+                         "type: grpo, grpo: {group: 3, rewards: [{type: model, path: " +
+                             folder_.path() + "}]}",
+                         "")),
               HasSubstr("writes text; a reward model is trained with objective.type: reward"));
 }
 

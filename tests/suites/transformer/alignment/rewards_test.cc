@@ -125,8 +125,9 @@ TEST(RewardLibrary, KeysBelongToTheirTypes) {
     }
     return message_of<ConfigError>([&] { check_rewards(config, tree); });
   };
-  EXPECT_THAT(message_for("{type: exact, path: nowhere.so}"),
-              HasSubstr("my.yaml:1: objective.grpo.rewards: path belongs to types library and model"));
+  EXPECT_THAT(
+      message_for("{type: exact, path: nowhere.so}"),
+      HasSubstr("my.yaml:1: objective.grpo.rewards: path belongs to types library and model"));
   EXPECT_THAT(message_for("{type: library}"), HasSubstr("path belongs to types library and model"));
   EXPECT_THAT(message_for("{type: library, path: nowhere.so}"),
               HasSubstr("nowhere.so: there is no such library"));
