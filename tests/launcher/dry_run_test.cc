@@ -54,7 +54,7 @@ TEST(DryRun, EveryShippedConfigurationHasAPlan) {
     std::vector<std::string> arguments{"--config", shipped(name), "--dry-run",
                                        "memory.limit_gb=100000"};
     for (const char* model_of_text :
-         {"gpt_", "llama_", "t5_", "sft_", "dpo_", "kto_", "reward_", "grpo_"}) {
+         {"gpt_", "llama_", "t5_", "sft_", "dpo_", "kto_", "reward_", "grpo_", "ppo_addition"}) {
       if (name.starts_with(model_of_text)) {
         arguments.push_back("model.vocab_size=50257");
       }

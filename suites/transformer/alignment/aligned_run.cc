@@ -3,6 +3,7 @@
 #include "suites/run/stored_model.h"
 #include "suites/transformer/alignment/answer_tasks.h"
 #include "suites/transformer/alignment/grpo_task.h"
+#include "suites/transformer/alignment/ppo_task.h"
 #include "suites/transformer/alignment/reward_model.h"
 
 namespace mstrain {
@@ -22,27 +23,30 @@ void AlignedRun::declare_data(ConfigFields& fields) {
 
 void AlignedRun::check(const YamlNode& tree) const {
   CausalRun::check(tree);
-  const bool has_score = head() == HeadType::kScore;
-  if (has_score != (objective && objective->scores())) {
+  const HeadType wanted = objective ? objective->head() : HeadType::kNextToken;
+  if (head() != wanted) {
     config_fail(tree, "model.head",
-                has_score ? "a score is learnt with objective.type: reward"
-                          : "objective.type: reward needs score");
+                wanted == HeadType::kScore   ? "objective.type: reward needs score"
+                : wanted == HeadType::kBoth  ? "objective.type: ppo needs both"
+                : head() == HeadType::kScore ? "a score is learnt with objective.type: reward"
+                                             : "values are learnt with objective.type: ppo");
   }
   if (!objective) {
     return;
   }
   check_objective(*objective, tree);
-  if (has_score && !train.eval.prompts.empty()) {
+  if (objective->scores() && !train.eval.prompts.empty()) {
     config_fail(tree, "eval.prompts", "a model of scores writes no text");
   }
   if (objective->is_rewarded()) {
-    if (train.batch.global % objective->grpo.group != 0) {
+    const GrpoConfig writing = objective->writing();
+    if (train.batch.global % writing.group != 0) {
       config_fail(tree, "objective.grpo.group",
                   fmt::format("must divide batch.global, {}", train.batch.global));
     }
-    if (objective->grpo.answer_tokens >= data.seq_length) {
+    if (writing.answer_tokens >= data.seq_length) {
       config_fail(
-          tree, "objective.grpo.answer_tokens",
+          tree, objective->section() + ".answer_tokens",
           fmt::format("leaves no room for prompts in data.seq_length, {}", data.seq_length));
     }
   }
@@ -53,11 +57,14 @@ void AlignedRun::check(const YamlNode& tree) const {
   if (train.parallel.pipeline > 1) {
     config_fail(tree, "parallel.pipeline", "objectives that compare answers are of one stage");
   }
-  if (lora && objective->scores() && !lora->trains(kScoreWeight)) {
-    config_fail(tree, "model.lora.modules_to_save",
-                "without score the weight of the scores, which is drawn, would not be learnt");
+  if (lora && (objective->scores() || objective->has_values()) && !lora->trains(kScoreWeight)) {
+    config_fail(
+        tree, "model.lora.modules_to_save",
+        "without score the weight of scores or values, which is drawn, would not be learnt");
   }
-  if (lora && objective->compares() && !lora->modules_to_save.empty()) {
+  const auto is_trunk = [](const std::string& module) { return module != kScore; };
+  if (lora && objective->compares() &&
+      std::any_of(lora->modules_to_save.begin(), lora->modules_to_save.end(), is_trunk)) {
     config_fail(tree, "model.lora.modules_to_save",
                 "an objective that compares with the model without its adapters trains no other "
                 "weights");
@@ -124,12 +131,16 @@ TrainTask AlignedRun::task() const {
   }
   const std::string reference = lora ? "" : kReference;
   if (objective->is_rewarded()) {
-    TrainTask task = grpo_task(*network(), causal_model(), objective->grpo, data.seq_length,
-                               reference, train.precision.param_dtype());
+    const Dtype dtype = train.precision.param_dtype();
+    TrainTask task = objective->has_values()
+                         ? ppo_task(*network(), causal_model(), objective->ppo, data.seq_length,
+                                    reference, dtype)
+                         : grpo_task(*network(), causal_model(), objective->grpo, data.seq_length,
+                                     reference, dtype);
     if (!task.frozen.empty()) {
       task.frozen_weights = this->reference();
     }
-    for (const RewardConfig& reward : objective->grpo.rewards) {
+    for (const RewardConfig& reward : objective->writing().rewards) {
       if (reward.type == RewardType::kModel) {
         task.outside_bytes += reward_model_bytes(reward.path);
       }
@@ -162,22 +173,24 @@ TrainData AlignedRun::samples(const Json& source) const {
   if (objective->is_rewarded()) {
     written_ = std::make_shared<GroupAnswers>(
         causal_model(), answers_,
-        GroupAnswersOptions{.grpo = objective->grpo,
-                            .end = objective->end,
-                            .rows = train.batch.global,
-                            .seq = data.seq_length,
-                            .seed = static_cast<uint64_t>(train.run.seed),
-                            .shuffle = data.shuffle,
-                            .lora = lora,
-                            .reference = lora ? "" : kReference,
-                            .log_interval = train.log.interval,
-                            .execution = train.run.execution});
+        GroupAnswersOptions{
+            .grpo = objective->writing(),
+            .ppo = objective->has_values() ? std::optional(objective->ppo) : std::nullopt,
+            .end = objective->end,
+            .rows = train.batch.global,
+            .seq = data.seq_length,
+            .seed = static_cast<uint64_t>(train.run.seed),
+            .shuffle = data.shuffle,
+            .lora = lora,
+            .reference = lora ? "" : kReference,
+            .log_interval = train.log.interval,
+            .execution = train.run.execution});
     out.training = [written = written_](uint64_t, const BatchPart& part, int64_t first) {
       return written->stream(part, first);
     };
     for (const AnswerSet& set : answers_->valid) {
       out.evaluation.push_back(
-          with_advantages(held_out_rows(set.name, rows_of(set.samples)), objective->grpo));
+          with_advantages(held_out_rows(set.name, rows_of(set.samples)), task().batch_types));
     }
     return out;
   }

@@ -5,6 +5,7 @@
 
 #include "core/data/windows.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "suites/transformer/alignment/grpo_task.h"
@@ -21,7 +22,16 @@ AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::st
                                   const Tensor& targets_bt) {
     return reference_log_probs(*model, params, reference, tokens_bt, targets_bt);
   };
+  valued_ = [model](const Params& params, const Tensor& tokens_bt, const Tensor& targets_bt) {
+    const Tensor features_btc = model->features(params, tokens_bt);
+    const Tensor loss_bt =
+        model->losses_of_features(params, features_btc, targets_bt, /*smooths=*/false).loss;
+    const Tensor both[] = {-cast(loss_bt, Dtype::kF32),
+                           cast(model->values(params, features_btc), Dtype::kF32)};
+    return concat(both, 0);
+  };
   if (execution == Execution::kGraph) {
+    valued_ = jit(valued_, {.name = "log_probs_and_values"});
     policy_ = jit(policy_, {.name = "log_probs"});
     reference_ = jit(reference_, {.name = "reference_log_probs"});
   }
@@ -29,18 +39,25 @@ AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::st
 
 std::vector<float> AnswerLogProbs::of_policy(const Params& params, std::span<const int32_t> tokens,
                                              std::span<const int32_t> targets) const {
-  return read(policy_, params, tokens, targets);
+  return read<1>(policy_, params, tokens, targets)[0];
 }
 
 std::vector<float> AnswerLogProbs::of_reference(const Params& params,
                                                 std::span<const int32_t> tokens,
                                                 std::span<const int32_t> targets) const {
-  return read(reference_, params, tokens, targets);
+  return read<1>(reference_, params, tokens, targets)[0];
 }
 
-std::vector<float> AnswerLogProbs::read(const Reader& reader, const Params& params,
-                                        std::span<const int32_t> tokens,
-                                        std::span<const int32_t> targets) const {
+AnswerLogProbs::Valued AnswerLogProbs::of_policy_and_values(
+    const Params& params, std::span<const int32_t> tokens, std::span<const int32_t> targets) const {
+  auto [log_probs, values] = read<2>(valued_, params, tokens, targets);
+  return {std::move(log_probs), std::move(values)};
+}
+
+template <size_t outputs>
+std::array<std::vector<float>, outputs> AnswerLogProbs::read(
+    const Reader& reader, const Params& params, std::span<const int32_t> tokens,
+    std::span<const int32_t> targets) const {
   constexpr int64_t kMost = 64;  // rows at a time
   int64_t rows = std::min(kMost, rows_);
   while (rows_ % rows != 0) {
@@ -48,7 +65,7 @@ std::vector<float> AnswerLogProbs::read(const Reader& reader, const Params& para
   }
   const Shape shape{rows, seq_};
   const auto size = static_cast<size_t>(rows * seq_);
-  std::vector<float> out;
+  std::array<std::vector<float>, outputs> out;
   for (size_t at = 0; at < tokens.size(); at += size) {
     const auto part = [&](std::span<const int32_t> all) {
       const auto some = all.subspan(at, size);
@@ -56,7 +73,10 @@ std::vector<float> AnswerLogProbs::read(const Reader& reader, const Params& para
     };
     const std::vector<float> found =
         to_vector<float>(cast(reader(params, part(tokens), part(targets)), Dtype::kF32));
-    out.insert(out.end(), found.begin(), found.end());
+    for (size_t i = 0; i < outputs; ++i) {
+      const auto begin = found.begin() + static_cast<ptrdiff_t>(i * size);
+      out[i].insert(out[i].end(), begin, begin + static_cast<ptrdiff_t>(size));
+    }
   }
   return out;
 }
@@ -94,9 +114,10 @@ double divergence_of(std::span<const float> policy, std::span<const float> refer
 ClippedShares clipped_shares(const GrpoConfig& config, std::span<const float> now,
                              std::span<const float> written, std::span<const int32_t> targets,
                              std::span<const float> advantages) {
-  const size_t seq = targets.size() / advantages.size();
+  const bool are_by_token = advantages.size() == targets.size();
+  const size_t seq = are_by_token ? targets.size() : targets.size() / advantages.size();
   std::vector<double> ratios(targets.size());
-  for (size_t row = 0; row < advantages.size(); ++row) {
+  for (size_t row = 0; row < targets.size() / seq; ++row) {
     const size_t begin = row * seq;
     const auto apart = [&](size_t at) { return static_cast<double>(now[at]) - written[at]; };
     const double of_answer =
@@ -105,7 +126,7 @@ ClippedShares clipped_shares(const GrpoConfig& config, std::span<const float> no
       ratios[at] = std::exp(config.ratios == RatioOf::kToken ? apart(at) : of_answer);
     }
   }
-  const auto advantage = [&](size_t at) { return advantages[at / seq]; };
+  const auto advantage = [&](size_t at) { return advantages[are_by_token ? at : at / seq]; };
   return {mean_of_tokens(targets,
                          [&](size_t at) {
                            return advantage(at) < 0 && ratios[at] < 1 - config.clip_low ? 1 : 0;

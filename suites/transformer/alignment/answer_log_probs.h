@@ -1,6 +1,7 @@
 // What the policy, and the model that the run begins with, say of the tokens of written answers, read before a step; and what that tells of it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,14 +28,23 @@ class AnswerLogProbs {
                                std::span<const int32_t> targets) const;
   std::vector<float> of_reference(const Params& params, std::span<const int32_t> tokens,
                                   std::span<const int32_t> targets) const;
+  // The policy's, and its values of all tokens. For a head of both.
+  struct Valued {
+    std::vector<float> log_probs, values;
+  };
+  Valued of_policy_and_values(const Params& params, std::span<const int32_t> tokens,
+                              std::span<const int32_t> targets) const;
 
  private:
   using Reader = std::function<Tensor(const Params&, const Tensor&, const Tensor&)>;
-  std::vector<float> read(const Reader& reader, const Params& params,
-                          std::span<const int32_t> tokens, std::span<const int32_t> targets) const;
+  // What a reader gives of all rows, some at a time: for each of its outputs [rows, seq] in one piece.
+  template <size_t outputs>
+  std::array<std::vector<float>, outputs> read(const Reader& reader, const Params& params,
+                                               std::span<const int32_t> tokens,
+                                               std::span<const int32_t> targets) const;
 
   int64_t rows_, seq_;
-  Reader policy_, reference_;
+  Reader policy_, reference_, valued_;
 };
 
 // Of tokens that were drawn from `policy` at temperature 1: minus their mean, an unbiased estimate of its entropy in nats by token.
@@ -43,7 +53,7 @@ double entropy_of(std::span<const float> policy, std::span<const int32_t> target
 double divergence_of(std::span<const float> policy, std::span<const float> reference,
                      std::span<const int32_t> targets);
 // The shares of tokens that a step learns nothing from, since the ratio of `now` to `written` has left the limits the way that the
-// advantage [rows] of their answer asks for.
+// advantage of their answer, or their own, asks for: [rows] or [rows, seq].
 struct ClippedShares {
   double low = 0, high = 0;
 };

@@ -104,7 +104,7 @@ class Encoder {
       }
       if (objective_.is_rewarded() &&
           (text.ids.size() > most ||
-           given + static_cast<size_t>(objective_.grpo.answer_tokens) > most)) {
+           given + static_cast<size_t>(objective_.writing().answer_tokens) > most)) {
         ++corpus_.counts.overlong;
         return;
       }

@@ -4,86 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <numeric>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/data/shuffle.h"
 #include "core/data/windows.h"
-#include "core/ops/build.h"
-#include "core/ops/elementwise.h"
-#include "core/tensor/host.h"
 #include "core/train/trainer.h"
+#include "suites/transformer/alignment/ppo_task.h"
 #include "suites/transformer/text/generate.h"
 
 namespace mstrain {
-namespace {
-
-class WrittenBatches final : public BatchStream {
- public:
-  WrittenBatches(std::shared_ptr<const WrittenRows> rows, int64_t seq, const BatchPart& part,
-                 int64_t first)
-      : rows_(std::move(rows)), seq_(seq), part_(part), samples_(first) {}
-
-  Tensors next() override {
-    check(rows_->first == samples_, "the rows of sample {} are asked for, those of {} are written",
-          samples_, rows_->first);
-    const int64_t count = part_.rows();
-    std::vector<int32_t> tokens, targets;
-    std::vector<float> advantages, log_probs;
-    for (int64_t row = 0; row < count; ++row) {
-      const auto from = static_cast<ptrdiff_t>(part_.sample(row));
-      const ptrdiff_t at = from * seq_;
-      tokens.insert(tokens.end(), rows_->tokens.begin() + at, rows_->tokens.begin() + at + seq_);
-      targets.insert(targets.end(), rows_->targets.begin() + at,
-                     rows_->targets.begin() + at + seq_);
-      advantages.push_back(rows_->advantages[static_cast<size_t>(from)]);
-      if (!rows_->log_probs.empty()) {
-        log_probs.insert(log_probs.end(), rows_->log_probs.begin() + at,
-                         rows_->log_probs.begin() + at + seq_);
-      }
-    }
-    samples_ += part_.batch;
-    Tensors out{tensor<int32_t>(tokens, {count, seq_}), tensor<int32_t>(targets, {count, seq_}),
-                tensor<float>(advantages, {count})};
-    if (!log_probs.empty()) {
-      if (rows_->is_new) {
-        std::ranges::fill(log_probs, std::numeric_limits<float>::quiet_NaN());
-      }
-      out.push_back(tensor<float>(log_probs, {count, seq_}));
-    }
-    return out;
-  }
-  int64_t samples() const override { return samples_; }
-
- private:
-  std::shared_ptr<const WrittenRows> rows_;
-  int64_t seq_;
-  BatchPart part_;
-  int64_t samples_;
-};
-
-class WithAdvantages final : public BatchStream {
- public:
-  WithAdvantages(std::unique_ptr<BatchStream> rows, bool has_log_probs)
-      : rows_(std::move(rows)), has_log_probs_(has_log_probs) {}
-  Tensors next() override {
-    Tensors batch = rows_->next();
-    batch.push_back(full({batch[0].dim(0)}, 0.0, Dtype::kF32));
-    if (has_log_probs_) {
-      batch.push_back(full(batch[0].shape(), 0.0, Dtype::kF32));
-    }
-    return batch;
-  }
-  int64_t samples() const override { return rows_->samples(); }
-
- private:
-  std::unique_ptr<BatchStream> rows_;
-  bool has_log_probs_;
-};
-
-}  // namespace
 
 // The answers to a prompt.
 struct GroupAnswers::Group {
@@ -107,7 +38,7 @@ GroupAnswers::GroupAnswers(std::shared_ptr<const CausalModel> model,
       rows_(std::make_shared<WrittenRows>()) {}
 
 std::unique_ptr<BatchStream> GroupAnswers::stream(const BatchPart& part, int64_t first) const {
-  return std::make_unique<WrittenBatches>(rows_, options_.seq, part, first);
+  return written_batches(rows_, options_.seq, part, first);
 }
 
 const AnswerText& GroupAnswers::prompt(int64_t index) const {
@@ -163,58 +94,75 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
   return out;
 }
 
+bool GroupAnswers::is_measured(const Trainer& trainer) const {
+  const int64_t next = trainer.step() + 1;
+  return next == 1 || next % options_.log_interval == 0;
+}
+
 void GroupAnswers::measure(Trainer& trainer, const Params& params) {
   const GrpoConfig& grpo = options_.grpo;
-  const bool are_kept = grpo.passes > 1;
-  const int64_t next = trainer.step() + 1;
-  const bool is_due = next == 1 || next % options_.log_interval == 0;
-  if (!is_due && !(are_kept && rows_->is_new)) {
+  const bool is_due = is_measured(trainer);
+  const bool is_new = rows_->is_new;
+  if (!is_due && !(keeps() && is_new)) {
     return;
   }
-  std::vector<float> now = log_probs_.of_policy(params, rows_->tokens, rows_->targets);
-  if (is_due && rows_->is_new) {
-    trainer.note("entropy", entropy_of(now, rows_->targets));
+  AnswerLogProbs::Valued now;
+  if (options_.ppo && is_new) {
+    now = log_probs_.of_policy_and_values(params, rows_->tokens, rows_->targets);
+  } else {
+    now.log_probs = log_probs_.of_policy(params, rows_->tokens, rows_->targets);
   }
-  if (is_due && rows_->is_new && (grpo.kl > 0 || options_.lora)) {
-    trainer.note("kl",
-                 divergence_of(now, log_probs_.of_reference(params, rows_->tokens, rows_->targets),
-                               rows_->targets));
+  const bool pays = options_.ppo && grpo.kl > 0;
+  std::vector<float> reference;
+  if (is_new && (pays || (is_due && (grpo.kl > 0 || options_.lora)))) {
+    reference = log_probs_.of_reference(params, rows_->tokens, rows_->targets);
   }
-  if (is_due && are_kept) {
-    const ClippedShares shares = rows_->is_new ? ClippedShares()
-                                               : clipped_shares(grpo, now, rows_->log_probs,
-                                                                rows_->targets, rows_->advantages);
+  if (is_due && is_new) {
+    trainer.note("entropy", entropy_of(now.log_probs, rows_->targets));
+  }
+  if (is_due && !reference.empty()) {
+    trainer.note("kl", divergence_of(now.log_probs, reference, rows_->targets));
+  }
+  if (is_due && keeps()) {
+    const ClippedShares shares = is_new ? ClippedShares()
+                                        : clipped_shares(grpo, now.log_probs, rows_->log_probs,
+                                                         rows_->targets, rows_->advantages);
     trainer.note("clipped_low", shares.low);
     trainer.note("clipped_high", shares.high);
   }
-  if (are_kept && rows_->is_new) {
-    rows_->log_probs = std::move(now);
+  if (options_.ppo && is_new) {
+    TokenAdvantages of_tokens = token_advantages(
+        *options_.ppo, {.targets = rows_->targets,
+                        .log_probs = now.log_probs,
+                        .reference = pays ? std::span<const float>(reference) : std::span<float>(),
+                        .values = now.values,
+                        .rewards = rows_->rewards});
+    trainer.note("explained_variance",
+                 explained_variance(now.values, of_tokens.returns, rows_->targets));
+    rows_->advantages = std::move(of_tokens.advantages);
+    rows_->returns = std::move(of_tokens.returns);
+    rows_->values = std::move(now.values);
   }
-}
-
-Json GroupAnswers::state() const {
-  return {{"tokens", rows_->tokens},
-          {"targets", rows_->targets},
-          {"advantages", rows_->advantages},
-          {"log_probs", rows_->log_probs}};
-}
-
-void GroupAnswers::restore(const Json& state) {
-  state.at("tokens").get_to(rows_->tokens);
-  state.at("targets").get_to(rows_->targets);
-  state.at("advantages").get_to(rows_->advantages);
-  state.at("log_probs").get_to(rows_->log_probs);
+  if (keeps() && is_new) {
+    rows_->log_probs = std::move(now.log_probs);
+  }
 }
 
 void GroupAnswers::write(Trainer& trainer) {
   const GrpoConfig& grpo = options_.grpo;
+  const bool goes_on = trainer.step() % grpo.passes != 0 && !rows_->tokens.empty();
+  if (goes_on) {
+    rows_->first = trainer.progress().samples;
+    rows_->is_new = false;
+  }
+  if (goes_on && !is_measured(trainer)) {
+    return;
+  }
   const Params params = trainer.params();
   const Context context = for_inference();
   const ContextScope inference(context);
   const LoraScope adapters(options_.lora ? &*options_.lora : nullptr);
-  if (trainer.step() % grpo.passes != 0 && !rows_->tokens.empty()) {
-    rows_->first = trainer.progress().samples;
-    rows_->is_new = false;
+  if (goes_on) {
     measure(trainer, params);
     return;
   }
@@ -251,7 +199,8 @@ void GroupAnswers::write(Trainer& trainer) {
             .tokens = std::vector<int32_t>(static_cast<size_t>(options_.rows * options_.seq), 0),
             .targets = std::vector<int32_t>(static_cast<size_t>(options_.rows * options_.seq),
                                             kIgnoreTarget),
-            .advantages = std::vector<float>(static_cast<size_t>(options_.rows), 0.0F)};
+            .advantages = std::vector<float>(static_cast<size_t>(options_.rows), 0.0F),
+            .rewards = std::vector<float>(static_cast<size_t>(options_.rows), 0.0F)};
   for (size_t row = 0; row < static_cast<size_t>(options_.rows); ++row) {
     const auto size = static_cast<size_t>(grpo.group);
     add_row(groups[row / size], row % size, static_cast<int64_t>(row));
@@ -259,9 +208,9 @@ void GroupAnswers::write(Trainer& trainer) {
   if (std::all_of(rows_->targets.begin(), rows_->targets.end(),
                   [](int32_t target) { return target == kIgnoreTarget; })) {
     fail(
-        "step {}: no answer comes to an end within {} tokens; raise objective.grpo.answer_tokens, "
-        "or leave out leave_out_cut",
-        step + 1, grpo.answer_tokens);
+        "step {}: no answer comes to an end within {} tokens; raise {}.answer_tokens, or leave out "
+        "leave_out_cut",
+        step + 1, grpo.answer_tokens, options_.ppo ? "objective.ppo" : "objective.grpo");
   }
   trainer.note("writing_seconds",
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -269,7 +218,9 @@ void GroupAnswers::write(Trainer& trainer) {
   trainer.note("reward", reward / answers);
   trainer.note("answer_tokens", tokens / answers);
   trainer.note("cut_answers", cut / answers);
-  trainer.note("even_groups", alike / answers);
+  if (!options_.ppo) {
+    trainer.note("even_groups", alike / answers);
+  }
 }
 
 void GroupAnswers::add_row(const Group& group, size_t answer, int64_t row) {
@@ -288,14 +239,7 @@ void GroupAnswers::add_row(const Group& group, size_t answer, int64_t row) {
     }
   }
   rows_->advantages[static_cast<size_t>(row)] = static_cast<float>(group.advantages[answer]);
-}
-
-EvaluationSet with_advantages(EvaluationSet set, const GrpoConfig& config) {
-  set.first = [rows = std::move(set.first), has_log_probs = config.passes > 1](
-                  const BatchPart& part, int64_t samples) {
-    return std::make_unique<WithAdvantages>(rows(part, samples), has_log_probs);
-  };
-  return set;
+  rows_->rewards[static_cast<size_t>(row)] = static_cast<float>(group.rewards[answer]);
 }
 
 }  // namespace mstrain

@@ -1,7 +1,6 @@
 // Answers that the policy writes to the prompts of a step, as it is before the step, and the batches that they make.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -11,25 +10,18 @@
 #include "core/train/task.h"
 #include "suites/transformer/alignment/answer_log_probs.h"
 #include "suites/transformer/alignment/answers.h"
+#include "suites/transformer/alignment/ppo_config.h"
 #include "suites/transformer/alignment/rewards.h"
+#include "suites/transformer/alignment/written_rows.h"
 #include "suites/transformer/text/decoder.h"
 
 namespace mstrain {
 
-// The rows of a step: [rows, seq] each, advantages [rows].
-struct WrittenRows {
-  int64_t first = -1;  // sample of the run that the first row is
-  std::vector<int32_t> tokens, targets;
-  std::vector<float> advantages;
-  std::vector<float>
-      log_probs;       // of the targets, when they were written; empty: they are learnt from once
-  bool is_new = true;  // no step has learnt from them
-};
-
 struct GroupAnswersOptions {
   GrpoConfig grpo;
-  AutoOr<std::string> end;  // objective.end
-  int64_t rows = 0;         // of a step
+  std::optional<PpoConfig> ppo;  // tokens have advantages of their own, by the policy's values
+  AutoOr<std::string> end;       // objective.end
+  int64_t rows = 0;              // of a step
   int64_t seq = 0;
   uint64_t seed = 0;
   bool shuffle = true;
@@ -49,18 +41,22 @@ class GroupAnswers final : public Callback {
   void on_start(Trainer& trainer) override { write(trainer); }
   bool wants(int64_t, Moment moment) override { return moment == Moment::kStep; }
   void on_state(Trainer& trainer, Moment) override { write(trainer); }
-  std::string name() const override { return options_.grpo.passes > 1 ? "answers" : ""; }
-  Json state() const override;
-  void restore(const Json& state) override;
+  std::string name() const override { return keeps() ? "answers" : ""; }
+  Json state() const override { return rows_->state(); }
+  void restore(const Json& state) override { rows_->restore(state); }
 
   std::unique_ptr<BatchStream> stream(const BatchPart& part, int64_t first) const;
 
  private:
   struct Group;
+  // Log-probabilities.
+  bool keeps() const { return options_.grpo.passes > 1 || options_.ppo; }
   void write(Trainer& trainer);
   std::vector<Group> write_groups(const Params& params, int64_t first_prompt, int64_t prompts,
                                   uint64_t seed);
-  // Notes entropy, divergence from the reference, and how much is clipped, of the step that is next.
+  // Whether the step that is next has a row of metrics.
+  bool is_measured(const Trainer& trainer) const;
+  // Finds what steps learn from besides tokens, unless it is known. Notes entropy, divergence from the reference, and how much is clipped, of the step that is next.
   void measure(Trainer& trainer, const Params& params);
   void add_row(const Group& group, size_t answer, int64_t row);
   const AnswerText& prompt(int64_t index) const;
@@ -72,8 +68,5 @@ class GroupAnswers final : public Callback {
   AnswerLogProbs log_probs_;
   std::shared_ptr<WrittenRows> rows_;
 };
-
-// Held-out answers in the form of these batches.
-EvaluationSet with_advantages(EvaluationSet set, const GrpoConfig& config);
 
 }  // namespace mstrain

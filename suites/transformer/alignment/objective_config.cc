@@ -7,7 +7,9 @@ namespace mstrain {
 void check_objective(const ObjectiveConfig& config, const YamlNode& tree) {
   const ObjectiveConfig defaults;
   if (config.is_rewarded()) {
-    check_rewards(config.grpo, tree);
+    check_rewards(config.writing().rewards, config.section() + ".rewards", tree);
+  }
+  if (config.type == ObjectiveType::kGrpo) {
     const GrpoConfig usual;
     const GrpoConfig& grpo = config.grpo;
     const auto needs_passes = [&](const char* key, bool is_usual) {

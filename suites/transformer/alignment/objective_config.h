@@ -5,11 +5,12 @@
 #include <string>
 
 #include "core/base/config.h"
-#include "suites/transformer/alignment/grpo_config.h"
+#include "suites/transformer/alignment/ppo_config.h"
+#include "suites/transformer/hf/sections.h"
 
 namespace mstrain {
 
-enum class ObjectiveType { kSft, kDpo, kIpo, kKto, kReward, kGrpo };
+enum class ObjectiveType { kSft, kDpo, kIpo, kKto, kReward, kGrpo, kPpo };
 enum class Overlong { kCut, kSkip };
 
 struct ObjectiveConfig {
@@ -22,6 +23,7 @@ struct ObjectiveConfig {
   double wanted_weight = 1, unwanted_weight = 1;
   double center = 0;
   GrpoConfig grpo;
+  PpoConfig ppo;
 
   template <class V>
   void fields(V& v) {
@@ -33,8 +35,9 @@ struct ObjectiveConfig {
       "\"label\": true or false}, of answers that are each wanted or not; reward: score the first "
       "answer of such pairs higher (model.head: score); grpo: write answers to the prompts of "
       "lines "
-      "{\"prompt\": …, \"answer\": …} and learn from what they earn",
-      rule::one_of({"sft", "dpo", "ipo", "kto", "reward", "grpo"})
+      "{\"prompt\": …, \"answer\": …} and learn from what they earn; ppo: the "
+      "same, with values of every token (model.head: both)",
+      rule::one_of({"sft", "dpo", "ipo", "kto", "reward", "grpo", "ppo"})
           .elsewhere_called({"loss_type", "stage", "trainer"}));
     v("end", end,
       "text after each answer, of one token, which the model learns to write; auto: the "
@@ -62,6 +65,7 @@ struct ObjectiveConfig {
       "reward: weight of the square of a pair's sum of scores, which keeps them around 0",
       rule::at_least(0).elsewhere_called({"center_rewards_coefficient"}));
     v("grpo", grpo, "grpo: answers, rewards and weights");
+    v("ppo", ppo, "ppo: answers, rewards, values");
   }
 
   // Samples are pairs of answers; answers are judged one by one; answers earn rewards; the network gives scores; the model that the run
@@ -70,11 +74,18 @@ struct ObjectiveConfig {
     return type == ObjectiveType::kDpo || type == ObjectiveType::kIpo || scores();
   }
   bool judges() const { return type == ObjectiveType::kKto; }
-  bool is_rewarded() const { return type == ObjectiveType::kGrpo; }
+  bool is_rewarded() const { return type == ObjectiveType::kGrpo || type == ObjectiveType::kPpo; }
+  bool has_values() const { return type == ObjectiveType::kPpo; }
   bool scores() const { return type == ObjectiveType::kReward; }
   bool compares() const {
-    return (prefers() && !scores()) || judges() || (is_rewarded() && grpo.kl > 0);
+    return (prefers() && !scores()) || judges() || (is_rewarded() && writing().kl > 0);
   }
+  HeadType head() const {
+    return scores() ? HeadType::kScore : has_values() ? HeadType::kBoth : HeadType::kNextToken;
+  }
+  // The section of what is rewarded, and how it writes.
+  std::string section() const { return has_values() ? "objective.ppo" : "objective.grpo"; }
+  GrpoConfig writing() const { return has_values() ? ppo.writing() : grpo; }
 };
 
 // What one key alone cannot tell. Throws ConfigError with the line in `tree`.

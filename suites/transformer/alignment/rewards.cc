@@ -59,20 +59,21 @@ std::vector<double> Rewards::Rule::of(std::span<const WrittenAnswer> answers) co
   return out;
 }
 
-void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
-  if (config.rewards.empty()) {
-    config_fail(tree, "objective.grpo.rewards", "nothing would be earned");
+void check_rewards(const std::vector<RewardConfig>& rewards, const std::string& key,
+                   const YamlNode& tree) {
+  if (rewards.empty()) {
+    config_fail(tree, key, "nothing would be earned");
   }
-  for (const RewardConfig& rule : config.rewards) {
+  for (const RewardConfig& rule : rewards) {
     if ((rule.type == RewardType::kRegex) == rule.pattern.empty()) {
-      config_fail(tree, "objective.grpo.rewards", "pattern belongs to type regex");
+      config_fail(tree, key, "pattern belongs to type regex");
     }
     if ((rule.type == RewardType::kLength) != (rule.at_most > 0)) {
-      config_fail(tree, "objective.grpo.rewards", "at_most belongs to type length");
+      config_fail(tree, key, "at_most belongs to type length");
     }
     const bool has_path = rule.type == RewardType::kLibrary || rule.type == RewardType::kModel;
     if (has_path == rule.path.empty()) {
-      config_fail(tree, "objective.grpo.rewards", "path belongs to types library and model");
+      config_fail(tree, key, "path belongs to types library and model");
     }
     if (has_path) {
       try {
@@ -82,14 +83,13 @@ void check_rewards(const GrpoConfig& config, const YamlNode& tree) {
           check_reward_model(rule.path);
         }
       } catch (const Error& error) {
-        config_fail(tree, "objective.grpo.rewards", error.what());
+        config_fail(tree, key, error.what());
       }
     }
     try {
       const std::regex tried(rule.pattern);
     } catch (const std::regex_error& error) {
-      config_fail(tree, "objective.grpo.rewards",
-                  fmt::format("pattern {}: {}", rule.pattern, error.what()));
+      config_fail(tree, key, fmt::format("pattern {}: {}", rule.pattern, error.what()));
     }
   }
 }

@@ -12,8 +12,9 @@
 
 namespace mstrain {
 
-// Throws ConfigError, with the line in `tree`, for a pattern that is none, a library that cannot be used, and a key that its type does not ask for.
-void check_rewards(const GrpoConfig& config, const YamlNode& tree);
+// Throws ConfigError, with the line of `key` in `tree`, for a pattern that is none, a library that cannot be used, and a key that its type does not ask for.
+void check_rewards(const std::vector<RewardConfig>& rewards, const std::string& key,
+                   const YamlNode& tree);
 
 struct WrittenAnswer {
   std::string prompt;

@@ -36,11 +36,11 @@ Shape hf_shape(const GptConfig&, std::string_view name, const Shape& shape) {
 StoredMeaning hf_meaning(const GptConfig& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
   static constexpr std::string_view kPrefix = "transformer.";
-  if (config.head == HeadType::kScore && stored == kScoreWeight) {
-    return {Kind::kParameter, stored};
-  }
-  if (config.head == HeadType::kScore && stored == "lm_head.weight") {
+  if (hf::is_of_other_head(stored, config.head)) {
     return {Kind::kBuffer};
+  }
+  if (stored == kScoreWeight) {
+    return {Kind::kParameter, stored};
   }
   if (stored == "lm_head.weight") {
     return config.tie_embeddings ? StoredMeaning{Kind::kCopy, "transformer.wte.weight"}

@@ -39,8 +39,8 @@ Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const TokenView& 
   return layer_norm(transformer / "ln_f", stage_point(x_btc, config_.num_layers), config_.norm.eps);
 }
 
-Weight Gpt::head_weight(const Params& p) const {
-  if (config_.head == HeadType::kScore) {
+Weight Gpt::head_weight(const Params& p, bool of_score) const {
+  if (of_score) {
     return (p / kScore)
         .weight("weight", {1, config_.hidden_size}, {}, normal_init(config_.init.std));
   }

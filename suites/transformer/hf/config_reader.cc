@@ -8,6 +8,8 @@ namespace mstrain::hf {
 namespace {
 
 constexpr const char* kSequenceClass = "ForSequenceClassification";
+constexpr const char* kValues =
+    "mstrain_values";  // score.weight gives values of tokens; no class of transformers reads it
 
 constexpr int64_t kMostOfAnything = int64_t{1} << 28;  // products of two of them overflow nowhere
 
@@ -230,8 +232,9 @@ HeadType ConfigReader::head() const {
       std::any_of(classes->begin(), classes->end(), [](const Json& name) {
         return name.is_string() && name.get<std::string>().ends_with(kSequenceClass);
       });
+  const bool has_values = flag(kValues, false);
   if (!is_score) {
-    return HeadType::kNextToken;
+    return has_values ? HeadType::kBoth : HeadType::kNextToken;
   }
   const Json* const labels = find("id2label");
   const int64_t count = labels != nullptr && labels->is_object()
@@ -250,6 +253,14 @@ void write_head(OrderedJson& config, const std::string& class_name, const std::s
     config["id2label"] = {{"0", "LABEL_0"}};
     config["label2id"] = {{"LABEL_0", 0}};
   }
+  if (head == HeadType::kBoth) {
+    config[kValues] = true;
+  }
+}
+
+bool is_of_other_head(const std::string& stored, HeadType head) {
+  return (head == HeadType::kScore && stored == "lm_head.weight") ||
+         (head == HeadType::kNextToken && stored == kScoreWeight);
 }
 
 Activation activation_of(const std::string& name, std::string_view where) {

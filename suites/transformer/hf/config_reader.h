@@ -32,7 +32,7 @@ class ConfigReader {
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
   Activation activation(const std::string& key, Activation otherwise) const;
-  // A score where `architectures` names a class ForSequenceClassification, which must have a single label.
+  // A score where `architectures` names a class ForSequenceClassification, which must have a single label; both where write_head() said so.
   HeadType head() const;
 
   // Throws where a key holds anything: absent, null, false, 0 and empty are nothing.
@@ -55,6 +55,9 @@ class ConfigReader {
 // The keys that head() reads. `otherwise`: what classes of next tokens are called behind the model's name.
 void write_head(OrderedJson& config, const std::string& class_name, const std::string& otherwise,
                 HeadType head);
+
+// Whether a stored tensor belongs to a head that this model has not.
+bool is_of_other_head(const std::string& stored, HeadType head);
 
 // The activation of that name; `where` begins the error.
 Activation activation_of(const std::string& name, std::string_view where);

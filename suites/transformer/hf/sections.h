@@ -5,16 +5,16 @@
 
 namespace mstrain {
 
-// What a decoder gives of its last features: logits of the next token, or one number for a whole text.
-enum class HeadType { kNextToken, kScore };
+// What a decoder gives of its last features: logits of the next token, one number for a whole text, or logits and a number for each token.
+enum class HeadType { kNextToken, kScore, kBoth };
 template <class V>
 void head_field(V& v, HeadType& head) {
   v("head", head,
     "next_token: logits of each next token; score: one number, how good a text is "
-    "(objective.type: reward)",
-    rule::one_of({"next_token", "score"}).elsewhere_called({"task_type", "num_labels"}));
+    "(objective.type: reward); both: logits and for each token a value (objective.type: ppo)",
+    rule::one_of({"next_token", "score", "both"}).elsewhere_called({"task_type", "num_labels"}));
 }
-// The weight of a score, and what it is called in transformers' classes of sequences.
+// The weight of a score or of values, and what it is called in transformers' classes of sequences.
 inline constexpr const char* kScore = "score";
 inline constexpr const char* kScoreWeight = "score.weight";
 

@@ -251,7 +251,7 @@ Shape hf_shape(const LlamaConfig&, std::string_view name, const Shape& shape) {
 
 StoredMeaning hf_meaning(const LlamaConfig& config, const std::string& stored) {
   using Kind = StoredMeaning::Kind;
-  if (stored == "lm_head.weight" && config.head == HeadType::kScore) {
+  if (hf::is_of_other_head(stored, config.head)) {
     return {Kind::kBuffer};
   }
   if (stored == "lm_head.weight" && config.tie_embeddings) {

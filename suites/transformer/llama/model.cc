@@ -63,8 +63,8 @@ Rotation Llama::rotation_of(const Tensor& tokens_bt, const TokenView& view, Dtyp
                   lengths, dtype);
 }
 
-Weight Llama::head_weight(const Params& p) const {
-  if (config_.head == HeadType::kScore) {
+Weight Llama::head_weight(const Params& p, bool of_score) const {
+  if (of_score) {
     return (p / kScore)
         .weight("weight", {1, config_.hidden_size}, {}, normal_init(config_.init.std));
   }

@@ -48,6 +48,9 @@ class CausalModel {
   Tensor scores(const Params& p, const Tensor& tokens_bt, const Tensor& is_end_bt,
                 const TokenView& view = {}) const;
 
+  // The value of each token, [b, t], of features[b, t, width]. For a head of both.
+  Tensor values(const Params& p, const Tensor& features_btc) const;
+
   // Cross-entropy of targets[b, t] (the tokens, one position ahead; -100: not counted): sums, and their mean. Labels are
   // smoothed in a context that is training.
   CrossEntropySums losses(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
@@ -55,13 +58,16 @@ class CausalModel {
   LinearCrossEntropyRows token_losses(const Params& p, const Tensor& tokens_bt,
                                       const Tensor& targets_bt, const TokenView& view,
                                       bool smooths) const;
+  LinearCrossEntropyRows losses_of_features(const Params& p, const Tensor& features_btc,
+                                            const Tensor& targets_bt, bool smooths) const;
   Tensor loss(const Params& p, const Tensor& tokens_bt, const Tensor& targets_bt) const;
 
   // Every parameter with its initialiser. Nothing is allocated.
   std::vector<ParamSpec> specs() const;
 
  protected:
-  virtual Weight head_weight(const Params& p) const = 0;  // [vocab, width], of a score [1, width]
+  // [vocab, width]; of scores and values [1, width].
+  virtual Weight head_weight(const Params& p, bool of_score) const = 0;
   virtual double label_smoothing() const = 0;
   // What ranks along `tensor` can share; empty: nothing.
   virtual std::span<const SharedDim> shared_dims() const { return {}; }

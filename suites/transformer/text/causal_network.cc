@@ -31,7 +31,7 @@ std::vector<InputSpec> CausalNetwork::inputs() const {
   std::vector<InputSpec> out{{"input_ids", dims, {{0, vocab}}, true},
                              {"attention_mask", dims, {{0, 2}}},
                              {"position_ids", dims, {{0, positions}}}};
-  if (model->head() == HeadType::kNextToken) {
+  if (model->head() != HeadType::kScore) {
     out.push_back({"labels", dims, {{0, vocab, kIgnored}}});
   }
   return out;

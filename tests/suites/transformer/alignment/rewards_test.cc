@@ -123,7 +123,8 @@ TEST(RewardLibrary, KeysBelongToTheirTypes) {
     if (rule.find("path") != std::string::npos) {
       config.rewards[0].path = "nowhere.so";
     }
-    return message_of<ConfigError>([&] { check_rewards(config, tree); });
+    return message_of<ConfigError>(
+        [&] { check_rewards(config.rewards, "objective.grpo.rewards", tree); });
   };
   EXPECT_THAT(
       message_for("{type: exact, path: nowhere.so}"),
