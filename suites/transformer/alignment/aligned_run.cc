@@ -188,9 +188,10 @@ TrainData AlignedRun::samples(const Json& source) const {
     out.training = [written = written_](uint64_t, const BatchPart& part, int64_t first) {
       return written->stream(part, first);
     };
+    const auto batch_types = task().batch_types;
     for (const AnswerSet& set : answers_->valid) {
       out.evaluation.push_back(
-          with_advantages(held_out_rows(set.name, rows_of(set.samples)), task().batch_types));
+          with_advantages(held_out_rows(set.name, rows_of(set.samples)), batch_types));
     }
     return out;
   }

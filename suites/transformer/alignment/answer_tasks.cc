@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "core/data/windows.h"
-#include "core/nn/lora.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/train/metrics.h"
-#include "suites/transformer/text/key_value_cache.h"
+#include "suites/transformer/alignment/grpo_task.h"
 
 namespace mstrain {
 namespace {
@@ -48,24 +47,13 @@ Likelihood likelihood(const CausalModel& model, const Params& params, const Tens
   return {-sum(rows.loss, {1}), by_answer(not_equal(targets_bt, kIgnoreTarget), {})};
 }
 
-// Without the run's adapters and dropout.
-Likelihood reference_likelihood(const CausalModel& model, const Params& params,
-                                const Tensor& tokens_bt, const Tensor& targets_bt) {
-  const Context context = for_inference();
-  const ContextScope scope(context);
-  const LoraScope no_adapters(nullptr);
-  Likelihood found = likelihood(model, params, tokens_bt, targets_bt);
-  found.log_prob = stop_gradient(found.log_prob);
-  return found;
-}
-
 // log p - log p of the reference, and how many tokens an answer has; [b].
 Likelihood ratio(const CausalModel& model, const Params& params, const std::string& reference,
                  const Tensor& tokens_bt, const Tensor& targets_bt) {
-  const Params initial = reference.empty() ? params : params / reference;
   const Likelihood now = likelihood(model, params, tokens_bt, targets_bt);
-  const Likelihood then = reference_likelihood(model, initial, tokens_bt, targets_bt);
-  return {now.log_prob - then.log_prob, now.tokens};
+  const Tensor then_b =
+      sum(reference_log_probs(model, params, reference, tokens_bt, targets_bt), {1});
+  return {now.log_prob - then_b, now.tokens};
 }
 
 // What a task over pairs finds in rows [b]. Rows that fill up a batch have no answers.

@@ -46,6 +46,13 @@ Tensor reference_log_probs(const CausalModel& model, const Params& params,
   return stop_gradient(answer_log_probs(model, initial, tokens_bt, targets_bt));
 }
 
+Tensor clipped_loss(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor& written_bt,
+                    const Tensor& counted_bt, const Tensor& advantage) {
+  const Tensor ratio_bt = ratios(config, log_prob_bt, written_bt, counted_bt);
+  const Tensor clipped_bt = clip(ratio_bt, 1 - config.clip_low, 1 + config.clip_high);
+  return -minimum(ratio_bt * advantage, clipped_bt * advantage);
+}
+
 TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> model,
                     const GrpoConfig& config, int64_t seq, const std::string& reference,
                     Dtype dtype) {
@@ -75,9 +82,7 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
     if (config.passes == 1) {
       loss_bt = -(exp(log_prob_bt - stop_gradient(log_prob_bt)) * advantage_b1);
     } else {
-      const Tensor ratio_bt = ratios(config, log_prob_bt, batch[3], counted_bt);
-      const Tensor clipped_bt = clip(ratio_bt, 1 - config.clip_low, 1 + config.clip_high);
-      loss_bt = -minimum(ratio_bt * advantage_b1, clipped_bt * advantage_b1);
+      loss_bt = clipped_loss(config, log_prob_bt, batch[3], counted_bt, advantage_b1);
     }
     if (config.kl > 0) {
       const Tensor apart_bt =

@@ -30,4 +30,9 @@ Tensor reference_log_probs(const CausalModel& model, const Params& params,
                            const std::string& reference, const Tensor& tokens_bt,
                            const Tensor& targets_bt);
 
+// Minus the lesser of ratio and clipped ratio times advantage, [b, t]: the ratio of log_prob_bt to written_bt, by token or by answer, which is 1 where
+// written_bt is NaN. `advantage`: [b, 1] or [b, t].
+Tensor clipped_loss(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor& written_bt,
+                    const Tensor& counted_bt, const Tensor& advantage);
+
 }  // namespace mstrain

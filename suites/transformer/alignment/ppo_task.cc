@@ -8,6 +8,7 @@
 #include "core/ops/reduce.h"
 #include "core/runtime/context.h"
 #include "suites/transformer/alignment/answer_tasks.h"
+#include "suites/transformer/alignment/grpo_task.h"
 
 namespace mstrain {
 
@@ -35,11 +36,8 @@ TrainTask ppo_task(const Network& network, std::shared_ptr<const CausalModel> mo
     const Tensor features_btc = model->features(params, batch[0]);
     const Tensor log_prob_bt =
         -model->losses_of_features(params, features_btc, targets_bt, /*smooths=*/false).loss;
-    const Tensor old_bt =
-        where(equal(written_bt, written_bt), written_bt, stop_gradient(log_prob_bt));
-    const Tensor ratio_bt = exp(where(counted_bt, log_prob_bt - old_bt, 0));
-    const Tensor clipped_bt = clip(ratio_bt, 1 - config.clip, 1 + config.clip);
-    const Tensor policy_bt = -minimum(ratio_bt * advantage_bt, clipped_bt * advantage_bt);
+    const Tensor policy_bt =
+        clipped_loss(config.writing(), log_prob_bt, written_bt, counted_bt, advantage_bt);
     const Tensor value_bt = cast(model->values(params, features_btc), Dtype::kF32);
     const Tensor near_bt = clip(value_bt - written_value_bt, -config.value_clip, config.value_clip);
     const Tensor miss_bt =

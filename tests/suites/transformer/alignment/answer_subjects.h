@@ -18,7 +18,7 @@ struct Subject {
   std::shared_ptr<const Network> network;
 };
 
-inline Subject gpt_subject() {
+inline Subject gpt_subject(HeadType head = HeadType::kNextToken) {
   gpt::GptConfig config;
   config.vocab_size = kVocab;
   config.hidden_size = 12;
@@ -26,10 +26,11 @@ inline Subject gpt_subject() {
   config.num_attention_heads = 3;
   config.max_position_embeddings = kSeq;
   config.init.std = 0.4;
+  config.head = head;
   return {std::make_shared<gpt::Gpt>(config), std::make_shared<gpt::GptNetwork>(config)};
 }
 
-inline Subject llama_subject() {
+inline Subject llama_subject(HeadType head = HeadType::kNextToken) {
   llama::LlamaConfig config;
   config.vocab_size = kVocab;
   config.hidden_size = 12;
@@ -39,7 +40,12 @@ inline Subject llama_subject() {
   config.ffn_hidden_size = 20;
   config.max_position_embeddings = kSeq;
   config.init.std = 0.4;
+  config.head = head;
   return {std::make_shared<llama::Llama>(config), std::make_shared<llama::LlamaNetwork>(config)};
+}
+
+inline Subject subject_with(bool is_llama, HeadType head) {
+  return is_llama ? llama_subject(head) : gpt_subject(head);
 }
 
 inline AnswerText text(std::vector<int32_t> ids, int64_t answer) {

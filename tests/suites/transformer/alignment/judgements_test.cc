@@ -90,21 +90,8 @@ TEST(Judgements, AMismatchedRowHasOnePromptAndTheOtherAnswer) {
   EXPECT_THAT(targets, testing::ElementsAre(kNo, kNo, kNo, kNo, kNo, kNo, 2, 3, kNo, kNo));
 }
 
-Subject scoring_subject(bool is_llama) {
-  if (is_llama) {
-    llama::LlamaConfig config =
-        llama::Llama(dynamic_cast<const llama::LlamaNetwork&>(*llama_subject().network).config())
-            .config();
-    config.head = HeadType::kScore;
-    return {std::make_shared<llama::Llama>(config), std::make_shared<llama::LlamaNetwork>(config)};
-  }
-  gpt::GptConfig config = dynamic_cast<const gpt::GptNetwork&>(*gpt_subject().network).config();
-  config.head = HeadType::kScore;
-  return {std::make_shared<gpt::Gpt>(config), std::make_shared<gpt::GptNetwork>(config)};
-}
-
 TEST_P(Judgements, RewardModelsScoreWholeTextsAtTheirLastToken) {
-  const Subject subject = scoring_subject(GetParam());
+  const Subject subject = subject_with(GetParam(), HeadType::kScore);
   EXPECT_TRUE(subject.network->scores_texts());
   EXPECT_EQ(subject.network->writer(nullptr, Execution::kGraph), nullptr);
   const Params params = init_params(subject.network->specs(), 1);

@@ -83,21 +83,9 @@ TEST(TokenAdvantages, AreSumsOfWhatFollows) {
   EXPECT_NEAR(explained_variance(std::vector<float>(12, 0.5F), found.returns, targets), 0, 1e-9);
 }
 
-Subject valued_subject(bool is_llama) {
-  if (is_llama) {
-    llama::LlamaConfig config =
-        dynamic_cast<const llama::LlamaNetwork&>(*llama_subject().network).config();
-    config.head = HeadType::kBoth;
-    return {std::make_shared<llama::Llama>(config), std::make_shared<llama::LlamaNetwork>(config)};
-  }
-  gpt::GptConfig config = dynamic_cast<const gpt::GptNetwork&>(*gpt_subject().network).config();
-  config.head = HeadType::kBoth;
-  return {std::make_shared<gpt::Gpt>(config), std::make_shared<gpt::GptNetwork>(config)};
-}
-
 TEST(Ppo, TheLossIsThatOfThePapers) {
   for (const bool is_llama : {false, true}) {
-    const Subject subject = valued_subject(is_llama);
+    const Subject subject = subject_with(is_llama, HeadType::kBoth);
     const Params params = init_params(subject.network->specs(), 1);
     const AnswerRows rows(kTexts, RowKind::kSingle, kSeq);
     Tensors batch = batch_of(rows, 4);  // the last row is empty
