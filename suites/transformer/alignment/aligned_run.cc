@@ -35,6 +35,11 @@ void AlignedRun::check(const YamlNode& tree) const {
     return;
   }
   check_objective(*objective, tree);
+  if (objective->judges() && train.batch.global < 2) {
+    config_fail(tree, "batch.global",
+                "kto finds its reference point from each prompt and another one's answer: expected "
+                "at least 2");
+  }
   if (objective->scores() && !train.eval.prompts.empty()) {
     config_fail(tree, "eval.prompts", "a model of scores writes no text");
   }

@@ -295,6 +295,9 @@ TEST_F(JudgedRuns, WhatMakesNoSenseIsNamed) {
               HasSubstr("model.lora.modules_to_save: without score"));
   EXPECT_THAT(error(tree("a", "type: kto", "")),
               HasSubstr("answers.jsonl:1: `label` must be true or false"));
+  YamlNode alone = judged("a", "type: kto");
+  alone.find("batch")->find("global")->text = "1";
+  EXPECT_THAT(error(alone), HasSubstr("batch.global: kto finds its reference point"));
   write_file_atomic(real_files(), folder_ / "one.jsonl",
                     R"({"prompt": "a", "response": "b", "label": true})"
                     "\n"
