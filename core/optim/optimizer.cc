@@ -1,11 +1,13 @@
 #include "core/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
+#include "core/optim/muon.h"
 #include "core/optim/stored_update.h"
 
 namespace mstrain {
@@ -30,6 +32,13 @@ void expect_scalar(std::string_view name, const Tensor& x) {
         x.defined() ? to_string(x.type()) : "an empty tensor");
 }
 
+Params& values_of(OptimizerState& state, std::string_view slot) {
+  const auto found = std::find_if(state.slots.begin(), state.slots.end(),
+                                  [&](const auto& each) { return each.first == slot; });
+  check(found != state.slots.end(), "optimizer: the state has no {}", slot);
+  return found->second;
+}
+
 // The key of a step that rounds nothing stochastically.
 Tensor no_key() { return full({2}, 0, Dtype::kU32); }
 
@@ -46,14 +55,25 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::span<const ParamSpec> s
     check(precision.is_plain() || spec.type.dtype == Dtype::kF32,
           "optimizer: parameter {} is {}; precision is for parameters that are declared in f32",
           spec.name, to_string(spec.type));
-    decay_.emplace(spec.name, spec.decay);
+    const bool apart = update_rule(config.type).apply_to_matrix != nullptr;
+    traits_.emplace(spec.name, Traits{spec.decay, apart ? hidden_matrix(spec) : std::nullopt});
   }
 }
 
 std::vector<std::string> Optimizer::slot_names() const {
   std::vector<std::string> names;
-  for (const SlotSpec& slot : stored_slots(config_, precision_, {})) {
-    names.push_back(slot.name);
+  for (const bool is_matrix : {true, false}) {
+    const bool any = std::any_of(traits_.begin(), traits_.end(), [&](const auto& parameter) {
+      return parameter.second.matrix.has_value() == is_matrix;
+    });
+    if (!any && (is_matrix || !traits_.empty())) {
+      continue;
+    }
+    for (const SlotSpec& slot : stored_slots(config_, precision_, {}, is_matrix)) {
+      if (std::find(names.begin(), names.end(), slot.name) == names.end()) {
+        names.push_back(slot.name);
+      }
+    }
   }
   return names;
 }
@@ -66,14 +86,14 @@ OptimizerState Optimizer::init(const Params& params) const {
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const TensorType& type = params.tensor(i).type();
-    const std::vector<SlotSpec> slots = stored_slots(config_, precision_, type.shape);
-    for (size_t s = 0; s < slots.size(); ++s) {
-      TensorType slot = slots[s].type;
-      slot.dtype = precision_.is_plain() ? type.dtype : slot.dtype;
+    const bool is_matrix = traits_of(params.name(i)).matrix.has_value();
+    for (const SlotSpec& slot : stored_slots(config_, precision_, type.shape, is_matrix)) {
+      TensorType kept = slot.type;
+      kept.dtype = precision_.is_plain() ? type.dtype : kept.dtype;
       // A master shares its memory with `params` until these are rounded.
-      state.slots[s].second.set(params.name(i), slots[s].name == kMasterSlot
-                                                    ? cast(params.tensor(i), slot.dtype)
-                                                    : copy(zeros(slot)));
+      values_of(state, slot.name)
+          .set(params.name(i),
+               slot.name == kMasterSlot ? cast(params.tensor(i), kept.dtype) : copy(zeros(kept)));
     }
   }
   if (precision_.scales_dynamically()) {
@@ -91,10 +111,10 @@ Params Optimizer::stored(Params params) const {
   return params;
 }
 
-bool Optimizer::decays(const std::string& name) const {
-  const auto decay = decay_.find(name);
-  check(decay != decay_.end(), "optimizer: parameter {} was not declared", name);
-  return decay->second;
+const Optimizer::Traits& Optimizer::traits_of(const std::string& name) const {
+  const auto found = traits_.find(name);
+  check(found != traits_.end(), "optimizer: parameter {} was not declared", name);
+  return found->second;
 }
 
 std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
@@ -123,20 +143,21 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
   const Tensor key = plain || control.key.defined() ? control.key : no_key();
 
   for (auto& [name, parameter] : params.items()) {
-    const bool decay = decays(name);
+    const auto& [decay, matrix] = traits_of(name);
     const Shard* const shard = find_shard(control.shards, name);
     const Tensor* gradient = grads.find(name);
     const bool fits = gradient != nullptr && (plain ? gradient->type() == parameter.type()
                                                     : gradient->shape() == parameter.shape());
     check(fits, "optimizer: parameter {} is {}, its gradient {}", name, to_string(parameter.type()),
           gradient == nullptr ? "missing" : to_string(gradient->type()));
-    const std::vector<SlotSpec> kept = stored_slots(config_, precision_, parameter.shape());
+    const std::vector<SlotSpec> kept =
+        stored_slots(config_, precision_, parameter.shape(), matrix.has_value());
     Tensors own;
-    for (size_t i = 0; i < slots.size(); ++i) {
-      const Tensor* slot = state.slots[i].second.find(name);
-      const TensorType& type = plain ? parameter.type() : kept[i].type;
+    for (const SlotSpec& each : kept) {
+      const Tensor* slot = values_of(state, each.name).find(name);
+      const TensorType& type = plain ? parameter.type() : each.type;
       check(slot != nullptr && slot->type() == type, "optimizer: {}.{} is {}, its parameter {}",
-            name, slots[i], slot == nullptr ? "missing" : to_string(slot->type()),
+            name, each.name, slot == nullptr ? "missing" : to_string(slot->type()),
             to_string(parameter.type()));
       own.push_back(*slot);
     }
@@ -146,19 +167,19 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
       if (is_wide && !wide) {
         wide = scalars_in(Dtype::kF64, config_, next_step, lr, grad_scale);
       }
-      ParameterStep result =
-          rule.apply(config_, is_wide ? *wide : single, {parameter, *gradient, own, decay, shard});
+      ParameterStep result = apply_rule(config_, is_wide ? *wide : single,
+                                        {parameter, *gradient, own, decay, shard, matrix});
       parameter = std::move(result.parameter);
       next = std::move(result.slots);
     } else {
-      StoredStep result =
-          stored_update(config_, precision_, single, apply, key,
-                        {parameter, *gradient, std::move(own), decay, random_site(name), shard});
+      StoredStep result = stored_update(
+          config_, precision_, single, apply, key,
+          {parameter, *gradient, std::move(own), decay, random_site(name), shard, matrix});
       parameter = std::move(result.parameter);
       next = std::move(result.slots);
     }
-    for (size_t i = 0; i < slots.size(); ++i) {
-      state.slots[i].second.set(name, std::move(next[i]));
+    for (size_t i = 0; i < kept.size(); ++i) {
+      values_of(state, kept[i].name).set(name, std::move(next[i]));
     }
     grads.set(name, Tensor());  // eager mode: its memory may be used again at once
   }

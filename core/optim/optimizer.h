@@ -57,7 +57,8 @@ class Optimizer {
 
   const OptimizerConfig& config() const { return config_; }
   const PrecisionConfig& precision() const { return precision_; }
-  // Names of the tensors that are kept for each parameter, in the order of OptimizerState::slots.
+  // Names of the tensors that are kept for parameters, in the order of OptimizerState::slots. A rule that takes matrices apart
+  // does not keep all of them for each.
   std::vector<std::string> slot_names() const;
 
   // Masters are `params`, everything else is zero, and step 0. For parameters that are not rounded yet.
@@ -73,11 +74,15 @@ class Optimizer {
                                            const UpdateControl& control = {}) const;
 
  private:
-  bool decays(const std::string& name) const;
+  struct Traits {
+    bool decay = false;
+    std::optional<MatrixForm> matrix;  // of a rule that takes matrices of hidden layers apart
+  };
+  const Traits& traits_of(const std::string& name) const;
 
   OptimizerConfig config_;
   PrecisionConfig precision_;
-  std::unordered_map<std::string, bool> decay_;  // by parameter
+  std::unordered_map<std::string, Traits> traits_;  // by parameter
 };
 
 }  // namespace mstrain

@@ -21,6 +21,9 @@ void check_optimizer_config(const OptimizerConfig& config, const YamlNode& tree)
   unused("momentum", config.momentum == defaults.momentum);
   unused("nesterov", config.nesterov == defaults.nesterov);
   unused("alpha", config.alpha == defaults.alpha);
+  if (config.type == OptimizerType::kMuon && config.momentum == 0) {
+    config_fail(tree, "optimizer.momentum", "muon needs some; say 0.95");
+  }
   if (config.nesterov && config.momentum == 0) {
     config_fail(tree, "optimizer.nesterov", "needs optimizer.momentum above 0");
   }

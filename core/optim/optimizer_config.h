@@ -8,7 +8,7 @@
 
 namespace mstrain {
 
-enum class OptimizerType { kSgd, kAdam, kAdamW, kAdagrad, kRmsProp, kLamb };
+enum class OptimizerType { kSgd, kAdam, kAdamW, kAdagrad, kRmsProp, kLamb, kMuon };
 
 struct OptimizerConfig {
   OptimizerType type = OptimizerType::kAdamW;
@@ -24,18 +24,20 @@ struct OptimizerConfig {
   template <class V>
   void fields(V& v) {
     v("type", type, "update rule",
-      rule::one_of({"sgd", "adam", "adamw", "adagrad", "rmsprop", "lamb"})
+      rule::one_of({"sgd", "adam", "adamw", "adagrad", "rmsprop", "lamb", "muon"})
           .elsewhere_called({"optim", "optimizer_type", "optimizer_name"}));
     v("lr", lr, "peak learning rate",
       rule::at_least(0).at_most(1e30).elsewhere_called({"learning_rate", "max_lr", "peak_lr"}));
-    v("betas", betas, "adam, adamw, lamb: decay of the two moments",
+    v("betas", betas, "adam, adamw, lamb, muon: decay of the two moments",
       rule::at_least(0).below(1).elsewhere_called({"beta1", "beta2", "adam_beta1", "adam_beta2"}));
     v("eps", eps, "added to the root of the second moment",
       rule::at_least(0).elsewhere_called({"adam_epsilon", "adam_eps", "epsilon"}));
     v("weight_decay", weight_decay,
-      "of matrices; decoupled in adamw and lamb, else added to the gradient", rule::at_least(0));
-    v("momentum", momentum, "sgd, rmsprop: decay of the velocity", rule::at_least(0).below(1));
-    v("nesterov", nesterov, "sgd: look ahead by one step of momentum");
+      "of matrices; decoupled in adamw, lamb and muon, else added to the gradient",
+      rule::at_least(0));
+    v("momentum", momentum, "sgd, rmsprop, muon: decay of the velocity",
+      rule::at_least(0).below(1));
+    v("nesterov", nesterov, "sgd, muon: look ahead by one step of momentum");
     v("alpha", alpha, "rmsprop: decay of the second moment", rule::at_least(0).below(1));
     v("clip_grad", clip_grad, "largest global norm of the gradients; null: no clipping",
       rule::positive().elsewhere_called(

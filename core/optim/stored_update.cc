@@ -49,12 +49,12 @@ StoredStep assembled(const PrecisionConfig& precision, const Tensor& value, cons
 }  // namespace
 
 std::vector<SlotSpec> stored_slots(const OptimizerConfig& config, const PrecisionConfig& precision,
-                                   const Shape& shape) {
+                                   const Shape& shape, bool is_matrix) {
   std::vector<SlotSpec> slots;
   if (precision.has_master()) {
     slots.push_back({std::string(kMasterSlot), {Dtype::kF32, shape}});
   }
-  for (const std::string_view name : slots_of(config)) {
+  for (const std::string_view name : slots_of(config, is_matrix)) {
     slots.push_back({std::string(name), {moment_dtype(precision), shape}});
     if (precision.moments == MomentType::kInt8) {
       slots.push_back({fmt::format("{}{}", name, kScaleSuffix),
@@ -73,7 +73,8 @@ StoredStep stored_update(const OptimizerConfig& config, const PrecisionConfig& p
   const std::vector<StoredTensorState> slots = rule_slots(precision, step.slots);
   const bool decays = step.decay && config.weight_decay > 0;
 
-  if (config.type == OptimizerType::kAdamW || (config.type == OptimizerType::kAdam && !decays)) {
+  if (steps_as_adamw(config, step.matrix.has_value()) ||
+      (config.type == OptimizerType::kAdam && !decays)) {
     const AdamwStoredOptions options{
         .rule = {config.betas[0], config.betas[1], config.eps, decays ? config.weight_decay : 0},
         .copy = copy_dtype,
@@ -86,13 +87,17 @@ StoredStep stored_update(const OptimizerConfig& config, const PrecisionConfig& p
                      std::array{next.state.m, next.state.v});
   }
 
-  const std::vector<std::string_view> names = slots_of(config);
-  ParameterStep wide{
-      cast(value, Dtype::kF32), cast(step.gradient, Dtype::kF32), {}, step.decay, step.shard};
+  const std::vector<std::string_view> names = slots_of(config, step.matrix.has_value());
+  ParameterStep wide{cast(value, Dtype::kF32),
+                     cast(step.gradient, Dtype::kF32),
+                     {},
+                     step.decay,
+                     step.shard,
+                     step.matrix};
   for (size_t i = 0; i < slots.size(); ++i) {
     wide.slots.push_back(load(slots[i], is_signed_slot(names[i])));
   }
-  const ParameterStep next = update_rule(config.type).apply(config, scalars, wide);
+  const ParameterStep next = apply_rule(config, scalars, wide);
   std::vector<StoredTensorState> stored;
   for (size_t i = 0; i < slots.size(); ++i) {
     stored.push_back(store(next.slots[i], slots[i], apply, key,

@@ -18,7 +18,7 @@ struct SlotSpec {
 // The master, then each slot of the rule, followed by its scales where it is stored in blocks. All begin at zero, but for
 // the master.
 std::vector<SlotSpec> stored_slots(const OptimizerConfig& config, const PrecisionConfig& precision,
-                                   const Shape& shape);
+                                   const Shape& shape, bool is_matrix);
 
 struct StoredStep {
   Tensor parameter;
@@ -27,6 +27,7 @@ struct StoredStep {
   bool decay = false;
   int64_t site = 0;              // of the parameter's random numbers
   const Shard* shard = nullptr;  // where these are one rank's part
+  std::optional<MatrixForm> matrix = {};
 };
 
 // The new parameter and slots. Scalars are f32. `apply`: bool []; `key`: u32 [2].

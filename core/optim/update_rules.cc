@@ -4,6 +4,7 @@
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/optim/muon.h"
 
 namespace mstrain {
 namespace {
@@ -19,16 +20,6 @@ Tensor penalised_gradient(const OptimizerConfig& config, const AdamwScalars& sca
                           const ParameterStep& step) {
   const Tensor g = widened(step.gradient) * scalars.grad_scale;
   return decays(config, step) ? g + config.weight_decay * widened(step.parameter) : g;
-}
-
-// Rounded to the dtype of the parameter, after all arithmetic.
-ParameterStep rounded(const ParameterStep& step, const Tensor& parameter, const Tensors& slots) {
-  const Dtype dtype = step.parameter.dtype();
-  ParameterStep result{cast(parameter, dtype), Tensor(), {}, step.decay};
-  for (const Tensor& slot : slots) {
-    result.slots.push_back(cast(slot, dtype));
-  }
-  return result;
 }
 
 // v' = μ v + g; p' = p - lr v', or p - lr (g + μ v') with Nesterov's look-ahead (Sutskever et al. 2013).
@@ -130,9 +121,25 @@ const UpdateRule kRules[] = {
      {"square_avg", kVelocity},
      rmsprop},
     {OptimizerType::kLamb, "lamb", {"betas", "eps"}, {"exp_avg", "exp_avg_sq"}, lamb},
+    {OptimizerType::kMuon,
+     "muon",
+     {"betas", "eps", "momentum", "nesterov"},
+     {"exp_avg", "exp_avg_sq"},
+     adamw,
+     {kVelocity},
+     muon_matrix},
 };
 
 }  // namespace
+
+ParameterStep rounded(const ParameterStep& step, const Tensor& parameter, const Tensors& slots) {
+  const Dtype dtype = step.parameter.dtype();
+  ParameterStep result{cast(parameter, dtype), Tensor(), {}, step.decay};
+  for (const Tensor& slot : slots) {
+    result.slots.push_back(cast(slot, dtype));
+  }
+  return result;
+}
 
 const UpdateRule& update_rule(OptimizerType type) {
   for (const UpdateRule& rule : kRules) {
@@ -143,8 +150,22 @@ const UpdateRule& update_rule(OptimizerType type) {
   fail("optimizer {} is unknown", static_cast<int>(type));
 }
 
-std::vector<std::string_view> slots_of(const OptimizerConfig& config) {
-  std::vector<std::string_view> slots = update_rule(config.type).slots;
+ParameterStep apply_rule(const OptimizerConfig& config, const AdamwScalars& scalars,
+                         const ParameterStep& step) {
+  const UpdateRule& rule = update_rule(config.type);
+  return (step.matrix && rule.apply_to_matrix != nullptr ? rule.apply_to_matrix : rule.apply)(
+      config, scalars, step);
+}
+
+bool steps_as_adamw(const OptimizerConfig& config, bool is_matrix) {
+  return config.type == OptimizerType::kAdamW ||
+         (config.type == OptimizerType::kMuon && !is_matrix);
+}
+
+std::vector<std::string_view> slots_of(const OptimizerConfig& config, bool is_matrix) {
+  const UpdateRule& rule = update_rule(config.type);
+  std::vector<std::string_view> slots =
+      is_matrix && rule.apply_to_matrix != nullptr ? rule.matrix_slots : rule.slots;
   if (config.momentum == 0) {
     std::erase(slots, kVelocity);
   }

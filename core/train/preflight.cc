@@ -10,7 +10,7 @@ namespace {
 // AdamW and its like move every weight by about the rate in each step.
 bool moves_by_its_rate(OptimizerType type) {
   return type == OptimizerType::kAdam || type == OptimizerType::kAdamW ||
-         type == OptimizerType::kLamb;
+         type == OptimizerType::kLamb || type == OptimizerType::kMuon;
 }
 
 }  // namespace

@@ -125,7 +125,12 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
     param_types_ = types_of(flatten_tree(
         optimizer_.stored(has_parts_of_parameters() ? in_parts(local, shards_) : local)));
     for (const auto& [name, values] : slots.slots) {
-      slot_types_.push_back(types_of(flatten_tree(values)));
+      slot_types_.emplace_back();
+      for (const ParamSpec& spec : task.parameters) {
+        const Tensor* const value = values.find(spec.name);
+        slot_types_.back().push_back(value == nullptr ? std::nullopt
+                                                      : std::optional(value->type()));
+      }
     }
     const TrainState abstract = first_state(params);
     const Tensors leaves = flatten_tree(abstract);

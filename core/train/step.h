@@ -103,7 +103,9 @@ class StepProgram {
   int first_rank_with(size_t parameter) const;
   // By parameter, whoever has it: what the state holds for it, and by slot, what the optimizer keeps.
   const Types& param_types() const { return param_types_; }
-  const std::vector<Types>& slot_types() const { return slot_types_; }
+  const std::vector<std::vector<std::optional<TensorType>>>& slot_types() const {
+    return slot_types_;
+  }
   const Types& frozen_types() const { return frozen_types_; }
 
   // Takes the state over: pass it with std::move. `batch`: this rank's part. `frozen`: own_frozen().
@@ -199,7 +201,7 @@ class StepProgram {
   TrainState form_;
   Types state_types_;
   Types param_types_;
-  std::vector<Types> slot_types_;
+  std::vector<std::vector<std::optional<TensorType>>> slot_types_;  // none: not of that parameter
   Types frozen_types_;
   std::unique_ptr<Program> program_;
   Tensors captures_;

@@ -80,6 +80,9 @@ void TensorParts::check_shared(const TrainConfig& config) const {
   if (config.optimizer.type == OptimizerType::kLamb) {
     refuse("optimizer.type", "lamb needs norms of whole weights; say adamw " + with);
   }
+  if (config.optimizer.type == OptimizerType::kMuon) {
+    refuse("optimizer.type", "muon takes whole matrices apart; say adamw " + with);
+  }
   if (config.precision.moments != MomentType::kFp32) {
     refuse("precision.moments", "say fp32 " + with);
   }

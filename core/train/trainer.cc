@@ -164,8 +164,12 @@ std::vector<StoredTensor> Trainer::stored_optimizer() const {
   for (size_t s = 0; s < state_.optimizer.slots.size(); ++s) {
     const auto& [slot, values] = state_.optimizer.slots[s];
     for (size_t i = 0; i < task_.parameters.size(); ++i) {
-      out.push_back(stored(i, task_.parameters[i].name + "." + slot, values,
-                           program_.slot_types()[s][i], /*in_parts=*/true));
+      const std::optional<TensorType>& type = program_.slot_types()[s][i];
+      if (!type) {
+        continue;
+      }
+      out.push_back(stored(i, task_.parameters[i].name + "." + slot, values, *type,
+                           /*in_parts=*/true));
       if (is_scale_slot(slot)) {
         out.back().shape = Shape{code_blocks(out.back().shape.elements())};
       }

@@ -1,7 +1,8 @@
 """Writes optimizers.h: parameters after five updates, by PyTorch in double precision.
 
 Usage: python tests/golden/optimizers.py | clang-format > tests/golden/optimizers.h   (torch 2.15.0 wrote the file that is kept)
-LAMB is not in PyTorch; its numbers follow the formulas of You et al. 2020 (arXiv 1904.00962, algorithm 2) in numpy.
+LAMB is not in PyTorch; its numbers follow the formulas of You et al. 2020 (arXiv 1904.00962, algorithm 2) in numpy. PyTorch's Muon
+makes matrices orthogonal in bfloat16; its formulas are followed in numpy too, and PyTorch's own numbers must be near.
 """
 import numpy
 import torch
@@ -56,6 +57,32 @@ def lamb(beta1, beta2, eps, decay):
     return result
 
 
+def orthogonalised(x):
+    y = x / (numpy.linalg.norm(x) + 1e-7)
+    for _ in range(5):
+        gram = y @ y.T
+        y = 3.4445 * y + (-4.7750 * gram + 2.0315 * gram @ gram) @ y
+    return y
+
+
+def muon(momentum, decay):
+    """WEIGHT is a matrix of 2 by 3; the bias takes the steps of AdamW."""
+    p, velocity = WEIGHT.reshape(2, 3).copy(), numpy.zeros((2, 3))
+    theirs = torch.nn.Parameter(torch.tensor(p))
+    optimizer = torch.optim.Muon([theirs], lr=0.1, momentum=momentum, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    for step in range(STEPS):
+        g = gradient(step, 6, 0).reshape(2, 3)
+        velocity = momentum * velocity + g
+        turned = 0.2 * 3 ** 0.5 * orthogonalised(g + momentum * velocity)
+        p = p - rate(step) * (turned + decay * p)
+        theirs.grad = torch.tensor(g)
+        optimizer.param_groups[0]["lr"] = rate(step)
+        optimizer.step()
+    assert numpy.abs(theirs.detach().numpy() - p).max() < 5e-3, (theirs, p)
+    adamw = by_torch(torch_rule(torch.optim.AdamW, decay, betas=(0.9, 0.99), eps=1e-6))
+    return [*p.flatten().tolist(), *adamw[6:]]
+
+
 optim = torch.optim
 CASES = {
     "kSgd": by_torch(torch_rule(optim.SGD, 0.1)),
@@ -67,6 +94,7 @@ CASES = {
     "kRmsProp": by_torch(torch_rule(optim.RMSprop, 0.1, alpha=0.95, eps=1e-6)),
     "kRmsPropMomentum": by_torch(torch_rule(optim.RMSprop, 0.1, alpha=0.95, eps=1e-6, momentum=0.9)),
     "kLamb": lamb(0.9, 0.99, 1e-6, 0.1),
+    "kMuon": muon(0.95, 0.1),
 }
 
 print("// Six elements of a decayed weight and three of a bias after five updates. Written by optimizers.py.")

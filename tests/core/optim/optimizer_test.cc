@@ -1,5 +1,7 @@
 #include "core/optim/optimizer.h"
 
+#include "core/ops/matmul.h"
+#include "core/optim/muon.h"
 #include "tests/core/transform/support.h"
 #include "tests/golden/optimizers.h"
 
@@ -63,11 +65,15 @@ Params train(const Update& update, const Optimizer& optimizer, Dtype dtype) {
 OptimizerConfig config_of(OptimizerType type) {
   OptimizerConfig config{.type = type, .weight_decay = 0.1};
   if (type == OptimizerType::kAdam || type == OptimizerType::kAdamW ||
-      type == OptimizerType::kLamb) {
+      type == OptimizerType::kLamb || type == OptimizerType::kMuon) {
     config.betas = {0.9, 0.99};
   }
   if (type != OptimizerType::kSgd) {
     config.eps = 1e-6;
+  }
+  if (type == OptimizerType::kMuon) {
+    config.momentum = 0.95;
+    config.nesterov = true;
   }
   if (type == OptimizerType::kRmsProp) {
     config.alpha = 0.95;
@@ -124,6 +130,83 @@ TEST(Optimizer, RmsPropWithMomentumEqualsPyTorch) {
 }
 TEST(Optimizer, LambEqualsItsFormulas) {
   expect_updates(config_of(OptimizerType::kLamb), golden::kLamb);
+}
+
+// A layer's matrix is made orthogonal; its bias, and a matrix of no layer, take the steps of AdamW.
+TEST(Optimizer, MuonEqualsItsFormulas) {
+  const MatrixForm form{.in_dims = 1, .out_first = false};
+  const std::vector<ParamSpec> specs{
+      {"layer.0.weight", {Dtype::kF64, {2, 3}}, zeros_init(), true, form},
+      {"layer.0.bias", {Dtype::kF64, {3}}, zeros_init(), false},
+      {"head.weight", {Dtype::kF64, {2, 3}}, zeros_init(), true, form}};
+  OptimizerConfig config = config_of(OptimizerType::kMuon);
+  const Optimizer optimizer(config, specs);
+  EXPECT_THAT(optimizer.slot_names(), ElementsAre("momentum_buffer", "exp_avg", "exp_avg_sq"));
+  const Params values = start(Dtype::kF64);
+  Params params;
+  params.set("layer.0.weight", *values.find("layer.weight"));
+  params.set("layer.0.bias", *values.find("layer.bias"));
+  params.set("head.weight", *values.find("layer.weight"));
+  OptimizerState state = optimizer.init(params);
+  std::vector<std::string> paths;
+  flatten_tree(state, &paths);
+  EXPECT_THAT(paths, ElementsAre("step", "momentum_buffer.layer.0.weight", "exp_avg.layer.0.bias",
+                                 "exp_avg.head.weight", "exp_avg_sq.layer.0.bias",
+                                 "exp_avg_sq.head.weight"));
+  for (int step = 0; step < 5; ++step) {
+    const Params given = gradients(step, 4, Dtype::kF64);
+    Params grads;
+    grads.set("layer.0.weight", *given.find("layer.weight"));
+    grads.set("layer.0.bias", *given.find("layer.bias"));
+    grads.set("head.weight", *given.find("layer.weight"));
+    std::tie(params, state) = optimizer.update(
+        params, grads, state, scalar(0.1 / (step + 1), Dtype::kF64), scalar(0.25, Dtype::kF64));
+  }
+  const auto expect_equal_to = [&](const char* name, const golden::Updated& expected, size_t first) {
+    const std::vector<double> got = to_doubles(*params.find(name));
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(got[i], expected[first + i], 1e-12) << name << " " << i;
+    }
+  };
+  expect_equal_to("layer.0.weight", golden::kMuon, 0);
+  expect_equal_to("layer.0.bias", golden::kMuon, 6);
+  expect_equal_to("head.weight", golden::kAdamW, 0);
+}
+
+// Rows or columns, whichever are fewer, have lengths near 1 and stand upright on each other.
+TEST(Optimizer, OrthogonalisedMatricesKeepTheirDirectionsAndLoseTheirSizes) {
+  for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{5, 5}}) {
+    const Tensor x = random_tensor(shape, 1);
+    const Tensor y = orthogonalised(x);
+    const bool is_tall = shape[0] > shape[1];
+    const std::vector<double> gram =
+        to_doubles(matmul(y, y, {.transpose_a = is_tall, .transpose_b = !is_tall}));
+    const int64_t n = std::min(shape[0], shape[1]);
+    double trace = 0;
+    double square = 0;
+    for (int64_t i = 0; i < n * n; ++i) {
+      trace += i % (n + 1) == 0 ? gram[static_cast<size_t>(i)] : 0;
+      square += gram[static_cast<size_t>(i)] * gram[static_cast<size_t>(i)];
+    }
+    // Singular values between .65 and 1.25.
+    EXPECT_GT(trace, 0.42 * static_cast<double>(n)) << to_string(shape);
+    EXPECT_LT(square, 2.5 * static_cast<double>(n)) << to_string(shape);
+  }
+  const Tensor nothing = orthogonalised(zeros({Dtype::kF32, {3, 2}}));
+  EXPECT_EQ(to_doubles(nothing), std::vector<double>(6));
+}
+
+TEST(Optimizer, HiddenMatricesAreThoseOfNumberedLayers) {
+  const MatrixForm form;
+  const auto is_hidden = [&](const char* name, bool decay, std::optional<MatrixForm> matrix) {
+    return hidden_matrix({name, {Dtype::kF32, {2, 2}}, zeros_init(), decay, matrix}).has_value();
+  };
+  EXPECT_TRUE(is_hidden("h.0.attn.c_attn.weight", true, form));
+  EXPECT_TRUE(is_hidden("deep.12.weight", true, form));
+  EXPECT_FALSE(is_hidden("wte.weight", true, form));
+  EXPECT_FALSE(is_hidden("h.0.attn.bias", false, {}));
+  EXPECT_FALSE(is_hidden("h0.attn.weight", true, form));
+  EXPECT_FALSE(is_hidden("h.0.relative.weight", true, {}));
 }
 
 TEST(Optimizer, LambStandsStillWhereDirectionAndParameterAreZero) {
@@ -211,6 +294,7 @@ TEST(OptimizerConfig, RefusesKeysThatTheRuleDoesNotUse) {
   expect_refused("{type: adam, alpha: 0.9}", "optimizer.alpha");
   expect_refused("{type: rmsprop, nesterov: true, momentum: 0.9}", "optimizer.nesterov: rmsprop");
   expect_refused("{type: sgd, nesterov: true}", "needs optimizer.momentum above 0");
+  expect_refused("{type: muon}", "optimizer.momentum: muon needs some; say 0.95");
   const auto accepts = [](const OptimizerConfig& config) { check_optimizer_config(config); };
   EXPECT_NO_THROW(accepts({.type = OptimizerType::kSgd, .momentum = 0.9, .nesterov = true}));
   EXPECT_NO_THROW(accepts({.type = OptimizerType::kAdagrad, .eps = 1e-10}));

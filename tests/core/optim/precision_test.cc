@@ -72,6 +72,7 @@ const OptimizerConfig kRules[] = {
     {.type = OptimizerType::kAdagrad},
     {.type = OptimizerType::kRmsProp, .momentum = 0.5},
     {.type = OptimizerType::kLamb, .weight_decay = 0.1},
+    {.type = OptimizerType::kMuon, .weight_decay = 0.1, .momentum = 0.9},
 };
 
 struct Trained {

@@ -17,11 +17,11 @@ namespace {
 
 constexpr int64_t kSteps = 30;
 
-// Three layers with dropout, of which one is large enough for parts of eight ranks, and unevenly so. Predictions whose target is
+// Three layers with dropout, of which one is a hidden one and large enough for parts of eight ranks, and unevenly so. Predictions whose target is
 // negative count nothing.
 Tensor wide_model(const Params& p, const Tensor& x) {
   const Tensor first = tanh(linear(p / "in", x, {150}));
-  const Tensor second = dropout(p / "drop", tanh(linear(p / "mid", first, {96})), 0.1);
+  const Tensor second = dropout(p / "drop", tanh(linear(p / "mid" / 0, first, {96})), 0.1);
   return linear(p / "out", second, {1});
 }
 
@@ -99,6 +99,19 @@ const Case kCases[] = {
      [](TrainConfig& c) {
        c.optimizer.type = OptimizerType::kSgd;
        c.optimizer.momentum = 0.9;
+     }},
+    {"muon",
+     [](TrainConfig& c) {
+       c.optimizer.type = OptimizerType::kMuon;
+       c.optimizer.momentum = 0.95;
+       c.optimizer.nesterov = true;
+     }},
+    {"muon_with_short_moments",
+     [](TrainConfig& c) {
+       c.precision.params = FloatType::kBf16;
+       c.precision.moments = MomentType::kInt8;
+       c.optimizer.type = OptimizerType::kMuon;
+       c.optimizer.momentum = 0.95;
      }},
     {"micro_batches_of_two", [](TrainConfig& c) { c.batch.micro = 2; }},
     {"in_place_and_in_small_bundles",

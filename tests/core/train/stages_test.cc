@@ -216,7 +216,11 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankInEveryPrecision) {
          c.precision.loss_scale_init = 1e7;
          c.precision.loss_scale_interval = 3;
        }},
-      {"lamb", [](TrainConfig& c) { c.optimizer.type = OptimizerType::kLamb; }}};
+      {"lamb", [](TrainConfig& c) { c.optimizer.type = OptimizerType::kLamb; }},
+      {"muon", [](TrainConfig& c) {
+         c.optimizer.type = OptimizerType::kMuon;
+         c.optimizer.momentum = 0.95;
+       }}};
   for (const auto& [name, change] : cases) {
     const std::string alone = run({}, std::string(name) + "_alone", change);
     for (const Dealing& layout :
