@@ -168,6 +168,9 @@ ExportSummary Cache::import_delta(const std::string& path) { return core_->impor
 void Cache::load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records) {
   core_->load(table, ids, records);
 }
+void Cache::load_weights(uint32_t table, std::span<const Id> ids, std::span<const float> weights) {
+  core_->load_weights(table, ids, weights);
+}
 void Cache::scan(uint32_t table, const std::function<void(Id, const std::byte*)>& visit) {
   core_->scan(table, visit);
 }

@@ -145,7 +145,8 @@ class Cache {
                                                const Updates&... updates) {
     update(ticket, gradients, GradientsOf::kPositions, updates...);
   }
-  // With the optimizers that the options name, each learning rate times `lr_scale`; the fastest code for this processor.
+  // With the optimizers that the options name, each learning rate but FTRL's, which falls by itself, times `lr_scale`; the fastest code for
+  // this processor.
   // Rows whose gradients, once added up, are infinite or NaN do not learn: an Error names them when all others have.
   void update(Ticket& ticket, std::span<const float> gradients,
               GradientsOf of = GradientsOf::kPositions, float lr_scale = 1.0F);
@@ -188,6 +189,8 @@ class Cache {
   // Bulk load: records (layout().record_bytes() each, updates > 0) of ascending ids, none older than the row that it replaces. No ticket may
   // be open.
   void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
+  // Likewise of weights alone, [ids, layout().width()], where no row of these ids is: they begin to learn from there.
+  void load_weights(uint32_t table, std::span<const Id> ids, std::span<const float> weights);
 
   // Every row with at least one update, ascending by id, with its record, which may lie at any address: copy the floats before using them
   // as such. No ticket may be open.

@@ -137,6 +137,7 @@ class Core : public std::enable_shared_from_this<Core> {
   ExportSummary export_delta(CommitId since, const std::string& path, bool with_state);
   ExportSummary import_delta(const std::string& path);
   void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
+  void load_weights(uint32_t table, std::span<const Id> ids, std::span<const float> weights);
   void scan(uint32_t table, const RowVisitor& visit);
   std::string digest();
   Stats stats();

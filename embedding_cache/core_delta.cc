@@ -128,6 +128,19 @@ void Core::load(uint32_t index, std::span<const Id> ids, std::span<const std::by
   apply_rows(index, ids, records.data());
 }
 
+void Core::load_weights(uint32_t index, std::span<const Id> ids, std::span<const float> weights) {
+  const RowLayout& layout = at(index).layout;
+  check(weights.size() == ids.size() * layout.width(),
+        "embedding_cache: load_weights: {} floats for {} rows of {}", weights.size(), ids.size(),
+        layout.width());
+  std::vector<std::byte> records(ids.size() * layout.record_bytes());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    layout.begin_with(weights.data() + i * layout.width(),
+                      records.data() + i * layout.record_bytes());
+  }
+  load(index, ids, records);
+}
+
 std::vector<Core::KnownRow> Core::known_rows(uint32_t index, std::span<const Id> ids) {
   const uint32_t bytes = at(index).layout.record_bytes();
   std::vector<std::byte> space(ids.size() * bytes);

@@ -55,12 +55,13 @@ PartUpdate make_part(const RowLayout::Part& part, uint64_t step, float lr_scale)
   const float lr = o.lr * lr_scale;
   PartUpdate out{{}, part.weights, part.state, part.width};
   switch (o.kind) {
-    case OptimizerKind::kSgd: out.update = Sgd{lr}; break;
-    case OptimizerKind::kAdagrad: out.update = Adagrad{lr, o.eps}; break;
-    case OptimizerKind::kRowwiseAdagrad: out.update = RowwiseAdagrad{lr, o.eps}; break;
-    case OptimizerKind::kFtrl: out.update = Ftrl{lr, o.l1, o.l2}; break;
+    case OptimizerKind::kSgd: out.update = Sgd{lr, o.l2}; break;
+    case OptimizerKind::kAdagrad: out.update = Adagrad{lr, o.eps, o.l2}; break;
+    case OptimizerKind::kRowwiseAdagrad: out.update = RowwiseAdagrad{lr, o.eps, o.l2}; break;
+    // Its weights are a function of its sums and this rate: another one would shrink or stretch what was learned.
+    case OptimizerKind::kFtrl: out.update = Ftrl{o.lr, o.l1, o.l2}; break;
     case OptimizerKind::kLazyAdam:
-      out.update = LazyAdam{lr, o.beta1, o.beta2, o.eps}.at(step);
+      out.update = LazyAdam{lr, o.beta1, o.beta2, o.eps, o.l2}.at(step);
       break;
   }
   return out;

@@ -40,12 +40,12 @@ struct OptimizerOptions {
   void fields(V& v) {
     v("kind", kind, "update rule",
       rule::one_of({"sgd", "adagrad", "rowwise_adagrad", "ftrl", "lazy_adam"}));
-    v("lr", lr, "learning rate", rule::positive());
+    v("lr", lr, "learning rate; schedules do not change FTRL's", rule::positive());
     v("beta1", beta1, "decay of the first moment", rule::at_least(0).below(1));
     v("beta2", beta2, "decay of the second moment", rule::at_least(0).below(1));
     v("eps", eps, "added to the root", rule::at_least(0));
     v("l1", l1, "FTRL: weight of the absolute values", rule::at_least(0));
-    v("l2", l2, "FTRL: weight of the squares", rule::at_least(0));
+    v("l2", l2, "weight of the squares of the rows of a batch", rule::at_least(0));
     v("initial_accumulator", initial_accumulator, "first sum of squares", rule::at_least(0));
   }
 };

@@ -106,15 +106,41 @@ void RowLayout::initialise(uint64_t table_seed, Id id, std::byte* record) const 
     } else {
       fill_random(init, philox_key(table_seed), id, static_cast<uint32_t>(i), weights, part.width);
     }
-    float* state = floats + part.state;
+  }
+  begin_state(floats);
+}
+
+void RowLayout::begin_state(float* floats) const {
+  for (const Part& part : parts_) {
     const OptimizerOptions& optimizer = part.options.optimizer;
     const bool accumulates = optimizer.kind == OptimizerKind::kAdagrad ||
                              optimizer.kind == OptimizerKind::kRowwiseAdagrad ||
                              optimizer.kind == OptimizerKind::kFtrl;
     const uint32_t sums = optimizer.kind == OptimizerKind::kRowwiseAdagrad ? 1 : part.width;
+    float* const state = floats + part.state;
     std::fill_n(state, part.state_width, 0.0F);
     if (accumulates) {
       std::fill_n(state, sums, optimizer.initial_accumulator);
+    }
+  }
+}
+
+void RowLayout::begin_with(const float* weights, std::byte* record) const {
+  store_header(record, {.step = 0, .updates = 1});
+  float* const floats = weights_of(record);
+  std::copy_n(weights, width_, floats);
+  begin_state(floats);
+  for (const Part& part : parts_) {
+    const OptimizerOptions& o = part.options.optimizer;
+    if (o.kind != OptimizerKind::kFtrl) {
+      continue;
+    }
+    float* const z = floats + part.state + part.width;
+    for (uint32_t i = 0; i < part.width; ++i) {
+      const float w = weights[part.weights + i];
+      z[i] = w == 0 ? 0.0F
+                    : -w * (std::sqrt(o.initial_accumulator) / o.lr + 2 * o.l2) -
+                          std::copysign(o.l1, w);
     }
   }
 }

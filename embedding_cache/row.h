@@ -60,8 +60,13 @@ class RowLayout {
 
   // First values of `id`: thread-safe, the same whenever and wherever it is called.
   void initialise(uint64_t table_seed, Id id, std::byte* record) const;
+  // The record of a row that was given `weights`[width()], as if by one update of step 0, and has learned nothing since: what FTRL makes
+  // of its state are these weights, all other state is that of a new row.
+  void begin_with(const float* weights, std::byte* record) const;
 
  private:
+  void begin_state(float* floats) const;  // behind the weights, of a new row
+
   std::vector<Part> parts_;
   uint32_t width_ = 0;
   uint32_t record_bytes_ = 0;

@@ -41,7 +41,7 @@ class Stream {
   const Ticket& ticket() const { return open_.front(); }
   // Weights of the batch, [positions, width]: a copy, where gradients may be written.
   std::span<float> values() { return values_; }
-  // With the optimizers of the options, learning rates times `lr_scale`. True where a commit is due: no ticket is open then.
+  // With the optimizers of the options, learning rates but FTRL's times `lr_scale`. True where a commit is due: no ticket is open then.
   bool learn(std::span<const float> gradients, float lr_scale = 1.0F);
 
  private:

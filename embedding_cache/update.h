@@ -7,6 +7,9 @@
 //
 // Step sizes follow the papers and frameworks named at each. No two builds may differ in a bit: floats are added in a fixed order and
 // the library is compiled without contraction to fused multiply-add; compile your own code with -ffp-contract=off likewise.
+//
+// l2, but for FTRL's, is that of a loss with ½ l2 |w|² for each row that a batch holds: once a batch, however often it holds it. Rows that it
+// does not hold stay as they are, where a penalty of the whole table would shrink them too.
 #pragma once
 
 #include <cmath>
@@ -19,12 +22,13 @@ namespace mstrain::embedding_cache {
 struct Sgd {
   static constexpr OptimizerKind kKind = OptimizerKind::kSgd;
   float lr = 0.01F;
+  float l2 = 0;
 
   const Sgd& at(uint64_t) const { return *this; }
   [[gnu::always_inline]] inline void operator()(float* __restrict w, float*,
                                                 const float* __restrict g, uint32_t n) const {
     for (uint32_t i = 0; i < n; ++i) {
-      w[i] -= lr * g[i];
+      w[i] -= lr * (g[i] + l2 * w[i]);
     }
   }
 };
@@ -34,14 +38,16 @@ struct Adagrad {
   static constexpr OptimizerKind kKind = OptimizerKind::kAdagrad;
   float lr = 0.01F;
   float eps = 1e-10F;
+  float l2 = 0;
 
   const Adagrad& at(uint64_t) const { return *this; }
   [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
                                                 const float* __restrict g, uint32_t n) const {
     for (uint32_t i = 0; i < n; ++i) {
-      const float sum = s[i] + g[i] * g[i];
+      const float gradient = g[i] + l2 * w[i];
+      const float sum = s[i] + gradient * gradient;
       s[i] = sum;
-      w[i] -= lr * g[i] / (std::sqrt(sum) + eps);
+      w[i] -= lr * gradient / (std::sqrt(sum) + eps);
     }
   }
 };
@@ -51,20 +57,22 @@ struct RowwiseAdagrad {
   static constexpr OptimizerKind kKind = OptimizerKind::kRowwiseAdagrad;
   float lr = 0.01F;
   float eps = 1e-10F;
+  float l2 = 0;
 
   const RowwiseAdagrad& at(uint64_t) const { return *this; }
   [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
                                                 const float* __restrict g, uint32_t n) const {
     float lanes[8] = {};
     for (uint32_t i = 0; i < n; ++i) {
-      lanes[i % 8] += g[i] * g[i];
+      const float gradient = g[i] + l2 * w[i];
+      lanes[i % 8] += gradient * gradient;
     }
     const float sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
                       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
     s[0] += sum / static_cast<float>(n);
     const float size = lr / (std::sqrt(s[0]) + eps);
     for (uint32_t i = 0; i < n; ++i) {
-      w[i] -= size * g[i];
+      w[i] -= size * (g[i] + l2 * w[i]);
     }
   }
 };
@@ -100,15 +108,17 @@ struct LazyAdam {
   float beta1 = 0.9F;
   float beta2 = 0.999F;
   float eps = 1e-8F;
+  float l2 = 0;
 
   struct Prepared {
-    float size, beta1, rest1, beta2, rest2, eps;
+    float size, beta1, rest1, beta2, rest2, eps, l2;
     [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
                                                   const float* __restrict g, uint32_t n) const {
       float* __restrict v = s + n;
       for (uint32_t i = 0; i < n; ++i) {
-        const float first = beta1 * s[i] + rest1 * g[i];
-        const float second = beta2 * v[i] + rest2 * (g[i] * g[i]);
+        const float gradient = g[i] + l2 * w[i];
+        const float first = beta1 * s[i] + rest1 * gradient;
+        const float second = beta2 * v[i] + rest2 * (gradient * gradient);
         s[i] = first;
         v[i] = second;
         w[i] -= size * first / (std::sqrt(second) + eps);
@@ -119,7 +129,7 @@ struct LazyAdam {
     const auto t = static_cast<double>(step);
     const double size =
         lr * std::sqrt(1 - std::pow(double{beta2}, t)) / (1 - std::pow(double{beta1}, t));
-    return {static_cast<float>(size), beta1, 1 - beta1, beta2, 1 - beta2, eps};
+    return {static_cast<float>(size), beta1, 1 - beta1, beta2, 1 - beta2, eps, l2};
   }
 };
 

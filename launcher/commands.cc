@@ -38,7 +38,7 @@ const Command kOwnCommands[] = {
       "a model on given tensors: input_ids, attention_mask, position_ids, labels to logits, loss "
       "and gradients"},
      forward},
-    {{"export", "--checkpoint DIR --output DIR [--merge]",
+    {{"export", "--checkpoint DIR --output DIR [--merge] [--since DIR]",
       "weights, configuration and tokenizer alone, for transformers; of an adapter itself, for "
       "PEFT, "
       "or with what it adapts"},

@@ -179,18 +179,21 @@ int forward(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
 int export_weights(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
   std::optional<std::string> model;
   std::optional<std::string> output;
-  bool merges = false;
+  ExportOptions how;
   const std::vector<Option> options{
       text_option("--checkpoint", "DIR", model, kModelHelp),
       text_option("--model", "DIR", model, "the same"),
       text_option("--output", "DIR", output, "a new folder, or an empty one"),
-      flag("--merge", merges, "of an adapter: whole weights, with what it adds")};
+      text_option(
+          "--since", "DIR", how.since,
+          "of a recommender: an earlier checkpoint of the run, after which rows have learned"),
+      flag("--merge", how.merges, "of an adapter: whole weights, with what it adds")};
   if (!parse_options(usage, arguments, options)) {
     return kDone;
   }
   FileSystem& files = real_files();
   const std::string& folder = required(output, "--output DIR");
-  export_model(files, required(model, "--checkpoint DIR"), folder, merges);
+  export_model(files, required(model, "--checkpoint DIR"), folder, how);
   for (const std::string& name : files.list(folder)) {
     const std::string path = join_path(folder, name);
     fmt::print("{}: {} bytes\n", path, grouped(static_cast<int64_t>(files.file_size(path))));

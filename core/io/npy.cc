@@ -168,9 +168,12 @@ std::vector<std::byte> reordered(std::span<const std::byte> data, std::span<cons
   return out;
 }
 
-}  // namespace
+struct Parsed {
+  NpyView view;
+  bool by_column = false;
+};
 
-NpyArray parse_npy(std::span<const std::byte> file, const std::string& name) {
+Parsed parse(std::span<const std::byte> file, const std::string& name) {
   const auto refuse = [&](const std::string& message) {
     throw IoError(fmt::format("{}: {}", name, message));
   };
@@ -201,7 +204,7 @@ NpyArray parse_npy(std::span<const std::byte> file, const std::string& name) {
   }
   const Header header = HeaderParser(text.substr(begin, header_bytes), name).parse();
 
-  NpyArray array;
+  NpyView array;
   array.shape = *header.shape;
   bool known = false;
   for (const Descr& descr : kDescrs) {
@@ -227,12 +230,29 @@ NpyArray parse_npy(std::span<const std::byte> file, const std::string& name) {
   if (bytes != data.size()) {
     refuse(fmt::format("the shape takes {} bytes, the file holds {}", bytes, data.size()));
   }
-  if (*header.fortran_order && array.shape.size() > 1) {
-    array.data = reordered(data, array.shape, static_cast<size_t>(size_of(array.dtype)));
+  array.data = data;
+  return {array, *header.fortran_order && array.shape.size() > 1};
+}
+
+}  // namespace
+
+NpyArray parse_npy(std::span<const std::byte> file, const std::string& name) {
+  const auto [view, by_column] = parse(file, name);
+  NpyArray array{view.dtype, view.shape, {}};
+  if (by_column) {
+    array.data = reordered(view.data, view.shape, static_cast<size_t>(size_of(view.dtype)));
   } else {
-    array.data.assign(data.begin(), data.end());
+    array.data.assign(view.data.begin(), view.data.end());
   }
   return array;
+}
+
+NpyView view_npy(std::span<const std::byte> file, const std::string& name) {
+  const auto [view, by_column] = parse(file, name);
+  if (by_column) {
+    throw IoError(fmt::format("{}: lies column by column; save it with order='C'", name));
+  }
+  return view;
 }
 
 NpyArray read_npy(FileSystem& files, const std::string& path, uint64_t max_bytes) {

@@ -20,6 +20,15 @@ struct NpyArray {
   std::vector<std::byte> data;  // row-major
 };
 
+// An array where it lies in a file, row by row.
+struct NpyView {
+  Dtype dtype = Dtype::kF32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> data;
+};
+// As parse_npy(), without a copy; a file of several columns that lies column by column is refused.
+NpyView view_npy(std::span<const std::byte> file, const std::string& name);
+
 // Throws IoError that starts with the path. `max_bytes` bounds the file.
 NpyArray read_npy(FileSystem& files, const std::string& path,
                   uint64_t max_bytes = uint64_t{1} << 34);

@@ -29,7 +29,7 @@ ec_ticket* ec_prefetch(ec_cache* cache, const char* table, const uint64_t* ids, 
 int ec_wait(ec_cache* cache, ec_ticket* ticket);
 /* Weights of each position to out[count * stride]; `stride` in floats, at least the width of a row. */
 int ec_gather(ec_cache* cache, const ec_ticket* ticket, float* out, size_t stride);
-/* gradients[count * width], learned with the optimizers of the options, learning rates times `lr_scale`. */
+/* gradients[count * width], learned with the optimizers of the options, learning rates but FTRL's times `lr_scale`. */
 int ec_update(ec_cache* cache, ec_ticket* ticket, const float* gradients, size_t floats,
               float lr_scale);
 /* The same of bags of positions: bag b is positions offsets[b] to offsets[b + 1], of bags + 1 offsets. `pooling`: 0 sums, 1 means, 2 maxima.

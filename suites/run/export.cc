@@ -168,33 +168,38 @@ std::vector<TensorEntry> write_merged(AtomicFolder& folder, const SafetensorsFol
 }  // namespace
 
 void export_model(FileSystem& files, const std::string& model, const std::string& output,
-                  bool merges) {
+                  const ExportOptions& how) {
   check_output(files, output);
   const StoredModel stored = open_model(files, model);
   check_params(files, stored);
   const auto* const adapted = dynamic_cast<const AdaptedNetwork*>(stored.network.get());
-  if (merges && adapted == nullptr) {
+  if (how.merges && adapted == nullptr) {
     throw IoError(fmt::format("{}: is no adapter: there is nothing to merge", stored.folder));
   }
+  if (how.since && model_of(stored.description, stored.folder).export_besides == nullptr) {
+    throw IoError(
+        fmt::format("--since: {} has no rows, of which some could be left out", stored.folder));
+  }
   AtomicFolder folder(files, output);
-  if (adapted != nullptr && !merges) {
+  if (adapted != nullptr && !how.merges) {
     const SafetensorsFolder weights = adapter_tensors(files, stored.folder);
     write_as_they_are(folder, kAdapterFile, weights, parameters_in(weights, *adapted),
                       adapter_name);
     folder.write(kAdapterConfigFile, adapter_config(*adapted, stored.base->folder));
   } else {
-    const StoredModel& holder = merges ? *stored.base : stored;
+    const StoredModel& holder = how.merges ? *stored.base : stored;
     const SafetensorsFolder weights(files, holder.folder);
     const Items items = parameters_in(weights, *holder.network);
     const std::vector<TensorEntry> entries =
-        merges ? write_merged(folder, weights, items, Merged(*adapted, load_adapter(files, stored)))
-               : write_as_they_are(folder, kWeightsFile, weights, items,
-                                   [](const std::string& name) { return name; });
+        how.merges
+            ? write_merged(folder, weights, items, Merged(*adapted, load_adapter(files, stored)))
+            : write_as_they_are(folder, kWeightsFile, weights, items,
+                                [](const std::string& name) { return name; });
     OrderedJson config = stored.network->description(stored.description);
     config["dtype"] = dtype_name(entries);
     folder.write("config.json", config.dump(2) + "\n");
     if (const auto besides = model_of(holder.description, holder.folder).export_besides) {
-      besides(files, holder, folder);
+      besides(files, holder, folder, how);
     }
   }
   write_tokenizer(files, stored, folder);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/files.h"
+#include "suites/run/model_run.h"
 
 namespace mstrain {
 
@@ -12,8 +13,8 @@ namespace mstrain {
 // element types, under the names of its class there; masks and a tied head's copy are left out. Throws IoError, also where
 // the weights are not those of the model that config.json describes.
 // Of an adapter: adapter_config.json, adapter_model.safetensors and the tokenizer's files, as PEFT has them; or, where
-// `merges`, the weights that it adapts with what it adds, W + scale B A, each in its own element type.
+// `how.merges`, the weights that it adapts with what it adds, W + scale B A, each in its own element type.
 void export_model(FileSystem& files, const std::string& model, const std::string& output,
-                  bool merges = false);
+                  const ExportOptions& how = {});
 
 }  // namespace mstrain

@@ -106,6 +106,13 @@ class ModelRun {
   ConfigFields sections();
 };
 
+// What goes into an export of a stored model.
+struct ExportOptions {
+  bool merges = false;  // of an adapter: whole weights
+  std::optional<std::string>
+      since;  // of rows: those alone that learned after this checkpoint of the run
+};
+
 using Holds = std::function<bool(const std::string& stored)>;
 
 // model.type with its parts; the parts begin with defaults.
@@ -118,8 +125,8 @@ struct ModelEntry {
   std::shared_ptr<const Network> (*describe)(const Json& config_json, const std::string& source,
                                              const Holds& holds);
   // What an export writes besides weights into `folder`, of the checkpoint `model`; null: nothing.
-  void (*export_besides)(FileSystem& files, const StoredModel& model,
-                         AtomicFolder& folder) = nullptr;
+  void (*export_besides)(FileSystem& files, const StoredModel& model, AtomicFolder& folder,
+                         const ExportOptions& how) = nullptr;
 };
 
 // Makes a model known to all commands. Once for each type, before any of them runs.

@@ -123,6 +123,72 @@ TEST_F(Rows, UpdateTypesFollowTheirFormulas) {
   }
 }
 
+// A penalty is one more gradient, of the row alone.
+TEST_F(Rows, PenaltiesOfSquaresAreGradientsOfTheirRows) {
+  constexpr uint32_t kWidth = 5;
+  constexpr float kL2 = 0.3F;
+  const auto compare = [&](const auto& with, const auto& without) {
+    const auto started = [&](float* w, float* s) {
+      for (uint32_t i = 0; i < kWidth; ++i) {
+        w[i] = 0.1F * static_cast<float>(i) - 0.2F;
+        s[i] = s[kWidth + i] = 0.5F;
+      }
+    };
+    float w[kWidth];
+    float s[2 * kWidth];
+    float expected[kWidth];
+    float expected_s[2 * kWidth];
+    started(w, s);
+    started(expected, expected_s);
+    for (uint64_t step = 1; step <= 3; ++step) {
+      float g[kWidth];
+      float penalised[kWidth];
+      for (uint32_t i = 0; i < kWidth; ++i) {
+        g[i] = static_cast<float>(rng_.uniform(-1, 1));
+        penalised[i] = g[i] + kL2 * expected[i];
+      }
+      with.at(step)(w, s, g, kWidth);
+      without.at(step)(expected, expected_s, penalised, kWidth);
+      for (uint32_t i = 0; i < kWidth; ++i) {
+        EXPECT_FLOAT_EQ(w[i], expected[i]);
+      }
+    }
+  };
+  compare(Sgd{.lr = 0.1F, .l2 = kL2}, Sgd{.lr = 0.1F});
+  compare(Adagrad{.lr = 0.1F, .l2 = kL2}, Adagrad{.lr = 0.1F});
+  compare(RowwiseAdagrad{.lr = 0.1F, .l2 = kL2}, RowwiseAdagrad{.lr = 0.1F});
+  compare(LazyAdam{.lr = 0.1F, .l2 = kL2}, LazyAdam{.lr = 0.1F});
+}
+
+TEST_F(Rows, BeginWithGivenWeightsAndTheStateOfNewOnes) {
+  const TableOptions table{
+      .name = "t",
+      .host_rows = 1,
+      .segments = {
+          {.width = 3, .optimizer = {.kind = OptimizerKind::kAdagrad, .initial_accumulator = 0.5F}},
+          {.width = 4,
+           .optimizer = {.kind = OptimizerKind::kFtrl,
+                         .lr = 0.1F,
+                         .l1 = 0.05F,
+                         .l2 = 0.02F,
+                         .initial_accumulator = 0.25F}}}};
+  const RowLayout layout(table);
+  const std::vector<float> weights{1, -2, 3, 0.5F, -0.25F, 0, 0.001F};
+  std::vector<std::byte> record(layout.record_bytes());
+  layout.begin_with(weights.data(), record.data());
+  float* const floats = weights_of(record.data());
+  EXPECT_EQ(std::vector<float>(floats, floats + 7), weights);
+  EXPECT_GT(load_header(record.data()).updates, 0U);
+  EXPECT_EQ(floats[layout.parts()[0].state], 0.5F);
+  // No gradient: FTRL makes the same weights of its state, and learns from there.
+  const RowLayout::Part& part = layout.parts()[1];
+  const std::vector<float> nothing(4);
+  Ftrl{0.1F, 0.05F, 0.02F}.at(1)(floats + part.weights, floats + part.state, nothing.data(), 4);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_NEAR(floats[i], weights[i], 1e-6) << i;
+  }
+}
+
 TEST_F(Rows, AdmissionByCountAdmitsOnTheCountedBatch) {
   AdmissionFilter filter({.kind = AdmissionKind::kCount, .count = 3}, 1, 0);
   for (int batch = 1; batch <= 5; ++batch) {

@@ -6,27 +6,11 @@
 
 #include "core/base/rng.h"
 #include "tests/launcher/job.h"
+#include "tests/launcher/recommender_run.h"
 #include "tests/launcher/save_watch.h"
 
 namespace mstrain {
 namespace {
-
-std::vector<std::string> recommender_run(const std::string& directory,
-                                         const std::vector<std::string>& more) {
-  std::vector<std::string> out{"--config",
-                               MSTRAIN_SOURCE_DIR "/configs/wide_deep_quickstart.yaml",
-                               "run.output_dir=" + directory,
-                               "model.hidden=[8]",
-                               "model.embedding_dim=4",
-                               "data.synthetic.samples=3000",
-                               "data.synthetic.fields=4",
-                               "data.synthetic.vocab=200",
-                               "batch.global=50",
-                               "run.threads=1",
-                               "log.interval=100"};
-  out.insert(out.end(), more.begin(), more.end());
-  return out;
-}
 
 std::string newest(const std::string& directory, const char* file) {
   const auto folder =

@@ -121,6 +121,7 @@ void Rows::resume(const std::optional<std::string>& id) {
   ++generation_;
   if (!id) {
     begin(0);
+    take_first();
     return;
   }
   const RowsId from = RowsId::parse(*id);
@@ -142,6 +143,29 @@ void Rows::begin(int64_t changes) {
     files_.remove_all(options_.directory);
   }
   cache_.emplace(Cache::open(options_));
+}
+
+// Of the rows that the run begins with, those that are this rank's.
+void Rows::take_first() {
+  if (how_.first == nullptr) {
+    return;
+  }
+  std::vector<embedding_cache::Id> own;
+  std::vector<float> own_weights;
+  how_.first(
+      [&](size_t table, std::span<const embedding_cache::Id> keys, std::span<const float> weights) {
+        const size_t width = weights.size() / std::max<size_t>(1, keys.size());
+        own.clear();
+        own_weights.clear();
+        for (size_t i = 0; i < keys.size(); ++i) {
+          if (static_cast<size_t>(placement_.owner(table, keys[i])) == rank()) {
+            own.push_back(keys[i]);
+            const auto row = weights.subspan(i * width, width);
+            own_weights.insert(own_weights.end(), row.begin(), row.end());
+          }
+        }
+        cache_->load_weights(static_cast<uint32_t>(table), own, own_weights);
+      });
 }
 
 void Rows::open_to_read(const std::string& id) {

@@ -37,11 +37,18 @@ struct StageTimes {
   int64_t ids = 0, id_hits = 0;
 };
 
+// Takes rows of one table: their keys, ascending, and [keys, width] weights.
+using RowSink = std::function<void(size_t table, std::span<const embedding_cache::Id> keys,
+                                   std::span<const float> weights)>;
+
 struct RowsOptions {
   int64_t depth = 2;        // batches whose rows are fetched ahead
   int64_t evict_every = 0;  // steps between two looks for rows to forget; 0: none is
   EmbeddingWay way = EmbeddingWay::kAuto;
+  std::function<void(const RowSink&)> first;  // rows that a run begins with; null: none
 };
+
+inline constexpr const char* kRowsName = "embedding_cache";  // of the rows in state.json
 
 // Where rows are: the ranks that share them, how, and how often that has changed.
 struct RowsLayout {
@@ -73,7 +80,7 @@ class Rows final : public OutsideState {
        const Tables& tables, Ranks* ranks = nullptr);
   ~Rows() override;
 
-  std::string name() const override { return "embedding_cache"; }
+  std::string name() const override { return kRowsName; }
   void resume(const std::optional<std::string>& id) override;
   void open_to_read(const std::string& id) override;
   std::string prepare(int64_t step) override;
@@ -110,6 +117,7 @@ class Rows final : public OutsideState {
  private:
   size_t rank() const { return group_ == nullptr ? 0 : static_cast<size_t>(group_->rank()); }
   void begin(int64_t changes);
+  void take_first();
   void take_over(const RowsId& from);
   void remove_other_layouts(const std::vector<std::string>& needed);
   std::string describe_shares() const;

@@ -7,6 +7,7 @@
 
 #include "core/base/config.h"
 #include "core/nn/activation.h"
+#include "suites/run/init_from.h"
 
 namespace mstrain::recommender {
 
@@ -16,6 +17,7 @@ struct FieldsConfig {
   std::optional<std::vector<std::string>> vector_fields;
   AutoOr<int64_t> num_numeric;
   AutoOr<int64_t> num_fields;
+  InitFrom init;
 
   template <class V>
   void fields(V& v) {
@@ -31,6 +33,7 @@ struct FieldsConfig {
       rule::at_least(0).at_most(1 << 20));
     v("num_fields", num_fields, "vectors of a sample; auto: those of the data",
       rule::at_least(0).at_most(1 << 20));
+    v("init", init, "weights and rows to begin with");
   }
 };
 

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/io/npy.h"
 #include "core/runtime/context.h"
+#include "core/train/checkpoint.h"
 #include "core/train/run_directory.h"
 #include "embedding_cache/commit_store.h"
 #include "embedding_cache/row_store.h"
@@ -23,8 +24,9 @@ using embedding_cache::Id;
 // A table of one commit, row by row in ascending order: a thread of its own scans ahead.
 class RowStream {
  public:
-  RowStream(const CommitStore& commit, uint32_t table)
-      : width_(commit.layouts[table].width()), thread_([this, &commit, table] {
+  // Rows that learned after `since`; 0: all.
+  RowStream(const CommitStore& commit, uint32_t table, uint64_t since)
+      : since_(since), width_(commit.layouts[table].width()), thread_([this, &commit, table] {
           try {
             scan(commit, table);
           } catch (const Left&) {
@@ -82,7 +84,7 @@ class RowStream {
 
   void scan(const CommitStore& commit, uint32_t table) {
     Block block;
-    commit.store->scan(table, [&](Id id, const std::byte* record) {
+    commit.store->scan(table, since_, [&](Id id, const std::byte* record) {
       block.ids.push_back(id);
       const float* const weights = embedding_cache::weights_of(record);
       block.weights.insert(block.weights.end(), weights, weights + width_);
@@ -104,6 +106,7 @@ class RowStream {
     changed_.notify_all();
   }
 
+  uint64_t since_;
   uint32_t width_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -115,27 +118,33 @@ class RowStream {
   std::thread thread_;  // last: it uses what is above
 };
 
+void begin_file(WritableFile& file, Dtype dtype, const std::vector<int64_t>& shape) {
+  const std::string header = npy_header(dtype, shape);
+  file.append(std::as_bytes(std::span(header)));
+}
+
 // Writes the table that all commits share; how many rows it has.
 int64_t write_table(AtomicFolder& folder, const std::vector<CommitStore>& commits,
-                    const std::string& name) {
+                    const std::string& name, uint64_t since) {
   std::vector<std::unique_ptr<RowStream>> parts;
   int64_t rows = 0;
   int64_t width = 0;
   for (const CommitStore& commit : commits) {
     const uint32_t table = commit.table(name);
     width = commit.layouts[table].width();
-    commit.store->scan(table, [&](Id, const std::byte*) { ++rows; });
-    parts.push_back(std::make_unique<RowStream>(commit, table));
+    if (since == 0) {
+      rows += static_cast<int64_t>(commit.info.tables[table].rows);
+    } else {
+      commit.store->scan(table, since, [&](Id, const std::byte*) { ++rows; });
+    }
+    parts.push_back(std::make_unique<RowStream>(commit, table, since));
   }
   WritableFile& keys = folder.create(fmt::format("rows.{}.keys.npy", name));
   WritableFile& weights = folder.create(fmt::format("rows.{}.npy", name));
-  const auto begin = [](WritableFile& file, Dtype dtype, const std::vector<int64_t>& shape) {
-    const std::string header = npy_header(dtype, shape);
-    file.append(std::as_bytes(std::span(header)));
-  };
-  begin(keys, Dtype::kI64, {rows});
-  begin(weights, Dtype::kF32, {rows, width});
-  for (int64_t row = 0; row < rows; ++row) {
+  begin_file(keys, Dtype::kI64, {rows});
+  begin_file(weights, Dtype::kF32, {rows, width});
+  int64_t written = 0;
+  while (true) {
     RowStream* first = nullptr;
     for (const auto& part : parts) {
       if (!part->is_over() && (first == nullptr || part->id() < first->id())) {
@@ -143,62 +152,127 @@ int64_t write_table(AtomicFolder& folder, const std::vector<CommitStore>& commit
       }
     }
     if (first == nullptr) {
-      throw IoError(fmt::format("table {}: rows ended early", name));
+      break;
     }
     const Id id = first->id();
     keys.append(std::as_bytes(std::span(&id, 1)));
     weights.append(std::as_bytes(first->weights()));
+    ++written;
     first->next();
+  }
+  if (written != rows) {
+    throw IoError(fmt::format("table {}: {} rows, but commits name {}", name, written, rows));
   }
   keys.close();
   weights.close();
   return rows;
 }
 
-OrderedJson description_of(const TableSpec& table, int64_t rows, int64_t width) {
-  OrderedJson out = {{"name", table.name}, {"rows", rows}, {"columns", OrderedJson::object()}};
-  const int64_t vector = table.has_vectors ? width - (table.has_weights ? 1 : 0) : 0;
-  if (table.has_vectors) {
-    out["columns"]["vector"] = {0, vector};
-  }
-  if (table.has_weights) {
-    out["columns"]["weight"] = {vector, width};
-  }
-  out["fields"] = OrderedJson::array();
-  for (const TableField& field : table.fields) {
-    OrderedJson each = {{"name", field.name}};
-    if (field.rows == 0) {
-      each["keys"] = "hashed";
-    } else {
-      each["keys"] = {field.first, field.first + field.rows};
+// Keys of rows that were forgotten after `since`.
+void write_gone(FileSystem& files, AtomicFolder& folder, const Rows& saved, size_t table,
+                const std::string& name, uint64_t since) {
+  std::vector<Id> gone;
+  for (const auto& [directory, commit] : saved.saved()) {
+    const std::string path =
+        join_path(embedding_cache::commit_folder(directory, commit), embedding_cache::kStateFile);
+    const auto states = embedding_cache::parse_state(files.read(path), path);
+    for (const auto& [id, step] : states.at(table).tombstones) {
+      if (step > since) {
+        gone.push_back(id);
+      }
     }
-    out["fields"].push_back(std::move(each));
   }
-  return out;
+  std::sort(gone.begin(), gone.end());
+  WritableFile& file = folder.create(fmt::format("rows.{}.gone.npy", name));
+  begin_file(file, Dtype::kI64, {std::ssize(gone)});
+  file.append(std::as_bytes(std::span(gone)));
+  file.close();
+}
+
+// The checkpoint that `path` means, of the run that has `folder` and no later than it.
+Since since_of(FileSystem& files, const std::string& path, const std::string& folder,
+               const RowsId& exported, int64_t step) {
+  const std::string before = find_checkpoint(files, path);
+  const auto home = [](const std::string& of) {
+    return std::filesystem::weakly_canonical(of).parent_path();
+  };
+  if (home(before) != home(folder)) {
+    throw IoError(fmt::format("--since: {} is of another run than {}", before, folder));
+  }
+  const std::string state = join_path(before, kStateFile);
+  const ProgressState progress = parse_progress(files.read(state, 1 << 20), state);
+  Since since{progress.step, RowsId::parse(progress.outside.at(kRowsName))};
+  if (since.step >= step) {
+    throw IoError(fmt::format("--since: {} is of step {}, and what is exported of step {}", before,
+                              since.step, step));
+  }
+  if (since.id.layout != exported.layout) {
+    throw IoError(fmt::format(
+        "--since: other ranks have had the rows since {}, which does not tell what was forgotten "
+        "meanwhile: export all rows, without --since",
+        before));
+  }
+  return since;
 }
 
 }  // namespace
 
-void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, const Tables& tables) {
+OrderedJson description_of(const Tables& tables) {
+  OrderedJson described = OrderedJson::array();
+  for (const TableSpec& table : tables.specs()) {
+    OrderedJson out = {{"name", table.name}, {"columns", OrderedJson::object()}};
+    const int64_t vector = table.has_vectors ? tables.width() : 0;
+    if (table.has_vectors) {
+      out["columns"]["vector"] = {0, vector};
+    }
+    if (table.has_weights) {
+      out["columns"]["weight"] = {vector, vector + 1};
+    }
+    out["fields"] = OrderedJson::array();
+    for (const TableField& field : table.fields) {
+      OrderedJson each = {{"name", field.name}, {"index", field.index}};
+      if (field.rows == 0) {
+        each["keys"] = "hashed";
+      } else {
+        each["keys"] = {field.first, field.first + field.rows};
+      }
+      out["fields"].push_back(std::move(each));
+    }
+    described.push_back(std::move(out));
+  }
+  return {{"tables", std::move(described)}};
+}
+
+void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, const Tables& tables,
+                int64_t step, const std::optional<Since>& since) {
   std::vector<CommitStore> commits;
   for (const auto& [directory, commit] : saved.saved()) {
     commits.push_back(embedding_cache::open_commit(files, directory, commit));
   }
-  OrderedJson described = OrderedJson::array();
-  const embedding_cache::Options& options = saved.options();
-  for (size_t t = 0; t < options.tables.size(); ++t) {
-    const TableSpec& table = tables.specs()[t];
-    const int64_t rows = write_table(folder, commits, table.name);
-    const embedding_cache::RowLayout layout(options.tables[t]);
-    described.push_back(description_of(table, rows, layout.width()));
+  const auto after = static_cast<uint64_t>(since ? since->step : 0);
+  OrderedJson described = description_of(tables);
+  for (size_t t = 0; t < tables.specs().size(); ++t) {
+    const std::string& name = tables.specs()[t].name;
+    described["tables"][t]["rows"] = write_table(folder, commits, name, after);
+    if (since) {
+      write_gone(files, folder, saved, t, name, after);
+    }
   }
-  folder.write("rows.json", OrderedJson{{"tables", described}}.dump(2) + "\n");
+  described["step"] = step;
+  if (since) {
+    described["since"] = since->step;
+  }
+  folder.write(kRowsFile, described.dump(2) + "\n");
 }
 
-void export_rows(FileSystem& files, const StoredModel& model, AtomicFolder& folder) {
+void export_rows(FileSystem& files, const StoredModel& model, AtomicFolder& folder,
+                 const ExportOptions& how) {
   const std::filesystem::path home =
       std::filesystem::path(model.folder).parent_path().parent_path();
   if (!files.exists((home / kConfigFile).string())) {
+    if (how.since) {
+      throw IoError(fmt::format("--since: {} is no checkpoint of a run", model.folder));
+    }
     return;
   }
   const auto [run, tree] = run_of_checkpoint(model);
@@ -207,7 +281,14 @@ void export_rows(FileSystem& files, const StoredModel& model, AtomicFolder& fold
   const ContextScope scope(context);
   const std::shared_ptr<Rows> rows = run->rows(files);
   read_outside(files, model.folder, *rows);
-  write_rows(files, folder, *rows, *run->tables());
+  const std::string state = join_path(model.folder, kStateFile);
+  const ProgressState progress = parse_progress(files.read(state, 1 << 20), state);
+  std::optional<Since> since;
+  if (how.since) {
+    since = since_of(files, *how.since, model.folder, RowsId::parse(progress.outside.at(kRowsName)),
+                     progress.step);
+  }
+  write_rows(files, folder, *rows, *run->tables(), progress.step, since);
 }
 
 }  // namespace mstrain::recommender

@@ -59,7 +59,8 @@ class RecommenderNetwork : public Network {
   }
   bool redraws(const std::string&) const override { return false; }
   OrderedJson description(const Json&) const override {
-    const OrderedJson model = to_json(section());
+    OrderedJson model = to_json(section());
+    model.erase("init");  // which weights it began with is no part of the model
     OrderedJson json;
     json["model_type"] = kModelTypePrefix + model.at("type").template get<std::string>();
     json["model"] = model;

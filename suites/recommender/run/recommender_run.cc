@@ -23,6 +23,8 @@
 #include "core/train/session.h"
 #include "core/train/shared_plan.h"
 #include "embedding_cache/row.h"
+#include "suites/recommender/run/export_rows.h"
+#include "suites/recommender/run/import_rows.h"
 #include "suites/recommender/run/sizing.h"
 
 namespace mstrain::recommender {
@@ -196,6 +198,7 @@ void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree,
 
 void RecommenderRun::lay_out(FileSystem& files, const YamlNode& tree) {
   files_ = &files;
+  begins_with_ = begins_with(tree);
   if (data.group_by) {
     FieldUse grouped = use();
     grouped.vectors_of.reset();
@@ -341,6 +344,15 @@ std::string RecommenderRun::rows_directory() const {
   }
 }
 
+std::function<void(const RowSink&)> RecommenderRun::first_rows(FileSystem& files) const {
+  if (!begins_with_) {
+    return nullptr;
+  }
+  return [&files, folder = *begins_with_, tables = tables()](const RowSink& sink) {
+    read_rows(files, folder, *tables, sink);
+  };
+}
+
 std::shared_ptr<Rows> RecommenderRun::rows(FileSystem& files) const {
   embedding_cache::Options own = options();
   own.directory = rows_directory();
@@ -349,7 +361,8 @@ std::shared_ptr<Rows> RecommenderRun::rows(FileSystem& files) const {
       files, std::move(own),
       RowsOptions{.depth = cache.pipeline.depth,
                   .evict_every = embedding.eviction.ttl_steps == 0 ? 0 : embedding.evict_every,
-                  .way = train.parallel.embedding},
+                  .way = train.parallel.embedding,
+                  .first = first_rows(files)},
       *tables(), current_context().ranks.get());
 }
 
@@ -361,7 +374,8 @@ TrainData RecommenderRun::samples(const Json& source) const {
   identity.add(identity_of(opened_.train.get()));
   identity.add(identity_of(opened_.valid.get()));
   out.identity = to_string(identity.finish());
-  out.checkpoint_files = {{"config.json", config_json(source)}};
+  out.checkpoint_files = {{"config.json", config_json(source)},
+                          {kRowsFile, description_of(*tables_).dump(2) + "\n"}};
   out.outside = own;
   const SampleOrder order{.shuffle = data.shuffle};
   out.training = [training, order](uint64_t seed, const BatchPart& part, int64_t first) {

@@ -61,8 +61,10 @@ class RecommenderRun : public ModelRun {
   Placement placement(const Tables& tables) const;
   embedding_cache::Options options() const;
   int64_t bytes_of_tables(const Tables& tables) const;
+  std::function<void(const RowSink&)> first_rows(FileSystem& files) const;
 
   FileSystem* files_ = nullptr;
+  std::optional<std::string> begins_with_;  // model.init.from
   OpenedSamples opened_;
   std::shared_ptr<const Tables> tables_;
 };

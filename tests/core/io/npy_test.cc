@@ -61,6 +61,12 @@ TEST(Npy, WritesWhatNumpyWrites) {
   EXPECT_EQ(array.dtype, Dtype::kF32);
   EXPECT_THAT(array.shape, ElementsAre(2, 3));
   EXPECT_EQ(std::memcmp(array.data.data(), values, sizeof values), 0);
+  // Where it lies.
+  const NpyView view = view_npy(as_bytes(expected), "a.npy");
+  EXPECT_EQ(view.dtype, Dtype::kF32);
+  EXPECT_EQ(view.shape, array.shape);
+  EXPECT_EQ(view.data.data(), as_bytes(expected).data() + 128);
+  EXPECT_EQ(std::memcmp(view.data.data(), values, sizeof values), 0);
 }
 
 TEST(Npy, EveryDtypeAndRankRoundTrips) {

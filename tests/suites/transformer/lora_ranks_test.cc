@@ -133,7 +133,7 @@ TEST_F(LoraOnRanks, GoOnUnderAnyOtherLayoutAndAreExported) {
   std::vector<double> logits[2];
   for (const bool merges : {false, true}) {
     const std::string exported = folder_ / (merges ? "merged" : "adapter");
-    export_model(real_files(), folder_ / "moved", exported, merges);
+    export_model(real_files(), folder_ / "moved", exported, {.merges = merges});
     const StoredModel stored = open_model(real_files(), exported);
     EXPECT_EQ(stored.base == nullptr, merges);
     logits[merges ? 1 : 0] =

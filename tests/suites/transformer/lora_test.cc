@@ -145,7 +145,7 @@ TEST_F(LoraRun, AnAdapterIsAModelForEveryCommand) {
   export_model(real_files(), folder_ / "run", adapter);
   EXPECT_TRUE(real_files().exists(join_path(adapter, kAdapterFile)));
   const std::string merged = folder_ / "merged";
-  export_model(real_files(), adapter, merged, /*merges=*/true);
+  export_model(real_files(), adapter, merged, {.merges = true});
   const StoredModel one = open_model(real_files(), adapter);
   const StoredModel other = open_model(real_files(), merged);
   EXPECT_NE(one.base, nullptr);
@@ -165,8 +165,9 @@ TEST_F(LoraRun, AnAdapterIsAModelForEveryCommand) {
     change = std::max(change, std::abs(before[i] - expected[i]));
   }
   EXPECT_GT(change, 1e-3);
-  EXPECT_THAT(message_of<Error>(
-                  [&] { export_model(real_files(), base_, folder_ / "nothing", /*merges=*/true); }),
+  EXPECT_THAT(message_of<Error>([&] {
+                export_model(real_files(), base_, folder_ / "nothing", {.merges = true});
+              }),
               HasSubstr("is no adapter"));
   // Training goes on with it, on other data or at another rate.
   EXPECT_EQ(train(text("more", "init: {from: " + adapter + "}")), Outcome::kFinished);
@@ -207,7 +208,7 @@ TEST_F(LoraRun, TrainsModulesWhole) {
     return to_doubles(*load_params(real_files(), model).find("transformer.ln_f.weight"));
   };
   EXPECT_NE(norm(stored), norm(plain));
-  export_model(real_files(), folder_ / "run", folder_ / "merged", /*merges=*/true);
+  export_model(real_files(), folder_ / "run", folder_ / "merged", {.merges = true});
   EXPECT_EQ(norm(open_model(real_files(), folder_ / "merged")), norm(stored));
 }
 
