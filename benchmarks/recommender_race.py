@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Steps of recommenders, as `run.mode: benchmark` runs them, against PyTorch with the same sizes (torch.nn.Embedding(sparse=True), SparseAdam
-for vectors, Adagrad for single weights, fused Adam for the dense part, batches made before; the better of eager and compiled); with a part
+"""Steps of recommenders, as `run.mode: benchmark` runs them, against PyTorch with the same sizes (torch.nn.Embedding(sparse=True), or
+EmbeddingBag where a field has several ids, SparseAdam for vectors, Adagrad for single weights, fused Adam for the dense part, batches made
+before; the better of eager and compiled); with a part
 of the rows in memory against all of them; and two ranks of one thread against one of two. Contenders are processes of their own that take
 turns; a ratio above 1 says that mstrain, or what the first column names, is faster.
 
@@ -25,47 +26,104 @@ CONFIGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SHAPES = {
     "zoo": dict(config="wide_deep_zoo.yaml", vocab=7692, numeric=13, fields=26, bag=1, dim=80, hidden=[1024, 512, 256, 128]),
     "benchmark": dict(config="wide_deep_benchmark.yaml", vocab=225385, numeric=13, fields=26, bag=1, dim=16, hidden=[1024] * 7),
+    "dlrm": dict(config="dlrm_quickstart.yaml", vocab=50000, numeric=13, fields=26, bag=4, dim=64, bottom=[512, 256], hidden=[512, 256],
+                 batch=4096),
 }
 BATCH = 16000
 
 
-def contend(name, compiled, threads):
-    """PyTorch's process: a line on its input is a number of steps."""
+def keys_of(name):
+    """What the shipped configuration of another size is told."""
+    shape = SHAPES[name]
+    if name != "dlrm":
+        return []
+    return ["run.mode=benchmark", f"model.embedding_dim={shape['dim']}", f"model.bottom={shape['bottom']}", f"model.top.hidden={shape['hidden']}",
+            f"data.synthetic.vocab={shape['vocab']}", f"data.synthetic.bag={shape['bag']}", "data.split=1.0", f"batch.global={shape['batch']}",
+            "optimizer.type=adam", "schedule.type=constant"]
+
+
+def wide_deep(shape, compiled):
+    """PyTorch's model, as the logits of a batch, its optimizers, and some batches."""
     import torch
     from torch import nn
 
-    shape = SHAPES[name]
-    race.torch_settings(threads)
     numeric, fields, dim, vocab = shape["numeric"], shape["fields"], shape["dim"], shape["vocab"]
     rows = numeric + fields * vocab
     vectors, weights = nn.Embedding(rows, dim, sparse=True), nn.Embedding(rows, 1, sparse=True)
     nn.init.normal_(vectors.weight, std=0.01)
     nn.init.zeros_(weights.weight)
-    layers, width = [], (numeric + fields) * dim
-    for out in shape["hidden"]:
-        layers += [nn.Linear(width, out), nn.ReLU()]
-        width = out
-    mlp = nn.Sequential(*layers, nn.Linear(width, 1))
+    mlp = tower((numeric + fields) * dim, [*shape["hidden"], 1])
     step_mlp = torch.compile(mlp) if compiled else mlp
     optimizers = [torch.optim.SparseAdam(vectors.parameters(), lr=3.5e-4), torch.optim.Adagrad(weights.parameters(), lr=0.05),
                   torch.optim.Adam(mlp.parameters(), lr=3.5e-4, fused=True)]
-    law = 1 / torch.arange(1, vocab + 1, dtype=torch.float64) ** 1.05
+    law = zipf(vocab)
     batches = []
     for _ in range(4):
         ids = torch.multinomial(law, BATCH * fields, replacement=True).view(BATCH, fields)
         ids = numeric + ids + vocab * torch.arange(fields)
         ids = torch.cat([torch.arange(numeric).expand(BATCH, numeric), ids], 1).contiguous()
         scale = torch.cat([torch.rand(BATCH, numeric), torch.ones(BATCH, fields)], 1).unsqueeze(2)
-        batches.append((ids, scale, (torch.rand(BATCH) < 0.25).float()))
+        batches.append(((ids, scale), (torch.rand(BATCH) < 0.25).float()))
+    return lambda ids, scale: step_mlp((vectors(ids) * scale).flatten(1)).squeeze(1) + (weights(ids) * scale).sum((1, 2)), optimizers, batches
+
+
+def dlrm(shape, compiled):
+    import torch
+    from torch import nn
+
+    numeric, fields, dim, vocab, bag, batch = (shape[key] for key in ("numeric", "fields", "dim", "vocab", "bag", "batch"))
+    tables = nn.ModuleList([nn.EmbeddingBag(vocab, dim, mode="sum", sparse=True) for _ in range(fields)])
+    bottom = nn.Sequential(*tower(numeric, [*shape["bottom"], dim]), nn.ReLU())
+    top = tower(dim + (fields + 1) * fields // 2, [*shape["hidden"], 1])
+    below = torch.tril_indices(fields + 1, fields + 1, -1)
+
+    def dense(numbers, vectors):
+        first = bottom(numbers)
+        all_of_them = torch.cat([first.unsqueeze(1), vectors], 1)
+        pairs = torch.bmm(all_of_them, all_of_them.transpose(1, 2))[:, below[0], below[1]]
+        return top(torch.cat([first, pairs], 1)).squeeze(1)
+
+    step_dense = torch.compile(dense) if compiled else dense
+    optimizers = [torch.optim.SparseAdam(list(tables.parameters()), lr=2e-3),
+                  torch.optim.Adam([*bottom.parameters(), *top.parameters()], lr=2e-3, fused=True)]
+    law = zipf(vocab)
+    batches = []
+    for _ in range(4):
+        ids = torch.multinomial(law, batch * fields * bag, replacement=True).view(fields, batch, bag)
+        batches.append(((torch.randn(batch, numeric), ids), (torch.rand(batch) < 0.25).float()))
+    return lambda numbers, ids: step_dense(numbers, torch.stack([table(ids[f]) for f, table in enumerate(tables)], 1)), optimizers, batches
+
+
+def tower(width, layers):
+    from torch import nn
+
+    out = []
+    for i, n in enumerate(layers):
+        out += [nn.Linear(width, n), *([nn.ReLU()] if i + 1 < len(layers) else [])]
+        width = n
+    return nn.Sequential(*out)
+
+
+def zipf(vocab):
+    import torch
+
+    return 1 / torch.arange(1, vocab + 1, dtype=torch.float64) ** 1.05
+
+
+def contend(name, compiled, threads):
+    """PyTorch's process: a line on its input is a number of steps."""
+    import torch
+
+    race.torch_settings(threads)
+    logits, optimizers, batches = (dlrm if name == "dlrm" else wide_deep)(SHAPES[name], compiled)
     taken = 0
 
     def run(count):
         nonlocal taken
         for _ in range(count):
-            ids, scale, labels = batches[taken % len(batches)]
+            given, labels = batches[taken % len(batches)]
             taken += 1
-            logits = step_mlp((vectors(ids) * scale).flatten(1)).squeeze(1) + (weights(ids) * scale).sum((1, 2))
-            nn.functional.binary_cross_entropy_with_logits(logits, labels).backward()
+            torch.nn.functional.binary_cross_entropy_with_logits(logits(*given), labels).backward()
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
@@ -97,7 +155,7 @@ def against_pytorch(options, name):
                                     str(options.threads)], race.environment(options.threads, options.isa)) for kind in kinds}
     seconds, mine = {kind: [] for kind in kinds}, []
     for _ in range(options.rounds):
-        mine.append(ours(options, SHAPES[name]["config"])[0])
+        mine.append(ours(options, SHAPES[name]["config"], keys=keys_of(name))[0])
         for kind in kinds:
             seconds[kind].append(theirs[kind].round(max(2, options.steps // 2), measure_memory=False))
     for contender in theirs.values():
@@ -127,7 +185,7 @@ def main():
         name, kind = options.contender.split()
         contend(name, kind == "compiled", options.threads)
         return
-    print(f"batches of {BATCH}, {options.threads} threads, {options.isa or 'best'} instructions, {options.rounds} rounds of {options.steps} steps")
+    print(f"batches of {BATCH} (dlrm: {SHAPES['dlrm']['batch']}), {options.threads} threads, {options.isa or 'best'} instructions, {options.rounds} rounds of {options.steps} steps")
     zoo = SHAPES["zoo"]
     rows = zoo["numeric"] + zoo["fields"] * zoo["vocab"]
     for name in options.only:

@@ -25,8 +25,9 @@ SyntheticSamples::SyntheticSamples(const SyntheticConfig& config) : config_(conf
     schema_.numeric.push_back(fmt::format("I{}", i + 1));
   }
   for (int64_t f = 0; f < config.fields_; ++f) {
-    schema_.fields.push_back(
-        {.name = fmt::format("C{}", f + 1), .rows = static_cast<uint64_t>(config.vocab)});
+    schema_.fields.push_back({.name = fmt::format("C{}", f + 1),
+                              .rows = static_cast<uint64_t>(config.vocab),
+                              .is_bag = config.bag > 1});
   }
   double sum = 0;
   for (int64_t k = 1; k <= config.vocab; ++k) {
@@ -60,12 +61,32 @@ void SyntheticSamples::read(std::span<const int64_t> samples, SampleBatch& out) 
       out.numeric.push_back(static_cast<float>(rng.normal()));
     }
     for (size_t f = 0; f < out.fields.size(); ++f) {
-      out.fields[f].ids.push_back(
-          static_cast<uint64_t>(order[f](static_cast<int64_t>(draw(rng.uniform())))));
+      SampleBatch::Field& field = out.fields[f];
+      for (int64_t i = 0; i < config_.bag; ++i) {
+        field.ids.push_back(
+            static_cast<uint64_t>(order[f](static_cast<int64_t>(draw(rng.uniform())))));
+      }
+      if (config_.bag > 1) {
+        if (field.offsets.empty()) {
+          field.offsets.push_back(0);
+        }
+        field.offsets.push_back(static_cast<uint32_t>(field.ids.size()));
+      }
     }
     const double odds = log_odds(out, static_cast<int64_t>(s));
     out.labels.push_back(rng.uniform() < 1 / (1 + std::exp(-odds)) ? 1.0F : 0.0F);
   }
+}
+
+double SyntheticSamples::mean_of(const SampleBatch& batch, int64_t sample, int64_t field,
+                                 const char* what, int64_t stream) const {
+  const std::vector<uint64_t>& ids = batch.fields[static_cast<size_t>(field)].ids;
+  double sum = 0;
+  for (int64_t i = 0; i < config_.bag; ++i) {
+    sum += hidden_normal(static_cast<uint64_t>(config_.seed), what, stream,
+                         ids[static_cast<size_t>(sample * config_.bag + i)]);
+  }
+  return sum / static_cast<double>(config_.bag);
 }
 
 double SyntheticSamples::log_odds(const SampleBatch& batch, int64_t sample) const {
@@ -78,9 +99,8 @@ double SyntheticSamples::log_odds(const SampleBatch& batch, int64_t sample) cons
         weight *
         double{batch.numeric[s * static_cast<size_t>(config_.numeric) + static_cast<size_t>(i)]};
   }
-  for (size_t f = 0; f < batch.fields.size(); ++f) {
-    odds += config_.weight_std * hidden_normal(seed, "synthetic.weight", static_cast<int64_t>(f),
-                                               batch.fields[f].ids[s]);
+  for (int64_t f = 0; f < config_.fields_; ++f) {
+    odds += config_.weight_std * mean_of(batch, sample, f, "synthetic.weight", f);
   }
   for (int64_t p = 0; p < config_.pairs; ++p) {
     const int64_t a = 2 * p % config_.fields_;
@@ -88,8 +108,7 @@ double SyntheticSamples::log_odds(const SampleBatch& batch, int64_t sample) cons
     double product = 0;
     for (int h = 0; h < kHidden; ++h) {
       const auto of = [&](int64_t field) {
-        return hidden_normal(seed, "synthetic.hidden", field * kHidden + h,
-                             batch.fields[static_cast<size_t>(field)].ids[s]);
+        return mean_of(batch, sample, field, "synthetic.hidden", field * kHidden + h);
       };
       product += of(a) * of(b);
     }
@@ -106,6 +125,13 @@ std::vector<double> SyntheticSamples::true_log_odds(const SampleBatch& batch) co
   return out;
 }
 
-std::string SyntheticSamples::identity() const { return to_flow(write_config(config_)); }
+// Runs go on that began when every field had one id.
+std::string SyntheticSamples::identity() const {
+  YamlNode config = write_config(config_);
+  if (config_.bag == 1) {
+    std::erase_if(config.children, [](const YamlNode& key) { return key.key == "bag"; });
+  }
+  return to_flow(config);
+}
 
 }  // namespace mstrain::recommender

@@ -1,6 +1,6 @@
 // Samples like Criteo's, of a known model: ids by Zipf's law, clicks drawn from log-odds that are a sum of one weight for each id, linear
 // in the numbers, and products of hidden vectors of some pairs of fields. Sample i is a function of (seed, i), and so is the best that any
-// model can do.
+// model can do. Where a field has several ids in a sample, weights and hidden vectors are those of their mean.
 #pragma once
 
 #include "core/base/config.h"
@@ -14,6 +14,7 @@ struct SyntheticConfig {
   int64_t numeric = 13;
   int64_t fields_ = 26;
   int64_t vocab = 1000;
+  int64_t bag = 1;
   double alpha = 1.05;
   double bias = -1.0;
   double weight_std = 0.35;
@@ -24,8 +25,10 @@ struct SyntheticConfig {
   void fields(V& v) {
     v("samples", samples, "how many there are", rule::at_least(1).at_most(1e12));
     v("numeric", numeric, "numeric columns", rule::at_least(0).at_most(10000));
-    v("fields", fields_, "fields of one id each", rule::at_least(1).at_most(10000));
+    v("fields", fields_, "fields with ids", rule::at_least(1).at_most(10000));
     v("vocab", vocab, "ids of a field", rule::at_least(1).at_most(1e9));
+    v("bag", bag, "ids of each field in a sample, whose vectors are added up",
+      rule::at_least(1).at_most(1000));
     v("alpha", alpha, "of Zipf's law: the k-th id of a field comes with weight k^-alpha",
       rule::at_least(0).at_most(4));
     v("bias", bias, "of the log-odds");
@@ -47,6 +50,9 @@ class SyntheticSamples final : public SampleSource {
 
  private:
   double log_odds(const SampleBatch& batch, int64_t sample) const;
+  // The mean of hidden numbers over the ids of a field.
+  double mean_of(const SampleBatch& batch, int64_t sample, int64_t field, const char* what,
+                 int64_t stream) const;
   uint64_t draw(double uniform) const;  // a rank by Zipf's law
 
   SyntheticConfig config_;

@@ -29,6 +29,36 @@ TEST(Synthetic, SampleIsAFunctionOfItsIndex) {
   }
 }
 
+TEST(Synthetic, BagsHaveSeveralIdsWhoseMeanDecides) {
+  const SyntheticSamples samples({.samples = 100, .fields_ = 3, .vocab = 50, .bag = 4});
+  const SampleBatch all = some_of(samples, 0, 100);
+  const SampleBatch some = some_of(samples, 40, 2);
+  const std::vector<double> odds = samples.true_log_odds(all);
+  EXPECT_EQ(samples.true_log_odds(some)[1], odds[41]);
+  for (size_t f = 0; f < 3; ++f) {
+    EXPECT_TRUE(samples.schema().fields[f].is_bag);
+    EXPECT_EQ(some.fields[f].offsets, (std::vector<uint32_t>{0, 4, 8}));
+    EXPECT_TRUE(std::equal(some.fields[f].ids.begin(), some.fields[f].ids.end(),
+                           all.fields[f].ids.begin() + 160));
+  }
+  // Bags of one and the same id are that id.
+  const SyntheticSamples single({.samples = 100, .fields_ = 3, .vocab = 50});
+  const SampleBatch of_single = some_of(single, 0, 20);
+  SampleBatch repeated = of_single;
+  for (SampleBatch::Field& field : repeated.fields) {
+    std::vector<uint64_t> ids;
+    for (const uint64_t id : field.ids) {
+      ids.insert(ids.end(), 4, id);
+    }
+    field.ids = ids;
+  }
+  const std::vector<double> expected = single.true_log_odds(of_single);
+  const std::vector<double> same = samples.true_log_odds(repeated);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(same[i], expected[i], 1e-12);
+  }
+}
+
 TEST(Synthetic, IdsFollowZipfsLaw) {
   const int64_t count = repetitions(20000);
   const SyntheticSamples samples({.samples = count, .fields_ = 1, .vocab = 100, .alpha = 1});
