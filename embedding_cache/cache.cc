@@ -161,6 +161,7 @@ CommitId Cache::commit_step(uint64_t step, std::span<const std::byte> user_blob)
   return id;
 }
 uint64_t Cache::evict(uint64_t step) { return core_->evict(step); }
+void Cache::start_evict(uint64_t step) { core_->start_evict(step); }
 ExportSummary Cache::export_delta(CommitId since, const std::string& path, bool with_state) {
   return core_->export_delta(since, path, with_state);
 }

@@ -78,6 +78,8 @@ void Core::close() {
     }
   }
   changed_.notify_all();
+  stop_sweep();
+  sweeper_.reset();
   writer_.reset();
   readers_.reset();
   store_.reset();

@@ -3,6 +3,7 @@
 // rows of that table, and what leaves is copied out under the mutex when nobody holds it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -103,6 +104,17 @@ struct PendingCommit {
   std::exception_ptr error;
 };
 
+// A look for rows of which evict(step) will forget some.
+struct Sweep {
+  using Row = std::pair<uint32_t, Id>;  // step of its last update, id
+  uint64_t step = 0;
+  std::vector<std::vector<Row>> old;  // by table: as they were when they were seen
+  std::atomic<bool> is_stopped = false;
+  bool done = false;
+  bool failed = false;    // whoever evicts looks itself
+  bool is_early = false;  // likewise: rows began that may be too old then
+};
+
 // What the row of a distinct id learns: floats of the caller's, or those that it writes into space for a row.
 using RowSums = std::function<const float*(size_t id, float* space)>;
 
@@ -134,6 +146,7 @@ class Core : public std::enable_shared_from_this<Core> {
   CommitId last_commit() const;
   uint64_t last_step() const;
   uint64_t evict(uint64_t step);
+  void start_evict(uint64_t step);
   ExportSummary export_delta(CommitId since, const std::string& path, bool with_state);
   ExportSummary import_delta(const std::string& path);
   void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
@@ -233,6 +246,12 @@ class Core : public std::enable_shared_from_this<Core> {
   uint64_t newest_step() const;  // that any table has seen
   void prune_tombstones();
   void forget_rows(uint32_t table, std::span<const Id> ids);
+  void sweep(Sweep& sweep);  // in a thread of its own
+  void sweep_table(Sweep& sweep, uint32_t table);
+  void stop_sweep();
+  void note_training(const Table& table, uint64_t step);
+  // The rows of a table that no update has touched since `newest` at the latest, by step and id. Rows on their way out are in the store.
+  std::vector<Sweep::Row> old_rows(Lock& lock, uint32_t table, uint64_t newest);
 
   std::unique_ptr<FileLock> lock_file_;
   std::unique_ptr<ThreadPool> workers_;  // compute
@@ -266,6 +285,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<CommitId> abandoned_;    // newer than the one resumed from
   bool closed_ = false;
 
+  std::shared_ptr<Sweep> sweep_;         // of the next evict()
+  std::unique_ptr<ThreadPool> sweeper_;  // made when it is needed
   std::unique_ptr<ThreadPool> readers_;  // reads, and writing of sorted files
   std::unique_ptr<ThreadPool> writer_;   // last: joined first
 };

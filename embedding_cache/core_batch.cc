@@ -96,7 +96,14 @@ std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> 
           table.options.name, step);
     ticket->batch = table.window.front().batch;
   } else {
-    table.dedup.run(ids, ticket->batch);
+    // What is read ahead was announced before.
+    const LookAhead::Entry* const known =
+        table.window.size() == 0 ? nullptr : table.window.find(hash_bytes(std::as_bytes(ids)));
+    if (known != nullptr) {
+      ticket->batch = known->batch;
+    } else {
+      table.dedup.run(ids, ticket->batch);
+    }
   }
   std::vector<bool> refused;
   plan_batch(table, *ticket, refused);
@@ -117,6 +124,7 @@ std::unique_ptr<TicketState> Core::hold_batch(std::unique_ptr<TicketState> ticke
   const std::vector<uint64_t> next = announced ? table.window.pop().next : std::vector<uint64_t>();
   if (train) {
     table.last_step = ticket->step;
+    note_training(table, ticket->step);
     table.host.advance();
     table.stats.batches += 1;
     if (!refused.empty()) {

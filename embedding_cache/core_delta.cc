@@ -185,6 +185,7 @@ void Core::apply_rows(uint32_t index, std::span<const Id> ids, const std::byte* 
   if (ids.empty()) {
     return;
   }
+  stop_sweep();  // it may have passed where older rows come now
   Table& table = *tables[index];
   const uint32_t bytes = table.layout.record_bytes();
   uint64_t known = 0;

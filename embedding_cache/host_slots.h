@@ -7,6 +7,7 @@
 // Bookkeeping is not thread-safe (the cache holds a lock); records of pinned slots may be read and written by anyone who orders that.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -69,11 +70,17 @@ class HostSlots {
 
   template <class F>
   void each(F&& visit) const {
-    for (Slot slot = 0; slot < touched_; ++slot) {
+    each(0, touched_, visit);
+  }
+  // Of the slots [begin, end); false where there are none from `end` on.
+  template <class F>
+  bool each(Slot begin, Slot end, F&& visit) const {
+    for (Slot slot = begin; slot < std::min(end, touched_); ++slot) {
       if (is_used(slot)) {
         visit(slot);
       }
     }
+    return end < touched_;
   }
 
  private:

@@ -2,6 +2,7 @@
 // That is what eviction by next use (Belady 1966) needs. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -23,6 +24,12 @@ class LookAhead {
 
   size_t size() const { return window_.size(); }
   const Entry& front() const { return window_.front(); }
+  // A batch of these ids; null: there is none.
+  const Entry* find(const Hash128& hash) const {
+    const auto found = std::find_if(window_.begin(), window_.end(),
+                                    [&](const Entry& entry) { return entry.hash == hash; });
+    return found == window_.end() ? nullptr : &*found;
+  }
   // Adds a batch behind the others; its number is `number`, one higher than the one before.
   // `first_use(u)` is called for each distinct id that no batch of the window has yet.
   template <class F>

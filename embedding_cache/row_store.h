@@ -38,7 +38,7 @@ inline constexpr uint64_t kWriteBufferBytes = 64 << 20;
 // Records that a scan shows may lie at any address: copy the floats before using them as such.
 using RowVisitor = std::function<void(Id id, const std::byte* record)>;
 
-// Thread-safe, with at most one write, checkpoint or scan at a time.
+// Thread-safe, with at most one write or checkpoint at a time. Scans run beside them, and see each row as it was at some time meanwhile.
 class RowStore : public Tier {
  public:
   // Rows by ascending ids; with `after_step` those alone that were learned later than it, without reading what holds no such rows. This

@@ -21,6 +21,15 @@ class WriteBack {
 
   void add(uint32_t table, Id id, const std::byte* record);
   const std::byte* find(uint32_t table, Id id) const;  // the newest copy, or null
+  // All that the store may not have yet, hidden and older copies too.
+  template <class F>
+  void each(F&& visit) const {
+    for (const Batch& batch : batches_) {
+      for (const RowWrite& row : batch.rows) {
+        visit(row);
+      }
+    }
+  }
   // There is a newer copy elsewhere: not found here any more, but still written.
   void hide(uint32_t table, Id id) { newest_[table].erase(id); }
   uint64_t bytes() const { return bytes_; }  // of memory for the records

@@ -98,6 +98,68 @@ TEST(Vocabulary, RefusedIdsAreNeitherHitsNorMisses) {
   EXPECT_EQ(stats.position_hits, 2U);
 }
 
+// One cache looks for rows to forget while it goes on learning, one when it is asked to forget them.
+TEST(Vocabulary, RowsAreLookedForWhileTrainingGoesOn) {
+  constexpr uint64_t kEvery = 8;
+  constexpr uint64_t kTtl = 12;
+  for (const StoreKind store : stores()) {
+    for (const uint64_t early : {uint64_t{8}, uint64_t{3}, uint64_t{20}}) {  // 20: too early
+      const TempDirectory directory;
+      const auto options = [&](const char* name) {
+        Options out = one_table(join_path(directory.path(), name), store);
+        out.tables[0].host_rows = 40;
+        out.tables[0].eviction = {.ttl_steps = kTtl, .min_keep_rows = 10};
+        out.store.write_back_rows = 8;
+        return out;
+      };
+      Cache ahead = Cache::open(options("ahead"));
+      Cache plain = Cache::open(options("plain"));
+      Rng rng(early);
+      uint64_t forgotten = 0;
+      for (uint64_t step = 1; step <= 120; ++step) {
+        std::vector<Id> ids;
+        for (int i = 0; i < 12; ++i) {
+          const double at = rng.uniform();
+          ids.push_back(static_cast<Id>(at * at * 400));
+        }
+        learn(ahead, 0, ids, step);
+        learn(plain, 0, ids, step);
+        if (step % kEvery == 0) {
+          const uint64_t here = plain.evict(step);
+          EXPECT_EQ(ahead.evict(step), here) << "step " << step;
+          forgotten += here;
+          ASSERT_EQ(ahead.digest(), plain.digest()) << "step " << step;
+        }
+        if (step % 30 == 0) {
+          ahead.commit_step(step);
+        } else if (step % 13 == 0) {
+          ahead.start_commit(step);
+        }
+        const uint64_t next = (step / kEvery + 1) * kEvery;
+        if (early > kEvery ? step % kEvery == 0 : next - step == early) {
+          ahead.start_evict(early > kEvery ? next + kEvery : next);
+        }
+      }
+      EXPECT_GT(forgotten, 50U);
+    }
+  }
+}
+
+TEST(Vocabulary, ALookForRowsThatNobodyWaitsForEndsWithItsCache) {
+  for (const StoreKind store : stores()) {
+    const TempDirectory directory;
+    Options options = one_table(directory.path(), store);
+    options.tables[0].eviction.ttl_steps = 3;
+    Cache cache = Cache::open(options);
+    for (uint64_t step = 1; step <= 20; ++step) {
+      learn(cache, 0, std::vector<Id>{step, step + 100}, step);
+      cache.start_evict(step + 1);
+    }
+    EXPECT_EQ(cache.evict(30), 40U);
+    cache.start_evict(31);
+  }
+}
+
 TEST(Vocabulary, RowsExpireOldestFirstDownToTheFloor) {
   for (const StoreKind store : stores()) {
     const TempDirectory directory;

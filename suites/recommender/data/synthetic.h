@@ -5,6 +5,7 @@
 
 #include "core/base/config.h"
 #include "core/base/hash.h"
+#include "core/data/shuffle.h"
 #include "suites/recommender/data/samples.h"
 
 namespace mstrain::recommender {
@@ -54,10 +55,19 @@ class SyntheticSamples final : public SampleSource {
   double mean_of(const SampleBatch& batch, int64_t sample, int64_t field, const char* what,
                  int64_t stream) const;
   uint64_t draw(double uniform) const;  // a rank by Zipf's law
+  void fill_tables();
+  uint64_t id_of(int64_t field, uint64_t rank) const;
+  double hidden(const char* what, int64_t stream, uint64_t id) const;
 
   SyntheticConfig config_;
   SampleSchema schema_;
-  std::vector<double> below_;  // of Zipf's law: share of the ranks up to each
+  std::vector<double> below_;    // of Zipf's law: share of the ranks up to each
+  std::vector<uint32_t> begin_;  // the first rank whose share is above i / (begin_.size() - 1)
+  std::vector<Permutation>
+      order_;  // by field: ids are ranks in another order, so that hot ones are not neighbours
+  // What functions of (field, rank) and (field, id) give, where there are not too many; empty otherwise.
+  std::vector<uint32_t> ids_;
+  std::vector<double> weights_, vectors_;
 };
 
 }  // namespace mstrain::recommender

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <limits>
 
 #include "core/base/error.h"
 
@@ -107,10 +108,28 @@ void Rows::let_go() {
   }
 }
 
+// The fewest steps that a row lives without learning.
+int64_t Rows::lifetime() const {
+  uint64_t least = std::numeric_limits<uint32_t>::max();
+  for (const embedding_cache::TableOptions& table : options_.tables) {
+    least = std::min(least, table.eviction.ttl_steps);
+  }
+  return static_cast<int64_t>(least);
+}
+
 void Rows::learned(int64_t step) {
-  if (how_.evict_every > 0 && step % how_.evict_every == 0) {
+  if (how_.evict_every == 0) {
+    return;
+  }
+  if (step % how_.evict_every == 0) {
     let_go();
     cache().evict(static_cast<uint64_t>(step));
+  }
+  // All that can be too old by then has learned for the last time.
+  const int64_t next = (step / how_.evict_every + 1) * how_.evict_every;
+  if (looked_for_ != next && next - step <= lifetime()) {
+    cache().start_evict(static_cast<uint64_t>(next));
+    looked_for_ = next;
   }
 }
 
@@ -119,6 +138,7 @@ void Rows::resume(const std::optional<std::string>& id) {
   cache_.reset();
   readers_.clear();
   ++generation_;
+  looked_for_ = 0;
   if (!id) {
     begin(0);
     take_first();

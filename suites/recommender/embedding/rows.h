@@ -116,6 +116,7 @@ class Rows final : public OutsideState {
 
  private:
   size_t rank() const { return group_ == nullptr ? 0 : static_cast<size_t>(group_->rank()); }
+  int64_t lifetime() const;
   void begin(int64_t changes);
   void take_first();
   void take_over(const RowsId& from);
@@ -136,6 +137,7 @@ class Rows final : public OutsideState {
   std::vector<embedding_cache::Reader> readers_;  // one for each rank of the checkpoint's layout
   std::vector<std::pair<std::string, embedding_cache::CommitId>> saved_commits_;  // likewise
   int64_t generation_ = 0;
+  int64_t looked_for_ = 0;  // the step at which rows are forgotten that are looked for already
   std::function<void()> let_go_;
   StageTimes times_;
 };

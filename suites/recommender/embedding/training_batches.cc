@@ -186,7 +186,18 @@ class TrainingBatches final : public BatchStream {
     }
   }
 
+  // Whether all rows are in memory: those that a batch does not find there are new, and there is nothing to fetch.
+  static bool holds_all(const Cache& cache) {
+    const std::vector<embedding_cache::TableStats> tables = cache.stats().tables;
+    return std::all_of(tables.begin(), tables.end(), [](const auto& table) {
+      return table.host_rows >= table.rows && table.host_rows < table.host_capacity;
+    });
+  }
+
   void fetch_ahead(Cache& cache) {
+    if (holds_all(cache)) {
+      return;
+    }
     const auto depth = std::min(ahead_.size(), static_cast<size_t>(source_.rows->depth()));
     for (size_t i = 0; i < depth; ++i) {
       Ahead& each = ahead_[i];

@@ -162,7 +162,8 @@ TEST(Optimizer, MuonEqualsItsFormulas) {
     std::tie(params, state) = optimizer.update(
         params, grads, state, scalar(0.1 / (step + 1), Dtype::kF64), scalar(0.25, Dtype::kF64));
   }
-  const auto expect_equal_to = [&](const char* name, const golden::Updated& expected, size_t first) {
+  const auto expect_equal_to = [&](const char* name, const golden::Updated& expected,
+                                   size_t first) {
     const std::vector<double> got = to_doubles(*params.find(name));
     for (size_t i = 0; i < got.size(); ++i) {
       EXPECT_NEAR(got[i], expected[first + i], 1e-12) << name << " " << i;
