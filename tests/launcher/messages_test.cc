@@ -70,6 +70,7 @@ TEST(Command, MistakesInAConfigurationNameFileLineKeyAndChoice) {
       {"micro: 2", "micro: 3", "bad.yaml:5: batch.micro: 3 does not divide batch.global 4"},
       {"type: adamw", "type: adamwx",
        "bad.yaml:6: optimizer.type: expected one of sgd, adam, adamw, adagrad, rmsprop, lamb, "
+       "muon, "
        "found \"adamwx\"; did you mean adamw?"},
       {"log:", "logs:", "bad.yaml:10: logs: unknown key; did you mean log?"},
       {"log:", "parallels: {tensor: 2}\nlog:", "bad.yaml:10: parallels: unknown key"},
