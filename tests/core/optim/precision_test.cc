@@ -15,10 +15,13 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 constexpr int64_t kSize = 700;  // two whole blocks and a part
+const Shape kMatrix{20, 35};
 
 const std::vector<ParamSpec>& long_specs() {
-  static const std::vector<ParamSpec> specs{{"weight", {Dtype::kF32, {kSize}}, zeros_init(), true},
-                                            {"bias", {Dtype::kF32, {3}}, zeros_init(), false}};
+  static const std::vector<ParamSpec> specs{
+      {"weight", {Dtype::kF32, {kSize}}, zeros_init(), true},
+      {"bias", {Dtype::kF32, {3}}, zeros_init(), false},
+      {"layers.0.weight", {Dtype::kF32, kMatrix}, zeros_init(), true, MatrixForm()}};
   return specs;
 }
 
@@ -26,6 +29,7 @@ Params numbers(uint64_t seed, double scale = 1) {
   Params p;
   p.set("weight", cast(scale * random_tensor({kSize}, seed), Dtype::kF32));
   p.set("bias", cast(scale * random_tensor({3}, seed + 1), Dtype::kF32));
+  p.set("layers.0.weight", cast(scale * random_tensor(kMatrix, seed + 2), Dtype::kF32));
   return p;
 }
 
