@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/ir/tensor.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -43,7 +44,13 @@ AgentPlan plan_parameters(std::span<const ParamSpec> specs, const OptimizerConfi
     plan.parameters += spec.type.elements();
     plan.model_bytes += spec.type.bytes();
   }
-  plan.optimizer_bytes = std::ssize(Optimizer(optimizer, specs).slot_names()) * plan.model_bytes;
+  const Trace trace(Trace::Mode::kAbstract);
+  const OptimizerState state = Optimizer(optimizer, specs).init(abstract_params(specs));
+  for (const auto& [slot, values] : state.slots) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      plan.optimizer_bytes += values.tensor(i).type().bytes();
+    }
+  }
   return plan;
 }
 
