@@ -52,13 +52,11 @@ ParameterStep muon_matrix(const OptimizerConfig& config, const AdamwScalars& sca
   const Tensor velocity = config.momentum * widened(step.slots[0]) + g;
   const Tensor part = config.nesterov ? g + config.momentum * velocity : velocity;
   const Tensor whole = step.shard == nullptr ? part : whole_of(part, *step.shard);
-  const int first =
-      step.matrix->out_first ? whole.rank() - step.matrix->in_dims : step.matrix->in_dims;
-  int64_t rows = 1;
-  for (int d = 0; d < first; ++d) {
-    rows *= whole.dim(d);
-  }
-  const int64_t columns = whole.elements() / std::max<int64_t>(1, rows);
+  const Weight weight{whole, whole.shape(), *step.matrix};
+  const Shape first = step.matrix->out_first ? weight.out() : weight.in();
+  const Shape last = step.matrix->out_first ? weight.in() : weight.out();
+  const int64_t rows = first.elements();
+  const int64_t columns = last.elements();
   const double size = kSizeOfAdamw * std::sqrt(static_cast<double>(std::max(rows, columns)));
   const Tensor turned =
       reshape(orthogonalised(reshape(whole, {rows, columns})) * size, whole.shape());

@@ -69,12 +69,7 @@ std::optional<Place> find_field(const Tables& tables, const std::string& name) {
   return std::nullopt;
 }
 
-std::string columns_of(const Tables& tables, const TableSpec& table) {
-  return fmt::format(
-      "{}{}{}", table.has_vectors ? fmt::format("a vector of {}", tables.width()) : "",
-      table.has_vectors && table.has_weights ? " and " : "", table.has_weights ? "a weight" : "");
-}
-
+// For people.
 std::string columns_of(const Json& table) {
   const Json& columns = table.at("columns");
   const auto vector = columns.find("vector");
@@ -87,6 +82,7 @@ std::string columns_of(const Json& table) {
 
 Ways ways_of(const Json& table, const Tables& tables, const std::string& source,
              std::set<std::string>& known) {
+  const Json described = description_of(tables).at("tables");
   Ways ways;
   for (const Json& each : table.at("fields")) {
     const auto name = each.at("name").get<std::string>();
@@ -96,10 +92,10 @@ Ways ways_of(const Json& table, const Tables& tables, const std::string& source,
       throw IoError(where + " is none that this run looks up");
     }
     known.insert(name);
-    const TableSpec& here = tables.specs()[place->table];
-    if (columns_of(tables, here) != columns_of(table)) {
+    const Json& here = described.at(place->table);
+    if (here.at("columns") != table.at("columns")) {
       throw IoError(fmt::format("{} has {} for each id, and this run {}", where, columns_of(table),
-                                columns_of(tables, here)));
+                                columns_of(here)));
     }
     const Json& keys = each.at("keys");
     if (keys.is_string()) {
