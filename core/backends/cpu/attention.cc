@@ -20,7 +20,7 @@ struct Forward {
     float *keys, *values, *queries, *scores, *sums, *factors;
     ScoreTerms::Buffers terms;
     Buffers(const ScoreTerms& terms, bool drops, Scratch& scratch)
-        : keys(scratch.take(terms.sizes().d * padded(terms.sizes().s))),
+        : keys(scratch.take(terms.sizes().d * column_step(terms.sizes().s))),
           values(scratch.take(terms.sizes().s * padded(terms.sizes().e))),
           queries(scratch.take(kQueryBlock * padded(terms.sizes().d))),
           scores(scratch.take(kQueryBlock * kKeyBlock)),
@@ -40,7 +40,7 @@ struct Forward {
     const AttentionSizes n = added.segments.narrowed(all, first, rows, 0, all.s);
     const int64_t ld_q = padded(n.d);
     const int64_t ld_o = padded(n.e);
-    const int64_t ld_k = padded(n.s);
+    const int64_t ld_k = column_step(n.s);
     alignas(64) float top[kQueryBlock];
     alignas(64) float total[kQueryBlock];
     alignas(64) float factor[kQueryBlock];

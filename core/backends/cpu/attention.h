@@ -24,6 +24,8 @@ inline constexpr int64_t kFewQueries = 4;
 inline constexpr int64_t kPad = 16;  // floats in the widest vector
 
 inline int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
+// Floats from row to row of what is packed by columns: odd in lines, so that rows share no places of the first cache.
+inline int64_t column_step(int64_t n) { return padded(n) | kPad; }
 
 // A tensor [b, t, h, d] with any strides.
 struct HeadView {
@@ -107,7 +109,7 @@ inline void pack_rows(const float* x, const HeadView& view, int64_t first, int64
 }
 inline void pack_columns(const float* x, const HeadView& view, int64_t first, int64_t rows,
                          int64_t columns, float* y) {
-  const int64_t ld = padded(rows);
+  const int64_t ld = column_step(rows);
   if (view.element == 1) {
     loops().block->transpose(rows, columns, x + first * view.position, view.position, y, ld);
   } else {

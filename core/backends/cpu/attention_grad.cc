@@ -38,9 +38,9 @@ struct Backward {
 
    private:
     Buffers(const ScoreTerms& terms, const AttentionSizes& n, bool drops, Scratch& scratch)
-        : keys_columns(scratch.take(n.d * padded(n.s))),
+        : keys_columns(scratch.take(n.d * column_step(n.s))),
           keys(scratch.take(n.s * padded(n.d))),
-          values_columns(scratch.take(n.e * padded(n.s))),
+          values_columns(scratch.take(n.e * column_step(n.s))),
           queries(scratch.take(n.t * padded(n.d))),
           cotangents(scratch.take(n.t * padded(n.e))),
           delta(scratch.take(n.t)),
@@ -114,7 +114,7 @@ struct Backward {
     const BlockLoops& loop = *loops().block;
     const int64_t ld_q = padded(n.d);
     const int64_t ld_o = padded(n.e);
-    const int64_t ld_k = padded(n.s);
+    const int64_t ld_k = column_step(n.s);
     const int64_t step = n.rows_alike(first, rows, key, keys);
     for (int64_t r = 0; r < rows; r += step) {
       const int64_t count = std::min(step, rows - r);

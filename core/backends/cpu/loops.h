@@ -109,6 +109,9 @@ struct BlockLoops {
   // y = factor x for x[rows, columns]; columns of y up to the next multiple of 16 become zero where `pad`.
   void (*copy_rows)(int64_t rows, int64_t columns, float factor, const float* x, int64_t ldx,
                     float* y, int64_t ldy, bool pad);
+  // Columns of x[rows, …] in panels as wide as two vectors: y[j step + …] becomes panel j of `panels`, dense.
+  void (*copy_panels)(int64_t rows, int64_t panels, const float* x, int64_t ldx, float* y,
+                      int64_t step);
   // kRows columns of x[rows, …], one row after the other.
   void (*copy_narrow)(int64_t rows, const float* x, int64_t ldx, float* y);
   // One block of an online softmax: replaces scores by exp(s - max'), where max' = max(max, s), zero beyond what is

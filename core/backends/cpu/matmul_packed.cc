@@ -15,13 +15,14 @@
 namespace mstrain::cpu {
 namespace {
 
-constexpr int64_t kMostDepth = 256;     // of a panel: 16 KiB of the first cache
-constexpr int64_t kMostColumns = 2048;  // of b packed at a time
-constexpr int64_t kMostRows = 120;      // of a in the second cache
-constexpr int64_t kLeastPanels = 4;     // of a thread, where threads share columns
+constexpr int64_t kMostDepth = 512;       // of a panel: 32 KiB of the first cache
+constexpr int64_t kMostColumns = 1024;    // of b packed at a time
+constexpr int64_t kMostRows = 120;        // of a in the second cache
+constexpr int64_t kLeastPanels = 4;       // of a thread, where threads share columns
+constexpr int64_t kLeastPackedRows = 48;  // of a thread, where they share rows that are copied
 constexpr int64_t kBlockRows = BlockLoops::kRows;
 constexpr int64_t kWidestPanel = 32;
-constexpr int64_t kRowsAtOnce = 8;  // of b while it is packed
+constexpr int64_t kRowsAtOnce = 4;  // of b while it is packed: streams that are read ahead
 
 int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -33,7 +34,9 @@ class PackedProduct {
     depth_ = (p.k + parts - 1) / parts;
     columns_ = std::min(kMostColumns, up_to(p.n, panel_));
     packs_a_ = p.a_column != 1;
-    by_columns_ = columns_ / panel_ >= threads * kLeastPanels || p.m < threads * kBlockRows;
+    // Threads that share rows copy no row twice.
+    by_columns_ = p.m < threads * (packs_a_ ? kLeastPackedRows : kBlockRows) ||
+                  (!packs_a_ && columns_ / panel_ >= threads * kLeastPanels);
   }
 
   int64_t packed_floats() const { return p_.k * up_to(p_.n, panel_); }
@@ -68,7 +71,9 @@ class PackedProduct {
       const Range panels = by_columns_ ? own : Range{0, width};
       const Range rows = by_columns_ ? Range{0, p_.m} : chunk_of(p_.m, kBlockRows, thread, team);
       const int64_t panel_count = (panels.end - panels.begin + panel_ - 1) / panel_;
-      const int64_t tile_count = (rows.end - rows.begin + kMostRows - 1) / kMostRows;
+      const int64_t row_count = rows.end - rows.begin;
+      const int64_t tile_count = std::max<int64_t>(1, (row_count + kMostRows - 1) / kMostRows);
+      const int64_t tile_rows = up_to((row_count + tile_count - 1) / tile_count, kBlockRows);
       for (int64_t l = 0; l < p_.k; l += depth_) {
         const int64_t depth = std::min(depth_, p_.k - l);
         const int64_t next_depth = std::min(depth_, p_.k - l - depth);
@@ -84,13 +89,13 @@ class PackedProduct {
                           {first + own.begin, std::min(first + own.end, p_.n) - first - own.begin},
                           p_.b_column, panel_count * tile_count);
         }
-        for (int64_t i = rows.begin; i < rows.end; i += kMostRows) {
-          const Tile tile{i, std::min(kMostRows, rows.end - i), l, depth};
-          const int64_t i_after = i + kMostRows;
-          const Tile next = i_after < rows.end
-                                ? Tile{i_after, std::min(kMostRows, rows.end - i_after), l, depth}
-                                : Tile{rows.begin, std::min(kMostRows, rows.end - rows.begin),
-                                       l + depth, next_depth};
+        for (int64_t i = rows.begin; i < rows.end; i += tile_rows) {
+          const Tile tile{i, std::min(tile_rows, rows.end - i), l, depth};
+          const int64_t i_after = i + tile_rows;
+          const Tile next =
+              i_after < rows.end
+                  ? Tile{i_after, std::min(tile_rows, rows.end - i_after), l, depth}
+                  : Tile{rows.begin, std::min(tile_rows, row_count), l + depth, next_depth};
           Ahead a_ahead = ahead(a, {next.i, next.rows}, p_.a_row, {next.l, next.depth}, p_.a_column,
                                 panel_count);
           multiply(tile, a, block, panels, first, bias, c, own_rows, a_ahead, b_ahead);
@@ -139,11 +144,15 @@ class PackedProduct {
   // side, a few rows of all panels at a time: memory is read in its order.
   void pack_panels(const float* b, int64_t l, int64_t depth, int64_t first, const Range& columns,
                    float* to) const {
-    const int64_t rows = p_.b_column == 1 ? kRowsAtOnce : depth;
-    for (int64_t r = 0; r < depth; r += rows) {
-      for (int64_t j = columns.begin; j < columns.end; j += panel_) {
-        pack_panel(b, l + r, std::min(rows, depth - r), first + j, to + j * depth + r * panel_);
-      }
+    const int64_t whole =
+        p_.b_column != 1 ? 0 : (std::min(columns.end, p_.n - first) - columns.begin) / panel_;
+    for (int64_t r = 0; whole > 0 && r < depth; r += kRowsAtOnce) {
+      const float* const from = b + (l + r) * p_.b_row + first + columns.begin;
+      loops_.copy_panels(std::min(kRowsAtOnce, depth - r), whole, from, p_.b_row,
+                         to + columns.begin * depth + r * panel_, panel_ * depth);
+    }
+    for (int64_t j = columns.begin + whole * panel_; j < columns.end; j += panel_) {
+      pack_panel(b, l, depth, first + j, to + j * depth);
     }
   }
 

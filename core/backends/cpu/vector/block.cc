@@ -13,58 +13,134 @@ constexpr int kWidth = Simd<float>::kLanes;
 constexpr int kRows = BlockLoops::kRows;
 constexpr int kColumns = kVectorBytes == 64 ? 4 : 2;
 
+struct Strides {
+  int64_t a_row, a_col, ldb;
+};
+
 struct Operands {
   int64_t k;
-  int64_t a_row, a_col, ldb, ldc;
+  Strides strides;
+  int64_t ldc;
   bool accumulate;
 };
 
-template <int rows, int columns>
-void multiply(const Operands& o, const float* a, const float* b, float* c) {
+// sum += left * right. Processors whose threads share a core begin as few instructions in a cycle as a product has for two
+// multiply-adds: none is left for the copies that GCC makes when it chooses the form itself.
+MSTRAIN_ALWAYS_INLINE void multiply_add(Floats& sum, const Floats& left, const Floats& right) {
+#if defined(__FMA__) && !defined(__AVX512F__)
+  asm("vfmadd231ps %1, %2, %0" : "+x"(sum) : "x"(left), "x"(right));
+#else
+  sum += left * right;
+#endif
+}
+
+// `fixed`: strides that are known here, which leaves instructions out; 0 where they are not. Not a part of its callers, which
+// would leave it few registers for addresses.
+template <int rows, int columns, Strides fixed>
+[[gnu::noinline]] void multiply(const Operands& o, const float* a, const float* b, float* c) {
+  constexpr int kSteps = 8;
+  constexpr int kPointers = fixed.a_row != 0 ? 1 : rows;
+  const int64_t a_col = o.strides.a_col, ldb = o.strides.ldb, ldc = o.ldc;
   // What the block of c waits for comes while its sums are made.
+  MSTRAIN_UNROLLED
   for (int r = 0; r < rows; ++r) {
-    __builtin_prefetch(c + r * o.ldc, 1);
-    __builtin_prefetch(c + r * o.ldc + columns * kWidth - 1, 1);
+    __builtin_prefetch(c + r * ldc, 1);
+    __builtin_prefetch(c + r * ldc + columns * kWidth - 1, 1);
+  }
+  const float* from[kPointers];
+  MSTRAIN_UNROLLED
+  for (int r = 0; r < kPointers; ++r) {
+    from[r] = a + r * o.strides.a_row;
   }
   Floats sums[rows][columns] = {};
-  for (int64_t l = 0; l < o.k; ++l, a += o.a_col, b += o.ldb) {
-    Floats right[columns];
-    for (int j = 0; j < columns; ++j) {
-      right[j] = load(b + j * kWidth);
+  const auto advance = [&](int64_t by_a, int64_t by_b) MSTRAIN_INLINE_LAMBDA {
+    MSTRAIN_UNROLLED
+    for (int r = 0; r < kPointers; ++r) {
+      from[r] += by_a;
     }
+    b += by_b;
+  };
+  const auto step = [&](int ahead) MSTRAIN_INLINE_LAMBDA {
+    Floats right[columns];
+    MSTRAIN_UNROLLED
+    for (int j = 0; j < columns; ++j) {
+      right[j] = load(b + ahead * fixed.ldb + j * kWidth);
+    }
+    MSTRAIN_UNROLLED
     for (int r = 0; r < rows; ++r) {
-      const Floats left = splat(a[r * o.a_row]);
+      const Floats left =
+          splat(from[kPointers == 1 ? 0 : r]
+                    [kPointers == 1 ? r * fixed.a_row + ahead * fixed.a_col : ahead * fixed.a_col]);
+      MSTRAIN_UNROLLED
       for (int j = 0; j < columns; ++j) {
-        sums[r][j] += left * right[j];
+        multiply_add(sums[r][j], left, right[j]);
       }
     }
+    advance(fixed.a_col != 0 ? 0 : a_col, fixed.ldb != 0 ? 0 : ldb);
+  };
+  int64_t left = o.k;
+  for (; left >= kSteps; left -= kSteps) {
+    MSTRAIN_UNROLLED
+    for (int l = 0; l < kSteps; ++l) {
+      step(l);
+    }
+    advance(kSteps * fixed.a_col, kSteps * fixed.ldb);
+    // Or compilers make each address anew from fewer pointers.
+    MSTRAIN_UNROLLED
+    for (int r = 0; r < kPointers; ++r) {
+      asm("" : "+r"(from[r]));
+    }
   }
+  for (; left > 0; --left) {
+    step(0);
+    advance(fixed.a_col, fixed.ldb);
+  }
+  const bool accumulate = o.accumulate;
+  MSTRAIN_UNROLLED
   for (int r = 0; r < rows; ++r) {
+    MSTRAIN_UNROLLED
     for (int j = 0; j < columns; ++j) {
-      float* const to = c + r * o.ldc + j * kWidth;
-      store<float>(to, o.accumulate ? load(to) + sums[r][j] : sums[r][j]);
+      float* const to = c + r * ldc + j * kWidth;
+      store<float>(to, accumulate ? load(to) + sums[r][j] : sums[r][j]);
     }
   }
 }
 
+using Multiply = void (*)(const Operands& o, const float* a, const float* b, float* c);
+
+template <int rows, int columns>
+Multiply multiply_for(const Strides& s) {
+  constexpr int64_t kDense = columns * kWidth;
+  const bool dense = rows == kRows && s.ldb == kDense;
+  if (s.a_col == 1) {
+    return dense ? multiply<rows, columns, {0, 1, kDense}> : multiply<rows, columns, {0, 1, 0}>;
+  }
+  if (s.a_row == 1) {
+    return dense && s.a_col == kRows ? multiply<rows, columns, {1, kRows, kDense}>
+                                     : multiply<rows, columns, {1, 0, 0}>;
+  }
+  return multiply<rows, columns, {0, 0, 0}>;
+}
+
 template <int columns>
 void multiply_strip(const Operands& o, int64_t m, const float* a, const float* b, float* c) {
-  for (; m >= kRows; m -= kRows, a += kRows * o.a_row, c += kRows * o.ldc) {
-    multiply<kRows, columns>(o, a, b, c);
+  const Multiply whole = multiply_for<kRows, columns>(o.strides);
+  for (; m >= kRows; m -= kRows, a += kRows * o.strides.a_row, c += kRows * o.ldc) {
+    whole(o, a, b, c);
   }
   switch (m) {
-    case 1: multiply<1, columns>(o, a, b, c); break;
-    case 2: multiply<2, columns>(o, a, b, c); break;
-    case 3: multiply<3, columns>(o, a, b, c); break;
-    case 4: multiply<4, columns>(o, a, b, c); break;
-    case 5: multiply<5, columns>(o, a, b, c); break;
+    case 1: multiply_for<1, columns>(o.strides)(o, a, b, c); break;
+    case 2: multiply_for<2, columns>(o.strides)(o, a, b, c); break;
+    case 3: multiply_for<3, columns>(o.strides)(o, a, b, c); break;
+    case 4: multiply_for<4, columns>(o.strides)(o, a, b, c); break;
+    case 5: multiply_for<5, columns>(o.strides)(o, a, b, c); break;
     default: break;
   }
 }
 
 void product(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col,
              const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {
-  const Operands o = {k, a_row, a_col, ldb, ldc, accumulate};
+  const Operands o = {k, {a_row, a_col, ldb}, ldc, accumulate};
   int64_t vectors = (n + kWidth - 1) / kWidth;
   for (; vectors >= kColumns; vectors -= kColumns, b += kColumns * kWidth, c += kColumns * kWidth) {
     multiply_strip<kColumns>(o, m, a, b, c);
@@ -161,6 +237,16 @@ void copy_rows(int64_t rows, int64_t columns, float factor, const float* x, int6
     }
     for (int64_t j = columns; j < end; ++j) {
       y[j] = 0;
+    }
+  }
+}
+
+void copy_panels(int64_t rows, int64_t panels, const float* x, int64_t ldx, float* y,
+                 int64_t step) {
+  for (; panels > 0; --panels, x += 2 * kWidth, y += step) {
+    for (int64_t i = 0; i < rows; ++i) {
+      store<float>(y + i * 2 * kWidth, load(x + i * ldx));
+      store<float>(y + i * 2 * kWidth + kWidth, load(x + i * ldx + kWidth));
     }
   }
 }
@@ -380,8 +466,9 @@ MSTRAIN_FLATTEN void to_normal(int64_t n, const uint32_t* words, float* y) {
 
 extern const BlockLoops kBlockLoops;
 extern const OtherLoops kOtherLoops;
-const BlockLoops kBlockLoops = {kWidth,       product,           transpose, copy_rows,  copy_narrow,
-                                softmax_step, softmax_grad_step, choose,    scale_rows, dot_rows};
+const BlockLoops kBlockLoops = {kWidth,      product,     transpose,    copy_rows,
+                                copy_panels, copy_narrow, softmax_step, softmax_grad_step,
+                                choose,      scale_rows,  dot_rows};
 const OtherLoops kOtherLoops = {adamw, transpose32, transpose64, philox, to_uniform, to_normal};
 
 }  // namespace mstrain::cpu::MSTRAIN_ISA

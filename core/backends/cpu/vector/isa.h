@@ -21,9 +21,12 @@
 
 // One iteration never reads what another one writes; the output may be one of the inputs.
 #define MSTRAIN_INDEPENDENT _Pragma("GCC ivdep")
+// All of a short loop at once, so that arrays which it walks stay in registers.
+#define MSTRAIN_UNROLLED _Pragma("GCC unroll 16")
 // Scalar functions must be inlined before a loop can be vectorised.
 #define MSTRAIN_FLATTEN __attribute__((flatten))
 #define MSTRAIN_ALWAYS_INLINE __attribute__((always_inline)) inline
+#define MSTRAIN_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace mstrain::cpu::MSTRAIN_ISA {
 
