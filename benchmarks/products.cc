@@ -1,5 +1,5 @@
 // What the machine's multiply-adds could do, and what matrix products reach of it: a loop in registers for the instruction set
-// in use (MSTRAIN_ISA) and, in turns with it, the products of GPT steps by this project's kernel and by oneDNN alone. f32.
+// in use (MSTRAIN_ISA) and, in turns with it, the products of training steps by this project's kernel and by oneDNN alone. f32.
 // Usage: bench_products [threads] [products whose name holds this]
 #include <fmt/core.h>
 #include <omp.h>
@@ -125,12 +125,13 @@ double own_seconds(const Shape3& s, int threads, bool kept) {
   return times[3];
 }
 
-// Tiny: 12 x 64 positions of 128; baby: 16 x 256 of 384; small: 4 x 256 of 768.
+// Tiny: 12 x 64 positions of 128; baby: 16 x 256 of 384; small: 4 x 256 of 768; vit: 16 x 197 of 192.
 std::vector<Shape3> shapes() {
   std::vector<Shape3> result;
   for (const auto& [name, rows, width] : {std::tuple("tiny", int64_t{768}, int64_t{128}),
                                           {"baby", 4096, 384},
-                                          {"small", 1024, 768}}) {
+                                          {"small", 1024, 768},
+                                          {"vit", 3152, 192}}) {
     result.push_back({name, rows, 3 * width, width, false, false});
     result.push_back({name, rows, width, 4 * width, false, false});
     result.push_back({name, rows, width, 3 * width, false, true});

@@ -1,6 +1,6 @@
 // Products in f32 by our own loops, for processors on which oneDNN has none that takes its memory, or a packed b, from the
 // caller: those without AVX-512. Blocks and panels as Goto & van de Geijn 2008: b in panels as wide as the registers' block,
-// each of which stays in the first cache while rows of a pass by. An element's sum runs in the same order for every thread
+// each of which comes from the nearest caches while rows of a pass by. An element's sum runs in the same order for every thread
 // count.
 #include <omp.h>
 
@@ -15,7 +15,7 @@
 namespace mstrain::cpu {
 namespace {
 
-constexpr int64_t kMostDepth = 512;       // of a panel: 32 KiB of the first cache
+constexpr int64_t kMostDepth = 512;       // of a panel of 32 KiB
 constexpr int64_t kMostColumns = 1024;    // of b packed at a time
 constexpr int64_t kMostRows = 120;        // of a in the second cache
 constexpr int64_t kLeastPanels = 4;       // of a thread, where threads share columns

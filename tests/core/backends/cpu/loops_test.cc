@@ -168,22 +168,23 @@ TEST(Loops, BlockProductsOfEverySizeAgreeWithThreeLoops) {
       for (int64_t n : {1, 5, 16, 17, 33, 63, 64, 80}) {
         for (int64_t k : {0, 1, 7, 40}) {
           const int64_t ld = (n + 15) / 16 * 16;
-          const std::vector<float> a = random_floats(m * std::max<int64_t>(k, 1), 4);
+          // Rows, columns, or neither side by side.
+          const int64_t a_row = m % 3 == 0 ? 1 : m % 3 == 1 ? k : 2 * k;
+          const int64_t a_column = m % 3 == 0 ? m : m % 3;
+          const std::vector<float> a = random_floats(2 * m * std::max<int64_t>(k, 1), 4);
           const std::vector<float> b = random_floats(std::max<int64_t>(k, 1) * ld, 5);
           std::vector<float> c = random_floats(m * ld, 6);
           std::vector<float> expected = c;
-          const bool transposed = m % 2 == 0;
           for (int64_t i = 0; i < m; ++i) {
             for (int64_t j = 0; j < n; ++j) {
               for (int64_t l = 0; l < k; ++l) {
                 expected[static_cast<size_t>(i * ld + j)] +=
-                    a[static_cast<size_t>(transposed ? l * m + i : i * k + l)] *
+                    a[static_cast<size_t>(i * a_row + l * a_column)] *
                     b[static_cast<size_t>(l * ld + j)];
               }
             }
           }
-          block.product(m, n, k, a.data(), transposed ? 1 : k, transposed ? m : 1, b.data(), ld,
-                        c.data(), ld, true);
+          block.product(m, n, k, a.data(), a_row, a_column, b.data(), ld, c.data(), ld, true);
           for (int64_t i = 0; i < m; ++i) {
             for (int64_t j = 0; j < n; ++j) {
               const auto at = static_cast<size_t>(i * ld + j);
