@@ -72,8 +72,8 @@ void print_checkpoint(FileSystem& files, const std::string& path, std::FILE* out
     }
     fmt::print(out, "  every file has the size and digest of the manifest\n");
   }
-  if (const std::string state = join_path(path, kStateFile); files.exists(state)) {
-    const ProgressState progress = parse_progress(files.read(state, 1 << 20), state);
+  if (files.exists(join_path(path, kStateFile))) {
+    const ProgressState progress = read_progress(files, path);
     fmt::print(out, "  step {}, {} samples taken, seed {}\n", grouped(progress.step),
                grouped(progress.samples), progress.seed);
   }

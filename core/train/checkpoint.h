@@ -56,6 +56,8 @@ void save_checkpoint(FileSystem& files, const std::string& folder,
 std::string print_progress(const ProgressState& progress);
 // Throws IoError naming `name` for anything but what print_progress writes.
 ProgressState parse_progress(std::string_view text, const std::string& name);
+// That of a checkpoint's folder. Throws IoError.
+ProgressState read_progress(FileSystem& files, const std::string& folder);
 
 // Copies `file` of `folder` into the memory of `tensors`, which nobody else may be reading; each must be there with its
 // shape and dtype, and nothing else may be. Of parts only their own elements are read; padding is 0. What other ranks have is

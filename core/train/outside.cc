@@ -12,8 +12,7 @@ namespace {
 
 std::optional<std::string> named_in(FileSystem& files, const std::string& folder,
                                     const OutsideState& state) {
-  const std::string path = join_path(folder, kStateFile);
-  const Json ids = parse_progress(files.read(path, 1 << 20), path).outside;
+  const Json ids = read_progress(files, folder).outside;
   const auto found = ids.find(state.name());
   return found == ids.end() ? std::nullopt : std::optional(found->get<std::string>());
 }

@@ -97,8 +97,7 @@ std::optional<Previous> find_previous(const RunDirectory& directory, const std::
   if (const std::string path = directory.at(kConfigFile); files.exists(path)) {
     changes = allowed_changes(path, parse_yaml(files.read(path, 1 << 20), path), resolved, start);
   }
-  const std::string state = join_path(folder, kStateFile);
-  Previous previous{folder, parse_progress(files.read(state, 1 << 20), state), std::move(changes)};
+  Previous previous{folder, read_progress(files, folder), std::move(changes)};
   if (previous.progress.seed != static_cast<uint64_t>(config.run.seed)) {
     log_warning("run.seed: the run goes on with seed {}, which it began with",
                 previous.progress.seed);

@@ -84,8 +84,7 @@ void Trainer::open_batches() {
 }
 
 void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micro, Data data) {
-  const std::string path = join_path(folder, kStateFile);
-  progress_ = parse_progress(files.read(path, 1 << 20), path);
+  progress_ = read_progress(files, folder);
   progress_.micro_batch = micro;
   if (data == Data::kSame && progress_.data != data_.identity) {
     fail(

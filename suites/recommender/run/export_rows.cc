@@ -199,8 +199,7 @@ Since since_of(FileSystem& files, const std::string& path, const std::string& fo
   if (home(before) != home(folder)) {
     throw IoError(fmt::format("--since: {} is of another run than {}", before, folder));
   }
-  const std::string state = join_path(before, kStateFile);
-  const ProgressState progress = parse_progress(files.read(state, 1 << 20), state);
+  const ProgressState progress = read_progress(files, before);
   Since since{progress.step, RowsId::parse(progress.outside.at(kRowsName))};
   if (since.step >= step) {
     throw IoError(fmt::format("--since: {} is of step {}, and what is exported of step {}", before,
@@ -281,8 +280,7 @@ void export_rows(FileSystem& files, const StoredModel& model, AtomicFolder& fold
   const ContextScope scope(context);
   const std::shared_ptr<Rows> rows = run->rows(files);
   read_outside(files, model.folder, *rows);
-  const std::string state = join_path(model.folder, kStateFile);
-  const ProgressState progress = parse_progress(files.read(state, 1 << 20), state);
+  const ProgressState progress = read_progress(files, model.folder);
   std::optional<Since> since;
   if (how.since) {
     since = since_of(files, *how.since, model.folder, RowsId::parse(progress.outside.at(kRowsName)),

@@ -205,8 +205,7 @@ void visit_saved(const std::vector<embedding_cache::CommitStore>& commits, const
 // Of the checkpoint in `model`, whose run says where they lie.
 std::vector<embedding_cache::CommitStore> saved_commits(FileSystem& files,
                                                         const StoredModel& model) {
-  const std::string state = join_path(model.folder, kStateFile);
-  const ProgressState progress = parse_progress(files.read(state, kMaxDescriptionBytes), state);
+  const ProgressState progress = read_progress(files, model.folder);
   const RowsId id = RowsId::parse(progress.outside.at(kRowsName));
   const WrittenRun written = run_of_checkpoint(model);
   const std::string base = written.run->rows_directory();

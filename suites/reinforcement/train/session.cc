@@ -143,8 +143,7 @@ std::optional<std::string> Session::previous_checkpoint() {
 }
 
 void Session::restore(const std::string& folder) {
-  const std::string path = join_path(folder, kStateFile);
-  const ProgressState progress = parse_progress(files_.read(path, kMostBytes), path);
+  const ProgressState progress = read_progress(files_, folder);
   if (progress.isa != to_string(isa()) || progress.threads != current_context().num_threads()) {
     log_warning(
         "{}: made with {} and {} threads, going on with {} and {}: numbers differ in their last "

@@ -65,8 +65,7 @@ TEST(Checkpoint, ReadsBackWhatWasSaved) {
   load_tensors(real_files(), path, kModelFile, model);
   EXPECT_THAT(to_vector<float>(model[1].value), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(to_vector<float>(model[0].value), ElementsAre(1, 2, 3, 4, 5, 6));
-  const std::string state = join_path(path, kStateFile);
-  const ProgressState progress = parse_progress(real_files().read(state), state);
+  const ProgressState progress = read_progress(real_files(), path);
   EXPECT_EQ(progress.step, 3);
   EXPECT_EQ(progress.seed, 7U);
   EXPECT_EQ(progress.samples, 24);
