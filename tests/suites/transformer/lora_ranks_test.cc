@@ -13,8 +13,6 @@
 namespace mstrain {
 namespace {
 
-constexpr int kSteps = 6;
-
 class LoraOnRanks : public SharedWeights {
  protected:
   static constexpr const char* kAdam = "adamw, lr: 1e-2, clip_grad: 0.1";
@@ -32,10 +30,6 @@ class LoraOnRanks : public SharedWeights {
     return "model: {type: llama, hidden_size: 32, num_layers: 4, num_attention_heads: 4, "
            "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
            text();
-  }
-  void expect_near_one(const std::string& name, const std::string& sections,
-                       const std::vector<Division>& divisions, double relative = 1e-5) {
-    expect_same(name, sections, divisions, relative, kSteps);
   }
   // What a run leaves.
   std::vector<std::string> files_of(const std::string& name) {
@@ -80,22 +74,21 @@ TEST_F(LoraOnRanks, FollowTheWeightsThatRanksShare) {
                                         {2, 2, ", zero: {stage: 3, min_numel: 0}"},
                                         {1, 2, "", "", 2},
                                         {1, 2, ", sequence_parallel: false", "", 1, 2}};
-  expect_near_one("gpt", on_base("gpt", gpt(), ""), divisions);
-  // Gradients of A begin as zeros: with no more than the usual eps Adam would make as much of their last bits as of any.
-  expect_near_one("adam", on_base("adam", gpt(), "", std::string(kAdam) + ", eps: 1e-4"), {{1, 2}},
-                  1e-4);
-  expect_near_one("llama", on_base("llama", llama(), ", modules_to_save: [lm_head]"), divisions);
-  expect_near_one(
-      "nf4", on_base("nf4", llama(), ", targets: [q_proj, k_proj, o_proj, down_proj], base: nf4"),
-      {{1, 2}, {2, 2, ", zero: {stage: 3, min_numel: 0}"}, {1, 4, "", "", 1, 2}});
-  expect_near_one(
-      "t5",
-      on_base("t5",
-              "model: {type: t5, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
-              "d_kv: 8, ffn_hidden_size: 64}\n" +
-                  text(", packing: false"),
-              "", kSgd, ", packing: false"),
-      {{1, 2}, {2, 2}, {1, 2, "", "", 1, 2}});
+  expect_same("gpt", on_base("gpt", gpt(), ""), divisions);
+  // Few steps: gradients of A begin as zeros, and Adam makes as much of their last bits as of any. In 30 steps one rank alone
+  // comes to differ from itself by 1e-2, where it adds up in micro-batches of another size.
+  expect_same("adam", on_base("adam", gpt(), "", kAdam), {{1, 2}}, 1e-5, 6);
+  expect_same("llama", on_base("llama", llama(), ", modules_to_save: [lm_head]"), divisions);
+  expect_same("nf4",
+              on_base("nf4", llama(), ", targets: [q_proj, k_proj, o_proj, down_proj], base: nf4"),
+              {{1, 2}, {2, 2, ", zero: {stage: 3, min_numel: 0}"}, {1, 4, "", "", 1, 2}});
+  expect_same("t5",
+              on_base("t5",
+                      "model: {type: t5, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
+                      "d_kv: 8, ffn_hidden_size: 64}\n" +
+                          text(", packing: false"),
+                      "", kSgd, ", packing: false"),
+              {{1, 2}, {2, 2}, {1, 2, "", "", 1, 2}});
 }
 
 // Of what one rank keeps of each: A is shared where the weight's sums are, B where its results are.
