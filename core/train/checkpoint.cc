@@ -141,9 +141,8 @@ ProgressState parse_progress(std::string_view text, const std::string& name) {
 }
 
 ProgressState read_progress(FileSystem& files, const std::string& folder) {
-  constexpr uint64_t kMostBytes = uint64_t{64} << 20;
   const std::string path = join_path(folder, kStateFile);
-  return parse_progress(files.read(path, kMostBytes), path);
+  return parse_progress(files.read(path, 1 << 20), path);
 }
 
 void load_tensors(FileSystem& files, const std::string& folder, const std::string& file,

@@ -47,17 +47,15 @@ class PackedProduct {
 
   // b[k, n] in blocks of columns_ columns, within them in blocks of depth_ rows, within them in panels.
   void pack(const float* b, float* packed) const {
-    parallel_chunks(
-        threads_, up_to(p_.n, panel_) / panel_, 1, [&](int64_t begin, int64_t end, int) {
-          for (int64_t j = begin * panel_; j < end * panel_; j += panel_) {
-            const int64_t first = j / columns_ * columns_;
-            const int64_t width = block_width(first);
-            for (int64_t l = 0; l < p_.k; l += depth_) {
-              const int64_t depth = std::min(depth_, p_.k - l);
-              pack_panel(b, l, depth, j, packed + first * p_.k + l * width + (j - first) * depth);
-            }
-          }
+    for (int64_t first = 0; first < p_.n; first += columns_) {
+      const int64_t width = block_width(first);
+      for (int64_t l = 0; l < p_.k; l += depth_) {
+        const int64_t depth = std::min(depth_, p_.k - l);
+        parallel_chunks(threads_, width, panel_, [&](int64_t begin, int64_t end, int) {
+          pack_panels(b, l, depth, first, {begin, end}, packed + first * p_.k + l * width);
         });
+      }
+    }
   }
 
   // With `packed`, b is not read. Called by every thread of a team, each with its own number.

@@ -53,14 +53,14 @@ template <int rows, int columns, Strides fixed>
     from[r] = a + r * o.strides.a_row;
   }
   Floats sums[rows][columns] = {};
-  const auto advance = [&](int64_t by_a, int64_t by_b) MSTRAIN_INLINE_LAMBDA {
+  const auto advance = [&](int64_t by_a, int64_t by_b) __attribute__((always_inline)) {
     MSTRAIN_UNROLLED
     for (int r = 0; r < kPointers; ++r) {
       from[r] += by_a;
     }
     b += by_b;
   };
-  const auto step = [&](int ahead) MSTRAIN_INLINE_LAMBDA {
+  const auto step = [&](int ahead) __attribute__((always_inline)) {
     Floats right[columns];
     MSTRAIN_UNROLLED
     for (int j = 0; j < columns; ++j) {
@@ -68,9 +68,7 @@ template <int rows, int columns, Strides fixed>
     }
     MSTRAIN_UNROLLED
     for (int r = 0; r < rows; ++r) {
-      const Floats left =
-          splat(from[kPointers == 1 ? 0 : r]
-                    [kPointers == 1 ? r * fixed.a_row + ahead * fixed.a_col : ahead * fixed.a_col]);
+      const Floats left = splat(from[r % kPointers][r * fixed.a_row + ahead * fixed.a_col]);
       MSTRAIN_UNROLLED
       for (int j = 0; j < columns; ++j) {
         multiply_add(sums[r][j], left, right[j]);
@@ -78,8 +76,8 @@ template <int rows, int columns, Strides fixed>
     }
     advance(fixed.a_col != 0 ? 0 : a_col, fixed.ldb != 0 ? 0 : ldb);
   };
-  int64_t left = o.k;
-  for (; left >= kSteps; left -= kSteps) {
+  int64_t steps = o.k;
+  for (; steps >= kSteps; steps -= kSteps) {
     MSTRAIN_UNROLLED
     for (int l = 0; l < kSteps; ++l) {
       step(l);
@@ -91,7 +89,7 @@ template <int rows, int columns, Strides fixed>
       asm("" : "+r"(from[r]));
     }
   }
-  for (; left > 0; --left) {
+  for (; steps > 0; --steps) {
     step(0);
     advance(fixed.a_col, fixed.ldb);
   }

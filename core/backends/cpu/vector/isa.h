@@ -26,7 +26,6 @@
 // Scalar functions must be inlined before a loop can be vectorised.
 #define MSTRAIN_FLATTEN __attribute__((flatten))
 #define MSTRAIN_ALWAYS_INLINE __attribute__((always_inline)) inline
-#define MSTRAIN_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace mstrain::cpu::MSTRAIN_ISA {
 
