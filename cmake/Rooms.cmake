@@ -10,27 +10,45 @@ set(MSTRAIN_WARNINGS -Wall -Wextra -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND MSTRAIN_WARNINGS -Wno-array-bounds)  # false reports inside std::vector and std::shared_ptr
 endif()
-if(CMAKE_UNITY_BUILD)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   list(APPEND MSTRAIN_WARNINGS -Wno-subobject-linkage)  # a source that is included may keep things to itself as well
 endif()
 if(MSTRAIN_WERROR)
   list(APPEND MSTRAIN_WARNINGS -Werror)
 endif()
 set(MSTRAIN_TEST_OPTIMISATION -O1)
+set(MSTRAIN_ROOM_OPTIMISATION)
+set(MSTRAIN_KERNEL_OPTIMISATION -O3)
+set(MSTRAIN_LOOP_OPTIMISATION)
+set(MSTRAIN_FEWER_CHECKS)
+set(MSTRAIN_NULL_OFFSETS)
 if(MSTRAIN_SANITIZE)
+  # Most of a sanitized build is compiling: optimised is only what the tests wait for.
   set(MSTRAIN_TEST_OPTIMISATION -O0)
+  set(MSTRAIN_ROOM_OPTIMISATION -O0)
+  set(MSTRAIN_KERNEL_OPTIMISATION -O1)
+  # Loops in doubles over every element, in which clang would give each call a stack of its own on the heap.
+  set(MSTRAIN_LOOP_OPTIMISATION -O2 $<$<CXX_COMPILER_ID:Clang>:-fsanitize-address-use-after-return=never>)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")  # assertions stay
   add_compile_options(-fsanitize=${MSTRAIN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MSTRAIN_SANITIZE})
-endif()
-# Without these checks compiling takes a third less, and objects are half as large. Null pointers, and what is smaller than what is read of
-# it, end a program under the address sanitizer anyway. Rooms that take the bytes of files, messages and tensors apart by hand keep them, but
-# for Eigen's decompositions.
-set(MSTRAIN_FEWER_CHECKS)
-if(MSTRAIN_SANITIZE MATCHES undefined)
-  set(MSTRAIN_FEWER_CHECKS -fno-sanitize=null,alignment,object-size)
+  foreach(kind address thread)
+    if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND MSTRAIN_SANITIZE MATCHES ${kind})
+      string(TOUPPER ${kind} name)
+      add_compile_definitions(__SANITIZE_${name}__=1)  # as g++ says by itself
+    endif()
+  endforeach()
+  if(MSTRAIN_SANITIZE MATCHES undefined)
+    # A third of the time of compiling. Null pointers, and what is smaller than what is read of it, end a program under the
+    # address sanitizer anyway. Rooms that take the bytes of files, messages and tensors apart by hand keep these checks, but
+    # for Eigen's decompositions.
+    # Offsets from a null pointer, as into a workspace of no bytes, are errors to clang alone.
+    set(MSTRAIN_NULL_OFFSETS -fno-sanitize=pointer-overflow)
+    set(MSTRAIN_FEWER_CHECKS -fno-sanitize=null,alignment,object-size ${MSTRAIN_NULL_OFFSETS})
+  endif()
 endif()
 set(MSTRAIN_ROOMS_OF_BYTES base runtime comm io data backend_cpu backend_reference embedding_cache mcts)
+set(MSTRAIN_ROOMS_OF_WORK base runtime schedule ir ops tensor transform compile exec data images backend_reference embedding_cache mcts)
 
 # mstrain_room(<name> <folder> [DEPENDS <targets>...] [PRIVATE_DEPENDS <targets>...])
 function(mstrain_room name folder)
@@ -46,6 +64,9 @@ function(mstrain_room name folder)
   target_compile_options(mstrain_${name} PRIVATE ${MSTRAIN_WARNINGS})
   if(NOT name IN_LIST MSTRAIN_ROOMS_OF_BYTES)
     target_compile_options(mstrain_${name} PRIVATE ${MSTRAIN_FEWER_CHECKS})
+  endif()
+  if(NOT name IN_LIST MSTRAIN_ROOMS_OF_WORK)
+    target_compile_options(mstrain_${name} PRIVATE ${MSTRAIN_ROOM_OPTIMISATION})
   endif()
 endfunction()
 

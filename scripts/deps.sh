@@ -25,6 +25,7 @@ packages=(
 )
 if [ "${1:-}" = --ci ]; then
   packages+=(git clang-format python3 # format and include checks
+             clang-19 libclang-rt-19-dev libomp-19-dev llvm-19  # sanitizers
              python3-venv unicode-data)  # peers that tests compare with, the characters to compare
 fi
 

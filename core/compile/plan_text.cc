@@ -60,7 +60,7 @@ class Printer {
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
     text_ += margin_;
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += fmt::format(format, std::forward<Args>(args)...);
     text_ += '\n';
   }
 

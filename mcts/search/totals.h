@@ -43,7 +43,7 @@ class Totals {
       // Threads that saw fewer visits a moment ago added to the column itself.
       const auto late = static_cast<double>(before) - static_cast<double>(slot.shown<T>());
       const double next = change(total + late / scale);
-      const T after = round<T>(next * scale);
+      T after = round<T>(next * scale);
       if constexpr (kShared) {
         if (!__atomic_compare_exchange(shown, &before, &after, false, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED)) {

@@ -232,7 +232,7 @@ template <Access kAccess, class Change>
   float before = read<kAccess>(shown);
   for (;;) {
     const double next = change(static_cast<double>(before), static_cast<double>(visits));
-    const auto after = static_cast<float>(next);
+    auto after = static_cast<float>(next);
     if (static_cast<double>(after) != next) {
       return false;
     }

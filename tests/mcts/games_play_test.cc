@@ -128,7 +128,7 @@ TEST_F(PlayTest, AnalysesEveryGameFromTheStart) {
     const std::string again =
         analysed({"--game", game, "--analyze", found["position"].get<std::string>(), "--sims",
                   "200"})["position"];
-    EXPECT_EQ(again, found["position"]) << game;
+    EXPECT_EQ(again, found["position"].get<std::string>()) << game;
   }
 }
 

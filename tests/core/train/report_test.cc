@@ -55,7 +55,7 @@ TEST(Report, HoldsWhatEvaluationsMeasuredAndSamplesBetweenThem) {
   EXPECT_EQ(run["eval"][0]["step"], Json({10}));
   EXPECT_EQ(run["eval"][0]["eval_perplexity"], Json({7.5}));
   EXPECT_EQ(run["eval"][0]["eval_accuracy"], Json({0.0}));
-  EXPECT_EQ(run["eval"][0]["eval_bits_per_byte"], Json({nullptr}));
+  EXPECT_EQ(run["eval"][0]["eval_bits_per_byte"], Json::array({nullptr}));
   EXPECT_EQ(run["samples"][0]["step"], 5);
 }
 

@@ -114,7 +114,7 @@ TEST(Precision, AgreesInBothModesAndUnderRecomputation) {
   const Tensor x = cast(random_tensor({5, 6}, 2), Dtype::kF32);
   const auto layer = [](const Tensor& p, const Tensor& y) { return relu(matmul(y, p)) + y * 0.5; };
   const auto run = [&](Dtype dtype, bool recomputes) {
-    const auto f = in_precision(dtype, [&](const Tensor& p) {
+    const auto f = in_precision(dtype, [=](const Tensor& p) {
       const auto one = [&](const Tensor& y) { return layer(p, y); };
       return sum(square(recomputes ? recompute(one)(one(x)) : one(one(x)))) / 30.0;
     });

@@ -129,20 +129,21 @@ struct Int8 : Coded<WeightCode::kInt8> {
 };
 
 struct Nf4 : Coded<WeightCode::kNf4> {
-  // The levels that the lower 4 bits of each lane name.
+  // The levels that the lower 4 bits of each lane name. A permutation takes as many bits as its table has lanes.
   MSTRAIN_ALWAYS_INLINE static Floats levels(Words codes) {
-    if constexpr (kWidth == 16) {
-      return __builtin_shuffle(load(kNf4Levels), codes);
-    } else if constexpr (kWidth == 8) {
-      return (codes << 28) < 0 ? __builtin_shuffle(load(kNf4Levels + 8), codes)
-                               : __builtin_shuffle(load(kNf4Levels), codes);
-    } else {
-      Floats result;
-      for (int i = 0; i < kWidth; ++i) {
-        result[i] = kNf4Levels[codes[i] & 15];
-      }
-      return result;
+#if defined(__AVX512F__)
+    return _mm512_maskz_permutexvar_ps(0xffff, reinterpret_cast<__m512i>(codes), load(kNf4Levels));
+#elif defined(__AVX2__)
+    const auto lanes = reinterpret_cast<__m256i>(codes);
+    return (codes << 28) < 0 ? _mm256_permutevar8x32_ps(load(kNf4Levels + 8), lanes)
+                             : _mm256_permutevar8x32_ps(load(kNf4Levels), lanes);
+#else
+    Floats result;
+    for (int i = 0; i < kWidth; ++i) {
+      result[i] = kNf4Levels[codes[i] & 15];
     }
+    return result;
+#endif
   }
   template <class Function>
   MSTRAIN_ALWAYS_INLINE static void for_each(const uint8_t* codes, const Function& f) {
