@@ -30,7 +30,8 @@ Tensor within(T x, double bound) { return minimum(maximum(x, -bound), bound); }
 
 Tensor silu_slope(T x, T z, T t) {
   const Tensor s = sigmoid(x);
-  return t * (s + minimum(z, 40) * (1 - s));
+  const auto rest = 1 - s;  // here, since compilers differ in which factor they make first
+  return t * (s + minimum(z, 40) * rest);
 }
 
 // (cos x - sinc x) / x; near 0 its series, -x/3 + x³/30 - x⁵/840 (the next term is below 1e-13 there).

@@ -44,10 +44,7 @@ class Scratch {
 // The folder of real data; empty where it is not there, and the test should skip.
 inline std::string real_data(const std::string& file) {
   const char* given = std::getenv("MSTRAIN_TEST_DATA");
-  const auto source_root =
-      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
-  const std::string folder =
-      given != nullptr ? given : (source_root.parent_path() / "shared/data").string();
+  const std::string folder = given != nullptr ? given : MSTRAIN_SOURCE_DIR "/../shared/data";
   const std::string path = join_path(folder, file);
   return std::filesystem::exists(path) ? path : "";
 }
