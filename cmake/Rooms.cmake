@@ -19,7 +19,6 @@ endif()
 set(MSTRAIN_TEST_OPTIMISATION -O1)
 set(MSTRAIN_ROOM_OPTIMISATION)
 set(MSTRAIN_KERNEL_OPTIMISATION -O3)
-set(MSTRAIN_LOOP_OPTIMISATION)
 set(MSTRAIN_FEWER_CHECKS)
 set(MSTRAIN_NULL_OFFSETS)
 if(MSTRAIN_SANITIZE)
@@ -27,8 +26,6 @@ if(MSTRAIN_SANITIZE)
   set(MSTRAIN_TEST_OPTIMISATION -O0)
   set(MSTRAIN_ROOM_OPTIMISATION -O0)
   set(MSTRAIN_KERNEL_OPTIMISATION -O1)
-  # Loops in doubles over every element, in which clang would give each call a stack of its own on the heap.
-  set(MSTRAIN_LOOP_OPTIMISATION -O2 $<$<CXX_COMPILER_ID:Clang>:-fsanitize-address-use-after-return=never>)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")  # assertions stay
   add_compile_options(-fsanitize=${MSTRAIN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MSTRAIN_SANITIZE})
@@ -43,7 +40,9 @@ if(MSTRAIN_SANITIZE)
     # address sanitizer anyway. Rooms that take the bytes of files, messages and tensors apart by hand keep these checks, but
     # for Eigen's decompositions.
     # Offsets from a null pointer, as into a workspace of no bytes, are errors to clang alone.
-    set(MSTRAIN_NULL_OFFSETS -fno-sanitize=pointer-overflow)
+    if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+      set(MSTRAIN_NULL_OFFSETS -fno-sanitize=pointer-overflow)
+    endif()
     set(MSTRAIN_FEWER_CHECKS -fno-sanitize=null,alignment,object-size ${MSTRAIN_NULL_OFFSETS})
   endif()
 endif()
