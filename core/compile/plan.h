@@ -100,7 +100,8 @@ struct PlanOptions {
   bool pair_donations = false;  // output i may only take over input i (loops)
   int64_t loss_chunks = kAutoChunks;
   std::optional<int64_t> packed_bytes = {};  // see CompileOptions
-  std::vector<bool> kept = {};  // by input: the same in the many runs of a loop, which keeps packs
+  std::vector<bool> kept = {};   // by input: the same in the many runs of a loop, which keeps packs
+  bool batch_invariant = false;  // see Context
 };
 
 // The plan of an optimised graph. Allocates nothing but the plan.

@@ -207,9 +207,9 @@ class Planner {
       }
       views = views_in(inputs);
     }
-    auto kernel = std::make_shared<Kernel>(
-        entry.prepare({*step.op, step.attrs, views, outputs, options_.threads, kept_among(inputs),
-                       node.place.scope}));
+    auto kernel = std::make_shared<Kernel>(entry.prepare(
+        {*step.op, step.attrs, views, outputs, options_.threads, kept_among(inputs),
+         node.place.scope, options_.batch_invariant && node.place.part == StepPart::kForward}));
     if (kernel->workspace_bytes > 0) {
       step.workspace = add_buffer(kernel->workspace_bytes);
       buffer(step.workspace).use = PlanBuffer::Use::kWorkspace;

@@ -22,6 +22,7 @@ struct CachedKernel {
   std::vector<ViewType> inputs;
   std::vector<ViewType> outputs;
   int threads;
+  bool batch_invariant;
   const Backend* backend;
   const Device* device;
   std::shared_ptr<const Kernel> kernel;
@@ -42,13 +43,14 @@ class KernelCache {
         }
       }
     }
-    hash = hash_combine(hash, static_cast<uint64_t>(request.threads));
+    hash = hash_combine(hash, static_cast<uint64_t>(2 * request.threads + request.batch_invariant));
     hash = hash_combine(hash, reinterpret_cast<uintptr_t>(backend));
     const auto [begin, end] = kernels_.equal_range(hash);
     for (auto it = begin; it != end; ++it) {
       const CachedKernel& cached = it->second;
       if (cached.op == &request.op && cached.threads == request.threads &&
-          cached.backend == backend && cached.device == &device && cached.attrs == request.attrs &&
+          cached.batch_invariant == request.batch_invariant && cached.backend == backend &&
+          cached.device == &device && cached.attrs == request.attrs &&
           std::ranges::equal(cached.inputs, request.inputs) &&
           std::ranges::equal(cached.outputs, request.outputs)) {
         return cached.kernel;
@@ -63,6 +65,7 @@ class KernelCache {
                                             {request.inputs.begin(), request.inputs.end()},
                                             {request.outputs.begin(), request.outputs.end()},
                                             request.threads,
+                                            request.batch_invariant,
                                             backend,
                                             &device,
                                             std::make_shared<Kernel>(entry.prepare(request))});
@@ -171,7 +174,8 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
   for (const TensorType& type : types) {
     out.push_back(ViewType::dense(type));
   }
-  const KernelRequest wanted{op, attrs, in, out, threads, 0, NameScope::path()};
+  const KernelRequest wanted{
+      op, attrs, in, out, threads, 0, NameScope::path(), context.batch_invariant};
   const KernelEntry* entry = usable_kernel(backend, wanted);
   if (entry == nullptr) {
     if (auto wide = apply_widened(op, inputs, attrs, types, backend, SourceLocation::current())) {

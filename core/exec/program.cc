@@ -162,6 +162,7 @@ std::unique_ptr<Program> compile_program(const Graph& graph, const CompileOption
                            options.donated};
   plan_options.loss_chunks = options.loss_chunks;
   plan_options.packed_bytes = options.packed_bytes;
+  plan_options.batch_invariant = context.batch_invariant;
   Plan plan = make_plan(*optimised, plan_options);
   return std::make_unique<PlannedProgram>(std::move(plan), context,
                                           options.explain_fusion ? log.text() : "");

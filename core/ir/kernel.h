@@ -20,6 +20,7 @@ struct KernelRequest {
   // Bit i: input i stays as it is for many runs, and the caller would keep a packed form of it.
   uint32_t kept = 0;
   std::string_view scope = {};  // where it stands in the model, for errors
+  bool batch_invariant = false;  // see Context
 };
 
 // A form that a kernel wants of one input, made of that input alone: a matrix in a library's own layout.

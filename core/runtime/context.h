@@ -21,6 +21,9 @@ struct Context {
   const Backend* backend = default_backend();
   int threads = 0;        // that kernels use; 0: one per processor of the process
   bool training = false;  // dropout is active
+  // In f32 on the CPU a row of a product, and what attention gives a query, have the same bits whatever is computed beside
+  // them: the other rows of a batch, padding, or none, as where keys and values of earlier tokens are kept. Gradients may differ.
+  bool batch_invariant = false;
   std::shared_ptr<Allocator> allocator = std::make_shared<Allocator>();
   std::shared_ptr<Ranks> ranks = nullptr;  // with whom programs work together; null: alone
 

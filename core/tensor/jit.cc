@@ -80,9 +80,10 @@ JitCache::Entry& JitCache::find(
   }
   const Context& context = current_context();
   const auto matches = [&](const Key& key) {
-    return key.training == context.training && key.backend == context.backend &&
-           key.threads == context.num_threads() && key.device == &context.device() &&
-           key.ranks == context.ranks.get() && key.form == form &&
+    return key.training == context.training && key.batch_invariant == context.batch_invariant &&
+           key.backend == context.backend && key.threads == context.num_threads() &&
+           key.device == &context.device() && key.ranks == context.ranks.get() &&
+           key.form == form &&
            std::equal(
                key.types.begin(), key.types.end(), leaves.begin(), leaves.end(),
                [](const TensorType& type, const Tensor& leaf) { return type == leaf.type(); });
@@ -95,6 +96,7 @@ JitCache::Entry& JitCache::find(
   Key key{form,
           {},
           context.training,
+          context.batch_invariant,
           context.backend,
           context.num_threads(),
           &context.device(),

@@ -135,7 +135,7 @@ class JitCache {
   struct Key {
     Form form;
     Types types;
-    bool training;
+    bool training, batch_invariant;
     const Backend* backend;
     int threads;
     const Device* device;

@@ -31,6 +31,12 @@ Shards cut_parameters(std::span<const ParamSpec> specs, const ParallelConfig& co
   return shards;
 }
 
+Context context_of_step(const TrainTask& task, const Context& context) {
+  Context out = with_training(context, true);
+  out.batch_invariant = task.batch_invariant;
+  return out;
+}
+
 }  // namespace
 
 struct StepProgram::Arguments {
@@ -79,7 +85,7 @@ Tensors norms_of(const Tensors& squares, const Tensor& share) {
 StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
                          const Context& context, int64_t stage)
     : task_(task),
-      context_(with_training(context, true)),
+      context_(context_of_step(task, context)),
       precision_(config.precision),
       parts_(task, config, context),
       optimizer_(config.optimizer, parts_.held(), config.precision),

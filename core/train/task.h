@@ -85,6 +85,9 @@ struct TrainTask {
   int64_t outside_bytes =
       0;  // of memory that these tables, or models that rewards ask, take on a rank
 
+  // Whether what a step computes of a sample has the bits that whoever else computes it gets (Context::batch_invariant).
+  bool batch_invariant = false;
+
   bool loss_in_nats = false;  // of a prediction's logarithm: perplexity is its exponential
 
   Units units;  // in a sample: what throughput counts

@@ -107,7 +107,8 @@ struct Forward {
     const int64_t from = within ? range.begin % blocks * kQueryBlock : 0;
     const int64_t to = within ? std::min(n.t, ((range.end - 1) % blocks + 1) * kQueryBlock) : n.t;
     const Range seen = n.columns(from, to - from, 0, n.s);
-    pack_columns(input(1, k, key_head), k, 0, n.s, n.d, buffers.keys);
+    pack_columns(input(1, k, key_head), k, seen.begin, seen.end - seen.begin, n.d,
+                 buffers.keys + seen.begin, column_step(n.s));
     pack_rows(input(2, v, key_head), v, seen.begin, seen.end - seen.begin, n.e,
               buffers.values + seen.begin * padded(n.e));
     int64_t packed_head = -1;
@@ -133,7 +134,7 @@ bool supports(const KernelRequest& request) { return request.inputs[0].type.dtyp
 
 Kernel prepare(const KernelRequest& request) {
   const ScoreTerms terms(request, 0);
-  if (terms.form().draw == 0) {
+  if (terms.form().draw == 0 && !request.batch_invariant) {
     if (Kernel few = attention_of_few_queries(request, terms); few.run) {
       return few;
     }

@@ -92,7 +92,7 @@ struct AttentionSizes {
   }
 };
 
-// y[rows, columns padded with zeros], or its transpose y[columns, ld], of positions first … first + rows of one head.
+// y[rows, columns padded with zeros], or its transpose y[columns, ld], rows padded likewise, of positions first … first + rows of one head.
 inline void pack_rows(const float* x, const HeadView& view, int64_t first, int64_t rows,
                       int64_t columns, float* y, float factor = 1) {
   const int64_t ld = padded(columns);
@@ -108,8 +108,7 @@ inline void pack_rows(const float* x, const HeadView& view, int64_t first, int64
   }
 }
 inline void pack_columns(const float* x, const HeadView& view, int64_t first, int64_t rows,
-                         int64_t columns, float* y) {
-  const int64_t ld = column_step(rows);
+                         int64_t columns, float* y, int64_t ld) {
   if (view.element == 1) {
     loops().block->transpose(rows, columns, x + first * view.position, view.position, y, ld);
   } else {
@@ -120,7 +119,7 @@ inline void pack_columns(const float* x, const HeadView& view, int64_t first, in
     }
   }
   for (int64_t j = 0; j < columns; ++j) {
-    std::fill(y + j * ld + rows, y + (j + 1) * ld, 0.0F);
+    std::fill(y + j * ld + rows, y + j * ld + padded(rows), 0.0F);
   }
 }
 

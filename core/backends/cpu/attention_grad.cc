@@ -70,9 +70,9 @@ struct Backward {
       return static_cast<const float*>(memory.inputs[i]) + task.b * view.batch +
              task.key_head * view.head;
     };
-    pack_columns(input(2, k), k, 0, n.s, n.d, buffers.keys_columns);
+    pack_columns(input(2, k), k, 0, n.s, n.d, buffers.keys_columns, column_step(n.s));
     pack_rows(input(2, k), k, 0, n.s, n.d, buffers.keys);
-    pack_columns(input(3, v), v, 0, n.s, n.e, buffers.values_columns);
+    pack_columns(input(3, v), v, 0, n.s, n.e, buffers.values_columns, column_step(n.s));
   }
 
   void pack_queries(const KernelMemory& memory, const Task& task, int64_t h,

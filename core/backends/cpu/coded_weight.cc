@@ -85,8 +85,11 @@ using TileKernels = std::map<TileProduct, Kernel>;
 
 class ManyRows {
  public:
-  ManyRows(const Weight& w, int64_t m, bool transposed, int available)
-      : w_(w), m_(m), transposed_(transposed) {
+  ManyRows(const Weight& w, int64_t m, bool transposed, const KernelRequest& request)
+      : w_(w),
+        m_(m),
+        transposed_(transposed),
+        batch_invariant_(request.batch_invariant && !transposed) {
     if (transposed) {
       rows_ = std::min(w.n, kTileFloats / (2 * kTileUnit));
       columns_ = std::min(w.width, 2 * kTileUnit);
@@ -98,7 +101,8 @@ class ManyRows {
     const int64_t all = transposed ? w.width : w.n;
     const int64_t each = transposed ? columns_ : rows_;
     items_ = (all + each - 1) / each;
-    kernels_.resize(static_cast<size_t>(useful_threads(available, items_, 2 * m * w.n * w.width)));
+    kernels_.resize(
+        static_cast<size_t>(useful_threads(request.threads, items_, 2 * m * w.n * w.width)));
     for (TileKernels& kernels : kernels_) {
       for (int64_t item = 0; item < items_; ++item) {
         for_each_tile(item, [&](const Tile& tile) { prepare(kernels, product_of(tile)); });
@@ -164,6 +168,7 @@ class ManyRows {
     p.b_column = transposed_ ? 1 : tile.depth;
     p.c_row = transposed_ ? w_.width : w_.n;
     fit_strides(p);
+    p.batch_invariant = batch_invariant_;
     if (tile.adds) {
       p.after.push_back({.kind = Epilogue::Kind::kAdd});
     }
@@ -182,6 +187,7 @@ class ManyRows {
   Weight w_;
   int64_t m_;
   bool transposed_;
+  bool batch_invariant_;
   int64_t rows_ = 0, columns_ = 0;  // of a tile
   int64_t items_ = 0;
   int64_t product_bytes_ = 0;
@@ -204,10 +210,10 @@ Kernel prepare_product(const KernelRequest& request) {
       std::memset(memory.outputs[0], 0, bytes);
     }};
   }
-  if (m <= kFewRows && !transposed) {
+  if (m <= kFewRows && !transposed && !request.batch_invariant) {
     return few_rows(w, m, request.threads);
   }
-  const auto product = std::make_shared<ManyRows>(w, m, transposed, request.threads);
+  const auto product = std::make_shared<ManyRows>(w, m, transposed, request);
   return {[product](const KernelMemory& memory) { product->run(memory); },
           product->workspace_bytes()};
 }

@@ -73,6 +73,7 @@ class DotKernel {
                           {given_ != dtype, given_ != dtype})) {
     layout_.product.dtype = dtype;
     layout_.product.result = made_;
+    layout_.product.batch_invariant = request.batch_invariant;
   }
 
   // Without a run function where the library has no fast path for `dtype`.
@@ -96,11 +97,16 @@ class DotKernel {
     if ((dtype_ != Dtype::kF32 && dtype_ != Dtype::kBF16) || layout_.result) {
       return 0;
     }
+    // Programs differ in what they join. Bits do not where a sum is one part, which is added to one number or none.
+    const bool invariant = layout_.product.batch_invariant && dtype_ == Dtype::kF32;
+    if (invariant && packed_depth(layout_.product.k) < layout_.product.k) {
+      return 0;
+    }
     bool adds = false;
     for (size_t i = 0; i < epilogues_.size(); ++i) {
       const Kind kind = epilogues_[i].kind;
       if ((kind == Kind::kBias && (i > 0 || !is_of_columns(epilogues_[i]))) ||
-          (kind == Kind::kAdd && adds)) {
+          (kind == Kind::kAdd && (adds || (invariant && i > 0)))) {
         return i;
       }
       adds = adds || kind == Kind::kAdd;

@@ -310,6 +310,9 @@ Kernel in_parts(const Product& p, int threads, const Parts& parts) {
 Kernel onednn_product(const Product& p, int threads, bool b_is_kept) {
   const bool one = p.batches() == 1;
   const bool floats = p.dtype == Dtype::kF32;
+  if (p.batch_invariant && floats) {
+    return batch_invariant_product(p, threads, one && b_is_kept);
+  }
   if (is_few_rows(p)) {
     return few_rows_product(p, threads);
   }

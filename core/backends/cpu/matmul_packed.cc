@@ -30,8 +30,7 @@ class PackedProduct {
  public:
   PackedProduct(const Product& p, int threads)
       : p_(p), loops_(*loops().block), panel_(2 * loops_.width), threads_(threads), after_(p) {
-    const int64_t parts = (p.k + kMostDepth - 1) / kMostDepth;
-    depth_ = (p.k + parts - 1) / parts;
+    depth_ = packed_depth(p.k);
     columns_ = std::min(kMostColumns, up_to(p.n, panel_));
     packs_a_ = p.a_column != 1;
     // Threads that share rows copy no row twice.
@@ -321,6 +320,11 @@ Kernel side_by_side(const Product& p, int threads) {
 }
 
 }  // namespace
+
+int64_t packed_depth(int64_t k) {
+  const int64_t parts = (k + kMostDepth - 1) / kMostDepth;
+  return (k + parts - 1) / parts;
+}
 
 Kernel packed_product(const Product& p, int threads, bool b_is_kept) {
   if (!AfterProduct::serves(p)) {

@@ -17,6 +17,7 @@ struct Product {
   Dtype result = Dtype::kF32;  // of c and the bias
   bool bias = false;
   std::vector<Epilogue> after = {};  // kScale, kActivation, and kAdd of what lies in c
+  bool batch_invariant = false;      // f32: see Context
 
   int64_t batches() const { return batch.elements(); }
   int64_t offset(int operand, int64_t index) const {
@@ -50,12 +51,17 @@ Kernel onednn_product(const Product& product, int threads, bool b_is_kept);  // 
 // By our own loops; packs b itself, or wants it packed where it is kept. No run function for what it does not serve: types but
 // f32, and an addend that comes before or after something else.
 Kernel packed_product(const Product& product, int threads, bool b_is_kept);
+// How many terms it adds up before it adds them to those before, and so on; the last part may have fewer.
+int64_t packed_depth(int64_t k);
 // By our own loops, on one thread, of one product that is small; serves what packed_product does.
 Kernel small_product(const Product& product);
 // By our own loops, for products that are limited by the reading of b; makes neither bias nor what is after it: then no run
 // function.
 bool is_few_rows(const Product& product);
 Kernel few_rows_product(const Product& product, int threads);
+// By our own loops, with numbers that do not depend on m: sums in the order of packed_product. No run function for what that does not
+// serve, nor for bias and what is after it where rows are few.
+Kernel batch_invariant_product(const Product& product, int threads, bool b_is_kept);
 Kernel eigen_product(const Product& product, int threads);  // f64
 Kernel integer_product(const Product& product, int threads);
 

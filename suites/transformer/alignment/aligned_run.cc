@@ -1,5 +1,6 @@
 #include "suites/transformer/alignment/aligned_run.h"
 
+#include "core/train/run_device.h"
 #include "suites/run/stored_model.h"
 #include "suites/transformer/alignment/answer_tasks.h"
 #include "suites/transformer/alignment/grpo_task.h"
@@ -11,6 +12,15 @@ namespace {
 
 // The folder of what a run that prefers answers compares with.
 constexpr const char* kReference = "reference";
+
+// Why sums of generation and of steps cannot have the same bits; empty: they can.
+std::string why_inexact(const TrainConfig& train) {
+  return device_of(train.run) != "cpu"                ? "run.device is not cpu"
+         : train.precision.params != FloatType::kFp32 ? "precision.params is not fp32"
+         : train.parallel.tensor > 1 || train.parallel.context > 1
+             ? "parallel.tensor and parallel.context share layers among ranks"
+             : "";
+}
 
 }  // namespace
 
@@ -53,6 +63,11 @@ void AlignedRun::check(const YamlNode& tree) const {
       config_fail(
           tree, objective->section() + ".answer_tokens",
           fmt::format("leaves no room for prompts in data.seq_length, {}", data.seq_length));
+    }
+    if (const std::string why = why_inexact(train);
+        writing.generation.exact.value_or(false) && !why.empty()) {
+      config_fail(tree, objective->section() + ".generation.exact",
+                  why + "; expected auto or false");
     }
   }
   if (!objective->prefers() && !objective->judges() && !objective->is_rewarded()) {
@@ -109,6 +124,10 @@ RowKind AlignedRun::row_kind() const {
                                                      : RowKind::kSingle;
 }
 
+bool AlignedRun::writes_exactly() const {
+  return objective->writing().generation.exact.value_or(why_inexact(train).empty());
+}
+
 std::function<Params()> AlignedRun::reference() const {
   return [files = files_, from = from_, network = network(), dtype = train.precision.param_dtype(),
           seed = static_cast<uint64_t>(train.run.seed)] {
@@ -145,6 +164,7 @@ TrainTask AlignedRun::task() const {
     if (!task.frozen.empty()) {
       task.frozen_weights = this->reference();
     }
+    task.batch_invariant = writes_exactly();
     for (const RewardConfig& reward : objective->writing().rewards) {
       if (reward.type == RewardType::kModel) {
         task.outside_bytes += reward_model_bytes(reward.path);
@@ -189,6 +209,7 @@ TrainData AlignedRun::samples(const Json& source) const {
             .lora = lora,
             .reference = lora ? "" : kReference,
             .log_interval = train.log.interval,
+            .exact = writes_exactly(),
             .execution = train.run.execution});
     out.training = [written = written_](uint64_t, const BatchPart& part, int64_t first) {
       return written->stream(part, first);

@@ -26,6 +26,8 @@ class AlignedRun : public CausalRun {
 
  private:
   RowKind row_kind() const;
+  // Whether answers are written as objective.*.generation.exact says.
+  bool writes_exactly() const;
   // The weights that the run began with, under the names that preference_task() gives them.
   std::function<Params()> reference() const;
 

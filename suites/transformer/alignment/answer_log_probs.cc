@@ -111,6 +111,19 @@ double divergence_of(std::span<const float> policy, std::span<const float> refer
   });
 }
 
+Mismatch mismatch_of(std::span<const float> step, std::span<const float> drawn,
+                     std::span<const int32_t> targets) {
+  const auto apart = [&](size_t at) { return static_cast<double>(step[at]) - drawn[at]; };
+  Mismatch out;
+  out.mean = mean_of_tokens(targets, [&](size_t at) {
+    out.max = std::max(out.max, std::abs(apart(at)));
+    return std::abs(apart(at));
+  });
+  out.chi_square =
+      mean_of_tokens(targets, [&](size_t at) { return std::pow(std::expm1(apart(at)), 2); });
+  return out;
+}
+
 ClippedShares clipped_shares(const GrpoConfig& config, std::span<const float> now,
                              std::span<const float> written, std::span<const int32_t> targets,
                              std::span<const float> advantages) {

@@ -52,6 +52,13 @@ double entropy_of(std::span<const float> policy, std::span<const int32_t> target
 // And of its divergence from the reference: the mean of exp(d) - d - 1, d = reference - policy, as grpo_task() has it.
 double divergence_of(std::span<const float> policy, std::span<const float> reference,
                      std::span<const int32_t> targets);
+// How far the probabilities that a step finds for written tokens are from those that they were drawn by, where `d` is the difference of a
+// token's logarithms: means and maximum of |d|, and the mean of (exp(d) - 1)², which estimates their χ² divergence.
+struct Mismatch {
+  double mean = 0, max = 0, chi_square = 0;
+};
+Mismatch mismatch_of(std::span<const float> step, std::span<const float> drawn,
+                     std::span<const int32_t> targets);
 // The shares of tokens that a step learns nothing from, since the ratio of `now` to `written` has left the limits the way that the
 // advantage of their answer, or their own, asks for: [rows] or [rows, seq].
 struct ClippedShares {

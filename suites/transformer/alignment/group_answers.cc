@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 #include "core/data/shuffle.h"
 #include "core/data/windows.h"
 #include "core/train/trainer.h"
@@ -20,6 +21,7 @@ namespace mstrain {
 struct GroupAnswers::Group {
   int64_t prompt = 0;
   std::vector<std::vector<int32_t>> answers;  // with what ends them, unless they are cut
+  std::vector<std::vector<float>> log_probs;  // that their tokens were drawn by
   std::vector<bool> is_cut;
   std::vector<double> rewards, advantages;
   bool is_even() const {
@@ -64,7 +66,9 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
   const WriteOptions how{
       .tokens = options_.grpo.answer_tokens, .sampling = {.seed = seed}, .stop = {corpus_->end}};
   const Tokenizer& tokenizer = *corpus_->tokenizer;
-  auto written = continue_tokens(decoder_, params, given, how, tokenizer.vocab_size());
+  std::vector<std::vector<float>> log_probs;
+  auto written =
+      continue_tokens(decoder_, params, given, how, tokenizer.vocab_size(), nullptr, 0, &log_probs);
   std::vector<Group> out(static_cast<size_t>(prompts));
   std::vector<WrittenAnswer> texts;
   for (size_t i = 0; i < written.size(); ++i) {
@@ -82,6 +86,7 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
     answer.tokens = std::ssize(written[i]);
     group.is_cut.push_back(answer.is_cut);
     group.answers.push_back(std::move(written[i]));
+    group.log_probs.push_back(std::move(log_probs[i]));
     texts.push_back(std::move(answer));
   }
   const std::vector<double> rewards = rewards_.of(texts);
@@ -103,7 +108,11 @@ void GroupAnswers::measure(Trainer& trainer, const Params& params) {
   const GrpoConfig& grpo = options_.grpo;
   const bool is_due = is_measured(trainer);
   const bool is_new = rows_->is_new;
-  if (!is_due && !(keeps() && is_new)) {
+  if (keeps() && is_new && options_.exact) {
+    rows_->log_probs = drawn_;
+  }
+  // What is known already is not asked for again.
+  if (!is_due && !(is_new && (options_.ppo || (keeps() && !options_.exact)))) {
     return;
   }
   AnswerLogProbs::Valued now;
@@ -119,6 +128,7 @@ void GroupAnswers::measure(Trainer& trainer, const Params& params) {
   }
   if (is_due && is_new) {
     trainer.note("entropy", entropy_of(now.log_probs, rows_->targets));
+    note_mismatch(trainer, now.log_probs);
   }
   if (is_due && !reference.empty()) {
     trainer.note("kl", divergence_of(now.log_probs, reference, rows_->targets));
@@ -148,6 +158,19 @@ void GroupAnswers::measure(Trainer& trainer, const Params& params) {
   }
 }
 
+void GroupAnswers::note_mismatch(Trainer& trainer, std::span<const float> log_probs) const {
+  const Mismatch mismatch = mismatch_of(log_probs, drawn_, rows_->targets);
+  trainer.note("mismatch_mean", mismatch.mean);
+  trainer.note("mismatch_max", mismatch.max);
+  trainer.note("mismatch_chi_square", mismatch.chi_square);
+  if (options_.exact && mismatch.max > 0) {
+    log_warning(
+        "step {}: tokens were drawn by log-probabilities that are up to {} from the step's, which "
+        "generation.exact promises not to happen",
+        trainer.step() + 1, mismatch.max);
+  }
+}
+
 void GroupAnswers::write(Trainer& trainer) {
   const GrpoConfig& grpo = options_.grpo;
   const bool goes_on = trainer.step() % grpo.passes != 0 && !rows_->tokens.empty();
@@ -159,7 +182,8 @@ void GroupAnswers::write(Trainer& trainer) {
     return;
   }
   const Params params = trainer.params();
-  const Context context = for_inference();
+  Context context = for_inference();
+  context.batch_invariant = options_.exact;
   const ContextScope inference(context);
   const LoraScope adapters(options_.lora ? &*options_.lora : nullptr);
   if (goes_on) {
@@ -201,6 +225,7 @@ void GroupAnswers::write(Trainer& trainer) {
                                             kIgnoreTarget),
             .advantages = std::vector<float>(static_cast<size_t>(options_.rows), 0.0F),
             .rewards = std::vector<float>(static_cast<size_t>(options_.rows), 0.0F)};
+  drawn_.assign(rows_->tokens.size(), 0.0F);
   for (size_t row = 0; row < static_cast<size_t>(options_.rows); ++row) {
     const auto size = static_cast<size_t>(grpo.group);
     add_row(groups[row / size], row % size, static_cast<int64_t>(row));
@@ -236,6 +261,7 @@ void GroupAnswers::add_row(const Group& group, size_t answer, int64_t row) {
     rows_->tokens[at + i] = ids[i];
     if (static_cast<int64_t>(i) + 1 >= text.answer) {
       rows_->targets[at + i] = ids[i + 1];
+      drawn_[at + i] = group.log_probs[answer][i + 1 - static_cast<size_t>(text.answer)];
     }
   }
   rows_->advantages[static_cast<size_t>(row)] = static_cast<float>(group.advantages[answer]);

@@ -28,6 +28,7 @@ struct GroupAnswersOptions {
   std::optional<LoraConfig> lora;
   std::string reference;     // as of preference_task()
   int64_t log_interval = 1;  // of these steps alone is measured what costs a pass over the answers
+  bool exact = false;        // objective.*.generation.exact, as the task has it
   Execution execution = Execution::kGraph;
 };
 
@@ -58,6 +59,8 @@ class GroupAnswers final : public Callback {
   bool is_measured(const Trainer& trainer) const;
   // Finds what steps learn from besides tokens, unless it is known. Notes entropy, divergence from the reference, and how much is clipped, of the step that is next.
   void measure(Trainer& trainer, const Params& params);
+  // How far the step's log-probabilities are from those that tokens were drawn by.
+  void note_mismatch(Trainer& trainer, std::span<const float> log_probs) const;
   void add_row(const Group& group, size_t answer, int64_t row);
   const AnswerText& prompt(int64_t index) const;
 
@@ -67,6 +70,7 @@ class GroupAnswers final : public Callback {
   Decoder decoder_;
   AnswerLogProbs log_probs_;
   std::shared_ptr<WrittenRows> rows_;
+  std::vector<float> drawn_;  // log-probabilities [rows, seq] that the newest rows were drawn by
 };
 
 }  // namespace mstrain

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/config.h"
+#include "suites/transformer/alignment/generation_config.h"
 
 namespace mstrain {
 
@@ -50,6 +51,7 @@ struct GrpoConfig {
   double kl = 0;
   int64_t resample = 0;
   bool leave_out_cut = false;
+  GenerationConfig generation;
 
   template <class V>
   void fields(V& v) {
@@ -94,6 +96,7 @@ struct GrpoConfig {
       "sampling, DAPO)",
       rule::at_least(0).at_most(64));
     v("leave_out_cut", leave_out_cut, "answers without an end within answer_tokens teach nothing");
+    v("generation", generation, "how answers are written");
   }
 };
 

@@ -19,6 +19,7 @@ struct PpoConfig {
   double kl = 0.05;
   bool whiten = true;
   bool leave_out_cut = false;
+  GenerationConfig generation;
 
   template <class V>
   void fields(V& v) {
@@ -47,6 +48,7 @@ struct PpoConfig {
     v("whiten", whiten, "advantages of a step have mean 0 and deviation 1",
       rule::elsewhere_called({"whiten_advantages"}));
     v("leave_out_cut", leave_out_cut, "answers without an end within answer_tokens teach nothing");
+    v("generation", generation, "how answers are written");
   }
 
   // How answers are written and their ratios clipped: as groups of one.
@@ -58,7 +60,8 @@ struct PpoConfig {
             .clip_low = clip,
             .clip_high = clip,
             .kl = kl,
-            .leave_out_cut = leave_out_cut};
+            .leave_out_cut = leave_out_cut,
+            .generation = generation};
   }
 };
 

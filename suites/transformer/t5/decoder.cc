@@ -147,7 +147,7 @@ std::vector<float> Decoder::next_from(const Params& params, std::span<const int3
 
 std::vector<float> Decoder::take(DecoderStep step) {
   written_ = std::move(step.cache);
-  return to_vector<float>(step.logits);
+  return to_vector<float>(cast(step.logits, Dtype::kF32));
 }
 
 }  // namespace mstrain::t5

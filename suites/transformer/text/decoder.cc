@@ -16,9 +16,9 @@
 namespace mstrain {
 namespace {
 
-// Whether a layer of these options keeps `slots` positions in a ring, of whatever capacity.
+// Whether a layer of these options keeps `slots` positions in a ring, of whatever capacity. Sums over a ring would begin where it does.
 bool is_ring(const AttentionOptions& options, int64_t slots) {
-  return options.window > 0 && options.window <= slots;
+  return options.window > 0 && options.window <= slots && !current_context().batch_invariant;
 }
 
 }  // namespace
@@ -233,7 +233,7 @@ std::vector<float> Decoder::next(const Params& params, std::span<const int32_t> 
 
 std::vector<float> Decoder::take(DecoderStep step) {
   cache_ = std::move(step.cache);
-  return to_vector<float>(step.logits);
+  return to_vector<float>(cast(step.logits, Dtype::kF32));
 }
 
 }  // namespace mstrain

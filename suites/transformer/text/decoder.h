@@ -1,4 +1,5 @@
-// A language model that reads and writes token by token. Layers with a window keep no more positions than the window has.
+// A language model that reads and writes token by token. Layers with a window keep no more positions than the window has, but in a context that
+// is batch invariant, where logits have the bits that a pass over whole texts gives them.
 #pragma once
 
 #include <cstdint>

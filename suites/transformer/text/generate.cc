@@ -7,7 +7,9 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/base/thread_pool.h"
+#include "core/ops/cross_entropy.h"
 #include "core/runtime/context.h"
+#include "core/tensor/host.h"
 
 namespace mstrain {
 namespace {
@@ -27,13 +29,15 @@ struct Row {
 class Continuation {
  public:
   Continuation(Decoder& decoder, const Params& params, const WriteOptions& options, int64_t known,
-               const OnToken& on_token, size_t held, size_t rows)
+               const OnToken& on_token, size_t held, size_t rows,
+               std::vector<std::vector<float>>* log_probs)
       : decoder_(decoder),
         params_(params),
         options_(options),
         known_(static_cast<size_t>(std::min(known, decoder.model().vocab_size()))),
         on_token_(on_token),
         held_(held),
+        log_probs_(log_probs),
         choosers_(rows == 1 ? 0 : current_context().num_threads() - 1),
         longest_(static_cast<size_t>(decoder.model().max_positions())) {}
 
@@ -42,6 +46,9 @@ class Continuation {
       const size_t size = prompts[i].size();
       rows_.push_back({prompts[i], size, size > longest_ ? size - longest_ : 0,
                        Rng(options_.sampling.seed, hash_bytes("sampling").lo + i)});
+    }
+    if (log_probs_ != nullptr) {
+      log_probs_->assign(rows_.size(), {});
     }
     std::vector<float> logits;
     for (int64_t step = 0; step < options_.tokens && !all_ended(); ++step) {
@@ -106,6 +113,7 @@ class Continuation {
             choose_token(logits.subspan(i * vocab, known_), options_.sampling, rows_[i].rng));
       }
     });
+    note_log_probs(logits, chosen);
     for (size_t i = 0; i < rows_.size(); ++i) {
       Row& row = rows_[i];
       const int32_t id = chosen[i];
@@ -120,12 +128,28 @@ class Continuation {
     }
   }
 
+  // By the operation that losses are made of.
+  void note_log_probs(std::span<const float> logits, std::span<const int32_t> chosen) {
+    if (log_probs_ == nullptr) {
+      return;
+    }
+    const auto rows = std::ssize(rows_);
+    const std::vector<float> losses = to_vector<float>(cross_entropy_rows(
+        tensor<float>(logits, {rows, std::ssize(logits) / rows}), tensor<int32_t>(chosen, {rows})));
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (!rows_[i].end) {
+        (*log_probs_)[i].push_back(-losses[i]);
+      }
+    }
+  }
+
   Decoder& decoder_;
   const Params& params_;
   const WriteOptions& options_;
   size_t known_;
   const OnToken& on_token_;
   size_t held_;
+  std::vector<std::vector<float>>* log_probs_;
   ThreadPool choosers_;
   size_t longest_;
   std::vector<Row> rows_;
@@ -136,9 +160,11 @@ class Continuation {
 std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
                                                   std::span<const std::vector<int32_t>> prompts,
                                                   const WriteOptions& options, int64_t known,
-                                                  const OnToken& on_token, size_t held) {
+                                                  const OnToken& on_token, size_t held,
+                                                  std::vector<std::vector<float>>* log_probs) {
   check_sampling(options.sampling);
-  return Continuation(decoder, params, options, known, on_token, held, prompts.size()).run(prompts);
+  return Continuation(decoder, params, options, known, on_token, held, prompts.size(), log_probs)
+      .run(prompts);
 }
 
 Generator::Generator(std::shared_ptr<const CausalModel> model,

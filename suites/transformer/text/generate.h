@@ -18,12 +18,12 @@ using OnToken = std::function<void(size_t row, int32_t id)>;
 // The tokens that follow each of `prompts`, none of which is empty. A text depends on its own prompt and place among them
 // alone. Where a text has filled the model's positions, the older half of what the model sees is forgotten.
 // Runs in the current context. `known`: ids from there on are never chosen. `held`: so many tokens of a single prompt,
-// not all, the decoder has read already.
-std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
-                                                  std::span<const std::vector<int32_t>> prompts,
-                                                  const WriteOptions& options, int64_t known,
-                                                  const OnToken& on_token = nullptr,
-                                                  size_t held = 0);
+// not all, the decoder has read already. `log_probs` gets those of the tokens of each text, and of what ended it, by the whole vocabulary
+// at temperature 1.
+std::vector<std::vector<int32_t>> continue_tokens(
+    Decoder& decoder, const Params& params, std::span<const std::vector<int32_t>> prompts,
+    const WriteOptions& options, int64_t known, const OnToken& on_token = nullptr, size_t held = 0,
+    std::vector<std::vector<float>>* log_probs = nullptr);
 
 class Generator final : public TextWriter {
  public:

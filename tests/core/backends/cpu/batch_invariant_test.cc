@@ -1,0 +1,106 @@
+// In contexts that are batch invariant a row has the same bits whatever is computed beside it, by any number of threads.
+#include "core/ops/attention.h"
+#include "core/ops/shape.h"
+#include "tests/core/backends/cpu/against_reference.h"
+
+namespace mstrain {
+namespace {
+
+Context invariant(int threads) {
+  Context context;
+  context.backend = backend_named("cpu");
+  context.threads = threads;
+  context.batch_invariant = true;
+  return context;
+}
+
+std::vector<float> numbers(const Tensor& x) { return to_vector<float>(x + 0); }
+
+struct Orientation {
+  bool transpose_a, transpose_b;
+  std::string epilogue;
+};
+
+class InvariantProducts : public testing::TestWithParam<Orientation> {};
+INSTANTIATE_TEST_SUITE_P(Of, InvariantProducts,
+                         testing::Values(Orientation{false, false, ""},
+                                         Orientation{false, true, ""}, Orientation{true, false, ""},
+                                         Orientation{true, true, ""},
+                                         Orientation{false, true, "bias add"},
+                                         Orientation{false, false, "bias gelu"}));
+
+TEST_P(InvariantProducts, GiveARowTheSameBits) {
+  const auto& [transpose_a, transpose_b, epilogue] = GetParam();
+  constexpr int64_t kRows = 110;
+  Attrs attrs{
+      {"dims", fmt::format("{},{}->ac", transpose_a ? "ba" : "ab", transpose_b ? "cb" : "bc")}};
+  if (!epilogue.empty()) {
+    attrs.set("epilogue", epilogue);
+    attrs.set("scale", 0.3);
+  }
+  for (const int64_t k : {1, 70, 512, 513, 1300}) {
+    for (const int64_t n : {1, 15, 64, 207}) {
+      const Tensor a = random(transpose_a ? Shape{k, kRows} : Shape{kRows, k}, 1);
+      const Tensor b = random(transpose_b ? Shape{n, k} : Shape{k, n}, 2);
+      const Tensor bias = random({n}, 3);
+      const Tensor addend = random({kRows, n}, 4);
+      const auto multiply = [&](int64_t first, int64_t count, int threads) {
+        const Context context = invariant(threads);
+        const ContextScope scope(context);
+        Tensors inputs{slice(a, transpose_a ? 1 : 0, first, first + count), b};
+        if (!epilogue.empty()) {
+          inputs.push_back(bias);
+        }
+        if (epilogue == "bias add") {
+          inputs.push_back(slice(addend, 0, first, first + count));
+        }
+        return numbers(apply(*find_op("dot_general"), inputs, attrs, SourceLocation::current())[0]);
+      };
+      const std::vector<float> all = multiply(0, kRows, 1);
+      for (const int64_t count : {1, 2, 7, 48, 49, 100}) {
+        for (const int threads : {1, 2, 3}) {
+          constexpr int64_t kFirst = 9;
+          const auto begin = all.begin() + kFirst * n;
+          EXPECT_EQ(multiply(kFirst, count, threads), std::vector<float>(begin, begin + count * n))
+              << k << " " << n << " " << count << " " << threads;
+        }
+      }
+      if (epilogue.empty()) {
+        const Tensor expected = run("dot_general", {a, b}, attrs, backend_named("reference"))[0];
+        expect_near(expected, tensor<float>(all, {kRows, n}), 2e-6, "all rows");
+      }
+    }
+  }
+}
+
+// Queries alone, where the keys of later ones are not there, or have room for more.
+TEST(InvariantAttention, GivesAQueryTheSameBits) {
+  constexpr int64_t kLength = 150;
+  for (const int64_t window : {0, 20, 64}) {
+    const Tensor q = random({2, kLength, 6, 24}, 5);
+    const Tensor k = random({2, kLength, 2, 24}, 6);
+    const Tensor v = random({2, kLength, 2, 32}, 7);
+    AttentionOptions options{.causal = true};
+    options.window = window;
+    const Context context = invariant(2);
+    const ContextScope scope(context);
+    const Tensor all = attention(q, k, v, options);
+    for (const int64_t position : {0, 1, 63, 64, 100, 149}) {
+      for (const int64_t count : {1, 3, 90}) {
+        const int64_t end = std::min(position + count, kLength);
+        for (const int64_t room : {0, 1, 77}) {
+          const auto kept = [&](const Tensor& x) {
+            return pad(slice(x, 1, 0, end), {0, 0, 0, 0}, {0, room, 0, 0});
+          };
+          options.start = full({2}, static_cast<double>(position), Dtype::kI32);
+          const Tensor some = attention(slice(q, 1, position, end), kept(k), kept(v), options);
+          EXPECT_EQ(numbers(some), numbers(slice(all, 1, position, end)))
+              << window << " " << position << " " << count << " " << room;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mstrain

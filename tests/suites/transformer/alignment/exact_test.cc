@@ -1,0 +1,227 @@
+// Log-probabilities of generation and of training steps are the same numbers in contexts that are batch invariant.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "core/data/windows.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/tensor/host.h"
+#include "core/tensor/jit.h"
+#include "core/transform/grad.h"
+#include "suites/transformer/alignment/answer_log_probs.h"
+#include "suites/transformer/alignment/grpo_task.h"
+#include "suites/transformer/gpt/model.h"
+#include "suites/transformer/llama/model.h"
+#include "suites/transformer/text/generate.h"
+#include "tests/suites/transformer/alignment/answer_runs.h"
+
+namespace mstrain {
+namespace {
+
+constexpr int64_t kExactVocab = 301;
+constexpr int64_t kExactPositions = 200;
+
+std::shared_ptr<const CausalModel> gpt_model() {
+  gpt::GptConfig config;
+  config.vocab_size = kExactVocab;
+  config.hidden_size = 168;  // its inner layer's sums are of 672 terms
+  config.num_layers = 2;
+  config.num_attention_heads = 3;
+  config.max_position_embeddings = kExactPositions;
+  config.dropout = {0, 0, 0};
+  config.init.std = 0.2;
+  return std::make_shared<gpt::Gpt>(config);
+}
+
+std::shared_ptr<const CausalModel> llama_model() {
+  llama::LlamaConfig config;
+  config.vocab_size = kExactVocab;
+  config.hidden_size = 72;
+  config.num_layers = 2;
+  config.num_attention_heads = 6;
+  config.num_key_value_heads = 2;
+  config.max_position_embeddings = kExactPositions;
+  config.attention_bias = llama::AttentionBias::kQkv;
+  config.sliding_window = 19;
+  config.full_attention_layers = 1;
+  config.init.std = 0.2;
+  return std::make_shared<llama::Llama>(config);
+}
+
+// Texts whose tokens after the first `prompt` ones are drawn.
+struct Drawn {
+  std::vector<std::vector<int32_t>> texts;
+  std::vector<size_t> prompts;
+  std::vector<std::vector<float>> log_probs;
+};
+
+Drawn draw(const std::shared_ptr<const CausalModel>& model, const Params& params, size_t texts,
+           int64_t tokens) {
+  Drawn out;
+  Rng rng(7);
+  for (size_t i = 0; i < texts; ++i) {
+    std::vector<int32_t> prompt;
+    const int64_t length = 1 + (i == 0 ? 90 : rng.below(40));
+    for (int64_t t = 0; t < length; ++t) {
+      prompt.push_back(static_cast<int32_t>(rng.below(kExactVocab)));
+    }
+    out.prompts.push_back(prompt.size());
+    out.texts.push_back(std::move(prompt));
+  }
+  Decoder decoder(model, Execution::kGraph);
+  const auto more = continue_tokens(decoder, params, out.texts,
+                                    {.tokens = tokens, .sampling = {.seed = 3}, .stop = {5}},
+                                    kExactVocab, nullptr, 0, &out.log_probs);
+  for (size_t i = 0; i < texts; ++i) {
+    out.texts[i].insert(out.texts[i].end(), more[i].begin(), more[i].end());
+    if (std::ssize(more[i]) < tokens) {
+      out.texts[i].push_back(5);
+    }
+  }
+  return out;
+}
+
+// How many of the tokens' log-probabilities are not the bits that `find` gives for rows of `rows` texts, padded to `seq`.
+using Find = std::function<Tensor(const Tensor& tokens_bt, const Tensor& targets_bt)>;
+int64_t differing(const Drawn& drawn, int64_t rows, int64_t seq, const Find& find) {
+  int64_t count = 0;
+  for (size_t first = 0; first < drawn.texts.size(); first += static_cast<size_t>(rows)) {
+    std::vector<int32_t> tokens(static_cast<size_t>(rows * seq), 0);
+    std::vector<int32_t> targets(tokens.size(), kIgnoreTarget);
+    const size_t end = std::min(first + static_cast<size_t>(rows), drawn.texts.size());
+    for (size_t i = first; i < end; ++i) {
+      const auto& ids = drawn.texts[i];
+      for (size_t t = 0; t + 1 < ids.size(); ++t) {
+        tokens[(i - first) * static_cast<size_t>(seq) + t] = ids[t];
+        if (t + 1 >= drawn.prompts[i]) {
+          targets[(i - first) * static_cast<size_t>(seq) + t] = ids[t + 1];
+        }
+      }
+    }
+    const std::vector<float> found = to_vector<float>(
+        find(tensor<int32_t>(tokens, {rows, seq}), tensor<int32_t>(targets, {rows, seq})));
+    for (size_t i = first; i < end; ++i) {
+      for (size_t t = drawn.prompts[i]; t < drawn.texts[i].size(); ++t) {
+        const float trained = found[(i - first) * static_cast<size_t>(seq) + t - 1];
+        count += trained != drawn.log_probs[i].at(t - drawn.prompts[i]) ? 1 : 0;
+      }
+    }
+  }
+  return count;
+}
+
+struct ExactModel {
+  const char* name;
+  std::shared_ptr<const CausalModel> (*make)();
+};
+
+class Exact : public testing::TestWithParam<ExactModel> {};
+INSTANTIATE_TEST_SUITE_P(Models, Exact,
+                         testing::Values(ExactModel{"gpt", gpt_model},
+                                         ExactModel{"llama", llama_model}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfSteps) {
+  const std::shared_ptr<const CausalModel> model = GetParam().make();
+  const Params params = init_params(model->specs(), 11);
+  for (const int threads : {1, 2}) {
+    Context context = current_context();
+    context.threads = threads;
+    context.batch_invariant = true;
+    const ContextScope scope(context);
+    for (const size_t texts : {1, 3, 21, 70}) {
+      const Drawn drawn = draw(model, params, texts, texts == 3 ? 100 : 24);
+      const auto read = jit([&](const Tensor& tokens, const Tensor& targets) {
+        return answer_log_probs(*model, params, tokens, targets);
+      });
+      EXPECT_EQ(differing(drawn, static_cast<int64_t>(texts), kExactPositions, read), 0) << texts;
+      EXPECT_EQ(differing(drawn, 2, 197, read), 0) << texts;
+      // Where a step computes gradients besides, and weighs what it finds.
+      // Where a step computes gradients besides, and weighs what it finds; with the head in parts, too.
+      for (const int64_t chunks : {kAutoChunks, int64_t{3}}) {
+        const auto step = jit(
+            [&](const Tensor& tokens, const Tensor& targets) {
+              Context training = current_context();
+              training.training = true;
+              const ContextScope inner(training);
+              // Gradients are kept, or what is computed for them alone would not be there.
+              return value_and_grad([&](const Params& p) {
+                const Tensor log_prob_bt = answer_log_probs(*model, p, tokens, targets);
+                return std::pair(sum(exp(log_prob_bt) * 0.5), log_prob_bt);
+              })(params);
+            },
+            {.loss_chunks = chunks});
+        const auto log_probs = [&](const Tensor& tokens, const Tensor& targets) {
+          return step(tokens, targets).first.second;
+        };
+        EXPECT_EQ(differing(drawn, 4, kExactPositions, log_probs), 0) << texts << " " << chunks;
+      }
+    }
+  }
+}
+
+// Or the test above would tell nothing.
+TEST_P(Exact, OtherContextsHaveOtherSums) {
+  const std::shared_ptr<const CausalModel> model = GetParam().make();
+  const Params params = init_params(model->specs(), 11);
+  const Drawn drawn = draw(model, params, 3, 60);
+  const auto read = jit([&](const Tensor& tokens, const Tensor& targets) {
+    return answer_log_probs(*model, params, tokens, targets);
+  });
+  EXPECT_GT(differing(drawn, 3, kExactPositions, read), 0);
+}
+
+// Whole runs, whatever is trained and however often.
+constexpr const char* kWritten =
+    "grpo: {group: 3, answer_tokens: 4, rewards: [{type: length, at_most: 2}]";
+
+TEST_F(AnswerRuns, TokensAreDrawnByTheProbabilitiesThatStepsFind) {
+  const std::string grpo = std::string("type: grpo, ") + kWritten;
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {grpo + "}", ""},
+      {grpo + ", passes: 3, kl: 0.1, generation: {exact: true}}", ""},
+      {grpo + ", passes: 2}", ", lora: {rank: 4}"},
+      {grpo + "}", ", lora: {rank: 4, base: int8}"},
+      {grpo + "}", ", lora: {rank: 4, base: nf4}"},
+      {"type: ppo, ppo: {answer_tokens: 4, passes: 2, rewards: [{type: length, at_most: 2}]}",
+       ", head: both"}};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    YamlNode config = tree(fmt::format("exact{}", i), kinds[i].first, kinds[i].second, 9);
+    config.find("data")->find("train")->text = folder_ / "answers.jsonl";
+    const std::vector<Json> rows = train(config);
+    const std::vector<double> most = of(rows, "mismatch_max");
+    EXPECT_GE(most.size(), 3U) << i;
+    EXPECT_EQ(most, std::vector<double>(most.size(), 0.0)) << i;
+    EXPECT_EQ(of(rows, "mismatch_chi_square"), most) << i;
+  }
+}
+
+TEST_F(AnswerRuns, WhereTheyCannotBeTheSameSomeMeasureSays) {
+  const std::string grpo = std::string("type: grpo, ") + kWritten;
+  YamlNode half = tree("half", grpo + ", passes: 2}", "", 6);
+  set_config(half, "precision.params", YamlNode::string("bf16"));
+  const std::vector<double> most = of(train(half), "mismatch_max");
+  ASSERT_FALSE(most.empty());
+  EXPECT_LT(*std::max_element(most.begin(), most.end()), 0.3);
+  YamlNode demanding = tree("demanding", grpo + ", generation: {exact: true}}", "", 6);
+  set_config(demanding, "precision.params", YamlNode::string("bf16"));
+  EXPECT_THAT(message_of<ConfigError>([&] {
+                run({real_files(), demanding, stop_, stdout});
+              }),
+              testing::HasSubstr("objective.grpo.generation.exact: precision.params is not fp32"));
+}
+
+TEST(Mismatch, IsThatOfTokensThatAreLearntFrom) {
+  const std::vector<float> step{-1.0F, -2.0F, 0.0F, -0.5F};
+  const std::vector<float> drawn{-1.0F, -2.5F, 9.0F, -0.25F};
+  const Mismatch found = mismatch_of(step, drawn, std::vector<int32_t>{4, 1, kIgnoreTarget, 2});
+  EXPECT_NEAR(found.mean, 0.25, 1e-12);
+  EXPECT_NEAR(found.max, 0.5, 1e-12);
+  EXPECT_NEAR(found.chi_square,
+              (std::pow(std::exp(0.5) - 1, 2) + std::pow(std::exp(-0.25) - 1, 2)) / 3, 1e-12);
+}
+
+}  // namespace
+}  // namespace mstrain
