@@ -19,7 +19,7 @@ struct KernelRequest {
   int threads = 1;
   // Bit i: input i stays as it is for many runs, and the caller would keep a packed form of it.
   uint32_t kept = 0;
-  std::string_view scope = {};  // where it stands in the model, for errors
+  std::string_view scope = {};   // where it stands in the model, for errors
   bool batch_invariant = false;  // see Context
 };
 

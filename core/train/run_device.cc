@@ -103,6 +103,8 @@ std::string device_of(const RunConfig& config) {
   return config.device != "auto" ? config.device : is_here("cuda") ? "cuda" : "cpu";
 }
 
+bool is_on_cpu(const RunConfig& config) { return device_of(config) == "cpu"; }
+
 const Backend* planned_backend(FileSystem& files, const RunConfig& config, const YamlNode& tree) {
   if (config.device_description) {
     return described_backend(config.device == "auto" ? "cuda" : config.device,

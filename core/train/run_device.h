@@ -57,6 +57,8 @@ const Backend* described_backend(const std::string& name, const DeviceDescriptio
 // run.device; for `auto` the first of cuda and cpu that computes here.
 std::string device_of(const RunConfig& config);
 
+bool is_on_cpu(const RunConfig& config);
+
 // What a plan of the run is made for: run.device_description, else what is here. Throws as read_device(), and PlanError where
 // there is neither.
 const Backend* planned_backend(FileSystem& files, const RunConfig& config, const YamlNode& tree);

@@ -15,7 +15,7 @@ constexpr const char* kReference = "reference";
 
 // Why sums of generation and of steps cannot have the same bits; empty: they can.
 std::string why_inexact(const TrainConfig& train) {
-  return device_of(train.run) != "cpu"                ? "run.device is not cpu"
+  return !is_on_cpu(train.run)                        ? "run.device is not cpu"
          : train.precision.params != FloatType::kFp32 ? "precision.params is not fp32"
          : train.parallel.tensor > 1 || train.parallel.context > 1
              ? "parallel.tensor and parallel.context share layers among ranks"
