@@ -21,7 +21,7 @@ bool works_among_ranks(const Plan& plan) {
 
 class PlannedProgram : public Program {
  public:
-  PlannedProgram(Plan plan, const Context& context, std::string fusion)
+  PlannedProgram(Plan plan, const Context& context, bool keeps_results, std::string fusion)
       : plan_(std::move(plan)),
         context_(context),
         ranks_(works_among_ranks(plan_) ? context.ranks.get() : nullptr),
@@ -29,7 +29,7 @@ class PlannedProgram : public Program {
         in_(plan_.inputs.size()),
         out_(plan_.outputs.size()),
         results_(plan_.outputs.size()),
-        kept_(plan_.outputs.size()),
+        kept_(keeps_results ? plan_.outputs.size() : 0),
         fusion_(std::move(fusion)) {}
   // Its kernels and addresses are what queues call.
   ~PlannedProgram() override { end_.settle(); }
@@ -126,6 +126,9 @@ class PlannedProgram : public Program {
 
   // Memory for result `o`: that of one of the last two runs which the caller has dropped.
   Tensor output(size_t o) {
+    if (kept_.empty()) {
+      return uninitialised(plan_.output_types[o]);
+    }
     for (Tensor& last : kept_[o]) {
       if (last.defined() && last.sole_owner()) {
         return last;
@@ -164,7 +167,7 @@ std::unique_ptr<Program> compile_program(const Graph& graph, const CompileOption
   plan_options.packed_bytes = options.packed_bytes;
   plan_options.batch_invariant = context.batch_invariant;
   Plan plan = make_plan(*optimised, plan_options);
-  return std::make_unique<PlannedProgram>(std::move(plan), context,
+  return std::make_unique<PlannedProgram>(std::move(plan), context, options.keeps_results,
                                           options.explain_fusion ? log.text() : "");
 }
 

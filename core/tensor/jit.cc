@@ -105,7 +105,7 @@ JitCache::Entry& JitCache::find(
     key.types.push_back(leaf.type());
   }
   last_reason_ = reason_for(key);
-  if (!entries_.empty()) {
+  if (!entries_.empty() && options_.tells) {
     log_info("{} is compiled again: {}", options_.name, last_reason_);
   }
   Entry entry;
@@ -114,6 +114,7 @@ JitCache::Entry& JitCache::find(
       &entry.captures);
   CompileOptions options{options_.level, options_.rules_off, false, donated, options_.loss_chunks};
   options.donated.resize(graph->inputs().size(), false);
+  options.keeps_results = options_.keeps_results;
   entry.program = compile(*graph, options);
   ++compile_count_;
   entries_.emplace_back(std::move(key), std::move(entry));

@@ -33,6 +33,8 @@ struct JitOptions {
   std::string name = "jit";
   std::vector<std::string> rules_off = {};  // rules of fusion that are not used
   int64_t loss_chunks = kAutoChunks;        // see CompileOptions
+  bool keeps_results = true;                // see CompileOptions
+  bool tells = true;  // a line of the log says what a further program is compiled for
 };
 
 // What a compiled program needs, in bytes, before it runs.
@@ -97,6 +99,9 @@ struct CompileOptions {
   // From level 1 on: the most bytes that a loop takes for weights in the layout that the machine's products like best,
   // made once for all rounds; the weights come in the order of the program. None: what the back end says.
   std::optional<int64_t> packed_bytes = {};
+  // The memory of results that the caller has dropped serves later runs. False: it is free, and the caller of a program to which such a
+  // result is donated is the only one who has it.
+  bool keeps_results = true;
 };
 using ProgramCompiler = std::unique_ptr<Program> (*)(const Graph& graph,
                                                      const CompileOptions& options);

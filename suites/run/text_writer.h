@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ struct WriteOptions {
   SamplingOptions sampling;
   std::vector<int32_t> stop;  // a text ends before any of these
   BeamOptions beams = {};     // more than one: instead of sampling
+  // So many texts are written at a time, by what can: others wait until some have ended. None: all.
+  std::optional<int64_t> at_once = {};
 };
 
 // One thread at a time.

@@ -1,6 +1,7 @@
 #include "suites/transformer/alignment/aligned_run.h"
 
 #include "core/train/run_device.h"
+#include "core/train/session.h"
 #include "suites/run/stored_model.h"
 #include "suites/transformer/alignment/answer_tasks.h"
 #include "suites/transformer/alignment/grpo_task.h"
@@ -128,6 +129,27 @@ bool AlignedRun::writes_exactly() const {
   return objective->writing().generation.exact.value_or(why_inexact(train).empty());
 }
 
+int64_t AlignedRun::bytes_of_writing() const {
+  if (!bytes_of_writing_) {
+    const GrpoConfig writing = objective->writing();
+    Context context = make_context(train);
+    context.batch_invariant = writes_exactly();
+    const ContextScope scope(context);
+    int64_t prompt = 1;
+    for (const AnswerSample& sample : answers_->train) {
+      prompt = std::max(prompt, sample.texts[0].answer);
+    }
+    const int64_t rows = train.batch.global;
+    const Dtype dtype = train.precision.param_dtype();
+    const Decoder decoder(causal_model(), train.run.execution);
+    const AnswerLogProbs log_probs(causal_model(), "", rows, data.seq_length, train.run.execution);
+    bytes_of_writing_ = decoder.bytes(std::min(rows, writing.generation.rows.value_or(rows)),
+                                      prompt, prompt + writing.answer_tokens - 1, dtype) +
+                        log_probs.bytes(dtype);
+  }
+  return *bytes_of_writing_;
+}
+
 std::function<Params()> AlignedRun::reference() const {
   return [files = files_, from = from_, network = network(), dtype = train.precision.param_dtype(),
           seed = static_cast<uint64_t>(train.run.seed)] {
@@ -165,6 +187,7 @@ TrainTask AlignedRun::task() const {
       task.frozen_weights = this->reference();
     }
     task.batch_invariant = writes_exactly();
+    task.outside_bytes = bytes_of_writing();
     for (const RewardConfig& reward : objective->writing().rewards) {
       if (reward.type == RewardType::kModel) {
         task.outside_bytes += reward_model_bytes(reward.path);

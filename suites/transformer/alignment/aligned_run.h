@@ -28,6 +28,8 @@ class AlignedRun : public CausalRun {
   RowKind row_kind() const;
   // Whether answers are written as objective.*.generation.exact says.
   bool writes_exactly() const;
+  // Of memory, to write them and to ask what is said of them.
+  int64_t bytes_of_writing() const;
   // The weights that the run began with, under the names that preference_task() gives them.
   std::function<Params()> reference() const;
 
@@ -36,6 +38,7 @@ class AlignedRun : public CausalRun {
   std::shared_ptr<const AnswerCorpus> answers_;
   mutable std::shared_ptr<GroupAnswers> written_;  // of samples(), where answers are rewarded
   mutable std::shared_ptr<ReferencePoint> point_;  // and where they are judged one by one
+  mutable std::optional<int64_t> bytes_of_writing_;
 };
 
 }  // namespace mstrain

@@ -9,12 +9,13 @@
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "suites/transformer/alignment/grpo_task.h"
+#include "suites/transformer/text/key_value_cache.h"
 
 namespace mstrain {
 
 AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference,
                                int64_t rows, int64_t seq, Execution execution)
-    : rows_(rows), seq_(seq) {
+    : model_(model), rows_(rows), seq_(seq) {
   policy_ = [model](const Params& params, const Tensor& tokens_bt, const Tensor& targets_bt) {
     return answer_log_probs(*model, params, tokens_bt, targets_bt);
   };
@@ -35,6 +36,38 @@ AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::st
     policy_ = jit(policy_, {.name = "log_probs"});
     reference_ = jit(reference_, {.name = "reference_log_probs"});
   }
+}
+
+int64_t AnswerLogProbs::rows_at_once() const {
+  constexpr int64_t kMost = 64;
+  int64_t rows = std::min(kMost, rows_);
+  while (rows_ % rows != 0) {
+    --rows;
+  }
+  return rows;
+}
+
+int64_t AnswerLogProbs::bytes(Dtype dtype) const {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  Params form;
+  Types types;
+  for (const ParamSpec& spec : model_->specs()) {
+    form.set(spec.name, Tensor());
+    types.push_back({dtype, spec.type.shape});
+  }
+  const size_t weights = types.size();
+  types.insert(types.end(), 2, {Dtype::kI32, {rows_at_once(), seq_}});
+  Tensors captures;
+  const GraphPtr graph = trace_program(
+      types,
+      [&](std::span<const Tensor> in) {
+        return Tensors{answer_log_probs(*model_, with_leaves(form, in.first(weights)), in[weights],
+                                        in[weights + 1])};
+      },
+      &captures);
+  const ProgramMemory memory = compile(*graph)->memory();
+  return memory.outputs + memory.arena;
 }
 
 std::vector<float> AnswerLogProbs::of_policy(const Params& params, std::span<const int32_t> tokens,
@@ -58,11 +91,7 @@ template <size_t outputs>
 std::array<std::vector<float>, outputs> AnswerLogProbs::read(
     const Reader& reader, const Params& params, std::span<const int32_t> tokens,
     std::span<const int32_t> targets) const {
-  constexpr int64_t kMost = 64;  // rows at a time
-  int64_t rows = std::min(kMost, rows_);
-  while (rows_ % rows != 0) {
-    --rows;
-  }
+  const int64_t rows = rows_at_once();
   const Shape shape{rows, seq_};
   const auto size = static_cast<size_t>(rows * seq_);
   std::array<std::vector<float>, outputs> out;

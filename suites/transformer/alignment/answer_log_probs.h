@@ -23,6 +23,9 @@ class AnswerLogProbs {
   AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference, int64_t rows,
                  int64_t seq, Execution execution);
 
+  // What of_policy() takes in memory beside weights of type `dtype`, by the plan of its program in the current context.
+  int64_t bytes(Dtype dtype) const;
+
   // tokens, targets: [rows, seq]. `params`: all weights.
   std::vector<float> of_policy(const Params& params, std::span<const int32_t> tokens,
                                std::span<const int32_t> targets) const;
@@ -43,6 +46,9 @@ class AnswerLogProbs {
                                                std::span<const int32_t> tokens,
                                                std::span<const int32_t> targets) const;
 
+  int64_t rows_at_once() const;
+
+  std::shared_ptr<const CausalModel> model_;
   int64_t rows_, seq_;
   Reader policy_, reference_, valued_;
 };

@@ -63,8 +63,10 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
     given.insert(given.end(), size,
                  {text.ids.begin(), text.ids.begin() + static_cast<ptrdiff_t>(text.answer)});
   }
-  const WriteOptions how{
-      .tokens = options_.grpo.answer_tokens, .sampling = {.seed = seed}, .stop = {corpus_->end}};
+  const WriteOptions how{.tokens = options_.grpo.answer_tokens,
+                         .sampling = {.seed = seed},
+                         .stop = {corpus_->end},
+                         .at_once = options_.grpo.generation.rows.value};
   const Tokenizer& tokenizer = *corpus_->tokenizer;
   std::vector<std::vector<float>> log_probs;
   auto written =

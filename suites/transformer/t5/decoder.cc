@@ -38,12 +38,12 @@ Decoder::Decoder(T5 model, Execution execution)
       execution_(execution),
       read_([this](const Params& p, const Tensor& sources, const Tensor& lengths,
                    const Tensor& copies) { return read(p, sources, lengths, copies.dim(0)); },
-            {.name = "read"}),
+            {.name = "read", .keeps_results = false, .tells = false}),
       write_([this](const Params& p, const KeyValueCache& written, const Memory& memory,
                     const Tensor& tokens,
                     const Tensor& position) { return write(p, written, memory, tokens, position); },
-             {.donate = {1}, .name = "write"}),
-      reorder_(reordered, {.name = "reorder"}) {}
+             {.donate = {1}, .name = "write", .tells = false}),
+      reorder_(reordered, {.name = "reorder", .keeps_results = false, .tells = false}) {}
 
 Memory Decoder::read(const Params& p, const Tensor& sources_bs, const Tensor& lengths_b,
                      int64_t copies) const {

@@ -1,6 +1,7 @@
 #include "suites/transformer/text/decoder.h"
 
 #include <algorithm>
+#include <bit>
 #include <string_view>
 #include <unordered_map>
 
@@ -30,14 +31,19 @@ Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
       read_([this](const Params& p, const Tensor& tokens, const Tensor& lengths,
                    const Tensor& prompts,
                    const Tensor& room) { return read(p, tokens, lengths, prompts, room.dim(0)); },
-            {.name = "read"}),
+            {.name = "read", .keeps_results = false, .tells = false}),
       write_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
                     const Tensor& positions) { return write(p, cache, tokens, positions); },
-             {.donate = {1}, .name = "write"}),
+             {.donate = {1}, .name = "write", .tells = false}),
       append_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
                      const Tensor& starts,
                      const Tensor& counts) { return append(p, cache, tokens, starts, counts); },
-              {.donate = {1}, .name = "append"}) {}
+              {.donate = {1}, .name = "append", .tells = false}),
+      put_([](const KeyValueCache& cache, const KeyValueCache& other,
+              const Tensor& rows) { return cache.with(other, rows); },
+           {.donate = {0}, .name = "put", .tells = false}),
+      take_rows_([](const KeyValueCache& cache, const Tensor& rows) { return cache.rows(rows); },
+                 {.name = "take_rows", .keeps_results = false, .tells = false}) {}
 
 int64_t Decoder::bucket(int64_t length, int64_t sequences) const {
   return std::min(length_bucket(length, sequences), model_->max_positions());
@@ -157,14 +163,10 @@ Decoder::Padded Decoder::padded(std::span<const std::span<const int32_t>> tokens
   return {tensor<int32_t>(all, {rows, t}), tensor<int32_t>(counts, {rows})};
 }
 
-std::vector<float> Decoder::start(const Params& params,
-                                  std::span<const std::span<const int32_t>> prompts,
-                                  int64_t capacity) {
-  const Context context = for_inference();
-  const ContextScope scope(context);
+DecoderStep Decoder::read_prompts(const Params& params,
+                                  std::span<const std::span<const int32_t>> prompts) {
   std::vector<std::span<const int32_t>> different;
   std::vector<int32_t> which;
-  lengths_.clear();
   std::unordered_map<std::string_view, int32_t> seen;
   for (const std::span<const int32_t> prompt : prompts) {
     const std::string_view bytes(reinterpret_cast<const char*>(prompt.data()), prompt.size_bytes());
@@ -173,7 +175,6 @@ std::vector<float> Decoder::start(const Params& params,
       different.push_back(prompt);
     }
     which.push_back(at->second);
-    lengths_.push_back(static_cast<int32_t>(prompt.size()));
   }
   // In sixteenths of the sequences, so that few programs are compiled.
   const size_t part = std::max<size_t>(prompts.size() / 16, 1);
@@ -183,16 +184,64 @@ std::vector<float> Decoder::start(const Params& params,
   } else {
     different.resize(read_at_once, different.front());
   }
-  const Padded given = padded(different, std::ssize(prompts));
+  const Padded given = padded(different, std::ssize(lengths_));
   const Tensor prompts_b = tensor<int32_t>(which, {std::ssize(prompts)});
-  capacity_ =
-      bucket(std::max<int64_t>(*std::max_element(lengths_.begin(), lengths_.end()), capacity),
-             std::ssize(prompts));
+  return execution_ == Execution::kEager
+             ? read(params, given.tokens_bt, given.counts_b, prompts_b, capacity_)
+             : read_(params, given.tokens_bt, given.counts_b, prompts_b, full({capacity_, 0}, 0));
+}
+
+std::vector<float> Decoder::start(const Params& params,
+                                  std::span<const std::span<const int32_t>> prompts,
+                                  int64_t capacity) {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  lengths_.clear();
+  for (const std::span<const int32_t> prompt : prompts) {
+    lengths_.push_back(static_cast<int32_t>(prompt.size()));
+    capacity = std::max(capacity, std::ssize(prompt));
+  }
+  capacity_ = bucket(capacity, std::ssize(prompts));
   cache_ = {};
-  return take(
-      execution_ == Execution::kEager
-          ? read(params, given.tokens_bt, given.counts_b, prompts_b, capacity_)
-          : read_(params, given.tokens_bt, given.counts_b, prompts_b, full({capacity_, 0}, 0)));
+  return take(read_prompts(params, prompts));
+}
+
+std::vector<float> Decoder::replace(const Params& params, std::span<const int32_t> sequences,
+                                    std::span<const std::span<const int32_t>> prompts) {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  check(sequences.size() == prompts.size() && !prompts.empty(), "{} prompts for {} sequences",
+        prompts.size(), sequences.size());
+  // The last one again and again, so that few programs are compiled.
+  std::vector<int32_t> places(sequences.begin(), sequences.end());
+  std::vector<std::span<const int32_t>> read(prompts.begin(), prompts.end());
+  const size_t count = std::min(std::bit_ceil(read.size()), lengths_.size());
+  places.resize(count, places.back());
+  read.resize(count, read.back());
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    check(std::ssize(prompts[i]) <= capacity_, "a prompt of {} tokens, where there is room for {}",
+          prompts[i].size(), capacity_);
+    lengths_.at(static_cast<size_t>(sequences[i])) = static_cast<int32_t>(prompts[i].size());
+  }
+  DecoderStep step = read_prompts(params, read);
+  const Tensor places_m = tensor<int32_t>(places, {std::ssize(places)});
+  cache_ = execution_ == Execution::kEager ? cache_.with(step.cache, places_m)
+                                           : put_(std::move(cache_), step.cache, places_m);
+  std::vector<float> logits = to_vector<float>(cast(step.logits, Dtype::kF32));
+  logits.resize(logits.size() / count * prompts.size());
+  return logits;
+}
+
+void Decoder::keep(std::span<const int32_t> sequences) {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  std::vector<int32_t> lengths;
+  for (const int32_t sequence : sequences) {
+    lengths.push_back(lengths_.at(static_cast<size_t>(sequence)));
+  }
+  lengths_ = std::move(lengths);
+  const Tensor rows = tensor<int32_t>(sequences, {std::ssize(sequences)});
+  cache_ = execution_ == Execution::kEager ? cache_.rows(rows) : take_rows_(cache_, rows);
 }
 
 std::vector<float> Decoder::next(const Params& params,
@@ -217,18 +266,70 @@ std::vector<float> Decoder::next(const Params& params, std::span<const int32_t> 
   const ContextScope scope(context);
   check(tokens.size() == lengths_.size(), "{} tokens for {} sequences", tokens.size(),
         lengths_.size());
-  for (const int32_t length : lengths_) {
-    check(length < capacity_, "a sequence has no room for more than {} tokens", capacity_);
+  std::vector<int32_t> given(tokens.begin(), tokens.end());
+  std::vector<int32_t> positions = lengths_;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == kIdle) {
+      given[i] = 0;
+      positions[i] = std::min(positions[i], static_cast<int32_t>(capacity_ - 1));
+      continue;
+    }
+    check(lengths_[i] < capacity_, "a sequence has no room for more than {} tokens", capacity_);
+    ++lengths_[i];
   }
   const Shape rows{static_cast<int64_t>(tokens.size())};
-  const Tensor tokens_b = tensor<int32_t>(tokens, rows);
-  const Tensor positions_b = tensor<int32_t>(lengths_, rows);
-  for (int32_t& length : lengths_) {
-    ++length;
-  }
+  const Tensor tokens_b = tensor<int32_t>(given, rows);
+  const Tensor positions_b = tensor<int32_t>(positions, rows);
   return take(execution_ == Execution::kEager
                   ? write(params, cache_, tokens_b, positions_b)
                   : write_(params, std::move(cache_), tokens_b, positions_b));
+}
+
+int64_t Decoder::bytes(int64_t sequences, int64_t prompt, int64_t capacity, Dtype dtype) const {
+  const Context context = for_inference();
+  const ContextScope scope(context);
+  Params form;
+  Types types;
+  for (const ParamSpec& spec : model_->specs()) {
+    form.set(spec.name, Tensor());
+    types.push_back({dtype, spec.type.shape});
+  }
+  const size_t weights = types.size();
+  const int64_t t = bucket(prompt, sequences);
+  const int64_t room = bucket(std::max(prompt, capacity), sequences);
+  const TensorType by_sequence{Dtype::kI32, {sequences}};
+  const auto planned = [&](const Types& given, const std::vector<bool>& donated, const auto& f) {
+    Types all = types;
+    all.insert(all.end(), given.begin(), given.end());
+    Tensors captures;
+    const GraphPtr graph = trace_program(
+        all,
+        [&](std::span<const Tensor> in) {
+          return flatten_tree(f(with_leaves(form, in.first(weights)), in.subspan(weights)));
+        },
+        &captures);
+    CompileOptions options;
+    options.donated.assign(weights, false);
+    options.donated.insert(options.donated.end(), donated.begin(), donated.end());
+    options.donated.resize(graph->inputs().size(), false);
+    return std::pair(graph, compile(*graph, options)->memory());
+  };
+  const auto [graph, reading] = planned({{Dtype::kI32, {sequences, t}}, by_sequence, by_sequence},
+                                        {}, [&](const Params& p, std::span<const Tensor> in) {
+                                          return read(p, in[0], in[1], in[2], room);
+                                        });
+  const Types kept = graph->types(graph->outputs());  // logits, keys, values
+  Types given(kept.begin() + 1, kept.end());
+  const size_t tensors = given.size();
+  given.insert(given.end(), 2, by_sequence);
+  const auto [unused, writing] = planned(
+      given, std::vector<bool>(tensors, true), [&](const Params& p, std::span<const Tensor> in) {
+        const KeyValueCache cache{{in.begin(), in.begin() + static_cast<ptrdiff_t>(tensors / 2)},
+                                  {in.begin() + static_cast<ptrdiff_t>(tensors / 2),
+                                   in.begin() + static_cast<ptrdiff_t>(tensors)}};
+        return write(p, cache, in[tensors], in[tensors + 1]);
+      });
+  return reading.outputs + reading.arena + writing.outputs + writing.arena;
 }
 
 std::vector<float> Decoder::take(DecoderStep step) {

@@ -32,19 +32,33 @@ class Decoder {
   // Gives the logits of the tokens that follow, row by row: [prompts, vocab].
   std::vector<float> start(const Params& params, std::span<const std::span<const int32_t>> prompts,
                            int64_t capacity);
-  // Appends one token to each sequence; likewise. Throws Error where a sequence has no room left.
+  // Appends one token to each sequence; likewise. Throws Error where a sequence has no room left. A sequence whose token is kIdle is only beside
+  // the others: its row means nothing, and it is not for going on.
   std::vector<float> next(const Params& params, std::span<const int32_t> tokens);
+  static constexpr int32_t kIdle = -1;
 
   // Appends several tokens, at least one, to each sequence; likewise.
   std::vector<float> next(const Params& params, std::span<const std::span<const int32_t>> tokens);
+
+  // Begins anew in these sequences, each with its prompt, which leave room in capacity(); gives the logits of the tokens that follow these
+  // prompts: [prompts, vocab].
+  std::vector<float> replace(const Params& params, std::span<const int32_t> sequences,
+                             std::span<const std::span<const int32_t>> prompts);
+  // Goes on with these sequences alone, in this order.
+  void keep(std::span<const int32_t> sequences);
+
+  // What start() and next() of so many sequences take in memory, beside weights of type `dtype`, by the plans of the programs that they would
+  // run in the current context.
+  int64_t bytes(int64_t sequences, int64_t prompt, int64_t capacity, Dtype dtype) const;
 
   // What the first sequence has, and has room for.
   int64_t length() const { return lengths_.empty() ? 0 : lengths_[0]; }
   int64_t capacity() const { return capacity_; }
 
-  // Programs compiled so far: one for each bucket and number of rows that start() or next() met.
+  // Programs compiled so far: one for each bucket and number of rows that was met.
   int64_t compile_count() const {
-    return read_.compile_count() + write_.compile_count() + append_.compile_count();
+    return read_.compile_count() + write_.compile_count() + append_.compile_count() +
+           put_.compile_count() + take_rows_.compile_count();
   }
 
  private:
@@ -61,6 +75,8 @@ class Decoder {
     Tensor counts_b;
   };
   Padded padded(std::span<const std::span<const int32_t>> tokens, int64_t sequences) const;
+  // Equal prompts are read once.
+  DecoderStep read_prompts(const Params& params, std::span<const std::span<const int32_t>> prompts);
   std::vector<float> take(DecoderStep step);
 
   using Read = std::function<DecoderStep(const Params&, const Tensor&, const Tensor&, const Tensor&,
@@ -71,11 +87,17 @@ class Decoder {
   using Append = std::function<DecoderStep(const Params&, const KeyValueCache&, const Tensor&,
                                            const Tensor&, const Tensor&)>;
 
+  using Put =
+      std::function<KeyValueCache(const KeyValueCache&, const KeyValueCache&, const Tensor&)>;
+  using TakeRows = std::function<KeyValueCache(const KeyValueCache&, const Tensor&)>;
+
   std::shared_ptr<const CausalModel> model_;
   Execution execution_;
   Jit<Read> read_;
   Jit<Write> write_;
   Jit<Append> append_;
+  Jit<Put> put_;
+  Jit<TakeRows> take_rows_;
   KeyValueCache cache_;
   int64_t capacity_ = 0;
   std::vector<int32_t> lengths_;  // of the sequences

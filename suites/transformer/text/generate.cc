@@ -1,6 +1,8 @@
 #include "suites/transformer/text/generate.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -14,8 +16,7 @@
 namespace mstrain {
 namespace {
 
-// One text: its tokens, of which the model sees those from `first` on. One that has ended goes on unseen as long as
-// another one does.
+// One text: its tokens, of which the model sees those from `first` on.
 struct Row {
   std::vector<int32_t> ids;
   size_t prompt = 0;
@@ -24,8 +25,10 @@ struct Row {
   std::optional<size_t> end;  // of what is text
 
   std::span<const int32_t> seen() const { return std::span(ids).subspan(first); }
+  int64_t written() const { return static_cast<int64_t>(ids.size() - prompt); }
 };
 
+// Texts in the sequences of a decoder. Those that have ended make room for others, or are left out, as soon as they are many enough.
 class Continuation {
  public:
   Continuation(Decoder& decoder, const Params& params, const WriteOptions& options, int64_t known,
@@ -50,12 +53,15 @@ class Continuation {
     if (log_probs_ != nullptr) {
       log_probs_->assign(rows_.size(), {});
     }
-    std::vector<float> logits;
-    for (int64_t step = 0; step < options_.tokens && !all_ended(); ++step) {
-      logits = step == 0 && held_ > 0  ? go_on()
-               : step == 0 || forget() ? start(options_.tokens - step)
-                                       : next();
-      choose(logits);
+    const auto at_once = static_cast<size_t>(options_.at_once.value_or(std::ssize(rows_)));
+    next_row_ = std::min(std::max<size_t>(at_once, 1), rows_.size());
+    sequences_.resize(next_row_);
+    std::iota(sequences_.begin(), sequences_.end(), size_t{0});
+    if (options_.tokens > 0) {
+      choose(held_ > 0 ? go_on() : start(), all_places());
+      while (make_room()) {
+        choose(forget() ? start() : next(), all_places());
+      }
     }
     std::vector<std::vector<int32_t>> out;
     for (const Row& row : rows_) {
@@ -66,31 +72,90 @@ class Continuation {
   }
 
  private:
-  bool all_ended() const {
-    return std::all_of(rows_.begin(), rows_.end(),
-                       [](const Row& row) { return row.end.has_value(); });
+  using Places = std::vector<int32_t>;  // of sequences
+  static constexpr size_t kNobody = static_cast<size_t>(-1);
+
+  bool has_ended(const Row& row) const { return row.end || row.written() >= options_.tokens; }
+  // The text that sequence `place` is still written in; null: none.
+  Row* living(int32_t place) {
+    const size_t row = sequences_[static_cast<size_t>(place)];
+    return row == kNobody || has_ended(rows_[row]) ? nullptr : &rows_[row];
   }
-  // Whether a row had filled its positions; the newer half of them is read again.
+  Places all_places() const {
+    Places out(sequences_.size());
+    std::iota(out.begin(), out.end(), 0);
+    return out;
+  }
+
+  // Whether there is something to write.
+  bool make_room() {
+    // A program for fewer sequences, or a pass over few prompts, has to pay.
+    constexpr size_t kShare = 8;
+    constexpr size_t kFew = 16;
+    for (;;) {
+      Places free = all_places();
+      std::erase_if(free, [&](int32_t place) { return living(place) != nullptr; });
+      const size_t left = sequences_.size() - free.size();
+      if (next_row_ < rows_.size() && (left == 0 || kShare * free.size() >= sequences_.size())) {
+        begin_others(std::move(free));
+        continue;
+      }
+      if (next_row_ == rows_.size() && sequences_.size() >= kFew && left > 0 &&
+          4 * std::bit_ceil(left) <= sequences_.size()) {
+        keep_living(std::bit_ceil(left));
+      }
+      return left > 0;
+    }
+  }
+  void begin_others(Places free) {
+    free.resize(std::min(free.size(), rows_.size() - next_row_));
+    std::vector<std::span<const int32_t>> prompts;
+    for (const int32_t place : free) {
+      sequences_[static_cast<size_t>(place)] = next_row_;
+      prompts.push_back(rows_[next_row_++].seen());
+    }
+    choose(decoder_.replace(params_, free, prompts), free);
+  }
+  void keep_living(size_t count) {
+    Places kept = all_places();
+    std::erase_if(kept, [&](int32_t place) { return living(place) == nullptr; });
+    std::vector<size_t> rows;
+    for (const int32_t place : kept) {
+      rows.push_back(sequences_[static_cast<size_t>(place)]);
+    }
+    kept.resize(count, kept[0]);
+    rows.resize(count, kNobody);
+    decoder_.keep(kept);
+    sequences_ = std::move(rows);
+  }
+
+  // Whether a text had filled its positions; the newer half of them is read again.
   bool forget() {
     bool forgot = false;
-    for (Row& row : rows_) {
-      if (row.seen().size() > longest_) {
-        row.first = row.ids.size() - std::max<size_t>(longest_ / 2, 1);
+    for (const int32_t place : all_places()) {
+      if (Row* const row = living(place); row != nullptr && row->seen().size() > longest_) {
+        row->first = row->ids.size() - std::max<size_t>(longest_ / 2, 1);
         forgot = true;
       }
     }
     return forgot;
   }
-  std::vector<float> start(int64_t more) {
+  std::vector<float> start() {
+    // Sequences are begun with room for whatever comes into them.
+    int64_t room = 1;
     std::vector<std::span<const int32_t>> seen;
-    size_t most = 0;
-    for (const Row& row : rows_) {
-      seen.push_back(row.seen());
-      most = std::max(most, seen.back().size());
+    const auto reserve = [&](const Row& row) {
+      room = std::max(room, std::ssize(row.seen()) + options_.tokens - row.written() - 1);
+    };
+    for (const int32_t place : all_places()) {
+      const Row* const row = living(place);
+      seen.push_back(row != nullptr ? row->seen() : std::span(rows_[0].ids).first(1));
+      if (row != nullptr) {
+        reserve(*row);
+      }
     }
-    return decoder_.start(
-        params_, seen,
-        std::min(static_cast<int64_t>(most) + more - 1, static_cast<int64_t>(longest_)));
+    std::for_each(rows_.begin() + static_cast<ptrdiff_t>(next_row_), rows_.end(), reserve);
+    return decoder_.start(params_, seen, std::min(room, static_cast<int64_t>(longest_)));
   }
   std::vector<float> go_on() {
     const auto rest = rows_.front().seen().subspan(held_);
@@ -98,47 +163,54 @@ class Continuation {
   }
   std::vector<float> next() {
     std::vector<int32_t> last;
-    for (const Row& row : rows_) {
-      last.push_back(row.ids.back());
+    for (const int32_t place : all_places()) {
+      const Row* const row = living(place);
+      last.push_back(row != nullptr ? row->ids.back() : Decoder::kIdle);
     }
     return decoder_.next(params_, last);
   }
-  void choose(std::span<const float> logits) {
-    const size_t vocab = logits.size() / rows_.size();
+
+  // `logits` of the sequences at `places`.
+  void choose(std::span<const float> logits, const Places& places) {
+    const size_t vocab = logits.size() / places.size();
     constexpr int64_t kRowsAtOnce = 16;
-    std::vector<int32_t> chosen(rows_.size());
-    choosers_.parallel_for(std::ssize(rows_), kRowsAtOnce, [&](int64_t begin, int64_t end) {
+    std::vector<int32_t> chosen(places.size(), 0);
+    choosers_.parallel_for(std::ssize(places), kRowsAtOnce, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); std::cmp_less(i, end); ++i) {
-        chosen[i] = static_cast<int32_t>(
-            choose_token(logits.subspan(i * vocab, known_), options_.sampling, rows_[i].rng));
+        if (Row* const row = living(places[i])) {
+          chosen[i] = static_cast<int32_t>(
+              choose_token(logits.subspan(i * vocab, known_), options_.sampling, row->rng));
+        }
       }
     });
-    note_log_probs(logits, chosen);
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      Row& row = rows_[i];
-      const int32_t id = chosen[i];
-      const auto& stop = options_.stop;
-      if (!row.end && std::find(stop.begin(), stop.end(), id) != stop.end()) {
-        row.end = row.ids.size();
+    note_log_probs(logits, chosen, places);
+    for (size_t i = 0; i < places.size(); ++i) {
+      Row* const row = living(places[i]);
+      if (row == nullptr) {
+        continue;
       }
-      row.ids.push_back(id);
-      if (!row.end && on_token_ != nullptr) {
-        on_token_(i, id);
+      const auto& stop = options_.stop;
+      if (std::find(stop.begin(), stop.end(), chosen[i]) != stop.end()) {
+        row->end = row->ids.size();
+      }
+      row->ids.push_back(chosen[i]);
+      if (!row->end && on_token_ != nullptr) {
+        on_token_(sequences_[static_cast<size_t>(places[i])], chosen[i]);
       }
     }
   }
-
   // By the operation that losses are made of.
-  void note_log_probs(std::span<const float> logits, std::span<const int32_t> chosen) {
+  void note_log_probs(std::span<const float> logits, std::span<const int32_t> chosen,
+                      const Places& places) {
     if (log_probs_ == nullptr) {
       return;
     }
-    const auto rows = std::ssize(rows_);
+    const auto rows = std::ssize(places);
     const std::vector<float> losses = to_vector<float>(cross_entropy_rows(
         tensor<float>(logits, {rows, std::ssize(logits) / rows}), tensor<int32_t>(chosen, {rows})));
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      if (!rows_[i].end) {
-        (*log_probs_)[i].push_back(-losses[i]);
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (living(places[i]) != nullptr) {
+        (*log_probs_)[sequences_[static_cast<size_t>(places[i])]].push_back(-losses[i]);
       }
     }
   }
@@ -153,6 +225,8 @@ class Continuation {
   ThreadPool choosers_;
   size_t longest_;
   std::vector<Row> rows_;
+  std::vector<size_t> sequences_;  // which row each is of
+  size_t next_row_ = 0;            // the first that waits
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ using OnToken = std::function<void(size_t row, int32_t id)>;
 // The tokens that follow each of `prompts`, none of which is empty. A text depends on its own prompt and place among them
 // alone. Where a text has filled the model's positions, the older half of what the model sees is forgotten.
 // Runs in the current context. `known`: ids from there on are never chosen. `held`: so many tokens of a single prompt,
-// not all, the decoder has read already. `log_probs` gets those of the tokens of each text, and of what ended it, by the whole vocabulary
+// not all, the decoder has read already. With options.at_once sequences of the decoder, texts that have ended make room for others (continuous
+// batching, Yu et al. 2022). `log_probs` gets those of the tokens of each text, and of what ended it, by the whole vocabulary
 // at temperature 1.
 std::vector<std::vector<int32_t>> continue_tokens(
     Decoder& decoder, const Params& params, std::span<const std::vector<int32_t>> prompts,

@@ -23,6 +23,24 @@ void KeyValueCache::extend(size_t layer, const Tensor& key_bthd, const Tensor& v
   longer.values.push_back(extended(values.at(layer), value_bthd));
 }
 
+KeyValueCache KeyValueCache::with(const KeyValueCache& other, const Tensor& rows_m) const {
+  KeyValueCache out;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    out.keys.push_back(scatter_set(keys[i], rows_m, other.keys[i], 0));
+    out.values.push_back(scatter_set(values[i], rows_m, other.values[i], 0));
+  }
+  return out;
+}
+
+KeyValueCache KeyValueCache::rows(const Tensor& rows_m) const {
+  KeyValueCache out;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    out.keys.push_back(gather(keys[i], rows_m, 0));
+    out.values.push_back(gather(values[i], rows_m, 0));
+  }
+  return out;
+}
+
 Context for_inference() {
   Context context = current_context();
   context.training = false;

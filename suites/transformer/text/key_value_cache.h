@@ -17,6 +17,10 @@ struct KeyValueCache {
   void extend(size_t layer, const Tensor& key_bthd, const Tensor& value_bthd,
               const Tensor& positions_bt, KeyValueCache& longer) const;
 
+  // With the sequences of `other`, of equal capacity, in the place of these[m] (i32); with these alone.
+  KeyValueCache with(const KeyValueCache& other, const Tensor& rows_m) const;
+  KeyValueCache rows(const Tensor& rows_m) const;
+
   template <class V>
   void fields(V& v) {
     v("keys", keys);

@@ -132,6 +132,33 @@ TEST(Decoder, KeepsNoMoreThanItsWindows) {
   EXPECT_LT(peak(16), kAllPositions / 2);
 }
 
+// Without what the allocator keeps for later.
+TEST(Decoder, TakesTheBytesThatItSays) {
+  const auto model = small_llama(512, {}, 16, 1);
+  const Params params = init_params(model->specs(), 7);
+  for (const size_t count : {1, 24}) {
+    std::vector<std::vector<int32_t>> texts;
+    for (size_t i = 0; i < count; ++i) {
+      texts.push_back(random_ids(40, i));
+    }
+    const std::vector<std::span<const int32_t>> prompts(texts.begin(), texts.end());
+    Context context = current_context();
+    context.allocator = std::make_shared<Allocator>(0);
+    const ContextScope scope(context);
+    Decoder decoder(model, Execution::kGraph);
+    const auto said =
+        static_cast<double>(decoder.bytes(static_cast<int64_t>(count), 40, 400, Dtype::kF32));
+    EXPECT_EQ(context.allocator->stats().peak_bytes, 0);
+    decoder.start(params, prompts, 400);
+    for (int step = 0; step < 5; ++step) {
+      decoder.next(params, std::vector<int32_t>(count, 1));
+    }
+    const auto taken = static_cast<double>(context.allocator->stats().peak_bytes);
+    EXPECT_LT(taken, said) << count;
+    EXPECT_GT(taken, 0.75 * said) << count;
+  }
+}
+
 TEST(Decoder, HasDeclaredBucketsAndRefusesMore) {
   const auto model = small(150);
   const Params params = init_params(model->specs(), 7);

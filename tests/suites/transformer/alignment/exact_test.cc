@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <set>
 
 #include "core/data/windows.h"
 #include "core/ops/elementwise.h"
@@ -160,6 +160,54 @@ TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfSteps) {
       }
     }
   }
+}
+
+// Texts that wait for others to end, that are moved to fewer sequences, and whose beginnings are forgotten.
+TEST_P(Exact, TextsDoNotDependOnHowManyAreWrittenAtATime) {
+  const std::shared_ptr<const CausalModel> model = GetParam().make();
+  const Params params = init_params(model->specs(), 11);
+  Context context = current_context();
+  context.batch_invariant = true;
+  const ContextScope scope(context);
+  Rng rng(5);
+  std::vector<std::vector<int32_t>> prompts(37);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const int64_t length = i == 30 ? 150 : 1 + rng.below(20);
+    for (int64_t t = 0; t < length; ++t) {
+      prompts[i].push_back(static_cast<int32_t>(rng.below(kExactVocab)));
+    }
+  }
+  prompts[9] = prompts[4];
+  std::vector<int32_t> stop;
+  for (int32_t id = 0; id < 20; ++id) {
+    stop.push_back(13 * id);
+  }
+  const auto check = [&](Execution execution, int64_t tokens, const std::vector<int32_t>& ends) {
+    Decoder decoder(model, execution);
+    std::vector<std::vector<float>> expected_log_probs;
+    const auto expected = continue_tokens(decoder, params, prompts,
+                                          {.tokens = tokens, .sampling = {.seed = 3}, .stop = ends},
+                                          kExactVocab, nullptr, 0, &expected_log_probs);
+    std::set<size_t> lengths;
+    for (const auto& text : expected) {
+      lengths.insert(text.size());
+    }
+    EXPECT_EQ(lengths.size() > 4, !ends.empty());
+    for (const int64_t at_once : {1, 3, 17, 64}) {
+      std::vector<std::vector<float>> log_probs;
+      std::vector<std::vector<int32_t>> told(prompts.size());
+      const auto found = continue_tokens(
+          decoder, params, prompts,
+          {.tokens = tokens, .sampling = {.seed = 3}, .stop = ends, .at_once = at_once},
+          kExactVocab, [&](size_t row, int32_t id) { told[row].push_back(id); }, 0, &log_probs);
+      EXPECT_EQ(found, expected) << at_once;
+      EXPECT_EQ(told, expected) << at_once;
+      EXPECT_EQ(log_probs, expected_log_probs) << at_once;
+    }
+  };
+  check(Execution::kGraph, 120, stop);
+  check(Execution::kGraph, 60, {});
+  check(Execution::kEager, 9, stop);
 }
 
 // Or the test above would tell nothing.
