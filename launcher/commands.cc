@@ -26,7 +26,7 @@ namespace {
 const Command kOwnCommands[] = {
     {{"generate",
       "--checkpoint DIR --prompt TEXT... [--chat [--system TEXT]] [--tokens N] [--stop ID...]\n"
-      "    [--greedy | --temperature T --top-k K --top-p P] [--seed S]\n"
+      "    [--greedy | --temperature T --top-k K --top-p P --min-p P] [--seed S]\n"
       "    [--weights f32|bf16|int8|nf4]",
       "continue texts, or answer in a chat, up to an ID or the end that the model knows"},
      generate},

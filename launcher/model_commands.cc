@@ -64,6 +64,9 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
       {"--top-p", "P",
        [&](const std::string& text) { sampling.top_p = number_value("--top-p", text); },
        "only of the fewest tokens whose probabilities sum up to P"},
+      {"--min-p", "P",
+       [&](const std::string& text) { sampling.min_p = number_value("--min-p", text); },
+       "only of tokens with P times the probability of the likeliest"},
       {"--beams", "N",
        [&](const std::string& text) { request.beams.beams = integer_value("--beams", text); },
        "the best text that a search with N beams finds, instead of drawing"},
@@ -92,12 +95,12 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
   if (request.chat && request.beams.beams > 1) {
     throw ConfigError("--chat: takes no --beams");
   }
-  if (sampling.greedy && (temperature || sampling.top_k || sampling.top_p)) {
-    throw ConfigError("--greedy: takes no --temperature, --top-k or --top-p");
+  const bool draws = temperature || sampling.top_k || sampling.top_p || sampling.min_p;
+  if (sampling.greedy && draws) {
+    throw ConfigError("--greedy: takes no --temperature, --top-k, --top-p or --min-p");
   }
-  if (request.beams.beams > 1 &&
-      (sampling.greedy || temperature || sampling.top_k || sampling.top_p)) {
-    throw ConfigError("--beams: takes no --greedy, --temperature, --top-k or --top-p");
+  if (request.beams.beams > 1 && (sampling.greedy || draws)) {
+    throw ConfigError("--beams: takes no --greedy, --temperature, --top-k, --top-p or --min-p");
   }
   if (request.tokens < 1) {
     throw ConfigError(fmt::format("--tokens: expected at least 1, found {}", request.tokens));

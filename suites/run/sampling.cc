@@ -28,9 +28,12 @@ void check_sampling(const SamplingOptions& options) {
         options.top_k.value_or(1));
   check(!options.top_p || (*options.top_p > 0 && *options.top_p <= 1),
         "top-p {}: expected a number above 0 and at most 1", options.top_p.value_or(1));
+  check(!options.min_p || (*options.min_p > 0 && *options.min_p <= 1),
+        "min-p {}: expected a number above 0 and at most 1", options.min_p.value_or(1));
 }
 
-int64_t choose_token(std::span<const float> logits, const SamplingOptions& options, Rng& rng) {
+int64_t choose_token(std::span<const float> logits, const SamplingOptions& options, Rng& rng,
+                     std::vector<int64_t>* support) {
   check(!logits.empty() &&
             std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }),
         "the model's logits are not finite");
@@ -69,6 +72,16 @@ int64_t choose_token(std::span<const float> logits, const SamplingOptions& optio
     }
     ids.resize(taken);
     total = kept;
+  }
+  if (options.min_p) {
+    std::erase_if(ids, [&](int64_t id) { return weight(id) < *options.min_p; });
+    total = 0;
+    for (const int64_t id : ids) {
+      total += weight(id);
+    }
+  }
+  if (support != nullptr) {
+    *support = ids;
   }
   double left = rng.uniform() * total;
   for (const int64_t id : ids) {

@@ -142,7 +142,8 @@ int64_t AlignedRun::bytes_of_writing() const {
     const int64_t rows = train.batch.global;
     const Dtype dtype = train.precision.param_dtype();
     const Decoder decoder(causal_model(), train.run.execution);
-    const AnswerLogProbs log_probs(causal_model(), "", rows, data.seq_length, train.run.execution);
+    const AnswerLogProbs log_probs(causal_model(), "", rows, data.seq_length, writing.generation,
+                                   train.run.execution);
     bytes_of_writing_ = decoder.bytes(std::min(rows, writing.generation.rows.value_or(rows)),
                                       prompt, prompt + writing.answer_tokens - 1, dtype) +
                         log_probs.bytes(dtype);

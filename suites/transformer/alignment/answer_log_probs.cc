@@ -14,20 +14,21 @@
 namespace mstrain {
 
 AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference,
-                               int64_t rows, int64_t seq, Execution execution)
-    : model_(model), rows_(rows), seq_(seq) {
-  policy_ = [model](const Params& params, const Tensor& tokens_bt, const Tensor& targets_bt) {
-    return answer_log_probs(*model, params, tokens_bt, targets_bt);
+                               int64_t rows, int64_t seq, const GenerationConfig& generation,
+                               Execution execution)
+    : model_(model), rows_(rows), seq_(seq), generation_(generation) {
+  policy_ = [model, generation](const Params& params, const Tensors& batch) {
+    return answer_log_probs(*model, params, batch[0], batch[1], drawn_from(generation, batch));
   };
-  reference_ = [model, reference](const Params& params, const Tensor& tokens_bt,
-                                  const Tensor& targets_bt) {
-    return reference_log_probs(*model, params, reference, tokens_bt, targets_bt);
+  reference_ = [model, reference, generation](const Params& params, const Tensors& batch) {
+    return reference_log_probs(*model, params, reference, batch[0], batch[1],
+                               drawn_from(generation, batch));
   };
-  valued_ = [model](const Params& params, const Tensor& tokens_bt, const Tensor& targets_bt) {
-    const Tensor features_btc = model->features(params, tokens_bt);
-    const Tensor loss_bt =
-        model->losses_of_features(params, features_btc, targets_bt, /*smooths=*/false).loss;
-    const Tensor both[] = {-cast(loss_bt, Dtype::kF32),
+  valued_ = [model, generation](const Params& params, const Tensors& batch) {
+    const Tensor features_btc = model->features(params, batch[0]);
+    const Tensor log_prob_bt =
+        drawn_log_probs(*model, params, features_btc, batch[1], drawn_from(generation, batch));
+    const Tensor both[] = {cast(log_prob_bt, Dtype::kF32),
                            cast(model->values(params, features_btc), Dtype::kF32)};
     return concat(both, 0);
   };
@@ -57,51 +58,52 @@ int64_t AnswerLogProbs::bytes(Dtype dtype) const {
     types.push_back({dtype, spec.type.shape});
   }
   const size_t weights = types.size();
-  types.insert(types.end(), 2, {Dtype::kI32, {rows_at_once(), seq_}});
+  Types batch(2, TensorType{Dtype::kI32, {rows_at_once(), seq_}});
+  add_support(generation_, batch);
+  types.insert(types.end(), batch.begin(), batch.end());
   Tensors captures;
   const GraphPtr graph = trace_program(
       types,
       [&](std::span<const Tensor> in) {
         return Tensors{answer_log_probs(*model_, with_leaves(form, in.first(weights)), in[weights],
-                                        in[weights + 1])};
+                                        in[weights + 1], drawn_from(generation_, in))};
       },
       &captures);
   const ProgramMemory memory = compile(*graph)->memory();
   return memory.outputs + memory.arena;
 }
 
-std::vector<float> AnswerLogProbs::of_policy(const Params& params, std::span<const int32_t> tokens,
-                                             std::span<const int32_t> targets) const {
-  return read<1>(policy_, params, tokens, targets)[0];
+std::vector<float> AnswerLogProbs::of_policy(const Params& params, const Answers& answers) const {
+  return read<1>(policy_, params, answers)[0];
 }
 
 std::vector<float> AnswerLogProbs::of_reference(const Params& params,
-                                                std::span<const int32_t> tokens,
-                                                std::span<const int32_t> targets) const {
-  return read<1>(reference_, params, tokens, targets)[0];
+                                                const Answers& answers) const {
+  return read<1>(reference_, params, answers)[0];
 }
 
-AnswerLogProbs::Valued AnswerLogProbs::of_policy_and_values(
-    const Params& params, std::span<const int32_t> tokens, std::span<const int32_t> targets) const {
-  auto [log_probs, values] = read<2>(valued_, params, tokens, targets);
+AnswerLogProbs::Valued AnswerLogProbs::of_policy_and_values(const Params& params,
+                                                            const Answers& answers) const {
+  auto [log_probs, values] = read<2>(valued_, params, answers);
   return {std::move(log_probs), std::move(values)};
 }
 
 template <size_t outputs>
-std::array<std::vector<float>, outputs> AnswerLogProbs::read(
-    const Reader& reader, const Params& params, std::span<const int32_t> tokens,
-    std::span<const int32_t> targets) const {
+std::array<std::vector<float>, outputs> AnswerLogProbs::read(const Reader& reader,
+                                                             const Params& params,
+                                                             const Answers& answers) const {
   const int64_t rows = rows_at_once();
-  const Shape shape{rows, seq_};
   const auto size = static_cast<size_t>(rows * seq_);
+  const auto width = static_cast<size_t>(generation_.support());
   std::array<std::vector<float>, outputs> out;
-  for (size_t at = 0; at < tokens.size(); at += size) {
-    const auto part = [&](std::span<const int32_t> all) {
-      const auto some = all.subspan(at, size);
-      return tensor<int32_t>({some.begin(), some.end()}, shape);
-    };
-    const std::vector<float> found =
-        to_vector<float>(cast(reader(params, part(tokens), part(targets)), Dtype::kF32));
+  for (size_t at = 0; at < answers.tokens.size(); at += size) {
+    Tensors batch{tensor<int32_t>(answers.tokens.subspan(at, size), {rows, seq_}),
+                  tensor<int32_t>(answers.targets.subspan(at, size), {rows, seq_})};
+    if (width > 0) {
+      batch.push_back(tensor<int32_t>(answers.supports.subspan(at * width, size * width),
+                                      {rows, seq_, generation_.support()}));
+    }
+    const std::vector<float> found = to_vector<float>(cast(reader(params, batch), Dtype::kF32));
     for (size_t i = 0; i < outputs; ++i) {
       const auto begin = found.begin() + static_cast<ptrdiff_t>(i * size);
       out[i].insert(out[i].end(), begin, begin + static_cast<ptrdiff_t>(size));

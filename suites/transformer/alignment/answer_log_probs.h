@@ -21,35 +21,36 @@ class AnswerLogProbs {
  public:
   // `reference`: as of preference_task().
   AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference, int64_t rows,
-                 int64_t seq, Execution execution);
+                 int64_t seq, const GenerationConfig& generation, Execution execution);
 
   // What of_policy() takes in memory beside weights of type `dtype`, by the plan of its program in the current context.
   int64_t bytes(Dtype dtype) const;
 
-  // tokens, targets: [rows, seq]. `params`: all weights.
-  std::vector<float> of_policy(const Params& params, std::span<const int32_t> tokens,
-                               std::span<const int32_t> targets) const;
-  std::vector<float> of_reference(const Params& params, std::span<const int32_t> tokens,
-                                  std::span<const int32_t> targets) const;
+  struct Answers {
+    std::span<const int32_t> tokens, targets;  // [rows, seq]
+    std::span<const int32_t> supports;         // [rows, seq, generation.support()]
+  };
+  // `params`: all weights.
+  std::vector<float> of_policy(const Params& params, const Answers& answers) const;
+  std::vector<float> of_reference(const Params& params, const Answers& answers) const;
   // The policy's, and its values of all tokens. For a head of both.
   struct Valued {
     std::vector<float> log_probs, values;
   };
-  Valued of_policy_and_values(const Params& params, std::span<const int32_t> tokens,
-                              std::span<const int32_t> targets) const;
+  Valued of_policy_and_values(const Params& params, const Answers& answers) const;
 
  private:
-  using Reader = std::function<Tensor(const Params&, const Tensor&, const Tensor&)>;
+  // Of a batch like drawn_from()'s: tokens, targets, and supports where they are kept.
+  using Reader = std::function<Tensor(const Params&, const Tensors& batch)>;
   // What a reader gives of all rows, some at a time: for each of its outputs [rows, seq] in one piece.
   template <size_t outputs>
   std::array<std::vector<float>, outputs> read(const Reader& reader, const Params& params,
-                                               std::span<const int32_t> tokens,
-                                               std::span<const int32_t> targets) const;
-
+                                               const Answers& answers) const;
   int64_t rows_at_once() const;
 
   std::shared_ptr<const CausalModel> model_;
   int64_t rows_, seq_;
+  GenerationConfig generation_;
   Reader policy_, reference_, valued_;
 };
 

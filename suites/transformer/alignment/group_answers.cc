@@ -20,8 +20,9 @@ namespace mstrain {
 // The answers to a prompt.
 struct GroupAnswers::Group {
   int64_t prompt = 0;
-  std::vector<std::vector<int32_t>> answers;  // with what ends them, unless they are cut
-  std::vector<std::vector<float>> log_probs;  // that their tokens were drawn by
+  std::vector<std::vector<int32_t>> answers;   // with what ends them, unless they are cut
+  std::vector<std::vector<float>> log_probs;   // that their tokens were drawn by
+  std::vector<std::vector<int32_t>> supports;  // and from
   std::vector<bool> is_cut;
   std::vector<double> rewards, advantages;
   bool is_even() const {
@@ -35,8 +36,9 @@ GroupAnswers::GroupAnswers(std::shared_ptr<const CausalModel> model,
     : corpus_(std::move(corpus)),
       options_(options),
       rewards_(options.grpo.rewards, options.end),
-      decoder_(model, options.execution),
-      log_probs_(model, options.reference, options.rows, options.seq, options.execution),
+      decoder_(model, options.execution, options.grpo.generation.temperature),
+      log_probs_(model, options.reference, options.rows, options.seq, options.grpo.generation,
+                 options.execution),
       rows_(std::make_shared<WrittenRows>()) {}
 
 std::unique_ptr<BatchStream> GroupAnswers::stream(const BatchPart& part, int64_t first) const {
@@ -63,14 +65,18 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
     given.insert(given.end(), size,
                  {text.ids.begin(), text.ids.begin() + static_cast<ptrdiff_t>(text.answer)});
   }
+  const GenerationConfig& generation = options_.grpo.generation;
   const WriteOptions how{.tokens = options_.grpo.answer_tokens,
-                         .sampling = {.seed = seed},
+                         .sampling = {.top_k = generation.top_k,
+                                      .top_p = generation.top_p,
+                                      .min_p = generation.min_p,
+                                      .seed = seed},
                          .stop = {corpus_->end},
-                         .at_once = options_.grpo.generation.rows.value};
+                         .at_once = generation.rows.value};
   const Tokenizer& tokenizer = *corpus_->tokenizer;
-  std::vector<std::vector<float>> log_probs;
+  DrawnTokens drawn{.support = generation.support(), .log_probs = {}, .supports = {}};
   auto written =
-      continue_tokens(decoder_, params, given, how, tokenizer.vocab_size(), nullptr, 0, &log_probs);
+      continue_tokens(decoder_, params, given, how, tokenizer.vocab_size(), nullptr, 0, &drawn);
   std::vector<Group> out(static_cast<size_t>(prompts));
   std::vector<WrittenAnswer> texts;
   for (size_t i = 0; i < written.size(); ++i) {
@@ -88,7 +94,8 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
     answer.tokens = std::ssize(written[i]);
     group.is_cut.push_back(answer.is_cut);
     group.answers.push_back(std::move(written[i]));
-    group.log_probs.push_back(std::move(log_probs[i]));
+    group.log_probs.push_back(std::move(drawn.log_probs[i]));
+    group.supports.push_back(std::move(drawn.supports[i]));
     texts.push_back(std::move(answer));
   }
   const std::vector<double> rewards = rewards_.of(texts);
@@ -117,16 +124,17 @@ void GroupAnswers::measure(Trainer& trainer, const Params& params) {
   if (!is_due && !(is_new && (options_.ppo || (keeps() && !options_.exact)))) {
     return;
   }
+  const AnswerLogProbs::Answers answers{rows_->tokens, rows_->targets, rows_->supports};
   AnswerLogProbs::Valued now;
   if (options_.ppo && is_new) {
-    now = log_probs_.of_policy_and_values(params, rows_->tokens, rows_->targets);
+    now = log_probs_.of_policy_and_values(params, answers);
   } else {
-    now.log_probs = log_probs_.of_policy(params, rows_->tokens, rows_->targets);
+    now.log_probs = log_probs_.of_policy(params, answers);
   }
   const bool pays = options_.ppo && grpo.kl > 0;
   std::vector<float> reference;
   if (is_new && (pays || (is_due && (grpo.kl > 0 || options_.lora)))) {
-    reference = log_probs_.of_reference(params, rows_->tokens, rows_->targets);
+    reference = log_probs_.of_reference(params, answers);
   }
   if (is_due && is_new) {
     trainer.note("entropy", entropy_of(now.log_probs, rows_->targets));
@@ -228,6 +236,7 @@ void GroupAnswers::write(Trainer& trainer) {
             .advantages = std::vector<float>(static_cast<size_t>(options_.rows), 0.0F),
             .rewards = std::vector<float>(static_cast<size_t>(options_.rows), 0.0F)};
   drawn_.assign(rows_->tokens.size(), 0.0F);
+  rows_->supports.assign(rows_->tokens.size() * static_cast<size_t>(grpo.generation.support()), -1);
   for (size_t row = 0; row < static_cast<size_t>(options_.rows); ++row) {
     const auto size = static_cast<size_t>(grpo.group);
     add_row(groups[row / size], row % size, static_cast<int64_t>(row));
@@ -263,7 +272,11 @@ void GroupAnswers::add_row(const Group& group, size_t answer, int64_t row) {
     rows_->tokens[at + i] = ids[i];
     if (static_cast<int64_t>(i) + 1 >= text.answer) {
       rows_->targets[at + i] = ids[i + 1];
-      drawn_[at + i] = group.log_probs[answer][i + 1 - static_cast<size_t>(text.answer)];
+      const size_t token = i + 1 - static_cast<size_t>(text.answer);
+      drawn_[at + i] = group.log_probs[answer][token];
+      const auto width = static_cast<size_t>(options_.grpo.generation.support());
+      std::copy_n(group.supports[answer].begin() + static_cast<ptrdiff_t>(token * width), width,
+                  rows_->supports.begin() + static_cast<ptrdiff_t>((at + i) * width));
     }
   }
   rows_->advantages[static_cast<size_t>(row)] = static_cast<float>(group.advantages[answer]);

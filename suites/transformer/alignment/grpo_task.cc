@@ -32,18 +32,29 @@ Tensor ratios(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor&
 }  // namespace
 
 Tensor answer_log_probs(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
-                        const Tensor& targets_bt) {
-  return -model.token_losses(params, tokens_bt, targets_bt, {}, /*smooths=*/false).loss;
+                        const Tensor& targets_bt, const DrawnFrom& from) {
+  return drawn_log_probs(model, params, model.features(params, tokens_bt), targets_bt, from);
+}
+
+DrawnFrom drawn_from(const GenerationConfig& config, std::span<const Tensor> batch) {
+  return {config.temperature, config.support() > 0 ? batch.back() : Tensor()};
+}
+
+void add_support(const GenerationConfig& config, Types& batch) {
+  if (config.support() > 0) {
+    const Shape& rows = batch[0].shape;
+    batch.push_back({Dtype::kI32, rows.with_inserted(rows.rank(), config.support())});
+  }
 }
 
 Tensor reference_log_probs(const CausalModel& model, const Params& params,
                            const std::string& reference, const Tensor& tokens_bt,
-                           const Tensor& targets_bt) {
+                           const Tensor& targets_bt, const DrawnFrom& from) {
   const Context context = for_inference();
   const ContextScope scope(context);
   const LoraScope no_adapters(nullptr);
   const Params initial = reference.empty() ? params : params / reference;
-  return stop_gradient(answer_log_probs(model, initial, tokens_bt, targets_bt));
+  return stop_gradient(answer_log_probs(model, initial, tokens_bt, targets_bt, from));
 }
 
 Tensor clipped_loss(const GrpoConfig& config, const Tensor& log_prob_bt, const Tensor& written_bt,
@@ -62,12 +73,13 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
   if (!reference.empty() && config.kl > 0) {
     add_reference(task, reference, dtype);
   }
-  task.batch_types = [seq, passes = config.passes](int64_t rows) {
+  task.batch_types = [seq, passes = config.passes, generation = config.generation](int64_t rows) {
     const TensorType ids{Dtype::kI32, {rows, seq}};
     Types types{ids, ids, {Dtype::kF32, {rows}}};
     if (passes > 1) {
       types.push_back({Dtype::kF32, {rows, seq}});
     }
+    add_support(generation, types);
     return types;
   };
   task.sums = [fine_tuning = std::move(task.sums), model = std::move(model), config, reference](
@@ -76,7 +88,8 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
       return fine_tuning(params, batch.first(2));
     }
     const Tensor counted_bt = not_equal(batch[1], kIgnoreTarget);
-    const Tensor log_prob_bt = answer_log_probs(*model, params, batch[0], batch[1]);
+    const DrawnFrom from = drawn_from(config.generation, batch);
+    const Tensor log_prob_bt = answer_log_probs(*model, params, batch[0], batch[1], from);
     const Tensor advantage_b1 = reshape(batch[2], {batch[2].dim(0), 1});
     Tensor loss_bt;
     if (config.passes == 1) {
@@ -86,7 +99,7 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
     }
     if (config.kl > 0) {
       const Tensor apart_bt =
-          reference_log_probs(*model, params, reference, batch[0], batch[1]) - log_prob_bt;
+          reference_log_probs(*model, params, reference, batch[0], batch[1], from) - log_prob_bt;
       loss_bt = loss_bt + (exp(apart_bt) - apart_bt - 1) * config.kl;
     }
     const Tensor loss_b = sum(where(counted_bt, loss_bt, 0), {1});

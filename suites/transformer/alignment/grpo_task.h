@@ -9,7 +9,7 @@
 #include "core/train/task.h"
 #include "suites/run/network.h"
 #include "suites/transformer/alignment/grpo_config.h"
-#include "suites/transformer/text/causal_model.h"
+#include "suites/transformer/text/drawn.h"
 
 namespace mstrain {
 
@@ -24,11 +24,15 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
 
 // log p of each target [b, t], 0 where there is none.
 Tensor answer_log_probs(const CausalModel& model, const Params& params, const Tensor& tokens_bt,
-                        const Tensor& targets_bt);
+                        const Tensor& targets_bt, const DrawnFrom& from = {});
 // The same of the reference: without the run's adapters and dropout; no gradient passes. `params`: all weights.
 Tensor reference_log_probs(const CausalModel& model, const Params& params,
                            const std::string& reference, const Tensor& tokens_bt,
-                           const Tensor& targets_bt);
+                           const Tensor& targets_bt, const DrawnFrom& from = {});
+
+// What the tokens of a batch were drawn from: its last tensor, i32 [rows, seq, support()], where that keeps supports.
+DrawnFrom drawn_from(const GenerationConfig& config, std::span<const Tensor> batch);
+void add_support(const GenerationConfig& config, Types& batch);  // to its types
 
 // Minus the lesser of ratio and clipped ratio times advantage, [b, t]: the ratio of log_prob_bt to written_bt, by token or by answer, which is 1 where
 // written_bt is NaN. `advantage`: [b, 1] or [b, t].

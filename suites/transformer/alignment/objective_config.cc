@@ -8,6 +8,12 @@ void check_objective(const ObjectiveConfig& config, const YamlNode& tree) {
   const ObjectiveConfig defaults;
   if (config.is_rewarded()) {
     check_rewards(config.writing().rewards, config.section() + ".rewards", tree);
+    const GenerationConfig generation = config.writing().generation;
+    if ((generation.top_p || generation.min_p) && !generation.top_k) {
+      config_fail(tree,
+                  config.section() + (generation.top_p ? ".generation.top_p" : ".generation.min_p"),
+                  "needs generation.top_k, which bounds what is kept with each token");
+    }
   }
   if (config.type == ObjectiveType::kGrpo) {
     const GrpoConfig usual;

@@ -19,9 +19,10 @@ TrainTask ppo_task(const Network& network, std::shared_ptr<const CausalModel> mo
   if (!reference.empty() && config.kl > 0) {
     add_reference(task, reference, dtype);
   }
-  task.batch_types = [seq](int64_t rows) {
+  task.batch_types = [seq, generation = config.generation](int64_t rows) {
     Types types(2, TensorType{Dtype::kI32, {rows, seq}});
     types.insert(types.end(), 4, {Dtype::kF32, {rows, seq}});
+    add_support(generation, types);
     return types;
   };
   task.sums = [fine_tuning = std::move(task.sums), model = std::move(model), config](
@@ -34,8 +35,8 @@ TrainTask ppo_task(const Network& network, std::shared_ptr<const CausalModel> mo
                  &written_bt = batch[5];
     const Tensor counted_bt = not_equal(targets_bt, kIgnoreTarget);
     const Tensor features_btc = model->features(params, batch[0]);
-    const Tensor log_prob_bt =
-        -model->losses_of_features(params, features_btc, targets_bt, /*smooths=*/false).loss;
+    const Tensor log_prob_bt = drawn_log_probs(*model, params, features_btc, targets_bt,
+                                               drawn_from(config.generation, batch));
     const Tensor policy_bt =
         clipped_loss(config.writing(), log_prob_bt, written_bt, counted_bt, advantage_bt);
     const Tensor value_bt = cast(model->values(params, features_btc), Dtype::kF32);

@@ -46,6 +46,10 @@ class WrittenBatches final : public BatchStream {
       }
       out.push_back(tensor<float>(log_probs, shape));
     }
+    if (!rows_->supports.empty()) {
+      const int64_t width = std::ssize(rows_->supports) / std::ssize(rows_->tokens);
+      out.push_back(tensor<int32_t>(rows_of(rows_->supports), {count, seq_, width}));
+    }
     samples_ += part_.batch;
     return out;
   }
@@ -80,8 +84,9 @@ class WithAdvantages final : public BatchStream {
 }  // namespace
 
 Json WrittenRows::state() const {
-  return {{"tokens", tokens},   {"targets", targets}, {"advantages", advantages},
-          {"returns", returns}, {"values", values},   {"log_probs", log_probs}};
+  return {{"tokens", tokens},    {"targets", targets}, {"advantages", advantages},
+          {"returns", returns},  {"values", values},   {"log_probs", log_probs},
+          {"supports", supports}};
 }
 
 void WrittenRows::restore(const Json& state) {
@@ -91,6 +96,9 @@ void WrittenRows::restore(const Json& state) {
   state.at("returns").get_to(returns);
   state.at("values").get_to(values);
   state.at("log_probs").get_to(log_probs);
+  if (state.contains("supports")) {  // checkpoints of before have none
+    state.at("supports").get_to(supports);
+  }
 }
 
 std::unique_ptr<BatchStream> written_batches(std::shared_ptr<const WrittenRows> rows, int64_t seq,

@@ -18,8 +18,9 @@ struct WrittenRows {
   std::vector<float> returns, values;  // where the policy has values
   std::vector<float>
       log_probs;  // of the targets, when they were written; empty: they are learnt from once
-  std::vector<float> rewards;  // [rows], of answers that are new
-  bool is_new = true;          // no step has learnt from them
+  std::vector<int32_t> supports;  // [rows, seq, k] where they are kept, see DrawnFrom
+  std::vector<float> rewards;     // [rows], of answers that are new
+  bool is_new = true;             // no step has learnt from them
 
   // What checkpoints hold, where several steps learn from the same answers.
   Json state() const;

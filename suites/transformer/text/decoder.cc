@@ -12,6 +12,7 @@
 #include "core/ops/index.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
+#include "suites/transformer/text/drawn.h"
 #include "suites/transformer/text/window_cache.h"
 
 namespace mstrain {
@@ -25,9 +26,10 @@ bool is_ring(const AttentionOptions& options, int64_t slots) {
 }  // namespace
 
 // The capacity enters read() as the length of a tensor without elements, since it decides the types of the results.
-Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
+Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution, double temperature)
     : model_(std::move(model)),
       execution_(execution),
+      temperature_(temperature),
       read_([this](const Params& p, const Tensor& tokens, const Tensor& lengths,
                    const Tensor& prompts,
                    const Tensor& room) { return read(p, tokens, lengths, prompts, room.dim(0)); },
@@ -44,6 +46,10 @@ Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution)
            {.donate = {0}, .name = "put", .tells = false}),
       take_rows_([](const KeyValueCache& cache, const Tensor& rows) { return cache.rows(rows); },
                  {.name = "take_rows", .keeps_results = false, .tells = false}) {}
+
+Tensor Decoder::logits(const Params& p, const Tensor& features) const {
+  return model_->logits(p, at_temperature(features, temperature_));
+}
 
 int64_t Decoder::bucket(int64_t length, int64_t sequences) const {
   return std::min(length_bucket(length, sequences), model_->max_positions());
@@ -76,7 +82,7 @@ DecoderStep Decoder::read(const Params& p, const Tensor& tokens_pt, const Tensor
   };
   const Tensor x_ptc = model_->features(p, tokens_pt, view);
   const Tensor last_p = row_offsets(b, t) + lengths_p - 1;
-  out.logits = by_sequence(model_->logits(p, gather(flatten(x_ptc, 0, 1), last_p, 0)));
+  out.logits = by_sequence(logits(p, gather(flatten(x_ptc, 0, 1), last_p, 0)));
   return out;
 }
 
@@ -101,7 +107,7 @@ DecoderStep Decoder::write(const Params& p, const KeyValueCache& cache, const Te
     return attention(q, out.cache.keys[i], out.cache.values[i], options);
   };
   const Tensor x_btc = model_->features(p, reshape(tokens_b, {b, 1}), view);
-  out.logits = model_->logits(p, flatten(x_btc, 0, 1));
+  out.logits = logits(p, flatten(x_btc, 0, 1));
   return out;
 }
 
@@ -137,7 +143,7 @@ DecoderStep Decoder::append(const Params& p, const KeyValueCache& cache, const T
   };
   const Tensor x_btc = model_->features(p, tokens_bt, view);
   const Tensor last_b = row_offsets(b, t) + counts_b - 1;
-  out.logits = model_->logits(p, gather(flatten(x_btc, 0, 1), last_b, 0));
+  out.logits = logits(p, gather(flatten(x_btc, 0, 1), last_b, 0));
   return out;
 }
 

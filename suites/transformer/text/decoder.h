@@ -18,7 +18,8 @@ namespace mstrain {
 // One thread at a time. Runs in the current context, without dropout.
 class Decoder {
  public:
-  Decoder(std::shared_ptr<const CausalModel> model, Execution execution);
+  // Logits are at `temperature`.
+  Decoder(std::shared_ptr<const CausalModel> model, Execution execution, double temperature = 1);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
@@ -91,8 +92,11 @@ class Decoder {
       std::function<KeyValueCache(const KeyValueCache&, const KeyValueCache&, const Tensor&)>;
   using TakeRows = std::function<KeyValueCache(const KeyValueCache&, const Tensor&)>;
 
+  Tensor logits(const Params& p, const Tensor& features) const;
+
   std::shared_ptr<const CausalModel> model_;
   Execution execution_;
+  double temperature_;
   Jit<Read> read_;
   Jit<Write> write_;
   Jit<Append> append_;

@@ -9,9 +9,9 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/base/thread_pool.h"
-#include "core/ops/cross_entropy.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
+#include "suites/transformer/text/drawn.h"
 
 namespace mstrain {
 namespace {
@@ -32,15 +32,14 @@ struct Row {
 class Continuation {
  public:
   Continuation(Decoder& decoder, const Params& params, const WriteOptions& options, int64_t known,
-               const OnToken& on_token, size_t held, size_t rows,
-               std::vector<std::vector<float>>* log_probs)
+               const OnToken& on_token, size_t held, size_t rows, DrawnTokens* drawn)
       : decoder_(decoder),
         params_(params),
         options_(options),
         known_(static_cast<size_t>(std::min(known, decoder.model().vocab_size()))),
         on_token_(on_token),
         held_(held),
-        log_probs_(log_probs),
+        drawn_(drawn),
         choosers_(rows == 1 ? 0 : current_context().num_threads() - 1),
         longest_(static_cast<size_t>(decoder.model().max_positions())) {}
 
@@ -50,8 +49,9 @@ class Continuation {
       rows_.push_back({prompts[i], size, size > longest_ ? size - longest_ : 0,
                        Rng(options_.sampling.seed, hash_bytes("sampling").lo + i)});
     }
-    if (log_probs_ != nullptr) {
-      log_probs_->assign(rows_.size(), {});
+    if (drawn_ != nullptr) {
+      drawn_->log_probs.assign(rows_.size(), {});
+      drawn_->supports.assign(rows_.size(), {});
     }
     const auto at_once = static_cast<size_t>(options_.at_once.value_or(std::ssize(rows_)));
     next_row_ = std::min(std::max<size_t>(at_once, 1), rows_.size());
@@ -175,15 +175,20 @@ class Continuation {
     const size_t vocab = logits.size() / places.size();
     constexpr int64_t kRowsAtOnce = 16;
     std::vector<int32_t> chosen(places.size(), 0);
+    const bool keeps = drawn_ != nullptr && drawn_->support > 0;
+    std::vector<std::vector<int64_t>> supports(keeps ? places.size() : 0);
     choosers_.parallel_for(std::ssize(places), kRowsAtOnce, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); std::cmp_less(i, end); ++i) {
         if (Row* const row = living(places[i])) {
-          chosen[i] = static_cast<int32_t>(
-              choose_token(logits.subspan(i * vocab, known_), options_.sampling, row->rng));
+          chosen[i] = static_cast<int32_t>(choose_token(logits.subspan(i * vocab, known_),
+                                                        options_.sampling, row->rng,
+                                                        keeps ? &supports[i] : nullptr));
         }
       }
     });
-    note_log_probs(logits, chosen, places);
+    if (drawn_ != nullptr) {
+      note(logits, chosen, places, supports);
+    }
     for (size_t i = 0; i < places.size(); ++i) {
       Row* const row = living(places[i]);
       if (row == nullptr) {
@@ -199,18 +204,26 @@ class Continuation {
       }
     }
   }
-  // By the operation that losses are made of.
-  void note_log_probs(std::span<const float> logits, std::span<const int32_t> chosen,
-                      const Places& places) {
-    if (log_probs_ == nullptr) {
-      return;
-    }
+  void note(std::span<const float> logits, std::span<const int32_t> chosen, const Places& places,
+            std::span<const std::vector<int64_t>> supports) {
     const auto rows = std::ssize(places);
-    const std::vector<float> losses = to_vector<float>(cross_entropy_rows(
-        tensor<float>(logits, {rows, std::ssize(logits) / rows}), tensor<int32_t>(chosen, {rows})));
+    const int64_t width = drawn_->support;
+    std::vector<int32_t> kept(static_cast<size_t>(rows * width), -1);
+    for (size_t i = 0; width > 0 && i < places.size(); ++i) {
+      check(std::ssize(supports[i]) <= width, "a token was drawn from {} others, {} are kept",
+            supports[i].size(), width);
+      std::copy(supports[i].begin(), supports[i].end(),
+                kept.begin() + static_cast<ptrdiff_t>(i) * width);
+    }
+    const std::vector<float> log_probs = to_vector<float>(drawn_log_probs(
+        tensor<float>(logits, {rows, std::ssize(logits) / rows}), tensor<int32_t>(chosen, {rows}),
+        width > 0 ? tensor<int32_t>(kept, {rows, width}) : Tensor()));
     for (size_t i = 0; i < places.size(); ++i) {
       if (living(places[i]) != nullptr) {
-        (*log_probs_)[sequences_[static_cast<size_t>(places[i])]].push_back(-losses[i]);
+        const size_t row = sequences_[static_cast<size_t>(places[i])];
+        drawn_->log_probs[row].push_back(log_probs[i]);
+        const auto begin = kept.begin() + static_cast<ptrdiff_t>(i) * width;
+        drawn_->supports[row].insert(drawn_->supports[row].end(), begin, begin + width);
       }
     }
   }
@@ -221,7 +234,7 @@ class Continuation {
   size_t known_;
   const OnToken& on_token_;
   size_t held_;
-  std::vector<std::vector<float>>* log_probs_;
+  DrawnTokens* drawn_;
   ThreadPool choosers_;
   size_t longest_;
   std::vector<Row> rows_;
@@ -235,9 +248,11 @@ std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params
                                                   std::span<const std::vector<int32_t>> prompts,
                                                   const WriteOptions& options, int64_t known,
                                                   const OnToken& on_token, size_t held,
-                                                  std::vector<std::vector<float>>* log_probs) {
+                                                  DrawnTokens* drawn) {
   check_sampling(options.sampling);
-  return Continuation(decoder, params, options, known, on_token, held, prompts.size(), log_probs)
+  check(drawn == nullptr || options.sampling.temperature == 1,
+        "log-probabilities are those of the decoder's temperature");
+  return Continuation(decoder, params, options, known, on_token, held, prompts.size(), drawn)
       .run(prompts);
 }
 

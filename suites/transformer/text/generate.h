@@ -12,6 +12,15 @@
 
 namespace mstrain {
 
+// How the tokens of each text, and what ended it, were drawn.
+struct DrawnTokens {
+  int64_t support =
+      0;  // asked for: so many tokens at most that each could have been; 0: these are not kept
+  std::vector<std::vector<float>>
+      log_probs;  // by all of them, or by those of the support, at the decoder's temperature
+  std::vector<std::vector<int32_t>> supports;  // [tokens, support], -1 where there are fewer
+};
+
 // `id` follows in text `row`.
 using OnToken = std::function<void(size_t row, int32_t id)>;
 
@@ -19,12 +28,12 @@ using OnToken = std::function<void(size_t row, int32_t id)>;
 // alone. Where a text has filled the model's positions, the older half of what the model sees is forgotten.
 // Runs in the current context. `known`: ids from there on are never chosen. `held`: so many tokens of a single prompt,
 // not all, the decoder has read already. With options.at_once sequences of the decoder, texts that have ended make room for others (continuous
-// batching, Yu et al. 2022). `log_probs` gets those of the tokens of each text, and of what ended it, by the whole vocabulary
-// at temperature 1.
-std::vector<std::vector<int32_t>> continue_tokens(
-    Decoder& decoder, const Params& params, std::span<const std::vector<int32_t>> prompts,
-    const WriteOptions& options, int64_t known, const OnToken& on_token = nullptr, size_t held = 0,
-    std::vector<std::vector<float>>* log_probs = nullptr);
+// batching, Yu et al. 2022). `drawn` is told how; the temperature of the sampling must be 1.
+std::vector<std::vector<int32_t>> continue_tokens(Decoder& decoder, const Params& params,
+                                                  std::span<const std::vector<int32_t>> prompts,
+                                                  const WriteOptions& options, int64_t known,
+                                                  const OnToken& on_token = nullptr,
+                                                  size_t held = 0, DrawnTokens* drawn = nullptr);
 
 class Generator final : public TextWriter {
  public:

@@ -449,6 +449,32 @@ TEST(Sampling, TopPSortsAsFarAsItMust) {
       290);
 }
 
+TEST(Sampling, MinPCutsWhatIsUnlikelyBesideTheLikeliest) {
+  // Probabilities 8, 4, 2, 1 of 15; at temperature 2 their roots.
+  std::vector<float> logits;
+  for (const double weight : {2.0, 8.0, 1.0, 4.0}) {
+    logits.push_back(static_cast<float>(std::log(weight)));
+  }
+  const auto support = [&](const SamplingOptions& options) {
+    Rng rng(1);
+    std::vector<int64_t> out;
+    const int64_t id = choose_token(logits, options, rng, &out);
+    EXPECT_THAT(out, testing::Contains(id));
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  EXPECT_THAT(support({.min_p = 0.2}), ElementsAre(0, 1, 3));
+  EXPECT_THAT(support({.min_p = 0.3}), ElementsAre(1, 3));
+  EXPECT_THAT(support({.temperature = 2, .min_p = 0.3}), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(support({.top_k = 2, .min_p = 0.01}), ElementsAre(1, 3));
+  EXPECT_THAT(support({.top_p = 0.9, .min_p = 0.4}), ElementsAre(1, 3));
+  EXPECT_THAT(support({.min_p = 1}), ElementsAre(1));
+  EXPECT_THAT(support({}), ElementsAre(0, 1, 2, 3));
+  const std::vector<int> counts = draws(logits, {.min_p = 0.3});
+  EXPECT_EQ(counts[0] + counts[2], 0);
+  EXPECT_NEAR(counts[1], 2.0 * counts[3], 0.3 * counts[1]);
+}
+
 TEST(Sampling, RefusesWhatMakesNoSense) {
   Rng rng(1);
   EXPECT_THROW(choose_token({}, {}, rng), Error);
@@ -456,6 +482,7 @@ TEST(Sampling, RefusesWhatMakesNoSense) {
   EXPECT_THROW(check_sampling({.temperature = 0}), Error);
   EXPECT_THROW(check_sampling({.top_k = 0}), Error);
   EXPECT_THROW(check_sampling({.top_p = 1.5}), Error);
+  EXPECT_THROW(check_sampling({.min_p = 0}), Error);
 }
 
 }  // namespace

@@ -71,9 +71,11 @@ Drawn draw(const std::shared_ptr<const CausalModel>& model, const Params& params
     out.texts.push_back(std::move(prompt));
   }
   Decoder decoder(model, Execution::kGraph);
+  DrawnTokens drawn;
   const auto more = continue_tokens(decoder, params, out.texts,
                                     {.tokens = tokens, .sampling = {.seed = 3}, .stop = {5}},
-                                    kExactVocab, nullptr, 0, &out.log_probs);
+                                    kExactVocab, nullptr, 0, &drawn);
+  out.log_probs = std::move(drawn.log_probs);
   for (size_t i = 0; i < texts; ++i) {
     out.texts[i].insert(out.texts[i].end(), more[i].begin(), more[i].end());
     if (std::ssize(more[i]) < tokens) {
@@ -184,25 +186,27 @@ TEST_P(Exact, TextsDoNotDependOnHowManyAreWrittenAtATime) {
   }
   const auto check = [&](Execution execution, int64_t tokens, const std::vector<int32_t>& ends) {
     Decoder decoder(model, execution);
-    std::vector<std::vector<float>> expected_log_probs;
-    const auto expected = continue_tokens(decoder, params, prompts,
-                                          {.tokens = tokens, .sampling = {.seed = 3}, .stop = ends},
-                                          kExactVocab, nullptr, 0, &expected_log_probs);
+    DrawnTokens expected_drawn{.support = 7, .log_probs = {}, .supports = {}};
+    const auto expected =
+        continue_tokens(decoder, params, prompts,
+                        {.tokens = tokens, .sampling = {.top_k = 7, .seed = 3}, .stop = ends},
+                        kExactVocab, nullptr, 0, &expected_drawn);
     std::set<size_t> lengths;
     for (const auto& text : expected) {
       lengths.insert(text.size());
     }
     EXPECT_EQ(lengths.size() > 4, !ends.empty());
     for (const int64_t at_once : {1, 3, 17, 64}) {
-      std::vector<std::vector<float>> log_probs;
+      DrawnTokens drawn{.support = 7, .log_probs = {}, .supports = {}};
       std::vector<std::vector<int32_t>> told(prompts.size());
       const auto found = continue_tokens(
           decoder, params, prompts,
-          {.tokens = tokens, .sampling = {.seed = 3}, .stop = ends, .at_once = at_once},
-          kExactVocab, [&](size_t row, int32_t id) { told[row].push_back(id); }, 0, &log_probs);
+          {.tokens = tokens, .sampling = {.top_k = 7, .seed = 3}, .stop = ends, .at_once = at_once},
+          kExactVocab, [&](size_t row, int32_t id) { told[row].push_back(id); }, 0, &drawn);
       EXPECT_EQ(found, expected) << at_once;
       EXPECT_EQ(told, expected) << at_once;
-      EXPECT_EQ(log_probs, expected_log_probs) << at_once;
+      EXPECT_EQ(drawn.log_probs, expected_drawn.log_probs) << at_once;
+      EXPECT_EQ(drawn.supports, expected_drawn.supports) << at_once;
     }
   };
   check(Execution::kGraph, 120, stop);
@@ -233,6 +237,12 @@ TEST_F(AnswerRuns, TokensAreDrawnByTheProbabilitiesThatStepsFind) {
       {grpo + ", passes: 2}", ", lora: {rank: 4}"},
       {grpo + "}", ", lora: {rank: 4, base: int8}"},
       {grpo + "}", ", lora: {rank: 4, base: nf4}"},
+      {grpo + ", passes: 2, kl: 0.1, generation: {temperature: 0.7}}", ""},
+      {grpo + ", passes: 2, kl: 0.1, generation: {temperature: 1.3, top_k: 9, top_p: 0.8}}", ""},
+      {grpo + ", generation: {top_k: 300, min_p: 0.1}}", ", lora: {rank: 4}"},
+      {"type: ppo, ppo: {answer_tokens: 4, passes: 2, rewards: [{type: length, at_most: 2}], "
+       "generation: {top_k: 5, temperature: 2}}",
+       ", head: both"},
       {"type: ppo, ppo: {answer_tokens: 4, passes: 2, rewards: [{type: length, at_most: 2}]}",
        ", head: both"}};
   for (size_t i = 0; i < kinds.size(); ++i) {
@@ -259,6 +269,44 @@ TEST_F(AnswerRuns, WhereTheyCannotBeTheSameSomeMeasureSays) {
                 run({real_files(), demanding, stop_, stdout});
               }),
               testing::HasSubstr("objective.grpo.generation.exact: precision.params is not fp32"));
+}
+
+// Against sums in double precision.
+TEST(Drawn, ProbabilitiesAreThoseAmongWhatATokenCouldHaveBeen) {
+  const std::vector<float> logits{0.5F, -1, 2, 0.25F, 3, -2, 1, 0, 1.5F, 0.75F, -0.5F, 1};
+  const Tensor x = tensor<float>(logits, {3, 4});
+  const Tensor targets = tensor<int32_t>(std::vector<int32_t>{2, kIgnoreTarget, 0}, {3});
+  const Tensor support =
+      tensor<int32_t>(std::vector<int32_t>{2, 0, -1, -1, -1, -1, 3, 1, 0}, {3, 3});
+  const std::vector<double> found = to_doubles(drawn_log_probs(x, targets, support));
+  EXPECT_NEAR(found[0], 2 - std::log(std::exp(2) + std::exp(0.5)), 1e-6);
+  EXPECT_EQ(found[1], 0);
+  EXPECT_NEAR(found[2], 1.5 - std::log(std::exp(1) + std::exp(0.75) + std::exp(1.5)), 1e-6);
+  // What was cut away gets no gradient, nor does a row without a target.
+  const std::vector<double> gradient = to_doubles(grad([&](const Tensor& logits_nv) {
+    return sum(drawn_log_probs(logits_nv, targets, support));
+  })(x));
+  const double p = std::exp(found[0]);
+  const std::vector<double> first{-(1 - p), 0, 1 - p, 0};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(gradient[i], first[i], 1e-6) << i;
+    EXPECT_EQ(gradient[4 + i], 0) << i;
+  }
+  EXPECT_EQ(gradient[10], 0);
+  const std::vector<double> all = to_doubles(drawn_log_probs(x, targets, Tensor()));
+  EXPECT_LT(all[0], found[0]);
+}
+
+TEST_F(AnswerRuns, SupportsNeedABound) {
+  const auto error = [&](const std::string& generation) {
+    const YamlNode config = tree(
+        "a", std::string("type: grpo, ") + kWritten + ", generation: {" + generation + "}}", "");
+    return message_of<Error>([&] { run({real_files(), config, stop_, stdout}); });
+  };
+  EXPECT_THAT(error("top_p: 0.9"),
+              testing::HasSubstr("objective.grpo.generation.top_p: needs generation.top_k"));
+  EXPECT_THAT(error("min_p: 0.9"), testing::HasSubstr("objective.grpo.generation.min_p"));
+  EXPECT_THAT(error("temperature: 0"), testing::HasSubstr("objective.grpo.generation.temperature"));
 }
 
 TEST(Mismatch, IsThatOfTokensThatAreLearntFrom) {
