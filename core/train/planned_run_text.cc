@@ -134,8 +134,9 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
           plan.stage_bytes.empty() ? "whole, at the end" : "of other stages, to write samples");
   }
   if (plan.outside_bytes > 0) {
-    bytes("outside", plan.outside_bytes,
-          "of the step: tables' rows with what is kept for them, reward models, writing of answers");
+    bytes(
+        "outside", plan.outside_bytes,
+        "of the step: tables' rows with what is kept for them, reward models, writing of answers");
   }
   if (plan.snapshot_bytes > 0) {
     bytes("snapshot", plan.snapshot_bytes, "copy of the state, while a checkpoint is written");
