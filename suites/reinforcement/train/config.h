@@ -26,7 +26,17 @@ struct EnvironmentsConfig {
   }
 };
 
-enum class Placement { kSingle, kSingleLearnerCoarse, kMultiLearner, kDeviceOnly };
+enum class Placement {
+  kSingle,
+  kSingleLearnerCoarse,
+  kSingleLearnerFine,
+  kEnvServers,
+  kMultiLearner,
+  kDeviceOnly
+};
+inline constexpr const char* kPlacements[] = {
+    "single",      "single_learner_coarse", "single_learner_fine",
+    "env_servers", "multi_learner",         "device_only"};
 
 // The section `distribution`.
 struct DistributionConfig {
@@ -37,7 +47,8 @@ struct DistributionConfig {
   template <class V>
   void fields(V& v) {
     v("policy", policy, "where the algorithm's parts run: docs/reinforcement.md has a table",
-      rule::one_of({"single", "single_learner_coarse", "multi_learner", "device_only"}));
+      rule::one_of({kPlacements[0], kPlacements[1], kPlacements[2], kPlacements[3], kPlacements[4],
+                    kPlacements[5]}));
     v("actors", actors,
       "threads of this process that share the policy, where it is of many and --ranks is not "
       "given; "

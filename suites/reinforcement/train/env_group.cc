@@ -17,26 +17,22 @@ float open_unit(uint32_t bits) { return (static_cast<float>(bits >> 8) + 0.5F) *
 
 }  // namespace
 
-EnvGroup::EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t first)
-    : env_(make_env(config, n)), seed_(seed), first_(first) {
-  env_->reset(seed, static_cast<uint64_t>(first));
-  const size_t numbers = count(rows() * spec().observation.size());
-  observations_.resize(numbers);
-  final_observations_.resize(numbers);
-  rewards_.resize(count(rows()));
+void Environments::resize(const EnvSpec& spec, int64_t n) {
+  const int64_t rows = n * spec.agents;
+  observations_.resize(count(rows * spec.observation.size()));
+  final_observations_.resize(observations_.size());
+  rewards_.resize(count(rows));
   terminated_.resize(count(n));
   truncated_.resize(count(n));
-  running_.resize(count(n));
-  env_->observe(observations_.data());
 }
 
-void EnvGroup::draw_noise(bool normal, int64_t width, std::span<float> out, int64_t hold) const {
-  const PhiloxKey key = philox_key(seed_);
-  const int64_t first_row = first_ * spec().agents;
+void draw_noise(uint64_t seed, int64_t step, int64_t first_row, int64_t rows, bool normal,
+                int64_t width, std::span<float> out) {
+  const PhiloxKey key = philox_key(seed);
+  const auto when = static_cast<uint64_t>(step);
   size_t at = 0;
-  for (int64_t row = 0; row < rows(); ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     const auto who = static_cast<uint32_t>(first_row + row);
-    const auto when = static_cast<uint64_t>(steps_ - steps_ % hold);
     for (int64_t i = 0; i < width; i += 2) {
       const auto site = kNoiseSite ^ static_cast<uint32_t>(i >> 1);
       const auto bits =
@@ -55,6 +51,19 @@ void EnvGroup::draw_noise(bool normal, int64_t width, std::span<float> out, int6
       }
     }
   }
+}
+
+EnvGroup::EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t first)
+    : env_(make_env(config, n)), seed_(seed), first_(first) {
+  env_->reset(seed, static_cast<uint64_t>(first));
+  resize(spec(), n);
+  running_.resize(count(n));
+  env_->observe(observations_.data());
+}
+
+void EnvGroup::draw_noise(bool normal, int64_t width, std::span<float> out, int64_t hold) const {
+  reinforcement::draw_noise(seed_, steps_ - steps_ % hold, first_ * spec().agents, rows(), normal,
+                            width, out);
 }
 
 void EnvGroup::convert(std::span<const float> actions) {

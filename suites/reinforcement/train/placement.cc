@@ -71,12 +71,10 @@ void check_placement(const Config& config, const YamlNode& tree, int64_t ranks) 
                             ranks));
   }
   if (policy != Placement::kSingle && ranks < 2) {
-    config_fail(
-        tree, "distribution.policy",
-        fmt::format("{} is of two ranks or more, and there is {}: give --ranks or "
-                    "distribution.actors",
-                    policy == Placement::kMultiLearner ? "multi_learner" : "single_learner_coarse",
-                    ranks));
+    config_fail(tree, "distribution.policy",
+                fmt::format("{} is of two ranks or more, and there is {}: give --ranks or "
+                            "distribution.actors",
+                            kPlacements[static_cast<size_t>(policy)], ranks));
   }
 }
 

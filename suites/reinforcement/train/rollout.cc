@@ -127,34 +127,34 @@ void forget(std::span<const uint8_t> terminated, std::span<const uint8_t> trunca
   }
 }
 
-void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, std::span<float> memory,
-             Rollout& out) {
+void collect(Environments& envs, const ActorCritic& network, Policy& policy,
+             std::span<float> memory, Rollout& out) {
   std::ranges::copy(memory, out.memory.begin());
   out.finished.clear();
   out.finished_at.clear();
   std::vector<float> noise(count(out.rows * network.noise_size()));
   for (int64_t step = 0; step < out.steps; ++step) {
     const std::span<float> actions = part(out.actions, step, out.rows * out.action_size);
-    std::ranges::copy(group.observations(),
+    std::ranges::copy(envs.observations(),
                       part(out.observations, step, out.rows * out.observation_size).begin());
-    group.draw_noise(!network.is_discrete(), network.noise_size(), noise);
-    policy.decide(group.observations(), noise, memory, actions, part(out.log_probs, step, out.rows),
+    envs.draw_noise(!network.is_discrete(), network.noise_size(), noise);
+    policy.decide(envs.observations(), noise, memory, actions, part(out.log_probs, step, out.rows),
                   part(out.values, step, out.rows));
-    group.step(actions);
-    std::ranges::copy(group.rewards(), part(out.rewards, step, out.rows).begin());
-    spread(group.terminated(), part(out.terminated, step, out.rows));
-    spread(group.truncated(), part(out.truncated, step, out.rows));
-    out.finished.insert(out.finished.end(), group.finished().begin(), group.finished().end());
+    envs.step(actions);
+    std::ranges::copy(envs.rewards(), part(out.rewards, step, out.rows).begin());
+    spread(envs.terminated(), part(out.terminated, step, out.rows));
+    spread(envs.truncated(), part(out.truncated, step, out.rows));
+    out.finished.insert(out.finished.end(), envs.finished().begin(), envs.finished().end());
     out.finished_at.resize(out.finished.size(), step);
     const std::span<float> final_values = part(out.final_values, step, out.rows);
-    if (std::ranges::any_of(group.truncated(), [](uint8_t flag) { return flag != 0; })) {
-      policy.value(group.final_observations(), memory, final_values);
+    if (std::ranges::any_of(envs.truncated(), [](uint8_t flag) { return flag != 0; })) {
+      policy.value(envs.final_observations(), memory, final_values);
     } else {
       std::ranges::fill(final_values, 0.0F);
     }
-    forget(group.terminated(), group.truncated(), memory);
+    forget(envs.terminated(), envs.truncated(), memory);
   }
-  policy.value(group.observations(), memory, out.last_values);
+  policy.value(envs.observations(), memory, out.last_values);
 }
 
 }  // namespace mstrain::reinforcement

@@ -49,8 +49,8 @@ class Policy {
 void forget(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated,
             std::span<float> memory);
 
-// Steps all environments of `group` out.steps times. memory[r, m] goes on from rollout to rollout.
-void collect(EnvGroup& group, const ActorCritic& network, Policy& policy, std::span<float> memory,
-             Rollout& out);
+// Steps all environments out.steps times. memory[r, m] goes on from rollout to rollout.
+void collect(Environments& envs, const ActorCritic& network, Policy& policy,
+             std::span<float> memory, Rollout& out);
 
 }  // namespace mstrain::reinforcement

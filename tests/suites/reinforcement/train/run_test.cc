@@ -184,17 +184,61 @@ TEST_F(AgentRun, NamesTheStepWhereItDiverged) {
 // The learner sees the same trajectories, whoever brought them.
 TEST_F(AgentRun, IsTheSameWithAnyNumberOfActors) {
   run_agent(kSmallPpo, folder_ / "single");
-  for (const int64_t actors : {2, 4}) {
-    const std::string directory = folder_ / fmt::format("coarse{}", actors);
+  const std::vector<std::pair<std::string, int64_t>> placements = {{"single_learner_coarse", 2},
+                                                                   {"single_learner_coarse", 4},
+                                                                   {"single_learner_fine", 2},
+                                                                   {"single_learner_fine", 4},
+                                                                   {"env_servers", 2},
+                                                                   {"env_servers", 3},
+                                                                   {"env_servers", 5}};
+  for (const auto& [policy, actors] : placements) {
+    const std::string directory = folder_ / fmt::format("{}{}", policy, actors);
     run_agent(kSmallPpo, directory,
-              {"distribution.policy=single_learner_coarse",
-               fmt::format("distribution.actors={}", actors)});
-    EXPECT_EQ(measured(directory), measured(folder_ / "single")) << actors;
+              {"distribution.policy=" + policy, fmt::format("distribution.actors={}", actors)});
+    EXPECT_EQ(measured(directory), measured(folder_ / "single")) << directory;
     for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
       EXPECT_EQ(checkpoint_file(directory, file), checkpoint_file(folder_ / "single", file))
-          << actors;
+          << directory;
     }
   }
+}
+
+// Continuous actions, several agents of an environment, and a network that remembers; stopped and started again.
+TEST_F(AgentRun, ServersOfEnvironmentsChangeNothing) {
+  const std::vector<std::vector<std::string>> kinds = {
+      {"environment.name=pendulum"}, {"environment.name=spread"}, kRemembers};
+  const std::atomic<bool> stop = true;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const std::string single = folder_ / fmt::format("single{}", i);
+    run_agent(kSmallPpo, single, kinds[i]);
+    for (const std::string policy : {"single_learner_fine", "env_servers"}) {
+      std::vector<std::string> changes = kinds[i];
+      changes.insert(changes.end(), {"distribution.policy=" + policy, "distribution.actors=2"});
+      const std::string directory = folder_ / fmt::format("{}{}", policy, i);
+      run_agent(kSmallPpo, directory, changes, real_files(), &stop);
+      run_agent(kSmallPpo, directory, changes);
+      EXPECT_EQ(measured(directory), measured(single)) << directory;
+    }
+  }
+}
+
+TEST_F(AgentRun, ServersThatCannotServeAreToldOf) {
+  const auto run_with = [&](std::vector<std::string> changes) {
+    run_agent(kSmallPpo, folder_ / "run", std::move(changes));
+  };
+  EXPECT_THAT(
+      [&] {
+        run_with({"distribution.policy=env_servers", "distribution.actors=4"});
+      },
+      ThrowsMessage<ConfigError>(
+          HasSubstr("environment.num_envs: 4 environments cannot be shared equally by 3")));
+  EXPECT_THAT(
+      [&] {
+        run_with({"distribution.policy=env_servers", "environment.normalize_observations=true"});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("expected single_learner_fine")));
+  EXPECT_THAT([&] { run_with({"distribution.policy=single_learner_fin"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("single_learner_fine")));
 }
 
 TEST_F(AgentRun, LearnersWhoShareTheEnvironmentsAgreeWithOne) {

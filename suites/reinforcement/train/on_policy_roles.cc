@@ -1,0 +1,105 @@
+#include "suites/reinforcement/train/on_policy_roles.h"
+
+#include "core/base/error.h"
+#include "core/train/numbers.h"
+#include "suites/reinforcement/train/joint_envs.h"
+#include "suites/reinforcement/train/rollout.h"
+
+namespace mstrain::reinforcement {
+
+void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
+  const OnPolicy& algorithm = on_policy_of(config);
+  const Roles roles(config, ranks);
+  if (config.environment.num_envs % roles.hosts() != 0) {
+    config_fail(tree, "environment.num_envs",
+                fmt::format("{} environments cannot be shared equally by {} ranks",
+                            config.environment.num_envs, roles.hosts()));
+  }
+  if (config.network.memory > 0) {
+    const int64_t envs = roles.serves() ? roles.environments : roles.each();
+    const int64_t rows = envs * make_env(config.environment.env, 1)->spec().agents;
+    if (rows % algorithm.minibatches != 0) {
+      config_fail(tree, "algorithm.minibatches",
+                  fmt::format("with network.memory a minibatch has all steps of some rows: {} do "
+                              "not divide the {} rows of a rank",
+                              algorithm.minibatches, rows));
+    }
+  } else if (algorithm.steps % algorithm.minibatches != 0) {
+    config_fail(
+        tree, "algorithm.minibatches",
+        fmt::format("{} do not divide algorithm.steps {}", algorithm.minibatches, algorithm.steps));
+  }
+  const EnvConfig& env = config.environment.env;
+  if (roles.first_has_none() && (env.normalize_observations || env.normalize_rewards)) {
+    config_fail(
+        tree, "distribution.policy",
+        "env_servers leaves rank 0, which evaluates, without the statistics that environments "
+        "are normalised by; expected single_learner_fine");
+  }
+}
+
+AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
+  check_on_policy(config, tree, ranks);
+  const OnPolicy& algorithm = on_policy_of(config);
+  const EnvSpec spec = make_env(config.environment.env, 1)->spec();
+  const ActorCritic network(spec, config.network);
+  AgentPlan plan = plan_parameters(network.specs(), config.optimizer);
+  const Roles roles(config, ranks);
+  const int64_t rows = (roles.serves() ? roles.environments : roles.each()) * spec.agents;
+  const Rollout row(algorithm.steps, 1, network);
+  int64_t widest = network.observation_size() + network.action_size();
+  for (const int64_t width : config.network.hidden) {
+    widest += 4 * 2 * width;  // policy and value, forwards and backwards
+  }
+  widest += 2 * 16 * config.network.memory;  // gates and states of both
+  plan.data_bytes = rows * (row.bytes() + 4 * network.memory_size());
+  plan.program_bytes =
+      plan.model_bytes + algorithm.steps * rows / algorithm.minibatches * widest * 4;
+  plan.env_steps = algorithm.steps * config.environment.num_envs;
+  plan.updates = algorithm.epochs * algorithm.minibatches;
+  const bool shares = roles.policy == Placement::kMultiLearner;
+  const std::string hosts =
+      ranks == 1 ? "rank 0"
+                 : fmt::format("each of ranks {}-{}", roles.first_has_none() ? 1 : 0, ranks - 1);
+  plan.who.push_back(fmt::format("{}: environments ({}){}{}", hosts, roles.each(),
+                                 roles.serves() ? "" : ", actor",
+                                 ranks == 1 || shares ? ", learner" : ""));
+  if (roles.coarse()) {
+    plan.who.push_back("rank 0: learner");
+    plan.who.push_back("observations, actions (each step): the same memory");
+    plan.who.push_back(
+        fmt::format("trajectories (each iteration): a packed message of {} bytes from each actor",
+                    grouped(plan.data_bytes)));
+    plan.who.push_back(fmt::format("parameters (each iteration): one broadcast of {} bytes",
+                                   grouped(plan.model_bytes)));
+    plan.data_bytes *= 2 * ranks + 1;
+    plan.program_bytes = plan.model_bytes + ranks * (plan.program_bytes - plan.model_bytes);
+    return plan;
+  }
+  if (roles.serves()) {
+    plan.who.push_back("rank 0: actor of all environments, learner");
+    plan.who.push_back(
+        fmt::format("actions (each step): a message of {} bytes to each other rank; observations, "
+                    "rewards, ends: "
+                    "one of {} bytes from it",
+                    grouped(roles.each() * spec.agents * network.action_size() * 4),
+                    grouped(step_message_bytes(spec, roles.each()))));
+    plan.who.push_back(fmt::format("trajectories (each iteration): the same memory, {} bytes",
+                                   grouped(plan.data_bytes)));
+    plan.who.push_back("parameters (each update): the same memory");
+    return plan;
+  }
+  plan.who.push_back("observations, actions (each step): the same memory");
+  plan.who.push_back(fmt::format("trajectories (each iteration): the same memory, {} bytes",
+                                 grouped(plan.data_bytes)));
+  plan.who.push_back("parameters (each update): the same memory");
+  if (ranks > 1) {
+    plan.who.push_back(fmt::format(
+        "gradients (each minibatch): all_reduce of {} bytes, {} an iteration; advantages: "
+        "all_reduce of {} bytes, {} an iteration",
+        grouped(plan.model_bytes), plan.updates, 16 * algorithm.minibatches, algorithm.epochs));
+  }
+  return plan;
+}
+
+}  // namespace mstrain::reinforcement

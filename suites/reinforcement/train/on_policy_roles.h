@@ -1,0 +1,42 @@
+// What ranks do in a run of an on-policy algorithm, and what that takes.
+#pragma once
+
+#include "suites/reinforcement/algorithms/on_policy.h"
+#include "suites/reinforcement/train/agent.h"
+
+namespace mstrain::reinforcement {
+
+inline const OnPolicy& on_policy_of(const Config& config) {
+  return dynamic_cast<const OnPolicy&>(*config.algorithm);
+}
+
+// distribution.policy of so many ranks.
+struct Roles {
+  Placement policy;
+  int64_t ranks;
+  int64_t environments;
+
+  Roles(const Config& config, int64_t ranks)
+      : policy(ranks == 1 ? Placement::kSingle : config.distribution.policy),
+        ranks(ranks),
+        environments(config.environment.num_envs) {}
+
+  bool coarse() const { return policy == Placement::kSingleLearnerCoarse; }
+  // Rank 0 chooses all actions.
+  bool serves() const {
+    return policy == Placement::kSingleLearnerFine || policy == Placement::kEnvServers;
+  }
+  bool learns(int rank) const { return policy == Placement::kMultiLearner || rank == 0; }
+  int64_t learners() const { return policy == Placement::kMultiLearner ? ranks : 1; }
+  bool first_has_none() const { return policy == Placement::kEnvServers; }
+  int64_t hosts() const { return first_has_none() ? ranks - 1 : ranks; }
+  // Of a rank that has some.
+  int64_t each() const { return environments / hosts(); }
+  int64_t first(int rank) const { return (first_has_none() ? rank - 1 : rank) * each(); }
+};
+
+// As AgentEntry has them.
+void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks);
+AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ranks);
+
+}  // namespace mstrain::reinforcement
