@@ -31,12 +31,13 @@ enum class Placement {
   kSingleLearnerCoarse,
   kSingleLearnerFine,
   kEnvServers,
+  kAsyncActors,
   kMultiLearner,
   kDeviceOnly
 };
 inline constexpr const char* kPlacements[] = {
-    "single",      "single_learner_coarse", "single_learner_fine",
-    "env_servers", "multi_learner",         "device_only"};
+    "single",       "single_learner_coarse", "single_learner_fine", "env_servers",
+    "async_actors", "multi_learner",         "device_only"};
 
 // The section `distribution`.
 struct DistributionConfig {
@@ -48,7 +49,7 @@ struct DistributionConfig {
   void fields(V& v) {
     v("policy", policy, "where the algorithm's parts run: docs/reinforcement.md has a table",
       rule::one_of({kPlacements[0], kPlacements[1], kPlacements[2], kPlacements[3], kPlacements[4],
-                    kPlacements[5]}));
+                    kPlacements[5], kPlacements[6]}));
     v("actors", actors,
       "threads of this process that share the policy, where it is of many and --ranks is not "
       "given; "

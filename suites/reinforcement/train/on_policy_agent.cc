@@ -17,7 +17,7 @@ int64_t size_of(const Communicator* ranks) { return ranks == nullptr ? 1 : ranks
 
 // A rank: the actor of its part of the environments, and a learner of what they bring (multi_learner), or of what all actors bring
 // where it is the first (single_learner_coarse); or the first one is the actor of all, and the others step their part as it says
-// (single_learner_fine; env_servers, where the first has no part).
+// (single_learner_fine; env_servers, where the first has no part). The learner of async_actors has no part either.
 class OnPolicyAgent final : public Agent {
  public:
   OnPolicyAgent(const Config& config, Communicator* ranks)
@@ -37,12 +37,12 @@ class OnPolicyAgent final : public Agent {
     if (is_first() && roles_.serves()) {
       joint_.emplace(plain_->spec(), own_ ? &*own_ : nullptr, roles_.each(), seed, *ranks);
     }
-    if (is_first() || !roles_.serves()) {
+    if (own_ ? is_first() || !roles_.serves() : joint_.has_value()) {
       memory_.resize(static_cast<size_t>(acted_on().rows() * network_.memory_size()));
-      rollout_ = part(1);
+      rollout_ = {algorithm_.steps, acted_on().rows(), network_};
     }
-    if (is_first() && roles_.coarse()) {
-      all_ = part(roles_.ranks);
+    if (is_first() && roles_.gathers()) {
+      all_ = {algorithm_.steps, roles_.environments * plain_->spec().agents, network_};
     }
   }
 
@@ -53,11 +53,14 @@ class OnPolicyAgent final : public Agent {
       serve(*own_, network_.action_size(), algorithm_.steps, *ranks_);
       return out;
     }
+    if (roles_.async() && is_first()) {
+      return learn_behind(std::move(out), progress);
+    }
     if (joint_) {
       joint_->begin();
     }
     collect(acted_on(), network_, policy_, memory_, rollout_);
-    if (roles_.coarse()) {
+    if (roles_.gathers()) {
       gather();
     }
     if (roles_.learns(rank())) {
@@ -66,7 +69,7 @@ class OnPolicyAgent final : public Agent {
       const int64_t first = own_ && !joint_ ? own_->first() * plain_->spec().agents : 0;
       out.measures = learner_.learn(learnt, first, progress);
     }
-    if (roles_.coarse()) {
+    if (roles_.gathers()) {
       learner_.broadcast(*ranks_);
     }
     return out;
@@ -88,6 +91,9 @@ class OnPolicyAgent final : public Agent {
     if (!memory_.empty()) {
       out.put_all(memory_);
     }
+    if (waits_) {
+      out.put_text(pack(all_));
+    }
     return out.take();
   }
   void load(std::string_view bytes) override {
@@ -99,6 +105,10 @@ class OnPolicyAgent final : public Agent {
     if (!memory_.empty()) {
       memory_ = in.get_all<float>(memory_.size());
     }
+    if (roles_.async() && is_first()) {
+      unpack(in.get_text(), all_);
+      waits_ = true;
+    }
     in.expect_end();
   }
   const VectorEnv& env() const override { return own_ ? own_->env() : *plain_; }
@@ -107,25 +117,44 @@ class OnPolicyAgent final : public Agent {
   int rank() const { return ranks_ == nullptr ? 0 : ranks_->rank(); }
   bool is_first() const { return rank() == 0; }
   Environments& acted_on() { return joint_ ? static_cast<Environments&>(*joint_) : *own_; }
-  Rollout part(int64_t ranks) { return {algorithm_.steps, acted_on().rows() * ranks, network_}; }
+  // Of this rank, or of any other.
+  Rollout part() const {
+    return {algorithm_.steps, roles_.each() * plain_->spec().agents, network_};
+  }
+  // What the actors bring is learnt from in the next iteration, by when they have taken further steps with the parameters of this one.
+  Iteration learn_behind(Iteration out, double progress) {
+    if (waits_) {
+      out.measures = learner_.learn(all_, 0, progress);
+      out.measures.emplace_back("staleness", 1.0);
+    }
+    gather();
+    waits_ = true;
+    out.finished = all_.finished;
+    learner_.broadcast(*ranks_);
+    return out;
+  }
 
   // Rollouts of all ranks to the first: one packed message of each.
   void gather() {
     constexpr const char* kWhat = "trajectories";
-    std::string bytes = pack(rollout_);
+    std::string bytes;
     if (ranks_->rank() != 0) {
+      bytes = pack(rollout_);
       int64_t size = static_cast<int64_t>(bytes.size());
       ranks_->send({&size, 1, Dtype::kI64}, 0, kWhat).wait();
       ranks_->send({bytes.data(), size, Dtype::kU8}, 0, kWhat).wait();
       return;
     }
-    std::vector<Rollout> parts{rollout_};
+    std::vector<Rollout> parts;
+    if (own_) {
+      parts.push_back(rollout_);
+    }
     for (int peer = 1; peer < ranks_->size(); ++peer) {
       int64_t size = 0;
       ranks_->receive({&size, 1, Dtype::kI64}, peer, kWhat).wait();
       bytes.resize(count(size));
       ranks_->receive({bytes.data(), size, Dtype::kU8}, peer, kWhat).wait();
-      unpack(bytes, parts.emplace_back(part(1)));
+      unpack(bytes, parts.emplace_back(part()));
     }
     join(parts, all_);
   }
@@ -141,7 +170,8 @@ class OnPolicyAgent final : public Agent {
   PolicyPrograms policy_;
   std::vector<float> memory_;  // of the rows that it acts on
   Rollout rollout_;
-  Rollout all_;  // of the learner of many actors
+  Rollout all_;         // of the learner of many actors
+  bool waits_ = false;  // async_actors: all_ is to be learnt from
 };
 
 // The policy of a checkpoint, for evaluations and mstrain play.

@@ -31,10 +31,11 @@ void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) 
   }
   const EnvConfig& env = config.environment.env;
   if (roles.first_has_none() && (env.normalize_observations || env.normalize_rewards)) {
-    config_fail(
-        tree, "distribution.policy",
-        "env_servers leaves rank 0, which evaluates, without the statistics that environments "
-        "are normalised by; expected single_learner_fine");
+    config_fail(tree, "distribution.policy",
+                fmt::format("{} leaves rank 0, which evaluates, without the statistics that "
+                            "environments are normalised by; expected single_learner_{}",
+                            kPlacements[static_cast<size_t>(roles.policy)],
+                            roles.async() ? "coarse" : "fine"));
   }
 }
 
@@ -64,16 +65,17 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   plan.who.push_back(fmt::format("{}: environments ({}){}{}", hosts, roles.each(),
                                  roles.serves() ? "" : ", actor",
                                  ranks == 1 || shares ? ", learner" : ""));
-  if (roles.coarse()) {
-    plan.who.push_back("rank 0: learner");
+  if (roles.gathers()) {
+    plan.who.push_back(roles.async() ? "rank 0: learner, of the steps of the iteration before"
+                                     : "rank 0: learner");
     plan.who.push_back("observations, actions (each step): the same memory");
     plan.who.push_back(
         fmt::format("trajectories (each iteration): a packed message of {} bytes from each actor",
                     grouped(plan.data_bytes)));
     plan.who.push_back(fmt::format("parameters (each iteration): one broadcast of {} bytes",
                                    grouped(plan.model_bytes)));
-    plan.data_bytes *= 2 * ranks + 1;
-    plan.program_bytes = plan.model_bytes + ranks * (plan.program_bytes - plan.model_bytes);
+    plan.data_bytes *= 2 * roles.hosts() + 1;
+    plan.program_bytes = plan.model_bytes + roles.hosts() * (plan.program_bytes - plan.model_bytes);
     return plan;
   }
   if (roles.serves()) {

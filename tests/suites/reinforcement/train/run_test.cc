@@ -222,6 +222,36 @@ TEST_F(AgentRun, ServersOfEnvironmentsChangeNothing) {
   }
 }
 
+// Steps are learnt from an iteration after they were taken, whoever takes them.
+TEST_F(AgentRun, ActorsGoOnWhileTheLearnerLearns) {
+  const std::atomic<bool> stop = true;
+  for (const std::string type : {"ppo", "impala"}) {
+    for (const std::string name : {"cartpole", "pendulum"}) {
+      const auto act = [&](int64_t actors, const std::atomic<bool>* until = nullptr,
+                           const std::string& place = "") {
+        const std::string directory =
+            folder_ / fmt::format("{}_{}_{}{}", type, name, actors, place);
+        YamlNode tree = parse_yaml(kSmallPpo, "t");
+        set_config(tree, "algorithm", parse_yaml("steps: 16\nepochs: 2\n", "t"));
+        run_agent(
+            to_yaml(tree), directory,
+            {"algorithm.type=" + type, "environment.name=" + name,
+             "distribution.policy=async_actors", fmt::format("distribution.actors={}", actors)},
+            real_files(), until);
+        return directory;
+      };
+      const std::string two = act(2);
+      const std::vector<Json> rows = measured(two);
+      EXPECT_EQ(rows.front()["env_steps"], 128);  // the first iteration learns nothing
+      EXPECT_EQ(rows.front()["staleness"], 1.0);
+      EXPECT_EQ(measured(act(3)), rows);
+      EXPECT_EQ(measured(act(5)), rows);
+      act(2, &stop, "stopped");
+      EXPECT_EQ(measured(act(2, nullptr, "stopped")), rows);
+    }
+  }
+}
+
 TEST_F(AgentRun, ServersThatCannotServeAreToldOf) {
   const auto run_with = [&](std::vector<std::string> changes) {
     run_agent(kSmallPpo, folder_ / "run", std::move(changes));
