@@ -18,6 +18,8 @@ class Environments {
   virtual ~Environments() = default;
 
   int64_t rows() const { return static_cast<int64_t>(rewards_.size()); }
+  int64_t size() const { return static_cast<int64_t>(terminated_.size()); }  // n
+  virtual int64_t steps_taken() const = 0;                                   // of each environment
   // What the next action is for, [r, O].
   std::span<const float> observations() const { return observations_; }
 
@@ -57,9 +59,8 @@ class EnvGroup final : public Environments {
   const EnvSpec& spec() const { return env_->spec(); }
   const VectorEnv& env() const { return *env_; }
   VectorEnv& env() { return *env_; }
-  int64_t size() const { return env_->size(); }
   int64_t first() const { return first_; }
-  int64_t steps_taken() const { return steps_; }  // of each environment
+  int64_t steps_taken() const override { return steps_; }
 
   // The environments' statistics changed: observations are made anew.
   void refresh() { env_->observe(observations_.data()); }

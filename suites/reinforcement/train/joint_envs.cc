@@ -125,11 +125,11 @@ void JointEnvs::take(int rank) {
               count(episodes) * sizeof(Episode));
 }
 
-void serve(EnvGroup& envs, int64_t action_size, int64_t steps, Communicator& ranks) {
+void serve(EnvGroup& envs, int64_t steps, Communicator& ranks) {
   int64_t taken = envs.steps_taken();
   ranks.send({&taken, 1, Dtype::kI64}, 0, kObservations).wait();
   ranks.send(elements(envs.observations()), 0, kObservations).wait();
-  std::vector<float> actions(count(envs.rows() * action_size));
+  std::vector<float> actions(count(envs.rows() * envs.spec().action.size()));
   std::string message(count(step_message_bytes(envs.spec(), envs.size())), 0);
   for (int64_t step = 0; step < steps; ++step) {
     ranks.receive(elements(actions), 0, kActions).wait();

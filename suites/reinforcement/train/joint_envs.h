@@ -21,6 +21,7 @@ class JointEnvs final : public Environments {
 
   void draw_noise(bool normal, int64_t width, std::span<float> out, int64_t hold) const override;
   void step(std::span<const float> actions) override;
+  int64_t steps_taken() const override { return steps_; }
 
  private:
   int64_t own_size() const { return own_ == nullptr ? 0 : own_->size(); }
@@ -34,12 +35,12 @@ class JointEnvs final : public Environments {
   int64_t each_;
   uint64_t seed_;
   Communicator& ranks_;
-  int64_t steps_ = 0;                  // of each environment
+  int64_t steps_ = 0;
   std::vector<std::string> messages_;  // of each rank
 };
 
 // On the others: an iteration of `steps` steps, with actions [r, d] from rank 0. Throws as EnvGroup::step().
-void serve(EnvGroup& envs, int64_t action_size, int64_t steps, Communicator& ranks);
+void serve(EnvGroup& envs, int64_t steps, Communicator& ranks);
 
 // A step of `n` environments as a message, whatever happens in it.
 int64_t step_message_bytes(const EnvSpec& spec, int64_t n);

@@ -1,6 +1,7 @@
 #include "suites/reinforcement/train/off_policy_agent.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/error.h"
 #include "core/train/numbers.h"
@@ -9,6 +10,7 @@
 #include "suites/reinforcement/algorithms/qmix.h"
 #include "suites/reinforcement/train/eight_rows.h"
 #include "suites/reinforcement/train/off_policy_learner.h"
+#include "suites/reinforcement/train/placed_envs.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -80,25 +82,33 @@ ReplayShape replay_shape(const Config& config, const EnvSpec& env, bool is_of_te
 
 class OffPolicyAgent final : public Agent {
  public:
-  explicit OffPolicyAgent(const Config& config)
+  OffPolicyAgent(const Config& config, Communicator* ranks)
       : algorithm_(off_policy_of(config)),
-        envs_(config.environment.env, config.environment.num_envs,
-              static_cast<uint64_t>(config.run.seed), 0),
-        model_(algorithm_.model(envs_.spec(), config.network)),
+        placed_(config, Roles(config, ranks == nullptr ? 1 : ranks->size()), ranks),
+        spec_(placed_.spec()),
+        environments_(config.environment.num_envs),
+        model_(algorithm_.model(spec_, config.network)),
         learner_(config, algorithm_, *model_),
-        programs_(*model_, envs_.spec(), learner_.params()),
-        replay_(replay_shape(config, envs_.spec(), model_->is_of_teams())) {}
+        programs_(*model_, spec_, learner_.params()) {
+    if (placed_.acts()) {
+      replay_.emplace(replay_shape(config, spec_, model_->is_of_teams()));
+    }
+  }
 
   Iteration iterate(double progress) override {
     Iteration out;
+    out.env_steps = algorithm_.train_every * environments_;
+    placed_.begin(algorithm_.train_every);
+    if (!placed_.acts()) {
+      return out;
+    }
     const double explore = algorithm_.explore_at(progress);
     for (int64_t step = 0; step < algorithm_.train_every; ++step) {
       act_once(explore);
-      out.finished.insert(out.finished.end(), envs_.finished().begin(), envs_.finished().end());
+      out.finished.insert(out.finished.end(), envs().finished().begin(), envs().finished().end());
     }
-    out.env_steps = algorithm_.train_every * envs_.size();
     if (learns()) {
-      out.measures = learner_.learn(replay_, progress);
+      out.measures = learner_.learn(*replay_, progress);
       if (explore > 0) {
         out.measures.emplace_back("explore", explore);
       }
@@ -108,7 +118,7 @@ class OffPolicyAgent final : public Agent {
 
   void act(std::span<const float> observations, std::span<float> actions) override {
     programs_.best(observations, actions);
-    to_bounds(envs_.spec().action, actions);
+    to_bounds(spec_.action, actions);
   }
   std::vector<StoredTensor> model() const override { return stored(learner_.params()); }
   std::vector<StoredTensor> optimizer() const override {
@@ -119,65 +129,70 @@ class OffPolicyAgent final : public Agent {
     return out;
   }
   std::string save() const override {
-    const std::string envs = envs_.save();
+    const std::string envs = placed_.save();
     ByteWriter out;
     learner_.save(out);
-    replay_.save(out, /*more=*/envs.size() + sizeof(uint64_t));
+    if (replay_) {
+      replay_->save(out, /*more=*/envs.size() + sizeof(uint64_t));
+    }
     out.put_text(envs);
     return out.take();
   }
   void load(std::string_view bytes) override {
     ByteReader in(bytes, algorithm_.type);
     learner_.load(in);
-    replay_.load(in);
-    envs_.load(in.get_text());
+    if (replay_) {
+      replay_->load(in);
+    }
+    placed_.load(in.get_text());
     in.expect_end();
   }
-  const VectorEnv& env() const override { return envs_.env(); }
+  const VectorEnv& env() const override { return placed_.env(); }
 
  private:
   bool learns() const {
-    return envs_.steps_taken() * envs_.size() >= algorithm_.learning_starts && replay_.size() > 0;
+    return envs().steps_taken() * envs().size() >= algorithm_.learning_starts &&
+           replay_->size() > 0;
   }
 
   void act_once(double explore) {
-    const Space& space = envs_.spec().action;
-    const std::vector<float> before(envs_.observations().begin(), envs_.observations().end());
-    std::vector<float> actions(count(envs_.rows() * space.size()));
+    const Space& space = spec_.action;
+    const std::vector<float> before(envs().observations().begin(), envs().observations().end());
+    std::vector<float> actions(count(envs().rows() * space.size()));
     if (!learns()) {  // anything
-      envs_.draw_noise(/*normal=*/false, space.size(), actions, algorithm_.noise_hold);
+      envs().draw_noise(/*normal=*/false, space.size(), actions, algorithm_.noise_hold);
       for (float& each : actions) {
         each = space.is_discrete() ? std::min(std::floor(each * static_cast<float>(space.n)),
                                               static_cast<float>(space.n - 1))
                                    : 2 * each - 1;
       }
     } else {
-      std::vector<float> noise(count(envs_.rows() * model_->noise_size()));
-      envs_.draw_noise(model_->noise_is_normal(), model_->noise_size(), noise,
-                       algorithm_.noise_hold);
+      std::vector<float> noise(count(envs().rows() * model_->noise_size()));
+      envs().draw_noise(model_->noise_is_normal(), model_->noise_size(), noise,
+                        algorithm_.noise_hold);
       programs_.act(before, noise, explore, actions);
     }
     std::vector<float> taken = actions;
     to_bounds(space, taken);
-    envs_.step(taken);
-    std::vector<float> after(envs_.observations().begin(), envs_.observations().end());
-    const size_t width = after.size() / count(envs_.size());
-    for (size_t env = 0; env < count(envs_.size()); ++env) {
-      if (envs_.terminated()[env] != 0 || envs_.truncated()[env] != 0) {
-        std::ranges::copy(envs_.final_observations().subspan(env * width, width),
+    envs().step(taken);
+    std::vector<float> after(envs().observations().begin(), envs().observations().end());
+    const size_t width = after.size() / count(envs().size());
+    for (size_t env = 0; env < count(envs().size()); ++env) {
+      if (envs().terminated()[env] != 0 || envs().truncated()[env] != 0) {
+        std::ranges::copy(envs().final_observations().subspan(env * width, width),
                           after.begin() + static_cast<ptrdiff_t>(env * width));
       }
     }
-    replay_.add(before, actions, rewards(), envs_.terminated(), envs_.truncated(), after);
+    replay_->add(before, actions, rewards(), envs().terminated(), envs().truncated(), after);
   }
 
   // Of rows, or of teams, whose agents must earn alike.
   std::vector<float> rewards() const {
-    const std::span<const float> all = envs_.rewards();
+    const std::span<const float> all = envs().rewards();
     if (!model_->is_of_teams()) {
       return {all.begin(), all.end()};
     }
-    const auto agents = count(envs_.spec().agents);
+    const auto agents = count(spec_.agents);
     std::vector<float> out;
     for (size_t row = 0; row < all.size(); row += agents) {
       out.push_back(all[row]);
@@ -185,19 +200,24 @@ class OffPolicyAgent final : public Agent {
         check(all[row + agent] == all[row],
               "{}: environment {}, step {}: agents earn {} and {}; {} is for teams that earn one "
               "reward together",
-              envs_.spec().name, row / agents, envs_.steps_taken(), all[row], all[row + agent],
+              spec_.name, row / agents, envs().steps_taken(), all[row], all[row + agent],
               algorithm_.type);
       }
     }
     return out;
   }
 
+  Environments& envs() { return placed_.acted_on(); }
+  const Environments& envs() const { return placed_.acted_on(); }
+
   const OffPolicy& algorithm_;
-  EnvGroup envs_;
+  PlacedEnvs placed_;
+  const EnvSpec& spec_;
+  int64_t environments_;
   std::unique_ptr<OffPolicyModel> model_;
   OffPolicyLearner learner_;
   Programs programs_;
-  Replay replay_;
+  std::optional<Replay> replay_;  // of the rank that acts and learns
 };
 
 // The policy of a checkpoint, for mstrain play.
@@ -224,10 +244,14 @@ class OffPolicyPlayer final : public Player {
 
 void check_off_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
   const OffPolicy& algorithm = off_policy_of(config);
-  if (config.distribution.policy != Placement::kSingle || ranks > 1) {
+  const Roles roles(config, ranks);
+  if (ranks > 1 && !roles.serves()) {
     config_fail(tree, "distribution.policy",
-                fmt::format("{} keeps its memory on one rank: expected single", algorithm.type));
+                fmt::format("{} keeps its memory on one rank: expected single, single_learner_fine "
+                            "or env_servers",
+                            algorithm.type));
   }
+  check_hosts(config, tree, roles);
   const int64_t envs = config.environment.num_envs;
   const int64_t least = std::max(envs * algorithm.n_step, algorithm.batch_size);
   if (algorithm.buffer_size < least) {
@@ -241,7 +265,7 @@ void check_off_policy(const Config& config, const YamlNode& tree, int64_t ranks)
 std::unique_ptr<Agent> make_off_policy(const Config& config, const YamlNode& tree,
                                        Communicator* ranks) {
   check_off_policy(config, tree, ranks == nullptr ? 1 : ranks->size());
-  return std::make_unique<OffPolicyAgent>(config);
+  return std::make_unique<OffPolicyAgent>(config, ranks);
 }
 
 AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
@@ -262,8 +286,16 @@ AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ra
   plan.program_bytes = plan.model_bytes + algorithm.batch_size * widest * 4;
   plan.env_steps = algorithm.train_every * config.environment.num_envs;
   plan.updates = algorithm.updates;
-  plan.who.push_back(fmt::format("rank 0: environments ({}), actor, memory, learner",
-                                 config.environment.num_envs));
+  const Roles roles(config, ranks);
+  if (roles.serves()) {
+    plan.who.push_back(fmt::format("each of ranks {}-{}: environments ({})",
+                                   roles.first_has_none() ? 1 : 0, ranks - 1, roles.each()));
+    plan.who.push_back("rank 0: actor of all environments, memory, learner");
+    plan.who.push_back(served_edges(spec, roles));
+  } else {
+    plan.who.push_back(
+        fmt::format("rank 0: environments ({}), actor, memory, learner", roles.each()));
+  }
   plan.who.push_back(fmt::format("steps (each step): the same memory, a ring of {} bytes for {}",
                                  grouped(replay.bytes()), grouped(replay.items())));
   plan.who.push_back(fmt::format("the memory (each checkpoint): two copies of {} bytes",

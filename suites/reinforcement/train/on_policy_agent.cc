@@ -1,13 +1,11 @@
 #include "suites/reinforcement/train/on_policy_agent.h"
 
-#include <optional>
-
 #include "suites/reinforcement/algorithms/a2c.h"
 #include "suites/reinforcement/algorithms/impala.h"
 #include "suites/reinforcement/algorithms/ppo.h"
-#include "suites/reinforcement/train/joint_envs.h"
 #include "suites/reinforcement/train/on_policy_learner.h"
 #include "suites/reinforcement/train/on_policy_roles.h"
+#include "suites/reinforcement/train/placed_envs.h"
 #include "suites/reinforcement/train/policy_programs.h"
 
 namespace mstrain::reinforcement {
@@ -24,50 +22,35 @@ class OnPolicyAgent final : public Agent {
       : ranks_(ranks),
         roles_(config, size_of(ranks)),
         algorithm_(on_policy_of(config)),
-        plain_(make_env(config.environment.env, 1)),
-        network_(plain_->spec(), config.network),
+        envs_(config, roles_, ranks),
+        network_(envs_.spec(), config.network),
         learner_(config, algorithm_, network_, roles_.learners(),
                  roles_.learners() > 1 ? ranks : nullptr),
         policy_(network_, learner_.params()) {
-    const auto seed = static_cast<uint64_t>(config.run.seed);
-    plain_->reset(seed, 0);
-    if (!(is_first() && roles_.first_has_none())) {
-      own_.emplace(config.environment.env, roles_.each(), seed, roles_.first(rank()));
+    if (envs_.acts()) {
+      memory_.resize(static_cast<size_t>(envs_.acted_on().rows() * network_.memory_size()));
+      rollout_ = {algorithm_.steps, envs_.acted_on().rows(), network_};
     }
-    if (is_first() && roles_.serves()) {
-      joint_.emplace(plain_->spec(), own_ ? &*own_ : nullptr, roles_.each(), seed, *ranks);
-    }
-    if (own_ ? is_first() || !roles_.serves() : joint_.has_value()) {
-      memory_.resize(static_cast<size_t>(acted_on().rows() * network_.memory_size()));
-      rollout_ = {algorithm_.steps, acted_on().rows(), network_};
-    }
-    if (is_first() && roles_.gathers()) {
-      all_ = {algorithm_.steps, roles_.environments * plain_->spec().agents, network_};
+    if (envs_.is_first() && roles_.gathers()) {
+      all_ = {algorithm_.steps, roles_.environments * envs_.spec().agents, network_};
     }
   }
 
   Iteration iterate(double progress) override {
     Iteration out;
     out.env_steps = algorithm_.steps * roles_.environments;
-    if (!is_first() && roles_.serves()) {
-      serve(*own_, network_.action_size(), algorithm_.steps, *ranks_);
-      return out;
+    envs_.begin(algorithm_.steps);
+    if (!envs_.acts()) {
+      return roles_.async() ? learn_behind(std::move(out), progress) : out;
     }
-    if (roles_.async() && is_first()) {
-      return learn_behind(std::move(out), progress);
-    }
-    if (joint_) {
-      joint_->begin();
-    }
-    collect(acted_on(), network_, policy_, memory_, rollout_);
+    collect(envs_.acted_on(), network_, policy_, memory_, rollout_);
     if (roles_.gathers()) {
       gather();
     }
-    if (roles_.learns(rank())) {
+    if (roles_.learns(ranks_ == nullptr ? 0 : ranks_->rank())) {
       Rollout& learnt = roles_.coarse() ? all_ : rollout_;
       out.finished = learnt.finished;
-      const int64_t first = own_ && !joint_ ? own_->first() * plain_->spec().agents : 0;
-      out.measures = learner_.learn(learnt, first, progress);
+      out.measures = learner_.learn(learnt, envs_.first_row(), progress);
     }
     if (roles_.gathers()) {
       learner_.broadcast(*ranks_);
@@ -87,7 +70,7 @@ class OnPolicyAgent final : public Agent {
   std::string save() const override {
     ByteWriter out;
     learner_.save(out);
-    out.put_text(own_ ? own_->save() : "");
+    out.put_text(envs_.save());
     if (!memory_.empty()) {
       out.put_all(memory_);
     }
@@ -99,28 +82,21 @@ class OnPolicyAgent final : public Agent {
   void load(std::string_view bytes) override {
     ByteReader in(bytes, algorithm_.type);
     learner_.load(in);
-    if (const std::string_view envs = in.get_text(); own_) {
-      own_->load(envs);
-    }
+    envs_.load(in.get_text());
     if (!memory_.empty()) {
       memory_ = in.get_all<float>(memory_.size());
     }
-    if (roles_.async() && is_first()) {
+    if (roles_.async() && envs_.is_first()) {
       unpack(in.get_text(), all_);
       waits_ = true;
     }
     in.expect_end();
   }
-  const VectorEnv& env() const override { return own_ ? own_->env() : *plain_; }
+  const VectorEnv& env() const override { return envs_.env(); }
 
  private:
-  int rank() const { return ranks_ == nullptr ? 0 : ranks_->rank(); }
-  bool is_first() const { return rank() == 0; }
-  Environments& acted_on() { return joint_ ? static_cast<Environments&>(*joint_) : *own_; }
   // Of this rank, or of any other.
-  Rollout part() const {
-    return {algorithm_.steps, roles_.each() * plain_->spec().agents, network_};
-  }
+  Rollout part() const { return {algorithm_.steps, roles_.each() * envs_.spec().agents, network_}; }
   // What the actors bring is learnt from in the next iteration, by when they have taken further steps with the parameters of this one.
   Iteration learn_behind(Iteration out, double progress) {
     if (waits_) {
@@ -146,7 +122,7 @@ class OnPolicyAgent final : public Agent {
       return;
     }
     std::vector<Rollout> parts;
-    if (own_) {
+    if (envs_.acts()) {
       parts.push_back(rollout_);
     }
     for (int peer = 1; peer < ranks_->size(); ++peer) {
@@ -162,9 +138,7 @@ class OnPolicyAgent final : public Agent {
   Communicator* ranks_;
   Roles roles_;
   const OnPolicy& algorithm_;
-  std::unique_ptr<VectorEnv> plain_;  // says what environments are like
-  std::optional<EnvGroup> own_;
-  std::optional<JointEnvs> joint_;
+  PlacedEnvs envs_;
   ActorCritic network_;
   OnPolicyLearner learner_;
   PolicyPrograms policy_;

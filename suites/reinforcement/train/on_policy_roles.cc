@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/train/numbers.h"
 #include "suites/reinforcement/train/joint_envs.h"
+#include "suites/reinforcement/train/roles.h"
 #include "suites/reinforcement/train/rollout.h"
 
 namespace mstrain::reinforcement {
@@ -10,11 +11,7 @@ namespace mstrain::reinforcement {
 void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
   const OnPolicy& algorithm = on_policy_of(config);
   const Roles roles(config, ranks);
-  if (config.environment.num_envs % roles.hosts() != 0) {
-    config_fail(tree, "environment.num_envs",
-                fmt::format("{} environments cannot be shared equally by {} ranks",
-                            config.environment.num_envs, roles.hosts()));
-  }
+  check_hosts(config, tree, roles);
   if (config.network.memory > 0) {
     const int64_t envs = roles.serves() ? roles.environments : roles.each();
     const int64_t rows = envs * make_env(config.environment.env, 1)->spec().agents;
@@ -28,14 +25,6 @@ void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) 
     config_fail(
         tree, "algorithm.minibatches",
         fmt::format("{} do not divide algorithm.steps {}", algorithm.minibatches, algorithm.steps));
-  }
-  const EnvConfig& env = config.environment.env;
-  if (roles.first_has_none() && (env.normalize_observations || env.normalize_rewards)) {
-    config_fail(tree, "distribution.policy",
-                fmt::format("{} leaves rank 0, which evaluates, without the statistics that "
-                            "environments are normalised by; expected single_learner_{}",
-                            kPlacements[static_cast<size_t>(roles.policy)],
-                            roles.async() ? "coarse" : "fine"));
   }
 }
 
@@ -80,12 +69,7 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   }
   if (roles.serves()) {
     plan.who.push_back("rank 0: actor of all environments, learner");
-    plan.who.push_back(
-        fmt::format("actions (each step): a message of {} bytes to each other rank; observations, "
-                    "rewards, ends: "
-                    "one of {} bytes from it",
-                    grouped(roles.each() * spec.agents * network.action_size() * 4),
-                    grouped(step_message_bytes(spec, roles.each()))));
+    plan.who.push_back(served_edges(spec, roles));
     plan.who.push_back(fmt::format("trajectories (each iteration): the same memory, {} bytes",
                                    grouped(plan.data_bytes)));
     plan.who.push_back("parameters (each update): the same memory");

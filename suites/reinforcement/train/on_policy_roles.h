@@ -1,4 +1,4 @@
-// What ranks do in a run of an on-policy algorithm, and what that takes.
+// What a run of an on-policy algorithm takes, and what of it goes together.
 #pragma once
 
 #include "suites/reinforcement/algorithms/on_policy.h"
@@ -9,35 +9,6 @@ namespace mstrain::reinforcement {
 inline const OnPolicy& on_policy_of(const Config& config) {
   return dynamic_cast<const OnPolicy&>(*config.algorithm);
 }
-
-// distribution.policy of so many ranks.
-struct Roles {
-  Placement policy;
-  int64_t ranks;
-  int64_t environments;
-
-  Roles(const Config& config, int64_t ranks)
-      : policy(ranks == 1 ? Placement::kSingle : config.distribution.policy),
-        ranks(ranks),
-        environments(config.environment.num_envs) {}
-
-  bool coarse() const { return policy == Placement::kSingleLearnerCoarse; }
-  // Rank 0 learns from the last iteration's steps while the others take those of the next one.
-  bool async() const { return policy == Placement::kAsyncActors; }
-  // Whole trajectories come to rank 0.
-  bool gathers() const { return coarse() || async(); }
-  // Rank 0 chooses all actions.
-  bool serves() const {
-    return policy == Placement::kSingleLearnerFine || policy == Placement::kEnvServers;
-  }
-  bool learns(int rank) const { return policy == Placement::kMultiLearner || rank == 0; }
-  int64_t learners() const { return policy == Placement::kMultiLearner ? ranks : 1; }
-  bool first_has_none() const { return policy == Placement::kEnvServers || async(); }
-  int64_t hosts() const { return first_has_none() ? ranks - 1 : ranks; }
-  // Of a rank that has some.
-  int64_t each() const { return environments / hosts(); }
-  int64_t first(int rank) const { return (first_has_none() ? rank - 1 : rank) * each(); }
-};
 
 // As AgentEntry has them.
 void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks);

@@ -61,6 +61,34 @@ TEST_F(OffPolicyRun, StopsWhenAskedToAndGoesOnBitForBit) {
   }
 }
 
+// Whoever steps the environments, stopped and started again or not.
+TEST_F(OffPolicyRun, IsTheSameWithServersOfEnvironments) {
+  const std::atomic<bool> stop = true;
+  for (const std::string type : {"dqn", "qmix", "sac"}) {
+    const std::string config = type == "dqn" ? kSmallDqn : kSmallBox;
+    auto changes = type == "dqn" ? std::vector<std::string>() : small(type);
+    if (type == "qmix") {
+      changes[0] = "environment.name=spread";
+    }
+    run_agent(config, folder_ / type, changes);
+    for (const auto& [policy, actors] :
+         {std::pair("single_learner_fine", 2), {"single_learner_fine", 4}, {"env_servers", 3}}) {
+      auto placed = changes;
+      placed.insert(placed.end(), {std::string("distribution.policy=") + policy,
+                                   fmt::format("distribution.actors={}", actors)});
+      const std::string directory = folder_ / fmt::format("{}_{}_{}", type, policy, actors);
+      if (actors < 4) {
+        run_agent(config, directory, placed, real_files(), &stop);
+      }
+      run_agent(config, directory, placed);
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+        EXPECT_TRUE(checkpoint_file(directory, file) == checkpoint_file(folder_ / type, file))
+            << directory << " " << file;
+      }
+    }
+  }
+}
+
 // After one update, a policy that waits for the second is as it began.
 TEST_F(OffPolicyRun, APolicyWaitsForItsTurn) {
   const auto after_one = [&](int64_t delay) {
@@ -90,7 +118,9 @@ TEST_F(OffPolicyRun, RefusesWhatCannotBe) {
                 ThrowsMessage<ConfigError>(HasSubstr(message)));
   };
   fails({"algorithm.buffer_size=15"}, "algorithm.buffer_size: 15 steps are fewer than a batch");
-  fails({"distribution.policy=multi_learner"}, "dqn keeps its memory on one rank");
+  fails({"distribution.policy=multi_learner"},
+        "expected single, single_learner_fine or env_servers");
+  fails({"distribution.policy=env_servers", "distribution.actors=4"}, "equally by 3 ranks");
   fails({"environment.name=pendulum"}, "sac, td3 and ddpg act in boxes");
   fails({"environment.name=connect_four"}, "alphazero plays games");
   fails({"algorithm.gamma=0.9"}, "algorithm.discount");
