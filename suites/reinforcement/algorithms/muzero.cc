@@ -112,8 +112,8 @@ Loss MuZeroModel::loss(const Params& p, const MuZeroBatch& batch) const {
   Heads now = first(p, batch.observation_bo);
   for (int64_t k = 0; k <= unroll; ++k) {
     const double share = k == 0 ? 1 : 1 / static_cast<double>(unroll);
-    const Tensor counts_b = at(batch.counts_bk, k);
-    policy = policy + share * mean(at(batch.acts_bk, k) *
+    const Tensor counts_b = batch.weight_b * at(batch.counts_bk, k);
+    policy = policy + share * mean(batch.weight_b * at(batch.acts_bk, k) *
                                    soft_cross_entropy_rows(now.logits_na, at(batch.policy_bka, k)));
     value = value + share * mean(counts_b * soft_cross_entropy_rows(
                                                 now.value_nz, two_hot(at(batch.value_bk, k))));
@@ -159,6 +159,16 @@ void MuZero::fields(ConfigFields& v) {
     rule::at_least(1).at_most(1e6));
   v("updates", updates, "each time", rule::at_least(1).at_most(1e6));
   v("batch_size", batch_size, "sequences of an update", rule::at_least(1).at_most(1 << 24));
+  v("prioritised", prioritised,
+    "sequences are drawn in proportion to a power of how far the search's value of their first "
+    "step "
+    "was from what came of it, else alike",
+    rule::elsewhere_called({"use_priority", "prioritized"}));
+  v("priority_exponent", priority_exponent, "prioritised: that power",
+    rule::at_least(0).at_most(2).elsewhere_called({"priority_prob_alpha"}));
+  v("importance", importance,
+    "prioritised: how far weights correct for being drawn more often; 1: wholly",
+    rule::at_least(0).at_most(1).elsewhere_called({"priority_prob_beta"}));
   v("reanalyse", reanalyse,
     "for each step that is taken so many old ones are searched anew, with what was learned since",
     rule::at_least(0).at_most(1000));

@@ -29,6 +29,9 @@ class MuZero final : public AlgorithmConfig {
   int64_t train_every = 4;
   int64_t updates = 1;
   int64_t batch_size = 128;
+  bool prioritised = false;
+  double priority_exponent = 1;
+  double importance = 1;
   double reanalyse = 1;
   double target_rate = 1;
 
@@ -41,6 +44,7 @@ struct MuZeroBatch {
   Tensor action_bk;  // f32 numbers
   Tensor policy_bka, value_bk,
       reward_bk;  // [b, K + 1, A], [b, K + 1], [b, K]: of the searches; of n steps; of the actions
+  Tensor weight_b;  // of importance, at most 1
   Tensor acts_bk,
       counts_bk;  // [b, K + 1]: 1 where there is a policy; where value, and the reward before it, are known
 
@@ -51,6 +55,7 @@ struct MuZeroBatch {
     v("policy", policy_bka);
     v("value", value_bk);
     v("reward", reward_bk);
+    v("weight", weight_b);
     v("acts", acts_bk);
     v("counts", counts_bk);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
@@ -12,6 +13,7 @@
 #include "core/transform/grad.h"
 #include "suites/reinforcement/train/clipped_update.h"
 #include "suites/reinforcement/train/model_search.h"
+#include "suites/reinforcement/train/placed_envs.h"
 #include "suites/reinforcement/train/searched_steps.h"
 
 namespace mstrain::reinforcement {
@@ -28,20 +30,22 @@ const MuZero& muzero_of(const Config& config) {
 
 class MuZeroAgent final : public Agent {
  public:
-  explicit MuZeroAgent(const Config& config)
+  MuZeroAgent(const Config& config, Communicator* ranks)
       : config_(config),
         algorithm_(muzero_of(config)),
         seed_(static_cast<uint64_t>(config.run.seed)),
-        envs_(config.environment.env, config.environment.num_envs, seed_, 0),
-        model_(algorithm_, envs_.spec(), config.network),
+        placed_(config, Roles(config, ranks == nullptr ? 1 : ranks->size()), ranks),
+        model_(algorithm_, placed_.spec(), config.network),
         optimizer_(config.optimizer, model_.specs()),
         params_(init_params(model_.specs(), seed_)),
         followed_(init_params(model_.specs(), seed_)),
         state_(optimizer_.init(params_)),
         search_(algorithm_, model_, params_),
         again_(algorithm_, model_, followed_),
-        playing_(algorithm_, model_, followed_),
-        steps_(algorithm_, envs_.size(), model_.observation_size(), model_.actions()) {
+        playing_(algorithm_, model_, followed_) {
+    if (placed_.acts()) {
+      steps_.emplace(algorithm_, envs().size(), model_.observation_size(), model_.actions());
+    }
     update_ = jit(
         [this](Params params, OptimizerState state, Params before, const MuZeroBatch& batch,
                const Tensor& lr) {
@@ -52,12 +56,16 @@ class MuZeroAgent final : public Agent {
 
   Iteration iterate(double progress) override {
     Iteration out;
+    out.env_steps = algorithm_.train_every * config_.environment.num_envs;
+    placed_.begin(algorithm_.train_every);
+    if (!placed_.acts()) {
+      return out;
+    }
     for (int64_t step = 0; step < algorithm_.train_every; ++step) {
       act_once();
-      out.finished.insert(out.finished.end(), envs_.finished().begin(), envs_.finished().end());
+      out.finished.insert(out.finished.end(), envs().finished().begin(), envs().finished().end());
     }
-    out.env_steps = algorithm_.train_every * envs_.size();
-    if (steps_.size() > 0 && steps_.added() * envs_.size() >= algorithm_.learning_starts) {
+    if (steps_->size() > 0 && steps_->added() * envs().size() >= algorithm_.learning_starts) {
       search_again();
       learn(progress, out.measures);
     }
@@ -78,18 +86,22 @@ class MuZeroAgent final : public Agent {
   std::string save() const override {
     ByteWriter out;
     out.put(updates_);
-    steps_.save(out);
-    out.put_text(envs_.save());
+    if (steps_) {
+      steps_->save(out);
+    }
+    out.put_text(placed_.save());
     return out.take();
   }
   void load(std::string_view bytes) override {
     ByteReader in(bytes, algorithm_.type);
     updates_ = in.get<int64_t>();
-    steps_.load(in);
-    envs_.load(in.get_text());
+    if (steps_) {
+      steps_->load(in);
+    }
+    placed_.load(in.get_text());
     in.expect_end();
   }
-  const VectorEnv& env() const override { return envs_.env(); }
+  const VectorEnv& env() const override { return placed_.env(); }
 
  private:
   struct Updated {
@@ -125,40 +137,41 @@ class MuZeroAgent final : public Agent {
   }
 
   uint64_t search_seed(uint64_t purpose) const {
-    return hash_combine(hash_combine(seed_, purpose), static_cast<uint64_t>(steps_.added()));
+    return hash_combine(hash_combine(seed_, purpose), static_cast<uint64_t>(steps_->added()));
   }
 
   void act_once() {
-    const std::vector<float> before(envs_.observations().begin(), envs_.observations().end());
+    const std::vector<float> before(envs().observations().begin(), envs().observations().end());
     const Searched found = search_.search(before, search_seed(kActingSearch));
-    envs_.step(found.chosen);
+    envs().step(found.chosen);
     std::vector<float> last_values(found.values.size());
-    if (std::ranges::any_of(envs_.truncated(), [](uint8_t flag) { return flag != 0; })) {
-      last_values = search_.values(envs_.final_observations());
+    if (std::ranges::any_of(envs().truncated(), [](uint8_t flag) { return flag != 0; })) {
+      last_values = search_.values(envs().final_observations());
     }
-    steps_.add(before, found.chosen, found.policies, found.values, envs_.rewards(),
-               envs_.terminated(), envs_.truncated(), last_values);
+    steps_->add(before, found.chosen, found.policies, found.values, envs().rewards(),
+                envs().terminated(), envs().truncated(), last_values);
   }
 
   void search_again() {
     const auto old = static_cast<int64_t>(std::llround(
-        algorithm_.reanalyse * static_cast<double>(algorithm_.train_every * envs_.size())));
+        algorithm_.reanalyse * static_cast<double>(algorithm_.train_every * envs().size())));
     if (old == 0) {
       return;
     }
     const std::vector<int64_t> places =
-        steps_.draw_places(old, seed_, static_cast<uint64_t>(steps_.added()));
+        steps_->draw_places(old, seed_, static_cast<uint64_t>(steps_->added()));
     const Searched found =
-        again_.search(steps_.observations_at(places), search_seed(kRefreshingSearch));
-    steps_.refresh(places, found.policies, found.values);
+        again_.search(steps_->observations_at(places), search_seed(kRefreshingSearch));
+    steps_->refresh(places, found.policies, found.values);
   }
 
   void learn(double progress, Measures& measures) {
     const double lr = config_.schedule.lr_at(config_.optimizer.lr, progress);
     for (int64_t i = 0; i < algorithm_.updates; ++i) {
-      Updated next = update_(
-          std::move(params_), std::move(state_), std::move(followed_),
-          steps_.sample(algorithm_.batch_size, seed_, static_cast<uint64_t>(updates_)), scalar(lr));
+      Updated next =
+          update_(std::move(params_), std::move(state_), std::move(followed_),
+                  steps_->sample(algorithm_.batch_size, seed_, static_cast<uint64_t>(updates_)),
+                  scalar(lr));
       params_ = std::move(next.params);
       state_ = std::move(next.state);
       followed_ = std::move(next.followed);
@@ -176,17 +189,19 @@ class MuZeroAgent final : public Agent {
     measures.emplace_back("lr", lr);
   }
 
+  Environments& envs() { return placed_.acted_on(); }
+
   const Config& config_;
   const MuZero& algorithm_;
   uint64_t seed_;
-  EnvGroup envs_;
+  PlacedEnvs placed_;
   MuZeroModel model_;
   Optimizer optimizer_;
   Params params_, followed_;
   OptimizerState state_;
   ModelSearch search_, again_, playing_;  // each with rows of its own number
-  SearchedSteps steps_;
-  int64_t updates_ = 0;  // ever: what draws are made by
+  std::optional<SearchedSteps> steps_;    // of the rank that acts and learns
+  int64_t updates_ = 0;                   // ever: what draws are made by
   std::function<Updated(Params, OptimizerState, Params, const MuZeroBatch&, const Tensor&)> update_;
 };
 
@@ -211,10 +226,14 @@ class MuZeroPlayer final : public Player {
 
 void check_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
   const MuZero& algorithm = muzero_of(config);
-  if (config.distribution.policy != Placement::kSingle || ranks > 1) {
+  const Roles roles(config, ranks);
+  if (ranks > 1 && !roles.serves()) {
     config_fail(tree, "distribution.policy",
-                fmt::format("{} keeps its steps on one rank: expected single", algorithm.type));
+                fmt::format("{} keeps its steps on one rank: expected single, single_learner_fine "
+                            "or env_servers",
+                            algorithm.type));
   }
+  check_hosts(config, tree, roles);
   const int64_t least = config.environment.num_envs * (algorithm.unroll + algorithm.n_step + 1);
   if (algorithm.buffer_size < least) {
     config_fail(tree, "algorithm.buffer_size",
@@ -227,7 +246,7 @@ void check_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
 std::unique_ptr<Agent> make_muzero(const Config& config, const YamlNode& tree,
                                    Communicator* ranks) {
   check_muzero(config, tree, ranks == nullptr ? 1 : ranks->size());
-  return std::make_unique<MuZeroAgent>(config);
+  return std::make_unique<MuZeroAgent>(config, ranks);
 }
 
 AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
@@ -249,13 +268,20 @@ AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks)
       plan.model_bytes + algorithm.batch_size * (algorithm.unroll + 1) * widest * 4;
   plan.env_steps = algorithm.train_every * config.environment.num_envs;
   plan.updates = algorithm.updates;
+  const Roles roles(config, ranks);
+  if (roles.serves()) {
+    plan.who.push_back(served_hosts(roles));
+    plan.who.push_back(served_edges(spec, roles));
+  }
   plan.who.push_back(
-      fmt::format("rank 0: environments ({}), searches ({} simulations), steps, learner",
-                  config.environment.num_envs, algorithm.simulations));
+      fmt::format("rank 0: {}searches ({} simulations), steps, learner",
+                  roles.serves() ? "" : fmt::format("environments ({}), ", roles.each()),
+                  algorithm.simulations));
   plan.who.push_back(fmt::format("steps (each step): the same memory, a ring of {} bytes for {}",
                                  grouped(kept), grouped(algorithm.buffer_size)));
-  plan.who.push_back(fmt::format("sequences (each update): {} of {} steps, drawn alike",
-                                 grouped(algorithm.batch_size), algorithm.unroll));
+  plan.who.push_back(fmt::format("sequences (each update): {} of {} steps, drawn {}",
+                                 grouped(algorithm.batch_size), algorithm.unroll,
+                                 algorithm.prioritised ? "by priority" : "alike"));
   return plan;
 }
 

@@ -288,8 +288,7 @@ AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ra
   plan.updates = algorithm.updates;
   const Roles roles(config, ranks);
   if (roles.serves()) {
-    plan.who.push_back(fmt::format("each of ranks {}-{}: environments ({})",
-                                   roles.first_has_none() ? 1 : 0, ranks - 1, roles.each()));
+    plan.who.push_back(served_hosts(roles));
     plan.who.push_back("rank 0: actor of all environments, memory, learner");
     plan.who.push_back(served_edges(spec, roles));
   } else {

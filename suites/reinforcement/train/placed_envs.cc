@@ -48,6 +48,11 @@ void PlacedEnvs::load(std::string_view bytes) {
   }
 }
 
+std::string served_hosts(const Roles& roles) {
+  return fmt::format("each of ranks {}-{}: environments ({})", roles.first_has_none() ? 1 : 0,
+                     roles.ranks - 1, roles.each());
+}
+
 std::string served_edges(const EnvSpec& spec, const Roles& roles) {
   return fmt::format(
       "actions (each step): a message of {} bytes to each other rank; observations, rewards, ends: "

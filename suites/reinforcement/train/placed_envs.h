@@ -43,7 +43,8 @@ class PlacedEnvs {
   std::optional<JointEnvs> joint_;
 };
 
-// What goes over the edges between rank 0 and servers of environments, for people.
+// Who steps environments for rank 0, and what goes over the edges between, for people.
+std::string served_hosts(const Roles& roles);
 std::string served_edges(const EnvSpec& spec, const Roles& roles);
 
 }  // namespace mstrain::reinforcement

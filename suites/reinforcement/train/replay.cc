@@ -1,8 +1,6 @@
 #include "suites/reinforcement/train/replay.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "core/base/rng.h"
 #include "core/tensor/host.h"
@@ -13,7 +11,6 @@ namespace mstrain::reinforcement {
 namespace {
 
 constexpr uint64_t kDrawStream = 0x7265706c6179;  // apart from other draws of the run
-constexpr double kLeastPriority = 1e-6;
 
 // Values of the step at `slot` of a ring that is filled from its beginning.
 template <class T>
@@ -28,33 +25,8 @@ void put(std::vector<T>& ring, int64_t slot, std::span<const T> values) {
 
 }  // namespace
 
-SumTree::SumTree(int64_t leaves)
-    : first_(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(leaves)))),
-      nodes_(count(2 * first_)) {}
-
-void SumTree::set(int64_t leaf, double weight) {
-  int64_t node = first_ + leaf;
-  nodes_[count(node)] = weight;
-  for (node /= 2; node > 0; node /= 2) {
-    nodes_[count(node)] = nodes_[count(2 * node)] + nodes_[count(2 * node + 1)];
-  }
-}
-
-int64_t SumTree::find(double place) const {
-  int64_t node = 1;
-  while (node < first_) {
-    const double left = nodes_[count(2 * node)];
-    // Where rounding points at what has no weight, the other side is meant.
-    const bool right = place >= left && nodes_[count(2 * node + 1)] > 0;
-    place -= right ? left : 0;
-    node = 2 * node + (right ? 1 : 0);
-  }
-  return node - first_;
-}
-
 int64_t ReplayShape::bytes() const {
-  const auto leaves = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(items())));
-  return items() * item_bytes() + (priority_exponent ? 16 * leaves : 0);
+  return items() * item_bytes() + (priority_exponent ? SumTree::bytes(items()) : 0);
 }
 
 int64_t ReplayShape::saved_bytes() const {
@@ -132,9 +104,7 @@ ReplaySample Replay::sample(int64_t b, uint64_t seed, uint64_t draw, double impo
     // One draw of each of b equal parts.
     const double part = (static_cast<double>(i) + rng.uniform()) / static_cast<double>(b);
     out.places.push_back(tree_->find(part * tree_->total()));
-    const double share = tree_->weight(out.places.back()) / tree_->total();
-    weights[count(i)] =
-        static_cast<float>(std::pow(share * static_cast<double>(size()), -importance));
+    weights[count(i)] = weight_of(*tree_, out.places.back(), size(), importance);
   }
   const float heaviest = *std::ranges::max_element(weights);
   const auto wide = [&](int64_t width) { return HostWrite({Dtype::kF32, {b, width}}); };
@@ -176,8 +146,7 @@ ReplaySample Replay::sample(int64_t b, uint64_t seed, uint64_t draw, double impo
 
 void Replay::set_errors(std::span<const int64_t> places, std::span<const float> errors) {
   for (size_t i = 0; tree_ && i < places.size(); ++i) {
-    const double priority = std::pow(std::abs(static_cast<double>(errors[i])) + kLeastPriority,
-                                     *shape_.priority_exponent);
+    const double priority = priority_of(errors[i], *shape_.priority_exponent);
     tree_->set(places[i], priority);
     greatest_ = std::max(greatest_, priority);
   }
@@ -192,11 +161,7 @@ void Replay::save(ByteWriter& to, size_t more) const {
   }
   to.put_all(terminated_);
   to.put_all(truncated_);
-  std::vector<double> priorities;
-  for (size_t i = 0; tree_ && i < rewards_.size(); ++i) {
-    priorities.push_back(tree_->weight(static_cast<int64_t>(i)));
-  }
-  to.put_all(priorities);
+  to.put_all(tree_ ? tree_->weights(std::ssize(rewards_)) : std::vector<double>());
 }
 
 void Replay::load(ByteReader& from) {
@@ -211,8 +176,8 @@ void Replay::load(ByteReader& from) {
   truncated_ = from.get_all<uint8_t>(items);
   const std::vector<double> priorities = from.get_all<double>(tree_ ? items : 0);
   reserve();
-  for (size_t i = 0; i < priorities.size(); ++i) {
-    tree_->set(static_cast<int64_t>(i), priorities[i]);
+  if (tree_) {
+    tree_->set_weights(priorities);
   }
 }
 

@@ -8,23 +8,9 @@
 
 #include "core/ir/tensor.h"
 #include "suites/reinforcement/env/bytes.h"
+#include "suites/reinforcement/train/sum_tree.h"
 
 namespace mstrain::reinforcement {
-
-// Leaves with weights, and draws in proportion to them. A node is the sum of its two children, whatever came before.
-class SumTree {
- public:
-  explicit SumTree(int64_t leaves);
-  void set(int64_t leaf, double weight);
-  double weight(int64_t leaf) const { return nodes_[static_cast<size_t>(first_ + leaf)]; }
-  double total() const { return nodes_[1]; }
-  // The leaf at `place` in [0, total()), counting weights from the left. Some leaf must have one.
-  int64_t find(double place) const;
-
- private:
-  int64_t first_;  // node of leaf 0; node i has the children 2i and 2i + 1
-  std::vector<double> nodes_;
-};
 
 struct ReplayShape {
   int64_t steps = 0;  // of each row

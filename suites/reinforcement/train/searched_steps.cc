@@ -29,11 +29,17 @@ SearchedSteps::SearchedSteps(const MuZero& config, int64_t rows, int64_t observa
       rewards_(count(steps_ * rows)),
       last_values_(count(steps_ * rows)),
       terminated_(count(steps_ * rows)),
-      truncated_(count(steps_ * rows)) {}
+      truncated_(count(steps_ * rows)) {
+  if (config.prioritised) {
+    tree_.emplace(steps_ * rows);
+  }
+}
 
 int64_t SearchedSteps::bytes_of(const MuZero& config, int64_t rows, int64_t observation_size,
                                 int64_t actions) {
-  return config.buffer_size / rows * rows * (4 * (observation_size + actions + 4) + 2);
+  const int64_t items = config.buffer_size / rows * rows;
+  return items * (4 * (observation_size + actions + 4) + 2) +
+         (config.prioritised ? SumTree::bytes(items) : 0);
 }
 
 void SearchedSteps::add(std::span<const float> observations, std::span<const float> actions,
@@ -53,10 +59,29 @@ void SearchedSteps::add(std::span<const float> observations, std::span<const flo
   keep(truncated, truncated_, 1);
   keep(last_values, last_values_, 1);
   ++added_;
+  for (int64_t row = 0; tree_ && row < rows_; ++row) {
+    tree_->set(place(added_ - 1, row), 0);
+    if (drawable() > 0) {
+      judge(added_ - config_.unroll - config_.n_step - 1, row);  // the newest
+    }
+  }
 }
 
-int64_t SearchedSteps::size() const {
-  return std::max<int64_t>(0, stored() - config_.unroll - config_.n_step) * rows_;
+int64_t SearchedSteps::drawable() const {
+  return std::max<int64_t>(0, stored() - config_.unroll - config_.n_step);
+}
+
+int64_t SearchedSteps::size() const { return drawable() * rows_; }
+
+int64_t SearchedSteps::step_at(int64_t place) const {
+  const int64_t behind = (added_ - 1 - place / rows_) % steps_;
+  return added_ - 1 - (behind + steps_) % steps_;
+}
+
+void SearchedSteps::judge(int64_t step, int64_t row) {
+  const int64_t at = place(step, row);
+  const double error = static_cast<double>(values_[count(at)]) - target(step, row);
+  tree_->set(at, priority_of(error, config_.priority_exponent));
 }
 
 float SearchedSteps::target(int64_t step, int64_t row) const {
@@ -78,18 +103,26 @@ float SearchedSteps::target(int64_t step, int64_t row) const {
 MuZeroBatch SearchedSteps::sample(int64_t b, uint64_t seed, uint64_t draw) const {
   const int64_t unroll = config_.unroll;
   const int64_t oldest = added_ - stored();
-  const int64_t steps = size() / rows_;
   Rng rng(seed, kSequenceStream + draw);
   HostWrite observation({Dtype::kF32, {b, observation_size_}}), action({Dtype::kF32, {b, unroll}}),
       policy({Dtype::kF32, {b, unroll + 1, actions_}}), value({Dtype::kF32, {b, unroll + 1}}),
       reward({Dtype::kF32, {b, unroll}}), acts({Dtype::kF32, {b, unroll + 1}}),
       counts({Dtype::kF32, {b, unroll + 1}});
+  std::vector<float> weights(count(b), 1.0F);
   for (HostWrite* each : {&observation, &action, &policy, &value, &reward, &acts, &counts}) {
     std::ranges::fill(each->values<float>(), 0.0F);
   }
   for (int64_t i = 0; i < b; ++i) {
-    const int64_t step = oldest + static_cast<int64_t>(rng.below(static_cast<uint64_t>(steps)));
-    const auto row = static_cast<int64_t>(rng.below(static_cast<uint64_t>(rows_)));
+    int64_t step = 0, row = 0;
+    if (tree_) {
+      const int64_t leaf = tree_->find(rng.uniform() * tree_->total());
+      step = step_at(leaf);
+      row = leaf % rows_;
+      weights[count(i)] = weight_of(*tree_, leaf, size(), config_.importance);
+    } else {
+      step = oldest + static_cast<int64_t>(rng.below(static_cast<uint64_t>(drawable())));
+      row = static_cast<int64_t>(rng.below(static_cast<uint64_t>(rows_)));
+    }
     const int64_t first = place(step, row);
     std::copy_n(observations_.begin() + first * observation_size_, observation_size_,
                 observation.values<float>().begin() + i * observation_size_);
@@ -115,8 +148,13 @@ MuZeroBatch SearchedSteps::sample(int64_t b, uint64_t seed, uint64_t draw) const
       }
     }
   }
-  return {observation.finish(), action.finish(), policy.finish(), value.finish(),
-          reward.finish(),      acts.finish(),   counts.finish()};
+  const float heaviest = *std::ranges::max_element(weights);
+  for (float& weight : weights) {
+    weight /= heaviest;
+  }
+  return {observation.finish(), action.finish(), policy.finish(),
+          value.finish(),       reward.finish(), tensor<float>(weights, {b}),
+          acts.finish(),        counts.finish()};
 }
 
 std::vector<int64_t> SearchedSteps::draw_places(int64_t b, uint64_t seed, uint64_t draw) const {
@@ -144,6 +182,11 @@ void SearchedSteps::refresh(std::span<const int64_t> places, std::span<const flo
                 policies_.begin() + places[i] * actions_);
     values_[count(places[i])] = values[i];
   }
+  for (const int64_t each : places) {
+    if (tree_ && step_at(each) < added_ - stored() + drawable()) {
+      judge(step_at(each), each % rows_);
+    }
+  }
 }
 
 void SearchedSteps::save(ByteWriter& to) const {
@@ -154,6 +197,9 @@ void SearchedSteps::save(ByteWriter& to) const {
   }
   to.put_all(terminated_);
   to.put_all(truncated_);
+  if (tree_) {
+    to.put_all(tree_->weights(steps_ * rows_));
+  }
 }
 
 void SearchedSteps::load(ByteReader& from) {
@@ -164,6 +210,9 @@ void SearchedSteps::load(ByteReader& from) {
   }
   terminated_ = from.get_all<uint8_t>(terminated_.size());
   truncated_ = from.get_all<uint8_t>(truncated_.size());
+  if (tree_) {
+    tree_->set_weights(from.get_all<double>(count(steps_ * rows_)));
+  }
 }
 
 }  // namespace mstrain::reinforcement

@@ -1,11 +1,13 @@
 // What a searching agent has done: the last steps of its environments, with what its searches found, and sequences to learn from.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "suites/reinforcement/algorithms/muzero.h"
 #include "suites/reinforcement/env/bytes.h"
+#include "suites/reinforcement/train/sum_tree.h"
 
 namespace mstrain::reinforcement {
 
@@ -24,7 +26,7 @@ class SearchedSteps {
   int64_t added() const { return added_; }  // steps of every row, ever
   // Steps that enough others follow to learn from.
   int64_t size() const;
-  // Sequences drawn alike: a function of what is stored, `seed` and `draw`. size() > 0. Beyond a terminated step rewards and
+  // Sequences drawn alike or by priority: a function of what is stored, `seed` and `draw`. size() > 0. Beyond a terminated step rewards and
   // values are 0; beyond a truncated one nothing is known.
   MuZeroBatch sample(int64_t b, uint64_t seed, uint64_t draw) const;
 
@@ -42,6 +44,10 @@ class SearchedSteps {
  private:
   int64_t stored() const { return std::min(added_, steps_); }
   int64_t place(int64_t step, int64_t row) const { return step % steps_ * rows_ + row; }
+  int64_t step_at(int64_t place) const;
+  int64_t drawable() const;  // steps of each row
+  // Sets the priority of a step that can be drawn, by |value of its search - target|.
+  void judge(int64_t step, int64_t row);
   // The value of `step`, of n steps and what a search found behind them.
   float target(int64_t step, int64_t row) const;
 
@@ -50,6 +56,7 @@ class SearchedSteps {
   int64_t added_ = 0;
   std::vector<float> observations_, taken_, policies_, values_, rewards_, last_values_;
   std::vector<uint8_t> terminated_, truncated_;
+  std::optional<SumTree> tree_;  // where sequences are drawn by priority
 };
 
 }  // namespace mstrain::reinforcement

@@ -135,8 +135,10 @@ int64_t AlignedRun::bytes_of_writing() const {
     Context context = make_context(train);
     context.batch_invariant = writes_exactly();
     const ContextScope scope(context);
-    int64_t prompt = 1;
-    for (const AnswerSample& sample : answers_->train) {
+    // Where the data are not there, of the longest prompts that there may be.
+    int64_t prompt = answers_ != nullptr ? 1 : data.seq_length + 1 - writing.answer_tokens;
+    for (const AnswerSample& sample :
+         answers_ != nullptr ? std::span(answers_->train) : std::span<const AnswerSample>()) {
       prompt = std::max(prompt, sample.texts[0].answer);
     }
     const int64_t rows = train.batch.global;

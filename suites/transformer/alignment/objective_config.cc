@@ -1,11 +1,27 @@
 #include "suites/transformer/alignment/objective_config.h"
 
+#include <fmt/format.h>
+
 #include "suites/transformer/alignment/rewards.h"
 
 namespace mstrain {
+namespace {
+
+// What is given for an objective of another type.
+template <class Section>
+void check_is_asked(const Section& section, const char* name, bool is_asked, const YamlNode& tree) {
+  if (!is_asked && to_yaml(write_config(section)) != to_yaml(write_config(Section()))) {
+    config_fail(tree, fmt::format("objective.{}", name),
+                fmt::format("is for objective.type: {}", name));
+  }
+}
+
+}  // namespace
 
 void check_objective(const ObjectiveConfig& config, const YamlNode& tree) {
   const ObjectiveConfig defaults;
+  check_is_asked(config.grpo, "grpo", config.type == ObjectiveType::kGrpo, tree);
+  check_is_asked(config.ppo, "ppo", config.type == ObjectiveType::kPpo, tree);
   if (config.is_rewarded()) {
     check_rewards(config.writing().rewards, config.section() + ".rewards", tree);
     const GenerationConfig generation = config.writing().generation;

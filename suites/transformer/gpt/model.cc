@@ -34,7 +34,7 @@ Tensor Gpt::features(const Params& p, const Tensor& tokens_bt, const TokenView& 
   Tensor x_btc = embed(transformer, tokens_bt, view.positions_bt);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     const auto layer = [&](const Tensor& x) { return block(transformer / "h" / i, x, i, view); };
-    x_btc = model_layer(i, recompute_, layer, x_btc);
+    x_btc = model_layer(i, view.kept(recompute_), layer, x_btc);
   }
   return layer_norm(transformer / "ln_f", stage_point(x_btc, config_.num_layers), config_.norm.eps);
 }

@@ -44,7 +44,7 @@ Tensor Llama::features(const Params& p, const Tensor& tokens_bt, const TokenView
     const auto layer = [&](const Tensor& x) {
       return block(model / "layers" / i, x, i, rotation, view);
     };
-    x_btc = model_layer(i, recompute_, layer, x_btc);
+    x_btc = model_layer(i, view.kept(recompute_), layer, x_btc);
   }
   return rms_norm(model / "norm", stage_point(x_btc, config_.num_layers), config_.norm.eps);
 }

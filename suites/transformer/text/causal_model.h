@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/nn/model_layer.h"
 #include "core/ops/attention.h"
 #include "core/ops/linear_cross_entropy.h"
 #include "core/tensor/params.h"
@@ -23,6 +24,9 @@ struct TokenView {
   std::function<Tensor(int64_t layer, const Tensor& q_bthd, const Tensor& k_bthd,
                        const Tensor& v_bthd)>
       attend;
+
+  // What attend() sees inside a layer may leave it, which nothing in a layer that is computed again can.
+  Recompute kept(Recompute rule) const { return attend ? Recompute::kNone : rule; }
 };
 
 class CausalModel {

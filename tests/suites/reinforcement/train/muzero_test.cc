@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+
 #include "core/base/error.h"
 #include "suites/reinforcement/train/searched_steps.h"
 #include "tests/amount.h"
@@ -31,20 +34,44 @@ class MuZeroRun : public testing::Test {
 };
 
 TEST_F(MuZeroRun, StopsWhenAskedToAndGoesOnBitForBit) {
-  run_agent(kSmallMuZero, folder_ / "straight");
   const std::atomic<bool> stop = true;
-  const RunOutcome stopped = run_agent(kSmallMuZero, folder_ / "stopped", {}, real_files(), &stop);
-  EXPECT_EQ(stopped.outcome, Outcome::kInterrupted);
-  run_agent(kSmallMuZero, folder_ / "stopped");
-  for (const char* file : {"model.safetensors", "optimizer.safetensors", "agent-0000.bin"}) {
-    EXPECT_TRUE(checkpoint_file(folder_ / "straight", file) ==
-                checkpoint_file(folder_ / "stopped", file))
-        << file;
+  for (const bool prioritised : {true, false}) {
+    const std::vector<std::string> changes{fmt::format("algorithm.prioritised={}", prioritised)};
+    for (const char* name : {"straight", "stopped"}) {
+      real_files().remove_all(folder_ / name);
+    }
+    run_agent(kSmallMuZero, folder_ / "straight", changes);
+    const RunOutcome stopped =
+        run_agent(kSmallMuZero, folder_ / "stopped", changes, real_files(), &stop);
+    EXPECT_EQ(stopped.outcome, Outcome::kInterrupted);
+    // Beyond the checkpoint, where there are steps to learn from, and again.
+    auto half = changes;
+    half.push_back("schedule.total_env_steps=300");
+    run_agent(kSmallMuZero, folder_ / "stopped", half);
+    run_agent(kSmallMuZero, folder_ / "stopped", changes);
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_TRUE(checkpoint_file(folder_ / "straight", file) ==
+                  checkpoint_file(folder_ / "stopped", file))
+          << file << " " << prioritised;
+    }
   }
   const std::vector<Json> rows =
       read_metrics(real_files(), join_path(folder_ / "straight", kMetricsFile));
   for (const char* key : {"loss", "policy_loss", "value_loss", "reward_loss", "grad_norm", "lr"}) {
     EXPECT_TRUE(rows.back().contains(key) || rows[rows.size() - 2].contains(key)) << key;
+  }
+}
+
+TEST_F(MuZeroRun, IsTheSameWithServersOfEnvironments) {
+  run_agent(kSmallMuZero, folder_ / "single");
+  for (const std::string policy : {"single_learner_fine", "env_servers"}) {
+    run_agent(kSmallMuZero, folder_ / policy,
+              {"distribution.policy=" + policy, "distribution.actors=2"});
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_TRUE(checkpoint_file(folder_ / policy, file) ==
+                  checkpoint_file(folder_ / "single", file))
+          << policy << " " << file;
+    }
   }
 }
 
@@ -74,6 +101,7 @@ TEST_F(MuZeroRun, RefusesWhatCannotBe) {
   fails({"environment.name=spread"}, "muzero plans for one agent");
   fails({"algorithm.buffer_size=16"}, "expected at least 32");
   fails({"distribution.policy=multi_learner", "distribution.actors=2"}, "expected single");
+  fails({"algorithm.priority_exponent=3"}, "algorithm.priority_exponent");
   EXPECT_THAT([&] { run_agent(kSmallMuZero, folder_ / "wide", {"optimizer.lr=1e30"}); },
               ThrowsMessage<Error>(HasSubstr("the run diverged")));
 }
@@ -99,17 +127,66 @@ class SearchedStepsOfTwo : public testing::Test {
       add(t);
     }
   }
-  void add(int64_t t) {
+  void add(int64_t t) { add(t, steps_); }
+  static void add(int64_t t, SearchedSteps& steps) {
     const auto x = static_cast<float>(t);
     const std::vector<float> seen{x, 10 + x}, actions{static_cast<float>(t % 2), 1},
         policies{0.5F, 0.5F, x, 1 - x}, values{100 + x, 200 + x}, rewards{1, 2}, last{-1, 50};
     const std::vector<uint8_t> terminated{0, t == 2 ? uint8_t{1} : uint8_t{0}},
         truncated{0, t == 5 ? uint8_t{1} : uint8_t{0}};
-    steps_.add(seen, actions, policies, values, rewards, terminated, truncated, last);
+    steps.add(seen, actions, policies, values, rewards, terminated, truncated, last);
   }
   MuZero config_;
   SearchedSteps steps_;
 };
+
+// Errors of values, by hand: of the first row |100 + t - (1.75 + (103 + t) / 8)|, of the second by the ends of its episodes.
+TEST_F(SearchedStepsOfTwo, AreDrawnByHowFarTheirValuesWere) {
+  config_.prioritised = true;
+  config_.priority_exponent = 1;
+  config_.importance = 0.5;
+  SearchedSteps steps(config_, 2, 1, 2);
+  for (int64_t t = 0; t < 11; ++t) {
+    add(t, steps);
+  }
+  std::map<float, double> errors;  // by observation
+  for (int t = 3; t < 6; ++t) {
+    const auto x = static_cast<float>(t);
+    errors[x] = std::abs(100 + x - (1.75 + (103 + x) / 8));
+    // Two, or one, or no steps to the limit behind step 5, beyond which the value is 50.
+    const double following = t == 3   ? 2 + 1 + 0.5 + 50.0 / 8
+                             : t == 4 ? 2 + 1 + 50.0 / 4
+                                      : 2 + 50.0 / 2;
+    errors[10 + x] = std::abs(200 + x - following);
+  }
+  // What a new search finds is judged anew, and what cannot be drawn yet is not.
+  const std::vector<int64_t> places{4 % 8 * 2, 9 % 8 * 2};
+  steps.refresh(places, std::vector<float>(4, 0.5F), std::vector<float>{20, 20});
+  errors[4] = std::abs(20 - (1.75 + 107.0 / 8));
+  double total = 0;
+  for (const auto& [seen, error] : errors) {
+    total += error;
+  }
+  std::map<float, double> found;
+  constexpr int kDraws = 200;
+  constexpr int64_t kBatch = 64;
+  for (uint64_t draw = 0; draw < kDraws; ++draw) {
+    const MuZeroBatch batch = steps.sample(kBatch, 1, draw);
+    const auto seen = to_vector<float>(batch.observation_bo),
+               weight = to_vector<float>(batch.weight_b);
+    float heaviest = 0;
+    for (size_t i = 0; i < seen.size(); ++i) {
+      found[seen[i]] += 1.0 / (kDraws * kBatch);
+      heaviest = std::max(heaviest, weight[i]);
+      EXPECT_NEAR(weight[i] / weight[0], std::sqrt(errors.at(seen[0]) / errors.at(seen[i])), 1e-3);
+    }
+    EXPECT_EQ(heaviest, 1);
+  }
+  EXPECT_EQ(found.size(), errors.size());
+  for (const auto& [seen, error] : errors) {
+    EXPECT_NEAR(found[seen], error / total, 0.015) << seen;
+  }
+}
 
 TEST_F(SearchedStepsOfTwo, GiveSequencesWithTargetsWithinTheirEpisode) {
   EXPECT_EQ(steps_.size(), 2 * (8 - 2 - 3));

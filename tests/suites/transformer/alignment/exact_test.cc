@@ -256,6 +256,18 @@ TEST_F(AnswerRuns, TokensAreDrawnByTheProbabilitiesThatStepsFind) {
   }
 }
 
+// Layers that are computed again are not when answers are written, which looks into them.
+TEST_F(AnswerRuns, RecomputationChangesNothing) {
+  const std::string grpo = std::string("type: grpo, ") + kWritten + ", passes: 2}";
+  std::vector<std::vector<double>> losses;
+  for (const char* rule : {"none", "selective", "full"}) {
+    YamlNode config = tree(rule, grpo, "", 6);
+    set_config(config, "memory.recompute", YamlNode::string(rule));
+    losses.push_back(of(train(config), "loss"));
+    EXPECT_EQ(losses.back(), losses.front()) << rule;
+  }
+}
+
 TEST_F(AnswerRuns, WhereTheyCannotBeTheSameSomeMeasureSays) {
   const std::string grpo = std::string("type: grpo, ") + kWritten;
   YamlNode half = tree("half", grpo + ", passes: 2}", "", 6);
@@ -295,6 +307,16 @@ TEST(Drawn, ProbabilitiesAreThoseAmongWhatATokenCouldHaveBeen) {
   EXPECT_EQ(gradient[10], 0);
   const std::vector<double> all = to_doubles(drawn_log_probs(x, targets, Tensor()));
   EXPECT_LT(all[0], found[0]);
+}
+
+TEST_F(AnswerRuns, SectionsOfOtherObjectivesAreNotPassedOver) {
+  const auto error = [&](const std::string& objective) {
+    return message_of<Error>([&] { run({real_files(), tree("a", objective, ""), stop_, stdout}); });
+  };
+  EXPECT_THAT(error("type: sft, grpo: {group: 3}"),
+              testing::HasSubstr("objective.grpo: is for objective.type: grpo"));
+  EXPECT_THAT(error(std::string("type: grpo, ppo: {clip: 0.1}, ") + kWritten + "}"),
+              testing::HasSubstr("objective.ppo: is for objective.type: ppo"));
 }
 
 TEST_F(AnswerRuns, SupportsNeedABound) {
