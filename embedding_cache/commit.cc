@@ -28,6 +28,10 @@ bool is_safe_name(std::string_view name) {
 
 }  // namespace
 
+bool is_cache_directory(FileSystem& files, const std::string& directory) {
+  return files.exists(join_path(directory, kMarker));
+}
+
 void require_directory(FileSystem& files, const std::string& directory) {
   const std::string marker = join_path(directory, kMarker);
   if (!files.exists(marker)) {

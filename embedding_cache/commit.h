@@ -45,6 +45,8 @@ std::vector<TableState> parse_state(std::string_view bytes, const std::string& n
 // Creates the directory where it is missing. Throws Error for one that is not empty and was not made by this library, or whose form is
 // another version's.
 void claim_directory(FileSystem& files, const std::string& directory);
+// Whether it is one, of whatever form.
+bool is_cache_directory(FileSystem& files, const std::string& directory);
 void require_directory(FileSystem& files, const std::string& directory);
 
 std::string commit_folder(const std::string& directory, CommitId id);

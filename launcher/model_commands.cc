@@ -140,21 +140,26 @@ int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   if (!files.exists(folder)) {
     fail_missing(files, folder);
   }
-  if (!config) {
-    // A run directory, a checkpoint in its folder `checkpoints`, or what `.` stands for below either.
-    for (const char* above : {"", "/..", "/../.."}) {
-      const std::string candidate = join_path(folder + above, kConfigFile);
-      if (files.exists(candidate)) {
-        config = candidate;
-        break;
-      }
+  // A run directory, a checkpoint in its folder `checkpoints`, or what `.` stands for below either.
+  std::optional<std::string> home;
+  for (const char* above : {"", "/..", "/../.."}) {
+    if (!home && files.exists(join_path(folder + above, kConfigFile))) {
+      home = folder + above;
     }
+  }
+  if (!config && home) {
+    config = join_path(*home, kConfigFile);
   }
   if (!config) {
     find_checkpoint(files, folder);  // says what else it is
     throw ConfigError(fmt::format("--config FILE is missing: {} lies in no run directory", folder));
   }
-  evaluate_checkpoint({files, load_config(*config, *overrides), stop, stdout}, folder);
+  YamlNode tree = load_config(*config);
+  if (home) {  // where what lies beside checkpoints is, however the run was called then
+    set_config(tree, "run.output_dir", YamlNode::string(*home));
+  }
+  apply_overrides(tree, *overrides);
+  evaluate_checkpoint({files, tree, stop, stdout}, folder);
   return stop ? kInterrupted : kDone;
 }
 

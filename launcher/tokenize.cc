@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
+#include "core/base/same_file.h"
 #include "core/data/simple_tokenizers.h"
 #include "core/data/tokenize_files.h"
 #include "core/train/numbers.h"
@@ -78,6 +79,9 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   job.output = required(output, "--output F");
   FileSystem& files = real_files();
   job.sources = find_source_files(files, *input);
+  for (const SourceFile& source : job.sources) {
+    refuse_same_file(source.path, job.output, "--output");
+  }
   if (*name == "char") {
     job.tokenizer = std::make_shared<CharTokenizer>(characters_of(job.sources));
     if (job.output != "-") {

@@ -31,6 +31,10 @@ Engine::Engine(const Game& game, const Options& options, uint64_t seed, int64_t 
   try {
     if (options.policy == "uct" && evaluator == nullptr) {
       own_ = game.playable->search(config, rollout_);
+    } else if (!game.hides() && options.policy == "graph" && game.facts().chance) {
+      throw ConfigError(fmt::format(
+          "--policy: {} has chance, for which graphs have no nodes; expected another than graph",
+          game.name));
     } else if (!game.hides()) {
       named_ = any_searches().make(options.policy, config);
     } else {

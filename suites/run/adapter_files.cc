@@ -145,6 +145,9 @@ OrderedJson task_type(const Network& network) {
   if (takes("decoder_input_ids")) {
     return "SEQ_2_SEQ_LM";
   }
+  if (network.scores_texts()) {
+    return "SEQ_CLS";
+  }
   return takes("input_ids") ? OrderedJson("CAUSAL_LM") : OrderedJson();
 }
 

@@ -70,8 +70,10 @@ class Merged {
       std::string weight = layer.path + ".weight";
       layers_.emplace(std::move(weight), std::move(layer));
     }
-    for (const ParamSpec& spec : trained_specs(network)) {
-      whole_[spec.name] = network.stored_shape(spec.name, spec.type.shape);
+    for (const ParamSpec& spec : network.base().specs()) {
+      if (adapter_.find(spec.name) != nullptr) {
+        whole_[spec.name] = network.stored_shape(spec.name, spec.type.shape);
+      }
     }
   }
 
@@ -80,6 +82,9 @@ class Merged {
     const auto found = whole_.find(name);
     return found == whole_.end() ? std::nullopt : std::optional(found->second);
   }
+
+  // All of those.
+  const std::map<std::string, Shape>& whole() const { return whole_; }
 
   // Of the element type `dtype`; `stored` is the weight that is adapted.
   Tensor of(const std::string& name, Dtype dtype, std::span<const std::byte> stored,
@@ -155,10 +160,19 @@ std::vector<TensorEntry> write_merged(AtomicFolder& folder, const SafetensorsFol
     tensors.push_back({name, *item->entry->dtype,
                        own ? std::vector<int64_t>(own->begin(), own->end()) : item->entry->shape});
   }
+  // What training has added, as a head of scores, is in the type that most of the others have.
+  const Dtype most = items.empty() ? Dtype::kF32 : *items.begin()->second->entry->dtype;
+  for (const auto& [name, shape] : merged.whole()) {
+    if (!items.contains(name)) {
+      tensors.push_back({name, most, std::vector<int64_t>(shape.begin(), shape.end())});
+    }
+  }
   SafetensorsWriter writer(folder.create(kWeightsFile), tensors, {{"format", "pt"}});
   for (const TensorEntry& entry : writer.entries()) {
-    const Tensor value = dense(merged.of(entry.name, *entry.dtype,
-                                         weights.data(*items.at(entry.name)), Shape(entry.shape)));
+    const auto item = items.find(entry.name);
+    const auto stored =
+        item == items.end() ? std::span<const std::byte>() : weights.data(*item->second);
+    const Tensor value = dense(merged.of(entry.name, *entry.dtype, stored, Shape(entry.shape)));
     writer.append(entry.name, HostRead(value).bytes());
   }
   writer.finish();
@@ -186,6 +200,11 @@ void export_model(FileSystem& files, const std::string& model, const std::string
     write_as_they_are(folder, kAdapterFile, weights, parameters_in(weights, *adapted),
                       adapter_name);
     folder.write(kAdapterConfigFile, adapter_config(*adapted, stored.base->folder));
+    // The head of another kind than the adapted model's is told by no adapter.
+    if (OrderedJson config = stored.network->description(stored.description);
+        config != stored.base->network->description(stored.base->description)) {
+      folder.write("config.json", config.dump(2) + "\n");
+    }
   } else {
     const StoredModel& holder = how.merges ? *stored.base : stored;
     const SafetensorsFolder weights(files, holder.folder);

@@ -104,6 +104,8 @@ class Planning::Profiles {
     changes.push_back(fmt::format("batch.global={}", 2 * micro));
     changes.push_back(fmt::format("batch.micro={}", micro));
     changes.emplace_back("run.execution=graph");
+    const Overrides own = read_run(tree_)->profile_changes();
+    changes.insert(changes.end(), own.begin(), own.end());
     for (const char* key :
          {"data=1", "tensor=1", "sequence_parallel=auto", "pipeline=1", "context=1", "copies=1",
           "virtual_pipeline=1", "schedule=1f1b", "stage_layout=[]"}) {

@@ -40,6 +40,13 @@ class TokenizeCommand : public testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(TokenizeCommand, KeepsItsInput) {
+  const CommandResult result = run("byte", "a.txt", folder_ / "tokenizer/../a.txt");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("is the input, which would be lost"));
+  EXPECT_EQ(real_files().read(folder_ / "a.txt", 1000), "the end");
+}
+
 TEST_F(TokenizeCommand, WritesIdsToStandardOutputAndProgressToStandardError) {
   const CommandResult lines =
       run(folder_ / "tokenizer", "b.jsonl", "-", {"--format", "jsonl", "--add-special"});

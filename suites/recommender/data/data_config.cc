@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/data/corpus_sources.h"
 #include "suites/recommender/data/prepared.h"
 
 namespace mstrain::recommender {
@@ -58,25 +59,30 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
   if (config.format == DataFormat::kSynthetic) {
     all = std::make_shared<const SyntheticSamples>(config.synthetic);
   } else if (config.prepared) {
-    const Prepared prepared = prepared_for(files, config, tree);
-    all = open_prepared(files, *config.prepared);
+    const Prepared prepared =
+        for_key(tree, "data.prepared", [&] { return prepared_for(files, config, tree); });
+    all = for_key(tree, "data.prepared", [&] { return open_prepared(files, *config.prepared); });
     if (config.valid) {
-      return {all, read_csv(files, text_columns_of(config), tree, *config.valid,
-                            /*needs_labels=*/true,
-                            ids_of_prepared(files, *config.prepared, prepared).get(),
-                            config.malformed.limit)};
+      return {all, for_key(tree, "data.valid", [&] {
+                return read_csv(files, text_columns_of(config), tree, *config.valid,
+                                /*needs_labels=*/true,
+                                ids_of_prepared(files, *config.prepared, prepared).get(),
+                                config.malformed.limit);
+              })};
     }
   } else {
     if (!config.train) {
       config_fail(tree, "data.train", "name the file");
     }
-    const auto read = [&](const std::string& path) {
-      return read_csv(files, text_columns_of(config), tree, path, /*needs_labels=*/true,
-                      /*ids=*/nullptr, config.malformed.limit);
+    const auto read = [&](const char* key, const std::string& path) {
+      return for_key(tree, key, [&] {
+        return read_csv(files, text_columns_of(config), tree, path, /*needs_labels=*/true,
+                        /*ids=*/nullptr, config.malformed.limit);
+      });
     };
-    all = read(*config.train);
+    all = read("data.train", *config.train);
     if (config.valid) {
-      return {all, read(*config.valid)};
+      return {all, read("data.valid", *config.valid)};
     }
   }
   const int64_t count = all->samples();

@@ -50,6 +50,10 @@ std::string_view next_line(std::string_view& text) {
 }
 
 std::vector<std::string> column_names(const CsvConfig& config, std::string_view line) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // as spreadsheets write it
+  if (line.starts_with(kByteOrderMark)) {
+    line.remove_prefix(kByteOrderMark.size());
+  }
   std::vector<std::string_view> values;
   split(line, config.separator[0], line.size(), values);
   return {values.begin(), values.end()};

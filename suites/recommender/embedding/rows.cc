@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/io/atomic_file.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -133,7 +135,33 @@ void Rows::learned(int64_t step) {
   }
 }
 
+void Rows::claim(bool writes) {
+  if (how_.run.empty()) {
+    return;
+  }
+  constexpr uint64_t kMostBytes = 1 << 16;
+  std::filesystem::path home = std::filesystem::absolute(how_.run).lexically_normal();
+  if (!home.has_filename()) {
+    home = home.parent_path();
+  }
+  const std::string own = home.string();
+  const std::string path = base_ + ".run";
+  if (files_.exists(path)) {
+    const std::string other = files_.read(path, kMostBytes);
+    if (other != own && files_.exists(join_path(other, "checkpoints"))) {
+      throw ConfigError(
+          fmt::format("embedding_cache.directory: {} has the rows of the run {}; name another one, "
+                      "or leave it at auto",
+                      base_, other));
+    }
+  }
+  if (writes && rank() == 0) {
+    write_file_atomic(files_, path, own);
+  }
+}
+
 void Rows::resume(const std::optional<std::string>& id) {
+  claim(/*writes=*/true);
   let_go();
   cache_.reset();
   readers_.clear();
@@ -189,6 +217,7 @@ void Rows::take_first() {
 }
 
 void Rows::open_to_read(const std::string& id) {
+  claim(/*writes=*/false);
   let_go();
   cache_.reset();
   readers_.clear();

@@ -46,6 +46,8 @@ struct RowsOptions {
   int64_t evict_every = 0;  // steps between two looks for rows to forget; 0: none is
   EmbeddingWay way = EmbeddingWay::kAuto;
   std::function<void(const RowSink&)> first;  // rows that a run begins with; null: none
+  // Where the run is whose rows these are, where their directory does not lie in it: other runs that name the same directory are refused.
+  std::string run;
 };
 
 inline constexpr const char* kRowsName = "embedding_cache";  // of the rows in state.json
@@ -118,6 +120,8 @@ class Rows final : public OutsideState {
   size_t rank() const { return group_ == nullptr ? 0 : static_cast<size_t>(group_->rank()); }
   int64_t lifetime() const;
   void begin(int64_t changes);
+  // Throws ConfigError where the directory holds what another run, which is still there, has checkpoints of.
+  void claim(bool writes);
   void take_first();
   void take_over(const RowsId& from);
   void remove_other_layouts(const std::vector<std::string>& needed);

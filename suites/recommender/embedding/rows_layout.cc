@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "embedding_cache/commit.h"
 #include "suites/recommender/embedding/rows.h"
 
 namespace mstrain::recommender {
@@ -175,9 +176,10 @@ void Rows::remove_other_layouts(const std::vector<std::string>& needed) {
   const std::string name = base.filename().string();
   static const std::regex of_layout(R"((\.\d+)?(\.\d+-of-\d+(-by-table)?)?)");
   for (const std::string& entry : files_.list(parent)) {
+    const std::string path = join_path(parent, entry);
     if (entry.starts_with(name) && std::regex_match(entry.substr(name.size()), of_layout) &&
-        !kept.contains(entry)) {
-      files_.remove_all(join_path(parent, entry));
+        !kept.contains(entry) && embedding_cache::is_cache_directory(files_, path)) {
+      files_.remove_all(path);
     }
   }
 }

@@ -95,6 +95,10 @@ Tables::Tables(const SampleSchema& schema, const FieldUse& use)
       group_ = i;
     }
   }
+  for (const FieldSpec& field : schema.fields) {
+    check(!use.group_by || field.name != *use.group_by || !field.is_bag,
+          "{} has several ids in a sample: samples are grouped by a field of one", field.name);
+  }
   check(!use.group_by || group_, "no field of one id is called {}{}", use.group_by.value_or(""),
         did_you_mean(use.group_by.value_or(""), names));
   check(!specs_.empty(), "the data have no field that the model looks up");

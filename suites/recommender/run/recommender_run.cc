@@ -175,16 +175,14 @@ void RecommenderRun::settle(int64_t ids, const YamlNode& tree) {
 
 void RecommenderRun::fail_unsettled(const YamlNode& tree) const {
   config_fail(tree, "model.num_fields",
-              "auto asks the data; --offline needs this and model.num_numeric");
+              "auto asks the data; a plan, and --offline, need this and model.num_numeric");
 }
 
 std::optional<int64_t> RecommenderRun::known_ids(FileSystem&, const YamlNode&) const { return {}; }
 
 void RecommenderRun::open_data(FileSystem& files, const YamlNode& tree,
                                const std::optional<std::string>&) {
-  opened_ = for_key(tree, "data.train", [&] {
-    return open_samples(files, data, tree, make_context(train).num_threads());
-  });
+  opened_ = open_samples(files, data, tree, make_context(train).num_threads());
   lay_out(files, tree);
 }
 
@@ -362,7 +360,8 @@ std::shared_ptr<Rows> RecommenderRun::rows(FileSystem& files) const {
       RowsOptions{.depth = cache.pipeline.depth,
                   .evict_every = embedding.eviction.ttl_steps == 0 ? 0 : embedding.evict_every,
                   .way = train.parallel.embedding,
-                  .first = first_rows(files)},
+                  .first = first_rows(files),
+                  .run = cache.directory.is_word() ? "" : train.run.directory()},
       *tables(), current_context().ranks.get());
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
+#include "core/base/same_file.h"
 #include "core/io/atomic_file.h"
 #include "core/train/loss_program.h"
 #include "core/train/run_directory.h"
@@ -26,6 +27,7 @@ int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
   const StoredModel stored = open_model(files, required(checkpoint, "--checkpoint"));
   const std::string path = required(input, "--input");
   const std::string to = required(output, "--output");
+  refuse_same_file(path, to, "--output");
   const auto [run, tree] = run_of_checkpoint(stored);
   run->open_to_score(files, tree, path);
   const Context context = make_context(run->train);

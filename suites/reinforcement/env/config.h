@@ -39,7 +39,8 @@ struct EnvConfig {
     v("sticky_actions", sticky_actions,
       "probability with which an environment repeats its action of the step before",
       rule::at_least(0).below(1));
-    v("frame_stack", frame_stack, "so many last observations make one", rule::at_least(1));
+    v("frame_stack", frame_stack, "so many last observations make one",
+      rule::at_least(1).at_most(1024));
     v("team_view", team_view,
       "an agent also sees which of the agents it is, and, for values alone, what all of them see: "
       "policies go by their own (MAPPO)");

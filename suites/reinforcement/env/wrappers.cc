@@ -103,6 +103,7 @@ class ClippedRewards final : public Wrapper {
 
  protected:
   std::string_view kind() const override { return "clipped rewards"; }
+  bool is_of_rewards() const override { return true; }
   void save_own(ByteWriter&) const override {}
   void load_own(ByteReader&) override {}
 
@@ -144,6 +145,7 @@ class NormalisedRewards final : public Wrapper {
 
  protected:
   std::string_view kind() const override { return "normalised rewards"; }
+  bool is_of_rewards() const override { return true; }
   void begin_all(uint64_t, uint64_t) override { std::fill(sums_.begin(), sums_.end(), 0); }
   void save_own(ByteWriter& out) const override {
     moments_.save(out);
@@ -394,7 +396,11 @@ void Wrapper::note_ends(const uint8_t* terminated, const uint8_t* truncated) {
 }
 
 void Wrapper::copy_statistics(const VectorEnv& from) {
+  // Evaluations have no wrappers of rewards, nor need what these know.
   const auto* theirs = dynamic_cast<const Wrapper*>(&from);
+  while (theirs != nullptr && theirs->kind() != kind() && theirs->is_of_rewards()) {
+    theirs = dynamic_cast<const Wrapper*>(theirs->inner_.get());
+  }
   check(theirs != nullptr && theirs->kind() == kind(),
         "{}: copy_statistics() of an environment with other wrappers", spec_.name);
   copy_own(*theirs);

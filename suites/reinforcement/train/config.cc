@@ -43,6 +43,16 @@ Config read_reinforcement(const YamlNode& tree) {
   if (config.environment.env.name.empty() && !config.environment.env.library) {
     config_fail(tree, "environment.name", "is missing; `mstrain envs` lists them");
   }
+  const EnvConfig& env = config.environment.env;
+  if (!env.library) {
+    try {
+      find_environment(env.name);
+    } catch (const ConfigError& error) {
+      config_fail(tree, "environment.name", error.what());
+    }
+  } else if (!real_files().exists(*env.library)) {
+    config_fail(tree, "environment.library", fmt::format("there is no {}", *env.library));
+  }
   if (config.distribution.policy == Placement::kDeviceOnly) {
     config_fail(tree, "distribution.policy",
                 "device_only keeps environments and learner on one accelerator, and this build's "

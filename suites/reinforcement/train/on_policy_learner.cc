@@ -254,6 +254,11 @@ Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double prog
         kl += sums[i].first == "kl" ? value / static_cast<double>(algorithm_.minibatches) : 0;
       }
       ++updates;
+      check(
+          std::isfinite(sums[0].second),
+          "{}: pass {} over the steps: the loss is {}; the run diverged (a lower optimizer.lr may "
+          "help)",
+          algorithm_.type, passes_, sums[0].second);
     }
     if (algorithm_.last_kl() && kl > *algorithm_.last_kl()) {
       break;

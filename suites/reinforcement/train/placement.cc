@@ -65,6 +65,15 @@ int64_t threads_of(const Config& config) {
 
 void check_placement(const Config& config, const YamlNode& tree, int64_t ranks) {
   const Placement policy = config.distribution.policy;
+  const AutoOr<int64_t>& actors = config.distribution.actors;
+  if (policy == Placement::kSingle && actors.value_or(1) != 1) {
+    config_fail(tree, "distribution.actors",
+                fmt::format("{}, and distribution.policy: single is of one", *actors.value));
+  }
+  if (actors.value_or(ranks) != ranks) {
+    config_fail(tree, "distribution.actors",
+                fmt::format("{}, and there are {} ranks (--ranks)", *actors.value, ranks));
+  }
   if (policy == Placement::kSingle && ranks > 1) {
     config_fail(tree, "distribution.policy",
                 fmt::format("single is of one rank, and there are {}; multi_learner shares the run",

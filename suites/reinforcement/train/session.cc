@@ -152,11 +152,18 @@ void Session::restore(const std::string& folder) {
   }
   load_tensors(files_, folder, kModelFile, agent_->model());
   load_tensors(files_, folder, kOptimizerFile, agent_->optimizer());
-  const std::string state = join_path(folder, state_file(ranks_ == nullptr ? 0 : ranks_->rank()));
-  if (!files_.exists(state)) {
-    throw ConfigError(
-        fmt::format("{}: is of a run of fewer ranks; go on with as many as it began with", folder));
+  int began_with = 0;
+  while (files_.exists(join_path(folder, state_file(began_with)))) {
+    ++began_with;
   }
+  const int ranks = ranks_ == nullptr ? 1 : ranks_->mesh().ranks();
+  if (began_with != ranks) {
+    throw ConfigError(fmt::format(
+        "{}: is of a run of {} rank{}, and there {} {}: go on with as many (--ranks, "
+        "distribution.actors)",
+        folder, began_with, began_with == 1 ? "" : "s", ranks == 1 ? "is" : "are", ranks));
+  }
+  const std::string state = join_path(folder, state_file(ranks_ == nullptr ? 0 : ranks_->rank()));
   const std::string bytes = files_.read(state, kMostBytes);
   ByteReader reader(bytes, state);
   env_steps_ = reader.get<int64_t>();

@@ -54,7 +54,20 @@ void AlignedRun::check(const YamlNode& tree) const {
   if (objective->scores() && !train.eval.prompts.empty()) {
     config_fail(tree, "eval.prompts", "a model of scores writes no text");
   }
+  const YamlNode* const smoothing = find_config(tree, "model.label_smoothing");
+  if (objective->type != ObjectiveType::kSft && smoothing != nullptr &&
+      std::strtod(smoothing->text.c_str(), nullptr) != 0) {
+    config_fail(tree, "model.label_smoothing",
+                "is for the next tokens of texts and objective.type: sft; others score the targets "
+                "as they are");
+  }
   if (objective->is_rewarded()) {
+    if (train.run.mode == RunMode::kBenchmark || train.run.mode == RunMode::kFindLr) {
+      config_fail(
+          tree, "run.mode",
+          "a step of objective.type grpo or ppo learns from answers that are written before "
+          "it; expected train or eval");
+    }
     const GrpoConfig writing = objective->writing();
     if (train.batch.global % writing.group != 0) {
       config_fail(tree, "objective.grpo.group",
@@ -104,6 +117,12 @@ void AlignedRun::open_data(FileSystem& files, const YamlNode& tree,
       open_answers(files, data, *objective, tokenizer_in(files, folder), tree));
   use({.tokenizer = answers_->tokenizer, .identity = answers_->identity});
   check_prompts(tree, [this](const std::string& prompt) { corpus().tokenizer->encode(prompt); });
+}
+
+// How many answers a prompt gets changes no step.
+Overrides AlignedRun::profile_changes() const {
+  return objective && objective->type == ObjectiveType::kGrpo ? Overrides{"objective.grpo.group=2"}
+                                                              : Overrides();
 }
 
 std::vector<Callback*> AlignedRun::callbacks() const {

@@ -19,6 +19,7 @@ class AlignedRun : public CausalRun {
   TrainTask task() const override;
   TrainData samples(const Json& source = Json::object()) const override;
   std::vector<Callback*> callbacks() const override;
+  Overrides profile_changes() const override;
 
  protected:
   void declare_data(ConfigFields& fields) override;

@@ -45,7 +45,12 @@ class RunOf : public Base {
     return std::make_shared<NetworkType>(model);
   }
   void take_network(const Network& network) override {
-    model = dynamic_cast<const NetworkType&>(network).config();
+    const auto* const own = dynamic_cast<const NetworkType*>(&network);
+    if (own == nullptr) {
+      throw ConfigError(
+          "model.type: the checkpoint's model is of another type; leave the section model to it");
+    }
+    model = own->config();
   }
 
  protected:

@@ -24,7 +24,8 @@ void TextRun::settle(int64_t ids, const YamlNode& tree) {
 }
 
 void TextRun::fail_unsettled(const YamlNode& tree) const {
-  config_fail(tree, "model.vocab_size", "auto asks the tokenizer; --offline needs a number");
+  config_fail(tree, "model.vocab_size",
+              "auto asks the tokenizer; a plan, and --offline, need a number");
 }
 
 std::optional<int64_t> TextRun::known_ids(FileSystem& files, const YamlNode& tree) const {

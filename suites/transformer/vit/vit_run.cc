@@ -92,7 +92,8 @@ void VitRun::settle(int64_t ids, const YamlNode& tree) {
 }
 
 void VitRun::fail_unsettled(const YamlNode& tree) const {
-  config_fail(tree, "model.num_classes", "auto asks the data; --offline needs a number");
+  config_fail(tree, "model.num_classes",
+              "auto asks the data; a plan, and --offline, need a number");
 }
 
 std::optional<int64_t> VitRun::known_ids(FileSystem&, const YamlNode&) const { return {}; }

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/io/atomic_file.h"
+#include "suites/recommender/data/data_config.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 
@@ -56,6 +57,25 @@ TEST(Csv, IdsAreEqualWhereValuesAre) {
   EXPECT_EQ(cross[0], cross[2]);
   EXPECT_NE(cross[0], cross[1]);
   EXPECT_NE(cross[0], cross[3]);  // x of a and y of b are not y of a and x of b
+}
+
+TEST(Csv, MayBeginWithTheMarkOfSpreadsheets) {
+  EXPECT_THAT(all_of("\xEF\xBB\xBF"
+                     "click,n,a,b\n1,3,x,y\n")
+                  .labels,
+              ElementsAre(1));
+}
+
+TEST(Csv, AMissingFileIsNamedByItsOwnKey) {
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "x.csv", "click,n,a,b\n1,3,x,y\n");
+  DataConfig config;
+  config.format = DataFormat::kCsv;
+  config.csv = columns();
+  config.train = folder / "x.csv";
+  config.valid = folder / "nowhere.csv";
+  EXPECT_THAT(message_of<IoError>([&] { open_samples(real_files(), config, YamlNode::map(), 1); }),
+              HasSubstr("data.valid"));
 }
 
 TEST(Csv, MayHaveNoLabelsWhereNoneAreNeeded) {

@@ -140,6 +140,40 @@ TEST_F(SharedRows, GoOnUnderAnotherLayoutAndKeepWhatOlderCheckpointsName) {
   EXPECT_ANY_THROW(values("run", four));
 }
 
+// Folders and files beside the rows, whatever they are called, are no rows.
+TEST_F(SharedRows, LeaveWhatIsNotTheirs) {
+  for (const char* name : {"rows.1/precious", "rows.0-of-3/precious", "rows.2"}) {
+    const std::string path = directory_ / name;
+    real_files().create_directories(parent_path(path));
+    write_file_atomic(real_files(), path, "precious");
+  }
+  train("rows", {.ranks = 2}, 0, 2);
+  for (const char* name : {"rows.1/precious", "rows.0-of-3/precious", "rows.2"}) {
+    EXPECT_TRUE(real_files().exists(directory_ / name)) << name;
+  }
+}
+
+TEST_F(SharedRows, AreOfOneRun) {
+  const auto open = [&](const std::string& run) {
+    CacheConfig cache;
+    cache.store.kind = embedding_cache::StoreKind::kMemory;
+    auto options = cache_options(*tables_, Placement(*tables_, EmbeddingWay::kRowWise, 1),
+                                 embedding_, cache, 3, 2, 1 << 30, kAllSamples);
+    options.directory = directory_ / "rows";
+    return std::make_shared<Rows>(real_files(), options, RowsOptions{.run = directory_ / run},
+                                  *tables_, nullptr);
+  };
+  real_files().create_directories(directory_ / "first/checkpoints");
+  open("first")->resume({});
+  open("first/../first/")->resume({});  // however it is called
+  EXPECT_THAT([&] { open("second")->resume({}); },
+              testing::ThrowsMessage<ConfigError>(
+                  testing::HasSubstr("has the rows of the run " + directory_ / "first")));
+  EXPECT_THROW(open("second")->open_to_read("1"), ConfigError);
+  real_files().remove_all(directory_ / "first");
+  open("second")->resume({});
+}
+
 TEST_F(SharedRows, AreExportedAlikeWhoeverHadThem) {
   const auto exported = [&](const std::string& name, const Sharing& how) {
     const std::string id = train(name, how, 0, 12);

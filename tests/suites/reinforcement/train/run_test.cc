@@ -171,16 +171,6 @@ TEST_F(AgentRun, RefusesWhatCannotBe) {
               ThrowsMessage<PlanError>(HasSubstr("memory.limit_gb")));
 }
 
-TEST_F(AgentRun, NamesTheStepWhereItDiverged) {
-  EXPECT_THAT(
-      [&] {
-        run_agent(kSmallPpo, folder_ / "run",
-                  {"environment.name=pendulum", "optimizer.lr=1e30", "optimizer.clip_grad=null"});
-      },
-      ThrowsMessage<Error>(testing::AllOf(HasSubstr("pendulum: environment 0, step"),
-                                          HasSubstr("the run diverged"))));
-}
-
 // The learner sees the same trajectories, whoever brought them.
 TEST_F(AgentRun, IsTheSameWithAnyNumberOfActors) {
   run_agent(kSmallPpo, folder_ / "single");
@@ -250,6 +240,43 @@ TEST_F(AgentRun, ActorsGoOnWhileTheLearnerLearns) {
       EXPECT_EQ(measured(act(2, nullptr, "stopped")), rows);
     }
   }
+}
+
+TEST_F(AgentRun, ADivergedRunSaysSo) {
+  for (const std::string type : {"ppo", "a2c", "impala"}) {
+    YamlNode tree = parse_yaml(kSmallPpo, "t");
+    set_config(tree, "algorithm", parse_yaml("steps: 16\n", "t"));
+    EXPECT_THAT(
+        [&] {
+          run_agent(to_yaml(tree), folder_ / type, {"algorithm.type=" + type, "optimizer.lr=1e30"});
+        },
+        ThrowsMessage<Error>(HasSubstr("the run diverged")));
+  }
+}
+
+// Evaluations see neither clipped nor normalised rewards, whatever lies around these wrappers.
+TEST_F(AgentRun, WrappersGoTogetherInEvaluations) {
+  for (const char* key : {"clip_rewards=1", "normalize_rewards=true"}) {
+    const std::string directory = folder_ / key;
+    const RunOutcome done =
+        run_agent(kSmallPpo, directory,
+                  {"environment.sticky_actions=0.25", "environment.normalize_observations=true",
+                   "environment.frame_stack=2", std::string("environment.") + key});
+    EXPECT_THAT(done.out, HasSubstr("eval_return")) << key;
+  }
+}
+
+TEST_F(AgentRun, GoesOnWithAsManyRanks) {
+  const auto with = [&](const std::string& actors, const std::string& steps) {
+    run_agent(kSmallPpo, folder_ / "run",
+              {"distribution.policy=multi_learner", "distribution.actors=" + actors,
+               "schedule.total_env_steps=" + steps});
+  };
+  with("2", "128");
+  EXPECT_THAT([&] { with("4", "256"); },
+              ThrowsMessage<ConfigError>(HasSubstr("distribution.actors: 2, now 4")));
+  EXPECT_THAT([&] { run_agent(kSmallPpo, folder_ / "one", {"distribution.actors=3"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("distribution.actors: 3")));
 }
 
 TEST_F(AgentRun, ServersThatCannotServeAreToldOf) {

@@ -319,6 +319,17 @@ TEST_F(AnswerRuns, SectionsOfOtherObjectivesAreNotPassedOver) {
               testing::HasSubstr("objective.ppo: is for objective.type: ppo"));
 }
 
+TEST_F(AnswerRuns, WhatNoStepHeedsIsNamed) {
+  const auto error = [&](const char* key, const char* value) {
+    YamlNode config = tree("a", std::string("type: grpo, ") + kWritten + "}", "");
+    set_config(config, key, YamlNode::scalar(value));
+    return message_of<Error>([&] { run({real_files(), config, stop_, stdout}); });
+  };
+  EXPECT_THAT(error("run.mode", "find_lr"), testing::HasSubstr("run.mode: a step of"));
+  EXPECT_THAT(error("model.label_smoothing", "0.1"),
+              testing::HasSubstr("model.label_smoothing: is for"));
+}
+
 TEST_F(AnswerRuns, SupportsNeedABound) {
   const auto error = [&](const std::string& generation) {
     const YamlNode config = tree(

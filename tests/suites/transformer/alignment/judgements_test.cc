@@ -246,6 +246,14 @@ TEST_F(JudgedRuns, ARewardModelTeaches) {
     many[69] = answers[0];
     EXPECT_EQ(model.score(many)[69], scores[0]);
     EXPECT_EQ(model.score(many)[0], scores[1]);
+    // The head of scores goes with its adapter, and into the weights.
+    for (const bool merges : lora.empty() ? std::vector<bool>() : std::vector<bool>{false, true}) {
+      const std::string exported = folder_ / (merges ? "merged" : "adapter");
+      export_model(real_files(), folder_ / name, exported, {.merges = merges});
+      const std::vector<double> again = RewardModel(exported, {}).score(answers);
+      EXPECT_NEAR(again[0], scores[0], 1e-5) << merges;
+      EXPECT_NEAR(again[1], scores[1], 1e-5) << merges;
+    }
   }
   // A policy that is paid by it writes what it likes.
   const std::vector<Json> rows = train(tree("paid",
