@@ -162,6 +162,24 @@ std::vector<std::string> folders_in(FileSystem& files, const std::string& path) 
   return names;
 }
 
+// An empty file of text is no loss, and not looked at; an image was there.
+void refuse_empty(FileSystem& files, const std::string& folder,
+                  const std::vector<std::string>& endings) {
+  for (const std::string& name : files.list(folder)) {
+    const std::string path = join_path(folder, name);
+    if (files.is_directory(path)) {
+      refuse_empty(files, path, endings);
+      continue;
+    }
+    const bool is_image =
+        std::any_of(endings.begin(), endings.end(),
+                    [&](const std::string& ending) { return name.ends_with(ending); });
+    if (is_image && files.file_size(path) == 0) {
+      throw IoError(fmt::format("{}: the file is empty", path));
+    }
+  }
+}
+
 // Labels are places in `known`, or where that is empty in the names of the folders.
 ImageSetPtr open_folders(FileSystem& files, const std::string& path,
                          const std::vector<std::string>& known, int64_t channels) {
@@ -178,6 +196,7 @@ ImageSetPtr open_folders(FileSystem& files, const std::string& path,
                                 did_you_mean(folder, names)));
     }
     const auto label = static_cast<int32_t>(found - names.begin());
+    refuse_empty(files, join_path(path, folder), endings);
     for (const SourceFile& file : find_source_files(files, join_path(path, folder), endings)) {
       pictures.push_back({file.path, label});
       identity.add(folder).add(file.name).add(file.bytes);

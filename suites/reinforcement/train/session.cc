@@ -44,10 +44,20 @@ bool may_differ(std::string_view key) {
   return key == "schedule.total_env_steps" || key == "distribution.timeout_s";
 }
 
-void check_changes(const std::string& path, const YamlNode& before, const YamlNode& now) {
+// With --change, what decides how fast it learns may change, too.
+bool may_be_changed(std::string_view key) {
+  return may_change(key) == Changing::kOnRequest &&
+         (key.starts_with("optimizer.") || key.starts_with("schedule."));
+}
+
+void check_changes(const std::string& path, const YamlNode& before, const YamlNode& now,
+                   const std::vector<std::string>& asked) {
   std::string refused;
   for (const KeyChange& change : changed_keys(before, now)) {
-    if (!may_differ(change.key)) {
+    const bool is_asked = std::find(asked.begin(), asked.end(), change.key) != asked.end();
+    if (is_asked && may_be_changed(change.key)) {
+      log_info("from here on {}", describe(change));
+    } else if (!may_differ(change.key)) {
       refused += (refused.empty() ? "" : "; ") + describe(change);
     }
   }
@@ -137,7 +147,8 @@ std::optional<std::string> Session::previous_checkpoint() {
         folder));
   }
   if (const std::string path = directory_->at(kConfigFile); files_.exists(path)) {
-    check_changes(path, parse_yaml(files_.read(path, 1 << 20), path), resolved_);
+    check_changes(path, parse_yaml(files_.read(path, 1 << 20), path), resolved_,
+                  request_.start.changes);
   }
   return folder;
 }

@@ -222,7 +222,11 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
         encoder.add(line, samples);
       }
       if (samples.empty()) {
-        throw IoError("there is no line with an answer that fits into data.seq_length");
+        throw IoError(objective.is_rewarded()
+                          ? fmt::format("there is no line whose prompt leaves room for the {} "
+                                        "tokens of {}.answer_tokens in data.seq_length",
+                                        objective.writing().answer_tokens, objective.section())
+                          : "there is no line with an answer that fits into data.seq_length");
       }
       const auto is_wanted = [](const AnswerSample& sample) { return sample.is_wanted; };
       if (objective.judges() && (std::all_of(samples.begin(), samples.end(), is_wanted) ||

@@ -65,15 +65,21 @@ void check_rewards(const std::vector<RewardConfig>& rewards, const std::string& 
     config_fail(tree, key, "nothing would be earned");
   }
   for (const RewardConfig& rule : rewards) {
-    if ((rule.type == RewardType::kRegex) == rule.pattern.empty()) {
-      config_fail(tree, key, "pattern belongs to type regex");
-    }
-    if ((rule.type == RewardType::kLength) != (rule.at_most > 0)) {
-      config_fail(tree, key, "at_most belongs to type length");
-    }
+    const auto goes_with = [&](const char* what, const char* types, bool is_of_type,
+                               bool is_there) {
+      if (is_of_type != is_there) {
+        config_fail(tree, key,
+                    is_there ? fmt::format("{} belongs to type {}", what, types)
+                             : fmt::format("type {} needs {}", types, what));
+      }
+    };
+    goes_with("pattern", "regex", rule.type == RewardType::kRegex, !rule.pattern.empty());
+    goes_with("at_most", "length", rule.type == RewardType::kLength, rule.at_most > 0);
     const bool has_path = rule.type == RewardType::kLibrary || rule.type == RewardType::kModel;
     if (has_path == rule.path.empty()) {
-      config_fail(tree, key, "path belongs to types library and model");
+      config_fail(tree, key,
+                  has_path ? "types library and model need path"
+                           : "path belongs to types library and model");
     }
     if (has_path) {
       try {

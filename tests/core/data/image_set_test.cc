@@ -74,6 +74,14 @@ TEST(ImageSet, ADamagedPictureIsNamedWhenItIsRead) {
   EXPECT_THAT(message_of<IoError>([&] { parts.train->read(0); }), HasSubstr("cat/a.png: offset"));
 }
 
+TEST(ImageSet, AnEmptyPictureIsNamed) {
+  const Scratch scratch;
+  scratch.write("cat/a.png", png_of(1));
+  scratch.write("cat/deep/b.jpg", "");
+  scratch.write("cat/notes.txt", "");
+  EXPECT_THAT(open_error(scratch.root()), HasSubstr("cat/deep/b.jpg: the file is empty"));
+}
+
 TEST(ImageSet, MnistFilesAreFoundWithWhatTheyHoldOut) {
   const Scratch scratch;
   write_idx(scratch, "train", 5);

@@ -97,13 +97,14 @@ TEST(MuZeroLosses, AreAsWrittenByHand) {
     return model.loss(params, {tensor<float>(std::vector<float>{0.3F, -0.8F, 0.5F}, {1, 3}),
                                tensor<float>(actions, {1, 2}), tensor<float>(policy, {1, 3, 2}),
                                tensor<float>(values, {1, 3}), tensor<float>(rewards, {1, 2}),
+                               tensor<float>(std::vector<float>{0.75F}, {1}),
                                tensor<float>(acts, {1, 3}), tensor<float>(counts, {1, 3})});
   };
   Row state = from_zero_to_one(layer_of(p, "represent", observation));
   Row reward_logits;
   double policy_loss = 0, value_loss = 0, reward_loss = 0;
   for (size_t k = 0; k <= 2; ++k) {
-    const double share = k == 0 ? 1 : 0.5;
+    const double share = 0.75 * (k == 0 ? 1 : 0.5);
     policy_loss +=
         share * acts[k] *
         cross_entropy_of(layer_of(p, "policy", state), {policy[2 * k], policy[2 * k + 1]});

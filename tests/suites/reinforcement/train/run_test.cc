@@ -242,6 +242,23 @@ TEST_F(AgentRun, ActorsGoOnWhileTheLearnerLearns) {
   }
 }
 
+TEST_F(AgentRun, GoesOnWithChangesThatAreAskedFor) {
+  const auto go_on = [&](const std::string& change, const std::vector<std::string>& asked) {
+    run_agent(kSmallPpo, folder_ / "run", {change, "schedule.total_env_steps=768"}, real_files(),
+              nullptr, asked);
+  };
+  run_agent(kSmallPpo, folder_ / "run");
+  EXPECT_THAT([&] { go_on("optimizer.lr=5e-4", {}); },
+              ThrowsMessage<ConfigError>(HasSubstr("optimizer.lr: 0.001, now 5.0e-4")));
+  EXPECT_THAT([&] { go_on("network.hidden=[8]", {"network.hidden"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("network.hidden")));
+  go_on("optimizer.lr=5e-4", {"optimizer.lr"});
+  std::vector<Json> rows = measured(folder_ / "run");
+  std::erase_if(rows, [](const Json& row) { return !row.contains("lr"); });
+  EXPECT_LT(rows.back()["lr"].get<double>(), 2e-4);
+  EXPECT_GT(rows.size(), 10U);
+}
+
 TEST_F(AgentRun, ADivergedRunSaysSo) {
   for (const std::string type : {"ppo", "a2c", "impala"}) {
     YamlNode tree = parse_yaml(kSmallPpo, "t");

@@ -30,7 +30,8 @@ struct RunOutcome {
 
 inline RunOutcome run_agent(const std::string& config, const std::string& directory,
                             std::vector<std::string> changes = {}, FileSystem& files = real_files(),
-                            const std::atomic<bool>* stop = nullptr) {
+                            const std::atomic<bool>* stop = nullptr,
+                            const std::vector<std::string>& asked = {}) {
   [[maybe_unused]] static const bool kKnown = (add_all_models(), true);
   static const std::atomic<bool> kGoesOn = false;
   YamlNode tree = parse_yaml(config, "test.yaml");
@@ -46,7 +47,9 @@ inline RunOutcome run_agent(const std::string& config, const std::string& direct
     return said;
   };
   try {
-    const Outcome outcome = mstrain::run({files, tree, stop != nullptr ? *stop : kGoesOn, out});
+    RunRequest request{files, tree, stop != nullptr ? *stop : kGoesOn, out};
+    request.start.changes = asked;
+    const Outcome outcome = mstrain::run(request);
     return {outcome, close()};
   } catch (...) {
     close();

@@ -129,7 +129,7 @@ TEST(RewardLibrary, KeysBelongToTheirTypes) {
   EXPECT_THAT(
       message_for("{type: exact, path: nowhere.so}"),
       HasSubstr("my.yaml:1: objective.grpo.rewards: path belongs to types library and model"));
-  EXPECT_THAT(message_for("{type: library}"), HasSubstr("path belongs to types library and model"));
+  EXPECT_THAT(message_for("{type: library}"), HasSubstr("types library and model need path"));
   EXPECT_THAT(message_for("{type: library, path: nowhere.so}"),
               HasSubstr("nowhere.so: there is no such library"));
 }
