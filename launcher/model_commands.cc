@@ -135,6 +135,13 @@ int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   if (!overrides) {
     return kDone;
   }
+  for (const std::string& override : *overrides) {
+    if (override.starts_with("model.")) {
+      throw ConfigError(fmt::format(
+          "{}: the model is the checkpoint's; data, batch and precision may be other ones",
+          override.substr(0, override.find('='))));
+    }
+  }
   const std::string folder = required(checkpoint, "--checkpoint DIR");
   FileSystem& files = real_files();
   if (!files.exists(folder)) {

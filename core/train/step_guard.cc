@@ -61,8 +61,9 @@ bool StepGuard::observe(int64_t step, double loss, double grad_norm,
   }
   if (!finite && config_.not_finite == NotFinite::kStop) {
     fail(
-        "step {}: the loss is {} and the gradient's norm {}; the last checkpoint is from before. "
-        "Go on from it with --change optimizer.lr=LESS, a lower optimizer.clip_grad or a longer "
+        "step {}: the loss is {} and the gradient's norm {}; a checkpoint, where there is "
+        "one, is from before. Go on from it with --change optimizer.lr=LESS, a lower "
+        "optimizer.clip_grad or a longer "
         "schedule.warmup_steps, or skip such steps: --change optimizer.not_finite=skip",
         step, loss, grad_norm);
   }

@@ -32,7 +32,9 @@ void refuse_games(const EnvSpec& env) {
   if (env.masks || env.turns) {
     throw ConfigError(fmt::format(
         "environment.name: {} is a game, whose agents take turns or have actions that are not "
-        "always legal; algorithm.type alphazero plays games",
+        "always legal; algorithm.type alphazero plays games, but for those with chance, hidden "
+        "cards "
+        "or rewards on the way",
         env.name));
   }
 }

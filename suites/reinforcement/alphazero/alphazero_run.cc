@@ -5,6 +5,7 @@
 #include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
+#include "core/train/preflight.h"
 #include "core/train/run_device.h"
 #include "core/train/session.h"
 #include "suites/reinforcement/alphazero/commands.h"
@@ -101,6 +102,9 @@ void dry_run_alphazero(const RunRequest& request, const DryRun& options) {
   if (options.plan_file) {
     write_file_atomic(request.files, *options.plan_file, plan_text(planned));
   }
+  Findings findings;
+  find_unwritable_output(request.files, config.train, request.tree, findings);
+  warn_of(findings);
   refuse_alphazero(planned.plan, limit);
   fmt::print(request.out, "fits\n");
 }

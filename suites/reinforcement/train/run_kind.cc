@@ -6,6 +6,7 @@
 #include "core/runtime/context.h"
 #include "core/train/numbers.h"
 #include "core/train/planned_run.h"
+#include "core/train/preflight.h"
 #include "suites/reinforcement/train/muzero_agent.h"
 #include "suites/reinforcement/train/off_policy_agent.h"
 #include "suites/reinforcement/train/on_policy_agent.h"
@@ -88,6 +89,11 @@ void dry_run_agent(const RunRequest& request, const DryRun& options) {
   if (options.plan_file) {
     write_file_atomic(request.files, *options.plan_file, text);
   }
+  TrainConfig written;
+  written.run = config.run;
+  Findings findings;
+  find_unwritable_output(request.files, written, request.tree, findings);
+  warn_of(findings);
   refuse(plan, bytes_limit(config));
   fmt::print(request.out, "fits\n");
 }
