@@ -10,6 +10,7 @@
 #include "core/tensor/jit.h"
 #include "suites/transformer/alignment/grpo_task.h"
 #include "suites/transformer/text/key_value_cache.h"
+#include "suites/transformer/text/planned_memory.h"
 
 namespace mstrain {
 
@@ -51,26 +52,14 @@ int64_t AnswerLogProbs::rows_at_once() const {
 int64_t AnswerLogProbs::bytes(Dtype dtype) const {
   const Context context = for_inference();
   const ContextScope scope(context);
-  Params form;
-  Types types;
-  for (const ParamSpec& spec : model_->specs()) {
-    form.set(spec.name, Tensor());
-    types.push_back({dtype, spec.type.shape});
-  }
-  const size_t weights = types.size();
   Types batch(2, TensorType{Dtype::kI32, {rows_at_once(), seq_}});
   add_support(generation_, batch);
-  types.insert(types.end(), batch.begin(), batch.end());
-  Tensors captures;
-  const GraphPtr graph = trace_program(
-      types,
-      [&](std::span<const Tensor> in) {
-        return Tensors{answer_log_probs(*model_, with_leaves(form, in.first(weights)), in[weights],
-                                        in[weights + 1], drawn_from(generation_, in))};
-      },
-      &captures);
-  const ProgramMemory memory = compile(*graph)->memory();
-  return memory.outputs + memory.arena;
+  return planned_memory(*model_, dtype, batch, {},
+                        [&](const Params& p, std::span<const Tensor> in) {
+                          return Tensors{answer_log_probs(*model_, p, in[0], in[1],
+                                                          drawn_from(generation_, in))};
+                        })
+      .bytes;
 }
 
 std::vector<float> AnswerLogProbs::of_policy(const Params& params, const Answers& answers) const {
