@@ -1,9 +1,11 @@
 // Batched self-play: many games at once, one search tree each, evaluated in common batches; what AlphaZero learns from.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "mcts/search/batch_search.h"
@@ -17,6 +19,12 @@ struct SelfPlayOptions {
   int64_t max_moves = 1 << 20;
   bool reuse = true;              // keep the subtree of the move played
   int64_t temperature_moves = 8;  // moves sampled from the visits; the best one afterwards
+  // Of two players the one to move gives up where the values of its last `resign_moves` searches were below this share of what winning is
+  // worth: -0.9, say. None: games are played to their end.
+  std::optional<double> resign_below = {};
+  int64_t resign_moves = 3;
+  double played_out =
+      0.1;  // a share of the games, by their numbers, that go on all the same: whoever would have given up is told
 };
 
 // One move of one game.
@@ -36,6 +44,9 @@ struct PlayedGame {
   ReturnsOf<S>
       returns{};  // the result: the sum of all rewards, discounted for each step, and the end's returns()
   bool finished = false;  // false: cut at max_moves
+  int gives_up =
+      -1;  // the first player who did, or would have in a game that is played out; -1: nobody
+  bool given_up = false;  // and so the other one has won
 };
 
 // Plays options.games games from start(number) and gives each to `sink` (one call at a time) when it ends. Chance states
@@ -59,6 +70,8 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     Random rng;
     float weight = 1;  // what a reward of the next step counts
     bool active = false;
+    std::array<int64_t, 2>
+        hopeless{};  // how many searches in a row each player had little to hope for
   };
   std::vector<Board> boards(static_cast<size_t>(trees));
   std::mutex mutex;
@@ -89,6 +102,7 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     boards[i].rng = Random(config.seed, ~static_cast<uint64_t>(number));
     boards[i].weight = 1;
     boards[i].active = true;
+    boards[i].hopeless = {};
     search.begin_game(i, static_cast<uint64_t>(number));
     search.set_root(i, start(number));
     play_chance(i);
@@ -96,6 +110,22 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
   for (int64_t i = 0; i < trees; ++i) {
     begin_game(i, i);
   }
+  // Whether the player to move ends the game here, after a search that valued it so.
+  const auto gives_up = [&](Board& board, const S& root, double value) {
+    if (!options.resign_below || S::kPlayers < 2 || board.game.gives_up >= 0) {
+      return false;
+    }
+    const int player = root.player();
+    int64_t& hopeless = board.hopeless[static_cast<size_t>(player)];
+    hopeless = value < *options.resign_below * max_return(root) ? hopeless + 1 : 0;
+    if (hopeless < options.resign_moves) {
+      return false;
+    }
+    board.game.gives_up = player;
+    constexpr uint64_t kPlayedOut = 0x6f7574;  // apart from other draws
+    return Random(config.seed, kPlayedOut, static_cast<uint64_t>(board.game.number)).uniform() >=
+           options.played_out;
+  };
   const auto turn = [&](int64_t i) {
     Board& board = boards[i];
     if (!board.active) {
@@ -103,7 +133,12 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     }
     const Tree<S, P>& tree = search.tree(i);
     const S root = tree.root();
-    if (root.player() != kTerminal) {
+    if (root.player() != kTerminal && gives_up(board, root, tree.root_value())) {
+      for (int p = 0; p < std::min(2, S::kPlayers); ++p) {
+        board.game.returns[p] = p == board.game.gives_up ? min_return(root) : max_return(root);
+      }
+      board.game.given_up = true;
+    } else if (root.player() != kTerminal) {
       PlayedMove<S> move{root, {}, tree.root_edges(), tree.root_value(), {}};
       check(!move.edges.empty(), "self-play: {} simulations do not reach any action",
             options.simulations);
@@ -134,10 +169,10 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
       earn(i);
       play_chance(i);
     }
-    const bool finished = search.tree(i).root().player() == kTerminal;
+    const bool finished = board.game.given_up || search.tree(i).root().player() == kTerminal;
     if (finished || static_cast<int64_t>(board.game.moves.size()) >= options.max_moves) {
       board.game.finished = finished;
-      if (finished) {
+      if (finished && !board.game.given_up) {
         const ReturnsOf<S> last = search.tree(i).root().returns();
         for (int p = 0; p < S::kPlayers; ++p) {
           board.game.returns[p] += board.weight * last[p];

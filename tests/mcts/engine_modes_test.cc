@@ -123,6 +123,63 @@ TEST(SelfPlay, GamesDoNotDependOnThreadsGroupsOrTrees) {
   }
 }
 
+// Games that are given up are the beginnings of what they would have been.
+TEST(SelfPlay, AGameIsGivenUpWhereThereIsLittleHope) {
+  const auto play = [](std::optional<double> below, double played_out) {
+    std::map<int64_t, PlayedGame<AnyGame>> games;
+    RandomRollout rollout;
+    AnyEvaluator<AnyGame> evaluator(rollout);
+    any_searches().self_play(
+        "uct", {.seed = 5},
+        {.batch = BatchOptions{8, 2, 2},
+         .games = 240,
+         .simulations = 60,
+         .resign_below = below,
+         .resign_moves = 2,
+         .played_out = played_out},
+        [](int64_t n) { return any_game(Nim{.stones = 14 + static_cast<int>(n % 9)}); }, evaluator,
+        [&](PlayedGame<AnyGame>&& game) { games.emplace(game.number, std::move(game)); });
+    return games;
+  };
+  const auto whole = play({}, 0.5);
+  constexpr double kBelow = -0.4;
+  const auto some = play(kBelow, 0.5);
+  ASSERT_EQ(some.size(), whole.size());
+  int given_up = 0;
+  int checked = 0;
+  for (const auto& [number, game] : some) {
+    const auto& longer = whole.at(number);
+    EXPECT_EQ(longer.gives_up, -1);
+    EXPECT_TRUE(game.finished);
+    ASSERT_LE(game.moves.size(), longer.moves.size());
+    for (size_t i = 0; i < game.moves.size(); ++i) {
+      EXPECT_EQ(game.moves[i].action, longer.moves[i].action);
+    }
+    // By hand, from the values of the longer game.
+    int low[2] = {0, 0};
+    int expected = -1;
+    size_t at = 0;
+    for (; at < longer.moves.size() && expected < 0; ++at) {
+      const int player = longer.moves[at].state.player();
+      low[player] = longer.moves[at].value < kBelow ? low[player] + 1 : 0;
+      expected = low[player] >= 2 ? player : -1;
+    }
+    EXPECT_EQ(game.gives_up, expected) << number;
+    if (game.given_up) {
+      ++given_up;
+      EXPECT_EQ(game.moves.size() + 1, at);
+      EXPECT_EQ(game.returns[game.gives_up], -1);
+      EXPECT_EQ(game.returns[1 - game.gives_up], 1);
+    } else {
+      checked += expected >= 0 ? 1 : 0;
+      EXPECT_EQ(game.moves.size(), longer.moves.size());
+      EXPECT_EQ(game.returns, longer.returns);
+    }
+  }
+  EXPECT_GT(given_up, 5);
+  EXPECT_GT(checked, 5);
+}
+
 TEST(SelfPlay, ResultsAreSumsOfTheRewardsOnTheWay) {
   RandomRollout rollout;
   for (const double discount : {1.0, 0.5}) {

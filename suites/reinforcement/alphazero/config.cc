@@ -26,12 +26,27 @@ Config read_alphazero(const YamlNode& tree) {
     config_fail(tree, "evaluation.games",
                 fmt::format("expected an even number, found {}", config.evaluation.games));
   }
+  const AlgorithmConfig defaults;
+  if (config.algorithm.resign.is_word()) {
+    const auto is_for_resign = [&](const char* key, double value, double usual) {
+      if (value != usual) {
+        config_fail(tree, key, "is for games that are given up: see algorithm.resign");
+      }
+    };
+    is_for_resign("algorithm.false_resignations", config.algorithm.false_resignations,
+                  defaults.false_resignations);
+    is_for_resign("algorithm.played_out", config.algorithm.played_out, defaults.played_out);
+  }
   const NetworkConfig& network = config.network;
   if (network.type == NetworkConfig::Type::kTransformer && network.width % network.heads != 0) {
     config_fail(tree, "network.heads",
                 fmt::format("{} do not divide network.width {}", network.heads, network.width));
   }
   const BoardGame game(config.game, config_where(tree, "game"));
+  if (!config.algorithm.resign.is_word() && game.start().players() != 2) {
+    config_fail(tree, "algorithm.resign",
+                fmt::format("{} is of one player, whom nobody beats", config.game));
+  }
   if (network.type != NetworkConfig::Type::kMlp && game.rows() * game.columns() == 1) {
     config_fail(tree, "network.type", fmt::format("{} has no board; expected mlp", config.game));
   }

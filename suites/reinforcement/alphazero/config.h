@@ -55,6 +55,9 @@ struct AlgorithmConfig {
   bool symmetries = true;
   double value_weight = 1;
   double search_value = 0;
+  NoneOr<double> resign;
+  double false_resignations = 0.05;
+  double played_out = 0.1;
   int64_t cache = 200000;
   AutoOr<int64_t> threads;
 
@@ -87,6 +90,18 @@ struct AlgorithmConfig {
     v("search_value", search_value,
       "share of the search's own value in what the value learns, beside the game's result",
       rule::at_least(0).at_most(1));
+    v("resign", resign,
+      "whoever's searches say less than this, as -0.9, for three moves of its own gives the game "
+      "up; "
+      "none: games are played to their end",
+      rule::above(-1).below(0));
+    v("false_resignations", false_resignations,
+      "resign: where more of those who would have given up did not lose, among games that are "
+      "played out, it takes less hope to give up, until they are fewer",
+      rule::at_least(0).below(1));
+    v("played_out", played_out,
+      "resign: share of the games that are played to their end all the same",
+      rule::above(0).at_most(1).elsewhere_called({"resign_playthrough"}));
     v("cache", cache, "positions whose evaluations are kept during an iteration; 0: none",
       rule::at_least(0).at_most(1e9));
     v("threads", threads,

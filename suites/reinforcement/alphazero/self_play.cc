@@ -39,8 +39,21 @@ int64_t PlayedGames::positions() const {
   return sum;
 }
 
+// Two games in a hundred are too few to tell: a little at a time.
+void Resignation::learn(const Shown& shown) {
+  constexpr double kHarder = 0.25;  // of what is left to -1
+  constexpr double kEasier = 0.02;
+  if (!below_ || shown.checked == 0) {
+    return;
+  }
+  const double share = static_cast<double>(shown.wrong) / static_cast<double>(shown.checked);
+  below_ = share > config_.false_resignations ? *below_ - kHarder * (*below_ + 1)
+                                              : std::min(*config_.resign.value, *below_ + kEasier);
+}
+
 PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uint64_t seed,
-                       int threads, mcts::AnyEvaluator<AnyGame>& evaluator) {
+                       int threads, mcts::AnyEvaluator<AnyGame>& evaluator,
+                       std::optional<double> resign_below) {
   const int64_t trees = std::min(config.parallel_games, config.games);
   const mcts::SearchConfig search{
       .seed = seed,
@@ -54,7 +67,9 @@ PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uin
       .games = config.games,
       .simulations = config.simulations,
       .reuse = config.search == SearchKind::kPuct,
-      .temperature_moves = config.temperature_moves};
+      .temperature_moves = config.temperature_moves,
+      .resign_below = resign_below,
+      .played_out = config.played_out};
   PlayedGames out;
   out.counters = mcts::any_searches().self_play(
       policy_of(config.search), search, options, [&](int64_t) { return game.start(); }, evaluator,
@@ -71,7 +86,8 @@ SelfPlay::SelfPlay(const Config& config, const BoardGame& game, Replay& replay, 
       replay_(replay),
       files_(files),
       selves_(std::move(selves)),
-      stop_(stop) {}
+      stop_(stop),
+      resignation_(config.algorithm) {}
 
 bool SelfPlay::plays(int64_t step, Moment moment) const {
   return moment == Moment::kStep && step % config_.algorithm.steps == 0 &&
@@ -127,11 +143,17 @@ void SelfPlay::play(Trainer& trainer) {
   const uint64_t seed =
       mcts::Random(trainer.progress().seed, 0x67616d65, static_cast<uint64_t>(iteration))
           .next_u64();
-  const PlayedGames played =
-      play_games(algorithm, game_, seed, network_->threads(), evaluator.any());
+  const PlayedGames played = play_games(algorithm, game_, seed, network_->threads(),
+                                        evaluator.any(), resignation_.below());
   std::vector<LearnedGame> games;
   Tally first;
+  Resignation::Shown shown;
   for (const auto& game : played.games) {
+    shown.given_up += game.given_up ? 1 : 0;
+    if (game.gives_up >= 0 && !game.given_up) {
+      ++shown.checked;
+      shown.wrong += game_.value_of(game.returns, game.gives_up) >= 0 ? 1 : 0;
+    }
     games.push_back(learned(game, game_, iteration));
     const float result = games.back().result;
     ++(result > 0 ? first.wins : result < 0 ? first.losses : first.draws);
@@ -151,6 +173,13 @@ void SelfPlay::play(Trainer& trainer) {
   trainer.note("game_length", positions / count);
   trainer.note("first_player_wins", static_cast<double>(first.wins) / count);
   trainer.note("draws", static_cast<double>(first.draws) / count);
+  if (const auto below = resignation_.below()) {
+    trainer.note("resigned", static_cast<double>(shown.given_up) / count);
+    trainer.note("resign_below", *below);
+    trainer.note("resign_checked", static_cast<double>(shown.checked));
+    trainer.note("resign_wrong", static_cast<double>(shown.wrong));
+  }
+  resignation_.learn(shown);
   trainer.note("policy_entropy", entropy);
   trainer.note("replay_positions", static_cast<double>(replay_.positions()));
   trainer.note("replay_age", replay_.age());
@@ -214,11 +243,20 @@ void SelfPlay::compete(Trainer& trainer) {
   competed_ = trainer.step();
 }
 
-Json SelfPlay::state() const { return {{"competed", competed_}, {"elo", elo_}}; }
+Json SelfPlay::state() const {
+  Json out{{"competed", competed_}, {"elo", elo_}};
+  if (const auto below = resignation_.below()) {
+    out["resign_below"] = *below;
+  }
+  return out;
+}
 
 void SelfPlay::restore(const Json& state) {
   competed_ = state_count(state, "competed", "self_play");
   elo_ = state_number(state, "elo", "self_play");
+  if (resignation_.below() && state.contains("resign_below")) {
+    resignation_.restore(state_number(state, "resign_below", "self_play"));
+  }
 }
 
 }  // namespace mstrain::alphazero

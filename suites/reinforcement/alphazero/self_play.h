@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/train/trainer.h"
@@ -12,6 +13,29 @@
 #include "suites/reinforcement/alphazero/replay.h"
 
 namespace mstrain::alphazero {
+
+// At how little hope games are given up. It stays where few of those who would have given up, in games that are played out, did not lose.
+class Resignation {
+ public:
+  explicit Resignation(const AlgorithmConfig& config)
+      : config_(config), below_(config.resign.value) {}
+
+  std::optional<double> below() const { return below_; }
+  // What an iteration's games have shown of it.
+  struct Shown {
+    int64_t given_up = 0;  // games that ended so
+    int64_t
+        checked = 0,
+        wrong =
+            0;  // that were played out after somebody would have; in which that player did not lose
+  };
+  void learn(const Shown& shown);
+  void restore(double below) { below_ = below; }
+
+ private:
+  const AlgorithmConfig& config_;
+  std::optional<double> below_;
+};
 
 class SelfPlay final : public Callback {
  public:
@@ -45,6 +69,7 @@ class SelfPlay final : public Callback {
   std::unique_ptr<NetworkEvaluator> network_;  // of the run's context
   int64_t competed_ = 0;                       // the step of the last match
   double elo_ = 0;                             // then, above the network of step 0
+  Resignation resignation_;
 };
 
 // One iteration's games, in the order of their numbers; `evaluator` answers for all of them. A function of the seed, whatever
@@ -55,6 +80,7 @@ struct PlayedGames {
   int64_t positions() const;
 };
 PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uint64_t seed,
-                       int threads, mcts::AnyEvaluator<AnyGame>& evaluator);
+                       int threads, mcts::AnyEvaluator<AnyGame>& evaluator,
+                       std::optional<double> resign_below = {});
 
 }  // namespace mstrain::alphazero

@@ -23,8 +23,9 @@ Elements elements(std::string& message) {
 void write_step(const Environments& envs, std::string& message) {
   char* to = message.data();
   const auto put = [&](const auto& values) {
-    std::memcpy(to, values.data(), values.size_bytes());
-    to += values.size_bytes();
+    const std::span<const std::byte> bytes = std::as_bytes(values);  // of no episodes: none
+    std::ranges::copy(bytes, reinterpret_cast<std::byte*>(to));
+    to += bytes.size();
   };
   put(envs.observations());
   put(envs.rewards());
@@ -121,8 +122,9 @@ void JointEnvs::take(int rank) {
         "rank {}: {} episodes end with a step of {} environments", rank, episodes, each_);
   const size_t before = finished_.size();
   finished_.resize(before + count(episodes));
-  std::memcpy(finished_.data() + before, from + sizeof(episodes),
-              count(episodes) * sizeof(Episode));
+  from += sizeof(episodes);
+  std::copy_n(from, count(episodes) * sizeof(Episode),
+              reinterpret_cast<char*>(finished_.data() + before));
 }
 
 void serve(EnvGroup& envs, int64_t steps, Communicator& ranks) {

@@ -6,6 +6,7 @@
 #include "core/train/checkpoint.h"
 #include "core/train/metrics_file.h"
 #include "suites/all.h"
+#include "suites/reinforcement/alphazero/self_play.h"
 #include "suites/run/run.h"
 #include "suites/run/suite.h"
 #include "tests/amount.h"
@@ -60,14 +61,62 @@ std::string state_of(const std::string& folder, int64_t step) {
 }
 
 TEST(AlphaZeroRun, GoesOnBitForBit) {
-  const TemporaryFolder folder;
-  const std::string whole = folder / "whole";
-  const std::string parts = folder / "parts";
-  EXPECT_EQ(run_file(kTicTacToe, small_run(whole, 45)), Outcome::kFinished);
-  for (const int64_t steps : {7, 20, 33, 45}) {  // amid an iteration, and between two
-    EXPECT_EQ(run_file(kTicTacToe, small_run(parts, steps)), Outcome::kFinished);
+  for (const std::string resign : {"none", "-0.2"}) {
+    const TemporaryFolder folder;
+    const std::string whole = folder / "whole";
+    const std::string parts = folder / "parts";
+    const auto run_to = [&](const std::string& place, int64_t steps) {
+      std::vector<std::string> changes = small_run(place, steps);
+      changes.push_back("algorithm.resign=" + resign);
+      EXPECT_EQ(run_file(kTicTacToe, changes), Outcome::kFinished);
+    };
+    run_to(whole, 45);
+    for (const int64_t steps : {7, 20, 33, 45}) {  // amid an iteration, and between two
+      run_to(parts, steps);
+    }
+    EXPECT_EQ(state_of(whole, 45), state_of(parts, 45)) << resign;
   }
-  EXPECT_EQ(state_of(whole, 45), state_of(parts, 45));
+}
+
+TEST(AlphaZeroRun, ItTakesLessHopeToGiveUpWhereThatWasWrong) {
+  AlgorithmConfig config;
+  EXPECT_EQ(Resignation(config).below(), std::nullopt);
+  config.resign = -0.8;
+  Resignation resignation(config);
+  EXPECT_EQ(resignation.below(), -0.8);
+  resignation.learn({.given_up = 9, .checked = 0, .wrong = 0});
+  EXPECT_EQ(resignation.below(), -0.8);
+  resignation.learn({.given_up = 9, .checked = 10, .wrong = 1});
+  EXPECT_NEAR(*resignation.below(), -0.85, 1e-12);
+  resignation.learn({.given_up = 9, .checked = 10, .wrong = 5});
+  EXPECT_NEAR(*resignation.below(), -0.8875, 1e-12);
+  for (int i = 0; i < 4; ++i) {
+    resignation.learn({.given_up = 9, .checked = 100, .wrong = 5});
+  }
+  EXPECT_NEAR(*resignation.below(), -0.8075, 1e-12);
+  resignation.learn({.given_up = 9, .checked = 100, .wrong = 0});
+  EXPECT_EQ(resignation.below(), -0.8);  // never more than asked for
+  resignation.restore(-0.9);
+  EXPECT_EQ(resignation.below(), -0.9);
+}
+
+TEST(AlphaZeroRun, SaysHowOftenItGaveUp) {
+  const TemporaryFolder folder;
+  std::vector<std::string> changes = small_run(folder.path(), 20);
+  changes.insert(changes.end(), {"game=connect_four", "algorithm.resign=-0.05",
+                                 "algorithm.played_out=0.5", "evaluation.interval=none"});
+  run_file(kTicTacToe, changes);
+  double resigned = 0, checked = 0;
+  for (const Json& row : read_metrics(real_files(), folder / "metrics.jsonl")) {
+    resigned += row.value("resigned", 0.0);
+    checked += row.value("resign_checked", 0.0);
+    if (row.contains("resign_checked")) {
+      EXPECT_LE(row["resign_wrong"], row["resign_checked"]);
+      EXPECT_LE(row["resign_below"], -0.05);
+    }
+  }
+  EXPECT_GT(resigned, 0);
+  EXPECT_GT(checked, 0);
 }
 
 TEST(AlphaZeroRun, SaysInItsRowsWhatItPlayed) {
@@ -204,6 +253,8 @@ TEST(AlphaZeroRun, BadConfigurationsNameTheKey) {
         std::pair("evaluation.games=7", "evaluation.games"),
         std::pair("algorithm.simulation=3", "did you mean algorithm.simulations"),
         std::pair("run.mode=generate", "run.mode"),
+        std::pair("algorithm.played_out=0.5", "see algorithm.resign"),
+        std::pair("algorithm.resign=-2", "algorithm.resign"),
         std::pair("algorithm.type=alpha_zero", "did you mean alphazero")}) {
     try {
       run_file(kTicTacToe, {"run.output_dir=" + folder.path(), change});
