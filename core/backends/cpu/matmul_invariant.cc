@@ -9,7 +9,9 @@
 namespace mstrain::cpu {
 namespace {
 
-constexpr int64_t kMostRows = 48;       // that do without packing
+constexpr int64_t kMostRows = 48;  // that do without packing b where its rows are dense
+constexpr int64_t kMostTurned =
+    256;  // and where its columns are: what is made transposed stays in the second cache
 constexpr int64_t kColumnsAtOnce = 96;  // of what is made transposed; whole blocks of the loops
 
 int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -103,11 +105,12 @@ Kernel by_rows_of_b(const Product& p, int threads) {
 }  // namespace
 
 Kernel batch_invariant_product(const Product& p, int threads, bool b_is_kept) {
-  if (p.batches() == 1 && p.m <= kMostRows && !b_is_kept && (p.b_row == 1 || p.b_column == 1)) {
+  const bool turns = p.b_row == 1 && p.m <= kMostTurned;
+  if (p.batches() == 1 && !b_is_kept && (turns || (p.b_column == 1 && p.m <= kMostRows))) {
     if (p.bias || !p.after.empty()) {
       return {};
     }
-    return p.b_row == 1 ? by_columns_of_b(p, threads) : by_rows_of_b(p, threads);
+    return turns ? by_columns_of_b(p, threads) : by_rows_of_b(p, threads);
   }
   return packed_product(p, threads, b_is_kept);
 }

@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Of, InvariantProducts,
 
 TEST_P(InvariantProducts, GiveARowTheSameBits) {
   const auto& [transpose_a, transpose_b, epilogue] = GetParam();
-  constexpr int64_t kRows = 110;
+  constexpr int64_t kRows = 280;
   Attrs attrs{
       {"dims", fmt::format("{},{}->ac", transpose_a ? "ba" : "ab", transpose_b ? "cb" : "bc")}};
   if (!epilogue.empty()) {
@@ -57,7 +57,7 @@ TEST_P(InvariantProducts, GiveARowTheSameBits) {
         return numbers(apply(*find_op("dot_general"), inputs, attrs, SourceLocation::current())[0]);
       };
       const std::vector<float> all = multiply(0, kRows, 1);
-      for (const int64_t count : {1, 2, 7, 48, 49, 100}) {
+      for (const int64_t count : {1, 7, 48, 49, 257}) {
         for (const int threads : {1, 2, 3}) {
           constexpr int64_t kFirst = 9;
           const auto begin = all.begin() + kFirst * n;
@@ -65,7 +65,7 @@ TEST_P(InvariantProducts, GiveARowTheSameBits) {
               << k << " " << n << " " << count << " " << threads;
         }
       }
-      if (epilogue.empty()) {
+      if (epilogue.empty() && k <= 513) {
         const Tensor expected = run("dot_general", {a, b}, attrs, backend_named("reference"))[0];
         expect_near(expected, tensor<float>(all, {kRows, n}), 2e-6, "all rows");
       }
