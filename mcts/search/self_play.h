@@ -23,8 +23,8 @@ struct SelfPlayOptions {
   // worth: -0.9, say. None: games are played to their end.
   std::optional<double> resign_below = {};
   int64_t resign_moves = 3;
-  double played_out =
-      0.1;  // a share of the games, by their numbers, that go on all the same: whoever would have given up is told
+  // A share of the games, by their numbers, that go on all the same: whoever would have given up is told.
+  double played_out = 0.1;
 };
 
 // One move of one game.
@@ -44,8 +44,8 @@ struct PlayedGame {
   ReturnsOf<S>
       returns{};  // the result: the sum of all rewards, discounted for each step, and the end's returns()
   bool finished = false;  // false: cut at max_moves
-  int gives_up =
-      -1;  // the first player who did, or would have in a game that is played out; -1: nobody
+  // The first player who gave up, or would have in a game that is played out; -1: nobody.
+  int gives_up = -1;
   bool given_up = false;  // and so the other one has won
 };
 
@@ -70,8 +70,8 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     Random rng;
     float weight = 1;  // what a reward of the next step counts
     bool active = false;
-    std::array<int64_t, 2>
-        hopeless{};  // how many searches in a row each player had little to hope for
+    // Searches in a row by which each player has little to hope for.
+    std::array<int64_t, 2> hopeless{};
   };
   std::vector<Board> boards(static_cast<size_t>(trees));
   std::mutex mutex;

@@ -160,11 +160,11 @@ std::vector<TensorEntry> write_merged(AtomicFolder& folder, const SafetensorsFol
     tensors.push_back({name, *item->entry->dtype,
                        own ? std::vector<int64_t>(own->begin(), own->end()) : item->entry->shape});
   }
-  // What training has added, as a head of scores, is in the type that most of the others have.
-  const Dtype most = items.empty() ? Dtype::kF32 : *items.begin()->second->entry->dtype;
+  // What training has added, as a head of scores, is in the type of the first of the others.
+  const Dtype dtype = items.empty() ? Dtype::kF32 : *items.begin()->second->entry->dtype;
   for (const auto& [name, shape] : merged.whole()) {
     if (!items.contains(name)) {
-      tensors.push_back({name, most, std::vector<int64_t>(shape.begin(), shape.end())});
+      tensors.push_back({name, dtype, std::vector<int64_t>(shape.begin(), shape.end())});
     }
   }
   SafetensorsWriter writer(folder.create(kWeightsFile), tensors, {{"format", "pt"}});

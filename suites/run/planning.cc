@@ -73,7 +73,9 @@ class Planning::Profiles {
     const std::unique_ptr<ModelRun> some = with_changes(run.with_layers(kBlocks));
     in_blocks_ =
         parameters_of_blocks(few->adapted_task().parameters, some->adapted_task().parameters);
-    layers_ = run.with_layers(kBlocks);
+    model_ = run.with_layers(kBlocks);
+    const Overrides own = run.profile_changes();
+    model_.insert(model_.end(), own.begin(), own.end());
   }
 
   const Profile& of(int64_t micro, Recompute recompute) {
@@ -99,13 +101,11 @@ class Planning::Profiles {
 
   Profile read(int64_t micro, Recompute recompute) const {
     constexpr const char* kNames[] = {"none", "selective", "full"};
-    Overrides changes = layers_;
+    Overrides changes = model_;
     changes.push_back(fmt::format("memory.recompute={}", kNames[static_cast<size_t>(recompute)]));
     changes.push_back(fmt::format("batch.global={}", 2 * micro));
     changes.push_back(fmt::format("batch.micro={}", micro));
     changes.emplace_back("run.execution=graph");
-    const Overrides own = read_run(tree_)->profile_changes();
-    changes.insert(changes.end(), own.begin(), own.end());
     for (const char* key :
          {"data=1", "tensor=1", "sequence_parallel=auto", "pipeline=1", "context=1", "copies=1",
           "virtual_pipeline=1", "schedule=1f1b", "stage_layout=[]"}) {
@@ -121,7 +121,7 @@ class Planning::Profiles {
   const YamlNode& tree_;
   int64_t ids_;
   Context context_;
-  Overrides layers_;
+  Overrides model_;
   std::vector<bool> in_blocks_;
   std::map<std::pair<int64_t, Recompute>, Profile> known_;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <stdexcept>
@@ -10,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "mcts/evaluators.h"
 #include "mcts/game.h"
 
 namespace mstrain::mcts::testing {
@@ -201,6 +203,25 @@ struct Broken {
       throw std::runtime_error("returns broke");
     }
     return {0.5F, -0.5F};
+  }
+};
+
+// Values and priors that depend on the state alone, whatever batch it comes in.
+struct Pure {
+  static constexpr bool kPriors = true;
+  static constexpr bool kThreads = true;
+  std::atomic<int64_t> asked{0};
+  template <class S>
+  void evaluate(EvalBatch<S>& batch) {
+    asked += static_cast<int64_t>(batch.items.size());
+    for (auto& item : batch.items) {
+      const uint64_t h = item.state->hash();
+      item.values = {static_cast<float>(h % 200) / 100.0F - 1,
+                     1 - static_cast<float>(h % 200) / 100.0F};
+      for (size_t a = 0; a < item.actions.size(); ++a) {
+        item.priors[a] = static_cast<float>(1 + hash_mix(h + item.actions[a]) % 8);
+      }
+    }
   }
 };
 

@@ -1,7 +1,6 @@
-// The other ways to search: batches of trees, self-play, learned models, information sets, open loop, graphs, cache, registry.
+// The other ways to search: batches of trees, learned models, information sets, open loop, graphs, cache, registry.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <map>
 #include <set>
 
@@ -12,7 +11,6 @@
 #include "mcts/search/graph_search.h"
 #include "mcts/search/keyed_search.h"
 #include "mcts/search/muzero.h"
-#include "mcts/search/self_play.h"
 #include "tests/mcts/engine_games.h"
 
 namespace mstrain::mcts {
@@ -20,25 +18,6 @@ namespace {
 
 using namespace testing;  // NOLINT: the games of this folder
 using Tree5 = HashTree<5, 6>;
-
-// Values and priors that depend on the state alone, whatever batch it comes in.
-struct Pure {
-  static constexpr bool kPriors = true;
-  static constexpr bool kThreads = true;
-  std::atomic<int64_t> asked{0};
-  template <class S>
-  void evaluate(EvalBatch<S>& batch) {
-    asked += static_cast<int64_t>(batch.items.size());
-    for (auto& item : batch.items) {
-      const uint64_t h = item.state->hash();
-      item.values = {static_cast<float>(h % 200) / 100.0F - 1,
-                     1 - static_cast<float>(h % 200) / 100.0F};
-      for (size_t a = 0; a < item.actions.size(); ++a) {
-        item.priors[a] = static_cast<float>(1 + hash_mix(h + item.actions[a]) % 8);
-      }
-    }
-  }
-};
 
 std::map<Action, uint32_t> visit_table(const std::vector<RootEdge<Action>>& edges) {
   std::map<Action, uint32_t> table;
@@ -92,130 +71,6 @@ TEST(BatchSearch, AnEvaluatorThatThrowsEndsTheRun) {
     Pure pure;
     search.run(pure, 50);
     EXPECT_EQ(search.tree(8).root_visits(), 50U);
-  }
-}
-
-TEST(SelfPlay, GamesDoNotDependOnThreadsGroupsOrTrees) {
-  std::map<int64_t, std::vector<Action>> first;
-  for (const BatchOptions& options : {BatchOptions{4, 1, 1}, BatchOptions{8, 2, 2}}) {
-    Pure pure;
-    std::map<int64_t, std::vector<Action>> games;
-    SelfPlayOptions play{.batch = options, .games = 12, .simulations = 30};
-    AnyEvaluator<AnyGame> evaluator(pure);
-    any_searches().self_play(
-        "puct", {.seed = 2, .noise_fraction = 0.25}, play,
-        [](int64_t n) { return any_game(Nim{.stones = 10 + static_cast<int>(n % 3)}); }, evaluator,
-        [&](PlayedGame<AnyGame>&& game) {
-          EXPECT_TRUE(game.finished);
-          EXPECT_EQ(game.returns[0] + game.returns[1], 0);
-          for (const auto& move : game.moves) {
-            double weight = 0;
-            for (const auto& e : move.edges) {
-              weight += e.weight;
-            }
-            EXPECT_NEAR(weight, 1, 1e-6);
-            games[game.number].push_back(move.action);
-          }
-        });
-    EXPECT_EQ(games.size(), 12U);
-    first = first.empty() ? games : first;
-    EXPECT_EQ(games, first);
-  }
-}
-
-// Games that are given up are the beginnings of what they would have been.
-TEST(SelfPlay, AGameIsGivenUpWhereThereIsLittleHope) {
-  const auto play = [](std::optional<double> below, double played_out) {
-    std::map<int64_t, PlayedGame<AnyGame>> games;
-    RandomRollout rollout;
-    AnyEvaluator<AnyGame> evaluator(rollout);
-    any_searches().self_play(
-        "uct", {.seed = 5},
-        {.batch = BatchOptions{8, 2, 2},
-         .games = 240,
-         .simulations = 60,
-         .resign_below = below,
-         .resign_moves = 2,
-         .played_out = played_out},
-        [](int64_t n) { return any_game(Nim{.stones = 14 + static_cast<int>(n % 9)}); }, evaluator,
-        [&](PlayedGame<AnyGame>&& game) { games.emplace(game.number, std::move(game)); });
-    return games;
-  };
-  const auto whole = play({}, 0.5);
-  constexpr double kBelow = -0.4;
-  const auto some = play(kBelow, 0.5);
-  ASSERT_EQ(some.size(), whole.size());
-  int given_up = 0;
-  int checked = 0;
-  for (const auto& [number, game] : some) {
-    const auto& longer = whole.at(number);
-    EXPECT_EQ(longer.gives_up, -1);
-    EXPECT_TRUE(game.finished);
-    ASSERT_LE(game.moves.size(), longer.moves.size());
-    for (size_t i = 0; i < game.moves.size(); ++i) {
-      EXPECT_EQ(game.moves[i].action, longer.moves[i].action);
-    }
-    // By hand, from the values of the longer game.
-    int low[2] = {0, 0};
-    int expected = -1;
-    size_t at = 0;
-    for (; at < longer.moves.size() && expected < 0; ++at) {
-      const int player = longer.moves[at].state.player();
-      low[player] = longer.moves[at].value < kBelow ? low[player] + 1 : 0;
-      expected = low[player] >= 2 ? player : -1;
-    }
-    EXPECT_EQ(game.gives_up, expected) << number;
-    if (game.given_up) {
-      ++given_up;
-      EXPECT_EQ(game.moves.size() + 1, at);
-      EXPECT_EQ(game.returns[game.gives_up], -1);
-      EXPECT_EQ(game.returns[1 - game.gives_up], 1);
-    } else {
-      checked += expected >= 0 ? 1 : 0;
-      EXPECT_EQ(game.moves.size(), longer.moves.size());
-      EXPECT_EQ(game.returns, longer.returns);
-    }
-  }
-  EXPECT_GT(given_up, 5);
-  EXPECT_GT(checked, 5);
-}
-
-TEST(SelfPlay, ResultsAreSumsOfTheRewardsOnTheWay) {
-  RandomRollout rollout;
-  for (const double discount : {1.0, 0.5}) {
-    const std::function<Corridor(int64_t)> start = [](int64_t) { return Corridor{}; };
-    int played = 0;
-    int paid = 0;  // a step on and then out pays 0 in sum
-    self_play<UctPolicies, Corridor>({.seed = 2, .uct_c = 1, .discount = discount},
-                                     {.games = 12, .simulations = 20}, start, rollout,
-                                     [&](PlayedGame<Corridor>&& game) {
-                                       double expected = 0;
-                                       double weight = 1;
-                                       Corridor now;
-                                       for (const auto& move : game.moves) {
-                                         now.apply(move.action);
-                                         EXPECT_EQ(move.rewards[0], now.last);
-                                         expected += weight * static_cast<double>(now.last);
-                                         weight *= discount;
-                                       }
-                                       EXPECT_NEAR(game.returns[0], expected, 1e-6);
-                                       paid += game.returns[0] != 0 ? 1 : 0;
-                                       ++played;
-                                     });
-    EXPECT_EQ(played, 12);
-    EXPECT_GT(paid, 0);
-  }
-}
-
-TEST(SelfPlay, WithoutSimulationsIsAnError) {
-  RandomRollout rollout;
-  AnyEvaluator<AnyGame> evaluator(rollout);
-  for (const int64_t simulations : {0, 1}) {
-    EXPECT_THROW(
-        any_searches().self_play(
-            "uct", {.seed = 2}, {.games = 3, .simulations = simulations},
-            [](int64_t) { return any_game(Nim{}); }, evaluator, [](PlayedGame<AnyGame>&&) {}),
-        Error);
   }
 }
 

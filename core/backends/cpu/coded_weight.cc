@@ -21,8 +21,6 @@ constexpr int64_t kFewRows = 24;
 constexpr int64_t kTileFloats = int64_t{1} << 17;  // half of a second cache
 constexpr int64_t kTileUnit = 64;                  // rows or columns: a multiple of every block
 
-int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 struct Weight {
   WeightCode code;
   int64_t n, width, bytes;

@@ -9,14 +9,9 @@
 namespace mstrain::cpu {
 namespace {
 
-constexpr int64_t kMostRows = 48;  // that do without packing b where its rows are dense
-constexpr int64_t kMostTurned =
-    256;  // and where its columns are: what is made transposed stays in the second cache
+// Rows that do without packing b, where its rows are dense; where its columns are, since what is made transposed stays in the second cache.
+constexpr int64_t kMostRows = 48, kMostTurned = 256;
 constexpr int64_t kColumnsAtOnce = 96;  // of what is made transposed; whole blocks of the loops
-
-int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-const float* floats(const void* address) { return static_cast<const float*>(address); }
 
 // Calls f(first, count) for the parts that a sum is added up in.
 template <class F>

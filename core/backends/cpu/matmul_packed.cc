@@ -24,8 +24,6 @@ constexpr int64_t kBlockRows = BlockLoops::kRows;
 constexpr int64_t kWidestPanel = 32;
 constexpr int64_t kRowsAtOnce = 4;  // of b while it is packed: streams that are read ahead
 
-int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 class PackedProduct {
  public:
   PackedProduct(const Product& p, int threads)
@@ -265,8 +263,6 @@ class PackedProduct {
   bool by_columns_ = false;  // threads share columns, else rows
   AfterProduct after_;
 };
-
-const float* floats(const void* address) { return static_cast<const float*>(address); }
 
 // Threads share each product.
 Kernel one_by_one(const Product& p, int threads, bool b_is_kept) {

@@ -7,6 +7,12 @@
 
 namespace mstrain::cpu {
 
+// The least multiple of `multiple` from n on.
+constexpr int64_t up_to(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+inline const float* floats(const void* address) { return static_cast<const float*>(address); }
+
 // c[batch…, m, n] = a[batch…, m, k] b[batch…, k, n] (+ bias[n]), then what is `after` it; strides in elements, columns of c
 // are dense.
 struct Product {

@@ -91,13 +91,12 @@ Tables::Tables(const SampleSchema& schema, const FieldUse& use)
          .pooling = field.is_bag ? field.pooling : Pooling::kSum});
   }
   for (size_t i = 0; use.group_by && i < schema.fields.size(); ++i) {
-    if (schema.fields[i].name == *use.group_by && !schema.fields[i].is_bag) {
+    const FieldSpec& field = schema.fields[i];
+    if (field.name == *use.group_by) {
+      check(!field.is_bag, "{} has several ids in a sample: samples are grouped by a field of one",
+            field.name);
       group_ = i;
     }
-  }
-  for (const FieldSpec& field : schema.fields) {
-    check(!use.group_by || field.name != *use.group_by || !field.is_bag,
-          "{} has several ids in a sample: samples are grouped by a field of one", field.name);
   }
   check(!use.group_by || group_, "no field of one id is called {}{}", use.group_by.value_or(""),
         did_you_mean(use.group_by.value_or(""), names));

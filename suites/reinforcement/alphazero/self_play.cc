@@ -39,7 +39,7 @@ int64_t PlayedGames::positions() const {
   return sum;
 }
 
-// Two games in a hundred are too few to tell: a little at a time.
+// An iteration's games are few: it soon takes less hope where they were wrong, and only slowly more again.
 void Resignation::learn(const Shown& shown) {
   constexpr double kHarder = 0.25;  // of what is left to -1
   constexpr double kEasier = 0.02;

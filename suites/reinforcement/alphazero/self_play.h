@@ -24,10 +24,8 @@ class Resignation {
   // What an iteration's games have shown of it.
   struct Shown {
     int64_t given_up = 0;  // games that ended so
-    int64_t
-        checked = 0,
-        wrong =
-            0;  // that were played out after somebody would have; in which that player did not lose
+    // Games that were played out after somebody would have given up; those in which that player did not lose.
+    int64_t checked = 0, wrong = 0;
   };
   void learn(const Shown& shown);
   void restore(double below) { below_ = below; }

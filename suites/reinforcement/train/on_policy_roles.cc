@@ -2,7 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/train/numbers.h"
-#include "suites/reinforcement/train/joint_envs.h"
+#include "suites/reinforcement/train/placed_envs.h"
 #include "suites/reinforcement/train/roles.h"
 #include "suites/reinforcement/train/rollout.h"
 
@@ -48,12 +48,8 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   plan.env_steps = algorithm.steps * config.environment.num_envs;
   plan.updates = algorithm.epochs * algorithm.minibatches;
   const bool shares = roles.policy == Placement::kMultiLearner;
-  const std::string hosts =
-      ranks == 1 ? "rank 0"
-                 : fmt::format("each of ranks {}-{}", roles.first_has_none() ? 1 : 0, ranks - 1);
-  plan.who.push_back(fmt::format("{}: environments ({}){}{}", hosts, roles.each(),
-                                 roles.serves() ? "" : ", actor",
-                                 ranks == 1 || shares ? ", learner" : ""));
+  plan.who.push_back(served_hosts(roles) + (roles.serves() ? "" : ", actor") +
+                     (ranks == 1 || shares ? ", learner" : ""));
   if (roles.gathers()) {
     plan.who.push_back(roles.async() ? "rank 0: learner, of the steps of the iteration before"
                                      : "rank 0: learner");
@@ -70,16 +66,13 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   if (roles.serves()) {
     plan.who.push_back("rank 0: actor of all environments, learner");
     plan.who.push_back(served_edges(spec, roles));
-    plan.who.push_back(fmt::format("trajectories (each iteration): the same memory, {} bytes",
-                                   grouped(plan.data_bytes)));
-    plan.who.push_back("parameters (each update): the same memory");
-    return plan;
+  } else {
+    plan.who.push_back("observations, actions (each step): the same memory");
   }
-  plan.who.push_back("observations, actions (each step): the same memory");
   plan.who.push_back(fmt::format("trajectories (each iteration): the same memory, {} bytes",
                                  grouped(plan.data_bytes)));
   plan.who.push_back("parameters (each update): the same memory");
-  if (ranks > 1) {
+  if (shares) {
     plan.who.push_back(fmt::format(
         "gradients (each minibatch): all_reduce of {} bytes, {} an iteration; advantages: "
         "all_reduce of {} bytes, {} an iteration",

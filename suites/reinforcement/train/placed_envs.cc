@@ -49,8 +49,11 @@ void PlacedEnvs::load(std::string_view bytes) {
 }
 
 std::string served_hosts(const Roles& roles) {
-  return fmt::format("each of ranks {}-{}: environments ({})", roles.first_has_none() ? 1 : 0,
-                     roles.ranks - 1, roles.each());
+  const std::string who =
+      roles.ranks == 1
+          ? "rank 0"
+          : fmt::format("each of ranks {}-{}", roles.first_has_none() ? 1 : 0, roles.ranks - 1);
+  return fmt::format("{}: environments ({})", who, roles.each());
 }
 
 std::string served_edges(const EnvSpec& spec, const Roles& roles) {

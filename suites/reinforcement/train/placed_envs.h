@@ -43,7 +43,7 @@ class PlacedEnvs {
   std::optional<JointEnvs> joint_;
 };
 
-// Who steps environments for rank 0, and what goes over the edges between, for people.
+// For people: who steps environments, and what goes over the edges to rank 0.
 std::string served_hosts(const Roles& roles);
 std::string served_edges(const EnvSpec& spec, const Roles& roles);
 

@@ -8,8 +8,8 @@ namespace mstrain {
 
 struct DrawnFrom {
   double temperature = 1;  // > 0; logits are divided by it
-  Tensor
-      support;  // i32 [..., k]: the tokens that each could have been, -1 where there are fewer; null: all
+  // i32 [..., k]: the tokens that each could have been, -1 where there are fewer; null: all.
+  Tensor support;
 };
 
 // What logits at a temperature are made of.
