@@ -160,8 +160,8 @@ CommitId Cache::commit_step(uint64_t step, std::span<const std::byte> user_blob)
   core_->commit(id);
   return id;
 }
-uint64_t Cache::evict(uint64_t step) { return core_->evict(step); }
-void Cache::start_evict(uint64_t step) { core_->start_evict(step); }
+uint64_t Cache::evict(uint64_t step, const SumOver& sum) { return core_->evict(step, sum); }
+void Cache::start_evict(uint64_t step, const SumOver& sum) { core_->start_evict(step, sum); }
 ExportSummary Cache::export_delta(CommitId since, const std::string& path, bool with_state) {
   return core_->export_delta(since, path, with_state);
 }

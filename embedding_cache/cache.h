@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "embedding_cache/bags.h"
+#include "embedding_cache/lowest.h"
 #include "embedding_cache/options.h"
 #include "embedding_cache/row.h"
 #include "embedding_cache/stats.h"
@@ -176,12 +177,13 @@ class Cache {
   void commit(CommitId id, std::span<const CommitId> needed);
   CommitId commit_step(uint64_t step, std::span<const std::byte> user_blob = {});  // both
 
-  // Forgets rows that no update has touched for their table's ttl_steps; returns how many. Reads every row of tables with such a rule, unless
-  // start_evict(step) has. No ticket may be open.
-  uint64_t evict(uint64_t step);
+  // Forgets what EvictionOptions say; returns how many rows. Reads every row of tables with such a rule, unless start_evict(step) has. No
+  // ticket may be open. Where several caches share the rows of their tables, `sum` adds a number up over all of them, and numbers of rows
+  // are those of all: each of them calls this at the same time, with the same rules, and start_evict likewise.
+  uint64_t evict(uint64_t step, const SumOver& sum = {});
   // Begins to look, in a thread of its own, for the rows that evict(step) will forget, which then has only these left to look at. Begun before
-  // the tables have learned step - ttl_steps it is of no use, and evict() looks itself.
-  void start_evict(uint64_t step);
+  // the tables have learned step - ttl_steps it is of no use for old rows, and evict() looks itself.
+  void start_evict(uint64_t step, const SumOver& sum = {});
 
   // Writes the rows that learned after commit `since` (0: all) as one file; tombstones name the rows that are gone. `with_state` decides
   // whether the optimizer state goes along. Reads the sorted files with such rows, not the others. No ticket may be open.

@@ -25,6 +25,7 @@
 #include "embedding_cache/fair_mutex.h"
 #include "embedding_cache/host_tier.h"
 #include "embedding_cache/look_ahead.h"
+#include "embedding_cache/lowest.h"
 #include "embedding_cache/row_store.h"
 #include "embedding_cache/snapshot.h"
 #include "embedding_cache/write_back.h"
@@ -45,6 +46,7 @@ struct Table {
       tombstones;  // id -> step at which the row was forgotten, later than that of a commit that is kept
   uint64_t last_step = 0;  // of the newest training ticket
   uint64_t rows = 0;
+  uint64_t rows_kept = 0;        // when rows were forgotten last
   std::vector<std::byte> zeros;  // the row of ids without one
   FairSharedMutex
       learning;  // held by who writes to rows of open tickets, shared by who reads them; before the owner's mutex
@@ -106,9 +108,14 @@ struct PendingCommit {
 
 // A look for rows of which evict(step) will forget some.
 struct Sweep {
-  using Row = std::pair<uint32_t, Id>;  // step of its last update, id
+  struct OfTable {
+    // As they were when they were seen.
+    std::vector<ScoredRow> old;        // the score is the step of the last update
+    std::optional<LowestRows> lowest;  // none: the table has room for all of its rows
+    std::vector<Id> begun;             // rows that need not have been seen
+  };
   uint64_t step = 0;
-  std::vector<std::vector<Row>> old;  // by table: as they were when they were seen
+  std::vector<OfTable> tables;
   std::atomic<bool> is_stopped = false;
   bool done = false;
   bool failed = false;    // whoever evicts looks itself
@@ -145,8 +152,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void commit(CommitId id, std::optional<std::span<const CommitId>> needed = {});
   CommitId last_commit() const;
   uint64_t last_step() const;
-  uint64_t evict(uint64_t step);
-  void start_evict(uint64_t step);
+  uint64_t evict(uint64_t step, const SumOver& sum);
+  void start_evict(uint64_t step, const SumOver& sum);
   ExportSummary export_delta(CommitId since, const std::string& path, bool with_state);
   ExportSummary import_delta(const std::string& path);
   void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
@@ -240,18 +247,30 @@ class Core : public std::enable_shared_from_this<Core> {
   void check_not_older(uint32_t table, std::span<const Id> ids, const std::byte* records);
   struct KnownRow {
     Id id;
-    uint32_t step;
+    RowHeader header;
   };
-  std::vector<KnownRow> known_rows(uint32_t table, std::span<const Id> ids);  // those there are
+  // Those there are, of ascending ids; or of any, once each.
+  std::vector<KnownRow> known_rows(uint32_t table, std::span<const Id> ids);
+  std::vector<KnownRow> known_rows(uint32_t table, std::vector<Id>&& ids);
   uint64_t newest_step() const;  // that any table has seen
   void prune_tombstones();
   void forget_rows(uint32_t table, std::span<const Id> ids);
   void sweep(Sweep& sweep);  // in a thread of its own
   void sweep_table(Sweep& sweep, uint32_t table);
+  void look_at_pending(uint32_t table, const RowVisitor& look) const;
   void stop_sweep();
   void note_training(const Table& table, uint64_t step);
-  // The rows of a table that no update has touched since `newest` at the latest, by step and id. Rows on their way out are in the store.
-  std::vector<Sweep::Row> old_rows(Lock& lock, uint32_t table, uint64_t newest);
+  // What the sweep tells of a table; null where it tells nothing.
+  Sweep::OfTable* swept(uint32_t table);
+  // Ascending; rows on their way out are in the store. Of a table: those that no update has touched since `newest` at the latest, scored by
+  // step; those of the lowest scores, with all below `bound`.
+  std::vector<ScoredRow> old_rows(Lock& lock, uint32_t table, uint64_t newest);
+  std::vector<ScoredRow> low_rows(uint32_t table, ScoredRow& bound);
+  std::vector<ScoredRow> low_rows(Lock& lock, uint32_t table, uint64_t count);
+  // The `count` lowest of all caches, of which this one's are among `rows`; returns how many were this one's.
+  uint64_t forget_lowest(uint32_t table, std::span<const ScoredRow> rows, uint64_t count,
+                         const SumOver& sum);
+  uint64_t forget_excess(Lock& lock, uint32_t table, uint64_t count, const SumOver& sum);
 
   std::unique_ptr<FileLock> lock_file_;
   std::unique_ptr<ThreadPool> workers_;  // compute

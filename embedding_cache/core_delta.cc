@@ -6,6 +6,11 @@
 #include "embedding_cache/delta.h"
 
 namespace mstrain::embedding_cache {
+namespace {
+
+constexpr size_t kRowsAtOnce = 65536;
+
+}  // namespace
 
 ExportSummary Core::export_delta(CommitId since, const std::string& path, bool with_state) {
   Lock lock(mutex_);
@@ -153,8 +158,20 @@ std::vector<Core::KnownRow> Core::known_rows(uint32_t index, std::span<const Id>
   std::vector<KnownRow> out;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (found[i]) {
-      out.push_back({ids[i], load_header(into[i]).step});
+      out.push_back({ids[i], load_header(into[i])});
     }
+  }
+  return out;
+}
+
+std::vector<Core::KnownRow> Core::known_rows(uint32_t index, std::vector<Id>&& ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::vector<KnownRow> out;
+  for (size_t begin = 0; begin < ids.size(); begin += kRowsAtOnce) {
+    const size_t count = std::min(kRowsAtOnce, ids.size() - begin);
+    const std::vector<KnownRow> part = known_rows(index, std::span(ids).subspan(begin, count));
+    out.insert(out.end(), part.begin(), part.end());
   }
   return out;
 }
@@ -173,10 +190,10 @@ void Core::check_not_older(uint32_t index, std::span<const Id> ids, const std::b
     const auto i =
         static_cast<size_t>(std::lower_bound(ids.begin(), ids.end(), row.id) - ids.begin());
     const uint32_t step = load_header(records + i * table.layout.record_bytes()).step;
-    check(step >= row.step,
+    check(step >= row.header.step,
           "embedding_cache: row {} of table \"{}\" was learned at step {}; one of step {} cannot "
           "replace it",
-          row.id, table.options.name, row.step, step);
+          row.id, table.options.name, row.header.step, step);
   }
 }
 

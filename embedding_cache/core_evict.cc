@@ -1,6 +1,5 @@
 // Forgetting rows.
 #include <algorithm>
-#include <shared_mutex>
 
 #include "embedding_cache/core.h"
 
@@ -8,12 +7,12 @@ namespace mstrain::embedding_cache {
 namespace {
 
 constexpr size_t kDeletesAtOnce = 65536;
-constexpr size_t kRowsAtOnce = 65536;
-constexpr Slot kSlotsAtOnce = 8192;  // looked at in one hold of the mutex
+
+uint64_t total(uint64_t own, const SumOver& sum) { return sum ? sum(own) : own; }
 
 }  // namespace
 
-uint64_t Core::evict(uint64_t step) {
+uint64_t Core::evict(uint64_t step, const SumOver& sum) {
   Lock lock(mutex_);
   const Quiet quiet(*this, lock, "evict");
   if (sweep_ != nullptr && sweep_->step != step) {
@@ -24,145 +23,107 @@ uint64_t Core::evict(uint64_t step) {
         lock, [this] { return sweep_->done; }, "looking for rows to forget");
   }
   write_out(lock);
-  uint64_t total = 0;
+  uint64_t forgotten = 0;
   for (uint32_t t = 0; t < tables.size(); ++t) {
     const EvictionOptions& rule = tables[t]->options.eviction;
-    if (rule.ttl_steps == 0 || step < rule.ttl_steps) {
-      continue;
+    if (rule.ttl_steps > 0 && step >= rule.ttl_steps) {
+      const std::vector<ScoredRow> old = old_rows(lock, t, step - rule.ttl_steps);
+      const uint64_t rows = total(tables[t]->rows, sum);
+      const uint64_t most = rows > rule.min_keep_rows ? rows - rule.min_keep_rows : 0;
+      forgotten += forget_lowest(t, old, std::min(total(old.size(), sum), most), sum);
     }
-    std::vector<Sweep::Row> old = old_rows(lock, t, step - rule.ttl_steps);
-    const uint64_t rows = tables[t]->rows;
-    const uint64_t most = rows > rule.min_keep_rows ? rows - rule.min_keep_rows : 0;
-    old.resize(std::min<size_t>(old.size(), most));  // the oldest go first, equals by id
-    std::vector<Id> ids(old.size());
-    std::transform(old.begin(), old.end(), ids.begin(), [](const auto& row) { return row.second; });
-    std::sort(ids.begin(), ids.end());
-    forget_rows(t, ids);
-    total += ids.size();
+    if (rule.max_rows > 0) {
+      if (const uint64_t rows = total(tables[t]->rows, sum); rows > rule.max_rows) {
+        forgotten += forget_excess(lock, t, rows - rule.max_rows, sum);
+      }
+    }
+    tables[t]->rows_kept = tables[t]->rows;
   }
   sweep_.reset();
-  return total;
+  return forgotten;
 }
 
-std::vector<Sweep::Row> Core::old_rows(Lock& lock, uint32_t index, uint64_t newest) {
-  std::vector<Sweep::Row> old;
-  if (sweep_ == nullptr || sweep_->failed || sweep_->is_early) {
-    flush_dirty(lock);
-    store_->scan(index, [&](Id id, const std::byte* record) {
-      if (const uint32_t last = load_header(record).step; last <= newest) {
-        old.emplace_back(last, id);
-      }
-    });
-  } else {
+std::vector<ScoredRow> Core::old_rows(Lock& lock, uint32_t index, uint64_t newest) {
+  std::vector<ScoredRow> old;
+  const auto look = [&](Id id, const RowHeader& header) {
+    if (header.step <= newest) {
+      old.push_back({header.step, id});
+    }
+  };
+  if (const Sweep::OfTable* seen = swept(index); seen != nullptr && !sweep_->is_early) {
     std::vector<Id> ids;
-    for (const auto& [last, id] : sweep_->old[index]) {
-      ids.push_back(id);
+    for (const ScoredRow& row : seen->old) {
+      ids.push_back(row.id);
     }
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    for (size_t begin = 0; begin < ids.size(); begin += kRowsAtOnce) {
-      const size_t count = std::min(kRowsAtOnce, ids.size() - begin);
-      for (const KnownRow& row : known_rows(index, std::span(ids).subspan(begin, count))) {
-        if (row.step <= newest) {  // not learned since it was seen
-          old.emplace_back(row.step, row.id);
-        }
-      }
+    for (const KnownRow& row : known_rows(index, std::move(ids))) {
+      look(row.id, row.header);  // which may have learned since it was seen
     }
+  } else {
+    flush_dirty(lock);
+    store_->scan(index, [&](Id id, const std::byte* record) { look(id, load_header(record)); });
   }
   std::sort(old.begin(), old.end());
   return old;
 }
 
-void Core::start_evict(uint64_t step) {
-  const std::lock_guard lock(mutex_);
-  require_healthy();
-  stop_sweep();
-  sweep_ = std::make_shared<Sweep>();
-  sweep_->step = step;
-  sweep_->old.resize(tables.size());
-  for (const auto& table : tables) {
-    if (!table->training.empty()) {
-      note_training(*table, table->training.front()->step);
+// A row that was there and has a score below the bound of those that were seen had no higher one then, and is among them.
+std::vector<ScoredRow> Core::low_rows(uint32_t index, ScoredRow& bound) {
+  const Sweep::OfTable* seen = swept(index);
+  if (seen == nullptr || !seen->lowest) {
+    bound = {};
+    return {};
+  }
+  bound = seen->lowest->bound();
+  std::vector<Id> ids = seen->begun;
+  for (const ScoredRow& row : seen->lowest->rows()) {
+    ids.push_back(row.id);
+  }
+  std::vector<ScoredRow> low;
+  for (const KnownRow& row : known_rows(index, std::move(ids))) {
+    const ScoredRow now{score_of(tables[index]->options.eviction.score, row.header), row.id};
+    if (now < bound) {
+      low.push_back(now);
     }
   }
-  if (sweeper_ == nullptr) {
-    sweeper_ = std::make_unique<ThreadPool>(1);
-  }
-  sweeper_->submit([this, own = sweep_] { sweep(*own); });
+  std::sort(low.begin(), low.end());
+  return low;
 }
 
-// A row that begins in this step may be too old when the sweep ends, and be met by none of its looks.
-void Core::note_training(const Table& table, uint64_t step) {
-  const uint64_t ttl = table.options.eviction.ttl_steps;
-  if (sweep_ != nullptr && ttl > 0 && step + ttl <= sweep_->step) {
-    sweep_->is_early = true;
-  }
+std::vector<ScoredRow> Core::low_rows(Lock& lock, uint32_t index, uint64_t count) {
+  LowestRows lowest(count);
+  flush_dirty(lock);
+  store_->scan(index, [&](Id id, const std::byte* record) {
+    lowest.add({score_of(tables[index]->options.eviction.score, load_header(record)), id});
+  });
+  std::vector<ScoredRow> low = lowest.rows();
+  std::sort(low.begin(), low.end());
+  return low;
 }
 
-void Core::stop_sweep() {
-  if (sweep_ != nullptr) {
-    sweep_->is_stopped = true;
-    sweep_.reset();
+uint64_t Core::forget_excess(Lock& lock, uint32_t index, uint64_t count, const SumOver& sum) {
+  ScoredRow bound;
+  std::vector<ScoredRow> low = low_rows(index, bound);
+  const std::optional<ScoredRow> last = last_of_lowest(low, count, sum);
+  const bool lacks = !last || *last >= bound;
+  if (total(lacks ? 1 : 0, sum) > 0 && lacks) {
+    low = low_rows(lock, index, count);
   }
+  return forget_lowest(index, low, count, sum);
 }
 
-void Core::sweep(Sweep& sweep) {
-  bool failed = false;
-  try {
-    for (uint32_t t = 0; t < tables.size() && !sweep.is_stopped; ++t) {
-      sweep_table(sweep, t);
+uint64_t Core::forget_lowest(uint32_t index, std::span<const ScoredRow> rows, uint64_t count,
+                             const SumOver& sum) {
+  const std::optional<ScoredRow> last =
+      count == 0 ? std::nullopt : last_of_lowest(rows, count, sum);
+  std::vector<Id> ids;
+  for (const ScoredRow& row : rows) {
+    if (last && row <= *last) {
+      ids.push_back(row.id);
     }
-  } catch (const std::exception&) {
-    failed = true;  // what fails here fails there, too, and is told there
   }
-  const std::lock_guard lock(mutex_);
-  sweep.done = true;
-  sweep.failed = failed;
-  changed_.notify_all();
-}
-
-// A row moves from host memory on its way out and then to the store, or is read into host memory and stays where it was: looked for in
-// this order, each is met that has not learned since the sweep began.
-void Core::sweep_table(Sweep& sweep, uint32_t index) {
-  struct Stopped {};
-  Table& table = *tables[index];
-  const uint64_t ttl = table.options.eviction.ttl_steps;
-  if (ttl == 0 || sweep.step < ttl) {
-    return;
-  }
-  const uint64_t newest = sweep.step - ttl;
-  std::vector<Sweep::Row>& old = sweep.old[index];
-  const auto look = [&](Id id, const std::byte* record) {
-    if (sweep.is_stopped) {
-      throw Stopped();
-    }
-    const RowHeader header = load_header(record);
-    if (header.updates > 0 && header.step <= newest) {
-      old.emplace_back(header.step, id);
-    }
-  };
-  try {
-    bool more = true;
-    for (Slot begin = 0; more; begin += kSlotsAtOnce) {
-      const std::shared_lock reading(table.learning);
-      const std::lock_guard lock(mutex_);
-      more = table.host.each(begin, begin + kSlotsAtOnce, [&](Slot slot) {
-        if (table.host.is_dirty(slot) || table.host.is_frozen(slot)) {
-          look(table.host.id(slot), table.host.record(slot));
-        }
-      });
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      write_back_.each([&](const RowWrite& row) {
-        if (row.table == index && row.record != nullptr) {
-          look(row.id, row.record);
-        }
-      });
-    }
-    store_->scan(index, look);
-  } catch (const Stopped&) {
-  }
+  std::sort(ids.begin(), ids.end());
+  forget_rows(index, ids);
+  return ids.size();
 }
 
 // Rows that exist, ascending. None is on its way to the store.

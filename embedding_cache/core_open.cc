@@ -145,6 +145,7 @@ void Core::load_state(std::string_view bytes, const std::string& name) {
   for (size_t t = 0; t < tables.size(); ++t) {
     Table& table = *tables[t];
     table.rows = states[t].rows;
+    table.rows_kept = table.rows;
     table.last_step = states[t].last_step;
     table.admission.load(states[t].admission, name);
     for (const auto& [id, step] : states[t].tombstones) {

@@ -1,6 +1,5 @@
 // Gradients of a batch into its rows.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -154,14 +153,14 @@ void Core::learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
 std::vector<uint32_t> Core::sum_and_apply(TicketState& ticket, const RowSums& sums,
                                           const RowKernel& kernel) {
   const size_t width = at(ticket.table).layout.width();
-  std::atomic<uint64_t> new_rows = 0;
-  std::mutex skipped_mutex;
+  std::mutex results_mutex;
   std::vector<uint32_t> skipped;
+  std::vector<Id> begun;
   const auto body = [&](int64_t begin, int64_t end) {
     std::vector<float> space(static_cast<size_t>(end - begin) * width);
     std::vector<std::byte*> records;
     std::vector<const float*> rows;
-    uint64_t made = 0;
+    std::vector<Id> ids, made;
     for (auto u = static_cast<size_t>(begin); u < static_cast<size_t>(end); ++u) {
       if (ticket.slots[u] == kNoSlot) {
         continue;
@@ -170,26 +169,37 @@ std::vector<uint32_t> Core::sum_and_apply(TicketState& ticket, const RowSums& su
       __builtin_prefetch(record);
       const float* const row = sums(u, space.data() + (u - static_cast<size_t>(begin)) * width);
       if (!is_finite(row, width)) [[unlikely]] {
-        const std::lock_guard lock(skipped_mutex);
+        const std::lock_guard lock(results_mutex);
         skipped.push_back(static_cast<uint32_t>(u));
         continue;
       }
       records.push_back(record);
       rows.push_back(row);
+      ids.push_back(ticket.batch.unique[u]);
     }
     kernel(records.data(), rows.data(), records.size());
-    for (std::byte* record : records) {
-      const RowHeader header = load_header(record);
-      made += header.updates == 0 ? 1 : 0;
-      store_header(record, {.step = static_cast<uint32_t>(ticket.step),
-                            .updates = header.updates + (header.updates == 0xffffffffU ? 0U : 1U)});
+    for (size_t i = 0; i < records.size(); ++i) {
+      const RowHeader header = load_header(records[i]);
+      if (header.updates == 0) {
+        made.push_back(ids[i]);
+      }
+      store_header(records[i],
+                   {.step = static_cast<uint32_t>(ticket.step),
+                    .updates = header.updates + (header.updates == 0xffffffffU ? 0U : 1U)});
     }
-    new_rows += made;
+    if (!made.empty()) {
+      const std::lock_guard lock(results_mutex);
+      begun.insert(begun.end(), made.begin(), made.end());
+    }
   };
   workers_->parallel_for(static_cast<int64_t>(ticket.slots.size()), kChunkRows, body);
   {
     const std::lock_guard lock(mutex_);
-    at(ticket.table).rows += new_rows;
+    at(ticket.table).rows += begun.size();
+    if (sweep_ != nullptr && sweep_->tables[ticket.table].lowest) {
+      std::vector<Id>& all = sweep_->tables[ticket.table].begun;
+      all.insert(all.end(), begun.begin(), begun.end());
+    }
   }
   std::sort(skipped.begin(), skipped.end());
   return skipped;

@@ -52,6 +52,9 @@ void check_options(const Options& options) {
     }
     require(table.host_rows > 0, where + "host_rows must be at least 1");
     require(table.host_rows <= (uint64_t{1} << 31), where + "host_rows is beyond 2^31");
+    require(table.eviction.max_rows == 0 || table.eviction.max_rows >= table.eviction.min_keep_rows,
+            where + fmt::format("eviction.max_rows is {}, less than min_keep_rows, {}",
+                                table.eviction.max_rows, table.eviction.min_keep_rows));
     require(RowLayout(table).record_bytes() <= (1U << 20), where + "a row is larger than 1 MiB");
   }
   require(options.threads >= 1, "threads: at least 1");

@@ -22,6 +22,7 @@ enum class OptimizerKind : uint8_t { kSgd, kAdagrad, kRowwiseAdagrad, kFtrl, kLa
 enum class InitKind : uint8_t { kZero, kConstant, kUniform, kNormal };
 enum class Policy : uint8_t { kLru, kLfu, kLookAhead };
 enum class AdmissionKind : uint8_t { kNone, kCount, kProbability, kBloom };
+enum class Score : uint8_t { kLru, kLfu };
 enum class Untrained : uint8_t { kAsInTraining, kZeros };
 enum class StoreKind : uint8_t { kAuto, kMemory, kRocksdb };
 
@@ -97,15 +98,22 @@ struct AdmissionOptions {
   }
 };
 
-// Rows that no update has touched for `ttl_steps` steps are removed by Cache::evict, oldest first, down to the floor.
+// What Cache::evict removes: rows that no update has touched for `ttl_steps` steps, oldest first, down to the floor; then, of more than
+// `max_rows` that are left, those of the lowest score. Equals go by id.
 struct EvictionOptions {
   uint64_t ttl_steps = 0;  // 0: rows live for ever
   uint64_t min_keep_rows = 0;
+  uint64_t max_rows = 0;  // 0: any number
+  // lru: the step of the last update; lfu: the number of updates, and of equal ones that step.
+  Score score = Score::kLru;
 
   template <class V>
   void fields(V& v) {
     v("ttl_steps", ttl_steps, "steps without an update; 0: for ever");
     v("min_keep_rows", min_keep_rows, "rows that stay whatever their age");
+    v("max_rows", max_rows, "rows that stay when others are forgotten; 0: any number");
+    v("score", score, "of more than max_rows those go that learned longest ago, or least often",
+      rule::one_of({"lru", "lfu"}));
   }
 };
 

@@ -49,6 +49,7 @@ Options Rehearsal::cache_options(const std::string& directory, double share,
       {.width = 1,
        .optimizer = {.kind = OptimizerKind::kFtrl, .lr = 0.05F, .initial_accumulator = 1.0F},
        .init = {.kind = InitKind::kZero}}};
+  deep.eviction = {.max_rows = vocabulary / 3, .score = Score::kLfu};
   TableOptions plain{.name = "plain", .host_rows = host_rows, .policy = Policy::kLru};
   plain.segments = {{.width = 3,
                      .optimizer = {.kind = OptimizerKind::kAdagrad, .lr = 0.05F},

@@ -11,13 +11,13 @@ struct Rehearsal {
   uint64_t steps = 60;
   uint64_t commit_every = 10;  // 0: never
   bool commit_behind = false;  // commits are started, and awaited when the next one is due
-  uint64_t evict_every = 0;    // forget old rows at such commits' steps; a multiple of commit_every
+  uint64_t evict_every = 0;    // forget rows at such commits' steps; a multiple of commit_every
   uint32_t depth = 1;          // batches prefetched beyond the one that is learned
   uint32_t look_ahead = 0;     // batches announced beyond those
   uint64_t vocabulary = 3000;
   uint32_t positions = 200;  // ids of a batch and table
 
-  // Two tables: "deep" with two segments, "plain" with admission and eviction. `share` of the vocabulary fits into host memory.
+  // Two tables: "deep" with two segments and a budget, "plain" with admission and expiry. `share` of the vocabulary fits into host memory.
   Options cache_options(const std::string& directory, double share, StoreKind store) const;
   // Trains from the cache's last commit to `steps`. Throws what the cache throws.
   void run(Cache& cache) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
@@ -48,7 +49,9 @@ bool is_scale_slot(std::string_view slot) { return slot.ends_with(kScaleSuffix);
 
 Optimizer::Optimizer(const OptimizerConfig& config, std::span<const ParamSpec> specs,
                      const PrecisionConfig& precision)
-    : config_(config), precision_(precision) {
+    : config_(config),
+      following_{.type = OptimizerType::kSgd, .lr = 1, .clip_grad = std::nullopt},
+      precision_(precision) {
   check_optimizer_config(config);
   check_precision_config(precision);
   for (const ParamSpec& spec : specs) {
@@ -56,20 +59,31 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::span<const ParamSpec> s
           "optimizer: parameter {} is {}; precision is for parameters that are declared in f32",
           spec.name, to_string(spec.type));
     const bool apart = update_rule(config.type).apply_to_matrix != nullptr;
-    traits_.emplace(spec.name, Traits{spec.decay, apart ? hidden_matrix(spec) : std::nullopt});
+    traits_.emplace(spec.name, Traits{spec.decay, spec.follows,
+                                      apart && !spec.follows ? hidden_matrix(spec) : std::nullopt});
   }
 }
 
+std::vector<SlotSpec> Optimizer::slots_of_parameter(const Traits& traits,
+                                                    const Shape& shape) const {
+  return stored_slots(traits.follows ? following_ : config_, precision_, shape,
+                      traits.matrix.has_value());
+}
+
+// Those of matrices that a rule takes apart, then those of others, then those of statistics.
 std::vector<std::string> Optimizer::slot_names() const {
   std::vector<std::string> names;
-  for (const bool is_matrix : {true, false}) {
-    const bool any = std::any_of(traits_.begin(), traits_.end(), [&](const auto& parameter) {
-      return parameter.second.matrix.has_value() == is_matrix;
+  const Traits kinds[] = {{.matrix = MatrixForm()}, {}, {.follows = true}};
+  for (const Traits& kind : kinds) {
+    const bool is_there = std::any_of(traits_.begin(), traits_.end(), [&](const auto& parameter) {
+      return parameter.second.follows == kind.follows &&
+             parameter.second.matrix.has_value() == kind.matrix.has_value();
     });
-    if (!any && (is_matrix || !traits_.empty())) {
+    const bool stands_for_all = traits_.empty() && !kind.follows && !kind.matrix;
+    if (!is_there && !stands_for_all) {
       continue;
     }
-    for (const SlotSpec& slot : stored_slots(config_, precision_, {}, is_matrix)) {
+    for (const SlotSpec& slot : slots_of_parameter(kind, {})) {
       if (std::find(names.begin(), names.end(), slot.name) == names.end()) {
         names.push_back(slot.name);
       }
@@ -86,8 +100,7 @@ OptimizerState Optimizer::init(const Params& params) const {
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const TensorType& type = params.tensor(i).type();
-    const bool is_matrix = traits_of(params.name(i)).matrix.has_value();
-    for (const SlotSpec& slot : stored_slots(config_, precision_, type.shape, is_matrix)) {
+    for (const SlotSpec& slot : slots_of_parameter(traits_of(params.name(i)), type.shape)) {
       TensorType kept = slot.type;
       kept.dtype = precision_.is_plain() ? type.dtype : kept.dtype;
       // A master shares its memory with `params` until these are rounded.
@@ -134,8 +147,17 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
   const bool plain = precision_.is_plain() && !control.apply.defined();
   const Tensor next_step = state.step + 1;
   state.step = control.apply.defined() ? where(control.apply, next_step, state.step) : next_step;
-  const AdamwScalars single = scalars_in(Dtype::kF32, config_, next_step, lr, grad_scale);
-  std::optional<AdamwScalars> wide;
+  const Tensor mean_scale = control.mean_scale.defined() ? control.mean_scale : grad_scale;
+  std::map<std::pair<bool, Dtype>, AdamwScalars> all_scalars;
+  const auto scalars_of = [&](const Traits& traits, Dtype dtype) -> const AdamwScalars& {
+    auto& scalars = all_scalars[{traits.follows, dtype}];
+    if (!scalars.lr.defined()) {
+      scalars = traits.follows
+                    ? scalars_in(dtype, following_, next_step, full({}, following_.lr), mean_scale)
+                    : scalars_in(dtype, config_, next_step, lr, grad_scale);
+    }
+    return scalars;
+  };
   const Tensor apply = plain || control.apply.defined() ? control.apply : full({}, 1, Dtype::kBool);
   const bool rounds = precision_.moments != MomentType::kFp32 ||
                       (precision_.params != FloatType::kFp32 && !precision_.has_master());
@@ -143,15 +165,15 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
   const Tensor key = plain || control.key.defined() ? control.key : no_key();
 
   for (auto& [name, parameter] : params.items()) {
-    const auto& [decay, matrix] = traits_of(name);
+    const Traits& traits = traits_of(name);
+    const OptimizerConfig& config = traits.follows ? following_ : config_;
     const Shard* const shard = find_shard(control.shards, name);
     const Tensor* gradient = grads.find(name);
     const bool fits = gradient != nullptr && (plain ? gradient->type() == parameter.type()
                                                     : gradient->shape() == parameter.shape());
     check(fits, "optimizer: parameter {} is {}, its gradient {}", name, to_string(parameter.type()),
           gradient == nullptr ? "missing" : to_string(gradient->type()));
-    const std::vector<SlotSpec> kept =
-        stored_slots(config_, precision_, parameter.shape(), matrix.has_value());
+    const std::vector<SlotSpec> kept = slots_of_parameter(traits, parameter.shape());
     Tensors own;
     for (const SlotSpec& each : kept) {
       const Tensor* slot = values_of(state, each.name).find(name);
@@ -163,18 +185,17 @@ std::pair<Params, OptimizerState> Optimizer::update(Params params, Params grads,
     }
     Tensors next;
     if (plain) {
-      const bool is_wide = accumulation_dtype(parameter.dtype()) == Dtype::kF64;
-      if (is_wide && !wide) {
-        wide = scalars_in(Dtype::kF64, config_, next_step, lr, grad_scale);
-      }
-      ParameterStep result = apply_rule(config_, is_wide ? *wide : single,
-                                        {parameter, *gradient, own, decay, shard, matrix});
+      const Dtype dtype = accumulation_dtype(parameter.dtype());
+      ParameterStep result =
+          apply_rule(config, scalars_of(traits, dtype),
+                     {parameter, *gradient, own, traits.decay, shard, traits.matrix});
       parameter = std::move(result.parameter);
       next = std::move(result.slots);
     } else {
-      StoredStep result = stored_update(
-          config_, precision_, single, apply, key,
-          {parameter, *gradient, std::move(own), decay, random_site(name), shard, matrix});
+      StoredStep result =
+          stored_update(config, precision_, scalars_of(traits, Dtype::kF32), apply, key,
+                        {parameter, *gradient, std::move(own), traits.decay, random_site(name),
+                         shard, traits.matrix});
       parameter = std::move(result.parameter);
       next = std::move(result.slots);
     }

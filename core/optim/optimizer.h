@@ -20,6 +20,8 @@
 
 namespace mstrain {
 
+struct SlotSpec;
+
 // A tree (core/tensor/tree.h) of which a checkpoint stores the leaf `slots[i].second` of a parameter as
 // `<parameter>.<slots[i].first>`.
 struct OptimizerState {
@@ -43,6 +45,8 @@ struct UpdateControl {
       apply;  // bool []: false leaves parameters, slots and step as they are, whatever the gradients; empty: true
   Tensor key;          // u32 [2] of this step, for stochastic rounding
   Shards shards = {};  // parameters, gradients and slots of these are parts
+  Tensor mean_scale =
+      {};  // floating []: in place of `grad_scale` for running statistics; empty: the same
 };
 
 // Whether a slot holds the scales of another one's blocks, which have a shape of their own, not the parameter's.
@@ -76,11 +80,14 @@ class Optimizer {
  private:
   struct Traits {
     bool decay = false;
+    bool follows = false;
     std::optional<MatrixForm> matrix;  // of a rule that takes matrices of hidden layers apart
   };
   const Traits& traits_of(const std::string& name) const;
+  std::vector<SlotSpec> slots_of_parameter(const Traits& traits, const Shape& shape) const;
 
   OptimizerConfig config_;
+  OptimizerConfig following_;  // how running statistics move: all the way
   PrecisionConfig precision_;
   std::unordered_map<std::string, Traits> traits_;  // by parameter
 };

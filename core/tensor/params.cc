@@ -48,6 +48,15 @@ Tensor Params::get(std::string_view name, const Shape& shape, const Init& init, 
   return declared(path_of(name), shape, init, decay, std::nullopt);
 }
 
+Tensor Params::followed(std::string_view name, const Shape& shape, const Init& init) const {
+  const std::string path = path_of(name);
+  const Tensor value = declared(path, shape, init, false, std::nullopt);
+  if (store_->declaring != nullptr) {
+    (*store_->declaring)[store_->index.at(path)].follows = true;
+  }
+  return value;
+}
+
 Weight Params::weight(std::string_view name, const Shape& shape, const MatrixForm& form,
                       const Init& init) const {
   const std::string path = path_of(name);

@@ -42,6 +42,7 @@ struct ParamSpec {
   std::optional<int> shared_dim = {};     // of which ranks along `tensor` hold a part each
   // Each holds all of it where the dim is smaller than their number, and divides it.
   bool whole_if_fewer = false;
+  bool follows = false;  // a running statistic: see core/nn/follow_scope.h
 };
 
 // One line of a model's table of what ranks can share: parameters whose names end so, by whole words.
@@ -68,6 +69,8 @@ class Params {
   // The parameter `name` of this folder, declared here. Throws where the stored one has another shape, or none is
   // stored, naming the nearest.
   Tensor get(std::string_view name, const Shape& shape, const Init& init, bool decay = true) const;
+  // The same for a running statistic.
+  Tensor followed(std::string_view name, const Shape& shape, const Init& init) const;
   // The same for a weight that only products and embeddings read, decayed, which may be stored in codes.
   Weight weight(std::string_view name, const Shape& shape, const MatrixForm& form,
                 const Init& init) const;

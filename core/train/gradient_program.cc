@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/nn/follow_scope.h"
 #include "core/nn/random_scope.h"
 #include "core/ops/control.h"
 #include "core/ops/elementwise.h"
@@ -125,10 +126,13 @@ LossAndGradient GradientProgram::traced(const GradientState& state, const MicroB
     for (size_t i = 0; i < looked.size(); ++i) {
       samples[task_.looked_up[i]] = looked[i];
     }
-    const auto loss_of = in_precision(precision_.param_dtype(),
-                                      [&](const Params& trained, const Params& others) -> Sum {
-                                        return task_.sums(joined(trained, others), samples).loss;
-                                      });
+    const auto loss_of = in_precision(
+        precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
+          const FollowScope follows;
+          Sum loss = task_.sums(joined(trained, others), samples).loss;
+          loss.sum = follows.with_pulls(loss.sum, loss.count);
+          return loss;
+        });
     const Sum loss = loss_of(params, state.frozen);
     const Tensor scaled = loss.sum * unit_;
     return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, loss);

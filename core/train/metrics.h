@@ -30,6 +30,7 @@ inline constexpr const char* kEvalAuc = "eval_auc";
 inline constexpr const char* kEvalGroupedAuc = "eval_gauc";
 inline constexpr const char* kEvalNormalizedEntropy = "eval_normalized_entropy";
 inline constexpr const char* kEvalCalibration = "eval_calibration";
+inline constexpr const char* kEvalReturn = "eval_return";
 inline constexpr MetricKind kMetricKinds[] = {
     {kEvalLoss, "eval/loss", "eval loss", false},
     {kEvalPerplexity, "eval/perplexity", "perplexity", false},
@@ -42,7 +43,8 @@ inline constexpr MetricKind kMetricKinds[] = {
     {kEvalAuc, "eval/auc", "AUC", true},
     {kEvalGroupedAuc, "eval/gauc", "GAUC", true},
     {kEvalNormalizedEntropy, "eval/normalized_entropy", "normalized entropy", false},
-    {kEvalCalibration, "eval/calibration", "calibration", false}};
+    {kEvalCalibration, "eval/calibration", "calibration", false},
+    {kEvalReturn, "eval/return", "return", true}};
 
 struct Metric {
   const MetricKind* kind;

@@ -115,6 +115,10 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
         data_.size, config.batch.global);
   check(task.looked_up.empty() || (stages_.size == 1 && parts_.ranks() == 1),
         "rows of tables are looked up by ranks along data alone");
+  for (const ParamSpec& spec : task.parameters) {
+    check(!spec.follows || stages_.size == 1,
+          "{} is a running statistic: a pipeline has no way from its stage to the loss", spec.name);
+  }
   for (const ParamSpec& spec : parts_.held_frozen()) {
     const Shard* const shard = find_shard(frozen_shards_, spec.name);
     frozen_types_.push_back(
@@ -243,10 +247,21 @@ Tensor StepProgram::loss_scale_of(const TrainState& state) const {
   return scale == 1 ? Tensor() : full({}, scale);
 }
 
+// Of all parameters but running statistics.
+Tensors StepProgram::learned(const Tensors& of_parameters) const {
+  Tensors out;
+  for (size_t i = 0; i < of_parameters.size(); ++i) {
+    if (!task_.parameters[i].follows) {
+      out.push_back(of_parameters[i]);
+    }
+  }
+  return out;
+}
+
 std::pair<Tensor, Tensor> StepProgram::clipping(const Tensors& squares, const Tensor& share) const {
   const PartScope part(StepPart::kUpdate);
   const NameScope scope("optimizer.clip_grad");
-  const Tensor sum = norm_of_squares(squares);
+  const Tensor sum = norm_of_squares(learned(squares));
   const Tensor norm = cast(share, sum.dtype()) * sum;
   return {norm, clip_ ? share * cast(clip_factor(norm, *clip_), share.dtype()) : share};
 }
@@ -361,7 +376,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
   for (const Tensor& gradient : sum.looked_up) {
     looked_up.push_back(gradient * cast(share, gradient.dtype()));
   }
-  UpdateControl control{.apply = {}, .key = step_key, .shards = shards_};
+  UpdateControl control{.apply = {}, .key = step_key, .shards = shards_, .mean_scale = share};
   if (may_skip_) {
     control.apply =
         logical_and(norm <= cast(arguments.norm_limit[0], norm.dtype()), abs(loss) <= largest);

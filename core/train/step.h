@@ -137,6 +137,7 @@ class StepProgram {
   StepResult step(const Arguments& arguments) const;
   // The norm of `share` times the summed gradients, by the sums of their squares, and the factor that brings them there and within
   // the limit.
+  Tensors learned(const Tensors& of_parameters) const;
   std::pair<Tensor, Tensor> clipping(const Tensors& squares, const Tensor& share) const;
   // For each parameter of the gradient. Every rank calls it.
   Tensors squares_of(const Params& gradient) const;

@@ -1,5 +1,7 @@
 #include "core/train/sweep.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -29,17 +31,15 @@ void StopAtStep::on_state(Trainer& trainer, Moment) {
   trainer.end(Trainer::End::kInterrupted, "the sweep compares its runs here");
 }
 
-Sweep::Sweep(FileSystem& files, const TrainConfig& config, const SweepConfig& sweep,
-             const YamlNode& resolved)
+Sweep::Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const YamlNode& resolved)
     : files_(files),
-      config_(config),
+      swept_(std::move(swept)),
       sweep_(sweep),
       resolved_(resolved),
-      directory_(config.run.directory()),
       monitor_(sweep.metric, MonitorMode::kAuto),
-      rungs_(sweep_rungs(config, sweep)) {
+      rungs_(sweep_rungs(swept_, sweep)) {
   for (SweepTrial& trial : sweep_trials(sweep)) {
-    trials_.push_back({std::move(trial), kWaiting, "", 0, std::nullopt});
+    trials_.push_back({.trial = std::move(trial), .status = kWaiting});
     for (const int64_t rung : rungs_) {
       read_value(trials_.back(), rung);
     }
@@ -47,19 +47,19 @@ Sweep::Sweep(FileSystem& files, const TrainConfig& config, const SweepConfig& sw
 }
 
 std::string Sweep::directory_of(const SweepTrial& trial) const {
-  return join_path(join_path(directory_, "runs"), trial.id);
+  return join_path(join_path(swept_.directory, "runs"), trial.id);
 }
 
 std::string Sweep::name_of(const SweepTrial& trial) const {
-  return fmt::format("{}-{}", config_.run.name, trial.id);
+  return fmt::format("{}-{}", swept_.name, trial.id);
 }
 
 void Sweep::check_same() const {
-  const std::string path = join_path(directory_, kSweepConfigFile);
+  const std::string path = join_path(swept_.directory, kSweepConfigFile);
   if (!files_.exists(path)) {
-    if (is_run_directory(files_, directory_)) {
+    if (is_run_directory(files_, swept_.directory)) {
       throw ConfigError(fmt::format(
-          "{}: holds a run that is no sweep; choose another run.output_dir", directory_));
+          "{}: holds a run that is no sweep; choose another run.output_dir", swept_.directory));
     }
     return;
   }
@@ -82,7 +82,7 @@ void Sweep::check_same() const {
   }
 }
 
-void Sweep::read_value(TrialResult& trial, int64_t step) const {
+void Sweep::read_value(TrialResult& trial, int64_t rung) const {
   const std::string directory = directory_of(trial.trial);
   const std::string run_path = join_path(directory, kRunFile);
   if (!files_.exists(run_path)) {
@@ -95,9 +95,14 @@ void Sweep::read_value(TrialResult& trial, int64_t step) const {
   for (const Json& row : read_metrics(files_, join_path(directory, kMetricsFile))) {
     const auto value = row.find(sweep_.metric);
     const int64_t at = row["step"].get<int64_t>();
-    if (value != row.end() && value->is_number() && (at == step || (ended && at <= step))) {
-      trial.value = value->get<double>();
-      trial.step = at;
+    if (value == row.end() || !value->is_number() || (at < rung && !ended)) {
+      continue;
+    }
+    trial.value = value->get<double>();
+    trial.step = at;
+    trial.rung = rung;
+    if (at >= rung) {
+      break;
     }
   }
 }
@@ -107,13 +112,44 @@ std::optional<size_t> Sweep::best() const {
   for (size_t i = 0; i < trials_.size(); ++i) {
     // Of a halving, what came farthest: a value after few steps is no match for one after many.
     const TrialResult& trial = trials_[i];
-    if (trial.value && (!best || trial.step > trials_[*best].step ||
-                        (trial.step == trials_[*best].step &&
+    if (trial.value && (!best || trial.rung > trials_[*best].rung ||
+                        (trial.rung == trials_[*best].rung &&
                          monitor_.better(*trial.value, trials_[*best].value)))) {
       best = i;
     }
   }
   return best;
+}
+
+std::string Sweep::describe_runs() const {
+  constexpr size_t kMostShown = 50;
+  std::string out = fmt::format("sweep of {} runs, compared at step {}\n", trials_.size(),
+                                fmt::join(rungs_, ", "));
+  for (size_t i = 0; i < std::min(kMostShown, trials_.size()); ++i) {
+    const TrialResult& trial = trials_[i];
+    out += fmt::format("  {}  {}  {}", trial.trial.id, describe(sweep_, trial.trial), trial.status);
+    if (trial.value) {
+      out += fmt::format(": {} {:.6g} at step {}", sweep_.metric, *trial.value, trial.step);
+    }
+    out += "\n";
+  }
+  if (trials_.size() > kMostShown) {
+    out += fmt::format("  and {} more\n", trials_.size() - kMostShown);
+  }
+  return out;
+}
+
+std::string Sweep::describe_result(const SweepResult& result) const {
+  if (result.interrupted) {
+    return fmt::format("{}: interrupted; the same command goes on\n", swept_.directory);
+  }
+  std::string out;
+  if (result.best) {
+    const TrialResult& best = result.trials[*result.best];
+    out = fmt::format("best {} {:.6f}: {}, {}\n", sweep_.metric, *best.value,
+                      describe(sweep_, best.trial), directory_of(best.trial));
+  }
+  return out + fmt::format("open {} in a browser\n", join_path(swept_.directory, kReportFile));
 }
 
 std::vector<size_t> Sweep::promoted(const std::vector<size_t>& of) const {
@@ -130,7 +166,7 @@ std::vector<size_t> Sweep::promoted(const std::vector<size_t>& of) const {
 }
 
 void Sweep::write(const char* status) const {
-  OrderedJson json{{"name", config_.run.name},
+  OrderedJson json{{"name", swept_.name},
                    {"status", status},
                    {"method", to_json(*find_config(resolved_, "sweep.method"))},
                    {"metric", sweep_.metric},
@@ -161,30 +197,30 @@ void Sweep::write(const char* status) const {
   if (const auto found = best()) {
     json["best"] = trials_[*found].trial.id;
   }
-  write_file_atomic(files_, join_path(directory_, kSweepFile), json.dump(2) + "\n");
-  write_file_atomic(files_, join_path(directory_, kReportFile),
+  write_file_atomic(files_, join_path(swept_.directory, kSweepFile), json.dump(2) + "\n");
+  write_file_atomic(files_, join_path(swept_.directory, kReportFile),
                     report_html(files_, directories, json));
 }
 
 SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool restart,
                        const Aside& aside) {
-  files_.create_directories(directory_);
-  const auto lock = lock_run(files_, directory_);
+  files_.create_directories(swept_.directory);
+  const auto lock = lock_run(files_, swept_.directory);
   check(lock != nullptr,
         "{}: another mstrain is at work here; wait for it or choose another run.output_dir",
-        directory_);
+        swept_.directory);
   if (restart) {
     aside([&] {
       for (const char* name : {"runs", kSweepConfigFile, kSweepFile, kReportFile}) {
-        files_.remove_all(join_path(directory_, name));
+        files_.remove_all(join_path(swept_.directory, name));
       }
     });
     for (TrialResult& trial : trials_) {
-      trial = {std::move(trial.trial), kWaiting, "", 0, std::nullopt};
+      trial = {.trial = std::move(trial.trial), .status = kWaiting};
     }
   }
   check_same();
-  write_file_atomic(files_, join_path(directory_, kSweepConfigFile), to_yaml(resolved_));
+  write_file_atomic(files_, join_path(swept_.directory, kSweepConfigFile), to_yaml(resolved_));
   std::vector<size_t> active(trials_.size());
   std::iota(active.begin(), active.end(), size_t{0});
   bool interrupted = false;

@@ -22,6 +22,7 @@ struct TrialResult {
   std::string status;           // "waiting", or that of its run.json; "left behind" by a halving
   std::string reason;           // of a failure
   int64_t step = 0;             // that `value` is of
+  int64_t rung = 0;             // that it is the answer for
   std::optional<double> value;  // of sweep.metric
 };
 
@@ -36,15 +37,22 @@ class Sweep {
   // Trains the trial, under name_of() and in directory_of(), up to step `until`; a run that is there goes on.
   using Run = std::function<Outcome(const SweepTrial& trial, int64_t until)>;
 
-  // `resolved` is the whole configuration with its sweep. All arguments must outlive it.
-  Sweep(FileSystem& files, const TrainConfig& config, const SweepConfig& sweep,
-        const YamlNode& resolved);
+  // `resolved` is the whole configuration with its sweep. All references must outlive it.
+  Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const YamlNode& resolved);
 
   // What there is, before anything runs.
   const std::vector<TrialResult>& trials() const { return trials_; }
   const std::vector<int64_t>& rungs() const { return rungs_; }
   std::string directory_of(const SweepTrial& trial) const;
   std::string name_of(const SweepTrial& trial) const;
+  // The configuration of a trial, where `tree` is the one with the sweep.
+  YamlNode tree_of_trial(const YamlNode& tree, const SweepTrial& trial) const {
+    return tree_of(tree, sweep_, trial, name_of(trial), directory_of(trial));
+  }
+  // Which runs there will be, and how far each of them is: lines for people.
+  std::string describe_runs() const;
+  // What `result` came to, likewise.
+  std::string describe_result(const SweepResult& result) const;
 
   // What takes its time between two runs is done by `aside`. A run that fails with an Error has no result, and the sweep goes on; it is
   // tried again when the sweep is. Throws ConfigError where the folder holds another sweep, Error where another process is at work
@@ -56,17 +64,16 @@ class Sweep {
 
  private:
   void check_same() const;
-  // The value that the trial's run has measured at `step`, or at its end before.
-  void read_value(TrialResult& trial, int64_t step) const;
+  // The value that the trial's run has measured at `rung` or next after it, or at its end before.
+  void read_value(TrialResult& trial, int64_t rung) const;
   std::vector<size_t> promoted(const std::vector<size_t>& of) const;
   void write(const char* status) const;
   std::optional<size_t> best() const;
 
   FileSystem& files_;
-  const TrainConfig& config_;
+  SweptRun swept_;
   const SweepConfig& sweep_;
   const YamlNode& resolved_;
-  std::string directory_;
   Monitor monitor_;
   std::vector<int64_t> rungs_;
   std::vector<TrialResult> trials_;

@@ -105,12 +105,20 @@ std::string describe(const SweepConfig& config, const SweepTrial& trial) {
   return out;
 }
 
-std::vector<int64_t> sweep_rungs(const TrainConfig& config, const SweepConfig& sweep) {
-  const int64_t total = config.schedule.total_steps;
+SweptRun swept_run(const TrainConfig& config) {
+  SweptRun run{config.run.name, config.run.directory(), config.schedule.total_steps, {}};
+  if (!config.eval.interval.is_word()) {
+    run.eval_interval = *config.eval.interval.value;
+  }
+  return run;
+}
+
+std::vector<int64_t> sweep_rungs(const SweptRun& run, const SweepConfig& sweep) {
+  const int64_t total = run.total_steps;
   if (sweep.method != SweepMethod::kHalving) {
     return {total};
   }
-  const int64_t interval = config.eval.interval.value_or(total);
+  const int64_t interval = run.eval_interval.value_or(total);
   int64_t steps = 0;
   if (sweep.first_steps) {
     steps = *sweep.first_steps;
@@ -128,7 +136,6 @@ std::vector<int64_t> sweep_rungs(const TrainConfig& config, const SweepConfig& s
 }
 
 void check_sweep_config(const TrainConfig& config, const SweepConfig& sweep, const YamlNode& tree) {
-  check_monitor(tree, "sweep.metric", sweep.metric);
   if (!config.eval.evaluates()) {
     config_fail(tree, "sweep.metric",
                 fmt::format("{} needs evaluations: give eval.interval", sweep.metric));
@@ -136,6 +143,11 @@ void check_sweep_config(const TrainConfig& config, const SweepConfig& sweep, con
   if (config.run.mode != RunMode::kTrain) {
     config_fail(tree, "sweep", "runs of a sweep train: say run.mode: train");
   }
+  check_sweep_config(swept_run(config), sweep, tree);
+}
+
+void check_sweep_config(const SweptRun& run, const SweepConfig& sweep, const YamlNode& tree) {
+  check_monitor(tree, "sweep.metric", sweep.metric);
   if (is_grid(sweep) && has_range(sweep)) {
     config_fail(tree, sweep.method == SweepMethod::kGrid ? "sweep.keys" : "sweep.runs",
                 sweep.method == SweepMethod::kGrid
@@ -154,7 +166,7 @@ void check_sweep_config(const TrainConfig& config, const SweepConfig& sweep, con
   if (sweep.method != SweepMethod::kHalving) {
     return;
   }
-  const int64_t interval = *config.eval.interval.value;
+  const int64_t interval = run.eval_interval.value_or(run.total_steps);
   if (sweep.first_steps && *sweep.first_steps % interval != 0) {
     config_fail(tree, "sweep.first_steps",
                 fmt::format("{} is no multiple of eval.interval {}: nothing is measured there",

@@ -24,7 +24,7 @@ struct OpenedSweep {
         run(checked(files, given)),
         config(run->train),
         resolved(run->written()),
-        sweep(files, config, *config.sweep, resolved) {}
+        sweep(files, swept_run(config), *config.sweep, resolved) {}
   OpenedSweep(const OpenedSweep&) = delete;
   OpenedSweep& operator=(const OpenedSweep&) = delete;
 
@@ -33,9 +33,7 @@ struct OpenedSweep {
     check_sweep_config(run->train, *run->train.sweep, tree);
     return run;
   }
-  YamlNode tree_of_trial(const SweepTrial& trial) const {
-    return tree_of(tree, *config.sweep, trial, sweep.name_of(trial), sweep.directory_of(trial));
-  }
+  YamlNode tree_of_trial(const SweepTrial& trial) const { return sweep.tree_of_trial(tree, trial); }
 };
 
 // A value that does not do is told before anything runs.
@@ -73,26 +71,8 @@ void check_sweep_ranks(FileSystem& files, const YamlNode& tree, int64_t ranks) {
 YamlNode first_of_sweep(const RunRequest& request) {
   const OpenedSweep opened(request.files, request.tree);
   check_trials(request, opened);
-  const Sweep& sweep = opened.sweep;
-  fmt::print(request.out, "sweep of {} runs", sweep.trials().size());
-  for (const int64_t rung : sweep.rungs()) {
-    fmt::print(request.out, "{} {}", rung == sweep.rungs().front() ? ", compared at step" : ",",
-               rung);
-  }
-  fmt::print(request.out, "\n");
-  constexpr size_t kMostShown = 50;
-  for (size_t i = 0; i < std::min(kMostShown, sweep.trials().size()); ++i) {
-    const TrialResult& trial = sweep.trials()[i];
-    fmt::print(request.out, "  {}  {}  {}{}\n", trial.trial.id,
-               describe(*opened.config.sweep, trial.trial), trial.status,
-               trial.value ? fmt::format(": {} {:.6g} at step {}", opened.config.sweep->metric,
-                                         *trial.value, trial.step)
-                           : "");
-  }
-  if (sweep.trials().size() > kMostShown) {
-    fmt::print(request.out, "  and {} more\n", sweep.trials().size() - kMostShown);
-  }
-  return opened.tree_of_trial(sweep.trials().front().trial);
+  fmt::print(request.out, "{}", opened.sweep.describe_runs());
+  return opened.tree_of_trial(opened.sweep.trials().front().trial);
 }
 
 Outcome run_sweep(const RunRequest& request) {
@@ -124,18 +104,12 @@ Outcome run_sweep(const RunRequest& request) {
       opened.sweep.run(run, request.stop, request.start.restart,
                        [&](const std::function<void()>& work) { ranks.aside(work); });
   ranks.end(result.interrupted ? Outcome::kInterrupted : Outcome::kFinished);
-  const std::string directory = opened.config.run.directory();
+  fmt::print(request.out, "{}", opened.sweep.describe_result(result));
   if (result.interrupted) {
-    fmt::print(request.out, "{}: interrupted; the same command goes on\n", directory);
     return Outcome::kInterrupted;
   }
-  if (result.best) {
-    const TrialResult& best = result.trials[*result.best];
-    fmt::print(request.out, "best {} {:.6f}: {}, {}\n", opened.config.sweep->metric, *best.value,
-               describe(*opened.config.sweep, best.trial), opened.sweep.directory_of(best.trial));
-  }
-  fmt::print(request.out, "open {} in a browser\n", join_path(directory, kReportFile));
-  check(result.best.has_value(), "{}: no run of the sweep has a result", directory);
+  check(result.best.has_value(), "{}: no run of the sweep has a result",
+        opened.config.run.directory());
   return Outcome::kFinished;
 }
 

@@ -18,6 +18,13 @@ std::string newest(const std::string& directory, const char* file) {
   return folder ? real_files().read(join_path(*folder, file)) : "";
 }
 
+// What an evaluation of the newest checkpoint says, but for its time.
+std::string evaluated(const std::string& directory) {
+  std::string out = run_command({"eval", "--checkpoint", directory}).out;
+  const size_t seconds = out.find(" predictions");
+  return out.erase(seconds, out.find('\n') - seconds);
+}
+
 TEST(RecommenderKill, AtAnyMomentChangesNeitherWeightsNorRows) {
   const TemporaryFolder folder;
   const std::string steps = kSanitized ? "schedule.total_steps=400" : "schedule.total_steps=3000";
@@ -52,13 +59,8 @@ TEST(RecommenderKill, AtAnyMomentChangesNeitherWeightsNorRows) {
   for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
     EXPECT_EQ(newest(killed, file), newest(straight, file)) << file;
   }
-  const auto quality = [](const std::string& directory) {
-    std::string out = run_command({"eval", "--checkpoint", directory}).out;
-    const size_t seconds = out.find(" predictions");
-    return out.erase(seconds, out.find('\n') - seconds);
-  };
-  EXPECT_THAT(quality(killed), testing::HasSubstr("eval_auc"));
-  EXPECT_EQ(quality(killed), quality(straight));
+  EXPECT_THAT(evaluated(killed), testing::HasSubstr("eval_auc"));
+  EXPECT_EQ(evaluated(killed), evaluated(straight));
 }
 
 TEST(RecommenderRanks, ComeToTheSameBitsUnderAnyLayoutAndWhateverIsKilled) {
@@ -107,6 +109,29 @@ TEST(RecommenderRanks, ComeToTheSameBitsUnderAnyLayoutAndWhateverIsKilled) {
   EXPECT_THAT(quality(killed), testing::HasSubstr("eval_auc"));
   const auto auc = [](const std::string& text) { return text.substr(text.find("eval_auc")); };
   EXPECT_EQ(auc(quality(killed)), auc(quality(straight)));
+}
+
+TEST(RecommenderRanks, NormaliseAndForgetAlikeHoweverABatchIsDivided) {
+  const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");
+  const TemporaryFolder folder;
+  const auto arguments = [&](const char* name, int64_t steps) {
+    return recommender_run(
+        folder / name,
+        {"batch.micro=10", "batch.global=40", fmt::format("schedule.total_steps={}", steps),
+         "checkpoint.interval=15", "eval.interval=1000000", "model.batch_norm={samples: 5}",
+         "embedding.eviction={max_rows: 250, score: lfu}", "embedding.evict_every=8",
+         "schedule={type: constant, min_lr_ratio: 0}"});
+  };
+  ASSERT_EQ(run_command(arguments("one", 60)).status, 0);
+  const CommandResult half = run_command(with_ranks(arguments("two", 30), 2));
+  ASSERT_EQ(half.status, 0) << half.err;
+  ASSERT_EQ(run_command(with_ranks(arguments("two", 60), 2)).status, 0);
+  const std::string weights = newest(folder / "one", "model.safetensors");
+  EXPECT_THAT(weights, testing::HasSubstr("running_var"));
+  EXPECT_EQ(newest(folder / "two", "model.safetensors"), weights);
+  EXPECT_EQ(newest(folder / "two", "optimizer.safetensors"),
+            newest(folder / "one", "optimizer.safetensors"));
+  EXPECT_EQ(evaluated(folder / "two"), evaluated(folder / "one"));
 }
 
 TEST(RecommenderRanks, AreEvaluatedWhileTheyTrain) {

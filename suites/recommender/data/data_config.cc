@@ -27,7 +27,72 @@ Prepared prepared_for(FileSystem& files, const DataConfig& config, const YamlNod
   return prepared;
 }
 
+// Throws where `given` is not what it is by default, and nobody reads it.
+template <class Section>
+void expect_default(const YamlNode& tree, const char* key, const Section& given,
+                    const std::string& why) {
+  if (to_flow(write_config(given)) != to_flow(write_config(Section()))) {
+    config_fail(tree, key, fmt::format("has no effect {}", why));
+  }
+}
+
+void check_label(const CsvConfig& csv, const YamlNode& tree) {
+  const auto expect_other = [&](const char* key, const std::string& column) {
+    if (column == csv.label) {
+      config_fail(
+          tree, key,
+          fmt::format("\"{}\" is the label (data.csv.label), which no feature may tell", column));
+    }
+  };
+  for (const auto& [key, columns] : {std::pair("data.csv.numeric", &csv.numeric),
+                                     std::pair("data.csv.categorical", &csv.categorical)}) {
+    for (const std::string& column : *columns) {
+      expect_other(key, column);
+    }
+  }
+  for (const BucketConfig& bucket : csv.buckets) {
+    expect_other("data.csv.buckets", bucket.column);
+  }
+  for (const BagConfig& bag : csv.bags) {
+    expect_other("data.csv.bags", bag.column);
+  }
+}
+
 }  // namespace
+
+void check_data_config(const DataConfig& config, const YamlNode& tree) {
+  const char* const formats[] = {"synthetic", "csv", "criteo_tsv"};
+  const std::string beside =
+      fmt::format("with data.format: {}", formats[static_cast<size_t>(config.format)]);
+  if (config.format == DataFormat::kSynthetic) {
+    for (const auto& [key, path] :
+         {std::pair("data.train", &config.train), std::pair("data.valid", &config.valid),
+          std::pair("data.prepared", &config.prepared)}) {
+      if (path->has_value()) {
+        config_fail(tree, key, fmt::format("has no effect {}; did you mean csv?", beside));
+      }
+    }
+    expect_default(tree, "data.csv", config.csv, beside);
+    expect_default(tree, "data.ids", config.ids, beside);
+    return;
+  }
+  if (!config.prepared) {
+    expect_default(tree, "data.ids", config.ids,
+                   "without data.prepared: text that is read into memory has hashes for ids");
+  }
+  if (config.format == DataFormat::kCriteoTsv) {
+    CsvConfig unread = config.csv;
+    unread.numeric_scale = CsvConfig().numeric_scale;
+    expect_default(tree, "data.csv", unread, beside + ", but for numeric_scale");
+    return;
+  }
+  if (config.csv.header && !config.csv.columns.empty()) {
+    config_fail(tree, "data.csv.columns",
+                "has no effect where the first line names the columns; data.csv.header: false, if "
+                "it does not");
+  }
+  check_label(config.csv, tree);
+}
 
 CsvConfig text_columns_of(const DataConfig& config) {
   if (config.format != DataFormat::kCriteoTsv) {

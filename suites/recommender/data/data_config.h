@@ -59,6 +59,9 @@ struct DataConfig {
   }
 };
 
+// Throws ConfigError for keys that have no effect beside others, and for a label among the features.
+void check_data_config(const DataConfig& config, const YamlNode& tree);
+
 // How lines are read: data.csv, or Criteo's label, 13 integers and 26 values, apart by tabs, without a header.
 CsvConfig text_columns_of(const DataConfig& config);
 // Equal where lines are read alike and values called alike.

@@ -28,8 +28,7 @@ Tensor logits(const Config& config, const Params& p, const Features& x) {
   const Tensor first_bn = side_by_side(x);
   const Tensor cross_bn = crossed(config.cross, p / "cross", first_bn);
   const bool is_stacked = config.cross.structure == Structure::kStacked;
-  Tensor out_bh = tower(p / "deep", is_stacked ? cross_bn : first_bn, config.hidden,
-                        config.activation, config.dropout);
+  Tensor out_bh = tower(p / "deep", is_stacked ? cross_bn : first_bn, config);
   if (!is_stacked) {
     const Tensor parts[] = {cross_bn, out_bh};
     out_bh = concat(parts, 1);

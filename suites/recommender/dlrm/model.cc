@@ -23,9 +23,9 @@ Tensor logits(const Config& config, const Params& p, const Features& x) {
   Tensor vectors_bfd = x.vectors_bfd;
   Tensor numbers_bd;
   if (x.numeric_bn.defined()) {
-    std::vector<int64_t> widths = config.bottom;
-    widths.push_back(config.embedding_dim);
-    numbers_bd = tower(p / "bottom", x.numeric_bn, widths, config.top.activation, 0);
+    TowerConfig bottom{.hidden = config.bottom, .activation = config.top.activation};
+    bottom.hidden.push_back(config.embedding_dim);
+    numbers_bd = tower(p / "bottom", x.numeric_bn, bottom);
     const Tensor parts[] = {expand_dims(numbers_bd, 1), vectors_bfd};
     vectors_bfd = concat(parts, 1);
   }
@@ -34,8 +34,7 @@ Tensor logits(const Config& config, const Params& p, const Features& x) {
     const Tensor parts[] = {numbers_bd, pairs_bp};
     pairs_bp = concat(parts, 1);
   }
-  return unit(p / "head", tower(p / "top", pairs_bp, config.top.hidden, config.top.activation,
-                                config.top.dropout));
+  return unit(p / "head", tower(p / "top", pairs_bp, config.top));
 }
 
 }  // namespace mstrain::recommender::dlrm

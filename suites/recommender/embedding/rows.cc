@@ -110,27 +110,41 @@ void Rows::let_go() {
   }
 }
 
-// The fewest steps that a row lives without learning.
-int64_t Rows::lifetime() const {
-  uint64_t least = std::numeric_limits<uint32_t>::max();
+// Steps before rows are forgotten at which it can be told which: old ones have learned for the last time, and those of the lowest scores of
+// a budget will hardly have others when it comes to it.
+int64_t Rows::foresight() const {
+  int64_t steps = how_.evict_every;
   for (const embedding_cache::TableOptions& table : options_.tables) {
-    least = std::min(least, table.eviction.ttl_steps);
+    if (table.eviction.ttl_steps > 0) {
+      steps = std::min(steps, static_cast<int64_t>(std::min<uint64_t>(
+                                  table.eviction.ttl_steps, std::numeric_limits<uint32_t>::max())));
+    }
+    if (table.eviction.max_rows > 0) {
+      steps = std::min(steps, how_.evict_every / 4);
+    }
   }
-  return static_cast<int64_t>(least);
+  return steps;
 }
 
 void Rows::learned(int64_t step) {
   if (how_.evict_every == 0) {
     return;
   }
+  embedding_cache::SumOver sum;
+  if (group_ != nullptr) {
+    sum = [this](uint64_t own) {
+      const Elements number{&own, 1, Dtype::kI64};
+      group_->all_reduce(number, number, Reduction::kSum, "rows.evict").wait();
+      return own;
+    };
+  }
   if (step % how_.evict_every == 0) {
     let_go();
-    cache().evict(static_cast<uint64_t>(step));
+    cache().evict(static_cast<uint64_t>(step), sum);
   }
-  // All that can be too old by then has learned for the last time.
   const int64_t next = (step / how_.evict_every + 1) * how_.evict_every;
-  if (looked_for_ != next && next - step <= lifetime()) {
-    cache().start_evict(static_cast<uint64_t>(next));
+  if (looked_for_ != next && next - step <= foresight()) {
+    cache().start_evict(static_cast<uint64_t>(next), sum);
     looked_for_ = next;
   }
 }

@@ -118,7 +118,7 @@ class Rows final : public OutsideState {
 
  private:
   size_t rank() const { return group_ == nullptr ? 0 : static_cast<size_t>(group_->rank()); }
-  int64_t lifetime() const;
+  int64_t foresight() const;
   void begin(int64_t changes);
   // Throws ConfigError where the directory holds what another run, which is still there, has checkpoints of.
   void claim(bool writes);

@@ -21,6 +21,8 @@ struct EmbeddingConfig {
   embedding_cache::EvictionOptions eviction;
   int64_t evict_every = 1000;
 
+  bool forgets() const { return eviction.ttl_steps > 0 || eviction.max_rows > 0; }
+
   template <class V>
   void fields(V& v) {
     v("optimizer", optimizer, "how the vectors of ids learn; rates follow the schedule");

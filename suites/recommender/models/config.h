@@ -37,10 +37,29 @@ struct FieldsConfig {
   }
 };
 
+// Batch normalisation before each activation of the hidden layers.
+struct BatchNormConfig {
+  AutoOr<int64_t> samples;
+  double momentum = 0.1;
+  double eps = 1e-5;
+
+  template <class V>
+  void fields(V& v) {
+    v("samples", samples,
+      "whose statistics they are normalised by, one after the other in the batch; divides "
+      "batch.micro; auto: batch.micro",
+      rule::at_least(2));
+    v("momentum", momentum, "weight of a batch in the statistics that evaluations use",
+      rule::positive().at_most(1));
+    v("eps", eps, "added to the variance", rule::positive());
+  }
+};
+
 struct TowerConfig {
   std::vector<int64_t> hidden{256, 128, 64};
   Activation activation = Activation::kRelu;
   double dropout = 0;
+  std::optional<BatchNormConfig> batch_norm;
 
   template <class V>
   void fields(V& v) {
@@ -51,6 +70,7 @@ struct TowerConfig {
       rule::one_of({"gelu", "gelu_new", "relu", "silu", "tanh"}).elsewhere_called({"hidden_act"}));
     v("dropout", dropout, "probability of dropping an element after each hidden layer in training",
       rule::at_least(0).below(1));
+    v("batch_norm", batch_norm, "of each hidden layer, before its activation; null: none");
   }
 };
 

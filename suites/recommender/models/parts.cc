@@ -1,5 +1,6 @@
 #include "suites/recommender/models/parts.h"
 
+#include "core/nn/batch_norm.h"
 #include "core/nn/layers.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
@@ -15,11 +16,16 @@ Tensor side_by_side(const Features& x) {
   return concat(parts, 1);
 }
 
-Tensor tower(const Params& p, Tensor x, const std::vector<int64_t>& hidden, Activation activation,
-             double rate) {
-  for (size_t i = 0; i < hidden.size(); ++i) {
+Tensor tower(const Params& p, Tensor x, const TowerConfig& config) {
+  for (size_t i = 0; i < config.hidden.size(); ++i) {
     const Params layer = p / static_cast<int64_t>(i);
-    x = dropout(layer / "dropout", activate(activation, linear(layer, x, {hidden[i]})), rate);
+    x = linear(layer, x, {config.hidden[i]});
+    if (config.batch_norm) {
+      const auto& [samples, momentum, eps] = *config.batch_norm;
+      x = batch_norm(layer / "norm", x,
+                     {.momentum = momentum, .eps = eps, .samples = samples.value_or(0)});
+    }
+    x = dropout(layer / "dropout", activate(config.activation, x), config.dropout);
   }
   return x;
 }

@@ -16,9 +16,8 @@ struct Features {
 // Numbers and vectors side by side: [b, n + f d].
 Tensor side_by_side(const Features& x);
 
-// Layers "0", "1", … of x[b, n], each with activation and dropout: [b, last of hidden].
-Tensor tower(const Params& p, Tensor x, const std::vector<int64_t>& hidden, Activation activation,
-             double dropout);
+// Layers "0", "1", … of x[b, n], each with what the configuration says: [b, last of hidden].
+Tensor tower(const Params& p, Tensor x, const TowerConfig& config);
 
 // x[b, n] -> [b]: a layer of one unit.
 Tensor unit(const Params& p, const Tensor& x);

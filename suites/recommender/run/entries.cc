@@ -55,11 +55,11 @@ class RunOf final : public RecommenderRun {
       return std::nullopt;
     }
   }
-  std::pair<std::string, std::vector<int64_t>> hidden() const override {
+  Tower tower() const override {
     if constexpr (requires { model.top; }) {
-      return {"model.top.hidden", model.top.hidden};
+      return {"model.top", model.top};
     } else {
-      return {"model.hidden", model.hidden};
+      return {"model", model};
     }
   }
   std::function<Tensor(const Params&, const Features&)> model_function() const override {

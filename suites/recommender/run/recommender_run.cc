@@ -135,6 +135,31 @@ void RecommenderRun::check(const YamlNode& tree) const {
       config_fail(tree, key, "a recommender's ranks share batches and tables: parallel.data");
     }
   }
+  check_batch_norm(tree);
+  check_data_config(data, tree);
+}
+
+// What is learned depends on how samples are normalised together: nothing else than the configuration decides it.
+void RecommenderRun::check_batch_norm(const YamlNode& tree) const {
+  const auto& [key, config] = tower();
+  if (!config.batch_norm) {
+    return;
+  }
+  const AutoOr<int64_t>& micro = train.batch.micro;
+  if (micro.is_word()) {
+    config_fail(tree, "batch.micro",
+                fmt::format("auto, but {}.batch_norm needs a number, whatever the memory of the "
+                            "machine is: {} or a part of it",
+                            key, train.batch.global));
+  }
+  const int64_t together = *micro.value / train.parallel.copies;
+  const int64_t samples = config.batch_norm->samples.value_or(together);
+  if (together < 2 || together % samples != 0) {
+    config_fail(tree, key + ".batch_norm.samples",
+                fmt::format("{} do not make up the {} samples that are computed together "
+                            "(batch.micro {}, parallel.copies {})",
+                            samples, together, *micro.value, train.parallel.copies));
+  }
 }
 
 FieldUse RecommenderRun::use() const {
@@ -358,7 +383,7 @@ std::shared_ptr<Rows> RecommenderRun::rows(FileSystem& files) const {
   return std::make_shared<Rows>(
       files, std::move(own),
       RowsOptions{.depth = cache.pipeline.depth,
-                  .evict_every = embedding.eviction.ttl_steps == 0 ? 0 : embedding.evict_every,
+                  .evict_every = embedding.forgets() ? embedding.evict_every : 0,
                   .way = train.parallel.embedding,
                   .first = first_rows(files),
                   .run = cache.directory.is_word() ? "" : train.run.directory()},
@@ -396,9 +421,10 @@ TrainData RecommenderRun::samples(const Json& source) const {
 
 // The first ones as they are, more of them like the last.
 Overrides RecommenderRun::with_layers(int64_t layers) const {
-  auto [key, widths] = hidden();
+  const auto& [key, config] = tower();
+  std::vector<int64_t> widths = config.hidden;
   widths.resize(static_cast<size_t>(layers), widths.empty() ? 1 : widths.back());
-  return {fmt::format("{}=[{}]", key, fmt::join(widths, ","))};
+  return {fmt::format("{}.hidden=[{}]", key, fmt::join(widths, ","))};
 }
 
 LeastSize RecommenderRun::least_size() const {

@@ -47,8 +47,12 @@ class RecommenderRun : public ModelRun {
   const FieldsConfig& shape() const { return const_cast<RecommenderRun*>(this)->shape(); }
   // None: the model has no single weights. Else, of which fields.
   virtual std::optional<std::optional<std::vector<std::string>>> weights_of() const = 0;
-  // The layers that plans repeat: their key, and their widths.
-  virtual std::pair<std::string, std::vector<int64_t>> hidden() const = 0;
+  // The layers that plans repeat, and their section.
+  struct Tower {
+    std::string key;
+    const TowerConfig& config;
+  };
+  virtual Tower tower() const = 0;
   // Log-odds [b]; a function that outlives the run.
   virtual std::function<Tensor(const Params&, const Features&)> model_function() const = 0;
 
@@ -56,6 +60,7 @@ class RecommenderRun : public ModelRun {
   void check(const YamlNode& tree) const override;
 
  private:
+  void check_batch_norm(const YamlNode& tree) const;
   void lay_out(FileSystem& files, const YamlNode& tree);
   FieldUse use() const;
   Placement placement(const Tables& tables) const;

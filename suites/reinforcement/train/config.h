@@ -132,6 +132,11 @@ struct EnvLogConfig {
   }
 };
 
+// The section `sweep`: runs are compared by the returns of their evaluations.
+struct AgentSweepConfig : SweepConfig {
+  AgentSweepConfig() { metric = kEvalReturn; }
+};
+
 struct Config {
   RunConfig run;
   std::unique_ptr<AlgorithmConfig> algorithm;
@@ -144,6 +149,7 @@ struct Config {
   EnvCheckpointConfig checkpoint;
   EnvEvalConfig eval;
   EnvLogConfig log;
+  std::optional<AgentSweepConfig> sweep;
 
   template <class V>
   void fields(V& v) {
@@ -158,6 +164,7 @@ struct Config {
     v("checkpoint", checkpoint, "saving and going on");
     v("eval", eval, "evaluation while training");
     v("log", log, "what is written down");
+    v("sweep", sweep, "several runs that differ in some keys, instead of one");
   }
 };
 

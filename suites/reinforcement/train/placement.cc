@@ -17,7 +17,8 @@ std::shared_ptr<Ranks> learners(std::unique_ptr<Communicator> world) {
 }
 
 // Ranks as threads. What the first one finds is the result; where several fail, the first failure is told.
-Finished train_on_threads(const RunRequest& request, const Config& config, int64_t ranks) {
+Finished train_on_threads(const RunRequest& request, const Config& config, int64_t ranks,
+                          std::optional<int64_t> until) {
   auto worlds = thread_communicators(static_cast<int>(ranks),
                                      {.timeout_seconds = config.distribution.timeout_s});
   std::vector<Finished> results(worlds.size());
@@ -26,7 +27,7 @@ Finished train_on_threads(const RunRequest& request, const Config& config, int64
   for (size_t i = 0; i < worlds.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        results[i] = train_agent(request, config, learners(std::move(worlds[i])));
+        results[i] = train_agent(request, config, learners(std::move(worlds[i])), until);
       } catch (...) {
         failures[i] = std::current_exception();
       }
@@ -88,14 +89,14 @@ void check_placement(const Config& config, const YamlNode& tree, int64_t ranks) 
 }
 
 Finished train_placed(const RunRequest& request, const Config& config,
-                      std::unique_ptr<Communicator> world) {
+                      std::unique_ptr<Communicator> world, std::optional<int64_t> until) {
   const int64_t ranks = world != nullptr ? world->size() : threads_of(config);
   check_placement(config, request.tree, ranks);
   if (world != nullptr) {
-    return train_agent(request, config, ranks > 1 ? learners(std::move(world)) : nullptr);
+    return train_agent(request, config, ranks > 1 ? learners(std::move(world)) : nullptr, until);
   }
-  return ranks > 1 ? train_on_threads(request, config, ranks)
-                   : train_agent(request, config, nullptr);
+  return ranks > 1 ? train_on_threads(request, config, ranks, until)
+                   : train_agent(request, config, nullptr, until);
 }
 
 }  // namespace mstrain::reinforcement

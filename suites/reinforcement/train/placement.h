@@ -13,6 +13,6 @@ void check_placement(const Config& config, const YamlNode& tree, int64_t ranks);
 
 // As train_agent(), on all ranks: those of `world`, or, where that is null, threads.
 Finished train_placed(const RunRequest& request, const Config& config,
-                      std::unique_ptr<Communicator> world);
+                      std::unique_ptr<Communicator> world, std::optional<int64_t> until = {});
 
 }  // namespace mstrain::reinforcement

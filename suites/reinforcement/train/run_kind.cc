@@ -13,7 +13,9 @@
 #include "suites/reinforcement/train/placement.h"
 #include "suites/reinforcement/train/play.h"
 #include "suites/reinforcement/train/session.h"
+#include "suites/reinforcement/train/sweep.h"
 #include "suites/run/suite.h"
+#include "suites/run/sweep.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -31,7 +33,14 @@ void refuse(const AgentPlan& plan, int64_t limit) {
   }
 }
 
-Outcome run_agent(const RunRequest& request) {
+[[noreturn]] void refuse_many_ranks(const YamlNode& sweep) {
+  config_fail(sweep, "sweep",
+              "its runs are of one process each: leave --ranks out; distribution.actors gives each "
+              "of them several threads");
+}
+
+// One run, to its end or to `until`; how it ended is told where `tells`.
+Outcome run_one(const RunRequest& request, std::optional<int64_t> until, bool tells) {
   const Config config = read_reinforcement(request.tree);
   const AgentEntry& entry = agent_of(config.algorithm->type);
   std::unique_ptr<Communicator> world =
@@ -40,8 +49,8 @@ Outcome run_agent(const RunRequest& request) {
   const int64_t ranks = world != nullptr ? world->size() : threads_of(config);
   check_placement(config, request.tree, ranks);
   refuse(entry.plan(config, request.tree, ranks), bytes_limit(config));
-  const Finished done = train_placed(request, config, std::move(world));
-  if (!first) {
+  const Finished done = train_placed(request, config, std::move(world), until);
+  if (!first || !tells) {
     return done.outcome;
   }
   const std::string directory = config.run.directory();
@@ -67,7 +76,26 @@ Outcome run_agent(const RunRequest& request) {
   return done.outcome;
 }
 
-void dry_run_agent(const RunRequest& request, const DryRun& options) {
+Outcome run_agent(const RunRequest& request) {
+  if (!is_sweep(request.tree)) {
+    return run_one(request, {}, /*tells=*/true);
+  }
+  if (request.world) {
+    refuse_many_ranks(request.tree);
+  }
+  return sweep_agents(request, [&](const YamlNode& tree, int64_t until) {
+    SessionStart start;
+    start.command = request.start.command;
+    return run_one({request.files, tree, request.stop, request.out, std::move(start)}, until,
+                   /*tells=*/false);
+  });
+}
+
+void dry_run_agent(const RunRequest& given, const DryRun& options) {
+  const RunRequest request{
+      given.files, is_sweep(given.tree) ? first_of_agents_sweep(given) : given.tree,
+      given.stop,  given.out,
+      given.start, given.world};
   const Config config = read_reinforcement(request.tree);
   const int64_t ranks = threads_of(config);
   check_placement(config, request.tree, ranks);
@@ -103,6 +131,9 @@ YamlNode resolved_agent(FileSystem&, const YamlNode& tree) {
 }
 
 void check_agent_ranks(FileSystem&, const YamlNode& tree, int64_t ranks) {
+  if (is_sweep(tree)) {
+    refuse_many_ranks(tree);
+  }
   const Config config = read_reinforcement(tree);
   check_placement(config, tree, ranks);
   agent_of(config.algorithm->type).plan(config, tree, ranks);

@@ -71,7 +71,8 @@ void check_changes(const std::string& path, const YamlNode& before, const YamlNo
 
 class Session {
  public:
-  Session(const RunRequest& request, const Config& config, const std::shared_ptr<Ranks>& ranks)
+  Session(const RunRequest& request, const Config& config, const std::shared_ptr<Ranks>& ranks,
+          std::optional<int64_t> until)
       : request_(request),
         config_(config),
         ranks_(ranks.get()),
@@ -79,7 +80,8 @@ class Session {
         silent_(request.files),
         files_(first_ ? request.files : static_cast<FileSystem&>(silent_)),
         resolved_(write_config(config)),
-        total_(config.schedule.total_env_steps) {}
+        total_(config.schedule.total_env_steps),
+        until_(until) {}
 
   Finished run();
 
@@ -104,6 +106,7 @@ class Session {
   FileSystem& files_;
   YamlNode resolved_;
   int64_t total_;
+  std::optional<int64_t> until_;
 
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<Agent> agent_;
@@ -379,6 +382,7 @@ void Session::loop() {
       evaluate_now();
       report(kStatusRunning);
     }
+    interrupted_ = interrupted_ || (until_ && env_steps_ >= *until_ && !is_over());
     const AutoOr<int64_t>& interval = config_.checkpoint.interval;
     const bool due =
         interval.is_word()
@@ -446,13 +450,13 @@ Finished Session::run() {
 
 }  // namespace
 
-Finished train_agent(const RunRequest& request, const Config& config,
-                     std::shared_ptr<Ranks> ranks) {
+Finished train_agent(const RunRequest& request, const Config& config, std::shared_ptr<Ranks> ranks,
+                     std::optional<int64_t> until) {
   // A network of these sizes is done before other threads are awake.
   const Context context{.threads = static_cast<int>(config.run.threads.value_or(1)),
                         .ranks = ranks};
   const ContextScope scope(context);
-  return Session(request, config, ranks).run();
+  return Session(request, config, ranks, until).run();
 }
 
 }  // namespace mstrain::reinforcement

@@ -11,7 +11,6 @@ inline constexpr const char* kPlayedFile =
     "reinforcement.yaml";  // of a checkpoint: the run's configuration
 inline constexpr const char* kEnvironmentsFile =
     "environments.bin";  // VectorEnv::save() of the first rank
-inline constexpr const char* kEvalReturn = "eval_return";
 
 struct Finished {
   Outcome outcome = Outcome::kFinished;
@@ -23,6 +22,8 @@ struct Finished {
 // Every rank calls it with the same arguments; the first one writes the directory. Throws ConfigError for keys that a run which
 // goes on must not change, PlanError where the plan does not fit, IoError, and Error naming environment and step. Whatever it throws, the newest
 // checkpoint is intact.
-Finished train_agent(const RunRequest& request, const Config& config, std::shared_ptr<Ranks> ranks);
+// `until`: so many steps, and the evaluation that is due then, after which it stops like one that is interrupted.
+Finished train_agent(const RunRequest& request, const Config& config, std::shared_ptr<Ranks> ranks,
+                     std::optional<int64_t> until = {});
 
 }  // namespace mstrain::reinforcement

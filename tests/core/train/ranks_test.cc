@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/exec/execute.h"
+#include "core/nn/follow_scope.h"
 #include "core/ops/collective.h"
 #include "core/ops/shape.h"
 #include "core/train/shared_plan.h"
@@ -17,11 +18,16 @@ namespace {
 
 constexpr int64_t kSteps = 30;
 
-// Three layers with dropout, of which one is a hidden one and large enough for parts of eight ranks, and unevenly so. Predictions whose target is
-// negative count nothing.
+// Three layers with dropout, of which one is a hidden one and large enough for parts of eight ranks, and unevenly so, and is centred by a
+// running mean. Predictions whose target is negative count nothing.
 Tensor wide_model(const Params& p, const Tensor& x) {
   const Tensor first = tanh(linear(p / "in", x, {150}));
-  const Tensor second = dropout(p / "drop", tanh(linear(p / "mid" / 0, first, {96})), 0.1);
+  Tensor second = dropout(p / "drop", tanh(linear(p / "mid" / 0, first, {96})), 0.1);
+  const Tensor centre = p.followed("mid.centre", {96}, zeros_init());
+  if (current_context().training) {
+    FollowScope::follow(centre, 0.9 * centre + 0.1 * mean(second, {0}));
+  }
+  second = second - stop_gradient(centre);
   return linear(p / "out", second, {1});
 }
 

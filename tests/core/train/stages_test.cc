@@ -16,7 +16,7 @@
 namespace mstrain {
 namespace {
 
-constexpr int64_t kSteps = 6;
+constexpr int64_t kStagedSteps = 6;
 constexpr int64_t kLayers = 8;
 constexpr int64_t kWidth = 48;  // so that a layer is shared unevenly by two ranks along data
 
@@ -69,7 +69,7 @@ class PipelinedRun : public testing::Test {
   TrainConfig config_of(const Dealing& layout, const std::string& name) const {
     TrainConfig config = small_config(folder_ / name);
     config.batch.micro = 1;
-    config.schedule.total_steps = kSteps;
+    config.schedule.total_steps = kStagedSteps;
     config.schedule.type = ScheduleType::kConstant;
     config.checkpoint.interval = 2;
     config.eval.interval = 2;
@@ -87,7 +87,7 @@ class PipelinedRun : public testing::Test {
 
   // The run, in a directory of its own.
   std::string run(const Dealing& layout, const std::string& name, const Change& change = {},
-                  int64_t steps = kSteps) const {
+                  int64_t steps = kStagedSteps) const {
     TrainConfig config = config_of(layout, name);
     config.schedule.total_steps = steps;
     if (change) {
@@ -126,7 +126,7 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankByEverySchedule) {
   for (const Dealing& layout : layouts) {
     SCOPED_TRACE(layout.name());
     expect_same_run(alone, run(layout, layout.name() + (layout.stage_layout.empty() ? "" : "_own")),
-                    kSteps);
+                    kStagedSteps);
   }
 }
 
@@ -138,9 +138,9 @@ TEST_F(PipelinedRun, FollowsAScheduleFromAFile) {
   write_file_atomic(real_files(), file, to_text(own));
   const std::string alone = run({}, "alone");
   const Dealing layout{2, file.c_str()};
-  expect_same_run(alone, run(layout, "micro_of_one"), kSteps);
+  expect_same_run(alone, run(layout, "micro_of_one"), kStagedSteps);
   const Change any = [](TrainConfig& c) { c.batch.micro = {}; };
-  expect_same_run(alone, run(layout, "micro_auto", any), kSteps);
+  expect_same_run(alone, run(layout, "micro_auto", any), kStagedSteps);
 
   TrainConfig config = config_of({2, file.c_str(), 1, 2}, "none");
   EXPECT_THAT(error_of([&] { check_batch(config, 2, resolved(config)); }),
@@ -167,12 +167,12 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankWithDataAndOptimizerInParts) {
         Dealing{2, "interleaved", 2, 4, 1}, Dealing{2, "1f1b", 1, 2, 3}, Dealing{2, "zbv", 1, 2, 3},
         Dealing{2, "interleaved", 2, 4, 3}}) {
     SCOPED_TRACE(layout.name());
-    expect_same_run(alone, run(layout, layout.name()), kSteps);
+    expect_same_run(alone, run(layout, layout.name()), kStagedSteps);
   }
   const Change groups = [](TrainConfig& c) { c.parallel.zero.group = 2; };
   for (const int64_t stage : {1, 3}) {
     expect_same_run(alone, run({2, "zb_h1", 1, 4, stage}, fmt::format("groups_{}", stage), groups),
-                    kSteps);
+                    kStagedSteps);
   }
 }
 
@@ -182,7 +182,7 @@ TEST_F(PipelinedRun, ExchangesAlongDataUnderOtherWorkAsOverlapSays) {
     c.parallel.overlap = {.gradients = false, .parameters = false};
     c.parallel.bucket_mb = 1e-4;
   };
-  expect_same_run(run({}, "alone"), run(layout, "in_place", change), kSteps);
+  expect_same_run(run({}, "alone"), run(layout, "in_place", change), kStagedSteps);
   const TrainTask task = layered_task();
   const auto begun = [&](const Change& with, std::string_view op) {
     TrainConfig config = config_of(layout, "none");
@@ -227,7 +227,7 @@ TEST_F(PipelinedRun, HasTheBitsOfOneRankInEveryPrecision) {
          {Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 1}, Dealing{2, "zb_h1", 1, 2, 3}}) {
       SCOPED_TRACE(fmt::format("{}, {}", name, layout.name()));
       expect_same_run(alone, run(layout, fmt::format("{}_{}", name, layout.name()), change),
-                      kSteps);
+                      kStagedSteps);
     }
   }
 }
@@ -239,7 +239,7 @@ TEST_F(PipelinedRun, GoesOnUnderAnotherLayoutWithTheSameBits) {
   for (const Dealing& layout : {Dealing{4, "zbv"}, Dealing{2, "1f1b", 1, 2, 3}, Dealing{}}) {
     moves = run(layout, "moves", {}, steps += 2);
   }
-  expect_same_run(alone, moves, kSteps);
+  expect_same_run(alone, moves, kStagedSteps);
 }
 
 TEST_F(PipelinedRun, SumsInAnyOrderComeNear) {

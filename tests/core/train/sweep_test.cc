@@ -112,12 +112,12 @@ TEST(SweepTrials, AHalvingComparesAtMultiplesOfTheEvaluations) {
   config.schedule.total_steps = 900;
   config.eval.interval = 50;
   SweepConfig sweep = sweep_of("sweep: {method: halving, keys: {a.b: [1]}}");
-  EXPECT_THAT(sweep_rungs(config, sweep), ElementsAre(100, 300, 900));
+  EXPECT_THAT(sweep_rungs(swept_run(config), sweep), ElementsAre(100, 300, 900));
   sweep.first_steps = 50;
   sweep.factor = 4;
-  EXPECT_THAT(sweep_rungs(config, sweep), ElementsAre(50, 200, 800, 900));
+  EXPECT_THAT(sweep_rungs(swept_run(config), sweep), ElementsAre(50, 200, 800, 900));
   sweep.method = SweepMethod::kRandom;
-  EXPECT_THAT(sweep_rungs(config, sweep), ElementsAre(900));
+  EXPECT_THAT(sweep_rungs(swept_run(config), sweep), ElementsAre(900));
 }
 
 // Sweeps over the learning rate of the small task.
@@ -138,7 +138,7 @@ class SweepRuns : public Fit {
   SweepResult sweep(const TrainConfig& config, const std::string& die_in = "",
                     bool restart = false) {
     const YamlNode whole = resolved(config);
-    Sweep sweep(real_files(), config, *config.sweep, whole);
+    Sweep sweep(real_files(), swept_run(config), *config.sweep, whole);
     return sweep.run(
         [&](const SweepTrial& trial, int64_t until) {
           trained_.push_back(trial.id + " to " + std::to_string(until));

@@ -44,6 +44,48 @@ SampleBatch all_of(const std::string& text, const CsvConfig& config = columns(),
   return out;
 }
 
+std::string refusal(const std::string& yaml) {
+  return message_of<ConfigError>([&] {
+    const YamlNode tree = parse_yaml("data: " + yaml, "f.yaml");
+    DataConfig config;
+    read_config(*tree.find("data"), config);
+    check_data_config(config, tree);
+  });
+}
+
+TEST(DataKeys, ThatNobodyReadsAreRefused) {
+  EXPECT_THAT(
+      refusal("{format: synthetic, train: x.csv}"),
+      HasSubstr("data.train: has no effect with data.format: synthetic; did you mean csv?"));
+  EXPECT_THAT(refusal("{format: synthetic, csv: {label: y}}"), HasSubstr("data.csv"));
+  EXPECT_THAT(refusal("{format: csv, ids: {mode: hash}}"), HasSubstr("without data.prepared"));
+  EXPECT_THAT(refusal("{format: csv, csv: {columns: [a, label]}}"),
+              HasSubstr("data.csv.header: false"));
+  EXPECT_THAT(refusal("{format: criteo_tsv, csv: {numeric_scale: none, categorical: [a]}}"),
+              HasSubstr("with data.format: criteo_tsv"));
+}
+
+TEST(DataKeys, KeepTheLabelOutOfTheFeatures) {
+  for (const char* const features :
+       {"numeric: [y]", "categorical: [a, y]", "buckets: [{column: y, boundaries: [1]}]",
+        "bags: [{column: y}]"}) {
+    EXPECT_THAT(refusal(fmt::format("{{format: csv, csv: {{label: y, {}}}}}", features)),
+                HasSubstr("\"y\" is the label"));
+  }
+}
+
+TEST(DataKeys, ThatGoTogetherPass) {
+  for (const char* const data :
+       {"{format: synthetic}", "{format: criteo_tsv, csv: {numeric_scale: none}}",
+        "{format: csv, prepared: d, ids: {mode: hash, buckets: 9}}",
+        "{format: csv, csv: {header: false, columns: [a, label], categorical: [a]}}"}) {
+    const YamlNode tree = parse_yaml(fmt::format("data: {}", data), "f.yaml");
+    DataConfig config;
+    read_config(*tree.find("data"), config);
+    EXPECT_NO_THROW(check_data_config(config, tree)) << data;
+  }
+}
+
 TEST(Csv, IdsAreEqualWhereValuesAre) {
   const SampleBatch batch = all_of("click,n,a,b\n1, 3.5 ,x,y\n0,,x,z\r\n1,-1,x,y\n0,10,y,x");
   EXPECT_THAT(batch.labels, ElementsAre(1, 0, 1, 0));

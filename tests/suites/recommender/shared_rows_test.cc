@@ -41,8 +41,11 @@ class SharedRows : public testing::Test {
     auto options = cache_options(*tables_, Placement(*tables_, how.way, how.ranks), embedding_,
                                  cache, 3, 2, 1 << 30, kAllSamples);
     options.directory = directory_ / name;
-    return std::make_shared<Rows>(real_files(), options,
-                                  RowsOptions{.depth = how.depth, .way = how.way}, *tables_, ranks);
+    return std::make_shared<Rows>(
+        real_files(), options,
+        RowsOptions{
+            .depth = how.depth, .evict_every = embedding_.forgets() ? 5 : 0, .way = how.way},
+        *tables_, ranks);
   }
 
   // Steps first + 1 … last, which pull what is looked up towards the labels; what a checkpoint calls the rows then. `older`: other
@@ -119,6 +122,28 @@ TEST_F(SharedRows, LearnTheSameBitsOnAnyNumberOfRanks) {
         const std::string id = train(name, {ranks, way, depth, host_rows}, 0, 12);
         EXPECT_EQ(values(name, id), expected);
       }
+    }
+  }
+}
+
+TEST_F(SharedRows, ForgetTheSameRowsOnAnyNumberOfRanks) {
+  using embedding_cache::Score;
+  for (const embedding_cache::EvictionOptions& rule :
+       {embedding_cache::EvictionOptions{.max_rows = 12},
+        embedding_cache::EvictionOptions{.max_rows = 12, .score = Score::kLfu},
+        embedding_cache::EvictionOptions{.ttl_steps = 4, .min_keep_rows = 9}}) {
+    embedding_.eviction = {};
+    const std::string name = fmt::format("{}-{}", rule.max_rows, rule.score == Score::kLfu);
+    const std::vector<float> never = values(name + "-all", train(name + "-all", {}, 0, 18));
+    embedding_.eviction = rule;
+    const std::vector<float> expected = values(name, train(name, {}, 0, 18));
+    EXPECT_NE(expected, never);
+    for (const int64_t ranks : {2, 4}) {
+      const std::string shared = fmt::format("{}-{}", name, ranks);
+      SCOPED_TRACE(shared);
+      const EmbeddingWay way = ranks == 2 ? EmbeddingWay::kTableWise : EmbeddingWay::kRowWise;
+      const std::string half = train(shared, {ranks, way}, 0, 8);
+      EXPECT_EQ(values(shared, train(shared, {ranks, way}, 8, 18, half)), expected);
     }
   }
 }

@@ -1,0 +1,135 @@
+// Running statistics that a run's steps move: functions of the batch like its gradients, and of no rule of an optimizer.
+#include "core/nn/batch_norm.h"
+#include "core/ops/shape.h"
+#include "tests/core/train/fit.h"
+
+namespace mstrain {
+namespace {
+
+constexpr int64_t kBatchRows = 12;
+constexpr int64_t kGroup = 3;
+constexpr int64_t kHidden = 8;
+
+TrainTask normalised_task() {
+  const auto model = [](const Params& p, const Tensor& x) {
+    const Tensor hidden = batch_norm(p / "norm", linear(p / "in", x, {kHidden}),
+                                     {.momentum = 0.25, .samples = kGroup});
+    return linear(p / "out", tanh(hidden), {1});
+  };
+  TrainTask task = small_task();
+  task.parameters = declare_params([&](const Params& p) {
+    model(p, zeros({Dtype::kF32, {1, 4}}));
+  });
+  task.stored_shapes.clear();
+  for (const ParamSpec& spec : task.parameters) {
+    task.stored_shapes.push_back(spec.type.shape);
+  }
+  task.sums = [model](const Params& p, std::span<const Tensor> batch) {
+    const Tensor errors = square(model(p, batch[0]) - batch[1]);
+    return TaskSums{{sum(errors), full({}, static_cast<double>(errors.elements()))}, {}};
+  };
+  return task;
+}
+
+Tensors samples() {
+  return IndexedBatches(7, BatchPart(kBatchRows, kBatchRows, 1, 0), 0, nullptr).next();
+}
+
+TrainConfig config_of(OptimizerType type, Execution execution) {
+  TrainConfig config = small_config("unused");
+  config.batch.global = kBatchRows;
+  config.run.execution = execution;
+  config.optimizer.type = type;
+  config.optimizer.weight_decay = 0.5;
+  config.optimizer.clip_grad = 1e-3;
+  return config;
+}
+
+StepResult step_of(const TrainTask& task, const TrainConfig& config, int64_t micro) {
+  Context context;
+  context.threads = 1;
+  const StepProgram program(task, config, micro, context);
+  return program.run(program.first_state(init_params(task.parameters, 3)), samples(),
+                     {.lr = 0.1, .seed = 5, .step = 0});
+}
+
+// Of the values that the statistics are of, by hand.
+std::vector<std::vector<float>> values_to_normalise(const TrainTask& task) {
+  const Params first = init_params(task.parameters, 3);
+  const std::vector<float> x = to_vector<float>(linear(first / "in", samples()[0], {kHidden}));
+  std::vector<std::vector<float>> by_channel(kHidden);
+  for (size_t i = 0; i < x.size(); ++i) {
+    by_channel[i % kHidden].push_back(x[i]);
+  }
+  return by_channel;
+}
+
+TEST(Followed, StatisticsMoveToTheMeanOfTheirGroupsWhateverTheOptimizer) {
+  const TrainTask task = normalised_task();
+  const auto values = values_to_normalise(task);
+  for (const OptimizerType type :
+       {OptimizerType::kAdamW, OptimizerType::kSgd, OptimizerType::kLamb, OptimizerType::kMuon}) {
+    for (const Execution execution : {Execution::kGraph, Execution::kEager}) {
+      for (const int64_t micro : {kGroup, 2 * kGroup, kBatchRows}) {
+        SCOPED_TRACE(fmt::format("optimizer {}, micro {}", name_of(type), micro));
+        const StepResult result = step_of(task, config_of(type, execution), micro);
+        const std::vector<float> means =
+            to_vector<float>(*result.state.params.find("norm.running_mean"));
+        const std::vector<float> variances =
+            to_vector<float>(*result.state.params.find("norm.running_var"));
+        for (size_t c = 0; c < kHidden; ++c) {
+          double mean = 0, variance = 0;
+          for (size_t g = 0; g < kBatchRows / kGroup; ++g) {
+            const auto own = std::span(values[c]).subspan(g * kGroup, kGroup);
+            const double centre = (own[0] + own[1] + own[2]) / 3.0;
+            double squares = 0;
+            for (const float each : own) {
+              squares += std::pow(each - centre, 2);
+            }
+            mean += centre / (kBatchRows / kGroup);
+            variance += squares / (kGroup - 1) / (kBatchRows / kGroup);
+          }
+          EXPECT_NEAR(means[c], 0.25 * mean, 2e-6);
+          EXPECT_NEAR(variances[c], 0.75 + 0.25 * variance, 2e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST(Followed, StatisticsAreNoPartOfTheNormThatClips) {
+  TrainConfig config = config_of(OptimizerType::kSgd, Execution::kGraph);
+  config.optimizer.weight_decay = 0;
+  config.optimizer.clip_grad.reset();
+  const TrainTask task = normalised_task();
+  const Params before = init_params(task.parameters, 3);
+  const StepResult result = step_of(task, config, 6);
+  double squares = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!task.parameters[i].follows) {
+      const std::vector<float> from = to_vector<float>(before.tensor(i));
+      const std::vector<float> to = to_vector<float>(result.state.params.tensor(i));
+      for (size_t j = 0; j < from.size(); ++j) {
+        squares += std::pow((from[j] - to[j]) / 0.1, 2);
+      }
+    }
+  }
+  EXPECT_NEAR(item(result.grad_norm), std::sqrt(squares), 1e-4 * std::sqrt(squares));
+}
+
+// Losses, and gradients but for the order of sums.
+TEST(Followed, ABatchIsWorthTheSameHoweverItIsDivided) {
+  TrainConfig config = config_of(OptimizerType::kSgd, Execution::kGraph);
+  config.optimizer.weight_decay = 0;
+  const TrainTask task = normalised_task();
+  const StepResult whole = step_of(task, config, kBatchRows);
+  for (const int64_t micro : {kGroup, 2 * kGroup}) {
+    const StepResult divided = step_of(task, config, micro);
+    EXPECT_NEAR(item(divided.loss), item(whole.loss), 1e-6 * std::abs(item(whole.loss)));
+    EXPECT_NEAR(item(divided.grad_norm), item(whole.grad_norm), 1e-5 * item(whole.grad_norm));
+  }
+  EXPECT_THROW(step_of(task, config, 4), Error);
+}
+
+}  // namespace
+}  // namespace mstrain
