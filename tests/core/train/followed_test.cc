@@ -40,6 +40,7 @@ TrainConfig config_of(OptimizerType type, Execution execution) {
   config.batch.global = kBatchRows;
   config.run.execution = execution;
   config.optimizer.type = type;
+  config.optimizer.momentum = type == OptimizerType::kMuon ? 0.95 : 0;
   config.optimizer.weight_decay = 0.5;
   config.optimizer.clip_grad = 1e-3;
   return config;
