@@ -15,7 +15,8 @@ void OffPolicy::common_fields(ConfigFields& v) {
     rule::at_least(1).at_most(1e6).elsewhere_called({"train_freq", "train_frequency"}));
   v("updates", updates, "each time",
     rule::at_least(1).at_most(1e6).elsewhere_called({"gradient_steps"}));
-  v("batch_size", batch_size, "steps of an update", rule::at_least(1).at_most(1 << 24));
+  v("batch_size", batch_size, "steps of an update, or sequences (network.memory)",
+    rule::at_least(1).at_most(1 << 24));
   v("noise_hold", noise_hold,
     "steps that the chance in actions stays the same: what is held reaches further (Dabney et al. "
     "2021)",

@@ -8,9 +8,10 @@
 #include "suites/reinforcement/algorithms/continuous.h"
 #include "suites/reinforcement/algorithms/dqn.h"
 #include "suites/reinforcement/algorithms/qmix.h"
-#include "suites/reinforcement/train/eight_rows.h"
 #include "suites/reinforcement/train/off_policy_learner.h"
+#include "suites/reinforcement/train/off_policy_programs.h"
 #include "suites/reinforcement/train/placed_envs.h"
+#include "suites/reinforcement/train/rollout.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -21,59 +22,16 @@ const OffPolicy& off_policy_of(const Config& config) {
   return dynamic_cast<const OffPolicy&>(*config.algorithm);
 }
 
-// Actions as algorithms have them, in place as environments do: [-1, 1] becomes a box's bounds.
-void to_bounds(const Space& space, std::span<float> actions) {
-  for (size_t i = 0; !space.is_discrete() && i < actions.size(); ++i) {
-    const size_t number = i % count(space.size());
-    const double middle = 0.5 * (space.low[number] + space.high[number]);
-    const double half = 0.5 * (space.high[number] - space.low[number]);
-    actions[i] = static_cast<float>(middle + half * static_cast<double>(actions[i]));
-  }
-}
-
-// The model's programs for acting.
-class Programs {
- public:
-  // `params` are looked at whenever it acts; all must outlive it.
-  Programs(const OffPolicyModel& model, const EnvSpec& env, const Params& params)
-      : env_(env), noise_size_(model.noise_size()), params_(params) {
-    act_ =
-        jit([&model](const Params& p, const Tensor& observation, const Tensor& noise,
-                     const Tensor& explore) { return model.act(p, observation, noise, explore); },
-            {.name = "act"});
-    best_ = jit([&model](const Params& p,
-                         const Tensor& observation) { return model.best_action(p, observation); },
-                {.name = "best_action"});
-  }
-
-  void act(std::span<const float> observations, std::span<const float> noise, double explore,
-           std::span<float> actions) {
-    by_eights(observations, env_.observation.size(), env_.action.size(), actions,
-              [&](const Tensor& observation, int64_t row) {
-                return act_(params_, observation, eight_rows(noise, row, noise_size_),
-                            scalar(explore));
-              });
-  }
-  void best(std::span<const float> observations, std::span<float> actions) {
-    by_eights(observations, env_.observation.size(), env_.action.size(), actions,
-              [&](const Tensor& observation, int64_t) { return best_(params_, observation); });
-  }
-
- private:
-  EnvSpec env_;
-  int64_t noise_size_;
-  const Params& params_;
-  std::function<Tensor(const Params&, const Tensor&, const Tensor&, const Tensor&)> act_;
-  std::function<Tensor(const Params&, const Tensor&)> best_;
-};
-
-ReplayShape replay_shape(const Config& config, const EnvSpec& env, bool is_of_teams) {
+ReplayShape replay_shape(const Config& config, const EnvSpec& env, const OffPolicyModel& model) {
   const OffPolicy& algorithm = off_policy_of(config);
-  const int64_t together = is_of_teams ? env.agents : 1;
+  const int64_t together = model.is_of_teams() ? env.agents : 1;
   return {.steps = algorithm.buffer_size / config.environment.num_envs,
           .rows = config.environment.num_envs * env.agents / together,
           .observation_size = env.observation.size() * together,
           .action_size = env.action.size() * together,
+          .memory_size = model.memory_size(),
+          .burn_in = model.memory_size() > 0 ? algorithm.burn_in : 0,
+          .unroll = model.memory_size() > 0 ? algorithm.unroll : 1,
           .n_step = algorithm.n_step,
           .discount = algorithm.discount,
           .priority_exponent =
@@ -91,7 +49,8 @@ class OffPolicyAgent final : public Agent {
         learner_(config, algorithm_, *model_),
         programs_(*model_, spec_, learner_.params()) {
     if (placed_.acts()) {
-      replay_.emplace(replay_shape(config, spec_, model_->is_of_teams()));
+      replay_.emplace(replay_shape(config, spec_, *model_));
+      memory_.resize(count(envs().rows() * model_->memory_size()));
     }
   }
 
@@ -116,9 +75,12 @@ class OffPolicyAgent final : public Agent {
     return out;
   }
 
+  void begin(int64_t rows) override { programs_.begin(rows); }
   void act(std::span<const float> observations, std::span<float> actions) override {
-    programs_.best(observations, actions);
-    to_bounds(spec_.action, actions);
+    programs_.act(observations, actions);
+  }
+  void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
+    programs_.end(terminated, truncated);
   }
   std::vector<StoredTensor> model() const override { return stored(learner_.params()); }
   std::vector<StoredTensor> optimizer() const override {
@@ -133,8 +95,9 @@ class OffPolicyAgent final : public Agent {
     ByteWriter out;
     learner_.save(out);
     if (replay_) {
-      replay_->save(out, /*more=*/envs.size() + sizeof(uint64_t));
+      replay_->save(out, /*more=*/envs.size() + (memory_.size() + 2) * sizeof(uint64_t));
     }
+    out.put_all(memory_);
     out.put_text(envs);
     return out.take();
   }
@@ -144,6 +107,7 @@ class OffPolicyAgent final : public Agent {
     if (replay_) {
       replay_->load(in);
     }
+    memory_ = in.get_all<float>(memory_.size());
     placed_.load(in.get_text());
     in.expect_end();
   }
@@ -159,7 +123,8 @@ class OffPolicyAgent final : public Agent {
     const Space& space = spec_.action;
     const std::vector<float> before(envs().observations().begin(), envs().observations().end());
     std::vector<float> actions(count(envs().rows() * space.size()));
-    if (!learns()) {  // anything
+    const std::vector<float> remembered = memory_;
+    if (!learns() && memory_.empty()) {  // anything
       envs().draw_noise(/*normal=*/false, space.size(), actions, algorithm_.noise_hold);
       for (float& each : actions) {
         each = space.is_discrete() ? std::min(std::floor(each * static_cast<float>(space.n)),
@@ -170,7 +135,7 @@ class OffPolicyAgent final : public Agent {
       std::vector<float> noise(count(envs().rows() * model_->noise_size()));
       envs().draw_noise(model_->noise_is_normal(), model_->noise_size(), noise,
                         algorithm_.noise_hold);
-      programs_.act(before, noise, explore, actions);
+      programs_.explore(before, noise, learns() ? explore : 1, memory_, actions);
     }
     std::vector<float> taken = actions;
     to_bounds(space, taken);
@@ -183,7 +148,9 @@ class OffPolicyAgent final : public Agent {
                           after.begin() + static_cast<ptrdiff_t>(env * width));
       }
     }
-    replay_->add(before, actions, rewards(), envs().terminated(), envs().truncated(), after);
+    replay_->add(before, actions, rewards(), envs().terminated(), envs().truncated(), after,
+                 remembered);
+    forget(envs().terminated(), envs().truncated(), memory_);
   }
 
   // Of rows, or of teams, whose agents must earn alike.
@@ -216,8 +183,9 @@ class OffPolicyAgent final : public Agent {
   int64_t environments_;
   std::unique_ptr<OffPolicyModel> model_;
   OffPolicyLearner learner_;
-  Programs programs_;
+  OffPolicyPrograms programs_;
   std::optional<Replay> replay_;  // of the rank that acts and learns
+  std::vector<float> memory_;     // of the rows that it acts on
 };
 
 // The policy of a checkpoint, for mstrain play.
@@ -230,16 +198,19 @@ class OffPolicyPlayer final : public Player {
         programs_(*model_, env_, params_) {
     load(stored(params_));
   }
+  void begin(int64_t rows) override { programs_.begin(rows); }
   void act(std::span<const float> observations, std::span<float> actions) override {
-    programs_.best(observations, actions);
-    to_bounds(env_.action, actions);
+    programs_.act(observations, actions);
+  }
+  void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
+    programs_.end(terminated, truncated);
   }
 
  private:
   EnvSpec env_;
   std::unique_ptr<OffPolicyModel> model_;
   Params params_;
-  Programs programs_;
+  OffPolicyPrograms programs_;
 };
 
 void check_off_policy(const Config& config, const YamlNode& tree, int64_t ranks) {
@@ -253,12 +224,17 @@ void check_off_policy(const Config& config, const YamlNode& tree, int64_t ranks)
   }
   check_hosts(config, tree, roles);
   const int64_t envs = config.environment.num_envs;
-  const int64_t least = std::max(envs * algorithm.n_step, algorithm.batch_size);
+  const bool of_sequences = config.network.memory > 0;
+  const int64_t length =
+      algorithm.n_step + (of_sequences ? algorithm.burn_in + algorithm.unroll - 1 : 0);
+  const int64_t least = std::max(envs * length, algorithm.batch_size);
   if (algorithm.buffer_size < least) {
-    config_fail(tree, "algorithm.buffer_size",
-                fmt::format("{} steps are fewer than a batch, or than n_step of every environment: "
-                            "expected at least {}",
-                            algorithm.buffer_size, least));
+    config_fail(
+        tree, "algorithm.buffer_size",
+        fmt::format("{} steps are fewer than a batch, or than {} of every environment: "
+                    "expected at least {}",
+                    algorithm.buffer_size,
+                    of_sequences ? "a sequence (burn_in, unroll, n_step)" : "n_step", least));
   }
 }
 
@@ -279,11 +255,13 @@ AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ra
     widest += 4 * 3 * 2 * width;  // actor and critics, of steps and of what follows, there and back
   }
   widest *= model->is_of_teams() ? spec.agents : 1;
-  const ReplayShape replay = replay_shape(config, spec, model->is_of_teams());
+  widest += 3 * 2 * 8 * model->memory_size();  // gates and states, as above
+  const ReplayShape replay = replay_shape(config, spec, *model);
   plan.optimizer_bytes += plan.model_bytes;  // the parameters that follow
   plan.data_bytes =
       replay.bytes() + 2 * replay.saved_bytes();  // a checkpoint is written from copies
-  plan.program_bytes = plan.model_bytes + algorithm.batch_size * widest * 4;
+  const int64_t observations = replay.is_of_sequences() ? replay.length() : 1;  // of an item
+  plan.program_bytes = plan.model_bytes + algorithm.batch_size * observations * widest * 4;
   plan.env_steps = algorithm.train_every * config.environment.num_envs;
   plan.updates = algorithm.updates;
   const Roles roles(config, ranks);
@@ -299,9 +277,12 @@ AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ra
                                  grouped(replay.bytes()), grouped(replay.items())));
   plan.who.push_back(fmt::format("the memory (each checkpoint): two copies of {} bytes",
                                  grouped(replay.saved_bytes())));
-  plan.who.push_back(fmt::format("batches (each update): {} steps, {}",
-                                 grouped(algorithm.batch_size),
-                                 algorithm.prioritised ? "by priority" : "drawn alike"));
+  plan.who.push_back(fmt::format(
+      "batches (each update): {} {}, {}", grouped(algorithm.batch_size),
+      replay.is_of_sequences()
+          ? fmt::format("sequences of {} steps behind {}", replay.unroll, replay.burn_in)
+          : "steps",
+      algorithm.prioritised ? "by priority" : "drawn alike"));
   return plan;
 }
 

@@ -85,8 +85,15 @@ OffPolicyBatch OffPolicyLearner::batch(ReplaySample& drawn) const {
     return out.finish();
   };
   const Tensor first = noise();
-  return {drawn.observation_bo,      drawn.action_bd, drawn.reward_b, drawn.discount_b,
-          drawn.next_observation_bo, drawn.weight_b,  first,          noise()};
+  return {drawn.observation_bo,
+          drawn.action_bd,
+          drawn.reward_b,
+          drawn.discount_b,
+          drawn.next_observation_bo,
+          drawn.weight_b,
+          first,
+          noise(),
+          drawn.sequences};
 }
 
 Measures OffPolicyLearner::learn(Replay& replay, double progress) {

@@ -89,6 +89,51 @@ TEST_F(OffPolicyRun, IsTheSameWithServersOfEnvironments) {
   }
 }
 
+// Sequences of a network that remembers, by priority and alike, whoever steps the environments, stopped and started again.
+TEST_F(OffPolicyRun, AMemoryGoesOnBitForBitWhoeverStepsTheEnvironments) {
+  const std::atomic<bool> stop = true;
+  for (const std::string prioritised : {"true", "false"}) {
+    const std::vector<std::string> remembers{"environment.name=t_maze", "network.memory=8",
+                                             "algorithm.unroll=4", "algorithm.burn_in=2",
+                                             "algorithm.prioritised=" + prioritised};
+    const auto at = [&](const std::string& name, const std::vector<std::string>& placed,
+                        bool stops) {
+      const std::string directory = folder_ / (name + prioritised);
+      std::vector<std::string> changes = remembers;
+      changes.insert(changes.end(), placed.begin(), placed.end());
+      if (stops) {
+        run_agent(kSmallDqn, directory, changes, real_files(), &stop);
+        FaultyFiles files(real_files());
+        files.reset({.power_off_operation = 150});
+        EXPECT_THROW(run_agent(kSmallDqn, directory, changes, files), IoError);
+      }
+      run_agent(kSmallDqn, directory, changes);
+      return directory;
+    };
+    const std::string straight = at("straight", {}, false);
+    expect_same_end(straight, at("stopped", {}, true));
+    const std::string served =
+        at("served", {"distribution.policy=env_servers", "distribution.actors=3"}, true);
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_TRUE(checkpoint_file(straight, file) == checkpoint_file(served, file)) << file;
+    }
+  }
+}
+
+TEST_F(OffPolicyRun, OnlyAMemoryFindsTheEndOfAMaze) {
+  const auto reached = [&](int64_t units) {
+    const std::string directory = folder_ / fmt::format("{}", units);
+    run_agent(real_files().read(join_path(MSTRAIN_SOURCE_DIR, "configs/dqn_t_maze.yaml")),
+              directory,
+              {"schedule.total_env_steps=40000", "eval.interval=40000",
+               fmt::format("network.memory={}", units)});
+    const auto rows = read_metrics(real_files(), join_path(directory, kMetricsFile));
+    return rows.back()["eval_return"].get<double>();
+  };
+  EXPECT_GT(reached(32), 0.7);
+  EXPECT_LT(reached(0), 0.35);
+}
+
 // After one update, a policy that waits for the second is as it began.
 TEST_F(OffPolicyRun, APolicyWaitsForItsTurn) {
   const auto after_one = [&](int64_t delay) {
@@ -118,6 +163,8 @@ TEST_F(OffPolicyRun, RefusesWhatCannotBe) {
                 ThrowsMessage<ConfigError>(HasSubstr(message)));
   };
   fails({"algorithm.buffer_size=15"}, "algorithm.buffer_size: 15 steps are fewer than a batch");
+  fails({"network.memory=8", "algorithm.unroll=80"},
+        "than a sequence (burn_in, unroll, n_step) of every environment: expected at least 324");
   fails({"distribution.policy=multi_learner"},
         "expected single, single_learner_fine or env_servers");
   fails({"distribution.policy=env_servers", "distribution.actors=4"}, "equally by 3 ranks");
