@@ -8,6 +8,9 @@ namespace mstrain::reinforcement {
 void OffPolicy::common_fields(ConfigFields& v) {
   v("buffer_size", buffer_size, "steps that are kept, of all environments together",
     rule::at_least(1).at_most(1e9).elsewhere_called({"replay_size", "memory_size"}));
+  v("buffer_on", buffer_on,
+    "where they are kept. disk: in files of the run's directory, for more than memory holds",
+    rule::one_of({"memory", "disk"}));
   v("learning_starts", learning_starts,
     "steps of all environments together, with actions by chance, before the first update",
     rule::at_least(0).elsewhere_called({"start_steps", "warmup_steps"}));

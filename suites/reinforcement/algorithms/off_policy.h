@@ -91,8 +91,11 @@ class OffPolicyModel {
                              const OffPolicyBatch& batch) const = 0;
 };
 
+enum class BufferOn { kMemory, kDisk };
+
 class OffPolicy : public AlgorithmConfig {
  public:
+  BufferOn buffer_on = BufferOn::kMemory;
   int64_t buffer_size = 100000;  // steps of all environments together
   int64_t learning_starts = 1000;
   int64_t train_every = 1;  // steps of every environment

@@ -172,7 +172,7 @@ class OnPolicyPlayer final : public Player {
 };
 
 std::unique_ptr<Agent> make_on_policy(const Config& config, const YamlNode& tree,
-                                      Communicator* ranks) {
+                                      Communicator* ranks, FileSystem& /*files*/) {
   check_on_policy(config, tree, ranks == nullptr ? 1 : ranks->size());
   return std::make_unique<OnPolicyAgent>(config, ranks);
 }

@@ -12,12 +12,11 @@ constexpr uint64_t kDrawStream = 0x7265706c6179;  // apart from other draws of t
 
 }  // namespace
 
-Replay::Replay(const ReplayShape& shape) : shape_(shape) {
+Replay::Replay(const ReplayShape& shape, std::unique_ptr<StepStore> steps)
+    : shape_(shape), steps_(std::move(steps)) {
   check(shape.steps >= shape.length(),
         "Replay: {} steps of each row do not hold {} that follow each other", shape.steps,
         shape.length());
-  steps_ = std::make_unique<StepsInMemory>(
-      StoreShape{.steps = shape.steps, .rows = shape.rows, .numbers = shape.step_numbers()});
   if (shape.priority_exponent) {
     tree_.emplace(shape.items());
   }
@@ -110,7 +109,7 @@ void Replay::set_errors(std::span<const int64_t> places, std::span<const float> 
 }
 
 void Replay::save(ByteWriter& to, size_t more) const {
-  to.reserve(count(shape_.saved_bytes()) + more);
+  to.reserve(count(steps_->saved_bytes() + shape_.saved_priority_bytes()) + more);
   to.put(greatest_);
   steps_->save(to);
   to.put_all(tree_ ? tree_->weights(std::min(steps_->added(), shape_.steps) * shape_.rows)

@@ -15,7 +15,8 @@ namespace mstrain::reinforcement {
 // Not thread-safe.
 class Replay {
  public:
-  explicit Replay(const ReplayShape& shape);
+  // `steps`: where they are kept, of shape.store().
+  Replay(const ReplayShape& shape, std::unique_ptr<StepStore> steps);
 
   // A step of all rows: observations [r, O] before it and after it (of an episode that ended, its last), actions [r, d],
   // rewards [r], flags [n], each of r / n rows, and what was remembered in front of it [r, memory_size].
@@ -35,9 +36,10 @@ class Replay {
   // were never drawn have the greatest of all so far.
   void set_errors(std::span<const int64_t> places, std::span<const float> errors);
 
-  // `more`: bytes that the caller writes behind it, for which room is made as well.
+  // save() makes room for all that it writes, and `more`.
   void save(ByteWriter& to, size_t more = 0) const;
   void load(ByteReader& from);
+  void release(int64_t added) { steps_->release(added); }  // as StepStore has it
 
  private:
   int64_t drawable() const;

@@ -71,13 +71,8 @@ int64_t ReplayShape::item_numbers() const {
   return sum;
 }
 
-int64_t ReplayShape::bytes() const {
-  return items() * step_numbers() * 4 + (priority_exponent ? SumTree::bytes(items()) : 0);
-}
-
-int64_t ReplayShape::saved_bytes() const {
-  constexpr int64_t kNumbers = 4 * 8;  // two, and sizes of two lists
-  return items() * (step_numbers() * 4 + (priority_exponent ? 8 : 0)) + kNumbers;
+int64_t ReplayShape::priority_bytes() const {
+  return priority_exponent ? SumTree::bytes(items()) : 0;
 }
 
 void write_item(const ReplayShape& shape, std::span<const StepView> steps, std::span<float> item) {

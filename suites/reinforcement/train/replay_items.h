@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "suites/reinforcement/algorithms/off_policy.h"
+#include "suites/reinforcement/train/step_store.h"
 
 namespace mstrain::reinforcement {
 
@@ -25,8 +26,11 @@ struct ReplayShape {
   int64_t items() const { return steps * rows; }
   int64_t step_numbers() const { return 2 * observation_size + memory_size + action_size + 2; }
   int64_t item_numbers() const;
-  int64_t bytes() const;
-  int64_t saved_bytes() const;  // at most: of Replay::save()
+  StoreShape store() const { return {.steps = steps, .rows = rows, .numbers = step_numbers()}; }
+  int64_t priority_bytes() const;
+  // Bytes of the steps themselves; and of a list of priorities as it is saved.
+  int64_t step_bytes() const { return items() * step_numbers() * 4; }
+  int64_t saved_priority_bytes() const { return priority_exponent ? 8 * items() : 0; }
 };
 
 // A stored step of a row, as numbers: observations before and after it, what was remembered in front of it, action, reward, ends.

@@ -28,8 +28,11 @@ class StepStore {
   // Of a step that is kept: until the next one is added.
   virtual std::span<const float> at(int64_t step, int64_t row) const = 0;
 
+  virtual int64_t saved_bytes() const = 0;  // of save()
   virtual void save(ByteWriter& to) const = 0;
   virtual void load(ByteReader& from) = 0;
+  // No saved state is needed any more but those of when there were `added` steps, or more.
+  virtual void release(int64_t /*added*/) {}
 
  protected:
   StoreShape shape_;
@@ -42,6 +45,7 @@ class StepsInMemory final : public StepStore {
   explicit StepsInMemory(const StoreShape& shape);
   void add(std::span<const float> step) override;
   std::span<const float> at(int64_t step, int64_t row) const override;
+  int64_t saved_bytes() const override { return static_cast<int64_t>(4 * ring_.size()) + 16; }
   void save(ByteWriter& to) const override;
   void load(ByteReader& from) override;
 

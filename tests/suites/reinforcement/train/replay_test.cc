@@ -36,7 +36,9 @@ constexpr int64_t kRows = 3;
 
 // Step t of row r has the observation 100 r + t, the reward that plus a quarter, and ends as `flag` says.
 struct Steps {
-  explicit Steps(ReplayShape shape) : replay(shape), remembers(shape.is_of_sequences()) {}
+  explicit Steps(ReplayShape shape, std::unique_ptr<StepStore> store = nullptr)
+      : replay(shape, store ? std::move(store) : std::make_unique<StepsInMemory>(shape.store())),
+        remembers(shape.is_of_sequences()) {}
   void add(int64_t count) {
     for (int64_t i = 0; i < count; ++i, ++t) {
       std::vector<float> now, reward, next, memory;

@@ -1,0 +1,20 @@
+// What a run of an off-policy algorithm takes, and what of it goes together.
+#pragma once
+
+#include "suites/reinforcement/algorithms/off_policy.h"
+#include "suites/reinforcement/train/agent.h"
+#include "suites/reinforcement/train/replay_items.h"
+
+namespace mstrain::reinforcement {
+
+inline const OffPolicy& off_policy_of(const Config& config) {
+  return dynamic_cast<const OffPolicy&>(*config.algorithm);
+}
+
+ReplayShape replay_shape(const Config& config, const EnvSpec& env, const OffPolicyModel& model);
+
+// As AgentEntry has them.
+void check_off_policy(const Config& config, const YamlNode& tree, int64_t ranks);
+AgentPlan plan_off_policy(const Config& config, const YamlNode& tree, int64_t ranks);
+
+}  // namespace mstrain::reinforcement
