@@ -20,6 +20,10 @@ void OffPolicy::common_fields(ConfigFields& v) {
     rule::at_least(1).at_most(1e6).elsewhere_called({"gradient_steps"}));
   v("batch_size", batch_size, "steps of an update, or sequences (network.memory)",
     rule::at_least(1).at_most(1 << 24));
+  v("parts", parts,
+    "equal parts of a batch, whose gradients are added one after another: learners of any number "
+    "that divides it have the same bits; auto: as many as there are learners",
+    rule::at_least(1).at_most(4096));
   v("noise_hold", noise_hold,
     "steps that the chance in actions stays the same: what is held reaches further (Dabney et al. "
     "2021)",

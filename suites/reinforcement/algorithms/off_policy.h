@@ -101,6 +101,7 @@ class OffPolicy : public AlgorithmConfig {
   int64_t train_every = 1;  // steps of every environment
   int64_t updates = 1;
   int64_t batch_size = 128;
+  AutoOr<int64_t> parts;  // of a batch; auto: one for each learner
   int64_t noise_hold = 1;
   double discount = 0.99;
   int64_t n_step = 1;

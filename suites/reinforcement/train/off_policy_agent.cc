@@ -17,31 +17,35 @@
 namespace mstrain::reinforcement {
 namespace {
 
-constexpr const char* kReplayFolder = "replay";  // of the run's directory: files of steps
+constexpr const char* kReplayFolder = "replay";  // of the run's directory: a folder of each holder
 constexpr const char* kTarget = "target.";       // before names of what follows, in a checkpoint
 
-std::unique_ptr<StepStore> step_store(const Config& config, const StoreShape& shape,
+std::unique_ptr<StepStore> step_store(const Config& config, const ReplayShape& shape,
                                       FileSystem& files) {
   if (off_policy_of(config).buffer_on == BufferOn::kMemory) {
-    return std::make_unique<StepsInMemory>(shape);
+    return std::make_unique<StepsInMemory>(shape.store());
   }
-  return std::make_unique<StepsOnDisk>(shape, files,
-                                       join_path(config.run.directory(), kReplayFolder));
+  return std::make_unique<StepsOnDisk>(shape.store(), files,
+                                       join_path(join_path(config.run.directory(), kReplayFolder),
+                                                 fmt::format("{:04}", shape.holder)));
 }
 
+// A rank that acts keeps the steps of its environments and learns from those of all; others step environments for it.
 class OffPolicyAgent final : public Agent {
  public:
   OffPolicyAgent(const Config& config, Communicator* ranks, FileSystem& files)
       : algorithm_(off_policy_of(config)),
-        placed_(config, Roles(config, ranks == nullptr ? 1 : ranks->size()), ranks),
+        roles_(config, ranks == nullptr ? 1 : ranks->size()),
+        placed_(config, roles_, ranks),
         spec_(placed_.spec()),
         environments_(config.environment.num_envs),
         model_(algorithm_.model(spec_, config.network)),
-        learner_(config, algorithm_, *model_),
+        learner_(config, algorithm_, *model_, roles_.learners() > 1 ? ranks : nullptr),
         programs_(*model_, spec_, learner_.params()) {
     if (placed_.acts()) {
-      const ReplayShape shape = replay_shape(config, spec_, *model_);
-      replay_.emplace(shape, step_store(config, shape.store(), files));
+      ReplayShape shape = replay_shape(config, spec_, *model_, roles_.learners());
+      shape.holder = roles_.learners() > 1 ? ranks->rank() : 0;
+      replay_.emplace(shape, step_store(config, shape, files));
       memory_.resize(count(envs().rows() * model_->memory_size()));
     }
   }
@@ -112,7 +116,7 @@ class OffPolicyAgent final : public Agent {
 
  private:
   bool learns() const {
-    return envs().steps_taken() * envs().size() >= algorithm_.learning_starts &&
+    return envs().steps_taken() * environments_ >= algorithm_.learning_starts &&
            replay_->size() > 0;
   }
 
@@ -164,8 +168,8 @@ class OffPolicyAgent final : public Agent {
         check(all[row + agent] == all[row],
               "{}: environment {}, step {}: agents earn {} and {}; {} is for teams that earn one "
               "reward together",
-              spec_.name, row / agents, envs().steps_taken(), all[row], all[row + agent],
-              algorithm_.type);
+              spec_.name, (static_cast<size_t>(placed_.first_row()) + row) / agents,
+              envs().steps_taken(), all[row], all[row + agent], algorithm_.type);
       }
     }
     return out;
@@ -175,13 +179,14 @@ class OffPolicyAgent final : public Agent {
   const Environments& envs() const { return placed_.acted_on(); }
 
   const OffPolicy& algorithm_;
+  Roles roles_;
   PlacedEnvs placed_;
   const EnvSpec& spec_;
   int64_t environments_;
   std::unique_ptr<OffPolicyModel> model_;
   OffPolicyLearner learner_;
   OffPolicyPrograms programs_;
-  std::optional<Replay> replay_;  // of the rank that acts and learns
+  std::optional<Replay> replay_;  // of a rank that acts
   std::vector<float> memory_;     // of the rows that it acts on
 };
 

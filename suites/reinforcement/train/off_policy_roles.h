@@ -11,7 +11,9 @@ inline const OffPolicy& off_policy_of(const Config& config) {
   return dynamic_cast<const OffPolicy&>(*config.algorithm);
 }
 
-ReplayShape replay_shape(const Config& config, const EnvSpec& env, const OffPolicyModel& model);
+// Of `learners`, each of which keeps the steps of its environments; the first one's.
+ReplayShape replay_shape(const Config& config, const EnvSpec& env, const OffPolicyModel& model,
+                         int64_t learners);
 
 // As AgentEntry has them.
 void check_off_policy(const Config& config, const YamlNode& tree, int64_t ranks);

@@ -7,13 +7,13 @@
 
 #include "core/base/rng.h"
 #include "core/ops/build.h"
-#include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/ops/slicing.h"
 #include "core/tensor/host.h"
 #include "core/transform/grad.h"
 #include "suites/reinforcement/train/clipped_update.h"
+#include "suites/reinforcement/train/part_means.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -71,37 +71,13 @@ OnPolicyLearner::Updated OnPolicyLearner::update(Params params, OptimizerState s
   auto measures = std::move(value.second.measures);
   measures.insert(measures.begin(), {"loss", value.first});
   if (learners_ > 1) {
-    average(gradients, measures);
+    PartMeans means(learners_);
+    means.add(gradients, measures);
+    means.finish(gradients, measures);
   }
   auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(gradients),
                                            std::move(state), knobs.lr, measures);
   return {std::move(next), std::move(next_state), std::move(measures)};
-}
-
-void OnPolicyLearner::average(Params& gradients,
-                              std::vector<std::pair<std::string, Tensor>>& measures) const {
-  Tensors parts = flatten_tree(gradients);
-  const size_t parameters = parts.size();
-  for (const auto& [name, number] : measures) {
-    parts.push_back(number);
-  }
-  Tensors flat;
-  for (const Tensor& part : parts) {
-    flat.push_back(reshape(part, {part.elements()}));
-  }
-  const Tensor sum = all_reduce(concat(flat, 0), {std::string(kDataAxis), learners_});
-  const Tensor mean = sum * (1.0 / static_cast<double>(learners_));
-  Tensors means;
-  int64_t begin = 0;
-  for (const Tensor& part : parts) {
-    const int64_t end = begin + part.elements();
-    means.push_back(reshape(mean[{Slice{begin, end}}], part.shape()));
-    begin = end;
-  }
-  gradients = with_leaves(gradients, std::span(means).first(parameters));
-  for (size_t i = 0; i < measures.size(); ++i) {
-    measures[i].second = means[parameters + i];
-  }
 }
 
 std::vector<float> OnPolicyLearner::ratios(Rollout& rollout) const {

@@ -50,8 +50,6 @@ class OnPolicyLearner {
   };
   Updated update(Params params, OptimizerState state, const OnPolicyBatch& batch,
                  const Knobs& knobs) const;
-  // Means over learners, in place.
-  void average(Params& gradients, std::vector<std::pair<std::string, Tensor>>& measures) const;
   std::vector<float> ratios(Rollout& rollout) const;
   // Steps [T, r] in the order in which a pass takes them: equally many of every row in each minibatch, or, of a network that
   // remembers, all steps of equally many rows, by time.

@@ -37,10 +37,10 @@ void Replay::add(std::span<const float> observations, std::span<const float> act
                  std::span<const float> rewards, std::span<const uint8_t> terminated,
                  std::span<const uint8_t> truncated, std::span<const float> next_observations,
                  std::span<const float> memory) {
-  const size_t agents = count(shape_.rows) / terminated.size();
+  const size_t agents = count(shape_.own_rows()) / terminated.size();
   std::vector<float> step;
-  step.reserve(count(shape_.rows * shape_.step_numbers()));
-  for (size_t row = 0; row < count(shape_.rows); ++row) {
+  step.reserve(count(shape_.own_rows() * shape_.step_numbers()));
+  for (size_t row = 0; row < count(shape_.own_rows()); ++row) {
     const auto put = [&](std::span<const float> all, int64_t width) {
       const std::span<const float> own = all.subspan(row * count(width), count(width));
       step.insert(step.end(), own.begin(), own.end());
@@ -64,7 +64,8 @@ void Replay::add(std::span<const float> observations, std::span<const float> act
 }
 
 void Replay::read(int64_t place, std::span<float> item) const {
-  const int64_t first = step_at(place), row = place % shape_.rows;
+  const int64_t first = step_at(place);
+  const int64_t row = place % shape_.rows - shape_.holder * shape_.own_rows();
   std::vector<StepView> steps;
   for (int64_t i = 0; i < shape_.length(); ++i) {
     steps.emplace_back(shape_, steps_->at(first + i, row));
@@ -72,31 +73,25 @@ void Replay::read(int64_t place, std::span<float> item) const {
   write_item(shape_, steps, item);
 }
 
-ReplaySample Replay::sample(int64_t b, uint64_t seed, uint64_t draw, double importance) const {
+Drawn Replay::draw(int64_t b, uint64_t seed, uint64_t draw, double importance) const {
   check(size() > 0, "Replay: nothing to draw from");
-  std::vector<int64_t> places;
   Rng rng(seed, kDrawStream + draw);
-  std::vector<float> weights(count(b), 1.0F);
+  Drawn out{.places = {}, .weights = std::vector<float>(count(b), 1.0F)};
   for (int64_t i = 0; i < b; ++i) {
     if (!tree_) {
       const auto at = static_cast<int64_t>(rng.below(static_cast<uint64_t>(size())));
-      places.push_back(place(steps_->oldest() + at / shape_.rows, at % shape_.rows));
+      out.places.push_back(place(steps_->oldest() + at / shape_.rows, at % shape_.rows));
       continue;
     }
     // One draw of each of b equal parts.
     const double part = (static_cast<double>(i) + rng.uniform()) / static_cast<double>(b);
-    places.push_back(tree_->find(part * tree_->total()));
-    weights[count(i)] = weight_of(*tree_, places.back(), size(), importance);
+    out.places.push_back(tree_->find(part * tree_->total()));
+    out.weights[count(i)] = weight_of(*tree_, out.places.back(), size(), importance);
   }
-  const float heaviest = *std::ranges::max_element(weights);
-  const size_t numbers = count(shape_.item_numbers());
-  std::vector<float> items(count(b) * numbers);
-  for (size_t i = 0; i < count(b); ++i) {
-    weights[i] /= heaviest;
-    read(places[i], std::span(items).subspan(i * numbers, numbers));
+  const float heaviest = *std::ranges::max_element(out.weights);
+  for (float& weight : out.weights) {
+    weight /= heaviest;
   }
-  ReplaySample out = batch_of(shape_, items, weights);
-  out.places = std::move(places);
   return out;
 }
 

@@ -125,12 +125,12 @@ void write_item(const ReplayShape& shape, std::span<const StepView> steps, std::
   }
 }
 
-ReplaySample batch_of(const ReplayShape& shape, std::span<const float> items,
-                      std::span<const float> weights) {
+OffPolicyBatch batch_of(const ReplayShape& shape, std::span<const float> items,
+                        std::span<const float> weights) {
   const ItemParts parts(shape);
   const auto b = static_cast<int64_t>(weights.size());
   ItemColumns columns(items, b);
-  ReplaySample out;
+  OffPolicyBatch out;
   if (shape.is_of_sequences()) {
     out.sequences.emplace();
     out.sequences->memory_bm = columns.next_rows(parts.memory);

@@ -13,6 +13,8 @@ namespace mstrain::reinforcement {
 struct ReplayShape {
   int64_t steps = 0;  // of each row
   int64_t rows = 0, observation_size = 0, action_size = 0;
+  // Ranks that keep equal parts of the rows, one after another, and which of them this is. Priorities are kept by each, of all rows.
+  int64_t holders = 1, holder = 0;
   int64_t memory_size = 0;          // that a row remembers: sequences are drawn; 0: steps alone
   int64_t burn_in = 0, unroll = 1;  // steps of a sequence: in front of those to learn from; those
   int64_t n_step = 1;
@@ -26,10 +28,14 @@ struct ReplayShape {
   int64_t items() const { return steps * rows; }
   int64_t step_numbers() const { return 2 * observation_size + memory_size + action_size + 2; }
   int64_t item_numbers() const;
-  StoreShape store() const { return {.steps = steps, .rows = rows, .numbers = step_numbers()}; }
+  int64_t own_rows() const { return rows / holders; }
+  int64_t holder_of(int64_t row) const { return row / own_rows(); }
+  StoreShape store() const {
+    return {.steps = steps, .rows = own_rows(), .numbers = step_numbers()};
+  }
   int64_t priority_bytes() const;
-  // Bytes of the steps themselves; and of a list of priorities as it is saved.
-  int64_t step_bytes() const { return items() * step_numbers() * 4; }
+  // Bytes of this rank's steps themselves; and of a list of priorities as it is saved.
+  int64_t step_bytes() const { return steps * own_rows() * step_numbers() * 4; }
   int64_t saved_priority_bytes() const { return priority_exponent ? 8 * items() : 0; }
 };
 
@@ -70,15 +76,8 @@ class StepView {
 // observation.
 void write_item(const ReplayShape& shape, std::span<const StepView> steps, std::span<float> item);
 
-// Drawn items but for their noise. `places` name them in Replay::set_errors().
-struct ReplaySample {
-  Tensor observation_bo, action_bd, reward_b, discount_b, next_observation_bo, weight_b;
-  std::optional<Sequences> sequences;
-  std::vector<int64_t> places;
-};
-
-// Of items [b, item_numbers()] the tensors, as OffPolicyBatch has them; `weights` [b].
-ReplaySample batch_of(const ReplayShape& shape, std::span<const float> items,
-                      std::span<const float> weights);
+// Of items [b, item_numbers()] all but the noise; `weights` [b].
+OffPolicyBatch batch_of(const ReplayShape& shape, std::span<const float> items,
+                        std::span<const float> weights);
 
 }  // namespace mstrain::reinforcement

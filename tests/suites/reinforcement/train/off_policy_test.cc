@@ -89,6 +89,65 @@ TEST_F(OffPolicyRun, IsTheSameWithServersOfEnvironments) {
   }
 }
 
+// Each learner keeps the steps of its environments and learns from its parts of every batch, whose gradients are added in their order.
+// Stopped and started again, as well; in memory, and on disk.
+TEST_F(OffPolicyRun, LearnersWhoShareTheStepsHaveTheBitsOfOne) {
+  const std::vector<std::vector<std::string>> kinds = {
+      {"dqn"},
+      {"dqn", "environment.name=t_maze", "network.memory=8", "algorithm.unroll=4"},
+      {"qmix", "environment.name=spread"},
+      {"sac", "environment.name=pendulum"},
+      {"td3", "environment.name=pendulum"},
+      {"ddpg", "environment.name=pendulum"}};
+  const std::atomic<bool> stop = true;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    const std::string& type = kinds[kind].front();
+    const auto train = [&](const std::string& name, std::vector<std::string> changes,
+                           const std::atomic<bool>* until = nullptr) {
+      changes.insert(changes.end(), kinds[kind].begin() + 1, kinds[kind].end());
+      changes.insert(changes.end(), {"algorithm.type=" + type, "algorithm.parts=4"});
+      const std::string directory = folder_ / fmt::format("{}_{}", name, kind);
+      run_agent(type == "dqn" ? kSmallDqn : kSmallBox, directory, changes, real_files(), until);
+      return directory;
+    };
+    const std::string single = train("single", {});
+    const auto expect_same = [&](const std::string& directory) {
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+        EXPECT_TRUE(checkpoint_file(single, file) == checkpoint_file(directory, file))
+            << directory << " " << file;
+      }
+    };
+    const std::vector<std::string> two{"distribution.policy=multi_learner", "distribution.actors=2",
+                                       "algorithm.buffer_on=disk"};
+    train("two", two, &stop);
+    expect_same(train("two", two));
+    expect_same(train("four", {"distribution.policy=multi_learner", "distribution.actors=4"}));
+  }
+}
+
+TEST_F(OffPolicyRun, LearnersWhoAddOtherwiseAgreeWithOne) {
+  const auto rows = [&](const std::vector<std::string>& changes, const std::string& name) {
+    run_agent(kSmallDqn, folder_ / name, changes);
+    return read_metrics(real_files(), join_path(folder_ / name, kMetricsFile));
+  };
+  const auto single = rows({}, "single");
+  const auto shared =
+      rows({"distribution.policy=multi_learner", "distribution.actors=2"}, "shared");
+  for (const char* key :
+       {"loss", "q", "grad_norm"}) {  // of the first of them: sums differ in their order alone
+    const double value = single.front()[key].get<double>();
+    EXPECT_NEAR(shared.front()[key].get<double>(), value, 1e-5 * std::max(1.0, std::abs(value)))
+        << key;
+  }
+  EXPECT_THAT(
+      [&] {
+        run_agent(kSmallDqn, folder_ / "shared",
+                  {"distribution.policy=multi_learner", "distribution.actors=4",
+                   "schedule.total_env_steps=700"});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("distribution.actors: 2, now 4")));
+}
+
 // Sequences of a network that remembers, by priority and alike, whoever steps the environments, stopped and started again.
 TEST_F(OffPolicyRun, AMemoryGoesOnBitForBitWhoeverStepsTheEnvironments) {
   const std::atomic<bool> stop = true;
@@ -165,8 +224,11 @@ TEST_F(OffPolicyRun, RefusesWhatCannotBe) {
   fails({"algorithm.buffer_size=15"}, "algorithm.buffer_size: 15 steps are fewer than a batch");
   fails({"network.memory=8", "algorithm.unroll=80"},
         "than a sequence (burn_in, unroll, n_step) of every environment: expected at least 324");
-  fails({"distribution.policy=multi_learner"},
-        "expected single, single_learner_fine or env_servers");
+  fails({"distribution.policy=async_actors"},
+        "expected single, single_learner_fine, env_servers or multi_learner");
+  fails({"distribution.policy=multi_learner", "distribution.actors=4", "algorithm.parts=6"},
+        "algorithm.parts: 6 parts of a batch cannot be shared equally by 4 learners");
+  fails({"algorithm.parts=3"}, "algorithm.batch_size: 16 do not divide into 3 equal parts");
   fails({"distribution.policy=env_servers", "distribution.actors=4"}, "equally by 3 ranks");
   fails({"environment.name=pendulum"}, "sac, td3 and ddpg act in boxes");
   fails({"environment.name=connect_four"}, "alphazero plays games");

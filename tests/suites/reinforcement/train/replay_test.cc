@@ -1,4 +1,4 @@
-#include "suites/reinforcement/train/replay.h"
+#include "suites/reinforcement/train/shared_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -34,6 +34,16 @@ TEST(SumTree, FindsEveryLeafInItsShare) {
 
 constexpr int64_t kRows = 3;
 
+// What one rank that holds all learns from.
+struct Sample : OffPolicyBatch {
+  std::vector<int64_t> places;
+};
+Sample sampled(const Replay& replay, int64_t b, uint64_t seed, uint64_t draw, double importance) {
+  const Drawn drawn = replay.draw(b, seed, draw, importance);
+  const auto items = shared_items(replay, drawn.places, {.items = b}, nullptr);
+  return {batch_of(replay.shape(), items.front(), drawn.weights), drawn.places};
+}
+
 // Step t of row r has the observation 100 r + t, the reward that plus a quarter, and ends as `flag` says.
 struct Steps {
   explicit Steps(ReplayShape shape, std::unique_ptr<StepStore> store = nullptr)
@@ -64,8 +74,8 @@ struct Steps {
   int64_t t = 0;
 };
 
-void expect_as_summed_by_hand(const ReplaySample& drawn, int64_t oldest, int64_t newest,
-                              int64_t n_step, double discount) {
+void expect_as_summed_by_hand(const Sample& drawn, int64_t oldest, int64_t newest, int64_t n_step,
+                              double discount) {
   const auto now = to_vector<float>(drawn.observation_bo);
   const auto reward = to_vector<float>(drawn.reward_b);
   const auto rest = to_vector<float>(drawn.discount_b);
@@ -111,8 +121,8 @@ TEST(Replay, SumsRewardsUntilAnEpisodeEnds) {
         steps.add(1);
         const int64_t oldest = std::max<int64_t>(0, steps.t - 9);
         EXPECT_EQ(steps.replay.size(), (steps.t - oldest - n_step + 1) * kRows);
-        expect_as_summed_by_hand(steps.replay.sample(40, 3, static_cast<uint64_t>(more), 1), oldest,
-                                 steps.t - 1, n_step, 0.5);
+        expect_as_summed_by_hand(sampled(steps.replay, 40, 3, static_cast<uint64_t>(more), 1),
+                                 oldest, steps.t - 1, n_step, 0.5);
       }
     }
   }
@@ -131,7 +141,7 @@ TEST(Replay, SequencesAreStepsThatFollowEachOther) {
   for (int64_t more = 0; more < 20; ++more) {
     steps.add(1);
     constexpr int64_t kDrawn = 30;
-    const ReplaySample drawn = steps.replay.sample(kDrawn, 3, static_cast<uint64_t>(more), 1);
+    const Sample drawn = sampled(steps.replay, kDrawn, 3, static_cast<uint64_t>(more), 1);
     const auto now = to_vector<float>(drawn.observation_bo);
     const auto next = to_vector<float>(drawn.next_observation_bo);
     const auto actions = to_vector<float>(drawn.action_bd);
@@ -186,7 +196,7 @@ TEST(Replay, DrawsInProportionToPriorities) {
   steps.replay.set_errors(places, errors);
   std::vector<double> drawn(27);
   constexpr int64_t kDraws = 20000;
-  const ReplaySample sample = steps.replay.sample(kDraws, 1, 0, 0.5);
+  const Sample sample = sampled(steps.replay, kDraws, 1, 0, 0.5);
   const auto weights = to_vector<float>(sample.weight_b);
   const auto priority = [&](int64_t place) {
     return std::sqrt(static_cast<double>(errors[static_cast<size_t>(place)]) + 1e-6);
@@ -210,7 +220,7 @@ TEST(Replay, GoesOnFromWhatItSavedBitForBit) {
       Steps straight(shape(2, exponent));
       straight.add(before);
       if (straight.replay.size() > 0) {
-        const ReplaySample some = straight.replay.sample(5, 1, 1, 1);
+        const Sample some = sampled(straight.replay, 5, 1, 1, 1);
         straight.replay.set_errors(some.places, std::vector<float>{3, 1, 4, 1, 5});
       }
       ByteWriter out;
@@ -223,8 +233,8 @@ TEST(Replay, GoesOnFromWhatItSavedBitForBit) {
       again.t = straight.t;
       straight.add(4);
       again.add(4);
-      const ReplaySample a = straight.replay.sample(30, 7, 2, 0.6);
-      const ReplaySample b = again.replay.sample(30, 7, 2, 0.6);
+      const Sample a = sampled(straight.replay, 30, 7, 2, 0.6);
+      const Sample b = sampled(again.replay, 30, 7, 2, 0.6);
       EXPECT_EQ(a.places, b.places);
       EXPECT_EQ(to_vector<float>(a.weight_b), to_vector<float>(b.weight_b));
       EXPECT_EQ(to_vector<float>(a.reward_b), to_vector<float>(b.reward_b));
