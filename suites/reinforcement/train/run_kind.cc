@@ -26,7 +26,7 @@ void refuse(const AgentPlan& plan, int64_t limit) {
   if (plan.total() > limit) {
     throw PlanError(fmt::format(
         "the run needs {} and memory.limit_gb allows {}; fewer environment.num_envs, fewer "
-        "algorithm.steps or a smaller replay buffer take less",
+        "algorithm.steps, a smaller algorithm.buffer_size or algorithm.buffer_on: disk take less",
         gigabytes(plan.total()), gigabytes(limit)));
   }
 }
