@@ -1,5 +1,7 @@
 #include "suites/reinforcement/train/shared_batch.h"
 
+#include <algorithm>
+
 #include "suites/reinforcement/algorithms/sizes.h"
 
 namespace mstrain::reinforcement {
