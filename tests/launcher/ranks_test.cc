@@ -394,6 +394,33 @@ TEST_F(Ranks, SaveOnceAndEndWhereAnyIsInterrupted) {
   }
 }
 
+// An agent whose memory of past steps, here on disk, lies with two processes.
+TEST_F(Ranks, LearnersOfAnAgentHaveTheBitsOfOne) {
+  const TemporaryFolder folder;
+  const std::string config = folder / "agent.yaml";
+  write_file_atomic(real_files(), config,
+                    "algorithm: {type: dqn, buffer_size: 400, learning_starts: 64, batch_size: 16, "
+                    "prioritised: true, parts: 2}\n"
+                    "environment: {name: cartpole, num_envs: 4}\n"
+                    "network: {hidden: [16]}\n"
+                    "schedule: {total_env_steps: 800}\n"
+                    "eval: {interval: none}\n");
+  const auto train = [&](const std::string& name, std::vector<std::string> arguments) {
+    const std::string directory = folder / name;
+    arguments.insert(arguments.begin(), {"--config", config, "run.output_dir=" + directory});
+    const CommandResult done = run_command(arguments);
+    EXPECT_EQ(done.status, 0) << done.err;
+    return newest_files(directory);
+  };
+  auto one = train("one", {});
+  auto two = train(
+      "two", with_ranks({"distribution.policy=multi_learner", "algorithm.buffer_on=disk"}, 2));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    EXPECT_TRUE(one[file] == two[file]) << file;
+  }
+  EXPECT_EQ(real_files().list(folder / "two/replay"), (std::vector<std::string>{"0000", "0001"}));
+}
+
 TEST_F(Ranks, EndAtOnceWhereNothingIsToBeSavedYet) {
   const SmallRun run;
   RunningCommand command(with_ranks(run.arguments("run", {kLong}), 2));

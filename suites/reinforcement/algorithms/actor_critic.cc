@@ -1,12 +1,10 @@
 #include "suites/reinforcement/algorithms/actor_critic.h"
 
 #include "core/base/error.h"
-#include "core/nn/gru.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/ops/slicing.h"
-#include "core/transform/scan.h"
 #include "suites/reinforcement/algorithms/distributions.h"
 
 namespace mstrain::reinforcement {
@@ -57,8 +55,7 @@ ActorCritic::Seen ActorCritic::recalled(const Params& p, const Tensor& observati
   }
   const int64_t units = config_.memory;
   const auto step = [&](const Params& folder, const Tensor& x_no, int64_t first) {
-    return gru_step(folder, gru_inputs(folder, x_no, units),
-                    (*memory)[{kAll, Slice{first, first + units}}]);
+    return remembered(folder, x_no, (*memory)[{kAll, Slice{first, first + units}}]);
   };
   return {step(p / "policy" / "memory", now.policy_no, 0),
           step(p / "value" / "memory", now.value_no, units)};
@@ -68,17 +65,9 @@ ActorCritic::Seen ActorCritic::recalled(const Params& p, const Tensor& observati
                                         const Past& past) const {
   const Seen now = seen(observation_no);
   const int64_t units = config_.memory;
-  const int64_t steps = past.kept_tr.dim(0);
-  const int64_t rows = past.kept_tr.dim(1);
   const auto steps_of = [&](const Params& folder, const Tensor& x_no, int64_t first) {
-    const Tensor inputs = reshape(gru_inputs(folder, x_no, units), {steps, rows, 3 * units});
-    const auto step = [&](const Tensor& h_ru, const std::pair<Tensor, Tensor>& at) {
-      const Tensor next_ru = gru_step(folder, at.first, h_ru * at.second);
-      return std::pair(next_ru, next_ru);
-    };
-    const auto [last, all_tru] = scan(step, past.memory_rm[{kAll, Slice{first, first + units}}],
-                                      std::pair(inputs, reshape(past.kept_tr, {steps, rows, 1})));
-    return reshape(all_tru, {steps * rows, units});
+    return remembered(folder, x_no, past.memory_rm[{kAll, Slice{first, first + units}}],
+                      past.kept_tr);
   };
   return {steps_of(p / "policy" / "memory", now.policy_no, 0),
           steps_of(p / "value" / "memory", now.value_no, units)};

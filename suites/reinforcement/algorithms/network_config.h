@@ -22,7 +22,7 @@ struct NetworkConfig {
           .elsewhere_called({"activation_fn"}));
     v("memory", memory,
       "units of a GRU in front of the hidden layers, which remembers what was seen in an episode; "
-      "every head has its own; 0: none",
+      "policy and value each have their own; 0: none",
       rule::at_least(0).at_most(65536).elsewhere_called({"lstm_hidden_size", "rnn_hidden_size"}));
   }
 };

@@ -3,6 +3,10 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/nn/gru.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape.h"
+#include "core/transform/scan.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -28,6 +32,23 @@ Tensor perceptron(const Params& p, const Tensor& x_no, const NetworkConfig& conf
   return linear(p / "head", hidden, {outputs}, scaled(hidden.dim(-1), gain));
 }
 
+Tensor remembered(const Params& p, const Tensor& x_no, const Tensor& memory_nm) {
+  return gru_step(p, gru_inputs(p, x_no, memory_nm.dim(1)), memory_nm);
+}
+
+Tensor remembered(const Params& p, const Tensor& x_no, const Tensor& memory_rm,
+                  const Tensor& kept_tr) {
+  const int64_t steps = kept_tr.dim(0), rows = kept_tr.dim(1), units = memory_rm.dim(1);
+  const Tensor inputs = reshape(gru_inputs(p, x_no, units), {steps, rows, 3 * units});
+  const auto step = [&](const Tensor& h_ru, const std::pair<Tensor, Tensor>& at) {
+    const Tensor next_ru = gru_step(p, at.first, h_ru * at.second);
+    return std::pair(next_ru, next_ru);
+  };
+  const auto [last, all_tru] =
+      scan(step, memory_rm, std::pair(inputs, reshape(kept_tr, {steps, rows, 1})));
+  return reshape(all_tru, {steps * rows, units});
+}
+
 void refuse_games(const EnvSpec& env) {
   if (env.masks || env.turns) {
     throw ConfigError(fmt::format(
@@ -49,8 +70,8 @@ void refuse_team_view(const EnvSpec& env) {
 void refuse_memory(const NetworkConfig& config) {
   if (config.memory > 0) {
     throw ConfigError(
-        "network.memory: is for algorithms that learn from what was just done, in its order: ppo, "
-        "a2c and impala");
+        "network.memory: is for algorithms that learn from steps in their order: ppo, a2c, impala "
+        "and dqn");
   }
 }
 

@@ -8,6 +8,9 @@ namespace mstrain::reinforcement {
 void OffPolicy::common_fields(ConfigFields& v) {
   v("buffer_size", buffer_size, "steps that are kept, of all environments together",
     rule::at_least(1).at_most(1e9).elsewhere_called({"replay_size", "memory_size"}));
+  v("buffer_on", buffer_on,
+    "where they are kept. disk: in files of the run's directory, for more than memory holds",
+    rule::one_of({"memory", "disk"}));
   v("learning_starts", learning_starts,
     "steps of all environments together, with actions by chance, before the first update",
     rule::at_least(0).elsewhere_called({"start_steps", "warmup_steps"}));
@@ -15,7 +18,12 @@ void OffPolicy::common_fields(ConfigFields& v) {
     rule::at_least(1).at_most(1e6).elsewhere_called({"train_freq", "train_frequency"}));
   v("updates", updates, "each time",
     rule::at_least(1).at_most(1e6).elsewhere_called({"gradient_steps"}));
-  v("batch_size", batch_size, "steps of an update", rule::at_least(1).at_most(1 << 24));
+  v("batch_size", batch_size, "steps of an update, or sequences (network.memory)",
+    rule::at_least(1).at_most(1 << 24));
+  v("parts", parts,
+    "equal parts of a batch, whose gradients are added one after another: learners of any number "
+    "that divides it have the same bits; auto: as many as there are learners",
+    rule::at_least(1).at_most(4096));
   v("noise_hold", noise_hold,
     "steps that the chance in actions stays the same: what is held reaches further (Dabney et al. "
     "2021)",

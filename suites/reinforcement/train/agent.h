@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/files.h"
 #include "core/comm/communicator.h"
 #include "core/optim/optimizer.h"
 #include "core/train/stored_tensor.h"
@@ -49,6 +50,9 @@ class Agent : public Player {
   virtual std::vector<StoredTensor> optimizer() const = 0;
   virtual std::string save() const = 0;
   virtual void load(std::string_view bytes) = 0;
+  // A checkpoint is complete; the oldest that there is was written after so many steps of environments. What an agent keeps outside of
+  // checkpoints, and none of them needs, may go.
+  virtual void release(int64_t /*oldest_env_steps*/) {}
 
   // Running statistics that an evaluation takes over.
   virtual const VectorEnv& env() const = 0;
@@ -58,6 +62,7 @@ class Agent : public Player {
 struct AgentPlan {
   int64_t parameters = 0;
   int64_t model_bytes = 0, optimizer_bytes = 0, data_bytes = 0, program_bytes = 0;
+  int64_t disk_bytes = 0;        // of files beside checkpoints, at least
   int64_t env_steps = 0;         // of an iteration
   int64_t updates = 0;           // of an iteration
   std::vector<std::string> who;  // a line each: what runs where, what its edges become
@@ -71,7 +76,9 @@ struct AgentEntry {
   std::string type;  // algorithm.type
   std::unique_ptr<AlgorithmConfig> (*config)();
   // Throws ConfigError, with the line in `tree`, where the algorithm and the rest do not fit.
-  std::unique_ptr<Agent> (*make)(const Config& config, const YamlNode& tree, Communicator* ranks);
+  // `files`: for what an agent keeps in config.run.directory().
+  std::unique_ptr<Agent> (*make)(const Config& config, const YamlNode& tree, Communicator* ranks,
+                                 FileSystem& files);
   AgentPlan (*plan)(const Config& config, const YamlNode& tree, int64_t ranks);
   // The same agent's policy alone; `load` fills its tensors.
   std::unique_ptr<Player> (*player)(const Config& config,

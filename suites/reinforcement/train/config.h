@@ -32,29 +32,34 @@ enum class Placement {
   kSingleLearnerFine,
   kEnvServers,
   kAsyncActors,
+  kCentral,
   kMultiLearner,
   kDeviceOnly
 };
 inline constexpr const char* kPlacements[] = {
-    "single",       "single_learner_coarse", "single_learner_fine", "env_servers",
-    "async_actors", "multi_learner",         "device_only"};
+    "single",  "single_learner_coarse", "single_learner_fine", "env_servers", "async_actors",
+    "central", "multi_learner",         "device_only"};
 
 // The section `distribution`.
 struct DistributionConfig {
   Placement policy = Placement::kSingle;
   AutoOr<int64_t> actors;
+  int64_t max_staleness = 0;
   double timeout_s = 60;
 
   template <class V>
   void fields(V& v) {
     v("policy", policy, "where the algorithm's parts run: docs/reinforcement.md has a table",
       rule::one_of({kPlacements[0], kPlacements[1], kPlacements[2], kPlacements[3], kPlacements[4],
-                    kPlacements[5], kPlacements[6]}));
+                    kPlacements[5], kPlacements[6], kPlacements[7]}));
     v("actors", actors,
       "threads of this process that share the policy, where it is of many and --ranks is not "
       "given; "
       "auto: two",
       rule::at_least(1).at_most(256));
+    v("max_staleness", max_staleness,
+      "central: updates between the parameters that a gradient is of and those that it changes",
+      rule::at_least(0).at_most(64));
     v("timeout_s", timeout_s,
       "after which a part that keeps the others waiting is named, and the run ends",
       rule::positive());

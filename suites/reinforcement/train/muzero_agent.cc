@@ -243,8 +243,8 @@ void check_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
   }
 }
 
-std::unique_ptr<Agent> make_muzero(const Config& config, const YamlNode& tree,
-                                   Communicator* ranks) {
+std::unique_ptr<Agent> make_muzero(const Config& config, const YamlNode& tree, Communicator* ranks,
+                                   FileSystem& /*files*/) {
   check_muzero(config, tree, ranks == nullptr ? 1 : ranks->size());
   return std::make_unique<MuZeroAgent>(config, ranks);
 }

@@ -10,6 +10,7 @@
 #include "core/transform/grad.h"
 #include "suites/reinforcement/algorithms/sizes.h"
 #include "suites/reinforcement/train/clipped_update.h"
+#include "suites/reinforcement/train/part_means.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -29,32 +30,51 @@ void keep_actor(const Params& before, const Tensor& learns, Params& next) {
 }  // namespace
 
 OffPolicyLearner::OffPolicyLearner(const Config& config, const OffPolicy& algorithm,
-                                   const OffPolicyModel& model)
+                                   const OffPolicyModel& model, Communicator* ranks)
     : config_(config),
       algorithm_(algorithm),
       model_(model),
+      ranks_(ranks),
+      parts_{.items = algorithm.batch_size,
+             .parts = algorithm.parts.value_or(ranks == nullptr ? 1 : ranks->size()),
+             .learners = ranks == nullptr ? 1 : ranks->size(),
+             .learner = ranks == nullptr ? 0 : ranks->rank()},
       optimizer_(config.optimizer, model.specs()),
       params_(init_params(model.specs(), static_cast<uint64_t>(config.run.seed))),
       target_(init_params(model.specs(), static_cast<uint64_t>(config.run.seed))),
       state_(optimizer_.init(params_)) {
   step_ = jit(
-      [this](Params params, OptimizerState state, Params target, const OffPolicyBatch& batch,
+      [this](Params params, OptimizerState state, Params target, const Turns& turns,
              const Rates& rates) {
-        return update(std::move(params), std::move(state), std::move(target), batch, rates);
+        return update(std::move(params), std::move(state), std::move(target), turns, rates);
       },
       {.donate = {0, 1, 2}, .name = "update"});
 }
 
 OffPolicyLearner::Updated OffPolicyLearner::update(Params params, OptimizerState state,
-                                                   Params target, const OffPolicyBatch& batch,
+                                                   Params target, const Turns& turns,
                                                    const Rates& rates) const {
-  const auto objective = [&](const Params& p) {
-    OffPolicyLoss loss = model_.loss(p, target, batch);
-    return std::pair(loss.loss.loss, loss);
-  };
-  auto [value, gradients] = value_and_grad(objective)(params);
-  auto measures = std::move(value.second.loss.measures);
-  measures.insert(measures.begin(), {"loss", value.first});
+  PartMeans means(parts_.learners);
+  Params gradients;
+  NamedNumbers measures;
+  Tensors errors;
+  for (const OffPolicyBatch& batch : turns) {
+    const auto objective = [&](const Params& p) {
+      OffPolicyLoss loss = model_.loss(p, target, batch);
+      return std::pair(loss.loss.loss, loss);
+    };
+    auto [value, of_turn] = value_and_grad(objective)(params);
+    gradients = std::move(of_turn);
+    measures = std::move(value.second.loss.measures);
+    measures.insert(measures.begin(), {"loss", value.first});
+    errors.push_back(value.second.error_b);
+    if (parts_.parts > 1) {
+      means.add(gradients, measures);
+    }
+  }
+  if (parts_.parts > 1) {
+    means.finish(gradients, measures);
+  }
   const Params before = params;
   const OptimizerState state_before = state;
   auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(gradients),
@@ -66,27 +86,39 @@ OffPolicyLearner::Updated OffPolicyLearner::update(Params params, OptimizerState
     }
   }
   Params follows = followed(target, next, rates.target);
-  return {std::move(next), std::move(follows), std::move(next_state), value.second.error_b,
-          std::move(measures)};
+  return {std::move(next), std::move(follows), std::move(next_state),
+          of_all_parts(parts_.learners, errors), std::move(measures)};
 }
 
-OffPolicyBatch OffPolicyLearner::batch(ReplaySample& drawn) const {
-  const Shape shape = drawn.action_bd.shape();
+OffPolicyLearner::Turns OffPolicyLearner::turns(const Replay& replay, const Drawn& drawn) const {
+  const auto items = shared_items(replay, drawn.places, parts_, ranks_);
+  Turns out;
+  for (int64_t turn = 0; turn < parts_.turns(); ++turn) {
+    const auto weights =
+        std::span(drawn.weights)
+            .subspan(count(parts_.first(turn, parts_.learner)), count(parts_.size()));
+    out.push_back(batch_of(replay.shape(), items[count(turn)], weights));
+  }
+  // Of all steps of the batch, one part's after another's, of which every learner takes its own.
+  const Shape shape = out.front().action_bd.shape();
+  const int64_t each = out.front().action_bd.elements();
   Rng rng(static_cast<uint64_t>(config_.run.seed), kNoiseStream + static_cast<uint64_t>(updates_));
-  const auto noise = [&] {
-    HostWrite out({Dtype::kF32, shape});
-    if (model_.noise_is_normal()) {
-      for (float& each : out.values<float>()) {
-        each = static_cast<float>(rng.normal());
+  const auto noise = [&](Tensor OffPolicyBatch::*member) {
+    std::vector<float> all(count(each * parts_.parts));
+    if (model_.noise_is_normal()) {  // else asked for by no loss
+      for (float& number : all) {
+        number = static_cast<float>(rng.normal());
       }
-    } else {
-      std::ranges::fill(out.values<float>(), 0.0F);  // asked for by no loss
     }
-    return out.finish();
+    for (int64_t turn = 0; turn < parts_.turns(); ++turn) {
+      const int64_t part = turn * parts_.learners + parts_.learner;
+      out[count(turn)].*member =
+          tensor<float>(std::span(all).subspan(count(part * each), count(each)), shape);
+    }
   };
-  const Tensor first = noise();
-  return {drawn.observation_bo,      drawn.action_bd, drawn.reward_b, drawn.discount_b,
-          drawn.next_observation_bo, drawn.weight_b,  first,          noise()};
+  noise(&OffPolicyBatch::noise_bd);
+  noise(&OffPolicyBatch::next_noise_bd);
+  return out;
 }
 
 Measures OffPolicyLearner::learn(Replay& replay, double progress) {
@@ -95,10 +127,9 @@ Measures OffPolicyLearner::learn(Replay& replay, double progress) {
       algorithm_.importance + (1 - algorithm_.importance) * std::fmin(progress, 1);
   Measures sums;
   for (int64_t i = 0; i < algorithm_.updates; ++i) {
-    ReplaySample drawn =
-        replay.sample(algorithm_.batch_size, static_cast<uint64_t>(config_.run.seed),
-                      static_cast<uint64_t>(updates_), importance);
-    const OffPolicyBatch steps = batch(drawn);
+    const Drawn drawn = replay.draw(algorithm_.batch_size, static_cast<uint64_t>(config_.run.seed),
+                                    static_cast<uint64_t>(updates_), importance);
+    const Turns steps = turns(replay, drawn);
     ++updates_;
     const bool follows = updates_ % algorithm_.target_interval == 0;
     const bool acts = updates_ % algorithm_.policy_delay() == 0;

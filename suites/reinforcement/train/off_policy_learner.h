@@ -11,13 +11,16 @@
 #include "suites/reinforcement/algorithms/off_policy.h"
 #include "suites/reinforcement/train/agent.h"
 #include "suites/reinforcement/train/replay.h"
+#include "suites/reinforcement/train/shared_batch.h"
 
 namespace mstrain::reinforcement {
 
 class OffPolicyLearner {
  public:
-  // All arguments must outlive it.
-  OffPolicyLearner(const Config& config, const OffPolicy& algorithm, const OffPolicyModel& model);
+  // All arguments must outlive it. `ranks`: those that learn, null where there is one; each learns from its parts of every batch, along
+  // the axis `data` of the context's ranks.
+  OffPolicyLearner(const Config& config, const OffPolicy& algorithm, const OffPolicyModel& model,
+                   Communicator* ranks);
 
   const Params& params() const { return params_; }
   const Params& target() const { return target_; }
@@ -58,18 +61,22 @@ class OffPolicyLearner {
       }
     }
   };
-  Updated update(Params params, OptimizerState state, Params target, const OffPolicyBatch& batch,
+  // `turns`: this learner's parts of a batch.
+  using Turns = std::vector<OffPolicyBatch>;
+  Updated update(Params params, OptimizerState state, Params target, const Turns& turns,
                  const Rates& rates) const;
-  OffPolicyBatch batch(ReplaySample& drawn) const;
+  Turns turns(const Replay& replay, const Drawn& drawn) const;
 
   const Config& config_;
   const OffPolicy& algorithm_;
   const OffPolicyModel& model_;
+  Communicator* ranks_;
+  BatchParts parts_;
   Optimizer optimizer_;
   Params params_, target_;
   OptimizerState state_;
   int64_t updates_ = 0;  // ever: what draws are made by
-  std::function<Updated(Params, OptimizerState, Params, const OffPolicyBatch&, const Rates&)> step_;
+  std::function<Updated(Params, OptimizerState, Params, const Turns&, const Rates&)> step_;
 };
 
 }  // namespace mstrain::reinforcement

@@ -11,11 +11,28 @@
 namespace mstrain::reinforcement {
 namespace {
 
+constexpr const char* kMeasures = "measures";
+
+// A message of any size.
+void send_text(Communicator& ranks, std::string bytes, int peer, const char* what) {
+  int64_t size = static_cast<int64_t>(bytes.size());
+  ranks.send({&size, 1, Dtype::kI64}, peer, what).wait();
+  ranks.send({bytes.data(), size, Dtype::kU8}, peer, what).wait();
+}
+std::string receive_text(Communicator& ranks, int peer, const char* what) {
+  int64_t size = 0;
+  ranks.receive({&size, 1, Dtype::kI64}, peer, what).wait();
+  std::string bytes(count(size), '\0');
+  ranks.receive({bytes.data(), size, Dtype::kU8}, peer, what).wait();
+  return bytes;
+}
+
 int64_t size_of(const Communicator* ranks) { return ranks == nullptr ? 1 : ranks->size(); }
 
 // A rank: the actor of its part of the environments, and a learner of what they bring (multi_learner), or of what all actors bring
 // where it is the first (single_learner_coarse); or the first one is the actor of all, and the others step their part as it says
-// (single_learner_fine; env_servers, where the first has no part). The learner of async_actors has no part either.
+// (single_learner_fine; env_servers, where the first has no part). The learner of async_actors has no part either, nor has the server
+// of central, which takes steps by gradients of the others.
 class OnPolicyAgent final : public Agent {
  public:
   OnPolicyAgent(const Config& config, Communicator* ranks)
@@ -31,6 +48,11 @@ class OnPolicyAgent final : public Agent {
       memory_.resize(static_cast<size_t>(envs_.acted_on().rows() * network_.memory_size()));
       rollout_ = {algorithm_.steps, envs_.acted_on().rows(), network_};
     }
+    if (roles_.central() && envs_.is_first()) {
+      server_.emplace(*ranks_, config.distribution.max_staleness);
+    } else if (roles_.central()) {
+      served_.emplace(*ranks_, config.distribution.max_staleness);
+    }
     if (envs_.is_first() && roles_.gathers()) {
       all_ = {algorithm_.steps, roles_.environments * envs_.spec().agents, network_};
     }
@@ -40,10 +62,17 @@ class OnPolicyAgent final : public Agent {
     Iteration out;
     out.env_steps = algorithm_.steps * roles_.environments;
     envs_.begin(algorithm_.steps);
+    if (server_) {
+      return serve(std::move(out), progress);
+    }
     if (!envs_.acts()) {
       return roles_.async() ? learn_behind(std::move(out), progress) : out;
     }
     collect(envs_.acted_on(), network_, policy_, memory_, rollout_);
+    if (served_) {
+      push(learner_.learn(rollout_, envs_.first_row(), progress, &*served_));
+      return out;
+    }
     if (roles_.gathers()) {
       gather();
     }
@@ -77,6 +106,13 @@ class OnPolicyAgent final : public Agent {
     if (waits_) {
       out.put_text(pack(all_));
     }
+    if (server_) {
+      server_->save(out);
+    }
+    if (served_) {
+      served_->save(out);
+      out.put_all(flat_of(learner_.params()));
+    }
     return out.take();
   }
   void load(std::string_view bytes) override {
@@ -89,6 +125,14 @@ class OnPolicyAgent final : public Agent {
     if (roles_.async() && envs_.is_first()) {
       unpack(in.get_text(), all_);
       waits_ = true;
+    }
+    if (server_) {
+      server_->load(in);
+    }
+    if (served_) {
+      served_->load(in);
+      const size_t size = flat_of(learner_.params()).size();
+      from_flat(in.get_all<float>(size), learner_.served_params());
     }
     in.expect_end();
   }
@@ -110,15 +154,49 @@ class OnPolicyAgent final : public Agent {
     return out;
   }
 
+  // Of a central learner, when its iteration is over: measures, then episodes that ended.
+  void push(const Measures& measures) {
+    ByteWriter out;
+    out.put<uint64_t>(measures.size());
+    for (const auto& [name, value] : measures) {
+      out.put_text(name);
+      out.put(value);
+    }
+    out.put<uint64_t>(rollout_.finished.size());
+    out.put_all(rollout_.finished);
+    send_text(*ranks_, out.take(), 0, kMeasures);
+    served_->settle(learner_.params());
+  }
+  // Of the server: the rounds of an iteration, and then what the learners measured, in the mean.
+  Iteration serve(Iteration out, double progress) {
+    const int64_t rounds = algorithm_.epochs * algorithm_.minibatches;
+    double norms = 0;
+    for (int64_t round = 0; round < rounds; ++round) {
+      norms += learner_.serve(*server_, progress);
+    }
+    const int learners = ranks_->size() - 1;
+    for (int peer = 1; peer <= learners; ++peer) {
+      const std::string bytes = receive_text(*ranks_, peer, kMeasures);
+      ByteReader in(bytes, "measures of another rank");
+      out.measures.resize(in.get<uint64_t>());
+      for (auto& [name, sum] : out.measures) {
+        name = in.get_text();
+        sum += in.get<double>() / learners;
+      }
+      const auto finished = in.get_all<Episode>(in.get<uint64_t>());
+      out.finished.insert(out.finished.end(), finished.begin(), finished.end());
+    }
+    server_->settle();
+    out.measures.emplace_back("grad_norm", norms / static_cast<double>(rounds));
+    out.measures.emplace_back("staleness", static_cast<double>(server_->take_staleness()));
+    return out;
+  }
+
   // Rollouts of all ranks to the first: one packed message of each.
   void gather() {
     constexpr const char* kWhat = "trajectories";
-    std::string bytes;
     if (ranks_->rank() != 0) {
-      bytes = pack(rollout_);
-      int64_t size = static_cast<int64_t>(bytes.size());
-      ranks_->send({&size, 1, Dtype::kI64}, 0, kWhat).wait();
-      ranks_->send({bytes.data(), size, Dtype::kU8}, 0, kWhat).wait();
+      send_text(*ranks_, pack(rollout_), 0, kWhat);
       return;
     }
     std::vector<Rollout> parts;
@@ -126,11 +204,7 @@ class OnPolicyAgent final : public Agent {
       parts.push_back(rollout_);
     }
     for (int peer = 1; peer < ranks_->size(); ++peer) {
-      int64_t size = 0;
-      ranks_->receive({&size, 1, Dtype::kI64}, peer, kWhat).wait();
-      bytes.resize(count(size));
-      ranks_->receive({bytes.data(), size, Dtype::kU8}, peer, kWhat).wait();
-      unpack(bytes, parts.emplace_back(part()));
+      unpack(receive_text(*ranks_, peer, kWhat), parts.emplace_back(part()));
     }
     join(parts, all_);
   }
@@ -144,8 +218,10 @@ class OnPolicyAgent final : public Agent {
   PolicyPrograms policy_;
   std::vector<float> memory_;  // of the rows that it acts on
   Rollout rollout_;
-  Rollout all_;         // of the learner of many actors
-  bool waits_ = false;  // async_actors: all_ is to be learnt from
+  Rollout all_;                           // of the learner of many actors
+  bool waits_ = false;                    // async_actors: all_ is to be learnt from
+  std::optional<CentralServer> server_;   // central: of the first rank
+  std::optional<CentralLearner> served_;  // of the others
 };
 
 // The policy of a checkpoint, for evaluations and mstrain play.
@@ -172,7 +248,7 @@ class OnPolicyPlayer final : public Player {
 };
 
 std::unique_ptr<Agent> make_on_policy(const Config& config, const YamlNode& tree,
-                                      Communicator* ranks) {
+                                      Communicator* ranks, FileSystem& /*files*/) {
   check_on_policy(config, tree, ranks == nullptr ? 1 : ranks->size());
   return std::make_unique<OnPolicyAgent>(config, ranks);
 }

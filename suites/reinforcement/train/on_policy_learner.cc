@@ -7,7 +7,6 @@
 
 #include "core/base/rng.h"
 #include "core/ops/build.h"
-#include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "core/ops/slicing.h"
@@ -51,6 +50,17 @@ OnPolicyLearner::OnPolicyLearner(const Config& config, const OnPolicy& algorithm
         return update(std::move(params), std::move(state), batch, knobs);
       },
       {.donate = {0, 1}, .name = "update"});
+  gradients_ = jit([this](const Params& params, const OnPolicyBatch& batch,
+                          const Knobs& knobs) { return gradients(params, batch, knobs); },
+                   {.name = "gradients"});
+  apply_ = jit(
+      [this](Params params, OptimizerState state, const Params& found, const Tensor& lr) {
+        NamedNumbers measures;
+        auto [next, next_state] =
+            clipped_update(optimizer_, std::move(params), found, std::move(state), lr, measures);
+        return Updated{std::move(next), std::move(next_state), std::move(measures)};
+      },
+      {.donate = {0, 1}, .name = "apply"});
   judge_ = jit(
       [this](const Params& params, const Tensor& observation, const Tensor& action,
              const std::optional<Past>& past) {
@@ -59,9 +69,9 @@ OnPolicyLearner::OnPolicyLearner(const Config& config, const OnPolicy& algorithm
       {.name = "judge"});
 }
 
-OnPolicyLearner::Updated OnPolicyLearner::update(Params params, OptimizerState state,
-                                                 const OnPolicyBatch& batch,
-                                                 const Knobs& knobs) const {
+std::pair<Params, NamedNumbers> OnPolicyLearner::gradients(const Params& params,
+                                                           const OnPolicyBatch& batch,
+                                                           const Knobs& knobs) const {
   const auto objective = [&](const Params& p) {
     Loss loss = algorithm_.loss(
         network_.judge(p, batch.observation_bo, batch.action_bd, batch.past), batch, knobs);
@@ -70,38 +80,44 @@ OnPolicyLearner::Updated OnPolicyLearner::update(Params params, OptimizerState s
   auto [value, gradients] = value_and_grad(objective)(params);
   auto measures = std::move(value.second.measures);
   measures.insert(measures.begin(), {"loss", value.first});
+  return {std::move(gradients), std::move(measures)};
+}
+
+OnPolicyLearner::Updated OnPolicyLearner::update(Params params, OptimizerState state,
+                                                 const OnPolicyBatch& batch,
+                                                 const Knobs& knobs) const {
+  auto [found, measures] = gradients(params, batch, knobs);
   if (learners_ > 1) {
-    average(gradients, measures);
+    PartMeans means(learners_);
+    means.add(found, measures);
+    means.finish(found, measures);
   }
-  auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(gradients),
+  auto [next, next_state] = clipped_update(optimizer_, std::move(params), std::move(found),
                                            std::move(state), knobs.lr, measures);
   return {std::move(next), std::move(next_state), std::move(measures)};
 }
 
-void OnPolicyLearner::average(Params& gradients,
-                              std::vector<std::pair<std::string, Tensor>>& measures) const {
-  Tensors parts = flatten_tree(gradients);
-  const size_t parameters = parts.size();
-  for (const auto& [name, number] : measures) {
-    parts.push_back(number);
+NamedNumbers OnPolicyLearner::step(const OnPolicyBatch& batch, const Knobs& knobs,
+                                   CentralLearner* central) {
+  if (central != nullptr) {
+    auto [found, measures] = gradients_(params_, batch, knobs);
+    central->exchange(found, params_);
+    return measures;
   }
-  Tensors flat;
-  for (const Tensor& part : parts) {
-    flat.push_back(reshape(part, {part.elements()}));
-  }
-  const Tensor sum = all_reduce(concat(flat, 0), {std::string(kDataAxis), learners_});
-  const Tensor mean = sum * (1.0 / static_cast<double>(learners_));
-  Tensors means;
-  int64_t begin = 0;
-  for (const Tensor& part : parts) {
-    const int64_t end = begin + part.elements();
-    means.push_back(reshape(mean[{Slice{begin, end}}], part.shape()));
-    begin = end;
-  }
-  gradients = with_leaves(gradients, std::span(means).first(parameters));
-  for (size_t i = 0; i < measures.size(); ++i) {
-    measures[i].second = means[parameters + i];
-  }
+  Updated next = step_(std::move(params_), std::move(state_), batch, knobs);
+  params_ = std::move(next.params);
+  state_ = std::move(next.state);
+  return std::move(next.measures);
+}
+
+double OnPolicyLearner::serve(CentralServer& others, double progress) {
+  const Params found = others.gather(params_);
+  Updated next = apply_(std::move(params_), std::move(state_), found,
+                        scalar(config_.schedule.lr_at(config_.optimizer.lr, progress)));
+  params_ = std::move(next.params);
+  state_ = std::move(next.state);
+  others.publish(params_);
+  return item(next.measures.front().second);
 }
 
 std::vector<float> OnPolicyLearner::ratios(Rollout& rollout) const {
@@ -220,7 +236,8 @@ OnPolicyBatch OnPolicyLearner::batch(const Rollout& rollout, std::span<const flo
           past(rollout, at)};
 }
 
-Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double progress) {
+Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double progress,
+                                CentralLearner* central) {
   const size_t n = rollout.rewards.size();
   const size_t part = n / count(algorithm_.minibatches);
   std::vector<float> advantages(n);
@@ -241,15 +258,12 @@ Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double prog
     ++passes_;
     kl = 0;
     for (size_t begin = 0; begin < n; begin += part) {
-      Updated next =
-          step_(std::move(params_), std::move(state_),
-                batch(rollout, scaled, targets, std::span(taken).subspan(begin, part)), knobs);
-      params_ = std::move(next.params);
-      state_ = std::move(next.state);
-      sums.resize(next.measures.size());
+      const NamedNumbers measures = step(
+          batch(rollout, scaled, targets, std::span(taken).subspan(begin, part)), knobs, central);
+      sums.resize(measures.size());
       for (size_t i = 0; i < sums.size(); ++i) {
-        const double value = item(next.measures[i].second);
-        sums[i].first = next.measures[i].first;
+        const double value = item(measures[i].second);
+        sums[i].first = measures[i].first;
         sums[i].second += value;
         kl += sums[i].first == "kl" ? value / static_cast<double>(algorithm_.minibatches) : 0;
       }
@@ -276,21 +290,11 @@ Measures OnPolicyLearner::learn(Rollout& rollout, int64_t first_row, double prog
 }
 
 void OnPolicyLearner::broadcast(Communicator& ranks) {
-  std::vector<float> flat;
-  for (const auto& [name, value] : params_.items()) {
-    const HostRead read(dense(value));
-    flat.insert(flat.end(), read.values<float>().begin(), read.values<float>().end());
-  }
+  std::vector<float> flat = flat_of(params_);
   ranks.broadcast({flat.data(), static_cast<int64_t>(flat.size()), Dtype::kF32}, 0, "parameters")
       .wait();
-  if (ranks.rank() == 0) {
-    return;
-  }
-  std::span<const float> rest = flat;
-  for (auto& [name, value] : params_.items()) {
-    const size_t size = count(value.elements());
-    value = tensor<float>(rest.first(size), value.shape());
-    rest = rest.subspan(size);
+  if (ranks.rank() != 0) {
+    from_flat(flat, params_);
   }
 }
 

@@ -9,6 +9,8 @@
 #include "core/tensor/jit.h"
 #include "suites/reinforcement/algorithms/on_policy.h"
 #include "suites/reinforcement/train/agent.h"
+#include "suites/reinforcement/train/central.h"
+#include "suites/reinforcement/train/part_means.h"
 #include "suites/reinforcement/train/rollout.h"
 
 namespace mstrain::reinforcement {
@@ -25,7 +27,13 @@ class OnPolicyLearner {
 
   // Means over the iteration's updates, and "lr".
   // `first_row`: of the rollout's rows among all of the run's.
-  Measures learn(Rollout& rollout, int64_t first_row, double progress);
+  // `central`: where gradients go, in place of updates of its own; null: nowhere.
+  Measures learn(Rollout& rollout, int64_t first_row, double progress,
+                 CentralLearner* central = nullptr);
+  // A rank that learns by what others push: one round of theirs. The gradient's norm.
+  double serve(CentralServer& others, double progress);
+  // Of central learners, whose parameters are not those of a checkpoint.
+  Params& served_params() { return params_; }
 
   // The first rank's parameters to all: one message.
   void broadcast(Communicator& ranks);
@@ -48,10 +56,13 @@ class OnPolicyLearner {
       }
     }
   };
+  // The gradient of the objective, and its value with its parts as measures.
+  std::pair<Params, NamedNumbers> gradients(const Params& params, const OnPolicyBatch& batch,
+                                            const Knobs& knobs) const;
   Updated update(Params params, OptimizerState state, const OnPolicyBatch& batch,
                  const Knobs& knobs) const;
-  // Means over learners, in place.
-  void average(Params& gradients, std::vector<std::pair<std::string, Tensor>>& measures) const;
+  // An update, here or elsewhere.
+  NamedNumbers step(const OnPolicyBatch& batch, const Knobs& knobs, CentralLearner* central);
   std::vector<float> ratios(Rollout& rollout) const;
   // Steps [T, r] in the order in which a pass takes them: equally many of every row in each minibatch, or, of a network that
   // remembers, all steps of equally many rows, by time.
@@ -76,6 +87,9 @@ class OnPolicyLearner {
   double kl_weight_ = 1;
 
   std::function<Updated(Params, OptimizerState, const OnPolicyBatch&, const Knobs&)> step_;
+  std::function<std::pair<Params, NamedNumbers>(const Params&, const OnPolicyBatch&, const Knobs&)>
+      gradients_;
+  std::function<Updated(Params, OptimizerState, const Params&, const Tensor&)> apply_;
   std::function<Judgement(const Params&, const Tensor&, const Tensor&, const std::optional<Past>&)>
       judge_;
 };

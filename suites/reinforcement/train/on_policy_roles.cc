@@ -12,6 +12,10 @@ void check_on_policy(const Config& config, const YamlNode& tree, int64_t ranks) 
   const OnPolicy& algorithm = on_policy_of(config);
   const Roles roles(config, ranks);
   check_hosts(config, tree, roles);
+  if (roles.central() && algorithm.last_kl()) {
+    config_fail(tree, "algorithm.kl_stop",
+                "central: all learners take as many updates; expected null, or kl_target");
+  }
   if (config.network.memory > 0) {
     const int64_t envs = roles.serves() ? roles.environments : roles.each();
     const int64_t rows = envs * make_env(config.environment.env, 1)->spec().agents;
@@ -49,7 +53,22 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
   plan.updates = algorithm.epochs * algorithm.minibatches;
   const bool shares = roles.policy == Placement::kMultiLearner;
   plan.who.push_back(served_hosts(roles) + (roles.serves() ? "" : ", actor") +
-                     (ranks == 1 || shares ? ", learner" : ""));
+                     (ranks == 1 || shares || roles.central() ? ", learner" : ""));
+  if (roles.central()) {
+    const int64_t bound = config.distribution.max_staleness;
+    plan.who.push_back("rank 0: parameters, optimizer");
+    plan.who.push_back("observations, actions (each step): the same memory");
+    plan.who.push_back(fmt::format("trajectories (each iteration): the same memory, {} bytes",
+                                   grouped(plan.data_bytes)));
+    plan.who.push_back(fmt::format("gradients (each minibatch): {} bytes from each learner",
+                                   grouped(plan.model_bytes)));
+    plan.who.push_back(fmt::format(
+        "parameters (each minibatch): {} bytes to each learner, who is at most {} updates behind",
+        grouped(plan.model_bytes), bound));
+    // Versions and gradients that are on their way, and one of each as a message.
+    plan.data_bytes += 2 * (bound + 2) * plan.model_bytes;
+    return plan;
+  }
   if (roles.gathers()) {
     plan.who.push_back(roles.async() ? "rank 0: learner, of the steps of the iteration before"
                                      : "rank 0: learner");

@@ -17,7 +17,7 @@ void check_hosts(const Config& config, const YamlNode& tree, const Roles& roles)
                 fmt::format("{} leaves rank 0, which evaluates, without the statistics that "
                             "environments are normalised by; expected single_learner_{}",
                             kPlacements[static_cast<size_t>(roles.policy)],
-                            roles.async() ? "coarse" : "fine"));
+                            roles.serves() ? "fine" : "coarse"));
   }
 }
 

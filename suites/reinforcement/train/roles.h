@@ -18,6 +18,8 @@ struct Roles {
   bool coarse() const { return policy == Placement::kSingleLearnerCoarse; }
   // Rank 0 learns from the last iteration's steps while the others take those of the next one.
   bool async() const { return policy == Placement::kAsyncActors; }
+  // Rank 0 takes steps by gradients that the others push.
+  bool central() const { return policy == Placement::kCentral; }
   // Whole trajectories come to rank 0.
   bool gathers() const { return coarse() || async(); }
   // Rank 0 chooses all actions.
@@ -26,7 +28,7 @@ struct Roles {
   }
   bool learns(int rank) const { return policy == Placement::kMultiLearner || rank == 0; }
   int64_t learners() const { return policy == Placement::kMultiLearner ? ranks : 1; }
-  bool first_has_none() const { return policy == Placement::kEnvServers || async(); }
+  bool first_has_none() const { return policy == Placement::kEnvServers || async() || central(); }
   int64_t hosts() const { return first_has_none() ? ranks - 1 : ranks; }
   // Of a rank that has some.
   int64_t each() const { return environments / hosts(); }

@@ -28,8 +28,24 @@ void refuse(const AgentPlan& plan, int64_t limit) {
   if (plan.total() > limit) {
     throw PlanError(fmt::format(
         "the run needs {} and memory.limit_gb allows {}; fewer environment.num_envs, fewer "
-        "algorithm.steps or a smaller replay buffer take less",
+        "algorithm.steps, a smaller algorithm.buffer_size or algorithm.buffer_on: disk take less",
         gigabytes(plan.total()), gigabytes(limit)));
+  }
+}
+
+void find_full_disk(FileSystem& files, const Config& config, const AgentPlan& plan,
+                    Findings& findings) {
+  if (plan.disk_bytes == 0) {
+    return;
+  }
+  std::string folder = config.run.directory();
+  while (!files.exists(folder)) {
+    folder = parent_path(folder);
+  }
+  if (const auto free = static_cast<int64_t>(files.free_space(folder)); free < plan.disk_bytes) {
+    findings.push_back(
+        fmt::format("run.output_dir: files of the run will take {} and more, and {} has {}",
+                    gigabytes(plan.disk_bytes), folder, gigabytes(free)));
   }
 }
 
@@ -121,6 +137,7 @@ void dry_run_agent(const RunRequest& given, const DryRun& options) {
   written.run = config.run;
   Findings findings;
   find_unwritable_output(request.files, written, request.tree, findings);
+  find_full_disk(request.files, config, plan, findings);
   warn_of(findings);
   refuse(plan, bytes_limit(config));
   fmt::print(request.out, "fits\n");

@@ -343,6 +343,7 @@ void Session::save() {
     prune_checkpoints(files_, directory_->checkpoints(), config_.checkpoint.keep);
   }
   meet(ranks_, "checkpoint");
+  agent_->release(list_checkpoints(files_, directory_->checkpoints()).front());
   saved_ = env_steps_;
   saved_at_ = Clock::now();
   away_ += seconds_since(begin);
@@ -419,7 +420,7 @@ Finished Session::run() {
   Communicator* world = ranks_ == nullptr ? nullptr : &ranks_->world();
   const AgentEntry& entry = agent_of(config_.algorithm->type);
   plan_ = entry.plan(config_, request_.tree, world == nullptr ? 1 : world->size());
-  agent_ = entry.make(config_, request_.tree, world);
+  agent_ = entry.make(config_, request_.tree, world, request_.files);
   if (previous) {
     restore(*previous);
     if (is_over() && (config_.eval.interval.is_word() || evaluated_ == env_steps_)) {

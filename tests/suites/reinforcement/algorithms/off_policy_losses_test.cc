@@ -8,6 +8,7 @@
 #include "core/mstrain.h"
 #include "suites/reinforcement/algorithms/continuous.h"
 #include "suites/reinforcement/algorithms/dqn.h"
+#include "tests/suites/reinforcement/algorithms/by_hand.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -19,20 +20,6 @@ const NetworkConfig kLinear{.hidden = {}};  // heads alone: their numbers can be
 
 EnvSpec env(const Space& action) {
   return {.name = "x", .observation = Space::box(Shape{2}, -1, 1), .action = action};
-}
-
-// Parameters of a model, whose values are numbers from `seed` on, in [-0.6, 0.6].
-Params numbers(const OffPolicyModel& model, uint64_t seed) {
-  Params out;
-  Rng rng(seed);
-  for (const ParamSpec& spec : model.specs()) {
-    std::vector<float> values(static_cast<size_t>(spec.type.elements()));
-    for (float& each : values) {
-      each = static_cast<float>(rng.uniform(-0.6, 0.6));
-    }
-    out.set(spec.name, tensor<float>(values, spec.type.shape));
-  }
-  return out;
 }
 
 // Output `j` of the linear layer at `path`, with weights [in, out].
@@ -85,7 +72,7 @@ TEST(OffPolicyLosses, DqnIsAsWrittenByHand) {
     Dqn config;
     config.double_q = twice;
     const auto model = config.model(env(Space::discrete(3)), kLinear);
-    const Params p = numbers(*model, 1), target = numbers(*model, 2);
+    const Params p = numbers(model->specs(), 1), target = numbers(model->specs(), 2);
     const std::vector<size_t> taken{2, 0, 1};
     const OffPolicyLoss loss =
         model->loss(p, target, batch({{2}, {0}, {1}}, {{0}, {0}, {0}}, {{0}, {0}, {0}}));
@@ -142,7 +129,7 @@ TEST(OffPolicyLosses, C51IsAsWrittenByHand) {
   config.v_max = 1;
   const std::vector<double> support{-1, -0.5, 0, 0.5, 1};
   const auto model = config.model(env(Space::discrete(3)), kLinear);
-  const Params p = numbers(*model, 1), target = numbers(*model, 2);
+  const Params p = numbers(model->specs(), 1), target = numbers(model->specs(), 2);
   const std::vector<size_t> taken{2, 0, 1};
   const OffPolicyLoss loss =
       model->loss(p, target, batch({{2}, {0}, {1}}, {{0}, {0}, {0}}, {{0}, {0}, {0}}));
@@ -178,7 +165,7 @@ double critic(const Params& p, size_t i, const std::vector<double>& o, double a)
 TEST(OffPolicyLosses, Td3IsAsWrittenByHand) {
   Td3 config;
   const auto model = config.model(env(Space::box({-2}, {2})), kLinear);
-  const Params p = numbers(*model, 3), target = numbers(*model, 4);
+  const Params p = numbers(model->specs(), 3), target = numbers(model->specs(), 4);
   const std::vector<double> action{0.5, -0.9, 0.1}, noise{0.4, -4, 1};
   const OffPolicyLoss loss =
       model->loss(p, target, batch({{0.5}, {-0.9}, {0.1}}, {{0}, {0}, {0}}, {{0.4}, {-4}, {1}}));
@@ -203,7 +190,7 @@ TEST(OffPolicyLosses, Td3IsAsWrittenByHand) {
 TEST(OffPolicyLosses, SacIsAsWrittenByHand) {
   Sac config;
   const auto model = config.model(env(Space::box({-2}, {2})), kLinear);
-  const Params p = numbers(*model, 5), target = numbers(*model, 6);
+  const Params p = numbers(model->specs(), 5), target = numbers(model->specs(), 6);
   const std::vector<double> action{0.5, -0.9, 0.1}, noise{0.4, -1.5, 1}, next_noise{-0.2, 0.7, 2};
   const OffPolicyLoss loss = model->loss(
       p, target, batch({{0.5}, {-0.9}, {0.1}}, {{0.4}, {-1.5}, {1}}, {{-0.2}, {0.7}, {2}}));
@@ -241,7 +228,7 @@ TEST(OffPolicyLosses, SacIsAsWrittenByHand) {
 TEST(OffPolicyLosses, GradientsReachOnlyWhatIsToLearn) {
   Td3 config;
   const auto model = config.model(env(Space::box({-2}, {2})), kLinear);
-  const Params p = numbers(*model, 3), target = numbers(*model, 4);
+  const Params p = numbers(model->specs(), 3), target = numbers(model->specs(), 4);
   const OffPolicyBatch steps = batch({{0.5}, {-0.9}, {0.1}}, {{0}, {0}, {0}}, {{0.4}, {-4}, {1}});
   const auto part = [&](const std::string& name) {
     return grad([&](const Params& q) {

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/mstrain.h"
+#include "tests/suites/reinforcement/algorithms/by_hand.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -24,33 +25,6 @@ EnvSpec team(int64_t own_numbers = 0) {
           .action = Space::discrete(kActions),
           .agents = kAgents,
           .own_numbers = own_numbers};
-}
-
-Params drawn(const OffPolicyModel& model, uint64_t seed) {
-  Params out;
-  Rng rng(seed);
-  for (const ParamSpec& spec : model.specs()) {
-    std::vector<float> values(static_cast<size_t>(spec.type.elements()));
-    for (float& each : values) {
-      each = static_cast<float>(rng.uniform(-0.8, 0.8));
-    }
-    out.set(spec.name, tensor<float>(values, spec.type.shape));
-  }
-  return out;
-}
-
-using Numbers = std::vector<double>;
-
-Numbers layer(const Params& p, const std::string& path, const Numbers& x) {
-  const Numbers weight = to_doubles(*p.find(path + ".weight"));
-  Numbers out = to_doubles(*p.find(path + ".bias"));
-  const size_t outputs = out.size();
-  for (size_t i = 0; i < x.size(); ++i) {
-    for (size_t j = 0; j < outputs; ++j) {
-      out[j] += x[i] * weight[i * outputs + j];
-    }
-  }
-  return out;
 }
 
 // Of all agents of an item: what each one sees of `all`, [A kSeen].
@@ -99,7 +73,7 @@ TEST_P(TeamLosses, AreAsWrittenByHand) {
   config.double_q = GetParam().double_q;
   const size_t own = GetParam().own == 0 ? kSeen : static_cast<size_t>(GetParam().own);
   const auto model = config.model(team(GetParam().own), kHeadsAlone);
-  const Params p = drawn(*model, 1), target = drawn(*model, 2);
+  const Params p = numbers(model->specs(), 1), target = numbers(model->specs(), 2);
   const Tensor now = uniform(rng_key(3), {kItems, kAgents * kSeen}),
                next = uniform(rng_key(4), {kItems, kAgents * kSeen});
   const std::vector<float> actions{0, 2, 1, 1, 2, 0, 0, 0}, rewards{1, -3, 0.5F, 0},
@@ -153,7 +127,7 @@ TEST(TeamLosses, ATeamsValueGrowsWithEachAgents) {
   config.mixing = kMixing;
   const auto model = config.model(team(), kHeadsAlone);
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    Params p = drawn(*model, seed);
+    Params p = numbers(model->specs(), seed);
     const auto value = [&](float raised) {
       std::vector<float> bias = to_vector<float>(*p.find("q.head.bias"));
       bias[0] += raised;

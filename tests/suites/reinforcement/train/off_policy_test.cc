@@ -89,6 +89,110 @@ TEST_F(OffPolicyRun, IsTheSameWithServersOfEnvironments) {
   }
 }
 
+// Each learner keeps the steps of its environments and learns from its parts of every batch, whose gradients are added in their order.
+// Stopped and started again, as well; in memory, and on disk.
+TEST_F(OffPolicyRun, LearnersWhoShareTheStepsHaveTheBitsOfOne) {
+  const std::vector<std::vector<std::string>> kinds = {
+      {"dqn"},
+      {"dqn", "environment.name=t_maze", "network.memory=8", "algorithm.unroll=4"},
+      {"qmix", "environment.name=spread"},
+      {"sac", "environment.name=pendulum"},
+      {"td3", "environment.name=pendulum"},
+      {"ddpg", "environment.name=pendulum"}};
+  const std::atomic<bool> stop = true;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    const std::string& type = kinds[kind].front();
+    const auto train = [&](const std::string& name, std::vector<std::string> changes,
+                           const std::atomic<bool>* until = nullptr) {
+      changes.insert(changes.end(), kinds[kind].begin() + 1, kinds[kind].end());
+      changes.insert(changes.end(), {"algorithm.type=" + type, "algorithm.parts=4"});
+      const std::string directory = folder_ / fmt::format("{}_{}", name, kind);
+      run_agent(type == "dqn" ? kSmallDqn : kSmallBox, directory, changes, real_files(), until);
+      return directory;
+    };
+    const std::string single = train("single", {});
+    const auto expect_same = [&](const std::string& directory) {
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+        EXPECT_TRUE(checkpoint_file(single, file) == checkpoint_file(directory, file))
+            << directory << " " << file;
+      }
+    };
+    const std::vector<std::string> two{"distribution.policy=multi_learner", "distribution.actors=2",
+                                       "algorithm.buffer_on=disk"};
+    train("two", two, &stop);
+    expect_same(train("two", two));
+    expect_same(train("four", {"distribution.policy=multi_learner", "distribution.actors=4"}));
+  }
+}
+
+TEST_F(OffPolicyRun, LearnersWhoAddOtherwiseAgreeWithOne) {
+  const auto rows = [&](const std::vector<std::string>& changes, const std::string& name) {
+    run_agent(kSmallDqn, folder_ / name, changes);
+    return read_metrics(real_files(), join_path(folder_ / name, kMetricsFile));
+  };
+  const auto single = rows({}, "single");
+  const auto shared =
+      rows({"distribution.policy=multi_learner", "distribution.actors=2"}, "shared");
+  for (const char* key :
+       {"loss", "q", "grad_norm"}) {  // of the first of them: sums differ in their order alone
+    const double value = single.front()[key].get<double>();
+    EXPECT_NEAR(shared.front()[key].get<double>(), value, 1e-5 * std::max(1.0, std::abs(value)))
+        << key;
+  }
+  EXPECT_THAT(
+      [&] {
+        run_agent(kSmallDqn, folder_ / "shared",
+                  {"distribution.policy=multi_learner", "distribution.actors=4",
+                   "schedule.total_env_steps=700"});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("distribution.actors: 2, now 4")));
+}
+
+// Sequences of a network that remembers, by priority and alike, whoever steps the environments, stopped and started again.
+TEST_F(OffPolicyRun, AMemoryGoesOnBitForBitWhoeverStepsTheEnvironments) {
+  const std::atomic<bool> stop = true;
+  for (const std::string prioritised : {"true", "false"}) {
+    const std::vector<std::string> remembers{"environment.name=t_maze", "network.memory=8",
+                                             "algorithm.unroll=4", "algorithm.burn_in=2",
+                                             "algorithm.prioritised=" + prioritised};
+    const auto at = [&](const std::string& name, const std::vector<std::string>& placed,
+                        bool stops) {
+      const std::string directory = folder_ / (name + prioritised);
+      std::vector<std::string> changes = remembers;
+      changes.insert(changes.end(), placed.begin(), placed.end());
+      if (stops) {
+        run_agent(kSmallDqn, directory, changes, real_files(), &stop);
+        FaultyFiles files(real_files());
+        files.reset({.power_off_operation = 150});
+        EXPECT_THROW(run_agent(kSmallDqn, directory, changes, files), IoError);
+      }
+      run_agent(kSmallDqn, directory, changes);
+      return directory;
+    };
+    const std::string straight = at("straight", {}, false);
+    expect_same_end(straight, at("stopped", {}, true));
+    const std::string served =
+        at("served", {"distribution.policy=env_servers", "distribution.actors=3"}, true);
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_TRUE(checkpoint_file(straight, file) == checkpoint_file(served, file)) << file;
+    }
+  }
+}
+
+TEST_F(OffPolicyRun, OnlyAMemoryFindsTheEndOfAMaze) {
+  const auto reached = [&](int64_t units) {
+    const std::string directory = folder_ / fmt::format("{}", units);
+    run_agent(real_files().read(join_path(MSTRAIN_SOURCE_DIR, "configs/dqn_t_maze.yaml")),
+              directory,
+              {"schedule.total_env_steps=40000", "eval.interval=40000",
+               fmt::format("network.memory={}", units)});
+    const auto rows = read_metrics(real_files(), join_path(directory, kMetricsFile));
+    return rows.back()["eval_return"].get<double>();
+  };
+  EXPECT_GT(reached(32), 0.7);
+  EXPECT_LT(reached(0), 0.35);
+}
+
 // After one update, a policy that waits for the second is as it began.
 TEST_F(OffPolicyRun, APolicyWaitsForItsTurn) {
   const auto after_one = [&](int64_t delay) {
@@ -118,8 +222,13 @@ TEST_F(OffPolicyRun, RefusesWhatCannotBe) {
                 ThrowsMessage<ConfigError>(HasSubstr(message)));
   };
   fails({"algorithm.buffer_size=15"}, "algorithm.buffer_size: 15 steps are fewer than a batch");
-  fails({"distribution.policy=multi_learner"},
-        "expected single, single_learner_fine or env_servers");
+  fails({"network.memory=8", "algorithm.unroll=80"},
+        "than a sequence (burn_in, unroll, n_step) of every environment: expected at least 324");
+  fails({"distribution.policy=async_actors"},
+        "expected single, single_learner_fine, env_servers or multi_learner");
+  fails({"distribution.policy=multi_learner", "distribution.actors=4", "algorithm.parts=6"},
+        "algorithm.parts: 6 parts of a batch cannot be shared equally by 4 learners");
+  fails({"algorithm.parts=3"}, "algorithm.batch_size: 16 do not divide into 3 equal parts");
   fails({"distribution.policy=env_servers", "distribution.actors=4"}, "equally by 3 ranks");
   fails({"environment.name=pendulum"}, "sac, td3 and ddpg act in boxes");
   fails({"environment.name=connect_four"}, "alphazero plays games");

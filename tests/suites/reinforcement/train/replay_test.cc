@@ -1,4 +1,4 @@
-#include "suites/reinforcement/train/replay.h"
+#include "suites/reinforcement/train/shared_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -34,32 +34,48 @@ TEST(SumTree, FindsEveryLeafInItsShare) {
 
 constexpr int64_t kRows = 3;
 
+// What one rank that holds all learns from.
+struct Sample : OffPolicyBatch {
+  std::vector<int64_t> places;
+};
+Sample sampled(const Replay& replay, int64_t b, uint64_t seed, uint64_t draw, double importance) {
+  const Drawn drawn = replay.draw(b, seed, draw, importance);
+  const auto items = shared_items(replay, drawn.places, {.items = b}, nullptr);
+  return {batch_of(replay.shape(), items.front(), drawn.weights), drawn.places};
+}
+
 // Step t of row r has the observation 100 r + t, the reward that plus a quarter, and ends as `flag` says.
 struct Steps {
-  explicit Steps(ReplayShape shape) : replay(shape) {}
+  explicit Steps(ReplayShape shape, std::unique_ptr<StepStore> store = nullptr)
+      : replay(shape, store ? std::move(store) : std::make_unique<StepsInMemory>(shape.store())),
+        remembers(shape.is_of_sequences()) {}
   void add(int64_t count) {
     for (int64_t i = 0; i < count; ++i, ++t) {
-      std::vector<float> now, reward, next;
+      std::vector<float> now, reward, next, memory;
       std::vector<uint8_t> ended, cut;
       for (int64_t r = 0; r < kRows; ++r) {
         now.push_back(static_cast<float>(100 * r + t));
         reward.push_back(now.back() + 0.25F);
         next.push_back(now.back() + 0.5F);
+        if (remembers) {
+          memory.insert(memory.end(), {now.back() + 0.125F, -now.back()});
+        }
         ended.push_back(ends(t, r) ? 1 : 0);
         cut.push_back(is_cut(t, r) ? 1 : 0);
       }
-      replay.add(now, now, reward, ended, cut, next);
+      replay.add(now, now, reward, ended, cut, next, memory);
     }
   }
   static bool ends(int64_t t, int64_t r) { return (t + r) % 5 == 4; }
   static bool is_cut(int64_t t, int64_t r) { return (t + 2 * r) % 7 == 6; }
 
   Replay replay;
+  bool remembers;
   int64_t t = 0;
 };
 
-void expect_as_summed_by_hand(const ReplaySample& drawn, int64_t oldest, int64_t newest,
-                              int64_t n_step, double discount) {
+void expect_as_summed_by_hand(const Sample& drawn, int64_t oldest, int64_t newest, int64_t n_step,
+                              double discount) {
   const auto now = to_vector<float>(drawn.observation_bo);
   const auto reward = to_vector<float>(drawn.reward_b);
   const auto rest = to_vector<float>(drawn.discount_b);
@@ -105,8 +121,62 @@ TEST(Replay, SumsRewardsUntilAnEpisodeEnds) {
         steps.add(1);
         const int64_t oldest = std::max<int64_t>(0, steps.t - 9);
         EXPECT_EQ(steps.replay.size(), (steps.t - oldest - n_step + 1) * kRows);
-        expect_as_summed_by_hand(steps.replay.sample(40, 3, static_cast<uint64_t>(more), 1), oldest,
-                                 steps.t - 1, n_step, 0.5);
+        expect_as_summed_by_hand(sampled(steps.replay, 40, 3, static_cast<uint64_t>(more), 1),
+                                 oldest, steps.t - 1, n_step, 0.5);
+      }
+    }
+  }
+}
+
+// A sequence's steps follow each other, remember what was remembered in front of the first, and forget where an episode begins.
+TEST(Replay, SequencesAreStepsThatFollowEachOther) {
+  ReplayShape of_sequences = shape(2, std::nullopt);
+  of_sequences.memory_size = 2;
+  of_sequences.burn_in = 2;
+  of_sequences.unroll = 3;
+  ASSERT_EQ(of_sequences.length(), 6);
+  Steps steps(of_sequences);
+  steps.add(5);
+  EXPECT_EQ(steps.replay.size(), 0);
+  for (int64_t more = 0; more < 20; ++more) {
+    steps.add(1);
+    constexpr int64_t kDrawn = 30;
+    const Sample drawn = sampled(steps.replay, kDrawn, 3, static_cast<uint64_t>(more), 1);
+    const auto now = to_vector<float>(drawn.observation_bo);
+    const auto next = to_vector<float>(drawn.next_observation_bo);
+    const auto actions = to_vector<float>(drawn.action_bd);
+    const auto rewards = to_vector<float>(drawn.reward_b);
+    const auto rest = to_vector<float>(drawn.discount_b);
+    const auto memory = to_vector<float>(drawn.sequences->memory_bm);
+    const auto kept = to_vector<float>(drawn.sequences->kept_lb);
+    const auto last = to_vector<int32_t>(drawn.sequences->last_ub);
+    ASSERT_EQ(drawn.observation_bo.shape(), (Shape{6 * kDrawn, 1}));
+    ASSERT_EQ(drawn.next_observation_bo.shape(), (Shape{4 * kDrawn, 1}));
+    for (size_t i = 0; i < kDrawn; ++i) {
+      const auto row = static_cast<int64_t>(now[i]) / 100;
+      const auto first = static_cast<int64_t>(now[i]) % 100;
+      EXPECT_GE(first, std::max<int64_t>(0, steps.t - 9));
+      EXPECT_LE(first + 5, steps.t - 1);
+      EXPECT_EQ(memory[2 * i], now[i] + 0.125F);
+      EXPECT_EQ(memory[2 * i + 1], -now[i]);
+      const auto over = [&](int64_t t) { return Steps::ends(t, row) || Steps::is_cut(t, row); };
+      for (int64_t s = 0; s < 6; ++s) {
+        const size_t at = static_cast<size_t>(s * kDrawn) + i;
+        EXPECT_EQ(now[at], static_cast<float>(100 * row + first + s));
+        EXPECT_EQ(kept[at], s > 0 && over(first + s - 1) ? 0 : 1);
+        if (s < 4) {
+          EXPECT_EQ(next[at], static_cast<float>(100 * row + first + 2 + s) + 0.5F);
+        }
+      }
+      for (int64_t u = 0; u < 3; ++u) {
+        const size_t at = static_cast<size_t>(u * kDrawn) + i;
+        const int64_t t = first + 2 + u;
+        const double own = static_cast<double>(100 * row + t) + 0.25;
+        EXPECT_EQ(actions[at], static_cast<float>(100 * row + t));
+        EXPECT_EQ(last[at], over(t) ? u : u + 1);
+        EXPECT_FLOAT_EQ(rewards[at], static_cast<float>(over(t) ? own : own + 0.5 * (own + 1)));
+        const int64_t end = over(t) ? t : t + 1;
+        EXPECT_FLOAT_EQ(rest[at], Steps::ends(end, row) ? 0.0F : end == t ? 0.5F : 0.25F);
       }
     }
   }
@@ -126,7 +196,7 @@ TEST(Replay, DrawsInProportionToPriorities) {
   steps.replay.set_errors(places, errors);
   std::vector<double> drawn(27);
   constexpr int64_t kDraws = 20000;
-  const ReplaySample sample = steps.replay.sample(kDraws, 1, 0, 0.5);
+  const Sample sample = sampled(steps.replay, kDraws, 1, 0, 0.5);
   const auto weights = to_vector<float>(sample.weight_b);
   const auto priority = [&](int64_t place) {
     return std::sqrt(static_cast<double>(errors[static_cast<size_t>(place)]) + 1e-6);
@@ -150,7 +220,7 @@ TEST(Replay, GoesOnFromWhatItSavedBitForBit) {
       Steps straight(shape(2, exponent));
       straight.add(before);
       if (straight.replay.size() > 0) {
-        const ReplaySample some = straight.replay.sample(5, 1, 1, 1);
+        const Sample some = sampled(straight.replay, 5, 1, 1, 1);
         straight.replay.set_errors(some.places, std::vector<float>{3, 1, 4, 1, 5});
       }
       ByteWriter out;
@@ -163,8 +233,8 @@ TEST(Replay, GoesOnFromWhatItSavedBitForBit) {
       again.t = straight.t;
       straight.add(4);
       again.add(4);
-      const ReplaySample a = straight.replay.sample(30, 7, 2, 0.6);
-      const ReplaySample b = again.replay.sample(30, 7, 2, 0.6);
+      const Sample a = sampled(straight.replay, 30, 7, 2, 0.6);
+      const Sample b = sampled(again.replay, 30, 7, 2, 0.6);
       EXPECT_EQ(a.places, b.places);
       EXPECT_EQ(to_vector<float>(a.weight_b), to_vector<float>(b.weight_b));
       EXPECT_EQ(to_vector<float>(a.reward_b), to_vector<float>(b.reward_b));

@@ -153,7 +153,7 @@ TEST_F(AgentRun, RefusesWhatCannotBe) {
         "not divide the 4 rows");
   EXPECT_THAT(
       [&] {
-        run_agent("algorithm: {type: dqn}\nenvironment: {name: cartpole}\nnetwork: {memory: 8}\n",
+        run_agent("algorithm: {type: sac}\nenvironment: {name: pendulum}\nnetwork: {memory: 8}\n",
                   folder_ / "bad");
       },
       ThrowsMessage<ConfigError>(HasSubstr("network.memory: is for algorithms")));
