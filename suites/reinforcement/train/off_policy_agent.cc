@@ -116,7 +116,8 @@ class OffPolicyAgent final : public Agent {
     return out;
   }
 
-  void act(std::span<const float> observations, std::span<float> actions) override {
+  void act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
+           std::span<float> actions) override {
     programs_.best(observations, actions);
     to_bounds(spec_.action, actions);
   }
@@ -230,7 +231,8 @@ class OffPolicyPlayer final : public Player {
         programs_(*model_, env_, params_) {
     load(stored(params_));
   }
-  void act(std::span<const float> observations, std::span<float> actions) override {
+  void act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
+           std::span<float> actions) override {
     programs_.best(observations, actions);
     to_bounds(env_.action, actions);
   }
