@@ -135,6 +135,8 @@ TEST(AlphaZeroRun, SaysInItsRowsWhatItPlayed) {
   }
   const OrderedJson report = run_data(real_files(), folder.path());
   EXPECT_EQ(report["matches"]["step"].size(), static_cast<size_t>(seen["match_score"]));
+  EXPECT_NE(real_files().read(folder / "report.html").find(report["matches"].dump()),
+            std::string::npos);
   for (const char* key : {"match_score", "elo"}) {
     EXPECT_TRUE(report["matches"][key].back().is_number()) << key;
   }
