@@ -198,9 +198,13 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
   Rows training;
   Rows evaluations;
   Rows returns;  // of an agent's evaluations
+  Rows matches;
   for (const Json& row : rows) {
     if (row.contains("eval_return")) {
       returns.push_back(&row);
+    }
+    if (row.contains("match_score")) {
+      matches.push_back(&row);
     }
     if (row.contains("loss")) {
       training.push_back(&row);
@@ -217,7 +221,8 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
   const std::string rate_key = per_second(is_named ? unit->get<std::string>() : "token");
   OrderedJson train = columns(
       training, {"step", "loss", "lr", "grad_norm", rate_key, "step_seconds", kBusyProcessors,
-                 kResidentBytes, "episode_return", "episode_length", "entropy", "kl"});
+                 kResidentBytes, "episode_return", "episode_length", "entropy", "kl",
+                 "evaluator_busy", "replay_age", "game_length", "policy_entropy"});
   train["rate"] = train[rate_key];  // whatever its unit
   const std::optional<ProfileSummary> profile = read_profile(files, at(kProfileFile));
   OrderedJson out{{"directory", directory},
@@ -227,6 +232,7 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
                   {"eval", evaluation_data(evaluations)},
                   {"returns", columns(returns, {"step", "eval_return", "eval_return_least",
                                                 "eval_return_median", "eval_return_most"})},
+                  {"matches", columns(matches, {"step", "match_score", "match_elo", "elo"})},
                   {"layers", layers_data(files, at(kLayersFile))},
                   {"samples", samples_in(rows)},
                   {"pictures", json_in(files, at(kPicturesFile))},

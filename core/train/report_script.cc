@@ -17,6 +17,12 @@ const lossSeries = () => [...trainSeries("loss", true)().map(s => ({ ...s, name:
 const scaled = (key, factor) => () => trainSeries(key)().map(s => ({ ...s, ys: s.ys.map(y => finite(y) ? y * factor : y) }));
 const measured = key => () => view.runs.some(run => run.eval.some(e => (e[key] || []).some(finite)));
 const trained = key => () => view.runs.some(run => (run.train[key] || []).some(finite));
+// Numbers that only some rows have.
+const known = s => { const at = s.ys.map((y, i) => i).filter(i => finite(s.ys[i])); return { ...s, xs: at.map(i => s.xs[i]), ys: at.map(i => s.ys[i]) }; };
+const noted = key => () => trainSeries(key)().map(known);
+const matched = () => view.runs.some(run => run.matches.step.length > 0);
+const matchSeries = (key, name, k) => of((run, i) => [known({
+  run: i, name, xs: run.matches.step, ys: run.matches[key], colour: colour(view.many ? i : k), dots: true, dashes: view.many && k ? DASHES[k] : undefined })]).filter(s => s.xs.length);
 // The learning-rate finder's curve lies over rates.
 const found = run => run.find_lr || null;
 const rates = {
@@ -32,6 +38,13 @@ const specs = [
   { title: "Return", unit: "mean of the last 100 episodes; dots: evaluations, from the least to the most", wide: true, height: 300, shown: trained("episode_return"), digits: v => v.toPrecision(5),
     series: () => [...trainSeries("episode_return")(), ...["eval_return", "eval_return_least", "eval_return_most"].flatMap((key, k) => of((run, i) => ({
       run: i, name: ["evaluation", "least", "most"][k], xs: run.returns.step, ys: run.returns[key], colour: colour(view.many ? i : 1), dots: k === 0, dashes: k ? DASHES[1] : undefined })))].filter(s => s.xs.length) },
+  { title: "Strength", unit: "Elo, where all games were won or lost its bound; against UCT, and above the untrained network by matches of each self with the one before", wide: true, height: 300, shown: matched, digits: v => v.toFixed(0),
+    series: () => [...matchSeries("match_elo", "against UCT", 0), ...matchSeries("elo", "above the untrained", 1)] },
+  { title: "Score against UCT", unit: "points of a game", series: () => matchSeries("match_score", "", 0), shown: matched, digits: v => v.toFixed(3) },
+  { title: "Length of games", unit: "moves of self-play", series: noted("game_length"), shown: trained("game_length"), digits: short },
+  { title: "Entropy of the search", unit: "nats, of the policies that are learned", series: noted("policy_entropy"), shown: trained("policy_entropy"), digits: v => v.toPrecision(4) },
+  { title: "Age of what is learned from", unit: "iterations since a position was played, in the mean", series: noted("replay_age"), shown: trained("replay_age"), zero: true, digits: v => v.toFixed(2) },
+  { title: "Evaluator in use", unit: "share of its threads' time in self-play", series: noted("evaluator_busy"), shown: trained("evaluator_busy"), zero: true, digits: v => (v * 100).toFixed(0) + " %" },
   { title: "Length of episodes", unit: "steps, mean of the last 100", series: trainSeries("episode_length"), shown: trained("episode_length"), zero: true, digits: short },
   { title: "Entropy of the policy", unit: "nats", series: trainSeries("entropy"), shown: trained("entropy"), digits: v => v.toPrecision(4) },
   { title: "Divergence of policies", unit: "nats, in an iteration", series: trainSeries("kl"), shown: trained("kl"), zero: true, digits: v => v.toPrecision(3) },

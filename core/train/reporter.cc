@@ -29,12 +29,15 @@ void Reporter::on_state(Trainer& trainer, Moment moment) {
   reported_ = trainer.step();
   ask_ranks();
   const bool cut_short = evaluation_.evaluates(trainer.step(), Moment::kFinished);
-  write(trainer.step(),
-        moment == Moment::kStep                     ? kStatusRunning
-        : moment == Moment::kFinished && !cut_short ? kStatusFinished
-                                                    : kStatusInterrupted,
-        trainer.end_reason());
+  status_ = moment == Moment::kStep                     ? kStatusRunning
+            : moment == Moment::kFinished && !cut_short ? kStatusFinished
+                                                        : kStatusInterrupted;
+  if (moment == Moment::kStep) {
+    write(trainer.step(), status_, trainer.end_reason());
+  }
 }
+
+void Reporter::on_stop(Trainer& trainer) { write(trainer.step(), status_, trainer.end_reason()); }
 
 void Reporter::began(int64_t step) {
   ask_ranks();

@@ -16,6 +16,7 @@ class Reporter final : public Callback {
   // When there may be something new to see: after evaluations, every kReportSteps steps where there are none, and at the end.
   bool wants(int64_t step, Moment moment) override;
   void on_state(Trainer& trainer, Moment moment) override;
+  void on_stop(Trainer& trainer) override;  // the last rows are there only now
 
   void began(int64_t step);
   int64_t memory_before() const { return record_.memory_before(); }
@@ -32,6 +33,7 @@ class Reporter final : public Callback {
   const Saver& saver_;
   RunRecord record_;
   int64_t reported_ = -1;
+  const char* status_ = kStatusRunning;
 };
 
 }  // namespace mstrain

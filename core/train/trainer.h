@@ -61,6 +61,7 @@ class Trainer {
   void load_state_of(FileSystem& files, const std::string& folder);
   // The next row of metrics.jsonl has `value` as well, and so has TensorBoard. The last value of a name counts.
   void note(const std::string& name, double value) { notes_[name] = value; }
+  const std::map<std::string, double>& notes() const { return notes_; }  // that no row has yet
   std::map<std::string, double> take_notes() { return std::exchange(notes_, {}); }
   // Tells all callbacks.
   void evaluated(const EvaluationRow& row);

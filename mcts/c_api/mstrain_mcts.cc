@@ -22,6 +22,7 @@ struct mst_mcts_muzero {
   explicit mst_mcts_muzero(const mstrain::mcts::MuZeroConfig& c) : config(c), search(c) {}
   size_t roots() const { return static_cast<size_t>(config.roots); }
   size_t row() const { return roots() * static_cast<size_t>(config.actions); }
+  size_t answer() const { return roots() * static_cast<size_t>(config.width()); }
   // Empty where actions are not sampled.
   std::span<const float> sampled(const float* from) const {
     const size_t size = row() * static_cast<size_t>(config.action_size);
@@ -309,7 +310,7 @@ int mst_mcts_muzero_scatter(mst_mcts_muzero* search, const float* rewards, const
     check_pointer(values, "values");
     check_pointer(logits, "logits");
     search->search.scatter({rewards, search->roots()}, {values, search->roots()},
-                           {logits, search->row()}, search->sampled(sampled));
+                           {logits, search->answer()}, search->sampled(sampled));
   });
 }
 

@@ -161,8 +161,9 @@ void mst_mcts_muzero_destroy(mst_mcts_muzero* search);
 /* logits [roots, actions] (minus infinity: not legal), values [roots], sampled [roots, actions, action_size]. */
 int mst_mcts_muzero_set_roots(mst_mcts_muzero* search, const float* logits, const float* values,
                               const float* sampled);
-/* The node to go on from, 0 being the root, and the action to take there: [roots] each, vectors [roots, action_size]. The answer
- * belongs to a new node, numbered 1, 2, ... in turn. */
+/* The node to go on from, 0 being the root, and the action to take there, or, from `actions` on, the chance code: [roots] each,
+ * vectors [roots, action_size]. The answer belongs to a new node, numbered 1, 2, ... in turn, with logits
+ * [roots, actions + chance_codes]. */
 int mst_mcts_muzero_gather(mst_mcts_muzero* search, uint32_t* nodes, uint32_t* actions,
                            float* vectors);
 int mst_mcts_muzero_scatter(mst_mcts_muzero* search, const float* rewards, const float* values,

@@ -317,6 +317,20 @@ class MuZeroTest(unittest.TestCase):
         with self.assertRaisesRegex(SearchError, "logits of shape"):
             search.set_roots(np.zeros((3, 5)), np.zeros(3))
 
+    def test_chance_behind_actions(self):
+        # Hidden states count steps: even ones are for actions, odd ones for codes, the second of which comes nine times in ten and pays.
+        def recurrent(hidden, actions):
+            is_code = hidden[:, 0] % 2 == 1
+            self.assertEqual((actions >= 2).tolist(), is_code.tolist())
+            logits = np.tile(np.log([[0.5, 0.5, 0.1, 0.9]]), (len(hidden), 1))
+            return hidden + 1, is_code * (actions == 3), np.zeros(len(hidden)), logits
+
+        search = MuZero(roots=2, actions=2, simulations=200, chance_codes=2, discount=0.5)
+        search.set_roots(np.zeros((2, 2)), np.zeros(2))
+        result = search.run(np.zeros((2, 1)), recurrent).result()
+        self.assertEqual(result["visits"].sum(1).tolist(), [200, 200])
+        self.assertTrue((abs(result["value"] - 1.8) < 0.3).all(), result["value"])
+
 
 if __name__ == "__main__":
     unittest.main()

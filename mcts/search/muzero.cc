@@ -12,10 +12,13 @@ namespace mstrain::mcts {
 
 MuZeroSearch::MuZeroSearch(const MuZeroConfig& config) : config_(config) {
   check(config.roots >= 1 && config.actions >= 1 && config.simulations >= 1 &&
-            config.threads >= 1 && config.action_size >= 0,
-        "muzero search: {} roots, {} actions of size {}, {} simulations, {} threads", config.roots,
-        config.actions, config.action_size, config.simulations, config.threads);
-  check(config.actions <= 65535, "muzero search: {} actions; 65535 are possible", config.actions);
+            config.threads >= 1 && config.action_size >= 0 && config.chance_codes >= 0,
+        "muzero search: {} roots, {} actions of size {}, {} chance codes, {} simulations, {} "
+        "threads",
+        config.roots, config.actions, config.action_size, config.chance_codes, config.simulations,
+        config.threads);
+  check(config.width() <= 65535,
+        "muzero search: {} actions and chance codes; 65535 are possible together", config.width());
   check(config.players == 1 || config.players == 2,
         "muzero search: {} players; 1 or 2 are possible", config.players);
   for (int64_t i = 0; i < config.roots; ++i) {
@@ -74,10 +77,14 @@ void MuZeroSearch::set_roots(std::span<const float> logits, std::span<const floa
   started_ = gathered_ = false;
   done_ = 0;
   for_each_root([&](int64_t i) {
-    check_row(logits.data() + i * config_.actions, config_.actions, i);
+    const float* const row = logits.data() + i * config_.actions;
+    check_row(row, config_.actions, i);
     check(std::isfinite(values[i]), "muzero search: the value of root {} is {}", i, values[i]);
-    trees_[i]->begin(logits.data() + i * config_.actions, values[i],
-                     sampled.data() + i * config_.actions * config_.action_size, games_);
+    trees_[i]->begin({.reward = 0,
+                      .value = values[i],
+                      .logits = row,
+                      .sampled = sampled.data() + i * config_.actions * config_.action_size},
+                     games_);
   });
   started_ = true;
 }
@@ -93,7 +100,7 @@ void MuZeroSearch::gather(std::span<uint32_t> nodes, std::span<uint32_t> actions
   for_each_root([&](int64_t i) {
     MuZeroTree& tree = *trees_[i];
     std::tie(nodes[i], actions[i]) = tree.descend();
-    if (config_.action_size > 0) {
+    if (config_.action_size > 0 && actions[i] < tree.actions) {
       std::copy_n(
           tree.sampled.data() + (nodes[i] * config_.actions + actions[i]) * config_.action_size,
           config_.action_size, vectors.data() + i * config_.action_size);
@@ -107,16 +114,17 @@ void MuZeroSearch::scatter(std::span<const float> rewards, std::span<const float
   check(gathered_, "muzero search: scatter() before gather()");
   check_size("rewards", rewards.size(), config_.roots);
   check_size("values", values.size(), config_.roots);
-  check_size("logits", logits.size(), config_.roots * config_.actions);
+  check_size("logits", logits.size(), config_.roots * config_.width());
   check_size("sampled", sampled.size(), config_.roots * config_.actions * config_.action_size);
   for (int64_t i = 0; i < config_.roots; ++i) {
     check(std::isfinite(rewards[i]) && std::isfinite(values[i]),
           "muzero search: root {}: reward {}, value {}", i, rewards[i], values[i]);
   }
   for_each_root([&](int64_t i) {
-    trees_[i]->add_node(rewards[i], values[i], logits.data() + i * config_.actions,
-                        sampled.data() + i * config_.actions * config_.action_size);
-    trees_[i]->back_up(values[i]);
+    trees_[i]->expand({.reward = rewards[i],
+                       .value = values[i],
+                       .logits = logits.data() + i * config_.width(),
+                       .sampled = sampled.data() + i * config_.actions * config_.action_size});
   });
   gathered_ = false;
   ++done_;
@@ -187,7 +195,7 @@ void run_muzero(MuZeroSearch& search, const MuZeroConfig& config, RecurrentEvalu
   std::vector<float> rows(roots * hidden);
   std::vector<float> rewards(roots);
   std::vector<float> values(roots);
-  std::vector<float> logits(roots * config.actions);
+  std::vector<float> logits(roots * config.width());
   std::vector<float> sampled(vector_size * config.actions);
   for (int64_t s = search.done(); s < config.simulations; ++s) {
     search.gather(nodes, actions, vectors);

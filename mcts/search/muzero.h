@@ -1,5 +1,6 @@
 // Search over a learned model, many roots at once (Schrittwieser et al., "Mastering Atari, Go, chess and shogi by planning with
-// a learned model", Nature 2020; with gumbel: Danihelka et al., ICLR 2022; sampled actions: Hubert et al., ICML 2021).
+// a learned model", Nature 2020; with gumbel: Danihelka et al., ICLR 2022; sampled actions: Hubert et al., ICML 2021; chance:
+// Antonoglou et al., ICLR 2022).
 //
 // There is no game here: a node is a hidden state that the caller keeps, numbered 0 (root) to `simulations` in each tree.
 // Each round, gather() names for every root a node and an action; the caller runs its recurrent network on those hidden
@@ -13,6 +14,10 @@
 //     search.scatter(rewards, values, logits);              // [256], [256], [256, 18]
 //   }
 //   search.visits(0), search.policy(0), search.value(0), search.best_action(0)
+//
+// With chance_codes an action leads to an afterstate, a node too, and from there chance leads on by a code, which gather() names as
+// action `actions` + code. Answers then have actions + chance_codes logits, of which those of the codes are read where the new node
+// is an afterstate, else those of the actions. An afterstate has a value, and no reward: that comes with the code.
 //
 // Values are seen by the player to move at their node, rewards by the player who moved. Selection works on values that are
 // scaled to [0, 1] by the least and greatest seen in the tree. The work of a simulation grows with the actions visited, not
@@ -49,8 +54,11 @@ struct MuZeroConfig {
   double gumbel_spread = 0;
   int64_t action_size =
       0;  // > 0: floats of an action; actions are then sampled by the network at each node
+  int64_t chance_codes = 0;
   uint64_t seed = 0;
   int64_t threads = 1;
+
+  int64_t width() const { return actions + chance_codes; }  // of logits
 
   template <class V>
   void fields(V& v) {
@@ -76,6 +84,8 @@ struct MuZeroConfig {
       rule::at_least(0));
     v("action_size", action_size, "floats of a sampled action; 0: actions are numbers",
       rule::at_least(0));
+    v("chance_codes", chance_codes, "outcomes of chance behind an action; 0: there is no chance",
+      rule::at_least(0));
     v("seed", seed, "of everything random in the search");
     v("threads", threads, "that search", rule::at_least(1).at_most(1024));
   }
@@ -98,7 +108,8 @@ class MuZeroSearch {
   // the action itself where actions are sampled.
   void gather(std::span<uint32_t> nodes, std::span<uint32_t> actions,
               std::span<float> vectors = {});
-  // The network's answers for the last gather(). Throws Error for sizes that do not fit and for numbers that are not finite.
+  // The network's answers for the last gather(), logits [roots, width()]. Throws Error for sizes that do not fit and for numbers that
+  // are not finite.
   void scatter(std::span<const float> rewards, std::span<const float> values,
                std::span<const float> logits, std::span<const float> sampled = {});
 
@@ -131,7 +142,7 @@ class RecurrentEvaluator {
  public:
   virtual ~RecurrentEvaluator() = default;
   virtual int64_t hidden_size() const = 0;
-  // From hidden [count, hidden] and actions [count] (vectors [count, action_size] where sampled) to the rest.
+  // From hidden [count, hidden] and actions [count], as gather() names them (vectors [count, action_size] where sampled), to the rest.
   virtual void recurrent(int64_t count, std::span<const float> hidden,
                          std::span<const uint32_t> actions, std::span<const float> vectors,
                          std::span<float> next_hidden, std::span<float> rewards,

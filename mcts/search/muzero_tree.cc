@@ -44,34 +44,38 @@ float exp_sum(const float* row, size_t padded, float top) {
   return lane_sum(total);
 }
 
-GumbelScale scale_of(const MuZeroConfig& config) {
-  return {static_cast<float>(config.gumbel_visit), static_cast<float>(config.gumbel_scale),
-          static_cast<float>(config.gumbel_spread)};
-}
-
 }  // namespace
 
-void MuZeroTree::add_node(float reward, float value, const float* row, const float* vectors) {
+void MuZeroTree::add_node(const Answer& answer, bool is_chance) {
   Node& n = nodes[count];
-  n = Node{.reward = reward, .raw_value = value};
-  std::memcpy(logits.data() + count * padded, row, actions * sizeof(float));
+  n = Node{
+      .reward = is_chance ? 0 : answer.reward, .raw_value = answer.value, .is_chance = is_chance};
+  float* const own = logits.data() + count * padded;
+  float* const codes = own + actions;
+  if (is_chance) {
+    std::fill(own, codes, kNever);
+    std::copy_n(answer.logits + actions, config.chance_codes, codes);
+  } else {
+    std::copy_n(answer.logits, actions, own);
+    std::fill_n(codes, config.chance_codes, kNever);
+  }
   if (!sampled.empty()) {
     const size_t size = static_cast<size_t>(config.actions * config.action_size);
-    std::memcpy(sampled.data() + count * size, vectors, size * sizeof(float));
+    std::memcpy(sampled.data() + count * size, answer.sampled, size * sizeof(float));
     bytes += size * sizeof(float);
   }
-  bytes += actions * sizeof(float) + sizeof(Node);
+  bytes += static_cast<size_t>(config.width()) * sizeof(float) + sizeof(Node);
   ++count;
 }
 
-void MuZeroTree::begin(const float* row, float value, const float* vectors, uint64_t game) {
+void MuZeroTree::begin(const Answer& answer, uint64_t game) {
   count = 0;
   pool.clear();
   low = std::numeric_limits<float>::infinity();
   high = -low;
-  add_node(0, value, row, vectors);
+  add_node(answer, /*is_chance=*/false);
   nodes[0].visits = 1;
-  nodes[0].value_sum = static_cast<double>(value);
+  nodes[0].value_sum = static_cast<double>(answer.value);
   root_visits.assign(actions, 0);
   root_values.assign(actions, 0);
   Random rng = random.split(game);
@@ -130,113 +134,6 @@ void MuZeroTree::prepare(uint32_t index) {
   bytes += 2 * padded * sizeof(float);
 }
 
-uint32_t MuZeroTree::select(const Node& n) const {
-  const float visits = static_cast<float>(n.visits - 1);  // of the edges
-  const auto c1 = static_cast<float>(config.c1);
-  const auto c2 = static_cast<float>(config.c2);
-  const float exploration = square_root(visits) * (c1 + fast_log((visits + c2 + 1) / c2));
-  const float shift = high > low ? low : 0;
-  const float factor = high > low ? 1 / (high - low) : 1;
-  const float* at_visits = column(n, 0);
-  const float* at_value = column(n, 1);
-  const float* at_prior = column(n, 2);
-  uint32_t best = n.open;
-  // Unvisited actions count as the node's mean value.
-  float best_score = kNever;
-  if (n.next_prior > 0) {
-    best_score = n.open == 0 ? std::numeric_limits<float>::infinity()
-                             : (mean_edge_value(n) - shift) * factor + exploration * n.next_prior;
-  }
-  for (uint32_t i = 0; i < n.open; ++i) {
-    const float score =
-        (at_value[i] - shift) * factor + exploration * at_prior[i] / (1 + at_visits[i]);
-    if (score > best_score) {
-      best_score = score;
-      best = i;
-    }
-  }
-  return best;
-}
-
-float MuZeroTree::mean_edge_value(const Node& n) const {
-  float sum = 0;
-  float visits = 0;
-  for (uint32_t i = 0; i < n.open; ++i) {
-    sum += column(n, 0)[i] * column(n, 1)[i];
-    visits += column(n, 0)[i];
-  }
-  return visits > 0 ? sum / visits : 0;
-}
-
-float MuZeroTree::node_mixed(const Node& n) const {
-  float visits = 0;
-  float prior_value = 0;
-  for (uint32_t i = 0; i < n.open; ++i) {
-    visits += column(n, 0)[i];
-    prior_value += column(n, 2)[i] * column(n, 1)[i];
-  }
-  return mixed_value(n.raw_value, visits, prior_value, n.opened_prior);
-}
-
-uint32_t MuZeroTree::select_improved(const Node& n) const {
-  const float mixed = node_mixed(n);
-  float least = mixed;
-  float most = mixed;
-  float most_visits = 0;
-  float visits = 0;
-  for (uint32_t i = 0; i < n.open; ++i) {
-    least = std::min(least, column(n, 1)[i]);
-    most = std::max(most, column(n, 1)[i]);
-    most_visits = std::max(most_visits, column(n, 0)[i]);
-    visits += column(n, 0)[i];
-  }
-  const GumbelScale scale = scale_of(config);
-  const float factor = (scale.visit + most_visits) * scale.scale / value_range(most - least, scale);
-  const auto weight = [&](float prior, float q) { return prior * std::exp((q - most) * factor); };
-  float total = weight(std::max(0.0F, 1 - n.opened_prior), mixed);
-  for (uint32_t i = 0; i < n.open; ++i) {
-    total += weight(column(n, 2)[i], column(n, 1)[i]);
-  }
-  total = std::max(total, std::numeric_limits<float>::min());
-  uint32_t best = n.open;
-  float best_score = n.next_prior > 0 ? weight(n.next_prior, mixed) / total : kNever;
-  for (uint32_t i = 0; i < n.open; ++i) {
-    const float score =
-        weight(column(n, 2)[i], column(n, 1)[i]) / total - column(n, 0)[i] / (1 + visits);
-    if (score > best_score) {
-      best_score = score;
-      best = i;
-    }
-  }
-  return best;
-}
-
-std::vector<float> MuZeroTree::improved_logits() const {
-  std::vector<float> result(actions);
-  transform_values(root_visits, root_values, node_mixed(nodes[0]), scale_of(config), result);
-  for (uint32_t a = 0; a < actions; ++a) {
-    result[a] += root_logits[a];
-  }
-  return result;
-}
-
-uint32_t MuZeroTree::halving_action() const {
-  const auto done = static_cast<size_t>(count - 1);
-  const uint32_t due = schedule[std::min(done, schedule.size() - 1)];
-  const std::vector<float> improved = improved_logits();
-  uint32_t best = considered[0];
-  bool found = false;
-  for (const uint32_t a : considered) {
-    const bool matches = root_visits[a] == due;
-    if ((matches && !found) ||
-        (matches == found && gumbel[a] + improved[a] > gumbel[best] + improved[best])) {
-      best = a;
-      found = matches;
-    }
-  }
-  return best;
-}
-
 uint32_t MuZeroTree::open_edge(uint32_t index, uint32_t action, float prior) {
   Node& n = nodes[index];
   if (n.open == n.capacity) {
@@ -290,7 +187,7 @@ std::pair<uint32_t, uint32_t> MuZeroTree::descend() {
         open_edge(0, action, prior);
       }
     } else {
-      edge = config.gumbel ? select_improved(n) : select(n);
+      edge = n.is_chance ? select_outcome(n) : config.gumbel ? select_improved(n) : select(n);
       if (edge == n.open) {
         open_edge(index, n.next_action, n.next_prior);
       }
@@ -313,9 +210,14 @@ uint32_t MuZeroTree::find(const Node& n, uint32_t action) const {
   return i;
 }
 
+void MuZeroTree::expand(const Answer& answer) {
+  const Node& parent = nodes[path.back().node];
+  add_node(answer, config.chance_codes > 0 && !parent.is_chance);
+  back_up(answer.value);
+}
+
 void MuZeroTree::back_up(float value) {
-  const auto discount =
-      static_cast<float>(config.players == 2 ? -config.discount : config.discount);
+  const auto later = static_cast<float>(config.players == 2 ? -config.discount : config.discount);
   uint32_t child = count - 1;
   nodes[child].visits = 1;
   nodes[child].value_sum = static_cast<double>(value);
@@ -323,10 +225,13 @@ void MuZeroTree::back_up(float value) {
     const Step step = path[i - 1];
     Node& parent = nodes[step.node];
     const Node& below = nodes[child];
+    const float discount = below.is_chance ? 1 : later;  // the same player, at the same time
     value = below.reward + discount * value;
     const float q = below.reward + discount * below.mean();
-    low = std::min(low, q);
-    high = std::max(high, q);
+    if (!parent.is_chance) {
+      low = std::min(low, q);
+      high = std::max(high, q);
+    }
     column(parent, 0)[step.edge] = static_cast<float>(below.visits);
     column(parent, 1)[step.edge] = q;
     ++parent.visits;

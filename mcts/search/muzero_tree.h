@@ -29,6 +29,7 @@ struct MuZeroTree {
     uint32_t edges = 0;
     uint16_t open = 0;
     uint16_t capacity = 0;
+    bool is_chance = false;  // an afterstate
     float mean() const { return static_cast<float>(value_sum / visits); }
   };
   struct Step {
@@ -36,10 +37,18 @@ struct MuZeroTree {
     uint32_t edge;
   };
 
+  // What a network says of a new node: logits of config.width(), vectors [actions, action_size].
+  struct Answer {
+    float reward;
+    float value;
+    const float* logits;
+    const float* sampled;
+  };
+
   MuZeroTree(const MuZeroConfig& c, uint64_t number)
       : config(c),
         actions(static_cast<uint32_t>(c.actions)),
-        padded((static_cast<size_t>(c.actions) + kLanes - 1) / kLanes * kLanes),
+        padded((static_cast<size_t>(c.width()) + kLanes - 1) / kLanes * kLanes),
         random(c.seed, number),
         nodes(static_cast<size_t>(c.simulations) + 1),
         logits(nodes.size() * padded, -std::numeric_limits<float>::infinity()),
@@ -72,13 +81,15 @@ struct MuZeroTree {
     return pool.data() + n.edges + size_t{i} * n.capacity;
   }
 
-  void add_node(float reward, float value, const float* row, const float* vectors);
-  void begin(const float* row, float value, const float* vectors, uint64_t game);
+  void add_node(const Answer& answer, bool is_chance);
+  void begin(const Answer& answer, uint64_t game);
   void add_noise(Random& rng, float* row) const;
   // Softmax of a node that is left for the first time, and its most probable action.
   void prepare(uint32_t index);
   // PUCT over the visited edges and the most probable unvisited one; open where that wins.
   uint32_t select(const Node& n) const;
+  // The outcome whose share of the visits is furthest behind its probability: no draw, and no noise by one.
+  uint32_t select_outcome(const Node& n) const;
   float mean_edge_value(const Node& n) const;
   float node_mixed(const Node& n) const;
   // argmax of the improved policy less the share of visits.
@@ -91,6 +102,8 @@ struct MuZeroTree {
   // From the root to an action that has no node yet. Returns that edge's node and action.
   std::pair<uint32_t, uint32_t> descend();
   uint32_t find(const Node& n, uint32_t action) const;
+  // The node that descend() went to.
+  void expand(const Answer& answer);
   void back_up(float value);
 };
 

@@ -217,6 +217,57 @@ TEST(MuZero, SampledActionsComeBackAsTheyWereGiven) {
   EXPECT_EQ(search.best_action(1), 2U);
 }
 
+// A gamble, or 1.5 for sure. Behind the gamble chance shows one of three codes, with shares 0.5, 0.3 and 0.2, and then one of two
+// actions pays 1, 2 or 4. Who looks first and then acts has 0.5 * 1 + 0.3 * 2 + 0.2 * 4 = 1.9 of it.
+TEST(MuZero, ActionsAreChosenBehindWhatChanceShows) {
+  constexpr uint32_t kMoves = 2, kCodes = 3;
+  struct Model : RecurrentEvaluator {
+    enum State : int { kStart, kGambled, kSure, kSeen, kPaid = kSeen + kCodes, kOver };
+    int64_t hidden_size() const override { return 2; }  // the state, what it will pay
+    void recurrent(int64_t count, std::span<const float> hidden, std::span<const uint32_t> actions,
+                   std::span<const float>, std::span<float> next, std::span<float> rewards,
+                   std::span<float> values, std::span<float> logits, std::span<float>) override {
+      for (int64_t i = 0; i < count; ++i) {
+        const auto state = static_cast<int>(hidden[2 * i]);
+        const bool is_code = actions[i] >= kMoves;
+        EXPECT_EQ(is_code, state == kGambled || state == kSure || state == kPaid);
+        const uint32_t which = is_code ? actions[i] - kMoves : actions[i];
+        int then = kPaid;
+        float pays = 0;
+        if (state == kStart) {
+          then = which == 0 ? kGambled : kSure;
+          pays = which == 0 ? 0 : 1.5F;
+        } else if (state >= kSeen && state < kPaid) {
+          const auto code = static_cast<uint32_t>(state - kSeen);
+          pays = which == code % 2 ? static_cast<float>(1U << code) : 0;
+        } else if (is_code) {
+          then = state == kGambled ? kSeen + static_cast<int>(which) : kOver;
+        }
+        next[2 * i] = static_cast<float>(then);
+        next[2 * i + 1] = pays;
+        rewards[i] = is_code ? hidden[2 * i + 1] : 100;  // of an afterstate nobody asks
+        values[i] = is_code ? 0 : pays;
+        const std::vector<float> said{0, 0, std::log(0.5F), std::log(0.3F), std::log(0.2F)};
+        std::copy(said.begin(), said.end(), logits.begin() + i * (kMoves + kCodes));
+      }
+    }
+  } model;
+  for (const bool gumbel : {false, true}) {
+    const MuZeroConfig config{.actions = kMoves,
+                              .simulations = 3000,
+                              .gumbel = gumbel,
+                              .chance_codes = kCodes,
+                              .seed = 3};
+    MuZeroSearch search(config);
+    search.set_roots(std::vector<float>(kMoves, 0.0F), std::vector<float>(1, 0.0F));
+    run_muzero(search, config, model, std::vector<float>(2, 0.0F));
+    EXPECT_EQ(search.best_action(0), 0U) << gumbel;
+    EXPECT_NEAR(search.action_values(0)[0], 1.9, 0.15) << gumbel;  // exploring costs
+    EXPECT_NEAR(search.action_values(0)[1], 1.5, 1e-3) << gumbel;
+    EXPECT_EQ(search.policy(0).size(), kMoves);
+  }
+}
+
 TEST(MuZero, WrongSizesAndNumbersAreNamed) {
   MuZeroSearch search({.roots = 2, .actions = 3, .simulations = 4});
   std::vector<uint32_t> two(2);
@@ -233,6 +284,7 @@ TEST(MuZero, WrongSizesAndNumbersAreNamed) {
                Error);
   search.scatter(std::vector<float>(2), std::vector<float>(2), std::vector<float>(6));
   EXPECT_THROW(MuZeroSearch({.roots = 0}), Error);
+  EXPECT_THROW(MuZeroSearch({.actions = 65000, .chance_codes = 1000}), Error);
 }
 
 // Guess a hidden coin: player 0 saw nothing, so no action is better than another for the first guess, and a search that

@@ -9,7 +9,7 @@ from .search import _numpy
 
 class MuZero:
     """`settings` are the keys of the library's MuZeroConfig: players, discount, c1, c2, noise_fraction, noise_alpha, gumbel, action_size
-    (sampled actions), seed, threads, ... There is no game: a node is a hidden state that the caller keeps, numbered 0 (root) to
+    (sampled actions), chance_codes, seed, threads, ... There is no game: a node is a hidden state that the caller keeps, numbered 0 (root) to
     `simulations` for each root.
 
         search = MuZero(roots=256, actions=18, simulations=50)
@@ -19,13 +19,16 @@ class MuZero:
             ...                                             # hidden states (i, nodes[i]), actions[i] -> (i, number)
             search.scatter(rewards, values, logits)
 
-    or run(). Values are seen by the player to move at their node, rewards by the player who moved."""
+    or run(). With chance_codes logits have actions + chance_codes columns, and gather() names a code of chance as `actions` + code.
+    Values are seen by the player to move at their node, rewards by the player who moved."""
 
-    def __init__(self, roots, actions, simulations, action_size=0, **settings):
+    def __init__(self, roots, actions, simulations, action_size=0, chance_codes=0, **settings):
         self.roots, self.actions, self.simulations, self.action_size = roots, actions, simulations, action_size
+        self.width = actions + chance_codes
         self._handle = c.void_p()
         text = c.settings_text(
-            dict(settings, roots=roots, actions=actions, simulations=simulations, action_size=action_size))
+            dict(settings, roots=roots, actions=actions, simulations=simulations, action_size=action_size,
+                 chance_codes=chance_codes))
         c.call("muzero_create", text, ctypes.byref(self._handle))
 
     def __del__(self):
@@ -57,7 +60,7 @@ class MuZero:
 
     def scatter(self, rewards, values, logits, sampled=None):
         c.call("muzero_scatter", self._handle, c.floats(self._rows(rewards, "rewards")),
-               c.floats(self._rows(values, "values")), c.floats(self._rows(logits, "logits", self.actions)),
+               c.floats(self._rows(values, "values")), c.floats(self._rows(logits, "logits", self.width)),
                c.floats(self._sampled(sampled)))
 
     def run(self, root_hidden, recurrent):

@@ -107,7 +107,11 @@ bool SelfPlay::wants(int64_t step, Moment moment) {
   return plays(step, moment) || competes(step, moment);
 }
 
-void SelfPlay::on_start(Trainer&) {
+void SelfPlay::on_start(Trainer& trainer) {
+  trainer_ = &trainer;
+  for (const auto& [name, value] : noted_) {
+    trainer.note(name, value);
+  }
   network_ = std::make_unique<NetworkEvaluator>(game_, PolicyValueNetwork(config_.network, game_),
                                                 config_.algorithm.play_threads());
   network_->heed(stop_);
@@ -132,6 +136,11 @@ void SelfPlay::on_state(Trainer& trainer, Moment moment) {
     log_debug("step {}: games were given up", trainer.step());
   }
   network_->set_params({});
+}
+
+void SelfPlay::note(Trainer& trainer, const std::string& name, double value) {
+  trainer.note(name, value);
+  noted_[name] = value;
 }
 
 void SelfPlay::play(Trainer& trainer) {
@@ -169,20 +178,20 @@ void SelfPlay::play(Trainer& trainer) {
   const double share =
       (network_->busy_seconds() - busy) / (seconds * static_cast<double>(network_->threads()));
   const auto computed = static_cast<double>(network_->evaluations() - evaluations);
-  trainer.note("iteration", static_cast<double>(iteration));
-  trainer.note("game_length", positions / count);
-  trainer.note("first_player_wins", static_cast<double>(first.wins) / count);
-  trainer.note("draws", static_cast<double>(first.draws) / count);
+  note(trainer, "iteration", static_cast<double>(iteration));
+  note(trainer, "game_length", positions / count);
+  note(trainer, "first_player_wins", static_cast<double>(first.wins) / count);
+  note(trainer, "draws", static_cast<double>(first.draws) / count);
   if (const auto below = resignation_.below()) {
-    trainer.note("resigned", static_cast<double>(shown.given_up) / count);
-    trainer.note("resign_below", *below);
-    trainer.note("resign_checked", static_cast<double>(shown.checked));
-    trainer.note("resign_wrong", static_cast<double>(shown.wrong));
+    note(trainer, "resigned", static_cast<double>(shown.given_up) / count);
+    note(trainer, "resign_below", *below);
+    note(trainer, "resign_checked", static_cast<double>(shown.checked));
+    note(trainer, "resign_wrong", static_cast<double>(shown.wrong));
   }
   resignation_.learn(shown);
-  trainer.note("policy_entropy", entropy);
-  trainer.note("replay_positions", static_cast<double>(replay_.positions()));
-  trainer.note("replay_age", replay_.age());
+  note(trainer, "policy_entropy", entropy);
+  note(trainer, "replay_positions", static_cast<double>(replay_.positions()));
+  note(trainer, "replay_age", replay_.age());
   trainer.note("self_play_positions_per_second", positions / seconds);
   trainer.note("evaluations_per_second", computed / seconds);
   trainer.note("evaluator_busy", share);
@@ -227,9 +236,9 @@ void SelfPlay::compete(Trainer& trainer) {
     return elo ? elo : result.elo_high();
   };
   const MatchResult against_uct = compete_with(*own, *uct, trainer);
-  trainer.note("match_score", against_uct.score());
+  note(trainer, "match_score", against_uct.score());
   if (const auto elo = bounded(against_uct)) {
-    trainer.note("match_elo", *elo);
+    note(trainer, "match_elo", *elo);
   }
   // A run that began without matches has no self to begin with.
   if (files_.exists(self_at(competed_))) {
@@ -237,7 +246,7 @@ void SelfPlay::compete(Trainer& trainer) {
     const auto before = network_contestant(fmt::format("step {}", competed_), earlier->config(),
                                            earlier->evaluator(), match.simulations);
     elo_ += bounded(compete_with(*own, *before, trainer)).value_or(0);
-    trainer.note("elo", elo_);
+    note(trainer, "elo", elo_);
   }
   save_agent(files_, self_at(trainer.step()), agent, trainer.params());
   competed_ = trainer.step();
@@ -248,6 +257,11 @@ Json SelfPlay::state() const {
   if (const auto below = resignation_.below()) {
     out["resign_below"] = *below;
   }
+  for (const auto& [name, value] : noted_) {
+    if (trainer_->notes().contains(name)) {
+      out["noted"][name] = value;
+    }
+  }
   return out;
 }
 
@@ -256,6 +270,11 @@ void SelfPlay::restore(const Json& state) {
   elo_ = state_number(state, "elo", "self_play");
   if (resignation_.below() && state.contains("resign_below")) {
     resignation_.restore(state_number(state, "resign_below", "self_play"));
+  }
+  if (state.contains("noted")) {
+    for (const auto& [name, value] : state["noted"].items()) {
+      noted_[name] = state_number(state["noted"], name.c_str(), "self_play");
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,8 @@ class SelfPlay final : public Callback {
   bool competes(int64_t step, Moment moment) const;
   void play(Trainer& trainer);
   void compete(Trainer& trainer);
+  // As Trainer::note(); what no row has yet is kept in checkpoints. Not for times, which are not of the state.
+  void note(Trainer& trainer, const std::string& name, double value);
   MatchResult compete_with(Contestant& own, Contestant& other, const Trainer& trainer);
   std::string self_at(int64_t step) const;
 
@@ -68,6 +71,8 @@ class SelfPlay final : public Callback {
   int64_t competed_ = 0;                       // the step of the last match
   double elo_ = 0;                             // then, above the network of step 0
   Resignation resignation_;
+  const Trainer* trainer_ = nullptr;     // of the run
+  std::map<std::string, double> noted_;  // the last of each name
 };
 
 // One iteration's games, in the order of their numbers; `evaluator` answers for all of them. A function of the seed, whatever

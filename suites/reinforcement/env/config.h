@@ -19,6 +19,7 @@ struct EnvConfig {
   double sticky_actions = 0;
   int64_t frame_stack = 1;
   bool team_view = false;
+  double scale_rewards = 1;
   std::optional<double> clip_rewards;
   bool normalize_observations = false;
   bool normalize_rewards = false;
@@ -44,6 +45,8 @@ struct EnvConfig {
     v("team_view", team_view,
       "an agent also sees which of the agents it is, and, for values alone, what all of them see: "
       "policies go by their own (MAPPO)");
+    v("scale_rewards", scale_rewards,
+      "rewards are multiplied by this; evaluations tell them as they are", rule::positive());
     v("clip_rewards", clip_rewards, "rewards are cut to ± this; null: as they are",
       rule::positive());
     v("normalize_observations", normalize_observations,

@@ -89,6 +89,28 @@ class StickyActions final : public Wrapper {
   std::vector<uint32_t> draws_;
 };
 
+class ScaledRewards final : public Wrapper {
+ public:
+  ScaledRewards(std::unique_ptr<VectorEnv> inner, const EnvConfig& config)
+      : Wrapper(std::move(inner), config.reset), scale_(static_cast<float>(config.scale_rewards)) {}
+
+  void step(const Actions& actions, const StepBuffers& out) override {
+    inner_->step(actions, out);
+    for (int64_t i = 0; out.rewards != nullptr && i < rows(); ++i) {
+      out.rewards[i] *= scale_;
+    }
+  }
+
+ protected:
+  std::string_view kind() const override { return "scaled rewards"; }
+  bool is_of_rewards() const override { return true; }
+  void save_own(ByteWriter&) const override {}
+  void load_own(ByteReader&) override {}
+
+ private:
+  float scale_;
+};
+
 class ClippedRewards final : public Wrapper {
  public:
   ClippedRewards(std::unique_ptr<VectorEnv> inner, const EnvConfig& config)
@@ -440,6 +462,7 @@ std::unique_ptr<VectorEnv> wrapped(std::unique_ptr<VectorEnv> env, const EnvConf
                     env->spec().name));
   }
   wrap.operator()<StickyActions>(config.sticky_actions > 0);
+  wrap.operator()<ScaledRewards>(config.scale_rewards != 1);
   wrap.operator()<ClippedRewards>(config.clip_rewards.has_value());
   wrap.operator()<NormalisedRewards>(config.normalize_rewards);
   wrap.operator()<NormalisedObservations>(config.normalize_observations);

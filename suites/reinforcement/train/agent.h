@@ -33,8 +33,9 @@ class Player {
   virtual ~Player() = default;
   // Episodes of `rows` rows begin: what was seen before is forgotten.
   virtual void begin(int64_t /*rows*/) {}
-  // [rows, O] -> [rows, d]
-  virtual void act(std::span<const float> observations, std::span<float> actions) = 0;
+  // [rows, O] -> [rows, d]. legal: as Environments::legal().
+  virtual void act(std::span<const float> observations, std::span<const uint8_t> legal,
+                   std::span<float> actions) = 0;
   // Flags of environments: episodes end with the step that act() was asked for.
   virtual void end(std::span<const uint8_t> /*terminated*/,
                    std::span<const uint8_t> /*truncated*/) {}

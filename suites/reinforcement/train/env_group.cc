@@ -22,6 +22,7 @@ void Environments::resize(const EnvSpec& spec, int64_t n) {
   observations_.resize(count(rows * spec.observation.size()));
   final_observations_.resize(observations_.size());
   rewards_.resize(count(rows));
+  legal_.resize(count(spec.masks ? rows * spec.action.n : 0));
   terminated_.resize(count(n));
   truncated_.resize(count(n));
 }
@@ -59,6 +60,13 @@ EnvGroup::EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t fi
   resize(spec(), n);
   running_.resize(count(n));
   env_->observe(observations_.data());
+  look();
+}
+
+void EnvGroup::look() {
+  if (!legal_.empty()) {
+    env_->action_masks(legal_.data());
+  }
 }
 
 void EnvGroup::draw_noise(bool normal, int64_t width, std::span<float> out, int64_t hold) const {
@@ -95,6 +103,7 @@ void EnvGroup::step(std::span<const float> actions) {
               .terminated = terminated_.data(),
               .truncated = truncated_.data(),
               .final_observations = final_observations_.data()});
+  look();
   ++steps_;
   finished_.clear();
   const int64_t agents = spec().agents;
@@ -133,6 +142,7 @@ void EnvGroup::load(std::string_view bytes) {
   running_ = in.get_all<Episode>(running_.size());
   env_->load(in.get_text());
   in.expect_end();
+  look();
 }
 
 }  // namespace mstrain::reinforcement

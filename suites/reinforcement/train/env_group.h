@@ -22,6 +22,8 @@ class Environments {
   virtual int64_t steps_taken() const = 0;                                   // of each environment
   // What the next action is for, [r, O].
   std::span<const float> observations() const { return observations_; }
+  // [r, actions], 1 for those that may be next; empty where all always may.
+  std::span<const uint8_t> legal() const { return legal_; }
 
   // Noise for the next action, [r, width]: uniform in (0, 1), or standard normal; the same for `hold` steps.
   virtual void draw_noise(bool normal, int64_t width, std::span<float> out,
@@ -42,7 +44,7 @@ class Environments {
   void resize(const EnvSpec& spec, int64_t n);
 
   std::vector<float> observations_, rewards_, final_observations_;
-  std::vector<uint8_t> terminated_, truncated_;
+  std::vector<uint8_t> legal_, terminated_, truncated_;
   std::vector<Episode> finished_;
 };
 
@@ -74,6 +76,7 @@ class EnvGroup final : public Environments {
 
  private:
   void convert(std::span<const float> actions);
+  void look();
 
   std::unique_ptr<VectorEnv> env_;
   uint64_t seed_;

@@ -48,6 +48,7 @@ std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uin
   EnvConfig plain = config;
   plain.normalize_rewards = false;
   plain.clip_rewards = std::nullopt;
+  plain.scale_rewards = 1;
   EnvGroup group(plain, episodes, seed ^ (kEvaluationSeed << 32), 0);
   group.env().set_learning(false);
   if (statistics != nullptr) {
@@ -70,7 +71,7 @@ std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uin
     }
     check(step <= kLongest, "{}: an episode of an evaluation does not end within {} steps",
           group.spec().name, kLongest);
-    player.act(group.observations(), actions);
+    player.act(group.observations(), group.legal(), actions);
     group.step(actions);
     player.end(group.terminated(), group.truncated());
     size_t finished = 0;

@@ -28,6 +28,7 @@ void write_step(const Environments& envs, std::string& message) {
     to += bytes.size();
   };
   put(envs.observations());
+  put(envs.legal());
   put(envs.rewards());
   put(envs.final_observations());
   put(envs.terminated());
@@ -37,11 +38,14 @@ void write_step(const Environments& envs, std::string& message) {
   put(envs.finished());
 }
 
+// Flags of an environment.
+int64_t legal_of(const EnvSpec& spec) { return spec.masks ? spec.agents * spec.action.n : 0; }
+
 }  // namespace
 
 int64_t step_message_bytes(const EnvSpec& spec, int64_t n) {
   const int64_t numbers = n * spec.agents * (2 * spec.observation.size() + 1);
-  return numbers * static_cast<int64_t>(sizeof(float)) + 2 * n +
+  return numbers * static_cast<int64_t>(sizeof(float)) + n * (2 + legal_of(spec)) +
          static_cast<int64_t>(sizeof(int64_t)) + n * static_cast<int64_t>(sizeof(Episode));
 }
 
@@ -56,7 +60,9 @@ void JointEnvs::begin() {
   const int64_t width = spec_.agents * spec_.observation.size();
   if (own_ != nullptr) {
     std::ranges::copy(own_->observations(), observations_.begin());
+    std::ranges::copy(own_->legal(), legal_.begin());
   }
+  const int64_t flags = legal_of(spec_);
   const std::span<float> all(observations_);
   for (int rank = 1; rank < ranks_.size(); ++rank) {
     ranks_.receive({&steps_, 1, Dtype::kI64}, rank, kObservations).wait();  // the same of all
@@ -64,6 +70,12 @@ void JointEnvs::begin() {
         .receive(elements(all.subspan(count(first(rank) * width), count(each_ * width))), rank,
                  kObservations)
         .wait();
+    if (flags > 0) {
+      ranks_
+          .receive({legal_.data() + first(rank) * flags, each_ * flags, Dtype::kU8}, rank,
+                   kObservations)
+          .wait();
+    }
   }
 }
 
@@ -96,6 +108,7 @@ void JointEnvs::step(std::span<const float> actions) {
 
 void JointEnvs::take_own() {
   std::ranges::copy(own_->observations(), observations_.begin());
+  std::ranges::copy(own_->legal(), legal_.begin());
   std::ranges::copy(own_->rewards(), rewards_.begin());
   std::ranges::copy(own_->final_observations(), final_observations_.begin());
   std::ranges::copy(own_->terminated(), terminated_.begin());
@@ -112,6 +125,7 @@ void JointEnvs::take(int rank) {
     from += part.size_bytes();
   };
   get(observations_, spec_.agents * spec_.observation.size());
+  get(legal_, legal_of(spec_));
   get(rewards_, spec_.agents);
   get(final_observations_, spec_.agents * spec_.observation.size());
   get(terminated_, 1);
@@ -131,6 +145,12 @@ void serve(EnvGroup& envs, int64_t steps, Communicator& ranks) {
   int64_t taken = envs.steps_taken();
   ranks.send({&taken, 1, Dtype::kI64}, 0, kObservations).wait();
   ranks.send(elements(envs.observations()), 0, kObservations).wait();
+  if (!envs.legal().empty()) {
+    ranks
+        .send({const_cast<uint8_t*>(envs.legal().data()), std::ssize(envs.legal()), Dtype::kU8}, 0,
+              kObservations)
+        .wait();
+  }
   std::vector<float> actions(count(envs.rows() * envs.spec().action.size()));
   std::string message(count(step_message_bytes(envs.spec(), envs.size())), 0);
   for (int64_t step = 0; step < steps; ++step) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/base/error.h"
 #include "core/tensor/host.h"
@@ -77,7 +78,8 @@ std::vector<float> ModelSearch::values(std::span<const float> observations) cons
   return to_vector<float>(root(observations).value_n);
 }
 
-Searched ModelSearch::search(std::span<const float> observations, uint64_t seed) const {
+Searched ModelSearch::search(std::span<const float> observations, std::span<const uint8_t> legal,
+                             uint64_t seed) const {
   const MuZeroStep now = root(observations);
   const int64_t rows = now.value_n.dim(0);
   const int64_t actions = model_.actions();
@@ -88,12 +90,16 @@ Searched ModelSearch::search(std::span<const float> observations, uint64_t seed)
                                   .gumbel = true,
                                   .gumbel_considered = config_.considered,
                                   .gumbel_spread = config_.spread,
+                                  .chance_codes = config_.chance_codes,
                                   .seed = seed};
   mcts::MuZeroSearch search(config);
-  const std::vector<float> logits = to_vector<float>(now.logits_na);
+  std::vector<float> logits = to_vector<float>(now.logits_na);
   const std::vector<float> values = to_vector<float>(now.value_n);
   expect_numbers(logits);
   expect_numbers(values);
+  for (size_t i = 0; i < legal.size(); ++i) {
+    logits[i] = legal[i] != 0 ? logits[i] : -std::numeric_limits<float>::infinity();
+  }
   search.set_roots(logits, values);
   LearnedModel model(step_, params_, config_.state_size);
   mcts::run_muzero(search, config, model, to_vector<float>(now.state_ns));

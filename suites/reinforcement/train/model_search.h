@@ -21,8 +21,9 @@ class ModelSearch {
   // `params` are looked at whenever it searches; all arguments must outlive it.
   ModelSearch(const MuZero& config, const MuZeroModel& model, const Params& params);
 
-  // observations [r, O]. The same for the same seed and weights.
-  Searched search(std::span<const float> observations, uint64_t seed) const;
+  // observations [r, O]; legal [r, A], or none where all actions are. The same for the same seed and weights.
+  Searched search(std::span<const float> observations, std::span<const uint8_t> legal,
+                  uint64_t seed) const;
   // What the network alone says of them: [r].
   std::vector<float> values(std::span<const float> observations) const;
 

@@ -9,10 +9,10 @@
 #include "core/ops/build.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
-#include "core/train/numbers.h"
 #include "core/transform/grad.h"
 #include "suites/reinforcement/train/clipped_update.h"
 #include "suites/reinforcement/train/model_search.h"
+#include "suites/reinforcement/train/muzero_plan.h"
 #include "suites/reinforcement/train/placed_envs.h"
 #include "suites/reinforcement/train/searched_steps.h"
 
@@ -23,10 +23,6 @@ constexpr const char* kLatest =
     "latest.";  // before names of the weights that learn, in a checkpoint
 constexpr uint64_t kEvaluationSearch = 0x706c6179;  // the seed of searches that nobody learns from
 constexpr uint64_t kActingSearch = 0x616374, kRefreshingSearch = 0x72657368;
-
-const MuZero& muzero_of(const Config& config) {
-  return dynamic_cast<const MuZero&>(*config.algorithm);
-}
 
 class MuZeroAgent final : public Agent {
  public:
@@ -44,7 +40,7 @@ class MuZeroAgent final : public Agent {
         again_(algorithm_, model_, followed_),
         playing_(algorithm_, model_, followed_) {
     if (placed_.acts()) {
-      steps_.emplace(algorithm_, envs().size(), model_.observation_size(), model_.actions());
+      steps_.emplace(algorithm_, envs().size(), placed_.spec());
     }
     update_ = jit(
         [this](Params params, OptimizerState state, Params before, const MuZeroBatch& batch,
@@ -72,8 +68,10 @@ class MuZeroAgent final : public Agent {
     return out;
   }
 
-  void act(std::span<const float> observations, std::span<float> actions) override {
-    std::ranges::copy(playing_.search(observations, kEvaluationSearch).best, actions.begin());
+  void act(std::span<const float> observations, std::span<const uint8_t> legal,
+           std::span<float> actions) override {
+    std::ranges::copy(playing_.search(observations, legal, kEvaluationSearch).best,
+                      actions.begin());
   }
   std::vector<StoredTensor> model() const override { return stored(followed_); }
   std::vector<StoredTensor> optimizer() const override {
@@ -142,14 +140,22 @@ class MuZeroAgent final : public Agent {
 
   void act_once() {
     const std::vector<float> before(envs().observations().begin(), envs().observations().end());
-    const Searched found = search_.search(before, search_seed(kActingSearch));
+    const std::vector<uint8_t> legal(envs().legal().begin(), envs().legal().end());
+    const Searched found = search_.search(before, legal, search_seed(kActingSearch));
     envs().step(found.chosen);
     std::vector<float> last_values(found.values.size());
     if (std::ranges::any_of(envs().truncated(), [](uint8_t flag) { return flag != 0; })) {
       last_values = search_.values(envs().final_observations());
     }
-    steps_->add(before, found.chosen, found.policies, found.values, envs().rewards(),
-                envs().terminated(), envs().truncated(), last_values);
+    steps_->add({.observations = before,
+                 .legal = legal,
+                 .policies = found.policies,
+                 .values = found.values,
+                 .actions = found.chosen,
+                 .rewards = envs().rewards(),
+                 .terminated = envs().terminated(),
+                 .truncated = envs().truncated(),
+                 .last_values = last_values});
   }
 
   void search_again() {
@@ -160,8 +166,8 @@ class MuZeroAgent final : public Agent {
     }
     const std::vector<int64_t> places =
         steps_->draw_places(old, seed_, static_cast<uint64_t>(steps_->added()));
-    const Searched found =
-        again_.search(steps_->observations_at(places), search_seed(kRefreshingSearch));
+    const Searched found = again_.search(steps_->observations_at(places), steps_->legal_at(places),
+                                         search_seed(kRefreshingSearch));
     steps_->refresh(places, found.policies, found.values);
   }
 
@@ -214,8 +220,9 @@ class MuZeroPlayer final : public Player {
         search_(muzero_of(config), model_, params_) {
     load(stored(params_));
   }
-  void act(std::span<const float> observations, std::span<float> actions) override {
-    std::ranges::copy(search_.search(observations, kEvaluationSearch).best, actions.begin());
+  void act(std::span<const float> observations, std::span<const uint8_t> legal,
+           std::span<float> actions) override {
+    std::ranges::copy(search_.search(observations, legal, kEvaluationSearch).best, actions.begin());
   }
 
  private:
@@ -224,65 +231,10 @@ class MuZeroPlayer final : public Player {
   ModelSearch search_;
 };
 
-void check_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
-  const MuZero& algorithm = muzero_of(config);
-  const Roles roles(config, ranks);
-  if (ranks > 1 && !roles.serves()) {
-    config_fail(tree, "distribution.policy",
-                fmt::format("{} keeps its steps on one rank: expected single, single_learner_fine "
-                            "or env_servers",
-                            algorithm.type));
-  }
-  check_hosts(config, tree, roles);
-  const int64_t least = config.environment.num_envs * (algorithm.unroll + algorithm.n_step + 1);
-  if (algorithm.buffer_size < least) {
-    config_fail(tree, "algorithm.buffer_size",
-                fmt::format("{} steps hold no sequence of unroll and n_step of every environment: "
-                            "expected at least {}",
-                            algorithm.buffer_size, least));
-  }
-}
-
 std::unique_ptr<Agent> make_muzero(const Config& config, const YamlNode& tree, Communicator* ranks,
                                    FileSystem& /*files*/) {
   check_muzero(config, tree, ranks == nullptr ? 1 : ranks->size());
   return std::make_unique<MuZeroAgent>(config, ranks);
-}
-
-AgentPlan plan_muzero(const Config& config, const YamlNode& tree, int64_t ranks) {
-  check_muzero(config, tree, ranks);
-  const MuZero& algorithm = muzero_of(config);
-  const EnvSpec spec = make_env(config.environment.env, 1)->spec();
-  const MuZeroModel model(algorithm, spec, config.network);
-  AgentPlan plan = plan_parameters(model.specs(), config.optimizer);
-  plan.optimizer_bytes += plan.model_bytes;  // the weights that learn
-  int64_t widest =
-      spec.observation.size() + 8 * algorithm.state_size + 4 * (2 * algorithm.support + 1);
-  for (const int64_t width : config.network.hidden) {
-    widest += 4 * 2 * width;  // of the four networks of a step, there and back
-  }
-  const int64_t kept = SearchedSteps::bytes_of(algorithm, config.environment.num_envs,
-                                               spec.observation.size(), spec.action.n);
-  plan.data_bytes = 3 * kept;  // a checkpoint is written from copies
-  plan.program_bytes =
-      plan.model_bytes + algorithm.batch_size * (algorithm.unroll + 1) * widest * 4;
-  plan.env_steps = algorithm.train_every * config.environment.num_envs;
-  plan.updates = algorithm.updates;
-  const Roles roles(config, ranks);
-  if (roles.serves()) {
-    plan.who.push_back(served_hosts(roles));
-    plan.who.push_back(served_edges(spec, roles));
-  }
-  plan.who.push_back(
-      fmt::format("rank 0: {}searches ({} simulations), steps, learner",
-                  roles.serves() ? "" : fmt::format("environments ({}), ", roles.each()),
-                  algorithm.simulations));
-  plan.who.push_back(fmt::format("steps (each step): the same memory, a ring of {} bytes for {}",
-                                 grouped(kept), grouped(algorithm.buffer_size)));
-  plan.who.push_back(fmt::format("sequences (each update): {} of {} steps, drawn {}",
-                                 grouped(algorithm.batch_size), algorithm.unroll,
-                                 algorithm.prioritised ? "by priority" : "alike"));
-  return plan;
 }
 
 std::unique_ptr<Player> muzero_player(const Config& config,

@@ -72,7 +72,8 @@ class OffPolicyAgent final : public Agent {
   }
 
   void begin(int64_t rows) override { programs_.begin(rows); }
-  void act(std::span<const float> observations, std::span<float> actions) override {
+  void act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
+           std::span<float> actions) override {
     programs_.act(observations, actions);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
@@ -201,7 +202,8 @@ class OffPolicyPlayer final : public Player {
     load(stored(params_));
   }
   void begin(int64_t rows) override { programs_.begin(rows); }
-  void act(std::span<const float> observations, std::span<float> actions) override {
+  void act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
+           std::span<float> actions) override {
     programs_.act(observations, actions);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {

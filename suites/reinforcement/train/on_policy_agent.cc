@@ -88,8 +88,9 @@ class OnPolicyAgent final : public Agent {
   }
 
   void begin(int64_t rows) override { policy_.begin(rows); }
-  void act(std::span<const float> observations, std::span<float> actions) override {
-    policy_.act(observations, actions);
+  void act(std::span<const float> observations, std::span<const uint8_t> legal,
+           std::span<float> actions) override {
+    policy_.act(observations, legal, actions);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     policy_.end(terminated, truncated);
@@ -234,8 +235,9 @@ class OnPolicyPlayer final : public Player {
     load(stored(params_));
   }
   void begin(int64_t rows) override { policy_.begin(rows); }
-  void act(std::span<const float> observations, std::span<float> actions) override {
-    policy_.act(observations, actions);
+  void act(std::span<const float> observations, std::span<const uint8_t> legal,
+           std::span<float> actions) override {
+    policy_.act(observations, legal, actions);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     policy_.end(terminated, truncated);

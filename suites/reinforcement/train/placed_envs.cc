@@ -58,10 +58,10 @@ std::string served_hosts(const Roles& roles) {
 
 std::string served_edges(const EnvSpec& spec, const Roles& roles) {
   return fmt::format(
-      "actions (each step): a message of {} bytes to each other rank; observations, rewards, ends: "
-      "one of {} bytes from it",
+      "actions (each step): a message of {} bytes to each other rank; observations, {}rewards, "
+      "ends: one of {} bytes from it",
       grouped(roles.each() * spec.agents * spec.action.size() * 4),
-      grouped(step_message_bytes(spec, roles.each())));
+      spec.masks ? "legal actions, " : "", grouped(step_message_bytes(spec, roles.each())));
 }
 
 }  // namespace mstrain::reinforcement

@@ -54,7 +54,8 @@ void PolicyPrograms::begin(int64_t rows) {
   memory_.assign(count(rows * network_.memory_size()), 0.0F);
 }
 
-void PolicyPrograms::act(std::span<const float> observations, std::span<float> actions) {
+void PolicyPrograms::act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
+                         std::span<float> actions) {
   by_eights(observations, network_.observation_size(), network_.action_size(), actions,
             [&](const Tensor& observation, int64_t row) {
               const Choice choice =

@@ -20,7 +20,8 @@ class PolicyPrograms final : public Policy, public Player {
   void value(std::span<const float> observations, std::span<const float> memory,
              std::span<float> values) override;
   void begin(int64_t rows) override;
-  void act(std::span<const float> observations, std::span<float> actions) override;
+  void act(std::span<const float> observations, std::span<const uint8_t> legal,
+           std::span<float> actions) override;
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override;
 
  private:

@@ -13,21 +13,24 @@ namespace {
 constexpr uint64_t kSequenceStream = 0x756e726f6c6c;  // apart from other draws of the run
 constexpr uint64_t kPlaceStream = 0x616761696e;
 
+int64_t flags_of(const EnvSpec& env) { return env.masks ? env.action.n : 0; }
+
 }  // namespace
 
-SearchedSteps::SearchedSteps(const MuZero& config, int64_t rows, int64_t observation_size,
-                             int64_t actions)
+SearchedSteps::SearchedSteps(const MuZero& config, int64_t rows, const EnvSpec& env)
     : config_(config),
       steps_(config.buffer_size / rows),
       rows_(rows),
-      observation_size_(observation_size),
-      actions_(actions),
-      observations_(count(steps_ * rows * observation_size)),
+      observation_size_(env.observation.size()),
+      actions_(env.action.n),
+      flags_(flags_of(env)),
+      observations_(count(steps_ * rows * observation_size_)),
       taken_(count(steps_ * rows)),
-      policies_(count(steps_ * rows * actions)),
+      policies_(count(steps_ * rows * actions_)),
       values_(count(steps_ * rows)),
       rewards_(count(steps_ * rows)),
       last_values_(count(steps_ * rows)),
+      legal_(count(steps_ * rows * flags_)),
       terminated_(count(steps_ * rows)),
       truncated_(count(steps_ * rows)) {
   if (config.prioritised) {
@@ -35,29 +38,26 @@ SearchedSteps::SearchedSteps(const MuZero& config, int64_t rows, int64_t observa
   }
 }
 
-int64_t SearchedSteps::bytes_of(const MuZero& config, int64_t rows, int64_t observation_size,
-                                int64_t actions) {
+int64_t SearchedSteps::bytes_of(const MuZero& config, int64_t rows, const EnvSpec& env) {
   const int64_t items = config.buffer_size / rows * rows;
-  return items * (4 * (observation_size + actions + 4) + 2) +
+  return items * (4 * (env.observation.size() + env.action.n + 4) + 2 + flags_of(env)) +
          (config.prioritised ? SumTree::bytes(items) : 0);
 }
 
-void SearchedSteps::add(std::span<const float> observations, std::span<const float> actions,
-                        std::span<const float> policies, std::span<const float> values,
-                        std::span<const float> rewards, std::span<const uint8_t> terminated,
-                        std::span<const uint8_t> truncated, std::span<const float> last_values) {
+void SearchedSteps::add(const SearchedStep& step) {
   const int64_t first = place(added_, 0);
   const auto keep = [&](const auto& from, auto& all, int64_t width) {
     std::ranges::copy(from, all.begin() + first * width);
   };
-  keep(observations, observations_, observation_size_);
-  keep(actions, taken_, 1);
-  keep(policies, policies_, actions_);
-  keep(values, values_, 1);
-  keep(rewards, rewards_, 1);
-  keep(terminated, terminated_, 1);
-  keep(truncated, truncated_, 1);
-  keep(last_values, last_values_, 1);
+  keep(step.observations, observations_, observation_size_);
+  keep(step.legal, legal_, flags_);
+  keep(step.actions, taken_, 1);
+  keep(step.policies, policies_, actions_);
+  keep(step.values, values_, 1);
+  keep(step.rewards, rewards_, 1);
+  keep(step.terminated, terminated_, 1);
+  keep(step.truncated, truncated_, 1);
+  keep(step.last_values, last_values_, 1);
   ++added_;
   for (int64_t row = 0; tree_ && row < rows_; ++row) {
     tree_->set(place(added_ - 1, row), 0);
@@ -107,9 +107,11 @@ MuZeroBatch SearchedSteps::sample(int64_t b, uint64_t seed, uint64_t draw) const
   HostWrite observation({Dtype::kF32, {b, observation_size_}}), action({Dtype::kF32, {b, unroll}}),
       policy({Dtype::kF32, {b, unroll + 1, actions_}}), value({Dtype::kF32, {b, unroll + 1}}),
       reward({Dtype::kF32, {b, unroll}}), acts({Dtype::kF32, {b, unroll + 1}}),
-      counts({Dtype::kF32, {b, unroll + 1}});
+      counts({Dtype::kF32, {b, unroll + 1}}),
+      following({Dtype::kF32, {b, config_.has_chance() ? unroll : 0, observation_size_}});
   std::vector<float> weights(count(b), 1.0F);
-  for (HostWrite* each : {&observation, &action, &policy, &value, &reward, &acts, &counts}) {
+  for (HostWrite* each :
+       {&observation, &action, &policy, &value, &reward, &acts, &counts, &following}) {
     std::ranges::fill(each->values<float>(), 0.0F);
   }
   for (int64_t i = 0; i < b; ++i) {
@@ -145,6 +147,11 @@ MuZeroBatch SearchedSteps::sample(int64_t b, uint64_t seed, uint64_t draw) const
         reward.values<float>()[count(i * unroll + k)] = over ? 0.0F : rewards_[count(at)];
         unknown = unknown || (!over && truncated_[count(at)] != 0 && terminated_[count(at)] == 0);
         over = over || terminated_[count(at)] != 0 || truncated_[count(at)] != 0;
+        if (config_.has_chance() && !over) {
+          std::copy_n(observations_.begin() + place(step + k + 1, row) * observation_size_,
+                      observation_size_,
+                      following.values<float>().begin() + (i * unroll + k) * observation_size_);
+        }
       }
     }
   }
@@ -152,9 +159,13 @@ MuZeroBatch SearchedSteps::sample(int64_t b, uint64_t seed, uint64_t draw) const
   for (float& weight : weights) {
     weight /= heaviest;
   }
-  return {observation.finish(), action.finish(), policy.finish(),
-          value.finish(),       reward.finish(), tensor<float>(weights, {b}),
-          acts.finish(),        counts.finish()};
+  MuZeroBatch out{observation.finish(), action.finish(), policy.finish(),
+                  value.finish(),       reward.finish(), tensor<float>(weights, {b}),
+                  acts.finish(),        counts.finish()};
+  if (config_.has_chance()) {
+    out.following_bko = following.finish();
+  }
+  return out;
 }
 
 std::vector<int64_t> SearchedSteps::draw_places(int64_t b, uint64_t seed, uint64_t draw) const {
@@ -171,6 +182,15 @@ std::vector<float> SearchedSteps::observations_at(std::span<const int64_t> place
   for (const int64_t at : places) {
     const auto begin = observations_.begin() + at * observation_size_;
     out.insert(out.end(), begin, begin + observation_size_);
+  }
+  return out;
+}
+
+std::vector<uint8_t> SearchedSteps::legal_at(std::span<const int64_t> places) const {
+  std::vector<uint8_t> out;
+  for (const int64_t at : places) {
+    const auto begin = legal_.begin() + at * flags_;
+    out.insert(out.end(), begin, begin + flags_);
   }
   return out;
 }
@@ -195,6 +215,7 @@ void SearchedSteps::save(ByteWriter& to) const {
        {&observations_, &taken_, &policies_, &values_, &rewards_, &last_values_}) {
     to.put_all(*each);
   }
+  to.put_all(legal_);
   to.put_all(terminated_);
   to.put_all(truncated_);
   if (tree_) {
@@ -208,6 +229,7 @@ void SearchedSteps::load(ByteReader& from) {
        {&observations_, &taken_, &policies_, &values_, &rewards_, &last_values_}) {
     *each = from.get_all<float>(each->size());
   }
+  legal_ = from.get_all<uint8_t>(legal_.size());
   terminated_ = from.get_all<uint8_t>(terminated_.size());
   truncated_ = from.get_all<uint8_t>(truncated_.size());
   if (tree_) {

@@ -11,17 +11,23 @@
 
 namespace mstrain::reinforcement {
 
+// A step of r rows.
+struct SearchedStep {
+  std::span<const float> observations;      // [r, O]: before it
+  std::span<const uint8_t> legal;           // [r, A], or none: there
+  std::span<const float> policies, values;  // [r, A], [r]: of the searches there
+  std::span<const float> actions, rewards;  // [r]
+  std::span<const uint8_t> terminated, truncated;
+  std::span<const float>
+      last_values;  // [r]: of the last observation of an episode that is truncated
+};
+
 class SearchedSteps {
  public:
   // `config` must outlive it.
-  SearchedSteps(const MuZero& config, int64_t rows, int64_t observation_size, int64_t actions);
+  SearchedSteps(const MuZero& config, int64_t rows, const EnvSpec& env);
 
-  // A step of all rows. Observations [r, O] before it, policies [r, A] and values [r] of the searches there; of an episode that is
-  // truncated the value of its last observation.
-  void add(std::span<const float> observations, std::span<const float> actions,
-           std::span<const float> policies, std::span<const float> values,
-           std::span<const float> rewards, std::span<const uint8_t> terminated,
-           std::span<const uint8_t> truncated, std::span<const float> last_values);
+  void add(const SearchedStep& step);
 
   int64_t added() const { return added_; }  // steps of every row, ever
   // Steps that enough others follow to learn from.
@@ -30,14 +36,14 @@ class SearchedSteps {
   // values are 0; beyond a truncated one nothing is known.
   MuZeroBatch sample(int64_t b, uint64_t seed, uint64_t draw) const;
 
-  // Places of b stored steps, drawn alike; their observations [b, O]; what a new search found there.
+  // Places of b stored steps, drawn alike; their observations [b, O]; what was legal [b, A]; what a new search found there.
   std::vector<int64_t> draw_places(int64_t b, uint64_t seed, uint64_t draw) const;
   std::vector<float> observations_at(std::span<const int64_t> places) const;
+  std::vector<uint8_t> legal_at(std::span<const int64_t> places) const;
   void refresh(std::span<const int64_t> places, std::span<const float> policies,
                std::span<const float> values);
 
-  static int64_t bytes_of(const MuZero& config, int64_t rows, int64_t observation_size,
-                          int64_t actions);
+  static int64_t bytes_of(const MuZero& config, int64_t rows, const EnvSpec& env);
   void save(ByteWriter& to) const;
   void load(ByteReader& from);
 
@@ -52,10 +58,10 @@ class SearchedSteps {
   float target(int64_t step, int64_t row) const;
 
   const MuZero& config_;
-  int64_t steps_, rows_, observation_size_, actions_;
+  int64_t steps_, rows_, observation_size_, actions_, flags_;  // flags: legal actions of a row
   int64_t added_ = 0;
   std::vector<float> observations_, taken_, policies_, values_, rewards_, last_values_;
-  std::vector<uint8_t> terminated_, truncated_;
+  std::vector<uint8_t> legal_, terminated_, truncated_;
   std::optional<SumTree> tree_;  // where sequences are drawn by priority
 };
 

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/train/checkpoint.h"
 #include "core/train/metrics_file.h"
+#include "core/train/report_data.h"
 #include "suites/all.h"
 #include "suites/reinforcement/alphazero/self_play.h"
 #include "suites/run/run.h"
@@ -131,6 +132,18 @@ TEST(AlphaZeroRun, SaysInItsRowsWhatItPlayed) {
   for (const char* key : {"loss", "iteration", "game_length", "replay_age", "policy_entropy",
                           "evaluator_busy", "match_score", "elo"}) {
     EXPECT_GT(seen[key], 0) << key;
+  }
+  const OrderedJson report = run_data(real_files(), folder.path());
+  EXPECT_EQ(report["matches"]["step"].size(), static_cast<size_t>(seen["match_score"]));
+  EXPECT_NE(real_files().read(folder / "report.html").find(report["matches"].dump()),
+            std::string::npos);
+  for (const char* key : {"match_score", "elo"}) {
+    EXPECT_TRUE(report["matches"][key].back().is_number()) << key;
+  }
+  for (const char* key : {"game_length", "replay_age", "policy_entropy", "evaluator_busy"}) {
+    const OrderedJson& column = report["train"][key];
+    EXPECT_TRUE(std::ranges::any_of(column, [](const auto& each) { return each.is_number(); }))
+        << key;
   }
   for (const char* self : {"step-00000000", "step-00000020"}) {
     EXPECT_EQ(load_agent(real_files(), folder / "selves/" + self, 1)->game().name(), "tic_tac_toe");

@@ -109,6 +109,26 @@ TEST(NormalisedRewards, AreOnTheScaleOfTheReturnAndLeaveRawOnesAlone) {
   EXPECT_LT(square, 20);
 }
 
+TEST(ScaledRewards, AreMultipliedBeforeTheyAreCut) {
+  const auto plain = env_of("pendulum", 8, {}),
+             scaled = env_of("pendulum", 8, {.scale_rewards = 2}),
+             cut = env_of("pendulum", 8, {.scale_rewards = 2, .clip_rewards = 3});
+  for (VectorEnv* env : {plain.get(), scaled.get(), cut.get()}) {
+    env->reset(1, 0);
+  }
+  Rng rng(5);
+  for (int t = 0; t < 20; ++t) {
+    const auto actions = draw_actions(*plain, rng);
+    const auto as_it_is = step_of(*plain, actions.view()).rewards;
+    const auto twice = step_of(*scaled, actions.view()).rewards;
+    const auto least = step_of(*cut, actions.view()).rewards;
+    for (size_t i = 0; i < as_it_is.size(); ++i) {
+      EXPECT_EQ(twice[i], 2 * as_it_is[i]);
+      EXPECT_EQ(least[i], std::max(-3.0F, twice[i]));
+    }
+  }
+}
+
 TEST(ClippedRewards, AreCut) {
   const auto env = env_of("pendulum", 8, {.clip_rewards = 0.5});
   env->reset(1, 0);
@@ -249,6 +269,7 @@ TEST(Wrappers, GoOnBitForBitFromASavedState) {
   for (ResetMode mode : kModes) {
     EnvConfig config{.time_limit = AutoOr<int64_t>(7), .reset = mode, .sticky_actions = 0.3};
     config.frame_stack = 2;
+    config.scale_rewards = 3;
     config.clip_rewards = 1;
     config.normalize_observations = true;
     config.normalize_rewards = true;

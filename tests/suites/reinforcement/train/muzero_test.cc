@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/base/error.h"
+#include "suites/reinforcement/env/one_environment.h"
 #include "suites/reinforcement/train/searched_steps.h"
 #include "tests/amount.h"
 #include "tests/suites/reinforcement/train/runs.h"
@@ -28,6 +29,9 @@ constexpr const char* kSmallMuZero =
     "eval: {interval: 256, episodes: 3}\n"
     "log: {interval: 64}\n";
 
+// A game with chance whose moves are not always legal.
+const std::vector<std::string> kChance{"environment.name=2048", "algorithm.chance_codes=4"};
+
 class MuZeroRun : public testing::Test {
  protected:
   TemporaryFolder folder_;
@@ -35,8 +39,8 @@ class MuZeroRun : public testing::Test {
 
 TEST_F(MuZeroRun, StopsWhenAskedToAndGoesOnBitForBit) {
   const std::atomic<bool> stop = true;
-  for (const bool prioritised : {true, false}) {
-    const std::vector<std::string> changes{fmt::format("algorithm.prioritised={}", prioritised)};
+  for (const std::vector<std::string>& changes :
+       {kChance, {"algorithm.prioritised=true"}, std::vector<std::string>{}}) {
     for (const char* name : {"straight", "stopped"}) {
       real_files().remove_all(folder_ / name);
     }
@@ -52,7 +56,7 @@ TEST_F(MuZeroRun, StopsWhenAskedToAndGoesOnBitForBit) {
     for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
       EXPECT_TRUE(checkpoint_file(folder_ / "straight", file) ==
                   checkpoint_file(folder_ / "stopped", file))
-          << file << " " << prioritised;
+          << file << " " << testing::PrintToString(changes);
     }
   }
   const std::vector<Json> rows =
@@ -63,15 +67,81 @@ TEST_F(MuZeroRun, StopsWhenAskedToAndGoesOnBitForBit) {
 }
 
 TEST_F(MuZeroRun, IsTheSameWithServersOfEnvironments) {
-  run_agent(kSmallMuZero, folder_ / "single");
-  for (const std::string policy : {"single_learner_fine", "env_servers"}) {
-    run_agent(kSmallMuZero, folder_ / policy,
-              {"distribution.policy=" + policy, "distribution.actors=2"});
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-      EXPECT_TRUE(checkpoint_file(folder_ / policy, file) ==
-                  checkpoint_file(folder_ / "single", file))
-          << policy << " " << file;
+  for (const auto& changes : {std::vector<std::string>{}, kChance}) {
+    const std::string name = changes.empty() ? "" : "_chance";
+    run_agent(kSmallMuZero, folder_ / ("single" + name), changes);
+    for (const std::string policy : {"single_learner_fine", "env_servers"}) {
+      auto placed = changes;
+      placed.insert(placed.end(), {"distribution.policy=" + policy, "distribution.actors=2"});
+      run_agent(kSmallMuZero, folder_ / (policy + name), placed);
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+        EXPECT_TRUE(checkpoint_file(folder_ / (policy + name), file) ==
+                    checkpoint_file(folder_ / ("single" + name), file))
+            << policy << name << " " << file;
+      }
     }
+  }
+}
+
+// Wait for 0.5, or throw a coin that is shown, and then guess it: 1 for the right guess, else -1. Who knows that the coin will be
+// seen throws it and has 1; who takes chance for a mean believes that a guess is worth 0.
+struct ShownCoin {
+  static EnvSpec spec() {
+    return {.name = "shown_coin",
+            .observation = Space::box(Shape{3}, 0, 1),
+            .action = Space::discrete(2),
+            .state_size = 1};
+  }
+  void begin(EnvRandom&) { place_ = 0; }
+  bool step(std::span<const int64_t> actions, EnvRandom& random, std::span<float> rewards) {
+    if (place_ == 0 && actions[0] == 0) {
+      rewards[0] = 0.5F;
+      return true;
+    }
+    if (place_ == 0) {
+      place_ = random.uniform() < 0.5 ? 1 : 2;
+      return false;
+    }
+    rewards[0] = actions[0] == place_ - 1 ? 1 : -1;
+    return true;
+  }
+  void observe(std::span<float> out) const {
+    std::ranges::fill(out, 0.0F);
+    out[static_cast<size_t>(place_)] = 1;
+  }
+  void get_state(std::span<double> out) const { out[0] = static_cast<double>(place_); }
+  void set_state(std::span<const double> state) { place_ = static_cast<int64_t>(state[0]); }
+
+  int64_t place_ = 0;  // 1, 2: the sides of the coin
+};
+
+TEST_F(MuZeroRun, PlansForWhatChanceWillShow) {
+  if (kSanitized) {
+    GTEST_SKIP() << "whole runs: the plain build counts them";
+  }
+  [[maybe_unused]] static const bool kKnown = (add_environment<ShownCoin>(), true);
+  const auto reached = [&](int64_t codes, int64_t seed) {
+    const std::string folder = folder_ / fmt::format("{}_{}", codes, seed);
+    run_agent(
+        "algorithm: {type: muzero, simulations: 16, unroll: 2, n_step: 2, discount: 1, "
+        "state_size: 16, support: 5, spread: 0.5, buffer_size: 20000, learning_starts: 4000, "
+        "updates: 4, "
+        "batch_size: 64}\n"
+        "environment: {name: shown_coin, num_envs: 16}\n"
+        "network: {hidden: [32], activation: relu}\n"
+        "optimizer: {type: adam, lr: 3.0e-3}\n"
+        "schedule: {total_env_steps: 16000}\n"
+        "eval: {interval: 16000, episodes: 64}\n",
+        folder,
+        {fmt::format("algorithm.chance_codes={}", codes), fmt::format("run.seed={}", seed)});
+    return read_metrics(real_files(), join_path(folder, kMetricsFile))
+        .back()
+        .at("eval_return")
+        .get<double>();
+  };
+  for (const int64_t seed : {1, 2, 3}) {
+    EXPECT_EQ(reached(8, seed), 1) << seed;
+    EXPECT_EQ(reached(0, seed), 0.5) << seed;
   }
 }
 
@@ -99,6 +169,8 @@ TEST_F(MuZeroRun, RefusesWhatCannotBe) {
   };
   fails({"environment.name=pendulum"}, "muzero plans for one agent with discrete actions");
   fails({"environment.name=spread"}, "muzero plans for one agent");
+  fails({"environment.name=tic_tac_toe"}, "muzero those of one player");
+  fails({"algorithm.chance_codes=-1"}, "algorithm.chance_codes");
   fails({"algorithm.buffer_size=16"}, "expected at least 32");
   fails({"distribution.policy=multi_learner", "distribution.actors=2"}, "expected single");
   fails({"algorithm.priority_exponent=3"}, "algorithm.priority_exponent");
@@ -116,13 +188,18 @@ TEST_F(MuZeroRun, PlansItsWayToBalance) {
   EXPECT_THAT(done.out, HasSubstr("eval.stop_at_return is reached"));
 }
 
+const EnvSpec kTwoMoves{.name = "two moves",
+                        .observation = Space::box(Shape{1}, 0, 100),
+                        .action = Space::discrete(2),
+                        .masks = true};
+
 // Two rows; the second one's episode ends by itself at step 2 and by the limit at step 5.
 class SearchedStepsOfTwo : public testing::Test {
  protected:
   SearchedStepsOfTwo()
       : steps_((config_.unroll = 2, config_.n_step = 3, config_.discount = 0.5,
                 config_.buffer_size = 16, config_),
-               2, 1, 2) {
+               2, kTwoMoves) {
     for (int64_t t = 0; t < 8; ++t) {
       add(t);
     }
@@ -134,7 +211,16 @@ class SearchedStepsOfTwo : public testing::Test {
         policies{0.5F, 0.5F, x, 1 - x}, values{100 + x, 200 + x}, rewards{1, 2}, last{-1, 50};
     const std::vector<uint8_t> terminated{0, t == 2 ? uint8_t{1} : uint8_t{0}},
         truncated{0, t == 5 ? uint8_t{1} : uint8_t{0}};
-    steps.add(seen, actions, policies, values, rewards, terminated, truncated, last);
+    const std::vector<uint8_t> legal{1, t % 2 == 0 ? uint8_t{1} : uint8_t{0}, 0, 1};
+    steps.add({.observations = seen,
+               .legal = legal,
+               .policies = policies,
+               .values = values,
+               .actions = actions,
+               .rewards = rewards,
+               .terminated = terminated,
+               .truncated = truncated,
+               .last_values = last});
   }
   MuZero config_;
   SearchedSteps steps_;
@@ -145,7 +231,7 @@ TEST_F(SearchedStepsOfTwo, AreDrawnByHowFarTheirValuesWere) {
   config_.prioritised = true;
   config_.priority_exponent = 1;
   config_.importance = 0.5;
-  SearchedSteps steps(config_, 2, 1, 2);
+  SearchedSteps steps(config_, 2, kTwoMoves);
   for (int64_t t = 0; t < 11; ++t) {
     add(t, steps);
   }
@@ -247,12 +333,31 @@ TEST_F(SearchedStepsOfTwo, AreRefreshedWhereTheyWereSearchedAgain) {
   ByteWriter out;
   steps_.save(out);
   const std::string bytes = out.take();
-  SearchedSteps copy(config_, 2, 1, 2);
+  SearchedSteps copy(config_, 2, kTwoMoves);
   ByteReader in(bytes, "steps");
   copy.load(in);
   in.expect_end();
   EXPECT_EQ(to_vector<float>(copy.sample(32, 5, 0).value_bk),
             to_vector<float>(steps_.sample(32, 5, 0).value_bk));
+  const std::vector<int64_t> steps_3_and_4{3 * 2, 4 * 2, 4 * 2 + 1};
+  for (const SearchedSteps* each : std::initializer_list<const SearchedSteps*>{&steps_, &copy}) {
+    EXPECT_EQ(each->legal_at(steps_3_and_4), (std::vector<uint8_t>{1, 0, 1, 1, 0, 1}));
+  }
+}
+
+TEST_F(SearchedStepsOfTwo, ShowWhatFollowedAndNothingBehindAnEnd) {
+  EXPECT_FALSE(steps_.sample(4, 1, 0).following_bko.has_value());
+  config_.chance_codes = 2;
+  const MuZeroBatch batch = steps_.sample(64, 1, 0);
+  const auto seen = to_vector<float>(batch.observation_bo),
+             following = to_vector<float>(*batch.following_bko);
+  for (size_t i = 0; i < 64; ++i) {
+    for (size_t k = 0; k < 2; ++k) {
+      const float then = seen[i] + static_cast<float>(k) + 1;
+      const bool is_over = seen[i] == 12 || then == 13;  // step 2 of the second row ends it
+      EXPECT_EQ(following[2 * i + k], is_over ? 0 : then) << seen[i];
+    }
+  }
 }
 
 }  // namespace

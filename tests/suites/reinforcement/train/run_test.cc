@@ -271,9 +271,9 @@ TEST_F(AgentRun, ADivergedRunSaysSo) {
   }
 }
 
-// Evaluations see neither clipped nor normalised rewards, whatever lies around these wrappers.
+// Evaluations see neither scaled nor clipped nor normalised rewards, whatever lies around these wrappers.
 TEST_F(AgentRun, WrappersGoTogetherInEvaluations) {
-  for (const char* key : {"clip_rewards=1", "normalize_rewards=true"}) {
+  for (const char* key : {"scale_rewards=0.5", "clip_rewards=1", "normalize_rewards=true"}) {
     const std::string directory = folder_ / key;
     const RunOutcome done =
         run_agent(kSmallPpo, directory,
