@@ -97,6 +97,20 @@ TEST_F(Ranks, ShareTheLayersOfARun) {
   EXPECT_EQ(newest_files(run.path("stages")), newest_files(run.path("one")));
 }
 
+TEST_F(Ranks, ComputeCopiesSideBySideInTheStagesOfAPipeline) {
+  const SmallRun run;
+  const auto files_of = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> keys{"batch.global=8", "parallel.pipeline=2", "parallel.tensor=2",
+                                  "schedule.total_steps=10"};
+    keys.insert(keys.end(), more.begin(), more.end());
+    const CommandResult result = run_command(with_ranks(run.arguments(name, keys), 4));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return newest_files(run.path(name));
+  };
+  EXPECT_EQ(files_of("copies", {"batch.micro=4", "parallel.copies=2"}),
+            files_of("halves", {"batch.micro=2"}));
+}
+
 TEST_F(Ranks, TakeTheLayoutThatAPlanSays) {
   const SmallRun run;
   ASSERT_EQ(run_command(run.arguments("one")).status, 0);

@@ -105,6 +105,12 @@ TEST_F(SharedWeights, AndCopiesGiveTheBitsOfMicroBatchesOfTheirSize) {
       train_on({2, 2, ", copies: 2, zero: {stage: 3, min_numel: 0}"}, "parts", with_micro("4"), 6),
       expected);
   EXPECT_EQ(train_on({1, 2, ", copies: 2"}, "auto", with_micro("auto"), 6).size(), expected.size());
+  EXPECT_EQ(train_on({1, 2, ", copies: 2", "", 1, 2}, "stages", with_micro("4"), 6), expected);
+  EXPECT_EQ(train_on({1, 2, ", copies: 2, schedule: zb_h1", "", 1, 2}, "split", with_micro("4"), 6),
+            expected);
+  EXPECT_EQ(train_on({2, 2, ", copies: 2, zero: {stage: 3, min_numel: 0}", "", 1, 2}, "eight",
+                     with_micro("2"), 6),
+            train_on(tensor, "small", with_micro("1"), 6));
   EXPECT_THAT(error_of([&] {
                 train_on({1, 2, ", copies: 2"}, "odd", with_micro("1"), 6);
               }),
