@@ -417,6 +417,52 @@ TEST_F(Ranks, EndAtOnceWhereNothingIsToBeSavedYet) {
   EXPECT_EQ(result.err, "");
 }
 
+// In steps and in saves, of which there is one after another here.
+TEST_F(Ranks, EndWhateverSignalTakesOne) {
+  const SmallRun run;
+  const std::vector<std::string> more{"checkpoint.interval=1", "eval.interval=100000",
+                                      "parallel.timeout_s=5", kLong};
+  for (const int signal : {SIGXFSZ, SIGBUS}) {
+    SCOPED_TRACE(signal);
+    const std::string name = fmt::format("run{}", signal);
+    RunningJob job(run.arguments(name, more), 2, run.path(name));
+    job.await_steps();
+    const std::vector<pid_t> pids = job.all_ranks();
+    kill(pids[1], signal);
+    const CommandResult result = job.wait();
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_EQ(count_of(result.err, fmt::format("rank 1 (pid {} on ", pids[1])), 1) << result.err;
+    expect_gone(pids);
+  }
+}
+
+// mpirun may wait for ever once its ranks are gone.
+TEST_F(Ranks, DoNotWaitForAnMpirunThatDoesNotEnd) {
+  const SmallRun run;
+  const std::string script = run.path("bin/mpirun");
+  const std::string path = std::getenv("PATH");
+  write_text(script, "#!/bin/sh\ntrap '' TERM\nPATH=" + path +
+                         "\nmpirun \"$@\"\nwhile true; do sleep 1; done\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const Environment first("PATH", (run.path("bin") + ":" + path).c_str());
+  const CommandResult whole = run_command(with_ranks(run.arguments("whole"), 2));
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(count_of(whole.out, "finished at step 40"), 1);
+}
+
+TEST_F(Ranks, EndWhereFilesMayNotGrow) {
+  const SmallRun run;
+  for (const char* const limit : {"8", "64", "200"}) {  // blocks of 512 or 1,024 bytes
+    std::vector<std::string> words{"-c", "ulimit -c 0; ulimit -f \"$0\"; exec \"$@\"", limit,
+                                   MSTRAIN_COMMAND};
+    for (const std::string& word : with_ranks(run.arguments(limit, {kLong}), 2)) {
+      words.push_back(word);
+    }
+    const CommandResult result = RunningCommand(words, "/bin/sh").wait();
+    EXPECT_EQ(result.status, 1) << limit << ": " << result.err;
+  }
+}
+
 TEST_F(Ranks, DieWithTheCommandThatStartedThem) {
   const SmallRun run;
   RunningJob job(run.arguments("run", {kLong}), 2, run.path("run"));
