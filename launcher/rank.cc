@@ -44,10 +44,16 @@ void Rank::join() {
         "{} processes were started together, but MPI knows of {}: start them by Open MPI's own "
         "mpirun, or by srun --mpi=pmix",
         place_.ranks, mpi_->size());
+  if (link_ != nullptr) {
+    link_->joined();
+  }
 }
 
 int Rank::finish(int status) {
   if (mpi_ != nullptr) {
+    if (link_ != nullptr) {
+      link_->leaving();
+    }
     mpi_->finish();
   }
   if (link_ != nullptr) {

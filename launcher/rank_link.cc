@@ -17,7 +17,7 @@ namespace mstrain::launcher {
 namespace {
 
 struct Words {
-  enum Kind : int32_t { kHere, kEnd } kind = kHere;
+  enum Kind : int32_t { kHere, kJoined, kLeaving, kEnd } kind = kHere;
   int32_t rank = 0, status = 0, told = 0, lost_ranks = 0;
 };
 constexpr char kTerminalByte = 't';
@@ -111,9 +111,24 @@ bool RankLink::is_interrupted() {
   return interrupted_;
 }
 
+// Where it fails, nobody asks any more.
+void RankLink::send(const void* words, size_t size) const {
+  ::send(socket_, words, size, MSG_NOSIGNAL);
+}
+
+void RankLink::joined() {
+  const Words words{Words::kJoined};
+  send(&words, sizeof words);
+}
+
+void RankLink::leaving() {
+  const Words words{Words::kLeaving};
+  send(&words, sizeof words);
+}
+
 void RankLink::end(int status, bool told, bool lost_ranks) {
   const Words words{Words::kEnd, 0, status, told ? 1 : 0, lost_ranks ? 1 : 0};
-  ::send(socket_, &words, sizeof words, MSG_NOSIGNAL);  // where it fails, nobody asks any more
+  send(&words, sizeof words);
 }
 
 RankLinks::RankLinks() {
@@ -178,6 +193,10 @@ void RankLinks::hear(StartedRank& rank) {
     rank.socket = -1;
   } else if (words.kind == Words::kHere) {
     rank.rank = words.rank;
+  } else if (words.kind == Words::kJoined) {
+    rank.joined = true;
+  } else if (words.kind == Words::kLeaving) {
+    rank.leaving = true;
   } else {
     rank.ended = true;
     rank.status = words.status;

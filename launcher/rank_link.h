@@ -24,11 +24,15 @@ class RankLink {
 
   // Whether the starter was asked to end, of which it tells before any rank is.
   bool is_interrupted();
+  // From here on this rank and others find out that one is gone; and from here on no more.
+  void joined();
+  void leaving();
   // The last word. `told`: why is known to people; `lost_ranks`: others were dead, stopped or late.
   void end(int status, bool told, bool lost_ranks);
 
  private:
   explicit RankLink(int socket) : socket_(socket) {}
+  void send(const void* words, size_t size) const;
   int socket_;
   bool interrupted_ = false;
 };
@@ -37,8 +41,10 @@ class RankLink {
 struct StartedRank {
   int rank = -1;  // -1: it has not said
   pid_t pid = 0;
-  int socket = -1;     // -1: closed, the process has ended
-  bool ended = false;  // it has said how
+  int socket = -1;       // -1: closed, the process has ended
+  bool joined = false;   // the others
+  bool leaving = false;  // them
+  bool ended = false;    // it has said how
   int status = 0;
   bool told = false;
   bool lost_ranks = false;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
@@ -27,8 +28,14 @@
 namespace mstrain::launcher {
 namespace {
 
-constexpr int kLook = 50;           // milliseconds between two looks at mpirun
-constexpr int kOthersMayTake = 30;  // seconds from the first failure to the last rank's end
+using Clock = std::chrono::steady_clock;
+using std::chrono::seconds;
+
+constexpr int kLook = 50;                // milliseconds between two looks at mpirun
+constexpr seconds kStartMayTake{60};     // for one more rank to come, or to join the others
+constexpr seconds kOthersMayTake{30};    // from the first failure to the last rank's end
+constexpr seconds kLastWordsMayTake{2};  // of that, where ranks cannot find out by themselves
+constexpr seconds kMpirunMayTake{5};     // to end after its last rank, and when it is asked to
 
 std::string find_mpirun() {
   const char* path = std::getenv("PATH");
@@ -122,7 +129,15 @@ class Mpirun {
     ended_ = ended_ || waitpid(pid_, nullptr, WNOHANG) == pid_;
     return ended_;
   }
-  void terminate() const { kill(pid_, SIGTERM); }
+  // Asks it to end, and ends it where it does not for long: to be called until it has ended.
+  void terminate() {
+    if (!asked_) {
+      asked_ = Clock::now();
+      kill(pid_, SIGTERM);
+    } else if (Clock::now() - *asked_ > kMpirunMayTake) {
+      kill(pid_, SIGKILL);
+    }
+  }
   std::string output() const {
     std::string out(static_cast<size_t>(std::max<off_t>(0, lseek(output_, 0, SEEK_END))), '\0');
     const ssize_t count = pread(output_, out.data(), out.size(), 0);
@@ -134,6 +149,7 @@ class Mpirun {
   int output_ = -1;
   pid_t pid_ = -1;
   bool ended_ = false;
+  std::optional<Clock::time_point> asked_;
 };
 
 struct JobEnd {
@@ -154,6 +170,7 @@ class Job {
       links_.listen(kLook);
       pass_on_interrupt();
       end_what_hangs();
+      end_mpirun();
     }
     for (int i = 0; i < job_.ranks; ++i) {
       links_.listen(0);  // last words
@@ -190,32 +207,66 @@ class Job {
     }
   }
 
+  bool all_came() const { return static_cast<int>(ranks().size()) == job_.ranks; }
+
   // After a failure ranks end by themselves, but for those that cannot.
   void end_what_hangs() {
     bool failed = false;
+    bool any_died = false;
     bool all_hang = true;
     for (const StartedRank& rank : ranks()) {
-      failed = failed || (rank.ended && rank.status != 0) || (rank.socket < 0 && !rank.ended);
+      const bool died = rank.socket < 0 && !rank.ended && !killed_.contains(rank.pid);
+      any_died = any_died || died;
+      failed = failed || died || (rank.ended && rank.status != 0);
       all_hang = all_hang && (rank.socket < 0 || is_stopped(rank.pid));
     }
     if (!failed) {
       return;
     }
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = Clock::now();
     failed_at_ = failed_at_.value_or(now);
-    const bool all_came = static_cast<int>(ranks().size()) == job_.ranks;
-    if ((all_hang && all_came) || now - *failed_at_ > std::chrono::seconds(kOthersMayTake)) {
+    if ((all_hang && all_came()) || now - *failed_at_ > kOthersMayTake) {
       kill_ranks();
-      if (!all_came) {
+      if (!all_came()) {
+        mpirun_->terminate();
+      }
+    } else if (any_died && now - *failed_at_ > kLastWordsMayTake) {
+      // MPI neither begins nor ends without it: those that wait there hear of nothing.
+      kill_ranks(/*among_others=*/false);
+      if (!all_came()) {
         mpirun_->terminate();
       }
     }
   }
 
-  void kill_ranks() const {
+  // It ends with its ranks, unless it hangs itself; and where ranks do not come, or not to each other, it waits for ever.
+  void end_mpirun() {
+    const auto now = Clock::now();
+    const auto joined =
+        std::count_if(ranks().begin(), ranks().end(), [](const auto& rank) { return rank.joined; });
+    if (joined + static_cast<int64_t>(ranks().size()) != begun_) {
+      begun_ = joined + static_cast<int64_t>(ranks().size());
+      last_begun_ = now;
+    }
+    is_late_ = is_late_ || (joined < job_.ranks && now - last_begun_ > kStartMayTake);
+    const bool is_alone =
+        all_came() && std::none_of(ranks().begin(), ranks().end(),
+                                   [](const StartedRank& rank) { return rank.socket >= 0; });
+    alone_since_ = is_alone ? alone_since_ : now;
+    if (is_late_) {
+      kill_ranks();
+    }
+    if (is_late_ || (is_alone && now - alone_since_ > kMpirunMayTake)) {
+      mpirun_->terminate();
+    }
+  }
+
+  void kill_ranks(bool among_others = true) {
     for (const StartedRank& rank : ranks()) {
-      if (rank.socket >= 0) {
-        kill(rank.pid, SIGKILL);
+      if (rank.socket >= 0 && (among_others || !rank.joined || rank.leaving)) {
+        if (kill(rank.pid, SIGKILL) == 0) {
+          killed_.insert(rank.pid);
+        }
       }
     }
   }
@@ -237,11 +288,12 @@ class Job {
       end.lost_ranks = end.lost_ranks || !rank.ended || rank.lost_ranks;
       const int status = rank.ended ? rank.status : 1;
       end.status = end.status == 0 || (&rank == zero && status != 0) ? status : end.status;
-      if (!rank.ended) {
+      if (!rank.ended && !killed_.contains(rank.pid)) {
         dead += fmt::format("{}rank {} (pid {})", dead.empty() ? "" : ", ", rank.rank, rank.pid);
       }
     }
-    if (static_cast<int>(ranks().size()) < job_.ranks && end.status == 0) {
+    const bool nobody_says_why = end.status == 0 || (!told && dead.empty());
+    if (nobody_says_why && (is_late_ || !all_came())) {
       fail("--ranks: mpirun did not start all of them; it says:\n{}", mpirun_->output());
     }
     if (end.status != 0 && !told) {
@@ -255,7 +307,11 @@ class Job {
   RankLinks links_;
   std::optional<Mpirun> mpirun_;
   bool interrupted_ = false;
-  std::optional<std::chrono::steady_clock::time_point> failed_at_;
+  std::optional<Clock::time_point> failed_at_;
+  int64_t begun_ = 0;  // ranks that came, and those that joined the others
+  Clock::time_point last_begun_ = Clock::now(), alone_since_ = last_begun_;
+  bool is_late_ = false;
+  std::set<pid_t> killed_;  // here, which says nothing about them
 };
 
 // As many as have processors of their own, if those that began had and the run can be shared by fewer.

@@ -21,8 +21,8 @@ using Wish = std::optional<Placement>;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Weights of what is not known when a way is chosen, in bytes of collectives: moving a weight, cutting a part out of memory,
-// and what is to be paid later for a result that is no replica.
-constexpr double kWeight = 1000, kCut = 1e-3, kLater = 0.1;
+// what is to be paid later for a result that is no replica, and for one that is where it was to be dealt out.
+constexpr double kWeight = 1000, kCut = 1e-3, kLater = 0.1, kUnshared = 0.1;
 
 // Of a product, which is computed anew in pieces where its result is exchanged.
 struct Product {
@@ -53,6 +53,10 @@ struct Scatter {
     const Shape& dims = stream == nullptr ? Shape() : stream->dims;
     return dims.rank() > 0 && placement.sharded(stream->dim) && whole.shape.rank() >= dims.rank() &&
            std::equal(dims.begin(), dims.end(), whole.shape.begin());
+  }
+  bool from(const TensorType& whole, const Placement& placement) const {
+    return stream != nullptr && stream->dealt_out && placement.replicated() &&
+           to(whole, sharded(stream->dim));
   }
 };
 
@@ -226,6 +230,9 @@ class Partitioner {
   }
 
   double later(const TensorType& whole, const Placement& placement, const Wish& wish) const {
+    if (scatter_.from(whole, placement)) {
+      return kUnshared * static_cast<double>(whole.bytes());
+    }
     const double bytes = relayout_bytes(whole, placement, wish.value_or(kReplicated), axis_.size);
     return wish ? bytes : scatter_.to(whole, placement) ? 0 : kLater * bytes;
   }

@@ -20,6 +20,8 @@ namespace mstrain {
 struct Stream {
   Shape dims;
   int dim = 1;
+  bool dealt_out =
+      false;  // replicas too: each rank makes its part of what comes out of an operation
 };
 
 struct PartitionOptions {

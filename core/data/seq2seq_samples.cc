@@ -169,19 +169,4 @@ void FirstSamples::read(int64_t sample, const Seq2SeqRow& row) const {
   }
 }
 
-void LongerTargets::read(int64_t sample, const Seq2SeqRow& row) const {
-  const auto length = static_cast<size_t>(all_->target_length());
-  Seq2SeqRow part = row;
-  const auto divide = [&](std::span<int32_t>& all, int32_t padding) {
-    if (!all.empty()) {
-      std::fill(all.begin() + static_cast<std::ptrdiff_t>(length), all.end(), padding);
-      all = all.first(length);
-    }
-  };
-  divide(part.target, tokens_.pad);
-  divide(part.labels, kIgnoreTarget);
-  divide(part.target_segments, 0);
-  all_->read(sample, part);
-}
-
 }  // namespace mstrain

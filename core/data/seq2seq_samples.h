@@ -148,21 +148,4 @@ class FirstSamples final : public Seq2SeqSource {
   int64_t samples_;
 };
 
-// A source with so many positions more in its targets, of padding.
-class LongerTargets final : public Seq2SeqSource {
- public:
-  LongerTargets(std::shared_ptr<const Seq2SeqSource> all, const RowTokens& tokens, int64_t padding)
-      : all_(std::move(all)), tokens_(tokens), padding_(padding) {}
-
-  Rows rows() const override { return all_->rows(); }
-  int64_t source_length() const override { return all_->source_length(); }
-  int64_t target_length() const override { return all_->target_length() + padding_; }
-  void read(int64_t sample, const Seq2SeqRow& row) const override;
-
- private:
-  std::shared_ptr<const Seq2SeqSource> all_;
-  RowTokens tokens_;
-  int64_t padding_;
-};
-
 }  // namespace mstrain

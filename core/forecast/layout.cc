@@ -98,18 +98,18 @@ class Resolver {
       refuse("tensor", "{} does not divide the model's {} heads; the nearest that do: {}",
              out_.tensor, model_.heads, nearest_divisors(model_.heads, out_.tensor));
     }
-    out_.sequence_parallel =
-        config_.sequence_parallel.value_or(out_.tensor > 1 && model_.tokens % out_.tensor == 0);
-    if (config_.sequence_parallel.value_or(false) && model_.tokens % out_.tensor != 0) {
-      refuse("sequence_parallel", "the {} tokens of a sample do not divide by tensor {}",
-             model_.tokens, out_.tensor);
+    out_.sequence_parallel = config_.sequence_parallel.value_or(
+        out_.tensor > 1 && model_.shares_along_tensor(out_.tensor));
+    if (config_.sequence_parallel.value_or(false) && !model_.shares_along_tensor(out_.tensor)) {
+      refuse("sequence_parallel", "ranks along tensor {} cannot share the {} tokens of a sample",
+             out_.tensor, model_.tokens);
     }
   }
 
   void resolve_context() {
-    if (model_.tokens % out_.context != 0) {
-      refuse("context", "{} does not divide the {} tokens of a sample; the nearest that do: {}",
-             out_.context, model_.tokens, nearest_divisors(model_.tokens, out_.context));
+    if (out_.context > model_.tokens) {
+      refuse("context", "{} ranks cannot share the {} tokens of a sample; say {} at most",
+             out_.context, model_.tokens, model_.tokens);
     }
   }
 

@@ -54,7 +54,7 @@ class Search {
     }
     for (int64_t context : choices("parallel.context", given_.context, sizes)) {
       const int64_t others = tensor * pipeline * context;
-      if (input_.cluster.ranks() % others != 0 || input_.model.tokens % context != 0) {
+      if (input_.cluster.ranks() % others != 0 || context > input_.model.tokens) {
         continue;
       }
       const int64_t data = input_.cluster.ranks() / others;
@@ -67,7 +67,7 @@ class Search {
         layout.context = context;
         layout.data = data;
         if (!is_fixed("parallel.sequence_parallel")) {
-          layout.sequence_parallel = tensor > 1 && input_.model.tokens % tensor == 0;
+          layout.sequence_parallel = tensor > 1 && input_.model.shares_along_tensor(tensor);
         }
         over_micro(layout);
       }

@@ -7,6 +7,7 @@
 #include "core/ops/dot_general.h"
 #include "core/ops/index.h"
 #include "core/ops/random.h"
+#include "core/ops/random_draw.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -74,13 +75,16 @@ class Attention {
       return x;
     }
     const double keep = 1 - attrs_.number("rate");
-    const Tensor u = apply1(random_ops()[0], {in_[form_.draw], in_[form_.draw + 1]},
-                            {{"kind", std::string("uniform")},
-                             {"dtype", Dtype::kF32},
-                             {"shape", x.shape()},
-                             {"site", attrs_.integer("site")},
-                             {"whole", attrs_.ints("whole")}},
-                            kHere);
+    Attrs drawn{{"kind", std::string("uniform")},
+                {"dtype", Dtype::kF32},
+                {"shape", x.shape()},
+                {"site", attrs_.integer("site")},
+                {"whole", attrs_.ints("whole")}};
+    if (attrs_.find(kPastEnd) != nullptr) {
+      drawn.set(kPastEnd, attrs_.flag(kPastEnd));
+    }
+    const Tensor u =
+        apply1(random_ops()[0], {in_[form_.draw], in_[form_.draw + 1]}, std::move(drawn), kHere);
     return x * where(less(u, keep), full(x.shape(), 1 / keep, x.dtype()), 0);
   }
 

@@ -10,6 +10,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/layouts.h"
+#include "core/ops/random_draw.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -77,7 +78,8 @@ struct Local {
   Tensors inputs;
   Attrs attrs;
 };
-Local localised(By by, const Attrs& attrs, std::span<const Tensor> parts, const MeshAxis& axis) {
+Local localised(By by, const Attrs& attrs, std::span<const Tensor> parts, int64_t all_queries,
+                const MeshAxis& axis) {
   Local local{Tensors(parts.begin(), parts.end()), attrs};
   const AttentionForm form(attrs, types_of(parts));
   Tensors& in = local.inputs;
@@ -88,6 +90,9 @@ Local localised(By by, const Attrs& attrs, std::span<const Tensor> parts, const 
   }
   const int drawn = by == By::kSamples ? 0 : by == By::kQueries ? 2 : 1;
   const int shared = by == By::kSamples ? 0 : by == By::kQueries ? 1 : 2;
+  if (form.draw != 0 && shared == 1 && all_queries % axis.size != 0) {
+    local.attrs.set(kPastEnd, true);
+  }
   if (form.draw != 0) {
     in[form.draw + 1] =
         in[form.draw + 1] +
@@ -100,7 +105,7 @@ Local localised(By by, const Attrs& attrs, std::span<const Tensor> parts, const 
       in[form.start] = in[form.start] + first;
     } else {
       // Unplaced queries are the last ones.
-      const int64_t before = in[1].dim(1) - queries * axis.size;
+      const int64_t before = in[1].dim(1) - all_queries;
       local.attrs.set("placed", true);
       in.insert(form.draw != 0 ? in.begin() + static_cast<int64_t>(form.draw) : in.end(),
                 first + static_cast<double>(before));
@@ -132,9 +137,10 @@ std::vector<Way> attention_layout(const LayoutRequest& request) {
   for (const By by : all_ways(request.inputs, request.axis)) {
     Way way = layout::by_dims(request, input_dims(by, form, request.inputs), result_dims(by));
     way.name = name_of(by);
-    way.program = [by, attrs = request.attrs, &op = request.op](std::span<const Tensor> parts,
-                                                                const MeshAxis& axis) {
-      const Local local = localised(by, attrs, parts, axis);
+    way.uneven = by == By::kQueries;
+    way.program = [by, queries = request.inputs[0].shape[1], attrs = request.attrs,
+                   &op = request.op](std::span<const Tensor> parts, const MeshAxis& axis) {
+      const Local local = localised(by, attrs, parts, queries, axis);
       return apply(op, local.inputs, local.attrs, kHere);
     };
     ways.push_back(std::move(way));
@@ -165,14 +171,17 @@ std::vector<Way> attention_grad_layout(const LayoutRequest& request) {
     }
     Way way = layout::by_dims(request, inputs, outputs);
     way.name = name_of(by);
+    way.uneven = by == By::kQueries;
     for (Placement& output : way.outputs) {
       output = output.replicated() ? partial() : output;
     }
-    way.program = [by, attrs = request.attrs, &op = request.op](std::span<const Tensor> parts,
-                                                                const MeshAxis& axis) -> Tensors {
+    way.program = [by, queries = forward[0].shape[1], attrs = request.attrs, &op = request.op](
+                      std::span<const Tensor> parts, const MeshAxis& axis) -> Tensors {
       const int64_t key_heads = parts[2].dim(2);
-      Local local = localised(by, attrs, parts.subspan(1, parts.size() - 3), axis);
-      local.inputs.insert(local.inputs.begin(), parts[0]);
+      Local local = localised(by, attrs, parts.subspan(1, parts.size() - 3), queries, axis);
+      local.inputs.insert(
+          local.inputs.begin(),
+          by == By::kQueries ? layout::without_filling(parts[0], 1, queries, axis) : parts[0]);
       local.inputs.insert(local.inputs.end(), parts.end() - 2, parts.end());
       Tensors gradients = apply(op, local.inputs, local.attrs, kHere);
       for (size_t i = 1; by == By::kSharedKeyHeads && i < 3; ++i) {

@@ -16,6 +16,7 @@
 #include "core/ops/collective.h"
 #include "core/ops/control.h"
 #include "core/ops/layouts.h"
+#include "core/ops/random_draw.h"
 #include "core/ops/reduce.h"
 #include "core/ops/ring_positions.h"
 #include "core/ops/shape.h"
@@ -52,19 +53,31 @@ std::vector<int> input_dims(const AttentionForm& form) {
   return dims;
 }
 
+// Of all ranks together.
+struct Lengths {
+  explicit Lengths(std::span<const TensorType> in)
+      : queries(in[0].shape[1]), keys(in[1].shape[1]) {}
+  int64_t queries, keys;
+};
+
 // Keys as they come by, and what of them meets what of this rank's queries.
 class Ring {
  public:
   // `parts`: of the inputs of the forward pass.
-  Ring(const Attrs& attrs, std::span<const Tensor> parts, const MeshAxis& axis)
+  Ring(const Attrs& attrs, std::span<const Tensor> parts, const Lengths& whole,
+       const MeshAxis& axis)
       : attrs_(attrs),
         in_(parts.begin(), parts.end()),
         form_(attrs, types_of(parts)),
         axis_(axis),
-        positions_(form_.causal && form_.start == 0 && parts[0].dim(1) == parts[1].dim(1) &&
-                       parts[0].dim(1) % 2 == 0,
+        positions_(form_.causal && form_.start == 0 && whole.queries == whole.keys &&
+                       whole.queries % (2 * axis.size) == 0,
                    axis),
-        before_((parts[1].dim(1) - parts[0].dim(1)) * axis.size) {
+        before_(whole.keys - whole.queries),
+        past_end_(whole.keys % axis.size != 0 || whole.queries % axis.size != 0) {
+    if (whole.keys % axis.size != 0) {
+      mask_filling(whole.keys);
+    }
     for (const size_t input : inputs_of_keys(form_)) {
       in_[input] = positions_.dealt(in_[input], 1);
     }
@@ -101,6 +114,20 @@ class Ring {
   }
 
  private:
+  // Keys that fill up the last part are seen by nobody.
+  void mask_filling(int64_t keys) {
+    const Shape shape{in_[1].dim(0), in_[1].dim(1)};
+    const Tensor index = iota(shape, 1) + layout::first_of_part(shape[1], axis_);
+    const Tensor seen = less(index, static_cast<double>(keys));
+    if (form_.mask != 0) {
+      in_[form_.mask] = logical_and(in_[form_.mask], seen);
+      return;
+    }
+    attrs_.set("masked", true);
+    form_ = AttentionForm(attrs_, types_of(in_));
+    in_.insert(in_.begin() + static_cast<int64_t>(form_.mask), seen);
+  }
+
   Tile tile(int64_t query_piece, int64_t key_piece) const {
     Tile tile{query_piece, key_piece, in_, attrs_};
     Tensors& in = tile.inputs;
@@ -114,6 +141,9 @@ class Ring {
     const Tensor owner = where(less(ahead, 0), ahead + static_cast<double>(axis_.size), ahead);
     const Tensor first_query = positions_.first_of(positions_.rank(), query_piece, in[0].dim(1));
     const Tensor first_key = positions_.first_of(owner, key_piece, in[1].dim(1));
+    if (form_.draw != 0 && past_end_) {
+      tile.attrs.set(kPastEnd, true);
+    }
     if (form_.draw != 0) {
       in[form_.draw + 1] = in[form_.draw + 1] + layout::offset_along(first_query, 2, 4) +
                            layout::offset_along(first_key, 3, 4);
@@ -130,12 +160,13 @@ class Ring {
     return tile;
   }
 
-  const Attrs& attrs_;
+  Attrs attrs_;
   Tensors in_;
   AttentionForm form_;
   const MeshAxis& axis_;
   RingPositions positions_;
   int64_t before_;  // keys of all ranks before the first query
+  bool past_end_;
   int64_t hop_ = 0;
 };
 
@@ -165,8 +196,8 @@ struct Joined {
 };
 
 Tensors around(const OpDef& op, const Attrs& attrs, std::span<const Tensor> parts,
-               const MeshAxis& axis) {
-  Ring ring(attrs, parts, axis);
+               const Lengths& whole, const MeshAxis& axis) {
+  Ring ring(attrs, parts, whole, axis);
   const RingPositions& positions = ring.positions();
   std::vector<Joined> joined(static_cast<size_t>(positions.pieces()));
   Tensor done = parts[0];
@@ -196,12 +227,12 @@ struct PieceSums {
 
 // Sums travel in the type of sums, and are rounded once.
 Tensors around_grad(const OpDef& op, const Attrs& attrs, std::span<const Tensor> parts,
-                    const MeshAxis& axis) {
+                    const Lengths& whole, const MeshAxis& axis) {
   const auto forward = parts.subspan(1, parts.size() - 3);
-  Ring ring(attrs, forward, axis);
+  Ring ring(attrs, forward, whole, axis);
   const RingPositions& positions = ring.positions();
   const auto count = static_cast<size_t>(positions.pieces());
-  const Tensor g = positions.dealt(parts[0], 1);
+  const Tensor g = positions.dealt(layout::without_filling(parts[0], 1, whole.queries, axis), 1);
   const Tensor out = positions.dealt(parts[parts.size() - 2], 1);
   const Tensor lse = positions.dealt(parts.back(), 2);
   PieceSums dq{Tensors(count)};
@@ -265,9 +296,10 @@ std::optional<Way> attention_ring(const LayoutRequest& request) {
   Way way = layout::by_dims(request, input_dims(form), std::array{1, 2});
   way.name = kRingWay;
   way.bytes = share_of_others(request.axis) * bytes_of_keys(form, request.inputs);
-  way.program = [attrs = request.attrs, &op = request.op](std::span<const Tensor> parts,
-                                                          const MeshAxis& axis) {
-    return around(op, attrs, parts, axis);
+  way.uneven = true;
+  way.program = [attrs = request.attrs, whole = Lengths(request.inputs), &op = request.op](
+                    std::span<const Tensor> parts, const MeshAxis& axis) {
+    return around(op, attrs, parts, whole, axis);
   };
   return way;
 }
@@ -293,9 +325,10 @@ std::optional<Way> attention_grad_ring(const LayoutRequest& request) {
       static_cast<double>(request.outputs[1].elements() + request.outputs[2].elements()) *
       static_cast<double>(size_of(accumulation_dtype(forward[1].dtype)));
   way.bytes = share_of_others(request.axis) * bytes_of_keys(form, forward) + sums;
-  way.program = [attrs = request.attrs, &op = request.op](std::span<const Tensor> parts,
-                                                          const MeshAxis& axis) {
-    return around_grad(op, attrs, parts, axis);
+  way.uneven = true;
+  way.program = [attrs = request.attrs, whole = Lengths(forward), &op = request.op](
+                    std::span<const Tensor> parts, const MeshAxis& axis) {
+    return around_grad(op, attrs, parts, whole, axis);
   };
   return way;
 }

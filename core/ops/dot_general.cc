@@ -196,6 +196,27 @@ Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const
 }
 
 // Parts of a letter's dim wherever it is; of one that is summed over, terms of the sum.
+// Of parts of a summed dim that the ranks do not divide: what fills up the smaller operand is taken out, so that it adds nothing.
+// Null where they divide it.
+PartProgram without_summed_filling(const LayoutRequest& request,
+                                   std::span<const Placement> inputs) {
+  const bool second =
+      !inputs[0].sharded() ||
+      (inputs[1].sharded() && request.inputs[1].bytes() < request.inputs[0].bytes());
+  const Placement& placement = inputs[second ? 1 : 0];
+  const int64_t whole = request.inputs[second ? 1 : 0].shape[placement.dim];
+  if (whole % request.axis.size == 0) {
+    return nullptr;
+  }
+  return [second, whole, dim = placement.dim, attrs = request.attrs, &op = request.op](
+             std::span<const Tensor> parts, const MeshAxis& axis) {
+    Tensors in(parts.begin(), parts.end());
+    Tensor& smaller = in[second ? 1 : 0];
+    smaller = layout::without_filling(smaller, dim, whole, axis);
+    return apply(op, in, attrs, kHere);
+  };
+}
+
 std::vector<Way> layout_letters(const LayoutRequest& request) {
   const DotDims dims = dot_dims(request.attrs);
   const std::vector<Epilogue> epilogues = epilogues_of(request.attrs);
@@ -222,6 +243,8 @@ std::vector<Way> layout_letters(const LayoutRequest& request) {
     way.inputs[1] = place(dims.b, letter);
     if (!has(dims.out, letter)) {
       way.outputs[0] = partial();
+      way.uneven = true;
+      way.program = without_summed_filling(request, way.inputs);
       if (linear) {
         ways.push_back(std::move(way));
       }

@@ -59,6 +59,15 @@ std::vector<Way> scatter(const LayoutRequest& request) {
   return ways;
 }
 
+// What fills up uneven parts of ids is none.
+std::vector<Way> beside_axis(const LayoutRequest& request) {
+  std::vector<Way> ways = layout::beside_axis(request);
+  for (Way& way : ways) {
+    way.uneven = false;
+  }
+  return ways;
+}
+
 }  // namespace
 
 std::vector<Way> gather(const LayoutRequest& request) {
@@ -66,6 +75,15 @@ std::vector<Way> gather(const LayoutRequest& request) {
   std::vector<Way> ways = layout::sums(request, 0b01);
   for (int i = 0; i < request.inputs[1].shape.rank(); ++i) {
     ways.push_back(layout::by_dims(request, {layout::kWhole, i}, {axis + i}));
+    ways.back().uneven = true;
+    const int64_t ids = request.inputs[1].shape[i];
+    if (ids % request.axis.size == 0) {
+      continue;
+    }
+    ways.back().program = [axis, i, ids](std::span<const Tensor> in,
+                                         const MeshAxis& ranks) -> Tensors {
+      return {mstrain::gather(in[0], layout::without_filling(in[1], i, ids, ranks), axis)};
+    };
   }
   for (int i = 0; i < request.inputs[0].shape.rank(); ++i) {
     if (i != axis) {
@@ -94,6 +112,16 @@ std::vector<Way> scatter_add(const LayoutRequest& request) {
   for (int i = 0; i < request.inputs[1].shape.rank(); ++i) {
     ways.push_back(layout::by_dims(request, {layout::kWhole, i, axis + i}, {layout::kWhole}));
     ways.back().inputs[0] = ways.back().outputs[0] = partial();
+    ways.back().uneven = true;
+    const int64_t ids = request.inputs[1].shape[i];
+    if (ids % request.axis.size == 0) {
+      continue;
+    }
+    ways.back().program = [axis, i, ids](std::span<const Tensor> in,
+                                         const MeshAxis& ranks) -> Tensors {
+      return {mstrain::scatter_add(in[0], layout::without_filling(in[1], i, ids, ranks),
+                                   layout::without_filling(in[2], axis + i, ids, ranks), axis)};
+    };
   }
   Way by_rows = layout::by_dims(request, {axis, layout::kWhole, layout::kWhole}, {axis});
   by_rows.uneven = true;
@@ -110,13 +138,13 @@ std::vector<Way> scatter_add(const LayoutRequest& request) {
 std::vector<Way> scatter_set(const LayoutRequest& request) { return scatter(request); }
 
 std::vector<Way> take_along(const LayoutRequest& request) {
-  std::vector<Way> ways = layout::beside_axis(request);
+  std::vector<Way> ways = beside_axis(request);
   add(ways, layout::sums(request, 0b01));
   return ways;
 }
 
 std::vector<Way> scatter_add_along(const LayoutRequest& request) {
-  std::vector<Way> ways = layout::beside_axis(request);
+  std::vector<Way> ways = beside_axis(request);
   add(ways, layout::sums(request, 0b101));
   return ways;
 }

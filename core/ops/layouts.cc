@@ -108,6 +108,7 @@ std::vector<Way> beside_axis(const LayoutRequest& request) {
       continue;
     }
     Way way = request.whole();
+    way.uneven = true;
     std::fill(way.inputs.begin(), way.inputs.end(), sharded(dim));
     for (size_t i = 0; i < way.outputs.size(); ++i) {
       const bool lost = request.outputs[i].shape.rank() < rank && dim > axis;
@@ -121,7 +122,18 @@ std::vector<Way> beside_axis(const LayoutRequest& request) {
 std::vector<Way> rows(const LayoutRequest& request) {
   const RowWork& work = request.op.rows;
   std::vector<Way> ways = leading_dims(request, 1);
-  for (Way& way : ways) {
+  for (size_t dim = 0; dim < ways.size(); ++dim) {
+    Way& way = ways[dim];
+    way.uneven = true;
+    const int64_t size = request.inputs[0].shape[static_cast<int>(dim)];
+    if (work.column_sums != 0 && size % request.axis.size != 0) {
+      way.program = [dim = static_cast<int>(dim), whole = size, attrs = request.attrs,
+                     &op = request.op](std::span<const Tensor> parts, const MeshAxis& axis) {
+        Tensors in(parts.begin(), parts.end());
+        in[0] = without_filling(in[0], dim, whole, axis);
+        return apply(op, in, attrs, SourceLocation::current());
+      };
+    }
     for (size_t i = 0; i < way.inputs.size(); ++i) {
       way.inputs[i] = ((work.parameters >> i) & 1U) != 0 ? kReplicated : way.inputs[i];
     }
@@ -145,13 +157,14 @@ Tensor own_part(const Tensor& x, int dim, const MeshAxis& axis) {
                 dim);
 }
 
-Tensor without_filling(const Tensor& x, int dim, int64_t whole, const MeshAxis& axis) {
+Tensor without_filling(const Tensor& x, int dim, int64_t whole, const MeshAxis& axis,
+                       double instead) {
   if (x.dim(dim) * axis.size == whole) {
     return x;
   }
   const Tensor index =
       iota(x.shape(), dim) + broadcast_to(first_of_part(x.dim(dim), axis), x.shape());
-  return where(index < static_cast<double>(whole), x, zeros_like(x));
+  return where(index < static_cast<double>(whole), x, filled(x.type(), instead));
 }
 
 Tensor offset_along(const Tensor& at, int dim, int rank) {

@@ -34,15 +34,16 @@ template <int kept>
 std::vector<Way> leading(const LayoutRequest& request);
 // All dims but the attribute `axis`, which outputs may lack.
 std::vector<Way> beside_axis(const LayoutRequest& request);
-// Operations on rows, as OpDef::rows says.
+// Operations on rows, as OpDef::rows says. Sums over rows are linear in the first input.
 std::vector<Way> rows(const LayoutRequest& request);
 
 // The part of x along `dim` that belongs to this rank; filled up with zeros where the ranks do not divide the dim.
 Tensor own_part(const Tensor& x, int dim, const MeshAxis& axis);
 // i32 []: the index in the whole dim of this rank's first element, where each has `part` of them.
 Tensor first_of_part(int64_t part, const MeshAxis& axis);
-// x, this rank's part of `whole` along `dim`, with zeros in place of what fills it up.
-Tensor without_filling(const Tensor& x, int dim, int64_t whole, const MeshAxis& axis);
+// x, this rank's part of `whole` along `dim`, with `instead` in place of what fills it up.
+Tensor without_filling(const Tensor& x, int dim, int64_t whole, const MeshAxis& axis,
+                       double instead = 0);
 // i32 [rank]: `at` (i32 []) at dim `dim`, 0 elsewhere.
 Tensor offset_along(const Tensor& at, int dim, int rank);
 

@@ -109,6 +109,22 @@ Tensors gradients_of_part(const Attrs& attrs, std::span<const Tensor> in, int64_
   return gradients;
 }
 
+// Of rows along `dim`, of which there are `rows`: the targets, input `at`, of what fills up the last part are ignored. Null
+// where the ranks divide them.
+PartProgram ignoring_filling(const LayoutRequest& request, size_t at, int dim) {
+  const int64_t rows = request.inputs[at].shape[dim];
+  if (rows % request.axis.size == 0) {
+    return nullptr;
+  }
+  return [at, dim, rows, attrs = request.attrs, &op = request.op](std::span<const Tensor> parts,
+                                                                  const MeshAxis& axis) {
+    Tensors in(parts.begin(), parts.end());
+    in[at] = layout::without_filling(in[at], dim, rows, axis,
+                                     static_cast<double>(attrs.integer("ignore_index")));
+    return apply(op, in, attrs, kHere);
+  };
+}
+
 // Smoothed targets see every class, and an ignored class may be one of the vocabulary.
 bool shares_classes(const LayoutRequest& request, int64_t classes) {
   const int64_t ignored = request.attrs.integer("ignore_index");
@@ -124,6 +140,8 @@ std::vector<Way> ways(const LayoutRequest& request) {
     const int inputs[] = {i, kWhole, i, kWhole};
     ways.push_back(
         layout::by_dims(request, std::span(inputs).first(biased ? 4 : 3), std::array{i, i, i}));
+    ways.back().uneven = true;
+    ways.back().program = ignoring_filling(request, 2, i);
   }
   const int dim = class_dim(request.attrs);
   const int64_t classes = request.inputs[1].shape[dim];
@@ -149,6 +167,8 @@ std::vector<Way> ways_of_gradient(const LayoutRequest& request) {
     const int outputs[] = {i, kWhole, kWhole};
     ways.push_back(layout::by_dims(request, std::span(inputs).first(biased ? 6 : 5),
                                    std::span(outputs).first(biased ? 3 : 2)));
+    ways.back().uneven = true;
+    ways.back().program = ignoring_filling(request, 3, i);
     for (size_t output = 1; output < request.outputs.size(); ++output) {
       ways.back().outputs[output] = partial();
     }

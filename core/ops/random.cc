@@ -8,6 +8,7 @@
 #include "core/ops/build.h"
 #include "core/ops/index.h"
 #include "core/ops/layouts.h"
+#include "core/ops/random_draw.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
@@ -32,7 +33,7 @@ void check_part(const TensorType& key, const TensorType& offset, const Shape& sh
   }
 }
 
-// random{kind, dtype, shape, site}: (key) -> numbers; random{…, whole}: (key, offset) -> a part.
+// random{kind, dtype, shape, site}: (key) -> numbers; random{…, whole}: (key, offset) -> a part; past_end: of kPastEnd, false where absent.
 // The dims of `key` before its two words are those of a batch; each key, and its offset, fills one `shape`.
 Types infer(std::span<const TensorType> in, const Attrs& attrs) {
   if (in.size() != 2) {
@@ -117,10 +118,14 @@ std::vector<Way> layout_draw(const LayoutRequest& request) {
   for (int i = 0; i < shape.rank(); ++i) {
     Way way = request.whole();
     way.outputs[0] = sharded(keys + i);
+    way.uneven = true;
     const Shape part = part_of({Dtype::kF32, shape}, sharded(i), request.axis.size).shape;
     const bool is_part = request.inputs.size() > 1;
-    const Attrs attrs = request.attrs.with("shape", part)
-                            .with("whole", is_part ? request.attrs.ints("whole") : shape);
+    Attrs attrs = request.attrs.with("shape", part)
+                      .with("whole", is_part ? request.attrs.ints("whole") : shape);
+    if (shape[i] % request.axis.size != 0) {
+      attrs.set(kPastEnd, true);
+    }
     way.program = [i, attrs, &op = request.op](std::span<const Tensor> in,
                                                const MeshAxis& axis) -> Tensors {
       const Shape& own = attrs.ints("shape");

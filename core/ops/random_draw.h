@@ -15,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
+#include "core/ir/attr.h"
 #include "core/runtime/dtype.h"
 #include "core/runtime/shape.h"
 
@@ -64,8 +65,15 @@ inline uint64_t whole_index(int64_t i, const Shape& shape, const Shape& whole,
   return static_cast<uint64_t>(index);
 }
 
-// Throws Error unless `shape` lies within `whole` at `offset`.
-inline void check_within(const Shape& shape, const Shape& whole, const int32_t* offset) {
+// Of a draw's attributes: its part may go on past the ends of dims, with numbers of no element.
+inline constexpr std::string_view kPastEnd = "past_end";
+
+// Throws Error unless `shape` lies within `whole` at `offset`, where `attrs` say nothing else.
+inline void check_within(const Shape& shape, const Shape& whole, const int32_t* offset,
+                         const Attrs& attrs) {
+  if (attrs.find(kPastEnd) != nullptr && attrs.flag(kPastEnd)) {
+    return;
+  }
   for (int dim = 0; dim < shape.rank(); ++dim) {
     check(offset[dim] >= 0 && offset[dim] <= whole[dim] - shape[dim],
           "random: a part {} of {} at {} of dim {}", to_string(shape), to_string(whole),

@@ -204,8 +204,8 @@ std::vector<Way> layout_axes(const LayoutRequest& request) {
     }
     if (reduced) {
       way.outputs[0] = partial(reduction);
-      way.uneven = fold == Fold::kSum;
     }
+    way.uneven = !reduced || fold == Fold::kSum;
     if (reduced && fold == Fold::kSum) {
       way.program = [i, axes, whole = request.inputs[0].shape[i]](
                         std::span<const Tensor> in, const MeshAxis& ranks) -> Tensors {

@@ -121,6 +121,9 @@ std::vector<Way> layout_rotary(const LayoutRequest& request) {
   ways.push_back(layout::by_dims(request, {0, sample, sample}, {0}));
   ways.push_back(layout::by_dims(request, {1, 1, 1}, {1}));
   ways.push_back(layout::by_dims(request, {2, layout::kWhole, layout::kWhole}, {2}));
+  for (Way& way : ways) {
+    way.uneven = true;
+  }
   return ways;
 }
 

@@ -1,5 +1,9 @@
 // How ranks share what moves elements: along the dims that stay whole on the way.
+#include <optional>
+
 #include "core/ops/build.h"
+#include "core/ops/collective.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/layouts.h"
 #include "core/ops/shape_rules.h"
 
@@ -34,6 +38,15 @@ int64_t before(const Shape& shape, int dim) {
   return product;
 }
 
+// The rank whose part of a dim of `size` elements has all of [start, stop); none where no one has.
+std::optional<int64_t> one_owner(int64_t start, int64_t stop, int64_t size, int64_t ranks) {
+  const int64_t part = (size + ranks - 1) / ranks;
+  if (start < 0 || stop <= start || start / part != (stop - 1) / part) {
+    return std::nullopt;
+  }
+  return start / part;
+}
+
 }  // namespace
 
 // Equal parts of a dim are equal parts of another one that begins at the same stride, where both can be cut.
@@ -44,9 +57,10 @@ std::vector<Way> layout_reshape(const LayoutRequest& request) {
   for (int i = 0; i < from.rank(); ++i) {
     for (int j = 0; j < to.rank(); ++j) {
       const bool cut = from[i] > 1 && to[j] > 1 && before(from, i) == before(to, j);
-      if (cut && from.elements() > 0 && from[i] % request.axis.size == 0 &&
-          to[j] % request.axis.size == 0) {
+      const bool divide = from[i] % request.axis.size == 0 && to[j] % request.axis.size == 0;
+      if (cut && from.elements() > 0 && (divide || from[i] == to[j])) {
         ways.push_back(moved(request, i, j));
+        ways.back().uneven = true;
         localise(ways.back(), request, "shape", j);
       }
     }
@@ -81,12 +95,32 @@ std::vector<Way> layout_broadcast(const LayoutRequest& request) {
 std::vector<Way> layout_slice(const LayoutRequest& request) {
   std::vector<Way> ways;
   const Shape& x = request.inputs[0].shape;
+  const Shape& start = request.attrs.ints("start");
+  const Shape& stop = request.attrs.ints("stop");
   for (int i = 0; i < x.rank(); ++i) {
-    if (request.attrs.ints("start")[i] == 0 && request.attrs.ints("stop")[i] == x[i] &&
-        request.attrs.ints("step")[i] == 1) {
+    if (start[i] == 0 && stop[i] == x[i] && request.attrs.ints("step")[i] == 1) {
       ways.push_back(moved(request, i, i));
       ways.back().uneven = true;
       localise(ways.back(), request, "stop", i);
+      continue;
+    }
+    const auto owner = one_owner(start[i], stop[i], x[i], request.axis.size);
+    if (owner && request.inputs[0].dtype != Dtype::kBool) {
+      ways.push_back(moved(request, i, layout::kWhole));
+      ways.back().outputs[0] = partial();
+      ways.back().uneven = true;
+      ways.back().program = [i, owner = *owner, attrs = request.attrs, &op = request.op](
+                                std::span<const Tensor> in, const MeshAxis& axis) -> Tensors {
+        const int64_t before = owner * in[0].dim(i);
+        Attrs local = attrs;
+        for (const char* name : {"start", "stop"}) {
+          Shape ints = attrs.ints(name);
+          ints[i] -= before;
+          local.set(name, ints);
+        }
+        const Tensor own = apply(op, in, local, SourceLocation::current())[0];
+        return {where(equal(axis_index(axis), static_cast<double>(owner)), own, zeros_like(own))};
+      };
     }
   }
   return with_sums(request, std::move(ways));
@@ -95,10 +129,38 @@ std::vector<Way> layout_slice(const LayoutRequest& request) {
 std::vector<Way> layout_pad(const LayoutRequest& request) {
   std::vector<Way> ways;
   for (int i = 0; i < request.inputs[0].shape.rank(); ++i) {
-    if (request.attrs.ints("low")[i] == 0 && request.attrs.ints("high")[i] == 0 &&
-        request.attrs.ints("inner")[i] == 0) {
+    const int64_t low = request.attrs.ints("low")[i];
+    const int64_t high = request.attrs.ints("high")[i];
+    if (request.attrs.ints("inner")[i] != 0) {
+      continue;
+    }
+    if (low == 0 && high == 0) {
       ways.push_back(moved(request, i, i));
       ways.back().uneven = true;
+      continue;
+    }
+    const int64_t size = request.inputs[0].shape[i];
+    const int64_t all = request.outputs[0].shape[i];
+    if (const auto owner = one_owner(low, low + size, all, request.axis.size);
+        owner && low >= 0 && high >= 0) {
+      ways.push_back(moved(request, layout::kWhole, i));
+      ways.back().uneven = true;
+      const int64_t part = part_of(request.outputs[0], sharded(i), request.axis.size).shape[i];
+      Attrs attrs = request.attrs;
+      const auto set = [&](const char* name, int64_t value) {
+        Shape ints = attrs.ints(name);
+        ints[i] = value;
+        attrs.set(name, ints);
+      };
+      set("low", low - *owner * part);
+      set("high", (*owner + 1) * part - low - size);
+      ways.back().program = [owner = *owner, attrs, value = request.attrs.number("value"),
+                             &op = request.op](std::span<const Tensor> in,
+                                               const MeshAxis& axis) -> Tensors {
+        const Tensor own = apply(op, in, attrs, SourceLocation::current())[0];
+        return {where(equal(axis_index(axis), static_cast<double>(owner)), own,
+                      filled(own.type(), value))};
+      };
     }
   }
   return request.attrs.number("value") == 0 ? with_sums(request, std::move(ways)) : ways;

@@ -53,6 +53,7 @@ std::vector<Way> layout_full(const LayoutRequest& request) {
   for (int i = 0; i < request.outputs[0].shape.rank(); ++i) {
     Way way = request.whole();
     way.outputs[0] = sharded(i);
+    way.uneven = true;
     way.attrs.set("shape", part_of(request.outputs[0], sharded(i), request.axis.size).shape);
     ways.push_back(std::move(way));
   }

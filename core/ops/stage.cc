@@ -32,7 +32,7 @@ Tensors vjp(const Application& node, std::span<const Tensor> cotangents) {
 }
 
 std::vector<Way> share(const LayoutRequest& request) {
-  std::vector<Way> ways = layout::leading<0>(request);
+  std::vector<Way> ways = layout::alike(request);
   const std::vector<Way> sums = layout::sums(request, 1);
   ways.insert(ways.end(), sums.begin(), sums.end());
   return ways;

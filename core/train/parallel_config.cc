@@ -49,12 +49,6 @@ std::shared_ptr<Ranks> make_ranks(const ParallelConfig& config,
 }
 
 void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t ranks) {
-  if (config.copies > 1 && config.pipeline > 1) {
-    config_fail(
-        tree, "parallel.copies",
-        fmt::format("{} with parallel.pipeline {} is planned, by mstrain plan, and cannot be run",
-                    config.copies, config.pipeline));
-  }
   if (config.copies > 1 && config.tensor * config.context == 1) {
     config_fail(
         tree, "parallel.copies",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "core/base/clock.h"
@@ -17,7 +18,7 @@ Elements elements_of(const std::byte* data, const TensorType& type) {
 
 }  // namespace
 
-// A program of this rank: sums so far, then its inputs -> links, then the new sums.
+// A program of this rank: sums so far, then its inputs -> links, copy by copy, then the new sums.
 struct Pipeline::Stage {
   std::unique_ptr<Program> program;
   Tensors captures;
@@ -89,19 +90,32 @@ Pipeline::Stage Pipeline::make_stage(const StageProgram& it, const CompileOption
     groups_.push_back(std::move(group));
   }
   const size_t sums = types.size();
-  for (const Value& value : it.graph->inputs()) {
-    types.push_back(it.graph->type(value));
+  for (size_t i = 0; i < it.inputs.size(); ++i) {
+    types.insert(types.end(), static_cast<size_t>(given_for(it.inputs[i])),
+                 it.graph->type(it.graph->inputs()[i]));
   }
   const GraphPtr graph = trace_program(
       types,
       [&](std::span<const Tensor> given) {
-        const Tensors values = replay(*it.graph, given.subspan(sums));
-        Tensors out(values.begin(), values.begin() + static_cast<ptrdiff_t>(it.links.size()));
-        if (stage.group >= 0) {
-          const Tensors after =
-              stage.rule.add(given.first(sums), std::span(values).subspan(it.links.size()));
-          out.insert(out.end(), after.begin(), after.end());
+        std::vector<Tensors> by_copy(static_cast<size_t>(inputs_.copies));
+        size_t next = sums;
+        for (const StageProgram::Source& source : it.inputs) {
+          const auto each = static_cast<size_t>(given_for(source));
+          for (size_t copy = 0; copy < by_copy.size(); ++copy) {
+            by_copy[copy].push_back(given[next + copy % each]);
+          }
+          next += each;
         }
+        Tensors out;
+        Tensors after(given.begin(), given.begin() + static_cast<ptrdiff_t>(sums));
+        for (const Tensors& values : replay_in_turns(*it.graph, by_copy)) {
+          out.insert(out.end(), values.begin(),
+                     values.begin() + static_cast<ptrdiff_t>(it.links.size()));
+          if (stage.group >= 0) {
+            after = stage.rule.add(after, std::span(values).subspan(it.links.size()));
+          }
+        }
+        out.insert(out.end(), after.begin(), after.end());
         return out;
       },
       &stage.captures);
@@ -113,6 +127,12 @@ Pipeline::Stage Pipeline::make_stage(const StageProgram& it, const CompileOption
 }
 
 Pipeline::~Pipeline() = default;
+
+std::vector<int> Pipeline::micro_batches_of(const Action& action) const {
+  std::vector<int> all(static_cast<size_t>(inputs_.copies));
+  std::iota(all.begin(), all.end(), action.micro_batch * inputs_.copies);
+  return all;
+}
 
 // Other ranks whose programs read `link`, which rank `from` makes.
 std::vector<int> Pipeline::peers_of(const StageLink& link, int from) const {
@@ -132,10 +152,12 @@ void Pipeline::plan_messages(const Schedule& schedule) {
     if (action.rank == rank_ || action.work == Work::kUpdate) {
       continue;
     }
-    for (int link : cut_.program(action.chunk, action.work).links) {
-      const std::vector<int> peers = peers_of(cut_.links[static_cast<size_t>(link)], action.rank);
-      if (std::find(peers.begin(), peers.end(), rank_) != peers.end()) {
-        messages_[static_cast<size_t>(action.rank)].push_back({link, action.micro_batch});
+    for (int micro_batch : micro_batches_of(action)) {
+      for (int link : cut_.program(action.chunk, action.work).links) {
+        const std::vector<int> peers = peers_of(cut_.links[static_cast<size_t>(link)], action.rank);
+        if (std::find(peers.begin(), peers.end(), rank_) != peers.end()) {
+          messages_[static_cast<size_t>(action.rank)].push_back({link, micro_batch});
+        }
       }
     }
   }
@@ -151,9 +173,9 @@ int Pipeline::readers_here(const StageLink& link) const {
 std::string Pipeline::name_of(const Message& message) const {
   const StageProgram& from =
       cut_.programs[static_cast<size_t>(cut_.links[static_cast<size_t>(message.link)].from)];
-  return "the result of " +
-         to_string(
-             Action{.work = from.work, .chunk = from.chunk, .micro_batch = message.micro_batch});
+  return "the result of " + to_string(Action{.work = from.work,
+                                             .chunk = from.chunk,
+                                             .micro_batch = message.micro_batch / inputs_.copies});
 }
 
 // Messages of a peer come in its order: what is asked for has all those before it asked for.
@@ -218,12 +240,15 @@ std::vector<Tensors> Pipeline::run(std::span<const Tensor> inputs, Communicator&
       }
     }
   }
-  const auto part = [&](size_t input, int micro_batch) -> Tensor {
-    const Tensor& x = inputs[input];
-    if (input < inputs_.weights || input >= inputs_.weights + inputs_.batch) {
+  const auto given_as = [&](const StageProgram::Source& source, int micro_batch) -> Tensor {
+    if (source.is_link) {
+      return take(source.index, micro_batch, run);
+    }
+    const Tensor& x = inputs[static_cast<size_t>(source.index)];
+    if (!is_batch(source)) {
       return x;
     }
-    const int64_t rows = x.dim(0) / micro_batches_;
+    const int64_t rows = x.dim(0) / (micro_batches_ * inputs_.copies);
     return slice(x, 0, micro_batch * rows, (micro_batch + 1) * rows);
   };
   for (const Action& action : actions_) {
@@ -236,20 +261,24 @@ std::vector<Tensors> Pipeline::run(std::span<const Tensor> inputs, Communicator&
     const int64_t asked = nanoseconds_now();
     Tensors given =
         stage.group >= 0 ? std::move(sums[static_cast<size_t>(stage.group)]) : Tensors();
+    const std::vector<int> micro_batches = micro_batches_of(action);
     for (const StageProgram::Source& source : it.inputs) {
-      given.push_back(source.is_link ? take(source.index, action.micro_batch, run)
-                                     : part(static_cast<size_t>(source.index), action.micro_batch));
+      for (int i = 0; i < given_for(source); ++i) {
+        given.push_back(given_as(source, micro_batches[static_cast<size_t>(i)]));
+      }
     }
     given.insert(given.end(), stage.captures.begin(), stage.captures.end());
     const int64_t begin = nanoseconds_now();
     Tensors values = stage.program->run(std::move(given));
-    for (size_t i = 0; i < it.links.size(); ++i) {
-      hand_on(it.links[i], action.micro_batch, values[i], run);
+    auto value = values.begin();
+    for (int micro_batch : micro_batches) {
+      for (int link : it.links) {
+        hand_on(link, micro_batch, *value++, run);
+      }
     }
     if (stage.group >= 0) {
-      sums[static_cast<size_t>(stage.group)].assign(
-          std::make_move_iterator(values.begin() + static_cast<ptrdiff_t>(it.links.size())),
-          std::make_move_iterator(values.end()));
+      sums[static_cast<size_t>(stage.group)].assign(std::make_move_iterator(value),
+                                                    std::make_move_iterator(values.end()));
     }
     std::erase_if(run.sent, [](const Run::Sent& sent) { return sent.gone.done(); });
     if (times_ != nullptr) {
@@ -314,23 +343,27 @@ int64_t Pipeline::most_between_programs() const {
       const int from = cut_.links[static_cast<size_t>(source.index)].from;
       const auto peer =
           static_cast<size_t>(chunk_rank_[static_cast<size_t>(PipelineCut::chunk_of(from))]);
-      while (!held.contains({source.index, action.micro_batch})) {
-        const Message& message = messages_[peer][asked[peer]++];
-        hold(message.link, message.micro_batch);
+      for (int micro_batch : micro_batches_of(action)) {
+        while (!held.contains({source.index, micro_batch})) {
+          const Message& message = messages_[peer][asked[peer]++];
+          hold(message.link, message.micro_batch);
+        }
       }
     }
     int64_t made = 0;
     for (int link : it.links) {
-      made += bytes(link);
+      made += bytes(link) * inputs_.copies;
     }
     most = std::max(most, now + made);
-    for (int link : it.links) {
-      hold(link, action.micro_batch);
-    }
-    for (const StageProgram::Source& source : it.inputs) {
-      if (source.is_link && --held.at({source.index, action.micro_batch}) == 0) {
-        held.erase({source.index, action.micro_batch});
-        now -= bytes(source.index);
+    for (int micro_batch : micro_batches_of(action)) {
+      for (int link : it.links) {
+        hold(link, micro_batch);
+      }
+      for (const StageProgram::Source& source : it.inputs) {
+        if (source.is_link && --held.at({source.index, micro_batch}) == 0) {
+          held.erase({source.index, micro_batch});
+          now -= bytes(source.index);
+        }
       }
     }
   }

@@ -29,10 +29,12 @@ struct ActionTime {
 class Pipeline {
  public:
   // How the inputs of the gradient program are meant: weights first, then tensors of which micro-batch i takes an equal
-  // slice i of the leading dim, then what is the same for the whole step.
+  // slice i of the leading dim, then what is the same for the whole step. `copies` micro-batches are one of the schedule's: its
+  // programs compute them side by side.
   struct Inputs {
     size_t weights = 0;
     size_t batch = 0;
+    int copies = 1;
   };
   // Results that one program makes, and which are summed up together.
   struct Group {
@@ -75,9 +77,20 @@ class Pipeline {
  private:
   struct Stage;
   struct Run;
+  // Of one micro-batch of the gradient program.
   struct Message {
     int link = 0, micro_batch = 0;
   };
+  bool is_batch(const StageProgram::Source& source) const {
+    const auto input = static_cast<size_t>(source.index);
+    return !source.is_link && input >= inputs_.weights && input < inputs_.weights + inputs_.batch;
+  }
+  // How many tensors a program takes for an input: one for each copy, where copies do not read the same.
+  int given_for(const StageProgram::Source& source) const {
+    return source.is_link || is_batch(source) ? inputs_.copies : 1;
+  }
+  // The micro-batches that an action works on.
+  std::vector<int> micro_batches_of(const Action& action) const;
 
   Stage make_stage(const StageProgram& it, const CompileOptions& options, const RuleOf& rule_of);
   void plan_messages(const Schedule& schedule);
@@ -91,7 +104,7 @@ class Pipeline {
 
   PipelineCut cut_;
   Inputs inputs_;
-  int rank_, micro_batches_;
+  int rank_, micro_batches_;  // of the schedule
   std::vector<int> chunk_rank_;
   std::vector<Action> actions_;
   std::vector<bool> reads_;

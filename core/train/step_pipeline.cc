@@ -37,8 +37,9 @@ Params chosen(const Params& params, std::span<const ParamSpec> specs,
 void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions& options) {
   const ContextScope scope(context_);
   check(gradient_.graph() != nullptr, "run.execution: eager has no programs to make a pipeline of");
-  const auto [schedule, first] = pipeline_layout(config.parallel, marked_layers(*gradient_.graph()),
-                                                 stages_.size, micro_batches_ / data_.size);
+  const auto [schedule, first] =
+      pipeline_layout(config.parallel, marked_layers(*gradient_.graph()), stages_.size,
+                      micro_batches_ / data_.size / copies_);
   const auto rule_of = [&](const Pipeline::Group& group) {
     std::vector<const Shard*> shards;
     for (const int result : group.results) {
@@ -58,8 +59,9 @@ void StepProgram::make_pipeline(const TrainConfig& config, const CompileOptions&
   }
   const GraphPtr gradient = from_parts(gradient_.graph(), std::move(in_parts), overlap_.parameters);
   pipeline_ = std::make_unique<Pipeline>(
-      *gradient, Pipeline::Inputs{gradient_.weights(), gradient_.batch_tensors()}, schedule, first,
-      static_cast<int>(stage_), options, rule_of);
+      *gradient,
+      Pipeline::Inputs{gradient_.weights(), gradient_.batch_tensors(), static_cast<int>(copies_)},
+      schedule, first, static_cast<int>(stage_), options, rule_of);
 }
 
 int StepProgram::maker(size_t parameter) const {

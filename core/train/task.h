@@ -75,6 +75,9 @@ struct TrainTask {
   // Lengths of the sequences that a sample is of: dim 1 of each tensor of a batch has one of them. None: it is of no sequences. Where
   // there is one, tensors that begin with samples and positions are what passes through all layers.
   std::vector<int64_t> positions;
+  // Where batches have no positions, but the model makes some of each sample: how many of them pass through all layers, as dim 1 of what
+  // does.
+  int64_t positions_inside = 0;
   std::vector<std::string> metrics;  // of kMetricKinds: what sums() gives besides the loss
   bool has_scores = false;           // sums() gives them: evaluations rank the samples
   bool has_groups = false;           // and rank those of each group

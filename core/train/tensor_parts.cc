@@ -43,6 +43,7 @@ TensorParts::TensorParts(const TrainTask& task, const TrainConfig& config, const
     : axis_(axis_of(kTensorAxis, config.parallel.tensor, context)),
       context_(axis_of(kContextAxis, config.parallel.context, context)),
       way_(config.parallel.context_way),
+      inside_(task.positions_inside),
       pieces_(config.parallel.overlap.tensor ? kPieces : 1),
       positions_(0),
       trained_(task.parameters.size()),
@@ -110,17 +111,27 @@ void TensorParts::check_shared(const TrainConfig& config) const {
 }
 
 void TensorParts::check_positions(const TrainTask& task, const TrainConfig& config) const {
-  const bool deals_out = shares() && config.parallel.sequence_parallel.value_or(false);
-  const int64_t parts = deals_out ? ranks() : context_.size;
-  const char* const key = deals_out ? "parallel.sequence_parallel" : "parallel.context";
-  if (parts > 1 && (task.positions.empty() || (deals_out && task.positions.size() > 1))) {
-    refuse(key, fmt::format("ranks cannot share the positions of this model's samples; say {}",
-                            deals_out ? "auto" : "1"));
+  if (shares() && config.parallel.sequence_parallel.value_or(false)) {
+    constexpr const char* kKey = "parallel.sequence_parallel";
+    if (task.positions.size() != 1) {
+      refuse(kKey, "ranks cannot share the positions of this model's samples; say auto");
+    }
+    if (task.positions[0] % ranks() != 0) {
+      refuse(kKey, fmt::format("{} ranks do not divide {} positions; take {}", ranks(),
+                               task.positions[0], multiples(task.positions[0], ranks())));
+    }
   }
-  for (const int64_t positions : task.positions) {
-    if (positions % parts != 0) {
-      refuse(key, fmt::format("{} ranks do not divide {} positions; take {}", parts, positions,
-                              multiples(positions, parts)));
+  std::vector<int64_t> lengths = task.positions;
+  if (inside_ > 0) {
+    lengths.push_back(inside_);
+  }
+  if (context_.size > 1 && lengths.empty()) {
+    refuse("parallel.context", "ranks cannot share the positions of this model's samples; say 1");
+  }
+  for (const int64_t positions : lengths) {
+    if (context_.size > positions) {
+      refuse("parallel.context", fmt::format("{} ranks cannot share {} positions; say {} at most",
+                                             context_.size, positions, positions));
     }
   }
 }
@@ -153,7 +164,7 @@ Params TensorParts::whole(Params parts) const {
 }
 
 Tensors TensorParts::own_positions(Tensors batch) const {
-  if (context_.size > 1) {
+  if (context_.size > 1 && inside_ == 0) {
     for (Tensor& x : batch) {
       x = relayout(x, x.type(), kReplicated, sharded(kPositions), context_);
     }
@@ -166,7 +177,12 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
   if (context_.size > 1) {
     PartitionOptions options;
     options.inputs.resize(inputs.weights);
-    options.inputs.resize(inputs.weights + inputs.batch, Layout{sharded(kPositions)});
+    if (inside_ > 0) {
+      options.scattered_along = context_.name;
+      options.stream = {{inputs.rows, inside_}, kPositions, /*dealt_out=*/true};
+    } else {
+      options.inputs.resize(inputs.weights + inputs.batch, Layout{sharded(kPositions)});
+    }
     options.outputs.assign(out->outputs().size(), Layout{kReplicated});
     options.way = way_named(way_);
     options.way_key = "parallel.context_way";

@@ -53,6 +53,7 @@ class TensorParts {
 
   MeshAxis axis_, context_;
   ContextWay way_;
+  int64_t inside_;     // positions of samples whose batches have none; 0: batches have them
   int64_t pieces_;     // of products beside exchanges
   int64_t positions_;  // dealt out between the products; 0: none are
   size_t trained_;

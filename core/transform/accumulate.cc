@@ -36,7 +36,8 @@ void go_on(Replay& replay) {
   }
 }
 
-// The outputs for each of `inputs`, which take turns.
+}  // namespace
+
 std::vector<Tensors> replay_in_turns(const Graph& program, const std::vector<Tensors>& inputs) {
   std::vector<Replay> replays;
   for (const Tensors& each : inputs) {
@@ -53,8 +54,6 @@ std::vector<Tensors> replay_in_turns(const Graph& program, const std::vector<Ten
   }
   return outputs;
 }
-
-}  // namespace
 
 Types micro_types(int64_t n, const Tensors& batch, const std::vector<std::string>& paths) {
   check(n >= 1, "accumulate: {} micro-batches", n);

@@ -14,6 +14,10 @@ Tensors accumulate_recorded(int64_t n, const GraphPtr& program, const Tensors& c
                             const Tensors& batch, bool in_own_type = false,
                             int64_t side_by_side = 1, size_t apart = 0);
 
+// The outputs of `program` for each of `inputs`, whose applications take turns: whenever one has begun collectives, it is the next
+// one's, whose products they run under.
+std::vector<Tensors> replay_in_turns(const Graph& program, const std::vector<Tensors>& inputs);
+
 // How the values of a micro-batch join what was summed up before it.
 struct SumRule {
   std::function<Tensors(std::span<const TensorType> values)> zeros;  // what sums begin with

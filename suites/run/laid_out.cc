@@ -57,8 +57,7 @@ YamlNode with_best_layout(FileSystem& files, const YamlNode& tree, const Cluster
     ids = run->data_ids();
   }
   const Planning planning(files, tree, here, ids);
-  std::set<std::string> decided = planning.decided(/*all=*/false);
-  decided.insert("parallel.copies");  // which pipelines do not run
+  const std::set<std::string> decided = planning.decided(/*all=*/false);
   constexpr size_t kTried = 16;
   const SearchResult found = search_layouts(planning, decided, kTried);
   std::string why;

@@ -145,16 +145,18 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
   run->settle(*ids, tree);
   profiles_ = std::make_unique<Profiles>(*run, tree, *ids, context_);
   own_schedule_ = read_own_schedule(files, train.parallel, tree);
-  const Units units = run->adapted_task().units;
+  const TrainTask task = run->adapted_task();
+  const Units units = task.units;
+  const bool inside = task.positions_inside > 0;
   const int64_t layers = run->network()->num_layers();
-  input_.emplace(
-      ForecastInput{.cluster = cluster,
-                    .model = {layers, heads_of(*run), units.count},
-                    .units_per_sample = static_cast<double>(units.count),
-                    .global_batch = train.batch.global,
-                    .limit_bytes = limit,
-                    .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
-                    .dtype = train.precision.param_dtype()});
+  input_.emplace(ForecastInput{
+      .cluster = cluster,
+      .model = {layers, heads_of(*run), inside ? task.positions_inside : units.count, !inside},
+      .units_per_sample = static_cast<double>(units.count),
+      .global_batch = train.batch.global,
+      .limit_bytes = limit,
+      .model_flops = model_flops(profiles_->of(1, Recompute::kNone), layers),
+      .dtype = train.precision.param_dtype()});
 }
 
 Planning::~Planning() = default;

@@ -97,6 +97,20 @@ TEST_F(Ranks, ShareTheLayersOfARun) {
   EXPECT_EQ(newest_files(run.path("stages")), newest_files(run.path("one")));
 }
 
+TEST_F(Ranks, ComputeCopiesSideBySideInTheStagesOfAPipeline) {
+  const SmallRun run;
+  const auto files_of = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> keys{"batch.global=8", "parallel.pipeline=2", "parallel.tensor=2",
+                                  "schedule.total_steps=10"};
+    keys.insert(keys.end(), more.begin(), more.end());
+    const CommandResult result = run_command(with_ranks(run.arguments(name, keys), 4));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return newest_files(run.path(name));
+  };
+  EXPECT_EQ(files_of("copies", {"batch.micro=4", "parallel.copies=2"}),
+            files_of("halves", {"batch.micro=2"}));
+}
+
 TEST_F(Ranks, TakeTheLayoutThatAPlanSays) {
   const SmallRun run;
   ASSERT_EQ(run_command(run.arguments("one")).status, 0);
@@ -428,6 +442,52 @@ TEST_F(Ranks, EndAtOnceWhereNothingIsToBeSavedYet) {
   const CommandResult result = command.wait();
   EXPECT_EQ(result.status, 130);
   EXPECT_EQ(result.err, "");
+}
+
+// In steps and in saves, of which there is one after another here.
+TEST_F(Ranks, EndWhateverSignalTakesOne) {
+  const SmallRun run;
+  const std::vector<std::string> more{"checkpoint.interval=1", "eval.interval=100000",
+                                      "parallel.timeout_s=5", kLong};
+  for (const int signal : {SIGXFSZ, SIGBUS}) {
+    SCOPED_TRACE(signal);
+    const std::string name = fmt::format("run{}", signal);
+    RunningJob job(run.arguments(name, more), 2, run.path(name));
+    job.await_steps();
+    const std::vector<pid_t> pids = job.all_ranks();
+    kill(pids[1], signal);
+    const CommandResult result = job.wait();
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_EQ(count_of(result.err, fmt::format("rank 1 (pid {} on ", pids[1])), 1) << result.err;
+    expect_gone(pids);
+  }
+}
+
+// mpirun may wait for ever once its ranks are gone.
+TEST_F(Ranks, DoNotWaitForAnMpirunThatDoesNotEnd) {
+  const SmallRun run;
+  const std::string script = run.path("bin/mpirun");
+  const std::string path = std::getenv("PATH");
+  write_text(script, "#!/bin/sh\ntrap '' TERM\nPATH=" + path +
+                         "\nmpirun \"$@\"\nwhile true; do sleep 1; done\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const Environment first("PATH", (run.path("bin") + ":" + path).c_str());
+  const CommandResult whole = run_command(with_ranks(run.arguments("whole"), 2));
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(count_of(whole.out, "finished at step 40"), 1);
+}
+
+TEST_F(Ranks, EndWhereFilesMayNotGrow) {
+  const SmallRun run;
+  for (const char* const limit : {"8", "64", "200"}) {  // blocks of 512 or 1,024 bytes
+    std::vector<std::string> words{"-c", "ulimit -c 0; ulimit -f \"$0\"; exec \"$@\"", limit,
+                                   MSTRAIN_COMMAND};
+    for (const std::string& word : with_ranks(run.arguments(limit, {kLong}), 2)) {
+      words.push_back(word);
+    }
+    const CommandResult result = RunningCommand(words, "/bin/sh").wait();
+    EXPECT_EQ(result.status, 1) << limit << ": " << result.err;
+  }
 }
 
 TEST_F(Ranks, DieWithTheCommandThatStartedThem) {

@@ -129,6 +129,7 @@ struct DropoutView {
   uint32_t threshold = 0;  // the upper 24 bits of the words below it stay
   uint64_t site = 0;
   Shape whole;
+  Attrs drawn_by;
   size_t input;  // the key's; the offset's is the next
   int64_t key_stride = 1, offset_stride = 1;
   std::array<uint32_t, 2> key{};
@@ -145,6 +146,7 @@ struct DropoutView {
       threshold = static_cast<uint32_t>(std::ceil(keep * 0x1p24F));
       site = static_cast<uint64_t>(attrs.integer("site"));
       whole = attrs.ints("whole");
+      drawn_by = attrs;
     }
   }
   bool drops() const { return factor != 0; }
@@ -160,7 +162,7 @@ struct DropoutView {
         out.offset[static_cast<size_t>(i)] =
             static_cast<const int32_t*>(memory.inputs[input + 1])[i * offset_stride];
       }
-      check_within({n.b, n.h, n.t, n.s}, whole, out.offset.data());
+      check_within({n.b, n.h, n.t, n.s}, whole, out.offset.data(), drawn_by);
     }
     return out;
   }

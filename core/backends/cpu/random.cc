@@ -91,7 +91,7 @@ Kernel prepare(const KernelRequest& request) {
   const int64_t tiles = (run * words_each + (is_part ? 3 : 0) + kTile - 1) / kTile;
   const int threads = useful_threads(request.threads, keys * runs * tiles, 8 * keys * count);
   const std::vector<int32_t> no_offset(static_cast<size_t>(shape.rank()), 0);
-  return {[=](const KernelMemory& memory) {
+  return {[=, attrs = request.attrs](const KernelMemory& memory) {
     const uint32_t* key = static_cast<const uint32_t*>(memory.inputs[0]);
     std::byte* const out = static_cast<std::byte*>(memory.outputs[0]);
     const auto offset = [&](int64_t k) {
@@ -99,7 +99,7 @@ Kernel prepare(const KernelRequest& request) {
                      : no_offset.data();
     };
     for (int64_t k = 0; is_part && k < keys; ++k) {
-      check_within(shape, whole, offset(k));
+      check_within(shape, whole, offset(k), attrs);
     }
     parallel_chunks(threads, keys * runs * tiles, 1, [&](int64_t begin, int64_t end, int) {
       alignas(64) uint32_t words[kTile];

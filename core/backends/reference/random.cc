@@ -23,7 +23,7 @@ void run(const Call& call) {
       offset[dim] =
           static_cast<int32_t>(call.in[1].integer(k * shape.rank() + static_cast<int64_t>(dim)));
     }
-    check_within(shape, whole, offset.data());
+    check_within(shape, whole, offset.data(), call.attrs);
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t index = whole_index(i, shape, whole, offset.data());
       const int64_t at = k * count + i;

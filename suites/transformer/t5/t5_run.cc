@@ -87,24 +87,12 @@ void T5Run::find_oddities_of(int64_t ids, const YamlNode& tree, Findings& findin
 }
 
 BatchShape T5Run::batch_shape() const {
-  BatchShape shape;
   if (is_pairs()) {
-    shape = {data.packing ? Rows::kPacked : Rows::kPadded, data.seq_length,
-             sampling.target_length.value_or(data.seq_length)};
-  } else {
-    const SpanCorruption::Sizes longest = corruption().longest();
-    shape = {data.packing ? Rows::kFull : Rows::kPadded, longest.source(), longest.target()};
+    return {data.packing ? Rows::kPacked : Rows::kPadded, data.seq_length,
+            sampling.target_length.value_or(data.seq_length)};
   }
-  const int64_t ranks = train.parallel.context;
-  shape.target_padding = (ranks - shape.target_length % ranks) % ranks;
-  return shape;
-}
-
-std::function<T5Run::SourcePtr(T5Run::SourcePtr)> T5Run::padding() const {
-  return [padding = batch_shape().target_padding, tokens = row_tokens()](SourcePtr source) {
-    return padding == 0 ? source
-                        : std::make_shared<const LongerTargets>(std::move(source), tokens, padding);
-  };
+  const SpanCorruption::Sizes longest = corruption().longest();
+  return {data.packing ? Rows::kFull : Rows::kPadded, longest.source(), longest.target()};
 }
 
 TrainTask T5Run::task() const {
@@ -142,11 +130,10 @@ void T5Run::add_corrupted(TrainData& out) const {
   const int64_t length = corruption.longest().text;
   const bool packing = data.packing;
   const RowTokens tokens = row_tokens();
-  const auto corrupted = [vocabulary = vocabulary_, corruption, tokens, packing,
-                          padded = padding()](std::shared_ptr<const WindowSource> windows,
-                                              uint64_t seed) {
-    return padded(std::make_shared<CorruptedWindows>(std::move(windows), corruption, vocabulary,
-                                                     tokens, packing, seed));
+  const auto corrupted = [vocabulary = vocabulary_, corruption, tokens, packing](
+                             std::shared_ptr<const WindowSource> windows, uint64_t seed) {
+    return std::make_shared<CorruptedWindows>(std::move(windows), corruption, vocabulary, tokens,
+                                              packing, seed);
   };
   out.training = [streams = corpus().train, length, shuffle = data.shuffle, packing, corrupted](
                      uint64_t seed, const BatchPart& part, int64_t first) {
@@ -185,16 +172,13 @@ void T5Run::add_pairs(TrainData& out) const {
   for (const WeightedPairs& pairs : pairs_->train) {
     sources.push_back({rows_of(pairs.pairs), pairs.weight});
   }
-  const auto padded = padding();
-  out.training = [sources, tokens, padded, shuffle = data.shuffle](
-                     uint64_t seed, const BatchPart& part, int64_t first) {
-    return batches_of(padded(std::make_shared<TrainingPairs>(sources, tokens, shuffle, seed)), part,
-                      first);
+  out.training = [sources, tokens, shuffle = data.shuffle](uint64_t seed, const BatchPart& part,
+                                                           int64_t first) {
+    return batches_of(std::make_shared<TrainingPairs>(sources, tokens, shuffle, seed), part, first);
   };
   for (const PairCorpus::HeldOut& set : pairs_->valid) {
     const std::vector<WeightedRows> rows{{rows_of(set.pairs), 1}};
-    add_held_out(set.name,
-                 padded(std::make_shared<TrainingPairs>(rows, tokens, /*shuffle=*/false, 0)),
+    add_held_out(set.name, std::make_shared<TrainingPairs>(rows, tokens, /*shuffle=*/false, 0),
                  tokens, rows[0].rows->count(), out);
   }
 }

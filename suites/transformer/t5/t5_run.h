@@ -36,9 +36,6 @@ class T5Run final : public RunOf<T5Config, T5Network, TextRun> {
   std::shared_ptr<const PairRows> rows_of(std::shared_ptr<const Pairs> pairs) const;
   void add_corrupted(TrainData& out) const;
   void add_pairs(TrainData& out) const;
-  using SourcePtr = std::shared_ptr<const Seq2SeqSource>;
-  // Makes targets of a source as long as those of the task.
-  std::function<SourcePtr(SourcePtr)> padding() const;
   // Held-out samples under their name.
   static void add_held_out(const std::string& name, std::shared_ptr<const Seq2SeqSource> source,
                            const RowTokens& tokens, int64_t samples, TrainData& out);

@@ -44,7 +44,7 @@ TrainTask make_task(const T5& model, const Network& network, const BatchShape& s
   task.stored_shapes = stored_shapes(network, task.parameters);
   task.batch_types = [shape](int64_t rows) {
     const TensorType from{Dtype::kI32, {rows, shape.source_length}};
-    const TensorType to{Dtype::kI32, {rows, shape.target_length + shape.target_padding}};
+    const TensorType to{Dtype::kI32, {rows, shape.target_length}};
     Types types{from, to, to};
     if (shape.rows != Rows::kFull) {
       types.push_back(from);
@@ -67,7 +67,7 @@ TrainTask make_task(const T5& model, const Network& network, const BatchShape& s
     return TaskSums{{sums.loss, sums.count},
                     {{sums.correct, sums.count}, {sums.exact, sums.samples}}};
   };
-  task.positions = {shape.source_length, shape.target_length + shape.target_padding};
+  task.positions = {shape.source_length, shape.target_length};
   task.metrics = {kEvalAccuracy, kEvalExactMatch};
   task.loss_in_nats = true;
   task.units = {"token", shape.source_length + shape.target_length};

@@ -11,10 +11,9 @@ namespace mstrain::t5 {
 struct BatchShape {
   Rows rows = Rows::kFull;
   int64_t source_length = 0, target_length = 0;
-  int64_t target_padding = 0;  // positions after it, so that ranks along context have equally many
 };
 
-// Batches are i32 {source[rows, source_length], target, labels[rows, target_length + target_padding]}; padded ones have source_segments besides,
+// Batches are i32 {source[rows, source_length], target, labels[rows, target_length]}; padded ones have source_segments besides,
 // and packed ones source_segments and target_segments.
 TrainTask make_task(const T5& model, const Network& network, const BatchShape& shape);
 

@@ -90,6 +90,8 @@ TrainTask image_task(const Vit& model, const Network& network, int64_t size, boo
         params, batch[0], mixes ? VitTargets{batch[1], batch[2], batch[3]} : VitTargets{batch[1]});
     return TaskSums{{sums.loss, sums.count}, {{sums.correct, sums.count}}};
   };
+  const int64_t side = size / model.config().patch_size;
+  task.positions_inside = side * side + 1;
   task.metrics = {kEvalAccuracy};
   return task;
 }

@@ -24,9 +24,10 @@ std::string refusal(const std::string& text, int64_t ranks = 1) {
 }
 
 TEST(ParallelConfig, WhatCannotBeRunIsRefusedAndNeverIgnored) {
-  EXPECT_EQ(refusal("parallel: {copies: 2, pipeline: 2}"),
-            "my.yaml:1: parallel.copies: 2 with parallel.pipeline 2 is planned, by mstrain plan, "
-            "and cannot be run");
+  EXPECT_EQ(refusal("parallel: {copies: 2, pipeline: 2, tensor: 2}", 4), "no error");
+  EXPECT_EQ(refusal("parallel: {copies: 2, pipeline: 2}", 2),
+            "my.yaml:1: parallel.copies: hides the collectives of parallel.tensor and "
+            "parallel.context, which are 1; leave it out");
   EXPECT_THAT(refusal("parallel: {pipeline: 2, schedule: own.txt}", 2),
               testing::StartsWith("my.yaml:1: parallel.schedule: 'own.txt' is none of gpipe, "));
   EXPECT_EQ(refusal("parallel: {data: 1, tensor: 1, sequence_parallel: false}"), "no error");

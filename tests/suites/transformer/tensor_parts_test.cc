@@ -44,11 +44,25 @@ TEST_F(SharedWeights, AndPositionsAlongContextGiveTheLossesOfOneRank) {
               "num_key_value_heads: 2, ffn_hidden_size: 64}\n" +
                   text(),
               {{1, 1, "", "", 4}, {2, 2, ", zero: {stage: 1, min_numel: 0}", "", 2}});
-  EXPECT_THAT(
-      error_of([&] {
-        train_on({1, 1, "", "", 3}, "three", gpt());
-      }),
-      testing::HasSubstr("parallel.context: 3 ranks do not divide 16 positions; take 15 or 18"));
+  EXPECT_THAT(error_of([&] {
+                train_on({1, 1, "", "", 17}, "many", gpt());
+              }),
+              testing::HasSubstr("parallel.context: 17 ranks cannot share 16 positions; say 16 at "
+                                 "most"));
+}
+
+// Of 16 positions three ranks have six each, the last of them two that are filled up.
+TEST_F(SharedWeights, AndUnevenPartsOfPositionsAlongContextGiveTheLossesOfOneRank) {
+  const std::string with_dropout = gpt(", dropout: {hidden: 0.1, attention: 0.1, embedding: 0.1}");
+  expect_same("gpt", with_dropout,
+              {{1, 1, "", "", 3},
+               {1, 1, ", context_way: ring", "", 3},
+               {1, 2, ", context_way: gather, zero: {stage: 3, min_numel: 0}", "", 3}});
+  expect_same("mistral",
+              "model: {type: llama, hidden_size: 32, num_layers: 2, num_attention_heads: 4, "
+              "num_key_value_heads: 2, ffn_hidden_size: 64, sliding_window: 6}\n" +
+                  text(", packing: false"),
+              {{1, 1, ", context_way: ring", "", 3}, {1, 1, ", context_way: gather", "", 3, 2}});
 }
 
 TEST_F(SharedWeights, AndAttentionAlongContextByAnyWayGiveTheLossesOfOneRank) {
@@ -91,6 +105,12 @@ TEST_F(SharedWeights, AndCopiesGiveTheBitsOfMicroBatchesOfTheirSize) {
       train_on({2, 2, ", copies: 2, zero: {stage: 3, min_numel: 0}"}, "parts", with_micro("4"), 6),
       expected);
   EXPECT_EQ(train_on({1, 2, ", copies: 2"}, "auto", with_micro("auto"), 6).size(), expected.size());
+  EXPECT_EQ(train_on({1, 2, ", copies: 2", "", 1, 2}, "stages", with_micro("4"), 6), expected);
+  EXPECT_EQ(train_on({1, 2, ", copies: 2, schedule: zb_h1", "", 1, 2}, "split", with_micro("4"), 6),
+            expected);
+  EXPECT_EQ(train_on({2, 2, ", copies: 2, zero: {stage: 3, min_numel: 0}", "", 1, 2}, "eight",
+                     with_micro("2"), 6),
+            train_on(tensor, "small", with_micro("1"), 6));
   EXPECT_THAT(error_of([&] {
                 train_on({1, 2, ", copies: 2"}, "odd", with_micro("1"), 6);
               }),
@@ -144,25 +164,61 @@ TEST_F(SharedWeights, OfAT5GiveTheLossesOfOneRank) {
                {1, 1, ", context_way: all_to_all", "", 4}});
 }
 
-TEST_F(SharedWeights, OfAVitGiveTheLossesOfOneRank) {
-  for (const char* label : {"red", "green"}) {
-    const std::string pictures = folder_ / "pictures/" + label;
-    real_files().create_directories(pictures);
-    for (int64_t i = 0; i < 9; ++i) {
-      Image image(8, 8, 3);
-      for (uint8_t& value : image.pixels) {
-        value = static_cast<uint8_t>(rng_.below(256));
+TEST_F(SharedWeights, OfAT5WithDropoutAlongContextGiveTheLossesOfOneRank) {
+  expect_same("t5",
+              "model: {type: t5, hidden_size: 32, num_layers: 2, num_attention_heads: 4, d_kv: 8, "
+              "ffn_hidden_size: 64, dropout: 0.1}\n" +
+                  text(", packing: false"),
+              {{1, 1, "", "", 2}, {1, 1, ", context_way: ring", "", 4}});
+}
+
+class SharedVit : public SharedWeights {
+ protected:
+  // Of `side` pixels: patches of 4 and the class token.
+  std::string vit(int64_t side, const std::string& more = "") {
+    for (const char* label : {"red", "green"}) {
+      const std::string pictures = folder_ / "pictures/" + label;
+      real_files().create_directories(pictures);
+      for (int64_t i = 0; i < 9; ++i) {
+        Image image(8, 8, 3);
+        for (uint8_t& value : image.pixels) {
+          value = static_cast<uint8_t>(rng_.below(256));
+        }
+        write_file_atomic(real_files(), pictures + "/" + std::to_string(i) + ".png",
+                          encode_png(image));
       }
-      write_file_atomic(real_files(), pictures + "/" + std::to_string(i) + ".png",
-                        encode_png(image));
     }
+    return fmt::format(
+        "model: {{type: vit, image_size: {}, patch_size: 4, hidden_size: 16, num_layers: 2, "
+        "num_attention_heads: 4{}}}\ndata: {{train: {}, "
+        "augment: {{crop: resized, flip: 0.5}}}}\nbatch: {{global: 8, micro: 2}}\n",
+        side, more, folder_ / "pictures");
   }
-  expect_same("vit",
-              "model: {type: vit, image_size: 8, patch_size: 4, hidden_size: 16, num_layers: 2, "
-              "num_attention_heads: 4}\ndata: {train: " +
-                  folder_ / "pictures" +
-                  ", augment: {crop: resized, flip: 0.5}}\nbatch: {global: 8, micro: 2}",
-              {{1, 2}, {1, 4}, {2, 2}, {1, 2, "", "", 1, 2}});
+};
+
+TEST_F(SharedVit, OfAVitGiveTheLossesOfOneRank) {
+  expect_same("vit", vit(8), {{1, 2}, {1, 4}, {2, 2}, {1, 2, "", "", 1, 2}});
+}
+
+// 5 and 17 positions, of which two, three and four ranks have uneven parts.
+TEST_F(SharedVit, AndItsPositionsAlongContextGiveTheLossesOfOneRank) {
+  const std::string dropout = ", dropout: {hidden: 0.1, attention: 0.1}";
+  expect_same("small", vit(8, dropout), {{1, 1, "", "", 2}, {1, 1, "", "", 4}});
+  expect_same("vit", vit(16, dropout) + "optimizer: {clip_grad: 0.5}",
+              {{1, 1, "", "", 2},
+               {1, 1, "", "", 3},
+               {1, 1, ", context_way: ring", "", 4},
+               {1, 1, ", context_way: gather", "", 2},
+               {1, 1, ", context_way: all_to_all", "", 4},
+               {1, 2, ", context_way: ring", "", 2},
+               {2, 1, ", zero: {stage: 3, min_numel: 0}", "", 2},
+               {1, 2, ", copies: 2", "", 2, 1},
+               {1, 1, "", "", 2, 2}});
+  EXPECT_THAT(
+      error_of([&] {
+        train_on({1, 1, "", "", 6}, "six", vit(8));
+      }),
+      testing::HasSubstr("parallel.context: 6 ranks cannot share 5 positions; say 5 at most"));
 }
 
 TEST_F(SharedWeights, AreStoredWholeSoThatAnyLayoutGoesOn) {
