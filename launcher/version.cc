@@ -24,7 +24,8 @@ void print_version(std::FILE* out) {
     const std::string missing = backend->missing == nullptr ? "" : backend->missing();
     const std::string what =
         missing.empty() ? fmt::format("{} kernels", backend->kernels.size()) : missing;
-    fmt::print(out, "backend {} ({})\n", backend->name, what);
+    const std::string links = backend->links == nullptr ? "" : "; " + backend->links();
+    fmt::print(out, "backend {} ({}{})\n", backend->name, what, missing.empty() ? links : "");
   }
 }
 

@@ -5,12 +5,10 @@
 
 #include "core/base/hash.h"
 #include "core/comm/mpi_operations.h"
+#include "core/comm/sums.h"
 
 namespace mstrain {
 namespace {
-
-// What a rank sends of an all_reduce that travels once: a second message costs more than its bytes.
-constexpr int64_t kLittle = 32768;
 
 // As errors call it; whoever asks may have said the operation.
 std::string named(std::string_view operation, std::string_view what) {
@@ -45,17 +43,6 @@ void check_counts(std::span<const int64_t> counts, int size, int64_t all, std::s
         sum(counts), size, all);
 }
 
-// For the ranks of an all_reduce: even parts of whole cache lines; what is short is the first rank's.
-std::vector<int64_t> even_pieces(const Elements& all, int size) {
-  const int64_t line = 64 / size_of(all.dtype);
-  const int64_t part = ((all.count + size - 1) / size + line - 1) / line * line;
-  std::vector<int64_t> out;
-  for (int64_t rest = all.count; static_cast<int>(out.size()) < size; rest -= out.back()) {
-    out.push_back(std::min(part, rest));
-  }
-  return out;
-}
-
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiEngine> engine, std::shared_ptr<MpiGroup> group)
@@ -87,7 +74,7 @@ Event MpiCommunicator::all_reduce(Elements in, Elements out, Reduction reduction
   if (reduction == Reduction::kFastSum && MpiFastSum::has(in.dtype)) {
     return start(std::make_shared<MpiFastSum>(*engine_, group_, std::move(name), in, out));
   }
-  if (in.bytes() * (size() - 1) <= kLittle) {
+  if (in.bytes() * (size() - 1) <= kLittleToReduce) {
     return start(
         std::make_shared<MpiReduce>(*engine_, group_, std::move(name), in, out, reduction));
   }

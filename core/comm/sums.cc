@@ -115,4 +115,14 @@ void reduce_in_order(Reduction reduction, Dtype type, std::span<const void* cons
   });
 }
 
+std::vector<int64_t> even_pieces(const Elements& all, int64_t ranks) {
+  const int64_t line = 64 / size_of(all.dtype);
+  const int64_t part = ((all.count + ranks - 1) / ranks + line - 1) / line * line;
+  std::vector<int64_t> out;
+  for (int64_t rest = all.count; std::ssize(out) < ranks; rest -= out.back()) {
+    out.push_back(std::min(part, rest));
+  }
+  return out;
+}
+
 }  // namespace mstrain

@@ -1,6 +1,8 @@
 // Reductions over ranks, element by element and in one order: what all communicators have in common.
 #pragma once
 
+#include <vector>
+
 #include "core/comm/communicator.h"
 
 namespace mstrain {
@@ -16,5 +18,10 @@ constexpr Dtype reduction_dtype(Dtype dtype) {
 // Sums of bool are true where any is; NaN beats all numbers.
 void reduce_in_order(Reduction reduction, Dtype type, std::span<const void* const> pieces,
                      Elements initial, Elements out);
+
+// What a rank sends of an all_reduce that travels once: a second message costs more than its bytes.
+inline constexpr int64_t kLittleToReduce = 32768;
+// The pieces of a larger one that each rank adds up: even parts of whole cache lines; what is short is the last ranks'.
+std::vector<int64_t> even_pieces(const Elements& all, int64_t ranks);
 
 }  // namespace mstrain

@@ -43,7 +43,10 @@ void begin_or_wait(const PlanStep& step, const PlanStep& turn, const KernelMemor
   timed(turn, times, [&] {
     if (waits) {
       ended = std::exchange(event, Event());
-      ended.wait();
+      Halves::await(ended, memory);
+      if (times != nullptr) {
+        ended.wait();
+      }
       halves_of(*step.kernel)->finish(memory);
     } else {
       event = halves_of(*step.kernel)->start(memory);

@@ -13,6 +13,8 @@
 
 namespace mstrain {
 
+class Communicator;  // core/comm/communicator.h
+
 // What passes keep to.
 struct BackendLimits {
   // Groups of operations that run in one pass over memory: elements of the longest row that members may go over twice,
@@ -45,6 +47,12 @@ struct Backend {
   std::string (*missing)() = nullptr;
   // The device that its kernels run on, opened when first asked for. Null: the host, or its twin.
   const std::shared_ptr<Device>& (*open)() = nullptr;
+  // Before that, by all ranks: this one's device is chosen, and `world`, and what it splits into, also carries what lies in the
+  // devices' memory, where they can; every wait ends after `timeout_s`. Null: what ranks exchange goes through the host.
+  std::unique_ptr<Communicator> (*connect)(std::unique_ptr<Communicator> world,
+                                           double timeout_s) = nullptr;
+  // What it exchanges by, for people. Null: nothing of its own.
+  std::string (*links)() = nullptr;
   std::bitset<kNumDtypes> dtypes =
       std::bitset<kNumDtypes>().set();  // types of elements that it has
   BackendLimits limits = {};

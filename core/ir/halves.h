@@ -12,8 +12,16 @@ struct Halves {
   std::function<void(const KernelMemory&)> finish;
 
   void operator()(const KernelMemory& memory) const {
-    start(memory).wait();
+    await(start(memory), memory);
     finish(memory);
+  }
+  // What the queue of `memory` is given from now on comes after `event`; of a queue that calls kernels itself, the call waits.
+  static void await(const Event& event, const KernelMemory& memory) {
+    if (memory.queue == nullptr || memory.queue->calls_later()) {
+      event.wait();
+    } else {
+      memory.queue->wait(event, /*needed=*/true);
+    }
   }
 };
 

@@ -11,38 +11,6 @@
 namespace mstrain {
 namespace {
 
-// What one application needs whenever it runs.
-struct Call {
-  MeshAxis axis;
-  std::shared_ptr<Ranks>
-      ranks;  // null where the axis has one rank, and where a plan is made without ranks
-  TensorType in, out;
-  std::string what;
-
-  explicit Call(const KernelRequest& request)
-      : axis(mstrain::axis_of(request.attrs)),
-        ranks(axis.size == 1 ? nullptr : current_context().ranks),
-        out(request.outputs[0].type),
-        what(request.scope.empty() ? std::string(request.op.name)
-                                   : fmt::format("{} {}", request.op.name, request.scope)) {
-    if (!request.inputs.empty()) {
-      in = request.inputs[0].type;
-    }
-  }
-
-  bool alone() const { return axis.size == 1; }
-  Communicator& group() const {
-    check(ranks != nullptr, "{}: the plan was made without ranks", what);
-    Communicator& group = ranks->along(axis.name);
-    check(group.size() == axis.size, "{}: the program is for {} ranks along {}, there are {}", what,
-          axis.size, axis.name, group.size());
-    return group;
-  }
-  std::vector<int64_t> equal_counts(int64_t each) const {
-    return std::vector<int64_t>(static_cast<size_t>(axis.size), each);
-  }
-};
-
 Elements elements(void* data, const TensorType& type) {
   return {data, type.elements(), type.dtype};
 }
@@ -66,7 +34,7 @@ Kernel prepare_copy(const KernelRequest& request) {
 }
 
 Kernel prepare_all_reduce(const KernelRequest& request) {
-  const Call call(request);
+  const CollectiveCall call(request);
   if (call.alone()) {
     return prepare_copy(request);
   }
@@ -77,7 +45,7 @@ Kernel prepare_all_reduce(const KernelRequest& request) {
 }
 
 Kernel prepare_all_gather(const KernelRequest& request) {
-  const Call call(request);
+  const CollectiveCall call(request);
   if (call.alone()) {
     return prepare_copy(request);
   }
@@ -89,7 +57,7 @@ Kernel prepare_all_gather(const KernelRequest& request) {
 
 // The parts of all ranks come here, and are added up in their order; where the order is free, on their way.
 Kernel prepare_reduce_scatter(const KernelRequest& request) {
-  const Call call(request);
+  const CollectiveCall call(request);
   const bool begun = request.inputs.size() == 2;
   const bool in_order = reduction_of(request.attrs) == Reduction::kSum;
   const TensorType part{call.in.dtype, call.out.shape};
@@ -138,7 +106,7 @@ Kernel prepare_reduce_scatter(const KernelRequest& request) {
 }
 
 Kernel prepare_all_to_all(const KernelRequest& request) {
-  const Call call(request);
+  const CollectiveCall call(request);
   if (call.alone()) {
     return prepare_copy(request);
   }
@@ -162,7 +130,7 @@ struct Both : Event::State {
 };
 
 Kernel prepare_permute(const KernelRequest& request) {
-  const Call call(request);
+  const CollectiveCall call(request);
   if (call.alone()) {
     return prepare_copy(request);
   }
@@ -182,12 +150,35 @@ Kernel prepare_permute(const KernelRequest& request) {
 }
 
 Kernel prepare_axis_index(const KernelRequest& request) {
-  return {[call = Call(request)](const KernelMemory& m) {
+  return {[call = CollectiveCall(request)](const KernelMemory& m) {
     *static_cast<int32_t*>(m.outputs[0]) = call.alone() ? 0 : call.group().rank();
   }};
 }
 
 }  // namespace
+
+CollectiveCall::CollectiveCall(const KernelRequest& request)
+    : axis(mstrain::axis_of(request.attrs)),
+      ranks(axis.size == 1 ? nullptr : current_context().ranks),
+      out(request.outputs[0].type),
+      what(request.scope.empty() ? std::string(request.op.name)
+                                 : fmt::format("{} {}", request.op.name, request.scope)) {
+  if (!request.inputs.empty()) {
+    in = request.inputs[0].type;
+  }
+}
+
+Communicator& CollectiveCall::group() const {
+  check(ranks != nullptr, "{}: the plan was made without ranks", what);
+  Communicator& group = ranks->along(axis.name);
+  check(group.size() == axis.size, "{}: the program is for {} ranks along {}, there are {}", what,
+        axis.size, axis.name, group.size());
+  return group;
+}
+
+std::vector<int64_t> CollectiveCall::equal_counts(int64_t each) const {
+  return std::vector<int64_t>(static_cast<size_t>(axis.size), each);
+}
 
 void register_collectives(Backend& backend) {
   register_kernel(backend, "all_reduce", {.prepare = prepare_all_reduce, .in_place = {{0, 0}}});

@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/ops/shape.h"
 #include "core/schedule/check.h"
+#include "core/train/device_messages.h"
 
 namespace mstrain {
 namespace {
@@ -40,6 +41,7 @@ struct Pipeline::Run {
     Event gone;
   };
   Communicator& ranks;
+  DeviceLinks* links = device_links(ranks);       // null: through the host
   std::map<std::pair<int, int>, Held> held = {};  // by link and micro-batch
   std::vector<Sent> sent = {};
   std::vector<size_t> asked;  // by peer: how many of its messages
@@ -188,9 +190,13 @@ void Pipeline::ask(int peer, const Message& wanted, Run& run) const {
     const Message& next = messages[asked++];
     const StageLink& link = cut_.links[static_cast<size_t>(next.link)];
     Run::Held held{.readers = readers_here(link)};
-    held.coming.emplace(link.type);
-    held.arrived =
-        run.ranks.receive(elements_of(held.coming->bytes().data(), link.type), peer, name_of(next));
+    if (run.links != nullptr) {
+      held.value = receive_tensor(*run.links, link.type, peer, name_of(next));
+    } else {
+      held.coming.emplace(link.type);
+      held.arrived = run.ranks.receive(elements_of(held.coming->bytes().data(), link.type), peer,
+                                       name_of(next));
+    }
     run.held.emplace(std::pair(next.link, next.micro_batch), std::move(held));
   }
 }
@@ -219,6 +225,10 @@ Tensor Pipeline::take(int link, int micro_batch, Run& run) const {
 void Pipeline::hand_on(int link, int micro_batch, const Tensor& value, Run& run) const {
   const StageLink& it = cut_.links[static_cast<size_t>(link)];
   for (int peer : peers_of(it, rank_)) {
+    if (run.links != nullptr) {
+      send_tensor(*run.links, value, peer, name_of({link, micro_batch}));
+      continue;
+    }
     HostRead read(value);
     const Event gone =
         run.ranks.send(elements_of(read.data(), it.type), peer, name_of({link, micro_batch}));

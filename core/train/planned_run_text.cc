@@ -5,7 +5,9 @@
 
 #include "core/base/error.h"
 #include "core/train/numbers.h"
+#include "core/train/parallel_config.h"
 #include "core/train/planned_run.h"
+#include "core/train/run_device.h"
 
 namespace mstrain {
 namespace {
@@ -149,6 +151,12 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   if (!plan.device.empty()) {
     out += fmt::format("planned for {}, {}, by its description\n",
                        config.run.device == "auto" ? "cuda" : config.run.device, plan.device);
+  }
+  const Backend* const backend = find_backend(
+      plan.device.empty() || config.run.device != "auto" ? device_of(config.run) : "cuda");
+  if (planned_ranks(config.parallel) > 1 && backend != nullptr && backend->links != nullptr) {
+    out += fmt::format("exchanges between ranks: {}; what it takes of the device is not counted\n",
+                       plan.device.empty() ? backend->links() : "as by NCCL");
   }
   if (config.run.execution == Execution::kEager) {
     out += "run.execution is eager: it allocates as it goes, which is more than this plan\n";

@@ -4,6 +4,8 @@
 #include <mutex>
 
 #include "core/base/error.h"
+#include "core/comm/communicator.h"
+#include "core/ir/halves.h"
 
 namespace mstrain {
 namespace {
@@ -13,7 +15,11 @@ constexpr uint64_t kLargestDescription = 1 << 20;
 // A kernel of the back end that the description is of, which asks nothing of the device before it runs.
 Kernel prepare_own(const KernelRequest& request) {
   Kernel made = find_kernel(find_backend("cuda"), request.op)->prepare(request);
+  const bool in_halves = halves_of(made) != nullptr;
   made.run = {};
+  if (in_halves) {
+    made.run = Halves{};
+  }
   return made;
 }
 
@@ -104,6 +110,13 @@ std::string device_of(const RunConfig& config) {
 }
 
 bool is_on_cpu(const RunConfig& config) { return device_of(config) == "cpu"; }
+
+std::unique_ptr<Communicator> with_devices(const RunConfig& config,
+                                           std::unique_ptr<Communicator> world, double timeout_s) {
+  const Backend* const backend = find_backend(device_of(config));
+  const bool connects = backend != nullptr && backend->connect != nullptr && world->size() > 1;
+  return connects ? backend->connect(std::move(world), timeout_s) : std::move(world);
+}
 
 const Backend* planned_backend(FileSystem& files, const RunConfig& config, const YamlNode& tree) {
   if (config.device_description) {

@@ -59,6 +59,10 @@ std::string device_of(const RunConfig& config);
 
 bool is_on_cpu(const RunConfig& config);
 
+// `world` as the run's devices carry it: Backend::connect. All ranks call it, before anything opens the device.
+std::unique_ptr<Communicator> with_devices(const RunConfig& config,
+                                           std::unique_ptr<Communicator> world, double timeout_s);
+
 // What a plan of the run is made for: run.device_description, else what is here. Throws as read_device(), and PlanError where
 // there is neither.
 const Backend* planned_backend(FileSystem& files, const RunConfig& config, const YamlNode& tree);

@@ -278,8 +278,10 @@ Outcome run_in_mode(const RunRequest& request, const TrainConfig& config) {
 
 Outcome run_together(const RunRequest& given) {
   RunRequest request = resolved(given);
+  const TrainConfig asked = read_run(request.tree)->train;
+  check_run_device(asked.run, request.tree);
   std::unique_ptr<Communicator> world =
-      given.world(read_run(request.tree)->train.parallel.timeout_s);
+      with_devices(asked.run, given.world(asked.parallel.timeout_s), asked.parallel.timeout_s);
   request.tree = with_layout(request.files, std::move(request.tree), *world, request.start.restart);
   const TrainConfig config = read_run(request.tree)->train;
   check_many_ranks(request.files, request.tree, world->size());

@@ -17,10 +17,14 @@ constexpr Driver::Result kNotReady = 600;
 
 Driver::Address address_of(const void* data) { return reinterpret_cast<Driver::Address>(data); }
 
+std::atomic<int> ordinal = 0;
+std::atomic<bool> is_open = false;
+
 // Of a card: what lies beside its queues, and does not move.
 struct Card {
   Card() {
-    check_driver(driver().retain_context(&context, 0), "cuDevicePrimaryCtxRetain");
+    is_open = true;
+    check_driver(driver().retain_context(&context, ordinal), "cuDevicePrimaryCtxRetain");
     bind();
     void* at = nullptr;
     check_driver(driver().allocate_host(&at, sizeof(Report), kPortable), "cuMemHostAlloc");
@@ -47,6 +51,31 @@ struct Card {
 // Never destroyed: threads and buffers of any age may ask for it, and the driver ends with the process.
 Card& card() {
   static Card* const it = new Card();
+  return *it;
+}
+
+// Why nothing that the card makes is of use any more.
+class Spoilt {
+ public:
+  void set(std::exception_ptr why) {
+    const std::lock_guard lock(mutex_);
+    if (why_ == nullptr) {
+      why_ = std::move(why);
+    }
+  }
+  void check() const {
+    const std::lock_guard lock(mutex_);
+    if (why_ != nullptr) {
+      std::rethrow_exception(why_);
+    }
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::exception_ptr why_;
+};
+Spoilt& spoilt() {
+  static Spoilt* const it = new Spoilt();
   return *it;
 }
 
@@ -106,13 +135,14 @@ struct Recorded : Event::State {
       is_done = is_waited = true;
       held.clear();
       try {
+        check_spoilt();
         check_report();
-      } catch (const Error& found) {
-        error = found.what();
+      } catch (const Error&) {
+        error = std::current_exception();
       }
     }
-    if (!error.empty()) {
-      throw Error(error);
+    if (error != nullptr) {
+      std::rethrow_exception(error);
     }
   }
   int64_t ended() const override {
@@ -129,7 +159,7 @@ struct Recorded : Event::State {
   std::mutex mutex;
   mutable std::atomic<bool> is_done = false;
   bool is_waited = false;
-  std::string error;
+  std::exception_ptr error;
 };
 
 class CudaQueue : public Queue {
@@ -232,6 +262,20 @@ const std::shared_ptr<Device>& device() {
   }();
   return *it;
 }
+
+void choose_card(int it) {
+  check(!is_open || ordinal == it, "card {} is open, and card {} is asked for", ordinal.load(), it);
+  ordinal = it;
+}
+int chosen_card() { return ordinal; }
+
+std::unique_ptr<Queue> make_queue() {
+  bind_context();
+  return std::make_unique<CudaQueue>();
+}
+
+void spoil(std::exception_ptr why) { spoilt().set(std::move(why)); }
+void check_spoilt() { spoilt().check(); }
 
 Driver::Handle stream_of(Queue& queue) { return dynamic_cast<CudaQueue&>(queue).stream; }
 

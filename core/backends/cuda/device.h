@@ -1,6 +1,7 @@
-// A card as a device: its memory, two streams (kernels; copies between it and the host), pinned staging memory.
+// A card as a device: its memory, its streams (kernels; copies between it and the host; others), pinned staging memory.
 #pragma once
 
+#include <exception>
 #include <memory>
 
 #include "core/backends/cuda/driver.h"
@@ -8,11 +9,23 @@
 
 namespace mstrain::cuda {
 
-// The first card, opened when first asked for. Throws Error where there is none.
+// The card that is this process's, opened when first asked for. Throws Error where there is none.
 const std::shared_ptr<Device>& device();
+
+// Which card of the machine that is: the first, unless it was said before device() opened it. Throws Error where it opened another.
+void choose_card(int ordinal);
+int chosen_card();
+
+// One more stream of device(), beside its own.
+std::unique_ptr<Queue> make_queue();
 
 // The stream of a queue of device().
 Driver::Handle stream_of(Queue& queue);
+
+// What is given to the card has no results from now on: whoever waits for it gets `why` thrown. The first reason stays.
+void spoil(std::exception_ptr why);
+// Throws it, if anything is spoilt.
+void check_spoilt();
 
 // Binds device()'s context to the calling thread; cheap where it is bound.
 void bind_context();

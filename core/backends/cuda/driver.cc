@@ -23,6 +23,7 @@ struct Functions {
   Result (*count)(int* count);
   Result (*get)(Device* device, int ordinal);
   Result (*name)(char* name, int length, Device device);
+  Result (*uuid)(char* uuid, Device device);
   Result (*memory)(size_t* bytes, Device device);
   Result (*attribute)(int* value, int attribute, Device device);
 };
@@ -41,6 +42,7 @@ Functions functions_of(void* library) {
   find(library, "cuDeviceGetCount", f.count);
   find(library, "cuDeviceGet", f.get);
   find(library, "cuDeviceGetName", f.name);
+  find(library, "cuDeviceGetUuid_v2", f.uuid);
   find(library, "cuDeviceTotalMem_v2", f.memory);
   find(library, "cuDeviceGetAttribute", f.attribute);
   return f;
@@ -62,6 +64,7 @@ DeviceFacts facts_of(const Functions& f, int ordinal) {
   size_t bytes = 0;
   ask(f, "cuDeviceTotalMem", f.memory(&bytes, device));
   DeviceFacts facts{.name = name.data(), .memory_bytes = static_cast<int64_t>(bytes)};
+  ask(f, "cuDeviceGetUuid", f.uuid(facts.uuid.data(), device));
   ask(f, "cuDeviceGetAttribute", f.attribute(&facts.major, kCapabilityMajor, device));
   ask(f, "cuDeviceGetAttribute", f.attribute(&facts.minor, kCapabilityMinor, device));
   return facts;

@@ -1,6 +1,7 @@
 // NVIDIA's driver, which is not linked but looked for when somebody asks: the same program runs where there is none.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@ inline constexpr const char* kDriverLibrary = "libcuda.so.1";
 
 struct DeviceFacts {
   std::string name;
+  std::array<char, 16> uuid{};  // which of all cards it is
   int64_t memory_bytes = 0;
   int major = 0, minor = 0;  // of its compute capability
 };

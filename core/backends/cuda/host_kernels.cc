@@ -3,9 +3,10 @@
 #include <set>
 
 #include "core/backends/cuda/device.h"
+#include "core/backends/cuda/exchange_kernels.h"
 #include "core/backends/cuda/kernels.h"
 #include "core/base/log.h"
-#include "core/ops/collective.h"
+#include "core/ops/collective_kernels.h"
 
 namespace mstrain::cuda {
 namespace {
@@ -80,15 +81,27 @@ Kernel prepare_on_host(const KernelRequest& request) {
   return {.run = [call](const KernelMemory& memory) { run_on_host(*call, memory); }};
 }
 
-// Of one rank everything is a copy; several exchange through the host.
+// Of one rank everything is a copy, or a sum of two; several exchange as they can.
 Kernel prepare_collective(const KernelRequest& request) {
-  if (request.inputs.empty() || axis_of(request.attrs).size > 1) {
-    return prepare_on_host(request);
+  if (axis_of(request.attrs).size > 1) {
+    return exchanges_by_cards(request) ? prepare_exchange(request) : prepare_on_host(request);
+  }
+  if (request.inputs.size() == 2) {
+    return prepare_exchange(request);
   }
   return {.run = [bytes = request.inputs[0].type.bytes()](const KernelMemory& memory) {
     if (bytes > 0 && memory.outputs[0] != memory.inputs[0]) {
       memory.queue->copy(memory.outputs[0], memory.inputs[0], bytes);
     }
+  }};
+}
+
+Kernel prepare_axis_index(const KernelRequest& request) {
+  return {.run = [call = CollectiveCall(request)](const KernelMemory& memory) {
+    const auto place =
+        std::make_shared<Buffer>(Buffer::allocate(device()->staging(), sizeof(int32_t)));
+    *reinterpret_cast<int32_t*>(place->data()) = call.alone() ? 0 : call.group().rank();
+    memory.queue->copy(memory.outputs[0], place->data(), sizeof(int32_t), place);
   }};
 }
 
@@ -99,10 +112,10 @@ void register_host_kernels(Backend& table) {
        {"cholesky", "triangular_solve", "solve", "slogdet", "eigh", "qr", "svd", "decode_rows"}) {
     register_kernel(table, op, {.prepare = prepare_on_host, .supports = host_supports});
   }
-  for (const char* op :
-       {"all_gather", "all_reduce", "all_to_all", "axis_index", "permute", "reduce_scatter"}) {
+  for (const char* op : {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}) {
     register_kernel(table, op, {.prepare = prepare_collective});
   }
+  register_kernel(table, "axis_index", {.prepare = prepare_axis_index});
   for (const OpDef* op : all_ops()) {
     if (op->name.find("fft") != std::string_view::npos) {
       register_kernel(table, op->name, {.prepare = prepare_on_host, .supports = host_supports});

@@ -13,7 +13,7 @@
 namespace mstrain::cuda {
 namespace {
 
-using Kind = Epilogue::Kind;
+using EpilogueKind = Epilogue::Kind;
 
 constexpr int64_t kWorkspace = int64_t{32} << 20;  // what the library recommends for Hopper
 constexpr int64_t kAligned = 256;
@@ -39,14 +39,14 @@ std::optional<After> after_of(const KernelRequest& request) {
   bool scaled = false;
   for (const Epilogue& epilogue : epilogues_of(request.attrs)) {
     const bool open = after.activation == 0;
-    if (epilogue.kind == Kind::kScale && !scaled && !after.bias && !after.addend && open) {
+    if (epilogue.kind == EpilogueKind::kScale && !scaled && !after.bias && !after.addend && open) {
       after.scale = epilogue.scale;
       scaled = true;
-    } else if (epilogue.kind == Kind::kBias && !after.bias && open) {
+    } else if (epilogue.kind == EpilogueKind::kBias && !after.bias && open) {
       after.bias = epilogue.input;
-    } else if (epilogue.kind == Kind::kAdd && !after.addend && open) {
+    } else if (epilogue.kind == EpilogueKind::kAdd && !after.addend && open) {
       after.addend = epilogue.input;
-    } else if (epilogue.kind == Kind::kActivation && open &&
+    } else if (epilogue.kind == EpilogueKind::kActivation && open &&
                (epilogue.activation->name == "relu" || epilogue.activation->name == "gelu_tanh")) {
       after.activation =
           epilogue.activation->name == "relu" ? MatmulLibrary::kRelu : MatmulLibrary::kGelu;

@@ -41,7 +41,7 @@ class Programs {
       texts.push_back(program->text);
     }
     static const std::string architecture = [] {
-      const DeviceFacts facts = look_for_devices().devices.at(0);
+      const DeviceFacts facts = look_for_devices().devices.at(static_cast<size_t>(chosen_card()));
       return architecture_of(facts.major, facts.minor);
     }();
     const std::vector<std::string> codes =

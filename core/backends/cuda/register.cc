@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/backends/cuda/card_communicator.h"
 #include "core/backends/cuda/compiler.h"
 #include "core/backends/cuda/device.h"
 #include "core/backends/cuda/group.h"
@@ -81,6 +82,8 @@ void add_cuda_backend() {
   Backend& table = add_backend({.name = "cuda",
                                 .missing = what_is_missing,
                                 .open = cuda::device,
+                                .connect = cuda::connect_cards,
+                                .links = cuda::describe_nccl,
                                 .limits = {.fused_row = cuda::kLongestRow}});
   cuda::register_texts(table);
   cuda::register_host_kernels(table);

@@ -31,6 +31,10 @@ int cuDeviceGetName(char* name, int length, int device) {
   strncpy(name, device == 0 ? "Some GPU" : "Another GPU", (size_t)length);
   return 0;
 }
+int cuDeviceGetUuid_v2(char* uuid, int device) {
+  memset(uuid, device, 16);
+  return 0;
+}
 int cuDeviceTotalMem_v2(size_t* bytes, int device) {
   *bytes = (size_t)(device + 1) << 30;
   return FAKE == MEMORY_FAILS ? 201 : 0;

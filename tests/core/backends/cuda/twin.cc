@@ -1,6 +1,7 @@
-// A card that is none: what the back end asks of NVIDIA's driver, of NVRTC and of cuBLASLt (cuda.h, nvrtc.h, cublasLt.h), done by
-// this machine's processors at once. Memory is the host's; a text is compiled by the compiler of the build, and its kernels
-// run on the emulator; products are made by their definition. One library under three names.
+// Cards that are none, MSTRAIN_TWIN_CARDS of them, or one: what the back end asks of NVIDIA's driver, of NVRTC and of cuBLASLt
+// (cuda.h, nvrtc.h, cublasLt.h), done by this machine's processors. Memory is the host's; a text is compiled by the compiler of
+// the build, and its kernels run on the emulator; products are made by their definition. Streams are threads that do what they
+// are given later than it is given (twin_stream.h). One library, with NCCL (twin_nccl.cc), under four names.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,10 +17,18 @@
 
 #include "core/backends/cuda/emulator/machine.h"
 #include "core/ops/scalar_convert.h"
+#include "tests/core/backends/cuda/twin_stream.h"
 
 namespace {
 
 using mstrain::cuda::emulator::Hardware;
+using mstrain::twin::Event;
+using mstrain::twin::Stream;
+
+int cards() {
+  const char* const said = std::getenv("MSTRAIN_TWIN_CARDS");
+  return said == nullptr ? 1 : std::atoi(said);
+}
 
 struct Program {
   std::string text, library;
@@ -67,6 +76,14 @@ void store(int type, void* to, int64_t i, double value) {
   }
 }
 
+struct Product {
+  Desc how;
+  Layout x, y, to;
+  double alpha = 1, beta = 0;
+  const void *a = nullptr, *b = nullptr, *c = nullptr;
+  void* d = nullptr;
+};
+
 double activated(uint32_t epilogue, double x) {
   if ((epilogue & 2U) != 0) {
     return x > 0 ? x : 0;
@@ -82,6 +99,30 @@ double element(const Layout& x, const void* data, bool turned, int64_t row, int6
                int64_t which) {
   const int64_t at = turned ? column + row * x.leading : row + column * x.leading;
   return load(x.type, data, which * x.stride + at);
+}
+
+void multiply(const Product& p) {
+  const int64_t summed = p.how.turned[0] != 0 ? p.x.rows : p.x.columns;
+  for (int64_t which = 0; which < p.to.count; ++which) {
+    for (int64_t j = 0; j < p.to.columns; ++j) {
+      for (int64_t i = 0; i < p.to.rows; ++i) {
+        double sum = 0;
+        for (int64_t k = 0; k < summed; ++k) {
+          sum += element(p.x, p.a, p.how.turned[0] != 0, i, k, which) *
+                 element(p.y, p.b, p.how.turned[1] != 0, k, j, which);
+        }
+        const int64_t at = which * p.to.stride + i + j * p.to.leading;
+        sum *= p.alpha;
+        if (p.beta != 0) {
+          sum += p.beta * load(p.to.type, p.c, at);
+        }
+        if ((p.how.epilogue & 4U) != 0) {
+          sum += load(p.to.type, p.how.bias, i);
+        }
+        store(p.to.type, p.d, at, activated(p.how.epilogue, sum));
+      }
+    }
+  }
 }
 
 constexpr int kOk = 0, kFailed = 1;
@@ -101,7 +142,7 @@ int cuDriverGetVersion(int* version) {
   return kOk;
 }
 int cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = cards();
   return kOk;
 }
 int cuDeviceGet(int* device, int ordinal) {
@@ -110,6 +151,10 @@ int cuDeviceGet(int* device, int ordinal) {
 }
 int cuDeviceGetName(char* name, int length, int) {
   std::strncpy(name, "twin", static_cast<size_t>(length));
+  return kOk;
+}
+int cuDeviceGetUuid_v2(char* uuid, int device) {
+  std::memset(uuid, device, 16);
   return kOk;
 }
 int cuDeviceTotalMem_v2(size_t* bytes, int) {
@@ -133,6 +178,7 @@ int cuMemAlloc_v2(unsigned long long* at, size_t bytes) {
   return kOk;
 }
 int cuMemFree_v2(unsigned long long at) {
+  Stream::settle_all();
   std::free(reinterpret_cast<void*>(at));
   return kOk;
 }
@@ -141,6 +187,7 @@ int cuMemHostAlloc(void** at, size_t bytes, unsigned) {
   return kOk;
 }
 int cuMemFreeHost(void* at) {
+  Stream::settle_all();
   std::free(at);
   return kOk;
 }
@@ -149,26 +196,37 @@ int cuMemGetInfo_v2(size_t* free, size_t* all) {
   return kOk;
 }
 int cuStreamCreate(void** stream, unsigned) {
-  *stream = new char;
+  *stream = new Stream();
   return kOk;
 }
-int cuStreamSynchronize(void*) { return kOk; }
-int cuStreamWaitEvent(void*, void*, unsigned) { return kOk; }
-int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void*) {
-  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+int cuStreamSynchronize(void* stream) { return static_cast<Stream*>(stream)->settle(); }
+int cuStreamWaitEvent(void* stream, void* event, unsigned) {
+  static_cast<Stream*>(stream)->wait_for(*static_cast<Event*>(event));
+  return kOk;
+}
+int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void* stream) {
+  static_cast<Stream*>(stream)->give([=] {
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    return kOk;
+  });
   return kOk;
 }
 int cuEventCreate(void** event, unsigned) {
-  *event = new char;
+  *event = new Event();
   return kOk;
 }
 int cuEventDestroy_v2(void* event) {
-  delete static_cast<char*>(event);
+  delete static_cast<Event*>(event);
   return kOk;
 }
-int cuEventRecord(void*, void*) { return kOk; }
-int cuEventQuery(void*) { return kOk; }
-int cuEventSynchronize(void*) { return kOk; }
+int cuEventRecord(void* event, void* stream) {
+  if (stream != nullptr) {
+    static_cast<Stream*>(stream)->record(*static_cast<Event*>(event));
+  }
+  return kOk;
+}
+int cuEventQuery(void* event) { return static_cast<Event*>(event)->query(); }
+int cuEventSynchronize(void* event) { return static_cast<Event*>(event)->wait(); }
 int cuEventElapsedTime(float* milliseconds, void*, void*) {
   *milliseconds = 0;
   return kOk;
@@ -186,20 +244,23 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   return kOk;
 }
 int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
-                   unsigned, unsigned, void*, void** parameters, void**) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+                   unsigned, unsigned, void* stream, void** parameters, void**) {
   const auto& it = *static_cast<const Function*>(function);
-  const auto run_on = reinterpret_cast<void (*)(Hardware*)>(dlsym(it.library, "mstrain_run_on"));
-  const auto kernel = reinterpret_cast<void (*)(Arguments)>(dlsym(it.library, it.name.c_str()));
   const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-  try {
-    mstrain::cuda::emulator::run({it.name, blocks, threads, /*checked=*/false}, {}, run_on,
-                                 [&] { kernel(arguments); });
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return kFailed;
-  }
+  static_cast<Stream*>(stream)->give([it, arguments, blocks, threads] {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    const auto run_on = reinterpret_cast<void (*)(Hardware*)>(dlsym(it.library, "mstrain_run_on"));
+    const auto kernel = reinterpret_cast<void (*)(Arguments)>(dlsym(it.library, it.name.c_str()));
+    try {
+      mstrain::cuda::emulator::run({it.name, blocks, threads, /*checked=*/false}, {}, run_on,
+                                   [&] { kernel(arguments); });
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      return kFailed;
+    }
+    return kOk;
+  });
   return kOk;
 }
 
@@ -293,32 +354,20 @@ int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, voi
 }
 int cublasLtMatmul(void*, void* desc, const void* alpha, const void* a, void* a_layout,
                    const void* b, void* b_layout, const void* beta, const void* c, void*, void* d,
-                   void* d_layout, const void*, void*, size_t, void*) {
-  const auto& how = *static_cast<const Desc*>(desc);
-  const auto &x = *static_cast<const Layout*>(a_layout), &y = *static_cast<const Layout*>(b_layout),
-             &to = *static_cast<const Layout*>(d_layout);
-  const int scalars = to.type == 1 ? 1 : 0;
-  const int64_t summed = how.turned[0] != 0 ? x.rows : x.columns;
-  for (int64_t which = 0; which < to.count; ++which) {
-    for (int64_t j = 0; j < to.columns; ++j) {
-      for (int64_t i = 0; i < to.rows; ++i) {
-        double sum = 0;
-        for (int64_t k = 0; k < summed; ++k) {
-          sum += element(x, a, how.turned[0] != 0, i, k, which) *
-                 element(y, b, how.turned[1] != 0, k, j, which);
-        }
-        const int64_t at = which * to.stride + i + j * to.leading;
-        sum *= load(scalars, alpha, 0);
-        if (const double factor = load(scalars, beta, 0); factor != 0) {
-          sum += factor * load(to.type, c, at);
-        }
-        if ((how.epilogue & 4U) != 0) {
-          sum += load(to.type, how.bias, i);
-        }
-        store(to.type, d, at, activated(how.epilogue, sum));
-      }
-    }
-  }
+                   void* d_layout, const void*, void*, size_t, void* stream) {
+  Product p{*static_cast<const Desc*>(desc), *static_cast<const Layout*>(a_layout),
+            *static_cast<const Layout*>(b_layout), *static_cast<const Layout*>(d_layout)};
+  const int scalars = p.to.type == 1 ? 1 : 0;
+  p.alpha = load(scalars, alpha, 0);
+  p.beta = load(scalars, beta, 0);
+  p.a = a;
+  p.b = b;
+  p.c = c;
+  p.d = d;
+  static_cast<Stream*>(stream)->give([p] {
+    multiply(p);
+    return kOk;
+  });
   return kOk;
 }
 
