@@ -72,9 +72,9 @@ class OffPolicyAgent final : public Agent {
   }
 
   void begin(int64_t rows) override { programs_.begin(rows); }
-  void act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
+  void act(std::span<const float> observations, std::span<const uint8_t> legal,
            std::span<float> actions) override {
-    programs_.act(observations, actions);
+    programs_.act(observations, legal, actions);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     programs_.end(terminated, truncated);
@@ -202,9 +202,9 @@ class OffPolicyPlayer final : public Player {
     load(stored(params_));
   }
   void begin(int64_t rows) override { programs_.begin(rows); }
-  void act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
+  void act(std::span<const float> observations, std::span<const uint8_t> legal,
            std::span<float> actions) override {
-    programs_.act(observations, actions);
+    programs_.act(observations, legal, actions);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     programs_.end(terminated, truncated);

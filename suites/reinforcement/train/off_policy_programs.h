@@ -21,7 +21,8 @@ class OffPolicyPrograms final : public Player {
                std::span<float> memory, std::span<float> actions);
 
   void begin(int64_t rows) override;
-  void act(std::span<const float> observations, std::span<float> actions) override;
+  void act(std::span<const float> observations, std::span<const uint8_t> legal,
+           std::span<float> actions) override;
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override;
 
  private:
