@@ -73,8 +73,8 @@ void OffPolicyPrograms::explore(std::span<const float> observations, std::span<c
 
 void OffPolicyPrograms::begin(int64_t rows) { memory_.assign(count(rows * memory_size_), 0.0F); }
 
-void OffPolicyPrograms::act(std::span<const float> observations,
-                            std::span<const uint8_t> /*legal*/, std::span<float> actions) {
+void OffPolicyPrograms::act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
+                            std::span<float> actions) {
   by_rows(observations, memory_, actions,
           [&](const Tensor& observation, const std::optional<Tensor>& remembered, int64_t) {
             return best_(params_, observation, remembered);
