@@ -84,8 +84,11 @@ function(mstrain_test name label folder)
   # Tests are compiled more often than they run: what they call is optimised, they themselves little.
   target_compile_options(${name} PRIVATE ${MSTRAIN_WARNINGS} ${MSTRAIN_TEST_OPTIMISATION} ${MSTRAIN_FEWER_CHECKS})
   target_link_libraries(${name} PRIVATE ${TEST_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
+  # Several tests run side by side: threads that spin where they wait would keep those of others from the processors.
+  set(waits OMP_WAIT_POLICY=passive)
   if(NOT MSTRAIN_SANITIZE)
-    gtest_discover_tests(${name} NO_PRETTY_VALUES PROPERTIES LABELS ${label} DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(${name} NO_PRETTY_VALUES PROPERTIES LABELS ${label} ENVIRONMENT ${waits}
+                         DISCOVERY_TIMEOUT 60)
     return()
   endif()
   # A process for each test would spend most of its time on starting and on looking for leaks.
@@ -94,6 +97,6 @@ function(mstrain_test name label folder)
     add_test(NAME ${name}_${shard} COMMAND ${name})
     set_tests_properties(
       ${name}_${shard} PROPERTIES LABELS ${label} ENVIRONMENT
-      "GTEST_TOTAL_SHARDS=${TEST_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/results/${name}_${shard}.xml")
+      "${waits};GTEST_TOTAL_SHARDS=${TEST_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_BRIEF=1;GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/results/${name}_${shard}.xml")
   endforeach()
 endfunction()

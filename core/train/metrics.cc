@@ -28,9 +28,9 @@ std::string Metric::name() const { return of_set(kind->name, set); }
 
 Monitor::Monitor(std::string name, MonitorMode mode, double min_delta)
     : name_(std::move(name)), larger_(mode == MonitorMode::kMax), min_delta_(min_delta) {
-  const MetricKind* const kind = find_kind(name_);
-  check(kind != nullptr, "there is no metric {}", name_);
   if (mode == MonitorMode::kAuto) {
+    const MetricKind* const kind = find_kind(name_);
+    check(kind != nullptr, "there is no metric {}", name_);
     larger_ = kind->larger_is_better;
   }
 }

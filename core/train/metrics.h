@@ -30,7 +30,6 @@ inline constexpr const char* kEvalAuc = "eval_auc";
 inline constexpr const char* kEvalGroupedAuc = "eval_gauc";
 inline constexpr const char* kEvalNormalizedEntropy = "eval_normalized_entropy";
 inline constexpr const char* kEvalCalibration = "eval_calibration";
-inline constexpr const char* kEvalReturn = "eval_return";
 inline constexpr MetricKind kMetricKinds[] = {
     {kEvalLoss, "eval/loss", "eval loss", false},
     {kEvalPerplexity, "eval/perplexity", "perplexity", false},
@@ -43,8 +42,7 @@ inline constexpr MetricKind kMetricKinds[] = {
     {kEvalAuc, "eval/auc", "AUC", true},
     {kEvalGroupedAuc, "eval/gauc", "GAUC", true},
     {kEvalNormalizedEntropy, "eval/normalized_entropy", "normalized entropy", false},
-    {kEvalCalibration, "eval/calibration", "calibration", false},
-    {kEvalReturn, "eval/return", "return", true}};
+    {kEvalCalibration, "eval/calibration", "calibration", false}};
 
 struct Metric {
   const MetricKind* kind;
@@ -64,7 +62,7 @@ enum class MonitorMode { kAuto, kMin, kMax };
 // A metric and when a value of it is better than another one.
 class Monitor {
  public:
-  // `name` is one of kMetricKinds, perhaps of a set of held-out data; with kAuto the kind says which way is better.
+  // With kAuto `name` is one of kMetricKinds, perhaps of a set of held-out data, which says which way is better.
   Monitor(std::string name, MonitorMode mode, double min_delta = 0);
 
   const std::string& name() const { return name_; }

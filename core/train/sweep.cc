@@ -36,7 +36,7 @@ Sweep::Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const 
       swept_(std::move(swept)),
       sweep_(sweep),
       resolved_(resolved),
-      monitor_(sweep.metric, MonitorMode::kAuto),
+      monitor_(sweep.metric, swept_.better),
       rungs_(sweep_rungs(swept_, sweep)) {
   for (SweepTrial& trial : sweep_trials(sweep)) {
     trials_.push_back({.trial = std::move(trial), .status = kWaiting});

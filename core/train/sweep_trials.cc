@@ -143,11 +143,11 @@ void check_sweep_config(const TrainConfig& config, const SweepConfig& sweep, con
   if (config.run.mode != RunMode::kTrain) {
     config_fail(tree, "sweep", "runs of a sweep train: say run.mode: train");
   }
+  check_monitor(tree, "sweep.metric", sweep.metric);
   check_sweep_config(swept_run(config), sweep, tree);
 }
 
 void check_sweep_config(const SweptRun& run, const SweepConfig& sweep, const YamlNode& tree) {
-  check_monitor(tree, "sweep.metric", sweep.metric);
   if (is_grid(sweep) && has_range(sweep)) {
     config_fail(tree, sweep.method == SweepMethod::kGrid ? "sweep.keys" : "sweep.runs",
                 sweep.method == SweepMethod::kGrid

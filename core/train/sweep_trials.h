@@ -10,6 +10,7 @@ struct SweptRun {
   std::string name, directory;
   int64_t total_steps = 0;
   std::optional<int64_t> eval_interval;  // none: at its end alone
+  MonitorMode better = MonitorMode::kAuto;
 };
 SweptRun swept_run(const TrainConfig& config);
 

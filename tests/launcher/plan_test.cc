@@ -168,13 +168,5 @@ TEST(Plan, EveryShippedClusterAndModelIsPlanned) {
   }
 }
 
-TEST(Plan, ARunRefusesWhatOnlyAPlanCanFollow) {
-  const SmallRun run;
-  const CommandResult result =
-      run_command({"--config", run.config(), "parallel.pipeline=2", "parallel.copies=2"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, HasSubstr("is planned, by mstrain plan, and cannot be run"));
-}
-
 }  // namespace
 }  // namespace mstrain

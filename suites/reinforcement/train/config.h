@@ -137,6 +137,8 @@ struct EnvLogConfig {
   }
 };
 
+inline constexpr const char* kEvalReturn = "eval_return";
+
 // The section `sweep`: runs are compared by the returns of their evaluations.
 struct AgentSweepConfig : SweepConfig {
   AgentSweepConfig() { metric = kEvalReturn; }

@@ -27,7 +27,11 @@ struct AgentsSweep {
   AgentsSweep& operator=(const AgentsSweep&) = delete;
 
   static SweptRun swept(const Config& config) {
-    SweptRun run{config.run.name, config.run.directory(), config.schedule.total_env_steps, {}};
+    SweptRun run{config.run.name,
+                 config.run.directory(),
+                 config.schedule.total_env_steps,
+                 {},
+                 MonitorMode::kMax};
     if (!config.eval.interval.is_word()) {
       run.eval_interval = *config.eval.interval.value;
     }
