@@ -121,7 +121,8 @@ void JointEnvs::take(int rank) {
   // As write_step() puts them, `width` for each environment.
   const auto get = [&](auto& all, int64_t width) {
     const auto part = std::span(all).subspan(count(first(rank) * width), count(each_ * width));
-    std::memcpy(part.data(), from, part.size_bytes());
+    // Which may be nothing, at no address.
+    std::copy_n(from, part.size_bytes(), reinterpret_cast<char*>(part.data()));
     from += part.size_bytes();
   };
   get(observations_, spec_.agents * spec_.observation.size());
