@@ -257,7 +257,6 @@ class Core : public std::enable_shared_from_this<Core> {
   void forget_rows(uint32_t table, std::span<const Id> ids);
   void sweep(Sweep& sweep);  // in a thread of its own
   void sweep_table(Sweep& sweep, uint32_t table);
-  void look_at_pending(uint32_t table, const RowVisitor& look) const;
   void stop_sweep();
   void note_training(const Table& table, uint64_t step);
   // What the sweep tells of a table; null where it tells nothing.

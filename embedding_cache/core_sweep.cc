@@ -132,24 +132,13 @@ void Core::sweep_table(Sweep& sweep, uint32_t index) {
           look(row.id, row.record);
         }
       });
-      look_at_pending(index, look);
+      // Rows of a commit that have left unchanged since it was started: the store need not have them yet.
+      if (pending_ != nullptr && !pending_->in_store) {
+        pending_->rows.each_saved(index, look);
+      }
     }
     store_->scan(index, look);
   } catch (const Stopped&) {
-  }
-}
-
-// Rows of a commit under way that have left host memory unchanged since it was started: the store need not have them yet.
-void Core::look_at_pending(uint32_t table, const RowVisitor& look) const {
-  if (pending_ == nullptr || pending_->in_store) {
-    return;
-  }
-  for (const Snapshot::Row& row : pending_->rows.rows()) {
-    if (row.table == table) {
-      if (const std::byte* saved = pending_->rows.find(table, row.id); saved != nullptr) {
-        look(row.id, saved);
-      }
-    }
   }
 }
 

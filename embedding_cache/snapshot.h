@@ -28,6 +28,11 @@ class Snapshot {
   // Keeps the record of one of the rows as it is now, before it changes or leaves; once for each.
   void save(uint32_t table, Id id, const std::byte* record);
   const std::byte* find(uint32_t table, Id id) const;  // what was saved, or null
+  template <class F>
+  void each_saved(uint32_t table, F&& visit) const {
+    const Saved& saved = saved_[table];
+    saved.numbers.each([&](Id id, uint64_t number) { visit(id, saved.record(number)); });
+  }
   void forget_saved();
 
  private:
