@@ -266,9 +266,9 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<ScoredRow> old_rows(Lock& lock, uint32_t table, uint64_t newest);
   std::vector<ScoredRow> low_rows(uint32_t table, ScoredRow& bound);
   std::vector<ScoredRow> low_rows(Lock& lock, uint32_t table, uint64_t count);
-  // The `count` lowest of all caches, of which this one's are among `rows`; returns how many were this one's.
-  uint64_t forget_lowest(uint32_t table, std::span<const ScoredRow> rows, uint64_t count,
-                         const SumOver& sum);
+  // Of `rows`, ascending, those up to `last`; returns how many.
+  uint64_t forget_up_to(uint32_t table, std::span<const ScoredRow> rows, const ScoredRow& last);
+  // The `count` lowest of all caches; returns how many were this one's.
   uint64_t forget_excess(Lock& lock, uint32_t table, uint64_t count, const SumOver& sum);
 
   std::unique_ptr<FileLock> lock_file_;

@@ -30,7 +30,8 @@ uint64_t Core::evict(uint64_t step, const SumOver& sum) {
       const std::vector<ScoredRow> old = old_rows(lock, t, step - rule.ttl_steps);
       const uint64_t rows = total(tables[t]->rows, sum);
       const uint64_t most = rows > rule.min_keep_rows ? rows - rule.min_keep_rows : 0;
-      forgotten += forget_lowest(t, old, std::min(total(old.size(), sum), most), sum);
+      const uint64_t count = std::min(total(old.size(), sum), most);
+      forgotten += count == 0 ? 0 : forget_up_to(t, old, *last_of_lowest(old, count, sum));
     }
     if (rule.max_rows > 0) {
       if (const uint64_t rows = total(tables[t]->rows, sum); rows > rule.max_rows) {
@@ -103,23 +104,23 @@ std::vector<ScoredRow> Core::low_rows(Lock& lock, uint32_t index, uint64_t count
 uint64_t Core::forget_excess(Lock& lock, uint32_t index, uint64_t count, const SumOver& sum) {
   ScoredRow bound;
   std::vector<ScoredRow> low = low_rows(index, bound);
-  const std::optional<ScoredRow> last = last_of_lowest(low, count, sum);
+  std::optional<ScoredRow> last = last_of_lowest(low, count, sum);
   const bool lacks = !last || *last >= bound;
-  if (total(lacks ? 1 : 0, sum) > 0 && lacks) {
-    low = low_rows(lock, index, count);
+  if (total(lacks ? 1 : 0, sum) > 0) {
+    if (lacks) {
+      low = low_rows(lock, index, count);
+    }
+    last = last_of_lowest(low, count, sum);
   }
-  return forget_lowest(index, low, count, sum);
+  return forget_up_to(index, low, *last);
 }
 
-uint64_t Core::forget_lowest(uint32_t index, std::span<const ScoredRow> rows, uint64_t count,
-                             const SumOver& sum) {
-  const std::optional<ScoredRow> last =
-      count == 0 ? std::nullopt : last_of_lowest(rows, count, sum);
+uint64_t Core::forget_up_to(uint32_t index, std::span<const ScoredRow> rows,
+                            const ScoredRow& last) {
   std::vector<Id> ids;
-  for (const ScoredRow& row : rows) {
-    if (last && row <= *last) {
-      ids.push_back(row.id);
-    }
+  for (const ScoredRow& row : rows.first(
+           static_cast<size_t>(std::upper_bound(rows.begin(), rows.end(), last) - rows.begin()))) {
+    ids.push_back(row.id);
   }
   std::sort(ids.begin(), ids.end());
   forget_rows(index, ids);

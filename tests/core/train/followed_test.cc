@@ -11,24 +11,11 @@ constexpr int64_t kGroup = 3;
 constexpr int64_t kHidden = 8;
 
 TrainTask normalised_task() {
-  const auto model = [](const Params& p, const Tensor& x) {
+  return regression_task([](const Params& p, const Tensor& x) {
     const Tensor hidden = batch_norm(p / "norm", linear(p / "in", x, {kHidden}),
                                      {.momentum = 0.25, .samples = kGroup});
     return linear(p / "out", tanh(hidden), {1});
-  };
-  TrainTask task = small_task();
-  task.parameters = declare_params([&](const Params& p) {
-    model(p, zeros({Dtype::kF32, {1, 4}}));
   });
-  task.stored_shapes.clear();
-  for (const ParamSpec& spec : task.parameters) {
-    task.stored_shapes.push_back(spec.type.shape);
-  }
-  task.sums = [model](const Params& p, std::span<const Tensor> batch) {
-    const Tensor errors = square(model(p, batch[0]) - batch[1]);
-    return TaskSums{{sum(errors), full({}, static_cast<double>(errors.elements()))}, {}};
-  };
-  return task;
 }
 
 Tensors samples() {

@@ -41,14 +41,7 @@ Tensor deep_model(const Params& p, const Tensor& x) {
 }
 
 TrainTask wide_task(Tensor (*model)(const Params&, const Tensor&) = wide_model) {
-  TrainTask task = small_task();
-  task.parameters = declare_params([&](const Params& p) {
-    model(p, zeros({Dtype::kF32, {1, 4}}));
-  });
-  task.stored_shapes.clear();
-  for (const ParamSpec& spec : task.parameters) {
-    task.stored_shapes.push_back(spec.type.shape);
-  }
+  TrainTask task = regression_task(model);
   task.sums = [model](const Params& p, std::span<const Tensor> batch) {
     const Tensor counts = cast(batch[1] >= 0, Dtype::kF32);
     const Tensor errors = square(model(p, batch[0]) - batch[1]);

@@ -53,11 +53,9 @@ class IndexedBatches final : public BatchStream {
   Hook hook_;
 };
 
-inline TrainTask small_task(double dropout_rate = 0.1) {
-  const auto model = [dropout_rate](const Params& p, const Tensor& x) {
-    const Tensor hidden = dropout(p / "drop", tanh(linear(p / "in", x, {8})), dropout_rate);
-    return linear(p / "out", hidden, {1});
-  };
+// Regression of the small data by a model.
+template <class Model>
+TrainTask regression_task(const Model& model) {
   TrainTask task;
   task.parameters = declare_params([&](const Params& p) {
     model(p, zeros({Dtype::kF32, {1, 4}}));
@@ -73,6 +71,13 @@ inline TrainTask small_task(double dropout_rate = 0.1) {
     return TaskSums{{sum(errors), full({}, static_cast<double>(errors.elements()))}, {}};
   };
   return task;
+}
+
+inline TrainTask small_task(double dropout_rate = 0.1) {
+  return regression_task([dropout_rate](const Params& p, const Tensor& x) {
+    const Tensor hidden = dropout(p / "drop", tanh(linear(p / "in", x, {8})), dropout_rate);
+    return linear(p / "out", hidden, {1});
+  });
 }
 
 // `hook` is called before each training batch with the number of its first sample.

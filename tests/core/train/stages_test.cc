@@ -33,14 +33,7 @@ TrainTask layered_task() {
     }
     return sum(matmul(stage_point(h, kLayers), transpose(table)), {1}, true);
   };
-  TrainTask task = small_task();
-  task.parameters = declare_params([&](const Params& p) {
-    model(p, zeros({Dtype::kF32, {1, 4}}));
-  });
-  task.stored_shapes.clear();
-  for (const ParamSpec& spec : task.parameters) {
-    task.stored_shapes.push_back(spec.type.shape);
-  }
+  TrainTask task = regression_task(model);
   task.sums = [model](const Params& p, std::span<const Tensor> batch) {
     const Tensor errors = square(model(p, batch[0]) - batch[1]);
     return TaskSums{
