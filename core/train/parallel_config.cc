@@ -48,6 +48,16 @@ std::shared_ptr<Ranks> make_ranks(const ParallelConfig& config,
   return std::make_shared<Ranks>(std::move(mesh), std::move(world));
 }
 
+void check_only_data(const ParallelConfig& config, const YamlNode& tree, std::string_view why) {
+  for (const auto& [key, value] : {std::pair("parallel.tensor", config.tensor),
+                                   std::pair("parallel.pipeline", config.pipeline),
+                                   std::pair("parallel.context", config.context)}) {
+    if (value > 1) {
+      config_fail(tree, key, fmt::format("{}: parallel.data", why));
+    }
+  }
+}
+
 void check_runs(const ParallelConfig& config, const YamlNode& tree, int64_t ranks) {
   if (config.copies > 1 && config.tensor * config.context == 1) {
     config_fail(

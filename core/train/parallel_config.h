@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/config.h"
@@ -160,6 +161,9 @@ int64_t data_ranks(const ParallelConfig& config, const Context& context);
 int64_t pipeline_ranks(const ParallelConfig& config, const Context& context);
 // All ranks of the layout that is planned.
 int64_t planned_ranks(const ParallelConfig& config);
+
+// Throws ConfigError, with the line in `tree`, for ranks along any other axis than data. `why`: "a recommender's ranks share batches".
+void check_only_data(const ParallelConfig& config, const YamlNode& tree, std::string_view why);
 
 // Throws ConfigError, with the line in `tree`, for the first key that asks for what cannot be run yet on so many ranks: such layouts are
 // planned, by mstrain plan.

@@ -15,6 +15,7 @@ namespace mstrain::mcts {
 struct SelfPlayOptions {
   BatchOptions batch;
   int64_t games = 256;        // to be played in all
+  int64_t first_game = 0;     // their numbers begin with it
   int64_t simulations = 100;  // for each move
   int64_t max_moves = 1 << 20;
   bool reuse = true;              // keep the subtree of the move played
@@ -49,7 +50,7 @@ struct PlayedGame {
   bool given_up = false;  // and so the other one has won
 };
 
-// Plays options.games games from start(number) and gives each to `sink` (one call at a time) when it ends. Chance states
+// Plays options.games games, each from start(number), and gives each to `sink` (one call at a time) when it ends. Chance states
 // are played by their probabilities. The games are the same for any number of threads, groups or trees of equal seeds where
 // the evaluator's answer for a state does not depend on the rest of its batch.
 template <class P = PuctPolicies, GameState S, Evaluator<S> E>
@@ -108,7 +109,7 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
     play_chance(i);
   };
   for (int64_t i = 0; i < trees; ++i) {
-    begin_game(i, i);
+    begin_game(i, options.first_game + i);
   }
   // Whether the player to move ends the game here, after a search that valued it so.
   const auto gives_up = [&](Board& board, const S& root, double value) {
@@ -183,7 +184,7 @@ SearchCounters self_play(const SearchConfig& config, const SelfPlayOptions& opti
         const std::lock_guard lock(mutex);
         sink(std::move(board.game));
       }
-      if (next >= options.games) {
+      if (next >= options.first_game + options.games) {
         board.active = false;
         return false;
       }

@@ -7,7 +7,6 @@
 #include "core/forecast/here.h"
 #include "core/train/checkpoint.h"
 #include "core/train/find_lr.h"
-#include "core/train/log_file.h"
 #include "core/train/outside.h"
 #include "core/train/rank_talk.h"
 #include "core/train/run_device.h"
@@ -18,6 +17,7 @@
 #include "suites/run/laid_out.h"
 #include "suites/run/plan.h"
 #include "suites/run/preflight.h"
+#include "suites/run/rank_log.h"
 #include "suites/run/stored_model.h"
 #include "suites/run/suite.h"
 #include "suites/run/sweep.h"
@@ -246,23 +246,6 @@ RunRequest resolved(const RunRequest& request) {
   return {request.files,
           with_named_layout(request.files, with_stored_model(request.files, request.tree)),
           request.stop, request.out, request.start};
-}
-
-// Ranks but the first say nothing to people: each has a log of its own.
-std::unique_ptr<LogFile> rank_log(const RunRequest& request, const RunConfig& config,
-                                  Communicator& world) {
-  const std::string folder = join_path(config.directory(), kRankLogs);
-  if (request.start.restart && world.rank() == 0 &&
-      !is_at_work(request.files, config.directory())) {
-    request.files.remove_all(folder);
-  }
-  world.barrier("logs of ranks");
-  if (world.rank() == 0) {
-    return nullptr;
-  }
-  request.files.create_directories(folder);
-  return std::make_unique<LogFile>(request.files,
-                                   join_path(folder, fmt::format("rank-{:04}.log", world.rank())));
 }
 
 Outcome run_in_mode(const RunRequest& request, const TrainConfig& config) {

@@ -128,13 +128,7 @@ void RecommenderRun::check(const YamlNode& tree) const {
   if (train.run.mode == RunMode::kGenerate) {
     config_fail(tree, "run.mode", "a recommender writes no text; mstrain score predicts");
   }
-  for (const auto& [key, value] : {std::pair("parallel.tensor", train.parallel.tensor),
-                                   std::pair("parallel.pipeline", train.parallel.pipeline),
-                                   std::pair("parallel.context", train.parallel.context)}) {
-    if (value > 1) {
-      config_fail(tree, key, "a recommender's ranks share batches and tables: parallel.data");
-    }
-  }
+  check_only_data(train.parallel, tree, "a recommender's ranks share batches and tables");
   check_batch_norm(tree);
   check_data_config(data, tree);
 }

@@ -1,15 +1,18 @@
 #include "suites/reinforcement/alphazero/alphazero_run.h"
 
 #include "core/base/error.h"
+#include "core/base/files_silent.h"
 #include "core/ops/build.h"
 #include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/train/preflight.h"
+#include "core/train/rank_talk.h"
 #include "core/train/run_device.h"
 #include "core/train/session.h"
 #include "suites/reinforcement/alphazero/commands.h"
 #include "suites/reinforcement/alphazero/self_play.h"
+#include "suites/run/rank_log.h"
 #include "suites/run/suite.h"
 
 namespace mstrain::alphazero {
@@ -19,14 +22,10 @@ YamlNode resolved_alphazero(FileSystem&, const YamlNode& tree) {
   return write_config(read_alphazero(tree));
 }
 
-void check_one_rank(FileSystem&, const YamlNode& tree, int64_t ranks) {
-  read_alphazero(tree);
-  if (ranks > 1) {
-    throw ConfigError(fmt::format(
-        "--ranks: an alphazero run plays and trains on the threads of one process (run.threads); "
-        "expected 1, found {}",
-        ranks));
-  }
+void check_alphazero_ranks(FileSystem&, const YamlNode& tree, int64_t ranks) {
+  const TrainConfig config = read_alphazero(tree).train;
+  check_runs(config.parallel, tree, ranks);
+  check_batch(config, mesh_of(config.parallel, ranks, tree).size(kDataAxis), tree);
 }
 
 void refuse_alphazero(const RunPlan& plan, int64_t limit) {
@@ -35,12 +34,14 @@ void refuse_alphazero(const RunPlan& plan, int64_t limit) {
   }
 }
 
-Outcome run_alphazero(const RunRequest& request) {
+Outcome play_and_train(const RunRequest& request) {
   const Config config = read_alphazero(request.tree);
-  check_run_device(config.train.run, request.tree);
+  Ranks* const ranks = request.start.ranks.get();
+  SilentFiles silent(request.files);
+  FileSystem& files = is_first(ranks) ? request.files : silent;
   const BoardGame game(config.game, config_where(request.tree, "game"));
   const std::string directory = config.train.run.directory();
-  const auto replay = std::make_shared<Replay>(request.files, join_path(directory, "replay"), game,
+  const auto replay = std::make_shared<Replay>(files, join_path(directory, "replay"), game,
                                                config.algorithm.window);
   TrainData data;
   data.identity = "alphazero " + config.game;
@@ -48,13 +49,13 @@ Outcome run_alphazero(const RunRequest& request) {
   data.outside = replay;
   data.training = [&, replay](uint64_t seed, const BatchPart& part, int64_t first) {
     return draw_from(*replay, game, seed,
-                     {.rows = part.rows(),
+                     {.part = part,
                       .symmetries = config.algorithm.symmetries,
                       .search_value = static_cast<float>(config.algorithm.search_value)},
                      first);
   };
-  SelfPlay self_play(config, game, *replay, request.files, join_path(directory, "selves"),
-                     request.stop);
+  SelfPlay self_play(config, game, *replay, files, join_path(directory, "selves"), request.stop,
+                     ranks);
   const SessionResult result =
       train(request.files, config.train, write_config(config),
             task_of(PolicyValueNetwork(config.network, game), config.algorithm.value_weight), data,
@@ -79,8 +80,24 @@ Outcome run_alphazero(const RunRequest& request) {
   return result.outcome;
 }
 
+Outcome run_alphazero(const RunRequest& given) {
+  RunRequest request{given.files, given.tree, given.stop, given.out, given.start};
+  const TrainConfig config = read_alphazero(request.tree).train;
+  check_run_device(config.run, request.tree);
+  if (!given.world) {
+    return play_and_train(request);
+  }
+  std::unique_ptr<Communicator> world =
+      with_devices(config.run, given.world(config.parallel.timeout_s), config.parallel.timeout_s);
+  check_alphazero_ranks(request.files, request.tree, world->size());
+  const auto log = rank_log(request, config.run, *world);
+  request.start.ranks = make_ranks(config.parallel, std::move(world));
+  return play_and_train(request);
+}
+
 void dry_run_alphazero(const RunRequest& request, const DryRun& options) {
   const Config config = read_alphazero(request.tree);
+  check_alphazero_ranks(request.files, request.tree, planned_ranks(config.train.parallel));
   const BoardGame game(config.game, config_where(request.tree, "game"));
   const PolicyValueNetwork network(config.network, game);
   const Context context{.backend = planned_backend(request.files, config.train.run, request.tree),
@@ -136,7 +153,7 @@ TrainTask task_of(const PolicyValueNetwork& network, double value_weight) {
 
 void add_alphazero() {
   add_run_kind({"algorithm", "alphazero", run_alphazero, dry_run_alphazero, resolved_alphazero,
-                check_one_rank});
+                check_alphazero_ranks});
   add_alphazero_commands();
 }
 

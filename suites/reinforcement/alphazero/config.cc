@@ -22,6 +22,13 @@ Config read_alphazero(const YamlNode& tree) {
     config_fail(tree, "run.mode",
                 "an alphazero run trains; mstrain arena and mstrain play use what it learned");
   }
+  check_only_data(config.train.parallel, tree, "an alphazero run's ranks share games and batches");
+  if (config.train.parallel.plan != kManualPlan) {
+    config_fail(tree, "parallel.plan",
+                fmt::format("{}, but an alphazero run's ranks are all along parallel.data: "
+                            "expected manual",
+                            config.train.parallel.plan));
+  }
   if (config.evaluation.games % 2 != 0) {
     config_fail(tree, "evaluation.games",
                 fmt::format("expected an even number, found {}", config.evaluation.games));

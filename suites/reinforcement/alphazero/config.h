@@ -79,7 +79,8 @@ struct AlgorithmConfig {
     v("temperature_moves", temperature_moves,
       "puct: so many first moves of a game are drawn by their visits", rule::at_least(0));
     v("games", games, "of self-play in an iteration", rule::at_least(1).at_most(1e6));
-    v("parallel_games", parallel_games, "of these, at once: their positions share batches",
+    v("parallel_games", parallel_games,
+      "of these, at once, on all ranks: the positions of a rank's share batches",
       rule::at_least(1).at_most(65536));
     v("steps", steps, "of training in an iteration; schedule.total_steps ends the run",
       rule::at_least(1));
@@ -148,6 +149,7 @@ struct Config {
     v("game", game, "a game of mcts/: mcts_play --list names them");
     v("network", network, "policy and value of a position");
     v("batch", train.batch, "how many positions make a step");
+    v("parallel", train.parallel, "how many ranks share games and batches");
     v("memory", train.memory, "what the run may take");
     v("precision", train.precision, "in which types it is computed and stored");
     v("optimizer", train.optimizer, "update rule");

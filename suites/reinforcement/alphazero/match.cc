@@ -5,6 +5,8 @@
 #include <unordered_set>
 
 #include "core/base/error.h"
+#include "core/train/rank_talk.h"
+#include "suites/reinforcement/alphazero/shared_games.h"
 
 namespace mstrain::alphazero {
 namespace {
@@ -44,7 +46,8 @@ void shuffle(std::vector<size_t>& order, mcts::Random& rng) {
 // One game of a match.
 struct Board {
   AnyGame state;
-  int first = 0;  // the player that contestant a is
+  int first = 0;        // the player that contestant a is
+  uint64_t number = 0;  // of all games
 };
 
 void play_moves_of(Contestant& who, std::vector<Board>& boards, const std::vector<size_t>& turn,
@@ -53,11 +56,37 @@ void play_moves_of(Contestant& who, std::vector<Board>& boards, const std::vecto
   std::vector<uint64_t> seeds;
   for (const size_t i : turn) {
     states.push_back(boards[i].state);
-    seeds.push_back(mcts::Random(seed, ply + 1, i).next_u64());
+    seeds.push_back(mcts::Random(seed, ply + 1, boards[i].number).next_u64());
   }
   const std::vector<Action> actions = who.choose(states, seeds);
   for (size_t i = 0; i < turn.size(); ++i) {
     boards[turn[i]].state.apply(actions[i]);
+  }
+}
+
+// To their ends.
+void play_out(Contestant& a, Contestant& b, std::vector<Board>& boards, uint64_t seed,
+              const std::atomic<bool>& stop) {
+  for (uint64_t ply = 0;; ++ply) {
+    std::vector<size_t> turn_of_a, turn_of_b;
+    for (size_t i = 0; i < boards.size(); ++i) {
+      const int player = boards[i].state.player();
+      if (player >= 0) {
+        (player == boards[i].first ? turn_of_a : turn_of_b).push_back(i);
+      }
+    }
+    if (turn_of_a.empty() && turn_of_b.empty()) {
+      break;
+    }
+    if (stop) {
+      throw Stopped();
+    }
+    if (!turn_of_a.empty()) {
+      play_moves_of(a, boards, turn_of_a, seed, 2 * ply);
+    }
+    if (!turn_of_b.empty()) {
+      play_moves_of(b, boards, turn_of_b, seed, 2 * ply + 1);
+    }
   }
 }
 
@@ -129,46 +158,38 @@ std::vector<AnyGame> openings(const BoardGame& game, int64_t count, uint64_t see
 }
 
 MatchResult play_match(const BoardGame& game, Contestant& a, Contestant& b, int64_t games,
-                       uint64_t seed, const std::atomic<bool>& stop) {
+                       uint64_t seed, const std::atomic<bool>& stop, Ranks* ranks) {
   check(games >= 2 && games % 2 == 0, "match: {} games; expected an even number", games);
   check(game.start().players() == 2, "match: {} is no game for two", game.name());
-  std::vector<Board> boards;
-  for (const AnyGame& opening : openings(game, games / 2, seed)) {
-    boards.push_back({opening, 0});
-    boards.push_back({opening, 1});
-  }
-  for (uint64_t ply = 0;; ++ply) {
-    std::vector<size_t> turn_of_a, turn_of_b;
-    for (size_t i = 0; i < boards.size(); ++i) {
-      const int player = boards[i].state.player();
-      if (player >= 0) {
-        (player == boards[i].first ? turn_of_a : turn_of_b).push_back(i);
+  std::vector<double> results(static_cast<size_t>(games));  // of contestant a; elsewhere 0
+  play_together(ranks, "match", [&] {
+    const std::vector<AnyGame> begin = openings(game, games / 2, seed);
+    const Share share = share_of(ranks, games / 2);
+    std::vector<Board> boards;
+    for (int64_t pair = share.first; pair < share.end(); ++pair) {
+      for (const int colour : {0, 1}) {
+        boards.push_back(
+            {begin[static_cast<size_t>(pair)], colour, static_cast<uint64_t>(2 * pair + colour)});
       }
     }
-    if (turn_of_a.empty() && turn_of_b.empty()) {
-      break;
+    play_out(a, b, boards, seed, stop);
+    for (const Board& board : boards) {
+      results[board.number] = game.value_of(board.state.returns(), board.first);
     }
-    if (stop) {
-      throw Stopped();
-    }
-    if (!turn_of_a.empty()) {
-      play_moves_of(a, boards, turn_of_a, seed, 2 * ply);
-    }
-    if (!turn_of_b.empty()) {
-      play_moves_of(b, boards, turn_of_b, seed, 2 * ply + 1);
-    }
-  }
+  });
+  const std::vector<double> all = gathered(ranks, results, "match");
   MatchResult out;
-  for (size_t i = 0; i < boards.size(); i += 2) {
-    double pair = 0;
-    for (size_t colour = 0; colour < 2; ++colour) {
-      const Board& board = boards[i + colour];
-      const float result = game.value_of(board.state.returns(), board.first);
-      Tally& tally = out.by_colour[colour];
-      ++(result > 0 ? tally.wins : result < 0 ? tally.losses : tally.draws);
-      pair += result > 0 ? 0.5 : result < 0 ? 0 : 0.25;
+  for (size_t i = 0; i < results.size(); ++i) {
+    double result = 0;
+    for (size_t at = i; at < all.size(); at += results.size()) {
+      result += all[at];
     }
-    out.pair_scores.push_back(pair);
+    Tally& tally = out.by_colour[i % 2];
+    ++(result > 0 ? tally.wins : result < 0 ? tally.losses : tally.draws);
+    if (i % 2 == 0) {
+      out.pair_scores.push_back(0);
+    }
+    out.pair_scores.back() += result > 0 ? 0.5 : result < 0 ? 0 : 0.25;
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/mesh.h"
 #include "suites/reinforcement/alphazero/contestant.h"
 
 namespace mstrain::alphazero {
@@ -43,9 +44,9 @@ struct MatchResult {
 // an end: drawn by `seed`, each once before any comes again.
 std::vector<AnyGame> openings(const BoardGame& game, int64_t count, uint64_t seed);
 
-// Two games from each opening, with the colours changed: `games` is even. A function of its arguments. Throws Stopped once
-// `stop` is set.
+// Two games from each opening, with the colours changed: `games` is even. A function of these arguments, whatever the ranks are, which
+// share the games: each of them calls it, and gets the same. Null: there is one. Throws Stopped once `stop` is set on any of them.
 MatchResult play_match(const BoardGame& game, Contestant& a, Contestant& b, int64_t games,
-                       uint64_t seed, const std::atomic<bool>& stop);
+                       uint64_t seed, const std::atomic<bool>& stop, Ranks* ranks = nullptr);
 
 }  // namespace mstrain::alphazero

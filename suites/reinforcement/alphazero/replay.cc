@@ -16,7 +16,7 @@ class Draws final : public BatchStream {
 
   Tensors next() override {
     check(replay_.positions() > 0, "replay: no game was played yet");
-    const int64_t rows = options_.rows;
+    const int64_t rows = options_.part.rows();
     const auto size = static_cast<size_t>(game_.input_size());
     const auto actions = static_cast<size_t>(game_.actions());
     HostWrite x({Dtype::kF32, {rows, game_.planes(), game_.rows(), game_.columns()}});
@@ -24,7 +24,8 @@ class Draws final : public BatchStream {
     HostWrite value({Dtype::kF32, {rows}});
     std::ranges::fill(policy.values<float>(), 0.0F);
     for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
-      mcts::Random rng(seed_, 0x7265706c, static_cast<uint64_t>(samples_++));
+      const int64_t sample = samples_ + options_.part.sample(static_cast<int64_t>(row));
+      mcts::Random rng(seed_, 0x7265706c, static_cast<uint64_t>(sample));
       const auto [played, move] =
           replay_.at(static_cast<int64_t>(rng.below(static_cast<uint32_t>(replay_.positions()))));
       const int k =
@@ -45,6 +46,7 @@ class Draws final : public BatchStream {
           state.player() == 0 || state.players() == 1 ? played.result : -played.result;
       value.values<float>()[row] = result + options_.search_value * (target.value - result);
     }
+    samples_ += options_.part.batch;
     return {x.finish(), policy.finish(), value.finish()};
   }
   int64_t samples() const override { return samples_; }

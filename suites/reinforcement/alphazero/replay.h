@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/batch_part.h"
 #include "core/train/outside.h"
 #include "core/train/task.h"
 #include "mcts/search/self_play.h"
@@ -76,7 +77,7 @@ class Replay final : public OutsideState {
 };
 
 struct DrawOptions {
-  int64_t rows = 1;  // of a batch
+  BatchPart part = 1;  // of a batch
   bool symmetries = true;
   float search_value = 0;  // share of the search's value in the target
 };

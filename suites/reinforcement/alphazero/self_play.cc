@@ -7,8 +7,10 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/train/checkpoint.h"
+#include "core/train/rank_talk.h"
 #include "core/train/state_fields.h"
 #include "mcts/any_search.h"
+#include "suites/reinforcement/alphazero/shared_games.h"
 
 namespace mstrain::alphazero {
 namespace {
@@ -53,7 +55,7 @@ void Resignation::learn(const Shown& shown) {
 
 PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uint64_t seed,
                        int threads, mcts::AnyEvaluator<AnyGame>& evaluator,
-                       std::optional<double> resign_below) {
+                       std::optional<double> resign_below, int64_t first_game) {
   const int64_t trees = std::min(config.parallel_games, config.games);
   const mcts::SearchConfig search{
       .seed = seed,
@@ -65,6 +67,7 @@ PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uin
   const mcts::SelfPlayOptions options{
       .batch = {.trees = trees, .groups = std::min<int64_t>(2, trees), .threads = threads},
       .games = config.games,
+      .first_game = first_game,
       .simulations = config.simulations,
       .reuse = config.search == SearchKind::kPuct,
       .temperature_moves = config.temperature_moves,
@@ -80,13 +83,14 @@ PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uin
 }
 
 SelfPlay::SelfPlay(const Config& config, const BoardGame& game, Replay& replay, FileSystem& files,
-                   std::string selves, const std::atomic<bool>& stop)
+                   std::string selves, const std::atomic<bool>& stop, Ranks* ranks)
     : config_(config),
       game_(game),
       replay_(replay),
       files_(files),
       selves_(std::move(selves)),
       stop_(stop),
+      ranks_(ranks),
       resignation_(config.algorithm) {}
 
 bool SelfPlay::plays(int64_t step, Moment moment) const {
@@ -133,7 +137,7 @@ void SelfPlay::on_state(Trainer& trainer, Moment moment) {
       play(trainer);
     }
   } catch (const Stopped&) {
-    log_debug("step {}: games were given up", trainer.step());
+    trainer.end(Trainer::End::kInterrupted, "games under way are given up");
   }
   network_->set_params({});
 }
@@ -143,42 +147,74 @@ void SelfPlay::note(Trainer& trainer, const std::string& name, double value) {
   noted_[name] = value;
 }
 
-void SelfPlay::play(Trainer& trainer) {
-  const AlgorithmConfig& algorithm = config_.algorithm;
-  const int64_t iteration = replay_.iterations();
-  CachingEvaluator evaluator(*network_, game_, algorithm.cache);
+SelfPlay::Iteration SelfPlay::play_share(uint64_t seed, int64_t number) {
+  const Share share = share_of(ranks_, config_.algorithm.games);
+  AlgorithmConfig own = config_.algorithm;
+  own.games = share.count;
+  own.parallel_games = std::max<int64_t>(1, share_of(ranks_, own.parallel_games).count);
+  CachingEvaluator evaluator(*network_, game_, own.cache);
   const double busy = network_->busy_seconds();
   const int64_t evaluations = network_->evaluations();
-  const uint64_t seed =
-      mcts::Random(trainer.progress().seed, 0x67616d65, static_cast<uint64_t>(iteration))
-          .next_u64();
-  const PlayedGames played = play_games(algorithm, game_, seed, network_->threads(),
-                                        evaluator.any(), resignation_.below());
-  std::vector<LearnedGame> games;
-  Tally first;
-  Resignation::Shown shown;
-  for (const auto& game : played.games) {
-    shown.given_up += game.given_up ? 1 : 0;
-    if (game.gives_up >= 0 && !game.given_up) {
-      ++shown.checked;
-      shown.wrong += game_.value_of(game.returns, game.gives_up) >= 0 ? 1 : 0;
+  PlayedGames played;
+  play_together(ranks_, "self-play", [&] {
+    if (own.games > 0) {
+      played = play_games(own, game_, seed, network_->threads(), evaluator.any(),
+                          resignation_.below(), share.first);
     }
-    games.push_back(learned(game, game_, iteration));
-    const float result = games.back().result;
-    ++(result > 0 ? first.wins : result < 0 ? first.losses : first.draws);
+  });
+  std::vector<LearnedGame> games;
+  double given_up = 0, checked = 0, wrong = 0;
+  for (const auto& game : played.games) {
+    given_up += game.given_up ? 1 : 0;
+    if (game.gives_up >= 0 && !game.given_up) {
+      ++checked;
+      wrong += game_.value_of(game.returns, game.gives_up) >= 0 ? 1 : 0;
+    }
+    games.push_back(learned(game, game_, number));
   }
-  const double entropy = mean_entropy(games);
-  for (LearnedGame& game : games) {
+  const std::vector<double> all = gathered(
+      ranks_,
+      std::vector<double>{given_up, checked, wrong, played.counters.seconds,
+                          static_cast<double>(network_->evaluations() - evaluations),
+                          static_cast<double>(evaluator.hits()), network_->busy_seconds() - busy,
+                          static_cast<double>(network_->threads())},
+      "self-play");
+  Iteration out{.games = games_of_all(ranks_, std::move(games))};
+  double threads = 0;
+  for (size_t at = 0; at < all.size(); at += 8) {
+    out.shown.given_up += static_cast<int64_t>(all[at]);
+    out.shown.checked += static_cast<int64_t>(all[at + 1]);
+    out.shown.wrong += static_cast<int64_t>(all[at + 2]);
+    out.seconds = std::max(out.seconds, all[at + 3]);
+    out.evaluations += all[at + 4];
+    out.kept += all[at + 5];
+    out.busy += all[at + 6];
+    threads += all[at + 7];
+  }
+  out.busy /= out.seconds * threads;
+  return out;
+}
+
+void SelfPlay::play(Trainer& trainer) {
+  const AlgorithmConfig& algorithm = config_.algorithm;
+  const int64_t number = replay_.iterations();
+  const uint64_t seed =
+      mcts::Random(trainer.progress().seed, 0x67616d65, static_cast<uint64_t>(number)).next_u64();
+  Iteration iteration = play_share(seed, number);
+  const Resignation::Shown& shown = iteration.shown;
+  Tally first;
+  double positions = 0;
+  for (const LearnedGame& game : iteration.games) {
+    positions += static_cast<double>(game.moves.size());
+    ++(game.result > 0 ? first.wins : game.result < 0 ? first.losses : first.draws);
+  }
+  const double entropy = mean_entropy(iteration.games);
+  for (LearnedGame& game : iteration.games) {
     replay_.add(std::move(game));
   }
   replay_.end_iteration();
   const auto count = static_cast<double>(algorithm.games);
-  const double seconds = played.counters.seconds;
-  const auto positions = static_cast<double>(played.positions());
-  const double share =
-      (network_->busy_seconds() - busy) / (seconds * static_cast<double>(network_->threads()));
-  const auto computed = static_cast<double>(network_->evaluations() - evaluations);
-  note(trainer, "iteration", static_cast<double>(iteration));
+  note(trainer, "iteration", static_cast<double>(number));
   note(trainer, "game_length", positions / count);
   note(trainer, "first_player_wins", static_cast<double>(first.wins) / count);
   note(trainer, "draws", static_cast<double>(first.draws) / count);
@@ -192,18 +228,17 @@ void SelfPlay::play(Trainer& trainer) {
   note(trainer, "policy_entropy", entropy);
   note(trainer, "replay_positions", static_cast<double>(replay_.positions()));
   note(trainer, "replay_age", replay_.age());
-  trainer.note("self_play_positions_per_second", positions / seconds);
-  trainer.note("evaluations_per_second", computed / seconds);
-  trainer.note("evaluator_busy", share);
+  trainer.note("self_play_positions_per_second", positions / iteration.seconds);
+  trainer.note("evaluations_per_second", iteration.evaluations / iteration.seconds);
+  trainer.note("evaluator_busy", iteration.busy);
   log_info(
       "iteration {}: {} games of {:.1f} moves in {:.1f} s, {:.0f} positions/s, {:.0f} "
       "evaluations/s ({:.0f} % kept from before), evaluator busy {:.0f} %; first player {:.0f} % "
       "won, {:.0f} % drawn",
-      iteration, algorithm.games, positions / count, seconds, positions / seconds,
-      computed / seconds,
-      100 * static_cast<double>(evaluator.hits()) /
-          std::max(1.0, computed + static_cast<double>(evaluator.hits())),
-      100 * share, 100 * static_cast<double>(first.wins) / count,
+      number, algorithm.games, positions / count, iteration.seconds, positions / iteration.seconds,
+      iteration.evaluations / iteration.seconds,
+      100 * iteration.kept / std::max(1.0, iteration.evaluations + iteration.kept),
+      100 * iteration.busy, 100 * static_cast<double>(first.wins) / count,
       100 * static_cast<double>(first.draws) / count);
 }
 
@@ -215,7 +250,8 @@ MatchResult SelfPlay::compete_with(Contestant& own, Contestant& other, const Tra
   const uint64_t seed =
       mcts::Random(trainer.progress().seed, 0x6d61746368, static_cast<uint64_t>(trainer.step()))
           .next_u64();
-  const MatchResult result = play_match(game_, own, other, config_.evaluation.games, seed, stop_);
+  const MatchResult result =
+      play_match(game_, own, other, config_.evaluation.games, seed, stop_, ranks_);
   const Tally tally = result.all();
   log_info("{} against {}: {} won, {} drawn, {} lost; Elo {} ({} to {})", own.name(), other.name(),
            tally.wins, tally.draws, tally.losses, elo_text(result.elo()),

@@ -38,10 +38,10 @@ class Resignation {
 
 class SelfPlay final : public Callback {
  public:
-  // All must outlive it. Once `stop` is set, games under way are given up: a run that goes on plays them again from their beginning.
-  // The networks that took part in matches stay in `selves`, a folder for each, as `mstrain arena` takes them.
+  // All must outlive it. `ranks` share the games and matches; null: there is one. Once `stop` is set on any of them, games under way are
+  // given up, and the run ends: one that goes on plays them again from their beginning. The networks that took part in matches stay in `selves`, a folder for each, as `mstrain arena` takes them.
   SelfPlay(const Config& config, const BoardGame& game, Replay& replay, FileSystem& files,
-           std::string selves, const std::atomic<bool>& stop);
+           std::string selves, const std::atomic<bool>& stop, Ranks* ranks = nullptr);
 
   bool wants(int64_t step, Moment moment) override;
   void on_start(Trainer&) override;
@@ -54,6 +54,15 @@ class SelfPlay final : public Callback {
  private:
   bool plays(int64_t step, Moment moment) const;
   bool competes(int64_t step, Moment moment) const;
+  // What an iteration's games came to, on all ranks.
+  struct Iteration {
+    std::vector<LearnedGame> games;
+    Resignation::Shown shown;
+    // Of the rank that played longest; of all ranks; not made, as they were kept from before.
+    double seconds = 0, evaluations = 0, kept = 0;
+    double busy = 0;  // share of that time in which their evaluators' threads worked
+  };
+  Iteration play_share(uint64_t seed, int64_t number);
   void play(Trainer& trainer);
   void compete(Trainer& trainer);
   // As Trainer::note(); what no row has yet is kept in checkpoints. Not for times, which are not of the state.
@@ -67,6 +76,7 @@ class SelfPlay final : public Callback {
   FileSystem& files_;
   std::string selves_;
   const std::atomic<bool>& stop_;
+  Ranks* ranks_;
   std::unique_ptr<NetworkEvaluator> network_;  // of the run's context
   int64_t competed_ = 0;                       // the step of the last match
   double elo_ = 0;                             // then, above the network of step 0
@@ -75,8 +85,8 @@ class SelfPlay final : public Callback {
   std::map<std::string, double> noted_;  // the last of each name
 };
 
-// One iteration's games, in the order of their numbers; `evaluator` answers for all of them. A function of the seed, whatever
-// `threads` is.
+// config.games games, in the order of their numbers, from `first_game` on; `evaluator` answers for all of them. A game is a function of
+// the seed and its number, whatever `threads` is.
 struct PlayedGames {
   std::vector<mcts::PlayedGame<AnyGame>> games;
   mcts::SearchCounters counters;
@@ -84,6 +94,6 @@ struct PlayedGames {
 };
 PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uint64_t seed,
                        int threads, mcts::AnyEvaluator<AnyGame>& evaluator,
-                       std::optional<double> resign_below = {});
+                       std::optional<double> resign_below = {}, int64_t first_game = 0);
 
 }  // namespace mstrain::alphazero

@@ -4,9 +4,8 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "mcts/games/connect_four.h"
 #include "mcts/play/playable.h"
-#include "suites/reinforcement/env/canvas.h"
+#include "suites/reinforcement/env/board_picture.h"
 #include "suites/reinforcement/env/episodes.h"
 #include "suites/reinforcement/env/one_environment.h"
 
@@ -41,10 +40,7 @@ struct Table {
 class GameDynamics final : public Dynamics {
  public:
   GameDynamics(const mcts::play::GameEntry& entry, int64_t n)
-      : game_(entry.make()),
-        spec_(spec_of(entry, *game_)),
-        stands_on_row_0_(entry.name == mcts::ConnectFour::kName),
-        tables_(static_cast<size_t>(n)) {}
+      : game_(entry.make()), spec_(spec_of(entry, *game_)), tables_(static_cast<size_t>(n)) {}
 
   const EnvSpec& spec() const override { return spec_; }
   int64_t size() const override { return static_cast<int64_t>(tables_.size()); }
@@ -131,26 +127,7 @@ class GameDynamics final : public Dynamics {
     if (spec_.observation.shape.rank() != 3) {
       return bars(spec_, seen);
     }
-    const auto [planes, rows, columns] = game_->observation_shape();
-    constexpr double kCell = 32;
-    Canvas canvas(columns * static_cast<int64_t>(kCell), rows * static_cast<int64_t>(kCell), kGrey);
-    for (int cell = 0; cell < rows * columns; ++cell) {
-      const int row = stands_on_row_0_ ? rows - 1 - cell / columns : cell / columns;
-      const double x = cell % columns * kCell, y = row * kCell;
-      canvas.rectangle({x + 1, y + 1}, {x + kCell - 1, y + kCell - 1}, kWhite);
-      for (int plane = 0; plane < planes; ++plane) {
-        if (seen[static_cast<size_t>(plane * rows * columns + cell)] <= 0.5F) {
-          continue;
-        }
-        const auto shade = static_cast<uint8_t>(235 - 220 * plane / planes);
-        canvas.disc({x + kCell / 2, y + kCell / 2}, 12,
-                    planes > 3   ? Colour{shade, static_cast<uint8_t>(shade / 2), 40}
-                    : plane == 0 ? kBlue
-                    : plane == 1 ? kAmber
-                                 : kGrey);
-      }
-    }
-    return canvas.take();
+    return BoardPicture(*game_, spec_.name).draw(seen).take();
   }
 
  private:
@@ -203,7 +180,6 @@ class GameDynamics final : public Dynamics {
 
   std::unique_ptr<mcts::play::Playable> game_;
   EnvSpec spec_;
-  bool stands_on_row_0_;  // boards that are seen from the side: row 0 is the lowest
   std::vector<Table> tables_;
 };
 

@@ -75,8 +75,8 @@ TEST(AlphaZeroReplay, ComesBackFromItsFileBitForBitAndDrawsTheSame) {
   EXPECT_EQ(other.iterations(), replay.iterations());
   other.add(random_game(game, 99));
   replay.add(random_game(game, 99));
-  const auto a = draw_from(replay, game, 5, {.rows = 16}, 32);
-  const auto b = draw_from(other, game, 5, {.rows = 16}, 32);
+  const auto a = draw_from(replay, game, 5, {.part = 16}, 32);
+  const auto b = draw_from(other, game, 5, {.part = 16}, 32);
   const Tensors of_a = a->next();
   const Tensors of_b = b->next();
   for (size_t i = 0; i < 3; ++i) {
@@ -94,7 +94,7 @@ TEST(AlphaZeroReplay, SamplesAreATurnedPositionWithItsMoveAndItsResult) {
   for (uint64_t i = 0; i < 5; ++i) {
     replay.add(random_game(game, i));
   }
-  const Tensors batch = draw_from(replay, game, 1, {.rows = 200}, 0)->next();
+  const Tensors batch = draw_from(replay, game, 1, {.part = 200}, 0)->next();
   const auto x = to_vector<float>(batch[0]);
   const auto policy = to_vector<float>(batch[1]);
   const auto value = to_vector<float>(batch[2]);

@@ -13,6 +13,7 @@
 #include "tests/amount.h"
 #include "tests/core/base/temporary_folder.h"
 #include "tests/core/train/memory_disk.h"
+#include "tests/ranks.h"
 #include "tests/suites/reinforcement/alphazero/small.h"
 
 namespace mstrain::alphazero {
@@ -27,11 +28,12 @@ void know_all() {
 }
 
 Outcome run_file(const std::string& file, const std::vector<std::string>& overrides,
-                 const std::atomic<bool>& stop = kGoOn) {
+                 const std::atomic<bool>& stop = kGoOn, std::shared_ptr<Ranks> ranks = nullptr) {
   know_all();
   std::FILE* const out = std::fopen("/dev/null", "w");
-  const Outcome outcome =
-      run({.files = real_files(), .tree = load_config(file, overrides), .stop = stop, .out = out});
+  RunRequest request{real_files(), load_config(file, overrides), stop, out, {}};
+  request.start.ranks = std::move(ranks);
+  const Outcome outcome = run(request);
   std::fclose(out);
   return outcome;
 }
@@ -77,6 +79,62 @@ TEST(AlphaZeroRun, GoesOnBitForBit) {
     }
     EXPECT_EQ(state_of(whole, 45), state_of(parts, 45)) << resign;
   }
+}
+
+// What ranks share must not show: neither in what is learned, nor in what is said of it.
+TEST(AlphaZeroRun, IsTheSameOnAnyRanks) {
+  const auto run_to = [](const std::string& place, int64_t ranks, int64_t steps) {
+    std::vector<std::string> changes = small_run(place, steps);
+    changes.insert(changes.end(), {"batch.micro=8", "algorithm.threads=1", "algorithm.resign=-0.2",
+                                   "algorithm.games=7", "log.interval=5"});
+    if (ranks == 1) {
+      EXPECT_EQ(run_file(kTicTacToe, changes), Outcome::kFinished);
+      return;
+    }
+    run_ranks({{{std::string(kDataAxis), ranks}}}, [&](std::shared_ptr<Ranks> shared) {
+      EXPECT_EQ(run_file(kTicTacToe, changes, kGoOn, std::move(shared)), Outcome::kFinished);
+    });
+  };
+  const auto said = [](const std::string& place) {
+    std::vector<double> out;
+    for (const Json& row : read_metrics(real_files(), place + "/metrics.jsonl")) {
+      for (const char* key : {"loss", "game_length", "first_player_wins", "resigned", "match_score",
+                              "elo", "policy_entropy"}) {
+        out.push_back(row.value(key, -2.0));
+      }
+    }
+    return out;
+  };
+  const TemporaryFolder folder;
+  run_to(folder / "alone", 1, 25);
+  EXPECT_GT(std::ranges::count_if(said(folder / "alone"), [](double x) { return x != -2; }), 20);
+  for (const int64_t ranks : {2, 4}) {
+    const std::string shared = folder / std::to_string(ranks);
+    run_to(shared, ranks, 25);
+    EXPECT_EQ(state_of(folder / "alone", 25), state_of(shared, 25)) << ranks;
+    EXPECT_EQ(said(folder / "alone"), said(shared)) << ranks;
+  }
+  run_to(folder / "changing", 2, 7);  // amid an iteration
+  run_to(folder / "changing", 1, 14);
+  run_to(folder / "changing", 4, 25);
+  EXPECT_EQ(state_of(folder / "alone", 25), state_of(folder / "changing", 25));
+}
+
+// Whoever of them is told.
+TEST(AlphaZeroRun, EndsOnAllRanksWhereOneIsStopped) {
+  const TemporaryFolder folder;
+  std::vector<std::string> changes = small_run(folder.path(), 30);
+  changes.insert(changes.end(),
+                 {"batch.micro=8", "algorithm.games=64", "evaluation.interval=none"});
+  const std::atomic<bool> stopped = true;
+  run_ranks({{{std::string(kDataAxis), 2}}}, [&](std::shared_ptr<Ranks> ranks) {
+    const std::atomic<bool>& stop = ranks->rank() == 1 ? stopped : kGoOn;
+    EXPECT_EQ(run_file(kTicTacToe, changes, stop, ranks), Outcome::kInterrupted);
+  });
+  changes.push_back("schedule.total_steps=15");
+  run_ranks({{{std::string(kDataAxis), 2}}}, [&](std::shared_ptr<Ranks> ranks) {
+    EXPECT_EQ(run_file(kTicTacToe, changes, kGoOn, std::move(ranks)), Outcome::kFinished);
+  });
 }
 
 TEST(AlphaZeroRun, ItTakesLessHopeToGiveUpWhereThatWasWrong) {
