@@ -200,6 +200,12 @@ SearchResult search_layouts(const Planning& planning, const std::set<std::string
 bool is_plan_file(const std::string& plan) { return plan != kManualPlan && plan != kAutoPlan; }
 
 YamlNode with_plan_file(FileSystem& files, YamlNode tree, const std::string& path) {
+  if (!files.exists(path)) {
+    config_fail(tree, "parallel.plan",
+                fmt::format("expected manual, auto or a file that mstrain plan --write-plan wrote; "
+                            "there is no {}",
+                            path));
+  }
   const YamlNode plan = parse_yaml(files.read(path, kLargestPlan), path);
   if (!plan.is_map()) {
     throw ConfigError(fmt::format("{}: expected what mstrain plan --write-plan wrote", path));

@@ -117,6 +117,10 @@ TEST(Plan, WithoutALayoutFindsOneAndWritesItDown) {
       plan({"cluster.nodes=2", "parallel.plan=" + folder.path("best.yaml")});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_EQ(again.out, found.out.substr(0, again.out.size()));
+  const CommandResult gone = plan({"parallel.plan=" + folder.path("none.yaml")});
+  EXPECT_EQ(gone.status, 2);
+  EXPECT_THAT(gone.err, AllOf(HasSubstr("parallel.plan: expected manual, auto or a file"),
+                              HasSubstr("none.yaml")));
 }
 
 TEST(Plan, TakesTheScheduleOfAFileWhereItIsSound) {

@@ -9,6 +9,11 @@ void check_config(const T5Config& config, const YamlNode& tree) {
                             "distances apart one by one",
                             config.relative_max_distance, config.relative_buckets));
   }
+  if (config.gated && config.activation == Activation::kGelu) {
+    config_fail(tree, "model.activation",
+                "gelu: Hugging Face's T5 has no name for it where model.gated is true; expected "
+                "gelu_new, or relu");
+  }
   if (config.vocab_size.is_word()) {
     return;
   }

@@ -269,6 +269,10 @@ TEST(T5, RefusesTextsWithoutARoomForTheirDistances) {
   config = tiny();
   config.eos_token = kVocab;
   EXPECT_THAT([&] { T5 model(config); }, ThrowsMessage<ConfigError>(HasSubstr("model.eos_token")));
+  config = tiny();
+  config.gated = true;
+  config.activation = Activation::kGelu;
+  EXPECT_THAT([&] { T5 model(config); }, ThrowsMessage<ConfigError>(HasSubstr("model.activation")));
 }
 
 }  // namespace
