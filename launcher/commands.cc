@@ -11,6 +11,7 @@
 #include "core/base/files.h"
 #include "core/base/log.h"
 #include "core/base/yaml_scalar.h"
+#include "core/train/parallel_config.h"
 #include "core/train/report.h"
 #include "core/train/run_directory.h"
 #include "launcher/inspect.h"
@@ -153,15 +154,21 @@ int asked_ranks(const std::optional<int64_t>& asked, const std::optional<int64_t
   return rank.ranks();
 }
 
+// A number that the configuration gives; nothing where it is a word or left out.
+std::optional<double> given_number(const YamlNode& tree, std::string_view wanted) {
+  for (const auto& [key, value] : flatten_config(tree)) {
+    if (key == wanted) {
+      return yaml_scalar::parse_double(value);
+    }
+  }
+  return std::nullopt;
+}
+
 // Once for all ranks.
 void tell_oversubscribed(const YamlNode& tree, const RankPlace& place) {
   const int processors = shared_processors();
-  int64_t threads = std::max(1, processors / place.ranks_here);
-  for (const auto& [key, value] : flatten_config(tree)) {
-    if (key == "run.threads") {
-      threads = yaml_scalar::parse_int(value).value_or(threads);
-    }
-  }
+  const auto threads = static_cast<int64_t>(
+      given_number(tree, "run.threads").value_or(std::max(1, processors / place.ranks_here)));
   if (place.ranks_here * threads > processors) {
     log_warning("oversubscribed: {} ranks with {} thread{} each take turns on {} processor{}",
                 place.ranks_here, threads, threads == 1 ? "" : "s", processors,
@@ -181,6 +188,7 @@ int start_job(int ranks, int64_t restarts, Arguments arguments, const YamlNode& 
   check_many_ranks(real_files(), tree, ranks);
   return start_ranks({ranks,
                       static_cast<int>(restarts),
+                      given_number(tree, "parallel.timeout_s").value_or(ParallelConfig().timeout_s),
                       {arguments.begin(), arguments.end()},
                       [&](int fewer) {
                         try {

@@ -21,6 +21,7 @@
 #include "core/base/log.h"
 #include "core/base/processors.h"
 #include "core/comm/mpi_peers.h"
+#include "launcher/absent_ranks.h"
 #include "launcher/commands.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_place.h"
@@ -32,7 +33,6 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
 constexpr int kLook = 50;                // milliseconds between two looks at mpirun
-constexpr seconds kStartMayTake{60};     // for one more rank to come, or to join the others
 constexpr seconds kOthersMayTake{30};    // from the first failure to the last rank's end
 constexpr seconds kLastWordsMayTake{2};  // of that, where ranks cannot find out by themselves
 constexpr seconds kMpirunMayTake{5};     // to end after its last rank, and when it is asked to
@@ -160,7 +160,8 @@ struct JobEnd {
 // One start of the job.
 class Job {
  public:
-  Job(const RanksToStart& job, const std::atomic<bool>& stop) : job_(job), stop_(stop) {
+  Job(const RanksToStart& job, const std::atomic<bool>& stop)
+      : job_(job), stop_(stop), absent_(links_.name(), job.ranks, job.timeout_s) {
     prepare_environment(links_.name());
     mpirun_.emplace(mpirun_command(job));
   }
@@ -169,6 +170,7 @@ class Job {
     while (!mpirun_->ended()) {
       links_.listen(kLook);
       pass_on_interrupt();
+      end_what_is_incomplete();
       end_what_hangs();
       end_mpirun();
     }
@@ -209,6 +211,22 @@ class Job {
 
   bool all_came() const { return static_cast<int>(ranks().size()) == job_.ranks; }
 
+  // Where some never meet the others, these wait in MPI for ever.
+  void end_what_is_incomplete() {
+    const auto has_joined = [](const StartedRank& rank) { return rank.joined; };
+    if (all_came() && std::all_of(ranks().begin(), ranks().end(), has_joined)) {
+      return;
+    }
+    fault_ = absent_.look(ranks());
+    if (!fault_.empty()) {
+      kill_ranks();
+      for (const auto& [rank, pid] : absent_.processes()) {
+        kill(pid, SIGKILL);
+      }
+      mpirun_->terminate();
+    }
+  }
+
   // After a failure ranks end by themselves, but for those that cannot.
   void end_what_hangs() {
     bool failed = false;
@@ -239,24 +257,14 @@ class Job {
     }
   }
 
-  // It ends with its ranks, unless it hangs itself; and where ranks do not come, or not to each other, it waits for ever.
+  // It ends with its ranks, unless it hangs itself.
   void end_mpirun() {
     const auto now = Clock::now();
-    const auto joined =
-        std::count_if(ranks().begin(), ranks().end(), [](const auto& rank) { return rank.joined; });
-    if (joined + static_cast<int64_t>(ranks().size()) != begun_) {
-      begun_ = joined + static_cast<int64_t>(ranks().size());
-      last_begun_ = now;
-    }
-    is_late_ = is_late_ || (joined < job_.ranks && now - last_begun_ > kStartMayTake);
     const bool is_alone =
         all_came() && std::none_of(ranks().begin(), ranks().end(),
                                    [](const StartedRank& rank) { return rank.socket >= 0; });
     alone_since_ = is_alone ? alone_since_ : now;
-    if (is_late_) {
-      kill_ranks();
-    }
-    if (is_late_ || (is_alone && now - alone_since_ > kMpirunMayTake)) {
+    if (is_alone && now - alone_since_ > kMpirunMayTake) {
       mpirun_->terminate();
     }
   }
@@ -272,13 +280,16 @@ class Job {
   }
 
   JobEnd result() const {
-    if (ranks().empty() && !interrupted_) {
+    const StartedRank* zero = rank_zero();
+    if (interrupted_ && (zero == nullptr || !zero->ended)) {
+      return {kInterrupted};
+    }
+    if (ranks().empty()) {
       fail("--ranks: mpirun did not start them; it says:\n{}", mpirun_->output());
     }
-    const StartedRank* zero = rank_zero();
-    const bool interrupted = interrupted_ && (zero == nullptr || !zero->ended);
-    if (interrupted) {
-      return {kInterrupted};
+    if (!fault_.empty()) {
+      log_error("{}", fault_);
+      return {1, true};
     }
     JobEnd end;
     bool told = false;
@@ -293,7 +304,7 @@ class Job {
       }
     }
     const bool nobody_says_why = end.status == 0 || (!told && dead.empty());
-    if (nobody_says_why && (is_late_ || !all_came())) {
+    if (nobody_says_why && !all_came()) {
       fail("--ranks: mpirun did not start all of them; it says:\n{}", mpirun_->output());
     }
     if (end.status != 0 && !told) {
@@ -305,12 +316,12 @@ class Job {
   const RanksToStart& job_;
   const std::atomic<bool>& stop_;
   RankLinks links_;
+  AbsentRanks absent_;
+  std::string fault_;  // of those
   std::optional<Mpirun> mpirun_;
   bool interrupted_ = false;
   std::optional<Clock::time_point> failed_at_;
-  int64_t begun_ = 0;  // ranks that came, and those that joined the others
-  Clock::time_point last_begun_ = Clock::now(), alone_since_ = last_begun_;
-  bool is_late_ = false;
+  Clock::time_point alone_since_ = Clock::now();
   std::set<pid_t> killed_;  // here, which says nothing about them
 };
 

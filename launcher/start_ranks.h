@@ -11,6 +11,7 @@ namespace mstrain::launcher {
 struct RanksToStart {
   int ranks = 2;
   int restarts = 0;                    // how often the job may begin again where it lost ranks
+  double timeout_s = 30;               // for which ranks may wait for one
   std::vector<std::string> arguments;  // of each rank: the command's own
   // Whether the run can be shared by so many ranks.
   std::function<bool(int ranks)> fits;

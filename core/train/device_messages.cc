@@ -13,10 +13,12 @@ Elements elements_on_device(const Tensor& x) {
 }  // namespace
 
 // The queue of copies waits for the one buffer alone, and not for kernels that were given before.
-void send_tensor(DeviceLinks& links, const Tensor& x, int peer, std::string_view what) {
+Event send_tensor(DeviceLinks& links, const Tensor& x, int peer, std::string_view what) {
   Submission work(x.buffer().device(), Device::Use::kCopies);
   work.reads(x.buffer());
-  x.buffer().note_read(links.send_on_device(elements_on_device(x), peer, work.finish(), what));
+  const Event gone = links.send_on_device(elements_on_device(x), peer, work.finish(), what);
+  x.buffer().note_read(gone);
+  return gone;
 }
 
 Tensor receive_tensor(DeviceLinks& links, const TensorType& type, int peer, std::string_view what) {

@@ -8,8 +8,9 @@
 
 namespace mstrain {
 
-// Both return at once: whoever reads what came, or writes what is on its way, waits for it on the device. `x` is dense.
-void send_tensor(DeviceLinks& links, const Tensor& x, int peer, std::string_view what);
+// Both return at once: whoever reads what came, or writes what is on its way, waits for it on the device. `x` is dense. The event
+// is that of its being gone.
+Event send_tensor(DeviceLinks& links, const Tensor& x, int peer, std::string_view what);
 Tensor receive_tensor(DeviceLinks& links, const TensorType& type, int peer, std::string_view what);
 
 }  // namespace mstrain

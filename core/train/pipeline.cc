@@ -8,6 +8,8 @@
 #include "core/base/clock.h"
 #include "core/ops/shape.h"
 #include "core/schedule/check.h"
+#include "core/schedule/order.h"
+#include "core/schedule/simulate.h"
 #include "core/train/device_messages.h"
 
 namespace mstrain {
@@ -15,6 +17,19 @@ namespace {
 
 Elements elements_of(const std::byte* data, const TensorType& type) {
   return {const_cast<std::byte*>(data), type.elements(), type.dtype};
+}
+
+// Operations, and bytes moved as one each.
+double work_of(const Graph* graph) {
+  double sum = 0;
+  for (NodeId id = 0; graph != nullptr && id < graph->size(); ++id) {
+    const Node& node = graph->node(id);
+    if (node.op->cost != nullptr) {
+      const Cost cost = node.op->cost(graph->types(node.inputs), node.outputs, node.attrs);
+      sum += cost.flops + cost.bytes;
+    }
+  }
+  return sum;
 }
 
 }  // namespace
@@ -37,8 +52,16 @@ struct Pipeline::Run {
     Event arrived = {};
   };
   struct Sent {
-    HostRead value;
+    size_t due;
+    int64_t bytes;
+    std::optional<HostRead> read;  // through the host
+    Tensor value;                  // else: whoever takes its memory waits on the device
     Event gone;
+    void wait() const {
+      if (read) {
+        gone.wait();
+      }
+    }
   };
   Communicator& ranks;
   DeviceLinks* links = device_links(ranks);       // null: through the host
@@ -62,6 +85,7 @@ Pipeline::Pipeline(const Graph& gradient, const Inputs& inputs, const Schedule& 
   actions_ = schedule.by_rank()[static_cast<size_t>(rank)];
   std::erase_if(actions_, [](const Action& action) { return action.work == Work::kUpdate; });
   plan_messages(schedule);
+  plan_sends(schedule);
   for (size_t i = 0; i < cut_.programs.size(); ++i) {
     const StageProgram& it = cut_.programs[i];
     if (it.graph != nullptr && chunk_rank_[static_cast<size_t>(it.chunk)] == rank) {
@@ -122,6 +146,7 @@ Pipeline::Stage Pipeline::make_stage(const StageProgram& it, const CompileOption
       },
       &stage.captures);
   CompileOptions mine = options;
+  mine.keeps_results = false;  // those of one program serve others
   mine.donated.assign(sums, true);
   mine.donated.resize(types.size() + stage.captures.size(), false);
   stage.program = compile(*graph, mine);
@@ -163,6 +188,44 @@ void Pipeline::plan_messages(const Schedule& schedule) {
       }
     }
   }
+}
+
+// By a timetable in which programs take as long as they have operations. What one action waits for begins before it there, and so
+// waits never go in a circle, whatever the times.
+void Pipeline::plan_sends(const Schedule& schedule) {
+  const ActionOrder order(schedule);
+  std::vector<double> begin(order.size());
+  std::vector<ChunkTimes> times;
+  for (int chunk = 0; chunk < cut_.chunks(); ++chunk) {
+    const auto time = [&](Work work) { return 1 + work_of(cut_.program(chunk, work).graph.get()); };
+    times.push_back({time(Work::kForward), time(Work::kBackward), time(Work::kWeights)});
+  }
+  for (const SimulatedAction& it : simulate(schedule, times).actions) {
+    begin[order.id(it.action)] = it.begin;
+  }
+  const auto begin_of = [&](const Action& action) { return begin[order.id(action)]; };
+  for (auto it = actions_.begin(); it != actions_.end(); ++it) {
+    for (const int link : cut_.program(it->chunk, it->work).links) {
+      std::map<int, double> taken;  // by peer
+      for (const int program : cut_.links[static_cast<size_t>(link)].to) {
+        const StageProgram& reader = cut_.programs[static_cast<size_t>(program)];
+        const int peer = chunk_rank_[static_cast<size_t>(reader.chunk)];
+        const double at = begin_of({peer, reader.work, reader.chunk, it->micro_batch});
+        const auto [found, is_new] = taken.emplace(peer, at);
+        found->second = std::min(found->second, at);
+      }
+      taken.erase(rank_);
+      for (const auto& [peer, at] : taken) {
+        const auto beside = std::find_if(
+            it + 1, actions_.end(), [&](const Action& action) { return begin_of(action) >= at; });
+        due_[{link, it->micro_batch, peer}] = static_cast<size_t>(beside - actions_.begin()) + 1;
+      }
+    }
+  }
+}
+
+size_t Pipeline::due(int link, int micro_batch, int peer) const {
+  return due_.at({link, micro_batch / inputs_.copies, peer});
 }
 
 int Pipeline::readers_here(const StageLink& link) const {
@@ -224,18 +287,38 @@ Tensor Pipeline::take(int link, int micro_batch, Run& run) const {
 
 void Pipeline::hand_on(int link, int micro_batch, const Tensor& value, Run& run) const {
   const StageLink& it = cut_.links[static_cast<size_t>(link)];
+  const std::string name = name_of({link, micro_batch});
   for (int peer : peers_of(it, rank_)) {
+    Run::Sent sent{due(link, micro_batch, peer), it.type.bytes(), {}, {}, {}};
     if (run.links != nullptr) {
-      send_tensor(*run.links, value, peer, name_of({link, micro_batch}));
-      continue;
+      sent.value = value;
+      sent.gone = send_tensor(*run.links, value, peer, name);
+    } else {
+      sent.read.emplace(value);
+      sent.gone = run.ranks.send(elements_of(sent.read->data(), it.type), peer, name);
     }
-    HostRead read(value);
-    const Event gone =
-        run.ranks.send(elements_of(read.data(), it.type), peer, name_of({link, micro_batch}));
-    run.sent.push_back({std::move(read), gone});
+    run.sent.push_back(std::move(sent));
   }
   if (const int readers = readers_here(it); readers > 0) {
     run.held.emplace(std::pair(link, micro_batch), Run::Held{.value = value, .readers = readers});
+  }
+}
+
+// Lets go of what has gone, and sees to it that no more is on its way before an action than the plan counts.
+void Pipeline::settle(size_t action, Run& run) const {
+  std::erase_if(run.sent, [](const Run::Sent& sent) { return sent.gone.done(); });
+  int64_t bytes = 0;
+  for (const Run::Sent& sent : run.sent) {
+    bytes += sent.bytes;
+  }
+  for (auto sent = run.sent.begin(); bytes > inputs_.under_way && sent != run.sent.end();) {
+    if (sent->due > action) {
+      ++sent;
+      continue;
+    }
+    sent->wait();
+    bytes -= sent->bytes;
+    sent = run.sent.erase(sent);
   }
 }
 
@@ -261,11 +344,13 @@ std::vector<Tensors> Pipeline::run(std::span<const Tensor> inputs, Communicator&
     const int64_t rows = x.dim(0) / (micro_batches_ * inputs_.copies);
     return slice(x, 0, micro_batch * rows, (micro_batch + 1) * rows);
   };
-  for (const Action& action : actions_) {
+  for (size_t turn = 0; turn < actions_.size(); ++turn) {
+    const Action& action = actions_[turn];
     const size_t program = PipelineCut::index_of(action.chunk, action.work);
     if (stages_[program] == nullptr) {
       continue;  // nothing to do
     }
+    settle(turn, run);
     const Stage& stage = *stages_[program];
     const StageProgram& it = cut_.programs[program];
     const int64_t asked = nanoseconds_now();
@@ -290,14 +375,13 @@ std::vector<Tensors> Pipeline::run(std::span<const Tensor> inputs, Communicator&
       sums[static_cast<size_t>(stage.group)].assign(std::make_move_iterator(value),
                                                     std::make_move_iterator(values.end()));
     }
-    std::erase_if(run.sent, [](const Run::Sent& sent) { return sent.gone.done(); });
     if (times_ != nullptr) {
       times_->push_back(
           {action.work, action.chunk, action.micro_batch, asked, begin, nanoseconds_now()});
     }
   }
   for (const Run::Sent& sent : run.sent) {
-    sent.gone.wait();
+    sent.wait();
   }
   return sums;
 }
@@ -323,61 +407,6 @@ std::vector<int> Pipeline::readers(size_t input) const {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
-}
-
-// As run() holds it, where messages are gone as soon as the program that made them has ended.
-int64_t Pipeline::most_between_programs() const {
-  std::map<std::pair<int, int>, int>
-      held;  // by link and micro-batch: programs that have not read it
-  std::vector<size_t> asked(messages_.size(), 0);
-  int64_t now = 0;
-  int64_t most = 0;
-  const auto bytes = [&](int link) { return cut_.links[static_cast<size_t>(link)].type.bytes(); };
-  const auto hold = [&](int link, int micro_batch) {
-    const int readers = readers_here(cut_.links[static_cast<size_t>(link)]);
-    if (readers > 0) {
-      held.emplace(std::pair(link, micro_batch), readers);
-      now += bytes(link);
-    }
-  };
-  for (const Action& action : actions_) {
-    const size_t program = PipelineCut::index_of(action.chunk, action.work);
-    if (stages_[program] == nullptr) {
-      continue;
-    }
-    const StageProgram& it = cut_.programs[program];
-    for (const StageProgram::Source& source : it.inputs) {
-      if (!source.is_link) {
-        continue;
-      }
-      const int from = cut_.links[static_cast<size_t>(source.index)].from;
-      const auto peer =
-          static_cast<size_t>(chunk_rank_[static_cast<size_t>(PipelineCut::chunk_of(from))]);
-      for (int micro_batch : micro_batches_of(action)) {
-        while (!held.contains({source.index, micro_batch})) {
-          const Message& message = messages_[peer][asked[peer]++];
-          hold(message.link, message.micro_batch);
-        }
-      }
-    }
-    int64_t made = 0;
-    for (int link : it.links) {
-      made += bytes(link) * inputs_.copies;
-    }
-    most = std::max(most, now + made);
-    for (int micro_batch : micro_batches_of(action)) {
-      for (int link : it.links) {
-        hold(link, micro_batch);
-      }
-      for (const StageProgram::Source& source : it.inputs) {
-        if (source.is_link && --held.at({source.index, micro_batch}) == 0) {
-          held.erase({source.index, micro_batch});
-          now -= bytes(source.index);
-        }
-      }
-    }
-  }
-  return most;
 }
 
 ProgramMemory Pipeline::memory() const {

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "core/comm/communicator.h"
@@ -35,6 +37,9 @@ class Pipeline {
     size_t weights = 0;
     size_t batch = 0;
     int copies = 1;
+    // Bytes that may be on their way to other ranks whoever is late. Where there are more, a rank waits for what its peers have taken
+    // by a timetable when it begins the action before: so memory is bounded.
+    int64_t under_way = int64_t{16} << 20;
   };
   // Results that one program makes, and which are summed up together.
   struct Group {
@@ -65,7 +70,7 @@ class Pipeline {
   std::vector<Tensors> run(std::span<const Tensor> inputs, Communicator& ranks);
 
   // What it holds at most besides its inputs, in `arena`: those of its programs, which each keep their own, sums, and in `saved`
-  // what lies between them.
+  // what lies between them, on its way to other ranks or back.
   ProgramMemory memory() const;
   // Of a run.
   ProgramCost cost() const;
@@ -94,6 +99,7 @@ class Pipeline {
 
   Stage make_stage(const StageProgram& it, const CompileOptions& options, const RuleOf& rule_of);
   void plan_messages(const Schedule& schedule);
+  void plan_sends(const Schedule& schedule);
   std::vector<int> peers_of(const StageLink& link, int from) const;
   int readers_here(const StageLink& link) const;
   int64_t most_between_programs() const;
@@ -101,6 +107,8 @@ class Pipeline {
   void ask(int peer, const Message& wanted, Run& run) const;
   Tensor take(int link, int micro_batch, Run& run) const;
   void hand_on(int link, int micro_batch, const Tensor& value, Run& run) const;
+  size_t due(int link, int micro_batch, int peer) const;
+  void settle(size_t action, Run& run) const;
 
   PipelineCut cut_;
   Inputs inputs_;
@@ -111,6 +119,8 @@ class Pipeline {
   std::vector<Group> groups_;
   std::vector<std::unique_ptr<Stage>> stages_;  // by program; null for those of other ranks
   std::vector<std::vector<Message>> messages_;  // by peer: those that it sends here, in its order
+  // By link, micro-batch of the schedule and peer: the action before which what this rank sends may be waited for.
+  std::map<std::tuple<int, int, int>, size_t> due_;
   std::vector<ActionTime>* times_ = nullptr;
 };
 

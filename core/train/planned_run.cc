@@ -10,6 +10,7 @@
 #include "core/ir/backend.h"
 #include "core/train/machine.h"
 #include "core/train/numbers.h"
+#include "core/train/stages.h"
 
 namespace mstrain {
 namespace {

@@ -1,0 +1,63 @@
+// Ranks that do not come to the others: those that do are not to wait for them.
+#include <gmock/gmock.h>
+
+#include <chrono>
+
+#include "tests/launcher/ranks.h"
+
+namespace mstrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RanksBegin : public ManyProcesses {
+ protected:
+  // Of two ranks the second does `what`, a line of a shell's, before it is mstrain.
+  CommandResult begin_where_one(const std::string& what) {
+    const std::string path = std::getenv("PATH");
+    const auto script = [&](const std::string& name, const std::string& text) {
+      write_text(run_.path(name), "#!/bin/sh\n" + text);
+      std::filesystem::permissions(run_.path(name), std::filesystem::perms::owner_all);
+    };
+    script("rank", "test \"$OMPI_COMM_WORLD_RANK\" = 1 && " + what + "\nexec \"$@\"\n");
+    script(
+        "bin/mpirun",
+        "PATH=" + path + "\nfor word; do\n  shift\n  case \"$word\" in */mstrain) set -- \"$@\" '" +
+            run_.path("rank") + "';; esac\n  set -- \"$@\" \"$word\"\ndone\nexec mpirun \"$@\"\n");
+    const Environment first("PATH", (run_.path("bin") + ":" + path).c_str());
+    const auto begin = std::chrono::steady_clock::now();
+    const CommandResult result =
+        run_command(with_ranks(run_.arguments("run", {"parallel.timeout_s=2"}), 2));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(25));
+    return result;
+  }
+
+  const SmallRun run_;
+};
+
+TEST_F(RanksBegin, GoOnWhereOneIsSlow) {
+  const CommandResult result = begin_where_one("sleep 3");
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
+TEST_F(RanksBegin, NameOneThatDiesOnItsWay) {
+  for (const std::string moment : {"", "sleep 1; "}) {
+    const CommandResult result = begin_where_one("{ " + moment + "kill -9 $$; }");
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("rank 1"), HasSubstr("died before the ranks had met")));
+    EXPECT_EQ(count_of(result.err, "\n"), 1) << result.err;
+  }
+}
+
+TEST_F(RanksBegin, NameOneThatIsStoppedOnItsWay) {
+  const CommandResult result = begin_where_one("kill -STOP $$");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("rank 1 (pid "), HasSubstr("stopped before the ranks had met"),
+                    HasSubstr("(parallel.timeout_s: 2)")));
+  EXPECT_EQ(count_of(result.err, "\n"), 1) << result.err;
+}
+
+}  // namespace
+}  // namespace mstrain
