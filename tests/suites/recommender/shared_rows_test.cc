@@ -1,6 +1,7 @@
 // Tables that ranks share: whatever their number, the way of sharing and what is in memory, rows learn the same bits.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cstring>
 #include <set>
 
@@ -55,6 +56,7 @@ class SharedRows : public testing::Test {
                     const std::vector<std::string>& older = {}) {
     std::string id;
     const auto part_of_rank = [&](const std::shared_ptr<Ranks>& ranks) {
+    early_rows_ = 0;
       const std::shared_ptr<Rows> rows = rows_of(name, how, ranks.get());
       rows->resume(from);
       const int64_t rank = ranks == nullptr ? 0 : ranks->rank();
@@ -66,6 +68,7 @@ class SharedRows : public testing::Test {
         batches->learn(pull(batch, *tables_, step));
       }
       const std::string own = rows->prepare(last);
+      early_rows_ += rows->times().early_rows;
       rows->wait(own);
       std::vector<std::string> needed = older;
       needed.push_back(own);
@@ -109,6 +112,8 @@ class SharedRows : public testing::Test {
   std::shared_ptr<const Tables> tables_;
   EmbeddingConfig embedding_;
 };
+  std::atomic<int64_t> early_rows_ =
+      0;  // of the last training, that came while the step before computed
 
 TEST_F(SharedRows, LearnTheSameBitsOnAnyNumberOfRanks) {
   const std::vector<float> expected = values("one", train("one", {}, 0, 12));
@@ -122,6 +127,7 @@ TEST_F(SharedRows, LearnTheSameBitsOnAnyNumberOfRanks) {
         const std::string id = train(name, {ranks, way, depth, host_rows}, 0, 12);
         EXPECT_EQ(values(name, id), expected);
       }
+        EXPECT_EQ(early_rows_ > 0, ranks > 1 && depth > 0);
     }
   }
 }
