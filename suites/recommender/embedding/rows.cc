@@ -152,7 +152,8 @@ void Rows::learned(int64_t step) {
 bool Rows::changes_by_learning_alone(int64_t step) const {
   const bool forgets = how_.evict_every > 0 && step % how_.evict_every == 0;
   return !forgets && std::all_of(options_.tables.begin(), options_.tables.end(), [](const auto& t) {
-    return t.admission.kind == embedding_cache::AdmissionKind::kNone;
+    return t.admission.kind == embedding_cache::AdmissionKind::kNone &&
+           !embedding_cache::RowLayout(t).learns_always();
   });
 }
 

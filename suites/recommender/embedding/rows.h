@@ -131,6 +131,7 @@ class Rows final : public OutsideState {
   void claim(bool writes);
   void take_first();
   void take_over(const RowsId& from);
+  void take_past(const embedding_cache::Cache* before, uint32_t table);  // null: rank 0's
   void remove_other_layouts(const std::vector<std::string>& needed);
   std::string describe_shares() const;
 
