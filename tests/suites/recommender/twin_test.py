@@ -103,6 +103,8 @@ def twin(dense, data, l2_of):
         with torch.no_grad():
             seen = ids.unique()
             if l2_of == "table":
+                # Kingma and Ba's eps is that of the corrected moment, TensorFlow's, MindSpore's and ours of the moment itself.
+                adam.param_groups[0]["eps"] = EPS / (1 - BETAS[1] ** step) ** 0.5
                 adam.step()
             else:
                 g = deep.grad[seen] + DEEP_L2 * deep[seen]
