@@ -121,24 +121,27 @@ const RowLayout& Cache::layout_of(const Ticket& ticket) const {
   return core_->at(ticket.state().table).layout;
 }
 void Cache::update_rows(Ticket& ticket, std::span<const float> gradients, GradientsOf of,
-                        std::span<const OptimizerKind> kinds, const RowKernel& kernel) {
+                        std::span<const OptimizerKind> kinds, const RowKernel& kernel,
+                        std::optional<float> lr_scale) {
   ticket.state();
-  core_->update(*ticket.state_, gradients, of, kinds, kernel);
+  core_->update(*ticket.state_, gradients, of, kinds, kernel, lr_scale);
 }
 void Cache::update_rows(Ticket& ticket, std::span<const BagGradients> gradients,
-                        std::span<const OptimizerKind> kinds, const RowKernel& kernel) {
+                        std::span<const OptimizerKind> kinds, const RowKernel& kernel,
+                        std::optional<float> lr_scale) {
   ticket.state();
-  core_->update(*ticket.state_, gradients, kinds, kernel);
+  core_->update(*ticket.state_, gradients, kinds, kernel, lr_scale);
 }
 void Cache::update(Ticket& ticket, std::span<const float> gradients, GradientsOf of,
                    float lr_scale) {
   const RowLayout& layout = layout_of(ticket);
-  update_rows(ticket, gradients, of, kinds_of(layout),
-              make_kernel(layout, ticket.step(), lr_scale));
+  update_rows(ticket, gradients, of, kinds_of(layout), make_kernel(layout, ticket.step(), lr_scale),
+              lr_scale);
 }
 void Cache::update(Ticket& ticket, std::span<const BagGradients> gradients, float lr_scale) {
   const RowLayout& layout = layout_of(ticket);
-  update_rows(ticket, gradients, kinds_of(layout), make_kernel(layout, ticket.step(), lr_scale));
+  update_rows(ticket, gradients, kinds_of(layout), make_kernel(layout, ticket.step(), lr_scale),
+              lr_scale);
 }
 void Cache::release(Ticket&& ticket) {
   ticket.state();
@@ -171,6 +174,12 @@ void Cache::load(uint32_t table, std::span<const Id> ids, std::span<const std::b
 }
 void Cache::load_weights(uint32_t table, std::span<const Id> ids, std::span<const float> weights) {
   core_->load_weights(table, ids, weights);
+}
+std::span<const PastStep> Cache::past(uint32_t table) const {
+  return core_->at(table).past.steps();
+}
+void Cache::go_through(uint32_t table, std::span<const PastStep> steps) {
+  core_->go_through(table, steps);
 }
 void Cache::scan(uint32_t table, const std::function<void(Id, const std::byte*)>& visit) {
   core_->scan(table, visit);

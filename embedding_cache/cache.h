@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -139,7 +140,7 @@ class Cache {
                                                GradientsOf of, const Updates&... updates) {
     const std::array<OptimizerKind, sizeof...(Updates)> kinds{Updates::kKind...};
     const auto prepared = std::make_tuple(updates.at(ticket.step())...);
-    update_rows(ticket, gradients, of, kinds, kernel_of(layout_of(ticket), prepared));
+    update_rows(ticket, gradients, of, kinds, kernel_of(layout_of(ticket), prepared), {});
   }
   template <class... Updates>
   requires(sizeof...(Updates) > 0) void update(Ticket& ticket, std::span<const float> gradients,
@@ -159,7 +160,7 @@ class Cache {
                                                const Updates&... updates) {
     const std::array<OptimizerKind, sizeof...(Updates)> kinds{Updates::kKind...};
     const auto prepared = std::make_tuple(updates.at(ticket.step())...);
-    update_rows(ticket, gradients, kinds, kernel_of(layout_of(ticket), prepared));
+    update_rows(ticket, gradients, kinds, kernel_of(layout_of(ticket), prepared), {});
   }
   void release(Ticket&& ticket);
 
@@ -197,6 +198,10 @@ class Cache {
   // Likewise of weights alone, [ids, layout().width()], where no row of these ids is: they begin to learn from there.
   void load_weights(uint32_t table, std::span<const Id> ids, std::span<const float> weights);
 
+  // The steps that rows of a table have learned at, where a segment of theirs learns at every one; for the cache that takes the rows over, which
+  // is told before it learns or is read. No ticket may be open.
+  std::span<const PastStep> past(uint32_t table) const;
+  void go_through(uint32_t table, std::span<const PastStep> steps);
   // Every row with at least one update, ascending by id, with its record, which may lie at any address: copy the floats before using them
   // as such. No ticket may be open.
   void scan(uint32_t table, const std::function<void(Id, const std::byte*)>& visit);
@@ -208,9 +213,11 @@ class Cache {
   explicit Cache(std::shared_ptr<Core> core);
   const RowLayout& layout_of(const Ticket& ticket) const;
   void update_rows(Ticket& ticket, std::span<const float> gradients, GradientsOf of,
-                   std::span<const OptimizerKind> kinds, const RowKernel& kernel);
+                   std::span<const OptimizerKind> kinds, const RowKernel& kernel,
+                   std::optional<float> lr_scale);
   void update_rows(Ticket& ticket, std::span<const BagGradients> gradients,
-                   std::span<const OptimizerKind> kinds, const RowKernel& kernel);
+                   std::span<const OptimizerKind> kinds, const RowKernel& kernel,
+                   std::optional<float> lr_scale);
 
   // Valid as long as what it is made of.
   template <class... Prepared>

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "embedding_cache/row.h"
 #include "embedding_cache/row_store.h"
 
 namespace mstrain::embedding_cache {
@@ -38,6 +39,7 @@ struct TableState {
   uint64_t last_step = 0;
   std::string admission;                            // as AdmissionFilter::save gives it
   std::vector<std::pair<Id, uint64_t>> tombstones;  // id, step; ascending
+  std::vector<PastStep> past;
 };
 std::string print_state(const std::vector<TableState>& tables);
 std::vector<TableState> parse_state(std::string_view bytes, const std::string& name);

@@ -41,6 +41,13 @@ uint32_t CommitStore::table(std::string_view name) const {
   fail("embedding_cache: no table is called \"{}\"{}", name, did_you_mean(name, names));
 }
 
+void CommitStore::scan(uint32_t index, uint64_t after_step, const RowVisitor& visit) const {
+  std::vector<std::byte> space;
+  store->scan(index, after_step, [&](Id id, const std::byte* record) {
+    visit(id, pasts[index].caught_up(record, space));
+  });
+}
+
 CommitStore open_commit(FileSystem& files, const std::string& directory, CommitId id,
                         int read_threads, bool direct_io) {
   require_directory(files, directory);
@@ -58,6 +65,17 @@ CommitStore open_commit(FileSystem& files, const std::string& directory, CommitI
   const std::string rows = join_path(folder, "rows");
   out.store = out.info.store == "rocksdb" ? open_rocksdb_read_only(context, rows)
                                           : open_memory_store(context, rows);
+  for (const RowLayout& layout : out.layouts) {
+    out.pasts.emplace_back(layout);
+  }
+  if (std::any_of(out.layouts.begin(), out.layouts.end(),
+                  [](const RowLayout& layout) { return layout.learns_always(); })) {
+    const std::string state = join_path(folder, kStateFile);
+    const std::vector<TableState> states = parse_state(files.read(state), state);
+    for (size_t t = 0; t < out.pasts.size(); ++t) {
+      out.pasts[t].add(states.at(t).past);
+    }
+  }
   return out;
 }
 

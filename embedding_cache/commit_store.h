@@ -7,7 +7,9 @@
 
 #include "core/base/thread_pool.h"
 #include "embedding_cache/commit.h"
+#include "embedding_cache/past.h"
 #include "embedding_cache/row.h"
+#include "embedding_cache/row_store.h"
 
 namespace mstrain::embedding_cache {
 
@@ -17,6 +19,10 @@ struct CommitStore {
   std::vector<RowLayout> layouts;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<RowStore> store;  // after the pool that it uses
+  std::vector<Past> pasts;          // of each table
+
+  // RowStore::scan of rows that have gone through all steps of the commit.
+  void scan(uint32_t table, uint64_t after_step, const RowVisitor& visit) const;
 
   uint32_t table(std::string_view name) const;  // Error with the nearest name
 };

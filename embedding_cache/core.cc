@@ -28,6 +28,7 @@ Table::Table(const TableOptions& table_options, uint64_t cache_seed)
       layout(table_options),
       seed(table_seed(cache_seed, table_options.name)),
       host(table_options.host_rows, layout.record_bytes(), table_options.policy),
+      past(layout),
       admission(table_options.admission, seed,
                 table_options.admission.window_steps != 0 ? table_options.admission.window_steps
                                                           : table_options.eviction.ttl_steps),
@@ -233,7 +234,28 @@ void Core::scan(uint32_t index, const RowVisitor& visit) {
   const Quiet quiet(*this, lock, "scan");
   flush_dirty(lock);
   lock.unlock();  // the visitor may ask for what does not change
-  store_->scan(index, visit);
+  std::vector<std::byte> space;
+  store_->scan(index, [&](Id id, const std::byte* record) {
+    visit(id, at(index).past.caught_up(record, space));
+  });
+}
+
+void Core::go_through(uint32_t index, std::span<const PastStep> steps) {
+  Table& table = at(index);
+  Lock lock(mutex_);
+  const Quiet quiet(*this, lock, "go_through");
+  table.past.add(steps);
+}
+
+void Core::require_batches_alone(const char* call) const {
+  for (const auto& table : tables) {
+    check(
+        !table->layout.learns_always(),
+        "embedding_cache: {}: all rows of table \"{}\" learn at every step (optimizer.l2_of: "
+        "table), those that are in no file too; commits can be copied as they are, and weights are "
+        "read by a Reader or scan",
+        call, table->options.name);
+  }
 }
 
 std::string Core::digest() {
@@ -245,9 +267,10 @@ std::string Core::digest() {
   for (uint32_t t = 0; t < tables.size(); ++t) {
     const Table& table = *tables[t];
     sha.add(as_bytes(table.options.name)).add(as_bytes(table.layout.schema()));
+    std::vector<std::byte> space;
     store_->scan(t, [&](Id id, const std::byte* record) {
       sha.add(std::as_bytes(std::span(&id, 1)));
-      sha.add({record, table.layout.record_bytes()});
+      sha.add({table.past.caught_up(record, space), table.layout.record_bytes()});
     });
     const std::string filter = table.admission.save();
     sha.add(as_bytes(filter));

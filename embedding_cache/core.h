@@ -26,6 +26,7 @@
 #include "embedding_cache/host_tier.h"
 #include "embedding_cache/look_ahead.h"
 #include "embedding_cache/lowest.h"
+#include "embedding_cache/past.h"
 #include "embedding_cache/row_store.h"
 #include "embedding_cache/snapshot.h"
 #include "embedding_cache/write_back.h"
@@ -39,6 +40,7 @@ struct Table {
   RowLayout layout;
   uint64_t seed;
   HostSlots host;
+  Past past;  // like the rows of open tickets: see `learning`
   Dedup dedup;
   LookAhead window;
   AdmissionFilter admission;
@@ -96,6 +98,7 @@ struct PendingCommit {
     uint64_t last_step;
     AdmissionFilter::View admission;
     SharedIdMap::View tombstones;
+    std::vector<PastStep> past;
   };
   CommitInfo info;
   std::string user_blob;
@@ -138,10 +141,13 @@ class Core : public std::enable_shared_from_this<Core> {
   void wait(TicketState& ticket);
   void gather(std::span<const HeldLookup> lookups, Tile tile);
   void rows(const TicketState& ticket, std::vector<const float*>& out);
+  // `lr_scale`: of a kernel that is made from the options; none: it is the caller's.
   void update(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
-              std::span<const OptimizerKind> kinds, const RowKernel& kernel);
+              std::span<const OptimizerKind> kinds, const RowKernel& kernel,
+              std::optional<float> lr_scale);
   void update(TicketState& ticket, std::span<const BagGradients> gradients,
-              std::span<const OptimizerKind> kinds, const RowKernel& kernel);
+              std::span<const OptimizerKind> kinds, const RowKernel& kernel,
+              std::optional<float> lr_scale);
   void release(TicketState& ticket);
   void drop(TicketState& ticket, bool unwinding) noexcept;
 
@@ -159,6 +165,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void load(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
   void load_weights(uint32_t table, std::span<const Id> ids, std::span<const float> weights);
   void scan(uint32_t table, const RowVisitor& visit);
+  void go_through(uint32_t table, std::span<const PastStep> steps);
   std::string digest();
   Stats stats();
 
@@ -214,7 +221,10 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<uint32_t> sum_and_apply(TicketState& ticket, const RowSums& sums,
                                       const RowKernel& kernel);
   void learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
-             const std::function<RowSums()>& sums, const RowKernel& kernel);
+             const std::function<RowSums()>& sums, const RowKernel& kernel,
+             std::optional<float> lr_scale);
+  void catch_up(const TicketState& ticket);
+  void require_batches_alone(const char* call) const;
   void check_shadow(const TicketState& ticket);
 
   // What prepare and start_commit have in common: checks, and what a manifest says.
@@ -313,6 +323,8 @@ inline uint64_t write_back_bytes(const StoreOptions& store) {
   return uint64_t{store.write_back_mib} << 20;
 }
 
-RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale);
+enum class PartsOf : uint8_t { kAll, kAlways };  // all, or those that learn at every step
+RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale,
+                      PartsOf which = PartsOf::kAll);
 
 }  // namespace mstrain::embedding_cache

@@ -352,6 +352,9 @@ void Core::gather(std::span<const HeldLookup> lookups, Tile tile) {
       check_order(*lookup.ticket, "gather");
     }
   }
+  for (const HeldLookup& lookup : lookups) {
+    catch_up(*lookup.ticket);
+  }
   std::sort(read.begin(), read.end());
   read.erase(std::unique(read.begin(), read.end()), read.end());
   std::vector<std::shared_lock<FairSharedMutex>> learning;
@@ -402,6 +405,7 @@ void Core::rows(const TicketState& ticket, std::vector<const float*>& out) {
     const std::lock_guard lock(mutex_);
     check_order(ticket, "rows");
   }
+  catch_up(ticket);
   const std::shared_lock learning(at(ticket.table).learning);
   check_shadow(ticket);
   out.resize(ticket.records.size());
@@ -416,7 +420,7 @@ void Core::check_shadow(const TicketState& ticket) {
   const std::lock_guard lock(mutex_);
   const Table& table = at(ticket.table);
   const uint32_t bytes = table.layout.record_bytes();
-  std::vector<std::byte> first(bytes);
+  std::vector<std::byte> first(bytes), space;
   for (size_t u = 0; u < ticket.slots.size(); ++u) {
     if (ticket.slots[u] == kNoSlot) {
       continue;
@@ -430,6 +434,7 @@ void Core::check_shadow(const TicketState& ticket) {
       table.layout.initialise(table.seed, id, first.data());
       expected = first.data();
     }
+    expected = table.past.caught_up(expected, space);
     const auto [a, b] = std::mismatch(expected, expected + bytes, ticket.records[u]);
     check(a == expected + bytes,
           "embedding_cache: shadow check: table \"{}\", id {}, step {}: byte {} of the record "

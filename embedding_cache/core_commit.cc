@@ -22,8 +22,12 @@ StoreFile write_file(FileSystem& files, const std::string& folder, const std::st
 }
 
 TableState state_of(uint64_t rows, uint64_t last_step, std::string admission,
-                    const IdMap& tombstones) {
-  TableState state{.rows = rows, .last_step = last_step, .admission = std::move(admission)};
+                    const IdMap& tombstones, std::vector<PastStep> past) {
+  TableState state{.rows = rows,
+                   .last_step = last_step,
+                   .admission = std::move(admission),
+                   .tombstones = {},
+                   .past = std::move(past)};
   tombstones.each([&](Id id, uint64_t step) { state.tombstones.emplace_back(id, step); });
   std::sort(state.tombstones.begin(), state.tombstones.end());
   return state;
@@ -101,7 +105,7 @@ CommitId Core::prepare(uint64_t step, std::span<const std::byte> blob) {
   std::vector<TableState> states;
   for (const auto& table : tables) {
     states.push_back(state_of(table->rows, table->last_step, table->admission.save(),
-                              *table->tombstones.view()));
+                              *table->tombstones.view(), table->past.steps()));
   }
   write_commit(info, states, as_text(blob));
   barrier_step_ = step;
@@ -129,8 +133,8 @@ CommitId Core::start_commit(uint64_t step, std::span<const std::byte> blob) {
     tables[row.table]->host.set_frozen(row.slot, true);
   }
   for (const auto& table : tables) {
-    pending->tables.push_back(
-        {table->rows, table->last_step, table->admission.freeze(), table->tombstones.freeze()});
+    pending->tables.push_back({table->rows, table->last_step, table->admission.freeze(),
+                               table->tombstones.freeze(), table->past.steps()});
   }
   write_back_.hold();
   barrier_step_ = step;
@@ -202,8 +206,8 @@ void Core::write_pending() {
   }
   std::vector<TableState> states;
   for (const PendingCommit::TableView& table : pending.tables) {
-    states.push_back(
-        state_of(table.rows, table.last_step, table.admission.save(), *table.tombstones));
+    states.push_back(state_of(table.rows, table.last_step, table.admission.save(),
+                              *table.tombstones, table.past));
   }
   write_commit(pending.info, states, pending.user_blob);
 }

@@ -13,6 +13,7 @@ constexpr size_t kRowsAtOnce = 65536;
 }  // namespace
 
 ExportSummary Core::export_delta(CommitId since, const std::string& path, bool with_state) {
+  require_batches_alone("export_delta");
   Lock lock(mutex_);
   const Quiet quiet(*this, lock, "export_delta");
   uint64_t since_step = 0;

@@ -151,6 +151,7 @@ void Core::load_state(std::string_view bytes, const std::string& name) {
     for (const auto& [id, step] : states[t].tombstones) {
       table.tombstones.set(id, step);
     }
+    table.past.add(states[t].past);
   }
 }
 

@@ -11,6 +11,7 @@ namespace mstrain::embedding_cache {
 namespace {
 
 constexpr int64_t kChunkRows = 256;
+constexpr int64_t kRowsOfAPast = 32;  // that stay in a core's cache from step to step
 
 // Neither infinite nor NaN: no exponent of all ones.
 bool is_finite(const float* row, size_t width) {
@@ -33,7 +34,8 @@ void add_rows(float* __restrict sum, const float* __restrict row, size_t width) 
 }  // namespace
 
 void Core::update(TicketState& ticket, std::span<const float> gradients, GradientsOf of,
-                  std::span<const OptimizerKind> kinds, const RowKernel& kernel) {
+                  std::span<const OptimizerKind> kinds, const RowKernel& kernel,
+                  std::optional<float> lr_scale) {
   check_ticket(ticket, "update");
   const size_t width = at(ticket.table).layout.width();
   const bool by_position = of == GradientsOf::kPositions;
@@ -59,11 +61,12 @@ void Core::update(TicketState& ticket, std::span<const float> gradients, Gradien
       return static_cast<const float*>(space);
     };
   };
-  learn(ticket, kinds, sums, kernel);
+  learn(ticket, kinds, sums, kernel, lr_scale);
 }
 
 void Core::update(TicketState& ticket, std::span<const BagGradients> gradients,
-                  std::span<const OptimizerKind> kinds, const RowKernel& kernel) {
+                  std::span<const OptimizerKind> kinds, const RowKernel& kernel,
+                  std::optional<float> lr_scale) {
   check_ticket(ticket, "update");
   const Table& table = at(ticket.table);
   const size_t segments = table.layout.parts().size();
@@ -84,11 +87,12 @@ void Core::update(TicketState& ticket, std::span<const BagGradients> gradients,
       return static_cast<const float*>(space);
     };
   };
-  learn(ticket, kinds, sums, kernel);
+  learn(ticket, kinds, sums, kernel, lr_scale);
 }
 
 void Core::learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
-                 const std::function<RowSums()>& sums, const RowKernel& kernel) {
+                 const std::function<RowSums()>& sums, const RowKernel& kernel,
+                 std::optional<float> lr_scale) {
   const auto start = std::chrono::steady_clock::now();
   Table& table = at(ticket.table);
   const auto& parts = table.layout.parts();
@@ -98,6 +102,16 @@ void Core::learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
   check(kinds.size() == parts.size(),
         "embedding_cache: table \"{}\" has {} segments, update was given {} update types",
         table.options.name, parts.size(), kinds.size());
+  check(table.past.steps().empty() || table.past.steps().back().step < ticket.step,
+        "embedding_cache: table \"{}\" has learned step {} already, at which all of its rows did "
+        "(optimizer.l2_of: table); its batches need steps of their own",
+        table.options.name, ticket.step);
+  check(
+      lr_scale || !table.layout.learns_always(),
+      "embedding_cache: table \"{}\" has optimizer.l2_of: table, and update was given update types "
+      "of its own, which its other rows cannot go through later; call it without, and with "
+      "lr_scale",
+      table.options.name);
   for (size_t i = 0; i < parts.size(); ++i) {
     check(kinds[i] == parts[i].options.optimizer.kind,
           "embedding_cache: segment {} of table \"{}\" holds the state of another update type ({})",
@@ -111,11 +125,13 @@ void Core::learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
           ticket.step, table.training.front()->step);
     save_frozen(ticket.table, ticket.slots);
   }
+  catch_up(ticket);
   const std::lock_guard learning(table.learning);
   const RowSums of_ids = sums();
   std::vector<uint32_t> skipped;
   try {
     skipped = sum_and_apply(ticket, of_ids, kernel);
+    table.past.add({static_cast<uint32_t>(ticket.step), lr_scale.value_or(1)});
   } catch (...) {
     const std::lock_guard lock(mutex_);
     poison(fmt::format("update of step {} failed half-way", ticket.step), nullptr);
@@ -150,9 +166,27 @@ void Core::learn(TicketState& ticket, std::span<const OptimizerKind> kinds,
         skipped.empty() ? 0 : ticket.batch.unique[skipped.front()]);
 }
 
+// Rows that other threads may hold have the same meaning before and after.
+void Core::catch_up(const TicketState& ticket) {
+  Table& table = at(ticket.table);
+  if (!table.layout.learns_always()) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    save_frozen(ticket.table, ticket.slots);
+  }
+  const std::lock_guard learning(table.learning);
+  workers_->parallel_for(std::ssize(ticket.records), kRowsOfAPast, [&](int64_t begin, int64_t end) {
+    table.past.catch_up(std::span(ticket.records)
+                            .subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+  });
+}
+
 std::vector<uint32_t> Core::sum_and_apply(TicketState& ticket, const RowSums& sums,
                                           const RowKernel& kernel) {
-  const size_t width = at(ticket.table).layout.width();
+  const RowLayout& layout = at(ticket.table).layout;
+  const size_t width = layout.width();
   std::mutex results_mutex;
   std::vector<uint32_t> skipped;
   std::vector<Id> begun;
@@ -179,6 +213,9 @@ std::vector<uint32_t> Core::sum_and_apply(TicketState& ticket, const RowSums& su
     }
     kernel(records.data(), rows.data(), records.size());
     for (size_t i = 0; i < records.size(); ++i) {
+      if (layout.learns_always()) {
+        layout.set_until(records[i], static_cast<uint32_t>(ticket.step));
+      }
       const RowHeader header = load_header(records[i]);
       if (header.updates == 0) {
         made.push_back(ids[i]);

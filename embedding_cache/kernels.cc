@@ -69,11 +69,13 @@ PartUpdate make_part(const RowLayout::Part& part, uint64_t step, float lr_scale)
 
 }  // namespace
 
-RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale) {
+RowKernel make_kernel(const RowLayout& layout, uint64_t step, float lr_scale, PartsOf which) {
   check(std::isfinite(lr_scale), "embedding_cache: update: lr_scale is {}", lr_scale);
   std::vector<PartUpdate> parts;
   for (const RowLayout::Part& part : layout.parts()) {
-    parts.push_back(make_part(part, step, lr_scale));
+    if (which == PartsOf::kAll || part.options.optimizer.learns_always()) {
+      parts.push_back(make_part(part, step, lr_scale));
+    }
   }
   return [parts = std::move(parts), chosen = isa()](std::byte* const* records,
                                                     const float* const* gradients, size_t count) {

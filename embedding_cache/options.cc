@@ -49,6 +49,20 @@ void check_options(const Options& options) {
     require(!table.segments.empty(), where + "at least one segment is needed");
     for (const Segment& segment : table.segments) {
       require(segment.width > 0, where + "a segment has no width");
+      const OptimizerOptions& optimizer = segment.optimizer;
+      require(!optimizer.learns_always() || optimizer.kind != OptimizerKind::kFtrl,
+              where +
+                  "optimizer.l2_of is table, but ftrl's l2 is part of what makes a weight of its "
+                  "sums, whichever batch holds it; leave l2_of at batch");
+      require(!optimizer.learns_always() || table.admission.kind == AdmissionKind::kNone,
+              where +
+                  "optimizer.l2_of is table, and admission.kind is not none: a row that was "
+                  "admitted late would learn from steps at which it was none; use l2_of: batch, "
+                  "or eviction");
+      require(!optimizer.learns_always() || options.bounded_staleness == 0,
+              where +
+                  "optimizer.l2_of is table, where every step changes every row: "
+                  "bounded_staleness must be 0");
     }
     require(table.host_rows > 0, where + "host_rows must be at least 1");
     require(table.host_rows <= (uint64_t{1} << 31), where + "host_rows is beyond 2^31");

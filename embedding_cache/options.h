@@ -24,6 +24,7 @@ enum class Policy : uint8_t { kLru, kLfu, kLookAhead };
 enum class AdmissionKind : uint8_t { kNone, kCount, kProbability, kBloom };
 enum class Score : uint8_t { kLru, kLfu };
 enum class Untrained : uint8_t { kAsInTraining, kZeros };
+enum class L2Of : uint8_t { kBatch, kTable };
 enum class StoreKind : uint8_t { kAuto, kMemory, kRocksdb };
 
 // How a segment learns. Only what the kind names is used; the update types of update.h are made from it.
@@ -35,7 +36,12 @@ struct OptimizerOptions {
   float eps = 1e-8F;
   float l1 = 0;
   float l2 = 0;
+  // Which rows learn at a step: those of its batch, or all of the table, the others as if by gradients of zero. These go through the steps
+  // that they missed when they are read, with the same bits; a step of a row that is read costs what learning it would.
+  L2Of l2_of = L2Of::kBatch;
   float initial_accumulator = 0;  // of Adagrad, row-wise Adagrad and FTRL
+
+  bool learns_always() const { return l2_of == L2Of::kTable; }
 
   template <class V>
   void fields(V& v) {
@@ -46,7 +52,9 @@ struct OptimizerOptions {
     v("beta2", beta2, "decay of the second moment", rule::at_least(0).below(1));
     v("eps", eps, "added to the root", rule::at_least(0));
     v("l1", l1, "FTRL: weight of the absolute values", rule::at_least(0));
-    v("l2", l2, "weight of the squares of the rows of a batch", rule::at_least(0));
+    v("l2", l2, "weight of the squares of the rows of l2_of", rule::at_least(0));
+    v("l2_of", l2_of, "rows that learn at a step: those of its batch, or all of the table",
+      rule::one_of({"batch", "table"}));
     v("initial_accumulator", initial_accumulator, "first sum of squares", rule::at_least(0));
   }
 };

@@ -33,9 +33,11 @@ struct Shard {
 };
 
 struct ReaderTable {
-  ReaderTable(const TableOptions& options, uint64_t cache_seed, uint64_t host_rows)
+  ReaderTable(const TableOptions& options, const Past& gone, uint64_t cache_seed,
+              uint64_t host_rows)
       : name(options.name),
         layout(options),
+        past(gone),
         seed(table_seed(cache_seed, options.name)),
         zeros(options.untrained == Untrained::kZeros ||
               options.admission.kind != AdmissionKind::kNone) {
@@ -52,12 +54,15 @@ struct ReaderTable {
     }
     std::vector<std::byte> record(layout.record_bytes());
     layout.initialise(seed, id, record.data());
+    std::byte* const begun = record.data();
+    past.catch_up(std::span(&begun, 1));
     std::memcpy(out, record.data() + kHeaderBytes, bytes);
   }
   void remember(Id id, const float* weights) const;
 
   std::string name;
   RowLayout layout;
+  const Past& past;  // the commit's
   uint64_t seed;
   bool zeros;
   std::array<std::unique_ptr<Shard>, kShards> shards;
@@ -104,6 +109,12 @@ struct Generation {
           }
           from.store->read(table, ids.subspan(static_cast<size_t>(begin), into.size()), into.data(),
                            there + begin);
+          for (size_t i = into.size(); i > 0; --i) {
+            if (!there[static_cast<size_t>(begin) + i - 1]) {
+              into.erase(into.begin() + static_cast<ptrdiff_t>(i) - 1);
+            }
+          }
+          at(table).past.catch_up(into);
         });
   }
   void warm_up(const Generation& before) const;
@@ -138,9 +149,9 @@ static std::unique_ptr<Generation> open_generation(FileSystem& files, const Read
   auto out = std::make_unique<Generation>();
   out->from =
       open_commit(files, options.directory, commit, options.read_threads, options.direct_io);
-  for (const TableOptions& table : out->from.options.tables) {
-    out->tables.push_back(
-        std::make_unique<ReaderTable>(table, out->from.info.seed, options.host_rows));
+  for (size_t t = 0; t < out->from.pasts.size(); ++t) {
+    out->tables.push_back(std::make_unique<ReaderTable>(
+        out->from.options.tables[t], out->from.pasts[t], out->from.info.seed, options.host_rows));
   }
   out->step = out->from.info.step;
   return out;

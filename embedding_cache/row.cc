@@ -85,6 +85,11 @@ RowLayout::RowLayout(const TableOptions& table) {
     schema_ +=
         fmt::format("{}{}:{}:{}", schema_.empty() ? "" : " + ",
                     optimizer_name(segment.optimizer.kind), segment.width, describe(segment.init));
+    if (segment.optimizer.learns_always()) {  // what is past is gone through with what holds now
+      const OptimizerOptions& o = segment.optimizer;
+      schema_ += fmt::format(":always(lr {}, beta1 {}, beta2 {}, eps {}, l2 {})", o.lr, o.beta1,
+                             o.beta2, o.eps, o.l2);
+    }
   }
   uint32_t floats = width_;
   for (Part& part : parts_) {
@@ -92,10 +97,16 @@ RowLayout::RowLayout(const TableOptions& table) {
     floats += part.state_width;
   }
   record_bytes_ = kHeaderBytes + floats * 4;
+  if (std::any_of(table.segments.begin(), table.segments.end(),
+                  [](const Segment& each) { return each.optimizer.learns_always(); })) {
+    until_ = record_bytes_;
+    record_bytes_ += sizeof(uint32_t);
+  }
 }
 
 void RowLayout::initialise(uint64_t table_seed, Id id, std::byte* record) const {
   store_header(record, {});
+  begin_until(record);
   float* floats = weights_of(record);
   for (size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
@@ -127,6 +138,7 @@ void RowLayout::begin_state(float* floats) const {
 
 void RowLayout::begin_with(const float* weights, std::byte* record) const {
   store_header(record, {.step = 0, .updates = 1});
+  begin_until(record);
   float* const floats = weights_of(record);
   std::copy_n(weights, width_, floats);
   begin_state(floats);

@@ -3,6 +3,7 @@
 //   bytes 0-3   step of the last update
 //   bytes 4-7   number of updates; 0 for a row that holds its first values, which no store keeps
 //   then        weights of all segments, then the optimizer state of each segment, float32 in the machine's (little-endian) order
+//   last        where a segment learns at every step: the step that the row has gone through last, which says nothing about when
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,12 @@ inline constexpr uint32_t kHeaderBytes = 8;
 struct RowHeader {
   uint32_t step = 0;
   uint32_t updates = 0;
+};
+
+// A step that rows learned at, where a segment of theirs learns at every one (OptimizerOptions::l2_of).
+struct PastStep {
+  uint32_t step = 0;
+  float lr_scale = 1;  // that update was given
 };
 
 inline RowHeader load_header(const std::byte* record) {
@@ -55,6 +62,16 @@ class RowLayout {
   uint32_t width() const { return width_; }  // weights of all segments
   uint32_t record_bytes() const { return record_bytes_; }
   const std::vector<Part>& parts() const { return parts_; }
+  // Whether a segment learns at every step (OptimizerOptions::l2_of). Then, of a record: the step up to which it has.
+  bool learns_always() const { return until_ != 0; }
+  uint32_t until(const std::byte* record) const {
+    uint32_t step = 0;
+    std::memcpy(&step, record + until_, sizeof step);
+    return step;
+  }
+  void set_until(std::byte* record, uint32_t step) const {
+    std::memcpy(record + until_, &step, sizeof step);
+  }
   // What must be equal for two caches to exchange records.
   const std::string& schema() const { return schema_; }
 
@@ -66,10 +83,16 @@ class RowLayout {
 
  private:
   void begin_state(float* floats) const;  // behind the weights, of a new row
+  void begin_until(std::byte* record) const {
+    if (learns_always()) {
+      set_until(record, 0);
+    }
+  }
 
   std::vector<Part> parts_;
   uint32_t width_ = 0;
   uint32_t record_bytes_ = 0;
+  uint32_t until_ = 0;  // where it is in a record; 0: nowhere
   std::string schema_;
 };
 

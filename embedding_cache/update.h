@@ -9,7 +9,7 @@
 // the library is compiled without contraction to fused multiply-add; compile your own code with -ffp-contract=off likewise.
 //
 // l2, but for FTRL's, is that of a loss with ½ l2 |w|² for each row that a batch holds: once a batch, however often it holds it. Rows that it
-// does not hold stay as they are, where a penalty of the whole table would shrink them too.
+// does not hold stay as they are; with OptimizerOptions::l2_of of the whole table they learn, too, as if by gradients of zero.
 #pragma once
 
 #include <cmath>

@@ -128,7 +128,7 @@ int dump(const Arguments& args) {
   const uint32_t table = commit.table(args.text("--table", commit.options.tables[0].name));
   const uint64_t limit = args.number("--limit", ~uint64_t{0});
   uint64_t printed = 0;
-  commit.store->scan(table, [&](Id id, const std::byte* record) {
+  commit.scan(table, 0, [&](Id id, const std::byte* record) {
     if (printed == limit) {
       return;
     }
@@ -163,6 +163,11 @@ int export_commit(const Arguments& args) {
   }
   for (uint32_t t = 0; t < commit.layouts.size(); ++t) {
     const RowLayout& layout = commit.layouts[t];
+    check(
+        !layout.learns_always(),
+        "{}: all rows of table \"{}\" learn at every step (optimizer.l2_of: table), those that are "
+        "in no file too; copy the directory of the commit, or see `ec_tool dump`",
+        directory, commit.info.tables[t].name);
     head.tables.push_back({.name = commit.info.tables[t].name,
                            .schema = layout.schema(),
                            .width = layout.width(),

@@ -57,12 +57,11 @@ std::vector<Looked> lookups_of(const Tables& tables, const Read& batch) {
   return out;
 }
 
-void pool_block(const RowBlock& rows, std::span<const uint32_t> inverse, const Looked& of,
-                const RowLayout& layout, ThreadPool& workers) {
+void pool_block(const std::byte* const* records, std::span<const uint32_t> inverse,
+                const Looked& of, const RowLayout& layout, ThreadPool& workers) {
   const embedding_cache::PoolJob job{
-      rows.records(), inverse,
-      of.bags,        check_bags(of.bags, inverse.size(), layout, of.stride, "gather"),
-      of.out,         of.stride};
+      records, inverse,  of.bags, check_bags(of.bags, inverse.size(), layout, of.stride, "gather"),
+      of.out,  of.stride};
   workers.parallel_for(static_cast<int64_t>(rows_of(of.bags, inverse.size())), kSamplesAtOnce,
                        [&](int64_t begin, int64_t end) {
                          pool_rows(job, static_cast<size_t>(begin), static_cast<size_t>(end));
@@ -73,7 +72,7 @@ void pool_block(const RowBlock& rows, std::span<const uint32_t> inverse, const L
 std::vector<float> sums_of(const RowTrip& trip, size_t table, const RowLayout& layout,
                            std::span<const BagGradients> of_bags, ThreadPool& workers) {
   const embedding_cache::Batch& batch = trip.batch(table);
-  const embedding_cache::BagSums sums(batch, layout, trip.rows(table).records(), of_bags, workers);
+  const embedding_cache::BagSums sums(batch, layout, trip.records(table), of_bags, workers);
   std::vector<float> out(batch.unique.size() * layout.width());
   workers.parallel_for(std::ssize(batch.unique), kIdsAtOnce, [&](int64_t begin, int64_t end) {
     for (auto u = static_cast<size_t>(begin); u < static_cast<size_t>(end); ++u) {
@@ -160,7 +159,7 @@ Tensors tensors_of(const BatchSource& source, Cache& cache, Read& batch, const T
     }
     batch.trip->bring(cache, tickets, workers);
     for (const Looked& of : looked) {
-      pool_block(batch.trip->rows(of.table), batch.trip->batch(of.table).inverse, of,
+      pool_block(batch.trip->records(of.table), batch.trip->batch(of.table).inverse, of,
                  cache.layout(static_cast<uint32_t>(of.table)), workers);
     }
   });
@@ -179,7 +178,7 @@ Tensors saved_tensors_of(const BatchSource& source, const Read& batch) {
   }
   return tensors_of(source, batch, [&](std::span<const Looked> looked) {
     for (const Looked& of : looked) {
-      pool_block(blocks[of.table], distinct[of.table].inverse, of, layouts[of.table],
+      pool_block(blocks[of.table].records(), distinct[of.table].inverse, of, layouts[of.table],
                  source.rows->workers());
     }
   });
@@ -202,11 +201,12 @@ void learn_rows(const BatchSource& source, Cache& cache, Read& batch, Tickets& t
     if (batch.trip == nullptr) {
       cache.update(tickets[t], of_bags, scale);
     } else {
-      const std::span<const float> sums =
-          batch.trip->give(t, sums_of(*batch.trip, t, cache.layout(static_cast<uint32_t>(t)),
-                                      of_bags, source.rows->workers()));
-      cache.update(tickets[t], sums, embedding_cache::GradientsOf::kPositions, scale);
+      batch.trip->give(t, sums_of(*batch.trip, t, cache.layout(static_cast<uint32_t>(t)), of_bags,
+                                  source.rows->workers()));
     }
+  }
+  for (size_t t = 0; batch.trip != nullptr && t < tickets.size(); ++t) {
+    cache.update(tickets[t], batch.trip->given(t), embedding_cache::GradientsOf::kPositions, scale);
   }
 }
 

@@ -11,7 +11,9 @@ namespace mstrain::recommender {
 namespace {
 
 using embedding_cache::Batch;
+using embedding_cache::Cache;
 using embedding_cache::Id;
+using embedding_cache::Ticket;
 
 constexpr size_t kHeaderFloats = embedding_cache::kHeaderBytes / sizeof(float);
 constexpr int64_t kRowsAtOnce = 512;
@@ -38,6 +40,12 @@ std::vector<int64_t> times(std::span<const int64_t> counts, size_t width) {
 template <class T>
 Elements elements(std::vector<T>& values, Dtype dtype) {
   return {values.data(), std::ssize(values), dtype};
+}
+
+void wait_all(std::vector<Event>& events) {
+  for (const Event& event : std::exchange(events, {})) {
+    event.wait();
+  }
 }
 
 }  // namespace
@@ -112,47 +120,47 @@ RowTrip::~RowTrip() {
   for (const Event& event : under_way_) {
     event.settle();
   }
+  for (const Table& table : tables_) {
+    for (const Event& event : table.giving) {
+      event.settle();
+    }
+  }
 }
 
 int64_t RowTrip::ranks() const { return group_ == nullptr ? 1 : group_->size(); }
 
 void RowTrip::exchange(Elements in, Elements out, std::span<const int64_t> sends,
-                       std::span<const int64_t> receives, const char* what) {
+                       std::span<const int64_t> receives, const char* what,
+                       std::vector<Event>& events) {
   if (group_ != nullptr) {
-    under_way_.push_back(group_->all_to_all(in, out, sends, receives, what));
+    events.push_back(group_->all_to_all(in, out, sends, receives, what));
   } else if (in.count > 0) {
     std::memcpy(out.data, in.data, static_cast<size_t>(in.bytes()));
   }
 }
 
 void RowTrip::ask() {
-  if (stage_ == Stage::kNew) {
-    for (int64_t rank = 0; rank < ranks(); ++rank) {
-      for (const Table& table : tables_) {
-        const auto first = table.asked.counts.begin() + rank * micro_batches_;
-        counts_out_.insert(counts_out_.end(), first, first + micro_batches_);
-      }
+  for (int64_t rank = 0; rank < ranks(); ++rank) {
+    for (const Table& table : tables_) {
+      const auto first = table.asked.counts.begin() + rank * micro_batches_;
+      counts_out_.insert(counts_out_.end(), first, first + micro_batches_);
     }
-    counts_in_.resize(counts_out_.size());
-    const std::vector<int64_t> each(static_cast<size_t>(ranks()),
-                                    std::ssize(tables_) * micro_batches_);
-    exchange(elements(counts_out_, Dtype::kI64), elements(counts_in_, Dtype::kI64), each, each,
-             "rows.counts");
-    stage_ = Stage::kCounting;
-  } else if (stage_ == Stage::kCounting) {
-    finish_counts();
-    for (Table& table : tables_) {
-      exchange(elements(table.asked.batch.unique, Dtype::kI64),
-               elements(table.arrived, Dtype::kI64), table.sends, table.receives, "rows.ids");
-    }
-    stage_ = Stage::kAsking;
   }
+  counts_in_.resize(counts_out_.size());
+  const std::vector<int64_t> each(static_cast<size_t>(ranks()),
+                                  std::ssize(tables_) * micro_batches_);
+  exchange(elements(counts_out_, Dtype::kI64), elements(counts_in_, Dtype::kI64), each, each,
+           "rows.counts", under_way_);
+  wait_all(under_way_);
+  finish_counts();
+  for (Table& table : tables_) {
+    exchange(elements(table.asked.batch.unique, Dtype::kI64), elements(table.arrived, Dtype::kI64),
+             table.sends, table.receives, "rows.ids", under_way_);
+  }
+  wait_all(under_way_);
 }
 
 void RowTrip::finish_counts() {
-  for (const Event& event : std::exchange(under_way_, {})) {
-    event.wait();
-  }
   const auto turns = static_cast<size_t>(micro_batches_);
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
@@ -168,13 +176,8 @@ void RowTrip::finish_counts() {
 }
 
 const std::vector<std::vector<Id>>& RowTrip::wanted() {
-  while (stage_ < Stage::kAsking) {
+  if (!has_asked_) {
     ask();
-  }
-  if (stage_ == Stage::kAsking) {
-    for (const Event& event : std::exchange(under_way_, {})) {
-      event.wait();
-    }
     for (Table& table : tables_) {
       put_in_order(table);
       std::vector<Id>& ids = wanted_.emplace_back(table.arrived.size());
@@ -182,7 +185,7 @@ const std::vector<std::vector<Id>>& RowTrip::wanted() {
         ids[table.place.empty() ? i : table.place[i]] = table.arrived[i];
       }
     }
-    stage_ = Stage::kAsked;
+    has_asked_ = true;
   }
   return wanted_;
 }
@@ -210,39 +213,127 @@ void RowTrip::put_in_order(Table& table) const {
   }
 }
 
-void RowTrip::bring(const embedding_cache::Cache& cache,
-                    std::span<const embedding_cache::Ticket> tickets, ThreadPool& workers) {
+// Those rows of what arrived that are `early`, or are not.
+void RowTrip::send_rows(Table& table, Rows& rows, bool early, const Cache& cache,
+                        const Ticket* ticket, ThreadPool& workers) {
+  const auto is_meant = [&](const std::vector<uint8_t>& marks, size_t i) {
+    return (!marks.empty() && marks[i] != 0) == early;
+  };
+  const auto counted = [&](const std::vector<uint8_t>& marks, std::span<const int64_t> of_ranks) {
+    std::vector<int64_t> out;
+    size_t i = 0;
+    for (const int64_t count : of_ranks) {
+      int64_t sum = 0;
+      for (const size_t end = i + static_cast<size_t>(count); i < end; ++i) {
+        sum += is_meant(marks, i) ? 1 : 0;
+      }
+      out.push_back(sum);
+    }
+    return out;
+  };
+  std::vector<size_t> meant;  // of what arrived
+  for (size_t i = 0; i < table.arrived.size(); ++i) {
+    if (is_meant(table.goes_early, i)) {
+      meant.push_back(i);
+    }
+  }
+  if (!meant.empty()) {
+    std::vector<const float*> held;
+    cache.rows(*ticket, held);
+    const std::span<const uint32_t> inverse = ticket->inverse();
+    rows.sent.resize(meant.size() * table.width);
+    workers.parallel_for(std::ssize(meant), kRowsAtOnce, [&](int64_t begin, int64_t end) {
+      for (auto k = static_cast<size_t>(begin); k < static_cast<size_t>(end); ++k) {
+        const size_t i = meant[k];
+        const float* const row = held[inverse[table.place.empty() ? i : table.place[i]]];
+        std::copy_n(row, table.width, rows.sent.data() + k * table.width);
+      }
+    });
+  }
+  const std::vector<int64_t> coming = counted(table.comes_early, table.sends);
+  rows.came.resize(static_cast<size_t>(std::accumulate(coming.begin(), coming.end(), int64_t{0})),
+                   table.width);
+  exchange(elements(rows.sent, Dtype::kF32), rows.came.elements(),
+           times(counted(table.goes_early, table.receives), table.width),
+           times(coming, table.width), early ? "rows.early" : "rows.values", under_way_);
+}
+
+void RowTrip::bring_early(const Cache& cache, std::span<const Ticket> tickets,
+                          std::span<const Ticket> changing, ThreadPool& workers) {
+  embedding_cache::Dedup dedup;
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    Table& table = tables_[t];
+    table.goes_early.assign(table.arrived.size(), 0);
+    if (!tickets.empty()) {
+      const std::span<const Id> busy = changing[t].ids();
+      std::vector<Id> all(busy.begin(), busy.end());
+      all.insert(all.end(), table.arrived.begin(), table.arrived.end());
+      Batch distinct;
+      dedup.run(all, distinct);
+      for (size_t i = 0; i < table.arrived.size(); ++i) {
+        table.goes_early[i] = distinct.inverse[busy.size() + i] < busy.size() ? 0 : 1;
+      }
+    }
+    table.comes_early.resize(table.asked.batch.unique.size());
+    exchange(elements(table.goes_early, Dtype::kU8), elements(table.comes_early, Dtype::kU8),
+             table.receives, table.sends, "rows.marks", under_way_);
+  }
+  wait_all(under_way_);
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
     table.width = cache.layout(static_cast<uint32_t>(t)).width();
-    std::vector<const float*> rows;
-    cache.rows(tickets[t], rows);
-    const std::span<const uint32_t> inverse = tickets[t].inverse();
-    table.sent.resize(table.arrived.size() * table.width);
-    workers.parallel_for(std::ssize(table.arrived), kRowsAtOnce, [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        const float* const row = rows[inverse[table.place.empty() ? i : table.place[i]]];
-        std::copy_n(row, table.width, table.sent.data() + i * table.width);
-      }
-    });
-    table.rows.resize(table.asked.batch.unique.size(), table.width);
-    exchange(elements(table.sent, Dtype::kF32), table.rows.elements(),
-             times(table.receives, table.width), times(table.sends, table.width), "rows.values");
+    send_rows(table, table.early, /*early=*/true, cache, tickets.empty() ? nullptr : &tickets[t],
+              workers);
   }
-  for (const Event& event : std::exchange(under_way_, {})) {
-    event.wait();
+  wait_all(under_way_);
+}
+
+void RowTrip::bring(const Cache& cache, std::span<const Ticket> tickets, ThreadPool& workers) {
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    Table& table = tables_[t];
+    table.width = cache.layout(static_cast<uint32_t>(t)).width();
+    send_rows(table, table.late, /*early=*/false, cache, &tickets[t], workers);
+  }
+  wait_all(under_way_);
+  for (Table& table : tables_) {
+    table.records.resize(table.asked.batch.unique.size());
+    const std::byte* const* early = table.early.came.records();
+    const std::byte* const* late = table.late.came.records();
+    for (size_t u = 0; u < table.records.size(); ++u) {
+      const bool is_early = !table.comes_early.empty() && table.comes_early[u] != 0;
+      table.records[u] = is_early ? *early++ : *late++;
+    }
   }
 }
 
-std::span<const float> RowTrip::give(size_t index, std::vector<float> gradients) {
+int64_t RowTrip::rows() const {
+  int64_t sum = 0;
+  for (const Table& table : tables_) {
+    sum += std::ssize(table.asked.batch.unique);
+  }
+  return sum;
+}
+
+int64_t RowTrip::early_rows() const {
+  int64_t sum = 0;
+  for (const Table& table : tables_) {
+    sum += std::count(table.comes_early.begin(), table.comes_early.end(), 1);
+  }
+  return sum;
+}
+
+void RowTrip::give(size_t index, std::vector<float> gradients) {
   Table& table = tables_[index];
   table.sent = std::move(gradients);
   table.learned.resize(table.arrived.size() * table.width);
   exchange(elements(table.sent, Dtype::kF32), elements(table.learned, Dtype::kF32),
-           times(table.sends, table.width), times(table.receives, table.width), "rows.gradients");
-  for (const Event& event : std::exchange(under_way_, {})) {
-    event.wait();
-  }
+           times(table.sends, table.width), times(table.receives, table.width), "rows.gradients",
+           table.giving);
+}
+
+std::span<const float> RowTrip::given(size_t index) {
+  Table& table = tables_[index];
+  wait_all(table.giving);
   if (table.place.empty()) {
     return table.learned;
   }

@@ -2,6 +2,8 @@
 //
 // Each micro-batch asks for its distinct ids once; a rank is told which of its rows are wanted in the order of the micro-batches of the
 // whole batch, whoever computes them, and adds up what they learned in that order. So no bit depends on the number of ranks.
+//
+// Rows that no step before the batch's turn changes may come while these compute: who has them knows which, and tells with a byte for each.
 #pragma once
 
 #include <memory>
@@ -38,7 +40,7 @@ class RowBlock {
   std::vector<const std::byte*> records_;
 };
 
-// A batch's way through the ranks. Every rank makes the same calls, in the same order, of one thread.
+// A batch's way through the ranks. Every rank makes the same calls, in the same order, one at a time.
 class RowTrip {
  public:
   // `group`: null where there is one rank. It, `workers` and the requests' memory stay until the end.
@@ -47,23 +49,36 @@ class RowTrip {
   RowTrip(const RowTrip&) = delete;
   RowTrip& operator=(const RowTrip&) = delete;
 
-  // Begins what comes next of asking: how many ids, then which. Returns before it is there.
-  void ask();
-  // Whether all of it has begun: wanted() then waits for nobody's call.
-  bool has_asked() const { return stage_ >= Stage::kAsking; }
-  // The rest of asking. Of each table: the keys that all ranks want of this one, once for each micro-batch.
+  // Of each table: the keys that all ranks want of this one, once for each micro-batch. Asks first where nobody has.
   const std::vector<std::vector<embedding_cache::Id>>& wanted();
+  // Whether wanted() waits for nobody.
+  bool has_asked() const { return has_asked_; }
 
-  // The rows of what is wanted, held by `tickets` and waited for, to who asked.
+  // Before the batch's turn: the rows of what is wanted that none of `changing` holds, the tickets of what learns until then, to who asked.
+  // `tickets` hold what is wanted and have been waited for; where there are none, all rows of this rank come later.
+  void bring_early(const embedding_cache::Cache& cache,
+                   std::span<const embedding_cache::Ticket> tickets,
+                   std::span<const embedding_cache::Ticket> changing, ThreadPool& workers);
+  // All others, in the batch's turn.
   void bring(const embedding_cache::Cache& cache, std::span<const embedding_cache::Ticket> tickets,
              ThreadPool& workers);
   const embedding_cache::Batch& batch(size_t table) const { return tables_[table].asked.batch; }
-  const RowBlock& rows(size_t table) const { return tables_[table].rows; }  // after bring()
+  // After bring(): of the request's ids, as the library pools them.
+  const std::byte* const* records(size_t table) const { return tables_[table].records.data(); }
+  int64_t rows() const;  // of all tables that the request asks for
+  int64_t early_rows() const;
 
-  // Gradients of the rows of the request's ids, [ids, width], to who has them. By position of what is wanted, [positions, width].
-  std::span<const float> give(size_t table, std::vector<float> gradients);
+  // Gradients of the rows of the request's ids, [ids, width], begin their way to who has them.
+  void give(size_t table, std::vector<float> gradients);
+  // What has come, by position of what is wanted, [positions, width].
+  std::span<const float> given(size_t table);
 
  private:
+  // Rows on their way from who has them.
+  struct Rows {
+    std::vector<float> sent;
+    RowBlock came;
+  };
   struct Table {
     RowRequest asked;
     std::vector<int64_t> sends;                // ids to each rank
@@ -72,16 +87,22 @@ class RowTrip {
     std::vector<embedding_cache::Id> arrived;  // rank by rank
     std::vector<size_t> place;  // of what arrived, among what is wanted; empty: its own
     size_t width = 0;
-    RowBlock rows;  // of the request's ids
+    std::vector<uint8_t> goes_early;   // of what arrived; empty: nothing
+    std::vector<uint8_t> comes_early;  // of the request's ids, likewise
+    Rows early, late;
+    std::vector<const std::byte*> records;  // of the request's ids
     std::vector<float> sent, learned, in_order;
+    std::vector<Event> giving;
   };
-  enum class Stage : uint8_t { kNew, kCounting, kAsking, kAsked };
 
   int64_t ranks() const;
   void exchange(Elements in, Elements out, std::span<const int64_t> sends,
-                std::span<const int64_t> receives, const char* what);
+                std::span<const int64_t> receives, const char* what, std::vector<Event>& events);
+  void ask();
   void finish_counts();
   void put_in_order(Table& table) const;
+  void send_rows(Table& table, Rows& rows, bool early, const embedding_cache::Cache& cache,
+                 const embedding_cache::Ticket* ticket, ThreadPool& workers);
 
   Communicator* group_;
   int64_t micro_batches_;
@@ -89,7 +110,7 @@ class RowTrip {
   std::vector<std::vector<embedding_cache::Id>> wanted_;
   std::vector<int64_t> counts_out_, counts_in_;
   std::vector<Event> under_way_;
-  Stage stage_ = Stage::kNew;
+  bool has_asked_ = false;
 };
 
 }  // namespace mstrain::recommender

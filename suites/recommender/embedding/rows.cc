@@ -149,6 +149,14 @@ void Rows::learned(int64_t step) {
   }
 }
 
+bool Rows::changes_by_learning_alone(int64_t step) const {
+  const bool forgets = how_.evict_every > 0 && step % how_.evict_every == 0;
+  return !forgets && std::all_of(options_.tables.begin(), options_.tables.end(), [](const auto& t) {
+    return t.admission.kind == embedding_cache::AdmissionKind::kNone &&
+           !embedding_cache::RowLayout(t).learns_always();
+  });
+}
+
 void Rows::claim(bool writes) {
   if (how_.run.empty()) {
     return;
@@ -325,12 +333,17 @@ std::string Rows::describe() const {
     return 1e3 * seconds / static_cast<double>(times_.batches);
   };
   const double exposed = times_.read_wait + times_.ask + times_.prefetch + times_.wait +
-                         times_.gather + times_.update + times_.commit;
+                         times_.gather + times_.exchange_wait + times_.update + times_.commit;
   std::string out = fmt::format(
       "rows: {:.2f} % of lookups and {:.2f} % of distinct ids were in host memory\n",
       share(static_cast<double>(times_.position_hits), static_cast<double>(times_.positions)),
       share(static_cast<double>(times_.id_hits), static_cast<double>(times_.ids)));
   out += shares;
+  if (group_ != nullptr) {
+    out += fmt::format(
+        "{:.2f} % of rows came from their ranks while the step before computed\n",
+        share(static_cast<double>(times_.early_rows), static_cast<double>(times_.rows)));
+  }
   out += fmt::format("stages, ms a batch: dense {:.3f}, all others exposed {:.3f} ({:.1f} %)\n",
                      per_batch(times_.compute), per_batch(exposed),
                      share(exposed, exposed + times_.compute));
@@ -341,7 +354,8 @@ std::string Rows::describe() const {
       {"wait", times_.wait, 0},           {"gather", times_.gather, 0},
       {"update", times_.update, 0},       {"commit", times_.commit, 0}};
   if (group_ != nullptr) {
-    stages.insert(stages.begin() + 1, {"ask", times_.ask, 0});
+    const double beside = std::max(0.0, times_.exchange - times_.exchange_wait);
+    stages.insert(stages.begin() + 1, {"exchange", times_.ask + times_.exchange_wait, beside});
   }
   for (const auto& [stage, seen, unseen] : stages) {
     out += fmt::format("  {:<10}{:>10.3f}{:>10.3f}\n", stage, per_batch(seen), per_batch(unseen));

@@ -29,10 +29,14 @@ struct StageTimes {
   double prefetch = 0;           // asking for rows
   double wait = 0;               // for rows that had not come
   double gather = 0;             // from this rank and others
+  double exchange = 0;           // of what batches ahead want, beside training
+  double exchange_wait = 0;      // for the end of that
   double update = 0;
   double compute = 0;  // between a batch and what it teaches: the dense part
   double commit = 0;   // preparing commits
   int64_t batches = 0;
+  int64_t rows = 0,
+          early_rows = 0;  // that came through the ranks; that came while the step before computed
   int64_t positions = 0, position_hits = 0;  // of training, when its rows were asked for
   int64_t ids = 0, id_hits = 0;
 };
@@ -111,6 +115,9 @@ class Rows final : public OutsideState {
   StageTimes& times() { return times_; }
   // After each step has been learned, with no ticket of it open: forgets rows when it is time.
   void learned(int64_t step);
+  // Whether a row has, after step `step`, the bits that it had before, where that step has taught it nothing: none is forgotten then, and
+  // looking it up again begins none.
+  bool changes_by_learning_alone(int64_t step) const;
 
   // Calls that want no open ticket, and readers that need room, call `let_go` of who fetches ahead; null: nobody does.
   void fetch_ahead(std::function<void()> let_go) { let_go_ = std::move(let_go); }
@@ -124,6 +131,7 @@ class Rows final : public OutsideState {
   void claim(bool writes);
   void take_first();
   void take_over(const RowsId& from);
+  void take_past(const embedding_cache::Cache* before, uint32_t table);  // null: rank 0's
   void remove_other_layouts(const std::vector<std::string>& needed);
   std::string describe_shares() const;
 

@@ -143,6 +143,9 @@ void Rows::take_over(const RowsId& from) {
       step = std::max(step, before->last_step());
     }
     for (uint32_t table = 0; table < options_.tables.size(); ++table) {
+      if (first == 0) {
+        take_past(before ? &*before : nullptr, table);
+      }
       Movers movers(group_.get(), *cache_, table, ranks);
       if (before) {
         before->scan(table, [&](Id id, const std::byte* record) {
@@ -161,6 +164,28 @@ void Rows::take_over(const RowsId& from) {
     step = *std::max_element(steps.begin(), steps.end());
   }
   cache_->commit_step(step);
+}
+
+// Of any rank that was: all of them went through the same steps.
+void Rows::take_past(const Cache* before, uint32_t table) {
+  if (!cache_->layout(table).learns_always()) {
+    return;
+  }
+  std::vector<embedding_cache::PastStep> past;
+  if (before != nullptr) {
+    past.assign(before->past(table).begin(), before->past(table).end());
+  }
+  if (group_ != nullptr) {
+    auto steps = std::ssize(past);
+    group_->broadcast({&steps, 1, Dtype::kI64}, 0, "rows.layout").wait();
+    past.resize(static_cast<size_t>(steps));
+    group_
+        ->broadcast({past.data(), steps * static_cast<int64_t>(sizeof(embedding_cache::PastStep)),
+                     Dtype::kU8},
+                    0, "rows.layout")
+        .wait();
+  }
+  cache_->go_through(table, past);
 }
 
 void Rows::remove_other_layouts(const std::vector<std::string>& needed) {

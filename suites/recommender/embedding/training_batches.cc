@@ -41,7 +41,9 @@ class TrainingBatches final : public BatchStream {
         taken_(first),
         asked_(first),
         generation_(source.rows->generation()),
-        reader_(1) {
+        reader_(1),
+        alone_(0),
+        exchanger_(1) {
     source_.rows->fetch_ahead([this] { let_go(); });
   }
   ~TrainingBatches() override {
@@ -73,18 +75,25 @@ class TrainingBatches final : public BatchStream {
     hold(cache, front);
     release_all(cache, front.tickets);
     ahead_.pop_front();
-    fetch_ahead(cache);
+    if (source_.rows->group() == nullptr) {
+      fetch_ahead(cache, holds_all(cache) ? 0 : depth());
+    }
     times.prefetch += watch.lap();
     for (const Ticket& ticket : tickets_) {
       cache.wait(ticket);
     }
     times.wait += watch.lap();
     Tensors out = tensors_of(source_, cache, current_, tickets_);
+    if (current_.trip != nullptr) {
+      times.rows += current_.trip->rows();
+      times.early_rows += current_.trip->early_rows();
+    }
     times.gather += watch.lap();
-    ask_ahead();
-    times.ask += watch.lap();
     ++times.batches;
     taken_ += part_.batch;
+    if (source_.rows->group() != nullptr && depth() > 0) {
+      exchanging_ = exchanger_.submit([this] { exchange_ahead(); });
+    }
     computing_ = watch;
     return out;
   }
@@ -102,6 +111,10 @@ class TrainingBatches final : public BatchStream {
       HostRead(gradients.back());  // what waits for the step
     }
     times.compute += computing_.lap();
+    if (exchanging_.valid()) {
+      exchanging_.get();
+    }
+    times.exchange_wait += computing_.lap();
     if (learned.is_applied) {
       learn_rows(source_, cache, current_, tickets_, gradients, learned.lr_scale);
     }
@@ -150,16 +163,28 @@ class TrainingBatches final : public BatchStream {
     }
   }
 
-  // What is wanted of batches ahead, one exchange further: every rank does as much at this point, whatever its own progress.
-  void ask_ahead() {
-    const auto depth = std::min(ahead_.size(), static_cast<size_t>(source_.rows->depth()));
-    for (size_t i = 0; i < depth; ++i) {
+  size_t depth() const {
+    return std::min(ahead_.size(), static_cast<size_t>(source_.rows->depth()));
+  }
+
+  // What batches ahead want, and those rows of the next one that the current one does not change. Every rank exchanges as much, whatever its
+  // own progress.
+  void exchange_ahead() {
+    Watch watch;
+    Cache& cache = source_.rows->cache();
+    for (size_t i = 0; i < depth(); ++i) {
       ahead_[i].wait();
-      if (ahead_[i].read->trip == nullptr) {
-        return;
-      }
-      ahead_[i].read->trip->ask();
+      ahead_[i].read->trip->wanted();
     }
+    fetch_ahead(cache, holds_all(cache) ? 1 : depth());
+    if (source_.rows->changes_by_learning_alone(static_cast<int64_t>(step_))) {
+      Ahead& next = ahead_.front();
+      for (const Ticket& ticket : next.tickets) {
+        cache.wait(ticket);
+      }
+      next.read->trip->bring_early(cache, next.tickets, tickets_, alone_);
+    }
+    source_.rows->times().exchange += watch.lap();
   }
 
   // The rows of the current batch, for training. Rows that are held ahead make room where they must.
@@ -194,20 +219,13 @@ class TrainingBatches final : public BatchStream {
     });
   }
 
-  void fetch_ahead(Cache& cache) {
-    if (holds_all(cache)) {
-      return;
-    }
-    const auto depth = std::min(ahead_.size(), static_cast<size_t>(source_.rows->depth()));
-    for (size_t i = 0; i < depth; ++i) {
+  void fetch_ahead(Cache& cache, size_t batches) {
+    for (size_t i = 0; i < batches; ++i) {
       Ahead& each = ahead_[i];
       if (!each.is_read()) {
         return;
       }
       each.wait();
-      if (each.read->trip != nullptr && !each.read->trip->has_asked()) {
-        return;
-      }
       if (!each.is_announced) {
         for (size_t t = 0; t < each.read->keys.size(); ++t) {
           cache.announce(static_cast<uint32_t>(t), each.read->ids(t));
@@ -268,6 +286,9 @@ class TrainingBatches final : public BatchStream {
 
   // Where training ends, or a step failed, between a batch and what it teaches.
   void abandon() {
+    if (exchanging_.valid()) {
+      exchanging_.wait();
+    }
     if (generation_ == source_.rows->generation()) {
       let_go();
       release_all(source_.rows->cache(), tickets_);
@@ -287,7 +308,8 @@ class TrainingBatches final : public BatchStream {
   Tickets tickets_;
   Watch computing_;
   std::deque<Ahead> ahead_;
-  ThreadPool reader_;  // after what its tasks use
+  std::future<void> exchanging_;  // what other threads' tickets and batches are not touched before
+  ThreadPool reader_, alone_, exchanger_;  // after what their tasks use
 };
 
 }  // namespace

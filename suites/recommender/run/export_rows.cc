@@ -11,6 +11,7 @@
 #include "core/runtime/context.h"
 #include "core/train/checkpoint.h"
 #include "core/train/run_directory.h"
+#include "core/train/session.h"
 #include "embedding_cache/commit_store.h"
 #include "embedding_cache/row_store.h"
 #include "suites/recommender/run/recommender_run.h"
@@ -84,7 +85,7 @@ class RowStream {
 
   void scan(const CommitStore& commit, uint32_t table) {
     Block block;
-    commit.store->scan(table, since_, [&](Id id, const std::byte* record) {
+    commit.scan(table, since_, [&](Id id, const std::byte* record) {
       block.ids.push_back(id);
       const float* const weights = embedding_cache::weights_of(record);
       block.weights.insert(block.weights.end(), weights, weights + width_);
@@ -135,7 +136,7 @@ int64_t write_table(AtomicFolder& folder, const std::vector<CommitStore>& commit
     if (since == 0) {
       rows += static_cast<int64_t>(commit.info.tables[table].rows);
     } else {
-      commit.store->scan(table, since, [&](Id, const std::byte*) { ++rows; });
+      commit.scan(table, since, [&](Id, const std::byte*) { ++rows; });
     }
     parts.push_back(std::make_unique<RowStream>(commit, table, since));
   }
@@ -247,6 +248,13 @@ void write_rows(FileSystem& files, AtomicFolder& folder, const Rows& saved, cons
   std::vector<CommitStore> commits;
   for (const auto& [directory, commit] : saved.saved()) {
     commits.push_back(embedding_cache::open_commit(files, directory, commit));
+  }
+  for (const embedding_cache::RowLayout& layout : commits.front().layouts) {
+    if (since && layout.learns_always()) {
+      throw IoError(
+          "--since: all rows of this run learn at every step (l2_of: table), so that every one is "
+          "another; export without it");
+    }
   }
   const auto after = static_cast<uint64_t>(since ? since->step : 0);
   OrderedJson described = description_of(tables);

@@ -195,7 +195,7 @@ void visit_saved(const std::vector<embedding_cache::CommitStore>& commits, const
       throw IoError(fmt::format("table {} has rows of {} floats, and {} says {}", name,
                                 commit.layouts[table].width(), kRowsFile, width));
     }
-    commit.store->scan(table, [&](Id key, const std::byte* record) {
+    commit.scan(table, 0, [&](Id key, const std::byte* record) {
       std::memcpy(row.data(), record + embedding_cache::kHeaderBytes, row.size() * sizeof(float));
       visit(key, row.data());
     });

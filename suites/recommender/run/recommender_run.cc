@@ -130,7 +130,32 @@ void RecommenderRun::check(const YamlNode& tree) const {
   }
   check_only_data(train.parallel, tree, "a recommender's ranks share batches and tables");
   check_batch_norm(tree);
+  check_rows(tree);
   check_data_config(data, tree);
+}
+
+void RecommenderRun::check_rows(const YamlNode& tree) const {
+  using embedding_cache::AdmissionKind;
+  using embedding_cache::OptimizerKind;
+  for (const auto& [key, optimizer] :
+       {std::pair("embedding.optimizer.l2_of", &embedding.optimizer),
+        std::pair("embedding.wide_optimizer.l2_of", &embedding.wide_optimizer)}) {
+    if (!optimizer->learns_always()) {
+      continue;
+    }
+    if (optimizer->kind == OptimizerKind::kFtrl) {
+      config_fail(
+          tree, key,
+          "table, but ftrl's l2 is part of what makes a weight of its sums, whichever batch "
+          "holds it; leave it at batch, or use lazy_adam, adagrad, rowwise_adagrad or sgd");
+    }
+    if (embedding.admission.kind != AdmissionKind::kNone) {
+      config_fail(
+          tree, key,
+          "table, but embedding.admission turns rows away, which would learn later from steps "
+          "at which they were none; use l2_of: batch, or embedding.eviction");
+    }
+  }
 }
 
 // What is learned depends on how samples are normalised together: nothing else than the configuration decides it.

@@ -61,6 +61,7 @@ class RecommenderRun : public ModelRun {
 
  private:
   void check_batch_norm(const YamlNode& tree) const;
+  void check_rows(const YamlNode& tree) const;
   void lay_out(FileSystem& files, const YamlNode& tree);
   FieldUse use() const;
   Placement placement(const Tables& tables) const;

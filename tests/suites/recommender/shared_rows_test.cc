@@ -1,6 +1,7 @@
 // Tables that ranks share: whatever their number, the way of sharing and what is in memory, rows learn the same bits.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cstring>
 #include <set>
 
@@ -54,6 +55,7 @@ class SharedRows : public testing::Test {
                     const std::optional<std::string>& from = {},
                     const std::vector<std::string>& older = {}) {
     std::string id;
+    early_rows_ = 0;
     const auto part_of_rank = [&](const std::shared_ptr<Ranks>& ranks) {
       const std::shared_ptr<Rows> rows = rows_of(name, how, ranks.get());
       rows->resume(from);
@@ -65,6 +67,7 @@ class SharedRows : public testing::Test {
         const Tensors batch = batches->next();
         batches->learn(pull(batch, *tables_, step));
       }
+      early_rows_ += rows->times().early_rows;
       const std::string own = rows->prepare(last);
       rows->wait(own);
       std::vector<std::string> needed = older;
@@ -108,6 +111,8 @@ class SharedRows : public testing::Test {
   std::shared_ptr<const SomeSamples> samples_;
   std::shared_ptr<const Tables> tables_;
   EmbeddingConfig embedding_;
+  std::atomic<int64_t> early_rows_ =
+      0;  // of the last training, that came while the step before computed
 };
 
 TEST_F(SharedRows, LearnTheSameBitsOnAnyNumberOfRanks) {
@@ -121,6 +126,7 @@ TEST_F(SharedRows, LearnTheSameBitsOnAnyNumberOfRanks) {
         SCOPED_TRACE(name);
         const std::string id = train(name, {ranks, way, depth, host_rows}, 0, 12);
         EXPECT_EQ(values(name, id), expected);
+        EXPECT_EQ(early_rows_ > 0, ranks > 1 && depth > 0);
       }
     }
   }
@@ -144,6 +150,25 @@ TEST_F(SharedRows, ForgetTheSameRowsOnAnyNumberOfRanks) {
       const EmbeddingWay way = ranks == 2 ? EmbeddingWay::kTableWise : EmbeddingWay::kRowWise;
       const std::string half = train(shared, {ranks, way}, 0, 8);
       EXPECT_EQ(values(shared, train(shared, {ranks, way}, 8, 18, half)), expected);
+    }
+  }
+}
+
+// Rows that no batch holds learn all the same, wherever they are, and whoever takes them over.
+TEST_F(SharedRows, LearnAtEveryStepOnAnyNumberOfRanks) {
+  const std::vector<float> of_batches = values("batches", train("batches", {}, 0, 12));
+  embedding_.optimizer.l2 = 0.1F;
+  embedding_.optimizer.l2_of = embedding_cache::L2Of::kTable;
+  const std::vector<float> expected = values("one", train("one", {}, 0, 12));
+  EXPECT_NE(expected, of_batches);
+  for (const int64_t ranks : {2, 4}) {
+    for (const EmbeddingWay way : {EmbeddingWay::kRowWise, EmbeddingWay::kTableWise}) {
+      const std::string name = fmt::format("{}-{}", ranks, way == EmbeddingWay::kRowWise);
+      SCOPED_TRACE(name);
+      EXPECT_EQ(values(name, train(name, {ranks, way, 3, 75}, 0, 12)), expected);
+      const std::string half = train(name, {ranks, way}, 0, 7);
+      const std::string other = train(name, {1}, 7, 9, half);
+      EXPECT_EQ(values(name, train(name, {ranks, way}, 9, 12, other)), expected);
     }
   }
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Wide & Deep has the loss curve of a twin in PyTorch: whole tables, of which the rows of a batch alone learn, by lazy Adam and FTRL.
+"""Wide & Deep has the loss curve of a twin in PyTorch: whole tables, of which the rows of a batch alone learn, by lazy Adam and FTRL; or, with
+l2_of: table, all rows, by Adam.
 
 Usage: twin_test.py MSTRAIN. Skipped where no Python has torch (tests/interpreter.py)."""
 import csv
@@ -24,7 +25,7 @@ DENSE_LR, DEEP_LR, DEEP_L2, WIDE_LR, WIDE_L1, WIDE_L2, WIDE_SUM = 2e-3, 5e-3, 1e
 BETAS, EPS = (0.9, 0.999), 1e-8
 
 
-def config(name, rate, steps):
+def config(name, rate, steps, l2_of):
     return f"""
 run: {{name: {name}, seed: 5, threads: 1}}
 model: {{type: wide_deep, embedding_dim: {DIM}, hidden: {HIDDEN}}}
@@ -35,7 +36,7 @@ data:
   shuffle: false
   csv: {{label: rich, positive: "1", numeric: [{", ".join(NUMERIC)}], numeric_scale: none, categorical: [{", ".join(CATEGORICAL)}]}}
 embedding:
-  optimizer: {{kind: lazy_adam, lr: {DEEP_LR * rate}, beta1: {BETAS[0]}, beta2: {BETAS[1]}, eps: {EPS}, l2: {DEEP_L2}}}
+  optimizer: {{kind: lazy_adam, lr: {DEEP_LR * rate}, beta1: {BETAS[0]}, beta2: {BETAS[1]}, eps: {EPS}, l2: {DEEP_L2}, l2_of: {l2_of}}}
   wide_optimizer: {{kind: ftrl, lr: {WIDE_LR}, l1: {WIDE_L1}, l2: {WIDE_L2}, initial_accumulator: {WIDE_SUM}}}
   init: {{kind: zero}}
 batch: {{global: {BATCH}}}
@@ -62,17 +63,18 @@ def run(mstrain, folder, *arguments):
 
 
 def ours(mstrain, folder):
-    """The first weights of the dense part, and the losses of a run that begins with them and with rows of zeros."""
-    for name, rate, steps in (("first", 1e-28, 1), ("whole", 1, STEPS)):
-        (folder / f"{name}.yaml").write_text(config(name, rate, steps))
-    run(mstrain, folder, "--config", "first.yaml")
-    run(mstrain, folder, "--config", "whole.yaml")
-    lines = [json.loads(line) for line in (folder / "out/whole/metrics.jsonl").read_text().splitlines()]
+    """The first weights of the dense part, and the losses of runs that begin with them and with rows of zeros, by l2_of."""
+    losses = {}
+    for name, rate, steps, l2_of in (("first", 1e-28, 1, "batch"), ("rows", 1, STEPS, "batch"), ("all", 1, STEPS, "table")):
+        (folder / f"{name}.yaml").write_text(config(name, rate, steps, l2_of))
+        run(mstrain, folder, "--config", f"{name}.yaml")
+        lines = [json.loads(line) for line in (folder / f"out/{name}/metrics.jsonl").read_text().splitlines()]
+        losses[l2_of] = {line["step"]: line["loss"] for line in lines if "loss" in line}
     checkpoint = max((folder / "out/first/checkpoints").iterdir())
-    return load_file(checkpoint / "model.safetensors"), {line["step"]: line["loss"] for line in lines if "loss" in line}
+    return load_file(checkpoint / "model.safetensors"), losses
 
 
-def twin(dense, data):
+def twin(dense, data, l2_of):
     p = {name: value.double().requires_grad_() for name, value in dense.items()}
     layers = [f"deep.{i}" for i in range(len(HIDDEN))] + ["head"]
     optimizer = torch.optim.Adam(p.values(), lr=DENSE_LR, betas=BETAS, eps=EPS)
@@ -80,6 +82,7 @@ def twin(dense, data):
     offsets = torch.tensor([sum(VALUES[:i]) for i in range(len(VALUES))])
     deep = torch.zeros(rows, DIM, dtype=torch.double, requires_grad=True)
     wide = torch.zeros(rows, dtype=torch.double, requires_grad=True)
+    adam = torch.optim.Adam([deep], lr=DEEP_LR, betas=BETAS, eps=EPS, weight_decay=DEEP_L2)
     m, v = torch.zeros(rows, DIM, dtype=torch.double), torch.zeros(rows, DIM, dtype=torch.double)
     n, z = torch.full((rows,), WIDE_SUM, dtype=torch.double), torch.zeros(rows, dtype=torch.double)
     losses = {}
@@ -99,11 +102,16 @@ def twin(dense, data):
         optimizer.step()
         with torch.no_grad():
             seen = ids.unique()
-            g = deep.grad[seen] + DEEP_L2 * deep[seen]
-            m[seen] = BETAS[0] * m[seen] + (1 - BETAS[0]) * g
-            v[seen] = BETAS[1] * v[seen] + (1 - BETAS[1]) * g * g
-            size = DEEP_LR * (1 - BETAS[1] ** step) ** 0.5 / (1 - BETAS[0] ** step)
-            deep[seen] -= size * m[seen] / (v[seen].sqrt() + EPS)
+            if l2_of == "table":
+                # Kingma and Ba's eps is that of the corrected moment, TensorFlow's, MindSpore's and ours of the moment itself.
+                adam.param_groups[0]["eps"] = EPS / (1 - BETAS[1] ** step) ** 0.5
+                adam.step()
+            else:
+                g = deep.grad[seen] + DEEP_L2 * deep[seen]
+                m[seen] = BETAS[0] * m[seen] + (1 - BETAS[0]) * g
+                v[seen] = BETAS[1] * v[seen] + (1 - BETAS[1]) * g * g
+                size = DEEP_LR * (1 - BETAS[1] ** step) ** 0.5 / (1 - BETAS[0] ** step)
+                deep[seen] -= size * m[seen] / (v[seen].sqrt() + EPS)
             g = wide.grad[seen]
             total = n[seen] + g * g
             z[seen] += g - (total.sqrt() - n[seen].sqrt()) / WIDE_LR * wide[seen]
@@ -125,12 +133,15 @@ def main():
             lines.writerow([*NUMERIC, *CATEGORICAL, "rich"])
             lines.writerows([*numbers, *(f"v{i}" for i in ids), label] for numbers, ids, label in data)
         dense, losses = ours(mstrain, folder)
-        expected = twin(dense, data)
-        assert losses.keys() == expected.keys(), (sorted(losses)[:3], len(losses))
-        apart = max(abs(losses[step] - expected[step]) for step in expected)
-        print(f"{STEPS} steps: losses from {expected[1]:.4f} to {expected[STEPS]:.4f}, apart by at most {apart:.2g}")
-        assert expected[1] - min(expected.values()) > 0.05, "the twin learned nothing"
-        assert apart < 1e-4, apart
+        for l2_of, found in losses.items():
+            expected = twin(dense, data, l2_of)
+            assert found.keys() == expected.keys(), (sorted(found)[:3], len(found))
+            apart = max(abs(found[step] - expected[step]) for step in expected)
+            print(f"{l2_of}: {STEPS} steps, losses from {expected[1]:.4f} to {expected[STEPS]:.4f}, apart by at most {apart:.2g}")
+            assert expected[1] - min(expected.values()) > 0.05, "the twin learned nothing"
+            assert apart < 1e-4, apart
+        between = max(abs(losses["batch"][step] - losses["table"][step]) for step in losses["batch"])
+        assert between > 1e-3, "both ways of learning are one"
 
 
 main()
