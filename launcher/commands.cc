@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/files.h"
 #include "core/base/log.h"
+#include "core/base/processors.h"
 #include "core/base/yaml_scalar.h"
 #include "core/train/parallel_config.h"
 #include "core/train/report.h"
@@ -164,11 +166,16 @@ std::optional<double> given_number(const YamlNode& tree, std::string_view wanted
   return std::nullopt;
 }
 
+// Of each of so many ranks that share so many processors.
+int64_t threads_of_ranks(const YamlNode& tree, int ranks, int processors) {
+  return static_cast<int64_t>(
+      given_number(tree, "run.threads").value_or(std::max(1, processors / ranks)));
+}
+
 // Once for all ranks.
 void tell_oversubscribed(const YamlNode& tree, const RankPlace& place) {
   const int processors = shared_processors();
-  const auto threads = static_cast<int64_t>(
-      given_number(tree, "run.threads").value_or(std::max(1, processors / place.ranks_here)));
+  const int64_t threads = threads_of_ranks(tree, place.ranks_here, processors);
   if (place.ranks_here * threads > processors) {
     log_warning("oversubscribed: {} ranks with {} thread{} each take turns on {} processor{}",
                 place.ranks_here, threads, threads == 1 ? "" : "s", processors,
@@ -186,6 +193,11 @@ std::FILE* nowhere() {
 int start_job(int ranks, int64_t restarts, Arguments arguments, const YamlNode& tree,
               const std::atomic<bool>& stop) {
   check_many_ranks(real_files(), tree, ranks);
+  const int processors = processors_here();
+  if (ranks * threads_of_ranks(tree, ranks, processors) > processors) {
+    // Threads that wait leave the processor to those that they wait for.
+    setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+  }
   return start_ranks({ranks,
                       static_cast<int>(restarts),
                       given_number(tree, "parallel.timeout_s").value_or(ParallelConfig().timeout_s),
