@@ -35,13 +35,13 @@ void check_mpi(int error, const char* call) {
 
 void MpiOperation::wait() {
   if (!done()) {
-    ++waiters_;
     engine_.help(*this);
-    if (!done()) {
-      engine_.hurry();
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return done(); });
-    }
+  }
+  if (!done()) {
+    ++waiters_;
+    engine_.hurry();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done(); });
     --waiters_;
   }
   if (state_ == kFailed) {
@@ -49,13 +49,13 @@ void MpiOperation::wait() {
   }
 }
 
-void MpiOperation::end(bool well) {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = nanoseconds_now();
-    state_.store(well ? kDone : kFailed, std::memory_order_release);
+void MpiOperation::end(bool well, Clock::time_point now) {
+  ended_ = nanoseconds(now);
+  state_ = well ? kDone : kFailed;
+  if (waiters_ > 0) {  // whoever is one later looks once more
+    { const std::lock_guard lock(mutex_); }
+    changed_.notify_all();
   }
-  changed_.notify_all();
 }
 
 int MpiOperation::tag(int exchange) const {
@@ -147,7 +147,7 @@ void MpiEngine::initialize() {
             "MPI_Allgather");
   peers_ = std::make_unique<MpiPeers>(std::move(places), world_->rank);
   listen();
-  ticked_ = progressed_ = std::chrono::steady_clock::now();
+  ticked_ = progressed_ = Clock::now();
 }
 
 void MpiEngine::run() {
@@ -163,11 +163,15 @@ void MpiEngine::run() {
 
 bool MpiEngine::look() {
   run_tasks();
-  tick();
   bool progressed = false;
+  polled_ = {};
   try {
     for (int i = 0; i < kLooksATick && !progressed && !ended_ && can_call(); ++i) {
       progressed = poll();
+    }
+    tick(polled_ != Clock::time_point() ? polled_ : Clock::now());
+    if (progressed) {  // in which MPI may have copied for long
+      progressed_ = ticked_;
     }
     if (clock_ - looked_ >= kIdle) {
       looked_ = clock_;
@@ -175,9 +179,6 @@ bool MpiEngine::look() {
     }
   } catch (const CommError& error) {  // MPI's own
     fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
-  }
-  if (progressed) {  // in which MPI may have copied for long
-    progressed_ = std::chrono::steady_clock::now();
   }
   return progressed;
 }
@@ -208,8 +209,7 @@ void MpiEngine::run_tasks() {
   }
 }
 
-void MpiEngine::tick() {
-  const auto now = std::chrono::steady_clock::now();
+void MpiEngine::tick(Clock::time_point now) {
   const double passed =
       std::min(std::chrono::duration<double>(now - ticked_).count(), kLongestTick);
   ticked_ = now;
@@ -307,7 +307,7 @@ void MpiEngine::start(std::shared_ptr<MpiOperation> operation) {
 
 void MpiEngine::begin(const std::shared_ptr<MpiOperation>& operation) {
   if (failed_ || finalized_) {
-    operation->end(false);
+    operation->end(false, Clock::now());
     return;
   }
   if (operation->kind_ == MpiOperation::Kind::kCollective) {
@@ -389,7 +389,8 @@ void MpiEngine::end_if_complete(MpiOperation* operation) {
                                [&](const auto& each) { return each.get() == operation; });
   const std::shared_ptr<MpiOperation> kept = *at;
   active_.erase(at);
-  kept->end(true);
+  polled_ = Clock::now();
+  kept->end(true, polled_);
 }
 
 std::shared_ptr<MpiGroup> MpiEngine::make_group(const MpiGroup& parent,
