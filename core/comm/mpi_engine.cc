@@ -12,15 +12,17 @@
 namespace mstrain {
 namespace {
 
-constexpr double kIdle = 0.02;       // seconds between two looks where nothing is under way
-constexpr double kLazy = 50e-6;      // where nobody waits
-constexpr double kFresh = 100e-6;    // where something was under way a moment ago
-constexpr double kHelped = 500e-6;   // where others look: waking up takes from what they do
-constexpr double kEager = 200e-6;    // for which a wait is looked after without sleep
-constexpr double kEagerBytes = 2e9;  // a second: messages show nothing before their end
-constexpr int kLooksATick = 8;       // of the clock, which costs as much as a look
+constexpr double kIdle = 0.02;           // seconds between two looks where nothing is under way
+constexpr double kLazy = 50e-6;          // where nobody waits
+constexpr double kFresh = 100e-6;        // where something was under way a moment ago
+constexpr double kHelped = 500e-6;       // where others look: waking up takes from what they do
+constexpr double kEager = 200e-6;        // for which a wait is looked after without sleep
+constexpr double kEagerBytes = 2e9;      // a second: messages show nothing before their end
+constexpr int kLooksATick = 8;           // of the clock, which costs as much as a look
+constexpr double kShortestSleep = 1e-4;  // a look costs some microseconds
 constexpr double kLongestSleep = 1e-3;
-constexpr double kLongestTick = 0.25;  // of the clock: in what is more, this process did not run
+constexpr double kLengthened = 1.0 / 32;  // by which looks that come late make a wait longer
+constexpr double kLongestTick = 0.25;     // of the clock: in what is more, this process did not run
 
 }  // namespace
 
@@ -233,7 +235,7 @@ double MpiEngine::patience(bool progressed) {
   const bool waits = std::any_of(active_.begin(), active_.end(),
                                  [](const auto& operation) { return operation->waiters_ > 0; });
   if (waits) {  // first without even a yield, which may cost a slice of the scheduler, milliseconds
-    return idle < kEager ? 0 : std::min(idle / 8, kLongestSleep);
+    return idle < kEager ? 0 : std::clamp(idle * kLengthened, kShortestSleep, kLongestSleep);
   }
   return kLazy;
 }
