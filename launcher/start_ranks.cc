@@ -279,13 +279,18 @@ class Job {
     }
   }
 
+  std::string mpirun_words() const {
+    const std::string said = mpirun_->output();
+    return said.empty() ? "and does not say why" : "and says:\n" + said;
+  }
+
   JobEnd result() const {
     const StartedRank* zero = rank_zero();
     if (interrupted_ && (zero == nullptr || !zero->ended)) {
       return {kInterrupted};
     }
     if (ranks().empty()) {
-      fail("--ranks: mpirun did not start them; it says:\n{}", mpirun_->output());
+      fail("--ranks: mpirun did not start them, {}", mpirun_words());
     }
     if (!fault_.empty()) {
       log_error("{}", fault_);
@@ -305,7 +310,7 @@ class Job {
     }
     const bool nobody_says_why = end.status == 0 || (!told && dead.empty());
     if (nobody_says_why && !all_came()) {
-      fail("--ranks: mpirun did not start all of them; it says:\n{}", mpirun_->output());
+      fail("--ranks: mpirun did not start all of them, {}", mpirun_words());
     }
     if (end.status != 0 && !told) {
       log_error("{}", dead.empty() ? "the job failed without a word" : dead + " died");

@@ -18,6 +18,7 @@ std::string named(std::string_view operation, std::string_view what) {
 // One transfer a rank, of counts[r] elements that follow each other.
 std::vector<MpiTransfer> pieces(const Elements& all, std::span<const int64_t> counts) {
   std::vector<MpiTransfer> out;
+  out.reserve(counts.size());
   auto* at = static_cast<std::byte*>(all.data);
   for (size_t i = 0; i < counts.size(); ++i) {
     const int64_t bytes = counts[i] * size_of(all.dtype);
@@ -108,6 +109,7 @@ Event MpiCommunicator::all_gather(Elements in, Elements out, std::span<const int
     return {};
   }
   std::vector<MpiTransfer> sends;
+  sends.reserve(counts.size());
   for (int i = 0; i < size(); ++i) {
     sends.push_back({i, static_cast<std::byte*>(in.data), own.bytes});
   }

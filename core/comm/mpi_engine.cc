@@ -12,15 +12,17 @@
 namespace mstrain {
 namespace {
 
-constexpr double kIdle = 0.02;       // seconds between two looks where nothing is under way
-constexpr double kLazy = 50e-6;      // where nobody waits
-constexpr double kFresh = 100e-6;    // where something was under way a moment ago
-constexpr double kHelped = 500e-6;   // where others look: waking up takes from what they do
-constexpr double kEager = 200e-6;    // for which a wait is looked after without sleep
-constexpr double kEagerBytes = 2e9;  // a second: messages show nothing before their end
-constexpr int kLooksATick = 8;       // of the clock, which costs as much as a look
+constexpr double kIdle = 0.02;           // seconds between two looks where nothing is under way
+constexpr double kLazy = 50e-6;          // where nobody waits
+constexpr double kFresh = 100e-6;        // where something was under way a moment ago
+constexpr double kHelped = 500e-6;       // where others look: waking up takes from what they do
+constexpr double kEager = 200e-6;        // for which a wait is looked after without sleep
+constexpr double kEagerBytes = 2e9;      // a second: messages show nothing before their end
+constexpr int kLooksATick = 8;           // of the clock, which costs as much as a look
+constexpr double kShortestSleep = 1e-4;  // a look costs some microseconds
 constexpr double kLongestSleep = 1e-3;
-constexpr double kLongestTick = 0.25;  // of the clock: in what is more, this process did not run
+constexpr double kLengthened = 1.0 / 32;  // by which looks that come late make a wait longer
+constexpr double kLongestTick = 0.25;     // of the clock: in what is more, this process did not run
 
 }  // namespace
 
@@ -35,13 +37,13 @@ void check_mpi(int error, const char* call) {
 
 void MpiOperation::wait() {
   if (!done()) {
-    ++waiters_;
     engine_.help(*this);
-    if (!done()) {
-      engine_.hurry();
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return done(); });
-    }
+  }
+  if (!done()) {
+    ++waiters_;
+    engine_.hurry();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done(); });
     --waiters_;
   }
   if (state_ == kFailed) {
@@ -49,13 +51,13 @@ void MpiOperation::wait() {
   }
 }
 
-void MpiOperation::end(bool well) {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = nanoseconds_now();
-    state_.store(well ? kDone : kFailed, std::memory_order_release);
+void MpiOperation::end(bool well, Clock::time_point now) {
+  ended_ = nanoseconds(now);
+  state_ = well ? kDone : kFailed;
+  if (waiters_ > 0) {  // whoever is one later looks once more
+    { const std::lock_guard lock(mutex_); }
+    changed_.notify_all();
   }
-  changed_.notify_all();
 }
 
 int MpiOperation::tag(int exchange) const {
@@ -147,7 +149,7 @@ void MpiEngine::initialize() {
             "MPI_Allgather");
   peers_ = std::make_unique<MpiPeers>(std::move(places), world_->rank);
   listen();
-  ticked_ = progressed_ = std::chrono::steady_clock::now();
+  ticked_ = progressed_ = Clock::now();
 }
 
 void MpiEngine::run() {
@@ -163,11 +165,15 @@ void MpiEngine::run() {
 
 bool MpiEngine::look() {
   run_tasks();
-  tick();
   bool progressed = false;
+  polled_ = {};
   try {
     for (int i = 0; i < kLooksATick && !progressed && !ended_ && can_call(); ++i) {
       progressed = poll();
+    }
+    tick(polled_ != Clock::time_point() ? polled_ : Clock::now());
+    if (progressed) {  // in which MPI may have copied for long
+      progressed_ = ticked_;
     }
     if (clock_ - looked_ >= kIdle) {
       looked_ = clock_;
@@ -175,9 +181,6 @@ bool MpiEngine::look() {
     }
   } catch (const CommError& error) {  // MPI's own
     fail_job({1, fmt::format("rank {}: {}", rank(), error.what()), true}, {}, Origin::kHere);
-  }
-  if (progressed) {  // in which MPI may have copied for long
-    progressed_ = std::chrono::steady_clock::now();
   }
   return progressed;
 }
@@ -208,8 +211,7 @@ void MpiEngine::run_tasks() {
   }
 }
 
-void MpiEngine::tick() {
-  const auto now = std::chrono::steady_clock::now();
+void MpiEngine::tick(Clock::time_point now) {
   const double passed =
       std::min(std::chrono::duration<double>(now - ticked_).count(), kLongestTick);
   ticked_ = now;
@@ -233,7 +235,7 @@ double MpiEngine::patience(bool progressed) {
   const bool waits = std::any_of(active_.begin(), active_.end(),
                                  [](const auto& operation) { return operation->waiters_ > 0; });
   if (waits) {  // first without even a yield, which may cost a slice of the scheduler, milliseconds
-    return idle < kEager ? 0 : std::min(idle / 8, kLongestSleep);
+    return idle < kEager ? 0 : std::clamp(idle * kLengthened, kShortestSleep, kLongestSleep);
   }
   return kLazy;
 }
@@ -307,7 +309,7 @@ void MpiEngine::start(std::shared_ptr<MpiOperation> operation) {
 
 void MpiEngine::begin(const std::shared_ptr<MpiOperation>& operation) {
   if (failed_ || finalized_) {
-    operation->end(false);
+    operation->end(false, Clock::now());
     return;
   }
   if (operation->kind_ == MpiOperation::Kind::kCollective) {
@@ -389,7 +391,8 @@ void MpiEngine::end_if_complete(MpiOperation* operation) {
                                [&](const auto& each) { return each.get() == operation; });
   const std::shared_ptr<MpiOperation> kept = *at;
   active_.erase(at);
-  kept->end(true);
+  polled_ = Clock::now();
+  kept->end(true, polled_);
 }
 
 std::shared_ptr<MpiGroup> MpiEngine::make_group(const MpiGroup& parent,

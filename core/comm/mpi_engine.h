@@ -47,7 +47,9 @@ class MpiOperation : public Event::State {
                Kind kind = Kind::kCollective)
       : engine_(engine), group_(std::move(group)), what_(std::move(what)), kind_(kind) {}
 
-  bool done() const override { return state_.load(std::memory_order_acquire) != kRunning; }
+  using Clock = std::chrono::steady_clock;
+
+  bool done() const override { return state_ != kRunning; }
   void wait() override;
   int64_t ended() const override { return done() ? ended_ : 0; }
 
@@ -56,7 +58,7 @@ class MpiOperation : public Event::State {
   // The request that was given `token` is complete; begins others.
   virtual void advance(int token) = 0;
 
-  void end(bool well);
+  void end(bool well, Clock::time_point now);
   const MpiGroup& group() const { return *group_; }
   // "all_reduce loss of data"
   std::string describe() const { return what_ + " of " + group_->name; }
@@ -81,7 +83,7 @@ class MpiOperation : public Event::State {
   std::string what_;
   Kind kind_;
   std::atomic<int> state_ = kRunning;
-  std::atomic<int> waiters_ = 0;
+  std::atomic<int> waiters_ = 0;  // that sleep
   // Not std::atomic's own wait, whose yields may cost a slice of the scheduler, milliseconds.
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -131,6 +133,7 @@ class MpiEngine {
 
  private:
   friend class MpiOperation;
+  using Clock = MpiOperation::Clock;
 
   static constexpr int kEverybody = -1;
   static constexpr int kHeard = 0;  // the token of the message that is listened for
@@ -176,7 +179,7 @@ class MpiEngine {
   // What a turn is for. Returns whether anything came on.
   bool look();
   void run_tasks();
-  void tick();
+  void tick(Clock::time_point now);
   // Seconds until the next look is due.
   double patience(bool progressed);
   double idle_seconds() const;  // at the last look, since something came on
@@ -245,7 +248,8 @@ class MpiEngine {
   std::string last_;             // operation that was begun
   double clock_ = 0;             // seconds in which this process could run
   double looked_ = 0;            // when others were looked after
-  std::chrono::steady_clock::time_point ticked_, progressed_;
+  Clock::time_point ticked_, progressed_;
+  Clock::time_point polled_;     // the last end of this look
   bool is_fresh_ = false;        // something was begun since
   std::vector<Request> spare_;   // memory for poll()
   std::vector<std::byte> lent_;  // and for operations

@@ -299,7 +299,7 @@ void MpiEngine::fail_job(RankEnd end, std::set<int> culprits, Origin origin) {
   } catch (const CommError&) {  // MPI fails as well: others find that out
   }
   for (const auto& operation : active_) {
-    operation->end(false);
+    operation->end(false, Clock::now());
   }
   abandoned_ = std::move(active_);
   active_.clear();
@@ -321,7 +321,7 @@ void MpiEngine::settle(double seconds, const std::function<bool()>& done) {
     if (!poll()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    tick();
+    tick(Clock::now());
   }
 }
 

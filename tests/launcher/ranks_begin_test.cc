@@ -13,14 +13,16 @@ using ::testing::HasSubstr;
 
 class RanksBegin : public ManyProcesses {
  protected:
-  // Of two ranks the second does `what`, a line of a shell's, before it is mstrain.
-  CommandResult begin_where_one(const std::string& what) {
+  // Of two ranks the second does `what`, a line of a shell's, before it is mstrain, and the first sleeps for so many seconds.
+  CommandResult begin_where_one(const std::string& what, int other_sleeps = 0) {
     const std::string path = std::getenv("PATH");
     const auto script = [&](const std::string& name, const std::string& text) {
       write_text(run_.path(name), "#!/bin/sh\n" + text);
       std::filesystem::permissions(run_.path(name), std::filesystem::perms::owner_all);
     };
-    script("rank", "test \"$OMPI_COMM_WORLD_RANK\" = 1 && " + what + "\nexec \"$@\"\n");
+    script("rank", fmt::format("if test \"$OMPI_COMM_WORLD_RANK\" = 1; then {}\n"
+                               "else sleep {}; fi\nexec \"$@\"\n",
+                               what, other_sleeps));
     script(
         "bin/mpirun",
         "PATH=" + path + "\nfor word; do\n  shift\n  case \"$word\" in */mstrain) set -- \"$@\" '" +
@@ -57,6 +59,13 @@ TEST_F(RanksBegin, NameOneThatIsStoppedOnItsWay) {
               AllOf(HasSubstr("rank 1 (pid "), HasSubstr("stopped before the ranks had met"),
                     HasSubstr("(parallel.timeout_s: 2)")));
   EXPECT_EQ(count_of(result.err, "\n"), 1) << result.err;
+}
+
+TEST_F(RanksBegin, NameOneThatIsStoppedWhereItWaitsForTheOther) {
+  const CommandResult result = begin_where_one("{ sleep 1; kill -STOP $$; } &", 2);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("rank 1 (pid "), HasSubstr("stopped before the ranks had met")));
 }
 
 }  // namespace
