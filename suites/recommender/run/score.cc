@@ -1,5 +1,6 @@
 #include "suites/recommender/run/score.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <future>
@@ -15,6 +16,8 @@
 
 namespace mstrain::recommender {
 namespace {
+
+constexpr int64_t kMostAtOnce = 4096;  // samples: more are no faster, and take memory
 
 int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> checkpoint, input, output;
@@ -37,7 +40,8 @@ int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
   const TrainTask task = run->task();
   const TrainData data = run->samples(Json::object());
   read_outside(files, stored.folder, *data.outside);
-  const int64_t rows = run->train.batch.micro.value_or(run->train.batch.global);
+  const int64_t rows =
+      std::min(run->train.batch.micro.value_or(run->train.batch.global), kMostAtOnce);
   const LossProgram program(task, run->train, rows, context);
   const Params params = load_params(files, stored);
   const int64_t total = data.evaluation.at(0).total;
