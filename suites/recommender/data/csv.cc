@@ -122,6 +122,7 @@ std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig&
                                              bool needs_labels, const FieldIds* ids,
                                              int64_t malformed) {
   const std::string text = files.read(path, kLargestFile);
+  require_text(text, path);
   const std::shared_ptr<const FieldIds> hashes = hashed_ids(0);
   return std::make_shared<const CsvSamples>(
       config, tree, text, path, ids == nullptr ? *hashes : *ids, needs_labels, malformed);

@@ -187,6 +187,7 @@ class Preprocess {
       mapped_.push_back(files_.map(plain[i]));
       sizes.push_back(mapped_.back()->bytes().size());
       std::string_view text = text_of(i);
+      require_text(text, inputs_[i]);
       columns_.emplace_back(csv_, tree_,
                             csv_.header ? column_names(csv_, next_line(text)) : csv_.columns,
                             inputs_[i], /*needs_labels=*/true);

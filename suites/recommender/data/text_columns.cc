@@ -39,6 +39,27 @@ void split(std::string_view line, char separator, size_t most, std::vector<std::
 
 }  // namespace
 
+void require_text(std::string_view content, const std::string& path) {
+  struct Kind {
+    std::string_view begins, what;
+  };
+  constexpr Kind kKinds[] = {
+      {"PAR1",
+       "Parquet, which nothing here reads: write its columns as text for data.format: csv, in "
+       "Python "
+       "pandas.read_parquet(...).to_csv(..., index=False)"},
+      {"\x1f\x8b",
+       "gzipped: unpack it, or call it .gz and have mstrain preprocess make data.prepared of it"},
+      {"\x28\xb5\x2f\xfd", "compressed by zstd: unpack it"},
+      {"\xff\xfe", "UTF-16: write it as UTF-8"},
+      {"\xfe\xff", "UTF-16: write it as UTF-8"}};
+  for (const auto& [begins, what] : kKinds) {
+    if (content.starts_with(begins)) {
+      throw IoError(fmt::format("{}: is {}", path, what));
+    }
+  }
+}
+
 std::string_view next_line(std::string_view& text) {
   const size_t end = text.find('\n');
   std::string_view line = text.substr(0, end);

@@ -58,6 +58,9 @@ class TextColumns {
   std::vector<std::vector<size_t>> crossed_;  // places among the fields
 };
 
+// Throws IoError where a file begins as one of another kind does, saying how it becomes text.
+void require_text(std::string_view content, const std::string& path);
+
 // The names of the columns that a first line holds.
 std::vector<std::string> column_names(const CsvConfig& config, std::string_view line);
 

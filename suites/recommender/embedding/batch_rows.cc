@@ -76,7 +76,9 @@ std::vector<float> sums_of(const RowTrip& trip, size_t table, const RowLayout& l
   std::vector<float> out(batch.unique.size() * layout.width());
   workers.parallel_for(std::ssize(batch.unique), kIdsAtOnce, [&](int64_t begin, int64_t end) {
     for (auto u = static_cast<size_t>(begin); u < static_cast<size_t>(end); ++u) {
-      sums.add_up(u, out.data() + u * layout.width());
+      if (!trip.is_pooled(table, u)) {
+        sums.add_up(u, out.data() + u * layout.width());
+      }
     }
   });
   return out;
@@ -124,9 +126,12 @@ Read read_batch(const BatchSource& source, const std::vector<int64_t>& samples,
   if (source.rows->group() != nullptr || micro_batches > 1) {
     std::vector<RowRequest> requests;
     for (size_t t = 0; t < out.keys.size(); ++t) {
-      requests.push_back(request_of(source.rows->placement(), t, out.keys[t], micro_batches));
+      requests.push_back(request_of(source.rows->placement(), t, source.tables->specs()[t],
+                                    static_cast<size_t>(source.tables->width()), out.keys[t],
+                                    micro_batches));
     }
-    out.trip = std::make_unique<RowTrip>(source.rows->group(), std::move(requests), micro_batches);
+    out.trip = std::make_unique<RowTrip>(source.rows->group(), source.rows->placement(),
+                                         std::move(requests), micro_batches);
   }
   return out;
 }
@@ -161,6 +166,7 @@ Tensors tensors_of(const BatchSource& source, Cache& cache, Read& batch, const T
     for (const Looked& of : looked) {
       pool_block(batch.trip->records(of.table), batch.trip->batch(of.table).inverse, of,
                  cache.layout(static_cast<uint32_t>(of.table)), workers);
+      batch.trip->pooled(of.table).take(of.out, of.stride);
     }
   });
 }
@@ -201,12 +207,16 @@ void learn_rows(const BatchSource& source, Cache& cache, Read& batch, Tickets& t
     if (batch.trip == nullptr) {
       cache.update(tickets[t], of_bags, scale);
     } else {
-      batch.trip->give(t, sums_of(*batch.trip, t, cache.layout(static_cast<uint32_t>(t)), of_bags,
-                                  source.rows->workers()));
+      batch.trip->give(t,
+                       sums_of(*batch.trip, t, cache.layout(static_cast<uint32_t>(t)), of_bags,
+                               source.rows->workers()),
+                       of_bags.front().gradients, of_bags.front().stride);
     }
   }
   for (size_t t = 0; batch.trip != nullptr && t < tickets.size(); ++t) {
-    cache.update(tickets[t], batch.trip->given(t), embedding_cache::GradientsOf::kPositions, scale);
+    const std::span<const float> given =
+        batch.trip->given(t, cache.layout(static_cast<uint32_t>(t)), source.rows->workers());
+    cache.update(tickets[t], given, embedding_cache::GradientsOf::kPositions, scale);
   }
 }
 

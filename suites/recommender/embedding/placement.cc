@@ -8,7 +8,7 @@
 namespace mstrain::recommender {
 
 Placement::Placement(const Tables& tables, EmbeddingWay way, int64_t ranks)
-    : ranks_(ranks), fields_(tables.specs().size()) {
+    : ranks_(ranks), fields_(tables.specs().size()), wholes_(tables.specs().size()) {
   if (way != EmbeddingWay::kTableWise) {
     return;
   }
@@ -35,6 +35,16 @@ Placement::Placement(const Tables& tables, EmbeddingWay way, int64_t ranks)
   for (std::vector<Field>& fields : fields_) {
     std::sort(fields.begin(), fields.end(),
               [](const Field& a, const Field& b) { return a.end < b.end; });
+  }
+  for (size_t t = 0; ranks > 1 && t < tables.specs().size(); ++t) {
+    const TableSpec& spec = tables.specs()[t];
+    for (size_t f = 0; f < spec.fields.size(); ++f) {
+      const TableField& field = spec.fields[f];
+      if (spec.has_vectors && !spec.has_weights && !spec.takes_largest && field.rows > 0) {
+        wholes_[t].push_back(
+            {f, owner(t, field.first), field.pooling == embedding_cache::Pooling::kMean});
+      }
+    }
   }
 }
 

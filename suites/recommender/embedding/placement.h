@@ -17,6 +17,13 @@ class Placement {
 
   int64_t ranks() const { return ranks_; }
   int owner(size_t table, embedding_cache::Id key) const;
+  // Fields that a rank has as wholes, and whose bags it may pool for who asks: of tables whose rows are vectors alone, added up.
+  struct Whole {
+    size_t field;  // of the table
+    int owner;
+    bool is_mean;
+  };
+  const std::vector<Whole>& wholes(size_t table) const { return wholes_[table]; }
   // Rows of a table of `rows` that a rank has at most, but for one case in millions.
   uint64_t share(size_t table, uint64_t rows) const;
 
@@ -27,6 +34,7 @@ class Placement {
   };
   int64_t ranks_;
   std::vector<std::vector<Field>> fields_;  // of each table, ascending; none: by rows
+  std::vector<std::vector<Whole>> wholes_;  // of each table
 };
 
 }  // namespace mstrain::recommender

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -37,9 +38,52 @@ std::vector<int64_t> times(std::span<const int64_t> counts, size_t width) {
   return out;
 }
 
+// Of consecutive items, so many of each rank: how many have `mark`.
+template <class Mark>
+std::vector<int64_t> counted(std::span<const Mark> marks, std::span<const int64_t> of_ranks,
+                             Mark mark) {
+  std::vector<int64_t> out;
+  auto first = marks.begin();
+  for (const int64_t count : of_ranks) {
+    out.push_back(std::count(first, first + count, mark));
+    first += count;
+  }
+  return out;
+}
+
+// Moves those that `keeps` names to the front, and drops the others.
+template <class F>
+void keep_rows(std::vector<float>& rows, size_t width, const F& keeps) {
+  size_t kept = 0;
+  for (size_t i = 0; i * width < rows.size(); ++i) {
+    if (keeps(i)) {
+      std::copy_n(rows.data() + i * width, width, rows.data() + kept++ * width);
+    }
+  }
+  rows.resize(kept * width);
+}
+
 template <class T>
 Elements elements(std::vector<T>& values, Dtype dtype) {
   return {values.data(), std::ssize(values), dtype};
+}
+
+// Bags to be pooled, where they, their ids and their vectors are fewer numbers than the rows of their ids.
+FieldBags bags_of(const Batch& batch, const TableKeys& keys, size_t field, size_t fields,
+                  size_t width) {
+  FieldBags out{.offsets = {0}, .ids = {}};
+  for (size_t bag = field; bag + 1 < keys.field_offsets.size(); bag += fields) {
+    const auto first = batch.inverse.begin();
+    out.ids.insert(out.ids.end(), first + keys.field_offsets[bag],
+                   first + keys.field_offsets[bag + 1]);
+    out.offsets.push_back(static_cast<uint32_t>(out.ids.size()));
+  }
+  std::vector<uint32_t> distinct = out.ids;
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  const size_t bags = out.offsets.size() - 1;
+  const bool is_less = bags * (width + 1) + out.ids.size() < distinct.size() * width;
+  return is_less ? out : FieldBags();
 }
 
 void wait_all(std::vector<Event>& events) {
@@ -50,8 +94,8 @@ void wait_all(std::vector<Event>& events) {
 
 }  // namespace
 
-RowRequest request_of(const Placement& placement, size_t table, const TableKeys& keys,
-                      int64_t micro_batches) {
+RowRequest request_of(const Placement& placement, size_t table, const TableSpec& spec, size_t width,
+                      const TableKeys& keys, int64_t micro_batches) {
   const size_t samples = keys.sample_offsets.size() - 1;
   const size_t each = samples / static_cast<size_t>(micro_batches);
   const auto turns = static_cast<size_t>(micro_batches);
@@ -91,6 +135,10 @@ RowRequest request_of(const Placement& placement, size_t table, const TableKeys&
   for (uint32_t& u : out.batch.inverse) {
     u = place[u];
   }
+  out.samples = samples;
+  for (const Placement::Whole& whole : placement.wholes(table)) {
+    out.bags.push_back(bags_of(out.batch, keys, whole.field, spec.fields.size(), width));
+  }
   return out;
 }
 
@@ -108,11 +156,15 @@ Elements RowBlock::elements() {
   return {data(), std::ssize(floats_) - static_cast<int64_t>(kHeaderFloats), Dtype::kF32};
 }
 
-RowTrip::RowTrip(Communicator* group, std::vector<RowRequest> requests, int64_t micro_batches)
-    : group_(group), micro_batches_(micro_batches), tables_(requests.size()) {
+RowTrip::RowTrip(Communicator* group, const Placement& placement, std::vector<RowRequest> requests,
+                 int64_t micro_batches)
+    : group_(group), micro_batches_(micro_batches) {
   for (size_t t = 0; t < requests.size(); ++t) {
-    tables_[t].asked = std::move(requests[t]);
-    tables_[t].sends = sums_of_rows(tables_[t].asked.counts, ranks());
+    RowRequest& asked = requests[t];
+    const std::vector<int64_t> sends = sums_of_rows(asked.counts, ranks());
+    PooledBags pooled(placement.wholes(t), std::move(asked.bags), sends, asked.samples,
+                      group_ == nullptr ? 0 : group_->rank());
+    tables_.push_back({.asked = std::move(asked), .sends = sends, .pooled = std::move(pooled)});
   }
 }
 
@@ -133,42 +185,68 @@ void RowTrip::exchange(Elements in, Elements out, std::span<const int64_t> sends
                        std::span<const int64_t> receives, const char* what,
                        std::vector<Event>& events) {
   if (group_ != nullptr) {
+    const int64_t to_others = std::accumulate(sends.begin(), sends.end(), int64_t{0}) -
+                              sends[static_cast<size_t>(group_->rank())];
+    sent_bytes_ += to_others * size_of(in.dtype);
     events.push_back(group_->all_to_all(in, out, sends, receives, what));
   } else if (in.count > 0) {
     std::memcpy(out.data, in.data, static_cast<size_t>(in.bytes()));
   }
 }
 
+template <class T>
+void RowTrip::exchange(Message<T>& message, const char* what, std::vector<Event>& events) {
+  const Dtype dtype = DtypeOf<T>::value;
+  exchange(elements(message.sent, dtype), elements(message.came, dtype), message.sends,
+           message.receives, what, events);
+}
+
 void RowTrip::ask() {
-  for (int64_t rank = 0; rank < ranks(); ++rank) {
+  Message<int64_t> counts;
+  for (int to = 0; to < ranks(); ++to) {
+    const size_t before = counts.sent.size();
+    int64_t expected = 0;
     for (const Table& table : tables_) {
-      const auto first = table.asked.counts.begin() + rank * micro_batches_;
-      counts_out_.insert(counts_out_.end(), first, first + micro_batches_);
+      const auto first = table.asked.counts.begin() + to * micro_batches_;
+      counts.sent.insert(counts.sent.end(), first, first + micro_batches_);
+      table.pooled.put_counts(to, counts.sent);
+      expected += micro_batches_ + table.pooled.counts_from_each();
     }
+    counts.sends.push_back(static_cast<int64_t>(counts.sent.size() - before));
+    counts.receives.push_back(expected);
   }
-  counts_in_.resize(counts_out_.size());
-  const std::vector<int64_t> each(static_cast<size_t>(ranks()),
-                                  std::ssize(tables_) * micro_batches_);
-  exchange(elements(counts_out_, Dtype::kI64), elements(counts_in_, Dtype::kI64), each, each,
-           "rows.counts", under_way_);
+  counts.came.resize(static_cast<size_t>(
+      std::accumulate(counts.receives.begin(), counts.receives.end(), int64_t{0})));
+  exchange(counts, "rows.counts", under_way_);
   wait_all(under_way_);
-  finish_counts();
+  take_counts(counts.came.data());
   for (Table& table : tables_) {
     exchange(elements(table.asked.batch.unique, Dtype::kI64), elements(table.arrived, Dtype::kI64),
              table.sends, table.receives, "rows.ids", under_way_);
+    if (table.pooled.is_possible()) {
+      exchange(table.pooled.ask(), "rows.bags", under_way_);
+    }
   }
   wait_all(under_way_);
+  for (Table& table : tables_) {
+    table.goes.assign(table.arrived.size(), Way::kLate);
+    table.comes.assign(table.asked.batch.unique.size(), Way::kLate);
+    if (table.pooled.is_possible()) {
+      table.pooled.asked(table.receives);
+      table.pooled.each_asked([&](uint32_t id) { table.comes[id] = Way::kPooled; });
+      table.pooled.each_arrived([&](uint32_t id) { table.goes[id] = Way::kPooled; });
+    }
+  }
 }
 
-void RowTrip::finish_counts() {
-  const auto turns = static_cast<size_t>(micro_batches_);
-  for (size_t t = 0; t < tables_.size(); ++t) {
-    Table& table = tables_[t];
-    for (size_t rank = 0; rank < static_cast<size_t>(ranks()); ++rank) {
-      const auto first =
-          counts_in_.begin() + static_cast<ptrdiff_t>((rank * tables_.size() + t) * turns);
-      table.counts.insert(table.counts.end(), first, first + micro_batches_);
+void RowTrip::take_counts(const int64_t* counts) {
+  for (int64_t rank = 0; rank < ranks(); ++rank) {
+    for (Table& table : tables_) {
+      table.counts.insert(table.counts.end(), counts, counts + micro_batches_);
+      counts = table.pooled.take_counts(counts + micro_batches_);
     }
+  }
+  for (Table& table : tables_) {
     table.receives = sums_of_rows(table.counts, ranks());
     table.arrived.resize(static_cast<size_t>(
         std::accumulate(table.receives.begin(), table.receives.end(), int64_t{0})));
@@ -213,27 +291,12 @@ void RowTrip::put_in_order(Table& table) const {
   }
 }
 
-// Those rows of what arrived that are `early`, or are not.
-void RowTrip::send_rows(Table& table, Rows& rows, bool early, const Cache& cache,
-                        const Ticket* ticket, ThreadPool& workers) {
-  const auto is_meant = [&](const std::vector<uint8_t>& marks, size_t i) {
-    return (!marks.empty() && marks[i] != 0) == early;
-  };
-  const auto counted = [&](const std::vector<uint8_t>& marks, std::span<const int64_t> of_ranks) {
-    std::vector<int64_t> out;
-    size_t i = 0;
-    for (const int64_t count : of_ranks) {
-      int64_t sum = 0;
-      for (const size_t end = i + static_cast<size_t>(count); i < end; ++i) {
-        sum += is_meant(marks, i) ? 1 : 0;
-      }
-      out.push_back(sum);
-    }
-    return out;
-  };
+// Those rows of what arrived that go this way.
+void RowTrip::send_rows(Table& table, Rows& rows, Way way, const Cache& cache, const Ticket* ticket,
+                        ThreadPool& workers) {
   std::vector<size_t> meant;  // of what arrived
   for (size_t i = 0; i < table.arrived.size(); ++i) {
-    if (is_meant(table.goes_early, i)) {
+    if (table.goes[i] == way) {
       meant.push_back(i);
     }
   }
@@ -244,18 +307,18 @@ void RowTrip::send_rows(Table& table, Rows& rows, bool early, const Cache& cache
     rows.sent.resize(meant.size() * table.width);
     workers.parallel_for(std::ssize(meant), kRowsAtOnce, [&](int64_t begin, int64_t end) {
       for (auto k = static_cast<size_t>(begin); k < static_cast<size_t>(end); ++k) {
-        const size_t i = meant[k];
-        const float* const row = held[inverse[table.place.empty() ? i : table.place[i]]];
+        const float* const row = held[inverse[table.place_of(meant[k])]];
         std::copy_n(row, table.width, rows.sent.data() + k * table.width);
       }
     });
   }
-  const std::vector<int64_t> coming = counted(table.comes_early, table.sends);
+  const std::vector<int64_t> coming = counted<Way>(table.comes, table.sends, way);
   rows.came.resize(static_cast<size_t>(std::accumulate(coming.begin(), coming.end(), int64_t{0})),
                    table.width);
   exchange(elements(rows.sent, Dtype::kF32), rows.came.elements(),
-           times(counted(table.goes_early, table.receives), table.width),
-           times(coming, table.width), early ? "rows.early" : "rows.values", under_way_);
+           times(counted<Way>(table.goes, table.receives, way), table.width),
+           times(coming, table.width), way == Way::kEarly ? "rows.early" : "rows.values",
+           under_way_);
 }
 
 void RowTrip::bring_early(const Cache& cache, std::span<const Ticket> tickets,
@@ -263,7 +326,6 @@ void RowTrip::bring_early(const Cache& cache, std::span<const Ticket> tickets,
   embedding_cache::Dedup dedup;
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
-    table.goes_early.assign(table.arrived.size(), 0);
     if (!tickets.empty()) {
       const std::span<const Id> busy = changing[t].ids();
       std::vector<Id> all(busy.begin(), busy.end());
@@ -271,18 +333,20 @@ void RowTrip::bring_early(const Cache& cache, std::span<const Ticket> tickets,
       Batch distinct;
       dedup.run(all, distinct);
       for (size_t i = 0; i < table.arrived.size(); ++i) {
-        table.goes_early[i] = distinct.inverse[busy.size() + i] < busy.size() ? 0 : 1;
+        const bool is_busy = distinct.inverse[busy.size() + i] < busy.size();
+        if (!is_busy && table.goes[i] == Way::kLate) {
+          table.goes[i] = Way::kEarly;
+        }
       }
     }
-    table.comes_early.resize(table.asked.batch.unique.size());
-    exchange(elements(table.goes_early, Dtype::kU8), elements(table.comes_early, Dtype::kU8),
-             table.receives, table.sends, "rows.marks", under_way_);
+    exchange(elements(table.goes, Dtype::kU8), elements(table.comes, Dtype::kU8), table.receives,
+             table.sends, "rows.marks", under_way_);
   }
   wait_all(under_way_);
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
     table.width = cache.layout(static_cast<uint32_t>(t)).width();
-    send_rows(table, table.early, /*early=*/true, cache, tickets.empty() ? nullptr : &tickets[t],
+    send_rows(table, table.early, Way::kEarly, cache, tickets.empty() ? nullptr : &tickets[t],
               workers);
   }
   wait_all(under_way_);
@@ -292,16 +356,30 @@ void RowTrip::bring(const Cache& cache, std::span<const Ticket> tickets, ThreadP
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
     table.width = cache.layout(static_cast<uint32_t>(t)).width();
-    send_rows(table, table.late, /*early=*/false, cache, &tickets[t], workers);
+    send_rows(table, table.late, Way::kLate, cache, &tickets[t], workers);
+    if (table.pooled.is_possible()) {
+      std::vector<const float*> held;
+      cache.rows(tickets[t], held);
+      std::vector<const std::byte*> records(table.arrived.size());
+      for (size_t i = 0; i < records.size(); ++i) {
+        const float* const row = held[tickets[t].inverse()[table.place_of(i)]];
+        records[i] = reinterpret_cast<const std::byte*>(row) - embedding_cache::kHeaderBytes;
+      }
+      exchange(table.pooled.pool(records.data(), table.width, workers), "rows.pooled", under_way_);
+    }
   }
   wait_all(under_way_);
   for (Table& table : tables_) {
     table.records.resize(table.asked.batch.unique.size());
     const std::byte* const* early = table.early.came.records();
     const std::byte* const* late = table.late.came.records();
+    table.nothing.resize(1, table.width);
     for (size_t u = 0; u < table.records.size(); ++u) {
-      const bool is_early = !table.comes_early.empty() && table.comes_early[u] != 0;
-      table.records[u] = is_early ? *early++ : *late++;
+      switch (table.comes[u]) {
+        case Way::kLate: table.records[u] = *late++; break;
+        case Way::kEarly: table.records[u] = *early++; break;
+        case Way::kPooled: table.records[u] = table.nothing.records()[0]; break;
+      }
     }
   }
 }
@@ -317,23 +395,49 @@ int64_t RowTrip::rows() const {
 int64_t RowTrip::early_rows() const {
   int64_t sum = 0;
   for (const Table& table : tables_) {
-    sum += std::count(table.comes_early.begin(), table.comes_early.end(), 1);
+    sum += std::count(table.comes.begin(), table.comes.end(), Way::kEarly);
   }
   return sum;
 }
 
-void RowTrip::give(size_t index, std::vector<float> gradients) {
+void RowTrip::give(size_t index, std::vector<float> gradients, const float* of_vectors,
+                   size_t stride) {
   Table& table = tables_[index];
   table.sent = std::move(gradients);
-  table.learned.resize(table.arrived.size() * table.width);
+  std::vector<int64_t> sends = table.sends;
+  std::vector<int64_t> receives = table.receives;
+  if (table.pooled.is_possible()) {
+    exchange(table.pooled.give(of_vectors, stride), "rows.pooled_gradients", table.giving);
+    const auto less = [](std::span<const Way> ways, std::vector<int64_t>& counts) {
+      const std::vector<int64_t> pooled = counted(ways, counts, Way::kPooled);
+      std::transform(counts.begin(), counts.end(), pooled.begin(), counts.begin(), std::minus<>());
+    };
+    less(table.comes, sends);
+    less(table.goes, receives);
+    keep_rows(table.sent, table.width, [&](size_t u) { return table.comes[u] != Way::kPooled; });
+  }
+  table.learned.resize(
+      static_cast<size_t>(std::accumulate(receives.begin(), receives.end(), int64_t{0})) *
+      table.width);
   exchange(elements(table.sent, Dtype::kF32), elements(table.learned, Dtype::kF32),
-           times(table.sends, table.width), times(table.receives, table.width), "rows.gradients",
-           table.giving);
+           times(sends, table.width), times(receives, table.width), "rows.gradients", table.giving);
 }
 
-std::span<const float> RowTrip::given(size_t index) {
+std::span<const float> RowTrip::given(size_t index, const embedding_cache::RowLayout& layout,
+                                      ThreadPool& workers) {
   Table& table = tables_[index];
   wait_all(table.giving);
+  if (table.pooled.is_possible()) {
+    std::vector<float> all(table.arrived.size() * table.width);
+    for (size_t i = 0, from = 0; i < table.arrived.size(); ++i) {
+      if (table.goes[i] != Way::kPooled) {
+        std::copy_n(table.learned.data() + from++ * table.width, table.width,
+                    all.data() + i * table.width);
+      }
+    }
+    table.pooled.learn(layout, workers, all.data());
+    table.learned = std::move(all);
+  }
   if (table.place.empty()) {
     return table.learned;
   }

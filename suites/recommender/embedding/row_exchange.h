@@ -3,6 +3,8 @@
 // Each micro-batch asks for its distinct ids once; a rank is told which of its rows are wanted in the order of the micro-batches of the
 // whole batch, whoever computes them, and adds up what they learned in that order. So no bit depends on the number of ranks.
 //
+// Bags of a field that one rank has as a whole come back pooled where that is less (pooled_bags.h).
+//
 // Rows that no step before the batch's turn changes may come while these compute: who has them knows which, and tells with a byte for each.
 #pragma once
 
@@ -15,6 +17,7 @@
 #include "embedding_cache/cache.h"
 #include "embedding_cache/dedup.h"
 #include "suites/recommender/embedding/placement.h"
+#include "suites/recommender/embedding/pooled_bags.h"
 
 namespace mstrain::recommender {
 
@@ -23,9 +26,12 @@ struct RowRequest {
   // Distinct ids of each micro-batch: by owner, for each in the order of micro-batches; `inverse` by position of the part.
   embedding_cache::Batch batch;
   std::vector<int64_t> counts;  // of ids, [owners, micro-batches of the part]
+  size_t samples = 0;
+  std::vector<FieldBags> bags;  // of each of Placement::wholes
 };
-RowRequest request_of(const Placement& placement, size_t table, const TableKeys& keys,
-                      int64_t micro_batches);
+// `table` is of `spec`; its vectors are of `width` floats.
+RowRequest request_of(const Placement& placement, size_t table, const TableSpec& spec, size_t width,
+                      const TableKeys& keys, int64_t micro_batches);
 
 // Weights of distinct ids, as the library pools records.
 class RowBlock {
@@ -43,8 +49,9 @@ class RowBlock {
 // A batch's way through the ranks. Every rank makes the same calls, in the same order, one at a time.
 class RowTrip {
  public:
-  // `group`: null where there is one rank. It, `workers` and the requests' memory stay until the end.
-  RowTrip(Communicator* group, std::vector<RowRequest> requests, int64_t micro_batches);
+  // `group`: null where there is one rank. It and `placement` stay until the end.
+  RowTrip(Communicator* group, const Placement& placement, std::vector<RowRequest> requests,
+          int64_t micro_batches);
   ~RowTrip();
   RowTrip(const RowTrip&) = delete;
   RowTrip& operator=(const RowTrip&) = delete;
@@ -63,17 +70,24 @@ class RowTrip {
   void bring(const embedding_cache::Cache& cache, std::span<const embedding_cache::Ticket> tickets,
              ThreadPool& workers);
   const embedding_cache::Batch& batch(size_t table) const { return tables_[table].asked.batch; }
-  // After bring(): of the request's ids, as the library pools them.
+  // After bring(): of the request's ids, as the library pools them; zeros for those of bags that come pooled.
   const std::byte* const* records(size_t table) const { return tables_[table].records.data(); }
   int64_t rows() const;  // of all tables that the request asks for
   int64_t early_rows() const;
+  int64_t sent_bytes() const { return sent_bytes_; }  // to other ranks, so far
+  const PooledBags& pooled(size_t table) const { return tables_[table].pooled; }
 
-  // Gradients of the rows of the request's ids, [ids, width], begin their way to who has them.
-  void give(size_t table, std::vector<float> gradients);
+  // Whether what an id learns goes out with the gradients of its bags.
+  bool is_pooled(size_t table, size_t id) const { return tables_[table].comes[id] == Way::kPooled; }
+  // Gradients of the rows of the request's ids, [ids, width], and of the table's vectors, rows of them `stride` floats apart, begin their way
+  // to who has them.
+  void give(size_t table, std::vector<float> gradients, const float* of_vectors, size_t stride);
   // What has come, by position of what is wanted, [positions, width].
-  std::span<const float> given(size_t table);
+  std::span<const float> given(size_t table, const embedding_cache::RowLayout& layout,
+                               ThreadPool& workers);
 
  private:
+  enum class Way : uint8_t { kLate, kEarly, kPooled };
   // Rows on their way from who has them.
   struct Rows {
     std::vector<float> sent;
@@ -87,29 +101,36 @@ class RowTrip {
     std::vector<embedding_cache::Id> arrived;  // rank by rank
     std::vector<size_t> place;  // of what arrived, among what is wanted; empty: its own
     size_t width = 0;
-    std::vector<uint8_t> goes_early;   // of what arrived; empty: nothing
-    std::vector<uint8_t> comes_early;  // of the request's ids, likewise
+    std::vector<Way> goes;   // by what arrived
+    std::vector<Way> comes;  // by id of the request
+    PooledBags pooled;
     Rows early, late;
+    RowBlock nothing;                       // a row of zeros
     std::vector<const std::byte*> records;  // of the request's ids
     std::vector<float> sent, learned, in_order;
     std::vector<Event> giving;
+
+    size_t place_of(size_t arrived) const { return place.empty() ? arrived : place[arrived]; }
   };
 
   int64_t ranks() const;
+  // Begins; `events` are waited for.
   void exchange(Elements in, Elements out, std::span<const int64_t> sends,
                 std::span<const int64_t> receives, const char* what, std::vector<Event>& events);
   void ask();
-  void finish_counts();
+  void take_counts(const int64_t* counts);
+  template <class T>
+  void exchange(Message<T>& message, const char* what, std::vector<Event>& events);
   void put_in_order(Table& table) const;
-  void send_rows(Table& table, Rows& rows, bool early, const embedding_cache::Cache& cache,
+  void send_rows(Table& table, Rows& rows, Way way, const embedding_cache::Cache& cache,
                  const embedding_cache::Ticket* ticket, ThreadPool& workers);
 
   Communicator* group_;
   int64_t micro_batches_;
   std::vector<Table> tables_;
   std::vector<std::vector<embedding_cache::Id>> wanted_;
-  std::vector<int64_t> counts_out_, counts_in_;
   std::vector<Event> under_way_;
+  int64_t sent_bytes_ = 0;
   bool has_asked_ = false;
 };
 

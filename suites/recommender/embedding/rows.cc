@@ -340,9 +340,14 @@ std::string Rows::describe() const {
       share(static_cast<double>(times_.id_hits), static_cast<double>(times_.ids)));
   out += shares;
   if (group_ != nullptr) {
+    const auto batches = static_cast<double>(times_.batches);
     out += fmt::format(
-        "{:.2f} % of rows came from their ranks while the step before computed\n",
-        share(static_cast<double>(times_.early_rows), static_cast<double>(times_.rows)));
+        "to other ranks, a batch: {:.3f} MB; {:.2f} % of rows came while the step before computed, "
+        "and "
+        "{:.0f} bags as vectors that their ranks had pooled\n",
+        1e-6 * static_cast<double>(times_.sent_bytes) / batches,
+        share(static_cast<double>(times_.early_rows), static_cast<double>(times_.rows)),
+        static_cast<double>(times_.pooled_bags) / batches);
   }
   out += fmt::format("stages, ms a batch: dense {:.3f}, all others exposed {:.3f} ({:.1f} %)\n",
                      per_batch(times_.compute), per_batch(exposed),

@@ -35,6 +35,8 @@ struct StageTimes {
   double compute = 0;  // between a batch and what it teaches: the dense part
   double commit = 0;   // preparing commits
   int64_t batches = 0;
+  int64_t sent_bytes = 0;   // to other ranks
+  int64_t pooled_bags = 0;  // that came through the ranks in place of rows
   int64_t rows = 0,
           early_rows = 0;  // that came through the ranks; that came while the step before computed
   int64_t positions = 0, position_hits = 0;  // of training, when its rows were asked for

@@ -87,6 +87,9 @@ class TrainingBatches final : public BatchStream {
     if (current_.trip != nullptr) {
       times.rows += current_.trip->rows();
       times.early_rows += current_.trip->early_rows();
+      for (size_t t = 0; t < current_.keys.size(); ++t) {
+        times.pooled_bags += current_.trip->pooled(t).bags();
+      }
     }
     times.gather += watch.lap();
     ++times.batches;
@@ -118,6 +121,7 @@ class TrainingBatches final : public BatchStream {
     if (learned.is_applied) {
       learn_rows(source_, cache, current_, tickets_, gradients, learned.lr_scale);
     }
+    times.sent_bytes += current_.trip == nullptr ? 0 : current_.trip->sent_bytes();
     release_all(cache, tickets_);
     source_.rows->learned(learned.step);
     times.update += computing_.lap();

@@ -1,10 +1,13 @@
 #include "suites/recommender/run/score.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <future>
 
 #include "core/base/error.h"
 #include "core/base/same_file.h"
+#include "core/base/thread_pool.h"
 #include "core/io/atomic_file.h"
 #include "core/train/loss_program.h"
 #include "core/train/run_directory.h"
@@ -13,6 +16,8 @@
 
 namespace mstrain::recommender {
 namespace {
+
+constexpr int64_t kMostAtOnce = 4096;  // samples: more are no faster, and take memory
 
 int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop) {
   std::optional<std::string> checkpoint, input, output;
@@ -35,17 +40,29 @@ int score(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop
   const TrainTask task = run->task();
   const TrainData data = run->samples(Json::object());
   read_outside(files, stored.folder, *data.outside);
-  const int64_t rows = run->train.batch.micro.value_or(run->train.batch.global);
+  const int64_t rows =
+      std::min(run->train.batch.micro.value_or(run->train.batch.global), kMostAtOnce);
   const LossProgram program(task, run->train, rows, context);
   const Params params = load_params(files, stored);
   const int64_t total = data.evaluation.at(0).total;
   const auto batches = data.evaluation[0].first(BatchPart(rows), total);
+  ThreadPool reader(1);  // after what it uses
+  const auto read = [&] {
+    return reader.submit([&] {
+      const ContextScope own(context);
+      return batches->next();
+    });
+  };
+  std::future<Tensors> coming = read();
   std::string text = "probability\n";
   for (int64_t first = 0; first < total; first += rows) {
     if (stop) {
       return kInterrupted;
     }
-    const Tensors batch = batches->next();
+    const Tensors batch = coming.get();
+    if (first + rows < total) {
+      coming = read();  // while this one is computed
+    }
     const std::vector<double> scores = program.run(params, batch).at(0).scores;
     for (int64_t i = 0; i < std::min(rows, total - first); ++i) {
       text += fmt::format("{:.9g}\n", 1 / (1 + std::exp(-scores[static_cast<size_t>(i)])));

@@ -191,6 +191,18 @@ TEST(Csv, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_text([] { all_of("click,n,a,b\n"); }), HasSubstr("there are no samples"));
 }
 
+TEST(Csv, KnowsOtherFilesThanText) {
+  const auto refused = [](const std::string& text) {
+    return message_of<IoError>([&] { all_of(text); });
+  };
+  EXPECT_THAT(refused("PAR1\x15\x04"), HasSubstr("x.csv: is Parquet"));
+  EXPECT_THAT(refused("\x1f\x8b\x08"), HasSubstr("mstrain preprocess"));
+  EXPECT_THAT(refused("\x28\xb5\x2f\xfd"), HasSubstr("zstd"));
+  EXPECT_THAT(refused("\xff\xfe"
+                      "c"),
+              HasSubstr("UTF-8"));
+}
+
 TEST(Csv, NeverCrashesOnDamagedText) {
   Rng rng(4);
   const std::string good = "click,n,a,b\n1,3.5,x,y\n0,,x,z\n";

@@ -55,7 +55,7 @@ class SharedRows : public testing::Test {
                     const std::optional<std::string>& from = {},
                     const std::vector<std::string>& older = {}) {
     std::string id;
-    early_rows_ = 0;
+    early_rows_ = pooled_bags_ = 0;
     const auto part_of_rank = [&](const std::shared_ptr<Ranks>& ranks) {
       const std::shared_ptr<Rows> rows = rows_of(name, how, ranks.get());
       rows->resume(from);
@@ -68,6 +68,7 @@ class SharedRows : public testing::Test {
         batches->learn(pull(batch, *tables_, step));
       }
       early_rows_ += rows->times().early_rows;
+      pooled_bags_ += rows->times().pooled_bags;
       const std::string own = rows->prepare(last);
       rows->wait(own);
       std::vector<std::string> needed = older;
@@ -111,8 +112,8 @@ class SharedRows : public testing::Test {
   std::shared_ptr<const SomeSamples> samples_;
   std::shared_ptr<const Tables> tables_;
   EmbeddingConfig embedding_;
-  std::atomic<int64_t> early_rows_ =
-      0;  // of the last training, that came while the step before computed
+  // Of the last training: rows that came while the step before computed, bags that came pooled.
+  std::atomic<int64_t> early_rows_ = 0, pooled_bags_ = 0;
 };
 
 TEST_F(SharedRows, LearnTheSameBitsOnAnyNumberOfRanks) {
@@ -150,6 +151,30 @@ TEST_F(SharedRows, ForgetTheSameRowsOnAnyNumberOfRanks) {
       const EmbeddingWay way = ranks == 2 ? EmbeddingWay::kTableWise : EmbeddingWay::kRowWise;
       const std::string half = train(shared, {ranks, way}, 0, 8);
       EXPECT_EQ(values(shared, train(shared, {ranks, way}, 8, 18, half)), expected);
+    }
+  }
+}
+
+// Where tables are whole on ranks, and rows are vectors alone, bags come pooled.
+TEST_F(SharedRows, LearnTheSameBitsFromBagsThatTheirRanksPool) {
+  tables_ = std::make_shared<const Tables>(samples_->schema(),
+                                           FieldUse{.has_weights = false, .width = 3});
+  for (const bool always : {false, true}) {
+    embedding_.optimizer.l2_of =
+        always ? embedding_cache::L2Of::kTable : embedding_cache::L2Of::kBatch;
+    const std::string one = fmt::format("one-{}", always);
+    const std::vector<float> expected = values(one, train(one, {}, 0, 12));
+    EXPECT_EQ(pooled_bags_, 0);
+    for (const int64_t ranks : {2, 4}) {
+      for (const EmbeddingWay way : {EmbeddingWay::kRowWise, EmbeddingWay::kTableWise}) {
+        for (const int64_t depth : {0, 2}) {
+          const std::string name =
+              fmt::format("{}-{}-{}-{}", always, ranks, way == EmbeddingWay::kRowWise, depth);
+          SCOPED_TRACE(name);
+          EXPECT_EQ(values(name, train(name, {ranks, way, depth}, 0, 12)), expected);
+          EXPECT_EQ(pooled_bags_ > 0, way == EmbeddingWay::kTableWise);
+        }
+      }
     }
   }
 }
