@@ -8,6 +8,7 @@
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/ops/slicing.h"
 #include "core/ops/softmax.h"
 #include "core/ops/statistics.h"
 #include "suites/reinforcement/algorithms/networks.h"
