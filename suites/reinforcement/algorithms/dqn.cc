@@ -69,6 +69,9 @@ class QNetwork final : public OffPolicyModel {
   Tensor best_action(const Params& p, const Tensor& seen_no) const override {
     return expand_dims(cast(argmax(values(p, seen_no), -1), Dtype::kF32), -1);
   }
+  Tensor worth(const Params& p, const Tensor& seen_no) const override {
+    return max(values(p, seen_no), {-1});
+  }
 
   OffPolicyLoss loss(const Params& p, const Params& target,
                      const OffPolicyBatch& batch) const override {

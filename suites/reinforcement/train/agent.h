@@ -33,9 +33,10 @@ class Player {
   virtual ~Player() = default;
   // Episodes of `rows` rows begin: what was seen before is forgotten.
   virtual void begin(int64_t /*rows*/) {}
-  // [rows, O] -> [rows, d]. legal: as Environments::legal().
+  // [rows, O] -> [rows, d], and what it takes them to be worth [rows]: the discounted rewards from there on, as training has
+  // them; of a team what the team is worth. legal: as Environments::legal().
   virtual void act(std::span<const float> observations, std::span<const uint8_t> legal,
-                   std::span<float> actions) = 0;
+                   std::span<float> actions, std::span<float> values) = 0;
   // Flags of environments: episodes end with the step that act() was asked for.
   virtual void end(std::span<const uint8_t> /*terminated*/,
                    std::span<const uint8_t> /*truncated*/) {}

@@ -89,8 +89,8 @@ class OnPolicyAgent final : public Agent {
 
   void begin(int64_t rows) override { policy_.begin(rows); }
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override {
-    policy_.act(observations, legal, actions);
+           std::span<float> actions, std::span<float> values) override {
+    policy_.act(observations, legal, actions, values);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     policy_.end(terminated, truncated);
@@ -236,8 +236,8 @@ class OnPolicyPlayer final : public Player {
   }
   void begin(int64_t rows) override { policy_.begin(rows); }
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override {
-    policy_.act(observations, legal, actions);
+           std::span<float> actions, std::span<float> values) override {
+    policy_.act(observations, legal, actions, values);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     policy_.end(terminated, truncated);
