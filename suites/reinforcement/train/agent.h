@@ -56,6 +56,12 @@ class Agent : public Player {
   // checkpoints, and none of them needs, may go.
   virtual void release(int64_t /*oldest_env_steps*/) {}
 
+  // Whether ranks iterate at their own pace. Then iterate() of the first one returns after each iteration, and of the others when
+  // it calls them in, which it may do between two of its own, saying how many steps of environments its iterations have counted
+  // since it last did.
+  virtual bool runs_free() const { return false; }
+  virtual void call_in(int64_t /*env_steps*/) {}
+
   // Running statistics that an evaluation takes over.
   virtual const VectorEnv& env() const = 0;
 };

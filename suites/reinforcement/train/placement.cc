@@ -71,10 +71,11 @@ void check_placement(const Config& config, const YamlNode& tree, int64_t ranks) 
     config_fail(tree, "distribution.actors",
                 fmt::format("{}, and distribution.policy: single is of one", *actors.value));
   }
-  if (policy != Placement::kCentral && config.distribution.max_staleness > 0) {
+  if (policy != Placement::kCentral && policy != Placement::kAsyncActors &&
+      config.distribution.max_staleness > 0) {
     config_fail(
         tree, "distribution.max_staleness",
-        fmt::format("{}, and distribution.policy is {}: expected 0, or central",
+        fmt::format("{}, and distribution.policy is {}: expected 0, or central or async_actors",
                     config.distribution.max_staleness, kPlacements[static_cast<size_t>(policy)]));
   }
   if (actors.value_or(ranks) != ranks) {

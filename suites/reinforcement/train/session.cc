@@ -378,7 +378,14 @@ void Session::loop() {
     return !eval.interval.is_word() && evaluated_ < env_steps_ &&
            (last || env_steps_ / *eval.interval.value > evaluated_ / *eval.interval.value);
   };
+  const AutoOr<int64_t>& interval = config_.checkpoint.interval;
+  const auto saves = [&](int64_t before) {
+    return interval.is_word() ? seconds_since(saved_at_) >= config_.checkpoint.minutes * 60
+                              : env_steps_ / *interval.value > before / *interval.value;
+  };
+  const auto is_far_enough = [&] { return until_ && env_steps_ >= *until_ && !is_over(); };
   row_at_ = Clock::now();
+  met_ = env_steps_;
   while (!is_over()) {
     const Iteration iteration =
         agent_->iterate(static_cast<double>(env_steps_) / static_cast<double>(total_));
@@ -390,20 +397,24 @@ void Session::loop() {
     }
     const bool out_of_time = config_.run.time_limit_hours &&
                              seconds_since(began_) >= *config_.run.time_limit_hours * 3600;
-    interrupted_ = told(ranks_, request_.stop || out_of_time ? 1 : 0, "stop") != 0;
+    const bool stops = request_.stop || out_of_time;
     const bool last = is_over();
     log_row(iteration, last);
+    if (agent_->runs_free() && first_) {
+      if (!(stops || last || evaluates(last) || saves(before) || is_far_enough())) {
+        continue;
+      }
+      agent_->call_in(env_steps_ - met_);
+    }
+    met_ = env_steps_;
+    interrupted_ = told(ranks_, stops ? 1 : 0, "stop") != 0;
     if (evaluates(last) && !interrupted_) {
       evaluate_now();
       report(kStatusRunning);
     }
-    interrupted_ = interrupted_ || (until_ && env_steps_ >= *until_ && !is_over());
-    const AutoOr<int64_t>& interval = config_.checkpoint.interval;
+    interrupted_ = interrupted_ || is_far_enough();
     const bool due =
-        interval.is_word()
-            ? told(ranks_, seconds_since(saved_at_) >= config_.checkpoint.minutes * 60 ? 1 : 0,
-                   "checkpoint") != 0
-            : env_steps_ / *interval.value > before / *interval.value;
+        interval.is_word() ? told(ranks_, saves(before) ? 1 : 0, "checkpoint") != 0 : saves(before);
     if ((due || is_over() || interrupted_) && saved_ < env_steps_) {
       save();
     }
