@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "suites/reinforcement/env/one_environment.h"
 #include "tests/suites/reinforcement/train/runs.h"
 
@@ -39,7 +40,7 @@ struct Slow {
       ++slow;
       thread_local std::minstd_rand random;
       const auto share = static_cast<int64_t>(random() % 1000);
-      std::this_thread::sleep_for(std::chrono::microseconds(delay_us * (500 + share) / 1000));
+      std::this_thread::sleep_for(std::chrono::microseconds(delay_us * (4500 + share) / 5000));
     }
     place += actions[0] == 1 ? 0.1F : -0.1F;
     rewards[0] = -std::abs(place);
@@ -130,8 +131,13 @@ TEST_F(FreeActors, GoOnFromAnyCheckpoint) {
   EXPECT_GE(last, 4000);
 }
 
+// Also while its thread is still at work.
 TEST_F(FreeActors, OneThatBringsNothingIsNamed) {
-  Slow::delay_us = 3'500'000;
+  Slow::delay_us = 3'000'000;
+  std::string said;
+  const LogSink before = set_log_sink([&](LogLevel level, std::string_view message) {
+    said += level == LogLevel::kError ? message : "";
+  });
   EXPECT_THAT(
       [&] {
         train("run", 4,
@@ -140,6 +146,9 @@ TEST_F(FreeActors, OneThatBringsNothingIsNamed) {
       },
       ThrowsMessage<Error>(
           AllOf(HasSubstr("has brought no trajectories within 1.5 s"), HasSubstr("rank "))));
+  set_log_sink(before);
+  EXPECT_THAT(said, HasSubstr("s (distribution.timeout_s): it is stopped, or slower than that; "
+                              "waiting for what other threads are at"));
 }
 
 }  // namespace
