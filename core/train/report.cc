@@ -30,8 +30,9 @@ std::string page(std::string_view title, const OrderedJson& data, std::string_vi
       "<title>{} · mstrain</title>\n<style>{}</style>\n</head>\n<body>\n{}\n"
       "<script type=\"application/json\" id=\"data\">{}</script>\n<script>",
       html_safe(title), kReportStyle, kReportBody, script_safe(print_lossy(data)));
-  for (const char* script : {kReportChartScript, kReportProfileScript, kReportLayersScript,
-                             kReportSweepScript, kReportRunsScript, kReportScript}) {
+  for (const char* script :
+       {kReportChartScript, kReportProfileScript, kReportLayersScript, kReportAgentsScript,
+        kReportSweepScript, kReportRunsScript, kReportScript}) {
     out += script;
   }
   out += more_script;

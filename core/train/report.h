@@ -24,6 +24,7 @@ extern const char* const kReportBody;
 extern const char* const kReportChartScript;
 extern const char* const kReportProfileScript;
 extern const char* const kReportLayersScript;
+extern const char* const kReportAgentsScript;
 extern const char* const kReportSweepScript;
 extern const char* const kReportRunsScript;
 extern const char* const kReportScript;

@@ -164,6 +164,38 @@ OrderedJson layers_data(FileSystem& files, const std::string& path) {
   return out;
 }
 
+// What agents' evaluations looked like; of many every n-th, and the last one.
+OrderedJson evaluations_data(FileSystem& files, const std::string& path) {
+  constexpr size_t kMostLooks = 24;
+  const std::vector<Json> rows = read_metrics(files, path);
+  const size_t stride = (rows.size() + kMostLooks - 1) / kMostLooks;
+  OrderedJson out = OrderedJson::array();
+  for (size_t i = rows.empty() ? 0 : (rows.size() - 1) % stride; i < rows.size(); i += stride) {
+    out.push_back(OrderedJson(rows[i]));
+  }
+  return out;
+}
+
+// What an agent's rows measure besides that which every run does: the parts of its loss, and further numbers by their names.
+std::vector<std::string> parts_in(const Rows& training) {
+  constexpr std::string_view kOthers[] = {
+      "step",           "env_steps",      "iteration", "episodes",
+      "episode_return", "episode_length", "loss",      "lr",
+      "grad_norm",      "entropy",        "kl",        "step_seconds",
+      "time",           "wall_seconds"};
+  std::vector<std::string> out;
+  if (training.empty() || !training.back()->contains("env_steps")) {
+    return out;
+  }
+  for (const auto& [key, value] : training.back()->items()) {
+    if (value.is_number() && !key.ends_with(per_second("")) &&
+        std::find(std::begin(kOthers), std::end(kOthers), key) == std::end(kOthers)) {
+      out.push_back(key);
+    }
+  }
+  return out;
+}
+
 OrderedJson samples_in(const std::vector<Json>& rows) {
   OrderedJson samples = OrderedJson::array();
   for (const Json& row : rows) {
@@ -224,6 +256,7 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
                  kResidentBytes, "episode_return", "episode_length", "entropy", "kl",
                  "evaluator_busy", "replay_age", "game_length", "policy_entropy"});
   train["rate"] = train[rate_key];  // whatever its unit
+  OrderedJson parts = columns(training, parts_in(training));
   const std::optional<ProfileSummary> profile = read_profile(files, at(kProfileFile));
   OrderedJson out{{"directory", directory},
                   {"real", real_path(directory)},
@@ -234,6 +267,8 @@ OrderedJson run_data(FileSystem& files, const std::string& directory) {
                                                 "eval_return_median", "eval_return_most"})},
                   {"matches", columns(matches, {"step", "match_score", "match_elo", "elo"})},
                   {"layers", layers_data(files, at(kLayersFile))},
+                  {"parts", std::move(parts)},
+                  {"evaluations", evaluations_data(files, at(kEvaluationsFile))},
                   {"samples", samples_in(rows)},
                   {"pictures", json_in(files, at(kPicturesFile))},
                   {"profile", profile ? to_json(*profile) : OrderedJson()},

@@ -9,6 +9,9 @@
 
 namespace mstrain {
 
+// Of an agent's run: a row with `step` for each evaluation that was looked at. Pictures, actions, what values were worth.
+inline constexpr const char* kEvaluationsFile = "evaluations.jsonl";
+
 // Of one run directory: curves, configuration, run.json, samples, profile, log, and what it began from. What is missing is
 // left out. Throws IoError where a file is damaged, and where the folder is no run directory.
 OrderedJson run_data(FileSystem& files, const std::string& directory);

@@ -33,7 +33,7 @@ const rates = {
 const specs = [
   { title: "Loss over learning rate", unit: "the mark: where it falls fastest", wide: true, height: 300, over: rates, shown: () => view.runs.some(found), digits: v => v.toFixed(4),
     series: () => of((run, i) => found(run) ? [{ run: i, name: "smoothed", xs: run.find_lr.lr, raw: run.find_lr.loss, ys: run.find_lr.smoothed, colour: colour(i) }] : []) },
-  { title: "Loss", unit: "nats per prediction", series: lossSeries, wide: true, height: 330, log: () => view.logLoss, digits: v => v.toFixed(4), main: true,
+  { title: "Loss", unit: () => view.runs.some(run => !run.parts) ? "nats per prediction" : "mean of an iteration", series: lossSeries, wide: true, height: 330, log: () => view.logLoss, digits: v => v.toFixed(4), main: true,
     shown: () => !view.runs.length || view.runs.some(run => !found(run)) },
   { title: "Return", unit: "mean of the last 100 episodes; dots: evaluations, from the least to the most", wide: true, height: 300, shown: trained("episode_return"), digits: v => v.toPrecision(5),
     series: () => [...trainSeries("episode_return")(), ...["eval_return", "eval_return_least", "eval_return_most"].flatMap((key, k) => of((run, i) => ({
@@ -60,10 +60,19 @@ const specs = [
   { title: "Memory", unit: "MB resident", series: scaled("resident_bytes", 1e-6), shown: trained("resident_bytes"), zero: true, digits: v => v.toFixed(1) },
 ];
 
+// What agents measure by names of their own.
+const partSpecs = new Map();
+const partSpec = name => {
+  if (!partSpecs.has(name)) partSpecs.set(name, { title: name.replaceAll("_", " "), unit: "mean of an iteration", digits: v => v.toPrecision(4),
+    series: () => of((run, i) => run.parts && run.parts[name] ? [known({ run: i, name: "", xs: run.train.step, ys: run.parts[name], colour: colour(i) })] : []) });
+  return partSpecs.get(name);
+};
+const parts = () => [...new Set(view.runs.flatMap(run => Object.keys(run.parts || {})))].map(partSpec);
+
 // Charts stay where they are while their data change.
 let charts = [];
 const drawCharts = () => {
-  const shown = specs.filter(spec => !spec.shown || spec.shown());
+  const shown = [...specs.filter(spec => !spec.shown || spec.shown()), ...parts()];
   if (shown.length !== charts.length || shown.some((spec, i) => charts[i].spec !== spec)) {
     charts = shown.map((spec, index) => ({ spec, host: el("div"), unit: el("span", { class: "unit" }), index }));
     $("charts").replaceChildren(...charts.map(({ spec, host, unit }) => el("div", { class: "card" + (spec.wide ? " wide" : "") },
@@ -225,6 +234,7 @@ return data => {
   view.redraw();
   drawProfiles($("profile"), view.runs, view.many, el);
   drawLayers();
+  drawEvaluations();
   drawTexts();
   drawPictures();
   drawConfig();

@@ -106,6 +106,7 @@ const char* const kReportBody = R"html(<main>
 <section id="charts" class="charts"></section>
 <section id="profile" class="card below" hidden></section>
 <section id="layers" class="card below" hidden><div class="card-head"><h2>Layers</h2><span class="unit">norms of parameters</span><span class="spacer"></span><button id="layers-gradient" type="button">Gradients</button><button id="layers-weight" type="button">Weights</button></div><div id="layers-map"></div></section>
+<section id="evaluations" class="card below" hidden><div class="card-head"><h2>Evaluations</h2><span class="spacer"></span><select id="look" aria-label="Step"></select></div><div id="looks"></div></section>
 <section id="pictures" class="card below" hidden><div class="card-head"><h2>Samples as they enter the model</h2></div><div id="sheets"></div></section>
 <section id="samples" class="card below" hidden><div class="card-head"><h2>Generated text</h2><span class="spacer"></span><select id="which" aria-label="Step"></select></div><div id="texts"></div></section>
 <section id="facts" class="pair below"><div class="card"><div class="card-head"><h2>Configuration</h2><span class="spacer"></span>

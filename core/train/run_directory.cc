@@ -14,13 +14,14 @@
 #include "core/train/metrics_csv.h"
 #include "core/train/metrics_file.h"
 #include "core/train/profile.h"
+#include "core/train/report_data.h"
 
 namespace mstrain {
 namespace {
 
-constexpr std::string_view kOwnFiles[] = {kConfigFile,   kRunFile,     kReportFile,  kFusionFile,
-                                          kMetricsTable, kMetricsFile, kProfileFile, kLogFile,
-                                          kFindLrFile,   kLayersFile,  kPicturesFile};
+constexpr std::string_view kOwnFiles[] = {
+    kConfigFile,  kRunFile, kReportFile, kFusionFile, kMetricsTable, kMetricsFile,
+    kProfileFile, kLogFile, kFindLrFile, kLayersFile, kPicturesFile, kEvaluationsFile};
 
 }  // namespace
 

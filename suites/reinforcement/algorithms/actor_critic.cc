@@ -121,7 +121,8 @@ Choice ActorCritic::best_action(const Params& p, const Tensor& observation_no,
                                 const Memory& memory) const {
   const Seen now = recalled(p, observation_no, memory);
   const Tensor head = policy(p, now.policy_no);
-  return {discrete_ ? as_action(Categorical{head}.mode()) : head, memory_of(now, memory)};
+  return {discrete_ ? as_action(Categorical{head}.mode()) : head, value_of(p, now.value_no),
+          memory_of(now, memory)};
 }
 
 Judgement ActorCritic::judge(const Params& p, const Tensor& observation_no, const Tensor& action_nd,

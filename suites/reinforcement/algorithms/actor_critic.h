@@ -25,12 +25,13 @@ struct Decision {
 };
 
 struct Choice {
-  Tensor action_nd;
+  Tensor action_nd, value_n;
   std::optional<Tensor> memory_nm;
 
   template <class V>
   void fields(V& v) {
     v("action", action_nd);
+    v("value", value_n);
     v("memory", memory_nm);
   }
 };

@@ -17,6 +17,7 @@ class AlgorithmConfig {
   virtual void fields(ConfigFields& v) = 0;
 
   std::string type;
+  double discount = 0.99;  // of rewards, a step: what values are of
 };
 
 // What an update minimises, and further numbers [] for people, by their names in metrics.jsonl.

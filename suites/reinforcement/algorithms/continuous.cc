@@ -50,6 +50,9 @@ class BoxModel : public OffPolicyModel {
   }
   int64_t noise_size() const override { return size_; }
   bool noise_is_normal() const override { return true; }
+  Tensor worth(const Params& p, const Tensor& observation_no) const override {
+    return least_value(p, observation_no, best_action(p, observation_no));
+  }
 
  protected:
   virtual void declare_actor(const Params& p, const Tensor& observation_no) const = 0;

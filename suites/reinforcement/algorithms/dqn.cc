@@ -8,6 +8,7 @@
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/ops/slicing.h"
 #include "core/ops/softmax.h"
 #include "core/ops/statistics.h"
 #include "suites/reinforcement/algorithms/networks.h"
@@ -67,6 +68,9 @@ class QNetwork final : public OffPolicyModel {
 
   Tensor best_action(const Params& p, const Tensor& seen_no) const override {
     return expand_dims(cast(argmax(values(p, seen_no), -1), Dtype::kF32), -1);
+  }
+  Tensor worth(const Params& p, const Tensor& seen_no) const override {
+    return max(values(p, seen_no), {-1});
   }
 
   OffPolicyLoss loss(const Params& p, const Params& target,

@@ -22,7 +22,6 @@ class MuZero final : public AlgorithmConfig {
   double spread = 0;
   int64_t unroll = 5;
   int64_t n_step = 10;
-  double discount = 0.997;
   int64_t state_size = 64;
   int64_t support = 20;
   int64_t chance_codes = 0;
@@ -39,6 +38,7 @@ class MuZero final : public AlgorithmConfig {
   double reanalyse = 1;
   double target_rate = 1;
 
+  MuZero() { discount = 0.997; }
   bool has_chance() const { return chance_codes > 0; }
   void fields(ConfigFields& v) override;
 };

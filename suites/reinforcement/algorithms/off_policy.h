@@ -86,6 +86,8 @@ class OffPolicyModel {
   virtual Tensor act(const Params& p, const Tensor& seen_no, const Tensor& noise,
                      const Tensor& explore) const = 0;
   virtual Tensor best_action(const Params& p, const Tensor& seen_no) const = 0;
+  // What acting by best_action() is worth: [n], or of teams [b], of the observations of all their agents [b, A o].
+  virtual Tensor worth(const Params& p, const Tensor& seen_no) const = 0;
   // `target`: the parameters that follow those that learn.
   virtual OffPolicyLoss loss(const Params& p, const Params& target,
                              const OffPolicyBatch& batch) const = 0;
@@ -103,7 +105,6 @@ class OffPolicy : public AlgorithmConfig {
   int64_t batch_size = 128;
   AutoOr<int64_t> parts;  // of a batch; auto: one for each learner
   int64_t noise_hold = 1;
-  double discount = 0.99;
   int64_t n_step = 1;
   int64_t unroll = 16, burn_in = 0;  // of a model that remembers
   double target_rate = 1;

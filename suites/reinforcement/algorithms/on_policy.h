@@ -46,7 +46,6 @@ class OnPolicy : public AlgorithmConfig {
   int64_t steps = 128;      // of every environment in a rollout
   int64_t epochs = 1;       // passes over it
   int64_t minibatches = 1;  // of a pass
-  double discount = 0.99;
   double lambda = 0.95;
   double entropy_weight = 0.01;
   double value_weight = 0.5;

@@ -60,6 +60,12 @@ class TeamModel final : public OffPolicyModel {
   Tensor best_action(const Params& p, const Tensor& observation_no) const override {
     return expand_dims(cast(argmax(values(p, observation_no), -1), Dtype::kF32), -1);
   }
+  // Without a mixer each agent has a value of the team's reward.
+  Tensor worth(const Params& p, const Tensor& observation) const override {
+    const Tensor best_ba =
+        reshape(max(values(p, agents_of(observation)), {-1}), {observation.dim(0), agents_});
+    return mean(mixed(p, best_ba, observation), {1});
+  }
 
   OffPolicyLoss loss(const Params& p, const Params& target,
                      const OffPolicyBatch& batch) const override {

@@ -14,6 +14,7 @@ enum class ResetMode { kSameStep, kNextStep, kDisabled };
 struct EnvConfig {
   std::string name;
   std::optional<std::string> library;
+  std::optional<std::string> models;
   std::optional<AutoOr<int64_t>> time_limit = AutoOr<int64_t>();
   ResetMode reset = ResetMode::kSameStep;
   double sticky_actions = 0;
@@ -30,6 +31,7 @@ struct EnvConfig {
     v("name", name, "one of those that `mstrain envs` lists");
     v("library", library, "shared library that brings the environment (C interface); null: none",
       rule::path());
+    v("models", models, "folder of the models that MuJoCo's tasks read; null: none", rule::path());
     v("time_limit", time_limit,
       "steps after which an episode is truncated; auto: the environment's own; null: none",
       rule::at_least(1));

@@ -90,6 +90,7 @@ class VectorEnv {
 struct EnvEntry {
   EnvSpec spec;
   std::unique_ptr<VectorEnv> (*make)(const EnvConfig& config, int64_t n);
+  std::string (*missing)() = nullptr;  // why it cannot be made here; empty, or null: it can
 };
 
 // Once for each name, before any environment is made.

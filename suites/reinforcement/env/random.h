@@ -1,7 +1,9 @@
 // Random numbers of environments: draw d of episode e of environment i is a function of (seed, site, i, e, d) alone.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 #include "core/base/rng.h"
 
@@ -33,6 +35,10 @@ class EnvRandom {
     return words_[at] | static_cast<uint64_t>(words_[at + 1]) << 32;
   }
   double uniform() { return to_unit_double(next_u64()); }  // [0, 1)
+  double normal() {                                        // standard; Box-Muller, of two draws
+    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    return radius * std::cos(2 * std::numbers::pi * uniform());
+  }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   // Uniform in [0, n): the high half of a product of 64 by 64 bits, whose bias is below n / 2^64.
   int64_t below(int64_t n) {

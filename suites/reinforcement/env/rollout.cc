@@ -61,6 +61,7 @@ void rollout(FileSystem& files, const RolloutRequest& request) {
   EnvConfig config;
   config.name = request.environment.name;
   config.library = request.environment.library;
+  config.models = request.environment.models;
   config.time_limit = request.environment.time_limit;
   config.reset = ResetMode::kDisabled;
   const EnvSpec spec = make_env(config, 1)->spec();

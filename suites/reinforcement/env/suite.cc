@@ -11,6 +11,7 @@
 #include "suites/reinforcement/env/games.h"
 #include "suites/reinforcement/env/grid_worlds.h"
 #include "suites/reinforcement/env/memory_tasks.h"
+#include "suites/reinforcement/env/mujoco.h"
 #include "suites/reinforcement/env/rollout.h"
 #include "suites/reinforcement/env/team_games.h"
 #include "suites/run/suite.h"
@@ -24,6 +25,10 @@ std::string number_or_none(double value) {
 
 std::string limit_of(const EnvSpec& spec) {
   return spec.time_limit > 0 ? fmt::format("{} steps", spec.time_limit) : "none";
+}
+
+std::string missing(const EnvEntry& entry) {
+  return entry.missing == nullptr ? "" : entry.missing();
 }
 
 void print_spec(const EnvSpec& spec) {
@@ -57,7 +62,11 @@ int list_environments(const Usage& usage, Arguments arguments, const std::atomic
     return kDone;
   }
   for (const std::string& name : *names) {
-    print_spec(find_environment(name).spec);
+    const EnvEntry& entry = find_environment(name);
+    print_spec(entry.spec);
+    if (const std::string why = missing(entry); !why.empty()) {
+      fmt::print("  not here          {}\n", why);
+    }
   }
   if (!names->empty()) {
     return kDone;
@@ -78,14 +87,20 @@ int list_environments(const Usage& usage, Arguments arguments, const std::atomic
                std::isnan(spec.reward_threshold) ? "-" : number_or_none(spec.reward_threshold),
                spec.about);
   }
+  for (const EnvEntry& entry : environments()) {
+    if (const std::string why = missing(entry); !why.empty()) {
+      fmt::print("not here: {}: {}\n", entry.spec.name, why);
+    }
+  }
   return kDone;
 }
 
 int roll_out(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
-  std::optional<std::string> name, library, input, output;
+  std::optional<std::string> name, library, models, input, output;
   const std::vector<Option> options{
       text_option("--env", "NAME", name, "one of those that mstrain envs lists"),
       text_option("--library", "FILE", library, "in place of a name: that of a shared library"),
+      text_option("--models", "DIR", models, "of MuJoCo's tasks: the folder of their models"),
       text_option("--input", "FILE", input,
                   "safetensors with state f64 [n, S] and actions i64 [t, n] or f64 [t, n, D]"),
       text_option("--output", "FILE", output,
@@ -99,6 +114,7 @@ int roll_out(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
   } else {
     request.environment.name = required(name, "--env");
   }
+  request.environment.models = models;
   request.input = required(input, "--input");
   request.output = required(output, "--output");
   rollout(real_files(), request);
@@ -117,13 +133,15 @@ void add_environment_suite() {
   add_environment<TwoStepGame>();
   add_environment<Spread>();
   add_game_environments();
+  add_mujoco_environments();
   add_command({{"envs", "[NAME...] [--library FILE]",
                 "environments of reinforcement learning with their spaces and limits"},
                list_environments});
-  add_command(
-      {{"rollout", "--env NAME --input in.safetensors --output out.safetensors [--library FILE]",
-        "an environment on given states and actions; the way to check a port"},
-       roll_out});
+  add_command({{"rollout",
+                "--env NAME --input in.safetensors --output out.safetensors [--library FILE] "
+                "[--models DIR]",
+                "an environment on given states and actions; the way to check a port"},
+               roll_out});
 }
 
 }  // namespace mstrain::reinforcement

@@ -103,7 +103,6 @@ class ScaledRewards final : public Wrapper {
 
  protected:
   std::string_view kind() const override { return "scaled rewards"; }
-  bool is_of_rewards() const override { return true; }
   void save_own(ByteWriter&) const override {}
   void load_own(ByteReader&) override {}
 
@@ -125,7 +124,6 @@ class ClippedRewards final : public Wrapper {
 
  protected:
   std::string_view kind() const override { return "clipped rewards"; }
-  bool is_of_rewards() const override { return true; }
   void save_own(ByteWriter&) const override {}
   void load_own(ByteReader&) override {}
 
@@ -167,7 +165,6 @@ class NormalisedRewards final : public Wrapper {
 
  protected:
   std::string_view kind() const override { return "normalised rewards"; }
-  bool is_of_rewards() const override { return true; }
   void begin_all(uint64_t, uint64_t) override { std::fill(sums_.begin(), sums_.end(), 0); }
   void save_own(ByteWriter& out) const override {
     moments_.save(out);
@@ -418,11 +415,7 @@ void Wrapper::note_ends(const uint8_t* terminated, const uint8_t* truncated) {
 }
 
 void Wrapper::copy_statistics(const VectorEnv& from) {
-  // Evaluations have no wrappers of rewards, nor need what these know.
   const auto* theirs = dynamic_cast<const Wrapper*>(&from);
-  while (theirs != nullptr && theirs->kind() != kind() && theirs->is_of_rewards()) {
-    theirs = dynamic_cast<const Wrapper*>(theirs->inner_.get());
-  }
   check(theirs != nullptr && theirs->kind() == kind(),
         "{}: copy_statistics() of an environment with other wrappers", spec_.name);
   copy_own(*theirs);

@@ -45,7 +45,6 @@ class Wrapper : public VectorEnv {
   void load(std::string_view bytes) override;
 
  protected:
-  virtual bool is_of_rewards() const { return false; }
   virtual std::string_view kind() const = 0;  // names its part of a saved state
   virtual void save_own(ByteWriter& out) const = 0;
   virtual void load_own(ByteReader& in) = 0;

@@ -33,9 +33,10 @@ class Player {
   virtual ~Player() = default;
   // Episodes of `rows` rows begin: what was seen before is forgotten.
   virtual void begin(int64_t /*rows*/) {}
-  // [rows, O] -> [rows, d]. legal: as Environments::legal().
+  // [rows, O] -> [rows, d], and what it takes them to be worth [rows]: the discounted rewards from there on, as training has
+  // them; of a team what the team is worth. legal: as Environments::legal().
   virtual void act(std::span<const float> observations, std::span<const uint8_t> legal,
-                   std::span<float> actions) = 0;
+                   std::span<float> actions, std::span<float> values) = 0;
   // Flags of environments: episodes end with the step that act() was asked for.
   virtual void end(std::span<const uint8_t> /*terminated*/,
                    std::span<const uint8_t> /*truncated*/) {}
@@ -54,6 +55,12 @@ class Agent : public Player {
   // A checkpoint is complete; the oldest that there is was written after so many steps of environments. What an agent keeps outside of
   // checkpoints, and none of them needs, may go.
   virtual void release(int64_t /*oldest_env_steps*/) {}
+
+  // Whether ranks iterate at their own pace. Then iterate() of the first one returns after each iteration, and of the others when
+  // it calls them in, which it may do between two of its own, saying how many steps of environments its iterations have counted
+  // since it last did.
+  virtual bool runs_free() const { return false; }
+  virtual void call_in(int64_t /*env_steps*/) {}
 
   // Running statistics that an evaluation takes over.
   virtual const VectorEnv& env() const = 0;

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/tensor/host.h"
 #include "suites/reinforcement/algorithms/sizes.h"
+#include "suites/reinforcement/train/messages.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -33,10 +34,6 @@ void outlive(const Event& sent) {
 
 Elements floats(std::vector<float>& values) {
   return {values.data(), static_cast<int64_t>(values.size()), Dtype::kF32};
-}
-
-Elements octets(std::string& bytes) {
-  return {bytes.data(), static_cast<int64_t>(bytes.size()), Dtype::kU8};
 }
 
 }  // namespace

@@ -58,7 +58,9 @@ struct DistributionConfig {
       "auto: two",
       rule::at_least(1).at_most(256));
     v("max_staleness", max_staleness,
-      "central: updates between the parameters that a gradient is of and those that it changes",
+      "central: updates between the parameters that a gradient is of and those that it changes; "
+      "async_actors: between those that acted and those that learn from it, where actors run free; "
+      "0: all in step",
       rule::at_least(0).at_most(64));
     v("timeout_s", timeout_s,
       "after which a part that keeps the others waiting is named, and the run ends",

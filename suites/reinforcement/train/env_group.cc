@@ -58,6 +58,7 @@ EnvGroup::EnvGroup(const EnvConfig& config, int64_t n, uint64_t seed, int64_t fi
     : env_(make_env(config, n)), seed_(seed), first_(first) {
   env_->reset(seed, static_cast<uint64_t>(first));
   resize(spec(), n);
+  raw_rewards_.resize(rewards_.size());
   running_.resize(count(n));
   env_->observe(observations_.data());
   look();
@@ -102,7 +103,8 @@ void EnvGroup::step(std::span<const float> actions) {
               .rewards = rewards_.data(),
               .terminated = terminated_.data(),
               .truncated = truncated_.data(),
-              .final_observations = final_observations_.data()});
+              .final_observations = final_observations_.data(),
+              .raw_rewards = raw_rewards_.data()});
   look();
   ++steps_;
   finished_.clear();
@@ -110,10 +112,11 @@ void EnvGroup::step(std::span<const float> actions) {
   for (size_t env = 0; env < running_.size(); ++env) {
     Episode& episode = running_[env];
     for (int64_t agent = 0; agent < agents; ++agent) {
-      episode.total += rewards_[env * count(agents) + count(agent)] / static_cast<double>(agents);
+      episode.total +=
+          raw_rewards_[env * count(agents) + count(agent)] / static_cast<double>(agents);
     }
     ++episode.length;
-    if (terminated_[env] != 0 || truncated_[env] != 0) {
+    if (ended(env)) {
       finished_.push_back(episode);
       episode = {};
     }

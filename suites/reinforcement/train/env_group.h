@@ -35,6 +35,8 @@ class Environments {
   std::span<const float> rewards() const { return rewards_; }          // [r]
   std::span<const uint8_t> terminated() const { return terminated_; }  // [n]
   std::span<const uint8_t> truncated() const { return truncated_; }    // [n]
+  // Whether the last step ended environment i's episode.
+  bool ended(size_t i) const { return terminated_[i] != 0 || truncated_[i] != 0; }
   // [r, O]: of environments that are terminated or truncated the last observation, of others whatever it was before.
   std::span<const float> final_observations() const { return final_observations_; }
   // Episodes that ended with this step, in the order of environments.
@@ -84,7 +86,8 @@ class EnvGroup final : public Environments {
   int64_t steps_ = 0;
   std::vector<int64_t> discrete_;
   std::vector<double> box_;
-  std::vector<Episode> running_;  // of each environment
+  std::vector<float> raw_rewards_;  // [r]
+  std::vector<Episode> running_;    // of each environment
 };
 
 }  // namespace mstrain::reinforcement

@@ -43,13 +43,8 @@ double Evaluated::quantile(double q) const {
 
 std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uint64_t seed,
                                   Player& player, const VectorEnv* statistics,
-                                  const std::atomic<bool>& stop,
-                                  const std::function<void(const Image&)>& picture) {
-  EnvConfig plain = config;
-  plain.normalize_rewards = false;
-  plain.clip_rewards = std::nullopt;
-  plain.scale_rewards = 1;
-  EnvGroup group(plain, episodes, seed ^ (kEvaluationSeed << 32), 0);
+                                  const std::atomic<bool>& stop, Spectator* spectator) {
+  EnvGroup group(config, episodes, seed ^ (kEvaluationSeed << 32), 0);
   group.env().set_learning(false);
   if (statistics != nullptr) {
     group.env().copy_statistics(*statistics);
@@ -60,8 +55,9 @@ std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uin
   std::vector<uint8_t> done(static_cast<size_t>(episodes));
   Evaluated out;
   out.episodes.resize(done.size());
-  if (picture != nullptr) {
-    picture(group.env().picture(0));
+  std::vector<float> values(static_cast<size_t>(group.rows()));
+  if (spectator != nullptr) {
+    spectator->begin(group);
   }
   player.begin(group.rows());
   // An environment whose episode is over begins another one, which nobody looks at.
@@ -71,8 +67,11 @@ std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uin
     }
     check(step <= kLongest, "{}: an episode of an evaluation does not end within {} steps",
           group.spec().name, kLongest);
-    player.act(group.observations(), group.legal(), actions);
+    player.act(group.observations(), group.legal(), actions, values);
     group.step(actions);
+    if (spectator != nullptr) {
+      spectator->step(group, actions, values, done);
+    }
     player.end(group.terminated(), group.truncated());
     size_t finished = 0;
     for (size_t env = 0; env < done.size(); ++env) {
@@ -83,9 +82,6 @@ std::optional<Evaluated> evaluate(const EnvConfig& config, int64_t episodes, uin
         done[env] = 1;
         ++finished;
       }
-    }
-    if (picture != nullptr && done[0] == 0) {
-      picture(group.env().picture(0));
     }
   }
   return out;

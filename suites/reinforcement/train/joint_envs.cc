@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "suites/reinforcement/train/messages.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -14,9 +15,6 @@ constexpr const char* kSteps = "steps of environments";
 
 Elements elements(std::span<const float> values) {
   return {const_cast<float*>(values.data()), std::ssize(values), Dtype::kF32};
-}
-Elements elements(std::string& message) {
-  return {message.data(), std::ssize(message), Dtype::kU8};
 }
 
 // All that a step gave, one after another, the episodes last.
@@ -90,7 +88,7 @@ void JointEnvs::step(std::span<const float> actions) {
     events.push_back(
         ranks_.send(elements(actions.subspan(count(first(rank)) * width, count(each_) * width)),
                     rank, kActions));
-    events.push_back(ranks_.receive(elements(messages_[static_cast<size_t>(rank)]), rank, kSteps));
+    events.push_back(ranks_.receive(octets(messages_[static_cast<size_t>(rank)]), rank, kSteps));
   }
   finished_.clear();
   if (own_ != nullptr) {
@@ -158,7 +156,7 @@ void serve(EnvGroup& envs, int64_t steps, Communicator& ranks) {
     ranks.receive(elements(actions), 0, kActions).wait();
     envs.step(actions);
     write_step(envs, message);
-    ranks.send(elements(message), 0, kSteps).wait();
+    ranks.send(octets(message), 0, kSteps).wait();
   }
 }
 

@@ -24,6 +24,14 @@ constexpr const char* kLatest =
 constexpr uint64_t kEvaluationSearch = 0x706c6179;  // the seed of searches that nobody learns from
 constexpr uint64_t kActingSearch = 0x616374, kRefreshingSearch = 0x72657368;
 
+// The likeliest actions, and what was found of them.
+void play(const ModelSearch& search, std::span<const float> observations,
+          std::span<const uint8_t> legal, std::span<float> actions, std::span<float> values) {
+  const Searched found = search.search(observations, legal, kEvaluationSearch);
+  std::ranges::copy(found.best, actions.begin());
+  std::ranges::copy(found.values, values.begin());
+}
+
 class MuZeroAgent final : public Agent {
  public:
   MuZeroAgent(const Config& config, Communicator* ranks)
@@ -69,9 +77,8 @@ class MuZeroAgent final : public Agent {
   }
 
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override {
-    std::ranges::copy(playing_.search(observations, legal, kEvaluationSearch).best,
-                      actions.begin());
+           std::span<float> actions, std::span<float> values) override {
+    play(playing_, observations, legal, actions, values);
   }
   std::vector<StoredTensor> model() const override { return stored(followed_); }
   std::vector<StoredTensor> optimizer() const override {
@@ -221,8 +228,8 @@ class MuZeroPlayer final : public Player {
     load(stored(params_));
   }
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override {
-    std::ranges::copy(search_.search(observations, legal, kEvaluationSearch).best, actions.begin());
+           std::span<float> actions, std::span<float> values) override {
+    play(search_, observations, legal, actions, values);
   }
 
  private:

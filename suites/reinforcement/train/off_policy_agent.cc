@@ -73,8 +73,8 @@ class OffPolicyAgent final : public Agent {
 
   void begin(int64_t rows) override { programs_.begin(rows); }
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override {
-    programs_.act(observations, legal, actions);
+           std::span<float> actions, std::span<float> values) override {
+    programs_.act(observations, legal, actions, values);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     programs_.end(terminated, truncated);
@@ -203,8 +203,8 @@ class OffPolicyPlayer final : public Player {
   }
   void begin(int64_t rows) override { programs_.begin(rows); }
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override {
-    programs_.act(observations, legal, actions);
+           std::span<float> actions, std::span<float> values) override {
+    programs_.act(observations, legal, actions, values);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     programs_.end(terminated, truncated);

@@ -22,24 +22,27 @@ OffPolicyPrograms::OffPolicyPrograms(const OffPolicyModel& model, const EnvSpec&
       noise_size_(model.noise_size()),
       memory_size_(model.memory_size()),
       params_(params) {
-  const auto acted = [](const Tensor& action, const Tensor& seen, bool remembers) {
-    return Acted(action, remembers ? std::optional(seen) : std::nullopt);
-  };
   act_ = jit(
-      [&model, acted](const Params& p, const Tensor& observation,
-                      const std::optional<Tensor>& memory, const Tensor& noise,
-                      const Tensor& explore) {
+      [&model](const Params& p, const Tensor& observation, const std::optional<Tensor>& memory,
+               const Tensor& noise, const Tensor& explore) {
         const Tensor seen = model.seen(p, observation, memory);
-        return acted(model.act(p, seen, noise, explore), seen, memory.has_value());
+        return Acted(model.act(p, seen, noise, explore),
+                     memory ? std::optional(seen) : std::nullopt);
       },
       {.name = "act"});
   best_ = jit(
-      [&model, acted](const Params& p, const Tensor& observation,
-                      const std::optional<Tensor>& memory) {
+      [&model](const Params& p, const Tensor& observation, const std::optional<Tensor>& memory) {
         const Tensor seen = model.seen(p, observation, memory);
-        return acted(model.best_action(p, seen), seen, memory.has_value());
+        return Best{model.best_action(p, seen),
+                    model.is_of_teams() ? std::nullopt : std::optional(model.worth(p, seen)),
+                    memory ? std::optional(seen) : std::nullopt};
       },
       {.name = "best_action"});
+  if (model.is_of_teams()) {
+    team_worth_ =
+        jit([&model](const Params& p, const Tensor& seen) { return model.worth(p, seen); },
+            {.name = "worth"});
+  }
 }
 
 std::optional<Tensor> OffPolicyPrograms::eight_memories(std::span<const float> memory,
@@ -74,12 +77,25 @@ void OffPolicyPrograms::explore(std::span<const float> observations, std::span<c
 void OffPolicyPrograms::begin(int64_t rows) { memory_.assign(count(rows * memory_size_), 0.0F); }
 
 void OffPolicyPrograms::act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
-                            std::span<float> actions) {
+                            std::span<float> actions, std::span<float> values) {
   by_rows(observations, memory_, actions,
-          [&](const Tensor& observation, const std::optional<Tensor>& remembered, int64_t) {
-            return best_(params_, observation, remembered);
+          [&](const Tensor& observation, const std::optional<Tensor>& remembered, int64_t row) {
+            const Best best = best_(params_, observation, remembered);
+            if (best.worth) {
+              copy_rows(*best.worth, row, 1, values);
+            }
+            return Acted(best.action, best.remembered);
           });
   to_bounds(env_.action, actions);
+  if (team_worth_ != nullptr) {
+    const auto agents = count(env_.agents);
+    std::vector<float> of_teams(values.size() / agents);
+    by_eights(observations, env_.agents * env_.observation.size(), 1, of_teams,
+              [&](const Tensor& seen, int64_t) { return team_worth_(params_, seen); });
+    for (size_t row = 0; row < values.size(); ++row) {
+      values[row] = of_teams[row / agents];
+    }
+  }
 }
 
 void OffPolicyPrograms::end(std::span<const uint8_t> terminated,

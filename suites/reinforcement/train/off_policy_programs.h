@@ -22,7 +22,7 @@ class OffPolicyPrograms final : public Player {
 
   void begin(int64_t rows) override;
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override;
+           std::span<float> actions, std::span<float> values) override;
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override;
 
  private:
@@ -35,6 +35,19 @@ class OffPolicyPrograms final : public Player {
                const std::function<Acted(const Tensor&, const std::optional<Tensor>&, int64_t)>&
                    program) const;
 
+  struct Best {
+    Tensor action;
+    std::optional<Tensor> worth;  // of a row; teams are asked as a whole
+    std::optional<Tensor> remembered;
+
+    template <class V>
+    void fields(V& v) {
+      v("action", action);
+      v("worth", worth);
+      v("remembered", remembered);
+    }
+  };
+
   EnvSpec env_;
   int64_t noise_size_, memory_size_;
   const Params& params_;
@@ -42,7 +55,8 @@ class OffPolicyPrograms final : public Player {
   std::function<Acted(const Params&, const Tensor&, const std::optional<Tensor>&, const Tensor&,
                       const Tensor&)>
       act_;
-  std::function<Acted(const Params&, const Tensor&, const std::optional<Tensor>&)> best_;
+  std::function<Best(const Params&, const Tensor&, const std::optional<Tensor>&)> best_;
+  std::function<Tensor(const Params&, const Tensor&)> team_worth_;  // null: there are no teams
 };
 
 // Actions as algorithms have them, in place as environments do: [-1, 1] becomes a box's bounds.

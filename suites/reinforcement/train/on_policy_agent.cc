@@ -3,6 +3,8 @@
 #include "suites/reinforcement/algorithms/a2c.h"
 #include "suites/reinforcement/algorithms/impala.h"
 #include "suites/reinforcement/algorithms/ppo.h"
+#include "suites/reinforcement/train/free_actors.h"
+#include "suites/reinforcement/train/messages.h"
 #include "suites/reinforcement/train/on_policy_learner.h"
 #include "suites/reinforcement/train/on_policy_roles.h"
 #include "suites/reinforcement/train/placed_envs.h"
@@ -12,20 +14,6 @@ namespace mstrain::reinforcement {
 namespace {
 
 constexpr const char* kMeasures = "measures";
-
-// A message of any size.
-void send_text(Communicator& ranks, std::string bytes, int peer, const char* what) {
-  int64_t size = static_cast<int64_t>(bytes.size());
-  ranks.send({&size, 1, Dtype::kI64}, peer, what).wait();
-  ranks.send({bytes.data(), size, Dtype::kU8}, peer, what).wait();
-}
-std::string receive_text(Communicator& ranks, int peer, const char* what) {
-  int64_t size = 0;
-  ranks.receive({&size, 1, Dtype::kI64}, peer, what).wait();
-  std::string bytes(count(size), '\0');
-  ranks.receive({bytes.data(), size, Dtype::kU8}, peer, what).wait();
-  return bytes;
-}
 
 int64_t size_of(const Communicator* ranks) { return ranks == nullptr ? 1 : ranks->size(); }
 
@@ -53,7 +41,12 @@ class OnPolicyAgent final : public Agent {
     } else if (roles_.central()) {
       served_.emplace(*ranks_, config.distribution.max_staleness);
     }
-    if (envs_.is_first() && roles_.gathers()) {
+    if (roles_.free && envs_.is_first()) {
+      free_learner_.emplace(*ranks_, part(), config.distribution.max_staleness,
+                            config.distribution.timeout_s);
+    } else if (roles_.free) {
+      free_actor_.emplace(*ranks_);
+    } else if (envs_.is_first() && roles_.gathers()) {
       all_ = {algorithm_.steps, roles_.environments * envs_.spec().agents, network_};
     }
   }
@@ -64,6 +57,17 @@ class OnPolicyAgent final : public Agent {
     envs_.begin(algorithm_.steps);
     if (server_) {
       return serve(std::move(out), progress);
+    }
+    if (free_learner_) {
+      return learn_next(progress);
+    }
+    if (free_actor_) {
+      while (free_actor_->may_act(learner_.served_params())) {
+        collect(envs_.acted_on(), network_, policy_, memory_, rollout_);
+        free_actor_->bring(rollout_);
+      }
+      out.env_steps = free_actor_->env_steps();
+      return out;
     }
     if (!envs_.acts()) {
       return roles_.async() ? learn_behind(std::move(out), progress) : out;
@@ -89,8 +93,8 @@ class OnPolicyAgent final : public Agent {
 
   void begin(int64_t rows) override { policy_.begin(rows); }
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override {
-    policy_.act(observations, legal, actions);
+           std::span<float> actions, std::span<float> values) override {
+    policy_.act(observations, legal, actions, values);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     policy_.end(terminated, truncated);
@@ -106,6 +110,9 @@ class OnPolicyAgent final : public Agent {
     }
     if (waits_) {
       out.put_text(pack(all_));
+    }
+    if (free_learner_) {
+      free_learner_->save(out);
     }
     if (server_) {
       server_->save(out);
@@ -123,7 +130,9 @@ class OnPolicyAgent final : public Agent {
     if (!memory_.empty()) {
       memory_ = in.get_all<float>(memory_.size());
     }
-    if (roles_.async() && envs_.is_first()) {
+    if (free_learner_) {
+      free_learner_->load(in);
+    } else if (roles_.async() && envs_.is_first()) {
       unpack(in.get_text(), all_);
       waits_ = true;
     }
@@ -138,6 +147,8 @@ class OnPolicyAgent final : public Agent {
     in.expect_end();
   }
   const VectorEnv& env() const override { return envs_.env(); }
+  bool runs_free() const override { return roles_.free; }
+  void call_in(int64_t env_steps) override { free_learner_->call_in(env_steps); }
 
  private:
   // Of this rank, or of any other.
@@ -152,6 +163,21 @@ class OnPolicyAgent final : public Agent {
     waits_ = true;
     out.finished = all_.finished;
     learner_.broadcast(*ranks_);
+    return out;
+  }
+
+  // From one actor's rollout.
+  Iteration learn_next(double progress) {
+    FreeLearner::Next next = free_learner_->next(learner_.params());
+    Iteration out;
+    out.env_steps = (1 + next.dropped) * algorithm_.steps * roles_.each();
+    out.finished = std::move(next.finished);
+    const int64_t first_row = roles_.first(next.actor) * envs_.spec().agents;
+    out.measures = learner_.learn(next.rollout, first_row, progress);
+    free_learner_->learned();
+    out.measures.emplace_back("staleness", static_cast<double>(next.staleness));
+    out.measures.emplace_back("dropped", static_cast<double>(next.dropped));
+    out.measures.emplace_back("waited_seconds", next.waited);
     return out;
   }
 
@@ -219,10 +245,12 @@ class OnPolicyAgent final : public Agent {
   PolicyPrograms policy_;
   std::vector<float> memory_;  // of the rows that it acts on
   Rollout rollout_;
-  Rollout all_;                           // of the learner of many actors
-  bool waits_ = false;                    // async_actors: all_ is to be learnt from
-  std::optional<CentralServer> server_;   // central: of the first rank
-  std::optional<CentralLearner> served_;  // of the others
+  Rollout all_;                              // of the learner of many actors
+  bool waits_ = false;                       // async_actors: all_ is to be learnt from
+  std::optional<CentralServer> server_;      // central: of the first rank
+  std::optional<CentralLearner> served_;     // of the others
+  std::optional<FreeLearner> free_learner_;  // async_actors with a bound: of the first rank
+  std::optional<FreeActor> free_actor_;      // of the others
 };
 
 // The policy of a checkpoint, for evaluations and mstrain play.
@@ -236,8 +264,8 @@ class OnPolicyPlayer final : public Player {
   }
   void begin(int64_t rows) override { policy_.begin(rows); }
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override {
-    policy_.act(observations, legal, actions);
+           std::span<float> actions, std::span<float> values) override {
+    policy_.act(observations, legal, actions, values);
   }
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override {
     policy_.end(terminated, truncated);

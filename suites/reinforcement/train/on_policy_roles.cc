@@ -70,15 +70,25 @@ AgentPlan plan_on_policy(const Config& config, const YamlNode& tree, int64_t ran
     return plan;
   }
   if (roles.gathers()) {
-    plan.who.push_back(roles.async() ? "rank 0: learner, of the steps of the iteration before"
-                                     : "rank 0: learner");
+    plan.who.push_back(roles.free      ? "rank 0: learner, of what each actor brings, as it comes"
+                       : roles.async() ? "rank 0: learner, of the steps of the iteration before"
+                                       : "rank 0: learner");
     plan.who.push_back("observations, actions (each step): the same memory");
     plan.who.push_back(
         fmt::format("trajectories (each iteration): a packed message of {} bytes from each actor",
                     grouped(plan.data_bytes)));
-    plan.who.push_back(fmt::format("parameters (each iteration): one broadcast of {} bytes",
-                                   grouped(plan.model_bytes)));
+    plan.who.push_back(
+        roles.free ? fmt::format(
+                         "parameters (each iteration): {} bytes to each actor who brought some; at "
+                         "most {} updates behind, or what it brings is thrown away",
+                         grouped(plan.model_bytes), config.distribution.max_staleness)
+                   : fmt::format("parameters (each iteration): one broadcast of {} bytes",
+                                 grouped(plan.model_bytes)));
     plan.data_bytes *= 2 * roles.hosts() + 1;
+    if (roles.free) {  // an iteration is of one actor's environments
+      plan.env_steps = algorithm.steps * roles.each();
+      return plan;
+    }
     plan.program_bytes = plan.model_bytes + roles.hosts() * (plan.program_bytes - plan.model_bytes);
     return plan;
   }

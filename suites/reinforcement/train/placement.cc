@@ -1,15 +1,20 @@
 #include "suites/reinforcement/train/placement.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/comm/thread_communicator.h"
 
 namespace mstrain::reinforcement {
 namespace {
 
 constexpr int64_t kTwo = 2;
+constexpr auto kPatience = std::chrono::milliseconds(200);  // with threads, when one has failed
 
 std::shared_ptr<Ranks> learners(std::unique_ptr<Communicator> world) {
   Mesh mesh{.axes = {{std::string(kDataAxis), world->size()}}};
@@ -24,14 +29,31 @@ Finished train_on_threads(const RunRequest& request, const Config& config, int64
   std::vector<Finished> results(worlds.size());
   std::vector<std::exception_ptr> failures(worlds.size());
   std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t at_work = worlds.size();
+  std::string failed;  // the first failure
   for (size_t i = 0; i < worlds.size(); ++i) {
     threads.emplace_back([&, i] {
+      std::string why;
       try {
         results[i] = train_agent(request, config, learners(std::move(worlds[i])), until);
-      } catch (...) {
+      } catch (const std::exception& error) {
         failures[i] = std::current_exception();
+        why = error.what();
       }
+      const std::lock_guard lock(mutex);
+      --at_work;
+      failed = failed.empty() ? why : failed;
+      changed.notify_all();
     });
+  }
+  {  // A thread that hangs cannot be ended: people learn what they wait for.
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return at_work == 0 || !failed.empty(); });
+    if (!changed.wait_for(lock, kPatience, [&] { return at_work == 0; })) {
+      log_error("{}; waiting for what other threads are at", failed);
+    }
   }
   for (std::thread& thread : threads) {
     thread.join();
@@ -71,10 +93,11 @@ void check_placement(const Config& config, const YamlNode& tree, int64_t ranks) 
     config_fail(tree, "distribution.actors",
                 fmt::format("{}, and distribution.policy: single is of one", *actors.value));
   }
-  if (policy != Placement::kCentral && config.distribution.max_staleness > 0) {
+  if (policy != Placement::kCentral && policy != Placement::kAsyncActors &&
+      config.distribution.max_staleness > 0) {
     config_fail(
         tree, "distribution.max_staleness",
-        fmt::format("{}, and distribution.policy is {}: expected 0, or central",
+        fmt::format("{}, and distribution.policy is {}: expected 0, or central or async_actors",
                     config.distribution.max_staleness, kPlacements[static_cast<size_t>(policy)]));
   }
   if (actors.value_or(ranks) != ranks) {

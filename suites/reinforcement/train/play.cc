@@ -17,6 +17,20 @@ namespace {
 constexpr int64_t kEpisodes = 5;
 constexpr int kCentiseconds = 2;  // between pictures of a GIF
 
+// Keeps the pictures of the first episode.
+class Film final : public Spectator {
+ public:
+  std::vector<Image> frames;
+
+  void begin(const EnvGroup& group) override { frames.push_back(group.env().picture(0)); }
+  void step(const EnvGroup& group, std::span<const float> /*actions*/,
+            std::span<const float> /*values*/, std::span<const uint8_t> over) override {
+    if (over[0] == 0 && !group.ended(0)) {
+      frames.push_back(group.env().picture(0));
+    }
+  }
+};
+
 // The environments that the agent was trained in, with their running statistics.
 std::unique_ptr<VectorEnv> environments_of(FileSystem& files, const std::string& folder,
                                            const Config& config) {
@@ -68,16 +82,14 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
       });
   const std::unique_ptr<VectorEnv> trained_in = environments_of(files, folder, config);
   const HeedInterrupts heeds;
-  std::vector<Image> frames;
-  const auto found =
-      evaluate(config.environment.env, episodes, seed, *player, trained_in.get(), stop,
-               gif ? [&](const Image& picture) { frames.push_back(picture); }
-                   : std::function<void(const Image&)>());
+  Film film;
+  const auto found = evaluate(config.environment.env, episodes, seed, *player, trained_in.get(),
+                              stop, gif ? &film : nullptr);
   if (!found) {
     return kInterrupted;
   }
   if (gif) {
-    write_file_atomic(files, *gif, encode_gif(frames, kCentiseconds));
+    write_file_atomic(files, *gif, encode_gif(film.frames, kCentiseconds));
   }
   for (size_t i = 0; i < found->episodes.size(); ++i) {
     fmt::print("episode {}: return {:.2f}, {} steps\n", i + 1, found->episodes[i].total,

@@ -55,11 +55,12 @@ void PolicyPrograms::begin(int64_t rows) {
 }
 
 void PolicyPrograms::act(std::span<const float> observations, std::span<const uint8_t> /*legal*/,
-                         std::span<float> actions) {
+                         std::span<float> actions, std::span<float> values) {
   by_eights(observations, network_.observation_size(), network_.action_size(), actions,
             [&](const Tensor& observation, int64_t row) {
               const Choice choice =
                   best_action_(params_, observation, eight_memories(memory_, row));
+              copy_rows(choice.value_n, row, 1, values);
               if (choice.memory_nm) {
                 copy_rows(*choice.memory_nm, row, network_.memory_size(), memory_);
               }

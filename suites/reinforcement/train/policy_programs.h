@@ -21,7 +21,7 @@ class PolicyPrograms final : public Policy, public Player {
              std::span<float> values) override;
   void begin(int64_t rows) override;
   void act(std::span<const float> observations, std::span<const uint8_t> legal,
-           std::span<float> actions) override;
+           std::span<float> actions, std::span<float> values) override;
   void end(std::span<const uint8_t> terminated, std::span<const uint8_t> truncated) override;
 
  private:

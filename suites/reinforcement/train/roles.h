@@ -9,14 +9,17 @@ struct Roles {
   Placement policy;
   int64_t ranks;
   int64_t environments;
+  bool free;  // async_actors, each at its own pace
 
   Roles(const Config& config, int64_t ranks)
       : policy(ranks == 1 ? Placement::kSingle : config.distribution.policy),
         ranks(ranks),
-        environments(config.environment.num_envs) {}
+        environments(config.environment.num_envs),
+        free(policy == Placement::kAsyncActors && config.distribution.max_staleness > 0) {}
 
   bool coarse() const { return policy == Placement::kSingleLearnerCoarse; }
-  // Rank 0 learns from the last iteration's steps while the others take those of the next one.
+  // Rank 0 learns from the last iteration's steps while the others take those of the next one; or from what each brings, where they
+  // run free.
   bool async() const { return policy == Placement::kAsyncActors; }
   // Rank 0 takes steps by gradients that the others push.
   bool central() const { return policy == Placement::kCentral; }

@@ -15,9 +15,10 @@
 #include "core/train/numbers.h"
 #include "core/train/rank_talk.h"
 #include "core/train/report.h"
+#include "core/train/report_data.h"
 #include "core/train/run_device.h"
 #include "core/train/run_record.h"
-#include "suites/reinforcement/train/evaluation.h"
+#include "suites/reinforcement/train/evaluation_look.h"
 #include "suites/reinforcement/train/live_line.h"
 
 namespace mstrain::reinforcement {
@@ -115,6 +116,7 @@ class Session {
   RunPlan record_plan_;
   std::unique_ptr<RunRecord> record_;
   std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<MetricsFile> looks_;  // at evaluations
   std::unique_ptr<EventsWriter> events_;
   std::unique_ptr<LiveLine> line_;
 
@@ -122,6 +124,8 @@ class Session {
   int64_t env_steps_ = 0;
   int64_t iterations_ = 0;
   int64_t logged_ = 0, evaluated_ = 0, saved_ = -1;  // env_steps_ then
+  int64_t evaluations_ = 0;                          // so far
+  int64_t met_ = 0;                                  // env_steps_ when all ranks were last together
   bool stopped_ = false;                             // by eval.stop_at_return
   std::optional<double> eval_return_;
   bool interrupted_ = false;
@@ -197,10 +201,13 @@ void Session::open_logs() {
     const auto wall = row.find("wall_seconds");
     if (row["step"].get<int64_t>() <= env_steps_ && wall != row.end() && wall->is_number()) {
       wall_before_ = wall->get<double>();
+      evaluations_ += row.contains(kEvalReturn) ? 1 : 0;
     }
   }
   metrics_ =
       std::make_unique<MetricsFile>(files_, directory_->at(kMetricsFile), MetricsKept(env_steps_));
+  looks_ = std::make_unique<MetricsFile>(files_, directory_->at(kEvaluationsFile),
+                                         MetricsKept(env_steps_));
   const double now = wall_clock();
   events_ = std::make_unique<EventsWriter>(files_, directory_->at(events_file_name(now)), now);
   if (env_steps_ > 0) {
@@ -270,10 +277,11 @@ void Session::log_row(const Iteration& iteration, bool last) {
 void Session::evaluate_now() {
   const auto begin = Clock::now();
   std::string result;
+  EvaluationLook look(config_.algorithm->discount);
   if (first_) {
-    const auto found =
-        evaluate(config_.environment.env, config_.eval.episodes,
-                 static_cast<uint64_t>(config_.run.seed), *agent_, &agent_->env(), request_.stop);
+    const auto found = evaluate(config_.environment.env, config_.eval.episodes,
+                                static_cast<uint64_t>(config_.run.seed), *agent_, &agent_->env(),
+                                request_.stop, &look);
     if (found) {
       const double now = wall_clock();
       metrics_->write({{"step", env_steps_},
@@ -300,6 +308,12 @@ void Session::evaluate_now() {
     eval_return_ = std::strtod(result.c_str(), nullptr);
     stopped_ = config_.eval.stop_at_return && *eval_return_ >= *config_.eval.stop_at_return;
     evaluated_ = env_steps_;
+    if (first_ && (is_over() || is_looked_at(evaluations_))) {
+      OrderedJson row{{"step", env_steps_}};
+      row.update(look.row());
+      looks_->write(row);
+    }
+    ++evaluations_;
   }
   away_ += seconds_since(begin);
 }
@@ -364,7 +378,14 @@ void Session::loop() {
     return !eval.interval.is_word() && evaluated_ < env_steps_ &&
            (last || env_steps_ / *eval.interval.value > evaluated_ / *eval.interval.value);
   };
+  const AutoOr<int64_t>& interval = config_.checkpoint.interval;
+  const auto saves = [&](int64_t before) {
+    return interval.is_word() ? seconds_since(saved_at_) >= config_.checkpoint.minutes * 60
+                              : env_steps_ / *interval.value > before / *interval.value;
+  };
+  const auto is_far_enough = [&] { return until_ && env_steps_ >= *until_ && !is_over(); };
   row_at_ = Clock::now();
+  met_ = env_steps_;
   while (!is_over()) {
     const Iteration iteration =
         agent_->iterate(static_cast<double>(env_steps_) / static_cast<double>(total_));
@@ -376,20 +397,24 @@ void Session::loop() {
     }
     const bool out_of_time = config_.run.time_limit_hours &&
                              seconds_since(began_) >= *config_.run.time_limit_hours * 3600;
-    interrupted_ = told(ranks_, request_.stop || out_of_time ? 1 : 0, "stop") != 0;
+    const bool stops = request_.stop || out_of_time;
     const bool last = is_over();
     log_row(iteration, last);
+    if (agent_->runs_free() && first_) {
+      if (!(stops || last || evaluates(last) || saves(before) || is_far_enough())) {
+        continue;
+      }
+      agent_->call_in(env_steps_ - met_);
+    }
+    met_ = env_steps_;
+    interrupted_ = told(ranks_, stops ? 1 : 0, "stop") != 0;
     if (evaluates(last) && !interrupted_) {
       evaluate_now();
       report(kStatusRunning);
     }
-    interrupted_ = interrupted_ || (until_ && env_steps_ >= *until_ && !is_over());
-    const AutoOr<int64_t>& interval = config_.checkpoint.interval;
+    interrupted_ = interrupted_ || is_far_enough();
     const bool due =
-        interval.is_word()
-            ? told(ranks_, seconds_since(saved_at_) >= config_.checkpoint.minutes * 60 ? 1 : 0,
-                   "checkpoint") != 0
-            : env_steps_ / *interval.value > before / *interval.value;
+        interval.is_word() ? told(ranks_, saves(before) ? 1 : 0, "checkpoint") != 0 : saves(before);
     if ((due || is_over() || interrupted_) && saved_ < env_steps_) {
       save();
     }

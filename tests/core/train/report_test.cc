@@ -101,6 +101,27 @@ TEST(Report, LongRunsAreThinnedOut) {
   EXPECT_EQ(train["loss"][0], 4.0);  // of steps 1 to 7
 }
 
+TEST(Report, HoldsWhatAgentsMeasureAndSomeOfTheirEvaluations) {
+  const TemporaryFolder folder;
+  std::string looks;
+  for (int step = 1; step <= 100; ++step) {
+    looks += fmt::format("{{\"step\":{},\"strip\":\"AA==\",\"at\":[0]}}\n", step);
+  }
+  write(folder / "a/evaluations.jsonl", looks);
+  write(folder / "a/metrics.jsonl",
+        "{\"step\":8,\"env_steps\":8,\"loss\":2,\"value_loss\":1.5,\"q\":null,"
+        "\"steps_per_second\":9,\"explore\":1}\n");
+  write(folder / "b/metrics.jsonl", "{\"step\":8,\"loss\":2,\"further\":1}\n");
+  const std::vector<std::string> runs{folder / "a", folder / "b"};
+  const Json data = data_of(report_html(real_files(), runs))["runs"];
+  EXPECT_EQ(data[0]["parts"], Json({{"explore", {1.0}}, {"value_loss", {1.5}}}));
+  EXPECT_LE(data[0]["evaluations"].size(), 24U);
+  EXPECT_EQ(data[0]["evaluations"].back()["step"], 100);
+  EXPECT_EQ(data[0]["evaluations"][0]["at"], Json({0}));
+  EXPECT_TRUE(data[1]["parts"].is_null());
+  EXPECT_EQ(data[1]["evaluations"], Json::array());
+}
+
 TEST(Report, AFolderThatIsNoRunIsAnError) {
   const TemporaryFolder folder;
   const std::string path = folder.path();

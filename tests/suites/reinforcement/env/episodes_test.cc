@@ -8,12 +8,14 @@
 namespace mstrain::reinforcement {
 namespace {
 
-// Every environment that mstrain brings.
+// Every environment that mstrain brings; MuJoCo's have a test of their own.
 std::vector<std::string> all_names() {
   env_of("cartpole", 1);
   std::vector<std::string> names;
   for (const EnvEntry& entry : environments()) {
-    names.push_back(entry.spec.name);
+    if (entry.missing == nullptr) {
+      names.push_back(entry.spec.name);
+    }
   }
   return names;
 }

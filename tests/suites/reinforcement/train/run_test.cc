@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/files_fault.h"
+#include "core/train/report_data.h"
 #include "suites/reinforcement/env/environment.h"
 #include "tests/amount.h"
 #include "tests/suites/reinforcement/train/runs.h"
@@ -39,6 +40,10 @@ void expect_same_run(const std::string& a, const std::string& b) {
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "agent-0000.bin"}) {
     EXPECT_EQ(checkpoint_file(a, file), checkpoint_file(b, file)) << file;
   }
+  const auto looks = [](const std::string& run) {
+    return real_files().read(join_path(run, kEvaluationsFile));
+  };
+  EXPECT_EQ(looks(a), looks(b));
 }
 
 TEST_F(AgentRun, WritesWhatOtherRunsWrite) {
