@@ -48,8 +48,8 @@ const showLook = () => {
   if (!look) return;
   const part = (name, note, body) => el("div", {}, el("h3", {}, name), body, el("p", { class: "note" }, note));
   const { values: v, actions: a } = look, tint = colour(look.run);
-  $("looks").replaceChildren(el("div", { class: "scroll" }, el("img", { src: "data:image/png;base64," + look.strip, alt: "moments of an episode" })),
-    el("p", { class: "note" }, `One episode, in front of step${look.at.length > 1 ? "s" : ""} ${look.at.map(group).join(", ")}.`), el("div", { class: "charts" },
+  $("looks").replaceChildren(...(look.strip ? [el("div", { class: "scroll" }, el("img", { src: "data:image/png;base64," + look.strip, alt: "moments of an episode" })),
+    el("p", { class: "note" }, `One episode, in front of step${look.at.length > 1 ? "s" : ""} ${look.at.map(group).join(", ")}. ${look.note || ""}`)] : []), el("div", { class: "charts" },
       ...(v ? [part("Value against return", `Of ${group(v.count)} steps: the mean of the discounted rewards that followed, and from a tenth to nine tenths of them, by what the agent took them to be worth`
         + (finite(v.explained) ? `; values tell ${(100 * v.explained).toFixed(1)} % of their variance.` : "."), drawValues(v, tint))] : []),
       ...(a ? [part("Actions", a.numbers > a.counts.length ? `The first ${a.counts.length} of ${a.numbers} numbers.` : a.numbers > 1 ? "Each number from its least to its greatest." : "How often each was taken.", drawActions(a, tint))] : [])));

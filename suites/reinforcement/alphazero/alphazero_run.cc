@@ -54,8 +54,7 @@ Outcome play_and_train(const RunRequest& request) {
                       .search_value = static_cast<float>(config.algorithm.search_value)},
                      first);
   };
-  SelfPlay self_play(config, game, *replay, files, join_path(directory, "selves"), request.stop,
-                     ranks);
+  SelfPlay self_play(config, game, *replay, files, directory, request.stop, ranks);
   const SessionResult result =
       train(request.files, config.train, write_config(config),
             task_of(PolicyValueNetwork(config.network, game), config.algorithm.value_weight), data,

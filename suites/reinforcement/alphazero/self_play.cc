@@ -8,8 +8,10 @@
 #include "core/base/log.h"
 #include "core/train/checkpoint.h"
 #include "core/train/rank_talk.h"
+#include "core/train/report_data.h"
 #include "core/train/state_fields.h"
 #include "mcts/any_search.h"
+#include "suites/reinforcement/alphazero/game_look.h"
 #include "suites/reinforcement/alphazero/shared_games.h"
 
 namespace mstrain::alphazero {
@@ -83,12 +85,12 @@ PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uin
 }
 
 SelfPlay::SelfPlay(const Config& config, const BoardGame& game, Replay& replay, FileSystem& files,
-                   std::string selves, const std::atomic<bool>& stop, Ranks* ranks)
+                   std::string directory, const std::atomic<bool>& stop, Ranks* ranks)
     : config_(config),
       game_(game),
       replay_(replay),
       files_(files),
-      selves_(std::move(selves)),
+      directory_(std::move(directory)),
       stop_(stop),
       ranks_(ranks),
       resignation_(config.algorithm) {}
@@ -98,13 +100,16 @@ bool SelfPlay::plays(int64_t step, Moment moment) const {
          replay_.iterations() == step / config_.algorithm.steps;
 }
 
+int64_t SelfPlay::steps_between_matches() const {
+  return config_.algorithm.steps * *config_.evaluation.interval.value;
+}
+
 bool SelfPlay::competes(int64_t step, Moment moment) const {
   if (config_.evaluation.interval.is_word() || game_.start().players() != 2 || step == 0 ||
       step == competed_ || moment == Moment::kInterrupted) {
     return false;
   }
-  return moment == Moment::kFinished ||
-         step % (config_.algorithm.steps * *config_.evaluation.interval.value) == 0;
+  return moment == Moment::kFinished || step % steps_between_matches() == 0;
 }
 
 bool SelfPlay::wants(int64_t step, Moment moment) {
@@ -116,6 +121,8 @@ void SelfPlay::on_start(Trainer& trainer) {
   for (const auto& [name, value] : noted_) {
     trainer.note(name, value);
   }
+  looks_ = std::make_unique<MetricsFile>(files_, join_path(directory_, kEvaluationsFile),
+                                         MetricsKept(trainer.step()));
   network_ = std::make_unique<NetworkEvaluator>(game_, PolicyValueNetwork(config_.network, game_),
                                                 config_.algorithm.play_threads());
   network_->heed(stop_);
@@ -125,13 +132,19 @@ void SelfPlay::on_state(Trainer& trainer, Moment moment) {
   network_->set_params(trainer.params());
   try {
     if (trainer.step() == 0 && moment == Moment::kStep) {
-      files_.remove_all(selves_);  // of an earlier run
+      files_.remove_all(selves());  // of an earlier run
       if (!config_.evaluation.interval.is_word()) {
         save_agent(files_, self_at(0), AgentConfig(config_), trainer.params());
       }
     }
     if (competes(trainer.step(), moment)) {
       compete(trainer);
+      if (moment == Moment::kFinished ||
+          reinforcement::is_looked_at(trainer.step() / steps_between_matches() - 1)) {
+        OrderedJson row{{"step", trainer.step()}};
+        row.update(look_at(replay_, game_));
+        looks_->write(row);
+      }
     }
     if (plays(trainer.step(), moment)) {
       play(trainer);
@@ -242,8 +255,9 @@ void SelfPlay::play(Trainer& trainer) {
       100 * static_cast<double>(first.draws) / count);
 }
 
+std::string SelfPlay::selves() const { return join_path(directory_, "selves"); }
 std::string SelfPlay::self_at(int64_t step) const {
-  return join_path(selves_, checkpoint_name(step));
+  return join_path(selves(), checkpoint_name(step));
 }
 
 MatchResult SelfPlay::compete_with(Contestant& own, Contestant& other, const Trainer& trainer) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "core/train/metrics_file.h"
 #include "core/train/trainer.h"
 #include "suites/reinforcement/alphazero/agent.h"
 #include "suites/reinforcement/alphazero/match.h"
@@ -39,9 +40,11 @@ class Resignation {
 class SelfPlay final : public Callback {
  public:
   // All must outlive it. `ranks` share the games and matches; null: there is one. Once `stop` is set on any of them, games under way are
-  // given up, and the run ends: one that goes on plays them again from their beginning. The networks that took part in matches stay in `selves`, a folder for each, as `mstrain arena` takes them.
+  // given up, and the run ends: one that goes on plays them again from their beginning. Of `directory`, the run's, are
+  // `selves`, where the networks that took part in matches stay, a folder for each, as `mstrain arena` takes them, and kEvaluationsFile, for
+  // the report, with a row for each match, or each of some where there are many.
   SelfPlay(const Config& config, const BoardGame& game, Replay& replay, FileSystem& files,
-           std::string selves, const std::atomic<bool>& stop, Ranks* ranks = nullptr);
+           std::string directory, const std::atomic<bool>& stop, Ranks* ranks = nullptr);
 
   bool wants(int64_t step, Moment moment) override;
   void on_start(Trainer&) override;
@@ -54,6 +57,7 @@ class SelfPlay final : public Callback {
  private:
   bool plays(int64_t step, Moment moment) const;
   bool competes(int64_t step, Moment moment) const;
+  int64_t steps_between_matches() const;
   // What an iteration's games came to, on all ranks.
   struct Iteration {
     std::vector<LearnedGame> games;
@@ -68,19 +72,21 @@ class SelfPlay final : public Callback {
   // As Trainer::note(); what no row has yet is kept in checkpoints. Not for times, which are not of the state.
   void note(Trainer& trainer, const std::string& name, double value);
   MatchResult compete_with(Contestant& own, Contestant& other, const Trainer& trainer);
+  std::string selves() const;
   std::string self_at(int64_t step) const;
 
   const Config& config_;
   const BoardGame& game_;
   Replay& replay_;
   FileSystem& files_;
-  std::string selves_;
+  std::string directory_;
   const std::atomic<bool>& stop_;
   Ranks* ranks_;
   std::unique_ptr<NetworkEvaluator> network_;  // of the run's context
   int64_t competed_ = 0;                       // the step of the last match
   double elo_ = 0;                             // then, above the network of step 0
   Resignation resignation_;
+  std::unique_ptr<MetricsFile> looks_;   // at matches
   const Trainer* trainer_ = nullptr;     // of the run
   std::map<std::string, double> noted_;  // the last of each name
 };

@@ -1,27 +1,20 @@
 #include "suites/reinforcement/train/evaluation_look.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 
-#include "core/base/base64.h"
 #include "core/base/error.h"
 #include "core/data/image_resize.h"
 
 namespace mstrain::reinforcement {
 namespace {
 
-constexpr size_t kFrames = 6;
 constexpr int64_t kHeight = 120;  // of a frame, at most
-constexpr int64_t kGap = 3;       // between two
 constexpr size_t kBins = 20;
 constexpr size_t kMostNumbers = 32;    // of a box that are counted, the first ones
 constexpr int64_t kMostActions = 64;   // of a discrete space that are counted apart
 constexpr size_t kMostKept = 1 << 20;  // actions' numbers; steps with values
-
-double rounded(double x) { return std::strtod(fmt::format("{:.5g}", x).c_str(), nullptr); }
 
 size_t bin_of(double x, double low, double high) {
   const double share = high > low ? (x - low) / (high - low) : 0;
@@ -37,22 +30,16 @@ Image small(Image picture) {
 
 }  // namespace
 
-bool is_looked_at(int64_t number) {
-  constexpr int kDense = 4;  // 2^4 of them are all looked at
-  const int doublings = std::bit_width(static_cast<uint64_t>(number)) - kDense;
-  return doublings <= 0 || number % (int64_t{1} << doublings) == 0;
-}
-
 void EvaluationLook::look(const EnvGroup& group) {
   if (seen_ % stride_ == 0) {
     frames_.push_back({seen_, small(group.env().picture(0))});
   }
   ++seen_;
-  if (frames_.size() == 2 * kFrames) {
-    for (size_t i = 1; i < kFrames; ++i) {
+  if (frames_.size() == 2 * kMoments) {
+    for (size_t i = 1; i < kMoments; ++i) {
       frames_[i] = std::move(frames_[2 * i]);
     }
-    frames_.resize(kFrames);
+    frames_.resize(kMoments);
     stride_ *= 2;
   }
 }
@@ -121,10 +108,7 @@ OrderedJson EvaluationLook::counted_actions() const {
 }
 
 OrderedJson EvaluationLook::compared_values() const {
-  struct Pair {
-    double value, came;
-  };
-  std::vector<Pair> pairs;
+  std::vector<Forecasted> states;
   for (size_t row = 0; row < of_row_.size(); ++row) {
     std::span<const Valued> steps = of_row_[row];
     double came = 0;
@@ -134,71 +118,15 @@ OrderedJson EvaluationLook::compared_values() const {
     }
     for (size_t i = steps.size(); i-- > 0;) {
       came = steps[i].reward + discount_ * came;
-      pairs.push_back({steps[i].value, came});
+      states.push_back({steps[i].value, came});
     }
   }
-  if (pairs.empty()) {
-    return nullptr;
-  }
-  std::ranges::sort(pairs, {}, [](const Pair& p) { return std::pair(p.value, p.came); });
-  const auto variance = [&](const auto& of) {
-    double sum = 0, squares = 0;
-    for (const Pair& each : pairs) {
-      sum += of(each);
-    }
-    const double mean = sum / static_cast<double>(pairs.size());
-    for (const Pair& each : pairs) {
-      squares += (of(each) - mean) * (of(each) - mean);
-    }
-    return squares;
-  };
-  const double all = variance([](const Pair& p) { return p.came; });
-  OrderedJson out{{"count", pairs.size()}, {"explained", nullptr}};
-  if (all > 0) {
-    out["explained"] = rounded(1 - variance([](const Pair& p) { return p.came - p.value; }) / all);
-  }
-  const size_t bins = std::min(kBins, pairs.size());
-  for (size_t bin = 0; bin < bins; ++bin) {
-    const size_t begin = bin * pairs.size() / bins;
-    const size_t end = (bin + 1) * pairs.size() / bins;
-    std::vector<double> came;
-    double value = 0, sum = 0;
-    for (size_t i = begin; i < end; ++i) {
-      value += pairs[i].value;
-      sum += pairs[i].came;
-      came.push_back(pairs[i].came);
-    }
-    std::ranges::sort(came);
-    const auto n = static_cast<double>(came.size());
-    const auto at = [&](double q) { return came[static_cast<size_t>(q * (n - 1) + 0.5)]; };
-    out["value"].push_back(rounded(value / n));
-    out["return"].push_back(rounded(sum / n));
-    out["low"].push_back(rounded(at(0.1)));
-    out["high"].push_back(rounded(at(0.9)));
-  }
-  return out;
-}
-
-void EvaluationLook::add_strip(OrderedJson& to) const {
-  const size_t shown = std::min(kFrames, frames_.size());
-  const Image& first = frames_.front().picture;
-  const auto n = static_cast<int64_t>(shown);
-  Image strip(first.height, n * first.width + (n - 1) * kGap, first.channels);
-  std::ranges::fill(strip.pixels, 255);
-  for (size_t i = 0; i < shown; ++i) {
-    const Frame& frame = frames_[shown == 1 ? 0 : i * (frames_.size() - 1) / (shown - 1)];
-    to["at"].push_back(frame.step);
-    const int64_t left = static_cast<int64_t>(i) * (first.width + kGap) * first.channels;
-    for (int64_t y = 0; y < first.height; ++y) {
-      std::copy_n(frame.picture.row(y), first.width * first.channels, strip.row(y) + left);
-    }
-  }
-  to["strip"] = to_base64(encode_png(strip));
+  return compared(std::move(states));
 }
 
 OrderedJson EvaluationLook::row() const {
   OrderedJson out;
-  add_strip(out);
+  add_strip(out, frames_);
   if (!actions_.empty()) {
     out["actions"] = counted_actions();
   }

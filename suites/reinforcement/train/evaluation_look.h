@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/json.h"
-#include "core/io/images/image.h"
+#include "suites/reinforcement/run/look.h"
 #include "suites/reinforcement/train/evaluation.h"
 
 namespace mstrain::reinforcement {
@@ -20,10 +20,9 @@ class EvaluationLook final : public Spectator {
             std::span<const uint8_t> over) override;
 
   // Of some kilobytes, however long the episodes were:
-  //   strip: a PNG in base 64, of some moments of the first episode side by side; at: the steps in front of them;
+  //   strip, at: of some moments of the first episode;
   //   actions: counts [bins] of a discrete space, each bin `each` actions; of a box counts [numbers][bins] from low to high;
-  //   values: of steps in bins of equally many, by their value: its mean, the mean, a tenth and nine tenths of the discounted rewards
-  //   that followed; count: of steps; explained: the share of their variance that values tell. A truncated episode is followed by the
+  //   values: of steps and the discounted rewards that followed. A truncated episode is followed by the
   //   value of its last step, which is none of the steps.
   // `actions` and `values` are missing where there were none.
   OrderedJson row() const;
@@ -32,26 +31,18 @@ class EvaluationLook final : public Spectator {
   struct Valued {
     float value, reward;
   };
-  struct Frame {
-    int64_t step;
-    Image picture;
-  };
   void look(const EnvGroup& group);
   OrderedJson counted_actions() const;
   OrderedJson compared_values() const;
-  void add_strip(OrderedJson& to) const;
 
   double discount_;
   Space space_;
-  std::vector<Frame> frames_;  // every stride_-th
+  std::vector<Moment> frames_;  // every stride_-th
   int64_t stride_ = 1, seen_ = 0;
   std::vector<float> actions_;               // [steps, d]
   std::vector<std::vector<Valued>> of_row_;  // by time
   std::vector<uint8_t> terminated_;          // [r]
   size_t valued_ = 0;
 };
-
-// Whether the evaluation of this number, from 0 on, is looked at: each of the first ones, and eight of every doubling.
-bool is_looked_at(int64_t number);
 
 }  // namespace mstrain::reinforcement

@@ -203,6 +203,8 @@ TEST(AlphaZeroRun, SaysInItsRowsWhatItPlayed) {
     EXPECT_TRUE(std::ranges::any_of(column, [](const auto& each) { return each.is_number(); }))
         << key;
   }
+  ASSERT_EQ(report["evaluations"].size(), 1U);
+  EXPECT_EQ(report["evaluations"][0]["step"], 20);
   for (const char* self : {"step-00000000", "step-00000020"}) {
     EXPECT_EQ(load_agent(real_files(), folder / "selves/" + self, 1)->game().name(), "tic_tac_toe");
   }
