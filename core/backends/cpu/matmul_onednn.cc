@@ -5,6 +5,8 @@
 //   packing b takes the time of 30 (not transposed) to 60 (transposed) rows of the product;
 //   where a is transposed, or b is larger than the second cache, the primitive loses up to 35 % to gemm, and nothing
 //   in parts of 384 columns or some more.
+// Numbers do not depend on whether b is packed by the caller, or at all: a primitive sums up alike whichever it is given, but not alike for a
+// part of the columns and for all of them. So what is made in parts is packed in parts.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -263,11 +265,13 @@ int64_t part_size(int64_t size, int64_t parts) {
   return (size + parts * kMultiple - 1) / (parts * kMultiple) * kMultiple;
 }
 
-// An f32 product part by part, one after the other; no run function where the library has no fast path.
-Kernel in_parts(const Product& p, int threads, const Parts& parts) {
+// An f32 product part by part, one after the other, of a b that is packed by the caller or lies as it is; no run function where the
+// library has no fast path.
+Kernel in_parts(const Product& p, int threads, const Parts& parts, bool packed) {
   struct Part {
     Kernel kernel;
     int64_t a, b, c, bias;  // bytes from where they begin
+    int64_t packed;
   };
   constexpr int64_t kElement = sizeof(float);
   const int64_t rows = part_size(p.m, parts.rows);
@@ -275,6 +279,7 @@ Kernel in_parts(const Product& p, int threads, const Parts& parts) {
   std::map<std::pair<int64_t, int64_t>, Kernel> kernels;  // by size
   std::vector<Part> made;
   int64_t scratch = 0;
+  PackedInput all;
   for (int64_t i = 0; i < p.m; i += rows) {
     for (int64_t j = 0; j < p.n; j += columns) {
       Product part = p;
@@ -282,15 +287,28 @@ Kernel in_parts(const Product& p, int threads, const Parts& parts) {
       part.n = std::min(columns, p.n - j);
       Kernel& kernel = kernels[{part.m, part.n}];
       if (!kernel.run) {
-        kernel = Builder(part, threads).plain();
+        const Builder builder(part, threads);
+        kernel = packed ? builder.packed(/*by_caller=*/true) : builder.plain();
       }
       if (!kernel.run) {
         return {};
       }
       scratch = std::max(scratch, kernel.workspace_bytes);
       made.push_back({kernel, i * p.a_row * kElement, j * p.b_column * kElement,
-                      (i * p.c_row + j) * kElement, j * kElement});
+                      (i * p.c_row + j) * kElement, j * kElement, all.bytes});
+      all.bytes += (kernel.packed.bytes + 63) / 64 * 64;
+      all.layout += kernel.packed.layout + "; ";
     }
+  }
+  if (packed) {
+    all.input = 1;
+    all.pack = [made](const void* b, void* to) {
+      for (const Part& part : made) {
+        part.kernel.packed.pack(static_cast<const std::byte*>(b) + part.b, at(to, part.packed));
+      }
+    };
+  } else {
+    all = {};
   }
   return {[made = std::move(made)](const KernelMemory& memory) {
             for (const Part& part : made) {
@@ -299,10 +317,12 @@ Kernel in_parts(const Product& p, int threads, const Parts& parts) {
                   memory.inputs.size() > 2 ? at(memory.inputs[2], part.bias) : nullptr};
               void* const output = at(memory.outputs[0], part.c);
               part.kernel.run({std::span(inputs).first(memory.inputs.size()), std::span(&output, 1),
-                               memory.workspace});
+                               memory.workspace, at(memory.packed, part.packed)});
             }
           },
-          scratch};
+          scratch,
+          {},
+          std::move(all)};
 }
 
 }  // namespace
@@ -337,14 +357,18 @@ Kernel onednn_product(const Product& p, int threads, bool b_is_kept) {
   const TeamSize team(threads);
   try {
     const Builder builder(p, threads);
-    if (by_caller || (can_pack && worth_packing(p))) {
-      if (Kernel kernel = builder.packed(by_caller); kernel.run) {
+    const Parts parts = one && floats ? parts_of(p) : Parts{};
+    const bool in_several = parts.rows * parts.columns > 1;
+    const bool packs_whole = can_pack && worth_packing(p);
+    if (by_caller || packs_whole) {
+      if (Kernel kernel = in_several && !packs_whole ? in_parts(p, threads, parts, /*packed=*/true)
+                                                     : builder.packed(by_caller);
+          kernel.run) {
         return kernel;
       }
     }
-    const Parts parts = one && floats ? parts_of(p) : Parts{};
     if (Kernel kernel =
-            parts.rows * parts.columns > 1 ? in_parts(p, threads, parts) : builder.plain();
+            in_several ? in_parts(p, threads, parts, /*packed=*/false) : builder.plain();
         kernel.run) {
       return kernel;
     }

@@ -146,6 +146,9 @@ TEST(CpuProducts, ProductsInParts) {
     expect_right("dot_general", {a, b, bias, addend}, product(transpose_a, false, "bias add"));
     expect_right("dot_general", {a, b, bias}, product(transpose_a, false, "bias relu"));
   }
+  const Tensor rows = random({20, 2800}, 37);
+  EXPECT_TRUE(check_packed({rows, b}, product(false, false), 2e-5));
+  EXPECT_TRUE(check_packed({rows, b, bias}, product(false, false, "bias gelu"), 2e-5));
   const Attrs transposed = product(true, false);
   expect_right("dot_general", {random({9, 6200}, 31), random({9, 11}, 32)}, transposed);
   expect_right("dot_general", {random({2800, 3100}, 33), random({2800, 3}, 34)}, transposed);
