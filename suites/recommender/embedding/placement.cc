@@ -40,7 +40,8 @@ Placement::Placement(const Tables& tables, EmbeddingWay way, int64_t ranks)
     const TableSpec& spec = tables.specs()[t];
     for (size_t f = 0; f < spec.fields.size(); ++f) {
       const TableField& field = spec.fields[f];
-      if (spec.has_vectors && !spec.has_weights && !spec.takes_largest && field.rows > 0) {
+      if (spec.has_vectors && !spec.has_weights && !spec.takes_largest && field.rows > 0 &&
+          field.is_bag) {
         wholes_[t].push_back(
             {f, owner(t, field.first), field.pooling == embedding_cache::Pooling::kMean});
       }

@@ -17,7 +17,7 @@ class Placement {
 
   int64_t ranks() const { return ranks_; }
   int owner(size_t table, embedding_cache::Id key) const;
-  // Fields that a rank has as wholes, and whose bags it may pool for who asks: of tables whose rows are vectors alone, added up.
+  // Fields of several values that a rank has as wholes, and whose bags it may pool for who asks: of tables whose rows are vectors alone, added up.
   struct Whole {
     size_t field;  // of the table
     int owner;

@@ -16,35 +16,11 @@
 #include "core/comm/communicator.h"
 #include "embedding_cache/cache.h"
 #include "embedding_cache/dedup.h"
-#include "suites/recommender/embedding/placement.h"
 #include "suites/recommender/embedding/pooled_bags.h"
+#include "suites/recommender/embedding/row_block.h"
+#include "suites/recommender/embedding/row_request.h"
 
 namespace mstrain::recommender {
-
-// What a rank's part of a batch looks up in one table.
-struct RowRequest {
-  // Distinct ids of each micro-batch: by owner, for each in the order of micro-batches; `inverse` by position of the part.
-  embedding_cache::Batch batch;
-  std::vector<int64_t> counts;  // of ids, [owners, micro-batches of the part]
-  size_t samples = 0;
-  std::vector<FieldBags> bags;  // of each of Placement::wholes
-};
-// `table` is of `spec`; its vectors are of `width` floats.
-RowRequest request_of(const Placement& placement, size_t table, const TableSpec& spec, size_t width,
-                      const TableKeys& keys, int64_t micro_batches);
-
-// Weights of distinct ids, as the library pools records.
-class RowBlock {
- public:
-  void resize(size_t rows, size_t width);
-  Elements elements();
-  float* data();  // [rows, width]
-  const std::byte* const* records() const { return records_.data(); }
-
- private:
-  std::vector<float> floats_;  // behind the room of a header
-  std::vector<const std::byte*> records_;
-};
 
 // A batch's way through the ranks. Every rank makes the same calls, in the same order, one at a time.
 class RowTrip {
@@ -58,8 +34,6 @@ class RowTrip {
 
   // Of each table: the keys that all ranks want of this one, once for each micro-batch. Asks first where nobody has.
   const std::vector<std::vector<embedding_cache::Id>>& wanted();
-  // Whether wanted() waits for nobody.
-  bool has_asked() const { return has_asked_; }
 
   // Before the batch's turn: the rows of what is wanted that none of `changing` holds, the tickets of what learns until then, to who asked.
   // `tickets` hold what is wanted and have been waited for; where there are none, all rows of this rank come later.

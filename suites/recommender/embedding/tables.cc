@@ -88,7 +88,8 @@ Tables::Tables(const SampleSchema& schema, const FieldUse& use)
     add({.index = i,
          .name = field.name,
          .rows = field.rows,
-         .pooling = field.is_bag ? field.pooling : Pooling::kSum});
+         .pooling = field.is_bag ? field.pooling : Pooling::kSum,
+         .is_bag = field.is_bag});
   }
   for (size_t i = 0; use.group_by && i < schema.fields.size(); ++i) {
     const FieldSpec& field = schema.fields[i];

@@ -38,6 +38,7 @@ struct TableField {
   uint64_t rows = 0;   // 0: open-ended
   uint64_t first = 0;  // key of its id 0
   embedding_cache::Pooling pooling = embedding_cache::Pooling::kSum;
+  bool is_bag = false;  // any number of ids a sample
 };
 
 struct TableSpec {

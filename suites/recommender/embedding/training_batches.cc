@@ -56,6 +56,7 @@ class TrainingBatches final : public BatchStream {
   Tensors next() override {
     StageTimes& times = source_.rows->times();
     Cache& cache = source_.rows->cache();
+    finish_exchange();
     check(generation_ == source_.rows->generation(),
           "the rows were opened anew while their batches went on");
     if (step_ == 0) {
@@ -114,9 +115,7 @@ class TrainingBatches final : public BatchStream {
       HostRead(gradients.back());  // what waits for the step
     }
     times.compute += computing_.lap();
-    if (exchanging_.valid()) {
-      exchanging_.get();
-    }
+    finish_exchange();
     times.exchange_wait += computing_.lap();
     if (learned.is_applied) {
       learn_rows(source_, cache, current_, tickets_, gradients, learned.lr_scale);
@@ -189,6 +188,12 @@ class TrainingBatches final : public BatchStream {
       next.read->trip->bring_early(cache, next.tickets, tickets_, alone_);
     }
     source_.rows->times().exchange += watch.lap();
+  }
+
+  void finish_exchange() {
+    if (exchanging_.valid()) {
+      exchanging_.get();
+    }
   }
 
   // The rows of the current batch, for training. Rows that are held ahead make room where they must.
@@ -312,7 +317,7 @@ class TrainingBatches final : public BatchStream {
   Tickets tickets_;
   Watch computing_;
   std::deque<Ahead> ahead_;
-  std::future<void> exchanging_;  // what other threads' tickets and batches are not touched before
+  std::future<void> exchanging_;           // uses what is ahead, held and cached until it has ended
   ThreadPool reader_, alone_, exchanger_;  // after what their tasks use
 };
 

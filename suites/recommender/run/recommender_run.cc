@@ -342,13 +342,14 @@ int64_t RecommenderRun::bytes_of_tables(const Tables& tables) const {
   const auto part = static_cast<uint64_t>(train.batch.global / shared.ranks());
   uint64_t on_the_way = 0;
   if (shared.ranks() > 1 || train.batch.micro.value_or(train.batch.global) < train.batch.global) {
+    const uint64_t blocks = shared.ranks() > 1 && cache.pipeline.depth > 0 ? 6 : 4;
     for (size_t t = 0; t < planned.tables.size(); ++t) {
       const TableSpec& table = tables.specs()[t];
-      // Rows and gradients, sent and come, of as many distinct ids as there can be.
+      // Rows and gradients, sent and come, of as many distinct ids as there can be; and rows of the next batch.
       const uint64_t rows = std::min<uint64_t>(part * table.fields.size(),
                                                table.rows().value_or(planned.tables[t].host_rows));
       on_the_way +=
-          rows * 4 * embedding_cache::RowLayout(planned.tables[t]).width() * sizeof(float);
+          rows * blocks * embedding_cache::RowLayout(planned.tables[t]).width() * sizeof(float);
     }
   }
   return static_cast<int64_t>(plan_rows(tables, shared, planned, train.batch.global).memory_bytes +
