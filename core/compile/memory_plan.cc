@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "core/compile/plan.h"
 
@@ -41,7 +42,7 @@ void summarise(Plan& plan) {
   const size_t steps = plan.steps.size() + 1;
   std::vector<std::array<int64_t, 4>> change(steps + 1);
   for (const PlanBuffer& buffer : plan.buffers) {
-    if (buffer.kind == PlanBuffer::Kind::kArena && buffer.last >= 0) {
+    if (buffer.kind == PlanBuffer::Kind::kArena && buffer.last >= 0 && !buffer.host) {
       const auto use = static_cast<size_t>(buffer.use);
       change[static_cast<size_t>(buffer.first)][use] += aligned(buffer.bytes);
       change[static_cast<size_t>(buffer.last) + 1][use] -= aligned(buffer.bytes);
@@ -76,11 +77,17 @@ void summarise(Plan& plan) {
   plan.memory.gradients = fullest[static_cast<size_t>(Use::kGradient)];
   plan.memory.workspace = fullest[static_cast<size_t>(Use::kWorkspace)];
   plan.memory.arena = plan.arena_bytes;
+  plan.memory.host = plan.host_arena_bytes;
+  const auto add = [&](int buffer, const TensorType& type, int64_t& to) {
+    (plan.buffers[static_cast<size_t>(buffer)].host ? plan.memory.host : to) += type.bytes();
+  };
   for (size_t i = 0; i < plan.input_types.size(); ++i) {
-    plan.memory.inputs += plan.input_types[i].bytes();
+    add(plan.inputs[i], plan.input_types[i], plan.memory.inputs);
   }
   for (size_t i = 0; i < plan.output_types.size(); ++i) {
-    plan.memory.outputs += plan.output_alias[i] < 0 ? plan.output_types[i].bytes() : 0;
+    if (plan.output_alias[i] < 0) {
+      add(plan.outputs[i], plan.output_types[i], plan.memory.outputs);
+    }
   }
 }
 
@@ -199,11 +206,14 @@ void plan_memory(Plan& plan) {
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const PlanBuffer* a, const PlanBuffer* b) { return a->bytes > b->bytes; });
-  Arena arena(plan.steps.size() + 1);
+  Arena device(plan.steps.size() + 1);
+  std::optional<Arena> host;  // mostly there is none
   for (PlanBuffer* buffer : order) {
     const int64_t size = aligned(buffer->bytes);
+    Arena& arena = buffer->host ? (host ? *host : host.emplace(plan.steps.size() + 1)) : device;
     buffer->offset = arena.place(buffer->first, buffer->last, size);
-    plan.arena_bytes = std::max(plan.arena_bytes, buffer->offset + size);
+    int64_t& bytes = buffer->host ? plan.host_arena_bytes : plan.arena_bytes;
+    bytes = std::max(bytes, buffer->offset + size);
   }
   summarise(plan);
 }

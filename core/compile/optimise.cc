@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/compile/fetch_ahead.h"
 #include "core/compile/fuse.h"
 #include "core/compile/passes.h"
 #include "core/compile/widen.h"
@@ -28,6 +29,9 @@ GraphPtr fusing(const Graph& graph, const OptimiseOptions& options) {
 }
 GraphPtr chunking(const Graph& graph, const OptimiseOptions& options) {
   return chunk_loss(graph, options.loss_chunks, options.fusion.limits);
+}
+GraphPtr offloading(const Graph& graph, const OptimiseOptions& options) {
+  return offload_saved(graph, *options.offloaded_bytes);
 }
 GraphPtr lowering(const Graph& graph, const OptimiseOptions& options) {
   return lower(graph, options.backend);
@@ -61,6 +65,10 @@ bool has_unsupported(const Graph& graph, const OptimiseOptions& options) {
   });
 }
 
+bool offloads(const Graph&, const OptimiseOptions& options) {
+  return options.offloaded_bytes && has_host_memory(options.backend);
+}
+
 constexpr NamedPass kPasses[] = {
     {"inline_programs", 0, plain<inline_programs>, has_programs},
     {"simplify", 1, plain<simplify>},
@@ -72,6 +80,7 @@ constexpr NamedPass kPasses[] = {
     {"lower", 0, lowering},
     {"fuse", 2, fusing<fuse>},
     {"lower", 2, lowering, has_unsupported},  // groups that the backend has no kernel for
+    {"offload_saved", 0, offloading, offloads},
 };
 
 // Builds with assertions check every pass.

@@ -54,11 +54,16 @@ GraphPtr lower(const Graph& graph, const Backend* backend);
 // file. `chunks` may be kAutoChunks, for which `limits` say how many.
 GraphPtr chunk_loss(const Graph& graph, int64_t chunks, const BackendLimits& limits);
 
+// What forward makes of at least `least` bytes, and backward reads, waits in the host's memory: stow() follows what makes it, and
+// backward reads what fetch() brings. What backward reads first stays.
+GraphPtr offload_saved(const Graph& graph, int64_t least);
+
 struct OptimiseOptions {
   int level = 2;
   const Backend* backend = default_backend();
   FuseOptions fusion;  // whose limits become those of `backend`
   int64_t loss_chunks = kAutoChunks;
+  std::optional<int64_t> offloaded_bytes = {};  // see CompileOptions
 };
 
 // The passes of an optimisation level, in order. Every result is verified in debug builds. Throws Error for a rule that

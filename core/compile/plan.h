@@ -18,6 +18,7 @@ struct PlanBuffer {
   int index = 0;  // of the program's input or output
   int first = 0, last = -1;
   int64_t offset = 0;  // in the arena
+  bool host = false;   // in the host's memory, and its arena
 };
 
 // Where a step finds a tensor.
@@ -61,8 +62,9 @@ struct PlanStep {
   SourceLocation where;
   std::vector<PlanView> inputs;
   std::vector<PlanView> outputs;
-  int workspace = -1;  // buffer
-  int pack = -1;       // of the plan's
+  int workspace = -1;       // buffer
+  int host_workspace = -1;  // of a loop: the host's arena of its body
+  int pack = -1;            // of the plan's
   Cost cost;
   std::shared_ptr<const Kernel> kernel;       // null for loops
   const Backend* backend = nullptr;           // whose kernel it is
@@ -84,6 +86,7 @@ struct Plan {
   std::vector<PlanPack> packs;    // of the inputs that a loop's body keeps
   int64_t packed_bytes = 0;
   int64_t arena_bytes = 0;
+  int64_t host_arena_bytes = 0;
   ProgramMemory memory;
   ProgramCost cost;
 
@@ -102,6 +105,7 @@ struct PlanOptions {
   std::optional<int64_t> packed_bytes = {};  // see CompileOptions
   std::vector<bool> kept = {};   // by input: the same in the many runs of a loop, which keeps packs
   bool batch_invariant = false;  // see Context
+  std::optional<int64_t> offloaded_bytes = {};  // see CompileOptions
 };
 
 // The plan of an optimised graph. Allocates nothing but the plan.
@@ -110,7 +114,7 @@ Plan make_plan(const Graph& graph, const PlanOptions& options);
 // Finds when each buffer lives, and lets results take the place of operands and of donated inputs that are not read again.
 void share_memory(Plan& plan, const PlanOptions& options);
 
-// Gives every arena buffer an offset such that no two that live at the same time overlap; fills arena_bytes and memory.
+// Gives every buffer of the arenas an offset such that no two that live at the same time overlap; fills their sizes and memory.
 void plan_memory(Plan& plan);
 
 // What a plan amounts to, one figure a line: FLOPs, memory, steps of each operation, and a digest of all inputs, outputs,

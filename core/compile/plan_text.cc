@@ -46,8 +46,9 @@ class Printer {
     for (size_t id = 0; id < plan_.buffers.size(); ++id) {
       const PlanBuffer& buffer = plan_.buffers[id];
       if (numbers_[id] >= 0 && buffer.kind == Kind::kArena) {
-        line("buffer {}: {}, {} bytes, steps {} to {}{}", name(static_cast<int>(id)),
-             name_of(buffer.use), buffer.bytes, buffer.first, buffer.last, place(buffer));
+        line("buffer {}: {}{}, {} bytes, steps {} to {}{}", name(static_cast<int>(id)),
+             buffer.host ? "host, " : "", name_of(buffer.use), buffer.bytes, buffer.first,
+             buffer.last, place(buffer));
       }
     }
     for (size_t s = 0; s < plan_.steps.size(); ++s) {

@@ -1,11 +1,13 @@
 #include <algorithm>
 
+#include "core/compile/fetch_ahead.h"
 #include "core/compile/passes.h"
 #include "core/compile/plan.h"
 #include "core/compile/schedule.h"
 #include "core/ir/fallback.h"
 #include "core/ir/halves.h"
 #include "core/ops/collective.h"
+#include "core/ops/offload.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
@@ -14,7 +16,11 @@ namespace {
 class Planner {
  public:
   Planner(const Graph& graph, const PlanOptions& options)
-      : graph_(graph), options_(options), views_(graph.size()) {}
+      : graph_(graph),
+        options_(options),
+        order_(fetched_ahead(graph, schedule(graph, options.donated))),
+        most_ahead_(most_fetched(graph, order_)),
+        views_(graph.size()) {}
 
   Plan run() {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
@@ -25,7 +31,10 @@ class Planner {
       plan_.input_types.push_back(graph_.type(value));
       views_[value.node] = {{buffer, 0, ViewType::dense(graph_.type(value))}};
     }
-    for (NodeId id : schedule(graph_, options_.donated)) {
+    if (has_host_memory(options_.backend)) {
+      find_inputs_on_host();
+    }
+    for (NodeId id : order_) {
       ensure(id);  // and constants where they are first needed
     }
     claim_outputs();
@@ -40,6 +49,7 @@ class Planner {
       plan_.cost.flops += step.cost.flops;
       plan_.cost.bytes += step.cost.bytes;
       plan_.cost.seconds += seconds_of_step(step);
+      plan_.cost.link_bytes += link_bytes_of(step);
       plan_.cost.kernels += step.waits_for < 0 ? 1 : 0;
     }
     return std::move(plan_);
@@ -54,6 +64,20 @@ class Planner {
   }
 
   PlanBuffer& buffer(int id) { return plan_.buffers[static_cast<size_t>(id)]; }
+
+  bool is_on_host(const PlanView& view) const {
+    return plan_.buffers[static_cast<size_t>(view.buffer)].host;
+  }
+
+  // Those that are fetched.
+  void find_inputs_on_host() {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      if (node.op == &fetch_op() && graph_.node(node.inputs[0].node).op == &kInputOp) {
+        buffer(views_[node.inputs[0].node][0].buffer).host = true;
+      }
+    }
+  }
 
   PlanView fresh(const TensorType& type) {
     return {add_buffer(type.bytes()), 0, ViewType::dense(type)};
@@ -89,6 +113,13 @@ class Planner {
       step.outputs.push_back(fresh(type));
     }
     const std::vector<PlanView> outputs = step.outputs;
+    if (node.op == &stow_op()) {
+      buffer(outputs[0].buffer).host = has_host_memory(options_.backend);
+    }
+    check(node.op == &fetch_op() ||
+              std::none_of(inputs.begin(), inputs.end(),
+                           [&](const PlanView& view) { return is_on_host(view); }),
+          "{} reads what lies in the host's memory; fetch() brings it", node.op->name);
     if (node.op->loop != nullptr) {
       const LoopForm form = node.op->loop(node.attrs);
       for (size_t i = static_cast<size_t>(form.carries); i < inputs.size(); ++i) {
@@ -123,7 +154,37 @@ class Planner {
         !waits_in_place(step.attrs)) {
       begun_.push_back(static_cast<int>(plan_.steps.size()));
     }
+    const bool stows = step.op == &stow_op();
     plan_.steps.push_back(std::move(step));
+    if (stows) {
+      keep_few_on_their_way();
+    }
+  }
+
+  // What goes to the host is in the device's memory until it is there: the oldest is waited for where much is on its way, but
+  // for what goes together with the newest.
+  void keep_few_on_their_way() {
+    const auto stow_at = [&](int s) {
+      const PlanStep& step = plan_.steps[static_cast<size_t>(s)];
+      return step.op == &stow_op() && step.waits_for < 0 ? &step : nullptr;
+    };
+    int newest = static_cast<int>(plan_.steps.size()) - 1;
+    int64_t most = most_ahead_.of(stow_at(newest)->place.part == StepPart::kUpdate);
+    while (newest > 0 && stow_at(newest - 1) != nullptr) {
+      --newest;
+    }
+    std::vector<int> under_way = begun_;
+    std::erase_if(under_way, [&](int s) { return stow_at(s) == nullptr; });
+    for (const int s : under_way) {
+      most -= stow_at(s)->outputs[0].view.type.bytes();
+    }
+    for (const int s : under_way) {
+      if (most >= 0 || s >= newest) {
+        break;
+      }
+      most += stow_at(s)->outputs[0].view.type.bytes();
+      end(s);
+    }
   }
 
   // A step that nothing follows yet is not divided.
@@ -281,7 +342,8 @@ class Planner {
   }
 
   static OptimiseOptions optimisation(const PlanOptions& options) {
-    return {options.level, options.backend, options.fusion, options.loss_chunks};
+    return {options.level, options.backend, options.fusion, options.loss_chunks,
+            options.offloaded_bytes};
   }
 
   void plan_loop(PlanStep& step, const LoopForm& form) {
@@ -291,6 +353,7 @@ class Planner {
     inner.pair_donations = true;
     if (step.attrs.find("loss_chunks") != nullptr) {
       inner.loss_chunks = 1;  // the body is a chunk
+      inner.offloaded_bytes.reset();
     }
     loop->carries = form.carries;
     loop->constants = form.constants;
@@ -331,6 +394,10 @@ class Planner {
     step.cost = {loop->body->cost.flops * runs, loop->body->cost.bytes * runs};
     step.workspace = add_buffer(bytes);
     buffer(step.workspace).use = PlanBuffer::Use::kWorkspace;
+    if (loop->body->host_arena_bytes > 0) {
+      step.host_workspace = add_buffer(loop->body->host_arena_bytes);
+      buffer(step.host_workspace).host = true;
+    }
     step.loop = std::move(loop);
   }
 
@@ -339,11 +406,24 @@ class Planner {
       return step.loop->body->cost.seconds * turns_of(*step.loop);
     }
     const std::optional<BackendRates>& rates = options_.backend->rates;
+    if (link_bytes_of(step) > 0) {
+      return 0;  // others work meanwhile
+    }
     std::vector<Dtype> operands;
     for (const PlanView& input : step.inputs) {
       operands.push_back(input.view.type.dtype);
     }
     return rates ? seconds_of(*rates, step.cost, operands) : 0;
+  }
+
+  double link_bytes_of(const PlanStep& step) const {
+    if (step.loop != nullptr) {
+      return step.loop->body->cost.link_bytes * turns_of(*step.loop);
+    }
+    const bool copies = (step.op == &stow_op() || step.op == &fetch_op()) && step.waits_for < 0;
+    return copies && has_host_memory(options_.backend)
+               ? static_cast<double>(step.outputs[0].view.type.bytes())
+               : 0;
   }
 
   // Of `while`, as if its body ran once.
@@ -372,6 +452,8 @@ class Planner {
 
   const Graph& graph_;
   const PlanOptions& options_;
+  std::vector<NodeId> order_;
+  AheadBytes most_ahead_;
   std::vector<std::vector<PlanView>> views_;  // by node, output
   Plan plan_;
   std::vector<int> begun_;  // steps whose end has no place yet

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/ops/collective.h"
+#include "core/ops/offload.h"
 
 namespace mstrain {
 namespace {
@@ -41,7 +42,7 @@ class Scheduler {
         }
       }
       done_[id] = is_given(graph.node(id));
-      late_[id] = is_gather(root(id));
+      late_[id] = is_gather(root(id)) || graph_.node(root(id)).op == &fetch_op();
     }
     for (const Value& value : graph.outputs()) {
       kept_[root(value.node)] = true;
@@ -107,6 +108,9 @@ class Scheduler {
   }
 
   static int64_t bytes_of(const Node& node) {
+    if (node.op == &stow_op()) {
+      return 0;  // the device's, of which there is little
+    }
     int64_t bytes = 0;
     for (const TensorType& type : node.outputs) {
       bytes += type.bytes();

@@ -97,8 +97,10 @@ class Sharing {
         ids.push_back(view.buffer);
       }
     }
-    if (step.workspace >= 0) {
-      ids.push_back(step.workspace);
+    for (int id : {step.workspace, step.host_workspace}) {
+      if (id >= 0) {
+        ids.push_back(id);
+      }
     }
     return ids;
   }
@@ -152,8 +154,8 @@ class Sharing {
                             source.bytes == target.bytes && source.bytes > 0;
     const Accesses& of_source = accesses[static_cast<size_t>(from.buffer)];
     const Accesses& of_target = accesses[static_cast<size_t>(to.buffer)];
-    if (!same_place || source.last != now || target.first != now || of_source.reads != 1 ||
-        of_source.writes != 0 || of_target.reads != 0) {
+    if (!same_place || source.host != target.host || source.last != now || target.first != now ||
+        of_source.reads != 1 || of_source.writes != 0 || of_target.reads != 0) {
       return false;
     }
     switch (source.kind) {
@@ -185,7 +187,9 @@ class Sharing {
     if (options_.pair_donations) {
       return;
     }
-    std::map<int64_t, std::vector<int>> free;  // donated inputs by size, the first one last
+    using Size = std::pair<int64_t, bool>;
+    const auto size_of = [](const PlanBuffer& it) { return Size(it.bytes, it.host); };
+    std::map<Size, std::vector<int>> free;  // donated inputs by size and memory, the first one last
     std::vector<bool> taken(plan_.inputs.size(), false);
     for (int input : plan_.output_alias) {
       if (input >= 0) {
@@ -194,12 +198,12 @@ class Sharing {
     }
     for (auto in = plan_.inputs.rbegin(); in != plan_.inputs.rend(); ++in) {
       if (donated(buffer(*in)) && !taken[static_cast<size_t>(buffer(*in).index)]) {
-        free[buffer(*in).bytes].push_back(*in);
+        free[size_of(buffer(*in))].push_back(*in);
       }
     }
     for (size_t o = 0; o < plan_.outputs.size(); ++o) {
       const PlanBuffer& out = buffer(plan_.outputs[o]);
-      const auto of_size = free.find(out.bytes);
+      const auto of_size = free.find(size_of(out));
       if (out.kind != Kind::kOutput || out.bytes == 0 || of_size == free.end()) {
         continue;
       }

@@ -125,12 +125,13 @@ void make_packs(const PlanStep& step, std::span<void* const> inputs, void* works
 
 // Where the tensors of one step lie: carries…, constants…, xs… and carries…, ys…, kept carries….
 void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<void* const> outputs,
-              void* workspace, PlanAddresses::Loop& addresses, const PlanRun& run) {
+              const Arenas& spaces, PlanAddresses::Loop& addresses, const PlanRun& run) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
   const size_t fixed = carries + static_cast<size_t>(loop.constants);
   const size_t ys = body.outputs.size() - carries;
+  void* const workspace = spaces.device;
   PlanAddresses::List& in = addresses.inputs;
   PlanAddresses::List& out = addresses.outputs;
   std::copy(inputs.begin(), inputs.end(), in.begin());
@@ -153,7 +154,7 @@ void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<voi
       const int64_t bytes = body.input_types[i].bytes();
       copy(run, at(outputs[carries + ys + i], index * bytes), in[i], bytes);
     }
-    execute(body, in, out, arena, *addresses.body, run);
+    execute(body, in, out, {arena, spaces.host}, *addresses.body, run);
     for (size_t i = 0; i < carries; ++i) {
       if (out[i] != in[i]) {
         copy(run, in[i], out[i], body.input_types[i].bytes());
@@ -163,10 +164,11 @@ void run_scan(const PlanStep& step, std::span<void* const> inputs, std::span<voi
 }
 
 void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<void* const> outputs,
-               void* workspace, PlanAddresses::Loop& addresses, const PlanRun& run) {
+               const Arenas& spaces, PlanAddresses::Loop& addresses, const PlanRun& run) {
   const LoopPlan& loop = *step.loop;
   const Plan& body = *loop.body;
   const auto carries = static_cast<size_t>(loop.carries);
+  void* const workspace = spaces.device;
   PlanAddresses::List& in = addresses.inputs;
   PlanAddresses::List& out = addresses.outputs;
   std::copy(inputs.begin(), inputs.end(), in.begin());
@@ -180,7 +182,7 @@ void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<vo
   auto* condition_arena = static_cast<std::byte*>(at(workspace, loop.condition_arena));
   auto* arena = static_cast<std::byte*>(at(workspace, loop.body_arena));
   const auto goes_on = [&] {
-    execute(*loop.condition, in, std::span(&condition, 1), condition_arena, *addresses.condition,
+    execute(*loop.condition, in, std::span(&condition, 1), {condition_arena}, *addresses.condition,
             run);
     auto* const holds = reinterpret_cast<bool*>(addresses.holds.data());
     copy(run, holds, condition, sizeof(*holds));
@@ -188,7 +190,7 @@ void run_while(const PlanStep& step, std::span<void* const> inputs, std::span<vo
     return *holds;
   };
   while (goes_on()) {
-    execute(body, in, out, arena, *addresses.body, run);
+    execute(body, in, out, {arena, spaces.host}, *addresses.body, run);
     for (size_t i = 0; i < carries; ++i) {
       if (out[i] != in[i]) {
         copy(run, in[i], out[i], body.input_types[i].bytes());
@@ -245,7 +247,7 @@ PlanAddresses::PlanAddresses(const Plan& plan)
 }
 
 void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
-             std::byte* arena, PlanAddresses& addresses, const PlanRun& run) {
+             const Arenas& arenas, PlanAddresses& addresses, const PlanRun& run) {
   const auto address = [&](const PlanView& view) {
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(view.buffer)];
     switch (buffer.kind) {
@@ -255,7 +257,7 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
         return at(outputs[static_cast<size_t>(buffer.index)], view.offset);
       case PlanBuffer::Kind::kArena: break;
     }
-    return at(arena, buffer.offset + view.offset);
+    return at(buffer.host ? arenas.host : arenas.device, buffer.offset + view.offset);
   };
   const auto resolve = [&](const std::vector<PlanView>& views, PlanAddresses::List& list) {
     std::transform(views.begin(), views.end(), list.begin(), address);
@@ -272,7 +274,11 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
     const PlanStep& step = plan.steps[named];
     const auto in = resolve(step.inputs, addresses.inputs);
     const auto out = resolve(step.outputs, addresses.outputs);
-    void* workspace = step.workspace < 0 ? nullptr : arena + plan.arena_offset(step.workspace);
+    const auto space = [&](std::byte* arena, int buffer) {
+      return buffer < 0 ? nullptr : arena + plan.arena_offset(buffer);
+    };
+    std::byte* const workspace = space(arenas.device, step.workspace);
+    const Arenas spaces{workspace, space(arenas.host, step.host_workspace)};
     if (step.begins && !run.queue.calls_later()) {
       begin_or_wait(step, plan.steps[s], {in, out, workspace, nullptr, &run.queue},
                     addresses.begun[named], run.times);
@@ -281,9 +287,9 @@ void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* co
           step.pack < 0 ? nullptr : addresses.packs[static_cast<size_t>(step.pack)];
       launch(step, {in, out, workspace, packed, &run.queue}, run);
     } else if (step.loop->condition == nullptr) {
-      run_scan(step, in, out, workspace, *addresses.loops[s], run);
+      run_scan(step, in, out, spaces, *addresses.loops[s], run);
     } else {
-      run_while(step, in, out, workspace, *addresses.loops[s], run);
+      run_while(step, in, out, spaces, *addresses.loops[s], run);
     }
   }
 }

@@ -30,11 +30,17 @@ struct PlanRun {
   std::vector<KernelTime>* times = nullptr;
 };
 
+// Of a run: plan.arena_bytes of the device's memory and plan.host_arena_bytes of the host's, aligned to 64 bytes.
+struct Arenas {
+  std::byte* device;
+  std::byte* host = nullptr;
+};
+
 // Gives every step, in order, to the queue of `run`; plan and times live until it has run them. `inputs` and `outputs` are
 // the addresses, as kernels see them, of dense tensors as the plan declares them (an output that takes over an input has
-// the same address); `arena` has plan.arena_bytes, aligned to 64 bytes. Waits for nothing but the conditions of loops.
+// the same address). Waits for nothing but the conditions of loops.
 void execute(const Plan& plan, std::span<void* const> inputs, std::span<void* const> outputs,
-             std::byte* arena, PlanAddresses& addresses, const PlanRun& run);
+             const Arenas& arenas, PlanAddresses& addresses, const PlanRun& run);
 
 // Calls f in its turn of the queue; at once where that calls nothing later.
 template <class F>

@@ -2,10 +2,13 @@
 #include <array>
 
 #include "core/comm/mesh.h"
+#include "core/compile/fetch_ahead.h"
 #include "core/compile/fuse.h"
-#include "core/exec/execute.h"
+#include "core/exec/captured_runs.h"
 #include "core/ops/shape.h"
+#include "core/runtime/host_memory.h"
 #include "core/tensor/host.h"
+#include "core/tensor/host_memory.h"
 
 namespace mstrain {
 namespace {
@@ -26,6 +29,7 @@ class PlannedProgram : public Program {
         context_(context),
         ranks_(works_among_ranks(plan_) ? context.ranks.get() : nullptr),
         addresses_(plan_),
+        captured_(plan_),
         in_(plan_.inputs.size()),
         out_(plan_.outputs.size()),
         results_(plan_.outputs.size()),
@@ -41,15 +45,25 @@ class PlannedProgram : public Program {
     const ContextScope scope(context_);
     check(inputs.size() == plan_.inputs.size(), "a program of {} inputs was given {}",
           plan_.inputs.size(), inputs.size());
-    if (!arena_ && plan_.arena_bytes > 0) {
-      arena_ = Buffer::allocate(context_.allocator, plan_.arena_bytes);
+    auto* const capturing =
+        captured_.slot_bytes() > 0
+            ? dynamic_cast<CapturingQueue*>(&context_.device().queue(Device::Use::kKernels))
+            : nullptr;
+    const int64_t slots = capturing == nullptr ? 0 : captured_.slot_bytes();  // behind the arena
+    if (!arena_ && plan_.arena_bytes + slots > 0) {
+      arena_ = Buffer::allocate(context_.allocator, plan_.arena_bytes + slots);
+    }
+    if (!host_arena_ && plan_.host_arena_bytes > 0) {
+      host_arena_ = Buffer::allocate(host_memory_of(context_.device()), plan_.host_arena_bytes);
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!(inputs[i].type() == plan_.input_types[i])) {
         fail("input {} is {}, the program was compiled for {}", i, to_string(inputs[i].type()),
              to_string(plan_.input_types[i]));
       }
-      check_device(inputs[i], context_.device());
+      check_device(inputs[i], lies_on_host(plan_.inputs[i])
+                                  ? *host_memory_of(context_.device())->device()
+                                  : context_.device());
       inputs[i] = dense(inputs[i]);
     }
     const ReleaseOnExit release{results_};
@@ -66,19 +80,25 @@ class PlannedProgram : public Program {
       work.writes(results_[o].buffer());
       out_[o] = kernel_address(results_[o]);
     }
-    std::byte* arena = nullptr;
-    if (arena_) {
-      work.writes(arena_);
-      arena = static_cast<std::byte*>(context_.device().kernel_address(arena_.data()));
-    }
+    const auto kernels_find = [&](const Buffer& arena) -> std::byte* {
+      if (!arena) {
+        return nullptr;
+      }
+      work.writes(arena);
+      return static_cast<std::byte*>(arena.device().kernel_address(arena.data()));
+    };
+    const Arenas arenas{kernels_find(arena_), kernels_find(host_arena_)};
     in_turn(work.queue(), [backend = context_.backend, threads = context_.num_threads()] {
       backend->prepare_threads(threads);
     });
     if (ranks_ != nullptr) {
       work.queue().wait(ranks_->last_work, false);
     }
-    if (context_.backend->computes) {
-      execute(plan_, in_, out_, arena, addresses_, {work.queue(), times_});
+    if (capturing != nullptr && times_ == nullptr) {
+      captured_.run(plan_, in_, out_, arenas, arenas.device + plan_.arena_bytes, addresses_,
+                    *capturing);
+    } else if (context_.backend->computes) {
+      execute(plan_, in_, out_, arenas, addresses_, {work.queue(), times_});
     }
     end_ = work.finish();
     if (ranks_ != nullptr) {
@@ -97,7 +117,11 @@ class PlannedProgram : public Program {
     return inputs;
   }
 
-  ProgramMemory memory() const override { return plan_.memory; }
+  ProgramMemory memory() const override {
+    ProgramMemory memory = plan_.memory;
+    memory.arena += has_host_memory(context_.backend) ? captured_.slot_bytes() : 0;
+    return memory;
+  }
   ProgramCost cost() const override { return plan_.cost; }
   std::string describe() const override { return mstrain::describe(plan_); }
   void profile(std::vector<KernelTime>* times) override {
@@ -118,16 +142,22 @@ class PlannedProgram : public Program {
   static Tensor take_over(Tensor& input) {
     Tensor kept = std::move(input);
     if (!kept.sole_owner()) {
-      kept = copy(kept);
+      kept = &kept.buffer().device() == &current_context().device() ? copy(kept) : on_host(kept);
     }
     input = kept;
     return kept;
   }
 
+  bool lies_on_host(int buffer) const { return plan_.buffers[static_cast<size_t>(buffer)].host; }
+
   // Memory for result `o`: that of one of the last two runs which the caller has dropped.
   Tensor output(size_t o) {
+    const auto made = [&] {
+      return lies_on_host(plan_.outputs[o]) ? uninitialised_in_host_memory(plan_.output_types[o])
+                                            : uninitialised(plan_.output_types[o]);
+    };
     if (kept_.empty()) {
-      return uninitialised(plan_.output_types[o]);
+      return made();
     }
     for (Tensor& last : kept_[o]) {
       if (last.defined() && last.sole_owner()) {
@@ -135,15 +165,16 @@ class PlannedProgram : public Program {
       }
     }
     std::swap(kept_[o][0], kept_[o][1]);
-    kept_[o][0] = uninitialised(plan_.output_types[o]);
+    kept_[o][0] = made();
     return kept_[o][0];
   }
 
   Plan plan_;
   Context context_;
   Ranks* ranks_;  // of the context, where the plan works among them
-  Buffer arena_;
+  Buffer arena_, host_arena_;
   PlanAddresses addresses_;
+  CapturedRuns captured_;
   std::vector<void*> in_, out_;
   Tensors results_;  // of the run; empty between runs
   std::vector<std::array<Tensor, 2>> kept_;
@@ -159,13 +190,14 @@ std::unique_ptr<Program> compile_program(const Graph& graph, const CompileOption
   FusionLog log;
   const FuseOptions fusion{{options.rules_off.begin(), options.rules_off.end()},
                            options.explain_fusion ? &log : nullptr};
-  const GraphPtr optimised =
-      optimise(graph, {options.level, context.backend, fusion, options.loss_chunks});
+  const GraphPtr optimised = optimise(graph, {options.level, context.backend, fusion,
+                                              options.loss_chunks, options.offloaded_bytes});
   PlanOptions plan_options{context.backend, context.num_threads(), options.level, fusion,
                            options.donated};
   plan_options.loss_chunks = options.loss_chunks;
   plan_options.packed_bytes = options.packed_bytes;
   plan_options.batch_invariant = context.batch_invariant;
+  plan_options.offloaded_bytes = options.offloaded_bytes;
   Plan plan = make_plan(*optimised, plan_options);
   return std::make_unique<PlannedProgram>(std::move(plan), context, options.keeps_results,
                                           options.explain_fusion ? log.text() : "");

@@ -17,6 +17,7 @@
 #include "core/ops/linear_cross_entropy.h"
 #include "core/ops/matrix.h"
 #include "core/ops/norm.h"
+#include "core/ops/offload.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/ops/rotary.h"
@@ -39,6 +40,7 @@ void register_all_ops() {
                              coded_weight_ops(),
                              collective_ops(),
                              control_ops(),
+                             offload_ops(),
                              index_ops(),
                              sort_ops(),
                              search_ops(),

@@ -45,13 +45,15 @@ struct ProgramMemory {
   // The most of each kind that lies in the arena at once; they take turns there, so that their sum may exceed it.
   int64_t gradients = 0, saved = 0, transient = 0, workspace = 0;
   int64_t packed = 0;  // of the workspace: packed forms of what a loop does not change
+  int64_t host = 0;    // beside all of these, in the host's memory (core/ops/offload.h)
 };
 
 struct ProgramCost {
   double flops = 0;
   double bytes = 0;
   int64_t kernels = 0;
-  double seconds = 0;  // at least, at the rates that the back end states; 0: it states none
+  double seconds = 0;     // at least, at the rates that the back end states; 0: it states none
+  double link_bytes = 0;  // that stow() and fetch() copy between the device's memory and the host's
 };
 
 // What the name of a wait for what was begun earlier starts with.
@@ -102,6 +104,9 @@ struct CompileOptions {
   // The memory of results that the caller has dropped serves later runs. False: it is free, and the caller of a program to which such a
   // result is donated is the only one who has it.
   bool keeps_results = true;
+  // What forward leaves for backward waits in the host's memory where it has at least so many bytes, on devices that have such
+  // memory. None: nothing does.
+  std::optional<int64_t> offloaded_bytes = {};
 };
 using ProgramCompiler = std::unique_ptr<Program> (*)(const Graph& graph,
                                                      const CompileOptions& options);

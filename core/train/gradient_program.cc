@@ -44,7 +44,8 @@ CompileOptions options_of(const TrainConfig& config) {
           .rules_off = config.fusion.off,
           .explain_fusion = config.fusion.explain,
           .loss_chunks = config.memory.chunks(),
-          .packed_bytes = config.memory.packed_bytes()};
+          .packed_bytes = config.memory.packed_bytes(),
+          .offloaded_bytes = config.memory.offload.activation_bytes()};
 }
 
 Context with_training(Context context, bool training) {

@@ -39,9 +39,9 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
   };
   for (int64_t RunPlan::*bytes :
        {&RunPlan::parameters, &RunPlan::frozen, &RunPlan::parameter_bytes, &RunPlan::frozen_bytes,
-        &RunPlan::optimizer_bytes, &RunPlan::master_bytes, &RunPlan::gradient_bytes,
-        &RunPlan::batch_bytes, &RunPlan::ahead_bytes, &RunPlan::whole_bytes,
-        &RunPlan::snapshot_bytes}) {
+        &RunPlan::optimizer_bytes, &RunPlan::optimizer_on_host, &RunPlan::master_bytes,
+        &RunPlan::gradient_bytes, &RunPlan::batch_bytes, &RunPlan::ahead_bytes,
+        &RunPlan::whole_bytes, &RunPlan::snapshot_bytes}) {
     extend([=](auto& of) -> auto& { return of.*bytes; });
   }
   for (ProgramMemory RunPlan::*program : {&RunPlan::step, &RunPlan::evaluation}) {
@@ -60,7 +60,7 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
     for (int64_t ProgramMemory::*bytes :
          {&ProgramMemory::inputs, &ProgramMemory::outputs, &ProgramMemory::arena,
           &ProgramMemory::gradients, &ProgramMemory::saved, &ProgramMemory::transient,
-          &ProgramMemory::workspace}) {
+          &ProgramMemory::workspace, &ProgramMemory::host}) {
       to.*bytes += (to.*bytes - from.*bytes) / (more - few) * (blocks - more);
     }
     to.arena += to.packed;
@@ -70,6 +70,7 @@ RunPlan extrapolated(const RunPlan& with_few, int64_t few, const RunPlan& with_m
   extend([](auto& of) -> auto& { return of.cost.bytes; });
   extend([](auto& of) -> auto& { return of.cost.kernels; });
   extend([](auto& of) -> auto& { return of.cost.seconds; });
+  extend([](auto& of) -> auto& { return of.cost.link_bytes; });
   return plan;
 }
 

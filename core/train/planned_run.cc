@@ -55,8 +55,8 @@ int64_t state_and_gradient_bytes(const TrainTask& task, TrainConfig config,
   config.run.execution = Execution::kEager;
   const StepProgram step(task, config, largest_micro_batch(config, context), context);
   const std::span<const TensorType> state(step.state_types());
-  return bytes_of(state) + gradient_bytes(step, config.precision.param_dtype()) +
-         bytes_of(step.frozen_types());
+  return bytes_of(state) - step.host_state_bytes() +
+         gradient_bytes(step, config.precision.param_dtype()) + bytes_of(step.frozen_types());
 }
 
 // Which of `choices`, in rising order, is the largest that `total` puts within `limit`; the first, if none is. Memory grows with
@@ -152,6 +152,7 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     const std::span<const TensorType> state(run.step->state_types());
     plan.parameter_bytes = bytes_of(state.first(run.step->stage_parameters().size()));
     plan.optimizer_bytes = bytes_of(state) - plan.parameter_bytes;
+    plan.optimizer_on_host = run.step->host_state_bytes();
     const bool writes = !config.eval.prompts.empty();
     const bool gathers = pipeline_ranks(config.parallel, context) == 1 || writes;
     if (gathers && (run.step->has_parts_of_parameters() || run.step->parts().shares())) {
@@ -176,8 +177,8 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     plan.outside_bytes = task.outside_bytes;
     plan.packed_limit = config.memory.packed_bytes().value_or(context.backend->limits.packed_bytes);
     plan.step = run.step->memory();
-    plan.batch_bytes =
-        plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes - plan.optimizer_bytes;
+    plan.batch_bytes = plan.step.inputs - plan.parameter_bytes - plan.frozen_bytes -
+                       (plan.optimizer_bytes - plan.optimizer_on_host);
     if (!context.backend->device.empty() || !context.device().is_host()) {
       plan.ahead_bytes = bytes_of(task.batch_types(config.batch.global));
     }
@@ -215,6 +216,14 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     return most;
   };
   const auto finished = [&](PlannedRun run) {
+    const int64_t there = this_machine().memory_bytes;
+    if (context.backend->device.empty() && run.plan.host_total() > there) {
+      throw PlanError(fmt::format(
+          "memory.offload puts {} into the host's memory, which has {}; say a smaller batch.micro, "
+          "memory.recompute=full, or keep the {} of the optimizer on the device",
+          gigabytes(run.plan.host_total()), gigabytes(there),
+          gigabytes(run.plan.optimizer_on_host)));
+    }
     if (given == Regather::kAuto && run.plan.regathers && stages == 1) {
       PlannedRun keeping = of_stage(run.plan.micro, 0, Regather::kNever);
       if (keeping.plan.total() <= limit) {

@@ -23,13 +23,14 @@ struct RunPlan {
   int64_t frozen_bytes = 0;
   int64_t parameter_bytes = 0;
   int64_t optimizer_bytes = 0;
-  int64_t master_bytes = 0;    // of these
-  int64_t number_bytes = 0;    // of these: what is stored as numbers in state.json
-  int64_t gradient_bytes = 0;  // of all gradients, were they in memory at once
-  int64_t batch_bytes = 0;     // of a step's samples, and constants
-  int64_t ahead_bytes = 0;     // of the next step's samples, which come while a device computes
-  ProgramMemory step;          // .inputs are parameters, frozen ones, optimizer and batch
-  ProgramMemory evaluation;    // .arena and .outputs lie beside those of the step
+  int64_t master_bytes = 0;       // of these
+  int64_t number_bytes = 0;       // of these: what is stored as numbers in state.json
+  int64_t optimizer_on_host = 0;  // of these: in the host's memory, beside the device's
+  int64_t gradient_bytes = 0;     // of all gradients, were they in memory at once
+  int64_t batch_bytes = 0;        // of a step's samples, and constants
+  int64_t ahead_bytes = 0;        // of the next step's samples, which come while a device computes
+  ProgramMemory step;  // .inputs are parameters, frozen ones, optimizer but for that, and batch
+  ProgramMemory evaluation;  // .arena and .outputs lie beside those of the step
   bool evaluates = false;
   int64_t whole_bytes =
       0;  // weights put together, where ranks keep parts or stages: to write samples, and at the end
@@ -45,12 +46,15 @@ struct RunPlan {
   // Whether the backward pass gathers parameters anew; none: they are not in parts.
   std::optional<bool> regathers;
 
-  int64_t total() const;
+  int64_t total() const;  // on a device, of its memory
+  // In the host's memory beside that: what waits there (memory.offload).
+  int64_t host_total() const { return step.host; }
+  int64_t activations_on_host() const { return step.host - optimizer_on_host; }
   // Of what a checkpoint is copied from: all but what are numbers in state.json.
   int64_t copied_bytes() const { return parameter_bytes + optimizer_bytes - number_bytes; }
   // What no smaller batch, recomputation or shorter sequence avoids, in these precisions.
   int64_t least() const {
-    return parameter_bytes + frozen_bytes + optimizer_bytes + gradient_bytes;
+    return parameter_bytes + frozen_bytes + optimizer_bytes - optimizer_on_host + gradient_bytes;
   }
 };
 

@@ -28,6 +28,11 @@ std::string estimate_text(const RunPlan& plan) {
     out += fmt::format("  {:<15}{:.4g} s a step for its samples, from the host\n", "link",
                        static_cast<double>(plan.batch_bytes) / plan.link_bytes);
   }
+  if (plan.link_bytes > 0 && plan.cost.link_bytes > 0) {
+    out += fmt::format(
+        "  {:<15}{:.4g} s a step for what waits in the host's memory, half of it either way\n", "",
+        plan.cost.link_bytes / 2 / plan.link_bytes);
+  }
   return out;
 }
 
@@ -119,7 +124,7 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
   if (plan.frozen > 0) {
     bytes("frozen", plan.frozen_bytes, "parameters that stay as they are");
   }
-  bytes("optimizer", plan.optimizer_bytes, "");
+  bytes("optimizer", plan.optimizer_bytes - plan.optimizer_on_host, "");
   bytes("batch", plan.batch_bytes + plan.ahead_bytes + step.outputs,
         plan.ahead_bytes > 0 ? "samples of two steps, constants and results"
                              : "samples, constants and results");
@@ -148,6 +153,12 @@ std::string describe(const RunPlan& plan, const TrainConfig& config, int64_t lim
                     !config.memory.limit_gb.is_word() ? "given"
                     : plan.device.empty()             ? "auto, this machine's"
                                                       : "auto, the device's"));
+  if (plan.host_total() > 0) {
+    out += "memory of the host beside it, in bytes\n";
+    bytes("optimizer", plan.optimizer_on_host, "memory.offload.optimizer");
+    bytes("activations", plan.activations_on_host(), "memory.offload.activations");
+    bytes("in all", plan.host_total(), "pinned");
+  }
   if (!plan.device.empty()) {
     out += fmt::format("planned for {}, {}, by its description\n",
                        config.run.device == "auto" ? "cuda" : config.run.device, plan.device);

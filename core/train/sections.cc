@@ -10,6 +10,7 @@
 #include "core/base/paths.h"
 #include "core/compile/passes.h"
 #include "core/train/numbers.h"
+#include "core/train/run_device.h"
 #include "core/train/stages.h"
 
 namespace mstrain {
@@ -47,6 +48,31 @@ constexpr std::string_view kOnRequest[] = {"optimizer.lr",
 // Whether `key` is `unit` or lies in it.
 bool is_in(std::string_view key, std::string_view unit) {
   return key.starts_with(unit) && (key.size() == unit.size() || key[unit.size()] == '.');
+}
+
+void check_offload(const TrainConfig& config, const YamlNode& tree) {
+  const OffloadConfig& offload = config.memory.offload;
+  const bool activations = offload.activations != Offload::kNone;
+  const char* const key = activations ? "memory.offload.activations" : "memory.offload.optimizer";
+  if (!offload.any()) {
+    return;
+  }
+  if (!config.run.device_description && is_on_cpu(config.run)) {
+    config_fail(tree, key,
+                fmt::format("run.device: {} computes in the host's memory, where all of it lies "
+                            "already; say none, or run.device=cuda",
+                            config.run.device == "auto" ? "auto is cpu here, which" : "cpu"));
+  }
+  if (config.run.execution == Execution::kEager) {
+    config_fail(tree, key,
+                "run.execution: eager has no plan of what comes back when; say none, or "
+                "run.execution=graph");
+  }
+  if (activations && config.parallel.pipeline > 1) {
+    config_fail(tree, key,
+                "the programs of a pipeline keep them between each other, on the device; say none, "
+                "or parallel.pipeline=1");
+  }
 }
 
 void check_fusion_config(const FusionConfig& config, const YamlNode& tree) {
@@ -119,6 +145,7 @@ void check_train_config(const TrainConfig& config, const YamlNode& tree) {
     config_fail(tree, "run.device_description",
                 "describes a device that is not here, but run.device is cpu, which is; say cuda");
   }
+  check_offload(config, tree);
   check_fusion_config(config.fusion, tree);
   if (config.fusion.explain && config.run.execution == Execution::kEager) {
     config_fail(tree, "fusion.explain",

@@ -77,9 +77,41 @@ struct BatchConfig {
   }
 };
 
+enum class Offload { kNone, kCpu };
+
+struct OffloadConfig {
+  Offload optimizer = Offload::kNone;
+  Offload activations = Offload::kNone;
+  double min_kb = 64;
+
+  template <class V>
+  void fields(V& v) {
+    v("optimizer", optimizer,
+      "where what the optimizer keeps lies between updates; cpu: in the host's memory, from where "
+      "it comes parameter by parameter",
+      rule::one_of({"none", "cpu"})
+          .elsewhere_called({"offload_optimizer", "cpu_offload", "optimizer_cpu_offload"}));
+    v("activations", activations,
+      "where what the forward pass leaves for the backward pass waits; cpu: in the host's memory",
+      rule::one_of({"none", "cpu"})
+          .elsewhere_called({"cpu_checkpointing", "activation_offloading", "cpu_offloading"}));
+    v("min_kb", min_kb,
+      "activations of less, in 10^3 bytes, stay on the device: they are not worth a copy",
+      rule::at_least(0));
+  }
+
+  bool any() const { return optimizer != Offload::kNone || activations != Offload::kNone; }
+  // As the compiler takes it.
+  std::optional<int64_t> activation_bytes() const {
+    return activations == Offload::kNone ? std::nullopt
+                                         : std::optional(static_cast<int64_t>(min_kb * 1e3));
+  }
+};
+
 struct MemoryConfig {
   AutoOr<double> limit_gb;
   Recompute recompute = Recompute::kNone;
+  OffloadConfig offload;
   AutoOr<NoneOr<int64_t>> loss_chunks;
   AutoOr<double> packed_weights_gb;
 
@@ -92,6 +124,7 @@ struct MemoryConfig {
       rule::one_of({"none", "selective", "full"})
           .elsewhere_called(
               {"gradient_checkpointing", "activation_checkpointing", "recompute_granularity"}));
+    v("offload", offload, "what of a device's memory lies in the host's instead");
     v("loss_chunks", loss_chunks,
       "parts of its rows in which a wide head's loss is computed, so that its logits never exist "
       "as a whole; auto: from 64 MiB of logits on; none: at once, as level O0 does always",

@@ -4,9 +4,11 @@
 #include "core/ops/build.h"
 #include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/offload.h"
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
+#include "core/tensor/host_memory.h"
 #include "core/train/rank_sums.h"
 #include "core/transform/accumulate.h"
 #include "core/transform/clip.h"
@@ -92,6 +94,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
       clip_(config.optimizer.clip_grad),
       may_skip_(config.optimizer.may_skip() || config.precision.scales_dynamically()),
       looks_at_layers_(!config.log.layers.is_word()),
+      slots_on_host_(config.memory.offload.optimizer != Offload::kNone),
       data_{std::string(kDataAxis), data_ranks(config.parallel, context)},
       stages_{std::string(kPipelineAxis), pipeline_ranks(config.parallel, context)},
       stage_(context.ranks == nullptr ? stage : context.ranks->coordinate(kPipelineAxis)),
@@ -194,10 +197,64 @@ TrainState StepProgram::first_state(Params params) const {
   TrainState state;
   params = of_stage(parts_.cut(std::move(params)));
   Params parts = in_parts(params, shards_);
-  state.optimizer = optimizer_.init(own(parts));
+  state.optimizer = first_slots(own(parts));
   state.params =
       optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : std::move(params));
   return state;
+}
+
+template <class F>
+void StepProgram::for_slots(OptimizerState& state, const F& f) {
+  for (auto& [slot, values] : state.slots) {
+    for (auto& [name, value] : values.items()) {
+      f(value);
+    }
+  }
+}
+
+// In the host's memory one by one: together they may be more than the device has.
+OptimizerState StepProgram::first_slots(const Params& params) const {
+  if (!slots_on_host_ || Trace::innermost() != nullptr) {
+    return optimizer_.init(params);
+  }
+  OptimizerState state = optimizer_.init({});
+  for (size_t i = 0; i < params.size(); ++i) {
+    Params one;
+    one.set(params.name(i), params.tensor(i));
+    OptimizerState own = optimizer_.init(one);
+    for (size_t s = 0; s < state.slots.size(); ++s) {
+      for (auto& [name, value] : own.slots[s].second.items()) {
+        state.slots[s].second.set(name, on_host(value));
+      }
+    }
+  }
+  return state;
+}
+
+TrainState StepProgram::uninitialised_state() const {
+  TrainState state = form_;
+  size_t leaf = 0;
+  LeafVisitor allocate(LeafVisitor::Access::kWrite, [&](const std::string&, Tensor& tensor) {
+    tensor = uninitialised(state_types_[leaf++]);
+  });
+  allocate("params", state.params);
+  allocate("step", state.optimizer.step);
+  for_slots(state.optimizer, [&](Tensor& slot) {
+    slot = (slots_on_host_ ? uninitialised_in_host_memory : uninitialised)(state_types_[leaf++]);
+  });
+  allocate("loss_scale", state.optimizer.loss_scale);
+  return state;
+}
+
+int64_t StepProgram::host_state_bytes() const {
+  if (!slots_on_host_) {
+    return 0;
+  }
+  OptimizerState form = form_.optimizer;
+  size_t leaf = form_.params.size() + 1;  // behind the count of steps
+  int64_t bytes = 0;
+  for_slots(form, [&](Tensor&) { bytes += state_types_[leaf++].bytes(); });
+  return bytes;
 }
 
 Shards StepProgram::shards_of_weights() const {
@@ -382,12 +439,21 @@ StepResult StepProgram::step(const Arguments& arguments) const {
         logical_and(norm <= cast(arguments.norm_limit[0], norm.dtype()), abs(loss) <= largest);
   }
   const bool gathers = !has_parts_of_parameters();
+  const auto move_slots = [&](OptimizerState optimizer, Tensor (*move)(const Arg&)) {
+    const PartScope part(StepPart::kUpdate);
+    const NameScope scope("optimizer");
+    if (slots_on_host_) {
+      for_slots(optimizer, [&](Tensor& slot) { slot = move(slot); });
+    }
+    return optimizer;
+  };
   TrainState next;
   std::tie(next.params, next.optimizer) =
       optimizer_.update(gathers ? in_parts(own(state.params), shards_) : own(state.params),
                         zero_ == 0 ? whole(std::move(sum.gradient), cut_, overlap_.gradients)
                                    : std::move(sum.gradient),
-                        state.optimizer, arguments.lr, scale, control);
+                        move_slots(state.optimizer, fetch), arguments.lr, scale, control);
+  next.optimizer = move_slots(std::move(next.optimizer), stow);
   if (gathers) {
     next.params = whole(std::move(next.params), shards_, overlap_.parameters);
   }

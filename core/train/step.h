@@ -76,6 +76,10 @@ class StepProgram {
 
   // The state before the first step. `params`: stage_parameters(), perhaps among others.
   TrainState first_state(Params params) const;
+  // One to be filled: all its leaves lie where steps take them.
+  TrainState uninitialised_state() const;
+  // Of the state, what lies in the host's memory (memory.offload.optimizer), in bytes.
+  int64_t host_state_bytes() const;
   // The parameters of a state and frozen weights, none in parts. Every rank calls it.
   Params whole_weights(const TrainState& state, const Params& frozen) const {
     return parts_.whole(held_weights(state, frozen));
@@ -155,6 +159,10 @@ class StepProgram {
   // Of `params`, those of `shards` in parts, or whole again, gathered under other work where `overlaps`.
   static Params in_parts(Params params, const Shards& shards);
   static Params whole(Params params, const Shards& shards, bool overlaps);
+  OptimizerState first_slots(const Params& params) const;
+  // Calls f with each tensor that the optimizer keeps for a parameter.
+  template <class F>
+  static void for_slots(OptimizerState& state, const F& f);
   // The factor of the loss; empty: none.
   Tensor loss_scale_of(const TrainState& state) const;
 
@@ -183,6 +191,7 @@ class StepProgram {
   std::optional<double> clip_;
   bool may_skip_;
   bool looks_at_layers_;
+  bool slots_on_host_;                  // memory.offload.optimizer
   MeshAxis data_;                       // the ranks that share batches
   MeshAxis stages_;                     // the ranks that share layers
   int64_t stage_;                       // of these, this one

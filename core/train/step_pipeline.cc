@@ -230,6 +230,7 @@ ProgramMemory StepProgram::memory() const {
     sum.inputs += type.bytes() * (is_batch ? micro_batches_ / data_.size : 1);
   }
   const ProgramMemory pipeline = pipeline_->memory();
+  sum.host += pipeline.host;
   sum.arena += pipeline.arena;  // each program keeps its own
   for (int64_t ProgramMemory::*bytes : {&ProgramMemory::gradients, &ProgramMemory::saved,
                                         &ProgramMemory::transient, &ProgramMemory::workspace}) {

@@ -108,12 +108,7 @@ void Trainer::restore(FileSystem& files, const std::string& folder, int64_t micr
 
 void Trainer::load_state_of(FileSystem& files, const std::string& folder) {
   const std::optional<LossScaleState> loss_scale = state_.optimizer.loss_scale;
-  state_ = program_.form();
-  size_t leaf = 0;
-  LeafVisitor allocate(LeafVisitor::Access::kWrite, [&](const std::string&, Tensor& tensor) {
-    tensor = uninitialised(program_.state_types()[leaf++]);
-  });
-  allocate("", state_);
+  state_ = program_.uninitialised_state();
   load_tensors(files, folder, task_.stored_file, stored_model());
   load_tensors(files, folder, kOptimizerFile, stored_optimizer());
   const int64_t updates = progress_.step - guard_.skipped();

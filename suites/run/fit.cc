@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/thread_pool.h"
+#include "core/compile/fetch_ahead.h"
 
 namespace mstrain {
 namespace {
@@ -32,9 +33,12 @@ std::vector<Overrides> leaner_states(const TrainConfig& config) {
                                     : leaner_precisions(config.precision);
 }
 
-// No copy for checkpoints, smaller micro-batches, recomputation, both, leaner states, and all of it with smaller samples as
-// well; each kind from mild to strong.
-std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64_t micro) {
+constexpr const char* kOptimizerOnHost = "memory.offload.optimizer=cpu";
+
+// No copy for checkpoints, smaller micro-batches, recomputation, both, leaner states, the optimizer's in the host's memory where
+// the device has that beside its own, and all of it with smaller samples as well; each kind from mild to strong.
+std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64_t micro,
+                                                      const Backend* backend) {
   const TrainConfig& train = run.train;
   std::vector<std::vector<Overrides>> kinds;
   if (train.checkpoint.async.value_or(false)) {
@@ -61,6 +65,9 @@ std::vector<std::vector<Overrides>> candidate_changes(const ModelRun& run, int64
   const Overrides least = joined({fmt::format("batch.micro={}", train.parallel.copies)}, most);
   const std::vector<Overrides> leaner = leaner_states(train);
   kinds.push_back(leaner);
+  if (has_host_memory(backend) && train.memory.offload.optimizer == Offload::kNone) {
+    kinds.push_back({{kOptimizerOnHost}, joined({kOptimizerOnHost}, least)});
+  }
   for (const std::vector<Overrides>& changes : {leaner, run.smaller_samples()}) {
     kinds.emplace_back();
     for (const Overrides& change : changes) {
@@ -98,6 +105,7 @@ class Choices::Variants {
     }
     return known_.emplace(overrides, reckoned(overrides)).first->second;
   }
+  const Backend* backend() const { return context_.backend; }
   RunPlan exactly(const Overrides& overrides) const { return planned(overrides, layers(), limit_); }
   // Without a copy for checkpoints: whether there is room for it is not what fewer layers tell.
   RunPlan without_copy(const Overrides& overrides) const {
@@ -181,10 +189,11 @@ Choices::~Choices() = default;
 
 void Choices::refuse() {
   std::vector<std::vector<Overrides>> candidates =
-      candidate_changes(run_, plan_.micro * run_.train.parallel.copies);
+      candidate_changes(run_, plan_.micro * run_.train.parallel.copies, variants_->backend());
   if (plan_.least() > limit_) {  // unless states become leaner
     std::erase_if(candidates, [](const std::vector<Overrides>& kind) {
-      return kind.empty() || !kind[0][0].starts_with("precision.");
+      return kind.empty() ||
+             !(kind[0][0].starts_with("precision.") || kind[0][0] == kOptimizerOnHost);
     });
   }
   std::vector<Overrides> strongest;  // of each kind, which are asked for first: on all processors

@@ -134,6 +134,11 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
       context_{.backend = described_backend(cluster.device.name, cluster.device), .threads = 1},
       scope_(context_) {
   const double limit = train.memory.limit_gb.value_or(cluster.device.memory_gb) * 1e9;  // of a rank
+  if (train.memory.offload.any()) {
+    config_fail(tree, "memory.offload",
+                "layouts are searched for runs that keep everything on their devices; say none, or "
+                "plan one layout by --dry-run and run.device_description");
+  }
   refuse_absurd(*run, static_cast<int64_t>(limit * static_cast<double>(cluster.ranks())));
   ids = run->network()->ids() ? run->network()->ids() : ids;
   if (!ids) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/forecast/search.h"
+#include "suites/run/model_run.h"
 #include "suites/run/run.h"
 
 namespace mstrain {

@@ -186,6 +186,17 @@ TEST(DryRun, PlansForADescribedDevice) {
                                HasSubstr("what would fit:"), HasSubstr("precision.master=none")));
 }
 
+TEST(DryRun, CountsWhatLiesInTheHostsMemory) {
+  const CommandResult result = run_command(
+      {"--config", shipped("gpt_10b.yaml"), "--dry-run", "--offline", "run.device=cuda",
+       "run.device_description=" + shipped("devices/h100_80gb.yaml"), "precision.grads=bf16",
+       "memory.recompute=full", "memory.offload={optimizer: cpu, activations: cpu}"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  // Master and two moments, 12 bytes for each of 11,3 billion parameters.
+  EXPECT_THAT(result.out, AllOf(HasSubstr("memory of the host beside it, in bytes\n"),
+                                HasSubstr("memory.offload.optimizer"), HasSubstr("\nfits\n")));
+}
+
 TEST(DryRun, EveryShippedDeviceIsDescribed) {
   const SmallRun run;
   int count = 0;

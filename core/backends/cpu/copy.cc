@@ -142,7 +142,7 @@ void register_copy() {
     return copy_kernel(request.inputs[0], request.threads);
   };
   // A reshape moves what strides cannot say: to dense, as a copy does.
-  for (const char* op : {"copy", "reshape"}) {
+  for (const char* op : {"copy", "reshape", "stow", "fetch"}) {
     register_kernel(table(), op, {.prepare = prepare, .strided_inputs = true});
   }
 }

@@ -1,11 +1,15 @@
 #include "core/backends/cuda/device.h"
 
+#include <fmt/format.h>
+
 #include <deque>
+#include <iterator>
 
 #include "core/backends/cuda/text.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
-#include "core/runtime/buffer.h"
+#include "core/runtime/capture.h"
+#include "core/runtime/host_memory.h"
 #include "core/runtime/staging_memory.h"
 
 namespace mstrain::cuda {
@@ -13,6 +17,7 @@ namespace {
 
 constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned kPortable = 1;     // CU_MEMHOSTALLOC_PORTABLE
+constexpr int kRelaxed = 2;           // CU_STREAM_CAPTURE_MODE_RELAXED: others go on meanwhile
 constexpr Driver::Result kNotReady = 600;
 
 Driver::Address address_of(const void* data) { return reinterpret_cast<Driver::Address>(data); }
@@ -107,9 +112,16 @@ EventPool& events() {
   return *it;
 }
 
+// What is given to queues between the beginning and the end of a capture.
+struct Capture {
+  bool is_open = true;
+  std::vector<std::shared_ptr<const void>> held;  // what copies in it read
+};
+
 struct Recorded : Event::State {
-  Recorded(Driver::Handle in, std::vector<std::shared_ptr<const void>> until)
-      : event(events().take()), stream(in), held(std::move(until)) {
+  Recorded(Driver::Handle in, std::vector<std::shared_ptr<const void>> until,
+           std::shared_ptr<Capture> of)
+      : event(events().take()), stream(in), held(std::move(until)), capture(std::move(of)) {
     check_driver(driver().record_event(event, stream), "cuEventRecord");
   }
   ~Recorded() override { events().give(event); }
@@ -117,7 +129,7 @@ struct Recorded : Event::State {
   Recorded& operator=(const Recorded&) = delete;
 
   bool done() const override {
-    if (!is_done) {
+    if (!is_done && capture == nullptr) {
       card().bind();
       const Driver::Result result = driver().query_event(event);
       if (result != kNotReady) {
@@ -128,6 +140,9 @@ struct Recorded : Event::State {
     return is_done;
   }
   void wait() override {
+    if (capture != nullptr) {
+      throw NotCaptured("the host waits for the card");
+    }
     card().bind();
     const std::lock_guard lock(mutex);
     if (!is_waited) {
@@ -156,19 +171,39 @@ struct Recorded : Event::State {
 
   Driver::Handle event, stream;
   std::vector<std::shared_ptr<const void>> held;  // what copies before it read
+  std::shared_ptr<Capture> capture;               // that it is part of; null: of none
   std::mutex mutex;
   mutable std::atomic<bool> is_done = false;
   bool is_waited = false;
   std::exception_ptr error;
 };
 
-class CudaQueue : public Queue {
+class Graph : public Captured {
+ public:
+  Graph(Driver::Handle executable, std::shared_ptr<Capture> of)
+      : executable(executable), capture_(std::move(of)) {}
+  ~Graph() override {
+    card().bind();
+    driver().destroy_executable(executable);
+  }
+  const Driver::Handle executable;
+
+ private:
+  std::shared_ptr<const Capture> capture_;
+};
+
+class CudaQueue : public CapturingQueue {
  public:
   CudaQueue() { check_driver(driver().create_stream(&stream, kNonBlocking), "cuStreamCreate"); }
   void submit(std::function<void()> work) override { work(); }
   void wait(const Event& event, bool needed) override {
     card().bind();
     if (const auto* recorded = dynamic_cast<const Recorded*>(event.state())) {
+      if (recorded->capture != nullptr) {
+        capture_ = recorded->capture;
+      } else if (captures() && !event.done()) {
+        throw NotCaptured("it waits for work from before");
+      }
       if (recorded->stream != stream && !event.done()) {
         check_driver(driver().stream_waits(stream, recorded->event, 0), "cuStreamWaitEvent");
       }
@@ -178,10 +213,15 @@ class CudaQueue : public Queue {
   }
   Event record() override {
     card().bind();
+    if (captures()) {
+      hold_in_capture();
+      return Event(
+          std::make_shared<Recorded>(stream, std::vector<std::shared_ptr<const void>>(), capture_));
+    }
     while (!recorded_.empty() && recorded_.front()->done()) {
       recorded_.pop_front();
     }
-    auto state = std::make_shared<Recorded>(stream, std::exchange(held_, {}));
+    auto state = std::make_shared<Recorded>(stream, std::exchange(held_, {}), nullptr);
     if (!state->held.empty()) {
       recorded_.push_back(state);  // what it holds outlives the copies, whoever drops the event
     }
@@ -197,14 +237,88 @@ class CudaQueue : public Queue {
     }
   }
 
+  void begin_capture() override {
+    card().bind();
+    check_driver(driver().begin_capture(stream, kRelaxed), "cuStreamBeginCapture");
+    capture_ = std::make_shared<Capture>();
+  }
+  std::unique_ptr<Captured> end_capture() override {
+    hold_in_capture();
+    const auto capture = std::exchange(capture_, nullptr);
+    capture->is_open = false;
+    Driver::Handle graph = nullptr, executable = nullptr;
+    Driver::Result result = driver().end_capture(stream, &graph);
+    if (result == 0) {
+      result = driver().instantiate(&executable, graph, 0);
+      driver().destroy_graph(graph);
+    }
+    if (result != 0) {
+      throw NotCaptured(
+          fmt::format("the driver does not make a graph of it (CUresult {})", result));
+    }
+    return std::make_unique<Graph>(executable, capture);
+  }
+  void drop_capture() noexcept override {
+    if (captures()) {
+      capture_->is_open = false;
+      capture_ = nullptr;
+      Driver::Handle graph = nullptr;
+      if (driver().end_capture(stream, &graph) == 0 && graph != nullptr) {
+        driver().destroy_graph(graph);
+      }
+    }
+  }
+  void launch(const Captured& work) override {
+    card().bind();
+    check_driver(driver().launch_graph(dynamic_cast<const Graph&>(work).executable, stream),
+                 "cuGraphLaunch");
+  }
+  bool captures() const { return capture_ != nullptr && capture_->is_open; }
+
   Driver::Handle stream = nullptr;
 
  private:
+  void hold_in_capture() {
+    std::move(held_.begin(), held_.end(), std::back_inserter(capture_->held));
+    held_.clear();
+  }
+
+  std::shared_ptr<Capture> capture_;               // the last that it was part of
   std::vector<std::shared_ptr<const void>> held_;  // until the next event
   std::deque<std::shared_ptr<Recorded>> recorded_;
 };
 
-class CudaDevice : public Device {
+void* allocate_pinned(int64_t bytes) {
+  card().bind();
+  void* at = nullptr;
+  check(driver().allocate_host(&at, static_cast<size_t>(bytes), kPortable) == 0,
+        "out of memory: {} bytes of the host's memory could not be pinned", bytes);
+  return at;
+}
+
+void release_pinned(void* data, int64_t) {
+  card().bind();
+  check_driver(driver().release_host(data), "cuMemFreeHost");
+}
+
+// The host's memory, with what `card` does to it.
+class CardHostMemory : public Device {
+ public:
+  explicit CardHostMemory(Device& card) : card_(card) {}
+  std::string name() const override { return "the host's memory for cuda"; }
+  void* allocate(int64_t bytes) override { return allocate_pinned(bytes); }
+  void release(void* data, int64_t bytes) override { release_pinned(data, bytes); }
+  Queue& queue(Use use) override { return card_.queue(use); }
+  std::shared_ptr<Allocator> staging() override { return card_.staging(); }
+  bool is_registered(const void* data, int64_t bytes) const override {
+    return card_.is_registered(data, bytes);
+  }
+
+ private:
+  Device& card_;  // which lives as long as the process
+};
+
+class CudaDevice : public DeviceWithHostMemory {
  public:
   std::string name() const override { return "cuda"; }
   int64_t memory_bytes() const override {
@@ -234,23 +348,16 @@ class CudaDevice : public Device {
   bool is_registered(const void* data, int64_t bytes) const override {
     return staging_memory_->holds(data, bytes);
   }
+  const std::shared_ptr<Allocator>& host_memory() override { return host_memory_; }
 
  private:
   CudaQueue kernels_, copies_;
-  const std::shared_ptr<StagingMemory> staging_memory_ = std::make_shared<StagingMemory>(
-      [](int64_t bytes) {
-        card().bind();
-        void* at = nullptr;
-        check_driver(driver().allocate_host(&at, static_cast<size_t>(bytes), kPortable),
-                     "cuMemHostAlloc");
-        return at;
-      },
-      [](void* data, int64_t) {
-        card().bind();
-        check_driver(driver().release_host(data), "cuMemFreeHost");
-      });
+  const std::shared_ptr<StagingMemory> staging_memory_ =
+      std::make_shared<StagingMemory>(allocate_pinned, release_pinned);
   const std::shared_ptr<Allocator> staging_ =
       std::make_shared<Allocator>(Allocator::kCacheLimit, staging_memory_);
+  const std::shared_ptr<Allocator> host_memory_ =
+      std::make_shared<Allocator>(Allocator::kCacheLimit, std::make_shared<CardHostMemory>(*this));
 };
 
 }  // namespace
@@ -272,6 +379,12 @@ int chosen_card() { return ordinal; }
 std::unique_ptr<Queue> make_queue() {
   bind_context();
   return std::make_unique<CudaQueue>();
+}
+
+void check_runs(Queue& queue, const std::string& what) {
+  if (dynamic_cast<CudaQueue&>(queue).captures()) {
+    throw NotCaptured(what);
+  }
 }
 
 void spoil(std::exception_ptr why) { spoilt().set(std::move(why)); }

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <memory>
+#include <string>
 
 #include "core/backends/cuda/driver.h"
 #include "core/runtime/device.h"
@@ -26,6 +27,9 @@ Driver::Handle stream_of(Queue& queue);
 void spoil(std::exception_ptr why);
 // Throws it, if anything is spoilt.
 void check_spoilt();
+
+// Throws NotCaptured where what the queue is given is captured, and not run; `what` then cannot be done.
+void check_runs(Queue& queue, const std::string& what);
 
 // Binds device()'s context to the calling thread; cheap where it is bound.
 void bind_context();

@@ -123,6 +123,12 @@ const Driver& driver() {
     find(library, "cuModuleLoadData", d.load_module);
     find(library, "cuModuleGetFunction", d.find_function);
     find(library, "cuLaunchKernel", d.launch);
+    find(library, "cuStreamBeginCapture_v2", d.begin_capture);
+    find(library, "cuStreamEndCapture", d.end_capture);
+    find(library, "cuGraphInstantiateWithFlags", d.instantiate);
+    find(library, "cuGraphLaunch", d.launch_graph);
+    find(library, "cuGraphExecDestroy", d.destroy_executable);
+    find(library, "cuGraphDestroy", d.destroy_graph);
     return d;
   }();
   return it;

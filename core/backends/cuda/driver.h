@@ -31,7 +31,7 @@ FoundDevices look_for_devices(const std::string& library = kDriverLibrary);
 struct Driver {
   using Result = int;                  // CUresult
   using Address = unsigned long long;  // CUdeviceptr
-  using Handle = void*;                // of a context, stream, event, module or function
+  using Handle = void*;                // of a context, stream, event, module, function or graph
 
   Result (*retain_context)(Handle* context, int device);
   Result (*set_context)(Handle context);
@@ -55,6 +55,12 @@ struct Driver {
   Result (*launch)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    Handle stream, void** parameters, void** extra);
+  Result (*begin_capture)(Handle stream, int mode);
+  Result (*end_capture)(Handle stream, Handle* graph);
+  Result (*instantiate)(Handle* executable, Handle graph, unsigned long long flags);
+  Result (*launch_graph)(Handle executable, Handle stream);
+  Result (*destroy_executable)(Handle executable);
+  Result (*destroy_graph)(Handle graph);
 };
 
 // Throws Error where there is no driver, or it lacks one of these.

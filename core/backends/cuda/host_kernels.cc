@@ -31,12 +31,14 @@ void tell(std::string_view op) {
 }
 
 struct HostCall {
+  std::string_view op;
   Kernel kernel;
   std::vector<int64_t> inputs, outputs;  // bytes
 };
 
 // All memory of one call lies in one block, registered with the device.
 void run_on_host(const HostCall& call, const KernelMemory& memory) {
+  check_runs(*memory.queue, fmt::format("{} runs on the host", call.op));
   int64_t bytes = aligned_bytes(call.kernel.workspace_bytes);
   std::vector<int64_t> places;
   for (const auto& list : {call.inputs, call.outputs}) {
@@ -68,7 +70,7 @@ void run_on_host(const HostCall& call, const KernelMemory& memory) {
 
 Kernel prepare_on_host(const KernelRequest& request) {
   tell(request.op.name);
-  auto call = std::make_shared<HostCall>();
+  auto call = std::make_shared<HostCall>(HostCall{.op = request.op.name});
   call->kernel = entry_of_host(request.op)
                      .prepare({request.op, request.attrs, request.inputs, request.outputs, 1, 0,
                                request.scope});

@@ -8,6 +8,7 @@ namespace mstrain::cuda {
 
 void register_texts(Backend& table);
 void register_host_kernels(Backend& table);
+void register_offload_kernels(Backend& table);
 
 constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 

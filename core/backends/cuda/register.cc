@@ -87,6 +87,7 @@ void add_cuda_backend() {
                                 .limits = {.fused_row = cuda::kLongestRow}});
   cuda::register_texts(table);
   cuda::register_host_kernels(table);
+  cuda::register_offload_kernels(table);
 }
 
 }  // namespace mstrain

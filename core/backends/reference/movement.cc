@@ -131,7 +131,9 @@ void run_iota(const Call& call) {
 }  // namespace
 
 void register_movement() {
-  define<run_copy>("copy");
+  for (const char* name : {"copy", "stow", "fetch"}) {
+    define<run_copy>(name);
+  }
   define<run_copy>("reshape");
   define<run_transpose>("transpose");
   define<run_broadcast>("broadcast");

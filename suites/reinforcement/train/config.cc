@@ -32,6 +32,10 @@ Config read_reinforcement(const YamlNode& tree) {
   config.optimizer.clip_grad = std::nullopt;
   read_config(tree, config);
   check_optimizer_config(config.optimizer, tree);
+  if (config.memory.offload.any()) {
+    config_fail(tree, "memory.offload",
+                "agents are small, and keep everything on the device; say none");
+  }
   check_run_device(config.run, tree);
   if (config.run.mode != RunMode::kTrain) {
     config_fail(tree, "run.mode", "expected train: mstrain play shows what a checkpoint does");

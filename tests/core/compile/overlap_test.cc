@@ -284,7 +284,7 @@ TEST(Overlap, AStepThatFailsLeavesNothingOnItsWay) {
   plan.steps[2].waits_for = 0;
   PlanAddresses addresses(plan);
   EXPECT_EQ(message_of<Error>([&] {
-              execute(plan, {}, {}, nullptr, addresses,
+              execute(plan, {}, {}, {nullptr}, addresses,
                       {host_device()->queue(Device::Use::kKernels)});
             }),
             "it fails");

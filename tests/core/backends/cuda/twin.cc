@@ -23,7 +23,19 @@ namespace {
 
 using mstrain::cuda::emulator::Hardware;
 using mstrain::twin::Event;
+using mstrain::twin::Graph;
 using mstrain::twin::Stream;
+
+// How often the driver was asked to launch: told when the process ends, where there is a file for it.
+struct Counts {
+  std::atomic<int64_t> kernels = 0, graphs = 0;
+  ~Counts() {
+    if (const char* const file = std::getenv("MSTRAIN_TWIN_COUNTS")) {
+      std::ofstream(file) << kernels << " kernels " << graphs << " graphs\n";
+    }
+  }
+};
+Counts counts;
 
 int cards() {
   const char* const said = std::getenv("MSTRAIN_TWIN_CARDS");
@@ -125,7 +137,7 @@ void multiply(const Product& p) {
   }
 }
 
-constexpr int kOk = 0, kFailed = 1;
+constexpr int kOk = 0, kFailed = 1, kUnjoined = 904;
 
 }  // namespace
 
@@ -201,7 +213,33 @@ int cuStreamCreate(void** stream, unsigned) {
 }
 int cuStreamSynchronize(void* stream) { return static_cast<Stream*>(stream)->settle(); }
 int cuStreamWaitEvent(void* stream, void* event, unsigned) {
-  static_cast<Stream*>(stream)->wait_for(*static_cast<Event*>(event));
+  return static_cast<Stream*>(stream)->wait_for(*static_cast<Event*>(event));
+}
+int cuStreamBeginCapture_v2(void* stream, int) {
+  static_cast<Stream*>(stream)->begin_capture();
+  return kOk;
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+  const std::shared_ptr<Graph> made = static_cast<Stream*>(stream)->end_capture();
+  *graph = made == nullptr ? nullptr : new std::shared_ptr<Graph>(made);
+  return made == nullptr ? kUnjoined : kOk;
+}
+int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  *executable = new std::shared_ptr<Graph>(*static_cast<std::shared_ptr<Graph>*>(graph));
+  return kOk;
+}
+int cuGraphLaunch(void* executable, void* stream) {
+  ++counts.graphs;
+  static_cast<Stream*>(stream)->give(
+      [graph = *static_cast<std::shared_ptr<Graph>*>(executable)] { return graph->run(); });
+  return kOk;
+}
+int cuGraphExecDestroy(void* executable) {
+  delete static_cast<std::shared_ptr<Graph>*>(executable);
+  return kOk;
+}
+int cuGraphDestroy(void* graph) {
+  delete static_cast<std::shared_ptr<Graph>*>(graph);
   return kOk;
 }
 int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void* stream) {
@@ -245,6 +283,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
 }
 int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
                    unsigned, unsigned, void* stream, void** parameters, void**) {
+  ++counts.kernels;
   const auto& it = *static_cast<const Function*>(function);
   const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
   static_cast<Stream*>(stream)->give([it, arguments, blocks, threads] {

@@ -15,6 +15,11 @@ for stage in 0 1 2 3; do
   through_cards "zero_$stage"
   same_weights one "zero_$stage" 2
 done
+for stage in 1 3; do
+  run "zero_${stage}_off" cuda 2 "${one[@]}" --ranks 2 parallel.data=2 "parallel.zero={stage: $stage, min_numel: 1}" \
+    'memory.offload={optimizer: cpu, activations: cpu, min_kb: 0}'
+  same_weights one "zero_${stage}_off" 2
+done
 run fast cuda 2 "${one[@]}" --ranks 2 parallel.data=2 parallel.reduction=fast 'parallel.zero={stage: 2, min_numel: 1}'
 through_cards fast
 agree one fast 0.0002

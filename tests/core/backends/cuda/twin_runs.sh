@@ -25,6 +25,10 @@ agree() {  # A B TOLERANCE
     { d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > t) { print a, $1, b, $2; bad = 1 } }
     END { exit bad || NR < 2 }' >&2
 }
+same_state() {  # A B STEP: weights and what the optimizer keeps
+  same_weights "$@"
+  cmp "$work/$1/checkpoints/step-0000000$3/optimizer.safetensors" "$work/$2/checkpoints/step-0000000$3/optimizer.safetensors"
+}
 same_weights() {  # A B STEP
   cmp "$work/$1/checkpoints/step-0000000$3/model.safetensors" "$work/$2/checkpoints/step-0000000$3/model.safetensors"
 }

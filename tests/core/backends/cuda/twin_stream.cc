@@ -7,7 +7,7 @@
 namespace mstrain::twin {
 namespace {
 
-constexpr int kNotReady = 600;
+constexpr int kNotReady = 600, kIsolated = 905, kCaptured = 907;
 
 // Never destroyed, as the streams' threads never end.
 struct Streams {
@@ -21,22 +21,51 @@ Streams& streams() {
 
 }  // namespace
 
+int Graph::run() {
+  std::vector<bool> done(nodes_.size(), false);
+  const auto is_ready = [&](size_t i) {
+    const std::set<size_t>& before = nodes_[i].before;
+    return !done[i] && std::all_of(before.begin(), before.end(), [&](size_t b) { return done[b]; });
+  };
+  late_ = !late_;
+  for (size_t count = 0; count < nodes_.size(); ++count) {
+    size_t next = nodes_.size();
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (is_ready(i) &&
+          (next == nodes_.size() || (nodes_[next].beside == late_ && nodes_[i].beside != late_))) {
+        next = i;
+      }
+    }
+    if (const int result = nodes_[next].work(); result != 0) {
+      return result;
+    }
+    done[next] = true;
+  }
+  return 0;
+}
+
 int Event::query() {
   const std::lock_guard lock(mutex_);
-  return ended_ < recorded_ ? kNotReady : result_;
+  if (graph_ != nullptr) {
+    return kCaptured;
+  }
+  return under_way_.contains(recorded_) ? kNotReady : result_;
 }
 
 int Event::wait() {
   std::unique_lock lock(mutex_);
+  if (graph_ != nullptr) {
+    return kCaptured;
+  }
   const int64_t recorded = recorded_;
-  changed_.wait(lock, [&] { return ended_ >= recorded; });
+  changed_.wait(lock, [&] { return !under_way_.contains(recorded); });
   return result_;
 }
 
 void Event::ended(int64_t recorded, int result) {
   {
     const std::lock_guard lock(mutex_);
-    ended_ = std::max(ended_, recorded);  // another stream may have been faster with a later one
+    under_way_.erase(recorded);
     result_ = result;
   }
   changed_.notify_all();
@@ -51,6 +80,11 @@ Stream::Stream() {
 }
 
 void Stream::give(std::function<int()> work) {
+  if (graph_ != nullptr) {
+    graph_->nodes_.push_back({std::move(work), std::move(last_), !is_first_});
+    last_ = {graph_->nodes_.size() - 1};
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     work_.push_back([this, work = std::move(work)] { return result_ == 0 ? work() : result_; });
@@ -62,7 +96,13 @@ void Stream::record(Event& event) {
   int64_t recorded = 0;
   {
     const std::lock_guard lock(event.mutex_);
+    event.graph_ = graph_;
+    if (graph_ != nullptr) {
+      event.nodes_ = last_;
+      return;
+    }
     recorded = ++event.recorded_;
+    event.under_way_.insert(recorded);
   }
   const std::lock_guard lock(mutex_);
   work_.emplace_back([this, &event, recorded] {
@@ -72,17 +112,50 @@ void Stream::record(Event& event) {
   changed_.notify_all();
 }
 
-void Stream::wait_for(Event& event) {
+int Stream::wait_for(Event& event) {
   int64_t recorded = 0;
   {
     const std::lock_guard lock(event.mutex_);
+    if (event.graph_ != nullptr) {
+      graph_ = event.graph_;
+      last_.insert(event.nodes_.begin(), event.nodes_.end());
+      return 0;
+    }
     recorded = event.recorded_;
+  }
+  if (graph_ != nullptr) {
+    return kIsolated;
   }
   give([&event, recorded] {
     std::unique_lock lock(event.mutex_);
-    event.changed_.wait(lock, [&] { return event.ended_ >= recorded; });
+    event.changed_.wait(lock, [&] { return !event.under_way_.contains(recorded); });
     return event.result_;
   });
+  return 0;
+}
+
+void Stream::begin_capture() {
+  graph_ = std::make_shared<Graph>();
+  is_first_ = true;
+}
+
+std::shared_ptr<Graph> Stream::end_capture() {
+  std::shared_ptr<Graph> graph = graph_;
+  std::set<size_t> joined = last_;
+  for (size_t i = graph->nodes_.size(); i-- > 0;) {
+    if (joined.contains(i)) {
+      joined.insert(graph->nodes_[i].before.begin(), graph->nodes_[i].before.end());
+    }
+  }
+  const std::lock_guard lock(streams().mutex);
+  for (Stream* stream : streams().all) {
+    if (stream->graph_ == graph) {
+      stream->graph_ = nullptr;
+      stream->last_.clear();
+      stream->is_first_ = false;
+    }
+  }
+  return joined.size() == graph->nodes_.size() ? graph : nullptr;
 }
 
 int Stream::settle() {

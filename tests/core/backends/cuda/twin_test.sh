@@ -14,4 +14,14 @@ narrow=(precision.params=bf16 precision.grads=bf16)
 run cpu_bf16 cpu 3 "${narrow[@]}"
 run card_bf16 cuda 3 "${narrow[@]}"
 agree cpu_bf16 card_bf16 0.03
+
+# A step is one launch from its third run on, and has the bits of kernels that are launched one by one.
+launches() { grep -o "[0-9]* $2" "$work/$1.counts" | cut -d' ' -f1; }
+MSTRAIN_TWIN_COUNTS="$work/single.counts" MSTRAIN_CUDA_GRAPHS=0 run single cuda 8
+MSTRAIN_TWIN_COUNTS="$work/whole.counts" run whole cuda 8
+same_state single whole 8
+[ "$(launches single graphs)" = 0 ]
+[ "$(launches whole graphs)" -ge 6 ]
+[ $((2 * $(launches whole kernels))) -lt "$(launches single kernels)" ]
+
 echo "the twin's losses: $(losses card | tr '\n' ' ')"
