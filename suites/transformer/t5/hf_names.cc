@@ -35,6 +35,8 @@ std::string feed_forward_name(const T5Config& config) {
   if (config.activation == Activation::kGeluNew) {
     return "gated-gelu";
   }
+  check(config.activation != Activation::kGelu,
+        "model.activation: Hugging Face's T5 has no name for a gated gelu that is not gelu_new");
   return "gated-" + std::string(name_of(config.activation));
 }
 

@@ -323,9 +323,9 @@ TEST_F(PipelinedRun, TakesTheBytesThatThePlanSays) {
       const int64_t peak = context.allocator->stats().peak_bytes;
       const int64_t bytes =
           planned.plan.step.inputs + planned.plan.step.outputs + planned.plan.step.arena;
-      // Blocks begin at multiples of 64; some messages are gone later than the plan says.
-      EXPECT_GE(peak, bytes);
-      EXPECT_LE(peak, bytes + bytes / 10);
+      // The plan has peers as late as they may be. Blocks begin at multiples of 64.
+      EXPECT_GE(peak, bytes - bytes / 10);
+      EXPECT_LE(peak, bytes + bytes / 50);
     });
   }
 }
