@@ -7,13 +7,14 @@
 
 namespace mstrain::reinforcement {
 
-// Leaves with weights, and draws in proportion to them. A node is the sum of its two children, whatever came before.
+// Leaves with weights, and draws in proportion to them. A node is the sum of its sixteen children in one order, whatever came before:
+// wide nodes are few, and their children lie together.
 class SumTree {
  public:
   explicit SumTree(int64_t leaves);
   void set(int64_t leaf, double weight);
-  double weight(int64_t leaf) const { return nodes_[static_cast<size_t>(first_ + leaf)]; }
-  double total() const { return nodes_[1]; }
+  double weight(int64_t leaf) const { return nodes_[static_cast<size_t>(leaf)]; }
+  double total() const { return total_; }
   // The leaf at `place` in [0, total()), counting weights from the left. Some leaf must have one.
   int64_t find(double place) const;
 
@@ -23,8 +24,9 @@ class SumTree {
   static int64_t bytes(int64_t leaves);
 
  private:
-  int64_t first_;  // node of leaf 0; node i has the children 2i and 2i + 1
+  std::vector<int64_t> levels_;  // where each begins among the nodes, from the leaves on
   std::vector<double> nodes_;
+  double total_ = 0;
 };
 
 // (|error| + 1e-6)^exponent

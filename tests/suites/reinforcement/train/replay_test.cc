@@ -11,7 +11,7 @@ namespace mstrain::reinforcement {
 namespace {
 
 TEST(SumTree, FindsEveryLeafInItsShare) {
-  for (const int64_t leaves : {1, 2, 3, 7, 8, 33}) {
+  for (const int64_t leaves : {1, 2, 7, 16, 17, 33, 256, 257, 5000}) {
     SumTree tree(leaves);
     Rng rng(4, static_cast<uint64_t>(leaves));
     std::vector<double> weights;
