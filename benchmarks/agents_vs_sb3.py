@@ -78,7 +78,7 @@ def numpy_replay(rounds_of):
         tree[nodes] = tree[2 * nodes] + tree[2 * nodes + 1]
 
     def turn():
-        place = random.random(DRAWN) * tree[1]
+        place = (numpy.arange(DRAWN) + random.random(DRAWN)) * (tree[1] / DRAWN)
         node = numpy.ones(DRAWN, dtype=numpy.int64)
         for _ in range(levels):
             node *= 2

@@ -1,4 +1,5 @@
-// prioritised_replay ITEMS DRAWN: draws DRAWN of ITEMS items in proportion to their priorities, and gives them new ones. For every number on
+// prioritised_replay ITEMS DRAWN: draws DRAWN of ITEMS items in proportion to their priorities, one from each of as many equal parts, and gives
+// them new ones. For every number on
 // its input it takes so many turns and prints {"step_seconds": of a turn}, as contenders of benchmarks/race.py do.
 #include <fmt/core.h>
 
@@ -22,14 +23,15 @@ int main(int argc, char** argv) {
   for (int64_t i = 0; i < items; ++i) {
     tree.set(i, rng.uniform() + 0.01);
   }
-  std::vector<int64_t> leaves(static_cast<size_t>(drawn));
+  std::vector<double> places(static_cast<size_t>(drawn));
+  std::vector<double> weights(places.size());
   const auto turn = [&] {
-    for (int64_t& leaf : leaves) {
-      leaf = tree.find(rng.uniform() * tree.total());
+    const double part = tree.total() / static_cast<double>(drawn);
+    for (size_t i = 0; i < places.size(); ++i) {
+      places[i] = (static_cast<double>(i) + rng.uniform()) * part;
+      weights[i] = rng.uniform() + 0.01;
     }
-    for (const int64_t leaf : leaves) {
-      tree.set(leaf, rng.uniform() + 0.01);
-    }
+    tree.set(tree.find(places), weights);
   };
   fmt::print("{{\"ready\": true}}\n");
   std::fflush(stdout);

@@ -77,16 +77,21 @@ Drawn Replay::draw(int64_t b, uint64_t seed, uint64_t draw, double importance) c
   check(size() > 0, "Replay: nothing to draw from");
   Rng rng(seed, kDrawStream + draw);
   Drawn out{.places = {}, .weights = std::vector<float>(count(b), 1.0F)};
-  for (int64_t i = 0; i < b; ++i) {
-    if (!tree_) {
+  if (!tree_) {
+    for (int64_t i = 0; i < b; ++i) {
       const auto at = static_cast<int64_t>(rng.below(static_cast<uint64_t>(size())));
       out.places.push_back(place(steps_->oldest() + at / shape_.rows, at % shape_.rows));
-      continue;
     }
-    // One draw of each of b equal parts.
-    const double part = (static_cast<double>(i) + rng.uniform()) / static_cast<double>(b);
-    out.places.push_back(tree_->find(part * tree_->total()));
-    out.weights[count(i)] = weight_of(*tree_, out.places.back(), size(), importance);
+    return out;
+  }
+  // One draw of each of b equal parts.
+  std::vector<double> drawn(count(b));
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    drawn[i] = (static_cast<double>(i) + rng.uniform()) / static_cast<double>(b) * tree_->total();
+  }
+  out.places = tree_->find(std::move(drawn));
+  for (size_t i = 0; i < out.places.size(); ++i) {
+    out.weights[i] = weight_of(*tree_, out.places[i], size(), importance);
   }
   const float heaviest = *std::ranges::max_element(out.weights);
   for (float& weight : out.weights) {
@@ -96,11 +101,15 @@ Drawn Replay::draw(int64_t b, uint64_t seed, uint64_t draw, double importance) c
 }
 
 void Replay::set_errors(std::span<const int64_t> places, std::span<const float> errors) {
-  for (size_t i = 0; tree_ && i < places.size(); ++i) {
-    const double priority = priority_of(errors[i], *shape_.priority_exponent);
-    tree_->set(places[i], priority);
-    greatest_ = std::max(greatest_, priority);
+  if (!tree_) {
+    return;
   }
+  std::vector<double> priorities;
+  for (const float error : errors) {
+    priorities.push_back(priority_of(error, *shape_.priority_exponent));
+    greatest_ = std::max(greatest_, priorities.back());
+  }
+  tree_->set(places, priorities);
 }
 
 void Replay::save(ByteWriter& to, size_t more) const {

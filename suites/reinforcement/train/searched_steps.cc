@@ -117,7 +117,7 @@ MuZeroBatch SearchedSteps::sample(int64_t b, uint64_t seed, uint64_t draw) const
   for (int64_t i = 0; i < b; ++i) {
     int64_t step = 0, row = 0;
     if (tree_) {
-      const int64_t leaf = tree_->find(rng.uniform() * tree_->total());
+      const int64_t leaf = tree_->find({rng.uniform() * tree_->total()})[0];
       step = step_at(leaf);
       row = leaf % rows_;
       weights[count(i)] = weight_of(*tree_, leaf, size(), config_.importance);

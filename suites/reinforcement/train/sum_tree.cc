@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "suites/reinforcement/algorithms/sizes.h"
 
@@ -33,44 +34,56 @@ double sum_of(const double* children) {
   return sums[0];
 }
 
+// The child at `place`, which then counts from where it begins. Where rounding points behind all of them, the last one that has a weight
+// is meant, and so on below.
+int64_t child_at(const double* children, double& place) {
+  int64_t last = 0;
+  for (int64_t child = 0; child < kChildren; ++child) {
+    if (place < children[child]) {
+      return child;
+    }
+    last = children[child] > 0 ? child : last;
+    place -= children[child];
+  }
+  place = children[last];
+  return last;
+}
+
 }  // namespace
 
 SumTree::SumTree(int64_t leaves) : levels_(levels_of(leaves)), nodes_(count(levels_.back())) {
   levels_.pop_back();
 }
 
-void SumTree::set(int64_t leaf, double weight) {
-  nodes_[count(leaf)] = weight;
-  int64_t node = leaf / kChildren;
+void SumTree::set(std::span<const int64_t> leaves, std::span<const double> weights) {
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    nodes_[count(leaves[i])] = weights[i];
+  }
+  std::vector<int64_t> changed(leaves.begin(), leaves.end());
   for (size_t level = 1; level < levels_.size(); ++level) {
-    nodes_[count(levels_[level] + node)] =
-        sum_of(&nodes_[count(levels_[level - 1] + node * kChildren)]);
-    node /= kChildren;
+    size_t parents = 0;
+    for (const int64_t child : changed) {
+      const int64_t node = child / kChildren;
+      if (parents == 0 || changed[parents - 1] != node) {
+        nodes_[count(levels_[level] + node)] =
+            sum_of(&nodes_[count(levels_[level - 1] + node * kChildren)]);
+        changed[parents++] = node;
+      }
+    }
+    changed.resize(parents);
   }
   total_ = sum_of(&nodes_[count(levels_.back())]);
 }
 
-int64_t SumTree::find(double place) const {
-  int64_t node = 0;
+std::vector<int64_t> SumTree::find(std::vector<double> places) const {
+  std::vector<int64_t> nodes(places.size());
   for (size_t level = levels_.size(); level-- > 0;) {
-    const double* const children = &nodes_[count(levels_[level] + node * kChildren)];
-    // Where rounding points behind all of them, the last one that has a weight is meant, and so on below.
-    int64_t last = 0;
-    int64_t child = 0;
-    for (; child < kChildren; ++child) {
-      if (place < children[child]) {
-        break;
-      }
-      last = children[child] > 0 ? child : last;
-      place -= children[child];
+    for (size_t i = 0; i < places.size(); ++i) {
+      const double* const children = &nodes_[count(levels_[level] + nodes[i] * kChildren)];
+      nodes[i] = nodes[i] * kChildren + child_at(children, places[i]);
     }
-    if (child == kChildren) {
-      child = last;
-      place = children[last];
-    }
-    node = node * kChildren + child;
   }
-  return node;
+  return nodes;
 }
 
 std::vector<double> SumTree::weights(int64_t number) const {
@@ -78,9 +91,9 @@ std::vector<double> SumTree::weights(int64_t number) const {
 }
 
 void SumTree::set_weights(std::span<const double> weights) {
-  for (size_t i = 0; i < weights.size(); ++i) {
-    set(static_cast<int64_t>(i), weights[i]);
-  }
+  std::vector<int64_t> leaves(weights.size());
+  std::iota(leaves.begin(), leaves.end(), 0);
+  set(leaves, weights);
 }
 
 int64_t SumTree::bytes(int64_t leaves) {

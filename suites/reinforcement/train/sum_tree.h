@@ -12,11 +12,13 @@ namespace mstrain::reinforcement {
 class SumTree {
  public:
   explicit SumTree(int64_t leaves);
-  void set(int64_t leaf, double weight);
+  // One after the other; many together wait for memory at once, and sum up once what neighbours share.
+  void set(std::span<const int64_t> leaves, std::span<const double> weights);
+  void set(int64_t leaf, double weight) { set({&leaf, 1}, {&weight, 1}); }
   double weight(int64_t leaf) const { return nodes_[static_cast<size_t>(leaf)]; }
   double total() const { return total_; }
-  // The leaf at `place` in [0, total()), counting weights from the left. Some leaf must have one.
-  int64_t find(double place) const;
+  // The leaves at `places` in [0, total()), counting weights from the left. Some leaf must have one.
+  std::vector<int64_t> find(std::vector<double> places) const;
 
   // The first `count` weights, and back.
   std::vector<double> weights(int64_t count) const;

@@ -23,12 +23,33 @@ TEST(SumTree, FindsEveryLeafInItsShare) {
     double place = 0;
     for (int64_t i = 0; i < leaves; ++i) {
       if (weights[static_cast<size_t>(i)] > 0) {
-        EXPECT_EQ(tree.find(place), i);
-        EXPECT_EQ(tree.find(place + weights[static_cast<size_t>(i)] - 0.5), i);
+        EXPECT_EQ(tree.find({place, place + weights[static_cast<size_t>(i)] - 0.5}),
+                  (std::vector<int64_t>{i, i}));
       }
       place += weights[static_cast<size_t>(i)];
     }
     EXPECT_EQ(tree.total(), place);
+    EXPECT_GT(weights[static_cast<size_t>(tree.find({2 * place})[0])], 0);  // behind all of them
+  }
+}
+
+TEST(SumTree, ChangesManyAsOneAfterTheOther) {
+  constexpr int64_t kLeaves = 300;
+  Rng rng(5);
+  SumTree together(kLeaves), apart(kLeaves);
+  std::vector<int64_t> leaves;
+  std::vector<double> weights;
+  for (int64_t i = 0; i < 200; ++i) {
+    leaves.push_back(rng.between(0, kLeaves - 1));  // some twice: the last time counts
+    weights.push_back(rng.uniform());
+    apart.set(leaves.back(), weights.back());
+  }
+  together.set(leaves, weights);
+  EXPECT_EQ(together.weights(kLeaves), apart.weights(kLeaves));
+  EXPECT_EQ(together.total(), apart.total());
+  for (int i = 0; i < 100; ++i) {
+    const double place = rng.uniform() * apart.total();
+    EXPECT_EQ(together.find({place}), apart.find({place}));
   }
 }
 
