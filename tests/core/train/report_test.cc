@@ -117,7 +117,7 @@ TEST(Report, HoldsWhatAgentsMeasureAndSomeOfTheirEvaluations) {
   EXPECT_EQ(data[0]["parts"], Json({{"explore", {1.0}}, {"value_loss", {1.5}}}));
   EXPECT_LE(data[0]["evaluations"].size(), 24U);
   EXPECT_EQ(data[0]["evaluations"].back()["step"], 100);
-  EXPECT_EQ(data[0]["evaluations"][0]["at"], Json({0}));
+  EXPECT_EQ(data[0]["evaluations"][0]["at"], Json::array({0}));
   EXPECT_TRUE(data[1]["parts"].is_null());
   EXPECT_EQ(data[1]["evaluations"], Json::array());
 }
