@@ -32,19 +32,26 @@ Finished train_on_threads(const RunRequest& request, const Config& config, int64
   std::mutex mutex;
   std::condition_variable changed;
   size_t at_work = worlds.size();
-  std::string failed;  // the first failure
+  // The first failure, but for those of ranks that others have left alone, which may be known sooner.
+  std::string failed;
+  bool is_left_alone = true;
   for (size_t i = 0; i < worlds.size(); ++i) {
     threads.emplace_back([&, i] {
       std::string why;
+      bool left_alone = false;
       try {
         results[i] = train_agent(request, config, learners(std::move(worlds[i])), until);
       } catch (const std::exception& error) {
         failures[i] = std::current_exception();
         why = error.what();
+        left_alone = dynamic_cast<const CommError*>(&error) != nullptr;
       }
       const std::lock_guard lock(mutex);
       --at_work;
-      failed = failed.empty() ? why : failed;
+      if (!why.empty() && (failed.empty() || (is_left_alone && !left_alone))) {
+        failed = why;
+        is_left_alone = left_alone;
+      }
       changed.notify_all();
     });
   }
