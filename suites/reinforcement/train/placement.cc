@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -32,9 +33,9 @@ Finished train_on_threads(const RunRequest& request, const Config& config, int64
   std::mutex mutex;
   std::condition_variable changed;
   size_t at_work = worlds.size();
-  // The first failure, but for those of ranks that others have left alone, which may be known sooner.
+  // The failure that is told, and whose: of whom others have not left alone, of the first of them, whoever is sooner.
   std::string failed;
-  bool is_left_alone = true;
+  std::pair teller{true, worlds.size()};
   for (size_t i = 0; i < worlds.size(); ++i) {
     threads.emplace_back([&, i] {
       std::string why;
@@ -48,9 +49,9 @@ Finished train_on_threads(const RunRequest& request, const Config& config, int64
       }
       const std::lock_guard lock(mutex);
       --at_work;
-      if (!why.empty() && (failed.empty() || (is_left_alone && !left_alone))) {
+      if (!why.empty() && std::pair(left_alone, i) < teller) {
         failed = why;
-        is_left_alone = left_alone;
+        teller = {left_alone, i};
       }
       changed.notify_all();
     });
