@@ -1,6 +1,5 @@
 #include "core/train/step.h"
 
-#include "core/compile/regather.h"
 #include "core/ops/build.h"
 #include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
@@ -8,9 +7,6 @@
 #include "core/ops/random.h"
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
-#include "core/tensor/host_memory.h"
-#include "core/train/rank_sums.h"
-#include "core/transform/accumulate.h"
 #include "core/transform/clip.h"
 #include "core/transform/precision.h"
 
@@ -40,29 +36,6 @@ Context context_of_step(const TrainTask& task, const Context& context) {
 }
 
 }  // namespace
-
-struct StepProgram::Arguments {
-  TrainState state;
-  Params frozen;
-  Tensors batch;
-  Tensor lr;           // f32 []
-  Tensor key;          // u32 [2]
-  Tensor step;         // i32 []
-  Tensors norm_limit;  // f32 [], where steps may be skipped
-  Tensors sums;        // of a pipeline's programs
-
-  template <class V>
-  void fields(V& v) {
-    v("state", state);
-    v("frozen", frozen);
-    v("batch", batch);
-    v("lr", lr);
-    v("key", key);
-    v("step", step);
-    v("norm_limit", norm_limit);
-    v("sums", sums);
-  }
-};
 
 Params frozen_weights(const TrainTask& task) {
   if (task.frozen.empty()) {
@@ -193,109 +166,6 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
   program_ = compile(*graph, options);
 }
 
-TrainState StepProgram::first_state(Params params) const {
-  TrainState state;
-  params = of_stage(parts_.cut(std::move(params)));
-  Params parts = in_parts(params, shards_);
-  state.optimizer = first_slots(own(parts));
-  state.params =
-      optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : std::move(params));
-  return state;
-}
-
-template <class F>
-void StepProgram::for_slots(OptimizerState& state, const F& f) {
-  for (auto& [slot, values] : state.slots) {
-    for (auto& [name, value] : values.items()) {
-      f(value);
-    }
-  }
-}
-
-// In the host's memory one by one: together they may be more than the device has.
-OptimizerState StepProgram::first_slots(const Params& params) const {
-  if (!slots_on_host_ || Trace::innermost() != nullptr) {
-    return optimizer_.init(params);
-  }
-  OptimizerState state = optimizer_.init({});
-  for (size_t i = 0; i < params.size(); ++i) {
-    Params one;
-    one.set(params.name(i), params.tensor(i));
-    OptimizerState own = optimizer_.init(one);
-    for (size_t s = 0; s < state.slots.size(); ++s) {
-      for (auto& [name, value] : own.slots[s].second.items()) {
-        state.slots[s].second.set(name, on_host(value));
-      }
-    }
-  }
-  return state;
-}
-
-TrainState StepProgram::uninitialised_state() const {
-  TrainState state = form_;
-  size_t leaf = 0;
-  LeafVisitor allocate(LeafVisitor::Access::kWrite, [&](const std::string&, Tensor& tensor) {
-    tensor = uninitialised(state_types_[leaf++]);
-  });
-  allocate("params", state.params);
-  allocate("step", state.optimizer.step);
-  for_slots(state.optimizer, [&](Tensor& slot) {
-    slot = (slots_on_host_ ? uninitialised_in_host_memory : uninitialised)(state_types_[leaf++]);
-  });
-  allocate("loss_scale", state.optimizer.loss_scale);
-  return state;
-}
-
-int64_t StepProgram::host_state_bytes() const {
-  if (!slots_on_host_) {
-    return 0;
-  }
-  OptimizerState form = form_.optimizer;
-  size_t leaf = form_.params.size() + 1;  // behind the count of steps
-  int64_t bytes = 0;
-  for_slots(form, [&](Tensor&) { bytes += state_types_[leaf++].bytes(); });
-  return bytes;
-}
-
-Shards StepProgram::shards_of_weights() const {
-  Shards all = frozen_shards_;
-  if (has_parts_of_parameters()) {
-    all.insert(shards_.begin(), shards_.end());
-  }
-  return all;
-}
-
-Params StepProgram::held_params(const TrainState& state) const {
-  if (pipeline_ != nullptr) {
-    return of_all_stages(state.params);
-  }
-  return has_parts_of_parameters() ? whole(state.params, shards_, overlap_.parameters)
-                                   : state.params;
-}
-
-Params StepProgram::held_frozen(const Params& own) const {
-  return whole(own, frozen_shards_, overlap_.parameters);
-}
-
-Params StepProgram::in_parts(Params params, const Shards& shards) {
-  for (const auto& [name, shard] : shards) {
-    if (const Tensor* const it = params.find(name)) {
-      params.set(name, part_of(*it, shard));
-    }
-  }
-  return params;
-}
-
-Params StepProgram::whole(Params params, const Shards& shards, bool overlaps) {
-  const WaitScope scope(!overlaps);
-  for (const auto& [name, shard] : shards) {
-    if (const Tensor* const it = params.find(name)) {
-      params.set(name, whole_of(*it, shard));
-    }
-  }
-  return params;
-}
-
 Tensor StepProgram::loss_scale_of(const TrainState& state) const {
   if (state.optimizer.loss_scale) {
     return state.optimizer.loss_scale->scale;
@@ -321,96 +191,6 @@ std::pair<Tensor, Tensor> StepProgram::clipping(const Tensors& squares, const Te
   const Tensor sum = norm_of_squares(learned(squares));
   const Tensor norm = cast(share, sum.dtype()) * sum;
   return {norm, clip_ ? share * cast(clip_factor(norm, *clip_), share.dtype()) : share};
-}
-
-MicroBatch StepProgram::numbered(const Tensors& batch) const {
-  const int64_t rows = batch.at(0).dim(0);
-  if (data_.size == 1) {
-    return {batch, iota({rows}, 0)};
-  }
-  const int64_t turns = micro_batches_ / data_.size;
-  const Shape each{turns, rows / turns};
-  const auto micro = static_cast<double>(each[1]);
-  const Tensor first = axis_index(data_) * micro;
-  const Tensor places =
-      iota(each, 0) * (micro * static_cast<double>(data_.size)) + iota(each, 1) + first;
-  return {batch, reshape(places, {rows})};
-}
-
-LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& step_key,
-                                    const Tensor& loss_scale) const {
-  if (pipeline_ != nullptr) {
-    return of_own_stage(arguments.sums);
-  }
-  const auto one = [&](const MicroBatch& micro) {
-    return gradient_(
-        {held_params(arguments.state), held_frozen(arguments.frozen), step_key, loss_scale}, micro);
-  };
-  const MicroBatch all = numbered(arguments.batch);
-  if (data_.size > 1) {
-    return summed_over_ranks(one, all);
-  }
-  return micro_batches_ == 1 ? one(all)
-                             : accumulate(micro_batches_, one, gradient_.sums_in_own_type(),
-                                          copies_, task_.looked_up.size())(all);
-}
-
-StepProgram::Summing StepProgram::summing(const Types& values,
-                                          std::vector<const Shard*> shards) const {
-  const bool own_type = gradient_.sums_in_own_type();
-  const auto in_types_of_values = [values](Tensors sums) {
-    for (size_t i = 0; i < sums.size(); ++i) {
-      sums[i] = cast(sums[i], values[i].dtype);
-    }
-    return sums;
-  };
-  if (data_.size == 1) {
-    return {plain_sums(own_type), [=](std::span<const Tensor> sums) {
-              return in_types_of_values({sums.begin(), sums.end()});
-            }};
-  }
-  const auto over_ranks = std::make_shared<RankSums>(
-      data_, std::move(shards),
-      RankSums::Options{.reduction = in_order_ ? Reduction::kSum : Reduction::kFastSum,
-                        .in_own_type = own_type,
-                        .bundle_bytes = bundle_bytes_,
-                        .waits = !overlap_.gradients});
-  if (in_order_ || zero_ >= 2) {
-    return {over_ranks->rule(values),
-            [=](std::span<const Tensor> sums) { return over_ranks->finish(sums, values); }};
-  }
-  // Each rank's own first, and those of all ranks once.
-  return {plain_sums(own_type), [=](std::span<const Tensor> own) {
-            const Types types = types_of(own);
-            const SumRule rule = over_ranks->rule(types);
-            return in_types_of_values(over_ranks->finish(rule.add(rule.zeros(types), own), types));
-          }};
-}
-
-template <class F>
-LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& all) const {
-  const int64_t turns = micro_batches_ / data_.size;
-  std::vector<std::string> paths;
-  const Tensors leaves = flatten_tree(all, &paths);
-  const auto recorded = record(one, std::make_tuple(all), micro_types(turns, leaves, paths));
-  const size_t apart = task_.looked_up.size();
-  const std::span<const Value> outputs(recorded.program->outputs());
-  Types values;
-  for (const Value& value : outputs.first(outputs.size() - apart)) {
-    values.push_back(recorded.program->type(value));
-  }
-  std::vector<const Shard*> shards(GradientProgram::kLossResults, nullptr);
-  for (const ParamSpec& spec : task_.parameters) {
-    shards.push_back(find_shard(cut_, spec.name));
-  }
-  const Summing sums = summing(values, std::move(shards));
-  const GraphPtr program = regathers() ? regathered(*recorded.program) : recorded.program;
-  const Tensors results =
-      accumulate_by(sums.each, turns, program, recorded.captures, leaves, copies_, apart);
-  const std::span<const Tensor> all_results(results);
-  Tensors finished = sums.finish(all_results.first(results.size() - apart));
-  finished.insert(finished.end(), results.end() - static_cast<ptrdiff_t>(apart), results.end());
-  return recorded.rebuild(finished);
 }
 
 StepResult StepProgram::step(const Arguments& arguments) const {

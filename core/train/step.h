@@ -1,6 +1,7 @@
 // The program of a training step: one plan, or, in a pipeline, a few; or operation by operation, with the same numbers.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -132,7 +133,29 @@ class StepProgram {
   const Types& state_types() const { return state_types_; }
 
  private:
-  struct Arguments;
+  // Of the program of a step.
+  struct Arguments {
+    TrainState state;
+    Params frozen;
+    Tensors batch;
+    Tensor lr;           // f32 []
+    Tensor key;          // u32 [2]
+    Tensor step;         // i32 []
+    Tensors norm_limit;  // f32 [], where steps may be skipped
+    Tensors sums;        // of a pipeline's programs
+
+    template <class V>
+    void fields(V& v) {
+      v("state", state);
+      v("frozen", frozen);
+      v("batch", batch);
+      v("lr", lr);
+      v("key", key);
+      v("step", step);
+      v("norm_limit", norm_limit);
+      v("sums", sums);
+    }
+  };
   // How values of micro-batches are added up.
   struct Summing {
     SumRule each;
@@ -161,8 +184,7 @@ class StepProgram {
   static Params whole(Params params, const Shards& shards, bool overlaps);
   OptimizerState first_slots(const Params& params) const;
   // Calls f with each tensor that the optimizer keeps for a parameter.
-  template <class F>
-  static void for_slots(OptimizerState& state, const F& f);
+  static void for_slots(OptimizerState& state, const std::function<void(Tensor&)>& f);
   // The factor of the loss; empty: none.
   Tensor loss_scale_of(const TrainState& state) const;
 
