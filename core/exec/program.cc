@@ -29,12 +29,15 @@ class PlannedProgram : public Program {
         context_(context),
         ranks_(works_among_ranks(plan_) ? context.ranks.get() : nullptr),
         addresses_(plan_),
-        captured_(plan_),
         in_(plan_.inputs.size()),
         out_(plan_.outputs.size()),
         results_(plan_.outputs.size()),
         kept_(keeps_results ? plan_.outputs.size() : 0),
-        fusion_(std::move(fusion)) {}
+        fusion_(std::move(fusion)) {
+    if (has_host_memory(context_.backend)) {
+      captured_.emplace(plan_);
+    }
+  }
   // Its kernels and addresses are what queues call.
   ~PlannedProgram() override { end_.settle(); }
   PlannedProgram(const PlannedProgram&) = delete;
@@ -46,10 +49,10 @@ class PlannedProgram : public Program {
     check(inputs.size() == plan_.inputs.size(), "a program of {} inputs was given {}",
           plan_.inputs.size(), inputs.size());
     auto* const capturing =
-        captured_.slot_bytes() > 0
+        slot_bytes() > 0
             ? dynamic_cast<CapturingQueue*>(&context_.device().queue(Device::Use::kKernels))
             : nullptr;
-    const int64_t slots = capturing == nullptr ? 0 : captured_.slot_bytes();  // behind the arena
+    const int64_t slots = capturing == nullptr ? 0 : slot_bytes();  // behind the arena
     if (!arena_ && plan_.arena_bytes + slots > 0) {
       arena_ = Buffer::allocate(context_.allocator, plan_.arena_bytes + slots);
     }
@@ -95,8 +98,8 @@ class PlannedProgram : public Program {
       work.queue().wait(ranks_->last_work, false);
     }
     if (capturing != nullptr && times_ == nullptr) {
-      captured_.run(plan_, in_, out_, arenas, arenas.device + plan_.arena_bytes, addresses_,
-                    *capturing);
+      captured_->run(plan_, in_, out_, arenas, arenas.device + plan_.arena_bytes, addresses_,
+                     *capturing);
     } else if (context_.backend->computes) {
       execute(plan_, in_, out_, arenas, addresses_, {work.queue(), times_});
     }
@@ -119,7 +122,7 @@ class PlannedProgram : public Program {
 
   ProgramMemory memory() const override {
     ProgramMemory memory = plan_.memory;
-    memory.arena += has_host_memory(context_.backend) ? captured_.slot_bytes() : 0;
+    memory.arena += slot_bytes();
     return memory;
   }
   ProgramCost cost() const override { return plan_.cost; }
@@ -148,6 +151,7 @@ class PlannedProgram : public Program {
     return kept;
   }
 
+  int64_t slot_bytes() const { return captured_ ? captured_->slot_bytes() : 0; }
   bool lies_on_host(int buffer) const { return plan_.buffers[static_cast<size_t>(buffer)].host; }
 
   // Memory for result `o`: that of one of the last two runs which the caller has dropped.
@@ -174,7 +178,7 @@ class PlannedProgram : public Program {
   Ranks* ranks_;  // of the context, where the plan works among them
   Buffer arena_, host_arena_;
   PlanAddresses addresses_;
-  CapturedRuns captured_;
+  std::optional<CapturedRuns> captured_;  // where devices may run it as a whole
   std::vector<void*> in_, out_;
   Tensors results_;  // of the run; empty between runs
   std::vector<std::array<Tensor, 2>> kept_;
