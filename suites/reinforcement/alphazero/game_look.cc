@@ -82,14 +82,13 @@ OrderedJson look_at(const Replay& replay, const BoardGame& rules) {
         add_strip(row, moments);
         row["note"] =
             "A game of self-play. The areas of green discs are the shares of the policy that a "
-            "search found; a red "
-            "dot is on the move that was played.";
+            "search found; a red dot is on the move that was played.";
       }
       is_first = false;
     }
     AnyGame state = rules.start();
     for (const LearnedGame::Move& move : game.moves) {
-      states.push_back({move.value, state.player() == 0 ? game.result : -game.result});
+      states.push_back({move.value, game.result_of(state.player())});
       state.apply(move.action);
     }
   }

@@ -42,8 +42,7 @@ class Draws final : public BatchStream {
       for (const auto& [action, share] : target.policy) {
         policy.values<float>()[row * actions + game_.playable().symmetry_action(k, action)] = share;
       }
-      const float result =
-          state.player() == 0 || state.players() == 1 ? played.result : -played.result;
+      const float result = played.result_of(state.player());
       value.values<float>()[row] = result + options_.search_value * (target.value - result);
     }
     samples_ += options_.part.batch;

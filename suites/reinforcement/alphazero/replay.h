@@ -25,6 +25,7 @@ struct LearnedGame {
     bool operator==(const Move&) const = default;
   };
   std::vector<Move> moves;
+  float result_of(int player) const { return player == 0 ? result : -result; }
   bool operator==(const LearnedGame&) const = default;
 };
 

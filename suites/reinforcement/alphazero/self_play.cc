@@ -35,14 +35,6 @@ double mean_entropy(const std::vector<LearnedGame>& games) {
 
 }  // namespace
 
-int64_t PlayedGames::positions() const {
-  int64_t sum = 0;
-  for (const auto& game : games) {
-    sum += static_cast<int64_t>(game.moves.size());
-  }
-  return sum;
-}
-
 // An iteration's games are few: it soon takes less hope where they were wrong, and only slowly more again.
 void Resignation::learn(const Shown& shown) {
   constexpr double kHarder = 0.25;  // of what is left to -1
@@ -176,36 +168,42 @@ SelfPlay::Iteration SelfPlay::play_share(uint64_t seed, int64_t number) {
     }
   });
   std::vector<LearnedGame> games;
-  double given_up = 0, checked = 0, wrong = 0;
+  Resignation::Shown shown;
   for (const auto& game : played.games) {
-    given_up += game.given_up ? 1 : 0;
+    shown.given_up += game.given_up ? 1 : 0;
     if (game.gives_up >= 0 && !game.given_up) {
-      ++checked;
-      wrong += game_.value_of(game.returns, game.gives_up) >= 0 ? 1 : 0;
+      ++shown.checked;
+      shown.wrong += game_.value_of(game.returns, game.gives_up) >= 0 ? 1 : 0;
     }
     games.push_back(learned(game, game_, number));
   }
-  const std::vector<double> all = gathered(
-      ranks_,
-      std::vector<double>{given_up, checked, wrong, played.counters.seconds,
-                          static_cast<double>(network_->evaluations() - evaluations),
-                          static_cast<double>(evaluator.hits()), network_->busy_seconds() - busy,
-                          static_cast<double>(network_->threads())},
-      "self-play");
-  Iteration out{.games = games_of_all(ranks_, std::move(games))};
-  double threads = 0;
-  for (size_t at = 0; at < all.size(); at += 8) {
-    out.shown.given_up += static_cast<int64_t>(all[at]);
-    out.shown.checked += static_cast<int64_t>(all[at + 1]);
-    out.shown.wrong += static_cast<int64_t>(all[at + 2]);
-    out.seconds = std::max(out.seconds, all[at + 3]);
-    out.evaluations += all[at + 4];
-    out.kept += all[at + 5];
-    out.busy += all[at + 6];
-    threads += all[at + 7];
-  }
-  out.busy /= out.seconds * threads;
-  return out;
+  const std::vector<double> seconds =
+      gathered(ranks_, std::vector<double>{played.counters.seconds}, "self-play");
+  const std::vector<double> own_counts = {
+      static_cast<double>(shown.given_up),
+      static_cast<double>(shown.checked),
+      static_cast<double>(shown.wrong),
+      static_cast<double>(network_->evaluations() - evaluations),
+      static_cast<double>(evaluator.hits()),
+      network_->busy_seconds() - busy,
+      static_cast<double>(network_->threads())};
+  const std::vector<double> counts = gathered(ranks_, own_counts, "self-play");
+  const auto sum = [&](size_t number) {
+    double total = 0;
+    for (size_t at = number; at < counts.size(); at += own_counts.size()) {
+      total += counts[at];
+    }
+    return total;
+  };
+  const double longest = *std::ranges::max_element(seconds);
+  return {.games = games_of_all(ranks_, std::move(games)),
+          .shown = {.given_up = static_cast<int64_t>(sum(0)),
+                    .checked = static_cast<int64_t>(sum(1)),
+                    .wrong = static_cast<int64_t>(sum(2))},
+          .seconds = longest,
+          .evaluations = sum(3),
+          .kept = sum(4),
+          .busy = sum(5) / (longest * sum(6))};
 }
 
 void SelfPlay::play(Trainer& trainer) {

@@ -96,7 +96,6 @@ class SelfPlay final : public Callback {
 struct PlayedGames {
   std::vector<mcts::PlayedGame<AnyGame>> games;
   mcts::SearchCounters counters;
-  int64_t positions() const;
 };
 PlayedGames play_games(const AlgorithmConfig& config, const BoardGame& game, uint64_t seed,
                        int threads, mcts::AnyEvaluator<AnyGame>& evaluator,
