@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "core/base/error.h"
 #include "core/data/image_resize.h"
@@ -64,7 +63,7 @@ void EvaluationLook::step(const EnvGroup& group, std::span<const float> actions,
       const auto taken = actions.subspan(row * width, width);
       actions_.insert(actions_.end(), taken.begin(), taken.end());
     }
-    if (valued_ < kMostKept && std::isfinite(values[row])) {
+    if (discount_ && valued_ < kMostKept && std::isfinite(values[row])) {
       of_row_[row].push_back({values[row], group.rewards()[row]});
       terminated_[row] = group.terminated()[env];
       ++valued_;
@@ -117,7 +116,7 @@ OrderedJson EvaluationLook::compared_values() const {
       steps = steps.first(steps.size() - 1);
     }
     for (size_t i = steps.size(); i-- > 0;) {
-      came = steps[i].reward + discount_ * came;
+      came = steps[i].reward + *discount_ * came;
       states.push_back({steps[i].value, came});
     }
   }

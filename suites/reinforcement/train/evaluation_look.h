@@ -2,6 +2,7 @@
 // the player took them to be worth.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/base/json.h"
@@ -12,8 +13,8 @@ namespace mstrain::reinforcement {
 
 class EvaluationLook final : public Spectator {
  public:
-  // `discount`: of the values.
-  explicit EvaluationLook(double discount) : discount_(discount) {}
+  // `discount`: of the values; none: they cannot be compared with rewards.
+  explicit EvaluationLook(std::optional<double> discount) : discount_(discount) {}
 
   void begin(const EnvGroup& group) override;
   void step(const EnvGroup& group, std::span<const float> actions, std::span<const float> values,
@@ -22,8 +23,8 @@ class EvaluationLook final : public Spectator {
   // Of some kilobytes, however long the episodes were:
   //   strip, at: of some moments of the first episode;
   //   actions: counts [bins] of a discrete space, each bin `each` actions; of a box counts [numbers][bins] from low to high;
-  //   values: of steps and the discounted rewards that followed. A truncated episode is followed by the
-  //   value of its last step, which is none of the steps.
+  //   values: of steps and the discounted rewards that followed. A truncated episode is followed by the value of its last step, which
+  //   is none of the steps.
   // `actions` and `values` are missing where there were none.
   OrderedJson row() const;
 
@@ -35,7 +36,7 @@ class EvaluationLook final : public Spectator {
   OrderedJson counted_actions() const;
   OrderedJson compared_values() const;
 
-  double discount_;
+  std::optional<double> discount_;
   Space space_;
   std::vector<Moment> frames_;  // every stride_-th
   int64_t stride_ = 1, seen_ = 0;

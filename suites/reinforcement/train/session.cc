@@ -20,6 +20,7 @@
 #include "core/train/run_record.h"
 #include "suites/reinforcement/train/evaluation_look.h"
 #include "suites/reinforcement/train/live_line.h"
+#include "suites/reinforcement/train/roles.h"
 
 namespace mstrain::reinforcement {
 namespace {
@@ -277,7 +278,11 @@ void Session::log_row(const Iteration& iteration, bool last) {
 void Session::evaluate_now() {
   const auto begin = Clock::now();
   std::string result;
-  EvaluationLook look(config_.algorithm->discount);
+  // A first rank that steps no environments does not know by what training divides rewards.
+  const bool knows_rewards =
+      !config_.environment.env.normalize_rewards ||
+      !Roles(config_, ranks_ == nullptr ? 1 : ranks_->mesh().ranks()).first_has_none();
+  EvaluationLook look(knows_rewards ? std::optional(config_.algorithm->discount) : std::nullopt);
   if (first_) {
     const auto found = evaluate(config_.environment.env, config_.eval.episodes,
                                 static_cast<uint64_t>(config_.run.seed), *agent_, &agent_->env(),

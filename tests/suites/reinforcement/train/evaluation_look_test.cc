@@ -58,12 +58,13 @@ class Known final : public Player {
   double error_;
 };
 
-OrderedJson looked(double error, const EnvConfig& given = {}) {
+OrderedJson looked(double error, const EnvConfig& given = {},
+                   std::optional<double> discount = kDiscount) {
   [[maybe_unused]] static const bool kKnown = (add_environment<TenSteps>(), true);
   EnvConfig config = given;
   config.name = "ten_steps";
   Known player(error);
-  EvaluationLook look(kDiscount);
+  EvaluationLook look(discount);
   const std::atomic<bool> stop = false;
   const auto found = evaluate(config, 3, 1, player, nullptr, stop, &look);
   EXPECT_EQ(found->mean_return(), 0.5 * found->mean_length());
@@ -100,6 +101,12 @@ TEST(EvaluationLook, FollowsATruncatedEpisodeByItsLastValue) {
   const OrderedJson scaled = looked(0, {.scale_rewards = 4})["values"];
   EXPECT_NEAR(scaled["return"].back().get<double>(), 4 * scaled["value"].back().get<double>(),
               1e-3);
+}
+
+TEST(EvaluationLook, ComparesNothingWhereRewardsAreNotKnown) {
+  const OrderedJson row = looked(0, {}, std::nullopt);
+  EXPECT_FALSE(row.contains("values"));
+  EXPECT_TRUE(row.contains("actions"));
 }
 
 TEST(EvaluationLook, CountsActionsAndKeepsSomeMoments) {
