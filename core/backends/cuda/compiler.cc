@@ -40,7 +40,7 @@ const Loaded& nvrtc() {
   static const Loaded it = [] {
     Loaded loaded;
     try {
-      const Library library("nvrtc", {"13", "12"});
+      const SharedLibrary library = nvidia_library("nvrtc", {"13", "12"});
       Nvrtc& f = loaded.functions;
       library.find("nvrtcVersion", f.version);
       library.find("nvrtcGetErrorString", f.error);

@@ -9,7 +9,7 @@ const MatmulLibrary& matmul_library() {
   static const MatmulLibrary it = [] {
     MatmulLibrary f{};
     try {
-      const Library library("cublasLt", {"13", "12"});
+      const SharedLibrary library = nvidia_library("cublasLt", {"13", "12"});
       library.find("cublasLtCreate", f.create);
       library.find("cublasLtMatmulDescCreate", f.create_desc);
       library.find("cublasLtMatmulDescSetAttribute", f.set_desc);

@@ -15,7 +15,7 @@ std::string text_of_version(int version) {
 NcclLibrary find_nccl() {
   NcclLibrary f{};
   try {
-    const Library library("nccl", {"2"});
+    const SharedLibrary library = nvidia_library("nccl", {"2"});
     library.find("ncclGetVersion", f.get_version);
     check(f.get_version(&f.version) == NcclLibrary::kDone, "ncclGetVersion fails");
     check(f.version >= NcclLibrary::kOldest, "NCCL {} is too old; {} or newer is needed",

@@ -19,17 +19,18 @@ std::unique_ptr<MujocoPhysics> make_mujoco_physics(const MujocoTask&, const std:
 
 #else
 
-#include <dlfcn.h>
 #include <mujoco/mujoco.h>
 
 #include <algorithm>
 #include <csetjmp>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "core/base/files.h"
 #include "core/base/log.h"
+#include "core/base/shared_library.h"
 #include "suites/reinforcement/env/canvas.h"
 
 namespace mstrain::reinforcement {
@@ -99,56 +100,47 @@ std::vector<std::string> candidates() {
   return out;
 }
 
-Library open_library() {
-  Library out;
-  void* handle = nullptr;
-  std::string why;
-  for (const std::string& path : candidates()) {
-    if (handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) {
-      break;
-    }
-    why = dlerror();
-  }
-  if (handle == nullptr) {
-    out.missing = fmt::format(
-        "libmujoco.so is not found in $MUJOCO_DIR, $MUJOCO_PATH or where the system looks ({})",
-        why);
-    return out;
-  }
-  const auto find = [&]<class F>(F& function, const char* name) {
-    function = reinterpret_cast<F>(dlsym(handle, name));
-    if (function == nullptr) {
-      out.missing = fmt::format("libmujoco.so has no {}(); this was built for version {}", name,
-                                mjVERSION_HEADER);
-    }
-  };
-  find(out.mj_version, "mj_version");
-  find(out.mj_loadXML, "mj_loadXML");
-  find(out.mj_deleteModel, "mj_deleteModel");
-  find(out.mj_makeData, "mj_makeData");
-  find(out.mj_deleteData, "mj_deleteData");
-  find(out.mj_resetData, "mj_resetData");
-  find(out.mj_forward, "mj_forward");
-  find(out.mj_step, "mj_step");
-  find(out.mj_rnePostConstraint, "mj_rnePostConstraint");
-  find(out.mj_kinematics, "mj_kinematics");
-  find(out.mj_stateSize, "mj_stateSize");
-  find(out.mj_getState, "mj_getState");
-  find(out.mj_setState, "mj_setState");
-  if (!out.missing.empty()) {
-    return out;
-  }
-  if (out.mj_version() != mjVERSION_HEADER) {
-    out.missing = fmt::format("libmujoco.so is of version {}, and this was built for {}",
-                              out.mj_version(), mjVERSION_HEADER);
-    return out;
-  }
+void find_functions(const SharedLibrary& library, Library& to) {
+  library.find("mj_version", to.mj_version);
+  library.find("mj_loadXML", to.mj_loadXML);
+  library.find("mj_deleteModel", to.mj_deleteModel);
+  library.find("mj_makeData", to.mj_makeData);
+  library.find("mj_deleteData", to.mj_deleteData);
+  library.find("mj_resetData", to.mj_resetData);
+  library.find("mj_forward", to.mj_forward);
+  library.find("mj_step", to.mj_step);
+  library.find("mj_rnePostConstraint", to.mj_rnePostConstraint);
+  library.find("mj_kinematics", to.mj_kinematics);
+  library.find("mj_stateSize", to.mj_stateSize);
+  library.find("mj_getState", to.mj_getState);
+  library.find("mj_setState", to.mj_setState);
+  check(to.mj_version() == mjVERSION_HEADER,
+        "libmujoco.so is of version {}, and this was built for {}", to.mj_version(),
+        mjVERSION_HEADER);
   using Handler = void (*)(const char*);
-  if (auto* error = static_cast<Handler*>(dlsym(handle, "mju_user_error"))) {
+  if (auto* error = static_cast<Handler*>(library.address("mju_user_error"))) {
     *error = on_error;
   }
-  if (auto* warning = static_cast<Handler*>(dlsym(handle, "mju_user_warning"))) {
+  if (auto* warning = static_cast<Handler*>(library.address("mju_user_warning"))) {
     *warning = on_warning;
+  }
+}
+
+Library open_library() {
+  Library out;
+  std::optional<SharedLibrary> found;
+  try {
+    found.emplace(candidates());
+  } catch (const Error& error) {
+    out.missing = fmt::format(
+        "libmujoco.so is not found in $MUJOCO_DIR, $MUJOCO_PATH or where the system looks ({})",
+        error.what());
+    return out;
+  }
+  try {
+    find_functions(*found, out);
+  } catch (const Error& error) {
+    out.missing = error.what();
   }
   return out;
 }
