@@ -167,7 +167,7 @@ KernelText print_attention(const KernelRequest& request) {
 }
 
 KernelText print_attention_gradient(const KernelRequest& request) {
-  KernelPrinter text(request, "attention.cuh");
+  KernelPrinter text(request, "attention_bias.cuh");
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, …, out, lse
   Problem problem(text, request, 1, last - 1);
   const AttentionDims& n = problem.dims();
@@ -184,7 +184,8 @@ KernelText print_attention_gradient(const KernelRequest& request) {
     text.begin_blocks(suffix, blocks, kThreads);
     problem.print_beside_of_kernel();
     text.line(
-        "Attention<@_Problem>::{}(b, beside, in0, in1, in2, in3, in{}, global<float>(workspace), "
+        "AttentionBias<@_Problem>::{}(b, beside, in0, in1, in2, in3, in{}, "
+        "global<float>(workspace), "
         "{});",
         function, last, results);
     text.end_blocks();
@@ -210,7 +211,7 @@ KernelText print_attention_gradient(const KernelRequest& request) {
   text.begin_blocks("_table", ceil_div(table.elements(), kWarps), kThreads);
   text.line("const int64_t i = int64_t(b) * {} + thread / 32;", kWarps);
   text.open("if (i < {}) {{", table.elements());
-  text.line("Attention<@_Problem>::add_distance_gradients(i, {}, out{});", partial, result);
+  text.line("AttentionBias<@_Problem>::add_distance_gradients(i, {}, out{});", partial, result);
   text.close();
   text.end_blocks();
   return text.finish(partial_at + table.elements() * tiles * 4, problem.site());
