@@ -27,6 +27,8 @@ struct BackendLimits {
   int64_t chunk_rows = 16;
   // The most that a loop's packed weights take (PackedInput), unless the program says otherwise; 0: none are kept.
   int64_t packed_bytes = 0;
+  // Products of 16 bits have epilogues beside a bias, derivatives of activations too, and keep what activations are of.
+  bool narrow_epilogues = false;
 };
 
 // What it does in a second at most, by those who made it.
