@@ -1,4 +1,4 @@
-// Attention of 16-bit numbers by products of warps; other forms of it are decomposed.
+// Attention of 16-bit numbers by products of warps or of warp groups; other forms of it are decomposed.
 #include "core/backends/cuda/printer.h"
 #include "core/ops/attention_form.h"
 
@@ -8,12 +8,17 @@ namespace {
 constexpr int kThreads = 128;  // as in device/attention.cuh
 constexpr int64_t kRowsOfBlock = 64;
 
-// `q`: its place among the inputs; a gradient's follow the result and its logsumexp.
-bool is_served(const KernelRequest& request, size_t q) {
+// Those of the forward pass. `q`: its place among the inputs; a gradient's follow the result and its logsumexp.
+Types types_of(const KernelRequest& request, size_t q) {
   Types types;
   for (size_t i = q; i < request.inputs.size() - 2 * q; ++i) {
     types.push_back(request.inputs[i].type);
   }
+  return types;
+}
+
+bool is_served(const KernelRequest& request, size_t q) {
+  const Types types = types_of(request, q);
   const AttentionForm form(request.attrs, types);
   const TensorType &of_q = types[0], &of_v = types[2];
   const int64_t d = of_q.shape[3];
@@ -23,16 +28,29 @@ bool is_served(const KernelRequest& request, size_t q) {
          types[1].shape[1] < (1 << 24);
 }
 
+// As in device/attention_warp_groups.cuh: of queries and of a ring of tiles, and barriers.
+int warp_group_bytes(int64_t d) {
+  const int64_t slots = d == 64 ? 6 : 4;
+  return static_cast<int>((1 + slots) * 128 * d * 2 + (slots + 1) * 16);
+}
+
+// By warp groups: vectors of one or two rows of a tile.
+bool suits_warp_groups(const KernelRequest& request, size_t q) {
+  const int64_t d = request.inputs[q].type.shape[3];
+  return is_served(request, q) && (d == 64 || d == 128) &&
+         AttentionForm(request.attrs, types_of(request, q)).scale > 0;
+}
+bool has_warp_group_attention(const KernelRequest& request) {
+  return suits_warp_groups(request, 0);
+}
+
 bool has_attention(const KernelRequest& request) { return is_served(request, 0); }
 bool has_attention_gradient(const KernelRequest& request) { return is_served(request, 1); }
 
 // The struct that says what is computed.
 AttentionDims print_problem(KernelPrinter& text, const KernelRequest& request, size_t q,
                             size_t out) {
-  Types types;
-  for (size_t i = q; i < q + 3; ++i) {
-    types.push_back(request.inputs[i].type);
-  }
+  const Types types = types_of(request, q);
   const AttentionForm form(request.attrs, types);
   const AttentionDims n = check_attention(types, form, request.attrs);
   text.open("struct @_Problem {{");
@@ -66,6 +84,20 @@ KernelText print_attention(const KernelRequest& request) {
   return text.finish();
 }
 
+KernelText print_warp_group_attention(const KernelRequest& request) {
+  KernelPrinter text(request, "attention_warp_groups.cuh");
+  const AttentionDims n = print_problem(text, request, 0, 0);
+  constexpr int64_t kRows = 128;
+  text.begin_kernel({.name = "@",
+                     .blocks = n.b * n.h * ceil_div(ceil_div(n.t, kRows), 2),
+                     .threads = 384,
+                     .shared_bytes = warp_group_bytes(n.d),
+                     .shares = true});
+  text.line("WarpGroupAttention<@_Problem>::forward({}, in0, in1, in2, out0, out1);", n.b);
+  text.end_kernel();
+  return text.finish();
+}
+
 KernelText print_attention_gradient(const KernelRequest& request) {
   KernelPrinter text(request, "attention.cuh");
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
@@ -94,6 +126,11 @@ KernelText print_attention_gradient(const KernelRequest& request) {
 }
 
 }  // namespace
+
+void add_warp_group_attention_texts(std::vector<TextEntry>& entries) {
+  entries.push_back(
+      {"attention", print_warp_group_attention, has_warp_group_attention, true, "sm_90a"});
+}
 
 void add_attention_texts(std::vector<TextEntry>& entries) {
   entries.push_back({"attention", print_attention, has_attention, true});

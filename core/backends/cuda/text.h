@@ -19,6 +19,8 @@ struct KernelLaunch {
   std::string name;  // "@" stands for the text's own
   int64_t blocks = 1;
   int threads = 32;
+  int shared_bytes = 0;  // that it asks for beside declarations
+  bool shares = false;   // any number of blocks do the work; best as many as the card runs at once
 };
 
 struct KernelText {
@@ -37,10 +39,12 @@ struct TextEntry {
   KernelText (*print)(const KernelRequest&) = nullptr;
   bool (*supports)(const KernelRequest&) = nullptr;  // null: all
   bool strided_inputs = false;
+  std::string_view architecture = {};  // that alone; empty: all
 };
-// Of all operations that have a text. A request whose outputs have no elements has none.
+// Of all operations that have a text; those of one architecture before the others. A request whose outputs have no elements has none.
 const std::vector<TextEntry>& text_entries();
-bool has_text(const TextEntry& entry, const KernelRequest& request);
+// The first that serves the request on that architecture; null: none does.
+const TextEntry* entry_for(const KernelRequest& request, std::string_view architecture);
 
 // What a kernel found wrong: written by it where all can see, read by the host when it waits.
 struct Report {
@@ -63,6 +67,7 @@ void add_random_texts(std::vector<TextEntry>& entries);
 void add_image_texts(std::vector<TextEntry>& entries);
 void add_product_texts(std::vector<TextEntry>& entries);
 void add_loss_texts(std::vector<TextEntry>& entries);
+void add_warp_group_attention_texts(std::vector<TextEntry>& entries);
 void add_attention_texts(std::vector<TextEntry>& entries);
 
 }  // namespace mstrain::cuda

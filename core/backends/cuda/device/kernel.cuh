@@ -6,6 +6,8 @@
 
 #ifdef __CUDACC_RTC__
 #define MSTRAIN_SHARED(T, name, n) __shared__ __align__(16) T name[n]
+// All that the launch asks for: a kernel with it has no other, so that it begins at a multiple of 1024 bytes.
+#define MSTRAIN_SHARED_BLOCK(T, name, bytes) extern __shared__ __align__(1024) T name[]
 namespace mstrain::cuda {
 template <class T>
 using Global = T*;

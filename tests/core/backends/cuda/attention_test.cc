@@ -18,33 +18,36 @@ struct Form {
   bool causal = false;
   int64_t window = 0;
   Dtype dtype = Dtype::kBF16;
+  Shape axes = {0, 1, 2, 3};  // the order in which q, k and v lie in memory
 };
 
-// The result, and gradients of its sum with random weights. q, k and v are slices of one tensor where their sizes are equal.
+// Gradients of the result's sum with random weights, and the result.
 Tensors results_of(const Form& form) {
   const auto make = [&](int64_t length, int64_t heads, uint64_t seed) {
-    return cast(random_like(filled({Dtype::kF32, {form.b, length, heads, form.d}}, 0), seed) * 2,
-                form.dtype);
+    const Shape shape{form.b, length, heads, form.d};
+    Shape lying = shape, back = shape;
+    for (int i = 0; i < 4; ++i) {
+      lying[i] = shape[static_cast<int>(form.axes[i])];
+      back[static_cast<int>(form.axes[i])] = i;
+    }
+    return transpose(cast(random_like(filled({Dtype::kF32, lying}, 0), seed) * 2, form.dtype),
+                     back);
   };
   const Tensor g = make(form.t, form.heads, 4);
   const Tensors x{make(form.t, form.heads, 1), make(form.s, form.key_heads, 2),
                   make(form.s, form.key_heads, 3)};
-  return value_and_grad([&](const Tensors& x) {
-           const Tensor out =
-               attention(x[0], x[1], x[2], {.causal = form.causal, .window = form.window});
-           return sum(cast(out * g, Dtype::kF32));
-         })(x)
-      .second;
+  const auto result = [&](const Tensors& x) {
+    return attention(x[0], x[1], x[2], {.causal = form.causal, .window = form.window});
+  };
+  Tensors results =
+      value_and_grad([&](const Tensors& x) { return sum(cast(result(x) * g, Dtype::kF32)); })(x)
+          .second;
+  results.push_back(result(x));
+  return results;
 }
 
-TEST(CudaAttention, GradientsAreThoseOfTheReference) {
-  for (const Form& form :
-       std::initializer_list<Form>{{2, 20, 20, 2, 2, 16, true},
-                                   {1, 70, 70, 1, 1, 32, true},
-                                   {1, 9, 80, 2, 1, 16, true},
-                                   {1, 80, 33, 2, 2, 16},
-                                   {1, 100, 100, 1, 1, 16, true, 30},
-                                   {1, 40, 40, 2, 1, 128, true, 0, Dtype::kF16}}) {
+void expect_results_of_the_reference(const Backend* backend, std::initializer_list<Form> forms) {
+  for (const Form& form : forms) {
     SCOPED_TRACE(fmt::format("b {} t {} s {} heads {} of {} d {} causal {} window {}", form.b,
                              form.t, form.s, form.heads, form.key_heads, form.d, form.causal,
                              form.window));
@@ -53,7 +56,7 @@ TEST(CudaAttention, GradientsAreThoseOfTheReference) {
       return results_of(form);
     };
     const int64_t before = launches();
-    const Tensors actual = on(emulated_backend());
+    const Tensors actual = on(backend);
     EXPECT_GT(launches(), before);
     const Tensors expected = on(backend_named("reference"));
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -62,9 +65,32 @@ TEST(CudaAttention, GradientsAreThoseOfTheReference) {
         most = std::max(most, std::abs(value));
       }
       // The reference keeps scores in f32; tiles hold probabilities as 16-bit numbers.
-      EXPECT_EQ(difference(actual[i], expected[i], {0.02, most}), "") << "gradient " << i;
+      EXPECT_EQ(difference(actual[i], expected[i], {0.02, most}), "") << "result " << i;
     }
   }
+}
+
+TEST(CudaAttention, IsThatOfTheReference) {
+  expect_results_of_the_reference(emulated_backend(),
+                                  {{2, 20, 20, 2, 2, 16, true},
+                                   {1, 70, 70, 1, 1, 32, true},
+                                   {1, 9, 80, 2, 1, 16, true},
+                                   {1, 80, 33, 2, 2, 16},
+                                   {1, 100, 100, 1, 1, 16, true, 30},
+                                   {1, 40, 40, 2, 1, 64, false, 0, Dtype::kBF16, {0, 3, 2, 1}},
+                                   {1, 40, 40, 2, 1, 128, true, 0, Dtype::kF16}});
+}
+
+// Several tiles and pieces of work for a block; parts of tiles; queries that see nothing; what is copied number by number.
+TEST(CudaAttention, OfWarpGroupsIsThatOfTheReference) {
+  expect_results_of_the_reference(emulated_backend_of_sm_90a(),
+                                  {{2, 300, 300, 2, 1, 64, true},
+                                   {1, 129, 270, 1, 1, 64, true},
+                                   {1, 270, 100, 1, 1, 64, true},
+                                   {1, 40, 140, 1, 1, 128},
+                                   {1, 400, 400, 1, 1, 64, true, 90, Dtype::kBF16, {0, 2, 1, 3}},
+                                   {1, 70, 70, 1, 1, 64, true, 0, Dtype::kBF16, {0, 3, 2, 1}},
+                                   {1, 140, 140, 2, 2, 128, true, 0, Dtype::kF16}});
 }
 
 }  // namespace
