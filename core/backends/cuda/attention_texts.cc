@@ -28,12 +28,6 @@ bool is_served(const KernelRequest& request, size_t q) {
          types[1].shape[1] < (1 << 24);
 }
 
-// As in device/attention_warp_groups.cuh: of queries and of a ring of tiles, and barriers.
-int warp_group_bytes(int64_t d) {
-  const int64_t slots = d == 64 ? 6 : 4;
-  return static_cast<int>((1 + slots) * 128 * d * 2 + (slots + 1) * 16);
-}
-
 // By warp groups: vectors of one or two rows of a tile.
 bool suits_warp_groups(const KernelRequest& request, size_t q) {
   const int64_t d = request.inputs[q].type.shape[3];
@@ -42,6 +36,9 @@ bool suits_warp_groups(const KernelRequest& request, size_t q) {
 }
 bool has_warp_group_attention(const KernelRequest& request) {
   return suits_warp_groups(request, 0);
+}
+bool has_warp_group_attention_gradient(const KernelRequest& request) {
+  return suits_warp_groups(request, 1);
 }
 
 bool has_attention(const KernelRequest& request) { return is_served(request, 0); }
@@ -84,24 +81,31 @@ KernelText print_attention(const KernelRequest& request) {
   return text.finish();
 }
 
+// A kernel of device/*_warp_groups.cuh over `rows` of these heads. As there: two groups that compute, of 64 rows each, and the one
+// that fills shared memory: with rows that stay, and with tiles that come, of so many rows altogether, then `numbers` of f32.
+void begin_warp_groups(KernelPrinter& text, std::string_view suffix, int64_t batch_heads,
+                       int64_t rows, int64_t d, int64_t rows_in_shared, int64_t slots,
+                       int64_t numbers = 0) {
+  const int64_t bytes = rows_in_shared * d * 2 + numbers * 4 + (slots + 1) * 16;
+  text.begin_kernel({.name = fmt::format("@{}", suffix),
+                     .blocks = batch_heads * ceil_div(ceil_div(rows, 128), 2),
+                     .threads = 384,
+                     .shared_bytes = static_cast<int>(bytes),
+                     .shares = true});
+}
+
 KernelText print_warp_group_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention_warp_groups.cuh");
   const AttentionDims n = print_problem(text, request, 0, 0);
-  constexpr int64_t kRows = 128;
-  text.begin_kernel({.name = "@",
-                     .blocks = n.b * n.h * ceil_div(ceil_div(n.t, kRows), 2),
-                     .threads = 384,
-                     .shared_bytes = warp_group_bytes(n.d),
-                     .shares = true});
+  const int64_t slots = n.d == 64 ? 6 : 4;
+  begin_warp_groups(text, "", n.b * n.h, n.t, n.d, 128 + slots * 128, slots);
   text.line("WarpGroupAttention<@_Problem>::forward({}, in0, in1, in2, out0, out1);", n.b);
   text.end_kernel();
   return text.finish();
 }
 
-KernelText print_attention_gradient(const KernelRequest& request) {
-  KernelPrinter text(request, "attention.cuh");
-  const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
-  const AttentionDims n = print_problem(text, request, 1, last - 1);
+// delta into the workspace.
+int64_t print_products(KernelPrinter& text, const AttentionDims& n, size_t last) {
   const int64_t rows = n.b * n.h * n.t;
   constexpr int64_t kWarps = kThreads / 32;
   text.begin_blocks("_products", ceil_div(rows, kWarps), kThreads);
@@ -110,6 +114,34 @@ KernelText print_attention_gradient(const KernelRequest& request) {
   text.line("Attention<@_Problem>::products(row, in0, in{}, global<float>(workspace));", last - 1);
   text.close();
   text.end_blocks();
+  return rows * 4;
+}
+
+KernelText print_warp_group_attention_gradient(const KernelRequest& request) {
+  KernelPrinter text(request, "attention_gradient_warp_groups.cuh");
+  const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
+  const AttentionDims n = print_problem(text, request, 1, last - 1);
+  const int64_t workspace = print_products(text, n, last);
+  constexpr int64_t kSlots = 8, kRows = 2 * 128 + kSlots * 64;
+  const auto print = [&](bool of_keys, int first, int second) {
+    text.line(
+        "WarpGroupGradient<@_Problem, {}>::run({}, in0, in1, in2, in3, in{}, "
+        "global<const float>(workspace), out{}, out{});",
+        of_keys, n.b, last, first, second);
+    text.end_kernel();
+  };
+  begin_warp_groups(text, "_keys", n.b * n.key_heads, n.s, n.d, kRows, kSlots, kSlots * 64);
+  print(true, 1, 2);
+  begin_warp_groups(text, "_queries", n.b * n.h, n.t, n.d, kRows, kSlots);
+  print(false, 0, 0);
+  return text.finish(workspace);
+}
+
+KernelText print_attention_gradient(const KernelRequest& request) {
+  KernelPrinter text(request, "attention.cuh");
+  const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
+  const AttentionDims n = print_problem(text, request, 1, last - 1);
+  const int64_t workspace = print_products(text, n, last);
   text.begin_blocks("_keys", n.b * n.key_heads * ceil_div(n.s, kRowsOfBlock), kThreads);
   text.line(
       "Attention<@_Problem>::key_gradient(b, in0, in1, in2, in3, in{}, global<float>(workspace), "
@@ -122,7 +154,7 @@ KernelText print_attention_gradient(const KernelRequest& request) {
       "global<float>(workspace), out0);",
       last);
   text.end_blocks();
-  return text.finish(rows * 4);
+  return text.finish(workspace);
 }
 
 }  // namespace
@@ -130,6 +162,8 @@ KernelText print_attention_gradient(const KernelRequest& request) {
 void add_warp_group_attention_texts(std::vector<TextEntry>& entries) {
   entries.push_back(
       {"attention", print_warp_group_attention, has_warp_group_attention, true, "sm_90a"});
+  entries.push_back({"attention_grad", print_warp_group_attention_gradient,
+                     has_warp_group_attention_gradient, true, "sm_90a"});
 }
 
 void add_attention_texts(std::vector<TextEntry>& entries) {

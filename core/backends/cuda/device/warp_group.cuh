@@ -33,6 +33,9 @@ inline uint64_t operand_across(uint32_t address, int rows, int step) {
   return operand_at(address + uint32_t(step * 16 * 128), rows);
 }
 
+template <class T>
+using Pair = Pack<T, 2>;
+
 #ifdef __CUDACC_RTC__
 
 // c[64, n] (+)= a[64, 16] b[16, n] is begun, between begin_products() and end_products(); a warp has 16 rows of c as in mma.cuh.
@@ -153,11 +156,25 @@ inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" :
 
 // As begin_copy(); zeros where there is nothing to copy.
 template <class To, class From>
-void begin_copy_or_zeros(To& to, int i, const From& from, int64_t j, bool there) {
+void begin_copy_or_zeros(const To& to, int i, const From& from, int64_t j, bool there) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
                :
                : "r"(address_of(to + i)), "l"(from + j), "r"(there ? 16 : 0)
                : "memory");
+}
+
+// As begin_copy_or_zeros(), of one number of f32.
+template <class To, class From>
+void begin_copy_of_number(const To& to, int i, const From& from, int64_t j, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :
+               : "r"(address_of(to + i)), "l"(from + j), "r"(there ? 4 : 0)
+               : "memory");
+}
+// Numbers of f32 that lie there.
+inline float* as_numbers(uint16_t* shared) { return reinterpret_cast<float*>(shared); }
+inline Pair<float> pair_at(const float* numbers, int i) {
+  return *reinterpret_cast<const Pair<float>*>(numbers + i);
 }
 
 // A barrier in shared memory: its phase ends when `count` have arrived, and the next one begins.

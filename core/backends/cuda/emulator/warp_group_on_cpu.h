@@ -191,10 +191,20 @@ uint32_t address_of(const Memory<T>& shared) {
 inline void show_to_products() { hardware->show_to_multipliers(); }
 
 template <class To, class From>
-void begin_copy_or_zeros(To& to, int i, const From& from, int64_t j, bool there) {
+void begin_copy_or_zeros(const To& to, int i, const From& from, int64_t j, bool there) {
   for (int k = 0; k < 8; ++k) {
     to[i + k] = there ? uint16_t(from[j + k]) : uint16_t(0);
   }
+}
+template <class To, class From>
+void begin_copy_of_number(const To& to, int i, const From& from, int64_t j, bool there) {
+  to[i] = there ? float(from[j]) : 0.0F;
+}
+inline Memory<float> as_numbers(const Memory<uint16_t>& shared) {
+  return Memory<float>(const_cast<uint16_t*>(shared.address()));
+}
+inline Pack<float, 2> pair_at(const Memory<float>& numbers, int i) {
+  return {{numbers[i], numbers[i + 1]}};
 }
 inline void init_phases(uint32_t barrier, int count) { hardware->init_phases(barrier, count); }
 inline void arrive(uint32_t barrier) { hardware->arrive(barrier); }
