@@ -65,6 +65,7 @@ class KernelPrinter {
     }
     line("[[maybe_unused]] void* const workspace = p.at[{}];", place++);
     line("[[maybe_unused]] void* const report = p.at[{}];", place++);
+    line("[[maybe_unused]] const uint64_t parameter = number_at(p.at[{}]);", place++);
     line("[[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);");
   }
   void end_kernel() { close(); }
@@ -87,9 +88,10 @@ class KernelPrinter {
   }
   void end_blocks() { end_elements(); }
 
-  KernelText finish(int64_t workspace_bytes = 0) {
+  KernelText finish(int64_t workspace_bytes = 0, uint64_t number = 0) {
     line("}}  // namespace mstrain::cuda");
     result_.workspace_bytes = workspace_bytes;
+    result_.number = number;
     return std::move(result_);
   }
 

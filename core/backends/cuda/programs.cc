@@ -1,5 +1,6 @@
 #include "core/backends/cuda/programs.h"
 
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -81,7 +82,7 @@ struct Pointers {
 }  // namespace
 
 CardKernel::CardKernel(KernelText text)
-    : workspace_bytes_(text.workspace_bytes), in_place_(text.in_place) {
+    : workspace_bytes_(text.workspace_bytes), in_place_(text.in_place), number_(text.number) {
   const KernelText own = named(std::move(text));
   launches_ = own.launches;
   if (!launches_.empty()) {
@@ -107,6 +108,7 @@ void CardKernel::launch(std::span<void* const> inputs, std::span<void* const> ou
   }
   pointers.at[place++] = workspace;
   pointers.at[place++] = report_address();
+  std::memcpy(&pointers.at[place], &number_, sizeof(number_));
   void* parameters[] = {&pointers};
   const Driver::Handle stream = stream_of(queue);
   for (size_t i = 0; i < launches_.size(); ++i) {

@@ -1,6 +1,6 @@
 // Kernels as text, whoever compiles it: NVRTC for a card, or the host's compiler for the emulator. docs/cuda.md
 //
-// A kernel takes Pointers (device/kernel.cuh): inputs, outputs, workspace, and where it reports a bad value (Report).
+// A kernel takes Pointers (device/kernel.cuh): inputs, outputs, workspace, where it reports a bad value (Report), and a number.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace mstrain::cuda {
 
 inline constexpr size_t kMostPointers = 160;
-inline constexpr size_t kMostOperands = kMostPointers - 2;  // inputs and outputs
+inline constexpr size_t kMostOperands = kMostPointers - 3;  // inputs and outputs
 
 struct KernelLaunch {
   std::string name;  // "@" stands for the text's own
@@ -28,6 +28,8 @@ struct KernelText {
   std::vector<KernelLaunch> launches = {};
   int64_t workspace_bytes = 0;
   std::vector<std::pair<int, int>> in_place = {};  // as in Kernel
+  // What differs among operations that are alike otherwise, so that they share their code: `parameter` in texts, the last of the pointers by its bits.
+  uint64_t number = 0;
 };
 
 // The text under the name that its content gives it: "kernel_" and 16 digits.

@@ -28,11 +28,12 @@ namespace mstrain::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr int kMostWarps = 32;  // in a block
 
-// The addresses that a kernel gets: those of its inputs, of its outputs, and of its workspace.
+// The addresses that a kernel gets: those of its inputs, of its outputs, and of its workspace; then that of its report, and a number.
 inline constexpr int kMostPointers = 160;
 struct Pointers {
   void* at[kMostPointers];
 };
+inline uint64_t number_at(void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 // How memory stores an element, and what arithmetic holds it as: the types in which the loops of the CPU compute.
 // store() takes what any format holds.

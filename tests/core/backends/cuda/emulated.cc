@@ -117,6 +117,7 @@ Kernel kernel_of(const KernelRequest& request, const char* architecture) {
     regions.push_back(
         {"workspace", memory.workspace, static_cast<size_t>(text.workspace_bytes), true});
     pointers.push_back(&report);
+    pointers.push_back(reinterpret_cast<void*>(text.number));  // NOLINT(performance-no-int-to-ptr)
     regions.push_back({"report", &report, sizeof(report), true});
     report = {};
     const KernelLibrary& library = texts().library_of(library_name);
