@@ -33,6 +33,7 @@ void begin_warp_groups(KernelPrinter& text, std::string_view suffix, int64_t bat
 
 KernelText print_warp_group_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention_warp_groups.cuh");
+  text.stay_alone();
   const AttentionDims n = AttentionProblem(text, request, 0, 0).dims();
   const int64_t slots = n.d == 64 ? 6 : 4;
   begin_warp_groups(text, "", n.b * n.h, n.t, n.d, 128 + slots * 128, slots);
@@ -56,6 +57,7 @@ int64_t print_products(KernelPrinter& text, const AttentionDims& n, size_t last)
 
 KernelText print_warp_group_attention_gradient(const KernelRequest& request) {
   KernelPrinter text(request, "attention_gradient_warp_groups.cuh");
+  text.stay_alone();
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
   const AttentionDims n = AttentionProblem(text, request, 1, last - 1).dims();
   const int64_t workspace = print_products(text, n, last);

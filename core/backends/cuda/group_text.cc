@@ -135,14 +135,15 @@ class Printer {
     open("extern \"C\" __global__ void __launch_bounds__({}) @(const Pointers p) {{", threads_);
     // Offsets within views may be longer than their elements are many.
     line("using Index = {};", is_short() ? "int" : "int64_t");
+    line("{}", first_text(terms_.inputs.size() + terms_.outputs.size() + 3));
     for (size_t i = 0; i < terms_.inputs.size(); ++i) {
-      line("const auto in{0} = global<const {1}::Stored>(p.at[{0}]);", i,
-           format_of(terms_.inputs[i].type.dtype));
+      line("const auto in{} = global<const {}::Stored>({});", i,
+           format_of(terms_.inputs[i].type.dtype), pointer_text(i));
     }
     for (const Sink& sink : terms_.sinks) {
       if (sink.kind == Sink::Kind::kStore) {
-        line("const auto out{} = global<{}::Stored>(p.at[{}]);", sink.output, sink.format,
-             terms_.inputs.size() + static_cast<size_t>(sink.output));
+        line("const auto out{} = global<{}::Stored>({});", sink.output, sink.format,
+             pointer_text(terms_.inputs.size() + static_cast<size_t>(sink.output)));
       }
     }
     line("const int thread = static_cast<int>(threadIdx.x);");
@@ -333,8 +334,8 @@ class Printer {
   }
 
   std::string workspace(const std::string& type, int64_t offset) const {
-    return fmt::format("global<{}>(static_cast<char*>(p.at[{}]) + {})", type,
-                       terms_.inputs.size() + terms_.outputs.size(), offset);
+    return fmt::format("global<{}>(static_cast<char*>({}) + {})", type,
+                       pointer_text(terms_.inputs.size() + terms_.outputs.size()), offset);
   }
 
   // Gives each sum its place in the workspace, block after block.
@@ -382,10 +383,11 @@ class Printer {
         {"@_finish", totals_ + (columns_ > 0 ? ceil_div(n, 32) : 0), static_cast<int>(threads)});
     open("extern \"C\" __global__ void __launch_bounds__({}) @_finish(const Pointers p) {{",
          threads);
+    line("{}", first_text(terms_.inputs.size() + terms_.outputs.size() + 3));
     line("const int thread = static_cast<int>(threadIdx.x);");
     const auto output = [&](const Sink& sink) {
-      return fmt::format("global<{}::Stored>(p.at[{}])", sink.format,
-                         terms_.inputs.size() + static_cast<size_t>(sink.output));
+      return fmt::format("global<{}::Stored>({})", sink.format,
+                         pointer_text(terms_.inputs.size() + static_cast<size_t>(sink.output)));
     };
     int block = 0;
     for_sums(Sink::Kind::kSumAll, [&](const Sink& sink, int64_t offset) {
@@ -459,6 +461,7 @@ KernelText print_group(const KernelRequest& request) {
   const int64_t bytes = printer.workspace_bytes();
   KernelText result = printer.run();
   result.workspace_bytes = bytes;
+  result.joins = true;
   return result;
 }
 

@@ -54,20 +54,6 @@ Texts& texts() {
   return it;
 }
 
-// The bytes that a view covers, from its address.
-struct Reach {
-  int64_t first = 0, end = 0;
-};
-Reach reach_of(const ViewType& view) {
-  Reach reach;
-  for (int d = 0; d < view.type.shape.rank(); ++d) {
-    const int64_t step = (view.type.shape[d] - 1) * view.strides[d];
-    (step < 0 ? reach.first : reach.end) += step;
-  }
-  const int64_t size = size_of(view.type.dtype);
-  return {reach.first * size, (reach.end + 1) * size};
-}
-
 // Where a kernel of this process reports what it finds wrong.
 Report report;
 
