@@ -1,75 +1,34 @@
-// Attention of 16-bit numbers by products of warps; other forms of it are decomposed.
-#include "core/backends/cuda/printer.h"
-#include "core/ops/attention_form.h"
+// Attention of 16-bit numbers by products of warps; of others it is decomposed.
+#include "core/backends/cuda/attention_problem.h"
 
 namespace mstrain::cuda {
 namespace {
 
 constexpr int kThreads = 128;  // as in device/attention.cuh
 constexpr int64_t kRowsOfBlock = 64;
+int64_t tile_of(int64_t d) { return d <= 64 ? 64 : 32; }
 
-// `q`: its place among the inputs; a gradient's follow the result and its logsumexp.
-bool is_served(const KernelRequest& request, size_t q) {
-  Types types;
-  for (size_t i = q; i < request.inputs.size() - 2 * q; ++i) {
-    types.push_back(request.inputs[i].type);
-  }
-  const AttentionForm form(request.attrs, types);
-  const TensorType &of_q = types[0], &of_v = types[2];
-  const int64_t d = of_q.shape[3];
-  const bool narrow = of_q.dtype == Dtype::kBF16 || of_q.dtype == Dtype::kF16;
-  return narrow && form.inputs == 3 && d == of_v.shape[3] && d % 16 == 0 && d <= 128 &&
-         of_q.elements() > 0 && types[1].elements() > 0 && of_q.shape[1] < (1 << 24) &&
-         types[1].shape[1] < (1 << 24);
-}
-
-bool has_attention(const KernelRequest& request) { return is_served(request, 0); }
-bool has_attention_gradient(const KernelRequest& request) { return is_served(request, 1); }
-
-// The struct that says what is computed.
-AttentionDims print_problem(KernelPrinter& text, const KernelRequest& request, size_t q,
-                            size_t out) {
-  Types types;
-  for (size_t i = q; i < q + 3; ++i) {
-    types.push_back(request.inputs[i].type);
-  }
-  const AttentionForm form(request.attrs, types);
-  const AttentionDims n = check_attention(types, form, request.attrs);
-  text.open("struct @_Problem {{");
-  text.line("using Format = {};", format_of(types[0].dtype));
-  text.line("static constexpr int kDim = {};", n.d);
-  text.line("static constexpr int64_t kQueries = {}, kKeys = {}, kHeads = {}, kGroup = {};", n.t,
-            n.s, n.h, n.group());
-  text.line("static constexpr bool kCausal = {};", form.causal);
-  text.line("static constexpr int64_t kWindow = {};", form.causal ? form.window : 0);
-  text.line("static constexpr float kScale = float({});", form.scale);
-  const auto strides = [&](char letter, const ViewType& view) {
-    text.line("static constexpr int64_t k{0}B = {1}, k{0}T = {2}, k{0}H = {3}, k{0}D = {4};",
-              letter, view.strides[0], view.strides[1], view.strides[2], view.strides[3]);
-  };
-  strides('Q', request.inputs[q]);
-  strides('K', request.inputs[q + 1]);
-  strides('V', request.inputs[q + 2]);
-  strides('G', request.inputs[0]);
-  strides('O', out == 0 ? request.outputs[0] : request.inputs[out]);
-  text.close();
-  text.line(";");
-  return n;
+bool has_attention(const KernelRequest& request) { return has_tiles_of_attention(request, 0); }
+bool has_attention_gradient(const KernelRequest& request) {
+  return has_tiles_of_attention(request, 1);
 }
 
 KernelText print_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention.cuh");
-  const AttentionDims n = print_problem(text, request, 0, 0);
+  AttentionProblem problem(text, request, 0, 0);
+  const AttentionDims& n = problem.dims();
   text.begin_blocks("", n.b * n.h * ceil_div(n.t, kRowsOfBlock), kThreads);
-  text.line("Attention<@_Problem>::forward(b, in0, in1, in2, out0, out1);");
+  problem.print_beside_of_kernel();
+  text.line("Attention<@_Problem>::forward(b, beside, in0, in1, in2, out0, out1);");
   text.end_blocks();
-  return text.finish();
+  return text.finish(0, problem.site());
 }
 
 KernelText print_attention_gradient(const KernelRequest& request) {
-  KernelPrinter text(request, "attention.cuh");
-  const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
-  const AttentionDims n = print_problem(text, request, 1, last - 1);
+  KernelPrinter text(request, "attention_bias.cuh");
+  const size_t last = request.inputs.size() - 1;  // g, q, k, v, …, out, lse
+  AttentionProblem problem(text, request, 1, last - 1);
+  const AttentionDims& n = problem.dims();
   const int64_t rows = n.b * n.h * n.t;
   constexpr int64_t kWarps = kThreads / 32;
   text.begin_blocks("_products", ceil_div(rows, kWarps), kThreads);
@@ -78,26 +37,53 @@ KernelText print_attention_gradient(const KernelRequest& request) {
   text.line("Attention<@_Problem>::products(row, in0, in{}, global<float>(workspace));", last - 1);
   text.close();
   text.end_blocks();
-  text.begin_blocks("_keys", n.b * n.key_heads * ceil_div(n.s, kRowsOfBlock), kThreads);
-  text.line(
-      "Attention<@_Problem>::key_gradient(b, in0, in1, in2, in3, in{}, global<float>(workspace), "
-      "out1, out2);",
-      last);
+  const auto print = [&](std::string_view suffix, std::string_view function, int64_t blocks,
+                         std::string_view results) {
+    text.begin_blocks(suffix, blocks, kThreads);
+    problem.print_beside_of_kernel();
+    text.line(
+        "AttentionBias<@_Problem>::{}(b, beside, in0, in1, in2, in3, in{}, "
+        "global<float>(workspace), "
+        "{});",
+        function, last, results);
+    text.end_blocks();
+  };
+  const int64_t query_blocks = ceil_div(n.t, kRowsOfBlock);
+  print("_keys", "key_gradient", n.b * n.key_heads * ceil_div(n.s, kRowsOfBlock), "out1, out2");
+  print("_queries", "query_gradient", n.b * n.h * query_blocks, "out0");
+  const int64_t tiles = query_blocks * ceil_div(n.s, tile_of(n.d));
+  const AttentionForm& form = problem.form();
+  size_t result = 3;
+  if (form.bias != 0) {
+    const Shape& bias = problem.shape(form.bias);
+    print("_bias", "bias_gradient", bias[0] * bias[1] * tiles, fmt::format("out{}", result++));
+  }
+  const int64_t partial_at = ceil_div(rows * 4, 256) * 256;
+  if (form.table == 0) {
+    return text.finish(rows * 4, problem.site());
+  }
+  const Shape& table = problem.shape(form.table);
+  const std::string partial =
+      fmt::format("global<float>(static_cast<char*>(workspace) + {})", partial_at);
+  print("_distances", "distance_gradient", table[0] * n.h * tiles, partial);
+  text.begin_blocks("_table", ceil_div(table.elements(), kWarps), kThreads);
+  text.line("const int64_t i = int64_t(b) * {} + thread / 32;", kWarps);
+  text.open("if (i < {}) {{", table.elements());
+  text.line("AttentionBias<@_Problem>::add_distance_gradients(i, {}, out{});", partial, result);
+  text.close();
   text.end_blocks();
-  text.begin_blocks("_queries", n.b * n.h * ceil_div(n.t, kRowsOfBlock), kThreads);
-  text.line(
-      "Attention<@_Problem>::query_gradient(b, in0, in1, in2, in3, in{}, "
-      "global<float>(workspace), out0);",
-      last);
-  text.end_blocks();
-  return text.finish(rows * 4);
+  return text.finish(partial_at + table.elements() * tiles * 4, problem.site());
 }
 
 }  // namespace
 
 void add_attention_texts(std::vector<TextEntry>& entries) {
-  entries.push_back({"attention", print_attention, has_attention, true});
-  entries.push_back({"attention_grad", print_attention_gradient, has_attention_gradient, true});
+  for (const char* op : {"attention", "attention_dropout"}) {
+    entries.push_back({op, print_attention, has_attention, true});
+  }
+  for (const char* op : {"attention_grad", "attention_dropout_grad"}) {
+    entries.push_back({op, print_attention_gradient, has_attention_gradient, true});
+  }
 }
 
 }  // namespace mstrain::cuda

@@ -375,6 +375,11 @@ void choose_card(int it) {
   ordinal = it;
 }
 int chosen_card() { return ordinal; }
+const DeviceFacts* chosen_facts() {
+  static const FoundDevices found = look_for_devices();
+  const auto which = static_cast<size_t>(chosen_card());
+  return which < found.devices.size() ? &found.devices[which] : nullptr;
+}
 
 std::unique_ptr<Queue> make_queue() {
   bind_context();

@@ -16,6 +16,8 @@ const std::shared_ptr<Device>& device();
 // Which card of the machine that is: the first, unless it was said before device() opened it. Throws Error where it opened another.
 void choose_card(int ordinal);
 int chosen_card();
+// What the driver says of it; null where there is none.
+const DeviceFacts* chosen_facts();
 
 // One more stream of device(), beside its own.
 std::unique_ptr<Queue> make_queue();

@@ -44,12 +44,15 @@ class KernelPrinter {
 
   // A kernel for `count` things (elements, lines, blocks): its body sees all operands, `thread` and `block`.
   void begin_kernel(std::string_view suffix, int64_t blocks, int threads) {
-    blocks = std::min(blocks, kMostBlocksOfKernel);
-    if (blocks > 0) {
-      result_.launches.push_back({fmt::format("@{}", suffix), blocks, threads});
+    begin_kernel({fmt::format("@{}", suffix), blocks, threads});
+  }
+  void begin_kernel(KernelLaunch launch) {
+    launch.blocks = std::min(launch.blocks, kMostBlocksOfKernel);
+    open("extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Pointers p) {{",
+         launch.threads, launch.shares ? ", 1" : "", launch.name);
+    if (launch.blocks > 0) {
+      result_.launches.push_back(std::move(launch));
     }
-    open("extern \"C\" __global__ void __launch_bounds__({}) @{}(const Pointers p) {{", threads,
-         suffix);
     line("using Index = {};", is_short() ? "int" : "int64_t");
     size_t place = 0;
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
@@ -62,6 +65,7 @@ class KernelPrinter {
     }
     line("[[maybe_unused]] void* const workspace = p.at[{}];", place++);
     line("[[maybe_unused]] void* const report = p.at[{}];", place++);
+    line("[[maybe_unused]] const uint64_t parameter = number_at(p.at[{}]);", place++);
     line("[[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);");
   }
   void end_kernel() { close(); }
@@ -113,9 +117,10 @@ class KernelPrinter {
   }
   void end_blocks() { end_elements(); }
 
-  KernelText finish(int64_t workspace_bytes = 0) {
+  KernelText finish(int64_t workspace_bytes = 0, uint64_t number = 0) {
     line("}}  // namespace mstrain::cuda");
     result_.workspace_bytes = workspace_bytes;
+    result_.number = number;
     return std::move(result_);
   }
 

@@ -1,5 +1,6 @@
 #include "core/backends/cuda/programs.h"
 
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -9,9 +10,11 @@
 
 namespace mstrain::cuda {
 
+constexpr int kMostSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
 struct CardKernel::Program {
   std::string text;
-  std::vector<std::string> names;              // of its kernels
+  std::vector<KernelLaunch> launches;
   std::vector<Driver::Handle> functions = {};  // none: not compiled yet
   std::atomic<bool> ready = false;
 };
@@ -25,9 +28,7 @@ class Programs {
     if (program == nullptr) {
       program = std::make_shared<CardKernel::Program>();
       program->text = text.text;
-      for (const KernelLaunch& launch : text.launches) {
-        program->names.push_back(launch.name);
-      }
+      program->launches = text.launches;
       pending_.push_back(program);
     }
     return program;
@@ -40,20 +41,21 @@ class Programs {
     for (const auto& program : pending_) {
       texts.push_back(program->text);
     }
-    static const std::string architecture = [] {
-      const DeviceFacts facts = look_for_devices().devices.at(static_cast<size_t>(chosen_card()));
-      return architecture_of(facts.major, facts.minor);
-    }();
     const std::vector<std::string> codes =
-        compiled(real_files(), cache_folder(), texts, architecture);
+        compiled(real_files(), cache_folder(), texts,
+                 architecture_of(chosen_facts()->major, chosen_facts()->minor));
     bind_context();
     for (size_t i = 0; i < pending_.size(); ++i) {
       Driver::Handle module = nullptr;
       check_driver(driver().load_module(&module, codes[i].data()), "cuModuleLoadData");
-      for (const std::string& name : pending_[i]->names) {
-        pending_[i]->functions.emplace_back();
-        check_driver(driver().find_function(&pending_[i]->functions.back(), module, name.c_str()),
+      for (const KernelLaunch& launch : pending_[i]->launches) {
+        Driver::Handle& function = pending_[i]->functions.emplace_back();
+        check_driver(driver().find_function(&function, module, launch.name.c_str()),
                      "cuModuleGetFunction");
+        if (launch.shared_bytes > 0) {
+          check_driver(driver().set_attribute(function, kMostSharedBytes, launch.shared_bytes),
+                       "cuFuncSetAttribute");
+        }
       }
       pending_[i]->ready = true;
     }
@@ -80,7 +82,7 @@ struct Pointers {
 }  // namespace
 
 CardKernel::CardKernel(KernelText text)
-    : workspace_bytes_(text.workspace_bytes), in_place_(text.in_place) {
+    : workspace_bytes_(text.workspace_bytes), in_place_(text.in_place), number_(text.number) {
   const KernelText own = named(std::move(text));
   launches_ = own.launches;
   if (!launches_.empty()) {
@@ -106,13 +108,19 @@ void CardKernel::launch(std::span<void* const> inputs, std::span<void* const> ou
   }
   pointers.at[place++] = workspace;
   pointers.at[place++] = report_address();
+  std::memcpy(&pointers.at[place], &number_, sizeof(number_));
   void* parameters[] = {&pointers};
   const Driver::Handle stream = stream_of(queue);
   for (size_t i = 0; i < launches_.size(); ++i) {
-    check_driver(driver().launch(program_->functions[i], static_cast<unsigned>(launches_[i].blocks),
-                                 1, 1, static_cast<unsigned>(launches_[i].threads), 1, 1, 0, stream,
-                                 parameters, nullptr),
-                 "cuLaunchKernel");
+    const KernelLaunch& launch = launches_[i];
+    const int64_t blocks = launch.shares
+                               ? std::min<int64_t>(launch.blocks, chosen_facts()->processors)
+                               : launch.blocks;
+    check_driver(
+        driver().launch(program_->functions[i], static_cast<unsigned>(blocks), 1, 1,
+                        static_cast<unsigned>(launch.threads), 1, 1,
+                        static_cast<unsigned>(launch.shared_bytes), stream, parameters, nullptr),
+        "cuLaunchKernel");
   }
 }
 

@@ -25,6 +25,7 @@ class CardKernel {
   std::vector<KernelLaunch> launches_;
   int64_t workspace_bytes_ = 0;
   std::vector<std::pair<int, int>> in_place_;
+  uint64_t number_ = 0;
 };
 
 }  // namespace mstrain::cuda

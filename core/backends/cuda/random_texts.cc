@@ -5,8 +5,9 @@
 namespace mstrain::cuda {
 namespace {
 
-std::string site_of(const KernelRequest& request) {
-  return fmt::format("{:#x}UL", static_cast<uint64_t>(request.attrs.integer("site")));
+// The texts' `parameter`.
+uint64_t site_of(const KernelRequest& request) {
+  return static_cast<uint64_t>(request.attrs.integer("site"));
 }
 
 KernelText print_random(const KernelRequest& request) {
@@ -17,7 +18,7 @@ KernelText print_random(const KernelRequest& request) {
   text.begin_elements("", request.outputs[0].type.elements());
   if (count > 0) {
     text.line("const Index k = i / {};", count);
-    text.line("const Stream stream = stream_of<2>(in0, k, {}).stream;", site_of(request));
+    text.line("const Stream stream = stream_of<2>(in0, k, parameter).stream;");
     if (request.inputs.size() == 2) {
       const Shape& whole = request.attrs.ints("whole");
       text.line("int64_t rest = i % {}, index = 0;", count);
@@ -39,7 +40,7 @@ KernelText print_random(const KernelRequest& request) {
     }
   }
   text.end_elements();
-  return text.finish();
+  return text.finish(0, site_of(request));
 }
 
 // Of a batch: how many tensors, and the elements of each.
@@ -57,13 +58,12 @@ KernelText print_round(const KernelRequest& request) {
   KernelPrinter text(request, "random.cuh");
   text.begin_elements("", request.outputs[0].type.elements());
   if (batch.own > 0) {
-    text.line("const auto random = stream_of<{}>(in1, i / {}, {});", batch.width, batch.own,
-              site_of(request));
+    text.line("const auto random = stream_of<{}>(in1, i / {}, parameter);", batch.width, batch.own);
     text.line("out0[i] = stochastic_bf16(float({}::load(in0[i])), random.word(i % {}));",
               text.in_format(0), batch.own);
   }
   text.end_elements();
-  return text.finish();
+  return text.finish(0, site_of(request));
 }
 
 KernelText print_quantize(const KernelRequest& request) {
@@ -84,13 +84,13 @@ KernelText print_quantize(const KernelRequest& request) {
     text.line("const float scale = block_scale(fold_block<Max>(__builtin_fabsf(x)));");
     text.line("if (thread == 0) {{ out1[b] = scale; }}");
     text.open("if (mine) {{");
-    text.line("const auto random = stream_of<{}>(in1, k, {});", batch.width, site_of(request));
+    text.line("const auto random = stream_of<{}>(in1, k, parameter);", batch.width);
     text.line("out0[k * {} + j] = BlockCode<{}>::encode(x, scale, random.word(j));", batch.own,
               is_signed);
     text.close();
   }
   text.end_blocks();
-  return text.finish();
+  return text.finish(0, site_of(request));
 }
 
 KernelText print_dequantize(const KernelRequest& request) {

@@ -1,6 +1,6 @@
 // Kernels as text, whoever compiles it: NVRTC for a card, or the host's compiler for the emulator. docs/cuda.md
 //
-// A kernel takes Pointers (device/kernel.cuh): inputs, outputs, workspace, and where it reports a bad value (Report).
+// A kernel takes Pointers (device/kernel.cuh): inputs, outputs, workspace, where it reports a bad value (Report), and a number.
 #pragma once
 
 #include <array>
@@ -13,12 +13,14 @@
 namespace mstrain::cuda {
 
 inline constexpr size_t kMostPointers = 160;
-inline constexpr size_t kMostOperands = kMostPointers - 2;  // inputs and outputs
+inline constexpr size_t kMostOperands = kMostPointers - 3;  // inputs and outputs
 
 struct KernelLaunch {
   std::string name;  // "@" stands for the text's own
   int64_t blocks = 1;
   int threads = 32;
+  int shared_bytes = 0;  // that it asks for beside declarations
+  bool shares = false;   // any number of blocks do the work; best as many as the card runs at once
 };
 
 struct KernelText {
@@ -26,6 +28,8 @@ struct KernelText {
   std::vector<KernelLaunch> launches = {};
   int64_t workspace_bytes = 0;
   std::vector<std::pair<int, int>> in_place = {};  // as in Kernel
+  // What differs among operations that are alike otherwise, so that they share their code: `parameter` in texts, the last of the pointers by its bits.
+  uint64_t number = 0;
 };
 
 // The text under the name that its content gives it: "kernel_" and 16 digits.
@@ -37,10 +41,12 @@ struct TextEntry {
   KernelText (*print)(const KernelRequest&) = nullptr;
   bool (*supports)(const KernelRequest&) = nullptr;  // null: all
   bool strided_inputs = false;
+  std::string_view architecture = {};  // that alone; empty: all
 };
-// Of all operations that have a text. A request whose outputs have no elements has none.
+// Of all operations that have a text; those of one architecture before the others. A request whose outputs have no elements has none.
 const std::vector<TextEntry>& text_entries();
-bool has_text(const TextEntry& entry, const KernelRequest& request);
+// The first that serves the request on that architecture; null: none does.
+const TextEntry* entry_for(const KernelRequest& request, std::string_view architecture);
 
 // What a kernel found wrong: written by it where all can see, read by the host when it waits.
 struct Report {
@@ -63,6 +69,7 @@ void add_random_texts(std::vector<TextEntry>& entries);
 void add_image_texts(std::vector<TextEntry>& entries);
 void add_product_texts(std::vector<TextEntry>& entries);
 void add_loss_texts(std::vector<TextEntry>& entries);
+void add_warp_group_attention_texts(std::vector<TextEntry>& entries);
 void add_attention_texts(std::vector<TextEntry>& entries);
 
 }  // namespace mstrain::cuda

@@ -2,9 +2,10 @@
 // warps; each has 16 rows of what its kernel computes. No score is ever written to memory, and every sum has one order.
 //
 // P says what is computed (attention_texts.cc): Format, kDim, kQueries, kKeys, kHeads, kGroup (query heads of a key head), kCausal,
-// kWindow (0: none), kScale, and strides in elements of q, k, v, g and out by b, t, h, d.
+// kWindow (0: none), kScale, strides in elements of q, k, v, g and out by b, t, h, d, and what attention_beside.cuh asks for.
 #pragma once
 
+#include "core/backends/cuda/device/attention_beside.cuh"
 #include "core/backends/cuda/device/mma.cuh"
 
 namespace mstrain::cuda {
@@ -26,22 +27,81 @@ struct Attention {
   static constexpr int kPitch =
       kDim + 8;  // of a row in shared memory: no two rows on the same banks
 
-  // Which keys query i sees: [first_key(i), end_key(i)).
-  static int first_key(int i) {
-    const int first = P::kWindow == 0 ? 0 : i + int(P::kKeys - P::kQueries) - int(P::kWindow) + 1;
+  using Beside = AttentionBeside<P>;
+
+  // Which keys query i sees, unless they are hidden: [first_key(i), end_key(i)). `place`: of the first query among the keys.
+  static constexpr int kPlace = int(P::kKeys - P::kQueries);
+  static int first_key(int i, int place = kPlace) {
+    const int first = P::kWindow == 0 ? 0 : i + place - int(P::kWindow) + 1;
     return first > 0 ? first : 0;
   }
-  static int end_key(int i) {
-    const int end = P::kCausal ? i + int(P::kKeys - P::kQueries) + 1 : int(P::kKeys);
+  static int end_key(int i, int place = kPlace) {
+    const int end = P::kCausal ? i + place + 1 : int(P::kKeys);
     return end < int(P::kKeys) ? end : int(P::kKeys);
   }
-  static bool sees(int i, int j) { return j >= first_key(i) && j < end_key(i); }
-
-  // Whether 16 queries from `own` on see every key of the tile.
-  static bool is_whole(int own, int from) {
-    return own + 16 <= int(P::kQueries) && from + kTile <= end_key(own) &&
-           from >= first_key(own + 15);
+  static bool sees(int i, int j, int place = kPlace) {
+    return j >= first_key(i, place) && j < end_key(i, place);
   }
+
+  // What is said beside q, k and v of the scores of kRowsOfBlock rows of one side and a tile of the other, of which there are two as
+  // of tiles. A bias by distance lies in shared memory, one for each distance that there is.
+  static constexpr int kDistances = kRowsOfBlock + kTile;
+  static constexpr int kHeldDistances = P::kTabled ? 2 * kDistances : 1;
+  struct Scores {
+    const Beside& beside;
+    int64_t b, h;
+    int place;
+    Global<float> biases;
+    int nearest;  // what to add to a distance for its place
+
+    Scores(const Beside& said, int64_t of_b, int64_t of_h, const Global<float>& held)
+        : beside(said), b(of_b), h(of_h), place(said.place_of(of_b)), biases(held), nearest(0) {}
+
+    // Of `rows` queries from `row` on and `keys` keys from `key` on; fill() first, by all threads, and a barrier.
+    void choose(int row, int rows, int key, int half) {
+      nearest = row + rows - 1 - key + half * kDistances;
+    }
+    void fill(int row, int rows, int key, int keys, int half) const {
+      if constexpr (P::kTabled) {
+        for (int i = static_cast<int>(threadIdx.x); i < rows + keys - 1; i += kAttentionThreads) {
+          biases[half * kDistances + i] =
+              beside.bias_by_distance(b, h, key - (row + rows - 1) + i - place);
+        }
+      }
+    }
+    bool seen(int row, int key) const {
+      if constexpr (Beside::kHides) {
+        return row < int(P::kQueries) && sees(row, key, place) && !beside.hides(b, row, key);
+      } else {
+        return sees(row, key, place);
+      }
+    }
+    // The score times log2(e). Of queries beyond the last one: anything.
+    float logit(float product, int row, int key) const {
+      float x = product * (P::kScale * kLog2E);
+      if constexpr (P::kTabled) {
+        x += float(biases[key - row + nearest]) * kLog2E;
+      }
+      if constexpr (P::kBiased) {
+        if (row < int(P::kQueries)) {
+          x += beside.bias_at(b, h, row, key) * kLog2E;
+        }
+      }
+      return x;
+    }
+    float kept(int row, int key) const {
+      if constexpr (P::kDropped) {
+        return beside.kept(b, h, row, key);
+      } else {
+        return 1.0F;
+      }
+    }
+    // Whether 16 queries from `own` on see every key of the tile.
+    bool whole(int own, int from) const {
+      return !Beside::kHides && own + 16 <= int(P::kQueries) && from + kTile <= end_key(own, place) &&
+             from >= first_key(own + 15, place);
+    }
+  };
 
   static constexpr int kTileSize =
       kTile * kPitch;  // of which there are two: one is read while the other is filled
@@ -189,10 +249,11 @@ struct Attention {
 
   // (out[b, t, h, d], lse[b, h, t]) of block `block`.
   template <class Q, class K, class V, class Out, class Lse>
-  static void forward(int64_t block, const Q& q, const K& k, const V& v, const Out& out,
-                      const Lse& lse) {
+  static void forward(int64_t block, const Beside& beside, const Q& q, const K& k, const V& v,
+                      const Out& out, const Lse& lse) {
     MSTRAIN_SHARED(Stored, keys, 2 * kTileSize);
     MSTRAIN_SHARED(Stored, values, 2 * kTileSize);
+    MSTRAIN_SHARED(float, distances, kHeldDistances);
     // The last queries, which see the most keys, first.
     const int first = int(blocks_of_queries() - 1 - block % blocks_of_queries()) * kRowsOfBlock;
     const int64_t h = block / blocks_of_queries() % P::kHeads;
@@ -206,26 +267,31 @@ struct Attention {
     float total[2] = {0, 0};
     const int last =
         first + kRowsOfBlock <= int(P::kQueries) ? first + kRowsOfBlock - 1 : int(P::kQueries) - 1;
+    Scores scores(beside, b, h, distances);
     const auto fill = [&](int from, int half) {
+      scores.fill(first, kRowsOfBlock, from, kTile, half);
       const auto to_keys = keys + half * kTileSize, to_values = values + half * kTileSize;
       load_tile<P::kKD>(k, b * P::kKB + h / P::kGroup * P::kKH, P::kKT, from, int(P::kKeys),
                         to_keys);
       load_tile<P::kVD>(v, b * P::kVB + h / P::kGroup * P::kVH, P::kVT, from, int(P::kKeys),
                         to_values);
     };
-    for_tiles(first_key(first) / kTile * kTile, end_key(last), fill, [&](int from, int half) {
+    const int begin = first_key(first, scores.place) / kTile * kTile;
+    for_tiles(begin, end_key(last, scores.place), fill, [&](int from, int half) {
+      scores.choose(first, kRowsOfBlock, from, half);
       const auto own_keys = keys + half * kTileSize, own_values = values + half * kTileSize;
       float score[kTileParts][4];
       times_rows(score, queries, own_keys);
       float most[2] = {top[0], top[1]};
-      const bool whole = is_whole(own, from);
+      const bool whole = scores.whole(own, from);
 #pragma unroll
       for (int part = 0; part < kTileParts; ++part) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int row = own + g + (i / 2) * 8, key = from + part * 8 + t * 2 + i % 2;
-          score[part][i] = whole || sees(row, key) ? score[part][i] * (P::kScale * kLog2E)
-                                                   : -std::numeric_limits<float>::infinity();
+          score[part][i] = whole || scores.seen(row, key)
+                               ? scores.logit(score[part][i], row, key)
+                               : -std::numeric_limits<float>::infinity();
           most[i / 2] = score[part][i] > most[i / 2] ? score[part][i] : most[i / 2];
         }
       }
@@ -245,6 +311,10 @@ struct Attention {
         for (int i = 0; i < 4; ++i) {
           score[part][i] = fast_exp2(score[part][i] - most[i / 2]);
           total[i / 2] += score[part][i];
+          if constexpr (P::kDropped) {
+            score[part][i] *=
+                scores.kept(own + g + (i / 2) * 8, from + part * 8 + t * 2 + i % 2);
+          }
         }
       }
 #pragma unroll
@@ -289,58 +359,86 @@ struct Attention {
     }
   }
 
-  // The probability of a score whose query has this logsumexp.
-  static float probability(float score, float lse, bool seen) {
-    return seen ? fast_exp2((score * P::kScale - lse) * kLog2E) : 0.0F;
+  // The logsumexp of a row times log2(e); 0 where nothing is visible, so that all probabilities are.
+  template <class Lse>
+  static float exponent_of(const Lse& lse, int64_t row) {
+    const float x = lse[row];
+    return x == -std::numeric_limits<float>::infinity() ? 0.0F : x * kLog2E;
+  }
+
+  // The gradients of the scores [16, kTile] of the warp's rows and a tile of keys.
+  template <class Tile>
+  static void score_gradients(float (&score)[kTileParts][4], const Scores& scores,
+                              const Fragment (&queries)[kSteps],
+                              const Fragment (&gradients)[kSteps], Tile& keys, Tile& values,
+                              const float (&of_lse)[2], const float (&of_delta)[2], int own,
+                              int from) {
+    const int g = lane() / 4, t = lane() % 4;
+    float of_value[kTileParts][4];
+    times_rows(score, queries, keys);
+    times_rows(of_value, gradients, values);
+    const bool whole = scores.whole(own, from);
+#pragma unroll
+    for (int part = 0; part < kTileParts; ++part) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = own + g + (i / 2) * 8, key = from + part * 8 + t * 2 + i % 2;
+        const bool seen = whole || (row < int(P::kQueries) && scores.seen(row, key));
+        const float p =
+            seen ? fast_exp2(scores.logit(score[part][i], row, key) - of_lse[i / 2]) : 0.0F;
+        score[part][i] =
+            seen ? p * (of_value[part][i] * scores.kept(row, key) - of_delta[i / 2]) : 0.0F;
+      }
+    }
+  }
+  // Of rows own + g and own + g + 8.
+  template <class Lse, class Delta>
+  static void load_row_terms(const Lse& lse, const Delta& delta, int64_t rows, int own,
+                             float (&of_lse)[2], float (&of_delta)[2]) {
+    for (int r = 0; r < 2; ++r) {
+      const int row = own + lane() / 4 + r * 8;
+      const bool is_row = row < int(P::kQueries);
+      of_lse[r] = is_row ? exponent_of(lse, rows + row) : 0.0F;
+      of_delta[r] = is_row ? float(delta[rows + row]) : 0.0F;
+    }
   }
 
   // dq[b, t, h, d] of block `block` of queries.
   template <class G, class Q, class K, class V, class Lse, class Delta, class DQ>
-  static void query_gradient(int64_t block, const G& gradient, const Q& q, const K& k, const V& v,
-                             const Lse& lse, const Delta& delta, const DQ& dq) {
+  static void query_gradient(int64_t block, const Beside& beside, const G& gradient, const Q& q,
+                             const K& k, const V& v, const Lse& lse, const Delta& delta,
+                             const DQ& dq) {
     MSTRAIN_SHARED(Stored, keys, 2 * kTileSize);
     MSTRAIN_SHARED(Stored, values, 2 * kTileSize);
+    MSTRAIN_SHARED(float, distances, kHeldDistances);
     const int first = int(blocks_of_queries() - 1 - block % blocks_of_queries()) * kRowsOfBlock;
     const int64_t h = block / blocks_of_queries() % P::kHeads;
     const int64_t b = block / blocks_of_queries() / P::kHeads;
-    const int own = first + warp() * 16, g = lane() / 4, t = lane() % 4;
+    const int own = first + warp() * 16;
     Fragment queries[kSteps], gradients[kSteps];
     load_rows<P::kQD>(q, b * P::kQB + h * P::kQH, P::kQT, own, int(P::kQueries), queries);
     load_rows<P::kGD>(gradient, b * P::kGB + h * P::kGH, P::kGT, own, int(P::kQueries), gradients);
-    float of_lse[2] = {0, 0}, of_delta[2] = {0, 0};
-    for (int r = 0; r < 2; ++r) {
-      const int row = own + g + r * 8;
-      if (row < int(P::kQueries)) {
-        of_lse[r] = lse[(b * P::kHeads + h) * P::kQueries + row];
-        of_delta[r] = delta[(b * P::kHeads + h) * P::kQueries + row];
-      }
-    }
+    float of_lse[2], of_delta[2];
+    load_row_terms(lse, delta, (b * P::kHeads + h) * P::kQueries, own, of_lse, of_delta);
     float sum[kParts][4] = {};
     const int last =
         first + kRowsOfBlock <= int(P::kQueries) ? first + kRowsOfBlock - 1 : int(P::kQueries) - 1;
+    Scores scores(beside, b, h, distances);
     const auto fill = [&](int from, int half) {
+      scores.fill(first, kRowsOfBlock, from, kTile, half);
       const auto to_keys = keys + half * kTileSize, to_values = values + half * kTileSize;
       load_tile<P::kKD>(k, b * P::kKB + h / P::kGroup * P::kKH, P::kKT, from, int(P::kKeys),
                         to_keys);
       load_tile<P::kVD>(v, b * P::kVB + h / P::kGroup * P::kVH, P::kVT, from, int(P::kKeys),
                         to_values);
     };
-    for_tiles(first_key(first) / kTile * kTile, end_key(last), fill, [&](int from, int half) {
+    const int begin = first_key(first, scores.place) / kTile * kTile;
+    for_tiles(begin, end_key(last, scores.place), fill, [&](int from, int half) {
+      scores.choose(first, kRowsOfBlock, from, half);
       const auto own_keys = keys + half * kTileSize, own_values = values + half * kTileSize;
-      float score[kTileParts][4], of_value[kTileParts][4];
-      times_rows(score, queries, own_keys);
-      times_rows(of_value, gradients, own_values);
-      const bool whole = is_whole(own, from);
-#pragma unroll
-      for (int part = 0; part < kTileParts; ++part) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int row = own + g + (i / 2) * 8, key = from + part * 8 + t * 2 + i % 2;
-          const float p = probability(score[part][i], of_lse[i / 2],
-                                      whole || (row < int(P::kQueries) && sees(row, key)));
-          score[part][i] = p * (of_value[part][i] - of_delta[i / 2]);
-        }
-      }
+      float score[kTileParts][4];
+      score_gradients(score, scores, queries, gradients, own_keys, own_values, of_lse, of_delta,
+                      own, from);
       add_times_tile(sum, score, own_keys);
     });
     store_rows(dq, ((b * P::kQueries) * P::kHeads + h) * kDim, P::kHeads * kDim, own,
@@ -349,12 +447,14 @@ struct Attention {
 
   // (dk, dv)[b, s, g, d] of block `block` of keys; sums over the query heads of a key head.
   template <class G, class Q, class K, class V, class Lse, class Delta, class DK, class DV>
-  static void key_gradient(int64_t block, const G& gradient, const Q& q, const K& k, const V& v,
-                           const Lse& lse, const Delta& delta, const DK& dk, const DV& dv) {
+  static void key_gradient(int64_t block, const Beside& beside, const G& gradient, const Q& q,
+                           const K& k, const V& v, const Lse& lse, const Delta& delta,
+                           const DK& dk, const DV& dv) {
     MSTRAIN_SHARED(Stored, queries, 2 * kTileSize);
     MSTRAIN_SHARED(Stored, gradients, 2 * kTileSize);
     MSTRAIN_SHARED(float, lse_of_row, 2 * kTile);
     MSTRAIN_SHARED(float, delta_of_row, 2 * kTile);
+    MSTRAIN_SHARED(float, distances, kHeldDistances);
     const int first = int(block % blocks_of_keys()) * kRowsOfBlock;
     const int64_t head = block / blocks_of_keys() % kKeyHeads;
     const int64_t b = block / blocks_of_keys() / kKeyHeads;
@@ -364,16 +464,19 @@ struct Attention {
     load_rows<P::kVD>(v, b * P::kVB + head * P::kVH, P::kVT, own, int(P::kKeys), values);
     float of_key[kParts][4] = {}, of_value[kParts][4] = {};
     // The first query that sees any of these keys, and the end of those that do.
-    int begin = P::kCausal ? first - int(P::kKeys - P::kQueries) : 0;
+    const int place = beside.place_of(b);
+    int begin = P::kCausal ? first - place : 0;
     begin = begin > 0 ? begin : 0;
     int end = int(P::kQueries);
     if (P::kWindow > 0) {
-      const int beyond = first + kRowsOfBlock - 1 - int(P::kKeys - P::kQueries) + int(P::kWindow);
+      const int beyond = first + kRowsOfBlock - 1 - place + int(P::kWindow);
       end = beyond < end ? beyond : end;
     }
     for (int64_t h = head * P::kGroup; h < (head + 1) * P::kGroup; ++h) {
       const int64_t rows = (b * P::kHeads + h) * P::kQueries;
+      Scores scores(beside, b, h, distances);
       const auto fill = [&](int from, int half) {
+        scores.fill(from, kTile, first, kRowsOfBlock, half);
         const auto to_queries = queries + half * kTileSize,
                    to_gradients = gradients + half * kTileSize;
         load_tile<P::kQD>(q, b * P::kQB + h * P::kQH, P::kQT, from, int(P::kQueries), to_queries);
@@ -381,16 +484,18 @@ struct Attention {
                           to_gradients);
         if (const int row = static_cast<int>(threadIdx.x); row < kTile) {
           const bool is_row = from + row < int(P::kQueries);
-          lse_of_row[half * kTile + row] = is_row ? float(lse[rows + from + row]) : 0.0F;
+          lse_of_row[half * kTile + row] = is_row ? exponent_of(lse, rows + from + row) : 0.0F;
           delta_of_row[half * kTile + row] = is_row ? float(delta[rows + from + row]) : 0.0F;
         }
       };
       for_tiles(begin / kTile * kTile, end, fill, [&](int from, int half) {
         const auto own_queries = queries + half * kTileSize,
                    own_gradients = gradients + half * kTileSize;
+        scores.choose(from, kTile, first, half);
         // Whether every key of the warp is seen by every query of the tile.
-        const bool whole = from + kTile <= int(P::kQueries) && own + 16 <= end_key(from) &&
-                           own >= first_key(from + kTile - 1);
+        const bool whole = !Beside::kHides && from + kTile <= int(P::kQueries) &&
+                           own + 16 <= end_key(from, place) &&
+                           own >= first_key(from + kTile - 1, place);
         float score[kTileParts][4], product[kTileParts][4];
         times_rows(score, keys, own_queries);
         times_rows(product, values, own_gradients);
@@ -400,11 +505,13 @@ struct Attention {
           for (int i = 0; i < 4; ++i) {
             const int key = own + g + (i / 2) * 8, row = from + part * 8 + t * 2 + i % 2;
             const bool seen =
-                whole || (row < int(P::kQueries) && key < int(P::kKeys) && sees(row, key));
+                whole || (row < int(P::kQueries) && key < int(P::kKeys) && scores.seen(row, key));
+            const int at = half * kTile + row - from;
             const float p =
-                probability(score[part][i], lse_of_row[half * kTile + row - from], seen);
-            score[part][i] = p;
-            product[part][i] = p * (product[part][i] - delta_of_row[half * kTile + row - from]);
+                seen ? fast_exp2(scores.logit(score[part][i], row, key) - lse_of_row[at]) : 0.0F;
+            const float kept = seen ? scores.kept(row, key) : 0.0F;
+            score[part][i] = p * kept;
+            product[part][i] = p * (product[part][i] * kept - delta_of_row[at]);
           }
         }
         add_times_tile(of_value, score, own_gradients);

@@ -6,7 +6,8 @@
 
 #ifdef __CUDACC_RTC__
 #define MSTRAIN_SHARED(T, name, n) __shared__ __align__(16) T name[n]
-
+// All that the launch asks for: a kernel with it has no other, so that it begins at a multiple of 1024 bytes.
+#define MSTRAIN_SHARED_BLOCK(T, name, bytes) extern __shared__ __align__(1024) T name[]
 namespace mstrain::cuda {
 template <class T>
 using Global = T*;
@@ -17,7 +18,6 @@ Global<T> global(void* at) {
 }  // namespace mstrain::cuda
 #else
 #include "core/backends/cuda/emulator/cuda_on_cpu.h"
-
 #endif
 
 #include "core/ops/scalar_convert.h"
@@ -28,11 +28,12 @@ namespace mstrain::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr int kMostWarps = 32;  // in a block
 
-// The addresses that a kernel gets: those of its inputs, of its outputs, and of its workspace.
+// The addresses that a kernel gets: those of its inputs, of its outputs, and of its workspace; then that of its report, and a number.
 inline constexpr int kMostPointers = 160;
 struct Pointers {
   void* at[kMostPointers];
 };
+inline uint64_t number_at(void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 // How memory stores an element, and what arithmetic holds it as: the types in which the loops of the CPU compute.
 // store() takes what any format holds.
@@ -109,7 +110,7 @@ bool is_aligned(const void* at) {
   return (reinterpret_cast<uint64_t>(at) & (bytes - 1)) == 0;
 }
 
-// `aligned`: whether a pack lies so that it is one access, or one for each 16 bytes.
+// `aligned`: whether a pack lies so that it is one access, or one for each 16 bytes. Without it, that is looked at.
 #ifdef __CUDACC_RTC__
 template <int n, bool aligned, class T>
 Pack<T, n> load_pack(const T* from, int64_t i) {
@@ -135,6 +136,14 @@ void store_pack(T* to, int64_t i, const Pack<T, n>& values) {
     }
   }
 }
+template <class T, int n>
+void store_pack(T* to, int64_t i, const Pack<T, n>& values) {
+  if (is_aligned<alignof(Pack<T, n>)>(to + i)) {
+    store_pack<true>(to, i, values);
+  } else {
+    store_pack<false>(to, i, values);
+  }
+}
 #else
 template <int n, bool aligned, class T>
 Pack<T, n> load_pack(const Global<const T>& from, int64_t i) {
@@ -149,6 +158,10 @@ void store_pack(const Global<T>& to, int64_t i, const Pack<T, n>& values) {
   for (int j = 0; j < n; ++j) {
     to[i + j] = values.at[j];
   }
+}
+template <class T, int n>
+void store_pack(const Global<T>& to, int64_t i, const Pack<T, n>& values) {
+  store_pack<false>(to, i, values);
 }
 #endif
 

@@ -71,14 +71,15 @@ Reach reach_of(const ViewType& view) {
 // Where a kernel of this process reports what it finds wrong.
 Report report;
 
-const TextEntry& entry_of(const OpDef& op) {
-  return *std::ranges::find(text_entries(), op.name, &TextEntry::op);
+constexpr const char* kArchitectures[] = {"sm_80", "sm_90a"};
+
+template <int which>
+bool supports(const KernelRequest& request) {
+  return entry_for(request, kArchitectures[which]) != nullptr;
 }
 
-bool supports(const KernelRequest& request) { return has_text(entry_of(request.op), request); }
-
-Kernel prepare(const KernelRequest& request) {
-  const KernelText text = named(entry_of(request.op).print(request));
+Kernel kernel_of(const KernelRequest& request, const char* architecture) {
+  const KernelText text = named(entry_for(request, architecture)->print(request));
   if (text.launches.empty()) {
     return {.run = [](const KernelMemory&) { ++launched; }};
   }
@@ -116,12 +117,15 @@ Kernel prepare(const KernelRequest& request) {
     regions.push_back(
         {"workspace", memory.workspace, static_cast<size_t>(text.workspace_bytes), true});
     pointers.push_back(&report);
+    pointers.push_back(reinterpret_cast<void*>(text.number));  // NOLINT(performance-no-int-to-ptr)
     regions.push_back({"report", &report, sizeof(report), true});
     report = {};
     const KernelLibrary& library = texts().library_of(library_name);
     for (const KernelLaunch& launch : text.launches) {
-      library.run({launch.name, static_cast<unsigned>(launch.blocks),
-                   static_cast<unsigned>(launch.threads)},
+      constexpr int64_t kProcessors = 3;
+      const int64_t blocks = launch.shares ? std::min(launch.blocks, kProcessors) : launch.blocks;
+      library.run({launch.name, static_cast<unsigned>(blocks),
+                   static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes)},
                   regions, pointers);
       ++launched;
     }
@@ -130,6 +134,27 @@ Kernel prepare(const KernelRequest& request) {
     }
   };
   return {.run = run, .workspace_bytes = text.workspace_bytes, .in_place = text.in_place};
+}
+
+template <int which>
+Kernel prepare(const KernelRequest& request) {
+  return kernel_of(request, kArchitectures[which]);
+}
+
+template <int which>
+const Backend* add() {
+  Backend& table = add_backend({.name = std::string(kArchitectures[which]) + " on the cpu",
+                                .fallback = backend_named("reference"),
+                                .limits = {.fused_row = kLongestRow}});
+  for (const TextEntry& entry : text_entries()) {
+    if (entry.architecture.empty()) {
+      register_kernel(table, entry.op,
+                      {.prepare = prepare<which>,
+                       .supports = supports<which>,
+                       .strided_inputs = entry.strided_inputs});
+    }
+  }
+  return &table;
 }
 
 }  // namespace
@@ -168,18 +193,12 @@ void KernelLibrary::run(const emulator::Launch& launch, std::span<const emulator
 }
 
 const Backend* emulated_backend() {
-  static const Backend& it = [&]() -> Backend& {
-    Backend& table = add_backend({.name = "cuda on the cpu",
-                                  .fallback = backend_named("reference"),
-                                  .limits = {.fused_row = kLongestRow}});
-    for (const TextEntry& entry : text_entries()) {
-      register_kernel(
-          table, entry.op,
-          {.prepare = prepare, .supports = supports, .strided_inputs = entry.strided_inputs});
-    }
-    return table;
-  }();
-  return &it;
+  static const Backend* const it = add<0>();
+  return it;
+}
+const Backend* emulated_backend_of_sm_90a() {
+  static const Backend* const it = add<1>();
+  return it;
 }
 
 int64_t launches() { return launched; }

@@ -115,8 +115,9 @@ TEST(CudaEmulator, FindsRacesWithinABlockAndBetweenBlocks) {
   EXPECT_THAT(mistake_of("writes_one_place"),
               HasSubstr("thread 1 of block 0 writes byte 0 of output, which thread 0 of block 0 "
                         "writes without a barrier between"));
-  EXPECT_THAT(mistake_of("writes_a_place_of_each_thread", 2, 32),
-              HasSubstr("thread 0 of block 1 writes byte 0 of output, which thread 0 of block 0"));
+  EXPECT_THAT(
+      mistake_of("writes_a_place_of_each_thread", 2, 32),
+      HasSubstr("thread 31 of block 1 writes byte 248 of output, which thread 31 of block 0"));
   EXPECT_THAT(mistake_of("turns_without_a_barrier"), HasSubstr("shared memory"));
   EXPECT_THAT(mistake_of("overwrites_what_others_read"), HasSubstr("of shared memory, which"));
 }

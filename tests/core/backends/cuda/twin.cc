@@ -174,7 +174,7 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
   return kOk;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75 ? 9 : 0;
+  *value = attribute == 75 ? 9 : attribute == 16 ? 3 : 0;
   return kOk;
 }
 int cuDevicePrimaryCtxRetain(void** context, int) {
@@ -281,19 +281,20 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   *function = new Function{module, name};
   return kOk;
 }
+int cuFuncSetAttribute(void*, int, int) { return kOk; }
 int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
-                   unsigned, unsigned, void* stream, void** parameters, void**) {
+                   unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
   ++counts.kernels;
   const auto& it = *static_cast<const Function*>(function);
   const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-  static_cast<Stream*>(stream)->give([it, arguments, blocks, threads] {
+  static_cast<Stream*>(stream)->give([it, arguments, blocks, threads, shared_bytes] {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     const auto run_on = reinterpret_cast<void (*)(Hardware*)>(dlsym(it.library, "mstrain_run_on"));
     const auto kernel = reinterpret_cast<void (*)(Arguments)>(dlsym(it.library, it.name.c_str()));
     try {
-      mstrain::cuda::emulator::run({it.name, blocks, threads, /*checked=*/false}, {}, run_on,
-                                   [&] { kernel(arguments); });
+      mstrain::cuda::emulator::run({it.name, blocks, threads, shared_bytes, /*checked=*/false}, {},
+                                   run_on, [&] { kernel(arguments); });
     } catch (const std::exception& error) {
       fmt::print(stderr, "{}\n", error.what());
       return kFailed;

@@ -1,0 +1,86 @@
+// Attention of 16-bit numbers by the warp groups of sm_90a, where nothing stands beside q, k and v.
+#include "core/backends/cuda/attention_problem.h"
+
+namespace mstrain::cuda {
+namespace {
+
+// Vectors of one or two rows of a tile.
+bool suits_warp_groups(const KernelRequest& request, size_t q) {
+  const AttentionForm form(request.attrs, attention_types(request, q));
+  const int64_t d = request.inputs[q].type.shape[3];
+  return has_tiles_of_attention(request, q) && form.inputs == 3 && form.scale > 0 &&
+         (d == 64 || d == 128);
+}
+bool has_warp_group_attention(const KernelRequest& request) {
+  return suits_warp_groups(request, 0);
+}
+bool has_warp_group_attention_gradient(const KernelRequest& request) {
+  return suits_warp_groups(request, 1);
+}
+
+// A kernel of device/*_warp_groups.cuh over `rows` of these heads. As there: two groups that compute, of 64 rows each, and the one
+// that fills shared memory: with rows that stay, and with tiles that come, of so many rows altogether, then `numbers` of f32.
+void begin_warp_groups(KernelPrinter& text, std::string_view suffix, int64_t batch_heads,
+                       int64_t rows, int64_t d, int64_t rows_in_shared, int64_t slots,
+                       int64_t numbers = 0) {
+  const int64_t bytes = rows_in_shared * d * 2 + numbers * 4 + (slots + 1) * 16;
+  text.begin_kernel({.name = fmt::format("@{}", suffix),
+                     .blocks = batch_heads * ceil_div(ceil_div(rows, 128), 2),
+                     .threads = 384,
+                     .shared_bytes = static_cast<int>(bytes),
+                     .shares = true});
+}
+
+KernelText print_warp_group_attention(const KernelRequest& request) {
+  KernelPrinter text(request, "attention_warp_groups.cuh");
+  const AttentionDims n = AttentionProblem(text, request, 0, 0).dims();
+  const int64_t slots = n.d == 64 ? 6 : 4;
+  begin_warp_groups(text, "", n.b * n.h, n.t, n.d, 128 + slots * 128, slots);
+  text.line("WarpGroupAttention<@_Problem>::forward({}, in0, in1, in2, out0, out1);", n.b);
+  text.end_kernel();
+  return text.finish();
+}
+
+// delta into the workspace.
+int64_t print_products(KernelPrinter& text, const AttentionDims& n, size_t last) {
+  const int64_t rows = n.b * n.h * n.t;
+  constexpr int64_t kWarps = kThreads / 32;
+  text.begin_blocks("_products", ceil_div(rows, kWarps), kThreads);
+  text.line("const int64_t row = int64_t(b) * {} + thread / 32;", kWarps);
+  text.open("if (row < {}) {{", rows);
+  text.line("Attention<@_Problem>::products(row, in0, in{}, global<float>(workspace));", last - 1);
+  text.close();
+  text.end_blocks();
+  return rows * 4;
+}
+
+KernelText print_warp_group_attention_gradient(const KernelRequest& request) {
+  KernelPrinter text(request, "attention_gradient_warp_groups.cuh");
+  const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
+  const AttentionDims n = AttentionProblem(text, request, 1, last - 1).dims();
+  const int64_t workspace = print_products(text, n, last);
+  constexpr int64_t kSlots = 8, kRows = 2 * 128 + kSlots * 64;
+  const auto print = [&](bool of_keys, int first, int second) {
+    text.line(
+        "WarpGroupGradient<@_Problem, {}>::run({}, in0, in1, in2, in3, in{}, "
+        "global<const float>(workspace), out{}, out{});",
+        of_keys, n.b, last, first, second);
+    text.end_kernel();
+  };
+  begin_warp_groups(text, "_keys", n.b * n.key_heads, n.s, n.d, kRows, kSlots, kSlots * 64);
+  print(true, 1, 2);
+  begin_warp_groups(text, "_queries", n.b * n.h, n.t, n.d, kRows, kSlots);
+  print(false, 0, 0);
+  return text.finish(workspace);
+}
+
+}  // namespace
+
+void add_warp_group_attention_texts(std::vector<TextEntry>& entries) {
+  entries.push_back(
+      {"attention", print_warp_group_attention, has_warp_group_attention, true, "sm_90a"});
+  entries.push_back({"attention_grad", print_warp_group_attention_gradient,
+                     has_warp_group_attention_gradient, true, "sm_90a"});
+}
+
+}  // namespace mstrain::cuda
