@@ -12,7 +12,7 @@
 #include "core/backends/cuda/device.h"
 #include "core/ir/backend.h"
 #include "core/ir/fallback.h"
-#include "core/ops/scalar_convert.h"
+#include "core/runtime/dtype.h"
 
 namespace mstrain::gpu {
 
@@ -62,7 +62,7 @@ inline std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
   for (uint16_t& value : values) {
     state = state * 6364136223846793005U + 1442695040888963407U;
     const float uniform = static_cast<float>(state >> 40U) * 0x1p-24F - 0.5F;
-    value = scalar::to_bf16(uniform * 3.4641016F);
+    value = BFloat16(uniform * 3.4641016F).bits;
   }
   return values;
 }

@@ -18,8 +18,9 @@ struct TouchedMemory {
 struct CardLaunch {
   Driver::Handle function = nullptr;
   unsigned blocks = 1, threads = 32, shared_bytes = 0;
-  std::vector<void*> pointers;         // of the text
-  std::vector<TouchedMemory> touched;  // all that it touches, where it may be one of several; empty: it is launched alone
+  std::vector<void*> pointers;  // of the text
+  std::vector<TouchedMemory>
+      touched;  // all that it touches, where it may be one of several; empty: it is launched alone
 };
 
 // To a stream, alone.

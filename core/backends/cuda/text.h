@@ -19,10 +19,11 @@ inline constexpr size_t kMostOperands = kMostPointers - 3;  // inputs and output
 inline std::string pointer_text(size_t place) {
   return "p.at[first + " + std::to_string(place) + "]";
 }
-// Where its own begin: `count` of them, behind those of the rows of blocks before it.
+// Where its own begin: `count` of them, behind those of the rows of blocks before it; or where it is always alone.
 inline std::string first_text(size_t count) {
   return "const int first = static_cast<int>(blockIdx.y) * " + std::to_string(count) + ";";
 }
+inline constexpr const char* kFirstAlone = "constexpr int first = 0;";
 
 struct KernelLaunch {
   std::string name;  // "@" stands for the text's own

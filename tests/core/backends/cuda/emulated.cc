@@ -152,7 +152,8 @@ KernelLibrary::KernelLibrary(const std::string& source) {
   write_file_atomic(real_files(), text, source);
   // Bounds and races are the emulator's; what it compiles for is all one.
   const std::string command = fmt::format(
-      "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}' >'{}' 2>&1",
+      "'{}' -std=c++20 -O1 -fno-tree-sra -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}' "
+      ">'{}' 2>&1",
       MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, library, text, messages);
   if (std::system(command.c_str()) != 0) {
     throw Error(
