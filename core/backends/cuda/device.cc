@@ -405,8 +405,9 @@ std::unique_ptr<Queue> make_queue() {
   return std::make_unique<CudaQueue>();
 }
 
+bool is_captured(Queue& queue) { return dynamic_cast<CudaQueue&>(queue).captures(); }
 void check_runs(Queue& queue, const std::string& what) {
-  if (dynamic_cast<CudaQueue&>(queue).captures()) {
+  if (is_captured(queue)) {
     throw NotCaptured(what);
   }
 }

@@ -34,7 +34,9 @@ void spoil(std::exception_ptr why);
 // Throws it, if anything is spoilt.
 void check_spoilt();
 
-// Throws NotCaptured where what the queue is given is captured, and not run; `what` then cannot be done.
+// Whether what the queue is given is captured, and not run.
+bool is_captured(Queue& queue);
+// Throws NotCaptured where it is; `what` then cannot be done.
 void check_runs(Queue& queue, const std::string& what);
 
 // Binds device()'s context to the calling thread; cheap where it is bound.

@@ -6,6 +6,7 @@
 
 #include "core/backends/cuda/compiler.h"
 #include "core/backends/cuda/device.h"
+#include "core/backends/cuda/kept_files.h"
 #include "core/base/error.h"
 
 namespace mstrain::cuda {
