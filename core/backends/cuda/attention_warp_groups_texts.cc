@@ -18,15 +18,15 @@ bool has_warp_group_attention_gradient(const KernelRequest& request) {
   return suits_warp_groups(request, 1);
 }
 
-// A kernel of device/*_warp_groups.cuh over `rows` of these heads. As there: two groups that compute, of 64 rows each, and the one
-// that fills shared memory: with rows that stay, and with tiles that come, of so many rows altogether, then `numbers` of f32.
+// A kernel of device/*_warp_groups.cuh over `rows` of these heads. As there: groups that compute, of 64 rows each, and
+// the one that fills shared memory with so many rows altogether; then lie there `numbers` of f32 and the barriers of `slots`.
 void begin_warp_groups(KernelPrinter& text, std::string_view suffix, int64_t batch_heads,
-                       int64_t rows, int64_t d, int64_t rows_in_shared, int64_t slots,
-                       int64_t numbers = 0) {
-  const int64_t bytes = rows_in_shared * d * 2 + numbers * 4 + (slots + 1) * 16;
+                       int64_t rows, int64_t d, int64_t groups, int64_t rows_in_shared,
+                       int64_t slots, int64_t numbers = 0) {
+  const int64_t bytes = rows_in_shared * d * 2 + numbers * 4 + slots * 16;
   text.begin_kernel({.name = fmt::format("@{}", suffix),
-                     .blocks = batch_heads * ceil_div(ceil_div(rows, 128), 2),
-                     .threads = 384,
+                     .blocks = batch_heads * ceil_div(ceil_div(rows, groups * 64), 2),
+                     .threads = static_cast<int>(groups + 1) * 128,
                      .shared_bytes = static_cast<int>(bytes),
                      .shares = true});
 }
@@ -34,8 +34,9 @@ void begin_warp_groups(KernelPrinter& text, std::string_view suffix, int64_t bat
 KernelText print_warp_group_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention_warp_groups.cuh");
   const AttentionDims n = AttentionProblem(text, request, 0, 0).dims();
-  const int64_t slots = n.d == 64 ? 6 : 4;
-  begin_warp_groups(text, "", n.b * n.h, n.t, n.d, 128 + slots * 128, slots);
+  const int64_t slots = n.d == 64 ? 6 : 4, groups = n.d == 64 && n.t >= 4096 ? 3 : 2;
+  begin_warp_groups(text, "", n.b * n.h, n.t, n.d, groups, 2 * groups * 64 + slots * 128,
+                    slots + 2);
   text.line("WarpGroupAttention<@_Problem>::forward({}, in0, in1, in2, out0, out1);", n.b);
   text.end_kernel();
   return text.finish();
@@ -59,7 +60,8 @@ KernelText print_warp_group_attention_gradient(const KernelRequest& request) {
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
   const AttentionDims n = AttentionProblem(text, request, 1, last - 1).dims();
   const int64_t workspace = print_products(text, n, last);
-  constexpr int64_t kSlots = 8, kRows = 2 * 128 + kSlots * 64;
+  constexpr int64_t kSlots = 8;
+  const int64_t own_slots = n.d == 64 ? 2 : 1, in_shared = own_slots * 2 * 128 + kSlots * 64;
   const auto print = [&](bool of_keys, int first, int second) {
     text.line(
         "WarpGroupGradient<@_Problem, {}>::run({}, in0, in1, in2, in3, in{}, "
@@ -67,9 +69,10 @@ KernelText print_warp_group_attention_gradient(const KernelRequest& request) {
         of_keys, n.b, last, first, second);
     text.end_kernel();
   };
-  begin_warp_groups(text, "_keys", n.b * n.key_heads, n.s, n.d, kRows, kSlots, kSlots * 64);
+  begin_warp_groups(text, "_keys", n.b * n.key_heads, n.s, n.d, 2, in_shared, kSlots + own_slots,
+                    kSlots * 64);
   print(true, 1, 2);
-  begin_warp_groups(text, "_queries", n.b * n.h, n.t, n.d, kRows, kSlots);
+  begin_warp_groups(text, "_queries", n.b * n.h, n.t, n.d, 2, in_shared, kSlots + own_slots);
   print(false, 0, 0);
   return text.finish(workspace);
 }

@@ -1,6 +1,5 @@
 // Attention in tiles with running softmax by the warp groups of sm_90a (Shah et al. 2024, FlashAttention-3). A group makes the scores
-// of a tile while the probabilities of the one before are multiplied; groups take turns, so that one's exponentials run under
-// another's products.
+// of a tile while the probabilities of the one before are multiplied, and its exponentials run under another's products.
 #pragma once
 
 #include "core/backends/cuda/device/warp_group_tiles.cuh"
@@ -21,19 +20,16 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
   using Base::times_rows;
   using typename Base::Stored;
 
-  static constexpr int kGroups = 2;  // that compute
+  // That compute: three where there is so much to do that the last, part of a tile, is little of it.
+  static constexpr int kGroups = kDim == 64 && P::kQueries >= 4096 ? 3 : 2;
   static constexpr int kRows = kGroups * 64;
   static constexpr int kTile = 128;  // keys
   static constexpr int kTileParts = kTile / 8;
   static constexpr int kTileSteps = kTile / 16;
   static constexpr int kTileSize = kTile * kDim;
   static constexpr int kSlots = kDim == 64 ? 6 : 4;
-  static constexpr int kElements = kRows * kDim + kSlots * kTileSize;  // in shared memory
-  static constexpr int kSharedBytes = kElements * 2 + Ring<kSlots>::kBytes + Ring<1>::kBytes;
-
-  // Groups begin their products in turns.
-  static void wait_for_turn() { wait_at(group(), 2 * kWarpGroup); }
-  static void pass_turn() { arrive_at(group() % kGroups + 1, 2 * kWarpGroup); }
+  static constexpr int kElements = 2 * kRows * kDim + kSlots * kTileSize;  // in shared memory
+  static constexpr int kSharedBytes = kElements * 2 + Ring<kSlots>::kBytes + Ring<2>::kBytes;
 
   // The scores of a tile as exponents of two, and what earlier sums shrink by. `own`: the thread's first query.
   struct Softmax {
@@ -87,46 +83,45 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
   static void forward(int64_t batches, const Q& q, const K& k, const V& v, const Out& out,
                       const Lse& lse) {
     MSTRAIN_SHARED_BLOCK(Stored, shared, kSharedBytes);
-    const auto queries = shared, tiles = shared + kRows * kDim;
+    const auto queries = shared, tiles = shared + 2 * kRows * kDim;
     const uint32_t barriers = address_of(shared) + 2 * kElements;
     Ring<kSlots> ring{barriers};
-    Ring<1> query_ring{barriers + Ring<kSlots>::kBytes};
+    Ring<2> query_ring{barriers + Ring<kSlots>::kBytes};
     if (threadIdx.x == 0) {
       ring.init(kGroups);
       query_ring.init(kGroups);
     }
     __syncthreads();
     if (group() == 0) {
-      need_fewer_registers<40>();
+      need_fewer_registers<kGroups == 3 ? 32 : 40>();
+      Filler filler;
       Base::template for_work<kRows, P::kQueries, P::kHeads>(
           batches, [&](int first, int64_t h, int64_t b) {
             const auto seen = Base::template keys_of<kTile>(first, kRows);
             for (int tile = seen.end - 1; tile >= seen.begin; --tile) {
               if (tile == seen.end - 1) {
-                query_ring.wait_until_empty();
-                Base::template fill_queries<kRows>(q, b, h, first, queries);
-                fill_ended(query_ring.full());
-                query_ring.step();
+                filler.fill(query_ring, [&](int slot) {
+                  Base::template fill_queries<kRows>(q, b, h, first, queries + slot * kRows * kDim);
+                });
               }
-              ring.wait_until_empty();
-              Base::template fill_keys<kTile>(k, b, h / P::kGroup, tile * kTile,
-                                              tiles + ring.slot * kTileSize);
-              fill_ended(ring.full());
-              ring.step();
-              ring.wait_until_empty();
-              Base::template fill_values<kTile>(v, b, h / P::kGroup, tile * kTile,
-                                                tiles + ring.slot * kTileSize);
-              fill_ended(ring.full());
-              ring.step();
+              filler.fill(ring, [&](int slot) {
+                Base::template fill_keys<kTile>(k, b, h / P::kGroup, tile * kTile,
+                                                tiles + slot * kTileSize);
+              });
+              filler.fill(ring, [&](int slot) {
+                Base::template fill_values<kTile>(v, b, h / P::kGroup, tile * kTile,
+                                                  tiles + slot * kTileSize);
+              });
             }
           });
+      filler.finish();
       return;
     }
-    need_more_registers<232>();
-    if (group() == kGroups) {
-      pass_turn();
-    }
-    const uint32_t own_queries = address_of(queries) + uint32_t((group() - 1) * 64 * 128);
+    need_more_registers<kGroups == 3 ? 160 : 232>();
+    const auto own_queries = [&] {
+      return address_of(queries) +
+             uint32_t((query_ring.slot * kRows * kDim + (group() - 1) * 64 * kRowOfTile) * 2);
+    };
     const auto address = [&](int slot) {
       return address_of(tiles) + uint32_t(slot * kTileSize * 2);
     };
@@ -141,12 +136,9 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
             Fragment weights[kTileSteps];
             query_ring.wait_until_full();
             ring.wait_until_full();
-            show_to_products();
-            wait_for_turn();
             begin_products(score);
-            times_rows(score, own_queries, kRows, address(ring.slot));
+            times_rows(score, own_queries(), kRows, address(ring.slot));
             end_products();
-            pass_turn();
             finish_products<0>(score);
             release(ring.empty());
             ring.step();
@@ -157,14 +149,11 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
               ring.step();
               ring.wait_until_full();
               values.wait_until_full();
-              show_to_products();
-              wait_for_turn();
               begin_products(score, sum, weights);
-              times_rows(score, own_queries, kRows, address(ring.slot));
+              times_rows(score, own_queries(), kRows, address(ring.slot));
               end_products();
               add_times_tile(sum, weights, address(values.slot));
               end_products();
-              pass_turn();
               finish_products<1>(score);
               release(ring.empty());
               ring.step();
@@ -185,7 +174,6 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
             release(query_ring.empty());
             query_ring.step();
             ring.wait_until_full();
-            show_to_products();
             begin_products(sum, weights);
             add_times_tile(sum, weights, address(ring.slot));
             end_products();
