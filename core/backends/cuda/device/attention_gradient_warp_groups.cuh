@@ -23,6 +23,7 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
   using typename Base::Stored;
 
   static constexpr int kGroups = 2;  // that compute
+  static constexpr int kThreads = (kGroups + 1) * kWarpGroup;
   static constexpr int kRows = kGroups * 64;
   static constexpr int kTile = 64;  // rows that come together
   static constexpr int kTileParts = kTile / 8;
@@ -75,8 +76,8 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
 
   // (dk, dv)[b, s, g, d], sums over the query heads of a key head; or dq[b, t, h, d], where there is no second result.
   template <class G, class Q, class K, class V, class Lse, class Delta, class To, class ToValues>
-  static void run(int64_t batches, const G& gradient, const Q& q, const K& k, const V& v,
-                  const Lse& lse, const Delta& delta, const To& to, const ToValues& to_values) {
+  static void run(const G& gradient, const Q& q, const K& k, const V& v, const Lse& lse,
+                  const Delta& delta, const To& to, const ToValues& to_values) {
     MSTRAIN_SHARED_BLOCK(Stored, shared, kSharedBytes);
     const auto tiles = shared + kOwnSlots * kOwnSize;
     const auto numbers = as_numbers(shared + kElements);
@@ -91,52 +92,51 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
     if (group() == 0) {
       need_fewer_registers<40>();
       Filler filler;
-      Base::template for_work<kRows, kOwnRows, kOwnHeads>(
-          batches, [&](int first, int64_t head, int64_t b) {
-            bool is_first = true;
-            for_tiles(first, head, [&](int64_t other, int from) {
-              if (is_first) {
-                if (kOwnSlots == 1) {
-                  filler.finish();  // nothing is emptied before all of it is used
-                }
-                filler.fill(own_ring, [&](int slot) {
-                  const auto own_first = shared + slot * kOwnSize;
-                  const auto own_second = own_first + kRows * kDim;
-                  if constexpr (of_keys) {
-                    Base::template fill_keys<kRows>(k, b, head, first, own_first);
-                    Base::template fill_values<kRows>(v, b, head, first, own_second);
-                  } else {
-                    Base::template fill_queries<kRows>(q, b, head, first, own_first);
-                    Base::template fill_gradients<kRows>(gradient, b, head, first, own_second);
-                  }
-                });
-                is_first = false;
+      Base::template for_work<kRows, kOwnRows, kOwnHeads>([&](int first, int64_t head, int64_t b) {
+        bool is_first = true;
+        for_tiles(first, head, [&](int64_t other, int from) {
+          if (is_first) {
+            if (kOwnSlots == 1) {
+              filler.finish();  // nothing is emptied before all of it is used
+            }
+            filler.fill(own_ring, [&](int slot) {
+              const auto own_first = shared + slot * kOwnSize;
+              const auto own_second = own_first + kRows * kDim;
+              if constexpr (of_keys) {
+                Base::template fill_keys<kRows>(k, b, head, first, own_first);
+                Base::template fill_values<kRows>(v, b, head, first, own_second);
+              } else {
+                Base::template fill_queries<kRows>(q, b, head, first, own_first);
+                Base::template fill_gradients<kRows>(gradient, b, head, first, own_second);
               }
-              filler.fill(ring, [&](int slot) {
-                if constexpr (of_keys) {
-                  const int row = thread() % kTile;
-                  const int64_t number = (b * P::kHeads + other) * P::kQueries + from + row;
-                  const bool is_row = from + row < int(P::kQueries);
-                  if (thread() < kTile) {
-                    begin_copy_of_number(numbers, slot * kTile + thread(), lse, number, is_row);
-                  } else {
-                    begin_copy_of_number(numbers, slot * kTile + thread(), delta, number, is_row);
-                  }
-                  Base::template fill_queries<kTile>(q, b, other, from, tiles + slot * kTileSize);
-                } else {
-                  Base::template fill_keys<kTile>(k, b, other, from, tiles + slot * kTileSize);
-                }
-              });
-              filler.fill(ring, [&](int slot) {
-                if constexpr (of_keys) {
-                  Base::template fill_gradients<kTile>(gradient, b, other, from,
-                                                       tiles + slot * kTileSize);
-                } else {
-                  Base::template fill_values<kTile>(v, b, other, from, tiles + slot * kTileSize);
-                }
-              });
             });
+            is_first = false;
+          }
+          filler.fill(ring, [&](int slot) {
+            if constexpr (of_keys) {
+              const int row = thread() % kTile;
+              const int64_t number = (b * P::kHeads + other) * P::kQueries + from + row;
+              const bool is_row = from + row < int(P::kQueries);
+              if (thread() < kTile) {
+                begin_copy_of_number(numbers, slot * kTile + thread(), lse, number, is_row);
+              } else {
+                begin_copy_of_number(numbers, slot * kTile + thread(), delta, number, is_row);
+              }
+              Base::template fill_queries<kTile>(q, b, other, from, tiles + slot * kTileSize);
+            } else {
+              Base::template fill_keys<kTile>(k, b, other, from, tiles + slot * kTileSize);
+            }
           });
+          filler.fill(ring, [&](int slot) {
+            if constexpr (of_keys) {
+              Base::template fill_gradients<kTile>(gradient, b, other, from,
+                                                   tiles + slot * kTileSize);
+            } else {
+              Base::template fill_values<kTile>(v, b, other, from, tiles + slot * kTileSize);
+            }
+          });
+        });
+      });
       filler.finish();
       return;
     }
@@ -144,8 +144,7 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
     const auto address = [&](int slot) {
       return address_of(tiles) + uint32_t(slot * kTileSize * 2);
     };
-    Base::template for_work<kRows, kOwnRows, kOwnHeads>(batches, [&](int first, int64_t head,
-                                                                     int64_t b) {
+    Base::template for_work<kRows, kOwnRows, kOwnHeads>([&](int first, int64_t head, int64_t b) {
       const int own = first + Base::own_row(), of_group = first + (group() - 1) * 64;
       float sum[kParts][4] = {}, sum_of_values[of_keys ? kParts : 1][4] = {};
       float score[kTileParts][4], product[kTileParts][4];

@@ -91,9 +91,9 @@ struct WarpGroupTiles : Attention<P> {
 
   // f(first row, head, b) for the tiles of `count` rows that are this block's: pairs of the two that see most and least.
   template <int count, int64_t rows, int64_t heads, class F>
-  static void for_work(int64_t batches, const F& f) {
+  static void for_work(const F& f) {
     constexpr int kTiles = int((rows + count - 1) / count), kPairs = (kTiles + 1) / 2;
-    for (int64_t item = blockIdx.x; item < batches * heads * kPairs; item += gridDim.x) {
+    for (int64_t item = blockIdx.x; item < P::kBatch * heads * kPairs; item += gridDim.x) {
       const int low = int(item % kPairs), high = kTiles - 1 - low;
       const int64_t head = item / kPairs % heads, b = item / kPairs / heads;
       for (int side = 0; side < (low == high ? 1 : 2); ++side) {
