@@ -51,8 +51,8 @@ KernelText print_warp_group_attention_gradient(const KernelRequest& request) {
   AttentionProblem problem(text, request, 1, last - 1);
   const AttentionDims& n = problem.dims();
   const int64_t workspace = problem.print_products(last - 1);
-  constexpr int64_t kSlots = 8;
-  const int64_t own_slots = n.d == 64 ? 2 : 1, in_shared = own_slots * 2 * 128 + kSlots * 64;
+  const int64_t own_slots = n.d == 64 ? 2 : 1, of_own = own_slots * 2 * 128;
+  const int64_t tile = n.d == 64 ? 128 : 64, slots = n.d == 64 ? 8 : 4;  // of queries, of keys
   const auto print = [&](int first, int second) {
     text.line(
         "Kernel::run(in0, in1, in2, in3, in{}, global<const float>(workspace), out{}, out{});",
@@ -60,10 +60,10 @@ KernelText print_warp_group_attention_gradient(const KernelRequest& request) {
     text.end_kernel();
   };
   begin_warp_groups(text, "_keys", "WarpGroupGradient<@_Problem, true>", n.b * n.key_heads, n.s,
-                    n.d, 2, in_shared, kSlots + own_slots, kSlots * 64);
+                    n.d, 2, of_own + 8 * tile, own_slots + 8, 8 * tile);
   print(1, 2);
   begin_warp_groups(text, "_queries", "WarpGroupGradient<@_Problem, false>", n.b * n.h, n.t, n.d, 2,
-                    in_shared, kSlots + own_slots);
+                    of_own + slots * 128, own_slots + slots);
   print(0, 0);
   return text.finish(workspace);
 }

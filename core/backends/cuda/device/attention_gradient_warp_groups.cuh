@@ -25,11 +25,12 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
   static constexpr int kGroups = 2;  // that compute
   static constexpr int kThreads = (kGroups + 1) * kWarpGroup;
   static constexpr int kRows = kGroups * 64;
-  static constexpr int kTile = 64;  // rows that come together
+  static constexpr int kTile = of_keys && kDim == 128 ? 64 : 128;  // as registers allow
   static constexpr int kTileParts = kTile / 8;
   static constexpr int kTileSteps = kTile / 16;
   static constexpr int kTileSize = kTile * kDim;
-  static constexpr int kSlots = 8;  // a tile is two: keys and values, or queries and gradients
+  static constexpr int kSlots =
+      kTile * kDim == 128 * 128 ? 4 : 8;  // keys and values, or queries and gradients
   static constexpr int kOwnSlots = kDim == 64 ? 2 : 1;
   static constexpr int kOwnSize = 2 * kRows * kDim;
   static constexpr int kElements = kOwnSlots * kOwnSize + kSlots * kTileSize;
@@ -64,14 +65,16 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
   }
 
   // Of a group's 64 rows from `own` on and a tile from `from` on: whether any pair sees each other, and whether all do.
+  static constexpr int kSomeQueries = of_keys ? kTile : 64, kSomeKeys = of_keys ? 64 : kTile;
   static bool any_see(int own, int from) {
     const int query = of_keys ? from : own, key = of_keys ? own : from;
-    const int last = query + 63 < int(P::kQueries) ? query + 63 : int(P::kQueries) - 1;
-    return query < int(P::kQueries) && key < end_key(last) && key + 64 > first_key(query);
+    const int beyond =
+        query + kSomeQueries < int(P::kQueries) ? query + kSomeQueries : int(P::kQueries);
+    return query < beyond && key < end_key(beyond - 1) && key + kSomeKeys > first_key(query);
   }
   static bool all_see(int own, int from) {
     const int query = of_keys ? from : own, key = of_keys ? own : from;
-    return key + 64 <= end_key(query) && key >= first_key(query + 63);
+    return key + kSomeKeys <= end_key(query) && key >= first_key(query + kSomeQueries - 1);
   }
 
   // (dk, dv)[b, s, g, d], sums over the query heads of a key head; or dq[b, t, h, d], where there is no second result.
@@ -114,13 +117,11 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
           }
           filler.fill(ring, [&](int slot) {
             if constexpr (of_keys) {
-              const int row = thread() % kTile;
-              const int64_t number = (b * P::kHeads + other) * P::kQueries + from + row;
-              const bool is_row = from + row < int(P::kQueries);
               if (thread() < kTile) {
-                begin_copy_of_number(numbers, slot * kTile + thread(), lse, number, is_row);
-              } else {
-                begin_copy_of_number(numbers, slot * kTile + thread(), delta, number, is_row);
+                const int row = from + thread(), place = slot * kTile + thread();
+                const int64_t number = (b * P::kHeads + other) * P::kQueries + row;
+                begin_copy_of_number(numbers, place, lse, number, row < int(P::kQueries));
+                begin_copy_of_number(numbers, place + kTile, delta, number, row < int(P::kQueries));
               }
               Base::template fill_queries<kTile>(q, b, other, from, tiles + slot * kTileSize);
             } else {
@@ -191,7 +192,9 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
         end_products();
         if (first_used != 0) {
           release(first_used);
-          release(second_used);
+          if (of_keys) {
+            release(second_used);
+          }
         }
         first_used = one.empty();
         second_used = two.empty();
@@ -222,6 +225,9 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
           }
         }
         finish_products<0>(product);
+        if (!of_keys) {
+          release(two.empty());
+        }
 #pragma unroll
         for (int part = 0; part < kTileParts; ++part) {
           float deltas[4] = {of_delta[0], of_delta[0], of_delta[1], of_delta[1]};
@@ -254,7 +260,9 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
       finish_products<0>(sum, sum_of_values, weights, slopes);
       if (first_used != 0) {
         release(first_used);
-        release(second_used);
+        if (of_keys) {
+          release(second_used);
+        }
       }
       const int64_t base = (b * kOwnRows * kOwnHeads + head) * kDim;
       const int warp_row = own - lane() / 4;
