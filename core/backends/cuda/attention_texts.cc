@@ -1,6 +1,5 @@
 // Attention of 16-bit numbers by products of warps; of others it is decomposed.
-#include "core/backends/cuda/printer.h"
-#include "core/ops/attention_form.h"
+#include "core/backends/cuda/attention_problem.h"
 
 namespace mstrain::cuda {
 namespace {
@@ -9,155 +8,15 @@ constexpr int kThreads = 128;  // as in device/attention.cuh
 constexpr int64_t kRowsOfBlock = 64;
 int64_t tile_of(int64_t d) { return d <= 64 ? 64 : 32; }
 
-// Those of the forward pass. `q`: its place among the inputs; a gradient's follow the result and its logsumexp.
-Types types_of(const KernelRequest& request, size_t q) {
-  Types types;
-  for (size_t i = q; i < request.inputs.size() - 2 * q; ++i) {
-    types.push_back(request.inputs[i].type);
-  }
-  return types;
+bool has_attention(const KernelRequest& request) { return has_tiles_of_attention(request, 0); }
+bool has_attention_gradient(const KernelRequest& request) {
+  return has_tiles_of_attention(request, 1);
 }
-
-bool is_served(const KernelRequest& request, size_t q) {
-  const Types types = types_of(request, q);
-  const AttentionForm form(request.attrs, types);
-  const TensorType &of_q = types[0], &of_v = types[2];
-  const int64_t d = of_q.shape[3];
-  const bool narrow = of_q.dtype == Dtype::kBF16 || of_q.dtype == Dtype::kF16;
-  return narrow && d == of_v.shape[3] && d % 16 == 0 && d <= 128 && of_q.elements() > 0 &&
-         types[1].elements() > 0 && of_q.shape[1] < (1 << 24) && types[1].shape[1] < (1 << 24);
-}
-
-bool has_attention(const KernelRequest& request) { return is_served(request, 0); }
-bool has_attention_gradient(const KernelRequest& request) { return is_served(request, 1); }
-
-// Numbers as text that have the bits of `x`.
-std::string exactly(double x) { return fmt::format("{:a}F", static_cast<float>(x)); }
-
-// A struct that says what is computed, and `beside`, which is what stands beside q, k and v.
-class Problem {
- public:
-  Problem(KernelPrinter& text, const KernelRequest& request, size_t q, size_t out)
-      : text_(text),
-        request_(request),
-        q_(q),
-        types_(types_of(request, q)),
-        form_(request.attrs, types_),
-        dims_(check_attention(types_, form_, request.attrs)) {
-    text_.open("struct @_Problem {{");
-    print_dims(out);
-    print_beside();
-    text_.close();
-    text_.line(";");
-  }
-
-  const AttentionForm& form() const { return form_; }
-  const AttentionDims& dims() const { return dims_; }
-  const Shape& shape(size_t input) const { return types_[input].shape; }
-  uint64_t site() const {
-    return form_.draw == 0 ? 0 : static_cast<uint64_t>(request_.attrs.integer("site"));
-  }
-
-  // Within a kernel.
-  void print_beside_of_kernel() {
-    const auto operand = [&](size_t place, const char* format) {
-      return place == 0 ? fmt::format("global<const {}::Stored>(nullptr)", format)
-                        : fmt::format("in{}", q_ + place);
-    };
-    const std::string own = format_of(types_[0].dtype);
-    const size_t keys = form_.segments == 0 ? 0 : form_.segments + 1;
-    const size_t offset = form_.draw == 0 ? 0 : form_.draw + 1;
-    text_.line(
-        "const AttentionBeside<@_Problem> beside{{{}, {}, {}, {}, {}, {}, {}, {}, parameter}};",
-        operand(form_.bias, own.c_str()), operand(form_.table, own.c_str()),
-        operand(form_.mask, "Bool"), operand(form_.segments, "I32"), operand(keys, "I32"),
-        operand(form_.start, "I32"), operand(form_.draw, "U32"), operand(offset, "I32"));
-  }
-
- private:
-  void print_dims(size_t out) {
-    text_.line("using Format = {};", format_of(types_[0].dtype));
-    text_.line("static constexpr int kDim = {};", dims_.d);
-    text_.line(
-        "static constexpr int64_t kBatch = {}, kQueries = {}, kKeys = {}, kHeads = {}, kGroup = "
-        "{};",
-        dims_.b, dims_.t, dims_.s, dims_.h, dims_.group());
-    text_.line("static constexpr bool kCausal = {};", form_.causal);
-    text_.line("static constexpr int64_t kWindow = {};", form_.causal ? form_.window : 0);
-    text_.line("static constexpr float kScale = float({});", form_.scale);
-    const auto strides = [&](char letter, const ViewType& view) {
-      text_.line("static constexpr int64_t k{0}B = {1}, k{0}T = {2}, k{0}H = {3}, k{0}D = {4};",
-                 letter, view.strides[0], view.strides[1], view.strides[2], view.strides[3]);
-    };
-    strides('Q', request_.inputs[q_]);
-    strides('K', request_.inputs[q_ + 1]);
-    strides('V', request_.inputs[q_ + 2]);
-    strides('G', request_.inputs[0]);
-    strides('O', out == 0 ? request_.outputs[0] : request_.inputs[out]);
-  }
-
-  // Whether an operand is there, with its strides: 0 where all that a dim counts share it.
-  void print_operand(const char* flag, const char* name, size_t place, int rank) {
-    if (flag != nullptr) {
-      text_.line("static constexpr bool {} = {};", flag, place != 0);
-    }
-    for (int d = 0; d < rank; ++d) {
-      const bool steps = place != 0 && types_[place].shape[d] > 1;
-      text_.line("static constexpr int64_t k{}{} = {};", name, d,
-                 steps ? request_.inputs[q_ + place].strides[d] : 0);
-    }
-  }
-  void print_beside() {
-    print_operand("kBiased", "Bias", form_.bias, 4);
-    print_operand("kTabled", "Table", form_.table, 3);
-    print_operand("kMasked", "Mask", form_.mask, 2);
-    print_operand("kSegmented", "QuerySegments", form_.segments, 2);
-    print_operand(nullptr, "KeySegments", form_.segments == 0 ? 0 : form_.segments + 1, 2);
-    print_operand("kPlaced", "Start", form_.start, 1);
-    print_operand("kDropped", "Key", form_.draw, 1);
-    print_operand(nullptr, "Offset", form_.draw == 0 ? 0 : form_.draw + 1, 1);
-    const Shape none{1, 1, 1, 1};
-    const Shape& bias = form_.bias == 0 ? none : types_[form_.bias].shape;
-    text_.line("static constexpr int64_t kBiasBatch = {}, kBiasHeads = {};", bias[0], bias[1]);
-    const bool drawn = form_.draw != 0;
-    const Shape& whole = drawn ? request_.attrs.ints("whole") : none;
-    text_.line("static constexpr int64_t kWholeH = {}, kWholeT = {}, kWholeS = {};", whole[1],
-               whole[2], whole[3]);
-    text_.line("static constexpr float kKeep = {};",
-               exactly(drawn ? 1 - request_.attrs.number("rate") : 1));
-    print_buckets();
-  }
-  void print_buckets() {
-    const RelativeBuckets buckets = form_.buckets.value_or(RelativeBuckets{0, 0, false});
-    text_.line("static constexpr int kBuckets = {}, kTables = {};", buckets.count,
-               form_.table == 0 ? 1 : types_[form_.table].shape[0]);
-    text_.open("static int bucket_of(int distance) {{");
-    text_.line("const int size = {};", buckets.bidirectional ? "distance < 0 ? -distance : distance"
-                                                             : "distance < 0 ? -distance : 0");
-    text_.line("int bucket = size < {0} ? size : {0};", buckets.exact());
-    if (form_.table != 0) {
-      const std::vector<int64_t> least = buckets.least_sizes();
-      for (auto i = static_cast<size_t>(buckets.exact() + 1); i < least.size(); ++i) {
-        text_.line("bucket += size >= {} ? 1 : 0;", least[i]);
-      }
-    }
-    text_.line("return bucket{};", buckets.bidirectional ? fmt::format(" + (distance > 0 ? {} : 0)",
-                                                                       buckets.of_direction())
-                                                         : "");
-    text_.close();
-  }
-
-  KernelPrinter& text_;
-  const KernelRequest& request_;
-  size_t q_;
-  Types types_;
-  AttentionForm form_;
-  AttentionDims dims_;
-};
 
 KernelText print_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention.cuh");
-  Problem problem(text, request, 0, 0);
+  text.stay_alone();
+  AttentionProblem problem(text, request, 0, 0);
   const AttentionDims& n = problem.dims();
   text.begin_blocks("", n.b * n.h * ceil_div(n.t, kRowsOfBlock), kThreads);
   problem.print_beside_of_kernel();
@@ -168,17 +27,11 @@ KernelText print_attention(const KernelRequest& request) {
 
 KernelText print_attention_gradient(const KernelRequest& request) {
   KernelPrinter text(request, "attention_bias.cuh");
+  text.stay_alone();
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, …, out, lse
-  Problem problem(text, request, 1, last - 1);
+  AttentionProblem problem(text, request, 1, last - 1);
   const AttentionDims& n = problem.dims();
-  const int64_t rows = n.b * n.h * n.t;
-  constexpr int64_t kWarps = kThreads / 32;
-  text.begin_blocks("_products", ceil_div(rows, kWarps), kThreads);
-  text.line("const int64_t row = int64_t(b) * {} + thread / 32;", kWarps);
-  text.open("if (row < {}) {{", rows);
-  text.line("Attention<@_Problem>::products(row, in0, in{}, global<float>(workspace));", last - 1);
-  text.close();
-  text.end_blocks();
+  const int64_t of_delta = problem.print_products(last - 1);
   const auto print = [&](std::string_view suffix, std::string_view function, int64_t blocks,
                          std::string_view results) {
     text.begin_blocks(suffix, blocks, kThreads);
@@ -200,14 +53,15 @@ KernelText print_attention_gradient(const KernelRequest& request) {
     const Shape& bias = problem.shape(form.bias);
     print("_bias", "bias_gradient", bias[0] * bias[1] * tiles, fmt::format("out{}", result++));
   }
-  const int64_t partial_at = ceil_div(rows * 4, 256) * 256;
+  const int64_t partial_at = ceil_div(of_delta, 256) * 256;
   if (form.table == 0) {
-    return text.finish(rows * 4, problem.site());
+    return text.finish(of_delta, problem.site());
   }
   const Shape& table = problem.shape(form.table);
   const std::string partial =
       fmt::format("global<float>(static_cast<char*>(workspace) + {})", partial_at);
   print("_distances", "distance_gradient", table[0] * n.h * tiles, partial);
+  constexpr int64_t kWarps = kThreads / 32;
   text.begin_blocks("_table", ceil_div(table.elements(), kWarps), kThreads);
   text.line("const int64_t i = int64_t(b) * {} + thread / 32;", kWarps);
   text.open("if (i < {}) {{", table.elements());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/backends/cuda/driver.h"
+#include "core/backends/cuda/joint_launches.h"
 #include "core/runtime/device.h"
 
 namespace mstrain::cuda {
@@ -16,11 +17,16 @@ const std::shared_ptr<Device>& device();
 // Which card of the machine that is: the first, unless it was said before device() opened it. Throws Error where it opened another.
 void choose_card(int ordinal);
 int chosen_card();
+// What the driver says of it; null where there is none.
+const DeviceFacts* chosen_facts();
 
 // One more stream of device(), beside its own.
 std::unique_ptr<Queue> make_queue();
 
-// The stream of a queue of device().
+// Gives a launch to the queue. Where that is captured it may wait for others like it.
+void give(Queue& queue, const CardLaunch& launch);
+
+// The stream of a queue of device(), which has everything by now that the queue was given.
 Driver::Handle stream_of(Queue& queue);
 
 // What is given to the card has no results from now on: whoever waits for it gets `why` thrown. The first reason stays.

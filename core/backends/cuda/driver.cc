@@ -14,6 +14,7 @@ using Result = int;                   // CUresult
 using Device = int;                   // CUdevice
 constexpr int kCapabilityMajor = 75;  // CUdevice_attribute
 constexpr int kCapabilityMinor = 76;
+constexpr int kProcessors = 16;
 
 // What is asked of the driver, by the names of its exported functions (CUDA driver API, cuda.h).
 struct Functions {
@@ -67,6 +68,7 @@ DeviceFacts facts_of(const Functions& f, int ordinal) {
   ask(f, "cuDeviceGetUuid", f.uuid(facts.uuid.data(), device));
   ask(f, "cuDeviceGetAttribute", f.attribute(&facts.major, kCapabilityMajor, device));
   ask(f, "cuDeviceGetAttribute", f.attribute(&facts.minor, kCapabilityMinor, device));
+  ask(f, "cuDeviceGetAttribute", f.attribute(&facts.processors, kProcessors, device));
   return facts;
 }
 
@@ -122,6 +124,7 @@ const Driver& driver() {
     find(library, "cuEventElapsedTime", d.time_between);
     find(library, "cuModuleLoadData", d.load_module);
     find(library, "cuModuleGetFunction", d.find_function);
+    find(library, "cuFuncSetAttribute", d.set_attribute);
     find(library, "cuLaunchKernel", d.launch);
     find(library, "cuStreamBeginCapture_v2", d.begin_capture);
     find(library, "cuStreamEndCapture", d.end_capture);

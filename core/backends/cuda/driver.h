@@ -15,6 +15,7 @@ struct DeviceFacts {
   std::array<char, 16> uuid{};  // which of all cards it is
   int64_t memory_bytes = 0;
   int major = 0, minor = 0;  // of its compute capability
+  int processors = 1;
 };
 
 struct FoundDevices {
@@ -52,6 +53,7 @@ struct Driver {
   Result (*time_between)(float* milliseconds, Handle begin, Handle end);
   Result (*load_module)(Handle* module, const void* image);
   Result (*find_function)(Handle* function, Handle module, const char* name);
+  Result (*set_attribute)(Handle function, int attribute, int value);
   Result (*launch)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    Handle stream, void** parameters, void** extra);

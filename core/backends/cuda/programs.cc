@@ -11,9 +11,11 @@
 
 namespace mstrain::cuda {
 
+constexpr int kMostSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
 struct CardKernel::Program {
   std::string text;
-  std::vector<std::string> names;              // of its kernels
+  std::vector<KernelLaunch> launches;
   std::vector<Driver::Handle> functions = {};  // none: not compiled yet
   std::atomic<bool> ready = false;
 };
@@ -27,9 +29,7 @@ class Programs {
     if (program == nullptr) {
       program = std::make_shared<CardKernel::Program>();
       program->text = text.text;
-      for (const KernelLaunch& launch : text.launches) {
-        program->names.push_back(launch.name);
-      }
+      program->launches = text.launches;
       pending_.push_back(program);
     }
     return program;
@@ -42,20 +42,21 @@ class Programs {
     for (const auto& program : pending_) {
       texts.push_back(program->text);
     }
-    static const std::string architecture = [] {
-      const DeviceFacts facts = look_for_devices().devices.at(static_cast<size_t>(chosen_card()));
-      return architecture_of(facts.major, facts.minor);
-    }();
     const std::vector<std::string> codes =
-        compiled(real_files(), cache_folder(), texts, architecture);
+        compiled(real_files(), cache_folder(), texts,
+                 architecture_of(chosen_facts()->major, chosen_facts()->minor));
     bind_context();
     for (size_t i = 0; i < pending_.size(); ++i) {
       Driver::Handle module = nullptr;
       check_driver(driver().load_module(&module, codes[i].data()), "cuModuleLoadData");
-      for (const std::string& name : pending_[i]->names) {
-        pending_[i]->functions.emplace_back();
-        check_driver(driver().find_function(&pending_[i]->functions.back(), module, name.c_str()),
+      for (const KernelLaunch& launch : pending_[i]->launches) {
+        Driver::Handle& function = pending_[i]->functions.emplace_back();
+        check_driver(driver().find_function(&function, module, launch.name.c_str()),
                      "cuModuleGetFunction");
+        if (launch.shared_bytes > 0) {
+          check_driver(driver().set_attribute(function, kMostSharedBytes, launch.shared_bytes),
+                       "cuFuncSetAttribute");
+        }
       }
       pending_[i]->ready = true;
     }
@@ -75,10 +76,6 @@ Programs& programs() {
   return *it;
 }
 
-struct Pointers {
-  void* at[kMostPointers];
-};
-
 }  // namespace
 
 CardKernel::CardKernel(KernelText text)
@@ -87,6 +84,18 @@ CardKernel::CardKernel(KernelText text)
   launches_ = own.launches;
   if (!launches_.empty()) {
     program_ = programs().add(launches_[0].name, own);
+  }
+}
+
+CardKernel::CardKernel(KernelText text, const KernelRequest& request) : CardKernel() {
+  const bool joins = text.joins && text.launches.size() == 1 && text.workspace_bytes == 0 &&
+                     !text.launches[0].shares;
+  *this = CardKernel(std::move(text));
+  for (size_t i = 0; joins && i < request.inputs.size(); ++i) {
+    inputs_.push_back(reach_of(request.inputs[i]));
+  }
+  for (size_t i = 0; joins && i < request.outputs.size(); ++i) {
+    outputs_.push_back(reach_of(request.outputs[i]));
   }
 }
 
@@ -99,23 +108,30 @@ void CardKernel::launch(std::span<void* const> inputs, std::span<void* const> ou
     programs().compile();
   }
   bind_context();
-  Pointers pointers;
-  size_t place = 0;
+  CardLaunch launch;
   for (const auto& list : {inputs, outputs}) {
-    for (void* const address : list) {
-      pointers.at[place++] = address;
-    }
+    launch.pointers.insert(launch.pointers.end(), list.begin(), list.end());
   }
-  pointers.at[place++] = workspace;
-  pointers.at[place++] = report_address();
-  std::memcpy(&pointers.at[place], &number_, sizeof(number_));
-  void* parameters[] = {&pointers};
-  const Driver::Handle stream = stream_of(queue);
+  launch.pointers.insert(launch.pointers.end(), {workspace, report_address(), nullptr});
+  std::memcpy(&launch.pointers.back(), &number_, sizeof(number_));
+  const auto touch = [&](std::span<void* const> addresses, const std::vector<Reach>& reaches,
+                         bool written) {
+    for (size_t i = 0; i < reaches.size(); ++i) {
+      const auto* const at = static_cast<const std::byte*>(addresses[i]);
+      launch.touched.push_back({at + reaches[i].first, at + reaches[i].end, written});
+    }
+  };
+  touch(inputs, inputs_, false);
+  touch(outputs, outputs_, true);
   for (size_t i = 0; i < launches_.size(); ++i) {
-    check_driver(driver().launch(program_->functions[i], static_cast<unsigned>(launches_[i].blocks),
-                                 1, 1, static_cast<unsigned>(launches_[i].threads), 1, 1, 0, stream,
-                                 parameters, nullptr),
-                 "cuLaunchKernel");
+    const KernelLaunch& it = launches_[i];
+    const int64_t blocks =
+        it.shares ? std::min<int64_t>(it.blocks, chosen_facts()->processors) : it.blocks;
+    launch.function = program_->functions[i];
+    launch.blocks = static_cast<unsigned>(blocks);
+    launch.threads = static_cast<unsigned>(it.threads);
+    launch.shared_bytes = static_cast<unsigned>(it.shared_bytes);
+    give(queue, launch);
   }
 }
 

@@ -14,14 +14,16 @@ namespace mstrain {
 namespace cuda {
 namespace {
 
-const TextEntry& entry_of(const OpDef& op) {
-  return *std::ranges::find(text_entries(), op.name, &TextEntry::op);
+// On a machine without a card, where memory is planned for one: what any card runs.
+const TextEntry* entry_here(const KernelRequest& request) {
+  const DeviceFacts* const facts = chosen_facts();
+  return entry_for(request, facts == nullptr ? "" : architecture_of(facts->major, facts->minor));
 }
 
-bool supports_text(const KernelRequest& request) { return has_text(entry_of(request.op), request); }
+bool supports_text(const KernelRequest& request) { return entry_here(request) != nullptr; }
 
 Kernel prepare_text(const KernelRequest& request) {
-  const CardKernel kernel(entry_of(request.op).print(request));
+  const CardKernel kernel(entry_here(request)->print(request), request);
   return {.run =
               [kernel](const KernelMemory& memory) {
                 kernel.launch(memory.inputs, memory.outputs, memory.workspace, *memory.queue);
@@ -42,6 +44,9 @@ Kernel prepare_product(const KernelRequest& request) {
 
 void register_texts(Backend& table) {
   for (const TextEntry& entry : text_entries()) {
+    if (!entry.architecture.empty()) {
+      continue;  // another one serves what it does not
+    }
     const bool product = entry.op == "dot_general";
     register_kernel(table, entry.op,
                     {.prepare = product ? prepare_product : prepare_text,

@@ -44,9 +44,9 @@ std::vector<TextEntry> all_entries() {
         "layer_norm", "layer_norm_grad", "rms_norm", "rms_norm_grad"}) {
     add_group(op);
   }
-  for (const auto add :
-       {add_move_texts, add_index_texts, add_reduce_texts, add_sort_texts, add_random_texts,
-        add_image_texts, add_product_texts, add_loss_texts, add_attention_texts}) {
+  for (const auto add : {add_move_texts, add_index_texts, add_reduce_texts, add_sort_texts,
+                         add_random_texts, add_image_texts, add_product_texts, add_loss_texts,
+                         add_warp_group_attention_texts, add_attention_texts}) {
     add(entries);
   }
   return entries;
@@ -68,9 +68,25 @@ const std::vector<TextEntry>& text_entries() {
   return entries;
 }
 
-bool has_text(const TextEntry& entry, const KernelRequest& request) {
-  return request.inputs.size() + request.outputs.size() <= kMostOperands &&
-         (entry.supports == nullptr || entry.supports(request));
+const TextEntry* entry_for(const KernelRequest& request, std::string_view architecture) {
+  const auto serves = [&](const TextEntry& entry) {
+    return entry.op == request.op.name &&
+           (entry.architecture.empty() || entry.architecture == architecture) &&
+           request.inputs.size() + request.outputs.size() <= kMostOperands &&
+           (entry.supports == nullptr || entry.supports(request));
+  };
+  const auto it = std::ranges::find_if(text_entries(), serves);
+  return it == text_entries().end() ? nullptr : &*it;
+}
+
+Reach reach_of(const ViewType& view) {
+  Reach reach;
+  for (int d = 0; d < view.type.shape.rank(); ++d) {
+    const int64_t step = (view.type.shape[d] - 1) * view.strides[d];
+    (step < 0 ? reach.first : reach.end) += step;
+  }
+  const int64_t size = size_of(view.type.dtype);
+  return {reach.first * size, (reach.end + 1) * size};
 }
 
 std::string message_of(const Report& report) {

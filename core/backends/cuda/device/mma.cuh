@@ -14,12 +14,18 @@ struct Fragment {
   uint32_t at[4];
 };
 
+#ifdef __CUDACC_RTC__
+
 template <class Format>
 uint32_t packed(float low, float high) {
-  return uint32_t(Format::store(low)) | uint32_t(Format::store(high)) << 16;
+  uint32_t two;
+  if constexpr (std::is_same_v<Format, BF16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+  }
+  return two;
 }
-
-#ifdef __CUDACC_RTC__
 
 // Four matrices of 8 x 8 from shared memory, one in each of `to`: matrix m begins at row(m), column(m). A thread gets its row's
 // numbers lane % 4 * 2 and the next, the row being lane / 4; of `turned` ones their columns are rows.
@@ -84,6 +90,11 @@ inline float fast_exp2(float x) {
 }
 
 #else
+
+template <class Format>
+uint32_t packed(float low, float high) {
+  return uint32_t(Format::store(low)) | uint32_t(Format::store(high)) << 16;
+}
 
 template <bool turned, int pitch, class Tile, class Row, class Column>
 void load_matrices(uint32_t (&to)[4], Tile& tile, const Row& row, const Column& column) {

@@ -39,6 +39,7 @@ class Memory {
   explicit Memory(void* at) : at_(static_cast<T*>(at)) {}
   Element<T> operator[](int64_t i) const { return Element<T>(at_ + i); }
   Memory operator+(int64_t n) const { return Memory(at_ + n); }
+  const T* address() const { return at_; }
 
  private:
   T* at_;
@@ -87,8 +88,11 @@ void warp_gather(const T& value, T (&all)[32], int line) {
   const ::mstrain::cuda::Memory<T> name( \
       ::mstrain::cuda::hardware->shared(&name##_place, (n) * sizeof(T)))
 
+#define MSTRAIN_SHARED_BLOCK(T, name, bytes) \
+  const ::mstrain::cuda::Memory<T> name(::mstrain::cuda::hardware->shared_block(bytes))
+
 #define __global__ __attribute__((visibility("default")))
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define threadIdx (::mstrain::cuda::hardware->here.thread)
 #define blockIdx (::mstrain::cuda::hardware->here.block)
 #define blockDim (::mstrain::cuda::hardware->here.threads)

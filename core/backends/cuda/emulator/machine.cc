@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kStackBytes = 128 * 1024;
 constexpr int kWarp = 32;
+constexpr size_t kSharedAlignment = 1024;  // where swizzles repeat; addresses begin there, not at 0
 
 // Who touched a byte last: threads are counted over the whole launch, from 1. Epochs are spans between barriers.
 struct Touch {
@@ -23,6 +24,7 @@ struct Touch {
   uint32_t writer = 0, write_epoch = 0;
   uint32_t reader = 0, read_epoch = 0;  // kSeveral: of one block
   uint32_t reader_block = 0;            // from 1; kSeveral
+  uint32_t write_time = 0;
 };
 
 struct Tracked {
@@ -32,12 +34,19 @@ struct Tracked {
 };
 
 struct Fiber {
-  enum class State : uint8_t { kReady, kAtBarrier, kAtShuffle, kDone };
+  enum class State : uint8_t { kReady, kAtBarrier, kAtPhase, kAtShuffle, kDone };
 
   ucontext_t context{};
   State state = State::kReady;
-  int line = 0;  // where it waits
-  uint64_t value = 0;
+  int line = 0;            // where it waits
+  uint64_t value = 0;      // that others read, or the barrier that it waits for
+  uint32_t show_time = 0;  // when it last showed shared memory to the units that multiply
+};
+
+// Of an mbarrier.
+struct Phases {
+  int count = 0, pending = 0;
+  unsigned parity = 0;
 };
 
 class Machine final : public Hardware {
@@ -49,20 +58,27 @@ class Machine final : public Hardware {
       tracked_.push_back({region, std::vector<Touch>(region.bytes)});
     }
     here.threads.x = launch.threads;
-    here.blocks.x = launch.blocks;
+    here.blocks = {launch.blocks, launch.rows};
   }
 
   void run() {
-    for (unsigned block = 0; block < launch_.blocks; ++block) {
-      here.block.x = block;
+    for (unsigned block = 0; block < launch_.blocks * launch_.rows; ++block) {
+      here.block = {block % launch_.blocks, block / launch_.blocks};
       run_block();
     }
   }
 
   void access(const void* at, size_t bytes, bool writes) override {
+    access(at, bytes, writes, false);
+  }
+  void multiplier_reads(const void* at, size_t bytes) override { access(at, bytes, false, true); }
+  void show_to_multipliers() override { fibers_[here.thread.x].show_time = ++time_; }
+
+  void access(const void* at, size_t bytes, bool writes, bool by_multiplier) {
     if (!launch_.checked) {
       return;
     }
+    ++time_;
     const auto* const byte = static_cast<const std::byte*>(at);
     for (Tracked& tracked : tracked_) {
       const auto* const begin = static_cast<const std::byte*>(tracked.region.data);
@@ -74,7 +90,7 @@ class Machine final : public Hardware {
       }
       const auto first = static_cast<size_t>(byte - begin);
       for (size_t i = first; i < first + bytes; ++i) {
-        touch(tracked, i, writes);
+        touch(tracked, i, writes, by_multiplier);
       }
       return;
     }
@@ -108,11 +124,52 @@ class Machine final : public Hardware {
     std::vector<std::byte>& memory = shared_[declaration];
     if (memory.empty()) {
       memory.resize(bytes);
-      tracked_.push_back(
-          {{"shared memory", memory.data(), bytes, true}, std::vector<Touch>(bytes), true});
+      track_shared(memory.data(), bytes);
     }
     return memory.data();
   }
+
+  void* shared_block(size_t bytes) override {
+    if (bytes > launch_.shared_bytes) {
+      fail(fmt::format("needs {} bytes of shared memory, and the launch gives it {}", bytes,
+                       launch_.shared_bytes));
+    }
+    if (asked_.empty()) {
+      asked_.resize(launch_.shared_bytes + kSharedAlignment, std::byte{0xff});
+      track_shared(asked_begin(), launch_.shared_bytes);
+    }
+    return asked_begin();
+  }
+  uint32_t shared_address(const void* at) override {
+    return static_cast<uint32_t>(static_cast<const std::byte*>(at) - asked_begin()) +
+           kSharedAlignment;
+  }
+  const std::byte* at_shared_address(uint32_t address, size_t bytes) override {
+    if (address < kSharedAlignment || address + bytes > launch_.shared_bytes + kSharedAlignment) {
+      fail(fmt::format("multiplies {} bytes at address {} of {} of shared memory", bytes,
+                       address - kSharedAlignment, launch_.shared_bytes));
+    }
+    return asked_begin() + (address - kSharedAlignment);
+  }
+
+  void init_phases(uint32_t barrier, int count) override {
+    phases_[barrier] = {.count = count, .pending = count};
+  }
+  void arrive(uint32_t barrier) override {
+    Phases& phases = known(barrier);
+    if (--phases.pending == 0) {
+      phases.pending = phases.count;
+      phases.parity ^= 1U;
+      release_waiting(barrier);
+    }
+  }
+  void wait_for_phase(uint32_t barrier, unsigned parity, int line) override {
+    while (known(barrier).parity == parity) {
+      fibers_[here.thread.x].value = barrier;
+      wait(Fiber::State::kAtPhase, line);
+    }
+  }
+  void mistake(const char* what) override { fail(what); }
 
  private:
   static void enter(unsigned low, unsigned high) {
@@ -122,9 +179,36 @@ class Machine final : public Hardware {
     // uc_link goes back to the block.
   }
 
+  std::byte* asked_begin() {
+    const auto at = reinterpret_cast<uintptr_t>(asked_.data());
+    return asked_.data() + (kSharedAlignment - at % kSharedAlignment) % kSharedAlignment;
+  }
+  void track_shared(const void* data, size_t bytes) {
+    tracked_.push_back({{"shared memory", data, bytes, true}, std::vector<Touch>(bytes), true});
+  }
+  Phases& known(uint32_t barrier) {
+    const auto it = phases_.find(barrier);
+    if (it == phases_.end()) {
+      fail("uses a barrier in shared memory that nobody has initialised");
+    }
+    return it->second;
+  }
+  // What happened before a phase ended is taken to be known to all.
+  void release_waiting(uint64_t barrier) {
+    ++epoch_;
+    for (Fiber& fiber : fibers_) {
+      if (fiber.state == Fiber::State::kAtPhase && fiber.value == barrier) {
+        fiber.state = Fiber::State::kReady;
+      }
+    }
+  }
+
   void run_block() {
     ++epoch_;
+    ++block_number;
     shared_.clear();
+    asked_.clear();
+    phases_.clear();
     std::erase_if(tracked_, [](const Tracked& tracked) { return tracked.shared; });
     fibers_.assign(launch_.threads, {});
     const auto self = reinterpret_cast<uintptr_t>(this);
@@ -139,7 +223,8 @@ class Machine final : public Hardware {
     }
     while (!is_done()) {
       bool any = false;
-      for (unsigned t = 0; t < launch_.threads; ++t) {
+      for (unsigned i = 0; i < launch_.threads; ++i) {
+        const unsigned t = here.block.x % 2 == 0 ? i : launch_.threads - 1 - i;
         if (fibers_[t].state == Fiber::State::kReady) {
           here.thread.x = t;
           swapcontext(&block_, &fibers_[t].context);
@@ -191,6 +276,8 @@ class Machine final : public Hardware {
     return true;
   }
 
+  unsigned own_block() const { return here.block.y * launch_.blocks + here.block.x; }
+
   void wait(Fiber::State state, int line) {
     Fiber& fiber = fibers_[here.thread.x];
     fiber.state = state;
@@ -200,21 +287,25 @@ class Machine final : public Hardware {
 
   // Leaves the thread for good: what lies on its stack has no destructors.
   void fail(const std::string& what) {
-    error_ = fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, here.block.x,
-                         what);
+    error_ =
+        fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, own_block(), what);
     wait(Fiber::State::kDone, 0);
   }
 
-  void touch(Tracked& tracked, size_t i, bool writes) {
+  void touch(Tracked& tracked, size_t i, bool writes, bool by_multiplier) {
     Touch& touch = tracked.bytes[i];
-    const uint32_t me = here.block.x * launch_.threads + here.thread.x + 1;
-    const uint32_t my_block = here.block.x + 1;
+    const uint32_t my_block = own_block() + 1;
+    const uint32_t me = own_block() * launch_.threads + here.thread.x + 1;
     const auto block_of = [&](uint32_t thread) { return (thread - 1) / launch_.threads + 1; };
     const auto meets = [&](uint32_t block, uint32_t epoch) {
       return block != my_block || epoch == epoch_;
     };
     if (tracked.shared && !writes && touch.writer == 0) {
       fail("reads shared memory that nobody has written");
+    }
+    if (by_multiplier && touch.write_time > fibers_[here.thread.x].show_time &&
+        touch.write_time > fibers_[(touch.writer - 1) % launch_.threads].show_time) {
+      fail(fmt::format("multiplies byte {} of shared memory, which was not shown to products", i));
     }
     if (touch.writer != 0 && touch.writer != me &&
         meets(block_of(touch.writer), touch.write_epoch)) {
@@ -232,6 +323,7 @@ class Machine final : public Hardware {
       }
       touch.writer = me;
       touch.write_epoch = epoch_;
+      touch.write_time = time_;
       return;
     }
     const bool joins = touch.reader != 0 && touch.reader != me && touch.reader_block == my_block &&
@@ -265,7 +357,7 @@ class Machine final : public Hardware {
   std::string stuck() const {
     const auto waits = std::ranges::find_if(
         fibers_, [](const Fiber& fiber) { return fiber.state != Fiber::State::kDone; });
-    const bool barrier = waits->state == Fiber::State::kAtBarrier;
+    const bool barrier = waits->state != Fiber::State::kAtShuffle;
     return fmt::format(
         "{}: thread {} of block {} waits in line {} at a {} that others of its {} do not reach",
         launch_.name, waits - fibers_.begin(), here.block.x, waits->line,
@@ -279,7 +371,11 @@ class Machine final : public Hardware {
   std::vector<Tracked> tracked_;
   std::map<const void*, std::vector<std::byte>> shared_;  // by declaration, of the block
   ucontext_t block_{};
+  std::vector<std::byte>
+      asked_;  // the block's shared memory beside declarations, and room to align it
+  std::map<uint32_t, Phases> phases_;
   uint32_t epoch_ = 0;
+  uint32_t time_ = 0;  // counts accesses
   std::string error_;
 };
 

@@ -48,37 +48,25 @@ class Texts {
   std::map<std::string, std::shared_ptr<const KernelLibrary>> libraries_;
 };
 int64_t launched = 0;
+bool only_prepared = false;
 
 Texts& texts() {
   static Texts it;
   return it;
 }
 
-// The bytes that a view covers, from its address.
-struct Reach {
-  int64_t first = 0, end = 0;
-};
-Reach reach_of(const ViewType& view) {
-  Reach reach;
-  for (int d = 0; d < view.type.shape.rank(); ++d) {
-    const int64_t step = (view.type.shape[d] - 1) * view.strides[d];
-    (step < 0 ? reach.first : reach.end) += step;
-  }
-  const int64_t size = size_of(view.type.dtype);
-  return {reach.first * size, (reach.end + 1) * size};
-}
-
 // Where a kernel of this process reports what it finds wrong.
 Report report;
 
-const TextEntry& entry_of(const OpDef& op) {
-  return *std::ranges::find(text_entries(), op.name, &TextEntry::op);
+constexpr const char* kArchitectures[] = {"sm_80", "sm_90a"};
+
+template <int which>
+bool supports(const KernelRequest& request) {
+  return entry_for(request, kArchitectures[which]) != nullptr;
 }
 
-bool supports(const KernelRequest& request) { return has_text(entry_of(request.op), request); }
-
-Kernel prepare(const KernelRequest& request) {
-  const KernelText text = named(entry_of(request.op).print(request));
+Kernel kernel_of(const KernelRequest& request, const char* architecture) {
+  const KernelText text = named(entry_for(request, architecture)->print(request));
   if (text.launches.empty()) {
     return {.run = [](const KernelMemory&) { ++launched; }};
   }
@@ -92,6 +80,12 @@ Kernel prepare(const KernelRequest& request) {
     outputs.push_back(reach_of(view));
   }
   const auto run = [=](const KernelMemory& memory) {
+    if (only_prepared) {
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        std::memset(memory.outputs[i], 0, static_cast<size_t>(outputs[i].end));
+      }
+      return;
+    }
     std::vector<emulator::Region> regions;
     std::vector<void*> pointers;
     const auto add = [&](const char* what, std::span<void* const> addresses,
@@ -124,8 +118,10 @@ Kernel prepare(const KernelRequest& request) {
     report = {};
     const KernelLibrary& library = texts().library_of(library_name);
     for (const KernelLaunch& launch : text.launches) {
-      library.run({launch.name, static_cast<unsigned>(launch.blocks),
-                   static_cast<unsigned>(launch.threads)},
+      constexpr int64_t kProcessors = 3;
+      const int64_t blocks = launch.shares ? std::min(launch.blocks, kProcessors) : launch.blocks;
+      library.run({launch.name, static_cast<unsigned>(blocks),
+                   static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes)},
                   regions, pointers);
       ++launched;
     }
@@ -134,6 +130,27 @@ Kernel prepare(const KernelRequest& request) {
     }
   };
   return {.run = run, .workspace_bytes = text.workspace_bytes, .in_place = text.in_place};
+}
+
+template <int which>
+Kernel prepare(const KernelRequest& request) {
+  return kernel_of(request, kArchitectures[which]);
+}
+
+template <int which>
+const Backend* add() {
+  Backend& table = add_backend({.name = std::string(kArchitectures[which]) + " on the cpu",
+                                .fallback = backend_named("reference"),
+                                .limits = {.fused_row = kLongestRow}});
+  for (const TextEntry& entry : text_entries()) {
+    if (entry.architecture.empty()) {
+      register_kernel(table, entry.op,
+                      {.prepare = prepare<which>,
+                       .supports = supports<which>,
+                       .strided_inputs = entry.strided_inputs});
+    }
+  }
+  return &table;
 }
 
 }  // namespace
@@ -145,7 +162,8 @@ KernelLibrary::KernelLibrary(const std::string& source) {
   write_file_atomic(real_files(), text, source);
   // Bounds and races are the emulator's; what it compiles for is all one.
   const std::string command = fmt::format(
-      "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}' >'{}' 2>&1",
+      "'{}' -std=c++20 -O1 -fno-tree-sra -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}' "
+      ">'{}' 2>&1",
       MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, library, text, messages);
   if (std::system(command.c_str()) != 0) {
     throw Error(
@@ -171,19 +189,16 @@ void KernelLibrary::run(const emulator::Launch& launch, std::span<const emulator
 }
 
 const Backend* emulated_backend() {
-  static const Backend& it = [&]() -> Backend& {
-    Backend& table = add_backend({.name = "cuda on the cpu",
-                                  .fallback = backend_named("reference"),
-                                  .limits = {.fused_row = kLongestRow}});
-    for (const TextEntry& entry : text_entries()) {
-      register_kernel(
-          table, entry.op,
-          {.prepare = prepare, .supports = supports, .strided_inputs = entry.strided_inputs});
-    }
-    return table;
-  }();
-  return &it;
+  static const Backend* const it = add<0>();
+  return it;
 }
+const Backend* emulated_backend_of_sm_90a() {
+  static const Backend* const it = add<1>();
+  return it;
+}
+
+OnlyPrepared::OnlyPrepared() { only_prepared = true; }
+OnlyPrepared::~OnlyPrepared() { only_prepared = false; }
 
 int64_t launches() { return launched; }
 

@@ -22,9 +22,18 @@ class KernelLibrary {
   void* library_;
 };
 
-// The back end "cuda on the cpu": groups, and single operations that could be members of one, are CUDA text under the emulator; what has
+// The back end "sm_80 on the cpu": groups, and single operations that could be members of one, are CUDA text under the emulator; what has
 // no text is the reference's. A text is compiled with all that were prepared before the first of them runs.
 const Backend* emulated_backend();
+// The same with what has a text of its own for sm_90a.
+const Backend* emulated_backend_of_sm_90a();
+
+// While one lives, kernels of these back ends make zeros: what runs then has its texts compiled together when it runs again.
+class OnlyPrepared {
+ public:
+  OnlyPrepared();
+  ~OnlyPrepared();
+};
 
 // How many kernels it has run.
 int64_t launches();

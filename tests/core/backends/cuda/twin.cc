@@ -196,7 +196,7 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
   return kOk;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75 ? 9 : 0;
+  *value = attribute == 75 ? 9 : attribute == 16 ? 3 : 0;
   return kOk;
 }
 int cuDevicePrimaryCtxRetain(void** context, int) {
@@ -304,19 +304,22 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   *function = new Function{module, name};
   return kOk;
 }
-int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
-                   unsigned, unsigned, void* stream, void** parameters, void**) {
+int cuFuncSetAttribute(void*, int, int) { return kOk; }
+int cuLaunchKernel(void* function, unsigned blocks, unsigned rows, unsigned, unsigned threads,
+                   unsigned, unsigned, unsigned shared_bytes, void* stream, void** parameters,
+                   void**) {
   ++counts.kernels;
   const auto& it = *static_cast<const Function*>(function);
   const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-  static_cast<Stream*>(stream)->give([it, arguments, blocks, threads] {
+  static_cast<Stream*>(stream)->give([it, arguments, blocks, rows, threads, shared_bytes] {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     const auto run_on = reinterpret_cast<void (*)(Hardware*)>(dlsym(it.library, "mstrain_run_on"));
     const auto kernel = reinterpret_cast<void (*)(Arguments)>(dlsym(it.library, it.name.c_str()));
     try {
-      mstrain::cuda::emulator::run({it.name, blocks, threads, /*checked=*/false}, {}, run_on,
-                                   [&] { kernel(arguments); });
+      mstrain::cuda::emulator::run(
+          {it.name, blocks, threads, shared_bytes, /*checked=*/false, rows}, {}, run_on,
+          [&] { kernel(arguments); });
     } catch (const std::exception& error) {
       fmt::print(stderr, "{}\n", error.what());
       return kFailed;
@@ -345,11 +348,10 @@ int nvrtcCompileProgram(void* program, int, const char* const*) {
       fmt::format("{}/kernel_{}_{}", std::getenv("MSTRAIN_TWIN_FOLDER"), getpid(), made++);
   std::ofstream(name + ".cc") << it.text;
   it.library = name + ".so";
-  return std::system(
-             fmt::format(
-                 "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}.cc'",
-                 MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, it.library, name)
-                 .c_str()) == 0
+  return std::system(fmt::format("'{}' -std=c++20 -O1 -fno-tree-sra -w -fPIC -shared "
+                                 "-fvisibility=hidden -I'{}' -o '{}' '{}.cc'",
+                                 MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, it.library, name)
+                         .c_str()) == 0
              ? kOk
              : kFailed;
 }

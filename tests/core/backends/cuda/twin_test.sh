@@ -30,6 +30,10 @@ same_state single whole 8
 [ "$(launches single graphs)" = 0 ]
 [ "$(launches whole graphs)" -ge 6 ]
 [ $((2 * $(launches whole kernels))) -lt "$(launches single kernels)" ]
+# What is captured has fewer: updates of parameters of one shape are one launch.
+MSTRAIN_TWIN_COUNTS="$work/single_two.counts" MSTRAIN_CUDA_GRAPHS=0 run single_two cuda 2
+MSTRAIN_TWIN_COUNTS="$work/whole_two.counts" run whole_two cuda 2
+[ "$(launches whole_two kernels)" -lt "$(launches single_two kernels)" ]
 
 # The fastest algorithm of every product is timed once, and then the same for whoever has the cache; a damaged entry is made again.
 timed() {  # NAME TUNE
