@@ -12,7 +12,7 @@
 #include "core/backends/cuda/device.h"
 #include "core/ir/backend.h"
 #include "core/ir/fallback.h"
-#include "core/ops/scalar_convert.h"
+#include "core/runtime/dtype.h"
 
 namespace mstrain::gpu {
 
@@ -62,7 +62,7 @@ inline std::vector<uint16_t> random_bf16(int64_t count, uint32_t seed) {
   for (uint16_t& value : values) {
     state = state * 6364136223846793005U + 1442695040888963407U;
     const float uniform = static_cast<float>(state >> 40U) * 0x1p-24F - 0.5F;
-    value = scalar::to_bf16(uniform * 3.4641016F);
+    value = BFloat16(uniform * 3.4641016F).bits;
   }
   return values;
 }
@@ -114,7 +114,8 @@ class Operation {
 // The median of so many runs of what `launch` gives to the card's stream of kernels, in milliseconds. The first is not counted.
 inline double median_milliseconds(const std::function<void()>& launch, int runs = 15) {
   constexpr int64_t kMoreThanCache = int64_t{160} << 20U;
-  const Memory from(kMoreThanCache), to(kMoreThanCache);
+  static const Memory& from = *new Memory(kMoreThanCache);
+  static const Memory& to = *new Memory(kMoreThanCache);
   const cuda::Driver& driver = cuda::driver();
   const cuda::Driver::Handle stream = cuda::stream_of(cuda::device()->queue(Device::Use::kKernels));
   cuda::bind_context();

@@ -15,6 +15,7 @@ bool has_attention_gradient(const KernelRequest& request) {
 
 KernelText print_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention.cuh");
+  text.stay_alone();
   AttentionProblem problem(text, request, 0, 0);
   const AttentionDims& n = problem.dims();
   text.begin_blocks("", n.b * n.h * ceil_div(n.t, kRowsOfBlock), kThreads);
@@ -26,6 +27,7 @@ KernelText print_attention(const KernelRequest& request) {
 
 KernelText print_attention_gradient(const KernelRequest& request) {
   KernelPrinter text(request, "attention_bias.cuh");
+  text.stay_alone();
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, …, out, lse
   AttentionProblem problem(text, request, 1, last - 1);
   const AttentionDims& n = problem.dims();

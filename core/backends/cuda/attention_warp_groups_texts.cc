@@ -36,6 +36,7 @@ void begin_warp_groups(KernelPrinter& text, std::string_view suffix, std::string
 
 KernelText print_warp_group_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention_warp_groups.cuh");
+  text.stay_alone();
   const AttentionDims n = AttentionProblem(text, request, 0, 0).dims();
   const int64_t slots = n.d == 64 ? 6 : 4, groups = n.d == 64 && n.t >= 4096 ? 3 : 2;
   begin_warp_groups(text, "", "WarpGroupAttention<@_Problem>", n.b * n.h, n.t, n.d, groups,
@@ -47,6 +48,7 @@ KernelText print_warp_group_attention(const KernelRequest& request) {
 
 KernelText print_warp_group_attention_gradient(const KernelRequest& request) {
   KernelPrinter text(request, "attention_gradient_warp_groups.cuh");
+  text.stay_alone();
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, out, lse
   AttentionProblem problem(text, request, 1, last - 1);
   const AttentionDims& n = problem.dims();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "core/backends/cuda/group.h"
 #include "core/backends/cuda/walk.h"
@@ -55,6 +56,19 @@ std::string element_text(const ViewType& view, const FusedExtent& extent, bool b
   return offset_text(walk, 0, rank, "i");
 }
 
+// So many neighbours lie side by side, wherever a multiple of them begins.
+int64_t unit_of(const Walk& walk) {
+  if (walk.strides.empty() || walk.strides.back() != 1) {
+    return 0;
+  }
+  constexpr int64_t kMost = 8;
+  int64_t unit = walk.dims.size() > 1 ? std::gcd(kMost, walk.dims.back()) : kMost;
+  for (size_t d = 0; d + 1 < walk.strides.size(); ++d) {
+    unit = std::gcd(unit, walk.strides[d]);
+  }
+  return unit;
+}
+
 class Builder {
  public:
   Builder(const KernelRequest& request, const GroupBody& body)
@@ -78,7 +92,11 @@ class Builder {
       const bool sum =
           std::ranges::any_of(sums_, [&](const auto& known) { return known.first == value; });
       const Sink::Kind kind = sum ? sums_.at(value).kind : Sink::Kind::kStore;
-      const int term = sum ? sums_.at(value).term : operand(value);
+      int term = sum ? sums_.at(value).term : operand(value);
+      if (!sum && is_full(body_.type(value)) &&
+          result_.terms[static_cast<size_t>(term)].kind != Kind::kFull) {
+        term = full(body_.type(value).dtype, "$0", {term});  // a number that is every element
+      }
       result_.sinks.push_back(
           {kind, term, static_cast<int>(i), format_of(body_.type(value).dtype)});
     }
@@ -166,16 +184,20 @@ class Builder {
       return fmt::format("{}::load(in{}[{}])", format_of(view.type.dtype), at, offset);
     };
     const Walk walk = walk_of(view);
+    if (walk.dims.empty() && result_.extent.elements() > 1) {  // one number for all
+      return once_a_row(view.type.dtype, text("0"), {});
+    }
     if (!parameter && !is_full(view.type)) {
       return once_a_row(view.type.dtype, text(offset_text(walk, "r")), {});
     }
     const std::string offset =
         parameter ? offset_text(walk, "c") : element_text(view, result_.extent, result_.by_rows);
     const int term = full(view.type.dtype, text(offset), {});
-    if (walk.dims.size() == 1 && walk.strides[0] == 1) {
-      result_.terms.back().input = static_cast<int>(at);
-      result_.terms.back().counted_by = parameter ? 'c' : 'i';
-    }
+    Term& added = result_.terms.back();
+    added.input = static_cast<int>(at);
+    added.is_parameter = parameter;
+    added.offset = offset;
+    added.unit = unit_of(walk);
     return term;
   }
 

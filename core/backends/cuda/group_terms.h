@@ -1,6 +1,7 @@
 // What a group computes, taken apart into terms: each is an expression of others, for every element or once a row.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,9 +27,13 @@ struct Term {
   int level =
       0;  // the pass over the row in which it is known; for what is known once a row, before it
 
-  // Of an element that lies in memory as the walk goes: its input, and what counts it there, 'i' or 'c'. Neighbours are read together.
+  // Of an element in memory whose neighbours lie beside it, so many that begin at multiples of `unit`: its input, and where it lies
+  // there, which of a parameter depends on its column alone. Others have unit 0.
   int input = -1;
-  char counted_by = 0;
+  bool is_parameter = false;
+  std::string offset;
+  int64_t unit = 0;
+  bool lies_in(int64_t pack) const { return unit > 0 && unit % pack == 0; }
 
   // Found by finish().
   bool needed = false;
@@ -53,6 +58,9 @@ struct GroupTerms {
   std::vector<Sink> sinks;
   std::vector<ViewType> inputs, outputs;
   std::string title;
+
+  const Term& term(int i) const { return terms[static_cast<size_t>(i)]; }
+  int64_t count(Sink::Kind kind) const { return std::ranges::count(sinks, kind, &Sink::kind); }
 };
 
 // "float", "BF16": what holds a number of a type, and its format in device/kernel.cuh.

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "core/backends/cuda/group.h"
+#include "core/backends/cuda/group_layout.h"
 #include "core/backends/cuda/group_terms.h"
 
 namespace mstrain::cuda {
@@ -10,63 +13,33 @@ namespace {
 
 using Kind = Term::Kind;
 
-constexpr int64_t kMostThreads = 1024;
-constexpr int64_t kElementsOfThread = 4;
-constexpr int64_t kThreadsOfElements = 256;  // where there are no rows
-// Neighbours that are read and written together, where they lie so.
-constexpr int64_t kPack = 4;
-// Blocks that make sums: as many as a second kernel adds up, on every card.
-constexpr int64_t kSumBlocks = 512;
-constexpr int64_t kMostBlocks = 65535;
-
 class Printer {
  public:
   explicit Printer(const KernelRequest& request)
-      : terms_(group_terms(request, *group_body(request))) {
-    const auto [rows, n] = terms_.extent;
-    for (const Sink& sink : terms_.sinks) {
-      columns_ += sink.kind == Sink::Kind::kSumColumns ? 1 : 0;
-      totals_ += sink.kind == Sink::Kind::kSumAll ? 1 : 0;
-    }
-    const int64_t most = columns_ + totals_ > 0 ? kSumBlocks : kMostBlocks;
-    const int64_t walked = terms_.by_rows ? n : rows * n;
-    pack_ = walked % kPack == 0 ? kPack : 1;
-    flat_ = terms_.by_rows && rows == 1 && terms_.levels == 1 && columns_ == 0;
-    if (terms_.by_rows && !flat_) {
-      const int64_t warps = ceil_div(ceil_div(n, kElementsOfThread), 32);
-      threads_ = std::clamp<int64_t>(warps * 32, 32, kMostThreads);
-      blocks_ = std::min(rows, most);
-    } else {
-      threads_ = kThreadsOfElements;
-      blocks_ = std::min(ceil_div(rows * n, threads_ * kElementsOfThread), most);
-    }
-    result_.launches.push_back({"@", blocks_, static_cast<int>(threads_)});
-  }
-
-  // A result may lie over an operand of its type that is read once, element by element, before the result is stored.
-  void find_in_place() {
-    for (const Sink& sink : terms_.sinks) {
-      const ViewType& output = terms_.outputs[static_cast<size_t>(sink.output)];
-      if (sink.kind != Sink::Kind::kStore || term(sink.term).kind != Kind::kFull) {
-        continue;
-      }
-      for (size_t i = 0; i < terms_.inputs.size(); ++i) {
-        const ViewType& input = terms_.inputs[i];
-        if (input.type.dtype == output.type.dtype && input.contiguous() &&
-            input.type.elements() == terms_.extent.elements()) {
-          result_.in_place.emplace_back(sink.output, static_cast<int>(i));
-        }
+      : terms_(group_terms(request, *group_body(request))), it_(layout_of(terms_)) {
+    result_.launches.push_back({"@", it_.blocks, static_cast<int>(it_.threads)});
+    for (size_t i = 0; i < terms_.terms.size(); ++i) {
+      const Term& term = terms_.terms[i];
+      if (term.needed && term.lies_in(it_.pack)) {
+        packed_.push_back(static_cast<int>(i));
       }
     }
   }
 
   KernelText run() {
     find_in_place();
+    line("#include \"core/backends/cuda/device/kernel.cuh\"");
+    line("namespace mstrain::cuda {{");
     print_main();
-    if (columns_ + totals_ > 0) {
+    if (leaves_sums()) {
       print_finish();
+      for_sums([&](const Sink& sink, int64_t offset) {
+        result_.workspace_bytes =
+            std::max(result_.workspace_bytes, offset + it_.blocks * bytes_of_sum(sink));
+      });
     }
     line("}}  // namespace mstrain::cuda");
+    result_.joins = !leaves_sums();
     return std::move(result_);
   }
 
@@ -87,21 +60,49 @@ class Printer {
     line("}}");
   }
 
-  const Term& term(int i) const { return terms_.terms[static_cast<size_t>(i)]; }
+  const Term& term(int i) const { return terms_.term(i); }
+  bool has(Sink::Kind kind) const { return terms_.count(kind) > 0; }
+  // Whether a second kernel adds up what blocks have summed.
+  bool leaves_sums() const {
+    return it_.blocks > 1 && (has(Sink::Kind::kSumColumns) || has(Sink::Kind::kSumAll));
+  }
 
+  // A result may lie over an operand of its type that is read once, element by element, before the result is stored.
+  void find_in_place() {
+    for (const Sink& sink : terms_.sinks) {
+      const ViewType& output = terms_.outputs[static_cast<size_t>(sink.output)];
+      if (sink.kind != Sink::Kind::kStore || term(sink.term).kind != Kind::kFull) {
+        continue;
+      }
+      for (size_t i = 0; i < terms_.inputs.size(); ++i) {
+        const ViewType& input = terms_.inputs[i];
+        if (input.type.dtype == output.type.dtype && input.contiguous() &&
+            input.type.elements() == terms_.extent.elements()) {
+          result_.in_place.emplace_back(sink.output, static_cast<int>(i));
+        }
+      }
+    }
+  }
+
+  const std::string format_of_input(const Term& it) const {
+    return format_of(terms_.inputs[static_cast<size_t>(it.input)].type.dtype);
+  }
+  // The packs of a term: each that a thread has of a row, of all rows that it has at a time.
+  std::string packs_of(const Term& it) const {
+    return fmt::format("pack{}{}", it.input, it.is_parameter ? "c" : "i");
+  }
   std::string name_of(int i) const {
     const Term& it = term(i);
+    if (it.lies_in(it_.pack)) {
+      return fmt::format("{}::load({}[{}].at[j])", format_of_input(it), packs_of(it),
+                         it.is_parameter && it_.by_rows ? "q" : "slot");
+    }
     return it.kind == Kind::kFull ? fmt::format("v{}{}", i, it.kept ? "[k]" : "")
                                   : fmt::format("r{}", i);
   }
   std::string text_of(int i) const {
     std::string result;
     const Term& it = term(i);
-    if (is_packed(it)) {
-      return fmt::format("{}::load({}.at[j])",
-                         format_of(terms_.inputs[static_cast<size_t>(it.input)].type.dtype),
-                         pack_of(it));
-    }
     for (size_t at = 0; at < it.expression.size(); ++at) {
       if (it.expression[at] == '$') {
         result += name_of(it.operands[static_cast<size_t>(it.expression[++at] - '0')]);
@@ -112,48 +113,26 @@ class Printer {
     return result;
   }
 
-  bool is_packed(const Term& it) const { return pack_ > 1 && it.input >= 0; }
-  static std::string pack_of(const Term& it) {
-    return fmt::format("pack{}{}", it.input, it.counted_by);
-  }
-
   template <class F>
   void for_terms(Kind kind, int level, F f) const {
     for (size_t i = 0; i < terms_.terms.size(); ++i) {
       const Term& it = terms_.terms[i];
-      if (it.needed && it.kind == kind && (level < 0 || it.level == level)) {
+      if (it.needed && it.kind == kind && (level < 0 || it.level == level) &&
+          !it.lies_in(it_.pack)) {
         f(static_cast<int>(i));
       }
     }
   }
-
-  void print_main() {
-    const auto [rows, n] = terms_.extent;
-    line("#include \"core/backends/cuda/device/kernel.cuh\"");
-    line("namespace mstrain::cuda {{");
-    line("// {}: {} × {}", terms_.title, rows, n);
-    open("extern \"C\" __global__ void __launch_bounds__({}) @(const Pointers p) {{", threads_);
-    // Offsets within views may be longer than their elements are many.
-    line("using Index = {};", is_short() ? "int" : "int64_t");
-    for (size_t i = 0; i < terms_.inputs.size(); ++i) {
-      line("const auto in{0} = global<const {1}::Stored>(p.at[{0}]);", i,
-           format_of(terms_.inputs[i].type.dtype));
-    }
+  // Stores of an element each, in the pass over the row in which it is known.
+  template <class F>
+  void for_stores(int level, F f) const {
     for (const Sink& sink : terms_.sinks) {
-      if (sink.kind == Sink::Kind::kStore) {
-        line("const auto out{} = global<{}::Stored>(p.at[{}]);", sink.output, sink.format,
-             terms_.inputs.size() + static_cast<size_t>(sink.output));
+      const Term& from = term(sink.term);
+      if (sink.kind == Sink::Kind::kStore && from.kind == Kind::kFull &&
+          (level < 0 || from.level == level)) {
+        f(sink);
       }
     }
-    line("const int thread = static_cast<int>(threadIdx.x);");
-    print_accumulators();
-    if (terms_.by_rows && !flat_) {
-      print_rows();
-    } else {
-      print_elements();
-    }
-    print_partials();
-    close();
   }
 
   bool is_short() const {
@@ -168,8 +147,92 @@ class Printer {
            });
   }
 
-  // Columns of a row that a thread has.
-  int64_t passes_of_row() const { return ceil_div(terms_.extent.n, threads_ * pack_) * pack_; }
+  // Everything is printed for memory in which packs are accesses (`aligned`), and for other memory.
+  void print_main() {
+    const auto [rows, n] = terms_.extent;
+    line("// {}: {} × {}", terms_.title, rows, n);
+    open("extern \"C\" __global__ void __launch_bounds__({}) @(const Pointers p) {{", it_.threads);
+    // Offsets within views may be longer than their elements are many.
+    line("using Index = {};", is_short() ? "int" : "int64_t");
+    line("{}", leaves_sums() ? std::string(kFirstAlone)
+                             : first_text(terms_.inputs.size() + terms_.outputs.size() + 3));
+    for (size_t i = 0; i < terms_.inputs.size(); ++i) {
+      line("const auto in{} = global<const {}::Stored>({});", i,
+           format_of(terms_.inputs[i].type.dtype), pointer_text(i));
+    }
+    for (const Sink& sink : terms_.sinks) {
+      if (sink.kind == Sink::Kind::kStore) {
+        line("const auto out{} = {};", sink.output, output(sink));
+      }
+    }
+    line("const int thread = static_cast<int>(threadIdx.x);");
+    declare_shared();
+    open("const auto run = [&]<bool aligned>() {{");
+    print_accumulators();
+    if (it_.by_rows) {
+      print_rows();
+    } else {
+      print_elements();
+    }
+    print_sums();
+    close();
+    line(";");
+    const std::string aligned = alignment();
+    if (aligned.empty()) {
+      line("run.template operator()<true>();");
+    } else {
+      line("if ({}) {{ run.template operator()<true>(); }}", aligned);
+      line("else {{ run.template operator()<false>(); }}");
+    }
+    close();
+  }
+
+  // The condition that all packs are accesses; empty: they are.
+  std::string alignment() const {
+    std::vector<std::string> conditions;
+    const auto add = [&](const ViewType& view, size_t place) {
+      const int64_t bytes = std::min<int64_t>(it_.pack * size_of(view.type.dtype), 16);
+      const std::string condition = fmt::format("is_aligned<{}>({})", bytes, pointer_text(place));
+      if (bytes > size_of(view.type.dtype) &&
+          std::ranges::find(conditions, condition) == conditions.end()) {
+        conditions.push_back(condition);
+      }
+    };
+    for (int i : packed_) {
+      const auto input = static_cast<size_t>(term(i).input);
+      add(terms_.inputs[input], input);
+    }
+    for_stores(-1, [&](const Sink& sink) {
+      const auto place = static_cast<size_t>(sink.output);
+      add(terms_.outputs[place], terms_.inputs.size() + place);
+    });
+    return fmt::format("{}", fmt::join(conditions, " && "));
+  }
+
+  // Of teams of several warps: what warps have folded; of several teams: their sums of columns, one after another.
+  void declare_shared() {
+    if (!it_.by_rows) {
+      return;
+    }
+    if (it_.warps > 1) {
+      for_terms(Kind::kFold, -1, [&](int i) {
+        line("MSTRAIN_SHARED({}, of_warp{}, {});", term(i).type, i, 2 * it_.teams * it_.warps);
+      });
+    }
+    for (const char* type : {"float", "double"}) {
+      const bool is_summed = std::ranges::any_of(terms_.sinks, [&](const Sink& sink) {
+        return sink.kind == Sink::Kind::kSumColumns && sum_type(sink) == type;
+      });
+      if (it_.teams > 1 && is_summed) {
+        line("MSTRAIN_SHARED({0}, {0}_of_team, {1});", type, it_.teams * terms_.extent.n);
+      }
+    }
+  }
+
+  std::string output(const Sink& sink) const {
+    return fmt::format("global<{}::Stored>({})", sink.format,
+                       pointer_text(terms_.inputs.size() + static_cast<size_t>(sink.output)));
+  }
   const std::string& sum_type(const Sink& sink) const {
     static const std::string kDouble = "double";
     return sink.kind == Sink::Kind::kSumAll ? kDouble : term(sink.term).type;
@@ -180,64 +243,58 @@ class Printer {
       if (sink.kind == Sink::Kind::kSumAll) {
         line("double sum{} = 0;", sink.output);
       } else if (sink.kind == Sink::Kind::kSumColumns) {
-        line("{} sum{}[{}] = {{}};", sum_type(sink), sink.output, passes_of_row());
+        line("{} sum{}[{}] = {{}};", sum_type(sink), sink.output, it_.packs * it_.pack);
       }
     }
   }
 
-  // One pass over kPack neighbours from i0 (and c0) on, whose first is number `k0` of the thread.
-  void print_packed_pass(int level, const std::string& k0) {
-    std::vector<std::string> loaded;
-    for_terms(Kind::kFull, level, [&](int i) {
+  // Every pack that is read at a place; `parameters` or all others.
+  void print_loads(bool parameters, const std::string& slot) {
+    for (int i : packed_) {
       const Term& it = term(i);
-      if (is_packed(it) && std::ranges::find(loaded, pack_of(it)) == loaded.end()) {
-        loaded.push_back(pack_of(it));
-        line("const auto {} = load_pack<{}>(in{}, {}0);", pack_of(it), pack_, it.input,
-             it.counted_by);
+      if ((it.is_parameter && it_.by_rows) == parameters) {
+        line("{}[{}] = load_pack<{}, aligned>(in{}, {});", packs_of(it), slot, it_.pack, it.input,
+             it.offset);
       }
-    });
-    const auto for_stores = [&](const auto& f) {
-      for (const Sink& sink : terms_.sinks) {
-        const Term& from = term(sink.term);
-        if (sink.kind == Sink::Kind::kStore && from.kind == Kind::kFull && from.level == level) {
-          f(sink);
-        }
+    }
+  }
+  void declare_packs(bool parameters, int64_t count) {
+    for (int i : packed_) {
+      const Term& it = term(i);
+      if ((it.is_parameter && it_.by_rows) == parameters) {
+        line("Pack<{}::Stored, {}> {}[{}];", format_of_input(it), it_.pack, packs_of(it), count);
       }
-    };
-    for_stores([&](const Sink& sink) {
-      line("Pack<{}::Stored, {}> to{};", sink.format, pack_, sink.output);
+    }
+  }
+
+  // One pass over the pack that begins at i0 (and c0), whose first element is number `k0` of the thread's row.
+  void print_pack(int level, const std::string& k0) {
+    for_stores(level, [&](const Sink& sink) {
+      line("Pack<{}::Stored, {}> to{};", sink.format, it_.pack, sink.output);
     });
     line("#pragma unroll");
-    open("for (int j = 0; j < {}; ++j) {{", pack_);
+    open("for (int j = 0; j < {}; ++j) {{", it_.pack);
     line("[[maybe_unused]] const int k = {} + j;", k0);
     line("[[maybe_unused]] const Index i = i0 + j, c = c0 + j;");
-    print_pass(level);
+    print_element(level);
     close();
-    for_stores([&](const Sink& sink) { line("store_pack(out{0}, i0, to{0});", sink.output); });
+    for_stores(level, [&](const Sink& sink) {
+      line("store_pack<aligned>(out{0}, i0, to{0});", sink.output);
+    });
   }
 
   // What becomes of the terms of one pass, for one element.
-  void print_pass(int level) {
+  void print_element(int level) {
     for_terms(Kind::kFull, level, [&](int i) {
       line("{}{} = {};", term(i).kept ? "" : "const " + term(i).type + " ", name_of(i), text_of(i));
     });
+    for_stores(level, [&](const Sink& sink) {
+      line("to{}.at[j] = {}::store({});", sink.output, sink.format, name_of(sink.term));
+    });
     for (const Sink& sink : terms_.sinks) {
-      const Term& from = term(sink.term);
-      if (from.level != level) {
-        continue;
-      }
-      const std::string value = name_of(sink.term);
-      switch (sink.kind) {
-        case Sink::Kind::kStore:
-          if (from.kind == Kind::kFull) {
-            line("{} = {}::store({});",
-                 pack_ > 1 ? fmt::format("to{}.at[j]", sink.output)
-                           : fmt::format("out{}[i]", sink.output),
-                 sink.format, value);
-          }
-          break;
-        case Sink::Kind::kSumColumns: line("sum{}[k] += {};", sink.output, value); break;
-        case Sink::Kind::kSumAll: line("sum{} += {};", sink.output, value); break;
+      if (sink.kind != Sink::Kind::kStore && term(sink.term).level == level) {
+        line("sum{}{} += {};", sink.output, sink.kind == Sink::Kind::kSumColumns ? "[k]" : "",
+             name_of(sink.term));
       }
     }
     for_terms(Kind::kFold, level + 1, [&](int i) {
@@ -248,205 +305,295 @@ class Printer {
 
   bool has_pass(int level) const {
     bool any = false;
-    for_terms(Kind::kFull, level, [&](int) { any = true; });
-    for_terms(Kind::kFold, level + 1, [&](int) { any = true; });
+    const auto found = [&](auto) { any = true; };
+    for_terms(Kind::kFull, level, found);
+    for_terms(Kind::kFold, level + 1, found);
+    for_stores(level, found);
     for (const Sink& sink : terms_.sinks) {
       any = any || (sink.kind != Sink::Kind::kStore && term(sink.term).level == level);
     }
     return any;
   }
 
-  void print_row_terms(int level) {
+  void print_row_terms(int level, const std::string& where) {
     for_terms(Kind::kRow, level,
               [&](int i) { line("const {} {} = {};", term(i).type, name_of(i), text_of(i)); });
     for (const Sink& sink : terms_.sinks) {
       const Term& from = term(sink.term);
       if (sink.kind == Sink::Kind::kStore && from.kind != Kind::kFull && from.level == level) {
-        open("if (thread == 0{}) {{", flat_ ? " && blockIdx.x == 0" : "");
-        line("out{}[r] = {}::store({});", sink.output, sink.format, name_of(sink.term));
-        close();
+        line("if ({}) {{ out{}[r] = {}::store({}); }}", where, sink.output, sink.format,
+             name_of(sink.term));
       }
+    }
+  }
+
+  // Rows from `first` on are those of a block's teams, then again as many.
+  void open_row(const char* at) {
+    const int64_t rows = terms_.extent.rows;
+    std::string row = it_.ahead > 1 ? fmt::format("first + {} * {}", at, it_.teams) : "first";
+    row += it_.teams > 1 ? " + team" : "";
+    if (rows % it_.rows() == 0) {
+      line("const Index r = {};", row);
+    } else {  // a team without a row of its own goes over the last one, and leaves nothing
+      line("const Index own = {};", row);
+      line("const Index r = own < {0} ? own : {0} - 1;", rows);
+    }
+  }
+  // A thread's packs of a row. `mine`: whether the row is its team's own; empty: it is.
+  void open_packs(const std::string& mine = "") {
+    line("#pragma unroll");
+    open("for (int q = 0; q < {}; ++q) {{", it_.packs);
+    line("const int c0 = (lane + q * {}) * {};", it_.team(), it_.pack);
+    const bool whole = it_.packs * it_.team() * it_.pack == terms_.extent.n;
+    std::string condition = whole ? "" : fmt::format("c0 < {}", terms_.extent.n);
+    condition += !whole && !mine.empty() ? " && " : "";
+    condition += mine;
+    if (condition.empty()) {
+      open("{{");
+    } else {
+      open("if ({}) {{", condition);
     }
   }
 
   void print_rows() {
     const auto [rows, n] = terms_.extent;
-    const int64_t passes = passes_of_row();
-    open("for (Index r = blockIdx.x; r < {}; r += gridDim.x) {{", rows);
+    line("[[maybe_unused]] const int team = thread / {0}, lane = thread % {0};", it_.team());
+    declare_packs(true, it_.packs);
+    open_packs();
+    line("[[maybe_unused]] const Index c = c0;");
+    print_loads(true, "q");
+    close();
+    close();
+    if (it_.warps > 1) {
+      line("[[maybe_unused]] int phase = 0;");
+    }
+    open(
+        "for (Index first = Index(blockIdx.x) * {0}; first < {1}; first += Index(gridDim.x) * {0}) "
+        "{{",
+        it_.rows(), rows);
+    declare_packs(false, it_.ahead * it_.packs);
+    line("#pragma unroll");
+    open("for (int u = 0; u < {}; ++u) {{", it_.ahead);
+    const std::string mine = rows % it_.rows() == 0 ? "" : fmt::format("own < {}", rows);
+    open_row("u");
+    open_packs(mine);
+    line("[[maybe_unused]] const Index i = r * {} + c0, c = c0;", n);
+    print_loads(false, fmt::format("u * {} + q", it_.packs));
+    close();
+    close();
+    close();
+    line("#pragma unroll");
+    open("for (int u = 0; u < {}; ++u) {{", it_.ahead);
+    open_row("u");
+    print_row(mine);
+    close();
+    close();
+  }
+
+  // What a team does with a row. `mine`: whether it is its own; empty: it always is.
+  void print_row(const std::string& mine) {
     for_terms(Kind::kFull, -1, [&](int i) {
       if (term(i).kept) {
-        line("{} v{}[{}];", term(i).type, i, passes);
+        line("{} v{}[{}];", term(i).type, i, it_.packs * it_.pack);
       }
     });
     for (int level = 0; level < terms_.levels; ++level) {
-      print_row_terms(level);
+      print_row_terms(level, "lane == 0" + (mine.empty() ? "" : " && " + mine));
       if (!has_pass(level)) {
         continue;
       }
       for_terms(Kind::kFold, level + 1, [&](int i) {
         line("{0} f{1} = {2}::none<{0}>();", term(i).type, i, term(i).expression);
       });
-      if (passes <= 16) {
-        line("#pragma unroll");
-      }
-      if (pack_ > 1) {
-        open("for (int q = 0; q < {}; ++q) {{", passes / pack_);
-        line("const int c0 = (thread + q * {}) * {};", threads_, pack_);
-        open("if (c0 < {}) {{", n);
-        line("const Index i0 = r * {} + c0;", n);
-        print_packed_pass(level, fmt::format("q * {}", pack_));
-      } else {
-        open("for (int k = 0; k < {}; ++k) {{", passes);
-        line("const int c = thread + k * {};", threads_);
-        open("if (c < {}) {{", n);
-        line("[[maybe_unused]] const Index i = r * {} + c;", n);
-        print_pass(level);
-      }
+      open_packs(mine);
+      line("[[maybe_unused]] const int slot = u * {} + q;", it_.packs);
+      line("[[maybe_unused]] const Index i0 = r * {} + c0;", terms_.extent.n);
+      print_pack(level, fmt::format("q * {}", it_.pack));
       close();
       close();
-      for_terms(Kind::kFold, level + 1, [&](int i) {
-        line("const {} r{} = fold_block<{}>(f{});", term(i).type, i, term(i).expression, i);
-      });
+      print_folds(level + 1);
     }
-    close();
+    if (it_.warps > 1) {
+      line("phase ^= 1;");
+    }
+  }
+
+  // What was folded by threads becomes the row's. Of shared memory rows take turns with two places, so that one barrier is enough.
+  void print_folds(int level) {
+    bool any = false;
+    for_terms(Kind::kFold, level, [&](int i) {
+      any = true;
+      const char* const kept = it_.warps == 1 ? "const " : "";
+      line("{}{} r{} = fold_warp<{}>(f{});", kept, term(i).type, i, term(i).expression, i);
+      if (it_.warps > 1) {
+        line("if (lane % 32 == 0) {{ of_warp{0}[(phase * {1} + team) * {2} + lane / 32] = r{0}; }}",
+             i, it_.teams, it_.warps);
+      }
+    });
+    if (!any || it_.warps == 1) {
+      return;
+    }
+    line("__syncthreads();");
+    for_terms(Kind::kFold, level, [&](int i) {
+      line("r{0} = of_warp{0}[(phase * {1} + team) * {2}];", i, it_.teams, it_.warps);
+      line("#pragma unroll");
+      open("for (int w = 1; w < {}; ++w) {{", it_.warps);
+      line("r{0} = {1}()(r{0}, {2}(of_warp{0}[(phase * {3} + team) * {4} + w]));", i,
+           term(i).expression, term(i).type, it_.teams, it_.warps);
+      close();
+    });
   }
 
   void print_elements() {
-    if (flat_) {  // every thread knows what the one row has once
-      line("constexpr Index r = 0;");
-      print_row_terms(0);
-    }
-    const char* const counter = pack_ > 1 ? "q" : "i";
+    const int64_t packs = terms_.extent.elements() / it_.pack;
+    line("[[maybe_unused]] constexpr Index r = 0;");
+    print_row_terms(0, "thread == 0 && blockIdx.x == 0");
     open(
-        "for (Index {0} = Index(blockIdx.x) * {1} + thread; {0} < {2}; {0} += Index(gridDim.x) * "
-        "{1}) {{",
-        counter, threads_, terms_.extent.elements() / pack_);
-    if (pack_ > 1) {
-      line("const Index i0 = q * {};", pack_);
-      line("[[maybe_unused]] const Index c0 = i0;");
-      print_packed_pass(0, "0");
-    } else {
-      line("[[maybe_unused]] const Index c = i;");
-      print_pass(0);
-    }
+        "for (Index first = Index(blockIdx.x) * {0} + thread; first < {1}; first += "
+        "Index(gridDim.x) * {0}) {{",
+        it_.threads * it_.ahead, packs);
+    declare_packs(false, it_.ahead);
+    const auto each = [&](const auto& print) {
+      line("#pragma unroll");
+      open("for (int slot = 0; slot < {}; ++slot) {{", it_.ahead);
+      line("const Index q = first + slot * {};", it_.threads);
+      open("if (q < {}) {{", packs);
+      print();
+      close();
+      close();
+    };
+    each([&] {
+      line("[[maybe_unused]] const Index i = q * {}, c = i;", it_.pack);
+      print_loads(false, "slot");
+    });
+    each([&] {
+      line("[[maybe_unused]] const Index i0 = q * {}, c0 = i0;", it_.pack);
+      print_pack(0, "0");
+    });
     close();
   }
 
-  std::string workspace(const std::string& type, int64_t offset) const {
-    return fmt::format("global<{}>(static_cast<char*>(p.at[{}]) + {})", type,
-                       terms_.inputs.size() + terms_.outputs.size(), offset);
+  int64_t bytes_of_sum(const Sink& sink) const {
+    return (sink.kind == Sink::Kind::kSumAll ? 1 : terms_.extent.n) *
+           (sum_type(sink) == "float" ? 4 : 8);
   }
-
   // Gives each sum its place in the workspace, block after block.
   template <class F>
-  void for_sums(Sink::Kind kind, F f) const {
+  void for_sums(F f) const {
     int64_t offset = 0;
     for (const Sink& sink : terms_.sinks) {
-      if (sink.kind == Sink::Kind::kStore) {
-        continue;
-      }
-      if (sink.kind == kind) {
+      if (sink.kind != Sink::Kind::kStore) {
         f(sink, offset);
+        offset += ceil_div(it_.blocks * bytes_of_sum(sink), 64) * 64;
       }
-      const int64_t elements = sink.kind == Sink::Kind::kSumAll ? 1 : terms_.extent.n;
-      offset += ceil_div(blocks_ * elements * (sum_type(sink) == "float" ? 4 : 8), 64) * 64;
     }
   }
+  std::string workspace(const Sink& sink, int64_t offset) const {
+    return fmt::format("global<{}>(static_cast<char*>({}) + {})", sum_type(sink),
+                       pointer_text(terms_.inputs.size() + terms_.outputs.size()), offset);
+  }
+  static std::string stored(const Sink& sink, const std::string& value) {
+    const bool narrow = sink.kind == Sink::Kind::kSumAll && sink.format != "F64";
+    return fmt::format("{}::store({}{})", sink.format, narrow ? "(float)" : "", value);
+  }
 
-  void print_partials() {
-    for_sums(Sink::Kind::kSumAll, [&](const Sink& sink, int64_t offset) {
-      line("sum{0} = fold_block<Sum>(sum{0});", sink.output);
-      open("if (thread == 0) {{");
-      line("{}[blockIdx.x] = sum{};", workspace("double", offset), sink.output);
-      close();
-    });
-    for_sums(Sink::Kind::kSumColumns, [&](const Sink& sink, int64_t offset) {
-      if (passes_of_row() <= 16) {
-        line("#pragma unroll");
+  // A block's sums, to where the second kernel finds them, or to the results where there is but one block.
+  void print_sums() {
+    const int64_t n = terms_.extent.n;
+    const bool last = !leaves_sums();
+    for_sums([&](const Sink& sink, int64_t offset) {
+      const std::string to = last ? output(sink) : workspace(sink, offset);
+      if (sink.kind == Sink::Kind::kSumAll) {
+        line("sum{0} = fold_block<Sum>(sum{0});", sink.output);
+        const std::string sum = fmt::format("sum{}", sink.output);
+        line("if (thread == 0) {{ {}[{}] = {}; }}", to, last ? "0" : "blockIdx.x",
+             last ? stored(sink, sum) : sum);
+        return;
       }
-      open("for (int k = 0; k < {}; ++k) {{", passes_of_row());
-      line("const int c = (thread + k / {0} * {1}) * {0} + k % {0};", pack_, threads_);
-      open("if (c < {}) {{", terms_.extent.n);
-      line("{}[int64_t(blockIdx.x) * {} + c] = sum{}[k];", workspace(sum_type(sink), offset),
-           terms_.extent.n, sink.output);
+      const auto each = [&](const std::string& where, const std::string& value) {
+        open_packs();
+        open("for (int j = 0; j < {}; ++j) {{", it_.pack);
+        line("{} = {};", where, value);
+        close();
+        close();
+        close();
+      };
+      const std::string sum = fmt::format("sum{}[q * {} + j]", sink.output, it_.pack);
+      const std::string block = last ? "" : fmt::format("int64_t(blockIdx.x) * {} + ", n);
+      if (it_.teams == 1) {
+        each(fmt::format("{}[{}c0 + j]", to, block), last ? stored(sink, sum) : sum);
+        return;
+      }
+      // All teams' sums are added in their order.
+      const std::string& type = sum_type(sink);
+      each(fmt::format("{}_of_team[team * {} + c0 + j]", type, n), sum);
+      line("__syncthreads();");
+      open("for (int c = thread; c < {}; c += {}) {{", n, it_.threads);
+      line("{0} total = {0}_of_team[c];", type);
+      line("for (int t = 1; t < {}; ++t) {{ total += {}_of_team[t * {} + c]; }}", it_.teams, type,
+           n);
+      line("{}[{}c] = {};", to, block, last ? stored(sink, "total") : "total");
       close();
-      close();
+      line("__syncthreads();");
     });
   }
 
-  // A block for each total, then one for every so many columns.
+  // A block for each total, and for every 32 columns of each sum of columns.
   void print_finish() {
-    constexpr int64_t threads = kThreadsOfElements;
     const int64_t n = terms_.extent.n;
-    result_.launches.push_back(
-        {"@_finish", totals_ + (columns_ > 0 ? ceil_div(n, 32) : 0), static_cast<int>(threads)});
+    const int64_t warps = static_cast<int64_t>(
+        std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(it_.blocks, 32))));
+    const int64_t threads = warps * 32;
+    int64_t block = 0;
     open("extern \"C\" __global__ void __launch_bounds__({}) @_finish(const Pointers p) {{",
          threads);
-    line("const int thread = static_cast<int>(threadIdx.x);");
-    const auto output = [&](const Sink& sink) {
-      return fmt::format("global<{}::Stored>(p.at[{}])", sink.format,
-                         terms_.inputs.size() + static_cast<size_t>(sink.output));
-    };
-    int block = 0;
-    for_sums(Sink::Kind::kSumAll, [&](const Sink& sink, int64_t offset) {
-      open("if (blockIdx.x == {}) {{", block++);
-      line("double total = 0;");
-      open("for (int b = thread; b < {}; b += {}) {{", blocks_, threads);
-      line("total += {}[b];", workspace("double", offset));
-      close();
-      line("total = fold_block<Sum>(total);");
-      open("if (thread == 0) {{");
-      line("{}[0] = {}::store({}total);", output(sink), sink.format,
-           sink.format == "F64" ? "" : "(float)");
-      close();
-      line("return;");
-      close();
-    });
-    if (columns_ >
-        0) {  // a warp adds every eighth block's sums, then all warps' are added in their order
-      constexpr int64_t kWarps = threads / 32;
-      line("const int c = (static_cast<int>(blockIdx.x) - {}) * 32 + thread % 32;", totals_);
-      line("const int warp = thread / 32;");
-      for_sums(Sink::Kind::kSumColumns, [&](const Sink& sink, int64_t offset) {
-        open("{{");
-        line("MSTRAIN_SHARED({}, of_warp, {});", sum_type(sink), threads);
-        line("{} total = 0;", sum_type(sink));
-        open("for (int64_t b = warp; c < {} && b < {}; b += {}) {{", n, blocks_, kWarps);
-        line("total += {}[b * {} + c];", workspace(sum_type(sink), offset), n);
+    line("{}", kFirstAlone);
+    line("const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);");
+    for_sums([&](const Sink& sink, int64_t offset) {
+      const std::string type = sum_type(sink);
+      const bool all = sink.kind == Sink::Kind::kSumAll;
+      const int64_t own = all ? 1 : ceil_div(n, 32);
+      open("if (block >= {} && block < {}) {{", block, block + own);
+      line("{} total = 0;", type);
+      if (all) {
+        open("for (int b = thread; b < {}; b += {}) {{", it_.blocks, threads);
+        line("total += {}[b];", workspace(sink, offset));
+        close();
+        line("total = fold_block<Sum>(total);");
+        line("if (thread == 0) {{ {}[0] = {}; }}", output(sink), stored(sink, "total"));
+      } else {  // a warp adds every so many blocks' sums, then all warps' are added in their order
+        line("const int c = (block - {}) * 32 + thread % 32, warp = thread / 32;", block);
+        line("MSTRAIN_SHARED({}, of_warp, {});", type, threads);
+        open("if (c < {}) {{", n);
+        line("#pragma unroll 8");
+        open("for (int b = 0; b < {}; b += {}) {{", it_.blocks, warps);
+        const std::string own_sum =
+            fmt::format("{}[int64_t(b + warp) * {} + c]", workspace(sink, offset), n);
+        if (it_.blocks % warps == 0) {
+          line("total += {};", own_sum);
+        } else {
+          line("if (b + warp < {}) {{ total += {}; }}", it_.blocks, own_sum);
+        }
+        close();
         close();
         line("of_warp[thread] = total;");
         line("__syncthreads();");
         open("if (warp == 0 && c < {}) {{", n);
-        line("for (int w = 1; w < {}; ++w) {{ total += of_warp[w * 32 + thread]; }}", kWarps);
-        line("{}[c] = {}::store(total);", output(sink), sink.format);
+        line("for (int w = 1; w < {}; ++w) {{ total += of_warp[w * 32 + thread]; }}", warps);
+        line("{}[c] = {};", output(sink), stored(sink, "total"));
         close();
-        line("__syncthreads();");
-        close();
-      });
-    }
+      }
+      close();
+      block += own;
+    });
     close();
+    result_.launches.push_back({"@_finish", block, static_cast<int>(threads)});
   }
 
- public:
-  int64_t workspace_bytes() const {
-    int64_t bytes = 0;
-    const auto reach = [&](const Sink& sink, int64_t offset) {
-      const int64_t elements = sink.kind == Sink::Kind::kSumAll ? 1 : terms_.extent.n;
-      bytes = std::max(bytes, offset + blocks_ * elements * 8);
-    };
-    for_sums(Sink::Kind::kSumAll, reach);
-    for_sums(Sink::Kind::kSumColumns, reach);
-    return bytes;
-  }
-
- private:
   GroupTerms terms_;
+  GroupLayout it_;
+  std::vector<int> packed_;  // terms that are read in packs
   KernelText result_;
-  int64_t threads_ = 32, blocks_ = 1;
-  int columns_ = 0, totals_ = 0;
-  int64_t pack_ = 1;
-  bool flat_ =
-      false;  // one row, of which nothing is known before its elements: as if there were none
   int depth_ = 0;
 };
 
@@ -454,12 +601,6 @@ class Printer {
 
 bool has_group_text(const KernelRequest& request) { return group_body(request).has_value(); }
 
-KernelText print_group(const KernelRequest& request) {
-  Printer printer(request);
-  const int64_t bytes = printer.workspace_bytes();
-  KernelText result = printer.run();
-  result.workspace_bytes = bytes;
-  return result;
-}
+KernelText print_group(const KernelRequest& request) { return Printer(request).run(); }
 
 }  // namespace mstrain::cuda

@@ -1,5 +1,7 @@
-// Elements chosen by ids. What is added to one place is added in ascending order of position, by the one block or thread that
-// owns the place: results depend neither on the card nor on the run.
+// Elements chosen by ids. What is added to one place is added in an order that its positions alone say: results depend neither on
+// the card nor on the run.
+#include <bit>
+
 #include "core/backends/cuda/printer.h"
 
 namespace mstrain::cuda {
@@ -14,16 +16,23 @@ int reporter(const KernelRequest& request) {
 KernelText print_gather(const KernelRequest& request) {
   const Lines lines(request.inputs[0].type.shape, axis_of(request));
   const int64_t ids = request.inputs[1].type.elements();
+  const int64_t pack = pack_of(size_of(request.inputs[0].type.dtype), lines.inner);
   KernelPrinter text(request, "ids.cuh");
-  text.begin_elements("", request.outputs[0].type.elements());
+  const int64_t count = request.outputs[0].type.elements() / pack;
+  text.begin_kernel("", ceil_div(count, kThreadsOfKernel), kThreadsOfKernel);
+  text.begin_aligned(pack, {0}, {0});
+  text.begin_loop("q", count);
   if (ids * lines.inner > 0) {
-    text.line("const Index k = i / {} % {};", lines.inner, ids);
+    text.line("const Index i = q * {}, k = i / {} % {};", pack, lines.inner, ids);
     text.line("const Index id = Index(checked_id<{}>(int64_t(in1[k]), k, {}, report));",
               reporter(request), lines.n);
-    text.line("out0[i] = in0[(i / {} * {} + id) * {} + i % {}];", ids * lines.inner, lines.n,
+    text.line("const Index from = (i / {} * {} + id) * {} + i % {};", ids * lines.inner, lines.n,
               lines.inner, lines.inner);
+    text.line("store_pack<aligned>(out0, i, load_pack<{}, aligned>(in0, from));", pack);
   }
-  text.end_elements();
+  text.close();
+  text.end_aligned();
+  text.end_kernel();
   return text.finish();
 }
 
@@ -61,32 +70,176 @@ void print_check(KernelPrinter& text, const KernelRequest& request, int64_t n) {
   text.end_elements();
 }
 
-KernelText print_scatter(const KernelRequest& request) {
-  const Lines lines(request.inputs[0].type.shape, axis_of(request));
-  const int64_t ids = request.inputs[1].type.elements();
-  KernelPrinter text(request, "ids.cuh");
-  print_check(text, request, lines.n);
-  const int threads =
-      static_cast<int>(std::clamp<int64_t>(ceil_div(lines.inner, 32) * 32, 64, 1024));
-  const int64_t parts = ceil_div(lines.inner, threads);
-  text.begin_blocks("", lines.inner == 0 ? 0 : lines.outer * lines.n * parts, threads);
-  text.line("const Index row = b / {}, j = b % {} * {} + thread;", parts,
-            std::max<int64_t>(parts, 1), threads);
-  text.line("const Index o = row / {0}, r = row % {0};", std::max<int64_t>(lines.n, 1));
-  text.line("const bool mine = j < {};", lines.inner);
-  text.line("{0}::Held sum = mine ? {0}::load(in0[row * {1} + j]) : {0}::Held(0);",
-            text.in_format(0), lines.inner);
-  text.open("for_positions_of(in1, {}, r, [&](int64_t k) {{", ids);
-  text.open("if (mine) {{");
-  text.line("{}", taken(request, fmt::format("in2[(o * {} + k) * {} + j]", ids, lines.inner)));
-  text.close();
-  text.close();
-  text.line(");");
-  text.line("if (mine) {{ out0[row * {} + j] = {}::store(sum); }}", lines.inner,
-            text.out_format(0));
-  text.end_blocks();
-  return text.finish();
-}
+// Where a row takes what stands at several positions: these are sorted by row, and pieces of them, of equal length, added up
+// by a block each. Rows that end in the piece where they begin are done; of others the last piece's part is put together with
+// those of the pieces that follow.
+constexpr int64_t kPiece = 32;
+constexpr int kReadAhead = 8;
+
+class Scatter {
+ public:
+  explicit Scatter(const KernelRequest& request)
+      : request_(request),
+        lines_(request.inputs[0].type.shape, axis_of(request)),
+        ids_(request.inputs[1].type.elements()),
+        pieces_(ceil_div(ids_, kPiece)),
+        text_(request, "ids.cuh"),
+        held_(text_.in_format(0) + "::Held") {}
+
+  KernelText print() {
+    print_copy();
+    if (ids_ > 0 && lines_.inner * lines_.outer > 0) {
+      print_order();
+      print_pieces();
+      print_join();
+    }
+    KernelText result = text_.finish(3 * order_bytes() + 2 * part_bytes());
+    result.in_place = {{0, 0}};
+    return result;
+  }
+
+ private:
+  int64_t order_bytes() const { return ceil_div(ids_ * 8, 64) * 64; }
+  int64_t part_bytes() const { return lines_.outer * pieces_ * lines_.inner * 8; }
+  // Whether one block sorts all.
+  bool is_one_chunk() const { return ids_ <= 1024; }
+
+  // The other rows, where the result lies elsewhere.
+  void print_copy() {
+    text_.begin_kernel("_copy", ceil_div(request_.outputs[0].type.elements(), kThreadsOfKernel),
+                       kThreadsOfKernel);
+    text_.line("if ({} == {}) {{ return; }}", pointer_text(0), pointer_text(3));
+    text_.begin_loop("i", request_.outputs[0].type.elements());
+    text_.line("out0[i] = in0[i];");
+    text_.end_elements();
+  }
+
+  void print_order() {
+    const int64_t width =
+        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(ids_, 1024))));
+    const int threads = static_cast<int>(std::clamp<int64_t>(width / 2, 32, 512));
+    text_.begin_kernel("_chunks", ceil_div(ids_, 1024), threads);
+    text_.line("sort_chunk<{}, {}>(in1, {}, {}, report, global<uint64_t>(workspace));",
+               reporter(request_), width, ids_, lines_.n);
+    text_.end_kernel();
+    if (!is_one_chunk()) {
+      text_.begin_elements("_order", ids_);
+      text_.line("const auto chunks = global<const uint64_t>(workspace);");
+      text_.line(
+          "global<uint64_t>(static_cast<char*>(workspace) + {})[place_of(chunks, {}, i)] = "
+          "chunks[i];",
+          order_bytes(), ids_);
+      text_.end_elements();
+    }
+  }
+
+  // A kernel of a block for each piece of each outer index.
+  void begin_pieces(const char* suffix) {
+    const int threads =
+        static_cast<int>(std::clamp<int64_t>(ceil_div(lines_.inner, 32) * 32, 32, 256));
+    const int64_t strips = ceil_div(lines_.inner, threads);
+    text_.begin_blocks(suffix, lines_.outer * pieces_ * strips, threads);
+    text_.line("const auto order = global<const uint64_t>(static_cast<char*>(workspace) + {});",
+               is_one_chunk() ? 0 : order_bytes());
+    text_.line("const auto first = global<{}>(static_cast<char*>(workspace) + {});", held_,
+               3 * order_bytes());
+    text_.line("const auto last = global<{}>(static_cast<char*>(workspace) + {});", held_,
+               3 * order_bytes() + part_bytes());
+    text_.line("const Index o = b / {}, piece = b / {} % {}, j = b % {} * {} + thread;",
+               pieces_ * strips, strips, pieces_, strips, threads);
+    text_.line("const Index begin = piece * {0}, end = begin + {0} < {1} ? begin + {0} : {1};",
+               kPiece, ids_);
+    text_.line(
+        "const auto row_at = [&](Index k) {{ return k >= 0 && k < {} ? row_of(order[k]) : kNoRow; "
+        "}};",
+        ids_);
+    text_.line("const Index part = (o * {} + piece) * {} + j;", pieces_, lines_.inner);
+    text_.line("const auto leave = [&](uint64_t row, {} sum) {{", held_);
+    text_.line("  const Index to = (o * {} + Index(row)) * {} + j;", lines_.n, lines_.inner);
+    text_.line("  out0[to] = {}::store({});", text_.out_format(0),
+               is_set() ? "sum" : added(text_.in_format(0) + "::load(in0[to])", "sum"));
+    text_.line("}};");
+  }
+
+  void print_pieces() {
+    begin_pieces("_pieces");
+    text_.open("if (j < {}) {{", lines_.inner);
+    text_.line("{} sum = 0;", held_);
+    text_.line("uint64_t row = row_at(begin);");
+    text_.line("bool began = row != row_at(begin - 1);");
+    text_.open("for (Index k0 = begin; k0 < end; k0 += {}) {{", kReadAhead);
+    text_.line("{}::Stored taken[{}];", text_.in_format(0), kReadAhead);
+    text_.line("#pragma unroll");
+    text_.open("for (int u = 0; u < {}; ++u) {{", kReadAhead);
+    text_.line(
+        "if (k0 + u < end) {{ taken[u] = in2[(o * {} + Index(position_of(order[k0 + u]))) * {} + "
+        "j]; }}",
+        ids_, lines_.inner);
+    text_.close();
+    text_.line("#pragma unroll");
+    text_.open("for (int u = 0; u < {}; ++u) {{", kReadAhead);
+    text_.line("const Index k = k0 + u;");
+    text_.open("if (k < end) {{");
+    const std::string value = text_.in_format(0) + "::load(taken[u])";
+    text_.line("sum = {};", is_set() ? value : added("sum", value));
+    text_.line("const uint64_t next = row_at(k + 1);");
+    text_.open("if (next != row || k + 1 == end) {{");
+    text_.line("if (row == kNoRow) {{}}");
+    text_.line("else if (!began) {{ first[part] = sum; }}");
+    text_.line("else if (next == row) {{ last[part] = sum; }}");
+    text_.line("else {{ leave(row, sum); }}");
+    text_.line("sum = 0;");
+    text_.line("began = true;");
+    text_.line("row = next;");
+    text_.close();
+    text_.close();
+    text_.close();
+    text_.close();
+    text_.close();
+    text_.end_blocks();
+  }
+
+  void print_join() {
+    begin_pieces("_join");
+    text_.line("const uint64_t row = row_at(end - 1);");
+    text_.open("if (j < {} && row != kNoRow && row == row_at(end) && row != row_at(begin - 1)) {{",
+               lines_.inner);
+    text_.line("{} sum = last[part];", held_);
+    text_.line("bool goes_on = true;");
+    text_.open("for (Index at = piece + 1; goes_on; at += {}) {{", kReadAhead);
+    text_.line("{} more[{}];", held_, kReadAhead);
+    text_.line("bool same[{}];", kReadAhead);
+    text_.line("#pragma unroll");
+    text_.open("for (int u = 0; u < {}; ++u) {{", kReadAhead);
+    text_.line("same[u] = row_at((at + u) * {}) == row;", kPiece);
+    text_.line("if (same[u]) {{ more[u] = first[part + (at - piece + u) * {}]; }}", lines_.inner);
+    text_.close();
+    text_.line("#pragma unroll");
+    text_.open("for (int u = 0; u < {}; ++u) {{", kReadAhead);
+    text_.line("goes_on = same[u];");
+    text_.line("if (goes_on) {{ sum = {}; }}", is_set() ? "more[u]" : added("sum", "more[u]"));
+    text_.close();
+    text_.close();
+    text_.line("leave(row, sum);");
+    text_.close();
+    text_.end_blocks();
+  }
+
+  bool is_set() const { return request_.op.name == "scatter_set"; }
+  std::string added(const std::string& x, const std::string& y) const {
+    return is_floating(request_.inputs[0].type.dtype)
+               ? fmt::format("{} + {}", x, y)
+               : fmt::format("scalar::add({0}({1}), {0}({2}))", held_, x, y);
+  }
+
+  const KernelRequest& request_;
+  Lines lines_;
+  int64_t ids_, pieces_;
+  KernelPrinter text_;
+  std::string held_;
+};
+
+KernelText print_scatter(const KernelRequest& request) { return Scatter(request).print(); }
 
 KernelText print_scatter_along(const KernelRequest& request) {
   const Lines lines(request.inputs[0].type.shape, axis_of(request));

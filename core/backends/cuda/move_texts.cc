@@ -1,5 +1,6 @@
 // Operations that move elements, and constants.
 #include <bit>
+#include <numeric>
 
 #include "core/backends/cuda/printer.h"
 
@@ -63,28 +64,40 @@ KernelText print_pad(const KernelRequest& request) {
   return text.finish();
 }
 
+// One launch: all threads copy what they have of the first part, then of the second.
 KernelText print_concat(const KernelRequest& request) {
   const int axis = axis_of(request);
   const Lines whole(request.outputs[0].type.shape, axis);
+  const int64_t line = whole.n * whole.inner;
+  int64_t pack = pack_of(size_of(request.outputs[0].type.dtype), line), largest = 0, offset = 0;
+  std::vector<size_t> parts;
+  for (const ViewType& view : request.inputs) {
+    const int64_t own = view.type.shape[axis] * whole.inner;
+    pack = view.contiguous() ? std::gcd(pack, std::gcd(own, offset)) : 1;
+    largest = std::max(largest, view.type.elements());
+    offset += own;
+    parts.push_back(parts.size());
+  }
   KernelPrinter text(request);
-  int64_t offset = 0;
+  text.begin_kernel("", ceil_div(largest, kThreadsOfKernel * pack), kThreadsOfKernel);
+  text.begin_aligned(pack, parts, {0});
+  offset = 0;
   for (size_t part = 0; part < request.inputs.size(); ++part) {
     const ViewType& view = request.inputs[part];
     const int64_t own = view.type.shape[axis] * whole.inner;
-    const bool packed = own % 4 == 0 && whole.n * whole.inner % 4 == 0 &&
-                        offset * whole.inner % 4 == 0 && view.contiguous();
-    text.begin_elements(fmt::format("_{}", part), view.type.elements() / (packed ? 4 : 1));
-    if (packed && own > 0) {
-      text.line("const Index at = i * 4;");
-      text.line("store_pack(out0, at / {} * {} + {} + at % {}, load_pack<4>(in{}, at));", own,
-                whole.n * whole.inner, offset * whole.inner, own, part);
-    } else if (own > 0) {
-      text.line("out0[i / {} * {} + {} + i % {}] = in{}[{}];", own, whole.n * whole.inner,
-                offset * whole.inner, own, part, offset_text(walk_of(view), "i"));
+    if (own > 0 && whole.outer > 0) {
+      text.begin_loop("q", view.type.elements() / pack);
+      text.line("const Index i = q * {};", pack);
+      const std::string from = pack > 1 ? "i" : offset_text(walk_of(view), "i");
+      text.line(
+          "store_pack<aligned>(out0, i / {} * {} + {} + i % {}, load_pack<{}, aligned>(in{}, {}));",
+          own, line, offset, own, pack, part, from);
+      text.close();
     }
-    text.end_elements();
-    offset += view.type.shape[axis];
+    offset += own;
   }
+  text.end_aligned();
+  text.end_kernel();
   return text.finish();
 }
 

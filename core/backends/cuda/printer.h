@@ -26,6 +26,9 @@ class KernelPrinter {
     line("namespace mstrain::cuda {{");
   }
 
+  // Before its kernels: runs of them are never one launch, and save the registers that this takes.
+  void stay_alone() { joins_ = false; }
+
   template <class... Args>
   void line(fmt::format_string<Args...> text, Args&&... args) {
     result_.text += std::string(static_cast<size_t>(2 * depth_), ' ');
@@ -54,28 +57,59 @@ class KernelPrinter {
       result_.launches.push_back(std::move(launch));
     }
     line("using Index = {};", is_short() ? "int" : "int64_t");
+    line("{}", joins_ ? first_text(request_.inputs.size() + request_.outputs.size() + 3)
+                      : std::string(kFirstAlone));
     size_t place = 0;
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
-      line("[[maybe_unused]] const auto in{} = global<const {}::Stored>(p.at[{}]);", i,
-           format_of(request_.inputs[i].type.dtype), place++);
+      line("[[maybe_unused]] const auto in{} = global<const {}::Stored>({});", i,
+           format_of(request_.inputs[i].type.dtype), pointer_text(place++));
     }
     for (size_t i = 0; i < request_.outputs.size(); ++i) {
-      line("[[maybe_unused]] const auto out{} = global<{}::Stored>(p.at[{}]);", i,
-           format_of(request_.outputs[i].type.dtype), place++);
+      line("[[maybe_unused]] const auto out{} = global<{}::Stored>({});", i,
+           format_of(request_.outputs[i].type.dtype), pointer_text(place++));
     }
-    line("[[maybe_unused]] void* const workspace = p.at[{}];", place++);
-    line("[[maybe_unused]] void* const report = p.at[{}];", place++);
-    line("[[maybe_unused]] const uint64_t parameter = number_at(p.at[{}]);", place++);
+    line("[[maybe_unused]] void* const workspace = {};", pointer_text(place++));
+    line("[[maybe_unused]] void* const report = {};", pointer_text(place++));
+    line("[[maybe_unused]] const uint64_t parameter = number_at({});", pointer_text(place++));
     line("[[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);");
   }
   void end_kernel() { close(); }
 
+  // What lies between is done knowing whether packs of these inputs and outputs are `aligned` (device/kernel.cuh).
+  void begin_aligned(int64_t pack, const std::vector<size_t>& inputs,
+                     const std::vector<size_t>& outputs) {
+    aligned_ = "true";
+    const auto add = [&](const ViewType& view, size_t place) {
+      const int64_t bytes = std::min<int64_t>(pack * size_of(view.type.dtype), 16);
+      aligned_ += fmt::format(" && is_aligned<{}>({})", bytes, pointer_text(place));
+    };
+    for (size_t i : inputs) {
+      add(request_.inputs[i], i);
+    }
+    for (size_t i : outputs) {
+      add(request_.outputs[i], request_.inputs.size() + i);
+    }
+    open("const auto run = [&]<bool aligned>() {{");
+  }
+  void end_aligned() {
+    close();
+    line(";");
+    line("if ({}) {{ run.template operator()<true>(); }}", aligned_);
+    line("else {{ run.template operator()<false>(); }}");
+  }
+
+  // In whose body `name` is each of `count` numbers, dealt out to all threads.
+  void begin_loop(std::string_view name, int64_t count) {
+    open(
+        "for (Index {0} = Index(blockIdx.x) * {1} + thread; {0} < {2}; {0} += Index(gridDim.x) * "
+        "{1}) {{",
+        name, kThreadsOfKernel, count);
+  }
+
   // A kernel in whose body `i` is each of `count` elements.
   void begin_elements(std::string_view suffix, int64_t count) {
     begin_kernel(suffix, ceil_div(count, kThreadsOfKernel), kThreadsOfKernel);
-    open(
-        "for (Index i = Index(blockIdx.x) * {0} + thread; i < {1}; i += Index(gridDim.x) * {0}) {{",
-        kThreadsOfKernel, count);
+    begin_loop("i", count);
   }
   void end_elements() {
     close();
@@ -92,6 +126,7 @@ class KernelPrinter {
     line("}}  // namespace mstrain::cuda");
     result_.workspace_bytes = workspace_bytes;
     result_.number = number;
+    result_.joins = joins_;
     return std::move(result_);
   }
 
@@ -115,7 +150,18 @@ class KernelPrinter {
   const KernelRequest& request_;
   KernelText result_;
   int depth_ = 0;
+  bool joins_ = true;
+  std::string aligned_;
 };
+
+// How many elements make an access of 16 bytes, or of less where lines of `inner` are no multiple of it.
+inline int64_t pack_of(int64_t bytes, int64_t inner) {
+  int64_t pack = 16 / bytes;
+  while (inner % pack != 0) {
+    pack /= 2;
+  }
+  return pack;
+}
 
 inline int axis_of(const KernelRequest& request) {
   return static_cast<int>(request.attrs.integer("axis"));

@@ -9,6 +9,14 @@ namespace {
 struct Split {
   Walk kept, reduced;
   int64_t count = 1;  // of reduced elements
+
+  // Whether a thread for each result is better than a block: neighbours are kept, and the results many or the elements of each few.
+  bool reads_along(int64_t results) const {
+    constexpr int64_t kMany = 1 << 14, kFew = 32;
+    return !kept.strides.empty() && kept.strides.back() == 1 &&
+           (reduced.strides.empty() || reduced.strides.back() != 1) &&
+           (results >= kMany || count <= kFew);
+  }
 };
 
 Split split_of(const KernelRequest& request) {
@@ -50,8 +58,23 @@ KernelText print_fold(const KernelRequest& request) {
                           : name == "reduce_max"  ? "Max"
                                                   : "Min";
   KernelPrinter text(request, "fold.cuh");
+  const int64_t results = request.outputs[0].type.elements();
+  if (split.count > 0 && split.reads_along(results)) {
+    text.begin_elements("", results);
+    text.line("using Held = {}::Held;", text.in_format(0));
+    text.line("const Index base = {};", offset_text(split.kept, "i"));
+    text.line("Held all = Fold<{}>::template none<Held>();", how);
+    text.line("#pragma unroll 8");
+    text.open("for (Index k = 0; k < {}; ++k) {{", split.count);
+    text.line("all = Fold<{}>()(all, {}::load(in0[base + {}]));", how, text.in_format(0),
+              offset_text(split.reduced, "k"));
+    text.close();
+    text.line("out0[i] = {}::store(all);", text.out_format(0));
+    text.end_elements();
+    return text.finish();
+  }
   const int threads = threads_for(split.count);
-  text.begin_blocks("", request.outputs[0].type.elements(), threads);
+  text.begin_blocks("", results, threads);
   text.line("using Held = {}::Held;", text.in_format(0));
   text.line("const Index base = {};", offset_text(split.kept, "b"));
   text.line("Held all = Fold<{}>::template none<Held>();", how);

@@ -19,34 +19,73 @@ int64_t checked_id(int64_t id, int64_t position, int64_t limit, void* report) {
   return 0;
 }
 
-// What a block adds to one row of a table, in ascending order of position: f(position) for every id that is `row`.
-// All threads of the block call it, and each is given every position.
-template <class Ids, class F>
-void for_positions_of(const Ids& ids, int64_t count, int64_t row, const F& f) {
-  constexpr int kIds = 8;  // of a thread at a time
-  MSTRAIN_SHARED(uint32_t, found, 1024);
+// Positions by the ids that stand there, equal ids by their positions: id and position as one number. An id outside comes last.
+inline constexpr int kChunk = 1024;  // that one block sorts
+inline constexpr uint64_t kNoRow = 0xffffffffU;
+inline uint64_t row_of(uint64_t key) { return key >> 32; }
+inline int64_t position_of(uint64_t key) { return static_cast<int64_t>(key & 0xffffffffU); }
+
+// Sorts chunk blockIdx.x of `count` ids into the same places of `sorted`, by Batcher's bitonic network. `width`: a power of two, no
+// less than a chunk has; twice the threads or fewer.
+template <int operation, int width, class Ids>
+void sort_chunk(const Ids& ids, int64_t count, int64_t limit, void* report,
+                const Global<uint64_t>& sorted) {
+  MSTRAIN_SHARED(uint64_t, keys, width);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  for (int64_t begin = 0; begin < count; begin += int64_t(threads) * kIds) {
-    uint32_t bits = 0;
-    for (int j = 0; j < kIds; ++j) {
-      const int64_t at = begin + int64_t(thread) * kIds + j;
-      bits |= at < count && int64_t(ids[at]) == row ? 1U << j : 0U;
+  const int64_t begin = int64_t(blockIdx.x) * kChunk;
+  for (int k = thread; k < width; k += threads) {
+    const int64_t at = begin + k;
+    uint64_t key = ~uint64_t(0);
+    if (at < count) {
+      const int64_t id = int64_t(ids[at]);
+      const bool inside = id >= 0 && id < limit;
+      checked_id<operation>(id, at, limit, report);
+      key = (inside ? uint64_t(id) : kNoRow) << 32 | uint64_t(at);
     }
-    if (fold_block<Max>(bits != 0 ? 1.0F : 0.0F) == 0.0F) {
-      continue;
-    }
-    found[thread] = bits;
-    __syncthreads();
-    for (int t = 0; t < threads; ++t) {
-      const uint32_t of_thread = found[t];
-      for (int j = 0; of_thread >> j != 0; ++j) {
-        if ((of_thread >> j & 1U) != 0) {
-          f(begin + int64_t(t) * kIds + j);
+    keys[k] = key;
+  }
+  __syncthreads();
+  for (int run = 2; run <= width; run *= 2) {
+    for (int step = run / 2; step > 0; step /= 2) {
+      for (int pair = thread; pair < width / 2; pair += threads) {
+        const int first = pair / step * step * 2 + pair % step, second = first + step;
+        const uint64_t x = keys[first], y = keys[second];
+        if ((x < y) != ((first & run) == 0)) {
+          keys[first] = y;
+          keys[second] = x;
         }
       }
+      __syncthreads();
     }
-    __syncthreads();
   }
+  for (int k = thread; k < width; k += threads) {
+    if (begin + k < count) {
+      sorted[begin + k] = keys[k];
+    }
+  }
+}
+
+// The place of number `i` of sorted chunks among all of them.
+template <class Keys>
+int64_t place_of(const Keys& sorted, int64_t count, int64_t i) {
+  const uint64_t key = sorted[i];
+  int64_t place = i % kChunk;
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    if (begin == i / kChunk * kChunk) {
+      continue;
+    }
+    int64_t low = begin, high = begin + kChunk < count ? begin + kChunk : count;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (uint64_t(sorted[middle]) < key) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    place += low - begin;
+  }
+  return place;
 }
 
 }  // namespace mstrain::cuda

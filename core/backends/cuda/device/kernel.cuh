@@ -105,35 +105,52 @@ struct alignas(n * sizeof(T) <= 16 ? n * sizeof(T) : 16) Pack {
   T at[n];
 };
 
+template <int bytes>
+bool is_aligned(const void* at) {
+  return (reinterpret_cast<uint64_t>(at) & (bytes - 1)) == 0;
+}
+
+// `aligned`: whether a pack lies so that it is one access, or one for each 16 bytes. Without it, that is looked at.
 #ifdef __CUDACC_RTC__
-// As one access where it lies so that this may be.
+template <int n, bool aligned, class T>
+Pack<T, n> load_pack(const T* from, int64_t i) {
+  if constexpr (aligned) {
+    return *reinterpret_cast<const Pack<T, n>*>(from + i);
+  } else {
+    Pack<T, n> result;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      result.at[j] = from[i + j];
+    }
+    return result;
+  }
+}
+template <bool aligned, class T, int n>
+void store_pack(T* to, int64_t i, const Pack<T, n>& values) {
+  if constexpr (aligned) {
+    *reinterpret_cast<Pack<T, n>*>(to + i) = values;
+  } else {
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      to[i + j] = values.at[j];
+    }
+  }
+}
 template <int n, class T>
 Pack<T, n> load_pack(const T* from, int64_t i) {
-  using P = Pack<T, n>;
-  if ((reinterpret_cast<uint64_t>(from + i) & (alignof(P) - 1)) == 0) {
-    return *reinterpret_cast<const P*>(from + i);
-  }
-  P result;
-#pragma unroll
-  for (int j = 0; j < n; ++j) {
-    result.at[j] = from[i + j];
-  }
-  return result;
+  return is_aligned<alignof(Pack<T, n>)>(from + i) ? load_pack<n, true>(from, i)
+                                                  : load_pack<n, false>(from, i);
 }
 template <class T, int n>
 void store_pack(T* to, int64_t i, const Pack<T, n>& values) {
-  using P = Pack<T, n>;
-  if ((reinterpret_cast<uint64_t>(to + i) & (alignof(P) - 1)) == 0) {
-    *reinterpret_cast<P*>(to + i) = values;
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < n; ++j) {
-    to[i + j] = values.at[j];
+  if (is_aligned<alignof(Pack<T, n>)>(to + i)) {
+    store_pack<true>(to, i, values);
+  } else {
+    store_pack<false>(to, i, values);
   }
 }
 #else
-template <int n, class T>
+template <int n, bool aligned, class T>
 Pack<T, n> load_pack(const Global<const T>& from, int64_t i) {
   Pack<T, n> result;
   for (int j = 0; j < n; ++j) {
@@ -141,11 +158,19 @@ Pack<T, n> load_pack(const Global<const T>& from, int64_t i) {
   }
   return result;
 }
-template <class T, int n>
+template <bool aligned, class T, int n>
 void store_pack(const Global<T>& to, int64_t i, const Pack<T, n>& values) {
   for (int j = 0; j < n; ++j) {
     to[i + j] = values.at[j];
   }
+}
+template <int n, class T>
+Pack<T, n> load_pack(const Global<const T>& from, int64_t i) {
+  return load_pack<n, false>(from, i);
+}
+template <class T, int n>
+void store_pack(const Global<T>& to, int64_t i, const Pack<T, n>& values) {
+  store_pack<false>(to, i, values);
 }
 #endif
 
@@ -181,14 +206,23 @@ struct Min {
   }
 };
 
-// All threads of the block get what `F` makes of their x. All must call it.
+// All threads of the warp get what `F` makes of their x.
+template <class F, class T>
+T fold_warp(T x) {
+  const F f;
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    x = f(x, __shfl_xor_sync(0xffffffffU, x, distance));
+  }
+  return x;
+}
+
+// All threads of the block get it. All must call it.
 template <class F, class T>
 T fold_block(T x) {
   MSTRAIN_SHARED(T, of_warp, kMostWarps);
   const F f;
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    x = f(x, __shfl_xor_sync(0xffffffffU, x, distance));
-  }
+  x = fold_warp<F>(x);
   const int warps = static_cast<int>(blockDim.x) / kWarp;
   if (warps == 1) {
     return x;

@@ -5,6 +5,24 @@
 
 namespace mstrain::cuda {
 
+// e^(x - y). Of f32 by a power of two, whose exponent is rounded as x is.
+template <class T>
+T exp_of_difference(T x, T y) {
+  if constexpr (std::is_same_v<T, float>) {
+    constexpr float kInvLn2 = static_cast<float>(scalar::kInvLn2);
+    const float exponent = x * kInvLn2 - y * kInvLn2;
+#ifdef __CUDACC_RTC__
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+    return power;
+#else
+    return scalar::exp2<float>(exponent);
+#endif
+  } else {
+    return scalar::exp(x - y);
+  }
+}
+
 template <class T>
 struct LogSumExp {
   T top = -std::numeric_limits<T>::infinity();
@@ -12,17 +30,21 @@ struct LogSumExp {
 
   template <int n>
   void add(const T (&x)[n]) {
-    T next = top;
-    for (int j = 0; j < n; ++j) {
+    T next = x[0];
+#pragma unroll
+    for (int j = 1; j < n; ++j) {
       next = scalar::maximum(next, x[j]);
     }
-    if (next == -std::numeric_limits<T>::infinity()) {
+    if (!(next <= top)) {  // NaN too
+      sum *= scalar::exp(top - next);
+      top = next;
+    }
+    if (top == -std::numeric_limits<T>::infinity()) {
       return;
     }
-    sum = top == next ? sum : sum * scalar::exp(top - next);
-    top = next;
+#pragma unroll
     for (int j = 0; j < n; ++j) {
-      sum += scalar::exp(x[j] - next);
+      sum += exp_of_difference(x[j], top);
     }
   }
   void join(T other_top, T other_sum) {

@@ -8,7 +8,7 @@ namespace mstrain::cuda::emulator {
 
 // The dims that kernels use of CUDA's.
 struct Extent {
-  unsigned x = 0;
+  unsigned x = 0, y = 0;
 };
 
 class Hardware {

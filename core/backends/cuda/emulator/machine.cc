@@ -58,12 +58,12 @@ class Machine final : public Hardware {
       tracked_.push_back({region, std::vector<Touch>(region.bytes)});
     }
     here.threads.x = launch.threads;
-    here.blocks.x = launch.blocks;
+    here.blocks = {launch.blocks, launch.rows};
   }
 
   void run() {
-    for (unsigned block = 0; block < launch_.blocks; ++block) {
-      here.block.x = block;
+    for (unsigned block = 0; block < launch_.blocks * launch_.rows; ++block) {
+      here.block = {block % launch_.blocks, block / launch_.blocks};
       run_block();
     }
   }
@@ -283,6 +283,8 @@ class Machine final : public Hardware {
     return true;
   }
 
+  unsigned own_block() const { return here.block.y * launch_.blocks + here.block.x; }
+
   void wait(Fiber::State state, int line) {
     Fiber& fiber = fibers_[here.thread.x];
     fiber.state = state;
@@ -292,15 +294,15 @@ class Machine final : public Hardware {
 
   // Leaves the thread for good: what lies on its stack has no destructors.
   void fail(const std::string& what) {
-    error_ = fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, here.block.x,
-                         what);
+    error_ =
+        fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, own_block(), what);
     wait(Fiber::State::kDone, 0);
   }
 
   void touch(Tracked& tracked, size_t i, bool writes, bool by_multiplier) {
     Touch& touch = tracked.bytes[i];
-    const uint32_t me = here.block.x * launch_.threads + here.thread.x + 1;
-    const uint32_t my_block = here.block.x + 1;
+    const uint32_t my_block = own_block() + 1;
+    const uint32_t me = own_block() * launch_.threads + here.thread.x + 1;
     const auto block_of = [&](uint32_t thread) { return (thread - 1) / launch_.threads + 1; };
     const auto meets = [&](uint32_t block, uint32_t epoch) {
       return block != my_block || epoch == epoch_;

@@ -55,20 +55,6 @@ Texts& texts() {
   return it;
 }
 
-// The bytes that a view covers, from its address.
-struct Reach {
-  int64_t first = 0, end = 0;
-};
-Reach reach_of(const ViewType& view) {
-  Reach reach;
-  for (int d = 0; d < view.type.shape.rank(); ++d) {
-    const int64_t step = (view.type.shape[d] - 1) * view.strides[d];
-    (step < 0 ? reach.first : reach.end) += step;
-  }
-  const int64_t size = size_of(view.type.dtype);
-  return {reach.first * size, (reach.end + 1) * size};
-}
-
 // Where a kernel of this process reports what it finds wrong.
 Report report;
 
@@ -173,7 +159,8 @@ KernelLibrary::KernelLibrary(const std::string& source) {
   write_file_atomic(real_files(), text, source);
   // Bounds and races are the emulator's; what it compiles for is all one.
   const std::string command = fmt::format(
-      "'{}' -std=c++20 -O1 -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}' >'{}' 2>&1",
+      "'{}' -std=c++20 -O1 -fno-tree-sra -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}' "
+      ">'{}' 2>&1",
       MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, library, text, messages);
   if (std::system(command.c_str()) != 0) {
     throw Error(

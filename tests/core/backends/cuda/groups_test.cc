@@ -5,6 +5,7 @@
 
 #include "core/backends/cuda/group.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/index.h"
 #include "core/ops/matmul.h"
 #include "core/ops/norm.h"
 #include "core/ops/reduce.h"
@@ -245,6 +246,57 @@ TEST(CudaGroups, ViewsAreReadWhereTheyLie) {
   }
   for (size_t i = 0; i < all.size(); ++i) {
     expect_agrees(all[i], 1e-6, fmt::format("program {}", i));
+  }
+}
+
+// More rows than the teams of all blocks have at a time, and a number that no block's teams divide.
+TEST(CudaGroups, RowsOfManyBlocksAreSummedUp) {
+  std::vector<Planned> all;
+  const Types types{{Dtype::kF32, {1101, 40}}, {Dtype::kF32, {40}}, {Dtype::kF32, {40}}};
+  Tensors inputs;
+  for (const TensorType& type : types) {
+    inputs.push_back(random_like(filled(type, 0), 3));
+  }
+  for (const bool normed : {true, false}) {
+    Tensors captures;
+    const GraphPtr graph = trace_program(
+        types,
+        [normed](std::span<const Tensor> x) {
+          const Tensor y = normed ? layer_norm(x[0], x[1], x[2]) : x[0] * exp(x[0]);
+          return Tensors{y * y, sum(y, {0}), sum(y * y)};
+        },
+        &captures);
+    all.push_back(plan(graph, inputs));
+  }
+  for (const Planned& planned : all) {
+    expect_agrees(planned, 1e-4, "many rows");
+  }
+}
+
+// Rows that few positions, many, and none add to: within a piece of them, over several, in one chunk that is sorted and in more.
+TEST(CudaGroups, RowsTakeWhatAllPositionsBring) {
+  std::vector<Planned> all;
+  for (const int64_t count : {1, 90, 2500}) {
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < count; ++i) {
+      ids.push_back(static_cast<int32_t>(i % 3 == 0 ? 5 : i * i % 29));
+    }
+    const auto add = [&](const Shape& shape, const Shape& updates, auto body) {
+      const Types types{{Dtype::kF32, shape}, {Dtype::kI32, {count}}, {Dtype::kF32, updates}};
+      Tensors captures;
+      const GraphPtr graph = trace_program(types, body, &captures);
+      all.push_back(plan(graph, {random_like(filled(types[0], 0), 1),
+                                 tensor(std::span<const int32_t>(ids), {count}),
+                                 random_like(filled(types[2], 0), 2)}));
+    };
+    add({30, 33}, {count, 33}, [](std::span<const Tensor> x) {
+      return Tensors{scatter_add(x[0], x[1], x[2]), scatter_set(x[0], x[1], x[2])};
+    });
+    add({2, 30, 5}, {2, count, 5},
+        [](std::span<const Tensor> x) { return Tensors{scatter_add(x[0] * 2, x[1], x[2], 1)}; });
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    expect_agrees(all[i], 1e-5, fmt::format("program {}", i));
   }
 }
 
