@@ -206,6 +206,11 @@ inline Memory<float> as_numbers(const Memory<uint16_t>& shared) {
 inline Pack<float, 2> pair_at(const Memory<float>& numbers, int i) {
   return {{numbers[i], numbers[i + 1]}};
 }
+inline void store_eight(const Memory<uint16_t>& to, int64_t i, const Fragment& eight) {
+  for (int j = 0; j < 8; ++j) {
+    to[i + j] = static_cast<uint16_t>(eight.at[j / 2] >> (16 * (j % 2)));
+  }
+}
 inline void init_phases(uint32_t barrier, int count) { hardware->init_phases(barrier, count); }
 inline void arrive(uint32_t barrier) { hardware->arrive(barrier); }
 inline void wait_for_phase(uint32_t barrier, uint32_t number) {
