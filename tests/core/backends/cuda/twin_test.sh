@@ -3,6 +3,7 @@
 #   twin_test.sh MSTRAIN TWIN_FOLDER SOURCE_FOLDER
 source "$(dirname "$0")/twin_runs.sh"
 
+launches() { grep -o "[0-9]* $2" "$work/$1.counts" | cut -d' ' -f1; }
 run cpu cpu 4
 run card cuda 4
 agree cpu card 0.0002
@@ -15,8 +16,14 @@ run cpu_bf16 cpu 4 "${narrow[@]}"
 MSTRAIN_TWIN_COUNTS="$work/card_bf16.counts" run card_bf16 cuda 4 "${narrow[@]}"
 agree cpu_bf16 card_bf16 0.03
 
+run cpu_micro cpu 3 "${narrow[@]}" batch.micro=1
+run card_micro cuda 3 "${narrow[@]}" batch.micro=1
+agree cpu_micro card_micro 0.03
+
+# GELU and its derivative are epilogues there, in the step that is run and in the one that is captured.
+[ "$(launches card_bf16 aux)" = 4 ]
+
 # A step is one launch from its third run on, and has the bits of kernels that are launched one by one.
-launches() { grep -o "[0-9]* $2" "$work/$1.counts" | cut -d' ' -f1; }
 MSTRAIN_TWIN_COUNTS="$work/single.counts" MSTRAIN_CUDA_GRAPHS=0 run single cuda 8
 MSTRAIN_TWIN_COUNTS="$work/whole.counts" run whole cuda 8
 same_state single whole 8
