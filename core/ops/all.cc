@@ -27,6 +27,7 @@
 #include "core/ops/softmax.h"
 #include "core/ops/source.h"
 #include "core/ops/stage.h"
+#include "core/ops/together.h"
 
 namespace mstrain {
 
@@ -62,7 +63,8 @@ void register_all_ops() {
                              conv_ops(),
                              pool_ops(),
                              stage_ops(),
-                             fused_ops()}) {
+                             fused_ops(),
+                             together_ops()}) {
     register_ops(family);
   }
 }

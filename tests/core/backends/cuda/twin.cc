@@ -52,7 +52,7 @@ struct Function {
 };
 
 struct Arguments {
-  void* at[160];
+  void* at[500];  // kMostJoined
 };
 
 struct Desc {
