@@ -1,6 +1,7 @@
 // The part of a step that updates parameters has hundreds of operations that are over before they have begun: norms of small
 // gradients, their sums, updates. They are put in levels: what stands in one asks nothing of the others there, and becomes one.
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "core/compile/passes.h"
@@ -14,6 +15,10 @@ namespace {
 
 // What may be in memory longer, since it is read later, in bytes: next to nothing.
 constexpr int64_t kMostLonger = int64_t{16} << 20;
+// Of a value on its way from one level to the next: of a level all are in memory at once.
+constexpr int64_t kMostBetween = int64_t{2} << 20;
+// The level of what stays as it was, behind all others.
+constexpr int kLast = std::numeric_limits<int>::max();
 
 class Joiner {
  public:
@@ -32,7 +37,7 @@ class Joiner {
     // Members of a level one after another, behind all else of it.
     std::vector<bool> member(graph_.size(), false);
     for (NodeId id : later) {
-      member[id] = is_member(id);
+      member[id] = level_[id] < kLast && is_member(id);
     }
     std::stable_sort(later.begin(), later.end(), [&](NodeId a, NodeId b) {
       return std::pair(level_[a], bool(member[a])) < std::pair(level_[b], bool(member[b]));
@@ -97,6 +102,7 @@ class Joiner {
   // False where something other than an update reads what an update makes, or where ranks or the host's memory take part, whose
   // order is chosen already.
   bool find_levels() {
+    const std::vector<bool> leaves_much = find_large();
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       const bool update = updates(id);
@@ -105,19 +111,34 @@ class Joiner {
       if (update && is_placed) {
         return false;
       }
-      int level = 0;
+      int level = leaves_much[id] ? kLast : 0;
       for (const Value& value : node.inputs) {
         const int from = level_[value.node];
         if (live_[id] && from >= 0 && !update) {
           return false;
         }
-        level = std::max(level, from + (from >= 0 && !is_free(graph_.node(value.node)) ? 1 : 0));
+        const bool later = from >= 0 && from < kLast && !is_free(graph_.node(value.node));
+        level = std::max(level, from + (later ? 1 : 0));
       }
       if (update) {
         level_[id] = level;
       }
     }
     return true;
+  }
+
+  // The updates that leave other updates more than may be in memory for all parameters at once.
+  std::vector<bool> find_large() const {
+    std::vector<bool> result(graph_.size(), false);
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      for (const Value& value : graph_.node(id).inputs) {
+        if (updates(id) && updates(value.node) && !is_free(graph_.node(value.node)) &&
+            graph_.type(value).bytes() > kMostBetween) {
+          result[value.node] = true;
+        }
+      }
+    }
+    return result;
   }
 
   // Of what nothing reads, before the updates move, after the rest of the step.
