@@ -65,13 +65,6 @@ bool has_unsupported(const Graph& graph, const OptimiseOptions& options) {
   });
 }
 
-GraphPtr joining(const Graph& graph, const OptimiseOptions& options) {
-  return run_together(graph, options.backend);
-}
-bool joins(const Graph&, const OptimiseOptions& options) {
-  return options.backend->limits.together;
-}
-
 bool offloads(const Graph&, const OptimiseOptions& options) {
   return options.offloaded_bytes && has_host_memory(options.backend);
 }
@@ -87,7 +80,6 @@ constexpr NamedPass kPasses[] = {
     {"lower", 0, lowering},
     {"fuse", 2, fusing<fuse>},
     {"lower", 2, lowering, has_unsupported},  // groups that the backend has no kernel for
-    {"run_together", 2, joining, joins},
     {"offload_saved", 0, offloading, offloads},
 };
 

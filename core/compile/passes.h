@@ -46,10 +46,6 @@ GraphPtr merge_updates(const Graph& graph, const FuseOptions& options = {});
 // Puts elementwise operations, reductions and operations on rows into groups that run in one pass over memory.
 GraphPtr fuse(const Graph& graph, const FuseOptions& options = {});
 
-// What updates parameters, as few operations: all that ask nothing of each other become one, where the backend runs them so.
-// It comes after the rest of the step, and the step's memory does not grow by that.
-GraphPtr run_together(const Graph& graph, const Backend* backend);
-
 // Puts operations that `backend` has no kernel for through f32 where it has one for that (core/compile/widen.h), and
 // decomposes composites otherwise.
 GraphPtr lower(const Graph& graph, const Backend* backend);

@@ -22,8 +22,6 @@ struct BackendLimits {
   int64_t fused_row = 16384;
   size_t fused_inputs = 64;
   size_t fused_members = 128;
-  // Whether launches are what small kernels take, so that what asks nothing of each other runs as one (core/ops/together.h).
-  bool together = false;
   // A wide head's logits are made in chunks of at most so many bytes, of a multiple of so many rows.
   int64_t chunk_bytes = int64_t{64} << 20;
   int64_t chunk_rows = 16;

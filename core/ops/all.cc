@@ -27,7 +27,6 @@
 #include "core/ops/softmax.h"
 #include "core/ops/source.h"
 #include "core/ops/stage.h"
-#include "core/ops/together.h"
 
 namespace mstrain {
 
@@ -63,8 +62,7 @@ void register_all_ops() {
                              conv_ops(),
                              pool_ops(),
                              stage_ops(),
-                             fused_ops(),
-                             together_ops()}) {
+                             fused_ops()}) {
     register_ops(family);
   }
 }

@@ -125,10 +125,10 @@ KernelText print_iota(const KernelRequest& request) {
 }  // namespace
 
 void add_move_texts(std::vector<TextEntry>& entries) {
-  entries.push_back({.op = "copy", .print = print_copy, .strided_inputs = true, .joins = true});
-  entries.push_back({.op = "reshape", .print = print_copy, .strided_inputs = true, .joins = true});
-  entries.push_back({.op = "pad", .print = print_pad, .strided_inputs = true, .joins = true});
-  entries.push_back({.op = "concat", .print = print_concat, .strided_inputs = true, .joins = true});
+  entries.push_back({"copy", print_copy, nullptr, true});
+  entries.push_back({"reshape", print_copy, nullptr, true});
+  entries.push_back({"pad", print_pad, nullptr, true});
+  entries.push_back({"concat", print_concat, nullptr, true});
   entries.push_back({"full", print_full});
   entries.push_back({"iota", print_iota});
   for (const OpDef* op : all_ops()) {

@@ -75,6 +75,10 @@ Programs& programs() {
   return *it;
 }
 
+struct Pointers {
+  void* at[kMostPointers];
+};
+
 }  // namespace
 
 CardKernel::CardKernel(KernelText text)
@@ -95,19 +99,20 @@ void CardKernel::launch(std::span<void* const> inputs, std::span<void* const> ou
     programs().compile();
   }
   bind_context();
-  std::vector<void*> all;
+  Pointers pointers;
+  size_t place = 0;
   for (const auto& list : {inputs, outputs}) {
-    all.insert(all.end(), list.begin(), list.end());
+    for (void* const address : list) {
+      pointers.at[place++] = address;
+    }
   }
-  void* number = nullptr;
-  std::memcpy(&number, &number_, sizeof(number_));
-  all.insert(all.end(), {workspace, report_address(), number});
+  pointers.at[place++] = workspace;
+  pointers.at[place++] = report_address();
+  std::memcpy(&pointers.at[place], &number_, sizeof(number_));
+  void* parameters[] = {&pointers};
   const Driver::Handle stream = stream_of(queue);
   for (size_t i = 0; i < launches_.size(); ++i) {
     const KernelLaunch& launch = launches_[i];
-    std::vector<void*> pointers = launch.pointers_of(all);
-    pointers.resize(kMostJoined);  // a kernel reads as many as it has
-    void* parameters[] = {pointers.data()};
     const int64_t blocks = launch.shares
                                ? std::min<int64_t>(launch.blocks, chosen_facts()->processors)
                                : launch.blocks;

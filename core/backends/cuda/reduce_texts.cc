@@ -171,7 +171,7 @@ KernelText print_cumulative_extremum(const KernelRequest& request) {
 
 void add_reduce_texts(std::vector<TextEntry>& entries) {
   for (const char* op : {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min"}) {
-    entries.push_back({.op = op, .print = print_fold, .strided_inputs = true, .joins = true});
+    entries.push_back({op, print_fold, nullptr, true});
   }
   for (const char* op : {"argmax", "argmin"}) {
     entries.push_back({op, print_arg, nullptr, true});

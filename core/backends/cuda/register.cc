@@ -89,7 +89,7 @@ void add_cuda_backend() {
                                 .open = cuda::device,
                                 .connect = cuda::connect_cards,
                                 .links = cuda::describe_nccl,
-                                .limits = {.fused_row = cuda::kLongestRow, .together = true}});
+                                .limits = {.fused_row = cuda::kLongestRow}});
   cuda::register_texts(table);
   cuda::register_host_kernels(table);
   cuda::register_offload_kernels(table);

@@ -34,11 +34,7 @@ bool has_group_or_nothing(const KernelRequest& request) {
 std::vector<TextEntry> all_entries() {
   std::vector<TextEntry> entries;
   const auto add_group = [&](std::string_view op) {
-    entries.push_back({.op = op,
-                       .print = print_group_or_nothing,
-                       .supports = has_group_or_nothing,
-                       .strided_inputs = true,
-                       .joins = true});
+    entries.push_back({op, print_group_or_nothing, has_group_or_nothing, true});
   };
   for (const OpDef& op : elementwise_ops()) {
     add_group(op.name);
@@ -50,26 +46,13 @@ std::vector<TextEntry> all_entries() {
   }
   for (const auto add : {add_move_texts, add_index_texts, add_reduce_texts, add_sort_texts,
                          add_random_texts, add_image_texts, add_product_texts, add_loss_texts,
-                         add_warp_group_attention_texts, add_attention_texts, add_together_text}) {
+                         add_warp_group_attention_texts, add_attention_texts}) {
     add(entries);
   }
   return entries;
 }
 
 }  // namespace
-
-std::vector<void*> KernelLaunch::pointers_of(std::span<void* const> all) const {
-  std::vector<void*> result(all.begin(), all.end());
-  if (!operands.empty()) {
-    result.clear();
-    for (const Operand& it : operands) {
-      // The number is no address.
-      result.push_back(reinterpret_cast<void*>(  // NOLINT(performance-no-int-to-ptr)
-          reinterpret_cast<uintptr_t>(all[it.place]) + static_cast<uintptr_t>(it.offset)));
-    }
-  }
-  return result;
-}
 
 KernelText named(KernelText text) {
   const std::string name = fmt::format("kernel_{:016x}", hash_bytes(text.text).lo);
@@ -89,7 +72,7 @@ const TextEntry* entry_for(const KernelRequest& request, std::string_view archit
   const auto serves = [&](const TextEntry& entry) {
     return entry.op == request.op.name &&
            (entry.architecture.empty() || entry.architecture == architecture) &&
-           (entry.splits || request.inputs.size() + request.outputs.size() <= kMostOperands) &&
+           request.inputs.size() + request.outputs.size() <= kMostOperands &&
            (entry.supports == nullptr || entry.supports(request));
   };
   const auto it = std::ranges::find_if(text_entries(), serves);

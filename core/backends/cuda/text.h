@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,24 +15,12 @@ namespace mstrain::cuda {
 inline constexpr size_t kMostPointers = 160;
 inline constexpr size_t kMostOperands = kMostPointers - 3;  // inputs and outputs
 
-// Of a launch of many kernels as one (together_text.cc), which has pointers of its own.
-inline constexpr size_t kMostJoined = 500;
-
-// A pointer of a launch: one of the kernel's (of its inputs, outputs, workspace, report and number) and bytes from there.
-struct Operand {
-  size_t place = 0;
-  int64_t offset = 0;
-};
-
 struct KernelLaunch {
   std::string name;  // "@" stands for the text's own
   int64_t blocks = 1;
   int threads = 32;
   int shared_bytes = 0;  // that it asks for beside declarations
   bool shares = false;   // any number of blocks do the work; best as many as the card runs at once
-  std::vector<Operand> operands = {};  // empty: all of the kernel's, in their order
-  // What it is given of the kernel's pointers.
-  std::vector<void*> pointers_of(std::span<void* const> all) const;
 };
 
 struct KernelText {
@@ -55,8 +42,6 @@ struct TextEntry {
   bool (*supports)(const KernelRequest&) = nullptr;  // null: all
   bool strided_inputs = false;
   std::string_view architecture = {};  // that alone; empty: all
-  bool joins = false;  // its texts have nothing but kernels, which may be some of a launch's blocks
-  bool splits = false;  // its operands may be more than a launch takes
 };
 // Of all operations that have a text; those of one architecture before the others. A request whose outputs have no elements has none.
 const std::vector<TextEntry>& text_entries();
@@ -86,6 +71,5 @@ void add_product_texts(std::vector<TextEntry>& entries);
 void add_loss_texts(std::vector<TextEntry>& entries);
 void add_warp_group_attention_texts(std::vector<TextEntry>& entries);
 void add_attention_texts(std::vector<TextEntry>& entries);
-void add_together_text(std::vector<TextEntry>& entries);
 
 }  // namespace mstrain::cuda

@@ -8,8 +8,6 @@
 #define MSTRAIN_SHARED(T, name, n) __shared__ __align__(16) T name[n]
 // All that the launch asks for: a kernel with it has no other, so that it begins at a multiple of 1024 bytes.
 #define MSTRAIN_SHARED_BLOCK(T, name, bytes) extern __shared__ __align__(1024) T name[]
-#define MSTRAIN_CONSTANT __constant__
-#define MSTRAIN_WHERE_IT_IS __grid_constant__  // of a kernel's argument that it takes the address of
 namespace mstrain::cuda {
 template <class T>
 using Global = T*;
@@ -20,8 +18,6 @@ Global<T> global(void* at) {
 }  // namespace mstrain::cuda
 #else
 #include "core/backends/cuda/emulator/cuda_on_cpu.h"
-#define MSTRAIN_CONSTANT static const
-#define MSTRAIN_WHERE_IT_IS
 #endif
 
 #include "core/ops/scalar_convert.h"

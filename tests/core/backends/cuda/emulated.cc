@@ -16,7 +16,7 @@ namespace mstrain::cuda {
 namespace {
 
 struct Arguments {
-  void* at[kMostJoined];
+  void* at[kMostPointers];
 };
 
 // The texts of the back end by their kernels' names, and the libraries that hold them.
@@ -126,7 +126,7 @@ Kernel kernel_of(const KernelRequest& request, const char* architecture) {
       const int64_t blocks = launch.shares ? std::min(launch.blocks, kProcessors) : launch.blocks;
       library.run({launch.name, static_cast<unsigned>(blocks),
                    static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes)},
-                  regions, launch.pointers_of(pointers));
+                  regions, pointers);
       ++launched;
     }
     if (report.operation != 0) {
@@ -145,7 +145,7 @@ template <int which>
 const Backend* add() {
   Backend& table = add_backend({.name = std::string(kArchitectures[which]) + " on the cpu",
                                 .fallback = backend_named("reference"),
-                                .limits = {.fused_row = kLongestRow, .together = true}});
+                                .limits = {.fused_row = kLongestRow}});
   for (const TextEntry& entry : text_entries()) {
     if (entry.architecture.empty()) {
       register_kernel(table, entry.op,

@@ -4,8 +4,6 @@
 #include <cmath>
 
 #include "core/backends/cuda/group.h"
-#include "core/exec/execute.h"
-#include "core/ops/block_squares.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/matmul.h"
@@ -14,7 +12,6 @@
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
 #include "core/ops/statistics.h"
-#include "core/ops/together.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "core/transform/grad.h"
@@ -302,50 +299,6 @@ TEST(CudaGroups, RowsTakeWhatAllPositionsBring) {
   for (size_t i = 0; i < all.size(); ++i) {
     expect_agrees(all[i], 1e-5, fmt::format("program {}", i));
   }
-}
-
-// Norms of all gradients, a factor that depends on them, and updates over the memory of what they update.
-TEST(CudaGroups, UpdatesRunTogether) {
-  constexpr size_t kCount = 9;
-  Types types;
-  for (size_t i = 0; i < kCount; ++i) {
-    types.push_back({Dtype::kF32, {static_cast<int64_t>(i % 3 == 0 ? 1500 : 8 + i), 3}});
-  }
-  Tensors captures;
-  const GraphPtr graph = trace_program(
-      types,
-      [](std::span<const Tensor> x) {
-        Tensors gradients;
-        for (const Tensor& it : x) {
-          gradients.push_back(exp(it));
-        }
-        const PartScope part(StepPart::kUpdate);
-        Tensor total = squares_by_blocks(gradients[0]);
-        for (size_t i = 1; i < gradients.size(); ++i) {
-          total = total + squares_by_blocks(gradients[i]);
-        }
-        const Tensor scale = rsqrt(total);
-        Tensors results{total};
-        for (size_t i = 0; i < x.size(); ++i) {
-          results.push_back(x[i] - scale * gradients[i]);
-          results.push_back(gradients[i] * gradients[i]);
-        }
-        return results;
-      },
-      &captures);
-  Tensors inputs;
-  for (const TensorType& type : types) {
-    inputs.push_back(random_like(filled(type, 0), 7));
-  }
-  const Planned planned = plan(graph, inputs);
-  int together = 0;
-  for (const PlanStep& step : plan_of(*planned.program).steps) {
-    together += step.op == &together_op() ? 1 : 0;
-  }
-  EXPECT_GE(together, 2);  // the norms of large ones and of small ones, the updates
-  const int64_t before = launches();
-  expect_agrees(planned, 1e-6, "updates");
-  EXPECT_LT(launches() - before, static_cast<int64_t>(2 * 3 * kCount));  // of two runs
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ struct Function {
 };
 
 struct Arguments {
-  void* at[500];  // kMostJoined
+  void* at[160];
 };
 
 struct Desc {
