@@ -114,7 +114,8 @@ class Operation {
 // The median of so many runs of what `launch` gives to the card's stream of kernels, in milliseconds. The first is not counted.
 inline double median_milliseconds(const std::function<void()>& launch, int runs = 15) {
   constexpr int64_t kMoreThanCache = int64_t{160} << 20U;
-  const Memory from(kMoreThanCache), to(kMoreThanCache);
+  static const Memory& from = *new Memory(kMoreThanCache);
+  static const Memory& to = *new Memory(kMoreThanCache);
   // What was written last has left the cache before the clock starts.
   static Operation& reader =
       *new Operation("sum_squares", {{Dtype::kF32, {kMoreThanCache / 4}}}, {});

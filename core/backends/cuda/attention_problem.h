@@ -53,6 +53,17 @@ class AttentionProblem {
     return form_.draw == 0 ? 0 : static_cast<uint64_t>(request_.attrs.integer("site"));
   }
 
+  // A kernel that makes delta of a gradient's first input and its last but one, at the start of the workspace. Bytes of that.
+  int64_t print_products(size_t out) {
+    constexpr int64_t kThreads = 128;  // as in device/attention.cuh
+    const int64_t rows = dims_.b * dims_.h * dims_.t, d = dims_.d;
+    const int64_t lanes_of_row = d <= 16 ? 2 : d <= 32 ? 4 : d <= 64 ? 8 : 16;
+    text_.begin_blocks("_products", ceil_div(rows * lanes_of_row, kThreads), kThreads);
+    text_.line("Attention<@_Problem>::products(b, in0, in{}, global<float>(workspace));", out);
+    text_.end_blocks();
+    return rows * 4;
+  }
+
   // Within a kernel.
   void print_beside_of_kernel() {
     const auto operand = [&](size_t place, const char* format) {

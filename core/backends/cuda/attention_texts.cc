@@ -15,6 +15,7 @@ bool has_attention_gradient(const KernelRequest& request) {
 
 KernelText print_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention.cuh");
+  text.stay_alone();
   AttentionProblem problem(text, request, 0, 0);
   const AttentionDims& n = problem.dims();
   text.begin_blocks("", n.b * n.h * ceil_div(n.t, kRowsOfBlock), kThreads);
@@ -26,17 +27,11 @@ KernelText print_attention(const KernelRequest& request) {
 
 KernelText print_attention_gradient(const KernelRequest& request) {
   KernelPrinter text(request, "attention_bias.cuh");
+  text.stay_alone();
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, …, out, lse
   AttentionProblem problem(text, request, 1, last - 1);
   const AttentionDims& n = problem.dims();
-  const int64_t rows = n.b * n.h * n.t;
-  constexpr int64_t kWarps = kThreads / 32;
-  text.begin_blocks("_products", ceil_div(rows, kWarps), kThreads);
-  text.line("const int64_t row = int64_t(b) * {} + thread / 32;", kWarps);
-  text.open("if (row < {}) {{", rows);
-  text.line("Attention<@_Problem>::products(row, in0, in{}, global<float>(workspace));", last - 1);
-  text.close();
-  text.end_blocks();
+  const int64_t of_delta = problem.print_products(last - 1);
   const auto print = [&](std::string_view suffix, std::string_view function, int64_t blocks,
                          std::string_view results) {
     text.begin_blocks(suffix, blocks, kThreads);
@@ -58,14 +53,15 @@ KernelText print_attention_gradient(const KernelRequest& request) {
     const Shape& bias = problem.shape(form.bias);
     print("_bias", "bias_gradient", bias[0] * bias[1] * tiles, fmt::format("out{}", result++));
   }
-  const int64_t partial_at = ceil_div(rows * 4, 256) * 256;
+  const int64_t partial_at = ceil_div(of_delta, 256) * 256;
   if (form.table == 0) {
-    return text.finish(rows * 4, problem.site());
+    return text.finish(of_delta, problem.site());
   }
   const Shape& table = problem.shape(form.table);
   const std::string partial =
       fmt::format("global<float>(static_cast<char*>(workspace) + {})", partial_at);
   print("_distances", "distance_gradient", table[0] * n.h * tiles, partial);
+  constexpr int64_t kWarps = kThreads / 32;
   text.begin_blocks("_table", ceil_div(table.elements(), kWarps), kThreads);
   text.line("const int64_t i = int64_t(b) * {} + thread / 32;", kWarps);
   text.open("if (i < {}) {{", table.elements());

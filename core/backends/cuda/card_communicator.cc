@@ -7,6 +7,7 @@
 #include <array>
 
 #include "core/backends/cuda/device.h"
+#include "core/backends/cuda/matmul_tuning.h"
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/comm/mesh.h"
@@ -89,6 +90,9 @@ std::unique_ptr<Communicator> connect_cards(std::unique_ptr<Communicator> world,
     own[kNccl] = nccl().missing.empty() ? nccl().version : 0;
   }
   const std::vector<Facts> ranks = told(*world, own);
+  if (std::ranges::any_of(ranks, [&](const Facts& it) { return it[kMachine] != own[kMachine]; })) {
+    take_first_algorithms();
+  }
   const std::string why = hindrance(ranks);
   if (!why.empty()) {
     if (own_rank == 0) {

@@ -3,14 +3,13 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <thread>
 
 #include "core/backends/cuda/device_headers.h"
+#include "core/backends/cuda/kept_files.h"
 #include "core/backends/cuda/libraries.h"
 #include "core/base/error.h"
 #include "core/base/hash.h"
-#include "core/base/log.h"
 #include "core/base/paths.h"
 
 namespace mstrain::cuda {
@@ -98,37 +97,6 @@ std::string key_of(const std::string& text, const std::string& architecture) {
   return to_string(hash_bytes(common + architecture + text));
 }
 
-// A file of the cache: the hash of the code, then the code.
-std::string checked_code(const std::string& file) {
-  const size_t digits = to_string(Hash128{}).size();
-  if (file.size() <= digits) {
-    return "";
-  }
-  std::string code = file.substr(digits);
-  return to_string(hash_bytes(code)) == file.substr(0, digits) ? code : "";
-}
-
-std::string from_cache(FileSystem& files, const std::string& path) {
-  try {
-    return files.exists(path) ? checked_code(files.read(path)) : "";
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it is made again
-    return "";
-  }
-}
-
-void keep(FileSystem& files, const std::string& folder, const std::string& path,
-          const std::string& code) {
-  try {
-    files.create_directories(folder);
-    write_file_atomic(files, path, to_string(hash_bytes(code)) + code);
-  } catch (const Error& error) {
-    static std::atomic<bool> told = false;
-    if (!told.exchange(true)) {
-      log_warning("compiled kernels are not kept for later runs: {}", error.what());
-    }
-  }
-}
-
 }  // namespace
 
 std::string missing_compiler() { return nvrtc().missing; }
@@ -176,10 +144,10 @@ std::vector<std::string> compiled(FileSystem& files, const std::string& folder,
     for (size_t i = next++; i < texts.size(); i = next++) {
       try {
         const std::string path = join_path(folder, key_of(texts[i], architecture) + ".cubin");
-        codes[i] = from_cache(files, path);
+        codes[i] = kept_file(files, path);
         if (codes[i].empty()) {
           codes[i] = compile_text(texts[i], architecture);
-          keep(files, folder, path, codes[i]);
+          keep_file(files, path, codes[i]);
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -200,15 +168,6 @@ std::vector<std::string> compiled(FileSystem& files, const std::string& folder,
     std::rethrow_exception(failure);
   }
   return codes;
-}
-
-std::string cache_folder() {
-  if (const char* const given = std::getenv("MSTRAIN_CUDA_CACHE")) {
-    return given;
-  }
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  return join_path(cache != nullptr && *cache != 0 ? cache : expand_home("~/.cache"),
-                   "mstrain/kernels");
 }
 
 }  // namespace mstrain::cuda

@@ -23,7 +23,4 @@ std::vector<std::string> compiled(FileSystem& files, const std::string& folder,
                                   const std::vector<std::string>& texts,
                                   const std::string& architecture);
 
-// MSTRAIN_CUDA_CACHE, else a folder of the user's cache.
-std::string cache_folder();
-
 }  // namespace mstrain::cuda

@@ -198,6 +198,7 @@ class CudaQueue : public CapturingQueue {
   void submit(std::function<void()> work) override { work(); }
   void wait(const Event& event, bool needed) override {
     card().bind();
+    give_joint();
     if (const auto* recorded = dynamic_cast<const Recorded*>(event.state())) {
       if (recorded->capture != nullptr) {
         capture_ = recorded->capture;
@@ -213,6 +214,7 @@ class CudaQueue : public CapturingQueue {
   }
   Event record() override {
     card().bind();
+    give_joint();
     if (captures()) {
       hold_in_capture();
       return Event(
@@ -229,6 +231,7 @@ class CudaQueue : public CapturingQueue {
   }
   void copy(void* to, const void* from, int64_t bytes, std::shared_ptr<const void> held) override {
     card().bind();
+    give_joint();
     check_driver(
         driver().copy(address_of(to), address_of(from), static_cast<size_t>(bytes), stream),
         "cuMemcpyAsync");
@@ -243,6 +246,7 @@ class CudaQueue : public CapturingQueue {
     capture_ = std::make_shared<Capture>();
   }
   std::unique_ptr<Captured> end_capture() override {
+    give_joint();
     hold_in_capture();
     const auto capture = std::exchange(capture_, nullptr);
     capture->is_open = false;
@@ -259,6 +263,7 @@ class CudaQueue : public CapturingQueue {
     return std::make_unique<Graph>(executable, capture);
   }
   void drop_capture() noexcept override {
+    joint_.drop();
     if (captures()) {
       capture_->is_open = false;
       capture_ = nullptr;
@@ -274,15 +279,29 @@ class CudaQueue : public CapturingQueue {
                  "cuGraphLaunch");
   }
   bool captures() const { return capture_ != nullptr && capture_->is_open; }
+  void give(const CardLaunch& it) {
+    if (captures()) {
+      joint_.add(it, stream);
+    } else {
+      give_launch(it, stream);
+    }
+  }
+  Driver::Handle complete_stream() {
+    give_joint();
+    return stream;
+  }
 
   Driver::Handle stream = nullptr;
 
  private:
+  // What was kept of a capture that was dropped is nobody's.
+  void give_joint() { captures() ? joint_.flush(stream) : joint_.drop(); }
   void hold_in_capture() {
     std::move(held_.begin(), held_.end(), std::back_inserter(capture_->held));
     held_.clear();
   }
 
+  JointLaunches joint_;                            // of the capture that is open
   std::shared_ptr<Capture> capture_;               // the last that it was part of
   std::vector<std::shared_ptr<const void>> held_;  // until the next event
   std::deque<std::shared_ptr<Recorded>> recorded_;
@@ -386,8 +405,9 @@ std::unique_ptr<Queue> make_queue() {
   return std::make_unique<CudaQueue>();
 }
 
+bool is_captured(Queue& queue) { return dynamic_cast<CudaQueue&>(queue).captures(); }
 void check_runs(Queue& queue, const std::string& what) {
-  if (dynamic_cast<CudaQueue&>(queue).captures()) {
+  if (is_captured(queue)) {
     throw NotCaptured(what);
   }
 }
@@ -395,7 +415,9 @@ void check_runs(Queue& queue, const std::string& what) {
 void spoil(std::exception_ptr why) { spoilt().set(std::move(why)); }
 void check_spoilt() { spoilt().check(); }
 
-Driver::Handle stream_of(Queue& queue) { return dynamic_cast<CudaQueue&>(queue).stream; }
+void give(Queue& queue, const CardLaunch& launch) { dynamic_cast<CudaQueue&>(queue).give(launch); }
+
+Driver::Handle stream_of(Queue& queue) { return dynamic_cast<CudaQueue&>(queue).complete_stream(); }
 
 void bind_context() { card().bind(); }
 

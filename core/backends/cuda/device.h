@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/backends/cuda/driver.h"
+#include "core/backends/cuda/joint_launches.h"
 #include "core/runtime/device.h"
 
 namespace mstrain::cuda {
@@ -22,7 +23,10 @@ const DeviceFacts* chosen_facts();
 // One more stream of device(), beside its own.
 std::unique_ptr<Queue> make_queue();
 
-// The stream of a queue of device().
+// Gives a launch to the queue. Where that is captured it may wait for others like it.
+void give(Queue& queue, const CardLaunch& launch);
+
+// The stream of a queue of device(), which has everything by now that the queue was given.
 Driver::Handle stream_of(Queue& queue);
 
 // What is given to the card has no results from now on: whoever waits for it gets `why` thrown. The first reason stays.
@@ -30,7 +34,9 @@ void spoil(std::exception_ptr why);
 // Throws it, if anything is spoilt.
 void check_spoilt();
 
-// Throws NotCaptured where what the queue is given is captured, and not run; `what` then cannot be done.
+// Whether what the queue is given is captured, and not run.
+bool is_captured(Queue& queue);
+// Throws NotCaptured where it is; `what` then cannot be done.
 void check_runs(Queue& queue, const std::string& what);
 
 // Binds device()'s context to the calling thread; cheap where it is bound.

@@ -39,6 +39,7 @@ class Printer {
       });
     }
     line("}}  // namespace mstrain::cuda");
+    result_.joins = !leaves_sums();
     return std::move(result_);
   }
 
@@ -155,9 +156,11 @@ class Printer {
          it_.resident > 1 ? fmt::format(", {}", it_.resident) : "");
     // Offsets within views may be longer than their elements are many.
     line("using Index = {};", is_short() ? "int" : "int64_t");
+    line("{}", leaves_sums() ? std::string(kFirstAlone)
+                             : first_text(terms_.inputs.size() + terms_.outputs.size() + 3));
     for (size_t i = 0; i < terms_.inputs.size(); ++i) {
-      line("const auto in{0} = global<const {1}::Stored>(p.at[{0}]);", i,
-           format_of(terms_.inputs[i].type.dtype));
+      line("const auto in{} = global<const {}::Stored>({});", i,
+           format_of(terms_.inputs[i].type.dtype), pointer_text(i));
     }
     for (const Sink& sink : terms_.sinks) {
       if (sink.kind == Sink::Kind::kStore) {
@@ -191,7 +194,7 @@ class Printer {
     std::vector<std::string> conditions;
     const auto add = [&](const ViewType& view, size_t place) {
       const int64_t bytes = std::min<int64_t>(it_.pack * size_of(view.type.dtype), 16);
-      const std::string condition = fmt::format("is_aligned<{}>(p.at[{}])", bytes, place);
+      const std::string condition = fmt::format("is_aligned<{}>({})", bytes, pointer_text(place));
       if (bytes > size_of(view.type.dtype) &&
           std::ranges::find(conditions, condition) == conditions.end()) {
         conditions.push_back(condition);
@@ -229,8 +232,8 @@ class Printer {
   }
 
   std::string output(const Sink& sink) const {
-    return fmt::format("global<{}::Stored>(p.at[{}])", sink.format,
-                       terms_.inputs.size() + static_cast<size_t>(sink.output));
+    return fmt::format("global<{}::Stored>({})", sink.format,
+                       pointer_text(terms_.inputs.size() + static_cast<size_t>(sink.output)));
   }
   const std::string& sum_type(const Sink& sink) const {
     static const std::string kDouble = "double";
@@ -503,8 +506,8 @@ class Printer {
   void print_elements() {
     // Groups of any number of elements share their code.
     result_.number = static_cast<uint64_t>(terms_.extent.elements() / it_.pack);
-    line("const Index packs = static_cast<Index>(number_at(p.at[{}]));",
-         terms_.inputs.size() + terms_.outputs.size() + 2);
+    line("const Index packs = static_cast<Index>(number_at({}));",
+         pointer_text(terms_.inputs.size() + terms_.outputs.size() + 2));
     line("[[maybe_unused]] constexpr Index r = 0;");
     print_row_terms(0, "thread == 0 && blockIdx.x == 0");
     open(
@@ -548,8 +551,8 @@ class Printer {
     }
   }
   std::string workspace(const Sink& sink, int64_t offset) const {
-    return fmt::format("global<{}>(static_cast<char*>(p.at[{}]) + {})", sum_type(sink),
-                       terms_.inputs.size() + terms_.outputs.size(), offset);
+    return fmt::format("global<{}>(static_cast<char*>({}) + {})", sum_type(sink),
+                       pointer_text(terms_.inputs.size() + terms_.outputs.size()), offset);
   }
   static std::string stored(const Sink& sink, const std::string& value) {
     const bool narrow = sink.kind == Sink::Kind::kSumAll && sink.format != "F64";
@@ -606,6 +609,7 @@ class Printer {
     int64_t block = 0;
     open("extern \"C\" __global__ void __launch_bounds__({}) @_finish(const Pointers p) {{",
          threads);
+    line("{}", kFirstAlone);
     line("const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);");
     for_sums([&](const Sink& sink, int64_t offset) {
       const std::string type = sum_type(sink);

@@ -108,7 +108,7 @@ class Scatter {
   void print_copy() {
     text_.begin_kernel("_copy", ceil_div(request_.outputs[0].type.elements(), kThreadsOfKernel),
                        kThreadsOfKernel);
-    text_.line("if (p.at[0] == p.at[3]) {{ return; }}");
+    text_.line("if ({} == {}) {{ return; }}", pointer_text(0), pointer_text(3));
     text_.begin_loop("i", request_.outputs[0].type.elements());
     text_.line("out0[i] = in0[i];");
     text_.end_elements();

@@ -10,6 +10,7 @@ const MatmulLibrary& matmul_library() {
     MatmulLibrary f{};
     try {
       const SharedLibrary library = nvidia_library("cublasLt", {"13", "12"});
+      library.find("cublasLtGetVersion", f.version);
       library.find("cublasLtCreate", f.create);
       library.find("cublasLtMatmulDescCreate", f.create_desc);
       library.find("cublasLtMatmulDescSetAttribute", f.set_desc);

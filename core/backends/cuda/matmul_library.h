@@ -9,10 +9,32 @@ namespace mstrain::cuda {
 
 struct MatmulLibrary {
   using Handle = void*;
-  enum DescAttribute { kTransA = 3, kTransB = 4, kEpilogue = 7, kBias = 8 };
+  enum DescAttribute {
+    kTransA = 3,
+    kTransB = 4,
+    kEpilogue = 7,
+    kBias = 8,
+    kAux = 11,
+    kAuxLeading = 12,
+    kAuxStride = 13
+  };
   enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
-  enum PreferenceAttribute { kWorkspace = 1, kAlignment = 5 };  // of a, b, c, d: four in a row
-  enum Epilogue : uint32_t { kDefault = 1, kRelu = 2, kWithBias = 4, kGelu = 32 };
+  enum PreferenceAttribute {
+    kWorkspace = 1,
+    kReduction = 3,
+    kAlignment = 5
+  };  // of a, b, c, d: four in a row
+  enum Reduction : uint32_t { kInComputeType = 2, kInAnyType = 7 };
+  enum Epilogue : uint32_t {
+    kDefault = 1,
+    kRelu = 2,
+    kWithBias = 4,
+    kSumOfColumns = 16,  // of the result over its (the library's) columns
+    kGelu = 32,
+    kGeluGrad = 64,
+    kWithAux = 128,  // what the activation is of: written by kGelu, read by kGeluGrad
+    kSumOfA = 256    // of the first operand over what is summed
+  };
   enum Type { kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14 };  // cudaDataType
   enum Compute { kIn32 = 68, kIn64 = 70 };                 // cublasComputeType_t
   struct Algorithm {
@@ -27,6 +49,7 @@ struct MatmulLibrary {
   };
 
   std::string missing;  // why it is not here
+  size_t (*version)();
   int (*create)(Handle* handle);
   int (*create_desc)(Handle* desc, int compute, int scale_type);
   int (*set_desc)(Handle desc, int attribute, const void* value, size_t bytes);

@@ -26,6 +26,9 @@ class KernelPrinter {
     line("namespace mstrain::cuda {{");
   }
 
+  // Before its kernels: runs of them are never one launch, and save the registers that this takes.
+  void stay_alone() { joins_ = false; }
+
   template <class... Args>
   void line(fmt::format_string<Args...> text, Args&&... args) {
     result_.text += std::string(static_cast<size_t>(2 * depth_), ' ');
@@ -54,18 +57,20 @@ class KernelPrinter {
       result_.launches.push_back(std::move(launch));
     }
     line("using Index = {};", is_short() ? "int" : "int64_t");
+    line("{}", joins_ ? first_text(request_.inputs.size() + request_.outputs.size() + 3)
+                      : std::string(kFirstAlone));
     size_t place = 0;
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
-      line("[[maybe_unused]] const auto in{} = global<const {}::Stored>(p.at[{}]);", i,
-           format_of(request_.inputs[i].type.dtype), place++);
+      line("[[maybe_unused]] const auto in{} = global<const {}::Stored>({});", i,
+           format_of(request_.inputs[i].type.dtype), pointer_text(place++));
     }
     for (size_t i = 0; i < request_.outputs.size(); ++i) {
-      line("[[maybe_unused]] const auto out{} = global<{}::Stored>(p.at[{}]);", i,
-           format_of(request_.outputs[i].type.dtype), place++);
+      line("[[maybe_unused]] const auto out{} = global<{}::Stored>({});", i,
+           format_of(request_.outputs[i].type.dtype), pointer_text(place++));
     }
-    line("[[maybe_unused]] void* const workspace = p.at[{}];", place++);
-    line("[[maybe_unused]] void* const report = p.at[{}];", place++);
-    line("[[maybe_unused]] const uint64_t parameter = number_at(p.at[{}]);", place++);
+    line("[[maybe_unused]] void* const workspace = {};", pointer_text(place++));
+    line("[[maybe_unused]] void* const report = {};", pointer_text(place++));
+    line("[[maybe_unused]] const uint64_t parameter = number_at({});", pointer_text(place++));
     line("[[maybe_unused]] const int thread = static_cast<int>(threadIdx.x);");
   }
   void end_kernel() { close(); }
@@ -76,7 +81,7 @@ class KernelPrinter {
     aligned_ = "true";
     const auto add = [&](const ViewType& view, size_t place) {
       const int64_t bytes = std::min<int64_t>(pack * size_of(view.type.dtype), 16);
-      aligned_ += fmt::format(" && is_aligned<{}>(p.at[{}])", bytes, place);
+      aligned_ += fmt::format(" && is_aligned<{}>({})", bytes, pointer_text(place));
     };
     for (size_t i : inputs) {
       add(request_.inputs[i], i);
@@ -121,6 +126,7 @@ class KernelPrinter {
     line("}}  // namespace mstrain::cuda");
     result_.workspace_bytes = workspace_bytes;
     result_.number = number;
+    result_.joins = joins_;
     return std::move(result_);
   }
 
@@ -144,6 +150,7 @@ class KernelPrinter {
   const KernelRequest& request_;
   KernelText result_;
   int depth_ = 0;
+  bool joins_ = true;
   std::string aligned_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/backends/cuda/compiler.h"
 #include "core/backends/cuda/device.h"
+#include "core/backends/cuda/kept_files.h"
 #include "core/base/error.h"
 
 namespace mstrain::cuda {
@@ -75,10 +76,6 @@ Programs& programs() {
   return *it;
 }
 
-struct Pointers {
-  void* at[kMostPointers];
-};
-
 }  // namespace
 
 CardKernel::CardKernel(KernelText text)
@@ -87,6 +84,18 @@ CardKernel::CardKernel(KernelText text)
   launches_ = own.launches;
   if (!launches_.empty()) {
     program_ = programs().add(launches_[0].name, own);
+  }
+}
+
+CardKernel::CardKernel(KernelText text, const KernelRequest& request) : CardKernel() {
+  const bool joins = text.joins && text.launches.size() == 1 && text.workspace_bytes == 0 &&
+                     !text.launches[0].shares;
+  *this = CardKernel(std::move(text));
+  for (size_t i = 0; joins && i < request.inputs.size(); ++i) {
+    inputs_.push_back(reach_of(request.inputs[i]));
+  }
+  for (size_t i = 0; joins && i < request.outputs.size(); ++i) {
+    outputs_.push_back(reach_of(request.outputs[i]));
   }
 }
 
@@ -99,28 +108,30 @@ void CardKernel::launch(std::span<void* const> inputs, std::span<void* const> ou
     programs().compile();
   }
   bind_context();
-  Pointers pointers;
-  size_t place = 0;
+  CardLaunch launch;
   for (const auto& list : {inputs, outputs}) {
-    for (void* const address : list) {
-      pointers.at[place++] = address;
-    }
+    launch.pointers.insert(launch.pointers.end(), list.begin(), list.end());
   }
-  pointers.at[place++] = workspace;
-  pointers.at[place++] = report_address();
-  std::memcpy(&pointers.at[place], &number_, sizeof(number_));
-  void* parameters[] = {&pointers};
-  const Driver::Handle stream = stream_of(queue);
+  launch.pointers.insert(launch.pointers.end(), {workspace, report_address(), nullptr});
+  std::memcpy(&launch.pointers.back(), &number_, sizeof(number_));
+  const auto touch = [&](std::span<void* const> addresses, const std::vector<Reach>& reaches,
+                         bool written) {
+    for (size_t i = 0; i < reaches.size(); ++i) {
+      const auto* const at = static_cast<const std::byte*>(addresses[i]);
+      launch.touched.push_back({at + reaches[i].first, at + reaches[i].end, written});
+    }
+  };
+  touch(inputs, inputs_, false);
+  touch(outputs, outputs_, true);
   for (size_t i = 0; i < launches_.size(); ++i) {
-    const KernelLaunch& launch = launches_[i];
-    const int64_t blocks = launch.shares
-                               ? std::min<int64_t>(launch.blocks, chosen_facts()->processors)
-                               : launch.blocks;
-    check_driver(
-        driver().launch(program_->functions[i], static_cast<unsigned>(blocks), 1, 1,
-                        static_cast<unsigned>(launch.threads), 1, 1,
-                        static_cast<unsigned>(launch.shared_bytes), stream, parameters, nullptr),
-        "cuLaunchKernel");
+    const KernelLaunch& it = launches_[i];
+    const int64_t blocks =
+        it.shares ? std::min<int64_t>(it.blocks, chosen_facts()->processors) : it.blocks;
+    launch.function = program_->functions[i];
+    launch.blocks = static_cast<unsigned>(blocks);
+    launch.threads = static_cast<unsigned>(it.threads);
+    launch.shared_bytes = static_cast<unsigned>(it.shared_bytes);
+    give(queue, launch);
   }
 }
 

@@ -11,6 +11,8 @@ class CardKernel {
  public:
   CardKernel() = default;
   explicit CardKernel(KernelText text);  // not yet named
+  // Of an operation, which may join others.
+  CardKernel(KernelText text, const KernelRequest& request);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
   const std::vector<std::pair<int, int>>& in_place() const { return in_place_; }
@@ -26,6 +28,7 @@ class CardKernel {
   int64_t workspace_bytes_ = 0;
   std::vector<std::pair<int, int>> in_place_;
   uint64_t number_ = 0;
+  std::vector<Reach> inputs_, outputs_;  // where it may join others
 };
 
 }  // namespace mstrain::cuda

@@ -23,7 +23,7 @@ const TextEntry* entry_here(const KernelRequest& request) {
 bool supports_text(const KernelRequest& request) { return entry_here(request) != nullptr; }
 
 Kernel prepare_text(const KernelRequest& request) {
-  const CardKernel kernel(entry_here(request)->print(request));
+  const CardKernel kernel(entry_here(request)->print(request), request);
   return {.run =
               [kernel](const KernelMemory& memory) {
                 kernel.launch(memory.inputs, memory.outputs, memory.workspace, *memory.queue);

@@ -79,6 +79,16 @@ const TextEntry* entry_for(const KernelRequest& request, std::string_view archit
   return it == text_entries().end() ? nullptr : &*it;
 }
 
+Reach reach_of(const ViewType& view) {
+  Reach reach;
+  for (int d = 0; d < view.type.shape.rank(); ++d) {
+    const int64_t step = (view.type.shape[d] - 1) * view.strides[d];
+    (step < 0 ? reach.first : reach.end) += step;
+  }
+  const int64_t size = size_of(view.type.dtype);
+  return {reach.first * size, (reach.end + 1) * size};
+}
+
 std::string message_of(const Report& report) {
   return fmt::format("{}: id {} at position {} is outside of [0, {})",
                      kReporters.at(static_cast<size_t>(report.operation - 1)), report.id,

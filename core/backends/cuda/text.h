@@ -15,6 +15,16 @@ namespace mstrain::cuda {
 inline constexpr size_t kMostPointers = 160;
 inline constexpr size_t kMostOperands = kMostPointers - 3;  // inputs and outputs
 
+// How a text says the address or number at `place` among its own.
+inline std::string pointer_text(size_t place) {
+  return "p.at[first + " + std::to_string(place) + "]";
+}
+// Where its own begin: `count` of them, behind those of the rows of blocks before it; or where it is always alone.
+inline std::string first_text(size_t count) {
+  return "const int first = static_cast<int>(blockIdx.y) * " + std::to_string(count) + ";";
+}
+inline constexpr const char* kFirstAlone = "constexpr int first = 0;";
+
 struct KernelLaunch {
   std::string name;  // "@" stands for the text's own
   int64_t blocks = 1;
@@ -28,8 +38,12 @@ struct KernelText {
   std::vector<KernelLaunch> launches = {};
   int64_t workspace_bytes = 0;
   std::vector<std::pair<int, int>> in_place = {};  // as in Kernel
-  // What differs among operations that are alike otherwise, so that they share their code: `parameter` in texts, the last of the pointers by its bits.
+  // What differs among operations that are alike otherwise, so that they share their code: `parameter` in texts, the last of the
+  // pointers by its bits.
   uint64_t number = 0;
+  // Whether several runs of it may be one launch: it has one kernel, which keeps to its operands, and finds its pointers behind
+  // those of other runs, by its row of the grid (`first`).
+  bool joins = false;
 };
 
 // The text under the name that its content gives it: "kernel_" and 16 digits.
@@ -57,6 +71,12 @@ inline constexpr std::array<std::string_view, 8> kReporters = {
     "gather",  "take_along",    "scatter_add",       "scatter_set", "scatter_add_along",
     "one_hot", "cross_entropy", "cross_entropy_grad"};
 std::string message_of(const Report& report);
+
+// The bytes that a view covers, from its address.
+struct Reach {
+  int64_t first = 0, end = 0;
+};
+Reach reach_of(const ViewType& view);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

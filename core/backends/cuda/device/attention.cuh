@@ -98,8 +98,8 @@ struct Attention {
     }
     // Whether 16 queries from `own` on see every key of the tile.
     bool whole(int own, int from) const {
-      return !Beside::kHides && own + 16 <= int(P::kQueries) && from + kTile <= end_key(own, place) &&
-             from >= first_key(own + 15, place);
+      return !Beside::kHides && own + 16 <= int(P::kQueries) &&
+             from + kTile <= end_key(own, place) && from >= first_key(own + 15, place);
     }
   };
 
@@ -289,9 +289,8 @@ struct Attention {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int row = own + g + (i / 2) * 8, key = from + part * 8 + t * 2 + i % 2;
-          score[part][i] = whole || scores.seen(row, key)
-                               ? scores.logit(score[part][i], row, key)
-                               : -std::numeric_limits<float>::infinity();
+          score[part][i] = whole || scores.seen(row, key) ? scores.logit(score[part][i], row, key)
+                                                          : -std::numeric_limits<float>::infinity();
           most[i / 2] = score[part][i] > most[i / 2] ? score[part][i] : most[i / 2];
         }
       }
@@ -312,8 +311,7 @@ struct Attention {
           score[part][i] = fast_exp2(score[part][i] - most[i / 2]);
           total[i / 2] += score[part][i];
           if constexpr (P::kDropped) {
-            score[part][i] *=
-                scores.kept(own + g + (i / 2) * 8, from + part * 8 + t * 2 + i % 2);
+            score[part][i] *= scores.kept(own + g + (i / 2) * 8, from + part * 8 + t * 2 + i % 2);
           }
         }
       }
@@ -341,21 +339,40 @@ struct Attention {
                inverse[1]);
   }
 
-  // delta[b, h, t]: of each query the product of its result and that one's gradient. A warp for each row.
+  // delta[b, h, t]: of each query the product of its result and that one's gradient, by threads that have eight numbers each. Of a
+  // head a few queries are neighbours, and then those of the next, as all of it lies in memory.
+  static constexpr int kLanesOfRow = kDim <= 16 ? 2 : kDim <= 32 ? 4 : kDim <= 64 ? 8 : 16;
+  static constexpr int64_t kNeighbours = P::kQueries % 8 == 0 ? 8 : P::kQueries;
   template <class G, class Out, class Delta>
-  static void products(int64_t row, const G& gradient, const Out& out, const Delta& delta) {
-    const int64_t i = row % P::kQueries, h = row / P::kQueries % P::kHeads,
-                  b = row / P::kQueries / P::kHeads;
+  static void products(int64_t block, const G& gradient, const Out& out, const Delta& delta) {
+    const int64_t number =
+        (block * kAttentionThreads + static_cast<int64_t>(threadIdx.x)) / kLanesOfRow;
+    const int64_t few = number / kNeighbours, h = few % P::kHeads;
+    constexpr int64_t kFew = P::kQueries / kNeighbours;
+    const int64_t i = few / P::kHeads % kFew * kNeighbours + number % kNeighbours;
+    const int64_t b = few / P::kHeads / kFew;
+    const int column = static_cast<int>(threadIdx.x) % kLanesOfRow * 8;
     float sum = 0;
-    for (int c = lane(); c < kDim; c += kWarp) {
-      sum += Format::load(gradient[b * P::kGB + i * P::kGT + h * P::kGH + c * P::kGD]) *
-             Format::load(out[b * P::kOB + i * P::kOT + h * P::kOH + c * P::kOD]);
+    if (b < P::kBatch && column < kDim) {
+      const int64_t from = b * P::kGB + i * P::kGT + h * P::kGH + column * P::kGD;
+      const int64_t of_out = b * P::kOB + i * P::kOT + h * P::kOH + column * P::kOD;
+      if constexpr (P::kGD == 1 && P::kOD == 1) {
+        const auto x = load_pack<8>(gradient, from), y = load_pack<8>(out, of_out);
+#pragma unroll
+        for (int c = 0; c < 8; ++c) {
+          sum += Format::load(x.at[c]) * Format::load(y.at[c]);
+        }
+      } else {
+        for (int c = 0; c < 8; ++c) {
+          sum += Format::load(gradient[from + c * P::kGD]) * Format::load(out[of_out + c * P::kOD]);
+        }
+      }
     }
-    for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    for (int mask = kLanesOfRow / 2; mask > 0; mask /= 2) {
       sum += __shfl_xor_sync(0xffffffffU, sum, mask);
     }
-    if (lane() == 0) {
-      delta[row] = sum;
+    if (b < P::kBatch && column == 0) {
+      delta[(b * P::kHeads + h) * P::kQueries + i] = sum;
     }
   }
 
@@ -448,8 +465,8 @@ struct Attention {
   // (dk, dv)[b, s, g, d] of block `block` of keys; sums over the query heads of a key head.
   template <class G, class Q, class K, class V, class Lse, class Delta, class DK, class DV>
   static void key_gradient(int64_t block, const Beside& beside, const G& gradient, const Q& q,
-                           const K& k, const V& v, const Lse& lse, const Delta& delta,
-                           const DK& dk, const DV& dv) {
+                           const K& k, const V& v, const Lse& lse, const Delta& delta, const DK& dk,
+                           const DV& dv) {
     MSTRAIN_SHARED(Stored, queries, 2 * kTileSize);
     MSTRAIN_SHARED(Stored, gradients, 2 * kTileSize);
     MSTRAIN_SHARED(float, lse_of_row, 2 * kTile);

@@ -23,16 +23,20 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
   using typename Base::Stored;
 
   static constexpr int kGroups = 2;  // that compute
+  static constexpr int kThreads = (kGroups + 1) * kWarpGroup;
   static constexpr int kRows = kGroups * 64;
-  static constexpr int kTile = 64;  // rows that come together
+  static constexpr int kTile = of_keys && kDim == 128 ? 64 : 128;  // as registers allow
   static constexpr int kTileParts = kTile / 8;
   static constexpr int kTileSteps = kTile / 16;
   static constexpr int kTileSize = kTile * kDim;
-  static constexpr int kSlots = 8;  // a tile is two: keys and values, or queries and gradients
-  static constexpr int kElements = 2 * kRows * kDim + kSlots * kTileSize;
+  static constexpr int kSlots =
+      kTile * kDim == 128 * 128 ? 4 : 8;  // keys and values, or queries and gradients
+  static constexpr int kOwnSlots = kDim == 64 ? 2 : 1;
+  static constexpr int kOwnSize = 2 * kRows * kDim;
+  static constexpr int kElements = kOwnSlots * kOwnSize + kSlots * kTileSize;
   static constexpr int kNumbers = of_keys ? kSlots * kTile : 0;  // lse and delta of queries
   static constexpr int kSharedBytes =
-      kElements * 2 + kNumbers * 4 + Ring<kSlots>::kBytes + Ring<1>::kBytes;
+      kElements * 2 + kNumbers * 4 + Ring<kSlots>::kBytes + Ring<kOwnSlots>::kBytes;
   static constexpr int64_t kOwnRows = of_keys ? P::kKeys : P::kQueries;
   static constexpr int64_t kOwnHeads = of_keys ? Base::kKeyHeads : P::kHeads;
   static constexpr int kShift = int(P::kKeys - P::kQueries);
@@ -61,27 +65,28 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
   }
 
   // Of a group's 64 rows from `own` on and a tile from `from` on: whether any pair sees each other, and whether all do.
+  static constexpr int kSomeQueries = of_keys ? kTile : 64, kSomeKeys = of_keys ? 64 : kTile;
   static bool any_see(int own, int from) {
     const int query = of_keys ? from : own, key = of_keys ? own : from;
-    const int last = query + 63 < int(P::kQueries) ? query + 63 : int(P::kQueries) - 1;
-    return query < int(P::kQueries) && key < end_key(last) && key + 64 > first_key(query);
+    const int beyond =
+        query + kSomeQueries < int(P::kQueries) ? query + kSomeQueries : int(P::kQueries);
+    return query < beyond && key < end_key(beyond - 1) && key + kSomeKeys > first_key(query);
   }
   static bool all_see(int own, int from) {
     const int query = of_keys ? from : own, key = of_keys ? own : from;
-    return key + 64 <= end_key(query) && key >= first_key(query + 63);
+    return key + kSomeKeys <= end_key(query) && key >= first_key(query + kSomeQueries - 1);
   }
 
   // (dk, dv)[b, s, g, d], sums over the query heads of a key head; or dq[b, t, h, d], where there is no second result.
   template <class G, class Q, class K, class V, class Lse, class Delta, class To, class ToValues>
-  static void run(int64_t batches, const G& gradient, const Q& q, const K& k, const V& v,
-                  const Lse& lse, const Delta& delta, const To& to, const ToValues& to_values) {
+  static void run(const G& gradient, const Q& q, const K& k, const V& v, const Lse& lse,
+                  const Delta& delta, const To& to, const ToValues& to_values) {
     MSTRAIN_SHARED_BLOCK(Stored, shared, kSharedBytes);
-    const auto own_first = shared, own_second = shared + kRows * kDim;
-    const auto tiles = shared + 2 * kRows * kDim;
+    const auto tiles = shared + kOwnSlots * kOwnSize;
     const auto numbers = as_numbers(shared + kElements);
     const uint32_t barriers = address_of(shared) + 2 * kElements + 4 * kNumbers;
     Ring<kSlots> ring{barriers};
-    Ring<1> own_ring{barriers + Ring<kSlots>::kBytes};
+    Ring<kOwnSlots> own_ring{barriers + Ring<kSlots>::kBytes};
     if (threadIdx.x == 0) {
       ring.init(kGroups);
       own_ring.init(kGroups);
@@ -89,62 +94,58 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
     __syncthreads();
     if (group() == 0) {
       need_fewer_registers<40>();
-      Base::template for_work<kRows, kOwnRows, kOwnHeads>(
-          batches, [&](int first, int64_t head, int64_t b) {
-            bool is_first = true;
-            for_tiles(first, head, [&](int64_t other, int from) {
-              if (is_first) {
-                own_ring.wait_until_empty();
-                if constexpr (of_keys) {
-                  Base::template fill_keys<kRows>(k, b, head, first, own_first);
-                  Base::template fill_values<kRows>(v, b, head, first, own_second);
-                } else {
-                  Base::template fill_queries<kRows>(q, b, head, first, own_first);
-                  Base::template fill_gradients<kRows>(gradient, b, head, first, own_second);
-                }
-                fill_ended(own_ring.full());
-                own_ring.step();
-                is_first = false;
-              }
-              ring.wait_until_empty();
-              const auto first_place = tiles + ring.slot * kTileSize;
+      Filler filler;
+      Base::template for_work<kRows, kOwnRows, kOwnHeads>([&](int first, int64_t head, int64_t b) {
+        bool is_first = true;
+        for_tiles(first, head, [&](int64_t other, int from) {
+          if (is_first) {
+            if (kOwnSlots == 1) {
+              filler.finish();  // nothing is emptied before all of it is used
+            }
+            filler.fill(own_ring, [&](int slot) {
+              const auto own_first = shared + slot * kOwnSize;
+              const auto own_second = own_first + kRows * kDim;
               if constexpr (of_keys) {
-                const int row = thread() % kTile;
-                const int64_t number = (b * P::kHeads + other) * P::kQueries + from + row;
-                const int place = ring.slot * kTile + thread();
-                const bool is_row = from + row < int(P::kQueries);
-                if (thread() < kTile) {
-                  begin_copy_of_number(numbers, place, lse, number, is_row);
-                } else {
-                  begin_copy_of_number(numbers, place, delta, number, is_row);
-                }
-                Base::template fill_queries<kTile>(q, b, other, from, first_place);
+                Base::template fill_keys<kRows>(k, b, head, first, own_first);
+                Base::template fill_values<kRows>(v, b, head, first, own_second);
               } else {
-                Base::template fill_keys<kTile>(k, b, other, from, first_place);
+                Base::template fill_queries<kRows>(q, b, head, first, own_first);
+                Base::template fill_gradients<kRows>(gradient, b, head, first, own_second);
               }
-              fill_ended(ring.full());
-              ring.step();
-              ring.wait_until_empty();
-              const auto second_place = tiles + ring.slot * kTileSize;
-              if constexpr (of_keys) {
-                Base::template fill_gradients<kTile>(gradient, b, other, from, second_place);
-              } else {
-                Base::template fill_values<kTile>(v, b, other, from, second_place);
-              }
-              fill_ended(ring.full());
-              ring.step();
             });
+            is_first = false;
+          }
+          filler.fill(ring, [&](int slot) {
+            if constexpr (of_keys) {
+              if (thread() < kTile) {
+                const int row = from + thread(), place = slot * kTile + thread();
+                const int64_t number = (b * P::kHeads + other) * P::kQueries + row;
+                begin_copy_of_number(numbers, place, lse, number, row < int(P::kQueries));
+                begin_copy_of_number(numbers, place + kTile, delta, number, row < int(P::kQueries));
+              }
+              Base::template fill_queries<kTile>(q, b, other, from, tiles + slot * kTileSize);
+            } else {
+              Base::template fill_keys<kTile>(k, b, other, from, tiles + slot * kTileSize);
+            }
           });
+          filler.fill(ring, [&](int slot) {
+            if constexpr (of_keys) {
+              Base::template fill_gradients<kTile>(gradient, b, other, from,
+                                                   tiles + slot * kTileSize);
+            } else {
+              Base::template fill_values<kTile>(v, b, other, from, tiles + slot * kTileSize);
+            }
+          });
+        });
+      });
+      filler.finish();
       return;
     }
     need_more_registers<232>();
     const auto address = [&](int slot) {
       return address_of(tiles) + uint32_t(slot * kTileSize * 2);
     };
-    const uint32_t rows_first = address_of(own_first) + uint32_t((group() - 1) * 64 * 128);
-    const uint32_t rows_second = address_of(own_second) + uint32_t((group() - 1) * 64 * 128);
-    Base::template for_work<kRows, kOwnRows, kOwnHeads>(batches, [&](int first, int64_t head,
-                                                                     int64_t b) {
+    Base::template for_work<kRows, kOwnRows, kOwnHeads>([&](int first, int64_t head, int64_t b) {
       const int own = first + Base::own_row(), of_group = first + (group() - 1) * 64;
       float sum[kParts][4] = {}, sum_of_values[of_keys ? kParts : 1][4] = {};
       float score[kTileParts][4], product[kTileParts][4];
@@ -159,6 +160,10 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
           }
         }
       }
+      const uint32_t rows_first =
+          address_of(shared) +
+          uint32_t((own_ring.slot * kOwnSize + (group() - 1) * 64 * kRowOfTile) * 2);
+      const uint32_t rows_second = rows_first + uint32_t(kRows * kDim * 2);
       bool is_first = true;
       uint32_t first_used = 0, second_used = 0;  // what may be filled again when their products end
       for_tiles(first, head, [&](int64_t, int from) {
@@ -177,19 +182,19 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
           release(two.empty());
           return;
         }
-        show_to_products();
         begin_products(score);
         times_rows(score, rows_first, kRows, address(one.slot));
         end_products();
         two.wait_until_full();
-        show_to_products();
         finish_products<0>(score, sum, sum_of_values, weights, slopes);
         begin_products(product);
         times_rows(product, rows_second, kRows, address(two.slot));
         end_products();
         if (first_used != 0) {
           release(first_used);
-          release(second_used);
+          if (of_keys) {
+            release(second_used);
+          }
         }
         first_used = one.empty();
         second_used = two.empty();
@@ -220,6 +225,9 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
           }
         }
         finish_products<0>(product);
+        if (!of_keys) {
+          release(two.empty());
+        }
 #pragma unroll
         for (int part = 0; part < kTileParts; ++part) {
           float deltas[4] = {of_delta[0], of_delta[0], of_delta[1], of_delta[1]};
@@ -245,14 +253,16 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
         add_times_tile(sum, slopes, address(one.slot));
         end_products();
       });
-      finish_products<0>(sum, sum_of_values, weights, slopes);
-      if (first_used != 0) {
-        release(first_used);
-        release(second_used);
-      }
       if (!is_first) {
         release(own_ring.empty());
         own_ring.step();
+      }
+      finish_products<0>(sum, sum_of_values, weights, slopes);
+      if (first_used != 0) {
+        release(first_used);
+        if (of_keys) {
+          release(second_used);
+        }
       }
       const int64_t base = (b * kOwnRows * kOwnHeads + head) * kDim;
       const int warp_row = own - lane() / 4;

@@ -1,6 +1,5 @@
 // Attention in tiles with running softmax by the warp groups of sm_90a (Shah et al. 2024, FlashAttention-3). A group makes the scores
-// of a tile while the probabilities of the one before are multiplied; groups take turns, so that one's exponentials run under
-// another's products.
+// of a tile while the probabilities of the one before are multiplied, and its exponentials run under another's products.
 #pragma once
 
 #include "core/backends/cuda/device/warp_group_tiles.cuh"
@@ -21,19 +20,17 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
   using Base::times_rows;
   using typename Base::Stored;
 
-  static constexpr int kGroups = 2;  // that compute
+  // That compute: three where there is so much to do that the last, part of a tile, is little of it.
+  static constexpr int kGroups = kDim == 64 && P::kQueries >= 4096 ? 3 : 2;
+  static constexpr int kThreads = (kGroups + 1) * kWarpGroup;
   static constexpr int kRows = kGroups * 64;
   static constexpr int kTile = 128;  // keys
   static constexpr int kTileParts = kTile / 8;
   static constexpr int kTileSteps = kTile / 16;
   static constexpr int kTileSize = kTile * kDim;
   static constexpr int kSlots = kDim == 64 ? 6 : 4;
-  static constexpr int kElements = kRows * kDim + kSlots * kTileSize;  // in shared memory
-  static constexpr int kSharedBytes = kElements * 2 + Ring<kSlots>::kBytes + Ring<1>::kBytes;
-
-  // Groups begin their products in turns.
-  static void wait_for_turn() { wait_at(group(), 2 * kWarpGroup); }
-  static void pass_turn() { arrive_at(group() % kGroups + 1, 2 * kWarpGroup); }
+  static constexpr int kElements = 2 * kRows * kDim + kSlots * kTileSize;  // in shared memory
+  static constexpr int kSharedBytes = kElements * 2 + Ring<kSlots>::kBytes + Ring<2>::kBytes;
 
   // The scores of a tile as exponents of two, and what earlier sums shrink by. `own`: the thread's first query.
   struct Softmax {
@@ -84,130 +81,119 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
 
   // (out[b, t, h, d], lse[b, h, t]).
   template <class Q, class K, class V, class Out, class Lse>
-  static void forward(int64_t batches, const Q& q, const K& k, const V& v, const Out& out,
-                      const Lse& lse) {
+  static void forward(const Q& q, const K& k, const V& v, const Out& out, const Lse& lse) {
     MSTRAIN_SHARED_BLOCK(Stored, shared, kSharedBytes);
-    const auto queries = shared, tiles = shared + kRows * kDim;
+    const auto queries = shared, tiles = shared + 2 * kRows * kDim;
     const uint32_t barriers = address_of(shared) + 2 * kElements;
     Ring<kSlots> ring{barriers};
-    Ring<1> query_ring{barriers + Ring<kSlots>::kBytes};
+    Ring<2> query_ring{barriers + Ring<kSlots>::kBytes};
     if (threadIdx.x == 0) {
       ring.init(kGroups);
       query_ring.init(kGroups);
     }
     __syncthreads();
     if (group() == 0) {
-      need_fewer_registers<40>();
-      Base::template for_work<kRows, P::kQueries, P::kHeads>(
-          batches, [&](int first, int64_t h, int64_t b) {
-            const auto seen = Base::template keys_of<kTile>(first, kRows);
-            for (int tile = seen.end - 1; tile >= seen.begin; --tile) {
-              if (tile == seen.end - 1) {
-                query_ring.wait_until_empty();
-                Base::template fill_queries<kRows>(q, b, h, first, queries);
-                fill_ended(query_ring.full());
-                query_ring.step();
-              }
-              ring.wait_until_empty();
-              Base::template fill_keys<kTile>(k, b, h / P::kGroup, tile * kTile,
-                                              tiles + ring.slot * kTileSize);
-              fill_ended(ring.full());
-              ring.step();
-              ring.wait_until_empty();
-              Base::template fill_values<kTile>(v, b, h / P::kGroup, tile * kTile,
-                                                tiles + ring.slot * kTileSize);
-              fill_ended(ring.full());
-              ring.step();
-            }
+      need_fewer_registers<kGroups == 3 ? 32 : 40>();
+      Filler filler;
+      Base::template for_work<kRows, P::kQueries, P::kHeads>([&](int first, int64_t h, int64_t b) {
+        const auto seen = Base::template keys_of<kTile>(first, kRows);
+        for (int tile = seen.end - 1; tile >= seen.begin; --tile) {
+          if (tile == seen.end - 1) {
+            filler.fill(query_ring, [&](int slot) {
+              Base::template fill_queries<kRows>(q, b, h, first, queries + slot * kRows * kDim);
+            });
+          }
+          filler.fill(ring, [&](int slot) {
+            Base::template fill_keys<kTile>(k, b, h / P::kGroup, tile * kTile,
+                                            tiles + slot * kTileSize);
           });
+          filler.fill(ring, [&](int slot) {
+            Base::template fill_values<kTile>(v, b, h / P::kGroup, tile * kTile,
+                                              tiles + slot * kTileSize);
+          });
+        }
+      });
+      filler.finish();
       return;
     }
-    need_more_registers<232>();
-    if (group() == kGroups) {
-      pass_turn();
-    }
-    const uint32_t own_queries = address_of(queries) + uint32_t((group() - 1) * 64 * 128);
+    need_more_registers<kGroups == 3 ? 160 : 232>();
+    const auto own_queries = [&] {
+      return address_of(queries) +
+             uint32_t((query_ring.slot * kRows * kDim + (group() - 1) * 64 * kRowOfTile) * 2);
+    };
     const auto address = [&](int slot) {
       return address_of(tiles) + uint32_t(slot * kTileSize * 2);
     };
-    Base::template for_work<kRows, P::kQueries, P::kHeads>(
-        batches, [&](int first, int64_t h, int64_t b) {
-          const auto seen = Base::template keys_of<kTile>(first, kRows);
-          const int own = first + Base::own_row();
-          float sum[kParts][4] = {};
-          Softmax softmax;
-          if (seen.begin < seen.end) {
-            float score[kTileParts][4], shrink[2];
-            Fragment weights[kTileSteps];
-            query_ring.wait_until_full();
-            ring.wait_until_full();
-            show_to_products();
-            wait_for_turn();
-            begin_products(score);
-            times_rows(score, own_queries, kRows, address(ring.slot));
-            end_products();
-            pass_turn();
-            finish_products<0>(score);
-            release(ring.empty());
-            ring.step();
-            softmax.take(score, own, (seen.end - 1) * kTile, shrink);
-            Base::pack(weights, score);
-            for (int tile = seen.end - 2; tile >= seen.begin; --tile) {
-              const auto values = ring;
-              ring.step();
-              ring.wait_until_full();
-              values.wait_until_full();
-              show_to_products();
-              wait_for_turn();
-              begin_products(score, sum, weights);
-              times_rows(score, own_queries, kRows, address(ring.slot));
-              end_products();
-              add_times_tile(sum, weights, address(values.slot));
-              end_products();
-              pass_turn();
-              finish_products<1>(score);
-              release(ring.empty());
-              ring.step();
-              softmax.take(score, own, tile * kTile, shrink);
-              hold(score);
-              compute_now(softmax.total[0] + softmax.total[1]);
-              finish_products<0>(sum, weights);
-              release(values.empty());
-              Base::pack(weights, score);
+    Base::template for_work<kRows, P::kQueries, P::kHeads>([&](int first, int64_t h, int64_t b) {
+      const auto seen = Base::template keys_of<kTile>(first, kRows);
+      const int own = first + Base::own_row();
+      float sum[kParts][4] = {};
+      Softmax softmax;
+      if (seen.begin < seen.end) {
+        float score[kTileParts][4], shrink[2];
+        Fragment weights[kTileSteps];
+        query_ring.wait_until_full();
+        ring.wait_until_full();
+        begin_products(score);
+        times_rows(score, own_queries(), kRows, address(ring.slot));
+        end_products();
+        finish_products<0>(score);
+        release(ring.empty());
+        ring.step();
+        softmax.take(score, own, (seen.end - 1) * kTile, shrink);
+        Base::pack(weights, score);
+        for (int tile = seen.end - 2; tile >= seen.begin; --tile) {
+          const auto values = ring;
+          ring.step();
+          ring.wait_until_full();
+          values.wait_until_full();
+          begin_products(score, sum, weights);
+          times_rows(score, own_queries(), kRows, address(ring.slot));
+          end_products();
+          add_times_tile(sum, weights, address(values.slot));
+          end_products();
+          finish_products<1>(score);
+          release(ring.empty());
+          ring.step();
+          softmax.take(score, own, tile * kTile, shrink);
+          hold(score);
+          compute_now(softmax.total[0] + softmax.total[1]);
+          finish_products<0>(sum, weights);
+          release(values.empty());
+          Base::pack(weights, score);
 #pragma unroll
-              for (int part = 0; part < kParts; ++part) {
+          for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                  sum[part][i] *= shrink[i / 2];
-                }
-              }
-            }
-            release(query_ring.empty());
-            query_ring.step();
-            ring.wait_until_full();
-            show_to_products();
-            begin_products(sum, weights);
-            add_times_tile(sum, weights, address(ring.slot));
-            end_products();
-            finish_products<0>(sum, weights);
-            release(ring.empty());
-            ring.step();
-          }
-          float inverse[2];
-#pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            const float total = Base::of_quad(softmax.total[r], true);
-            inverse[r] = total == 0.0F ? 0.0F : 1.0F / total;
-            const int row = own + r * 8;
-            if (lane() % 4 == 0 && row < int(P::kQueries)) {
-              lse[(b * P::kHeads + h) * P::kQueries + row] =
-                  total == 0.0F ? -std::numeric_limits<float>::infinity()
-                                : softmax.top[r] * P::kScale + scalar::log(total);
+            for (int i = 0; i < 4; ++i) {
+              sum[part][i] *= shrink[i / 2];
             }
           }
-          Base::store_rows(out, b * P::kOB + h * P::kOH, P::kOT, own - lane() / 4, int(P::kQueries),
-                           sum, inverse[0], inverse[1]);
-        });
+        }
+        release(query_ring.empty());
+        query_ring.step();
+        ring.wait_until_full();
+        begin_products(sum, weights);
+        add_times_tile(sum, weights, address(ring.slot));
+        end_products();
+        finish_products<0>(sum, weights);
+        release(ring.empty());
+        ring.step();
+      }
+      float inverse[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float total = Base::of_quad(softmax.total[r], true);
+        inverse[r] = total == 0.0F ? 0.0F : 1.0F / total;
+        const int row = own + r * 8;
+        if (lane() % 4 == 0 && row < int(P::kQueries)) {
+          lse[(b * P::kHeads + h) * P::kQueries + row] =
+              total == 0.0F ? -std::numeric_limits<float>::infinity()
+                            : softmax.top[r] * P::kScale + scalar::log(total);
+        }
+      }
+      Base::store_rows(out, b * P::kOB + h * P::kOH, P::kOT, own - lane() / 4, int(P::kQueries),
+                       sum, inverse[0], inverse[1]);
+    });
   }
 };
 

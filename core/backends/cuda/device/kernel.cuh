@@ -136,6 +136,11 @@ void store_pack(T* to, int64_t i, const Pack<T, n>& values) {
     }
   }
 }
+template <int n, class T>
+Pack<T, n> load_pack(const T* from, int64_t i) {
+  return is_aligned<alignof(Pack<T, n>)>(from + i) ? load_pack<n, true>(from, i)
+                                                  : load_pack<n, false>(from, i);
+}
 template <class T, int n>
 void store_pack(T* to, int64_t i, const Pack<T, n>& values) {
   if (is_aligned<alignof(Pack<T, n>)>(to + i)) {
@@ -158,6 +163,10 @@ void store_pack(const Global<T>& to, int64_t i, const Pack<T, n>& values) {
   for (int j = 0; j < n; ++j) {
     to[i + j] = values.at[j];
   }
+}
+template <int n, class T>
+Pack<T, n> load_pack(const Global<const T>& from, int64_t i) {
+  return load_pack<n, false>(from, i);
 }
 template <class T, int n>
 void store_pack(const Global<T>& to, int64_t i, const Pack<T, n>& values) {

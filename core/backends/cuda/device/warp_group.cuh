@@ -185,10 +185,6 @@ inline void arrive(uint32_t barrier) {
   asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(barrier)
                : "memory");
 }
-// Arrives when the copies that this thread has begun have ended.
-inline void arrive_after_copies(uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
 // Until phase `number` of the barrier, counted from 0, has ended; it is the one that runs or the one before.
 inline void wait_for_phase(uint32_t barrier, uint32_t number) {
   uint32_t done = 0;
@@ -201,14 +197,6 @@ inline void wait_for_phase(uint32_t barrier, uint32_t number) {
         : "r"(barrier), "r"(number & 1U)
         : "memory");
   }
-}
-
-// Barrier `id`, 1 to 15, of `threads` threads, of which some wait and others only arrive.
-inline void wait_at(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-inline void arrive_at(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // How many registers each thread of the warp group has from now on.

@@ -28,21 +28,49 @@ struct Ring {
       ++round;
     }
   }
-  // Each thread that fills says so twice, in fill_ended(); of those that use it one of each warp.
+  // Of those that use it one of each warp says so.
   static constexpr int kBytes = 16 * slots;
   void init(int groups) const {
     for (uint32_t i = 0; i < slots; ++i) {
-      init_phases(barriers + 16 * i, 2 * kWarpGroup);
+      init_phases(barriers + 16 * i, kWarpGroup);
       init_phases(barriers + 16 * i + 8, 4 * groups);
     }
   }
 };
 
-// What this thread has begun to bring, and what it has stored, is there when the phase ends.
-inline void fill_ended(uint32_t full) {
-  arrive_after_copies(full);
-  arrive(full);
-}
+// Fills slots, two at a time on their way: of one it says that it is full before it waits for the next but one to be empty. So
+// who uses them must be able to empty a slot once the second after it is full.
+class Filler {
+ public:
+  // f(number of the slot) begins to bring what goes there.
+  template <int slots, class F>
+  void fill(Ring<slots>& ring, const F& f) {
+    end<1>(on_way_[0]);
+    ring.wait_until_empty();
+    f(ring.slot);
+    end_group();
+    on_way_[0] = on_way_[1];
+    on_way_[1] = ring.full();
+    ring.step();
+  }
+  void finish() {
+    end<0>(on_way_[0]);
+    end<0>(on_way_[1]);
+    on_way_[0] = on_way_[1] = 0;
+  }
+
+ private:
+  template <int left>
+  static void end(uint32_t full) {
+    if (full != 0) {
+      finish_copies<left>();
+      show_to_products();
+      arrive(full);
+    }
+  }
+
+  uint32_t on_way_[2] = {0, 0};  // their barriers
+};
 
 template <class P>
 struct WarpGroupTiles : Attention<P> {
@@ -63,9 +91,9 @@ struct WarpGroupTiles : Attention<P> {
 
   // f(first row, head, b) for the tiles of `count` rows that are this block's: pairs of the two that see most and least.
   template <int count, int64_t rows, int64_t heads, class F>
-  static void for_work(int64_t batches, const F& f) {
+  static void for_work(const F& f) {
     constexpr int kTiles = int((rows + count - 1) / count), kPairs = (kTiles + 1) / 2;
-    for (int64_t item = blockIdx.x; item < batches * heads * kPairs; item += gridDim.x) {
+    for (int64_t item = blockIdx.x; item < P::kBatch * heads * kPairs; item += gridDim.x) {
       const int low = int(item % kPairs), high = kTiles - 1 - low;
       const int64_t head = item / kPairs % heads, b = item / kPairs / heads;
       for (int side = 0; side < (low == high ? 1 : 2); ++side) {
@@ -84,7 +112,7 @@ struct WarpGroupTiles : Attention<P> {
     return {first_key(first) / count, (end_key(beyond - 1) + count - 1) / count};
   }
 
-  // Begins to bring rows [first, first + count) of a matrix into tiles, zeros beyond its end.
+  // Begins to bring rows [first, first + count) of a matrix into tiles, zeros beyond its end. Number by number where they lie so.
   template <int count, int64_t step, int64_t stride, int64_t rows, class From, class To>
   static void fill(const From& from, int64_t base, int first, const To& to) {
     if (step == 1 && stride % 8 == 0 && lies_on_16_bytes(from, base)) {
@@ -107,7 +135,6 @@ struct WarpGroupTiles : Attention<P> {
           first + row < rows ? Stored(from[base + (first + row) * stride + column * step])
                              : Stored(0);
     }
-    show_to_products();
   }
   template <int count, class From, class To>
   static void fill_queries(const From& q, int64_t b, int64_t h, int first, const To& to) {

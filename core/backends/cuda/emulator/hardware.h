@@ -8,7 +8,7 @@ namespace mstrain::cuda::emulator {
 
 // The dims that kernels use of CUDA's.
 struct Extent {
-  unsigned x = 0;
+  unsigned x = 0, y = 0;
 };
 
 class Hardware {
@@ -36,8 +36,6 @@ class Hardware {
   // As access(): a read by the units that multiply, for which what others stored must have been shown (fence.proxy.async).
   virtual void multiplier_reads(const void* at, size_t bytes) = 0;
   virtual void show_to_multipliers() = 0;
-  // Barrier `id` of `threads` threads (bar.sync, bar.arrive).
-  virtual void arrive_at(int id, int threads, bool waits, int line) = 0;
   // Barriers in shared memory (mbarrier).
   virtual void init_phases(uint32_t barrier, int count) = 0;
   virtual void arrive(uint32_t barrier) = 0;

@@ -34,7 +34,7 @@ struct Tracked {
 };
 
 struct Fiber {
-  enum class State : uint8_t { kReady, kAtBarrier, kAtSome, kAtPhase, kAtShuffle, kDone };
+  enum class State : uint8_t { kReady, kAtBarrier, kAtPhase, kAtShuffle, kDone };
 
   ucontext_t context{};
   State state = State::kReady;
@@ -43,10 +43,6 @@ struct Fiber {
   uint32_t show_time = 0;  // when it last showed shared memory to the units that multiply
 };
 
-// Of bar.sync and bar.arrive.
-struct SomeThreads {
-  int expected = 0, arrived = 0;
-};
 // Of an mbarrier.
 struct Phases {
   int count = 0, pending = 0;
@@ -62,12 +58,12 @@ class Machine final : public Hardware {
       tracked_.push_back({region, std::vector<Touch>(region.bytes)});
     }
     here.threads.x = launch.threads;
-    here.blocks.x = launch.blocks;
+    here.blocks = {launch.blocks, launch.rows};
   }
 
   void run() {
-    for (unsigned block = 0; block < launch_.blocks; ++block) {
-      here.block.x = block;
+    for (unsigned block = 0; block < launch_.blocks * launch_.rows; ++block) {
+      here.block = {block % launch_.blocks, block / launch_.blocks};
       run_block();
     }
   }
@@ -156,24 +152,6 @@ class Machine final : public Hardware {
     return asked_begin() + (address - kSharedAlignment);
   }
 
-  void arrive_at(int id, int threads, bool waits, int line) override {
-    SomeThreads& some = some_[id];
-    if (some.arrived > 0 && some.expected != threads) {
-      fail(fmt::format("expects {} threads at barrier {}, and others {}", threads, id,
-                       some.expected));
-    }
-    some.expected = threads;
-    const bool last = ++some.arrived == threads;
-    Fiber& fiber = fibers_[here.thread.x];
-    fiber.value = static_cast<uint64_t>(id);
-    if (waits && !last) {
-      wait(Fiber::State::kAtSome, line);
-    } else if (last) {
-      some.arrived = 0;
-      release_waiting(Fiber::State::kAtSome, fiber.value);
-    }
-  }
-
   void init_phases(uint32_t barrier, int count) override {
     phases_[barrier] = {.count = count, .pending = count};
   }
@@ -182,7 +160,7 @@ class Machine final : public Hardware {
     if (--phases.pending == 0) {
       phases.pending = phases.count;
       phases.parity ^= 1U;
-      release_waiting(Fiber::State::kAtPhase, barrier);
+      release_waiting(barrier);
     }
   }
   void wait_for_phase(uint32_t barrier, unsigned parity, int line) override {
@@ -215,11 +193,11 @@ class Machine final : public Hardware {
     }
     return it->second;
   }
-  // What happened before a barrier of some threads is taken to be known to all.
-  void release_waiting(Fiber::State state, uint64_t barrier) {
+  // What happened before a phase ended is taken to be known to all.
+  void release_waiting(uint64_t barrier) {
     ++epoch_;
     for (Fiber& fiber : fibers_) {
-      if (fiber.state == state && fiber.value == barrier) {
+      if (fiber.state == Fiber::State::kAtPhase && fiber.value == barrier) {
         fiber.state = Fiber::State::kReady;
       }
     }
@@ -230,7 +208,6 @@ class Machine final : public Hardware {
     ++block_number;
     shared_.clear();
     asked_.clear();
-    some_.clear();
     phases_.clear();
     std::erase_if(tracked_, [](const Tracked& tracked) { return tracked.shared; });
     fibers_.assign(launch_.threads, {});
@@ -299,6 +276,8 @@ class Machine final : public Hardware {
     return true;
   }
 
+  unsigned own_block() const { return here.block.y * launch_.blocks + here.block.x; }
+
   void wait(Fiber::State state, int line) {
     Fiber& fiber = fibers_[here.thread.x];
     fiber.state = state;
@@ -308,15 +287,15 @@ class Machine final : public Hardware {
 
   // Leaves the thread for good: what lies on its stack has no destructors.
   void fail(const std::string& what) {
-    error_ = fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, here.block.x,
-                         what);
+    error_ =
+        fmt::format("{}: thread {} of block {} {}", launch_.name, here.thread.x, own_block(), what);
     wait(Fiber::State::kDone, 0);
   }
 
   void touch(Tracked& tracked, size_t i, bool writes, bool by_multiplier) {
     Touch& touch = tracked.bytes[i];
-    const uint32_t me = here.block.x * launch_.threads + here.thread.x + 1;
-    const uint32_t my_block = here.block.x + 1;
+    const uint32_t my_block = own_block() + 1;
+    const uint32_t me = own_block() * launch_.threads + here.thread.x + 1;
     const auto block_of = [&](uint32_t thread) { return (thread - 1) / launch_.threads + 1; };
     const auto meets = [&](uint32_t block, uint32_t epoch) {
       return block != my_block || epoch == epoch_;
@@ -394,7 +373,6 @@ class Machine final : public Hardware {
   ucontext_t block_{};
   std::vector<std::byte>
       asked_;  // the block's shared memory beside declarations, and room to align it
-  std::map<int, SomeThreads> some_;
   std::map<uint32_t, Phases> phases_;
   uint32_t epoch_ = 0;
   uint32_t time_ = 0;  // counts accesses

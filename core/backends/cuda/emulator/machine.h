@@ -32,6 +32,7 @@ struct Launch {
   unsigned blocks = 1, threads = 32;
   size_t shared_bytes = 0;  // that it asks for beside declarations
   bool checked = true;      // whether accesses are; else kernels may touch anything, and run faster
+  unsigned rows = 1;        // of so many blocks each
 };
 
 // Calls `kernel`, a function of a library of kernels, for every thread of the launch; `run_on` is that library's mstrain_run_on.

@@ -208,12 +208,9 @@ inline Pack<float, 2> pair_at(const Memory<float>& numbers, int i) {
 }
 inline void init_phases(uint32_t barrier, int count) { hardware->init_phases(barrier, count); }
 inline void arrive(uint32_t barrier) { hardware->arrive(barrier); }
-inline void arrive_after_copies(uint32_t barrier) { hardware->arrive(barrier); }
 inline void wait_for_phase(uint32_t barrier, uint32_t number) {
   hardware->wait_for_phase(barrier, number & 1U, __LINE__);
 }
-inline void wait_at(int id, int threads) { hardware->arrive_at(id, threads, true, __LINE__); }
-inline void arrive_at(int id, int threads) { hardware->arrive_at(id, threads, false, __LINE__); }
 template <int registers>
 void need_fewer_registers() {}
 template <int registers>

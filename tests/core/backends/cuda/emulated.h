@@ -28,6 +28,13 @@ const Backend* emulated_backend();
 // The same with what has a text of its own for sm_90a.
 const Backend* emulated_backend_of_sm_90a();
 
+// While one lives, kernels of these back ends make zeros: what runs then has its texts compiled together when it runs again.
+class OnlyPrepared {
+ public:
+  OnlyPrepared();
+  ~OnlyPrepared();
+};
+
 // How many kernels it has run.
 int64_t launches();
 

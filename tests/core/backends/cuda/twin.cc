@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -16,22 +17,26 @@
 #include <string>
 
 #include "core/backends/cuda/emulator/machine.h"
+#include "core/backends/cuda/matmul_library.h"
 #include "core/ops/scalar_convert.h"
 #include "tests/core/backends/cuda/twin_stream.h"
 
 namespace {
 
+using mstrain::cuda::MatmulLibrary;
 using mstrain::cuda::emulator::Hardware;
 using mstrain::twin::Event;
 using mstrain::twin::Graph;
 using mstrain::twin::Stream;
 
-// How often the driver was asked to launch: told when the process ends, where there is a file for it.
+// How often the driver was asked to launch, and cuBLASLt for products by which algorithm: told when the process ends, where there is
+// a file for it.
 struct Counts {
-  std::atomic<int64_t> kernels = 0, graphs = 0;
+  std::atomic<int64_t> kernels = 0, graphs = 0, slow = 0, fast = 0;
   ~Counts() {
     if (const char* const file = std::getenv("MSTRAIN_TWIN_COUNTS")) {
-      std::ofstream(file) << kernels << " kernels " << graphs << " graphs\n";
+      std::ofstream(file) << fmt::format("{} kernels {} graphs {} slow {} fast\n", kernels.load(),
+                                         graphs.load(), slow.load(), fast.load());
     }
   }
 };
@@ -137,7 +142,7 @@ void multiply(const Product& p) {
   }
 }
 
-constexpr int kOk = 0, kFailed = 1, kUnjoined = 904;
+constexpr int kOk = 0, kFailed = 1, kUnjoined = 904, kRefused = 15;
 
 }  // namespace
 
@@ -265,8 +270,9 @@ int cuEventRecord(void* event, void* stream) {
 }
 int cuEventQuery(void* event) { return static_cast<Event*>(event)->query(); }
 int cuEventSynchronize(void* event) { return static_cast<Event*>(event)->wait(); }
-int cuEventElapsedTime(float* milliseconds, void*, void*) {
-  *milliseconds = 0;
+int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
+  *milliseconds = 1e-6F * static_cast<float>(static_cast<Event*>(end)->spent() -
+                                             static_cast<Event*>(begin)->spent());
   return kOk;
 }
 // An image is the path of a library.
@@ -282,19 +288,21 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   return kOk;
 }
 int cuFuncSetAttribute(void*, int, int) { return kOk; }
-int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
-                   unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
+int cuLaunchKernel(void* function, unsigned blocks, unsigned rows, unsigned, unsigned threads,
+                   unsigned, unsigned, unsigned shared_bytes, void* stream, void** parameters,
+                   void**) {
   ++counts.kernels;
   const auto& it = *static_cast<const Function*>(function);
   const auto& arguments = *static_cast<const Arguments*>(parameters[0]);
-  static_cast<Stream*>(stream)->give([it, arguments, blocks, threads, shared_bytes] {
+  static_cast<Stream*>(stream)->give([it, arguments, blocks, rows, threads, shared_bytes] {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     const auto run_on = reinterpret_cast<void (*)(Hardware*)>(dlsym(it.library, "mstrain_run_on"));
     const auto kernel = reinterpret_cast<void (*)(Arguments)>(dlsym(it.library, it.name.c_str()));
     try {
-      mstrain::cuda::emulator::run({it.name, blocks, threads, shared_bytes, /*checked=*/false}, {},
-                                   run_on, [&] { kernel(arguments); });
+      mstrain::cuda::emulator::run(
+          {it.name, blocks, threads, shared_bytes, /*checked=*/false, rows}, {}, run_on,
+          [&] { kernel(arguments); });
     } catch (const std::exception& error) {
       fmt::print(stderr, "{}\n", error.what());
       return kFailed;
@@ -348,7 +356,8 @@ int nvrtcDestroyProgram(void** program) {
   return kOk;
 }
 
-// Products.
+// Products. Of what is proposed the first is slow, the second refused, the third fast.
+size_t cublasLtGetVersion() { return 1; }
 int cublasLtCreate(void** handle) {
   *handle = new char;
   return kOk;
@@ -386,14 +395,22 @@ int cublasLtMatmulPreferenceDestroy(void* preference) {
   delete static_cast<char*>(preference);
   return kOk;
 }
-int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*,
-                                   int* found) {
-  *found = 1;
+int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int wanted,
+                                   void* choices, int* found) {
+  *found = std::min(wanted, 3);
+  for (int i = 0; i < *found; ++i) {
+    static_cast<MatmulLibrary::Choice*>(choices)[i] = {.algorithm = {{static_cast<uint64_t>(i)}}};
+  }
   return kOk;
 }
 int cublasLtMatmul(void*, void* desc, const void* alpha, const void* a, void* a_layout,
                    const void* b, void* b_layout, const void* beta, const void* c, void*, void* d,
-                   void* d_layout, const void*, void*, size_t, void* stream) {
+                   void* d_layout, const void* algorithm, void* workspace, size_t, void* stream) {
+  const uint64_t which = static_cast<const MatmulLibrary::Algorithm*>(algorithm)->data[0];
+  if (which == 1 || reinterpret_cast<uintptr_t>(workspace) % 256 != 0) {
+    return kRefused;
+  }
+  ++(which == 0 ? counts.slow : counts.fast);
   Product p{*static_cast<const Desc*>(desc), *static_cast<const Layout*>(a_layout),
             *static_cast<const Layout*>(b_layout), *static_cast<const Layout*>(d_layout)};
   const int scalars = p.to.type == 1 ? 1 : 0;
@@ -403,8 +420,10 @@ int cublasLtMatmul(void*, void* desc, const void* alpha, const void* a, void* a_
   p.b = b;
   p.c = c;
   p.d = d;
-  static_cast<Stream*>(stream)->give([p] {
+  auto* const on = static_cast<Stream*>(stream);
+  on->give([p, on, which] {
     multiply(p);
+    on->spend(which == 0 ? 1'000'000 : 500'000);
     return kOk;
   });
   return kOk;

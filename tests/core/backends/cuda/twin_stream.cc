@@ -62,11 +62,17 @@ int Event::wait() {
   return result_;
 }
 
-void Event::ended(int64_t recorded, int result) {
+int64_t Event::spent() {
+  const std::lock_guard lock(mutex_);
+  return spent_;
+}
+
+void Event::ended(int64_t recorded, int result, int64_t spent) {
   {
     const std::lock_guard lock(mutex_);
     under_way_.erase(recorded);
     result_ = result;
+    spent_ = spent;
   }
   changed_.notify_all();
 }
@@ -106,7 +112,7 @@ void Stream::record(Event& event) {
   }
   const std::lock_guard lock(mutex_);
   work_.emplace_back([this, &event, recorded] {
-    event.ended(recorded, result_);
+    event.ended(recorded, result_, spent_);
     return 0;
   });
   changed_.notify_all();

@@ -2,6 +2,7 @@
 // given, so that whoever does not wait where he must finds nothing there.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -38,10 +39,12 @@ class Event {
  public:
   int query();
   int wait();
+  // What its stream had spent before it, in nanoseconds.
+  int64_t spent();
 
  private:
   friend class Stream;
-  void ended(int64_t recorded, int result);
+  void ended(int64_t recorded, int result, int64_t spent);
 
   std::shared_ptr<Graph> graph_;  // that it was recorded in
   std::set<size_t> nodes_;        // that it then stands behind
@@ -51,6 +54,7 @@ class Event {
   int64_t recorded_ = 0;         // times
   std::set<int64_t> under_way_;  // of these; streams may end them in another order
   int result_ = 0;               // of what failed before
+  int64_t spent_ = 0;
 };
 
 // Lives as long as the process.
@@ -64,6 +68,8 @@ class Stream {
   int wait_for(Event& event);
   int settle();
   static void settle_all();
+  // Work says what time it would take; nothing else takes any.
+  void spend(int64_t nanoseconds) { spent_ += nanoseconds; }
 
   // What is given to it, and to streams that wait for it, from now on until end_capture(). Null there: 904, a stream has not come back.
   void begin_capture();
@@ -76,6 +82,7 @@ class Stream {
   std::condition_variable changed_;
   std::deque<std::function<int()>> work_;
   bool busy_ = false;
+  std::atomic<int64_t> spent_ = 0;
   int result_ = 0;
   std::shared_ptr<Graph> graph_;  // that it is captured in
   std::set<size_t> last_;         // of its nodes, what comes next stands behind

@@ -23,5 +23,30 @@ same_state single whole 8
 [ "$(launches single graphs)" = 0 ]
 [ "$(launches whole graphs)" -ge 6 ]
 [ $((2 * $(launches whole kernels))) -lt "$(launches single kernels)" ]
+# What is captured has fewer: updates of parameters of one shape are one launch.
+MSTRAIN_TWIN_COUNTS="$work/single_two.counts" MSTRAIN_CUDA_GRAPHS=0 run single_two cuda 2
+MSTRAIN_TWIN_COUNTS="$work/whole_two.counts" run whole_two cuda 2
+[ "$(launches whole_two kernels)" -lt "$(launches single_two kernels)" ]
+
+# The fastest algorithm of every product is timed once, and then the same for whoever has the cache; a damaged entry is made again.
+timed() {  # NAME TUNE
+  MSTRAIN_TWIN_COUNTS="$work/$1.counts" MSTRAIN_CUDA_TUNE=$2 run "$1" cuda 4
+  agree cpu "$1" 0.0002
+}
+timed first 1
+grep -Eq "^[0-9]+ products have the fastest of cuBLASLt's algorithms" "$work/first.log"
+[ "$(launches first slow)" -gt 0 ]
+timed again 1
+! grep -q "fastest of cuBLASLt" "$work/again.log"
+[ "$(launches again slow)" = 0 ]
+entry=$(ls "$work"/cache/*.algorithm | head -1)
+cp "$entry" "$work/entry"
+sed -i 's/0/1/' "$entry"
+timed damaged 1
+grep -q "^1 product has the fastest" "$work/damaged.log"
+cmp "$entry" "$work/entry"
+timed off 0
+[ "$(launches off fast)" = 0 ]
+[ "$(launches single fast)" = 0 ]  # none is worth it
 
 echo "the twin's losses: $(losses card | tr '\n' ' ')"

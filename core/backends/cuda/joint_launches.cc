@@ -1,0 +1,74 @@
+#include "core/backends/cuda/joint_launches.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/backends/cuda/text.h"
+
+namespace mstrain::cuda {
+namespace {
+
+bool meet(const TouchedMemory& a, const TouchedMemory& b) {
+  return (a.written || b.written) && a.begin < b.end && b.begin < a.end;
+}
+bool depend(const CardLaunch& a, const CardLaunch& b) {
+  return std::ranges::any_of(a.touched, [&](const TouchedMemory& x) {
+    return std::ranges::any_of(b.touched, [&](const TouchedMemory& y) { return meet(x, y); });
+  });
+}
+
+// `count` launches whose pointers lie one behind the other.
+void give(const CardLaunch& alike, std::array<void*, kMostPointers>& pointers, unsigned count,
+          Driver::Handle stream) {
+  void* parameters[] = {pointers.data()};
+  check_driver(driver().launch(alike.function, alike.blocks, count, 1, alike.threads, 1, 1,
+                               alike.shared_bytes, stream, parameters, nullptr),
+               "cuLaunchKernel");
+}
+
+}  // namespace
+
+void give_launch(const CardLaunch& launch, Driver::Handle stream) {
+  std::array<void*, kMostPointers> pointers;
+  std::ranges::copy(launch.pointers, pointers.begin());
+  give(launch, pointers, 1, stream);
+}
+
+void JointLaunches::add(CardLaunch launch, Driver::Handle stream) {
+  if (launch.touched.empty()) {
+    flush(stream);
+    give_launch(launch, stream);
+    return;
+  }
+  if (std::ranges::any_of(kept_, [&](const CardLaunch& it) { return depend(it, launch); })) {
+    flush(stream);
+  }
+  kept_.push_back(std::move(launch));
+}
+
+void JointLaunches::flush(Driver::Handle stream) {
+  std::vector<CardLaunch> left = std::move(kept_);
+  kept_.clear();
+  while (!left.empty()) {
+    const CardLaunch& first = left.front();
+    // Groups of other sizes may be the same function in other numbers of blocks.
+    const auto is_alike = [&](const CardLaunch& it) {
+      return it.function == first.function && it.blocks == first.blocks;
+    };
+    const auto others = std::stable_partition(left.begin(), left.end(), is_alike);
+    const size_t size = first.pointers.size();
+    std::array<void*, kMostPointers> pointers;
+    size_t used = 0;
+    for (auto it = left.begin(); it != others; ++it) {
+      std::ranges::copy(it->pointers, pointers.begin() + static_cast<std::ptrdiff_t>(used));
+      used += size;
+      if (used + size > pointers.size() || std::next(it) == others) {
+        give(*it, pointers, static_cast<unsigned>(used / size), stream);
+        used = 0;
+      }
+    }
+    left.erase(left.begin(), others);
+  }
+}
+
+}  // namespace mstrain::cuda
