@@ -13,12 +13,13 @@ using Kind = Term::Kind;
 constexpr int64_t kThreadsOfElements = 256;
 constexpr int64_t kMostWarps = 32;  // of a block
 constexpr int64_t kMostBlocks = 65535;
-// Of blocks that make sums, each of which leaves one for a second kernel to add up: where a block has little to wait for, and
-// teams where rows are summed up before they are.
-constexpr int64_t kSumBlocks = 256, kSumTeams = 1024;
+// Each block leaves its sums to a second kernel: so many blocks for each that a processor has at a time.
+constexpr int64_t kProcessors = 128;
+constexpr int64_t kMostResident = 3;
 constexpr int64_t kTotalBlocks = 1024;
+constexpr int64_t kRegisters = 512;  // that the warps of a quarter of a processor share
 // Bytes of registers for what a thread has of a row: packs as they were read, sums of columns, and what later passes need.
-constexpr int64_t kKept = 256;
+constexpr int64_t kKept = 192;
 // Elements of a row that a thread has.
 constexpr int64_t kMostElements = 32;
 // Numbers of the teams of a block that are in shared memory together when their sums of columns are added up.
@@ -78,32 +79,47 @@ GroupLayout layout_of(const GroupTerms& terms) {
   if (!it.by_rows) {
     it.threads = kThreadsOfElements;
     // Where there are few elements, more threads read what one would read ahead.
-    it.ahead = read_ahead(traffic, it.pack, all / (it.threads * kSumBlocks));
+    it.ahead = read_ahead(traffic, it.pack, all / (it.threads * kProcessors));
     it.blocks =
         std::min(ceil_div(all, it.threads * it.ahead), totals > 0 ? kTotalBlocks : kMostBlocks);
     return it;
   }
   int64_t kept = columns;
-  for (const Term& term : terms.terms) {
-    kept += term.needed && term.kept && !term.lies_in(it.pack) ? 1 : 0;
+  for (size_t i = 0; i < terms.terms.size(); ++i) {
+    kept += terms.terms[i].needed && terms.keeps(static_cast<int>(i), it.pack) ? 1 : 0;
   }
   const bool waits = terms.levels > 1;  // for sums of rows
   const int64_t bytes = it.pack * (traffic.read + 4 * kept);
-  const int64_t most = std::min(kMostElements / it.pack, kKept / std::max<int64_t>(bytes, 1));
-  it.warps = std::min(ceil_div(all, 32 * (waits ? std::max<int64_t>(most, 1) : 1)), kMostWarps);
+  const int64_t most =
+      std::max<int64_t>(std::min(kMostElements / it.pack, kKept / std::max<int64_t>(bytes, 1)), 1);
+  // Where nothing is waited for, a thread has two packs of a row rather than that a block has more than 256 threads.
+  const int64_t own = waits ? most : all > kThreadsOfElements ? 2 : 1;
+  const int64_t least = ceil_div(all, 32 * own);
+  it.warps = std::min(least, kMostWarps);
+  const auto lanes = [&](int64_t warps) { return ceil_div(all, warps * 32) * warps * 32; };
+  for (int64_t warps = it.warps; warps <= std::min(2 * least, kThreadsOfElements / 32); ++warps) {
+    it.warps = lanes(warps) < lanes(it.warps) ? warps : it.warps;  // of which fewer are idle
+  }
   it.packs = ceil_div(all, it.team());
-  // Blocks of 256 threads, and larger ones where each leaves sums.
-  it.teams = power_of_two((columns > 0 ? 16 : 8) / it.warps);
-  it.teams = std::min(it.teams, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
+  it.teams = std::min(power_of_two(8 / it.warps),
+                      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
   if (columns > 0) {
     it.teams = std::min(it.teams, power_of_two(kShared / n));
   }
   it.threads = it.teams * it.team();
-  it.ahead =
-      waits ? 1 : read_ahead(traffic, it.pack * it.packs, ceil_div(rows, it.teams * kSumBlocks));
+  it.ahead = waits ? 1
+                   : read_ahead(traffic, it.pack * it.packs,
+                                ceil_div(rows, it.teams * kProcessors * kMostResident));
   it.blocks = std::min(ceil_div(rows, it.rows()), kMostBlocks);
   if (columns + totals > 0) {
-    it.blocks = std::min(it.blocks, waits ? ceil_div(kSumTeams, it.teams) : kSumBlocks);
+    // Registers of a thread, about: what it has of a row, the next one's packs, and all else.
+    const int64_t registers =
+        48 + it.pack * it.packs * (2 * it.ahead * traffic.read + 4 * kept) / 4;
+    const auto fits = [&](int64_t blocks) {  // on the four parts of a processor
+      return registers * ceil_div(blocks * it.threads / 32, 4) <= kRegisters;
+    };
+    it.resident = fits(3) ? 3 : fits(2) ? 2 : 1;
+    it.blocks = std::min(it.blocks, it.resident * kProcessors);
   }
   return it;
 }

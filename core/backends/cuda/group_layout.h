@@ -19,6 +19,8 @@ struct GroupLayout {
   int64_t ahead = 1;
   int64_t threads = 32;  // of a block
   int64_t blocks = 1;
+  int64_t resident =
+      1;  // blocks that a processor has at a time, where there are no more than all have
 
   int64_t team() const { return warps * 32; }
   int64_t rows() const { return teams * ahead; }  // that a block has at a time

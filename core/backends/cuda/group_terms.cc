@@ -188,7 +188,9 @@ class Builder {
       return once_a_row(view.type.dtype, text("0"), {});
     }
     if (!parameter && !is_full(view.type)) {
-      return once_a_row(view.type.dtype, text(offset_text(walk, "r")), {});
+      const int term = once_a_row(view.type.dtype, text(offset_text(walk, "r")), {});
+      result_.terms.back().input = static_cast<int>(at);
+      return term;
     }
     const std::string offset =
         parameter ? offset_text(walk, "c") : element_text(view, result_.extent, result_.by_rows);
@@ -387,6 +389,15 @@ std::string format_of(Dtype dtype) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
   return name;
+}
+
+bool GroupTerms::made_again(int i, int64_t pack) const {
+  const Term& it = term(i);
+  return it.kind == Kind::kFull && it.kept && !it.operands.empty() &&
+         it.expression.find("::") == std::string::npos &&
+         std::ranges::all_of(it.operands, [&](int operand) {
+           return term(operand).lies_in(pack) || term(operand).kind != Kind::kFull;
+         });
 }
 
 std::optional<GroupBody> group_body(const KernelRequest& request) {

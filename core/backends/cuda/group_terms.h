@@ -28,7 +28,7 @@ struct Term {
       0;  // the pass over the row in which it is known; for what is known once a row, before it
 
   // Of an element in memory whose neighbours lie beside it, so many that begin at multiples of `unit`: its input, and where it lies
-  // there, which of a parameter depends on its column alone. Others have unit 0.
+  // there, which of a parameter depends on its column alone. Others have unit 0, and an input where they are read once a row.
   int input = -1;
   bool is_parameter = false;
   std::string offset;
@@ -60,6 +60,13 @@ struct GroupTerms {
   std::string title;
 
   const Term& term(int i) const { return terms[static_cast<size_t>(i)]; }
+  // Whether a later pass makes a term again rather than keeps it: arithmetic on packs that are kept as they were read, and on numbers
+  // of the row.
+  bool made_again(int i, int64_t pack) const;
+  // Whether registers keep it for a later pass.
+  bool keeps(int i, int64_t pack) const {
+    return term(i).kept && !term(i).lies_in(pack) && !made_again(i, pack);
+  }
   int64_t count(Sink::Kind kind) const { return std::ranges::count(sinks, kind, &Sink::kind); }
 };
 

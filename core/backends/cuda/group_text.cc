@@ -84,6 +84,7 @@ class Printer {
     }
   }
 
+  bool keeps(int i) const { return terms_.keeps(i, it_.pack); }
   const std::string format_of_input(const Term& it) const {
     return format_of(terms_.inputs[static_cast<size_t>(it.input)].type.dtype);
   }
@@ -97,7 +98,7 @@ class Printer {
       return fmt::format("{}::load({}[{}].at[j])", format_of_input(it), packs_of(it),
                          it.is_parameter && it_.by_rows ? "q" : "slot");
     }
-    return it.kind == Kind::kFull ? fmt::format("v{}{}", i, it.kept ? "[k]" : "")
+    return it.kind == Kind::kFull ? fmt::format("v{}{}", i, keeps(i) ? "[k]" : "")
                                   : fmt::format("r{}", i);
   }
   std::string text_of(int i) const {
@@ -150,8 +151,9 @@ class Printer {
   // Everything is printed for memory in which packs are accesses (`aligned`), and for other memory.
   void print_main() {
     const auto [rows, n] = terms_.extent;
-    line("// {}: {} × {}", terms_.title, rows, n);
-    open("extern \"C\" __global__ void __launch_bounds__({}) @(const Pointers p) {{", it_.threads);
+    line("// {}{}", terms_.title, it_.by_rows ? fmt::format(": {} × {}", rows, n) : "");
+    open("extern \"C\" __global__ void __launch_bounds__({}{}) @(const Pointers p) {{", it_.threads,
+         it_.resident > 1 ? fmt::format(", {}", it_.resident) : "");
     // Offsets within views may be longer than their elements are many.
     line("using Index = {};", is_short() ? "int" : "int64_t");
     line("{}", leaves_sums() ? std::string(kFirstAlone)
@@ -249,22 +251,49 @@ class Printer {
   }
 
   // Every pack that is read at a place; `parameters` or all others.
-  void print_loads(bool parameters, const std::string& slot) {
+  void print_loads(bool parameters, const std::string& slot, const char* to = "") {
     for (int i : packed_) {
       const Term& it = term(i);
       if ((it.is_parameter && it_.by_rows) == parameters) {
-        line("{}[{}] = load_pack<{}, aligned>(in{}, {});", packs_of(it), slot, it_.pack, it.input,
-             it.offset);
+        line("{}{}[{}] = load_pack<{}, aligned>(in{}, {});", to, packs_of(it), slot, it_.pack,
+             it.input, it.offset);
       }
     }
   }
-  void declare_packs(bool parameters, int64_t count) {
+  void declare_packs(bool parameters, int64_t count, const char* to = "") {
     for (int i : packed_) {
       const Term& it = term(i);
       if ((it.is_parameter && it_.by_rows) == parameters) {
-        line("Pack<{}::Stored, {}> {}[{}];", format_of_input(it), it_.pack, packs_of(it), count);
+        line("Pack<{}::Stored, {}> {}{}[{}];", format_of_input(it), it_.pack, to, packs_of(it),
+             count);
       }
     }
+  }
+
+  // What is read of rows: packs, and numbers of each. To names that begin with `to`.
+  template <class F>
+  void for_row_reads(F f) const {
+    for_terms(Kind::kRow, 0, [&](int i) {
+      if (term(i).input >= 0) {
+        f(i);
+      }
+    });
+  }
+  void declare_reads(const char* to) {
+    declare_packs(false, it_.ahead * it_.packs, to);
+    for_row_reads([&](int i) { line("{} {}row{}[{}];", term(i).type, to, i, it_.ahead); });
+  }
+  void print_reads(const std::string& mine, const char* to) {
+    line("#pragma unroll");
+    open("for (int u = 0; u < {}; ++u) {{", it_.ahead);
+    open_row("u");
+    for_row_reads([&](int i) { line("{}row{}[u] = {};", to, i, text_of(i)); });
+    open_packs(mine);
+    line("[[maybe_unused]] const Index i = r * {} + c0, c = c0;", terms_.extent.n);
+    print_loads(false, fmt::format("u * {} + q", it_.packs), to);
+    close();
+    close();
+    close();
   }
 
   // One pass over the pack that begins at i0 (and c0), whose first element is number `k0` of the thread's row.
@@ -285,8 +314,10 @@ class Printer {
 
   // What becomes of the terms of one pass, for one element.
   void print_element(int level) {
-    for_terms(Kind::kFull, level, [&](int i) {
-      line("{}{} = {};", term(i).kept ? "" : "const " + term(i).type + " ", name_of(i), text_of(i));
+    for_terms(Kind::kFull, -1, [&](int i) {
+      if (term(i).level == level || (term(i).level < level && is_made_again_for(i, level))) {
+        line("{}{} = {};", keeps(i) ? "" : "const " + term(i).type + " ", name_of(i), text_of(i));
+      }
     });
     for_stores(level, [&](const Sink& sink) {
       line("to{}.at[j] = {}::store({});", sink.output, sink.format, name_of(sink.term));
@@ -303,6 +334,15 @@ class Printer {
     });
   }
 
+  bool is_made_again_for(int i, int level) const {
+    const auto reads = [&](const Term& it) {
+      const int pass = it.level - (it.kind == Kind::kFold ? 1 : 0);
+      return it.needed && it.kind != Kind::kRow && pass == level &&
+             std::ranges::find(it.operands, i) != it.operands.end();
+    };
+    return terms_.made_again(i, it_.pack) && std::ranges::any_of(terms_.terms, reads);
+  }
+
   bool has_pass(int level) const {
     bool any = false;
     const auto found = [&](auto) { any = true; };
@@ -316,8 +356,11 @@ class Printer {
   }
 
   void print_row_terms(int level, const std::string& where) {
-    for_terms(Kind::kRow, level,
-              [&](int i) { line("const {} {} = {};", term(i).type, name_of(i), text_of(i)); });
+    for_terms(Kind::kRow, level, [&](int i) {
+      const bool is_read = it_.by_rows && term(i).input >= 0;
+      line("const {} {} = {};", term(i).type, name_of(i),
+           is_read ? fmt::format("row{}[u]", i) : text_of(i));
+    });
     for (const Sink& sink : terms_.sinks) {
       const Term& from = term(sink.term);
       if (sink.kind == Sink::Kind::kStore && from.kind != Kind::kFull && from.level == level) {
@@ -367,21 +410,37 @@ class Printer {
     if (it_.warps > 1) {
       line("[[maybe_unused]] int phase = 0;");
     }
-    open(
-        "for (Index first = Index(blockIdx.x) * {0}; first < {1}; first += Index(gridDim.x) * {0}) "
-        "{{",
-        it_.rows(), rows);
-    declare_packs(false, it_.ahead * it_.packs);
-    line("#pragma unroll");
-    open("for (int u = 0; u < {}; ++u) {{", it_.ahead);
     const std::string mine = rows % it_.rows() == 0 ? "" : fmt::format("own < {}", rows);
-    open_row("u");
-    open_packs(mine);
-    line("[[maybe_unused]] const Index i = r * {} + c0, c = c0;", n);
-    print_loads(false, fmt::format("u * {} + q", it_.packs));
-    close();
-    close();
-    close();
+    // Where a team has several rows, one after another, the next are on their way meanwhile.
+    const bool repeats = ceil_div(rows, it_.rows()) > it_.blocks;
+    if (repeats) {
+      declare_reads("next_");
+      open("const auto read = [&](Index first) {{");
+      print_reads(mine, "next_");
+      close();
+      line(";");
+      line("read(Index(blockIdx.x) * {});", it_.rows());
+    }
+    line("const Index step = Index(gridDim.x) * {};", it_.rows());
+    open("for (Index first = Index(blockIdx.x) * {}; first < {}; first += step) {{", it_.rows(),
+         rows);
+    declare_reads("");
+    if (repeats) {
+      line("#pragma unroll");
+      open("for (int slot = 0; slot < {}; ++slot) {{", it_.ahead * it_.packs);
+      for (int i : packed_) {
+        if (!term(i).is_parameter) {
+          line("{0}[slot] = next_{0}[slot];", packs_of(term(i)));
+        }
+      }
+      close();
+      for_row_reads([&](int i) {
+        line("for (int u = 0; u < {0}; ++u) {{ row{1}[u] = next_row{1}[u]; }}", it_.ahead, i);
+      });
+      line("if (first + step < {}) {{ read(first + step); }}", rows);
+    } else {
+      print_reads(mine, "");
+    }
     line("#pragma unroll");
     open("for (int u = 0; u < {}; ++u) {{", it_.ahead);
     open_row("u");
@@ -393,7 +452,7 @@ class Printer {
   // What a team does with a row. `mine`: whether it is its own; empty: it always is.
   void print_row(const std::string& mine) {
     for_terms(Kind::kFull, -1, [&](int i) {
-      if (term(i).kept) {
+      if (keeps(i)) {
         line("{} v{}[{}];", term(i).type, i, it_.packs * it_.pack);
       }
     });
@@ -445,19 +504,22 @@ class Printer {
   }
 
   void print_elements() {
-    const int64_t packs = terms_.extent.elements() / it_.pack;
+    // Groups of any number of elements share their code.
+    result_.number = static_cast<uint64_t>(terms_.extent.elements() / it_.pack);
+    line("const Index packs = static_cast<Index>(number_at({}));",
+         pointer_text(terms_.inputs.size() + terms_.outputs.size() + 2));
     line("[[maybe_unused]] constexpr Index r = 0;");
     print_row_terms(0, "thread == 0 && blockIdx.x == 0");
     open(
-        "for (Index first = Index(blockIdx.x) * {0} + thread; first < {1}; first += "
+        "for (Index first = Index(blockIdx.x) * {0} + thread; first < packs; first += "
         "Index(gridDim.x) * {0}) {{",
-        it_.threads * it_.ahead, packs);
+        it_.threads * it_.ahead);
     declare_packs(false, it_.ahead);
     const auto each = [&](const auto& print) {
       line("#pragma unroll");
       open("for (int slot = 0; slot < {}; ++slot) {{", it_.ahead);
       line("const Index q = first + slot * {};", it_.threads);
-      open("if (q < {}) {{", packs);
+      open("if (q < packs) {{");
       print();
       close();
       close();

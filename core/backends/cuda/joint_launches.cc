@@ -51,7 +51,10 @@ void JointLaunches::flush(Driver::Handle stream) {
   kept_.clear();
   while (!left.empty()) {
     const CardLaunch& first = left.front();
-    const auto is_alike = [&](const CardLaunch& it) { return it.function == first.function; };
+    // Groups of other sizes may be the same function in other numbers of blocks.
+    const auto is_alike = [&](const CardLaunch& it) {
+      return it.function == first.function && it.blocks == first.blocks;
+    };
     const auto others = std::stable_partition(left.begin(), left.end(), is_alike);
     const size_t size = first.pointers.size();
     std::array<void*, kMostPointers> pointers;

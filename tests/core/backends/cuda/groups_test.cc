@@ -252,12 +252,13 @@ TEST(CudaGroups, ViewsAreReadWhereTheyLie) {
 // More rows than the teams of all blocks have at a time, and a number that no block's teams divide.
 TEST(CudaGroups, RowsOfManyBlocksAreSummedUp) {
   std::vector<Planned> all;
-  const Types types{{Dtype::kF32, {1101, 40}}, {Dtype::kF32, {40}}, {Dtype::kF32, {40}}};
-  Tensors inputs;
-  for (const TensorType& type : types) {
-    inputs.push_back(random_like(filled(type, 0), 3));
-  }
-  for (const bool normed : {true, false}) {
+  for (const bool normed : {true, false}) {  // by teams of several warps, and of one
+    const int64_t rows = normed ? 900 : 3301, n = normed ? 1030 : 40;
+    const Types types{{Dtype::kF32, {rows, n}}, {Dtype::kF32, {n}}, {Dtype::kF32, {n}}};
+    Tensors inputs;
+    for (const TensorType& type : types) {
+      inputs.push_back(random_like(filled(type, 0), 3));
+    }
     Tensors captures;
     const GraphPtr graph = trace_program(
         types,
