@@ -16,7 +16,7 @@ OWN = {
     "core/compile/loss_heads.cc": {"add", "reshape"},
     "core/ops/linear_cross_entropy.cc": {"cross_entropy", "cross_entropy_grad"},
     "core/compile/chunk_loss.cc": {"scan"},
-    "core/ops/dot_general_text.cc": {"scale", "bias", "add"},  # of epilogues
+    "core/ops/dot_general_text.cc": {"scale", "bias", "add", "keep"},  # of epilogues
 }
 ASKS = re.compile(r'\b(?:name|op)\s*[!=]=\s*"(\w+)"|find_op\("(\w+)"\)')
 # Suites give names of their own to much else: there it is an operation's where a node or a declaration is asked.

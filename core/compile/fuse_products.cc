@@ -1,3 +1,7 @@
+#include <map>
+#include <set>
+#include <unordered_map>
+
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
 #include "core/ops/dot_general.h"
@@ -32,15 +36,17 @@ Tensor as_last_dims(const Tensor& x, const Shape& shape) {
 
 class ProductFuser {
  public:
-  explicit ProductFuser(const Graph& graph) : graph_(graph), uses_(uses_of(graph)) {}
+  ProductFuser(const Graph& graph, bool narrow)
+      : graph_(graph), uses_(uses_of(graph)), narrow_(narrow) {}
 
-  // Whether some operation that `may_join` holds for reads a product alone.
-  bool has_work(bool (*may_join)(const OpDef&)) const {
+  // Whether some operation that `may_join` holds for reads a product, alone or not.
+  bool has_work(bool (*may_join)(const OpDef&), bool alone) const {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       if (may_join(*node.op) &&
-          std::any_of(node.inputs.begin(), node.inputs.end(),
-                      [&](const Value& value) { return is_private_product(value); })) {
+          std::any_of(node.inputs.begin(), node.inputs.end(), [&](const Value& value) {
+            return alone ? is_private_product(value) : graph_.node(value.node).op == &kDotGeneral;
+          })) {
         return true;
       }
     }
@@ -63,13 +69,69 @@ class ProductFuser {
   std::optional<Tensors> activation(const RewriteNode& it) const {
     const Tensor product = is_product_activation(*it.node.op) ? product_behind(it, 0) : Tensor();
     if (!product.defined() || has(product, Epilogue::Kind::kActivation) ||
-        product.dtype() != Dtype::kF32) {
+        !has_epilogues(product.dtype())) {
       return std::nullopt;
     }
     return appended(it, product, with_epilogue(producer(product)->attrs, it.node.op->name));
   }
+  // activation(product), where others read the product: both are results of one.
+  std::optional<Tensors> kept(const RewriteNode& it) const {
+    if (auto made = further_.find(&it.node); made != further_.end()) {
+      return Tensors{made->second};
+    }
+    if (it.node.op != &kDotGeneral || it.node.outputs.size() > 1 ||
+        size_of(it.node.outputs[0].dtype) != 2) {
+      return std::nullopt;
+    }
+    const Node* const activation = one_reader(it.node, is_product_activation);
+    if (activation == nullptr || used_once(activation->inputs[0])) {
+      return std::nullopt;
+    }
+    const Tensors made = apply(
+        kDotGeneral, it.inputs,
+        with_epilogue(with_epilogue(it.node.attrs, "keep"), activation->op->name), it.node.where);
+    further_.emplace(activation, made[0]);
+    return Tensors{made.back()};
+  }
+  // derivative(x, reshape*(product))
+  std::optional<Tensors> derivative(const RewriteNode& it) const {
+    const Tensor product = is_product_gradient(*it.node.op) ? product_behind(it, 1) : Tensor();
+    if (!product.defined() || !is_plain(product) || size_of(product.dtype()) != 2) {
+      return std::nullopt;
+    }
+    return appended(it, product, with_epilogue(producer(product)->attrs, it.node.op->name),
+                    reshape(it.inputs[0], product.shape()));
+  }
 
  private:
+  // Beside a bias.
+  bool has_epilogues(Dtype dtype) const {
+    return dtype == Dtype::kF32 || (narrow_ && size_of(dtype) == 2);
+  }
+  // The one of the operations that read `node` which `is_wanted` holds for; null where there is none, or several.
+  const Node* one_reader(const Node& node, bool (*is_wanted)(const OpDef&)) const {
+    if (readers_.empty()) {
+      const std::vector<bool> live = graph_.live();
+      for (NodeId id = 0; id < graph_.size(); ++id) {
+        for (const Value& value : graph_.node(id).inputs) {
+          if (live[id]) {
+            readers_[&graph_.node(value.node)].insert(&graph_.node(id));
+          }
+        }
+      }
+    }
+    const Node* found = nullptr;
+    for (const Node* reader : readers_[&node]) {
+      if (is_wanted(*reader->op)) {
+        if (found != nullptr) {
+          return nullptr;
+        }
+        found = reader;
+      }
+    }
+    return found;
+  }
+
   bool used_once(const Value& value) const { return uses_[value.node][value.output] == 1; }
   bool is_private_product(Value value) const {
     while (used_once(value) && graph_.node(value.node).op->name == "reshape") {
@@ -136,7 +198,7 @@ class ProductFuser {
   std::optional<Tensors> with_scale(const RewriteNode& it, size_t i) const {
     const Tensor product = product_behind(it, i);
     const auto number = constant_value(it.inputs[1 - i]);
-    if (!product.defined() || !number || !is_plain(product) || product.dtype() != Dtype::kF32) {
+    if (!product.defined() || !number || !is_plain(product) || !has_epilogues(product.dtype())) {
       return std::nullopt;
     }
     return appended(it, product,
@@ -146,7 +208,7 @@ class ProductFuser {
   std::optional<Tensors> with_addend(const RewriteNode& it, size_t i) const {
     const Tensor product = product_behind(it, i);
     if (!product.defined() || has(product, Epilogue::Kind::kAdd) ||
-        product.dtype() != Dtype::kF32) {
+        !has_epilogues(product.dtype())) {
       return std::nullopt;
     }
     // What is read again cannot become the sum; copying it costs what the addition did.
@@ -163,6 +225,11 @@ class ProductFuser {
 
   const Graph& graph_;
   std::vector<std::vector<int>> uses_;
+  const bool narrow_;  // types of 16 bits, too
+  mutable std::unordered_map<const Node*, std::set<const Node*>>
+      readers_;  // made when first asked for
+  // Of operations that come later, what stands in for them: it is made already.
+  mutable std::map<const Node*, Tensor> further_;
 };
 
 }  // namespace
@@ -172,18 +239,25 @@ GraphPtr fuse_products(const Graph& graph, const FuseOptions& options) {
     std::string_view name;
     bool (*may_join)(const OpDef& op);
     std::optional<Tensors> (ProductFuser::*join)(const RewriteNode& it) const;
+    bool alone = true;
+    bool is_narrow = false;  // for types of 16 bits, where the back end has it
   };
   constexpr auto kAdds = [](const OpDef& op) { return op.name == "add"; };
   constexpr auto kMultiplies = [](const OpDef& op) { return op.name == "mul"; };
-  constexpr Rule kRules[] = {{"bias", kAdds, &ProductFuser::bias},
-                             {"scale", kMultiplies, &ProductFuser::scale},
-                             {"activation", is_product_activation, &ProductFuser::activation},
-                             {"addend", kAdds, &ProductFuser::addend}};
+  constexpr Rule kRules[] = {
+      {"bias", kAdds, &ProductFuser::bias},
+      {"scale", kMultiplies, &ProductFuser::scale},
+      {"activation", is_product_activation, &ProductFuser::activation},
+      {"addend", kAdds, &ProductFuser::addend},
+      {"kept", is_product_activation, &ProductFuser::kept, false, true},
+      {"derivative", is_product_gradient, &ProductFuser::derivative, true, true}};
   GraphPtr result;
   for (const Rule& rule : kRules) {
     const Graph& so_far = result == nullptr ? graph : *result;
-    const ProductFuser fuser(so_far);
-    if (!options.off.contains(rule.name) && fuser.has_work(rule.may_join)) {
+    const bool narrow = options.limits.narrow_epilogues;
+    const ProductFuser fuser(so_far, narrow);
+    if (!options.off.contains(rule.name) && (narrow || !rule.is_narrow) &&
+        fuser.has_work(rule.may_join, rule.alone)) {
       result = rewrite(so_far, [&](const RewriteNode& it) { return (fuser.*rule.join)(it); });
     }
   }

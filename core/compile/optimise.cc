@@ -111,6 +111,8 @@ std::vector<FusionRule> fusion_rules() {
       {"addend", "a product with the tensor that is added to it and read nowhere else"},
       {"scale", "a product with the number that it is multiplied by"},
       {"activation", "a product with the activation that alone reads it"},
+      {"kept", "a product with an activation, where others read the product, too"},
+      {"derivative", "a product with the derivative of an activation that it is multiplied by"},
       {"updates", "the updates of all parameters, where gradients are clipped together"}};
   rules.insert(rules.end(), group_rules().begin(), group_rules().end());
   return rules;

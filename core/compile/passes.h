@@ -37,7 +37,8 @@ struct FuseOptions {
 };
 
 // Makes what alone reads a product one of its epilogues: a bias, a number that multiplies it, an activation, and the addition
-// of a tensor that nothing else reads.
+// of a tensor that nothing else reads. Of types of 16 bits, where the limits say so, also an activation of what others read, too,
+// and the derivative of one; elsewhere a bias alone.
 GraphPtr fuse_products(const Graph& graph, const FuseOptions& options = {});
 
 // Joins the updates of all parameters that share their scalars, where a clipping factor waits for all gradients anyway.

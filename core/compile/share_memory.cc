@@ -15,11 +15,15 @@ class Sharing {
     find_lifetimes();
     share_in_place();
     outlast_waits();
-    take_over_inputs();
+    take_over_inputs(false);
   }
 
  private:
   using Kind = PlanBuffer::Kind;
+
+  // Whether a result should lie where the input of its number lies, even if others could use that memory until then: a step whose
+  // results are its next run's arguments is captured where it lies.
+  bool keeps_places() const { return options_.backend->limits.keeps_places; }
 
   PlanBuffer& buffer(int id) { return plan_.buffers[static_cast<size_t>(id)]; }
 
@@ -43,6 +47,9 @@ class Sharing {
   // donated inputs, then all of what lies in the arena, then chains of such steps that end in a result of inputs.
   void share_in_place() {
     share_in_place(Kind::kInput);
+    if (keeps_places()) {
+      take_over_inputs(true);
+    }
     share_in_place(Kind::kArena);
     share_in_place(Kind::kInput);
   }
@@ -63,17 +70,23 @@ class Sharing {
         continue;
       }
       count_accesses(step, 1, accesses);
-      for (const auto& [output, input] : step.in_place) {
-        PlanView& to = step.outputs[static_cast<size_t>(output)];
-        const PlanView& from = step.inputs[static_cast<size_t>(input)];
-        if (to.buffer != from.buffer && buffer(from.buffer).kind == sources &&
-            busy_until[static_cast<size_t>(from.buffer)] < static_cast<int>(s) &&
-            may_share(from, to, static_cast<int>(s), accesses)) {
-          becomes[static_cast<size_t>(to.buffer)] = from.buffer;
-          merge(from.buffer, to.buffer);
-          --accesses[static_cast<size_t>(to.buffer)].writes;
-          ++accesses[static_cast<size_t>(from.buffer)].writes;
-          to.buffer = from.buffer;
+      for (const bool own : {true, false}) {
+        if (own && !keeps_places()) {
+          continue;
+        }
+        for (const auto& [output, input] : step.in_place) {
+          PlanView& to = step.outputs[static_cast<size_t>(output)];
+          const PlanView& from = step.inputs[static_cast<size_t>(input)];
+          if (to.buffer != from.buffer && buffer(from.buffer).kind == sources &&
+              (!own || buffer(from.buffer).index == buffer(to.buffer).index) &&
+              busy_until[static_cast<size_t>(from.buffer)] < static_cast<int>(s) &&
+              may_share(from, to, static_cast<int>(s), accesses)) {
+            becomes[static_cast<size_t>(to.buffer)] = from.buffer;
+            merge(from.buffer, to.buffer);
+            --accesses[static_cast<size_t>(to.buffer)].writes;
+            ++accesses[static_cast<size_t>(from.buffer)].writes;
+            to.buffer = from.buffer;
+          }
         }
       }
       count_accesses(step, -1, accesses);
@@ -115,15 +128,27 @@ class Sharing {
     return static_cast<int>(end - plan_.steps.begin());
   }
 
-  // What a step names that begins something is in use until the end of that.
-  void outlast_waits() {
+  // When each buffer is last in use: what a step names that begins something, until the end of that.
+  std::vector<int> ends_of_use() const {
+    std::vector<int> ends;
+    for (const PlanBuffer& it : plan_.buffers) {
+      ends.push_back(it.last);
+    }
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const int begun = plan_.steps[s].waits_for;
       if (begun >= 0) {
         for (int id : used_by(plan_.steps[static_cast<size_t>(begun)])) {
-          buffer(id).last = std::max(buffer(id).last, static_cast<int>(s));
+          int& end = ends[static_cast<size_t>(id)];
+          end = std::max(end, static_cast<int>(s));
         }
       }
+    }
+    return ends;
+  }
+  void outlast_waits() {
+    const std::vector<int> ends = ends_of_use();
+    for (size_t i = 0; i < ends.size(); ++i) {
+      plan_.buffers[i].last = ends[i];
     }
   }
 
@@ -159,7 +184,9 @@ class Sharing {
       return false;
     }
     switch (source.kind) {
-      case Kind::kArena: return true;
+      case Kind::kArena:
+        return target.kind != Kind::kOutput ||
+               plan_.output_alias[static_cast<size_t>(target.index)] < 0;
       case Kind::kOutput: return false;
       case Kind::kInput:
         return donated(source) && target.kind == Kind::kOutput &&
@@ -182,8 +209,9 @@ class Sharing {
     buffer(from).last = -1;
   }
 
-  // A result may also take the memory of a donated input that nothing reads any more when it is first written.
-  void take_over_inputs() {
+  // A result may also take the memory of a donated input that nothing reads any more when it is first written; `only_own`: of the
+  // input of its own number.
+  void take_over_inputs(bool only_own) {
     if (options_.pair_donations) {
       return;
     }
@@ -201,15 +229,19 @@ class Sharing {
         free[size_of(buffer(*in))].push_back(*in);
       }
     }
+    const std::vector<int> ends = ends_of_use();
     for (size_t o = 0; o < plan_.outputs.size(); ++o) {
       const PlanBuffer& out = buffer(plan_.outputs[o]);
       const auto of_size = free.find(size_of(out));
-      if (out.kind != Kind::kOutput || out.bytes == 0 || of_size == free.end()) {
+      if (out.kind != Kind::kOutput || out.bytes == 0 || of_size == free.end() ||
+          plan_.output_alias[o] >= 0) {
         continue;
       }
       std::vector<int>& inputs = of_size->second;
-      const auto unread = std::find_if(inputs.rbegin(), inputs.rend(),
-                                       [&](int in) { return buffer(in).last < out.first; });
+      const auto unread = std::find_if(inputs.rbegin(), inputs.rend(), [&](int in) {
+        return ends[static_cast<size_t>(in)] < out.first &&
+               (!only_own || buffer(in).index == static_cast<int>(o));
+      });
       if (unread != inputs.rend()) {
         plan_.output_alias[o] = buffer(*unread).index;
         inputs.erase(std::next(unread).base());

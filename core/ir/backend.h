@@ -27,6 +27,10 @@ struct BackendLimits {
   int64_t chunk_rows = 16;
   // The most that a loop's packed weights take (PackedInput), unless the program says otherwise; 0: none are kept.
   int64_t packed_bytes = 0;
+  // Whether results should lie where the inputs of their numbers do, as programs need that are captured with their addresses.
+  bool keeps_places = false;
+  // Products of 16 bits have epilogues beside a bias, derivatives of activations too, and keep what activations are of.
+  bool narrow_epilogues = false;
 };
 
 // What it does in a second at most, by those who made it.

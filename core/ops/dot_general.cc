@@ -21,11 +21,6 @@ Tensor plain(const Tensor& a, const Tensor& b, const DotDims& dims) {
   return apply1(kDotGeneral, {a, b}, {{"dims", to_text(dims)}}, kHere);
 }
 
-// The product itself, without epilogues.
-Tensor plain(const Attrs& attrs, std::span<const Tensor> in) {
-  return apply1(kDotGeneral, {in[0], in[1]}, {{"dims", attrs.text("dims")}}, kHere);
-}
-
 // Sizes by letter; -1 where nothing has the letter.
 class Sizes {
  public:
@@ -72,21 +67,25 @@ bool is_suffix(const Shape& x, const Shape& of) {
 void check_epilogue(const Epilogue& epilogue, std::span<const TensorType> in,
                     const TensorType& out) {
   using Kind = Epilogue::Kind;
-  if (epilogue.kind == Kind::kScale || epilogue.kind == Kind::kActivation) {
-    if (!is_floating(out.dtype)) {
-      throw ShapeError(fmt::format("has no {} for {}",
-                                   epilogue.kind == Kind::kScale ? "scale" : "activation",
-                                   name_of(out.dtype)));
-    }
+  const bool is_bias = epilogue.kind == Kind::kBias, is_addend = epilogue.kind == Kind::kAdd;
+  if (!is_bias && !is_addend && !is_floating(out.dtype)) {
+    throw ShapeError(fmt::format("has no {} for {}",
+                                 epilogue.kind == Kind::kScale  ? "scale"
+                                 : epilogue.kind == Kind::kKeep ? "further result"
+                                                                : "activation",
+                                 name_of(out.dtype)));
+  }
+  if (epilogue.input == 0) {
     return;
   }
   const TensorType& term = in[epilogue.input];
-  const bool fits =
-      epilogue.kind == Kind::kAdd ? term.shape == out.shape : is_suffix(term.shape, out.shape);
+  const bool fits = is_bias ? is_suffix(term.shape, out.shape) : term.shape == out.shape;
   if (!fits || term.dtype != out.dtype) {
     throw ShapeError(fmt::format("{} {} does not fit the result {}",
-                                 epilogue.kind == Kind::kAdd ? "addend" : "bias", to_string(term),
-                                 to_string(out)));
+                                 is_bias     ? "bias"
+                                 : is_addend ? "addend"
+                                             : "operand",
+                                 to_string(term), to_string(out)));
   }
 }
 
@@ -107,10 +106,14 @@ Types infer(std::span<const TensorType> in, const Attrs& attrs) {
     throw ShapeError("is not defined for bool", "convert it with cast()");
   }
   const TensorType out{in[0].dtype, Sizes(dims, in[0].shape, in[1].shape).of(dims.out)};
+  Types results{out};
   for (const Epilogue& epilogue : epilogues) {
     check_epilogue(epilogue, in, out);
+    if (epilogue.kind == Epilogue::Kind::kKeep) {
+      results.push_back(out);
+    }
   }
-  return {out};
+  return results;
 }
 
 Tensors jvp(const Application& node, std::span<const Tensor> t) {
@@ -139,7 +142,8 @@ Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
               std::span<const bool> batched, int64_t size) {
   Tensors inputs(in.begin(), in.end());
   for (const Epilogue& epilogue : epilogues_of(attrs)) {
-    if (epilogue.kind == Epilogue::Kind::kBias && batched[epilogue.input]) {
+    if ((epilogue.kind == Epilogue::Kind::kBias && batched[epilogue.input]) ||
+        epilogue.kind == Epilogue::Kind::kGradient || epilogue.kind == Epilogue::Kind::kKeep) {
       return batch_by_decomposition(op, attrs, in, batched, size);
     }
     if (epilogue.kind == Epilogue::Kind::kAdd && !batched[epilogue.input]) {
@@ -161,22 +165,36 @@ Tensors batch(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
   return apply(op, inputs, attrs.with("dims", to_text(dims)), kHere);
 }
 
-// A product without epilogues is simple.
+// A product without epilogues is simple; with some, its last one follows a product with those before.
 Tensors decompose(const Attrs& attrs, std::span<const Tensor> in) {
   const std::vector<Epilogue> epilogues = epilogues_of(attrs);
   if (epilogues.empty()) {
     return {};
   }
-  Tensor z = plain(attrs, in);
-  for (const Epilogue& epilogue : epilogues) {
-    switch (epilogue.kind) {
-      case Epilogue::Kind::kScale: z = z * epilogue.scale; break;
-      case Epilogue::Kind::kBias:
-      case Epilogue::Kind::kAdd: z = z + in[epilogue.input]; break;
-      case Epilogue::Kind::kActivation: z = apply1(*epilogue.activation, {z}, {}, kHere); break;
-    }
+  const Epilogue& last = epilogues.back();
+  const std::string& names = attrs.text("epilogue");
+  Attrs before{{"dims", attrs.text("dims")}};
+  if (epilogues.size() > 1) {
+    before.set("epilogue", names.substr(0, names.rfind(' ')));
   }
-  return {z};
+  if (attrs.find("scale") != nullptr) {
+    before.set("scale", attrs.number("scale"));
+  }
+  const size_t count = in.size() - (last.input > 0 ? 1 : 0);
+  Tensors results = apply(
+      kDotGeneral, Tensors(in.begin(), in.begin() + static_cast<int64_t>(count)), before, kHere);
+  Tensor& z = results[0];
+  switch (last.kind) {
+    case Epilogue::Kind::kScale: z = z * last.scale; break;
+    case Epilogue::Kind::kBias:
+    case Epilogue::Kind::kAdd: z = z + in[last.input]; break;
+    case Epilogue::Kind::kActivation: z = apply1(*last.activation, {z}, {}, kHere); break;
+    case Epilogue::Kind::kGradient:
+      z = apply1(*last.activation, {in[last.input], z}, {}, kHere);
+      break;
+    case Epilogue::Kind::kKeep: results.push_back(z); break;
+  }
+  return results;
 }
 
 Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const Attrs& attrs) {
@@ -187,10 +205,16 @@ Cost cost(std::span<const TensorType> in, std::span<const TensorType> out, const
       flops *= static_cast<double>(in[0].shape[static_cast<int>(i)]);
     }
   }
-  Cost total = elementwise_cost(in, out, flops);
+  Cost total = elementwise_cost(in, out.first(1), flops);
+  for (const TensorType& kept : out.subspan(1)) {
+    total.bytes += static_cast<double>(kept.bytes());
+  }
   for (const Epilogue& epilogue : epilogues_of(attrs)) {
-    total.flops += epilogue.activation != nullptr ? epilogue.activation->cost(out, out, {}).flops
-                                                  : static_cast<double>(out[0].elements());
+    if (epilogue.kind != Epilogue::Kind::kKeep) {
+      total.flops += epilogue.activation != nullptr
+                         ? epilogue.activation->cost(out.first(1), out.first(1), {}).flops
+                         : static_cast<double>(out[0].elements());
+    }
   }
   return total;
 }
@@ -252,6 +276,7 @@ std::vector<Way> layout_letters(const LayoutRequest& request) {
     }
     way.outputs[0] = place(dims.out, letter);
     way.uneven = true;
+    way.outputs.assign(request.outputs.size(), way.outputs[0]);
     for (const Epilogue& epilogue : epilogues) {
       if (epilogue.input > 0) {
         const int missing =

@@ -12,8 +12,10 @@
 //   bias                        plus the next input, which has the last dims of the result and repeats over the others
 //   add                         plus the next input, which has the result's shape
 //   gelu gelu_tanh relu silu    the elementwise operation of that name
+//   gelu_grad gelu_tanh_grad    times that one's derivative at the next input, which has the result's shape
+//   keep                        what it is so far is a further result, too
 //
-// The result has the operands' type. Sums of 16-bit numbers are made in f32.
+// Further results stand in their order. The result has the operands' type. Sums of 16-bit numbers are made in f32.
 #pragma once
 
 #include "core/ir/arg.h"
@@ -37,11 +39,11 @@ DotDims dot_dims(const Attrs& attrs);
 std::string to_text(const DotDims& dims);
 
 struct Epilogue {
-  enum class Kind : uint8_t { kScale, kBias, kAdd, kActivation };
+  enum class Kind : uint8_t { kScale, kBias, kAdd, kActivation, kGradient, kKeep };
   Kind kind = Kind::kScale;
-  size_t input = 0;                   // kBias, kAdd: its place among the inputs
+  size_t input = 0;                   // kBias, kAdd, kGradient: its place among the inputs
   double scale = 1;                   // kScale
-  const OpDef* activation = nullptr;  // kActivation
+  const OpDef* activation = nullptr;  // kActivation, kGradient: the operation of its name
 };
 
 bool has_epilogue(const Attrs& attrs);
@@ -49,7 +51,8 @@ bool has_epilogue(const Attrs& attrs);
 std::vector<Epilogue> epilogues_of(const Attrs& attrs);
 // `attrs` with one more; its input, where it has one, is the application's new last.
 Attrs with_epilogue(const Attrs& attrs, std::string_view name);
-// Whether the operation may be an epilogue by its name.
+// Whether the operation may be an epilogue by its name: of one input; of what a derivative is taken at, and the product.
 bool is_product_activation(const OpDef& op);
+bool is_product_gradient(const OpDef& op);
 
 }  // namespace mstrain

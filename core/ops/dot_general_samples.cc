@@ -61,7 +61,7 @@ Sample sample(Dtype t, const SampleDims& it, const std::string& epilogue = {}, i
     if (after.kind == Epilogue::Kind::kBias) {
       const Shape last(std::span(out.end() - bias_rank, static_cast<size_t>(bias_rank)));
       result.inputs.push_back({{t, last}, lift - 1, lift + 1});
-    } else if (after.kind == Epilogue::Kind::kAdd) {
+    } else if (after.input > 0) {
       result.inputs.push_back({{t, out}, -1, 1});
     }
   }
@@ -101,6 +101,15 @@ std::vector<Sample> samples::dot_general(Dtype t) {
     result.push_back(sample(t, batches, fmt::format("{} add", activation)));
     result.push_back(sample(t, none, fmt::format("bias {}", activation)));
   }
+  for (const SampleDims& it : {matrices, transposed, heads, batches, turned, none, empty}) {
+    result.push_back(sample(t, it, "bias keep gelu_tanh"));
+    result.push_back(sample(t, it, "gelu_tanh_grad"));
+  }
+  const SampleDims wide{"ab,cb->ac", {5, 7}, {16, 7}};  // as libraries want them
+  result.push_back(sample(t, wide, "keep gelu_tanh"));
+  result.push_back(sample(t, wide, "scale gelu_tanh_grad"));
+  result.push_back(sample(t, heads, "keep gelu keep", 3));
+  result.push_back(sample(t, heads, "scale gelu_grad add keep", 3));
   result.push_back(sample(t, matrices, "bias relu", 1, 8));
   result.push_back(sample(t, heads, "bias relu add", 3, -8));
   result.push_back(sample(t, matrices, "scale"));

@@ -7,6 +7,7 @@ namespace mstrain {
 namespace {
 
 constexpr std::string_view kActivations[] = {"gelu", "gelu_tanh", "relu", "silu"};
+constexpr std::string_view kGradients[] = {"gelu_grad", "gelu_tanh_grad"};
 
 bool has(std::string_view letters, char letter) {
   return letters.find(letter) != std::string_view::npos;
@@ -15,6 +16,9 @@ bool has(std::string_view letters, char letter) {
 bool is_activation(std::string_view name) {
   return std::find(std::begin(kActivations), std::end(kActivations), name) !=
          std::end(kActivations);
+}
+bool is_gradient(std::string_view name) {
+  return std::find(std::begin(kGradients), std::end(kGradients), name) != std::end(kGradients);
 }
 
 void check_letters(const DotDims& dims, std::string_view text) {
@@ -88,9 +92,15 @@ std::vector<Epilogue> epilogues_of(const Attrs& attrs) {
                         .input = input++});
     } else if (is_activation(name)) {
       result.push_back({.kind = Epilogue::Kind::kActivation, .activation = find_op(name)});
+    } else if (is_gradient(name)) {
+      result.push_back(
+          {.kind = Epilogue::Kind::kGradient, .input = input++, .activation = find_op(name)});
+    } else if (name == "keep") {
+      result.push_back({.kind = Epilogue::Kind::kKeep});
     } else {
       throw ShapeError(fmt::format("'{}' is no epilogue of a product", name),
-                       "there are scale, bias, add, gelu, gelu_tanh, relu and silu");
+                       "there are scale, bias, add, gelu, gelu_tanh, relu, silu, gelu_grad, "
+                       "gelu_tanh_grad and keep");
     }
   }
   return result;
@@ -103,5 +113,6 @@ Attrs with_epilogue(const Attrs& attrs, std::string_view name) {
 }
 
 bool is_product_activation(const OpDef& op) { return is_activation(op.name); }
+bool is_product_gradient(const OpDef& op) { return is_gradient(op.name); }
 
 }  // namespace mstrain

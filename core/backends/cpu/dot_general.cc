@@ -290,10 +290,18 @@ Kernel prepare(const KernelRequest& request) {
   return kernel;
 }
 
+// One result, of epilogues that are elementwise operations of it.
+bool supports(const KernelRequest& request) {
+  return std::ranges::none_of(epilogues_of(request.attrs), [](const Epilogue& it) {
+    return it.kind == Kind::kGradient || it.kind == Kind::kKeep;
+  });
+}
+
 }  // namespace
 
 void register_dot_general() {
-  register_kernel(table(), "dot_general", {.prepare = prepare, .strided_inputs = true});
+  register_kernel(table(), "dot_general",
+                  {.prepare = prepare, .supports = supports, .strided_inputs = true});
 }
 
 }  // namespace mstrain::cpu

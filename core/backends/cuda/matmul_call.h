@@ -16,8 +16,8 @@ namespace mstrain::cuda {
 // What the library does after a product.
 struct After {
   double scale = 1;
-  std::optional<size_t> bias, addend;  // inputs
-  uint32_t epilogue = 0;               // MatmulLibrary::Epilogue, but for kDefault and kWithBias
+  std::optional<size_t> bias, addend, at;  // inputs; at: of a derivative
+  uint32_t epilogue = 0;  // MatmulLibrary::Epilogue, but for kDefault and kWithBias
 };
 
 // Scratch memory that a call may use, at an address that is a multiple of kMatmulAlignment.

@@ -33,7 +33,7 @@ constexpr double kLongestWait = 60;  // for another process
 constexpr size_t kFinalists = 8;
 constexpr float kFarOff = 1.3F;   // times the best: not compared closely
 constexpr float kAsGood = 1.01F;  // times the best: an earlier proposal is taken
-constexpr int kRounds = 7;
+constexpr size_t kRounds = 15;
 constexpr float kLongEnough = 0.1F;  // milliseconds between two events
 
 double seconds_since(int64_t begin) {
@@ -116,15 +116,17 @@ std::vector<Candidate> look(const MatmulTrial& trial, std::span<const Choice> pr
   return found;
 }
 
-// In turns, so that the card's clock does not favour any. Their times become medians.
+// In turns, each round beginning with another, so that the card's clock, which falls under load, favours none. Their times become
+// medians.
 void compare(const MatmulTrial& trial, std::span<const Choice> proposals,
              std::vector<Candidate>& finalists) {
   const int runs =
       std::clamp(static_cast<int>(kLongEnough / std::max(finalists[0].milliseconds, 1e-3F)), 1, 8);
-  for (int round = 0; round < kRounds; ++round) {
+  for (size_t round = 0; round < kRounds; ++round) {
     Events events(stream_of(*trial.queue));
     trial.run(proposals[finalists[0].place].algorithm);  // the card has something to do
     events.record();
+    std::ranges::rotate(finalists, finalists.begin() + 1);
     for (const Candidate& it : finalists) {
       for (int i = 0; i < runs; ++i) {
         trial.run(proposals[it.place].algorithm);

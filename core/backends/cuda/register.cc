@@ -84,12 +84,13 @@ std::string what_is_missing() {
 }  // namespace
 
 void add_cuda_backend() {
-  Backend& table = add_backend({.name = "cuda",
-                                .missing = what_is_missing,
-                                .open = cuda::device,
-                                .connect = cuda::connect_cards,
-                                .links = cuda::describe_nccl,
-                                .limits = {.fused_row = cuda::kLongestRow}});
+  Backend& table = add_backend(
+      {.name = "cuda",
+       .missing = what_is_missing,
+       .open = cuda::device,
+       .connect = cuda::connect_cards,
+       .links = cuda::describe_nccl,
+       .limits = {.fused_row = cuda::kLongestRow, .keeps_places = true, .narrow_epilogues = true}});
   cuda::register_texts(table);
   cuda::register_host_kernels(table);
   cuda::register_offload_kernels(table);

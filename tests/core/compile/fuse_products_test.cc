@@ -117,6 +117,35 @@ TEST(FuseProducts, JoinsAnActivationThatAloneReadsTheSum) {
   EXPECT_EQ(kept.at("gelu_tanh"), 1);
 }
 
+// Training: the backward pass reads what the activation is of, and multiplies a product by the derivative.
+TEST(FuseProducts, JoinsActivationsAndTheirDerivativesOfSixteenBitsWhereTheBackEndHasThem) {
+  const TensorType x{Dtype::kBF16, {5, 7}}, w{Dtype::kBF16, {7, 8}}, v{Dtype::kBF16, {8, 7}};
+  const auto counts = [&](bool narrow) {
+    Tensors captures;
+    const GraphPtr graph = trace_program(
+        {{x, w, v, x}},
+        [](std::span<const Tensor> in) {
+          const Tensor before = matmul(in[0], in[1]);
+          const Tensor after = gelu_tanh(before);
+          return Tensors{matmul(after, in[2]), silu(matmul(in[3], in[1])),
+                         apply1(*find_op("gelu_tanh_grad"),
+                                {before, matmul(in[3], in[2], {.transpose_b = true})}, {},
+                                SourceLocation::current())};
+        },
+        &captures);
+    FuseOptions options;
+    options.limits.narrow_epilogues = narrow;
+    return operations_of(*fuse_products(*graph, options));
+  };
+  const auto joined = counts(true);
+  EXPECT_EQ(joined.at("dot_general: keep gelu_tanh"), 1);
+  EXPECT_EQ(joined.at("dot_general: gelu_tanh_grad"), 1);
+  EXPECT_EQ(joined.at("dot_general: silu"), 1);
+  EXPECT_EQ(joined.at("dot_general"), 1);
+  EXPECT_FALSE(joined.contains("gelu_tanh"));
+  EXPECT_EQ(counts(false).at("dot_general"), 4);
+}
+
 TEST(FuseProducts, EachRuleCanBeSwitchedOff) {
   const auto counts = [](const std::string& off) {
     Tensors captures;

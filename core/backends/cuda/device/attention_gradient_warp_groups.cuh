@@ -166,6 +166,17 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
       const uint32_t rows_second = rows_first + uint32_t(kRows * kDim * 2);
       bool is_first = true;
       uint32_t first_used = 0, second_used = 0;  // what may be filled again when their products end
+      // Before anything is waited for that comes only when there is room.
+      const auto end_products_before = [&] {
+        finish_products<0>(score, sum, sum_of_values, weights, slopes);
+        if (first_used != 0) {
+          release(first_used);
+          if (of_keys) {
+            release(second_used);
+          }
+          first_used = 0;
+        }
+      };
       for_tiles(first, head, [&](int64_t, int from) {
         const auto one = ring;
         ring.step();
@@ -177,6 +188,7 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
         }
         one.wait_until_full();
         if (!any_see(of_group, from)) {
+          end_products_before();
           two.wait_until_full();
           release(one.empty());
           release(two.empty());
@@ -185,17 +197,11 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
         begin_products(score);
         times_rows(score, rows_first, kRows, address(one.slot));
         end_products();
+        end_products_before();
         two.wait_until_full();
-        finish_products<0>(score, sum, sum_of_values, weights, slopes);
         begin_products(product);
         times_rows(product, rows_second, kRows, address(two.slot));
         end_products();
-        if (first_used != 0) {
-          release(first_used);
-          if (of_keys) {
-            release(second_used);
-          }
-        }
         first_used = one.empty();
         second_used = two.empty();
         const int place = one.slot * kTile + lane() % 4 * 2;
@@ -257,13 +263,7 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
         release(own_ring.empty());
         own_ring.step();
       }
-      finish_products<0>(sum, sum_of_values, weights, slopes);
-      if (first_used != 0) {
-        release(first_used);
-        if (of_keys) {
-          release(second_used);
-        }
-      }
+      end_products_before();
       const int64_t base = (b * kOwnRows * kOwnHeads + head) * kDim;
       const int warp_row = own - lane() / 4;
       Base::store_rows(to, base, kOwnHeads * kDim, warp_row, int(kOwnRows), sum, P::kScale,

@@ -109,13 +109,12 @@ void load_matrices(uint32_t (&to)[4], Tile& tile, const Row& row, const Column& 
 
 template <class To, class From>
 void begin_copy(To& to, int i, const From& from, int64_t j) {
-  for (int k = 0; k < 8; ++k) {
-    to[i + k] = uint16_t(from[j + k]);
-  }
+  begin_copy_by([=] {
+    for (int k = 0; k < 8; ++k) {
+      to[i + k] = uint16_t(from[j + k]);
+    }
+  });
 }
-inline void end_group() {}
-template <int left>
-void finish_copies() {}
 template <class From>
 bool lies_on_16_bytes(const From&, int64_t) {
   return true;

@@ -177,6 +177,25 @@ inline Pair<float> pair_at(const float* numbers, int i) {
   return *reinterpret_cast<const Pair<float>*>(numbers + i);
 }
 
+// Eight numbers of 16 bits, at once where they lie so. By instructions: of stores of both cases the compiler makes one by one.
+inline void store_eight(uint16_t* to, int64_t i, const Fragment& eight) {
+  if (is_aligned<16>(to + i)) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to + i), "r"(eight.at[0]), "r"(eight.at[1]), "r"(eight.at[2]),
+                   "r"(eight.at[3])
+                 : "memory");
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    asm volatile("st.global.b16 [%0], %1;"
+                 :
+                 : "l"(to + i + j), "h"(uint16_t(eight.at[j / 2] >> (16 * (j % 2))))
+                 : "memory");
+  }
+}
+
 // A barrier in shared memory: its phase ends when `count` have arrived, and the next one begins.
 inline void init_phases(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");

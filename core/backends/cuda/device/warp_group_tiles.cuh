@@ -188,22 +188,42 @@ struct WarpGroupTiles : Attention<P> {
       arrive(barrier);
     }
   }
-  // Rows of c by `scale`, as 16-bit numbers.
+  // Of four threads side by side thread i gets what they have in words[i].
+  static void turn_quad(uint32_t (&words)[4]) {
+#pragma unroll
+    for (int mask = 1; mask < 4; mask *= 2) {
+      const bool high = (lane() & mask) != 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if ((i & mask) == 0) {
+          uint32_t &low_word = words[i], &high_word = words[i + mask];
+          const uint32_t other = __shfl_xor_sync(0xffffffffU, high ? low_word : high_word, mask);
+          low_word = high ? other : low_word;
+          high_word = high ? high_word : other;
+        }
+      }
+    }
+  }
+
+  // Rows of c by `scale`, as 16-bit numbers, eight together.
   template <class To>
   static void store_rows(const To& to, int64_t base, int64_t stride, int first, int rows,
                          const float (&c)[kParts][4], float scale_low, float scale_high) {
-    const int g = lane() / 4, t = lane() % 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = first + g + half * 8;
-      if (row < rows) {
-        const float scale = half == 0 ? scale_low : scale_high;
+      const int row = first + lane() / 4 + half * 8;
+      const float scale = half == 0 ? scale_low : scale_high;
 #pragma unroll
-        for (int part = 0; part < kParts; ++part) {
-          const uint32_t two =
-              packed<Format>(c[part][2 * half] * scale, c[part][2 * half + 1] * scale);
-          store_pack(to, base + row * stride + part * 8 + t * 2,
-                     Pack<Stored, 2>{{Stored(two), Stored(two >> 16U)}});
+      for (int part = 0; part < kParts; part += 4) {
+        Fragment eight;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float* const two = &c[part + i][2 * half];
+          eight.at[i] = packed<Format>(two[0] * scale, two[1] * scale);
+        }
+        turn_quad(eight.at);
+        if (row < rows) {
+          store_eight(to, base + row * stride + (part + lane() % 4) * 8, eight);
         }
       }
     }

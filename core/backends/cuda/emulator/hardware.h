@@ -42,7 +42,7 @@ class Hardware {
   virtual void wait_for_phase(uint32_t barrier, unsigned parity, int line) = 0;
   // Ends the kernel: the thread `what`.
   virtual void mistake(const char* what) = 0;
-  // Another one for each block that runs.
+  // Another one for each block that runs, of any launch.
   uint64_t block_number = 0;
 
  protected:

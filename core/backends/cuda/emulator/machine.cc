@@ -161,6 +161,9 @@ class Machine final : public Hardware {
       phases.pending = phases.count;
       phases.parity ^= 1U;
       release_waiting(barrier);
+      if (is_backward()) {
+        wait(Fiber::State::kReady, 0);  // who waited goes on before this thread does more
+      }
     }
   }
   void wait_for_phase(uint32_t barrier, unsigned parity, int line) override {
@@ -203,9 +206,13 @@ class Machine final : public Hardware {
     }
   }
 
+  // Every other block runs from its last thread on.
+  bool is_backward() const { return here.block.x % 2 == 1; }
+
   void run_block() {
     ++epoch_;
-    ++block_number;
+    static uint64_t blocks = 0;
+    block_number = ++blocks;
     shared_.clear();
     asked_.clear();
     phases_.clear();
@@ -224,7 +231,7 @@ class Machine final : public Hardware {
     while (!is_done()) {
       bool any = false;
       for (unsigned i = 0; i < launch_.threads; ++i) {
-        const unsigned t = here.block.x % 2 == 0 ? i : launch_.threads - 1 - i;
+        const unsigned t = is_backward() ? launch_.threads - 1 - i : i;
         if (fibers_[t].state == Fiber::State::kReady) {
           here.thread.x = t;
           swapcontext(&block_, &fibers_[t].context);

@@ -1,5 +1,5 @@
-// What device/warp_group.cuh offers, on the emulator. Products are made as late as they may be: when they are waited for. Until
-// then their sums are no numbers, and what they read is not read.
+// What device/warp_group.cuh offers, on the emulator. Products are made as late as they may be, when they are waited for: until then
+// their sums are no numbers. What they read in shared memory must be there from the beginning to the end.
 #pragma once
 
 #include <algorithm>
@@ -24,20 +24,11 @@ struct WarpGroupProduct {
   bool a_turned = false, b_turned = false;
 };
 
-// Of a thread: what is on its way.
+// Those of a thread that are on their way.
 struct WarpGroupProducts {
-  uint64_t block = 0;
-  std::vector<std::vector<WarpGroupProduct>> groups;  // the last one is not ended
-  std::map<float*, std::vector<float>> sums;          // of those on their way
+  std::vector<std::vector<WarpGroupProduct>> groups{1};  // the last one is not ended
+  std::map<float*, std::vector<float>> sums;
 };
-inline WarpGroupProducts& products_of_thread() {
-  static std::map<unsigned, WarpGroupProducts> all;
-  WarpGroupProducts& it = all[hardware->here.thread.x];
-  if (it.block != hardware->block_number) {
-    it = {.block = hardware->block_number, .groups = {{}}};
-  }
-  return it;
-}
 
 // An operand as its descriptor says (PTX ISA, "matrix descriptor", "canonical layouts" swizzled by 128 bytes).
 struct WarpGroupOperand {
@@ -74,16 +65,22 @@ struct WarpGroupOperand {
   }
 };
 
+inline void note_reads(const WarpGroupProduct& p) {
+  const int warp = static_cast<int>(threadIdx.x) % 128 / kWarp;
+  if (p.fragment == nullptr) {
+    WarpGroupOperand{p.a, p.a_turned}.note_reads(warp * 16, 16);
+  }
+  WarpGroupOperand{p.b, p.b_turned}.note_reads(0, p.parts * 8);
+}
+
 inline void make_product(const WarpGroupProduct& p, std::vector<float>& sums) {
   const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / kWarp;
   const int g = thread % kWarp / 4, t = thread % 4;
   const WarpGroupOperand a{p.a, p.a_turned}, b{p.b, p.b_turned};
-  if (p.fragment == nullptr) {
-    a.note_reads(warp * 16, 16);
-  } else if (std::memcmp(p.fragment, &p.held, sizeof(Fragment)) != 0) {
+  note_reads(p);
+  if (p.fragment != nullptr && std::memcmp(p.fragment, &p.held, sizeof(Fragment)) != 0) {
     hardware->mistake("changes registers that a product on its way reads");
   }
-  b.note_reads(0, p.parts * 8);
   float rows[2][16];
   for (int half = 0; half < 2; ++half) {
     for (int k = 0; k < 16; ++k) {
@@ -108,7 +105,8 @@ inline void make_product(const WarpGroupProduct& p, std::vector<float>& sums) {
 }
 
 inline void begin_product(WarpGroupProduct product) {
-  WarpGroupProducts& mine = products_of_thread();
+  note_reads(product);
+  WarpGroupProducts& mine = of_thread<WarpGroupProducts>();
   const auto n = static_cast<size_t>(product.parts) * 4;
   if (!mine.sums.contains(product.c)) {
     mine.sums[product.c].assign(product.c, product.c + n);
@@ -154,11 +152,11 @@ void hold(Registers&) {}
 inline void compute_now(float) {}
 template <class... Registers>
 void begin_products(Registers&...) {}
-inline void end_products() { products_of_thread().groups.emplace_back(); }
+inline void end_products() { of_thread<WarpGroupProducts>().groups.emplace_back(); }
 
 template <int left, class... Registers>
 void finish_products(Registers&...) {
-  WarpGroupProducts& mine = products_of_thread();
+  WarpGroupProducts& mine = of_thread<WarpGroupProducts>();
   while (mine.groups.size() > left + 1) {
     for (const WarpGroupProduct& product : mine.groups.front()) {
       make_product(product, mine.sums[product.c]);
@@ -192,19 +190,26 @@ inline void show_to_products() { hardware->show_to_multipliers(); }
 
 template <class To, class From>
 void begin_copy_or_zeros(const To& to, int i, const From& from, int64_t j, bool there) {
-  for (int k = 0; k < 8; ++k) {
-    to[i + k] = there ? uint16_t(from[j + k]) : uint16_t(0);
-  }
+  begin_copy_by([=] {
+    for (int k = 0; k < 8; ++k) {
+      to[i + k] = there ? uint16_t(from[j + k]) : uint16_t(0);
+    }
+  });
 }
 template <class To, class From>
 void begin_copy_of_number(const To& to, int i, const From& from, int64_t j, bool there) {
-  to[i] = there ? float(from[j]) : 0.0F;
+  begin_copy_by([=] { to[i] = there ? float(from[j]) : 0.0F; });
 }
 inline Memory<float> as_numbers(const Memory<uint16_t>& shared) {
   return Memory<float>(const_cast<uint16_t*>(shared.address()));
 }
 inline Pack<float, 2> pair_at(const Memory<float>& numbers, int i) {
   return {{numbers[i], numbers[i + 1]}};
+}
+inline void store_eight(const Memory<uint16_t>& to, int64_t i, const Fragment& eight) {
+  for (int j = 0; j < 8; ++j) {
+    to[i + j] = static_cast<uint16_t>(eight.at[j / 2] >> (16 * (j % 2)));
+  }
 }
 inline void init_phases(uint32_t barrier, int count) { hardware->init_phases(barrier, count); }
 inline void arrive(uint32_t barrier) { hardware->arrive(barrier); }

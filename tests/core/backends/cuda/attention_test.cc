@@ -191,7 +191,7 @@ TEST(CudaAttention, OfWarpGroupsIsThatOfTheReference) {
   half.dtype = Dtype::kF16;
   expect_results_of_the_reference(emulated_backend_of_sm_90a(),
                                   {grouped, window, turned, half, form(70, 140, 64, true),
-                                   form(140, 70, 64, true), form(40, 140, 128, false)});
+                                   form(140, 70, 64, true), form(40, 400, 128, false)});
 }
 
 }  // namespace

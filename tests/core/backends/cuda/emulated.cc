@@ -92,8 +92,11 @@ Kernel kernel_of(const KernelRequest& request, const char* architecture) {
                          const std::vector<Reach>& reaches, bool writable) {
       for (size_t i = 0; i < addresses.size(); ++i) {
         pointers.push_back(addresses[i]);
-        // An input that a result lies over is written there.
-        if (std::ranges::find(regions, addresses[i], &emulator::Region::data) != regions.end()) {
+        // An input that a result lies over is written there; one that begins where another does is read as far as either.
+        const auto known = std::ranges::find(regions, addresses[i], &emulator::Region::data);
+        if (known != regions.end()) {
+          known->bytes = std::max(
+              known->bytes, writable ? 0 : static_cast<size_t>(reaches[i].end - reaches[i].first));
           continue;
         }
         regions.push_back({fmt::format("{} {}", what, i),

@@ -277,7 +277,8 @@ TEST(CudaEmulator, MultipliesTilesAsWarpGroupsDo) {
 TEST(CudaEmulator, FindsWhatIsTouchedWhileProductsAreOnTheirWay) {
   EXPECT_TRUE(std::isnan(run_warp_group("reads_sums_too_early")[5]));
   EXPECT_THAT(mistake_of_warp_group("shows_nothing"), HasSubstr("was not shown to products"));
-  EXPECT_THAT(mistake_of_warp_group("overwrites_a_tile"), HasSubstr("was not shown to products"));
+  EXPECT_THAT(mistake_of_warp_group("overwrites_a_tile"),
+              HasSubstr("which another thread reads without a barrier"));
   EXPECT_THAT(mistake_of_warp_group("changes_registers"), HasSubstr("changes registers"));
   EXPECT_THAT(mistake_of_warp_group("changes_sums"), HasSubstr("changes sums"));
   EXPECT_THAT(mistake_of_warp_group("begins_within_a_tile"), HasSubstr("is no tile"));

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -29,14 +30,15 @@ using mstrain::twin::Event;
 using mstrain::twin::Graph;
 using mstrain::twin::Stream;
 
-// How often the driver was asked to launch, and cuBLASLt for products by which algorithm: told when the process ends, where there is
+// How often the driver was asked to launch, and cuBLASLt for products by which algorithm, and with a second matrix: told when the process ends, where there is
 // a file for it.
 struct Counts {
-  std::atomic<int64_t> kernels = 0, graphs = 0, slow = 0, fast = 0;
+  std::atomic<int64_t> kernels = 0, graphs = 0, slow = 0, fast = 0, aux = 0;
   ~Counts() {
     if (const char* const file = std::getenv("MSTRAIN_TWIN_COUNTS")) {
-      std::ofstream(file) << fmt::format("{} kernels {} graphs {} slow {} fast\n", kernels.load(),
-                                         graphs.load(), slow.load(), fast.load());
+      std::ofstream(file) << fmt::format("{} kernels {} graphs {} slow {} fast {} aux\n",
+                                         kernels.load(), graphs.load(), slow.load(), fast.load(),
+                                         aux.load());
     }
   }
 };
@@ -64,6 +66,8 @@ struct Desc {
   int turned[2] = {0, 0};
   uint32_t epilogue = 1;
   const void* bias = nullptr;
+  void* aux = nullptr;  // what an activation is of, or its derivative is taken at
+  int64_t aux_leading = 0, aux_stride = 0;
 };
 
 struct Layout {
@@ -101,12 +105,17 @@ struct Product {
   void* d = nullptr;
 };
 
+// Of the library's GELU.
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
 double activated(uint32_t epilogue, double x) {
   if ((epilogue & 2U) != 0) {
     return x > 0 ? x : 0;
   }
   if ((epilogue & 32U) != 0) {
-    return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    return gelu(x);
   }
   return x;
 }
@@ -135,6 +144,14 @@ void multiply(const Product& p) {
         }
         if ((p.how.epilogue & 4U) != 0) {
           sum += load(p.to.type, p.how.bias, i);
+        }
+        const int64_t aux = which * p.how.aux_stride + i + j * p.how.aux_leading;
+        if ((p.how.epilogue & 64U) != 0) {
+          constexpr double kStep = 1e-6;
+          const double x = load(p.to.type, p.how.aux, aux);
+          sum *= (gelu(x + kStep) - gelu(x - kStep)) / (2 * kStep);
+        } else if ((p.how.epilogue & 128U) != 0) {
+          store(p.to.type, p.how.aux, aux, sum);
         }
         store(p.to.type, p.d, at, activated(p.how.epilogue, sum));
       }
@@ -368,11 +385,10 @@ int cublasLtMatmulDescCreate(void** desc, int, int) {
 }
 int cublasLtMatmulDescSetAttribute(void* desc, int attribute, const void* value, size_t bytes) {
   auto& it = *static_cast<Desc*>(desc);
-  void* const to = attribute == 3   ? static_cast<void*>(&it.turned[0])
-                   : attribute == 4 ? static_cast<void*>(&it.turned[1])
-                   : attribute == 7 ? static_cast<void*>(&it.epilogue)
-                                    : static_cast<void*>(&it.bias);
-  std::memcpy(to, value, bytes);
+  const std::map<int, void*> places = {
+      {3, &it.turned[0]}, {4, &it.turned[1]},    {7, &it.epilogue},   {8, &it.bias},
+      {11, &it.aux},      {12, &it.aux_leading}, {13, &it.aux_stride}};
+  std::memcpy(places.at(attribute), value, bytes);
   return kOk;
 }
 int cublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t columns,
@@ -411,6 +427,7 @@ int cublasLtMatmul(void*, void* desc, const void* alpha, const void* a, void* a_
     return kRefused;
   }
   ++(which == 0 ? counts.slow : counts.fast);
+  counts.aux += (static_cast<const Desc*>(desc)->epilogue & 128U) != 0 ? 1 : 0;
   Product p{*static_cast<const Desc*>(desc), *static_cast<const Layout*>(a_layout),
             *static_cast<const Layout*>(b_layout), *static_cast<const Layout*>(d_layout)};
   const int scalars = p.to.type == 1 ? 1 : 0;

@@ -3,6 +3,7 @@
 #   twin_test.sh MSTRAIN TWIN_FOLDER SOURCE_FOLDER
 source "$(dirname "$0")/twin_runs.sh"
 
+launches() { grep -o "[0-9]* $2" "$work/$1.counts" | cut -d' ' -f1; }
 run cpu cpu 4
 run card cuda 4
 agree cpu card 0.0002
@@ -11,17 +12,24 @@ run card_again cuda 4
 same_weights card card_again 4
 grep -q "going on from step 2" "$work/card_again.log"
 narrow=(precision.params=bf16 precision.grads=bf16)
-run cpu_bf16 cpu 3 "${narrow[@]}"
-run card_bf16 cuda 3 "${narrow[@]}"
+run cpu_bf16 cpu 4 "${narrow[@]}"
+MSTRAIN_TWIN_COUNTS="$work/card_bf16.counts" run card_bf16 cuda 4 "${narrow[@]}"
 agree cpu_bf16 card_bf16 0.03
 
+run cpu_micro cpu 3 "${narrow[@]}" batch.micro=1
+run card_micro cuda 3 "${narrow[@]}" batch.micro=1
+agree cpu_micro card_micro 0.03
+
+# GELU and its derivative are epilogues there, in the step that is run and in the one that is captured.
+[ "$(launches card_bf16 aux)" = 4 ]
+
 # A step is one launch from its third run on, and has the bits of kernels that are launched one by one.
-launches() { grep -o "[0-9]* $2" "$work/$1.counts" | cut -d' ' -f1; }
 MSTRAIN_TWIN_COUNTS="$work/single.counts" MSTRAIN_CUDA_GRAPHS=0 run single cuda 8
 MSTRAIN_TWIN_COUNTS="$work/whole.counts" run whole cuda 8
 same_state single whole 8
 [ "$(launches single graphs)" = 0 ]
 [ "$(launches whole graphs)" -ge 6 ]
+[ "$(launches card_bf16 graphs)" -ge 2 ]  # weights and masters stay where they are
 [ $((2 * $(launches whole kernels))) -lt "$(launches single kernels)" ]
 # What is captured has fewer: updates of parameters of one shape are one launch.
 MSTRAIN_TWIN_COUNTS="$work/single_two.counts" MSTRAIN_CUDA_GRAPHS=0 run single_two cuda 2
