@@ -93,7 +93,9 @@ class Builder {
           std::ranges::any_of(sums_, [&](const auto& known) { return known.first == value; });
       const Sink::Kind kind = sum ? sums_.at(value).kind : Sink::Kind::kStore;
       int term = sum ? sums_.at(value).term : operand(value);
-      if (!sum && is_full(body_.type(value)) &&
+      const bool by_element =
+          result_.extent.elements() > 1 && (result_.extent.n > 1 || !result_.by_rows);
+      if (!sum && by_element && is_full(body_.type(value)) &&
           result_.terms[static_cast<size_t>(term)].kind != Kind::kFull) {
         term = full(body_.type(value).dtype, "$0", {term});  // a number that is every element
       }
