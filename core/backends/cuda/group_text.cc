@@ -1,30 +1,16 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 
-#include "core/backends/cuda/group.h"
-#include "core/backends/cuda/group_layout.h"
-#include "core/backends/cuda/group_terms.h"
+#include "core/backends/cuda/group_sums.h"
 
 namespace mstrain::cuda {
 namespace {
 
-using Kind = Term::Kind;
-
-class Printer {
+// The kernel of a group: rows by teams of warps, pass by pass, or elements.
+class Printer : GroupSums {
  public:
-  explicit Printer(const KernelRequest& request)
-      : terms_(group_terms(request, *group_body(request))), it_(layout_of(terms_)) {
-    result_.launches.push_back({"@", it_.blocks, static_cast<int>(it_.threads)});
-    for (size_t i = 0; i < terms_.terms.size(); ++i) {
-      const Term& term = terms_.terms[i];
-      if (term.needed && term.lies_in(it_.pack)) {
-        packed_.push_back(static_cast<int>(i));
-      }
-    }
-  }
+  using GroupSums::GroupSums;
 
   KernelText run() {
     find_in_place();
@@ -33,10 +19,6 @@ class Printer {
     print_main();
     if (leaves_sums()) {
       print_finish();
-      for_sums([&](const Sink& sink, int64_t offset) {
-        result_.workspace_bytes =
-            std::max(result_.workspace_bytes, offset + it_.blocks * bytes_of_sum(sink));
-      });
     }
     line("}}  // namespace mstrain::cuda");
     result_.joins = !leaves_sums();
@@ -44,29 +26,6 @@ class Printer {
   }
 
  private:
-  template <class... Args>
-  void line(fmt::format_string<Args...> text, Args&&... args) {
-    result_.text += std::string(static_cast<size_t>(2 * depth_), ' ');
-    result_.text += fmt::format(text, std::forward<Args>(args)...);
-    result_.text += '\n';
-  }
-  template <class... Args>
-  void open(fmt::format_string<Args...> text, Args&&... args) {
-    line(text, std::forward<Args>(args)...);
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}}");
-  }
-
-  const Term& term(int i) const { return terms_.term(i); }
-  bool has(Sink::Kind kind) const { return terms_.count(kind) > 0; }
-  // Whether a second kernel adds up what blocks have summed.
-  bool leaves_sums() const {
-    return it_.blocks > 1 && (has(Sink::Kind::kSumColumns) || has(Sink::Kind::kSumAll));
-  }
-
   // A result may lie over an operand of its type that is read once, element by element, before the result is stored.
   void find_in_place() {
     for (const Sink& sink : terms_.sinks) {
@@ -80,58 +39,6 @@ class Printer {
             input.type.elements() == terms_.extent.elements()) {
           result_.in_place.emplace_back(sink.output, static_cast<int>(i));
         }
-      }
-    }
-  }
-
-  bool keeps(int i) const { return terms_.keeps(i, it_.pack); }
-  const std::string format_of_input(const Term& it) const {
-    return format_of(terms_.inputs[static_cast<size_t>(it.input)].type.dtype);
-  }
-  // The packs of a term: each that a thread has of a row, of all rows that it has at a time.
-  std::string packs_of(const Term& it) const {
-    return fmt::format("pack{}{}", it.input, it.is_parameter ? "c" : "i");
-  }
-  std::string name_of(int i) const {
-    const Term& it = term(i);
-    if (it.lies_in(it_.pack)) {
-      return fmt::format("{}::load({}[{}].at[j])", format_of_input(it), packs_of(it),
-                         it.is_parameter && it_.by_rows ? "q" : "slot");
-    }
-    return it.kind == Kind::kFull ? fmt::format("v{}{}", i, keeps(i) ? "[k]" : "")
-                                  : fmt::format("r{}", i);
-  }
-  std::string text_of(int i) const {
-    std::string result;
-    const Term& it = term(i);
-    for (size_t at = 0; at < it.expression.size(); ++at) {
-      if (it.expression[at] == '$') {
-        result += name_of(it.operands[static_cast<size_t>(it.expression[++at] - '0')]);
-      } else {
-        result += it.expression[at];
-      }
-    }
-    return result;
-  }
-
-  template <class F>
-  void for_terms(Kind kind, int level, F f) const {
-    for (size_t i = 0; i < terms_.terms.size(); ++i) {
-      const Term& it = terms_.terms[i];
-      if (it.needed && it.kind == kind && (level < 0 || it.level == level) &&
-          !it.lies_in(it_.pack)) {
-        f(static_cast<int>(i));
-      }
-    }
-  }
-  // Stores of an element each, in the pass over the row in which it is known.
-  template <class F>
-  void for_stores(int level, F f) const {
-    for (const Sink& sink : terms_.sinks) {
-      const Term& from = term(sink.term);
-      if (sink.kind == Sink::Kind::kStore && from.kind == Kind::kFull &&
-          (level < 0 || from.level == level)) {
-        f(sink);
       }
     }
   }
@@ -211,7 +118,7 @@ class Printer {
     return fmt::format("{}", fmt::join(conditions, " && "));
   }
 
-  // Of teams of several warps: what warps have folded; of several teams: their sums of columns, one after another.
+  // Of teams of several warps: what warps have folded.
   void declare_shared() {
     if (!it_.by_rows) {
       return;
@@ -221,33 +128,7 @@ class Printer {
         line("MSTRAIN_SHARED({}, of_warp{}, {});", term(i).type, i, 2 * it_.teams * it_.warps);
       });
     }
-    for (const char* type : {"float", "double"}) {
-      const bool is_summed = std::ranges::any_of(terms_.sinks, [&](const Sink& sink) {
-        return sink.kind == Sink::Kind::kSumColumns && sum_type(sink) == type;
-      });
-      if (it_.teams > 1 && is_summed) {
-        line("MSTRAIN_SHARED({0}, {0}_of_team, {1});", type, it_.teams * terms_.extent.n);
-      }
-    }
-  }
-
-  std::string output(const Sink& sink) const {
-    return fmt::format("global<{}::Stored>({})", sink.format,
-                       pointer_text(terms_.inputs.size() + static_cast<size_t>(sink.output)));
-  }
-  const std::string& sum_type(const Sink& sink) const {
-    static const std::string kDouble = "double";
-    return sink.kind == Sink::Kind::kSumAll ? kDouble : term(sink.term).type;
-  }
-
-  void print_accumulators() {
-    for (const Sink& sink : terms_.sinks) {
-      if (sink.kind == Sink::Kind::kSumAll) {
-        line("double sum{} = 0;", sink.output);
-      } else if (sink.kind == Sink::Kind::kSumColumns) {
-        line("{} sum{}[{}] = {{}};", sum_type(sink), sink.output, it_.packs * it_.pack);
-      }
-    }
+    declare_shared_sums();
   }
 
   // Every pack that is read at a place; `parameters` or all others.
@@ -382,22 +263,6 @@ class Printer {
       line("const Index r = own < {0} ? own : {0} - 1;", rows);
     }
   }
-  // A thread's packs of a row. `mine`: whether the row is its team's own; empty: it is.
-  void open_packs(const std::string& mine = "") {
-    line("#pragma unroll");
-    open("for (int q = 0; q < {}; ++q) {{", it_.packs);
-    line("const int c0 = (lane + q * {}) * {};", it_.team(), it_.pack);
-    const bool whole = it_.packs * it_.team() * it_.pack == terms_.extent.n;
-    std::string condition = whole ? "" : fmt::format("c0 < {}", terms_.extent.n);
-    condition += !whole && !mine.empty() ? " && " : "";
-    condition += mine;
-    if (condition.empty()) {
-      open("{{");
-    } else {
-      open("if ({}) {{", condition);
-    }
-  }
-
   void print_rows() {
     const auto [rows, n] = terms_.extent;
     line("[[maybe_unused]] const int team = thread / {0}, lane = thread % {0};", it_.team());
@@ -534,129 +399,6 @@ class Printer {
     });
     close();
   }
-
-  int64_t bytes_of_sum(const Sink& sink) const {
-    return (sink.kind == Sink::Kind::kSumAll ? 1 : terms_.extent.n) *
-           (sum_type(sink) == "float" ? 4 : 8);
-  }
-  // Gives each sum its place in the workspace, block after block.
-  template <class F>
-  void for_sums(F f) const {
-    int64_t offset = 0;
-    for (const Sink& sink : terms_.sinks) {
-      if (sink.kind != Sink::Kind::kStore) {
-        f(sink, offset);
-        offset += ceil_div(it_.blocks * bytes_of_sum(sink), 64) * 64;
-      }
-    }
-  }
-  std::string workspace(const Sink& sink, int64_t offset) const {
-    return fmt::format("global<{}>(static_cast<char*>({}) + {})", sum_type(sink),
-                       pointer_text(terms_.inputs.size() + terms_.outputs.size()), offset);
-  }
-  static std::string stored(const Sink& sink, const std::string& value) {
-    const bool narrow = sink.kind == Sink::Kind::kSumAll && sink.format != "F64";
-    return fmt::format("{}::store({}{})", sink.format, narrow ? "(float)" : "", value);
-  }
-
-  // A block's sums, to where the second kernel finds them, or to the results where there is but one block.
-  void print_sums() {
-    const int64_t n = terms_.extent.n;
-    const bool last = !leaves_sums();
-    for_sums([&](const Sink& sink, int64_t offset) {
-      const std::string to = last ? output(sink) : workspace(sink, offset);
-      if (sink.kind == Sink::Kind::kSumAll) {
-        line("sum{0} = fold_block<Sum>(sum{0});", sink.output);
-        const std::string sum = fmt::format("sum{}", sink.output);
-        line("if (thread == 0) {{ {}[{}] = {}; }}", to, last ? "0" : "blockIdx.x",
-             last ? stored(sink, sum) : sum);
-        return;
-      }
-      const auto each = [&](const std::string& where, const std::string& value) {
-        open_packs();
-        open("for (int j = 0; j < {}; ++j) {{", it_.pack);
-        line("{} = {};", where, value);
-        close();
-        close();
-        close();
-      };
-      const std::string sum = fmt::format("sum{}[q * {} + j]", sink.output, it_.pack);
-      const std::string block = last ? "" : fmt::format("int64_t(blockIdx.x) * {} + ", n);
-      if (it_.teams == 1) {
-        each(fmt::format("{}[{}c0 + j]", to, block), last ? stored(sink, sum) : sum);
-        return;
-      }
-      // All teams' sums are added in their order.
-      const std::string& type = sum_type(sink);
-      each(fmt::format("{}_of_team[team * {} + c0 + j]", type, n), sum);
-      line("__syncthreads();");
-      open("for (int c = thread; c < {}; c += {}) {{", n, it_.threads);
-      line("{0} total = {0}_of_team[c];", type);
-      line("for (int t = 1; t < {}; ++t) {{ total += {}_of_team[t * {} + c]; }}", it_.teams, type,
-           n);
-      line("{}[{}c] = {};", to, block, last ? stored(sink, "total") : "total");
-      close();
-      line("__syncthreads();");
-    });
-  }
-
-  // A block for each total, and for every 32 columns of each sum of columns.
-  void print_finish() {
-    const int64_t n = terms_.extent.n;
-    const int64_t warps = static_cast<int64_t>(
-        std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(it_.blocks, 32))));
-    const int64_t threads = warps * 32;
-    int64_t block = 0;
-    open("extern \"C\" __global__ void __launch_bounds__({}) @_finish(const Pointers p) {{",
-         threads);
-    line("{}", kFirstAlone);
-    line("const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);");
-    for_sums([&](const Sink& sink, int64_t offset) {
-      const std::string type = sum_type(sink);
-      const bool all = sink.kind == Sink::Kind::kSumAll;
-      const int64_t own = all ? 1 : ceil_div(n, 32);
-      open("if (block >= {} && block < {}) {{", block, block + own);
-      line("{} total = 0;", type);
-      if (all) {
-        open("for (int b = thread; b < {}; b += {}) {{", it_.blocks, threads);
-        line("total += {}[b];", workspace(sink, offset));
-        close();
-        line("total = fold_block<Sum>(total);");
-        line("if (thread == 0) {{ {}[0] = {}; }}", output(sink), stored(sink, "total"));
-      } else {  // a warp adds every so many blocks' sums, then all warps' are added in their order
-        line("const int c = (block - {}) * 32 + thread % 32, warp = thread / 32;", block);
-        line("MSTRAIN_SHARED({}, of_warp, {});", type, threads);
-        open("if (c < {}) {{", n);
-        line("#pragma unroll 8");
-        open("for (int b = 0; b < {}; b += {}) {{", it_.blocks, warps);
-        const std::string own_sum =
-            fmt::format("{}[int64_t(b + warp) * {} + c]", workspace(sink, offset), n);
-        if (it_.blocks % warps == 0) {
-          line("total += {};", own_sum);
-        } else {
-          line("if (b + warp < {}) {{ total += {}; }}", it_.blocks, own_sum);
-        }
-        close();
-        close();
-        line("of_warp[thread] = total;");
-        line("__syncthreads();");
-        open("if (warp == 0 && c < {}) {{", n);
-        line("for (int w = 1; w < {}; ++w) {{ total += of_warp[w * 32 + thread]; }}", warps);
-        line("{}[c] = {};", output(sink), stored(sink, "total"));
-        close();
-      }
-      close();
-      block += own;
-    });
-    close();
-    result_.launches.push_back({"@_finish", block, static_cast<int>(threads)});
-  }
-
-  GroupTerms terms_;
-  GroupLayout it_;
-  std::vector<int> packed_;  // terms that are read in packs
-  KernelText result_;
-  int depth_ = 0;
 };
 
 }  // namespace
