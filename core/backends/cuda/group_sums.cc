@@ -58,8 +58,7 @@ void GroupSums::print_sums() {
     line("__syncthreads();");
     open("for (int c = thread; c < {}; c += {}) {{", n, it_.threads);
     line("{0} total = {0}_of_team[c];", type);
-    line("for (int t = 1; t < {}; ++t) {{ total += {}_of_team[t * {} + c]; }}", it_.teams, type,
-         n);
+    line("for (int t = 1; t < {}; ++t) {{ total += {}_of_team[t * {} + c]; }}", it_.teams, type, n);
     line("{}[{}c] = {};", to, block, last ? stored(sink, "total") : "total");
     close();
     line("__syncthreads();");
@@ -68,12 +67,11 @@ void GroupSums::print_sums() {
 
 void GroupSums::print_finish() {
   const int64_t n = terms_.extent.n;
-  const int64_t warps = static_cast<int64_t>(
-      std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(it_.blocks, 32))));
+  const int64_t warps =
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(it_.blocks, 32))));
   const int64_t threads = warps * 32;
   int64_t block = 0;
-  open("extern \"C\" __global__ void __launch_bounds__({}) @_finish(const Pointers p) {{",
-       threads);
+  open("extern \"C\" __global__ void __launch_bounds__({}) @_finish(const Pointers p) {{", threads);
   line("{}", kFirstAlone);
   line("const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);");
   for_sums([&](const Sink& sink, int64_t offset) {

@@ -50,24 +50,29 @@ void JointLaunches::flush(Driver::Handle stream) {
   std::vector<CardLaunch> left = std::move(kept_);
   kept_.clear();
   while (!left.empty()) {
-    const CardLaunch& first = left.front();
-    // Groups of other sizes may be the same function in other numbers of blocks.
-    const auto is_alike = [&](const CardLaunch& it) {
-      return it.function == first.function && it.blocks == first.blocks;
-    };
-    const auto others = std::stable_partition(left.begin(), left.end(), is_alike);
+    const CardLaunch first = left.front();
     const size_t size = first.pointers.size();
     std::array<void*, kMostPointers> pointers;
     size_t used = 0;
-    for (auto it = left.begin(); it != others; ++it) {
-      std::ranges::copy(it->pointers, pointers.begin() + static_cast<std::ptrdiff_t>(used));
-      used += size;
-      if (used + size > pointers.size() || std::next(it) == others) {
-        give(*it, pointers, static_cast<unsigned>(used / size), stream);
-        used = 0;
+    const auto give_alike = [&] {
+      give(first, pointers, static_cast<unsigned>(used / size), stream);
+      used = 0;
+    };
+    std::vector<CardLaunch> others;
+    for (CardLaunch& it : left) {
+      // Groups of other sizes may be the same function in other numbers of blocks.
+      if (it.function != first.function || it.blocks != first.blocks) {
+        others.push_back(std::move(it));
+        continue;
       }
+      if (used + size > pointers.size()) {
+        give_alike();
+      }
+      std::ranges::copy(it.pointers, pointers.begin() + static_cast<std::ptrdiff_t>(used));
+      used += size;
     }
-    left.erase(left.begin(), others);
+    give_alike();
+    left = std::move(others);
   }
 }
 
