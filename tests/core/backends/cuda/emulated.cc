@@ -162,9 +162,9 @@ KernelLibrary::KernelLibrary(const std::string& source) {
   write_file_atomic(real_files(), text, source);
   // Bounds and races are the emulator's; what it compiles for is all one.
   const std::string command = fmt::format(
-      "'{}' -std=c++20 -O1 -fno-tree-sra -w -fPIC -shared -fvisibility=hidden -I'{}' -o '{}' '{}' "
+      "'{}' {} -fvisibility=hidden -I'{}' -o '{}' '{}' "
       ">'{}' 2>&1",
-      MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, library, text, messages);
+      MSTRAIN_TEST_COMPILER, MSTRAIN_TEST_OPTIONS, MSTRAIN_SOURCE_DIR, library, text, messages);
   if (std::system(command.c_str()) != 0) {
     throw Error(
         fmt::format("a kernel does not compile:\n{}", real_files().read(messages).substr(0, 4000)));

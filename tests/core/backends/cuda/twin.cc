@@ -348,9 +348,10 @@ int nvrtcCompileProgram(void* program, int, const char* const*) {
       fmt::format("{}/kernel_{}_{}", std::getenv("MSTRAIN_TWIN_FOLDER"), getpid(), made++);
   std::ofstream(name + ".cc") << it.text;
   it.library = name + ".so";
-  return std::system(fmt::format("'{}' -std=c++20 -O1 -fno-tree-sra -w -fPIC -shared "
+  return std::system(fmt::format("'{}' {} "
                                  "-fvisibility=hidden -I'{}' -o '{}' '{}.cc'",
-                                 MSTRAIN_TEST_COMPILER, MSTRAIN_SOURCE_DIR, it.library, name)
+                                 MSTRAIN_TEST_COMPILER, MSTRAIN_TEST_OPTIONS, MSTRAIN_SOURCE_DIR,
+                                 it.library, name)
                          .c_str()) == 0
              ? kOk
              : kFailed;
