@@ -1,15 +1,14 @@
-// What the text of a group is printed with: lines, terms by their names, the packs that a thread has of a row.
+// What the text of a group is printed with: terms by their names, the packs that a thread has of a row.
 #pragma once
-
-#include <fmt/format.h>
 
 #include "core/backends/cuda/group.h"
 #include "core/backends/cuda/group_layout.h"
 #include "core/backends/cuda/group_terms.h"
+#include "core/backends/cuda/text_lines.h"
 
 namespace mstrain::cuda {
 
-class GroupPrinter {
+class GroupPrinter : protected TextLines {
  public:
   explicit GroupPrinter(const KernelRequest& request)
       : terms_(group_terms(request, *group_body(request))), it_(layout_of(terms_)) {
@@ -24,22 +23,6 @@ class GroupPrinter {
 
  protected:
   using Kind = Term::Kind;
-
-  template <class... Args>
-  void line(fmt::format_string<Args...> text, Args&&... args) {
-    result_.text += std::string(static_cast<size_t>(2 * depth_), ' ');
-    result_.text += fmt::format(text, std::forward<Args>(args)...);
-    result_.text += '\n';
-  }
-  template <class... Args>
-  void open(fmt::format_string<Args...> text, Args&&... args) {
-    line(text, std::forward<Args>(args)...);
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}}");
-  }
 
   const Term& term(int i) const { return terms_.term(i); }
   bool has(Sink::Kind kind) const { return terms_.count(kind) > 0; }
@@ -123,10 +106,6 @@ class GroupPrinter {
   GroupTerms terms_;
   GroupLayout it_;
   std::vector<int> packed_;  // terms that are read in packs
-  KernelText result_;
-
- private:
-  int depth_ = 0;
 };
 
 }  // namespace mstrain::cuda

@@ -43,26 +43,13 @@ class Printer : GroupSums {
     }
   }
 
-  bool is_short() const {
-    constexpr int64_t kMost = int64_t{1} << 30;
-    return terms_.extent.elements() < kMost &&
-           std::ranges::all_of(terms_.inputs, [](const ViewType& view) {
-             int64_t reach = 0;
-             for (int d = 0; d < view.type.shape.rank(); ++d) {
-               reach += std::abs(view.strides[d]) * view.type.shape[d];
-             }
-             return reach < kMost;
-           });
-  }
-
   // Everything is printed for memory in which packs are accesses (`aligned`), and for other memory.
   void print_main() {
     const auto [rows, n] = terms_.extent;
     line("// {}{}", terms_.title, it_.by_rows ? fmt::format(": {} × {}", rows, n) : "");
     open("extern \"C\" __global__ void __launch_bounds__({}{}) @(const Pointers p) {{", it_.threads,
          it_.resident > 1 ? fmt::format(", {}", it_.resident) : "");
-    // Offsets within views may be longer than their elements are many.
-    line("using Index = {};", is_short() ? "int" : "int64_t");
+    line("using Index = {};", is_short(terms_.inputs, terms_.outputs) ? "int" : "int64_t");
     line("{}", leaves_sums() ? std::string(kFirstAlone)
                              : first_text(terms_.inputs.size() + terms_.outputs.size() + 3));
     for (size_t i = 0; i < terms_.inputs.size(); ++i) {

@@ -1,12 +1,10 @@
-// What the texts of single operations are printed with: one kernel after another, lines indented by depth.
+// What the texts of single operations are printed with: one kernel after another.
 #pragma once
-
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/backends/cuda/group_terms.h"
-#include "core/backends/cuda/text.h"
+#include "core/backends/cuda/text_lines.h"
 #include "core/backends/cuda/walk.h"
 
 namespace mstrain::cuda {
@@ -14,7 +12,7 @@ namespace mstrain::cuda {
 inline constexpr int kThreadsOfKernel = 256;
 inline constexpr int64_t kMostBlocksOfKernel = 65535;
 
-class KernelPrinter {
+class KernelPrinter : public TextLines {
  public:
   // Operands by their names in the text: in0, in1, …, out0, …
   explicit KernelPrinter(const KernelRequest& request, std::string_view header = {})
@@ -29,22 +27,6 @@ class KernelPrinter {
   // Before its kernels: runs of them are never one launch, and save the registers that this takes.
   void stay_alone() { joins_ = false; }
 
-  template <class... Args>
-  void line(fmt::format_string<Args...> text, Args&&... args) {
-    result_.text += std::string(static_cast<size_t>(2 * depth_), ' ');
-    result_.text += fmt::format(text, std::forward<Args>(args)...);
-    result_.text += '\n';
-  }
-  template <class... Args>
-  void open(fmt::format_string<Args...> text, Args&&... args) {
-    line(text, std::forward<Args>(args)...);
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}}");
-  }
-
   // A kernel for `count` things (elements, lines, blocks): its body sees all operands, `thread` and `block`.
   void begin_kernel(std::string_view suffix, int64_t blocks, int threads) {
     begin_kernel({fmt::format("@{}", suffix), blocks, threads});
@@ -56,7 +38,7 @@ class KernelPrinter {
     if (launch.blocks > 0) {
       result_.launches.push_back(std::move(launch));
     }
-    line("using Index = {};", is_short() ? "int" : "int64_t");
+    line("using Index = {};", is_short(request_.inputs, request_.outputs) ? "int" : "int64_t");
     line("{}", joins_ ? first_text(request_.inputs.size() + request_.outputs.size() + 3)
                       : std::string(kFirstAlone));
     size_t place = 0;
@@ -134,22 +116,7 @@ class KernelPrinter {
   std::string out_format(size_t i) const { return format_of(request_.outputs[i].type.dtype); }
 
  private:
-  bool is_short() const {
-    constexpr int64_t kMost = int64_t{1} << 30;
-    const auto is_small = [](const ViewType& view) {
-      int64_t reach = 0;
-      for (int d = 0; d < view.type.shape.rank(); ++d) {
-        reach += std::abs(view.strides[d]) * view.type.shape[d];
-      }
-      return std::max(reach, view.type.elements()) < kMost;
-    };
-    return std::ranges::all_of(request_.inputs, is_small) &&
-           std::ranges::all_of(request_.outputs, is_small);
-  }
-
   const KernelRequest& request_;
-  KernelText result_;
-  int depth_ = 0;
   bool joins_ = true;
   std::string aligned_;
 };

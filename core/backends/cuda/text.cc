@@ -89,6 +89,18 @@ Reach reach_of(const ViewType& view) {
   return {reach.first * size, (reach.end + 1) * size};
 }
 
+bool is_short(std::span<const ViewType> inputs, std::span<const ViewType> outputs) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const auto is_small = [](const ViewType& view) {
+    int64_t reach = 0;
+    for (int d = 0; d < view.type.shape.rank(); ++d) {
+      reach += std::abs(view.strides[d]) * view.type.shape[d];
+    }
+    return std::max(reach, view.type.elements()) < kMost;
+  };
+  return std::ranges::all_of(inputs, is_small) && std::ranges::all_of(outputs, is_small);
+}
+
 std::string message_of(const Report& report) {
   return fmt::format("{}: id {} at position {} is outside of [0, {})",
                      kReporters.at(static_cast<size_t>(report.operation - 1)), report.id,

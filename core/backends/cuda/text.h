@@ -77,6 +77,8 @@ struct Reach {
   int64_t first = 0, end = 0;
 };
 Reach reach_of(const ViewType& view);
+// Whether places within all of them are short numbers. Offsets within views may be longer than their elements are many.
+bool is_short(std::span<const ViewType> inputs, std::span<const ViewType> outputs);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
