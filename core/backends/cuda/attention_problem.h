@@ -55,11 +55,14 @@ class AttentionProblem {
 
   // A kernel that makes delta of a gradient's first input and its last but one, at the start of the workspace. Bytes of that.
   int64_t print_products(size_t out) {
-    constexpr int64_t kThreads = 128;  // as in device/attention.cuh
+    constexpr int64_t kThreads = 128;
     const int64_t rows = dims_.b * dims_.h * dims_.t, d = dims_.d;
     const int64_t lanes_of_row = d <= 16 ? 2 : d <= 32 ? 4 : d <= 64 ? 8 : 16;
     text_.begin_blocks("_products", ceil_div(rows * lanes_of_row, kThreads), kThreads);
-    text_.line("Attention<@_Problem>::products(b, in0, in{}, global<float>(workspace));", out);
+    text_.line(
+        "static_assert(kAttentionThreads == {} && AttentionShape<@_Problem>::kLanesOfRow == {});",
+        kThreads, lanes_of_row);
+    text_.line("AttentionShape<@_Problem>::products(b, in0, in{}, global<float>(workspace));", out);
     text_.end_blocks();
     return rows * 4;
   }

@@ -4,9 +4,16 @@
 namespace mstrain::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // as in device/attention.cuh
+// As in device/attention_tiles.cuh.
+constexpr int kThreads = 128;
 constexpr int64_t kRowsOfBlock = 64;
 int64_t tile_of(int64_t d) { return d <= 64 ? 64 : 32; }
+void print_checks(KernelPrinter& text, int64_t d) {
+  text.line(
+      "static_assert(kAttentionThreads == {} && kRowsOfBlock == {} && "
+      "AttentionTiles<@_Problem>::kTile == {});",
+      kThreads, kRowsOfBlock, tile_of(d));
+}
 
 bool has_attention(const KernelRequest& request) { return has_tiles_of_attention(request, 0); }
 bool has_attention_gradient(const KernelRequest& request) {
@@ -17,6 +24,7 @@ KernelText print_attention(const KernelRequest& request) {
   KernelPrinter text(request, "attention.cuh");
   text.stay_alone();
   AttentionProblem problem(text, request, 0, 0);
+  print_checks(text, problem.dims().d);
   const AttentionDims& n = problem.dims();
   text.begin_blocks("", n.b * n.h * ceil_div(n.t, kRowsOfBlock), kThreads);
   problem.print_beside_of_kernel();
@@ -30,6 +38,7 @@ KernelText print_attention_gradient(const KernelRequest& request) {
   text.stay_alone();
   const size_t last = request.inputs.size() - 1;  // g, q, k, v, …, out, lse
   AttentionProblem problem(text, request, 1, last - 1);
+  print_checks(text, problem.dims().d);
   const AttentionDims& n = problem.dims();
   const int64_t of_delta = problem.print_products(last - 1);
   const auto print = [&](std::string_view suffix, std::string_view function, int64_t blocks,

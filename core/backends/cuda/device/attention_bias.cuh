@@ -2,13 +2,13 @@
 // block of queries by a tile of keys, for every sample and head that shares a bias, in their order.
 #pragma once
 
-#include "core/backends/cuda/device/attention.cuh"
+#include "core/backends/cuda/device/attention_gradient.cuh"
 
 namespace mstrain::cuda {
 
 template <class P>
-struct AttentionBias : Attention<P> {
-  using Base = Attention<P>;
+struct AttentionBias : AttentionGradient<P> {
+  using Base = AttentionGradient<P>;
   using typename Base::Beside;
   using typename Base::Format;
   using typename Base::Scores;

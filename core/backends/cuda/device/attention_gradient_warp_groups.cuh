@@ -39,25 +39,20 @@ struct WarpGroupGradient : WarpGroupTiles<P> {
       kElements * 2 + kNumbers * 4 + Ring<kSlots>::kBytes + Ring<kOwnSlots>::kBytes;
   static constexpr int64_t kOwnRows = of_keys ? P::kKeys : P::kQueries;
   static constexpr int64_t kOwnHeads = of_keys ? Base::kKeyHeads : P::kHeads;
-  static constexpr int kShift = int(P::kKeys - P::kQueries);
 
   // f(head of the others, first row of a tile) for all that these rows have to do with.
   template <class F>
   static void for_tiles(int first, int64_t head, const F& f) {
     if constexpr (of_keys) {
-      const int begin = P::kCausal && first > kShift ? first - kShift : 0;
-      int end = int(P::kQueries);
-      if (P::kWindow > 0) {
-        const int beyond = first + kRows - 1 - kShift + int(P::kWindow);
-        end = beyond < end ? beyond : end;
-      }
+      const int begin = P::kCausal && first > Base::kPlace ? first - Base::kPlace : 0;
+      const int end = Base::end_query(first + kRows - 1);
       for (int64_t h = head * P::kGroup; h < (head + 1) * P::kGroup; ++h) {
         for (int from = begin / kTile * kTile; from < end; from += kTile) {
           f(h, from);
         }
       }
     } else {
-      const auto seen = Base::template keys_of<kTile>(first, kRows);
+      const auto seen = Base::template tiles_of_keys<kTile>(first, kRows);
       for (int tile = seen.begin; tile < seen.end; ++tile) {
         f(head / P::kGroup, tile * kTile);
       }

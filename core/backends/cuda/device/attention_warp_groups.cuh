@@ -96,7 +96,7 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
       need_fewer_registers<kGroups == 3 ? 32 : 40>();
       Filler filler;
       Base::template for_work<kRows, P::kQueries, P::kHeads>([&](int first, int64_t h, int64_t b) {
-        const auto seen = Base::template keys_of<kTile>(first, kRows);
+        const auto seen = Base::template tiles_of_keys<kTile>(first, kRows);
         for (int tile = seen.end - 1; tile >= seen.begin; --tile) {
           if (tile == seen.end - 1) {
             filler.fill(query_ring, [&](int slot) {
@@ -125,7 +125,7 @@ struct WarpGroupAttention : WarpGroupTiles<P> {
       return address_of(tiles) + uint32_t(slot * kTileSize * 2);
     };
     Base::template for_work<kRows, P::kQueries, P::kHeads>([&](int first, int64_t h, int64_t b) {
-      const auto seen = Base::template keys_of<kTile>(first, kRows);
+      const auto seen = Base::template tiles_of_keys<kTile>(first, kRows);
       const int own = first + Base::own_row();
       float sum[kParts][4] = {};
       Softmax softmax;

@@ -2,10 +2,10 @@
 // the first warp group brings tiles into shared memory, ahead, as far as there is room; the others have 64 rows each of what the
 // kernel computes. A block takes several pieces of work: the next one's tiles come while it ends one.
 //
-// P is what attention.cuh takes, with kDim 64 or 128 and kScale > 0.
+// P is what attention_shape.cuh says, with kDim 64 or 128 and kScale > 0.
 #pragma once
 
-#include "core/backends/cuda/device/attention.cuh"
+#include "core/backends/cuda/device/attention_shape.cuh"
 #include "core/backends/cuda/device/warp_group.cuh"
 
 namespace mstrain::cuda {
@@ -73,15 +73,14 @@ class Filler {
 };
 
 template <class P>
-struct WarpGroupTiles : Attention<P> {
-  using Base = Attention<P>;
-  using Base::end_key;
-  using Base::first_key;
+struct WarpGroupTiles : AttentionShape<P> {
+  using Base = AttentionShape<P>;
   using Base::kDim;
   using Base::kParts;
   using Base::kSteps;
   using Base::lane;
   using typename Base::Format;
+  using typename Base::Range;
   using typename Base::Stored;
 
   static int group() { return static_cast<int>(threadIdx.x) / kWarpGroup; }
@@ -101,15 +100,11 @@ struct WarpGroupTiles : Attention<P> {
       }
     }
   }
-  // Tiles of `count` rows: [begin, end).
-  struct Tiles {
-    int begin, end;
-  };
-  // Those of keys that some of `rows` queries from `first` on see.
+  // Tiles of `count` keys that some of `rows` queries from `first` on see.
   template <int count>
-  static Tiles keys_of(int first, int rows) {
-    const int beyond = first + rows < int(P::kQueries) ? first + rows : int(P::kQueries);
-    return {first_key(first) / count, (end_key(beyond - 1) + count - 1) / count};
+  static Range tiles_of_keys(int first, int rows) {
+    const Range seen = Base::keys_of(first, rows);
+    return {seen.begin / count, (seen.end + count - 1) / count};
   }
 
   // Begins to bring rows [first, first + count) of a matrix into tiles, zeros beyond its end. Number by number where they lie so.
