@@ -87,10 +87,9 @@ CardKernel::CardKernel(KernelText text)
   }
 }
 
-CardKernel::CardKernel(KernelText text, const KernelRequest& request) : CardKernel() {
+CardKernel::CardKernel(const KernelText& text, const KernelRequest& request) : CardKernel(text) {
   const bool joins = text.joins && text.launches.size() == 1 && text.workspace_bytes == 0 &&
                      !text.launches[0].shares;
-  *this = CardKernel(std::move(text));
   for (size_t i = 0; joins && i < request.inputs.size(); ++i) {
     inputs_.push_back(reach_of(request.inputs[i]));
   }
@@ -121,8 +120,10 @@ void CardKernel::launch(std::span<void* const> inputs, std::span<void* const> ou
       launch.touched.push_back({at + reaches[i].first, at + reaches[i].end, written});
     }
   };
-  touch(inputs, inputs_, false);
-  touch(outputs, outputs_, true);
+  if (is_captured(queue)) {
+    touch(inputs, inputs_, false);
+    touch(outputs, outputs_, true);
+  }
   for (size_t i = 0; i < launches_.size(); ++i) {
     const KernelLaunch& it = launches_[i];
     const int64_t blocks =

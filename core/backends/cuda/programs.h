@@ -12,7 +12,7 @@ class CardKernel {
   CardKernel() = default;
   explicit CardKernel(KernelText text);  // not yet named
   // Of an operation, which may join others.
-  CardKernel(KernelText text, const KernelRequest& request);
+  CardKernel(const KernelText& text, const KernelRequest& request);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
   const std::vector<std::pair<int, int>>& in_place() const { return in_place_; }
