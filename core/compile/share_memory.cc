@@ -70,15 +70,12 @@ class Sharing {
         continue;
       }
       count_accesses(step, 1, accesses);
-      for (const bool own : {true, false}) {
-        if (own && !keeps_places()) {
-          continue;
-        }
+      const auto share = [&](bool only_own) {
         for (const auto& [output, input] : step.in_place) {
           PlanView& to = step.outputs[static_cast<size_t>(output)];
           const PlanView& from = step.inputs[static_cast<size_t>(input)];
           if (to.buffer != from.buffer && buffer(from.buffer).kind == sources &&
-              (!own || buffer(from.buffer).index == buffer(to.buffer).index) &&
+              (!only_own || buffer(from.buffer).index == buffer(to.buffer).index) &&
               busy_until[static_cast<size_t>(from.buffer)] < static_cast<int>(s) &&
               may_share(from, to, static_cast<int>(s), accesses)) {
             becomes[static_cast<size_t>(to.buffer)] = from.buffer;
@@ -88,7 +85,11 @@ class Sharing {
             to.buffer = from.buffer;
           }
         }
+      };
+      if (keeps_places()) {
+        share(true);
       }
+      share(false);
       count_accesses(step, -1, accesses);
       if (step.begins) {
         for (int id : used_by(step)) {
