@@ -153,9 +153,7 @@ void print_picture(FileSystem& files, const std::string& path, std::FILE* out) {
 }  // namespace
 
 void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
-  if (!files.exists(path)) {
-    fail_missing(files, path);
-  }
+  check_exists(files, path);
   if (files.is_directory(path)) {
     if (has_safetensors(files, path) || has_adapter(files, path)) {
       print_checkpoint(files, path, out);

@@ -144,9 +144,7 @@ int evaluate(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   }
   const std::string folder = required(checkpoint, "--checkpoint DIR");
   FileSystem& files = real_files();
-  if (!files.exists(folder)) {
-    fail_missing(files, folder);
-  }
+  check_exists(files, folder);
   // A run directory, a checkpoint in its folder `checkpoints`, or what `.` stands for below either.
   std::optional<std::string> home;
   for (const char* above : {"", "/..", "/../.."}) {

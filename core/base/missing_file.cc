@@ -33,4 +33,10 @@ void fail_missing(FileSystem& files, const std::string& path) {
   throw IoError(fmt::format("{}: no such file or folder", path), ENOENT);
 }
 
+void check_exists(FileSystem& files, const std::string& path) {
+  if (!files.exists(path)) {
+    fail_missing(files, path);
+  }
+}
+
 }  // namespace mstrain

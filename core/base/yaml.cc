@@ -251,9 +251,7 @@ YamlNode parse_yaml(std::string_view text, const std::string& file) {
 }
 
 YamlNode load_yaml(const std::string& path) {
-  if (!real_files().exists(path)) {
-    fail_missing(real_files(), path);
-  }
+  check_exists(real_files(), path);
   return parse_yaml(real_files().read(path, kMaxBytes), path);
 }
 

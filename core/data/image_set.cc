@@ -224,9 +224,7 @@ std::optional<std::string> held_out_folder(FileSystem& files, const std::string&
 // `known`: the labels' names; empty: those that are found.
 ImageParts open_parts(FileSystem& files, const std::string& path,
                       const std::vector<std::string>& known, int64_t channels) {
-  if (!files.exists(path)) {
-    fail_missing(files, path);
-  }
+  check_exists(files, path);
   if (!files.is_directory(path)) {
     throw IoError(fmt::format("{}: expected a folder of images", path));
   }

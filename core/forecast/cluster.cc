@@ -1,6 +1,7 @@
 #include "core/forecast/cluster.h"
 
 #include "core/base/error.h"
+#include "core/base/missing_file.h"
 
 namespace mstrain {
 namespace {
@@ -36,6 +37,7 @@ std::string to_text(const Cluster& cluster) { return to_yaml(write_config(Cluste
 
 Cluster read_cluster(FileSystem& files, const std::string& path,
                      const std::vector<std::string>& overrides) {
+  check_exists(files, path);
   return parse_cluster(files.read(path, kLargestDescription), path, overrides);
 }
 

@@ -220,9 +220,7 @@ bool is_run_directory(FileSystem& files, const std::string& directory) {
 
 OrderedJson run_data(FileSystem& files, const std::string& directory) {
   const auto at = [&](const char* name) { return join_path(directory, name); };
-  if (!files.exists(directory)) {
-    fail_missing(files, directory);
-  }
+  check_exists(files, directory);
   if (!is_run_directory(files, directory)) {
     throw IoError(fmt::format("{}: is no run directory: it has no {}", directory, kMetricsFile));
   }

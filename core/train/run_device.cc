@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/missing_file.h"
 #include "core/comm/communicator.h"
 #include "core/ir/halves.h"
 
@@ -68,6 +69,7 @@ bool is_here(const std::string& device) {
 }  // namespace
 
 DeviceDescription read_device(FileSystem& files, const std::string& path) {
+  check_exists(files, path);
   DeviceDescription device;
   read_config(parse_yaml(files.read(path, kLargestDescription), path), device);
   return device;

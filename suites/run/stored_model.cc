@@ -200,9 +200,7 @@ std::string find_checkpoint(FileSystem& files, const std::string& path) {
       return *found;
     }
   }
-  if (!files.exists(path)) {
-    fail_missing(files, path);
-  }
+  check_exists(files, path);
   if (files.exists(join_path(path, "config.json"))) {
     const SafetensorsFolder weights(files, path);  // says what is missing
   }

@@ -21,6 +21,7 @@ TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
       {{run.config()}, "unknown command; did you mean --config "},
       {{"--confg", "x.yaml"}, "--confg: unknown option; did you mean --config?"},
       {{"--config"}, "--config: expected FILE after it"},
+      {{"--config", "--dry-run"}, "--config: expected FILE after it, found the option --dry-run"},
       {{"--config", run.path("none.yaml")}, "none.yaml"},
       {{"--config", run.config(), "model.hidden_size"}, "expected key.path=value"},
       {{"--dry-run=yes"}, "--dry-run: takes no value"},

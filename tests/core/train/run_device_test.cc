@@ -54,6 +54,10 @@ TEST(Device, MistakesInItsFileNameLineKeyAndChoice) {
   }
   EXPECT_THAT(message_of<IoError>([] { read_device(real_files(), "none/device.yaml"); }),
               HasSubstr("none/device.yaml"));
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "h200.yaml", kGood);
+  EXPECT_THAT(message_of<IoError>([&] { read_device(real_files(), folder / "h20.yaml"); }),
+              HasSubstr("h200.yaml?"));
 }
 
 TEST(Device, FuzzedFilesAreErrorsOrDevices) {
