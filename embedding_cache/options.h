@@ -50,7 +50,7 @@ struct OptimizerOptions {
     v("lr", lr, "learning rate; schedules do not change FTRL's", rule::positive());
     v("beta1", beta1, "decay of the first moment", rule::at_least(0).below(1));
     v("beta2", beta2, "decay of the second moment", rule::at_least(0).below(1));
-    v("eps", eps, "added to the root", rule::at_least(0));
+    v("eps", eps, "added to the root", rule::at_least(1e-30));
     v("l1", l1, "FTRL: weight of the absolute values", rule::at_least(0));
     v("l2", l2, "weight of the squares of the rows of l2_of", rule::at_least(0));
     v("l2_of", l2_of, "rows that learn at a step: those of its batch, or all of the table",

@@ -1,71 +1,25 @@
 #include "core/compile/partition.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <limits>
-#include <map>
-#include <set>
 
+#include "core/compile/partition_pieces.h"
 #include "core/compile/passes.h"
-#include "core/compile/product_rows.h"
 #include "core/compile/relayout.h"
 #include "core/compile/rewrite.h"
 #include "core/ops/build.h"
+#include "core/ops/dot_general.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {
+
+using namespace partitioning;
+
 namespace {
-
-using Wish = std::optional<Placement>;
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// Weights of what is not known when a way is chosen, in bytes of collectives: moving a weight, cutting a part out of memory,
-// what is to be paid later for a result that is no replica, and for one that is where it was to be dealt out.
-constexpr double kWeight = 1000, kCut = 1e-3, kLater = 0.1, kUnshared = 0.1;
-
-// Of a product, which is computed anew in pieces where its result is exchanged.
-struct Product {
-  const Node* node;
-  Tensors operands;
-};
-
-// What a rank has of a value.
-struct Held {
-  TensorType whole;
-  Placement placement;
-  Tensor part;
-  bool weight = false;  // a part of an input, or one in another type
-  // Made of nothing but numbers and keys: a part of it is made as such, not cut out of the whole. Else null.
-  const Node* made_by = nullptr;
-  std::vector<std::shared_ptr<Held>> made_of = {};
-  std::map<Placement, Tensor> elsewhere = {};  // by other placements
-  std::optional<Product> product = {};         // that it is, and that one operation reads
-  Tensors gathered = {};                       // in pieces along `rows`, where it was exchanged so
-  int rows = -1;
-};
-using HeldPtr = std::shared_ptr<Held>;
-using Helds = std::vector<HeldPtr>;
-
-struct Scatter {
-  const Stream* stream = nullptr;  // null: nowhere
-  bool to(const TensorType& whole, const Placement& placement) const {
-    const Shape& dims = stream == nullptr ? Shape() : stream->dims;
-    return dims.rank() > 0 && placement.sharded(stream->dim) && whole.shape.rank() >= dims.rank() &&
-           std::equal(dims.begin(), dims.end(), whole.shape.begin());
-  }
-  bool from(const TensorType& whole, const Placement& placement) const {
-    return stream != nullptr && stream->dealt_out && placement.replicated() &&
-           to(whole, sharded(stream->dim));
-  }
-};
 
 class Partitioner {
  public:
   Partitioner(const MeshAxis& axis, const PartitionOptions& options)
-      : axis_(axis),
-        options_(options),
-        scatter_{options.scattered_along == axis.name ? &options.stream : nullptr} {}
+      : axis_(axis), options_(options), ways_(axis, options), pieces_{axis, options.pieces} {}
 
   struct Result {
     GraphPtr program;
@@ -113,7 +67,7 @@ class Partitioner {
   Helds walk(const Graph& given, const Helds& inputs, std::span<const Wish> outputs) {
     const GraphPtr inlined = has_programs(given) ? inline_programs(given) : nullptr;
     const Graph& graph = inlined == nullptr ? given : *inlined;
-    const std::vector<std::vector<Wish>> wishes = wishes_of(graph, outputs);
+    const std::vector<std::vector<Wish>> wishes = ways_.wishes_of(graph, outputs);
     const std::vector<std::vector<int>> uses = uses_of(graph);
     std::vector<Helds> values(graph.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -142,101 +96,6 @@ class Partitioner {
     return results;
   }
 
-  // What layouts of outputs want of the values that become them, through operations that keep elements apart.
-  std::vector<std::vector<Wish>> wishes_of(const Graph& graph,
-                                           std::span<const Wish> outputs) const {
-    std::vector<std::vector<Wish>> wishes(graph.size());
-    for (NodeId id = 0; id < graph.size(); ++id) {
-      wishes[id].resize(graph.node(id).outputs.size());
-    }
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const Value& value = graph.outputs()[i];
-      if (outputs[i] && !outputs[i]->partial()) {
-        wishes[value.node][value.output] = outputs[i];
-      }
-    }
-    for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;) {
-      const Node& node = graph.node(id);
-      const bool apart =
-          node.op->kind == OpKind::kElementwise || node.op->kind == OpKind::kMovement;
-      if (!apart || node.op->layout == nullptr || !wishes[id][0] || !wishes[id][0]->sharded()) {
-        continue;
-      }
-      const Types types = graph.types(node.inputs);
-      for (const Way& way : ways_of(node, types)) {
-        if (way.outputs[0] != *wishes[id][0]) {
-          continue;
-        }
-        for (size_t i = 0; i < node.inputs.size(); ++i) {
-          Wish& wish = wishes[node.inputs[i].node][node.inputs[i].output];
-          wish = !wish && way.inputs[i].sharded() ? way.inputs[i] : wish;
-        }
-        break;
-      }
-    }
-    return wishes;
-  }
-
-  // The ways that the dims allow; the first is that of replicas.
-  std::vector<Way> ways_of(const Node& node, std::span<const TensorType> types) const {
-    const LayoutRequest request{*node.op, node.attrs, types, node.outputs, axis_};
-    std::vector<Way> ways{request.whole()};
-    for (Way& way : node.op->layout(request)) {
-      if (fits(way, request)) {
-        ways.push_back(std::move(way));
-      }
-    }
-    return ways;
-  }
-
-  // Those with the name that is asked for, where they have names.
-  std::vector<Way> asked_for(std::vector<Way> ways, const Node& node) const {
-    if (options_.way.empty()) {
-      return ways;
-    }
-    std::set<std::string_view> names;
-    for (const Way& way : ways) {
-      names.insert(way.name);
-    }
-    names.erase("");
-    if (names.empty()) {
-      return ways;
-    }
-    if (!names.contains(options_.way)) {
-      fail("{}: {} ranks cannot share this {} by {}; say {}, at {}", options_.way_key, axis_.size,
-           node.op->name, options_.way, fmt::join(names, " or "), to_string(node.where));
-    }
-    std::erase_if(ways, [&](const Way& way) { return way.name != options_.way; });
-    return ways;
-  }
-
-  double cost_of(const Held& held, const Placement& to) const {
-    if (held.placement == to || held.elsewhere.contains(to)) {
-      return 0;
-    }
-    const std::optional<double> number =
-        held.placement.partial() ? std::nullopt : constant_value(held.part);
-    if (number) {
-      return to.partial() && *number != 0 ? kNever : 0;
-    }
-    const double bytes = relayout_bytes(held.whole, held.placement, to, axis_.size);
-    if (held.placement.replicated() && to.sharded()) {
-      return kCut * static_cast<double>(held.whole.bytes());
-    }
-    if (held.placement.partial() && to.sharded() && !scatter_.to(held.whole, to)) {
-      return 2.1 * bytes;  // what is not wanted in parts comes together again
-    }
-    return held.weight ? kWeight * bytes : bytes;
-  }
-
-  double later(const TensorType& whole, const Placement& placement, const Wish& wish) const {
-    if (scatter_.from(whole, placement)) {
-      return kUnshared * static_cast<double>(whole.bytes());
-    }
-    const double bytes = relayout_bytes(whole, placement, wish.value_or(kReplicated), axis_.size);
-    return wish ? bytes : scatter_.to(whole, placement) ? 0 : kLater * bytes;
-  }
-
   Helds apply_node(const Node& node, const Types& types, const Helds& operands,
                    std::span<const Wish> wishes) {
     if (node.op->loop != nullptr) {
@@ -248,95 +107,23 @@ class Partitioner {
     if (node.op->layout == nullptr) {
       return apply_unruled(node, types, operands, wishes);
     }
-    const std::vector<Way> ways = asked_for(ways_of(node, types), node);
-    const Way* best = &ways[0];
-    double least = kNever;
-    for (const Way& way : ways) {
-      double cost = way.bytes;
-      for (size_t i = 0; i < operands.size(); ++i) {
-        cost += cost_of(*operands[i], way.inputs[i]);
-      }
-      for (size_t i = 0; i < node.outputs.size(); ++i) {
-        cost += later(node.outputs[i], way.outputs[i], wishes[i]);
-      }
-      if (cost < least) {
-        least = cost;
-        best = &way;
-      }
-    }
-    const bool in_pieces = options_.pieces > 1 && node.op == &kDotGeneral && !best->program;
+    const Way way = ways_.best(node, types, operands, wishes);
+    const bool in_pieces = options_.pieces > 1 && node.op == &kDotGeneral && !way.program;
     if (in_pieces) {
-      gather_in_pieces(*operands[0], best->inputs[0], node);
+      pieces_.gather(*operands[0], way.inputs[0], node);
     }
     Tensors parts;
     for (size_t i = 0; i < operands.size(); ++i) {
-      parts.push_back(brought(*operands[i], best->inputs[i], node));
+      parts.push_back(brought(*operands[i], way.inputs[i], node));
     }
     if (!in_pieces) {
-      return held(node, *best, apply_way(node, *best, parts), operands);
+      return held(node, way, apply_way(node, way, parts), operands);
     }
-    Tensor product = product_of_gathered(node, *operands[0], best->inputs[0], parts[1]);
-    Helds results =
-        held(node, *best, product.defined() ? Tensors{product} : apply_way(node, *best, parts),
-             operands);
+    Tensor product = pieces_.product_of_gathered(node, *operands[0], way.inputs[0], parts[1]);
+    Helds results = held(
+        node, way, product.defined() ? Tensors{product} : apply_way(node, way, parts), operands);
     results[0]->product = Product{&node, parts};
     return results;
-  }
-
-  static TensorType with_rows(TensorType whole, int dim, int64_t rows) {
-    whole.shape[dim] = rows;
-    return whole;
-  }
-
-  // The first operand of a product becomes `to` in pieces, where it has rows and is not there yet.
-  void gather_in_pieces(Held& a, const Placement& to, const Node& node) const {
-    const auto rows = a.placement.sharded() && to.replicated() && !a.elsewhere.contains(to)
-                          ? row_dim(dot_dims(node.attrs), a.part.shape(), a.placement.dim, -1)
-                          : std::nullopt;
-    if (rows) {
-      for (const Tensor& piece : pieces_of(a.part, rows->a, options_.pieces)) {
-        const TensorType whole = with_rows(a.whole, rows->a, piece.dim(rows->a));
-        a.gathered.push_back(relayout(piece, whole, a.placement, to, axis_));
-      }
-      a.rows = rows->a;
-      a.elsewhere[to] = concat(a.gathered, a.rows);
-    }
-  }
-
-  // Piece by piece; empty where `a` did not come so, or its pieces are no rows of this product.
-  Tensor product_of_gathered(const Node& node, const Held& a, const Placement& as,
-                             const Tensor& b) const {
-    if (a.gathered.empty() || a.placement == as) {
-      return {};
-    }
-    const auto rows = row_dim(dot_dims(node.attrs), a.whole.shape, a.placement.dim, -1);
-    if (!rows || rows->a != a.rows) {
-      return {};
-    }
-    Tensors products;
-    for (const Tensor& piece : a.gathered) {
-      products.push_back(apply(*node.op, Tensors{piece, b}, node.attrs, node.where)[0]);
-    }
-    return concat(products, rows->out);
-  }
-
-  // A product's terms become a sum in pieces; empty where it has no rows besides those of `to`.
-  Tensor summed_in_pieces(const Held& value, const Placement& to) const {
-    const auto& [node, operands] = *value.product;
-    const auto rows =
-        row_dim(dot_dims(node->attrs), operands[0].shape(), -1, to.sharded() ? to.dim : -1);
-    if (!rows) {
-      return {};
-    }
-    const PlaceScope place(node->place);
-    Tensors sums;
-    for (const Tensor& piece : pieces_of(operands[0], rows->a, options_.pieces)) {
-      const Tensor terms =
-          apply(*node->op, Tensors{piece, operands[1]}, node->attrs, node->where)[0];
-      const TensorType whole = with_rows(value.whole, rows->out, piece.dim(rows->a));
-      sums.push_back(relayout(terms, whole, value.placement, to, axis_));
-    }
-    return concat(sums, rows->out);
   }
 
   Tensors apply_way(const Node& node, const Way& way, std::span<const Tensor> parts) const {
@@ -380,14 +167,14 @@ class Partitioner {
     if (found != value.elsewhere.end()) {
       return found->second;
     }
-    if (cost_of(value, to) == kNever) {
+    if (ways_.cost_of(value, to) == kNever) {
       fail("{}: a value {} is {} along {} and cannot become {}, at {}", user.op->name,
            to_string(value.whole), to_string(value.placement), axis_.name, to_string(to),
            to_string(user.where));
     }
     Tensor made = made_as(value, to, user);
     if (!made.defined() && value.product && value.placement.partial()) {
-      made = summed_in_pieces(value, to);
+      made = pieces_.summed(value, to);
     }
     if (!made.defined()) {
       made = relayout(value.part, value.whole, value.placement, to, axis_);
@@ -410,7 +197,7 @@ class Partitioner {
     for (const HeldPtr& operand : value.made_of) {
       types.push_back(operand->whole);
     }
-    for (const Way& way : ways_of(*value.made_by, types)) {
+    for (const Way& way : ways_.of(*value.made_by, types)) {
       if (way.outputs[0] == to) {
         Tensors parts;
         for (size_t i = 0; i < value.made_of.size(); ++i) {
@@ -495,7 +282,7 @@ class Partitioner {
         }
         const Placement next = changes[i] == 0 ? left[i] : kReplicated;
         const bool stays = entering[i].sharded() && (left[i].replicated() || left[i].partial());
-        if (stays || changes[i] == 2 || cost_of(*operands[i], next) == kNever) {
+        if (stays || changes[i] == 2 || ways_.cost_of(*operands[i], next) == kNever) {
           continue;
         }
         again = again || next != entering[i];
@@ -541,7 +328,8 @@ class Partitioner {
 
   const MeshAxis& axis_;
   const PartitionOptions& options_;
-  Scatter scatter_;
+  Ways ways_;
+  Pieces pieces_;
 };
 
 Placement along(const Layout& layout, size_t axis) {

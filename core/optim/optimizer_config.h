@@ -31,7 +31,7 @@ struct OptimizerConfig {
     v("betas", betas, "adam, adamw, lamb, muon: decay of the two moments",
       rule::at_least(0).below(1).elsewhere_called({"beta1", "beta2", "adam_beta1", "adam_beta2"}));
     v("eps", eps, "added to the root of the second moment",
-      rule::at_least(0).elsewhere_called({"adam_epsilon", "adam_eps", "epsilon"}));
+      rule::at_least(1e-30).elsewhere_called({"adam_epsilon", "adam_eps", "epsilon"}));
     v("weight_decay", weight_decay,
       "of matrices; decoupled in adamw, lamb and muon, else added to the gradient",
       rule::at_least(0));
