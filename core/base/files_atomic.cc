@@ -1,4 +1,6 @@
 // What is durable and atomic on top of any FileSystem.
+#include <filesystem>
+
 #include "core/base/error.h"
 #include "core/base/files.h"
 
@@ -15,8 +17,21 @@ void create_directories_durably(FileSystem& files, const std::string& path) {
   }
 }
 
-void write_file_atomic(FileSystem& files, const std::string& path,
+std::string replaced_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;  // of what cannot be looked at, writing tells
+  std::string target =
+      fs::is_symlink(path, error) ? fs::weakly_canonical(path, error).string() : path;
+  const fs::file_status status = fs::status(target, error);
+  if (fs::is_other(status)) {
+    throw IoError(path + ": is a device or a pipe, which cannot be replaced; expected a file");
+  }
+  return target.empty() ? path : target;
+}
+
+void write_file_atomic(FileSystem& files, const std::string& name,
                        std::span<const std::byte> bytes) {
+  const std::string path = replaced_file(name);
   const std::string temporary = temporary_name(path);
   try {
     const std::unique_ptr<WritableFile> file = files.open(temporary, WriteMode::kTruncate);

@@ -4,9 +4,9 @@
 
 namespace mstrain {
 
-AtomicFile::AtomicFile(FileSystem& files, std::string path)
+AtomicFile::AtomicFile(FileSystem& files, const std::string& path)
     : files_(files),
-      path_(std::move(path)),
+      path_(replaced_file(path)),
       temporary_(temporary_name(path_)),
       file_(files_.open(temporary_, WriteMode::kTruncate)) {}
 

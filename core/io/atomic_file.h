@@ -9,11 +9,11 @@
 
 namespace mstrain {
 
-// Writes under a temporary name beside `path`; commit() puts it in place. Without commit, `path` is as it was and the
+// Writes under a temporary name beside `path`, or beside what it links to (replaced_file); commit() puts it in place. Without commit, `path` is as it was and the
 // temporary is removed by the destructor.
 class AtomicFile final : public WritableFile {
  public:
-  AtomicFile(FileSystem& files, std::string path);
+  AtomicFile(FileSystem& files, const std::string& path);
   ~AtomicFile() override;
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

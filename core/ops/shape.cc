@@ -1,5 +1,7 @@
 #include "core/ops/shape.h"
 
+#include <algorithm>
+
 #include "core/ops/alias.h"
 #include "core/ops/build.h"
 #include "core/ops/samples.h"
@@ -29,10 +31,25 @@ Attrs transpose_twice(const Attrs& first, const Attrs& second) {
   return {{"axes", axes}};
 }
 
+// Of many tensors, in two levels, where a kernel takes fewer. Nothing else is left to do otherwise.
+Tensors concat_of_concats(const Attrs& attrs, std::span<const Tensor> in) {
+  constexpr size_t kAtOnce = 64;
+  if (in.size() <= kAtOnce) {
+    return {};
+  }
+  const int axis = static_cast<int>(attrs.integer("axis"));
+  Tensors parts;
+  for (; !in.empty(); in = in.subspan(std::min(kAtOnce, in.size()))) {
+    parts.push_back(concat(in.first(std::min(kAtOnce, in.size())), axis));
+  }
+  return {concat(parts, axis)};
+}
+
 struct Moves {
   AliasRule alias = nullptr;
   ComposeRule compose = nullptr;
   Order order = Order::kOther;
+  Decomposition decompose = nullptr;
 };
 
 constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, VjpRule vjp,
@@ -45,6 +62,7 @@ constexpr OpDef movement(std::string_view name, InferRule infer, JvpRule jvp, Vj
           .jvp = jvp,
           .vjp = vjp,
           .batch = batch,
+          .decompose = moves.decompose,
           .cost = cost,
           .layout = layout,
           .samples = samples,
@@ -65,7 +83,7 @@ constexpr OpDef kDefs[] = {
              {alias::slice}),
     movement("pad", infer_pad, jvp_pad, vjp_pad, batch_pad, layout_pad, samples::pad),
     movement("concat", infer_concat, jvp_concat, vjp_concat, batch_axis, layout_beside_axis,
-             samples::concat, {alias::only}),
+             samples::concat, {.alias = alias::only, .decompose = concat_of_concats}),
     movement("split", infer_split, jvp_same, vjp_split, batch_axis, layout_beside_axis,
              samples::split, {alias::split}),
     movement("flip", infer_flip, jvp_same, vjp_flip, batch_flip, layout_flip, samples::flip,

@@ -118,6 +118,16 @@ std::string describe(std::span<const Metric> metrics) {
   return out;
 }
 
+std::string not_finite(std::span<const Metric> metrics) {
+  for (const Metric& metric : metrics) {
+    if (metric.kind->name == kEvalLoss && !std::isfinite(metric.value)) {
+      return fmt::format("the loss of the evaluation is {}: weights or samples hold such numbers",
+                         std::isnan(metric.value) ? "no number" : "infinite");
+    }
+  }
+  return "";
+}
+
 std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data) {
   std::vector<std::string> names;
   if (data.evaluation.empty()) {
@@ -237,6 +247,9 @@ void Evaluation::on_state(Trainer& trainer, Moment moment) {
     row.metrics = std::move(result->metrics);
     row.seconds = result->seconds;
     log_info("step {}  {}  ({:.1f} s)", row.step, describe(row.metrics), row.seconds);
+    if (const std::string odd = not_finite(row.metrics); !odd.empty()) {
+      log_warning("step {}: {}", row.step, odd);
+    }
   }
   if (writes(row.step, moment)) {
     for (const std::string& prompt : config_.eval.prompts) {

@@ -18,6 +18,8 @@ struct EvaluationResult {
 
 // "eval loss 1.2345  perplexity 3.437"; then "web: eval loss 1.2  perplexity …" for each set with a name
 std::string describe(std::span<const Metric> metrics);
+// What is to be said of a loss that is no finite number; empty where all are.
+std::string not_finite(std::span<const Metric> metrics);
 
 // What an evaluation of `task` on `data` gives, by name; empty where nothing is held out.
 std::vector<std::string> metrics_of(const TrainTask& task, const TrainData& data);

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/train/machine.h"
+#include "core/train/numbers.h"
 
 namespace mstrain {
 namespace {
@@ -11,6 +12,14 @@ namespace {
 bool moves_by_its_rate(OptimizerType type) {
   return type == OptimizerType::kAdam || type == OptimizerType::kAdamW ||
          type == OptimizerType::kLamb || type == OptimizerType::kMuon;
+}
+
+// The innermost that is there.
+std::string existing_folder(FileSystem& files, std::string folder) {
+  while (!files.exists(folder) && parent_path(folder) != folder) {
+    folder = parent_path(folder);
+  }
+  return folder;
 }
 
 }  // namespace
@@ -45,10 +54,7 @@ void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& fi
 
 void find_unwritable_output(FileSystem& files, const TrainConfig& config, const YamlNode& tree,
                             Findings& findings) {
-  std::string existing = config.run.directory();
-  while (!files.exists(existing) && parent_path(existing) != existing) {
-    existing = parent_path(existing);
-  }
+  const std::string existing = existing_folder(files, config.run.directory());
   const auto find = [&](const std::string& what) {
     findings.push_back(fmt::format("{}: {}", config_where(tree, "run.output_dir"), what));
   };
@@ -62,6 +68,16 @@ void find_unwritable_output(FileSystem& files, const TrainConfig& config, const 
     files.remove_all(trial);
   } catch (const IoError& error) {
     find(fmt::format("{} could not be written: {}", config.run.directory(), error.what()));
+  }
+}
+
+void find_full_disk(FileSystem& files, const std::string& folder, int64_t bytes,
+                    const std::string& where, std::string_view what, Findings& findings) {
+  const std::string existing = existing_folder(files, folder);
+  const auto free = static_cast<int64_t>(files.free_space(existing));
+  if (bytes > free) {
+    findings.push_back(fmt::format("{}: {} may take {} on disk, and {} has {} left", where, what,
+                                   gigabytes(bytes), existing, gigabytes(free)));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/files.h"
@@ -21,5 +22,9 @@ void find_oddities(const TrainConfig& config, const YamlNode& tree, Findings& fi
 // Whether run.output_dir could be made and written to: tries it in a folder that is removed again.
 void find_unwritable_output(FileSystem& files, const TrainConfig& config, const YamlNode& tree,
                             Findings& findings);
+
+// Whether `bytes` of what `what` names ("the rows") have room where `folder` is or will be. `where`: the key and its place.
+void find_full_disk(FileSystem& files, const std::string& folder, int64_t bytes,
+                    const std::string& where, std::string_view what, Findings& findings);
 
 }  // namespace mstrain

@@ -365,6 +365,9 @@ void evaluate_checkpoint(const RunRequest& given, const std::string& checkpoint)
                                config, rows, request.stop);
   if (result) {
     print_evaluation(request.out, *result);
+    if (const std::string odd = not_finite(result->metrics); !odd.empty()) {
+      fail("{}: {}", stored.folder, odd);
+    }
   }
 }
 

@@ -186,6 +186,16 @@ TEST(DryRun, PlansForADescribedDevice) {
                                HasSubstr("what would fit:"), HasSubstr("precision.master=none")));
 }
 
+// Their sums travel together: more tensors than a kernel of CUDA takes.
+TEST(DryRun, PlansRanksWithManySmallGradientsForADescribedDevice) {
+  const SmallRun run;
+  const CommandResult result =
+      run_command({"--config", run.config(), "--dry-run", "model.num_layers=24", "parallel.data=2",
+                   "run.device=cuda", "run.device_description=" + shipped("devices/h200.yaml")});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\nfits\n"));
+}
+
 TEST(DryRun, CountsWhatLiesInTheHostsMemory) {
   const CommandResult result = run_command(
       {"--config", shipped("gpt_10b.yaml"), "--dry-run", "--offline", "run.device=cuda",

@@ -150,6 +150,17 @@ TEST(Command, ASweepIsInspectedAsOneAndNamesItsRuns) {
   EXPECT_THAT(nowhere.err, HasSubstr("swep: no such file or folder"));
 }
 
+TEST(Command, AnEvaluationThatIsNoNumberIsToldAndNoSuccess) {
+  const SmallRun run;
+  const CommandResult trained =
+      run_command(run.arguments("run", {"schedule.total_steps=3", "optimizer.lr=1e30",
+                                        "optimizer.not_finite=skip", "schedule.warmup_steps=0"}));
+  EXPECT_THAT(trained.err, HasSubstr("step 3: the loss of the evaluation is "));
+  const CommandResult evaluated = run_command({"eval", "--checkpoint", run.path("run")});
+  EXPECT_EQ(evaluated.status, 1);
+  EXPECT_THAT(evaluated.err, HasSubstr("the loss of the evaluation is "));
+}
+
 TEST(Command, InspectTellsARunsStory) {
   const SmallRun run;
   ASSERT_EQ(run_command(run.arguments("run", {"checkpoint.best=eval_loss"})).status, 0);

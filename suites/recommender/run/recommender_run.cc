@@ -280,15 +280,8 @@ void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& f
        plan_rows(*tables, shared, options(), train.batch.global).tables) {
     wanted += static_cast<int64_t>(table.store_bytes) * shared.ranks();
   }
-  std::filesystem::path folder = std::filesystem::absolute(rows_directory());
-  while (!std::filesystem::exists(folder)) {
-    folder = folder.parent_path();
-  }
-  if (const int64_t free = free_disk_bytes(folder.string()); wanted > free && free > 0) {
-    findings.push_back(fmt::format("{}: the rows may take {} on disk, and {} has {} left",
-                                   config_where(tree, "embedding_cache.directory"),
-                                   gigabytes(wanted), folder.string(), gigabytes(free)));
-  }
+  find_full_disk(real_files(), rows_directory(), wanted,
+                 config_where(tree, "embedding_cache.directory"), "the rows", findings);
 }
 
 embedding_cache::Options RecommenderRun::options() const {

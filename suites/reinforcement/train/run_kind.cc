@@ -33,22 +33,6 @@ void refuse(const AgentPlan& plan, int64_t limit) {
   }
 }
 
-void find_full_disk(FileSystem& files, const Config& config, const AgentPlan& plan,
-                    Findings& findings) {
-  if (plan.disk_bytes == 0) {
-    return;
-  }
-  std::string folder = config.run.directory();
-  while (!files.exists(folder)) {
-    folder = parent_path(folder);
-  }
-  if (const auto free = static_cast<int64_t>(files.free_space(folder)); free < plan.disk_bytes) {
-    findings.push_back(
-        fmt::format("run.output_dir: files of the run will take {} and more, and {} has {}",
-                    gigabytes(plan.disk_bytes), folder, gigabytes(free)));
-  }
-}
-
 [[noreturn]] void refuse_many_ranks(const YamlNode& sweep) {
   config_fail(sweep, "sweep",
               "its runs are of one process each: leave --ranks out; distribution.actors gives each "
@@ -137,7 +121,8 @@ void dry_run_agent(const RunRequest& given, const DryRun& options) {
   written.run = config.run;
   Findings findings;
   find_unwritable_output(request.files, written, request.tree, findings);
-  find_full_disk(request.files, config, plan, findings);
+  find_full_disk(request.files, config.run.directory(), plan.disk_bytes,
+                 config_where(request.tree, "run.output_dir"), "the memory of the run", findings);
   warn_of(findings);
   refuse(plan, bytes_limit(config));
   fmt::print(request.out, "fits\n");

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 
 namespace mstrain {
@@ -163,6 +165,25 @@ TEST(Files, AtomicWriteReplacesAndLeavesNoTemporary) {
   write_file_atomic(real_files(), folder / "a", "two");
   EXPECT_EQ(real_files().read(folder / "a"), "two");
   EXPECT_THAT(real_files().list(folder.path()), ElementsAre("a"));
+}
+
+TEST(Files, AtomicWriteGoesToWhatALinkPointsAt) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "d");
+  write_file_atomic(real_files(), folder / "d/a", "one");
+  std::filesystem::create_symlink("d/a", folder / "link");
+  write_file_atomic(real_files(), folder / "link", "two");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(real_files().read(folder / "d/a"), "two");
+  EXPECT_THAT(real_files().list(folder / "d"), ElementsAre("a"));
+}
+
+TEST(Files, AtomicWriteReplacesNoPipe) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(message_of([&] { write_file_atomic(real_files(), folder / "pipe", "x"); }),
+              HasSubstr("pipe: is a device or a pipe"));
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
 }
 
 TEST(Paths, SplitAndJoin) {

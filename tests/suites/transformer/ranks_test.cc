@@ -1,6 +1,6 @@
 // Whole models on many ranks: their bits, and those of their data, are those of one.
-#include "core/io/images/image.h"
 #include "suites/run/stored_model.h"
+#include "tests/suites/transformer/pictures.h"
 #include "tests/suites/transformer/runs_on_ranks.h"
 
 namespace mstrain {
@@ -53,18 +53,7 @@ TEST_F(ModelOnRanks, AT5OnCorruptedTextWritesTheFilesOfOneRank) {
 }
 
 TEST_F(ModelOnRanks, AVitOfMixedPicturesWritesTheFilesOfOneRank) {
-  for (const char* label : {"red", "green"}) {
-    const std::string pictures = folder_ / "pictures/" + label;
-    real_files().create_directories(pictures);
-    for (int64_t i = 0; i < 9; ++i) {
-      Image image(8, 8, 3);
-      for (uint8_t& value : image.pixels) {
-        value = static_cast<uint8_t>(rng_.below(256));
-      }
-      write_file_atomic(real_files(), pictures + "/" + std::to_string(i) + ".png",
-                        encode_png(image));
-    }
-  }
+  write_pictures(folder_ / "pictures", {"green", "red"}, 9, Image(8, 8, 3), rng_);
   expect_same("vit",
               "{type: vit, image_size: 8, patch_size: 4, hidden_size: 16, num_layers: 2, "
               "num_attention_heads: 2}",

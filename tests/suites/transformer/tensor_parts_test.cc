@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/io/images/image.h"
 #include "tests/core/base/message_of.h"
+#include "tests/suites/transformer/pictures.h"
 #include "tests/suites/transformer/shared_weights.h"
 
 namespace mstrain {
@@ -176,18 +176,7 @@ class SharedVit : public SharedWeights {
  protected:
   // Of `side` pixels: patches of 4 and the class token.
   std::string vit(int64_t side, const std::string& more = "") {
-    for (const char* label : {"red", "green"}) {
-      const std::string pictures = folder_ / "pictures/" + label;
-      real_files().create_directories(pictures);
-      for (int64_t i = 0; i < 9; ++i) {
-        Image image(8, 8, 3);
-        for (uint8_t& value : image.pixels) {
-          value = static_cast<uint8_t>(rng_.below(256));
-        }
-        write_file_atomic(real_files(), pictures + "/" + std::to_string(i) + ".png",
-                          encode_png(image));
-      }
-    }
+    write_pictures(folder_ / "pictures", {"green", "red"}, 9, Image(8, 8, 3), rng_);
     return fmt::format(
         "model: {{type: vit, image_size: {}, patch_size: 4, hidden_size: 16, num_layers: 2, "
         "num_attention_heads: 4{}}}\ndata: {{train: {}, "

@@ -2,14 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/rng.h"
-#include "core/io/images/image.h"
 #include "core/train/metrics_file.h"
 #include "core/train/run_directory.h"
 #include "suites/run/run.h"
 #include "suites/run/stored_model.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
+#include "tests/suites/transformer/pictures.h"
 
 namespace mstrain::vit {
 namespace {
@@ -18,21 +17,9 @@ using testing::HasSubstr;
 
 class VitRunTest : public testing::Test {
  protected:
-  // Noise, of each class most in one colour: what a glance tells apart.
   void write_pictures(const std::string& name, const std::vector<std::string>& classes,
                       int64_t count) {
-    for (size_t label = 0; label < classes.size(); ++label) {
-      const std::string folder = folder_ / name + "/" + classes[label];
-      real_files().create_directories(folder);
-      for (int64_t i = 0; i < count; ++i) {
-        Image image(9, 11, 3);
-        for (size_t at = 0; at < image.pixels.size(); ++at) {
-          image.pixels[at] = static_cast<uint8_t>(rng_.below(at % 3 == label ? 256 : 128));
-        }
-        write_file_atomic(real_files(), folder + "/" + std::to_string(i) + ".png",
-                          encode_png(image));
-      }
-    }
+    mstrain::write_pictures(folder_ / name, classes, count, Image(9, 11, 3), rng_);
   }
   // `steps` of a run in the folder `output`; keys beyond those here in `more`.
   YamlNode tree(const std::string& output, const std::string& model, const std::string& augment,
