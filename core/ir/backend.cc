@@ -72,8 +72,10 @@ const KernelEntry* find_kernel(const Backend* backend, const OpDef& op) {
 }
 
 double seconds_of(const BackendRates& rates, const Cost& cost, std::span<const Dtype> operands) {
-  const auto floats = std::ranges::find_if(operands, is_floating);
-  const Dtype type = floats == operands.end() ? Dtype::kF32 : *floats;
+  const auto counts = std::ranges::find_if(operands, [&](Dtype operand) {
+    return is_floating(operand) || rates.flops[static_cast<size_t>(operand)] > 0;
+  });
+  const Dtype type = counts == operands.end() ? Dtype::kF32 : *counts;
   const double flops = rates.flops[static_cast<size_t>(type)];
   const double arithmetic = flops > 0 ? cost.flops / flops : 0;
   const double memory = rates.bytes > 0 ? cost.bytes / rates.bytes : 0;

@@ -87,7 +87,7 @@ void register_kernel(Backend& backend, std::string_view op, KernelEntry entry);
 const KernelEntry* find_kernel(const Backend* backend, const OpDef& op);
 
 // How long a kernel takes at least at the back end's rates: as long as its arithmetic, or its memory if that is longer.
-// `operands` says which type it is made in: the first that floats.
+// `operands` says which type it is made in: the first that floats or has a rate.
 double seconds_of(const BackendRates& rates, const Cost& cost, std::span<const Dtype> operands);
 
 }  // namespace mstrain

@@ -11,6 +11,7 @@
 #include "core/ops/dot_general.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/fft.h"
+#include "core/ops/float8.h"
 #include "core/ops/fused.h"
 #include "core/ops/index.h"
 #include "core/ops/linalg.h"
@@ -38,6 +39,7 @@ void register_all_ops() {
                              reduce_ops(),
                              dot_general_ops(),
                              coded_weight_ops(),
+                             float8_ops(),
                              collective_ops(),
                              control_ops(),
                              offload_ops(),

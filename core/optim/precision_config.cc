@@ -46,11 +46,23 @@ void check_precision_config(const PrecisionConfig& config, const YamlNode& tree)
                 "parameters in fp32 are their own master; remove the key, or say bf16 for "
                 "precision.params");
   }
-  const auto unused = [&](const char* key, bool is_default) {
-    if (!config.scales_dynamically() && !is_default) {
+  if (config.has_float8() && config.params != FloatType::kBf16) {
+    config_fail(tree, "precision.products",
+                "fp8 has bf16 for everything that is no product; say bf16 for precision.params");
+  }
+  const auto used_by = [&](const char* user, bool is_used, const char* key, bool is_default) {
+    if (!is_used && !is_default) {
       config_fail(tree, fmt::format("precision.{}", key),
-                  "is used by precision.loss_scale: dynamic only; remove the key");
+                  fmt::format("is used by precision.{} only; remove the key", user));
     }
+  };
+  const auto unused_without_fp8 = [&](const char* key, bool is_default) {
+    used_by("products: fp8", config.has_float8(), key, is_default);
+  };
+  unused_without_fp8("fp8_history", config.fp8_history == defaults.fp8_history);
+  unused_without_fp8("fp8_margin", config.fp8_margin == defaults.fp8_margin);
+  const auto unused = [&](const char* key, bool is_default) {
+    used_by("loss_scale: dynamic", config.scales_dynamically(), key, is_default);
   };
   unused("loss_scale_init", config.loss_scale_init == defaults.loss_scale_init);
   unused("loss_scale_growth", config.loss_scale_growth == defaults.loss_scale_growth);

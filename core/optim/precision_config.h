@@ -9,6 +9,7 @@ namespace mstrain {
 enum class FloatType { kFp32, kBf16, kFp16 };
 enum class MasterType { kFp32, kNone };
 enum class MomentType { kFp32, kBf16, kInt8 };
+enum class ProductType { kParams, kFp8 };
 
 struct DynamicWord {
   static constexpr const char* kText = "dynamic";
@@ -20,6 +21,9 @@ struct PrecisionConfig {
   FloatType grads = FloatType::kFp32;
   MasterType master = MasterType::kFp32;
   MomentType moments = MomentType::kFp32;
+  ProductType products = ProductType::kParams;
+  int64_t fp8_history = 1024;
+  int64_t fp8_margin = 0;
   LossScale loss_scale;
   double loss_scale_init = 65536;
   double loss_scale_growth = 2;
@@ -41,6 +45,14 @@ struct PrecisionConfig {
     v("moments", moments,
       "of what the optimizer keeps: fp32, bf16 with stochastic rounding, or blocks of int8",
       rule::one_of({"fp32", "bf16", "int8"}));
+    v("products", products,
+      "of what layers multiply with their weights while training: params, as everything else; "
+      "fp8: E4M3 forward, E5M2 for gradients, in units that the last steps decide",
+      rule::one_of({"params", "fp8"}).elsewhere_called({"fp8", "fp8_format", "fp8_recipe"}));
+    v("fp8_history", fp8_history, "fp8: of how many steps the largest magnitudes are remembered",
+      rule::at_least(1).at_most(65536).elsewhere_called({"fp8_amax_history_len"}));
+    v("fp8_margin", fp8_margin, "fp8: powers of two that are left above the largest magnitude",
+      rule::at_least(-8).at_most(8));
     v("loss_scale", loss_scale,
       "factor of the loss while gradients are computed: a number, dynamic or none; auto: dynamic "
       "for fp16",
@@ -61,6 +73,7 @@ struct PrecisionConfig {
   // Of gradients that are summed up over several micro-batches; that of a single one has param_dtype().
   Dtype grad_dtype() const;
   bool has_master() const { return params != FloatType::kFp32 && master == MasterType::kFp32; }
+  bool has_float8() const { return products == ProductType::kFp8; }
   bool scales_dynamically() const;
   // The factor that stays, or that a dynamic one begins with; 1 without scaling.
   double first_loss_scale() const;

@@ -4,9 +4,12 @@
 
 #include "core/nn/follow_scope.h"
 #include "core/nn/random_scope.h"
+#include "core/ops/build.h"
 #include "core/ops/control.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
+#include "core/optim/float8_magnitudes.h"
+#include "core/transform/float8.h"
 #include "core/transform/grad.h"
 #include "core/transform/precision.h"
 
@@ -27,6 +30,23 @@ Params apart(Params gradient) {
     value = apart(value);
   }
   return gradient;
+}
+
+// One after another, in pieces that kernels read at once: f32 [1, numbers / 3, 3].
+Tensor in_threes(Tensors numbers) {
+  constexpr size_t kAtOnce = 96;
+  for (Tensor& number : numbers) {
+    number = reshape(number, {1});
+  }
+  while (numbers.size() > 1) {
+    Tensors joined;
+    for (size_t i = 0; i < numbers.size(); i += kAtOnce) {
+      const std::span<const Tensor> rest = std::span(numbers).subspan(i);
+      joined.push_back(concat(rest.first(std::min(kAtOnce, rest.size())), 0));
+    }
+    numbers = std::move(joined);
+  }
+  return reshape(numbers[0], {1, numbers[0].dim(0) / 3, 3});
 }
 
 }  // namespace
@@ -72,6 +92,8 @@ GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& confi
     : task_(task),
       parts_(parts),
       precision_(config.precision),
+      float8_(precision_.has_float8() ? mstrain::float8_weights(task.parameters)
+                                      : std::vector<size_t>()),
       rows_(config.batch.global),
       is_part_(micro < rows_),
       unit_(unit_for(rows_ * task.units.count)) {
@@ -97,6 +119,9 @@ GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& confi
   if (is_scaled) {
     types.push_back({Dtype::kF32, {}});
   }
+  if (!float8_.empty()) {
+    types.push_back({Dtype::kF32, {static_cast<int64_t>(float8_.size()), 3}});
+  }
   graph_ = trace_program(
       types,
       [&](std::span<const Tensor> leaves) {
@@ -106,7 +131,8 @@ GradientProgram::GradientProgram(const TrainTask& task, const TrainConfig& confi
         return flatten_tree(traced(
             {with_leaves(named_params(task.parameters), leaves.first(trained)),
              with_leaves(named_params(task.frozen), leaves.subspan(trained, task.frozen.size())),
-             rest[1], is_scaled ? rest[2] : Tensor()},
+             rest[1], is_scaled ? rest[2] : Tensor(),
+             float8_.empty() ? Tensor() : rest[is_scaled ? 3 : 2]},
             {{samples.begin(), samples.end()}, rest[0]}));
       },
       &captures_);
@@ -122,32 +148,41 @@ LossAndGradient GradientProgram::traced(const GradientState& state, const MicroB
   for (const size_t place : task_.looked_up) {
     rows.push_back(micro.samples.at(place));
   }
-  auto [result, gradients] = value_and_grad<0, 1>([&](const Params& params, const Tensors& looked) {
-    Tensors samples = micro.samples;
-    for (size_t i = 0; i < looked.size(); ++i) {
-      samples[task_.looked_up[i]] = looked[i];
-    }
-    const auto loss_of = in_precision(
-        precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
-          const FollowScope follows;
-          Sum loss = task_.sums(joined(trained, others), samples).loss;
-          loss.sum = follows.with_pulls(loss.sum, loss.count);
-          return loss;
-        });
-    const Sum loss = loss_of(params, state.frozen);
-    const Tensor scaled = loss.sum * unit_;
-    return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, loss);
-  })(state.params, rows);
-  auto& [gradient, looked_up] = gradients;
+  Tensors expected;
+  for (size_t i = 0; i < 3 * float8_.size(); ++i) {
+    expected.push_back(select(flatten(state.magnitudes), 0, static_cast<int64_t>(i)));
+  }
+  auto [result, gradients] = value_and_grad<0, 1, 2>(
+      [&](const Params& params, const Tensors& looked, const Tensors& magnitudes) {
+        Tensors samples = micro.samples;
+        for (size_t i = 0; i < looked.size(); ++i) {
+          samples[task_.looked_up[i]] = looked[i];
+        }
+        const auto loss_of = in_precision(
+            precision_.param_dtype(), [&](const Params& trained, const Params& others) -> Sum {
+              const FollowScope follows;
+              Sum loss = task_.sums(joined(trained, others), samples).loss;
+              loss.sum = follows.with_pulls(loss.sum, loss.count);
+              return loss;
+            });
+        const Sum loss = float8_.empty()
+                             ? loss_of(params, state.frozen)
+                             : in_float8(loss_of, {float8_, magnitudes, precision_.fp8_margin})(
+                                   params, state.frozen);
+        const Tensor scaled = loss.sum * unit_;
+        return std::pair(state.loss_scale.defined() ? scaled * state.loss_scale : scaled, loss);
+      })(state.params, rows, expected);
+  auto& [gradient, looked_up, found] = gradients;
+  const Tensors magnitudes = float8_.empty() ? Tensors() : Tensors{in_threes(found)};
   if (!is_part_) {
-    return {result.second, gradient, looked_up};
+    return {result.second, gradient, looked_up, magnitudes};
   }
   gradient = apart(std::move(gradient));
   for (Tensor& value : looked_up) {
     value = apart(value);
   }
   return {result.second, sums_in_own_type() ? gradient : cast_params(gradient, Dtype::kF32),
-          looked_up};
+          looked_up, magnitudes};
 }
 
 Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& micro) const {
@@ -166,12 +201,18 @@ Tensors GradientProgram::inputs(const GradientState& state, const MicroBatch& mi
   if (state.loss_scale.defined()) {
     all.push_back(state.loss_scale);
   }
+  if (state.magnitudes.defined()) {
+    all.push_back(state.magnitudes);
+  }
   all.insert(all.end(), captures_.begin(), captures_.end());
   return all;
 }
 
 LossAndGradient GradientProgram::result(Tensors outputs) const {
-  const LossAndGradient form{{}, named_params(task_.parameters), Tensors(task_.looked_up.size())};
+  const LossAndGradient form{{},
+                             named_params(task_.parameters),
+                             Tensors(task_.looked_up.size()),
+                             Tensors(float8_.empty() ? 0 : 1)};
   return with_leaves(form, outputs);
 }
 

@@ -12,13 +12,15 @@ namespace mstrain {
 struct LossAndGradient {
   Sum loss;
   Params gradient;
-  Tensors looked_up = {};  // gradients of TrainTask::looked_up, sample by sample
+  Tensors looked_up = {};   // gradients of TrainTask::looked_up, sample by sample
+  Tensors magnitudes = {};  // f32 [micro-batches, weights, 3], where products are in fp8
 
   template <class V>
   void fields(V& v) {
     v("loss", loss);
     v("gradient", gradient);
     v("looked_up", looked_up);
+    v("magnitudes", magnitudes);
   }
 };
 
@@ -39,6 +41,8 @@ struct GradientState {
   Params frozen;
   Tensor step_key;    // u32 [2]: it and the rows decide all random numbers
   Tensor loss_scale;  // f32 []; empty: none
+  Tensor magnitudes =
+      {};  // f32 [weights, 3], expected (core/optim/float8_magnitudes.h), where products are in fp8
 };
 
 class GradientProgram {
@@ -53,12 +57,16 @@ class GradientProgram {
 
   static constexpr int kLossResults = 2;  // outputs before the gradients
   // Null in eager execution. Its inputs are, in this order: parameters, frozen weights, the tensors of the batch (of a rank), the rows, the
-  // step key, the loss scale where there is one, captures(). Its outputs: the sum of the loss, its count, the gradients of
-  // the parameters, those of what is looked up.
+  // step key, the loss scale and the magnitudes where there are any, captures(). Its outputs: the sum of the loss, its count, the gradients of
+  // the parameters, then results_apart() others.
   const GraphPtr& graph() const { return graph_; }
   const Tensors& captures() const { return captures_; }
   size_t weights() const { return task_.parameters.size() + task_.frozen.size(); }
   size_t batch_tensors() const { return batch_; }  // with the rows
+  // Of the results, the last, which are not summed up but follow one another.
+  size_t results_apart() const { return task_.looked_up.size() + (float8_.empty() ? 0 : 1); }
+  // Of the parameters, by their places, those whose products are in fp8.
+  const std::vector<size_t>& float8_weights() const { return float8_; }
   // Those inputs, in their order; empty for parameters that `state` has not.
   Tensors inputs(const GradientState& state, const MicroBatch& micro) const;
   LossAndGradient result(Tensors outputs) const;
@@ -75,6 +83,7 @@ class GradientProgram {
   const TrainTask& task_;
   const TensorParts& parts_;
   PrecisionConfig precision_;
+  std::vector<size_t> float8_;
   int64_t rows_;  // of a step
   bool is_part_;  // of a step: there are other micro-batches
   double unit_;

@@ -166,8 +166,9 @@ PlannedRun plan_run(const TrainTask& task, const TrainConfig& config, const Cont
     if (writes && !run.step->has_parts_of_parameters()) {
       plan.whole_bytes += bytes_elsewhere(*run.step);
     }
-    // The count of updates; a loss scale, and the count of steps taken with it.
-    plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1);
+    // The count of updates; a loss scale, and the count of steps taken with it; magnitudes.
+    plan.number_bytes = size_of(Dtype::kI32) * (config.precision.scales_dynamically() ? 3 : 1) +
+                        (config.precision.has_float8() ? state.back().bytes() : 0);
     plan.ranks = run.step->parts().ranks() * data_ranks(config.parallel, context);
     plan.master_bytes =
         config.precision.has_master() ? elements_held(*run.step) * size_of(Dtype::kF32) : 0;

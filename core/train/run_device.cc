@@ -39,7 +39,8 @@ BackendRates rates_of(const DeviceDescription& device) {
   for (const auto& [type, rate] : {std::pair(Dtype::kF64, peak.fp64),
                                    {Dtype::kF32, peak.fp32},
                                    {Dtype::kBF16, peak.bf16},
-                                   {Dtype::kF16, peak.fp16}}) {
+                                   {Dtype::kF16, peak.fp16},
+                                   {Dtype::kU8, peak.fp8}}) {
     rates.flops[static_cast<size_t>(type)] = rate.value_or(0) * 1e12;
   }
   return rates;

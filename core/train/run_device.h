@@ -13,7 +13,7 @@ namespace mstrain {
 struct PeakRates {
   std::optional<double> fp64;
   double fp32 = 0;
-  std::optional<double> bf16, fp16;
+  std::optional<double> bf16, fp16, fp8;
 
   template <class V>
   void fields(V& v) {
@@ -21,6 +21,7 @@ struct PeakRates {
     v("fp32", fp32, "of 32 bits", rule::positive().required());
     v("bf16", bf16, "of bfloat16; null: the device has no such numbers", rule::positive());
     v("fp16", fp16, "of half precision; null: the device has no such numbers", rule::positive());
+    v("fp8", fp8, "of floats of 8 bits; null: the device has no such numbers", rule::positive());
   }
 };
 

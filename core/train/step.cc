@@ -1,5 +1,6 @@
 #include "core/train/step.h"
 
+#include "core/ir/backend.h"
 #include "core/ops/build.h"
 #include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
@@ -57,6 +58,37 @@ Tensors norms_of(const Tensors& squares, const Tensor& share) {
   return norms;
 }
 
+void StepProgram::check_float8(const TrainTask& task) const {
+  if (!precision_.has_float8()) {
+    return;
+  }
+  const auto refuse = [](std::string_view key, const std::string& advice) {
+    throw ConfigError(fmt::format("{}: {} with precision.products fp8", key, advice));
+  };
+  const Backend* const backend = context_.backend;
+  if (backend->rates && backend->rates->flops[static_cast<size_t>(Dtype::kU8)] == 0) {
+    throw PlanError(
+        fmt::format("precision.products: by its description (peak_tflops.fp8) {} makes no products "
+                    "of 8-bit floats; say params",
+                    backend->device));
+  }
+  if (stages_.size > 1) {
+    refuse("parallel.pipeline", "say 1");
+  }
+  if (parts_.ranks() > 1) {
+    refuse(parts_.shares() ? "parallel.tensor" : "parallel.context", "say 1");
+  }
+  if (!task.frozen.empty()) {
+    throw ConfigError(
+        "precision.products: fp8 is for weights that are trained, and some are not; say params");
+  }
+  if (gradient_.float8_weights().empty()) {
+    throw ConfigError(
+        "precision.products: the model has no layers whose weights' sizes are multiples of 16; say "
+        "params");
+  }
+}
+
 StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64_t micro,
                          const Context& context, int64_t stage)
     : task_(task),
@@ -95,6 +127,7 @@ StepProgram::StepProgram(const TrainTask& task, const TrainConfig& config, int64
     check(!spec.follows || stages_.size == 1,
           "{} is a running statistic: a pipeline has no way from its stage to the loss", spec.name);
   }
+  check_float8(task);
   for (const ParamSpec& spec : parts_.held_frozen()) {
     const Shard* const shard = find_shard(frozen_shards_, spec.name);
     frozen_types_.push_back(
@@ -234,6 +267,7 @@ StepResult StepProgram::step(const Arguments& arguments) const {
                                    : std::move(sum.gradient),
                         move_slots(state.optimizer, fetch), arguments.lr, scale, control);
   next.optimizer = move_slots(std::move(next.optimizer), stow);
+  next.magnitudes = next_magnitudes_of(state, sum.magnitudes);
   if (gathers) {
     next.params = whole(std::move(next.params), shards_, overlap_.parameters);
   }

@@ -17,11 +17,13 @@ namespace mstrain {
 struct TrainState {
   Params params;
   OptimizerState optimizer;
+  Tensors magnitudes;  // one, where products are in fp8: core/optim/float8_magnitudes.h
 
   template <class V>
   void fields(V& v) {
     v("params", params);
     v("optimizer", optimizer);
+    v("magnitudes", magnitudes);
   }
 };
 
@@ -161,6 +163,8 @@ class StepProgram {
     SumRule each;
     std::function<Tensors(std::span<const Tensor> sums)> finish;  // in the types of the values
   };
+  // Throws ConfigError or PlanError where products cannot be in fp8 although they are to be.
+  void check_float8(const TrainTask& task) const;
   StepResult step(const Arguments& arguments) const;
   // The norm of `share` times the summed gradients, by the sums of their squares, and the factor that brings them there and within
   // the limit.
@@ -177,6 +181,8 @@ class StepProgram {
   Summing summing(const Types& values, std::vector<const Shard*> shards) const;
   template <class F>
   LossAndGradient summed_over_ranks(const F& one, const MicroBatch& all) const;
+  // With those that the micro-batches of all ranks have found.
+  Tensors next_magnitudes_of(const TrainState& state, const Tensors& found) const;
   Params held_params(const TrainState& state) const;
   Params held_frozen(const Params& own) const;
   // Of `params`, those of `shards` in parts, or whole again, gathered under other work where `overlaps`.

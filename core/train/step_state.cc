@@ -1,4 +1,5 @@
 // Where the state of a step begins and lies, in parts and whole (core/train/step.h).
+#include "core/optim/float8_magnitudes.h"
 #include "core/tensor/host_memory.h"
 #include "core/train/step.h"
 
@@ -11,6 +12,9 @@ TrainState StepProgram::first_state(Params params) const {
   state.optimizer = first_slots(own(parts));
   state.params =
       optimizer_.stored(has_parts_of_parameters() ? std::move(parts) : std::move(params));
+  if (const size_t weights = gradient_.float8_weights().size(); weights > 0) {
+    state.magnitudes = {first_magnitudes(precision_, weights)};
+  }
   return state;
 }
 
@@ -53,6 +57,7 @@ TrainState StepProgram::uninitialised_state() const {
     slot = (slots_on_host_ ? uninitialised_in_host_memory : uninitialised)(state_types_[leaf++]);
   });
   allocate("loss_scale", state.optimizer.loss_scale);
+  allocate("magnitudes", state.magnitudes);
   return state;
 }
 

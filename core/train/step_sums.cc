@@ -3,7 +3,9 @@
 #include "core/ops/build.h"
 #include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/optim/float8_magnitudes.h"
 #include "core/train/rank_sums.h"
 #include "core/train/step.h"
 #include "core/transform/accumulate.h"
@@ -29,9 +31,12 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
   if (pipeline_ != nullptr) {
     return of_own_stage(arguments.sums);
   }
+  const Tensors& history = arguments.state.magnitudes;
+  const Tensor expected = history.empty() ? Tensor() : expected_magnitudes(history[0]);
   const auto one = [&](const MicroBatch& micro) {
-    return gradient_(
-        {held_params(arguments.state), held_frozen(arguments.frozen), step_key, loss_scale}, micro);
+    return gradient_({held_params(arguments.state), held_frozen(arguments.frozen), step_key,
+                      loss_scale, expected},
+                     micro);
   };
   const MicroBatch all = numbered(arguments.batch);
   if (data_.size > 1) {
@@ -39,7 +44,20 @@ LossAndGradient StepProgram::summed(const Arguments& arguments, const Tensor& st
   }
   return micro_batches_ == 1 ? one(all)
                              : accumulate(micro_batches_, one, gradient_.sums_in_own_type(),
-                                          copies_, task_.looked_up.size())(all);
+                                          copies_, gradient_.results_apart())(all);
+}
+
+Tensors StepProgram::next_magnitudes_of(const TrainState& state, const Tensors& found) const {
+  if (found.empty()) {
+    return {};
+  }
+  const PartScope part(StepPart::kUpdate);
+  const NameScope scope("precision.products");
+  Tensor most = max(found[0], {0});
+  if (data_.size > 1) {
+    most = all_reduce(most, data_, Reduction::kMax);
+  }
+  return {next_magnitudes(state.magnitudes[0], most)};
 }
 
 StepProgram::Summing StepProgram::summing(const Types& values,
@@ -80,7 +98,7 @@ LossAndGradient StepProgram::summed_over_ranks(const F& one, const MicroBatch& a
   std::vector<std::string> paths;
   const Tensors leaves = flatten_tree(all, &paths);
   const auto recorded = record(one, std::make_tuple(all), micro_types(turns, leaves, paths));
-  const size_t apart = task_.looked_up.size();
+  const size_t apart = gradient_.results_apart();
   const std::span<const Value> outputs(recorded.program->outputs());
   Types values;
   for (const Value& value : outputs.first(outputs.size() - apart)) {

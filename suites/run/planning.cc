@@ -139,6 +139,11 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
                 "layouts are searched for runs that keep everything on their devices; say none, or "
                 "plan one layout by --dry-run and run.device_description");
   }
+  if (train.precision.has_float8()) {
+    config_fail(tree, "precision.products",
+                "layouts are searched for products in the type of precision.params; say params, or "
+                "plan one layout by --dry-run and run.device_description");
+  }
   refuse_absurd(*run, static_cast<int64_t>(limit * static_cast<double>(cluster.ranks())));
   ids = run->network()->ids() ? run->network()->ids() : ids;
   if (!ids) {

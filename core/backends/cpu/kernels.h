@@ -33,6 +33,7 @@ void register_attention_grad();
 void register_adamw();
 void register_rounding();
 void register_coded_weight();
+void register_float8();
 void register_adamw_stored();
 void register_linalg();
 void register_eigh();

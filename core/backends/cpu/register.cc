@@ -51,6 +51,7 @@ const Backend& add_cpu_backend(const Backend& fallback) {
   cpu::register_adamw();
   cpu::register_rounding();
   cpu::register_coded_weight();
+  cpu::register_float8();
   cpu::register_adamw_stored();
   cpu::register_linalg();
   cpu::register_eigh();

@@ -80,9 +80,11 @@ MatmulCall::MatmulCall(const cpu::Product& p, const After& after) : product_(p),
   what_ = fmt::format(
       "{}, {} x {} x {}, steps {} {} and {} {}, to {}, {} times with steps {} {} {}, epilogue "
       "{}{}{}",
-      name_of(p.dtype), p.m, p.k, p.n, p.a_row, p.a_column, p.b_row, p.b_column, p.c_row,
-      p.batch.inner(), p.batch.inner_stride(0), p.batch.inner_stride(1), p.batch.inner_stride(2),
-      after.epilogue, after.bias ? ", bias" : "", after.addend ? ", addend" : "");
+      after.float8 ? fmt::format("types {}", fmt::join(*after.float8, " and "))
+                   : std::string(name_of(p.dtype)),
+      p.m, p.k, p.n, p.a_row, p.a_column, p.b_row, p.b_column, p.c_row, p.batch.inner(),
+      p.batch.inner_stride(0), p.batch.inner_stride(1), p.batch.inner_stride(2), after.epilogue,
+      after.bias ? ", bias" : "", after.addend ? ", addend" : "");
   check_matmul(lib.create_desc(&desc_, wide ? MatmulLibrary::kIn64 : MatmulLibrary::kIn32,
                                wide ? MatmulLibrary::kF64 : MatmulLibrary::kF32),
                "cublasLtMatmulDescCreate");
@@ -109,7 +111,10 @@ MatmulLibrary::Handle MatmulCall::layout(uint64_t rows, uint64_t columns, int64_
                                          int operand) const {
   const MatmulLibrary& lib = matmul_library();
   MatmulLibrary::Handle made = nullptr;
-  check_matmul(lib.create_layout(&made, library_type(product_.dtype), rows, columns, leading),
+  const int type = !after_.float8 ? library_type(product_.dtype)
+                   : operand == 2 ? library_type(product_.result)
+                                  : (*after_.float8)[static_cast<size_t>(operand)];
+  check_matmul(lib.create_layout(&made, type, rows, columns, leading),
                "cublasLtMatrixLayoutCreate");
   const auto count = static_cast<int32_t>(product_.batch.inner());
   const int64_t stride = product_.batch.inner_stride(operand);
@@ -144,6 +149,10 @@ void MatmulCall::point_to(const Memory& memory) {
   }
   if (memory.aux != nullptr) {
     set(MatmulLibrary::kAux, memory.aux);
+  }
+  if (after_.float8) {
+    set(MatmulLibrary::kUnitOfFirst, memory.b_unit);
+    set(MatmulLibrary::kUnitOfSecond, memory.a_unit);
   }
 }
 

@@ -18,6 +18,8 @@ struct After {
   double scale = 1;
   std::optional<size_t> bias, addend, at;  // inputs; at: of a derivative
   uint32_t epilogue = 0;  // MatmulLibrary::Epilogue, but for kDefault and kWithBias
+  // Of the product's a and b, where these are bytes, and c is bf16.
+  std::optional<std::array<MatmulLibrary::Type, 2>> float8 = {};
 };
 
 // Scratch memory that a call may use, at an address that is a multiple of kMatmulAlignment.
@@ -33,6 +35,7 @@ class MatmulCall {
     void* d = nullptr;
     const void* bias = nullptr;  // read, or written where the epilogue is a sum; null: none
     const void* aux = nullptr;   // null: none
+    const void *a_unit = nullptr, *b_unit = nullptr;  // of bytes: f32, on the card
     void* workspace = nullptr;
   };
 

@@ -16,7 +16,9 @@ struct MatmulLibrary {
     kBias = 8,
     kAux = 11,
     kAuxLeading = 12,
-    kAuxStride = 13
+    kAuxStride = 13,
+    kUnitOfFirst = 17,  // addresses of what an operand's numbers are counted in
+    kUnitOfSecond = 18
   };
   enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
   enum PreferenceAttribute {
@@ -35,8 +37,8 @@ struct MatmulLibrary {
     kWithAux = 128,  // what the activation is of: written by kGelu, read by kGeluGrad
     kSumOfA = 256    // of the first operand over what is summed
   };
-  enum Type { kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14 };  // cudaDataType
-  enum Compute { kIn32 = 68, kIn64 = 70 };                 // cublasComputeType_t
+  enum Type { kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14, kE4M3 = 28, kE5M2 = 29 };  // cudaDataType
+  enum Compute { kIn32 = 68, kIn64 = 70 };  // cublasComputeType_t
   struct Algorithm {
     uint64_t data[8];
   };

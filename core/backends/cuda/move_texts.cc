@@ -7,8 +7,56 @@
 namespace mstrain::cuda {
 namespace {
 
+constexpr int kTurned = 64;      // rows and columns of bytes that a block turns at once
+constexpr int kTurnedPack = 16;  // of which an access has so many
+
+// Whether what lies there are the columns of a matrix of bytes, and such accesses divide it.
+bool is_turned(const ViewType& view) {
+  const Walk walk = walk_of(view);
+  return size_of(view.type.dtype) == 1 && walk.dims.size() == 2 && walk.strides[0] == 1 &&
+         walk.strides[1] == walk.dims[0] && walk.dims[0] % kTurnedPack == 0 &&
+         walk.dims[1] % kTurnedPack == 0 && view.type.elements() > 0;
+}
+
+// By tiles in shared memory, so that both sides are accesses of many bytes.
+KernelText print_turned(const KernelRequest& request) {
+  const Walk walk = walk_of(request.inputs[0]);
+  const int64_t columns = walk.dims[0], rows = walk.dims[1];  // as they lie
+  const int64_t across = ceil_div(columns, kTurned);
+  constexpr int kLine = kTurned + 4;  // columns begin in different banks
+  KernelPrinter text(request);
+  text.begin_blocks("", ceil_div(rows, kTurned) * across, kThreadsOfKernel);
+  static_assert(kThreadsOfKernel * kTurnedPack == kTurned * kTurned, "an access for each thread");
+  text.line("MSTRAIN_SHARED(uint8_t, tile, {});", kTurned * kLine);
+  text.line("const int line = thread / {0}, from = thread % {0} * {1};", kTurned / kTurnedPack,
+            kTurnedPack);
+  text.line("const Index first_row = b / {0} * {1}, first_column = b % {0} * {1};", across,
+            kTurned);
+  text.open("if (first_row + line < {} && first_column + from < {}) {{", rows, columns);
+  text.line("const auto bytes = load_pack<{}>(in0, (first_row + line) * {} + first_column + from);",
+            kTurnedPack, columns);
+  text.line("#pragma unroll");
+  text.line("for (int j = 0; j < {}; ++j) {{ tile[line * {} + from + j] = bytes.at[j]; }}",
+            kTurnedPack, kLine);
+  text.close();
+  text.line("__syncthreads();");
+  text.open("if (first_column + line < {} && first_row + from < {}) {{", columns, rows);
+  text.line("Pack<{}::Stored, {}> bytes;", text.out_format(0), kTurnedPack);
+  text.line("#pragma unroll");
+  text.line("for (int j = 0; j < {}; ++j) {{ bytes.at[j] = tile[(from + j) * {} + line]; }}",
+            kTurnedPack, kLine);
+  text.line("store_pack(out0, (first_column + line) * {} + first_row + from, bytes);", rows);
+  text.close();
+  text.line("__syncthreads();");
+  text.end_blocks();
+  return text.finish();
+}
+
 // The same elements in row-major order, wherever they lie.
 KernelText print_copy(const KernelRequest& request) {
+  if (is_turned(request.inputs[0])) {
+    return print_turned(request);
+  }
   KernelPrinter text(request);
   text.begin_elements("", request.outputs[0].type.elements());
   text.line("out0[i] = in0[{}];", offset_text(walk_of(request.inputs[0]), "i"));

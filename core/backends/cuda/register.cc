@@ -5,6 +5,7 @@
 #include "core/backends/cuda/card_communicator.h"
 #include "core/backends/cuda/compiler.h"
 #include "core/backends/cuda/device.h"
+#include "core/backends/cuda/float8_matmul.h"
 #include "core/backends/cuda/group.h"
 #include "core/backends/cuda/kernels.h"
 #include "core/backends/cuda/matmul.h"
@@ -53,6 +54,8 @@ void register_texts(Backend& table) {
                      .supports = product ? supports_product : supports_text,
                      .strided_inputs = entry.strided_inputs});
   }
+  register_kernel(table, "float8_product",
+                  {.prepare = prepare_float8_matmul, .supports = has_float8_matmul});
 }
 
 }  // namespace cuda

@@ -88,6 +88,7 @@ void add_index_texts(std::vector<TextEntry>& entries);
 void add_reduce_texts(std::vector<TextEntry>& entries);
 void add_sort_texts(std::vector<TextEntry>& entries);
 void add_random_texts(std::vector<TextEntry>& entries);
+void add_float8_texts(std::vector<TextEntry>& entries);
 void add_image_texts(std::vector<TextEntry>& entries);
 void add_product_texts(std::vector<TextEntry>& entries);
 void add_loss_texts(std::vector<TextEntry>& entries);

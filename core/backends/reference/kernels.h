@@ -44,6 +44,7 @@ void register_pooling();
 void register_random();
 void register_rounding();
 void register_coded_weight();
+void register_float8();
 void register_linalg();
 void register_decompositions();
 void register_fft();

@@ -53,6 +53,7 @@ const Backend& add_reference_backend() {
   reference::register_random();
   reference::register_rounding();
   reference::register_coded_weight();
+  reference::register_float8();
   reference::register_linalg();
   reference::register_decompositions();
   reference::register_fft();

@@ -249,6 +249,20 @@ TEST(CudaGroups, ViewsAreReadWhereTheyLie) {
   }
 }
 
+TEST(CudaGroups, MatricesOfBytesAreTurned) {
+  for (const auto& [rows, columns] : {std::pair(80, 144), {16, 64}, {128, 48}}) {
+    const Tensor x = cast(iota({rows * columns}, 0), Dtype::kU8);
+    const auto turned = [&] { return copy(transpose(reshape(x, {rows, columns}), {1, 0})); };
+    const auto run_on = [&](const Backend* backend) {
+      const ContextScope scope(context_of(backend));
+      return to_doubles(turned());
+    };
+    const int64_t before = launches();
+    EXPECT_EQ(run_on(emulated_backend()), run_on(backend_named("reference")));
+    EXPECT_GT(launches(), before);
+  }
+}
+
 // More rows than the teams of all blocks have at a time, and a number that no block's teams divide.
 TEST(CudaGroups, RowsOfManyBlocksAreSummedUp) {
   std::vector<Planned> all;

@@ -177,6 +177,10 @@ TEST(CudaTexts, OfOperationsCompile) {
       }
     }
   }
+  const ViewType turned{{Dtype::kU8, {64, 32}}, {1, 64}}, dense = ViewType::dense(turned.type);
+  const Attrs none;
+  const KernelRequest copy{*find_op("copy"), none, std::span(&turned, 1), std::span(&dense, 1)};
+  texts["turned"] = named(entry_for(copy, "sm_90a")->print(copy)).text;
   std::string all;
   for (const auto& [name, text] : texts) {
     all += text;

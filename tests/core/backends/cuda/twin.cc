@@ -19,6 +19,7 @@
 
 #include "core/backends/cuda/emulator/machine.h"
 #include "core/backends/cuda/matmul_library.h"
+#include "core/ops/float8_code.h"
 #include "core/ops/scalar_convert.h"
 #include "tests/core/backends/cuda/twin_stream.h"
 
@@ -33,12 +34,12 @@ using mstrain::twin::Stream;
 // How often the driver was asked to launch, and cuBLASLt for products by which algorithm, and with a second matrix: told when the process ends, where there is
 // a file for it.
 struct Counts {
-  std::atomic<int64_t> kernels = 0, graphs = 0, slow = 0, fast = 0, aux = 0;
+  std::atomic<int64_t> kernels = 0, graphs = 0, slow = 0, fast = 0, aux = 0, float8 = 0;
   ~Counts() {
     if (const char* const file = std::getenv("MSTRAIN_TWIN_COUNTS")) {
-      std::ofstream(file) << fmt::format("{} kernels {} graphs {} slow {} fast {} aux\n",
+      std::ofstream(file) << fmt::format("{} kernels {} graphs {} slow {} fast {} aux {} float8\n",
                                          kernels.load(), graphs.load(), slow.load(), fast.load(),
-                                         aux.load());
+                                         aux.load(), float8.load());
     }
   }
 };
@@ -68,6 +69,7 @@ struct Desc {
   const void* bias = nullptr;
   void* aux = nullptr;  // what an activation is of, or its derivative is taken at
   int64_t aux_leading = 0, aux_stride = 0;
+  const float* units[2] = {nullptr, nullptr};
 };
 
 struct Layout {
@@ -82,6 +84,10 @@ double load(int type, const void* from, int64_t i) {
     case 0: return static_cast<const float*>(from)[i];
     case 1: return static_cast<const double*>(from)[i];
     case 2: return mstrain::scalar::from_f16(static_cast<const uint16_t*>(from)[i]);
+    case 28:
+      return mstrain::Float8Code<mstrain::E4M3>::decode(static_cast<const uint8_t*>(from)[i]);
+    case 29:
+      return mstrain::Float8Code<mstrain::E5M2>::decode(static_cast<const uint8_t*>(from)[i]);
     default: return mstrain::scalar::from_bf16(static_cast<const uint16_t*>(from)[i]);
   }
 }
@@ -127,6 +133,24 @@ double element(const Layout& x, const void* data, bool turned, int64_t row, int6
   return load(x.type, data, which * x.stride + at);
 }
 
+bool is_float8(const Layout& x) { return x.type == 28 || x.type == 29; }
+
+// Of 8 bits the library has what is summed over dense in both, sizes that are multiples of 16, and not two of E5M2.
+bool is_served(const Product& p) {
+  if (!is_float8(p.x) && !is_float8(p.y)) {
+    return true;
+  }
+  bool fits = is_float8(p.x) && is_float8(p.y) && p.x.type + p.y.type < 58 && p.to.type == 14 &&
+              p.how.turned[0] == 1 && p.how.turned[1] == 0;
+  for (const int64_t size : {p.x.rows, p.x.columns, p.y.columns}) {
+    fits = fits && size % 16 == 0;
+  }
+  for (const void* at : {p.a, p.b, const_cast<const void*>(p.d)}) {
+    fits = fits && reinterpret_cast<uintptr_t>(at) % 16 == 0;
+  }
+  return fits && p.how.units[0] != nullptr && p.how.units[1] != nullptr;
+}
+
 void multiply(const Product& p) {
   const int64_t summed = p.how.turned[0] != 0 ? p.x.rows : p.x.columns;
   for (int64_t which = 0; which < p.to.count; ++which) {
@@ -139,6 +163,9 @@ void multiply(const Product& p) {
         }
         const int64_t at = which * p.to.stride + i + j * p.to.leading;
         sum *= p.alpha;
+        for (const float* unit : p.how.units) {
+          sum *= unit == nullptr ? 1 : *unit;
+        }
         if (p.beta != 0) {
           sum += p.beta * load(p.to.type, p.c, at);
         }
@@ -196,7 +223,8 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
   return kOk;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75 ? 9 : attribute == 16 ? 3 : 0;
+  const char* const major = std::getenv("MSTRAIN_TWIN_MAJOR");  // of its compute capability
+  *value = attribute == 75 ? (major == nullptr ? 9 : std::atoi(major)) : attribute == 16 ? 3 : 0;
   return kOk;
 }
 int cuDevicePrimaryCtxRetain(void** context, int) {
@@ -387,8 +415,9 @@ int cublasLtMatmulDescCreate(void** desc, int, int) {
 int cublasLtMatmulDescSetAttribute(void* desc, int attribute, const void* value, size_t bytes) {
   auto& it = *static_cast<Desc*>(desc);
   const std::map<int, void*> places = {
-      {3, &it.turned[0]}, {4, &it.turned[1]},    {7, &it.epilogue},   {8, &it.bias},
-      {11, &it.aux},      {12, &it.aux_leading}, {13, &it.aux_stride}};
+      {3, &it.turned[0]},   {4, &it.turned[1]}, {7, &it.epilogue},
+      {8, &it.bias},        {11, &it.aux},      {12, &it.aux_leading},
+      {13, &it.aux_stride}, {17, &it.units[0]}, {18, &it.units[1]}};
   std::memcpy(places.at(attribute), value, bytes);
   return kOk;
 }
@@ -438,6 +467,10 @@ int cublasLtMatmul(void*, void* desc, const void* alpha, const void* a, void* a_
   p.b = b;
   p.c = c;
   p.d = d;
+  if (!is_served(p)) {
+    return kRefused;
+  }
+  counts.float8 += is_float8(p.x) ? 1 : 0;
   auto* const on = static_cast<Stream*>(stream);
   on->give([p, on, which] {
     multiply(p);

@@ -20,6 +20,26 @@ run cpu_micro cpu 3 "${narrow[@]}" batch.micro=1
 run card_micro cuda 3 "${narrow[@]}" batch.micro=1
 agree cpu_micro card_micro 0.03
 
+# Products in fp8: those of a layer's four weights, forward, and with their gradients backward, in the step that is run and in the one that is
+# captured.
+eighth=("${narrow[@]}" precision.products=fp8 precision.fp8_history=3)
+run cpu_fp8 cpu 4 "${eighth[@]}"
+MSTRAIN_TWIN_COUNTS="$work/card_fp8.counts" run card_fp8 cuda 4 "${eighth[@]}"
+agree cpu_fp8 card_fp8 0.001
+! agree cpu_bf16 card_fp8 0 2>/dev/null
+[ "$(launches card_fp8 float8)" = 24 ]
+run card_fp8_again cuda 2 "${eighth[@]}"
+run card_fp8_again cuda 4 "${eighth[@]}"
+same_state card_fp8 card_fp8_again 4
+run cpu_fp8_micro cpu 3 "${eighth[@]}" batch.micro=1
+run card_fp8_micro cuda 3 "${eighth[@]}" batch.micro=1
+agree cpu_fp8_micro card_fp8_micro 0.001
+command_of old cuda 1 "${eighth[@]}"
+status=0
+MSTRAIN_TWIN_MAJOR=8 "${command[@]}" >"$work/old.log" 2>&1 || status=$?
+[ $status = 3 ]
+grep -q "precision.products: fp8 needs a card of sm_89 or later, and twin is of sm_80; say params" "$work/old.log"
+
 # GELU and its derivative are epilogues there, in the step that is run and in the one that is captured.
 [ "$(launches card_bf16 aux)" = 4 ]
 
