@@ -10,7 +10,7 @@ namespace mstrain::cpu {
 namespace {
 
 constexpr int64_t kMostColumns = 4;
-constexpr int64_t kMostTerms = 1024;         // of a sum that is formed in one piece
+constexpr int64_t kMostTerms = 1024;          // of a sum that is formed in one piece
 constexpr int64_t kMostElements = 64 * 1024;  // of a, which then stays in the second cache
 
 class NarrowProduct {
