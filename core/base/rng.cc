@@ -16,10 +16,10 @@ double Rng::normal() {
 // that would favour small results drawn again.
 uint64_t Rng::below(uint64_t n) {
   check(n > 0, "Rng::below: the range is empty");
-  const uint64_t threshold = (0 - n) % n;
   for (;;) {
     const auto product = static_cast<unsigned __int128>(next_u64()) * n;
-    if (static_cast<uint64_t>(product) >= threshold) {
+    const auto low = static_cast<uint64_t>(product);
+    if (low >= n || low >= (0 - n) % n) {  // mostly without a division
       return static_cast<uint64_t>(product >> 64);
     }
   }

@@ -29,12 +29,15 @@ Tensors evaluate(const OpDef& op, std::span<const Tensor> inputs, const Attrs& a
 
 // A tensor that is neither in memory nor in an open trace was kept from a program that has ended.
 void check_usable(const OpDef& op, const Tensor& tensor, const SourceLocation& where) {
-  check(tensor.defined(), "{}: an argument is an empty tensor, at {}", op.name, to_string(where));
-  check(tensor.concrete() || tensor.traced(),
+  if (!tensor.defined()) {
+    fail("{}: an argument is an empty tensor, at {}", op.name, to_string(where));
+  }
+  if (!tensor.concrete() && !tensor.traced()) {
+    fail(
         "{}: an argument of type {} was computed inside a traced function that has ended, at {}; "
-        "return it from the "
-        "function instead of keeping it in a variable outside",
+        "return it from the function instead of keeping it in a variable outside",
         op.name, to_string(tensor.type()), to_string(where));
+  }
 }
 
 }  // namespace
@@ -222,9 +225,12 @@ GraphPtr trace_program(std::span<const TensorType> types,
 }
 
 const Tensor& Arg::tensor() const {
-  check(tensor_ != nullptr, "a number was given where a tensor is needed, at {}",
-        to_string(where_));
-  check(tensor_->defined(), "an empty tensor was given, at {}", to_string(where_));
+  if (tensor_ == nullptr || !tensor_->defined()) {
+    fail("{}, at {}",
+         tensor_ == nullptr ? "a number was given where a tensor is needed"
+                            : "an empty tensor was given",
+         to_string(where_));
+  }
   return *tensor_;
 }
 

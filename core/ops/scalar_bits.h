@@ -99,6 +99,16 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kLn2High = 0x1.62e4p-1F;  // 15 bits: its product with an exponent is exact
 inline constexpr float kLn2Low = 0x1.7f7d1cp-20F;
 
+// e^r - 1 for |r| <= ln(2)/2.
+MSTRAIN_SCALAR_INLINE float exp_fraction(float r) {
+  float p = 0x1.a1a604p-13F;
+  p = p * r + 0x1.6d7b94p-10F;
+  p = p * r + 0x1.11108cp-7F;
+  p = p * r + 0x1.5554a6p-5F;
+  p = p * r + 0x1.555556p-3F;
+  p = p * r + 0.5F;
+  return (r * r) * p + r;
+}
 // x = n ln 2 + r with |r| <= ln(2)/2. Gives e^r - 1 and scales with 2^n = high * low, each a normal number
 // for -150 <= n <= 129.
 struct ExpParts {
@@ -108,22 +118,34 @@ struct ExpParts {
   float inverse_low;
 };
 MSTRAIN_SCALAR_INLINE ExpParts exp_parts_of(float r, int32_t exponent) {
-  float p = 0x1.a1a604p-13F;
-  p = p * r + 0x1.6d7b94p-10F;
-  p = p * r + 0x1.11108cp-7F;
-  p = p * r + 0x1.5554a6p-5F;
-  p = p * r + 0x1.555556p-3F;
-  p = p * r + 0.5F;
   const int32_t first = exponent >> 1;
   const int32_t second = exponent - first;
-  return {(r * r) * p + r, from_bits((first + 127) << 23), from_bits((second + 127) << 23),
+  return {exp_fraction(r), from_bits((first + 127) << 23), from_bits((second + 127) << 23),
           from_bits((127 - second) << 23)};
 }
 inline constexpr float kRound = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
-MSTRAIN_SCALAR_INLINE ExpParts exp_parts(float x) {
+struct ExpTerms {
+  float r;
+  int32_t n;
+};
+MSTRAIN_SCALAR_INLINE ExpTerms exp_terms(float x) {
   const float shifted = x * 0x1.715476p0F + kRound;
   const float n = shifted - kRound;
-  return exp_parts_of((x - n * kLn2High) - n * kLn2Low, bits_of(shifted) - bits_of(kRound));
+  return {(x - n * kLn2High) - n * kLn2Low, bits_of(shifted) - bits_of(kRound)};
+}
+MSTRAIN_SCALAR_INLINE ExpParts exp_parts(float x) {
+  const ExpTerms terms = exp_terms(x);
+  return exp_parts_of(terms.r, terms.n);
+}
+// e^x with the bits of exp(x), for |x| <= 87 or NaN: 2^n is one normal number.
+MSTRAIN_SCALAR_INLINE float exp_bounded(float x) {
+#ifdef __CUDA_ARCH__
+  return ::expf(x);
+#else
+  const ExpTerms terms = exp_terms(x);
+  const float scale = from_bits((terms.n + 127) << 23);
+  return exp_fraction(terms.r) * scale + scale;
+#endif
 }
 
 // log(m) of m = 1 + f in [2/3, 4/3), without its leading term f.

@@ -75,7 +75,7 @@ MSTRAIN_SCALAR_INLINE float tanh(float x) {
   float a = __builtin_fabsf(x);
   a = a > 10.0F ? 10.0F : a;
   const float large =
-      __builtin_copysignf(1.0F - detail::ratio(2.0F, exp<float>(2.0F * a) + 1.0F), x);
+      __builtin_copysignf(1.0F - detail::ratio(2.0F, detail::exp_bounded(2.0F * a) + 1.0F), x);
   return a < 0.6F ? small : large;
 }
 

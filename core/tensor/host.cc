@@ -11,12 +11,21 @@ namespace mstrain {
 namespace {
 
 void check_concrete(const Tensor& x, std::string_view what, const SourceLocation& where) {
-  check(x.defined(), "{} of an empty tensor, at {}", what, to_string(where));
-  check(x.concrete(),
+  if (!x.defined()) {
+    fail("{} of an empty tensor, at {}", what, to_string(where));
+  }
+  if (!x.concrete()) {
+    fail(
         "{} of a {} that has no value yet, at {}; inside jit, vmap and loops only the program is "
-        "recorded: return the "
-        "tensor and read it outside",
+        "recorded: return the tensor and read it outside",
         what, to_string(x.type()), to_string(where));
+  }
+}
+
+void check_dense(const Tensor& x, std::string_view what) {
+  if (!x.view().contiguous()) {
+    fail("{} is {} as a whole, but is not dense", to_string(x.type()), what);
+  }
 }
 
 Tensor allocated(const TensorType& type, const std::shared_ptr<Allocator>& allocator) {
@@ -115,18 +124,17 @@ HostRead::HostRead(const Tensor& x, const SourceLocation& where) : x_(x) {
 }
 
 std::span<const std::byte> HostRead::bytes() const {
-  check(x_.view().contiguous(), "{} is read as a whole, but is not dense", to_string(x_.type()));
+  check_dense(x_, "read");
   return {data_, static_cast<size_t>(x_.type().bytes())};
 }
 
 void read_bytes(const Tensor& x, int64_t from, std::span<std::byte> to) {
-  check(x.view().contiguous(), "{} is read as a whole, but is not dense", to_string(x.type()));
+  check_dense(x, "read");
   x.buffer().read(x.offset() * size_of(x.dtype()) + from, to);
 }
 
 HostWrite::HostWrite(Tensor to) : to_(std::move(to)) {
-  check(to_.view().contiguous(), "{} is written as a whole, but is not dense",
-        to_string(to_.type()));
+  check_dense(to_, "written");
   if (to_.buffer().device().is_host()) {
     data_ = to_.buffer().data() + to_.offset() * size_of(to_.dtype());
   } else {
@@ -153,8 +161,9 @@ Tensor tensor_from_bytes(const void* data, const TensorType& type) {
 
 template <class T>
 Tensor tensor(std::span<const T> values, const Shape& shape) {
-  check(static_cast<int64_t>(values.size()) == shape.elements(), "tensor: {} values for shape {}",
-        values.size(), to_string(shape));
+  if (static_cast<int64_t>(values.size()) != shape.elements()) {
+    fail("tensor: {} values for shape {}", values.size(), to_string(shape));
+  }
   return tensor_from_bytes(values.data(), {dtype_of<T>, shape});
 }
 
@@ -174,8 +183,10 @@ Tensor scalar(double value, Dtype dtype) { return reshape(vector({value}, dtype)
 template <class T>
 std::vector<T> to_vector(const Tensor& x, const SourceLocation& where) {
   check_concrete(x, "to_vector", where);
-  check(x.dtype() == dtype_of<T>, "to_vector: the tensor is {}, not {}, at {}", name_of(x.dtype()),
-        name_of(dtype_of<T>), to_string(where));
+  if (x.dtype() != dtype_of<T>) {
+    fail("to_vector: the tensor is {}, not {}, at {}", name_of(x.dtype()), name_of(dtype_of<T>),
+         to_string(where));
+  }
   std::vector<T> values(static_cast<size_t>(x.elements()));
   for_each_element(x, where, [&](int64_t i, const std::byte* address) {
     values[static_cast<size_t>(i)] = *reinterpret_cast<const T*>(address);
@@ -197,9 +208,13 @@ std::vector<double> to_doubles(const Tensor& x, const SourceLocation& where) {
 
 double item(const Tensor& x, const SourceLocation& where) {
   check_concrete(x, "item", where);
-  check(x.elements() == 1, "item: {} has {} elements, at {}", to_string(x.type()), x.elements(),
-        to_string(where));
-  return to_doubles(x, where)[0];
+  if (x.elements() != 1) {
+    fail("item: {} has {} elements, at {}", to_string(x.type()), x.elements(), to_string(where));
+  }
+  const HostRead read(x, where);
+  return visit_dtype(x.dtype(), [&]<class T>(T) {
+    return static_cast<double>(*reinterpret_cast<const T*>(read.data()));
+  });
 }
 
 Tensor dense(const Tensor& x) { return x.concrete() && !x.view().contiguous() ? copy(x) : x; }

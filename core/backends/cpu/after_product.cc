@@ -38,7 +38,7 @@ AfterProduct::AfterProduct(const Product& p) {
   }
 }
 
-void AfterProduct::run(float* row, int64_t n) const {
+void AfterProduct::take_steps(float* row, int64_t n) const {
   for (const Step& step : steps_) {
     for (int64_t j = 0; step.activation != nullptr && j < n; j += kTile) {
       const void* const from = row + j;

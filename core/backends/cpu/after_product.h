@@ -17,9 +17,14 @@ class AfterProduct {
 
   bool adds() const { return adds_; }
   // A row of c, or n columns of it.
-  void run(float* row, int64_t n) const;
+  void run(float* row, int64_t n) const {
+    if (!steps_.empty()) {
+      take_steps(row, n);
+    }
+  }
 
  private:
+  void take_steps(float* row, int64_t n) const;
   // An activation, or a factor.
   struct Step {
     TileLoop activation = nullptr;

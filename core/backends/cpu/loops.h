@@ -59,10 +59,11 @@ struct RowLoops {
   int64_t (*argmax)(int64_t n, const T* x);  // first among ties; NaN wins
   int64_t (*argmin)(int64_t n, const T* x);
 
-  void (*softmax)(int64_t n, const T* x, T* y);
-  void (*log_softmax)(int64_t n, const T* x, T* y);
-  void (*softmax_grad)(int64_t n, const T* y, const T* g, T* dx);
-  void (*log_softmax_grad)(int64_t n, const T* y, const T* g, T* dx);
+  // Of dense rows.
+  void (*softmax)(int64_t rows, int64_t n, const T* x, T* y);
+  void (*log_softmax)(int64_t rows, int64_t n, const T* x, T* y);
+  void (*softmax_grad)(int64_t rows, int64_t n, const T* y, const T* g, T* dx);
+  void (*log_softmax_grad)(int64_t rows, int64_t n, const T* y, const T* g, T* dx);
   // y = (x - mean) rstd weight + bias
   void (*layer_norm)(int64_t n, const T* x, const T* weight, const T* bias, T eps, T* y, T* mean,
                      T* rstd);

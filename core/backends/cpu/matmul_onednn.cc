@@ -336,6 +336,9 @@ Kernel onednn_product(const Product& p, int threads, bool b_is_kept) {
   if (is_few_rows(p)) {
     return few_rows_product(p, threads);
   }
+  if (is_narrow(p)) {
+    return narrow_product(p);
+  }
   if (one && p.m * std::max(p.n, kOwnColumns) * p.k <= kSmallProduct) {
     if (Kernel kernel = small_product(p); kernel.run) {
       return kernel;

@@ -61,6 +61,9 @@ Kernel packed_product(const Product& product, int threads, bool b_is_kept);
 int64_t packed_depth(int64_t k);
 // By our own loops, on one thread, of one product that is small; serves what packed_product does.
 Kernel small_product(const Product& product);
+// By our own loops, on one thread, of few columns and a small a; serves what packed_product does.
+bool is_narrow(const Product& product);
+Kernel narrow_product(const Product& product);
 // By our own loops, for products that are limited by the reading of b; makes neither bias nor what is after it: then no run
 // function.
 bool is_few_rows(const Product& product);

@@ -33,6 +33,8 @@ struct RowPlan {
     }
   }
 
+  // How many of `rows` rows are read and written together: all where they need no conversion.
+  int64_t at_once(int64_t rows) const { return load == nullptr ? rows : 1; }
   int64_t padded_row() const { return (n + 15) / 16 * 16; }
   int64_t workspace_bytes() const {
     return threads * scratch_rows * padded_row() * static_cast<int64_t>(sizeof(T));

@@ -16,8 +16,9 @@ Kernel prepare(const KernelRequest& request) {
               parallel_chunks(plan.threads, plan.rows, 1,
                               [&](int64_t begin, int64_t end, int thread) {
                                 Rows<T> rows(plan, memory, memory.workspace, thread);
-                                for (int64_t i = begin; i < end; ++i) {
-                                  loop(plan.n, rows.in(0, i, 0), rows.out(0, i, 1));
+                                const int64_t step = plan.at_once(end - begin);
+                                for (int64_t i = begin; i < end; i += step) {
+                                  loop(step, plan.n, rows.in(0, i, 0), rows.out(0, i, 1));
                                   rows.done(0, i, 1);
                                 }
                               });
@@ -36,8 +37,9 @@ Kernel prepare_grad(const KernelRequest& request) {
               parallel_chunks(
                   plan.threads, plan.rows, 1, [&](int64_t begin, int64_t end, int thread) {
                     Rows<T> rows(plan, memory, memory.workspace, thread);
-                    for (int64_t i = begin; i < end; ++i) {
-                      loop(plan.n, rows.in(0, i, 0), rows.in(1, i, 1), rows.out(0, i, 2));
+                    const int64_t step = plan.at_once(end - begin);
+                    for (int64_t i = begin; i < end; i += step) {
+                      loop(step, plan.n, rows.in(0, i, 0), rows.in(1, i, 1), rows.out(0, i, 2));
                       rows.done(0, i, 2);
                     }
                   });

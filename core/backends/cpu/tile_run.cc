@@ -209,15 +209,22 @@ class Worker {
         return;
       default: break;
     }
+    switch (step.row_op) {
+      case TileStep::RowOp::kSoftmax: loop.softmax(tile.rows, n, in(0), out(0)); return;
+      case TileStep::RowOp::kLogSoftmax: loop.log_softmax(tile.rows, n, in(0), out(0)); return;
+      case TileStep::RowOp::kSoftmaxGrad:
+        loop.softmax_grad(tile.rows, n, in(0), in(1), out(0));
+        return;
+      case TileStep::RowOp::kLogSoftmaxGrad:
+        loop.log_softmax_grad(tile.rows, n, in(0), in(1), out(0));
+        return;
+      default: break;
+    }
     const T eps = static_cast<T>(step.value);
     for (int64_t r = 0; r < tile.rows; ++r) {
       const T* const x = in(0) + r * n;
       T* const y = out(0) + r * n;
       switch (step.row_op) {
-        case TileStep::RowOp::kSoftmax: loop.softmax(n, x, y); break;
-        case TileStep::RowOp::kLogSoftmax: loop.log_softmax(n, x, y); break;
-        case TileStep::RowOp::kSoftmaxGrad: loop.softmax_grad(n, x, in(1) + r * n, y); break;
-        case TileStep::RowOp::kLogSoftmaxGrad: loop.log_softmax_grad(n, x, in(1) + r * n, y); break;
         case TileStep::RowOp::kLayerNorm:
           loop.layer_norm(n, x, in(1), in(2), eps, y, out(1) + r, out(2) + r);
           break;
@@ -229,6 +236,7 @@ class Worker {
         case TileStep::RowOp::kRmsNormGrad:
           loop.rms_norm_grad(n, x, in(1) + r * n, in(2), in(3)[r], y, columns<T>(step.partial));
           break;
+        default: break;
       }
     }
   }

@@ -12,8 +12,8 @@ Tensor pairs(const Tensor& vectors_bfd) {
 }
 
 Tensor logits(const Config& config, const Params& p, const Features& x) {
-  const Tensor deep_bh = tower(p / "deep", side_by_side(x), config);
-  Tensor out_b = x.weights_b + pairs(x.vectors_bfd) + unit(p / "head", deep_bh);
+  const Tensor deep_bh = tower(p / "deep", x, config);
+  Tensor out_b = x.weights_b + pairs(all_vectors(x)) + unit(p / "head", deep_bh);
   if (x.numeric_bn.defined()) {
     out_b = out_b + unit(p / "numeric", x.numeric_bn);
   }

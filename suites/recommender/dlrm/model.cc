@@ -20,7 +20,7 @@ Tensor interactions(const Tensor& vectors_bfd) {
 }
 
 Tensor logits(const Config& config, const Params& p, const Features& x) {
-  Tensor vectors_bfd = x.vectors_bfd;
+  Tensor vectors_bfd = all_vectors(x);
   Tensor numbers_bd;
   if (x.numeric_bn.defined()) {
     TowerConfig bottom{.hidden = config.bottom, .activation = config.top.activation};

@@ -23,7 +23,7 @@ constexpr int64_t kIdsAtOnce = 256;
 Bags vector_bags(const TableSpec& table, const TableKeys& keys) {
   return {.offsets = keys.field_offsets,
           .pooling = table.takes_largest ? Pooling::kMax : Pooling::kSum,
-          .weights = keys.weights,
+          .weights = table.is_numeric ? std::span<const float>() : keys.weights,
           .segment = table.vector_segment(),
           .per_row = table.fields.size()};
 }
@@ -93,7 +93,7 @@ Tensors tensors_of(const BatchSource& source, const Read& batch, const FillRows&
   }
   std::ranges::copy(batch.samples.labels, writes[0].values<float>().begin());
   size_t place = 1;
-  if (source.tables->numeric() > 0) {
+  if (source.tables->columns() > 0) {
     std::ranges::copy(batch.samples.numeric, writes[place++].values<float>().begin());
   }
   std::vector<Looked> looked = lookups_of(*source.tables, batch);

@@ -54,7 +54,8 @@ std::optional<uint64_t> TableSpec::rows() const {
 
 Tables::Tables(const SampleSchema& schema, const FieldUse& use)
     : width_(use.width),
-      numeric_(use.embeds_numeric ? 0 : static_cast<int64_t>(schema.numeric.size())) {
+      numeric_(use.embeds_numeric ? 0 : std::ssize(schema.numeric)),
+      columns_(std::ssize(schema.numeric)) {
   const std::vector<std::string> names = names_in(schema, use.embeds_numeric);
   check_known(use.vectors_of, names, "model.vector_fields");
   check_known(use.weights_of, names, "model.wide_fields");
@@ -67,11 +68,12 @@ Tables::Tables(const SampleSchema& schema, const FieldUse& use)
     const bool largest = field.pooling == Pooling::kMax;
     auto table = std::find_if(specs_.begin(), specs_.end(), [&](const TableSpec& spec) {
       return spec.has_vectors == vectors && spec.has_weights == weights &&
-             spec.takes_largest == largest;
+             spec.takes_largest == largest && spec.is_numeric == field.is_numeric;
     });
     if (table == specs_.end()) {
       std::string name = vectors && weights ? "rows" : vectors ? "vectors" : "weights";
-      specs_.push_back({name + (largest ? "_of_largest" : ""), vectors, weights, largest, {}});
+      name += largest ? "_of_largest" : field.is_numeric ? "_of_numbers" : "";
+      specs_.push_back({name, vectors, weights, largest, field.is_numeric, {}});
       table = specs_.end() - 1;
     }
     if (!table->fields.empty()) {
@@ -119,8 +121,8 @@ bool Tables::has_weights() const {
 
 Types Tables::batch_types(int64_t rows) const {
   Types types{{Dtype::kF32, {rows}}};
-  if (numeric_ > 0) {
-    types.push_back({Dtype::kF32, {rows, numeric_}});
+  if (columns_ > 0) {
+    types.push_back({Dtype::kF32, {rows, columns_}});
   }
   for (const TableSpec& spec : specs_) {
     if (spec.has_vectors) {
@@ -139,7 +141,7 @@ Types Tables::batch_types(int64_t rows) const {
 std::vector<size_t> Tables::looked_up() const {
   std::vector<size_t> places;
   const size_t count = batch_types(1).size() - (group_ ? 1 : 0);
-  for (size_t i = numeric_ > 0 ? 2 : 1; i < count; ++i) {
+  for (size_t i = columns_ > 0 ? 2 : 1; i < count; ++i) {
     places.push_back(i);
   }
   return places;

@@ -1,7 +1,7 @@
 // Which fields share a table, what its rows are, and the keys under which it has them.
 //
-// Fields of one kind (a vector, a single weight, or both; pooled by largest values, or summed up) share a table, so that a batch is one
-// lookup. The id of a field is row `first + id` of its table; open-ended ids are hashed together with their field.
+// Fields of one kind (a vector, a single weight, or both; of ids, pooled by largest values, or summed up, or of numbers) share a table, so
+// that a batch is one lookup. The id of a field is row `first + id` of its table; open-ended ids are hashed together with their field.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,8 @@ struct TableSpec {
   std::string name;
   bool has_vectors = false, has_weights = false;
   bool takes_largest = false;  // pooled by Pooling::kMax
+  // An id for each column of numbers. Its weight counts as often as the column says, its vector once: numbers are given beside.
+  bool is_numeric = false;
   std::vector<TableField> fields;
 
   uint32_t vector_segment() const { return 0; }
@@ -60,20 +62,21 @@ class Tables {
 
   const std::vector<TableSpec>& specs() const { return specs_; }
   int64_t width() const { return width_; }
-  int64_t numeric() const { return numeric_; }  // columns that enter as numbers
+  int64_t numeric() const { return numeric_; }  // columns that enter as numbers alone
+  int64_t columns() const { return columns_; }  // all that batches have
   int64_t vectors() const;                      // fields with vectors, of all tables
   bool has_weights() const;
   // The place of the groups' field in SampleSchema::fields.
   const std::optional<size_t>& group() const { return group_; }
 
-  // Batches are {labels f32 [rows], numeric f32 [rows, numeric] where there are any, of each table vectors f32 [rows, fields, width]
+  // Batches are {labels f32 [rows], numeric f32 [rows, columns] where there are any, of each table vectors f32 [rows, fields, width]
   // and sums of weights f32 [rows], where it has them, and groups i64 [rows] where there are any}.
   Types batch_types(int64_t rows) const;
   std::vector<size_t> looked_up() const;  // their places
 
  private:
   std::vector<TableSpec> specs_;
-  int64_t width_ = 0, numeric_ = 0;
+  int64_t width_ = 0, numeric_ = 0, columns_ = 0;
   std::optional<size_t> group_;
 };
 
@@ -91,7 +94,7 @@ struct TableKeys {
   std::vector<uint32_t>
       field_offsets;  // of the bags of each field of each sample; empty: one id each
   std::vector<uint32_t> sample_offsets;  // of all ids of a sample
-  std::vector<float> weights;            // by position; empty: 1
+  std::vector<float> weights;            // by position, what counts of it; empty: 1
 };
 // Throws Error for an id that its field does not have.
 TableKeys keys_of(const TableSpec& table, const SampleBatch& batch);

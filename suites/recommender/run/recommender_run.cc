@@ -12,9 +12,11 @@
 #include "core/base/log.h"
 #include "core/data/corpus_sources.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
+#include "core/tensor/host.h"
 #include "core/train/machine.h"
 #include "core/train/metrics.h"
 #include "core/train/numbers.h"
@@ -74,6 +76,16 @@ std::string best_possible(const SampleSource& samples) {
                      scores.auc(), log_losses / static_cast<double>(count), grouped(count));
 }
 
+// The columns of numbers that are the fields of `table`.
+Tensor columns_of(const Tensor& numbers_bn, const TableSpec& table) {
+  std::vector<int32_t> places;
+  for (const TableField& field : table.fields) {
+    places.push_back(static_cast<int32_t>(field.index));
+  }
+  const auto n = std::ssize(places);
+  return n == numbers_bn.dim(1) ? numbers_bn : take(numbers_bn, tensor<int32_t>(places, {n}), 1);
+}
+
 }  // namespace
 
 WrittenRun run_of_checkpoint(const StoredModel& model) {
@@ -95,20 +107,29 @@ int64_t shape_id(int64_t fields, int64_t numeric) { return fields + kNumericUnit
 Features features_of(const Tables& tables, std::span<const Tensor> batch) {
   Features out;
   size_t place = 1;
+  const Tensor numbers_bn = tables.columns() > 0 ? batch[place++] : Tensor();
   if (tables.numeric() > 0) {
-    out.numeric_bn = batch[place++];
+    out.numeric_bn = numbers_bn;
   }
-  Tensors vectors;
+  Tensors vectors, of_numbers, numbers;
   for (const TableSpec& table : tables.specs()) {
     if (table.has_vectors) {
-      vectors.push_back(batch[place++]);
+      (table.is_numeric ? of_numbers : vectors).push_back(batch[place++]);
+    }
+    if (table.has_vectors && table.is_numeric) {
+      numbers.push_back(columns_of(numbers_bn, table));
     }
     if (table.has_weights) {
       const Tensor& sum_b = batch[place++];
       out.weights_b = out.weights_b.defined() ? out.weights_b + sum_b : sum_b;
     }
   }
-  out.vectors_bfd = vectors.size() == 1 ? vectors[0] : concat(vectors, 1);
+  const auto joined = [](const Tensors& parts) {
+    return parts.empty() ? Tensor() : parts.size() == 1 ? parts[0] : concat(parts, 1);
+  };
+  out.vectors_bfd = joined(vectors);
+  out.vectors_of_numbers_bnd = joined(of_numbers);
+  out.numbers_bn = joined(numbers);
   return out;
 }
 

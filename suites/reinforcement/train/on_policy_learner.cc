@@ -26,6 +26,10 @@ Tensor rows_of(std::span<const float> all, std::span<const int32_t> at, const Sh
   HostWrite out({Dtype::kF32, shape});
   const auto width = count(out.values<float>().size()) / count(n);
   float* to = out.values<float>().data();
+  if (width == 1) {
+    std::ranges::transform(at, to, [&](int32_t row) { return all[count(row)]; });
+    return out.finish();
+  }
   for (const int32_t row : at) {
     std::memcpy(to, all.data() + count(row) * width, width * sizeof(float));
     to += width;
@@ -204,21 +208,29 @@ std::vector<float> OnPolicyLearner::normalised(std::span<const float> advantages
   }
   const size_t part = order.size() / count(algorithm_.minibatches);
   std::vector<double> sums(2 * count(algorithm_.minibatches));  // of values, of squares
-  for (size_t i = 0; i < order.size(); ++i) {
-    const double value = advantages[count(order[i])];
-    sums[2 * (i / part)] += value;
-    sums[2 * (i / part) + 1] += value * value;
+  for (size_t begin = 0; begin < order.size(); begin += part) {
+    double sum = 0, squares = 0;
+    for (const int32_t at : order.subspan(begin, part)) {
+      const double value = advantages[count(at)];
+      sum += value;
+      squares += value * value;
+    }
+    sums[2 * (begin / part)] = sum;
+    sums[2 * (begin / part) + 1] = squares;
   }
   if (ranks_ != nullptr) {
     const Elements all{sums.data(), static_cast<int64_t>(sums.size()), Dtype::kF64};
     ranks_->all_reduce(all, all, Reduction::kSum, "advantages").wait();
   }
   const double n = static_cast<double>(part) * static_cast<double>(learners_);
-  for (size_t i = 0; i < order.size(); ++i) {
-    const double mean = sums[2 * (i / part)] / n;
-    const double variance = std::max(0.0, sums[2 * (i / part) + 1] / n - mean * mean);
-    float& value = out[count(order[i])];
-    value = static_cast<float>((value - mean) / (std::sqrt(variance) + kSmallDeviation));
+  for (size_t begin = 0; begin < order.size(); begin += part) {
+    const double mean = sums[2 * (begin / part)] / n;
+    const double variance = std::max(0.0, sums[2 * (begin / part) + 1] / n - mean * mean);
+    const double deviation = std::sqrt(variance) + kSmallDeviation;
+    for (const int32_t at : order.subspan(begin, part)) {
+      float& value = out[count(at)];
+      value = static_cast<float>((value - mean) / deviation);
+    }
   }
   return out;
 }

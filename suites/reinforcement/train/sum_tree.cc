@@ -1,7 +1,7 @@
 #include "suites/reinforcement/train/sum_tree.h"
 
-#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -23,30 +23,38 @@ std::vector<int64_t> levels_of(int64_t leaves) {
   return begins;
 }
 
+// Of every `kStep`th child: each half of them by itself, none through memory.
+template <int64_t kStep = 1>
 double sum_of(const double* children) {
-  std::array<double, kChildren> sums;
-  std::copy_n(children, kChildren, sums.begin());
-  for (size_t half = kChildren / 2; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) {
-      sums[i] += sums[half + i];
-    }
+  if constexpr (kStep == kChildren) {
+    return children[0];
+  } else {
+    return sum_of<2 * kStep>(children) + sum_of<2 * kStep>(children + kStep);
   }
-  return sums[0];
 }
 
-// The child at `place`, which then counts from where it begins. Where rounding points behind all of them, the last one that has a weight
-// is meant, and so on below.
+// The child at `place`, which then counts from where it begins: as many as leave something of it. No branch depends on where, so that
+// many draws go down at once. Where rounding points behind all children, the last one that has a weight is meant, and so on below.
 int64_t child_at(const double* children, double& place) {
-  int64_t last = 0;
-  for (int64_t child = 0; child < kChildren; ++child) {
-    if (place < children[child]) {
-      return child;
-    }
-    last = children[child] > 0 ? child : last;
-    place -= children[child];
+  std::array<double, kChildren + 1> rest;
+  rest[0] = place;
+  double left = place;
+  int64_t child = kChildren;
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kChildren; ++i) {
+    left -= children[i];
+    rest[i + 1] = left;
+    child += std::bit_cast<int64_t>(left) >> 63;  // its sign: -1 or 0
   }
-  place = children[last];
-  return last;
+  if (child < kChildren) {
+    place = rest[static_cast<size_t>(child)];
+    return child;
+  }
+  while (child > 1 && children[child - 1] <= 0) {
+    --child;
+  }
+  place = children[child - 1];
+  return child - 1;
 }
 
 }  // namespace

@@ -80,17 +80,19 @@ TEST(RecommenderBatches, KeepTheCommitsThatCheckpointsName) {
 TEST(RecommenderBatches, SeeEveryUpdateOfTheStepsBefore) {
   World world(3, 1000);
   const auto batches = training_batches(world.source(), {.shuffle = false}, 11, BatchPart(50), 0);
+  const size_t place = world.tables->looked_up().front();
   Tensors before = batches->next();
   RowGradients teach = pull(before, *world.tables, 1);
   batches->learn(teach);
   const Tensors after = batches->next();  // the same samples
   EXPECT_EQ(to_vector<float>(before[0]), to_vector<float>(after[0]));
-  EXPECT_NE(to_vector<float>(before[1]), to_vector<float>(after[1]));
+  EXPECT_NE(to_vector<float>(before[place]), to_vector<float>(after[place]));
   const auto reading = reading_batches(world.source(), BatchPart(50), 50);
-  EXPECT_EQ(to_vector<float>(reading->next()[1]), to_vector<float>(after[1]));
+  EXPECT_EQ(to_vector<float>(reading->next()[place]), to_vector<float>(after[place]));
   batches->learn(
       {.step = 2, .gradients = pull(after, *world.tables, 2).gradients, .is_applied = false});
-  EXPECT_EQ(to_vector<float>(batches->next()[1]), to_vector<float>(after[1]));  // a skipped step
+  EXPECT_EQ(to_vector<float>(batches->next()[place]),
+            to_vector<float>(after[place]));  // a skipped step
 }
 
 TEST(RecommenderBatches, FillUpTheLastBatchWithSamplesThatDoNotCount) {
@@ -110,19 +112,22 @@ TEST(RecommenderBatches, ArePooledAsTheirFieldsSay) {
   std::vector<int64_t> all(20);
   std::iota(all.begin(), all.end(), 0);
   world.samples->read(all, samples);
-  // The first table: age, hours, user, item, tags. Numbers multiply their column's vector.
-  ASSERT_EQ(world.tables->specs().size(), 2U);
-  const std::vector<float> x = to_vector<float>(batch[1]);
-  const size_t row = 5 * kVector;
+  EXPECT_EQ(to_vector<float>(batch[1]), samples.numeric);
+  // Tables of age and hours; user, item and tags; the largest of genres. All samples have the vectors of the numbers, and each of these
+  // counts as often as it says in a weight.
+  ASSERT_EQ(world.tables->specs().size(), 3U);
+  const std::vector<float> of_numbers = to_vector<float>(batch[2]);
+  const std::vector<float> weights = to_vector<float>(batch[3]);
+  const std::vector<float> x = to_vector<float>(batch[4]);
   for (size_t s = 1; s < 20; ++s) {
-    for (size_t d = 0; d < kVector; ++d) {
-      EXPECT_NEAR(x[s * row + d] * samples.numeric[0], x[d] * samples.numeric[2 * s], 1e-7);
-    }
+    EXPECT_TRUE(std::equal(of_numbers.begin(), of_numbers.begin() + 2 * kVector,
+                           of_numbers.begin() + static_cast<int64_t>(s) * 2 * kVector));
+    EXPECT_EQ(weights[s], 0);  // they begin so
     if (samples.fields[2].offsets[s] == samples.fields[2].offsets[s + 1]) {
-      EXPECT_EQ(x[s * row + 4 * kVector], 0);  // a bag of nothing
+      EXPECT_EQ(x[(s * 3 + 2) * kVector], 0);  // a bag of nothing
     }
   }
-  EXPECT_EQ(batch[3].shape(), (Shape{20, 1, kVector}));  // the largest of genres
+  EXPECT_EQ(batch[6].shape(), (Shape{20, 1, kVector}));
 }
 
 TEST(SampleOrder, VisitsEverySampleOnceAnEpochInAnOrderOfItsOwn) {

@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "core/base/rng.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
+#include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "core/transform/grad.h"
 #include "suites/recommender/dcn_v2/model.h"
@@ -94,6 +96,61 @@ void expect_that_all_features_count(const Config& config, const Logits& logits, 
     }
     EXPECT_EQ(size > 0, i < 2 || weights) << i;
   }
+}
+
+// As if they had come multiplied, forwards and backwards.
+template <class Config, class Logits>
+void expect_that_vectors_of_numbers_count(const Config& config, const Logits& logits) {
+  constexpr int64_t kNumbers = 2;
+  Features x = features();
+  x.numeric_bn = Tensor();
+  x.numbers_bn = drawn({kBatch, kNumbers}, 4);
+  const Tensor of_numbers_nd = drawn({kNumbers, kWidth}, 6);
+  const auto alike = [](const Tensor& nd) {
+    return broadcast_to(expand_dims(nd, 0), {kBatch, kNumbers, kWidth});
+  };
+  const auto model = [&](const Params& p, const Features& x) { return logits(config, p, x); };
+  x.vectors_of_numbers_bnd = alike(of_numbers_nd);
+  const Params params = init_params(declare_params([&](const Params& p) { model(p, x); }), 1);
+  const auto loss = [&](bool multiplied) {
+    return [&, multiplied](const Params& p, const Tensor& nd, const Tensor& vectors_bfd) {
+      Features some = x;
+      some.vectors_of_numbers_bnd = alike(nd);
+      some.vectors_bfd = vectors_bfd;
+      if (multiplied) {
+        some.vectors_bfd = all_vectors(some);
+        some.vectors_of_numbers_bnd = some.numbers_bn = Tensor();
+      }
+      return sum(square(model(p, some)));
+    };
+  };
+  const auto once = value_and_grad<0, 1, 2>(loss(false))(params, of_numbers_nd, x.vectors_bfd);
+  const auto each = value_and_grad<0, 1, 2>(loss(true))(params, of_numbers_nd, x.vectors_bfd);
+  const Tensors a = flatten_tree(once), b = flatten_tree(each);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::vector<float> found = to_vector<float>(a[i]), expected = to_vector<float>(b[i]);
+    for (size_t j = 0; j < found.size(); ++j) {
+      EXPECT_NEAR(found[j], expected[j], 1e-5 * (1 + std::abs(expected[j]))) << i << " " << j;
+    }
+  }
+}
+
+TEST(Recommender, VectorsOfNumbersAreMultipliedOnceForAllSamples) {
+  wide_deep::Config wide;
+  wide.hidden = {5, 4};
+  expect_that_vectors_of_numbers_count(wide, wide_deep::logits);
+  wide.hidden = {};
+  expect_that_vectors_of_numbers_count(wide, wide_deep::logits);
+  deepfm::Config fm;
+  fm.hidden = {5};
+  expect_that_vectors_of_numbers_count(fm, deepfm::logits);
+  dlrm::Config dots;
+  dots.top.hidden = {5};
+  expect_that_vectors_of_numbers_count(dots, dlrm::logits);
+  dcn_v2::Config cross;
+  cross.hidden = {5};
+  expect_that_vectors_of_numbers_count(cross, dcn_v2::logits);
 }
 
 TEST(Recommender, ModelsUseAllThatTheyAreGiven) {

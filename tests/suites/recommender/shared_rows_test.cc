@@ -264,7 +264,7 @@ TEST_F(SharedRows, AreExportedAlikeWhoeverHadThem) {
       std::vector<Id> ids(static_cast<size_t>(keys.shape.at(0)));
       std::memcpy(ids.data(), keys.data.data(), keys.data.size());
       EXPECT_TRUE(std::ranges::is_sorted(ids));
-      EXPECT_GT(ids.size(), 5U);
+      EXPECT_GT(ids.size(), tables_->specs()[t].is_numeric ? 1U : 5U);
       const auto width = static_cast<size_t>(weights.shape.at(1));
       std::vector<float> expected(ids.size() * width);
       rows->look_up(t, ids, expected.data(), width);

@@ -117,14 +117,77 @@ MSTRAIN_FLATTEN double exp_and_sum(int64_t n, const T* x, T shift, T* y) {
   return total;
 }
 
+// Rows shorter than a register, several at a time, number by number. Each has the bits that it would have alone.
 template <class T>
-void softmax(int64_t n, const T* x, T* y) {
+class NarrowRows {
+ public:
+  static bool serve(int64_t n) { return n < Simd<T>::kLanes; }
+
+  // Calls f(block) for blocks of rows.
+  template <class F>
+  static MSTRAIN_ALWAYS_INLINE void for_blocks(int64_t rows, int64_t n, F f) {
+    for (int64_t first = 0; first < rows; first += kRows) {
+      f(NarrowRows(first * n, std::min(kRows, rows - first), n));
+    }
+  }
+  // f(element, row of the block) for each; elements of one row in their order.
+  template <class F>
+  MSTRAIN_ALWAYS_INLINE void each(F f) const {
+    for (int64_t j = 0; j < n_; ++j) {
+      MSTRAIN_INDEPENDENT
+      for (int64_t r = 0; r < rows_; ++r) {
+        f(first_ + r * n_ + j, r);
+      }
+    }
+  }
+  template <class F>
+  MSTRAIN_ALWAYS_INLINE void each_row(F f) const {
+    for (int64_t r = 0; r < rows_; ++r) {
+      f(r);
+    }
+  }
+  // The largest of each row, and sums of exp(x - it).
+  MSTRAIN_ALWAYS_INLINE void sums_of_exp(const T* x, T* top, T* sum) const {
+    each_row([&](int64_t r) {
+      top[r] = kLowest<T>;
+      sum[r] = 0;
+    });
+    each([&](int64_t i, int64_t r) { top[r] = Larger()(top[r], x[i]); });
+    each([&](int64_t i, int64_t r) { sum[r] += scalar::exp<T>(x[i] - top[r]); });
+  }
+
+  static constexpr int64_t kRows = 64;
+
+ private:
+  NarrowRows(int64_t first, int64_t rows, int64_t n) : first_(first), rows_(rows), n_(n) {}
+
+  int64_t first_, rows_, n_;
+};
+
+template <class T>
+void softmax_row(int64_t n, const T* x, T* y) {
   const T shift = fold(n, x, kLowest<T>, Larger());
   const T scale = static_cast<T>(1.0 / exp_and_sum(n, x, shift, y));
   MSTRAIN_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
     y[i] *= scale;
   }
+}
+template <class T>
+MSTRAIN_FLATTEN void softmax(int64_t rows, int64_t n, const T* x, T* y) {
+  if (!NarrowRows<T>::serve(n)) {
+    for (int64_t i = 0; i < rows; ++i) {
+      softmax_row(n, x + i * n, y + i * n);
+    }
+    return;
+  }
+  T top[NarrowRows<T>::kRows], scale[NarrowRows<T>::kRows];
+  NarrowRows<T>::for_blocks(rows, n, [&](const NarrowRows<T>& block) {
+    block.sums_of_exp(x, top, scale);
+    block.each_row(
+        [&](int64_t r) { scale[r] = static_cast<T>(1.0 / static_cast<double>(scale[r])); });
+    block.each([&](int64_t i, int64_t r) { y[i] = scalar::exp<T>(x[i] - top[r]) * scale[r]; });
+  });
 }
 
 // One pass over memory: blocks stay in the first cache between their maximum and their sum.
@@ -138,7 +201,7 @@ MSTRAIN_FLATTEN T logsumexp(int64_t n, const T* x) {
     const int64_t count = std::min(kBlock, n - begin);
     const T block_top = fold(count, x + begin, kLowest<T>, Larger());
     if (block_top > top) {
-      total *= std::exp(static_cast<double>(top) - static_cast<double>(block_top));
+      total *= begin == 0 ? 0 : std::exp(static_cast<double>(top) - static_cast<double>(block_top));
       top = block_top;
     }
     total += exp_and_sum(count, x + begin, top, scratch);
@@ -147,30 +210,57 @@ MSTRAIN_FLATTEN T logsumexp(int64_t n, const T* x) {
 }
 
 template <class T>
-void log_softmax(int64_t n, const T* x, T* y) {
-  const T lse = logsumexp(n, x);
-  MSTRAIN_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] = x[i] - lse;
+MSTRAIN_FLATTEN void log_softmax(int64_t rows, int64_t n, const T* x, T* y) {
+  if (!NarrowRows<T>::serve(n)) {
+    for (int64_t i = 0; i < rows; ++i, x += n, y += n) {
+      const T lse = logsumexp(n, x);
+      MSTRAIN_INDEPENDENT
+      for (int64_t j = 0; j < n; ++j) {
+        y[j] = x[j] - lse;
+      }
+    }
+    return;
+  }
+  T top[NarrowRows<T>::kRows], lse[NarrowRows<T>::kRows];
+  NarrowRows<T>::for_blocks(rows, n, [&](const NarrowRows<T>& block) {
+    block.sums_of_exp(x, top, lse);
+    block.each_row([&](int64_t r) {
+      const double log = std::log(static_cast<double>(lse[r]));
+      lse[r] = static_cast<T>(static_cast<double>(top[r]) + log);
+    });
+    block.each([&](int64_t i, int64_t r) { y[i] = x[i] - lse[r]; });
+  });
+}
+
+template <class T>
+void softmax_grad(int64_t rows, int64_t n, const T* y, const T* g, T* dx) {
+  for (int64_t i = 0; i < rows; ++i, y += n, g += n, dx += n) {
+    const T dot = static_cast<T>(sum_blocks(n, y, g, [](auto a, auto b) { return a * b; }));
+    MSTRAIN_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) {
+      dx[j] = y[j] * (g[j] - dot);
+    }
   }
 }
 
 template <class T>
-void softmax_grad(int64_t n, const T* y, const T* g, T* dx) {
-  const T dot = static_cast<T>(sum_blocks(n, y, g, [](auto a, auto b) { return a * b; }));
-  MSTRAIN_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    dx[i] = y[i] * (g[i] - dot);
+MSTRAIN_FLATTEN void log_softmax_grad(int64_t rows, int64_t n, const T* y, const T* g, T* dx) {
+  if (!NarrowRows<T>::serve(n)) {
+    for (int64_t i = 0; i < rows; ++i, y += n, g += n, dx += n) {
+      const T total = static_cast<T>(sum(n, g));
+      MSTRAIN_INDEPENDENT
+      for (int64_t j = 0; j < n; ++j) {
+        dx[j] = g[j] - scalar::exp<T>(y[j]) * total;
+      }
+    }
+    return;
   }
-}
-
-template <class T>
-MSTRAIN_FLATTEN void log_softmax_grad(int64_t n, const T* y, const T* g, T* dx) {
-  const T total = static_cast<T>(sum(n, g));
-  MSTRAIN_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    dx[i] = g[i] - scalar::exp<T>(y[i]) * total;
-  }
+  T total[NarrowRows<T>::kRows];
+  NarrowRows<T>::for_blocks(rows, n, [&](const NarrowRows<T>& block) {
+    block.each_row([&](int64_t r) { total[r] = 0; });
+    block.each([&](int64_t i, int64_t r) { total[r] += g[i]; });
+    block.each([&](int64_t i, int64_t r) { dx[i] = g[i] - scalar::exp<T>(y[i]) * total[r]; });
+  });
 }
 
 template <class T>

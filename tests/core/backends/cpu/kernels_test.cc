@@ -88,6 +88,25 @@ TEST(CpuKernels, RowsOfManyLengths) {
   }
 }
 
+// Short ones are made several at a time.
+TEST(CpuKernels, SoftmaxOfARowIsTheSameBesideOthers) {
+  for (int64_t n : {1, 2, 3, 7, 8, 15, 16, 17}) {
+    const Tensor x = random({70, n}, 51, -5, 5), g = random({70, n}, 52);
+    for (const char* op : {"softmax", "log_softmax", "softmax_grad", "log_softmax_grad"}) {
+      const bool grad = std::string_view(op).ends_with("grad");
+      const auto made = [&](const Tensor& x, const Tensor& g) {
+        return to_doubles(run(op, grad ? Tensors{x, g} : Tensors{x}, {}, backend_named("cpu"))[0]);
+      };
+      const std::vector<double> together = made(x, g);
+      for (const int64_t row : {0, 33, 69}) {
+        const auto one = [&](const Tensor& all) { return slice(all, 0, row, row + 1, 1) + 0; };
+        const auto first = together.begin() + row * n;
+        EXPECT_EQ(made(one(x), one(g)), std::vector<double>(first, first + n)) << op << " " << n;
+      }
+    }
+  }
+}
+
 TEST(CpuKernels, CrossEntropyOfScoresThatGrowAlongTheRow) {
   const int64_t n = 4000;
   std::vector<float> values;

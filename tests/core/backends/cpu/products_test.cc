@@ -124,6 +124,31 @@ TEST(CpuProducts, ProductsWithAPackedMatrix) {
   }
 }
 
+// Heads of small networks, forwards and backwards, as our own loops make them; and beyond what these serve.
+TEST(CpuProducts, ProductsOfFewColumns) {
+  for (int64_t columns : {1, 2, 4, 5}) {
+    for (int64_t rows : {16, 48, 50}) {
+      for (int64_t terms : {64, 70, 1030}) {
+        for (bool transpose_a : {false, true}) {
+          const Tensor a = random(transpose_a ? Shape{terms, rows} : Shape{rows, terms}, 31);
+          for (bool transpose_b : {false, true}) {
+            const Tensor b =
+                random(transpose_b ? Shape{columns, terms} : Shape{terms, columns}, 32);
+            const Tensor bias = random({columns}, 33), addend = random({rows, columns}, 34);
+            const auto check = [&](const Tensors& inputs, const std::string& epilogue) {
+              expect_right("dot_general", inputs, product(transpose_a, transpose_b, epilogue));
+            };
+            check({a, b}, "");
+            check({a, b, bias}, "bias relu");
+            check({a, b, addend}, "add");
+            check({a, b, bias, addend}, "bias add");
+          }
+        }
+      }
+    }
+  }
+}
+
 // Rows enough that kernels pack b themselves.
 TEST(CpuProducts, ProductsOfManyRows) {
   for (bool transpose_b : {false, true}) {
