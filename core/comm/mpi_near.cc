@@ -47,10 +47,6 @@ constexpr int kGlances = 200;
 
 int64_t lines(int64_t bytes) { return kLine + (bytes + kLine - 1) / kLine * kLine; }
 
-std::byte* element(const Elements& elements, int64_t index) {
-  return static_cast<std::byte*>(elements.data) + index * size_of(elements.dtype);
-}
-
 uint64_t mark_of(const MpiGroup& group, int rank) {
   return hash_combine(group.id, static_cast<uint64_t>(rank) + 1);
 }

@@ -15,6 +15,10 @@
 
 namespace mstrain {
 
+inline std::byte* element(const Elements& elements, int64_t index) {
+  return static_cast<std::byte*>(elements.data) + index * size_of(elements.dtype);
+}
+
 // What a rank gives and gets. Memory is the caller's.
 struct NearCall {
   enum class Kind : uint8_t { kBarrier, kReduce, kGather, kBroadcast };

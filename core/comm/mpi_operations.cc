@@ -57,10 +57,6 @@ MPI_Datatype mpi_type(Dtype dtype) {
   __builtin_unreachable();
 }
 
-std::byte* element(const Elements& elements, int64_t index) {
-  return static_cast<std::byte*>(elements.data) + index * size_of(elements.dtype);
-}
-
 }  // namespace
 
 MpiExchange::MpiExchange(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what,
