@@ -1,9 +1,11 @@
 #include "core/comm/mpi_communicator.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "core/base/hash.h"
+#include "core/comm/mpi_near.h"
 #include "core/comm/mpi_operations.h"
 #include "core/comm/sums.h"
 
@@ -64,12 +66,44 @@ Event MpiCommunicator::start(std::shared_ptr<MpiOperation> operation) {
   return Event(std::move(operation));
 }
 
+bool MpiCommunicator::is_near(int64_t bytes) const {
+  return group_->near != nullptr && bytes <= NearMemory::kMostBytes;
+}
+
+Event MpiCommunicator::start(const NearCall& call, std::string_view operation,
+                             std::string_view what) {
+  std::optional<int64_t> given;
+  const auto end_now = [&] {
+    const bool has_ended = group_->near->end_now(call, &given);
+    group_->begun += has_ended ? 1 : 0;
+    return has_ended;
+  };
+  if (engine_->at_once(*group_, operation, what, end_now)) {
+    return {};
+  }
+  return start(std::make_shared<MpiNear>(*engine_, group_, named(operation, what), call, given));
+}
+
+bool MpiCommunicator::is_through(const Elements& data, int peer, bool sends,
+                                 std::string_view what) {
+  const int64_t bytes = data.bytes();
+  return group_->near != nullptr && bytes > 0 && bytes <= NearMemory::kMostSent &&
+         engine_->at_once(*group_, sends ? "send" : "receive", what, [&] {
+           return group_->near->move_now(
+               {peer, static_cast<std::byte*>(data.data), bytes, sends, /*is_point=*/true});
+         });
+}
+
 Event MpiCommunicator::all_reduce(Elements in, Elements out, Reduction reduction,
                                   std::string_view what) {
   check(in.count == out.count && in.dtype == out.dtype, "{}: unlike operands", what);
   if (size() == 1 || in.count == 0) {
     copy_bytes(out.data, in.data, in.bytes());
     return {};
+  }
+  if (is_near(in.bytes() * (size() - 1))) {
+    return start({.kind = NearCall::Kind::kReduce, .in = in, .out = out, .reduction = reduction},
+                 "all_reduce", what);
   }
   std::string name = named("all_reduce", what);
   if (reduction == Reduction::kFastSum && MpiFastSum::has(in.dtype)) {
@@ -92,6 +126,14 @@ Event MpiCommunicator::reduce_scatter(Elements in, Elements out, std::span<const
     copy_bytes(out.data, in.data, in.bytes());
     return {};
   }
+  if (is_near(in.bytes())) {
+    return start({.kind = NearCall::Kind::kReduce,
+                  .in = in,
+                  .out = out,
+                  .first = sum(counts.first(static_cast<size_t>(rank()))),
+                  .reduction = reduction},
+                 "reduce_scatter", what);
+  }
   return start(std::make_shared<MpiReduce>(*engine_, group_, named("reduce_scatter", what), in, out,
                                            std::vector<int64_t>(counts.begin(), counts.end()),
                                            reduction, /*gathers=*/false));
@@ -102,16 +144,20 @@ Event MpiCommunicator::all_gather(Elements in, Elements out, std::span<const int
   check_counts(counts, size(), out.count, what);
   check(counts[static_cast<size_t>(rank())] == in.count && in.dtype == out.dtype,
         "{}: unlike operands", what);
-  const std::vector<MpiTransfer> receives = pieces(out, counts);
-  const MpiTransfer& own = receives[static_cast<size_t>(rank())];
-  copy_bytes(own.data, in.data, own.bytes);
+  const int64_t before = sum(counts.first(static_cast<size_t>(rank())));
+  copy_bytes(static_cast<std::byte*>(out.data) + before * size_of(out.dtype), in.data, in.bytes());
   if (size() == 1 || out.count == 0) {
     return {};
   }
+  if (is_near(*std::max_element(counts.begin(), counts.end()) * size_of(in.dtype))) {
+    return start({.kind = NearCall::Kind::kGather, .in = in, .out = out, .counts = counts},
+                 "all_gather", what);
+  }
+  const std::vector<MpiTransfer> receives = pieces(out, counts);
   std::vector<MpiTransfer> sends;
   sends.reserve(counts.size());
   for (int i = 0; i < size(); ++i) {
-    sends.push_back({i, static_cast<std::byte*>(in.data), own.bytes});
+    sends.push_back({i, static_cast<std::byte*>(in.data), in.bytes()});
   }
   return start(
       std::make_shared<MpiExchange>(*engine_, group_, named("all_gather", what), sends, receives));
@@ -135,12 +181,19 @@ Event MpiCommunicator::broadcast(Elements inout, int root, std::string_view what
   if (size() == 1 || inout.count == 0) {
     return {};
   }
+  if (is_near(inout.bytes())) {
+    return start({.kind = NearCall::Kind::kBroadcast, .in = inout, .out = inout, .root = root},
+                 "broadcast", what);
+  }
   return start(
       std::make_shared<MpiBroadcast>(*engine_, group_, named("broadcast", what), inout, root));
 }
 
 Event MpiCommunicator::send(Elements in, int peer, std::string_view what) {
   check_peer(peer, what);
+  if (is_through(in, peer, /*sends=*/true, what)) {
+    return {};
+  }
   std::vector<MpiTransfer> sends(static_cast<size_t>(size()));
   sends[static_cast<size_t>(peer)] = {peer, static_cast<std::byte*>(in.data), in.bytes()};
   return start(std::make_shared<MpiExchange>(*engine_, group_, named("send", what), sends,
@@ -150,6 +203,9 @@ Event MpiCommunicator::send(Elements in, int peer, std::string_view what) {
 
 Event MpiCommunicator::receive(Elements out, int peer, std::string_view what) {
   check_peer(peer, what);
+  if (is_through(out, peer, /*sends=*/false, what)) {
+    return {};
+  }
   std::vector<MpiTransfer> receives(static_cast<size_t>(size()));
   receives[static_cast<size_t>(peer)] = {peer, static_cast<std::byte*>(out.data), out.bytes()};
   return start(std::make_shared<MpiExchange>(*engine_, group_, named("receive", what),
@@ -158,7 +214,11 @@ Event MpiCommunicator::receive(Elements out, int peer, std::string_view what) {
 }
 
 void MpiCommunicator::barrier(std::string_view what) {
-  start(std::make_shared<MpiBarrier>(*engine_, group_, named("barrier", what))).wait();
+  if (size() > 1 && is_near(0)) {
+    start({.kind = NearCall::Kind::kBarrier}, "barrier", what).wait();
+  } else {
+    start(std::make_shared<MpiBarrier>(*engine_, group_, named("barrier", what))).wait();
+  }
 }
 
 void MpiCommunicator::check_peer(int peer, std::string_view what) const {

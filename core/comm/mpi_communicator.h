@@ -1,7 +1,8 @@
 // The communicator of processes under MPI (mpi_process.h). Collectives are made of messages between two ranks each, in pieces
 // of at most a gibibyte, so that counts have no bound, uneven and empty pieces cost nothing, and whoever is late is known; sums
-// are formed in the order of ranks, piece by piece, while the next piece is on its way. Broadcasts, barriers and
-// an all_reduce of Reduction::kFastSum are MPI's own, the latter for the types that MPI adds up.
+// are formed in the order of ranks, piece by piece, while the next piece is on its way. An all_reduce of
+// Reduction::kFastSum is MPI's own, for the types that MPI adds up. Collectives of little go through memory where all ranks of a group
+// are of one machine (mpi_near.h).
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@ namespace mstrain {
 class MpiEngine;
 class MpiOperation;
 struct MpiGroup;
+struct NearCall;
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -39,6 +41,11 @@ class MpiCommunicator final : public Communicator {
 
  private:
   Event start(std::shared_ptr<MpiOperation> operation);
+  // Whether so much goes through memory that the ranks share.
+  bool is_near(int64_t bytes) const;
+  // Whether a message began and ended at once.
+  bool is_through(const Elements& data, int peer, bool sends, std::string_view what);
+  Event start(const NearCall& call, std::string_view operation, std::string_view what);
   void check_peer(int peer, std::string_view what) const;
 
   std::shared_ptr<MpiEngine> engine_;

@@ -8,6 +8,7 @@
 #include <future>
 
 #include "core/base/clock.h"
+#include "core/comm/mpi_near.h"
 
 namespace mstrain {
 namespace {
@@ -85,6 +86,18 @@ void MpiOperation::collective(MPI_Request request, int token) {
   engine_.add(request, {this, token, MpiEngine::kEverybody});
 }
 
+void MpiOperation::look_on() {
+  ++pending_;
+  ++engine_.looking_;
+  looks_ = true;
+}
+
+void MpiOperation::look_no_more() {
+  --pending_;
+  --engine_.looking_;
+  looks_ = false;
+}
+
 MpiEngine::MpiEngine(MpiProcess::Hooks hooks) : hooks_(std::move(hooks)) {
   std::promise<void> initialized;
   std::future<void> is_initialized = initialized.get_future();
@@ -143,11 +156,12 @@ void MpiEngine::initialize() {
   tags_ = has != 0 ? *most : 32767;
 
   const ProcessPlace mine = this_place();
-  std::vector<ProcessPlace> places(static_cast<size_t>(size));
-  check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, places.data(), sizeof mine, MPI_BYTE,
+  places_.resize(static_cast<size_t>(size));
+  check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, places_.data(), sizeof mine, MPI_BYTE,
                           world_->comm),
             "MPI_Allgather");
-  peers_ = std::make_unique<MpiPeers>(std::move(places), world_->rank);
+  peers_ = std::make_unique<MpiPeers>(places_, world_->rank);
+  world_->near = NearMemory::make(*world_, places_);
   listen();
   ticked_ = progressed_ = Clock::now();
 }
@@ -237,7 +251,11 @@ double MpiEngine::patience(bool progressed) {
   if (waits) {  // first without even a yield, which may cost a slice of the scheduler, milliseconds
     return idle < kEager ? 0 : std::clamp(idle * kLengthened, kShortestSleep, kLongestSleep);
   }
-  return kLazy;
+  // A message that comes through memory comes without MPI.
+  const bool only_looks = std::all_of(active_.begin(), active_.end(), [](const auto& operation) {
+    return operation->looks_ && operation->is_point();
+  });
+  return only_looks ? kHelped : kLazy;
 }
 
 void MpiEngine::sleep(double seconds) {
@@ -307,6 +325,15 @@ void MpiEngine::start(std::shared_ptr<MpiOperation> operation) {
   post([this, operation = std::move(operation)] { begin(operation); });
 }
 
+void MpiEngine::note_last(std::string_view operation, std::string_view what,
+                          const MpiGroup& group) {
+  last_.clear();
+  if (!what.starts_with(operation)) {
+    last_.append(operation).append(" ");
+  }
+  last_.append(what).append(" of ").append(group.name);
+}
+
 void MpiEngine::begin(const std::shared_ptr<MpiOperation>& operation) {
   if (failed_ || finalized_) {
     operation->end(false, Clock::now());
@@ -315,7 +342,7 @@ void MpiEngine::begin(const std::shared_ptr<MpiOperation>& operation) {
   if (operation->kind_ == MpiOperation::Kind::kCollective) {
     operation->sequence_ = operation->group_->begun++;
   }
-  last_.assign(operation->what_).append(" of ").append(operation->group_->name);
+  note_last("", operation->what_, *operation->group_);
   active_.push_back(operation);
   is_fresh_ = true;
   try {
@@ -335,7 +362,27 @@ void MpiEngine::add(MPI_Request request, Request meaning) {
   }
 }
 
+bool MpiEngine::look_on() {
+  bool came_on = false;
+  for (size_t i = 0; i < active_.size() && !failed_;) {
+    MpiOperation& operation = *active_[i];
+    if (operation.looks_ && operation.look()) {
+      came_on = true;
+      operation.waited_ = operation.asked_ = 0;
+      if (operation.pending_ == 0) {
+        end_if_complete(&operation);
+        continue;
+      }
+    }
+    ++i;
+  }
+  return came_on;
+}
+
 bool MpiEngine::poll() {
+  if (looking_ > 0 && look_on()) {
+    return true;
+  }
   const auto count = static_cast<int>(requests_.size());
   indices_.resize(requests_.size());
   statuses_.resize(requests_.size());
@@ -419,6 +466,7 @@ std::shared_ptr<MpiGroup> MpiEngine::make_group(const MpiGroup& parent,
     MPI_Group_free(&all);
     MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(group->comm, &group->rank);
+    group->near = NearMemory::make(*group, places_);
     groups_[id] = group;
   });
   return group;

@@ -26,14 +26,17 @@
 
 namespace mstrain {
 
+class NearMemory;
+
 // A communicator's ranks, as the engine keeps them.
 struct MpiGroup {
   MPI_Comm comm = MPI_COMM_NULL;
   uint64_t id = 0;  // the same on all of its ranks, another for each group
   std::string name;
   int rank = 0;
-  std::vector<int> world;  // by rank of the group: of the job
-  int64_t begun = 0;       // collectives, by this rank; counted in turns
+  std::vector<int> world;            // by rank of the group: of the job
+  int64_t begun = 0;                 // collectives, by this rank; counted in turns
+  std::shared_ptr<NearMemory> near;  // mpi_near.h; null: not all are of this machine
 
   int size() const { return static_cast<int>(world.size()); }
 };
@@ -57,6 +60,10 @@ class MpiOperation : public Event::State {
   virtual void begin() = 0;
   // The request that was given `token` is complete; begins others.
   virtual void advance(int token) = 0;
+  // Of one that looks on: at what no request tells of. Returns whether anything came on.
+  virtual bool look() { return false; }
+  // Adds the ranks of the group that it then waits for.
+  virtual void await(std::set<int>& /*ranks*/) const {}
 
   void end(bool well, Clock::time_point now);
   const MpiGroup& group() const { return *group_; }
@@ -68,6 +75,9 @@ class MpiOperation : public Event::State {
   void receive(void* data, int64_t bytes, int peer, int tag, int token);
   // A collective of MPI itself, which waits for everybody.
   void collective(MPI_Request request, int token);
+  // Between these it is not complete, and look() is called.
+  void look_on();
+  void look_no_more();
   // The tag of this operation's messages: of the first or second exchange of a collective; of a point, one for all.
   int tag(int exchange) const;
 
@@ -90,9 +100,10 @@ class MpiOperation : public Event::State {
   int64_t ended_ = 0;     // written before state_ says so
   int64_t sequence_ = 0;  // in the group
   int64_t bytes_ = 0;     // of its messages until now
-  int pending_ = 0;       // requests
-  double waited_ = 0;     // seconds in which somebody waited and nothing came
-  double asked_ = 0;      // what waited_ was when others were asked where they are; 0: not yet
+  int pending_ = 0;       // requests, and whether it looks on
+  bool looks_ = false;
+  double waited_ = 0;  // seconds in which somebody waited and nothing came
+  double asked_ = 0;   // what waited_ was when others were asked where they are; 0: not yet
 };
 
 // Throws CommError with MPI's own words.
@@ -112,6 +123,21 @@ class MpiEngine {
 
   // Any thread. After a failure the operation fails.
   void start(std::shared_ptr<MpiOperation> operation);
+  // What ends where it begins needs no operation. Calls `work` in a turn, if it can have one at once; returns whether it has, and what it
+  // returns.
+  template <class F>
+  bool at_once(const MpiGroup& group, std::string_view operation, std::string_view what, F&& work) {
+    if (!any_thread_ || !turn_.try_lock()) {
+      return false;
+    }
+    const std::lock_guard turn(turn_, std::adopt_lock);
+    run_tasks();
+    if (failed_ || finalized_ || !work()) {
+      return false;
+    }
+    note_last(operation, what, group);
+    return true;
+  }
   // Works on all that is under way until `operation` is done, or has not come on for a while.
   void help(const MpiOperation& operation);
   // Somebody waits from now on.
@@ -185,8 +211,10 @@ class MpiEngine {
   double idle_seconds() const;  // at the last look, since something came on
   void sleep(double seconds);
   bool poll();
+  bool look_on();
   bool can_call() const;
   void begin(const std::shared_ptr<MpiOperation>& operation);
+  void note_last(std::string_view operation, std::string_view what, const MpiGroup& group);
   void add(MPI_Request request, Request meaning);
   void end_if_complete(MpiOperation* operation);
 
@@ -233,12 +261,14 @@ class MpiEngine {
   std::mutex turn_;  // guards what follows, and calls of MPI
   MPI_Comm control_ = MPI_COMM_NULL;
   std::unique_ptr<MpiPeers> peers_;
-  int tags_ = 0;  // the highest tag
+  std::vector<ProcessPlace> places_;  // by rank
+  int tags_ = 0;                      // the highest tag
   std::vector<MPI_Request> requests_;
   std::vector<Request> meanings_;  // of requests_
   std::vector<int> indices_;       // of those that are complete, as MPI_Testsome gives them
   std::vector<MPI_Status> statuses_;
   std::vector<std::shared_ptr<MpiOperation>> active_;
+  int looking_ = 0;                                       // of these, how many look on
   std::vector<std::shared_ptr<MpiOperation>> abandoned_;  // by a failure: requests still name them
   std::map<uint64_t, std::shared_ptr<MpiGroup>> groups_;
   Message incoming_;

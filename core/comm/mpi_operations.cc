@@ -15,16 +15,26 @@ constexpr int64_t kLandingBytes = int64_t{16} << 20;
 // What travels without being asked for first, as by Open MPI on one machine with the message's own words: what is little more goes
 // faster in two.
 constexpr int64_t kUnaskedBytes = 4032;
+bool is_little_more(int64_t bytes) { return bytes > kUnaskedBytes && bytes <= 2 * kUnaskedBytes; }
 
 // The ranks in the order in which this one begins with them: those after it, or before it.
-std::vector<MpiTransfer> in_turn(std::span<const MpiTransfer> transfers, int rank, int step) {
+std::vector<MpiTransfer> in_turn(const MpiGroup& group, std::span<const MpiTransfer> transfers,
+                                 bool sends, bool is_point,
+                                 std::vector<NearMemory::Message>& near) {
+  const int step = sends ? 1 : -1;
   std::vector<MpiTransfer> out;
   out.reserve(transfers.size());
   const auto size = static_cast<int>(transfers.size());
   for (int i = 1; i < size; ++i) {
-    const MpiTransfer& whole = transfers[static_cast<size_t>((rank + i * step + size * i) % size)];
-    for (int64_t at = 0; at < whole.bytes; at += kMostBytes) {
-      out.push_back({whole.peer, whole.data + at, std::min(kMostBytes, whole.bytes - at)});
+    const MpiTransfer& whole =
+        transfers[static_cast<size_t>((group.rank + i * step + size * i) % size)];
+    if (group.near != nullptr && whole.bytes > 0 && whole.bytes <= NearMemory::kMostSent) {
+      near.push_back({whole.peer, whole.data, whole.bytes, sends, is_point});
+      continue;
+    }
+    const int64_t most = is_little_more(whole.bytes) ? kUnaskedBytes : kMostBytes;
+    for (int64_t at = 0; at < whole.bytes; at += most) {
+      out.push_back({whole.peer, whole.data + at, std::min(most, whole.bytes - at)});
     }
   }
   return out;
@@ -47,20 +57,23 @@ MPI_Datatype mpi_type(Dtype dtype) {
   __builtin_unreachable();
 }
 
-std::byte* element(const Elements& elements, int64_t index) {
-  return static_cast<std::byte*>(elements.data) + index * size_of(elements.dtype);
-}
-
 }  // namespace
 
 MpiExchange::MpiExchange(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::string what,
                          std::span<const MpiTransfer> sends, std::span<const MpiTransfer> receives,
                          Kind kind)
     : MpiOperation(engine, std::move(group), std::move(what), kind),
-      sends_(in_turn(sends, group_->rank, 1)),
-      receives_(in_turn(receives, group_->rank, -1)) {}
+      sends_(in_turn(*group_, sends, /*sends=*/true, is_point(), near_)),
+      receives_(in_turn(*group_, receives, /*sends=*/false, is_point(), near_)) {}
 
 void MpiExchange::begin() {
+  for (NearMemory::Message& message : near_) {
+    group_->near->begin(message);
+  }
+  if (!near_.empty()) {
+    look_on();
+    look();
+  }
   // All parts of a point at once: those of the next one would overtake what begins later.
   const size_t first = is_point() ? sends_.size() + receives_.size() : kUnderWay;
   // Receives of what is there already copy it, for which the peer is not to wait.
@@ -69,6 +82,21 @@ void MpiExchange::begin() {
   }
   for (size_t i = 0; i < first; ++i) {
     receive_next();
+  }
+}
+
+bool MpiExchange::look() {
+  const auto moved = std::erase_if(
+      near_, [&](const NearMemory::Message& message) { return group_->near->move_on(message); });
+  if (moved > 0 && near_.empty()) {
+    look_no_more();
+  }
+  return moved > 0;
+}
+
+void MpiExchange::await(std::set<int>& ranks) const {
+  for (const NearMemory::Message& message : near_) {
+    ranks.insert(message.peer);
   }
 }
 
@@ -122,7 +150,7 @@ MpiReduce::MpiReduce(MpiEngine& engine, std::shared_ptr<MpiGroup> group, std::st
 void MpiReduce::make_landing() {
   const int64_t others = group_->size() - 1;
   const int64_t whole = *std::max_element(counts_.begin(), counts_.end()) * size_of(in_.dtype);
-  const int64_t bytes = whole > kUnaskedBytes && whole <= 2 * kUnaskedBytes
+  const int64_t bytes = is_little_more(whole)
                             ? kUnaskedBytes
                             : std::clamp(kLandingBytes / (2 * others), kUnaskedBytes, kBlockBytes);
   block_ = bytes / 64 * 64 / size_of(in_.dtype);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/comm/mpi_engine.h"
+#include "core/comm/mpi_near.h"
 
 namespace mstrain {
 
@@ -16,7 +17,7 @@ struct MpiTransfer {
 };
 
 // Every rank sends to and receives from others what they have agreed on. Few messages are under way at a time; the rank after
-// this one comes first, so that not all send to the same.
+// this one comes first, so that not all send to the same. What is little goes through memory, where the group shares some.
 class MpiExchange final : public MpiOperation {
  public:
   // By rank of the group.
@@ -25,13 +26,16 @@ class MpiExchange final : public MpiOperation {
               Kind kind = Kind::kCollective);
   void begin() override;
   void advance(int token) override;
+  bool look() override;
+  void await(std::set<int>& ranks) const override;
 
  private:
   enum Token : int { kSent, kReceived };
   void send_next();
   void receive_next();
 
-  std::vector<MpiTransfer> sends_, receives_;  // in the order in which they begin
+  std::vector<NearMemory::Message> near_;      // that are not through
+  std::vector<MpiTransfer> sends_, receives_;  // others, in the order in which they begin
   size_t sent_ = 0, received_ = 0;             // begun
 };
 

@@ -126,9 +126,16 @@ std::vector<int> MpiEngine::missing(const MpiOperation& operation) const {
       out.insert(world[static_cast<size_t>(request.peer)]);
     } else {
       out.insert(world.begin(), world.end());
-      out.erase(rank());
     }
   }
+  std::set<int> looked_for;
+  if (operation.looks_) {
+    operation.await(looked_for);
+  }
+  for (const int each : looked_for) {
+    out.insert(world[static_cast<size_t>(each)]);
+  }
+  out.erase(rank());
   return {out.begin(), out.end()};
 }
 

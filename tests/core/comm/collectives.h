@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -175,6 +176,47 @@ inline void check_messages(Communicator& world) {
   }
   for (size_t i = 0; i < in.size(); ++i) {
     EXPECT_EQ(in[i], std::vector<int32_t>(in[i].size(), before * 100 + static_cast<int32_t>(i)));
+  }
+}
+
+// More than there is room for before anybody waits, collectives among messages of every size, while one rank after another is late.
+inline void check_many_under_way(Communicator& world) {
+  constexpr int kMany = 50;
+  const int size = world.size();
+  const int next = (world.rank() + 1) % size;
+  const int before = (world.rank() + size - 1) % size;
+  for (int late = 0; late < size; ++late) {
+    if (world.rank() == late) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    std::vector<std::vector<int32_t>> told, sums, out, in;
+    std::vector<Event> events;
+    for (int i = 0; i < kMany; ++i) {
+      const size_t count = std::array<size_t, 3>{10, 2000, 50000}[static_cast<size_t>(i) % 3];
+      told.emplace_back(5, world.rank() * 1000 + i);
+      sums.emplace_back(7, world.rank() + i);
+      out.emplace_back(count, world.rank() * 1000 + i);
+      in.emplace_back(count, -1);
+    }
+    const auto elements = [](std::vector<int32_t>& values) {
+      return Elements{values.data(), std::ssize(values), Dtype::kI32};
+    };
+    for (size_t i = 0; i < kMany; ++i) {
+      events.push_back(world.broadcast(elements(told[i]), static_cast<int>(i) % size, "told"));
+      events.push_back(world.send(elements(out[i]), next, "out"));
+      events.push_back(world.receive(elements(in[i]), before, "in"));
+      events.push_back(
+          world.all_reduce(elements(sums[i]), elements(sums[i]), Reduction::kSum, "sums"));
+    }
+    for (const Event& event : events) {
+      event.wait();
+    }
+    for (int i = 0; i < kMany; ++i) {
+      const auto at = static_cast<size_t>(i);
+      EXPECT_EQ(told[at], std::vector<int32_t>(5, i % size * 1000 + i));
+      EXPECT_EQ(sums[at], std::vector<int32_t>(7, size * (size - 1) / 2 + size * i));
+      EXPECT_EQ(in[at], std::vector<int32_t>(in[at].size(), before * 1000 + i));
+    }
   }
 }
 

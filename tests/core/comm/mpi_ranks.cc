@@ -1,6 +1,6 @@
 // One rank of a job under mpirun, for mpi_test.cc. What it learns of others' failures goes to FOLDER/rank-<r>, what it tells people to FOLDER/told-<r>.
 //   mpi_ranks collectives | groups | large
-//   mpi_ranks dies | stops | is_late | leaves | fails FOLDER    rank 1 does
+//   mpi_ranks dies | stops | is_late | leaves | fails FOLDER [ELEMENTS]    rank 1 does, while others add up so many
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -29,6 +29,7 @@ void collectives(Communicator& world) {
   }
   if (world.size() > 1) {
     check_messages(world);
+    check_many_under_way(world);
   }
 }
 
@@ -80,7 +81,8 @@ void misbehave(const std::string& how, MpiProcess& mpi) {
   }
 }
 
-void meet_failure(const std::string& how, MpiProcess& mpi, const std::string& folder) {
+void meet_failure(const std::string& how, MpiProcess& mpi, const std::string& folder,
+                  size_t elements) {
   const auto path = [&](const char* name, int rank) {
     return folder + "/" + name + "-" + std::to_string(rank);
   };
@@ -90,7 +92,7 @@ void meet_failure(const std::string& how, MpiProcess& mpi, const std::string& fo
   const std::vector<int64_t> ones(pids.size(), 1);
   world->all_gather({&pid, 1, Dtype::kI64}, {pids.data(), mpi.size(), Dtype::kI64}, ones, "pids")
       .wait();
-  std::vector<float> x(100000, 1);
+  std::vector<float> x(elements, 1);
   const Elements all{x.data(), static_cast<int64_t>(x.size()), Dtype::kF32};
   for (int i = 0; i < 3; ++i) {
     world->all_reduce(all, all, Reduction::kSum, "warm").wait();
@@ -120,7 +122,7 @@ void meet_failure(const std::string& how, MpiProcess& mpi, const std::string& fo
   _exit(told ? 1 : 3);
 }
 
-int run(const std::string& how, const std::string& folder) {
+int run(const std::string& how, const std::string& folder, size_t elements) {
   int rank = -1;
   MpiProcess mpi({.tell =
                       [&](const std::string& message) {
@@ -137,7 +139,7 @@ int run(const std::string& how, const std::string& folder) {
     } else if (how == "large") {
       large(*mpi.world(300));
     } else {
-      meet_failure(how, mpi, folder);
+      meet_failure(how, mpi, folder, elements);
     }
     mpi.finish();
   } catch (const CommError& error) {
@@ -153,5 +155,6 @@ int run(const std::string& how, const std::string& folder) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  return mstrain::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+  return mstrain::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "",
+                      argc > 3 ? std::stoul(argv[3]) : 100000);
 }

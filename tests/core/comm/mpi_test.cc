@@ -62,12 +62,12 @@ TEST(Mpi, PiecesMayHaveMoreBytesThanAnIntCounts) {
 }
 
 // What the ranks but rank 1 were told when it did so.
-class MpiFailure : public testing::Test {
+class MpiFailure : public testing::TestWithParam<const char*> {
  protected:
   static constexpr int kRanks = 3;
 
   void after(const std::string& how) {
-    mpirun(kRanks, {how, folder_.path()});
+    mpirun(kRanks, {how, folder_.path(), GetParam()});
     for (const int rank : {0, 2}) {
       const std::string path = folder_ / fmt::format("rank-{}", rank);
       ASSERT_TRUE(real_files().exists(path)) << "rank " << rank << " was told nothing";
@@ -83,32 +83,36 @@ class MpiFailure : public testing::Test {
   std::vector<std::string> errors_;
 };
 
-TEST_F(MpiFailure, ARankThatDiesIsNamedWithTheCollective) {
+// Of what goes through memory that ranks share, and of what MPI carries.
+INSTANTIATE_TEST_SUITE_P(Elements, MpiFailure, testing::Values("10", "100000"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(MpiFailure, ARankThatDiesIsNamedWithTheCollective) {
   after("dies");
   EXPECT_THAT(errors_[0], AllOf(HasSubstr("rank 1 (pid "), HasSubstr("has died"),
                                 HasSubstr("all_reduce grad.3 of world, which ranks 0, 2 wait in")));
 }
 
-TEST_F(MpiFailure, ARankThatEndsWithoutAWordIsNamed) {
+TEST_P(MpiFailure, ARankThatEndsWithoutAWordIsNamed) {
   after("leaves");
   EXPECT_THAT(errors_[0], AllOf(HasSubstr("rank 1 (pid "), HasSubstr("has died")));
 }
 
-TEST_F(MpiFailure, ARankThatIsStoppedIsNamedWithTheCollective) {
+TEST_P(MpiFailure, ARankThatIsStoppedIsNamedWithTheCollective) {
   after("stops");
   EXPECT_THAT(errors_[0], AllOf(HasSubstr("rank 1 (pid "), HasSubstr("is stopped"),
                                 HasSubstr("not entered all_reduce grad.3 of world, which ranks "
                                           "0, 2 wait in (parallel.timeout_s: 2)")));
 }
 
-TEST_F(MpiFailure, ARankThatIsLateIsNamedWithTheCollective) {
+TEST_P(MpiFailure, ARankThatIsLateIsNamedWithTheCollective) {
   after("is_late");
   EXPECT_THAT(errors_[0],
               AllOf(HasSubstr("rank 1 (pid "), HasSubstr(" s late"),
                     HasSubstr("not entered all_reduce grad.3 of world, which ranks 0, 2 wait in")));
 }
 
-TEST_F(MpiFailure, WhatARankFailsByIsToldToAll) {
+TEST_P(MpiFailure, WhatARankFailsByIsToldToAll) {
   after("fails");
   EXPECT_EQ(errors_[0], "rank 1: the disk is full\n");
 }

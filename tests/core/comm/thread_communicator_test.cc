@@ -33,6 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Each, testing::ValuesIn(kAllDtypes),
 
 TEST(ThreadCommunicator, MessagesOfAWayComeInTheirOrderAndMayCrossOthers) {
   run_ranks(2, [](const std::shared_ptr<Ranks>& ranks) { check_messages(ranks->world()); });
+  run_ranks(3, [](const std::shared_ptr<Ranks>& ranks) { check_many_under_way(ranks->world()); });
 }
 
 TEST(ThreadCommunicator, AMeshHasAGroupForEachAxis) {
