@@ -32,21 +32,13 @@ Params apart(Params gradient) {
   return gradient;
 }
 
-// One after another, in pieces that kernels read at once: f32 [1, numbers / 3, 3].
+// One after another: f32 [1, numbers / 3, 3].
 Tensor in_threes(Tensors numbers) {
-  constexpr size_t kAtOnce = 96;
   for (Tensor& number : numbers) {
     number = reshape(number, {1});
   }
-  while (numbers.size() > 1) {
-    Tensors joined;
-    for (size_t i = 0; i < numbers.size(); i += kAtOnce) {
-      const std::span<const Tensor> rest = std::span(numbers).subspan(i);
-      joined.push_back(concat(rest.first(std::min(kAtOnce, rest.size())), 0));
-    }
-    numbers = std::move(joined);
-  }
-  return reshape(numbers[0], {1, numbers[0].dim(0) / 3, 3});
+  const Tensor all = concat(numbers, 0);
+  return reshape(all, {1, all.dim(0) / 3, 3});
 }
 
 }  // namespace
