@@ -89,6 +89,11 @@ std::vector<int64_t> SumTree::find(std::vector<double> places) const {
     for (size_t i = 0; i < places.size(); ++i) {
       const double* const children = &nodes_[count(levels_[level] + nodes[i] * kChildren)];
       nodes[i] = nodes[i] * kChildren + child_at(children, places[i]);
+      if (level > 0) {  // what the next level reads of it
+        const double* const next = &nodes_[count(levels_[level - 1] + nodes[i] * kChildren)];
+        __builtin_prefetch(next);
+        __builtin_prefetch(next + kChildren / 2);
+      }
     }
   }
   return nodes;

@@ -127,8 +127,8 @@ TEST(CpuProducts, ProductsWithAPackedMatrix) {
 // Heads of small networks, forwards and backwards, as our own loops make them; and beyond what these serve.
 TEST(CpuProducts, ProductsOfFewColumns) {
   for (int64_t columns : {1, 2, 4, 5}) {
-    for (int64_t rows : {16, 48, 50}) {
-      for (int64_t terms : {64, 70, 1030}) {
+    for (int64_t rows : {16, 50}) {
+      for (int64_t terms : {64, 70}) {
         for (bool transpose_a : {false, true}) {
           const Tensor a = random(transpose_a ? Shape{terms, rows} : Shape{rows, terms}, 31);
           for (bool transpose_b : {false, true}) {
