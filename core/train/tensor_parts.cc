@@ -33,6 +33,11 @@ std::string_view way_named(ContextWay way) {
   return kNames[static_cast<size_t>(way)];
 }
 
+// What there is of a sample, and not of each of its positions, all ranks have.
+Placement by_positions(const TensorType& type) {
+  return type.shape.rank() > kPositions ? sharded(kPositions) : kReplicated;
+}
+
 Layout layout_of(const ParamSpec& spec) {
   return {spec.shared_dim ? sharded(*spec.shared_dim) : kReplicated};
 }
@@ -166,7 +171,7 @@ Params TensorParts::whole(Params parts) const {
 Tensors TensorParts::own_positions(Tensors batch) const {
   if (context_.size > 1 && inside_ == 0) {
     for (Tensor& x : batch) {
-      x = relayout(x, x.type(), kReplicated, sharded(kPositions), context_);
+      x = relayout(x, x.type(), kReplicated, by_positions(x.type()), context_);
     }
   }
   return batch;
@@ -181,7 +186,10 @@ GraphPtr TensorParts::divided(const GraphPtr& program, const Inputs& inputs, siz
       options.scattered_along = context_.name;
       options.stream = {{inputs.rows, inside_}, kPositions, /*dealt_out=*/true};
     } else {
-      options.inputs.resize(inputs.weights + inputs.batch, Layout{sharded(kPositions)});
+      for (size_t i = 0; i < inputs.batch; ++i) {
+        const TensorType& type = out->type(out->inputs()[inputs.weights + i]);
+        options.inputs.push_back(Layout{by_positions(type)});
+      }
     }
     options.outputs.assign(out->outputs().size(), Layout{kReplicated});
     options.way = way_named(way_);

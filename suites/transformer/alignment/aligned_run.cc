@@ -16,10 +16,15 @@ constexpr const char* kReference = "reference";
 
 // Why sums of generation and of steps cannot have the same bits; empty: they can.
 std::string why_inexact(const TrainConfig& train) {
+  const ParallelConfig& parallel = train.parallel;
+  const bool keys_meet =
+      parallel.context_way == ContextWay::kAllToAll || parallel.context_way == ContextWay::kGather;
   return !is_on_cpu(train.run)                        ? "run.device is not cpu"
          : train.precision.params != FloatType::kFp32 ? "precision.params is not fp32"
-         : train.parallel.tensor > 1 || train.parallel.context > 1
-             ? "parallel.tensor and parallel.context share layers among ranks"
+         : parallel.tensor > 1 ? "parallel.tensor shares the sums of products among ranks"
+         : parallel.context > 1 && !keys_meet
+             ? "parallel.context shares the sums of attention among ranks, unless "
+               "parallel.context_way is all_to_all or gather"
              : "";
 }
 

@@ -69,7 +69,6 @@ TrainTask grpo_task(const Network& network, std::shared_ptr<const CausalModel> m
                     Dtype dtype) {
   // Whoever does not train is asked what fine-tuning asks.
   TrainTask task = sft_task(network, model, RowKind::kSingle, seq);
-  task.positions = {};  // advantages have none
   if (!reference.empty() && config.kl > 0) {
     add_reference(task, reference, dtype);
   }

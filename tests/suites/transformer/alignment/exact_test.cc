@@ -4,9 +4,13 @@
 
 #include <set>
 
+#include "core/compile/partition.h"
+#include "core/compile/relayout.h"
 #include "core/data/windows.h"
+#include "core/ops/attention_form.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
+#include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
 #include "core/transform/grad.h"
@@ -15,6 +19,7 @@
 #include "suites/transformer/gpt/model.h"
 #include "suites/transformer/llama/model.h"
 #include "suites/transformer/text/generate.h"
+#include "tests/ranks.h"
 #include "tests/suites/transformer/alignment/answer_runs.h"
 
 namespace mstrain {
@@ -164,6 +169,76 @@ TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfSteps) {
   }
 }
 
+// Ranks that share each sequence compute every position as one rank does, where attention finds all keys on one of them.
+TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfStepsThatShareSequences) {
+  const std::shared_ptr<const CausalModel> model = GetParam().make();
+  const std::vector<ParamSpec> specs = model->specs();
+  const Params params = init_params(specs, 11);
+  Context context = current_context();
+  context.batch_invariant = true;
+  const ContextScope scope(context);
+  const Drawn drawn = draw(model, params, 6, 40);
+  Types types;
+  for (const ParamSpec& spec : specs) {
+    types.push_back(spec.type);
+  }
+  constexpr int64_t kRows = 6;
+  types.resize(types.size() + 2, {Dtype::kI32, {kRows, kExactPositions}});
+  // As a step: gradients are kept, or what is computed for them alone would not be there.
+  Tensors captures;
+  const auto step = [&](std::span<const Tensor> in) {
+    Context training = current_context();
+    training.training = true;
+    const ContextScope inner(training);
+    Params of;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      of.set(specs[i].name, in[i]);
+    }
+    const auto [found, gradients] = value_and_grad([&](const Params& p) {
+      const Tensor log_prob_bt =
+          answer_log_probs(*model, p, in[specs.size()], in[specs.size() + 1]);
+      return std::pair(sum(exp(log_prob_bt) * 0.5), log_prob_bt);
+    })(of);
+    Tensors out{found.second};
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      out.push_back(gradients.tensor(i));
+    }
+    return out;
+  };
+  const GraphPtr program = trace_program(types, step, &captures);
+  const auto differing_by = [&](std::string_view way) {
+    int64_t count = 0;
+    const MeshAxis axis{"context", 2};
+    const Mesh mesh{{axis}};
+    PartitionOptions options;
+    options.inputs.resize(specs.size());
+    options.inputs.resize(types.size(), Layout{sharded(1)});
+    options.outputs.assign(program->outputs().size(), Layout{kReplicated});
+    options.way = way;
+    const GraphPtr divided = partition(*program, mesh, options).program;
+    run_ranks(mesh, [&](const std::shared_ptr<Ranks>& ranks) {
+      const std::unique_ptr<Program> compiled = compile(*divided);
+      const int64_t found = differing(
+          drawn, kRows, kExactPositions, [&](const Tensor& tokens, const Tensor& targets) {
+            Tensors inputs;
+            for (const ParamSpec& spec : specs) {
+              inputs.push_back(copy(*params.find(spec.name)));
+            }
+            for (const Tensor& x : {tokens, targets}) {
+              inputs.push_back(copy(relayout(x, x.type(), kReplicated, sharded(1), axis)));
+            }
+            inputs.insert(inputs.end(), captures.begin(), captures.end());
+            return compiled->run(inputs)[0];
+          });
+      count = ranks->rank() == 0 ? found : count;
+    });
+    return count;
+  };
+  EXPECT_EQ(differing_by(kExchangeWay), 0);
+  EXPECT_EQ(differing_by(kGatherWay), 0);
+  EXPECT_GT(differing_by(kRingWay), 0);  // which runs refuse
+}
+
 // Texts that wait for others to end, that are moved to fewer sequences, and whose beginnings are forgotten.
 TEST_P(Exact, TextsDoNotDependOnHowManyAreWrittenAtATime) {
   const std::shared_ptr<const CausalModel> model = GetParam().make();
@@ -275,12 +350,63 @@ TEST_F(AnswerRuns, WhereTheyCannotBeTheSameSomeMeasureSays) {
   const std::vector<double> most = of(train(half), "mismatch_max");
   ASSERT_FALSE(most.empty());
   EXPECT_LT(*std::max_element(most.begin(), most.end()), 0.3);
-  YamlNode demanding = tree("demanding", grpo + ", generation: {exact: true}}", "", 6);
-  set_config(demanding, "precision.params", YamlNode::string("bf16"));
-  EXPECT_THAT(message_of<ConfigError>([&] {
-                run({real_files(), demanding, stop_, stdout});
-              }),
-              testing::HasSubstr("objective.grpo.generation.exact: precision.params is not fp32"));
+  const auto refusal = [&](const char* key, const YamlNode& value) {
+    YamlNode demanding = tree("demanding", grpo + ", generation: {exact: true}}", "", 6);
+    set_config(demanding, key, value);
+    return message_of<ConfigError>([&] { run({real_files(), demanding, stop_, stdout}); });
+  };
+  const std::string where = "objective.grpo.generation.exact: ";
+  EXPECT_THAT(refusal("precision.params", YamlNode::string("bf16")),
+              testing::HasSubstr(where + "precision.params is not fp32"));
+  EXPECT_THAT(refusal("parallel.tensor", YamlNode::scalar("2")),
+              testing::HasSubstr(where + "parallel.tensor shares the sums"));
+  EXPECT_THAT(refusal("parallel.context", YamlNode::scalar("2")),
+              testing::HasSubstr("unless parallel.context_way is all_to_all or gather"));
+}
+
+// The first step whose answers do not all earn the same.
+class GroupsOnRanks : public AnswerRuns {
+ protected:
+  GroupsOnRanks() {
+    gpt::write_model(folder_.path(), gpt::tiny_config({{"vocab_size", 258}, {"n_positions", 16}}));
+  }
+  YamlNode config_of(const std::string& name, const std::string& generation) {
+    return tree(name,
+                "type: grpo, grpo: {group: 3, answer_tokens: 1, passes: 2, "
+                "rewards: [{type: regex, pattern: '^[!-~]'}]" +
+                    generation + "}",
+                "", 6);
+  }
+  // Gives the metrics of two ranks.
+  std::vector<Json> learn_alike(const YamlNode& shared, std::string_view axis) {
+    const std::vector<double> alone = of(train(config_of("alone", "")), "grad_norm");
+    run_ranks({{{std::string(kDataAxis), 1}, {std::string(axis), 2}}},
+              [&](std::shared_ptr<Ranks> ranks) {
+                std::FILE* const out = std::tmpfile();
+                RunRequest request{real_files(), shared, stop_, out, {}};
+                request.start.ranks = std::move(ranks);
+                EXPECT_EQ(run(request), Outcome::kFinished);
+                std::fclose(out);
+              });
+    const std::vector<Json> rows =
+        read_metrics(real_files(), folder_ / "shared" + "/metrics.jsonl");
+    const std::vector<double> norms = of(rows, "grad_norm");
+    const auto learns = std::find_if(alone.begin(), alone.end(), [](double x) { return x > 0; });
+    EXPECT_NE(learns, alone.end());
+    EXPECT_EQ(norms.size(), alone.size());
+    const auto at = static_cast<size_t>(learns - alone.begin());
+    EXPECT_NEAR(norms.at(at), alone.at(at), 1e-4 * alone.at(at));
+    return rows;
+  }
+};
+
+TEST_F(GroupsOnRanks, ThatShareSequencesWriteExactlyAndLearnAlike) {
+  YamlNode config = config_of("shared", ", generation: {exact: true}");
+  set_config(config, "parallel.context", YamlNode::scalar("2"));
+  set_config(config, "parallel.context_way", YamlNode::scalar("gather"));
+  const std::vector<double> most = of(learn_alike(config, kContextAxis), "mismatch_max");
+  EXPECT_GE(most.size(), 3U);
+  EXPECT_EQ(most, std::vector<double>(most.size(), 0.0));
 }
 
 // Against sums in double precision.
