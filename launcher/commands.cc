@@ -86,7 +86,8 @@ constexpr const char* kNotes = R"(
 DIR is a checkpoint, a run directory (its newest checkpoint), a Hugging Face model directory or an adapter's. --model and --checkpoint
 mean the same.
 MSTRAIN_ISA=avx2|avx512|avx512_bf16|amx in the environment limits the vector instructions that are used.
-Exit status: 0 done, 1 failed while running, 2 bad usage or configuration, 3 the plan does not fit, 130 interrupted.
+Exit status: 0 done, 1 failed while running, 2 bad usage or configuration, or a file that is not there, 3 the plan does not fit,
+130 interrupted.
 )";
 
 void print_help(std::span<const Option> options) {
@@ -98,17 +99,24 @@ void print_help(std::span<const Option> options) {
   fmt::print("{}", kNotes);
 }
 
-// The key of a change. Throws ConfigError where a run cannot change it.
-std::string checked_change(const std::string& text) {
+// The key of a change.
+std::string key_of_change(const std::string& text) {
   std::string key = text.substr(0, text.find('='));
   if (key.size() == text.size()) {
     throw ConfigError(fmt::format("--change: expected KEY=VALUE, found {}", text));
   }
-  if (may_change(key) == Changing::kNever) {
-    throw ConfigError(fmt::format("--change: {} cannot change while a run goes on; {} can", key,
-                                  changeable_keys()));
-  }
   return key;
+}
+
+// Throws ConfigError for a key of `tree` that a run cannot change, or that there is not.
+void check_changes(const std::vector<std::string>& keys, const YamlNode& tree) {
+  for (const std::string& key : keys) {
+    if (may_change(key) == Changing::kNever) {
+      resolved_config(real_files(), tree);  // knows which keys there are
+      throw ConfigError(fmt::format("--change: {} cannot change while a run goes on; {} can", key,
+                                    changeable_keys()));
+    }
+  }
 }
 
 // A first word that is no option and no key=value: a command, misspelt, or a file.
@@ -267,7 +275,7 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& ra
         fmt::format("--dry-run: starts no ranks; parallel.data={} plans for one of them", ranks));
   }
   for (const std::string& change : changes) {
-    start.changes.push_back(checked_change(change));
+    start.changes.push_back(key_of_change(change));
     overrides->push_back(change);
   }
   start.command = {"mstrain"};
@@ -277,6 +285,7 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& ra
   }
   RunRequest request{real_files(), load_config(*config, *overrides), stop, stdout,
                      std::move(start)};
+  check_changes(request.start.changes, request.tree);
   if (prints) {
     fmt::print("{}", to_yaml(resolved_config(request.files, request.tree)));
     return kDone;

@@ -77,7 +77,11 @@ int generate(const Usage& usage, Arguments arguments, const std::atomic<bool>&) 
        "of the search: log-probabilities are divided by the length to the power of P (default 1)"},
       {"--seed", "S",
        [&](const std::string& text) {
-         sampling.seed = static_cast<uint64_t>(integer_value("--seed", text));
+         const int64_t seed = integer_value("--seed", text);
+         if (seed < 0) {
+           throw ConfigError("--seed: expected at least 0, found " + text);
+         }
+         sampling.seed = static_cast<uint64_t>(seed);
        },
        "of the draws (default 0)"},
       {"--weights", "KIND", [&](const std::string& text) { request.weights = weight_code(text); },

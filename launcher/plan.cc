@@ -58,6 +58,7 @@ int plan(const Usage& usage, Arguments arguments, const std::atomic<bool>&) {
                          "cluster.gpus_per_node tell the ranks"
                        : fmt::format("--ranks: expected 1 to 1000, found {}", *ranks));
   }
+  check_planned(real_files(), tree);
   // What was measured is read like a file's, so that keys on the command line lie over it.
   const Cluster machines =
       named == kHere ? parse_cluster(to_text(measure_here(static_cast<int>(ranks.value_or(1)))),

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -48,6 +49,9 @@ int run(Rank& rank, const std::vector<std::string>& arguments, const std::atomic
     return leave(rank, kBadUsage, error.what());
   } catch (const PlanError& error) {
     return leave(rank, kDoesNotFit, error.what());
+  } catch (const IoError& error) {
+    const bool is_missing = error.error_number() == ENOENT;
+    return leave(rank, is_missing ? kBadUsage : kFailed, error.what());
   } catch (const CommError& error) {
     return leave(rank, kFailed, error.what(), /*is_of_others=*/true);
   } catch (const std::bad_alloc&) {

@@ -64,13 +64,20 @@ bool read_bool(const ConfigAt& at) {
 }
 
 int64_t read_int(const ConfigAt& at, int64_t low, int64_t high) {
-  const auto value =
-      at.node.is_scalar() && !at.node.quoted ? yaml_scalar::parse_int(at.node.text) : std::nullopt;
+  const bool is_plain = at.node.is_scalar() && !at.node.quoted;
+  const auto value = is_plain ? yaml_scalar::parse_whole(at.node.text) : std::nullopt;
+  const auto number = is_plain ? yaml_scalar::parse_double(at.node.text) : std::nullopt;
+  // What the rule allows and 64 bits, or the member's, do not hold.
+  if (number && in_bounds(*number, at.rule) && *number == std::floor(*number) &&
+      !(value && *value >= low && *value <= high)) {
+    const double least = at.rule.min.value_or(static_cast<double>(low));
+    const double most = at.rule.max.value_or(static_cast<double>(high));
+    low = least > static_cast<double>(low) ? static_cast<int64_t>(least) + at.rule.min_open : low;
+    high = most < static_cast<double>(high) ? static_cast<int64_t>(most) - at.rule.max_open : high;
+    at.fail_expected(fmt::format("an integer from {} to {}", low, high));
+  }
   if (!value || !in_bounds(static_cast<double>(*value), at.rule)) {
     at.fail_expected(int_type(at.rule));
-  }
-  if (*value < low || *value > high) {
-    at.fail_expected(fmt::format("an integer from {} to {}", low, high));
   }
   return *value;
 }

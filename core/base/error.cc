@@ -47,8 +47,10 @@ std::string nearest(std::string_view word, std::span<const std::string> choices)
   const auto length_difference = [&](const std::string& choice) {
     return choice.size() > word.size() ? choice.size() - word.size() : word.size() - choice.size();
   };
+  // Two letters of four are another word.
+  const size_t most = word.size() < 5 ? 1 : std::max<size_t>(2, word.size() / 3);
   std::string best;
-  std::pair<size_t, size_t> best_distance{std::max<size_t>(2, word.size() / 3) + 1, 0};
+  std::pair<size_t, size_t> best_distance{most + 1, 0};
   for (const std::string& choice : choices) {
     const std::pair distance{edit_distance(word, choice), length_difference(choice)};
     if (distance < best_distance) {

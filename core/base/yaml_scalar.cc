@@ -36,6 +36,18 @@ std::optional<int64_t> parse_int(std::string_view text) {
   return value;
 }
 
+std::optional<int64_t> parse_whole(std::string_view text) {
+  constexpr double kEnd = 9223372036854775808.0;
+  if (text.find_first_of(".eE") == std::string_view::npos) {
+    return parse_int(text);
+  }
+  const std::optional<double> value = parse_double(text);
+  if (!value || *value != std::floor(*value) || *value < -kEnd || *value >= kEnd) {
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(*value);
+}
+
 std::optional<double> parse_double(std::string_view text) {
   const bool negative = text.starts_with('-');
   const std::string_view magnitude = negative ? text.substr(1) : without_plus(text);

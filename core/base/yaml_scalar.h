@@ -9,6 +9,8 @@
 namespace mstrain::yaml_scalar {
 
 std::optional<int64_t> parse_int(std::string_view text);
+// Also where it is written as 1e9 or 4096.0.
+std::optional<int64_t> parse_whole(std::string_view text);
 std::optional<double> parse_double(std::string_view text);  // integers and floats, .inf, .nan
 std::optional<bool> parse_bool(std::string_view text);
 std::string format_double(double value);

@@ -15,12 +15,13 @@ constexpr std::string_view kRecomputes[] = {"none", "selective", "full"};
 class Resolver {
  public:
   Resolver(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
-           const ModelSizes& model)
+           const ModelSizes& model, const std::set<std::string>* decided)
       : config_(config.parallel),
         batch_(config.batch),
         tree_(tree),
         cluster_(cluster),
-        model_(model) {
+        model_(model),
+        decided_(decided) {
     out_.tensor = config_.tensor;
     out_.pipeline = config_.pipeline;
     out_.context = config_.context;
@@ -35,20 +36,29 @@ class Resolver {
 
   RunLayout resolve(int64_t micro, std::shared_ptr<const Schedule> own) {
     out_.own = std::move(own);
-    resolve_ranks();
     out_.zero_group = config_.zero.group.value_or(0);
-    if (out_.zero_group > 0 && out_.data % out_.zero_group != 0) {
-      refuse("zero.group", "{} does not divide the {} ranks along data; the nearest that do: {}",
-             out_.zero_group, out_.data, nearest_divisors(out_.data, out_.zero_group));
-    }
+    resolve_ranks();
     resolve_tensor();
     resolve_context();
     resolve_schedule();
-    resolve_batch(micro);
+    if (knows_data()) {
+      resolve_data();
+    }
+    if (knows_ranks()) {
+      resolve_batch(micro);
+    }
     return out_;
   }
 
  private:
+  bool is_open(const char* key) const { return decided_ != nullptr && !decided_->contains(key); }
+  // Along all axes.
+  bool knows_ranks() const {
+    return !is_open("parallel.tensor") && !is_open("parallel.pipeline") &&
+           !is_open("parallel.context");
+  }
+  bool knows_data() const { return knows_ranks() || config_.data > 0; }
+
   template <class... Args>
   [[noreturn]] void refuse(std::string_view key, fmt::format_string<Args...> format,
                            Args&&... args) const {
@@ -78,7 +88,7 @@ class Resolver {
       return;
     }
     out_.data = config_.data;
-    if (out_.data * others != ranks) {
+    if (knows_ranks() ? out_.data * others != ranks : ranks % (out_.data * others) != 0) {
       refuse(
           "data",
           "data {} x tensor {} x pipeline {} x context {} = {} ranks, but the cluster has {}; {}",
@@ -118,12 +128,24 @@ class Resolver {
       resolve_own();
       return;
     }
-    out_.schedule = schedule_of(config_, tree_);
+    ParallelConfig asked = config_;
+    if (is_open("parallel.pipeline")) {
+      asked.pipeline = 2;  // it may have several
+    }
+    out_.schedule = schedule_of(asked, tree_);
     out_.virtual_pipeline = config_.virtual_pipeline;
+    if (!config_.stage_layout.empty() &&
+        (is_open("parallel.pipeline") || is_open("parallel.schedule") ||
+         is_open("parallel.virtual_pipeline"))) {
+      out_.stages = stages_of(config_, tree_, model_.layers, std::ssize(config_.stage_layout));
+      return;
+    }
     const int64_t chunks =
         out_.pipeline == 1 ? 1
                            : out_.pipeline * chunks_of_rank(out_.schedule, out_.virtual_pipeline);
-    out_.stages = stages_of(config_, tree_, model_.layers, chunks);
+    out_.stages = is_open("parallel.stage_layout") && chunks <= model_.layers
+                      ? even_stages(model_.layers, chunks)
+                      : stages_of(config_, tree_, model_.layers, chunks);
   }
 
   void resolve_own() {
@@ -131,12 +153,19 @@ class Resolver {
     out_.stages = stages_of(config_, tree_, model_.layers, out_.own->chunks);
   }
 
-  void resolve_batch(int64_t micro) {
-    out_.micro = batch_.micro.value_or(micro);
+  void resolve_data() {
+    if (out_.zero_group > 0 && out_.data % out_.zero_group != 0) {
+      refuse("zero.group", "{} does not divide the {} ranks along data; the nearest that do: {}",
+             out_.zero_group, out_.data, nearest_divisors(out_.data, out_.zero_group));
+    }
     if (batch_.global % out_.data != 0) {
       refuse("data", "{} does not divide batch.global {}; the nearest that do: {}", out_.data,
              batch_.global, nearest_divisors(batch_.global, out_.data));
     }
+  }
+
+  void resolve_batch(int64_t micro) {
+    out_.micro = batch_.micro.value_or(micro);
     const int64_t mine = batch_.global / out_.data;
     if (mine % out_.micro != 0) {
       config_fail(tree_, "batch.micro",
@@ -153,6 +182,9 @@ class Resolver {
              out_.pipeline, out_.micro_batches, batch_.global, out_.data, out_.micro,
              std::max<int64_t>(1, mine / out_.pipeline), out_.pipeline * out_.data * out_.micro);
     }
+    if (is_open("batch.micro")) {
+      return;
+    }
     if (out_.own != nullptr) {
       check_micro_batches(*out_.own, config_, tree_, batch_.global, out_.micro, out_.data);
     }
@@ -167,6 +199,7 @@ class Resolver {
   const YamlNode& tree_;
   const Cluster& cluster_;
   const ModelSizes& model_;
+  const std::set<std::string>* const decided_;  // null: everything is
   RunLayout out_;
 };
 
@@ -235,7 +268,13 @@ std::string RunLayout::describe() const {
 RunLayout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
                          const ModelSizes& model, int64_t micro,
                          std::shared_ptr<const Schedule> own) {
-  return Resolver(config, tree, cluster, model).resolve(micro, std::move(own));
+  return Resolver(config, tree, cluster, model, nullptr).resolve(micro, std::move(own));
+}
+
+RunLayout decided_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
+                         const ModelSizes& model, const std::set<std::string>& decided,
+                         std::shared_ptr<const Schedule> own) {
+  return Resolver(config, tree, cluster, model, &decided).resolve(/*micro=*/1, std::move(own));
 }
 
 Schedule RunLayout::made_schedule() const {

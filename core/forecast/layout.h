@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <set>
+#include <string>
 
 #include "core/forecast/cluster.h"
 #include "core/schedule/schedule.h"
@@ -58,6 +60,11 @@ struct RunLayout {
 // divide, and too few micro-batches. `own`: what the file that parallel.schedule names says, where it names one.
 RunLayout resolve_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
                          const ModelSizes& model, int64_t micro,
+                         std::shared_ptr<const Schedule> own = nullptr);
+
+// The same for a search: of what follows from keys besides those that are `decided` nothing is checked, nor is it to be read.
+RunLayout decided_layout(const TrainConfig& config, const YamlNode& tree, const Cluster& cluster,
+                         const ModelSizes& model, const std::set<std::string>& decided,
                          std::shared_ptr<const Schedule> own = nullptr);
 
 }  // namespace mstrain

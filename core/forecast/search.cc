@@ -66,8 +66,11 @@ class Search {
         layout.pipeline = pipeline;
         layout.context = context;
         layout.data = data;
+        const bool shares = input_.model.shares_along_tensor(tensor);
         if (!is_fixed("parallel.sequence_parallel")) {
-          layout.sequence_parallel = tensor > 1 && input_.model.shares_along_tensor(tensor);
+          layout.sequence_parallel = tensor > 1 && shares;
+        } else if (given_.sequence_parallel && !shares) {
+          continue;
         }
         over_micro(layout);
       }
@@ -119,7 +122,9 @@ class Search {
       return;
     }
     if (layout.pipeline == 1) {
-      with(ScheduleKind::k1f1b, 1);
+      if (given_.virtual_pipeline == 1) {
+        with(ScheduleKind::k1f1b, 1);
+      }
       return;
     }
     const auto parts = [&] {

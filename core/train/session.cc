@@ -80,6 +80,9 @@ std::optional<Previous> find_previous(const RunDirectory& directory, const std::
                                       const TrainConfig& config, const YamlNode& resolved,
                                       const SessionStart& start) {
   FileSystem& files = directory.files();
+  if (start.restart) {
+    return std::nullopt;
+  }
   if (folder.empty()) {
     if (const auto rows = read_metrics(files, directory.at(kMetricsFile)); !rows.empty()) {
       log_warning("{}: a run was here that came to step {} and saved no checkpoint; it begins anew",
@@ -159,6 +162,16 @@ void warn_of_another_machine(const Previous& previous) {
   }
 }
 
+// Reads the first batch and drops it: what keeps a run from it is thrown before anything has begun. Callbacks may make samples as
+// a run begins, and rows are looked up in tables that are open: there is nothing to read before.
+void read_first(const TrainData& data, const TrainConfig& config, uint64_t seed, int64_t micro,
+                const Ranks* ranks) {
+  const BatchPart part(config.batch.global, micro,
+                       ranks == nullptr ? 1 : ranks->mesh().size(kDataAxis),
+                       ranks == nullptr ? 0 : ranks->coordinate(kDataAxis));
+  data.training(seed, part, /*first=*/0)->next();
+}
+
 // What the report shows of the first samples.
 void write_pictures(const RunDirectory& directory, const TrainData& data, uint64_t seed) {
   OrderedJson pictures = OrderedJson::array();
@@ -203,17 +216,16 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
     meet(ranks, "run directory");  // that the first rank makes
   }
   RunDirectory directory(files, config.run.directory());
-  if (first && start.restart && directory.clear()) {
-    log_info("{}: what an earlier run had written is removed", directory.path());
-  }
   std::optional<LogFile> log_file;
   if (first) {
-    log_file.emplace(files, directory.at(kLogFile));
+    if (!start.restart) {
+      log_file.emplace(files, directory.at(kLogFile));
+    }
     meet(ranks, "run directory");
   }
   std::optional<std::string> newest;
   work_together(ranks, "newest checkpoint", [&] {
-    if (first) {
+    if (first && !start.restart) {
       newest = newest_checkpoint(files, directory.checkpoints(), /*set_aside=*/true);
     }
   });
@@ -257,7 +269,22 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
       }
     }
   } else {
-    trainer.start(static_cast<uint64_t>(config.run.seed), run.plan.micro);
+    const auto seed = static_cast<uint64_t>(config.run.seed);
+    if (start.restart && more.empty() && data.outside == nullptr) {
+      read_first(data, config, seed, run.plan.micro, ranks);
+    }
+    trainer.start(seed, run.plan.micro);
+  }
+  if (start.restart) {
+    // Whatever could keep the run from its first step has been met.
+    meet(ranks, "restart");
+    if (first) {
+      if (directory.clear()) {
+        log_info("{}: what an earlier run had written is removed", directory.path());
+      }
+      log_file.emplace(files, directory.at(kLogFile));
+    }
+    meet(ranks, "restart");
   }
   context.allocator->trim();
   write_file_atomic(files, directory.at(kConfigFile), to_yaml(resolved));

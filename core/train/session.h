@@ -33,7 +33,7 @@ using PlannedStep = std::function<std::optional<Timeline>(const Context& context
 struct SessionStart {
   std::vector<std::string>
       changes;  // keys whose values may differ from those that the run had so far (Changing::kOnRequest)
-  bool restart = false;  // what an earlier run wrote into the directory is removed first
+  bool restart = false;  // what an earlier run wrote is removed, once the first batch is read
   std::vector<std::string> command;  // for run.json
   std::shared_ptr<Ranks> ranks;      // with whom the run is shared; null: alone
   PlannedStep planned_step;          // for a profile of many ranks

@@ -97,27 +97,32 @@ void check_micro_batches(const Schedule& own, const ParallelConfig& config, cons
 
 std::vector<int64_t> stages_of(const ParallelConfig& config, const YamlNode& tree, int64_t layers,
                                int64_t chunks) {
-  const std::string example = fmt::format("{}", fmt::join(even_stages(layers, chunks), ","));
+  const std::string example =
+      layers < chunks ? "" : fmt::format("[{}]", fmt::join(even_stages(layers, chunks), ","));
   if (config.stage_layout.empty()) {
     if (layers % chunks != 0) {
-      config_fail(tree, "parallel.pipeline",
-                  fmt::format("{} layers do not divide into {} parts; the nearest that do: {}{}",
-                              layers, chunks, nearest_divisors(layers, chunks),
-                              layers < chunks ? ""
-                                              : fmt::format("; or say which has how many, as "
-                                                            "parallel.stage_layout=[{}]",
-                                                            example)));
+      config_fail(
+          tree, "parallel.pipeline",
+          fmt::format("{} layers do not divide into {} parts; the nearest that do: {}{}", layers,
+                      chunks, nearest_divisors(layers, chunks),
+                      example.empty()
+                          ? ""
+                          : "; or say which has how many, as parallel.stage_layout=" + example));
     }
     return std::vector<int64_t>(static_cast<size_t>(chunks), layers / chunks);
   }
   const std::vector<int64_t>& stages = config.stage_layout;
   const int64_t sum = std::accumulate(stages.begin(), stages.end(), int64_t{0});
   const bool some_are_empty = std::find(stages.begin(), stages.end(), 0) != stages.end();
-  if (std::ssize(stages) != chunks || sum != layers || some_are_empty) {
+  const std::string advice = example.empty() ? "" : "; for example " + example;
+  if (std::ssize(stages) != chunks || sum != layers) {
     config_fail(tree, "parallel.stage_layout",
-                fmt::format("{} layers in {} parts, but the model has {} and the pipeline {}; for "
-                            "example [{}]",
-                            sum, stages.size(), layers, chunks, example));
+                fmt::format("{} layers in {} parts, but the model has {} and the pipeline {}{}",
+                            sum, stages.size(), layers, chunks, advice));
+  }
+  if (some_are_empty) {
+    config_fail(tree, "parallel.stage_layout",
+                fmt::format("a part of [{}] has no layer{}", fmt::join(stages, ","), advice));
   }
   return stages;
 }

@@ -107,7 +107,7 @@ void TensorParts::check_shared(const TrainConfig& config) const {
       refuse("parallel.tensor",
              fmt::format("{} ranks do not divide the {} of dim {} of {} {}; say {}, or make it {}",
                          axis_.size, size, *spec.shared_dim, spec.name, to_string(spec.type.shape),
-                         fewer, multiples(size, axis_.size)));
+                         fewer, (size / axis_.size + 1) * axis_.size));
     }
   }
   if (!any) {

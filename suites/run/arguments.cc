@@ -89,9 +89,13 @@ const std::string& required(const std::optional<std::string>& value, const char*
 }
 
 int64_t integer_value(const std::string& option, const std::string& text) {
-  const auto value = yaml_scalar::parse_int(text);
+  const auto value = yaml_scalar::parse_whole(text);
   if (!value) {
-    throw ConfigError(fmt::format("{}: expected an integer, found \"{}\"", option, text));
+    const bool is_large = yaml_scalar::parse_double(text).has_value() &&
+                          text.find_first_of(".e") == std::string::npos;
+    throw ConfigError(
+        fmt::format("{}: expected an integer{}, found \"{}\"", option,
+                    is_large ? " from -9223372036854775808 to 9223372036854775807" : "", text));
   }
   return *value;
 }

@@ -106,6 +106,9 @@ YamlNode with_layout(FileSystem& files, YamlNode tree, Communicator& world, bool
       return tree;
     }
   }
+  if (unplanned(*read_run(tree))) {
+    return tree;  // parallel.data is all that there is
+  }
   const Cluster here = measure_here(make_context(config), world);
   return with_best_layout(files, tree, here);
 }

@@ -5,8 +5,10 @@
 #include "core/base/error.h"
 #include "core/forecast/report.h"
 #include "core/io/atomic_file.h"
+#include "core/train/numbers.h"
 #include "suites/run/planning.h"
 #include "suites/run/stored_model.h"
+#include "suites/run/suite.h"
 
 namespace mstrain {
 namespace {
@@ -14,6 +16,13 @@ namespace {
 // What to say of a layout that does not fit: the choices that would, with the same ranks.
 [[noreturn]] void refuse(const ForecastInput& input, const ProfileOf& profiles,
                          const Forecast& found, std::set<std::string> fixed) {
+  if (found.largest().reserved >= found.limit_bytes) {
+    throw PlanError(fmt::format(
+        "the plan is impossible: a device keeps {} for itself (cluster.device.reserved_gb), and {} "
+        "are there (cluster.device.memory_gb, memory.limit_gb)",
+        gigabytes(static_cast<int64_t>(found.largest().reserved)),
+        gigabytes(static_cast<int64_t>(found.limit_bytes))));
+  }
   for (const char* key :
        {"batch.micro", "memory.recompute", "parallel.zero.stage", "parallel.copies"}) {
     fixed.erase(key);
@@ -51,7 +60,19 @@ namespace {
 
 }  // namespace
 
+void check_planned(FileSystem& files, const YamlNode& tree) {
+  if (const RunKind* const kind = run_kind_of(tree)) {
+    config_fail(tree, kind->section,
+                "plans are for models that learn from data; of an agent --dry-run says what it "
+                "takes");
+  }
+  if (const auto why = unplanned(*read_run(with_stored_model(files, tree)))) {
+    config_fail(tree, "model.type", *why);
+  }
+}
+
 void plan(const PlanRequest& request) {
+  check_planned(request.files, request.tree);
   YamlNode tree = with_stored_model(request.files, request.tree);
   // Who says nothing of ranks asks for a layout.
   std::string kind =
@@ -67,10 +88,10 @@ void plan(const PlanRequest& request) {
   const std::string unit = planning.run->adapted_task().units.name;
 
   const std::set<std::string> fixed = planning.decided(/*all=*/kind == kManualPlan);
-  const RunLayout given = planning.asked(/*micro=*/1);
   Forecast found;
   std::optional<SearchResult> result;
   if (kind == kManualPlan && !planning.train.batch.micro.is_word()) {
+    const RunLayout given = planning.asked(/*micro=*/1);
     found = forecast(input, profile_of(given.micro / given.copies, given.recompute), given);
   } else {
     result = search_layouts(planning, fixed, static_cast<size_t>(request.top));
@@ -89,7 +110,7 @@ void plan(const PlanRequest& request) {
     }
   }
   std::fflush(request.out);
-  if (!found.fits() && !request.json) {
+  if (!found.fits()) {
     refuse(input, profile_of, found, fixed);
   }
   if (request.write_schedule) {

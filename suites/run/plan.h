@@ -19,8 +19,11 @@ struct PlanRequest {
   std::FILE* out = stdout;
 };
 
+// Throws ConfigError where what `tree` configures is nothing that plans are made for.
+void check_planned(FileSystem& files, const YamlNode& tree);
+
 // Prints the plan. Throws ConfigError for layouts that are impossible, with the nearest valid choice, and PlanError, behind what it
-// printed, where none fits; as JSON, `fits` says that.
+// printed, where none fits.
 void plan(const PlanRequest& request);
 
 // What the ranks of such a run do in a step, in micro-batches of `micro`, as the plan has it. `ids`: as many as its tokenizer has, where it

@@ -181,6 +181,10 @@ RunLayout Planning::asked(int64_t micro) const {
   return resolve_layout(train, tree, cluster, input().model, micro, own_schedule_);
 }
 
+RunLayout Planning::asked(const std::set<std::string>& decided) const {
+  return decided_layout(train, tree, cluster, input().model, decided, own_schedule_);
+}
+
 std::set<std::string> Planning::decided(bool all) const {
   std::set<std::string> keys;
   const YamlNode said = all ? run->written() : tree;
@@ -193,16 +197,26 @@ std::set<std::string> Planning::decided(bool all) const {
   return keys;
 }
 
+std::optional<std::string> unplanned(const ModelRun& run) {
+  try {
+    run.profile_changes();
+    return std::nullopt;
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
 SearchResult search_layouts(const Planning& planning, const std::set<std::string>& decided,
                             size_t top) {
   const ForecastInput& input = planning.input();
   SearchResult result =
-      search_layouts(input, planning.profile_of(), planning.asked(/*micro=*/1), decided, top);
+      search_layouts(input, planning.profile_of(), planning.asked(decided), decided, top);
   if (result.best.empty() && result.too_large.empty()) {
     throw PlanError(fmt::format(
-        "no layout divides batch.global {}, {} layers and {} heads over {} ranks as the "
-        "configuration asks for; leave more of `parallel` open",
-        input.global_batch, input.model.layers, input.model.heads, input.cluster.ranks()));
+        "no layout divides batch.global {}, {} layers and {} heads over {} ranks{}",
+        input.global_batch, input.model.layers, input.model.heads, input.cluster.ranks(),
+        decided.empty() ? "; another batch.global, or another number of ranks, would do"
+                        : " as the configuration asks for; leave more of `parallel` open"));
   }
   return result;
 }

@@ -25,6 +25,8 @@ class Planning {
   ProfileOf profile_of() const;
   // As the keys say; `micro` stands for batch.micro where that is auto.
   RunLayout asked(int64_t micro) const;
+  // As far as keys are `decided`: what a search begins with.
+  RunLayout asked(const std::set<std::string>& decided) const;
   // Keys of a layout that the configuration decides; `all`: also those that it leaves to their defaults.
   std::set<std::string> decided(bool all) const;
 
@@ -41,6 +43,9 @@ class Planning {
   std::optional<ForecastInput> input_;
   std::shared_ptr<const Schedule> own_schedule_;
 };
+
+// Why no plan for a cluster tells what a run of it takes; it runs on any number of ranks along data then. None: one does.
+std::optional<std::string> unplanned(const ModelRun& run);
 
 // The best layouts of what the configuration leaves open. Throws PlanError where none divides what it has to.
 SearchResult search_layouts(const Planning& planning, const std::set<std::string>& decided,

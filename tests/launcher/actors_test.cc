@@ -68,6 +68,9 @@ TEST_F(FreeProcesses, NameOneThatIsKilledOrStoppedAndGoOnFromTheNewestCheckpoint
   }
   EXPECT_GE(most, 1);
   EXPECT_LE(most, 3);
+  const CommandResult none = run_command({"play", "--checkpoint", run(), "--episodes", "0"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("--episodes: expected at least 1, found 0"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "tests/core/train/memory_disk.h"
 #include "tests/launcher/command.h"
+#include "tests/launcher/recommender_run.h"
 
 namespace mstrain {
 namespace {
@@ -194,6 +195,27 @@ TEST(DryRun, PlansRanksWithManySmallGradientsForADescribedDevice) {
                    "run.device=cuda", "run.device_description=" + shipped("devices/h200.yaml")});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("\nfits\n"));
+}
+
+TEST(DryRun, OfARecommenderAsksNothingOfTheDescribedDevice) {
+  const SmallRun run;
+  const std::vector<std::string> kOnH200{"--dry-run", "run.device=cuda",
+                                         "run.device_description=" + shipped("devices/h200.yaml")};
+  const CommandResult result = run_command(recommender_run(run.path("rows"), kOnH200));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("planned for cuda, NVIDIA H200"), HasSubstr("\nrows, as the first"),
+                    HasSubstr("(the rates of NVIDIA H200"), HasSubstr("\nfits\n")));
+}
+
+TEST(DryRun, OfAnAgentSaysThatItLearnsOnProcessors) {
+  for (const char* config : {"ppo_cartpole.yaml", "muzero_cartpole.yaml"}) {
+    const CommandResult result =
+        run_command({"--config", shipped(config), "--dry-run", "run.device=cuda",
+                     "run.device_description=" + shipped("devices/h200.yaml")});
+    EXPECT_EQ(result.status, 2) << config;
+    EXPECT_THAT(result.err, HasSubstr("run.device: cuda, but agents act and learn on processors"));
+  }
 }
 
 TEST(DryRun, CountsWhatLiesInTheHostsMemory) {

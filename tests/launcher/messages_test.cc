@@ -28,6 +28,12 @@ TEST(Command, BadUsageIsStatus2AndSaysWhatIsKnown) {
       {{"generate", "--checkpoint", "x"}, "--prompt TEXT is missing"},
       {{"generate", "--checkpoint", "x", "--prompt", "a", "--tokens", "many"},
        "--tokens: expected an integer, found \"many\""},
+      {{"generate", "--checkpoint", "x", "--prompt", "a", "--seed", "18446744073709551615"},
+       "--seed: expected an integer from -9223372036854775808 to 9223372036854775807, found"},
+      {{"generate", "--checkpoint", "x", "--prompt", "a", "--seed", "-1"},
+       "--seed: expected at least 0, found -1"},
+      {{"--config", run.config(), "--change", "optimizer.lrr=3"},
+       "command line: optimizer.lrr: unknown key; did you mean optimizer.lr?"},
       {{"generate", "--checkpoint", "x", "--prompt", "a", "--temperature", "-1"},
        "--temperature -1"},
       {{"generate", "--checkpoint", "x", "--prompt", "a", "--greedy", "--temperature", "1"},
@@ -123,9 +129,9 @@ TEST(Command, ErrorsOfTheDataNameTheirKey) {
   const SmallRun run;
   const std::string text = run.path("text.txt");
   write_text(run.path("home/notes.txt"), "a text at home");
-  const auto failing = [&](const std::string& override) {
+  const auto failing = [&](const std::string& override, int status = 2) {
     const CommandResult result = run_command(run.arguments("run", {override}));
-    EXPECT_EQ(result.status, 1) << override;
+    EXPECT_EQ(result.status, status) << override;
     return result.err;
   };
   EXPECT_THAT(failing("data.train=" + run.path("txet.txt")),
@@ -136,13 +142,15 @@ TEST(Command, ErrorsOfTheDataNameTheirKey) {
   EXPECT_THAT(failing("data.tokenizer={type: hf, path: nowhere}"),
               StartsWith("command line: data.tokenizer: nowhere: no such tokenizer"));
   write_text(run.path("bad.txt"), "\xff\xfe");
-  EXPECT_THAT(failing("data.train=" + run.path("bad.txt")),
+  EXPECT_THAT(failing("model.init.from=" + run.path("none")),
+              StartsWith("command line: model.init.from: "));
+  EXPECT_THAT(failing("data.train=" + run.path("bad.txt"), /*status=*/1),
               StartsWith("command line: data.train: "));
 }
 
 TEST(Command, EvalOfWhatIsMissingSaysSo) {
   const CommandResult result = run_command({"eval", "--checkpoint", "nosuch"});
-  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, StartsWith("nosuch: no such file or folder"));
 }
 

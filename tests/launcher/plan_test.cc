@@ -11,6 +11,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 CommandResult plan(const std::vector<std::string>& more, const std::string& config = "gpt_10b.yaml",
                    const std::string& cluster = "a100_80gb_x8.yaml") {
@@ -148,7 +149,17 @@ TEST(Plan, WhatDoesNotFitIsStatus3WithChoicesThatDo) {
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.err, AllOf(HasSubstr("the plan needs"), HasSubstr("what would fit:"),
                                 HasSubstr("parallel.zero.stage=3")));
-  EXPECT_FALSE(planned({"parallel.zero.stage=1", "batch.micro=8"})["fits"].get<bool>());
+  const CommandResult json = plan({"parallel.zero.stage=1", "batch.micro=8", "--json"});
+  EXPECT_EQ(json.status, 3);
+  EXPECT_EQ(json.err, result.err);
+  EXPECT_FALSE(parse_json(json.out, "plan")["fits"].get<bool>());
+}
+
+TEST(Plan, ForADeviceThatHasNothingLeftAdvisesNoRanks) {
+  const CommandResult none = plan({"cluster.device.memory_gb=0.001"}, "gpt_124m.yaml");
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err,
+              AllOf(HasSubstr("a device keeps 2.00 GB for itself"), Not(HasSubstr("more ranks"))));
 }
 
 TEST(Plan, ImpossibleLayoutsAreStatus2WithTheNearestPossible) {
@@ -170,6 +181,34 @@ TEST(Plan, EveryShippedClusterAndModelIsPlanned) {
     const CommandResult result = plan({"precision.params=bf16"}, config);
     EXPECT_EQ(result.status, 0) << config << ": " << result.err;
   }
+}
+
+// Of 6 ranks that share batches none has a part of 512 samples.
+TEST(Plan, FindsLayoutsWhereRanksCannotAllShareBatches) {
+  const CommandResult found =
+      plan({"cluster.gpus_per_node=6"}, "gpt_124m.yaml", "h100_80gb_x8.yaml");
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("layouts were considered"));
+  const CommandResult given =
+      plan({"cluster.gpus_per_node=6", "parallel.data=6"}, "gpt_124m.yaml", "h100_80gb_x8.yaml");
+  EXPECT_EQ(given.status, 2);
+  EXPECT_THAT(given.err, HasSubstr("parallel.data: 6 does not divide batch.global 512"));
+}
+
+TEST(Plan, OfWhatItDoesNotCountIsRefusedBeforeAnythingIsMeasured) {
+  const SmallRun folder;
+  const auto refused = [&](const std::string& config) {
+    const CommandResult result = run_command({"plan", "--config", shipped(config), "--cluster",
+                                              "here", "--write-cluster", folder.path("here.yaml")});
+    EXPECT_EQ(result.status, 2) << config;
+    EXPECT_FALSE(real_files().exists(folder.path("here.yaml")));
+    return result.err;
+  };
+  EXPECT_THAT(refused("ppo_cartpole.yaml"),
+              AllOf(HasSubstr("ppo_cartpole.yaml:"), HasSubstr("algorithm: plans are for models")));
+  EXPECT_THAT(refused("alphazero_tic_tac_toe.yaml"), HasSubstr("algorithm: plans are for models"));
+  EXPECT_THAT(refused("wide_deep_quickstart.yaml"),
+              HasSubstr("model.type: plans for clusters do not count rows of ids"));
 }
 
 }  // namespace

@@ -164,9 +164,9 @@ TEST_F(Ranks, SayWhatOneRankWouldOnceWithItsStatus) {
   const Case cases[] = {{{"model.hidden_sise=3"}, 2, "did you mean model.hidden_size?"},
                         {{"run.mode=generate"}, 2, "run.mode"},
                         {{"memory.limit_gb=0.0001"}, 3, "memory.limit_gb"},
-                        {{"data.train=nowhere.txt"}, 1, "nowhere.txt"},
-                        {{"data.train=nowhere.txt"}, 1, "nowhere.txt"},
-                        {{"data.train=nowhere.txt"}, 1, "nowhere.txt"},
+                        {{"data.train=nowhere.txt"}, 2, "nowhere.txt"},
+                        {{"data.train=nowhere.txt"}, 2, "nowhere.txt"},
+                        {{"data.train=nowhere.txt"}, 2, "nowhere.txt"},
                         {{"--help"}, 0, "usage: mstrain"},
                         {{"--version"}, 0, "instruction set"}};
   for (const Case& each : cases) {

@@ -79,9 +79,9 @@ TEST_F(TokenizeCommand, MistakesAreNamed) {
   says(run_command({"tokenize"}), 2, "--tokenizer X is missing");
   says(run("byte", "a.txt", "-", {"--format", "lmc"}), 2, "did you mean llmc?");
   says(run("byte", "a.txt", "-", {"--format", "megatron"}), 2, "cannot go to standard output");
-  says(run("byt", "a.txt", "-"), 1, "did you mean byte?");
-  says(run("byte", "c.txt", "-"), 1, "did you mean");
-  says(run(folder_ / "tokeniser", "a.txt", "-"), 1, "did you mean");
+  says(run("byt", "a.txt", "-"), 2, "did you mean byte?");
+  says(run("byte", "c.txt", "-"), 2, "did you mean");
+  says(run(folder_ / "tokeniser", "a.txt", "-"), 2, "did you mean");
   write_text(folder_ / "d.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n");
   says(run("byte", "d.jsonl", "-"), 1, "d.jsonl:2: from byte 14: expected a JSON object");
 }

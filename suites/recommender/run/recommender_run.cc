@@ -50,6 +50,17 @@ std::string identity_of(const SampleSource* source) {
   return source == nullptr ? std::string() : source->identity();
 }
 
+// What cannot be read is told before rows of an earlier run are let go.
+void read_first(const SampleSource& samples, const SampleOrder& order, uint64_t seed,
+                int64_t batch) {
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < batch; ++i) {
+    places.push_back(sample_at(order, samples.samples(), seed, i));
+  }
+  SampleBatch first;
+  samples.read(places, first);
+}
+
 // What no model can beat on the first of `samples`, where it is known who made them.
 std::string best_possible(const SampleSource& samples) {
   constexpr int64_t kSamples = 200'000;
@@ -247,7 +258,8 @@ std::optional<int64_t> RecommenderRun::known_ids(FileSystem&, const YamlNode&) c
 
 void RecommenderRun::open_data(FileSystem& files, const YamlNode& tree,
                                const std::optional<std::string>&) {
-  opened_ = open_samples(files, data, tree, make_context(train).num_threads());
+  const Context readers{.threads = static_cast<int>(train.run.threads.value_or(0))};
+  opened_ = open_samples(files, data, tree, readers.num_threads());
   lay_out(files, tree);
 }
 
@@ -306,7 +318,7 @@ void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& f
 }
 
 embedding_cache::Options RecommenderRun::options() const {
-  const Context context = make_context(train, current_context().ranks);
+  const Context& context = current_context();
   const std::shared_ptr<const Tables> tables = this->tables();
   return cache_options(*tables, placement(*tables), embedding, cache,
                        static_cast<uint64_t>(train.run.seed), context.num_threads(),
@@ -436,6 +448,7 @@ TrainData RecommenderRun::samples(const Json& source) const {
                           {kRowsFile, description_of(*tables_).dump(2) + "\n"}};
   out.outside = own;
   const SampleOrder order{.shuffle = data.shuffle};
+  read_first(*opened_.train, order, static_cast<uint64_t>(train.run.seed), train.batch.global);
   out.training = [training, order](uint64_t seed, const BatchPart& part, int64_t first) {
     return training_batches(training, order, seed, part, first);
   };
@@ -459,6 +472,12 @@ Overrides RecommenderRun::with_layers(int64_t layers) const {
   std::vector<int64_t> widths = config.hidden;
   widths.resize(static_cast<size_t>(layers), widths.empty() ? 1 : widths.back());
   return {fmt::format("{}.hidden=[{}]", key, fmt::join(widths, ","))};
+}
+
+Overrides RecommenderRun::profile_changes() const {
+  throw ConfigError(
+      "plans for clusters do not count rows of ids, which are most of a recommender; --dry-run "
+      "counts them, parallel.data=N of one of N ranks");
 }
 
 LeastSize RecommenderRun::least_size() const {

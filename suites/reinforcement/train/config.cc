@@ -4,7 +4,6 @@
 #include <numbers>
 
 #include "core/base/error.h"
-#include "core/train/run_device.h"
 #include "suites/reinforcement/train/agent.h"
 
 namespace mstrain::reinforcement {
@@ -36,7 +35,15 @@ Config read_reinforcement(const YamlNode& tree) {
     config_fail(tree, "memory.offload",
                 "agents are small, and keep everything on the device; say none");
   }
-  check_run_device(config.run, tree);
+  if (config.run.device != "auto" && config.run.device != "cpu") {
+    config_fail(tree, "run.device",
+                fmt::format("{}, but agents act and learn on processors; say cpu or auto",
+                            config.run.device));
+  }
+  if (config.run.device_description) {
+    config_fail(tree, "run.device_description",
+                "agents act and learn on processors, of this machine; leave it out");
+  }
   if (config.run.mode != RunMode::kTrain) {
     config_fail(tree, "run.mode", "expected train: mstrain play shows what a checkpoint does");
   }

@@ -51,23 +51,24 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
   std::optional<std::string> checkpoint;
   std::optional<std::string> gif;
   int64_t episodes = kEpisodes;
-  uint64_t seed = 0;
+  int64_t seed = 0;
   const std::vector<Option> options{
       text_option("--checkpoint", "DIR", checkpoint, "a checkpoint, or a run"),
       {"--episodes", "N",
        [&](const std::string& text) { episodes = integer_value("--episodes", text); },
        "how many, side by side (5)"},
-      {"--seed", "S",
-       [&](const std::string& text) {
-         seed = static_cast<uint64_t>(integer_value("--seed", text));
-       },
+      {"--seed", "S", [&](const std::string& text) { seed = integer_value("--seed", text); },
        "of the environments (0)"},
       text_option("--gif", "FILE", gif, "the first episode as a moving picture"),
   };
   if (!parse_options(usage, arguments, options)) {
     return kDone;
   }
-  check(episodes >= 1, "--episodes: expected at least 1, found {}", episodes);
+  if (episodes < 1 || seed < 0) {
+    throw ConfigError(episodes < 1
+                          ? fmt::format("--episodes: expected at least 1, found {}", episodes)
+                          : fmt::format("--seed: expected at least 0, found {}", seed));
+  }
   FileSystem& files = real_files();
   const std::string folder = find_checkpoint(files, required(checkpoint, "--checkpoint DIR"));
   const std::string description = join_path(folder, kPlayedFile);
@@ -83,8 +84,8 @@ int play(const Usage& usage, Arguments arguments, const std::atomic<bool>& stop)
   const std::unique_ptr<VectorEnv> trained_in = environments_of(files, folder, config);
   const HeedInterrupts heeds;
   Film film;
-  const auto found = evaluate(config.environment.env, episodes, seed, *player, trained_in.get(),
-                              stop, gif ? &film : nullptr);
+  const auto found = evaluate(config.environment.env, episodes, static_cast<uint64_t>(seed),
+                              *player, trained_in.get(), stop, gif ? &film : nullptr);
   if (!found) {
     return kInterrupted;
   }

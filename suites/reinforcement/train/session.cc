@@ -440,13 +440,13 @@ Finished Session::run() {
   directory_ = std::make_unique<RunDirectory>(files_, config_.run.directory());
   std::optional<LogFile> log_file;
   if (first_) {
-    if (request_.start.restart && directory_->clear()) {
-      log_info("{}: what an earlier run had written is removed", directory_->path());
+    if (!request_.start.restart) {
+      log_file.emplace(files_, directory_->at(kLogFile));
     }
-    log_file.emplace(files_, directory_->at(kLogFile));
     meet(ranks_, "run directory");
   }
-  const std::optional<std::string> previous = previous_checkpoint();
+  const std::optional<std::string> previous =
+      request_.start.restart ? std::nullopt : previous_checkpoint();
   Communicator* world = ranks_ == nullptr ? nullptr : &ranks_->world();
   const AgentEntry& entry = agent_of(config_.algorithm->type);
   plan_ = entry.plan(config_, request_.tree, world == nullptr ? 1 : world->size());
@@ -458,6 +458,15 @@ Finished Session::run() {
     }
     stopped_ = false;
     log_info("{}: going on from step {}", directory_->path(), env_steps_);
+  }
+  if (request_.start.restart) {
+    meet(ranks_, "restart");
+    if (first_) {
+      if (directory_->clear()) {
+        log_info("{}: what an earlier run had written is removed", directory_->path());
+      }
+      log_file.emplace(files_, directory_->at(kLogFile));
+    }
   }
   meet(ranks_, "start");
   open_logs();

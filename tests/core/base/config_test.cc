@@ -157,6 +157,15 @@ TEST_F(ConfigTest, UnknownKeysAreNamedWithTheNearest) {
             "my.yaml:2: model.dropout.xyzzyxyzzy: unknown key; known here: hidden, attention");
 }
 
+TEST_F(ConfigTest, WholeNumbersMayBeWrittenAsFloats) {
+  for (const auto& [text, layers] : {std::pair("12.0", 12), {"1e2", 100}, {"2.5E3", 2500}}) {
+    Config config;
+    read_config(parse_yaml(fmt::format("data: {{train: a}}\nmodel: {{num_layers: {}}}", text), "a"),
+                config);
+    EXPECT_EQ(config.model.num_layers, layers) << text;
+  }
+}
+
 TEST_F(ConfigTest, WrongTypesAndRangesSayWhatWasExpected) {
   const auto with = [&](const std::string& line) { return error("data: {train: a}\n" + line); };
   EXPECT_EQ(with("model: {num_layers: abc}"),
@@ -165,8 +174,14 @@ TEST_F(ConfigTest, WrongTypesAndRangesSayWhatWasExpected) {
             "my.yaml:2: model.num_layers: expected an integer >= 1, found \"0\"");
   EXPECT_EQ(with("model: {num_layers: 1.5}"),
             "my.yaml:2: model.num_layers: expected an integer >= 1, found \"1.5\"");
+  for (const char* large : {"1e30", "9223372036854775808"}) {
+    EXPECT_EQ(with(fmt::format("model: {{num_layers: {}}}", large)),
+              fmt::format("my.yaml:2: model.num_layers: expected an integer from 1 to 2147483647, "
+                          "found \"{}\"",
+                          large));
+  }
   EXPECT_EQ(with("model: {num_layers: 3000000000}"),
-            "my.yaml:2: model.num_layers: expected an integer from -2147483648 to 2147483647, "
+            "my.yaml:2: model.num_layers: expected an integer from 1 to 2147483647, "
             "found \"3000000000\"");
   EXPECT_EQ(with("model: {num_layers: null}"),
             "my.yaml:2: model.num_layers: expected an integer >= 1, found null");

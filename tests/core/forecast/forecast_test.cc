@@ -386,6 +386,50 @@ TEST(RunLayout, ImpossibleOnesNameTheNearestPossible) {
   EXPECT_EQ(resolved("parallel: {tensor: 2}\nbatch: {global: 8}").data, 4);
 }
 
+// Keys that the search is to find are not held against what was asked for.
+TEST(RunLayout, ThatIsToBeFoundIsCheckedAsFarAsItIsDecided) {
+  const auto begun = [](const std::string& text, const std::set<std::string>& decided) {
+    const YamlNode tree = parse_yaml(text, "my.yaml");
+    RunFile file;
+    read_config(tree, file);
+    return decided_layout(file.config, tree, cluster_of(kCluster),
+                          {.layers = 12, .heads = 12, .tokens = 1024}, decided);
+  };
+  const struct {
+    const char* text;
+    std::set<std::string> decided;
+  } kPossible[] = {
+      {"batch: {global: 12}", {}},
+      {"parallel: {data: 2}\nbatch: {global: 12}", {"parallel.data"}},
+      {"parallel: {tensor: 2}\nbatch: {global: 2}", {"parallel.tensor"}},
+      {"parallel: {copies: 2}\nbatch: {global: 8}",
+       {"parallel.copies", "parallel.tensor", "parallel.pipeline", "parallel.context"}},
+      {"parallel: {stage_layout: [5, 7]}", {"parallel.stage_layout"}},
+      {"parallel: {pipeline: 8}", {"parallel.pipeline"}},
+      {"parallel: {schedule: interleaved, virtual_pipeline: 2}",
+       {"parallel.schedule", "parallel.virtual_pipeline"}}};
+  for (const auto& [text, decided] : kPossible) {
+    EXPECT_NO_THROW(begun(text, decided)) << text;
+  }
+  const struct {
+    const char* text;
+    std::set<std::string> decided;
+    const char* expected;
+  } kImpossible[] = {
+      {"parallel: {tensor: 3}", {"parallel.tensor"}, "tensor=2 or 4"},
+      {"parallel: {data: 3}", {"parallel.data"}, "parallel.data: data 3"},
+      {"parallel: {data: 8}\nbatch: {global: 12}", {"parallel.data"}, "8 does not divide"},
+      {"batch: {global: 12}",
+       {"parallel.tensor", "parallel.pipeline", "parallel.context"},
+       "8 does not divide batch.global 12"},
+      {"parallel: {stage_layout: [5, 8]}", {"parallel.stage_layout"}, "13 layers in 2 parts"}};
+  for (const auto& [text, decided, expected] : kImpossible) {
+    EXPECT_THAT(message_of<ConfigError>([&, text = text, &keys = decided] { begun(text, keys); }),
+                HasSubstr(expected))
+        << text;
+  }
+}
+
 TEST(RunLayout, OfAPlanIsWhatItsKeysSay) {
   RunLayout layout = layout_of(1, 2, 4, 8);
   layout.stages = {1, 1, 1, 1};

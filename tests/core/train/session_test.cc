@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "core/base/files_fault.h"
 #include "core/base/log.h"
@@ -319,6 +320,31 @@ TEST_F(Session, ARestartBeginsAnewAndLeavesOtherFilesAlone) {
   fresh.run.output_dir = folder_ / "fresh";
   run_small(fresh);
   expect_same_run(fresh.run.directory(), config.run.directory(), 20);
+}
+
+TEST_F(Session, ARestartThatCannotBeginLosesNothing) {
+  TrainConfig config = small_config(folder_ / "run");
+  run_small(config);
+  const auto contents = [&] {
+    std::map<std::string, std::string> out;
+    for (const char* below : {"run", "run/checkpoints"}) {
+      for (const std::string& name : real_files().list(folder_ / below)) {
+        const std::string path = join_path(folder_ / below, name);
+        out[path] = real_files().is_directory(path) ? "" : real_files().read(path);
+      }
+    }
+    return out;
+  };
+  const auto before = contents();
+  const auto restart = [&](const TrainData& data) {
+    run_small(config, real_files(), data, small_task(), nullptr, {.restart = true});
+  };
+  const auto unread = [](int64_t) { fail("rand.bin: id 3100 is not below the vocabulary"); };
+  EXPECT_THAT(message_of<Error>([&] { restart(small_data(unread)); }), HasSubstr("id 3100"));
+  EXPECT_EQ(contents(), before);
+  config.memory.limit_gb = 1e-9;
+  EXPECT_THROW(restart(small_data()), PlanError);
+  EXPECT_EQ(contents(), before);
 }
 
 TEST_F(Session, ABeginningFromNothingWhereARunWasSaysSo) {

@@ -370,9 +370,11 @@ TEST_F(PipelinedRun, ThatIsImpossibleIsRefusedWithWhatWouldDo) {
   EXPECT_EQ(refusal({3}),
             "parallel.pipeline: 8 layers do not divide into 3 parts; the nearest that do: 2 or 4 "
             "or 1; or say which has how many, as parallel.stage_layout=[3,3,2]");
-  EXPECT_EQ(refusal({2, "1f1b", 1, 1, 0, {8, 0}}),
-            "parallel.stage_layout: 8 layers in 2 parts, but the model has 8 and the pipeline 2; "
+  EXPECT_EQ(refusal({2, "1f1b", 1, 1, 0, {8, 1}}),
+            "parallel.stage_layout: 9 layers in 2 parts, but the model has 8 and the pipeline 2; "
             "for example [4,4]");
+  EXPECT_EQ(refusal({2, "1f1b", 1, 1, 0, {8, 0}}),
+            "parallel.stage_layout: a part of [8,0] has no layer; for example [4,4]");
   EXPECT_EQ(refusal({4, "1f1b", 1, 4}),
             "parallel.pipeline: 4 ranks need as many micro-batches, but a step has 2 (8 samples "
             "over data 4, in micro-batches of 1); say batch.global=16");

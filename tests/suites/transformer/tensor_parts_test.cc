@@ -255,7 +255,7 @@ TEST_F(SharedWeights, ThatRanksDoNotDivideAreRefusedWithTheNearestChoices) {
                 train_on({1, 3}, "heads", gpt());
               }),
               testing::HasSubstr("3 ranks do not divide the 256 of dim 0 of "
-                                 "transformer.wte.weight [256, 32]; say 2, or make it 255 or 258"));
+                                 "transformer.wte.weight [256, 32]; say 2, or make it 258"));
   EXPECT_THAT(error_of([&] {
                 train_on({1, 2}, "lamb", gpt() + "optimizer: {type: lamb}");
               }),
