@@ -20,6 +20,7 @@ class AdmissionFilter {
   // Whether the id has a row once the batch of `step` is counted; decided for all ids of a batch before any is counted.
   bool would_admit(Id id, uint64_t step) const;
   void count(Id id, uint64_t step);
+  void turn(uint64_t step);  // a batch of that step is counted, of whatever ids
   bool is_admitted(Id id) const;
   void add(Id id);     // has a row, whatever was counted: imported
   void forget(Id id);  // its row is gone; it starts anew (with a Bloom filter it keeps its count)
@@ -42,7 +43,6 @@ class AdmissionFilter {
  private:
   View view() const;
   uint64_t turns(uint64_t step) const;  // windows that have ended since the last count
-  void turn(uint64_t step);
   uint64_t counted(Id id, uint64_t step) const;
   void cells(Id id, uint64_t* out) const;
   uint64_t counter(uint64_t cell, uint64_t turns) const;

@@ -149,6 +149,17 @@ void Cache::release(Ticket&& ticket) {
   ticket.state_.reset();
 }
 
+void Cache::records(const Ticket& ticket, std::vector<const std::byte*>& out) const {
+  core_->records(ticket.state(), out);
+}
+void Cache::learned_outside(Ticket& ticket, uint64_t rows, std::span<const Id> begun) {
+  ticket.state();
+  core_->learned_outside(*ticket.state_, rows, begun);
+}
+void Cache::put(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records) {
+  core_->put(table, ids, records);
+}
+
 CommitId Cache::start_commit(uint64_t step, std::span<const std::byte> user_blob) {
   return core_->start_commit(step, user_blob);
 }

@@ -164,6 +164,14 @@ class Cache {
   }
   void release(Ticket&& ticket);
 
+  // Rows whose newest values lie outside of the cache, as HotRows (hot_rows.h) keeps the books of. After wait: the records of a ticket's distinct ids, null
+  // where one was not admitted; valid until release.
+  void records(const Ticket& ticket, std::vector<const std::byte*>& out) const;
+  // In place of update(): so many rows of the batch have learned outside, `begun` of them for the first time, whether the ticket holds them or not.
+  void learned_outside(Ticket& ticket, uint64_t rows, std::span<const Id> begun);
+  // Records of distinct ids that are newer than those here. Waits for the store where it must.
+  void put(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
+
   // Between steps: no ticket may be open. prepare() writes a commit and returns when it is durable; commit(id) says that whoever asked for
   // it will resume from there, and removes all but the newest options.keep and abandoned ones. Steps of later batches must be greater.
   // start_commit() is a prepare() that returns at once: what has been learned so far is written while training goes on, with as much memory

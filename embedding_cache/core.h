@@ -148,6 +148,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void update(TicketState& ticket, std::span<const BagGradients> gradients,
               std::span<const OptimizerKind> kinds, const RowKernel& kernel,
               std::optional<float> lr_scale);
+  void records(const TicketState& ticket, std::vector<const std::byte*>& out);
+  void learned_outside(TicketState& ticket, uint64_t rows, std::span<const Id> begun);
+  void put(uint32_t table, std::span<const Id> ids, std::span<const std::byte> records);
   void release(TicketState& ticket);
   void drop(TicketState& ticket, bool unwinding) noexcept;
 
@@ -224,6 +227,7 @@ class Core : public std::enable_shared_from_this<Core> {
              const std::function<RowSums()>& sums, const RowKernel& kernel,
              std::optional<float> lr_scale);
   void catch_up(const TicketState& ticket);
+  bool is_fetched(uint32_t table, std::span<const Id> ids) const;
   void require_batches_alone(const char* call) const;
   void check_shadow(const TicketState& ticket);
 

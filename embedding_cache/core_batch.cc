@@ -127,7 +127,8 @@ std::unique_ptr<TicketState> Core::hold_batch(std::unique_ptr<TicketState> ticke
     note_training(table, ticket->step);
     table.host.advance();
     table.stats.batches += 1;
-    if (!refused.empty()) {
+    if (table.options.admission.kind != AdmissionKind::kNone) {
+      table.admission.turn(ticket->step);
       for (const Id id : ticket->batch.unique) {
         table.admission.count(id, ticket->step);
       }

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/base/row_rules.h"
 #include "embedding_cache/options.h"
 
 namespace mstrain::embedding_cache {
@@ -28,7 +29,7 @@ struct Sgd {
   [[gnu::always_inline]] inline void operator()(float* __restrict w, float*,
                                                 const float* __restrict g, uint32_t n) const {
     for (uint32_t i = 0; i < n; ++i) {
-      w[i] -= lr * (g[i] + l2 * w[i]);
+      row_rules::sgd(lr, l2, w[i], g[i]);
     }
   }
 };
@@ -44,10 +45,7 @@ struct Adagrad {
   [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
                                                 const float* __restrict g, uint32_t n) const {
     for (uint32_t i = 0; i < n; ++i) {
-      const float gradient = g[i] + l2 * w[i];
-      const float sum = s[i] + gradient * gradient;
-      s[i] = sum;
-      w[i] -= lr * gradient / (std::sqrt(sum) + eps);
+      row_rules::adagrad(lr, eps, l2, w[i], s[i], g[i]);
     }
   }
 };
@@ -64,15 +62,13 @@ struct RowwiseAdagrad {
                                                 const float* __restrict g, uint32_t n) const {
     float lanes[8] = {};
     for (uint32_t i = 0; i < n; ++i) {
-      const float gradient = g[i] + l2 * w[i];
-      lanes[i % 8] += gradient * gradient;
+      lanes[i % 8] += row_rules::square(l2, w[i], g[i]);
     }
     const float sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
                       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-    s[0] += sum / static_cast<float>(n);
-    const float size = lr / (std::sqrt(s[0]) + eps);
+    const float size = row_rules::rate_of_row(lr, eps, sum, static_cast<float>(n), s[0]);
     for (uint32_t i = 0; i < n; ++i) {
-      w[i] -= size * (g[i] + l2 * w[i]);
+      row_rules::sgd(size, l2, w[i], g[i]);
     }
   }
 };
@@ -89,13 +85,7 @@ struct Ftrl {
                                                 const float* __restrict g, uint32_t n) const {
     float* __restrict z = s + n;
     for (uint32_t i = 0; i < n; ++i) {
-      const float sum = s[i] + g[i] * g[i];
-      const float root = std::sqrt(sum);
-      const float linear = z[i] + g[i] - (root - std::sqrt(s[i])) / lr * w[i];
-      s[i] = sum;
-      z[i] = linear;
-      const float shrunk = linear > 0 ? linear - l1 : linear + l1;
-      w[i] = std::fabs(linear) <= l1 ? 0.0F : -shrunk / (root / lr + 2 * l2);
+      row_rules::ftrl(lr, l1, l2, w[i], s[i], z[i], g[i]);
     }
   }
 };
@@ -111,17 +101,12 @@ struct LazyAdam {
   float l2 = 0;
 
   struct Prepared {
-    float size, beta1, rest1, beta2, rest2, eps, l2;
+    float size, beta1, beta2, eps, l2;
     [[gnu::always_inline]] inline void operator()(float* __restrict w, float* __restrict s,
                                                   const float* __restrict g, uint32_t n) const {
       float* __restrict v = s + n;
       for (uint32_t i = 0; i < n; ++i) {
-        const float gradient = g[i] + l2 * w[i];
-        const float first = beta1 * s[i] + rest1 * gradient;
-        const float second = beta2 * v[i] + rest2 * (gradient * gradient);
-        s[i] = first;
-        v[i] = second;
-        w[i] -= size * first / (std::sqrt(second) + eps);
+        row_rules::lazy_adam(size, beta1, beta2, eps, l2, w[i], s[i], v[i], g[i]);
       }
     }
   };
@@ -129,8 +114,18 @@ struct LazyAdam {
     const auto t = static_cast<double>(step);
     const double size =
         lr * std::sqrt(1 - std::pow(double{beta2}, t)) / (1 - std::pow(double{beta1}, t));
-    return {static_cast<float>(size), beta1, 1 - beta1, beta2, 1 - beta2, eps, l2};
+    return {static_cast<float>(size), beta1, beta2, eps, l2};
   }
 };
+
+// What changes from step to step in how a segment learns: the first argument of its rule (core/base/row_rules.h).
+inline float rate_of(const OptimizerOptions& o, uint64_t step, float lr_scale) {
+  switch (o.kind) {
+    case OptimizerKind::kFtrl: return o.lr;
+    case OptimizerKind::kLazyAdam:
+      return LazyAdam{o.lr * lr_scale, o.beta1, o.beta2, o.eps, o.l2}.at(step).size;
+    default: return o.lr * lr_scale;
+  }
+}
 
 }  // namespace mstrain::embedding_cache

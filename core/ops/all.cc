@@ -28,6 +28,7 @@
 #include "core/ops/softmax.h"
 #include "core/ops/source.h"
 #include "core/ops/stage.h"
+#include "core/ops/table_rows.h"
 
 namespace mstrain {
 
@@ -46,6 +47,7 @@ void register_all_ops() {
                              index_ops(),
                              sort_ops(),
                              search_ops(),
+                             table_row_ops(),
                              matrix_ops(),
                              cumulative_ops(),
                              linalg_ops(),

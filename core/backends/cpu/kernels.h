@@ -41,6 +41,7 @@ void register_qr();
 void register_svd();
 void register_fft();
 void register_search();
+void register_table_rows();
 
 // A dense copy of a view, in its own type or in another one.
 Kernel copy_kernel(const ViewType& view, int threads);

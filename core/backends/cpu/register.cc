@@ -59,6 +59,7 @@ const Backend& add_cpu_backend(const Backend& fallback) {
   cpu::register_svd();
   cpu::register_fft();
   cpu::register_search();
+  cpu::register_table_rows();
   register_collectives(cpu::table());
   return cpu::table();
 }

@@ -7,12 +7,6 @@
 namespace mstrain::cuda {
 namespace {
 
-// The reporter of an operation, counted from 1.
-int reporter(const KernelRequest& request) {
-  const auto found = std::ranges::find(kReporters, request.op.name);
-  return static_cast<int>(found - kReporters.begin()) + 1;
-}
-
 KernelText print_gather(const KernelRequest& request) {
   const Lines lines(request.inputs[0].type.shape, axis_of(request));
   const int64_t ids = request.inputs[1].type.elements();

@@ -130,6 +130,12 @@ inline int64_t pack_of(int64_t bytes, int64_t inner) {
   return pack;
 }
 
+// The reporter of an operation, counted from 1.
+inline int reporter(const KernelRequest& request) {
+  const auto found = std::ranges::find(kReporters, request.op.name);
+  return static_cast<int>(found - kReporters.begin()) + 1;
+}
+
 inline int axis_of(const KernelRequest& request) {
   return static_cast<int>(request.attrs.integer("axis"));
 }

@@ -44,9 +44,10 @@ std::vector<TextEntry> all_entries() {
         "layer_norm", "layer_norm_grad", "rms_norm", "rms_norm_grad"}) {
     add_group(op);
   }
-  for (const auto add : {add_move_texts, add_index_texts, add_reduce_texts, add_sort_texts,
-                         add_random_texts, add_float8_texts, add_image_texts, add_product_texts,
-                         add_loss_texts, add_warp_group_attention_texts, add_attention_texts}) {
+  for (const auto add :
+       {add_move_texts, add_index_texts, add_reduce_texts, add_sort_texts, add_random_texts,
+        add_float8_texts, add_image_texts, add_product_texts, add_loss_texts, add_table_row_texts,
+        add_warp_group_attention_texts, add_attention_texts}) {
     add(entries);
   }
   return entries;

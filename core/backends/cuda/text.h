@@ -67,9 +67,9 @@ struct Report {
   int64_t operation = 0;  // 1 + its place in kReporters; 0: nothing
   int64_t id = 0, position = 0, limit = 0;
 };
-inline constexpr std::array<std::string_view, 8> kReporters = {
-    "gather",  "take_along",    "scatter_add",       "scatter_set", "scatter_add_along",
-    "one_hot", "cross_entropy", "cross_entropy_grad"};
+inline constexpr std::array<std::string_view, 10> kReporters = {
+    "gather",  "take_along",    "scatter_add",        "scatter_set", "scatter_add_along",
+    "one_hot", "cross_entropy", "cross_entropy_grad", "bag_sum",     "learn_rows"};
 std::string message_of(const Report& report);
 
 // The bytes that a view covers, from its address.
@@ -92,6 +92,7 @@ void add_float8_texts(std::vector<TextEntry>& entries);
 void add_image_texts(std::vector<TextEntry>& entries);
 void add_product_texts(std::vector<TextEntry>& entries);
 void add_loss_texts(std::vector<TextEntry>& entries);
+void add_table_row_texts(std::vector<TextEntry>& entries);
 void add_warp_group_attention_texts(std::vector<TextEntry>& entries);
 void add_attention_texts(std::vector<TextEntry>& entries);
 

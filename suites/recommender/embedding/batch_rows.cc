@@ -84,46 +84,86 @@ std::vector<float> sums_of(const RowTrip& trip, size_t table, const RowLayout& l
   return out;
 }
 
-Tensors tensors_of(const BatchSource& source, const Read& batch, const FillRows& fill) {
+// `on_device` gives what is looked up there, and nothing of other tables, which `fill` looks up.
+using LookUp = std::function<Tensor(const Looked& of)>;
+Tensors tensors_of(
+    const BatchSource& source, const Read& batch, const FillRows& fill,
+    const LookUp& on_device = [](const Looked&) { return Tensor(); }) {
   const Types types = source.tables->batch_types(batch.samples.samples);
-  std::vector<HostWrite> writes;
+  Tensors out(types.size());
+  std::vector<std::pair<size_t, HostWrite>> writes;
+  const auto write = [&](size_t place) -> const HostWrite& {
+    return writes.emplace_back(place, HostWrite(types[place])).second;
+  };
   writes.reserve(types.size());
-  for (const TensorType& type : types) {
-    writes.emplace_back(type);
-  }
-  std::ranges::copy(batch.samples.labels, writes[0].values<float>().begin());
+  std::ranges::copy(batch.samples.labels, write(0).values<float>().begin());
   size_t place = 1;
   if (source.tables->columns() > 0) {
-    std::ranges::copy(batch.samples.numeric, writes[place++].values<float>().begin());
+    std::ranges::copy(batch.samples.numeric, write(place++).values<float>().begin());
   }
-  std::vector<Looked> looked = lookups_of(*source.tables, batch);
-  for (Looked& of : looked) {
-    of.out = writes[place++].values<float>().data();
+  std::vector<Looked> looked;
+  for (Looked& of : lookups_of(*source.tables, batch)) {
+    out[place] = on_device(of);
+    if (!out[place].defined()) {
+      of.out = write(place).values<float>().data();
+      looked.push_back(of);
+    }
+    ++place;
   }
   fill(looked);
   if (source.tables->group()) {
     constexpr uint64_t kExact = (uint64_t{1} << 53) - 1;  // in a double
     const std::vector<uint64_t>& ids = batch.samples.fields[*source.tables->group()].ids;
-    std::ranges::transform(ids, writes[place++].values<int64_t>().begin(),
+    std::ranges::transform(ids, write(place).values<int64_t>().begin(),
                            [](uint64_t id) { return static_cast<int64_t>(id & kExact); });
   }
-  Tensors out;
-  for (HostWrite& write : writes) {
-    out.push_back(write.finish());
+  for (auto& [at, written] : writes) {
+    out[at] = written.finish();
   }
   return out;
 }
 
+// By table, of what the rows of a batch are to a trip through ranks.
+std::vector<HeldRows> held_rows(const BatchSource& source, const Cache& cache, const Read& batch,
+                                const Tickets& tickets, std::vector<std::vector<float>>& space) {
+  std::vector<HeldRows> held(tickets.size());
+  space.resize(tickets.size());
+  for (size_t t = 0; t < tickets.size(); ++t) {
+    if (!tickets[t].is_open()) {
+      DeviceRows* const rows = source.rows->on_device(t);
+      const size_t width = cache.layout(static_cast<uint32_t>(t)).width();
+      space[t] = rows->weights();
+      for (size_t i = 0; i < space[t].size(); i += width) {
+        held[t].weights.push_back(space[t].data() + i);
+      }
+      held[t].inverse = batch.on_device[t].distinct.inverse;
+    } else {
+      held[t] = HeldRows(cache, tickets[t]);
+    }
+  }
+  return held;
+}
+
 }  // namespace
 
+bool all_on_device(const BatchSource& source) {
+  for (size_t t = 0; t < source.tables->specs().size(); ++t) {
+    if (!source.rows->has_device(t)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Read read_batch(const BatchSource& source, const std::vector<int64_t>& samples,
-                int64_t micro_batches) {
+                int64_t micro_batches, Use use) {
   Read out;
   source.samples->read(samples, out.samples);
   for (const TableSpec& table : source.tables->specs()) {
     out.keys.push_back(keys_of(table, out.samples));
   }
-  if (source.rows->group() != nullptr || micro_batches > 1) {
+  out.on_device.resize(out.keys.size());
+  if (source.rows->group() != nullptr || (micro_batches > 1 && !all_on_device(source))) {
     std::vector<RowRequest> requests;
     for (size_t t = 0; t < out.keys.size(); ++t) {
       requests.push_back(request_of(source.rows->placement(), t, source.tables->specs()[t],
@@ -132,28 +172,75 @@ Read read_batch(const BatchSource& source, const std::vector<int64_t>& samples,
     }
     out.trip = std::make_unique<RowTrip>(source.rows->group(), source.rows->placement(),
                                          std::move(requests), micro_batches);
+  } else {
+    for (size_t t = 0; use == Use::kTrain && t < out.keys.size(); ++t) {
+      if (source.rows->has_device(t)) {
+        out.on_device[t] = device_batch(source.tables->specs()[t], out.keys[t], micro_batches);
+      }
+    }
   }
   return out;
 }
 
-Tickets fetch(Cache& cache, const Read& batch, uint64_t step, Use use) {
+Tickets fetch(const BatchSource& source, Cache& cache, Read& batch, uint64_t step, Use use) {
   Tickets tickets;
-  for (size_t t = 0; t < batch.keys.size(); ++t) {
-    tickets.push_back(cache.prefetch(static_cast<uint32_t>(t), batch.ids(t), step, use));
+  try {
+    for (size_t t = 0; t < batch.keys.size(); ++t) {
+      const auto table = static_cast<uint32_t>(t);
+      DeviceRows* const rows = source.rows->on_device(t);
+      if (rows == nullptr) {
+        tickets.push_back(cache.prefetch(table, batch.ids(t), step, use));
+        continue;
+      }
+      DeviceBatch& own = batch.on_device[t];
+      if (batch.trip != nullptr && own.order.empty()) {
+        own = device_batch(batch.ids(t));
+      }
+      if (use == Use::kTrain) {
+        rows->hold(own, step);
+        tickets.emplace_back();
+      } else {
+        tickets.push_back(
+            cache.prefetch(table, rows->hot().missing(own.distinct.unique), step, use));
+      }
+    }
+  } catch (...) {
+    drop_all(source);
+    throw;
   }
   return tickets;
 }
 
 void release_all(Cache& cache, Tickets& tickets) {
   for (embedding_cache::Ticket& ticket : tickets) {
-    cache.release(std::move(ticket));
+    if (ticket.is_open()) {
+      cache.release(std::move(ticket));
+    }
   }
   tickets.clear();
 }
 
+void drop_all(const BatchSource& source) {
+  for (size_t t = 0; t < source.tables->specs().size(); ++t) {
+    if (DeviceRows* const rows = source.rows->on_device(t)) {
+      rows->drop();
+    }
+  }
+}
+
 Tensors tensors_of(const BatchSource& source, Cache& cache, Read& batch, const Tickets& tickets) {
   ThreadPool& workers = source.rows->workers();
-  return tensors_of(source, batch, [&](std::span<const Looked> looked) {
+  const LookUp on_device = [&](const Looked& of) {
+    if (batch.trip != nullptr || tickets[of.table].is_open()) {
+      return Tensor();
+    }
+    return source.rows->on_device(of.table)->look_up(
+        batch.on_device[of.table], of.bags,
+        of.bags.segment == source.tables->specs()[of.table].weight_segment()
+            ? 0
+            : static_cast<int64_t>(of.bags.per_row));
+  };
+  const FillRows fill = [&](std::span<const Looked> looked) {
     if (batch.trip == nullptr) {
       std::vector<Lookup> lookups;
       for (const auto& [table, bags, stride, out] : looked) {
@@ -162,13 +249,15 @@ Tensors tensors_of(const BatchSource& source, Cache& cache, Read& batch, const T
       cache.gather(lookups);
       return;
     }
-    batch.trip->bring(cache, tickets, workers);
+    std::vector<std::vector<float>> space;
+    batch.trip->bring(cache, held_rows(source, cache, batch, tickets, space), workers);
     for (const Looked& of : looked) {
       pool_block(batch.trip->records(of.table), batch.trip->batch(of.table).inverse, of,
                  cache.layout(static_cast<uint32_t>(of.table)), workers);
       batch.trip->pooled(of.table).take(of.out, of.stride);
     }
-  });
+  };
+  return tensors_of(source, batch, fill, on_device);
 }
 
 Tensors saved_tensors_of(const BatchSource& source, const Read& batch) {
@@ -192,19 +281,26 @@ Tensors saved_tensors_of(const BatchSource& source, const Read& batch) {
 
 void learn_rows(const BatchSource& source, Cache& cache, Read& batch, Tickets& tickets,
                 const Tensors& gradients, double lr_scale) {
-  std::vector<HostRead> values;
-  for (const Tensor& gradient : gradients) {
-    values.emplace_back(gradient);
-  }
   const auto scale = static_cast<float>(lr_scale);
   const std::vector<Looked> looked = lookups_of(*source.tables, batch);
+  std::vector<HostRead> values;
+  values.reserve(gradients.size());
   for (size_t t = 0, place = 0; t < tickets.size(); ++t) {
+    Tensors own;
     std::vector<BagGradients> of_bags;
+    DeviceRows* const rows = source.rows->on_device(t);
+    const bool on_device = rows != nullptr && batch.trip == nullptr;
     for (; place < looked.size() && looked[place].table == t; ++place) {
-      of_bags.push_back(
-          {looked[place].bags, values[place].values<float>().data(), looked[place].stride});
+      own.push_back(gradients[place]);
+      if (!on_device) {
+        values.emplace_back(gradients[place]);
+        of_bags.push_back(
+            {looked[place].bags, values.back().values<float>().data(), looked[place].stride});
+      }
     }
-    if (batch.trip == nullptr) {
+    if (on_device) {
+      rows->learn(batch.on_device[t], own, scale);
+    } else if (batch.trip == nullptr) {
       cache.update(tickets[t], of_bags, scale);
     } else {
       batch.trip->give(t,
@@ -216,7 +312,11 @@ void learn_rows(const BatchSource& source, Cache& cache, Read& batch, Tickets& t
   for (size_t t = 0; batch.trip != nullptr && t < tickets.size(); ++t) {
     const std::span<const float> given =
         batch.trip->given(t, cache.layout(static_cast<uint32_t>(t)), source.rows->workers());
-    cache.update(tickets[t], given, embedding_cache::GradientsOf::kPositions, scale);
+    if (DeviceRows* const rows = source.rows->on_device(t)) {
+      rows->learn(batch.on_device[t], given, scale);
+    } else {
+      cache.update(tickets[t], given, embedding_cache::GradientsOf::kPositions, scale);
+    }
   }
 }
 

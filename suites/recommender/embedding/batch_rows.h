@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "suites/recommender/embedding/batches.h"
+#include "suites/recommender/embedding/device_batch.h"
 #include "suites/recommender/embedding/row_exchange.h"
 
 namespace mstrain::recommender {
@@ -15,6 +16,8 @@ struct Read {
   SampleBatch samples;
   std::vector<TableKeys> keys;
   std::unique_ptr<RowTrip> trip;  // null: its rows are this rank's, and learn all at once
+  std::vector<DeviceBatch>
+      on_device;  // of tables with rows there; where there is a trip, once it has asked
 
   // What this rank's cache is asked for.
   const std::vector<embedding_cache::Id>& ids(size_t table) const {
@@ -22,22 +25,28 @@ struct Read {
   }
 };
 
+// Whether all rows learn on the device.
+bool all_on_device(const BatchSource& source);
 // `micro_batches`: of the part, each of which adds up what its rows learn.
 Read read_batch(const BatchSource& source, const std::vector<int64_t>& samples,
-                int64_t micro_batches);
+                int64_t micro_batches, embedding_cache::Use use);
 
+// Of each table; one is closed where its rows are on the device.
 using Tickets = std::vector<embedding_cache::Ticket>;
-// Error where the rows do not fit beside those that other tickets hold.
-Tickets fetch(embedding_cache::Cache& cache, const Read& batch, uint64_t step,
+// Error where the rows do not fit beside those that other tickets hold. Those of training come to the device; of others only what the device
+// has not is held.
+Tickets fetch(const BatchSource& source, embedding_cache::Cache& cache, Read& batch, uint64_t step,
               embedding_cache::Use use);
 void release_all(embedding_cache::Cache& cache, Tickets& tickets);
+// What is held on the device does not learn.
+void drop_all(const BatchSource& source);
 
 // The batch's tensors, with the rows as they are now; `tickets` are waited for. Every rank calls it.
 Tensors tensors_of(const BatchSource& source, embedding_cache::Cache& cache, Read& batch,
                    const Tickets& tickets);
 // The same, with the rows of the checkpoint that Rows::open_to_read() opened.
 Tensors saved_tensors_of(const BatchSource& source, const Read& batch);
-// Rows learn from the gradients of what was looked up. Every rank calls it.
+// Rows learn from the gradients of what was looked up, which are waited for where rows learn on the host. Every rank calls it.
 void learn_rows(const BatchSource& source, embedding_cache::Cache& cache, Read& batch,
                 Tickets& tickets, const Tensors& gradients, double lr_scale);
 

@@ -24,7 +24,7 @@ class ReadingBatches final : public BatchStream {
     for (int64_t row = 0; row < part_.rows(); ++row) {
       wanted[static_cast<size_t>(row)] = std::min(taken_ + part_.sample(row), samples_ - 1);
     }
-    Read batch = read_batch(source_, wanted, /*micro_batches=*/1);
+    Read batch = read_batch(source_, wanted, /*micro_batches=*/1, Use::kRead);
     for (int64_t row = 0; row < part_.rows(); ++row) {
       if (taken_ + part_.sample(row) >= samples_) {
         batch.samples.labels[static_cast<size_t>(row)] = -1;
@@ -35,7 +35,11 @@ class ReadingBatches final : public BatchStream {
       return saved_tensors_of(source_, batch);
     }
     Cache& cache = source_.rows->cache();
-    Tickets tickets = fetch(cache, batch, cache.last_step() + 1, Use::kRead);
+    Tickets tickets;
+    for (size_t t = 0; t < batch.keys.size(); ++t) {
+      tickets.push_back(cache.prefetch(static_cast<uint32_t>(t), batch.ids(t),
+                                       cache.last_step() + 1, Use::kRead));
+    }
     for (const Ticket& ticket : tickets) {
       cache.wait(ticket);
     }

@@ -210,7 +210,7 @@ void RowTrip::put_in_order(Table& table) const {
 }
 
 // Those rows of what arrived that go this way.
-void RowTrip::send_rows(Table& table, Rows& rows, Way way, const Cache& cache, const Ticket* ticket,
+void RowTrip::send_rows(Table& table, Rows& rows, Way way, const HeldRows& held,
                         ThreadPool& workers) {
   std::vector<size_t> meant;  // of what arrived
   for (size_t i = 0; i < table.arrived.size(); ++i) {
@@ -219,13 +219,10 @@ void RowTrip::send_rows(Table& table, Rows& rows, Way way, const Cache& cache, c
     }
   }
   if (!meant.empty()) {
-    std::vector<const float*> held;
-    cache.rows(*ticket, held);
-    const std::span<const uint32_t> inverse = ticket->inverse();
     rows.sent.resize(meant.size() * table.width);
     workers.parallel_for(std::ssize(meant), kRowsAtOnce, [&](int64_t begin, int64_t end) {
       for (auto k = static_cast<size_t>(begin); k < static_cast<size_t>(end); ++k) {
-        const float* const row = held[inverse[table.place_of(meant[k])]];
+        const float* const row = held.weights[held.inverse[table.place_of(meant[k])]];
         std::copy_n(row, table.width, rows.sent.data() + k * table.width);
       }
     });
@@ -264,23 +261,21 @@ void RowTrip::bring_early(const Cache& cache, std::span<const Ticket> tickets,
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
     table.width = cache.layout(static_cast<uint32_t>(t)).width();
-    send_rows(table, table.early, Way::kEarly, cache, tickets.empty() ? nullptr : &tickets[t],
-              workers);
+    send_rows(table, table.early, Way::kEarly,
+              tickets.empty() ? HeldRows() : HeldRows(cache, tickets[t]), workers);
   }
   wait_all(under_way_);
 }
 
-void RowTrip::bring(const Cache& cache, std::span<const Ticket> tickets, ThreadPool& workers) {
+void RowTrip::bring(const Cache& cache, std::span<const HeldRows> held, ThreadPool& workers) {
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
     table.width = cache.layout(static_cast<uint32_t>(t)).width();
-    send_rows(table, table.late, Way::kLate, cache, &tickets[t], workers);
+    send_rows(table, table.late, Way::kLate, held[t], workers);
     if (table.pooled.is_possible()) {
-      std::vector<const float*> held;
-      cache.rows(tickets[t], held);
       std::vector<const std::byte*> records(table.arrived.size());
       for (size_t i = 0; i < records.size(); ++i) {
-        const float* const row = held[tickets[t].inverse()[table.place_of(i)]];
+        const float* const row = held[t].weights[held[t].inverse[table.place_of(i)]];
         records[i] = reinterpret_cast<const std::byte*>(row) - embedding_cache::kHeaderBytes;
       }
       exchange(table.pooled.pool(records.data(), table.width, workers), "rows.pooled", under_way_);

@@ -22,6 +22,19 @@
 
 namespace mstrain::recommender {
 
+// The rows of a batch in one table.
+struct HeldRows {
+  HeldRows() = default;
+  // Those of a ticket that has been waited for.
+  HeldRows(const embedding_cache::Cache& cache, const embedding_cache::Ticket& ticket)
+      : inverse(ticket.inverse()) {
+    cache.rows(ticket, weights);
+  }
+
+  std::vector<const float*> weights;  // of each distinct id
+  std::span<const uint32_t> inverse;  // by position: index into these
+};
+
 // A batch's way through the ranks. Every rank makes the same calls, in the same order, one at a time.
 class RowTrip {
  public:
@@ -41,7 +54,7 @@ class RowTrip {
                    std::span<const embedding_cache::Ticket> tickets,
                    std::span<const embedding_cache::Ticket> changing, ThreadPool& workers);
   // All others, in the batch's turn.
-  void bring(const embedding_cache::Cache& cache, std::span<const embedding_cache::Ticket> tickets,
+  void bring(const embedding_cache::Cache& cache, std::span<const HeldRows> held,
              ThreadPool& workers);
   const embedding_cache::Batch& batch(size_t table) const { return tables_[table].asked.batch; }
   // After bring(): of the request's ids, as the library pools them; zeros for those of bags that come pooled.
@@ -96,8 +109,7 @@ class RowTrip {
   template <class T>
   void exchange(Message<T>& message, const char* what, std::vector<Event>& events);
   void put_in_order(Table& table) const;
-  void send_rows(Table& table, Rows& rows, Way way, const embedding_cache::Cache& cache,
-                 const embedding_cache::Ticket* ticket, ThreadPool& workers);
+  void send_rows(Table& table, Rows& rows, Way way, const HeldRows& held, ThreadPool& workers);
 
   Communicator* group_;
   int64_t micro_batches_;

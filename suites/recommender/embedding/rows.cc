@@ -104,10 +104,31 @@ Cache& Rows::cache() {
   return *cache_;
 }
 
+DeviceRows* Rows::on_device(size_t table) {
+  if (!has_device(table)) {
+    return nullptr;
+  }
+  on_device_.resize(how_.device_rows.size());
+  if (on_device_[table] == nullptr) {
+    on_device_[table] = std::make_unique<DeviceRows>(cache(), static_cast<uint32_t>(table),
+                                                     how_.device_rows[table]);
+  }
+  return on_device_[table].get();
+}
+
+void Rows::bring_home() {
+  for (const auto& rows : on_device_) {
+    if (rows != nullptr) {
+      rows->bring_home();
+    }
+  }
+}
+
 void Rows::let_go() {
   if (let_go_ != nullptr) {
     let_go_();
   }
+  bring_home();
 }
 
 // Steps before rows are forgotten at which it can be told which: old ones have learned for the last time, and those of the lowest scores of
@@ -141,9 +162,15 @@ void Rows::learned(int64_t step) {
   if (step % how_.evict_every == 0) {
     let_go();
     cache().evict(static_cast<uint64_t>(step), sum);
+    for (const auto& rows : on_device_) {
+      if (rows != nullptr) {
+        rows->forget();
+      }
+    }
   }
   const int64_t next = (step / how_.evict_every + 1) * how_.evict_every;
   if (looked_for_ != next && next - step <= foresight()) {
+    bring_home();
     cache().start_evict(static_cast<uint64_t>(next), sum);
     looked_for_ = next;
   }
@@ -151,10 +178,11 @@ void Rows::learned(int64_t step) {
 
 bool Rows::changes_by_learning_alone(int64_t step) const {
   const bool forgets = how_.evict_every > 0 && step % how_.evict_every == 0;
-  return !forgets && std::all_of(options_.tables.begin(), options_.tables.end(), [](const auto& t) {
-    return t.admission.kind == embedding_cache::AdmissionKind::kNone &&
-           !embedding_cache::RowLayout(t).learns_always();
-  });
+  return !forgets && how_.device_rows.empty() &&
+         std::all_of(options_.tables.begin(), options_.tables.end(), [](const auto& t) {
+           return t.admission.kind == embedding_cache::AdmissionKind::kNone &&
+                  !embedding_cache::RowLayout(t).learns_always();
+         });
 }
 
 void Rows::claim(bool writes) {
@@ -184,7 +212,10 @@ void Rows::claim(bool writes) {
 
 void Rows::resume(const std::optional<std::string>& id) {
   claim(/*writes=*/true);
-  let_go();
+  if (let_go_ != nullptr) {
+    let_go_();
+  }
+  on_device_.clear();
   cache_.reset();
   readers_.clear();
   ++generation_;
@@ -324,6 +355,38 @@ void Rows::confirm(const std::string& id, const std::vector<std::string>& needed
   }
 }
 
+std::string Rows::describe_device() const {
+  embedding_cache::HotRows::Stats all;
+  uint64_t rows = 0, bytes = 0;
+  for (size_t t = 0; t < on_device_.size(); ++t) {
+    if (on_device_[t] == nullptr) {
+      continue;
+    }
+    const embedding_cache::HotRows& hot = on_device_[t]->hot();
+    const embedding_cache::HotRows::Stats& own = hot.stats();
+    rows += hot.capacity();
+    bytes += device_bytes(options_.tables[t], hot.capacity());
+    all.batches = std::max(all.batches, own.batches);
+    all.ids += own.ids;
+    all.hits += own.hits;
+    all.positions += own.positions;
+    all.position_hits += own.position_hits;
+    all.brought += own.brought;
+    all.given_back += own.given_back;
+  }
+  if (all.batches == 0) {
+    return "";
+  }
+  const auto number = [](uint64_t x) { return static_cast<double>(x); };
+  return fmt::format(
+      "{} rows on the device ({:.1f} MB): {:.2f} % of lookups and {:.2f} % of distinct ids were "
+      "there; "
+      "a batch brought {:.0f} and gave {:.0f} back\n",
+      rows, 1e-6 * number(bytes), share(number(all.position_hits), number(all.positions)),
+      share(number(all.hits), number(all.ids)), number(all.brought) / number(all.batches),
+      number(all.given_back) / number(all.batches));
+}
+
 std::string Rows::describe() const {
   const std::string shares = describe_shares();  // of all ranks, whatever this one did
   if (!cache_ || times_.batches == 0) {
@@ -335,10 +398,11 @@ std::string Rows::describe() const {
   const double exposed = times_.read_wait + times_.ask + times_.prefetch + times_.wait +
                          times_.gather + times_.exchange_wait + times_.update + times_.commit;
   std::string out = fmt::format(
-      "rows: {:.2f} % of lookups and {:.2f} % of distinct ids were in host memory\n",
+      "rows: {:.2f} % of {}lookups and {:.2f} % of distinct ids were in host memory\n",
       share(static_cast<double>(times_.position_hits), static_cast<double>(times_.positions)),
+      on_device_.empty() ? "" : "other ",
       share(static_cast<double>(times_.id_hits), static_cast<double>(times_.ids)));
-  out += shares;
+  out += describe_device() + shares;
   if (group_ != nullptr) {
     const auto batches = static_cast<double>(times_.batches);
     out += fmt::format(

@@ -17,6 +17,7 @@
 #include "core/train/outside.h"
 #include "embedding_cache/cache.h"
 #include "embedding_cache/reader.h"
+#include "suites/recommender/embedding/device_rows.h"
 #include "suites/recommender/embedding/placement.h"
 
 namespace mstrain::recommender {
@@ -51,6 +52,8 @@ struct RowsOptions {
   int64_t depth = 2;        // batches whose rows are fetched ahead
   int64_t evict_every = 0;  // steps between two looks for rows to forget; 0: none is
   EmbeddingWay way = EmbeddingWay::kAuto;
+  std::vector<uint64_t> device_rows =
+      {};  // of each table, in the memory of the device that trains; none or 0: none
   std::function<void(const RowSink&)> first;  // rows that a run begins with; null: none
   // Where the run is whose rows these are, where their directory does not lie in it: other runs that name the same directory are refused.
   std::string run;
@@ -109,6 +112,11 @@ class Rows final : public OutsideState {
   // After resume(). Another cache when it is called again: then generation() is another one too.
   embedding_cache::Cache& cache();
   int64_t generation() const { return generation_; }
+  // Whether a table has rows on the device that trains.
+  bool has_device(size_t table) const {
+    return table < how_.device_rows.size() && how_.device_rows[table] > 0;
+  }
+  DeviceRows* on_device(size_t table);  // null: none; after resume()
   int64_t depth() const { return how_.depth; }
   const embedding_cache::Options& options() const { return options_; }
   const Placement& placement() const { return placement_; }
@@ -121,13 +129,16 @@ class Rows final : public OutsideState {
   // looking it up again begins none.
   bool changes_by_learning_alone(int64_t step) const;
 
-  // Calls that want no open ticket, and readers that need room, call `let_go` of who fetches ahead; null: nobody does.
+  // Calls that want no open ticket, and readers that need room, call `let_go` of who fetches ahead; null: nobody does. What the device has
+  // learned is then in the cache.
   void fetch_ahead(std::function<void()> let_go) { let_go_ = std::move(let_go); }
   void let_go();
 
  private:
   size_t rank() const { return group_ == nullptr ? 0 : static_cast<size_t>(group_->rank()); }
   int64_t foresight() const;
+  std::string describe_device() const;
+  void bring_home();
   void begin(int64_t changes);
   // Throws ConfigError where the directory holds what another run, which is still there, has checkpoints of.
   void claim(bool writes);
@@ -147,7 +158,8 @@ class Rows final : public OutsideState {
   std::unique_ptr<Communicator> group_;
   ThreadPool workers_;
   std::optional<embedding_cache::Cache> cache_;
-  std::optional<Placement> saved_;                // of the readers
+  std::vector<std::unique_ptr<DeviceRows>> on_device_;  // by table, when they are first asked for
+  std::optional<Placement> saved_;                      // of the readers
   std::vector<embedding_cache::Reader> readers_;  // one for each rank of the checkpoint's layout
   std::vector<std::pair<std::string, embedding_cache::CommitId>> saved_commits_;  // likewise
   int64_t generation_ = 0;

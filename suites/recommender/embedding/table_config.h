@@ -49,6 +49,7 @@ struct PipelineConfig {
 struct CacheConfig {
   AutoOr<std::string> directory;
   AutoOr<int64_t> host_rows;
+  AutoOr<int64_t> device_rows = 0;
   embedding_cache::Policy policy = embedding_cache::Policy::kLookAhead;
   embedding_cache::StoreOptions store;
   PipelineConfig pipeline;
@@ -63,6 +64,10 @@ struct CacheConfig {
       "rows of each table in host memory; auto: all that the data can have, within half of the "
       "memory",
       rule::at_least(1).at_most(1U << 31));
+    v("device_rows", device_rows,
+      "rows of each table in the memory of the card that trains, at least the distinct ones of a "
+      "batch; 0: none; auto: all that the data can have, within a quarter of that memory",
+      rule::at_least(0).at_most((1U << 31) - 4));
     v("policy", policy, "which row leaves host memory",
       rule::one_of({"lru", "lfu", "lookahead_lru"}));
     v("store", store, "the last tier");

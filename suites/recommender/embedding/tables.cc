@@ -183,6 +183,32 @@ embedding_cache::Options cache_options(const Tables& tables, const Placement& pl
   return options;
 }
 
+std::vector<uint64_t> device_rows(const Tables& tables, const Placement& placement,
+                                  const embedding_cache::Options& options, const CacheConfig& cache,
+                                  int64_t memory) {
+  std::vector<uint64_t> out;
+  if (cache.device_rows == 0) {
+    return out;
+  }
+  uint64_t all = 0;
+  for (size_t t = 0; t < options.tables.size(); ++t) {
+    const embedding_cache::RowLayout layout(options.tables[t]);
+    const TableSpec& spec = tables.specs()[t];
+    const bool fits = !spec.takes_largest && !layout.learns_always();
+    const uint64_t there_are =
+        placement.share(t, spec.rows().value_or(options.tables[t].host_rows));
+    const uint64_t share =
+        static_cast<uint64_t>(memory) / (4 * options.tables.size()) / layout.record_bytes();
+    const uint64_t wanted = cache.device_rows.is_word()
+                                ? std::min(share, there_are)
+                                : static_cast<uint64_t>(*cache.device_rows.value);
+    // Of an open-ended table nobody knows how many there will be.
+    out.push_back(!fits ? 0 : spec.rows() ? std::min(wanted, there_are) : wanted);
+    all += out.back();
+  }
+  return all == 0 ? std::vector<uint64_t>() : out;
+}
+
 TableKeys keys_of(const TableSpec& table, const SampleBatch& batch) {
   const auto samples = static_cast<size_t>(batch.samples);
   TableKeys keys;

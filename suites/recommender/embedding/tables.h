@@ -88,6 +88,12 @@ embedding_cache::Options cache_options(const Tables& tables, const Placement& pl
                                        const EmbeddingConfig& embedding, const CacheConfig& cache,
                                        uint64_t seed, int threads, int64_t memory, int64_t samples);
 
+// Rows of each table in the memory of a device, of which `memory` bytes bound what is left open; none of a table whose bags take the largest.
+// Empty: none at all.
+std::vector<uint64_t> device_rows(const Tables& tables, const Placement& placement,
+                                  const embedding_cache::Options& options, const CacheConfig& cache,
+                                  int64_t memory);
+
 // The positions of a batch in one table, sample by sample and in these field by field.
 struct TableKeys {
   std::vector<embedding_cache::Id> ids;

@@ -81,7 +81,9 @@ class TrainingBatches final : public BatchStream {
     }
     times.prefetch += watch.lap();
     for (const Ticket& ticket : tickets_) {
-      cache.wait(ticket);
+      if (ticket.is_open()) {
+        cache.wait(ticket);
+      }
     }
     times.wait += watch.lap();
     Tensors out = tensors_of(source_, cache, current_, tickets_);
@@ -112,6 +114,8 @@ class TrainingBatches final : public BatchStream {
     Tensors gradients;
     for (const Tensor& gradient : learned.gradients) {
       gradients.push_back(dense(gradient));
+    }
+    if (!all_on_device(source_) || current_.trip != nullptr) {
       HostRead(gradients.back());  // what waits for the step
     }
     times.compute += computing_.lap();
@@ -119,6 +123,8 @@ class TrainingBatches final : public BatchStream {
     times.exchange_wait += computing_.lap();
     if (learned.is_applied) {
       learn_rows(source_, cache, current_, tickets_, gradients, learned.lr_scale);
+    } else {
+      drop_all(source_);
     }
     times.sent_bytes += current_.trip == nullptr ? 0 : current_.trip->sent_bytes();
     release_all(cache, tickets_);
@@ -156,7 +162,7 @@ class TrainingBatches final : public BatchStream {
       asked_ += part_.batch;
       ahead_.push_back({reader_.submit([this, samples = std::move(samples)] {
                           Watch watch;
-                          Read read = read_batch(source_, samples, micro_batches_);
+                          Read read = read_batch(source_, samples, micro_batches_, Use::kTrain);
                           source_.rows->times().read += watch.lap();
                           return read;
                         }),
@@ -201,7 +207,7 @@ class TrainingBatches final : public BatchStream {
     const bool was_ahead = !front.tickets.empty();
     const auto before = was_ahead ? std::nullopt : std::optional(cache.stats());
     try {
-      tickets_ = fetch(cache, current_, step_, Use::kTrain);
+      tickets_ = fetch(source_, cache, current_, step_, Use::kTrain);
     } catch (const IoError&) {
       throw;
     } catch (const Error&) {
@@ -209,11 +215,12 @@ class TrainingBatches final : public BatchStream {
         throw;
       }
       let_go();
-      tickets_ = fetch(cache, current_, step_, Use::kTrain);
+      tickets_ = fetch(source_, cache, current_, step_, Use::kTrain);
     }
     largest_ = 0;
-    for (const Ticket& ticket : tickets_) {
-      largest_ = std::max(largest_, ticket.ids().size());
+    for (size_t t = 0; t < tickets_.size(); ++t) {
+      const DeviceRows* const rows = source_.rows->on_device(t);
+      largest_ = std::max(largest_, rows == nullptr ? tickets_[t].ids().size() : rows->asked());
     }
     if (before) {
       count(*before, cache.stats());
@@ -237,7 +244,10 @@ class TrainingBatches final : public BatchStream {
       each.wait();
       if (!each.is_announced) {
         for (size_t t = 0; t < each.read->keys.size(); ++t) {
-          cache.announce(static_cast<uint32_t>(t), each.read->ids(t));
+          if (source_.rows->on_device(t) ==
+              nullptr) {  // else what is asked for depends on what is there then
+            cache.announce(static_cast<uint32_t>(t), each.read->ids(t));
+          }
         }
         each.is_announced = true;
       }
@@ -247,7 +257,7 @@ class TrainingBatches final : public BatchStream {
         }
         const auto before = cache.stats();
         try {
-          each.tickets = fetch(cache, *each.read, step_, Use::kRead);
+          each.tickets = fetch(source_, cache, *each.read, step_, Use::kRead);
         } catch (const IoError&) {
           throw;
         } catch (const Error&) {
@@ -300,6 +310,7 @@ class TrainingBatches final : public BatchStream {
     }
     if (generation_ == source_.rows->generation()) {
       let_go();
+      drop_all(source_);
       release_all(source_.rows->cache(), tickets_);
     }
   }

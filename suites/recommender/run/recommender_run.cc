@@ -11,6 +11,7 @@
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/data/corpus_sources.h"
+#include "core/ir/backend.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
@@ -169,6 +170,13 @@ void RecommenderRun::check(const YamlNode& tree) const {
 void RecommenderRun::check_rows(const YamlNode& tree) const {
   using embedding_cache::AdmissionKind;
   using embedding_cache::OptimizerKind;
+  if (!cache.device_rows.is_word() && cache.device_rows != 0 && train.run.device == "cpu" &&
+      default_device()->is_host()) {
+    config_fail(tree, "embedding_cache.device_rows",
+                fmt::format("{}, but run.device: cpu has no memory beside the host's; "
+                            "embedding_cache.host_rows are rows there, or run.device: cuda",
+                            *cache.device_rows.value));
+  }
   for (const auto& [key, optimizer] :
        {std::pair("embedding.optimizer.l2_of", &embedding.optimizer),
         std::pair("embedding.wide_optimizer.l2_of", &embedding.wide_optimizer)}) {
@@ -186,6 +194,12 @@ void RecommenderRun::check_rows(const YamlNode& tree) const {
           tree, key,
           "table, but embedding.admission turns rows away, which would learn later from steps "
           "at which they were none; use l2_of: batch, or embedding.eviction");
+    }
+    if (!cache.device_rows.is_word() && cache.device_rows != 0) {
+      config_fail(tree, "embedding_cache.device_rows",
+                  fmt::format("{}, but with {}: table rows learn at steps that do not hold them, "
+                              "which they go through in host memory; use 0, or l2_of: batch",
+                              *cache.device_rows.value, key));
     }
   }
 }
@@ -317,13 +331,44 @@ void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& f
                  config_where(tree, "embedding_cache.directory"), "the rows", findings);
 }
 
+Context RecommenderRun::context() const {
+  return train.run.device_description ? current_context()
+                                      : make_context(train, current_context().ranks);
+}
+
 embedding_cache::Options RecommenderRun::options() const {
-  const Context& context = current_context();
+  const Context context = this->context();
   const std::shared_ptr<const Tables> tables = this->tables();
   return cache_options(*tables, placement(*tables), embedding, cache,
                        static_cast<uint64_t>(train.run.seed), context.num_threads(),
                        memory_of_rank(train.memory, context),
                        opened_.train == nullptr ? train.batch.global : opened_.train->samples());
+}
+
+std::vector<uint64_t> RecommenderRun::device_rows(const embedding_cache::Options& options) const {
+  const Context context = this->context();
+  if (context.device().is_host() && context.backend->device.empty()) {
+    return {};
+  }
+  const std::shared_ptr<const Tables> tables = this->tables();
+  const int64_t memory = memory_limit(train.memory, context);
+  const std::vector<uint64_t> rows =
+      recommender::device_rows(*tables, placement(*tables), options, cache, memory);
+  uint64_t bytes = 0;
+  for (size_t t = 0; t < rows.size(); ++t) {
+    bytes += device_bytes(options.tables[t], rows[t]);
+  }
+  if (bytes > static_cast<uint64_t>(memory)) {
+    throw ConfigError(
+        fmt::format("embedding_cache.device_rows: {} rows of each table take {}, and there are {} "
+                    "(memory.limit_gb); {} would do",
+                    grouped(*cache.device_rows.value), gigabytes(static_cast<int64_t>(bytes)),
+                    gigabytes(memory),
+                    grouped(static_cast<int64_t>(static_cast<double>(*cache.device_rows.value) *
+                                                 static_cast<double>(memory) / 2 /
+                                                 static_cast<double>(bytes)))));
+  }
+  return rows;
 }
 
 Placement RecommenderRun::placement(const Tables& tables) const {
@@ -378,6 +423,10 @@ int64_t RecommenderRun::bytes_of_tables(const Tables& tables) const {
           rows * blocks * embedding_cache::RowLayout(planned.tables[t]).width() * sizeof(float);
     }
   }
+  const std::vector<uint64_t> on_device = device_rows(planned);
+  for (size_t t = 0; t < on_device.size(); ++t) {
+    on_the_way += device_bytes(planned.tables[t], on_device[t]);
+  }
   return static_cast<int64_t>(plan_rows(tables, shared, planned, train.batch.global).memory_bytes +
                               on_the_way);
 }
@@ -394,10 +443,13 @@ std::string RecommenderRun::describe_besides(const RunPlan& plan) const {
                        .seed = static_cast<uint64_t>(train.run.seed),
                        .batch = train.batch.global,
                        .steps = train.schedule.total_steps,
-                       .look_ahead = cache.pipeline.depth};
+                       .look_ahead = cache.pipeline.depth,
+                       .device_rows = device_rows(planned)};
   try {
     return describe(size_rows(sized), sized, plan);
   } catch (const IoError&) {
+    throw;
+  } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
     throw ConfigError(fmt::format("embedding_cache.host_rows: {}", error.what()));
@@ -426,11 +478,18 @@ std::shared_ptr<Rows> RecommenderRun::rows(FileSystem& files) const {
   embedding_cache::Options own = options();
   own.directory = rows_directory();
   own.files = &files == &real_files() ? nullptr : &files;
+  std::vector<uint64_t> on_device = device_rows(own);
+  if (on_device.empty() && cache.device_rows.value_or(0) > 0) {
+    log_warning(
+        "embedding_cache.device_rows: what computes here has no memory beside the host's, or no "
+        "table can be there: all rows are in host memory");
+  }
   return std::make_shared<Rows>(
       files, std::move(own),
       RowsOptions{.depth = cache.pipeline.depth,
                   .evict_every = embedding.forgets() ? embedding.evict_every : 0,
                   .way = train.parallel.embedding,
+                  .device_rows = std::move(on_device),
                   .first = first_rows(files),
                   .run = cache.directory.is_word() ? "" : train.run.directory()},
       *tables(), current_context().ranks.get());

@@ -65,8 +65,10 @@ class RecommenderRun : public ModelRun {
   void check_rows(const YamlNode& tree) const;
   void lay_out(FileSystem& files, const YamlNode& tree);
   FieldUse use() const;
+  Context context() const;  // of the run, or that a plan for a device that is not here is made in
   Placement placement(const Tables& tables) const;
   embedding_cache::Options options() const;
+  std::vector<uint64_t> device_rows(const embedding_cache::Options& options) const;
   int64_t bytes_of_tables(const Tables& tables) const;
   std::function<void(const RowSink&)> first_rows(FileSystem& files) const;
 

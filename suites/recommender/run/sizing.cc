@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/ir/backend.h"
 #include "core/ops/matmul.h"
 #include "core/tensor/host.h"
 #include "core/train/numbers.h"
@@ -95,6 +96,38 @@ double moved_bytes(const RankSizing& rank, const embedding_cache::Options& optio
   return bytes;
 }
 
+ReplayResult replay_device(const std::vector<std::span<const Id>>& batches, const SizedRun& run,
+                           size_t table, uint64_t skipped) {
+  try {
+    return embedding_cache::replay(
+        batches, run.options.tables[table].policy,
+        {.host_rows = run.device_rows[table], .look_ahead = 0, .skip_batches = skipped});
+  } catch (const Error& error) {
+    throw ConfigError(
+        fmt::format("embedding_cache.device_rows: {} rows of table \"{}\" do not hold a batch: {}",
+                    run.device_rows[table], run.options.tables[table].name, error.what()));
+  }
+}
+
+// A line for each table.
+std::string describe_device(const RankSizing& rank, const SizedRun& run) {
+  std::string out;
+  auto result = rank.device.begin();
+  for (size_t t = 0; t < run.device_rows.size(); ++t) {
+    if (run.device_rows[t] == 0) {
+      continue;
+    }
+    out += fmt::format(
+        "on the device: {} rows of table {}, {}; {:.1f} % of lookups and {:.1f} % of ids are "
+        "there\n",
+        grouped(static_cast<int64_t>(run.device_rows[t])), run.options.tables[t].name,
+        gigabytes(static_cast<int64_t>(device_bytes(run.options.tables[t], run.device_rows[t]))),
+        100 * result->hits_per_lookup(), 100 * result->hits_per_id());
+    ++result;
+  }
+  return out;
+}
+
 }  // namespace
 
 embedding_cache::Plan plan_rows(const Tables& tables, const Placement& placement,
@@ -129,6 +162,13 @@ RowsSizing size_rows(const SizedRun& run) {
                                    .look_ahead = static_cast<uint32_t>(run.look_ahead),
                                    .skip_batches = static_cast<uint64_t>(out.batches / 2)}));
     }
+    for (size_t t = 0; t < run.device_rows.size(); ++t) {
+      if (run.device_rows[t] > 0) {
+        const std::vector<std::span<const Id>> batches(tables[t].begin(), tables[t].end());
+        rank.device.push_back(
+            replay_device(batches, run, t, static_cast<uint64_t>(out.batches / 2)));
+      }
+    }
     rank.plan = plan_rows(run.tables, run.placement, run.options, run.batch, replayed);
     for (const embedding_cache::TablePlan& table : rank.plan.tables) {
       rank.lookups += table.lookups_per_batch;
@@ -149,6 +189,7 @@ std::string describe(const RowsSizing& sizing, const SizedRun& run, const RunPla
       "rows{}, as the first {} batches of {} samples tell (hits: of the last {})\n{}",
       sizing.ranks.size() > 1 ? fmt::format(" of rank {}", most - sizing.ranks.begin()) : "",
       sizing.batches, grouped(run.batch), sizing.counted, print_plan(most->plan));
+  out += describe_device(*most, run);
   if (sizing.ranks.size() > 1) {
     double all = 0;
     for (const RankSizing& rank : sizing.ranks) {
@@ -160,11 +201,12 @@ std::string describe(const RowsSizing& sizing, const SizedRun& run, const RunPla
                     grouped(static_cast<int64_t>(most->lookups)),
                     most->lookups * static_cast<double>(sizing.ranks.size()) / std::max(all, 1.0));
   }
-  const bool is_here = plan.device.empty();
-  const double flops = is_here ? measured_flops() : 0;
+  // Of a card that is here nobody has stated rates.
+  const bool is_host = plan.device.empty() && current_context().backend == find_backend("cpu");
+  const double flops = is_host ? measured_flops() : 0;
   const double copies = measured_copies();
   const double dense =
-      is_here ? plan.cost.flops / static_cast<double>(plan.ranks) / flops : plan.cost.seconds;
+      is_host ? plan.cost.flops / static_cast<double>(plan.ranks) / flops : plan.cost.seconds;
   const double moved = moved_bytes(*most, run.options) / copies;
   double reads = 0;
   for (const embedding_cache::TablePlan& table : most->plan.tables) {
@@ -177,8 +219,9 @@ std::string describe(const RowsSizing& sizing, const SizedRun& run, const RunPla
       "\na step at least, about: dense {:.3g} ms ({}), rows in memory {:.3g} ms (copies reach "
       "{:.3g} GB/s), reads {:.3g} ms ({} rows a second{}): {} is the bottleneck\n",
       1e3 * dense,
-      is_here ? fmt::format("products reach {:.3g} GFLOP/s", flops / 1e9)
-              : fmt::format("the rates of {}", plan.device),
+      is_host               ? fmt::format("products reach {:.3g} GFLOP/s", flops / 1e9)
+      : plan.device.empty() ? std::string("not known of the card that is here")
+                            : fmt::format("the rates of {}", plan.device),
       1e3 * moved, copies / 1e9, 1e3 * reads,
       grouped(static_cast<int64_t>(embedding_cache::Workload().reads_per_second)),
       run.look_ahead > 0 ? ", beside the rest"

@@ -20,15 +20,17 @@ struct SizedRun {
   const embedding_cache::Options& options;  // of a rank
   SampleOrder order;
   uint64_t seed = 0;
-  int64_t batch = 1;       // samples of a step, of all ranks together
-  int64_t steps = 1;       // of the run
-  int64_t look_ahead = 0;  // batches whose rows are fetched ahead
+  int64_t batch = 1;                       // samples of a step, of all ranks together
+  int64_t steps = 1;                       // of the run
+  int64_t look_ahead = 0;                  // batches whose rows are fetched ahead
+  std::vector<uint64_t> device_rows = {};  // of each table, in a device's memory; empty: none
 };
 
 struct RankSizing {
   embedding_cache::Plan plan;
-  double lookups = 0;   // of a step
-  double distinct = 0;  // ids among them
+  std::vector<embedding_cache::ReplayResult> device;  // of each table with rows there
+  double lookups = 0;                                 // of a step
+  double distinct = 0;                                // ids among them
 };
 struct RowsSizing {
   int64_t batches =
@@ -37,7 +39,7 @@ struct RowsSizing {
   std::vector<RankSizing> ranks;
 };
 
-// Reads batches of the run's own order until they hold some millions of ids. Throws IoError.
+// Reads batches of the run's own order until they hold some millions of ids. Throws IoError, and ConfigError where a batch does not fit on the device.
 RowsSizing size_rows(const SizedRun& run);
 
 // The plan of a rank whose batches are what is `replayed` of each table; empty: as by Zipf's law.

@@ -6,6 +6,7 @@
 #include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
+#include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 
 namespace mstrain {

@@ -22,7 +22,7 @@ static_assert(sizeof(int64_t) == 8, "kernels are compiled for 64 bits");
 namespace std {
 
 // clang-format off
-using ::sqrt; using ::cbrt; using ::hypot; using ::pow; using ::fmod;
+using ::abs; using ::sqrt; using ::cbrt; using ::hypot; using ::pow; using ::fmod;
 using ::floor; using ::ceil; using ::nearbyint; using ::trunc;
 using ::exp; using ::expm1; using ::exp2; using ::log; using ::log1p; using ::log2; using ::log10;
 using ::sin; using ::cos; using ::tan; using ::asin; using ::acos; using ::atan; using ::atan2;
