@@ -25,6 +25,7 @@
 #include "launcher/inspect_data.h"
 #include "launcher/inspect_run.h"
 #include "suites/run/adapter_files.h"
+#include "suites/run/folder_kind.h"
 
 namespace mstrain::launcher {
 namespace {
@@ -118,14 +119,7 @@ void print_events(FileSystem& files, const std::string& path, std::FILE* out) {
 }
 
 void print_images(FileSystem& files, const std::string& path, std::FILE* out) {
-  ImageParts parts;
-  try {
-    parts = open_images(files, path, /*channels=*/3);
-  } catch (const IoError& error) {
-    throw IoError(fmt::format(
-        "{}: is neither a checkpoint nor a run directory nor a sweep nor a tokenizer; {}", path,
-        error.what()));
-  }
+  const ImageParts parts = open_images(files, path, /*channels=*/3);
   const ImageSet& train = *parts.train;
   fmt::print(out, "{}: {} images of {} classes{}\n", path, grouped(train.size()), train.classes(),
              parts.held_out == nullptr
@@ -138,6 +132,25 @@ void print_images(FileSystem& files, const std::string& path, std::FILE* out) {
   for (size_t i = 0; i < counts.size(); ++i) {
     fmt::print(out, "  {}: {}\n", train.names()[i], grouped(counts[i]));
   }
+}
+
+// Null: `path` is none that a suite brings.
+const FolderKind* folder_kind(FileSystem& files, const std::string& path) {
+  const auto found = std::ranges::find_if(folder_kinds(), [&](const FolderKind& kind) {
+    return files.exists(join_path(path, kind.file));
+  });
+  return found == folder_kinds().end() ? nullptr : &*found;
+}
+
+[[noreturn]] void fail_unknown_folder(const std::string& path) {
+  std::string suites;
+  for (const FolderKind& kind : folder_kinds()) {
+    suites += ", " + kind.what;
+  }
+  throw IoError(fmt::format(
+      "{}: is neither a checkpoint, a run, a sweep, a tokenizer{} nor images (a folder of PNG or "
+      "JPEG files for each class, MNIST's files or CIFAR's)",
+      path, suites));
 }
 
 bool is_picture(const std::string& name) {
@@ -165,8 +178,12 @@ void inspect_path(FileSystem& files, const std::string& path, std::FILE* out) {
       print_sweep(files, path, out);
     } else if (has_tokenizer(files, path)) {
       print_tokenizer(files, path, out);
-    } else {
+    } else if (const FolderKind* const kind = folder_kind(files, path)) {
+      kind->print(files, path, out);
+    } else if (looks_like_images(files, path)) {
       print_images(files, path, out);
+    } else {
+      fail_unknown_folder(path);
     }
     return;
   }

@@ -23,11 +23,11 @@ void print_text(FileSystem& files, const std::string& path, std::FILE* out) {
   int64_t lines = 0;
   for (size_t at = 0; at < text.size(); ++characters) {
     const Utf8Character character = decode_utf8(text, at);
-    if (character.length == 0) {
-      throw IoError(
-          fmt::format("{}: is no checkpoint, safetensors, npy, IDX or event file, and no "
-                      "UTF-8 text from byte {} on",
-                      path, at));
+    if (character.length == 0 || character.code == 0) {
+      throw IoError(fmt::format(
+          "{}: is no checkpoint, safetensors, npy, IDX or event file, no .bin of token ids, and no "
+          "UTF-8 text from byte {} on",
+          path, at));
     }
     ++counts[character.code];
     lines += character.code == U'\n' ? 1 : 0;

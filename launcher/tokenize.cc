@@ -82,6 +82,7 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   for (const SourceFile& source : job.sources) {
     refuse_same_file(source.path, job.output, "--output");
   }
+  check_token_output(files, job.output, job.format);
   if (*name == "char") {
     job.tokenizer = std::make_shared<CharTokenizer>(characters_of(job.sources));
     if (job.output != "-") {

@@ -9,6 +9,21 @@
 namespace mstrain {
 namespace {
 
+// Of `map`, the child that the first parts of "a.b.c" name, and how many letters those are: a key may hold dots itself, as
+// those of sweep.keys do, and the longest is meant.
+template <class Node>
+std::pair<Node*, size_t> child_on_path(Node& map, std::string_view path) {
+  size_t end = path.size();
+  while (true) {
+    if (Node* const child = map.find(path.substr(0, end))) {
+      return {child, end};
+    }
+    if (end = path.rfind('.', end - 1); end == std::string_view::npos || end == 0) {
+      return {nullptr, path.find('.')};
+    }
+  }
+}
+
 // Maps merge key by key; anything else in `over` replaces what was below. Every node keeps the place it came from.
 void lay_over(YamlNode& below, YamlNode over) {
   if (!below.is_map() || !over.is_map()) {
@@ -112,30 +127,29 @@ void set_config(YamlNode& tree, std::string_view path, YamlNode value) {
     throw ConfigError(fmt::format("{}: expected key.path, found \"{}\"", value.where(), path));
   }
   YamlNode* at = &tree;
-  for (size_t begin = 0;;) {
-    const size_t dot = path.find('.', begin);
-    const std::string_view key = path.substr(begin, dot - begin);
-    const std::string& file = value.file;
+  for (std::string_view rest = path;;) {
     if (at->is_null()) {
       at->kind = YamlNode::Kind::kMap;
     }
     if (!at->is_map()) {
-      throw ConfigError(fmt::format("{}: {}: {} is no section but {}", value.where(), path,
-                                    path.substr(0, begin - 1), describe(*at)));
+      const std::string_view above = path.substr(0, path.size() - rest.size() - 1);
+      throw ConfigError(fmt::format("{}: {}: {} is no section but {}", value.where(), path, above,
+                                    describe(*at)));
     }
-    YamlNode* child = at->find(key);
+    auto [child, length] = child_on_path(*at, rest);
+    const std::string_view key = rest.substr(0, length);
     if (child == nullptr) {
       YamlNode empty;
-      empty.file = file;
+      empty.file = value.file;
       child = &at->add(key, std::move(empty));
     }
-    if (dot == std::string_view::npos) {
+    if (key.size() == rest.size()) {
       value.key = key;
       lay_over(*child, std::move(value));
       return;
     }
     at = child;
-    begin = dot + 1;
+    rest.remove_prefix(length + 1);
   }
 }
 
@@ -159,15 +173,14 @@ void apply_overrides(YamlNode& tree, std::span<const std::string> overrides) {
 
 const YamlNode* find_config(const YamlNode& tree, std::string_view path) {
   const YamlNode* node = &tree;
-  while (node != nullptr) {
-    const size_t dot = path.find('.');
-    node = node->find(path.substr(0, dot));
-    if (dot == std::string_view::npos) {
-      return node;
+  while (true) {
+    const auto [child, length] = child_on_path(*node, path);
+    if (child == nullptr || length >= path.size()) {
+      return child;
     }
-    path.remove_prefix(dot + 1);
+    node = child;
+    path.remove_prefix(length + 1);
   }
-  return nullptr;
 }
 
 std::string config_where(const YamlNode& tree, std::string_view path) {

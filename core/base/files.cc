@@ -2,10 +2,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 
 #ifdef __linux__
 #include <linux/fs.h>
+#include <linux/magic.h>
 #endif
 
 namespace mstrain {
@@ -49,6 +52,41 @@ class Descriptor {
 
  private:
   int fd_ = -1;
+};
+
+// A file to read, and what it is. Opening waits for nobody, as it would for the writer of a named pipe.
+class Source {
+ public:
+  explicit Source(const std::string& path) : fd_(path, O_RDONLY | O_NONBLOCK, "open") {
+    if (::fstat(fd_.get(), &info_) != 0) {
+      throw_errno(path, "read", errno);
+    }
+    if (S_ISFIFO(info_.st_mode)) {
+      await_writer(path);
+    }
+    if (::fcntl(fd_.get(), F_SETFL, O_RDONLY) != 0) {
+      throw_errno(path, "read", errno);
+    }
+  }
+  int get() const { return fd_.get(); }
+  const struct stat& info() const { return info_; }
+
+ private:
+  // The writer of a pipe without a name, as the standard input or a shell's <(…) is, was there before us.
+  void await_writer(const std::string& path) const {
+    constexpr int kPatience = 2000;  // ms
+    struct statfs where {};
+    const bool is_named =
+        ::fstatfs(fd_.get(), &where) == 0 && where.f_type != static_cast<long>(PIPEFS_MAGIC);
+    pollfd data{fd_.get(), POLLIN, 0};
+    if (is_named && ::poll(&data, 1, kPatience) == 0) {
+      throw IoError(
+          fmt::format("{}: is a pipe into which nobody writes; expected a regular file", path));
+    }
+  }
+
+  Descriptor fd_;
+  struct stat info_ {};
 };
 
 class RealWritableFile final : public WritableFile {
@@ -137,13 +175,16 @@ class RealPlacedFile final : public PlacedFile {
 class RealMappedFile final : public MappedFile {
  public:
   explicit RealMappedFile(const std::string& path) {
-    const Descriptor fd(path, O_RDONLY, "open");
+    const Descriptor fd(path, O_RDONLY | O_NONBLOCK, "open");  // waits for no pipe's writer
     struct stat info {};
     if (::fstat(fd.get(), &info) != 0) {
       throw_errno(path, "read", errno);
     }
+    if (S_ISDIR(info.st_mode)) {
+      throw_errno(path, "map", EISDIR);
+    }
     if (!S_ISREG(info.st_mode)) {
-      throw_errno(path, "map", S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
+      throw IoError(fmt::format("{}: is no regular file", path), EINVAL);
     }
     size_ = static_cast<size_t>(info.st_size);
     if (size_ > 0) {
@@ -185,15 +226,12 @@ class RealFileLock final : public FileLock {
 class RealFiles final : public FileSystem {
  public:
   std::string read(const std::string& path, uint64_t max_bytes) override {
-    const Descriptor fd(path, O_RDONLY, "open");
-    struct stat info {};
-    if (::fstat(fd.get(), &info) != 0) {
-      throw_errno(path, "read", errno);
-    }
+    const Source fd(path);
     std::string data;
     // The size is a hint only: pipes and /proc files state none, and files grow.
-    data.resize(
-        std::min<uint64_t>(static_cast<uint64_t>(std::max<off_t>(info.st_size, 0)), max_bytes) + 1);
+    data.resize(std::min<uint64_t>(static_cast<uint64_t>(std::max<off_t>(fd.info().st_size, 0)),
+                                   max_bytes) +
+                1);
     size_t used = 0;
     for (;;) {
       if (used == data.size()) {

@@ -1,6 +1,7 @@
 #include "core/compile/passes.h"
 #include "core/compile/rewrite.h"
 #include "core/compile/widen.h"
+#include "core/ir/error_place.h"
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
@@ -36,6 +37,7 @@ GraphPtr lower(const Graph& graph, const Backend* backend) {
     if (it.node.op->decompose == nullptr) {
       return std::nullopt;
     }
+    const WhereScope where(it.node.where);
     Tensors captures;
     const GraphPtr body = trace_program(
         types,

@@ -20,7 +20,9 @@ constexpr size_t kChunk = size_t{1} << 20;
 }  // namespace
 
 ChunkReader::ChunkReader(std::string path, int64_t offset)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)), offset_(offset) {
+    : path_(std::move(path)),
+      fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)),
+      offset_(offset) {
   if (fd_ < 0) {
     fail_errno(path_, "open");
   }

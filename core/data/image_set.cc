@@ -1,6 +1,8 @@
 #include "core/data/image_set.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/missing_file.h"
@@ -162,22 +164,41 @@ std::vector<std::string> folders_in(FileSystem& files, const std::string& path) 
   return names;
 }
 
-// An empty file of text is no loss, and not looked at; an image was there.
-void refuse_empty(FileSystem& files, const std::string& folder,
-                  const std::vector<std::string>& endings) {
+const std::vector<std::string>& endings() {
+  static const std::vector<std::string> all{".png", ".jpg",  ".jpeg", ".PNG",
+                                            ".JPG", ".JPEG", ".JPE",  ".jpe"};
+  return all;
+}
+
+bool is_image(const std::string& name) {
+  return std::ranges::any_of(endings(), [&](const std::string& e) { return name.ends_with(e); });
+}
+
+// An empty file of text is no loss, and not looked at; an image was there. Each folder is visited once, whatever links to it.
+void refuse_empty(FileSystem& files, const std::string& folder, std::set<std::string>& visited) {
+  std::error_code error;
+  const auto real = std::filesystem::canonical(folder, error);
+  if (error || !visited.insert(real.string()).second) {
+    return;
+  }
   for (const std::string& name : files.list(folder)) {
     const std::string path = join_path(folder, name);
     if (files.is_directory(path)) {
-      refuse_empty(files, path, endings);
-      continue;
-    }
-    const bool is_image =
-        std::any_of(endings.begin(), endings.end(),
-                    [&](const std::string& ending) { return name.ends_with(ending); });
-    if (is_image && files.file_size(path) == 0) {
+      refuse_empty(files, path, visited);
+    } else if (is_image(name) && files.file_size(path) == 0) {
       throw IoError(fmt::format("{}: the file is empty", path));
     }
   }
+}
+
+// Whether a picture lies in `folder`, or in a folder of its own.
+bool has_image(FileSystem& files, const std::string& folder, bool look_below = true) {
+  const std::vector<std::string> names = files.list(folder);
+  return std::ranges::any_of(names, is_image) ||
+         (look_below && std::ranges::any_of(names, [&](const std::string& name) {
+            const std::string path = join_path(folder, name);
+            return files.is_directory(path) && has_image(files, path, false);
+          }));
 }
 
 // Labels are places in `known`, or where that is empty in the names of the folders.
@@ -185,10 +206,9 @@ ImageSetPtr open_folders(FileSystem& files, const std::string& path,
                          const std::vector<std::string>& known, int64_t channels) {
   const std::vector<std::string> folders = folders_in(files, path);
   const std::vector<std::string>& names = known.empty() ? folders : known;
-  static const std::vector<std::string> endings{".png", ".jpg",  ".jpeg", ".PNG",
-                                                ".JPG", ".JPEG", ".JPE",  ".jpe"};
   std::vector<LabeledFile> pictures;
   Hasher identity;
+  std::set<std::string> visited;
   for (const std::string& folder : folders) {
     const auto found = std::find(names.begin(), names.end(), folder);
     if (found == names.end()) {
@@ -196,8 +216,8 @@ ImageSetPtr open_folders(FileSystem& files, const std::string& path,
                                 did_you_mean(folder, names)));
     }
     const auto label = static_cast<int32_t>(found - names.begin());
-    refuse_empty(files, join_path(path, folder), endings);
-    for (const SourceFile& file : find_source_files(files, join_path(path, folder), endings)) {
+    refuse_empty(files, join_path(path, folder), visited);
+    for (const SourceFile& file : find_source_files(files, join_path(path, folder), endings())) {
       pictures.push_back({file.path, label});
       identity.add(folder).add(file.name).add(file.bytes);
     }
@@ -285,6 +305,21 @@ ImageSetPtr some_images(ImageSetPtr all, std::vector<int64_t> indices) {
   const Hash128 identity =
       Hasher().add(all->identity()).add(std::as_bytes(std::span(indices))).finish();
   return std::make_shared<SomeImages>(std::move(all), std::move(indices), identity);
+}
+
+bool looks_like_images(FileSystem& files, const std::string& path) {
+  for (const char* name : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte", "data_batch_1.bin",
+                           "test_batch.bin", "train.bin", "test.bin"}) {
+    if (plain_or_zipped(files, join_path(path, name))) {
+      return true;
+    }
+  }
+  const std::string train = join_path(path, "train");
+  const std::string home = files.is_directory(train) ? train : path;
+  const std::vector<std::string> classes = folders_in(files, home);
+  return !classes.empty() && std::ranges::all_of(classes, [&](const std::string& name) {
+    return has_image(files, join_path(home, name));
+  });
 }
 
 ImageParts open_images(FileSystem& files, const std::string& path, int64_t channels) {

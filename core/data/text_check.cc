@@ -42,9 +42,10 @@ void check_is_text(FileSystem& files, std::span<const SourceFile> sources) {
     what += fmt::format(", and so do {} of the {} files looked at", none, count);
   }
   if (2 * binary > all) {
-    throw IoError(what +
-                  "; data.extensions chooses files by their endings, data.binary: true trains on "
-                  "bytes of any kind, model.type: vit on pictures");
+    throw IoError(
+        what +
+        "; data.extensions chooses files by their endings, those of token ids end in .bin, "
+        "data.binary: true trains on bytes of any kind, model.type: vit on pictures");
   }
   log_warning("{}; data.extensions chooses files by their endings", what);
 }

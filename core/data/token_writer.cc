@@ -83,6 +83,31 @@ int width_of(TokenFormat format, int64_t vocab_size) {
 
 const std::vector<std::string> kTokenFormatNames{"nanogpt", "llmc", "megatron", "jsonl"};
 
+void check_token_output(FileSystem& files, const std::string& path, TokenFormat format) {
+  const std::string& name = kTokenFormatNames[static_cast<size_t>(format)];
+  if (path == "-") {
+    if (format == TokenFormat::kLlmc || format == TokenFormat::kMegatron) {
+      throw ConfigError(
+          fmt::format("{}: cannot go to standard output; nanogpt and jsonl can", name));
+    }
+    return;
+  }
+  if (format == TokenFormat::kJsonl) {
+    return;
+  }
+  if (!path.ends_with(".bin")) {
+    throw ConfigError(fmt::format(
+        "{}: a file of ids in format {} ends in .bin, by which training knows it", path, name));
+  }
+  if (const std::string index = index_path(path);
+      format != TokenFormat::kMegatron && files.exists(index)) {
+    throw ConfigError(
+        fmt::format("{}: {} lies beside it and makes readers take it for one of "
+                    "megatron's; remove that or choose another name",
+                    path, index));
+  }
+}
+
 TokenWriter::TokenWriter(FileSystem& files, std::string path, TokenFormat format,
                          int64_t vocab_size, const Position& resume)
     : files_(files),
@@ -91,23 +116,10 @@ TokenWriter::TokenWriter(FileSystem& files, std::string path, TokenFormat format
       width_(width_of(format, vocab_size)),
       to_output_(path_ == "-"),
       position_(resume) {
+  check_token_output(files, path_, format);
   if (to_output_) {
-    if (format == TokenFormat::kLlmc || format == TokenFormat::kMegatron) {
-      throw ConfigError(fmt::format("{}: cannot go to standard output; nanogpt and jsonl can",
-                                    kTokenFormatNames[static_cast<size_t>(format)]));
-    }
     file_ = std::make_unique<StandardOutput>();
     return;
-  }
-  if (format == TokenFormat::kMegatron && !path_.ends_with(".bin")) {
-    throw ConfigError(fmt::format("{}: megatron's file of ids ends in .bin", path_));
-  }
-  if (const std::string index = index_path(path_); width_ > 0 && format != TokenFormat::kMegatron &&
-                                                   path_.ends_with(".bin") && files.exists(index)) {
-    throw ConfigError(
-        fmt::format("{}: {} lies beside it and makes readers take it for one of "
-                    "megatron's; remove that or choose another name",
-                    path_, index));
   }
   file_ = reopen(files, partial_path(path_), resume.bytes);
   if (format == TokenFormat::kMegatron) {

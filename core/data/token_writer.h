@@ -17,6 +17,10 @@ enum class TokenFormat { kNanogpt, kLlmc, kMegatron, kJsonl };
 // Whose values follow TokenFormat: for command lines.
 extern const std::vector<std::string> kTokenFormatNames;
 
+// Throws ConfigError where `path` can be no file of ids in that format: ids as numbers end in .bin, by which readers know them,
+// and "-" is standard output, to which nanogpt and jsonl alone can go.
+void check_token_output(FileSystem& files, const std::string& path, TokenFormat format);
+
 // How far an output has come; the default is its beginning.
 struct TokenPosition {
   int64_t bytes = 0;  // of the file of ids
@@ -30,9 +34,8 @@ class TokenWriter {
  public:
   using Position = TokenPosition;
 
-  // `path` "-" is standard output (nanogpt and jsonl only). Of Megatron's pair `path` is the file of
-  // ids, NAME.bin. Ids are below `vocab_size`; where they do not fit the format, or the format does
-  // not fit the output, ConfigError.
+  // `path` is one that check_token_output() passes; of Megatron's pair it is the file of ids, NAME.bin.
+  // Ids are below `vocab_size`; ConfigError where they do not fit the format.
   // A `resume` other than the beginning goes on with what partial_path() holds, which is cut back
   // to it; IoError where it holds less.
   TokenWriter(FileSystem& files, std::string path, TokenFormat format, int64_t vocab_size,

@@ -4,6 +4,7 @@
 #include "core/compile/passes.h"
 #include "core/compile/widen.h"
 #include "core/exec/execute.h"
+#include "core/ir/error_place.h"
 #include "core/ir/fallback.h"
 #include "core/ops/build.h"
 #include "core/ops/shape.h"
@@ -226,11 +227,13 @@ Tensors evaluate_eagerly(const OpDef& op, std::span<const Tensor> given, const A
     work.queue().wait(ranks->last_work, false);
   }
   if (backend->computes) {
+    const SourceLocation* const where = WhereScope::current();
     in_turn(work.queue(), [kernel, backend, threads, queue = &work.queue(),
+                           where = where == nullptr ? SourceLocation() : *where,
                            from = std::move(in_addresses), to = std::move(out_addresses),
                            scratch = context.device().kernel_address(workspace.data())] {
       backend->prepare_threads(threads);
-      kernel->run({from, to, scratch, nullptr, queue});
+      placing_errors(where, [&] { kernel->run({from, to, scratch, nullptr, queue}); });
     });
   }
   const Event end = work.finish();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/clock.h"
+#include "core/ir/error_place.h"
 #include "core/ir/halves.h"
 #include "core/runtime/context.h"
 
@@ -24,11 +25,15 @@ std::string_view axis_of(const PlanStep& step) {
   return name == nullptr ? std::string_view() : std::string_view(*name);
 }
 
-// Calls what a step's kernel does.
+// Calls what a step's kernel does. Errors of what ranks exchange are about ranks, not about a line.
 template <class F>
 void timed(const PlanStep& step, std::vector<KernelTime>* times, const F& f) {
   const int64_t begin = times == nullptr ? 0 : nanoseconds_now();
-  f();
+  if (step.op->among_ranks) {
+    f();
+  } else {
+    placing_errors(step.where, f);
+  }
   if (times != nullptr) {
     times->push_back({step.name, step.place.scope, step.place.part, begin, nanoseconds_now(),
                       step.cost.flops, step.cost.bytes, axis_of(step)});

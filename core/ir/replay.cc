@@ -1,6 +1,7 @@
 #include "core/ir/replay.h"
 
 #include "core/base/error.h"
+#include "core/ir/error_place.h"
 
 namespace mstrain {
 
@@ -27,6 +28,7 @@ void Replay::apply_next() {
     arguments_.push_back(results_[value.node][value.output]);
   }
   const PlaceScope place = PlaceScope::again(node.place);
+  const WhereScope where(node.where);
   results_[next_] = apply(*node.op, arguments_, node.attrs, node.where);
   ++next_;
   go_to_next();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/ir/arg.h"
+#include "core/ir/error_place.h"
 
 namespace mstrain {
 namespace {
@@ -17,14 +18,15 @@ uint64_t next_trace_id() {
 }
 
 Tensors evaluate(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
-                 const Types& outputs) {
+                 const Types& outputs, const SourceLocation& where) {
   check(installed_evaluator != nullptr, "{}: no backend is linked into this program", op.name);
   // What the operation does inside, such as the steps of a loop, is no part of the program.
   struct Pause {
     Trace* trace = std::exchange(innermost_trace, nullptr);
     ~Pause() { innermost_trace = trace; }
   } const pause;
-  return installed_evaluator(op, inputs, attrs, outputs);
+  const WhereScope scope(where);
+  return placing_errors(where, [&] { return installed_evaluator(op, inputs, attrs, outputs); });
 }
 
 // A tensor that is neither in memory nor in an open trace was kept from a program that has ended.
@@ -162,7 +164,7 @@ Tensors Trace::record(const OpDef& op, std::span<const Tensor> inputs, const Att
   if (id < before) {
     return tensors_[id];
   }
-  const Tensors results = concrete ? evaluate(op, inputs, attrs, outputs) : Tensors();
+  const Tensors results = concrete ? evaluate(op, inputs, attrs, outputs, where) : Tensors();
   Tensors recorded;
   recorded.reserve(outputs.size());
   for (uint32_t i = 0; i < outputs.size(); ++i) {
@@ -182,7 +184,9 @@ GraphPtr Trace::finish(std::span<const Tensor> outputs) {
 }
 
 Tensors apply(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
-              const SourceLocation& where) {
+              const SourceLocation& called_from) {
+  const SourceLocation* const outer = WhereScope::current();
+  const SourceLocation& where = outer == nullptr ? called_from : *outer;
   Types types;
   types.reserve(inputs.size());
   for (const Tensor& input : inputs) {
@@ -200,7 +204,7 @@ Tensors apply(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attr
   // would sum in another order.
   Trace* trace = Trace::innermost();
   return trace != nullptr ? trace->record(op, inputs, attrs, outputs, where)
-                          : evaluate(op, inputs, attrs, outputs);
+                          : evaluate(op, inputs, attrs, outputs, where);
 }
 
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> inputs, const Attrs& attrs,

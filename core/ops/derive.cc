@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/ir/error_place.h"
 #include "core/ops/build.h"
 #include "core/ops/shape.h"
 
@@ -203,6 +204,8 @@ Tensors pull_back(std::span<const Tensor> outputs, std::span<const Tensor> cotan
       }
       const Node& node = trace.graph().node(id);
       const PlaceScope place({StepPart::kBackward, node.place.scope});
+      const SourceLocation called_from = node.where;
+      const WhereScope where(called_from);
       const Application application{*node.op, node.attrs, tensors.inputs, tensors.outputs};
       const Tensors results = vjp_of(application, ct);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -256,6 +259,8 @@ Tensors push_forward(std::span<const Tensor> inputs, std::span<const Tensor> tan
     }
     const NodeTensors tensors(trace, id);
     const PlaceScope place = PlaceScope::again(node.place);
+    const SourceLocation called_from = node.where;
+    const WhereScope where(called_from);
     const Tensors results = jvp_of({*node.op, node.attrs, tensors.inputs, tensors.outputs}, given);
     for (uint32_t i = 0; i < results.size(); ++i) {
       if (results[i].defined() && is_floating(tensors.outputs[i].dtype())) {
@@ -369,6 +374,7 @@ Tensors replay_batched(const Graph& graph, std::span<const Tensor> inputs,
       any_batched = any_batched || flags[i];
     }
     const PlaceScope place = PlaceScope::again(node.place);
+    const WhereScope where(node.where);
     if (!any_batched) {
       results[id] = apply(*node.op, arguments, node.attrs, node.where);
       continue;

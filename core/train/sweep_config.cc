@@ -49,6 +49,9 @@ void read_keys(const ConfigAt& at, const std::string& prefix, std::vector<SweepK
   for (const YamlNode& child : at.node.children) {
     const std::string key = prefix.empty() ? child.key : prefix + '.' + child.key;
     const ConfigAt inner = at.with(child, fmt::format("{}.{}", at.path, child.key));
+    if (child.is_null()) {
+      continue;  // how a layer above takes back what a file varies
+    }
     if (child.is_sequence() && !child.children.empty()) {
       out.push_back({key, child.children});
     } else if (child.is_map() && (child.find("low") != nullptr || child.find("high") != nullptr)) {
@@ -57,7 +60,7 @@ void read_keys(const ConfigAt& at, const std::string& prefix, std::vector<SweepK
       read_keys(inner, key, out);
       continue;
     } else {
-      inner.fail_expected("a list of values or {low, high, scale}");
+      inner.fail_expected("a list of values, {low, high, scale} or null");
     }
     const auto same = [&](const SweepKey& other) { return other.key == key; };
     if (std::count_if(out.begin(), out.end(), same) > 1) {
@@ -86,6 +89,9 @@ void ConfigCodec<std::vector<SweepKey>>::read(const ConfigAt& at, std::vector<Sw
   }
   out.clear();
   read_keys(at, "", out);
+  if (out.empty()) {
+    yaml_fail(at.node, at.path, "every key is null, which varies nothing");
+  }
 }
 
 YamlNode ConfigCodec<std::vector<SweepKey>>::write(const std::vector<SweepKey>& keys,

@@ -22,7 +22,7 @@ struct SweepKey {
   bool operator==(const SweepKey& other) const;
 };
 
-// In YAML a map from keys, as a.b.c or as sections in sections, to a list or to {low, high, scale}.
+// In YAML a map from keys, as a.b.c or as sections in sections, to a list or to {low, high, scale}; null: left out.
 template <>
 struct ConfigCodec<std::vector<SweepKey>> {
   static void read(const ConfigAt& at, std::vector<SweepKey>& out);

@@ -12,9 +12,11 @@ namespace {
 
 constexpr int64_t kMostRuns = 10000;
 
-bool has_range(const SweepConfig& config) {
-  return std::any_of(config.keys.begin(), config.keys.end(),
-                     [](const SweepKey& key) { return key.values.empty(); });
+// The first that is a range; null where all are lists.
+const SweepKey* first_range(const SweepConfig& config) {
+  const auto found =
+      std::ranges::find_if(config.keys, [](const SweepKey& key) { return key.values.empty(); });
+  return found == config.keys.end() ? nullptr : &*found;
 }
 
 int64_t combinations(const SweepConfig& config) {
@@ -148,11 +150,14 @@ void check_sweep_config(const TrainConfig& config, const SweepConfig& sweep, con
 }
 
 void check_sweep_config(const SweptRun& run, const SweepConfig& sweep, const YamlNode& tree) {
-  if (is_grid(sweep) && has_range(sweep)) {
-    config_fail(tree, sweep.method == SweepMethod::kGrid ? "sweep.keys" : "sweep.runs",
-                sweep.method == SweepMethod::kGrid
-                    ? "a grid is made of lists; draw from ranges with method random"
-                    : "a range is drawn from: say how many runs");
+  if (const SweepKey* const range = first_range(sweep); is_grid(sweep) && range != nullptr) {
+    const std::string path = "sweep.keys." + range->key;
+    if (sweep.method == SweepMethod::kGrid) {
+      config_fail(tree, path,
+                  "is a range, but a grid is made of lists; draw from ranges with method random");
+    }
+    config_fail(tree, "sweep.runs",
+                fmt::format("{} is a range, which is drawn from: say how many runs", path));
   }
   if (sweep.method == SweepMethod::kGrid && sweep.runs) {
     config_fail(tree, "sweep.runs", "a grid has as many runs as combinations; leave it out");

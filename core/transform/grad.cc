@@ -1,5 +1,7 @@
 #include "core/transform/grad.h"
 
+#include <algorithm>
+
 #include "core/ops/elementwise.h"
 
 namespace mstrain {
@@ -44,10 +46,21 @@ Tensors Differentiation::push(std::span<const Tensor> tangents,
   return or_zeros(push_forward(marked_, tangents, outputs), outputs);
 }
 
-Tensor unit_cotangent(const Tensor& value, std::string_view function) {
+void check_differentiable(std::span<const Tensor> leaves, size_t place, const GradCaller& caller) {
+  const auto counts = [](const Tensor& x) { return !x.defined() || is_floating(x.dtype()); };
+  check(leaves.empty() || std::ranges::any_of(leaves, counts),
+        "{}: argument {} is {}, by which nothing can be differentiated: expected floating-point "
+        "numbers, "
+        "at {}; cast() makes them",
+        caller.name, place, leaves.empty() ? "" : to_string(leaves[0].type()),
+        to_string(caller.where));
+}
+
+Tensor unit_cotangent(const Tensor& value, const GradCaller& caller) {
   check(value.defined() && is_floating(value.dtype()) && value.elements() == 1,
-        "{}: the function must return one floating-point number, it returned {}", function,
-        value.defined() ? to_string(value.type()) : "an empty tensor");
+        "{}: the function must return one floating-point number, it returned {}, at {}",
+        caller.name, value.defined() ? to_string(value.type()) : "an empty tensor",
+        to_string(caller.where));
   return full(value.shape(), 1, value.dtype());
 }
 

@@ -25,8 +25,16 @@ class Differentiation {
   Tensors marked_;
 };
 
+// Who asks for a gradient, for errors.
+struct GradCaller {
+  const char* name;
+  SourceLocation where;
+};
+
+// Throws where `leaves`, all that argument number `place` holds, are integers and the like.
+void check_differentiable(std::span<const Tensor> leaves, size_t place, const GradCaller& caller);
 // The gradient starts at a floating scalar; throws naming what was found instead.
-Tensor unit_cotangent(const Tensor& value, std::string_view function);
+Tensor unit_cotangent(const Tensor& value, const GradCaller& caller);
 
 // Where `argument` stands in `wrt`; their number where it does not.
 template <size_t... wrt>
@@ -36,19 +44,17 @@ constexpr size_t place_among(size_t argument) {
   return place;
 }
 
-// value_and_grad(f)(x, rest…) -> (f(x, rest…), gradient with respect to x, a tree like x). f returns a scalar, or a pair
-// (scalar, aux) whose aux is passed on. value_and_grad<1>(f): with respect to the second argument instead;
-// value_and_grad<0, 2>(f): a tuple of the gradients with respect to the first and the third.
 template <size_t... wrt, class F>
-auto value_and_grad(F f) {
+auto value_and_grad_for(const GradCaller& caller, F f) {
   if constexpr (sizeof...(wrt) == 0) {
-    return value_and_grad<0>(std::move(f));
+    return value_and_grad_for<0>(caller, std::move(f));
   } else {
-    return [f = std::move(f)](const auto&... arguments) {
+    return [caller, f = std::move(f)](const auto&... arguments) {
       static_assert(((wrt < sizeof...(arguments)) && ...),
                     "value_and_grad: the call has fewer arguments than are to be differentiated");
       const auto given = std::tie(arguments...);
       const auto x = std::make_tuple(std::get<wrt>(given)...);
+      (check_differentiable(flatten_tree(std::get<wrt>(given)), wrt, caller), ...);
       Differentiation differentiation;
       const auto inner = with_leaves(x, differentiation.mark(flatten_tree(x)));
       const auto argument = [&]<size_t i>(std::integral_constant<size_t, i>) -> const auto& {
@@ -68,7 +74,7 @@ auto value_and_grad(F f) {
       } else {
         value = result.first;
       }
-      const Tensor seed = unit_cotangent(value, "value_and_grad");
+      const Tensor seed = unit_cotangent(value, caller);
       auto gradients =
           with_leaves(x, differentiation.pull(std::span(&value, 1), std::span(&seed, 1)));
       if constexpr (sizeof...(wrt) == 1) {
@@ -80,11 +86,19 @@ auto value_and_grad(F f) {
   }
 }
 
+// value_and_grad(f)(x, rest…) -> (f(x, rest…), gradient with respect to x, a tree like x). f returns a scalar, or a pair
+// (scalar, aux) whose aux is passed on. value_and_grad<1>(f): with respect to the second argument instead;
+// value_and_grad<0, 2>(f): a tuple of the gradients with respect to the first and the third.
+template <size_t... wrt, class F>
+auto value_and_grad(F f, const SourceLocation& where = SourceLocation::current()) {
+  return value_and_grad_for<wrt...>({"value_and_grad", where}, std::move(f));
+}
+
 // grad(f)(x, rest…): the gradient of the scalar f with respect to x, a tree like x; grad<1>(f), grad<0, 2>(f) with
 // respect to other arguments, as above. What is static in x stays as it is.
 template <size_t... wrt, class F>
-auto grad(F f) {
-  return [f = value_and_grad<wrt...>(std::move(f))](const auto&... arguments) {
+auto grad(F f, const SourceLocation& where = SourceLocation::current()) {
+  return [f = value_and_grad_for<wrt...>({"grad", where}, std::move(f))](const auto&... arguments) {
     return f(arguments...).second;
   };
 }

@@ -28,8 +28,8 @@ auto jacobian_forward(F f) {
 
 // hessian(f)(x, rest…)[i…, j…] = ∂²f / ∂x[i…] ∂x[j…] of a scalar f: forward over reverse.
 template <class F>
-auto hessian(F f) {
-  return jacobian_forward(grad(std::move(f)));
+auto hessian(F f, const SourceLocation& where = SourceLocation::current()) {
+  return jacobian_forward(grad(std::move(f), where));
 }
 
 }  // namespace mstrain

@@ -10,7 +10,8 @@ contiguous memory that NumPy, PyTorch, array and the like have (the buffer proto
     with Reader("run/rows") as reader:                        # serving, in any process
         reader.lookup("ads", ids, out)
 
-The library is found beside this file, in MSTRAIN_EMBEDDING_CACHE_LIBRARY, or where the system looks for libraries.
+The library is what MSTRAIN_EMBEDDING_CACHE_LIBRARY names, else the one beside this file, in the lib of the prefix that this file was
+installed in (PREFIX/share/mstrain/python), or where the system looks for libraries.
 """
 import array
 import ctypes
@@ -28,9 +29,17 @@ class Error(RuntimeError):
     """What the cache said."""
 
 
+def _library_path():
+    home = pathlib.Path(__file__).resolve().parent
+    places = [home / _NAME]
+    if home.parts[-3:] == ("share", "mstrain", "python"):
+        prefix = home.parents[2]
+        places += sorted(prefix.glob(f"lib*/{_NAME}")) + sorted(prefix.glob(f"lib*/*/{_NAME}"))
+    return next((str(place) for place in places if place.exists()), _NAME)
+
+
 def _load():
-    beside = pathlib.Path(__file__).resolve().parent / _NAME
-    library = ctypes.CDLL(os.environ.get("MSTRAIN_EMBEDDING_CACHE_LIBRARY") or (str(beside) if beside.exists() else _NAME))
+    library = ctypes.CDLL(os.environ.get("MSTRAIN_EMBEDDING_CACHE_LIBRARY") or _library_path())
     p, text, u64, size, c_int = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int
     u64_out, int_out = ctypes.POINTER(u64), ctypes.POINTER(c_int)
     for name, result, arguments in (

@@ -2,10 +2,12 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/nn/attention.h"
 #include "core/ops/build.h"
 #include "core/ops/elementwise.h"
@@ -69,7 +71,14 @@ Tensor read_input(const SafetensorsFile& file, const InputSpec& spec, Sizes& siz
   const Shape shape(entry.shape);
   const Tensor given = tensor_from_bytes(file.data(entry).data(), {*entry.dtype, shape});
   if (!spec.integers) {
-    return cast(given, Dtype::kF32);
+    const Tensor numbers = cast(given, Dtype::kF32);
+    const std::vector<float> values = to_vector<float>(numbers);
+    const auto odd = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
+    if (odd != values.end()) {
+      log_warning("{}: {} holds {} at {}", file.name(), spec.name, *odd,
+                  place_of(static_cast<size_t>(odd - values.begin()), shape));
+    }
+    return numbers;
   }
   const auto [low, high, also] = *spec.integers;
   const std::vector<double> values = to_doubles(given);
@@ -128,6 +137,12 @@ void write_results(FileSystem& files, const std::string& path, const std::vector
   writer.finish();
 }
 
+void warn_unless_finite(const Tensor& loss, const std::string& input) {
+  if (const double value = item(loss); !std::isfinite(value)) {
+    log_warning("{}: the loss is {}", input, value);
+  }
+}
+
 // What the network finds wrong with its inputs names their file.
 Computed compute(const Network& network, const Params& params, const NamedTensors& inputs,
                  const std::string& file) {
@@ -168,6 +183,7 @@ void forward(FileSystem& files, const ForwardRequest& request) {
     const auto [loss, logits] = jit(loss_and_logits)(params);
     add("logits", logits);
     add("loss", loss);
+    warn_unless_finite(loss, request.input);
   } else {
     // Of an adapter the weights that it adapts have no gradient.
     Params trained = params;
@@ -185,6 +201,7 @@ void forward(FileSystem& files, const ForwardRequest& request) {
     const auto [values, grads] = jit(value_and_grad(of_trained))(trained, others);
     add("logits", values.second);
     add("loss", values.first);
+    warn_unless_finite(values.first, request.input);
     const std::map<std::string, std::string> names = stored_names(files, stored);
     for (size_t i = 0; i < grads.size(); ++i) {
       const Tensor& grad = grads.tensor(i);

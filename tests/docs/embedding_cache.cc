@@ -22,18 +22,17 @@ void train_and_serve() {
   constexpr uint64_t step = 1;
   constexpr float lr = 1e-3F;
   const std::vector<std::byte> user_blob(5);
-  std::vector<float> values(ids.size() * 81);
-  float* out = values.data();
-  std::vector<float> gradients(ids.size() * 81, 0.5F);
   {
     // @cpp 1
-    mstrain::check(id == 1 && out[0] != 0, "the first snippet did not learn");
+    mstrain::check(id == 1 && weights[0] != 0, "the first snippet did not learn");
     // @cpp 2
     mstrain::check(cache.last_step() == 10'000, "the second stopped at {}", cache.last_step());
   }
   {
+    std::vector<float> weights(ids.size() * 81);
     // @cpp 3
-    mstrain::check(out[0] == out[2 * 81] && reader.step() == 10'000, "the third serves others");
+    mstrain::check(weights[0] == weights[2 * 81] && reader.step() == 10'000,
+                   "the third serves others");
   }
 }
 

@@ -79,6 +79,11 @@ TEST_F(TokenizeCommand, MistakesAreNamed) {
   says(run_command({"tokenize"}), 2, "--tokenizer X is missing");
   says(run("byte", "a.txt", "-", {"--format", "lmc"}), 2, "did you mean llmc?");
   says(run("byte", "a.txt", "-", {"--format", "megatron"}), 2, "cannot go to standard output");
+  for (const char* format : {"nanogpt", "llmc", "megatron"}) {
+    says(run("char", "a.txt", folder_ / "ids.dat", {"--format", format}), 2,
+         "ids.dat: a file of ids in format");
+  }
+  EXPECT_FALSE(real_files().exists(folder_ / "ids.dat.tokenizer.json"));
   says(run("byt", "a.txt", "-"), 2, "did you mean byte?");
   says(run("byte", "c.txt", "-"), 2, "did you mean");
   says(run(folder_ / "tokeniser", "a.txt", "-"), 2, "did you mean");
@@ -108,6 +113,9 @@ TEST_F(TokenizeCommand, InspectSaysWhatFilesHold) {
   const CommandResult odd = run_command({"inspect", folder_ / "odd.bin"});
   EXPECT_EQ(odd.status, 1);
   EXPECT_THAT(odd.err, HasSubstr("odd.bin: offset 2: ids of 16 bits"));
+  write_text(folder_ / "ids.dat", std::string("a\0b\0", 4));
+  EXPECT_THAT(run_command({"inspect", folder_ / "ids.dat"}).err,
+              HasSubstr("no .bin of token ids, and no UTF-8 text from byte 1 on"));
 }
 
 // 24 MiB of words, and now and then a long one.
@@ -147,7 +155,7 @@ TEST_F(TokenizeCommand, MemoryDoesNotGrowWithTheInputAndAnInterruptedRunGoesOn) 
                                     output,     "--format",      "nanogpt"};
   };
   const auto peak_of = [&](const char* input) {
-    RunningCommand command(arguments(input, folder_ / (std::string(input) + ".ids")));
+    RunningCommand command(arguments(input, folder_ / (std::string(input) + ".bin")));
     int64_t peak = 0;
     while (!command.ended()) {
       peak = std::max(peak, peak_bytes(command.pid()));
@@ -161,11 +169,11 @@ TEST_F(TokenizeCommand, MemoryDoesNotGrowWithTheInputAndAnInterruptedRunGoesOn) 
   if (!kSanitized && small > 0) {
     EXPECT_LT(large, small + (8 << 20));
   }
-  const std::string whole = real_files().read(folder_ / "long.txt.ids");
+  const std::string whole = real_files().read(folder_ / "long.txt.bin");
   ASSERT_GT(whole.size(), text.size());
 
   // Killed where nothing was saved, then stopped after a save, then to the end.
-  const std::string output = folder_ / "again.ids";
+  const std::string output = folder_ / "again.bin";
   const std::string partial = output + ".partial";
   for (const int number : {SIGKILL, SIGTERM}) {
     RunningCommand command(arguments("long.txt", output));

@@ -222,12 +222,12 @@ std::string TextColumns::parse(std::string_view line, TextSample& out) const {
   }
   parse_bags(texts, out);
   double number = 0;
-  const auto no_number = [](std::string_view text) {
-    return fmt::format("expected a number, found \"{}\"", text);
+  const auto no_number = [](std::string_view text, const std::string& column) {
+    return fmt::format("expected a number, found \"{}\" in column {}", text, column);
   };
-  for (const size_t column : numeric_) {
-    if (!parse_number(texts[column], number)) {
-      return no_number(texts[column]);
+  for (size_t i = 0; i < numeric_.size(); ++i) {
+    if (!parse_number(texts[numeric_[i]], number)) {
+      return no_number(texts[numeric_[i]], config_.numeric[i]);
     }
     out.numeric.push_back(static_cast<float>(
         config_.numeric_scale == NumericScale::kNone ? number : std::log1p(std::max(number, 0.0))));
@@ -238,7 +238,7 @@ std::string TextColumns::parse(std::string_view line, TextSample& out) const {
   for (size_t i = 0; i < bucketised_.size(); ++i) {
     const std::vector<double>& bounds = config_.buckets[i].boundaries;
     if (!parse_number(texts[bucketised_[i]], number)) {
-      return no_number(texts[bucketised_[i]]);
+      return no_number(texts[bucketised_[i]], config_.buckets[i].column);
     }
     out.values.push_back(static_cast<uint64_t>(
         std::upper_bound(bounds.begin(), bounds.end(), number) - bounds.begin()));

@@ -81,6 +81,7 @@ void add_recommenders() {
   add_model(DcnV2Run::entry("dcn_v2"));
   add_command(preprocess_command());
   add_command(score_command());
+  add_folder_kind(prepared_folder());
 }
 
 }  // namespace mstrain::recommender

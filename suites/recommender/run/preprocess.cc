@@ -1,4 +1,5 @@
 #include "suites/recommender/data/preprocess.h"
+#include "suites/recommender/data/prepared.h"
 
 #include "core/base/error.h"
 #include "core/base/processors.h"
@@ -44,7 +45,29 @@ int run_preprocess(const Usage& usage, Arguments arguments, const std::atomic<bo
   return kDone;
 }
 
+void print_prepared(FileSystem& files, const std::string& path, std::FILE* out) {
+  const Prepared prepared = read_prepared(files, path);
+  int64_t samples = 0;
+  for (const int64_t part : prepared.parts) {
+    samples += part;
+  }
+  fmt::print(
+      out,
+      "{}: samples of mstrain preprocess, {} in {} parts, of {} lines of which {} are left out\n",
+      path, samples, prepared.parts.size(), prepared.lines, prepared.malformed);
+  for (const std::string& name : prepared.schema.numeric) {
+    fmt::print(out, "  {}: numbers\n", name);
+  }
+  for (const FieldSpec& field : prepared.schema.fields) {
+    fmt::print(out, "  {}: {} ids\n", field.name, field.rows);
+  }
+}
+
 }  // namespace
+
+FolderKind prepared_folder() {
+  return {kPreparedFile, "what mstrain preprocess makes", print_prepared};
+}
 
 Command preprocess_command() {
   return {{"preprocess", "--config FILE [key.path=value ...]",

@@ -1,11 +1,33 @@
 #include "suites/transformer/text/text_run.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/data/hf_simple.h"
 #include "core/data/utf8.h"
 #include "core/train/numbers.h"
+#include "suites/run/stored_model.h"
 
 namespace mstrain {
+namespace {
+
+// Ids of one tokenizer mean other text to weights that learned another one's.
+void warn_of_other_tokenizer(FileSystem& files, const YamlNode& tree, const Tokenizer& chosen) {
+  const std::optional<std::string> from = begins_with(tree);
+  const auto theirs = from ? stored_tokenizer(files, open_model(files, *from)) : nullptr;
+  const auto is_same = [](const TokenizerFile& a, const TokenizerFile& b) {
+    return a.name == b.name && a.bytes == b.bytes;
+  };
+  if (theirs != nullptr && !std::ranges::equal(theirs->files(), chosen.files(), is_same)) {
+    log_warning(
+        "{}: is not the tokenizer of {}, whose weights model.init.from takes: ids mean other "
+        "text to them; leave it out to take that",
+        config_where(tree, "data.tokenizer"), *from);
+  }
+}
+
+}  // namespace
 
 void TextRun::declare_data(ConfigFields& fields) {
   fields("data", data, "text to train and to evaluate on");
@@ -41,6 +63,9 @@ void TextRun::open_data(FileSystem& files, const YamlNode& tree,
 void TextRun::open_text(FileSystem& files, const YamlNode& tree,
                         const std::optional<std::string>& folder) {
   use(open_corpus(files, data, tokenizer_in(files, folder), tree));
+  if (!folder) {
+    warn_of_other_tokenizer(files, tree, *corpus().tokenizer);
+  }
 }
 
 std::shared_ptr<const Tokenizer> TextRun::tokenizer_in(FileSystem& files,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 
@@ -129,6 +130,32 @@ TEST(Files, ErrorsNameThePathAndTheReason) {
     }
   }
   EXPECT_EQ(errno_of([&] { files.map("/tmp"); }), EISDIR);
+}
+
+TEST(Files, PipesWithoutAWriterAreErrorsAndOthersAreRead) {
+  const TemporaryFolder folder;
+  FileSystem& files = real_files();
+  const std::string named = folder / "pipe";
+  ASSERT_EQ(::mkfifo(named.c_str(), 0600), 0);
+  EXPECT_THAT(
+      [&] { files.read(named); },
+      testing::ThrowsMessage<IoError>(HasSubstr("pipe: is a pipe into which nobody writes")));
+  EXPECT_THAT([&] { files.map(named); },
+              testing::ThrowsMessage<IoError>(HasSubstr("pipe: is no regular file")));
+  std::thread writer([&] { files.open(named, WriteMode::kTruncate)->append("late"); });
+  EXPECT_EQ(files.read(named), "late");
+  writer.join();
+
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::thread slow([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ASSERT_EQ(::write(ends[1], "unnamed", 7), 7);
+    ::close(ends[1]);
+  });
+  EXPECT_EQ(files.read("/dev/fd/" + std::to_string(ends[0])), "unnamed");
+  slow.join();
+  ::close(ends[0]);
 }
 
 TEST(Files, LockExcludesThisProcessAndOthersAndDiesWithItsHolder) {

@@ -134,6 +134,17 @@ TEST(ImageSet, WhatHoldsNoImagesIsToldWhatWasExpected) {
               HasSubstr("t10k-labels-idx1-ubyte: no such file, with .gz or without"));
 }
 
+TEST(ImageSet, OtherFoldersDoNotLookLikeImagesAndLinksInCirclesEnd) {
+  const Scratch scratch;
+  EXPECT_FALSE(looks_like_images(real_files(), scratch.root()));
+  scratch.write("cat/deep/a.png", png_of(1));
+  std::filesystem::create_directory_symlink(scratch.path("cat"), scratch.path("cat/deep/again"));
+  EXPECT_TRUE(looks_like_images(real_files(), scratch.root()));
+  EXPECT_EQ(open_images(real_files(), scratch.root(), 1).train->size(), 1);
+  scratch.write("logs/run.txt", "no image");
+  EXPECT_FALSE(looks_like_images(real_files(), scratch.root()));
+}
+
 TEST(ImageSet, EqualDataHaveEqualIdentities) {
   const auto images = [](uint8_t pixel, int32_t label) {
     return stored_images({pixel}, 1, 1, 1, {label}, {"a", "b"}, 1)->identity();

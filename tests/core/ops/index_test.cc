@@ -90,24 +90,24 @@ TEST_P(IdsOutOfRange, AreErrorsThatNameThem) {
   const Tensor x = full({65, 4}, 1);
   const Tensor far = ids({0, 64, 3, 70});
   const Tensor negative = ids({0, -1});
-  EXPECT_EQ(error_of([&] { to_doubles(gather(x, far)); }),
-            "gather: id 70 at position 3 is outside of [0, 65)");
-  EXPECT_EQ(error_of([&] { to_doubles(gather(x, negative)); }),
-            "gather: id -1 at position 1 is outside of [0, 65)");
-  EXPECT_EQ(error_of([&] {
-              to_doubles(scatter_add(x, far, full({4, 4}, 1)));
-            }),
-            "scatter_add: id 70 at position 3 is outside of [0, 65)");
-  EXPECT_EQ(error_of([&] {
-              to_doubles(scatter_set(x, far, full({4, 4}, 1)));
-            }),
-            "scatter_set: id 70 at position 3 is outside of [0, 65)");
-  EXPECT_EQ(error_of([&] {
-              to_doubles(take_along(full({4}, 1), ids({1, 4}), 0));
-            }),
-            "take_along: id 4 at position 1 is outside of [0, 4)");
-  EXPECT_EQ(error_of([&] { to_doubles(one_hot(far, 65)); }),
-            "one_hot: id 70 at position 3 is outside of [0, 65)");
+  EXPECT_THAT(error_of([&] { to_doubles(gather(x, far)); }),
+              HasSubstr("gather: id 70 at position 3 is outside of [0, 65)"));
+  EXPECT_THAT(error_of([&] { to_doubles(gather(x, negative)); }),
+              HasSubstr("gather: id -1 at position 1 is outside of [0, 65)"));
+  EXPECT_THAT(error_of([&] {
+                to_doubles(scatter_add(x, far, full({4, 4}, 1)));
+              }),
+              HasSubstr("scatter_add: id 70 at position 3 is outside of [0, 65)"));
+  EXPECT_THAT(error_of([&] {
+                to_doubles(scatter_set(x, far, full({4, 4}, 1)));
+              }),
+              HasSubstr("scatter_set: id 70 at position 3 is outside of [0, 65)"));
+  EXPECT_THAT(error_of([&] {
+                to_doubles(take_along(full({4}, 1), ids({1, 4}), 0));
+              }),
+              HasSubstr("take_along: id 4 at position 1 is outside of [0, 4)"));
+  EXPECT_THAT(error_of([&] { to_doubles(one_hot(far, 65)); }),
+              HasSubstr("one_hot: id 70 at position 3 is outside of [0, 65)"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, IdsOutOfRange,

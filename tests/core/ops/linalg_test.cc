@@ -7,6 +7,7 @@
 #include "core/ops/matrix.h"
 #include "core/tensor/jit.h"
 #include "core/transform/grad.h"
+#include "core/transform/scan.h"
 #include "tests/core/ops/values.h"
 
 namespace mstrain {
@@ -94,6 +95,38 @@ TEST(Linalg, GradientsAreThoseOfTheKnownFormulas) {
   const auto squares = [](const Tensor& x) { return sum(square(svd(x).s)); };
   expect_near(grad(squares)(high), 2 * high, 1e-11);
   expect_near(jit(grad(squares))(high), 2 * high, 1e-11);
+}
+
+TEST(Linalg, ErrorsOfValuesNameTheLineOfTheCall) {
+  const Tensor negative = -eye(2);
+  const auto names_this_file = testing::ContainsRegex(", at tests/core/ops/linalg_test.cc:[0-9]+$");
+  EXPECT_THAT(error_of([&] { to_doubles(cholesky(negative)); }), names_this_file);
+  EXPECT_THAT(error_of([&] {
+                to_doubles(inverse(zeros({Dtype::kF32, {2, 2}})));
+              }),
+              names_this_file);
+  EXPECT_THAT(
+      error_of([&] { to_doubles(jit([](const Tensor& x) { return cholesky(x) + 1; })(negative)); }),
+      names_this_file);
+  EXPECT_THAT(error_of([&] {
+                to_doubles(grad([](const Tensor& x) { return sum(cholesky(x)); })(negative));
+              }),
+              names_this_file);
+  const int line = __LINE__ + 2;  // of the body, not of the loop
+  const auto body = [](const Tensor& carry, const Tensor& x) {
+    return std::pair(carry, cholesky(x));
+  };
+  const std::string of_body = fmt::format(", at tests/core/ops/linalg_test.cc:{}", line);
+  EXPECT_THAT(error_of([&] {
+                to_doubles(scan(body, f64({0}, {1}), reshape(negative, {1, 2, 2})).second);
+              }),
+              testing::EndsWith(of_body));
+  EXPECT_THAT(error_of([&] {
+                to_doubles(jit([&](const Tensor& x) {
+                  return scan(body, f64({0}, {1}), x).second;
+                })(reshape(negative, {1, 2, 2})));
+              }),
+              testing::EndsWith(of_body));
 }
 
 TEST(Linalg, WhatCannotBeDecomposedIsAnErrorThatNamesTheMatrix) {

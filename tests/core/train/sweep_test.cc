@@ -70,13 +70,14 @@ TEST(SweepTrials, MistakesNameTheirKey) {
     return message_of<ConfigError>([&] { sweep_of("sweep:\n  keys:\n    " + yaml); });
   };
   EXPECT_THAT(error("optimizer.lr: 0.1"),
-              HasSubstr("test.yaml:3: sweep.keys.optimizer.lr: expected a list of values or"));
+              HasSubstr("test.yaml:3: sweep.keys.optimizer.lr: expected a list of values, {low"));
   EXPECT_THAT(error("optimizer.lr: {low: 1}"), HasSubstr("sweep.keys.optimizer.lr.high: required"));
   EXPECT_THAT(error("a.b: {low: 2, high: 1}"), HasSubstr("low 2 is not below high 1"));
   EXPECT_THAT(error("a.b: {low: 0, high: 1, scale: log}"), HasSubstr("begins above 0"));
   EXPECT_THAT(error("a.b: {low: 0, high: 1, scale: lgo}"), HasSubstr("log"));
   EXPECT_THAT(error("run.output_dir: [a, b]"), HasSubstr("not for a sweep to vary"));
   EXPECT_THAT(error("{a.b: [1], a: {b: [2]}}"), HasSubstr("named twice"));
+  EXPECT_THAT(error("a.b: null"), HasSubstr("sweep.keys: every key is null"));
   const auto check = [](const std::string& yaml, const auto& change) {
     TrainConfig config;
     change(config);
@@ -85,7 +86,7 @@ TEST(SweepTrials, MistakesNameTheirKey) {
   };
   const auto as_is = [](TrainConfig&) {};
   EXPECT_THAT(check("sweep:\n  keys: {a.b: {low: 0, high: 1}}", as_is),
-              HasSubstr("test.yaml:2: sweep.keys: a grid is made of lists"));
+              HasSubstr("test.yaml:2: sweep.keys.a.b: is a range, but a grid is made of lists"));
   EXPECT_THAT(check("sweep: {method: random, keys: {a.b: [1]}}", as_is), HasSubstr("sweep.runs"));
   EXPECT_THAT(check("sweep: {keys: {a.b: [1]}, metric: eval_los}", as_is),
               HasSubstr("did you mean eval_loss?"));
@@ -93,6 +94,19 @@ TEST(SweepTrials, MistakesNameTheirKey) {
               HasSubstr("needs evaluations"));
   EXPECT_THAT(check("sweep: {method: halving, keys: {a.b: [1]}, first_steps: 7}", as_is),
               HasSubstr("no multiple of eval.interval 250"));
+}
+
+TEST(SweepTrials, TheCommandLineOverridesKeysOfTheFileAndTakesThemBack) {
+  YamlNode tree = parse_yaml(
+      "sweep: {keys: {optimizer.lr: [1, 2], a.b: {low: 0, high: 1}, batch: {global: [4]}}}",
+      "test.yaml");
+  apply_overrides(tree, std::vector<std::string>{"sweep.keys.optimizer.lr=[3]",
+                                                 "sweep.keys.batch.global=[5, 6]",
+                                                 "sweep={keys: {a.b: null}}"});
+  EXPECT_THAT(
+      described(sweep_of(to_yaml(tree))),
+      ElementsAre("000: optimizer.lr 3  batch.global 5", "001: optimizer.lr 3  batch.global 6"));
+  EXPECT_EQ(config_where(tree, "sweep.keys.optimizer.lr"), "command line: sweep.keys.optimizer.lr");
 }
 
 TEST(SweepTrials, ATrialIsTheConfigurationWithItsValues) {

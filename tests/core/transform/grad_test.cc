@@ -197,6 +197,11 @@ TEST(Grad, NeedsAFloatingScalar) {
                 grad([](const Tensor& x) { return cast(sum(x), Dtype::kI32); })(f64({1, 2}));
               }),
               HasSubstr("it returned i32[]"));
+  EXPECT_THAT(error_of([] {
+                grad([](const Tensor& x) { return sum(x); })(cast(f64({1, 2}), Dtype::kI32));
+              }),
+              testing::AllOf(HasSubstr("grad: argument 0 is i32[2]"), HasSubstr("grad_test.cc:"),
+                             HasSubstr("cast()")));
 }
 
 TEST(Grad, IntegerArgumentsHaveZeroDerivatives) {

@@ -185,7 +185,7 @@ TEST(Csv, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_text([] { all_of("click,n,a,b\n1,2,x\n"); }),
               HasSubstr("x.csv:2: 3 columns, expected 4"));
   EXPECT_THAT(error_text([] { all_of("click,n,a,b\n1,2,x,y\n1,two,x,y\n"); }),
-              HasSubstr("x.csv:3: expected a number, found \"two\""));
+              HasSubstr("x.csv:3: expected a number, found \"two\" in column n"));
   EXPECT_THAT(error_text([] { all_of("clicks,n,a,b\n"); }),
               HasSubstr("has no column click; did you mean clicks?"));
   EXPECT_THAT(error_text([] { all_of("click,n,a,b\n"); }), HasSubstr("there are no samples"));

@@ -10,6 +10,7 @@
 #include "core/base/rng.h"
 #include "core/io/atomic_file.h"
 #include "suites/recommender/data/prepared.h"
+#include "suites/recommender/run/preprocess.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 
@@ -87,6 +88,13 @@ TEST(Preprocess, FrequentValuesHaveIdsByTheirFrequencyAndOthersShareOne) {
   EXPECT_EQ(samples->schema().fields[0].rows, 3U);
   EXPECT_EQ(samples->schema().fields[1].rows, 2U);
   const SampleBatch batch = all_of(*samples);
+  std::FILE* const out = std::tmpfile();
+  prepared_folder().print(real_files(), *config.prepared, out);  // as mstrain inspect does
+  std::rewind(out);
+  char line[512] = "";
+  EXPECT_NE(std::fgets(line, sizeof line, out), nullptr);
+  std::fclose(out);
+  EXPECT_THAT(line, testing::HasSubstr("samples of mstrain preprocess, 5 in "));
   EXPECT_THAT(batch.labels, ElementsAre(1, 0, 1, 0, 1));
   EXPECT_THAT(batch.numeric, ElementsAre(3, 0, 5, 7, 9));
   EXPECT_THAT(batch.fields[0].ids, ElementsAre(1, 2, 1, 2, 1));

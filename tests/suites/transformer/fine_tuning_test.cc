@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/log.h"
+#include "core/data/simple_tokenizers.h"
 #include "core/train/metrics_file.h"
 #include "suites/run/run.h"
 #include "suites/run/stored_model.h"
@@ -54,6 +56,25 @@ TEST_F(FineTuningTest, FiveStepsTrackPyTorch) {
   EXPECT_THAT(saved.folder, HasSubstr("step-00000005"));
   EXPECT_EQ(saved.description["eos_token_id"], 5);
   EXPECT_EQ(saved.network->section().find("hidden_size")->text, "12");
+}
+
+TEST_F(FineTuningTest, AnotherTokenizerThanThatOfTheWeightsIsAWarning) {
+  const auto warnings_of = [&](const std::string& folder) {
+    std::string said;
+    const LogSink before =
+        set_log_sink([&](LogLevel, std::string_view text) { said += std::string(text) + "\n"; });
+    std::FILE* const out = std::tmpfile();
+    run({real_files(), tree("{init: {from: " + folder + "}}"), stop_, out});
+    std::fclose(out);
+    set_log_sink(before);
+    return said;
+  };
+  const auto warns = HasSubstr("run.yaml:3: data.tokenizer: is not the tokenizer of ");
+  stop_ = true;
+  write_file_atomic(real_files(), folder_ / kTokenizerFile, CharTokenizer::of_text("ab").to_json());
+  EXPECT_THAT(warnings_of(folder_.path()), warns);
+  write_file_atomic(real_files(), folder_ / kTokenizerFile, ByteTokenizer().to_json());
+  EXPECT_THAT(warnings_of(folder_.path()), testing::Not(warns));
 }
 
 TEST_F(FineTuningTest, InterruptedBeforeItsFirstStepPromisesNoCheckpoint) {
