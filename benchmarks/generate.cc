@@ -1,8 +1,9 @@
 // One process of the race against transformers (generate_vs_transformers.py): a GPT or a Llama of a given size with random
 // weights continues random prompts, always by the likeliest token.
 //
-//   bench_generate gpt|llama LAYERS HEADS KEY_HEADS WIDTH FFN POSITIONS VOCAB PROMPT ROWS THREADS
+//   bench_generate gpt|llama LAYERS HEADS KEY_HEADS WIDTH FFN POSITIONS VOCAB PROMPT ROWS THREADS [exact]
 //
+// exact: with the bits that a training step finds, as learning from rewards writes answers (generation.exact).
 // Prints a JSON line when the first tokens are made; then, for every line "KIND N" on standard input, where KIND is f32, bf16,
 // int8 or nf4, reads the prompts with weights of that kind and times the N tokens after the first one; for the line
 // "memory KIND", times the reading of as much memory as the weights of a token take. Ends with its input.
@@ -16,6 +17,7 @@
 #include <numeric>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "benchmarks/run_main.h"
 #include "core/base/error.h"
@@ -154,12 +156,14 @@ class Race {
 
 int run(int argc, char** argv) {
   const auto begin = Clock::now();
-  check(argc == 12,
+  const bool exact = argc == 13 && std::string_view(argv[12]) == "exact";
+  check(argc == 12 || exact,
         "usage: bench_generate gpt|llama LAYERS HEADS KEY_HEADS WIDTH FFN POSITIONS VOCAB PROMPT "
-        "ROWS THREADS");
+        "ROWS THREADS [exact]");
   const auto number = [&](int i) { return std::atoll(argv[i]); };
   Context context;
   context.threads = static_cast<int>(number(11));
+  context.batch_invariant = exact;
   const ContextScope scope(context);
   Race race(model_of(argv[1],
                      {number(2), number(3), number(4), number(5), number(6), number(7), number(8)}),

@@ -1,12 +1,16 @@
 // What the machine's multiply-adds could do, and what matrix products reach of it: a loop in registers for the instruction set
 // in use (MSTRAIN_ISA) and, in turns with it, the products of training steps by this project's kernel and by oneDNN alone. f32.
-// Usage: bench_products [threads] [products whose name holds this]
+// Usage: bench_products [threads] [products whose name holds this, or one of one's own: 704x256x8192, with "a" and "b" after it where
+// these are transposed]. Products of few rows with a transposed b, as in writing, are made as a context that is batch_invariant has them.
 #include <fmt/core.h>
 #include <omp.h>
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <optional>
 
 #include "benchmarks/product_rate.h"
 #include "benchmarks/run_main.h"
@@ -78,6 +82,7 @@ struct Shape3 {
   const char* what;
   int64_t m, n, k;
   bool transpose_a, transpose_b;
+  bool batch_invariant = false;
 };
 
 Buffer buffer_of(int64_t bytes) {
@@ -100,9 +105,15 @@ double own_seconds(const Shape3& s, int threads, bool kept) {
   const ViewType out = matrix(s.m, s.n);
   const Attrs attrs{
       {"dims", fmt::format("{},{}->ac", s.transpose_a ? "ba" : "ab", s.transpose_b ? "cb" : "bc")}};
-  const Kernel kernel =
-      find_kernel(backend_named("cpu"), kDotGeneral)
-          ->prepare({kDotGeneral, attrs, inputs, std::span(&out, 1), threads, kept ? 0b10U : 0U});
+  const Kernel kernel = find_kernel(backend_named("cpu"), kDotGeneral)
+                            ->prepare({kDotGeneral,
+                                       attrs,
+                                       inputs,
+                                       std::span(&out, 1),
+                                       threads,
+                                       kept ? 0b10U : 0U,
+                                       {},
+                                       s.batch_invariant});
   const Buffer a = buffer_of(4 * s.m * s.k), b = buffer_of(4 * s.k * s.n),
                c = buffer_of(4 * s.m * s.n), workspace = buffer_of(kernel.workspace_bytes),
                packed = buffer_of(kernel.packed.bytes);
@@ -139,22 +150,41 @@ std::vector<Shape3> shapes() {
     result.push_back({name, width, 4 * width, rows, true, false});
     result.push_back({name, width, width, rows, true, false});
   }
+  // Of 128 rows of which a token is written, and the gradients of their weights (grpo_vs_trl.py).
+  for (const auto& [in, out] : {std::pair(256, 704), {704, 256}, {256, 256}, {256, 128}}) {
+    result.push_back({"writing", 128, out, in, false, true, true});
+    result.push_back({"grpo", out, in, 8192, true, false});
+  }
   return result;
+}
+
+// A product of one's own, as the head of this file says; none where `text` is no such thing.
+std::optional<Shape3> shape_of(const std::string& text) {
+  Shape3 s{"own", 0, 0, 0, false, false};
+  char which[3] = "";
+  if (std::sscanf(text.c_str(), "%ldx%ldx%ld%2s", &s.m, &s.n, &s.k, which) < 3) {
+    return {};
+  }
+  s.transpose_a = std::strchr(which, 'a') != nullptr;
+  s.transpose_b = std::strchr(which, 'b') != nullptr;
+  s.batch_invariant = s.m <= 256 && s.transpose_b;
+  return s;
 }
 
 int run(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : current_context().num_threads();
   check(threads > 0, "usage: bench_products [threads] [name]");
-  const std::string_view wanted = argc > 2 ? argv[2] : "";
+  const std::string wanted = argc > 2 ? argv[2] : "";
+  const std::optional<Shape3> own = shape_of(wanted);
   backend_named("cpu")->prepare_threads(threads);
   fmt::print("{}, {} threads; GFLOP/s, and the share of those in registers at that time\n",
              to_string(isa()), threads);
   fmt::print("{:<22} {:>5} {:>5} {:>5}   {:>9}   {:>14}   {:>14}   {:>14}\n", "product", "m", "n",
              "k", "registers", "own kernel", "own, b packed", "oneDNN");
-  for (const Shape3& s : shapes()) {
+  for (const Shape3& s : own ? std::vector{*own} : shapes()) {
     const std::string name = fmt::format("{}{}{}", s.what, s.transpose_a ? ", a transposed" : "",
                                          s.transpose_b ? ", b transposed" : "");
-    if (name.find(wanted) == name.npos) {
+    if (!own && name.find(wanted) == name.npos) {
       continue;
     }
     const double flops = 2.0 * static_cast<double>(s.m * s.n) * static_cast<double>(s.k);

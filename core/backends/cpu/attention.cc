@@ -79,9 +79,8 @@ struct Forward {
       }
     }
     for (int64_t i = 0; i < rows; ++i) {
-      const bool some = total[i] > 0;
-      factor[i] = some ? 1.0F / total[i] : total[i];
-      lse[i] = some ? top[i] + std::log(total[i]) : total[i] == 0 ? -kInfinity : total[i];
+      factor[i] = share_of(total[i]);
+      lse[i] = logsumexp_of(top[i], total[i]);
     }
     loop.scale_rows(rows, ld_o, factor, buffers.sums, ld_o);
     loop.copy_rows(rows, n.e, 1, buffers.sums, ld_o, out, n.h * n.e, false);
@@ -134,8 +133,10 @@ bool supports(const KernelRequest& request) { return request.inputs[0].type.dtyp
 
 Kernel prepare(const KernelRequest& request) {
   const ScoreTerms terms(request, 0);
-  if (terms.form().draw == 0 && !request.batch_invariant) {
-    if (Kernel few = attention_of_few_queries(request, terms); few.run) {
+  if (terms.form().draw == 0) {
+    Kernel few = request.batch_invariant ? attention_of_one_query(request, terms)
+                                         : attention_of_few_queries(request, terms);
+    if (few.run) {
       return few;
     }
   }

@@ -181,6 +181,12 @@ struct DropoutView {
   }
 };
 
+// What a row is from its sum of exponentials, which were taken of scores above `top`: the factor of its weighted values, and its logsumexp.
+inline float share_of(float total) { return total > 0 ? 1.0F / total : total; }
+inline float logsumexp_of(float top, float total) {
+  return total > 0 ? top + std::log(total) : total == 0 ? -kInfinity : total;
+}
+
 // x[r, j] *= y[r, j], both in rows of kKeyBlock.
 inline void multiply_rows(int64_t rows, int64_t columns, const float* y, float* x) {
   for (int64_t r = 0; r < rows; ++r) {

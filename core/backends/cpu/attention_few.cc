@@ -89,12 +89,9 @@ struct FewQueries {
       float total = 0;
       float factor = 0;
       loop.softmax_step(block, &top, &total, &factor);
-      const bool some = total > 0;
-      buffers.shares[r] = some ? 1.0F / total : total;
+      buffers.shares[r] = share_of(total);
       static_cast<float*>(memory.outputs[1])[(b * n.h + first_head) * n.t + r] =
-          some         ? top + std::log(total)
-          : total == 0 ? -kInfinity
-                       : total;
+          logsumexp_of(top, total);
     }
     loop.product(rows, n.e, seen.end - seen.begin, buffers.scores + seen.begin, ld_s, 1,
                  input(2, v, key_head) + seen.begin * v.position, v.position, buffers.sums, ld_o,

@@ -83,5 +83,7 @@ class ScoreTerms {
 // A kernel that packs neither keys nor values; none (no run function) where the layout or the number of queries asks for
 // the one that does.
 Kernel attention_of_few_queries(const KernelRequest& request, const ScoreTerms& terms);
+// The same of one query, with the bits that it has among many.
+Kernel attention_of_one_query(const KernelRequest& request, const ScoreTerms& terms);
 
 }  // namespace mstrain::cpu

@@ -102,15 +102,21 @@ inline constexpr int64_t kMaxScoreRows = 64;
 struct BlockLoops {
   // Rows of c that product() keeps in registers at a time.
   static constexpr int64_t kRows = 6;
+  static constexpr int64_t kWidestPanel = 64;
   int width;  // floats in a vector
+  int panel;  // columns of c that it keeps there
   void (*product)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col,
                   const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate);
+  // The same with row[n], readable like the rows of B, added to each row of A B.
+  void (*product_from)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row,
+                       int64_t a_col, const float* b, int64_t ldb, float* c, int64_t ldc,
+                       const float* row);
   // b[j, i] = a[i, j] for a[rows, cols]
   void (*transpose)(int64_t rows, int64_t cols, const float* a, int64_t lda, float* b, int64_t ldb);
   // y = factor x for x[rows, columns]; columns of y up to the next multiple of 16 become zero where `pad`.
   void (*copy_rows)(int64_t rows, int64_t columns, float factor, const float* x, int64_t ldx,
                     float* y, int64_t ldy, bool pad);
-  // Columns of x[rows, …] in panels as wide as two vectors: y[j step + …] becomes panel j of `panels`, dense.
+  // Columns of x[rows, …] in panels of `panel`: y[j step + …] becomes panel j of `panels`, dense.
   void (*copy_panels)(int64_t rows, int64_t panels, const float* x, int64_t ldx, float* y,
                       int64_t step);
   // kRows columns of x[rows, …], one row after the other.

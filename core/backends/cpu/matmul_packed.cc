@@ -21,13 +21,13 @@ constexpr int64_t kMostRows = 120;        // of a in the second cache
 constexpr int64_t kLeastPanels = 4;       // of a thread, where threads share columns
 constexpr int64_t kLeastPackedRows = 48;  // of a thread, where they share rows that are copied
 constexpr int64_t kBlockRows = BlockLoops::kRows;
-constexpr int64_t kWidestPanel = 32;
+constexpr int64_t kLine = 16;
 constexpr int64_t kRowsAtOnce = 4;  // of b while it is packed: streams that are read ahead
 
 class PackedProduct {
  public:
   PackedProduct(const Product& p, int threads)
-      : p_(p), loops_(*loops().block), panel_(2 * loops_.width), threads_(threads), after_(p) {
+      : p_(p), loops_(*loops().block), panel_(loops_.panel), threads_(threads), after_(p) {
     depth_ = packed_depth(p.k);
     columns_ = std::min(kMostColumns, up_to(p.n, panel_));
     packs_a_ = p.a_column != 1;
@@ -103,13 +103,16 @@ class PackedProduct {
 
   int threads() const { return threads_; }
   // Floats of the packed block that a team shares come after its threads' rows.
-  int64_t rows_floats() const { return packs_a_ ? kMostRows * depth_ : 0; }
+  int64_t rows_floats() const { return packs_a_ ? kMostRows / kBlockRows * rows_step(depth_) : 0; }
 
  private:
   // Rows [i, i + rows) of a and c, columns [l, l + depth) of a.
   struct Tile {
     int64_t i, rows, l, depth;
   };
+
+  // Floats from panel to panel of a: odd in lines, so that the panels that are written in turn share no places of the first cache.
+  static int64_t rows_step(int64_t depth) { return up_to(kBlockRows * depth, kLine) | kLine; }
 
   int64_t block_width(int64_t first) const {
     return std::min(columns_, up_to(p_.n, panel_) - first);
@@ -165,16 +168,16 @@ class PackedProduct {
     }
   }
 
-  // Panels of kBlockRows rows, dense one after the other; a few columns of all of them at a time, so that what is read and
-  // written stays in the first cache, where steps through a and through panels share few places.
+  // Panels of kBlockRows rows, rows_step() from one to the next; some columns of all of them at a time, so that lines of a are read once, and
+  // those of a panel written one after the other.
   void pack_rows(const Tile& tile, const float* a, float* to) const {
-    constexpr int64_t kColumns = 8;
+    constexpr int64_t kColumns = 64;
     for (int64_t first = 0; first < tile.depth; first += kColumns) {
       const int64_t end = std::min(tile.depth, first + kColumns);
       for (int64_t i = 0; i < tile.rows; i += kBlockRows) {
         const int64_t rows = std::min(kBlockRows, tile.rows - i);
         const float* from = a + (tile.i + i) * p_.a_row + (tile.l + first) * p_.a_column;
-        float* panel = to + i * tile.depth + first * kBlockRows;
+        float* panel = to + i / kBlockRows * rows_step(tile.depth) + first * kBlockRows;
         if (rows == kBlockRows && p_.a_row == 1 && p_.a_column >= kBlockRows) {
           loops_.copy_narrow(end - first, from, p_.a_column, panel);
           continue;
@@ -188,16 +191,13 @@ class PackedProduct {
     }
   }
 
-  // What sums begin with: the bias of columns [column, column + width), with what lies in c where it is added to.
-  void begin_with_bias(const Tile& tile, const float* bias, int64_t width, float* c) const {
-    if (!after_.adds()) {
-      loops_.copy_rows(tile.rows, width, 1, bias, 0, c, p_.c_row, false);
-      return;
-    }
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      loops().f32->add_to(width, bias, c + r * p_.c_row);
-    }
-  }
+  // A part of c that a panel of b makes.
+  struct Block {
+    float* to;
+    int64_t columns, ld;
+    bool adds;         // to what is there
+    const float* row;  // else: what its rows begin with; null: nothing
+  };
 
   void multiply(const Tile& tile, const float* a, const float* block, const Range& panels,
                 int64_t first, const float* bias, float* c, float* own_rows, Ahead& a_ahead,
@@ -211,22 +211,32 @@ class PackedProduct {
       b_ahead.ask();
       const int64_t column = first + j;
       const int64_t width = std::min<int64_t>(panel_, p_.n - column);
+      const float* row = begins && bias != nullptr ? bias + column : nullptr;
       float* const to = c + tile.i * p_.c_row + column;
-      if (begins && bias != nullptr) {
-        begin_with_bias(tile, bias + column, width, to);
+      if (row != nullptr && after_.adds()) {
+        for (int64_t r = 0; r < tile.rows; ++r) {
+          loops().f32->add_to(width, row, to + r * p_.c_row);
+        }
+        row = nullptr;
       }
-      const bool adds = !begins || after_.adds() || bias != nullptr;
+      const bool adds = !begins || after_.adds();
       const float* const panel = block + j * tile.depth;
-      if (width == panel_) {
-        multiply_panel(tile, a, own_rows, panel, to, p_.c_row, adds);
+      const int64_t made = up_to(width, loops_.width);
+      if (made == width) {
+        multiply_panel(tile, a, own_rows, panel, {to, made, p_.c_row, adds, row});
         continue;
       }
-      // The loops write whole registers: the last columns go through a tile of their own.
-      alignas(64) float edge[kMostRows * kWidestPanel];
+      // The loops read and write whole registers: the last columns go through a tile of their own.
+      alignas(64) float edge[(kMostRows + 1) * BlockLoops::kWidestPanel];
+      float* const edge_row = edge + tile.rows * panel_;
       for (int64_t r = 0; adds && r < tile.rows; ++r) {
         std::copy_n(to + r * p_.c_row, width, edge + r * panel_);
       }
-      multiply_panel(tile, a, own_rows, panel, edge, panel_, adds);
+      if (row != nullptr) {
+        std::fill(std::copy_n(row, width, edge_row), edge_row + made, 0.0F);
+        row = edge_row;
+      }
+      multiply_panel(tile, a, own_rows, panel, {edge, made, panel_, adds, row});
       for (int64_t r = 0; r < tile.rows; ++r) {
         std::copy_n(edge + r * panel_, width, to + r * p_.c_row);
       }
@@ -241,16 +251,26 @@ class PackedProduct {
   }
 
   void multiply_panel(const Tile& tile, const float* a, const float* own_rows, const float* panel,
-                      float* to, int64_t ld, bool adds) const {
+                      const Block& block) const {
     if (!packs_a_) {
-      loops_.product(tile.rows, panel_, tile.depth, a + tile.i * p_.a_row + tile.l, p_.a_row, 1,
-                     panel, panel_, to, ld, adds);
+      multiply_rows(tile.rows, tile.depth, a + tile.i * p_.a_row + tile.l, p_.a_row, 1, panel,
+                    block.to, block);
       return;
     }
     const int64_t most = kBlockRows;
-    for (int64_t i = 0; i < tile.rows; i += most) {
-      loops_.product(std::min(most, tile.rows - i), panel_, tile.depth, own_rows + i * tile.depth,
-                     1, most, panel, panel_, to + i * ld, ld, adds);
+    for (int64_t i = 0; i < tile.rows; i += most, own_rows += rows_step(tile.depth)) {
+      multiply_rows(std::min(most, tile.rows - i), tile.depth, own_rows, 1, most, panel,
+                    block.to + i * block.ld, block);
+    }
+  }
+  void multiply_rows(int64_t rows, int64_t depth, const float* a, int64_t row, int64_t column,
+                     const float* panel, float* to, const Block& block) const {
+    if (block.row != nullptr) {
+      loops_.product_from(rows, block.columns, depth, a, row, column, panel, panel_, to, block.ld,
+                          block.row);
+    } else {
+      loops_.product(rows, block.columns, depth, a, row, column, panel, panel_, to, block.ld,
+                     block.adds);
     }
   }
 

@@ -12,6 +12,8 @@ constexpr int kWidth = Simd<float>::kLanes;
 // A block of C stays in kRows x kColumns registers (of 32 or 16).
 constexpr int kRows = BlockLoops::kRows;
 constexpr int kColumns = kVectorBytes == 64 ? 4 : 2;
+constexpr int kPanel = kColumns * kWidth;
+static_assert(kPanel <= BlockLoops::kWidestPanel);
 
 struct Strides {
   int64_t a_row, a_col, ldb;
@@ -22,6 +24,7 @@ struct Operands {
   Strides strides;
   int64_t ldc;
   bool accumulate;
+  const float* row;  // what all rows of c begin with; null: nothing
 };
 
 // sum += left * right. Processors whose threads share a core begin as few instructions in a cycle as a product has for two
@@ -93,13 +96,15 @@ template <int rows, int columns, Strides fixed>
     step(0);
     advance(fixed.a_col, fixed.ldb);
   }
-  const bool accumulate = o.accumulate;
+  const float* const from_row = o.accumulate ? c : o.row;
+  const int64_t from_step = o.accumulate ? ldc : 0;
   MSTRAIN_UNROLLED
   for (int r = 0; r < rows; ++r) {
     MSTRAIN_UNROLLED
     for (int j = 0; j < columns; ++j) {
-      float* const to = c + r * ldc + j * kWidth;
-      store<float>(to, accumulate ? load(to) + sums[r][j] : sums[r][j]);
+      const float* const begin = from_row + r * from_step + j * kWidth;
+      store<float>(c + r * ldc + j * kWidth,
+                   from_row != nullptr ? load(begin) + sums[r][j] : sums[r][j]);
     }
   }
 }
@@ -120,40 +125,66 @@ Multiply multiply_for(const Strides& s) {
   return multiply<rows, columns, {0, 0, 0}>;
 }
 
-template <int columns>
-void multiply_strip(const Operands& o, int64_t m, const float* a, const float* b, float* c) {
-  const Multiply whole = multiply_for<kRows, columns>(o.strides);
-  for (; m >= kRows; m -= kRows, a += kRows * o.strides.a_row, c += kRows * o.ldc) {
-    whole(o, a, b, c);
-  }
-  switch (m) {
-    case 1: multiply_for<1, columns>(o.strides)(o, a, b, c); break;
-    case 2: multiply_for<2, columns>(o.strides)(o, a, b, c); break;
-    case 3: multiply_for<3, columns>(o.strides)(o, a, b, c); break;
-    case 4: multiply_for<4, columns>(o.strides)(o, a, b, c); break;
-    case 5: multiply_for<5, columns>(o.strides)(o, a, b, c); break;
-    default: break;
+// The last rows, of which there are at most `rows`.
+template <int rows, int columns>
+void multiply_rest(const Operands& o, int64_t m, const float* a, const float* b, float* c) {
+  if constexpr (rows > 0) {
+    if (m == rows) {
+      multiply_for<rows, columns>(o.strides)(o, a, b, c);
+    } else {
+      multiply_rest<rows - 1, columns>(o, m, a, b, c);
+    }
   }
 }
 
-void product(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col,
-             const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {
-  const Operands o = {k, {a_row, a_col, ldb}, ldc, accumulate};
-  int64_t vectors = (n + kWidth - 1) / kWidth;
-  for (; vectors >= kColumns; vectors -= kColumns, b += kColumns * kWidth, c += kColumns * kWidth) {
-    multiply_strip<kColumns>(o, m, a, b, c);
-  }
-  if constexpr (kColumns > 2) {
-    if (vectors >= 2) {
-      multiply_strip<2>(o, m, a, b, c);
-      vectors -= 2;
-      b += 2 * kWidth;
-      c += 2 * kWidth;
+// What is left of the columns of a product.
+struct Rest {
+  Operands o;
+  int64_t m, vectors;
+  const float *a, *b;
+  float* c;
+
+  // Strips of `columns` vectors, as far as they go. Of at most `most` rows, where there are no more.
+  template <int columns, int most = kRows>
+  void strips() {
+    for (; vectors >= columns; vectors -= columns, b += columns * kWidth, c += columns * kWidth) {
+      int64_t done = 0;
+      if constexpr (most == kRows) {
+        const Multiply whole = multiply_for<kRows, columns>(o.strides);
+        for (; done + kRows <= m; done += kRows) {
+          whole(o, a + done * o.strides.a_row, b, c + done * o.ldc);
+        }
+      }
+      multiply_rest<most == kRows ? kRows - 1 : most, columns>(
+          o, m - done, a + done * o.strides.a_row, b, c + done * o.ldc);
+      o.row += o.row == nullptr ? 0 : columns * kWidth;
     }
   }
-  if (vectors == 1) {
-    multiply_strip<1>(o, m, a, b, c);
+};
+
+void multiply_all(Rest rest) {
+  // A sum waits for its last term: a row or two have columns enough to do meanwhile.
+  if (rest.m == 1) {
+    rest.strips<8, 1>();
   }
+  if (rest.m <= 2) {
+    rest.strips<4, 2>();
+  }
+  rest.strips<kColumns>();
+  rest.strips<2>();
+  rest.strips<1>();
+}
+
+constexpr int64_t vectors_of(int64_t n) { return (n + kWidth - 1) / kWidth; }
+
+void product(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col,
+             const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {
+  multiply_all({{k, {a_row, a_col, ldb}, ldc, accumulate, nullptr}, m, vectors_of(n), a, b, c});
+}
+
+void product_from(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_col,
+                  const float* b, int64_t ldb, float* c, int64_t ldc, const float* row) {
+  multiply_all({{k, {a_row, a_col, ldb}, ldc, false, row}, m, vectors_of(n), a, b, c});
 }
 
 typedef uint32_t Eight __attribute__((vector_size(32)));
@@ -241,10 +272,12 @@ void copy_rows(int64_t rows, int64_t columns, float factor, const float* x, int6
 
 void copy_panels(int64_t rows, int64_t panels, const float* x, int64_t ldx, float* y,
                  int64_t step) {
-  for (; panels > 0; --panels, x += 2 * kWidth, y += step) {
+  for (; panels > 0; --panels, x += kPanel, y += step) {
     for (int64_t i = 0; i < rows; ++i) {
-      store<float>(y + i * 2 * kWidth, load(x + i * ldx));
-      store<float>(y + i * 2 * kWidth + kWidth, load(x + i * ldx + kWidth));
+      MSTRAIN_UNROLLED
+      for (int j = 0; j < kPanel; j += kWidth) {
+        store<float>(y + i * kPanel + j, load(x + i * ldx + j));
+      }
     }
   }
 }
@@ -464,9 +497,9 @@ MSTRAIN_FLATTEN void to_normal(int64_t n, const uint32_t* words, float* y) {
 
 extern const BlockLoops kBlockLoops;
 extern const OtherLoops kOtherLoops;
-const BlockLoops kBlockLoops = {kWidth,      product,     transpose,    copy_rows,
-                                copy_panels, copy_narrow, softmax_step, softmax_grad_step,
-                                choose,      scale_rows,  dot_rows};
+const BlockLoops kBlockLoops = {
+    kWidth,      kPanel,       product,           product_from, transpose,  copy_rows, copy_panels,
+    copy_narrow, softmax_step, softmax_grad_step, choose,       scale_rows, dot_rows};
 const OtherLoops kOtherLoops = {adamw, transpose32, transpose64, philox, to_uniform, to_normal};
 
 }  // namespace mstrain::cpu::MSTRAIN_ISA

@@ -1,5 +1,6 @@
 // In contexts that are batch invariant a row has the same bits whatever is computed beside it, by any number of threads.
 #include "core/ops/attention.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/shape.h"
 #include "tests/core/backends/cpu/against_reference.h"
 
@@ -96,6 +97,51 @@ TEST(InvariantAttention, GivesAQueryTheSameBits) {
           const Tensor some = attention(slice(q, 1, position, end), kept(k), kept(v), options);
           EXPECT_EQ(numbers(some), numbers(slice(all, 1, position, end)))
               << window << " " << position << " " << count << " " << room;
+        }
+      }
+    }
+  }
+}
+
+// Of one query a head, as a token is written, with whatever is added to its scores, and values that fill no register.
+TEST(InvariantAttention, GivesOneQueryTheSameBitsWithTermsOfItsScores) {
+  constexpr int64_t kLength = 100;
+  const Tensor q = random({3, kLength, 4, 24}, 5);
+  const Tensor k = random({3, kLength, 2, 24}, 6);
+  const Tensor mask = greater(random({3, kLength}, 8), -0.7);
+  const Tensor bias = random({3, 4, kLength, kLength}, 9);
+  const Tensor segments = cast(greater(iota({3, kLength}, 1), 40), Dtype::kI32);
+  const RelativeBias relative{random({8, 4}, 10), 30};
+  for (const int64_t width : {32, 20}) {
+    const Tensor v = random({3, kLength, 2, width}, 7);
+    for (const std::string_view term : {"none", "mask", "bias", "segments", "relative"}) {
+      for (const int threads : {1, 2, 5}) {  // some share the heads of a batch element
+        const Context context = invariant(threads);
+        const ContextScope scope(context);
+        const auto attend = [&](int64_t first, int64_t end) {
+          AttentionOptions options{.causal = true};
+          options.start = full({3}, static_cast<double>(first), Dtype::kI32);
+          if (term == "mask") {
+            options.key_mask = mask;
+          } else if (term == "bias") {
+            options.bias = slice(bias, 2, first, end);
+          } else if (term == "segments") {
+            options.query_segments = slice(segments, 1, first, end);
+            options.key_segments = segments;
+          } else if (term == "relative") {
+            options.relative = relative;
+          }
+          return numbers(attention(slice(q, 1, first, end), k, v, options));
+        };
+        const std::vector<float> all = attend(0, kLength);
+        for (const int64_t position : {0, 40, 41, 64, 99}) {
+          const std::vector<float> one = attend(position, position + 1);
+          const int64_t row = 4 * width;
+          for (int64_t b = 0; b < 3; ++b) {
+            const auto expected = all.begin() + (b * kLength + position) * row;
+            EXPECT_TRUE(std::equal(expected, expected + row, one.begin() + b * row))
+                << term << " " << width << " " << threads << " " << position;
+          }
         }
       }
     }

@@ -165,7 +165,7 @@ TEST(Loops, BlockProductsOfEverySizeAgreeWithThreeLoops) {
   for (const Loops* loops : all) {
     const BlockLoops& block = *loops->block;
     for (int64_t m = 1; m <= 14; ++m) {
-      for (int64_t n : {1, 5, 16, 17, 33, 63, 64, 80}) {
+      for (int64_t n : {1, 5, 16, 17, 33, 63, 64, 80, 144}) {
         for (int64_t k : {0, 1, 7, 40}) {
           const int64_t ld = (n + 15) / 16 * 16;
           // Rows, columns, or neither side by side.
@@ -182,6 +182,17 @@ TEST(Loops, BlockProductsOfEverySizeAgreeWithThreeLoops) {
                     a[static_cast<size_t>(i * a_row + l * a_column)] *
                     b[static_cast<size_t>(l * ld + j)];
               }
+            }
+          }
+          const std::vector<float> row = random_floats(ld, 7);
+          std::vector<float> from_row(c.size());
+          block.product_from(m, n, k, a.data(), a_row, a_column, b.data(), ld, from_row.data(), ld,
+                             row.data());
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              const auto at = static_cast<size_t>(i * ld + j);
+              ASSERT_NEAR(from_row[at], row[static_cast<size_t>(j)] + expected[at] - c[at], 1e-4)
+                  << m << " x " << n << " x " << k;
             }
           }
           block.product(m, n, k, a.data(), a_row, a_column, b.data(), ld, c.data(), ld, true);
