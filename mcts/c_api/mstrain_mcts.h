@@ -94,7 +94,7 @@ typedef struct mst_mcts_edge {
 } mst_mcts_edge;
 
 typedef struct mst_mcts_summary {
-  int64_t best_action; /* -1: nothing was visited */
+  int64_t best_action; /* -1: no simulation yet, or chance moves */
   double value;        /* for the player to move at the root */
   int32_t proven;
   uint32_t edges;

@@ -170,7 +170,7 @@ Analysis Engine::report(const Result& result) {
   }
   std::stable_sort(out.root.begin(), out.root.end(),
                    [](const ActionRow& a, const ActionRow& b) { return a.visits > b.visits; });
-  chosen_ = result.action.value_or(legal[0]);  // a single simulation visits no action
+  chosen_ = result.action.value_or(legal[0]);  // none was found in the time that there was
   out.best_action = action_text(root_, chosen_);
   AnyGame along = root_;
   for (const Action action : result.principal_variation) {

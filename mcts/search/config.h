@@ -148,9 +148,11 @@ struct SearchCounters {
 
 template <class A, int kPlayers>
 struct SearchResult {
-  std::optional<A> action;  // none where nothing was visited
-  double value = 0;         // of the root for the player to move
+  // None at a chance node, and before the root was evaluated, which the first simulation does.
+  std::optional<A> action;
+  double value = 0;  // of the root for the player to move
   std::vector<RootEdge<A>> edges;
+  // `action`, then the most visited actions, up to a chance node.
   std::vector<A> principal_variation;
   SearchCounters counters;
   uint64_t nodes = 0;  // edges in the tree and its root

@@ -309,19 +309,18 @@ typename GraphSearch<S, Select>::Result GraphSearch<S, Select>::run(E& evaluator
   for (RootEdge<A>& e : result.edges) {
     e.weight = total > 0 ? static_cast<double>(e.visits) / total : 0;
   }
-  if (total > 0) {
-    result.action =
-        result
-            .edges[MostVisits(config_).choose(finals, max_return(*root_), min_return(*root_), rng)]
-            .action;
-    uint32_t node = root_node_;
-    while (nodes_[node].count > 0 && result.principal_variation.size() < 256) {
-      const uint32_t best = most_visited(nodes_[node]);
-      if (edges_[best].visits == 0) {
+  if (!finals.empty()) {
+    uint32_t edge = root.begin + static_cast<uint32_t>(MostVisits(config_).choose(
+                                     finals, max_return(*root_), min_return(*root_), rng));
+    result.action = edges_[edge].action;
+    result.principal_variation = {*result.action};
+    while (edges_[edge].visits > 0 && nodes_[edges_[edge].child].count > 0 &&
+           result.principal_variation.size() < 256) {
+      edge = most_visited(nodes_[edges_[edge].child]);
+      if (edges_[edge].visits == 0) {
         break;
       }
-      result.principal_variation.push_back(edges_[best].action);
-      node = edges_[best].child;
+      result.principal_variation.push_back(edges_[edge].action);
     }
   }
   return result;

@@ -265,7 +265,7 @@ typename KeyedSearch<S, kKeying>::Result KeyedSearch<S, kKeying>::run(const S& r
   for (RootEdge<A>& e : result.edges) {
     e.weight = total > 0 ? static_cast<double>(e.visits) / total : 0;
   }
-  if (total > 0) {
+  if (!result.edges.empty()) {
     result.action = result.edges[most_visited(nodes_[root_key])].action;
     result.principal_variation = {*result.action};
   }

@@ -257,7 +257,8 @@ struct FinalEdge {
   bool proven;
 };
 
-// The most visited one; among equals the better value. A proven win is taken, a proven loss left where there is a choice.
+// The most visited one; among equals the better value, then the likelier one. A proven win is taken, a proven loss left where
+// there is a choice.
 struct MostVisits {
   explicit MostVisits(const SearchConfig&) {}
   size_t choose(std::span<const FinalEdge> edges, float win, float loss, Random&) const {
@@ -270,7 +271,8 @@ struct MostVisits {
       const FinalEdge& b = edges[best];
       if (rank(a) != rank(b)     ? rank(a) > rank(b)
           : a.visits != b.visits ? a.visits > b.visits
-                                 : a.value > b.value) {
+          : a.value != b.value   ? a.value > b.value
+                                 : a.prior > b.prior) {
         best = i;
       }
     }

@@ -32,7 +32,7 @@ typename Search<S, P>::Result Search<S, P>::result() const {
   result.edges = first.root_edges();
   result.proven = first.root_solved();
   result.value = first.root_value();
-  result.principal_variation = first.principal_variation();
+  const size_t own_edges = result.edges.size();
   for (const auto& tree : trees_) {
     result.nodes += tree->count_nodes();
     result.tree_bytes += tree->used_bytes() + tree->total_bytes();
@@ -40,13 +40,11 @@ typename Search<S, P>::Result Search<S, P>::result() const {
   if (trees_.size() > 1) {
     merge_trees(result);
   }
-  uint64_t visits = 0;
   std::vector<FinalEdge> edges;
   for (const RootEdge<A>& e : result.edges) {
     edges.push_back({static_cast<double>(e.visits), e.value, e.prior, e.proven});
-    visits += e.visits;
   }
-  if (visits > 0 && first.root().player() >= 0) {
+  if (!edges.empty() && first.root().player() >= 0) {
     const auto gumbel = first.gumbel_edge();
     Random rng = Random(config_.seed, ~uint64_t{0}).split(runs_);
     const size_t chosen = gumbel
@@ -54,6 +52,14 @@ typename Search<S, P>::Result Search<S, P>::result() const {
                               : typename P::Final(config_).choose(edges, max_return(first.root()),
                                                                   min_return(first.root()), rng);
     result.action = result.edges[chosen].action;
+    result.principal_variation = chosen < own_edges
+                                     ? first.principal_variation(chosen)
+                                     : std::vector<A>{*result.action};  // of another tree
+  } else if (first.root().player() >= 0 && result.counters.simulations > 0) {
+    ActionBufferOf<S> legal;  // one simulation may have looked at the root alone
+    first.root().legal(legal);
+    result.action = legal[0];
+    result.principal_variation = {legal[0]};
   }
   return result;
 }

@@ -215,7 +215,7 @@ class Tree : public TreeBlocks {
   }
 
   std::vector<RootEdge<A>> root_edges() const;
-  std::vector<A> principal_variation() const;
+  std::vector<A> principal_variation(size_t first) const;  // `first`: the edge that is played
   double root_value() const;
   const SearchConfig& config() const { return config_; }
   A action(const Block& block, uint32_t edge) const {

@@ -64,18 +64,18 @@ double TreeBlocks::sum_of(uint32_t block, uint32_t edge) const {
   return totals_.find(Totals::key(place, kSumColumn, edge), shown);
 }
 
-std::vector<std::pair<uint32_t, uint32_t>> TreeBlocks::main_line() const {
+std::vector<std::pair<uint32_t, uint32_t>> TreeBlocks::main_line(uint32_t first) const {
   std::vector<std::pair<uint32_t, uint32_t>> line;
   uint32_t index = root_child_;
   while (index > kPending && block_at(index).header().player >= 0) {
     const Block block = block_at(index);
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < block.header().count; ++i) {
+    uint32_t best = line.empty() ? first : 0;
+    for (uint32_t i = 1; !line.empty() && i < block.header().count; ++i) {
       if (visits_of(index, i) > visits_of(index, best)) {
         best = i;
       }
     }
-    if (block.header().count == 0 || block.visits()[best] == 0) {
+    if (!line.empty() && (block.header().count == 0 || block.visits()[best] == 0)) {
       break;
     }
     line.emplace_back(index, best);

@@ -167,8 +167,8 @@ class TreeBlocks {
   void mark_path(DescentPath& d, uint32_t many);
   void unmark(DescentPath& d, size_t from, size_t to);
 
-  // (block, edge) of the most visited edges from the root on, up to a chance node.
-  std::vector<std::pair<uint32_t, uint32_t>> main_line() const;
+  // (block, edge) from the root's edge `first` on, then of the most visited ones, up to a chance node.
+  std::vector<std::pair<uint32_t, uint32_t>> main_line(uint32_t first) const;
   // The mean over the edges of the root for its player.
   double root_mean() const;
 

@@ -135,11 +135,11 @@ double Tree<S, P>::root_value() const {
   return root_mean();
 }
 
-// Most visited edges from the root on, up to a chance node.
+// The edge that is played, then the most visited ones, up to a chance node.
 template <GameState S, class P>
-std::vector<ActionOf<S>> Tree<S, P>::principal_variation() const {
+std::vector<ActionOf<S>> Tree<S, P>::principal_variation(size_t first) const {
   std::vector<A> line;
-  for (const auto& [block, edge] : main_line()) {
+  for (const auto& [block, edge] : main_line(static_cast<uint32_t>(first))) {
     line.push_back(action(at(block), edge));
   }
   return line;

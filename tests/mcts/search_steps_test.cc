@@ -122,6 +122,24 @@ TEST(Steps, EveryRootHasNoiseOfItsOwn) {
   }
 }
 
+TYPED_TEST(EveryPolicyInSteps, TheExpectedLineBeginsWithWhatIsPlayedFromOneSimulationOn) {
+  PureFractions pure;
+  for (const int64_t simulations : {1, 2, 40, 300}) {
+    for (const int64_t trees : {1, 2}) {
+      for (uint64_t seed = 1; seed <= 4; ++seed) {
+        SearchConfig config{.seed = seed, .trees = trees};
+        config.parallelism = trees > 1 ? Parallelism::kRoot : Parallelism::kSerial;
+        SearchOf<ConnectFour, TypeParam> search(config);
+        const auto result = search.run(ConnectFour{}, pure, Budget::sims(simulations));
+        ASSERT_TRUE(result.action.has_value()) << simulations;
+        ASSERT_FALSE(result.principal_variation.empty()) << simulations;
+        EXPECT_EQ(result.principal_variation[0], *result.action)
+            << simulations << " simulations, seed " << seed;
+      }
+    }
+  }
+}
+
 TEST(Steps, AGumbelRootIsPlannedForTheBudget) {
   PureFractions pure;
   for (const int64_t simulations : {50, 200}) {

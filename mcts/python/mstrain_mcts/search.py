@@ -141,8 +141,8 @@ class Search:
         return self
 
     def summary(self):
-        """best_action (None: nothing visited), value (for the player to move at the root), proven, simulations, evaluations,
-        collisions, nodes, tree_bytes, seconds."""
+        """best_action (None: no simulation yet, or chance moves), value (for the player to move at the root), proven,
+        simulations, evaluations, collisions, nodes, tree_bytes, seconds."""
         out = c.SummaryTable()
         self._call("result", ctypes.byref(out))
         answer = {name: getattr(out, name) for name, _ in c.SummaryTable._fields_}
