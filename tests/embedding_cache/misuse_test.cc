@@ -38,6 +38,14 @@ std::vector<Id> ids_from(Id first, size_t count) {
   return ids;
 }
 
+TEST(Misuse, AKeyOfTheCallersConfigurationIsNamed) {
+  Options options = small_options();
+  options.tables[0].host_rows_key = "my.yaml:7: rows";
+  Cache cache = Cache::open(options);
+  EXPECT_THAT(error_of([&] { cache.prefetch(0, ids_from(0, 11), 1); }),
+              HasSubstr("raise my.yaml:7: rows, or release"));
+}
+
 TEST(Misuse, OversubscribedCacheSaysWhoHoldsWhatAndStaysUsable) {
   Cache cache = Cache::open(small_options());
   EXPECT_THAT(error_of([&] { cache.prefetch(0, ids_from(0, 11), 1); }), HasSubstr("does not fit"));

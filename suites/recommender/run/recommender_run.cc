@@ -288,6 +288,7 @@ void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree,
 void RecommenderRun::lay_out(FileSystem& files, const YamlNode& tree) {
   files_ = &files;
   begins_with_ = begins_with(tree);
+  host_rows_key_ = config_where(tree, "embedding_cache.host_rows");
   if (data.group_by) {
     FieldUse grouped = use();
     grouped.vectors_of.reset();
@@ -339,10 +340,14 @@ Context RecommenderRun::context() const {
 embedding_cache::Options RecommenderRun::options() const {
   const Context context = this->context();
   const std::shared_ptr<const Tables> tables = this->tables();
-  return cache_options(*tables, placement(*tables), embedding, cache,
-                       static_cast<uint64_t>(train.run.seed), context.num_threads(),
-                       memory_of_rank(train.memory, context),
-                       opened_.train == nullptr ? train.batch.global : opened_.train->samples());
+  embedding_cache::Options options = cache_options(
+      *tables, placement(*tables), embedding, cache, static_cast<uint64_t>(train.run.seed),
+      context.num_threads(), memory_of_rank(train.memory, context),
+      opened_.train == nullptr ? train.batch.global : opened_.train->samples());
+  for (embedding_cache::TableOptions& table : options.tables) {
+    table.host_rows_key = host_rows_key_;
+  }
+  return options;
 }
 
 std::vector<uint64_t> RecommenderRun::device_rows(const embedding_cache::Options& options) const {

@@ -74,6 +74,7 @@ class RecommenderRun : public ModelRun {
 
   FileSystem* files_ = nullptr;
   std::optional<std::string> begins_with_;  // model.init.from
+  std::string host_rows_key_;               // "FILE:LINE: embedding_cache.host_rows"
   OpenedSamples opened_;
   std::shared_ptr<const Tables> tables_;
 };
