@@ -368,7 +368,8 @@ TEST_F(AnswerRuns, WhereTheyCannotBeTheSameSomeMeasureSays) {
 class GroupsOnRanks : public AnswerRuns {
  protected:
   GroupsOnRanks() {
-    gpt::write_model(folder_.path(), gpt::tiny_config({{"vocab_size", 258}, {"n_positions", 16}}));
+    gpt::write_model(folder_.path(),
+                     gpt::tiny_config({{"vocab_size", 258}, {"n_positions", 16}, {"n_head", 2}}));
   }
   YamlNode config_of(const std::string& name, const std::string& generation) {
     return tree(name,
@@ -407,6 +408,12 @@ TEST_F(GroupsOnRanks, ThatShareSequencesWriteExactlyAndLearnAlike) {
   const std::vector<double> most = of(learn_alike(config, kContextAxis), "mismatch_max");
   EXPECT_GE(most.size(), 3U);
   EXPECT_EQ(most, std::vector<double>(most.size(), 0.0));
+}
+
+TEST_F(GroupsOnRanks, ThatShareLayersLearnAlike) {
+  YamlNode config = config_of("shared", "");
+  set_config(config, "parallel.tensor", YamlNode::scalar("2"));
+  learn_alike(config, kTensorAxis);
 }
 
 // Against sums in double precision.
