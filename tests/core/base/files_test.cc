@@ -208,7 +208,7 @@ TEST(Files, AtomicWriteGoesToWhatALinkPointsAt) {
 TEST(Files, AtomicWriteReplacesNoPipe) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_THAT(message_of([&] { write_file_atomic(real_files(), folder / "pipe", "x"); }),
+  EXPECT_THAT(message_of<IoError>([&] { write_file_atomic(real_files(), folder / "pipe", "x"); }),
               HasSubstr("pipe: is a device or a pipe"));
   EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
 }
