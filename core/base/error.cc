@@ -47,13 +47,16 @@ std::string nearest(std::string_view word, std::span<const std::string> choices)
   const auto length_difference = [&](const std::string& choice) {
     return choice.size() > word.size() ? choice.size() - word.size() : word.size() - choice.size();
   };
-  // Two letters of four are another word.
-  const size_t most = word.size() < 5 ? 1 : std::max<size_t>(2, word.size() / 3);
+  // Two letters of four are another word, unless they stand at its end.
+  const auto is_other = [&](const std::string& choice, size_t distance) {
+    return 2 * distance >= word.size() && distance > 1 && choice.substr(0, 1) != word.substr(0, 1);
+  };
+  const size_t most = std::max<size_t>(2, word.size() / 3);
   std::string best;
   std::pair<size_t, size_t> best_distance{most + 1, 0};
   for (const std::string& choice : choices) {
     const std::pair distance{edit_distance(word, choice), length_difference(choice)};
-    if (distance < best_distance) {
+    if (distance < best_distance && !is_other(choice, distance.first)) {
       best_distance = distance;
       best = choice;
     }

@@ -152,9 +152,9 @@ TEST(Command, ASweepIsInspectedAsOneAndNamesItsRuns) {
 
 TEST(Command, AnEvaluationThatIsNoNumberIsToldAndNoSuccess) {
   const SmallRun run;
-  const CommandResult trained =
-      run_command(run.arguments("run", {"schedule.total_steps=3", "optimizer.lr=1e30",
-                                        "optimizer.not_finite=skip", "schedule.warmup_steps=0"}));
+  const CommandResult trained = run_command(run.arguments(
+      "run", {"schedule.total_steps=3", "optimizer.lr=1e30", "optimizer.not_finite=skip",
+              "schedule.warmup_steps=0", "eval.prompts=[]"}));
   EXPECT_THAT(trained.err, HasSubstr("step 3: the loss of the evaluation is "));
   const CommandResult evaluated = run_command({"eval", "--checkpoint", run.path("run")});
   EXPECT_EQ(evaluated.status, 1);

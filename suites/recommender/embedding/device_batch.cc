@@ -48,6 +48,7 @@ DeviceBatch device_batch(const TableSpec& table, const TableKeys& keys, int64_t 
   }
   if (!keys.weights.empty()) {
     out.scales = chosen(keys.weights, out.order);
+    out.scales_vectors = !table.is_numeric;
   }
   if (micro_batches > 1) {
     const auto each = static_cast<int32_t>(std::ssize(keys.sample_offsets) - 1) /

@@ -14,6 +14,7 @@ struct DeviceBatch {
   std::vector<int32_t> vectors;  // the bag of each of these, of the vectors; empty: `order`
   std::vector<int32_t> weights;  // likewise, of single weights
   std::vector<float> scales;     // likewise, what its row is multiplied by; empty: 1
+  bool scales_vectors = true;    // or single weights alone
   std::vector<int32_t> parts;    // where each part begins in `order`, and the end
   std::vector<int32_t> ids;      // where each id begins in `parts`, and the end; empty: it has one
 };

@@ -28,7 +28,7 @@ using embedding_cache::Slot;
 struct DeviceRows::Learning {
   Tensors gradients;  // of each segment: [bags, width]
   Tensors bags;       // likewise: the bag of each position, in the order of what learns
-  std::optional<Tensor> scales;
+  Tensors scales;             // likewise, what it counts; none: 1
   Tensor parts;
   std::optional<Tensor> ids;
   Tensor slots, learns;
@@ -136,16 +136,16 @@ DeviceRows::DeviceRows(embedding_cache::Cache& cache, uint32_t table, uint64_t r
       pool_(jit(pool, {.name = "rows.pool", .tells = false})) {
   // Rows that are not finite stay as they were, as Cache::update has it.
   const auto learn = [segments = layout_.parts()](const Tensors& parts, const Learning& given) {
-    const auto added_up = [&](const Tensor& gradients, const Tensor& bags) {
-      const Tensor scales = given.scales ? *given.scales : full(bags.shape(), 1);
-      const Tensor sums = bag_sum(gradients, bags, scales, given.parts);
+    const auto added_up = [&](size_t i) {
+      const Tensor scales = given.scales.empty() ? full(given.bags[i].shape(), 1) : given.scales[i];
+      const Tensor sums = bag_sum(given.gradients[i], given.bags[i], scales, given.parts);
       return !given.ids ? sums
                         : bag_sum(sums, iota({sums.dim(0)}, 0), full({sums.dim(0)}, 1), *given.ids);
     };
     Tensors sums;
     Tensor learns = given.learns;
     for (size_t i = 0; i < segments.size(); ++i) {
-      sums.push_back(added_up(given.gradients[i], given.bags[i]));
+      sums.push_back(added_up(i));
       learns = logical_and(learns, all(isfinite(sums.back()), {1}));
     }
     Tensors out = parts;
@@ -265,25 +265,27 @@ std::vector<float> DeviceRows::weights() {
 
 void DeviceRows::learn(const DeviceBatch& batch, const Tensors& gradients, float lr_scale) {
   const int64_t positions = padded(std::ssize(batch.order));
-  Tensors bags;
-  const auto add = [&](const std::vector<int32_t>& of) {
-    bags.push_back(filled_up<int32_t>(of.empty() ? batch.order : of, positions, 0));
-  };
-  Tensors flat;
+  Learning given;
   for (const Tensor& gradient : gradients) {
     const bool of_vectors = gradient.rank() == 3;
-    add(of_vectors ? batch.vectors : batch.weights);
-    flat.push_back(reshape(gradient, {gradient.elements() / (of_vectors ? gradient.dim(2) : 1),
-                                      of_vectors ? gradient.dim(2) : 1}));
+    const std::vector<int32_t>& of = of_vectors ? batch.vectors : batch.weights;
+    given.bags.push_back(filled_up<int32_t>(of.empty() ? batch.order : of, positions, 0));
+    const int64_t width = of_vectors ? gradient.dim(2) : 1;
+    given.gradients.push_back(reshape(gradient, {gradient.elements() / width, width}));
+    if (!batch.scales.empty()) {
+      given.scales.push_back(of_vectors && !batch.scales_vectors
+                                 ? dense(full({positions}, 1))
+                                 : filled_up<float>(batch.scales, positions, 0.0F));
+    }
   }
-  learn(batch, flat, bags, lr_scale);
+  learn(batch, std::move(given), lr_scale);
 }
 
 void DeviceRows::learn(const DeviceBatch& batch, std::span<const float> gradients, float lr_scale) {
   const auto width = static_cast<int64_t>(layout_.width());
   const int64_t positions = padded(std::ssize(batch.order));
   const Tensor order = filled_up<int32_t>(batch.order, positions, 0);
-  Tensors parts;
+  Learning given{.bags = Tensors(layout_.parts().size(), order)};
   for (const RowLayout::Part& part : layout_.parts()) {
     HostWrite write(TensorType{Dtype::kF32, {positions, part.width}});
     float* const out = write.values<float>().data();
@@ -291,19 +293,16 @@ void DeviceRows::learn(const DeviceBatch& batch, std::span<const float> gradient
     for (int64_t i = 0; i < std::ssize(batch.order); ++i) {
       std::copy_n(gradients.data() + i * width + part.weights, part.width, out + i * part.width);
     }
-    parts.push_back(write.finish());
+    given.gradients.push_back(write.finish());
   }
-  learn(batch, parts, Tensors(parts.size(), order), lr_scale);
+  learn(batch, std::move(given), lr_scale);
 }
 
-void DeviceRows::learn(const DeviceBatch& batch, const Tensors& gradients,
-                       const std::vector<Tensor>& bags, float lr_scale) {
+void DeviceRows::learn(const DeviceBatch& batch, Learning given, float lr_scale) {
   check_finite();
   const int64_t ids = slots_.dim(0);
-  Learning given{.gradients = gradients, .bags = bags, .slots = slots_, .learns = learns_};
-  if (!batch.scales.empty()) {
-    given.scales = filled_up<float>(batch.scales, bags[0].dim(0), 0.0F);
-  }
+  given.slots = slots_;
+  given.learns = learns_;
   if (batch.ids.empty()) {
     given.parts = offsets_of(batch.parts, ids);
   } else {

@@ -55,8 +55,7 @@ class DeviceRows {
   void check_finite();
   Leaving copy_out(embedding_cache::LeavingRows rows) const;
   void copy_in(const embedding_cache::HotRows::Batch& batch);
-  void learn(const DeviceBatch& batch, const Tensors& gradients, const std::vector<Tensor>& bags,
-             float lr_scale);
+  void learn(const DeviceBatch& batch, Learning given, float lr_scale);
 
   embedding_cache::RowLayout layout_;
   std::string name_;

@@ -6,6 +6,7 @@
 #include "core/ir/halves.h"
 #include "core/ops/build.h"
 #include "core/ops/collective.h"
+#include "core/ops/dot_general.h"
 #include "tests/core/transform/support.h"
 #include "tests/ranks.h"
 
@@ -277,6 +278,9 @@ TEST(Overlap, AStepThatFailsLeavesNothingOnItsWay) {
   failing->run = [](const KernelMemory&) { fail("it fails"); };
   Plan plan;
   plan.steps.resize(3);
+  for (PlanStep& step : plan.steps) {
+    step.op = &kDotGeneral;
+  }
   plan.steps[0].kernel = kernel;
   plan.steps[0].begins = true;
   plan.steps[1].kernel = failing;

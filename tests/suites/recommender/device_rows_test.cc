@@ -101,7 +101,7 @@ class RowsOnDevice : public testing::Test {
       if (rank == 0) {
         id = own;
         if (way.rows) {
-          moved_ = rows->on_device(0)->hot().stats();
+          moved_ = rows->on_device(tables_->specs()[0].is_numeric ? 1 : 0)->hot().stats();
         }
       }
     };
