@@ -330,6 +330,9 @@ Kernel in_parts(const Product& p, int threads, const Parts& parts, bool packed) 
 Kernel onednn_product(const Product& p, int threads, bool b_is_kept) {
   const bool one = p.batches() == 1;
   const bool floats = p.dtype == Dtype::kF32;
+  if (!floats && isa() < Isa::kAvx512Bf16) {
+    return {};  // they would go through the gemm driver, too
+  }
   if (p.batch_invariant && floats) {
     return batch_invariant_product(p, threads, one && b_is_kept);
   }

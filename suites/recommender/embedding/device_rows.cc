@@ -28,7 +28,7 @@ using embedding_cache::Slot;
 struct DeviceRows::Learning {
   Tensors gradients;  // of each segment: [bags, width]
   Tensors bags;       // likewise: the bag of each position, in the order of what learns
-  Tensors scales;             // likewise, what it counts; none: 1
+  Tensors scales;     // likewise, what it counts; none: 1
   Tensor parts;
   std::optional<Tensor> ids;
   Tensor slots, learns;
