@@ -11,24 +11,18 @@
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/data/corpus_sources.h"
-#include "core/ir/backend.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/runtime/context.h"
 #include "core/tensor/host.h"
-#include "core/train/machine.h"
 #include "core/train/metrics.h"
 #include "core/train/numbers.h"
 #include "core/train/ranked_scores.h"
 #include "core/train/run_directory.h"
 #include "core/train/session.h"
-#include "core/train/shared_plan.h"
-#include "embedding_cache/row.h"
 #include "suites/recommender/run/export_rows.h"
-#include "suites/recommender/run/import_rows.h"
-#include "suites/recommender/run/sizing.h"
 
 namespace mstrain::recommender {
 namespace {
@@ -151,82 +145,6 @@ void RecommenderRun::declare_data(ConfigFields& fields) {
   fields("embedding_cache", cache, "where the rows of ids live");
 }
 
-void RecommenderRun::check(const YamlNode& tree) const {
-  if (lora) {
-    config_fail(tree, "model.lora", "a recommender has no adapters");
-  }
-  if (!train.eval.prompts.empty()) {
-    config_fail(tree, "eval.prompts", "a recommender writes no text");
-  }
-  if (train.run.mode == RunMode::kGenerate) {
-    config_fail(tree, "run.mode", "a recommender writes no text; mstrain score predicts");
-  }
-  check_only_data(train.parallel, tree, "a recommender's ranks share batches and tables");
-  check_batch_norm(tree);
-  check_rows(tree);
-  check_data_config(data, tree);
-}
-
-void RecommenderRun::check_rows(const YamlNode& tree) const {
-  using embedding_cache::AdmissionKind;
-  using embedding_cache::OptimizerKind;
-  if (!cache.device_rows.is_word() && cache.device_rows != 0 && train.run.device == "cpu" &&
-      default_device()->is_host()) {
-    config_fail(tree, "embedding_cache.device_rows",
-                fmt::format("{}, but run.device: cpu has no memory beside the host's; "
-                            "embedding_cache.host_rows are rows there, or run.device: cuda",
-                            *cache.device_rows.value));
-  }
-  for (const auto& [key, optimizer] :
-       {std::pair("embedding.optimizer.l2_of", &embedding.optimizer),
-        std::pair("embedding.wide_optimizer.l2_of", &embedding.wide_optimizer)}) {
-    if (!optimizer->learns_always()) {
-      continue;
-    }
-    if (optimizer->kind == OptimizerKind::kFtrl) {
-      config_fail(
-          tree, key,
-          "table, but ftrl's l2 is part of what makes a weight of its sums, whichever batch "
-          "holds it; leave it at batch, or use lazy_adam, adagrad, rowwise_adagrad or sgd");
-    }
-    if (embedding.admission.kind != AdmissionKind::kNone) {
-      config_fail(
-          tree, key,
-          "table, but embedding.admission turns rows away, which would learn later from steps "
-          "at which they were none; use l2_of: batch, or embedding.eviction");
-    }
-    if (!cache.device_rows.is_word() && cache.device_rows != 0) {
-      config_fail(tree, "embedding_cache.device_rows",
-                  fmt::format("{}, but with {}: table rows learn at steps that do not hold them, "
-                              "which they go through in host memory; use 0, or l2_of: batch",
-                              *cache.device_rows.value, key));
-    }
-  }
-}
-
-// What is learned depends on how samples are normalised together: nothing else than the configuration decides it.
-void RecommenderRun::check_batch_norm(const YamlNode& tree) const {
-  const auto& [key, config] = tower();
-  if (!config.batch_norm) {
-    return;
-  }
-  const AutoOr<int64_t>& micro = train.batch.micro;
-  if (micro.is_word()) {
-    config_fail(tree, "batch.micro",
-                fmt::format("auto, but {}.batch_norm needs a number, whatever the memory of the "
-                            "machine is: {} or a part of it",
-                            key, train.batch.global));
-  }
-  const int64_t together = *micro.value / train.parallel.copies;
-  const int64_t samples = config.batch_norm->samples.value_or(together);
-  if (together < 2 || together % samples != 0) {
-    config_fail(tree, key + ".batch_norm.samples",
-                fmt::format("{} do not make up the {} samples that are computed together "
-                            "(batch.micro {}, parallel.copies {})",
-                            samples, together, *micro.value, train.parallel.copies));
-  }
-}
-
 FieldUse RecommenderRun::use() const {
   const auto weights = weights_of();
   return {.has_weights = weights.has_value(),
@@ -320,66 +238,6 @@ bool RecommenderRun::holds_out() const {
   return opened_.train == nullptr || opened_.valid != nullptr;
 }
 
-void RecommenderRun::find_oddities_of(int64_t, const YamlNode& tree, Findings& findings) const {
-  const std::shared_ptr<const Tables> tables = this->tables();
-  const Placement shared = placement(*tables);
-  int64_t wanted = 0;
-  for (const embedding_cache::TablePlan& table :
-       plan_rows(*tables, shared, options(), train.batch.global).tables) {
-    wanted += static_cast<int64_t>(table.store_bytes) * shared.ranks();
-  }
-  find_full_disk(real_files(), rows_directory(), wanted,
-                 config_where(tree, "embedding_cache.directory"), "the rows", findings);
-}
-
-Context RecommenderRun::context() const {
-  return train.run.device_description ? current_context()
-                                      : make_context(train, current_context().ranks);
-}
-
-embedding_cache::Options RecommenderRun::options() const {
-  const Context context = this->context();
-  const std::shared_ptr<const Tables> tables = this->tables();
-  embedding_cache::Options options = cache_options(
-      *tables, placement(*tables), embedding, cache, static_cast<uint64_t>(train.run.seed),
-      context.num_threads(), memory_of_rank(train.memory, context),
-      opened_.train == nullptr ? train.batch.global : opened_.train->samples());
-  for (embedding_cache::TableOptions& table : options.tables) {
-    table.host_rows_key = host_rows_key_;
-  }
-  return options;
-}
-
-std::vector<uint64_t> RecommenderRun::device_rows(const embedding_cache::Options& options) const {
-  const Context context = this->context();
-  if (context.device().is_host() && context.backend->device.empty()) {
-    return {};
-  }
-  const std::shared_ptr<const Tables> tables = this->tables();
-  const int64_t memory = memory_limit(train.memory, context);
-  const std::vector<uint64_t> rows =
-      recommender::device_rows(*tables, placement(*tables), options, cache, memory);
-  uint64_t bytes = 0;
-  for (size_t t = 0; t < rows.size(); ++t) {
-    bytes += device_bytes(options.tables[t], rows[t]);
-  }
-  if (bytes > static_cast<uint64_t>(memory)) {
-    throw ConfigError(
-        fmt::format("embedding_cache.device_rows: {} rows of each table take {}, and there are {} "
-                    "(memory.limit_gb); {} would do",
-                    grouped(*cache.device_rows.value), gigabytes(static_cast<int64_t>(bytes)),
-                    gigabytes(memory),
-                    grouped(static_cast<int64_t>(static_cast<double>(*cache.device_rows.value) *
-                                                 static_cast<double>(memory) / 2 /
-                                                 static_cast<double>(bytes)))));
-  }
-  return rows;
-}
-
-Placement RecommenderRun::placement(const Tables& tables) const {
-  return {tables, train.parallel.embedding, data_ranks(train.parallel, current_context())};
-}
-
 TrainTask RecommenderRun::task() const {
   TrainTask task;
   const std::shared_ptr<const Network> own = network();
@@ -412,94 +270,6 @@ TrainTask RecommenderRun::task() const {
 }
 
 // Of a rank: its cache, and what is on its way between ranks.
-int64_t RecommenderRun::bytes_of_tables(const Tables& tables) const {
-  const embedding_cache::Options planned = options();
-  const Placement shared = placement(tables);
-  const auto part = static_cast<uint64_t>(train.batch.global / shared.ranks());
-  uint64_t on_the_way = 0;
-  if (shared.ranks() > 1 || train.batch.micro.value_or(train.batch.global) < train.batch.global) {
-    const uint64_t blocks = shared.ranks() > 1 && cache.pipeline.depth > 0 ? 6 : 4;
-    for (size_t t = 0; t < planned.tables.size(); ++t) {
-      const TableSpec& table = tables.specs()[t];
-      // Rows and gradients, sent and come, of as many distinct ids as there can be; and rows of the next batch.
-      const uint64_t rows = std::min<uint64_t>(part * table.fields.size(),
-                                               table.rows().value_or(planned.tables[t].host_rows));
-      on_the_way +=
-          rows * blocks * embedding_cache::RowLayout(planned.tables[t]).width() * sizeof(float);
-    }
-  }
-  const std::vector<uint64_t> on_device = device_rows(planned);
-  for (size_t t = 0; t < on_device.size(); ++t) {
-    on_the_way += device_bytes(planned.tables[t], on_device[t]);
-  }
-  return static_cast<int64_t>(plan_rows(tables, shared, planned, train.batch.global).memory_bytes +
-                              on_the_way);
-}
-
-std::string RecommenderRun::describe_besides(const RunPlan& plan) const {
-  const std::shared_ptr<const Tables> tables = this->tables();
-  const Placement shared = placement(*tables);
-  const embedding_cache::Options planned = options();
-  const SizedRun sized{.samples = *opened_.train,
-                       .tables = *tables,
-                       .placement = shared,
-                       .options = planned,
-                       .order = {.shuffle = data.shuffle},
-                       .seed = static_cast<uint64_t>(train.run.seed),
-                       .batch = train.batch.global,
-                       .steps = train.schedule.total_steps,
-                       .look_ahead = cache.pipeline.depth,
-                       .device_rows = device_rows(planned)};
-  try {
-    return describe(size_rows(sized), sized, plan);
-  } catch (const IoError&) {
-    throw;
-  } catch (const ConfigError&) {
-    throw;
-  } catch (const Error& error) {
-    throw ConfigError(fmt::format("embedding_cache.host_rows: {}", error.what()));
-  }
-}
-
-std::string RecommenderRun::rows_directory() const {
-  const std::string own = cache.directory.value_or(join_path(train.run.directory(), "rows"));
-  switch (train.run.mode) {
-    case RunMode::kBenchmark: return own + ".benchmark";
-    case RunMode::kFindLr: return own + ".find_lr";
-    default: return own;
-  }
-}
-
-std::function<void(const RowSink&)> RecommenderRun::first_rows(FileSystem& files) const {
-  if (!begins_with_) {
-    return nullptr;
-  }
-  return [&files, folder = *begins_with_, tables = tables()](const RowSink& sink) {
-    read_rows(files, folder, *tables, sink);
-  };
-}
-
-std::shared_ptr<Rows> RecommenderRun::rows(FileSystem& files) const {
-  embedding_cache::Options own = options();
-  own.directory = rows_directory();
-  own.files = &files == &real_files() ? nullptr : &files;
-  std::vector<uint64_t> on_device = device_rows(own);
-  if (on_device.empty() && cache.device_rows.value_or(0) > 0) {
-    log_warning(
-        "embedding_cache.device_rows: what computes here has no memory beside the host's, or no "
-        "table can be there: all rows are in host memory");
-  }
-  return std::make_shared<Rows>(
-      files, std::move(own),
-      RowsOptions{.depth = cache.pipeline.depth,
-                  .evict_every = embedding.forgets() ? embedding.evict_every : 0,
-                  .way = train.parallel.embedding,
-                  .device_rows = std::move(on_device),
-                  .first = first_rows(files),
-                  .run = cache.directory.is_word() ? "" : train.run.directory()},
-      *tables(), current_context().ranks.get());
-}
-
 TrainData RecommenderRun::samples(const Json& source) const {
   TrainData out;
   const std::shared_ptr<Rows> own = rows(*files_);

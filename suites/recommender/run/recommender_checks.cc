@@ -1,0 +1,83 @@
+// What the configuration of a recommender cannot say.
+#include "core/runtime/context.h"
+#include "suites/recommender/run/recommender_run.h"
+
+namespace mstrain::recommender {
+
+void RecommenderRun::check(const YamlNode& tree) const {
+  if (lora) {
+    config_fail(tree, "model.lora", "a recommender has no adapters");
+  }
+  if (!train.eval.prompts.empty()) {
+    config_fail(tree, "eval.prompts", "a recommender writes no text");
+  }
+  if (train.run.mode == RunMode::kGenerate) {
+    config_fail(tree, "run.mode", "a recommender writes no text; mstrain score predicts");
+  }
+  check_only_data(train.parallel, tree, "a recommender's ranks share batches and tables");
+  check_batch_norm(tree);
+  check_rows(tree);
+  check_data_config(data, tree);
+}
+
+void RecommenderRun::check_rows(const YamlNode& tree) const {
+  using embedding_cache::AdmissionKind;
+  using embedding_cache::OptimizerKind;
+  if (!cache.device_rows.is_word() && cache.device_rows != 0 && train.run.device == "cpu" &&
+      default_device()->is_host()) {
+    config_fail(tree, "embedding_cache.device_rows",
+                fmt::format("{}, but run.device: cpu has no memory beside the host's; "
+                            "embedding_cache.host_rows are rows there, or run.device: cuda",
+                            *cache.device_rows.value));
+  }
+  for (const auto& [key, optimizer] :
+       {std::pair("embedding.optimizer.l2_of", &embedding.optimizer),
+        std::pair("embedding.wide_optimizer.l2_of", &embedding.wide_optimizer)}) {
+    if (!optimizer->learns_always()) {
+      continue;
+    }
+    if (optimizer->kind == OptimizerKind::kFtrl) {
+      config_fail(
+          tree, key,
+          "table, but ftrl's l2 is part of what makes a weight of its sums, whichever batch "
+          "holds it; leave it at batch, or use lazy_adam, adagrad, rowwise_adagrad or sgd");
+    }
+    if (embedding.admission.kind != AdmissionKind::kNone) {
+      config_fail(
+          tree, key,
+          "table, but embedding.admission turns rows away, which would learn later from steps "
+          "at which they were none; use l2_of: batch, or embedding.eviction");
+    }
+    if (!cache.device_rows.is_word() && cache.device_rows != 0) {
+      config_fail(tree, "embedding_cache.device_rows",
+                  fmt::format("{}, but with {}: table rows learn at steps that do not hold them, "
+                              "which they go through in host memory; use 0, or l2_of: batch",
+                              *cache.device_rows.value, key));
+    }
+  }
+}
+
+// What is learned depends on how samples are normalised together: nothing else than the configuration decides it.
+void RecommenderRun::check_batch_norm(const YamlNode& tree) const {
+  const auto& [key, config] = tower();
+  if (!config.batch_norm) {
+    return;
+  }
+  const AutoOr<int64_t>& micro = train.batch.micro;
+  if (micro.is_word()) {
+    config_fail(tree, "batch.micro",
+                fmt::format("auto, but {}.batch_norm needs a number, whatever the memory of the "
+                            "machine is: {} or a part of it",
+                            key, train.batch.global));
+  }
+  const int64_t together = *micro.value / train.parallel.copies;
+  const int64_t samples = config.batch_norm->samples.value_or(together);
+  if (together < 2 || together % samples != 0) {
+    config_fail(tree, key + ".batch_norm.samples",
+                fmt::format("{} do not make up the {} samples that are computed together "
+                            "(batch.micro {}, parallel.copies {})",
+                            samples, together, *micro.value, train.parallel.copies));
+  }
+}
+
+}  // namespace mstrain::recommender
