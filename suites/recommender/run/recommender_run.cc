@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/data/corpus_sources.h"
 #include "core/ops/elementwise.h"
