@@ -272,7 +272,9 @@ int run_config_file(Arguments arguments, const std::atomic<bool>& stop, Rank& ra
   const int ranks = asked_ranks(asked, restarts, rank);
   if (is_dry && rank.is_alone() && ranks > 1) {
     throw ConfigError(
-        fmt::format("--dry-run: starts no ranks; parallel.data={} plans for one of them", ranks));
+        fmt::format("--dry-run: starts no ranks; parallel.data={0}, or distribution.actors={0} for "
+                    "an agent, plans for one of them",
+                    ranks));
   }
   for (const std::string& change : changes) {
     start.changes.push_back(key_of_change(change));
