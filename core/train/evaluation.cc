@@ -120,7 +120,7 @@ std::string describe(std::span<const Metric> metrics) {
 
 std::string not_finite(std::span<const Metric> metrics) {
   for (const Metric& metric : metrics) {
-    if (metric.kind->name == kEvalLoss && !std::isfinite(metric.value)) {
+    if (std::string_view(metric.kind->name) == kEvalLoss && !std::isfinite(metric.value)) {
       return fmt::format("the loss of the evaluation is {}: weights or samples hold such numbers",
                          std::isnan(metric.value) ? "no number" : "infinite");
     }
