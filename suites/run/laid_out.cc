@@ -106,7 +106,7 @@ YamlNode with_layout(FileSystem& files, YamlNode tree, Communicator& world, bool
       return tree;
     }
   }
-  if (unplanned(*read_run(tree))) {
+  if (read_run(tree)->unplanned()) {
     return tree;  // parallel.data is all that there is
   }
   const Cluster here = measure_here(make_context(config), world);

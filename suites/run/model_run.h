@@ -89,8 +89,10 @@ class ModelRun {
   virtual LeastSize least_size() const = 0;
   // The same network with so many equal blocks, for plans that follow from those of fewer.
   virtual Overrides with_layers(int64_t layers) const;
-  // Changes that leave steps as they are, and let them be planned for any number of samples. ConfigError: why no plan would do.
+  // Changes that leave steps as they are, and let them be planned for any number of samples.
   virtual Overrides profile_changes() const { return {}; }
+  // Why no plan for a cluster tells what a run of it takes; it runs on any number of ranks along data then. None: one does.
+  virtual std::optional<std::string> unplanned() const { return {}; }
   // Changes that make samples smaller, from mild to strong.
   virtual std::vector<Overrides> smaller_samples() const;
 

@@ -66,7 +66,7 @@ void check_planned(FileSystem& files, const YamlNode& tree) {
                 "plans are for models that learn from data; of an agent --dry-run says what it "
                 "takes");
   }
-  if (const auto why = unplanned(*read_run(with_stored_model(files, tree)))) {
+  if (const auto why = read_run(with_stored_model(files, tree))->unplanned()) {
     config_fail(tree, "model.type", *why);
   }
 }

@@ -133,6 +133,9 @@ Planning::Planning(FileSystem& files, YamlNode given, const Cluster& on, std::op
       cluster(on),
       context_{.backend = described_backend(cluster.device.name, cluster.device), .threads = 1},
       scope_(context_) {
+  if (const auto why = run->unplanned()) {
+    throw ConfigError(*why);
+  }
   const double limit = train.memory.limit_gb.value_or(cluster.device.memory_gb) * 1e9;  // of a rank
   if (train.memory.offload.any()) {
     config_fail(tree, "memory.offload",
@@ -195,15 +198,6 @@ std::set<std::string> Planning::decided(bool all) const {
     }
   }
   return keys;
-}
-
-std::optional<std::string> unplanned(const ModelRun& run) {
-  try {
-    run.profile_changes();
-    return std::nullopt;
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
 }
 
 SearchResult search_layouts(const Planning& planning, const std::set<std::string>& decided,

@@ -44,9 +44,6 @@ class Planning {
   std::shared_ptr<const Schedule> own_schedule_;
 };
 
-// Why no plan for a cluster tells what a run of it takes; it runs on any number of ranks along data then. None: one does.
-std::optional<std::string> unplanned(const ModelRun& run);
-
 // The best layouts of what the configuration leaves open. Throws PlanError where none divides what it has to.
 SearchResult search_layouts(const Planning& planning, const std::set<std::string>& decided,
                             size_t top);

@@ -108,11 +108,7 @@ CardKernel copy_in_order(const ViewType& view, const std::string& letters,
       from.strides.push_back(view.strides[static_cast<int>(at)]);
     }
   }
-  const ViewType to = ViewType::dense(from.type);
-  const Attrs none;
-  const OpDef& copy = *find_op("copy");
-  const TextEntry& entry = *std::ranges::find(text_entries(), copy.name, &TextEntry::op);
-  return CardKernel(entry.print({copy, none, std::span(&from, 1), std::span(&to, 1)}));
+  return dense_copy(from);
 }
 
 // A whole kernel: copies of what cannot be read as it lies, calls for each matrix of the outer batch, and the result in its order.

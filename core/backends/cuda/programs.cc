@@ -1,5 +1,6 @@
 #include "core/backends/cuda/programs.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -134,6 +135,14 @@ void CardKernel::launch(std::span<void* const> inputs, std::span<void* const> ou
     launch.shared_bytes = static_cast<unsigned>(it.shared_bytes);
     give(queue, launch);
   }
+}
+
+CardKernel dense_copy(const ViewType& view) {
+  const ViewType to = ViewType::dense(view.type);
+  const Attrs none;
+  const OpDef& copy = *find_op("copy");
+  const TextEntry& entry = *std::ranges::find(text_entries(), copy.name, &TextEntry::op);
+  return CardKernel(entry.print({copy, none, std::span(&view, 1), std::span(&to, 1)}));
 }
 
 }  // namespace mstrain::cuda

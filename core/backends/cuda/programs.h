@@ -30,5 +30,7 @@ class CardKernel {
   uint64_t number_ = 0;
   std::vector<Reach> inputs_, outputs_;  // where it may join others
 };
+// Lays what `view` shows out in row-major order.
+CardKernel dense_copy(const ViewType& view);
 
 }  // namespace mstrain::cuda

@@ -307,10 +307,9 @@ Overrides RecommenderRun::with_layers(int64_t layers) const {
   return {fmt::format("{}.hidden=[{}]", key, fmt::join(widths, ","))};
 }
 
-Overrides RecommenderRun::profile_changes() const {
-  throw ConfigError(
-      "plans for clusters do not count rows of ids, which are most of a recommender; --dry-run "
-      "counts them, parallel.data=N of one of N ranks");
+std::optional<std::string> RecommenderRun::unplanned() const {
+  return "plans for clusters do not count rows of ids, which are most of a recommender; --dry-run "
+         "counts them, parallel.data=N of one of N ranks";
 }
 
 LeastSize RecommenderRun::least_size() const {

@@ -31,7 +31,7 @@ class RecommenderRun : public ModelRun {
   TrainData samples(const Json& source) const override;
   std::string describe_besides(const RunPlan& plan) const override;
   LeastSize least_size() const override;
-  [[noreturn]] Overrides profile_changes() const override;
+  std::optional<std::string> unplanned() const override;
   Overrides with_layers(int64_t layers) const override;
 
   // In place of open_data(): the samples of a file, which may have no labels, as held-out data. The network is settled.
