@@ -77,6 +77,9 @@ int tokenize(const Usage& usage, Arguments arguments, const std::atomic<bool>& s
   required(name, "--tokenizer X");
   required(input, "--input F");
   job.output = required(output, "--output F");
+  if (job.output != "-") {
+    job.output = replaced_file(job.output);
+  }
   FileSystem& files = real_files();
   job.sources = find_source_files(files, *input);
   for (const SourceFile& source : job.sources) {

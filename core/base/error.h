@@ -33,8 +33,8 @@ class PlanError : public Error {
   using Error::Error;
 };
 
-// A file or directory could not be read or written, or holds something else than expected (exit status 1).
-// Messages start with the path. `error_number` is the errno of the failed call, 0 where the content is at fault.
+// A file or directory could not be read or written, or holds something else than expected (exit status 1; 2 where a file
+// is missing). Messages start with the path. `error_number` is the errno of the failed call, 0 where the content is at fault.
 class IoError : public Error {
  public:
   explicit IoError(const std::string& message, int error_number = 0)

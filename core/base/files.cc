@@ -30,6 +30,19 @@ namespace {
   throw IoError(fmt::format("{}: cannot {}: {}", path, operation, std::strerror(error)), error);
 }
 
+// Where a part of `path` is a link to what is not there, which no folder can be made below.
+void refuse_dangling_links(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::path part = path; part.has_relative_path(); part = part.parent_path()) {
+    if (fs::is_symlink(part, error) && !fs::exists(part, error)) {
+      throw IoError(fmt::format("{}: the link leads to {}, where nothing is", part.string(),
+                                follow_links(part.string())),
+                    ENOENT);
+    }
+  }
+}
+
 class Descriptor {
  public:
   Descriptor(const std::string& path, int flags, std::string_view operation) {
@@ -329,6 +342,7 @@ class RealFiles final : public FileSystem {
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error) {
+      refuse_dangling_links(path);
       throw_errno(path, "create directory", error.value());
     }
   }

@@ -1,4 +1,5 @@
 // What is durable and atomic on top of any FileSystem.
+#include <cerrno>
 #include <filesystem>
 
 #include "core/base/error.h"
@@ -17,16 +18,35 @@ void create_directories_durably(FileSystem& files, const std::string& path) {
   }
 }
 
+std::string follow_links(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  fs::path target = path;
+  if (!target.has_filename() && target.has_relative_path()) {
+    target = target.parent_path();  // "link/" is the link, too
+  }
+  std::error_code error;  // of what cannot be looked at, writing tells
+  for (int links = 0; fs::is_symlink(target, error); ++links) {
+    if (links == kMostLinks) {
+      throw IoError(path + ": is a link that leads to itself", ELOOP);
+    }
+    target = target.parent_path() / fs::read_symlink(target, error);
+  }
+  return target.string();
+}
+
 std::string replaced_file(const std::string& path) {
   namespace fs = std::filesystem;
-  std::error_code error;  // of what cannot be looked at, writing tells
-  std::string target =
-      fs::is_symlink(path, error) ? fs::weakly_canonical(path, error).string() : path;
+  std::string target = follow_links(path);
+  std::error_code error;
   const fs::file_status status = fs::status(target, error);
+  if (fs::is_directory(status)) {
+    throw IoError(path + ": is a folder; expected a file", EISDIR);
+  }
   if (fs::is_other(status)) {
     throw IoError(path + ": is a device or a pipe, which cannot be replaced; expected a file");
   }
-  return target.empty() ? path : target;
+  return target;
 }
 
 void write_file_atomic(FileSystem& files, const std::string& name,

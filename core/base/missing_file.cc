@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "core/base/error.h"
 
@@ -20,7 +21,9 @@ void fail_missing(FileSystem& files, const std::string& path) {
       continue;
     }
     std::string hint;
-    if (files.is_directory(parent)) {
+    if (std::error_code error; std::filesystem::is_symlink(missing, error)) {
+      hint = fmt::format("; the link leads to {}, where nothing is", follow_links(missing));
+    } else if (files.is_directory(parent)) {
       const std::vector<std::string> names = files.list(parent);
       const std::string best = nearest(file_name(missing), names);
       if (!best.empty()) {

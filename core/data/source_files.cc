@@ -163,6 +163,10 @@ std::vector<SourceFile> find_source_files(FileSystem& files, const std::string& 
           extensions.empty() ? "" : fmt::format(" with extension {}", fmt::join(extensions, ", "));
       throw IoError(fmt::format("{}: the folder holds no file{} that is not empty", source, kind));
     }
+    if (files.exists(source) && !is_regular(source)) {
+      throw IoError(source +
+                    ": is a pipe or a device, which can be read once; expected a file or a folder");
+    }
     throw IoError(files.exists(source)
                       ? fmt::format("{}: the file is empty", source)
                       : fmt::format("{}: no file that is not empty matches", source));

@@ -69,8 +69,8 @@ class AtomicFolder::File final : public WritableFile {
   bool closed_ = false;
 };
 
-AtomicFolder::AtomicFolder(FileSystem& files, std::string path)
-    : files_(files), path_(std::move(path)), temporary_(temporary_name(path_)) {
+AtomicFolder::AtomicFolder(FileSystem& files, const std::string& path)
+    : files_(files), path_(follow_links(path)), temporary_(temporary_name(path_)) {
   create_directories_durably(files_, temporary_);
 }
 

@@ -29,7 +29,8 @@ using Manifest = std::map<std::string, FileSummary>;  // by file name
 
 class AtomicFolder {
  public:
-  AtomicFolder(FileSystem& files, std::string path);
+  // In place of `path`, or of what it links to.
+  AtomicFolder(FileSystem& files, const std::string& path);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;

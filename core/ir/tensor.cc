@@ -1,5 +1,8 @@
 #include "core/ir/tensor.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -39,6 +42,16 @@ void check_usable(const OpDef& op, const Tensor& tensor, const SourceLocation& w
         "{}: an argument of type {} was computed inside a traced function that has ended, at {}; "
         "return it from the function instead of keeping it in a variable outside",
         op.name, to_string(tensor.type()), to_string(where));
+  }
+}
+
+// Strides and bytes are numbers of 64 bits, also those of a tensor of no elements.
+void check_bytes(const TensorType& type) {
+  auto bytes = static_cast<int64_t>(size_of(type.dtype));
+  for (const int64_t dim : type.shape) {
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes)) {
+      throw ShapeError(fmt::format("{} has more bytes than 64 bits can count", to_string(type)));
+    }
   }
 }
 
@@ -196,6 +209,7 @@ Tensors apply(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attr
   Types outputs;
   try {
     outputs = op.infer(types, attrs);
+    std::for_each(outputs.begin(), outputs.end(), check_bytes);
   } catch (const ShapeError& error) {
     fail("{}: {}, at {}{}{}", op.name, error.what(), to_string(where),
          error.hint().empty() ? "" : "; ", error.hint());

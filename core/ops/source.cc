@@ -1,5 +1,6 @@
 #include "core/ops/source.h"
 
+#include "core/ir/error_place.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/layouts.h"
 #include "core/ops/shape.h"
@@ -114,6 +115,7 @@ Tensor full(const Shape& shape, double value, Dtype dtype, const SourceLocation&
   } catch (const ShapeError& error) {
     fail("full: {}, at {}", error.what(), to_string(where));
   }
+  const WhereScope scope(where);
   const Tensor scalar =
       apply1(kDefs[0], {}, {{"value", value}, {"dtype", dtype}, {"shape", Shape{}}}, where);
   return broadcast_to(scalar, shape);

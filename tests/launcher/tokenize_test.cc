@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
+#include <filesystem>
 
 #include "tests/launcher/command.h"
 
@@ -45,6 +47,16 @@ TEST_F(TokenizeCommand, KeepsItsInput) {
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("is the input, which would be lost"));
   EXPECT_EQ(real_files().read(folder_ / "a.txt", 1000), "the end");
+}
+
+TEST_F(TokenizeCommand, WritesToWhatALinkPointsAt) {
+  std::filesystem::create_symlink("ids", folder_ / "link.bin");
+  EXPECT_THAT(run("byte", "a.txt", folder_ / "link.bin").err, HasSubstr("/ids: a file of ids"));
+  std::filesystem::remove(folder_ / "link.bin");
+  std::filesystem::create_symlink("ids.bin", folder_ / "link.bin");
+  EXPECT_EQ(run("byte", "a.txt", folder_ / "link.bin").status, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link.bin"));
+  EXPECT_EQ(real_files().file_size(folder_ / "ids.bin"), 2 * std::strlen("the end"));
 }
 
 TEST_F(TokenizeCommand, WritesIdsToStandardOutputAndProgressToStandardError) {

@@ -14,7 +14,8 @@ Kernel prepare_cholesky(const KernelRequest& request) {
       FirstFailure failure;
       parallel_items(s.threads, s.empty() ? 0 : s.count, [&](int64_t i, int) {
         const Eigen::LLT<RowMatrix<T>> llt(matrix_in<T>(memory.inputs[0], i, s.n, s.n));
-        if (llt.info() != Eigen::Success) {
+        // What is no number passes Eigen's own test of the pivots.
+        if (llt.info() != Eigen::Success || !(llt.matrixLLT().diagonal().array() > T(0)).all()) {
           failure.note(i);
         } else {
           matrix_out<T>(memory.outputs[0], i, s.n, s.n) = llt.matrixL();

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/missing_file.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
 
@@ -203,6 +204,30 @@ TEST(Files, AtomicWriteGoesToWhatALinkPointsAt) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
   EXPECT_EQ(real_files().read(folder / "d/a"), "two");
   EXPECT_THAT(real_files().list(folder / "d"), ElementsAre("a"));
+  std::filesystem::create_symlink("d/b", folder / "ahead");
+  std::filesystem::create_symlink("ahead", folder / "twice");
+  write_file_atomic(real_files(), folder / "twice", "three");
+  EXPECT_EQ(real_files().read(folder / "d/b"), "three");
+}
+
+TEST(Files, LinksThatLeadNowhereAreNamed) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("circle", folder / "circle");
+  EXPECT_THAT(message_of<IoError>([&] { write_file_atomic(real_files(), folder / "circle", "x"); }),
+              HasSubstr("circle: is a link that leads to itself"));
+  std::filesystem::create_symlink("nowhere", folder / "link");
+  EXPECT_EQ(message_of<IoError>([&] { real_files().create_directories(folder / "link/a"); }),
+            folder / "link" + ": the link leads to " + folder / "nowhere, where nothing is");
+  EXPECT_EQ(message_of<IoError>([&] { check_exists(real_files(), folder / "link"); }),
+            folder / "link" + ": no such file or folder; the link leads to " +
+                folder / "nowhere, where nothing is");
+}
+
+TEST(Files, AtomicWriteReplacesNoFolder) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "d");
+  EXPECT_EQ(message_of<IoError>([&] { write_file_atomic(real_files(), folder / "d", "x"); }),
+            folder / "d" + ": is a folder; expected a file");
 }
 
 TEST(Files, AtomicWriteReplacesNoPipe) {

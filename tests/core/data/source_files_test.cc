@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -83,6 +84,8 @@ TEST_F(SourceFiles, WhatIsMissingIsNamedWithTheNearestName) {
 
 TEST_F(SourceFiles, NothingToReadIsAnError) {
   EXPECT_THAT(message(scratch.path("empty.txt")), HasSubstr("the file is empty"));
+  ASSERT_EQ(mkfifo(scratch.path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(message(scratch.path("pipe")), HasSubstr("is a pipe or a device"));
   EXPECT_THAT(message(scratch.path("*.zip")), HasSubstr("no file that is not empty matches"));
   EXPECT_THAT(message(scratch.root(), {"zip"}),
               HasSubstr("the folder holds no file with extension zip"));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "core/base/error.h"
 #include "core/base/files_fault.h"
 #include "core/base/rng.h"
@@ -56,6 +58,18 @@ TEST(AtomicFolder, WithoutCommitNothingIsLeft) {
     folder.write("a", "1");
   }
   EXPECT_THAT(real_files().list(root.path()), IsEmpty());
+}
+
+TEST(AtomicFolder, ReplacesWhatALinkPointsAt) {
+  const TemporaryFolder parent;
+  std::filesystem::create_directory_symlink("real", parent / "link");
+  for (const char* text : {"one", "two"}) {
+    AtomicFolder folder(real_files(), parent / "link/");
+    folder.write("a", text);
+    folder.commit();
+    EXPECT_EQ(real_files().read(parent / "real/a"), text);
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(parent / "link"));
 }
 
 TEST(AtomicFolder, RefusesNamesThatEscape) {

@@ -33,6 +33,22 @@ TEST(Slicing, ReadsAsInNumPy) {
             (Numbers{4}));
 }
 
+TEST(Sizes, BeyondWhat64BitsCountAreAnErrorAtTheCallersLine) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  const auto expect_error = [](const std::function<Tensor()>& make) {
+    EXPECT_THAT(error_of(make), testing::AllOf(testing::HasSubstr("more bytes than 64 bits"),
+                                               testing::HasSubstr("arrange_test.cc")));
+  };
+  const Tensor one = grid()[0][0];
+  expect_error([&] { return linspace(0, 1, kHuge); });
+  expect_error([&] { return full({kHuge}, 1); });
+  expect_error([&] { return full({0, kHuge, 4}, 1); });
+  expect_error([&] { return broadcast_to(one, {kHuge, 4}); });
+  expect_error([&] {
+    return jit([](const Tensor& x) { return broadcast_to(x, {kHuge, 4}); })(one);
+  });
+}
+
 TEST(Slicing, OutsideOfATensorIsAnErrorAtTheCallersLine) {
   EXPECT_THAT(error_of([] { grid()[3]; }),
               testing::AllOf(testing::HasSubstr("[]: element 3 of dim 0 of [3, 4]"),

@@ -136,6 +136,8 @@ TEST(Linalg, WhatCannotBeDecomposedIsAnErrorThatNamesTheMatrix) {
     const ContextScope scope(context);
     EXPECT_THAT(error_of([&] { cholesky(batch); }),
                 testing::HasSubstr("cholesky: matrix 1 of the batch is not positive definite"));
+    EXPECT_THAT(error_of([&] { cholesky(eye(2) * std::nan("")); }),
+                testing::HasSubstr("is not positive definite"));
     EXPECT_THAT(error_of([&] { solve(batch - eye(2), batch); }),
                 testing::HasSubstr("solve: matrix 0 of the batch is singular"));
     EXPECT_THAT(error_of([&] { jit([](const Tensor& x) { return cholesky(x); })(batch); }),
