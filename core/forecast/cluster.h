@@ -39,6 +39,8 @@ struct AchievedShares {
 struct ClusterDevice : DeviceDescription {
   double launch_us = 0;
   std::optional<int64_t> units;
+  std::optional<double> operand_gbps;
+  std::optional<double> scores_gps;
   double reserved_gb = 0;
   AchievedShares achieved;
 
@@ -49,6 +51,15 @@ struct ClusterDevice : DeviceDescription {
     v("units", units,
       "processors that work on tiles of a product at once; null: products of any size fill it",
       rule::at_least(1).at_most(100000));
+    v("operand_gbps", operand_gbps,
+      "at which operands and results of a product are laid out before and behind its sums, in 10^9 "
+      "bytes a second; null: while it sums",
+      rule::positive());
+    v("scores_gps", scores_gps,
+      "scores that attention makes probabilities of, forward or backward, 10^9 a second, before "
+      "and "
+      "behind its sums; null: while it sums",
+      rule::positive());
     v("reserved_gb", reserved_gb,
       "of its memory, what driver, libraries and communicators take before a run has any",
       rule::at_least(0));

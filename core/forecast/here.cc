@@ -26,52 +26,88 @@
 namespace mstrain {
 namespace {
 
-constexpr int64_t kRows = 4, kTokens = 128, kWidth = 256, kHeads = 4;
-constexpr int64_t kLongEnough = 400'000'000;  // nanoseconds
+// Of the layers that are measured. What kernels do beside their sums is a larger part of the smaller ones'.
+struct LayerSize {
+  int64_t rows, tokens, width, head;
+
+  // For each of attention's operations: a score takes part in two products over the width of a head forward, and in five backward.
+  double scores_an_operation() const { return 2.0 / static_cast<double>(7 * 2 * head); }
+};
+constexpr LayerSize kLayers[] = {{4, 128, 256, 64}, {4, 128, 128, 32}};
+// What one leaves for its backward pass is in memory by then, as in a run.
+constexpr int kDepth = 6;
+constexpr int64_t kLongEnough = 400'000'000;  // nanoseconds, for each
 constexpr int64_t kExchanged = int64_t{4} << 20;
 constexpr int kExchanges = 20;
 
-// A transformer's layer, and the sum of what it gives.
-Tensor layer(const Params& p, const Tensor& x_btc) {
-  const Shape heads{kHeads, kWidth / kHeads};
+// A transformer's layer.
+Tensor layer(const LayerSize& size, const Params& p, const Tensor& x_btc) {
+  const Shape heads{size.width / size.head, size.head};
   const Tensor normed = layer_norm(p / "ln_1", x_btc);
   const Tensor seen = attention(linear(p / "q", normed, heads), linear(p / "k", normed, heads),
                                 linear(p / "v", normed, heads), {.causal = true});
-  const Tensor after = x_btc + linear(p / "proj", seen, {kWidth}, {.in_dims = 2});
-  const Tensor wide = gelu_tanh(linear(p / "fc", layer_norm(p / "ln_2", after), {4 * kWidth}));
-  return sum(square(after + linear(p / "out", wide, {kWidth})));
+  const Tensor after = x_btc + linear(p / "proj", seen, {size.width}, {.in_dims = 2});
+  const Tensor wide = gelu_tanh(linear(p / "fc", layer_norm(p / "ln_2", after), {4 * size.width}));
+  return after + linear(p / "out", wide, {size.width});
+}
+
+// Several of them, and the sum of what they give.
+Tensor layers(const LayerSize& size, const Params& p, const Tensor& x_btc) {
+  Tensor out_btc = x_btc;
+  for (int i = 0; i < kDepth; ++i) {
+    out_btc = layer(size, p / "h" / i, out_btc);
+  }
+  return sum(square(out_btc));
 }
 
 // What kernels of a layer's forward and backward pass reach, while other ranks do the same.
 struct LayerRates {
-  double products = 0, attention = 0;  // operations a second
-  double memory = 0;                   // bytes a second
-  double launch = 0;                   // seconds between two kernels
+  double attention = 0;  // operations a second
+  double memory = 0;     // bytes a second
+  double launch = 0;     // seconds between two kernels
 };
+
+bool is_product(const KernelTime& time) { return time.op.starts_with("dot_general"); }
 
 LayerRates rates_of(std::span<const KernelTime> times, int64_t nanoseconds) {
   struct Sum {
     double amount = 0, nanoseconds = 0;
     double rate() const { return 1e9 * amount / nanoseconds; }
-  } products, attention, memory;
+  } attention, memory;
+  double kernels = 0;
   for (const KernelTime& time : times) {
-    Sum& sum = time.op.starts_with("dot_general") ? products
-               : time.op.starts_with("attention") ? attention
-                                                  : memory;
-    sum.amount += &sum == &memory ? time.bytes : time.flops;
-    sum.nanoseconds += static_cast<double>(time.end - time.begin);
+    const auto taken = static_cast<double>(time.end - time.begin);
+    kernels += taken;
+    if (!is_product(time)) {
+      const bool attends = time.op.starts_with("attention");
+      Sum& sum = attends ? attention : memory;
+      sum.amount += attends ? time.flops : time.bytes;
+      sum.nanoseconds += taken;
+    }
   }
-  const double kernels = products.nanoseconds + attention.nanoseconds + memory.nanoseconds;
-  return {products.rate(), attention.rate(), memory.rate(),
+  return {attention.rate(), memory.rate(),
           std::max(0.0, static_cast<double>(nanoseconds) - kernels) /
               static_cast<double>(times.size()) / 1e9};
 }
 
-LayerRates layer_rates() {
-  const std::vector<ParamSpec> specs = declare_params([](const Params& p) {
-    layer(p, zeros({Dtype::kF32, {kRows, kTokens, kWidth}}));
+// What else the machine does disturbs some passes.
+double middle(std::vector<double> values) {
+  const auto at = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+struct ProductTime {
+  double flops, bytes, seconds;
+};
+
+// Adds the products.
+LayerRates measure_layers(const LayerSize& size, std::vector<ProductTime>& products) {
+  const Shape batch{size.rows, size.tokens, size.width};
+  const std::vector<ParamSpec> specs = declare_params([&](const Params& p) {
+    layers(size, p, zeros({Dtype::kF32, batch}));
   });
-  Types types{{Dtype::kF32, {kRows, kTokens, kWidth}}};
+  Types types{{Dtype::kF32, batch}};
   for (const ParamSpec& spec : specs) {
     types.push_back(spec.type);
   }
@@ -83,7 +119,8 @@ LayerRates layer_rates() {
         for (size_t i = 0; i < specs.size(); ++i) {
           params.set(specs[i].name, inputs[i + 1]);
         }
-        const Params gradient = grad([&](const Params& p) { return layer(p, inputs[0]); })(params);
+        const Params gradient =
+            grad([&](const Params& p) { return layers(size, p, inputs[0]); })(params);
         Tensors out;
         for (size_t i = 0; i < gradient.size(); ++i) {
           out.push_back(gradient.tensor(i));
@@ -98,25 +135,61 @@ LayerRates layer_rates() {
   }
   inputs.insert(inputs.end(), captures.begin(), captures.end());
   program->run(inputs);
-  std::vector<LayerRates> passes;
+  std::vector<double> attention, memory, launch;  // of each pass
+  std::vector<std::vector<double>> taken;         // of each product, in seconds
   std::vector<KernelTime> times;
   program->profile(&times);
   const int64_t first = nanoseconds_now();
   for (int64_t begin = first; begin - first < kLongEnough; begin = nanoseconds_now()) {
-    program->run(inputs);
-    passes.push_back(rates_of(times, nanoseconds_now() - begin));
     times.clear();
+    program->run(inputs);
+    const LayerRates rates = rates_of(times, nanoseconds_now() - begin);
+    attention.push_back(rates.attention);
+    memory.push_back(rates.memory);
+    launch.push_back(rates.launch);
+    size_t product = 0;
+    for (const KernelTime& time : times) {
+      if (is_product(time)) {
+        taken.resize(std::max(taken.size(), product + 1));
+        taken[product++].push_back(static_cast<double>(time.end - time.begin) / 1e9);
+      }
+    }
   }
   program->profile(nullptr);
-  // What else the machine does disturbs some passes.
-  const auto middle = [&](double LayerRates::*rate) {
-    const auto at = passes.begin() + static_cast<ptrdiff_t>(passes.size() / 2);
-    std::nth_element(passes.begin(), at, passes.end(),
-                     [&](const LayerRates& a, const LayerRates& b) { return a.*rate < b.*rate; });
-    return *at.*rate;
-  };
-  return {middle(&LayerRates::products), middle(&LayerRates::attention),
-          middle(&LayerRates::memory), middle(&LayerRates::launch)};
+  size_t product = 0;
+  for (const KernelTime& time : times) {
+    if (is_product(time)) {
+      products.push_back({time.flops, time.bytes, middle(std::move(taken[product++]))});
+    }
+  }
+  return {middle(std::move(attention)), middle(std::move(memory)), middle(std::move(launch))};
+}
+
+// Operations and bytes a second of products that do one after the other: of least squares of what their times would be off by, each
+// alike. No bytes: they take no time of their own.
+struct ProductRates {
+  double sums = 0;
+  std::optional<double> operands;
+};
+
+ProductRates split(std::span<const ProductTime> products) {
+  double ff = 0, fb = 0, bb = 0, f = 0, b = 0;
+  for (const ProductTime& product : products) {
+    const double flops = product.flops / product.seconds;
+    const double bytes = product.bytes / product.seconds;
+    ff += flops * flops;
+    fb += flops * bytes;
+    bb += bytes * bytes;
+    f += flops;
+    b += bytes;
+  }
+  const double determinant = ff * bb - fb * fb;
+  const double of_operation = (f * bb - b * fb) / determinant;
+  const double of_byte = (b * ff - f * fb) / determinant;
+  if (of_operation > 0 && of_byte > 0) {
+    return {1 / of_operation, 1 / of_byte};
+  }
+  return {ff / f, std::nullopt};
 }
 
 // Keeps a processor of this thread busy as long as it lives, as a rank would that shares it.
@@ -215,14 +288,23 @@ Cluster measure_here(const Context& context, Communicator& world) {
   }
   meet();
   LayerRates rates;
+  double of_score = 0;  // seconds
+  ProductRates of_products;
   if (works) {
-    rates = layer_rates();
+    std::vector<ProductTime> times;
+    rates = measure_layers(kLayers[0], times);
+    const double smaller = measure_layers(kLayers[1], times).attention;
+    of_score = std::max(0.0, 1 / smaller - 1 / rates.attention) /
+               (kLayers[1].scores_an_operation() - kLayers[0].scores_an_operation());
+    rates.attention = 1 / (1 / rates.attention - of_score * kLayers[0].scores_an_operation());
+    of_products = split(times);
   }
   const auto of_ranks = [&](double value) { return mean(world, value, works); };
   const auto ranks = static_cast<double>(world.size());
   Cluster out;
   out.gpus_per_node = world.size();
-  const double products = of_ranks(rates.products);
+  const double products = of_ranks(of_products.sums);
+  const double of_byte = of_ranks(of_products.operands ? 1 / *of_products.operands : 0);
   const double attention = of_ranks(rates.attention);
   const double memory = of_ranks(rates.memory);
   ClusterDevice& device = out.device;
@@ -232,6 +314,12 @@ Cluster measure_here(const Context& context, Communicator& world) {
   const double copied = std::max(of_ranks(limits.bytes_per_second), memory);
   device.peak_tflops = {.fp32 = rounded(peak / 1e12), .bf16 = rounded(of_ranks(bf16) / 1e12)};
   device.memory_gbps = rounded(copied / 1e9);
+  if (of_byte > 0) {
+    device.operand_gbps = rounded(1 / of_byte / 1e9);
+  }
+  if (const double seconds = of_ranks(of_score); seconds > 0) {
+    device.scores_gps = rounded(1 / seconds / 1e9);
+  }
   device.launch_us = rounded(of_ranks(rates.launch) * 1e6);
   device.achieved = {.products = rounded(products / peak),
                      .attention = rounded(std::min(1.0, attention / peak)),

@@ -328,6 +328,9 @@ class ProfileReader {
     WorkItem item = work_of(is_attention ? WorkKind::kAttention : WorkKind::kMemory, step, times);
     item.divided = any_divided;
     item.weights = backward_ && ends_outside(plan, step);
+    if (is_attention) {
+      item.scores = scores_of(step);
+    }
     out_.items.push_back(item);
     Held result;
     result.divided = any_divided;
@@ -340,6 +343,13 @@ class ProfileReader {
     for (const PlanView& view : step.outputs) {
       held[static_cast<size_t>(view.buffer)] = result;
     }
+  }
+
+  // Each takes part in two products over the width of a head, backward in five.
+  static double scores_of(const PlanStep& step) {
+    const bool is_backward = step.outputs.size() > 2;
+    const Shape& q = step.inputs[is_backward ? 1 : 0].view.type.shape;
+    return step.cost.flops / ((is_backward ? 5 : 2) * 2 * static_cast<double>(q[3]));
   }
 
   // Whether it only adds to what the whole step sums up.
@@ -452,14 +462,14 @@ class ProfileReader {
   void merge_equal_items() {
     std::vector<WorkItem> merged;
     std::map<std::tuple<int, int, bool, bool, bool, int, double, double, double, double, double,
-                        double, int>,
+                        double, double, int>,
              size_t>
         known;
     for (const WorkItem& it : out_.items) {
-      const auto key =
-          std::tuple(static_cast<int>(it.kind), static_cast<int>(it.region), it.backward,
-                     it.weights, it.divided, static_cast<int>(it.dtype), it.flops, it.bytes,
-                     it.batch, it.rows, it.columns, it.summed, static_cast<int>(it.divides));
+      const auto key = std::tuple(static_cast<int>(it.kind), static_cast<int>(it.region),
+                                  it.backward, it.weights, it.divided, static_cast<int>(it.dtype),
+                                  it.flops, it.bytes, it.scores, it.batch, it.rows, it.columns,
+                                  it.summed, static_cast<int>(it.divides));
       const auto [found, is_new] = known.emplace(key, merged.size());
       if (is_new) {
         merged.push_back(it);

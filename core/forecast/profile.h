@@ -35,6 +35,7 @@ struct WorkItem {
   bool divided = false;  // along tensor
   Dtype dtype = Dtype::kF32;
   double flops = 0, bytes = 0;
+  double scores = 0;  // of attention, that are not masked
   double count = 1;
   // Of a product: `batch` times [rows, summed] x [summed, columns]
   double batch = 1, rows = 1, columns = 1, summed = 1;

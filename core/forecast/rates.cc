@@ -66,9 +66,11 @@ double product_seconds(const ClusterDevice& device, const WorkItem& item, const 
   tokens = std::max(1.0, tokens / share.context);
   const double width = static_cast<double>(size_of(item.dtype));
   const double bytes = batch * (rows * summed + summed * columns + rows * columns) * width;
-  return std::max(padded_flops(device, batch, rows, columns, summed) /
-                      (peak_of(device, item.dtype) * device.achieved.products),
-                  bytes / (device.memory_gbps * 1e9 * device.achieved.memory));
+  const double sums = padded_flops(device, batch, rows, columns, summed) /
+                      (peak_of(device, item.dtype) * device.achieved.products);
+  return device.operand_gbps
+             ? sums + bytes / (*device.operand_gbps * 1e9)
+             : std::max(sums, bytes / (device.memory_gbps * 1e9 * device.achieved.memory));
 }
 
 // Shares of a ring's time, (n - 1) / n of the bytes, and what each hop waits.
@@ -104,7 +106,7 @@ double seconds_of(const ClusterDevice& device, const WorkItem& item, const WorkS
       return std::max(
                  item.flops / shared / (peak_of(device, item.dtype) * device.achieved.attention),
                  memory) +
-             launch;
+             (device.scores_gps ? item.scores / shared / (*device.scores_gps * 1e9) : 0) + launch;
     case WorkKind::kMemory: return memory + launch;
     case WorkKind::kReduce:
     case WorkKind::kGather: return 0;
