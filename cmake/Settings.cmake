@@ -18,6 +18,16 @@ set(MSTRAIN_SANITIZE "" CACHE STRING "Sanitizers to build with, such as address,
 set(CMAKE_UNITY_BUILD OFF CACHE BOOL "Compile sources eight at a time")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
+# Collecting the garbage of its own memory, which g++ begins at 128 MB, is a sixth of its time: where processors have memory enough it begins later.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  cmake_host_system_information(RESULT megabytes QUERY TOTAL_PHYSICAL_MEMORY)
+  cmake_host_system_information(RESULT processors QUERY NUMBER_OF_LOGICAL_CORES)
+  math(EXPR each "${megabytes} / ${processors}")
+  if(each GREATER 2500)
+    add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:--param=ggc-min-heapsize=500000>")  # kB
+  endif()
+endif()
+
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})

@@ -162,7 +162,7 @@ KernelLibrary::KernelLibrary(const std::string& source) {
   write_file_atomic(real_files(), text, source);
   // Bounds and races are the emulator's; what it compiles for is all one.
   const std::string command = fmt::format(
-      "'{}' {} -fvisibility=hidden -I'{}' -o '{}' '{}' "
+      "'{}' {} -I'{}' -o '{}' '{}' "
       ">'{}' 2>&1",
       MSTRAIN_TEST_COMPILER, MSTRAIN_TEST_OPTIONS, MSTRAIN_SOURCE_DIR, library, text, messages);
   if (std::system(command.c_str()) != 0) {

@@ -377,7 +377,7 @@ int nvrtcCompileProgram(void* program, int, const char* const*) {
   std::ofstream(name + ".cc") << it.text;
   it.library = name + ".so";
   return std::system(fmt::format("'{}' {} "
-                                 "-fvisibility=hidden -I'{}' -o '{}' '{}.cc'",
+                                 "-I'{}' -o '{}' '{}.cc'",
                                  MSTRAIN_TEST_COMPILER, MSTRAIN_TEST_OPTIONS, MSTRAIN_SOURCE_DIR,
                                  it.library, name)
                          .c_str()) == 0
