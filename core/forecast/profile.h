@@ -31,9 +31,9 @@ struct WorkItem {
   WorkKind kind = WorkKind::kMemory;
   Region region = Region::kBlock;
   bool backward = false;
-  bool weights = false;  // gradients of weights: no other rank waits for them
-  bool divided = false;  // along tensor
-  Dtype dtype = Dtype::kF32;
+  bool weights = false;       // gradients of weights: no other rank waits for them
+  bool divided = false;       // along tensor
+  Dtype dtype = Dtype::kF32;  // of what it reads; kU8: codes of floats of 8 bits
   double flops = 0, bytes = 0;
   double count = 1;
   // Of a product: `batch` times [rows, summed] x [summed, columns]
