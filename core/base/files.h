@@ -94,8 +94,8 @@ FileSystem& real_files();
 // Creates what is missing of `path` such that a crash does not undo it.
 void create_directories_durably(FileSystem& files, const std::string& path);
 
-// The file that is replaced where `path` is written as a whole: what links point at. Throws IoError where that is a device or a
-// pipe.
+// The file that is replaced where `path` is written as a whole: what links point at. Throws IoError where that is a folder, a
+// device or a pipe.
 std::string replaced_file(const std::string& path);
 
 // Writes under a temporary name beside `path`, or beside what it links to, syncs, renames, syncs the directory: `path` holds the old or the new bytes.

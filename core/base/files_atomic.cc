@@ -26,6 +26,9 @@ std::string replaced_file(const std::string& path) {
   if (fs::is_other(status)) {
     throw IoError(path + ": is a device or a pipe, which cannot be replaced; expected a file");
   }
+  if (fs::is_directory(status)) {
+    throw IoError(path + ": is a folder; expected a file, such as one in it");
+  }
   return target.empty() ? path : target;
 }
 

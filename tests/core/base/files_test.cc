@@ -205,12 +205,14 @@ TEST(Files, AtomicWriteGoesToWhatALinkPointsAt) {
   EXPECT_THAT(real_files().list(folder / "d"), ElementsAre("a"));
 }
 
-TEST(Files, AtomicWriteReplacesNoPipe) {
+TEST(Files, AtomicWriteReplacesNoPipeAndNoFolder) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(message_of<IoError>([&] { write_file_atomic(real_files(), folder / "pipe", "x"); }),
               HasSubstr("pipe: is a device or a pipe"));
   EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+  EXPECT_THAT(message_of<IoError>([&] { write_file_atomic(real_files(), folder / "", "x"); }),
+              HasSubstr(": is a folder; expected a file"));
 }
 
 TEST(Paths, SplitAndJoin) {
