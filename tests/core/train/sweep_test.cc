@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/yaml_scalar.h"
+#include "core/train/report_data.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/one_section.h"
 #include "tests/core/train/fit.h"
