@@ -53,13 +53,12 @@ void Core::plan_batch(const Table& table, TicketState& ticket, std::vector<bool>
     }
   }
   const uint64_t held = table.host.pinned();
-  check(held + newly_pinned + missing <= table.host.capacity(),
-        "embedding_cache: table \"{}\": a batch with {} distinct ids does not fit: of {} rows in "
-        "host memory, {} are held by "
-        "open tickets and this batch needs {} more; raise {}, or release before prefetching so far "
-        "ahead",
-        table.options.name, ids.size(), table.host.capacity(), held, newly_pinned + missing,
-        table.options.host_rows_key);
+  check(
+      held + newly_pinned + missing <= table.host.capacity(),
+      "{}: table \"{}\": a batch with {} distinct ids does not fit: of {} rows in host memory, {} "
+      "are held by open tickets and this batch needs {} more; raise it{}",
+      table.options.host_rows_key, table.options.name, ids.size(), table.host.capacity(), held,
+      newly_pinned + missing, held > 0 ? ", or release before prefetching so far ahead" : "");
 }
 
 std::unique_ptr<TicketState> Core::prefetch(uint32_t index, std::span<const Id> ids, uint64_t step,

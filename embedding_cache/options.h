@@ -129,7 +129,7 @@ struct TableOptions {
   std::string name;
   uint64_t host_rows = 0;  // rows that host memory holds; every row of all open tickets must fit
   std::string host_rows_key =
-      "host_rows";  // what errors call that, as the file and line that say it
+      "embedding_cache: host_rows";  // how errors begin: the file, line and key that say it
   std::vector<Segment> segments;
   Policy policy = Policy::kLookAhead;
   AdmissionOptions admission;

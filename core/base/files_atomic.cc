@@ -41,7 +41,7 @@ std::string replaced_file(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(target, error);
   if (fs::is_directory(status)) {
-    throw IoError(path + ": is a folder; expected a file", EISDIR);
+    throw IoError(path + ": is a folder; expected a file, such as one in it", EISDIR);
   }
   if (fs::is_other(status)) {
     throw IoError(path + ": is a device or a pipe, which cannot be replaced; expected a file");

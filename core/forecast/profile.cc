@@ -168,7 +168,7 @@ class ProfileReader {
     item.bytes = step.cost.bytes;
     item.count = times;
     for (const PlanView& view : step.inputs) {
-      if (is_floating(view.view.type.dtype)) {
+      if (is_floating(view.view.type.dtype) || kind == WorkKind::kProduct) {
         item.dtype = view.view.type.dtype;
         break;
       }

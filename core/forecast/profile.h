@@ -31,9 +31,9 @@ struct WorkItem {
   WorkKind kind = WorkKind::kMemory;
   Region region = Region::kBlock;
   bool backward = false;
-  bool weights = false;  // gradients of weights: no other rank waits for them
-  bool divided = false;  // along tensor
-  Dtype dtype = Dtype::kF32;
+  bool weights = false;       // gradients of weights: no other rank waits for them
+  bool divided = false;       // along tensor
+  Dtype dtype = Dtype::kF32;  // of what it reads; kU8: codes of floats of 8 bits
   double flops = 0, bytes = 0;
   double scores = 0;  // of attention, that are not masked
   double count = 1;

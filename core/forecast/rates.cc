@@ -20,6 +20,7 @@ double peak_of(const ClusterDevice& device, Dtype dtype) {
   const std::optional<double> rate = dtype == Dtype::kBF16  ? peak.bf16
                                      : dtype == Dtype::kF16 ? peak.fp16
                                      : dtype == Dtype::kF64 ? peak.fp64
+                                     : dtype == Dtype::kU8  ? peak.fp8
                                                             : std::optional(peak.fp32);
   return rate.value_or(peak.fp32) * 1e12;
 }
@@ -65,7 +66,8 @@ double product_seconds(const ClusterDevice& device, const WorkItem& item, const 
   double& tokens = item.weights ? summed : rows;
   tokens = std::max(1.0, tokens / share.context);
   const double width = static_cast<double>(size_of(item.dtype));
-  const double bytes = batch * (rows * summed + summed * columns + rows * columns) * width;
+  const double made = item.dtype == Dtype::kU8 ? static_cast<double>(size_of(Dtype::kBF16)) : width;
+  const double bytes = batch * ((rows * summed + summed * columns) * width + rows * columns * made);
   const double sums = padded_flops(device, batch, rows, columns, summed) /
                       (peak_of(device, item.dtype) * device.achieved.products);
   return device.operand_gbps

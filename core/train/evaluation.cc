@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/runtime/context.h"
+#include "core/train/numbers.h"
 #include "core/train/rank_talk.h"
 #include "core/train/ranked_scores.h"
 
@@ -161,8 +162,8 @@ std::optional<EvaluationResult> evaluate(const LossProgram& program, const Param
   const auto measure_all = [&](const Counted& counted, const std::string& set) {
     std::vector<Metric> out;
     for (const Measure& measure : measures) {
-      out.push_back(
-          {measure.kind, measure.value(counted), static_cast<int64_t>(counted.sums[0].count), set});
+      out.push_back({measure.kind, without_sign_of_nan(measure.value(counted)),
+                     static_cast<int64_t>(counted.sums[0].count), set});
     }
     return out;
   };

@@ -26,9 +26,12 @@ Kernel prepare_own(const KernelRequest& request) {
 
 // What the default back end's kernel overwrites, and nothing else of it.
 Kernel prepare_described(const KernelRequest& request) {
-  const KernelEntry& entry = *find_kernel(default_backend(), request.op);
+  const KernelEntry* const entry = find_kernel(default_backend(), request.op);
+  if (entry == nullptr) {
+    return {};
+  }
   const Kernel made =
-      entry.prepare({request.op, request.attrs, request.inputs, request.outputs, /*threads=*/1});
+      entry->prepare({request.op, request.attrs, request.inputs, request.outputs, /*threads=*/1});
   return {.run = {}, .in_place = made.in_place};
 }
 
@@ -87,6 +90,9 @@ const Backend* described_backend(const std::string& name, const DeviceDescriptio
   backend.kernels = (own != nullptr ? own : default_backend())->kernels;
   if (own != nullptr) {
     backend.limits = own->limits;
+  }
+  if (own == nullptr && device.peak_tflops.fp8) {
+    backend.kernels.try_emplace("float8_product");  // which the default back end makes of others
   }
   for (auto& [op, entry] : backend.kernels) {
     entry.prepare = own != nullptr ? prepare_own : prepare_described;

@@ -283,8 +283,15 @@ SessionResult train(FileSystem& given_files, const TrainConfig& config, const Ya
         log_info("{}: what an earlier run had written is removed", directory.path());
       }
       log_file.emplace(files, directory.at(kLogFile));
+    } else {
+      meet(ranks, "restart");
     }
-    meet(ranks, "restart");
+    if (start.cleared != nullptr) {
+      start.cleared();
+    }
+    if (first) {
+      meet(ranks, "restart");
+    }
   }
   context.allocator->trim();
   write_file_atomic(files, directory.at(kConfigFile), to_yaml(resolved));

@@ -34,6 +34,8 @@ struct SessionStart {
   std::vector<std::string>
       changes;  // keys whose values may differ from those that the run had so far (Changing::kOnRequest)
   bool restart = false;  // what an earlier run wrote is removed, once the first batch is read
+  std::function<void()>
+      cleared;  // called then, where it is set: on the first rank, then on the others
   std::vector<std::string> command;  // for run.json
   std::shared_ptr<Ranks> ranks;      // with whom the run is shared; null: alone
   PlannedStep planned_step;          // for a profile of many ranks

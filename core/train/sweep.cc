@@ -54,13 +54,27 @@ std::string Sweep::name_of(const SweepTrial& trial) const {
   return fmt::format("{}-{}", swept_.name, trial.id);
 }
 
-void Sweep::check_same() const {
+void Sweep::begin(const SweepTrial& trial) const {
+  const std::string runs = join_path(swept_.directory, "runs");
+  for (const std::string& id : files_.list(runs)) {
+    if (id != trial.id) {
+      files_.remove_all(join_path(runs, id));
+    }
+  }
+  write_file_atomic(files_, join_path(swept_.directory, kSweepConfigFile), to_yaml(resolved_));
+  write(kStatusRunning);
+}
+
+void Sweep::check_same(bool restart) const {
   const std::string path = join_path(swept_.directory, kSweepConfigFile);
   if (!files_.exists(path)) {
     if (is_run_directory(files_, swept_.directory)) {
       throw ConfigError(fmt::format(
           "{}: holds a run that is no sweep; choose another run.output_dir", swept_.directory));
     }
+    return;
+  }
+  if (restart) {
     return;
   }
   std::string changed;
@@ -209,34 +223,39 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
   check(lock != nullptr,
         "{}: another mstrain is at work here; wait for it or choose another run.output_dir",
         swept_.directory);
-  if (restart) {
-    aside([&] {
-      for (const char* name : {"runs", kSweepConfigFile, kSweepFile, kReportFile}) {
-        files_.remove_all(join_path(swept_.directory, name));
-      }
-    });
+  check_same(restart);
+  bool begun = !restart;
+  if (begun) {
+    write_file_atomic(files_, join_path(swept_.directory, kSweepConfigFile), to_yaml(resolved_));
+  } else {
     for (TrialResult& trial : trials_) {
       trial = {.trial = std::move(trial.trial), .status = kWaiting};
     }
   }
-  check_same();
-  write_file_atomic(files_, join_path(swept_.directory, kSweepConfigFile), to_yaml(resolved_));
   std::vector<size_t> active(trials_.size());
   std::iota(active.begin(), active.end(), size_t{0});
   bool interrupted = false;
   for (const int64_t rung : rungs_) {
     for (size_t turn = 0; turn < active.size() && !interrupted; ++turn) {
       TrialResult& trial = trials_[active[turn]];
-      trial.value.reset();
-      read_value(trial, rung);
-      if (trial.value) {
-        continue;
+      std::function<void()> cleared;
+      if (begun) {
+        trial.value.reset();
+        read_value(trial, rung);
+        if (trial.value) {
+          continue;
+        }
+        aside([&] { write(kStatusRunning); });
+      } else {
+        cleared = [&, &first = trial.trial] {
+          begin(first);
+          begun = true;
+        };
       }
-      aside([&] { write(kStatusRunning); });
       log_info("sweep: run {} ({} of {}) up to step {}: {}", trial.trial.id, turn + 1,
                active.size(), rung, describe(sweep_, trial.trial));
       try {
-        const Outcome outcome = run(trial.trial, rung);
+        const Outcome outcome = run(trial.trial, rung, cleared);
         read_value(trial, rung);
         interrupted = stop || (outcome == Outcome::kInterrupted && !trial.value);
       } catch (const CommError&) {
@@ -245,6 +264,9 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
         trial.status = kStatusFailed;
         trial.reason = error.what();
         log_warning("sweep: run {} failed: {}", trial.trial.id, error.what());
+        if (!begun && turn + 1 == active.size()) {
+          throw;
+        }
       }
     }
     if (interrupted) {
@@ -261,7 +283,9 @@ SweepResult Sweep::run(const Run& run, const std::atomic<bool>& stop, bool resta
       active = std::move(kept);
     }
   }
-  aside([&] { write(interrupted ? kStatusInterrupted : kStatusFinished); });
+  if (begun) {
+    aside([&] { write(interrupted ? kStatusInterrupted : kStatusFinished); });
+  }
   return {trials_, best(), interrupted};
 }
 

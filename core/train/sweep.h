@@ -34,8 +34,10 @@ struct SweepResult {
 
 class Sweep {
  public:
-  // Trains the trial, under name_of() and in directory_of(), up to step `until`; a run that is there goes on.
-  using Run = std::function<Outcome(const SweepTrial& trial, int64_t until)>;
+  // Trains the trial, under name_of() and in directory_of(), up to step `until`. A run that is there goes on, or, where there is `cleared`,
+  // which is called then, is removed when the new one begins.
+  using Run = std::function<Outcome(const SweepTrial& trial, int64_t until,
+                                    const std::function<void()>& cleared)>;
 
   // `resolved` is the whole configuration with its sweep. All references must outlive it.
   Sweep(FileSystem& files, SweptRun swept, const SweepConfig& sweep, const YamlNode& resolved);
@@ -54,7 +56,8 @@ class Sweep {
   // What `result` came to, likewise.
   std::string describe_result(const SweepResult& result) const;
 
-  // What takes its time between two runs is done by `aside`. A run that fails with an Error has no result, and the sweep goes on; it is
+  // `restart`: what an earlier sweep wrote is removed when the first of the new runs begins; where none does, it stays, and what kept the last one
+  // from it is thrown. What takes its time between two runs is done by `aside`. A run that fails with an Error has no result, and the sweep goes on; it is
   // tried again when the sweep is. Throws ConfigError where the folder holds another sweep, Error where another process is at work
   // in it, and CommError as a run does.
   using Aside = std::function<void(const std::function<void()>& work)>;
@@ -63,7 +66,9 @@ class Sweep {
       const Aside& aside = [](const std::function<void()>& work) { work(); });
 
  private:
-  void check_same() const;
+  void check_same(bool restart) const;
+  // A sweep begins: with nothing here but the run that began.
+  void begin(const SweepTrial& trial) const;
   // The value that the trial's run has measured at `rung` or next after it, or at its end before.
   void read_value(TrialResult& trial, int64_t rung) const;
   std::vector<size_t> promoted(const std::vector<size_t>& of) const;

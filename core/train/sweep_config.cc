@@ -84,13 +84,14 @@ bool SweepKey::operator==(const SweepKey& other) const {
 }
 
 void ConfigCodec<std::vector<SweepKey>>::read(const ConfigAt& at, std::vector<SweepKey>& out) {
-  if (!at.node.is_map() || at.node.children.empty()) {
+  if (!at.node.is_null() && (!at.node.is_map() || at.node.children.empty())) {
     at.fail_expected(type(at.rule));
   }
   out.clear();
   read_keys(at, "", out);
   if (out.empty()) {
-    yaml_fail(at.node, at.path, "every key is null, which varies nothing");
+    yaml_fail(at.node, at.path,
+              "null of all that there is varies nothing; sweep: null is one run without a sweep");
   }
 }
 

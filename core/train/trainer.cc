@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/ops/block_code.h"
 #include "core/tensor/host.h"
+#include "core/train/numbers.h"
 #include "core/train/rank_talk.h"
 #include "core/train/state_fields.h"
 
@@ -266,8 +267,8 @@ void Trainer::tell(Pending& pending) {
     return;
   }
   StepMetrics& metrics = pending.metrics;
-  metrics.loss = item(pending.loss);
-  metrics.grad_norm = item(pending.grad_norm);
+  metrics.loss = without_sign_of_nan(item(pending.loss));
+  metrics.grad_norm = without_sign_of_nan(item(pending.grad_norm));
   pending.loss = Tensor();
   pending.grad_norm = Tensor();
   if (!pending.loss_scale.empty()) {

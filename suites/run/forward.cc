@@ -15,6 +15,7 @@
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
+#include "core/train/numbers.h"
 #include "core/transform/grad.h"
 #include "suites/run/adapted_network.h"
 #include "suites/run/stored_model.h"
@@ -138,7 +139,7 @@ void write_results(FileSystem& files, const std::string& path, const std::vector
 }
 
 void warn_unless_finite(const Tensor& loss, const std::string& input) {
-  if (const double value = item(loss); !std::isfinite(value)) {
+  if (const double value = without_sign_of_nan(item(loss)); !std::isfinite(value)) {
     log_warning("{}: the loss is {}", input, value);
   }
 }

@@ -14,8 +14,10 @@ namespace mstrain {
 namespace {
 
 // What to say of a layout that does not fit: the choices that would, with the same ranks.
-[[noreturn]] void refuse(const ForecastInput& input, const ProfileOf& profiles,
-                         const Forecast& found, std::set<std::string> fixed) {
+[[noreturn]] void refuse(const Planning& planning, const Forecast& found,
+                         std::set<std::string> fixed) {
+  const ForecastInput& input = planning.input();
+  const ProfileOf profiles = planning.profile_of();
   if (found.largest().reserved >= found.limit_bytes) {
     throw PlanError(fmt::format(
         "the plan is impossible: a device keeps {} for itself (cluster.device.reserved_gb), and {} "
@@ -30,7 +32,7 @@ namespace {
   constexpr size_t kShown = 3;
   SearchResult changes = search_layouts(input, profiles, found.layout, fixed, kShown);
   if (changes.best.empty()) {
-    changes = search_layouts(input, profiles, found.layout, {}, kShown);
+    changes = search_layouts(input, profiles, found.layout, planning.needed(), kShown);
   }
   std::string message = reason(found, nullptr);
   if (changes.best.empty()) {
@@ -111,7 +113,7 @@ void plan(const PlanRequest& request) {
   }
   std::fflush(request.out);
   if (!found.fits()) {
-    refuse(input, profile_of, found, fixed);
+    refuse(planning, found, fixed);
   }
   if (request.write_schedule) {
     if (found.layout.pipeline == 1) {

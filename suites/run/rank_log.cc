@@ -4,20 +4,19 @@
 
 namespace mstrain {
 
-std::unique_ptr<LogFile> rank_log(const RunRequest& request, const RunConfig& config,
-                                  Communicator& world) {
+RankLog::RankLog(RunRequest& request, const RunConfig& config, int rank) {
+  FileSystem& files = request.files;
   const std::string folder = join_path(config.directory(), kRankLogs);
-  if (request.start.restart && world.rank() == 0 &&
-      !is_at_work(request.files, config.directory())) {
-    request.files.remove_all(folder);
+  const auto open = [this, &files, folder, rank] {
+    files.create_directories(folder);
+    log_ = std::make_unique<LogFile>(files, join_path(folder, fmt::format("rank-{:04}.log", rank)));
+  };
+  if (request.start.restart && config.mode == RunMode::kTrain) {
+    request.start.cleared =
+        rank == 0 ? std::function<void()>([&files, folder] { files.remove_all(folder); }) : open;
+  } else if (rank > 0) {
+    open();
   }
-  world.barrier("logs of ranks");
-  if (world.rank() == 0) {
-    return nullptr;
-  }
-  request.files.create_directories(folder);
-  return std::make_unique<LogFile>(request.files,
-                                   join_path(folder, fmt::format("rank-{:04}.log", world.rank())));
 }
 
 }  // namespace mstrain

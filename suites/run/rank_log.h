@@ -3,15 +3,22 @@
 
 #include <memory>
 
-#include "core/comm/communicator.h"
 #include "core/train/log_file.h"
 #include "suites/run/run.h"
 
 namespace mstrain {
 
-// Ranks but the first say nothing to people: each has a log of its own, in the run's directory, as long as what it is given back lives.
-// Every rank calls it; the first one is given null.
-std::unique_ptr<LogFile> rank_log(const RunRequest& request, const RunConfig& config,
-                                  Communicator& world);
+// Ranks but the first say nothing to people: each has a log of its own, in the run's directory, as long as this lives. Of a run that begins
+// anew, from when it does: until then the logs of an earlier one stay. Every rank makes one.
+class RankLog {
+ public:
+  // Sets request.start.cleared.
+  RankLog(RunRequest& request, const RunConfig& config, int rank);
+  RankLog(const RankLog&) = delete;
+  RankLog& operator=(const RankLog&) = delete;
+
+ private:
+  std::unique_ptr<LogFile> log_;
+};
 
 }  // namespace mstrain

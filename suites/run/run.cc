@@ -268,7 +268,7 @@ Outcome run_together(const RunRequest& given) {
   request.tree = with_layout(request.files, std::move(request.tree), *world, request.start.restart);
   const TrainConfig config = read_run(request.tree)->train;
   check_many_ranks(request.files, request.tree, world->size());
-  const auto log = rank_log(request, config.run, *world);
+  const RankLog log(request, config.run, world->rank());
   request.start.ranks = make_ranks(config.parallel, std::move(world));
   return is_sweep(request.tree) ? run_sweep(request) : run_in_mode(request, config);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/comm/communicator.h"
 #include "core/train/rank_talk.h"
 #include "core/train/sweep.h"
 #include "suites/run/stored_model.h"
@@ -82,8 +83,11 @@ Outcome run_sweep(const RunRequest& request) {
   OpenedSweep opened(request.files, request.tree);
   check_trials(request, opened);
   const std::vector<TrialResult>& trials = opened.sweep.trials();
-  SweepRanks ranks(request.start.ranks.get(), [&](size_t trial, int64_t until) {
+  std::function<void()> cleared = request.start.cleared;
+  SweepRanks ranks(request.start.ranks.get(), [&](size_t trial, int64_t until, bool restart) {
     SessionStart start;
+    start.restart = restart;
+    start.cleared = restart ? cleared : nullptr;
     start.command = request.start.command;
     start.ranks = request.start.ranks;
     const RunRequest one{
@@ -95,14 +99,32 @@ Outcome run_sweep(const RunRequest& request) {
   if (!is_first(request.start.ranks.get())) {
     return ranks.follow();
   }
-  const auto run = [&](const SweepTrial& trial, int64_t until) {
+  bool has_begun = !request.start.restart;
+  const auto run = [&](const SweepTrial& trial, int64_t until, const std::function<void()>& begun) {
     const auto found = std::find_if(trials.begin(), trials.end(),
                                     [&](const TrialResult& it) { return it.trial.id == trial.id; });
-    return ranks.train(static_cast<size_t>(found - trials.begin()), until);
+    cleared = [&] {
+      has_begun = true;
+      begun();
+      if (request.start.cleared != nullptr) {
+        request.start.cleared();
+      }
+    };
+    return ranks.train(static_cast<size_t>(found - trials.begin()), until, begun != nullptr);
   };
-  const SweepResult result =
-      opened.sweep.run(run, request.stop, request.start.restart,
-                       [&](const std::function<void()>& work) { ranks.aside(work); });
+  const SweepResult result = [&] {
+    try {
+      return opened.sweep.run(run, request.stop, request.start.restart,
+                              [&](const std::function<void()>& work) { ranks.aside(work); });
+    } catch (const CommError&) {
+      throw;
+    } catch (const Error&) {
+      if (!has_begun) {
+        ranks.end(Outcome::kFinished);  // the others wait for the next run
+      }
+      throw;
+    }
+  }();
   ranks.end(result.interrupted ? Outcome::kInterrupted : Outcome::kFinished);
   fmt::print(request.out, "{}", opened.sweep.describe_result(result));
   if (result.interrupted) {

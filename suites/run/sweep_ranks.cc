@@ -18,21 +18,22 @@ SweepRanks::SweepRanks(Ranks* ranks, Train train)
       train_(std::move(train)),
       between_runs_(ranks == nullptr ? nullptr : ranks->world().split(0, "sweep")) {}
 
-Outcome SweepRanks::train(size_t trial, int64_t until) {
+Outcome SweepRanks::train(size_t trial, int64_t until, bool restart) {
   told(ranks_, static_cast<int64_t>(trial), kOrder);
   told(ranks_, until, kOrder);
-  return train_here(trial, until);
+  told(ranks_, restart ? 1 : 0, kOrder);
+  return train_here(trial, until, restart);
 }
 
-Outcome SweepRanks::train_here(size_t trial, int64_t until) {
+Outcome SweepRanks::train_here(size_t trial, int64_t until, bool restart) {
   if (ranks_ == nullptr) {
-    return train_(trial, until);
+    return train_(trial, until, restart);
   }
   Outcome outcome = Outcome::kFinished;
   std::exception_ptr failure;
   std::string why;
   try {
-    outcome = train_(trial, until);
+    outcome = train_(trial, until, restart);
   } catch (const CommError&) {
     throw;
   } catch (const Error& error) {
@@ -75,8 +76,10 @@ Outcome SweepRanks::follow() {
       work_together(ranks_, kOrder, [] {});
       continue;
     }
+    const int64_t until = told(ranks_, 0, kOrder);
+    const bool restart = told(ranks_, 0, kOrder) == 1;
     try {
-      train_here(static_cast<size_t>(order), told(ranks_, 0, kOrder));
+      train_here(static_cast<size_t>(order), until, restart);
     } catch (const CommError&) {
       throw;
     } catch (const Error& error) {

@@ -13,15 +13,15 @@ namespace mstrain {
 
 class SweepRanks {
  public:
-  // Trains a trial, by its number, on this rank. Every rank is at work in the same one.
-  using Train = std::function<Outcome(size_t trial, int64_t until)>;
+  // Trains a trial, by its number, on this rank; `restart`: anew. Every rank is at work in the same one.
+  using Train = std::function<Outcome(size_t trial, int64_t until, bool restart)>;
 
   // `ranks` null: there is one. Every rank makes one.
   SweepRanks(Ranks* ranks, Train train);
 
   // On rank 0: trains on all ranks. Throws what this rank's training threw, Error where another's did, and CommError where ranks are gone,
   // or no longer at the same point: then the sweep cannot go on.
-  Outcome train(size_t trial, int64_t until);
+  Outcome train(size_t trial, int64_t until, bool restart);
   // On rank 0: what it does between two runs, for which the others wait however long it takes.
   void aside(const std::function<void()>& work);
   // On rank 0, once: there is no more.
@@ -31,7 +31,7 @@ class SweepRanks {
   Outcome follow();
 
  private:
-  Outcome train_here(size_t trial, int64_t until);
+  Outcome train_here(size_t trial, int64_t until, bool restart);
 
   Ranks* ranks_;
   Train train_;

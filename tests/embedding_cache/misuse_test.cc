@@ -43,7 +43,7 @@ TEST(Misuse, AKeyOfTheCallersConfigurationIsNamed) {
   options.tables[0].host_rows_key = "my.yaml:7: rows";
   Cache cache = Cache::open(options);
   EXPECT_THAT(error_of([&] { cache.prefetch(0, ids_from(0, 11), 1); }),
-              HasSubstr("raise my.yaml:7: rows, or release"));
+              HasSubstr("my.yaml:7: rows: table \""));
 }
 
 TEST(Misuse, OversubscribedCacheSaysWhoHoldsWhatAndStaysUsable) {

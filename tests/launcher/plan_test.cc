@@ -76,6 +76,39 @@ TEST(Plan, OfOneDeviceKeepsWhatTheDryRunForItKeeps) {
   }
 }
 
+TEST(Plan, WithProductsOf8BitsIsFasterWhereADeviceMakesThem) {
+  const std::vector<std::string> eight{"precision.params=bf16", "precision.products=fp8"};
+  const auto json_of = [](std::vector<std::string> keys) {
+    keys.emplace_back("--json");
+    const CommandResult result = plan(keys, "gpt_124m.yaml", "h100_80gb_x8.yaml");
+    EXPECT_EQ(result.status, 0) << result.err;
+    return parse_json(result.out, "plan");
+  };
+  const std::vector<std::string> layout{"parallel.data=8", "batch.micro=4", "batch.global=64"};
+  std::vector<std::string> keys = layout;
+  keys.insert(keys.end(), eight.begin(), eight.end());
+  const Json fast = json_of(keys)["breakdown"];
+  keys = layout;
+  keys.push_back(eight[0]);
+  const Json slow = json_of(keys)["breakdown"];
+  EXPECT_LT(fast["products"].get<double>(), 0.8 * slow["products"].get<double>());
+  EXPECT_GT(fast["products"].get<double>(), 0.4 * slow["products"].get<double>());
+  // A search shares nothing but batches.
+  keys = eight;
+  keys.emplace_back("parallel.plan=auto");
+  const std::string found = json_of(keys)["layout"].dump();
+  EXPECT_THAT(found, AllOf(HasSubstr("parallel.tensor=1\""), HasSubstr("parallel.pipeline=1\""),
+                           HasSubstr("parallel.context=1\"")));
+  keys = eight;
+  keys.emplace_back("parallel.tensor=2");
+  const CommandResult shared = plan(keys, "gpt_124m.yaml", "h100_80gb_x8.yaml");
+  EXPECT_EQ(shared.status, 2);
+  EXPECT_THAT(shared.err, HasSubstr("parallel.tensor: say 1 with precision.products fp8"));
+  const CommandResult old = plan(eight, "gpt_124m.yaml");
+  EXPECT_EQ(old.status, 3);
+  EXPECT_THAT(old.err, HasSubstr("makes no products of 8-bit floats"));
+}
+
 TEST(Plan, ForThisMachineMeasuresItAndWritesItDown) {
   const SmallRun folder;
   const std::vector<std::string> asked{"plan",

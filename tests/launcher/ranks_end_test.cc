@@ -90,6 +90,23 @@ TEST_F(RanksEnd, BeginAgainWhereOneIsLostAndRestartsAreLeft) {
   EXPECT_EQ(count_of(result.err, "going on from step"), 1) << result.err;
 }
 
+TEST_F(RanksEnd, LogsOfAnEarlierRunStayUntilTheNewOneBegins) {
+  const SmallRun run;
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"--ranks", "2", "schedule.total_steps=4", "eval.interval=100"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_command(run.arguments("run", all));
+  };
+  ASSERT_EQ(with({}).status, 0);
+  const std::string log = run.path("run/ranks/rank-0001.log");
+  ASSERT_TRUE(real_files().exists(log));
+  write_text(log, "of the earlier run");
+  EXPECT_EQ(with({"--restart", "memory.limit_gb=0.000001"}).status, 3);
+  EXPECT_EQ(real_files().read(log), "of the earlier run");
+  EXPECT_EQ(with({"--restart"}).status, 0);
+  EXPECT_THAT(real_files().read(log), Not(HasSubstr("earlier")));
+}
+
 // The processors that a command and what it starts may use.
 cpu_set_t first_of(const cpu_set_t& all, int count) {
   cpu_set_t some;

@@ -63,6 +63,28 @@ TEST(RecommenderKill, AtAnyMomentChangesNeitherWeightsNorRows) {
   EXPECT_EQ(evaluated(killed), evaluated(straight));
 }
 
+TEST(RecommenderRestart, KeepsTheEarlierRunWhereTheNewOneCannotBegin) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  ASSERT_EQ(run_command(recommender_run(run, {"schedule.total_steps=20"})).status, 0);
+  const std::string before = evaluated(run);
+  const CommandResult refused = run_command(recommender_run(
+      run, {"schedule.total_steps=20", "embedding_cache.host_rows=10", "--restart"}));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, testing::ContainsRegex(
+                               "command line: embedding_cache.host_rows: table .* a batch has "
+                               "[0-9]+ distinct ids and does not fit into 10 rows"));
+  EXPECT_EQ(evaluated(run), before);
+}
+
+TEST(Recommender, WithoutNumericColumnsEmbedsNone) {
+  const TemporaryFolder folder;
+  const CommandResult refused = run_command(
+      recommender_run(folder / "run", {"model.embed_numeric=true", "data.synthetic.numeric=0"}));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, testing::HasSubstr("model.embed_numeric: true, but the data have no"));
+}
+
 TEST(RecommenderRanks, ComeToTheSameBitsUnderAnyLayoutAndWhateverIsKilled) {
   const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");  // those of MPI itself
   const TemporaryFolder folder;

@@ -156,6 +156,7 @@ TEST(Command, AnEvaluationThatIsNoNumberIsToldAndNoSuccess) {
       "run", {"schedule.total_steps=3", "optimizer.lr=1e30", "optimizer.not_finite=skip",
               "schedule.warmup_steps=0", "eval.prompts=[]"}));
   EXPECT_THAT(trained.err, HasSubstr("step 3: the loss of the evaluation is "));
+  EXPECT_THAT(trained.err + trained.out, testing::Not(HasSubstr("-nan")));
   const CommandResult evaluated = run_command({"eval", "--checkpoint", run.path("run")});
   EXPECT_EQ(evaluated.status, 1);
   EXPECT_THAT(evaluated.err, HasSubstr("the loss of the evaluation is "));

@@ -9,7 +9,6 @@
 #include "embedding_cache/row.h"
 #include "suites/recommender/run/import_rows.h"
 #include "suites/recommender/run/recommender_run.h"
-#include "suites/recommender/run/sizing.h"
 
 namespace mstrain::recommender {
 
@@ -53,18 +52,19 @@ std::vector<uint64_t> RecommenderRun::device_rows(const embedding_cache::Options
   const std::vector<uint64_t> rows =
       recommender::device_rows(*tables, placement(*tables), options, cache, memory);
   uint64_t bytes = 0;
+  uint64_t of_each = 0;  // a row of each table that has some there
   for (size_t t = 0; t < rows.size(); ++t) {
-    bytes += device_bytes(options.tables[t], rows[t]);
+    const uint64_t own = device_bytes(options.tables[t], rows[t]);
+    bytes += own;
+    of_each += rows[t] > 0 ? own / rows[t] : 0;
   }
   if (bytes > static_cast<uint64_t>(memory)) {
-    throw ConfigError(
-        fmt::format("embedding_cache.device_rows: {} rows of each table take {}, and there are {} "
-                    "(memory.limit_gb); {} would do",
-                    grouped(*cache.device_rows.value), gigabytes(static_cast<int64_t>(bytes)),
-                    gigabytes(memory),
-                    grouped(static_cast<int64_t>(static_cast<double>(*cache.device_rows.value) *
-                                                 static_cast<double>(memory) / 2 /
-                                                 static_cast<double>(bytes)))));
+    throw PlanError(fmt::format(
+        "embedding_cache.device_rows: {} rows of each table, or all that it has, take {}, and "
+        "there are {} (memory.limit_gb); half of that holds {} of each",
+        cache.device_rows.is_word() ? "auto" : grouped(*cache.device_rows.value),
+        gigabytes(static_cast<int64_t>(bytes)), gigabytes(memory),
+        grouped(memory / 2 / static_cast<int64_t>(of_each))));
   }
   return rows;
 }
@@ -97,22 +97,26 @@ int64_t RecommenderRun::bytes_of_tables(const Tables& tables) const {
                               on_the_way);
 }
 
+SizedRun RecommenderRun::sized(const Placement& placement,
+                               const embedding_cache::Options& options) const {
+  return {.samples = *opened_.train,
+          .tables = *tables_,
+          .placement = placement,
+          .options = options,
+          .order = {.shuffle = data.shuffle},
+          .seed = static_cast<uint64_t>(train.run.seed),
+          .batch = train.batch.global,
+          .steps = train.schedule.total_steps,
+          .look_ahead = cache.pipeline.depth,
+          .device_rows = device_rows(options)};
+}
+
 std::string RecommenderRun::describe_besides(const RunPlan& plan) const {
-  const std::shared_ptr<const Tables> tables = this->tables();
-  const Placement shared = placement(*tables);
+  const Placement shared = placement(*tables_);
   const embedding_cache::Options planned = options();
-  const SizedRun sized{.samples = *opened_.train,
-                       .tables = *tables,
-                       .placement = shared,
-                       .options = planned,
-                       .order = {.shuffle = data.shuffle},
-                       .seed = static_cast<uint64_t>(train.run.seed),
-                       .batch = train.batch.global,
-                       .steps = train.schedule.total_steps,
-                       .look_ahead = cache.pipeline.depth,
-                       .device_rows = device_rows(planned)};
+  const SizedRun run = sized(shared, planned);
   try {
-    return describe(size_rows(sized), sized, plan);
+    return describe(size_rows(run), run, plan);
   } catch (const IoError&) {
     throw;
   } catch (const ConfigError&) {

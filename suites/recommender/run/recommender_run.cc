@@ -44,17 +44,6 @@ std::string identity_of(const SampleSource* source) {
   return source == nullptr ? std::string() : source->identity();
 }
 
-// What cannot be read is told before rows of an earlier run are let go.
-void read_first(const SampleSource& samples, const SampleOrder& order, uint64_t seed,
-                int64_t batch) {
-  std::vector<int64_t> places;
-  for (int64_t i = 0; i < batch; ++i) {
-    places.push_back(sample_at(order, samples.samples(), seed, i));
-  }
-  SampleBatch first;
-  samples.read(places, first);
-}
-
 // What no model can beat on the first of `samples`, where it is known who made them.
 std::string best_possible(const SampleSource& samples) {
   constexpr int64_t kSamples = 200'000;
@@ -224,6 +213,10 @@ void RecommenderRun::lay_out(FileSystem& files, const YamlNode& tree) {
   if (tables_->vectors() == 0) {
     config_fail(tree, "model.vector_fields", "no field has vectors");
   }
+  if (shape().embed_numeric && opened_.train->schema().numeric.empty()) {
+    config_fail(tree, "model.embed_numeric",
+                "true, but the data have no numeric columns; say false");
+  }
   if (use().has_weights && !tables_->has_weights()) {
     config_fail(tree, "model.wide_fields", "no field has single weights");
   }
@@ -281,7 +274,10 @@ TrainData RecommenderRun::samples(const Json& source) const {
                           {kRowsFile, description_of(*tables_).dump(2) + "\n"}};
   out.outside = own;
   const SampleOrder order{.shuffle = data.shuffle};
-  read_first(*opened_.train, order, static_cast<uint64_t>(train.run.seed), train.batch.global);
+  // Told before rows of an earlier run are let go.
+  const Placement shared = placement(*tables_);
+  const embedding_cache::Options planned = options();
+  check_first_batch(sized(shared, planned));
   out.training = [training, order](uint64_t seed, const BatchPart& part, int64_t first) {
     return training_batches(training, order, seed, part, first);
   };

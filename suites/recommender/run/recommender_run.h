@@ -7,6 +7,7 @@
 #include "suites/recommender/data/data_config.h"
 #include "suites/recommender/embedding/batches.h"
 #include "suites/recommender/models/parts.h"
+#include "suites/recommender/run/sizing.h"
 #include "suites/run/model_run.h"
 #include "suites/run/stored_model.h"
 
@@ -69,6 +70,7 @@ class RecommenderRun : public ModelRun {
   Placement placement(const Tables& tables) const;
   embedding_cache::Options options() const;
   std::vector<uint64_t> device_rows(const embedding_cache::Options& options) const;
+  SizedRun sized(const Placement& placement, const embedding_cache::Options& options) const;
   int64_t bytes_of_tables(const Tables& tables) const;
   std::function<void(const RowSink&)> first_rows(FileSystem& files) const;
 

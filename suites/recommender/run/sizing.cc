@@ -8,6 +8,7 @@
 #include "core/ops/matmul.h"
 #include "core/tensor/host.h"
 #include "core/train/numbers.h"
+#include "embedding_cache/dedup.h"
 #include "embedding_cache/row.h"
 
 namespace mstrain::recommender {
@@ -96,16 +97,31 @@ double moved_bytes(const RankSizing& rank, const embedding_cache::Options& optio
   return bytes;
 }
 
-ReplayResult replay_device(const std::vector<std::span<const Id>>& batches, const SizedRun& run,
-                           size_t table, uint64_t skipped) {
-  try {
-    return embedding_cache::replay(
-        batches, run.options.tables[table].policy,
-        {.host_rows = run.device_rows[table], .look_ahead = 0, .skip_batches = skipped});
-  } catch (const Error& error) {
-    throw ConfigError(
-        fmt::format("embedding_cache.device_rows: {} rows of table \"{}\" do not hold a batch: {}",
-                    run.device_rows[table], run.options.tables[table].name, error.what()));
+// A batch is in each memory as a whole. What admission turns away, is not.
+void check_fit(const BatchIds& ids, const SizedRun& run) {
+  embedding_cache::Dedup dedup;
+  embedding_cache::Batch distinct;
+  for (size_t t = 0; t < run.options.tables.size(); ++t) {
+    const embedding_cache::TableOptions& table = run.options.tables[t];
+    if (table.admission.kind != embedding_cache::AdmissionKind::kNone) {
+      continue;
+    }
+    const uint64_t on_device = run.device_rows.empty() ? 0 : run.device_rows[t];
+    for (const auto& tables : ids) {
+      for (const std::vector<Id>& batch : tables[t]) {
+        dedup.run(batch, distinct);
+        const uint64_t needed = distinct.unique.size();
+        const bool is_host = needed > table.host_rows;
+        if (is_host || (on_device > 0 && needed > on_device)) {
+          throw ConfigError(
+              fmt::format("{}: table \"{}\": a batch has {} distinct ids and does not fit into {} "
+                          "rows; raise it, "
+                          "or lower batch.global",
+                          is_host ? table.host_rows_key : "embedding_cache.device_rows", table.name,
+                          needed, is_host ? table.host_rows : on_device));
+        }
+      }
+    }
   }
 }
 
@@ -147,8 +163,14 @@ embedding_cache::Plan plan_rows(const Tables& tables, const Placement& placement
   return embedding_cache::plan(options, workloads);
 }
 
+void check_first_batch(SizedRun run) {
+  run.steps = 1;
+  check_fit(first_ids(run), run);
+}
+
 RowsSizing size_rows(const SizedRun& run) {
   const BatchIds ids = first_ids(run);
+  check_fit(ids, run);
   RowsSizing out{.batches = std::ssize(ids[0][0])};
   out.counted = out.batches - out.batches / 2;
   for (const auto& tables : ids) {
@@ -166,7 +188,10 @@ RowsSizing size_rows(const SizedRun& run) {
       if (run.device_rows[t] > 0) {
         const std::vector<std::span<const Id>> batches(tables[t].begin(), tables[t].end());
         rank.device.push_back(
-            replay_device(batches, run, t, static_cast<uint64_t>(out.batches / 2)));
+            embedding_cache::replay(batches, run.options.tables[t].policy,
+                                    {.host_rows = run.device_rows[t],
+                                     .look_ahead = 0,
+                                     .skip_batches = static_cast<uint64_t>(out.batches / 2)}));
       }
     }
     rank.plan = plan_rows(run.tables, run.placement, run.options, run.batch, replayed);

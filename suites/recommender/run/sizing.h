@@ -39,7 +39,10 @@ struct RowsSizing {
   std::vector<RankSizing> ranks;
 };
 
-// Reads batches of the run's own order until they hold some millions of ids. Throws IoError, and ConfigError where a batch does not fit on the device.
+// Throws IoError, and ConfigError where the first batch, whose samples are read, does not fit in the rows of a memory.
+void check_first_batch(SizedRun run);
+
+// Reads batches of the run's own order until they hold some millions of ids. Throws IoError, and ConfigError where a batch does not fit.
 RowsSizing size_rows(const SizedRun& run);
 
 // The plan of a rank whose batches are what is `replayed` of each table; empty: as by Zipf's law.

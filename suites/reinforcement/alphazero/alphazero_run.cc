@@ -89,7 +89,7 @@ Outcome run_alphazero(const RunRequest& given) {
   std::unique_ptr<Communicator> world =
       with_devices(config.run, given.world(config.parallel.timeout_s), config.parallel.timeout_s);
   check_alphazero_ranks(request.files, request.tree, world->size());
-  const auto log = rank_log(request, config.run, *world);
+  const RankLog log(request, config.run, world->rank());
   request.start.ranks = make_ranks(config.parallel, std::move(world));
   return play_and_train(request);
 }

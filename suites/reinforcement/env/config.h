@@ -12,7 +12,7 @@ namespace mstrain::reinforcement {
 enum class ResetMode { kSameStep, kNextStep, kDisabled };
 
 struct EnvConfig {
-  std::string name;
+  std::optional<std::string> name;
   std::optional<std::string> library;
   std::optional<std::string> models;
   std::optional<AutoOr<int64_t>> time_limit = AutoOr<int64_t>();
@@ -26,9 +26,12 @@ struct EnvConfig {
   bool normalize_rewards = false;
   double normalize_discount = 0.99;
 
+  // What people call it: its name, else that of the library's file.
+  std::string called() const { return name ? *name : library.value_or(""); }
+
   template <class V>
   void fields(V& v) {
-    v("name", name, "one of those that `mstrain envs` lists");
+    v("name", name, "one of those that `mstrain envs` lists; null: that of `library`");
     v("library", library, "shared library that brings the environment (C interface); null: none",
       rule::path());
     v("models", models, "folder of the models that MuJoCo's tasks read; null: none", rule::path());

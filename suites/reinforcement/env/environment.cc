@@ -70,10 +70,20 @@ const EnvEntry& find_environment(std::string_view name) {
                                 did_you_mean(name, names), fmt::join(names, ", ")));
 }
 
+std::string models_unread(const EnvConfig& config) {
+  const bool read = !config.library && find_environment(config.called()).reads_models;
+  return !config.models || read
+             ? ""
+             : fmt::format("{} reads none, as MuJoCo's tasks do; leave it out", config.called());
+}
+
 std::unique_ptr<VectorEnv> make_env(const EnvConfig& config, int64_t n) {
-  check(n >= 1, "{}: {} environments; at least 1", config.library.value_or(config.name), n);
+  check(n >= 1, "{}: {} environments; at least 1", config.called(), n);
+  if (const std::string why = models_unread(config); !why.empty()) {
+    throw ConfigError("environment.models: " + why);
+  }
   return wrapped(config.library ? make_plugin_env(*config.library, config, n)
-                                : find_environment(config.name).make(config, n),
+                                : find_environment(config.called()).make(config, n),
                  config);
 }
 

@@ -91,6 +91,7 @@ struct EnvEntry {
   EnvSpec spec;
   std::unique_ptr<VectorEnv> (*make)(const EnvConfig& config, int64_t n);
   std::string (*missing)() = nullptr;  // why it cannot be made here; empty, or null: it can
+  bool reads_models = false;           // EnvConfig::models
 };
 
 // Once for each name, before any environment is made.
@@ -98,6 +99,9 @@ void add_environment(const EnvEntry& entry);
 const std::vector<EnvEntry>& environments();
 // Throws ConfigError that names the nearest name and lists them all.
 const EnvEntry& find_environment(std::string_view name);
+
+// Why `config.models` is of no use to its environment; empty where it is, or is not given.
+std::string models_unread(const EnvConfig& config);
 
 // The environment that the configuration asks for, with its wrappers; n >= 1. reset() comes first. Throws ConfigError for a
 // name that is unknown, Error for a library that cannot be used.

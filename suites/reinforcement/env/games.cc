@@ -184,7 +184,7 @@ class GameDynamics final : public Dynamics {
 };
 
 std::unique_ptr<VectorEnv> make_game(const EnvConfig& config, int64_t n) {
-  auto dynamics = std::make_unique<GameDynamics>(mcts::play::find_game(config.name), n);
+  auto dynamics = std::make_unique<GameDynamics>(mcts::play::find_game(config.called()), n);
   const int64_t limit = time_limit_of(config, dynamics->spec());
   return make_episodes(std::move(dynamics), config.reset, limit);
 }

@@ -121,14 +121,14 @@ std::unique_ptr<VectorEnv> make_mujoco(const EnvConfig& config, int64_t n) {
       return make_episodes(std::move(dynamics), config.reset, limit);
     }
   }
-  fail("{}: is no task of MuJoCo", config.name);
+  fail("{}: is no task of MuJoCo", config.called());
 }
 
 }  // namespace
 
 void add_mujoco_environments() {
   for (const MujocoTask& task : mujoco_tasks()) {
-    add_environment({task.spec(), make_mujoco, mujoco_missing});
+    add_environment({task.spec(), make_mujoco, mujoco_missing, true});
   }
 }
 

@@ -231,9 +231,10 @@ class PluginDynamics final : public Dynamics {
 std::unique_ptr<VectorEnv> make_plugin_env(const std::string& path, const EnvConfig& config,
                                            int64_t n) {
   auto dynamics = std::make_unique<PluginDynamics>(path, load_api(path), n);
-  check(config.name.empty() || config.name == dynamics->spec().name,
-        "{}: its environment is {}, not {} as environment.name says", path, dynamics->spec().name,
-        config.name);
+  const std::string name = config.name.value_or("");
+  check(name.empty() || name == dynamics->spec().name,
+        "{}: its environment is {}, not {} as environment.name says; leave that out, or null", path,
+        dynamics->spec().name, name);
   const int64_t limit = time_limit_of(config, dynamics->spec());
   return make_episodes(std::move(dynamics), config.reset, limit);
 }

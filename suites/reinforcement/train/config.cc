@@ -51,13 +51,13 @@ Config read_reinforcement(const YamlNode& tree) {
     config_fail(tree, "environment.reset",
                 "training takes same_step, in which every step is one to learn from");
   }
-  if (config.environment.env.name.empty() && !config.environment.env.library) {
+  if (!config.environment.env.name && !config.environment.env.library) {
     config_fail(tree, "environment.name", "is missing; `mstrain envs` lists them");
   }
   const EnvConfig& env = config.environment.env;
   if (!env.library) {
     try {
-      find_environment(env.name);
+      find_environment(*env.name);
     } catch (const ConfigError& error) {
       config_fail(tree, "environment.name", error.what());
     }
@@ -68,6 +68,9 @@ Config read_reinforcement(const YamlNode& tree) {
     config_fail(tree, "distribution.policy",
                 "device_only keeps environments and learner on one accelerator, and this build's "
                 "environments run on the host; expected single");
+  }
+  if (const std::string why = models_unread(env); !why.empty()) {
+    config_fail(tree, "environment.models", why);
   }
   return config;
 }

@@ -83,12 +83,15 @@ Outcome run_agent(const RunRequest& request) {
   if (request.world) {
     refuse_many_ranks(request.tree);
   }
-  return sweep_agents(request, [&](const YamlNode& tree, int64_t until) {
-    SessionStart start;
-    start.command = request.start.command;
-    return run_one({request.files, tree, request.stop, request.out, std::move(start)}, until,
-                   /*tells=*/false);
-  });
+  return sweep_agents(
+      request, [&](const YamlNode& tree, int64_t until, const std::function<void()>& cleared) {
+        SessionStart start;
+        start.restart = cleared != nullptr;
+        start.cleared = cleared;
+        start.command = request.start.command;
+        return run_one({request.files, tree, request.stop, request.out, std::move(start)}, until,
+                       /*tells=*/false);
+      });
 }
 
 void dry_run_agent(const RunRequest& given, const DryRun& options) {
@@ -101,7 +104,7 @@ void dry_run_agent(const RunRequest& given, const DryRun& options) {
   check_placement(config, request.tree, ranks);
   const AgentPlan plan = agent_of(config.algorithm->type).plan(config, request.tree, ranks);
   std::string text = fmt::format("{} in {}: {} parameters, {} environments\n",
-                                 config.algorithm->type, config.environment.env.name,
+                                 config.algorithm->type, config.environment.env.called(),
                                  grouped(plan.parameters), config.environment.num_envs);
   text += fmt::format("an iteration: {} steps of environments, {} updates\n",
                       grouped(plan.env_steps), grouped(plan.updates));

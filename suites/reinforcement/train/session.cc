@@ -95,6 +95,9 @@ Finished AgentSession::run() {
         log_info("{}: what an earlier run had written is removed", directory_->path());
       }
       log_file.emplace(files_, directory_->at(kLogFile));
+      if (request_.start.cleared != nullptr) {
+        request_.start.cleared();
+      }
     }
   }
   meet(ranks_, "start");

@@ -136,7 +136,7 @@ void AgentSession::save() {
     CheckpointContents contents;
     contents.progress.step = env_steps_;
     contents.progress.seed = static_cast<uint64_t>(config_.run.seed);
-    contents.progress.data = config_.environment.env.name;
+    contents.progress.data = config_.environment.env.name.value_or("");
     contents.progress.isa = to_string(isa());
     contents.progress.threads = current_context().num_threads();
     contents.progress.schedule = Json::object();

@@ -65,8 +65,8 @@ Outcome sweep_agents(const RunRequest& request, const TrainUntil& train) {
   }
   AgentsSweep opened(request.files, request.tree);
   const SweepResult result = opened.sweep.run(
-      [&](const SweepTrial& trial, int64_t until) {
-        return train(opened.sweep.tree_of_trial(opened.tree, trial), until);
+      [&](const SweepTrial& trial, int64_t until, const std::function<void()>& cleared) {
+        return train(opened.sweep.tree_of_trial(opened.tree, trial), until, cleared);
       },
       request.stop, request.start.restart);
   fmt::print(request.out, "{}", opened.sweep.describe_result(result));

@@ -7,8 +7,9 @@
 
 namespace mstrain::reinforcement {
 
-// Trains a configuration up to so many steps of environments.
-using TrainUntil = std::function<Outcome(const YamlNode& tree, int64_t until)>;
+// Trains a configuration up to so many steps of environments; anew where there is `cleared` (SessionStart).
+using TrainUntil = std::function<Outcome(const YamlNode& tree, int64_t until,
+                                         const std::function<void()>& cleared)>;
 
 // Of a configuration that has a sweep. Every run's configuration is read before any of them trains; throws ConfigError at what does not do.
 Outcome sweep_agents(const RunRequest& request, const TrainUntil& train);

@@ -73,6 +73,11 @@ void AlignedRun::check(const YamlNode& tree) const {
           "a step of objective.type grpo or ppo learns from answers that are written before "
           "it; expected train or eval");
     }
+    if (train.precision.has_float8()) {
+      config_fail(tree, "precision.products",
+                  "fp8, but answers and their first probabilities, which ratios are to, are not of "
+                  "it; expected params with objective.type grpo or ppo");
+    }
     const GrpoConfig writing = objective->writing();
     if (train.batch.global % writing.group != 0) {
       config_fail(tree, "objective.grpo.group",

@@ -230,12 +230,14 @@ TEST(Files, AtomicWriteReplacesNoFolder) {
             folder / "d" + ": is a folder; expected a file");
 }
 
-TEST(Files, AtomicWriteReplacesNoPipe) {
+TEST(Files, AtomicWriteReplacesNoPipeAndNoFolder) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(message_of<IoError>([&] { write_file_atomic(real_files(), folder / "pipe", "x"); }),
               HasSubstr("pipe: is a device or a pipe"));
   EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+  EXPECT_THAT(message_of<IoError>([&] { write_file_atomic(real_files(), folder / "", "x"); }),
+              HasSubstr(": is a folder; expected a file"));
 }
 
 TEST(Paths, SplitAndJoin) {

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/yaml_scalar.h"
+#include "core/train/report_data.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/one_section.h"
 #include "tests/core/train/fit.h"
@@ -77,7 +78,8 @@ TEST(SweepTrials, MistakesNameTheirKey) {
   EXPECT_THAT(error("a.b: {low: 0, high: 1, scale: lgo}"), HasSubstr("log"));
   EXPECT_THAT(error("run.output_dir: [a, b]"), HasSubstr("not for a sweep to vary"));
   EXPECT_THAT(error("{a.b: [1], a: {b: [2]}}"), HasSubstr("named twice"));
-  EXPECT_THAT(error("a.b: null"), HasSubstr("sweep.keys: every key is null"));
+  EXPECT_THAT(error("a.b: null"),
+              HasSubstr("sweep.keys: null of all that there is varies nothing; sweep: null"));
   const auto check = [](const std::string& yaml, const auto& change) {
     TrainConfig config;
     change(config);
@@ -154,12 +156,18 @@ class SweepRuns : public Fit {
     const YamlNode whole = resolved(config);
     Sweep sweep(real_files(), swept_run(config), *config.sweep, whole);
     return sweep.run(
-        [&](const SweepTrial& trial, int64_t until) {
+        [&](const SweepTrial& trial, int64_t until, const std::function<void()>& cleared) {
           trained_.push_back(trial.id + " to " + std::to_string(until));
           TrainConfig one = config;
           one.sweep.reset();
           one.optimizer.lr = as_double(trial.values[0], "lr");
           one.run.output_dir = sweep.directory_of(trial);
+          if (trial.id == too_large_) {
+            one.memory.limit_gb = 1e-9;
+          }
+          SessionStart start;
+          start.restart = cleared != nullptr;
+          start.cleared = cleared;
           const auto die = [&](int64_t sample) {
             if (trial.id == die_in && sample == 5 * 8) {
               throw Died();
@@ -167,17 +175,19 @@ class SweepRuns : public Fit {
           };
           StopAtStep stop_there(until);
           static const std::atomic<bool> never = false;
-          return train(real_files(), one, resolved(one), small_task(0), small_data(die),
-                       [](const RunPlan& plan, int64_t limit) {
-                         throw PlanError(refusal(plan, limit, {}));
-                       },
-                       never, {&stop_there})
+          return train(
+                     real_files(), one, resolved(one), small_task(0), small_data(die),
+                     [](const RunPlan& plan, int64_t limit) {
+                       throw PlanError(refusal(plan, limit, {}));
+                     },
+                     never, {&stop_there}, start)
               .outcome;
         },
         never_, restart);
   }
 
   const std::atomic<bool> never_ = false;
+  std::string too_large_;  // the run that no memory holds
   std::vector<std::string> trained_;
 };
 
@@ -266,6 +276,25 @@ TEST_F(SweepRuns, AnotherSweepInTheSameFolderIsRefusedUntilItBeginsAnew) {
   trained_.clear();
   sweep(other, "", /*restart=*/true);
   EXPECT_THAT(trained_, ElementsAre("000 to 8"));
+}
+
+TEST_F(SweepRuns, WhatAnEarlierOneWroteStaysUntilARunOfTheNewOneBegins) {
+  sweep(base("run", "sweep: {keys: {optimizer.lr: [0.01, 0.02, 0.03]}}"));
+  const std::string before = real_files().read(folder_ / "run/sweep.json");
+  const TrainConfig one = base("run", "sweep: {keys: {optimizer.lr: [0.04]}}");
+  too_large_ = "000";
+  EXPECT_THROW(sweep(one, "", /*restart=*/true), PlanError);
+  EXPECT_EQ(real_files().read(folder_ / "run/sweep.json"), before);
+  EXPECT_TRUE(is_run_directory(real_files(), folder_ / "run/runs/002"));
+  // The second of two begins: it goes on alone, as a sweep that died.
+  const TrainConfig two = base("run", "sweep: {keys: {optimizer.lr: [0.04, 0.05]}}");
+  EXPECT_THROW(sweep(two, "001", /*restart=*/true), Died);
+  EXPECT_THAT(real_files().list(folder_ / "run/runs"), ElementsAre("001"));
+  too_large_.clear();
+  trained_.clear();
+  const SweepResult result = sweep(two);
+  EXPECT_THAT(trained_, ElementsAre("000 to 8", "001 to 8"));
+  EXPECT_TRUE(result.best.has_value());
 }
 
 }  // namespace

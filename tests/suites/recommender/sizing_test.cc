@@ -1,7 +1,8 @@
 #include "suites/recommender/run/sizing.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include "core/base/error.h"
 #include "tests/suites/recommender/world.h"
 
 namespace mstrain::recommender {
@@ -79,8 +80,21 @@ TEST(SizesOfRows, OfRanksAddUpToThoseOfOne) {
 }
 
 TEST(SizesOfRows, RefuseBatchesThatDoNotFit) {
+  using testing::HasSubstr;
   World world(0, 5);
-  EXPECT_THROW(size_rows(sized(world, Placement(*world.tables, EmbeddingWay::kAuto, 1), 0)), Error);
+  const Placement alone(*world.tables, EmbeddingWay::kAuto, 1);
+  EXPECT_THAT([&] { size_rows(sized(world, alone, 0)); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr("and does not fit into 5 rows")));
+  EXPECT_THAT([&] { check_first_batch(sized(world, alone, 0)); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr("host_rows: table")));
+  World room(0, 1000);
+  SizedRun run = sized(room, alone, 0);
+  check_first_batch(run);
+  run.device_rows.assign(run.options.tables.size(), 1000);
+  check_first_batch(run);
+  run.device_rows.back() = 5;
+  EXPECT_THAT([&] { check_first_batch(run); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr("device_rows: table")));
 }
 
 }  // namespace

@@ -69,6 +69,6 @@ refused() {  # MESSAGE ARGUMENT ...
   grep -q "$message" "$work/refused.log" || { cat "$work/refused.log" >&2; return 1; }
 }
 refused "embedding_cache.device_rows: 88, but run.device: cpu" cpu 8 embedding_cache.device_rows=88
-refused "does not fit into the 10 rows" cuda 8 embedding_cache.device_rows=10
+refused "does not fit into 10 rows" cuda 8 embedding_cache.device_rows=10
 refused "embedding_cache.device_rows: 2,000,000,000 rows" cuda 8 embedding_cache.device_rows=2000000000 data.synthetic.vocab=1000000000
 refused "embedding_cache.device_rows: 88, but with embedding.optimizer.l2_of" cuda 8 embedding_cache.device_rows=88 embedding.optimizer.l2_of=table

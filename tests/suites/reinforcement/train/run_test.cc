@@ -151,6 +151,8 @@ TEST_F(AgentRun, RefusesWhatCannotBe) {
         << message;
   };
   fails({"environment.name=cartpol"}, "cartpole");
+  fails({"environment.name=null"}, "command line: environment.name: is missing");
+  fails({"environment.models=/nope"}, "command line: environment.models: cartpole reads none");
   fails({"algorithm.type=pp"}, "did you mean");
   fails({"algorithm.minibatches=3"}, "algorithm.minibatches: 3 do not divide algorithm.steps 16");
   fails({"algorithm.minibatches=3", "network.memory=8"},

@@ -331,6 +331,9 @@ TEST_F(AnswerRuns, WhatMakesNoSenseIsNamed) {
   EXPECT_THAT(error(tree("a", "type: dpoo", "")), HasSubstr("dpo"));
   EXPECT_THAT(error(tree("a", "type: grpo, grpo: {group: 4}", "")),
               HasSubstr("objective.grpo.group: must divide batch.global, 6"));
+  YamlNode eight = tree("a", "type: grpo, grpo: {group: 3}", "");
+  apply_overrides(eight, Overrides{"precision={params: bf16, products: fp8}"});
+  EXPECT_THAT(error(eight), HasSubstr("precision.products: fp8, but answers"));
   EXPECT_THAT(error(tree("a", std::string(kPrintable) + ", clip_high: 0.3}", "")),
               HasSubstr("objective.grpo.clip_high: is for objective.grpo.passes"));
   EXPECT_THAT(error(tree("a", "type: grpo, grpo: {group: 3, answer_tokens: 8}", "")),
