@@ -7,6 +7,12 @@
 
 namespace mstrain::embedding_cache {
 
+namespace {
+
+constexpr size_t kKernelsKept = 1024;  // of some 250 bytes each, where a step is 8
+
+}  // namespace
+
 Past::Past(RowLayout layout) : layout_(std::move(layout)), no_gradient_(layout_.width()) {}
 
 void Past::add(const PastStep& step) {
@@ -17,7 +23,14 @@ void Past::add(const PastStep& step) {
         "embedding_cache: step {} after step {}, of a table whose rows learn at every step",
         step.step, steps_.empty() ? 0 : steps_.back().step);
   steps_.push_back(step);
-  kernels_.push_back(make_kernel(layout_, step.step, step.lr_scale, PartsOf::kAlways));
+  kernels_.push_back(kernel_of(step));
+  if (kernels_.size() > kKernelsKept) {
+    kernels_.pop_front();
+  }
+}
+
+RowKernel Past::kernel_of(const PastStep& step) const {
+  return make_kernel(layout_, step.step, step.lr_scale, PartsOf::kAlways);
 }
 
 void Past::add(std::span<const PastStep> steps) {
@@ -46,7 +59,12 @@ void Past::catch_up(std::span<std::byte* const> records) const {
     while (learning < late.size() && layout_.until(late[learning]) < steps_[i].step) {
       ++learning;
     }
-    kernels_[i](late.data(), gradients.data(), learning);
+    const size_t newer = steps_.size() - i;
+    const auto learn = [&](const RowKernel& kernel) {
+      kernel(late.data(), gradients.data(), learning);
+    };
+    newer <= kernels_.size() ? learn(kernels_[kernels_.size() - newer])
+                             : learn(kernel_of(steps_[i]));
   }
   for (std::byte* const record : late) {
     layout_.set_until(record, steps_.back().step);

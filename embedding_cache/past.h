@@ -2,6 +2,7 @@
 // through those that it missed when it is read, each as if by gradients of zero, and has the bits of one that learned at every step.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,7 @@ class Past {
   const std::byte* caught_up(const std::byte* record, std::vector<std::byte>& space) const;
 
  private:
+  RowKernel kernel_of(const PastStep& step) const;
   bool is_late(const std::byte* record) const {
     return !steps_.empty() && layout_.until(record) < steps_.back().step;
   }
@@ -31,7 +33,7 @@ class Past {
   RowLayout layout_;
   std::vector<float> no_gradient_;
   std::vector<PastStep> steps_;
-  std::vector<RowKernel> kernels_;  // of each step
+  std::deque<RowKernel> kernels_;  // of the newest steps, which most rows miss alone
 };
 
 }  // namespace mstrain::embedding_cache

@@ -116,6 +116,27 @@ class Dense {
   std::vector<std::vector<std::byte>> records_;
 };
 
+TEST(Past, ARowMayHaveMissedThousandsOfSteps) {
+  for (const OptimizerKind kind : kAlways) {
+    const Options options = options_of("", kind, StoreKind::kMemory, 0);
+    const RowLayout layout(options.tables[0]);
+    std::vector<std::byte> once(layout.record_bytes());
+    layout.initialise(table_seed(options.seed, "t"), 3, once.data());
+    std::vector<std::byte> each = once;
+    const auto catch_up = [](const Past& past, std::vector<std::byte>& record) {
+      std::byte* const at = record.data();
+      past.catch_up(std::span(&at, 1));
+    };
+    Past past(layout);
+    for (uint32_t step = 1; step <= 2500; ++step) {
+      past.add({step, lr_scale_at(step)});
+      catch_up(past, each);
+    }
+    catch_up(past, once);
+    EXPECT_EQ(once, each);
+  }
+}
+
 void expect_rows(Cache& cache, std::span<const Id> ids, uint64_t step, const Dense& dense) {
   Ticket ticket = cache.prefetch(0, ids, step, Use::kRead);
   cache.wait(ticket);

@@ -3,97 +3,133 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/thread_pool.h"
 #include "suites/recommender/data/field_ids.h"
-#include "suites/recommender/data/text_columns.h"
+#include "suites/recommender/data/text_chunks.h"
 
 namespace mstrain::recommender {
 namespace {
 
-constexpr uint64_t kLargestFile = uint64_t{1} << 34;
-
-// Of columns without a header; that of the labels may be left out where none are needed.
+// Those of the first line, or of columns without a header; that of the labels may be left out where none are needed.
 std::vector<std::string> names_of(const CsvConfig& config, std::string_view text,
                                   bool needs_labels) {
+  std::string_view line;
+  while (line.empty() && !text.empty()) {
+    line = next_line(text);
+  }
+  std::vector<std::string> found = column_names(config, line);
+  if (config.header) {
+    return found;
+  }
   std::vector<std::string> names = config.columns;
-  if (!needs_labels && column_names(config, next_line(text)).size() + 1 == names.size()) {
+  if (!needs_labels && found.size() + 1 == names.size()) {
     std::erase(names, config.label);
   }
   return names;
 }
 
+// What a piece of the text holds.
+struct Piece {
+  std::vector<float> labels, numbers;
+  std::vector<uint64_t> ids;  // [samples, fields of one id]
+  struct Bag {
+    std::vector<uint64_t> ids;
+    std::vector<size_t> ends;  // by sample
+  };
+  std::vector<Bag> bags;
+  LineCounts lines;
+  std::vector<Malformed> refused;  // the first
+
+  void add(const TextSample& sample, const FieldIds& names) {
+    labels.push_back(sample.label);
+    numbers.insert(numbers.end(), sample.numeric.begin(), sample.numeric.end());
+    for (size_t f = 0; f < sample.values.size(); ++f) {
+      ids.push_back(names.id(f, sample.values[f]));
+    }
+    bags.resize(sample.bags.size());
+    for (size_t b = 0; b < bags.size(); ++b) {
+      bags[b].ids.insert(bags[b].ids.end(), sample.bags[b].begin(), sample.bags[b].end());
+      bags[b].ends.push_back(bags[b].ids.size());
+    }
+  }
+};
+
 class CsvSamples final : public SampleSource {
  public:
   CsvSamples(const CsvConfig& config, const YamlNode& tree, std::string_view text,
-             const std::string& path, const FieldIds& ids, bool needs_labels, int64_t malformed) {
+             const std::string& path, const FieldIds& ids, const CsvReading& how) {
     if (config.separator.size() != 1) {
       config_fail(tree, "data.csv.separator", "expected one character");
     }
-    identity_ = to_string(hash_bytes(text, hash_bytes(to_flow(write_config(config))).lo));
-    size_t number = 0;
-    std::optional<TextColumns> columns;
-    if (!config.header) {
-      columns.emplace(config, tree, names_of(config, text, needs_labels), path, needs_labels);
-    }
-    TextSample sample;
+    ThreadPool workers(how.threads - 1);
+    std::future<std::string> identity = workers.submit(
+        [&] { return to_string(hash_bytes(text, hash_bytes(to_flow(write_config(config))).lo)); });
+    TextColumns columns(config, tree, names_of(config, text, how.needs_labels), path,
+                        how.needs_labels);
+    columns.expect(columns.other_label(text));
+    const std::vector<TextChunk> chunks = chunks_of({text.size()}, how.piece_bytes);
+    pieces_.resize(chunks.size());
+    workers.parallel_for(std::ssize(chunks), 1, [&](int64_t at, int64_t) {
+      Piece& piece = pieces_[static_cast<size_t>(at)];
+      piece.lines = for_samples(
+          text, chunks[static_cast<size_t>(at)], config.header, columns,
+          [&](const TextSample& sample) { piece.add(sample, ids); },
+          [&](const Malformed& line) {
+            if (piece.refused.size() < LeftOut::kShown) {
+              piece.refused.push_back(line);
+            }
+          });
+    });
     LeftOut left_out;
-    while (!text.empty()) {
-      const std::string_view line = next_line(text);
-      ++number;
-      if (line.empty()) {
-        continue;
+    int64_t lines = 0;
+    for (const Piece& piece : pieces_) {
+      std::vector<std::string> shown;
+      for (const auto& [line, why] : piece.refused) {
+        shown.push_back(fmt::format("{}:{}: {}", path, lines + line + 1, why));
       }
-      if (!columns) {
-        columns.emplace(config, tree, column_names(config, line), path, needs_labels);
-        continue;
-      }
-      if (const std::string why = columns->parse(line, sample); !why.empty()) {
-        left_out.add(fmt::format("{}:{}: {}", path, number, why));
-        continue;
-      }
-      labels_.push_back(sample.label);
-      numbers_.insert(numbers_.end(), sample.numeric.begin(), sample.numeric.end());
-      for (size_t f = 0; f < sample.values.size(); ++f) {
-        ids_.push_back(ids.id(f, sample.values[f]));
-      }
-      bags_.resize(sample.bags.size());
-      for (size_t b = 0; b < bags_.size(); ++b) {
-        bags_[b].ids.insert(bags_[b].ids.end(), sample.bags[b].begin(), sample.bags[b].end());
-        bags_[b].ends.push_back(bags_[b].ids.size());
-      }
+      left_out.add(shown, piece.lines.malformed);
+      lines += piece.lines.lines;
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + piece.lines.samples);
     }
-    left_out.finish(static_cast<int64_t>(number), malformed);
-    if (labels_.empty()) {
+    left_out.finish(lines, how.malformed);
+    if (samples() == 0) {
       throw IoError(fmt::format("{}: there are no samples", path));
     }
-    schema_ = columns->schema();
-    for (size_t f = 0; f + bags_.size() < schema_.fields.size(); ++f) {
+    schema_ = columns.schema();
+    for (size_t f = 0; f < schema_.fields.size() && !schema_.fields[f].is_bag; ++f) {
       schema_.fields[f].rows = ids.rows(f);
     }
+    identity_ = identity.get();
   }
 
   const SampleSchema& schema() const override { return schema_; }
-  int64_t samples() const override { return std::ssize(labels_); }
+  int64_t samples() const override { return ends_.back(); }
   std::string identity() const override { return identity_; }
   void read(std::span<const int64_t> samples, SampleBatch& out) const override {
     out = {};
     out.samples = std::ssize(samples);
     out.fields.resize(schema_.fields.size());
     for (const int64_t sample : samples) {
-      const auto s = static_cast<size_t>(sample);
-      out.labels.push_back(labels_.at(s));
-      const auto numbers = numbers_.begin() + static_cast<ptrdiff_t>(s * schema_.numeric.size());
+      const auto in =
+          static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), sample) - ends_.begin());
+      const Piece& piece = pieces_.at(in);
+      const auto s = static_cast<size_t>(sample - (in == 0 ? 0 : ends_[in - 1]));
+      out.labels.push_back(piece.labels.at(s));
+      const auto numbers =
+          piece.numbers.begin() + static_cast<ptrdiff_t>(s * schema_.numeric.size());
       out.numeric.insert(out.numeric.end(), numbers,
                          numbers + static_cast<ptrdiff_t>(schema_.numeric.size()));
-      const size_t single = out.fields.size() - bags_.size();
+      const size_t single = out.fields.size() - piece.bags.size();
       for (size_t f = 0; f < single; ++f) {
-        out.fields[f].ids.push_back(ids_[s * single + f]);
+        out.fields[f].ids.push_back(piece.ids[s * single + f]);
       }
-      for (size_t b = 0; b < bags_.size(); ++b) {
+      for (size_t b = 0; b < piece.bags.size(); ++b) {
         SampleBatch::Field& field = out.fields[single + b];
-        const Bag& bag = bags_[b];
+        const Piece::Bag& bag = piece.bags[b];
         field.offsets.resize(std::max<size_t>(1, field.offsets.size()));
         field.ids.insert(field.ids.end(),
                          bag.ids.begin() + static_cast<ptrdiff_t>(s == 0 ? 0 : bag.ends[s - 1]),
@@ -106,26 +142,21 @@ class CsvSamples final : public SampleSource {
  private:
   std::string identity_;
   SampleSchema schema_;
-  std::vector<float> labels_, numbers_;
-  std::vector<uint64_t> ids_;  // [samples, fields]
-  struct Bag {
-    std::vector<uint64_t> ids;
-    std::vector<size_t> ends;  // by sample
-  };
-  std::vector<Bag> bags_;
+  std::vector<Piece> pieces_;
+  std::vector<int64_t> ends_;  // samples of the pieces up to each
 };
 
 }  // namespace
 
 std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig& config,
                                              const YamlNode& tree, const std::string& path,
-                                             bool needs_labels, const FieldIds* ids,
-                                             int64_t malformed) {
-  const std::string text = files.read(path, kLargestFile);
+                                             const CsvReading& how) {
+  const std::unique_ptr<MappedFile> file = files.map(path);
+  const std::string_view text = as_text(file->bytes());
   require_text(text, path);
   const std::shared_ptr<const FieldIds> hashes = hashed_ids(0);
-  return std::make_shared<const CsvSamples>(
-      config, tree, text, path, ids == nullptr ? *hashes : *ids, needs_labels, malformed);
+  return std::make_shared<const CsvSamples>(config, tree, text, path,
+                                            how.ids == nullptr ? *hashes : *how.ids, how);
 }
 
 }  // namespace mstrain::recommender

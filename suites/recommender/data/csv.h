@@ -88,12 +88,17 @@ struct CsvConfig {
   }
 };
 
-// Throws IoError naming file and line, ConfigError naming the key, for a column that is not there. `needs_labels`: false where the file may
-// have no column of labels: they are -1 then. `ids`: what values are called; null: by their hashes of 64 bits. `malformed`: so many lines at
-// most that are no samples are left out, with a warning.
+struct CsvReading {
+  bool needs_labels = true;       // false: there may be no column of them, and they are -1 then
+  const FieldIds* ids = nullptr;  // what values are called; null: by their hashes of 64 bits
+  int64_t malformed = 0;          // so many lines that are no samples are left out, with a warning
+  int threads = 1;                // that read pieces of the file
+  uint64_t piece_bytes = uint64_t{4} << 20;
+};
+
+// Throws IoError naming file and line, ConfigError naming the key, for a column that is not there.
 std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig& config,
                                              const YamlNode& tree, const std::string& path,
-                                             bool needs_labels = true,
-                                             const FieldIds* ids = nullptr, int64_t malformed = 0);
+                                             const CsvReading& how = {});
 
 }  // namespace mstrain::recommender

@@ -119,7 +119,8 @@ std::string columns_key(const DataConfig& config) {
                               to_flow(write_config(config.ids))));
 }
 
-OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const YamlNode& tree, int) {
+OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const YamlNode& tree,
+                           int threads) {
   std::shared_ptr<const SampleSource> all;
   if (config.format == DataFormat::kSynthetic) {
     all = std::make_shared<const SyntheticSamples>(config.synthetic);
@@ -130,9 +131,9 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
     if (config.valid) {
       return {all, for_key(tree, "data.valid", [&] {
                 return read_csv(files, text_columns_of(config), tree, *config.valid,
-                                /*needs_labels=*/true,
-                                ids_of_prepared(files, *config.prepared, prepared).get(),
-                                config.malformed.limit);
+                                {.ids = ids_of_prepared(files, *config.prepared, prepared).get(),
+                                 .malformed = config.malformed.limit,
+                                 .threads = threads});
               })};
     }
   } else {
@@ -141,8 +142,8 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
     }
     const auto read = [&](const char* key, const std::string& path) {
       return for_key(tree, key, [&] {
-        return read_csv(files, text_columns_of(config), tree, path, /*needs_labels=*/true,
-                        /*ids=*/nullptr, config.malformed.limit);
+        return read_csv(files, text_columns_of(config), tree, path,
+                        {.malformed = config.malformed.limit, .threads = threads});
       });
     };
     all = read("data.train", *config.train);
@@ -157,15 +158,16 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
 }
 
 std::shared_ptr<const SampleSource> open_for_scoring(FileSystem& files, const DataConfig& config,
-                                                     const YamlNode& tree,
-                                                     const std::string& path) {
+                                                     const YamlNode& tree, const std::string& path,
+                                                     int threads) {
   if (config.format == DataFormat::kSynthetic) {
     config_fail(tree, "data.format", "the run's samples are synthetic: no file has their features");
   }
   const std::shared_ptr<const FieldIds> ids =
       config.prepared ? ids_of_prepared(files, *config.prepared, prepared_for(files, config, tree))
                       : nullptr;
-  return read_csv(files, text_columns_of(config), tree, path, /*needs_labels=*/false, ids.get());
+  return read_csv(files, text_columns_of(config), tree, path,
+                  {.needs_labels = false, .ids = ids.get(), .threads = threads});
 }
 
 }  // namespace mstrain::recommender

@@ -77,6 +77,7 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
 
 // The same features of another file, which may have no labels: they are -1 then. Throws IoError, and ConfigError where samples are of no file.
 std::shared_ptr<const SampleSource> open_for_scoring(FileSystem& files, const DataConfig& config,
-                                                     const YamlNode& tree, const std::string& path);
+                                                     const YamlNode& tree, const std::string& path,
+                                                     int threads);
 
 }  // namespace mstrain::recommender

@@ -183,6 +183,7 @@ class Preprocess {
       return false;
     }
     std::vector<uint64_t> sizes;
+    std::optional<std::string> other_label;
     for (size_t i = 0; i < plain.size(); ++i) {
       mapped_.push_back(files_.map(plain[i]));
       sizes.push_back(mapped_.back()->bytes().size());
@@ -191,6 +192,10 @@ class Preprocess {
       columns_.emplace_back(csv_, tree_,
                             csv_.header ? column_names(csv_, next_line(text)) : csv_.columns,
                             inputs_[i], /*needs_labels=*/true);
+      other_label = other_label ? other_label : columns_[i].other_label(text_of(i));
+    }
+    for (TextColumns& columns : columns_) {
+      columns.expect(other_label);
     }
     prepared_.schema = columns_[0].schema();
     chunks_ = chunks_of(sizes, options_.chunk_bytes);

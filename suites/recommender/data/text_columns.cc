@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
@@ -154,16 +155,33 @@ bool TextColumns::parse_number(std::string_view text, double& out) const {
   return error == std::errc() && end == text.data() + text.size() && std::isfinite(out);
 }
 
+bool TextColumns::is_other_label(std::string_view text) const {
+  return label_ && needs_labels_ && config_.negative != "*" && text != config_.positive;
+}
+
+std::optional<std::string> TextColumns::other_label(std::string_view text) const {
+  std::vector<std::string_view> texts;
+  bool is_names = config_.header;
+  while (!text.empty() && label_ && needs_labels_ && !config_.negative) {
+    const std::string_view line = next_line(text);
+    if (line.empty() || std::exchange(is_names, false)) {
+      continue;
+    }
+    split(line, config_.separator[0], width_, texts);
+    if (texts.size() == width_ && is_other_label(texts[*label_])) {
+      return std::string(texts[*label_]);
+    }
+  }
+  return {};
+}
+
 // Two labels that nobody named are a mistake, as where one file ends them with a full stop and another does not.
 std::string TextColumns::parse_label(std::string_view text, TextSample& out) const {
   out.label = !label_ ? -1.0F : text == config_.positive ? 1.0F : 0.0F;
-  if (out.label != 0 || !needs_labels_ || config_.negative == "*") {
+  if (!is_other_label(text)) {
     return {};
   }
-  if (!config_.negative && !out.negative) {
-    out.negative = text;
-  }
-  const std::string& negative = config_.negative ? *config_.negative : *out.negative;
+  const std::string& negative = config_.negative ? *config_.negative : other_label_.value();
   return text == negative
              ? ""
              : fmt::format("the label \"{}\" is neither data.csv.positive, \"{}\", nor {}, \"{}\"",
@@ -187,11 +205,11 @@ void TextColumns::parse_bags(std::span<const std::string_view> texts, TextSample
   }
 }
 
-void LeftOut::add(std::string line) {
-  constexpr size_t kShown = 3;
-  if (++count_ <= static_cast<int64_t>(kShown)) {
-    first_.push_back(std::move(line));
-  }
+void LeftOut::add(std::span<const std::string> first, int64_t count) {
+  first_.insert(
+      first_.end(), first.begin(),
+      first.begin() + static_cast<ptrdiff_t>(std::min(first.size(), kShown - first_.size())));
+  count_ += count;
 }
 
 void LeftOut::finish(int64_t lines, int64_t limit) const {

@@ -17,13 +17,15 @@ struct TextSample {
   std::vector<uint64_t>
       values;  // by field of one id: the hash of the value, or the number of the bucket
   std::vector<std::vector<uint64_t>> bags;  // of the fields of several, which come last
-  std::optional<std::string> negative;      // the other label that was seen, where it is not said
 };
 
 // Lines that are no samples: the first ones, and how many.
 class LeftOut {
  public:
-  void add(std::string line);
+  static constexpr size_t kShown = 3;
+
+  // `count` lines more, of which `first` are shown: kShown of them, or all.
+  void add(std::span<const std::string> first, int64_t count);
   // Warns of them. Throws IoError where there are more than `limit`.
   void finish(int64_t lines, int64_t limit) const;
 
@@ -41,11 +43,16 @@ class TextColumns {
 
   const SampleSchema& schema() const { return schema_; }
   size_t width() const { return width_; }
+  // The first label of `text`, a whole file, that is not data.csv.positive. None where nobody need know it.
+  std::optional<std::string> other_label(std::string_view text) const;
+  // What other_label() gave of this text, or of one before it. It comes before parse().
+  void expect(std::optional<std::string> other_label) { other_label_ = std::move(other_label); }
   // Any thread, each with a sample of its own. Says what is wrong with the line; empty: nothing is.
   std::string parse(std::string_view line, TextSample& out) const;
 
  private:
   bool parse_number(std::string_view text, double& out) const;
+  bool is_other_label(std::string_view text) const;
   std::string parse_label(std::string_view text, TextSample& out) const;
   void parse_bags(std::span<const std::string_view> texts, TextSample& out) const;
 
@@ -53,6 +60,7 @@ class TextColumns {
   SampleSchema schema_;
   size_t width_ = 0;
   std::optional<size_t> label_;
+  std::optional<std::string> other_label_;
   bool needs_labels_ = true;
   std::vector<size_t> numeric_, categorical_, bucketised_, bags_;
   std::vector<std::vector<size_t>> crossed_;  // places among the fields

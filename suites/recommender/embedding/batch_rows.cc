@@ -260,8 +260,9 @@ Tensors tensors_of(const BatchSource& source, Cache& cache, Read& batch, const T
   return tensors_of(source, batch, fill, on_device);
 }
 
-Tensors saved_tensors_of(const BatchSource& source, const Read& batch) {
-  std::vector<RowBlock> blocks(batch.keys.size());
+Tensors saved_tensors_of(const BatchSource& source, const Read& batch,
+                         std::vector<RowBlock>& blocks) {
+  blocks.resize(batch.keys.size());
   std::vector<embedding_cache::Batch> distinct(batch.keys.size());
   std::vector<RowLayout> layouts;
   embedding_cache::Dedup dedup;

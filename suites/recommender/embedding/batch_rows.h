@@ -7,6 +7,7 @@
 
 #include "suites/recommender/embedding/batches.h"
 #include "suites/recommender/embedding/device_batch.h"
+#include "suites/recommender/embedding/row_block.h"
 #include "suites/recommender/embedding/row_exchange.h"
 
 namespace mstrain::recommender {
@@ -44,8 +45,9 @@ void drop_all(const BatchSource& source);
 // The batch's tensors, with the rows as they are now; `tickets` are waited for. Every rank calls it.
 Tensors tensors_of(const BatchSource& source, embedding_cache::Cache& cache, Read& batch,
                    const Tickets& tickets);
-// The same, with the rows of the checkpoint that Rows::open_to_read() opened.
-Tensors saved_tensors_of(const BatchSource& source, const Read& batch);
+// The same, with the rows of the checkpoint that Rows::open_to_read() opened. `space` is kept from batch to batch.
+Tensors saved_tensors_of(const BatchSource& source, const Read& batch,
+                         std::vector<RowBlock>& space);
 // Rows learn from the gradients of what was looked up, which are waited for where rows learn on the host. Every rank calls it.
 void learn_rows(const BatchSource& source, embedding_cache::Cache& cache, Read& batch,
                 Tickets& tickets, const Tensors& gradients, double lr_scale);

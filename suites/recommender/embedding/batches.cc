@@ -32,7 +32,7 @@ class ReadingBatches final : public BatchStream {
     }
     taken_ += part_.batch;
     if (source_.rows->is_saved()) {
-      return saved_tensors_of(source_, batch);
+      return saved_tensors_of(source_, batch, saved_);
     }
     Cache& cache = source_.rows->cache();
     Tickets tickets;
@@ -53,6 +53,7 @@ class ReadingBatches final : public BatchStream {
   BatchSource source_;
   BatchPart part_;
   int64_t samples_, taken_ = 0;
+  std::vector<RowBlock> saved_;
 };
 
 }  // namespace

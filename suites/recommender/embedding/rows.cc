@@ -296,11 +296,15 @@ void Rows::open_to_read(const std::string& id) {
 
 void Rows::look_up(size_t table, std::span<const embedding_cache::Id> keys, float* out,
                    size_t stride) const {
+  const std::string& name = options_.tables[table].name;
+  if (readers_.size() == 1) {
+    readers_[0].lookup(readers_[0].table(name), keys, out, stride);
+    return;
+  }
   std::vector<std::vector<size_t>> places(readers_.size());
   for (size_t i = 0; i < keys.size(); ++i) {
     places[static_cast<size_t>(saved_->owner(table, keys[i]))].push_back(i);
   }
-  const std::string& name = options_.tables[table].name;
   std::vector<embedding_cache::Id> ids;
   std::vector<float> rows;
   for (size_t r = 0; r < readers_.size(); ++r) {

@@ -176,16 +176,19 @@ void RecommenderRun::fail_unsettled(const YamlNode& tree) const {
 
 std::optional<int64_t> RecommenderRun::known_ids(FileSystem&, const YamlNode&) const { return {}; }
 
+int RecommenderRun::readers() const {
+  return Context{.threads = static_cast<int>(train.run.threads.value_or(0))}.num_threads();
+}
+
 void RecommenderRun::open_data(FileSystem& files, const YamlNode& tree,
                                const std::optional<std::string>&) {
-  const Context readers{.threads = static_cast<int>(train.run.threads.value_or(0))};
-  opened_ = open_samples(files, data, tree, readers.num_threads());
+  opened_ = open_samples(files, data, tree, readers());
   lay_out(files, tree);
 }
 
 void RecommenderRun::open_to_score(FileSystem& files, const YamlNode& tree,
                                    const std::string& path) {
-  opened_.valid = open_for_scoring(files, data, tree, path);
+  opened_.valid = open_for_scoring(files, data, tree, path, readers());
   opened_.train = opened_.valid;
   lay_out(files, tree);
   settle(data_ids(), tree);

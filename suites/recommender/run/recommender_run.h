@@ -66,6 +66,7 @@ class RecommenderRun : public ModelRun {
   void check_rows(const YamlNode& tree) const;
   void lay_out(FileSystem& files, const YamlNode& tree);
   FieldUse use() const;
+  int readers() const;      // threads that read samples
   Context context() const;  // of the run, or that a plan for a device that is not here is made in
   Placement placement(const Tables& tables) const;
   embedding_cache::Options options() const;

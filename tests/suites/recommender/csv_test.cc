@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <numeric>
 #include <set>
 
 #include "core/base/error.h"
@@ -33,8 +34,8 @@ SampleBatch all_of(const std::string& text, const CsvConfig& config = columns(),
                    bool needs_labels = true) {
   const TemporaryFolder folder;
   write_file_atomic(real_files(), folder / "x.csv", text);
-  const auto samples =
-      read_csv(real_files(), config, YamlNode::map(), folder / "x.csv", needs_labels);
+  const auto samples = read_csv(real_files(), config, YamlNode::map(), folder / "x.csv",
+                                {.needs_labels = needs_labels});
   std::vector<int64_t> every(static_cast<size_t>(samples->samples()));
   for (size_t i = 0; i < every.size(); ++i) {
     every[i] = static_cast<int64_t>(i);
@@ -170,7 +171,7 @@ TEST(Csv, LeavesOutAsManyLinesAsItMay) {
   const std::string path = folder / "x.csv";
   write_file_atomic(real_files(), path, "click,n,a,b\n1,2,x\n1,two,x,y\n1,2,x,y\n");
   const auto read = [&](int64_t limit) {
-    return read_csv(real_files(), columns(), YamlNode::map(), path, true, nullptr, limit)
+    return read_csv(real_files(), columns(), YamlNode::map(), path, {.malformed = limit})
         ->samples();
   };
   EXPECT_EQ(read(2), 1);
@@ -179,6 +180,50 @@ TEST(Csv, LeavesOutAsManyLinesAsItMay) {
       testing::AllOf(HasSubstr("x.csv:2: 3 columns, expected 4"),
                      HasSubstr("x.csv:3: expected a number"),
                      HasSubstr("2 of 4 lines are no samples; data.malformed.limit allows 1")));
+}
+
+TEST(Csv, IsTheSameInAnyPieces) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "x.csv";
+  CsvConfig config = columns();
+  config.bags = {{"m"}};
+  std::string text = "click,n,a,b,m\n";
+  Rng rng(5);
+  for (int i = 0; i < 200; ++i) {
+    text += i % 50 == 49
+                ? "0,one,x,y,\n\n"
+                : fmt::format("{},{},a{},b{},{}\n", rng.below(2), rng.below(20), rng.below(9),
+                              rng.below(9), std::string_view("p|q|r").substr(0, 2 * rng.below(3)));
+  }
+  const auto read = [&](const std::string& lines, int threads, uint64_t piece_bytes,
+                        int64_t malformed) {
+    write_file_atomic(real_files(), path, lines);
+    const auto samples =
+        read_csv(real_files(), config, YamlNode::map(), path,
+                 {.malformed = malformed, .threads = threads, .piece_bytes = piece_bytes});
+    std::vector<int64_t> order(static_cast<size_t>(samples->samples()));
+    std::iota(order.rbegin(), order.rend(), 0);
+    SampleBatch out;
+    samples->read(order, out);
+    return std::tuple(samples->identity(), out.labels, out.numeric, out.fields[0].ids,
+                      out.fields[3].ids, out.fields[4].ids, out.fields[4].offsets);
+  };
+  std::string third_label = "click,n,a,b,m\n";
+  for (int i = 0; i < 20; ++i) {
+    third_label += "1,1,x,y,\n0,1,x,y,\n";
+  }
+  third_label += "no,1,x,y,\n";
+  const auto whole = read(text, 1, 1 << 20, 4);
+  EXPECT_EQ(std::get<1>(whole).size(), 196U);
+  for (const auto& [threads, bytes] : {std::pair(1, 30), std::pair(3, 30), std::pair(2, 700)}) {
+    EXPECT_EQ(read(text, threads, bytes, 4), whole);
+    EXPECT_THAT(error_text([&] { read(text, threads, bytes, 3); }),
+                testing::AllOf(HasSubstr("x.csv:51: expected a number"),
+                               HasSubstr("x.csv:102: expected a number"),
+                               HasSubstr("4 of 205 lines are no samples")));
+    EXPECT_THAT(error_text([&] { read(third_label, threads, bytes, 0); }),
+                HasSubstr("x.csv:42: the label \"no\" is neither"));
+  }
 }
 
 TEST(Csv, SaysWhatIsWrongAndWhere) {

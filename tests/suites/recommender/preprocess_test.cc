@@ -125,6 +125,15 @@ TEST(Preprocess, FilesAreTheSameForAnyNumberOfThreadsAndSamplesForAnyPieces) {
   }
 }
 
+TEST(Preprocess, RefusesAThirdLabelInAnotherPieceOrFile) {
+  const TemporaryFolder folder;
+  write(folder / "1.csv", lines(100, 1));
+  write(folder / "2.csv", "0.,1,x,y\n1,1,x,y\n");
+  EXPECT_THAT(message_of<IoError>([&] { run(columns(folder), 2, 200); }),
+              HasSubstr("2.csv:1: the label \"0.\" is neither data.csv.positive, \"1\", nor the "
+                        "other one so far, \"0\""));
+}
+
 TEST(Preprocess, GoesOnAfterAnyFailureAndEndsAsIfThereHadBeenNone) {
   const TemporaryFolder folder;
   write(folder / "1.csv", lines(300, 3));
@@ -224,7 +233,8 @@ TEST(Preprocess, AnotherFileIsReadByTheDictionaryAlsoWithoutLabels) {
   const DataConfig config = columns(folder);
   run(config);
   write(folder / "new.txt", "3,x,q\n4,z,p\n");
-  const auto samples = open_for_scoring(real_files(), config, YamlNode::map(), folder / "new.txt");
+  const auto samples =
+      open_for_scoring(real_files(), config, YamlNode::map(), folder / "new.txt", 1);
   const SampleBatch batch = all_of(*samples);
   EXPECT_THAT(batch.labels, ElementsAre(-1, -1));
   EXPECT_EQ(batch.fields[0].ids[1], 0U);
