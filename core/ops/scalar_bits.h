@@ -62,6 +62,10 @@ T length_of(T x, T y);
 template <class T>
 T sigmoid(T x);
 template <class T>
+T gelu(T x);
+template <class T>
+T gelu_grad(T x, T g);
+template <class T>
 T gelu_tanh(T x);
 template <class T>
 T gelu_tanh_grad(T x, T g);
@@ -146,6 +150,12 @@ MSTRAIN_SCALAR_INLINE float exp_bounded(float x) {
   const float scale = from_bits((terms.n + 127) << 23);
   return exp_fraction(terms.r) * scale + scale;
 #endif
+}
+
+// The same for -inf <= x <= 87, but zero below -87.7: as execution has it, which flushes what is smaller than a normal
+// number.
+MSTRAIN_SCALAR_INLINE float exp_flushed(float x) {
+  return exp_bounded(x < -88.0F ? -88.0F : x);  // 2^-127 is the zero of its bits
 }
 
 // log(m) of m = 1 + f in [2/3, 4/3), without its leading term f.

@@ -204,28 +204,75 @@ MSTRAIN_SCALAR_INLINE float atanh(float x) {
   return __builtin_copysignf(0.5F * log1p<float>(2.0F * a / (1.0F - a)), x);
 }
 
-// ½ (1 + tanh u) is sigmoid(2u), which loses nothing where x is negative. 2u of gelu_tanh:
+// Of x Φ(x), x σ(2u) and their derivatives is found what lies below zero: Φ(-a) and σ(-2u) for a = |x|, which lose nothing
+// there, and with them what Φ(a) = 1 - Φ(-a) lacks of 1.
 namespace detail {
+// Of 2u in the form with tanh u, whose ½ (1 + tanh u) is σ(2u).
 inline constexpr float kGeluLinear = 1.5957691F;   // 2 √(2/π)
 inline constexpr float kGeluCubic = 0.071354814F;  // 2 √(2/π) 0.044715
+// |x|, and 14 beyond: all is zero there.
+MSTRAIN_SCALAR_INLINE float gelu_distance(float x) {
+  const float a = __builtin_fabsf(x);
+  return a > 14.0F ? 14.0F : a;
+}
+MSTRAIN_SCALAR_INLINE float relu(float x) { return x < 0.0F ? 0.0F : x; }
+// Φ(-a) = power m(a) with the power e^(-a²/2), under which m is within 1e-8 of that.
+struct GeluTail {
+  float power;
+  float m;
+};
+MSTRAIN_SCALAR_INLINE GeluTail gelu_tail(float a) {
+  float m = 0x1.0188e2p-24F;
+  m = m * a + -0x1.b77264p-20F;
+  m = m * a + 0x1.536a94p-16F;
+  m = m * a + -0x1.3e34bcp-13F;
+  m = m * a + 0x1.9c730ep-11F;
+  m = m * a + -0x1.92a5b2p-9F;
+  m = m * a + 0x1.3d6380p-7F;
+  m = m * a + -0x1.ab8fc6p-6F;
+  m = m * a + 0x1.fe3378p-5F;
+  m = m * a + -0x1.103a88p-3F;
+  m = m * a + 0x1.fffc2cp-3F;
+  m = m * a + -0x1.98843ep-2F;
+  m = m * a + 0.5F;
+  return {exp_flushed(-0.5F * a * a), m};
+}
 }  // namespace detail
+
+// 2.5 ulp of x.
+template <>
+MSTRAIN_SCALAR_INLINE float gelu(float x) {
+  const float a = detail::gelu_distance(x);
+  const detail::GeluTail tail = detail::gelu_tail(a);
+  return detail::relu(x) - a * (tail.power * tail.m);
+}
+
+template <>
+MSTRAIN_SCALAR_INLINE float gelu_grad(float x, float g) {
+  constexpr float kInvSqrt2Pi = 0.3989423F;
+  const float a = detail::gelu_distance(x);
+  const detail::GeluTail tail = detail::gelu_tail(a);
+  const float below = tail.power * (tail.m - kInvSqrt2Pi * a);
+  return g * (x < 0.0F ? below : 1.0F - below);
+}
 
 // 8 ulp while |x| < 2, 40 while |x| < 5: an error of the exponent's argument grows with it.
 template <>
 MSTRAIN_SCALAR_INLINE float gelu_tanh(float x) {
-  return from_lowest(x) * sigmoid<float>(x * (detail::kGeluLinear + detail::kGeluCubic * (x * x)));
+  const float a = detail::gelu_distance(x);
+  const float e = detail::exp_flushed(-a * (detail::kGeluLinear + detail::kGeluCubic * (a * a)));
+  return detail::relu(x) - a * detail::ratio(e, 1.0F + e);
 }
 
 template <>
 MSTRAIN_SCALAR_INLINE float gelu_tanh_grad(float x, float g) {
-  x = within_gelu(x);
-  const float x2 = x * x;
-  const float u2 = x * (detail::kGeluLinear + detail::kGeluCubic * x2);
-  const float e = exp<float>(-__builtin_fabsf(u2));
-  const float inverse = detail::ratio(1.0F, 1.0F + e);
-  const float s = (u2 < 0.0F ? e : 1.0F) * inverse;  // sigmoid; its derivative is e / (1 + e)²
-  const float slope = detail::kGeluLinear + 3.0F * detail::kGeluCubic * x2;
-  return g * (s + (x * slope) * (e * inverse * inverse));
+  const float a = detail::gelu_distance(x);
+  const float a2 = a * a;
+  const float e = detail::exp_flushed(-a * (detail::kGeluLinear + detail::kGeluCubic * a2));
+  const float above = detail::ratio(1.0F, 1.0F + e);  // σ(2u); its derivative is e above²
+  const float slope = detail::kGeluLinear + 3.0F * detail::kGeluCubic * a2;
+  const float below = (e * above) * (1.0F - (a * slope) * above);
+  return g * (x < 0.0F ? below : 1.0F - below);
 }
 
 }  // namespace mstrain::scalar

@@ -328,7 +328,7 @@ MSTRAIN_FLATTEN void softmax_step(const ScoreBlock& block, float* max, float* su
     Floats sums{};
     clear(row, 0, begin);
     const int64_t end = for_visible(begin, block.end(i), row, [&](int64_t j, Floats x) {
-      const Floats p = each_lane<scalar::exp<float>>(x - shift[i]);
+      const Floats p = each_lane<scalar::detail::exp_flushed>(x - shift[i]);
       store<float>(row + j, p);
       sums += p;
     });
@@ -349,7 +349,7 @@ MSTRAIN_FLATTEN void softmax_grad_step(const ScoreBlock& block, float* dp, const
     clear(row, 0, begin);
     clear(d_row, 0, begin);
     const int64_t end = for_visible(begin, block.end(i), row, [&](int64_t j, Floats x) {
-      const Floats p = each_lane<scalar::exp<float>>(x - lse[i]);
+      const Floats p = each_lane<scalar::detail::exp_flushed>(x - lse[i]);
       store<float>(row + j, p);
       store<float>(d_row + j, p * (load(d_row + j) - delta[i]));
     });
