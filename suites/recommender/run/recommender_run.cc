@@ -277,10 +277,12 @@ TrainData RecommenderRun::samples(const Json& source) const {
                           {kRowsFile, description_of(*tables_).dump(2) + "\n"}};
   out.outside = own;
   const SampleOrder order{.shuffle = data.shuffle};
-  // Told before rows of an earlier run are let go.
-  const Placement shared = placement(*tables_);
-  const embedding_cache::Options planned = options();
-  check_first_batch(sized(shared, planned));
+  if (opened_.train != opened_.valid && train.run.mode != RunMode::kEval) {
+    // Told before rows of an earlier run are let go; scores and evaluations hold none.
+    const Placement shared = placement(*tables_);
+    const embedding_cache::Options planned = options();
+    check_first_batch(sized(shared, planned));
+  }
   out.training = [training, order](uint64_t seed, const BatchPart& part, int64_t first) {
     return training_batches(training, order, seed, part, first);
   };

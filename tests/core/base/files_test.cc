@@ -223,13 +223,6 @@ TEST(Files, LinksThatLeadNowhereAreNamed) {
                 folder / "nowhere, where nothing is");
 }
 
-TEST(Files, AtomicWriteReplacesNoFolder) {
-  const TemporaryFolder folder;
-  std::filesystem::create_directory(folder / "d");
-  EXPECT_EQ(message_of<IoError>([&] { write_file_atomic(real_files(), folder / "d", "x"); }),
-            folder / "d" + ": is a folder; expected a file");
-}
-
 TEST(Files, AtomicWriteReplacesNoPipeAndNoFolder) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
