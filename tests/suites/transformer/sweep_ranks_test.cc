@@ -79,12 +79,12 @@ TEST_F(SweepOnRanks, StopTogetherAndGoOnUnderAnotherNumber) {
 // Ranks that are no longer at the same point are told apart from a run that failed on all of them.
 TEST_F(SweepOnRanks, EndWhereOneRankFailsAmidARun) {
   const auto sweep_of_one = [](std::shared_ptr<Ranks> ranks) {
-    SweepRanks sweep(ranks.get(), [&](size_t, int64_t) -> Outcome {
+    SweepRanks sweep(ranks.get(), [&](size_t, int64_t, bool) -> Outcome {
       check(ranks->rank() != 1, "the disk is full");
       ranks->world().barrier("step");
       return Outcome::kFinished;
     });
-    ranks->rank() == 0 ? sweep.train(0, 1) : sweep.follow();
+    ranks->rank() == 0 ? sweep.train(0, 1, false) : sweep.follow();
   };
   EXPECT_THAT(message_of<CommError>(
                   [&] { run_ranks(along_data(2), sweep_of_one, 1, {.timeout_seconds = 1}); }),
