@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <future>
 
 #include "core/base/error.h"
@@ -64,6 +65,9 @@ class CsvSamples final : public SampleSource {
              const std::string& path, const FieldIds& ids, const CsvReading& how) {
     if (config.separator.size() != 1) {
       config_fail(tree, "data.csv.separator", "expected one character");
+    }
+    if (text.find_first_not_of("\r\n") == text.npos) {
+      throw IoError(fmt::format("{}: there are no samples", path));
     }
     ThreadPool workers(how.threads - 1);
     std::future<std::string> identity = workers.submit(
@@ -151,8 +155,11 @@ class CsvSamples final : public SampleSource {
 std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig& config,
                                              const YamlNode& tree, const std::string& path,
                                              const CsvReading& how) {
-  const std::unique_ptr<MappedFile> file = files.map(path);
-  const std::string_view text = as_text(file->bytes());
+  std::error_code error;
+  const bool is_pipe = std::filesystem::is_fifo(path, error);
+  const std::unique_ptr<MappedFile> file = is_pipe ? nullptr : files.map(path);
+  const std::string piped = is_pipe ? files.read(path) : std::string();
+  const std::string_view text = is_pipe ? piped : as_text(file->bytes());
   require_text(text, path);
   const std::shared_ptr<const FieldIds> hashes = hashed_ids(0);
   return std::make_shared<const CsvSamples>(config, tree, text, path,

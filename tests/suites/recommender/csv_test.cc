@@ -1,10 +1,13 @@
 #include "suites/recommender/data/csv.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
+#include <fstream>
 #include <functional>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
@@ -180,6 +183,22 @@ TEST(Csv, LeavesOutAsManyLinesAsItMay) {
       testing::AllOf(HasSubstr("x.csv:2: 3 columns, expected 4"),
                      HasSubstr("x.csv:3: expected a number"),
                      HasSubstr("2 of 4 lines are no samples; data.malformed.limit allows 1")));
+}
+
+TEST(Csv, ComesThroughAPipe) {
+  const TemporaryFolder folder;
+  const std::string text = "click,n,a,b\n1,2,x,y\n0,3,x,z\n";
+  write_file_atomic(real_files(), folder / "file", text);
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(folder / "pipe") << text; });
+  const auto read = [&](const char* name) {
+    return read_csv(real_files(), columns(), YamlNode::map(), folder / name)->identity();
+  };
+  const std::string piped = read("pipe");
+  writer.join();
+  EXPECT_EQ(piped, read("file"));
+  write_file_atomic(real_files(), folder / "file", "\n");
+  EXPECT_THAT(message_of<IoError>([&] { read("file"); }), HasSubstr("there are no samples"));
 }
 
 TEST(Csv, IsTheSameInAnyPieces) {
