@@ -56,8 +56,9 @@ Tensor read_input(const SafetensorsFile& file, const InputSpec& spec, Sizes& siz
   for (size_t i = 0; fits && i < spec.dims.size(); ++i) {
     const InputSpec::Dim& dim = spec.dims[i];
     const auto known = sizes.find(dim.name);
-    fits = entry.shape[i] ==
-           dim.exactly.value_or(known == sizes.end() ? entry.shape[i] : known->second);
+    fits = (entry.shape[i] == 1 && i == 0 && spec.is_of_all) ||
+           entry.shape[i] ==
+               dim.exactly.value_or(known == sizes.end() ? entry.shape[i] : known->second);
   }
   check(fits, "{}: {} is {} [{}], expected {}", file.name(), spec.name, entry.dtype_name,
         fmt::join(entry.shape, ", "), expected_shape(spec, sizes));
@@ -94,7 +95,13 @@ Tensor read_input(const SafetensorsFile& file, const InputSpec& spec, Sizes& siz
           also ? fmt::format(" or {}", *also) : "");
     out.push_back(static_cast<int32_t>(value));
   }
-  return tensor<int32_t>(out, shape);
+  const Tensor integers = tensor<int32_t>(out, shape);
+  if (!spec.is_of_all) {
+    return integers;
+  }
+  Shape whole = shape;
+  whole[0] = sizes.at(spec.dims[0].name);
+  return dense(broadcast_to(integers, whole));
 }
 
 NamedTensors read_inputs(const SafetensorsFile& file, const std::vector<InputSpec>& specs) {

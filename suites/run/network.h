@@ -35,6 +35,7 @@ struct InputSpec {
   std::optional<Integers>
       integers;  // given as i32, whatever integers the file has; none: any numbers, as f32
   bool is_required = false;
+  bool is_of_all = false;  // a batch of one stands for all of a larger one
 };
 
 using NamedTensors = std::map<std::string, Tensor>;

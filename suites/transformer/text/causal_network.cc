@@ -30,7 +30,7 @@ std::vector<InputSpec> CausalNetwork::inputs() const {
   const std::vector<InputSpec::Dim> dims{{"batch"}, {"time", positions}};
   std::vector<InputSpec> out{{"input_ids", dims, {{0, vocab}}, true},
                              {"attention_mask", dims, {{0, 2}}},
-                             {"position_ids", dims, {{0, positions}}}};
+                             {"position_ids", dims, {{0, positions}}, false, true}};
   if (model->head() != HeadType::kScore) {
     out.push_back({"labels", dims, {{0, vocab, kIgnored}}});
   }

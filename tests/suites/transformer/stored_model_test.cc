@@ -133,6 +133,20 @@ TEST_F(StoredModelTest, ForwardNamesTheInputThatDoesNotFit) {
   EXPECT_FALSE(real_files().exists(folder_ / "out.safetensors"));
 }
 
+TEST_F(StoredModelTest, ForwardTakesPositionsOfOneTextForAll) {
+  write_model(folder_.path(), tiny_config());
+  const auto logits = [&](const Shape& shape, const std::vector<int64_t>& positions) {
+    write_safetensors(folder_ / "in.safetensors",
+                      {{"input_ids", {{2, 2}, bytes_of(std::vector<int64_t>{1, 2, 3, 4})}},
+                       {"position_ids", {shape, bytes_of(positions)}}},
+                      Dtype::kI64);
+    run_forward(false);
+    return real_files().read(folder_ / "out.safetensors");
+  };
+  EXPECT_EQ(logits({1, 2}, {5, 3}), logits({2, 2}, {5, 3, 5, 3}));
+  EXPECT_NE(logits({1, 2}, {5, 3}), logits({2, 2}, {5, 3, 3, 5}));
+}
+
 TEST_F(StoredModelTest, NamesWhatTheWeightsLack) {
   write_model(folder_.path(), tiny_config());
   const auto error_with = [&](const Json& options) {
