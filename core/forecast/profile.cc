@@ -1,11 +1,9 @@
 #include "core/forecast/profile.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "core/base/error.h"
-#include "core/ops/dot_general.h"
 
 namespace mstrain {
 namespace {
@@ -20,31 +18,6 @@ struct Held {
   bool gathered = false;
   int weight = -1;  // a parameter, or what was made of it alone
 };
-
-struct ProductSizes {
-  double batch = 1, rows = 1, columns = 1, summed = 1;
-};
-
-ProductSizes sizes_of(const PlanStep& step) {
-  const DotDims dims = dot_dims(step.attrs);
-  ProductSizes out;
-  const auto each = [&](const std::string& letters, size_t input, const auto& f) {
-    for (size_t i = 0; i < letters.size(); ++i) {
-      f(letters[i], static_cast<double>(step.inputs[input].view.type.shape[static_cast<int>(i)]));
-    }
-  };
-  each(dims.a, 0, [&](char letter, double size) {
-    const bool in_b = dims.b.find(letter) != std::string::npos;
-    const bool in_out = dims.out.find(letter) != std::string::npos;
-    (in_b ? (in_out ? out.batch : out.summed) : out.rows) *= size;
-  });
-  each(dims.b, 1, [&](char letter, double size) {
-    if (dims.a.find(letter) == std::string::npos) {
-      out.columns *= size;
-    }
-  });
-  return out;
-}
 
 class ProfileReader {
  public:
@@ -82,7 +55,7 @@ class ProfileReader {
         item.count /= static_cast<double>(blocks_);
       }
     }
-    merge_equal_items();
+    out_.items = merged(out_.items);
     return std::move(out_);
   }
 
@@ -254,11 +227,7 @@ class ProfileReader {
     finish(a, left);
     finish(b, right);
     WorkItem item = work_of(WorkKind::kProduct, step, times);
-    const ProductSizes sizes = sizes_of(step);
-    item.batch = sizes.batch;
-    item.rows = sizes.rows;
-    item.columns = sizes.columns;
-    item.summed = sizes.summed;
+    set_sizes(item, step);
     Held result;
     const int w = weight.weight;
     if (w >= 0) {
@@ -276,11 +245,11 @@ class ProfileReader {
         divided_[static_cast<size_t>(w)] = true;
       }
     } else {
-      item.weights = backward_ && sizes.batch == 1;
+      item.weights = backward_ && item.batch == 1;
       if (left.divided && right.divided) {
-        item.divides = sizes.batch > 1 ? Divides::kBatch : Divides::kSummed;
-        result.divided = sizes.batch > 1;
-        result.partial = sizes.batch <= 1;
+        item.divides = item.batch > 1 ? Divides::kBatch : Divides::kSummed;
+        result.divided = item.batch > 1;
+        result.partial = item.batch <= 1;
       } else if (left.divided || right.divided) {
         item.divides = left.divided ? Divides::kRows : Divides::kColumns;
         result.divided = true;
@@ -343,13 +312,6 @@ class ProfileReader {
     for (const PlanView& view : step.outputs) {
       held[static_cast<size_t>(view.buffer)] = result;
     }
-  }
-
-  // Each takes part in two products over the width of a head, backward in five.
-  static double scores_of(const PlanStep& step) {
-    const bool is_backward = step.outputs.size() > 2;
-    const Shape& q = step.inputs[is_backward ? 1 : 0].view.type.shape;
-    return step.cost.flops / ((is_backward ? 5 : 2) * 2 * static_cast<double>(q[3]));
   }
 
   // Whether it only adds to what the whole step sums up.
@@ -459,27 +421,6 @@ class ProfileReader {
     out_.gradient_bytes = sums / out_.parameters;
   }
 
-  void merge_equal_items() {
-    std::vector<WorkItem> merged;
-    std::map<std::tuple<int, int, bool, bool, bool, int, double, double, double, double, double,
-                        double, double, int>,
-             size_t>
-        known;
-    for (const WorkItem& it : out_.items) {
-      const auto key = std::tuple(static_cast<int>(it.kind), static_cast<int>(it.region),
-                                  it.backward, it.weights, it.divided, static_cast<int>(it.dtype),
-                                  it.flops, it.bytes, it.scores, it.batch, it.rows, it.columns,
-                                  it.summed, static_cast<int>(it.divides));
-      const auto [found, is_new] = known.emplace(key, merged.size());
-      if (is_new) {
-        merged.push_back(it);
-      } else {
-        merged[found->second].count += it.count;
-      }
-    }
-    out_.items = std::move(merged);
-  }
-
   const Plan& plan_;
   const TrainTask& task_;
   std::span<const TensorType> state_;
@@ -503,39 +444,6 @@ Profile read_profile(const Plan& plan, const TrainTask& task, std::span<const Te
                      const std::vector<bool>& in_blocks, std::optional<int64_t> ids,
                      int64_t blocks) {
   return ProfileReader(plan, task, state, in_blocks, ids, blocks).read();
-}
-
-std::vector<bool> parameters_of_blocks(std::span<const ParamSpec> few,
-                                       std::span<const ParamSpec> more) {
-  constexpr std::string_view kDigits = "0123456789";
-  std::set<std::string> known;
-  for (const ParamSpec& spec : few) {
-    known.insert(spec.name);
-  }
-  // h.5.ln_1.weight is new, and so h.0.ln_1.weight and h.1.ln_1.weight are of blocks as well.
-  std::set<std::string> of_blocks;
-  for (const ParamSpec& spec : more) {
-    if (known.contains(spec.name)) {
-      continue;
-    }
-    of_blocks.insert(spec.name);
-    for (size_t at = spec.name.find_first_of(kDigits); at != std::string::npos;
-         at = spec.name.find_first_of(kDigits, at)) {
-      const size_t end = std::min(spec.name.find_first_not_of(kDigits, at), spec.name.size());
-      for (const char* number : {"0", "1"}) {
-        const std::string name = spec.name.substr(0, at) + number + spec.name.substr(end);
-        if (known.contains(name)) {
-          of_blocks.insert(name);
-        }
-      }
-      at = end;
-    }
-  }
-  std::vector<bool> out;
-  for (const ParamSpec& spec : more) {
-    out.push_back(of_blocks.contains(spec.name));
-  }
-  return out;
 }
 
 }  // namespace mstrain

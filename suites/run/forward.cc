@@ -95,13 +95,7 @@ Tensor read_input(const SafetensorsFile& file, const InputSpec& spec, Sizes& siz
           also ? fmt::format(" or {}", *also) : "");
     out.push_back(static_cast<int32_t>(value));
   }
-  const Tensor integers = tensor<int32_t>(out, shape);
-  if (!spec.is_of_all) {
-    return integers;
-  }
-  Shape whole = shape;
-  whole[0] = sizes.at(spec.dims[0].name);
-  return dense(broadcast_to(integers, whole));
+  return tensor<int32_t>(out, shape);
 }
 
 NamedTensors read_inputs(const SafetensorsFile& file, const std::vector<InputSpec>& specs) {
@@ -118,7 +112,12 @@ NamedTensors read_inputs(const SafetensorsFile& file, const std::vector<InputSpe
   Sizes sizes;
   for (const InputSpec& spec : specs) {
     if (spec.is_required || file.contains(spec.name)) {
-      inputs[spec.name] = read_input(file, spec, sizes);
+      Tensor& input = inputs[spec.name] = read_input(file, spec, sizes);
+      if (spec.is_of_all) {
+        Shape whole = input.shape();
+        whole[0] = sizes.at(spec.dims[0].name);
+        input = dense(broadcast_to(input, whole));
+      }
     }
   }
   return inputs;

@@ -33,6 +33,12 @@ std::vector<std::string> names_of(const CsvConfig& config, std::string_view text
   return names;
 }
 
+void expect_samples(bool are_there, const std::string& path) {
+  if (!are_there) {
+    throw IoError(fmt::format("{}: there are no samples", path));
+  }
+}
+
 // What a piece of the text holds.
 struct Piece {
   std::vector<float> labels, numbers;
@@ -66,9 +72,7 @@ class CsvSamples final : public SampleSource {
     if (config.separator.size() != 1) {
       config_fail(tree, "data.csv.separator", "expected one character");
     }
-    if (text.find_first_not_of("\r\n") == text.npos) {
-      throw IoError(fmt::format("{}: there are no samples", path));
-    }
+    expect_samples(text.find_first_not_of("\r\n") != text.npos, path);
     ThreadPool workers(how.threads - 1);
     std::future<std::string> identity = workers.submit(
         [&] { return to_string(hash_bytes(text, hash_bytes(to_flow(write_config(config))).lo)); });
@@ -100,9 +104,7 @@ class CsvSamples final : public SampleSource {
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + piece.lines.samples);
     }
     left_out.finish(lines, how.malformed);
-    if (samples() == 0) {
-      throw IoError(fmt::format("{}: there are no samples", path));
-    }
+    expect_samples(samples() > 0, path);
     schema_ = columns.schema();
     for (size_t f = 0; f < schema_.fields.size() && !schema_.fields[f].is_bag; ++f) {
       schema_.fields[f].rows = ids.rows(f);
