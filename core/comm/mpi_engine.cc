@@ -161,6 +161,7 @@ void MpiEngine::initialize() {
                           world_->comm),
             "MPI_Allgather");
   peers_ = std::make_unique<MpiPeers>(places_, world_->rank);
+  take_turns_ = peers_->take_turns();
   world_->near = NearMemory::make(*world_, places_);
   listen();
   ticked_ = progressed_ = Clock::now();
@@ -200,7 +201,7 @@ bool MpiEngine::look() {
 }
 
 void MpiEngine::help(const MpiOperation& operation) {
-  if (!any_thread_) {
+  if (!any_thread_ || take_turns_) {
     return;
   }
   ++helpers_;

@@ -257,6 +257,7 @@ class MpiEngine {
   std::atomic<bool> sleeps_long_ = false;  // the engine's
   std::atomic<bool> ended_ = false;
   bool any_thread_ = false;  // may call MPI, one at a time
+  bool take_turns_ = false;  // MpiPeers::take_turns(): a wait leaves its processor to others
 
   std::mutex turn_;  // guards what follows, and calls of MPI
   MPI_Comm control_ = MPI_COMM_NULL;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/base/processors.h"
+
 namespace mstrain {
 
 bool ProcessPlace::sees(const ProcessPlace& other) const {
@@ -27,6 +29,7 @@ ProcessPlace this_place() {
   struct stat space {};
   place.processes = stat("/proc/self/ns/pid", &space) == 0 ? space.st_ino : 0;
   place.pid = getpid();
+  place.processors = own_processors();
   return place;
 }
 
@@ -72,6 +75,19 @@ std::vector<int> MpiPeers::dead() const {
 
 bool MpiPeers::is_stopped(int rank) const {
   return watched_.contains(rank) && mstrain::is_stopped(places_[static_cast<size_t>(rank)].pid);
+}
+
+bool MpiPeers::take_turns() const {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  int processes = 0;
+  for (const ProcessPlace& place : places_) {
+    if (places_[static_cast<size_t>(rank_)].sees(place)) {
+      CPU_OR(&all, &all, &place.processors);
+      ++processes;
+    }
+  }
+  return processes > CPU_COUNT(&all);
 }
 
 std::string MpiPeers::describe(int rank) const {

@@ -1,6 +1,8 @@
 // The processes of a job as the system sees them: where each runs, and of those on this machine, whether they still do.
 #pragma once
 
+#include <sched.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,6 +17,7 @@ struct ProcessPlace {
   char boot[40]{};         // of the machine's start
   uint64_t processes = 0;  // the space in which pid is a number
   int64_t pid = 0;
+  cpu_set_t processors{};  // on which it may run
 
   bool sees(const ProcessPlace& other) const;
 };
@@ -34,6 +37,8 @@ class MpiPeers {
   std::vector<int> dead() const;
   // Whether the process is one of this machine that was stopped by a signal.
   bool is_stopped(int rank) const;
+  // Whether the processes of this machine are more than the processors that they have together.
+  bool take_turns() const;
   // "rank 3 (pid 71 on gpu-07)"
   std::string describe(int rank) const;
 
