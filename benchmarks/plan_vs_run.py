@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Steps as planned for this machine (mstrain plan --cluster here) against the same runs' steps, measured in turn with the plans; of
-the rounds the fastest plan and the fastest run count, which the rest of the machine disturbed least.
+"""Steps as planned for this machine (mstrain plan --cluster here) against the same runs' steps, measured in turn with the plans:
+medians over the rounds, and of the rounds' own differences.
 
     benchmarks/plan_vs_run.py build/bin/mstrain --data tinyshakespeare.txt [--rounds 3] [--only SHAPE] [--ranks N]
 """
@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import tempfile
 
@@ -60,9 +61,9 @@ def main():
                     planned.append(plan["step_seconds"])
                     text = output([options.program, *run, *(["--ranks", str(ranks)] if ranks > 1 else [])])
                     measured.append(float(re.search(r"median ([0-9.]+) s", text)[1]))
-                a, b = min(planned), min(measured)
-                print(f"{name:12} {ranks:5} {' '.join(layout) or 'one rank':38} {a * 1e3:10.1f} {b * 1e3:11.1f} "
-                      f"{(a / b - 1) * 100:+9.1f}%", flush=True)
+                ratio = statistics.median(a / b for a, b in zip(planned, measured))
+                print(f"{name:12} {ranks:5} {' '.join(layout) or 'one rank':38} {statistics.median(planned) * 1e3:10.1f} "
+                      f"{statistics.median(measured) * 1e3:11.1f} {(ratio - 1) * 100:+9.1f}%", flush=True)
 
 
 if __name__ == "__main__":
