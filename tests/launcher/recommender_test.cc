@@ -192,7 +192,7 @@ TEST(RecommenderRanks, PoolTheBagsOfTextForEachOther) {
     return recommender_run(
         folder / name,
         {"model={type: dcn_v2, embedding_dim: 4, hidden: [8]}", "data.format=csv",
-         "data.train=" + (folder / "x.csv"), "data.ids={mode: hash, buckets: 150}",
+         "data.train=" + (folder / "x.csv"), "data.ids={mode: hash, buckets: 400}",
          "data.csv={label: click, categorical: [town], bags: [{column: tags}, {column: likes, "
          "separator: ' ', pooling: sum}]}",
          "batch.micro=25", "schedule.total_steps=30", "eval.interval=15",
