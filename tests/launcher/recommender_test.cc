@@ -175,6 +175,39 @@ TEST(RecommenderRanks, AreEvaluatedWhileTheyTrain) {
   EXPECT_EQ(job.wait().status, 130);
 }
 
+TEST(RecommenderRanks, PoolTheBagsOfTextForEachOther) {
+  const Environment leaks("ASAN_OPTIONS", "detect_leaks=0");
+  const TemporaryFolder folder;
+  Rng rng(11);
+  std::string text = "click,town,tags,likes\n";
+  for (int i = 0; i < 1200; ++i) {
+    text += fmt::format("{},t{},", rng.below(2), rng.below(30));
+    for (uint64_t k = rng.below(40); k > 0; --k) {
+      text += fmt::format("v{}|", rng.below(400));
+    }
+    text += fmt::format(",l{} l{}\n", rng.below(50), rng.below(50));
+  }
+  write_file_atomic(real_files(), folder / "x.csv", text);
+  const auto arguments = [&](const char* name) {
+    return recommender_run(
+        folder / name,
+        {"model={type: dcn_v2, embedding_dim: 4, hidden: [8]}", "data.format=csv",
+         "data.train=" + (folder / "x.csv"), "data.ids={mode: hash, buckets: 400}",
+         "data.csv={label: click, categorical: [town], bags: [{column: tags}, {column: likes, "
+         "separator: ' ', pooling: sum}]}",
+         "batch.micro=25", "schedule.total_steps=30", "eval.interval=15",
+         "parallel.embedding=table_wise"});
+  };
+  const CommandResult one = run_command(arguments("one"));
+  ASSERT_EQ(one.status, 0) << one.err;
+  const CommandResult two = run_command(with_ranks(arguments("two"), 2));
+  ASSERT_EQ(two.status, 0) << two.err;
+  EXPECT_THAT(two.err, testing::ContainsRegex("and [1-9][0-9]* bags as vectors"));
+  EXPECT_EQ(newest(folder / "two", "model.safetensors"),
+            newest(folder / "one", "model.safetensors"));
+  EXPECT_EQ(evaluated(folder / "two"), evaluated(folder / "one"));
+}
+
 // Two columns of values that decide, and a number.
 std::string census(int64_t lines, uint64_t seed, bool labelled) {
   Rng rng(seed);

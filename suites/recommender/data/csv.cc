@@ -59,7 +59,9 @@ struct Piece {
     }
     bags.resize(sample.bags.size());
     for (size_t b = 0; b < bags.size(); ++b) {
-      bags[b].ids.insert(bags[b].ids.end(), sample.bags[b].begin(), sample.bags[b].end());
+      for (const uint64_t value : sample.bags[b]) {
+        bags[b].ids.push_back(names.id(sample.values.size() + b, value));
+      }
       bags[b].ends.push_back(bags[b].ids.size());
     }
   }
@@ -106,10 +108,22 @@ class CsvSamples final : public SampleSource {
     left_out.finish(lines, how.malformed);
     expect_samples(samples() > 0, path);
     schema_ = columns.schema();
-    for (size_t f = 0; f < schema_.fields.size() && !schema_.fields[f].is_bag; ++f) {
-      schema_.fields[f].rows = ids.rows(f);
-    }
     identity_ = identity.get();
+    const size_t single = schema_.fields.size() - config.bags.size();
+    for (size_t b = 0; b < config.bags.size(); ++b) {
+      size_t ids_of_bags = 0;
+      for (const Piece& piece : pieces_) {
+        ids_of_bags += piece.bags.empty() ? 0 : piece.bags[b].ids.size();
+      }
+      schema_.fields[single + b].ids =
+          static_cast<double>(ids_of_bags) / static_cast<double>(samples());
+    }
+    for (size_t f = 0; f < schema_.fields.size(); ++f) {
+      schema_.fields[f].rows = ids.rows(f);
+      if (schema_.fields[f].rows > 0) {
+        identity_ += fmt::format("<{}", schema_.fields[f].rows);
+      }
+    }
   }
 
   const SampleSchema& schema() const override { return schema_; }
@@ -161,8 +175,7 @@ std::shared_ptr<const SampleSource> read_csv(FileSystem& files, const CsvConfig&
   const bool is_pipe = std::filesystem::is_fifo(path, error);
   const std::unique_ptr<MappedFile> file = is_pipe ? nullptr : files.map(path);
   const std::string piped = is_pipe ? files.read(path) : std::string();
-  const std::string_view text = is_pipe ? piped : as_text(file->bytes());
-  require_text(text, path);
+  const std::string_view text = text_of_file(is_pipe ? piped : as_text(file->bytes()), path);
   const std::shared_ptr<const FieldIds> hashes = hashed_ids(0);
   return std::make_shared<const CsvSamples>(config, tree, text, path,
                                             how.ids == nullptr ? *hashes : *how.ids, how);

@@ -27,6 +27,12 @@ Prepared prepared_for(FileSystem& files, const DataConfig& config, const YamlNod
   return prepared;
 }
 
+// What values of text that is read into memory are called.
+std::shared_ptr<const FieldIds> ids_of_text(const DataConfig& config) {
+  const bool is_bounded = config.ids.mode == IdsConfig::Mode::kHash;
+  return hashed_ids(is_bounded ? static_cast<uint64_t>(config.ids.buckets) : 0);
+}
+
 // Throws where `given` is not what it is by default, and nobody reads it.
 template <class Section>
 void expect_default(const YamlNode& tree, const char* key, const Section& given,
@@ -76,9 +82,10 @@ void check_data_config(const DataConfig& config, const YamlNode& tree) {
     expect_default(tree, "data.ids", config.ids, beside);
     return;
   }
-  if (!config.prepared) {
+  if (!config.prepared && config.ids.mode == IdsConfig::Mode::kDictionary) {
     expect_default(tree, "data.ids", config.ids,
-                   "without data.prepared: text that is read into memory has hashes for ids");
+                   "without data.prepared: text that is read into memory has hashes for ids, which "
+                   "data.ids: {mode: hash, buckets: N} bounds");
   }
   if (config.format == DataFormat::kCriteoTsv) {
     CsvConfig unread = config.csv;
@@ -143,7 +150,9 @@ OpenedSamples open_samples(FileSystem& files, const DataConfig& config, const Ya
     const auto read = [&](const char* key, const std::string& path) {
       return for_key(tree, key, [&] {
         return read_csv(files, text_columns_of(config), tree, path,
-                        {.malformed = config.malformed.limit, .threads = threads});
+                        {.ids = ids_of_text(config).get(),
+                         .malformed = config.malformed.limit,
+                         .threads = threads});
       });
     };
     all = read("data.train", *config.train);
@@ -165,7 +174,7 @@ std::shared_ptr<const SampleSource> open_for_scoring(FileSystem& files, const Da
   }
   const std::shared_ptr<const FieldIds> ids =
       config.prepared ? ids_of_prepared(files, *config.prepared, prepared_for(files, config, tree))
-                      : nullptr;
+                      : ids_of_text(config);
   return read_csv(files, text_columns_of(config), tree, path,
                   {.needs_labels = false, .ids = ids.get(), .threads = threads});
 }

@@ -50,7 +50,7 @@ struct DataConfig {
     v("group_by", group_by,
       "field of one id: evaluations also rank the samples of each of its values (GAUC)");
     v("csv", csv, "columns of text");
-    v("ids", ids, "what preprocessing calls the values of fields");
+    v("ids", ids, "what the values of fields are called");
     v("malformed", malformed, "lines that are no samples");
     v("synthetic", synthetic, "samples of a known model");
     v("split", split, "share of the samples, from the first on, that is trained on",

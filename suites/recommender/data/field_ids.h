@@ -19,12 +19,12 @@ struct IdsConfig {
 
   template <class V>
   void fields(V& v) {
-    v("mode", mode, "what preprocessing calls the values of a field",
+    v("mode", mode, "what values of a field are called; dictionary: by preprocessing alone",
       rule::one_of({"dictionary", "hash"}));
     v("min_count", min_count,
       "of a dictionary: values that come less often share the id 0 of their field",
       rule::at_least(1));
-    v("buckets", buckets, "of hashes: ids of a field are below it; 0: hashes of 64 bits",
+    v("buckets", buckets, "of hashes: ids of a field, bags too, are below it; 0: hashes of 64 bits",
       rule::at_least(0));
   }
 };

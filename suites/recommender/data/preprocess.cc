@@ -186,13 +186,13 @@ class Preprocess {
     std::optional<std::string> other_label;
     for (size_t i = 0; i < plain.size(); ++i) {
       mapped_.push_back(files_.map(plain[i]));
-      sizes.push_back(mapped_.back()->bytes().size());
-      std::string_view text = text_of(i);
-      require_text(text, inputs_[i]);
+      texts_.push_back(text_of_file(as_text(mapped_.back()->bytes()), inputs_[i]));
+      std::string_view text = texts_[i];
+      sizes.push_back(text.size());
       columns_.emplace_back(csv_, tree_,
                             csv_.header ? column_names(csv_, next_line(text)) : csv_.columns,
                             inputs_[i], /*needs_labels=*/true);
-      other_label = other_label ? other_label : columns_[i].other_label(text_of(i));
+      other_label = other_label ? other_label : columns_[i].other_label(texts_[i]);
     }
     for (TextColumns& columns : columns_) {
       columns.expect(other_label);
@@ -201,12 +201,11 @@ class Preprocess {
     chunks_ = chunks_of(sizes, options_.chunk_bytes);
     return true;
   }
-  std::string_view text_of(size_t file) const { return as_text(mapped_[file]->bytes()); }
 
   LineCounts for_samples_of(size_t chunk, const std::function<void(const TextSample&)>& use,
                             const std::function<void(const Malformed&)>& refused) const {
     const size_t file = chunks_[chunk].file;
-    return for_samples(text_of(file), chunks_[chunk], csv_.header, columns_[file], use, refused);
+    return for_samples(texts_[file], chunks_[chunk], csv_.header, columns_[file], use, refused);
   }
 
   // The first pass.
@@ -369,6 +368,7 @@ class Preprocess {
   ThreadPool pool_;
   std::vector<std::string> inputs_;
   std::vector<std::unique_ptr<MappedFile>> mapped_;
+  std::vector<std::string_view> texts_;
   std::vector<TextColumns> columns_;  // of each input
   std::vector<TextChunk> chunks_;
   std::shared_ptr<const FieldIds> ids_;

@@ -17,6 +17,7 @@ struct FieldSpec {
   uint64_t rows = 0;    // ids are below it; 0: open-ended hashes of 64 bits
   bool is_bag = false;  // a sample has any number of ids
   embedding_cache::Pooling pooling = embedding_cache::Pooling::kSum;  // of a bag
+  double ids = 1;                                                     // of a sample, in the mean
 };
 
 struct SampleSchema {

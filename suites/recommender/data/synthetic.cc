@@ -31,7 +31,8 @@ SyntheticSamples::SyntheticSamples(const SyntheticConfig& config) : config_(conf
   for (int64_t f = 0; f < config.fields_; ++f) {
     schema_.fields.push_back({.name = fmt::format("C{}", f + 1),
                               .rows = static_cast<uint64_t>(config.vocab),
-                              .is_bag = config.bag > 1});
+                              .is_bag = config.bag > 1,
+                              .ids = static_cast<double>(config.bag)});
   }
   double sum = 0;
   for (int64_t k = 1; k <= config.vocab; ++k) {

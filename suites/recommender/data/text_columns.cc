@@ -40,7 +40,7 @@ void split(std::string_view line, char separator, size_t most, std::vector<std::
 
 }  // namespace
 
-void require_text(std::string_view content, const std::string& path) {
+std::string_view text_of_file(std::string_view content, const std::string& path) {
   struct Kind {
     std::string_view begins, what;
   };
@@ -59,6 +59,11 @@ void require_text(std::string_view content, const std::string& path) {
       throw IoError(fmt::format("{}: is {}", path, what));
     }
   }
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (content.starts_with(kByteOrderMark)) {
+    content.remove_prefix(kByteOrderMark.size());
+  }
+  return content;
 }
 
 std::string_view next_line(std::string_view& text) {
@@ -72,10 +77,6 @@ std::string_view next_line(std::string_view& text) {
 }
 
 std::vector<std::string> column_names(const CsvConfig& config, std::string_view line) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // as spreadsheets write it
-  if (line.starts_with(kByteOrderMark)) {
-    line.remove_prefix(kByteOrderMark.size());
-  }
   std::vector<std::string_view> values;
   split(line, config.separator[0], line.size(), values);
   return {values.begin(), values.end()};
@@ -91,25 +92,38 @@ TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
       config_fail(tree, key,
                   fmt::format("{} has no column {}{}", path, name, did_you_mean(name, names)));
     }
+    if (std::find(found + 1, names.end(), name) != names.end()) {
+      config_fail(tree, key, fmt::format("{} has two columns called {}", path, name));
+    }
     return static_cast<size_t>(found - names.begin());
+  };
+  const auto add_field = [&](const FieldSpec& field, const char* key) {
+    const auto is_same = [&](const FieldSpec& other) { return other.name == field.name; };
+    if (std::any_of(schema_.fields.begin(), schema_.fields.end(), is_same)) {
+      config_fail(tree, key, fmt::format("two fields of ids would be called {}", field.name));
+    }
+    schema_.fields.push_back(field);
   };
   const bool has_label = std::find(names.begin(), names.end(), config.label) != names.end();
   label_ = has_label || needs_labels ? std::optional(column(config.label, "data.csv.label"))
                                      : std::nullopt;
   for (const std::string& name : config.numeric) {
+    if (std::find(schema_.numeric.begin(), schema_.numeric.end(), name) != schema_.numeric.end()) {
+      config_fail(tree, "data.csv.numeric", fmt::format("{} comes twice", name));
+    }
     numeric_.push_back(column(name, "data.csv.numeric"));
     schema_.numeric.push_back(name);
   }
   for (const std::string& name : config.categorical) {
     categorical_.push_back(column(name, "data.csv.categorical"));
-    schema_.fields.push_back({.name = name});
+    add_field({.name = name}, "data.csv.categorical");
   }
   for (const BucketConfig& bucket : config.buckets) {
     if (!std::is_sorted(bucket.boundaries.begin(), bucket.boundaries.end())) {
       config_fail(tree, "data.csv.buckets", "boundaries do not ascend");
     }
     bucketised_.push_back(column(bucket.column, "data.csv.buckets"));
-    schema_.fields.push_back({.name = bucket.name()});
+    add_field({.name = bucket.name()}, "data.csv.buckets");
   }
   const size_t single = schema_.fields.size();
   std::vector<std::string> known;
@@ -117,6 +131,9 @@ TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
     known.push_back(field.name);
   }
   for (const CrossConfig& cross : config.crosses) {
+    if (cross.of.size() < 2) {
+      config_fail(tree, "data.csv.crosses", "a cross is of two fields or more");
+    }
     std::string name;
     crossed_.emplace_back();
     for (const std::string& part : cross.of) {
@@ -129,7 +146,7 @@ TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
       crossed_.back().push_back(static_cast<size_t>(found - known.begin()));
       name += (name.empty() ? "" : "_x_") + part;
     }
-    schema_.fields.push_back({.name = name});
+    add_field({.name = name}, "data.csv.crosses");
   }
   for (const BagConfig& bag : config.bags) {
     if (bag.separator.size() != 1 || bag.separator == config.separator) {
@@ -139,7 +156,7 @@ TextColumns::TextColumns(const CsvConfig& config, const YamlNode& tree,
                       bag.column));
     }
     bags_.push_back(column(bag.column, "data.csv.bags"));
-    schema_.fields.push_back({.name = bag.column, .is_bag = true, .pooling = bag.pooling});
+    add_field({.name = bag.column, .is_bag = true, .pooling = bag.pooling}, "data.csv.bags");
   }
   if (schema_.fields.empty()) {
     config_fail(tree, "data.csv.categorical", "there is no field of ids");
@@ -249,6 +266,10 @@ std::string TextColumns::parse(std::string_view line, TextSample& out) const {
     }
     out.numeric.push_back(static_cast<float>(
         config_.numeric_scale == NumericScale::kNone ? number : std::log1p(std::max(number, 0.0))));
+    if (!std::isfinite(out.numeric.back())) {
+      return fmt::format("{} in column {} is more than a float of 32 bits holds",
+                         texts[numeric_[i]], config_.numeric[i]);
+    }
   }
   for (const size_t column : categorical_) {
     out.values.push_back(hash_bytes(texts[column]).lo);

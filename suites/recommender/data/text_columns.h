@@ -66,8 +66,9 @@ class TextColumns {
   std::vector<std::vector<size_t>> crossed_;  // places among the fields
 };
 
-// Throws IoError where a file begins as one of another kind does, saying how it becomes text.
-void require_text(std::string_view content, const std::string& path);
+// The text of a file, without the mark of UTF-8 that spreadsheets begin it with. Throws IoError where it begins as a file of another kind does,
+// saying how it becomes text.
+std::string_view text_of_file(std::string_view content, const std::string& path);
 
 // The names of the columns that a first line holds.
 std::vector<std::string> column_names(const CsvConfig& config, std::string_view line);

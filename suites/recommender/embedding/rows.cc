@@ -19,6 +19,7 @@ using embedding_cache::CommitId;
 
 constexpr std::string_view kTableWise = "table_wise";
 constexpr std::string_view kRowWise = "row_wise";
+constexpr const char* kClaim = ".run";  // beside a directory that was named: which run has it
 
 std::string_view name_of(EmbeddingWay way) {
   return way == EmbeddingWay::kTableWise ? kTableWise : kRowWise;
@@ -185,33 +186,35 @@ bool Rows::changes_by_learning_alone(int64_t step) const {
          });
 }
 
-void Rows::claim(bool writes) {
-  if (how_.run.empty()) {
-    return;
-  }
+std::string Rows::run() const {
+  const std::filesystem::path home = std::filesystem::absolute(how_.run).lexically_normal();
+  return (home.has_filename() ? home : home.parent_path()).string();
+}
+
+bool Rows::is_claimed() const {
   constexpr uint64_t kMostBytes = 1 << 16;
-  std::filesystem::path home = std::filesystem::absolute(how_.run).lexically_normal();
-  if (!home.has_filename()) {
-    home = home.parent_path();
+  const std::string path = base_ + kClaim;
+  if (how_.run.empty() || !files_.exists(path)) {
+    return how_.run.empty();
   }
-  const std::string own = home.string();
-  const std::string path = base_ + ".run";
-  if (files_.exists(path)) {
-    const std::string other = files_.read(path, kMostBytes);
-    if (other != own && files_.exists(join_path(other, "checkpoints"))) {
-      throw ConfigError(
-          fmt::format("embedding_cache.directory: {} has the rows of the run {}; name another one, "
-                      "or leave it at auto",
-                      base_, other));
-    }
+  const std::string other = files_.read(path, kMostBytes);
+  if (other != run() && files_.exists(join_path(other, "checkpoints"))) {
+    throw ConfigError(
+        fmt::format("embedding_cache.directory: {} has the rows of the run {}; name another one, "
+                    "or leave it at auto",
+                    base_, other));
   }
-  if (writes && rank() == 0) {
-    write_file_atomic(files_, path, own);
+  return true;
+}
+
+void Rows::claim() {
+  if (!how_.run.empty() && rank() == 0) {
+    write_file_atomic(files_, base_ + kClaim, run());
   }
 }
 
 void Rows::resume(const std::optional<std::string>& id) {
-  claim(/*writes=*/true);
+  const bool may_remove = is_claimed();
   if (let_go_ != nullptr) {
     let_go_();
   }
@@ -221,26 +224,35 @@ void Rows::resume(const std::optional<std::string>& id) {
   ++generation_;
   looked_for_ = 0;
   if (!id) {
-    begin(0);
+    begin(0, may_remove);
     take_first();
+    claim();
     return;
   }
   const RowsId from = RowsId::parse(*id);
   if (!layout_.is_shared_like(from.layout)) {
-    begin(from.layout.changes + 1);
+    begin(from.layout.changes + 1, /*may_remove=*/true);
     take_over(from);
+    claim();
     return;
   }
   layout_ = from.layout;
   options_.directory = layout_.directory(base_, rank());
   cache_.emplace(Cache::resume(options_, from.commits[rank()]));
+  claim();
 }
 
 // Opening takes the directory over, or says whose it is; commits in it are of a run, or a layout, that no checkpoint names.
-void Rows::begin(int64_t changes) {
+void Rows::begin(int64_t changes, bool may_remove) {
   layout_.changes = changes;
   options_.directory = layout_.directory(base_, rank());
   if (Cache::open(options_).last_commit() != 0) {
+    if (!may_remove) {
+      throw ConfigError(
+          fmt::format("embedding_cache.directory: {} has rows that this run did not write; name "
+                      "another one, or leave it at auto",
+                      options_.directory));
+    }
     files_.remove_all(options_.directory);
   }
   cache_.emplace(Cache::open(options_));
@@ -270,7 +282,7 @@ void Rows::take_first() {
 }
 
 void Rows::open_to_read(const std::string& id) {
-  claim(/*writes=*/false);
+  is_claimed();
   let_go();
   cache_.reset();
   readers_.clear();

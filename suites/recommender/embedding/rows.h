@@ -139,9 +139,12 @@ class Rows final : public OutsideState {
   int64_t foresight() const;
   std::string describe_device() const;
   void bring_home();
-  void begin(int64_t changes);
-  // Throws ConfigError where the directory holds what another run, which is still there, has checkpoints of.
-  void claim(bool writes);
+  void begin(int64_t changes, bool may_remove);
+  std::string run() const;  // the folder that how_.run names
+  // Whether what the directory holds is this run's, or that of one which is gone. Throws ConfigError where another run, which is still there,
+  // has checkpoints of it.
+  bool is_claimed() const;
+  void claim();  // last, so that no rank takes rows of others for this run's
   void take_first();
   void take_over(const RowsId& from);
   void take_past(const embedding_cache::Cache* before, uint32_t table);  // null: rank 0's

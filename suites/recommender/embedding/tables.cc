@@ -1,6 +1,7 @@
 #include "suites/recommender/embedding/tables.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
@@ -52,6 +53,14 @@ std::optional<uint64_t> TableSpec::rows() const {
   return sum;
 }
 
+uint64_t TableSpec::ids_of(uint64_t samples) const {
+  double of_each = 0;
+  for (const TableField& field : fields) {
+    of_each += field.ids;
+  }
+  return static_cast<uint64_t>(std::ceil(of_each * static_cast<double>(samples)));
+}
+
 Tables::Tables(const SampleSchema& schema, const FieldUse& use)
     : width_(use.width),
       numeric_(use.embeds_numeric ? 0 : std::ssize(schema.numeric)),
@@ -91,7 +100,8 @@ Tables::Tables(const SampleSchema& schema, const FieldUse& use)
          .name = field.name,
          .rows = field.rows,
          .pooling = field.is_bag ? field.pooling : Pooling::kSum,
-         .is_bag = field.is_bag});
+         .is_bag = field.is_bag,
+         .ids = field.ids});
   }
   for (size_t i = 0; use.group_by && i < schema.fields.size(); ++i) {
     const FieldSpec& field = schema.fields[i];
@@ -174,8 +184,8 @@ embedding_cache::Options cache_options(const Tables& tables, const Placement& pl
     constexpr uint64_t kMost = uint64_t{1} << 31;
     const uint64_t share = static_cast<uint64_t>(memory) / (2 * tables.specs().size());
     const uint64_t fit = std::clamp<uint64_t>(share / layout.record_bytes(), 1, kMost);
-    const uint64_t all = placement.share(
-        t, spec.rows().value_or(static_cast<uint64_t>(samples) * spec.fields.size()));
+    const uint64_t all =
+        placement.share(t, spec.rows().value_or(spec.ids_of(static_cast<uint64_t>(samples))));
     table.host_rows = cache.host_rows.is_word() ? std::clamp<uint64_t>(all, 1, fit)
                                                 : static_cast<uint64_t>(*cache.host_rows.value);
     options.tables.push_back(std::move(table));

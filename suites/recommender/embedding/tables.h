@@ -39,6 +39,7 @@ struct TableField {
   uint64_t first = 0;  // key of its id 0
   embedding_cache::Pooling pooling = embedding_cache::Pooling::kSum;
   bool is_bag = false;  // any number of ids a sample
+  double ids = 1;       // of a sample, in the mean
 };
 
 struct TableSpec {
@@ -53,6 +54,7 @@ struct TableSpec {
   uint32_t weight_segment() const { return has_vectors ? 1 : 0; }
   // Rows that there can be; none: some ids are open-ended.
   std::optional<uint64_t> rows() const;
+  uint64_t ids_of(uint64_t samples) const;  // about
 };
 
 class Tables {
@@ -82,8 +84,8 @@ class Tables {
 
 class Placement;
 
-// Of a rank's cache. `memory` bytes bound host_rows that are left open, and so do the `samples` where ids are open-ended: a sample has about
-// one a field. The directory is left to the caller.
+// Of a rank's cache. `memory` bytes bound host_rows that are left open, and so do the ids of the `samples` where these are
+// open-ended. The directory is left to the caller.
 embedding_cache::Options cache_options(const Tables& tables, const Placement& placement,
                                        const EmbeddingConfig& embedding, const CacheConfig& cache,
                                        uint64_t seed, int threads, int64_t memory, int64_t samples);

@@ -83,7 +83,7 @@ int64_t RecommenderRun::bytes_of_tables(const Tables& tables) const {
     for (size_t t = 0; t < planned.tables.size(); ++t) {
       const TableSpec& table = tables.specs()[t];
       // Rows and gradients, sent and come, of as many distinct ids as there can be; and rows of the next batch.
-      const uint64_t rows = std::min<uint64_t>(part * table.fields.size(),
+      const uint64_t rows = std::min<uint64_t>(table.ids_of(part),
                                                table.rows().value_or(planned.tables[t].host_rows));
       on_the_way +=
           rows * blocks * embedding_cache::RowLayout(planned.tables[t]).width() * sizeof(float);

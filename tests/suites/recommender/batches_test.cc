@@ -156,6 +156,17 @@ TEST(Tables, NameTheFieldThatIsNotThere) {
   }
 }
 
+TEST(Tables, HavePlaceForAllIdsOfBagsThatNothingBounds) {
+  SampleSchema schema;
+  schema.fields = {{.name = "town"}, {.name = "tags", .is_bag = true, .ids = 7.5}};
+  const Tables tables(schema, {.has_weights = false});
+  const embedding_cache::Options options =
+      cache_options(tables, Placement(tables, EmbeddingWay::kAuto, 1), EmbeddingConfig(),
+                    CacheConfig(), 1, 1, /*memory=*/1 << 30, /*samples=*/100);
+  ASSERT_EQ(options.tables.size(), 1U);
+  EXPECT_EQ(options.tables[0].host_rows, 850U);
+}
+
 TEST(Tables, GroupSamplesByAFieldOfOneId) {
   const SomeSamples samples(4);
   const Tables tables(samples.schema(), {.group_by = "item"});

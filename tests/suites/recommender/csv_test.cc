@@ -62,7 +62,7 @@ TEST(DataKeys, ThatNobodyReadsAreRefused) {
       refusal("{format: synthetic, train: x.csv}"),
       HasSubstr("data.train: has no effect with data.format: synthetic; did you mean csv?"));
   EXPECT_THAT(refusal("{format: synthetic, csv: {label: y}}"), HasSubstr("data.csv"));
-  EXPECT_THAT(refusal("{format: csv, ids: {mode: hash}}"), HasSubstr("without data.prepared"));
+  EXPECT_THAT(refusal("{format: csv, ids: {min_count: 2}}"), HasSubstr("without data.prepared"));
   EXPECT_THAT(refusal("{format: csv, csv: {columns: [a, label]}}"),
               HasSubstr("data.csv.header: false"));
   EXPECT_THAT(refusal("{format: criteo_tsv, csv: {numeric_scale: none, categorical: [a]}}"),
@@ -82,6 +82,7 @@ TEST(DataKeys, ThatGoTogetherPass) {
   for (const char* const data :
        {"{format: synthetic}", "{format: criteo_tsv, csv: {numeric_scale: none}}",
         "{format: csv, prepared: d, ids: {mode: hash, buckets: 9}}",
+        "{format: csv, ids: {mode: hash, buckets: 9}}",
         "{format: csv, csv: {header: false, columns: [a, label], categorical: [a]}}"}) {
     const YamlNode tree = parse_yaml(fmt::format("data: {}", data), "f.yaml");
     DataConfig config;
@@ -110,6 +111,14 @@ TEST(Csv, MayBeginWithTheMarkOfSpreadsheets) {
                      "click,n,a,b\n1,3,x,y\n")
                   .labels,
               ElementsAre(1));
+  CsvConfig config = columns();
+  config.header = false;
+  config.columns = {"click", "n", "a", "b"};
+  EXPECT_THAT(all_of("\xEF\xBB\xBF"
+                     "1,3,x,y\n0,3,x,y\n1,3,x,y\n",
+                     config)
+                  .labels,
+              ElementsAre(1, 0, 1));
 }
 
 TEST(Csv, AMissingFileIsNamedByItsOwnKey) {
@@ -167,6 +176,65 @@ TEST(Csv, HasBagsOfSeveralValues) {
   config.bags[0].separator = ",";
   EXPECT_THAT(error_text([&] { all_of("click,n,a,b\n1,1,x,y\n", config); }),
               HasSubstr("b: separator: expected one character"));
+}
+
+TEST(Csv, IdsOfFieldsAndBagsHaveTheBoundThatTheyAreGiven) {
+  const TemporaryFolder folder;
+  write_file_atomic(real_files(), folder / "x.csv",
+                    "click,n,a,b\n1,1,x,p|q\n0,1,y,r|s|t\n1,1,z,q\n");
+  DataConfig config;
+  config.format = DataFormat::kCsv;
+  config.train = folder / "x.csv";
+  config.split = 1;
+  config.csv = columns();
+  config.csv.categorical = {"a"};
+  config.csv.crosses.clear();
+  config.csv.bags = {{"b"}};
+  const auto open = [&] { return open_samples(real_files(), config, YamlNode::map(), 1).train; };
+  const std::string unbounded = open()->identity();
+  config.ids = {.mode = IdsConfig::Mode::kHash, .buckets = 4};
+  const std::vector<std::shared_ptr<const SampleSource>> sources{
+      open(), open_for_scoring(real_files(), config, YamlNode::map(), *config.train, 1)};
+  EXPECT_NE(sources[0]->identity(), unbounded);
+  for (const auto& source : sources) {
+    SampleBatch batch;
+    source->read(std::vector<int64_t>{0, 1, 2}, batch);
+    for (size_t f = 0; f < batch.fields.size(); ++f) {
+      EXPECT_EQ(source->schema().fields[f].rows, 4U);
+      EXPECT_THAT(batch.fields[f].ids, testing::Each(testing::Lt(4U)));
+    }
+    const SampleBatch::Field& bag = batch.fields.back();
+    EXPECT_THAT(bag.offsets, ElementsAre(0, 2, 5, 6));
+    EXPECT_EQ(bag.ids[1], bag.ids[5]);
+    EXPECT_EQ(source->schema().fields.back().ids, 2);  // in the mean
+  }
+}
+
+TEST(Csv, NamesOfColumnsAndFieldsAreOfOne) {
+  const auto refused = [](const std::function<void(CsvConfig&)>& change,
+                          const std::string& text = "click,n,a,b\n1,1,x,y\n") {
+    CsvConfig config = columns();
+    change(config);
+    return message_of<ConfigError>([&] { all_of(text, config); });
+  };
+  EXPECT_THAT(refused([](CsvConfig&) {}, "click,n,a,b,a\n1,1,x,y,z\n"),
+              HasSubstr("has two columns called a"));
+  EXPECT_THAT(all_of("click,n,a,b,c,c\n1,1,x,y,,\n").labels, ElementsAre(1));  // nobody reads c
+  EXPECT_THAT(refused([](CsvConfig& config) {
+                config.numeric = {"n", "n"};
+              }),
+              HasSubstr("n comes twice"));
+  for (const auto& change : std::vector<std::function<void(CsvConfig&)>>{
+           [](CsvConfig& config) { config.categorical.push_back("a"); },
+           [](CsvConfig& config) {
+             config.buckets.push_back({"n", {5}});
+           },
+           [](CsvConfig& config) { config.crosses.push_back(config.crosses[0]); },
+           [](CsvConfig& config) { config.bags = {{"a"}}; }}) {
+    EXPECT_THAT(refused(change), HasSubstr("two fields of ids would be called"));
+  }
+  EXPECT_THAT(refused([](CsvConfig& config) { config.crosses = {{{"a"}}}; }),
+              HasSubstr("a cross is of two fields or more"));
 }
 
 TEST(Csv, LeavesOutAsManyLinesAsItMay) {
@@ -250,6 +318,8 @@ TEST(Csv, SaysWhatIsWrongAndWhere) {
               HasSubstr("x.csv:2: 3 columns, expected 4"));
   EXPECT_THAT(error_text([] { all_of("click,n,a,b\n1,2,x,y\n1,two,x,y\n"); }),
               HasSubstr("x.csv:3: expected a number, found \"two\" in column n"));
+  EXPECT_THAT(error_text([] { all_of("click,n,a,b\n1,1e39,x,y\n"); }),
+              HasSubstr("x.csv:2: 1e39 in column n is more than a float of 32 bits holds"));
   EXPECT_THAT(error_text([] { all_of("clicks,n,a,b\n"); }),
               HasSubstr("has no column click; did you mean clicks?"));
   EXPECT_THAT(error_text([] { all_of("click,n,a,b\n"); }), HasSubstr("there are no samples"));

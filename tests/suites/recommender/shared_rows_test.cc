@@ -249,6 +249,21 @@ TEST_F(SharedRows, AreOfOneRun) {
   open("second")->resume({});
 }
 
+TEST_F(SharedRows, OfWhoNeverNamedTheirDirectoryAreNotRemoved) {
+  const std::string id = train("one", {}, 0, 2);
+  const std::vector<float> expected = values("one", id);
+  auto options = cache_options(*tables_, Placement(*tables_, EmbeddingWay::kRowWise, 1), embedding_,
+                               {.store = {.kind = embedding_cache::StoreKind::kMemory}}, 3, 2,
+                               1 << 30, kAllSamples);
+  options.directory = directory_ / "one";
+  const auto other = std::make_shared<Rows>(
+      real_files(), options, RowsOptions{.run = directory_ / "other"}, *tables_, nullptr);
+  EXPECT_THAT([&] { other->resume({}); }, testing::ThrowsMessage<ConfigError>(testing::HasSubstr(
+                                              "has rows that this run did not write")));
+  EXPECT_FALSE(real_files().exists(directory_ / "one.run"));
+  EXPECT_EQ(values("one", id), expected);
+}
+
 TEST_F(SharedRows, AreExportedAlikeWhoeverHadThem) {
   const auto exported = [&](const std::string& name, const Sharing& how) {
     const std::string id = train(name, how, 0, 12);
