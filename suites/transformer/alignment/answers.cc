@@ -48,7 +48,7 @@ class Encoder {
         return;
       }
       AnswerSample sample{.texts = {}, .is_wanted = line.is_wanted};
-      const std::vector<int32_t> prompt = corpus_.tokenizer->encode(line.prompt);
+      const std::vector<int32_t> prompt = corpus_.tokenizer->encode_beginning(line.prompt);
       for (const std::string& answer : line.answers) {
         sample.texts.push_back(joined(prompt, corpus_.tokenizer->encode(answer), corpus_.end));
       }

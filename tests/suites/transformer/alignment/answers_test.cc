@@ -54,6 +54,15 @@ TEST_F(AnswersTest, TargetsAreTheAnswerAndItsEndAlone) {
   EXPECT_THAT(tensors[1], ElementsAre(kNo, kNo, kNo, kNo, kNo, kNo));
 }
 
+TEST_F(AnswersTest, APromptBeginsAsTheTokenizersTemplateSays) {
+  write_file_atomic(real_files(), folder_ / "tokenizer.json", beginning_words().dump());
+  data_.tokenizer = {.type = TokenizerType::kHf, .path = folder_ / "tokenizer.json"};
+  const AnswerCorpus corpus = open(R"({"prompt": "the", "response": "ab"})");
+  const AnswerText& text = corpus.train.at(0).texts.at(0);
+  EXPECT_EQ(text.answer, 2);
+  EXPECT_EQ(corpus.tokenizer->decode(text.ids), "Btheab<|endoftext|>");
+}
+
 TEST_F(AnswersTest, AConversationWithoutAnAnswerIsCounted) {
   write_file_atomic(real_files(), folder_ / "tokenizer.json", words().dump());
   write_file_atomic(real_files(), folder_ / "chat_template.jinja",
