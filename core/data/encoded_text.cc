@@ -48,6 +48,8 @@ class Encoder {
     }
     is_open_ = true;
     state_ = {};
+    const std::vector<int32_t>& before = special_.before;
+    tokens_.insert(tokens_.end(), before.begin(), before.end());
   }
   void add_text(const std::string& path) {
     ChunkReader reader(path);
@@ -69,6 +71,7 @@ class Encoder {
   }
 
   const Tokenizer& tokenizer_;
+  const SpecialIds special_ = tokenizer_.special();
   EncodeState state_;
   bool is_open_ = false;
   std::vector<int32_t> ids_;

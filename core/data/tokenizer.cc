@@ -172,6 +172,13 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, std::string_view p
   return ids;
 }
 
+std::vector<int32_t> Tokenizer::encode_beginning(std::string_view text) const {
+  std::vector<int32_t> ids = special().before;
+  const std::vector<int32_t> rest = encode(text);
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  return ids;
+}
+
 std::string Tokenizer::to_json() const {
   std::vector<TokenizerFile> all = files();
   check(all.size() == 1, "a tokenizer of type {} has {} files instead of one", name(), all.size());

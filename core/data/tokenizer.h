@@ -55,6 +55,10 @@ class Tokenizer {
   // `plain`: see EncodeState.
   std::vector<int32_t> encode(std::string_view text, std::string_view plain = {}) const;
 
+  // The ids of a text that nothing stands before: after those that special() has before one, such as Llama's <s>. What a model
+  // goes on from, as it is what its texts began with.
+  std::vector<int32_t> encode_beginning(std::string_view text) const;
+
   // The bytes that `ids` stand for: the text, where they came from encode() and nothing was
   // normalised. Any ids may follow each other, so the bytes need not be valid UTF-8; see
   // replace_invalid_utf8(). An id below vocab_size() that no token has gives nothing. Throws Error

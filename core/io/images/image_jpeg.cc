@@ -69,7 +69,7 @@ void convert_cmyk(Image& image) {
   for (int64_t i = 0; i < area; ++i) {
     const uint8_t* cmyk = image.pixels.data() + 4 * i;
     for (int64_t c = 0; c < 3; ++c) {
-      rgb[static_cast<size_t>(3 * i + c)] = static_cast<uint8_t>(cmyk[c] * cmyk[3] / 255);
+      rgb[static_cast<size_t>(3 * i + c)] = static_cast<uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
     }
   }
   image.channels = 3;

@@ -48,7 +48,7 @@ class Encoder {
         return;
       }
       AnswerSample sample{.texts = {}, .is_wanted = line.is_wanted};
-      const std::vector<int32_t> prompt = corpus_.tokenizer->encode(line.prompt);
+      const std::vector<int32_t> prompt = corpus_.tokenizer->encode_beginning(line.prompt);
       for (const std::string& answer : line.answers) {
         sample.texts.push_back(joined(prompt, corpus_.tokenizer->encode(answer), corpus_.end));
       }
@@ -79,6 +79,9 @@ class Encoder {
   // Every answer of a conversation is a sample, with what was said before it as its prompt: what the model is given when it chats.
   void add_turns(const std::vector<ChatMessage>& messages, std::vector<AnswerSample>& out) {
     const ChatTemplate& form = this->form();
+    const bool has_answer = std::ranges::any_of(
+        messages, [](const ChatMessage& message) { return message.role == "assistant"; });
+    corpus_.counts.empty += has_answer ? 0 : 1;
     for (size_t i = 0; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") {
         continue;
@@ -151,6 +154,23 @@ void tell(const AnswerCounts& counts) {
   warn(counts.overlong, "longer than data.seq_length, skipped");
 }
 
+// Says why none of `lines` is a sample.
+[[noreturn]] void refuse_lines(const ObjectiveConfig& objective, int64_t lines, int64_t empty,
+                               int64_t overlong) {
+  if (lines == 0) {
+    throw IoError("there is no line; data.split says which share of the lines is trained on");
+  }
+  const std::string room = objective.is_rewarded()
+                               ? fmt::format(" with the {} of {}.answer_tokens",
+                                             objective.writing().answer_tokens, objective.section())
+                               : "";
+  throw IoError(fmt::format(
+      "there is nothing to learn from: of {} {}, {} have no {}answer, and {} are longer than "
+      "data.seq_length{}",
+      grouped(lines), lines == 1 ? "line" : "lines", grouped(empty),
+      objective.is_rewarded() ? "prompt or no " : "", grouped(overlong), room));
+}
+
 }  // namespace
 
 int32_t end_token(const Tokenizer& tokenizer, const AutoOr<std::string>& end,
@@ -218,15 +238,13 @@ AnswerCorpus open_answers(FileSystem& files, const DataConfig& data,
   const auto encode = [&](const std::string& key, const std::vector<AnswerLine>& from) {
     return for_key(tree, key, [&] {
       std::vector<AnswerSample> samples;
+      const AnswerCounts before = out.counts;
       for (const AnswerLine& line : from) {
         encoder.add(line, samples);
       }
       if (samples.empty()) {
-        throw IoError(objective.is_rewarded()
-                          ? fmt::format("there is no line whose prompt leaves room for the {} "
-                                        "tokens of {}.answer_tokens in data.seq_length",
-                                        objective.writing().answer_tokens, objective.section())
-                          : "there is no line with an answer that fits into data.seq_length");
+        refuse_lines(objective, std::ssize(from), out.counts.empty - before.empty,
+                     out.counts.overlong - before.overlong);
       }
       const auto is_wanted = [](const AnswerSample& sample) { return sample.is_wanted; };
       if (objective.judges() && (std::all_of(samples.begin(), samples.end(), is_wanted) ||

@@ -84,7 +84,8 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
     group.prompt = first_prompt + static_cast<int64_t>(i / size);
     const AnswerText& text = prompt(group.prompt);
     const auto begin = text.ids.begin() + static_cast<ptrdiff_t>(text.answer);
-    WrittenAnswer answer{.prompt = tokenizer.decode({text.ids.begin(), begin}),
+    const auto said = text.ids.begin() + std::ssize(tokenizer.special().before);
+    WrittenAnswer answer{.prompt = tokenizer.decode({said, begin}),
                          .text = tokenizer.decode(written[i]),
                          .expected = tokenizer.decode({begin, text.ids.end() - 1}),
                          .is_cut = std::ssize(written[i]) >= options_.grpo.answer_tokens};

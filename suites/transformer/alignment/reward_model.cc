@@ -55,7 +55,7 @@ RewardModel::RewardModel(const std::string& path, const AutoOr<std::string>& end
 }
 
 std::vector<int32_t> RewardModel::tokens_of(const WrittenAnswer& answer) const {
-  std::vector<int32_t> ids = tokenizer_->encode(answer.prompt);
+  std::vector<int32_t> ids = tokenizer_->encode_beginning(answer.prompt);
   const std::vector<int32_t> written = tokenizer_->encode(answer.text);
   ids.insert(ids.end(), written.begin(), written.end());
   if (!answer.is_cut) {

@@ -107,8 +107,31 @@ Rewards::Rewards(const std::vector<RewardConfig>& rules, const AutoOr<std::strin
 }
 Rewards::~Rewards() = default;
 
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Where a number begins of which the last digits of its whole part, up to a comma before them, begin at `begin` and end at
+// `end`: commas cut digits into groups of three, but for the first one, which may be shorter.
+size_t begin_of_groups(std::string_view text, size_t begin, size_t end) {
+  size_t first = begin;
+  for (size_t group = end - begin; group == 3 && first > 0 && text[first - 1] == ',';) {
+    const size_t comma = first - 1;
+    first = comma;
+    while (first > 0 && is_digit(text[first - 1])) {
+      --first;
+    }
+    group = comma - first;
+    if (group == 0 || group > 3) {
+      return begin;
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
 std::optional<double> last_number(std::string_view text) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto last = std::find_if(text.rbegin(), text.rend(), is_digit);
   if (last == text.rend()) {
     return std::nullopt;
@@ -121,12 +144,15 @@ std::optional<double> last_number(std::string_view text) {
     has_point = has_point || text[begin - 1] == '.';
     --begin;
   }
+  begin = begin_of_groups(text, begin, std::min(text.find('.', begin), end));
   if (begin > 0 && text[begin - 1] == '-' && (begin == 1 || !is_digit(text[begin - 2]))) {
     --begin;
   }
+  std::string digits(text.substr(begin, end - begin));
+  std::erase(digits, ',');
   double value = 0;
-  std::from_chars(text.data() + begin, text.data() + end, value);
-  return value;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return result.ec == std::errc() ? std::optional(value) : std::nullopt;
 }
 
 double share_in_place(std::string_view text, std::string_view expected) {

@@ -37,7 +37,8 @@ class Rewards {
   std::vector<Rule> rules_;
 };
 
-// The last number that a text holds, with its sign.
+// The last number that a text holds, with its sign; commas may cut it into thousands. Nothing where there is none, or it is
+// beyond what a double holds.
 std::optional<double> last_number(std::string_view text);
 // The share of the characters of the longer one that both have in the same place; 1 of two empty ones.
 double share_in_place(std::string_view text, std::string_view expected);

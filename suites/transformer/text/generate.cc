@@ -15,7 +15,10 @@ std::vector<std::string> Generator::generate(const Params& params,
                                              const WriteOptions& options, const OnText& on_text) {
   std::vector<std::vector<int32_t>> ids;
   for (const std::string& prompt : prompts) {
-    ids.push_back(tokenizer_->encode(prompt.empty() ? "\n" : prompt));
+    ids.push_back(tokenizer_->encode_beginning(prompt));
+    if (ids.back().empty()) {
+      ids.back() = tokenizer_->encode("\n");
+    }
   }
   std::vector<std::string> texts(prompts.size());
   // A model may have more logits than its tokenizer has tokens.

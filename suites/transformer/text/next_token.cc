@@ -43,19 +43,22 @@ class FirstWindows final : public WindowSource {
 };
 
 // Bytes of the text behind the targets of a batch. Each row is decoded after its first token, so that what a tokenizer
-// leaves out in front of a text is left out on both sides; the token between two documents stands for no text.
+// leaves out in front of a text is left out on both sides; tokens around documents stand for no text.
 int64_t bytes_of(const Tokenizer& tokenizer, std::span<const Tensor> batch) {
   const std::vector<int32_t> tokens = to_vector<int32_t>(batch[0]);
   const std::vector<int32_t> targets = to_vector<int32_t>(batch[1]);
   const auto rows = static_cast<size_t>(batch[0].dim(0));
   const size_t seq = tokens.size() / rows;
-  const std::optional<int32_t> between = tokenizer.end_of_text();
+  std::vector<int32_t> around = tokenizer.special().before;
+  if (const auto end = tokenizer.end_of_text()) {
+    around.push_back(*end);
+  }
   int64_t bytes = 0;
   std::vector<int32_t> text;
   for (size_t row = 0; row < rows; ++row) {
     text.clear();
     const auto add = [&](int32_t id) {
-      if (id != kIgnoreTarget && id != between) {
+      if (id != kIgnoreTarget && std::find(around.begin(), around.end(), id) == around.end()) {
         text.push_back(id);
       }
     };

@@ -73,6 +73,8 @@ TEST(SentencePieceBpe, GrowsPiecesByMergesAndSpellsTheRestInBytes) {
   EXPECT_THAT(tokenizer->encode("a</s>a"), ElementsAre(id("▁a"), 2, id("▁a")));
   EXPECT_THAT(tokenizer->encode(""), ElementsAre());
   EXPECT_THAT(tokenizer->special().before, ElementsAre(1));
+  EXPECT_THAT(tokenizer->encode_beginning("the"), ElementsAre(1, id("▁the")));
+  EXPECT_THAT(tokenizer->encode_beginning(""), ElementsAre(1));
   EXPECT_EQ(tokenizer->end_of_text(), 2);
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(" the é\n  ab")), " the é\n  ab");
 }

@@ -70,6 +70,15 @@ inline Json words() {
                     {" ca", "t"}});
 }
 
+// The same with a template that puts the token of the byte B before a text, as Llama's does with <s>.
+inline Json beginning_words() {
+  Json json = words();
+  json["post_processor"] = Json::parse(R"({"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "B", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      "pair": [], "special_tokens": {"B": {"id": "B", "ids": [66], "tokens": ["B"]}}})");
+  return json;
+}
+
 inline std::shared_ptr<const Tokenizer> read_tokenizer(const Json& json) {
   return tokenizer_from_hf({"t.json", json.dump()});
 }

@@ -17,6 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::shared_ptr<const Tokenizer> small_tokenizer() {
   const std::string json =
@@ -205,6 +206,22 @@ TEST_F(TokenizeFiles, TextInMemoryHasTokensBetweenDocuments) {
             "the end<|endoftext|>the cat 0 é\n<|endoftext|>");
   EXPECT_EQ(stream->document_ends().size(), 201);
   EXPECT_EQ(stream->document_ends().back(), stream->size());
+}
+
+TEST_F(TokenizeFiles, TextInMemoryBeginsItsDocumentsAsTheTemplateSays) {
+  const auto sources = job(TokenFormat::kNanogpt, "x.bin").sources;
+  const auto tokenizer = read_tokenizer(beginning_words());
+  const TokenStreamPtr stream = encoded_text({sources[2], sources[1]}, *tokenizer);
+  std::vector<int32_t> ids(stream->size());
+  stream->read(0, ids);
+  const std::string text = tokenizer->decode(ids);
+  EXPECT_THAT(text, StartsWith("Bthe end<|endoftext|>Bthe cat 0 é\n<|endoftext|>Bthe cat 1"));
+  int64_t begin = 0;
+  for (const int64_t end : stream->document_ends()) {
+    EXPECT_EQ(ids[static_cast<size_t>(begin)], 'B');
+    begin = end;
+  }
+  EXPECT_EQ(begin, stream->size());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/tensor/host.h"
 #include "suites/transformer/gpt/model.h"
 #include "suites/transformer/llama/model.h"
+#include "tests/core/data/small_tokenizers.h"
 #include "tests/core/data/small_unigram.h"
 
 namespace mstrain {
@@ -331,6 +332,23 @@ TEST(Generation, TextsAreThoseOfTheTokens) {
   const auto out = continue_tokens(decoder, params, ids, options, tokenizer->vocab_size());
   EXPECT_EQ(texts[0], tokenizer->decode(out[0]));
   EXPECT_EQ(texts[1], tokenizer->decode(out[1]));
+}
+
+TEST(Generation, APromptBeginsAsTheTokenizersTemplateSays) {
+  const auto model = small(40);
+  const Params params = init_params(model->specs(), 3);
+  const auto tokenizer = read_tokenizer(beginning_words());
+  const WriteOptions options{.tokens = 6, .sampling = {.greedy = true}};
+  const std::vector<std::string> prompts{"the cat", ""};
+  Generator generator(model, tokenizer);
+  const std::vector<std::string> texts = generator.generate(params, prompts, options);
+  Decoder decoder(model, Execution::kGraph);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::vector<int32_t> ids = tokenizer->encode("B" + prompts[i]);
+    const auto written =
+        continue_tokens(decoder, params, std::span(&ids, 1), options, tokenizer->vocab_size());
+    EXPECT_EQ(texts[i], tokenizer->decode(written[0]));
+  }
 }
 
 TEST(Generation, SpacesBetweenWordsStay) {

@@ -9,6 +9,7 @@
 #include "suites/transformer/alignment/answer_rows.h"
 #include "tests/core/base/message_of.h"
 #include "tests/core/base/temporary_folder.h"
+#include "tests/core/data/small_tokenizers.h"
 
 namespace mstrain {
 namespace {
@@ -51,6 +52,47 @@ TEST_F(AnswersTest, TargetsAreTheAnswerAndItsEndAlone) {
   EXPECT_THAT(tensors[1], ElementsAre(kNo, 3, 4, 0, kNo, kNo));
   rows.write(1, tensors, 0);  // after the last one
   EXPECT_THAT(tensors[1], ElementsAre(kNo, kNo, kNo, kNo, kNo, kNo));
+}
+
+TEST_F(AnswersTest, APromptBeginsAsTheTokenizersTemplateSays) {
+  write_file_atomic(real_files(), folder_ / "tokenizer.json", beginning_words().dump());
+  data_.tokenizer = {.type = TokenizerType::kHf, .path = folder_ / "tokenizer.json"};
+  const AnswerCorpus corpus = open(R"({"prompt": "the", "response": "ab"})");
+  const AnswerText& text = corpus.train.at(0).texts.at(0);
+  EXPECT_EQ(text.answer, 2);
+  EXPECT_EQ(corpus.tokenizer->decode(text.ids), "Btheab<|endoftext|>");
+}
+
+TEST_F(AnswersTest, AConversationWithoutAnAnswerIsCounted) {
+  write_file_atomic(real_files(), folder_ / "tokenizer.json", words().dump());
+  write_file_atomic(real_files(), folder_ / "chat_template.jinja",
+                    "{% for m in messages %}{{ m.content }}{% endfor %}");
+  data_.tokenizer = {.type = TokenizerType::kHf, .path = folder_.path()};
+  const std::string asked = R"({"role": "user", "content": "the"})";
+  const AnswerCorpus corpus =
+      open(fmt::format("{{\"messages\": [{}]}}\n"
+                       "{{\"messages\": [{}, {{\"role\": \"assistant\", \"content\": \"ab\"}}]}}\n",
+                       asked, asked));
+  EXPECT_EQ(corpus.train.size(), 1);
+  EXPECT_EQ(corpus.counts.empty, 1);
+}
+
+TEST_F(AnswersTest, WhyNothingIsLeftIsSaid) {
+  const auto said = [&](const std::string& lines) {
+    return message_of<IoError>([&] { open(lines); });
+  };
+  EXPECT_THAT(said("{\"prompt\": \"a\", \"response\": \"\"}\n"
+                   "{\"prompt\": \"aaaaaaa\", \"response\": \"b\"}\n"),
+              HasSubstr("of 2 lines, 1 have no answer, and 1 are longer than data.seq_length"));
+  data_.split = 0.9;
+  EXPECT_THAT(said(R"({"prompt": "a", "response": "b"})"),
+              AllOf(HasSubstr("there is no line"), HasSubstr("data.split")));
+  data_.split = 1;
+  objective_.type = ObjectiveType::kGrpo;
+  objective_.grpo.answer_tokens = 2;
+  EXPECT_THAT(said(R"({"prompt": "", "answer": "b"})"),
+              AllOf(HasSubstr("of 1 line, 1 have no prompt or no answer"),
+                    HasSubstr("with the 2 of objective.grpo.answer_tokens")));
 }
 
 TEST_F(AnswersTest, PackedTextsHaveSegmentsAndPositionsOfTheirOwn) {

@@ -48,6 +48,13 @@ TEST(Rewards, TheLastNumberIsTheAnswer) {
   EXPECT_EQ(last_number(".5"), 5);
   EXPECT_EQ(last_number("1.2.3"), 2.3);
   EXPECT_EQ(last_number("none"), std::nullopt);
+  EXPECT_EQ(last_number("costs $1,234.50"), 1234.5);
+  EXPECT_EQ(last_number("-12,345,678"), -12345678);
+  EXPECT_EQ(last_number("1,2,3"), 3);
+  EXPECT_EQ(last_number("2020,100"), 100);
+  EXPECT_EQ(last_number(",100"), 100);
+  EXPECT_EQ(last_number("7,50"), 50);
+  EXPECT_EQ(last_number(std::string(400, '9')), std::nullopt);  // beyond every double
 }
 
 TEST(Rewards, AdvantagesAreWithinTheGroup) {
