@@ -1,13 +1,13 @@
 // How ranks share a head with its loss: by rows, or each with a range of the vocabulary.
 //
-// Of a range a rank computes its own loss, with one class more: a row of zeros whose bias lets nothing of it be seen. It is the
-// target of rows whose target another rank has, and gives their gradient no share in the rank's own classes. What ranks
-// exchange is a few numbers of each row: logsumexp, the logit of the target and that of the likeliest class. Logits never
-// leave a rank.
+// Of a range a rank computes its own loss (class_parts.h); the class that nobody sees is a row of zeros with a bias, and gives the gradient of
+// rows whose target another rank has no share in the rank's own classes. What ranks exchange is a few numbers of each row: logsumexp, the logit
+// of the target and that of the likeliest class. Logits never leave a rank.
 #include <array>
 
 #include "core/ops/accumulation.h"
 #include "core/ops/build.h"
+#include "core/ops/class_parts.h"
 #include "core/ops/collective.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/index.h"
@@ -22,15 +22,9 @@ namespace {
 constexpr SourceLocation kHere = SourceLocation::current();
 constexpr int kWhole = layout::kWhole;
 
-// Small enough for every exponential to vanish; finite in f16.
-constexpr double kUnseen = -6e4;
-
 struct VocabularyPart {
   Tensor weight, bias;  // with the class that nobody sees
-  Tensor
-      targets;   // own classes count from 0, foreign ones are that class; ignored rows stay ignored
-  Tensor mine;   // bool: the target is an own class
-  Tensor first;  // i32 []
+  ClassPart classes;
 };
 
 int class_dim(const Attrs& attrs) { return attrs.flag("transpose_weight") ? 0 : 1; }
@@ -41,26 +35,16 @@ VocabularyPart part_of_vocabulary(const Attrs& attrs, const Tensor& weight, cons
   const int dim = class_dim(attrs);
   const int64_t own = weight.dim(dim);
   VocabularyPart part;
-  part.first = layout::first_of_part(own, axis);
+  part.classes = part_of_classes(targets, attrs.integer("ignore_index"), own, classes, axis);
 
   const Tensor filled_up = layout::without_filling(weight, dim, classes, axis);
   Shape high{0, 0};
   high[dim] = 1;
   part.weight = pad(filled_up, {0, 0}, high);
 
-  const Tensor index = iota({own}, 0) + broadcast_to(part.first, {own});
+  const Tensor index = iota({own}, 0) + broadcast_to(part.classes.first, {own});
   const Tensor given = bias.defined() ? bias : zeros({weight.dtype(), {own}});
   part.bias = pad(where(index < static_cast<double>(classes), given, kUnseen), {0}, {1}, kUnseen);
-
-  const Tensor from = broadcast_to(cast(part.first, targets.dtype()), targets.shape());
-  const Tensor local = targets - from;
-  const Tensor counted = not_equal(targets, static_cast<double>(attrs.integer("ignore_index")));
-  part.mine = logical_and(counted, logical_and(local >= 0, local < static_cast<double>(own)));
-  const Tensor valid = logical_and(targets >= 0, targets < static_cast<double>(classes));
-  // A target that is no class is one of no part either: its kernel refuses it.
-  const Tensor refused = where(targets < 0, targets, targets + 1);
-  const Tensor foreign = where(valid, static_cast<double>(own), refused);
-  part.targets = where(part.mine, local, where(counted, foreign, targets));
   return part;
 }
 
@@ -71,25 +55,20 @@ Tensors losses_of_part(const Attrs& attrs, std::span<const Tensor> in, int64_t c
   const VocabularyPart part =
       part_of_vocabulary(attrs, in[1], in.size() > 3 ? in[3] : Tensor(), in[2], classes, axis);
   const Tensors own =
-      apply(kLinearCrossEntropy, std::array{x, part.weight, part.targets, part.bias}, attrs, kHere);
-  const Tensor& logsumexp_here = own[1];
-  const Tensor zero = zeros_like(logsumexp_here);
-
-  const Tensor top = all_reduce(logsumexp_here, axis, Reduction::kMax);
-  const Tensor logsumexp = top + log(all_reduce(exp(logsumexp_here - top), axis));
-  const Tensor target_logit = all_reduce(where(part.mine, logsumexp_here - own[0], zero), axis);
-  const Tensor counted = not_equal(in[2], static_cast<double>(attrs.integer("ignore_index")));
-  const Tensor loss = where(counted, logsumexp - target_logit, zero);
+      apply(kLinearCrossEntropy, std::array{x, part.weight, part.classes.targets, part.bias}, attrs,
+            kHere);
+  const auto [loss, logsumexp] = losses_of_all(part.classes, own[0], own[1], axis);
 
   // The likeliest class of all ranks is the likeliest of the rank whose logit for it is the greatest, the first of equals.
   const int dim = class_dim(attrs);
   const Tensor by_class = dim == 0 ? part.weight : transpose(part.weight);
   const Tensor best_logit = sum(widened(x) * widened(gather(by_class, own[2], 0)), {-1}) +
-                            cast(gather(part.bias, own[2], 0), zero.dtype());
+                            cast(gather(part.bias, own[2], 0), logsumexp.dtype());
   const Tensor far = full(own[2].shape(), static_cast<double>(classes), Dtype::kI32);
   const Tensor here = equal(best_logit, all_reduce(best_logit, axis, Reduction::kMax));
-  const Tensor best = all_reduce(
-      where(here, own[2] + broadcast_to(part.first, own[2].shape()), far), axis, Reduction::kMin);
+  const Tensor best =
+      all_reduce(where(here, own[2] + broadcast_to(part.classes.first, own[2].shape()), far), axis,
+                 Reduction::kMin);
   return {loss, logsumexp, best};
 }
 
@@ -98,9 +77,9 @@ Tensors gradients_of_part(const Attrs& attrs, std::span<const Tensor> in, int64_
                           const MeshAxis& axis) {
   const VocabularyPart part =
       part_of_vocabulary(attrs, in[2], in.size() > 5 ? in[5] : Tensor(), in[3], classes, axis);
-  Tensors gradients =
-      apply(kLinearCrossEntropyGrad,
-            std::array{in[0], in[1], part.weight, part.targets, in[4], part.bias}, attrs, kHere);
+  Tensors gradients = apply(
+      kLinearCrossEntropyGrad,
+      std::array{in[0], in[1], part.weight, part.classes.targets, in[4], part.bias}, attrs, kHere);
   const int dim = class_dim(attrs);
   const int64_t own = in[2].dim(dim);
   gradients[1] = slice(gradients[1], dim, 0, own);

@@ -42,6 +42,9 @@ class Trainer {
   const TrainState& state() const { return state_; }
   // All weights, trained and frozen, whole. Every rank calls it.
   Params params() const { return program_.whole_weights(state_, frozen_); }
+  // The same, in parts along `tensor`.
+  Params params_in_parts() const { return program_.held_weights(state_, frozen_); }
+  const TensorParts& parts() const { return program_.parts(); }
   // What this rank has of them, as a LossProgram with shards_of_weights() takes them.
   Params held_params() const { return joined(state_.params, frozen_); }
   // The whole run, as it is now. Its tensors are those of state(); outside state is prepared, and has to be waited for. Every rank calls it.

@@ -21,7 +21,6 @@ std::string why_inexact(const TrainConfig& train) {
       parallel.context_way == ContextWay::kAllToAll || parallel.context_way == ContextWay::kGather;
   return !is_on_cpu(train.run)                        ? "run.device is not cpu"
          : train.precision.params != FloatType::kFp32 ? "precision.params is not fp32"
-         : parallel.tensor > 1 ? "parallel.tensor shares the sums of products among ranks"
          : parallel.context > 1 && !keys_meet
              ? "parallel.context shares the sums of attention among ranks, unless "
                "parallel.context_way is all_to_all or gather"

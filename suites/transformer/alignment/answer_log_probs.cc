@@ -16,7 +16,8 @@ namespace mstrain {
 
 AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference,
                                int64_t rows, int64_t seq, const GenerationConfig& generation,
-                               Execution execution)
+                               Execution execution,
+                               const std::shared_ptr<const SharedModel>& shared)
     : model_(model), rows_(rows), seq_(seq), generation_(generation) {
   policy_ = [model, generation](const Params& params, const Tensors& batch) {
     return answer_log_probs(*model, params, batch[0], batch[1], drawn_from(generation, batch));
@@ -34,9 +35,17 @@ AnswerLogProbs::AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::st
     return concat(both, 0);
   };
   if (execution == Execution::kGraph) {
-    valued_ = jit(valued_, {.name = "log_probs_and_values"});
-    policy_ = jit(policy_, {.name = "log_probs"});
-    reference_ = jit(reference_, {.name = "reference_log_probs"});
+    const auto compiled = [&shared](Reader reader, const char* name) -> Reader {
+      if (shared != nullptr) {
+        reader = [shared, alone = std::move(reader)](const Params& params, const Tensors& batch) {
+          return shared->divide(alone, params, batch);
+        };
+      }
+      return jit(std::move(reader), {.name = name});
+    };
+    valued_ = compiled(valued_, "log_probs_and_values");
+    policy_ = compiled(policy_, "log_probs");
+    reference_ = compiled(reference_, "reference_log_probs");
   }
 }
 

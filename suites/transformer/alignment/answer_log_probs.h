@@ -13,15 +13,17 @@
 #include "core/train/sections.h"
 #include "suites/transformer/alignment/grpo_config.h"
 #include "suites/transformer/text/causal_model.h"
+#include "suites/transformer/text/shared_model.h"
 
 namespace mstrain {
 
 // Log-probabilities are [rows, seq] in one piece, 0 where nothing is written.
 class AnswerLogProbs {
  public:
-  // `reference`: as of preference_task().
+  // `reference`: as of preference_task(). `shared`: where ranks find them together, each given its parts of the weights; null: this one alone.
   AnswerLogProbs(std::shared_ptr<const CausalModel> model, std::string reference, int64_t rows,
-                 int64_t seq, const GenerationConfig& generation, Execution execution);
+                 int64_t seq, const GenerationConfig& generation, Execution execution,
+                 const std::shared_ptr<const SharedModel>& shared = nullptr);
 
   // What of_policy() takes in memory beside weights of type `dtype`, by the plan of its program in the current context.
   int64_t bytes(Dtype dtype) const;
@@ -30,7 +32,7 @@ class AnswerLogProbs {
     std::span<const int32_t> tokens, targets;  // [rows, seq]
     std::span<const int32_t> supports;         // [rows, seq, generation.support()]
   };
-  // `params`: all weights.
+  // `params`: all weights, or, of ranks that find them together, parts.
   std::vector<float> of_policy(const Params& params, const Answers& answers) const;
   std::vector<float> of_reference(const Params& params, const Answers& answers) const;
   // The policy's, and its values of all tokens. For a head of both.

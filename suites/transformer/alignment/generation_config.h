@@ -21,7 +21,7 @@ struct GenerationConfig {
       "bit, "
       "by kernels whose numbers depend on nothing beside them; false: by the fastest ones, and "
       "mismatch_* say how far apart they are; auto: true where that can be promised, with fp32 "
-      "parameters on the CPU, where no rank forms a part of a sum");
+      "parameters on the CPU, and with parallel.context where one rank finds all keys");
     v("rows", rows,
       "answers that are written at a time; one that has come to an end makes room for another, so "
       "that memory and time go to what is still written; all: those of a step",

@@ -36,10 +36,21 @@ GroupAnswers::GroupAnswers(std::shared_ptr<const CausalModel> model,
     : corpus_(std::move(corpus)),
       options_(options),
       rewards_(options.grpo.rewards, options.end),
-      decoder_(model, options.execution, options.grpo.generation.temperature),
-      log_probs_(model, options.reference, options.rows, options.seq, options.grpo.generation,
-                 options.execution),
+      model_(std::move(model)),
       rows_(std::make_shared<WrittenRows>()) {}
+
+void GroupAnswers::prepare(const TensorParts& parts) {
+  if (decoder_) {
+    return;
+  }
+  const GenerationConfig& generation = options_.grpo.generation;
+  if (options_.exact && parts.shares()) {
+    shared_ = std::make_shared<SharedModel>(*model_, parts);
+  }
+  decoder_.emplace(model_, options_.execution, generation.temperature, shared_);
+  log_probs_.emplace(model_, options_.reference, options_.rows, options_.seq, generation,
+                     options_.execution, shared_);
+}
 
 std::unique_ptr<BatchStream> GroupAnswers::stream(const BatchPart& part, int64_t first) const {
   return written_batches(rows_, options_.seq, part, first);
@@ -76,7 +87,7 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
   const Tokenizer& tokenizer = *corpus_->tokenizer;
   DrawnTokens drawn{.support = generation.support(), .log_probs = {}, .supports = {}};
   auto written =
-      continue_tokens(decoder_, params, given, how, tokenizer.vocab_size(), nullptr, 0, &drawn);
+      continue_tokens(*decoder_, params, given, how, tokenizer.vocab_size(), nullptr, 0, &drawn);
   std::vector<Group> out(static_cast<size_t>(prompts));
   std::vector<WrittenAnswer> texts;
   for (size_t i = 0; i < written.size(); ++i) {
@@ -128,14 +139,14 @@ void GroupAnswers::measure(Trainer& trainer, const Params& params) {
   const AnswerLogProbs::Answers answers{rows_->tokens, rows_->targets, rows_->supports};
   AnswerLogProbs::Valued now;
   if (options_.ppo && is_new) {
-    now = log_probs_.of_policy_and_values(params, answers);
+    now = log_probs_->of_policy_and_values(params, answers);
   } else {
-    now.log_probs = log_probs_.of_policy(params, answers);
+    now.log_probs = log_probs_->of_policy(params, answers);
   }
   const bool pays = options_.ppo && grpo.kl > 0;
   std::vector<float> reference;
   if (is_new && (pays || (is_due && (grpo.kl > 0 || options_.lora)))) {
-    reference = log_probs_.of_reference(params, answers);
+    reference = log_probs_->of_reference(params, answers);
   }
   if (is_due && is_new) {
     trainer.note("entropy", entropy_of(now.log_probs, rows_->targets));
@@ -192,7 +203,8 @@ void GroupAnswers::write(Trainer& trainer) {
   if (goes_on && !is_measured(trainer)) {
     return;
   }
-  const Params params = trainer.params();
+  prepare(trainer.parts());
+  const Params params = shared_ == nullptr ? trainer.params() : trainer.params_in_parts();
   Context context = for_inference();
   context.batch_invariant = options_.exact;
   const ContextScope inference(context);

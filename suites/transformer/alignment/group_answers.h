@@ -33,7 +33,7 @@ struct GroupAnswersOptions {
 };
 
 // Writes before every step that learns from new answers; what is written is a function of the weights, the seed and the step. Every rank
-// writes all of it, and learns from its part. What several steps learn from is part of checkpoints between them.
+// writes all of it, and learns from its part; where it is exact, those along `tensor` do together. What several steps learn from is part of checkpoints between them.
 class GroupAnswers final : public Callback {
  public:
   GroupAnswers(std::shared_ptr<const CausalModel> model, std::shared_ptr<const AnswerCorpus> corpus,
@@ -52,6 +52,7 @@ class GroupAnswers final : public Callback {
   struct Group;
   // Log-probabilities.
   bool keeps() const { return options_.grpo.passes > 1 || options_.ppo; }
+  void prepare(const TensorParts& parts);
   void write(Trainer& trainer);
   std::vector<Group> write_groups(const Params& params, int64_t first_prompt, int64_t prompts,
                                   uint64_t seed);
@@ -67,8 +68,10 @@ class GroupAnswers final : public Callback {
   std::shared_ptr<const AnswerCorpus> corpus_;
   GroupAnswersOptions options_;
   Rewards rewards_;
-  Decoder decoder_;
-  AnswerLogProbs log_probs_;
+  std::shared_ptr<const CausalModel> model_;
+  std::shared_ptr<const SharedModel> shared_;  // null: every rank writes by itself
+  std::optional<Decoder> decoder_;
+  std::optional<AnswerLogProbs> log_probs_;
   std::shared_ptr<WrittenRows> rows_;
   std::vector<float> drawn_;  // log-probabilities [rows, seq] that the newest rows were drawn by
 };

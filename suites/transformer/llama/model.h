@@ -20,6 +20,7 @@ class Llama final : public CausalModel {
 
   int64_t vocab_size() const override { return *config_.vocab_size.value; }
   int64_t max_positions() const override { return config_.longest_sequence(); }
+  int64_t key_heads() const override { return config_.key_value_heads(); }
   using CausalModel::attention_options;
   AttentionOptions attention_options(int64_t layer) const override;
   Tensor features(const Params& p, const Tensor& tokens_bt,

@@ -36,6 +36,7 @@ class CausalModel {
   virtual HeadType head() const = 0;
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_positions() const = 0;  // tokens of the longest sequence
+  virtual int64_t key_heads() const = 0;      // of keys and values
   // Of a layer over a sequence from its first token on: causal, with the layer's scale and window.
   virtual AttentionOptions attention_options(int64_t layer) const = 0;
   AttentionOptions attention_options(int64_t layer, const TokenView& view) const;

@@ -216,9 +216,9 @@ class Continuation {
       std::copy(supports[i].begin(), supports[i].end(),
                 kept.begin() + static_cast<ptrdiff_t>(i) * width);
     }
-    const std::vector<float> log_probs = to_vector<float>(drawn_log_probs(
+    const std::vector<float> log_probs = decoder_.log_probs(
         tensor<float>(logits, {rows, std::ssize(logits) / rows}), tensor<int32_t>(chosen, {rows}),
-        width > 0 ? tensor<int32_t>(kept, {rows, width}) : Tensor()));
+        width > 0 ? tensor<int32_t>(kept, {rows, width}) : Tensor());
     for (size_t i = 0; i < places.size(); ++i) {
       if (living(places[i]) != nullptr) {
         const size_t row = sequences_[static_cast<size_t>(places[i])];

@@ -26,26 +26,48 @@ bool is_ring(const AttentionOptions& options, int64_t slots) {
 }  // namespace
 
 // The capacity enters read() as the length of a tensor without elements, since it decides the types of the results.
-Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution, double temperature)
+Decoder::Decoder(std::shared_ptr<const CausalModel> model, Execution execution, double temperature,
+                 std::shared_ptr<const SharedModel> shared)
     : model_(std::move(model)),
       execution_(execution),
       temperature_(temperature),
-      read_([this](const Params& p, const Tensor& tokens, const Tensor& lengths,
-                   const Tensor& prompts,
-                   const Tensor& room) { return read(p, tokens, lengths, prompts, room.dim(0)); },
-            {.name = "read", .keeps_results = false, .tells = false}),
-      write_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
-                    const Tensor& positions) { return write(p, cache, tokens, positions); },
-             {.donate = {1}, .name = "write", .tells = false}),
-      append_([this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
-                     const Tensor& starts,
-                     const Tensor& counts) { return append(p, cache, tokens, starts, counts); },
-              {.donate = {1}, .name = "append", .tells = false}),
+      shared_(std::move(shared)),
+      read_(
+          [this](const Params& p, const Tensor& tokens, const Tensor& lengths,
+                 const Tensor& prompts, const Tensor& room) {
+            return together(
+                [this](const Params& all, const Tensor& tokens_pt, const Tensor& lengths_p,
+                       const Tensor& prompts_b, const Tensor& capacity) {
+                  return read(all, tokens_pt, lengths_p, prompts_b, capacity.dim(0));
+                },
+                p, tokens, lengths, prompts, room);
+          },
+          {.name = "read", .keeps_results = false, .tells = false}),
+      write_(
+          [this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
+                 const Tensor& positions) {
+            return together(std::bind_front(&Decoder::write, this), p, cache, tokens, positions);
+          },
+          {.donate = {1}, .name = "write", .tells = false}),
+      append_(
+          [this](const Params& p, const KeyValueCache& cache, const Tensor& tokens,
+                 const Tensor& starts, const Tensor& counts) {
+            return together(std::bind_front(&Decoder::append, this), p, cache, tokens, starts,
+                            counts);
+          },
+          {.donate = {1}, .name = "append", .tells = false}),
       put_([](const KeyValueCache& cache, const KeyValueCache& other,
               const Tensor& rows) { return cache.with(other, rows); },
            {.donate = {0}, .name = "put", .tells = false}),
       take_rows_([](const KeyValueCache& cache, const Tensor& rows) { return cache.rows(rows); },
                  {.name = "take_rows", .keeps_results = false, .tells = false}) {}
+
+std::vector<float> Decoder::log_probs(const Tensor& logits, const Tensor& targets,
+                                      const Tensor& support) const {
+  return to_vector<float>(shared_ != nullptr && !support.defined()
+                              ? shared_->log_probs(logits, targets)
+                              : drawn_log_probs(logits, targets, support));
+}
 
 Tensor Decoder::logits(const Params& p, const Tensor& features) const {
   return model_->logits(p, at_temperature(features, temperature_));

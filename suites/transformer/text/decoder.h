@@ -12,14 +12,16 @@
 #include "core/train/sections.h"
 #include "suites/transformer/text/causal_model.h"
 #include "suites/transformer/text/key_value_cache.h"
+#include "suites/transformer/text/shared_model.h"
 
 namespace mstrain {
 
 // One thread at a time. Runs in the current context, without dropout.
 class Decoder {
  public:
-  // Logits are at `temperature`.
-  Decoder(std::shared_ptr<const CausalModel> model, Execution execution, double temperature = 1);
+  // Logits are at `temperature`. `shared`: where ranks write together, each given its parts of the weights, with programs; null: this one alone.
+  Decoder(std::shared_ptr<const CausalModel> model, Execution execution, double temperature = 1,
+          std::shared_ptr<const SharedModel> shared = nullptr);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
@@ -45,6 +47,9 @@ class Decoder {
   // prompts: [prompts, vocab].
   std::vector<float> replace(const Params& params, std::span<const int32_t> sequences,
                              std::span<const std::span<const int32_t>> prompts);
+  // log p of each target, [rows], by logits[rows, vocab] that it gave. `support`: as in DrawnFrom.
+  std::vector<float> log_probs(const Tensor& logits, const Tensor& targets,
+                               const Tensor& support) const;
   // Goes on with these sequences alone, in this order.
   void keep(std::span<const int32_t> sequences);
 
@@ -92,11 +97,17 @@ class Decoder {
       std::function<KeyValueCache(const KeyValueCache&, const KeyValueCache&, const Tensor&)>;
   using TakeRows = std::function<KeyValueCache(const KeyValueCache&, const Tensor&)>;
 
+  // f(p, arguments …), of all ranks that write together.
+  template <class F, class... Args>
+  DecoderStep together(const F& f, const Params& p, const Args&... args) const {
+    return shared_ == nullptr ? f(p, args...) : shared_->divide(f, p, args...);
+  }
   Tensor logits(const Params& p, const Tensor& features) const;
 
   std::shared_ptr<const CausalModel> model_;
   Execution execution_;
   double temperature_;
+  std::shared_ptr<const SharedModel> shared_;
   Jit<Read> read_;
   Jit<Write> write_;
   Jit<Append> append_;

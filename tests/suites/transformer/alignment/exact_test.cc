@@ -13,12 +13,15 @@
 #include "core/ops/shape.h"
 #include "core/tensor/host.h"
 #include "core/tensor/jit.h"
+#include "core/train/tensor_parts.h"
 #include "core/transform/grad.h"
 #include "suites/transformer/alignment/answer_log_probs.h"
 #include "suites/transformer/alignment/grpo_task.h"
 #include "suites/transformer/gpt/model.h"
 #include "suites/transformer/llama/model.h"
 #include "suites/transformer/text/generate.h"
+#include "suites/transformer/text/shared_model.h"
+#include "tests/core/base/message_of.h"
 #include "tests/ranks.h"
 #include "tests/suites/transformer/alignment/answer_runs.h"
 
@@ -28,24 +31,25 @@ namespace {
 constexpr int64_t kExactVocab = 301;
 constexpr int64_t kExactPositions = 200;
 
-std::shared_ptr<const CausalModel> gpt_model() {
+// `is_shared`: ranks divide heads and vocabulary.
+std::shared_ptr<const CausalModel> gpt_model(bool is_shared) {
   gpt::GptConfig config;
-  config.vocab_size = kExactVocab;
+  config.vocab_size = is_shared ? kExactVocab + 3 : kExactVocab;
   config.hidden_size = 168;  // its inner layer's sums are of 672 terms
   config.num_layers = 2;
-  config.num_attention_heads = 3;
+  config.num_attention_heads = is_shared ? 4 : 3;
   config.max_position_embeddings = kExactPositions;
   config.dropout = {0, 0, 0};
   config.init.std = 0.2;
   return std::make_shared<gpt::Gpt>(config);
 }
 
-std::shared_ptr<const CausalModel> llama_model() {
+std::shared_ptr<const CausalModel> llama_model(bool is_shared) {
   llama::LlamaConfig config;
-  config.vocab_size = kExactVocab;
+  config.vocab_size = is_shared ? kExactVocab + 3 : kExactVocab;
   config.hidden_size = 72;
   config.num_layers = 2;
-  config.num_attention_heads = 6;
+  config.num_attention_heads = is_shared ? 4 : 6;
   config.num_key_value_heads = 2;
   config.max_position_embeddings = kExactPositions;
   config.attention_bias = llama::AttentionBias::kQkv;
@@ -62,8 +66,7 @@ struct Drawn {
   std::vector<std::vector<float>> log_probs;
 };
 
-Drawn draw(const std::shared_ptr<const CausalModel>& model, const Params& params, size_t texts,
-           int64_t tokens) {
+Drawn draw(Decoder& decoder, const Params& params, size_t texts, int64_t tokens) {
   Drawn out;
   Rng rng(7);
   for (size_t i = 0; i < texts; ++i) {
@@ -75,7 +78,6 @@ Drawn draw(const std::shared_ptr<const CausalModel>& model, const Params& params
     out.prompts.push_back(prompt.size());
     out.texts.push_back(std::move(prompt));
   }
-  Decoder decoder(model, Execution::kGraph);
   DrawnTokens drawn;
   const auto more = continue_tokens(decoder, params, out.texts,
                                     {.tokens = tokens, .sampling = {.seed = 3}, .stop = {5}},
@@ -88,6 +90,12 @@ Drawn draw(const std::shared_ptr<const CausalModel>& model, const Params& params
     }
   }
   return out;
+}
+
+Drawn draw(const std::shared_ptr<const CausalModel>& model, const Params& params, size_t texts,
+           int64_t tokens) {
+  Decoder decoder(model, Execution::kGraph);
+  return draw(decoder, params, texts, tokens);
 }
 
 // How many of the tokens' log-probabilities are not the bits that `find` gives for rows of `rows` texts, padded to `seq`.
@@ -121,7 +129,7 @@ int64_t differing(const Drawn& drawn, int64_t rows, int64_t seq, const Find& fin
 
 struct ExactModel {
   const char* name;
-  std::shared_ptr<const CausalModel> (*make)();
+  std::shared_ptr<const CausalModel> (*make)(bool is_shared);
 };
 
 class Exact : public testing::TestWithParam<ExactModel> {};
@@ -131,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Exact,
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfSteps) {
-  const std::shared_ptr<const CausalModel> model = GetParam().make();
+  const std::shared_ptr<const CausalModel> model = GetParam().make(/*is_shared=*/false);
   const Params params = init_params(model->specs(), 11);
   for (const int threads : {1, 2}) {
     Context context = current_context();
@@ -169,53 +177,63 @@ TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfSteps) {
   }
 }
 
+// As a step: (parameters, tokens, targets) -> log-probabilities and gradients, which are kept, or what is computed for them alone would not
+// be there.
+struct TracedStep {
+  TracedStep(const std::shared_ptr<const CausalModel>& model, int64_t rows) {
+    const std::vector<ParamSpec> specs = model->specs();
+    Types types;
+    for (const ParamSpec& spec : specs) {
+      types.push_back(spec.type);
+    }
+    types.resize(types.size() + 2, {Dtype::kI32, {rows, kExactPositions}});
+    const auto step = [&](std::span<const Tensor> in) {
+      Context training = current_context();
+      training.training = true;
+      const ContextScope inner(training);
+      Params of;
+      for (size_t i = 0; i < specs.size(); ++i) {
+        of.set(specs[i].name, in[i]);
+      }
+      const auto [found, gradients] = value_and_grad([&](const Params& p) {
+        const Tensor log_prob_bt =
+            answer_log_probs(*model, p, in[specs.size()], in[specs.size() + 1]);
+        return std::pair(sum(exp(log_prob_bt) * 0.5), log_prob_bt);
+      })(of);
+      Tensors out{found.second};
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        out.push_back(gradients.tensor(i));
+      }
+      return out;
+    };
+    program = trace_program(types, step, &captures);
+  }
+
+  GraphPtr program;
+  Tensors captures;
+};
+
 // Ranks that share each sequence compute every position as one rank does, where attention finds all keys on one of them.
 TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfStepsThatShareSequences) {
-  const std::shared_ptr<const CausalModel> model = GetParam().make();
+  const std::shared_ptr<const CausalModel> model = GetParam().make(/*is_shared=*/false);
   const std::vector<ParamSpec> specs = model->specs();
   const Params params = init_params(specs, 11);
   Context context = current_context();
   context.batch_invariant = true;
   const ContextScope scope(context);
   const Drawn drawn = draw(model, params, 6, 40);
-  Types types;
-  for (const ParamSpec& spec : specs) {
-    types.push_back(spec.type);
-  }
   constexpr int64_t kRows = 6;
-  types.resize(types.size() + 2, {Dtype::kI32, {kRows, kExactPositions}});
-  // As a step: gradients are kept, or what is computed for them alone would not be there.
-  Tensors captures;
-  const auto step = [&](std::span<const Tensor> in) {
-    Context training = current_context();
-    training.training = true;
-    const ContextScope inner(training);
-    Params of;
-    for (size_t i = 0; i < specs.size(); ++i) {
-      of.set(specs[i].name, in[i]);
-    }
-    const auto [found, gradients] = value_and_grad([&](const Params& p) {
-      const Tensor log_prob_bt =
-          answer_log_probs(*model, p, in[specs.size()], in[specs.size() + 1]);
-      return std::pair(sum(exp(log_prob_bt) * 0.5), log_prob_bt);
-    })(of);
-    Tensors out{found.second};
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      out.push_back(gradients.tensor(i));
-    }
-    return out;
-  };
-  const GraphPtr program = trace_program(types, step, &captures);
+  const TracedStep step(model, kRows);
   const auto differing_by = [&](std::string_view way) {
     int64_t count = 0;
     const MeshAxis axis{"context", 2};
     const Mesh mesh{{axis}};
     PartitionOptions options;
     options.inputs.resize(specs.size());
-    options.inputs.resize(types.size(), Layout{sharded(1)});
-    options.outputs.assign(program->outputs().size(), Layout{kReplicated});
+    options.inputs.resize(specs.size() + 2, Layout{sharded(1)});
+    options.outputs.assign(step.program->outputs().size(), Layout{kReplicated});
     options.way = way;
-    const GraphPtr divided = partition(*program, mesh, options).program;
+    const GraphPtr divided = partition(*step.program, mesh, options).program;
     run_ranks(mesh, [&](const std::shared_ptr<Ranks>& ranks) {
       const std::unique_ptr<Program> compiled = compile(*divided);
       const int64_t found = differing(
@@ -227,7 +245,7 @@ TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfStepsThatShareSequences) {
             for (const Tensor& x : {tokens, targets}) {
               inputs.push_back(copy(relayout(x, x.type(), kReplicated, sharded(1), axis)));
             }
-            inputs.insert(inputs.end(), captures.begin(), captures.end());
+            inputs.insert(inputs.end(), step.captures.begin(), step.captures.end());
             return compiled->run(inputs)[0];
           });
       count = ranks->rank() == 0 ? found : count;
@@ -239,9 +257,51 @@ TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfStepsThatShareSequences) {
   EXPECT_GT(differing_by(kRingWay), 0);  // which runs refuse
 }
 
+// Ranks that share layers add up the same parts of sums in both, also those with keys and values that several of them have.
+TEST_P(Exact, LogProbabilitiesOfGenerationAreThoseOfStepsThatShareLayers) {
+  const std::shared_ptr<const CausalModel> model = GetParam().make(/*is_shared=*/true);
+  constexpr int64_t kRows = 6;
+  TrainTask task;
+  task.parameters = model->specs();
+  task.positions = {kExactPositions};
+  const Params whole = init_params(task.parameters, 11);
+  Context context = current_context();
+  context.batch_invariant = true;
+  const ContextScope scope(context);
+  const Drawn alone = draw(model, whole, kRows, 40);
+  const TracedStep step(model, kRows);
+  const auto check = [&](int64_t size, bool sequence_parallel, bool overlap) {
+    TrainConfig config;
+    config.parallel.sequence_parallel = sequence_parallel;
+    config.parallel.overlap.tensor = overlap;
+    run_ranks({{{std::string(kTensorAxis), size}}}, [&](const std::shared_ptr<Ranks>&) {
+      const TensorParts parts(task, config, current_context());
+      const auto shared = std::make_shared<SharedModel>(*model, parts);
+      const Params params = parts.cut(whole);
+      Decoder decoder(model, Execution::kGraph, 1, shared);
+      const Drawn drawn = draw(decoder, params, kRows, 40);
+      const std::unique_ptr<Program> program =
+          compile(*parts.divided(step.program, {task.parameters.size(), 2, kRows}, 1));
+      const Find find = [&](const Tensor& tokens, const Tensor& targets) {
+        Tensors inputs = flatten_tree(params);
+        inputs.insert(inputs.end(), {tokens, targets});
+        inputs.insert(inputs.end(), step.captures.begin(), step.captures.end());
+        return program->run(inputs)[0];
+      };
+      EXPECT_EQ(differing(drawn, kRows, kExactPositions, find), 0) << size << sequence_parallel;
+      // Or this would tell nothing.
+      EXPECT_GT(differing(alone, kRows, kExactPositions, find), 0);
+    });
+  };
+  check(2, false, false);
+  check(2, true, false);
+  check(2, true, true);
+  check(4, true, false);
+}
+
 // Texts that wait for others to end, that are moved to fewer sequences, and whose beginnings are forgotten.
 TEST_P(Exact, TextsDoNotDependOnHowManyAreWrittenAtATime) {
-  const std::shared_ptr<const CausalModel> model = GetParam().make();
+  const std::shared_ptr<const CausalModel> model = GetParam().make(/*is_shared=*/false);
   const Params params = init_params(model->specs(), 11);
   Context context = current_context();
   context.batch_invariant = true;
@@ -291,7 +351,7 @@ TEST_P(Exact, TextsDoNotDependOnHowManyAreWrittenAtATime) {
 
 // Or the test above would tell nothing.
 TEST_P(Exact, OtherContextsHaveOtherSums) {
-  const std::shared_ptr<const CausalModel> model = GetParam().make();
+  const std::shared_ptr<const CausalModel> model = GetParam().make(/*is_shared=*/false);
   const Params params = init_params(model->specs(), 11);
   const Drawn drawn = draw(model, params, 3, 60);
   const auto read = jit([&](const Tensor& tokens, const Tensor& targets) {
@@ -358,8 +418,6 @@ TEST_F(AnswerRuns, WhereTheyCannotBeTheSameSomeMeasureSays) {
   const std::string where = "objective.grpo.generation.exact: ";
   EXPECT_THAT(refusal("precision.params", YamlNode::string("bf16")),
               testing::HasSubstr(where + "precision.params is not fp32"));
-  EXPECT_THAT(refusal("parallel.tensor", YamlNode::scalar("2")),
-              testing::HasSubstr(where + "parallel.tensor shares the sums"));
   EXPECT_THAT(refusal("parallel.context", YamlNode::scalar("2")),
               testing::HasSubstr("unless parallel.context_way is all_to_all or gather"));
 }
@@ -378,17 +436,20 @@ class GroupsOnRanks : public AnswerRuns {
                     generation + "}",
                 "", 6);
   }
-  // Gives the metrics of two ranks.
-  std::vector<Json> learn_alike(const YamlNode& shared, std::string_view axis) {
-    const std::vector<double> alone = of(train(config_of("alone", "")), "grad_norm");
+  void run_on_ranks(const YamlNode& config, std::string_view axis) {
     run_ranks({{{std::string(kDataAxis), 1}, {std::string(axis), 2}}},
               [&](std::shared_ptr<Ranks> ranks) {
                 std::FILE* const out = std::tmpfile();
-                RunRequest request{real_files(), shared, stop_, out, {}};
+                RunRequest request{real_files(), config, stop_, out, {}};
                 request.start.ranks = std::move(ranks);
                 EXPECT_EQ(run(request), Outcome::kFinished);
                 std::fclose(out);
               });
+  }
+  // Gives the metrics of two ranks.
+  std::vector<Json> learn_alike(const YamlNode& shared, std::string_view axis) {
+    const std::vector<double> alone = of(train(config_of("alone", "")), "grad_norm");
+    run_on_ranks(shared, axis);
     const std::vector<Json> rows =
         read_metrics(real_files(), folder_ / "shared" + "/metrics.jsonl");
     const std::vector<double> norms = of(rows, "grad_norm");
@@ -411,9 +472,32 @@ TEST_F(GroupsOnRanks, ThatShareSequencesWriteExactlyAndLearnAlike) {
 }
 
 TEST_F(GroupsOnRanks, ThatShareLayersLearnAlike) {
-  YamlNode config = config_of("shared", "");
+  YamlNode config = config_of("shared", ", generation: {exact: true}");
   set_config(config, "parallel.tensor", YamlNode::scalar("2"));
-  learn_alike(config, kTensorAxis);
+  const std::vector<double> most = of(learn_alike(config, kTensorAxis), "mismatch_max");
+  EXPECT_EQ(most, std::vector<double>(most.size(), 0.0));
+}
+
+TEST_F(GroupsOnRanks, ThatShareLayersWriteExactly) {
+  const std::string grpo = std::string("type: grpo, ") + kWritten;
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {grpo + ", passes: 2, kl: 0.1, generation: {exact: true, rows: 2}}", ""},
+      {grpo + ", generation: {exact: true, temperature: 1.3, top_k: 9, top_p: 0.8}}",
+       ", lora: {rank: 4}"},
+      {"type: ppo, ppo: {answer_tokens: 4, passes: 2, rewards: [{type: length, at_most: 2}], "
+       "generation: {exact: true}}",
+       ", head: both"}};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    YamlNode config = tree(fmt::format("exact{}", i), kinds[i].first, kinds[i].second, 6);
+    config.find("data")->find("train")->text = folder_ / "answers.jsonl";
+    set_config(config, "parallel.tensor", YamlNode::scalar("2"));
+    run_on_ranks(config, kTensorAxis);
+    const std::vector<double> most = of(
+        read_metrics(real_files(), find_config(config, "run.output_dir")->text + "/metrics.jsonl"),
+        "mismatch_max");
+    EXPECT_GE(most.size(), 3U) << i;
+    EXPECT_EQ(most, std::vector<double>(most.size(), 0.0)) << i;
+  }
 }
 
 // Against sums in double precision.
