@@ -14,7 +14,6 @@ OWN = {
     "core/compile/simplify.cc": {"transpose"},
     "core/compile/fuse_products.cc": {"add", "broadcast", "mul", "reshape"},
     "core/compile/loss_heads.cc": {"add", "reshape"},
-    "core/ops/linear_cross_entropy.cc": {"cross_entropy", "cross_entropy_grad"},
     "core/compile/chunk_loss.cc": {"scan"},
     "core/ops/dot_general_text.cc": {"scale", "bias", "add", "keep"},  # of epilogues
 }

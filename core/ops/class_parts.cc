@@ -17,8 +17,7 @@ ClassPart part_of_classes(const Tensor& targets, int64_t ignore_index, int64_t o
   const Tensor from = broadcast_to(cast(part.first, targets.dtype()), targets.shape());
   const Tensor local = targets - from;
   part.counted = not_equal(targets, static_cast<double>(ignore_index));
-  part.mine =
-      logical_and(part.counted, logical_and(local >= 0, local < static_cast<double>(own)));
+  part.mine = logical_and(part.counted, logical_and(local >= 0, local < static_cast<double>(own)));
   const Tensor valid = logical_and(targets >= 0, targets < static_cast<double>(classes));
   // A target that is no class is one of no part either: its kernel refuses it.
   const Tensor refused = where(targets < 0, targets, targets + 1);
@@ -39,8 +38,8 @@ ClassLosses losses_of_all(const ClassPart& part, const Tensor& loss, const Tenso
 Tensor cross_entropy_by_parts(const Tensor& logits, const Tensor& targets, const MeshAxis& axis) {
   const int last = logits.rank() - 1;
   const int64_t classes = logits.dim(last);
-  const Tensor own = layout::without_filling(layout::own_part(logits, last, axis), last, classes,
-                                             axis, kUnseen);
+  const Tensor own =
+      layout::without_filling(layout::own_part(logits, last, axis), last, classes, axis, kUnseen);
   const CrossEntropyOptions options;
   const ClassPart part =
       part_of_classes(targets, options.ignore_index, own.dim(last), classes, axis);
@@ -49,8 +48,8 @@ Tensor cross_entropy_by_parts(const Tensor& logits, const Tensor& targets, const
   const Tensor seen = pad(own, none.with_inserted(last, 0), none.with_inserted(last, 1), kUnseen);
   const Attrs attrs{{"ignore_index", options.ignore_index},
                     {"label_smoothing", options.label_smoothing}};
-  const Tensors of_own = apply(*find_op("cross_entropy"), std::array{seen, part.targets}, attrs,
-                               SourceLocation::current());
+  const Tensors of_own =
+      apply(kCrossEntropy, std::array{seen, part.targets}, attrs, SourceLocation::current());
   return losses_of_all(part, of_own[0], of_own[1], axis).loss;
 }
 

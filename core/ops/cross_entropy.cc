@@ -181,6 +181,8 @@ Tensors vjp(const Application& node, std::span<const Tensor> ct) {
 }  // namespace
 
 std::span<const OpDef> cross_entropy_ops() { return kDefs; }
+const OpDef& kCrossEntropy = kDefs[0];
+const OpDef& kCrossEntropyGrad = kDefs[1];
 
 Tensor cross_entropy_rows(const Arg& logits, const Arg& targets,
                           const CrossEntropyOptions& options) {

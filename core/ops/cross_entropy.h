@@ -11,6 +11,10 @@ namespace mstrain {
 
 std::span<const OpDef> cross_entropy_ops();
 
+// (logits[..., n], targets[...]) -> (loss[...], logsumexp[...]), and its gradient (g[...], logits, targets, logsumexp[...]) -> d_logits.
+extern const OpDef& kCrossEntropy;
+extern const OpDef& kCrossEntropyGrad;
+
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   double label_smoothing = 0;

@@ -48,7 +48,7 @@ TensorType row_type(const TensorType& x, const Sizes& sizes, const TensorType& t
                     const Attrs& attrs) {
   const TensorType logits{x.dtype, sizes.rows.with_inserted(sizes.rows.rank(), sizes.classes)};
   const TensorType both[] = {logits, targets};
-  return find_op("cross_entropy")->infer(std::span(both), attrs)[0];
+  return kCrossEntropy.infer(std::span(both), attrs)[0];
 }
 
 void expect_inputs_or_bias(std::span<const TensorType> in, int count) {
@@ -236,13 +236,13 @@ Tensor logits(const Attrs& attrs, const Tensor& x, const Tensor& weight, const T
 
 Tensors losses(const Attrs& attrs, const Tensor& logits, const Tensor& targets) {
   const Tensors in{logits, targets};
-  return apply(*find_op("cross_entropy"), in, loss_attrs(attrs), kHere);
+  return apply(kCrossEntropy, in, loss_attrs(attrs), kHere);
 }
 
 Tensor logits_gradient(const Attrs& attrs, const Tensor& g, const Tensor& logits,
                        const Tensor& targets, const Tensor& logsumexp) {
   const Tensors in{g, logits, targets, logsumexp};
-  return apply(*find_op("cross_entropy_grad"), in, loss_attrs(attrs), kHere)[0];
+  return apply(kCrossEntropyGrad, in, loss_attrs(attrs), kHere)[0];
 }
 
 Tensor x_gradient(const Attrs& attrs, const Tensor& dlogits, const Tensor& weight) {
