@@ -173,6 +173,12 @@ void tell(const AnswerCounts& counts) {
 
 }  // namespace
 
+std::span<const int32_t> AnswerText::prompt(std::span<const int32_t> before) const {
+  const auto given = std::span(ids).first(static_cast<size_t>(answer));
+  const bool begins = std::ranges::mismatch(before, given).in1 == before.end();
+  return begins ? given.subspan(before.size()) : given;
+}
+
 int32_t end_token(const Tokenizer& tokenizer, const AutoOr<std::string>& end,
                   const YamlNode& tree) {
   if (end.is_word() && tokenizer.end_of_text()) {

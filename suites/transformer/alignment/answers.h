@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ namespace mstrain {
 struct AnswerText {
   std::vector<int32_t> ids;
   int64_t answer = 0;
+
+  // What stands before the answer, without the ids that a tokenizer has `before` a text: those of a chat begin as its template says.
+  std::span<const int32_t> prompt(std::span<const int32_t> before) const;
 };
 
 // One answer; of a preference two: the better one first.

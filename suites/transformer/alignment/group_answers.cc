@@ -90,13 +90,13 @@ std::vector<GroupAnswers::Group> GroupAnswers::write_groups(const Params& params
       continue_tokens(*decoder_, params, given, how, tokenizer.vocab_size(), nullptr, 0, &drawn);
   std::vector<Group> out(static_cast<size_t>(prompts));
   std::vector<WrittenAnswer> texts;
+  const std::vector<int32_t> before = tokenizer.special().before;
   for (size_t i = 0; i < written.size(); ++i) {
     Group& group = out[i / size];
     group.prompt = first_prompt + static_cast<int64_t>(i / size);
     const AnswerText& text = prompt(group.prompt);
     const auto begin = text.ids.begin() + static_cast<ptrdiff_t>(text.answer);
-    const auto said = text.ids.begin() + std::ssize(tokenizer.special().before);
-    WrittenAnswer answer{.prompt = tokenizer.decode({said, begin}),
+    WrittenAnswer answer{.prompt = tokenizer.decode(text.prompt(before)),
                          .text = tokenizer.decode(written[i]),
                          .expected = tokenizer.decode({begin, text.ids.end() - 1}),
                          .is_cut = std::ssize(written[i]) >= options_.grpo.answer_tokens};

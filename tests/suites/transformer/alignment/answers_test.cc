@@ -185,6 +185,14 @@ TEST_F(AnswersTest, NoDamageGoesUnnoticed) {
   }
 }
 
+TEST(AnswerText, APromptIsWhatWasSaidWhateverItBeginsWith) {
+  const std::vector<int32_t> before{1, 7};
+  EXPECT_THAT((AnswerText{{1, 7, 3, 4, 5}, 4}).prompt(before), testing::ElementsAre(3, 4));
+  EXPECT_THAT((AnswerText{{8, 7, 3, 4, 5}, 4}).prompt(before), testing::ElementsAre(8, 7, 3, 4));
+  EXPECT_THAT((AnswerText{{1, 7, 3}, 1}).prompt(before), testing::ElementsAre(1));
+  EXPECT_THAT((AnswerText{{1, 7, 3}, 2}).prompt({}), testing::ElementsAre(1, 7));
+}
+
 TEST_F(AnswersTest, TheEndIsOneToken) {
   objective_.end = std::string("ab");
   EXPECT_THAT(message_of<ConfigError>([&] { open(R"({"prompt": "a", "response": "b"})"); }),
