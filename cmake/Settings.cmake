@@ -32,3 +32,9 @@ find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
+
+# Links in a fifth of the time of GNU's, which under sanitizers takes ten seconds for a program of tests.
+find_program(MOLD mold)
+if(MOLD AND (CMAKE_CXX_COMPILER_ID MATCHES Clang OR CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1))
+  add_link_options(-fuse-ld=mold)
+endif()

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(
-  g++ cmake ninja-build ccache        # compiler and build
+  g++ cmake ninja-build ccache mold   # compiler and build
   libfmt-dev nlohmann-json3-dev       # text and JSON
   libyaml-cpp-dev                     # configuration
   libopenmpi-dev openmpi-bin          # ranks as processes

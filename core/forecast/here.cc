@@ -269,6 +269,15 @@ double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
 }  // namespace
 
+AttentionTime split_attention(const MeasuredAttention& larger, const MeasuredAttention& smaller,
+                              double least) {
+  const double told = (smaller.seconds - larger.seconds) /
+                      (smaller.scores_an_operation - larger.scores_an_operation);
+  const double most = std::max(0.0, larger.seconds - least) / larger.scores_an_operation;
+  const double of_score = std::clamp(told, 0.0, most);
+  return {larger.seconds - of_score * larger.scores_an_operation, of_score};
+}
+
 Cluster measure_here(const Context& context, Communicator& world) {
   const UncountedMemory uncounted;
   Context own = context;
@@ -294,9 +303,11 @@ Cluster measure_here(const Context& context, Communicator& world) {
     std::vector<ProductTime> times;
     rates = measure_layers(kLayers[0], times);
     const double smaller = measure_layers(kLayers[1], times).attention;
-    of_score = std::max(0.0, 1 / smaller - 1 / rates.attention) /
-               (kLayers[1].scores_an_operation() - kLayers[0].scores_an_operation());
-    rates.attention = 1 / (1 / rates.attention - of_score * kLayers[0].scores_an_operation());
+    const AttentionTime taken = split_attention(
+        {1 / rates.attention, kLayers[0].scores_an_operation()},
+        {1 / smaller, kLayers[1].scores_an_operation()}, 1 / limits.flops_per_second);
+    of_score = taken.of_score;
+    rates.attention = 1 / taken.of_operation;
     of_products = split(times);
   }
   const auto of_ranks = [&](double value) { return mean(world, value, works); };
